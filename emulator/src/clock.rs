@@ -1,11 +1,13 @@
-//! What each thread knows to have happened: vector clocks.
+//! Vector clocks: for each thread, what it knows to have happened. Race detection compares accesses with
+//! them.
 //!
-//! A warp counts the steps in which one of its threads publishes what it did. An access is known by its thread and the
-//! warp's count at that time; another thread's access comes after it where its own clock has reached the count, which
-//! barriers, mbarriers and release-acquire pairs bring about. Source: PTX ISA 8.8 "Axioms", causality order.
+//! Each warp has a count, which grows whenever one of its threads publishes what it did. An access is
+//! identified by its thread and the warp's count at that time. An access of another thread comes after it if
+//! the clock of that thread has reached the count: the thread *knows* the access. Barriers, mbarriers and
+//! release-acquire pairs raise clocks. Source: PTX ISA 8.8 "Axioms", causality order.
 //!
-//! A clock holds one count for all lanes of a warp, and 32 counts for the few warps of which it knows more about some
-//! lanes than about others.
+//! A clock has one count for all lanes of a warp. For the few warps with lanes that are known to different
+//! extents it has 32 counts.
 
 use std::collections::BTreeMap;
 
@@ -13,27 +15,31 @@ use ptx::Scope;
 
 use crate::warp::{ALL, lanes};
 
-/// The number of the grids before this one among its warps; their count is 1 once they have ended.
+/// The warp number that stands for all earlier grids. Its count is 1 once they have ended.
 pub(crate) const EARLIER: u32 = u32::MAX;
 
-/// The count of work that nobody has waited for: no clock reaches it.
+/// The count of work that has not been waited for. No clock reaches it.
 pub(crate) const NEVER: u32 = u32::MAX;
 
-/// Counts of the lanes of some warps, in order of the warps' numbers.
+/// Counts per lane of some warps, sorted by warp.
 type Split = Vec<(u32, [u32; 32])>;
 
-/// Counts of the cluster's warps, then of its warpgroups' multiplies and of its mbarriers' phases; and those of other
-/// clusters by their number in the grid ([`Team::number`]). What is missing is zero.
+/// A vector clock.
+///
+/// `local` has the counts of the cluster's warps, then of the multiplies of its warpgroups, then of the
+/// phases of its mbarriers. `foreign` has the counts of other clusters, by number in the grid
+/// ([`Team::number`]). Missing counts are zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Clock {
     local: Vec<u32>,
     foreign: BTreeMap<u32, u32>,
-    /// Counts above those of the whole warps, by the warp's index in the cluster and by its number in the grid.
+    /// Counts per lane that exceed the count of the whole warp, by index in the cluster or by number in the
+    /// grid.
     local_lanes: Split,
     foreign_lanes: Split,
 }
 
-/// Raises the counts of one warp's lanes to others; says what all lanes have reached.
+/// Raises the counts of the lanes of one warp. Returns the count that all lanes have reached.
 fn raise_lanes(split: &mut Split, warp: u32, base: u32, counts: &[u32; 32]) -> u32 {
     let at = match split.binary_search_by_key(&warp, |(warp, _)| *warp) {
         Ok(at) => at,
@@ -90,7 +96,7 @@ impl Clock {
         self.raise(index, base);
     }
 
-    /// Forgets what says no more of lanes than is known of the whole warp.
+    /// Removes counts per lane that do not exceed the count of the whole warp.
     fn prune(&mut self) {
         let Self { local, foreign, local_lanes, foreign_lanes } = self;
         local_lanes.retain(|(warp, counts)| {
@@ -103,7 +109,7 @@ impl Clock {
         });
     }
 
-    /// Learns what another knows.
+    /// Raises every count to that of another clock.
     pub(crate) fn join(&mut self, other: &Self) {
         if self.local.len() < other.local.len() {
             self.local.resize(other.local.len(), 0);
@@ -136,7 +142,7 @@ impl Clock {
         }
     }
 
-    /// The count that all lanes of a warp of the grid have reached.
+    /// The count that is known for all lanes of a warp of the grid.
     pub(crate) fn of(&self, warp: u32, team: Team) -> u32 {
         match team.local(warp) {
             Some(index) => self.local(index),
@@ -144,7 +150,7 @@ impl Clock {
         }
     }
 
-    /// Whether some lanes of a warp of the grid have all reached a count.
+    /// Whether every lane in `mask`, of a warp of the grid, is known to have reached a count.
     pub(crate) fn covers(&self, warp: u32, mask: u32, count: u32, team: Team) -> bool {
         if self.of(warp, team) >= count {
             return true;
@@ -156,7 +162,7 @@ impl Clock {
         split.is_some_and(|counts| lanes(mask).all(|lane| counts[lane] >= count))
     }
 
-    /// The counts, for other clusters.
+    /// The counts in a form that other clusters can read.
     pub(crate) fn export(&self, team: Team) -> Counts {
         let own = self.local.iter().enumerate().filter(|(_, count)| **count > 0);
         let whole = own.filter_map(|(place, &count)| Some((team.number(place)?, count)));
@@ -189,7 +195,7 @@ impl Clock {
     }
 }
 
-/// Counts of warps and of lanes by the warp's number in the grid.
+/// Counts of warps and of lanes, by the warp's number in the grid.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     whole: Vec<(u32, u32)>,
@@ -197,19 +203,19 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// That the grids before this one have ended.
+    /// The knowledge that all earlier grids have ended.
     pub(crate) fn earlier() -> Self {
         Self { whole: vec![(EARLIER, 1)], lanes: Vec::new() }
     }
 
-    /// Keeps the counts of some warps.
+    /// Keeps only the counts of the warps for which `keep` is true.
     pub(crate) fn filtered(mut self, keep: impl Fn(u32) -> bool) -> Self {
         self.whole.retain(|(warp, _)| keep(*warp));
         self.lanes.retain(|(warp, _)| keep(*warp));
         self
     }
 
-    /// Raises the counts to another list's.
+    /// Raises every count to that of another list.
     fn merge(&mut self, other: &Self) {
         let mut whole: BTreeMap<u32, u32> = self.whole.iter().copied().collect();
         for &(warp, count) in &other.whole {
@@ -227,7 +233,7 @@ impl Counts {
     }
 }
 
-/// The warps of one cluster among those of the grid.
+/// The position of a cluster's warps among the warps of the grid.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Team {
     pub(crate) first: u32,
@@ -236,19 +242,19 @@ pub(crate) struct Team {
     pub(crate) per_cta: u32,
 }
 
-/// Marks the number of what clocks count besides the steps of warps.
+/// Marks a number in the grid that is not a warp's: it counts multiplies or phases.
 const COUNTER: u32 = 1 << 31;
-/// Such numbers of one cluster, and the bits of theirs.
+/// Number of such numbers per cluster, and their number of bits.
 const COUNTERS: u32 = 1 << COUNTER_BITS;
 const COUNTER_BITS: u32 = 12;
 
 impl Team {
-    /// The cluster's position among those that numbers tell apart.
+    /// The cluster's index, modulo the number of clusters that such numbers can distinguish.
     fn cluster(self) -> u32 {
         (self.first / self.warps.max(1)) & ((COUNTER - 1) >> COUNTER_BITS)
     }
 
-    /// The number in the grid of a place of the clocks; places far behind have none.
+    /// The number in the grid of a clock index; `None` if the index is too large for one.
     pub(crate) fn number(self, place: usize) -> Option<u32> {
         let place = u32::try_from(place).ok()?;
         match place.checked_sub(self.warps) {
@@ -259,7 +265,7 @@ impl Team {
         }
     }
 
-    /// The place of the clocks that has a number, if it is this cluster's.
+    /// The clock index of a number in the grid; `None` if it belongs to another cluster.
     fn local(self, number: u32) -> Option<usize> {
         let counter = number & (COUNTERS - 1);
         if number & COUNTER != 0 && counter < COUNTERS - 1 {
@@ -271,28 +277,29 @@ impl Team {
     }
 }
 
-/// What a thread knows, and what of it asynchronous work may rely on: that which a proxy fence stands behind.
+/// What a thread knows, and which part of it asynchronous work may rely on: everything before a proxy fence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct View {
     pub(crate) known: Clock,
-    /// What has been executed besides, though what it wrote need not be visible: an arrival of `.cta` scope at another
-    /// CTA's mbarrier says no more. Reads are over then, and memory may be reused.
+    /// What is known to have been executed, though its writes need not be visible. An arrival of `.cta` scope
+    /// at the mbarrier of another CTA gives only this. It is enough to reuse memory, as the reads are over.
     pub(crate) done: Clock,
+    /// What a proxy fence of global memory has followed.
     pub(crate) fenced: Clock,
-    /// The same of shared memory.
+    /// What a proxy fence of shared memory has followed.
     pub(crate) staged: Clock,
     pub(crate) maps: Maps,
-    /// CTAs of the cluster that have started, a bit for each rank.
+    /// CTAs of the cluster that are known to have started, one bit per rank.
     pub(crate) started: u32,
 }
 
-/// What of it copies may rely on that read a tensor map from global memory.
+/// The part of a thread's knowledge that a copy may rely on when it reads a tensor map from global memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Maps {
     /// What has been released through the tensormap proxy, by scope.
     pub(crate) released: BTreeMap<Scope, Clock>,
-    /// What of that has been acquired, by the CTA's number in the grid and the map's address. Does not travel between
-    /// clusters, as each acquires for itself.
+    /// Which part of that has been acquired, by the CTA's number in the grid and the map's address. It is not
+    /// sent to other clusters, as each cluster acquires for itself.
     pub(crate) acquired: BTreeMap<(u32, u64), Clock>,
 }
 
@@ -307,20 +314,20 @@ impl Maps {
     }
 }
 
-/// A view as it travels between clusters.
+/// A view in the form in which it is sent to other clusters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Letter {
     known: Counts,
     done: Counts,
     fenced: Counts,
-    /// CTAs that have started, by their cluster's first warp.
+    /// CTAs that have started, by the first warp of their cluster.
     started: BTreeMap<u32, u32>,
-    /// What has been released of tensor maps.
+    /// What has been released through the tensormap proxy, by scope.
     maps: Vec<(Scope, Counts)>,
 }
 
 impl View {
-    /// Learns that another has executed what it knows, and does not see what was written.
+    /// Learns that everything another view knows has been executed, but not that its writes are visible.
     pub(crate) fn follow(&mut self, other: &Self) {
         self.done.join(&other.known);
         self.done.join(&other.done);
@@ -328,12 +335,13 @@ impl View {
         self.started |= other.started;
     }
 
-    /// How far a place of the clocks has come, its writes visible or not.
+    /// The count known for a clock index, whether its writes are visible or not.
     pub(crate) fn executed(&self, index: usize) -> u32 {
         self.known.local(index).max(self.done.local(index))
     }
 
-    /// Whether some lanes of a warp of the grid have all come to a count, their writes visible or not.
+    /// Whether every lane in `mask`, of a warp of the grid, is known to have reached a count, whether its
+    /// writes are visible or not.
     pub(crate) fn executed_by(&self, warp: u32, mask: u32, count: u32, team: Team) -> bool {
         let one = |lane: usize| {
             let mask = 1u32 << lane;
@@ -381,7 +389,7 @@ impl View {
 }
 
 impl Letter {
-    /// Adds what another letter says.
+    /// Adds the content of another letter.
     pub(crate) fn append(&mut self, other: &Self) {
         self.known.merge(&other.known);
         self.done.merge(&other.done);

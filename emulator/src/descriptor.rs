@@ -1,20 +1,21 @@
-//! Matrix descriptors: where the 16-byte chunks of a `wgmma` operand lie in shared memory.
+//! Matrix descriptors: where the 16-byte chunks of a `wgmma` operand are in shared memory.
 //!
-//! Source: PTX ISA "Matrix descriptor" and its canonical layouts. With W = 2, 4 or 8 chunks in a swizzle span of
-//! 32, 64 or 128 bytes, the chunk (r, j) of a K-major operand (row r, elements 8j.. of the K slice) lies at
+//! Source: PTX ISA "Matrix descriptor" and its canonical layouts. Let W = 2, 4 or 8 be the number of chunks
+//! in a swizzle span of 32, 64 or 128 bytes. Offsets are from the start address. The chunk (r, j) of a
+//! K-major operand (row r, elements 8j.. of the K slice) is at
 //!
 //! * no swizzle: `(r % 8) * 16 + (r / 8) * SBO + j * LBO`,
-//! * swizzled: `(r % 8) * 16W + (r / 8) * SBO + (j % W) * 16 + (j / W) * LBO`,
+//! * swizzled: `(r % 8) * 16W + (r / 8) * SBO + (j % W) * 16 + (j / W) * LBO`.
 //!
-//! and the chunk (b, k) of an MN-major operand (elements 8b.. of row k) at
+//! The chunk (b, k) of an MN-major operand (elements 8b.. of row k) is at
 //!
 //! * no swizzle: `b * SBO + (k % 8) * 16 + (k / 8) * LBO`,
-//! * swizzled: `(b % W) * 16 + (b / W) * LBO + (k % 8) * 16W + (k / 8) * SBO`,
+//! * swizzled: `(b % W) * 16 + (b / W) * LBO + (k % 8) * 16W + (k / 8) * SBO`.
 //!
-//! from the start. The swizzle then XORs bits 7.. of the absolute address, less the base offset, onto bits 4... A slice
-//! of K has two chunks a row; that of a sparse multiply's B has four, and only there is j / W ever 1. What the manual
-//! leaves open here (base offset, the LBO of a long slice, slices that begin anywhere) an H200 was asked
-//! (`docs/hardware.md`).
+//! Then the swizzle XORs bits 7.. of the absolute address, minus the base offset, into bits 4... A slice of K
+//! has two chunks per row. The B of a sparse multiply has four, and only there can j / W be 1. The manual
+//! does not define the base offset, the LBO of a long slice, and slices that begin at any address. For these
+//! the rules were measured on an H200 (`docs/hardware.md`).
 
 use crate::trap::Fault;
 
@@ -26,13 +27,13 @@ pub(crate) struct Descriptor {
     leading: u32,
     /// The stride-dimension byte offset.
     stride: u32,
-    /// Bits that the swizzle exchanges: 0 to 3.
+    /// Number of address bits in the swizzle: 0 to 3.
     swizzle: u32,
-    /// Where in its period the swizzle's pattern begins, in lines of 128 bytes.
+    /// The base offset: where in its period the swizzle pattern begins, in lines of 128 bytes.
     base: u32,
 }
 
-/// Bits between the fields.
+/// The bits between the fields, which must be zero.
 const RESERVED: u64 = 3 << 14 | 3 << 30 | 7 << 46 | 0x3FF << 52;
 
 /// An operand: its descriptor, its extents, and its major.
@@ -41,9 +42,9 @@ pub(crate) struct Tile {
     pub(crate) descriptor: Descriptor,
     /// 64 for A, N for B.
     pub(crate) extent: u32,
-    /// Chunks of 16 bytes that the slice of K has: 2, or 4 for the B of a sparse multiply.
+    /// Number of 16-byte chunks in the slice of K: 2, or 4 for the B of a sparse multiply.
     pub(crate) units: u32,
-    /// Whether M or N runs through a chunk, and not K.
+    /// Whether the operand is MN-major: M or N is contiguous in a chunk, not K.
     pub(crate) transposed: bool,
 }
 
@@ -51,7 +52,7 @@ impl Descriptor {
     pub(crate) fn decode(bits: u64) -> Result<Self, Fault> {
         let field = |at: u32| ((bits >> at & 0x3FFF) as u32) << 4;
         if bits & RESERVED != 0 {
-            let reason = "a bit between its fields is set, as by an address above 256 KiB";
+            let reason = "a bit between its fields is set, for instance by an address above 256 KiB";
             return Err(Fault::Descriptor { descriptor: bits, reason });
         }
         let swizzle = match bits >> 62 {
@@ -65,12 +66,12 @@ impl Descriptor {
     }
 }
 
-/// Where the chunks of an operand lie, in the order of their indices.
+/// The offsets of the chunks of an operand, by index of the chunk.
 #[derive(Clone, Debug)]
 pub(crate) struct Chunks {
     pub(crate) tile: Tile,
     pub(crate) chunks: Box<[u32]>,
-    /// One chunk of each kilobyte that holds some.
+    /// One chunk per kilobyte of shared memory that contains any.
     pub(crate) pages: Box<[u32]>,
 }
 
@@ -91,13 +92,14 @@ impl Tile {
         Ok(Self { descriptor, extent, units, transposed })
     }
 
-    /// How many chunks the operand has.
+    /// The number of chunks of the operand.
     pub(crate) fn chunks(&self) -> u32 {
         self.extent * self.units
     }
 
-    /// The offset in shared memory of chunk `index`: (row, chunk of the K slice) for K-major operands, (k, block
-    /// of 8 rows) for MN-major ones, which have 16 bits, the latter of each pair running faster.
+    /// The offset in shared memory of chunk `index`. The index counts (row, chunk of the K slice) for K-major
+    /// operands, and (k, block of 8 rows) for MN-major ones, which have 16-bit elements. The second of each
+    /// pair varies faster.
     pub(crate) fn chunk(&self, index: u32) -> u32 {
         let Descriptor { start, leading, stride, swizzle, base } = self.descriptor;
         let width = 1 << swizzle;
@@ -124,7 +126,7 @@ impl Tile {
         address ^ (line & (width - 1)) << 4
     }
 
-    /// The K row and the block of 8 of a chunk of an MN-major operand.
+    /// The row k and the block of 8 elements of a chunk of an MN-major operand.
     pub(crate) fn column(&self, index: u32) -> (u32, u32) {
         let blocks = self.extent / 8;
         (index / blocks, index % blocks)
@@ -135,7 +137,7 @@ impl Tile {
 mod tests {
     use super::*;
 
-    /// Offset of element (mn, k) by a tile's chunks.
+    /// The offset of element (mn, k), computed from the tile's chunks.
     fn element(tile: Tile, mn: u32, k: u32) -> u32 {
         if tile.transposed {
             tile.chunk(k * (tile.extent / 8) + mn / 8) + mn % 8 * 2
@@ -195,7 +197,7 @@ mod tests {
                 "({row}, {j})"
             );
         }
-        // Rows of 32 bytes at 0x400, columns of them 0x1000 apart.
+        // Rows of 32 bytes at 0x400. The second 32 bytes of each row are 0x1000 further.
         let tile = Tile::new(0xC000_0010_0100_0040, 16, 4, false).unwrap();
         for (row, j) in (0..16).flat_map(|row| (0..4).map(move |j| (row, j))) {
             let place = 0x400 + j / 2 * 0x1000 + row * 32 + ((j % 2) ^ (row >> 2 & 1)) * 16;

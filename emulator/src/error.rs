@@ -1,4 +1,4 @@
-//! What can go wrong around a program: wrong use of the emulator, apart from the program's own faults.
+//! Errors of a launch: wrong use of the emulator. The program's own faults are [`crate::Fault`]s.
 
 use core::fmt;
 
@@ -10,27 +10,27 @@ use crate::trap::Trap;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EmulatorError {
-    /// Bytes that lie in no allocation.
+    /// A host access to bytes outside every allocation.
     NotAllocated {
-        /// First byte.
+        /// Device address of the first byte.
         address: u64,
-        /// How many.
+        /// Number of bytes.
         bytes: usize,
     },
-    /// An extent of the grid is zero or not a multiple of the cluster's.
+    /// An extent of the grid is zero, or is not a multiple of the cluster's extent.
     Grid {
         /// The grid in CTAs.
         ctas: [u32; 3],
         /// The cluster in CTAs.
         cluster: [u32; 3],
     },
-    /// A tensor map's description breaks a rule.
+    /// The description of a tensor map is not valid.
     TensorMap(TensorMapError),
-    /// The host would not start the threads.
+    /// The host could not start the threads.
     Threads {
-        /// How many were asked for.
+        /// Number of threads requested ([`Options::threads`](crate::Options::threads)).
         asked: usize,
-        /// What the host said.
+        /// The host's error message.
         reason: String,
     },
 }
@@ -39,7 +39,7 @@ impl fmt::Display for EmulatorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotAllocated { address, bytes } => {
-                write!(f, "{bytes} B at device address {address:#x} lie in no allocation")
+                write!(f, "{bytes} B at device address {address:#x} are outside every allocation")
             }
             Self::Grid { ctas: [x, y, z], cluster: [cx, cy, cz] } => {
                 write!(
@@ -62,15 +62,15 @@ impl std::error::Error for EmulatorError {
     }
 }
 
-/// Why a launch ended early.
+/// Why a launch did not complete.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Failure {
-    /// Arguments that do not fit the function's parameters.
+    /// The arguments do not match the function's parameters.
     Argument(ArgumentError),
     /// The emulator was used wrongly.
     Emulator(EmulatorError),
-    /// The program is at fault.
+    /// The program has a fault.
     Trap(Box<Trap>),
 }
 

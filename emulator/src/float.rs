@@ -1,8 +1,9 @@
-//! Rounding and conversion as PTX defines them, where Rust's own operators do not.
+//! Rounding and conversion as PTX defines them, where Rust's own operators differ.
 //!
-//! Results that are NaN are canonical, as on the device: `0x7FFF_FFFF` for `.f32`, `0x7FFF` for `.f16` and
-//! `.bf16`. `.f64` keeps what the host computes. Conversions from `.f64` to narrower floats, from `.bf16` to `.f32` and
-//! from `.f32` to `.tf32` keep a NaN's sign and what fits of its payload. Subnormals are kept everywhere (no `.ftz`).
+//! NaN results are canonical, as on the device: `0x7FFF_FFFF` for `.f32`, `0x7FFF` for `.f16` and `.bf16`.
+//! `.f64` keeps the NaN that the host computes. Conversions from `.f64` to narrower floats, from `.bf16` to
+//! `.f32` and from `.f32` to `.tf32` keep a NaN's sign and the part of its payload that fits. Subnormals are
+//! kept everywhere (no `.ftz`).
 
 use float8::{F8E4M3, F8E5M2};
 use half::{bf16, f16};
@@ -14,13 +15,13 @@ pub(crate) const NAN32: u32 = 0x7FFF_FFFF;
 /// The NaN that conversions to `.f16` and `.bf16` return.
 pub(crate) const NAN16: u16 = 0x7FFF;
 
-/// An `.f32` result's bits.
+/// The bits of an `.f32` result, with the canonical NaN.
 #[inline]
 pub(crate) fn bits32(value: f32) -> u32 {
     if value.is_nan() { NAN32 } else { value.to_bits() }
 }
 
-/// `abs` and `neg` of a float's bits: a NaN becomes the canonical one, but stays as it is where it has 64 bits.
+/// `abs` and `neg` of the bits of a float. A NaN becomes the canonical one; a 64-bit NaN is kept.
 pub(crate) fn signed_anew(ty: Type, bits: u64, negate: bool) -> u64 {
     let (sign, infinity, nan) = match ty {
         Type::F16 => (0x8000, 0x7C00, NAN16.into()),
@@ -58,12 +59,12 @@ pub(crate) fn to_bf16(value: f32) -> u16 {
     if value.is_nan() { NAN16 } else { bf16::from_f32(value).to_bits() }
 }
 
-/// A result of arithmetic in a 16-bit type, rounded to nearest even once: what `cvt` gives but for NaN.
+/// A result of arithmetic in a 16-bit type, rounded once to nearest even. Same as `cvt`, except for NaN.
 pub(crate) fn round16(ty: Type, value: f64) -> u16 {
     if value.is_nan() { NAN16 } else { convert(Type::F64, ty, value.to_bits()) as u16 }
 }
 
-/// Exact: a scaling by 2^112 turns the exponent's bias into that of `.f32`, subnormals included.
+/// `cvt.f32.f16`, exact: scaling by 2^112 changes the exponent bias to that of `.f32`, also for subnormals.
 #[inline]
 pub(crate) fn from_f16(bits: u16) -> f32 {
     let magnitude = f32::from_bits(u32::from(bits & 0x7FFF) << 13) * f32::from_bits(0x7780_0000);
@@ -76,13 +77,13 @@ pub(crate) fn from_bf16(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
-/// `.tf32` is a `.f32` whose low 13 bits are not read.
+/// `.tf32` is an `.f32`; the hardware does not read its low 13 bits.
 #[inline]
 pub(crate) fn from_tf32(bits: u32) -> f32 {
     f32::from_bits(bits & 0xFFFF_E000)
 }
 
-/// What turns an element of A or B into a float, exactly.
+/// The function that converts an element of A or B to `f32`. The conversion is exact.
 pub(crate) fn element(format: WgmmaElement) -> fn(u32) -> f32 {
     match format {
         WgmmaElement::F16 => |bits| from_f16(bits as u16),
@@ -107,7 +108,7 @@ fn to_odd_f32(value: f64) -> f32 {
     f32::from_bits(toward_zero | 1)
 }
 
-/// The magnitude as `.f64` with an odd last bit where it does not fit.
+/// The magnitude as `.f64`, with an odd last bit if it does not fit exactly.
 fn to_odd_f64(magnitude: u64) -> f64 {
     let excess = 11u32.saturating_sub(magnitude.leading_zeros());
     let kept = magnitude >> excess;
@@ -115,7 +116,7 @@ fn to_odd_f64(magnitude: u64) -> f64 {
     (kept | lost) as f64 * (1u64 << excess) as f64
 }
 
-/// `min` and `max` of PTX: the operand that is not NaN, and -0 below +0.
+/// `min` and `max` of PTX: if one operand is NaN, the result is the other one; -0 is less than +0.
 macro_rules! extremes {
     ($min:ident, $max:ident, $float:ty) => {
         #[inline]
@@ -141,7 +142,7 @@ macro_rules! extremes {
 extremes!(min32, max32, f32);
 extremes!(min64, max64, f64);
 
-/// A scalar between its types.
+/// A scalar during a conversion, between its two types.
 enum Number {
     Unsigned(u64),
     Signed(i64),
@@ -149,7 +150,7 @@ enum Number {
     Double(f64),
 }
 
-/// A NaN whose sign a conversion keeps; `None` for everything else.
+/// The result for a NaN, in conversions that keep the sign of a NaN; `None` in all other cases.
 fn kept_nan(from: Type, to: Type, bits: u64) -> Option<u64> {
     let nan = match from {
         Type::F64 => f64::from_bits(bits).is_nan(),
@@ -229,8 +230,8 @@ fn odd_single(number: &Number) -> f32 {
     }
 }
 
-/// Integers wrap to the width of `to`; floats truncate and saturate. NaN gives 0, but where 64 bits take part in the
-/// conversion the number that has only its top bit set.
+/// Converts to an integer. Integers wrap to the width of `to`; floats truncate and saturate. NaN gives 0. If
+/// a 64-bit type takes part in the conversion, NaN gives the number with only its top bit set.
 fn to_integer(number: &Number, to: Type) -> u64 {
     let (real, wide) = match *number {
         Number::Unsigned(n) => return wrap(n, to),
@@ -320,7 +321,7 @@ mod tests {
         }
     }
 
-    /// What an H200 gave.
+    /// Results of an H200.
     #[test]
     fn signs_of_nan() {
         for (ty, bits, magnitude, negated) in [

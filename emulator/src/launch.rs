@@ -11,38 +11,38 @@ use crate::residents::{Progress, Residents};
 use crate::schedule::Options;
 use crate::tensor_map::{Map, decode, encode};
 
-/// Generic address of the parameter block: nothing else lies up there.
+/// Generic address of the parameter block. No allocation reaches this address.
 pub(crate) const PARAMETERS: u64 = 0xF000_0000_0000_0000;
 
-/// What the clusters of a launch share.
+/// State that the clusters of a launch share.
 #[derive(Debug)]
 pub(crate) struct Launch {
     /// CTAs of the grid.
     pub(crate) grid: [u32; 3],
     /// The parameter block.
     pub(crate) block: Vec<u8>,
-    /// The tensor maps of the block by their generic address.
+    /// The tensor maps of the block, by generic address.
     pub(crate) maps: Vec<(u64, Map)>,
-    /// Accesses to global memory.
+    /// Accesses to global memory so far, for race detection.
     pub(crate) races: Races,
     pub(crate) progress: Progress,
 }
 
-/// What a launch did.
+/// Counts of what a launch did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
-    /// CTAs run.
+    /// Number of CTAs that ran.
     pub ctas: u64,
-    /// Warp instructions executed.
+    /// Number of warp instructions executed.
     pub instructions: u64,
-    /// `wgmma` instructions executed, each counted once for its warpgroup.
+    /// Number of `wgmma` instructions executed, counted once per warpgroup.
     pub wgmmas: u64,
-    /// Products that these summed.
+    /// Number of multiply-adds in these `wgmma` instructions.
     pub multiply_adds: u64,
-    /// Tensor loads, each counted once for each CTA that received it.
+    /// Number of tensor loads, counted once per CTA that receives the data.
     pub tensor_loads: u64,
-    /// Tensor stores.
+    /// Number of tensor stores.
     pub tensor_stores: u64,
 }
 
@@ -62,12 +62,13 @@ impl Report {
 impl Program {
     /// Runs the program on every CTA of a grid.
     ///
-    /// Clusters run in parallel on [`Options::threads`] host threads, and may wait for each other; the failure
-    /// returned is that of the first cluster that fails.
+    /// Clusters run in parallel on [`Options::threads`] host threads, and may wait for each other. If several
+    /// clusters fail, the failure returned is that of the cluster with the lowest index.
     ///
     /// # Errors
-    /// [`Failure::Argument`] for arguments that do not fit the parameters, [`Failure::Emulator`] for a grid that
-    /// is no multiple of the cluster, [`Failure::Trap`] for what the program does wrong.
+    /// [`Failure::Argument`] if the arguments do not match the parameters. [`Failure::Emulator`] if the grid
+    /// is not a positive multiple of the cluster, or if the host cannot start the threads. [`Failure::Trap`]
+    /// if the program has a fault.
     pub fn launch(
         &self,
         grid: Grid,

@@ -1,4 +1,5 @@
-//! Executes a [`ptx`] program on the CPU as Hopper would, and says where it is wrong.
+//! Executes a [`ptx`] program on the CPU as a Hopper GPU would, and reports its errors: races, hangs, invalid
+//! accesses. Use it to run and test a kernel without a GPU, or to find what a GPU does not report.
 //!
 //! ```
 //! use emulator::{Memory, Options, Program};
@@ -27,75 +28,89 @@
 //!
 //! Exact:
 //!
-//! * Integer and logic operations, floats of 16, 32 and 64 bits, `fma`, division and conversions: bit for bit what PTX
-//!   defines, and where it defines nothing what an H200 gives (`docs/hardware.md`): canonical NaNs but for the conversions
-//!   that keep a sign, integers of NaN, fields beyond a word. Division of integers by zero gives all ones.
-//! * Lanes, divergence and reconvergence of structured control flow; votes, matches, `redux`, shuffles; `ldmatrix` and
-//!   `stmatrix`. Branches of a warp may wait for each other, and lanes that have left a loop go on though others stay in
-//!   it: each thread makes progress.
-//! * Named barriers, the cluster barrier, mbarriers with phases, states, arrivals (dropped and `.noComplete` ones too) and
-//!   signed byte counts, registers of `setmaxnreg`.
-//! * Atomics of every type, space, scope and order. What acquires and releases order, thread by thread, word by word and in
-//!   the whole grid: vector clocks through barriers, mbarriers, fences, atomics and ordered accesses. Of the instructions of
-//!   one warp `bar.warp.sync` alone orders memory.
-//! * Races: two accesses of threads to one byte of shared or global memory of which one writes and that nothing orders
-//!   trap, whatever the values and the schedule, with both instructions in the report. Atomic accesses of different sizes, or
-//!   with a scope that the other thread is not in, are plain ones for each other. Asynchronous work has to come after what
-//!   threads did to the bytes, and traps where no proxy fence separates it from their stores.
-//! * How long copies and multiplies read: what a copy takes from global or shared memory, the tensor map that it goes by
-//!   and the operands of a multiply belong to it until who overwrites them has been told that it was waited for.
-//! * Who knows that an mbarrier's phase has completed: a wait two phases late, a reader of what a copy brought that has
-//!   not observed the barrier, and an access to a peer that nothing orders after its start and before its exit trap.
-//! * When an mbarrier is there: a warp that uses one of whose initialisation by another warp nothing has told it traps, and
-//!   so does an invalidation that does not come after all uses by other warps.
-//! * Where tensor copies put and find each byte: strides, all swizzles on absolute shared addresses, clipping on
-//!   every side, multicast; in im2col mode which pixels follow the base, moved by which offset. Bytes credited are the
-//!   whole box.
-//! * Bulk copies and reductions of every type and direction, `st.async` and `red.async`: each element in one step, the bytes
-//!   owned from the issue to the end of the barrier's phase or of the wait for the group.
-//! * Tensor maps in memory: each replaced field, and who may use a map that was written: writes have to be released and
-//!   acquired through the tensormap proxy, for the CTA and the very address, and no copy in flight may use the map.
-//! * Where `wgmma` finds its operands: through matrix descriptors in every swizzle and both majors, in registers, and
-//!   by the metadata of a sparse A. Sums of integers.
-//! * The sums of floating-point `wgmma`s with [`Numerics::Exact`], which says by which rule; those of `mma.sync` always.
+//! * Integer and logic operations, floats of 16, 32 and 64 bits, `fma`, division and conversions: bit for bit
+//!   what PTX defines. Where PTX defines nothing, the result is that of an H200 (`docs/hardware.md`): NaNs
+//!   are canonical, except after the conversions that keep a sign; NaN converted to an integer; bit fields
+//!   that run beyond a word. Division of integers by zero gives all ones.
+//! * Lanes, divergence and reconvergence of structured control flow; votes, matches, `redux`, shuffles;
+//!   `ldmatrix` and `stmatrix`. Each thread makes progress: branches of a warp may wait for each other, and
+//!   lanes that have left a loop can continue while other lanes stay in it.
+//! * Named barriers; the cluster barrier; mbarriers with phases, states, arrivals (also dropped and
+//!   `.noComplete` ones) and signed byte counts; registers of `setmaxnreg`.
+//! * Atomics of every type, space, scope and order. Vector clocks follow what acquires and releases order,
+//!   per thread and per word, in the whole grid: through barriers, mbarriers, fences, atomics and ordered
+//!   accesses. Among the instructions of one warp, only `bar.warp.sync` orders memory.
+//! * Races. Two accesses of different threads to the same byte of shared or global memory trap if at least
+//!   one writes and nothing orders them. This does not depend on the values or the schedule. The report names
+//!   both instructions. Two atomic accesses count as plain accesses to each other if their sizes differ, or
+//!   if the scope of one does not include the other thread. Asynchronous work must be ordered after the
+//!   accesses of threads to the same bytes, and traps if no proxy fence separates it from their stores.
+//! * How long copies and multiplies read. A copy owns its source and its tensor map, a multiply owns its
+//!   operands. A thread may overwrite them only after it has waited for the copy or multiply, or has
+//!   synchronised with a thread that has.
+//! * Completion and peers. These trap: a wait that comes two phases late; an access to bytes that a copy
+//!   wrote, by a warp that has not observed the copy's mbarrier; an access to the shared memory of another
+//!   CTA that is not ordered after the start and before the exit of that CTA.
+//! * The lifetime of an mbarrier. If another warp initialised it, a use traps unless it is ordered after the
+//!   initialisation. An invalidation traps unless it is ordered after all uses by other warps.
+//! * Which bytes tensor copies read and write: strides, all swizzles on absolute shared addresses, clipping
+//!   on every side, multicast; in im2col mode, which pixels follow the base and which offset moves them. The
+//!   mbarrier is credited with the bytes of the whole box, also where the box is clipped.
+//! * Bulk copies and reductions of every type and direction, `st.async` and `red.async`. Each element is
+//!   written in one step. The bytes are owned from the issue until the mbarrier's phase completes or the wait
+//!   for the group ends.
+//! * Tensor maps in memory: every field that can be replaced. A write to a map must be released through the
+//!   tensormap proxy, then acquired by the CTA that uses the map, at the address of the map. No copy in
+//!   flight may use the map during the write.
+//! * Where `wgmma` finds its operands: through matrix descriptors in every swizzle and both majors, in
+//!   registers, and by the metadata of a sparse A. Integer results.
+//! * Floating-point results of `wgmma` with [`Numerics::Exact`], which documents the rule; those of
+//!   `mma.sync` always.
 //!
 //! Bounded:
 //!
-//! * The sums of floating-point `wgmma`s with [`Numerics::Fast`], the default, which says how far off they are.
-//!   Hardware aligns and truncates instead, for 16-bit types and `.tf32` inside a bound of the same form; its sums of
-//!   8-bit floats keep 13 fraction bits, so that a Fast sum is much nearer to the exact one there.
-//! * `ex2`, `lg2`, `sin`, `cos`, `tanh`, `rcp`, `sqrt`, `rsqrt` with `.approx`: the host's functions, rounded to the type; PTX
-//!   bounds the errors and defines no bits.
-//! * Each 16 bytes remember their last 64 accesses that nothing orders, and of tensor copies that read global memory at least
-//!   one: a race with an access that others have pushed out goes unseen.
-//! * Weak memory: under [`Schedule::Latest`] a relaxed or volatile read of a word returns the oldest value that the memory
-//!   model allows it, under [`Schedule::Random`] any, of the last eight; a thread that looks again and again sees the last
-//!   one after four looks. Elements of a vector are read one by one. Reads that are given what a later write of the program
-//!   brings (load buffering) and writes to one word that take effect in another order than they are executed in are not tried.
-//! * Several lanes that store to one place in one instruction: one of them wins, the last under the schedules that repeat
-//!   themselves but [`Schedule::Latest`], where it is the first.
-//! * Shared memory that asynchronous work owns is known in units of 16 bytes.
-//! * Lanes of the warp that has initialised an mbarrier, or invalidates it, go together as far as the mbarrier goes.
+//! * Floating-point results of `wgmma` with [`Numerics::Fast`], the default, which documents the error bound.
+//!   The hardware aligns and truncates instead. For 16-bit types and `.tf32` its error has a bound of the
+//!   same form. Its sums of 8-bit floats keep 13 fraction bits, so a `Fast` sum is much closer to the exact
+//!   result.
+//! * `ex2`, `lg2`, `sin`, `cos`, `tanh`, `rcp`, `sqrt`, `rsqrt` with `.approx`: the host's functions, rounded
+//!   to the type. PTX bounds the errors and does not define the bits.
+//! * For each 16 bytes, the emulator remembers the last 64 accesses that nothing orders, and at least one of
+//!   the tensor copies that read them from global memory. It does not find a race with an access that is no
+//!   longer remembered.
+//! * Weak memory. Under [`Schedule::Latest`] a relaxed or volatile read of a word returns the oldest value
+//!   that the memory model allows; under [`Schedule::Random`] it returns any allowed value. The last eight
+//!   values are kept. A thread that polls a word sees the last value after four reads. Elements of a vector
+//!   are read one by one. Two effects are not tried: a read that returns the value of a later write of the
+//!   program (load buffering), and writes to one word that take effect in an order other than their order of
+//!   execution.
+//! * Several lanes that store to one address in one instruction: the last lane wins. Under
+//!   [`Schedule::Latest`] the first lane wins, and under [`Schedule::Random`] either.
+//! * Ownership of shared memory by asynchronous work is tracked in units of 16 bytes.
+//! * The lanes of the warp that initialises or invalidates an mbarrier are not checked against each other.
 //!
 //! Not modelled:
 //!
-//! * Time. Schedules ([`Schedule`]) stand in for it: what may happen early or late does.
-//! * Residency: any cluster may wait through global memory for any other, as if all of a grid ran at once.
+//! * Time. Schedules ([`Schedule`]) replace it: they make events happen early or late.
+//! * Occupancy: any cluster may wait for any other through global memory, as if the whole grid were resident.
 //! * The hardware's encoding of tensor maps: their 128 bytes are the emulator's own, opaque to programs.
-//! * Interleaved tensor maps (16 B and 32 B), steps of an im2col map's channels and images, and fills other than zeros: no
-//!   description has them.
-//! * Prefetches to L2, but for the check of their operands; L2 hints, and grids that overlap: launches
-//!   follow each other. With [`Options::dependent`] an access before `griddepcontrol.wait` traps all the same.
+//! * Interleaved tensor maps (16 B and 32 B), steps of an im2col map's channels and images, and fills other
+//!   than zeros: descriptions of tensor maps cannot express them.
+//! * Prefetches to L2 (only their operands are checked) and L2 hints.
+//! * Grids that overlap: launches run one after the other. With [`Options::dependent`] an access before
+//!   `griddepcontrol.wait` traps nevertheless.
 //!
 //! # What traps
 //!
-//! [`Fault`] lists it. A fault comes with its [`Place`]: CTA, warp, lane, the scopes around the statement and its
-//! line in the kernel author's source. A hang lists each waiting warp with what it waits for.
+//! [`Fault`] lists everything that traps. A fault comes with its [`Place`]: CTA, warp, lane, the scopes
+//! around the statement, and the line in the kernel's source. A hang lists each waiting warp and what it
+//! waits for.
 //!
-//! # Seeing it run
+//! # Traces
 //!
-//! [`Options::trace`] takes a [`Recorder`], which gives a timeline of every warp and every asynchronous machine and the
-//! bank conflicts of each access to shared memory. [`Schedule::sweep`] lists the schedules that a program should survive.
+//! [`Options::trace`] takes a [`Recorder`]. It records a timeline of every warp and every asynchronous
+//! engine, and the bank conflicts of each access to shared memory. [`Schedule::sweep`] lists the schedules
+//! that a program must survive.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! One cluster: its CTAs, their warps, and the schedule that runs them to the end.
+//! One cluster in execution: its CTAs, their warps, and the schedule that runs them.
 
 mod pace;
 mod report;
@@ -25,16 +25,16 @@ use crate::trap::Trap;
 use crate::warp::Warp;
 use crate::word::Word;
 
-/// Instructions of a warp's turn under the schedules that go round.
+/// Maximum number of instructions in one turn of a warp, under the schedules that run warps in turn.
 const TURN: u32 = 4096;
-/// Turns of warps after which a cluster lets others run under random schedules, on average.
+/// Average number of warp turns after which a cluster yields to others under random schedules.
 const TURNS_OF_CLUSTER: usize = 64;
-/// The same behind a store, an atomic or a reduction that other CTAs may wait for: what its CTA still does should come too
-/// late for them now and then.
+/// The same number after a store, an atomic or a reduction that other CTAs may wait for. It is small, so that
+/// the other CTAs sometimes run before this CTA does anything else.
 const SIGNALS_OF_CLUSTER: usize = 2;
-/// Looks in a row that found nothing new, after which a cluster lets others run.
+/// Number of consecutive polls without a new value, after which a cluster lets others run.
 const LOOKS: u32 = 256;
-/// Rounds without progress after which polling warps count as hung.
+/// Number of rounds without progress after which polling warps count as hung.
 const IDLE_ROUNDS: u32 = 1 << 16;
 
 /// One CTA.
@@ -47,14 +47,15 @@ pub(crate) struct Cta {
     pub(crate) shared: Shared,
     pub(crate) named: [NamedBarrier; 16],
     pub(crate) warpgroups: Vec<Warpgroup>,
-    /// Accesses of threads to its shared memory, and the words that they access in one step.
+    /// Accesses of threads to its shared memory.
     pub(crate) races: SharedRaces,
+    /// The words of its shared memory that atomic or ordered accesses use, by offset.
     pub(crate) words: BTreeMap<u32, Word>,
-    /// The last access of other CTAs' threads, by warp and lanes: in which of the warp's steps, by which operation.
+    /// The last accesses by threads of other CTAs, by warp and lanes: the warp's count, and the operation.
     pub(crate) touched: BTreeMap<(usize, u32), (u32, usize)>,
-    /// Their last arrivals at each of its mbarriers.
+    /// The last arrivals by warps of other CTAs at each mbarrier, by warp and offset.
     pub(crate) arrivals: BTreeMap<(usize, u32), Arrived>,
-    /// Registers that `setmaxnreg` can hand out.
+    /// Free registers in the pool of `setmaxnreg`.
     pub(crate) free_registers: u32,
     pub(crate) exited: bool,
 }
@@ -63,14 +64,15 @@ pub(crate) struct Cta {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrived {
     pub(crate) lanes: u32,
-    /// In which of the warp's steps, by which operation.
+    /// The warp's count and the operation.
     pub(crate) count: u32,
     pub(crate) pc: usize,
-    /// Where clocks count the mbarrier's phases, and the phase: who knows that it has completed knows of the arrival.
+    /// The clock index of the mbarrier's phases, and the count of the phase. A thread that knows this phase
+    /// to be complete also knows of the arrival.
     pub(crate) phase: (usize, u32),
 }
 
-/// What was done.
+/// Counts of what a cluster did, for the [`Report`](crate::Report).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) ctas: u64,
@@ -89,38 +91,38 @@ pub(crate) struct Machine<'p> {
     pub(crate) memory: &'p Memory,
     pub(crate) options: Options<'p>,
     pub(crate) ctas: Vec<Cta>,
-    /// Warps of all CTAs, CTA by CTA.
+    /// The warps of all CTAs, CTA by CTA.
     pub(crate) warps: Vec<Warp<'p>>,
     pub(crate) cluster: ClusterBarrier,
-    /// Which warps of the grid these are.
+    /// The position of these warps in the grid.
     pub(crate) team: Team,
-    /// Looks in a row at words that others change, and have not changed.
+    /// Number of consecutive polls of words that did not find a new value.
     pub(crate) fruitless: u32,
     pub(crate) standing: Standing,
-    /// Rounds in which nothing but polling happened.
+    /// Number of consecutive rounds in which warps only polled.
     idle: u32,
-    /// Times that all warps only looked or polled, since something else happened.
+    /// How often the cluster was found to only wait, since it last made progress.
     stuck: u32,
     pace: Pace,
     /// Tensor loads in flight, oldest first.
     pub(crate) loads: VecDeque<Load>,
-    /// Arrivals that come when threads' own copies are done, oldest first.
+    /// Arrivals that take effect when the `cp.async` copies of their threads are done, oldest first.
     pub(crate) arrivals: VecDeque<Arrival>,
     pub(crate) counts: Counts,
     pub(crate) scratch: Scratch,
-    /// A row of a box.
+    /// Buffer for one row of a box.
     pub(crate) buffer: Vec<u8>,
-    /// Who writes down what happens, if anybody wants to know.
+    /// Records the trace, if one is requested.
     pub(crate) tracer: Option<Box<Tracer>>,
     random: Random,
-    /// A warp's last turn ended with something that other clusters may wait for.
+    /// Whether the last turn of a warp ended with an operation that other clusters may wait for.
     signalled: bool,
-    /// The order in which warps are favoured under random schedules with odd seeds.
+    /// The priorities of the warps under random schedules with odd seeds; the lowest value runs first.
     ranks: Vec<u64>,
     fuel: u64,
 }
 
-/// A piece of asynchronous work that could be done now.
+/// Asynchronous work that could complete now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Completion {
     /// The load at this position.
@@ -133,8 +135,9 @@ pub(crate) enum Completion {
     Store { warp: usize, index: usize },
 }
 
-/// Registers that a CTA is launched with, a thread, as ptxas chooses them: all there are, in steps of 8, but no
-/// more than the most that a `setmaxnreg.inc` asks for.
+/// The number of registers per thread at launch, as ptxas chooses it: the registers of the SM divided by the
+/// number of threads, rounded down to a multiple of 8, but at most the largest number that a `setmaxnreg.inc`
+/// requests.
 fn entry_registers(program: &Program) -> u32 {
     let function = &program.function;
     let all = function.target.limits().registers / function.threads.max(1);
@@ -147,7 +150,7 @@ fn entry_registers(program: &Program) -> u32 {
     (all / 8 * 8).min(asked.max().unwrap_or(256)).min(256)
 }
 
-/// Coordinates in the grid of the CTA of rank `rank` in cluster `cluster`.
+/// The coordinates in the grid of the CTA with rank `rank` in cluster number `cluster`.
 fn coordinates([cx, cy, cz]: [u32; 3], grid: [u32; 3], cluster: u64, rank: u32) -> [u32; 3] {
     let across = |extent: u32, by: u32| u64::from(extent / by.max(1)).max(1);
     let (width, height) = (across(grid[0], cx), across(grid[1], cy));
@@ -160,7 +163,7 @@ fn coordinates([cx, cy, cz]: [u32; 3], grid: [u32; 3], cluster: u64, rank: u32) 
 }
 
 impl<'p> Machine<'p> {
-    /// The cluster at position `cluster` of the grid of clusters.
+    /// Creates the cluster with index `cluster` in the grid of clusters.
     pub(crate) fn new(
         program: &'p Program,
         launch: &'p Launch,
@@ -228,10 +231,11 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// Runs every warp to its end, or until all wait for other clusters, or until it pleases, where it `yields`; then it can
-    /// run again.
+    /// Runs the warps until all have exited or all wait for other clusters. With `yields` a random schedule
+    /// may also stop at other moments. After [`Outcome::Waits`] and [`Outcome::Yields`] it can be called
+    /// again.
     pub(crate) fn run(&mut self, yields: bool) -> Result<Outcome, Box<Trap>> {
-        // What was waited for in an earlier run may have come.
+        // Whatever the warps waited for in an earlier run may have happened.
         (self.fruitless, self.idle) = (0, 0);
         match self.options.schedule {
             Schedule::Default | Schedule::Earliest | Schedule::Latest => self.run_rounds(),
@@ -240,8 +244,8 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// Whether a cluster that was set aside may have something to do: a warp that can go on does not look at words, or one
-    /// of the words has changed.
+    /// Whether a cluster that was set aside may have something to do: a warp that can continue is not polling
+    /// words, or one of the polled words has changed.
     pub(crate) fn is_stirred(&self) -> bool {
         self.warps.iter().any(|warp| {
             let changed = |&(address, bytes, seen): &(u64, usize, u64)| {
@@ -254,19 +258,19 @@ impl<'p> Machine<'p> {
         })
     }
 
-    /// The last run is over, well or not.
+    /// Called after the last run, whether it succeeded or not.
     pub(crate) fn finish(&mut self) {
         if let Some(recorder) = self.options.trace {
             self.observe_end(recorder);
         }
     }
 
-    /// A number that the seed decides.
+    /// The next pseudo-random number.
     pub(crate) fn random(&mut self) -> u64 {
         self.random.next()
     }
 
-    /// Something has happened that is no waiting.
+    /// Called when something other than waiting has happened.
     fn goes_on(&mut self) {
         self.fruitless = 0;
         self.idle = 0;
@@ -316,7 +320,8 @@ impl<'p> Machine<'p> {
         Ok(Outcome::Done)
     }
 
-    /// With odd seeds warps have ranks: the first that can go on nearly always does, so that others fall far behind.
+    /// Runs under [`Schedule::Random`]. With odd seeds warps have priorities: the first warp that can
+    /// continue nearly always does, so that others fall far behind.
     fn run_random(&mut self, yields: bool) -> Result<Outcome, Box<Trap>> {
         while self.ranks.len() < self.warps.len() {
             self.ranks.push(self.random.next());
@@ -337,7 +342,7 @@ impl<'p> Machine<'p> {
                 let quantum = 1 + self.random.below(64) as u32;
                 self.signalled = false;
                 turn = self.turn(warp, quantum)?;
-                // Who only looks must not keep others from what it looks for.
+                // A warp that only polls must not keep others from writing the word that it polls.
                 if turn == Turn::Idle || self.random.below(64) == 0 {
                     self.ranks[warp] = self.random.next();
                 }
@@ -374,7 +379,8 @@ impl<'p> Machine<'p> {
 
     // ---- asynchronous work ----
 
-    /// Everything asynchronous that could happen now: loads from the oldest, then multiplies, then stores.
+    /// All asynchronous work that could complete now: loads from the oldest, then arrivals, then multiplies,
+    /// then stores.
     fn completions(&self) -> impl DoubleEndedIterator<Item = Completion> + '_ {
         let loads = (0..self.loads.len()).map(Completion::Load);
         let groups = self.program.function.threads.div_ceil(128) as usize;
@@ -399,7 +405,7 @@ impl<'p> Machine<'p> {
         self.completions().next_back()
     }
 
-    /// Does one piece of asynchronous work; what goes wrong is its issuer's fault.
+    /// Completes one asynchronous operation. A fault is reported at the instruction that issued it.
     fn happen(&mut self, completion: Completion) -> Result<(), Box<Trap>> {
         self.observe_completion(&completion);
         let happened = self.carry_out(completion);

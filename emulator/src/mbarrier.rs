@@ -1,17 +1,19 @@
-//! The mbarrier: a phase, arrivals it still needs and bytes that are still on their way.
+//! The mbarrier: a phase, the arrivals that it still needs, and the bytes that it still expects.
 //!
-//! Source: PTX ISA "mbarrier", whose transitions are
+//! Source: PTX ISA "mbarrier". The transitions are:
 //!
 //! * `init(n)`: phase 0, expected = pending = n, tx = 0;
 //! * `expect_tx(b)`: tx += b, never completes a phase;
 //! * `complete_tx(b)`: tx -= b, then the phase may complete;
 //! * `arrive(c)`: pending -= c, then the phase may complete;
 //! * `arrive.expect_tx(b)`: `expect_tx(b)`, then `arrive(1)`;
-//! * `arrive_drop(c)`: expected -= c, then `arrive(c)`; `arrive_drop.expect_tx(b)`: `expect_tx(b)`, then `arrive_drop(1)`;
-//! * `.noComplete`: the same arrivals, undefined where they complete the phase;
+//! * `arrive_drop(c)`: expected -= c, then `arrive(c)`; `arrive_drop.expect_tx(b)`: `expect_tx(b)`, then
+//!   `arrive_drop(1)`;
+//! * `.noComplete`: the same arrivals, undefined if they complete the phase.
 //!
-//! where a phase completes when pending = 0 and tx = 0: the phase number grows and pending = expected again. The
-//! byte count is signed, so a copy may finish before it was announced as long as an arrival is still missing.
+//! A phase completes when pending = 0 and tx = 0. Then the phase number grows by one, and pending = expected
+//! again. The byte count is signed, so a copy may finish before it is announced as long as an arrival is
+//! still missing.
 
 use ptx::inst::{MbarrierOrder, Scope};
 
@@ -19,10 +21,10 @@ use crate::clock::View;
 use crate::trap::Fault;
 use crate::views::Views;
 
-/// Largest arrival count and largest magnitude of outstanding bytes.
+/// Largest arrival count, and largest magnitude of the outstanding bytes.
 pub(crate) const LIMIT: u32 = (1 << 20) - 1;
 
-/// A copy that has landed: offset, bytes, and whether others may have landed in the same bytes.
+/// A copy that has arrived: offset, number of bytes, and whether others may write the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Landed {
     pub(crate) offset: u32,
@@ -30,32 +32,34 @@ pub(crate) struct Landed {
     pub(crate) joint: bool,
 }
 
-/// Marks what is a barrier's state.
+/// The bit that marks the state of an mbarrier.
 const STATE: u64 = 1 << 63;
 
-/// Arrivals that a state says were missing; `None` where it is none.
+/// The number of pending arrivals in a state; `None` if the value is not a state.
 pub(crate) fn pending(state: u64) -> Option<u32> {
     (state & STATE != 0).then_some((state & u64::from(LIMIT)) as u32)
 }
 
-/// What an arrival publishes, and in which scope; in none where it is relaxed and no fence comes before it.
+/// What an arrival publishes, and in which scope. The scope is `None` if the arrival is relaxed and no fence
+/// precedes it.
 #[derive(Clone, Debug)]
 pub(crate) struct Published {
     pub(crate) view: View,
     pub(crate) scope: Option<Scope>,
 }
 
-/// What waits can acquire.
+/// What a wait can acquire.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Released {
-    /// From arrivals of the barrier's own CTA.
+    /// From arrivals of the mbarrier's own CTA.
     near: View,
-    /// From those of others, which only waits of cluster scope acquire.
+    /// From arrivals of other CTAs. Only waits of cluster scope or wider acquire this.
     far: View,
 }
 
 impl Released {
-    /// What a warp of the barrier's CTA learns that acquires in a scope. Arrivals of others come before it in any scope.
+    /// Adds what a warp of the mbarrier's CTA learns from an acquire with this scope. In every scope it
+    /// learns that other CTAs' arrivals have been executed.
     pub(crate) fn acquire(&self, view: &mut View, scope: Scope) {
         view.join(&self.near);
         match scope {
@@ -65,10 +69,10 @@ impl Released {
     }
 }
 
-/// A step of a warp that did something with a barrier.
+/// A use of an mbarrier by a warp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Used {
-    /// The warp's index in the cluster, its lanes, its count then and its operation.
+    /// The warp's index in the cluster, the lanes, the warp's count at that time, and the operation.
     pub(crate) warp: usize,
     pub(crate) lanes: u32,
     pub(crate) count: u32,
@@ -78,37 +82,37 @@ pub(crate) struct Used {
 /// One mbarrier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mbarrier {
-    /// Phases completed so far; the current phase has this number.
+    /// Number of phases completed so far. It is also the number of the current phase.
     pub(crate) phase: u64,
-    /// Arrivals each phase needs.
+    /// Number of arrivals that each phase needs.
     pub(crate) expected: u32,
-    /// Arrivals the current phase still needs.
+    /// Number of arrivals that the current phase still needs.
     pub(crate) pending: u32,
-    /// Bytes announced and not arrived; negative where more arrived than was announced.
+    /// Bytes announced but not yet arrived; negative if more bytes arrived than were announced.
     pub(crate) tx: i64,
     /// The thread that initialised it.
     pub(crate) by: u16,
     /// Whether that thread has fenced the initialisation.
     pub(crate) fenced: bool,
-    /// The step that initialised it, and whether a barrier of the cluster has come after its fence.
+    /// The initialisation, and whether a cluster barrier has completed after its fence.
     pub(crate) made: Used,
     pub(crate) public: bool,
-    /// The last step of each warp that has used it.
+    /// The last use by each warp.
     users: Vec<Used>,
-    /// Landed copies that belong to nobody until the phase completes.
+    /// Copies that have arrived in this phase. Their bytes stay owned until the phase completes.
     pub(crate) landed: Vec<Landed>,
-    /// What threads' own copies brought: offset and bytes.
+    /// Ranges that `cp.async` copies have written in this phase: offset and number of bytes.
     pub(crate) copied: Vec<(u32, u32)>,
-    /// What those who arrived in this phase published, and those of completed phases.
+    /// What the arrivals of this phase published, and what those of completed phases published.
     gathered: Released,
     released: Released,
-    /// Where clocks count its phases, and what they had counted when it was initialised.
+    /// The clock index of its phases, and the count when it was initialised.
     index: usize,
     base: u32,
 }
 
 impl Mbarrier {
-    /// A fresh barrier; `offset` is where it lies, for reports.
+    /// A new mbarrier. `offset` is its offset for reports.
     pub(crate) fn new(offset: u32, count: u32, by: u16) -> Result<Self, Fault> {
         if count == 0 || count > LIMIT {
             return Err(Fault::MbarrierCount { offset, count });
@@ -134,7 +138,7 @@ impl Mbarrier {
         })
     }
 
-    /// Lanes of a warp use it.
+    /// Remembers that lanes of a warp use it.
     pub(crate) fn is_used(&mut self, by: Used) {
         match self.users.iter_mut().find(|user| user.warp == by.warp) {
             Some(user) if user.count == by.count => user.lanes |= by.lanes,
@@ -143,7 +147,7 @@ impl Mbarrier {
         }
     }
 
-    /// Who has used it last, a step for each warp.
+    /// The last use by each warp.
     pub(crate) fn users(&self) -> impl Iterator<Item = Used> {
         self.users.iter().copied()
     }
@@ -153,12 +157,12 @@ impl Mbarrier {
         self.phase & 1 != u64::from(parity & 1)
     }
 
-    /// Lets clocks count its phases.
+    /// Sets the clock index of its phases, and their count so far.
     pub(crate) fn counted(&mut self, index: usize, base: u32) {
         (self.index, self.base) = (index, base);
     }
 
-    /// Phases completed, as clocks count them, and where.
+    /// The clock index of its phases, and the count of completed phases.
     pub(crate) fn count(&self) -> (usize, u32) {
         (self.index, self.completed())
     }
@@ -167,8 +171,8 @@ impl Mbarrier {
         self.base.wrapping_add(self.phase as u32)
     }
 
-    /// Refuses a wait that comes too late. A warp that knows of k completed phases can mean phase k or k - 1, whichever
-    /// has the parity; two phases later the barrier gives the wrong answer.
+    /// Refuses a wait that comes too late. A warp that knows of k completed phases waits for phase k or
+    /// phase k-1, the one with this parity. Two phases later the mbarrier would give the wrong answer.
     pub(crate) fn in_time(&self, offset: u32, parity: u32, views: &Views) -> Result<(), Fault> {
         let known = u64::from(views.executed(self.index).saturating_sub(self.base));
         let behind = if known & 1 == u64::from(parity & 1) { 0 } else { 1 };
@@ -178,7 +182,7 @@ impl Mbarrier {
         Ok(())
     }
 
-    /// Completes the phase if nothing is missing; says whether it did.
+    /// Completes the phase if nothing is missing. Returns whether it did.
     fn check(&mut self) -> bool {
         let complete = self.pending == 0 && self.tx == 0;
         if complete {
@@ -194,12 +198,12 @@ impl Mbarrier {
         complete
     }
 
-    /// This phase needs another arrival.
+    /// Makes the current phase need one more arrival.
     pub(crate) fn expect_one_more(&mut self) {
         self.pending += 1;
     }
 
-    /// Takes what an arriving warp publishes for those who will wait; `far` where it is of another CTA.
+    /// Stores what an arriving warp publishes, for later waits. `far`: the warp is in another CTA.
     pub(crate) fn gather(&mut self, published: &Published, far: bool) {
         match published {
             Published { view, scope: Some(_) } if !far => self.gathered.near.join(view),
@@ -211,12 +215,13 @@ impl Mbarrier {
         }
     }
 
-    /// A CTA of this rank has sent something.
+    /// Remembers that the CTA of this rank has started, as it has sent something.
     pub(crate) fn started(&mut self, rank: u32) {
         self.gathered.near.started |= 1 << rank;
     }
 
-    /// A wait has succeeded: gives what it brings to its warp, and what a later fence brings.
+    /// Called when a wait has succeeded. Adds to the view what the wait acquires, and returns what a later
+    /// fence acquires.
     pub(crate) fn acquire(&self, view: &mut View, order: MbarrierOrder) -> Option<(Scope, Released)> {
         match order {
             MbarrierOrder::Sync(scope) => {
@@ -246,7 +251,7 @@ impl Mbarrier {
         self.transfer(offset, bytes.into())
     }
 
-    /// Says whether the phase completed.
+    /// Counts bytes that have arrived. Returns whether the phase completed.
     pub(crate) fn complete(&mut self, offset: u32, bytes: u32) -> Result<bool, Fault> {
         self.transfer(offset, -i64::from(bytes))?;
         Ok(self.check())
@@ -266,7 +271,7 @@ impl Mbarrier {
         Ok(phase < self.phase)
     }
 
-    /// Arrivals that later phases do not wait for; says whether the phase completed.
+    /// Counts arrivals that later phases do not wait for. Returns whether the phase completed.
     pub(crate) fn drop(&mut self, offset: u32, count: u32) -> Result<bool, Fault> {
         let (pending, phase) = (self.pending.min(self.expected), self.phase);
         if count > pending {
@@ -276,7 +281,7 @@ impl Mbarrier {
         self.arrive(offset, count)
     }
 
-    /// Arrivals that must not complete the phase; with `drop` later phases do not wait for them.
+    /// Counts arrivals that must not complete the phase. With `drop` later phases do not wait for them.
     pub(crate) fn arrive_only(&mut self, offset: u32, count: u32, drop: bool) -> Result<bool, Fault> {
         if count == self.pending && self.tx == 0 {
             return Err(Fault::MbarrierNoComplete { offset, count, phase: self.phase });
@@ -284,7 +289,7 @@ impl Mbarrier {
         if drop { self.drop(offset, count) } else { self.arrive(offset, count) }
     }
 
-    /// Says whether the phase completed.
+    /// Counts arrivals. Returns whether the phase completed.
     pub(crate) fn arrive(&mut self, offset: u32, count: u32) -> Result<bool, Fault> {
         if count == 0 || count > self.pending {
             return Err(Fault::MbarrierOverArrival {

@@ -1,7 +1,7 @@
 //! Global memory of the emulated device.
 //!
-//! Words are relaxed atomics, so that clusters on different host threads can share them: a racing program reads
-//! old or new words, as on the device, and the host stays sound.
+//! Words are relaxed atomics, so clusters on different host threads can share them. A program with a race
+//! reads old or new words, as on the device, without undefined behaviour on the host.
 
 use core::fmt;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -12,14 +12,16 @@ use crate::error::EmulatorError;
 use crate::tensor_map::encode;
 use crate::trap::Fault;
 
-/// Bytes of nothing behind each allocation.
+/// Unused bytes after each allocation.
 const GUARD: u64 = 1 << 24;
-/// Every allocation is aligned to this, as `cudaMalloc` does it.
+/// Alignment of every allocation in bytes, as with `cudaMalloc`.
 const ALIGNMENT: u64 = 256;
 
-/// Global memory: allocations whose bytes are known to be written or not.
+/// Global memory of the emulated device: a set of allocations.
+///
+/// It remembers which bytes have been written, and so finds reads of uninitialised memory.
 pub struct Memory {
-    /// In order of their addresses.
+    /// In order of address.
     allocations: Vec<Allocation>,
     next: u64,
 }
@@ -28,7 +30,7 @@ struct Allocation {
     base: u64,
     len: usize,
     words: Vec<AtomicU32>,
-    /// A bit for each byte.
+    /// One bit per byte: whether it has been written.
     written: Vec<AtomicU32>,
 }
 
@@ -74,7 +76,7 @@ impl Allocation {
             new[at..at + bytes.len()].copy_from_slice(bytes);
             Some(u32::from_le_bytes(new))
         };
-        // The update never refuses, so there is nothing to find out.
+        // The closure always returns `Some`, so the result carries no information.
         let _old = word.fetch_update(Relaxed, Relaxed, update);
     }
 
@@ -100,7 +102,8 @@ impl Allocation {
     }
 }
 
-/// The words of a bit map that hold the bits of a range, each with the range's bits in it.
+/// The words of a bit map that a range of bits touches: each word's index, and the mask of the range's bits
+/// in it.
 fn masks(offset: usize, len: usize) -> impl Iterator<Item = (usize, u32)> {
     let end = offset + len;
     (offset / 32..end.div_ceil(32)).map(move |index| {
@@ -111,14 +114,15 @@ fn masks(offset: usize, len: usize) -> impl Iterator<Item = (usize, u32)> {
 }
 
 impl Memory {
-    /// Memory with nothing in it.
+    /// Memory without allocations.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets `bytes` bytes aside and returns their address, a multiple of 256.
+    /// Allocates `bytes` bytes and returns their device address, a multiple of 256.
     ///
-    /// Programs that read them before writing them trap, and no other allocation lies near.
+    /// A program that reads a byte before it is written traps. At least 16 MiB after the allocation stay
+    /// unused, so an access shortly past the end traps too.
     pub fn allocate(&mut self, bytes: usize) -> u64 {
         let base = self.next;
         let size = u64::try_from(bytes).unwrap_or(u64::MAX);
@@ -128,7 +132,7 @@ impl Memory {
         base
     }
 
-    /// Allocates, and fills with `bytes`.
+    /// Allocates memory, fills it with `bytes`, and returns its device address.
     pub fn upload(&mut self, bytes: &[u8]) -> u64 {
         let base = self.allocate(bytes.len());
         if let Some(allocation) = self.allocations.last() {
@@ -137,38 +141,39 @@ impl Memory {
         base
     }
 
-    /// Allocates, and fills with a tensor map that copies can use and kernels can change.
+    /// Allocates memory for a tensor map and returns its device address. Copies can use the map, and kernels
+    /// can change it.
     ///
     /// # Errors
-    /// [`EmulatorError::TensorMap`] where the description breaks a rule.
+    /// [`EmulatorError::TensorMap`] if the description is not valid.
     pub fn upload_tensor_map(&mut self, map: &TensorMap) -> Result<u64, EmulatorError> {
         map.check().map_err(EmulatorError::TensorMap)?;
         Ok(self.upload(&encode(Description::Tiled(map))))
     }
 
-    /// Allocates, and fills with an im2col tensor map that copies can use.
+    /// Allocates memory for an im2col tensor map and returns its device address. Copies can use the map.
     ///
     /// # Errors
-    /// [`EmulatorError::TensorMap`] where the description breaks a rule.
+    /// [`EmulatorError::TensorMap`] if the description is not valid.
     pub fn upload_im2col_map(&mut self, map: &Im2colMap) -> Result<u64, EmulatorError> {
         map.check().map_err(EmulatorError::TensorMap)?;
         Ok(self.upload(&encode(Description::Im2col(map))))
     }
 
-    /// Writes from the host.
+    /// Writes `bytes` to a device address, from the host.
     ///
     /// # Errors
-    /// [`EmulatorError::NotAllocated`] where a byte lies in no allocation.
+    /// [`EmulatorError::NotAllocated`] if the range is not inside one allocation.
     pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), EmulatorError> {
         let (allocation, offset) = self.host(address, bytes.len())?;
         allocation.write(offset, bytes);
         Ok(())
     }
 
-    /// Reads from the host; bytes never written read as zero.
+    /// Reads `len` bytes from a device address, to the host. Bytes that were never written read as zero.
     ///
     /// # Errors
-    /// [`EmulatorError::NotAllocated`] where a byte lies in no allocation.
+    /// [`EmulatorError::NotAllocated`] if the range is not inside one allocation.
     pub fn read(&self, address: u64, len: usize) -> Result<Vec<u8>, EmulatorError> {
         let (allocation, offset) = self.host(address, len)?;
         let mut bytes = vec![0; len];
@@ -176,15 +181,16 @@ impl Memory {
         Ok(bytes)
     }
 
-    /// Whether all these bytes have been written.
+    /// Whether all `len` bytes at a device address have been written; `false` if they are not inside one
+    /// allocation.
     pub fn written(&self, address: u64, len: usize) -> bool {
         self.host(address, len).is_ok_and(|(allocation, offset)| allocation.written(offset, len))
     }
 
-    /// Gives an allocation back; programs that touch it from now on trap.
+    /// Frees an allocation. Programs that access it from now on trap.
     ///
     /// # Errors
-    /// [`EmulatorError::NotAllocated`] where no allocation begins at `address`.
+    /// [`EmulatorError::NotAllocated`] if no allocation begins at `address`.
     pub fn free(&mut self, address: u64) -> Result<(), EmulatorError> {
         match self.allocations.binary_search_by_key(&address, |one| one.base) {
             Ok(index) => {
@@ -219,7 +225,7 @@ impl Memory {
         })
     }
 
-    /// Reads for a program: all bytes must be there and written.
+    /// Reads for a program. All bytes must be allocated and written.
     pub(crate) fn load(&self, address: u64, out: &mut [u8]) -> Result<(), Fault> {
         let (allocation, offset) = self.device(address, out.len())?;
         if !allocation.written(offset, out.len()) {

@@ -1,23 +1,24 @@
-//! A function lowered once for every launch: linear operations, so that a warp can stop and go on anywhere.
+//! A function lowered once for every launch: a linear list of operations, so a warp can stop and resume at
+//! any of them.
 //!
 //! Structured control flow becomes operations on a stack of lane masks ([`crate::warp`] executes them). Every
-//! block knows where to go on when no lane is left in it, so dead lanes cost nothing.
+//! block has an operation to jump to when no lane is left in it, so inactive lanes cost nothing.
 
 use ptx::inst::{Inst, Operand};
 use ptx::{Function, ParamKind, Site, Statement, Type, Verified};
 
-/// A function ready to be launched.
+/// A function ready to be launched on the emulator.
 #[derive(Clone, Debug)]
 pub struct Program {
     pub(crate) function: Function,
     pub(crate) ops: Vec<Operation>,
-    /// Scopes by number; 0 is the whole function.
+    /// Scopes by index; 0 is the whole function.
     scopes: Vec<Scope>,
-    /// Index of each register in the file of its class.
+    /// Index of each register in the register file of its class.
     pub(crate) slots: Vec<u32>,
-    /// Registers of each class: predicates, up to 32 bits, 64 bits.
+    /// Number of registers of each class: predicates, up to 32 bits, 64 bits.
     pub(crate) files: [usize; 3],
-    /// Offset of each parameter and the block's size.
+    /// Offset of each parameter, and the size of the parameter block in bytes.
     pub(crate) params: (Vec<usize>, usize),
 }
 
@@ -27,7 +28,7 @@ struct Scope {
     parent: usize,
 }
 
-/// An operation and where it comes from.
+/// An operation and its place in the source.
 #[derive(Clone, Debug)]
 pub(crate) struct Operation {
     pub(crate) action: Action,
@@ -35,24 +36,24 @@ pub(crate) struct Operation {
     pub(crate) scope: usize,
 }
 
-/// What a warp does; targets are indices of operations.
+/// What a warp does. Jump targets are indices of operations.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// An instruction.
     Inst(Inst),
-    /// Opens an `if`; goes to `otherwise` where no lane takes the first branch.
+    /// Opens an `if`. Jumps to `otherwise` if no lane takes the first branch.
     If { cond: Operand, otherwise: usize },
-    /// Turns to the second branch; goes to `end` where no lane takes it.
+    /// Switches to the second branch. Jumps to `end` if no lane takes it.
     Else { end: usize },
-    /// Closes an `if`; goes to `exit` where no lane is left.
+    /// Closes an `if`. Jumps to `exit` if no lane is left.
     EndIf { exit: usize },
     /// Opens a loop.
     Loop,
-    /// Lanes leave the innermost loop; goes to `exit` where none is left.
+    /// Lanes leave the innermost loop. Jumps to `exit` if none is left.
     Break { cond: Operand, exit: usize },
-    /// Goes round again, or closes the loop where no lane is left.
+    /// Jumps back to `start`, or closes the loop if no lane is left.
     EndLoop { start: usize },
-    /// The warp is done.
+    /// Ends the warp.
     Exit,
 }
 
@@ -60,7 +61,7 @@ struct Lowering {
     ops: Vec<Operation>,
     scopes: Vec<Scope>,
     scope: usize,
-    /// The operations whose `exit` is the end of the block being lowered, innermost block last.
+    /// For each open block, innermost last: the operations with an `exit` that is the end of the block.
     leaving: Vec<Vec<usize>>,
 }
 
@@ -70,7 +71,7 @@ impl Lowering {
         self.ops.len() - 1
     }
 
-    /// Pushes an operation that goes to the end of its block where no lane is left.
+    /// Pushes an operation that jumps to the end of its block if no lane is left.
     fn push_leaving(&mut self, action: Action, site: Option<Site>) {
         let at = self.push(action, site);
         if let Some(block) = self.leaving.last_mut() {
@@ -132,7 +133,7 @@ impl Lowering {
 }
 
 impl Program {
-    /// Lowers a function.
+    /// Lowers a verified function for the emulator.
     pub fn new(function: &Verified) -> Self {
         let function: Function = (**function).clone();
         let root = Scope { name: "", parent: 0 };
@@ -159,7 +160,7 @@ impl Program {
         &self.function.name
     }
 
-    /// Names of the scopes around an operation, outermost first.
+    /// The names of the scopes around an operation, outermost first.
     pub(crate) fn scope_path(&self, operation: &Operation) -> Vec<&'static str> {
         let mut path = Vec::new();
         let mut at = operation.scope;
@@ -178,7 +179,7 @@ impl Program {
     }
 }
 
-/// The register file of a type: 0 for predicates, 1 up to 32 bits, 2 for 64 bits.
+/// The index of a type's register file: 0 for predicates, 1 for up to 32 bits, 2 for 64 bits.
 pub(crate) fn class(ty: Type) -> usize {
     match ty {
         Type::Pred => 0,
@@ -188,7 +189,7 @@ pub(crate) fn class(ty: Type) -> usize {
 }
 
 impl Action {
-    /// What reports call it.
+    /// The name in reports.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Inst(inst) => inst.name(),

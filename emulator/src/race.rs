@@ -1,16 +1,19 @@
-//! Accesses to memory that nothing orders.
+//! Race detection: finds accesses to memory that nothing orders.
 //!
-//! Each chunk of 16 bytes remembers which bytes of it were accessed, by which threads, in which of their warp's steps, and
-//! how. Two accesses to one byte of which one writes are a race, unless one comes after the other ([`crate::clock`]) or both
-//! are atomic for each other. An access that comes after another pushes it out, so that for each byte the last write and
-//! the reads since remain: FastTrack (Flanagan, Freund, PLDI 2009), with bytes as the granule and one record for what the
-//! lanes of a warp do to a chunk together.
+//! Each chunk of 16 bytes remembers its accesses: which bytes, by which threads, at which count of the warp,
+//! and how. Two accesses to one byte are a race if at least one writes, unless one comes after the other
+//! ([`crate::clock`]) or both are atomic with respect to each other. An access replaces the records of
+//! accesses that it comes after. So the last write of each byte remains, and the reads since then. This is
+//! FastTrack (Flanagan, Freund, PLDI 2009), per byte, with one record for what the lanes of a warp do to a
+//! chunk together.
 //!
-//! A copy reads from its issue until somebody has waited for it. Its reads are those of what the wait is for, a phase of an
-//! mbarrier: they come before an access whose thread knows that the phase has completed. Where a thread waits for its own
-//! copies they have no end until it has waited ([`Races::settle`]).
+//! A copy reads from its issue until it has been waited for. If the wait is for a phase of an mbarrier, the
+//! record of the read has the count of that phase: it comes before every access of a thread that knows the
+//! phase to be complete. If a thread waits for its own copies, the record has the count
+//! [`NEVER`](crate::clock::NEVER) until the thread has waited ([`Races::settle`]).
 //!
-//! Source: PTX ISA 8.7 "Morally strong operations": two accesses that overlap partly are never atomic for each other.
+//! Source: PTX ISA 8.7 "Morally strong operations": two accesses that overlap only partly are never atomic
+//! with respect to each other.
 
 mod chunk;
 mod global;
@@ -30,11 +33,11 @@ pub(crate) use shared::SharedRaces;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kind {
     pub(crate) write: bool,
-    /// For whom the access is one step; `None` where it is a plain one.
+    /// The scope of an atomic or ordered access; `None` for a plain one.
     pub(crate) atomic: Option<Scope>,
-    /// Bytes that the step takes.
+    /// Number of bytes that an atomic or ordered access handles in one step.
     size: u8,
-    /// Whether asynchronous work does it.
+    /// Whether asynchronous work makes the access.
     pub(crate) asynchronous: bool,
 }
 
@@ -68,7 +71,7 @@ impl By {
         Self::All(1 << lane)
     }
 
-    /// The first lane.
+    /// The first lane that takes part.
     pub(crate) fn first(self) -> usize {
         match self {
             Self::All(mask) => mask.trailing_zeros().min(31) as usize,
@@ -77,7 +80,7 @@ impl By {
         }
     }
 
-    /// The same for the bytes from `by` on.
+    /// The same for the range without its first `by` bytes.
     const fn from(self, by: u64) -> Self {
         match self {
             Self::All(_) | Self::Copy { .. } => self,
@@ -87,7 +90,7 @@ impl By {
         }
     }
 
-    /// The same for the bytes from `by` before the beginning.
+    /// The same for a range that begins `by` bytes earlier.
     const fn back(self, by: u64) -> Self {
         match self {
             Self::All(_) | Self::Copy { .. } => self,
@@ -97,7 +100,7 @@ impl By {
         }
     }
 
-    /// The lanes that access some of the bytes of a chunk.
+    /// The lanes that access any of these bytes of a chunk.
     fn lanes(self, bytes: u16) -> u32 {
         match self {
             Self::All(mask) => mask,
@@ -110,22 +113,23 @@ impl By {
     }
 }
 
-/// Who accesses memory, and what it knows.
+/// The lanes that access memory, and what they know.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Who<'a> {
     /// The warp's number in the grid.
     pub(crate) warp: u32,
     pub(crate) by: By,
     pub(crate) pc: u32,
-    /// The warp's count, or [`NEVER`] for work that goes on.
+    /// The warp's count, or [`NEVER`](crate::clock::NEVER) for work in flight.
     pub(crate) count: u32,
     pub(crate) view: &'a View,
     pub(crate) team: Team,
-    /// For a copy's reads what they last until: a number of the clocks, and its count then.
+    /// For the reads of a copy, the end of the read: a number in the grid, and the count at which the read is
+    /// over.
     pub(crate) until: Option<(u32, u32)>,
 }
 
-/// An earlier access that nothing orders.
+/// An earlier access that races with the current one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Conflict {
     pub(crate) address: u64,
@@ -134,11 +138,12 @@ pub(crate) struct Conflict {
     pub(crate) lane: u32,
     pub(crate) pc: u32,
     pub(crate) wrote: bool,
-    /// Whether the accesses are ordered, but asynchronous work reads what no proxy fence stands behind.
+    /// Whether the accesses are ordered, but no proxy fence separates the earlier store from the asynchronous
+    /// access.
     pub(crate) unfenced: bool,
 }
 
-/// Whether each scope of two warps has the other in it.
+/// Whether scope `a` of one warp includes the other warp, and scope `b` of the other warp includes the first.
 pub(crate) fn together(a: Scope, b: Scope, (one, other): (u32, u32), team: Team) -> bool {
     let both = |scope: Scope| match scope {
         Scope::Cta => one / team.per_cta.max(1) == other / team.per_cta.max(1),
@@ -170,7 +175,8 @@ mod tests {
         fenced.fence_proxy();
         let (read, write) = (Kind::READ, Kind::WRITE);
         let atomic = |scope| Kind::WRITE.atomic(scope, 4);
-        // Warp 0 comes first, warp 1 of another CTA of its cluster second; bytes of the second, and whether they race.
+        // Warp 0 accesses first, then warp 1 of another CTA of its cluster. The columns: bytes of the second
+        // access, and whether the two race.
         for (why, first, second, view, bytes, races) in [
             ("two reads", read, read, &stranger, 0..4, false),
             ("write then read", write, read, &stranger, 0..4, true),

@@ -1,8 +1,9 @@
 //! Clusters that run at the same time and may wait for each other through global memory.
 //!
-//! A cluster runs until it ends or only looks, again and again, at words that others have not changed. Then it is set
-//! aside, another begins or goes on, and it comes back once one of those words has changed. So a cluster may wait for any other of the grid,
-//! on one host thread as on many. Under random schedules the clusters of a small grid are set aside at random moments too.
+//! A cluster runs until it ends, or until it only polls words that have not changed. Then it is set aside,
+//! and another cluster begins or continues. The first one runs again once one of the polled words has
+//! changed. So a cluster may wait for any other cluster of the grid, on one host thread or many. Under random
+//! schedules the clusters of a small grid are also set aside at random moments.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -16,13 +17,14 @@ use crate::program::Program;
 use crate::schedule::Options;
 use crate::trap::Trap;
 
-/// Turns of a waiting cluster, while no cluster does anything else, after which it counts as hung.
+/// Number of turns after which a waiting cluster counts as hung, while no other cluster makes progress.
 const IDLE_TURNS: u32 = 1 << 10;
 
-/// Most clusters of a grid that are set aside though they could go on: each keeps its shared memory meanwhile.
+/// Largest number of clusters in a grid for which clusters that could continue are set aside. A cluster that
+/// is set aside keeps its shared memory.
 const MOST_YIELDING: u64 = 32;
 
-/// How long a host thread sleeps that finds nothing to do before it looks again.
+/// How long an idle host thread sleeps before it looks for work again.
 const LISTEN: Duration = Duration::from_micros(200);
 
 /// How a cluster's turn ended.
@@ -30,32 +32,32 @@ const LISTEN: Duration = Duration::from_micros(200);
 pub(crate) enum Outcome {
     /// Every warp has exited.
     Done,
-    /// It waits for other clusters.
+    /// The cluster waits for other clusters.
     Waits,
-    /// It could go on, and lets others run.
+    /// The cluster could continue, but lets others run.
     Yields,
 }
 
-/// What the clusters of a launch tell each other about how they get on.
+/// Progress of the clusters of a launch, shared between host threads.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// Clusters that have begun and do not wait.
+    /// Number of clusters that have begun and do not wait.
     active: AtomicUsize,
-    /// How often one has begun, has gone on after waiting, or has ended.
+    /// How often a cluster has begun, or has continued after waiting.
     events: AtomicU64,
 }
 
-/// A cluster's part in it.
+/// One cluster's part of [`Progress`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Standing {
     active: bool,
-    /// Events at the end of its last turn, and turns since they changed.
+    /// The number of events at the end of its last turn, and the number of turns since it changed.
     events: u64,
     idle: u32,
 }
 
 impl Progress {
-    /// A cluster does something else than waiting.
+    /// Called when a cluster does something other than waiting.
     pub(crate) fn goes_on(&self, standing: &mut Standing) {
         if !standing.active {
             standing.active = true;
@@ -64,7 +66,7 @@ impl Progress {
         }
     }
 
-    /// A cluster waits or has ended.
+    /// Called when a cluster waits or has ended.
     fn pauses(&self, standing: &mut Standing) {
         if standing.active {
             standing.active = false;
@@ -72,7 +74,7 @@ impl Progress {
         }
     }
 
-    /// Counts a turn in which a cluster did nothing but wait; says whether it seems to wait in vain.
+    /// Counts a turn in which a cluster only waited. Returns whether the cluster seems to be hung.
     fn idles(&self, standing: &mut Standing) -> bool {
         self.pauses(standing);
         let events = self.events.load(Relaxed);
@@ -81,7 +83,7 @@ impl Progress {
         standing.idle > IDLE_TURNS
     }
 
-    /// Whether nothing has happened since the last turn of a cluster.
+    /// Whether no cluster has made progress since the last turn of this cluster.
     fn stands(&self, standing: &Standing) -> bool {
         self.events.load(Relaxed) == standing.events && self.active.load(Relaxed) == 0
     }
@@ -91,11 +93,11 @@ impl Progress {
 struct Queue<'p> {
     next: u64,
     waiting: VecDeque<(u64, Machine<'p>)>,
-    /// Clusters that a host thread runs.
+    /// Number of clusters that host threads are running.
     running: usize,
-    /// Whether the cluster that was set aside last should make way for a new one.
+    /// Whether to begin a new cluster before one that was set aside.
     begin: bool,
-    /// The first cluster that has failed, and how.
+    /// The failed cluster with the lowest index, and its fault.
     failed: Option<(u64, Box<Trap>)>,
     report: Report,
 }
@@ -109,7 +111,7 @@ pub(crate) struct Residents<'p> {
     clusters: u64,
     ctas: u64,
     queue: Mutex<Queue<'p>>,
-    /// A cluster's turn is over.
+    /// Notified when a cluster's turn is over.
     turned: Condvar,
 }
 
@@ -128,7 +130,7 @@ impl<'p> Residents<'p> {
         Self { program, launch, memory, options, clusters, ctas, queue, turned }
     }
 
-    /// Runs clusters until none is left that another host thread does not run. Any number of threads may call this.
+    /// Runs clusters until none is left to run. Any number of host threads may call this at the same time.
     pub(crate) fn work(&self) {
         while let Some((index, mut machine)) = self.take() {
             let outcome = machine.run(self.clusters <= MOST_YIELDING);
@@ -149,8 +151,9 @@ impl<'p> Residents<'p> {
         }
     }
 
-    /// Whether a cluster that did nothing but wait does so in vain: nothing has happened in many of its turns, and the
-    /// turns of all others are over too. A host thread may be held up in the middle of one for as long as it likes.
+    /// Whether a cluster that only waited is hung: no cluster has made progress in many of its turns, and the
+    /// turns of all other clusters are over too. It waits for these, as the host may suspend a thread for any
+    /// time during a turn.
     fn in_vain(&self, standing: &mut Standing) -> bool {
         let progress = &self.launch.progress;
         if !progress.idles(standing) {
@@ -170,19 +173,20 @@ impl<'p> Residents<'p> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next cluster to run: one that was set aside and has something to do, or a new one, in turn.
+    /// The next cluster to run: alternately a new one, and one that was set aside and has something to do.
     fn take(&self) -> Option<(u64, Machine<'p>)> {
         let mut queue = self.queue();
         loop {
             let limit = queue.failed.as_ref().map_or(self.clusters, |(index, _)| *index);
-            // What waits behind a failure may wait for it.
+            // Clusters after the failed one may wait for it, so they are dropped.
             queue.waiting.retain(|(index, _)| *index < limit);
             let new = queue.next < limit;
             if new && queue.begin {
                 break;
             }
             let stirred = queue.waiting.iter().position(|(_, machine)| machine.is_stirred());
-            // Where nobody has anything to do each has another look, once nobody runs who may change that.
+            // If no cluster has anything to do and none is running, the waiting clusters poll once more in
+            // turn.
             let idle = !new && queue.running == 0;
             if let Some(found) = queue.waiting.remove(stirred.unwrap_or(if idle { 0 } else { usize::MAX })) {
                 queue.begin = true;
@@ -210,13 +214,13 @@ impl<'p> Residents<'p> {
 
     fn set_aside(&self, index: u64, machine: Machine<'p>) {
         let mut queue = self.turn_over();
-        // After a failure nothing that waits is worth waiting for.
+        // After a failure, waiting clusters are dropped.
         if queue.failed.is_none() {
             queue.waiting.push_back((index, machine));
         }
     }
 
-    /// A host thread has run a cluster for a turn.
+    /// Called when a host thread has run a cluster for a turn.
     fn turn_over(&self) -> std::sync::MutexGuard<'_, Queue<'p>> {
         let mut queue = self.queue();
         queue.running -= 1;
@@ -243,7 +247,7 @@ impl<'p> Residents<'p> {
         }
     }
 
-    /// What came out, once every thread has ended its work.
+    /// The result of the launch, after all host threads have returned from [`Residents::work`].
     pub(crate) fn outcome(self) -> Result<Report, Box<Trap>> {
         let queue = self.queue.into_inner().unwrap_or_else(PoisonError::into_inner);
         queue.failed.map_or(Ok(queue.report), |(_, trap)| Err(trap))

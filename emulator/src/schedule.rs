@@ -1,37 +1,39 @@
 //! How a launch is scheduled: which warp runs next, and when asynchronous work completes.
 //!
-//! Every choice comes from [`Options`], so a launch is a function of program, arguments, memory and options
-//! (clusters that talk through global memory while they run in parallel are the exception).
+//! Every choice comes from [`Options`], so the result of a launch depends only on program, arguments, memory
+//! and options. The exception: clusters that communicate through global memory while they run in parallel.
 
 use core::fmt;
 
 use crate::numerics::Numerics;
 use crate::trace::Recorder;
 
-/// When asynchronous work completes, and in which order warps take turns.
+/// The order in which warps run, and the moment at which asynchronous work completes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Schedule {
-    /// Warps take turns in order. Asynchronous work is done when no warp can go on, one piece at a time: tensor
-    /// loads from the oldest, then matrix multiplies, then tensor stores. Finds a missing wait on the first run.
+    /// Warps run one after the other, in order. Asynchronous work completes only when no warp can continue,
+    /// one operation at a time: tensor loads from the oldest, then matrix multiplies, then tensor stores.
+    /// Finds a missing wait on the first run.
     #[default]
     Default,
-    /// Everything asynchronous is done as soon as it is issued.
+    /// Asynchronous work completes as soon as it is issued.
     Earliest,
-    /// As [`Schedule::Default`], but warps take turns in reverse order, and asynchronous work is done in
-    /// reverse order too: tensor stores, then matrix multiplies, then the newest tensor load.
+    /// As [`Schedule::Default`], but warps run in reverse order, and asynchronous work completes in reverse
+    /// order too: tensor stores, then matrix multiplies, then the newest tensor load.
     Latest,
-    /// Every warp that can go on executes one instruction a step, and asynchronous work takes a nominal number of
-    /// steps: the order of events that comes nearest to a GPU's. Made for [traces](crate::Trace).
+    /// Every warp that can continue executes one instruction per step, and asynchronous work takes a nominal
+    /// number of steps. Of all schedules, this order of events is the closest to that of a GPU. Made for
+    /// [traces](crate::Trace).
     Paced,
-    /// Warps are picked at random for a random number of instructions, and asynchronous work completes at
-    /// random moments in random order. With odd seeds some warps are favoured, so that others fall far behind. The same
-    /// seed repeats the same run.
+    /// Warps are picked at random and run for a random number of instructions. Asynchronous work completes at
+    /// random moments in random order. With odd seeds some warps run much more often, so that others fall far
+    /// behind. The same seed repeats the same run.
     Random,
 }
 
 impl Schedule {
-    /// Every schedule that repeats itself, then `random` random ones, each with its seed: what a program has to
-    /// survive. Earlier ones find more mistakes in less time.
+    /// The schedules that a program must survive, each with its seed: the four deterministic ones, then
+    /// `random` times [`Schedule::Random`] with seeds from 0. Earlier ones find more errors in less time.
     pub fn sweep(random: u64) -> impl Iterator<Item = (Self, u64)> + Clone {
         let fixed = [Self::Default, Self::Latest, Self::Earliest, Self::Paced];
         fixed.into_iter().map(|schedule| (schedule, 0)).chain((0..random).map(|seed| (Self::Random, seed)))
@@ -39,7 +41,7 @@ impl Schedule {
 }
 
 impl Schedule {
-    /// Whether relaxed reads may return older values than the last.
+    /// Whether a relaxed read may return a value older than the last one written.
     pub(crate) fn remembers(self) -> bool {
         match self {
             Self::Latest | Self::Random => true,
@@ -48,26 +50,29 @@ impl Schedule {
     }
 }
 
-/// How to run a launch.
+/// Options of a launch: the schedule, the numerics, limits and observers.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
-    /// Start of the pseudo-random sequence of [`Schedule::Random`].
+    /// Seed of the pseudo-random sequence of [`Schedule::Random`]. Default: 0.
     pub seed: u64,
-    /// The schedule.
+    /// The schedule. Default: [`Schedule::Default`].
     pub schedule: Schedule,
-    /// How floating-point `wgmma`s round.
+    /// How floating-point `wgmma`s round. Default: [`Numerics::Fast`].
     pub numerics: Numerics,
-    /// Most warp instructions that one cluster may execute before it counts as a livelock, for instance because a tile
-    /// scheduler never advances. A cluster needs about a million for its part of a product of 8192 cubed.
+    /// Maximum number of warp instructions per cluster. A cluster that executes more counts as a livelock
+    /// ([`Fault::Fuel`](crate::Fault::Fuel)), for instance because a tile scheduler never advances. In a GEMM
+    /// of 8192³ a cluster needs about a million. Default: 2^27.
     pub fuel: u64,
-    /// Host threads that run clusters: 0 for rayon's current pool, 1 for none but the caller's.
+    /// Number of host threads that run clusters: 0 uses rayon's current pool, 1 uses only the calling thread.
+    /// Default: 0.
     pub threads: usize,
-    /// The grid may begin before those before it have ended: until `griddepcontrol.wait` it may touch nothing in global
-    /// memory.
+    /// Whether the grid may begin before earlier grids have ended. If so, it must not access global memory
+    /// before `griddepcontrol.wait`. Default: `false`.
     pub dependent: bool,
-    /// Called with CTAs finished and CTAs in all, from whichever thread finished them.
+    /// Called after each cluster with the number of CTAs finished and the number of CTAs of the grid, on the
+    /// thread that ran the cluster. Default: `None`.
     pub progress: Option<&'a (dyn Fn(u64, u64) + Sync)>,
-    /// Where everything that happens is written down. Without it nothing is.
+    /// Records everything that happens. Default: `None`, which records nothing.
     pub trace: Option<&'a Recorder>,
 }
 
@@ -101,7 +106,7 @@ impl fmt::Debug for Options<'_> {
     }
 }
 
-/// SplitMix64, by S. Vigna: a 64-bit counter through a mixing function.
+/// The generator SplitMix64 by S. Vigna: a 64-bit counter through a mixing function.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
@@ -121,7 +126,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, which is at least 1.
+    /// A pseudo-random number below `bound`, which is at least 1.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         let bound = u64::try_from(bound.max(1)).unwrap_or(u64::MAX);
         usize::try_from(self.next() % bound).unwrap_or(0)

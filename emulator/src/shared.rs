@@ -1,7 +1,7 @@
-//! Shared memory of one CTA: bytes, and for each 16 of them who may touch them.
+//! Shared memory of one CTA: its bytes, and for every 16 bytes which accesses are allowed.
 //!
-//! Addresses are those of hardware: the CTA's rank in bits 24 and up, then an offset; the program's memory begins
-//! at offset [`BASE`], behind a system area. Offsets here are the low 24 bits, reports subtract `BASE`.
+//! Addresses are as on hardware: the CTA's rank in bits 24 and up, then an offset. The program's memory
+//! begins at offset [`BASE`], after a system area. Offsets here are the low 24 bits; reports subtract `BASE`.
 
 use std::collections::BTreeMap;
 
@@ -11,34 +11,34 @@ use crate::trap::{Fault, Owner};
 
 /// Where dynamic shared memory begins in the shared window.
 pub(crate) const BASE: u32 = 0x400;
-/// Bytes that one [`Granule`] stands for.
+/// Number of bytes of one [`Granule`].
 const GRANULE: u32 = 16;
 
 /// The state of 16 bytes.
 #[derive(Clone, Copy, Debug)]
 struct Granule {
-    /// Which bytes have been written, a bit each.
+    /// The bytes that have been written, one bit each.
     written: u16,
-    /// Asynchronous reads in flight.
+    /// Number of asynchronous reads in flight.
     reads: u16,
-    /// Asynchronous writes in flight.
+    /// Number of asynchronous writes in flight.
     writes: u16,
-    /// Which bytes copies of threads in flight write, a bit each.
+    /// The bytes that `cp.async` copies in flight write, one bit each.
     copies: u16,
-    /// Asynchronous stores and reductions in flight, which may share the bytes.
+    /// Number of asynchronous stores and reductions in flight. Several may write the same bytes.
     joint: u16,
-    /// Which halves are live mbarriers.
+    /// The halves of 8 bytes that are live mbarriers, one bit each.
     barriers: u8,
-    /// Where clocks count the phases of the mbarrier on which the last asynchronous write arrived, and the count then.
+    /// The last asynchronous write: the clock index of its mbarrier's phases, and the count of its phase.
     landed: (u32, u32),
-    /// Where that mbarrier lies.
+    /// Offset of that mbarrier.
     through: u32,
 }
 
 const FRESH: Granule =
     Granule { written: 0, reads: 0, writes: 0, copies: 0, joint: 0, barriers: 0, landed: (0, 0), through: 0 };
 
-/// Through which mbarrier a chunk has been brought.
+/// The mbarrier phase with which a chunk was written by asynchronous work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     place: u32,
@@ -48,7 +48,7 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// Refuses the chunk to a warp that nobody who knows of the mbarrier's phase has told.
+    /// Refuses the chunk to a warp that does not know the mbarrier's phase to be complete.
     pub(crate) fn observed(&self, known: &Clock) -> Result<(), Fault> {
         if known.local(self.place as usize) >= self.count {
             return Ok(());
@@ -61,31 +61,31 @@ impl Mark {
 /// Shared memory of one CTA.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// The system area included.
+    /// Includes the system area.
     bytes: Vec<u8>,
     granules: Vec<Granule>,
+    /// Live mbarriers by offset.
     pub(crate) barriers: BTreeMap<u32, Mbarrier>,
-    /// Where clocks count the phases of each place that ever held an mbarrier, and what they had counted when the last
-    /// one was invalidated.
+    /// For every offset that ever held an mbarrier: the clock index of its phases, and the count when the
+    /// last mbarrier there was invalidated.
     counted: BTreeMap<u32, (u32, u32)>,
-    /// None outside of a machine.
+    /// `None` outside a machine.
     places: Option<Places>,
-    /// For each warpgroup that multiplies, of each 16 bytes the last multiply that reads them: how many its warpgroup has
-    /// issued then.
+    /// By warpgroup and granule: the number of the last multiply that reads the granule, plus one.
     multiplied: Vec<Vec<u32>>,
 }
 
-/// The clocks' places for one CTA.
+/// The clock indices of one CTA.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Places {
-    /// Of the multiplies that the first warpgroup has waited for; the next one's follows.
+    /// Index of the multiplies that the first warpgroup has waited for. The other warpgroups follow.
     pub(crate) multiplies: u32,
-    /// Of the first mbarrier's phases, and how far apart they are.
+    /// Index of the first mbarrier's phases, and the distance to the index of the next mbarrier.
     pub(crate) barriers: u32,
     pub(crate) step: u32,
 }
 
-/// An offset as reports give it.
+/// An offset as reports show it: from the beginning of the dynamic shared memory.
 pub(crate) fn reported(offset: u32) -> u32 {
     offset.saturating_sub(BASE)
 }
@@ -103,17 +103,17 @@ impl Shared {
         }
     }
 
-    /// Lets clocks count multiplies and the phases of mbarriers.
+    /// Sets the clock indices of multiplies and of the phases of mbarriers.
     pub(crate) fn counted(self, places: Places) -> Self {
         Self { places: Some(places), ..self }
     }
 
-    /// Where clocks count the multiplies that a warpgroup has waited for.
+    /// The clock index of the multiplies that a warpgroup has waited for.
     pub(crate) fn multiplies(&self, group: usize) -> Option<usize> {
         Some(self.places?.multiplies as usize + group)
     }
 
-    /// Checks that a range lies in the memory and begins at a multiple of `alignment`.
+    /// Checks that a range is inside the memory and begins at a multiple of `alignment`.
     pub(crate) fn bounds(&self, offset: u32, bytes: u32, alignment: u32) -> Result<(), Fault> {
         let end = u64::from(offset) + u64::from(bytes);
         if offset < BASE || end > self.bytes.len() as u64 {
@@ -130,7 +130,7 @@ impl Shared {
         Ok(())
     }
 
-    /// The granule of an access that does not cross into another, and the access's bits in it.
+    /// The granule of an access, and the access's bits in it. The access must be inside one granule.
     fn place(offset: u32, bytes: u32) -> (usize, u16) {
         let mask = ((1u32 << bytes) - 1) << (offset % GRANULE);
         ((offset / GRANULE) as usize, mask as u16)
@@ -178,15 +178,15 @@ impl Shared {
         Ok(())
     }
 
-    /// Fences the barriers that a thread initialised.
+    /// Marks the mbarriers that a thread initialised as fenced.
     pub(crate) fn fence_barriers(&mut self, thread: u16) {
         for barrier in self.barriers.values_mut().filter(|barrier| barrier.by == thread) {
             barrier.fenced = true;
         }
     }
 
-    /// Takes a 16-byte chunk for an asynchronous read; `wanted` says whether what it holds is used. The caller has
-    /// checked the bounds.
+    /// Takes ownership of a 16-byte chunk for an asynchronous read. `wanted` says whether its content is
+    /// used. The caller has checked the bounds.
     pub(crate) fn take_read(&mut self, offset: u32, wanted: bool) -> Result<(), Fault> {
         let granule = &mut self.granules[(offset / GRANULE) as usize];
         if granule.copies > 0 {
@@ -206,7 +206,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Gives a chunk back that was taken for reading.
+    /// Ends the ownership of a chunk that was taken for reading.
     pub(crate) fn release_read(&mut self, offset: u32) {
         if let Some(granule) = self.granules.get_mut((offset / GRANULE) as usize) {
             granule.reads = granule.reads.saturating_sub(1);
@@ -218,7 +218,7 @@ impl Shared {
         (offset / GRANULE) as usize..((offset + bytes).div_ceil(GRANULE)) as usize
     }
 
-    /// Takes a range for an asynchronous write. The caller has checked the bounds.
+    /// Takes ownership of a range for an asynchronous write. The caller has checked the bounds.
     pub(crate) fn take_write(&mut self, offset: u32, bytes: u32) -> Result<(), Fault> {
         let range = Self::range(offset, bytes);
         for (granule, at) in self.granules[range.clone()].iter().zip((offset..).step_by(GRANULE as usize)) {
@@ -231,7 +231,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Gives a range back that was taken for writing: it holds what the copy brought.
+    /// Ends the ownership of a range that was taken for writing. Its bytes now count as written.
     pub(crate) fn release_write(&mut self, offset: u32, bytes: u32) {
         for granule in &mut self.granules[Self::range(offset, bytes)] {
             granule.writes = granule.writes.saturating_sub(1);
@@ -239,8 +239,8 @@ impl Shared {
         }
     }
 
-    /// Brings 4, 8 or 16 naturally aligned bytes that nobody may touch until [`Shared::release_copy`]. Copies may share a
-    /// chunk.
+    /// Writes 4, 8 or 16 naturally aligned bytes of a `cp.async`, and takes ownership of them until
+    /// [`Shared::release_copy`]. Several copies may share a chunk.
     pub(crate) fn take_copy(&mut self, offset: u32, data: &[u8]) -> Result<(), Fault> {
         let bytes = u32::try_from(data.len()).unwrap_or(u32::MAX);
         self.bounds(offset, bytes, bytes)?;
@@ -253,7 +253,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Gives back what a thread's copy brought: as if the thread had stored it.
+    /// Ends the ownership of bytes that a `cp.async` wrote, as if the thread had stored them.
     pub(crate) fn release_copy(&mut self, offset: u32, bytes: u32) {
         let (index, mask) = Self::place(offset, bytes);
         if let Some(granule) = self.granules.get_mut(index) {
@@ -262,8 +262,9 @@ impl Shared {
         }
     }
 
-    /// Takes bytes for an asynchronous store or reduction, which others may do to the same chunk at the same time;
-    /// `reads` where the old bytes count. The caller has checked the bounds.
+    /// Takes ownership of bytes for an asynchronous store or reduction. Other such operations may use the
+    /// same chunk at the same time. `reads`: the operation uses the old bytes. The caller has checked the
+    /// bounds.
     pub(crate) fn take_joint(&mut self, offset: u32, bytes: u32, reads: bool) -> Result<(), Fault> {
         let mut at = offset;
         while at < offset + bytes {
@@ -283,7 +284,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Gives such bytes back.
+    /// Ends the ownership of such bytes.
     fn release_joint(&mut self, offset: u32, bytes: u32) {
         let range = Self::range(offset, bytes);
         for granule in &mut self.granules[range] {
@@ -298,18 +299,19 @@ impl Shared {
         }
     }
 
-    /// Bytes anywhere; none outside, which callers have excluded.
+    /// Bytes without any check of ownership. Empty outside the memory, which callers have excluded.
     pub(crate) fn bytes(&self, offset: u32, bytes: u32) -> &[u8] {
         self.bytes.get(offset as usize..(offset + bytes) as usize).unwrap_or_default()
     }
 
-    /// A chunk's bytes; zeros outside, which callers have excluded.
+    /// The bytes of a chunk without any check of ownership. Zeros outside the memory, which callers have
+    /// excluded.
     pub(crate) fn chunk(&self, offset: u32) -> [u8; 16] {
         let at = offset as usize;
         self.bytes.get(at..at + 16).and_then(|bytes| bytes.try_into().ok()).unwrap_or_default()
     }
 
-    /// Puts a chunk that an asynchronous copy brought.
+    /// Writes bytes of an asynchronous copy.
     pub(crate) fn put(&mut self, offset: u32, bytes: &[u8]) {
         let at = offset as usize;
         if let Some(place) = self.bytes.get_mut(at..at + bytes.len()) {
@@ -360,7 +362,7 @@ impl Shared {
         self.barriers.get_mut(&offset).ok_or(Fault::MbarrierUninitialised { offset: reported(offset) })
     }
 
-    /// The barrier for the async proxy or another CTA, to which its initialisation must have been fenced.
+    /// An mbarrier for the async proxy or another CTA. Its initialisation must have been fenced.
     pub(crate) fn fenced_barrier(&mut self, offset: u32) -> Result<&mut Mbarrier, Fault> {
         let barrier = self.barrier(offset)?;
         if !barrier.fenced {
@@ -375,7 +377,7 @@ impl Shared {
         }
     }
 
-    /// Adds the marks of chunks to those that are known.
+    /// Adds the marks of chunks to a list, without duplicates.
     pub(crate) fn marks(&self, chunks: &[u32], known: &mut Vec<Mark>) {
         let mut last = (0, 0);
         for &chunk in chunks {
@@ -390,7 +392,8 @@ impl Shared {
         }
     }
 
-    /// Refuses to touch what asynchronous work brought where nobody who knows of that has told the warp.
+    /// Refuses an access to bytes that asynchronous work wrote, if the thread does not know the mbarrier's
+    /// phase to be complete.
     pub(crate) fn observed(&self, offset: u32, bytes: u32, known: &Clock) -> Result<(), Fault> {
         for granule in self.granules.get(Self::range(offset, bytes)).unwrap_or_default() {
             let (index, count) = granule.landed;
@@ -402,19 +405,20 @@ impl Shared {
         Ok(())
     }
 
-    /// The same for asynchronous work that overwrites it: it is enough that somebody has waited and said so.
+    /// The same check for asynchronous work that overwrites the bytes. It is enough to know that the phase is
+    /// over, even if its writes are not visible.
     pub(crate) fn reused(&self, offset: u32, bytes: u32, view: &View) -> Result<(), Fault> {
         self.observed(offset, bytes, &view.known).or_else(|_| self.observed(offset, bytes, &view.done))?;
         self.multiplied(offset, bytes, view)
     }
 
-    /// The same for a thread that writes.
+    /// The same check for a thread that writes.
     pub(crate) fn may_write(&self, offset: u32, bytes: u32, view: &View) -> Result<(), Fault> {
         self.observed(offset, bytes, &view.known)?;
         self.multiplied(offset, bytes, view)
     }
 
-    /// Chunks that a warpgroup's multiply with this number reads.
+    /// Remembers the chunks that a multiply of a warpgroup reads. `number` is the number of the multiply.
     pub(crate) fn multiply(&mut self, group: usize, number: u64, chunks: &[u32]) {
         if self.multiplied.len() <= group {
             self.multiplied.resize(group + 1, Vec::new());
@@ -428,7 +432,8 @@ impl Shared {
         }
     }
 
-    /// Refuses to overwrite what multiplies have read where nobody who has waited for them has told the thread.
+    /// Refuses to overwrite bytes that multiplies have read, if the thread does not know that they have been
+    /// waited for.
     fn multiplied(&self, offset: u32, bytes: u32, view: &View) -> Result<(), Fault> {
         for (group, table) in self.multiplied.iter().enumerate() {
             let last = table.get(Self::range(offset, bytes)).unwrap_or_default().iter().max();
@@ -440,7 +445,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Hands over what has landed for a phase that completed.
+    /// Ends the ownership of everything that arrived in a phase that has completed.
     pub(crate) fn phase_completed(&mut self, offset: u32) {
         let Some(barrier) = self.barriers.get_mut(&offset) else { return };
         let (landed, copied) = (core::mem::take(&mut barrier.landed), core::mem::take(&mut barrier.copied));

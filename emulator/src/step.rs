@@ -1,7 +1,7 @@
-//! The meaning of one operation of one warp.
+//! Executes one operation of one warp.
 //!
-//! [`Machine::step`] is the one place that says which family an instruction belongs to; the families live in the
-//! submodules. A new instruction does not compile until it is given a meaning here.
+//! [`Machine::step`] is the only place that decides which family an instruction belongs to. Each submodule
+//! implements a family. A new instruction does not compile until it is handled here.
 
 mod alu;
 mod arith;
@@ -39,19 +39,19 @@ use crate::warp::{ALL, Blocked};
 /// What a warp does after an operation.
 #[derive(Debug)]
 pub(crate) enum Flow {
-    /// The next operation.
+    /// It executes the next operation.
     Next,
-    /// The operation at this index.
+    /// It executes the operation at this index.
     Jump(usize),
-    /// The next operation, after the others had a turn: a poll failed.
+    /// A poll failed: it executes the next operation after the other warps had a turn.
     Yield,
-    /// The next operation, once it is no longer blocked.
+    /// It executes the next operation once it is no longer blocked.
     Block(Blocked),
-    /// This operation again, once it is no longer blocked.
+    /// It executes this operation again once it is no longer blocked.
     Retry(Blocked),
-    /// This operation again, once other lanes of the warp have come here; they go on.
+    /// It executes this operation again once other lanes of the warp have reached it. Those lanes run next.
     Join,
-    /// Nothing more.
+    /// It has ended.
     Exit,
 }
 
@@ -103,7 +103,7 @@ impl Machine<'_> {
             Inst::WarpMatrix(matrix) => return self.warp_matrix(warp, matrix),
             Inst::Atomic(atomic) => return self.atomic(warp, atomic),
             Inst::Ordered(access) => return self.ordered(warp, access),
-            // Launches follow each other here, so the grids before this one have completed.
+            // Launches run one after the other, so all earlier grids have completed.
             Inst::GridDependency { wait } => {
                 if *wait && self.options.dependent {
                     let (active, team, earlier) = (state.registers.active, self.team, Counts::earlier());

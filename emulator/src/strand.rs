@@ -1,16 +1,19 @@
-//! Lanes of a warp that go their own ways: independent thread scheduling.
+//! Independent thread scheduling: lanes of a warp that are at different places in the program.
 //!
-//! The branches of an `if` run one after the other until one of them has to wait. From then on each is a strand with its own
-//! program counter, and they take turns, so that a branch may wait for what another does. At the end of the block they come
-//! together again. Lanes that wait there, or that have left a loop which others go round, go ahead alone where nothing
-//! else in the cluster can: every thread makes progress (CUDA programming guide, "Independent Thread Scheduling"). Such a strand
-//! waits for its warp before an instruction that needs the whole of it.
+//! The branches of an `if` run one after the other until one of them has to wait. From then on each branch is
+//! a strand with its own program counter. The strands run alternately, so one branch may wait for another. At
+//! the end of the block they join again.
+//!
+//! Every thread makes progress (CUDA programming guide, "Independent Thread Scheduling"). So if nothing else
+//! in the cluster can run, lanes go ahead alone that wait at the end of a block, or that have left a loop
+//! while others stay in it. Such a strand waits for the rest of its warp before an instruction that needs the
+//! whole warp.
 
 use crate::program::{Action, Program};
 use crate::trap::{Fault, Stop};
 use crate::warp::{Blocked, Frame, Warp};
 
-/// Lanes with a program counter of their own, while others of their warp are being executed.
+/// Lanes with a program counter of their own, while other lanes of their warp are the current ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Strand {
     pub(crate) pc: usize,
@@ -19,12 +22,12 @@ pub(crate) struct Strand {
     pub(crate) blocked: Option<Blocked>,
     pub(crate) polled: Option<(u32, u32)>,
     look: Option<(usize, u64)>,
-    /// The block at whose end it waits for others of its warp.
+    /// The block at the end of which it waits for other lanes of its warp.
     joins: Option<u64>,
 }
 
 impl Strand {
-    /// Whether it waits for nothing but other strands of its warp.
+    /// Whether it only waits for other strands of its warp.
     pub(crate) fn waits_for_own(&self) -> bool {
         self.joins.is_some() || matches!(self.blocked, Some(Blocked::Converge))
     }
@@ -35,7 +38,7 @@ impl Strand {
 }
 
 impl Warp<'_> {
-    /// Goes on with another strand.
+    /// Makes another strand the current one.
     pub(crate) fn swap(&mut self, index: usize) {
         let Some(strand) = self.strands.get_mut(index) else { return };
         core::mem::swap(&mut self.pc, &mut strand.pc);
@@ -47,24 +50,25 @@ impl Warp<'_> {
         core::mem::swap(&mut self.joins, &mut strand.joins);
     }
 
-    /// Whether some of its lanes wait for nothing that it knows of.
+    /// Whether some of its lanes are not blocked.
     pub(crate) fn may_run(&self) -> bool {
         let free = |strand: &Strand| strand.joins.is_none() && strand.blocked.is_none();
         self.blocked.is_none() || self.strands.iter().any(free)
     }
 
-    /// Strands that do not wait for others of the warp.
+    /// The indices of strands that do not wait for other lanes of the warp.
     pub(crate) fn free_strands(&self) -> Vec<usize> {
         (0..self.strands.len()).filter(|&index| self.strands[index].joins.is_none()).collect()
     }
 
-    /// Lanes of the innermost open blocks that have not had their turn become a strand; says whether there are some.
+    /// Makes a strand of the lanes that still have to run the second branch of the innermost such `if`.
+    /// Returns whether there are any.
     pub(crate) fn fork(&mut self) -> bool {
         let pending = |frame: &Frame| matches!(frame, Frame::If { other, .. } if *other != 0);
         let Some(at) = self.frames.iter().rposition(pending) else { return false };
         let Frame::If { entered, other, otherwise, .. } = self.frames[at] else { return false };
         if entered & !other == 0 {
-            // None would stay: all of them are on their way to the other branch.
+            // No lane would stay: all of them take the second branch.
             return false;
         }
         let frames = self.cut(at + 1, other);
@@ -80,7 +84,8 @@ impl Warp<'_> {
         true
     }
 
-    /// The outermost `count` blocks for some lanes alone, which this strand no longer answers for.
+    /// A copy of the outermost `count` blocks for some lanes. The current strand no longer includes these
+    /// lanes.
     fn cut(&mut self, count: usize, lanes: u32) -> Vec<Frame> {
         let mine = self.frames.iter_mut().take(count);
         mine.map(|frame| {
@@ -100,7 +105,8 @@ impl Warp<'_> {
         self.strands.push(strand);
     }
 
-    /// At the end of its innermost block: takes in the strands that wait there, or says that others are still on their way.
+    /// Called at the end of the innermost block. Joins the strands that wait there and returns `true`, or
+    /// returns `false` if other strands are still in the block.
     pub(crate) fn joined(&mut self) -> bool {
         let Some(id) = self.frames.last().map(Frame::id) else { return true };
         self.joins = None;
@@ -132,12 +138,13 @@ impl Warp<'_> {
         }
     }
 
-    /// Whether what an instruction of the whole warp was refused for may go away: lanes that went ahead wait for the others.
+    /// Whether a fault of an instruction that needs the whole warp may disappear later: lanes have gone
+    /// ahead, and now wait for the others.
     pub(crate) fn may_converge(&self, stop: &Stop) -> bool {
         self.ahead && matches!(*stop.fault, Fault::Divergence { .. } | Fault::Members { .. })
     }
 
-    /// Before an instruction of the whole warp: takes in strands that wait for it at the same place.
+    /// Called before an instruction of the whole warp. Joins the strands that wait for it at the same place.
     pub(crate) fn converge(&mut self) {
         let ids: Vec<u64> = self.frames.iter().map(Frame::id).collect();
         let mut index = 0;
@@ -154,7 +161,8 @@ impl Warp<'_> {
         }
     }
 
-    /// Lets lanes go ahead that wait for others of the warp at the end of a block; says whether there are some.
+    /// Lets lanes that wait for others of the warp at the end of a block go ahead alone. Returns whether
+    /// there are any.
     pub(crate) fn go_ahead(&mut self, program: &Program) -> bool {
         let found = self.release_joined(program) || self.release_dormant(program);
         self.ahead |= found;
@@ -175,13 +183,14 @@ impl Warp<'_> {
         true
     }
 
-    /// The same of lanes that left a loop, or whose branch is over while the other runs.
+    /// The same for lanes that have left a loop, or that have finished their branch while the other branch
+    /// runs.
     fn release_dormant(&mut self, program: &Program) -> bool {
         let active = self.registers.active;
         for at in (0..self.frames.len()).rev() {
             let alive = self.frames.get(at + 1).map_or(active, |frame| *frame.clone().entered());
             if alive == 0 {
-                // All of them are at the end of the block, which they are about to leave together.
+                // All lanes are at the end of the block and leave it together.
                 continue;
             }
             let (waiting, end) = match self.frames[at] {

@@ -1,4 +1,4 @@
-//! Tensor maps: the emulator's own 128 bytes for a description, and the walk over a box.
+//! Tensor maps: the emulator's own encoding in 128 bytes, and the walk over a box.
 
 mod im2col;
 
@@ -7,29 +7,29 @@ use ptx::inst::MapField;
 
 pub(crate) use im2col::Walk;
 
-/// Marks bytes that [`encode`] made: nothing else in memory passes for a tensor map by accident.
+/// Marks bytes that [`encode`] made, so that other bytes are not mistaken for a tensor map.
 const MAGIC: u64 = 0x6661_6c63_6869_6f6e;
 
-/// A tensor map as the copy engine uses it; unused dimensions have extent 1.
+/// A tensor map as the copy engine uses it. Unused dimensions have extent 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Map {
     pub(crate) rank: usize,
     pub(crate) element: TensorElement,
-    /// Bits that the swizzle exchanges: 0 to 3.
+    /// Number of address bits in the swizzle: 0 to 3.
     pub(crate) swizzle: u32,
     address: u64,
     pub(crate) dims: [u64; 5],
-    /// Bytes; the first is the element's.
+    /// In bytes. The first is the size of an element.
     strides: [u64; 5],
-    /// Elements of the box that a copy takes.
+    /// Number of elements that a copy transfers per dimension of the box.
     box_dims: [u32; 5],
-    /// Every how many elements it takes one.
+    /// Distance in elements between the elements that a copy transfers.
     steps: [u32; 5],
-    /// Of an im2col map, whose box is channels by pixels.
+    /// For an im2col map, which has a box of channels by pixels.
     pub(crate) walk: Option<Box<Walk>>,
 }
 
-/// What the 128 bytes say, possible or not.
+/// The decoded 128 bytes, valid or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Raw {
     rank: u64,
@@ -37,22 +37,23 @@ struct Raw {
     swizzle: u64,
     address: u64,
     dims: [u64; 5],
-    /// Bytes, of dimensions 1 and up.
+    /// In bytes, for dimensions 1 and up.
     strides: [u64; 4],
     box_dims: [u64; 5],
     steps: [u64; 5],
     /// [`TILED`], [`IM2COL`] or [`BROKEN`].
     mode: u64,
-    /// Lower and upper corner of the bounding box, 16 bits a coordinate.
+    /// Lower and upper corner of the bounding box, with 16 bits per coordinate.
     corners: [u64; 2],
 }
 
 const TILED: u64 = 0;
 const IM2COL: u64 = 1;
-/// An im2col map of which `tensormap.replace` has changed a part.
+/// An im2col map that `tensormap.replace` has changed.
 const BROKEN: u64 = 2;
 
-/// Bits of a box extent and of a step in the emulator's words: enough for what is legal and the next larger number.
+/// Number of bits of a box extent and of a step in the encoding. They hold every legal value, and larger ones
+/// to detect illegal values.
 const BOX_BITS: u32 = 12;
 const STEP_BITS: u32 = 4;
 
@@ -79,7 +80,7 @@ impl Raw {
         bytes
     }
 
-    /// `None` where the emulator did not make the bytes.
+    /// `None` if the emulator did not make the bytes.
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut words = [0u64; 16];
         for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
@@ -100,7 +101,7 @@ impl Raw {
         })
     }
 
-    /// The map, or what no map can have.
+    /// The map, or the reason why it is not valid.
     fn map(&self) -> Result<Map, &'static str> {
         let rank = usize::try_from(self.rank).ok().filter(|rank| (1..=5).contains(rank));
         let rank = rank.ok_or("its rank is not 1 to 5")?;
@@ -110,7 +111,7 @@ impl Raw {
             return Err("its address is not a multiple of 16 bytes");
         }
         if self.mode == BROKEN {
-            return Err("it is an im2col map, of which tensormap.replace can change nothing");
+            return Err("it is an im2col map, and tensormap.replace has changed it");
         }
         let pixels = self.mode == IM2COL;
         let (mut dims, mut strides) = ([1; 5], [0; 5]);
@@ -133,19 +134,19 @@ impl Raw {
             if !(1..=8).contains(&self.steps[dim]) {
                 return Err("an element stride is not 1 to 8");
             }
-            // The innermost dimension has no step where nothing is interleaved.
+            // Without interleaving the innermost dimension has no step.
             steps[dim] = if dim == 0 { 1 } else { self.steps[dim] as u32 };
-            // Pixels are counted, not spanned.
+            // The box of an im2col map gives the number of pixels, not the span.
             let apart = if pixels { 1 } else { steps[dim] };
             box_dims[dim] = (self.box_dims[dim] as u32).div_ceil(apart);
         }
         let inner = box_dims[0] * element.bytes();
         match self.swizzle {
             0 if !inner.is_multiple_of(16) => {
-                return Err("the inner extent of its box is no multiple of 16 bytes");
+                return Err("the inner extent of its box is not a multiple of 16 bytes");
             }
             0 => {}
-            _ if rank == 1 => return Err("it has a swizzle and one dimension"),
+            _ if rank == 1 => return Err("it has a swizzle but only one dimension"),
             swizzle if inner != 16 << swizzle => {
                 return Err("the inner extent of its box is not the swizzle's span");
             }
@@ -156,7 +157,7 @@ impl Raw {
         Ok(Map { rank, element, swizzle, address: self.address, dims, strides, box_dims, steps, walk })
     }
 
-    /// The walk over pixels of a tensor's extents.
+    /// The walk over the pixels of a tensor with these extents.
     fn walk(&self, dims: &[u64; 5]) -> Walk {
         let corner = |word: u64, dim: usize| i64::from((word >> (16 * dim)) as u16 as i16);
         let [lower, upper] = self.corners;
@@ -187,24 +188,24 @@ impl Raw {
     }
 }
 
-/// Replaces a part of an encoded map; `None` where the bytes are none.
+/// Replaces a field of an encoded map; `None` if the bytes are not a map.
 pub(crate) fn replaced(bytes: &[u8], field: MapField, value: u64) -> Option<[u8; TENSOR_MAP_BYTES]> {
     let mut raw = Raw::from_bytes(bytes)?;
     raw.replace(field, value);
     Some(raw.bytes())
 }
 
-/// One row of a box that lies in the tensor at least partly.
+/// One row of a box that is at least partly inside the tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
-    /// Address of the first byte inside.
+    /// Address of the first byte that is inside.
     pub(crate) address: u64,
-    /// Bytes of the row before the inside begins, and where it ends.
+    /// The part of the row that is inside, in bytes from the beginning of the row: first byte, and end.
     pub(crate) start: usize,
     pub(crate) end: usize,
 }
 
-/// Bytes of a description that passed its check.
+/// Encodes a description that has passed its check.
 pub(crate) fn encode(description: Description<'_>) -> [u8; TENSOR_MAP_BYTES] {
     match description {
         Description::Tiled(map) => encode_tiled(map).bytes(),
@@ -257,7 +258,8 @@ fn encode_pixels(map: &Im2colMap) -> Raw {
     raw
 }
 
-/// The way back: `None` where `bytes` did not come from [`encode`], and what is wrong with a map that cannot be.
+/// Decodes a map. `None` if `bytes` did not come from [`encode`]; an error with the reason if the map is not
+/// valid.
 pub(crate) fn decode(bytes: &[u8]) -> Option<Result<Map, &'static str>> {
     Raw::from_bytes(bytes).map(|raw| raw.map())
 }
@@ -293,7 +295,8 @@ impl Map {
         self.box_dims[1..].iter().product()
     }
 
-    /// Bytes of the box, those outside of the tensor included; saturates, which no shared memory holds.
+    /// Number of bytes of the box, including those outside the tensor. Saturates; no shared memory is that
+    /// large.
     pub(crate) fn box_bytes(&self) -> u32 {
         self.box_dims.iter().fold(self.element.bytes(), |bytes, &extent| bytes.saturating_mul(extent))
     }
@@ -311,7 +314,7 @@ impl Map {
         place
     }
 
-    /// Where row `row` of the box at `start` lies; `None` where it lies outside of the tensor.
+    /// The part of row `row` of the box at `start` that is inside the tensor; `None` if there is none.
     pub(crate) fn row(&self, start: &[i64; 5], row: u32) -> Option<Row> {
         let mut address = self.address;
         let place = self.place(start, row);
@@ -331,8 +334,8 @@ impl Map {
         })
     }
 
-    /// Where a store writes row `row` of the box at `start`: up to the end of the 16-byte chunk in which the tensor's
-    /// inner extent ends, as an H200 was seen to do.
+    /// The part of row `row` of the box at `start` that a store writes: up to the end of the 16-byte chunk in
+    /// which the tensor's inner extent ends, as measured on an H200.
     pub(crate) fn stored_row(&self, start: &[i64; 5], row: u32) -> Option<Row> {
         let inside = self.row(start, row)?;
         let extent =
@@ -486,7 +489,7 @@ mod tests {
 
     #[test]
     fn stores_end_at_whole_chunks() {
-        // 100 elements of 2 bytes end in the middle of the thirteenth chunk.
+        // 100 elements of 2 bytes end in the middle of the 13th chunk.
         let map = decode(&encode(Description::Tiled(&description()))).unwrap().unwrap();
         for (why, first, read, stored) in [
             ("inside", 0, (0, 128), (0, 128)),

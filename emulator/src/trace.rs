@@ -1,4 +1,4 @@
-//! What a launch did, step by step: for looking at, and for counting bank conflicts.
+//! A record of what a launch did, step by step. Use it to look at a run, or to count bank conflicts.
 //!
 //! ```
 //! use emulator::{Memory, Options, Program, Recorder, Schedule};
@@ -23,13 +23,14 @@
 //!
 //! # Steps are not time
 //!
-//! The unit of [`Event::start`] is a step of the emulator. Under [`Schedule::Paced`](crate::Schedule::Paced) every
-//! warp that can go on executes one instruction a step, and asynchronous work takes a nominal number of steps; under
-//! the other schedules a step is one instruction of one warp. A trace shows who waits for whom and what overlaps, not
-//! how long a GPU takes. Each cluster's steps begin at 0.
+//! The unit of [`Event::start`] is a step of the emulator. Under [`Schedule::Paced`](crate::Schedule::Paced)
+//! every warp that can continue executes one instruction per step, and asynchronous work takes a nominal
+//! number of steps. Under the other schedules a step is one instruction of one warp. A trace shows which warp
+//! waits for what, and what overlaps. It does not show how long a GPU takes. The steps of each cluster begin
+//! at 0.
 //!
-//! Under [`Schedule::Earliest`](crate::Schedule::Earliest) asynchronous work is done where it is issued and does not
-//! show.
+//! Under [`Schedule::Earliest`](crate::Schedule::Earliest) asynchronous work completes when it is issued, and
+//! is not in the trace.
 
 mod banks;
 mod chrome;
@@ -47,7 +48,7 @@ use ptx::Site;
 
 use crate::trap::Wait;
 
-/// Collects the trace of a launch; see [`Options::trace`](crate::Options::trace).
+/// Collects the trace of a launch. Pass it as [`Options::trace`](crate::Options::trace).
 #[derive(Debug, Default)]
 pub struct Recorder(Mutex<Recorded>);
 
@@ -55,75 +56,78 @@ pub struct Recorder(Mutex<Recorded>);
 struct Recorded {
     kernel: String,
     events: Vec<Event>,
-    /// By the operation's index in the program.
+    /// By index of the operation in the program.
     shared: BTreeMap<usize, SharedAccess>,
     phases: Vec<Phase>,
 }
 
 /// Everything that a launch did, up to its end or to the trap that ended it.
+///
+/// [`Recorder::into_trace`] returns it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trace {
     /// The kernel's name.
     pub kernel: String,
-    /// By CTA, then by track, then by start.
+    /// All events, sorted by CTA, then by track, then by start.
     pub events: Vec<Event>,
-    /// The instructions that access shared memory, in the program's order.
+    /// The instructions that access shared memory, in program order.
     pub shared: Vec<SharedAccess>,
-    /// The phases of mbarriers that completed: by CTA, then by barrier, then in order.
+    /// The completed phases of mbarriers, sorted by CTA, then by offset of the mbarrier, then by number.
     pub phases: Vec<Phase>,
 }
 
-/// A phase of an mbarrier that completed.
+/// A completed phase of an mbarrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Phase {
     /// The CTA's coordinates in the grid.
     pub cta: [u32; 3],
-    /// Where the barrier lies, in bytes from the beginning of the CTA's dynamic shared memory.
+    /// Offset of the mbarrier: bytes from the beginning of the CTA's dynamic shared memory.
     pub offset: u32,
-    /// The phase, counted from 0.
+    /// Number of the phase, counted from 0.
     pub phase: u64,
-    /// Arrivals that a phase needs.
+    /// Number of arrivals that each phase needs.
     pub expected: u32,
-    /// The step in which it completed.
+    /// The step in which the phase completed.
     pub step: u64,
 }
 
-/// Something that took a while.
+/// An activity of one warp or asynchronous engine, with its first and last step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
     /// The CTA's coordinates in the grid.
     pub cta: [u32; 3],
-    /// Who did it.
+    /// The warp or engine that did it.
     pub track: Track,
     /// What was done.
     pub activity: Activity,
-    /// The pipeline stage, where it is known: the position of the mbarrier among its neighbours of the same arrival
-    /// count, or of the mbarrier that the data came with.
+    /// The pipeline stage, if known: the position of the mbarrier among its neighbours with the same arrival
+    /// count. For a copy or a multiply, the stage of the mbarrier on which its data arrived.
     pub stage: Option<u32>,
-    /// The scopes around the statement, outermost first; the issuer's for asynchronous work.
+    /// The scopes around the statement, outermost first. For asynchronous work: those of the instruction that
+    /// issued it.
     pub scopes: Vec<&'static str>,
-    /// The statement, the first one of several; the issuer's for asynchronous work.
+    /// The statement, or the first one of several. For asynchronous work: the statement that issued it.
     pub site: Option<Site>,
-    /// The step in which it began.
+    /// The step in which the activity began.
     pub start: u64,
-    /// The step in which it was over.
+    /// The step in which the activity ended.
     pub end: u64,
 }
 
-/// Who did something: a warp, or a machine that works on its own.
+/// A row of the timeline of a CTA: a warp, or an engine that works asynchronously.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Track {
-    /// A warp, by its index in the CTA.
+    /// A warp, by index in the CTA.
     Warp(u32),
     /// The copies into the CTA's shared memory.
     Loads,
-    /// The matrix multiplies of a warpgroup, by its index in the CTA.
+    /// The matrix multiplies of a warpgroup, by index in the CTA.
     Multiplies(u32),
     /// The copies out of the CTA's shared memory.
     Stores,
 }
 
-/// What was done.
+/// What a warp or engine did.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Activity {
@@ -131,24 +135,24 @@ pub enum Activity {
     Run {
         /// The class.
         class: Class,
-        /// How many instructions.
+        /// Number of instructions.
         instructions: u64,
     },
     /// A warp waited.
     Wait(Wait),
-    /// A tensor copy brought a box.
+    /// A copy wrote to shared memory.
     Load {
-        /// Its size.
+        /// Size of the copy in bytes.
         bytes: u32,
     },
     /// A warpgroup's matrix multiply.
     Multiply {
-        /// Columns of D.
+        /// Number of columns of D.
         n: u32,
     },
-    /// A tensor copy took a box away.
+    /// A copy read from shared memory.
     Store {
-        /// Its size.
+        /// Size of the copy in bytes.
         bytes: u32,
     },
 }
@@ -164,17 +168,17 @@ pub enum Class {
     Shared,
     /// Barriers and fences.
     Synchronise,
-    /// Starting asynchronous copies.
+    /// Instructions that issue asynchronous copies.
     Copy,
-    /// Starting matrix multiplies.
+    /// Instructions that issue matrix multiplies.
     Multiply,
 }
 
-/// How an instruction's accesses to shared memory fall on the 32 banks of 4 bytes.
+/// Bank conflicts of one instruction: how its accesses to shared memory fall on the 32 banks of 4 bytes.
 ///
-/// The warp's request is served in parts: all lanes where each accesses up to 4 bytes, half of them at 8, a quarter at
-/// 16, and a matrix of 8 rows at a time for `stmatrix`. A part takes as many wavefronts as different words of it lie
-/// in one bank.
+/// The hardware serves a warp's request in parts: all lanes at once if each accesses up to 4 bytes, half of
+/// the lanes at 8 bytes, a quarter at 16, and one matrix of 8 rows at a time for `ldmatrix` and `stmatrix`.
+/// The number of wavefronts of a part is the largest number of different words that fall on one bank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SharedAccess {
     /// The statement.
@@ -183,16 +187,16 @@ pub struct SharedAccess {
     pub instruction: &'static str,
     /// The scopes around it, outermost first.
     pub scopes: Vec<&'static str>,
-    /// How often a warp executed it.
+    /// Number of executions, counted per warp.
     pub executed: u64,
-    /// Wavefronts it took in all.
+    /// Total number of wavefronts.
     pub wavefronts: u64,
-    /// Wavefronts that the same bytes would have taken without conflicts.
+    /// Total number of wavefronts that the same bytes would take without bank conflicts.
     pub ideal: u64,
 }
 
 impl Recorder {
-    /// What has been recorded.
+    /// Returns what has been recorded, sorted.
     pub fn into_trace(self) -> Trace {
         let Recorded { kernel, mut events, shared, mut phases } =
             self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -203,30 +207,30 @@ impl Recorder {
 }
 
 impl Trace {
-    /// The trace in the format that <https://ui.perfetto.dev> and `chrome://tracing` open. A microsecond there is a
-    /// step here.
+    /// The trace as JSON that <https://ui.perfetto.dev> and `chrome://tracing` open. One step is shown as one
+    /// microsecond.
     pub fn chrome_json(&self) -> String {
         chrome::write(self)
     }
 
-    /// A picture: a row for each warp and each asynchronous machine, steps from left to right.
+    /// The trace as an SVG picture: one row per warp and per asynchronous engine, steps from left to right.
     pub fn svg(&self) -> String {
         svg::write(self)
     }
 
-    /// Rows of a picture, CTA by CTA: one for each track, and more where a track's events overlap.
+    /// The rows of a picture, CTA by CTA: one per track, or more if events of the track overlap.
     pub fn lanes(&self) -> Vec<Lane<'_>> {
         lanes::lanes(self)
     }
 
-    /// Steps of the longest cluster.
+    /// Number of steps of the longest cluster.
     pub fn steps(&self) -> u64 {
         self.events.iter().map(|event| event.end).max().unwrap_or(0)
     }
 }
 
 impl Event {
-    /// A few words: what a box in a picture is called.
+    /// A label of a few words for pictures.
     pub fn label(&self) -> &'static str {
         match &self.activity {
             Activity::Run { class, .. } => class.name(),
@@ -245,7 +249,7 @@ impl Event {
 }
 
 impl Class {
-    /// Its name.
+    /// The name of the class, for pictures.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Compute => "compute",

@@ -1,4 +1,4 @@
-//! The program's faults: what was done, by whom, where in the kernel author's source.
+//! Faults of the program: what went wrong, which warp did it, and where in the kernel's source.
 
 mod display;
 mod fault;
@@ -7,21 +7,21 @@ use ptx::Site;
 
 pub use fault::{Fault, Owner};
 
-/// A fault and its place.
+/// A fault and its place. Its `Display` text is the report that users read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trap {
-    /// The kernel.
+    /// The kernel's name.
     pub kernel: String,
     /// What went wrong.
     pub fault: Fault,
-    /// Who did it; `None` where nobody did anything, as in a hang.
+    /// The warp and instruction at fault; `None` if no instruction is, as in a hang.
     pub place: Option<Place>,
 }
 
-/// Who executed what.
+/// An instruction of one warp: where it is in the program, and which warp executed it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
-    /// The statement's line in the kernel author's source; `None` at the end of the program.
+    /// The statement's line in the kernel's source; `None` at the end of the program.
     pub site: Option<Site>,
     /// The instruction's name.
     pub instruction: &'static str,
@@ -31,7 +31,7 @@ pub struct Place {
     pub rank: u32,
     /// The warp's index in its CTA.
     pub warp: u32,
-    /// The lane at fault, where one lane is.
+    /// The lane at fault; `None` if it is not a single lane.
     pub lane: Option<u32>,
     /// The enclosing scopes, outermost first.
     pub scopes: Vec<&'static str>,
@@ -46,72 +46,72 @@ pub struct Waiting {
     pub on: Wait,
 }
 
-/// What a warp can wait for. Barrier offsets are bytes from the beginning of the CTA's dynamic shared memory.
+/// What a warp can wait for. Offsets are bytes from the beginning of the CTA's dynamic shared memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wait {
     /// `mbarrier.try_wait`.
     Mbarrier {
-        /// Where the barrier lies.
+        /// Offset of the mbarrier.
         offset: u32,
-        /// The parity waited for.
+        /// The parity that the wait names.
         parity: u32,
-        /// The current phase, which has not completed.
+        /// Number of the current phase, which has not completed.
         phase: u64,
-        /// Arrivals that the phase still needs.
+        /// Number of arrivals that the phase still needs.
         pending: u32,
-        /// Arrivals that a phase needs.
+        /// Number of arrivals that each phase needs.
         expected: u32,
-        /// Bytes announced and not arrived.
+        /// Bytes announced but not yet arrived; negative if more bytes arrived than were announced.
         outstanding: i64,
     },
     /// `bar.sync`.
     Named {
-        /// The barrier.
+        /// Number of the barrier, 0 to 15.
         id: u32,
-        /// Threads it waits for.
+        /// Number of threads that the barrier waits for.
         threads: u32,
-        /// Threads that have come.
+        /// Number of threads that have arrived.
         arrived: u32,
     },
     /// `barrier.cluster.wait`.
     Cluster {
-        /// Warps that have arrived.
+        /// Number of warps that have arrived.
         arrived: u32,
-        /// Warps of the cluster.
+        /// Number of warps in the cluster.
         warps: u32,
     },
     /// `wgmma.wait_group` for a multiply that not every warp of the warpgroup has issued.
     Warpgroup {
-        /// The multiply, counted from 0.
+        /// Number of the multiply in its warpgroup, counted from 0.
         multiply: u64,
         /// Warps of the CTA that have not issued it.
         missing: Vec<u32>,
     },
-    /// `cp.async.bulk.wait_group` for stores that have not been done.
+    /// `cp.async.bulk.wait_group` for stores that have not completed.
     Stores {
-        /// How many of the newest groups may stay pending.
+        /// Number of the newest groups that may stay pending.
         pending: u32,
     },
-    /// `setmaxnreg.inc` for registers that nobody has given back.
+    /// `setmaxnreg.inc` for registers that no warp has released yet.
     Registers {
-        /// Registers a thread asked for.
+        /// Registers requested per thread.
         asked: u32,
-        /// Registers a thread holds.
+        /// Registers that each thread holds.
         held: u32,
-        /// Registers of the whole pool that are free.
+        /// Free registers in the CTA's pool, over all threads.
         free: u32,
     },
-    /// Nothing: it goes round a loop.
+    /// No instruction that blocks: the warp runs a loop.
     Polling,
 }
 
-/// A fault on its way out of a step, with the lane at fault where one is.
+/// A fault that a step returns, with the lane at fault if there is one.
 #[derive(Debug)]
 pub(crate) struct Stop {
     pub(crate) fault: Box<Fault>,
     pub(crate) lane: Option<u32>,
-    /// The warp and operation at fault, where they are not those being executed.
+    /// The warp and operation at fault, if they are not the ones being executed.
     pub(crate) by: Option<(usize, usize)>,
 }
 

@@ -1,8 +1,9 @@
-//! What the lanes of a warp know, each for itself.
+//! The views of a warp's lanes: what each lane knows to have happened.
 //!
-//! Lanes that know the same share one view. A lane that waits or acquires alone gets a view of its own, until a barrier of
-//! the warp or of more makes all views equal again. `shfl.sync`, `vote.sync`, `match.sync`, `redux.sync`, `elect.sync` and the
-//! collectives that are `.aligned` order no memory: PTX ISA "bar.warp.sync" is the one instruction of a warp that does.
+//! Lanes that know the same share one view. A lane that waits or acquires alone gets a view of its own, until
+//! a barrier of the warp or of more threads makes all views equal again. `shfl.sync`, `vote.sync`,
+//! `match.sync`, `redux.sync`, `elect.sync` and the `.aligned` collectives do not order memory. Among the
+//! instructions of a warp only `bar.warp.sync` does (PTX ISA "bar.warp.sync").
 
 use std::borrow::Cow;
 
@@ -14,7 +15,8 @@ use crate::mbarrier::{Mbarrier, Released};
 use crate::warp::{ALL, lanes};
 use crate::word::Seen;
 
-/// A memory fence: who executed it last, for whom, what they knew, and the warp's count then.
+/// A memory fence: the lanes that executed it last, its scope, what the lanes knew, and the warp's count at
+/// that time.
 #[derive(Clone, Debug)]
 struct Fence {
     lanes: u32,
@@ -28,37 +30,37 @@ struct Fence {
 pub(crate) struct Views {
     /// The warp's index in its cluster.
     index: usize,
-    /// The warp's current step: what its lanes do now has this count.
+    /// The warp's current count. Accesses of its lanes now get this count.
     pub(crate) count: u32,
-    /// Each lane is in one group.
+    /// Masks of lanes with equal views. Each lane is in one group.
     groups: Vec<(u32, View)>,
     fences: Vec<Fence>,
-    /// Releases that relaxed reads of these lanes have seen, by address, until a fence acquires them.
+    /// By lanes and address: the releases that relaxed reads have seen, until a fence acquires them.
     seen: Vec<(u32, u64, Vec<Seen>)>,
-    /// What relaxed waits of these lanes for mbarriers have seen, until a fence acquires it.
+    /// By lanes: what relaxed waits for mbarriers have seen, until a fence acquires it.
     waits: Vec<(u32, Scope, Released)>,
 }
 
 impl Views {
-    /// Of a warp of the CTA of a rank in its cluster.
+    /// The views of a warp with this index in its cluster, in a CTA of this rank.
     pub(crate) fn new(index: usize, rank: u32) -> Self {
         let groups = vec![(ALL, View { started: 1 << rank, ..View::default() })];
         Self { index, count: 1, groups, fences: Vec::new(), seen: Vec::new(), waits: Vec::new() }
     }
 
-    /// What a lane knows of others; of what it did itself it need not know.
+    /// What a lane knows of other threads. Its own accesses are not included.
     pub(crate) fn of(&self, lane: usize) -> &View {
         let found = self.groups.iter().find(|(mask, _)| mask >> lane & 1 == 1);
         found.map_or(&self.groups[0].1, |(_, view)| view)
     }
 
-    /// The groups of lanes that know the same, as far as they are in a mask.
+    /// The groups of lanes with equal views, restricted to a mask.
     pub(crate) fn groups(&self, mask: u32) -> impl Iterator<Item = (u32, &View)> {
         let inside = self.groups.iter().map(move |(lanes, view)| (lanes & mask, view));
         inside.filter(|(lanes, _)| *lanes != 0)
     }
 
-    /// What any lane knows of others.
+    /// The union of what the lanes know of other threads.
     pub(crate) fn anybody(&self) -> Cow<'_, View> {
         match &self.groups[..] {
             [(_, only)] => Cow::Borrowed(only),
@@ -66,19 +68,19 @@ impl Views {
         }
     }
 
-    /// The same.
+    /// The same as an owned value.
     pub(crate) fn everybody(&self) -> View {
         let mut all = View::default();
         self.groups.iter().for_each(|(_, view)| all.join(view));
         all
     }
 
-    /// How far any lane knows a place of the clocks to have come.
+    /// The largest count that any lane knows for a clock index.
     pub(crate) fn executed(&self, place: usize) -> u32 {
         self.groups.iter().map(|(_, view)| view.executed(place)).max().unwrap_or(0)
     }
 
-    /// A wait of the lanes of a mask for an mbarrier has succeeded.
+    /// Called when a wait of the lanes of a mask for an mbarrier has succeeded.
     pub(crate) fn acquire(&mut self, mask: u32, barrier: &Mbarrier, order: MbarrierOrder) {
         let mut later = Vec::new();
         self.change(mask, |lanes, view| {
@@ -120,7 +122,7 @@ impl Views {
         }
     }
 
-    /// Lanes that know the same become one group.
+    /// Merges groups with equal views.
     fn unite(&mut self) {
         let mut united: Vec<(u32, View)> = Vec::with_capacity(self.groups.len());
         for (lanes, view) in core::mem::take(&mut self.groups) {
@@ -137,7 +139,7 @@ impl Views {
         self.change(mask, |_, view| view.join(released));
     }
 
-    /// What the lanes of a mask know together, what they did included. What they do from now on is not part of it.
+    /// The union of what the lanes of a mask know, including what they did so far. Starts a new count.
     pub(crate) fn publish(&mut self, mask: u32) -> View {
         let mut inside = self.groups.iter().filter(|(lanes, _)| lanes & mask != 0);
         let mut all = inside.next().map_or_else(View::default, |(_, view)| view.clone());
@@ -147,7 +149,7 @@ impl Views {
         all
     }
 
-    /// The lanes of a mask come together: each learns what the others know and did.
+    /// Synchronises the lanes of a mask: each learns what the others know and did.
     pub(crate) fn meet(&mut self, mask: u32) {
         let all = self.publish(mask);
         self.groups.iter_mut().for_each(|(lanes, _)| *lanes &= !mask);
@@ -155,7 +157,7 @@ impl Views {
         self.groups.push((mask, all));
     }
 
-    /// Executes a proxy fence of global memory in the lanes of a mask.
+    /// Executes a proxy fence of shared memory, global memory or both in the lanes of a mask.
     pub(crate) fn fence_proxy(&mut self, mask: u32, (shared, global): (bool, bool)) {
         let (index, count) = (self.index, self.count);
         self.count += 1;
@@ -171,9 +173,9 @@ impl Views {
         });
     }
 
-    /// Executes a memory fence in the lanes of a mask, for what they know now.
+    /// Executes a memory fence in the lanes of a mask.
     pub(crate) fn fence(&mut self, mask: u32, scope: Scope) {
-        // A narrower fence after a wider one publishes less to the wider scope; the older, wider one stands for it.
+        // A fence of narrower scope does not replace an earlier one of wider scope: the wider one is kept.
         let wider = |fence: &Fence| fence.scope > scope;
         let kept = self.fences.iter().filter(|fence| wider(fence)).fold(0, |all, fence| all | fence.lanes);
         let mask = mask & !kept;
@@ -188,7 +190,7 @@ impl Views {
         self.count += 1;
     }
 
-    /// What a lane's last fence published, and in which scope.
+    /// The scope of a lane's last fence, and what the fence published.
     pub(crate) fn fenced(&self, lane: usize) -> Option<(Scope, View)> {
         let fence = self.fences.iter().find(|fence| fence.lanes >> lane & 1 == 1)?;
         let mut view = fence.view.clone();
@@ -196,7 +198,7 @@ impl Views {
         Some((fence.scope, view))
     }
 
-    /// The same of the lanes of a mask together, as far as they have executed one.
+    /// The same for all lanes of a mask together. Lanes that have not executed a fence do not count.
     pub(crate) fn fenced_all(&self, mask: u32) -> Option<(Scope, View)> {
         lanes(mask).filter_map(|lane| self.fenced(lane)).reduce(|(scope, mut view), (other, more)| {
             view.join(&more);
@@ -204,7 +206,7 @@ impl Views {
         })
     }
 
-    /// Relaxed reads of a word by the lanes of a mask have seen releases.
+    /// Remembers the releases that relaxed reads of a word have seen, for the lanes of a mask.
     pub(crate) fn see(&mut self, mask: u32, address: u64, releases: Vec<Seen>) {
         self.seen.retain_mut(|(lanes, at, _)| {
             *lanes &= if *at == address { !mask } else { ALL };
@@ -215,7 +217,7 @@ impl Views {
         }
     }
 
-    /// The lanes of a mask acquire what their relaxed reads have seen, as far as `visible` lets them.
+    /// The lanes of a mask acquire what their relaxed reads have seen, where `visible` is true.
     pub(crate) fn acquire_seen(&mut self, mask: u32, team: Team, visible: impl Fn(&Seen) -> bool) {
         for (lanes, address, releases) in core::mem::take(&mut self.seen) {
             let (inside, outside) = (lanes & mask, lanes & !mask);

@@ -1,4 +1,4 @@
-//! A warp: 32 lanes in lockstep, a stack of lane masks and a register file.
+//! A warp: 32 lanes that execute together, a stack of lane masks and a register file.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,20 +13,21 @@ use crate::views::Views;
 /// Every lane.
 pub(crate) const ALL: u32 = u32::MAX;
 
-/// One value for each lane.
+/// One value per lane.
 pub(crate) type Lanes<T> = [T; 32];
 
-/// An open block.
+/// An open block of the program: an `if` or a loop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Frame {
-    /// The lanes that entered, those that take the second branch, and where that begins.
+    /// The lanes that entered, the lanes that take the second branch, and the operation where that branch
+    /// begins.
     If { id: u64, entered: u32, other: u32, otherwise: usize },
-    /// The lanes that entered, the first operation, and how often they have come back to it.
+    /// The lanes that entered, the first operation, and the number of rounds so far.
     Loop { id: u64, entered: u32, start: usize, round: u64 },
 }
 
 impl Frame {
-    /// The number of the block, and of this execution of it.
+    /// A number that identifies the block and this execution of it.
     pub(crate) fn id(&self) -> u64 {
         let (Self::If { id, .. } | Self::Loop { id, .. }) = self;
         *id
@@ -38,40 +39,42 @@ impl Frame {
     }
 }
 
-/// Why a warp cannot go on.
+/// Why a warp cannot continue.
 #[derive(Clone, Debug)]
 pub(crate) enum Blocked {
-    /// Until the phases of these parities of these barriers have completed, for a wait of this order.
+    /// It waits until each of these mbarriers has completed the phase of this parity. The wait has this
+    /// memory order.
     Mbarrier(Vec<(u32, u32)>, MbarrierOrder),
-    /// Until a named barrier is in another generation than this.
+    /// It waits until a named barrier is no longer in this generation.
     Named { id: usize, generation: u64 },
-    /// Until the cluster barrier is in another generation than this.
+    /// It waits until the cluster barrier is no longer in this generation.
     Cluster { generation: u64 },
-    /// Until this many multiplies of the warpgroup are done; then the instruction runs again.
+    /// It waits until this number of multiplies of the warpgroup are done. Then the instruction runs again.
     Warpgroup { until: u64 },
-    /// Until the tensor stores that leave this many groups pending are done; then the instruction runs again.
+    /// It waits until all tensor stores except the newest `pending` groups are done. Then the instruction
+    /// runs again.
     Stores { pending: u32 },
-    /// Until the pool has this many registers a thread more; then the instruction runs again.
+    /// It waits until the pool has enough registers for `asked` per thread. Then the instruction runs again.
     Registers { asked: u32 },
-    /// Until other lanes of the warp come to the same instruction.
+    /// It waits until other lanes of the warp reach the same instruction.
     Converge,
 }
 
 /// The shape of a register that multiplies only read.
 const INPUT: u16 = 0;
 
-/// Who may touch a register.
+/// The state of a register: which accesses are allowed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Access {
-    /// Lanes in which it has been written.
+    /// The lanes in which it has been written.
     written: u32,
-    /// Multiplies in flight that use it.
+    /// Number of multiplies in flight that use it.
     in_flight: u16,
-    /// N of the last multiply that summed there, with K; [`INPUT`] where the last one read it.
+    /// N and K of the last multiply that accumulates in it; [`INPUT`] if the last multiply only reads it.
     shape: u16,
-    /// Count of fences at that multiply.
+    /// Number of fences executed before that multiply.
     shape_epoch: u32,
-    /// Count of fences at the last access of another instruction, plus one.
+    /// Number of fences executed before the last access of another instruction, plus one.
     touched: u32,
 }
 
@@ -83,11 +86,11 @@ pub(crate) struct Registers<'p> {
     narrow: Vec<Lanes<u32>>,
     wide: Vec<Lanes<u64>>,
     access: Vec<Access>,
-    /// Lanes in which a register holds bytes of memory that nobody had written, and what its use is refused with.
+    /// Registers loaded from memory that was never written: the lanes, and the fault of a use.
     undefined: BTreeMap<u32, (u32, Fault)>,
-    /// Lanes that execute the current instruction.
+    /// The lanes that execute the current instruction.
     pub(crate) active: u32,
-    /// How many `wgmma.fence`s have been executed.
+    /// Number of `wgmma.fence` instructions executed.
     fences: u32,
 }
 
@@ -135,7 +138,7 @@ impl<'p> Registers<'p> {
         Ok(self.slot(reg))
     }
 
-    /// A predicate, a bit for each lane.
+    /// Reads a predicate: one bit per lane.
     pub(crate) fn predicate(&mut self, operand: Operand) -> Result<u32, Fault> {
         Ok(match operand {
             Operand::Imm(0) => 0,
@@ -147,7 +150,7 @@ impl<'p> Registers<'p> {
         })
     }
 
-    /// A value of up to 32 bits.
+    /// Reads a value of up to 32 bits.
     pub(crate) fn read(&mut self, operand: Operand) -> Result<Lanes<u32>, Fault> {
         Ok(match operand {
             Operand::Imm(bits) => [bits as u32; 32],
@@ -158,7 +161,7 @@ impl<'p> Registers<'p> {
         })
     }
 
-    /// A value of 64 bits.
+    /// Reads a value of 64 bits.
     pub(crate) fn read_wide(&mut self, operand: Operand) -> Result<Lanes<u64>, Fault> {
         Ok(match operand {
             Operand::Imm(bits) => [bits; 32],
@@ -169,7 +172,7 @@ impl<'p> Registers<'p> {
         })
     }
 
-    /// Looks at a value of up to 32 bits without reading it.
+    /// A value of up to 32 bits, without the checks and effects of a read.
     pub(crate) fn peek(&self, operand: Operand) -> Lanes<u32> {
         match operand {
             Operand::Imm(bits) => [bits as u32; 32],
@@ -177,7 +180,7 @@ impl<'p> Registers<'p> {
         }
     }
 
-    /// Looks at a value of 64 bits without reading it.
+    /// A value of 64 bits, without the checks and effects of a read.
     pub(crate) fn peek_wide(&self, operand: Operand) -> Lanes<u64> {
         match operand {
             Operand::Imm(bits) => [bits; 32],
@@ -185,13 +188,13 @@ impl<'p> Registers<'p> {
         }
     }
 
-    /// A value that has to be the same in every active lane.
+    /// Reads a value that must be the same in every active lane.
     pub(crate) fn uniform(&mut self, operand: Operand, name: &'static str) -> Result<u32, Fault> {
         let values = self.read(operand)?;
         same(&values, self.active).ok_or(Fault::NotUniform { operand: name })
     }
 
-    /// A 64-bit value that has to be the same in every active lane.
+    /// Reads a 64-bit value that must be the same in every active lane.
     pub(crate) fn uniform_wide(&mut self, operand: Operand, name: &'static str) -> Result<u64, Fault> {
         let values = self.read_wide(operand)?;
         same(&values, self.active).ok_or(Fault::NotUniform { operand: name })
@@ -215,8 +218,8 @@ impl<'p> Registers<'p> {
         Ok(())
     }
 
-    /// A lane's register holds what nobody has written: whoever uses it is refused with a fault. ISA "ld" allows to load and
-    /// drop it.
+    /// Marks a lane's register as undefined, as it was loaded from memory that was never written. A use of
+    /// the register is refused with `fault`. The load itself is legal (ISA "ld").
     pub(crate) fn undefine(&mut self, reg: Reg, lane: usize, fault: Fault) {
         self.access[reg.0 as usize].written &= !(1 << lane);
         let (lanes, why) = self.undefined.entry(reg.0).or_insert((0, fault.clone()));
@@ -230,7 +233,8 @@ impl<'p> Registers<'p> {
         self.fences += 1;
     }
 
-    /// Gives a register to a multiply of this N that begins; `needs_value` where the multiply reads it.
+    /// Lends a register to a multiply that accumulates in it. `n` is its shape (N and K). `needs_value`: the
+    /// multiply reads the old value.
     pub(crate) fn lend(&mut self, reg: Reg, n: u16, needs_value: bool) -> Result<(), Fault> {
         let fences = self.fences;
         let access = &mut self.access[reg.0 as usize];
@@ -246,7 +250,8 @@ impl<'p> Registers<'p> {
         Ok(())
     }
 
-    /// Lends a register that a multiply only reads: several of any shapes may at once, unless one of them sums there.
+    /// Lends a register to a multiply that only reads it. Several multiplies of any shape may read it at
+    /// once, unless one of them accumulates in it.
     pub(crate) fn lend_input(&mut self, reg: Reg) -> Result<(), Fault> {
         let fences = self.fences;
         let access = &mut self.access[reg.0 as usize];
@@ -270,7 +275,7 @@ impl<'p> Registers<'p> {
         access.in_flight = access.in_flight.saturating_sub(1);
     }
 
-    /// A lent register's content, for the multiply itself.
+    /// The content of a lent register, for the multiply itself.
     pub(crate) fn lent(&mut self, reg: Reg) -> &mut Lanes<u32> {
         let slot = self.slot(reg);
         &mut self.narrow[slot]
@@ -292,7 +297,7 @@ fn merge<T: Copy>(into: &mut Lanes<T>, values: &Lanes<T>, active: u32) {
     }
 }
 
-/// A number for a sequence of numbers: for that of all before the last, and the last.
+/// Extends the hash `all` of a sequence of numbers by one more number.
 pub(crate) fn mix(all: u64, value: u64) -> u64 {
     (all ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
 }
@@ -302,22 +307,22 @@ pub(crate) fn lanes(mask: u32) -> impl Iterator<Item = usize> {
     (0..32).filter(move |lane| mask >> lane & 1 == 1)
 }
 
-/// A tensor store in flight.
+/// A tensor store or bulk copy out of shared memory, in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
-    /// The lane that issued it, and its operation.
+    /// The lane that issued it, and the operation.
     pub(crate) lane: usize,
     pub(crate) pc: usize,
-    /// The lane's groups that were closed before.
+    /// Number of groups that the lane had committed before.
     pub(crate) group: u64,
     pub(crate) source: u32,
     pub(crate) map: crate::tensor_map::Map,
     /// The map's generic address.
     pub(crate) map_at: u64,
     pub(crate) start: [i64; 5],
-    /// How elements are combined with those in global memory; `None` where they are stored.
+    /// How elements are combined with those in global memory; `None` for a plain store.
     pub(crate) reduce: Option<ptx::inst::Reduction>,
-    /// Whether it has been done already.
+    /// Whether it has written global memory.
     pub(crate) done: bool,
 }
 
@@ -333,54 +338,56 @@ pub(crate) struct Warp<'p> {
     pub(crate) frames: Vec<Frame>,
     /// Lanes that are elsewhere in the program.
     pub(crate) strands: Vec<Strand>,
-    /// The block at whose end the lanes that are being executed wait for others.
+    /// The block at the end of which the current lanes wait for others.
     pub(crate) joins: Option<u64>,
-    /// Lanes have gone ahead alone from where they waited for others.
+    /// Whether lanes have gone ahead alone instead of waiting for others.
     pub(crate) ahead: bool,
-    /// Looks in a row that found nothing new.
+    /// Number of consecutive polls of words that did not find a new value.
     pub(crate) fruitless: u32,
-    /// Whether the last one was an atomic access to a word that a lane of this warp wrote last: perhaps a lock.
+    /// Whether the last access was atomic, to a word that a lane of this warp wrote last. The word may be a
+    /// lock.
     pub(crate) own_word: bool,
     pub(crate) registers: Registers<'p>,
     pub(crate) blocked: Option<Blocked>,
     pub(crate) exited: bool,
-    /// Multiplies issued.
+    /// Number of multiplies issued.
     pub(crate) multiplies: u64,
-    /// Multiplies waited for.
+    /// Number of multiplies waited for.
     pub(crate) retired: u64,
     /// `multiplies` at each commit that has not been waited for.
     pub(crate) commits: VecDeque<u64>,
-    /// Warpgroup-wide instructions other than multiplies.
+    /// Number of collective instructions of the warpgroup other than multiplies.
     pub(crate) collectives: u64,
-    /// Tensor stores whose sources nobody has waited for.
+    /// Tensor stores for which the warp has not waited, neither for the read of the source nor for the write.
     pub(crate) stores: Vec<Store>,
-    /// Groups of bulk copies that each lane has closed.
+    /// Number of bulk copy groups that each lane has committed.
     pub(crate) bulk_groups: Lanes<u64>,
-    /// Copies that a thread started itself and has not waited for.
+    /// `cp.async` copies that have not been waited for.
     pub(crate) copies: Vec<ThreadCopy>,
-    /// Groups of such copies that each lane has closed.
+    /// Number of `cp.async` groups that each lane has committed.
     pub(crate) copy_groups: Lanes<u64>,
-    /// Registers a thread holds.
+    /// Number of registers that each thread holds.
     pub(crate) held: u32,
-    /// The cluster barrier's generation in which the warp arrived and has not waited.
+    /// The generation of the cluster barrier in which the warp arrived, until it waits.
     pub(crate) cluster_arrival: Option<u64>,
     /// What its lanes know to have happened.
     pub(crate) views: Views,
-    /// Tensor stores whose sources have been waited for, and whose results have not.
+    /// Tensor stores for which the warp has waited until the source was read, but not until the result was
+    /// written.
     pub(crate) unsettled: Vec<Store>,
-    /// Tensor maps in global memory that its loads read.
+    /// Reads of tensor maps in global memory by its loads.
     pub(crate) maps: Vec<MapRead>,
-    /// The word and the write of it that each lane has acquired last.
+    /// Per lane: the word, and the write of it, that the lane acquired last.
     pub(crate) acquired: Lanes<Option<(u64, u64)>>,
-    /// Its last look at a word that others change: the operation and what it found.
+    /// The last poll of words: the operation, and a hash of the values.
     pub(crate) look: Option<(usize, u64)>,
-    /// The words that it has looked at twice in a row: address, bytes and value.
+    /// The words that it has polled twice in a row: address, number of bytes and value.
     pub(crate) watched: Vec<(u64, usize, u64)>,
-    /// What a barrier that it waits at reduces to, and where to.
+    /// The reduction of the barrier that the warp waits at, and its destination.
     pub(crate) reduces: Option<(ptx::inst::BarrierOp, Reg)>,
-    /// A wait that has turned out to come too late.
+    /// The fault of a wait that came too late.
     pub(crate) missed: Option<Fault>,
-    /// The barrier and parity of the last poll that failed.
+    /// The mbarrier and parity of the last poll that failed.
     pub(crate) polled: Option<(u32, u32)>,
 }
 
@@ -421,17 +428,17 @@ impl<'p> Warp<'p> {
         }
     }
 
-    /// The lane's index in the CTA.
+    /// The index of a lane's thread in the CTA.
     pub(crate) fn thread(&self, lane: usize) -> u16 {
         self.index.wrapping_mul(32).wrapping_add(lane as u32) as u16
     }
 
-    /// Whether the active lanes' wait for all but the newest `pending` groups covers a store.
+    /// Whether a wait of the active lanes for all except the newest `pending` groups covers a store.
     pub(crate) fn covers(&self, pending: u32, store: &Store) -> bool {
         self.waits_for(pending, store.lane, store.group)
     }
 
-    /// The same for whatever a lane issued when it had closed `group` groups.
+    /// The same for work that a lane issued after it had committed `group` groups.
     pub(crate) fn waits_for(&self, pending: u32, lane: usize, group: u64) -> bool {
         self.registers.active >> lane & 1 == 1 && group + u64::from(pending) < self.bulk_groups[lane]
     }
@@ -441,7 +448,7 @@ impl<'p> Warp<'p> {
         self.stores.iter().all(|store| store.done || !self.covers(pending, store))
     }
 
-    /// Refuses an instruction that the whole warp has to execute together.
+    /// Refuses an instruction that the whole warp must execute together, if some lanes are inactive.
     pub(crate) fn converged(&self) -> Result<(), Fault> {
         match self.registers.active {
             ALL => Ok(()),

@@ -1,9 +1,10 @@
-//! A word that threads access one at a time, and the older values that some of them may still see.
+//! A word with atomic or ordered accesses, and the older values that a relaxed read may still return.
 //!
-//! A relaxed read may return any write that no later one hides from the reader: one that the reader knows of, or that
-//! somebody has read whose read it knows of. Writes follow each other in the order in which they are executed, and what reads
-//! and writes in one step reads the last. Sources: PTX ISA 8.9 "Axioms" (coherence, causality, atomicity); Kang et al., "A
-//! promising semantics for relaxed-memory concurrency", POPL 2017, without promises.
+//! A relaxed read may return any write that is not hidden from the reader. A later write hides it if the
+//! reader knows the later write, or knows a read that returned it. The order of the writes is the order in
+//! which they are executed. An atomic operation reads the last write. Sources: PTX ISA 8.9 "Axioms"
+//! (coherence, causality, atomicity); Kang et al., "A promising semantics for relaxed-memory concurrency",
+//! POPL 2017, without promises.
 
 use std::collections::VecDeque;
 
@@ -12,50 +13,52 @@ use ptx::Scope;
 use crate::clock::{Letter, Team, View};
 use crate::race::together;
 
-/// A release that a read has seen: its scope, the releasing warp and what it knew.
+/// A release that a read has seen: its scope, the releasing warp, and what that warp knew.
 pub(crate) type Seen = (Scope, u32, Letter);
 
-/// Older values that are kept.
+/// Number of values that are kept, including the last one.
 const KEPT: usize = 8;
-/// Threads of which it is kept what they have read.
+/// Maximum number of threads for which the last read is kept.
 const READERS: usize = 256;
-/// Reads in a row that a thread may get an old value from; the next one sees the last write.
+/// Number of consecutive reads of a thread that may return an old value. The next one returns the last write.
 const PATIENCE: u32 = 4;
 
-/// Which write a read returns of those that it may.
+/// Which of the allowed writes a read returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// The last.
+    /// The last one.
     Newest,
-    /// The first, but for one that has been read often.
+    /// The first one, until the reader has read old values often enough.
     Oldest,
-    /// Any: the last, or the one that this number picks.
+    /// The last one, or the one that this number selects.
     Any(u64),
 }
 
-/// A write and what it releases.
+/// A write, and what it releases.
 #[derive(Clone, Debug, Default)]
 struct Write {
     value: u64,
-    /// The writing warp's number in the grid, its lane and its count; 0 where everybody knows the write.
+    /// The writing warp's number in the grid, the lane and the warp's count. The count is 0 if every thread
+    /// knows the write.
     warp: u32,
     lane: u32,
     count: u32,
     releases: Vec<Seen>,
 }
 
-/// The last read of a thread, or of lanes that read together.
+/// The last read of a thread, or of lanes that read in one step.
 #[derive(Clone, Copy, Debug)]
 struct Reader {
     warp: u32,
     lanes: u32,
     count: u32,
-    /// The number of the write that it returned, and how often in a row there was a newer one.
+    /// The number of the write that it returned, and the number of consecutive reads that did not return the
+    /// last write.
     write: u64,
     stale: u32,
 }
 
-/// Who accesses a word.
+/// The lanes that access a word, and what they know.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visitor<'a> {
     /// The warp's number in the grid, and the lanes that access the word together.
@@ -77,15 +80,15 @@ impl Visitor<'_> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Word {
     bytes: u32,
-    /// The last write at the end.
+    /// The kept writes, oldest first.
     writes: VecDeque<Write>,
-    /// The number of the first of them.
+    /// The number of the oldest kept write.
     first: u64,
     readers: Vec<Reader>,
 }
 
 impl Word {
-    /// Takes note of what the word holds, which plain accesses and copies may have changed.
+    /// Tells the word its current value in memory, which plain stores and copies may have changed.
     pub(crate) fn holds(&mut self, value: u64, bytes: u32) {
         let last = self.writes.back().map(|write| write.value);
         if last != Some(value) || self.bytes != bytes {
@@ -101,17 +104,17 @@ impl Word {
         (self.first + self.writes.len() as u64).saturating_sub(1)
     }
 
-    /// The number of the warp that wrote it last, as far as that is known.
+    /// The number of the warp that wrote the word last, if known.
     pub(crate) fn writer(&self) -> Option<u32> {
         self.writes.back().filter(|write| write.count > 0).map(|write| write.warp)
     }
 
-    /// A read in one step with a write: it returns the last one.
+    /// The read of an atomic operation: it returns the last write.
     pub(crate) fn newest(&self) -> u64 {
         self.writes.back().map_or(0, |write| write.value)
     }
 
-    /// A read; the number of the write that it returns, and its value.
+    /// A read. Returns the number of the write that it sees, and its value.
     pub(crate) fn read(&mut self, who: Visitor<'_>, choice: Choice) -> (u64, u64) {
         let last = self.last();
         if self.writes.len() > 1 {
@@ -146,7 +149,7 @@ impl Word {
         &self.writes[index.min(self.writes.len() - 1)]
     }
 
-    /// What a read of a write in a scope may acquire.
+    /// The releases that a read of `write` in a scope may acquire.
     pub(crate) fn releases(
         &self,
         write: u64,
@@ -158,8 +161,8 @@ impl Word {
         self.at(write).releases.iter().filter(visible)
     }
 
-    /// A write, with what it releases; `keeps` where it reads what it replaces, as then the earlier releases stay visible.
-    /// `history` says whether older values may be read later.
+    /// A write, with what it releases. `keeps`: it is part of an atomic operation, so the releases of the
+    /// write that it replaces stay visible. `history`: older values may be read later.
     pub(crate) fn write(
         &mut self,
         value: u64,
@@ -184,7 +187,7 @@ impl Word {
     }
 }
 
-/// Adds a release to those that are known.
+/// Adds a release to a list.
 pub(crate) fn add_release(releases: &mut Vec<Seen>, (scope, warp, letter): Seen) {
     match releases.iter_mut().find(|(known, by, _)| (*known, *by) == (scope, warp)) {
         Some((_, _, known)) => known.append(&letter),

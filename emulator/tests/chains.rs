@@ -8,7 +8,8 @@ use ptx::{
     AtomicOp, AtomicSem, Builder, Entry, Function, LoadOrder, Location, Scope, Special, Target, Value,
 };
 
-/// Each CTA but the last waits for the next one's flag, adds its number to what that one left, and raises its own.
+/// Each CTA except the last waits for the flag of the next CTA and adds its number to the sum of that CTA.
+/// Then it sets its own flag.
 fn program(threads: u32) -> Program {
     let entry =
         Entry { name: "chain".into(), target: Target::Sm90a, threads, shared_bytes: 0, cluster: [1, 1, 1] };
@@ -38,7 +39,7 @@ fn program(threads: u32) -> Program {
     Program::new(&function.verify().unwrap())
 }
 
-/// Warp instructions that it took.
+/// Runs the program on a grid. Returns the number of warp instructions.
 fn run(ctas: u32, schedule: Schedule) -> u64 {
     let program = program(128);
     let mut memory = Memory::new();
@@ -56,7 +57,8 @@ fn run(ctas: u32, schedule: Schedule) -> u64 {
 fn a_chain_of_ctas_costs_time_in_proportion() {
     for schedule in [Schedule::Default, Schedule::Earliest, Schedule::Latest, Schedule::Random] {
         let (few, many) = (run(40, schedule), run(300, schedule));
-        // 7.5 times as many CTAs; each looking for each would be 56 times the work.
+        // 7.5 times the number of CTAs. If every CTA polled for every other, the work would grow by a factor
+        // of 56.
         assert!(many < 12 * few, "{few} instructions for 40 CTAs, {many} for 300, under {schedule:?}");
     }
 }

@@ -1,4 +1,5 @@
-//! Control flow, exchanges, atoms of the epilogue, rings, grids and the edges of tensor copies.
+//! Control flow, exchanges between lanes, instructions of the epilogue, rings of stages, grids, and clipped
+//! tensor copies.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
@@ -23,7 +24,7 @@ fn words(memory: &Memory, address: u64, count: usize) -> Vec<u32> {
     bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect()
 }
 
-/// Runs one warp whose lanes each compute a word, and returns the words.
+/// Runs one warp in which each lane computes a word, and returns the words.
 fn lanes(body: impl FnOnce(&Builder, Value<'_, u32>, &dyn Fn(Value<'_, u32>))) -> Vec<u32> {
     let program = kernel(32, 1024, [1, 1, 1], |f| {
         let out = f.param::<u64>("out");
@@ -46,7 +47,7 @@ fn lanes(body: impl FnOnce(&Builder, Value<'_, u32>, &dyn Fn(Value<'_, u32>))) -
 
 #[test]
 fn lanes_part_and_meet() {
-    // Steps of the Collatz sequence, with a second way out of the loop inside a branch.
+    // Steps of the Collatz sequence, with a second exit of the loop inside a branch.
     let got = lanes(|f, lane, put| {
         let (n, steps) = (f.variable(lane + 1), f.variable(0u32));
         f.loop_(|| {
@@ -104,7 +105,8 @@ fn exchanges() {
 
 #[test]
 fn stored_matrices() {
-    // Register j of lane l holds elements 100 j + 2 l and the next of an 8 x 8 matrix counted row by row.
+    // Register j of lane l holds elements 2 l and 2 l + 1 of matrix j, counted row by row: 100 j + 2 l and
+    // the next number.
     for (count, transpose) in [(1, false), (2, false), (4, false), (1, true), (4, true)] {
         let got = lanes(|f, lane, put| {
             let base = f.shared_base();
@@ -124,7 +126,7 @@ fn stored_matrices() {
             }
             f.warp_sync();
             let pieces: [Value<'_, u32>; 4] = f.load_shared_vector(base + lane * 16, 0);
-            // Row r of matrix j is 16 bytes at lane 8 j + r: fold its words into one checksum.
+            // Lane 8 j + r has row r of matrix j in 16 bytes: combine its words into one checksum.
             put(pieces[0] ^ (pieces[1] * 3) ^ (pieces[2] * 5) ^ (pieces[3] * 7));
         });
         for (lane, got) in got.into_iter().enumerate() {
@@ -142,7 +144,8 @@ fn stored_matrices() {
 
 #[test]
 fn two_warps_and_a_ring() {
-    // Warp 0 puts squares into a ring of 2 slots, warp 1 sums them; mbarriers are full and empty.
+    // Warp 0 puts squares into a ring of 2 stages, and warp 1 sums them. The mbarriers are "full" and
+    // "empty".
     let program = kernel(64, 1024, [1, 1, 1], |f| {
         let (out, count) = (f.param::<u64>("out"), f.param::<u32>("count"));
         let (base, thread) = (f.shared_base(), f.special(Special::ThreadX));
@@ -193,7 +196,7 @@ fn two_warps_and_a_ring() {
 
 #[test]
 fn images_of_tensor_loads() {
-    // Element i of a row holds its own coordinates; the image is read back byte by byte.
+    // The value of each element is its coordinates. The image in shared memory is read back byte by byte.
     for (swizzle, bits) in
         [(TensorSwizzle::None, 0), (TensorSwizzle::B32, 1), (TensorSwizzle::B64, 2), (TensorSwizzle::B128, 3)]
     {
@@ -205,7 +208,7 @@ fn images_of_tensor_loads() {
             let (map, out_map) = (f.tensor_map("map"), f.tensor_map("out_map"));
             let (out, lane) = (f.param::<u64>("out"), f.special(Special::Lane));
             let base = f.shared_base();
-            // Not at the beginning of a swizzle pattern: the absolute address counts.
+            // Not at the beginning of a swizzle pattern: the swizzle uses the absolute address.
             let (image, barrier) = (base + 128, base + (512 + padded));
             f.if_(lane.equals(0), || {
                 f.mbarrier_init(barrier, 1);
@@ -216,7 +219,7 @@ fn images_of_tensor_loads() {
             });
             f.mbarrier_wait(barrier, 0);
             f.repeat(f.constant((bytes / 4).div_ceil(32)), |turn| {
-                // Lanes stride through the image together, 32 words at a time.
+                // The lanes read the image together, 32 words at a time.
                 let i = turn * 32 + lane;
                 f.if_(i.less_than(bytes / 4), || {
                     let [word] = f.load_shared_vector::<u32, 1>(image + i * 4, 0);
@@ -230,7 +233,8 @@ fn images_of_tensor_loads() {
             });
         });
         let mut memory = Memory::new();
-        // Eight columns before and four behind, two rows and one plane of the loaded box lie outside.
+        // Outside the tensor are eight columns before and four after it, two rows and one plane of the loaded
+        // box.
         let (width, height, depth) = (columns - 12, rows - 2, planes);
         let stride = (width * 2).next_multiple_of(16) + 16;
         let value = |x: u32, y: u32, z: u32| (1 + x + y * 100 + z * 5000) as u16;
@@ -273,7 +277,8 @@ fn images_of_tensor_loads() {
             (0..depth).flat_map(|z| (0..height).flat_map(move |y| (0..stride / 2).map(move |x| (z, y, x))))
         {
             let at = ((z * height + y) * stride + x * 2) as usize;
-            // The box reaches past the tensor; a store goes on to the end of the chunk of 16 bytes in which the tensor ends.
+            // The box extends past the tensor. A store writes up to the end of the 16-byte chunk in which the
+            // tensor ends.
             let stored = z == 1 && x < width.next_multiple_of(8);
             let want = if stored { loaded(x, y, 0) } else { 0xAAAA };
             assert_eq!(
@@ -386,7 +391,7 @@ fn generic_stores_reach_a_tensor_store() {
     let program = kernel(32, 1024, [1, 1, 1], |f| {
         let (map, lane) = (f.tensor_map("map"), f.special(Special::Lane));
         let base = f.shared_base();
-        // The box is wider than what is left of the tensor: nobody has to write the rest.
+        // The box is wider than the rest of the tensor. The bytes outside need not be written.
         f.if_(lane.less_than(12), || f.store_shared(base + lane * 4, 0, [lane]));
         f.fence_proxy_async(ProxySpace::Shared);
         f.warp_sync();
@@ -417,7 +422,7 @@ fn generic_stores_reach_a_tensor_store() {
 
 #[test]
 fn a_poll_of_global_memory_does_not_hold_copies_up() {
-    // Warp 0 polls a word that warp 1 writes once its tensor load has landed.
+    // Warp 0 polls a word that warp 1 writes once its tensor load has completed.
     let program = kernel(64, 1024, [1, 1, 1], |f| {
         let (map, flag) = (f.tensor_map("map"), f.param::<u64>("flag"));
         let (base, thread) = (f.shared_base(), f.special(Special::ThreadX));

@@ -1,4 +1,5 @@
-//! The races that shipped, `examples/races`: each is found, its twin never, and `docs/races.md` says what is said.
+//! The races that shipped, `examples/races`: each is found, its twin never traps, and `docs/races.md` has the
+//! messages.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
@@ -10,11 +11,11 @@ use std::fmt::Write;
 use emulator::{Failure, Fault};
 use exhibits::EXHIBITS;
 
-/// The page of the manual.
+/// The page that this test writes and checks.
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/races.md");
-/// Written anew where this variable is set.
+/// The environment variable that makes the test write the page.
 const WRITE: &str = "RACES_PAGE";
-/// Random schedules, besides those that repeat themselves.
+/// Number of random schedules, in addition to the four deterministic ones.
 const RANDOM: u64 = 50;
 
 const INTRODUCTION: &str = "\

@@ -1,4 +1,5 @@
-//! Tensor loads and `wgmma` together, in every swizzle, both majors and from registers, against plain sums.
+//! Tensor loads and `wgmma` together, in every swizzle, both majors and from registers, compared with plain
+//! sums.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
@@ -8,11 +9,11 @@ use ptx::abi::{Grid, Promotion, TensorElement, TensorMap, TensorSwizzle};
 use ptx::inst::{Reg, WgmmaA};
 use ptx::{Builder, Entry, Function, Inst, Special, Target, TensorLoad, Value, Var, WgmmaTypes};
 
-/// K of the whole multiply: four instructions.
+/// K of the whole multiply, which takes four instructions.
 const K: u32 = 64;
 const M: u32 = 64;
 
-/// Where an operand comes from.
+/// The source of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Major {
     K,
@@ -31,7 +32,7 @@ struct Case {
     negate: bool,
 }
 
-/// Elements of a swizzle span, or of a core matrix's row.
+/// Number of elements in a swizzle span, or in a row of a core matrix.
 fn span(swizzle: TensorSwizzle) -> u32 {
     swizzle.span().unwrap_or(16) / 2
 }
@@ -149,7 +150,7 @@ fn program(case: Case) -> Program {
     Program::new(&function.verify().unwrap())
 }
 
-/// Small quarters: every sum here is exact in f32 and, as sums stay below 512 quarters, in f16.
+/// Small multiples of 1/4. Every sum here is exact in f32. In f16 too, as sums stay below 512 quarters.
 fn element(index: u32, seed: u32) -> f32 {
     let mixed = (index * 2 + seed).wrapping_mul(2_654_435_761) >> 27;
     (mixed as f32 - 15.0) / 16.0

@@ -1,7 +1,7 @@
-//! The paced schedule: warps go on side by side, and asynchronous work takes a while.
+//! The paced schedule: all warps advance together, and asynchronous work takes several steps.
 //!
-//! The durations are round numbers of the right order for the steps of one instruction each: they make what overlaps
-//! on a GPU overlap here, and promise nothing more.
+//! A step is one instruction per warp. The durations are round numbers of the right order of magnitude. They
+//! make the activities overlap that overlap on a GPU; they are not a timing model.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -12,24 +12,24 @@ use crate::program::Action;
 use crate::residents::Outcome;
 use crate::trap::Trap;
 
-/// Steps before the first byte of a copy arrives.
+/// Number of steps before the first byte of a copy arrives.
 const LATENCY: u64 = 400;
-/// Bytes that a copy then brings in a step.
+/// Number of bytes that a copy then transfers per step.
 const BYTES: u64 = 64;
-/// Columns of D that a matrix multiply finishes in a step.
+/// Number of columns of D that a matrix multiply finishes per step.
 const COLUMNS: u64 = 2;
 
-/// When the asynchronous work in flight will be done.
+/// The steps in which the asynchronous work in flight will complete.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     now: u64,
-    /// One for each load in flight, oldest first.
+    /// Per load in flight, oldest first.
     loads: VecDeque<u64>,
-    /// The next multiply of each CTA's warpgroups.
+    /// The next multiply of each warpgroup, by CTA and warpgroup.
     multiplies: HashMap<(usize, usize), u64>,
-    /// The tensor cores of each CTA are busy until then.
+    /// The step until which the tensor cores of each CTA are busy.
     busy: HashMap<usize, u64>,
-    /// By warp, operation, lane and group.
+    /// Stores in flight, by warp, operation, lane and group.
     stores: HashMap<(usize, usize, usize, u64), u64>,
 }
 
@@ -74,7 +74,7 @@ impl Machine<'_> {
             if happened {
                 self.goes_on();
             }
-            // What is in flight takes its time.
+            // Work in flight takes many steps, so warps may poll longer.
             let looks = if self.first_completion().is_some() { LOOKS * 16 } else { LOOKS };
             if self.fruitless >= looks && !self.is_stuck() {
                 return Ok(Outcome::Waits);
@@ -83,7 +83,7 @@ impl Machine<'_> {
         Ok(Outcome::Done)
     }
 
-    /// Goes on by some steps.
+    /// Advances the time by some steps.
     fn step_to(&mut self, pace: &mut Pace, steps: u64) {
         pace.now += steps;
         if let Some(tracer) = &mut self.tracer {
@@ -91,7 +91,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Does all the work that is due.
+    /// Completes all work that is due. Returns whether there was any.
     fn complete(&mut self, pace: &mut Pace) -> Result<bool, Box<Trap>> {
         pace.notice(self);
         let mut happened = false;
@@ -106,7 +106,7 @@ impl Machine<'_> {
 }
 
 impl Pace {
-    /// Gives everything new its time.
+    /// Sets the completion step of all newly issued work.
     fn notice(&mut self, machine: &Machine<'_>) {
         let copied = |bytes: u32| LATENCY + u64::from(bytes) / BYTES;
         for load in machine.loads.iter().skip(self.loads.len()) {
@@ -131,7 +131,7 @@ impl Pace {
         }
     }
 
-    /// When a piece of work will be done.
+    /// The step in which some work will complete.
     fn time(&self, machine: &Machine<'_>, completion: &Completion) -> u64 {
         let known = match *completion {
             Completion::Load(index) => self.loads.get(index),
@@ -145,13 +145,13 @@ impl Pace {
         known.copied().unwrap_or(self.now)
     }
 
-    /// The work that will be done first.
+    /// The work that will complete first, with its step.
     fn due(&self, machine: &Machine<'_>) -> Option<(u64, Completion)> {
         let timed = machine.completions().map(|completion| (self.time(machine, &completion), completion));
         timed.min_by_key(|(due, _)| *due)
     }
 
-    /// How long nothing will happen.
+    /// The number of steps until the next completion.
     fn next(&self, machine: &Machine<'_>) -> Option<u64> {
         self.due(machine).map(|(due, _)| due.saturating_sub(self.now))
     }
@@ -165,7 +165,7 @@ impl Pace {
             Completion::Multiply { cta, group } => {
                 self.multiplies.remove(&(cta, group));
             }
-            // Other stores of the same group by the same statement, as from a loop, are as old.
+            // Other stores of the same group by the same statement, as from a loop, share the entry.
             Completion::Store { warp, index } => {
                 let store = &machine.warps[warp].stores[index];
                 let alike = machine.warps[warp].stores.iter().filter(|other| {
@@ -179,7 +179,7 @@ impl Pace {
     }
 }
 
-/// Columns of the next multiply of a warpgroup.
+/// The number of columns of the next multiply of a warpgroup.
 fn columns(machine: &Machine<'_>, cta: usize, group: usize) -> u64 {
     let pc = machine.ctas[cta].warpgroups[group].next();
     if let Some(Action::Inst(Inst::Wgmma { n, .. })) = pc.map(|pc| &machine.program.ops[pc].action) {

@@ -1,4 +1,4 @@
-//! What is said of a fault: where it happened, who waits for what.
+//! Reports of faults: where a fault happened, and what each warp waits for.
 
 use super::{Machine, coordinates};
 use crate::shared::reported;
@@ -21,7 +21,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The place of an operation of any warp of the grid.
+    /// The place of an operation of any warp of the grid. `warp` is the warp's number in the grid.
     pub(crate) fn place_of(&self, warp: u32, lane: Option<u32>, pc: u32) -> Place {
         let function = &self.program.function;
         let (cluster, index) = (warp / self.team.warps.max(1), warp % self.team.warps.max(1));
@@ -56,13 +56,13 @@ impl Machine<'_> {
         Box::new(Trap { kernel: self.program.function.name.clone(), fault, place: None })
     }
 
-    /// Where every warp is that has not exited, and what it waits for.
+    /// For every warp that has not exited: where it is, and what it waits for.
     fn waiting(&self) -> Vec<Waiting> {
         let alive = (0..self.warps.len()).filter(|&index| !self.warps[index].exited);
         let mut all: Vec<Waiting> = Vec::new();
         for index in alive {
             let warp = &self.warps[index];
-            // Lanes that wait for others of their warp are not the reason.
+            // Lanes that wait for other lanes of their warp are not the cause of a hang.
             let own = warp.joins.is_some() || matches!(warp.blocked, Some(Blocked::Converge));
             let other = warp.strands.iter().find(|strand| own && !strand.waits_for_own());
             let (pc, blocked, polled) = match other {

@@ -1,4 +1,4 @@
-//! One turn of a warp: which of its lanes go on, how far, and when they have to wait.
+//! One turn of a warp: which of its lanes run, how far, and when they have to wait.
 
 use ptx::inst::{Inst, Ordered, Scope};
 
@@ -10,19 +10,19 @@ use crate::step::Flow;
 use crate::trap::Trap;
 use crate::warp::{ALL, Blocked};
 
-/// Looks in a row of some lanes of a warp that found nothing new, after which others of it have a turn.
+/// Number of consecutive polls without a new value, after which other lanes of the warp run.
 const SPINS: u32 = 64;
-/// Times that a cluster only waits, after which lanes go ahead that wait for others of their warp.
+/// How often a cluster is found to only wait, before lanes that wait for others of their warp go ahead alone.
 const STUCK: u32 = 4;
 
-/// How a warp's turn went.
+/// The result of a warp's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// It executed something, and stopped because it had to.
+    /// The warp executed something, then had to stop.
     Progress,
-    /// It used its whole quantum: perhaps it computes, perhaps it polls memory.
+    /// The warp used its whole quantum: it may compute or poll memory.
     Long,
-    /// It did nothing but find that what it polls for has not happened.
+    /// The warp only polled, without success.
     Idle,
 }
 
@@ -32,7 +32,8 @@ fn signals(action: &Action) -> bool {
         || matches!(action, Action::Inst(Inst::Atomic(atomic)) if atomic.scope != Scope::Cta)
 }
 
-/// Whether others in the cluster may wait for an operation: what follows it should come too late for them now and then.
+/// Whether other warps in the cluster may wait for an operation. After such an operation a random schedule
+/// sometimes ends the turn, so that the others run before this warp continues.
 fn hands_on(action: &Action) -> bool {
     matches!(
         action,
@@ -107,7 +108,7 @@ impl Machine<'_> {
                 self.observed(warp, pc);
             }
             if self.warps[warp].fruitless >= SPINS {
-                // Perhaps what it looks for comes from its own lanes.
+                // The value that it polls for may come from its own lanes.
                 let program = self.program;
                 let state = &mut self.warps[warp];
                 state.fruitless = 0;
@@ -128,7 +129,7 @@ impl Machine<'_> {
         Ok(Turn::Long)
     }
 
-    /// Goes on with other lanes of a warp where some are elsewhere in the program.
+    /// Switches to other lanes of a warp, if some are elsewhere in the program.
     fn rotate(&mut self, warp: usize) {
         let free = self.warps[warp].free_strands();
         let must = self.warps[warp].joins.is_some();
@@ -140,13 +141,13 @@ impl Machine<'_> {
             let state = &mut self.warps[warp];
             let index = free[choice / 2 % free.len()];
             state.swap(index);
-            // Who has been executed comes last.
+            // The strand that has just run goes to the end.
             let strand = state.strands.remove(index);
             state.strands.push(strand);
         }
     }
 
-    /// Whether a warp can go on, with whichever of its lanes.
+    /// Whether any lanes of a warp can continue. Makes them the current ones.
     pub(super) fn ready(&mut self, index: usize) -> bool {
         if self.ready_strand(index) {
             return true;
@@ -169,7 +170,8 @@ impl Machine<'_> {
         false
     }
 
-    /// Lets lanes go ahead that wait for others of their warp, as nothing else can; says whether there are some.
+    /// Lets lanes that wait for others of their warp go ahead alone, as nothing else can run. Returns whether
+    /// there are any.
     pub(super) fn go_ahead(&mut self) -> bool {
         let program = self.program;
         let mut waiting = self.warps.iter_mut().filter(|warp| !warp.exited);
@@ -182,13 +184,13 @@ impl Machine<'_> {
         found
     }
 
-    /// Counts a round in which nothing but waiting happened; says whether lanes went ahead at last.
+    /// Counts a round in which warps only waited. Returns whether lanes then went ahead alone.
     pub(super) fn is_stuck(&mut self) -> bool {
         self.stuck += 1;
         self.stuck >= STUCK && self.go_ahead()
     }
 
-    /// Whether the lanes of a warp that are being executed can go on.
+    /// Whether the current lanes of a warp can continue.
     fn ready_strand(&mut self, index: usize) -> bool {
         let warp = &mut self.warps[index];
         if warp.exited {

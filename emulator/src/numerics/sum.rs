@@ -6,16 +6,16 @@ use crate::float::{NAN16, NAN32};
 /// How the elements of one type of multiply are summed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rule {
-    /// Fraction bits that a term keeps relative to the largest exponent.
+    /// Number of fraction bits that a term keeps, relative to the largest exponent.
     pub(super) fraction: u32,
-    /// Fraction bits of a product's significand.
+    /// Number of fraction bits in the significand of a product.
     pub(super) product_fraction: u32,
     /// The format of the old D.
     pub(super) addend: Format,
     pub(super) rounding: Rounding,
 }
 
-/// How a sum becomes an element of D.
+/// How a sum is rounded to an element of D.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rounding {
     /// To `.f32`, truncated to this many fraction bits.
@@ -30,13 +30,15 @@ impl Default for Rounding {
     }
 }
 
-/// The least exponent that terms are aligned to, that of the smallest subnormal `.bf16`. Terms of zero have none.
+/// The smallest exponent that terms are aligned to: that of the smallest subnormal `.bf16`. Zeros have no
+/// exponent.
 const FLOOR: i32 = -133;
 
 /// A term in units of `2^(largest - kept)`, truncated toward zero.
 #[inline]
 fn align(significand: i64, fraction: u32, kept: u32, below: i32) -> i64 {
-    // Shifted up by all the bits that are kept, then down by the rest: never up again, as `below` is not negative.
+    // First shift up by `kept` bits, then down by the rest. The second shift is never negative, as `below` is
+    // not.
     let wide = significand << kept;
     let down = (fraction + below.cast_unsigned()).min(63);
     let toward_zero = (wide >> 63) & ((1u64 << down) - 1).cast_signed();
@@ -73,7 +75,7 @@ fn shifted(magnitude: u64, by: i32) -> u64 {
 }
 
 impl Rounding {
-    /// A sum that is infinite or NaN.
+    /// The bits of a sum that is infinite or NaN.
     fn special(self, sum: f64) -> u32 {
         match self {
             Self::Single { .. } if sum.is_nan() => NAN32,
@@ -89,7 +91,7 @@ impl Rounding {
         }
     }
 
-    /// `magnitude * 2^scale` as bits; what rounds to zero is positive.
+    /// `magnitude * 2^scale` as bits of D's format. A value that rounds to zero becomes +0.
     pub(super) fn round(self, negative: bool, magnitude: u64, scale: i32) -> u32 {
         if magnitude == 0 {
             return 0;
@@ -126,7 +128,7 @@ impl Rounding {
     }
 }
 
-/// The bits of a significand with its leading one, which a subnormal lacks.
+/// The bits of a float. The significand includes the leading one; a subnormal has none.
 fn encode(negative: bool, biased: i32, significand: u32, fraction: u32) -> u32 {
     let sign_at = if fraction == 23 { 31 } else { 15 };
     let one = 1 << fraction;

@@ -1,4 +1,5 @@
-//! Sums worked out by hand, and random ones against the definition in `.f64` on values that other crates decode.
+//! Tests: sums computed by hand, and random sums compared with the definition in `.f64`. Other crates decode
+//! the values.
 
 use float8::{F8E4M3, F8E5M2};
 use half::{bf16, f16};
@@ -10,7 +11,7 @@ const E4M3: WgmmaTypes = WgmmaTypes::Fp8F32(Fp8::E4m3, Fp8::E4m3);
 const MIXED: WgmmaTypes = WgmmaTypes::Fp8F32(Fp8::E5m2, Fp8::E4m3);
 const HALF: WgmmaTypes = WgmmaTypes::Fp8F16(Fp8::E5m2, Fp8::E5m2);
 
-/// Why, types, pairs of elements, the old D, and the new one.
+/// Description, types, pairs of elements, old D, and new D.
 type Case<'a> = (&'a str, WgmmaTypes, &'a [(u32, u32)], Option<u32>, u32);
 
 fn sum(types: WgmmaTypes, pairs: &[(u32, u32)], old: Option<u32>) -> u32 {
@@ -20,12 +21,12 @@ fn sum(types: WgmmaTypes, pairs: &[(u32, u32)], old: Option<u32>) -> u32 {
     exact.sum(0, 0..b.len(), None, old)
 }
 
-/// `.bf16` of a value that has one.
+/// The `.bf16` bits of a value that `.bf16` can represent.
 fn b(value: f32) -> u32 {
     bf16::from_f32(value).to_bits().into()
 }
 
-/// `.f16` of a value that has one.
+/// The `.f16` bits of a value that `.f16` can represent.
 fn h(value: f32) -> u32 {
     f16::from_f32(value).to_bits().into()
 }
@@ -43,7 +44,8 @@ fn sums_worked_out_by_hand() {
         ("one product", Bf16F32, &[(b(3.0), b(-0.5))], None, f(-1.5)),
         ("a product and the old D", Bf16F32, &[(b(3.0), b(2.0))], Some(f(0.25)), f(6.25)),
         ("nothing", Bf16F32, &[(b(0.0), b(-1.0))], None, 0),
-        // 1 + 2^-25 + 2^-25: both small terms survive at F = 25 and make 2^-24, which truncation to .f32 drops.
+        // 1 + 2^-25 + 2^-25: both small terms survive at F = 25 and make 2^-24, which truncation to .f32
+        // drops.
         (
             "truncation, not rounding",
             Bf16F32,
@@ -59,7 +61,7 @@ fn sums_worked_out_by_hand() {
             Some(f(1.0)),
             f(1.0 + two(-23)),
         ),
-        // 2^-26 falls below the last kept bit, each alone.
+        // Each 2^-26 alone is below the last kept bit.
         ("terms below the kept bits vanish", Bf16F32, &[(b(two(-26)), one); 16], Some(f(1.0)), f(1.0)),
         ("and so with other signs", Bf16F32, &[(b(-two(-26)), one); 16], Some(f(1.0)), f(1.0)),
         (
@@ -69,7 +71,7 @@ fn sums_worked_out_by_hand() {
             Some(f(1.0)),
             f(1.0 - two(-24)),
         ),
-        // 2^30 - 2^30 + 1: the one is 2^-30 of the largest and vanishes.
+        // 2^30 - 2^30 + 1: the 1 is 2^-30 of the largest term and is truncated to zero.
         (
             "cancellation keeps what alignment kept",
             Bf16F32,
@@ -77,7 +79,7 @@ fn sums_worked_out_by_hand() {
             None,
             0,
         ),
-        // Products of significands 1.5 * 1.5 = 2.25 have the exponent of their factors, so that one bit more is kept.
+        // The significand 1.5 * 1.5 = 2.25 keeps the exponent of its factors, so one more bit is kept.
         (
             "significands of products are not normalised",
             F16F32,
@@ -90,7 +92,8 @@ fn sums_worked_out_by_hand() {
         ("a subnormal result", Bf16F32, &[(b(two(-70)), b(two(-70)))], None, 1 << 9),
         // Both products are 2^-140; aligned to 2^-133, a unit is 2^-158, and 2^-149 * 3 / 4 of each is kept.
         ("products below the smallest .f32 add up", Bf16F32, &[(b(two(-75)), b(1.5 * two(-75))); 2], None, 1),
-        // 2^-157 twice is less than a unit of 2^-149, but 2^-158 times 2^8 + 2^8 is one; below 2^-158 nothing is kept.
+        // 2^-157 twice is less than a unit of 2^-149, but 2^-158 times 2^8 + 2^8 is one; below 2^-158 nothing
+        // is kept.
         ("down to 25 bits below 2^-133", Bf16F32, &[(b(two(-79)), b(two(-79))); 512], None, 1),
         ("and no further", Bf16F32, &[(b(two(-79)), b(two(-80))); 1024], None, 0),
         ("what is cut to zero is positive", Bf16F32, &[(b(-two(-75)), b(two(-75)))], None, 0),
@@ -156,7 +159,7 @@ fn negation_and_sparse_places() {
     assert_eq!(f32::from_bits(got), 1.0 - 5.0 - 22.0);
 }
 
-/// The value of an element, by crates that know the formats.
+/// The value of an element, decoded by other crates.
 fn value(element: WgmmaElement, bits: u32) -> f64 {
     match element {
         WgmmaElement::F16 => f16::from_bits(bits as u16).to_f64(),
@@ -168,7 +171,7 @@ fn value(element: WgmmaElement, bits: u32) -> f64 {
     }
 }
 
-/// Significand in [1, 2) (less for subnormals) and exponent of a value, by division alone.
+/// The significand in [1, 2) (less for subnormals) and the exponent of a value, computed by division only.
 fn split(value: f64, smallest: i32) -> (f64, i32) {
     let mut exponent = smallest;
     while value.abs() >= 2f64.powi(exponent + 1) {
@@ -185,7 +188,7 @@ fn smallest(element: WgmmaElement) -> i32 {
     }
 }
 
-/// The definition, term by term in `.f64`, where every step is exact.
+/// The definition, computed term by term in `.f64`. Every step is exact.
 fn oracle(types: WgmmaTypes, pairs: &[(u32, u32)], old: u32) -> f64 {
     let mut terms: Vec<(f64, i32)> = pairs
         .iter()
@@ -203,13 +206,13 @@ fn oracle(types: WgmmaTypes, pairs: &[(u32, u32)], old: u32) -> f64 {
     let fraction = if short { 13 } else { 25 };
     let exponents = terms.iter().map(|&(s, e)| if s == 0.0 { -133 } else { e });
     let largest = exponents.fold(-133, i32::max);
-    // In two steps, as one power alone may leave the range.
+    // In two steps, as a single power may be out of range.
     let kept =
         terms.iter().map(|&(s, e)| (s * 2f64.powi((e - largest).max(-500)) * 2f64.powi(fraction)).trunc());
     let sum: f64 = kept.sum::<f64>() * 2f64.powi(largest - fraction);
     if half {
         let (s, e) = split(sum, -14);
-        // `f16::from_f64` may round twice; what is rounded already it converts exactly.
+        // `f16::from_f64` may round twice, but it converts a value that is already rounded exactly.
         return f16::from_f64((s * 1024.0).round_ties_even() / 1024.0 * 2f64.powi(e)).to_f64();
     }
     let (s, e) = split(sum, -126);
@@ -226,7 +229,7 @@ fn random_sums_are_those_of_the_definition() {
             let k = 8 * (1 + random.below(4));
             let spread = random.below(20) as u64;
             let mut draw = |element: WgmmaElement| loop {
-                // Exponents within a window, so that terms of all sizes meet.
+                // Exponents within a window, so that many terms are not truncated to zero.
                 let bits = random.next() as u32;
                 let bits = match element {
                     WgmmaElement::Tf32 | WgmmaElement::Bf16 => {

@@ -1,35 +1,35 @@
-//! Floats taken apart.
+//! Floats unpacked into exponent and significand.
 
 /// A binary floating-point format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Format {
-    /// Bits that the element is cut from its container below.
+    /// Number of low bits of the container that do not belong to the element.
     drop: u32,
-    /// Bits of the exponent.
+    /// Number of exponent bits.
     exponent: u32,
-    /// Bits of the fraction.
+    /// Number of fraction bits.
     pub(super) fraction: u32,
-    /// Whether the largest exponent means infinities and NaN, and not numbers and one NaN.
+    /// Whether the largest exponent encodes infinities and NaN. If not, it encodes numbers and one NaN.
     infinities: bool,
 }
 
 /// A value: `significand * 2^(exponent - fraction of its format)`.
 ///
-/// What is no number and what is zero have exponents far outside of every format, so that the sum of two exponents
-/// still tells them from the others: that is all the sum of a row and a column has to look at.
+/// Infinities, NaN and zero have exponents far outside every format. So the sum of two exponents is enough to
+/// recognise them, and the sum of a row and a column checks nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unpacked {
-    /// Of a subnormal the smallest of the format.
+    /// For a subnormal: the smallest exponent of the format.
     pub(super) exponent: i32,
-    /// With its sign. Of an infinity 1 or -1, of a NaN zero.
+    /// Signed. 1 or -1 for an infinity, 0 for a NaN.
     pub(super) significand: i32,
 }
 
 /// Exponent of zero.
 const ZERO: i32 = -(1 << 12);
-/// Exponent of infinities and NaN: with that of zero it is above [`SPECIAL`] still.
+/// Exponent of infinities and NaN. Its sum with [`ZERO`] is still above [`SPECIAL`].
 const NO_NUMBER: i32 = 1 << 14;
-/// A sum of two exponents above this has one that is no number's.
+/// If the sum of two exponents is above this, one of them is [`NO_NUMBER`].
 pub(super) const SPECIAL: i32 = 1 << 12;
 
 impl Format {
@@ -71,7 +71,7 @@ impl Unpacked {
         Self { significand: if negate { -self.significand } else { self.significand }, ..self }
     }
 
-    /// What it counts for in a sum that is no number.
+    /// The value as a term of a sum that is infinite or NaN. Only its class and sign matter.
     pub(super) fn special(self) -> f64 {
         match (self.exponent, self.significand) {
             (NO_NUMBER, 0) => f64::NAN,

@@ -1,27 +1,29 @@
-//! What is remembered of 16 bytes.
+//! The accesses that are remembered for 16 bytes.
 
 use super::{By, Conflict, Kind, Who, together};
 use crate::clock::{Clock, NEVER};
 use crate::warp::lanes;
 
-/// Bytes of a chunk, a bit each.
+/// Number of bytes of a chunk. Masks have one bit per byte.
 pub(super) const CHUNK: u64 = 16;
-/// Accesses that are kept in a chunk itself.
+/// Number of accesses that are kept in the chunk itself.
 const NEAR: usize = 4;
-/// Accesses that are remembered for each chunk. A race with one that as many others have pushed out goes unseen.
+/// Maximum number of accesses that are remembered per chunk. A race with an access that was dropped is not
+/// found.
 const REMEMBERED: usize = 64;
 
-/// Whose count an access has, who did it, and the count.
+/// The number in the grid that counts an access, the lanes that made it, and the count.
 pub(crate) type Claim = (u32, By, u32);
 
 /// An access to up to 16 bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
-    /// No byte: an empty place.
+    /// The bytes accessed; 0 for an empty record.
     pub(super) mask: u16,
     pub(super) kind: Kind,
     pub(super) by: By,
-    /// The warp's number, or that of what a copy is waited for by, and the count there.
+    /// The warp's number in the grid, or for a copy the number of the phases that it is waited for by; and
+    /// the count.
     pub(super) warp: u32,
     pub(super) count: u32,
     pub(super) pc: u32,
@@ -45,7 +47,7 @@ impl Default for Record {
 }
 
 impl Who<'_> {
-    /// What is remembered of an access.
+    /// The record of an access.
     pub(super) fn record(&self, mask: u16, kind: Kind) -> Record {
         let Who { warp, by, pc, count, .. } = *self;
         match self.until {
@@ -63,7 +65,7 @@ impl Chunk {
         self.near.iter_mut().chain(&mut self.more)
     }
 
-    /// Refuses an access that races with an earlier one, and forgets what it comes after.
+    /// Refuses an access that races with an earlier one. Removes the records of accesses that it comes after.
     pub(super) fn order(
         &mut self,
         mask: u16,
@@ -76,14 +78,14 @@ impl Chunk {
             if (record.warp, record.pc, record.count, record.kind) == (warp, who.pc, who.count, kind)
                 && who.count != NEVER
             {
-                // The same instruction: of several stores to one place one wins.
+                // The same instruction: one of several stores to the same bytes wins.
                 continue;
             }
             if record.warp == warp && record.is_done_again(mask, kind, who.by) {
                 continue;
             }
             if !kind.write && !record.kind.write && kind.asynchronous {
-                // Two reads never race; of those of copies a few are kept ([`Chunk::enter`]).
+                // Two reads never race. Only a few reads of copies are kept ([`Chunk::enter`]).
                 continue;
             }
             let both = record.mask & mask;
@@ -105,8 +107,9 @@ impl Chunk {
             {
                 return Err(record.conflict(record.by.lanes(both), true));
             }
-            // Who comes after this access comes after what it pushes out, unless it may come after this one for being
-            // atomic and not after the other.
+            // A later access that comes after this one also comes after the access that this one replaces.
+            // The exception: a later atomic access does not race with this atomic one, so it need not be
+            // ordered after this one, nor after the replaced one.
             let stands = match (kind.atomic, record.kind.atomic) {
                 (None, _) => true,
                 (Some(new), Some(old)) => old >= new && record.kind.size == kind.size,
@@ -130,7 +133,8 @@ impl Chunk {
         self.order(mask, kind, who, fenced)?;
         let new = who.record(mask, kind);
         let Record { by, warp, pc, count, .. } = new;
-        // What other lanes did in the same step is one record with this, but for work that each of them waits for.
+        // Accesses of other lanes in the same step share one record, except for work that each lane waits for
+        // itself.
         if let By::All(lanes) = by
             && count != NEVER
         {
@@ -148,7 +152,7 @@ impl Chunk {
             *place = new;
             return Ok(());
         }
-        // Of operands that many copies read a few are enough: a write that comes too early races with each of them.
+        // A few reads of copies are enough: a write that comes too early races with each of them.
         let copied = |record: &&mut Record| !record.kind.write && record.kind.asynchronous;
         if kind.asynchronous
             && !kind.write
@@ -176,7 +180,7 @@ impl Record {
         Conflict { address: 0, warp, lane, pc: self.pc, wrote: self.kind.write, unfenced }
     }
 
-    /// The number of the warp whose work it is.
+    /// The number of the warp that made or issued the access.
     fn issuer(&self) -> u32 {
         match self.by {
             By::Copy { warp, .. } => warp,
@@ -184,8 +188,8 @@ impl Record {
         }
     }
 
-    /// Forgets lanes that do the same to a word again, in one step each: who comes after the later step comes after this
-    /// one. Says whether it was the same.
+    /// If lanes repeat the same atomic access to a word, removes them from this record: an access that comes
+    /// after the later one comes after this one too. Returns whether it was the same access.
     fn is_done_again(&mut self, mask: u16, kind: Kind, by: By) -> bool {
         let (By::All(theirs), By::All(mine)) = (self.by, by) else { return false };
         let same = self.mask == mask && self.kind == kind && kind.atomic.is_some() && self.count != NEVER;
@@ -196,8 +200,8 @@ impl Record {
         same && !kind.asynchronous
     }
 
-    /// Whether who comes after a copy's read comes after this one too: an earlier one of the same bytes through the same
-    /// mbarrier.
+    /// Whether every access that comes after the read `new` of a copy also comes after this one. That holds
+    /// if this is an earlier read of the same bytes through the same mbarrier.
     pub(super) fn is_before(&self, new: &Self) -> bool {
         let copies = matches!(self.by, By::Copy { .. }) && matches!(new.by, By::Copy { .. });
         copies
@@ -207,26 +211,27 @@ impl Record {
             && self.count <= new.count
     }
 
-    /// Lanes that did this to a byte and matter to those of the same warp that access it now.
+    /// The lanes of this record that may conflict with the lanes of the same warp that access the byte now.
     fn others(&self, theirs: u32, mine: u32) -> u32 {
         if mine.is_power_of_two() && (!self.kind.write || self.kind.atomic.is_some()) {
             theirs & !mine
         } else if mine & !theirs == 0 && (self.kind.write || mine == theirs && mine.is_power_of_two()) {
-            // It wrote itself in the same step, and one of them has won.
+            // The lane itself wrote in the same step, and one of the stores has won.
             0
         } else {
             theirs
         }
     }
 
-    /// Lanes that did this to some bytes, and of which those who access the bytes now do not know it.
+    /// The lanes of this record, for some bytes, whose access is not known to the lanes that access the bytes
+    /// now.
     fn unknown(&self, bytes: u16, kind: Kind, who: Who<'_>) -> u32 {
         let Who { warp, by, view, team, .. } = who;
         let whole = view.known.of(self.warp, team) >= self.count;
         if whole {
             return 0;
         }
-        // Who reuses what others have read need not see what they wrote.
+        // A thread that overwrites bytes that others have read need not see the writes of those others.
         let reuses = kind.write && !self.kind.write;
         let known = |lane: usize| {
             let (warp, mask, count) = (self.warp, 1u32 << lane, self.count);
@@ -238,7 +243,7 @@ impl Record {
         if self.warp != warp || self.count == NEVER {
             return unknown(self.by.lanes(bytes));
         }
-        // Each lane knows what it did itself.
+        // Each lane knows its own accesses.
         match (self.by, by) {
             (By::Each { .. }, By::Each { .. }) if self.by == by => 0,
             (By::All(theirs), By::All(mine)) => unknown(self.others(theirs, mine)),

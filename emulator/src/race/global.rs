@@ -1,4 +1,4 @@
-//! Global memory: what was done to it, line by line.
+//! The accesses to global memory, line by line.
 
 use core::ops::Range;
 use std::collections::HashMap;
@@ -8,23 +8,23 @@ use super::chunk::{CHUNK, Chunk, Claim, Record, UNTOUCHED};
 use super::{Conflict, Kind, Who};
 use crate::word::{Seen, Word};
 
-/// Bytes of a line.
+/// Number of bytes of a line.
 const LINE: u64 = 128;
 const CHUNKS: usize = (LINE / CHUNK) as usize;
-/// Lines of a page.
+/// Number of lines of a page.
 const PAGE: u64 = 32;
-/// Locks.
+/// Number of locks.
 const SHARDS: u64 = 64;
-/// Reads of copies that a line keeps while nothing else has accessed it.
+/// Number of reads of copies that a line keeps while nothing else has accessed it.
 const READS: usize = 2;
 
 /// The accesses to a line.
 #[derive(Clone, Debug, Default)]
 struct Line {
-    /// Copies that have read whole chunks, a bit of the mask for each, while nobody has done anything else: most of what a
-    /// kernel accesses are operands.
+    /// Reads of whole chunks by copies, with one mask bit per chunk. Used while the line has no other
+    /// accesses, as for the operands of a kernel, which are most of its accesses.
     reads: [Record; READS],
-    /// After that each chunk for itself.
+    /// After the first other access: the accesses of each chunk.
     chunks: Option<Box<[Chunk; CHUNKS]>>,
 }
 
@@ -51,7 +51,7 @@ impl Line {
         Ok(())
     }
 
-    /// Remembers that a copy reads whole chunks; says whether that was possible here.
+    /// Remembers that a copy reads whole chunks. Returns whether `reads` can hold it.
     fn read(&mut self, range: &Range<u64>, kind: Kind, who: Who<'_>) -> bool {
         if !range.start.is_multiple_of(CHUNK) || !range.end.is_multiple_of(CHUNK) {
             return false;
@@ -64,7 +64,7 @@ impl Line {
             *place = new;
             return true;
         }
-        // The last ones are enough, where they have read the same.
+        // The last reads are enough if they cover the same chunks.
         let same = self.reads.iter().all(|old| old.mask & !new.mask == 0);
         if same {
             self.reads.rotate_right(1);
@@ -79,7 +79,7 @@ impl Line {
     }
 }
 
-/// A chunk of a line that copies have read.
+/// The chunk at index `at` of a line that only copies have read so far.
 fn opened(reads: &[Record; READS], at: usize) -> Chunk {
     let mut chunk = UNTOUCHED;
     for (place, read) in chunk.near.iter_mut().zip(reads.iter().filter(|read| read.mask >> at & 1 == 1)) {
@@ -92,7 +92,7 @@ fn opened(reads: &[Record; READS], at: usize) -> Chunk {
 pub(crate) struct Races {
     pages: Vec<Mutex<HashMap<u64, Box<[Line]>>>>,
     words: Vec<Mutex<HashMap<u64, Word>>>,
-    /// What the threads knew that executed `fence.sc` so far.
+    /// What the threads knew that have executed `fence.sc` so far.
     fences: Mutex<Vec<Seen>>,
 }
 
@@ -116,7 +116,8 @@ impl Races {
         })
     }
 
-    /// What a lane's operation did changes its count, in whatever it counts: asynchronous work has been waited for.
+    /// Replaces the claim of an operation's accesses: the asynchronous work has been waited for, so now it
+    /// has a count.
     pub(crate) fn settle(&self, (address, bytes): (u64, u64), pc: u32, from: Claim, to: Claim) {
         let _nothing_is_refused = self.lines(address, bytes, false, |line, _, _| {
             let records = line.records();
@@ -127,7 +128,8 @@ impl Races {
         });
     }
 
-    /// The lines of a range, each with the part of the range that lies in it; `create` where they begin to be remembered.
+    /// Calls `body` per line of a range, with the part of the range in that line. `create`: also for lines
+    /// without accesses so far.
     fn lines(
         &self,
         address: u64,
@@ -158,14 +160,14 @@ impl Races {
         Ok(())
     }
 
-    /// Executes `body` alone among all who access the word at `address` so.
+    /// Calls `body` with the word at `address`, under the lock of that word.
     pub(crate) fn word<T>(&self, address: u64, body: impl FnOnce(&mut Word) -> T) -> T {
         let shard = &self.words[(address / 4 % SHARDS) as usize];
         let mut words = shard.lock().unwrap_or_else(PoisonError::into_inner);
         body(words.entry(address).or_default())
     }
 
-    /// Executes `body` alone among all who execute `fence.sc`.
+    /// Calls `body` with what earlier `fence.sc` instructions published, under a lock.
     pub(crate) fn in_fence_order<T>(&self, body: impl FnOnce(&mut Vec<Seen>) -> T) -> T {
         body(&mut self.fences.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -1,19 +1,19 @@
-//! The bytes that the lanes of a warp access together, neighbours as one.
+//! The byte ranges that the lanes of a warp access, with neighbouring accesses merged.
 
 use super::By;
 use crate::warp::{Lanes, lanes};
 
-/// Bytes that lanes of a warp access together.
+/// A contiguous range of bytes that lanes of a warp access together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) start: u64,
     pub(crate) bytes: u64,
     pub(crate) by: By,
-    /// The last lane of it.
+    /// The last lane of the range.
     last: usize,
 }
 
-/// The bytes that some lanes of a warp access, `bytes` each, neighbours together.
+/// The ranges that the `active` lanes of a warp access, `bytes` bytes per lane, with neighbours merged.
 pub(crate) fn runs(addresses: &Lanes<u64>, bytes: u32, active: u32) -> Vec<Run> {
     let mut order: Lanes<u8> = [0; 32];
     let mut count = 0;
@@ -48,7 +48,8 @@ pub(crate) fn runs(addresses: &Lanes<u64>, bytes: u32, active: u32) -> Vec<Run> 
                 continue;
             }
         }
-        // Lanes that share an address never lie next to each other here, but for the last of a run.
+        // Lanes with the same address are not merged into a longer run. Only the last lane of a run can share
+        // its address.
         let by =
             if bytes.is_power_of_two() { By::Each { first: lane as u32, shift } } else { By::lane(lane) };
         let shared =

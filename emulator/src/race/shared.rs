@@ -1,9 +1,9 @@
-//! What threads, and copies in their name, do to the shared memory of one CTA.
+//! The accesses of threads, and of copies that they issue, to the shared memory of one CTA.
 
 use super::chunk::{Chunk, UNTOUCHED};
 use super::{By, Conflict, Kind, Who};
 
-/// Chunks of a page of shared memory.
+/// Number of chunks of a page of shared memory.
 const SHARED_PAGE: u32 = 64;
 
 /// Accesses of threads to the shared memory of one CTA.
@@ -33,9 +33,10 @@ impl SharedRaces {
         )
     }
 
-    /// Refuses an access of asynchronous work that races with what threads did, or through the async `proxy` comes after a
-    /// store with no proxy fence between, and forgets what it comes after. Who may
-    /// touch the bytes afterwards is known by whom they belong to.
+    /// Refuses an access of asynchronous work that races with an access of a thread. With `proxy` (the async
+    /// proxy), also refuses one that follows a store without a proxy fence between them. Removes the records
+    /// of accesses that it comes after. Later accesses are checked by the ownership of the bytes
+    /// ([`crate::shared`]).
     pub(crate) fn order(
         &mut self,
         offset: u32,
@@ -57,7 +58,7 @@ impl SharedRaces {
         )
     }
 
-    /// Whether no thread has accessed the neighbourhood of a range.
+    /// Whether no thread has accessed any page that the range touches.
     pub(crate) fn untouched(&self, offset: u32, bytes: u32) -> bool {
         let pages =
             offset / (16 * SHARED_PAGE)..=offset.saturating_add(bytes.saturating_sub(1)) / (16 * SHARED_PAGE);

@@ -1,7 +1,7 @@
-//! Arithmetic beyond the plain operators.
+//! Arithmetic instructions beyond the plain operators.
 //!
-//! Everything but the approximations is what the PTX ISA defines, bit for bit. An approximation is the exact value
-//! rounded to nearest, which lies within the error that [`ptx::inst::ApproxOp`] states.
+//! All results except approximations have the bits that the PTX ISA defines. An approximation is the exact
+//! value rounded to nearest. Its error is within the bound that [`ptx::inst::ApproxOp`] states.
 
 use float8::{F8E4M3, F8E5M2};
 use ptx::Type;
@@ -28,7 +28,7 @@ pub(super) fn alu(registers: &mut Registers<'_>, alu: &Alu) -> Result<(), Fault>
     }
 }
 
-/// The instruction on one lane's operands.
+/// Executes the instruction on the operands of one lane.
 fn compute(op: AluOp, [a, b, c, d]: [u64; 4]) -> u64 {
     let (a32, b32, c32) = (a as u32, b as u32, c as u32);
     let f = |bits: u64| f32::from_bits(bits as u32);
@@ -147,8 +147,9 @@ fn compute(op: AluOp, [a, b, c, d]: [u64; 4]) -> u64 {
     }
 }
 
-/// The position of the set bit that `n` counts to from `base`, itself included; all ones where there is none. The
-/// smallest `n` has no magnitude, and the card answers 0.
+/// The position of the `|n|`-th set bit, counted from `base` (included): upward for positive `n`, downward
+/// for negative `n`. For `n` = 0, `base` itself if its bit is set. All ones if there is no such bit. The
+/// smallest `n` has no magnitude; for it an H200 returns 0.
 fn find_nth(mask: u32, base: u32, n: i32) -> u32 {
     if n == i32::MIN {
         return 0;
@@ -164,7 +165,7 @@ fn find_nth(mask: u32, base: u32, n: i32) -> u32 {
     found.unwrap_or(u32::MAX)
 }
 
-/// Each nibble of the selector picks one of the eight bytes of `b:a`, or spreads its sign.
+/// Each nibble of the selector selects one of the eight bytes of `b:a`, or replicates the sign of that byte.
 fn permute(a: u32, b: u32, selector: u32) -> u32 {
     let bytes = (u64::from(b) << 32 | u64::from(a)).to_le_bytes();
     u32::from_le_bytes(core::array::from_fn(|i| {
@@ -178,8 +179,8 @@ fn permute(a: u32, b: u32, selector: u32) -> u32 {
     }))
 }
 
-/// Where a bit field begins and how long it is. 32-bit instructions read 8 bits of both; of the 64-bit ones the card
-/// reads all, and a field ends with the word.
+/// The first bit and the length of a bit field. 32-bit instructions use the low 8 bits of both. For 64-bit
+/// instructions an H200 uses all bits, and a field ends with the word.
 fn field(ty: Type, position: u32, length: u32) -> (u32, u32) {
     if ty.bits() == 64 { (position.min(64), length.min(64)) } else { (position & 0xFF, length & 0xFF) }
 }
@@ -208,7 +209,7 @@ fn wide(ty: Type, a: u32, b: u32) -> u64 {
     }
 }
 
-/// Zero of the same sign in the place of a subnormal number.
+/// Replaces a subnormal number by zero of the same sign.
 fn flushed(x: f32) -> f32 {
     if x.is_subnormal() { 0.0f32.copysign(x) } else { x }
 }
@@ -226,12 +227,12 @@ fn approximate(op: ApproxOp, x: f64) -> f64 {
     }
 }
 
-/// Zero in the place of what is negative; NaN stays.
+/// Replaces negative values by zero. NaN stays.
 fn positive(value: f64) -> f64 {
     if value > 0.0 || value.is_nan() { value } else { 0.0 }
 }
 
-/// `near`, with an odd last bit where the exact value lies beside it: `rest` has the sign of the difference. A second
+/// `near`, with an odd last bit if it is not the exact value. `rest` has the sign of the difference. A second
 /// rounding to a format at least two bits narrower is then correct.
 fn odd(near: f64, rest: f64) -> f64 {
     if rest == 0.0 || !rest.is_finite() || !near.is_finite() || near.to_bits() & 1 == 1 {
@@ -246,14 +247,14 @@ fn odd(near: f64, rest: f64) -> f64 {
     }
 }
 
-/// `x + y` with an odd last bit where it is not exact.
+/// `x + y`, with an odd last bit if the sum is not exact.
 fn sum(x: f64, y: f64) -> f64 {
     let near = x + y;
     let of_y = near - x;
     odd(near, (x - (near - of_y)) + (y - of_y))
 }
 
-/// To `.f32`, of a value that [`odd`] gave.
+/// Rounds a value that [`odd`] returned to `.f32`.
 fn rounded(value: f64, rounding: Rounding) -> f32 {
     let near = value as f32;
     let (low, high) = match f64::from(near).partial_cmp(&value) {
@@ -279,7 +280,7 @@ fn single(op: FloatOp, rounding: Rounding, [x, y, z]: [f32; 3]) -> f32 {
         FloatOp::Fma | FloatOp::Min | FloatOp::Max => (x * y, z),
     };
     let exact = sum(first, second);
-    // A sum that cancels is +0, but -0 where it is rounded down.
+    // A sum that cancels is +0, or -0 when it is rounded down.
     if exact == 0.0
         && rounding == Rounding::Down
         && (first != 0.0 || first.is_sign_negative() || second.is_sign_negative())
@@ -289,7 +290,7 @@ fn single(op: FloatOp, rounding: Rounding, [x, y, z]: [f32; 3]) -> f32 {
     rounded(exact, rounding)
 }
 
-/// An operation on each half; the results are rounded to nearest even, with canonical NaNs.
+/// Applies an operation to each half. The results are rounded to nearest even, with canonical NaNs.
 fn halves(ty: HalfType, a: u64, b: u64, c: u64, f: &dyn Fn(f64, f64, f64) -> f64) -> u64 {
     let brain = matches!(ty, HalfType::Bf16 | HalfType::Bf16x2);
     let to = if brain { Type::Bf16 } else { Type::F16 };
@@ -317,7 +318,8 @@ fn to_fp8(value: f64, e5m2: bool) -> u8 {
     // The exponent of the last place, at least that of the subnormals.
     let exponent = ((magnitude.to_bits() >> 52) as i32 - 1023).max(smallest);
     let places = (magnitude * 2f64.powi(mantissa - exponent)).round_ties_even();
-    // Whole places: below 2^mantissa a subnormal, and a carry goes into the exponent by itself.
+    // An integer number of units in the last place: below 2^mantissa it is a subnormal, and a carry goes into
+    // the exponent.
     let biased = (exponent - smallest) << mantissa;
     sign | (biased + places as i32) as u8
 }
@@ -374,11 +376,12 @@ fn convert(cvt: Cvt, [a, b, c]: [u64; 3]) -> u64 {
     }
 }
 
-/// A 16-bit float, to nearest even or toward zero.
+/// Converts to a 16-bit float, rounded to nearest even or toward zero.
 fn half(value: f32, bf16: bool, toward_zero: bool) -> u16 {
     let (near, read): (u16, fn(u16) -> f32) =
         if bf16 { (float::to_bf16(value), from_bf16) } else { (float::to_f16(value), from_f16) };
-    // Rounded away from zero: the value before is the one wanted. Infinity is no exception, but for infinity.
+    // Rounded away from zero: the next smaller magnitude is the result. This also holds when `near` is
+    // infinite, unless the value itself is infinite.
     let beyond = read(near).abs() > value.abs();
     if toward_zero && beyond { near - 1 } else { near }
 }

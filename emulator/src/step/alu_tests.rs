@@ -1,4 +1,4 @@
-//! The instructions on single operands, against the manual's words and exact arithmetic.
+//! Tests: the instructions on single operands, compared with the manual and with exact arithmetic.
 
 use super::*;
 
@@ -69,7 +69,8 @@ fn bits_and_fields() {
     }
 }
 
-/// The neighbours of an exact dyadic value in `.f32`, found by search: largest not above, smallest not below.
+/// The `.f32` neighbours of an exact dyadic value, found by search: the largest not above it, and the
+/// smallest not below.
 fn around(exact: i128, scale: i32) -> (f32, f32) {
     let near = (exact as f64 * 2f64.powi(scale)) as f32;
     // value * 2^-scale as an integer; the cases are chosen so that this is exact.
@@ -214,7 +215,7 @@ fn halves_round_once() {
             [0x4000_4200, 0x4000_4000, 0],
             0x4400_4600,
         ),
-        // 1 + 2^-11 * (1 + 2^-10) lies just above the tie: a rounded product would fall on it.
+        // 1 + 2^-11 * (1 + 2^-10) is just above the tie. With a rounded product it would be on the tie.
         (
             "fma has no inner rounding",
             half(FloatOp::Fma, f16, false, false),
@@ -234,7 +235,7 @@ fn halves_round_once() {
         ),
         ("negated", AluOp::HalfSign { ty: pairs, negate: true }, [0x3C00_BC00, 0, 0], 0xBC00_3C00),
         ("magnitude", AluOp::HalfSign { ty: bf16, negate: false }, [0xBF80, 0, 0], 0x3F80),
-        // What an H200 gave for NaN.
+        // Results of an H200 for NaN.
         ("NaN", AluOp::HalfSign { ty: f16, negate: false }, [0x7DA5, 0, 0], 0x7FFF),
         ("-NaN", AluOp::HalfSign { ty: f16, negate: true }, [0xFF0D, 0, 0], 0x7FFF),
         ("-NaN", AluOp::HalfSign { ty: bf16, negate: false }, [0xFFC0, 0, 0], 0x7FFF),

@@ -164,7 +164,8 @@ fn predicates(op: BinaryOp, a: u32, b: u32) -> u32 {
     }
 }
 
-/// The common operations in a form that vectorises, the others one lane at a time.
+/// Executes a binary operation on all lanes: the common operations in a form that vectorises, others one lane
+/// at a time.
 fn narrow(op: BinaryOp, ty: Type, a: &Lanes<u32>, b: &Lanes<u32>) -> Lanes<u32> {
     let mask = if ty == Type::U16 { 0xFFFF } else { u32::MAX };
     match op {
@@ -188,7 +189,7 @@ fn sign_extended(ty: Type, bits: u64) -> i64 {
     if ty == Type::S32 { i64::from((bits as u32).cast_signed()) } else { bits.cast_signed() }
 }
 
-/// One integer operation on zero-extended bits; division by zero gives all ones, as hardware does.
+/// One integer operation on zero-extended bits. Division by zero gives all ones, as on hardware.
 fn integer(op: BinaryOp, ty: Type, a: u64, b: u64) -> u64 {
     let (x, y) = (sign_extended(ty, a), sign_extended(ty, b));
     let signed = ty.is_signed();
@@ -322,7 +323,7 @@ fn unary_bits(op: UnaryOp, ty: Type, bits: u64) -> u64 {
     let value = match (op, ty.is_integer()) {
         (UnaryOp::Not, _) => !bits,
         (UnaryOp::Neg, true) => bits.wrapping_neg(),
-        // The instruction exists for signed integers alone, so an unsigned one is taken for such.
+        // The instruction exists only for signed integers, so an unsigned type is treated as signed.
         (UnaryOp::Abs, true) if bits & sign != 0 => bits.wrapping_neg(),
         (UnaryOp::Abs, true) => bits,
         (UnaryOp::Neg, false) => float::signed_anew(ty, bits, true),

@@ -1,8 +1,9 @@
-//! Atomics, ordered accesses and fences; who comes after whom in memory.
+//! Atomics, ordered accesses and fences, and the order that they make between threads.
 //!
-//! Source: PTX ISA "atom", "red", "ld", "st", "fence" and chapter 8 "Memory Consistency Model". An acquire that reads
-//! what a release wrote brings its thread what the releasing one knew, within their scopes; a fence makes the relaxed
-//! accesses around it into such pairs; of two `fence.sc` the later one brings what the earlier one's thread knew.
+//! Source: PTX ISA "atom", "red", "ld", "st", "fence" and chapter 8 "Memory Consistency Model". If an acquire
+//! reads the value of a release, its thread learns what the releasing thread knew, within their scopes. With
+//! a fence, relaxed reads before it act as acquires, and relaxed writes after it act as releases. Of two
+//! `fence.sc`, the thread of the later one learns what the thread of the earlier one knew.
 
 use ptx::inst::{Atomic, AtomicOp, AtomicType, FenceSem, LoadOrder, Ordered, Scope, StoreOrder};
 use ptx::{Space, Type};
@@ -28,12 +29,12 @@ struct Order {
     releases: bool,
 }
 
-/// What is done to one word.
+/// The operation on one word.
 #[derive(Clone, Copy)]
 enum Act<'c> {
     Load,
     Store(u64),
-    /// Takes the old one, and gives the new one where there is one.
+    /// Maps the old value to the new value, if there is a new one.
     Change(&'c dyn Fn(u64) -> Option<u64>),
 }
 
@@ -41,7 +42,7 @@ pub(super) fn from_bytes(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |all, &byte| all << 8 | u64::from(byte))
 }
 
-/// `.f32` with subnormals as zeros of their sign.
+/// Replaces a subnormal `.f32` by zero of the same sign.
 fn flushed(value: f32) -> f32 {
     if value.is_subnormal() { 0.0f32.copysign(value) } else { value }
 }
@@ -64,7 +65,7 @@ fn extreme16(ty: AtomicType, max: bool, a: u16, b: u16) -> u16 {
     write(if max { max32(read(a), read(b)) } else { min32(read(a), read(b)) })
 }
 
-/// What one element becomes; `flush` where `.f32` additions lose subnormals.
+/// The new value of one element. `flush`: `.f32` additions flush subnormals to zero.
 pub(crate) fn changed(op: AtomicOp, ty: AtomicType, flush: bool, old: u64, b: u64) -> u64 {
     let (old32, b32) = (old as u32, b as u32);
     let halves = |f: &dyn Fn(u16, u16) -> u16| {
@@ -123,7 +124,7 @@ pub(crate) fn changed(op: AtomicOp, ty: AtomicType, flush: bool, old: u64, b: u6
 }
 
 impl Machine<'_> {
-    /// What the active lanes know, for others who will come after them; what they do from now on is not part of that.
+    /// What the active lanes know, including what they did so far, for threads that synchronise with them.
     pub(crate) fn publish(&mut self, warp: usize) -> View {
         let active = self.warps[warp].registers.active;
         self.warps[warp].views.publish(active)
@@ -134,18 +135,18 @@ impl Machine<'_> {
         self.team.first.wrapping_add(warp as u32)
     }
 
-    /// Which of the values that it may see a read returns; `element` of those that one instruction reads.
+    /// Which of the allowed values a read returns. `element` is the index of the element in a vector.
     fn choice(&mut self, element: usize) -> Choice {
         match self.options.schedule {
             Schedule::Default | Schedule::Earliest | Schedule::Paced => Choice::Newest,
-            // Elements of a vector are no one step.
+            // The elements of a vector are not read in one step.
             Schedule::Latest if element % 2 == 1 => Choice::Newest,
             Schedule::Latest => Choice::Oldest,
             Schedule::Random => Choice::Any(self.random()),
         }
     }
 
-    /// One access to one word, alone among all such accesses; the value read.
+    /// One atomic or ordered access to one word, under the lock of the word. Returns the value read.
     fn word(
         &mut self,
         (warp, mask): (usize, u32),
@@ -177,7 +178,7 @@ impl Machine<'_> {
         let step =
             |word: &mut Word, old: Result<u64, Fault>| -> Result<(u64, Option<u64>, Vec<Seen>), Fault> {
                 if let Act::Store(new) = act {
-                    // What nobody has written can be stored to.
+                    // A store may be the first write of a word.
                     word.holds(old.unwrap_or(0), bytes);
                     word.write(new, who, release, (false, history));
                     return Ok((new, Some(new), Vec::new()));
@@ -189,7 +190,7 @@ impl Machine<'_> {
                     Act::Store(_) | Act::Change(_) => word.read(who, Choice::Newest),
                 };
                 let seen = if order.acquires && again(write) {
-                    // What it has acquired of this write already.
+                    // The lanes have already acquired this write.
                     Vec::new()
                 } else {
                     word.releases(write, order.scope, number, team).cloned().collect()
@@ -395,7 +396,7 @@ impl Machine<'_> {
         Flow::Next
     }
 
-    /// A look at words that others change, and whether it found anything new.
+    /// Counts a poll of words that other threads may change. Detects whether it found a new value.
     fn looked(&mut self, warp: usize, at: Option<(&Lanes<u64>, u32)>, values: &[Lanes<u64>]) {
         let state = &mut self.warps[warp];
         let active = state.registers.active;

@@ -11,7 +11,7 @@ use crate::machine::Machine;
 use crate::trap::{Fault, Stop};
 use crate::warp::{ALL, Blocked, Lanes, lanes};
 
-/// Rounds of a named barrier whose results are kept for warps that have not gone on.
+/// Number of past rounds of a named barrier with results kept for warps that have not continued yet.
 const RESULTS: usize = 64;
 
 /// A named barrier of a CTA.
@@ -19,20 +19,21 @@ const RESULTS: usize = 64;
 pub(crate) struct NamedBarrier {
     /// How often it has completed.
     pub(crate) generation: u64,
-    /// Threads that take part in the current round, once one has come.
+    /// Number of threads of the current round. Set by the first warp that arrives.
     pub(crate) threads: u32,
-    /// Threads that have come.
+    /// Number of threads that have arrived.
     pub(crate) arrived: u32,
-    /// Warps that have come, a bit each.
+    /// Warps that have arrived, one bit each.
     warps: u32,
-    /// The last of them, and its operation.
+    /// The warp that arrived last, and its operation.
     pub(crate) last: (usize, usize),
-    /// Threads that came with a true predicate.
+    /// Number of threads that arrived with a true predicate.
     trues: u32,
-    /// The same, and all who came, of the last rounds by their generation.
+    /// For past rounds, by generation: the number of true predicates, and the number of threads.
     pub(crate) results: BTreeMap<u64, (u32, u32)>,
-    /// What those who have come know, and what those of the last round knew.
+    /// What the threads that have arrived know.
     gathered: View,
+    /// What the threads of the last round knew.
     pub(crate) released: View,
 }
 
@@ -41,10 +42,11 @@ pub(crate) struct NamedBarrier {
 pub(crate) struct ClusterBarrier {
     /// How often it has completed.
     pub(crate) generation: u64,
-    /// Warps that have arrived, not counting those that have exited.
+    /// Number of warps that have arrived. Warps that have exited are not counted.
     pub(crate) arrived: u32,
-    /// What those who have arrived know, and what those of the last round knew.
+    /// What the warps that have arrived know.
     gathered: View,
+    /// What the warps of the last round knew.
     pub(crate) released: View,
 }
 
@@ -62,7 +64,7 @@ impl Machine<'_> {
         self.come_to_barrier(warp, id, threads, wait, 0)
     }
 
-    /// `bar.red`: the result is written when the warp goes on.
+    /// `bar.red`: the result is written when the warp continues.
     pub(super) fn barrier_reduce(&mut self, index: usize, reduce: &BarrierReduce) -> Result<Flow, Stop> {
         let BarrierReduce { op, id, threads, dst, src } = reduce;
         self.warps[index].converged()?;
@@ -142,7 +144,7 @@ impl Machine<'_> {
         } else if let Some((Scope::Cluster | Scope::Gpu | Scope::System, view)) =
             self.warps[index].views.fenced_all(ALL)
         {
-            // The fence and the arrival make a release.
+            // A fence followed by a relaxed arrival is a release.
             self.cluster.gathered.join(&view);
         }
         self.cluster_check();
@@ -161,7 +163,7 @@ impl Machine<'_> {
         }
     }
 
-    /// A warp has exited: the cluster barrier no longer waits for it.
+    /// Called when a warp has exited: the cluster barrier no longer waits for it.
     pub(super) fn cluster_exit(&mut self) {
         if self.cluster.arrived > 0 {
             self.cluster_check();
@@ -209,7 +211,8 @@ impl Machine<'_> {
 }
 
 impl crate::warp::Warp<'_> {
-    /// Writes what a barrier reduced to, given the threads with a true predicate and all.
+    /// Writes the result of a barrier reduction, from the number of true predicates and the number of
+    /// threads.
     pub(crate) fn write_reduced(
         &mut self,
         op: BarrierOp,
@@ -225,7 +228,7 @@ impl crate::warp::Warp<'_> {
     }
 }
 
-/// Lanes that name the same barrier and the same parity, each group with its first lane.
+/// Groups of lanes with equal values in `a` and in `b`, each with its first lane.
 pub(super) fn alike<T: PartialEq, U: PartialEq>(
     a: &Lanes<T>,
     b: &Lanes<U>,
@@ -241,7 +244,7 @@ pub(super) fn alike<T: PartialEq, U: PartialEq>(
     groups
 }
 
-/// Whether a warp has arrived in this generation, its wait begun or not.
+/// Whether a warp has arrived in this generation, whether it waits already or not.
 fn arrived(warp: &crate::warp::Warp<'_>, generation: u64) -> bool {
     let waits = matches!(warp.blocked, Some(Blocked::Cluster { generation: at }) if at == generation);
     warp.cluster_arrival == Some(generation) || waits

@@ -1,4 +1,4 @@
-//! Bulk copies without a tensor map, reductions by copies, asynchronous stores to a peer.
+//! Bulk copies without a tensor map, reductions by copies, and asynchronous stores to another CTA.
 
 use ptx::abi::TensorElement;
 use ptx::inst::{AtomicOp, AtomicType, Bulk, Operand, Reduction};
@@ -10,7 +10,7 @@ use crate::machine::Machine;
 use crate::trap::{Fault, Stop};
 use crate::warp::lanes;
 
-/// The type that a reduction of a map's elements has.
+/// The type of a reduction on the elements of a map; `None` if the element type has no reduction.
 fn reduced(element: TensorElement) -> Option<AtomicType> {
     match element {
         TensorElement::U8 | TensorElement::U16 | TensorElement::F64 => None,
@@ -28,7 +28,7 @@ fn reduced(element: TensorElement) -> Option<AtomicType> {
 pub(super) fn tensor_reduction(op: AtomicOp, element: TensorElement) -> Result<Reduction, Fault> {
     let whole = |ty: &AtomicType| !op.is_untyped() || ty.register().is_integer();
     let reduce = reduced(element).filter(whole).and_then(|ty| {
-        // Bits have no sign.
+        // Bitwise operations use unsigned types.
         let ty = match (op.is_untyped(), ty.bytes()) {
             (true, 4) => AtomicType::U32,
             (true, 8) => AtomicType::U64,
@@ -117,7 +117,7 @@ impl Machine<'_> {
         Ok(Flow::Next)
     }
 
-    /// Takes the bytes of a copy to a peer for reading.
+    /// Takes ownership of the source bytes of a copy to another CTA.
     fn share_source(
         &mut self,
         (warp, lane): (usize, usize),

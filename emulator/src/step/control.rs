@@ -1,4 +1,4 @@
-//! Control flow, exchanges between lanes, special registers, register budgets and the end.
+//! Control flow, plain shuffles, special registers, `setmaxnreg`, and the end of a warp.
 
 use ptx::Special;
 use ptx::inst::{Operand, Reg};
@@ -12,10 +12,10 @@ use crate::schedule::{Options, Random, Schedule};
 use crate::trap::{Fault, Stop};
 use crate::warp::{ALL, Blocked, Frame, Warp, lanes, mix};
 
-/// Multiprocessors of an H200.
+/// Number of SMs of an H200.
 const MULTIPROCESSORS: u32 = 132;
 
-/// Executes an operation on the stack of masks.
+/// Executes a control-flow operation on the stack of lane masks.
 pub(super) fn flow(warp: &mut Warp<'_>, action: &Action) -> Result<Flow, Fault> {
     let active = warp.registers.active;
     Ok(match action {
@@ -71,8 +71,8 @@ pub(super) fn flow(warp: &mut Warp<'_>, action: &Action) -> Result<Flow, Fault> 
 }
 
 impl Warp<'_> {
-    /// The number of the block that it enters: the same for lanes that come to the same block one after the other, by the same way
-    /// through the blocks around it and the rounds of the loops.
+    /// The number of the block that the current lanes enter. Lanes that enter the same block one after the
+    /// other get the same number, if they are in the same enclosing blocks and the same rounds of the loops.
     fn block(&self) -> u64 {
         let (around, round) = match self.frames.last() {
             None => (0, 0),
@@ -83,14 +83,14 @@ impl Warp<'_> {
     }
 }
 
-/// Takes each lane's value from the lane it names.
+/// A shuffle: each lane gets the value of the lane that it names.
 pub(super) fn shuffle(warp: &mut Warp<'_>, dst: Reg, src: Operand, lane: Operand) -> Result<(), Fault> {
     warp.converged()?;
     let (values, from) = (warp.registers.read(src)?, warp.registers.read(lane)?);
     warp.registers.write(dst, &core::array::from_fn(|lane| values[(from[lane] & 31) as usize]))
 }
 
-/// Takes each lane's value from the lane whose number differs in the bits of `mask`.
+/// A shuffle: each lane gets the value of the lane with its own number XOR `mask`.
 pub(super) fn shuffle_xor(warp: &mut Warp<'_>, dst: Reg, src: Operand, mask: u32) -> Result<(), Fault> {
     warp.converged()?;
     let values = warp.registers.read(src)?;
@@ -98,7 +98,8 @@ pub(super) fn shuffle_xor(warp: &mut Warp<'_>, dst: Reg, src: Operand, mask: u32
     warp.registers.write(dst, &core::array::from_fn(|lane| values[lane ^ mask]))
 }
 
-/// The lane that a schedule elects among some: any, but for the same lanes always the same. ISA "elect.sync".
+/// The lane that a schedule elects among some lanes. It may be any of them, but always the same one for the
+/// same lanes. ISA "elect.sync".
 fn leader(among: u32, schedule: Schedule, seed: u64) -> u32 {
     let chosen = match schedule {
         Schedule::Default | Schedule::Earliest | Schedule::Paced => 0,
@@ -117,7 +118,7 @@ pub(super) fn elect(warp: &mut Warp<'_>, dst: Reg, options: &Options<'_>) -> Res
 impl Machine<'_> {
     pub(super) fn read_special(&mut self, warp: usize, dst: Reg, special: Special) -> Result<Flow, Stop> {
         let (number, warps) = (self.number(warp), self.team.per_cta.max(1));
-        // Clocks count the instructions of the cluster.
+        // The clock registers count the instructions of the cluster.
         let time = self.counts.instructions;
         let across = self.program.function.cluster.map(|extent| extent.max(1));
         let warp = &mut self.warps[warp];
@@ -143,7 +144,7 @@ impl Machine<'_> {
             Special::ClusterCtaZ => same(cta.id[2] % across[2]),
             Special::ThreadsX => same(self.program.function.threads),
             Special::WarpSlot => same(warp.index),
-            // As if the CTAs went round the multiprocessors.
+            // As if the CTAs were assigned to the SMs in turn.
             Special::Multiprocessor => same(number / warps % MULTIPROCESSORS),
             Special::Multiprocessors => same(MULTIPROCESSORS),
             Special::LaneMaskEq => lane.map(|lane| 1 << lane),
@@ -162,7 +163,7 @@ impl Machine<'_> {
         Ok(Flow::Next)
     }
 
-    /// Moves registers between the warp and the CTA's pool.
+    /// `setmaxnreg`: moves registers between the warp and the CTA's pool.
     pub(super) fn set_max_registers(&mut self, index: usize, grow: bool, asked: u32) -> Result<Flow, Stop> {
         self.warps[index].converged()?;
         self.warpgroup(index)?;
@@ -181,26 +182,26 @@ impl Machine<'_> {
         Ok(Flow::Next)
     }
 
-    /// Ends a warp: nothing of its own may be in flight.
+    /// Ends a warp. None of its asynchronous work may be in flight.
     pub(super) fn exit(&mut self, index: usize) -> Result<Flow, Stop> {
         if let Some(&other) = self.warps[index].free_strands().first() {
-            // The other lanes end the warp.
+            // Other lanes are still running; they will end the warp.
             let warp = &mut self.warps[index];
             warp.swap(other);
             let _ended = warp.strands.swap_remove(other);
             return Ok(Flow::Join);
         }
         if let Some(pc) = self.unfinished_multiply(index) {
-            let what = "a wgmma that this warp has not waited for is in flight";
+            let what = "its wgmma is in flight: the warp has not waited for it";
             return Err(Fault::ExitInFlight { what }.by(index, pc, None));
         }
         let warp = &mut self.warps[index];
         if let Some(copy) = warp.copies.first() {
-            let what = "a cp.async that it has not waited for writes shared memory";
+            let what = "its cp.async writes shared memory: the thread has not waited for it";
             return Err(Fault::ExitInFlight { what }.by(index, copy.pc, Some(copy.lane)));
         }
         if let Some(store) = warp.stores.first() {
-            let what = "a bulk copy or tensor store that it has not waited for reads shared memory";
+            let what = "its bulk copy or tensor store reads shared memory: the thread has not waited for it";
             return Err(Fault::ExitInFlight { what }.by(index, store.pc, Some(store.lane)));
         }
         warp.exited = true;
@@ -231,7 +232,7 @@ impl Machine<'_> {
             self.nothing_incomplete(cta)?;
             if let Some(arrival) = self.arrivals.iter().find(|arrival| arrival.cta == cta) {
                 let (warp, pc, lane) = arrival.by;
-                let what = "an arrival for its cp.async at an mbarrier is still to come";
+                let what = "the arrival of its cp.async at an mbarrier is pending";
                 return Err(Fault::ExitInFlight { what }.by(warp, pc, Some(lane)));
             }
             if let Some(load) = self.loads.iter().find(|load| load.touches(cta)) {
@@ -244,8 +245,8 @@ impl Machine<'_> {
         Ok(Flow::Exit)
     }
 
-    /// Refuses that a CTA ends with something begun that needs others to take part: a named barrier at which some have
-    /// arrived, an instruction of a warpgroup that some of its warps have not executed.
+    /// Refuses the end of a CTA while a named barrier or a collective instruction is incomplete: some threads
+    /// have arrived at the barrier, or some warps of a warpgroup have executed the instruction, but not all.
     fn nothing_incomplete(&self, cta: usize) -> Result<(), Stop> {
         let warps = self.warps.len() / self.ctas.len().max(1);
         let Cta { named, warpgroups, .. } = &self.ctas[cta];

@@ -1,7 +1,7 @@
-//! Copies that a thread starts and waits for itself: `cp.async`.
+//! Copies that a thread issues and waits for itself: `cp.async`.
 //!
-//! The bytes are brought at once, but nobody may touch them until the thread has waited for them, or the phase of the
-//! mbarrier has completed on which the copies arrive.
+//! The bytes are copied at once. No thread may access them until the issuing thread has waited for them, or
+//! until the phase of the mbarrier on which the copies arrive has completed.
 
 use ptx::inst::{Address, CopyAsync, MbarrierOrder, Operand};
 
@@ -15,27 +15,27 @@ use crate::shared::reported;
 use crate::trap::{Fault, Stop};
 use crate::warp::lanes;
 
-/// A thread's copy that it has not waited for.
+/// A `cp.async` that its thread has not waited for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ThreadCopy {
     pub(crate) lane: usize,
     pub(crate) pc: usize,
-    /// The lane's groups that were closed before.
+    /// Number of groups that the lane had committed before.
     pub(crate) group: u64,
     pub(crate) offset: u32,
     pub(crate) bytes: u32,
-    /// What it reads: address and bytes.
+    /// The source: address and number of bytes.
     source: (u64, u64),
 }
 
-/// An arrival that comes when a thread's copies are done.
+/// An arrival at an mbarrier that takes effect when the copies of a thread are done.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrival {
     pub(crate) by: (usize, usize, usize),
     pub(crate) cta: usize,
     pub(crate) barrier: u32,
     pub(crate) copies: Vec<ThreadCopy>,
-    /// What the thread knew when it asked for the arrival.
+    /// What the thread knew when it issued the arrival.
     pub(crate) published: Published,
 }
 
@@ -98,7 +98,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Gives back what the active lanes' copies brought, but for the newest groups; all of it without a number.
+    /// Ends the ownership of the bytes that the active lanes have copied, except those of the newest
+    /// `pending` groups. `None`: of all groups.
     fn copies_waited(&mut self, warp: usize, pending: Option<u32>) -> Result<(), Stop> {
         let state = &mut self.warps[warp];
         let (active, groups) = (state.registers.active, state.copy_groups);
@@ -114,7 +115,7 @@ impl Machine<'_> {
             self.ctas[cta].shared.release_copy(copy.offset, copy.bytes);
             let by = By::lane(copy.lane);
             self.copy_settles(warp, copy, (self.number(warp), by, self.warps[warp].views.count));
-            // A proxy fence has to come after this.
+            // For the proxy fence, the store happens here: a fence must come after this wait.
             let range = (cta, copy.offset, copy.bytes);
             self.note_shared((warp, By::lane(copy.lane)), range, Kind::WRITE)
                 .map_err(|fault| fault.lane(copy.lane))?;
@@ -122,7 +123,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// The end of what a thread's copy reads is known.
+    /// Sets the end of a copy's read.
     fn copy_settles(&self, warp: usize, copy: ThreadCopy, to: Claim) {
         let (pc, by) = (u32::try_from(copy.pc).unwrap_or(u32::MAX), By::lane(copy.lane));
         self.launch.races.settle(copy.source, pc, (self.number(warp), by, NEVER), to);
@@ -161,7 +162,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// A thread's copies are done: its arrival counts.
+    /// Called when the copies of a thread are done: the arrival takes effect.
     pub(crate) fn copies_done(&mut self, arrival: Arrival) -> Result<(), Fault> {
         let Arrival { by: _, cta, barrier: offset, copies, published } = arrival;
         let shared = &mut self.ctas[cta].shared;

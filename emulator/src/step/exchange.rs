@@ -1,4 +1,4 @@
-//! Votes, matches, reductions and shuffles between the lanes of a warp.
+//! Votes, matches, reductions and shuffles between lanes of a warp.
 
 use ptx::Type;
 use ptx::inst::{Operand, ReduceOp, Shuffle, Vote, WarpInst};
@@ -7,9 +7,10 @@ use crate::program::class;
 use crate::trap::Fault;
 use crate::warp::{Lanes, Registers, Warp, lanes};
 
-/// The lanes that take part: those that execute the instruction now, all of which have to name them.
+/// The member mask. It must name exactly the lanes that execute the instruction now, and be the same in all
+/// of them.
 fn members(registers: &mut Registers<'_>, operand: Operand) -> Result<u32, Fault> {
-    let members = registers.uniform(operand, "lanes that take part")?;
+    let members = registers.uniform(operand, "member mask")?;
     let active = registers.active;
     if members == active { Ok(members) } else { Err(Fault::Members { members, active }) }
 }
@@ -18,7 +19,7 @@ fn values(registers: &mut Registers<'_>, ty: Type, src: Operand) -> Result<Lanes
     if class(ty) == 2 { registers.read_wide(src) } else { Ok(registers.read(src)?.map(u64::from)) }
 }
 
-/// The lane that a lane's value comes from, and whether there is one; itself where there is none.
+/// The lane that a lane's value comes from, and whether it is in range. If not, it is the lane itself.
 fn source(mode: Shuffle, lane: u32, j: u32, width: u32) -> (u32, bool) {
     let first = lane & !(width - 1);
     let last = first + width - 1;

@@ -9,14 +9,14 @@ use crate::machine::Machine;
 use crate::tensor_map::Map;
 use crate::trap::{Fault, Stop};
 
-/// Whether an instruction goes over a box or over pixels, and the operands that name a filter offset.
+/// The mode of a tensor copy: over a box, or over pixels with the operands of the filter offset.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Mode<'a> {
     Tile,
     Im2col(&'a [Operand]),
 }
 
-/// Refuses a base that lies outside of the bounding box and an offset of too many bits, and gives the map the offset.
+/// Refuses a base outside the bounding box and an offset with too many bits. Stores the offset in the map.
 pub(super) fn placed(map: &mut Map, start: &[i64; 5], offsets: [u32; 3]) -> Result<(), Fault> {
     let (bits, spatial) = (Im2colMap::corner_bits(map.rank), map.rank - 2);
     let Some(walk) = &mut map.walk else { return Err(Fault::TensorMode { im2col: false }) };

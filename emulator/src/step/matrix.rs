@@ -1,6 +1,6 @@
-//! Matrices of one warp: `ldmatrix`, `mma.sync`.
+//! Matrix instructions of one warp: `ldmatrix`, `mma.sync`.
 //!
-//! Element v of the fragments of lane 4g + c, as the PTX ISA's figures give them, lies at
+//! The position of element v of the fragments of lane 4g + c, from the figures of the PTX ISA:
 //!
 //! * D and C: row g + 8 (v / 2), column 2c + v % 2;
 //! * 16-bit A: row g + 8 (v / 2 % 2), k = 2c + v % 2 + 8 (v / 4); B: k = 2c + v % 2 + 8 (v / 2), column g;
@@ -8,9 +8,10 @@
 //! * 64-bit A and B: as those of 32 bits;
 //! * 8-bit A: row g + 8 (v / 4 % 2), k = 4c + v % 4 + 16 (v / 8); B: k = 4c + v % 4 + 16 (v / 4), column g.
 //!
-//! Sums of `f64` are made by one `fma` after the other, from the first of K on; PTX leaves the order open.
+//! `f64` results are computed by one `fma` after the other in the order of K. PTX does not define the order.
 //!
-//! Other floating sums are those of `wgmma` with `Numerics::Exact`: aligned to the largest term, cut, and into `.f32` truncated.
+//! Other floating-point results follow the rule of `Numerics::Exact` for `wgmma`: terms are aligned to the
+//! largest one and truncated, and an `.f32` result is truncated.
 
 use ptx::Type;
 use ptx::WgmmaTypes;
@@ -26,7 +27,7 @@ use crate::warp::{Lanes, Registers};
 const ROWS: usize = 16;
 const COLUMNS: usize = 8;
 
-/// Bits of an element of A and B.
+/// Number of bits of an element of A and B.
 fn width(types: MmaTypes) -> usize {
     match types {
         MmaTypes::Bf16F32 | MmaTypes::F16F32 | MmaTypes::F16F16 => 16,
@@ -56,7 +57,7 @@ fn place_b(width: usize, lane: usize, v: usize) -> (usize, usize) {
     }
 }
 
-/// The `wgmma` whose sums are the same; `None` for integers.
+/// The types of the `wgmma` with the same rounding; `None` for integers.
 fn summed_as(types: MmaTypes) -> Option<WgmmaTypes> {
     match types {
         MmaTypes::Bf16F32 => Some(WgmmaTypes::Bf16F32),
@@ -67,12 +68,12 @@ fn summed_as(types: MmaTypes) -> Option<WgmmaTypes> {
     }
 }
 
-/// An 8-bit element as a number.
+/// The value of an 8-bit element.
 fn number(signed: bool, bits: u32) -> i64 {
     if signed { (bits as u8).cast_signed().into() } else { (bits as u8).into() }
 }
 
-/// The elements of a fragment's registers, each with its lane and index.
+/// The elements in the registers of a fragment, each with its lane and index.
 fn elements(registers: &[Lanes<u32>], width: usize) -> impl Iterator<Item = (usize, usize, u32)> + '_ {
     let each = 32 / width;
     let mask = u32::MAX >> (32 - width);
@@ -167,7 +168,7 @@ fn multiply(
     Ok(())
 }
 
-/// A sum of integers.
+/// An element of D of integer types.
 fn whole(types: MmaTypes, a: &[u32], b: &[u32], old: u32) -> u32 {
     let MmaTypes::Int8 { signed_a, signed_b, saturate } = types else { return old };
     let products = a.iter().zip(b).map(|(&a, &b)| number(signed_a, a) * number(signed_b, b));
@@ -190,8 +191,8 @@ impl Machine<'_> {
         Ok(Flow::Next)
     }
 
-    /// Lane 8j + r names the place of row r of matrix j; lane l's register j receives elements (l / 4, 2 (l % 4)) and
-    /// the next of matrix j, or of its transpose.
+    /// `ldmatrix`. Lane 8j + r has the address of row r of matrix j. Register j of lane l receives the
+    /// element (l / 4, 2 (l % 4)) of matrix j, or of its transpose, and the next one.
     fn load_matrix(
         &mut self,
         index: usize,

@@ -1,8 +1,8 @@
-//! What warps do with mbarriers: arrivals, byte counts and waits, of own barriers and of other CTAs'.
+//! Instructions on mbarriers: arrivals, byte counts and waits, in the warp's own CTA and in others.
 //!
-//! Source: PTX ISA "mbarrier.arrive" and its kin: an arrival is `.release.cta` and a wait `.acquire.cta` where nothing else
-//! is written, so that an arrival at another CTA's barrier says that its thread has come so far, but publishes none of its
-//! writes.
+//! Source: PTX ISA "mbarrier.arrive" and related instructions. By default an arrival is `.release.cta` and a
+//! wait is `.acquire.cta`. So a default arrival at the mbarrier of another CTA tells how far its thread has
+//! executed, but publishes none of its writes.
 
 use ptx::Space;
 use ptx::inst::{MbarrierInst, MbarrierOrder, Operand, Reg};
@@ -16,10 +16,11 @@ use crate::trap::{Fault, Stop};
 use crate::views::Views;
 use crate::warp::{Blocked, Lanes, Warp, lanes};
 
-/// What is done to a barrier: gets it, its place for reports and the lane's number; says whether its phase completed.
+/// An operation on an mbarrier. It gets the mbarrier, its offset for reports and the lane's number, and
+/// returns whether the phase completed.
 type Act<'a> = &'a mut dyn FnMut(&mut Mbarrier, u32, u32) -> Result<bool, Fault>;
 
-/// A barrier's address and space, and the number that goes with it.
+/// The address and space of an mbarrier, and the number operand of the instruction (arrivals or bytes).
 type Place = (Operand, Space, Operand);
 
 impl Machine<'_> {
@@ -33,7 +34,7 @@ impl Machine<'_> {
         Ok(Flow::Next)
     }
 
-    /// Announces bytes, and arrives where there is an order.
+    /// Announces bytes. If there is an order, also arrives.
     pub(super) fn mbarrier_expect(
         &mut self,
         warp: usize,
@@ -114,7 +115,8 @@ impl Machine<'_> {
         Ok(Flow::Next)
     }
 
-    /// What an arrival of a warp publishes: all that it knows, or with `.relaxed` what its last fence stands for.
+    /// What an arrival of a warp publishes: everything that the warp knows, or with `.relaxed` what its last
+    /// fence published.
     pub(super) fn published(&mut self, warp: usize, order: MbarrierOrder) -> Published {
         let active = self.warps[warp].registers.active;
         match (order, self.warps[warp].views.fenced_all(active)) {
@@ -126,7 +128,8 @@ impl Machine<'_> {
         }
     }
 
-    /// Acts on the barrier that each active lane names, with the lane's number; with an order it arrives there.
+    /// Applies `act` to the mbarrier that each active lane names, with the lane's number. With an order, this
+    /// is an arrival.
     fn at_barriers(
         &mut self,
         index: usize,
@@ -192,7 +195,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// The offset of a barrier of the own CTA that lanes use.
+    /// The offset of an mbarrier of the warp's own CTA. Checks and remembers the use by the lanes in `mask`.
     fn used(&mut self, (warp, mask): (usize, u32), address: u32) -> Result<u32, Fault> {
         let cta = self.warps[warp].cta;
         let offset = self.ctas[cta].own(address)?;
@@ -200,14 +203,14 @@ impl Machine<'_> {
         Ok(offset)
     }
 
-    /// What lanes of a warp do in its current step.
+    /// A use of an mbarrier by lanes of a warp at its current operation.
     pub(super) fn use_now(&self, warp: usize, lanes: u32) -> Used {
         let state = &self.warps[warp];
         Used { warp, lanes, count: state.views.count, pc: state.pc }
     }
 
-    /// Refuses a barrier of whose initialisation nothing has told these lanes, and remembers that they have used it. Lanes
-    /// of the warp that initialised it go together.
+    /// Refuses the use of an mbarrier that is not ordered after its initialisation, and remembers the use.
+    /// Lanes of the warp that initialised it are not checked.
     pub(super) fn uses(&mut self, by: Used, cta: usize, offset: u32) -> Result<(), Fault> {
         let Some(barrier) = self.ctas[cta].shared.barriers.get_mut(&offset) else { return Ok(()) };
         barrier.is_used(by);
@@ -251,7 +254,7 @@ impl Machine<'_> {
             };
             init().map_err(|fault| fault.lane(lane))?;
         }
-        // What is told from now on includes it.
+        // Everything published from now on includes the initialisation.
         self.warps[warp].views.count += 1;
         Ok(Flow::Next)
     }
@@ -322,8 +325,8 @@ impl Machine<'_> {
         Ok(if waiting.is_empty() { Flow::Next } else { Flow::Block(Blocked::Mbarrier(waiting, order)) })
     }
 
-    /// One look at the barrier that each active lane names; `passed` says whether what the lane's number stands for has
-    /// completed, and which parity it waits for.
+    /// One poll of the mbarrier that each active lane names. `passed` returns whether the phase that the
+    /// lane's number names has completed, and the parity of that phase.
     fn look<T: Copy + PartialEq>(
         &mut self,
         warp: usize,
@@ -348,8 +351,8 @@ impl Machine<'_> {
         Ok(if all == registers.active { Flow::Next } else { Flow::Yield })
     }
 
-    /// Goes through the barriers of the own CTA that active lanes name, each with its offset, the lanes that name it with
-    /// the same number, and the number.
+    /// Calls `act` per mbarrier of the warp's own CTA that active lanes name, with its offset, the lanes that
+    /// name it with the same number, and the number.
     fn each_barrier<T: Copy + PartialEq>(
         &mut self,
         index: usize,

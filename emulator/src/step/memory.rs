@@ -13,7 +13,7 @@ use crate::shared::{BASE, Shared};
 use crate::trap::{Fault, Stop};
 use crate::warp::{Lanes, lanes};
 
-/// Bits of a shared address below the CTA's rank.
+/// Number of bits of a shared address below the CTA's rank.
 const RANK_SHIFT: u32 = 24;
 
 pub(super) fn split(address: u32) -> (u32, u32) {
@@ -21,7 +21,7 @@ pub(super) fn split(address: u32) -> (u32, u32) {
 }
 
 impl Cta {
-    /// The offset of an address of the CTA's own shared memory.
+    /// The offset of an address in the CTA's own shared memory. Refuses addresses of other CTAs.
     pub(super) fn own(&self, address: u32) -> Result<u32, Fault> {
         match split(address) {
             (rank, offset) if rank == self.rank => Ok(offset),
@@ -35,7 +35,7 @@ fn from_bytes(bytes: &[u8]) -> u64 {
 }
 
 impl Machine<'_> {
-    /// The CTA that an address of the cluster's shared memory names, and the offset there.
+    /// The CTA that an address in the cluster's shared memory names, and the offset there.
     pub(super) fn anywhere(&self, address: u32, own: u32) -> Result<(usize, u32), Fault> {
         let (rank, offset) = split(address);
         match self.ctas.get(rank as usize) {
@@ -111,7 +111,7 @@ impl Machine<'_> {
         })
     }
 
-    /// Refuses to use the shared memory of a CTA of which nothing has told the lane that it has started.
+    /// Refuses to use the shared memory of another CTA, unless the lane knows that the CTA has started.
     pub(super) fn reached(&self, (warp, lane): (usize, usize), target: usize) -> Result<(), Fault> {
         let (state, rank) = (&self.warps[warp], self.ctas[target].rank);
         if state.cta != target && state.views.of(lane).started >> rank & 1 == 0 {
@@ -258,7 +258,7 @@ impl Machine<'_> {
         Ok(Flow::Next)
     }
 
-    /// The elements that a store of up to four of them takes from each lane.
+    /// The values of each lane for a store of up to four elements.
     pub(super) fn stored_values(
         &mut self,
         warp: usize,
@@ -277,8 +277,8 @@ impl Machine<'_> {
         Ok(values)
     }
 
-    /// Lane 8j + r names the place of row r of matrix j; lane l's register j holds elements (l / 4, 2 (l % 4)) and
-    /// the next of matrix j, or of its transpose.
+    /// `stmatrix`. Lane 8j + r has the address of row r of matrix j. Register j of lane l holds the element
+    /// (l / 4, 2 (l % 4)) of matrix j, or of its transpose, and the next one.
     pub(super) fn store_matrix(
         &mut self,
         warp: usize,
@@ -321,8 +321,8 @@ fn put_row(shared: &mut Shared, own: u32, address: u32, bytes: &[u8], view: &Vie
     }
 }
 
-/// Loads some elements: all at once, or where some bytes were never written each by itself. Gives the elements that nobody
-/// has written, unless there are no others.
+/// Loads several elements: all at once, or one by one if some bytes were never written. Returns the elements
+/// that were never written. Fails if none was written.
 fn in_parts(
     buffer: &mut [u8],
     size: usize,
@@ -348,7 +348,7 @@ fn in_parts(
     if missing.len() == elements { Err(fault) } else { Ok(missing) }
 }
 
-/// Refuses an address of an active lane that is not a multiple of the access.
+/// Refuses an address of an active lane that is not a multiple of `alignment`.
 pub(super) fn aligned_lanes(addresses: &Lanes<u64>, alignment: u32, active: u32) -> Result<(), Stop> {
     for lane in lanes(active) {
         aligned(addresses[lane], alignment).map_err(|fault| fault.lane(lane))?;

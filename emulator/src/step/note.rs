@@ -1,7 +1,7 @@
-//! Who accesses which bytes of global and shared memory, for [`crate::race`].
+//! Reports the accesses of lanes and copies to global and shared memory to [`crate::race`].
 //!
-//! `ldmatrix` and `stmatrix` access memory for the warp: any lane may read any row, and four lanes write each (PTX ISA
-//! "ldmatrix", "stmatrix" are `.sync.aligned`, and order nothing).
+//! `ldmatrix` and `stmatrix` access memory for the whole warp: any lane may read any row, and four lanes
+//! write each row. They are `.sync.aligned`, but do not order memory (PTX ISA "ldmatrix", "stmatrix").
 
 use ptx::Space;
 
@@ -14,17 +14,17 @@ use crate::shared::reported;
 use crate::trap::{Fault, Stop};
 use crate::warp::{ALL, Lanes, lanes};
 
-/// Where an access goes.
+/// The target of an access.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Target {
-    /// The address.
+    /// Address in global memory.
     Global(u64),
-    /// The CTA's index and the offset.
+    /// Index of the CTA and offset in its shared memory.
     Shared(usize, u32),
 }
 
 impl Target {
-    /// A number for each word.
+    /// A number that identifies the word.
     pub(super) fn key(self) -> u64 {
         match self {
             Self::Global(address) => address,
@@ -33,11 +33,11 @@ impl Target {
     }
 }
 
-/// A range of shared memory: the CTA's index, the offset and the bytes.
+/// A range of shared memory: index of the CTA, offset and number of bytes.
 pub(super) type Range = (usize, u32, u32);
 
 impl Machine<'_> {
-    /// Where a lane's address lies.
+    /// The target of a lane's address.
     pub(super) fn target(&self, warp: usize, space: Space, address: u64) -> Result<Target, Fault> {
         Ok(match space {
             Space::Global => Target::Global(address),
@@ -54,14 +54,14 @@ impl Machine<'_> {
         Who { warp: self.number(warp), by, pc, count: state.views.count, view, team: self.team, until: None }
     }
 
-    /// What the clocks say once the current phase of an mbarrier has completed, for copies that last until then; none of a
-    /// barrier that is not there.
+    /// For copies that last until the current phase of an mbarrier completes: the number in the grid of its
+    /// phases, and the count once the phase has completed. `None` if there is no such mbarrier.
     pub(super) fn phase_of(&self, cta: usize, barrier: u32) -> Option<(u32, u32)> {
         let (place, count) = self.ctas[cta].shared.barriers.get(&barrier)?.count();
         Some((self.team.number(place)?, count + 1))
     }
 
-    /// As [`Machine::note`], of a copy that reads until then.
+    /// As [`Machine::note`], for a copy that reads until the phase `until`.
     pub(super) fn note_copy(
         &self,
         (warp, lane): (usize, usize),
@@ -72,7 +72,7 @@ impl Machine<'_> {
         self.note_who(Who { until, ..who }, range, Kind::READ.asynchronous())
     }
 
-    /// Notes an access of a lane to global memory and refuses one that nothing orders.
+    /// Records an access of a lane to global memory. Refuses it if it races with an earlier access.
     pub(crate) fn note(
         &self,
         warp: usize,
@@ -84,7 +84,7 @@ impl Machine<'_> {
         self.note_by(warp, By::lane(lane), (address, bytes), kind)
     }
 
-    /// As [`Machine::note`], by other lanes than one.
+    /// As [`Machine::note`], for the lanes in `by`.
     pub(crate) fn note_by(
         &self,
         warp: usize,
@@ -96,7 +96,7 @@ impl Machine<'_> {
         self.note_who(self.who(warp, by, self.warps[warp].views.of(lane)), (address, bytes), kind)
     }
 
-    /// As [`Machine::note`], in another step of the warp than the current one.
+    /// As [`Machine::note`], with another operation and count than the warp's current ones.
     pub(crate) fn note_in(
         &self,
         (warp, lane): (usize, usize),
@@ -137,7 +137,7 @@ impl Machine<'_> {
         Fault::SharedRace { rank, offset, write, other_write: wrote, other }
     }
 
-    /// Notes the accesses of the active lanes, `bytes` each, neighbours together.
+    /// Records the accesses of the active lanes, `bytes` bytes per lane, with neighbours merged.
     pub(super) fn note_lanes(
         &mut self,
         warp: usize,
@@ -146,7 +146,7 @@ impl Machine<'_> {
         kind: Kind,
     ) -> Result<(), Stop> {
         let active = self.warps[warp].registers.active;
-        // A step of its own.
+        // The instruction gets a count of its own.
         self.warps[warp].views.count += 1;
         if space == Space::Global {
             for (mask, view) in self.warps[warp].views.groups(active) {
@@ -196,7 +196,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Notes the rows of 16 bytes that a warp reads or writes together, 8 for each matrix.
+    /// Records the rows of 16 bytes that a warp reads or writes together, 8 rows per matrix.
     pub(super) fn note_rows(
         &mut self,
         warp: usize,
@@ -215,7 +215,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Notes an access to shared memory and refuses one that nothing orders.
+    /// Records an access to shared memory. Refuses it if it races with an earlier access.
     pub(super) fn note_shared(
         &mut self,
         (warp, by): (usize, By),
@@ -225,7 +225,7 @@ impl Machine<'_> {
         self.with_view((warp, by), cta, |races, who| races.access(offset, bytes, kind, who), kind.write)
     }
 
-    /// Refuses asynchronous work on shared memory that nothing orders after what threads did there.
+    /// Refuses asynchronous work on shared memory that is not ordered after earlier accesses of threads.
     pub(super) fn order_async(
         &mut self,
         (warp, lane): (usize, usize),
@@ -239,7 +239,7 @@ impl Machine<'_> {
         self.with_view(who, cta, |races, who| races.order(offset, bytes, (write, proxy), who), write)
     }
 
-    /// The same of what a warp reads together, through the generic proxy.
+    /// The same for bytes that a warp reads together through the generic proxy.
     pub(super) fn order_warp(&mut self, warp: usize, (cta, offset, bytes): Range) -> Result<(), Fault> {
         let body = |races: &mut SharedRaces, who: Who<'_>| races.order(offset, bytes, (false, false), who);
         self.with_view((warp, By::All(ALL)), cta, body, false)
@@ -255,7 +255,8 @@ impl Machine<'_> {
         self.with_view(who, cta, |races, who| races.order(chunk, 16, (false, true), who), false)
     }
 
-    /// Notes that a copy of a lane's operation reads shared memory, until then or, once it has been waited for, until now.
+    /// Records that a copy of a lane reads shared memory, until the phase `until`. `None`: the copy has been
+    /// waited for, so the read ends now.
     pub(super) fn note_source(
         &mut self,
         (warp, pc, lane): (usize, usize, usize),
@@ -282,7 +283,7 @@ impl Machine<'_> {
         let joint;
         let collective = by == By::All(ALL) || matches!(by, By::Each { .. });
         let view = if collective && state.views.groups(ALL).nth(1).is_some() {
-            // Any lane may be the one that accesses the bytes.
+            // Any lane may access the bytes.
             joint = state.views.everybody();
             &joint
         } else {
@@ -293,8 +294,8 @@ impl Machine<'_> {
         done.map_err(|conflict| self.shared_race(cta, conflict, write))
     }
 
-    /// The order in which the active lanes store. Where several store to one place one of them wins, and which is undefined:
-    /// CUDA programming guide, "SIMT Architecture".
+    /// The order in which the active lanes store. If several lanes store to one address, one of them wins;
+    /// which one is undefined (CUDA programming guide, "SIMT Architecture").
     pub(super) fn store_order(&mut self, warp: usize, addresses: &Lanes<u64>) -> Vec<usize> {
         let active = self.warps[warp].registers.active;
         let mut order: Vec<usize> = lanes(active).collect();

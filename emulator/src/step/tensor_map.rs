@@ -1,9 +1,10 @@
-//! Tensor maps in memory: how they are found, changed, and handed from the generic proxy to the tensormap proxy.
+//! Tensor maps in memory: how copies find them, how they are changed, and how the generic proxy passes them
+//! to the tensormap proxy.
 //!
-//! Source: PTX ISA "tensormap.replace", "tensormap.cp_fenceproxy", "membar/fence" and 8.6 "Proxies". A copy that uses a map
-//! in global memory reads its 128 bytes through the tensormap proxy: whatever wrote them through the generic proxy has
-//! to come before it, be released by a thread that knew of it, and be acquired for this CTA by one that knew of the
-//! release.
+//! Source: PTX ISA "tensormap.replace", "tensormap.cp_fenceproxy", "membar/fence" and 8.6 "Proxies". A copy
+//! that uses a map in global memory reads its 128 bytes through the tensormap proxy. A write of these bytes
+//! through the generic proxy must come before the copy. A thread that knows the write must release it, and a
+//! thread that knows the release must acquire it for the CTA of the copy.
 
 use ptx::Space;
 use ptx::abi::TENSOR_MAP_BYTES;
@@ -21,20 +22,20 @@ use crate::tensor_map::{Map, decode, replaced};
 use crate::trap::{Fault, Stop};
 use crate::warp::{ALL, lanes};
 
-/// Alignment of a map that a kernel keeps in memory.
+/// Alignment in bytes of a map in global or shared memory.
 const ALIGNMENT: u32 = 128;
 
 /// How long a copy reads its map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Held {
-    /// Until an mbarrier's phase.
+    /// Until the phase of an mbarrier completes.
     Until(Option<(u32, u32)>),
-    /// Until its thread has waited.
+    /// Until its thread has waited for it.
     Going,
 }
 
 impl Machine<'_> {
-    /// The tensor map at a generic address, a parameter's or one in global memory, for a copy of a warp.
+    /// The tensor map at a generic address, for a copy of a warp: a parameter, or a map in global memory.
     pub(super) fn tensor_map(&self, (warp, lane): (usize, usize), address: u64) -> Result<Map, Fault> {
         if let Some((_, map)) = self.launch.maps.iter().find(|(at, _)| *at == address) {
             return Ok(map.clone());
@@ -49,12 +50,12 @@ impl Machine<'_> {
         map.map_err(|reason| Fault::TensorMapFields { address, reason })
     }
 
-    /// Whether an address is that of a map in global memory, which may change.
+    /// Whether the map at an address is in global memory, so that it may change.
     pub(super) fn may_change(&self, address: u64) -> bool {
         address != LINE && !self.launch.maps.iter().any(|(at, _)| *at == address)
     }
 
-    /// Notes that a copy of a warp reads a map in global memory, from now on in the way that `held` says.
+    /// Records that a copy of a warp reads a map in global memory, for as long as `held` says.
     pub(super) fn map_is_used(
         &self,
         (warp, lane): (usize, usize),
@@ -88,7 +89,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Writes that the warp knows to be released for its use through the tensormap proxy in a scope.
+    /// The writes that the lane knows to be released through the tensormap proxy, in scopes that include the
+    /// warp.
     fn released_for(&self, (warp, lane): (usize, usize), scope: Scope) -> Clock {
         let (number, team) = (self.number(warp), self.team);
         let mut all = Clock::default();
@@ -129,7 +131,7 @@ impl Machine<'_> {
                 let dst = registers.uniform_wide(*dst, "destination")?;
                 let src = registers.uniform(*src, "source")?;
                 self.publish_map(warp, dst, src)?;
-                // One lane writes it for all, who know that it has.
+                // One lane writes the map for the warp, and all lanes know the write.
                 let count = self.warps[warp].views.count;
                 self.warps[warp].views.change(ALL, |_, view| view.known.raise_lanes(warp, 1, count));
                 self.release_maps(warp, *scope);
@@ -195,7 +197,7 @@ impl Machine<'_> {
         self.memory.store(address, &bytes)
     }
 
-    /// Notes a write of a map in global memory, which no copy in flight may use.
+    /// Records a write of a map in global memory. Refuses it if a copy in flight uses the map.
     fn map_is_written(&self, (warp, by): (usize, By), address: u64) -> Result<(), Fault> {
         if !address.is_multiple_of(ALIGNMENT.into()) {
             return Err(Fault::GlobalMisaligned { address, alignment: ALIGNMENT });
@@ -208,7 +210,7 @@ impl Machine<'_> {
         self.note_by(warp, by, (address, TENSOR_MAP_BYTES as u64), Kind::WRITE)
     }
 
-    /// A map in the warp's own shared memory, and where it lies there.
+    /// A map in the warp's own shared memory, and its offset.
     fn shared_map(&self, warp: usize, address: u32) -> Result<(u32, [u8; TENSOR_MAP_BYTES]), Fault> {
         let cta = &self.ctas[self.warps[warp].cta];
         let offset = cta.own(address)?;
@@ -242,7 +244,7 @@ impl Machine<'_> {
     fn publish_map(&mut self, warp: usize, dst: u64, src: u32) -> Result<(), Fault> {
         let (offset, bytes) = self.shared_map(warp, src)?;
         let range = (self.warps[warp].cta, offset, TENSOR_MAP_BYTES as u32);
-        // Any lane may be the one that reads it.
+        // Any lane may read it.
         self.order_warp(warp, range)?;
         self.note_shared((warp, By::lane(0)), range, Kind::READ)?;
         self.map_is_written((warp, By::lane(0)), dst)?;

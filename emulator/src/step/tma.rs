@@ -1,4 +1,4 @@
-//! Tensor copies: issued by one thread, done by the machine when the schedule says so.
+//! Tensor copies: issued by one thread, completed by the machine when the schedule decides.
 
 use ptx::abi::TENSOR_MAP_BYTES;
 use ptx::inst::{Operand, Reduction, Scope};
@@ -17,28 +17,29 @@ use crate::tensor_map::{Map, swizzled};
 use crate::trap::{Fault, Stop};
 use crate::warp::{Blocked, Store, lanes};
 
-/// Alignment of a box in shared memory.
+/// Alignment of a box in shared memory, in bytes.
 const BOX_ALIGNMENT: u32 = 128;
 
-/// Where what a load brings comes from.
+/// The source of a load.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
-    /// A box of a tensor in global memory, or a line of it.
+    /// A box of a tensor in global memory, or contiguous bytes.
     Global {
         map: Map,
         start: [i64; 5],
-        /// The map's generic address, and whether the issuer has waited until it has been read.
+        /// The map's generic address.
         map_at: u64,
+        /// Whether the issuer has waited until the map was read.
         map_read: bool,
     },
-    /// Shared memory of a CTA: its index, offset and bytes.
+    /// Shared memory of a CTA: index of the CTA, offset and number of bytes.
     Shared(usize, u32, u32),
     /// Registers.
     Registers(Vec<u8>),
 }
 
 impl Load {
-    /// Bytes that it brings.
+    /// Number of bytes that it writes.
     pub(crate) fn bytes(&self) -> u32 {
         match &self.source {
             Source::Global { map, .. } => map.box_bytes(),
@@ -66,35 +67,35 @@ pub(crate) struct Load {
     pub(crate) target: u32,
     pub(crate) barrier: u32,
     pub(crate) source: Source,
-    /// How elements are combined with those in shared memory; `None` where they are stored.
+    /// How elements are combined with those in shared memory; `None` for a plain copy.
     pub(crate) reduce: Option<Reduction>,
-    /// The issuing lane's groups that were closed before.
+    /// Number of groups that the issuing lane had committed before.
     pub(crate) group: u64,
-    /// The warp that issued it, its operation, and the lane.
+    /// The warp that issued it, the operation, and the lane.
     pub(crate) by: (usize, usize, usize),
 }
 
-/// A load's read of a tensor map in global memory, for which its thread has not waited.
+/// The read of a tensor map in global memory by a load that its thread has not waited for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MapRead {
     at: u64,
     pc: usize,
     lane: usize,
-    /// The lane's groups that were closed before.
+    /// Number of groups that the lane had committed before.
     group: u64,
-    /// What it lasts until at most.
+    /// The mbarrier phase at which the read is over at the latest.
     until: Option<(u32, u32)>,
 }
 
 impl MapRead {
-    /// Whether another follows it that who comes after it comes after this one too.
+    /// Whether every access that comes after the later read `other` also comes after this one.
     fn is_before(&self, other: &Self) -> bool {
         let same = (self.at, self.pc, self.lane) == (other.at, other.pc, other.lane);
         same && self.until.map(|(number, _)| number) == other.until.map(|(number, _)| number)
     }
 }
 
-/// The box that a lane names.
+/// A box of a tensor, as one lane names it in a copy.
 #[derive(Clone, Debug)]
 pub(super) struct Boxed {
     pub(super) lane: usize,
@@ -104,7 +105,7 @@ pub(super) struct Boxed {
 }
 
 impl Boxed {
-    /// A line of global memory.
+    /// Contiguous bytes of global memory, as a box of one row.
     pub(super) fn line(lane: usize, address: u64, bytes: u32) -> Result<Self, Fault> {
         if !address.is_multiple_of(LINE_ALIGNMENT.into()) {
             return Err(Fault::GlobalMisaligned { address, alignment: LINE_ALIGNMENT });
@@ -115,15 +116,15 @@ impl Boxed {
         Ok(Self { lane, map: Map::line(address, bytes), map_at: LINE, start: [0; 5] })
     }
 
-    /// What its image in shared memory is aligned to.
+    /// The alignment of its bytes in shared memory.
     fn alignment(&self) -> u32 {
         if self.map_at == LINE { LINE_ALIGNMENT } else { BOX_ALIGNMENT }
     }
 }
 
-/// Alignment of addresses and sizes of bulk copies.
+/// Alignment of addresses and sizes of bulk copies, in bytes.
 pub(super) const LINE_ALIGNMENT: u32 = 16;
-/// No tensor map's address.
+/// The map address of a copy without a tensor map.
 pub(super) const LINE: u64 = u64::MAX;
 
 impl Machine<'_> {
@@ -265,7 +266,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Sends a load off.
+    /// Puts a load in flight, or completes it at once under [`Schedule::Earliest`].
     pub(super) fn start(&mut self, load: Load) -> Result<(), Fault> {
         match self.options.schedule {
             Schedule::Earliest => self.land(load)?,
@@ -276,7 +277,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// A load's data arrive, and its barrier is credited.
+    /// Completes a load: writes its data and credits its mbarrier.
     pub(crate) fn land(&mut self, load: Load) -> Result<(), Fault> {
         let bytes = load.bytes();
         let Load { cta, target, barrier, source, reduce, by, .. } = load;
@@ -303,7 +304,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Bytes arrive in shared memory.
+    /// Writes or combines bytes in shared memory.
     fn bring(&mut self, cta: usize, target: u32, mut data: Vec<u8>, reduce: Option<Reduction>) {
         let shared = &mut self.ctas[cta].shared;
         if let Some(Reduction { op, ty }) = reduce {
@@ -370,7 +371,7 @@ impl Machine<'_> {
         self.counts.tensor_stores += u64::from(map_at != LINE);
         let (group, pc) = (self.warps[warp].bulk_groups[lane], self.warps[warp].pc);
         let kind = match reduce {
-            // Each element is changed in one step of the whole device.
+            // Each element is changed in one step with respect to the whole device.
             Some(reduce) => Kind::WRITE.atomic(Scope::Gpu, reduce.ty.bytes()).asynchronous(),
             None => Kind::WRITE.asynchronous(),
         };
@@ -392,7 +393,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// A store's data go to global memory.
+    /// Completes a store: writes its data to global memory.
     pub(crate) fn write_box(&mut self, cta: usize, store: &Store) -> Result<(), Fault> {
         let Store { source, map, start, .. } = store;
         let shared = &self.ctas[cta].shared;
@@ -430,7 +431,8 @@ impl Machine<'_> {
         Ok(Flow::Next)
     }
 
-    /// Waits for the stores that the wait covers and gives their sources back.
+    /// `cp.async.bulk.wait_group`: waits for the stores that the wait covers, and ends the ownership of their
+    /// sources.
     pub(super) fn bulk_wait(&mut self, index: usize, pending: u32, read: bool) -> Result<Flow, Stop> {
         let warp = &mut self.warps[index];
         if !warp.stores_done(pending) {
@@ -447,7 +449,7 @@ impl Machine<'_> {
             for chunk in (store.source..store.source + bytes).step_by(16) {
                 self.ctas[cta].shared.release_read(chunk);
             }
-            // Who overwrites the source has to come after this.
+            // A write to the source must come after this wait.
             self.note_source((index, store.pc, store.lane), (cta, store.source, bytes), None)?;
             self.warps[index].unsettled.push(store);
         }
@@ -473,7 +475,7 @@ impl Machine<'_> {
 }
 
 impl Machine<'_> {
-    /// The tensor maps of copies that the active lanes wait for have been read.
+    /// Marks the tensor maps of copies that the active lanes have waited for as read.
     fn maps_waited(&mut self, index: usize, pending: u32) {
         let (number, warp) = (self.number(index), &self.warps[index]);
         let settle = |at: u64, (pc, lane): (usize, usize), (from, by, since): (u32, By, u32)| {
@@ -501,8 +503,8 @@ impl Machine<'_> {
     }
 }
 
-/// Refuses a store that begins before the tensor, or whose bases do not all lie inside of it, as the hardware does. A box
-/// may end behind the tensor.
+/// Refuses a store that begins before the tensor, or that may have bases outside it, as the hardware does. A
+/// box may end after the end of the tensor.
 fn begins_inside(map: &Map, start: &[i64; 5]) -> Result<(), Fault> {
     if let Some(dim) = start.iter().position(|&at| at < 0) {
         return Err(Fault::TensorBefore { dim: dim as u32, at: start[dim] });
@@ -517,8 +519,8 @@ fn begins_inside(map: &Map, start: &[i64; 5]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Takes a store's source for reading; what lies outside of the tensor is not written anywhere and may hold
-/// anything.
+/// Takes ownership of a store's source for reading. Bytes outside the tensor are not stored, so they may be
+/// uninitialised.
 fn take_box(shared: &mut Shared, source: u32, map: &Map, start: &[i64; 5]) -> Result<(), Fault> {
     let row_bytes = map.row_bytes();
     for index in 0..map.rows() {

@@ -1,9 +1,9 @@
-//! Warpgroup matrix multiplies: issued by four warps, done once for all of them, owned until waited for.
+//! Warpgroup matrix multiplies (`wgmma`): issued by four warps, executed once for all of them.
 //!
-//! A multiply begins when the first warp of the warpgroup issues it: from then on nobody may write the shared
-//! memory it reads. It can be done when all four have issued it, and is done when the schedule says so; the first
-//! warp's wait gives the shared memory back, as one thread of a warpgroup may speak for it. Registers stay lent
-//! until the warp they belong to has waited itself.
+//! A multiply owns the shared memory that it reads from the moment when the first warp of the warpgroup
+//! issues it. It can be executed when all four warps have issued it, and is executed when the schedule
+//! decides. The first wait by a warp releases the shared memory. Each warp's registers stay owned until that
+//! warp itself has waited.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use crate::shared::{Mark, Shared};
 use crate::trap::{Fault, Stop};
 use crate::warp::{ALL, Blocked, Lanes};
 
-/// Every warp of a warpgroup, a bit each.
+/// Every warp of a warpgroup, one bit each.
 const WHOLE: u8 = 0xF;
 
-/// A multiply that not every warp has waited for.
+/// A multiply in flight: not every warp of the warpgroup has waited for it.
 #[derive(Clone, Debug)]
 struct Multiply {
     /// Its operation in the program.
@@ -36,38 +36,42 @@ struct Multiply {
     a: u64,
     b: u64,
     accumulate: bool,
-    /// The metadata register of each warp, for a sparse one.
+    /// For a sparse multiply: the metadata register of each warp.
     metadata: Option<Box<[Lanes<u32>; 4]>>,
-    /// Warps that have issued it and waited for it, a bit each.
+    /// Warps that have issued it, one bit each.
     issued: u8,
+    /// Warps that have waited for it, one bit each.
     retired: u8,
-    /// A and B, as far as they lie in shared memory.
+    /// A and B, if they are in shared memory.
     operands: [Option<Arc<Chunks>>; 2],
-    /// Mbarriers that each warp has to have observed, and chunks that threads have accessed.
+    /// The mbarrier phases that each warp must have observed.
     landed: Vec<Mark>,
+    /// The chunks that threads have accessed.
     touched: Vec<u32>,
 }
 
-/// What the four warps of a warpgroup do together.
+/// The state of the collective instructions of a warpgroup.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Warpgroup {
     multiplies: VecDeque<Multiply>,
-    /// Number of the first of `multiplies`, of the first not done, and of the first whose shared memory is owned.
+    /// Number of the first of `multiplies`, of the first that is not done, and of the first that owns its
+    /// shared memory.
     first: u64,
     done: u64,
     owned: u64,
-    /// Other collective instructions: operation and warps that have executed it.
+    /// Other collective instructions: the operation, and the warps that have executed it.
     collectives: VecDeque<(usize, u8)>,
     first_collective: u64,
 }
 
 impl Warpgroup {
-    /// How many multiplies are done.
+    /// Number of multiplies that are done.
     pub(crate) fn done(&self) -> u64 {
         self.done
     }
 
-    /// The first other collective instruction that not every warp has executed, and who has, a bit each.
+    /// The first other collective instruction that not every warp has executed, and the warps that have, one
+    /// bit each.
     pub(crate) fn incomplete(&self) -> Option<(usize, u8)> {
         self.collectives.front().copied()
     }
@@ -78,7 +82,8 @@ impl Warpgroup {
     }
 }
 
-/// What multiplies reuse: operands as they are stored, and as the arithmetic wants them.
+/// Buffers that multiplies reuse: the layout of operands, and the operands in the form that the arithmetic
+/// uses.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     chunks: HashMap<Tile, Arc<Chunks>>,
@@ -87,11 +92,11 @@ pub(crate) struct Scratch {
     exact: Exact,
 }
 
-/// Operands whose chunks are kept.
+/// Maximum number of operands in the cache of layouts.
 const KEPT: usize = 1 << 10;
 
 impl Scratch {
-    /// Where the chunks of an operand lie.
+    /// The offsets of the chunks of an operand.
     fn chunks(&mut self, tile: Tile) -> Arc<Chunks> {
         if self.chunks.len() >= KEPT {
             self.chunks.clear();
@@ -111,7 +116,8 @@ fn tiles(inst: &Inst, descriptors: (u64, u64)) -> Result<[Option<Tile>; 2], Faul
     Ok([a, Some(Tile::new(descriptors.1, *n, units, *transpose_b)?)])
 }
 
-/// Accumulators of a multiply, and what else it reads from registers while it runs: fragments, metadata.
+/// The registers that a multiply uses while it runs: its accumulators, and its inputs (fragments and
+/// metadata).
 fn lent(inst: &Inst) -> (&[Reg], [&[Reg]; 2]) {
     let Inst::Wgmma { d, a, sparse, .. } = inst else { return (&[], [&[]; 2]) };
     let fragment: &[Reg] = match a {
@@ -266,14 +272,14 @@ impl Machine<'_> {
         Ok(Flow::Next)
     }
 
-    /// How many multiplies of a warpgroup every warp has issued.
+    /// Number of multiplies that every warp of a warpgroup has issued.
     pub(crate) fn multipliable(&self, cta: usize, group: usize) -> u64 {
         let warpgroup = &self.ctas[cta].warpgroups[group];
         let whole = warpgroup.multiplies.iter().take_while(|multiply| multiply.issued == WHOLE).count();
         warpgroup.first + whole as u64
     }
 
-    /// How many multiplies of a warpgroup are done.
+    /// Number of multiplies of a warpgroup that are done.
     pub(crate) fn multiplied(&self, cta: usize, group: usize) -> u64 {
         self.ctas[cta].warpgroups[group].done
     }
@@ -322,7 +328,7 @@ impl Machine<'_> {
         Ok(Flow::Next)
     }
 
-    /// Gives back the shared memory that multiplies before `until` read.
+    /// Ends the ownership of the shared memory that multiplies before `until` read.
     fn release_operands(&mut self, cta: usize, group: usize, until: u64) {
         let cta = &mut self.ctas[cta];
         let warpgroup = &mut cta.warpgroups[group];
@@ -337,7 +343,7 @@ impl Machine<'_> {
         warpgroup.owned = warpgroup.owned.max(until);
     }
 
-    /// Does the multiplies before `until`.
+    /// Executes the multiplies before `until`.
     pub(crate) fn multiply_until(&mut self, cta: usize, group: usize, until: u64) -> Result<(), Fault> {
         let program = self.program;
         let warps = (program.function.threads / 32) as usize;
@@ -404,7 +410,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// The operation of the first multiply that a warp has issued and not waited for.
+    /// The operation of the first multiply that a warp has issued but not waited for.
     pub(super) fn unfinished_multiply(&self, index: usize) -> Option<usize> {
         let warp = &self.warps[index];
         let group = self.ctas[warp.cta].warpgroups.get((warp.index / 4) as usize)?;
@@ -413,7 +419,7 @@ impl Machine<'_> {
         (warp.retired < warp.multiplies).then_some(multiply.pc)
     }
 
-    /// Warps of the CTA that have not issued a multiply that this warp waits for, and its number.
+    /// The number of a multiply that this warp waits for, and the warps of the CTA that have not issued it.
     pub(crate) fn missing_multiply(&self, index: usize, until: u64) -> (u64, Vec<u32>) {
         let warp = &self.warps[index];
         let first = warp.index / 4 * 4;
@@ -424,7 +430,7 @@ impl Machine<'_> {
     }
 }
 
-/// Checks an operand's chunks and takes them.
+/// Checks the chunks of an operand and takes ownership of them for reading.
 fn take(shared: &mut Shared, chunks: &[u32]) -> Result<(), Fault> {
     for &chunk in chunks {
         shared.bounds(chunk, 16, 16)?;

@@ -1,18 +1,20 @@
 //! The walk over the pixels of an im2col tensor map.
 
-/// How a copy goes from pixel to pixel.
+/// The order in which a copy goes from pixel to pixel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Walk {
-    /// First and last coordinate of a base in width, height and depth.
+    /// The bounding box: first and last coordinate of a base in width, height and depth.
     pub(crate) bounds: [(i64, i64); 3],
-    /// How far the copy's pixels lie from their bases.
+    /// The filter offsets: the distance of the copy's pixels from their bases.
     pub(crate) offsets: [i64; 3],
 }
 
 impl Walk {
-    /// Coordinates of pixel `index` of a copy whose base is `start`, in a tensor of `rank` dimensions: bases go along the
-    /// bounding box in steps, width first, and from the end of a dimension back to its first and on in the next; behind
-    /// the last comes the next image.
+    /// The coordinates of pixel `index` of a copy with base `start`, in a tensor of `rank` dimensions.
+    ///
+    /// Bases go through the bounding box in steps, width first. At the end of a dimension they return to its
+    /// first coordinate and advance by one step in the next dimension. After the last dimension comes the
+    /// next image.
     pub(crate) fn place(&self, start: &[i64; 5], index: u32, rank: usize, steps: &[u32; 5]) -> [i64; 5] {
         let (mut place, mut ahead, image) = (*start, i64::from(index), rank - 1);
         for dim in 1..image {
@@ -40,7 +42,7 @@ impl Walk {
 mod tests {
     use super::*;
 
-    /// The next base, as the manual tells it: one step, and a carry where the box ends.
+    /// The next base, as the manual defines it: one step, and a carry at the end of the box.
     fn next(mut base: [i64; 5], walk: &Walk, rank: usize, steps: &[u32; 5]) -> [i64; 5] {
         for dim in 1..rank - 1 {
             base[dim] += i64::from(steps[dim]);

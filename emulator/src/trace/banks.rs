@@ -1,10 +1,11 @@
-//! Bank conflicts: how many wavefronts an access to shared memory takes.
+//! Bank conflicts: the number of wavefronts of an access to shared memory.
 
 /// Banks of shared memory, each 4 bytes wide.
 const BANKS: usize = 32;
 
-/// Wavefronts that an access takes, and that its bytes would take without conflicts. `places` are the offsets that
-/// the lanes access, `None` for a lane that does not take part; `lanes` are served together.
+/// The number of wavefronts of an access, and the number that its bytes would take without conflicts.
+/// `places` are the offsets that the lanes access, `None` for an inactive lane; `lanes` lanes are served
+/// together.
 pub(super) fn wavefronts(places: &[Option<u32>], bytes: u32, lanes: usize) -> (u64, u64) {
     let mut taken = 0;
     let mut all = Vec::new();
@@ -24,12 +25,12 @@ pub(super) fn wavefronts(places: &[Option<u32>], bytes: u32, lanes: usize) -> (u
     (taken, all.len().div_ceil(BANKS) as u64)
 }
 
-/// The 4-byte words that an access touches.
+/// The 4-byte words of an access.
 fn words(place: u32, bytes: u32) -> impl Iterator<Item = u32> {
     place / 4..place.saturating_add(bytes).div_ceil(4)
 }
 
-/// How many lanes are served together when each accesses this many bytes.
+/// The number of lanes that are served together if each accesses `bytes` bytes.
 pub(super) fn together(bytes: u32) -> usize {
     match bytes {
         0..=4 => 32,

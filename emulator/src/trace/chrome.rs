@@ -1,5 +1,5 @@
-//! The JSON that Perfetto and Chrome read: "Trace Event Format", complete events and names of processes and threads.
-//! A CTA is a process, a lane a thread.
+//! Writes the JSON that Perfetto and Chrome read: "Trace Event Format", with complete events and the names of
+//! processes and threads. A CTA is a process, a lane of the picture is a thread.
 
 use core::fmt::{self, Write as _};
 

@@ -1,4 +1,4 @@
-//! Rows of a picture: one for each track, and more where a track's events overlap.
+//! Rows of a picture: one per track, or more if events of the track overlap.
 
 use super::{Event, Trace, Track};
 
@@ -7,9 +7,9 @@ use super::{Event, Trace, Track};
 pub struct Lane<'t> {
     /// The CTA's coordinates in the grid.
     pub cta: [u32; 3],
-    /// The track, a warp with its role: the scope that it spends most of its events in.
+    /// Name of the track. For a warp it includes the role: the scope with most of its events.
     pub name: String,
-    /// In the order of their starts; none begins before the last has ended.
+    /// The events in order of start. They do not overlap.
     pub events: Vec<&'t Event>,
 }
 
@@ -36,7 +36,7 @@ pub(super) fn lanes(trace: &Trace) -> Vec<Lane<'_>> {
     lanes
 }
 
-/// A track's name; a warp is called by its role, the scope that it spends most of its events in.
+/// The name of a track. For a warp it includes the role: the scope with most of its events.
 fn name(track: Track, events: &[Event]) -> String {
     match track {
         Track::Loads => "tensor loads".to_owned(),

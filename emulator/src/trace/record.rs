@@ -1,4 +1,5 @@
-//! Recording: the machine's loop calls these at each operation, wait and completion. They only look.
+//! Recording of a trace. The machine's loop calls these functions at each operation, wait and completion;
+//! they do not change the run.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::PoisonError;
@@ -19,21 +20,21 @@ use crate::warp::{Store, lanes};
 pub(crate) struct Tracer {
     /// The current step.
     pub(crate) now: u64,
-    /// Whether each operation is a step, as where warps take turns.
+    /// Whether each operation is a step of its own, as under the schedules that run one warp at a time.
     pub(crate) serial: bool,
     events: Vec<Event>,
     warps: Vec<WarpState>,
-    /// When the copies in flight were issued: by warp, operation, lane and receiving CTA.
+    /// The steps in which the copies in flight were issued, by warp, operation, lane and receiving CTA.
     copies: HashMap<(usize, usize, usize, usize), VecDeque<u64>>,
-    /// Multiplies not done, by CTA and warpgroup, and the step in which the last one was done.
+    /// By CTA and warpgroup: the pending multiplies, and the step in which the last one completed.
     multiplies: HashMap<(usize, usize), (VecDeque<Issued>, u64)>,
-    /// What loads have brought: by CTA and offset, the bytes and the stage.
+    /// The ranges that loads have written, by CTA and offset: the number of bytes and the stage.
     landed: BTreeMap<(usize, u32), (u32, Option<u32>)>,
     /// By operation: executions, wavefronts, ideal wavefronts.
     shared: BTreeMap<usize, [u64; 3]>,
-    /// Loads and stores in flight before the current operation.
+    /// Number of loads and of stores in flight before the current operation.
     before: [usize; 2],
-    /// Phases that each mbarrier has completed so far, by CTA and offset, and what they were.
+    /// Number of phases that each mbarrier has completed so far, by CTA and offset.
     completed: BTreeMap<(usize, u32), u64>,
     phases: Vec<Phase>,
 }
@@ -44,7 +45,7 @@ struct WarpState {
     waiting: Option<(u64, usize, Wait, Option<u32>)>,
 }
 
-/// Instructions in a row.
+/// Consecutive instructions of a warp.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     class: Class,
@@ -55,7 +56,7 @@ struct Run {
     instructions: u64,
 }
 
-/// A multiply that a warpgroup has begun to issue.
+/// A multiply that the first warp of a warpgroup has issued.
 #[derive(Clone, Copy, Debug)]
 struct Issued {
     pc: usize,
@@ -70,7 +71,7 @@ impl Tracer {
     }
 }
 
-/// The class of an operation, from its name.
+/// The class of an operation, derived from its name.
 fn class(action: &Action) -> Class {
     let Action::Inst(inst) = action else { return Class::Compute };
     let name = inst.name();
@@ -87,7 +88,7 @@ fn class(action: &Action) -> Class {
 }
 
 impl Machine<'_> {
-    /// Before a warp's operation.
+    /// Called before an operation of a warp.
     pub(crate) fn observe(&mut self, warp: usize) {
         let Some(tracer) = &mut self.tracer else { return };
         tracer.now += u64::from(tracer.serial);
@@ -104,7 +105,7 @@ impl Machine<'_> {
         }
     }
 
-    /// After a warp's operation at `pc` that went through.
+    /// Called after a warp has executed the operation at `pc`.
     pub(crate) fn observed(&mut self, warp: usize, pc: usize) {
         if self.tracer.is_none() {
             return;
@@ -116,7 +117,7 @@ impl Machine<'_> {
             let now = tracer.now;
             let run = &mut tracer.warps[warp].run;
             let new = Run { class, scope, pc, start: now, end: now + 1, instructions: 1 };
-            // Arithmetic joins whatever stands beside it.
+            // Arithmetic joins a neighbouring run of any class.
             let joins = |open: &Run| {
                 let alike = open.class == class || class == Class::Compute || open.class == Class::Compute;
                 open.end == now && open.scope == scope && alike
@@ -139,7 +140,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Mbarriers whose phase has completed since the last look.
+    /// Records the mbarriers that have completed a phase since the last call.
     pub(crate) fn observe_phases(&mut self) {
         let Some(tracer) = &mut self.tracer else { return };
         for (index, cta) in self.ctas.iter().enumerate() {
@@ -154,7 +155,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Asynchronous work that the operation has just started.
+    /// Records the asynchronous work that the operation has just issued.
     fn observe_issue(&mut self, warp: usize, pc: usize) {
         let state = &self.warps[warp];
         let (cta, group) = (state.cta, (state.index / 4) as usize);
@@ -183,7 +184,7 @@ impl Machine<'_> {
         }
     }
 
-    /// A warp has to wait.
+    /// Called when a warp has to wait.
     pub(crate) fn observe_wait(&mut self, warp: usize, pc: usize) {
         if self.tracer.is_none() {
             return;
@@ -204,7 +205,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Asynchronous work is about to be done.
+    /// Called before asynchronous work completes.
     pub(crate) fn observe_completion(&mut self, completion: &Completion) {
         let Some(tracer) = &self.tracer else { return };
         let now = tracer.now;
@@ -242,7 +243,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The cluster has come to its end, or has trapped: hands everything over.
+    /// Called when the cluster has ended or trapped: moves all events to the recorder.
     pub(crate) fn observe_end(&mut self, recorder: &Recorder) {
         for warp in 0..self.warps.len() {
             self.end_wait(warp);
@@ -305,7 +306,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The position of an mbarrier among the neighbours below it that count as many arrivals.
+    /// The position of an mbarrier among the neighbours below it that have the same arrival count.
     fn stage(&self, cta: usize, offset: u32) -> Option<u32> {
         let barriers = &self.ctas[cta].shared.barriers;
         let count = barriers.get(&offset)?.expected;
@@ -316,7 +317,8 @@ impl Machine<'_> {
         u32::try_from(below.count()).ok()
     }
 
-    /// How an instruction's accesses to shared memory fall on the banks; `None` where it makes none.
+    /// The wavefronts of an instruction's accesses to shared memory, and the ideal number; `None` if it makes
+    /// none.
     #[expect(clippy::wildcard_enum_match_arm, reason = "the others do not go through the banks by lanes")]
     fn conflicts(&self, warp: usize, inst: &Inst) -> Option<(u64, u64)> {
         let registers = &self.warps[warp].registers;
@@ -342,7 +344,7 @@ impl Machine<'_> {
         Some(wavefronts(&places, bytes, together(bytes)))
     }
 
-    /// Matrices of eight rows of 16 bytes, each row's address from another lane.
+    /// The wavefronts of matrices of eight rows of 16 bytes. Each row's address comes from a different lane.
     fn matrices(&self, warp: usize, address: ptx::Operand, count: usize) -> (u64, u64) {
         let addresses = self.warps[warp].registers.peek(address);
         let rows: Vec<Option<u32>> =
@@ -352,7 +354,7 @@ impl Machine<'_> {
 }
 
 impl Tracer {
-    /// When a copy that is done now was issued.
+    /// The step in which a copy that completes now was issued.
     fn issued(&mut self, key: (usize, usize, usize, usize)) -> u64 {
         let queue = self.copies.get_mut(&key);
         queue.and_then(VecDeque::pop_front).unwrap_or(self.now)

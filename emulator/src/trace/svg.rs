@@ -1,4 +1,4 @@
-//! The trace as a picture, with nothing to install: a row for each lane, a box for each event.
+//! Writes the trace as an SVG picture: a row per lane, a box per event.
 
 use core::fmt::{self, Write as _};
 
@@ -6,15 +6,15 @@ use super::lanes::lanes;
 use super::{Activity, Class, Event, Trace};
 
 const WIDTH: f64 = 1600.0;
-/// Where the boxes begin, behind the rows' names.
+/// Where the boxes begin, to the right of the names of the rows.
 const LEFT: f64 = 190.0;
 const TOP: f64 = 64.0;
 const ROW: f64 = 20.0;
-/// Above each CTA's rows.
+/// Height above the rows of each CTA.
 const HEADING: f64 = 24.0;
-/// Boxes below this width are not drawn.
+/// Boxes narrower than this are not drawn.
 const THINNEST: f64 = 0.05;
-/// Boxes from this width on have room for a stage's number.
+/// Boxes at least this wide have room for the number of a stage.
 const LABELLED: f64 = 12.0;
 
 const LEGEND: [(&str, &str); 8] = [

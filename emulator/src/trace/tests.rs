@@ -1,4 +1,4 @@
-//! What a trace of a small program holds.
+//! Tests: the trace of a small program.
 
 use ptx::abi::Grid;
 use ptx::{Builder, Entry, Function, Target};
@@ -6,7 +6,7 @@ use ptx::{Builder, Entry, Function, Target};
 use super::*;
 use crate::{Memory, Options, Program, Schedule};
 
-/// Warp 0 computes for a while in one scope; the others wait for it in another.
+/// Warp 0 computes for a while in one scope. The other warps wait for it in another scope.
 fn meeting(f: &Builder) {
     let warp = f.warp_index();
     let base = f.shared_base();

@@ -1,4 +1,4 @@
-//! Faults as sentences.
+//! The text of faults, for reports.
 
 use core::fmt;
 
@@ -10,8 +10,8 @@ impl fmt::Display for Wait {
             Self::Mbarrier { offset, parity, phase, pending, expected, outstanding } => {
                 write!(
                     f,
-                    "the mbarrier at byte {offset} of shared memory, parity {parity}: phase {phase} is current, \
-                     {pending} of {expected} arrivals pending, "
+                    "the mbarrier at byte {offset} of shared memory, parity {parity}: phase {phase} is \
+                     current, {pending} of {expected} arrivals pending, "
                 )?;
                 match outstanding {
                     ..0 => write!(f, "{} bytes arrived that were never expected", -outstanding),
@@ -27,11 +27,14 @@ impl fmt::Display for Wait {
             Self::Warpgroup { multiply, missing } => {
                 write!(f, "wgmma {multiply} of its warpgroup, which warps {missing:?} have not issued")
             }
-            Self::Stores { pending } => write!(f, "its tensor stores but the newest {pending} groups"),
+            Self::Stores { pending } => write!(f, "all its tensor stores except the newest {pending} groups"),
             Self::Registers { asked, held, free } => {
-                write!(f, "{asked} registers a thread: it holds {held} and the CTA's pool has {free} free")
+                write!(
+                    f,
+                    "{asked} registers per thread: each holds {held}, and the CTA's pool has {free} free"
+                )
             }
-            Self::Polling => f.write_str("nothing, it goes round a loop"),
+            Self::Polling => f.write_str("nothing: it runs a loop"),
         }
     }
 }
@@ -61,7 +64,7 @@ impl Place {
     }
 }
 
-/// Writes one line for each group of warps of one CTA that stand at the same statement for the same reason.
+/// Writes one entry per group of warps of one CTA that wait at the same statement for the same reason.
 fn list(f: &mut fmt::Formatter<'_>, waiting: &[Waiting]) -> fmt::Result {
     let mut rest: Vec<&Waiting> = waiting.iter().collect();
     while let Some(first) = rest.first().copied() {
@@ -86,12 +89,12 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::GlobalOutOfBounds { address, bytes, near } => {
-                write!(f, "{bytes} B of global memory at {address:#x} lie in no allocation")?;
+                write!(f, "{bytes} B of global memory at {address:#x} are outside every allocation")?;
                 match near {
                     Some((base, size)) => {
                         write!(
                             f,
-                            ": byte {} of the one of {size} B at {base:#x}",
+                            ": offset {} from the allocation of {size} B at {base:#x}",
                             address.wrapping_sub(*base)
                         )
                     }
@@ -102,17 +105,20 @@ impl fmt::Display for Fault {
                 write!(f, "global address {address:#x} is not a multiple of {alignment} B")
             }
             Self::GlobalUninitialised { address, bytes } => {
-                write!(f, "{bytes} B of global memory at {address:#x} are read and not all were ever written")
+                write!(
+                    f,
+                    "{bytes} B of global memory at {address:#x} are read, but not all were written before"
+                )
             }
             Self::SharedOutOfBounds { offset, bytes, size } => {
-                write!(f, "{bytes} B at byte {offset} of shared memory, which has {size} B")
+                write!(f, "{bytes} B at byte {offset} are outside the shared memory, which has {size} B")
             }
             Self::GlobalRace { address, write, other_write, other } => {
                 let verb = |write: &bool| if *write { "writes" } else { "reads" };
                 write!(
                     f,
-                    "a race at global address {address:#x}: this {} what another thread {} without an order between \
-                     them\n  the other is {other}",
+                    "a race at global address {address:#x}: this access {} what another thread {}, and \
+                     nothing orders the two\n  the other access: {other}",
                     verb(write),
                     verb(other_write),
                 )
@@ -121,46 +127,51 @@ impl fmt::Display for Fault {
                 let verb = |write: &bool| if *write { "writes" } else { "reads" };
                 write!(
                     f,
-                    "a race at byte {offset} of shared memory of rank {rank}: this {} what another thread {} without an \
-                     order between them\n  the other is {other}",
+                    "a race at byte {offset} of shared memory of CTA rank {rank}: this access {} what \
+                     another thread {}, and nothing orders the two\n  the other access: {other}",
                     verb(write),
                     verb(other_write),
                 )
             }
             Self::GridNotAwaited { address } => write!(
                 f,
-                "global address {address:#x} is touched while the grids before this one may still run: no \
-                 griddepcontrol.wait comes before"
+                "global address {address:#x} is accessed while earlier grids may still run: \
+                 griddepcontrol.wait must come before the access"
             ),
             Self::GlobalUnfenced { address, other } => write!(
                 f,
-                "global address {address:#x} is accessed by the async proxy, was written by generic stores, and no \
-                 fence.proxy.async stands between\n  it was written by {other}"
+                "the async proxy accesses global address {address:#x}, which a generic store wrote, without \
+                 a fence.proxy.async between them\n  it was written by {other}"
             ),
             Self::SharedMisaligned { offset, alignment } => {
-                write!(f, "byte {offset} of shared memory has no address that is a multiple of {alignment}")
+                write!(f, "the address of byte {offset} of shared memory is not a multiple of {alignment} B")
             }
             Self::SharedUninitialised { offset, bytes } => {
                 write!(
                     f,
-                    "{bytes} B at byte {offset} of shared memory are read and not all were ever written"
+                    "{bytes} B at byte {offset} of shared memory are read, but not all were written before"
                 )
             }
             Self::SharedOtherCta { address, rank, own } => {
                 write!(
                     f,
-                    "shared address {address:#x} is of cluster rank {rank}, usable here is that of rank {own}"
+                    "shared address {address:#x} names CTA rank {rank}: the cluster has no such CTA, or this \
+                     instruction can use only the shared memory of rank {own}"
                 )
             }
             Self::SharedInFlight { offset, bytes, owner, write } => {
                 let owner = match owner {
-                    Owner::TensorLoad => "a tensor load whose barrier phase has not completed writes them",
-                    Owner::ThreadCopy => "a cp.async that its thread has not waited for writes them",
+                    Owner::TensorLoad => {
+                        "a tensor load or bulk copy writes them: the phase of its mbarrier has not completed"
+                    }
+                    Owner::ThreadCopy => "a cp.async writes them: its thread has not waited for it",
                     Owner::Peer => {
-                        "a st.async, red.async or bulk reduction whose barrier phase has not completed writes them"
+                        "a st.async, red.async or bulk reduction writes them: the phase of its mbarrier has \
+                         not completed"
                     }
                     Owner::AsyncRead => {
-                        "a wgmma, tensor store or bulk copy reads them: nothing says here that it has been waited for"
+                        "a wgmma, tensor store or bulk copy may still read them: this thread has neither \
+                         waited for it nor synchronised with a thread that has"
                     }
                 };
                 let verb = if *write { "written" } else { "read" };
@@ -171,49 +182,57 @@ impl fmt::Display for Fault {
             }
             Self::MissingProxyFence { offset, writer } => write!(
                 f,
-                "byte {offset} of shared memory is read by the async proxy, but thread {writer}, which stored it, \
+                "the async proxy reads byte {offset} of shared memory, but thread {writer}, which stored it, \
                  has executed no fence.proxy.async since"
             ),
-            Self::PeerExited { rank } => write!(f, "the shared memory of rank {rank}, which has exited"),
+            Self::PeerExited { rank } => {
+                write!(f, "this accesses the shared memory of CTA rank {rank}, which has exited")
+            }
             Self::PeerNotStarted { rank } => write!(
                 f,
-                "shared memory of CTA {rank} of the cluster, of which nothing has told this thread that it has started"
+                "this accesses the shared memory of CTA rank {rank}, and nothing orders the access after \
+                 that CTA has started"
             ),
             Self::PeerUnordered { rank } => write!(
                 f,
-                "the shared memory of rank {rank} is used here, and nothing orders that before the CTA's exit"
+                "this accesses the shared memory of CTA rank {rank}, and nothing orders the access before \
+                 that CTA exits"
             ),
             Self::RegisterUninitialised { register } => {
-                write!(f, "register {register} is read where nothing has written it")
+                write!(f, "register {register} is read before anything has written it")
             }
             Self::RegisterInFlight { register, write } => {
                 let verb = if *write { "written" } else { "read" };
                 write!(
                     f,
-                    "register {register} is {verb} while a wgmma that this warp has not waited for owns it"
+                    "register {register} is {verb} while a wgmma uses it: this warp has not waited for \
+                     the wgmma"
                 )
             }
             Self::MissingWgmmaFence { register } => {
                 write!(
                     f,
-                    "register {register} was last used by another instruction and no wgmma.fence came between"
+                    "another instruction used register {register}, and no wgmma.fence has been executed since"
                 )
             }
             Self::Divergence { active } => {
-                write!(f, "the whole warp has to execute this together, but only lanes {active:#010x} do")
+                write!(f, "the whole warp must execute this together, but only lanes {active:#010x} do")
             }
             Self::Members { members, active } => {
-                write!(f, "lanes {members:#010x} have to execute this together, but lanes {active:#010x} do")
+                write!(f, "lanes {members:#010x} must execute this together, but lanes {active:#010x} do")
             }
             Self::ShuffleSource { from, members } => {
-                write!(f, "the value of lane {from} is taken, which is not among the lanes {members:#010x}")
+                write!(f, "the shuffle reads lane {from}, which is not among its lanes {members:#010x}")
             }
-            Self::CopySize { read, bytes } => write!(f, "a copy of {bytes} B that reads {read} B"),
+            Self::CopySize { read, bytes } => {
+                write!(f, "the copy reads {read} B, but may read at most the {bytes} B that it writes")
+            }
             Self::NotUniform { operand } => write!(f, "the lanes pass different values as {operand}"),
             Self::WarpgroupDisagrees { sequence, other, operand } => {
                 write!(
                     f,
-                    "the warps of the warpgroup disagree about the {operand} of collective {sequence}"
+                    "the warps of the warpgroup disagree about collective instruction {sequence}: \
+                     different {operand}"
                 )?;
                 match other {
                     Some(site) => write!(f, ": another warp executed {}:{}", site.file(), site.line()),
@@ -221,17 +240,17 @@ impl fmt::Display for Fault {
                 }
             }
             Self::NoWarpgroup { warps } => {
-                write!(f, "this warp is in no whole warpgroup: the CTA has {warps} warps")
+                write!(f, "this warp is not in a complete warpgroup of 4 warps: the CTA has {warps} warps")
             }
-            Self::BarrierId { id } => write!(f, "barrier {id} is not below 16"),
+            Self::BarrierId { id } => write!(f, "barrier {id} does not exist: the numbers are 0 to 15"),
             Self::BarrierThreads { id, first, this } => {
                 write!(
                     f,
-                    "barrier {id} is for {this} threads here and for {first} where another warp came to it"
+                    "barrier {id} counts {this} threads here, but {first} where another warp arrived at it"
                 )
             }
             Self::BarrierTwice { id } => {
-                write!(f, "the warp comes to barrier {id} again before the barrier has completed")
+                write!(f, "the warp arrives at barrier {id} again before the barrier has completed")
             }
             Self::ClusterBarrier { arrive: true } => {
                 f.write_str("the warp arrives at the cluster barrier twice without a wait")
@@ -240,72 +259,78 @@ impl fmt::Display for Fault {
                 f.write_str("the warp waits at the cluster barrier without having arrived")
             }
             Self::MbarrierUninitialised { offset } => {
-                write!(f, "no mbarrier was initialised at byte {offset} of shared memory")
+                write!(f, "there is no initialised mbarrier at byte {offset} of shared memory")
             }
             Self::MbarrierLive { offset } => {
-                write!(f, "the mbarrier at byte {offset} of shared memory was initialised before")
+                write!(
+                    f,
+                    "byte {offset} of shared memory already has an initialised mbarrier: invalidate it first"
+                )
             }
             Self::MbarrierCount { offset, count } => {
                 write!(
                     f,
-                    "count {count} for the mbarrier at byte {offset} of shared memory is outside 1..2^20"
+                    "count {count} of the mbarrier at byte {offset} of shared memory is not 1 to 2^20 - 1"
                 )
             }
             Self::MbarrierNoComplete { offset, count, phase } => write!(
                 f,
-                "{count} arrivals marked noComplete would complete phase {phase} of the mbarrier at byte {offset} of shared \
-                 memory"
+                "{count} arrivals marked noComplete would complete phase {phase} of the mbarrier at byte \
+                 {offset} of shared memory"
             ),
             Self::MbarrierOverArrival { offset, count, pending, phase } => write!(
                 f,
-                "{count} arrivals on the mbarrier at byte {offset} of shared memory, whose phase {phase} needs \
-                 {pending} more"
+                "{count} arrivals on the mbarrier at byte {offset} of shared memory, but its phase {phase} \
+                 still needs {pending}"
             ),
             Self::MbarrierBytes { offset, outstanding } => write!(
                 f,
-                "the mbarrier at byte {offset} of shared memory would have {outstanding} bytes outstanding, it \
-                 counts to 2^20 - 1"
+                "the mbarrier at byte {offset} of shared memory would have {outstanding} bytes outstanding: \
+                 the limit is 2^20 - 1"
             ),
             Self::MbarrierNotFenced { offset, by } => write!(
                 f,
-                "the mbarrier at byte {offset} of shared memory was initialised by thread {by}, which has executed \
-                 no fence.mbarrier_init since"
+                "the mbarrier at byte {offset} of shared memory was initialised by thread {by}, which has \
+                 executed no fence.mbarrier_init since"
             ),
             Self::MbarrierState { offset, state, phase } => write!(
                 f,
-                "{state:#x} is no state of phase {phase} of the mbarrier at byte {offset} of shared memory, nor of the \
-                 phase before: no arrival on it gave that, or two phases have completed since"
+                "{state:#x} is not a state of the mbarrier at byte {offset} of shared memory in phase \
+                 {phase} or the phase before: no arrival on it returned that value, or two phases have \
+                 completed since"
             ),
             Self::MbarrierMissed { offset, parity, phase, known } => write!(
                 f,
-                "a wait for parity {parity} of the mbarrier at byte {offset} of shared memory comes too late: {phase} \
-                 phases have completed, the warp knows of {known}"
+                "a wait for parity {parity} of the mbarrier at byte {offset} of shared memory comes too \
+                 late: {phase} phases have completed, but the warp has observed only {known}"
             ),
             Self::MbarrierNotObserved { offset, bytes, barrier } => write!(
                 f,
-                "{bytes} B at byte {offset} of shared memory were brought by asynchronous work, and this warp has \
-                 neither waited for the mbarrier at byte {barrier} nor synchronised with one that has"
+                "asynchronous work wrote {bytes} B at byte {offset} of shared memory, but this warp has \
+                 neither waited for the mbarrier at byte {barrier} nor synchronised with a warp that has"
             ),
             Self::TensorMap { address } => {
                 write!(f, "there is no tensor map at generic address {address:#x}")
             }
             Self::TensorMapFields { address, reason } => {
-                write!(f, "the tensor map at {address:#x} is none that can be used: {reason}")
+                write!(f, "the tensor map at {address:#x} is not valid: {reason}")
             }
             Self::TensorMapUnfenced { address, released: false, other } => write!(
                 f,
-                "the tensor map at {address:#x} was written and not released: a tensormap.cp_fenceproxy, or a \
-                 fence.proxy.tensormap::generic.release behind the write, is missing\n  it was written by {other}"
+                "the tensor map at {address:#x} was written and not released: a tensormap.cp_fenceproxy, or \
+                 a fence.proxy.tensormap::generic.release after the write, is missing\n  it was written by \
+                 {other}"
             ),
             Self::TensorMapUnfenced { address, released: true, other } => write!(
                 f,
                 "the tensor map at {address:#x} was written and released, but not acquired by this CTA: a \
-                 fence.proxy.tensormap::generic.acquire is missing before the copy\n  it was written by {other}"
+                 fence.proxy.tensormap::generic.acquire is missing before the copy\n  it was written by \
+                 {other}"
             ),
             Self::TensorMapInFlight { address } => write!(
                 f,
-                "the tensor map at {address:#x} is changed while a copy that nobody has waited for uses it: wait for \
-                 the copies, or with cp.async.bulk.wait_group.read, first"
+                "the tensor map at {address:#x} is changed while a copy still uses it: wait for the copy \
+                 first, by its mbarrier or with cp.async.bulk.wait_group.read"
             ),
             Self::BulkSize { bytes } => {
                 write!(f, "a bulk copy of {bytes} B, which is not a multiple of 16")
@@ -324,24 +349,30 @@ impl fmt::Display for Fault {
             }
             Self::TensorAlignment { at, bytes } => write!(
                 f,
-                "a tensor copy that begins at element {at} of {bytes} B in the innermost dimension, which is no multiple of 16 B"
+                "a tensor copy begins at element {at} of {bytes} B in the innermost dimension, which is not \
+                 a multiple of 16 B"
             ),
             Self::TensorBefore { dim, at } => {
-                write!(f, "a tensor store that begins at {at} in dimension {dim}, before the tensor")
+                write!(f, "a tensor store begins at {at} in dimension {dim}, before the tensor")
             }
             Self::Im2colBounds { dim, low, high, extent } => write!(
                 f,
-                "an im2col store through a map whose bounding box, {low} to {high} in pixel dimension {dim}, is not inside of the tensor's {extent}"
+                "an im2col store through a map with a bounding box that is not inside the tensor: {low} to \
+                 {high} in pixel dimension {dim}, where the tensor has {extent}"
             ),
             Self::Im2colBase { dim, base, low, high } => write!(
                 f,
-                "the base {base} of an im2col copy lies outside of the bounding box, {low} to {high} in pixel dimension {dim}"
+                "the base {base} of an im2col copy is outside the bounding box, which is {low} to {high} in \
+                 pixel dimension {dim}"
             ),
             Self::Im2colOffset { dim, offset, bits } => {
                 write!(f, "the filter offset {offset} in pixel dimension {dim} has more than {bits} bits")
             }
             Self::Multicast { mask, ctas } => {
-                write!(f, "multicast mask {mask:#x} in a cluster of {ctas} CTAs")
+                write!(
+                    f,
+                    "multicast mask {mask:#x} is empty or names CTAs outside the cluster, which has {ctas}"
+                )
             }
             Self::Descriptor { descriptor, reason } => {
                 write!(f, "matrix descriptor {descriptor:#018x}: {reason}")
@@ -349,28 +380,29 @@ impl fmt::Display for Fault {
             Self::SparseMetadata { row, chunk, bits } => {
                 write!(
                     f,
-                    "metadata {bits:#06b} of chunk {chunk} of row {row}, which names no places in order"
+                    "metadata {bits:#06b} of chunk {chunk} of row {row} does not encode valid positions"
                 )
             }
             Self::Registers { grow, held, asked } => {
                 let verb = if *grow { "inc" } else { "dec" };
-                write!(f, "setmaxnreg.{verb} to {asked} registers where a thread holds {held}")
+                write!(f, "setmaxnreg.{verb} to {asked} registers, but each thread holds {held}")
             }
             Self::WarpgroupIncomplete { missing } => write!(
                 f,
-                "the CTA ends, and warps {missing:?} have not executed this instruction of their whole warpgroup (ISA \
-                 \".aligned\")"
+                "the CTA ends, but warps {missing:?} have not executed this instruction, which the whole \
+                 warpgroup must execute (ISA \".aligned\")"
             ),
             Self::BarrierIncomplete { id, arrived, threads } => write!(
                 f,
-                "the CTA ends, and {arrived} of {threads} threads have arrived at barrier {id} (ISA \"bar\")"
+                "the CTA ends, but only {arrived} of {threads} threads have arrived at barrier {id} (ISA \
+                 \"bar\")"
             ),
             Self::ExitInFlight { what } => write!(f, "the thread ends while {what}"),
             Self::Trapped => f.write_str("the program trapped"),
             Self::Fuel { limit, warps } => {
                 write!(
                     f,
-                    "livelock: the cluster has executed {limit} warp instructions, the most that Options::fuel allows"
+                    "livelock: the cluster has executed {limit} warp instructions, the limit in Options::fuel"
                 )?;
                 list(f, warps)
             }

@@ -1,22 +1,24 @@
-//! Everything that a program can do wrong.
+//! The list of everything that a program can do wrong.
 
 use ptx::Site;
 use ptx::abi::TensorElement;
 
 use super::{Place, Waiting};
 
-/// Which kind of asynchronous work owns bytes of shared memory.
+/// The kind of asynchronous work that owns bytes of shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Owner {
-    /// A tensor load that writes them, until its barrier's phase completes.
+    /// A tensor load or bulk copy that writes them. It owns them until the phase of its mbarrier completes.
     TensorLoad,
-    /// A thread's own copy that writes them, until the thread has waited for it or its barrier's phase completes.
+    /// A `cp.async` that writes them. It owns them until its thread has waited for it, or until the phase of
+    /// its mbarrier completes.
     ThreadCopy,
-    /// A `st.async`, `red.async` or bulk reduction that writes them, until its barrier's phase completes.
+    /// A `st.async`, `red.async` or bulk reduction that writes them. It owns them until the phase of its
+    /// mbarrier completes.
     Peer,
-    /// A bulk copy, tensor store or `wgmma` that reads them, until somebody has waited for it; for others until they have
-    /// been told.
+    /// A bulk copy, tensor store or `wgmma` that reads them. It owns them until a thread has waited for it;
+    /// for every other thread, until that thread has synchronised with the one that waited.
     AsyncRead,
 }
 
@@ -26,208 +28,213 @@ pub enum Owner {
 pub enum Fault {
     /// Global memory outside every allocation.
     GlobalOutOfBounds {
-        /// First byte.
+        /// Address of the first byte.
         address: u64,
-        /// How many.
+        /// Number of bytes.
         bytes: u32,
-        /// The allocation below: its address and size.
+        /// The nearest allocation that begins at or below the address: its address and its size in bytes.
         near: Option<(u64, u64)>,
     },
-    /// A global address that is not a multiple of the access.
+    /// A global address that is not a multiple of the alignment that the access needs.
     GlobalMisaligned {
         /// The address.
         address: u64,
-        /// What it should be a multiple of.
+        /// The required alignment in bytes.
         alignment: u32,
     },
-    /// Global bytes that nobody has written.
+    /// A read of global bytes that were never written.
     GlobalUninitialised {
-        /// First byte.
+        /// Address of the first byte read.
         address: u64,
-        /// How many.
+        /// Number of bytes read.
         bytes: u32,
     },
-    /// Two accesses to global memory that nothing orders, of which one writes.
+    /// Two accesses to global memory that nothing orders, at least one of which writes.
     GlobalRace {
-        /// A byte of both.
+        /// Address of a byte that both access.
         address: u64,
         /// Whether this access writes.
         write: bool,
-        /// Whether the earlier one does.
+        /// Whether the earlier access writes.
         other_write: bool,
         /// The earlier access.
         other: Box<Place>,
     },
-    /// A grid that may begin before those before it have ended touches global memory, and no `griddepcontrol.wait` comes
-    /// before.
+    /// A dependent grid ([`Options::dependent`](crate::Options::dependent)) accesses global memory before
+    /// `griddepcontrol.wait`, while earlier grids may still run.
     GridNotAwaited {
-        /// First byte.
+        /// Address of the first byte.
         address: u64,
     },
-    /// Asynchronous work reads or writes global memory that a generic access wrote, and no proxy fence stands between.
+    /// Asynchronous work reads or writes global memory that a generic access wrote, without a proxy fence
+    /// between them.
     GlobalUnfenced {
-        /// A byte of both.
+        /// Address of a byte that both access.
         address: u64,
-        /// The write.
+        /// The generic write.
         other: Box<Place>,
     },
-    /// Two accesses to shared memory that nothing orders, of which one writes.
+    /// Two accesses to shared memory that nothing orders, at least one of which writes.
     SharedRace {
-        /// The rank of the CTA whose memory it is.
+        /// Rank of the CTA that owns the memory.
         rank: u32,
-        /// A byte of both.
+        /// Offset of a byte that both access.
         offset: u32,
         /// Whether this access writes.
         write: bool,
-        /// Whether the earlier one does.
+        /// Whether the earlier access writes.
         other_write: bool,
         /// The earlier access.
         other: Box<Place>,
     },
-    /// Shared memory outside the CTA's.
+    /// An access outside the CTA's shared memory.
     SharedOutOfBounds {
-        /// First byte; negative before the beginning.
+        /// Offset of the first byte; negative if it is before the beginning.
         offset: i64,
-        /// How many.
+        /// Number of bytes.
         bytes: u32,
-        /// Bytes of the CTA's shared memory.
+        /// Size of the CTA's dynamic shared memory in bytes.
         size: u32,
     },
-    /// A shared address that is not a multiple of what the instruction needs.
+    /// A shared address that is not a multiple of the alignment that the instruction needs.
     SharedMisaligned {
         /// The offset.
         offset: i64,
-        /// What the address should be a multiple of.
+        /// The required alignment in bytes.
         alignment: u32,
     },
-    /// Shared bytes that nobody has written.
+    /// A read of shared bytes that were never written.
     SharedUninitialised {
-        /// First byte.
+        /// Offset of the first byte read.
         offset: u32,
-        /// How many.
+        /// Number of bytes read.
         bytes: u32,
     },
-    /// An address of another CTA where only the own shared memory can be used, or of a CTA that is not there.
+    /// A shared address of a CTA that the instruction cannot use, or of a CTA that does not exist.
     SharedOtherCta {
         /// The address.
         address: u32,
-        /// The CTA it names.
+        /// Rank of the CTA that the address names.
         rank: u32,
-        /// The own rank.
+        /// Rank of the executing CTA. For an mbarrier that is not in the CTA which receives the bytes: rank
+        /// of the receiving CTA.
         own: u32,
     },
-    /// Shared bytes that asynchronous work still owns.
+    /// An access to shared bytes that asynchronous work still owns.
     SharedInFlight {
-        /// First byte.
+        /// Offset of the first byte.
         offset: u32,
-        /// How many.
+        /// Number of bytes.
         bytes: u32,
-        /// Who owns them.
+        /// The work that owns the bytes.
         owner: Owner,
         /// Whether the access writes.
         write: bool,
     },
-    /// Shared bytes that are a live mbarrier.
+    /// An access to shared bytes that are a live mbarrier.
     SharedBarrier {
-        /// First byte.
+        /// Offset of the first byte.
         offset: u32,
     },
-    /// Asynchronous work reads shared bytes that a thread stored and did not fence afterwards.
+    /// Asynchronous work reads shared bytes that a thread stored, and the thread has executed no proxy fence
+    /// since.
     MissingProxyFence {
-        /// First byte.
+        /// Offset of the first byte.
         offset: u32,
-        /// The thread that stored them.
+        /// Index in its CTA of the thread that stored the bytes.
         writer: u32,
     },
-    /// Shared memory of a CTA that has exited.
+    /// An access to the shared memory of a CTA that has exited.
     PeerExited {
-        /// Its rank.
+        /// Rank of that CTA.
         rank: u32,
     },
-    /// Shared memory of another CTA, of which nothing has told the thread that it has started.
+    /// An access to the shared memory of another CTA that is not ordered after the start of that CTA.
     PeerNotStarted {
-        /// Its rank.
+        /// Rank of that CTA.
         rank: u32,
     },
-    /// An access to shared memory of a CTA that exits without anything ordering the access before that.
+    /// An access to the shared memory of another CTA that is not ordered before the exit of that CTA.
     PeerUnordered {
-        /// Its rank.
+        /// Rank of that CTA.
         rank: u32,
     },
-    /// A register that nothing has written.
+    /// A read of a register that was never written.
     RegisterUninitialised {
-        /// The register.
+        /// Number of the register.
         register: u32,
     },
-    /// A register that a `wgmma` in flight owns.
+    /// An access to a register that a `wgmma` in flight uses.
     RegisterInFlight {
-        /// The register.
+        /// Number of the register.
         register: u32,
-        /// Whether it was to be written.
+        /// Whether the access writes.
         write: bool,
     },
-    /// A register that a `wgmma` uses after other instructions did, with no `wgmma.fence` between.
+    /// A `wgmma` uses a register after another instruction did, without a `wgmma.fence` between them.
     MissingWgmmaFence {
-        /// The register.
+        /// Number of the register.
         register: u32,
     },
     /// Only some lanes execute an instruction that needs the whole warp.
     Divergence {
-        /// The lanes that do.
+        /// Mask of the lanes that execute it.
         active: u32,
     },
-    /// Lanes that are to take part do not execute the instruction together, or others do.
+    /// The lanes that execute an instruction are not the lanes that its member mask names.
     Members {
-        /// The lanes that are to take part.
+        /// The member mask.
         members: u32,
-        /// The lanes that execute it.
+        /// Mask of the lanes that execute it.
         active: u32,
     },
-    /// A shuffle takes the value of a lane that takes no part.
+    /// A shuffle reads the value of a lane that is not in its member mask.
     ShuffleSource {
         /// The lane.
         from: u32,
-        /// The lanes that take part.
+        /// The member mask.
         members: u32,
     },
-    /// A copy that reads more bytes than it writes.
+    /// A `cp.async` that reads more bytes than it writes.
     CopySize {
-        /// Bytes read.
+        /// Number of bytes read.
         read: u32,
-        /// Bytes written.
+        /// Number of bytes written.
         bytes: u32,
     },
-    /// Lanes pass different values where the instruction takes one for the warp.
+    /// Lanes pass different values for an operand that must be the same in the whole warp.
     NotUniform {
-        /// Which operand.
+        /// Name of the operand.
         operand: &'static str,
     },
-    /// Warps of a warpgroup execute different instructions, or one with different operands.
+    /// Warps of a warpgroup execute different collective instructions, or the same one with different
+    /// operands.
     WarpgroupDisagrees {
-        /// How many such instructions came before.
+        /// Number of the instruction, counted from 0. `wgmma` and the other collectives are counted
+        /// separately.
         sequence: u64,
-        /// The line of the warp that came first.
+        /// Source line that another warp executed first.
         other: Option<Site>,
         /// What differs.
         operand: &'static str,
     },
-    /// A CTA ends with an instruction of a warpgroup that some of its warps have not executed.
+    /// A CTA ends before every warp of a warpgroup has executed a collective instruction.
     WarpgroupIncomplete {
-        /// Warps of the CTA that have not.
+        /// Warps of the CTA that have not executed it.
         missing: Vec<u32>,
     },
-    /// A CTA ends with a named barrier at which some have arrived and others have not.
+    /// A CTA ends before every thread that a named barrier waits for has arrived.
     BarrierIncomplete {
-        /// The barrier.
+        /// Number of the barrier.
         id: u32,
-        /// Threads that have arrived.
+        /// Number of threads that have arrived.
         arrived: u32,
-        /// Threads that it is for.
+        /// Number of threads that the barrier waits for.
         threads: u32,
     },
-    /// The CTA's last warps are no whole warpgroup.
+    /// The warp is not in a complete warpgroup of four warps.
     NoWarpgroup {
-        /// Warps of the CTA.
+        /// Number of warps in the CTA.
         warps: u32,
     },
     /// A barrier number outside 0..16.
@@ -235,104 +242,104 @@ pub enum Fault {
         /// The number.
         id: u32,
     },
-    /// Warps name different thread counts at one barrier.
+    /// Two warps pass different thread counts to the same barrier.
     BarrierThreads {
-        /// The barrier.
+        /// Number of the barrier.
         id: u32,
-        /// Threads according to the first.
+        /// Thread count of the warp that arrived first.
         first: u32,
-        /// Threads according to this one.
+        /// Thread count of this warp.
         this: u32,
     },
-    /// A warp comes twice to one round of a barrier.
+    /// A warp arrives at a barrier twice in one round.
     BarrierTwice {
-        /// The barrier.
+        /// Number of the barrier.
         id: u32,
     },
-    /// The cluster barrier's arrive and wait do not alternate.
+    /// Arrive and wait of the cluster barrier do not alternate.
     ClusterBarrier {
-        /// Whether this is an arrive.
+        /// Whether this instruction is an arrive.
         arrive: bool,
     },
-    /// No mbarrier lives there.
+    /// A use of an mbarrier where none is initialised.
     MbarrierUninitialised {
-        /// Where.
+        /// Offset of the address used.
         offset: u32,
     },
-    /// An mbarrier lives there already.
+    /// An initialisation of an mbarrier where one is live.
     MbarrierLive {
-        /// Where.
+        /// Offset of the mbarrier.
         offset: u32,
     },
-    /// An mbarrier's count outside 1..2^20.
+    /// An mbarrier count outside 1..2^20.
     MbarrierCount {
-        /// Where.
+        /// Offset of the mbarrier.
         offset: u32,
         /// The count.
         count: u32,
     },
     /// An arrival marked `.noComplete` that would complete the phase.
     MbarrierNoComplete {
-        /// Where the mbarrier lies.
+        /// Offset of the mbarrier.
         offset: u32,
-        /// Arrivals counted.
+        /// Number of arrivals of this instruction.
         count: u32,
-        /// The phase.
+        /// Number of the phase.
         phase: u64,
     },
-    /// More arrivals than the phase needs.
+    /// More arrivals than the phase still needs, or a count of zero.
     MbarrierOverArrival {
-        /// Where.
+        /// Offset of the mbarrier.
         offset: u32,
-        /// Arrivals of this instruction.
+        /// Number of arrivals of this instruction.
         count: u32,
-        /// Arrivals the phase still needed.
+        /// Number of arrivals that the phase still needs.
         pending: u32,
-        /// The phase.
+        /// Number of the phase.
         phase: u64,
     },
-    /// More outstanding bytes than a barrier can count.
+    /// More outstanding bytes than an mbarrier can count: at most 2^20 - 1.
     MbarrierBytes {
-        /// Where.
+        /// Offset of the mbarrier.
         offset: u32,
-        /// Bytes announced and not arrived.
+        /// Bytes announced but not yet arrived.
         outstanding: i64,
     },
     /// An asynchronous copy or another CTA uses an mbarrier whose initialisation was not fenced.
     MbarrierNotFenced {
-        /// Where.
+        /// Offset of the mbarrier.
         offset: u32,
-        /// The thread that initialised it.
+        /// Index in its CTA of the thread that initialised it.
         by: u32,
     },
-    /// What is no state of the mbarrier's current phase or of the one before.
+    /// A value that is not a state of the mbarrier's current phase or of the phase before.
     MbarrierState {
-        /// Where.
+        /// Offset of the mbarrier.
         offset: u32,
-        /// The state.
+        /// The value.
         state: u64,
-        /// Phases completed.
+        /// Number of phases completed.
         phase: u64,
     },
-    /// A wait for a phase after which another has completed already, so that its parity says the opposite.
+    /// A wait that comes too late: a further phase has completed, so the parity gives the wrong answer.
     MbarrierMissed {
-        /// Where.
+        /// Offset of the mbarrier.
         offset: u32,
-        /// The parity waited for.
+        /// The parity that the wait names.
         parity: u32,
-        /// Phases completed.
+        /// Number of phases completed.
         phase: u64,
-        /// Phases of whose completion the warp knows.
+        /// Number of completed phases that the warp has observed.
         known: u64,
     },
-    /// Shared bytes that asynchronous work brought, touched by a warp that has neither waited for the mbarrier nor
-    /// synchronised with one that has.
+    /// An access to shared bytes that asynchronous work wrote, by a warp that has neither waited for the
+    /// mbarrier nor synchronised with a warp that has.
     MbarrierNotObserved {
-        /// First byte.
+        /// Offset of the first byte.
         offset: u32,
-        /// How many.
+        /// Number of bytes.
         bytes: u32,
-        /// Where the mbarrier lies.
+        /// Offset of the mbarrier.
         barrier: u32,
     },
     /// No tensor map at the address.
@@ -340,147 +347,149 @@ pub enum Fault {
         /// The generic address.
         address: u64,
     },
-    /// A tensor map that was changed into what no map can be.
+    /// A tensor map with fields that are not valid, after `tensormap.replace`.
     TensorMapFields {
         /// The generic address.
         address: u64,
         /// What is wrong.
         reason: &'static str,
     },
-    /// A copy uses a tensor map that was written in global memory, without both fences of the tensormap proxy.
+    /// A copy uses a tensor map that was written in global memory, without both fences of the tensormap
+    /// proxy.
     TensorMapUnfenced {
-        /// The map's address.
+        /// Address of the map.
         address: u64,
-        /// Whether the write was released, so that the acquire is what is missing.
+        /// Whether the write was released. If so, the acquire is missing.
         released: bool,
         /// The write.
         other: Box<Place>,
     },
-    /// A tensor map is changed while a copy that nobody has waited for uses it.
+    /// A tensor map is changed while a copy that has not been waited for uses it.
     TensorMapInFlight {
-        /// The map's address.
+        /// Address of the map.
         address: u64,
     },
-    /// A bulk copy whose size is not a multiple of 16 bytes.
+    /// A bulk copy with a size that is not a multiple of 16 bytes.
     BulkSize {
-        /// The size.
+        /// The size in bytes.
         bytes: u32,
     },
-    /// A reduction that does not exist for the elements of its tensor map.
+    /// A reduction that does not exist for the element type of its tensor map.
     TensorReduction {
         /// The operation.
         op: &'static str,
-        /// The map's elements.
+        /// The map's element type.
         element: TensorElement,
     },
-    /// Another number of coordinates than the map has dimensions.
+    /// The number of coordinates is not the number of dimensions of the map.
     TensorRank {
-        /// Dimensions of the map.
+        /// Number of dimensions of the map.
         map: u32,
-        /// Coordinates given.
+        /// Number of coordinates given.
         coordinates: u32,
     },
-    /// A copy in tile mode through an im2col tensor map, or the other way round.
+    /// A copy in tile mode through an im2col tensor map, or a copy in im2col mode through a tiled one.
     TensorMode {
         /// Whether the map is an im2col map.
         im2col: bool,
     },
-    /// A tensor copy whose first coordinate is no multiple of 16 bytes.
+    /// A tensor copy that begins at an innermost coordinate which is not a multiple of 16 bytes.
     TensorAlignment {
-        /// The coordinate.
+        /// The coordinate in elements.
         at: i64,
-        /// Bytes of an element.
+        /// Size of an element in bytes.
         bytes: u32,
     },
     /// A tensor store or reduction that begins before the tensor.
     TensorBefore {
-        /// Which dimension, 0 the innermost.
+        /// The dimension; 0 is the innermost.
         dim: u32,
         /// The coordinate.
         at: i64,
     },
-    /// An im2col store through a map whose bounding box is not inside of the tensor.
+    /// An im2col store through a map with a bounding box that is not inside the tensor.
     Im2colBounds {
-        /// Which dimension of pixels, 0 the width.
+        /// The dimension of pixels; 0 is the width.
         dim: u32,
-        /// The bounding box's first coordinate.
+        /// First coordinate of the bounding box.
         low: i64,
-        /// Its last.
+        /// Last coordinate of the bounding box.
         high: i64,
-        /// The tensor's extent.
+        /// Extent of the tensor.
         extent: u64,
     },
-    /// A copy in im2col mode whose base lies outside of its map's bounding box.
+    /// A copy in im2col mode with a base outside the bounding box of its map.
     Im2colBase {
-        /// Which dimension of pixels, 0 the width.
+        /// The dimension of pixels; 0 is the width.
         dim: u32,
-        /// The base's coordinate.
+        /// Coordinate of the base.
         base: i64,
-        /// The bounding box's first.
+        /// First coordinate of the bounding box.
         low: i64,
-        /// Its last.
+        /// Last coordinate of the bounding box.
         high: i64,
     },
-    /// A filter offset of more bits than the map's rank leaves it.
+    /// A filter offset with more bits than the rank of the map allows.
     Im2colOffset {
-        /// Which dimension of pixels, 0 the width.
+        /// The dimension of pixels; 0 is the width.
         dim: u32,
         /// The offset.
         offset: u32,
-        /// Its bits.
+        /// Number of bits that the rank allows.
         bits: u32,
     },
     /// A multicast mask that is empty or names CTAs outside the cluster.
     Multicast {
         /// The mask.
         mask: u32,
-        /// CTAs of the cluster.
+        /// Number of CTAs in the cluster.
         ctas: u32,
     },
-    /// A matrix descriptor that no canonical layout has.
+    /// A matrix descriptor that is not valid.
     Descriptor {
         /// Its bits.
         descriptor: u64,
         /// What is wrong.
         reason: &'static str,
     },
-    /// Metadata of a sparse `wgmma` that names no two places in order, or for `.tf32` neither place.
+    /// Metadata of a sparse `wgmma` that does not name two positions of four in increasing order, or for
+    /// `.tf32` one position of two.
     SparseMetadata {
         /// Row of A.
         row: u32,
-        /// Chunk of the slice of K.
+        /// Index of the chunk in the slice of K.
         chunk: u32,
-        /// The chunk's four bits.
+        /// The four metadata bits of the chunk.
         bits: u32,
     },
     /// `setmaxnreg` in the wrong direction.
     Registers {
-        /// Whether it was to grow.
+        /// Whether the instruction is `setmaxnreg.inc`.
         grow: bool,
-        /// Registers a thread holds.
+        /// Registers that each thread holds.
         held: u32,
-        /// Registers asked for.
+        /// Registers requested per thread.
         asked: u32,
     },
     /// A thread or a CTA ends while its asynchronous work is in flight.
     ExitInFlight {
-        /// Which work.
+        /// The work.
         what: &'static str,
     },
     /// The program executed `trap`.
     Trapped,
-    /// The cluster's fuel is spent.
+    /// The cluster has used up its fuel ([`Options::fuel`](crate::Options::fuel)).
     Fuel {
-        /// Warp instructions allowed.
+        /// Number of warp instructions allowed.
         limit: u64,
-        /// Where the warps are.
+        /// Where each warp is.
         warps: Vec<Waiting>,
     },
     /// No warp can run and nothing asynchronous is pending.
     Hang {
-        /// Who waits for what.
+        /// Each waiting warp, with what it waits for.
         waiting: Vec<Waiting>,
-        /// How many warps of the cluster have exited.
+        /// Number of warps of the cluster that have exited.
         exited: u32,
     },
 }

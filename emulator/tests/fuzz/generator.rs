@@ -1,7 +1,7 @@
-//! Programs from strings of bytes: every byte decides something, and any string is a program.
+//! Builds programs from strings of bytes: every byte decides something, and every string gives a program.
 //!
-//! Operands are mostly of the right type, addresses mostly inside memory; forms are drawn without a look at whether
-//! they exist, which is the verifier's part.
+//! Operands mostly have the right type, and addresses are mostly inside memory. Forms of instructions are
+//! drawn whether they exist or not; the verifier refuses those that do not.
 
 mod asynchronous;
 
@@ -12,10 +12,10 @@ use ptx::inst::{
 };
 use ptx::{Builder, Entry, Function, Inst, Operand, Reg, Space, Special, Target, Type, Value};
 
-/// Bytes of each of the two buffers.
+/// Number of bytes of each of the two buffers.
 pub(crate) const DATA_BYTES: usize = 4096;
 const SHARED_BYTES: u32 = 16384;
-/// Statements of a program, those inside others included.
+/// Maximum number of statements of a program, including nested ones.
 const STATEMENTS: u32 = 120;
 
 const TYPES: [Type; 10] = [
@@ -86,7 +86,7 @@ pub(crate) fn generated(bytes: &[u8]) -> Function {
             generator.pool[2].push(value.operand());
         }
         if choice & 8 != 0 {
-            // A start that most programs need: memory that holds something, and barriers.
+            // Most programs need initialised memory and mbarriers.
             f.repeat(f.constant(SHARED_BYTES / 64), |i| {
                 f.store_shared(base + i * 64 + (f.special(Special::ThreadX) & 3) * 16, 0, [number; 4]);
             });
@@ -184,7 +184,7 @@ impl<'f> Generator<'_, 'f> {
         }
     }
 
-    /// A place for an mbarrier.
+    /// The address of an mbarrier.
     fn barrier(&mut self) -> Operand {
         let slot = self.below(4) * 8;
         if self.below(8) == 0 { self.shared() } else { (self.base + (8192 + slot)).operand() }
@@ -223,7 +223,7 @@ impl<'f> Generator<'_, 'f> {
 
     fn statement(&mut self, depth: u32) {
         let f = self.f;
-        // What is defined inside a block is not defined behind it.
+        // Registers defined inside a block are not defined after it.
         let pool = self.pool.clone();
         match self.byte() % 16 {
             0 if depth < 3 => {
@@ -286,7 +286,7 @@ impl<'f> Generator<'_, 'f> {
         }
     }
 
-    /// Emits an instruction whose result others may use.
+    /// Emits an instruction. Later instructions may use its result.
     fn result(&mut self, ty: Type, inst: impl FnOnce(Reg) -> Inst) {
         let dst = if self.below(4) == 0 { self.register(ty) } else { self.fresh(ty) };
         self.f.emit(inst(dst));
@@ -381,7 +381,8 @@ impl<'f> Generator<'_, 'f> {
             AluOp::HalfSign { ty: half, negate: one },
             AluOp::Cvt(cvt),
         ]);
-        // Forms that do not exist would refuse the whole program, and most combinations do not.
+        // The verifier refuses a whole program for one form that does not exist, and most combinations do not
+        // exist.
         let Some((sources, result)) = op.types() else { return };
         let src = sources.into_iter().map(|ty| self.operand(ty)).collect();
         self.result(result, |dst| Inst::Alu(Alu { op, dst, src }));

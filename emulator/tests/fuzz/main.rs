@@ -1,8 +1,10 @@
-//! Whatever the verifier accepts, the emulator runs to an end or a trap: it never panics, and neither does the printer.
+//! A fuzz test: the emulator runs every program that the verifier accepts to its end or to a trap. Neither
+//! the emulator nor the printer panics.
 //!
-//! Programs come from strings of bytes through the builder ([`generator`]). A short run of fixed strings is part of the
-//! normal tests; `FUZZ_SECONDS=600 cargo test -p falchion-emulator --release --test fuzz -- --ignored` goes on for as
-//! long as is asked, on every processor, from `FUZZ_SEED` (0).
+//! Programs are built from strings of bytes ([`generator`]). A short run with fixed strings is part of the
+//! normal tests. A long run: `FUZZ_SECONDS=600 cargo test -p falchion-emulator --release --test fuzz --
+//! --ignored` runs for this number of seconds on every processor, beginning at the seed in `FUZZ_SEED`
+//! (default 0).
 
 mod generator;
 
@@ -16,7 +18,7 @@ use ptx::abi::{Argument, Grid, Im2colMap, Promotion, TensorElement, TensorMap, T
 
 use generator::{DATA_BYTES, generated};
 
-/// What has been tried.
+/// Counts of the programs tried.
 #[derive(Debug, Default)]
 struct Tally {
     refused: u64,
@@ -24,7 +26,7 @@ struct Tally {
     trapped: u64,
 }
 
-/// A string of bytes from a number: SplitMix64.
+/// A string of bytes from a seed, by SplitMix64.
 fn bytes(seed: u64) -> Vec<u8> {
     let mut state = seed;
     let mut next = || {
@@ -84,7 +86,7 @@ fn try_one(bytes: &[u8], tally: &mut Tally) {
     }
 }
 
-/// Tries the programs of these numbers while there is time; says which one panicked.
+/// Tries the programs of these seeds until the time limit. Reports which one panicked.
 fn try_all(seeds: impl Iterator<Item = u64>, limit: Option<Duration>) -> Tally {
     let (start, mut tally) = (Instant::now(), Tally::default());
     for seed in seeds {
@@ -99,7 +101,7 @@ fn try_all(seeds: impl Iterator<Item = u64>, limit: Option<Duration>) -> Tally {
 
 #[test]
 fn accepted_programs_end_or_trap() {
-    // The last one loads from the last line that addresses have.
+    // The last program loads from the last line of the address space.
     let tally = try_all((0..800).chain([35042]), None);
     assert!(tally.ended > 10 && tally.trapped > 100, "programs of both kinds: {tally:?}");
     assert!(tally.refused < tally.ended + tally.trapped, "most are legal: {tally:?}");

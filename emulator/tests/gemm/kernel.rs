@@ -1,4 +1,4 @@
-//! A warp-specialised GEMM and what the tests around it share.
+//! A warp-specialised GEMM, and helpers that its tests share.
 
 use half::bf16;
 use ptx::abi::{Argument, Grid, Promotion, TensorElement, TensorMap, TensorSwizzle};
@@ -7,7 +7,7 @@ use ptx::{
     Builder, Entry, Function, Special, Target, TensorLoad, Value, Verified, WgmmaOperands, WgmmaTypes,
 };
 
-/// Shape of one CTA's tile, and how many stages its pipeline has.
+/// The shape of a CTA's tile, and the number of stages of its pipeline.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tile {
     pub(crate) n: u32,
@@ -18,7 +18,7 @@ pub(crate) struct Tile {
 pub(crate) const M: u32 = 128;
 pub(crate) const K: u32 = 64;
 
-/// What to break in the kernel; each hazard must be found.
+/// The defect in the kernel. The emulator must find each one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Defect {
     None,
@@ -32,9 +32,9 @@ pub(crate) enum Defect {
     EarlyRelease,
     /// The epilogue stores without a proxy fence.
     NoProxyFence,
-    /// Accumulators are read with the last multiplies in flight.
+    /// The accumulators are read while the last multiplies are in flight.
     NoFinalWait,
-    /// Nothing fences the accumulators before the first multiply.
+    /// There is no `wgmma.fence` for the accumulators before the first multiply.
     NoWgmmaFence,
     /// The tensor store is not waited for.
     NoStoreWait,
@@ -206,7 +206,7 @@ fn consume<'f>(f: &'f Builder, tile: Tile, defect: Defect, at: Places<'f>) {
         }
         advance(f, stages, stage, phase);
     });
-    // Rows of 64 columns, 128-byte swizzled, one box for each 64 columns.
+    // Rows of 64 columns with a 128-byte swizzle, one box per 64 columns.
     let lane = at.thread & 31;
     let row = (in_group / 32) * 16 + (lane & 15);
     let tile_out = at.base + at.out + group * (64 * n * 2);
@@ -238,7 +238,7 @@ fn consume<'f>(f: &'f Builder, tile: Tile, defect: Defect, at: Places<'f>) {
     });
 }
 
-/// Deterministic values of a few bits, so that sums are exact.
+/// Deterministic values with few bits, so that sums are exact.
 pub(crate) fn values(count: usize, seed: u32) -> Vec<bf16> {
     let mut state = seed.wrapping_mul(2_654_435_761).wrapping_add(1);
     (0..count)

@@ -1,4 +1,5 @@
-//! A warp-specialised GEMM on every schedule, and what the emulator says when it is broken.
+//! A warp-specialised GEMM under every schedule, and the faults that the emulator reports when the kernel is
+//! broken.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 

@@ -1,4 +1,4 @@
-//! Tensor copies and matrix multiplies.
+//! Hazards of tensor copies and matrix multiplies.
 
 use emulator::{Fault, Owner, Wait};
 use ptx::inst::ProxySpace;
@@ -306,7 +306,7 @@ pub(crate) fn cases() -> Vec<Case> {
                     TensorLoad { map: k.map, dst: k.base, barrier: k.barrier(), multicast: None, hint: None };
                 k.once(|| {
                     k.f.mbarrier_arrive_expect(k.barrier(), BOX_BYTES);
-                    // Before the tensor, which a load may begin.
+                    // Before the tensor: a load may begin there.
                     let inner = k.f.constant(if k.broken { -4 } else { -8 });
                     k.f.tensor_load(load, [inner, k.f.constant(-1)]);
                 });

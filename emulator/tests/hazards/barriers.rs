@@ -1,4 +1,4 @@
-//! Barriers, clusters, register budgets and the end of a program.
+//! Hazards of barriers, clusters, `setmaxnreg` and the end of a program.
 
 use emulator::{Fault, Wait};
 use ptx::{Inst, LoadOrder, Location, MbarrierOrder, Operand, Scope, Space, Special, StoreOrder, TensorLoad};
@@ -332,7 +332,7 @@ pub(crate) fn cases() -> Vec<Case> {
                 k.f.cluster_arrive(false);
                 k.f.cluster_wait();
                 k.f.if_(rank.equals(0), || {
-                    // Gives the peer the time to end: a load of its own.
+                    // A load of its own, which gives the peer time to end.
                     k.once(|| {
                         k.f.mbarrier_arrive_expect(k.barrier(), BOX_BYTES);
                         let load = TensorLoad {
@@ -358,8 +358,8 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// Two pairs of warps, each with a barrier of its own; in the broken program the first meeting has the next number, so that
-/// the first pair's late warp lets the other pair's early one through.
+/// Two pairs of warps, each with a barrier of its own. In the broken program the first barrier has the number
+/// of the next pair. So a late warp of the first pair lets an early warp of the other pair pass.
 pub(crate) fn numbers_mixed_up() -> Case {
     let program = |k: crate::Kernel<'_>| {
         let (f, pair) = (k.f, k.thread / 64);

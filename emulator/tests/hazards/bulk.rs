@@ -1,4 +1,5 @@
-//! Bulk copies, reductions by copies, asynchronous stores to a peer, and the rarer operations on barriers.
+//! Hazards of bulk copies, reductions by copies, asynchronous stores to another CTA, and rare operations on
+//! mbarriers.
 
 use emulator::{Fault, Owner};
 use ptx::inst::ProxySpace;
@@ -15,7 +16,7 @@ impl<'f> Kernel<'f> {
         });
     }
 
-    /// Barriers of all CTAs are ready, and shared memory holds zeros.
+    /// Initialises the mbarriers of all CTAs and fills shared memory with zeros.
     pub(crate) fn ready(self) {
         self.init();
         self.zero(1024);
@@ -31,12 +32,12 @@ impl<'f> Kernel<'f> {
         self.f.if_(self.rank().equals(rank), body);
     }
 
-    /// Where rank 1 is sent something: the place and the barrier.
+    /// The destination in rank 1: the address of the data, and the mbarrier.
     pub(crate) fn peer(self) -> (Value<'f, u32>, Value<'f, u32>) {
         (self.f.map_shared(self.base, 1), self.f.map_shared(self.barrier(), 1))
     }
 
-    /// Rank 1 awaits `bytes` bytes.
+    /// Rank 1 announces `bytes` bytes, and waits for them if `waits`.
     pub(crate) fn awaits(self, bytes: u32, waits: bool) {
         self.in_rank(1, || {
             self.once(|| self.f.mbarrier_arrive_expect(self.barrier(), bytes));
@@ -255,7 +256,7 @@ fn peers() -> Vec<Case> {
 }
 
 impl<'f> Kernel<'f> {
-    /// A word of rank 1 for each thread, and the barrier.
+    /// The destination in rank 1 per thread: the address of a word, and the mbarrier.
     pub(crate) fn peer_words(self) -> (Value<'f, u32>, Value<'f, u32>) {
         let (words, barrier) = self.peer();
         (words + self.thread * 4, barrier)

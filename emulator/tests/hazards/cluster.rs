@@ -1,4 +1,5 @@
-//! Shared memory of other CTAs of the cluster: when it is there, when it is free, who has been told.
+//! Hazards in the shared memory of other CTAs of the cluster: use before their start, after their exit, or
+//! without order.
 
 use emulator::Fault;
 use ptx::{AtomicOp, AtomicSem, AtomicType, LoadOrder, Location, Scope, StoreOrder};
@@ -22,7 +23,8 @@ impl Kernel<'_> {
         });
     }
 
-    /// A stage of each of two CTAs, filled by rank 0 for both; rank 1 releases it to rank 0's second barrier.
+    /// A stage in each of two CTAs. Rank 0 fills both stages. Rank 1 releases its stage at the second
+    /// mbarrier of rank 0.
     fn multicast(self, both: u16) {
         let mask = self.f.constant(both);
         self.copy_box(self.base, self.bar(0), Some(mask));
@@ -218,7 +220,7 @@ fn multicasts() -> Vec<Case> {
         Case::in_cluster(
             "multicast into a peer that still reads",
             |k| {
-                // Rank 0 fills both stages twice; the second time it needs the release of both.
+                // Rank 0 fills both stages twice. The second time it needs the release of both.
                 let f = k.f;
                 k.once(|| {
                     f.mbarrier_init(k.bar(0), 1);

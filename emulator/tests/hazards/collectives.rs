@@ -1,12 +1,12 @@
-//! Instructions that need a whole warp, warpgroup or CTA. Source: PTX ISA "setmaxnreg", "wgmma.fence", "bar", "elect.sync",
-//! "cp.async.mbarrier.arrive".
+//! Instructions that need a whole warp, warpgroup or CTA. Source: PTX ISA "setmaxnreg", "wgmma.fence", "bar",
+//! "elect.sync", "cp.async.mbarrier.arrive".
 
 use emulator::Fault;
 
 use crate::{Case, Kernel};
 
 impl Kernel<'_> {
-    /// All warps, or the first alone.
+    /// Runs in all warps, or only in the first one.
     fn all_or_one(self, body: impl FnOnce()) {
         let warps = if self.broken { 1 } else { 4 };
         self.f.if_(self.f.warp_index().less_than(warps), body);
@@ -73,7 +73,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// Programs that take lane 0 for the elected one.
+/// Programs that assume lane 0 to be the elected one.
 pub(crate) fn elected() -> Vec<Case> {
     vec![Case::new(
         "the group of the elected lane waited for by lane 0 (ISA elect.sync, cp.async.bulk.commit_group)",

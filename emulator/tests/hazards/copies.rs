@@ -1,4 +1,4 @@
-//! Copies of threads: `cp.async`, its groups and its arrivals.
+//! Hazards of `cp.async`, its groups and its arrivals.
 
 use emulator::Fault;
 

@@ -1,4 +1,4 @@
-//! Data handed over through flags: by whom, for whom, in which order.
+//! Hazards of data that is passed through flags: wrong thread, scope or order.
 
 use ptx::{AtomicSem, LoadOrder, Location, Scope, StoreOrder};
 
@@ -11,7 +11,7 @@ pub(crate) fn cases() -> Vec<Case> {
             "the flag of another CTA's data",
             3,
             |k| {
-                // CTAs 0 and 1 each write a word and raise a flag; CTA 2 reads the first word.
+                // CTAs 0 and 1 each write a word and set a flag. CTA 2 reads the first word.
                 for cta in 0..2u32 {
                     k.in_cta(cta, || {
                         k.once(|| {
@@ -209,7 +209,7 @@ pub(crate) fn cases() -> Vec<Case> {
             "partial sums that the last CTA adds up, and no fence",
             3,
             |k| {
-                // The pattern of CUDA's threadFenceReduction.
+                // The pattern of the CUDA sample threadFenceReduction.
                 let cta = k.f.special(ptx::Special::CtaX);
                 k.once(|| {
                     k.f.store_global(k.out + cta.mul_wide(4), 0, [k.thread]);

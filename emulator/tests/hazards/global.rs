@@ -1,4 +1,4 @@
-//! Global memory between CTAs: who may rely on what another has written.
+//! Hazards of global memory that CTAs share: reads of data that another CTA has written.
 
 use emulator::Fault;
 use ptx::inst::ProxySpace;
@@ -6,16 +6,16 @@ use ptx::{AtomicOp, AtomicSem, LoadOrder, Location, Scope, Special, Value};
 
 use crate::{BOX_BYTES, Case, Kernel};
 
-/// The steps of a hand-over of data from CTA 0 to CTA 1, each as it should be.
+/// The steps by which CTA 0 passes data to CTA 1. [`SOUND`] is correct.
 #[derive(Clone, Copy)]
 struct HandOver {
-    /// The writers come together before the flag is raised.
+    /// Whether the writers synchronise before the flag is set.
     writers_meet: bool,
-    /// A fence stands before the flag is raised.
+    /// The scope of a fence before the flag is set.
     fence: Option<Scope>,
     /// How the flag is read.
     look: Option<LoadOrder>,
-    /// The readers come together after the flag was seen.
+    /// Whether the readers synchronise after the flag was seen.
     readers_meet: bool,
 }
 
@@ -35,13 +35,13 @@ impl<'f> Kernel<'f> {
         self.data + self.thread.mul_wide(4)
     }
 
-    /// Thread 0 raises the flag.
+    /// Thread 0 sets the flag.
     pub(crate) fn raise(self) {
         let (f, flag) = (self.f, Location::global(self.flag, 0));
         self.once(|| f.reduce(AtomicOp::Add, flag, [f.constant(1u32)], (AtomicSem::Relaxed, Scope::Gpu)));
     }
 
-    /// Thread 0 waits until the flag is raised.
+    /// Thread 0 waits until the flag is set.
     pub(crate) fn await_flag(self, look: Option<LoadOrder>) {
         let f = self.f;
         self.once(|| {

@@ -1,4 +1,4 @@
-//! Tensor maps that other CTAs use, and the grids before this one.
+//! Hazards with tensor maps that other CTAs use, and with earlier grids.
 
 use emulator::Fault;
 use ptx::{AtomicOp, MapChange, Scope};

@@ -6,7 +6,7 @@ use ptx::{MapChange, Scope, TensorLoad, Value};
 use crate::{BOX_BYTES, Case, Kernel};
 
 impl<'f> Kernel<'f> {
-    /// Loads the pixels of both images from a base on, moved by an offset, through an im2col map.
+    /// Loads the pixels of both images through an im2col map, from a base on, with a filter offset.
     fn pixels_from(self, map: Value<'f, u64>, base: [i32; 4], offset: [u16; 2]) {
         let load = TensorLoad { map, dst: self.base, barrier: self.barrier(), multicast: None, hint: None };
         self.once(|| {
@@ -51,7 +51,7 @@ pub(crate) fn cases() -> Vec<Case> {
             32,
             |k| {
                 k.init();
-                // The tensor has a pixel 1, but no filter begins there.
+                // The tensor has a pixel 1, but the bounding box does not: no filter begins there.
                 k.pixels_from(k.pixels, [0, 0, if k.broken { 1 } else { 0 }, 0], [1, 1]);
             },
             |fault| matches!(fault, Fault::Im2colBase { dim: 1, base: 1, low: -1, high: 0 }),

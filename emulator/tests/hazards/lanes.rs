@@ -1,4 +1,4 @@
-//! Lanes of one warp that rely on going together, and collectives that not all of them join.
+//! Hazards inside one warp: lanes that rely on lockstep, and collectives that not all lanes execute.
 
 use emulator::Fault;
 use ptx::inst::ReduceOp;
@@ -18,14 +18,14 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 impl Kernel<'_> {
-    /// `__syncwarp`, in the twin alone.
+    /// `__syncwarp`, only in the twin.
     fn sync_in_twin(self) {
         if !self.broken {
             self.f.warp_sync();
         }
     }
 
-    /// The word of the lane next to the own one.
+    /// Reads the word of the neighbouring lane.
     fn read_neighbour(self) {
         let _value = self.read(self.base + (self.thread ^ 1) * 4);
     }

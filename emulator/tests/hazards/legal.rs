@@ -265,7 +265,7 @@ fn memory() -> Vec<Case> {
         })
         .isa("Memory Consistency Model, Causality order: cumulativity"),
         grid("a release that others' atomics pass on", 3, |k| {
-            // CTA 1 adds without an order; CTA 2 acquires its sum and with it CTA 0's release.
+            // CTA 1 adds with a relaxed atomic. CTA 2 acquires the sum, and with it the release of CTA 0.
             k.in_cta(0, || {
                 k.once(|| {
                     k.f.store_global(k.data, 0, [k.thread]);

@@ -1,4 +1,4 @@
-//! When an mbarrier and a peer's memory begin and end.
+//! Hazards of lifetimes: of an mbarrier, and of the shared memory of another CTA.
 
 use emulator::Fault;
 use ptx::{AtomicOp, AtomicSem, Inst, Location, MbarrierOrder, Scope, StoreOrder};
@@ -11,13 +11,13 @@ impl Kernel<'_> {
         self.f.emit(Inst::MbarrierInvalidate { barrier: self.bar(0).operand() });
     }
 
-    /// Warps of the own number do the one, the others the other.
+    /// Warp 0 runs `first`, the other warps run `second`.
     fn split(self, first: impl FnOnce(), second: impl FnOnce()) {
         self.f.if_else((self.thread / 32).equals(0), first, second);
     }
 }
 
-/// A barrier or a peer that is not there yet, or no longer.
+/// An mbarrier or a CTA that does not exist yet, or no longer exists.
 fn early(fault: &Fault) -> bool {
     race(fault)
         || hang(fault)

@@ -6,7 +6,7 @@ use crate::tools::{ACQUIRE, RELAXED, RELEASE, grid, race};
 use crate::{Case, Kernel};
 
 impl Kernel<'_> {
-    /// Takes a lock, changes a word, gives the lock back.
+    /// Takes a lock, changes a word, releases the lock.
     fn locked(self, take: (AtomicSem, Scope), give: StoreOrder) {
         let f = self.f;
         self.once(|| {
@@ -117,7 +117,7 @@ pub(crate) fn cases() -> Vec<Case> {
             "a queue slot read before its producer has filled it",
             2,
             |k| {
-                // The ticket is taken by an atomic; the slot's own flag says that it is full.
+                // An atomic takes the ticket. The flag of the queue entry says that the entry is full.
                 let f = k.f;
                 k.in_cta(0, || {
                     k.once(|| {

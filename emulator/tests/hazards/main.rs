@@ -1,4 +1,4 @@
-//! Every hazard: a minimal program that has it, and its twin that differs in one thing and passes.
+//! Every hazard: a minimal program that has it, and a twin that differs in one step and passes.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
@@ -35,23 +35,23 @@ use ptx::abi::{Argument, Grid, Im2colMap, Promotion, TensorElement, TensorMap, T
 use ptx::inst::ProxySpace;
 use ptx::{Builder, Entry, Function, Special, Target, TensorLoad, Value, Var, WgmmaOperands, WgmmaTypes};
 
-/// What a program of this file works with.
+/// What a hazard program works with.
 #[derive(Clone, Copy)]
 struct Kernel<'f> {
     f: &'f Builder,
-    /// 8 rows of 64 bf16, written.
+    /// 8 rows of 64 bf16, initialised.
     data: Value<'f, u64>,
-    /// As much, not written.
+    /// The same size, not initialised.
     out: Value<'f, u64>,
     /// 16 words that are zero.
     flag: Value<'f, u64>,
-    /// The tensor of `data`, one box.
+    /// The tensor map of `data`, with one box.
     map: Value<'f, u64>,
-    /// The tensor of `out`, one box.
+    /// The tensor map of `out`, with one box.
     out_map: Value<'f, u64>,
-    /// `data` as two images of 2 x 2 pixels of 64 channels, under a filter of 3 x 3.
+    /// The im2col map of `data`: two images of 2 x 2 pixels with 64 channels, for a filter of 3 x 3.
     pixels: Value<'f, u64>,
-    /// The same of `out`.
+    /// The same for `out`.
     out_pixels: Value<'f, u64>,
     /// 8 KiB of shared memory.
     base: Value<'f, u32>,
@@ -64,18 +64,18 @@ struct Case {
     why: &'static str,
     threads: u32,
     cluster: u32,
-    /// CTAs of the grid.
+    /// Number of CTAs in the grid.
     ctas: u32,
-    /// The section of the ISA that says so, where the fault's own ([`table::section`]) is not the one.
+    /// The section of the ISA that forbids it, if it is not the section of the fault ([`table::section`]).
     isa: Option<&'static str>,
-    /// The grids before this one may still run.
+    /// Whether earlier grids may still run.
     dependent: bool,
     program: fn(Kernel<'_>),
     found: fn(&Fault) -> bool,
 }
 
 const BOX_BYTES: u32 = 8 * 64 * 2;
-/// Where programs keep a barrier, behind their data.
+/// Offset of the programs' mbarrier, after their data.
 const BARRIER: u32 = 7168;
 
 fn launch(case: &Case, broken: bool, options: &Options<'_>) -> Result<(), Failure> {
@@ -119,7 +119,7 @@ fn launch(case: &Case, broken: bool, options: &Options<'_>) -> Result<(), Failur
         steps: vec![1, 1],
         swizzle: TensorSwizzle::B128,
     };
-    // A store's bounding box must lie inside of the tensor.
+    // The bounding box of a store must be inside the tensor.
     let stored = Im2colMap { lower: vec![0, 0], upper: vec![0, 0], ..pixels(out) };
     let (tiled, walked) = ([map(data), map(out)], [pixels(data), stored]);
     let mut arguments: Vec<Argument> = vec![data.into(), out.into(), flag.into()];
@@ -139,7 +139,7 @@ impl<'f> Kernel<'f> {
         self.base + BARRIER
     }
 
-    /// A barrier of one arrival that a tensor load may use.
+    /// Initialises an mbarrier of one arrival that a tensor load may use.
     fn init(self) {
         self.once(|| {
             self.f.mbarrier_init(self.barrier(), 1);
@@ -156,7 +156,7 @@ impl<'f> Kernel<'f> {
         });
     }
 
-    /// Fills shared memory with zeros from thread 0, and fences.
+    /// Fills shared memory with zeros by thread 0, and fences.
     fn zero(self, bytes: u32) {
         self.once(|| {
             let zero = self.f.constant(0u32);
@@ -191,13 +191,13 @@ impl<'f> Kernel<'f> {
         ((self.base & 0x3_FFFF) >> 4).cast::<u64>() | (64u64 << 16 | 8 << 32)
     }
 
-    /// A multiply of such operands that overwrites its accumulators.
+    /// The operands of a multiply that overwrites its accumulators.
     fn operands(self) -> WgmmaOperands<'f> {
         let accumulate = self.f.constant(false);
         WgmmaOperands { accumulate, ..WgmmaOperands::new(WgmmaTypes::Bf16F32, 8, self.start(), self.start()) }
     }
 
-    /// Zeroed operands, and a fence.
+    /// Fills the operands with zeros, and fences.
     fn ready_to_multiply(self) {
         self.zero(4096);
         self.f.barrier_sync(0, 128);
@@ -220,7 +220,7 @@ impl Case {
         Self { cluster: 2, ctas: 2, ..Self::new(why, 32, program, found) }
     }
 
-    /// The section of the ISA that says so.
+    /// Sets the section of the ISA that forbids it.
     fn isa(self, isa: &'static str) -> Self {
         Self { isa: Some(isa), ..self }
     }
@@ -298,7 +298,7 @@ fn a_dependent_grid_waits_for_those_before_it() {
     assert!(launch(&case, true, &Options::default()).is_ok(), "a grid of its own has nothing to wait for");
 }
 
-/// What happens only when one warp falls far behind another.
+/// Hazards that show only when one warp falls far behind another.
 #[test]
 fn random_schedules_find_what_the_others_do_not() {
     let case = barriers::numbers_mixed_up();

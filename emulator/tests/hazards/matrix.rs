@@ -1,4 +1,4 @@
-//! Multiplies of warpgroups, and matrices that warps load and store.
+//! Hazards of warpgroup multiplies, and of matrices that warps load and store.
 
 use emulator::Fault;
 use ptx::{ProxySpace, Value, Var, WgmmaOperands};
@@ -12,7 +12,7 @@ impl<'f> Kernel<'f> {
         ((at & 0x3_FFFF) >> 4).cast::<u64>() | (64u64 << 16 | 8 << 32)
     }
 
-    /// A multiply whose A lies at a stage of 2 KiB; B is the beginning.
+    /// A multiply with A in a stage of 2 KiB, and B at the beginning of shared memory.
     pub(crate) fn multiply_at(self, stage: u32, d: &[Var<'f, f32>]) {
         let a = self.operand_at(self.base + 2048 * stage).into();
         self.f.wgmma(WgmmaOperands { a, ..self.operands() }, d);

@@ -1,4 +1,5 @@
-//! Semantics and scopes of mbarriers. Source: PTX ISA "mbarrier.arrive", "mbarrier.test_wait", "Memory Consistency Model".
+//! Semantics and scopes of mbarriers. Source: PTX ISA "mbarrier.arrive", "mbarrier.test_wait", "Memory
+//! Consistency Model".
 
 use emulator::Fault;
 use ptx::{MbarrierOrder, Scope, Special};
@@ -7,7 +8,7 @@ use crate::{Case, Kernel};
 
 const RELAXED: MbarrierOrder = MbarrierOrder::Relaxed(Scope::Cluster);
 
-/// How CTA 1 hands a word of global memory to CTA 0 through CTA 0's mbarrier.
+/// How CTA 1 passes a word of global memory to CTA 0 through the mbarrier of CTA 0.
 struct HandOver {
     fence: Option<Scope>,
     arrive: MbarrierOrder,

@@ -1,4 +1,4 @@
-//! Plain accesses to memory.
+//! Hazards of plain accesses to memory.
 
 use emulator::Fault;
 use ptx::inst::{Shuffle, WarpInst};

@@ -1,4 +1,4 @@
-//! Generic accesses to shared memory that only barriers order, with values that agree where nothing goes wrong.
+//! Generic accesses to shared memory that only barriers order. The values agree if nothing goes wrong.
 
 use emulator::Fault;
 use ptx::{AtomicOp, AtomicSem, LoadOrder, Location, Scope, StoreOrder};
@@ -6,7 +6,7 @@ use ptx::{AtomicOp, AtomicSem, LoadOrder, Location, Scope, StoreOrder};
 use crate::tools::{hang, race};
 use crate::{Case, Kernel};
 
-/// Warp 0 writes, warp 1 reads; what stands between them.
+/// Warp 0 writes, warp 1 reads. `meeting` is executed between the two.
 fn exchange(k: Kernel<'_>, meeting: impl Fn(u32)) {
     k.zeroed(1024, 64);
     k.f.if_else(
@@ -242,7 +242,8 @@ pub(crate) fn cases() -> Vec<Case> {
             "consumers that free a buffer one warp too early",
             96,
             |k| {
-                // Warps 1 and 2 read what warp 0 writes twice; the barrier for "free" counts one reader too few.
+                // Warps 1 and 2 read what warp 0 writes, twice. The barrier for "free" counts one reader too
+                // few.
                 let (f, free, full) = (k.f, 1u32, 2u32);
                 k.zeroed(1024, 96);
                 let readers = if k.broken { 64 } else { 96 };
@@ -268,7 +269,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// Warp 0 writes and raises a flag in shared memory, warp 1 polls it and reads.
+/// Warp 0 writes and sets a flag in shared memory. Warp 1 polls the flag and reads.
 fn flag(k: Kernel<'_>, look: LoadOrder, raise: Option<StoreOrder>) {
     let f = k.f;
     k.zeroed(1024, 64);

@@ -1,4 +1,4 @@
-//! A ring of stages between a producer and its consumers, each step left out or bent once.
+//! Hazards of a ring of stages between a producer and its consumers: each step is left out or changed once.
 
 use emulator::Fault;
 
@@ -27,7 +27,7 @@ enum Flaw {
 const STAGES: u32 = 2;
 const ROUNDS: u32 = 3;
 
-/// One producer warp, then `consumers` warps that read what it brings.
+/// One producer warp, then `consumers` warps that read what it loads.
 fn ring(k: Kernel<'_>, consumers: u32, flaw: Flaw) {
     let (f, flawed) = (k.f, |one: Flaw| k.broken && flaw == one);
     let counted = if flawed(Flaw::OneOfTwoConsumersCounts) { 1 } else { consumers };

@@ -1,4 +1,4 @@
-//! Generic stores that asynchronous work reads, and staging memory that is used again.
+//! Hazards between proxies: generic stores that asynchronous work reads, and staging memory that is reused.
 
 use emulator::Fault;
 use ptx::{AtomicOp, AtomicSem, Location, ProxySpace, Scope};
@@ -6,7 +6,7 @@ use ptx::{AtomicOp, AtomicSem, Location, ProxySpace, Scope};
 use crate::tools::{race, unfenced};
 use crate::{BOX_BYTES, Case, Kernel};
 
-/// Two warps write a box; what stands between that and the tensor store of thread 0.
+/// Two warps write a box, then thread 0 stores it by a tensor store. `between` is executed between the two.
 fn staged(k: Kernel<'_>, between: impl FnOnce()) {
     k.zeroed(BOX_BYTES, 64);
     k.write(k.own(k.base), k.thread);

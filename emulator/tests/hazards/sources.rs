@@ -1,4 +1,4 @@
-//! How long copies and multiplies read, and who has to be told that they are done.
+//! Hazards: memory that is overwritten while copies and multiplies may still read it.
 
 use emulator::Fault;
 use ptx::{MapChange, MbarrierOrder, Scope, TensorLoad};
@@ -12,7 +12,8 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 impl Kernel<'_> {
-    /// Two warpgroups multiply the same operands, then thread 256 loads into them once they have been given back.
+    /// Two warpgroups multiply the same operands. Thread 256 loads into the operands once they have been
+    /// released.
     fn shared_operands(self, arrivals: u32, gives_back: impl Fn(Kernel<'_>)) {
         let (f, d) = (self.f, self.accumulators());
         self.zero(4096);

@@ -1,4 +1,4 @@
-//! What asynchronous copies still read or write in global memory, and staging memory that is used again.
+//! Hazards: global memory that asynchronous copies still read or write, and staging memory that is reused.
 
 use emulator::Fault;
 use ptx::{AtomicOp, AtomicType, BulkLoad, ProxySpace};

@@ -14,30 +14,30 @@ use crate::{
     proxies, sources, staging, unusual, weak,
 };
 
-/// Random schedules, besides those that repeat themselves.
+/// Number of random schedules, in addition to the four deterministic ones.
 const RANDOM: u64 = 50;
-/// The page of the manual.
+/// The page that this test writes and checks.
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/hazards.md");
-/// Written anew where this variable is set.
+/// The environment variable that makes the test write the page.
 const WRITE: &str = "HAZARDS_PAGE";
 
-/// Hazards that no schedule finds: none of them may be found, or the line goes.
+/// Hazards that no schedule finds. If one is found, it must be removed here.
 const MISSED: &[&str] = &[];
 
-/// Legal programs that are flagged: each of them is, or the line goes.
+/// Legal programs that are flagged. If one is no longer flagged, it must be removed here.
 const FLAGGED: &[&str] = &[];
 
-/// What a sweep of one program came to.
+/// The result of a sweep of one program.
 #[derive(Default)]
 struct Outcome {
-    /// Schedules.
+    /// Number of schedules.
     runs: usize,
-    /// Those in which the fault was the one looked for.
+    /// Number of schedules that ended in the expected fault.
     found: usize,
-    /// Its kinds, and the section of the first.
+    /// The kinds of these faults, and the ISA section of the first.
     kinds: Vec<String>,
     section: &'static str,
-    /// Other failures, each with a schedule.
+    /// Other failures, each with a schedule and seed.
     others: BTreeMap<String, (Schedule, u64)>,
 }
 
@@ -72,7 +72,7 @@ fn kind(fault: &Fault) -> String {
     text.split([' ', '{', '(']).next().unwrap_or_default().to_owned()
 }
 
-/// The section of the ISA that a fault of this kind breaks.
+/// The section of the ISA that a fault of this kind violates.
 pub(crate) fn section(fault: &Fault) -> &'static str {
     match kind(fault).as_str() {
         "GlobalOutOfBounds" | "SharedOutOfBounds" => "State Spaces",

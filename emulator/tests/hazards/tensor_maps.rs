@@ -1,11 +1,11 @@
-//! Tensor maps that the kernel changes: who may use them, and when they may change again.
+//! Hazards of tensor maps that the kernel changes: use without the fences, and changes during a use.
 
 use emulator::Fault;
 use ptx::{LoadOrder, MapChange, Scope, Special, Value};
 
 use crate::{Case, Kernel};
 
-/// Where programs keep a map in shared memory.
+/// Offset of the programs' map in shared memory.
 pub(crate) const MAP: u32 = 4096;
 
 impl<'f> Kernel<'f> {
@@ -13,7 +13,7 @@ impl<'f> Kernel<'f> {
         self.f.if_((self.thread / 32).equals(number), body);
     }
 
-    /// The first warp brings the map of `data` to shared memory, and points it to `address`.
+    /// The first warp copies the map of `data` to shared memory, and changes its address to `address`.
     pub(crate) fn changed(self, address: Value<'f, u64>) {
         self.f.copy_tensor_map(self.map, self.base + MAP);
         self.f.warp_sync();
@@ -21,7 +21,7 @@ impl<'f> Kernel<'f> {
         self.f.warp_sync();
     }
 
-    /// It writes the map to `out`.
+    /// The first warp writes the map to `out`.
     pub(crate) fn published(self, scope: Scope) {
         self.changed(self.data);
         self.f.publish_tensor_map(self.out, self.base + MAP, scope);

@@ -1,24 +1,24 @@
-//! What the programs of the larger tables have in common.
+//! Helpers that the programs of the larger tables share.
 
 use emulator::Fault;
 use ptx::{AtomicOp, AtomicSem, LoadOrder, Location, Scope, Source, Special, StoreOrder, TensorLoad, Value};
 
 use crate::{BARRIER, BOX_BYTES, Case, Kernel};
 
-/// Acquires for the GPU.
+/// Acquire with scope `.gpu`.
 pub(crate) const ACQUIRE: LoadOrder = LoadOrder::Acquire(Scope::Gpu);
-/// Releases for the GPU.
+/// Release with scope `.gpu`.
 pub(crate) const RELEASE: StoreOrder = StoreOrder::Release(Scope::Gpu);
-/// Relaxed, for the GPU.
+/// Relaxed with scope `.gpu`.
 pub(crate) const RELAXED: (AtomicSem, Scope) = (AtomicSem::Relaxed, Scope::Gpu);
 
 impl<'f> Kernel<'f> {
-    /// The barrier of this number.
+    /// The address of the mbarrier with this number.
     pub(crate) fn bar(self, number: u32) -> Value<'f, u32> {
         self.base + (BARRIER + 8 * number)
     }
 
-    /// A kilobyte of shared memory: a box.
+    /// The address of a stage: a kilobyte of shared memory, which holds one box.
     pub(crate) fn stage(self, number: u32) -> Value<'f, u32> {
         self.base + 1024 * number
     }
@@ -37,7 +37,7 @@ impl<'f> Kernel<'f> {
         self.f.if_(self.thread.equals(thread), body);
     }
 
-    /// Barriers of so many arrivals, ready for all threads of the CTA.
+    /// Initialises mbarriers with these arrival counts, so that all threads of the CTA can use them.
     pub(crate) fn barriers<const N: usize>(self, counts: [u32; N], threads: u32) {
         self.once(|| {
             for (number, count) in (0..).zip(counts) {
@@ -48,13 +48,13 @@ impl<'f> Kernel<'f> {
         self.f.barrier_sync(0, threads);
     }
 
-    /// Loads the box; one thread does.
+    /// Announces and loads the box. Called by one thread.
     pub(crate) fn bring(self, dst: Value<'f, u32>, barrier: Value<'f, u32>) {
         self.f.mbarrier_arrive_expect(barrier, BOX_BYTES);
         self.copy_box(dst, barrier, None);
     }
 
-    /// Loads the box without announcing it.
+    /// Loads the box without announcing its bytes.
     pub(crate) fn copy_box(
         self,
         dst: Value<'f, u32>,
@@ -75,23 +75,23 @@ impl<'f> Kernel<'f> {
         self.f.store_shared(at, 0, [value]);
     }
 
-    /// The thread's own word from `at` on.
+    /// The address of the thread's own word in an array at `at`.
     pub(crate) fn own(self, at: Value<'f, u32>) -> Value<'f, u32> {
         at + self.thread * 4
     }
 
-    /// The word of a thread of the next warp (of two).
+    /// The address of the word of the same lane in the other warp (of two).
     pub(crate) fn other(self, at: Value<'f, u32>) -> Value<'f, u32> {
         at + (self.thread ^ 32) * 4
     }
 
-    /// Shared memory holds zeros, and every thread knows.
+    /// Fills shared memory with zeros and synchronises all threads.
     pub(crate) fn zeroed(self, bytes: u32, threads: u32) {
         self.zero(bytes);
         self.f.barrier_sync(0, threads);
     }
 
-    /// A word in global memory that is zero.
+    /// A word in global memory, initially zero.
     pub(crate) fn flag_at(self, number: i32) -> Location {
         Location::global(self.flag, number * 4)
     }
@@ -105,7 +105,7 @@ impl<'f> Kernel<'f> {
         f.loop_(|| f.break_if(f.load_ordered::<u32, 1>(order, at)[0].differs_from(0)));
     }
 
-    /// Adds one to a word, for the GPU.
+    /// Adds one to a word, with scope `.gpu`.
     pub(crate) fn add(self, at: Location, sem: AtomicSem) -> Value<'f, u32> {
         self.f.atomic(AtomicOp::Add, at, self.f.constant(1u32), (sem, Scope::Gpu))
     }
@@ -115,17 +115,17 @@ impl<'f> Kernel<'f> {
     }
 }
 
-/// CTAs of one warp.
+/// A case with a grid of CTAs of one warp each.
 pub(crate) fn grid(why: &'static str, ctas: u32, program: fn(Kernel<'_>), found: fn(&Fault) -> bool) -> Case {
     Case::new(why, 32, program, found).ctas(ctas)
 }
 
-/// Two accesses that nothing orders, told by whichever rule sees them first.
+/// Two accesses that nothing orders, reported by any of the rules.
 pub(crate) fn race(fault: &Fault) -> bool {
     unready(fault) || fault.to_string().contains("race")
 }
 
-/// Memory that somebody else's copy or multiply still has, or that nobody has written yet.
+/// Memory that another thread's copy or multiply still owns, or that was never written.
 pub(crate) fn unready(fault: &Fault) -> bool {
     matches!(
         fault,
@@ -141,7 +141,7 @@ pub(crate) fn unfenced(fault: &Fault) -> bool {
     matches!(fault, Fault::MissingProxyFence { .. } | Fault::GlobalUnfenced { .. })
 }
 
-/// A check that the program makes itself has failed.
+/// A check inside the program has failed.
 pub(crate) fn trapped(fault: &Fault) -> bool {
     matches!(fault, Fault::Trapped)
 }

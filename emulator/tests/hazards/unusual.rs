@@ -1,4 +1,4 @@
-//! More programs that the ISA allows, and whose order is told in a way that few kernels use.
+//! More programs that the ISA allows. Their accesses are ordered in ways that few kernels use.
 
 use emulator::Fault;
 use ptx::{AtomicOp, AtomicSem, LoadOrder, Location, MapChange, MbarrierOrder, Scope, StoreOrder};
@@ -15,7 +15,7 @@ fn grid(why: &'static str, ctas: u32, program: fn(Kernel<'_>)) -> Case {
 }
 
 impl<'f> Kernel<'f> {
-    /// Lanes below `count` take a lock in turn and add to a word.
+    /// Lanes below `count` take a lock one after the other and add to a word.
     fn adds_in_turn(self, count: u32, lock: Location, scope: Scope) {
         let f = self.f;
         f.if_(self.lane().less_than(count), || {

@@ -1,5 +1,5 @@
-//! What the memory model lets other threads see: orders that no interleaving has. The programs check themselves, or let
-//! two threads into one place.
+//! Weak memory: results that the memory model allows but no interleaving gives. The programs check
+//! themselves, or two threads enter the same place.
 
 use ptx::{LoadOrder, Location, Scope, StoreOrder, Value};
 
@@ -15,7 +15,7 @@ impl<'f> Kernel<'f> {
         value
     }
 
-    /// `fence.sc`, or what is taken for it.
+    /// `fence.sc`, or in the broken program a weaker fence.
     fn strong_fence(self) {
         if self.broken {
             self.f.fence(Scope::Gpu);
@@ -28,7 +28,8 @@ impl<'f> Kernel<'f> {
         self.f.store_global(self.data, 0, [self.thread]);
     }
 
-    /// Writes a datum, then a flag; the other CTA sees the flag and has to see the datum. All words are flags.
+    /// One CTA writes a datum, then a flag. The other CTA sees the flag and must see the datum. All words are
+    /// flags.
     fn message(self, stores: [StoreOrder; 2], loads: [LoadOrder; 2]) {
         self.in_cta(0, || {
             self.once(|| {

@@ -1,4 +1,4 @@
-//! Atomics in execution: each in one step, whoever comes first.
+//! Atomics in execution: each is one step, in any order of the threads.
 
 use emulator::{Memory, Options, Schedule};
 use ptx::abi::Grid;
@@ -10,7 +10,7 @@ const RELAXED: (AtomicSem, Scope) = (AtomicSem::Relaxed, Scope::Gpu);
 
 #[test]
 fn a_counter_gives_every_thread_another_number() {
-    // Thread t of 4 CTAs of 64 adds 1 and stores a mark at the place that it was given.
+    // Each thread of 4 CTAs of 64 threads adds 1 and stores a mark at the index that it got.
     let program = kernel(64, 1, |f| {
         let (counter, marks) = (f.param::<u64>("counter"), f.param::<u64>("marks"));
         let place = f.atomic(AtomicOp::Add, Location::global(counter, 0), f.constant(1u32), RELAXED);
@@ -28,7 +28,7 @@ fn a_counter_gives_every_thread_another_number() {
 
 #[test]
 fn every_space_and_vectors() {
-    // All lanes change the same words: of the own shared memory, of the peer's, and of global memory.
+    // All lanes change the same words: in their own shared memory, in the other CTA's, and in global memory.
     let program = kernel(32, 2, |f| {
         let out = f.param::<u64>("out");
         let (base, lane) = (f.shared_base(), f.special(Special::Lane));
@@ -61,14 +61,15 @@ fn every_space_and_vectors() {
     let out = memory.upload(&[0; 64]);
     run(&program, 2, &[out.into()], &memory);
     let sum: u32 = (0..32).sum();
-    // The exchange hands each lane's number to the next: all but lane 31's come out, and the first zero.
+    // The exchange passes each lane's number to the next lane. The results are the first zero and all numbers
+    // except 31.
     for (rank, other) in [(0, 131), (1, 31)] {
         let words = words(&memory, out + 16 * rank, 4);
         assert_eq!(words, [sum, other, 31, sum - 31], "rank {rank}");
     }
     let floats: Vec<f32> = words(&memory, out + 32, 4).into_iter().map(f32::from_bits).collect();
     assert_eq!(floats, [1.0, 2.0, 3.0, 4.0].map(|factor| factor * (2 * sum) as f32));
-    // In brain floats 0 + 1 + ... is exact up to 256; beyond it each sum is rounded to even.
+    // In bf16, 0 + 1 + ... is exact up to 256. Above it each sum is rounded to even.
     let rounded = (0..2)
         .flat_map(|_| 0..32)
         .fold(half::bf16::ZERO, |sum, lane| half::bf16::from_f32(sum.to_f32() + lane as f32));
@@ -100,7 +101,7 @@ fn a_lock_of_compare_and_swap_keeps_a_section_to_one() {
 
 #[test]
 fn clusters_wait_for_later_ones_on_any_number_of_threads() {
-    // CTA c waits until the words of all CTAs behind it are raised, then raises its own.
+    // CTA c waits until the words of all later CTAs are set, then sets its own.
     let program = kernel(32, 1, |f| {
         let (words, ctas) = (f.param::<u64>("words"), f.param::<u32>("ctas"));
         let cta = f.special(Special::CtaX);
@@ -130,7 +131,7 @@ fn clusters_wait_for_later_ones_on_any_number_of_threads() {
 
 #[test]
 fn partial_sums_handed_over_by_flags() {
-    // CTA c adds its numbers to what CTA c - 1 left, as Stream-K does: the last one holds the sum of all.
+    // CTA c adds its numbers to the sum of CTA c - 1, as Stream-K does. The last CTA has the total.
     for (why, look) in [
         ("acquire", LoadOrder::Acquire(Scope::Gpu)),
         ("relaxed and a fence", LoadOrder::Relaxed(Scope::Gpu)),

@@ -1,4 +1,4 @@
-//! Bulk copies, reductions by copies, asynchronous stores, barriers that reduce: what arrives where.
+//! Bulk copies, reductions by copies, asynchronous stores, barriers that reduce: their results.
 
 use emulator::{Memory, Options, Schedule};
 use ptx::abi::{Grid, Promotion, TensorElement, TensorMap, TensorSwizzle};
@@ -15,7 +15,8 @@ fn bytes(words: impl IntoIterator<Item = u32>) -> Vec<u8> {
 
 #[test]
 fn lines_go_round_a_cluster() {
-    // Rank 0 brings 64 words to both CTAs, sends its own copy on to rank 1, which adds both and writes the sums out.
+    // Rank 0 loads 64 words into both CTAs and sends its own copy to rank 1. Rank 1 adds both and writes the
+    // sums.
     let program = kernel(32, 2, |f| {
         let (data, out) = (f.param::<u64>("data"), f.param::<u64>("out"));
         let (base, lane, rank) = (f.shared_base(), f.special(Special::Lane), f.special(Special::ClusterRank));
@@ -145,7 +146,7 @@ fn a_box_is_added_to_a_tensor() {
         promotion: Promotion::default(),
     };
     run(&program, 1, &[map.into()], &memory);
-    // Row r of the box goes to row r + 1, of which the tensor has three.
+    // Row r of the box goes to row r + 1. The tensor has three rows.
     let want = (0..32u32).map(|at| {
         let (row, column) = (at / 8, at % 8);
         let inside = (1..3).contains(&row) && column >= 4;

@@ -1,4 +1,4 @@
-//! Accesses of single bytes, and what they are converted to.
+//! Accesses of single bytes, and their conversions.
 
 use emulator::Memory;
 use ptx::Special;
@@ -7,7 +7,7 @@ use crate::{kernel, run};
 
 #[test]
 fn bytes_are_loaded_stored_selected_and_converted() {
-    // Lane i reads byte i, and writes to byte 32 + i: i + 100 wrapped, or 7 in the lanes from 16.
+    // Lane i reads byte i and writes byte 32 + i: the value is i + 100, wrapped, or 7 in lanes 16 to 31.
     let program = kernel(32, 1, |f| {
         let (data, lane) = (f.param::<u64>("data"), f.special(Special::Lane));
         let at = data + lane.cast::<u64>();

@@ -1,4 +1,5 @@
-//! Instructions of the scalar and warp families: what each lane computes, against an oracle written on the host.
+//! Instructions of the scalar and warp families: the results of each lane, compared with a reference on the
+//! host.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 

@@ -1,4 +1,4 @@
-//! Tensor maps changed on the device: the copy that follows is the one of the new description.
+//! Tensor maps changed on the device: the next copy follows the new description.
 
 use emulator::Memory;
 use ptx::abi::{Promotion, TensorElement, TensorMap, TensorSwizzle};
@@ -6,7 +6,7 @@ use ptx::{MapChange, Scope, Special, TensorLoad};
 
 use crate::{kernel, run, words};
 
-/// 8 rows of 32 words, each its own number.
+/// 8 rows of 32 words. The value of each word is its index.
 fn numbers() -> Vec<u8> {
     (0u32..256).flat_map(u32::to_le_bytes).collect()
 }
@@ -23,7 +23,7 @@ fn template(address: u64) -> TensorMap {
     }
 }
 
-/// Which words of the tensor a box of 4 x 4 brings, with every second row, from column 28 of 30, row 1.
+/// The words that a box of 4 x 4 loads, with every second row, from column 28 of 30 and row 1.
 const WANTED: [u32; 16] = [60, 61, 0, 0, 124, 125, 0, 0, 188, 189, 0, 0, 0, 0, 0, 0];
 
 #[test]

@@ -1,4 +1,4 @@
-//! Exchanges between lanes, special registers, and the matrices and copies of one warp.
+//! Exchanges between lanes, special registers, and matrix instructions and copies of one warp.
 
 use emulator::{Memory, Options, Schedule};
 use ptx::abi::Grid;
@@ -7,7 +7,7 @@ use ptx::{Builder, Special, Value};
 
 use crate::{kernel, run, words};
 
-/// Runs one warp whose lanes each compute some words.
+/// Runs one warp in which each lane computes some words.
 fn lanes<const N: usize>(
     body: impl for<'f> FnOnce(&'f Builder, Value<'f, u32>) -> [Value<'f, u32>; N],
 ) -> Vec<[u32; N]> {
@@ -79,7 +79,7 @@ fn shuffles_in_segments() {
             });
             for (lane, got) in (0u32..).zip(got) {
                 let segment = lane / width;
-                // A source inside the warp, and the rule by which it counts.
+                // The source lane, and whether it is in range.
                 let code = |from: i64, counts: bool| if counts { from as u32 * 2 + 1 } else { lane * 2 };
                 let (at, by) = (i64::from(lane), i64::from(j));
                 let first = i64::from(segment * width);
@@ -131,7 +131,7 @@ fn matrices_come_back_as_they_were_stored() {
     for transpose in [false, true] {
         let got = lanes(|f, lane| {
             let base = f.shared_base();
-            // Row r of matrix j at lane 8 j + r: elements are their numbers in the four matrices.
+            // Lane 8 j + r has row r of matrix j. The value of an element is its index in the four matrices.
             for column in 0..4 {
                 let first = lane * 8 + 2 * column;
                 f.store_shared(base + lane * 16, column as i32 * 4, [first | (first + 1) << 16]);
@@ -149,7 +149,7 @@ fn matrices_come_back_as_they_were_stored() {
     }
 }
 
-/// Row of A and C, column of B and C, and k, each a small number: the product has a closed form.
+/// Each element is a small number computed from its row, column or k, so the product has a closed form.
 #[test]
 fn products_of_a_warp() {
     // A(m, k) = m - k, B(k, n) = k + 2n - 3, C(m, n) = m + 10n: all small integers, exact in every format.
@@ -168,7 +168,8 @@ fn products_of_a_warp() {
         (int8, 8, 32, byte),
     ];
     for (types, width, depth, encode) in cases {
-        // Fragments by the manual's figures, written out for each lane on the host and loaded from memory.
+        // Fragments as in the manual's figures. The host writes them per lane, and the kernel loads them from
+        // memory.
         let fragment = |lane: i32, registers: i32, element: &dyn Fn(i32, i32, i32) -> i32| -> Vec<u32> {
             let each = 32 / width as i32;
             let one = |v: i32| encode(element(lane / 4, lane % 4, v)) << ((v % each) as u32 * width % 32);
@@ -252,7 +253,8 @@ fn products_of_a_warp_in_f64() {
 
 #[test]
 fn copies_by_threads_through_groups_and_barriers() {
-    // 16, 8 and 4 bytes, two groups; the last copy reads 3 of its 4 bytes. Then the same through an mbarrier.
+    // Copies of 16, 8 and 4 bytes in two groups. The last copy reads 3 of its 4 bytes. Then the same through
+    // an mbarrier.
     for through_barrier in [false, true] {
         let program = kernel(32, 1, |f| {
             let (input, out) = (f.param::<u64>("input"), f.param::<u64>("out"));

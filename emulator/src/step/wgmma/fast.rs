@@ -1,4 +1,5 @@
-//! The arithmetic of [`Numerics::Fast`](crate::Numerics::Fast): one product after the other, rounded to nearest.
+//! The arithmetic of [`Numerics::Fast`](crate::Numerics::Fast): one product after the other, each sum rounded
+//! to nearest.
 
 use ptx::inst::{Reg, WgmmaSum};
 
@@ -6,17 +7,18 @@ use super::operands::Matrices;
 use crate::float::{NAN32, element, from_f16, to_f16};
 use crate::warp::Registers;
 
-/// Operands as floats, laid out as the accumulators are; those of a sparse multiply in the order of the matrices.
+/// Operands as floats, in the layout of the accumulators. For a sparse multiply they are in the order of the
+/// matrices.
 #[derive(Debug, Default)]
 pub(super) struct Fast {
-    /// For each 8 rows, an element of A for each k and lane.
+    /// Per 8 rows: an element of A per k and lane.
     a: Vec<[f32; 32]>,
-    /// For each 8 columns and each parity of the column, an element of B for each k and each of 4 lanes.
+    /// Per 8 columns and parity of the column: an element of B per k and each of 4 lanes.
     b: Vec<[f32; 4]>,
 }
 
 impl Fast {
-    /// Takes the operands.
+    /// Converts the operands.
     pub(super) fn begin(&mut self, matrices: &Matrices, negate: bool) {
         let k = matrices.k_a;
         let (from_a, from_b) = (element(matrices.types.a()), element(matrices.types.b()));
@@ -111,7 +113,7 @@ impl Fast {
     }
 }
 
-/// `sums[lane] += a[k][lane] * b[k][lane % 4]` for every k in order: the one loop that costs time.
+/// `sums[lane] += a[k][lane] * b[k][lane % 4]` for every k in order. Most of the time is spent in this loop.
 #[inline(never)]
 fn add_products(sums: &mut [f32; 32], a: &[[f32; 32]], b: &[[f32; 4]]) {
     let mut total = *sums;

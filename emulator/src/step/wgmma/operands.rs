@@ -1,4 +1,4 @@
-//! Operands of a multiply as matrices of raw elements, whatever they come from.
+//! Operands of a multiply as matrices of raw elements, from shared memory or registers.
 
 use ptx::WgmmaTypes;
 use ptx::inst::{Int8, Reg, WgmmaElement, WgmmaSum};
@@ -8,8 +8,8 @@ use crate::shared::Shared;
 use crate::trap::Fault;
 use crate::warp::{Lanes, Registers};
 
-/// A `(64, k_a)` and B `(n, k_b)`, K running fastest; an element's bits are zero-extended. Single bits are kept in
-/// words of 32, which count as the elements then.
+/// A `(64, k_a)` and B `(n, k_b)`, with K contiguous. The bits of an element are zero-extended. Single-bit
+/// elements are kept in words of 32 bits; then each word counts as an element.
 #[derive(Debug)]
 pub(super) struct Matrices {
     pub(super) types: WgmmaTypes,
@@ -17,9 +17,9 @@ pub(super) struct Matrices {
     pub(super) b: Vec<u32>,
     pub(super) k_a: usize,
     pub(super) k_b: usize,
-    /// For a sparse A the place along K of each of its elements; else nothing.
+    /// For a sparse A: the position along K of each of its elements. Empty otherwise.
     places: Vec<u16>,
-    /// Bytes of an element.
+    /// Number of bytes of an element.
     width: usize,
 }
 
@@ -49,8 +49,8 @@ impl Matrices {
         fill(&mut self.b, self.k_b, self.width, shared, chunks);
     }
 
-    /// With p elements in a register, register r of lane 4g + c holds row g + 8 (r % 2) and elements pc.. of the half
-    /// r / 2 of the slice of K.
+    /// Fills A from registers. With p elements per register, register r of lane 4g + c holds row g + 8 (r %
+    /// 2), elements pc.. of half r / 2 of the slice of K.
     pub(super) fn fill_fragment(&mut self, quarter: usize, fragment: &[Lanes<u32>; 4]) {
         let packed = 4 / self.width;
         for (r, lanes) in fragment.iter().enumerate() {
@@ -65,7 +65,8 @@ impl Matrices {
         }
     }
 
-    /// Finds the place of every element of a sparse A; [`ptx::WgmmaSparse`] says where its metadata is.
+    /// Finds the position along K of every element of a sparse A. [`ptx::WgmmaSparse`] documents the
+    /// metadata.
     pub(super) fn select(&mut self, selector: u32, metadata: &[Lanes<u32>; 4]) -> Result<(), Fault> {
         let (kept, of) = if self.width == 4 { (1, 2) } else { (2, 4) };
         let chunks = self.k_a / kept;
@@ -93,12 +94,12 @@ impl Matrices {
         Ok(())
     }
 
-    /// Where along K the elements of a row of A lie, if it is sparse.
+    /// For a sparse A: the positions along K of the elements of a row.
     pub(super) fn places(&self, row: usize) -> Option<&[u16]> {
         self.places.get(row * self.k_a..(row + 1) * self.k_a)
     }
 
-    /// Pairs of elements that meet in an element of D.
+    /// The pairs of elements that are multiplied for one element of D.
     fn pairs(&self, row: usize, column: usize) -> impl Iterator<Item = (u32, u32)> {
         let a = &self.a[row * self.k_a..][..self.k_a];
         let b = &self.b[column * self.k_b..][..self.k_b];
@@ -106,7 +107,7 @@ impl Matrices {
         a.iter().enumerate().map(move |(i, &a)| (a, b[places.map_or(i, |places| places[i].into())]))
     }
 
-    /// An element of D of integer types.
+    /// An element of D, for integer types.
     pub(super) fn integer(&self, row: usize, column: usize, old: i32) -> i32 {
         let WgmmaTypes::Int8 { a: of_a, b: of_b, saturate } = self.types else {
             let bits: u32 = self.pairs(row, column).map(|(a, b)| (a & b).count_ones()).sum();
@@ -121,8 +122,8 @@ impl Matrices {
         if saturate { sum.clamp(i32::MIN.into(), i32::MAX.into()) as i32 } else { sum as i32 }
     }
 
-    /// Replaces each element of D that one warp holds, given its row, column and old bits: value v of lane 4g + c is
-    /// row g + 8 (v / 2 % 2), column 8 (v / 4) + 2c + v % 2.
+    /// Replaces each element of D that one warp holds, given its row, column and old bits. Value v of lane 4g
+    /// + c is in row g + 8 (v / 2 % 2), column 8 (v / 4) + 2c + v % 2.
     pub(super) fn each_sum(
         &self,
         registers: &mut Registers<'_>,

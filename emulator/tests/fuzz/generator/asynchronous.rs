@@ -1,4 +1,4 @@
-//! Copies, barriers, tensor maps and matrix instructions.
+//! Generates copies, barriers, tensor maps and matrix instructions.
 
 use ptx::abi::{TensorElement, TensorSwizzle};
 use ptx::inst::{
@@ -105,7 +105,7 @@ impl Generator<'_, '_> {
         self.f.emit(inst);
     }
 
-    /// Where a box of two dimensions begins, mostly at a multiple of 16 bytes.
+    /// Start coordinates of a box of two dimensions, mostly at a multiple of 16 bytes.
     fn starts(&mut self) -> Vec<Operand> {
         let start = |of: &mut Self| match of.below(8) {
             0 => of.operand(Type::S32),
@@ -146,7 +146,7 @@ impl Generator<'_, '_> {
         }
     }
 
-    /// A copy in im2col mode, mostly of the rank of its map and from a base of its bounding box.
+    /// A copy in im2col mode, mostly with the rank of its map and a base inside its bounding box.
     fn pixels(&mut self) {
         let map = if self.below(8) == 0 { self.map } else { self.pixels }.operand();
         let rank = if self.below(8) == 0 { 2 + self.below(4) as usize } else { 4 };
@@ -179,7 +179,7 @@ impl Generator<'_, '_> {
         }
     }
 
-    /// An operation on mbarriers beyond the plain ones, or a barrier that reduces.
+    /// One of the rarer operations on mbarriers, or a barrier that reduces.
     fn count(&mut self, id: Operand, threads: u32) {
         let (barrier, parity, order) = (self.barrier(), Operand::Imm(self.below(2).into()), self.order());
         let number = if self.below(3) == 0 { self.operand(Type::U32) } else { Operand::Imm(1) };
