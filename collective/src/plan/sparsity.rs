@@ -1,4 +1,4 @@
-//! A 2:4 sparse operand A: what a plan asks of it, and the room of its metadata.
+//! A 2:4 sparse operand A: what the plan checks, and the space of its metadata.
 
 use cute_rs::atom::Major;
 
@@ -7,7 +7,7 @@ use crate::form::Form;
 use crate::sparse;
 
 impl MainloopSpec {
-    /// Whether half of A is kept, with metadata that says which.
+    /// Whether A is 2:4 sparse: half of it is stored, with metadata that says which half.
     pub const fn is_sparse(&self) -> bool {
         self.operands[0].sparse
     }
@@ -20,12 +20,12 @@ impl MainloopSpec {
         }
     }
 
-    /// Words of metadata of a thread for a block of a k-tile.
+    /// Words of metadata per thread for a block of a k-tile.
     pub(crate) const fn metadata_words(&self) -> u32 {
         self.tile[2] / sparse::unit_k(self.operands[0].format)
     }
 
-    /// The metadata of a tile.
+    /// Space of the metadata of a tile.
     pub(super) const fn metadata_room(&self) -> Room {
         Room::line(self.tile[0] / sparse::ROWS * self.metadata_words() * sparse::WORDS * 4)
     }
@@ -35,7 +35,7 @@ impl MainloopSpec {
         if self.is_sparse() { self.blocks() * self.metadata_words() + 4 } else { 0 }
     }
 
-    /// Whether such an operand can be multiplied so, if there is one.
+    /// Checks that a sparse operand, if there is one, can be multiplied by this mainloop.
     pub(super) const fn sparsity(&self, epilogue: &EpilogueSpec, form: Form) -> Result<(), PlanError> {
         let [a, b] = self.operands;
         if b.sparse {
@@ -57,7 +57,7 @@ impl MainloopSpec {
             let needed = if unit_k == 64 { "a multiple of 64" } else { "a multiple of 32" };
             return Err(PlanError::Scaled { what: "tile K of a sparse operand", found: k, needed });
         }
-        // An instruction reads 64 bytes of K of B.
+        // A sparse instruction reads 64 bytes of K of B.
         let width = b.mode(self.tile[1], k).bytes();
         let rule = if !self.multiplies_sparse() || !self.atom.sparse {
             "a sparse operand is multiplied by sparse instructions, of 16 bits, 8 bits or tf32"
