@@ -15,7 +15,8 @@ impl QueuePlan {
     /// Number of entries of a kernel's queue.
     pub const SLOTS: u32 = 4;
 
-    /// Bytes from one word to the next. A store to a peer may still be under way to a chunk.
+    /// Bytes from one word to the next: one chunk, so that no two words share a chunk to which a store to a
+    /// peer may be under way.
     pub const CHUNK_BYTES: u32 = 16;
 
     /// Bytes of workspace for the counter: it has a line of L2 to itself.
