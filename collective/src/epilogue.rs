@@ -130,7 +130,7 @@ pub trait DeviceEpilogue<'f> {
     /// As [`store`](Self::store), for `f64` accumulators. The default makes the program illegal: only
     /// [`LinearCombination`] stores them.
     fn store_doubles(&self, f: &'f Builder, _plan: &Plan, _extent: Extent<'f>, _fragment: Fragment<'f, f64>) {
-        f.refuse("the epilogue computes in f32, and the sums are f64: use LinearCombination<f64>");
+        f.refuse("the epilogue computes in f32, and the accumulators are f64: use LinearCombination<f64>");
     }
 
     /// Emitted for a consumer warpgroup after its last tile: waits for outstanding stores. `thread` is the

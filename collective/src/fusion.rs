@@ -165,7 +165,7 @@ impl Fusion {
             }
             Self::BiasDropout => "dropout(alpha * A * B + bias), scaled",
             Self::Rope => {
-                "pairs of columns of alpha * A * B turned, by a table of 128 columns, cosine and sine"
+                "pairs of columns of alpha * A * B, rotated by a table of 128 columns, cosine and sine"
             }
             Self::BiasSumsOrdered => {
                 "alpha * A * B + bias, and the sums of its columns, the same bits in every run"

@@ -224,7 +224,7 @@ pub(crate) fn unbounded(modes: usize) -> Result<CoordLayout, LayoutError> {
 /// Refuses a stage without A or B: `TmaWgmma` and `CopyWgmma` load both.
 pub(crate) fn both_staged(f: &Builder, plan: &Plan) {
     if !plan.mainloop.operands.iter().all(|operand| operand.staged) {
-        f.refuse("TmaWgmma and CopyWgmma bring both operands into stages: write a `DeviceMainloop` that loads those that there are");
+        f.refuse("TmaWgmma and CopyWgmma load both operands into stages: write a `DeviceMainloop` that loads only the staged ones");
     }
 }
 

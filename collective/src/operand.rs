@@ -266,7 +266,7 @@ pub struct Promoted<N>(PhantomData<N>);
 ///
 /// type AB<S> = Operands<KMajor<f16>, KMajor<f16>, S>;
 /// type M = TmaWgmma<AB<InHalf<Promoted<U4>>>, Tile<U128, U256, U64>, Cooperative<U2>>;
-/// assert_eq!(M::SPEC.accumulators(), 64); // beside 128 sums in single precision
+/// assert_eq!(M::SPEC.accumulators(), 64); // next to 128 sums in single precision
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct InHalf<S = Unpromoted>(PhantomData<S>);

@@ -304,7 +304,7 @@ impl Plan {
         // A sourced epilogue derives the phases of its buffers from the tile count, so each tile must use the
         // same number of buffers.
         if epilogue.sourced {
-            return Err(PlanError::NotNarrowed { what: "an epilogue that brings C by tensor copies" });
+            return Err(PlanError::NotNarrowed { what: "an epilogue that loads C by tensor copies" });
         }
         // Copies load whole periods of the swizzle, which is as wide as for the whole tile.
         let whole = step.is_multiple_of(8) && b.mode(n, k).elements(b.format.bits()).is_multiple_of(8);
@@ -380,7 +380,7 @@ impl Plan {
         }
         if doubles && (epilogue.staged_bits > 0 || epilogue.transposed) {
             return Err(PlanError::Doubles {
-                rule: "D is stored straight from registers, in the caller's rows: use DirectStore, and exchange no operands",
+                rule: "D is stored straight from registers, not transposed: use DirectStore, without swap-AB",
             });
         }
         if !doubles && !epilogue.output.is_output(integers) {

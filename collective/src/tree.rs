@@ -36,7 +36,7 @@
 //! use collective::tree::{Accumulator, AuxStore, Compute, Node, RowVector};
 //! use half::bf16;
 //!
-//! /// D = gelu(x), and x = A * B + bias is written beside.
+//! /// D = gelu(x). x = A * B + bias is written, too.
 //! type Layer = Compute<Gelu, (AuxStore<bf16, Compute<Add, (Accumulator, RowVector<bf16>)>>,)>;
 //! fn is_a_tree<T: Node>() {}
 //! is_a_tree::<Layer>();
@@ -146,7 +146,7 @@ impl Facts {
     pub const fn beside(self, other: Self) -> Self {
         let halvings = match (self.halvings, other.halvings) {
             (Some(a), Some(b)) if a != b => {
-                panic!("a gated pair stands beside values that are not gated: they have twice its columns")
+                panic!("a gated pair is combined with values that are not gated: they have twice its columns")
             }
             (Some(a), _) => Some(a),
             (None, b) => b,
@@ -154,7 +154,7 @@ impl Facts {
         let free = if self.free > other.free { self.free } else { other.free };
         assert!(
             self.gate_block == 0 || other.gate_block == 0 || self.gate_block == other.gate_block,
-            "two gated pairs whose columns lie in different orders stand beside each other: a tree has one order"
+            "two gated pairs with different orders of columns are combined: a tree has one order"
         );
         let gate_block = if self.gate_block > other.gate_block { self.gate_block } else { other.gate_block };
         Self {

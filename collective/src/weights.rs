@@ -64,7 +64,7 @@ pub enum WeightsError {
     },
     /// Groups of K of unequal size.
     #[error(
-        "in the order of groups, place {place} along K is of group {index}, and groups of {group} were needed"
+        "in the order of groups, place {place} along K belongs to group {index}, groups of {group} were needed"
     )]
     Group {
         /// Index of the group that was found.

@@ -268,7 +268,7 @@ fn reasons_of_illegal_plans() {
                 ..spec([64, 64, 128], 1, None)
             },
             PlanError::Rule {
-                rule: "scales take two of the four tiles that a stage can have behind A and B: leave the last two of `more` empty",
+                rule: "scales take two of the four tiles that a stage can have after A and B: leave the last two of `more` empty",
             },
             "leave the last two of `more` empty",
         ),
@@ -288,7 +288,7 @@ fn reasons_of_illegal_plans() {
         (
             MainloopSpec { arrivals: Arrivals::Warp, ..multistage(MmaTypes::Bf16F32) },
             PlanError::ByThreads {
-                rule: "threads meet at a barrier and give no stage back: leave EachWarp and EachThread out",
+                rule: "threads meet at a barrier and release no stage: leave EachWarp and EachThread out",
             },
             "leave EachWarp and EachThread out",
         ),
@@ -319,7 +319,7 @@ fn reasons_of_illegal_plans() {
                 ..multistage(MmaTypes::F64)
             },
             PlanError::Doubles { rule: "D is f64 where A and B are, and nowhere else" },
-            "of products of f64",
+            "with f64 operands",
         ),
         (
             MainloopSpec { roles: Roles::Pingpong, ..spec([96, 64, 64], 2, None) },

@@ -292,7 +292,7 @@ impl<'f> DeviceEpilogue<'f> for LinearDevice<'f> {
 
     fn store_doubles(&self, f: &'f Builder, _plan: &Plan, extent: Extent<'f>, fragment: Fragment<'f, f64>) {
         let StoreDevice::Direct(direct) = self.d else {
-            f.refuse("sums of f64 are stored straight from registers: use DirectStore");
+            f.refuse("f64 accumulators are stored straight from registers: use DirectStore");
             return;
         };
         let mut pairs = self.pairs.differs_from(0);

@@ -190,7 +190,7 @@ impl LinearHost for Sourced {
         for (what, value) in [("address", c.address), ("pitch in bytes", pitch), ("stride in bytes", batch)] {
             if !value.is_multiple_of(alignment) {
                 let needed = format!("the {what} is {value:#x}, a multiple of {alignment} was needed");
-                return Err(path.refuse(format!("{needed}: tensor copies bring it")));
+                return Err(path.refuse(format!("{needed}: tensor copies load it")));
             }
         }
         Ok(())

@@ -116,7 +116,7 @@ impl<'f> Fragments<'f> {
         let held = |block: &Vec<[Var<'f, u32>; 4]>| block.len() * 8;
         let fits = self.registers.iter().map(held).eq(accumulators.iter().map(Vec::len));
         let Some(format) = self.format().filter(|_| fits) else {
-            self.f.refuse("sums are packed as A of 16 bits whose K is their number of columns: change the product's tile");
+            self.f.refuse("accumulators are packed as a 16-bit A whose K is their number of columns: change the product's tile");
             return;
         };
         for (steps, sums) in self.registers.iter().zip(accumulators) {
@@ -150,14 +150,14 @@ impl<'f> Fragments<'f> {
                 Packed::Word(word) => word,
                 Packed::Pair(_) | Packed::Half(_) | Packed::Doubles(_) => f.constant(0),
             }),
-            None => f.refuse("A is converted to elements of 16 bits alone: store it as it is multiplied"),
+            None => f.refuse("A can be converted only to 16-bit elements: store it as it is multiplied"),
         }
     }
 
     /// Loads a stage's tile and converts it to 16-bit elements, two neighbours along K at a time.
     pub fn load_converted(&self, stage: Stage<'f>, convert: Convert<'_, 'f>) {
         if self.element.bits() != 16 {
-            self.f.refuse("A is converted to elements of 16 bits alone: store it as it is multiplied");
+            self.f.refuse("A can be converted only to 16-bit elements: store it as it is multiplied");
             return;
         }
         self.each(stage, &|address| convert(self.tile.format.load_shared_pair(self.f, address)));

@@ -345,9 +345,9 @@ impl PlanError {
                 let s = s.text("sums are promoted every ").number(every).text(" instructions, and a tile's K has ");
                 let s = s.number(steps).text(" of them: ");
                 s.text(if alone {
-                    "promote as often as divides that, or take a mainloop with a producer"
+                    "promote after a divisor of that, or use a mainloop with a producer"
                 } else {
-                    "one has to divide the other"
+                    "one must divide the other"
                 })
             }
             Self::RarelyPromoted { every } => s
@@ -357,7 +357,7 @@ impl PlanError {
                 .number(Atom::MOST_PROMOTED)
                 .text(" at most were needed: promote more often, or never"),
             Self::PromotedIntegers => {
-                s.text("sums of integers lose nothing that promotion could keep: leave it out")
+                s.text("integer accumulators lose nothing that promotion could keep: leave it out")
             }
             Self::Layout { operand, extent, width } => s
                 .text("the tile of ")
@@ -413,7 +413,7 @@ impl PlanError {
                 .text(operand)
                 .text(" is MN-major with elements of ")
                 .number(bits)
-                .text(" bits, and wgmma reads only those of 16 bits so: use KMajor (layout=kk)"),
+                .text(" bits, and wgmma reads MN-major operands only of 16 bits: use KMajor (layout=kk)"),
             Self::Fragments => s.text(
                 "A comes from registers, whose elements are neighbours along K: use KMajor for A",
             ),
@@ -422,9 +422,9 @@ impl PlanError {
                 .number(a[0]).text(" x ").number(a[1]).text(" and ").number(b[0]).text(" x ").number(b[1])
                 .text(", its spec says M x N x K = ")
                 .number(m).text(" x ").number(n).text(" x ").number(k)
-                .text(": the tiles are (M, K) and (N, K), and the sums of the atom's type"),
+                .text(": the tiles must be (M, K) and (N, K), and the accumulators of the atom's type"),
             Self::EarlyArrival => s.text(
-                "threads load A from a stage, and one arrival a warpgroup does not say that all warps have: use EachWarp<_>",
+                "threads load A from a stage, so each warp must release it: use EachWarp<_>",
             ),
             Self::Output { format, integers } => {
                 let [floats, whole] = Format::RESULTS;
@@ -440,7 +440,7 @@ impl PlanError {
                 .text(extent)
                 .text(" is ")
                 .number(elements)
-                .text(", a tensor copy brings at most 256 along it: lower it"),
+                .text(", a tensor copy loads at most 256 along it: lower it"),
             Self::Cluster { m, n, most } => s
                 .text("the cluster is ")
                 .number(m)
@@ -457,7 +457,7 @@ impl PlanError {
                 .text(" CTAs, but ")
                 .text(what)
                 .text(" works alone: use Cluster<U1, U1>"),
-            Self::Doubles { rule } => s.text("of products of f64: ").text(rule),
+            Self::Doubles { rule } => s.text("with f64 operands: ").text(rule),
             Self::ByThreads { rule } => s.text("threads load the operands of mma.sync and of plain instructions: ").text(rule),
             Self::NoProducer => s.text(
                 "operands are copied by a producer warpgroup, and Unspecialised has none: use Cooperative<U2>",

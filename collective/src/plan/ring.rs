@@ -34,7 +34,7 @@ impl Room {
 /// let tile = |bytes| Room { bytes, alignment: 1024 };
 /// let ring = RingPlan::of(&[tile(16384), tile(8192), tile(8192), Room::line(512)]);
 /// assert_eq!((ring.offset(2), ring.offset(3), ring.stage_bytes), (24576, 32768, 33792));
-/// // As many stages as 100 KB hold, each with two mbarriers; the barriers lie behind the stages.
+/// // The stages that fit into 100 KB, each with two mbarriers. The mbarriers follow the stages.
 /// let stages = ring.fit(100 << 10);
 /// let ring = ring.placed(stages, 0, stages * ring.stage_bytes).arrivals(1, 2);
 /// assert_eq!((ring.stages, ring.transaction_bytes()), (3, 33280));

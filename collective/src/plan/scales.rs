@@ -103,9 +103,7 @@ impl MainloopSpec {
             });
         }
         if a.scaled == 0 || b.scaled == 0 {
-            return Err(PlanError::Rule {
-                rule: "the blocks of one operand alone have scales: scale A and B",
-            });
+            return Err(PlanError::Rule { rule: "only one operand has block scales: scale A and B" });
         }
         let mut i = 0;
         while i < 2 {
@@ -128,7 +126,7 @@ impl MainloopSpec {
                 return Err(PlanError::Scaled {
                     what,
                     found: extent,
-                    needed: "a part of 128 or a multiple of 32",
+                    needed: "a divisor of 128 or a multiple of 32",
                 });
             }
             i += 1;
@@ -146,21 +144,21 @@ impl MainloopSpec {
         }
         let of_rows = self.operands[if epilogue.transposed { 1 } else { 0 }].scaled;
         let rule = if self.more[2].bytes > 0 || self.more[3].bytes > 0 {
-            "scales take two of the four tiles that a stage can have behind A and B: leave the last two of `more` empty"
+            "scales take two of the four tiles that a stage can have after A and B: leave the last two of `more` empty"
         } else if self.atom.promote > 0 {
             "sums of blocks with scales are promoted after each: leave the promotion out"
         } else if self.step > 0 {
             "tiles of blocks with scales are not narrowed: use Tile, not Fitted"
         } else if matches!(self.producer, Producer::Warpgroup) {
-            "tensor copies bring blocks with scales: use TmaWgmma"
+            "blocks with scales need tensor copies: use TmaWgmma"
         } else if matches!(self.roles, Roles::Unspecialised) {
-            "a producer brings blocks with scales: use Cooperative or Pingpong"
+            "blocks with scales need a producer: use Cooperative or Pingpong"
         } else if matches!(self.arrivals, Arrivals::Warpgroup) {
-            "threads read scales from the stage, so each warp gives it back: write EachWarp<AsManyAsFit> as the roles' stages"
+            "threads read scales from the stage, so each warp releases it: write EachWarp<AsManyAsFit> as the roles' stages"
         } else if epilogue.split {
-            "tiles of blocks with scales lie side by side: let gates and ups alternate"
+            "tiles of blocks with scales have consecutive columns: let gates and ups alternate"
         } else if form.described() {
-            "records say where matrices lie, and not where scales do: use one product, a batch or groups of rows"
+            "records describe matrices, not scales: use one product, a batch or groups of rows"
         } else if form.shares_rows() && of_rows > 1 {
             "groups begin at any row, so each row has a scale of its own"
         } else {

@@ -39,9 +39,7 @@ impl MainloopSpec {
     pub(super) const fn sparsity(&self, epilogue: &EpilogueSpec, form: Form) -> Result<(), PlanError> {
         let [a, b] = self.operands;
         if b.sparse {
-            return Err(PlanError::Rule {
-                rule: "instructions multiply a sparse operand A alone: exchange the operands",
-            });
+            return Err(PlanError::Rule { rule: "only operand A can be sparse: swap A and B" });
         }
         if !a.sparse {
             return if self.atom.sparse {
@@ -62,13 +60,13 @@ impl MainloopSpec {
         let rule = if !self.multiplies_sparse() || !self.atom.sparse {
             "a sparse operand is multiplied by sparse instructions, of 16 bits, 8 bits or tf32"
         } else if !matches!(self.atom.a, Source::Shared) || a.weights.is_some() {
-            "a sparse operand is multiplied from shared memory, as it lies there"
+            "a sparse operand is multiplied from shared memory, without conversion"
         } else if !matches!(a.major, Major::K) {
             "a sparse operand is contiguous along K"
         } else if matches!(b.major, Major::K) && width < 64 {
             "a sparse instruction reads 64 bytes of K of B: use a swizzle of 64 or 128 bytes"
         } else if self.more[1].bytes > 0 || self.more[2].bytes > 0 || self.more[3].bytes > 0 {
-            "metadata takes one of the four tiles that a stage can have behind A and B: leave the last three of `more` empty"
+            "metadata takes one of the four tiles that a stage can have after A and B: leave the last three of `more` empty"
         } else if self.is_scaled() {
             "blocks with scales are multiplied dense: leave the scales out"
         } else if self.atom.promote > 0 {
@@ -76,17 +74,17 @@ impl MainloopSpec {
         } else if self.step > 0 {
             "tiles of sparse operands are not narrowed: use Tile, not Fitted"
         } else if matches!(self.producer, Producer::Warpgroup) {
-            "tensor copies bring sparse operands: use TmaWgmma"
+            "sparse operands need tensor copies: use TmaWgmma"
         } else if matches!(self.roles, Roles::Unspecialised) {
-            "a producer brings sparse operands: use Cooperative or Pingpong"
+            "sparse operands need a producer: use Cooperative or Pingpong"
         } else if matches!(self.arrivals, Arrivals::Warpgroup) {
-            "threads read metadata from the stage, so each warp gives it back: write EachWarp<AsManyAsFit> as the roles' stages"
+            "threads read metadata from the stage, so each warp releases it: write EachWarp<AsManyAsFit> as the roles' stages"
         } else if epilogue.split {
             "an epilogue of split weights reads them from both halves of N: let gates and ups alternate"
         } else if form.described() {
-            "records say where matrices lie, and not where metadata does: use one product, a batch or groups of rows"
+            "records describe matrices, not metadata: use one product, a batch or groups of rows"
         } else if form.shares_rows() && !epilogue.transposed {
-            "groups of rows are the caller's A, and a sparse operand the caller's B: exchange the operands"
+            "with groups of rows, the sparse operand is the caller's B: swap A and B"
         } else {
             return Ok(());
         };

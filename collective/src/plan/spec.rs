@@ -438,7 +438,7 @@ impl MainloopSpec {
         }
         if !matches!(arrivals, Arrivals::Warpgroup) {
             return Err(PlanError::ByThreads {
-                rule: "threads meet at a barrier and give no stage back: leave EachWarp and EachThread out",
+                rule: "threads meet at a barrier and release no stage: leave EachWarp and EachThread out",
             });
         }
         if matches!(atom.sums(), SumType::F16) {

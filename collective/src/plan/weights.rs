@@ -115,7 +115,7 @@ impl MainloopSpec {
         let [a, b] = self.operands;
         if b.weights.is_some() {
             return Err(PlanError::Rule {
-                rule: "weights in few bits come from registers, so they are the kernel's operand A: exchange the operands",
+                rule: "weights in few bits come from registers, so they are the kernel's operand A: swap A and B",
             });
         }
         let Some(WeightsSpec { code, group, zeros }) = a.weights else { return Ok(()) };
@@ -146,11 +146,11 @@ impl MainloopSpec {
         } else if !matches!(a.major, cute_rs::atom::Major::K) {
             "weights in few bits are contiguous along K"
         } else if zeros && (!code.is_integer() || group == 0) {
-            "zero points are those of groups of whole numbers: use s4, u4, s8 or u8, and groups"
+            "zero points need integer codes and groups: use s4, u4, s8 or u8, and groups"
         } else if matches!(code, Code::E2m1) && group > 0 && !matches!(a.format, Format::Bf16) {
             "scales that are powers of two have the exponents of bf16: use operands of bf16"
         } else if self.more[2].bytes > 0 || self.more[3].bytes > 0 {
-            "scales and zero points take two of the four tiles that a stage can have behind A and B: leave the last two of `more` empty"
+            "scales and zero points take two of the four tiles that a stage can have after A and B: leave the last two of `more` empty"
         } else if self.is_scaled() {
             "blocks with scales are of 8-bit floats, and weights in few bits are not: leave one out"
         } else if self.atom.promote > 0 {
@@ -158,17 +158,17 @@ impl MainloopSpec {
         } else if self.step > 0 {
             "tiles of weights in few bits are not narrowed: use Tile, not Fitted"
         } else if matches!(self.producer, Producer::Warpgroup) {
-            "tensor copies bring weights in few bits: use TmaWgmma"
+            "weights in few bits need tensor copies: use TmaWgmma"
         } else if matches!(self.roles, Roles::Unspecialised) {
-            "a producer brings weights in few bits: use Cooperative or Pingpong"
+            "weights in few bits need a producer: use Cooperative or Pingpong"
         } else if matches!(self.arrivals, Arrivals::Warpgroup) {
-            "threads read weights from the stage, so each warp gives it back: write EachWarp<AsManyAsFit> as the roles' stages"
+            "threads read weights from the stage, so each warp releases it: write EachWarp<AsManyAsFit> as the roles' stages"
         } else if epilogue.split {
             "an epilogue of split weights reads them from both halves of N: let gates and ups alternate"
         } else if form.described() {
-            "records say where matrices lie, and not where scales do: use one product, a batch or groups of rows"
+            "records describe matrices, not scales: use one product, a batch or groups of rows"
         } else if form.shares_rows() && !epilogue.transposed {
-            "groups of rows are the caller's A, and weights the caller's B: exchange the operands"
+            "with groups of rows, weights are the caller's B: swap A and B"
         } else {
             return Ok(());
         };

@@ -253,7 +253,7 @@ impl fmt::Display for NodeError {
                 let needed = if *writes { "lent to be written" } else { "lent" };
                 write!(
                     f,
-                    "{node} is {bytes} B at {address:#x}, which are not {needed}: pass the slice that they lie in"
+                    "{node} is {bytes} B at {address:#x}, which are not {needed}: pass the slice that contains them"
                 )
             }
             NodeProblem::Other { reason } => write!(f, "{node}: {reason}"),

@@ -45,7 +45,7 @@ impl<X: Node> Node for Each<X> {
     fn check(each: &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
         if !each.stride.is_multiple_of(4) {
             let reason = format!(
-                "{} B lie from one product's to the next's, a multiple of 4 B was needed",
+                "the stride from one GEMM to the next is {} B, a multiple of 4 B was needed",
                 each.stride
             );
             return Err(path.then("each").refuse(reason));
