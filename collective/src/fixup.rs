@@ -1,9 +1,10 @@
 //! Fix-up: adds up the partial sums of a tile whose k-tiles several CTAs have multiplied.
 //!
-//! The caller owns a workspace with one entry per *unit* of work. An entry holds one partial tile that
-//! another CTA finishes. Each consumer warpgroup uses its own part of an entry, so warpgroups never wait for
-//! others of their own CTA. Partial sums are stored in fragment order, 16 bytes per thread, so that a warp
-//! reads and writes 512 bytes at a time. 16 bytes are four numbers, or two of `f64`.
+//! The caller owns a workspace with one entry per *unit* of work, or one per split tile with
+//! [`FixUp::Atomic`]. An entry holds the partial sums of one tile. Each consumer warpgroup uses its own part
+//! of an entry, so warpgroups never wait for others of their own CTA. Partial sums are stored in fragment
+//! order, 16 bytes per thread, so that a warp reads and writes 512 bytes at a time. 16 bytes are four
+//! numbers, or two of `f64`.
 //!
 //! The workspace begins with *flags*, one word per part. Flags, and partial sums that are added to in place,
 //! are zero before and after every launch.

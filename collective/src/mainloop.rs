@@ -188,7 +188,7 @@ pub(crate) fn tiled_mma(spec: &MainloopSpec) -> Result<TiledMma, LayoutError> {
     tiled(spec, spec.atom.layout(spec.column_unit())?)
 }
 
-/// The same with another layout for the multiply of a block's rows.
+/// As `tiled_mma`, with another layout for the multiply of a block's rows.
 pub(crate) fn tiled(spec: &MainloopSpec, atom: MmaAtom) -> Result<TiledMma, LayoutError> {
     let (blocks, rows, tile_m) =
         (i64::from(spec.blocks()), i64::from(spec.atom.rows()), i64::from(spec.tile[0]));
@@ -301,8 +301,8 @@ pub trait DeviceMainloop<'f> {
     /// Emitted for one thread at the start: prefetches what the copies will need.
     fn prefetch(&self, _f: &'f Builder) {}
 
-    /// Emitted for the lanes of a CTA's first warp, after the wait for earlier writes to global memory. A
-    /// barrier follows.
+    /// Emitted in a grouped launch for the lanes of a CTA's first warp, after the wait for the kernels before.
+    /// A barrier follows.
     fn prepare(&self, _f: &'f Builder, _plan: &Plan) {}
 
     /// Emitted for the producer: copies a work unit into stages. [`MainloopSpec::producer`] says whether one

@@ -22,7 +22,7 @@ use crate::plan::{CachePolicy, TileLayout, WeightsSpec};
 /// use half::bf16;
 /// use typenum::{U2, U3, U8, U32, U64, U128};
 ///
-/// Rows of 32 elements (64 bytes) whose 16-byte chunks are permuted by 2 bits.
+/// /// Rows of 32 elements (64 bytes) whose 16-byte chunks are permuted by 2 bits.
 /// type Atom = Swizzled<Sw<U2, U3, U3>, RowMajor<(U8, U32)>>;
 /// type M = TmaWgmma<Operands<KMajor<bf16, Atom>, KMajor<bf16>>, Tile<U128, U128, U64>, Cooperative<U2>>;
 /// assert_eq!(M::SPEC.operands[0].layout, TileLayout::Slabs(SwizzleMode::B64));

@@ -515,7 +515,8 @@ impl Plan {
     }
 
     /// Whether groups of rows are cut into tiles of nearly equal width, and the largest are assigned first.
-    /// True if the kernel narrows its tiles along the direction in which groups follow each other.
+    /// True if the kernel narrows its tiles along the direction in which groups follow each other, and its
+    /// cluster has one CTA along N.
     pub const fn balanced(&self) -> bool {
         self.mainloop.step > 0 && self.shares_rows()[1] && self.mainloop.cluster[1] == 1
     }

@@ -37,7 +37,7 @@
 //!     shared_bytes: PLAN.shared_bytes,
 //!     cluster: [1, 1, 1],
 //! };
-//! One thread draws numbers below 100 until there are none; all warps that multiply read them.
+//! // One thread draws numbers below 100 until there are none; all warps that multiply read them.
 //! let function = ptx::Function::build(entry, |f| {
 //!     let (base, counter, thread) = (f.shared_base(), f.param::<u64>("counter"), f.special(ptx::Special::ThreadX));
 //!     f.if_(thread.equals(0), || {

@@ -24,14 +24,15 @@ pub struct BlockScales {
     pub b: MatrixRef,
 }
 
-/// Largest leading dimension in scales: tensor copies have strides below 2^40 bytes.
+/// Leading dimensions and strides must be less than this, in scales: tensor copies have strides below 2^40
+/// bytes.
 const MOST_PITCH: u64 = 1 << 38;
 
 impl BlockScales {
     /// No scales.
     pub const NONE: Self = Self { a: MatrixRef::NONE, b: MatrixRef::NONE };
 
-    /// The scales for a kernel that computes the transpose of D (swap-AB): A's and B's exchanged.
+    /// The scales for a kernel that computes the transpose of D (swap-AB): A's and B's are swapped.
     #[must_use]
     pub fn transposed(self) -> Self {
         Self { a: self.b, b: self.a }

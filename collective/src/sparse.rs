@@ -10,7 +10,7 @@
 //! // A row of `bf16`: 1, 0, 0, 2, then 0, 3, -0, 0.
 //! let row = [0x3F80, 0, 0, 0x4000, 0, 0x4040, 0x8000, 0];
 //! let compressed = sparse::compress(Format::Bf16, [1, 8], &row)?;
-//! At most two of four may be nonzero; they are kept. -0 is kept in preference to 0.
+//! // At most two of four may be nonzero; they are kept. -0 is kept in preference to 0.
 //! assert_eq!(compressed.values, [0x3F80, 0x4000, 0x4040, 0x8000]);
 //! assert_eq!(sparse::restore(Format::Bf16, [1, 8], &compressed)?, row);
 //! # Ok::<(), sparse::SparseError>(())

@@ -224,7 +224,7 @@ impl MainloopSpec {
         Self::by::<T, R>(operands, atom, producer)
     }
 
-    /// The same with any atom.
+    /// The spec with any atom.
     pub(crate) const fn by<T: TileShape, R: WarpRoles>(
         operands: [OperandSpec; 2],
         atom: Atom,

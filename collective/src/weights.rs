@@ -7,10 +7,10 @@
 //! ```
 //! use collective::{Code, weights};
 //!
-//! One code per byte, row by row.
+//! // One code per byte, row by row.
 //! let codes: Vec<u8> = (0..96 * 80).map(|i| (i * 7 % 16) as u8).collect();
 //! let units = weights::reorder(Code::S4, [96, 80], &codes)?;
-//! 80 of K take two units of 64; 96 rows take two blocks of 64.
+//! // 80 of K take two units of 64; 96 rows take two blocks of 64.
 //! assert_eq!(weights::pitch(Code::S4, 80), 128);
 //! assert_eq!(units.len(), 128 * 128 / 2);
 //! assert_eq!(weights::restore(Code::S4, [96, 80], &units)?, codes);
@@ -141,7 +141,7 @@ fn sized([rows, k]: [u32; 2], found: usize, needed: u64) -> Result<(), WeightsEr
 }
 
 /// A code as it is stored in a unit. The sign bit of signed 4-bit codes is flipped, so that they count from
-/// 0. Its own inverse.
+/// zero. The function is its own inverse.
 const fn stored(code: Code, bits: u8) -> u8 {
     if matches!(code, Code::S4) { bits ^ 8 } else { bits }
 }

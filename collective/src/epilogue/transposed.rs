@@ -34,7 +34,7 @@ use crate::tree::Pair;
 /// use half::bf16;
 /// use typenum::{U1, U16, U64, U128};
 ///
-/// For 16 rows of A at a time: the caller's A is K-major, its B is N-major.
+/// /// For 16 rows of A at a time: the caller's A is K-major, its B is N-major.
 /// type M = TmaWgmma<Operands<MnMajor<bf16>, KMajor<bf16>>, Tile<U64, U16, U128>, Cooperative<U1>>;
 /// type E = LinearCombination<bf16, Transposed<TmaStore>>;
 /// const PLAN: Plan = Plan::checked(M::SPEC, E::SPEC);

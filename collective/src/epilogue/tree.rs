@@ -27,7 +27,7 @@ use crate::tree::{Bounded, Declare, EarlyRow, Facts, Host, Node, NodeError, Para
 /// use collective::{Epilogue, TmaStore, TreeEpilogue};
 /// use half::bf16;
 ///
-/// D = alpha * acc + bias, where bias has one element per column.
+/// /// D = alpha * acc + bias, where bias has one element per column.
 /// type Biased = Compute<Add, (Compute<Multiply, (Scalar, Accumulator)>, RowVector<bf16>)>;
 /// type E = TreeEpilogue<bf16, TmaStore, Biased>;
 /// assert_eq!(E::emitter().name(), "add_mul_s_acc_rbf16_tma");

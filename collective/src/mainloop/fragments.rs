@@ -25,7 +25,7 @@ use crate::plan::{MainloopSpec, OperandTile, PlanError, Source};
 /// use collective::{Consumer, Format, Fragments, InFlight, Piece, Plan, PlanError, Product, Sums};
 /// use ptx::Builder;
 ///
-/// A's elements are 8-bit floats in memory and are multiplied as bf16.
+/// /// A's elements are 8-bit floats in memory and are multiplied as bf16.
 /// fn multiply<'f>(
 ///     f: &'f Builder,
 ///     plan: &Plan,

@@ -23,7 +23,7 @@ use crate::plan::{MainloopSpec, OperandTile, PlanError, Source};
 /// use collective::{Accumulator, Consumer, InFlight, Piece, Plan, PlanError, Product, Sums};
 /// use ptx::Builder;
 ///
-/// What the mainloops of this crate do if tiles are not narrowed.
+/// /// What the mainloops of this crate do if tiles are not narrowed.
 /// fn multiply<'f, T: Accumulator>(
 ///     f: &'f Builder,
 ///     plan: &Plan,

@@ -96,7 +96,7 @@ impl<'f> Origin<'f> {
 /// const TILE: OperandTile = OperandTile::checked(Format::Bf16, Major::K, [128, 64], TileLayout::Widest);
 /// const RING: RingPlan = RingPlan::of(&[TILE.room()]).placed(4, 0, 4 * 16384).arrivals(1, 1);
 ///
-/// Fills stages with the tiles of rows `row..row + 128`, `count` of them along K.
+/// /// Fills stages with the tiles of rows `row..row + 128`, `count` of them along K.
 /// fn load<'f>(f: &'f Builder, map: Value<'f, u64>, ring: Position<'f>, row: Value<'f, u32>, count: Value<'f, u32>) {
 ///     let copy = TensorCopy::new(TILE);
 ///     f.repeat(count, |k_tile| {

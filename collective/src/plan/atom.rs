@@ -164,7 +164,7 @@ impl Atom {
     /// Which thread holds which element, for an instruction of this many columns.
     ///
     /// # Errors
-    /// Those of [`wgmma::atom`].
+    /// As for [`wgmma::atom`].
     pub const fn layout(self, columns: u32) -> Result<MmaAtom, LayoutError> {
         match (self.types, self.a) {
             // Accumulators have the layout of `wgmma`, for `fma` too.
@@ -183,7 +183,7 @@ impl Atom {
     /// contiguous directions.
     ///
     /// # Errors
-    /// Those of [`mma::ldmatrix`].
+    /// As for [`mma::ldmatrix`].
     pub const fn loads(self, majors: [Major; 2]) -> Result<MmaAtom, LayoutError> {
         match self.types {
             AtomTypes::Simt => mma::fma(self.k()),

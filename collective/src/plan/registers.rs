@@ -23,10 +23,10 @@ pub struct RegisterPlan {
 /// tiles that assemble without a spill leave about this many.
 const WORKING: u32 = 32;
 
-/// The same if threads store elements themselves: always, or in tiles that end inside a group.
+/// As `WORKING`, if threads store elements themselves: always, or in tiles that end inside a group.
 const STORES: u32 = 64;
 
-/// The same for a transposed store: the rows of a tile are D's columns.
+/// As `WORKING`, for a transposed store: the rows of a tile are D's columns.
 const STORES_TRANSPOSED: u32 = 80;
 
 /// Registers that a `wgmma` needs in addition to its accumulators, as ptxas 13.0 reports for instructions
@@ -36,7 +36,7 @@ const INSTRUCTION: u32 = 26;
 /// Registers of a thread that starts copies: the fewest that `setmaxnreg` allows.
 const STARTS_COPIES: u32 = 24;
 
-/// The same where 24 may not suffice. Measured with ptxas, on random kernels.
+/// As `STARTS_COPIES`, where 24 may not suffice. Measured with ptxas, on random kernels.
 const STARTS_MANY_COPIES: u32 = 48;
 
 /// Additional registers of a consumer that starts the copies itself. Measured with ptxas.
@@ -46,7 +46,7 @@ const STARTS_OWN_COPIES: u32 = 16;
 /// Measured with ptxas.
 const COLUMNS_LOADED: u32 = 24;
 
-/// The same for the rows of A, per block.
+/// Additional registers of the same thread for the rows of A, per block.
 const ROWS_LOADED: u32 = 12;
 
 /// Additional registers of a consumer if a stage has several slabs along K, for their addresses. Measured
@@ -56,7 +56,7 @@ const SLABS: u32 = 16;
 /// Registers of a thread that copies: it holds some chunks, element by element, between loads and stores.
 const COPIES: u32 = 104;
 
-/// The same for 8-bit elements, which take more steps to join into words, and for tiles of several slabs
+/// As `COPIES`, for 8-bit elements, which take more steps to join into words, and for tiles of several slabs
 /// along K.
 const COPIES_MORE: u32 = 144;
 

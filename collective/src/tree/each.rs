@@ -16,7 +16,7 @@ use super::{Bounded, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Pa
 /// use collective::tree::{Accumulator, Compute, Each, Node, RowVector};
 /// use half::bf16;
 ///
-/// The accumulator plus a bias of the GEMM's own.
+/// /// The accumulator plus a bias of the GEMM's own.
 /// type Biased = Compute<Add, (Accumulator, Each<RowVector<bf16>>)>;
 /// assert_eq!(Biased::name(), "add_acc_each_rbf16");
 /// ```

@@ -21,7 +21,7 @@ fn sized([rows, k]: [u32; 2], found: usize, needed: u64) -> Result<(), WeightsEr
 /// ```
 /// use collective::weights;
 ///
-/// Two columns of K = 8: one word each.
+/// // Two columns of K = 8: one word each.
 /// let codes = weights::of_gptq(4, [2, 8], &[0x8765_4321, 0x0000_000F])?;
 /// assert_eq!(codes, [1, 2, 3, 4, 5, 6, 7, 8, 15, 0, 0, 0, 0, 0, 0, 0]);
 /// # Ok::<(), weights::WeightsError>(())
