@@ -158,8 +158,8 @@ fn what_calls_say_of_a_sparse_operand_is_checked() {
 #[test]
 fn what_cannot_be_sparse_is_refused() {
     for (words, sentence) in [
-        ("sparse=b", "exchange the operands"),
-        ("sparse=both", "exchange the operands"),
+        ("sparse=b", "swap A and B"),
+        ("sparse=both", "swap A and B"),
         ("sparse=a layout=mk", "contiguous along K"),
         ("sparse=a tile=128x128x96", "tile K of a sparse operand is 96, a multiple of 64 was needed"),
         (
@@ -167,14 +167,14 @@ fn what_cannot_be_sparse_is_refused() {
             "tile K of a sparse operand is 48, a multiple of 32 was needed",
         ),
         ("sparse=a swizzle-b=32", "use a swizzle of 64 or 128 bytes"),
-        ("sparse=a weights-a=s4", "from shared memory, as it lies there"),
+        ("sparse=a weights-a=s4", "from shared memory, without conversion"),
         ("dtype=e4m3 sparse=a promote=2", "leave the promotion out"),
         ("sparse=a step=32", "use Tile, not Fitted"),
         ("sparse=a load=copy", "use TmaWgmma"),
         ("sparse=a roles=unspecialised", "use Cooperative or Pingpong"),
         ("sparse=a arrivals=warpgroup", "EachWarp<AsManyAsFit>"),
         ("form=grouped sparse=a", "use one product, a batch or groups of rows"),
-        ("form=ragged sparse=a", "exchange the operands"),
+        ("form=ragged sparse=a", "swap A and B"),
     ] {
         let error = words.parse::<KernelSpec>().expect_err(words).to_string();
         assert!(error.contains(sentence), "{words}: {error}");

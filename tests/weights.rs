@@ -230,15 +230,15 @@ fn what_calls_say_of_weights_is_checked() {
 #[test]
 fn specs_that_cannot_be_are_refused() {
     for (words, sentence) in [
-        ("weights-b=s4", "exchange the operands"),
-        ("weights-a=s4 weights-b=s4", "exchange the operands"),
+        ("weights-b=s4", "swap A and B"),
+        ("weights-a=s4 weights-b=s4", "swap A and B"),
         ("dtype=e4m3 weights-a=s4", "multiplied as bf16 or f16"),
         ("weights-a=s4 layout=mk", "contiguous along K"),
         ("weights-a=s4 group=96", "K of a group of weights is 96, 32, 64 or 128 was needed"),
         ("weights-a=s4 tile=128x128x32", "tile K of weights in few bits is 32, a multiple of 64 was needed"),
         ("weights-a=s8 group=64 tile=128x64x96", "a part of a group, or whole groups, was needed"),
-        ("weights-a=e4m3 group=64 zeros=yes", "zero points are those of groups of whole numbers"),
-        ("weights-a=u4 zeros=yes", "zero points are those of groups of whole numbers"),
+        ("weights-a=e4m3 group=64 zeros=yes", "zero points need integer codes and groups"),
+        ("weights-a=u4 zeros=yes", "zero points need integer codes and groups"),
         ("dtype=f16 weights-a=e2m1 group=32", "use operands of bf16"),
         ("weights-a=s4 promote=4", "leave the promotion out"),
         ("weights-a=s4 step=32", "use Tile, not Fitted"),
@@ -246,7 +246,7 @@ fn specs_that_cannot_be_are_refused() {
         ("weights-a=s4 roles=unspecialised", "use Cooperative or Pingpong"),
         ("weights-a=s4 arrivals=warpgroup", "EachWarp<AsManyAsFit>"),
         ("form=grouped weights-a=s4", "use one product, a batch or groups of rows"),
-        ("form=ragged weights-a=s4", "exchange the operands"),
+        ("form=ragged weights-a=s4", "swap A and B"),
         ("weights-a=s4 tile=128x64x64 cluster=1x4", "in blocks of 64 rows"),
         ("group=64", "belongs to weights-a and weights-b"),
     ] {

@@ -1,4 +1,5 @@
-//! Number formats of operands, sums and results: each is described here once, and everything else asks this description.
+//! Number formats of operands, accumulators and results. Each is described once, here; all other code queries
+//! this description.
 //!
 //! | format | in memory | operand | result |
 //! |---|---|---|---|
@@ -6,9 +7,9 @@
 //! | `tf32` | 32 bits: an `f32` of which `wgmma` reads the upper 19 bits | K-major | no: `f32` |
 //! | `e4m3`, `e5m2` | 8 bits | K-major; A and B may differ | yes |
 //! | `s8`, `u8` | 8 bits | K-major; A and B may differ | no: `s32`, or a float |
-//! | `f32` | 32 bits | not of `wgmma`, which has `tf32`: of plain instructions | yes |
-//! | `f64` | 64 bits | not of `wgmma`: of `mma.sync`, K-major | of `f64` |
-//! | `s32` | 32 bits | no | yes, of 8-bit integers |
+//! | `f32` | 32 bits | by `fma` only; `wgmma` has `tf32` | yes |
+//! | `f64` | 64 bits | by `mma.sync` only, K-major | for `f64` operands |
+//! | `s32` | 32 bits | no | yes, for 8-bit integer operands |
 
 mod code;
 mod device;
@@ -28,46 +29,46 @@ use float::Float;
 use integer::Integer;
 pub use types::{Element, MultipliesWith, Tf32};
 
-/// A number format that matrices and vectors are made of: how it is rounded, loaded, and stored by pairs.
+/// A number format of matrices and vectors: how it is rounded, loaded, and stored in pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// IEEE single precision.
     F32,
-    /// Eight bits of exponent, seven of mantissa.
+    /// bfloat16: eight exponent bits, seven mantissa bits.
     Bf16,
     /// IEEE half precision.
     F16,
-    /// Four bits of exponent, three of mantissa, no infinity; what is too large becomes the largest.
+    /// Four exponent bits, three mantissa bits, no infinity. Rounding saturates to the largest value.
     E4m3,
-    /// Five bits of exponent, two of mantissa; what is too large becomes the largest finite value.
+    /// Five exponent bits, two mantissa bits. Rounding saturates to the largest finite value.
     E5m2,
-    /// Single precision in memory, of which a multiply reads the sign, eight bits of exponent and ten of mantissa.
+    /// Single precision in memory; a multiply reads the sign, eight exponent bits and ten mantissa bits.
     Tf32,
-    /// Whole numbers from -128 to 127.
+    /// Integers from -128 to 127.
     S8,
-    /// Whole numbers from 0 to 255.
+    /// Integers from 0 to 255.
     U8,
-    /// Whole numbers of 32 bits, signed.
+    /// Signed 32-bit integers.
     S32,
     /// IEEE double precision.
     F64,
 }
 
-/// All that is known of a format.
+/// The description of a format.
 struct Facts {
-    /// In kernel names, specs and on the command line.
+    /// Name in kernel names, in specs and on the command line.
     name: &'static str,
-    /// The type that stands for it.
+    /// The Rust type of an element.
     rust_type: &'static str,
-    /// What a tensor map calls it.
+    /// The element type in a tensor map.
     tensor: TensorElement,
     /// Its values.
     number: Number,
-    /// What `wgmma` takes it for; `None` for what is no operand.
+    /// The element type of `wgmma`; `None` if `wgmma` has no such operand.
     operand: Option<WgmmaElement>,
-    /// D's format where nothing else is said, for operands of this format.
+    /// D's default format, for operands of this format.
     output: Format,
-    /// Whether D can have it.
+    /// Whether D can have this format.
     result: bool,
 }
 
@@ -75,7 +76,7 @@ struct Facts {
 #[derive(Clone, Copy, Debug)]
 enum Number {
     Float(Float),
-    /// What the host computes in.
+    /// `f64`, the format the host computes in.
     Double,
     Integer(Integer),
 }
@@ -95,11 +96,11 @@ impl Format {
         Self::F64,
     ];
 
-    /// The sentence for operands that no instruction multiplies: which pairs some instruction does.
+    /// The error for operands that no `wgmma` multiplies. It lists the pairs that are possible.
     pub const NO_PRODUCT: &str = "Hopper has no `wgmma` for these operands: A and B are both bf16, both f16 or both tf32, each \
                                   e4m3 or e5m2, or each s8 or u8";
 
-    /// The formats of D in words, those of integer sums last.
+    /// D's formats in words, those for integer accumulators last.
     pub(crate) const RESULTS: [&str; 2] = ["f32, bf16, f16, e4m3 or e5m2", "s32"];
 
     const fn facts(self) -> Facts {
@@ -109,7 +110,7 @@ impl Format {
         }
         const fn integer(name: &'static str, rust_type: &'static str, of: Int8, number: Integer) -> Facts {
             let (number, operand) = (Number::Integer(number), Some(WgmmaElement::Int8(of)));
-            // Tensor maps know bytes, not their signs.
+            // A tensor map has bytes, without a sign.
             let tensor = TensorElement::U8;
             Facts { name, rust_type, tensor, number, operand, output: Format::S32, result: false }
         }
@@ -153,7 +154,7 @@ impl Format {
                 number: Number::Double,
                 operand: None,
                 output: Self::F64,
-                // Of sums of `f64` alone.
+                // Only for `f64` accumulators.
                 result: false,
             },
         }
@@ -164,23 +165,23 @@ impl Format {
         self.facts().name
     }
 
-    /// The type of a kernel's parameters that stands for it.
+    /// The Rust type of an element, as it appears in kernel types.
     pub const fn rust_type(self) -> &'static str {
         self.facts().rust_type
     }
 
-    /// The format of a name.
+    /// The format of this name; `None` if there is none.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }
 
-    /// The formats of operands: what some instruction multiplies.
+    /// The formats of operands that `wgmma` multiplies.
     pub fn operands() -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(|format| format.facts().operand.is_some())
     }
 
-    /// The instruction that multiplies elements of this format by those of another, summed in `f32`, or in `s32` for integers;
-    /// `None` where there is none.
+    /// The `wgmma` types that multiply elements of this format by those of another, with accumulators in
+    /// `f32`, or in `s32` for integers. `None` if there is no such instruction.
     ///
     /// ```
     /// use collective::Format;
@@ -213,18 +214,18 @@ impl Format {
         }
     }
 
-    /// D's format where nothing else is said, for an operand A of this format: `f32` for `tf32`, `bf16` for 8-bit floats, `s32`
-    /// for 8-bit integers, its own for 16 bits.
+    /// D's default format for an operand A of this format: `f32` for `tf32`, `bf16` for 8-bit floats, `s32`
+    /// for 8-bit integers, the operand's own for 16 bits.
     pub const fn output(self) -> Self {
         self.facts().output
     }
 
-    /// Whether D can have this format: floats can, and `s32` where the sums are integers.
+    /// Whether D can have this format: floats can, and `s32` can if the accumulators are integers.
     pub const fn is_output(self, integer_sums: bool) -> bool {
         self.facts().result && (self.is_float() || integer_sums)
     }
 
-    /// Whether its values are floating-point numbers, not integers.
+    /// Whether its values are floating-point numbers.
     pub const fn is_float(self) -> bool {
         matches!(self.facts().number, Number::Float(_) | Number::Double)
     }
@@ -239,12 +240,12 @@ impl Format {
         self.facts().tensor.bytes()
     }
 
-    /// What a tensor map calls it.
+    /// The element type in a tensor map.
     pub const fn tensor(self) -> TensorElement {
         self.facts().tensor
     }
 
-    /// What is larger becomes the largest; otherwise infinity.
+    /// Whether rounding saturates to the largest value instead of giving infinity.
     pub const fn saturates(self) -> bool {
         match self.facts().number {
             Number::Float(float) => float.saturates(),
@@ -253,7 +254,8 @@ impl Format {
         }
     }
 
-    /// The unit roundoff: the largest relative error of rounding to it. Integers have none: see [`tiniest`](Self::tiniest).
+    /// The unit roundoff: the largest relative error of rounding to this format. 0 for integers: see
+    /// [`tiniest`](Self::tiniest).
     pub const fn unit_roundoff(self) -> f64 {
         match self.facts().number {
             Number::Float(float) => float.unit_roundoff(),
@@ -262,7 +264,8 @@ impl Format {
         }
     }
 
-    /// The smallest positive value (subnormal): the absolute error of rounding near zero is half of it.
+    /// The smallest positive value (subnormal for floats). The absolute rounding error near zero is half of
+    /// it.
     pub const fn tiniest(self) -> f64 {
         match self.facts().number {
             Number::Float(float) => float.tiniest(),
@@ -280,7 +283,7 @@ impl Format {
         }
     }
 
-    /// The value of an element's bits.
+    /// The value of an element, given its bits.
     pub fn decode(self, bits: u64) -> f64 {
         match self.facts().number {
             Number::Float(float) => float.decode(bits),
@@ -289,8 +292,9 @@ impl Format {
         }
     }
 
-    /// The bits of the element nearest to a value, ties to even, with one rounding: what the device stores for a value
-    /// that `f32` has. NaN has the bits of one of the format's NaNs; among integers it is 0.
+    /// The bits of the element nearest to a value, ties to even, rounded once. For values that `f32` can
+    /// represent, this is what the device stores. NaN becomes one of the format's NaNs; for integers it
+    /// becomes 0.
     pub fn encode(self, value: f64) -> u64 {
         match self.facts().number {
             Number::Float(float) => float.encode(value),
@@ -310,7 +314,7 @@ impl fmt::Display for Format {
 mod tests {
     use super::Format;
 
-    /// What sentences list is what the table says.
+    /// The sentences list exactly the formats of the table.
     #[test]
     fn sentences_name_every_format() {
         let [floats, integers] = Format::RESULTS;
@@ -324,7 +328,7 @@ mod tests {
         }
     }
 
-    /// A float that D has by default is one that it can have.
+    /// D's default format is one that D can have.
     #[test]
     fn every_product_has_a_result() {
         for a in Format::operands() {

@@ -1,4 +1,4 @@
-//! Collective epilogues: from accumulators to the output in memory.
+//! Collective epilogues: they turn accumulators into the output in global memory.
 
 mod direct;
 mod doubles;
@@ -35,76 +35,78 @@ use crate::tree::{Bounded, Host, NodeError, Path, Shape};
 
 /// A collective epilogue as a type: the second role of a kernel.
 ///
-/// The type says what a plan needs while it compiles, what the epilogue's arguments are, and gives the value that emits: an
-/// [`EpilogueEmitter`].
+/// The type states at compile time what the plan needs and which arguments the epilogue takes, and provides
+/// the [`EpilogueEmitter`] that emits the code.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an epilogue",
     note = "write `LinearCombination<bf16>` for D = alpha * A * B + beta * C in bf16"
 )]
 pub trait Epilogue: 'static {
-    /// Its arguments on the host.
+    /// The epilogue's arguments on the host.
     type Arguments;
-    /// What it asks of the plan.
+    /// What the epilogue asks of the plan.
     const SPEC: EpilogueSpec;
-    /// The forms of kernels it can be part of: beyond one product, those whose C and D it takes by [`Extent::group`] and
-    /// [`Extent::record`].
+    /// The forms of kernels it supports. Beyond a single GEMM it has to select its C and D by
+    /// [`Extent::group`] and [`Extent::record`].
     const FORMS: Forms = Forms::SINGLE;
 
-    /// The epilogue as a value.
+    /// The emitter of this epilogue.
     fn emitter() -> Arc<dyn EpilogueEmitter>;
 
-    /// Whether the arguments are legal for a product of this shape. `path` is where the epilogue stands; what it reads and writes
-    /// beside D is told to it ([`Path::reads`], [`Path::writes`]), so that launches can check that it was lent.
+    /// Checks the arguments for a GEMM of this shape. `path` names the epilogue's place in error messages.
+    /// Report every address that the epilogue reads or writes in addition to D to it ([`Path::reads`],
+    /// [`Path::writes`]), so that launches can check that the caller lent that memory.
     ///
     /// # Errors
-    /// The first that is not.
+    /// The first illegal argument.
     fn check(arguments: &Self::Arguments, product: Shape, path: &Path<'_>) -> Result<(), NodeError>;
 
-    /// The values of its parameters.
+    /// The values of the epilogue's kernel parameters.
     fn parameters(plan: &Plan, arguments: &Self::Arguments, d: Output) -> Vec<Argument>;
 }
 
-/// An epilogue that emits itself.
+/// The object-safe side of an [`Epilogue`]: it emits the code.
 pub trait EpilogueEmitter: fmt::Debug + Send + Sync {
     /// An identifier for kernel names.
     fn name(&self) -> String;
 
-    /// Declares its kernel parameters, in the order of [`Epilogue::parameters`].
+    /// Declares the epilogue's kernel parameters, in the order of [`Epilogue::parameters`].
     fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceEpilogue<'f> + 'f>;
 
-    /// How it stores D, if it is one of this crate; `None` for one of your own.
+    /// How it stores D, for an epilogue of this crate; `None` for one of your own.
     fn store(&self) -> Option<StoreSpec> {
         None
     }
 
-    /// The epilogue as one whose arguments are [`LinearArguments`]; `None` where it has others.
+    /// This epilogue as one that takes [`LinearArguments`]; `None` if it takes other arguments.
     fn linear(&self) -> Option<&dyn LinearHost> {
         None
     }
 }
 
-/// An epilogue that the host can evaluate, so that a check knows what a kernel with it has to compute.
+/// An epilogue that the host can evaluate, so that a check can compute the expected result.
 pub trait Evaluated: Epilogue {
-    /// What D's element `at` (row, column) is before it is rounded to D's format, and how far from that a kernel may be. What is written beside
-    /// D is remembered in `host`.
+    /// The value of D's element `at` (row, column) before it is rounded to D's format, with a bound on the
+    /// error a kernel may have. `host` records what the epilogue writes in addition to D.
     fn evaluate(host: &mut Host<'_>, arguments: &Self::Arguments, at: [u32; 2]) -> Bounded;
 }
 
-/// The host's side of an epilogue of [`LinearArguments`].
+/// The host side of an epilogue that takes [`LinearArguments`].
 pub trait LinearHost {
     /// As [`Epilogue::check`].
     ///
     /// # Errors
-    /// The first argument that is illegal.
+    /// The first illegal argument.
     fn check(&self, arguments: &LinearArguments, product: Shape, path: &Path<'_>) -> Result<(), NodeError>;
 
     /// As [`Epilogue::parameters`].
     fn parameters(&self, plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument>;
 }
 
-/// An epilogue in a kernel: its parameters on the device.
+/// An epilogue inside a kernel: its parameters on the device.
 pub trait DeviceEpilogue<'f> {
-    /// Emitted for a consumer warpgroup before it multiplies a piece: starts what [`store`](Self::store) will need.
+    /// Emitted for a consumer warpgroup before it multiplies a work unit: starts loads that
+    /// [`store`](Self::store) will need.
     fn begin(
         &self,
         _f: &'f Builder,
@@ -115,20 +117,23 @@ pub trait DeviceEpilogue<'f> {
     ) {
     }
 
-    /// Emitted for a consumer warpgroup: finishes and stores its part of a tile.
+    /// Emitted for a consumer warpgroup: applies the epilogue to the warpgroup's fragment of a tile and
+    /// stores it.
     fn store(&self, f: &'f Builder, plan: &Plan, extent: Extent<'f>, fragment: Fragment<'f, f32>);
 
-    /// The same for sums of integers. By default they become the nearest `f32`.
+    /// As [`store`](Self::store), for integer accumulators. The default converts them to the nearest `f32`
+    /// first.
     fn store_integers(&self, f: &'f Builder, plan: &Plan, extent: Extent<'f>, fragment: Fragment<'f, i32>) {
         self.store(f, plan, extent, fragment.to_f32(f));
     }
 
-    /// The same for sums of `f64`. By default the program is illegal: [`LinearCombination`] alone stores them.
+    /// As [`store`](Self::store), for `f64` accumulators. The default makes the program illegal: only
+    /// [`LinearCombination`] stores them.
     fn store_doubles(&self, f: &'f Builder, _plan: &Plan, _extent: Extent<'f>, _fragment: Fragment<'f, f64>) {
-        f.refuse("the epilogue computes in f32, and the sums are f64: use LinearCombination<f64>");
+        f.refuse("the epilogue computes in f32, and the accumulators are f64: use LinearCombination<f64>");
     }
 
-    /// Emitted for a consumer warpgroup after its last tile: waits for what is still being stored. `thread` is the
+    /// Emitted for a consumer warpgroup after its last tile: waits for outstanding stores. `thread` is the
     /// thread's index in the warpgroup.
     fn finish(&self, f: &'f Builder, plan: &Plan, thread: Value<'f, u32>);
 }

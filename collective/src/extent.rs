@@ -1,4 +1,4 @@
-//! The output that a piece of work is of.
+//! The extent of the output that a work unit belongs to.
 
 use ptx::Value;
 
@@ -11,8 +11,8 @@ pub struct Extent<'f> {
     pub m: Value<'f, u32>,
     /// Columns.
     pub n: Value<'f, u32>,
-    /// Which of several outputs it is; `None` where there is but one.
+    /// Index of the output in a launch of several GEMMs; `None` if there is only one.
     pub group: Option<Value<'f, u32>>,
-    /// What memory says of the product, where it does.
+    /// The GEMM's [`Record`](crate::Record) in device memory, if it has one.
     pub record: Option<RecordDevice<'f>>,
 }

@@ -1,11 +1,13 @@
-//! Adding up the sums of a tile whose k-tiles several CTAs have multiplied.
+//! Fix-up: adds up the partial sums of a tile whose k-tiles several CTAs have multiplied.
 //!
-//! Every *unit* of work has a slot in a workspace that the caller owns, for the one sum that somebody else finishes, and
-//! each consumer warpgroup of a CTA a part of it: warpgroups never wait for others of their own CTA. A slot's numbers lie
-//! as the threads hold them, 16 bytes a thread, so that a warp reads and writes 512 bytes at a time: four numbers, or two of `f64`.
+//! The caller owns a workspace with one entry per *unit* of work, or one per split tile with
+//! [`FixUp::Atomic`]. An entry holds the partial sums of one tile. Each consumer warpgroup uses its own part
+//! of an entry, so warpgroups never wait for others of their own CTA. Partial sums are stored in fragment
+//! order, 16 bytes per thread, so that a warp reads and writes 512 bytes at a time. 16 bytes are four
+//! numbers, or two of `f64`.
 //!
-//! The workspace begins with *flags*, a word for each part. They, and sums that are added to where they lie, are zero
-//! before and after every launch.
+//! The workspace begins with *flags*, one word per part. Flags, and partial sums that are added to in place,
+//! are zero before and after every launch.
 
 mod cluster;
 
@@ -18,42 +20,44 @@ use ptx::{
 use crate::mainloop::Fragment;
 use crate::plan::Plan;
 
-/// How sums are added up.
+/// How partial sums are added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FixUp {
-    /// Whoever has the last k-tile waits for the others and adds their sums, from the last to the first.
+    /// The CTA with the last k-tile waits for the others and adds their partial sums, from the last to the
+    /// first.
     Ordered,
-    /// Everybody adds to one sum in the workspace; whoever comes last takes it.
+    /// Every CTA adds to one sum in the workspace, by atomics. The last to arrive takes the sum and finishes
+    /// the tile.
     Atomic,
-    /// Everybody puts its sum down and waits for the others; then each adds up and finishes some columns. Units are of one
-    /// tile each.
+    /// Every CTA stores its partial sums and waits for the others. Then each CTA adds up and finishes some of
+    /// the columns. Each unit must belong to only one tile.
     Separate,
 }
 
-/// A piece's place among those of its tile.
+/// A work unit's place among the units that share its tile.
 #[derive(Clone, Copy, Debug)]
 pub struct Share<'f> {
-    /// The unit that the piece belongs to.
+    /// Index of the unit.
     pub unit: Value<'f, u32>,
-    /// The unit that has the tile's first k-tile.
+    /// Index of the unit with the tile's first k-tile.
     pub first: Value<'f, u32>,
-    /// The unit that has its last.
+    /// Index of the unit with the tile's last k-tile.
     pub last: Value<'f, u32>,
-    /// The tile's number among those that are divided.
+    /// Index of the tile among the tiles that are split.
     pub tile: Value<'f, u32>,
-    /// First k-tile of the piece.
+    /// First k-tile of the unit.
     pub k_begin: Value<'f, u32>,
-    /// One past its last.
+    /// One past the last k-tile of the unit.
     pub k_end: Value<'f, u32>,
-    /// K-tiles of the tile.
+    /// Number of k-tiles of the whole tile.
     pub k: Value<'f, u32>,
 }
 
 impl FixUp {
-    /// Most units of work that one workspace serves.
+    /// Most units of work that one workspace can serve.
     pub const MOST_UNITS: u32 = 1024;
 
-    /// Bytes of the workspace for `units` units of work on `tiles` tiles; 0 where there are none.
+    /// Bytes of the workspace for `units` units of work on `tiles` split tiles; 0 if there are none.
     pub const fn workspace_bytes(self, plan: &Plan, units: u32, tiles: u32) -> u64 {
         let slots = match self {
             Self::Ordered | Self::Separate => units,
@@ -66,11 +70,14 @@ impl FixUp {
         FLAGS_BYTES + parts * part_bytes(plan) as u64
     }
 
-    /// Emitted for a consumer warpgroup that has multiplied a piece: exchanges sums with the other pieces of the tile, and
-    /// lets `finish` finish whole sums: those of the warpgroup's part of the tile in one of its pieces, or, where each
-    /// piece finishes some columns, those of narrower tiles, which have plans of their own.
+    /// Emitted for a consumer warpgroup that has multiplied a work unit: exchanges partial sums with the
+    /// other units of the tile, and calls `finish` with complete accumulators. With
+    /// [`Ordered`](Self::Ordered) and [`Atomic`](Self::Atomic), one unit finishes the warpgroup's whole part
+    /// of the tile. With [`Separate`](Self::Separate), each unit finishes some of the columns, as narrower
+    /// tiles with a plan of their own.
     ///
-    /// Of a tile that is narrowed, `fragment` is one of the plan `narrowed`; `plan` says where slots lie.
+    /// If the tile is narrowed, `fragment` belongs to the plan `narrowed`. `plan` gives the places of the
+    /// workspace entries.
     pub fn exchange<'f, T: Number + Default>(
         self,
         f: &'f Builder,
@@ -89,28 +96,30 @@ impl FixUp {
     }
 }
 
-/// Bytes from the flags of one unit to those of the next: one for each consumer warpgroup of the largest cluster.
+/// Bytes from the flags of one unit to those of the next: one flag per consumer warpgroup of the largest
+/// cluster.
 const UNIT_FLAGS_BYTES: u32 = 256;
 
-/// Bytes of all flags, at the start of a workspace, whatever the problem: sums never lie where flags will.
+/// Bytes of all flags, at the start of the workspace, for every problem size. So partial sums never overlap
+/// flags.
 const FLAGS_BYTES: u64 = (FixUp::MOST_UNITS * UNIT_FLAGS_BYTES) as u64;
 
-/// Bytes of what a warpgroup's threads hold of a tile.
+/// Bytes of one warpgroup's accumulators of a tile.
 const fn part_bytes(plan: &Plan) -> u32 {
     plan.registers.accumulators * 128 * 4
 }
 
-/// A warpgroup's part of a slot.
+/// A warpgroup's part of a workspace entry.
 struct Part<'f> {
     f: &'f Builder,
     flag: Value<'f, u64>,
-    /// Of the thread's first number.
+    /// Address of the thread's first number.
     sums: Value<'f, u64>,
-    /// From a slot's numbers to the next one's, in bytes.
+    /// Bytes from the numbers of one entry to those of the next.
     slot_bytes: u32,
 }
 
-/// Bytes from 16 bytes of a thread to its next 16.
+/// Bytes from one 16-byte vector of a thread to its next.
 const VECTOR_BYTES: i32 = 128 * 16;
 
 /// Bytes from one group of four numbers of a thread to the next: one vector, or two of `f64`.
@@ -118,7 +127,7 @@ fn group_bytes<T: Scalar>() -> i32 {
     VECTOR_BYTES * (T::TYPE.bytes() / 4).cast_signed()
 }
 
-/// Where the numbers of a group lie, from its first.
+/// Byte offsets of a group's numbers from its first.
 fn places<T: Scalar>() -> [i32; 4] {
     if T::TYPE.bytes() == 8 { [0, 8, VECTOR_BYTES, VECTOR_BYTES + 8] } else { [0, 4, 8, 12] }
 }
@@ -133,7 +142,7 @@ fn load_group<'f, T: Scalar>(f: &'f Builder, at: Value<'f, u64>, offset: i32) ->
     [a, b, c, d]
 }
 
-/// Stores one.
+/// Stores a group of four numbers.
 fn store_group<'f, T: Scalar>(f: &'f Builder, at: Value<'f, u64>, offset: i32, group: [Value<'f, T>; 4]) {
     let [a, b, c, d] = group;
     if T::TYPE.bytes() == 4 {
@@ -186,7 +195,7 @@ impl<'f> Part<'f> {
         });
     }
 
-    /// Adds the fragment to the sum in memory: four numbers at a time where there is such an instruction.
+    /// Adds the fragment to the sum in memory: four numbers at a time for `f32`, else one at a time.
     fn add_to_memory<T: Number>(&self, fragment: &Fragment<'f, T>) {
         let order = (AtomicSem::Relaxed, Scope::Gpu);
         let at = |offset| Location::global(self.sums, offset);
@@ -201,7 +210,7 @@ impl<'f> Part<'f> {
         });
     }
 
-    /// Moves the sum from memory to the fragment, and makes the memory ready for the next launch.
+    /// Moves the sum from memory to the fragment, and zeroes the memory for the next launch.
     fn take<T: Number + Default>(&self, fragment: &Fragment<'f, T>) {
         let zero = self.f.constant(T::default());
         Self::groups(fragment, |group, offset| {
@@ -220,12 +229,12 @@ impl<'f> Part<'f> {
         self.f.store_ordered(StoreOrder::Relaxed(Scope::Gpu), self.flag(), [self.f.constant(0u32)]);
     }
 
-    /// Says that the sum is there: the stores of the whole warpgroup come before.
+    /// Signals that the partial sums are stored. All stores of the warpgroup must come before.
     fn publish(&self) {
         self.f.store_ordered(StoreOrder::Release(Scope::Gpu), self.flag(), [self.f.constant(1u32)]);
     }
 
-    /// Waits until the sum is there, and makes its flag ready for the next launch.
+    /// Waits until the partial sums are stored, and clears their flag for the next launch.
     fn await_sum(&self) {
         self.f.loop_(|| {
             let [flag] = self.f.load_ordered::<u32, 1>(LoadOrder::Acquire(Scope::Gpu), self.flag());
@@ -253,7 +262,7 @@ fn ordered<'f, T: Number + Default>(
     f.if_(last & share.k_begin.differs_from(0), || {
         let others = share.unit - share.first;
         let part = |i: Value<'f, u32>| Part::new(f, plan, workspace, share.unit - 1 - i, fragment);
-        // Each thread waits for one, so that they are waited for side by side.
+        // Each thread waits for a different unit, so that the waits overlap.
         let mine = f.variable(thread);
         f.while_(
             || mine.get().less_than(others),
@@ -301,10 +310,11 @@ fn atomic<'f, T: Number + Default>(
     complete.get().differs_from(0)
 }
 
-/// Groups of four accumulators, 8 columns each, that are added up at a time where nothing else decides.
+/// Groups of four accumulators, 8 columns each, that are added up at a time unless the epilogue needs another
+/// number.
 const GROUPS: u32 = 2;
 
-/// Pieces whose sums are on their way at the same time.
+/// Number of units whose partial sums are in flight at a time.
 const AT_ONCE: u32 = 8;
 
 fn separate<'f, T: Number + Default>(
@@ -323,7 +333,7 @@ fn separate<'f, T: Number + Default>(
         f.barrier_sync(barrier, 128);
         let others = share.last - share.first;
         f.if_(speaks, || {
-            // The flag counts the pieces, and is zero again with the last one.
+            // The flag counts the units that have arrived; the last one wraps it to zero.
             let flag = Part::new(f, plan, workspace, share.tile, &fragment).flag();
             f.atomic(AtomicOp::Inc, flag, others, (AtomicSem::AcquireRelease, Scope::Gpu));
             f.loop_(|| {
@@ -353,7 +363,7 @@ fn separate<'f, T: Number + Default>(
 }
 
 impl<'f> Part<'f> {
-    /// The sums of `groups` groups from `group` on over `pieces` slots from this one on.
+    /// The sums of `groups` groups from `group` on, over `pieces` workspace entries from this one on.
     fn total<T: Number + Default>(
         &self,
         group: Value<'f, u32>,
@@ -367,7 +377,7 @@ impl<'f> Part<'f> {
         f.while_(
             || piece.get().less_than(pieces),
             || {
-                // What lies behind the last piece is loaded as the last piece, and not added.
+                // Loads past the last entry are clamped to it, and the values are not added.
                 let loaded: Vec<_> = (0..AT_ONCE)
                     .map(|i| {
                         let slot = (piece.get() + i).min(pieces - 1);

@@ -1,27 +1,29 @@
-//! How many products a launch computes, and where their matrices lie.
+//! The form of a kernel: how many GEMMs a launch computes, and where their matrices are.
 
 use ptx::Value;
 
-/// How many products a kernel computes, and where their matrices lie.
+/// How many GEMMs a launch computes, and where their matrices are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// One product.
+    /// One GEMM. The default.
     #[default]
     Single,
-    /// Products of one shape, whose matrices have a fixed distance from each other.
+    /// Batched: GEMMs of one shape, with matrices at a fixed distance from each other.
     Batched,
-    /// Products of one N and K. The rows of A lie behind each other, group by group, and so do those of D; where a group
-    /// begins is known on the device alone. Each group has a B of its own: experts, and the tokens sent to them.
+    /// Ragged: GEMMs that share N and K. The rows of A follow each other, group by group, and so do those of
+    /// D. Only the device knows where each group begins. Each group has a B of its own: for a mixture of
+    /// experts, the tokens sent to each expert.
     Ragged,
-    /// Products of one N and K, as [`Ragged`](Self::Ragged). Each group has a buffer of rows of its own, all of one size, and uses the first
-    /// rows of it. How many it uses is known on the device alone.
+    /// Masked: GEMMs that share N and K, as [`Ragged`](Self::Ragged). Each group has a buffer of rows, all
+    /// buffers of one size, and uses its first rows. Only the device knows how many rows a group uses.
     Masked,
-    /// Products of any shapes with matrices anywhere, which device memory describes: a [`Record`](crate::Record) each.
+    /// Grouped (pointer array): GEMMs of any shapes, with matrices anywhere. A [`Record`](crate::Record) in
+    /// device memory describes each.
     Grouped,
 }
 
 impl Form {
-    /// What it adds to a kernel's name.
+    /// Its part of a kernel's name.
     pub const fn suffix(self) -> &'static str {
         match self {
             Self::Single => "",
@@ -32,7 +34,8 @@ impl Form {
         }
     }
 
-    /// Whether there are several of the caller's A, and several B, each at a fixed distance from the one before.
+    /// Whether the caller's A, and B, is a batch: one matrix per GEMM, at a fixed distance from the one
+    /// before.
     pub const fn operands(self) -> [bool; 2] {
         match self {
             Self::Single | Self::Grouped => [false, false],
@@ -41,10 +44,11 @@ impl Form {
         }
     }
 
-    /// Most groups of a launch that reads from memory how large they are.
+    /// Most groups of a launch that reads group sizes from device memory.
     pub const MOST_GROUPS: u32 = 320;
 
-    /// Bytes of the table in shared memory that says where groups begin: 8 for each and 8 more, and room to align them.
+    /// Bytes of the table in shared memory that says where groups begin: 8 per group, 8 more, and space for
+    /// alignment.
     pub const fn table_bytes(self) -> u32 {
         match self {
             Self::Single | Self::Batched => 0,
@@ -52,25 +56,26 @@ impl Form {
         }
     }
 
-    /// Whether tiles may have rows of another group behind their own, which must not be stored to.
+    /// Whether a tile may end in rows of the next group, which it must not store.
     pub const fn shares_rows(self) -> bool {
         matches!(self, Self::Ragged | Self::Masked)
     }
 
-    /// Whether device memory says where matrices lie.
+    /// Whether device memory describes the matrices.
     pub const fn described(self) -> bool {
         matches!(self, Self::Grouped)
     }
 
-    /// Whether there are several C and D, each at a fixed distance from the one before.
+    /// Whether C and D are batches: one matrix per GEMM, at a fixed distance from the one before.
     pub const fn outputs(self) -> bool {
         matches!(self, Self::Batched)
     }
 }
 
-/// The forms of kernels that a role can be part of.
+/// The forms of kernels that a role supports.
 ///
-/// A role that looks at one product alone computes that one for all of them, so what it can do beyond is said by itself.
+/// A role that ignores the index of the GEMM would compute the same one for all of them. So each role states
+/// which forms it supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Forms {
     batched: bool,
@@ -79,13 +84,13 @@ pub struct Forms {
 }
 
 impl Forms {
-    /// One product alone.
+    /// A single GEMM only.
     pub const SINGLE: Self = Self { batched: false, ragged: false, grouped: false };
 
     /// Every form.
     pub const ALL: Self = Self { batched: true, ragged: true, grouped: true };
 
-    /// These and one more.
+    /// These forms and one more.
     #[must_use]
     pub const fn and(self, form: Form) -> Self {
         match form {
@@ -96,7 +101,7 @@ impl Forms {
         }
     }
 
-    /// Whether a form is one of them. One product always is.
+    /// Whether a form is among them. A single GEMM always is.
     pub const fn has(self, form: Form) -> bool {
         match form {
             Form::Single => true,
@@ -110,9 +115,9 @@ impl Forms {
 /// Matrices of one shape, each at a fixed distance from the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// How many.
+    /// Number of matrices.
     pub count: u32,
-    /// Elements from the first element of one to that of the next; 0 where all are the same one.
+    /// Elements from the start of one matrix to that of the next; 0 if all are the same one.
     pub stride: u64,
 }
 
@@ -120,13 +125,14 @@ impl Batch {
     /// One matrix.
     pub const ONE: Self = Self { count: 1, stride: 0 };
 
-    /// How many there are in memory.
+    /// Number of distinct matrices in memory.
     pub(crate) const fn distinct(self) -> u32 {
         if self.stride == 0 { 1 } else { self.count }
     }
 }
 
-/// The address of a group's matrix: `stride` bytes from each to the next. `None` where there is but one.
+/// The address of a group's matrix, with `stride` bytes from one matrix to the next. `None` if there is only
+/// one.
 pub(crate) fn displaced<'f>(
     address: Value<'f, u64>,
     stride: Option<Value<'f, u64>>,

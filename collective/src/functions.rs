@@ -1,6 +1,6 @@
-//! Functions of an epilogue, element by element, each written once for host and device.
+//! Functions of an epilogue, applied element by element. Each is written once, for host and device.
 //!
-//! A function of your own is a type with [`Pointwise`]:
+//! Implement [`Pointwise`] for a type to add a function of your own:
 //!
 //! ```
 //! use collective::{Pointwise, Real, evaluate};
@@ -20,7 +20,7 @@
 //! assert_eq!(evaluate::<Squareplus, 1>(5.0, [2.0]), 2.5);
 //! ```
 //!
-//! All functions give NaN where an operand is NaN.
+//! All functions return NaN if an operand is NaN.
 
 mod activation;
 mod arithmetic;
@@ -39,18 +39,18 @@ use crate::real::{Bounded, Dual, Real};
 
 /// The scalar arguments of a function: `()`, `f32`, or `[f32; N]`. Each scalar is a kernel parameter.
 pub trait Scalars: Copy + 'static {
-    /// The same arguments as real numbers of another kind.
+    /// The same arguments as numbers of another kind.
     type Of<R: Copy>: Copy;
-    /// How many scalars there are.
+    /// Number of scalars.
     const COUNT: usize;
 
     /// The scalars in order.
     fn values(self) -> Vec<f32>;
 
-    /// The arguments from their scalars, in order.
+    /// The arguments built from their scalars, in order.
     fn gather<R: Copy>(next: &mut dyn FnMut() -> R) -> Self::Of<R>;
 
-    /// The arguments as numbers that do not depend on the variable of a derivative.
+    /// The arguments as constants in a derivative: they do not depend on its variable.
     fn fix<R: Real>(arguments: Self::Of<R>) -> Self::Of<Dual<R>>;
 }
 
@@ -101,7 +101,7 @@ impl<const N: usize> Scalars for [f32; N] {
     }
 }
 
-/// A function of `INPUTS` numbers.
+/// A function of `INPUTS` numbers, as a type.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a function of {INPUTS} numbers",
     note = "implement `Pointwise<{INPUTS}>` for it, or give the node as many children as the function has inputs"
@@ -109,24 +109,25 @@ impl<const N: usize> Scalars for [f32; N] {
 pub trait Pointwise<const INPUTS: usize = 1>: 'static {
     /// Its scalar arguments: `()`, `f32` or `[f32; N]`.
     type Arguments: Scalars;
-    /// The names of the arguments, one for each scalar: they name kernel parameters and appear in errors.
+    /// The names of the arguments, one per scalar. They name kernel parameters and appear in errors.
     const ARGUMENTS: &'static [&'static str] = &[];
-    /// Registers of a thread that it needs besides its inputs, for the plan.
+    /// Registers per thread that it needs in addition to its inputs, for the plan. Default: 8.
     const REGISTERS: u32 = 8;
 
     /// An identifier for kernel names.
     fn name() -> String;
 
-    /// The function.
+    /// The function's value.
     fn apply<R: Real>(arguments: <Self::Arguments as Scalars>::Of<R>, x: [R; INPUTS]) -> R;
 }
 
-/// A function's reference value.
+/// The reference value of a function, in `f64`.
 pub fn evaluate<F: Pointwise<N>, const N: usize>(arguments: F::Arguments, x: [f64; N]) -> f64 {
     evaluate_in::<F, f64, N>(arguments, x, f64::from)
 }
 
-/// A function's reference value and how far the device's result may lie from it, for inputs that have errors of their own.
+/// The reference value of a function, with a bound on the device's error. The inputs may have errors of their
+/// own.
 pub fn evaluate_bounded<F: Pointwise<N>, const N: usize>(
     arguments: F::Arguments,
     x: [Bounded; N],
@@ -134,13 +135,13 @@ pub fn evaluate_bounded<F: Pointwise<N>, const N: usize>(
     evaluate_in::<F, Bounded, N>(arguments, x, |scalar| Bounded::exact(scalar.into()))
 }
 
-/// A function of real numbers of any kind; `lift` makes such numbers of the arguments.
+/// A function evaluated on numbers of any kind. `lift` converts the scalar arguments to that kind.
 pub fn evaluate_in<F: Pointwise<N>, R: Real, const N: usize>(
     arguments: F::Arguments,
     x: [R; N],
     lift: impl Fn(f32) -> R,
 ) -> R {
-    // `gather` asks for as many scalars as there are.
+    // `gather` requests exactly `COUNT` scalars.
     let mut values = arguments.values().into_iter();
     let arguments = F::Arguments::gather(&mut || lift(values.next().unwrap_or(f32::NAN)));
     F::apply(arguments, x)

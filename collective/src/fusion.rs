@@ -1,11 +1,11 @@
-//! The usual fusions by name: trees that kernels are searched for and listed with.
+//! The usual fused epilogues by name: trees that kernel selection and the catalogue know.
 
 use crate::element::Format;
 use crate::epilogue::{EpilogueEmitter, StoreSpec, Treed};
 use crate::plan::EpilogueSpec;
 use std::sync::Arc;
 
-/// A fused epilogue with a name.
+/// A fused epilogue with a name, as the command line and specs use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fusion {
     /// `alpha * A * B`.
@@ -20,36 +20,37 @@ pub enum Fusion {
     BiasSilu,
     /// `alpha * A * B + bias + beta * C`.
     Residual,
-    /// `scale * A * B + bias`, a scale for each row.
+    /// `scale * A * B + bias`, with one scale per row.
     RowScaled,
     /// `silu(gate) * up` of alternating columns.
     Swiglu,
-    /// The same of columns in blocks of 8 gates and 8 ups.
+    /// As [`Swiglu`](Self::Swiglu), with columns in alternating blocks of 8 gates and 8 ups.
     SwigluBlocks,
-    /// The same of all gates, then all ups.
+    /// As [`Swiglu`](Self::Swiglu), with all gates first, then all ups.
     SwigluSplit,
-    /// Dropout of a biased product.
+    /// Dropout of `alpha * A * B + bias`.
     BiasDropout,
     /// Rotary position embedding.
     Rope,
-    /// A biased product and the sums of its columns, the same bits in every run.
+    /// `alpha * A * B + bias` and the sums of its columns, with the same bits in every run.
     BiasSumsOrdered,
     /// `gelu(gate) * up` of alternating columns.
     Geglu,
-    /// A biased product and its largest magnitude.
+    /// `alpha * A * B + bias` and its largest magnitude.
     BiasAmax,
-    /// A biased product and the sums of its columns.
+    /// `alpha * A * B + bias` and the sums of its columns.
     BiasSums,
-    /// A biased product in e4m3, and its largest magnitude.
+    /// `alpha * A * B + bias` in e4m3, and its largest magnitude.
     BiasFp8,
-    /// `rows * A * B * columns`, a scale for each row and for each column.
+    /// `rows * A * B * columns`, with one scale per row and one per column.
     RowColumnScaled,
-    /// `alpha * A * B` in e4m3, with a scale for each 128 columns of a row.
+    /// `alpha * A * B` in e4m3, with one scale per 128 columns of a row.
     Quantized,
 }
 
-/// Names `$x` the tree of a fusion over operands of a format, in `$body`: one copy of the body for each tree. With operands of 16 bits,
-/// vectors and matrices of the tree have their format. With 8-bit operands they are `bf16`.
+/// Binds the type `$x` to the tree of a fusion for operands of a format, and expands `$body` once per tree.
+/// With 16-bit operands, the tree's vectors and matrices have the operands' format. With 8-bit operands they
+/// are `bf16`.
 #[macro_export]
 macro_rules! with_fusion {
     ($fusion:expr, $format:expr, $x:ident => $body:expr) => {
@@ -145,7 +146,7 @@ impl Fusion {
         }
     }
 
-    /// What D is.
+    /// The formula of D.
     pub const fn formula(self) -> &'static str {
         match self {
             Self::Scaled => "alpha * A * B",
@@ -164,7 +165,7 @@ impl Fusion {
             }
             Self::BiasDropout => "dropout(alpha * A * B + bias), scaled",
             Self::Rope => {
-                "pairs of columns of alpha * A * B turned, by a table of 128 columns, cosine and sine"
+                "pairs of columns of alpha * A * B, rotated by a table of 128 columns, cosine and sine"
             }
             Self::BiasSumsOrdered => {
                 "alpha * A * B + bias, and the sums of its columns, the same bits in every run"
@@ -182,12 +183,12 @@ impl Fusion {
         }
     }
 
-    /// The fusion of a name.
+    /// The fusion of this name; `None` if there is none.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|fusion| fusion.name() == name)
     }
 
-    /// D's format where nothing else is said, for operands of a format.
+    /// D's default format for operands of this format.
     pub const fn output(self, operand: Format) -> Format {
         match self {
             Self::BiasFp8 | Self::Quantized => Format::E4m3,
@@ -211,24 +212,24 @@ impl Fusion {
         }
     }
 
-    /// The sentence for operands of other formats.
+    /// The error for operands of other formats.
     pub const OPERANDS: &str = "fusions with names are for operands of bf16, f16 and 8-bit floats: use epilogue=linear or sourced, or a \
                                 TreeEpilogue type";
 
-    /// Whether operands can have a format.
+    /// Whether a fusion accepts operands of this format.
     pub const fn takes(operand: Format) -> bool {
         operand.is_float() && operand.bits() <= 16
     }
 
-    /// What it asks of the plan, for operands of a format.
+    /// What the epilogue asks of the plan, for operands of this format.
     ///
     /// # Errors
-    /// A tree that cannot be stored so, in a sentence.
+    /// A sentence, if the tree cannot be stored in this way.
     pub const fn spec(self, operand: Format, store: StoreSpec) -> Result<EpilogueSpec, &'static str> {
         with_fusion!(self, operand, X => Treed::<X>::spec(store))
     }
 
-    /// The epilogue, for operands of a format.
+    /// The epilogue, for operands of this format.
     pub fn emitter(self, operand: Format, store: StoreSpec) -> Arc<dyn EpilogueEmitter> {
         with_fusion!(self, operand, X => Arc::new(Treed::<X>::new(store)))
     }

@@ -1,36 +1,37 @@
-//! Where the scales and zero points of weights in few bits lie.
+//! Scales and zero points of weights in few bits, as callers pass them.
 
 use ptx::abi::{Argument, Promotion, TensorElement, TensorMap, TensorSwizzle};
 
 use crate::operand::{Matrix, MatrixRef};
 use crate::plan::{Plan, WeightsSpec};
 
-/// Where the scales and the zero points of a call's weights lie ([`Quantized`](crate::Quantized)).
+/// The addresses of the scales and zero points of a call's weights ([`Quantized`](crate::Quantized)).
 ///
-/// Both are matrices of a line for each group of K, in which rows of the weights (columns, where they are B) follow each other: scales
-/// of GPTQ and AWQ files lie so. Their elements are of the weights' format, scales of `e2m1` bytes whose number is `2^(e - 127)`.
-/// Addresses are multiples of 16, and so are the bytes from one group to the next.
+/// Both are matrices with one line per group of K. Along a line follow the rows of the weights (their
+/// columns, if they are the caller's B). GPTQ and AWQ files have this layout. Elements have the weights'
+/// format; the scales of `e2m1` are bytes that mean `2^(e - 127)`. Addresses, and the bytes from one group to
+/// the next, are multiples of 16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupScales {
-    /// The scales. Those of several products are `stride` elements from each other.
+    /// The scales. `stride` is the distance from one GEMM of a batch to the next, in elements.
     pub scales: MatrixRef,
-    /// The zero points, where the kernel subtracts some.
+    /// The zero points, if the kernel subtracts them.
     pub zeros: MatrixRef,
 }
 
 impl GroupScales {
-    /// Neither.
+    /// Neither scales nor zero points.
     pub const NONE: Self = Self { scales: MatrixRef::NONE, zeros: MatrixRef::NONE };
 
-    /// The extents of scales, or zero points, of weights `(mn, k)`: groups, then rows.
+    /// Extents of the scales, or of the zero points, of weights `(mn, k)`: groups, then rows.
     pub const fn extents(weights: WeightsSpec, mn: u32, k: u32) -> [u32; 2] {
         [if weights.group == 0 { 0 } else { k.div_ceil(weights.group) }, mn]
     }
 
-    /// The values of the parameters behind the operands' own, for the kernel's operand A.
+    /// The values of the kernel parameters that follow the operands' own, for the kernel's operand A.
     ///
     /// # Errors
-    /// A sentence: what is wrong, what it is, and what was needed.
+    /// A sentence: which argument, the value found, and what is allowed.
     pub fn arguments(&self, plan: &Plan, a: Matrix) -> Result<Vec<Argument>, String> {
         let Some(weights) = plan.mainloop.weights() else { return Ok(Vec::new()) };
         let [batched, _] = plan.operand_batches();
@@ -82,7 +83,7 @@ fn map(
     (element, box_dims, batched): (TensorElement, [u32; 2], bool),
 ) -> TensorMap {
     let bytes = u64::from(element.bytes());
-    // Where nothing is multiplied nobody has looked at them, and nothing is read.
+    // If K is 0, nothing is read; the leading dimension was not checked and may be anything.
     let pitch = if a.k == 0 { 16 } else { given.pitch };
     let mut map = TensorMap {
         element,

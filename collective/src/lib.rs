@@ -1,42 +1,49 @@
 //! Collectives: what the threads of a CTA do together to one output tile.
 //!
-//! A kernel is composed of three roles, each a trait with interchangeable implementations. Two of them live here:
+//! A kernel combines three roles. Each role is a trait with interchangeable implementations. Two of the roles
+//! are in this crate:
 //!
-//! * a [`Mainloop`] brings operand tiles into shared memory and multiplies them ([`TmaWgmma`], or [`CopyWgmma`] for operands
-//!   at any address; [`MmaSync`] and [`Simt`] are those before `wgmma`);
-//! * an [`Epilogue`] turns accumulators into the output ([`LinearCombination`], or a [`tree`] of your own).
+//! * A [`Mainloop`] loads operand tiles into shared memory and multiplies them. [`TmaWgmma`] is the usual
+//!   one; [`CopyWgmma`] takes operands at any address; [`MmaSync`] and [`Simt`] use the instructions that
+//!   came before `wgmma`.
+//! * An [`Epilogue`] turns accumulators into the output: [`LinearCombination`], or an epilogue visitor
+//!   [`tree`] of your own.
 //!
-//! The third, the tile scheduler, is a crate of its own and never meets these two.
+//! The third role, the tile scheduler, is a separate crate. It does not depend on this one, nor this one on
+//! it.
 //!
-//! # Who produces, who consumes
+//! # Producer and consumers
 //!
-//! The first warpgroup of a CTA is the *producer*: it gives most of its registers away, and one of its threads
-//! starts all tensor copies, or all of its threads copy. The other warpgroups are *consumers*: they take those registers, multiply, and store. Between
-//! them lies a ring of *stages* ([`pipeline`]), each of which holds a list of tiles: A's, B's, and what else a mainloop needs.
+//! A CTA is warp-specialised. Its first warpgroup is the *producer*: it gives up most of its registers, and
+//! either one of its threads starts all tensor copies, or all of its threads copy. The other warpgroups are
+//! *consumers*: they take those registers, multiply, and store. Producer and consumers share a ring of
+//! *stages* ([`pipeline`]). Each stage holds a list of tiles: A's, B's, and whatever else a mainloop needs.
 //!
 //! # A mainloop of your own
 //!
-//! Our mainloops are made of public parts, and so is yours:
+//! The mainloops of this crate are made of public parts. Yours can use the same parts:
 //!
 //! | part | does |
 //! |---|---|
-//! | [`OperandTile`] | says how an operand's tile lies in a stage, and finds it there |
+//! | [`OperandTile`] | describes the layout of an operand's tile in a stage, and finds the tile there |
 //! | [`Room`], [`RingPlan`] | plan a stage from a list of tiles, and a ring from stages |
-//! | [`Ring`](pipeline::Ring), [`Position`](pipeline::Position), [`Release`](pipeline::Release) | walk the ring: fill, wait, give back |
+//! | [`Ring`](pipeline::Ring), [`Position`](pipeline::Position), [`Release`](pipeline::Release) | walk the ring: fill a stage, wait for it, release it |
 //! | [`TensorCopy`], [`ThreadCopy`] | load a tile, by tensor copies or by `cp.async` |
-//! | [`Product`] | multiplies two tiles by `wgmma` into accumulators, as many products as there are registers for |
-//! | [`Fragments`] | A from registers: converted on the way, or the sums of another product |
-//! | [`Consumer::each_stage`] | walks the stages of a piece |
+//! | [`Product`] | multiplies two tiles by `wgmma` into accumulators; a mainloop may have several |
+//! | [`Fragments`] | A from registers: converted on the way, or the accumulators of another product |
+//! | [`Consumer::each_stage`] | walks the stages of a work unit |
 //!
-//! `MainloopSpec { more, own_bytes, registers, atom, .. }` tells the plan what differs from one of ours: further tiles of a stage,
-//! shared memory of its own, registers of another product, the instruction's types. `kernel/tests/parts` has two products of one A, two
-//! products one after the other, block scales as a third tile, and A from registers.
+//! `MainloopSpec { more, own_bytes, registers, atom, .. }` tells the plan how your mainloop differs from one
+//! of this crate: further tiles of a stage, shared memory of its own, registers for a second product, the
+//! types of the instruction. `kernel/tests/parts` has four examples: two products that share A, two products
+//! one after the other, block scales as a third tile, and A from registers.
 //!
 //! # Where the numbers come from
 //!
-//! [`Plan::new`] turns what the mainloop and the epilogue ask for into every number of the kernel, or into a
-//! [`PlanError`] that says which rule of the hardware is broken and what would mend it. It is a `const fn`: kernel
-//! types evaluate it while they compile. Addresses come from the layouts of `cute_rs`; none is written by hand.
+//! [`Plan::new`] computes every number of the kernel from what the mainloop and the epilogue ask for. If the
+//! configuration is illegal, it returns a [`PlanError`] that names the broken hardware rule and a way to fix
+//! it. It is a `const fn`: kernel types evaluate it at compile time. All addresses come from the layouts of
+//! `cute_rs`; none is written by hand.
 #![forbid(unsafe_code)]
 
 mod element;

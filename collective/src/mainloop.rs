@@ -1,10 +1,11 @@
-//! Collective mainloops: bringing operand tiles into shared memory and multiplying them.
+//! Collective mainloops: they load operand tiles into shared memory and multiply them.
 //!
-//! A mainloop has two sides, each emitted into the branch of its warp role. The *producer* side copies the tiles
-//! of a piece of work into the ring; the *consumer* side multiplies them into accumulators, which it hands to the
-//! epilogue as [`Sums`]: a [`Fragment`] of the accumulators' type.
+//! A mainloop has two sides. Each side is emitted into the branch of its warp role. The *producer* side
+//! copies the tiles of a work unit into the stages of the ring. The *consumer* side multiplies them into
+//! accumulators and hands these to the epilogue as [`Sums`]: a [`Fragment`] of the accumulator type.
 //!
-//! The mainloops of this crate are made of parts that others are made of, too: see the crate's page.
+//! The mainloops of this crate are made of public parts, from which you can make your own: see the crate's
+//! front page.
 
 mod block_scaled;
 mod convert;
@@ -54,54 +55,57 @@ use crate::pipeline::{ClusterPosition, Position, Release, Turns};
 use crate::plan::{MainloopSpec, Plan};
 use crate::record::RecordDevice;
 
-/// The named barriers of the consumer warpgroups begin here; 0 is the CTA's.
+/// Number of the first consumer warpgroup's named barrier; barrier 0 is the CTA's.
 const FIRST_BARRIER: u32 = 1;
 
-/// A piece of work in elements: where the output tile begins, and which k-tiles are summed.
+/// A work unit in elements: where its output tile begins, and the range of k-tiles to accumulate.
 #[derive(Clone, Copy, Debug)]
 pub struct Piece<'f> {
-    /// First row.
+    /// First row of the output tile.
     pub m: Value<'f, u32>,
-    /// First column.
+    /// First column of the output tile.
     pub n: Value<'f, u32>,
     /// First k-tile.
     pub k_begin: Value<'f, u32>,
     /// One past the last k-tile.
     pub k_end: Value<'f, u32>,
-    /// Columns that are computed, a multiple of the mainloop's step; `None` where those of a tile always are.
+    /// Number of columns to compute, a multiple of the mainloop's step. `None` if a tile always has all of
+    /// its columns.
     pub columns: Option<Value<'f, u32>>,
-    /// Which of several products it is of; `None` where there is but one.
+    /// Index of the GEMM in a launch of several; `None` if the launch has only one.
     pub group: Option<Value<'f, u32>>,
-    /// What memory says of the product, where it does.
+    /// The GEMM's [`Record`](crate::Record) in device memory, if it has one.
     pub record: Option<RecordDevice<'f>>,
 }
 
-/// The part of an output tile that one consumer warpgroup holds in registers.
+/// The accumulators of one output tile that one consumer warpgroup holds in registers.
 #[derive(Debug)]
 pub struct Fragment<'f, T> {
-    /// Accumulators by block, the rows of one instruction: `[block][value]`.
+    /// Accumulators by block, `[block][value]`. A block is the rows of one instruction.
     pub blocks: Vec<Vec<Var<'f, T>>>,
-    /// Which elements `(m, n)` of the tile the threads hold: part `(thread, part, _, _)` is `(value, block, side)`, where
-    /// values go on in the instructions side by side.
+    /// Which elements `(m, n)` of the tile each thread holds. Part `(thread, part, _, _)` is `(value, block,
+    /// side)`, where `side` is the index of an instruction among those next to each other along N. In
+    /// `blocks`, the values of the next instruction follow those of the one before.
     pub elements: Partition<CoordLayout>,
-    /// Shared address of the CTA's dynamic shared memory.
+    /// Address of the CTA's dynamic shared memory.
     pub shared: Value<'f, u32>,
-    /// The warpgroup's index among the consumers.
+    /// Index of the warpgroup among the consumers.
     pub warpgroup: Value<'f, u32>,
     /// First element `(m, n)` of the warpgroup's first block in the output.
     pub first: [Value<'f, u32>; 2],
-    /// Columns that were multiplied: fewer than the tile's where it is narrowed. What lies behind them is not the piece's.
+    /// Number of columns that were multiplied, fewer than the tile's if the tile is narrowed. The columns
+    /// after them do not belong to the work unit.
     pub columns: u32,
-    /// The thread's index in its warpgroup.
+    /// Index of the thread in its warpgroup.
     pub thread: Value<'f, u32>,
 }
 
-/// One row of a block as a thread holds it, or some neighbouring columns of it.
+/// One row of a block as a thread holds it, or some neighbouring columns of that row.
 #[derive(Debug)]
 pub struct FragmentRow<'f, T> {
-    /// The row in the output.
+    /// Row in the output.
     pub row: Value<'f, u32>,
-    /// The output column of the thread's value 0.
+    /// Column in the output of the thread's value 0.
     pub column: Value<'f, u32>,
     /// Pairs of neighbouring columns, in order.
     pub pairs: Vec<FragmentPair<'f, T>>,
@@ -110,14 +114,14 @@ pub struct FragmentRow<'f, T> {
 /// Two neighbouring columns of a row.
 #[derive(Clone, Copy, Debug)]
 pub struct FragmentPair<'f, T> {
-    /// The first column, counted from the thread's value 0.
+    /// The first column, relative to the thread's value 0.
     pub column: u32,
     /// The accumulators.
     pub values: [Value<'f, T>; 2],
 }
 
 impl<'f, T: Copy> FragmentRow<'f, T> {
-    /// The pairs `first..first + count` alone.
+    /// Only the pairs `first..first + count`.
     pub fn part(&self, first: usize, count: usize) -> Self {
         let pairs = self.pairs.iter().skip(first).take(count).copied().collect();
         Self { row: self.row, column: self.column, pairs }
@@ -125,7 +129,7 @@ impl<'f, T: Copy> FragmentRow<'f, T> {
 }
 
 impl<'f, T> FragmentRow<'f, T> {
-    /// How many columns lie between the thread's value 0 and the output's edge; zero where the row is outside.
+    /// Number of columns from the thread's value 0 to the edge of the output; zero if the row is outside.
     pub fn columns_inside(&self, extent: Extent<'f>) -> Value<'f, u32> {
         let left = (extent.n - self.column).where_or(self.column.less_than(extent.n), 0);
         left.where_or(self.row.less_than(extent.m), 0)
@@ -138,12 +142,12 @@ impl<'f, T: Scalar> Fragment<'f, T> {
         self.warpgroup + FIRST_BARRIER
     }
 
-    /// The same accumulators once more.
+    /// A second view of the same accumulators.
     pub(crate) fn copied(&self) -> Self {
         Self { blocks: self.blocks.clone(), ..*self }
     }
 
-    /// One block of a narrower tile that begins `offset` (m, n) behind this fragment's first element.
+    /// One block of a narrower tile that begins `offset` (m, n) after this fragment's first element.
     pub(crate) fn narrowed(&self, plan: &Plan, block: Vec<Var<'f, T>>, [m, n]: [Value<'f, u32>; 2]) -> Self {
         let elements =
             output_elements(&plan.mainloop).expect("a plan admits only tiles that wgmma multiplies");
@@ -151,17 +155,17 @@ impl<'f, T: Scalar> Fragment<'f, T> {
         Self { blocks: vec![block], elements, first, ..*self }
     }
 
-    /// The element `(m, n)` of the output that is the thread's value 0.
+    /// The output element `(m, n)` that is the thread's value 0.
     pub fn start(&self) -> [Value<'f, u32>; 2] {
         begin(&self.elements, self.first, [Some(self.thread), None])
     }
 
-    /// The rows of a block that a thread holds, top to bottom, if its value 0 is element `start`.
+    /// The rows of a block that a thread holds, top to bottom, when its value 0 is element `start`.
     ///
-    /// Every accumulator holds values in pairs: `v` and `v + 1` are neighbours of one row for even `v`.
+    /// Accumulators come in pairs: for even `v`, values `v` and `v + 1` are neighbours in one row.
     pub fn rows(&self, [row, column]: [Value<'f, u32>; 2], block: u32) -> Vec<FragmentRow<'f, T>> {
         let elements = self.elements.part();
-        // Values of instructions side by side follow each other.
+        // The values of neighbouring instructions follow each other.
         let held = elements.mode(0).size();
         let accumulators = self.blocks.get(block as usize).map_or(&[][..], Vec::as_slice);
         let mut by_row = BTreeMap::<u32, Vec<FragmentPair<'f, T>>>::new();
@@ -177,13 +181,14 @@ impl<'f, T: Scalar> Fragment<'f, T> {
     }
 }
 
-/// The multiply of a tile by all consumer warpgroups that share it: each has an equal share of the rows, in blocks that follow
-/// each other. Instructions side by side that are not equally wide count as more of equal ones.
+/// The multiply of a tile by all consumer warpgroups that share it. Each has an equal number of rows, in
+/// consecutive blocks. Neighbouring instructions of different widths are treated as several of one common
+/// width.
 pub(crate) fn tiled_mma(spec: &MainloopSpec) -> Result<TiledMma, LayoutError> {
     tiled(spec, spec.atom.layout(spec.column_unit())?)
 }
 
-/// The same with other layouts of the multiply of a block's rows.
+/// As `tiled_mma`, with another layout for the multiply of a block's rows.
 pub(crate) fn tiled(spec: &MainloopSpec, atom: MmaAtom) -> Result<TiledMma, LayoutError> {
     let (blocks, rows, tile_m) =
         (i64::from(spec.blocks()), i64::from(spec.atom.rows()), i64::from(spec.tile[0]));
@@ -199,7 +204,7 @@ pub(crate) fn output_elements(spec: &MainloopSpec) -> Result<Partition<CoordLayo
     tiled_mma(spec)?.partition(cute_rs::Operand::C, &output)
 }
 
-/// Where the part `(thread, part, _, _)` of a tile that begins at `tile` begins; what is `None` counts as the first.
+/// First element of part `(thread, part, _, _)` of a tile that begins at `tile`. `None` stands for index 0.
 pub(crate) fn begin<'f>(
     parts: &Partition<CoordLayout>,
     tile: [Value<'f, u32>; 2],
@@ -210,20 +215,20 @@ pub(crate) fn begin<'f>(
     parts.tensor(tile, &coord).expect("a matrix has two modes, and its parts four").start
 }
 
-/// The coordinates of up to three modes whose extents only the device knows: tiles go on behind the extent that stands for
-/// them here.
+/// The coordinates of up to three modes whose extents are known only on the device. The extent given here is
+/// a placeholder; tiles may lie beyond it.
 pub(crate) fn unbounded(modes: usize) -> Result<CoordLayout, LayoutError> {
     CoordLayout::identity(IntTuple::int(1 << 20).repeat(modes)?)
 }
 
-/// The mainloops of this crate load A and B: a stage that lacks one is another mainloop's.
+/// Refuses a stage without A or B: `TmaWgmma` and `CopyWgmma` load both.
 pub(crate) fn both_staged(f: &Builder, plan: &Plan) {
     if !plan.mainloop.operands.iter().all(|operand| operand.staged) {
-        f.refuse("TmaWgmma and CopyWgmma bring both operands into stages: write a `DeviceMainloop` that loads those that there are");
+        f.refuse("TmaWgmma and CopyWgmma load both operands into stages: write a `DeviceMainloop` that loads only the staged ones");
     }
 }
 
-/// A swizzle mode as a tensor map calls it.
+/// The name of a swizzle mode in a tensor map.
 pub(crate) fn tensor_swizzle(mode: SwizzleMode) -> TensorSwizzle {
     match mode {
         SwizzleMode::None => TensorSwizzle::None,
@@ -233,72 +238,76 @@ pub(crate) fn tensor_swizzle(mode: SwizzleMode) -> TensorSwizzle {
     }
 }
 
-/// What becomes of a piece's sums. A mainloop whose tiles may be narrowed emits it for every width, and runs one.
+/// Called with the finished accumulators of one work unit. A mainloop whose tiles may be narrowed emits it
+/// once per width; one of them runs.
 pub type Finish<'a, 'f> = &'a dyn Fn(&Plan, Sums<'f>);
 
 /// A collective mainloop as a type: the first role of a kernel.
 ///
-/// The type says what a plan needs while it compiles, and gives the value that emits: a [`MainloopEmitter`].
+/// The type states at compile time what the plan needs, and provides the [`MainloopEmitter`] that emits the
+/// code.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a mainloop",
     note = "write `TmaWgmma<Operands<A, B>, Tile<M, N, K>, Cooperative<Consumers>>`, or `CopyWgmma` for operands \
             at any address"
 )]
 pub trait Mainloop: 'static {
-    /// What it asks of the plan.
+    /// What the mainloop asks of the plan.
     const SPEC: MainloopSpec;
-    /// The forms of kernels it can be part of: beyond one product, those whose operands it takes by
+    /// The forms of kernels it supports. Beyond a single GEMM it has to select its operands by
     /// [`Piece::group`] and [`Piece::record`].
     const FORMS: Forms = Forms::SINGLE;
-    /// Arguments of its own on the host, beside the operands: indices to gather rows by, say. A mainloop without any has
-    /// `()`.
+    /// Host arguments of its own, in addition to the operands: for example indices to gather rows by. `()` if
+    /// there are none.
     type Arguments: Default;
 
-    /// The mainloop as a value.
+    /// The emitter of this mainloop.
     fn emitter() -> Arc<dyn MainloopEmitter>;
 
-    /// Whether the arguments of its own are legal. Those that nobody has bound are the default ones.
+    /// Checks the mainloop's own arguments. If the caller set none, they are the default ones.
     ///
     /// # Errors
-    /// A sentence: which argument, its value, and what was needed.
+    /// A sentence that names the argument, its value, and what is allowed.
     fn check(_own: &Self::Arguments, _a: Matrix, _b: Matrix) -> Result<(), String> {
         Ok(())
     }
 
-    /// The values of the parameters that [`MainloopEmitter::declare`] declares, for arguments that were checked: by default
-    /// those that the emitter has for the operands alone.
+    /// The values of the parameters that [`MainloopEmitter::declare`] declares, for checked arguments. By
+    /// default: those that the emitter computes from the operands alone.
     fn arguments(plan: &Plan, a: Matrix, b: Matrix, _own: &Self::Arguments) -> Vec<Argument> {
         Self::emitter().arguments(plan, a, b)
     }
 }
 
-/// A mainloop that emits itself.
+/// The object-safe side of a [`Mainloop`]: it emits the code.
 pub trait MainloopEmitter: fmt::Debug + Send + Sync {
     /// An identifier for kernel names.
     fn name(&self, spec: &MainloopSpec) -> String;
 
-    /// Whether the spec says all of it: a mainloop of this crate.
+    /// Whether the spec describes the mainloop completely: true for the mainloops of this crate.
     fn is_built_in(&self) -> bool {
         false
     }
 
-    /// Declares its kernel parameters, in the order of [`arguments`](Self::arguments).
+    /// Declares the mainloop's kernel parameters, in the order of [`arguments`](Self::arguments).
     fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f>;
 
-    /// The values of its parameters for these operands, where its own arguments are the default ones.
+    /// The values of its parameters for these operands, when its own arguments are the default ones.
     fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument>;
 }
 
-/// A mainloop in a kernel: its parameters on the device.
+/// A mainloop inside a kernel: its parameters on the device.
 pub trait DeviceMainloop<'f> {
-    /// Emitted for one thread at the start: fetches what copies will need.
+    /// Emitted for one thread at the start: prefetches what the copies will need.
     fn prefetch(&self, _f: &'f Builder) {}
 
-    /// Emitted for the lanes of a CTA's first warp, after what global memory is waited for; a barrier follows.
+    /// Emitted in a grouped launch for the lanes of a CTA's first warp, after the wait for the kernels before.
+    /// A barrier follows.
     fn prepare(&self, _f: &'f Builder, _plan: &Plan) {}
 
-    /// Emitted for the producer, one thread or a warpgroup as [`MainloopSpec::producer`] says: copies a piece into stages.
-    /// By default the program is illegal: where there is a producer, it is needed.
+    /// Emitted for the producer: copies a work unit into stages. [`MainloopSpec::producer`] says whether one
+    /// thread or the warpgroup runs it. A mainloop with a producer must implement it; the default makes the
+    /// program illegal.
     fn load(
         &self,
         f: &'f Builder,
@@ -310,9 +319,10 @@ pub trait DeviceMainloop<'f> {
         f.refuse("the mainloop's SPEC has a producer: write `DeviceMainloop::load`");
     }
 
-    /// Emitted for a consumer warpgroup: multiplies a piece and hands the sums to `finish`, with the plan of a tile as wide as
-    /// they are. By default by `wgmma` from stages that hold A's tile and then B's, each as [`Plan::operands`] says. A comes from
-    /// registers where the spec's atom takes it from there.
+    /// Emitted for a consumer warpgroup: multiplies a work unit and calls `finish` with the accumulators and
+    /// the plan of a tile of their width. The default multiplies by `wgmma` from stages that hold A's tile
+    /// and then B's, laid out as [`Plan::operands`] says. A comes from registers if the spec's atom takes it
+    /// from there.
     fn multiply(
         &self,
         f: &'f Builder,
@@ -325,9 +335,10 @@ pub trait DeviceMainloop<'f> {
         multiplier::ring(f, plan, consumer, ring, piece, finish);
     }
 
-    /// Emitted for every warpgroup where there is no producer ([`Roles::Unspecialised`](crate::Roles)): loads a piece and
-    /// multiplies it. Of `[ring, ahead]` the first is the consumers' position, the second that of the thread that fills
-    /// stages. By default the program is illegal: where nobody else loads, it is needed.
+    /// Emitted for every warpgroup of a kernel without a producer ([`Roles::Unspecialised`](crate::Roles)):
+    /// loads a work unit and multiplies it. Of the two positions `[ring, ahead]`, the first is the
+    /// consumers', the second that of the thread that fills stages. A mainloop without a producer must
+    /// implement it; the default makes the program illegal.
     fn load_and_multiply(
         &self,
         f: &'f Builder,
@@ -350,20 +361,20 @@ pub trait DeviceMainloop<'f> {
     }
 }
 
-/// Who a consumer thread is.
+/// The identity of a consumer thread: its warpgroup, and what it needs to walk the ring.
 #[derive(Clone, Copy, Debug)]
 pub struct Consumer<'f> {
-    /// Shared address of the CTA's dynamic shared memory.
+    /// Address of the CTA's dynamic shared memory.
     pub shared: Value<'f, u32>,
-    /// The warpgroup's index among the consumers, the same in all its threads.
+    /// Index of the warpgroup among the consumers, the same in all its threads.
     pub warpgroup: Value<'f, u32>,
-    /// Which of the parts of a tile, along M, is the warpgroup's.
+    /// Index of the warpgroup among those that share a tile: which rows of the tile it computes.
     pub part: Value<'f, u32>,
-    /// The thread's index in the warpgroup.
+    /// Index of the thread in the warpgroup.
     pub thread: Value<'f, u32>,
-    /// How the warpgroup gives stages back.
+    /// How the warpgroup releases stages.
     pub release: Release<'f>,
-    /// How it takes turns with the other consumers: a mainloop begins before it waits for its first stage, and passes
-    /// when it has waited for its last.
+    /// The order among pingpong consumers, enforced by mbarriers. A mainloop calls `begin` before it waits
+    /// for its first stage, and `pass` after it has waited for its last.
     pub turns: Turns<'f>,
 }

@@ -1,4 +1,4 @@
-//! Operands as types: an element and the direction in which it lies contiguously.
+//! Operand types: the element type and the contiguous direction of A and B.
 
 use core::marker::PhantomData;
 
@@ -11,9 +11,10 @@ use crate::Batch;
 use crate::element::{Code, Coded, Element, MultipliesWith};
 use crate::plan::{CachePolicy, TileLayout, WeightsSpec};
 
-/// An operand whose K elements are contiguous: row-major A `(M, K)`, or B stored `(N, K)` row by row.
+/// An operand that is contiguous along K: a row-major A `(M, K)`, or a B stored `(N, K)` row by row.
 ///
 /// `L` is the layout atom of its tile in shared memory: 8 rows of one swizzle width, as a type of `cute_rs`.
+/// Default: [`Widest`].
 ///
 /// ```
 /// use collective::{Cooperative, KMajor, Mainloop, Operands, RowMajor, Sw, Swizzled, Tile, TileLayout, TmaWgmma};
@@ -21,7 +22,7 @@ use crate::plan::{CachePolicy, TileLayout, WeightsSpec};
 /// use half::bf16;
 /// use typenum::{U2, U3, U8, U32, U64, U128};
 ///
-/// /// Rows of 32 elements, 64 bytes, whose 16-byte chunks are permuted by 2 bits.
+/// /// Rows of 32 elements (64 bytes) whose 16-byte chunks are permuted by 2 bits.
 /// type Atom = Swizzled<Sw<U2, U3, U3>, RowMajor<(U8, U32)>>;
 /// type M = TmaWgmma<Operands<KMajor<bf16, Atom>, KMajor<bf16>>, Tile<U128, U128, U64>, Cooperative<U2>>;
 /// assert_eq!(M::SPEC.operands[0].layout, TileLayout::Slabs(SwizzleMode::B64));
@@ -29,13 +30,14 @@ use crate::plan::{CachePolicy, TileLayout, WeightsSpec};
 #[derive(Clone, Copy, Debug)]
 pub struct KMajor<T, L = Widest>(PhantomData<(T, L)>);
 
-/// An operand whose M (or N) elements are contiguous: column-major A `(M, K)`, or B stored `(K, N)` row by row.
+/// An operand that is contiguous along M (or N): a column-major A `(M, K)`, or a B stored `(K, N)` row by
+/// row.
 ///
-/// `L` is the layout atom of its tile in shared memory: one swizzle width of 8 columns.
+/// `L` is the layout atom of its tile in shared memory: one swizzle width by 8 columns. Default: [`Widest`].
 #[derive(Clone, Copy, Debug)]
 pub struct MnMajor<T, L = Widest>(PhantomData<(T, L)>);
 
-/// The layout atom with the widest swizzle whose rows divide the tile's contiguous extent.
+/// The layout atom with the widest swizzle that divides the tile's contiguous extent.
 #[derive(Clone, Copy, Debug)]
 pub struct Widest;
 
@@ -58,20 +60,22 @@ impl<L: StaticComposed + 'static> TileAtom for L {
     const ATOM: Option<ComposedLayout> = Some(L::COMPOSED);
 }
 
-/// Matrix `X` with L2's policy "evict first": for what is used once.
+/// Matrix `X` with the L2 policy "evict first": for data that is used once.
 #[derive(Clone, Copy, Debug)]
 pub struct EvictFirst<X>(PhantomData<X>);
 
-/// Matrix `X` with L2's policy "evict last": for what many CTAs use at different times.
+/// Matrix `X` with the L2 policy "evict last": for data that many CTAs use at different times.
 #[derive(Clone, Copy, Debug)]
 pub struct EvictLast<X>(PhantomData<X>);
 
-/// Matrix `X` of 8-bit floats, whose blocks of `N` rows (columns of B) by 128 of K have a scale each: `N` is 1 or 128.
+/// Matrix `X` of 8-bit floats with block scales: one scale per block of `N` rows (columns of B) by 128 of K.
+/// `N` is 1 or 128.
 ///
-/// A and B both have scales, in DeepSeek's recipe 1 x 128 of activations by 128 x 128 of weights. The sums of every 128 of K are
-/// multiplied by the scales of both and added to others in single precision, which takes as many registers again, so they lose no more
-/// than [`Promoted<U4>`](crate::Promoted) does, whatever the scales are. Tensor copies bring the scales with the tiles, and threads
-/// read them from the stage, so each warp gives a stage back by itself ([`EachWarp`](crate::EachWarp)). A call says where they lie:
+/// A and B must both have scales; DeepSeek's recipe is 1 x 128 for activations and 128 x 128 for weights.
+/// After every 128 of K, the accumulators are multiplied by the scales of both operands and added to `f32`
+/// sums. These take as many registers again, and lose no more than [`Promoted<U4>`](crate::Promoted) does,
+/// for any scales. Tensor copies load the scales with the tiles. Threads read them from the stage, so each
+/// warp must release a stage separately ([`EachWarp`](crate::EachWarp)). A call gives their addresses:
 /// [`BlockScales`](crate::BlockScales).
 ///
 /// ```
@@ -86,12 +90,14 @@ pub struct EvictLast<X>(PhantomData<X>);
 #[derive(Clone, Copy, Debug)]
 pub struct BlockScaled<X, N>(PhantomData<(X, N)>);
 
-/// Matrix `X` of 16-bit elements that lies in memory as `Q`, in 4 or 8 bits: weights. Groups of `G` along K have a scale each; `G` is 32,
-/// 64 or 128, or 0 where there are none.
+/// Matrix `X` of 16-bit elements that is stored as 4-bit or 8-bit codes `Q`: quantised weights. Groups of `G`
+/// along K have one scale each. `G` is 32, 64 or 128, or 0 without scales.
 ///
-/// Consumers load codes from the stage, convert them in registers to what is multiplied, and scale them there. Registers are
-/// operand A's: where weights are the caller's B, the epilogue stores the transpose. A call says where scales lie:
-/// [`GroupScales`](crate::GroupScales). How codes lie is said by [`WeightsSpec`]; [`weights`](crate::weights) brings them there.
+/// Consumers load codes from the stage, convert them in registers to the format that is multiplied, and scale
+/// them there. Only operand A can come from registers: if the weights are the caller's B, use swap-AB with an
+/// epilogue that stores the transpose. A call gives the addresses of the scales:
+/// [`GroupScales`](crate::GroupScales). [`WeightsSpec`] describes the layout of the codes;
+/// [`weights`](crate::weights) packs them.
 ///
 /// ```
 /// use collective::{AsManyAsFit, Cluster, Cooperative, EachWarp, Int4, KMajor, Mainloop, Operands, Quantized, Tile, TmaWgmma};
@@ -105,10 +111,12 @@ pub struct BlockScaled<X, N>(PhantomData<(X, N)>);
 #[derive(Clone, Copy, Debug)]
 pub struct Quantized<X, Q, G>(PhantomData<(X, Q, G)>);
 
-/// Matrix `X` that is 2:4 sparse: of four neighbours along K two are kept in memory (of two of `tf32` one), and metadata says which.
+/// Matrix `X` that is 2:4 sparse: of four neighbours along K two are stored (of two of `tf32`, one), and
+/// metadata says which.
 ///
-/// An instruction multiplies twice the K in the time of a dense one. It takes a sparse operand A alone: where the caller's B is sparse, the
-/// epilogue stores the transpose. A call says where the metadata lies, and [`sparse`](crate::sparse) makes both of a matrix.
+/// An instruction multiplies twice the K of a dense one in the same time. Only operand A can be sparse: if
+/// the caller's B is, use swap-AB with an epilogue that stores the transpose. A call gives the address of the
+/// metadata; [`sparse`](crate::sparse) computes stored values and metadata from a matrix.
 ///
 /// ```
 /// use collective::{AsManyAsFit, Cluster, Cooperative, EachWarp, KMajor, Mainloop, Operands, Sparse, Tile, TmaWgmma};
@@ -122,7 +130,7 @@ pub struct Quantized<X, Q, G>(PhantomData<(X, Q, G)>);
 #[derive(Clone, Copy, Debug)]
 pub struct Sparse<X>(PhantomData<X>);
 
-/// Codes `Q` of whole numbers, from which a zero point of their group is subtracted.
+/// Integer codes `Q` from which the zero point of their group is subtracted.
 #[derive(Clone, Copy, Debug)]
 pub struct ZeroPoints<Q>(PhantomData<Q>);
 
@@ -141,15 +149,15 @@ pub trait Operand: 'static {
     type Element: Element;
     /// Which direction is contiguous.
     const MAJOR: Major;
-    /// How its tile lies in shared memory.
+    /// Layout of its tile in shared memory.
     const LAYOUT: TileLayout = TileLayout::Widest;
-    /// What L2 does with it.
+    /// L2 policy for its lines.
     const CACHE: CachePolicy = CachePolicy::Normal;
-    /// How many rows (columns of B) share a scale for each 128 of K; 0 where blocks have no scales.
+    /// Number of rows (columns of B) that share a scale per 128 of K; 0 without block scales.
     const SCALED: u32 = 0;
-    /// How it lies in memory in fewer bits than its elements have; `None` where it does not.
+    /// How it is stored in fewer bits than its elements have; `None` if it is not.
     const WEIGHTS: Option<WeightsSpec> = None;
-    /// Whether half of each chunk of K is kept in memory, and metadata says which.
+    /// Whether half of each chunk of K is stored, with metadata that says which half.
     const SPARSE: bool = false;
 }
 
@@ -215,23 +223,25 @@ impl<T: Element, L: TileAtom> Operand for MnMajor<T, L> {
     const LAYOUT: TileLayout = TileLayout::checked(L::ATOM, Major::Mn, T::FORMAT.bits());
 }
 
-/// Operands A and B that one instruction can multiply, and how it sums: [`Unpromoted`], [`Promoted`] or [`InHalf`].
+/// Operands A and B that one instruction can multiply, and how it accumulates: [`Unpromoted`], [`Promoted`]
+/// or [`InHalf`].
 #[derive(Clone, Copy, Debug)]
 pub struct Operands<A, B, S = Unpromoted>(PhantomData<(A, B, S)>);
 
-/// The sums stay in the instruction's accumulators from the first k-tile to the last.
+/// The instruction's accumulators are used from the first k-tile to the last.
 ///
-/// `wgmma` aligns the products of 8-bit floats, and the sum that they are added to, to the largest of them and cuts them off 13
-/// binary digits behind its leading one. What is lost grows with K.
+/// For 8-bit floats, `wgmma` aligns the products and the accumulator to the largest of them, and truncates
+/// them 13 binary digits after its leading one. The loss grows with K.
 #[derive(Clone, Copy, Debug)]
 pub struct Unpromoted;
 
-/// After every `N` instructions along K, each 32 of 8-bit floats, the sums are added to others in single precision, and begin
-/// anew.
+/// After every `N` instructions along K (32 elements each for 8-bit floats), the accumulators are added to
+/// separate `f32` sums and start again from zero.
 ///
-/// It takes as many registers again, and the warpgroup waits for its instructions each time: two consumers overlap that. `N` and the
-/// number of instructions of a k-tile divide one another, and `N` is 64 at most. Where the last k-tiles are fewer than `N` asks for,
-/// they are added one by one.
+/// This takes as many registers again, and the warpgroup waits for its instructions each time; with two
+/// consumers, one computes while the other waits. `N` is at most 64. `N` must divide the number of
+/// instructions per k-tile, or be a multiple of it. If fewer than `N` instructions remain at the end of K,
+/// their k-tiles are added one by one.
 ///
 /// ```
 /// use collective::{Cooperative, F8E4M3, KMajor, Mainloop, Operands, Promoted, Tile, TmaWgmma};
@@ -243,11 +253,11 @@ pub struct Unpromoted;
 #[derive(Clone, Copy, Debug)]
 pub struct Promoted<N>(PhantomData<N>);
 
-/// The instruction sums in `f16`, of which a register holds two: of operands in `f16` and of 8-bit floats. `S` is [`Unpromoted`] or
-/// [`Promoted`], whose sums are in single precision.
+/// The instruction accumulates in `f16`, two per register. For operands in `f16` and for 8-bit floats. `S` is
+/// [`Unpromoted`] or [`Promoted`], whose sums are `f32`.
 ///
-/// A sum loses up to 2^-11 of itself with every instruction, and is infinite from 65520 on. `wgmma` is no faster for it: what it saves
-/// are registers, half of the accumulators', until all is multiplied.
+/// An accumulator loses up to 2^-11 of its value per instruction, and is infinite from 65520 on. `wgmma` is
+/// not faster with it. It saves half of the accumulator registers until all is multiplied.
 ///
 /// ```
 /// use collective::{Cooperative, InHalf, KMajor, Mainloop, Operands, Promoted, Tile, TmaWgmma};
@@ -256,20 +266,20 @@ pub struct Promoted<N>(PhantomData<N>);
 ///
 /// type AB<S> = Operands<KMajor<f16>, KMajor<f16>, S>;
 /// type M = TmaWgmma<AB<InHalf<Promoted<U4>>>, Tile<U128, U256, U64>, Cooperative<U2>>;
-/// assert_eq!(M::SPEC.accumulators(), 64); // beside 128 sums in single precision
+/// assert_eq!(M::SPEC.accumulators(), 64); // next to 128 sums in single precision
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct InHalf<S = Unpromoted>(PhantomData<S>);
 
-/// How an instruction sums.
+/// How an instruction accumulates.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say how products are summed",
     note = "write `Unpromoted`, `Promoted<N>` with a number of `typenum` from 1 on, or `InHalf<S>` of one of them"
 )]
 pub trait Summing: 'static {
-    /// After how many instructions along K sums are promoted; 0 for never.
+    /// Number of instructions along K after which accumulators are promoted; 0 for never.
     const PROMOTE: u32;
-    /// Whether the instruction sums in `f16`.
+    /// Whether the instruction accumulates in `f16`.
     const HALF: bool = false;
 }
 
@@ -286,7 +296,7 @@ impl<S: Summing> Summing for InHalf<S> {
     const HALF: bool = true;
 }
 
-/// The facts of [`Operands`].
+/// The facts of a pair of operands: see [`Operands`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a pair of operands that `wgmma` multiplies",
     note = "write `Operands<A, B>` with A and B of element types of which one `MultipliesWith` the other"
@@ -298,7 +308,7 @@ pub trait OperandPair: 'static {
     type B: Operand;
     /// The instruction's types.
     const TYPES: WgmmaTypes;
-    /// After how many instructions along K sums are promoted; 0 for never.
+    /// Number of instructions along K after which accumulators are promoted; 0 for never.
     const PROMOTE: u32 = 0;
 }
 
@@ -321,14 +331,15 @@ where
     const PROMOTE: u32 = S::PROMOTE;
 }
 
-/// Where a matrix lies in device memory, as callers say it.
+/// A matrix in device memory, as callers describe it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MatrixRef {
     /// Device address of the first element.
     pub address: u64,
     /// Leading dimension: elements from one contiguous row or column to the next.
     pub pitch: u64,
-    /// Elements from the matrix of one product to that of the next, where a launch has several: 0 where all have the same one.
+    /// Batch stride: elements from the matrix of one GEMM to that of the next in a batched launch; 0 if all
+    /// share one matrix.
     pub stride: u64,
 }
 
@@ -336,19 +347,19 @@ impl MatrixRef {
     /// No matrix.
     pub const NONE: Self = Self::new(0, 0);
 
-    /// One matrix, or the same one for all products.
+    /// One matrix, or one that all GEMMs of a launch share.
     pub const fn new(address: u64, pitch: u64) -> Self {
         Self { address, pitch, stride: 0 }
     }
 
-    /// The first of several, each so many elements behind the one before.
+    /// The first matrix of a batch, with `stride` elements from each to the next.
     #[must_use]
     pub const fn every(self, stride: u64) -> Self {
         Self { stride, ..self }
     }
 }
 
-/// A matrix in device memory, seen as an operand: `mn` rows of M (or N) by `k`.
+/// A matrix in device memory, as an operand: `mn` rows of M (or N) by `k`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matrix {
     /// Device address of element (0, 0).
@@ -357,8 +368,8 @@ pub struct Matrix {
     pub mn: u32,
     /// Extent along K, in elements.
     pub k: u32,
-    /// Elements from one row (K-major) or column (MN-major) to the next.
+    /// Leading dimension: elements from one row (K-major) or column (MN-major) to the next.
     pub pitch: u64,
-    /// The matrices of its kind, of which it is the first.
+    /// The batch of which it is the first matrix.
     pub batch: Batch,
 }

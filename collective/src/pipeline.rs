@@ -1,10 +1,11 @@
-//! The ring of stages between the producer and the consumers.
+//! The pipeline: the ring of stages between the producer and the consumers.
 //!
-//! Each stage has two mbarriers. *Full* completes a phase when the producer has announced the stage's bytes and
-//! the copies have brought them. *Empty* completes a phase when every consumer warpgroup that reads what this CTA
-//! brings has finished: in a cluster, those of all CTAs of its row and its column. Both sides walk the ring in the same
-//! order, each with a stage index and a parity that flips at every wrap; the producer's parity starts flipped, so that
-//! its first waits find fresh barriers "already empty".
+//! Each stage has two mbarriers. *Full* completes a phase when the producer has announced the stage's bytes
+//! and the copies have delivered them. *Empty* completes a phase when every consumer warpgroup that reads
+//! what this CTA loads has finished; in a cluster, these are the consumers of all CTAs of its row and its
+//! column. Both sides walk the ring in the same order. Each has a stage index and a parity that flips at
+//! every wrap. The producer's parity starts flipped, so that its first waits find fresh barriers "already
+//! empty".
 //!
 //! ```
 //! use collective::{RingPlan, Room};
@@ -22,10 +23,10 @@ use crate::plan::{Arrivals, MBARRIER_BYTES, Plan, RingPlan};
 /// Warps of a warpgroup.
 const WARPS: u32 = 4;
 
-/// Most stages that copies by threads go on for while the next one is filled.
+/// Most stages whose copies by threads may be in flight while the next one is filled.
 const AHEAD: u32 = 4;
 
-/// A ring in shared memory.
+/// A ring of stages in shared memory.
 ///
 /// ```
 /// use collective::pipeline::{ClusterPosition, Release, Ring, Stage};
@@ -74,7 +75,7 @@ pub struct Ring<'f> {
     plan: RingPlan,
 }
 
-/// One role's position in the ring.
+/// One role's position in the ring: a stage index and a parity.
 #[derive(Clone, Copy, Debug)]
 pub struct Position<'f> {
     ring: Ring<'f>,
@@ -82,14 +83,15 @@ pub struct Position<'f> {
     parity: Var<'f, u32>,
 }
 
-/// Which stage threads have filled and not yet published: some way behind the one that they fill.
+/// The oldest stage that threads have filled but not yet published. It is some stages before the one they are
+/// filling.
 #[derive(Clone, Copy, Debug)]
 pub struct Behind<'f> {
     ring: Ring<'f>,
     stage: Var<'f, u32>,
 }
 
-/// A stage that its holder may use: filled by the producer, or read by a consumer.
+/// A stage that its holder may use: the producer to fill it, a consumer to read it.
 #[derive(Clone, Copy, Debug)]
 pub struct Stage<'f> {
     /// Shared address of the stage.
@@ -100,18 +102,18 @@ pub struct Stage<'f> {
     pub empty: Value<'f, u32>,
 }
 
-/// Where a CTA stands in its cluster.
+/// The position of a CTA in its cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct ClusterPosition<'f> {
-    /// Its row: which tile of M.
+    /// Row of the cluster: which tile along M.
     pub m: Value<'f, u32>,
-    /// Its column: which tile of N.
+    /// Column of the cluster: which tile along N.
     pub n: Value<'f, u32>,
     shape: [u32; 2],
 }
 
 impl<'f> ClusterPosition<'f> {
-    /// The executing CTA's place in a cluster of `shape` CTAs along M and N: `rank = m + n * shape[0]`.
+    /// Position of the executing CTA in a cluster of `shape` CTAs along M and N: `rank = m + n * shape[0]`.
     pub fn new(f: &'f Builder, shape: [u32; 2]) -> Self {
         if shape == [1, 1] {
             return Self { m: f.constant(0), n: f.constant(0), shape };
@@ -120,21 +122,23 @@ impl<'f> ClusterPosition<'f> {
         Self { m: rank % shape[0], n: rank / shape[0], shape }
     }
 
-    /// The ranks of this CTA's row, a bit each: those that share its A. `None` if it is alone.
+    /// Multicast mask, one bit per rank, of this CTA's row: the CTAs that share its A. `None` if the row has
+    /// one CTA.
     pub fn row_mask(&self) -> Option<Value<'f, u16>> {
         let [rows, columns] = self.shape;
         let row = (0..columns).fold(0u32, |mask, n| mask | 1 << (n * rows));
         (columns > 1).then(|| (self.m.builder().constant(row) << self.m).cast())
     }
 
-    /// The ranks of this CTA's column, a bit each: those that share its B. `None` if it is alone.
+    /// Multicast mask, one bit per rank, of this CTA's column: the CTAs that share its B. `None` if the
+    /// column has one CTA.
     pub fn column_mask(&self) -> Option<Value<'f, u16>> {
         let [rows, _] = self.shape;
         let column = (1u32 << rows) - 1;
         (rows > 1).then(|| (self.m.builder().constant(column) << (self.n * rows)).cast())
     }
 
-    /// The rank of the `i`-th CTA that brings something here: the column first, then the rest of the row.
+    /// Rank of the `i`-th CTA that loads into this one: the column first, then the rest of the row.
     fn supplier(&self, i: Value<'f, u32>) -> Value<'f, u32> {
         let [rows, columns] = self.shape;
         let in_column = i + self.n * rows;
@@ -149,17 +153,19 @@ impl<'f> ClusterPosition<'f> {
     }
 }
 
-/// How a consumer warpgroup gives a stage back: each of a few threads tells one CTA that brings something here.
+/// How a consumer warpgroup releases a stage: each of a few threads signals one CTA that loads into this one.
 #[derive(Clone, Copy, Debug)]
 pub struct Release<'f> {
     f: &'f Builder,
     speaks: Value<'f, bool>,
-    /// What to add to an own shared address to get the same place in the CTA that the lane speaks to.
+    /// Difference between a shared address in the peer CTA that this thread signals and the same address
+    /// here.
     to_peer: Option<Value<'f, u32>>,
 }
 
 impl<'f> Release<'f> {
-    /// For the executing warpgroup, of which the executing thread is `thread`; `arrivals` says who speaks for it.
+    /// The release of the executing warpgroup, in which the executing thread is `thread`. `arrivals` says
+    /// which threads arrive.
     pub fn new(
         f: &'f Builder,
         arrivals: Arrivals,
@@ -182,7 +188,7 @@ impl<'f> Release<'f> {
         Self { f, speaks, to_peer }
     }
 
-    /// Counts the warpgroup's arrival on an empty barrier, here and wherever the stage's content came from.
+    /// Arrives on a stage's empty barrier, here and in each CTA that loads into this one.
     pub fn arrive(&self, empty: Value<'f, u32>) {
         self.f.if_(self.speaks, || match self.to_peer {
             None => self.f.mbarrier_arrive(empty),
@@ -191,24 +197,25 @@ impl<'f> Release<'f> {
     }
 }
 
-/// How consumers take turns. Nothing happens where they do not.
+/// The order of pingpong consumers: they alternate, one turn each. A no-op for other roles.
 ///
-/// A turn lasts from the first stage that a consumer waits for to the last: a consumer that waited for its stages
-/// earlier could be two phases ahead of their barriers, whose parity would then tell it the wrong thing.
+/// A turn lasts from a consumer's first wait for a stage to its last. If a consumer waited for its stages
+/// earlier, it could be two phases away from the stages' barriers, and a parity would be ambiguous.
 #[derive(Clone, Copy, Debug)]
 pub struct Turns<'f> {
     f: &'f Builder,
-    /// The own barrier, the next consumer's, and the own one's parity.
+    /// The own barrier, the next consumer's, and the parity of the own one.
     barriers: Option<(Value<'f, u32>, Value<'f, u32>, Var<'f, u32>)>,
     speaks: Value<'f, bool>,
 }
 
-/// The barrier of a consumer's turn.
+/// Address of the barrier that starts a consumer's turn.
 fn turn_barrier<'f>(plan: &Plan, base: Value<'f, u32>, consumer: Value<'f, u32>) -> Value<'f, u32> {
     base + plan.turns_offset() + consumer * MBARRIER_BYTES
 }
 
-/// Initialises all barriers of a kernel but those of its queue; one thread does it, and a CTA-wide barrier must follow.
+/// Initialises all barriers of a kernel except those of its queue. One thread calls it; a CTA-wide barrier
+/// must follow.
 pub fn initialise<'f>(f: &'f Builder, plan: &Plan, ring: Ring<'f>) {
     let base = ring.base;
     for consumer in 0..plan.turns() {
@@ -223,8 +230,8 @@ pub fn initialise<'f>(f: &'f Builder, plan: &Plan, ring: Ring<'f>) {
 }
 
 impl<'f> Turns<'f> {
-    /// A consumer's turns, with barriers in the dynamic shared memory that begins at `base`: the first one is the first
-    /// consumer's.
+    /// The turns of consumer `warpgroup`, with barriers in the dynamic shared memory that begins at `base`.
+    /// Consumer 0 has the first turn.
     pub fn new(
         f: &'f Builder,
         plan: &Plan,
@@ -242,7 +249,7 @@ impl<'f> Turns<'f> {
         Self { f, barriers, speaks: (thread % 32).equals(0) }
     }
 
-    /// Waits for the own turn.
+    /// Waits for this consumer's turn.
     pub fn begin(&self) {
         if let Some((own, _, parity)) = self.barriers {
             self.f.mbarrier_wait(own, parity.get());
@@ -250,8 +257,9 @@ impl<'f> Turns<'f> {
         }
     }
 
-    /// Gives the turn to the next consumer. Each warp says so for itself: one that had not yet seen its own turn would miss
-    /// it if the others went round without it, as they can where a turn is one stage long.
+    /// Passes the turn to the next consumer. Each warp arrives separately: with a single arrival, a warp that
+    /// has not yet seen its own turn would miss it if the other consumers took all theirs meanwhile, which is
+    /// possible if a turn is one stage long.
     pub fn pass(&self) {
         if let Some((_, next, _)) = self.barriers {
             self.f.if_(self.speaks, || self.f.mbarrier_arrive(next));
@@ -265,7 +273,8 @@ impl<'f> Ring<'f> {
         Self { f, base, plan }
     }
 
-    /// Initialises the barriers; one thread does it, `fence.mbarrier_init` and a CTA-wide barrier must follow.
+    /// Initialises the barriers. One thread calls it; `fence.mbarrier_init` and a CTA-wide barrier must
+    /// follow.
     pub fn initialise(&self) {
         for stage in 0..self.plan.stages {
             let stage = self.stage(self.f.constant(stage));
@@ -288,12 +297,12 @@ impl<'f> Ring<'f> {
         }
     }
 
-    /// The producer's start.
+    /// The producer's start position.
     pub fn producer(&self) -> Position<'f> {
         self.position(1)
     }
 
-    /// A consumer's start.
+    /// A consumer's start position.
     pub fn consumer(&self) -> Position<'f> {
         self.position(0)
     }
@@ -304,15 +313,15 @@ impl<'f> Ring<'f> {
 }
 
 impl<'f> Position<'f> {
-    /// Waits until the current stage is empty and fills it as [`fill`](Self::fill) does.
+    /// Waits until the current stage is empty, then fills it as [`fill`](Self::fill) does.
     pub fn produce(&self, bytes: Value<'f, u32>, fill: impl FnOnce(Stage<'f>)) {
         let stage = self.ring.stage(self.stage.get());
         self.ring.f.mbarrier_wait(stage.empty, self.parity.get());
         self.fill(bytes, fill);
     }
 
-    /// Announces `bytes` bytes for the current stage, which is known to be empty, lets `fill` start the copies into
-    /// it, and goes on to the next stage.
+    /// Announces `bytes` bytes for the current stage, which must be empty. Then `fill` starts the copies into
+    /// it, and the position advances to the next stage.
     pub fn fill(&self, bytes: Value<'f, u32>, fill: impl FnOnce(Stage<'f>)) {
         let stage = self.ring.stage(self.stage.get());
         self.ring.f.mbarrier_arrive_expect(stage.full, bytes);
@@ -320,8 +329,8 @@ impl<'f> Position<'f> {
         self.advance();
     }
 
-    /// Waits until the current stage is empty and goes on to the next one. The stage stays the caller's until it is
-    /// [published](Behind::publish).
+    /// Waits until the current stage is empty, and advances. The caller owns the stage until it
+    /// [publishes](Behind::publish) it.
     pub fn claim(&self) -> Stage<'f> {
         let stage = self.ring.stage(self.stage.get());
         self.ring.f.mbarrier_wait(stage.empty, self.parity.get());
@@ -329,16 +338,17 @@ impl<'f> Position<'f> {
         stage
     }
 
-    /// Fills the stages of k-tiles `begin..end` by all threads of a warpgroup: `fill` starts a thread's `cp.async` into a stage,
-    /// which the thread publishes when they have landed, some stages behind the newest one that it has claimed.
+    /// Fills the stages of k-tiles `begin..end` with all threads of a warpgroup. `fill` starts a thread's
+    /// `cp.async` into a stage. The thread publishes the stage when its copies have landed, some stages after
+    /// the newest one that it has claimed.
     pub fn fill_by_threads(
         &self,
         [begin, end]: [Value<'f, u32>; 2],
         fill: impl FnOnce(Stage<'f>, Value<'f, u32>),
     ) {
         let (f, stages) = (self.ring.f, self.ring.plan.stages);
-        // Stages whose copies may be on their way while the next one is claimed. Consumers hold one until the one behind it
-        // is full, so two of the ring are theirs.
+        // Number of stages whose copies may be in flight while the next one is claimed. Consumers hold one
+        // stage until the next is full, so they occupy two stages of the ring.
         let ahead = (stages / 2).min(stages.saturating_sub(2)).min(AHEAD);
         let behind = self.behind();
         f.repeat_from(begin, end, |k_tile| {
@@ -353,12 +363,13 @@ impl<'f> Position<'f> {
         f.repeat((end - begin).min(ahead), |_| behind.publish());
     }
 
-    /// The current stage as the first of those that will be [published](Behind::publish) one after the other.
+    /// The current stage, as the first of those that will be [published](Behind::publish) one after the
+    /// other.
     pub fn behind(&self) -> Behind<'f> {
         Behind { ring: self.ring, stage: self.ring.f.variable(self.stage.get()) }
     }
 
-    /// Goes past `count` stages, which are somebody else's.
+    /// Advances past `count` stages that belong to other consumers.
     pub fn skip(&self, count: Value<'f, u32>) {
         let reached = self.stage.get() + count;
         let wraps = reached / self.ring.plan.stages;
@@ -366,8 +377,8 @@ impl<'f> Position<'f> {
         self.stage.set(reached % self.ring.plan.stages);
     }
 
-    /// Waits until the current stage is full and goes on to the next one. The stage stays the caller's until it
-    /// arrives on [`Stage::empty`].
+    /// Waits until the current stage is full, and advances. The caller owns the stage until it arrives on
+    /// [`Stage::empty`].
     pub fn acquire(&self) -> Stage<'f> {
         let stage = self.ring.stage(self.stage.get());
         self.ring.f.mbarrier_wait(stage.full, self.parity.get());
@@ -386,9 +397,9 @@ impl<'f> Position<'f> {
 }
 
 impl Behind<'_> {
-    /// Says that the executing thread has written its part of the current stage, and goes on to the next one.
+    /// Signals that the executing thread has written its part of the current stage, and advances.
     pub fn publish(&self) {
-        // What threads write, `wgmma` reads through the other proxy.
+        // `wgmma` reads through the async proxy what these threads wrote.
         self.ring.f.fence_proxy_async(ProxySpace::Shared);
         self.ring.f.mbarrier_arrive(self.ring.stage(self.stage.get()).full);
         let (next, first) = (self.stage.get() + 1, self.ring.f.constant(0u32));

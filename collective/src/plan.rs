@@ -1,8 +1,8 @@
-//! The plan: every number that follows from a configuration, worked out while it compiles.
+//! The plan: every number that follows from a kernel's configuration, computed at compile time.
 //!
-//! [`Plan::new`] is one `const fn` for two readers. A kernel type evaluates it in a constant, so an illegal
-//! configuration stops the build with the error's sentence; a tuner calls it at run time and gets the error as a
-//! value.
+//! [`Plan::new`] is one `const fn` for two callers. A kernel type evaluates it in a constant, so an illegal
+//! configuration stops the build with the error's sentence. A tuner calls it at run time and gets the error
+//! as a value.
 
 mod atom;
 mod error;
@@ -38,69 +38,72 @@ use self::units::{max, round_up};
 use crate::element::Format;
 use crate::form::Form;
 
-/// Where a consumer warpgroup lays its output out before it is copied to global memory.
+/// The epilogue's staging buffers: shared memory that a consumer warpgroup writes its output to before it is
+/// copied to global memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StagingPlan {
-    /// Swizzle of a buffer, whose rows are as long as the swizzle is wide.
+    /// Swizzle of a buffer. A row of the buffer is as long as the swizzle is wide.
     pub swizzle: SwizzleMode,
-    /// Bytes of a buffer: the rows of a block.
+    /// Bytes of one buffer, which holds the rows of one block.
     pub buffer_bytes: u32,
-    /// Buffers of a warpgroup.
+    /// Number of buffers per consumer warpgroup; 0 if nothing is staged.
     pub buffers: u32,
 }
 
 /// Every number of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// What the mainloop asked for.
+    /// What the mainloop asks for.
     pub mainloop: MainloopSpec,
-    /// What the epilogue asked for.
+    /// What the epilogue asks for.
     pub epilogue: EpilogueSpec,
-    /// How many products a launch computes.
+    /// How many GEMMs a launch computes, and where their matrices are.
     pub form: Form,
-    /// A's tile and B's, where they lie in a stage.
+    /// A's tile and B's tile, with their offsets in a stage.
     pub operands: [OperandTile; 2],
-    /// The ring of stages. Behind its mbarriers lie those of consumers that take turns, then those of the epilogue's buffers
-    /// where copies bring C into them.
+    /// The ring of stages. After its mbarriers follow those that order pingpong consumers, then those of the
+    /// epilogue's buffers if tensor copies load C into them.
     pub ring: RingPlan,
     /// The epilogue's buffers.
     pub staging: StagingPlan,
-    /// Where the mainloop's own memory begins, a multiple of 1024.
+    /// Offset of the mainloop's own memory in dynamic shared memory, in bytes; a multiple of 1024.
     pub own_offset: u32,
-    /// Where the epilogue's memory begins.
+    /// Offset of the epilogue's memory, in bytes.
     pub epilogue_offset: u32,
-    /// Where the words begin, one for each consumer warpgroup, by which one thread tells the others something.
+    /// Offset of the words, one per consumer warpgroup, through which one thread passes a value to the
+    /// others; in bytes.
     pub words_offset: u32,
-    /// The queue of numbers that are drawn while the kernel runs.
+    /// The queue of tile numbers that are drawn while the kernel runs.
     pub queue: QueuePlan,
-    /// Where the table of groups begins: see [`Form::table_bytes`].
+    /// Offset of the table of groups, in bytes: see [`Form::table_bytes`].
     pub table_offset: u32,
     /// Bytes of dynamic shared memory.
     pub shared_bytes: u32,
-    /// Threads of a CTA.
+    /// Threads per CTA.
     pub threads: u32,
-    /// Registers by role.
+    /// Registers per thread, by role.
     pub registers: RegisterPlan,
-    /// Whether tiles differ in how many columns they have: one after the other may fill other numbers of buffers.
+    /// Whether tiles differ in their number of columns, so that consecutive tiles may use different numbers
+    /// of staging buffers.
     pub narrows: bool,
 }
 
 impl Plan {
-    /// The target that all plans are for.
+    /// The architecture that all plans are for.
     pub const TARGET: Target = units::TARGET;
 
-    /// Works out every number of a kernel for single products.
+    /// Works out every number of a kernel for a single GEMM.
     ///
     /// # Errors
-    /// The first rule of the hardware that the configuration breaks.
+    /// The first hardware rule that the configuration breaks.
     pub const fn new(mainloop: MainloopSpec, epilogue: EpilogueSpec) -> Result<Self, PlanError> {
         Self::of_form(Form::Single, mainloop, epilogue, 0)
     }
 
-    /// Works out every number of a kernel of some form, with room for a queue of `slots` numbers; none where `slots` is 0.
+    /// Works out every number of a kernel of some form, with a queue of `slots` entries; 0 for no queue.
     ///
     /// # Errors
-    /// The first rule of the hardware that the configuration breaks.
+    /// The first hardware rule that the configuration breaks.
     pub const fn of_form(
         form: Form,
         mainloop: MainloopSpec,
@@ -209,7 +212,7 @@ impl Plan {
         let table_bytes = form.table_bytes();
         let words = (turns + sources) * MBARRIER_BYTES + consumers * WORD_BYTES + queue_bytes + table_bytes;
         let fit = ring.fit(have.saturating_sub(own_bytes.saturating_add(epilogue_bytes + words)));
-        // Without a producer, a single stage is filled and emptied in turn.
+        // Without a producer, one stage is enough: it is filled and read alternately.
         let alone = matches!(mainloop.roles, Roles::Unspecialised) && !mainloop.atom.by_threads();
         let least = if alone { 1 } else { 2 };
         let stages = match mainloop.stages {
@@ -229,7 +232,8 @@ impl Plan {
         let end = words_offset + consumers * WORD_BYTES;
         let words = if slots > 0 { round_up(end, QueuePlan::CHUNK_BYTES) } else { end };
         let queue = QueuePlan { slots, barriers: queue_barriers, words };
-        // Where nobody but the multiplying warpgroups fills stages, they wait for each other instead.
+        // Without a producer, the warpgroups that multiply also fill the stages. They wait for each other
+        // instead.
         let emptying = match mainloop.roles {
             Roles::Unspecialised => 0,
             Roles::Cooperative | Roles::Pingpong => {
@@ -255,7 +259,7 @@ impl Plan {
         })
     }
 
-    /// Whether instructions multiply all columns of a tile.
+    /// Checks that instructions multiply all columns of a tile.
     const fn columns(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> Result<(), PlanError> {
         let [_, n, _] = mainloop.tile;
         let step = mainloop.atom.column_step();
@@ -282,7 +286,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether tiles can be narrowed as they are said to be.
+    /// Checks that tiles can be narrowed in the given steps.
     const fn narrowing(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> Result<(), PlanError> {
         let MainloopSpec { tile: [_, n, k], step, atom, operands: [_, b], .. } = *mainloop;
         if step == 0 {
@@ -297,16 +301,17 @@ impl Plan {
         if epilogue.split {
             return Err(PlanError::NotNarrowed { what: "an epilogue of split weights" });
         }
-        // It counts the phases of its buffers by tiles, each of as many parts.
+        // A sourced epilogue derives the phases of its buffers from the tile count, so each tile must use the
+        // same number of buffers.
         if epilogue.sourced {
-            return Err(PlanError::NotNarrowed { what: "an epilogue that brings C by tensor copies" });
+            return Err(PlanError::NotNarrowed { what: "an epilogue that loads C by tensor copies" });
         }
-        // Copies bring whole periods of the swizzle, which is as wide as that of all of the tile.
+        // Copies load whole periods of the swizzle, which is as wide as for the whole tile.
         let whole = step.is_multiple_of(8) && b.mode(n, k).elements(b.format.bits()).is_multiple_of(8);
         if !whole || !n.is_multiple_of(step) {
             return Err(PlanError::Narrowed { n, step, least: atom.column_step() });
         }
-        // Each multiple of the step is the width of an instruction.
+        // Each multiple of the step must be the width of an instruction.
         let mut width = step;
         while width <= n {
             if !atom.allows(width) {
@@ -317,7 +322,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Each CTA of a row brings a slice of A, each of a column a slice of B.
+    /// Checks the cluster. Each CTA of a row loads a slice of A, each CTA of a column a slice of B.
     const fn cluster(mainloop: &MainloopSpec) -> Result<(), PlanError> {
         let [m, n] = mainloop.cluster;
         let most = Self::TARGET.limits().cluster;
@@ -330,7 +335,7 @@ impl Plan {
             Major::K => ("tile M", tile_m),
             Major::Mn => ("tile K", tile_k),
         };
-        // More rows than a copy brings come in several.
+        // A tile with more rows than one copy can load takes several copies.
         let (b, b_elements) = match b_operand.major {
             Major::K => {
                 let mode = b_operand.mode(tile_n, tile_k);
@@ -364,7 +369,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether the instruction reads what a stage holds, and its sums become what D holds.
+    /// Checks that the instruction can read what a stage holds, and that its accumulators can become D's
+    /// elements.
     const fn formats(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> Result<(), PlanError> {
         let MainloopSpec { atom, operands: [a, b], .. } = *mainloop;
         let integers = matches!(atom.sums(), SumType::S32);
@@ -374,7 +380,7 @@ impl Plan {
         }
         if doubles && (epilogue.staged_bits > 0 || epilogue.transposed) {
             return Err(PlanError::Doubles {
-                rule: "D is stored straight from registers, in the caller's rows: use DirectStore, and exchange no operands",
+                rule: "D is stored straight from registers, not transposed: use DirectStore, without swap-AB",
             });
         }
         if !doubles && !epilogue.output.is_output(integers) {
@@ -425,18 +431,19 @@ impl Plan {
         Ok(StagingPlan { swizzle, buffer_bytes: rows * swizzle.bytes(), buffers })
     }
 
-    /// The plan of a constant configuration; an illegal one stops the build with its sentence.
+    /// The plan of a constant configuration. An illegal one stops the build with its sentence.
     ///
     /// # Panics
-    /// While compiling, with the error's sentence.
+    /// At compile time, with the error's sentence.
     pub const fn checked(mainloop: MainloopSpec, epilogue: EpilogueSpec) -> Self {
         Self::checked_of(Form::Single, mainloop, epilogue, 0)
     }
 
-    /// The same for a form, with room for a queue of `slots` numbers.
+    /// As [`checked`](Self::checked) for a kernel of some form, with a queue of `slots` entries; 0 for no
+    /// queue.
     ///
     /// # Panics
-    /// While compiling, with the error's sentence.
+    /// At compile time, with the error's sentence.
     pub const fn checked_of(form: Form, mainloop: MainloopSpec, epilogue: EpilogueSpec, slots: u32) -> Self {
         match Self::of_form(form, mainloop, epilogue, slots) {
             Ok(plan) => plan,
@@ -444,13 +451,14 @@ impl Plan {
         }
     }
 
-    /// The plan of what a warpgroup stores at a time where it stores a tile piece by piece: 64 rows for each that shares
-    /// the tile, of `columns` columns, or of as many as one buffer of the epilogue has.
+    /// The plan of what a warpgroup stores at a time when it stores a tile in parts: 64 rows per warpgroup
+    /// that shares the tile, and `columns` columns. If the epilogue stages its output, the number of columns
+    /// is that of one buffer.
     pub(crate) const fn narrowed(&self, columns: u32) -> Self {
         let Self { mut mainloop, epilogue, staging, .. } = *self;
         let staged = epilogue.staged_bits > 0;
         let stored = if staged { staging.swizzle.elements(epilogue.staged_bits) } else { columns };
-        // Columns that are joined stay together.
+        // Columns that the epilogue joins stay in one part.
         let least = max(8 << epilogue.halvings, epilogue.needs.columns);
         let columns = max(if staged { stored << epilogue.halvings } else { stored }, least);
         let divides = mainloop.tile[1].is_multiple_of(columns);
@@ -460,7 +468,8 @@ impl Plan {
         Self { mainloop, ..*self }
     }
 
-    /// The plan of a tile of which the first `columns` are computed: as wide, rounded up to what the epilogue stores at a time.
+    /// The plan of a tile of which only the first `columns` are computed. Its width is `columns` rounded up
+    /// to what the epilogue stores at a time.
     pub(crate) const fn as_wide_as(&self, columns: u32) -> Self {
         let Self { mut mainloop, epilogue, staging, .. } = *self;
         let stored =
@@ -474,55 +483,59 @@ impl Plan {
         Self { mainloop, ..*self }
     }
 
-    /// CTAs of a cluster.
+    /// Number of CTAs per cluster.
     pub const fn cluster_size(&self) -> u32 {
         self.mainloop.cluster[0] * self.mainloop.cluster[1]
     }
 
-    /// CTAs, this one among them, that bring operands into this CTA's shared memory: its row and its column.
+    /// Number of CTAs that load operands into this CTA's shared memory: those of its row and its column,
+    /// including itself.
     pub const fn suppliers(&self) -> u32 {
         self.mainloop.suppliers()
     }
 
-    /// Consumers that take turns; 0 where they work side by side.
+    /// Number of pingpong consumers, which alternate; 0 if the consumers share each tile.
     pub const fn turns(&self) -> u32 {
         if matches!(self.mainloop.roles, Roles::Pingpong) { self.mainloop.consumers } else { 0 }
     }
 
-    /// Where the mbarriers of consumers that take turns begin.
+    /// Offset of the mbarriers that order pingpong consumers, in bytes of dynamic shared memory.
     pub const fn turns_offset(&self) -> u32 {
         self.ring.barriers + self.ring.barrier_bytes()
     }
 
-    /// Where the mbarriers of the epilogue's buffers begin, those of one consumer warpgroup after the other.
+    /// Offset of the mbarriers of the epilogue's buffers, in bytes, consumer warpgroup by consumer warpgroup.
     pub const fn source_barriers_offset(&self) -> u32 {
         self.turns_offset() + self.turns() * MBARRIER_BYTES
     }
 
-    /// Mbarriers of the epilogue's buffers.
+    /// Number of mbarriers of the epilogue's buffers.
     pub const fn source_barriers(&self) -> u32 {
         if self.epilogue.sourced { self.mainloop.consumers * self.staging.buffers } else { 0 }
     }
 
-    /// Whether groups of rows are cut into tiles of nearly equal width, and the largest dealt out first: those of a kernel
-    /// that narrows its tiles along the direction in which groups lie behind each other.
+    /// Whether groups of rows are cut into tiles of nearly equal width, and the largest are assigned first.
+    /// True if the kernel narrows its tiles along the direction in which groups follow each other, and its
+    /// cluster has one CTA along N.
     pub const fn balanced(&self) -> bool {
         self.mainloop.step > 0 && self.shares_rows()[1] && self.mainloop.cluster[1] == 1
     }
 
-    /// Whether the kernel computes the transpose of D: its A is the caller's B, and its rows are the caller's columns.
+    /// Whether the kernel uses swap-AB, that is, computes the transpose of D. Its operand A is the caller's
+    /// B, and its rows are the caller's columns.
     pub const fn swapped(&self) -> bool {
         self.epilogue.transposed
     }
 
-    /// Whether there are several of the kernel's operand A, and several B, each at a fixed distance from the one before.
+    /// Whether the kernel's operand A, and its operand B, is a batch: one matrix per GEMM, at a fixed
+    /// distance from the one before.
     pub const fn operand_batches(&self) -> [bool; 2] {
         let [a, b] = self.form.operands();
         if self.swapped() { [b, a] } else { [a, b] }
     }
 
-    /// What N must be a multiple of where a tile has columns of both halves of N: pairs of columns stay pairs in either
-    /// half, and where B is read along N both begin where copies may.
+    /// What N must be a multiple of if a tile has columns of both halves of N. Pairs of columns must stay
+    /// together in each half; if B is N-major, both halves must begin at an address that copies accept.
     pub const fn split_step(&self) -> u32 {
         let MainloopSpec { operands: [_, b], producer, .. } = self.mainloop;
         let bits = b.format.bits();
@@ -532,21 +545,21 @@ impl Plan {
         }
     }
 
-    /// Bytes of a pair of tensor maps, A's and B's.
+    /// Bytes of one pair of tensor maps, A's and B's.
     pub(crate) const MAP_PAIR_BYTES: u32 = 256;
 
-    /// Pairs of tensor maps of a CTA that changes them: see `mainloop/maps.rs`.
+    /// Number of pairs of tensor maps per CTA in a kernel that modifies them: see `mainloop/maps.rs`.
     pub(crate) const fn map_pairs(&self) -> u32 {
         self.ring.stages + 1
     }
 
-    /// Bytes of the tensor maps that each CTA keeps in global memory; 0 where the host makes all maps.
+    /// Bytes of the tensor maps that each CTA keeps in global memory; 0 if the host makes all maps.
     pub const fn map_bytes(&self) -> u32 {
         let by_copies = matches!(self.mainloop.producer, Producer::Thread);
         if self.form.described() && by_copies { self.map_pairs() * Self::MAP_PAIR_BYTES } else { 0 }
     }
 
-    /// Whether rows of the kernel's operand A, and of B, are those of several groups behind each other.
+    /// Whether the rows of the kernel's operand A, and of B, are consecutive groups (ragged or masked).
     pub const fn shares_rows(&self) -> [bool; 2] {
         let shares = self.form.shares_rows();
         [shares && !self.swapped(), shares && self.swapped()]
@@ -558,48 +571,50 @@ impl Plan {
         if self.swapped() { [b.major, a.major] } else { [a.major, b.major] }
     }
 
-    /// Whether the caller's A and B are brought into stages: what is not, is not read there.
+    /// Whether the caller's A and B are loaded into stages. The mainloop does not read the others from there.
     pub const fn operands_staged(&self) -> [bool; 2] {
         let [a, b] = self.mainloop.operands;
         if self.swapped() { [b.staged, a.staged] } else { [a.staged, b.staged] }
     }
 
-    /// How many rows of the caller's A, and columns of B, share a scale for each 128 of K; 0 where blocks have no scales.
+    /// Number of rows of the caller's A, and of columns of B, that share a scale per 128 of K; 0 without
+    /// block scales.
     pub const fn scaled(&self) -> [u32; 2] {
         let [a, b] = self.mainloop.operands;
         if self.swapped() { [b.scaled, a.scaled] } else { [a.scaled, b.scaled] }
     }
 
-    /// Bits of an element of the caller's A and B, in memory.
+    /// Bits per element of the caller's A and B, in memory.
     pub const fn operand_bits(&self) -> [u32; 2] {
         let [a, b] = self.mainloop.operands;
         let (a, b) = (a.bits(), b.bits());
         if self.swapped() { [b, a] } else { [a, b] }
     }
 
-    /// Whether half of the caller's A, and of B, is kept, with metadata.
+    /// Whether the caller's A, and B, is 2:4 sparse: half of it is stored, with metadata.
     pub const fn sparse(&self) -> [bool; 2] {
         let sparse = self.mainloop.is_sparse();
         if self.swapped() { [false, sparse] } else { [sparse, false] }
     }
 
-    /// How the caller's A, and B, lies in fewer bits than are multiplied, if it does.
+    /// How the caller's A, and B, is stored in fewer bits than are multiplied; `None` if it is not.
     pub const fn weights(&self) -> [Option<WeightsSpec>; 2] {
         let weights = self.mainloop.weights();
         if self.swapped() { [None, weights] } else { [weights, None] }
     }
 
-    /// Blocks of the tile, each the rows of one instruction, that one consumer warpgroup computes.
+    /// Number of blocks of the tile that one consumer warpgroup computes. A block is the rows of one
+    /// instruction.
     pub const fn blocks(&self) -> u32 {
         self.mainloop.blocks()
     }
 
-    /// Rows of a block.
+    /// Rows per block.
     pub const fn block_rows(&self) -> u32 {
         self.mainloop.atom.rows()
     }
 
-    /// Columns of D that a tile has.
+    /// Columns of D per tile.
     pub const fn output_tile_n(&self) -> u32 {
         self.mainloop.tile[1] >> self.epilogue.halvings
     }

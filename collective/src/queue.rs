@@ -1,16 +1,20 @@
-//! Numbers that are drawn from a counter while the kernel runs, and handed to all roles of a CTA or cluster.
+//! The queue of tile numbers: drawn from a counter while the kernel runs, and passed to all roles of a CTA or
+//! cluster.
 //!
-//! The thread that loads a tile asks for the next number before it loads and passes the answer on behind the loads: the
-//! counter is far away, and nobody waits for it (in ptxas 13.0's code too, the first instruction that waits for the `atom`
-//! stands behind the last copy). Of a cluster, the first CTA's loading thread draws for all.
+//! The thread that loads a tile requests the next number before the loads and passes the answer on after
+//! them. The atomic on the counter takes long, but no thread waits for it: in ptxas 13.0's code, too, the
+//! first instruction that waits for the `atom` comes after the last copy. In a cluster, the loading thread of
+//! the first CTA draws for all.
 //!
-//! The queue is a ring of words in the shared memory of each CTA. A word has two mbarriers. *Full* completes a phase when
-//! the number is there. *Empty* completes a phase when every warp that reads the word has read it, in all CTAs of the
-//! cluster; only the first CTA's are used. Both are walked as those of the ring of stages are.
+//! The queue is a ring of words in the shared memory of each CTA. A word has two mbarriers. *Full* completes
+//! a phase when the number has arrived. *Empty* completes a phase when every warp that reads the word has
+//! read it, in all CTAs of the cluster; only the empty barriers of the first CTA are used. Both are walked
+//! like those of the ring of stages.
 //!
-//! The counter is the first word of the workspace. It wraps to zero with the last number of a launch. Numbers carry no
-//! data, so each draw is relaxed; what orders the draws of a launch before those of the next one on the same workspace is
-//! the end of the kernel: a launch that [overlaps](Builder::grid_wait) it waits for that before it draws.
+//! The counter is the first word of the workspace. It wraps to zero with the last number of a launch. Numbers
+//! carry no data, so each draw is relaxed. The end of the kernel orders the draws of one launch before those
+//! of the next on the same workspace: a launch that [overlaps](Builder::grid_wait) the one before waits for
+//! its end before it draws.
 //!
 //! ```
 //! use collective::queue::{Part, Queue, initialise};
@@ -33,7 +37,7 @@
 //!     shared_bytes: PLAN.shared_bytes,
 //!     cluster: [1, 1, 1],
 //! };
-//! // One thread draws numbers below 100 until there are none; all warps that multiply hear of them.
+//! // One thread draws numbers below 100 until there are none; all warps that multiply read them.
 //! let function = ptx::Function::build(entry, |f| {
 //!     let (base, counter, thread) = (f.shared_base(), f.param::<u64>("counter"), f.special(ptx::Special::ThreadX));
 //!     f.if_(thread.equals(0), || {
@@ -58,18 +62,19 @@ use ptx::{AtomicOp, AtomicSem, Builder, Location, Scope, Special, Value, Var};
 
 use crate::plan::{MBARRIER_BYTES, MainloopSpec, Plan, Producer, QueuePlan, Roles, WORD_BYTES};
 
-/// What a thread does with the queue.
+/// The part that a thread takes in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// One thread of the CTA starts the loads, and draws for all.
+    /// The one thread of the CTA that starts the loads. It also draws for all.
     Loader,
-    /// All threads of the CTA's first warpgroup load, or all warpgroups load and multiply: the CTA's first thread draws.
+    /// One of the threads that load: all threads of the CTA's first warpgroup, or all warpgroups, which load
+    /// and multiply. The CTA's first thread draws.
     Loaders,
-    /// Whole warps of the CTA read what others have drawn.
+    /// A thread of a whole warp that reads what other threads have drawn.
     Reader,
 }
 
-/// The queue as one role sees it.
+/// The queue from the side of one role.
 #[derive(Clone, Copy, Debug)]
 pub struct Queue<'f> {
     f: &'f Builder,
@@ -92,7 +97,8 @@ struct Slot<'f> {
     word: Value<'f, u32>,
 }
 
-/// Initialises the queue's barriers; one thread does it, before [`Ring::initialise`](crate::pipeline::Ring::initialise).
+/// Initialises the queue's barriers. One thread calls it, before
+/// [`Ring::initialise`](crate::pipeline::Ring::initialise).
 pub fn initialise<'f>(f: &'f Builder, plan: &Plan, base: Value<'f, u32>) {
     for slot in 0..plan.queue.slots {
         let Slot { full, empty, .. } = Slot::new(&plan.queue, base, f.constant(slot));
@@ -101,12 +107,12 @@ pub fn initialise<'f>(f: &'f Builder, plan: &Plan, base: Value<'f, u32>) {
     }
 }
 
-/// Arrivals of one CTA that say that a number has been read.
+/// Arrivals per CTA that mark a number as read.
 const fn readers(mainloop: &MainloopSpec) -> u32 {
     let loaders = match (mainloop.roles, mainloop.producer) {
         (Roles::Unspecialised, _) => 0,
         (_, Producer::Warpgroup) => WARPS,
-        // Alone, it knows what it has drawn.
+        // Without a cluster, the loading thread knows what it has drawn and does not read it.
         (_, Producer::Thread) => (mainloop.cluster[0] * mainloop.cluster[1] > 1) as u32,
     };
     mainloop.consumers * WARPS + loaders
@@ -124,7 +130,8 @@ impl<'f> Slot<'f> {
 }
 
 impl<'f> Queue<'f> {
-    /// The queue in the dynamic shared memory that begins at `base`, before the first number.
+    /// The queue before its first number, in the dynamic shared memory that begins at `base`. The counter is
+    /// at `workspace`.
     pub fn new(
         f: &'f Builder,
         plan: &Plan,
@@ -145,7 +152,8 @@ impl<'f> Queue<'f> {
         }
     }
 
-    /// Asks for the next of `numbers` numbers if it is the executing thread that draws. Nothing waits for the answer.
+    /// Requests the next of `numbers` numbers, if the executing thread is the one that draws. Does not wait
+    /// for the answer.
     pub fn ask(&self, numbers: Value<'f, u32>) {
         self.if_drawing(|| {
             let (at, order) = (Location::global(self.counter, 0), (AtomicSem::Relaxed, Scope::Gpu));
@@ -153,7 +161,7 @@ impl<'f> Queue<'f> {
         });
     }
 
-    /// Passes on what has been drawn, and gives each thread the number that was.
+    /// Passes on the number that was drawn, and returns it in every thread.
     pub fn answer(&self) -> Value<'f, u32> {
         let (f, parity) = (self.f, self.parity.get());
         let slot = Slot::new(&self.plan, self.base, self.slot.get());
@@ -166,7 +174,7 @@ impl<'f> Queue<'f> {
         number
     }
 
-    /// Whether the executing thread knows all numbers because it has drawn them.
+    /// Whether the executing thread knows all numbers because it has drawn them itself.
     fn alone(&self) -> bool {
         self.part == Part::Loader && self.cluster == 1
     }
@@ -208,7 +216,7 @@ impl<'f> Queue<'f> {
         let (number, speaks) = match self.part {
             Part::Loader => (word, f.constant(true)),
             Part::Loaders | Part::Reader => {
-                // One lane speaks for those that have read the word.
+                // One lane arrives for all that have read the word.
                 f.warp_sync();
                 (f.shuffle(word, 0), f.special(Special::Lane).equals(0))
             }

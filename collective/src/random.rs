@@ -1,8 +1,8 @@
-//! Random numbers that are functions of a counter: Philox4x32-10, on host and device alike.
+//! Counter-based random numbers: Philox4x32-10, with the same results on host and device.
 //!
-//! Element (i, j) of a matrix can draw its number without knowing who drew before, so that a mask need not be stored: the
-//! same counter and key give the same words again. The generator is that of Salmon, Moraes, Dror and Shaw, "Parallel Random
-//! Numbers: As Easy as 1, 2, 3" (SC 2011).
+//! Element (i, j) of a matrix can draw its number independently of all others, since the same counter and key
+//! always give the same words. So a mask need not be stored. Source: Salmon, Moraes, Dror and Shaw, "Parallel
+//! Random Numbers: As Easy as 1, 2, 3" (SC 2011).
 //!
 //! ```
 //! use collective::random::{philox, uniform};
@@ -18,10 +18,10 @@ use ptx::Value;
 
 /// 32 bits on the host or on the device.
 pub trait Word: Copy + Debug {
-    /// The number that [`uniform`] makes of such a word.
+    /// The number that [`uniform`] returns for such a word.
     type Real;
 
-    /// `self + addend`, wrapped.
+    /// `self + addend`, wrapping.
     fn plus(self, addend: u32) -> Self;
 
     /// `self ^ other`.
@@ -76,13 +76,13 @@ impl<'f> Word for Value<'f, u32> {
     }
 }
 
-/// The last place of a fraction of 24 bits.
+/// Value of the last of 24 fraction bits.
 const FRACTION: f32 = 1.0 / 16_777_216.0;
 
-/// Factors of the first and the third word of the counter.
+/// Multipliers of the first and the third word of the counter.
 const FACTORS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 
-/// What is added to the key after each round: fractions of the golden ratio and of the root of 3.
+/// Added to the key after each round: fractional parts of the golden ratio and of the square root of 3.
 const STEPS: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 
 /// Four random words for a counter and a key: 10 rounds, 20 multiplications.
@@ -97,7 +97,7 @@ pub fn philox<W: Word>(counter: [W; 4], key: [W; 2]) -> [W; 4] {
     words
 }
 
-/// A number of `[0, 1)` in steps of 2^-24, exactly.
+/// A number in `[0, 1)`, in steps of 2^-24, without rounding.
 pub fn uniform<W: Word>(word: W) -> W::Real {
     word.fraction()
 }
@@ -106,7 +106,7 @@ pub fn uniform<W: Word>(word: W) -> W::Real {
 mod tests {
     use super::{philox, uniform};
 
-    /// The known answers that the authors publish with their library.
+    /// The known answers published with the authors' library.
     #[test]
     fn words_are_those_of_the_known_answers() {
         let ones = u32::MAX;

@@ -1,11 +1,11 @@
-//! Real numbers that a formula computes with: `f64` and `f32` on the host, device values in a kernel.
+//! Real numbers for formulas: `f64` and `f32` on the host, device values in a kernel.
 //!
-//! A formula is written once, generic over [`Real`], and is run as
+//! A formula is written once, generic over [`Real`]. The type it runs with decides what it computes:
 //!
 //! * `f64`: the reference,
-//! * `f32`: what the device computes, on the host,
-//! * [`Value<f32>`](ptx::Value): the program that computes it,
-//! * [`Bounded`]: the reference with a bound of how far an `f32` evaluation may lie from it,
+//! * `f32`: the device's arithmetic, on the host,
+//! * [`Value<f32>`](ptx::Value): the program that computes it on the device,
+//! * [`Bounded`]: the reference, with a bound on the error of an `f32` evaluation,
 //! * [`Dual`]: the formula and its derivative.
 //!
 //! ```
@@ -20,9 +20,9 @@
 //!
 //! # NaN
 //!
-//! Arithmetic and elementary functions pass NaN on. [`min`](Real::min) and [`max`](Real::max) take the number where one
-//! operand is NaN, as PTX and Rust do; [`min_nan`](Real::min_nan) and [`max_nan`](Real::max_nan) give NaN.
-//! A comparison with NaN is false.
+//! Arithmetic and elementary functions propagate NaN. [`min`](Real::min) and [`max`](Real::max) return the
+//! number if one operand is NaN, as PTX and Rust do. [`min_nan`](Real::min_nan) and
+//! [`max_nan`](Real::max_nan) return NaN. A comparison with NaN is false.
 
 mod bounded;
 mod device;
@@ -48,7 +48,7 @@ pub trait Real:
     + Div<Output = Self>
     + Neg<Output = Self>
 {
-    /// A constant where this number is: on the host, or in the program that computes it.
+    /// A constant of the same kind as `self`: on the host, or in the program under construction.
     fn constant(self, value: f64) -> Self;
 
     /// `self * factor + addend`, rounded once.
@@ -60,22 +60,22 @@ pub trait Real:
     /// The magnitude of `self` with the sign of `sign`.
     fn copysign(self, sign: Self) -> Self;
 
-    /// The smaller; the number where the other is NaN.
+    /// The smaller; if one is NaN, the other.
     fn min(self, other: Self) -> Self;
 
-    /// The larger; the number where the other is NaN.
+    /// The larger; if one is NaN, the other.
     fn max(self, other: Self) -> Self;
 
-    /// The smaller; NaN where either is.
+    /// The smaller; NaN if either is NaN.
     fn min_nan(self, other: Self) -> Self;
 
-    /// The larger; NaN where either is.
+    /// The larger; NaN if either is NaN.
     fn max_nan(self, other: Self) -> Self;
 
-    /// `yes` where the number is less than `limit`, otherwise `no`.
+    /// `yes` if `self < limit`, otherwise `no`.
     fn less(self, limit: Self, yes: Self, no: Self) -> Self;
 
-    /// An elementary function, as accurate as `level` says: see [`Elementary::error`].
+    /// An elementary function with the accuracy of `level`: see [`Elementary::error`].
     fn elementary(self, function: Elementary, level: Level) -> Self;
 
     /// `self * factor`.
@@ -88,7 +88,7 @@ pub trait Real:
         self + self.constant(addend)
     }
 
-    /// `self` inside `low..=high`; NaN stays.
+    /// `self` clamped to `low..=high`; NaN stays NaN.
     fn clamp(self, low: Self, high: Self) -> Self {
         self.max_nan(low).min_nan(high)
     }
@@ -118,7 +118,7 @@ pub trait Real:
         self.elementary(Elementary::Exp, Level::Exact)
     }
 
-    /// The logarithm of base 2.
+    /// The logarithm to base 2.
     fn log2(self) -> Self {
         self.elementary(Elementary::Log2, Level::Exact)
     }
@@ -143,12 +143,12 @@ pub trait Real:
         self.elementary(Elementary::Erf, Level::Exact)
     }
 
-    /// The sine of radians.
+    /// The sine; `self` in radians.
     fn sin(self) -> Self {
         self.elementary(Elementary::Sin, Level::Exact)
     }
 
-    /// The cosine of radians.
+    /// The cosine; `self` in radians.
     fn cos(self) -> Self {
         self.elementary(Elementary::Cos, Level::Exact)
     }

@@ -1,14 +1,14 @@
-//! Products that device memory describes: a record each.
+//! Records: device memory that describes each GEMM of a grouped launch.
 
 use ptx::{Builder, Value};
 
 use crate::element::Format;
 use crate::plan::Plan;
 
-/// One product of a launch whose products device memory describes: extents, and where the matrices lie.
+/// One GEMM of a grouped (pointer-array) launch: its extents and the addresses of its matrices.
 ///
-/// Nobody checks a record before the kernel reads it. Extents are below 2^31. What a kernel asks of addresses and leading
-/// dimensions in a call it asks of those of every record whose product is not empty.
+/// A kernel reads records unchecked. Extents must be below 2^31. Addresses and leading dimensions must meet
+/// the alignment that the kernel requires in a call, in every record whose GEMM is not empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// Rows of A, C and D.
@@ -17,17 +17,17 @@ pub struct Record {
     pub n: u32,
     /// Columns of A, rows of B.
     pub k: u32,
-    /// Device addresses of A, B, C and D; C's is not read where beta is zero.
+    /// Device addresses of A, B, C and D. C is not read if beta is zero.
     pub addresses: [u64; 4],
     /// Leading dimensions of A, B, C and D, in elements.
     pub pitches: [u64; 4],
 }
 
 impl Record {
-    /// Bytes of a record, and what its address must be a multiple of.
+    /// Size of a record in bytes, and what its address must be a multiple of.
     pub const BYTES: [u32; 2] = [80, 16];
 
-    /// The record as device memory holds it.
+    /// The bytes of the record in device memory.
     pub fn to_bytes(&self) -> [u8; Self::BYTES[0] as usize] {
         let Self { m, n, k, addresses, pitches } = *self;
         let mut bytes = [0; Self::BYTES[0] as usize];
@@ -40,7 +40,7 @@ impl Record {
     }
 }
 
-/// A record on the device, by its address.
+/// A record on the device, given by its address.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordDevice<'f>(Value<'f, u64>);
 
@@ -48,7 +48,7 @@ pub struct RecordDevice<'f>(Value<'f, u64>);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Described<'f> {
     pub(crate) address: Value<'f, u64>,
-    /// Elements.
+    /// Leading dimension in elements.
     pub(crate) pitch: Value<'f, u64>,
 }
 
@@ -58,7 +58,7 @@ impl<'f> RecordDevice<'f> {
         Self(address)
     }
 
-    /// M, N and K in the kernel's eyes.
+    /// M, N and K as the kernel computes them: M and N are exchanged under swap-AB.
     pub fn extents(self, f: &'f Builder, plan: &Plan) -> [Value<'f, u32>; 3] {
         let [m, n, k, _] = f.load_global_vector::<u32, 4>(self.0, 0);
         if plan.swapped() { [n, m, k] } else { [m, n, k] }
@@ -69,7 +69,7 @@ impl<'f> RecordDevice<'f> {
         Described { address, pitch }
     }
 
-    /// The kernel's operands.
+    /// The kernel's operands A and B.
     pub(crate) fn operands(self, f: &'f Builder, plan: &Plan) -> [Described<'f>; 2] {
         let order = if plan.swapped() { [1, 0] } else { [0, 1] };
         order.map(|index| self.matrix(f, index))
@@ -85,7 +85,7 @@ impl<'f> RecordDevice<'f> {
 }
 
 impl<'f> Described<'f> {
-    /// Whether rows of so many elements consist of aligned pairs.
+    /// Whether rows of `columns` elements consist of aligned pairs.
     pub(crate) fn pairs(self, format: Format, columns: Value<'f, u32>) -> Value<'f, bool> {
         let bytes = u64::from(format.bits() / 4);
         (self.address & (bytes - 1)).equals(0) & (self.pitch & 1u64).equals(0) & (columns & 1u32).equals(0)

@@ -1,61 +1,67 @@
-//! Scales of an operand's blocks, as callers give them.
+//! Block scales of 8-bit operands, as callers pass them.
 
 use ptx::abi::{Argument, Promotion, TensorElement, TensorMap, TensorSwizzle};
 
 use crate::operand::{Matrix, MatrixRef};
 use crate::plan::{FETCHED_SCALES, Plan, SCALED_K, scaled_blocks, scales_of_rows};
 
-/// Where the scales of a product's blocks lie, in `f32`: the sum is that of `scale(A) * scale(B) * A * B`.
+/// The addresses of a GEMM's block scales, in `f32`. The result is the sum of `scale(A) * scale(B) * A * B`.
 ///
-/// Addresses, leading dimensions and strides are multiples of 16 bytes. Where the operand's type is
-/// [`BlockScaled<_, U1>`](crate::BlockScaled), each row has a scale for every 128 of K: they are `(M, ceil(K / 128))` of A and
-/// `(N, ceil(K / 128))` of B, with M or N contiguous, and the leading dimension leads from one block of K to the next. Where it is
-/// `BlockScaled<_, U128>`, 128 rows share one: they are `(ceil(M / 128), ceil(K / 128))` with K contiguous, and the leading dimension
-/// leads from 128 rows to the next. These are cuBLASLt's layouts `VEC128` and `BLK128x128`.
+/// Addresses, leading dimensions and strides are multiples of 16 bytes. Shapes and layouts depend on the
+/// operand's type; they are those of cuBLASLt's `VEC128` and `BLK128x128`:
+///
+/// * [`BlockScaled<_, U1>`](crate::BlockScaled): each row has one scale per 128 of K. Scales of A are `(M,
+///   ceil(K / 128))`, of B `(N, ceil(K / 128))`, with M or N contiguous. The leading dimension is the
+///   distance from one block of K to the next.
+/// * `BlockScaled<_, U128>`: 128 rows share a scale. Scales of A are `(ceil(M / 128), ceil(K / 128))`, of B
+///   the same with N, with K contiguous. The leading dimension is the distance from one block of 128 rows to
+///   the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockScales {
-    /// A's. Those of several products are `stride` scales from each other.
+    /// A's scales. `stride` is the distance from one GEMM of a batch to the next, in scales.
     pub a: MatrixRef,
-    /// B's.
+    /// B's scales, as A's.
     pub b: MatrixRef,
 }
 
-/// Tensor copies step by less than 2^40 bytes.
+/// Leading dimensions and strides must be less than this, in scales: tensor copies have strides below 2^40
+/// bytes.
 const MOST_PITCH: u64 = 1 << 38;
 
 impl BlockScales {
     /// No scales.
     pub const NONE: Self = Self { a: MatrixRef::NONE, b: MatrixRef::NONE };
 
-    /// The scales as a kernel sees them that computes the transpose of D.
+    /// The scales for a kernel that computes the transpose of D (swap-AB): A's and B's are swapped.
     #[must_use]
     pub fn transposed(self) -> Self {
         Self { a: self.b, b: self.a }
     }
 
-    /// Extents of the scales of an operand `(mn, k)`, of which so many rows share one: the contiguous one last.
+    /// Extents of the scales of an operand `(mn, k)` in which `rows` rows share a scale. The contiguous
+    /// extent is last.
     pub const fn extents(mn: u32, k: u32, rows: u32) -> [u32; 2] {
         let blocks = k.div_ceil(SCALED_K);
         if rows == 1 { [blocks, mn] } else { [mn.div_ceil(rows), blocks] }
     }
 
-    /// Extents of the scales of A and of B of a product `[m, n, k]` that lie packed, of which so many rows share one: the contiguous one, up
-    /// to the next multiple of 16 bytes, last.
+    /// Extents of packed scales of A and of B for a GEMM `[m, n, k]`; `a_rows` and `b_rows` rows share a
+    /// scale. The contiguous extent is last, rounded up to a multiple of 16 bytes.
     pub const fn packed_extents([m, n, k]: [u32; 3], [a_rows, b_rows]: [u32; 2]) -> [[u32; 2]; 2] {
         let [a, a_inner] = Self::extents(m, k, if a_rows == 0 { 1 } else { a_rows });
         let [b, b_inner] = Self::extents(n, k, if b_rows == 0 { 1 } else { b_rows });
         [[a, a_inner.next_multiple_of(FETCHED_SCALES)], [b, b_inner.next_multiple_of(FETCHED_SCALES)]]
     }
 
-    /// Scales of such extents at these addresses.
+    /// Packed scales with these extents, at these addresses.
     pub fn packed([a, b]: [u64; 2], [[_, a_pitch], [_, b_pitch]]: [[u32; 2]; 2]) -> Self {
         Self { a: MatrixRef::new(a, a_pitch.into()), b: MatrixRef::new(b, b_pitch.into()) }
     }
 
-    /// The values of the parameters behind the operands' own, for the kernel's operands A and B.
+    /// The values of the kernel parameters that follow the operands' own, for the kernel's operands A and B.
     ///
     /// # Errors
-    /// A sentence: whose scales, what they are, and what was needed.
+    /// A sentence: which operand's scales, the value found, and what is allowed.
     pub fn arguments(&self, plan: &Plan, [a, b]: [Matrix; 2]) -> Result<Vec<Argument>, String> {
         let mut arguments = Vec::new();
         let names = if plan.swapped() { ["B", "A"] } else { ["A", "B"] };
@@ -96,10 +102,10 @@ fn check(name: &str, scales: MatrixRef, matrix: Matrix, rows: u32) -> Result<(),
     Ok(())
 }
 
-/// The tensor map of scales, of which so many rows share one, with boxes of a tile's.
+/// The tensor map of the scales, `rows` rows per scale, with a box for one tile.
 fn map(scales: MatrixRef, matrix: Matrix, rows: u32, (box_dims, batched): ([u32; 2], bool)) -> TensorMap {
     let [outer, inner] = BlockScales::extents(matrix.mn, matrix.k, rows);
-    // Where nothing is multiplied nobody has looked at the scales, and nothing is read.
+    // If K is 0, nothing is read; the leading dimension was not checked and may be anything.
     let pitch = if matrix.k == 0 { FETCHED_SCALES.into() } else { scales.pitch };
     let mut map = TensorMap {
         element: TensorElement::F32,

@@ -1,6 +1,6 @@
-//! A sentence that can be put together in a constant, for messages of the compiler.
+//! A sentence that can be built in a constant, for compiler messages.
 
-/// Text with numbers in it, at most [`Sentence::CAPACITY`] bytes; what goes beyond is left out.
+/// Text with numbers in it, at most [`Sentence::CAPACITY`] bytes. Text beyond that is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sentence {
     bytes: [u8; Self::CAPACITY],

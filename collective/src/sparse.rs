@@ -1,7 +1,8 @@
-//! 2:4 sparse operands on the host: pruned, compressed, checked, and restored.
+//! 2:4 sparse operands on the host: prune, compress, check and restore.
 //!
-//! Of four neighbours along K two are kept; of two neighbours of `tf32`, one. What is kept lies side by side, and metadata says where it
-//! was. Kernels of crate `kernel` compress on the device what [`compress`] does here (`kernel::Compress`).
+//! Of four neighbours along K two are kept; of two neighbours of `tf32`, one. The kept elements are stored
+//! next to each other, and metadata says where they were. `kernel::Compress` of the crate `kernel` does on
+//! the device what [`compress`] does here.
 //!
 //! ```
 //! use collective::{Format, sparse};
@@ -9,7 +10,7 @@
 //! // A row of `bf16`: 1, 0, 0, 2, then 0, 3, -0, 0.
 //! let row = [0x3F80, 0, 0, 0x4000, 0, 0x4040, 0x8000, 0];
 //! let compressed = sparse::compress(Format::Bf16, [1, 8], &row)?;
-//! // Where two are not zero, they are kept; -0 is kept before 0.
+//! // At most two of four may be nonzero; they are kept. -0 is kept in preference to 0.
 //! assert_eq!(compressed.values, [0x3F80, 0x4000, 0x4040, 0x8000]);
 //! assert_eq!(sparse::restore(Format::Bf16, [1, 8], &compressed)?, row);
 //! # Ok::<(), sparse::SparseError>(())
@@ -23,81 +24,81 @@ use crate::element::Format;
 
 pub use map::arguments;
 
-/// Rows of a block of metadata.
+/// Rows per block of metadata.
 pub const ROWS: u32 = 64;
 
-/// Words of a unit of metadata: one for each thread of a warpgroup.
+/// Words per unit of metadata: one per thread of a warpgroup.
 pub const WORDS: u32 = 128;
 
 /// Why an operand cannot be compressed, or restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SparseError {
-    /// Formats that no sparse instruction multiplies.
+    /// A format that no sparse instruction multiplies.
     #[error("no sparse instruction multiplies {format}: bf16, f16, tf32 or a format of 8 bits was needed")]
     Format {
         /// The format.
         format: Format,
     },
-    /// Other elements than the extents ask for.
+    /// The number of elements does not match the extents.
     #[error("{what} of {rows} x {k} are {found}, {needed} were needed")]
     Elements {
-        /// Which.
+        /// Name of the quantity.
         what: &'static str,
         /// Rows.
         rows: u32,
         /// K.
         k: u32,
-        /// How many there are.
+        /// Number found.
         found: usize,
-        /// How many were needed.
+        /// Number needed.
         needed: u64,
     },
-    /// More elements of a chunk are not zero than are kept.
+    /// More elements of a chunk are nonzero than can be kept.
     #[error(
         "of the {chunk} elements in row {row} from column {column} on, more than {} are not zero: prune the operand first",
         chunk / 2
     )]
     Dense {
-        /// The row.
+        /// Row of the chunk.
         row: u32,
-        /// The chunk's first place along K.
+        /// Index along K of the chunk's first element.
         column: u32,
-        /// Elements of a chunk.
+        /// Elements per chunk.
         chunk: u32,
     },
-    /// Metadata that no compressor makes.
+    /// Metadata that no compressor produces.
     #[error("the metadata of row {row} from column {column} on is {found:#06b}, which names no elements")]
     Metadata {
-        /// The row.
+        /// Row of the chunk.
         row: u32,
-        /// The chunk's first place along K.
+        /// Index along K of the chunk's first element.
         column: u32,
-        /// The four bits.
+        /// The four bits found.
         found: u32,
     },
 }
 
-/// A sparse operand: what kernels read.
+/// A compressed sparse operand, as kernels read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compressed {
-    /// What is kept, row by row, [`kept`] elements each.
+    /// The kept elements, row by row, [`kept`] per row.
     pub values: Vec<u32>,
-    /// Where it was: blocks of 64 rows, of [`metadata_pitch`] words each.
+    /// The metadata: blocks of 64 rows, [`metadata_pitch`] words each.
     pub metadata: Vec<u32>,
 }
 
-/// Neighbours along K of which half are kept: 4, for `tf32` 2.
+/// Elements per chunk, of which half are kept: 4, for `tf32` 2.
 pub const fn chunk(format: Format) -> u32 {
     if format.bits() == 32 { 2 } else { 4 }
 }
 
-/// How many elements of a row are kept.
+/// Number of elements kept per row.
 pub const fn kept(format: Format, k: u32) -> u32 {
     k.div_ceil(chunk(format)) * (chunk(format) / 2)
 }
 
-/// K of a unit of metadata: 64, for `tf32` 32.
+/// K per unit of metadata: 64, for `tf32` 32.
 pub const fn unit_k(format: Format) -> u32 {
     if format.bits() == 32 { 32 } else { 64 }
 }
@@ -107,11 +108,12 @@ pub const fn metadata_pitch(format: Format, k: u32) -> u32 {
     k.div_ceil(unit_k(format)) * WORDS
 }
 
-/// Where the four bits of each chunk of a unit of metadata lie: `(row, chunk)` to the place among the unit's groups of four bits, eight to a word,
-/// the lowest first. A unit is of [`ROWS`] rows by [`unit_k`] of K.
+/// The layout of a unit of metadata: from `(row, chunk)` to the index of the chunk's group of four bits. A
+/// word has eight groups, the lowest bits first. A unit is [`ROWS`] rows by [`unit_k`] of K.
 ///
-/// Of 16 and 32 bits a thread's word is for one of two instructions along K, a half of it, its row in the low 16 bits and the row 8 further in
-/// the high ones; of 8 bits for a half of one instruction and one row. Source: PTX ISA "Sparse matrix storage" of `wgmma.mma_async.sp`.
+/// For 16-bit and 32-bit elements, a thread's word covers half of one of two instructions along K: its row in
+/// the low 16 bits, the row 8 below it in the high ones. For 8-bit elements, it covers half of one
+/// instruction and one row. Source: PTX ISA "Sparse matrix storage" of `wgmma.mma_async.sp`.
 ///
 /// ```
 /// use collective::{Format, sparse};
@@ -121,9 +123,9 @@ pub const fn metadata_pitch(format: Format, k: u32) -> u32 {
 /// ```
 ///
 /// # Panics
-/// Never: the layouts are two constants.
+/// Never: both layouts are constants.
 pub fn unit(format: Format) -> Layout {
-    // Rows: groups of four lanes, the rows 8 further, warps. Chunks: within a word, and its lanes.
+    // Rows: groups of four lanes, the row 8 below, warps. Chunks: within a word, and its lanes.
     let (shape, stride) = if format.bits() == 8 {
         (((8, 2, 4), (8, 2)), ((32, 8, 256), (1, 16)))
     } else {
@@ -132,7 +134,7 @@ pub fn unit(format: Format) -> Layout {
     Layout::new(shape.into(), stride.into()).expect("congruent")
 }
 
-/// Where a chunk's four bits of metadata lie: the word, and the lowest of its bits.
+/// Place of a chunk's four bits of metadata: index of the word, and of its lowest bit.
 fn place(format: Format, k: u32, [row, chunk_index]: [u32; 2]) -> (usize, u32) {
     let of_unit = unit_k(format) / chunk(format);
     let within = [row % ROWS, chunk_index % of_unit].map(i64::from);
@@ -141,7 +143,8 @@ fn place(format: Format, k: u32, [row, chunk_index]: [u32; 2]) -> (usize, u32) {
     ((before + place / 8) as usize, place % 8 * 4)
 }
 
-/// The four bits for elements that are kept, in order: of 32 bits for the first of two alone.
+/// The four metadata bits for the kept elements `places`, in order. For 32-bit elements only the first place
+/// counts.
 pub const fn bits(format: Format, places: [u32; 2]) -> u32 {
     match (format.bits(), places[0]) {
         (32, 0) => 0b0100,
@@ -150,7 +153,7 @@ pub const fn bits(format: Format, places: [u32; 2]) -> u32 {
     }
 }
 
-/// The elements that four bits name.
+/// The elements that four metadata bits select; `None` for illegal bits.
 fn named(format: Format, bits: u32) -> Option<[u32; 2]> {
     let places = match (format.bits(), bits) {
         (32, 0b0100) => [0, 1],
@@ -170,7 +173,7 @@ fn sized(what: &'static str, [rows, k]: [u32; 2], found: usize, needed: u64) -> 
     if found as u64 == needed { Ok(()) } else { Err(SparseError::Elements { what, rows, k, found, needed }) }
 }
 
-/// How much an element is worth keeping: 0 for zero, 1 for -0, 2 for all others.
+/// Priority of an element to be kept: 0 for zero, 1 for -0, 2 for all others.
 fn worth(format: Format, bits: u32) -> u32 {
     let sign = 1 << (format.bits() - 1);
     match bits {
@@ -180,17 +183,18 @@ fn worth(format: Format, bits: u32) -> u32 {
     }
 }
 
-/// Compresses an operand of elements' bits, row by row: of each chunk as many are kept as an instruction reads, those that are not zero
-/// first, then -0.
+/// Compresses an operand, given as the bits of its elements, row by row. Half of each chunk is kept: nonzero
+/// elements first, then -0.
 ///
 /// # Errors
-/// [`SparseError::Dense`] where more than half of a chunk are not zero; [`SparseError::Elements`], [`SparseError::Format`].
+/// [`SparseError::Dense`] if more than half of a chunk is nonzero; [`SparseError::Elements`],
+/// [`SparseError::Format`].
 pub fn compress(format: Format, [rows, k]: [u32; 2], elements: &[u32]) -> Result<Compressed, SparseError> {
     supported(format)?;
     sized("elements", [rows, k], elements.len(), u64::from(rows) * u64::from(k))?;
     let (chunk, half) = (chunk(format), chunk(format) / 2);
     let mut values = Vec::with_capacity(rows as usize * kept(format, k) as usize);
-    // What fills the last blocks and units keeps the first ones of each chunk.
+    // Padding of the last blocks and units selects the first elements of each chunk.
     let nothing = (0..8).fold(0, |word, i| word | bits(format, [0, 1]) << (4 * i));
     let mut metadata = vec![nothing; rows.div_ceil(ROWS) as usize * metadata_pitch(format, k) as usize];
     for (row, line) in (0..rows).zip(elements.chunks(k.max(1) as usize)) {
@@ -212,10 +216,11 @@ pub fn compress(format: Format, [rows, k]: [u32; 2], elements: &[u32]) -> Result
     Ok(Compressed { values, metadata })
 }
 
-/// The elements of a compressed operand, row by row; those that were not kept are 0.
+/// The elements of a compressed operand, row by row. Elements that were not kept are 0.
 ///
 /// # Errors
-/// [`SparseError::Elements`] for other numbers of values or words; [`SparseError::Metadata`] for four bits that name no two places.
+/// [`SparseError::Elements`] for a wrong number of values or words; [`SparseError::Metadata`] for four bits
+/// that do not select two elements.
 pub fn restore(
     format: Format,
     [rows, k]: [u32; 2],
@@ -241,7 +246,8 @@ pub fn restore(
     Ok(elements)
 }
 
-/// Makes zero what is not kept of each chunk: all but the largest, by magnitude, of equal ones the first.
+/// Prunes an operand in place: sets half of each chunk to zero and keeps the largest by magnitude, the first
+/// of equal ones.
 ///
 /// # Errors
 /// [`SparseError::Elements`], [`SparseError::Format`].
@@ -269,7 +275,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// What was pruned is compressed, and comes back bit by bit.
+        /// A pruned operand can be compressed, and is restored bit by bit.
         #[test]
         fn pruned_operands_come_back(index in 0..7_usize, rows in 0_u32..140, k in 0_u32..150, seed: u64) {
             let formats: Vec<Format> = Format::operands().collect();

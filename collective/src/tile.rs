@@ -1,4 +1,4 @@
-//! Tile shapes and warp roles as types.
+//! Tile shapes and warp roles, as types.
 
 use core::marker::PhantomData;
 
@@ -8,7 +8,7 @@ use crate::element::Element;
 use crate::operand::{Operand, OperandPair};
 use crate::plan::{Arrivals, Atom, MainloopSpec, OperandSpec, Producer, Roles, Room};
 
-/// What one CTA computes at a time: `M x N` of the output, `K` of the reduction a stage.
+/// The tile one CTA computes at a time: `M x N` of the output, and `K` of the reduction per stage.
 #[derive(Clone, Copy, Debug)]
 pub struct Tile<M, N, K>(PhantomData<(M, N, K)>);
 
@@ -22,14 +22,15 @@ pub trait TileShape: 'static {
     const M: u32;
     /// Elements along N.
     const N: u32;
-    /// Elements along K, of one pipeline stage.
+    /// Elements along K, per pipeline stage.
     const K: u32;
-    /// In which steps the tile is narrowed along N where the output ends inside of it; 0 where it never is.
+    /// Step in columns by which the tile is narrowed along N if the output ends inside it; 0 if it never is.
     const STEP: u32 = 0;
 }
 
-/// The tile `T` as wide as what there is to compute: where the output, or a group of it, ends inside of a tile, that one
-/// loads and multiplies a multiple of `Step` columns only, with narrower instructions.
+/// The tile `T`, narrowed to what there is to compute. If the output, or a group of it, ends inside a tile,
+/// the kernel loads and multiplies only a multiple of `Step` columns of that tile, with narrower
+/// instructions.
 ///
 /// ```
 /// use collective::{Cooperative, Fitted, KMajor, LinearCombination, Operands, Tile, TmaWgmma, Transposed};
@@ -66,32 +67,34 @@ impl<M: Unsigned + 'static, N: Unsigned + 'static, K: Unsigned + 'static> TileSh
     const K: u32 = K::U32;
 }
 
-/// Warp roles: one producer warpgroup, and `Consumers` warpgroups that split a tile's rows among them, in each CTA
-/// of a cluster.
+/// Cooperative warp roles: per CTA one producer warpgroup, and `Consumers` warpgroups (1 to 3) that divide a
+/// tile's rows among them.
 ///
-/// `Shape` is a [`Cluster`]; `Stages` is a typenum number, or [`AsManyAsFit`].
+/// `Shape` is a [`Cluster`], by default one CTA. `Stages` is a typenum number, or [`AsManyAsFit`], the
+/// default.
 #[derive(Clone, Copy, Debug)]
 pub struct Cooperative<Consumers, Shape = Cluster<U1, U1>, Stages = AsManyAsFit>(
     PhantomData<(Consumers, Shape, Stages)>,
 );
 
-/// Warp roles: one producer warpgroup, and `Consumers` warpgroups that take turns, a whole tile each: while one stores
-/// its tile, another multiplies the next.
+/// Pingpong warp roles: one producer warpgroup, and `Consumers` warpgroups that alternate, with a whole tile
+/// each. While one stores its tile, another multiplies the next.
 ///
-/// For short reductions, where the epilogue is a large part of a tile's time. The tile is one warpgroup's: 64 x 256 or
-/// 128 x 128 fill its registers.
+/// Use it for a short K, where the epilogue is a large part of a tile's time. The tile belongs to one
+/// warpgroup: 64 x 256 or 128 x 128 fill its registers. Parameters and defaults are those of [`Cooperative`];
+/// `Consumers` is 2 by default.
 #[derive(Clone, Copy, Debug)]
 pub struct Pingpong<Consumers = U2, Shape = Cluster<U1, U1>, Stages = AsManyAsFit>(
     PhantomData<(Consumers, Shape, Stages)>,
 );
 
-/// No warp roles: `Warpgroups` warpgroups split a tile's rows among them, and one of their threads starts the copies
-/// between two multiplications. The simplest kernel there is; with one stage, nothing overlaps.
+/// No warp roles: `Warpgroups` warpgroups divide a tile's rows among them, and one thread starts the copies
+/// between two multiplications. This is the simplest kernel. With one stage, nothing overlaps.
 #[derive(Clone, Copy, Debug)]
 pub struct Unspecialised<Warpgroups, Stages = AsManyAsFit>(PhantomData<(Warpgroups, Stages)>);
 
-/// CTAs that work side by side on `M x N` neighbouring tiles and share their operands: each brings a part of a tile
-/// and multicasts it to the CTAs of its row (A) or column (B).
+/// A cluster of `M x N` CTAs that compute neighbouring tiles and share their operands. Each CTA loads a slice
+/// of a tile and multicasts it to the CTAs of its row (A) or column (B).
 #[derive(Clone, Copy, Debug)]
 pub struct Cluster<M, N>(PhantomData<(M, N)>);
 
@@ -109,27 +112,27 @@ impl<M: Unsigned + 'static, N: Unsigned + 'static> ClusterShape for Cluster<M, N
     const N: u32 = N::U32;
 }
 
-/// As many pipeline stages as shared memory has room for.
+/// As many pipeline stages as fit into shared memory.
 #[derive(Clone, Copy, Debug)]
 pub struct AsManyAsFit;
 
-/// A ring of `Stages` whose consumers give a stage back warp by warp, and not with one arrival a warpgroup.
+/// A ring of `Stages` stages that consumers release with one arrival per warp instead of one per warpgroup.
 #[derive(Clone, Copy, Debug)]
 pub struct EachWarp<Stages>(PhantomData<Stages>);
 
-/// A ring of `Stages` whose consumers give a stage back thread by thread.
+/// A ring of `Stages` stages that consumers release with one arrival per thread.
 #[derive(Clone, Copy, Debug)]
 pub struct EachThread<Stages>(PhantomData<Stages>);
 
-/// The ring between producer and consumers.
+/// The number of stages of the ring, and how consumers release them.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a stage count",
     note = "write a typenum number such as `U4`, or `AsManyAsFit`"
 )]
 pub trait StageCount: 'static {
-    /// The count, or `None` for as many as fit.
+    /// The number of stages; `None` for as many as fit.
     const STAGES: Option<u32>;
-    /// Who gives a stage back.
+    /// Which threads release a stage.
     const ARRIVALS: Arrivals = Arrivals::Warpgroup;
 }
 
@@ -155,7 +158,7 @@ impl<S: StageCount> StageCount for EachThread<S> {
     const ARRIVALS: Arrivals = Arrivals::Thread;
 }
 
-/// Who works in a CTA, and with which other CTAs.
+/// The warp roles of a CTA, and its cluster.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an arrangement of warp roles",
     note = "write `Cooperative<U2>` for two consumer warpgroups beside the producer"
@@ -163,13 +166,13 @@ impl<S: StageCount> StageCount for EachThread<S> {
 pub trait WarpRoles: 'static {
     /// How warpgroups divide the work.
     const ROLES: Roles;
-    /// Warpgroups that multiply.
+    /// Number of warpgroups that multiply.
     const CONSUMERS: u32;
-    /// CTAs of a cluster along M and N.
+    /// CTAs per cluster, along M and N.
     const CLUSTER: [u32; 2];
-    /// Pipeline stages, or `None` for as many as fit.
+    /// Number of pipeline stages; `None` for as many as fit.
     const STAGES: Option<u32>;
-    /// Who gives a stage back.
+    /// Which threads release a stage.
     const ARRIVALS: Arrivals;
 }
 
@@ -214,14 +217,14 @@ impl OperandSpec {
 }
 
 impl MainloopSpec {
-    /// The spec that types say.
+    /// The spec that the types describe.
     pub(crate) const fn of<O: OperandPair, T: TileShape, R: WarpRoles>(producer: Producer) -> Self {
         let operands = [OperandSpec::of::<O::A>(), OperandSpec::of::<O::B>()];
         let atom = Atom::shared(O::TYPES).taking(operands[0]).promoted(O::PROMOTE);
         Self::by::<T, R>(operands, atom, producer)
     }
 
-    /// The same with any atom.
+    /// The spec with any atom.
     pub(crate) const fn by<T: TileShape, R: WarpRoles>(
         operands: [OperandSpec; 2],
         atom: Atom,

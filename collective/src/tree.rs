@@ -1,41 +1,42 @@
-//! Epilogues as trees: types that say what becomes of an accumulator on its way to D.
+//! Epilogue visitor trees: types that say how an accumulator becomes an element of D.
 //!
-//! A [`Node`] gives one value for each element of a matrix. Leaves read something: the [`Accumulator`], a number, a vector
-//! along the rows or the columns, a matrix. [`Compute`] applies a function to the values of other nodes. Some nodes pass
-//! their value on and do something beside: [`AuxStore`] writes it to memory, the reductions sum it up.
+//! A [`Node`] gives one value per element of a matrix. Leaves read something: the [`Accumulator`], a number,
+//! a vector along the rows or the columns, a matrix. [`Compute`] applies a function to the values of other
+//! nodes. Some nodes pass their value on and have a side effect: [`AuxStore`] writes it to memory, the
+//! reductions reduce it.
 //!
 //! | node | value at (row, column) |
 //! |---|---|
-//! | [`Accumulator`] | the product's |
+//! | [`Accumulator`] | the accumulator: the element of A * B |
 //! | [`Constant<N, D>`](Constant) | N / D |
-//! | [`Scalar`], [`ScalarPointer<T>`](ScalarPointer) | one number, of the host or in device memory |
+//! | [`Scalar`], [`ScalarPointer<T>`](ScalarPointer) | one number, from the host or from device memory |
 //! | [`RowVector<T>`](RowVector), [`ColumnVector<T>`](ColumnVector) | `v[column]`, `v[row]` |
 //! | [`Load<T>`](Load), [`Residual<T>`](Residual) | an element of a matrix, or a multiple of it |
-//! | [`Cyclic<T, P>`](Cyclic) | an element of a matrix of P columns that repeats |
+//! | [`Cyclic<T, P>`](Cyclic) | an element of a matrix of P columns that is repeated along N |
 //! | [`Compute<F, (X, Y, ..)>`](Compute) | `F(X, Y, ..)` |
-//! | [`Gated<F, X, Order>`](Gated) | `F(gate, up)` of two columns of X, which alternate, lie in [`Blocks`] or are [`Split`]: half of the columns |
-//! | [`Dropout<X>`](Dropout) | X scaled, or zero, by a mask that follows from seed, row and column |
-//! | [`Rotate<X, Angles>`](Rotate) | pairs of neighbouring columns turned, as rotary embeddings do |
+//! | [`Gated<F, X, Order>`](Gated) | `F(gate, up)` of two columns of X, which alternate, are in [`Blocks`] or are [`Split`]: half of the columns |
+//! | [`Dropout<X>`](Dropout) | X scaled, or zero, by a mask computed from seed, row and column |
+//! | [`Rotate<X, Angles>`](Rotate) | pairs of neighbouring columns rotated, as in rotary embeddings |
 //! | [`TopKSoftmax<K, X>`](TopKSoftmax) | the softmax of the K largest values of each row, zero elsewhere |
 //! | [`AuxStore<T, X>`](AuxStore) | X, written to a matrix |
 //! | [`ReduceRow<Op, X>`](ReduceRow), [`ReduceColumn`], [`ReduceScalar`] | X, reduced to a row, a column, a number |
 //! | [`OrderedRow<Op, X>`](OrderedRow), [`OrderedColumn`], [`OrderedScalar`] | the same in a fixed order: the same bits in every run |
-//! | [`Each<X>`](Each) | X, with vectors and matrices of its own for each of several products |
-//! | [`Named<L, X>`](Named) | X, by a name of its own in errors |
+//! | [`Each<X>`](Each) | X, with its own vectors and matrices for each GEMM of a launch |
+//! | [`Named<L, X>`](Named) | X, with a name of its own in error messages |
 //! | [`Let<X, Body>`](Let), [`Bound`] | Body, where each `Bound` is the one value of X |
 //!
-//! # One tree, two readers
+//! # One tree, two evaluations
 //!
-//! A tree emits itself for the device ([`Node::begin`] to [`Node::end`]) and evaluates itself on the host
-//! ([`Node::evaluate`]) from the same arguments, in f64 with bounds for what the device may round. So a tree is its own
-//! oracle.
+//! A tree emits itself for the device ([`Node::begin`] to [`Node::end`]). It also evaluates itself on the
+//! host ([`Node::evaluate`]), from the same arguments, in f64 with bounds for the rounding on the device. So
+//! a tree is its own oracle.
 //!
 //! ```
 //! use collective::functions::{Add, Gelu};
 //! use collective::tree::{Accumulator, AuxStore, Compute, Node, RowVector};
 //! use half::bf16;
 //!
-//! /// D = gelu(x), and x = A * B + bias is written beside.
+//! /// D = gelu(x). x = A * B + bias is written, too.
 //! type Layer = Compute<Gelu, (AuxStore<bf16, Compute<Add, (Accumulator, RowVector<bf16>)>>,)>;
 //! fn is_a_tree<T: Node>() {}
 //! is_a_tree::<Layer>();
@@ -87,34 +88,38 @@ pub use top_k::TopKSoftmax;
 pub use vector::{ColumnArgument, ColumnVector, RowArgument, RowDevice, RowVector};
 pub use visit::{Columns, Pair, Part, PartRow, Visit};
 
-/// What is known of a tree from its type alone.
+/// Facts about a tree that follow from its type alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// How often the columns of its value have been halved since the accumulators; `None` where it reads none.
+    /// How many times the columns of its value have been halved since the accumulators; `None` if it reads no
+    /// accumulator.
     pub halvings: Option<u32>,
-    /// How many bindings of `Let` it stands in need of.
+    /// How many enclosing `Let` bindings it needs.
     pub free: u32,
-    /// How many row vectors it reads, counted where they stand.
+    /// Number of row vectors it reads, counted once per occurrence.
     pub row_vectors: u32,
-    /// Gates that stand beside each other where columns are gated; 0 where none are, [`Facts::SPLIT`] where all are.
+    /// Number of consecutive gates in gated columns; 0 if no columns are gated, [`Facts::SPLIT`] if all gates
+    /// come before all ups.
     pub gate_block: u32,
-    /// The most registers that one of its functions needs: see [`Pointwise::REGISTERS`](crate::Pointwise::REGISTERS).
+    /// Most registers that one of its functions needs: see
+    /// [`Pointwise::REGISTERS`](crate::Pointwise::REGISTERS).
     pub registers: u32,
-    /// It writes something, so it is computed once.
+    /// Whether it writes something, so that it must be computed exactly once.
     pub effects: bool,
-    /// It looks at rows before it has values: see [`Node::survey`].
+    /// Whether it looks at rows before it has values: see [`Node::survey`].
     pub surveys: bool,
-    /// It looks at rows in blocks of so many columns, each of which one tile has; 0 where at whole rows, or at none.
+    /// Whether it looks at rows in blocks of this many columns, each within one tile; 0 if it looks at whole
+    /// rows, or at none.
     pub block: u32,
-    /// It takes only tiles that are the plan's, undivided.
+    /// Whether it takes only whole tiles of the plan, finished by one CTA.
     pub whole_tiles: bool,
 }
 
 impl Facts {
-    /// All gates stand in front of all ups.
+    /// All gates come before all ups.
     pub const SPLIT: u32 = u32::MAX;
 
-    /// A leaf that reads no accumulator.
+    /// A leaf that does not read the accumulator.
     pub const LEAF: Self = Self {
         halvings: None,
         free: 0,
@@ -127,21 +132,21 @@ impl Facts {
         whole_tiles: false,
     };
 
-    /// The same of a function of it that needs so many registers.
+    /// The same facts with a function that needs this many registers.
     #[must_use]
     pub const fn of_function(self, registers: u32) -> Self {
         Self { registers: if self.registers > registers { self.registers } else { registers }, ..self }
     }
 
-    /// What is known of a node that takes values of two others, element by element.
+    /// The facts of a node that combines the values of two others, element by element.
     ///
     /// # Panics
-    /// While compiling, where one has half the columns of the other.
+    /// At compile time, if one has half the columns of the other.
     #[must_use]
     pub const fn beside(self, other: Self) -> Self {
         let halvings = match (self.halvings, other.halvings) {
             (Some(a), Some(b)) if a != b => {
-                panic!("a gated pair stands beside values that are not gated: they have twice its columns")
+                panic!("a gated pair is combined with values that are not gated: they have twice its columns")
             }
             (Some(a), _) => Some(a),
             (None, b) => b,
@@ -149,7 +154,7 @@ impl Facts {
         let free = if self.free > other.free { self.free } else { other.free };
         assert!(
             self.gate_block == 0 || other.gate_block == 0 || self.gate_block == other.gate_block,
-            "two gated pairs whose columns lie in different orders stand beside each other: a tree has one order"
+            "two gated pairs with different orders of columns are combined: a tree has one order"
         );
         let gate_block = if self.gate_block > other.gate_block { self.gate_block } else { other.gate_block };
         Self {
@@ -166,58 +171,60 @@ impl Facts {
     }
 }
 
-/// A node of an epilogue's tree: a value for each element of a matrix.
+/// A node of an epilogue visitor tree: one value per element of a matrix.
 ///
-/// Emission goes through one tile at a time: [`begin`](Node::begin), for some trees [`survey`](Node::survey), then for each [`Part`] of the tile
-/// [`load`](Node::load) and [`compute`](Node::compute) for each pair of neighbouring columns, the rows of a column one
-/// after the other, then [`end`](Node::end). All of a tile is one straight line of instructions.
+/// Code is emitted per tile, in this order: [`begin`](Node::begin); for some trees [`survey`](Node::survey);
+/// for each [`Part`] of the tile, [`load`](Node::load) and then [`compute`](Node::compute) for each pair of
+/// neighbouring columns, row by row within a pair; finally [`end`](Node::end). All of a tile is straight-line
+/// code.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no node of an epilogue's tree",
     note = "write a leaf such as `Accumulator`, or `Compute<F, (X, Y)>` for a function of other nodes"
 )]
 pub trait Node: 'static {
-    /// What a caller hands over.
+    /// The caller's arguments.
     type Arguments;
-    /// Kernel parameters on the device.
+    /// The node's kernel parameters on the device.
     type Device<'f>: Copy;
-    /// What is remembered while a tile is emitted: values loaded ahead, partial sums.
+    /// State kept while the code of a tile is emitted: values loaded ahead, partial results.
     type State<'f>;
-    /// What is known from the type alone.
+    /// Facts that follow from the type alone.
     const FACTS: Facts;
 
     /// An identifier for kernel names.
     fn name() -> String;
 
-    /// Whether the arguments are legal for a value of this shape. Every address among them is told to the path, with what is
-    /// read or written from there on: [`Path::reads`], [`Path::writes`].
+    /// Checks the arguments for a value of this shape. Report every address among them to the path, with what
+    /// is read or written there: [`Path::reads`], [`Path::writes`].
     ///
     /// # Errors
-    /// The first that is not, with the path to its node.
+    /// The first illegal argument, with the path to its node.
     fn check(arguments: &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError>;
 
-    /// Whether all accesses of two neighbouring elements, the first in an even column, can be one.
+    /// Whether every access to two neighbouring elements, the first in an even column, can be one access.
     fn pairs(arguments: &Self::Arguments) -> bool;
 
-    /// The values of its parameters.
+    /// The values of the node's kernel parameters.
     fn parameters(arguments: &Self::Arguments, out: &mut Parameters);
 
-    /// Declares its parameters, in the order of [`Node::parameters`].
+    /// Declares the node's kernel parameters, in the order of [`Node::parameters`].
     fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f>;
 
     /// Emitted before the first part of a tile.
     fn begin<'f>(tile: &Visit<'f>, device: &Self::Device<'f>) -> Self::State<'f>;
 
-    /// Emitted before the first [`load`](Node::load) of the rows of a 64-row block, for all of the block in parts from left
-    /// to right, if [`Facts::surveys`]: for nodes that have to know a row before they have values. Others pass it on.
+    /// Emitted if [`Facts::surveys`], before the first [`load`](Node::load) of each 64-row block, for all
+    /// parts of the block from left to right. For nodes that must know a row before they have values; others
+    /// pass the call on to their children.
     fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>);
 
-    /// Emitted before the first value of a part: starts every load of the part.
+    /// Emitted before the first value of a part: starts all loads of the part.
     fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>);
 
     /// Emitted for two neighbouring columns of a row.
     fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f>;
 
-    /// Emitted behind the last part of a tile.
+    /// Emitted after the last part of a tile.
     fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>);
 
     /// The value at (row, column) on the host.

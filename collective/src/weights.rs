@@ -1,15 +1,16 @@
-//! Weights in few bits on the host: into the order that kernels read, and back.
+//! Weights in few bits on the host: packing into the order that kernels read, and unpacking.
 //!
-//! Codes lie in [units](cute_rs::atom::unit). Four codes of 4 bits share 16 bits, one behind the other, but for [`Code::E2m1`], of which
-//! each has its sign, exponent and mantissa where shifts and few masks bring them to those of a `bf16`.
+//! Codes are stored in [units](cute_rs::atom::unit). Four 4-bit codes share 16 bits and follow each other.
+//! [`Code::E2m1`] is the exception: its sign, exponent and mantissa bits are placed so that shifts and few
+//! masks turn them into a `bf16`.
 //!
 //! ```
 //! use collective::{Code, weights};
 //!
-//! // One code in a byte, row by row.
+//! // One code per byte, row by row.
 //! let codes: Vec<u8> = (0..96 * 80).map(|i| (i * 7 % 16) as u8).collect();
 //! let units = weights::reorder(Code::S4, [96, 80], &codes)?;
-//! // 80 of K are two units' 64; 96 rows are two blocks of 64.
+//! // 80 of K take two units of 64; 96 rows take two blocks of 64.
 //! assert_eq!(weights::pitch(Code::S4, 80), 128);
 //! assert_eq!(units.len(), 128 * 128 / 2);
 //! assert_eq!(weights::restore(Code::S4, [96, 80], &units)?, codes);
@@ -25,23 +26,23 @@ use crate::element::Code;
 
 pub use packed::{of_awq, of_gptq, of_pairs, order_of_groups, permuted, zeros_of_awq, zeros_of_gptq};
 
-/// Why weights cannot be brought into another order.
+/// Why weights cannot be reordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WeightsError {
-    /// Other bytes than the extents ask for.
+    /// The number of bytes does not match the extents.
     #[error("weights of {rows} x {k} have {found} bytes, {needed} were needed")]
     Bytes {
         /// Rows.
         rows: u32,
         /// K.
         k: u32,
-        /// Bytes that there are.
+        /// Bytes found.
         found: usize,
-        /// Bytes that were needed.
+        /// Bytes needed.
         needed: u64,
     },
-    /// Weights that no memory holds.
+    /// The weights are too large for any memory.
     #[error("weights of {rows} x {k} are too many: at most 2^40 are possible")]
     Extents {
         /// Rows.
@@ -49,58 +50,59 @@ pub enum WeightsError {
         /// K.
         k: u32,
     },
-    /// Extents, or bits, that fill no whole words.
+    /// Extents or bits that do not fill whole words.
     #[error(
         "{what} is {extent}, a multiple of {needed} was needed: codes lie in words of 32 bits, or bytes of two"
     )]
     Packed {
-        /// Which.
+        /// Name of the quantity.
         what: &'static str,
         /// Its value.
         extent: u32,
-        /// What it has to be a multiple of.
+        /// What it must be a multiple of.
         needed: u32,
     },
-    /// Groups of K that are not equally large.
+    /// Groups of K of unequal size.
     #[error(
-        "in the order of groups, place {place} along K is of group {index}, and groups of {group} were needed"
+        "in the order of groups, place {place} along K belongs to group {index}, groups of {group} were needed"
     )]
     Group {
-        /// The group that was found.
+        /// Index of the group that was found.
         index: u32,
-        /// Where.
+        /// Where it was found, along K in the order of groups.
         place: u32,
-        /// K of a group.
+        /// K per group.
         group: u32,
     },
-    /// A byte that is no number of the code.
+    /// A byte that the code does not assign a number to.
     #[error("the weight in row {row}, column {column} is {found:#04x}, which is no number of {code}")]
     Code {
-        /// Its row.
+        /// Row of the weight.
         row: u32,
-        /// Its place along K.
+        /// Index along K of the weight.
         column: u32,
-        /// What is there.
+        /// The byte found.
         found: u8,
         /// The code.
         code: Code,
     },
 }
 
-/// The leading dimension of weights in units, in elements: K up to the next whole unit.
+/// Leading dimension of weights in units, in elements: K rounded up to whole units.
 pub const fn pitch(code: Code, k: u32) -> u64 {
     (k as u64).next_multiple_of(unit::k(code.bits()) as u64)
 }
 
-/// Bytes of weights in units: rows up to the next multiple of 64, each of [`pitch`] codes.
+/// Bytes of weights in units: rows rounded up to a multiple of 64, with [`pitch`] codes each.
 pub const fn bytes(code: Code, [rows, k]: [u32; 2]) -> u64 {
     (rows as u64).next_multiple_of(unit::ROWS as u64) * pitch(code, k) * code.bits() as u64 / 8
 }
 
-/// Brings codes, one in a byte and row by row, into units. What is added to fill the last ones is 0.
+/// Packs codes into units. The codes are given one per byte, row by row. Padding of the last units is 0.
 ///
 /// # Errors
-/// [`WeightsError::Bytes`] where they are not `rows * k`; [`WeightsError::Code`] for a byte that stands for no number.
+/// [`WeightsError::Bytes`] if there are not `rows * k` codes; [`WeightsError::Code`] for a byte that is not a
+/// number of the code.
 pub fn reorder(code: Code, [rows, k]: [u32; 2], codes: &[u8]) -> Result<Vec<u8>, WeightsError> {
     sized([rows, k], codes.len(), u64::from(rows) * u64::from(k))?;
     let mut units = vec![0; usize::try_from(bytes(code, [rows, k])).unwrap_or(usize::MAX)];
@@ -117,10 +119,10 @@ pub fn reorder(code: Code, [rows, k]: [u32; 2], codes: &[u8]) -> Result<Vec<u8>,
     Ok(units)
 }
 
-/// The codes of units, one in a byte and row by row: the inverse of [`reorder`].
+/// Unpacks units into codes, one per byte, row by row: the inverse of [`reorder`].
 ///
 /// # Errors
-/// [`WeightsError::Bytes`] where they are not as many [`bytes`] as weights of such extents have.
+/// [`WeightsError::Bytes`] if the number of bytes is not that of [`bytes`] for these extents.
 pub fn restore(code: Code, [rows, k]: [u32; 2], units: &[u8]) -> Result<Vec<u8>, WeightsError> {
     sized([rows, k], units.len(), bytes(code, [rows, k]))?;
     let places = Places::of(code, k);
@@ -138,16 +140,17 @@ fn sized([rows, k]: [u32; 2], found: usize, needed: u64) -> Result<(), WeightsEr
     if found as u64 == needed { Ok(()) } else { Err(WeightsError::Bytes { rows, k, found, needed }) }
 }
 
-/// A code as it lies in a unit: signed ones of 4 bits have their sign turned round, so that they count from 0. Its own inverse.
+/// A code as it is stored in a unit. The sign bit of signed 4-bit codes is flipped, so that they count from
+/// zero. The function is its own inverse.
 const fn stored(code: Code, bits: u8) -> u8 {
     if matches!(code, Code::S4) { bits ^ 8 } else { bits }
 }
 
-/// Where codes lie in units.
+/// The place of each code in the units.
 struct Places {
     unit: Layout,
     code: Code,
-    /// Bytes of a block of 64 rows.
+    /// Bytes per block of 64 rows.
     block: usize,
 }
 
@@ -170,16 +173,16 @@ impl Places {
     }
 }
 
-/// Where a code lies.
+/// The place of one code.
 enum Place {
-    /// In this byte.
+    /// This byte.
     Byte(usize),
-    /// In these bits of the two bytes from this one on, lowest first.
+    /// These bits, lowest first, of the two bytes from this one on.
     Bits(usize, [u32; 4]),
 }
 
 impl Place {
-    /// Puts a code where zeros are.
+    /// Stores a code where the bits are zero.
     fn put(&self, units: &mut [u8], code: u8) {
         match *self {
             Self::Byte(byte) => units[byte] = code,
@@ -225,7 +228,8 @@ mod tests {
         }
     }
 
-    /// A unit's first thread has the first rows' first columns in its first words, as the converters expect them.
+    /// The first words of a unit's first thread hold the first columns of its first rows, as the converters
+    /// expect.
     #[test]
     fn a_threads_word_is_an_instructions_fragment() {
         let at = |row: u32, column: u32| (row * 16 + column) as u8;

@@ -1,8 +1,8 @@
-//! The elementary functions in single precision against double precision, inside the bounds they state.
+//! Tests the elementary functions in single precision against double precision, within the bounds they state.
 
 use collective::{Elementary, Level, Real};
 
-/// Every `step`-th bit pattern of a float, and the neighbours of where the algorithms change.
+/// Every `step`-th bit pattern of a float, and the neighbours of the points where the algorithms change.
 fn samples(step: usize) -> impl Iterator<Item = f32> {
     let edges = [
         0.0, 0.5, 0.625, 1.0, 2.0, 3.0, 4.0, 9.0, 10.0, 87.5, 88.7, 104.0, 126.0, 128.0, 149.0, 150.0, 1e-38,
@@ -14,14 +14,14 @@ fn samples(step: usize) -> impl Iterator<Item = f32> {
     (0..=u32::MAX).step_by(step).map(f32::from_bits).chain(edges.into_iter().flat_map(around))
 }
 
-/// The largest part of its bound that a function uses, over the samples where the bound says something.
+/// The largest fraction of its bound that a function uses, over the samples with a finite bound.
 fn worst(function: Elementary, level: Level, step: usize) -> (f64, f32) {
     let mut worst = (0.0, 0.0);
     for x in samples(step).filter(|x| x.is_finite()) {
         let truth = f64::from(x).elementary(function, Level::Exact);
         let got = x.elementary(function, level);
         if truth.is_nan() || f64::from(truth as f32).is_infinite() {
-            // Infinite and NaN where the rounded truth is.
+            // Infinite and NaN where the rounded true value is.
             assert!(
                 truth.is_nan() == got.is_nan(),
                 "{function:?} {level:?} of {x:e}: {got:e}, not {truth:e}"

@@ -1,4 +1,4 @@
-//! Plans: the numbers of legal configurations, and the reasons of illegal ones.
+//! Plans: the numbers of legal configurations, and the errors of illegal ones.
 
 use collective::{
     Arrivals, Atom, EpilogueSpec, Format, MainloopSpec, OperandSpec, OperandTile, Plan, PlanError, Producer,
@@ -70,7 +70,7 @@ fn numbers_of_legal_plans() {
     }
 }
 
-/// What must hold for every plan there is, over a grid of configurations.
+/// Rules that hold for every plan, over a grid of configurations.
 #[test]
 fn every_plan_keeps_the_hardware_s_rules() {
     let limits = Plan::TARGET.limits();
@@ -147,7 +147,7 @@ fn narrow_tiles_take_narrower_swizzles() {
     );
 }
 
-/// Instructions side by side: what each multiplies, as widths in order.
+/// Neighbouring instructions: the number of columns of each, in order.
 #[test]
 fn columns_of_instructions_side_by_side() {
     for (n, b_major, want) in [
@@ -155,10 +155,10 @@ fn columns_of_instructions_side_by_side() {
         (8, Major::Mn, &[8]),
         (264, Major::K, &[128, 136]),
         (320, Major::K, &[160, 160]),
-        // Where B's columns are contiguous, a swizzle is 64 of them wide, and no instruction begins inside of one.
+        // If B's columns are contiguous, a swizzle is 64 columns wide, and no instruction begins inside one.
         (320, Major::Mn, &[128, 192]),
         (384, Major::Mn, &[192, 192]),
-        // 32 wide.
+        // The swizzle is 32 columns wide.
         (288, Major::Mn, &[128, 160]),
         (576, Major::K, &[192, 192, 192]),
     ] {
@@ -186,7 +186,7 @@ fn multistage(types: MmaTypes) -> MainloopSpec {
     }
 }
 
-/// Widths of instructions that sum integers lie in steps of 16.
+/// Widths of instructions with integer accumulators are multiples of 16.
 #[test]
 fn columns_of_integers() {
     for (n, want) in [(24, &[24][..]), (272, &[128, 144]), (320, &[160, 160])] {
@@ -254,7 +254,7 @@ fn reasons_of_illegal_plans() {
             "a consumer thread needs 320 registers",
         ),
         (
-            // What ptxas says of the instruction with 112 accumulators in a CTA of 512 threads: 138.
+            // ptxas reports 138 for the instruction with 112 accumulators in a CTA of 512 threads.
             spec([192, 224, 64], 3, None),
             PlanError::Registers { need: 138, have: 128, consumers: 3 },
             "lower tile M or N",
@@ -268,12 +268,12 @@ fn reasons_of_illegal_plans() {
                 ..spec([64, 64, 128], 1, None)
             },
             PlanError::Rule {
-                rule: "scales take two of the four tiles that a stage can have behind A and B: leave the last two of `more` empty",
+                rule: "scales take two of the four tiles that a stage can have after A and B: leave the last two of `more` empty",
             },
             "leave the last two of `more` empty",
         ),
         (
-            // 512 threads begin with 128 each, and a producer's can only give some of them away.
+            // 512 threads begin with 128 registers each; a producer thread can only give some of them up.
             MainloopSpec { producer: Producer::Warpgroup, ..spec([192, 64, 128], 3, None) },
             PlanError::Copies { need: 144, have: 128, consumers: 3 },
             "take fewer consumers",
@@ -288,7 +288,7 @@ fn reasons_of_illegal_plans() {
         (
             MainloopSpec { arrivals: Arrivals::Warp, ..multistage(MmaTypes::Bf16F32) },
             PlanError::ByThreads {
-                rule: "threads meet at a barrier and give no stage back: leave EachWarp and EachThread out",
+                rule: "threads meet at a barrier and release no stage: leave EachWarp and EachThread out",
             },
             "leave EachWarp and EachThread out",
         ),
@@ -319,7 +319,7 @@ fn reasons_of_illegal_plans() {
                 ..multistage(MmaTypes::F64)
             },
             PlanError::Doubles { rule: "D is f64 where A and B are, and nowhere else" },
-            "of products of f64",
+            "with f64 operands",
         ),
         (
             MainloopSpec { roles: Roles::Pingpong, ..spec([96, 64, 64], 2, None) },

@@ -152,7 +152,7 @@ fn an_illegal_spec_is_refused_with_the_rule_and_the_nearest_legal_one() {
         ("dtype=e4m3 dtype-b=s8", "each e4m3 or e5m2, or each s8 or u8", None),
         (
             "dtype=e4m3 layout=kn",
-            "B is MN-major with elements of 8 bits, and wgmma reads only those of 16 bits so",
+            "B is MN-major with elements of 8 bits, and wgmma reads MN-major operands only of 16 bits",
             None,
         ),
         ("dtype=tf32 layout=mk", "A is MN-major with elements of 32 bits", None),
@@ -168,7 +168,7 @@ fn an_illegal_spec_is_refused_with_the_rule_and_the_nearest_legal_one() {
         ("dtype=tf32 out=tf32", "D is tf32, and sums of floats are stored as f32", None),
         (
             "epilogue=sourced step=16",
-            "an epilogue that brings C by tensor copies multiplies whole tiles",
+            "an epilogue that loads C by tensor copies multiplies whole tiles",
             None,
         ),
         ("dtype=s8 epilogue=bias", "fusions with names", None),

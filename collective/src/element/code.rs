@@ -1,32 +1,32 @@
-//! Elements of 16 bits that lie in memory in 4 or 8: codes.
+//! Codes: 16-bit elements that are stored in 4 or 8 bits.
 
 use core::fmt;
 
 use float8::{F8E4M3, F8E5M2};
 
-/// How an operand of 16 bits lies in memory in fewer: the number that a code stands for, which `bf16` and `f16` have exactly.
+/// The stored form of a 16-bit operand in fewer bits. `bf16` and `f16` represent every code's number exactly.
 ///
 /// | code | bits | numbers |
 /// |---|---|---|
 /// | `s4`, `u4` | 4 | -8 to 7, 0 to 15 |
 /// | `s8`, `u8` | 8 | -128 to 127, 0 to 255 |
-/// | `e4m3`, `e5m2` | 8 | as the [formats](crate::Format) have them, but for NaN and infinities, which no weight may be |
+/// | `e4m3`, `e5m2` | 8 | as in the [formats](crate::Format), without NaN and infinities, which no weight may be |
 /// | `e2m1` | 4 | 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their opposites: the elements of MXFP4 |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Code {
-    /// Whole numbers from -8 to 7.
+    /// Integers from -8 to 7.
     S4,
-    /// Whole numbers from 0 to 15.
+    /// Integers from 0 to 15.
     U4,
-    /// Whole numbers from -128 to 127.
+    /// Integers from -128 to 127.
     S8,
-    /// Whole numbers from 0 to 255.
+    /// Integers from 0 to 255.
     U8,
-    /// Four bits of exponent, three of mantissa.
+    /// Four exponent bits, three mantissa bits.
     E4m3,
-    /// Five bits of exponent, two of mantissa.
+    /// Five exponent bits, two mantissa bits.
     E5m2,
-    /// Two bits of exponent, one of mantissa.
+    /// Two exponent bits, one mantissa bit.
     E2m1,
 }
 
@@ -34,7 +34,7 @@ impl Code {
     /// Every code.
     pub const ALL: [Self; 7] = [Self::S4, Self::U4, Self::S8, Self::U8, Self::E4m3, Self::E5m2, Self::E2m1];
 
-    /// Its name in kernel names, specs and on the command line.
+    /// Its name in kernel names, in specs and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::S4 => "s4",
@@ -47,7 +47,7 @@ impl Code {
         }
     }
 
-    /// The type of a kernel's parameters that stands for it.
+    /// The Rust type of a code, as it appears in kernel types.
     pub const fn rust_type(self) -> &'static str {
         match self {
             Self::S4 => "Int4",
@@ -60,7 +60,7 @@ impl Code {
         }
     }
 
-    /// The code of a name.
+    /// The code of this name; `None` if there is none.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|code| code.name() == name)
     }
@@ -73,10 +73,10 @@ impl Code {
         }
     }
 
-    /// Where the bits of a code of 4 bits lie, lowest first, of which four share 16 bits.
+    /// Bit positions of a 4-bit code within the 16 bits that four codes share, lowest bit first.
     ///
-    /// A float's lie so that few shifts and masks bring sign, exponent and mantissa to their places in `bf16`: one mask the first,
-    /// a shift and the same mask the next two.
+    /// The bits of a float are placed so that few shifts and masks move sign, exponent and mantissa to their
+    /// places in `bf16`: one mask for the first code, a shift and the same mask for the next two.
     pub(crate) const fn places(self, index: u32) -> [u32; 4] {
         let first = 4 * index;
         match (self, index) {
@@ -88,12 +88,12 @@ impl Code {
         }
     }
 
-    /// Whether its numbers are whole ones.
+    /// Whether its numbers are integers.
     pub const fn is_integer(self) -> bool {
         matches!(self, Self::S4 | Self::U4 | Self::S8 | Self::U8)
     }
 
-    /// The number that a code stands for, of which the lowest bits are looked at; `None` where it is none.
+    /// The number of a code, taken from the lowest bits of `code`; `None` if the code is not a number.
     ///
     /// ```
     /// use collective::Code;
@@ -118,7 +118,8 @@ impl Code {
         value.is_finite().then_some(value)
     }
 
-    /// The code of the nearest number, of two equally near ones that with an even code; the largest for what is larger. NaN has none.
+    /// The code of the nearest number; ties go to the even code, and values beyond the largest number to the
+    /// largest. `None` for NaN.
     ///
     /// ```
     /// use collective::Code;
@@ -131,7 +132,7 @@ impl Code {
         if value.is_nan() {
             return None;
         }
-        // Infinities are nearest to the largest.
+        // Infinities are nearest to the largest number.
         let value = value.clamp(-1e9, 1e9);
         let distance = |code: u8| Some(((self.value(code)? - value).abs(), code % 2, code));
         let near = |a: &(f64, u8, u8), b: &(f64, u8, u8)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
@@ -163,9 +164,9 @@ pub struct F4E2M1;
     note = "write `Int4`, `Uint4`, `i8`, `u8`, `F8E4M3`, `F8E5M2` or `F4E2M1`, or `ZeroPoints` of one of the integers"
 )]
 pub trait Coded: 'static {
-    /// Which.
+    /// The code.
     const CODE: Code;
-    /// Whether each group has a number that is subtracted first.
+    /// Whether each group has a zero point, which is subtracted first.
     const ZEROS: bool = false;
 }
 

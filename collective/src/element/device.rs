@@ -1,4 +1,4 @@
-//! Elements in registers: loaded, widened, rounded and stored.
+//! Elements in registers: loading, widening, rounding and storing.
 
 use ptx::inst::{AluOp, Cvt, Rounding};
 use ptx::{Builder, Value};
@@ -7,7 +7,7 @@ use half::{bf16, f16};
 
 use super::Format;
 
-/// One element in a register, as it lies in memory.
+/// One element in a register, in its memory format.
 #[derive(Clone, Copy, Debug)]
 pub enum Narrow<'f> {
     /// [`Format::F32`], or [`Format::Tf32`].
@@ -16,7 +16,7 @@ pub enum Narrow<'f> {
     Bf16(Value<'f, bf16>),
     /// [`Format::F16`].
     F16(Value<'f, f16>),
-    /// A float or an integer of 8 bits.
+    /// An 8-bit float or integer.
     Byte(Value<'f, u8>),
     /// [`Format::S32`].
     S32(Value<'f, i32>),
@@ -27,18 +27,18 @@ pub enum Narrow<'f> {
 /// Two neighbouring elements in registers.
 #[derive(Clone, Copy, Debug)]
 pub enum Packed<'f> {
-    /// Two registers; the bits of integers of 32 bits are read as `f32`.
+    /// Two 32-bit registers. 32-bit integers are held as the bits of an `f32`.
     Pair([Value<'f, f32>; 2]),
-    /// Two elements of 16 bits, the first in the low half.
+    /// Two 16-bit elements, the first in the low half.
     Word(Value<'f, u32>),
-    /// Two elements of 8 bits, the first in the low half.
+    /// Two 8-bit elements, the first in the low half.
     Half(Value<'f, u16>),
-    /// Two elements of 64 bits.
+    /// Two 64-bit elements.
     Doubles([Value<'f, f64>; 2]),
 }
 
 impl<'f> Packed<'f> {
-    /// The pair as one matrix element of `stmatrix`, where it has 32 bits.
+    /// The pair as one 32-bit matrix element of `stmatrix`; `None` if it is not 32 bits in one register.
     pub fn word(self) -> Option<Value<'f, u32>> {
         match self {
             Self::Word(word) => Some(word),
@@ -125,7 +125,7 @@ impl Format {
         }
     }
 
-    /// The two elements of 16 bits of a word; wider and narrower ones are in no such word.
+    /// The two 16-bit elements of a word; `None` for formats of other widths.
     pub fn of_word<'f>(self, f: &'f Builder, word: Value<'f, u32>) -> Option<[Narrow<'f>; 2]> {
         match self {
             Self::Bf16 => Some(f.unpack(word).map(Narrow::Bf16)),
@@ -141,7 +141,7 @@ impl Format {
         }
     }
 
-    /// Widens one stored element on the device; one of `f64` becomes the nearest `f32`.
+    /// Widens a stored element to `f32` on the device. An `f64` is rounded to the nearest `f32`.
     pub fn widen(self, element: Narrow<'_>) -> Value<'_, f32> {
         match element {
             Narrow::F32(value) => value,
@@ -164,7 +164,8 @@ impl Format {
         }
     }
 
-    /// Rounds two neighbours, the first of them first; integers to nearest, and saturated.
+    /// Rounds two neighbours to this format, the first in the low half. Integers are rounded to nearest and
+    /// saturated.
     pub fn pack<'f>(self, f: &'f Builder, [low, high]: [Value<'f, f32>; 2]) -> Packed<'f> {
         let bytes = |e5m2| {
             let pack = AluOp::Cvt(Cvt::PackFp8 { e5m2, relu: false });
@@ -192,7 +193,7 @@ impl Format {
         }
     }
 
-    /// The two elements of a pair, each to be stored on its own.
+    /// The two elements of a pair, to be stored separately.
     pub fn unpack<'f>(self, f: &'f Builder, packed: Packed<'f>) -> [Narrow<'f>; 2] {
         match packed {
             Packed::Pair(pair) => pair.map(Narrow::F32),

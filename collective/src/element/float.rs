@@ -1,17 +1,18 @@
-//! Floating-point formats by their numbers: decoding, and rounding to nearest with one step.
+//! Floating-point formats by their parameters: decoding, and rounding to nearest in one step.
 
-/// How infinity and NaN are spelled.
+/// How infinity and NaN are encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Specials {
-    /// The highest exponent: infinity, and NaN where the mantissa is not zero.
+    /// The highest exponent encodes infinity, and NaN if the mantissa is not zero.
     Ieee,
-    /// As IEEE, but rounding stops at the largest number.
+    /// As IEEE, but rounding saturates to the largest number.
     Saturating,
-    /// NaN has all bits but the sign set, the rest of the highest exponent are numbers; rounding stops at the largest.
+    /// NaN has all bits except the sign set; the other codes of the highest exponent are numbers. Rounding
+    /// saturates.
     OneNan,
 }
 
-/// A format of a sign, an exponent and a mantissa.
+/// A format with a sign, an exponent and a mantissa.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Float {
     exponent: u32,
@@ -19,7 +20,7 @@ pub(super) struct Float {
     specials: Specials,
 }
 
-/// `2^power`, for powers of normal numbers.
+/// `2^power`, for the exponents of normal numbers.
 const fn two_to(power: i32) -> f64 {
     f64::from_bits(((1023 + power) as u64) << 52)
 }
@@ -35,7 +36,7 @@ impl Float {
         (1 << (self.exponent - 1)) - 1
     }
 
-    /// The exponent of the last place of subnormal numbers.
+    /// Exponent of the last place of subnormal numbers.
     const fn last_place(self) -> i32 {
         1 - self.bias() - self.mantissa as i32
     }
@@ -64,7 +65,7 @@ impl Float {
         self.magnitude(self.largest_bits())
     }
 
-    /// The value of bits without a sign, as if there were no infinity and no NaN.
+    /// The value of bits without a sign, ignoring infinity and NaN.
     const fn magnitude(self, bits: u64) -> f64 {
         let (exponent, mantissa) = ((bits >> self.mantissa) as i32, bits & ((1 << self.mantissa) - 1));
         if exponent == 0 {
@@ -91,15 +92,15 @@ impl Float {
         }
         let sign = u64::from(value.is_sign_negative()) << width;
         let magnitude = value.abs();
-        // The exponent of the value's last place in this format, at least that of subnormal numbers.
+        // Exponent of the value's last place in this format, at least that of subnormal numbers.
         let exponent = (magnitude.to_bits() >> 52) as i32 - 1023 - self.mantissa as i32;
         let places = exponent.max(self.last_place());
-        // Beyond the format's exponents there is nothing to round.
+        // Beyond the format's largest exponent there is nothing to round.
         let most = self.largest_bits() + 1;
         let rounded = if places > self.last_place() + (1 << self.exponent) {
             most
         } else {
-            // Whole places are exact in f64; a carry goes into the exponent by itself.
+            // Whole places are exact in f64. A carry moves into the exponent by itself.
             let whole = (magnitude / two_to(places)).round_ties_even() as u64;
             whole + (((places - self.last_place()) as u64) << self.mantissa)
         };
@@ -117,7 +118,8 @@ mod tests {
 
     type Oracle = fn(u64) -> f32;
 
-    /// Every bit pattern of 8 and 16 bits has the value that the crates of these formats give it, and is its own nearest.
+    /// Every 8-bit and 16-bit pattern has the value that the crates of these formats give it, and is its own
+    /// nearest.
     #[test]
     fn every_number_is_decoded_and_encoded() {
         let formats: [(&str, Float, u64, Oracle); 4] = [
@@ -140,7 +142,7 @@ mod tests {
         }
     }
 
-    /// Between two neighbours the nearer one wins, and the even one where both are as near.
+    /// A value between two neighbours rounds to the nearer one, and to the even one on a tie.
     #[test]
     fn values_between_two_numbers_go_to_the_nearer() {
         for (name, format, largest) in [
@@ -180,13 +182,13 @@ mod tests {
         }
     }
 
-    /// Single precision is the host's own.
+    /// Single precision agrees with the host's.
     #[test]
     fn single_precision_rounds_as_the_host_does() {
         let mut bits = 0x1234_5678_9ABC_DEF1_u64;
         for _ in 0..20_000 {
             bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            // Exponents around those that single precision has.
+            // Exponents in and around the range of single precision.
             let exponent = 1023 - 160 + (bits >> 52) % 300;
             let value = f64::from_bits(bits << 12 >> 12 | exponent << 52);
             assert_eq!(Float::F32.encode(value), u64::from((value as f32).to_bits()), "{value:e}");

@@ -1,6 +1,6 @@
-//! Integer formats by their numbers.
+//! Integer formats by their parameters.
 
-/// A format of whole numbers.
+/// An integer format.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Integer {
     bits: u32,
@@ -30,7 +30,7 @@ impl Integer {
         }
     }
 
-    /// To nearest even, and saturated; NaN is 0, as `cvt` has it.
+    /// Rounds to nearest even and saturates. NaN becomes 0, as in `cvt`.
     pub(super) fn encode(self, value: f64) -> u64 {
         let near = value.round_ties_even().clamp(self.least(), self.largest()) as i64;
         near.cast_unsigned() & ((1 << self.bits) - 1)

@@ -1,4 +1,4 @@
-//! Number formats as types, and which of them multiply each other.
+//! Number formats as types, and which of them can be multiplied together.
 
 use core::fmt;
 
@@ -10,13 +10,14 @@ use super::Format;
 
 /// A [`Format`] as a type.
 pub trait Element: Copy + fmt::Debug + 'static {
-    /// Which.
+    /// The format.
     const FORMAT: Format;
 }
 
-/// An `f32` in memory, of which a multiply reads the upper 19 bits: the low 13 bits of the mantissa are cut off.
+/// An `f32` in memory of which a multiply reads the upper 19 bits: the low 13 bits of the mantissa are
+/// ignored.
 ///
-/// Only operands are made of it. Results and vectors are `f32`.
+/// Only operands can have this type. Results and vectors are `f32`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 #[repr(transparent)]
 pub struct Tf32(pub f32);
@@ -61,7 +62,7 @@ impl Element for i32 {
     const FORMAT: Format = Format::S32;
 }
 
-/// Pairs of element types that `wgmma` multiplies, into `f32` accumulators, or `i32` ones for integers.
+/// Pairs of element types that `wgmma` multiplies, into `f32` accumulators, or `i32` for integers.
 #[diagnostic::on_unimplemented(
     message = "Hopper has no `wgmma` that multiplies `{Self}` by `{Other}`",
     note = "A and B are both `bf16`, both `f16` or both `Tf32`, each `F8E4M3` or `F8E5M2`, or each `i8` or `u8`"

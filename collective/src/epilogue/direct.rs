@@ -1,4 +1,4 @@
-//! Registers straight to global memory.
+//! Direct stores: from registers straight to global memory.
 
 use ptx::abi::Argument;
 use ptx::{Builder, Value};
@@ -11,11 +11,11 @@ use crate::mainloop::{Fragment, FragmentRow};
 use crate::plan::Plan;
 use crate::record::Described;
 
-/// A row of D as a thread stores it.
+/// A row of D, as a thread stores it.
 struct OutputRow<'f> {
     /// The address of the thread's first element.
     base: Value<'f, u64>,
-    /// How many columns lie between that and the edge; zero where the row is outside.
+    /// Number of columns from there to the edge of D; zero if the row is outside.
     columns: Value<'f, u32>,
 }
 
@@ -37,7 +37,7 @@ impl<'f> OutputRow<'f> {
         Self { base, columns: row.columns_inside(Extent { n: extent.n >> halvings, ..extent }) }
     }
 
-    /// Stores two neighbouring columns, the first of them counted from the thread's first.
+    /// Stores two neighbouring columns; `column` is relative to the thread's first.
     fn store(&self, format: Format, f: &'f Builder, access: Access, column: u32, packed: Packed<'f>) {
         let inside = |column: u32| self.columns.more_than(column);
         let offset = |column: u32| (column * format.bytes()).cast_signed();
@@ -53,16 +53,17 @@ impl<'f> OutputRow<'f> {
     }
 }
 
-/// Registers to global memory, each thread its own elements; any address and pitch.
+/// Stores from registers to global memory: each thread stores its own elements. Works for any address and
+/// leading dimension.
 #[derive(Clone, Copy, Debug)]
 pub struct DirectStore;
 
-/// Where [`DirectStore`] stores.
+/// The output of [`DirectStore`] on the device.
 #[derive(Clone, Copy, Debug)]
 pub struct DirectDevice<'f> {
     address: Value<'f, u64>,
     pitch: Value<'f, u64>,
-    /// Bytes from one output to the next, if there are several.
+    /// Bytes from one output of a batch to the next; `None` if there is only one.
     batch: Option<Value<'f, u64>>,
 }
 
@@ -87,7 +88,7 @@ impl<'f> DirectDevice<'f> {
         }
     }
 
-    /// D's address and pitch.
+    /// D's address and leading dimension.
     pub(super) fn place(self, extent: Extent<'f>) -> [Value<'f, u64>; 2] {
         let Self { address, pitch, .. } = self.of(extent);
         [address, pitch]
@@ -98,7 +99,7 @@ impl Store for DirectStore {
     const WAY: Way = Way::Direct;
 }
 
-/// The values of the parameters.
+/// The values of the kernel parameters.
 pub(super) fn parameters(format: Format, plan: &Plan, output: Output) -> Vec<Argument> {
     if plan.form.described() {
         return Vec::new();
@@ -110,7 +111,7 @@ pub(super) fn parameters(format: Format, plan: &Plan, output: Output) -> Vec<Arg
     parameters
 }
 
-/// Emitted for a consumer warpgroup: stores its part of a tile.
+/// Emitted for a consumer warpgroup: stores its fragment of a tile.
 pub(super) fn store<'f>(
     format: Format,
     f: &'f Builder,

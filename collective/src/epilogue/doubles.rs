@@ -9,7 +9,7 @@ use crate::mainloop::Fragment;
 
 const FORMAT: Format = Format::F64;
 
-/// C and D of a piece, and their factors.
+/// C and D of a work unit, and their factors.
 #[derive(Clone, Copy)]
 pub(super) struct Doubles<'f> {
     /// Alpha and beta.
@@ -18,13 +18,13 @@ pub(super) struct Doubles<'f> {
     pub(super) reads_c: Value<'f, bool>,
     /// Whether rows of C and D consist of aligned pairs.
     pub(super) pairs: Value<'f, bool>,
-    /// C's address and pitch.
+    /// C's address and leading dimension.
     pub(super) c: [Value<'f, u64>; 2],
-    /// D's.
+    /// D's address and leading dimension.
     pub(super) d: [Value<'f, u64>; 2],
 }
 
-/// Emitted for a consumer warpgroup: stores its part of a tile.
+/// Emitted for a consumer warpgroup: stores its fragment of a tile.
 pub(super) fn store<'f>(f: &'f Builder, extent: Extent<'f>, fragment: &Fragment<'f, f64>, of: Doubles<'f>) {
     let rows = |reads: bool, pairs: bool| each_row(f, extent, fragment, of, [reads, pairs]);
     let either = |reads: bool| f.if_else(of.pairs, || rows(reads, true), || rows(reads, false));

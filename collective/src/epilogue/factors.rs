@@ -1,4 +1,4 @@
-//! The factors of the product and of C, and the arithmetic of `alpha * acc + beta * C`.
+//! Alpha and beta, and the arithmetic of `alpha * acc + beta * C`.
 
 use ptx::abi::Argument;
 use ptx::{Builder, Value};
@@ -14,8 +14,8 @@ use crate::tree::{NodeError, Path};
 pub(super) enum Factors<'f> {
     /// In `f32`, in which everything is computed.
     Single([Value<'f, f32>; 2]),
-    /// Whole numbers, where D is `s32`: everything is computed modulo 2^32. The bits of sums and of C are in registers of `f32`,
-    /// which stores move as they are.
+    /// Integers, if D is `s32`: everything is computed modulo 2^32. The bits of accumulators and of C are
+    /// held in registers of `f32`, which stores move unchanged.
     Whole([Value<'f, i32>; 2]),
 }
 
@@ -25,7 +25,7 @@ const fn whole(format: Format) -> bool {
 }
 
 impl StoreSpec {
-    /// The same with results in the registers that its stores move: integers of 32 bits are moved as `f32`.
+    /// The same store with the format of the registers it moves: 32-bit integers are moved as `f32`.
     pub(super) const fn moved(self) -> Self {
         Self { format: if whole(self.format) { Format::F32 } else { self.format }, ..self }
     }
@@ -42,7 +42,7 @@ impl<'f> Factors<'f> {
         }
     }
 
-    /// Sums of integers in the registers that everything is computed in.
+    /// Integer accumulators in the registers in which everything is computed.
     pub(super) fn registers(self, f: &'f Builder, sums: Fragment<'f, i32>) -> Fragment<'f, f32> {
         match self {
             Self::Single(_) => sums.to_f32(f),
@@ -91,16 +91,16 @@ impl<'f> Factors<'f> {
     }
 }
 
-/// The values of the parameters.
+/// The values of the kernel parameters.
 pub(super) fn parameters(d: Format, LinearArguments { alpha, beta, .. }: LinearArguments) -> Vec<Argument> {
-    // What was checked is a whole number.
+    // The check has made sure that these are integers.
     if whole(d) { vec![(alpha as i32).into(), (beta as i32).into()] } else { vec![alpha.into(), beta.into()] }
 }
 
-/// Whether the factors are such that D's arithmetic has.
+/// Checks that D's arithmetic can represent the factors.
 ///
 /// # Errors
-/// A factor that is no whole number below 2^31, where D is `s32`.
+/// For D in `s32`: a factor that is not an integer below 2^31 in magnitude.
 pub(super) fn check(
     d: Format,
     LinearArguments { alpha, beta, .. }: LinearArguments,

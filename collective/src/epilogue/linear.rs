@@ -1,4 +1,4 @@
-//! D = alpha * acc + beta * C, with either way of storing D.
+//! The linear epilogue: D = alpha * acc + beta * C, with any store of D.
 
 use core::marker::PhantomData;
 use std::sync::Arc;
@@ -20,26 +20,27 @@ use crate::operand::MatrixRef;
 use crate::plan::{EpilogueSpec, Plan};
 use crate::tree::{Bounded, Host, NodeError, Path, Shape};
 
-/// `D = alpha * acc + beta * C` with row-major C and D of type `T`, stored as `S` does it: [`DirectStore`] or
-/// [`TmaStore`](super::TmaStore).
+/// The linear epilogue `D = alpha * acc + beta * C` with row-major C and D of type `T`. `S` is the store:
+/// [`DirectStore`] (the default) or [`TmaStore`](super::TmaStore).
 ///
-/// C is read only where `beta` is not zero, as in BLAS. Each thread holds two neighbouring columns at a time and
-/// moves them with one access where N and the pitches are even and the addresses are multiples of 4 B.
+/// C is read only if `beta` is not zero, as in BLAS. Each thread holds two neighbouring columns at a time. It
+/// moves them with one access if N and the leading dimensions are even and the addresses are multiples of 4
+/// B.
 ///
-/// Everything is computed in `f32`; sums of integers become the nearest `f32` first. But where `T` is `i32`, everything is computed
-/// in integers modulo 2^32, exactly: then `alpha` and `beta` are whole numbers. Sums of `f64` stay `f64`, and so are C and D; the factors
-/// are `f32` there too.
+/// Everything is computed in `f32`; integer accumulators are first converted to the nearest `f32`. Two types
+/// differ. For `T = i32`, everything is computed exactly in integers modulo 2^32; then `alpha` and `beta`
+/// must be integers. For `T = f64`, accumulators, C and D are `f64`; the factors are `f32` there too.
 #[derive(Clone, Copy, Debug)]
 pub struct LinearCombination<T, S = DirectStore>(PhantomData<(T, S)>);
 
 /// Arguments of [`LinearCombination`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinearArguments {
-    /// Factor of the product, a whole number where D is `s32`. Zero leaves A and B unread, as in BLAS.
+    /// Factor of A * B; an integer if D is `s32`. With 0, A and B are not read, as in BLAS.
     pub alpha: f32,
-    /// Factor of C, a whole number where D is `s32`. Zero leaves C unread, as in BLAS.
+    /// Factor of C; an integer if D is `s32`. With 0, C is not read, as in BLAS.
     pub beta: f32,
-    /// C, row-major; may be `None` where `beta` is zero. It may be D itself.
+    /// C, row-major. May be `None` if `beta` is zero. May be D itself.
     pub c: Option<MatrixRef>,
 }
 
@@ -59,7 +60,7 @@ impl LinearArguments {
     /// C, if it is read.
     ///
     /// # Errors
-    /// It is read, and not there.
+    /// `beta` is not zero, and there is no C.
     pub(crate) fn read(&self) -> Result<Option<MatrixRef>, NodeError> {
         match self.c {
             _ if self.beta == 0.0 => Ok(None),
@@ -120,19 +121,19 @@ impl<T: Element, S: Store> Evaluated for LinearCombination<T, S> {
     }
 }
 
-/// A number as it is in `f32`: sums of integers may have more digits.
+/// A number rounded to `f32`: integer accumulators may have more digits.
 fn single(x: Bounded) -> Bounded {
     Bounded { error: x.error + x.value.abs() / 16_777_216.0, ..x }
 }
 
-/// In integers modulo 2^32: numbers and factors are whole.
+/// In integers modulo 2^32: numbers and factors are integers.
 fn whole(terms: [(f64, Bounded); 2]) -> Bounded {
     let product = |(factor, x): (f64, Bounded)| (factor as i64 as i32).wrapping_mul(x.value as i64 as i32);
     let [product, more] = terms.map(product);
     Bounded::exact(product.wrapping_add(more).into())
 }
 
-/// In `f64`, of which the factors are exact: two products and a sum are rounded.
+/// In `f64`, where the factors are exact: two products and a sum are rounded.
 fn in_doubles(terms: [(f64, Bounded); 2]) -> Bounded {
     let value = terms.iter().map(|(factor, x)| factor * x.value).sum();
     let error = |(factor, x): &(f64, Bounded)| factor.abs() * (x.error + 4.0 * f64::EPSILON * x.value.abs());
@@ -147,7 +148,7 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// What it asks of the plan.
+    /// What the epilogue asks of the plan.
     pub const fn spec(self) -> EpilogueSpec {
         EpilogueSpec { registers: 24, ..EpilogueSpec::of(self.store) }
     }
@@ -231,7 +232,7 @@ impl<'f> DeviceEpilogue<'f> for LinearDevice<'f> {
         let mut pairs = self.pairs.differs_from(0);
         let mut device = LinearDevice { c: displaced(self.c, self.c_batch, extent.group), ..*self };
         if let Some(record) = extent.record {
-            // Transposed rows are columns of the caller's.
+            // Rows of a transposed tile are columns of the caller's D.
             let columns = if spec.transposed { extent.m } else { extent.n };
             let c = record.c(f);
             pairs = record.d(f).pairs(spec.format, columns)
@@ -256,7 +257,7 @@ impl<'f> DeviceEpilogue<'f> for LinearDevice<'f> {
             let values =
                 |_block: u32, rows: &[FragmentRow<'f, f32>]| rows.iter().map(row).collect::<Vec<_>>();
             let combine = Combine { pairs_at_once: None, reads: source, values: &values };
-            // Rows that copies can store consist of aligned pairs.
+            // Rows that tensor copies can store consist of aligned pairs.
             let pairs = pairs || spec.staged_bits() > 0 && !copies && plan.form.shares_rows();
             let access = Access { pairs, whole: false, copies };
             spec.store(f, plan, device.d, &Stored { extent, fragment: &fragment, access }, combine);
@@ -265,7 +266,7 @@ impl<'f> DeviceEpilogue<'f> for LinearDevice<'f> {
             f.if_else(
                 device.factors.reads_c(),
                 || {
-                    // A transposed C comes element by element, and a staged D is stored by rows.
+                    // A transposed C is loaded element by element, and a staged D is stored by rows.
                     let depends = f.constant(!(spec.transposed && spec.keeps_inside() && copies));
                     f.if_else(pairs | !depends, || emit(true, true, copies), || emit(true, false, copies));
                 },
@@ -291,7 +292,7 @@ impl<'f> DeviceEpilogue<'f> for LinearDevice<'f> {
 
     fn store_doubles(&self, f: &'f Builder, _plan: &Plan, extent: Extent<'f>, fragment: Fragment<'f, f64>) {
         let StoreDevice::Direct(direct) = self.d else {
-            f.refuse("sums of f64 are stored straight from registers: use DirectStore");
+            f.refuse("f64 accumulators are stored straight from registers: use DirectStore");
             return;
         };
         let mut pairs = self.pairs.differs_from(0);
@@ -318,7 +319,7 @@ struct Source<'f> {
 }
 
 impl<'f> Source<'f> {
-    /// Starts every load of the row before the first value is used.
+    /// Starts all loads of the row before the first value is used.
     fn load(
         f: &'f Builder,
         device: &LinearDevice<'f>,
@@ -354,7 +355,7 @@ impl<'f> Source<'f> {
         Self { pairs: row.pairs.iter().map(|pair| load(pair.column)).collect() }
     }
 
-    /// The same where the row is a column of C.
+    /// As [`load`](Self::load), when the row is a column of C.
     fn load_transposed(
         format: Format,
         f: &'f Builder,

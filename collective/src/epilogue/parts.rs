@@ -1,5 +1,5 @@
-//! Parts of a tile as the nodes of a tree see them: in D's rows and columns, whatever the order in which a thread's accumulators
-//! lie.
+//! Parts of a tile as the nodes of a tree see them: in D's rows and columns, independent of the order of a
+//! thread's accumulators.
 
 use core::cell::RefCell;
 
@@ -10,28 +10,28 @@ use crate::mainloop::{Fragment, FragmentRow};
 use crate::plan::Plan;
 use crate::tree::{Columns, Facts, Pair, Part, PartRow, Visit};
 
-/// The order in which the groups of 8 columns of a tile are taken: a gate's, then its up's.
+/// The order in which the groups of 8 columns of a tile are visited: those of a gate, then those of its up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Order {
     /// [`Facts::gate_block`].
     pub(super) gate_block: u32,
-    /// Groups of a tile.
+    /// Groups per tile.
     pub(super) groups: u32,
 }
 
 impl Order {
-    /// Which group is the `index`-th.
+    /// The group at position `index`.
     const fn group(self, index: u32) -> u32 {
         let groups = if self.gate_block == Facts::SPLIT { self.groups / 2 } else { self.gate_block / 8 };
         if groups < 2 {
-            // Alternating, or 8 and 8: as they lie.
+            // Alternating columns, or blocks of 8 and 8: the order is unchanged.
             return index;
         }
         let (pair, up) = (index / 2, index % 2);
         pair / groups * 2 * groups + up * groups + pair % groups
     }
 
-    /// The accumulators in that order. Their columns remain those of the places that they come from.
+    /// The accumulators in that order. Their columns remain those of their original places.
     pub(super) fn of<'f>(self, fragment: &Fragment<'f, f32>) -> Vec<Vec<Var<'f, f32>>> {
         let block = |values: &Vec<Var<'f, f32>>| {
             let groups: Vec<_> = values.chunks(4).collect();
@@ -42,15 +42,15 @@ impl Order {
     }
 }
 
-/// A warpgroup's part of a tile, taken apart.
+/// The parts of one warpgroup's fragment of a tile.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parts<'f> {
     /// The tile in D's rows and columns.
     pub(super) tile: Visit<'f>,
     order: Order,
-    /// Columns are joined.
+    /// Whether pairs of columns are joined.
     halved: bool,
-    /// The element of the kernel's output that is the thread's value 0, if the kernel computes D's transpose.
+    /// Under swap-AB: the element of the kernel's output that is the thread's value 0.
     turned: Option<[Value<'f, u32>; 2]>,
 }
 
@@ -59,10 +59,11 @@ fn inside<'f>(column: Value<'f, u32>, n: Value<'f, u32>) -> Value<'f, u32> {
     (n - column).where_or(column.less_than(n), 0)
 }
 
-/// The transpose of 8 x 8 values of which each lane of a warp holds two neighbouring ones of a row. Twice is nothing.
+/// Transposes 8 x 8 values, of which each lane of a warp holds two neighbours in a row. It is its own
+/// inverse.
 ///
-/// Lane `4 i + j` holds elements `(i, 2 j)` and `(i, 2 j + 1)`. Lanes of neighbouring rows exchange an element, so that each has
-/// two neighbours of a column, and hand them to the lane that wants them.
+/// Lane `4 i + j` holds elements `(i, 2 j)` and `(i, 2 j + 1)`. Lanes of neighbouring rows exchange one
+/// element, so that each lane has two neighbours in a column. Then each lane fetches the values it needs.
 fn turn<'f>(f: &'f Builder, thread: Value<'f, u32>, [low, high]: Pair<'f>) -> Pair<'f> {
     let lane = thread % 32;
     let row = lane >> 2;
@@ -74,8 +75,8 @@ fn turn<'f>(f: &'f Builder, thread: Value<'f, u32>, [low, high]: Pair<'f>) -> Pa
 }
 
 impl<'f> Parts<'f> {
-    /// `whole` where all of the tile is inside and pairs may be accessed at once, `ahead` where registers are left for row
-    /// vectors of all of it.
+    /// `whole`: the whole tile is inside D, and pairs may be accessed at once. `ahead`: there are registers
+    /// for row vectors of the whole tile.
     pub(super) fn new(
         f: &'f Builder,
         plan: &Plan,
@@ -125,7 +126,7 @@ impl<'f> Parts<'f> {
         Self { tile, order, halved, turned: transposed.then_some(start) }
     }
 
-    /// The part of a tile that these rows of a block are.
+    /// The part of a tile that consists of these rows of a block.
     pub(super) fn of(&self, block: u32, rows: &[FragmentRow<'f, f32>]) -> Part<'f> {
         if let Some(start) = self.turned {
             return self.of_columns(start, block, rows);
@@ -146,11 +147,11 @@ impl<'f> Parts<'f> {
             let columns = places.iter().map(|place| self.order.group(place / 8) * 8).collect();
             vec![self.part(self.tile.doubled, block, rows, columns, &|_| true)]
         };
-        // Of 16 columns come 8, of which a thread holds the pair in the same place.
+        // 16 columns become 8, of which a thread holds the pair in the same place.
         Part { doubled, ..self.part(self.tile.columns, block, rows, joined, &|_| false) }
     }
 
-    /// Rows of a block with those of their pairs that `takes` takes, by number, in these columns.
+    /// Rows of a block with those of their pairs that `takes` selects by index, in these columns.
     fn part(
         &self,
         columns: Columns<'f>,
@@ -182,7 +183,8 @@ impl<'f> Parts<'f> {
         }
     }
 
-    /// The same where rows are D's columns: each pair of the upper and of the lower row is of one of D's rows.
+    /// As [`of`](Self::of), when rows are D's columns: each pair of the upper and of the lower row belongs to
+    /// one row of D.
     fn of_columns(&self, start: [Value<'f, u32>; 2], block: u32, rows: &[FragmentRow<'f, f32>]) -> Part<'f> {
         let (tile, lane) = (self.tile, self.tile.thread % 32);
         let (column, first_row) = (tile.columns.first, start[1] - (lane & 3) * 2 + (lane >> 2));
@@ -209,8 +211,8 @@ impl<'f> Parts<'f> {
         }
     }
 
-    /// Computes all of a part, the rows of a column one after the other, and adds its pairs to those of the rows that
-    /// [`of`](Self::of) made it of.
+    /// Computes a whole part, row by row within each pair of columns, and appends its pairs to the rows from
+    /// which [`of`](Self::of) made the part.
     pub(super) fn collect(
         &self,
         part: &Part<'f>,

@@ -1,4 +1,4 @@
-//! D = alpha * acc + beta * C with C brought by tensor copies, ahead of need.
+//! The sourced epilogue: D = alpha * acc + beta * C, with C loaded by tensor copies in advance.
 
 use core::cell::RefCell;
 use core::marker::PhantomData;
@@ -22,16 +22,19 @@ use crate::operand::{TileAtom, Widest};
 use crate::plan::{EpilogueSpec, MBARRIER_BYTES, Plan};
 use crate::tree::{NodeError, Path, Shape};
 
-/// `D = alpha * acc + beta * C` as [`LinearCombination`](super::LinearCombination) with [`TmaStore`] computes it, but C
-/// comes by tensor copies too, into the very buffers that D leaves from.
+/// The linear epilogue `D = alpha * acc + beta * C`, as [`LinearCombination`](super::LinearCombination) with
+/// [`TmaStore`] computes it. The difference: tensor copies load C as well, into the buffers from which D is
+/// stored.
 ///
-/// A consumer warpgroup starts the copies of a tile's first parts, one a buffer, before it multiplies the tile; they
-/// arrive meanwhile. A part is combined in place, and when its copy to D has left the buffer, the next part of C comes in.
-/// With as many buffers as the warpgroup's part of a tile has parts ([`staging`](field@Plan::staging)) nothing of C is waited for, but
-/// buffers take the place of pipeline stages.
+/// Before a consumer warpgroup multiplies a tile, it starts the copies of the tile's first parts, one per
+/// buffer. They arrive during the mainloop. Each part is combined in place. When its copy to D has left the
+/// buffer, the next part of C is loaded there. With as many buffers as the warpgroup's fragment has parts
+/// ([`staging`](field@Plan::staging)), C is never waited for, but the buffers take memory from pipeline
+/// stages. `Buffers` is 2 by default.
 ///
-/// C is read only where `beta` is not zero; then its address and pitch must be multiples of 16 B, as D's. It may be D
-/// itself. Tiles must be whole: Stream-K, whose sums are finished by whoever comes last, is refused.
+/// C is read only if `beta` is not zero. Then its address and leading dimension must be multiples of 16 B, as
+/// D's. C may be D itself. Tiles must be whole: Stream-K, where the last CTA to arrive finishes a tile, is
+/// refused.
 ///
 /// ```
 /// use collective::{Cooperative, Epilogue, KMajor, Mainloop, Operands, Plan, SourcedCombination, Tile, TmaWgmma};
@@ -46,16 +49,16 @@ use crate::tree::{NodeError, Path, Shape};
 #[derive(Clone, Copy, Debug)]
 pub struct SourcedCombination<T, Buffers = U2, L = Widest>(PhantomData<(T, Buffers, L)>);
 
-/// Parameters of [`Sourced`] on the device, and what it remembers from tile to tile.
+/// The kernel parameters of [`Sourced`] on the device, and its state from tile to tile.
 #[derive(Clone, Copy, Debug)]
 struct SourcedDevice<'f> {
     store: StoreSpec,
     factors: Factors<'f>,
     c_map: Value<'f, u64>,
-    /// From a product's C to the next one's, 1 or 0, if there are several.
+    /// Distance between the matrix coordinates of consecutive GEMMs' C, 1 or 0; `None` if there is only one.
     c_step: Option<Value<'f, u32>>,
     d: TmaDevice<'f>,
-    /// 1 after an odd number of tiles.
+    /// 1 after an odd number of tiles, else 0.
     odd: Var<'f, u32>,
 }
 
@@ -64,26 +67,26 @@ impl<'f> SourcedDevice<'f> {
         self.factors.reads_c()
     }
 
-    /// C's map, and which of several C a product has.
+    /// C's tensor map, and the coordinate of the GEMM's C in it.
     fn source(&self, group: Option<Value<'f, u32>>) -> (Value<'f, u64>, Option<Value<'f, u32>>) {
         (self.c_map, self.c_step.zip(group).map(|(step, group)| group * step))
     }
 }
 
-/// What one thread of a warpgroup does to bring C.
+/// The copies of C by one thread of a warpgroup.
 struct Copies<'f> {
     f: &'f Builder,
     staging: Staging,
     c: (Value<'f, u64>, Option<Value<'f, u32>>),
-    /// Shared addresses of the warpgroup's first buffer and first mbarrier.
+    /// Shared addresses of the warpgroup's first buffer and of its first mbarrier.
     buffers: Value<'f, u32>,
     barriers: Value<'f, u32>,
-    /// How many buffers, and bytes of each.
+    /// Number of buffers, and bytes of each.
     count: u32,
     bytes: u32,
-    /// Parts of the warpgroup's part of a tile.
+    /// Number of parts of the warpgroup's fragment of a tile.
     parts: u32,
-    /// First element of the warpgroup's part in the output.
+    /// First element of the warpgroup's fragment in the output.
     first: [Value<'f, u32>; 2],
 }
 
@@ -115,7 +118,7 @@ impl<'f> Copies<'f> {
         self.barriers + part % self.count * MBARRIER_BYTES
     }
 
-    /// Starts the copy of a part into its buffer, which must be free. One thread does it.
+    /// Starts the copy of a part into its buffer, which must be free. One thread calls it.
     fn start(&self, part: u32) {
         let (f, barrier) = (self.f, self.barrier(part));
         f.mbarrier_arrive_expect(barrier, self.bytes);
@@ -129,8 +132,8 @@ impl<'f> Copies<'f> {
         }
     }
 
-    /// Waits until a part is there. `odd` is 1 after an odd number of tiles: by then each buffer's mbarrier has completed a
-    /// phase for each of its parts in each of them.
+    /// Waits until a part has arrived. `odd` is 1 after an odd number of tiles. By then, the mbarrier of each
+    /// buffer has completed one phase per tile and per part that uses the buffer.
     fn wait(&self, part: u32, odd: Value<'f, u32>) {
         let of_buffer = part % self.count;
         let each_tile = (self.parts - of_buffer).div_ceil(self.count);
@@ -165,12 +168,12 @@ impl<T: Element, B: Unsigned + 'static, L: TileAtom> Epilogue for SourcedCombina
 /// [`SourcedCombination`] as a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sourced {
-    /// How D is stored: through shared memory, in the caller's rows.
+    /// How D is stored: through shared memory, not transposed.
     pub store: StoreSpec,
 }
 
 impl Sourced {
-    /// What it asks of the plan.
+    /// What the epilogue asks of the plan.
     pub const fn spec(self) -> EpilogueSpec {
         EpilogueSpec { registers: 24, sourced: true, ..EpilogueSpec::of(self.store) }
     }
@@ -187,7 +190,7 @@ impl LinearHost for Sourced {
         for (what, value) in [("address", c.address), ("pitch in bytes", pitch), ("stride in bytes", batch)] {
             if !value.is_multiple_of(alignment) {
                 let needed = format!("the {what} is {value:#x}, a multiple of {alignment} was needed");
-                return Err(path.refuse(format!("{needed}: tensor copies bring it")));
+                return Err(path.refuse(format!("{needed}: tensor copies load it")));
             }
         }
         Ok(())
@@ -195,7 +198,7 @@ impl LinearHost for Sourced {
 
     fn parameters(&self, plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
         let LinearArguments { beta, c, .. } = *arguments;
-        // Where C is not read, the map of D is as good as any.
+        // If C is not read, D's map serves as a placeholder.
         let source = c.filter(|_| beta != 0.0).map_or(d, |c| Output {
             address: c.address,
             pitch: c.pitch,
@@ -252,7 +255,7 @@ impl<'f> DeviceEpilogue<'f> for SourcedDevice<'f> {
             let first = begin(&elements, [piece.m, piece.n], [None, Some(consumer.part)]);
             let place = [consumer.shared, consumer.warpgroup];
             let copies = Copies::new(self.store.format, f, plan, place, self.source(piece.group), first);
-            // The last tile may still be leaving.
+            // The last tile may still be in the buffers.
             f.bulk_wait(0, true);
             for part in 0..copies.count {
                 copies.start(part);
@@ -305,7 +308,7 @@ impl<'f> DeviceEpilogue<'f> for SourcedDevice<'f> {
                 let address = copies.buffers + part % copies.count * copies.bytes;
                 let pairs = staging.columns as usize / 8;
                 *source.borrow_mut() = drain(format, f, &buffer.layout, [of_lane, address], pairs);
-                // Lanes store where others have read.
+                // Lanes store to places that other lanes have read.
                 f.warp_sync();
                 if let [upper, lower] = &staging.packed(f, plan, &rows, part, combine)[..] {
                     fill(address, [upper, lower]);

@@ -1,4 +1,5 @@
-//! A block of a tile on its way through shared memory: buffers that are filled, and copied from while others are.
+//! Staging: a block of a tile goes through shared-memory buffers, some being filled while others are copied
+//! out.
 
 use cute_rs::ComposedLayout;
 use cute_rs::atom::tma::TmaTiles;
@@ -12,38 +13,38 @@ use crate::plan::{Plan, StagingPlan};
 
 /// How a part of a block goes through a buffer.
 pub(super) struct Through<'a, 'f> {
-    /// Emits the stores of the packed pairs of a thread's two rows into the buffer at a shared address.
+    /// Emits the stores of the packed pairs of a thread's two rows, into the buffer at a shared address.
     pub(super) fill: Fill<'a, 'f>,
     /// Emits the copy from there to the output, where the part begins at this row and column.
     pub(super) copy: &'a dyn Fn(Value<'f, u32>, [Value<'f, u32>; 2]),
-    /// What becomes of parts that no copy may store whole; `None` where there are none.
+    /// How to store parts that no copy may store whole; `None` if there are none.
     pub(super) partly: Option<Partly<'a, 'f>>,
 }
 
-/// How a part is stored behind whose columns those of another group may lie.
+/// How to store a part that may contain columns of the next group.
 #[derive(Clone, Copy)]
 pub(super) struct Partly<'a, 'f> {
-    /// One past the last column of the own group.
+    /// One past the last column of this group.
     pub(super) end: Value<'f, u32>,
-    /// Emitted for all threads of a warpgroup: stores so many columns of the buffer at a shared address to the output, where
-    /// the part begins at this row and column.
+    /// Emitted for all threads of a warpgroup: stores this number of columns of the buffer at a shared
+    /// address to the output, where the part begins at this row and column.
     pub(super) store: &'a dyn Fn(Value<'f, u32>, [Value<'f, u32>; 2], Value<'f, u32>),
 }
 
 /// See [`Through`].
 pub(super) type Fill<'a, 'f> = &'a dyn Fn(Value<'f, u32>, [&[Packed<'f>]; 2]);
 
-/// Parts that are computed and stored between two meetings of a warpgroup that has a buffer for each.
+/// Number of parts computed and stored between two barriers, if the warpgroup has one buffer per part.
 const TOGETHER: usize = 2;
 
-/// One block of a tile in shared memory and the copies that store it.
+/// One block of a tile in shared memory, and the copies that store it.
 pub(super) struct Staging {
-    /// The rows of one buffer.
+    /// Layout of the rows of one buffer.
     pub(super) buffer: ComposedLayout,
     copies: TmaTiles,
-    /// Columns of a buffer.
+    /// Columns per buffer.
     pub(super) columns: u32,
-    /// Rows of a buffer: those of a block.
+    /// Rows per buffer: those of a block.
     pub(super) rows: u32,
     format: Format,
 }
@@ -58,7 +59,7 @@ impl Staging {
         Self { buffer, copies, columns, rows, format }
     }
 
-    /// Emits the stores of a warpgroup's part of a tile, buffer by buffer.
+    /// Emits the stores of a warpgroup's fragment of a tile, buffer by buffer.
     pub(super) fn store<'f>(
         &self,
         f: &'f Builder,
@@ -85,8 +86,9 @@ impl Staging {
             self.coordinates([m, n >> plan.epilogue.halvings], index)
         };
         let copy = |index: u32| (through.copy)(buffer(index), at(index));
-        // Where there is much to compute and a buffer for each part, the warpgroup meets before the first part and behind every
-        // other one. More between two branches the assembler mingles until registers do not suffice.
+        // If there is much to compute and one buffer per part, the warpgroup meets before the first part and
+        // after every second one. With more parts between two barriers, the assembler interleaves them until
+        // registers run out.
         if combine.pairs_at_once.is_some() && buffers >= parts && through.partly.is_none() {
             let mut first = Some(part(0));
             f.if_(issues, || f.bulk_wait(0, true));
@@ -112,7 +114,8 @@ impl Staging {
             if copied {
                 f.fence_proxy_async(ProxySpace::Shared);
             }
-            // The barrier that says "filled" also says that the next buffer is free, unless the one before has said so.
+            // The barrier after filling also confirms that the next buffer is free, unless an earlier barrier
+            // has done so.
             let said = begins && pending + 2 <= buffers;
             if index + 1 < parts && buffers > 1 && !said {
                 f.if_(issues, || f.bulk_wait(buffers - 2, true));
@@ -128,18 +131,20 @@ impl Staging {
                 });
             };
             let Some(Partly { end, store: by_threads }) = through.partly else {
-                // Copies finish reading in order. A tile's first ones meet the last of the tile before, which ended with
-                // another buffer unless the buffers divide the parts, or unless that tile had another number of them.
+                // Copies finish reading in order. A tile's first copies may follow the last ones of the tile
+                // before. These used other buffers, unless the number of buffers divides the number of parts,
+                // or tiles differ in their number of parts.
                 let divide = parts.is_multiple_of(buffers) && !plan.narrows;
                 let pending = if divide { buffers - 1 } else { 0 };
                 store(index, index == 0, pending, true, &copy);
                 continue;
             };
-            // Parts behind the end are left out, so that a block's first one meets any part before it.
+            // Parts after the end are skipped, so a block's first part may follow any part.
             let [_, column] = at(index);
             let left = (end - column).where_or(column.less_than(end), 0).min(self.columns);
             let columns_before = self.copies.get(index % self.copies.count).k;
-            // The last part of a tile that ends inside of it is never whole: threads store it, and no copy reads it.
+            // The last part of a tile that ends inside the part is never whole: threads store it, and no copy
+            // reads it.
             let copied = (columns_before + self.columns) << plan.epilogue.halvings <= fragment.columns;
             f.if_(left.more_than(0), || {
                 store(index, index.is_multiple_of(self.copies.count), 0, copied, &|| {
@@ -164,12 +169,12 @@ impl Staging {
         shared + (warpgroup * (buffers * buffer_bytes) + plan.epilogue_offset)
     }
 
-    /// Parts of a warpgroup's part of a tile, each of which fills a buffer.
+    /// Number of parts of a warpgroup's fragment of a tile. Each part fills one buffer.
     pub(super) fn parts(&self, plan: &Plan) -> u32 {
         plan.blocks() * self.copies.count
     }
 
-    /// Where a part begins in D, if the warpgroup's part of the tile begins at `first`.
+    /// First element of a part in D, if the warpgroup's fragment begins at `first`.
     pub(super) fn coordinates<'f>(&self, [m, n]: [Value<'f, u32>; 2], index: u32) -> [Value<'f, u32>; 2] {
         let (block, part) = (index / self.copies.count, self.copies.get(index % self.copies.count));
         [m + block * self.rows, n + part.k]

@@ -1,4 +1,5 @@
-//! Ways of storing a fragment, and what they share: the output, what becomes of accumulators, how memory may be accessed.
+//! Stores of a fragment, and what they share: the output, the values that replace accumulators, and how
+//! memory may be accessed.
 
 use cute_rs::ComposedLayout;
 use cute_rs::atom::{Major, SwizzleMode};
@@ -17,21 +18,21 @@ use crate::plan::{Plan, TileLayout};
 /// A row-major output matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// Device address.
+    /// Device address of the first element.
     pub address: u64,
     /// Rows.
     pub m: u32,
     /// Columns.
     pub n: u32,
-    /// Elements from one row to the next.
+    /// Leading dimension: elements from one row to the next.
     pub pitch: u64,
-    /// The outputs of its kind, of which it is the first.
+    /// The batch of outputs of which it is the first.
     pub batch: Batch,
 }
 
 impl Output {
-    /// Its tensor map, for boxes of a buffer: its rows are dimension 1, and where there are several, their number is
-    /// dimension 2.
+    /// Its tensor map, with boxes of one buffer. Rows are dimension 1; if there are several outputs, their
+    /// index is dimension 2.
     pub(super) fn tensor_map(
         self,
         format: Format,
@@ -60,7 +61,8 @@ impl Output {
 }
 
 impl<'f> Extent<'f> {
-    /// Starts the copy of a buffer to the box of an output that begins at `coords`, innermost first.
+    /// Starts the copy of a buffer to the box of the output that begins at `coords`, innermost coordinate
+    /// first.
     pub(super) fn tensor_store(
         self,
         f: &'f Builder,
@@ -77,17 +79,18 @@ impl<'f> Extent<'f> {
     }
 }
 
-/// What replaces the accumulators of some rows of a block: by row, pairs of columns.
+/// The values that replace the accumulators of some rows of a block: by row, pairs of columns.
 pub type Values<'a, 'f> = &'a dyn Fn(u32, &[FragmentRow<'f, f32>]) -> Vec<Vec<[Value<'f, f32>; 2]>>;
 
-/// Finishes accumulators.
+/// How an epilogue computes the values that are stored, from accumulators.
 #[derive(Clone, Copy)]
 pub struct Combine<'a, 'f> {
-    /// All rows of a block at once, so many pairs of the output at a time; `None`: row by row, as many pairs as may be.
+    /// `Some(n)`: all rows of a block at once, `n` pairs of the output at a time. `None`: row by row, with
+    /// any number of pairs.
     pub pairs_at_once: Option<usize>,
-    /// Whether they depend on what lies in memory, perhaps where D does.
+    /// Whether the values depend on memory that may be the same as D.
     pub reads: bool,
-    /// The values for rows of a block, which is its first argument.
+    /// The values for rows of a block. The first argument is the block's index.
     pub values: Values<'a, 'f>,
 }
 
@@ -119,70 +122,70 @@ impl<'f> Combine<'_, 'f> {
     }
 }
 
-/// How a tile's memory may be accessed.
+/// How the memory of a tile may be accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// D's rows consist of aligned pairs.
     pub pairs: bool,
-    /// All of the tile is inside of D.
+    /// The whole tile is inside D.
     pub whole: bool,
-    /// Tensor copies may store the tile: none of its rows behind D's last is one of another group's.
+    /// Tensor copies may store the tile: it has no rows of the next group.
     pub copies: bool,
 }
 
-/// A way of storing results as a type.
+/// A store as a type: how results get to global memory.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no way of storing results",
     note = "write `DirectStore` (any address) or `TmaStore` (16-byte aligned rows)"
 )]
 pub trait Store: 'static {
-    /// Which.
+    /// The path to global memory.
     const WAY: Way;
-    /// Whether what it stores is the transpose of D: its rows are D's columns.
+    /// Whether it stores the transpose of D (swap-AB): its rows are D's columns.
     const TRANSPOSED: bool = false;
     /// The layout atom of its buffers, K-major; `None` for the widest.
     const ATOM: Option<ComposedLayout> = None;
 }
 
-/// How a tile comes to memory.
+/// The path of a tile to global memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Way {
     /// [`DirectStore`](super::DirectStore).
     Direct,
-    /// [`TmaStore`](super::TmaStore), through at most so many buffers of a consumer warpgroup.
+    /// [`TmaStore`](super::TmaStore), with at most this number of buffers per consumer warpgroup.
     Tma {
         /// Each of 64 rows of one swizzle width.
         buffers: u32,
     },
 }
 
-/// How results are stored, as plain data.
+/// A store as plain data: how results get to global memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StoreSpec {
-    /// D's elements.
+    /// Format of D's elements.
     pub format: Format,
-    /// How they come to memory.
+    /// The path of the elements to global memory.
     pub way: Way,
-    /// How a buffer lies in shared memory, if there is one.
+    /// Layout of a buffer in shared memory, if there is one.
     pub layout: TileLayout,
-    /// Whether what is stored is the transpose of D: its rows are D's columns.
+    /// Whether it stores the transpose of D (swap-AB): its rows are D's columns.
     pub transposed: bool,
 }
 
-/// Where results are stored, on the device.
+/// The output of a store, on the device.
 #[derive(Clone, Copy, Debug)]
 pub enum StoreDevice<'f> {
-    /// Of [`Way::Direct`].
+    /// For [`Way::Direct`].
     Direct(DirectDevice<'f>),
-    /// Of [`Way::Tma`].
+    /// For [`Way::Tma`].
     Tma(TmaDevice<'f>),
 }
 
 impl StoreSpec {
-    /// How `S` stores elements of a format; no buffer to store from stops the build.
+    /// How `S` stores elements of a format. A store with zero buffers stops the build.
     ///
     /// # Panics
-    /// While compiling, with the error's sentence.
+    /// At compile time, with the error's sentence.
     pub(super) const fn of<S: Store>(format: Format) -> Self {
         assert!(
             !matches!(S::WAY, Way::Tma { buffers: 0 }),
@@ -192,7 +195,7 @@ impl StoreSpec {
         Self { format, way: S::WAY, layout, transposed: S::TRANSPOSED }
     }
 
-    /// Bits of an element that goes through shared memory; 0 where none does.
+    /// Bits of an element that is staged through shared memory; 0 if none is.
     pub const fn staged_bits(self) -> u32 {
         match self.way {
             Way::Direct => 0,
@@ -200,7 +203,7 @@ impl StoreSpec {
         }
     }
 
-    /// Most buffers of a consumer warpgroup, each of 64 rows of one swizzle width.
+    /// Most buffers per consumer warpgroup; each has 64 rows of one swizzle width.
     pub const fn buffers(self) -> u32 {
         match self.way {
             Way::Direct => 0,
@@ -208,7 +211,7 @@ impl StoreSpec {
         }
     }
 
-    /// What D's address, row length and row pitch must be a multiple of, in bytes.
+    /// What D's address, row length and leading dimension must be a multiple of, in bytes.
     pub const fn alignment(self) -> u32 {
         match self.way {
             Way::Direct => self.format.bytes(),
@@ -216,17 +219,18 @@ impl StoreSpec {
         }
     }
 
-    /// Whether it is emitted differently where rows consist of aligned pairs.
+    /// Whether it emits different code if rows consist of aligned pairs.
     pub const fn uses_pairs(self) -> bool {
         matches!(self.way, Way::Direct)
     }
 
-    /// Whether it can store a tile whose last rows belong to the next group: what copies may not store, it stores otherwise.
+    /// Whether it can itself store a tile whose last rows belong to the next group, by threads where copies
+    /// may not.
     pub const fn keeps_inside(self) -> bool {
         self.transposed && matches!(self.way, Way::Tma { .. })
     }
 
-    /// What it adds to a kernel's name: results of 16 bits, nothing.
+    /// Its part of a kernel's name; it omits 16-bit formats.
     pub fn suffix(self) -> String {
         let transposed = if self.transposed { "_transposed" } else { "" };
         let way = match self.way {
@@ -250,7 +254,7 @@ impl StoreSpec {
         }
     }
 
-    /// The values of the parameters.
+    /// The values of the kernel parameters.
     pub fn parameters(self, plan: &Plan, output: Output) -> Vec<Argument> {
         match (self.way, self.transposed) {
             (Way::Direct, _) => direct::parameters(self.format, plan, output),
@@ -259,7 +263,7 @@ impl StoreSpec {
         }
     }
 
-    /// Emitted for a consumer warpgroup: stores its part of a tile.
+    /// Emitted for a consumer warpgroup: stores its fragment of a tile.
     pub fn store<'f>(
         self,
         f: &'f Builder,
@@ -282,7 +286,7 @@ impl StoreSpec {
         }
     }
 
-    /// Emitted behind a consumer warpgroup's last tile.
+    /// Emitted after a consumer warpgroup's last tile: waits for outstanding copies.
     pub fn finish(self, f: &Builder, thread: Value<'_, u32>) {
         match self.way {
             Way::Direct => {}
@@ -291,7 +295,7 @@ impl StoreSpec {
     }
 }
 
-/// A warpgroup's part of a tile on its way to memory.
+/// A warpgroup's fragment of a tile, to be stored.
 #[derive(Clone, Copy, Debug)]
 pub struct Stored<'a, 'f> {
     /// The output's extent.
@@ -302,7 +306,7 @@ pub struct Stored<'a, 'f> {
     pub access: Access,
 }
 
-/// Where a row of a thread begins: the address of its first element.
+/// Address of the first element of a thread's row.
 pub(super) fn row_address<'f, T>(
     format: Format,
     matrix: Value<'f, u64>,

@@ -1,4 +1,4 @@
-//! Through shared memory, and from there by tensor copies.
+//! Staged stores: through shared memory, and from there by tensor copies.
 
 use core::marker::PhantomData;
 
@@ -16,25 +16,29 @@ use crate::extent::Extent;
 use crate::operand::{TileAtom, Widest};
 use crate::plan::Plan;
 
-/// Registers to swizzled shared memory by `stmatrix` (elements of 16 bits) or by stores of pairs, and from there by tensor copies, which go on while the next
-/// tile is computed and leave out what lies beyond the edge: rows below it, and whole 16-byte chunks to the right of
-/// it. (Measured on an H200: a chunk that the edge cuts through is written whole.)
+/// Stores through swizzled shared memory: registers are written there by `stmatrix` (16-bit elements) or by
+/// stores of pairs, and tensor copies move the data to D while the next tile is computed. Copies skip what is
+/// outside D: rows below its edge, and whole 16-byte chunks to the right of it. (Measured on an H200: a chunk
+/// that the edge cuts through is written whole.) So D's address, rows and leading dimension must be multiples
+/// of 16 bytes.
 ///
-/// Each consumer warpgroup has up to `Buffers` buffers of its own, 64 rows of one swizzle width (64 columns of 16 bits),
-/// and waits for nobody but itself: for the last copy from a buffer to have read it, then for its own threads to have
-/// filled it. Two let one be filled while the other is read; more take the place of pipeline stages.
+/// Each consumer warpgroup has up to `Buffers` buffers of its own, each with 64 rows of one swizzle width (64
+/// columns of 16 bits). It waits only for itself: first until the last copy from a buffer has read it, then
+/// until its own threads have filled it. With two buffers, the default, one is filled while the other is
+/// read. More buffers take memory from pipeline stages.
 ///
-/// `L` is the layout atom of a buffer, as a type of `cute_rs`: 8 rows of one swizzle width.
+/// `L` is the layout atom of a buffer, as a type of `cute_rs`: 8 rows of one swizzle width. Default:
+/// [`Widest`].
 #[derive(Clone, Copy, Debug)]
 pub struct TmaStore<Buffers = U2, L = Widest>(PhantomData<(Buffers, L)>);
 
-/// Where [`TmaStore`] stores.
+/// The output of [`TmaStore`] on the device.
 #[derive(Clone, Copy, Debug)]
 pub struct TmaDevice<'f> {
-    /// Null where device memory says where outputs lie.
+    /// The tensor map; null in a grouped launch, where device memory describes the outputs.
     pub(super) map: Value<'f, u64>,
-    /// The same output for tiles that no copy may store: those with rows of another group behind their own, and outputs that
-    /// have no map.
+    /// The same output for tiles that no copy may store: those with rows of the next group, and outputs
+    /// without a map.
     direct: Option<DirectDevice<'f>>,
 }
 
@@ -47,7 +51,7 @@ impl<'f> TmaDevice<'f> {
         Self { map: f.tensor_map("d_map"), direct: plan.form.shares_rows().then(direct) }
     }
 
-    /// The values of the parameters, for a map of D.
+    /// The values of the kernel parameters, given D's tensor map.
     pub(super) fn parameters(format: Format, plan: &Plan, output: Output, map: TensorMap) -> Vec<Argument> {
         if plan.form.described() {
             return Vec::new();
@@ -59,7 +63,7 @@ impl<'f> TmaDevice<'f> {
         parameters
     }
 
-    /// D's address and pitch, where they are known beside the map.
+    /// D's address and leading dimension, if they are known in addition to the map.
     pub(super) fn place(self, extent: Extent<'f>) -> Option<[Value<'f, u64>; 2]> {
         self.direct.map(|direct| direct.place(extent))
     }
@@ -75,14 +79,14 @@ impl<B: Unsigned + 'static, L: TileAtom> Store for TmaStore<B, L> {
     const ATOM: Option<ComposedLayout> = L::ATOM;
 }
 
-/// The values of the parameters.
+/// The values of the kernel parameters.
 pub(super) fn parameters(format: Format, plan: &Plan, output: Output) -> Vec<Argument> {
     let (swizzle, n) = (plan.staging.swizzle, plan.output_tile_n());
     let box_dims = tma::box_dims(Major::K, swizzle, format.bits(), plan.block_rows(), n);
     TmaDevice::parameters(format, plan, output, output.tensor_map(format, plan, box_dims, swizzle))
 }
 
-/// Emitted for a consumer warpgroup: stores its part of a tile.
+/// Emitted for a consumer warpgroup: stores its fragment of a tile.
 pub(super) fn store<'f>(
     format: Format,
     f: &'f Builder,
@@ -114,20 +118,20 @@ pub(super) fn store<'f>(
     );
 }
 
-/// Whether a thread hands rows over to `stmatrix`, which moves 16-bit elements, or stores its own pairs.
+/// Whether a thread passes rows to `stmatrix`, which moves 16-bit elements, instead of storing its own pairs.
 const fn by_matrices(format: Format) -> bool {
     format.bits() == 16
 }
 
-/// Where a thread writes in a buffer. By `stmatrix` the modes are the eight elements of a row of a matrix, then the
-/// matrices above each other (one), then those beside each other; otherwise the elements of a matrix that the thread
-/// holds, in pairs, and the same two.
+/// The places in a buffer that a thread writes. For `stmatrix` the modes are the eight elements of a row of a
+/// matrix, the matrices below each other (one), and the matrices next to each other. Otherwise they are the
+/// elements of a matrix that the thread holds, in pairs, and the same two.
 pub(super) fn matrices<'f>(
     format: Format,
     staging: &Staging,
     thread: Value<'f, u32>,
 ) -> Tensor<ComposedLayout, Value<'f, u32>> {
-    // A buffer of 8 columns has but one matrix a row.
+    // A buffer of 8 columns has only one matrix per row.
     let matrices = if staging.columns < 16 { 2 } else { 4 };
     let copy = stmatrix::stmatrix(matrices, false).and_then(|warp| warp.in_groups(&[4, 1]));
     let parts = copy.and_then(|warps| match by_matrices(format) {
@@ -138,8 +142,9 @@ pub(super) fn matrices<'f>(
     parts.and_then(|parts| parts.tensor(start, &[Some(thread)])).expect("a buffer consists of matrices")
 }
 
-/// Stores the packed pairs of a thread's two rows into a buffer, where `of_lane` is a lane's first row, or its first
-/// element, in bytes. The swizzle is linear over exclusive or, so a static column joins that with one operation.
+/// Stores the packed pairs of a thread's two rows into a buffer. `of_lane` is the byte offset of a lane's
+/// first row, or of its first element. The swizzle is linear over exclusive or, so a constant column is added
+/// with one operation.
 pub(super) fn fill<'f>(
     format: Format,
     f: &'f Builder,
@@ -170,7 +175,7 @@ pub(super) fn fill<'f>(
     }
 }
 
-/// The opposite of [`fill`](Self::fill): loads as many pairs of a thread's two rows from a buffer.
+/// The inverse of [`fill`](Self::fill): loads `pairs` pairs of each of a thread's two rows from a buffer.
 pub(super) fn drain<'f>(
     format: Format,
     f: &'f Builder,

@@ -1,8 +1,8 @@
-//! Stores of tiles whose rows are D's columns.
+//! Transposed stores, for swap-AB: the rows of a tile are D's columns.
 //!
-//! `D^T = B^T A^T`: a kernel whose A is the caller's B, and whose B is the caller's A, computes the transpose of D. Where
-//! D has few rows, they then fill an instruction's N, which may be 8, and not its M, which is 64. D is row-major all the
-//! same, so in the kernel's eyes it is column-major, which these stores are for.
+//! `D^T = B^T A^T`: a kernel whose A is the caller's B, and whose B is the caller's A, computes the transpose
+//! of D. Use it if D has few rows. They then fill an instruction's N, which may be 8, instead of its M, which
+//! is 64. The caller's D is still row-major, so the kernel sees it as column-major. These stores write it.
 
 use core::marker::PhantomData;
 
@@ -22,10 +22,10 @@ use crate::mainloop::FragmentRow;
 use crate::plan::Plan;
 use crate::tree::Pair;
 
-/// Stores the transpose of a tile as `S` would store the tile: [`DirectStore`] or [`TmaStore`].
+/// Stores the transpose of a tile in the way that `S`, [`DirectStore`] or [`TmaStore`], would store the tile.
 ///
-/// A kernel with such a store exchanges the operands of a call: its mainloop's operand A is the caller's B. Callers
-/// notice nothing.
+/// A kernel with such a store uses swap-AB: its operand A is the caller's B, and the other way round. Callers
+/// pass their operands as usual.
 ///
 /// ```
 /// use collective::{Cooperative, Epilogue, KMajor, LinearCombination, Mainloop, MnMajor, Operands, Plan};
@@ -34,7 +34,7 @@ use crate::tree::Pair;
 /// use half::bf16;
 /// use typenum::{U1, U16, U64, U128};
 ///
-/// /// For 16 rows of A at a time: the caller's A is K-major, its B lies in rows of N.
+/// /// For 16 rows of A at a time: the caller's A is K-major, its B is N-major.
 /// type M = TmaWgmma<Operands<MnMajor<bf16>, KMajor<bf16>>, Tile<U64, U16, U128>, Cooperative<U1>>;
 /// type E = LinearCombination<bf16, Transposed<TmaStore>>;
 /// const PLAN: Plan = Plan::checked(M::SPEC, E::SPEC);
@@ -43,17 +43,17 @@ use crate::tree::Pair;
 #[derive(Clone, Copy, Debug)]
 pub struct Transposed<S>(PhantomData<S>);
 
-/// A row of a thread's fragment as a column of a row-major matrix.
+/// A row of a thread's fragment, as a column of a row-major matrix.
 pub(super) struct Line<'f> {
     base: Value<'f, u64>,
     /// Bytes from one row of the matrix to the next.
     pitch: Value<'f, u64>,
-    /// Rows of the matrix from the thread's first one on.
+    /// Number of rows of the matrix from the thread's first one on.
     rows: Value<'f, u32>,
 }
 
 impl<'f> Line<'f> {
-    /// `matrix` is an address and a pitch in elements.
+    /// `matrix` is an address and a leading dimension in elements.
     pub(super) fn new(
         format: Format,
         [address, pitch]: [Value<'f, u64>; 2],
@@ -65,12 +65,12 @@ impl<'f> Line<'f> {
         Self { base: address + element * bytes, pitch: pitch * bytes, rows: row.columns_inside(extent) }
     }
 
-    /// Whether the `column`-th element is inside of the matrix, counted from the thread's first.
+    /// Whether element `column`, relative to the thread's first, is inside the matrix.
     pub(super) fn inside(&self, column: u32) -> Value<'f, bool> {
         self.rows.more_than(column)
     }
 
-    /// Where it is.
+    /// Address of element `column`, relative to the thread's first.
     pub(super) fn address(&self, column: u32) -> Value<'f, u64> {
         self.base + self.pitch * u64::from(column)
     }
@@ -86,7 +86,7 @@ impl<B: Unsigned + 'static> Store for Transposed<TmaStore<B>> {
     const TRANSPOSED: bool = true;
 }
 
-/// Emitted for a consumer warpgroup: stores its part of a tile from registers.
+/// Emitted for a consumer warpgroup: stores its fragment of a tile from registers.
 pub(super) fn store_directly<'f>(
     format: Format,
     f: &'f Builder,
@@ -118,7 +118,7 @@ pub(super) fn store_directly<'f>(
             f.if_(line.inside(column), || element.store_global(address, 0));
         }
     };
-    // Where D is C, lanes that exchange pairs store where others have read.
+    // If D is also C, lanes that exchange pairs store to places that other lanes have read.
     let meet = || {
         if access.pairs && combine.reads {
             f.warp_sync();
@@ -152,27 +152,27 @@ pub(super) fn store_directly<'f>(
     }
 }
 
-/// Of two lanes that hold the same columns of neighbouring rows, which are neighbours in D's rows, the even one gets both
-/// elements of the first column, and the other one those of the second.
+/// Two lanes hold the same columns of neighbouring rows; these rows are neighbours in a row of D. The even
+/// lane gets both elements of the first column, the odd lane both of the second.
 fn exchange<'f>(f: &'f Builder, odd: Value<'f, u32>, [low, high]: Pair<'f>) -> Pair<'f> {
     let second = odd.equals(1);
     let other = f.shuffle_xor(low.where_or(second, high), 4);
     [other.where_or(second, low), high.where_or(second, other)]
 }
 
-/// The swizzle of a buffer: lines of 64 elements of a row of D, or of as many as a swizzle has.
+/// The swizzle of a buffer. Its lines are 64 elements of a row of D, or one swizzle width if that is less.
 const fn swizzle(bits: u32) -> SwizzleMode {
     if bits < 16 { SwizzleMode::B64 } else { SwizzleMode::B128 }
 }
 
-/// The values of the parameters of stores through shared memory.
+/// The values of the kernel parameters for stores through shared memory.
 pub(super) fn parameters(format: Format, plan: &Plan, output: Output) -> Vec<Argument> {
     let (swizzle, bits) = (swizzle(format.bits()), format.bits());
     let box_dims = [swizzle.elements(bits), plan.staging.swizzle.elements(bits)];
     TmaDevice::parameters(format, plan, output, output.tensor_map(format, plan, box_dims, swizzle))
 }
 
-/// Emitted for a consumer warpgroup: stores its part of a tile through shared memory.
+/// Emitted for a consumer warpgroup: stores its fragment of a tile through shared memory.
 pub(super) fn store<'f>(
     format: Format,
     f: &'f Builder,
@@ -191,7 +191,7 @@ pub(super) fn store<'f>(
     let buffer = smem::tile(Major::Mn, swizzle, format.bits(), staging.rows, staging.columns).expect(planned);
     let place = |at: [Value<'f, u32>; 2]| buffer.apply_modes(&at).expect(planned) * format.bytes();
     let (lane, warp) = (fragment.thread % 32, fragment.thread / 32);
-    // Lines that are longer than the swizzle is wide lie in blocks of as many, which a copy each brings to D.
+    // Lines longer than the swizzle width are stored in blocks of that width; one copy moves each block to D.
     let width = swizzle.elements(format.bits());
     let copy = |address: Value<'f, u32>, [row, column]: [Value<'f, u32>; 2]| {
         for (block, skipped) in (0..).zip((0..staging.rows).step_by(width as usize)) {
@@ -199,7 +199,7 @@ pub(super) fn store<'f>(
             extent.tensor_store(f, plan, device.map, source, [row + skipped, column]);
         }
     };
-    // Threads store a line of a buffer, 64 elements, 16 bytes each and beside each other.
+    // Threads store a line of a buffer, 64 elements, 16 bytes each, next to each other.
     let output = device.place(extent);
     let chunks = format.bits() / 2;
     let by_threads = |address, [row, column]: [Value<'f, u32>; 2], left: Value<'f, u32>| {
@@ -218,8 +218,8 @@ pub(super) fn store<'f>(
     };
     let partly = plan.form.shares_rows().then_some(Partly { end: extent.n, store: &by_threads });
     if format.bits() == 16 {
-        // A lane hands over a column of an 8 x 8 matrix: lanes go through those of matrices beside each other, two or one,
-        // then below each other.
+        // A lane supplies one column of an 8 x 8 matrix. The lanes cover the matrices next to each other, two
+        // or one, then those below.
         let beside = staging.columns.min(16);
         let of_lane = place([warp * 16 + lane / beside % 2 * 8, lane % beside]);
         let through = Through {
@@ -244,8 +244,8 @@ pub(super) fn store<'f>(
     staging.store(f, plan, fragment, Combine { values: &values, ..combine }, &through);
 }
 
-/// Stores pairs of neighbours of a column into a buffer, one below the other in `of_rows`. Eight columns are whole periods of
-/// the swizzle.
+/// Stores pairs of neighbours of a column into a buffer, one below the other in `of_rows`. Eight columns are
+/// whole periods of the swizzle.
 fn fill_pairs<'f>(
     format: Format,
     buffer: &ComposedLayout,
@@ -260,8 +260,8 @@ fn fill_pairs<'f>(
     }
 }
 
-/// Stores the packed pairs of a thread's two rows into a buffer, where `of_lane` is the lane's first column. Sixteen
-/// columns are whole periods of the swizzle.
+/// Stores the packed pairs of a thread's two rows into a buffer. `of_lane` is the address of the lane's first
+/// column. Sixteen columns are whole periods of the swizzle.
 fn fill_matrices<'f>(
     format: Format,
     f: &'f Builder,

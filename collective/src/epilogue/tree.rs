@@ -1,4 +1,4 @@
-//! An epilogue that is a tree.
+//! The tree epilogue: an epilogue visitor tree with a store.
 
 use core::cell::{Cell, RefCell};
 use core::fmt;
@@ -18,7 +18,8 @@ use crate::mainloop::{Consumer, Fragment, FragmentRow, Piece, begin, output_elem
 use crate::plan::{EpilogueSpec, Plan, TileNeeds};
 use crate::tree::{Bounded, Declare, EarlyRow, Facts, Host, Node, NodeError, Parameters, Path, Shape};
 
-/// D is the value of the tree `X`, rounded to `T` and stored as `S` does it: see [`tree`](crate::tree).
+/// An epilogue whose D is the value of the tree `X`, rounded to `T` and stored by `S`. For the nodes see
+/// [`tree`](crate::tree).
 ///
 /// ```
 /// use collective::functions::{Add, Multiply};
@@ -26,7 +27,7 @@ use crate::tree::{Bounded, Declare, EarlyRow, Facts, Host, Node, NodeError, Para
 /// use collective::{Epilogue, TmaStore, TreeEpilogue};
 /// use half::bf16;
 ///
-/// /// D = alpha * acc + bias, where bias has an element for each column.
+/// /// D = alpha * acc + bias, where bias has one element per column.
 /// type Biased = Compute<Add, (Compute<Multiply, (Scalar, Accumulator)>, RowVector<bf16>)>;
 /// type E = TreeEpilogue<bf16, TmaStore, Biased>;
 /// assert_eq!(E::emitter().name(), "add_mul_s_acc_rbf16_tma");
@@ -40,17 +41,18 @@ impl<T: Element, S: Store, X: Node> Evaluated for TreeEpilogue<T, S, X> {
     }
 }
 
-/// Pairs of a row that are computed at a time, where the store does not say.
+/// Pairs of a row that are computed at a time, unless the store sets the number.
 const PAIRS: usize = 8;
 
-/// Registers that a thread needs for a part, beside accumulators and row vectors of all the tile, where functions need no more
-/// than [`USUAL`].
+/// Registers a thread needs per part, in addition to accumulators and row vectors of the whole tile, if no
+/// function needs more than [`USUAL`].
 const SPARE: u32 = 72;
 
-/// Registers that most functions do with.
+/// Registers that suffice for most functions.
 const USUAL: u32 = 16;
 
-/// Registers more, where row vectors are loaded before the tile is multiplied: measured with ptxas, which spilled a fast GELU.
+/// Additional registers if row vectors are loaded before the tile is multiplied. Measured with ptxas, which
+/// spilled a fast GELU.
 const MULTIPLYING: u32 = 8;
 
 impl<T: Element, S: Store, X: Node> TreeEpilogue<T, S, X> {
@@ -97,15 +99,15 @@ impl<X: Node> Treed<X> {
         }
     };
 
-    /// The tree, stored somehow.
+    /// The tree with a store.
     pub const fn new(store: StoreSpec) -> Self {
         Self { store, tree: PhantomData }
     }
 
-    /// What it asks of the plan.
+    /// What the epilogue asks of the plan.
     ///
     /// # Errors
-    /// A tree that cannot be stored so, in a sentence.
+    /// A sentence, if the tree cannot be stored in this way.
     pub const fn spec(store: StoreSpec) -> Result<EpilogueSpec, &'static str> {
         if !store.format.is_float() {
             return Err(
@@ -143,10 +145,10 @@ impl<X: Node> Treed<X> {
         })
     }
 
-    /// Whether the arguments are legal for a product of this shape.
+    /// Checks the arguments for a GEMM of this shape.
     ///
     /// # Errors
-    /// The first that is not.
+    /// The first illegal argument.
     pub fn check(arguments: &X::Arguments, product: Shape, path: &Path<'_>) -> Result<(), NodeError> {
         if !product.n.is_multiple_of(1 << Treed::<X>::HALVINGS) {
             let reason =
@@ -165,7 +167,7 @@ impl<X: Node> Treed<X> {
         X::check(arguments, Shape { n: product.n >> Treed::<X>::HALVINGS, ..product }, path)
     }
 
-    /// The values of its parameters.
+    /// The values of the kernel parameters.
     pub fn parameters(&self, plan: &Plan, arguments: &X::Arguments, d: Output) -> Vec<Argument> {
         let mut parameters = Parameters::default();
         X::parameters(arguments, &mut parameters);
@@ -179,7 +181,8 @@ impl<X: Node> Treed<X> {
         parameters.values
     }
 
-    /// Pairs that a thread loads of the tree's one row vector before a tile is multiplied; 0 where it loads them after it.
+    /// Number of pairs of the tree's one row vector that a thread loads before a tile is multiplied; 0 if it
+    /// loads them afterwards.
     fn early(&self, plan: &Plan) -> usize {
         let one = X::FACTS.row_vectors == 1 && Self::HALVINGS == 0 && matches!(plan.form, Form::Single);
         let early = one && plan.mainloop.step == 0 && ahead::<X>(self.store, plan, MULTIPLYING);
@@ -188,10 +191,11 @@ impl<X: Node> Treed<X> {
     }
 }
 
-/// Whether registers are left for the row vectors of all the tile, and for so many others.
+/// Whether there are registers for the row vectors of the whole tile, and for `others` more.
 fn ahead<X: Node>(store: StoreSpec, plan: &Plan, others: u32) -> bool {
     let registers = plan.registers;
-    // Beside 128 accumulators there is room for row vectors of all the tile, beside more hardly for a part's.
+    // In addition to 128 accumulators there are registers for row vectors of the whole tile; in addition to
+    // more, barely for those of a part.
     let vectors = X::FACTS.row_vectors * plan.output_tile_n() / 8;
     let spare = SPARE + X::FACTS.registers.saturating_sub(USUAL);
     !store.transposed && registers.accumulators + vectors + spare + others <= registers.consumer
@@ -229,9 +233,9 @@ impl<X: Node> EpilogueEmitter for Treed<X> {
 struct TreeDevice<'f, X: Node> {
     store: StoreSpec,
     tree: X::Device<'f>,
-    /// What is loaded before a tile is multiplied.
+    /// The row vector that is loaded before a tile is multiplied.
     early: Option<EarlyRow<'f>>,
-    /// All accesses of pairs can be one.
+    /// Nonzero if every access to a pair can be one access.
     pairs: Value<'f, u32>,
     d: StoreDevice<'f>,
 }
@@ -304,7 +308,7 @@ impl<'f, X: Node> DeviceEpilogue<'f> for TreeDevice<'f, X> {
         let whole = (m + rows).at_most(extent.m) & (n + columns).at_most(extent.n);
         let mut pairs = self.pairs.differs_from(0);
         if let Some(record) = extent.record {
-            // Transposed rows are columns of the caller's.
+            // Rows of a transposed tile are columns of the caller's D.
             let columns = if self.store.transposed { extent.m } else { extent.n };
             pairs = pairs & record.d(f).pairs(self.store.format, columns >> halvings);
         }

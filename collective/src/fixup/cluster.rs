@@ -1,4 +1,5 @@
-//! Sums of a tile whose parts of K the CTAs of a cluster have multiplied: added up through distributed shared memory.
+//! Fix-up within a cluster: adds up the partial sums of a tile whose K is divided among the CTAs of a
+//! cluster, through distributed shared memory.
 
 use ptx::{Builder, Number, Special};
 
@@ -9,18 +10,18 @@ use crate::plan::Plan;
 /// The named barrier of all threads that multiply.
 const CONSUMERS: u32 = 0;
 
-/// Bytes that the sums of a tile take in each CTA: they lie where the stages were.
+/// Bytes of the partial sums of a tile in each CTA. They reuse the memory of the stages.
 pub const fn sums_bytes(plan: &Plan) -> u64 {
     let [m, n, _] = plan.mainloop.tile;
     m as u64 * n as u64 * (plan.mainloop.atom.types.d().registers() * 4) as u64
 }
 
-/// Emitted for a consumer warpgroup that has multiplied its CTA's part of a tile: puts the sums where the stages were, adds up those of all
-/// `parts` CTAs of the cluster for some columns, in the order of their ranks, and lets `finish` finish them, as narrower tiles that have
-/// plans of their own.
+/// Emitted for a consumer warpgroup that has multiplied its CTA's K-range of a tile. It stores the partial
+/// sums where the stages were, and adds up those of all `parts` CTAs of the cluster for some of the columns,
+/// in rank order. It calls `finish` with the results as narrower tiles with plans of their own.
 ///
-/// All threads of the cluster that do not multiply have to meet once meanwhile, and all of them once more before they end: others
-/// read their shared memory.
+/// All threads of the cluster that do not multiply must meanwhile arrive once at the cluster barrier. All
+/// threads must do so once more before they end, because others read their shared memory.
 pub fn exchange_in_cluster<'f, T: Number + Default>(
     f: &'f Builder,
     plan: &Plan,
@@ -28,7 +29,7 @@ pub fn exchange_in_cluster<'f, T: Number + Default>(
     fragment: &Fragment<'f, T>,
     finish: &dyn Fn(&Plan, Fragment<'f, T>),
 ) {
-    // Where one warp writes, another's operands may lie.
+    // A warp may overwrite operands that another warp still reads.
     f.barrier_sync(CONSUMERS, plan.mainloop.consumers * 128);
     let of_warpgroup = (sums_bytes(plan) / u64::from(plan.mainloop.sharing())) as u32;
     let own = fragment.shared + fragment.warpgroup * of_warpgroup + fragment.thread * 16;

@@ -1,7 +1,8 @@
-//! Activations. Those with an elementary function inside come as `F<Exact>` (the default), `F<Fast>` and `F<Fastest>`.
+//! Activations. Those that contain an elementary function have three variants: `F<Exact>` (the default),
+//! `F<Fast>` and `F<Fastest>`.
 //!
-//! [`Bounded`](crate::Bounded) derives the bound of each on the spot; [`Elementary::error`](crate::Elementary::error)
-//! says what it is derived from.
+//! [`Bounded`](crate::Bounded) computes the error bound of each.
+//! [`Elementary::error`](crate::Elementary::error) states the errors from which it is derived.
 
 use core::marker::PhantomData;
 
@@ -33,7 +34,8 @@ activations! {
     LeakyRelu, "leaky_relu", f32, ["slope"], |slope, x| x.less(x.constant(0.0), x * slope, x);
     /// `x` above the threshold, otherwise zero.
     ThresholdRelu, "threshold_relu", f32, ["threshold"], |threshold, x| {
-        // NaN is neither below the threshold nor above it; times zero it stays, and what equals the threshold vanishes.
+        // A NaN is neither below nor above the threshold: `x * zero` keeps it, and maps the threshold itself
+        // to zero.
         let zero = x.constant(0.0);
         x.less(threshold, zero, threshold.less(x, x, x * zero))
     };
@@ -45,8 +47,8 @@ activations! {
     };
 }
 
-/// `GeluTanh<A>` of `a * b + c`, with an operation less for each element where b and c are the same for many: they are halved
-/// beforehand, which is exact.
+/// `GeluTanh<A>` of `a * b + c`. It saves one operation per element if b and c are shared by many elements:
+/// they are halved in advance, which is exact.
 #[derive(Clone, Copy, Debug)]
 pub struct MultiplyAddGelu<A = Exact>(PhantomData<A>);
 
@@ -63,7 +65,7 @@ impl<A: Accuracy> Pointwise<3> for MultiplyAddGelu<A> {
     }
 }
 
-/// [`GeluTanh`] of twice a number.
+/// [`GeluTanh`] of `2 * half`.
 fn gelu_of_half<A: Accuracy, R: Real>(half: R) -> R {
     let linear = half.constant(2.0 * 0.797_884_560_802_865_4);
     let inner = (half * half).mul_add(half.constant(8.0 * 0.035_677_408_136_300_125), linear);
@@ -102,7 +104,7 @@ accurate! {
     Silu, "silu", (), [], |(), x| x * A::sigmoid(x);
     /// `x / 2 * (1 + erf(x / sqrt 2))`.
     ///
-    /// Far below zero the sum cancels: the error is relative to `x`, not to the result.
+    /// Far below zero the sum cancels, so the error is relative to `x`, not to the result.
     Gelu, "gelu", (), [], |(), x| {
         let half = x.times(0.5);
         half.mul_add(A::erf(x.times(core::f64::consts::FRAC_1_SQRT_2)), half)

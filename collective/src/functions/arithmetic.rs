@@ -1,4 +1,4 @@
-//! Plain arithmetic as functions.
+//! Arithmetic functions.
 
 use super::{Pointwise, Scalars};
 use crate::real::Real;

@@ -1,12 +1,12 @@
-//! Derivatives, taken from the functions themselves.
+//! Derivatives, computed from the functions themselves.
 
 use core::marker::PhantomData;
 
 use super::{Pointwise, Scalars};
 use crate::real::{Dual, Real};
 
-/// `gradient * F'(x)` of the inputs `[gradient, x]`: what an activation's backward pass computes, for any `F` of one number,
-/// yours included. It takes the arguments of `F`.
+/// `gradient * F'(x)` for the inputs `[gradient, x]`: what the backward pass of an activation computes. `F`
+/// is any function of one number, including your own. The arguments are those of `F`.
 ///
 /// `Gradient<Relu>` is zero at zero.
 #[derive(Clone, Copy, Debug)]

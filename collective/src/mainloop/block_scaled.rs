@@ -1,4 +1,5 @@
-//! Operands in blocks that have scales: every 128 of K are multiplied alone, and added up with their scales in single precision.
+//! Block-scaled operands: the products of every 128 of K are multiplied by their scales and added to sums in
+//! single precision.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +12,9 @@ use crate::operand::Matrix;
 use crate::pipeline::{ClusterPosition, Position, Stage};
 use crate::plan::{FETCHED_SCALES, MainloopSpec, Plan, SCALED_ROWS, granule, scaled_blocks};
 
-/// [`TmaWgmma`](super::TmaWgmma) of [`BlockScaled`](crate::BlockScaled) operands as a value: the plan says the rest. Behind the parameters
-/// of the operands come those of [`BlockScales`](crate::BlockScales).
+/// The emitter of [`TmaWgmma`](super::TmaWgmma) for [`BlockScaled`](crate::BlockScaled) operands. The plan
+/// holds all numbers. After the parameters of the operands follow those of
+/// [`BlockScales`](crate::BlockScales).
 #[derive(Clone, Copy, Debug)]
 pub struct ScaledCopies;
 
@@ -44,29 +46,29 @@ impl MainloopEmitter for ScaledCopies {
 #[derive(Clone, Copy, Debug)]
 struct Device<'f> {
     maps: TensorMaps<'f>,
-    /// The maps of A's scales and of B's.
+    /// The tensor maps of A's scales and of B's.
     scales: [OperandMap<'f>; 2],
 }
 
-/// Where a thread finds an operand's scales in a stage.
+/// The place of an operand's scales in a stage, for one thread.
 #[derive(Clone, Copy)]
 struct Place<'f> {
-    /// How many rows share one: 1 or 128.
+    /// Number of rows that share a scale: 1 or 128.
     rows: u32,
-    /// The address of the scale of the tile's first row, for this k-tile.
+    /// Address of the scale of the tile's first row, for this k-tile.
     address: Value<'f, u32>,
-    /// The thread's first row, counted from the first row whose scale is in the stage.
+    /// The thread's first row, relative to the first row whose scale is in the stage.
     first: Value<'f, u32>,
-    /// Rows of the tile's runs that share a scale.
+    /// Length of the tile's runs of rows that share a scale.
     granule: u32,
-    /// Whether the tile may begin at any row, so that two scales are not always aligned as one vector.
+    /// Whether the tile may begin at any row, so that two neighbouring scales may be unaligned as a vector.
     anywhere: bool,
 }
 
 impl<'f> Place<'f> {
-    /// What tells the scales of a thread's rows apart, counted from its first.
+    /// A key per scale for the thread's rows; `row` is relative to its first.
     fn key(&self, row: u32) -> u32 {
-        // A block of accumulators has 64 rows, and a thread's first column is one of the tile's first eight.
+        // A block of accumulators has 64 rows, and a thread's first column is among the tile's first eight.
         if self.rows == 1 { row } else { row / self.granule }
     }
 
@@ -78,7 +80,7 @@ impl<'f> Place<'f> {
         scale
     }
 
-    /// The scales of two rows that have their own.
+    /// The scales of two neighbouring rows, each with a scale of its own.
     fn load_pair(&self, f: &'f Builder, row: u32) -> [Value<'f, f32>; 2] {
         if self.anywhere {
             return [row, row + 1].map(|row| self.load(f, row));
@@ -87,9 +89,9 @@ impl<'f> Place<'f> {
     }
 }
 
-/// The scales of a stage that a thread multiplies its sums by.
+/// The scales of a stage by which a thread multiplies its accumulators.
 struct Factors<'f> {
-    /// A's, by block of accumulators and by row of it.
+    /// A's, by block of accumulators and by row in the block.
     rows: Vec<BTreeMap<u32, Value<'f, f32>>>,
     /// B's, by column.
     columns: BTreeMap<u32, Value<'f, f32>>,
@@ -158,7 +160,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
             let places = places(plan, &fragment, piece, (stage, k_tile));
             let factors = Factors::load(f, &fragment, places);
             f.wgmma_wait(0);
-            // What the other lanes have read of the stage comes before the warp's arrival.
+            // Orders the other lanes' reads of the stage before the warp's arrival.
             f.warp_sync();
             consumer.release.arrive(stage.empty);
             add(&fragment, &sums, product.accumulators(), (places, &factors));
@@ -168,17 +170,17 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
     }
 }
 
-/// The element `(row, column)` of a block's value, counted from the thread's first.
+/// The element `(row, column)` of a block's value, relative to the thread's first.
 fn element(fragment: &Fragment<'_, f32>, block: usize, value: usize) -> [u32; 2] {
     let elements = fragment.elements.part();
-    // Values of instructions side by side follow each other.
+    // The values of neighbouring instructions follow each other.
     let held = elements.mode(0).size();
     let (block, value) = (block as i64, value as i64);
     let element = elements.at_modes(&[value % held, block, value / held]);
     [0, 1].map(|mode| u32::try_from(element.leaf(mode)).expect("a tile is small"))
 }
 
-/// Where a thread's scales of A and of B lie.
+/// The places of a thread's scales of A and of B.
 fn places<'f>(
     plan: &Plan,
     fragment: &Fragment<'f, f32>,
@@ -189,7 +191,7 @@ fn places<'f>(
     [0, 1].map(|operand| {
         let rows = plan.mainloop.operands[operand].scaled;
         let address = stage.address + plan.ring.offset(2 + operand);
-        // Of those that a copy brings along K one is the block's.
+        // A copy loads several scales along K, one of which is this block's.
         let address = if rows == 1 { address } else { address + k_tile % FETCHED_SCALES * 4 };
         let (first, anywhere) = (starts[operand] - tile[operand], plan.begins_anywhere()[operand]);
         let extent = plan.mainloop.tile[operand];
@@ -197,7 +199,7 @@ fn places<'f>(
         let first = match rows {
             1 if anywhere => first + tile[operand] % FETCHED_SCALES,
             1 => first,
-            // The tile begins with a block, or lies in one.
+            // The tile begins where a block does, or is inside one.
             rows if granule == rows || scaled_blocks(extent) == 1 => first,
             rows => first + tile[operand] % rows,
         };
@@ -206,7 +208,7 @@ fn places<'f>(
 }
 
 impl<'f> Factors<'f> {
-    /// Reads the scales of a stage, each once.
+    /// Reads each scale of a stage once.
     fn load(f: &'f Builder, fragment: &Fragment<'f, f32>, [a, b]: [Place<'f>; 2]) -> Self {
         let (mut rows, mut columns) = (Vec::new(), BTreeMap::new());
         for (block, values) in fragment.blocks.iter().enumerate() {
@@ -229,7 +231,7 @@ impl<'f> Factors<'f> {
     }
 }
 
-/// Adds the products of a stage, scaled.
+/// Adds the products of a stage, scaled, to the sums.
 fn add<'f>(
     fragment: &Fragment<'f, f32>,
     sums: &[Vec<Var<'f, f32>>],

@@ -1,8 +1,10 @@
-//! The warp-specialised mainloop for operands at any address: threads fill the swizzled tiles that `wgmma` reads.
+//! The warp-specialised mainloop for operands at any address: threads fill the swizzled tiles that `wgmma`
+//! reads.
 //!
-//! A tensor copy wants rows that begin at multiples of 16 B. Here the producer's 128 threads copy instead, 16 B of a
-//! tile at a time, in as large pieces as an operand's address and leading dimension allow: `cp.async` of 16, 8 or 4 B,
-//! or single elements through registers. What lies outside of the matrix becomes zero.
+//! A tensor copy needs rows that begin at multiples of 16 B. Here the producer's 128 threads copy instead.
+//! Each copies 16 B of a tile at a time, in the largest pieces that the operand's address and leading
+//! dimension allow: `cp.async` of 16, 8 or 4 B, or single elements through registers. Elements outside the
+//! matrix become zero.
 
 use core::marker::PhantomData;
 use std::sync::Arc;
@@ -20,11 +22,12 @@ use crate::plan::{MainloopSpec, OperandTile, Plan, Producer};
 use crate::record::Described;
 use crate::tile::{TileShape, WarpRoles};
 
-/// Operand pair `O`, tile shape `T`, warp roles `R`, for operands at any address and with any leading dimension.
+/// A warp-specialised mainloop with operand pair `O`, tile shape `T` and warp roles `R`, for operands at any
+/// address and with any leading dimension. Use it if [`TmaWgmma`](super::TmaWgmma) cannot read the operands.
 ///
-/// Every thread of the producer warpgroup copies a part of each stage. It says that a stage is full when its copies of
-/// that stage have landed, some stages behind the newest it has started. Consumers do what those of
-/// [`TmaWgmma`](super::TmaWgmma) do.
+/// Every thread of the producer warpgroup copies a part of each stage. It arrives on the stage's full barrier
+/// when its copies of that stage have landed, some stages after the newest stage that it has started.
+/// Consumers work as those of `TmaWgmma` do.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyWgmma<O, T, R>(PhantomData<(O, T, R)>);
 
@@ -37,7 +40,7 @@ struct Sources<'f> {
 }
 
 impl<'f> Sources<'f> {
-    /// Those of a piece.
+    /// The sources of a work unit.
     fn of(self, f: &'f Builder, plan: &Plan, piece: Piece<'f>) -> Self {
         let Some(record) = piece.record else {
             return Self { a: self.a.of(piece.group), b: self.b.of(piece.group), ..self };
@@ -68,7 +71,7 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for CopyWgmma<O, T, R>
     }
 }
 
-/// [`CopyWgmma`] as a value: the plan says the rest.
+/// The emitter of [`CopyWgmma`]. The plan holds all numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadCopies;
 

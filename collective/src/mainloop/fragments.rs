@@ -1,4 +1,5 @@
-//! A from registers: a tile's elements as `wgmma` takes them from the threads of a warpgroup, converted on the way if need be.
+//! Fragments of A in registers: a tile's elements in the order in which `wgmma` takes them from a warpgroup,
+//! converted on the way if needed.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +12,13 @@ use crate::element::{Format, Narrow, Packed};
 use crate::pipeline::Stage;
 use crate::plan::{MainloopSpec, OperandTile, PlanError, Source};
 
-/// A's tile in the registers of a consumer warpgroup: for each block of its rows and each K of an instruction four registers.
+/// A's tile in the registers of a consumer warpgroup: four registers per block of its rows and per
+/// instruction along K.
 ///
-/// Threads load it from a stage, so it may lie there in another [`Format`] than is multiplied. Registers that an instruction
-/// reads may not be written before it is complete: a mainloop waits for its instructions before it loads the next stage
-/// ([`InFlight::None`](super::InFlight::None)), or has two of these.
+/// Threads load the tile from a stage, so its [`Format`] there may differ from the one that is multiplied.
+/// Registers that an instruction reads must not be written before it is complete. So a mainloop either waits
+/// for its instructions before it loads the next stage ([`InFlight::None`](super::InFlight::None)), or uses
+/// two of these.
 ///
 /// ```
 /// use collective::pipeline::Position;
@@ -52,23 +55,23 @@ use crate::plan::{MainloopSpec, OperandTile, PlanError, Source};
 pub struct Fragments<'f> {
     f: &'f Builder,
     tile: OperandTile,
-    /// What is multiplied.
+    /// The element type that is multiplied.
     element: WgmmaElement,
-    /// Values, blocks and steps of the executing thread.
+    /// The elements of the executing thread, by value, block and step.
     own: Tensor<ComposedLayout, Value<'f, u32>>,
     /// By block and step.
     registers: Vec<Vec<[Var<'f, u32>; 4]>>,
 }
 
-/// What becomes of two neighbours along K: a register of two elements of 16 bits, the first in its low half.
+/// Converts two neighbours along K to one register of two 16-bit elements, the first in the low half.
 pub type Convert<'a, 'f> = &'a dyn Fn([Narrow<'f>; 2]) -> Value<'f, u32>;
 
 impl<'f> Fragments<'f> {
-    /// The registers of a consumer for a tile that is A of `spec`.
+    /// The registers of a consumer for `tile`, which must be operand A of `spec`.
     ///
     /// # Errors
     /// [`PlanError::Fragments`] unless the tile is K-major and the spec's atom takes A from registers;
-    /// [`PlanError::Product`] where it is not A's tile of the spec.
+    /// [`PlanError::Product`] if the tile does not match the spec's A.
     pub fn new(
         f: &'f Builder,
         spec: &MainloopSpec,
@@ -102,18 +105,18 @@ impl<'f> Fragments<'f> {
         Ok(Self { f, tile, element, own, registers })
     }
 
-    /// The four registers of a block and a step along K; `None` for one that there is not.
+    /// The four registers of a block and a step along K; `None` if the indices are out of range.
     pub fn get(&self, block: u32, step: u32) -> Option<[Var<'f, u32>; 4]> {
         self.registers.get(block as usize)?.get(step as usize).copied()
     }
 
-    /// Rounds the accumulators of another product, by block, to elements of 16 bits: sums of `K` columns are A of a product over
-    /// these `K`, and every thread has the elements that it needs.
+    /// Rounds the accumulators of another product, by block, to 16-bit elements of A. Accumulators of `K`
+    /// columns become A of a product over these `K`; every thread already holds the elements that it needs.
     pub fn pack(&self, accumulators: &[Vec<Var<'f, f32>>]) {
         let held = |block: &Vec<[Var<'f, u32>; 4]>| block.len() * 8;
         let fits = self.registers.iter().map(held).eq(accumulators.iter().map(Vec::len));
         let Some(format) = self.format().filter(|_| fits) else {
-            self.f.refuse("sums are packed as A of 16 bits whose K is their number of columns: change the product's tile");
+            self.f.refuse("accumulators are packed as a 16-bit A whose K is their number of columns: change the product's tile");
             return;
         };
         for (steps, sums) in self.registers.iter().zip(accumulators) {
@@ -125,7 +128,7 @@ impl<'f> Fragments<'f> {
         }
     }
 
-    /// What is multiplied, where it has 16 bits.
+    /// The format that is multiplied, if it has 16 bits.
     fn format(&self) -> Option<Format> {
         match self.element {
             WgmmaElement::Bf16 => Some(Format::Bf16),
@@ -134,8 +137,8 @@ impl<'f> Fragments<'f> {
         }
     }
 
-    /// Loads a stage's tile: as it is where it lies in the format that is multiplied, otherwise converted from one float to
-    /// another of 16 bits.
+    /// Loads a stage's tile: unchanged if it has the width that is multiplied, otherwise converted from one
+    /// float format to another of 16 bits.
     pub fn load(&self, stage: Stage<'f>) {
         let same = self.tile.bits() == self.element.bits();
         let (f, stored) = (self.f, self.tile.format);
@@ -147,27 +150,28 @@ impl<'f> Fragments<'f> {
                 Packed::Word(word) => word,
                 Packed::Pair(_) | Packed::Half(_) | Packed::Doubles(_) => f.constant(0),
             }),
-            None => f.refuse("A is converted to elements of 16 bits alone: store it as it is multiplied"),
+            None => f.refuse("A can be converted only to 16-bit elements: store it as it is multiplied"),
         }
     }
 
-    /// Loads a stage's tile and converts it, two neighbours along K at a time, to elements of 16 bits.
+    /// Loads a stage's tile and converts it to 16-bit elements, two neighbours along K at a time.
     pub fn load_converted(&self, stage: Stage<'f>, convert: Convert<'_, 'f>) {
         if self.element.bits() != 16 {
-            self.f.refuse("A is converted to elements of 16 bits alone: store it as it is multiplied");
+            self.f.refuse("A can be converted only to 16-bit elements: store it as it is multiplied");
             return;
         }
         self.each(stage, &|address| convert(self.tile.format.load_shared_pair(self.f, address)));
     }
 
-    /// Sets every register to what `load` makes of the shared address of its first element.
+    /// Sets every register to what `load` returns for the shared address of its first element.
     fn each(&self, stage: Stage<'f>, load: &dyn Fn(Value<'f, u32>) -> Value<'f, u32>) {
         let base = stage.address + self.tile.offset;
         let Tensor { layout, start } = self.own;
         let bytes = self.tile.bits() / 8;
         let period = i64::from(self.tile.swizzle.alignment() / bytes);
         let packed = i64::from(32 / self.element.bits());
-        // Whole periods of the swizzle are added behind it, so addresses within one are computed once.
+        // Whole periods of the swizzle are added after it is applied, so that addresses within a period are
+        // computed once.
         let mut within = BTreeMap::new();
         for (block, steps) in (0i64..).zip(&self.registers) {
             for (step, registers) in (0i64..).zip(steps) {

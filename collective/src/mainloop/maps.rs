@@ -1,9 +1,10 @@
-//! Tensor maps that a CTA changes when it comes to another product.
+//! Tensor maps that a CTA modifies for each new GEMM of a grouped launch.
 //!
-//! Each CTA has some pairs of maps in global memory, A's and B's, which begin as the templates that the host has encoded. Who
-//! starts the copies takes the next pair for each product, replaces address, extents and stride in it, and hands it from
-//! the generic proxy to the tensormap proxy. There is a pair more than there are stages: when one comes round again, a copy of
-//! each product since has claimed a stage, so the copies that used it before have long landed.
+//! Each CTA has several pairs of maps in global memory, one map for A and one for B. They begin as copies of
+//! the templates that the host encoded. For each GEMM, the thread that starts the copies takes the next pair,
+//! replaces address, extents and stride in it, and hands it from the generic proxy to the tensormap proxy.
+//! There is one pair more than there are stages. When a pair is reused, each GEMM since has had a copy claim
+//! a stage, so the copies that used the pair before have landed.
 
 use cute_rs::atom::Major;
 use ptx::{Builder, MapChange, Scope, Special, Value, Var};
@@ -15,11 +16,11 @@ use crate::record::Described;
 /// A CTA's maps on the device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OwnMaps<'f> {
-    /// Where they begin.
+    /// Address of the first pair.
     address: Value<'f, u64>,
-    /// The pair in use.
+    /// Index of the pair in use.
     pair: Var<'f, u32>,
-    /// The product it is for, one more than its number; 0 for none.
+    /// The GEMM that the pair is for: its index plus one; 0 for none.
     product: Var<'f, u32>,
 }
 
@@ -43,8 +44,8 @@ impl<'f> OwnMaps<'f> {
         }
     }
 
-    /// Emitted for a piece: the maps of A and B for its product, which the thread for which `loads` holds makes if it had
-    /// those of another.
+    /// Emitted for a work unit: the maps of A and B for its GEMM. If the pair in use is for another GEMM, the
+    /// thread for which `loads` holds prepares a new one.
     pub(super) fn of(
         self,
         f: &'f Builder,
@@ -58,7 +59,7 @@ impl<'f> OwnMaps<'f> {
         };
         if let (Some(record), Some(group)) = (piece.record, piece.group) {
             let product = group + 1;
-            // Where nothing is summed nothing is copied.
+            // An empty range of k-tiles needs no copies.
             let mut changes = product.differs_from(self.product.get()) & piece.k_begin.less_than(piece.k_end);
             if let Some(loads) = loads {
                 changes = changes & loads;
@@ -85,7 +86,7 @@ impl<'f> OwnMaps<'f> {
     }
 }
 
-/// Replaces what differs from product to product.
+/// Replaces the fields that differ between GEMMs.
 fn replace<'f>(
     f: &'f Builder,
     map: Value<'f, u64>,

@@ -1,5 +1,5 @@
-//! The consumer's side of the mainloops of this crate: stages of swizzled tiles, however they were filled, into accumulators, for
-//! tiles that may be narrowed.
+//! The consumer side of the mainloops of this crate: multiplies stages of swizzled tiles into accumulators,
+//! for any producer, and for tiles that may be narrowed.
 
 use ptx::{Builder, Value};
 
@@ -18,11 +18,12 @@ pub(super) struct Multiplier<'f, 'p, T: Accumulator> {
     pub(super) f: &'f Builder,
     pub(super) plan: &'p Plan,
     pub(super) product: Product<'f, T>,
-    /// Where sums are promoted to.
+    /// The `f32` sums to which accumulators are promoted, if they are.
     pub(super) sums: Option<Promoted<'f, T>>,
 }
 
-/// Multiplies the stages of a piece as they become full, gives them back, and hands the sums to `finish`.
+/// Multiplies the stages of a work unit as they become full, releases them, and passes the accumulators to
+/// `finish`.
 pub(super) fn ring<'f>(
     f: &'f Builder,
     plan: &Plan,
@@ -34,15 +35,15 @@ pub(super) fn ring<'f>(
     match plan.mainloop.atom.sums() {
         SumType::S32 => Multiplier::<i32>::new(f, plan, consumer).ring(consumer, ring, piece, finish),
         SumType::F16 => Multiplier::<u32>::new(f, plan, consumer).ring(consumer, ring, piece, finish),
-        // No `wgmma` sums in f64.
+        // No `wgmma` accumulates in f64.
         SumType::F32 | SumType::F64 => {
             Multiplier::<f32>::new(f, plan, consumer).ring(consumer, ring, piece, finish);
         }
     }
 }
 
-/// Multiplies the stages of a piece where all warpgroups do, and nobody else fills them: `first` fills as many as there are,
-/// `next` the one of a k-tile that has been multiplied.
+/// Multiplies the stages of a work unit in a kernel without a producer. `first` fills all stages; `next`
+/// refills the stage of a k-tile that has been multiplied.
 pub(super) fn in_turn<'f>(
     f: &'f Builder,
     plan: &Plan,
@@ -54,7 +55,7 @@ pub(super) fn in_turn<'f>(
     match plan.mainloop.atom.sums() {
         SumType::S32 => Multiplier::<i32>::new(f, plan, consumer).in_turn(consumer, ring, piece, fills),
         SumType::F16 => Multiplier::<u32>::new(f, plan, consumer).in_turn(consumer, ring, piece, fills),
-        // No `wgmma` sums in f64.
+        // No `wgmma` accumulates in f64.
         SumType::F32 | SumType::F64 => {
             Multiplier::<f32>::new(f, plan, consumer).in_turn(consumer, ring, piece, fills)
         }
@@ -74,15 +75,16 @@ impl<'f, 'p, T: Accumulator> Multiplier<'f, 'p, T> {
         Self { f, plan, product, sums }
     }
 
-    /// A's registers, where it comes from there.
+    /// A's registers, if A comes from registers.
     pub(super) fn fragments(&self, consumer: Consumer<'f>) -> Option<Fragments<'f>> {
         let registers = self.plan.mainloop.atom.a == Source::Registers;
         let fragments = || Fragments::new(self.f, &self.plan.mainloop, self.plan.operands[0], consumer);
         registers.then(|| fragments().expect(PLANNED))
     }
 
-    /// Where tiles may be narrowed, `finish` is emitted for every width: accumulators of several widths do not meet in the
-    /// same variables, which the assembler would have to move, and it serializes instructions whose registers it moves.
+    /// If tiles may be narrowed, emits `finish` once per width. Otherwise accumulators of several widths
+    /// would meet in the same variables. The assembler would have to move them, and it serializes
+    /// instructions whose registers it moves.
     fn ring(&self, consumer: Consumer<'f>, ring: Position<'f>, piece: Piece<'f>, finish: Finish<'_, 'f>) {
         let [tile_n, step] = [self.plan.mainloop.tile[1], self.plan.mainloop.step];
         consumer.turns.begin();
@@ -90,7 +92,8 @@ impl<'f, 'p, T: Accumulator> Multiplier<'f, 'p, T> {
             self.stages(consumer, ring, piece, tile_n);
             return finish(self.plan, self.result(consumer, piece, tile_n));
         };
-        // The branch is one of whole warps, which the assembler cannot see where memory says what is computed.
+        // Whole warps take this branch. The assembler cannot see that if `columns` comes from memory, so it
+        // is broadcast.
         self.as_wide_as(self.f.shuffle(columns, 0), tile_n, &|width| {
             let plan = self.plan.as_wide_as(width);
             let narrow = Multiplier::of(self.f, &plan, self.product.narrowed(&plan.mainloop));
@@ -99,7 +102,7 @@ impl<'f, 'p, T: Accumulator> Multiplier<'f, 'p, T> {
         });
     }
 
-    /// Emits `body` for every width of a tile, the widest first, and runs it for that of `columns`.
+    /// Emits `body` once per width of a tile, the widest first, and runs the one for `columns`.
     fn as_wide_as(&self, columns: Value<'f, u32>, width: u32, body: &dyn Fn(u32)) {
         let step = self.plan.mainloop.step;
         if width <= step {
@@ -109,7 +112,7 @@ impl<'f, 'p, T: Accumulator> Multiplier<'f, 'p, T> {
         self.f.if_else(columns.more_than(width - step), || body(width), narrower);
     }
 
-    /// Multiplies the first `width` columns of a piece; its other columns become zero.
+    /// Multiplies the first `width` columns of a work unit; the accumulators of other columns become zero.
     fn stages(&self, consumer: Consumer<'f>, ring: Position<'f>, piece: Piece<'f>, width: u32) {
         if let Some(sums) = &self.sums {
             return self.promoted(sums, (consumer, ring, piece), width);
@@ -117,12 +120,13 @@ impl<'f, 'p, T: Accumulator> Multiplier<'f, 'p, T> {
         let fragments = self.fragments(consumer);
         let in_flight = if fragments.is_some() { InFlight::None } else { InFlight::One };
         let multiply = |stage, accumulate| self.stage(fragments.as_ref(), stage, accumulate, width);
-        // Registers that nothing reads before the loop are the assembler's there, so they are cleared behind it.
+        // The assembler may reuse registers that nothing reads before the loop, so they are cleared after it.
         let rest = |multiplied| self.product.clear_from(if multiplied { width } else { 0 });
         consumer.stages(self.f, (ring, piece), in_flight, &multiply, &rest);
     }
 
-    /// Multiplies the first `width` columns of a stage into the accumulators; the old ones are added if `accumulate`.
+    /// Multiplies the first `width` columns of a stage into the accumulators, which keep their old values if
+    /// `accumulate`.
     pub(super) fn stage(
         &self,
         fragments: Option<&Fragments<'f>>,

@@ -1,12 +1,14 @@
-//! The mainloops of the time before `wgmma`: every warp copies and multiplies, and all meet at a barrier once per k-tile.
+//! The mainloops without `wgmma`: every warp copies and multiplies, and all meet at a barrier once per
+//! k-tile.
 //!
-//! A ring of stages is filled by `cp.async`, a group of copies per k-tile, some k-tiles ahead. When a thread's own copies of a k-tile
-//! have landed and all threads have met, everybody's have, and the stage of the k-tile before is free to be filled. Then each warp
-//! multiplies its rows: by `ldmatrix` and `mma.sync`, or each thread by plain instructions.
+//! A ring of stages is filled by `cp.async`, with one group of copies per k-tile, some k-tiles ahead. Each
+//! thread waits for its own copies of a k-tile, then all threads meet at the barrier. After that the whole
+//! k-tile has landed, and the stage of the k-tile before is free to be filled. Then each warp multiplies its
+//! rows: by `ldmatrix` and `mma.sync`, or by `fma` in each thread.
 //!
-//! Tiles lie in the ring as `wgmma` would read them. Their swizzles are what keeps `ldmatrix`, and threads that load 16 bytes of
-//! neighbouring rows, free of bank conflicts. Accumulators lie in registers as those of `wgmma` do, so that every epilogue and every
-//! scheduler works with these mainloops too.
+//! Tiles have the layout that `wgmma` would read. Its swizzles keep `ldmatrix`, and threads that load 16
+//! bytes of neighbouring rows, free of bank conflicts. Accumulators have the register layout of `wgmma`, so
+//! every epilogue and every scheduler works with these mainloops too.
 
 mod doubles;
 mod fma;
@@ -28,7 +30,7 @@ const PLANNED: &str = "the plan admits only tiles that the atom multiplies";
 /// Fills the stage at a shared address with the tiles of a k-tile.
 type Fill<'a, 'f> = &'a dyn Fn(Value<'f, u32>, Value<'f, u32>);
 
-/// Copies and multiplies a piece. All threads of the CTA execute it.
+/// Copies and multiplies a work unit. All threads of the CTA execute it.
 pub(super) fn multiply<'f>(
     f: &'f Builder,
     plan: &Plan,
@@ -65,7 +67,7 @@ fn by_warps<'f, T: PlainSum>(
     warps.sums(consumer, piece)
 }
 
-/// A thread's view of a multiply: where its parts of A and B lie in a stage, and its accumulators.
+/// A thread's view of a multiply: the places of its parts of A and B in a stage, and its accumulators.
 struct Operands<'f, 'p, T> {
     f: &'f Builder,
     plan: &'p Plan,
@@ -93,7 +95,7 @@ impl<'f, 'p, T: PlainSum> Operands<'f, 'p, T> {
         Self { f, plan, a, b, accumulators: (0..spec.blocks()).map(block).collect() }
     }
 
-    /// Walks the k-tiles of a piece: `fill` starts copies into a stage, `multiply` reads one.
+    /// Walks the k-tiles of a work unit: `fill` starts copies into a stage, `multiply` reads one.
     fn walk(
         &self,
         consumer: Consumer<'f>,
@@ -114,7 +116,7 @@ impl<'f, 'p, T: PlainSum> Operands<'f, 'p, T> {
         };
         let (first, end) = (piece.k_begin, piece.k_end);
         let count = (end - first).where_or(first.less_than(end), 0);
-        // Everybody has read the stages of the piece before.
+        // All threads have read the stages of the work unit before.
         f.barrier_sync(0, plan.threads);
         let ahead = stages - 1;
         f.repeat(count + ahead, |index| {
@@ -127,7 +129,8 @@ impl<'f, 'p, T: PlainSum> Operands<'f, 'p, T> {
                 fill(filled.get(), first + index);
                 advance(filled);
             });
-            // A group for each turn, though it may be empty: so the groups that may be pending are counted.
+            // Commits one group per iteration, even if it is empty, so that the number of pending groups is
+            // known.
             f.copy_commit();
             f.if_(multiplies, || {
                 multiply(read.get());
@@ -136,7 +139,7 @@ impl<'f, 'p, T: PlainSum> Operands<'f, 'p, T> {
         });
     }
 
-    /// What the warpgroup has of the tile when everything has been multiplied.
+    /// The accumulators of the warpgroup after all k-tiles.
     fn sums(&self, consumer: Consumer<'f>, piece: Piece<'f>) -> Sums<'f> {
         let elements = output_elements(&self.plan.mainloop).expect(PLANNED);
         T::handed_on(Fragment {

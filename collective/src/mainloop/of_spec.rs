@@ -1,4 +1,4 @@
-//! From a spec to the mainloop that it describes.
+//! From a spec to the mainloop it describes.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::{MainloopEmitter, QuantizedCopies, ScaledCopies, SparseCopies, Tensor
 use crate::plan::{MainloopSpec, Producer};
 
 impl MainloopSpec {
-    /// The mainloop of this crate that a spec describes.
+    /// The emitter of the mainloop of this crate that the spec describes.
     pub fn emitter(&self) -> Arc<dyn MainloopEmitter> {
         match self.producer {
             Producer::Thread if self.weights().is_some() => Arc::new(QuantizedCopies),

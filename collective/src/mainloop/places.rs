@@ -1,4 +1,4 @@
-//! Where a thread reads in an operand's tile.
+//! Addresses that a thread reads in an operand's tile.
 
 use std::collections::BTreeMap;
 
@@ -7,24 +7,27 @@ use ptx::{Builder, Value};
 
 use crate::plan::OperandTile;
 
-/// The places of a tile that a thread reads, by value, by the instruction along M or N, and by that along K.
+/// The places of a tile that a thread reads, by value, by instruction along M or N, and by instruction along
+/// K.
 ///
-/// Whole periods of the swizzle are added after it, so that what differs within one alone is computed, once and ahead of the loop.
+/// Whole periods of the swizzle are added after it is applied. So only the places within a period are
+/// computed, once, before the loop.
 #[derive(Debug)]
 pub(super) struct Places<'f> {
     /// `(value, instruction, step)`, in elements.
     part: Layout,
-    /// What is within a period, from the tile's start, in bytes.
+    /// Byte offsets within a period, from the tile's start.
     within: BTreeMap<i64, Value<'f, u32>>,
     period: i64,
-    /// Bytes of an element.
+    /// Bytes per element.
     bytes: u32,
-    /// Where the tile begins in a stage, in bytes.
+    /// Offset of the tile in a stage, in bytes.
     offset: u32,
 }
 
 impl<'f> Places<'f> {
-    /// Those of the thread `coord` of a partition of the tile's layout, whose values are read `vector` at a time.
+    /// The places of the thread `coord` in a partition of the tile's layout. The thread reads `vector` values
+    /// at a time.
     pub(super) fn new(
         f: &'f Builder,
         tile: &OperandTile,
@@ -46,7 +49,7 @@ impl<'f> Places<'f> {
         Ok(Self { part, within, period, bytes, offset: tile.offset })
     }
 
-    /// The shared address of a place, in the stage at a shared address.
+    /// Shared address of a place, in the stage at shared address `stage`.
     pub(super) fn at(&self, stage: Value<'f, u32>, [value, instruction, step]: [u32; 3]) -> Value<'f, u32> {
         let place = self.part.at_modes(&[value, instruction, step].map(i64::from));
         let near = self.within[&(place % self.period)];

@@ -1,4 +1,4 @@
-//! Multiplying: `wgmma` on a stage's tiles, summed in the registers of a consumer warpgroup.
+//! Multiplying: `wgmma` on a stage's tiles, into the accumulators of a consumer warpgroup.
 
 use core::ops::Range;
 
@@ -13,16 +13,17 @@ use super::{Consumer, Fragment, Piece, begin, output_elements, tiled_mma};
 use crate::pipeline::Stage;
 use crate::plan::{MainloopSpec, OperandTile, PlanError, Source};
 
-/// The product of two tiles of each stage, summed in the accumulators of a consumer warpgroup.
+/// The product of two tiles of each stage, in the accumulators of a consumer warpgroup.
 ///
-/// A mainloop has one for each product that it computes: of A's tile and B's, of A's and those of two B's, of the scores and V.
+/// A mainloop has one per product that it computes: of A's tile and B's; of A's tile and those of two Bs; in
+/// attention, of the scores and V.
 ///
 /// ```
 /// use collective::pipeline::Position;
 /// use collective::{Accumulator, Consumer, InFlight, Piece, Plan, PlanError, Product, Sums};
 /// use ptx::Builder;
 ///
-/// /// What the mainloops of this crate do where tiles are not narrowed.
+/// /// What the mainloops of this crate do if tiles are not narrowed.
 /// fn multiply<'f, T: Accumulator>(
 ///     f: &'f Builder,
 ///     plan: &Plan,
@@ -50,32 +51,32 @@ pub struct Product<'f, T> {
     tiles: [OperandTile; 2],
     a: Option<SharedA<'f>>,
     b: MatrixDescriptor,
-    /// The instructions `(_, side, step)` of B's tile: where their operands begin, in elements.
+    /// Start of the operand of each instruction `(_, side, step)` in B's tile, in elements.
     b_places: Layout,
-    /// Which elements of the output's tile the threads hold.
+    /// Which elements of the output tile each thread holds.
     elements: Partition<CoordLayout>,
     accumulators: Vec<Vec<Var<'f, T>>>,
 }
 
-/// A's tile as instructions read it.
+/// A's tile as the instructions read it.
 #[derive(Clone, Copy, Debug)]
 struct SharedA<'f> {
     descriptor: MatrixDescriptor,
-    /// What the warpgroup's part of the rows adds to the start address, in descriptor units of 16 B.
+    /// Offset of the warpgroup's rows from the start address, in descriptor units of 16 B.
     rows: Value<'f, u64>,
-    /// The instructions `(_, block, step)` of its part: where their operands begin, in elements.
+    /// Start of the operand of each instruction `(_, block, step)` in the warpgroup's rows, in elements.
     places: Layout,
 }
 
-/// A product whose operands are found in a stage: what is left is to issue the instructions.
+/// A product whose operands have been located in a stage. What remains is to issue the instructions.
 #[derive(Clone, Debug)]
 pub struct Found<'a, 'f, T> {
     product: &'a Product<'f, T>,
     a: Option<Value<'f, u64>>,
     b: Value<'f, u64>,
-    /// Columns that are multiplied.
+    /// Number of columns to multiply.
     width: u32,
-    /// Instructions along K that are issued.
+    /// Instructions along K to issue.
     steps: Range<u32>,
 }
 
@@ -86,18 +87,19 @@ fn accumulators<'f, T: Accumulator>(f: &'f Builder, spec: &MainloopSpec) -> Vec<
 }
 
 impl OperandTile {
-    /// How `wgmma` finds the tile.
+    /// The `wgmma` descriptor of the tile.
     pub(super) fn descriptor(&self) -> Result<MatrixDescriptor, LayoutError> {
         MatrixDescriptor::new(self.major, self.swizzle, self.bits(), self.mn, self.k)
     }
 }
 
 impl<'f, T: Accumulator> Product<'f, T> {
-    /// The product of A's tile and B's for the warpgroup that has the `part`-th part of the tile's rows
+    /// The product of A's tile and B's, for the warpgroup with index `part` among those that share the tile
     /// ([`Consumer::part`]). Tile, atom and roles are those of `spec`.
     ///
     /// # Errors
-    /// [`PlanError::Product`] where the tiles are not those of the spec's tile, or the sums are of another type.
+    /// [`PlanError::Product`] if the tiles do not match the spec's tile, or its accumulators are not of type
+    /// `T`.
     pub fn new(
         f: &'f Builder,
         spec: &MainloopSpec,
@@ -127,7 +129,7 @@ impl<'f, T: Accumulator> Product<'f, T> {
             Source::Shared => {
                 let descriptor = tiles[0].descriptor()?;
                 let of_a = mma.partition(cute_rs::Operand::A, descriptor.layout())?;
-                // Descriptors count 16 bytes.
+                // Descriptors count units of 16 bytes.
                 let units = of_a.starts().upcast((128 / spec.atom.element_bits()).into())?;
                 Some((descriptor, units.apply_modes(&[zero, part, zero, zero])?, of_a.part()))
             }
@@ -140,7 +142,8 @@ impl<'f, T: Accumulator> Product<'f, T> {
         Ok(Self { f, spec: *spec, types, tiles, a, b, b_places, elements, accumulators })
     }
 
-    /// The same operands for the sums of the first columns of the tile, as many as the tile of `spec` has.
+    /// The same operands with accumulators for the first columns of the tile only: as many as the tile of
+    /// `spec` has.
     pub(super) fn narrowed(&self, spec: &MainloopSpec) -> Self {
         let elements = output_elements(spec).expect("a narrower tile of a plan is one that wgmma multiplies");
         let accumulators = accumulators(self.f, spec);
@@ -153,12 +156,12 @@ impl<'f, T: Accumulator> Product<'f, T> {
         &self.accumulators
     }
 
-    /// Makes all accumulators zero.
+    /// Sets all accumulators to zero.
     pub fn clear(&self) {
         self.clear_from(0);
     }
 
-    /// Makes the accumulators of all columns zero but for the first.
+    /// Sets the accumulators to zero, except those of the first `columns` columns.
     pub(super) fn clear_from(&self, columns: u32) {
         let kept = if columns == 0 { 0 } else { self.spec.atom.accumulators(columns) };
         for accumulator in self.accumulators.iter().flat_map(|block| block.iter().skip(kept as usize)) {
@@ -166,18 +169,18 @@ impl<'f, T: Accumulator> Product<'f, T> {
         }
     }
 
-    /// What the warpgroup has of the tile when everything has been multiplied.
+    /// The accumulators of the warpgroup as a fragment, after all stages have been multiplied.
     pub fn fragment(&self, consumer: Consumer<'f>, piece: Piece<'f>) -> Fragment<'f, T::Sum> {
         let single = self.accumulators.iter().map(|block| T::single(self.f, block)).collect();
         self.fragment_of((consumer, piece), self.spec.tile[1], single)
     }
 
-    /// The same, to be handed on.
+    /// The same fragment as [`Sums`], to be handed to the epilogue.
     pub fn sums(&self, consumer: Consumer<'f>, piece: Piece<'f>) -> Sums<'f> {
         T::sums(self.fragment(consumer, piece))
     }
 
-    /// These sums, by block, of so many columns of the tile.
+    /// The fragment of these accumulators, by block, for the first `columns` columns of the tile.
     pub(super) fn fragment_of(
         &self,
         (consumer, piece): (Consumer<'f>, Piece<'f>),
@@ -201,13 +204,13 @@ impl<'f, T: Accumulator> Product<'f, T> {
         start.cast::<u64>() | operand.bits(0)
     }
 
-    /// Finds the operands in a stage. Several products are one group of instructions where all are found before the fence:
-    /// `wgmma_fence`, each [`issue`](Found::issue), `wgmma_commit`.
+    /// Locates the operands in a stage. To issue several products as one commit group, locate all of them
+    /// before the fence; then `wgmma_fence`, each [`issue`](Found::issue), `wgmma_commit`.
     pub fn find(&self, stage: Stage<'f>) -> Found<'_, 'f, T> {
         self.find_in([stage; 2])
     }
 
-    /// The same with A's tile in a stage of one ring and B's in that of another.
+    /// As [`find`](Self::find), with A's tile in a stage of one ring and B's in a stage of another.
     pub fn find_in(&self, [a_stage, b_stage]: [Stage<'f>; 2]) -> Found<'_, 'f, T> {
         let [a, b] = self.tiles.map(|tile| tile.offset);
         let a = self.a.map(|of| Self::descriptor(&of.descriptor, a_stage.address + a) + of.rows);
@@ -221,7 +224,8 @@ impl<'f, T: Accumulator> Product<'f, T> {
         }
     }
 
-    /// Multiplies one stage into the accumulators, as one group of instructions; the old ones are added if `accumulate`.
+    /// Multiplies one stage into the accumulators, as one commit group. The old accumulators are added if
+    /// `accumulate`, else overwritten.
     pub fn multiply(&self, stage: Stage<'f>, accumulate: bool) {
         let found = self.find(stage);
         self.f.wgmma_fence();
@@ -229,7 +233,7 @@ impl<'f, T: Accumulator> Product<'f, T> {
         self.f.wgmma_commit();
     }
 
-    /// The same with A from registers, which are loaded or packed before.
+    /// As [`multiply`](Self::multiply), with A from registers, which must have been loaded or packed before.
     pub fn multiply_registers(&self, a: &Fragments<'f>, stage: Stage<'f>, accumulate: bool) {
         let found = self.find(stage);
         self.f.wgmma_fence();
@@ -239,17 +243,18 @@ impl<'f, T: Accumulator> Product<'f, T> {
 }
 
 impl<'f, T: Accumulator> Found<'_, 'f, T> {
-    /// The first `width` columns alone.
+    /// Only the first `width` columns.
     pub(super) fn narrowed(self, width: u32) -> Self {
         Self { width, ..self }
     }
 
-    /// These instructions along K alone.
+    /// Only these instructions along K.
     pub(super) fn part(self, steps: Range<u32>) -> Self {
         Self { steps, ..self }
     }
 
-    /// Issues the instructions, with A from shared memory.
+    /// Issues the instructions, with A from shared memory. The old accumulators are added if `accumulate`,
+    /// else overwritten.
     pub fn issue(&self, accumulate: bool) {
         let Some((of_a, a)) = self.product.a.zip(self.a) else {
             self.product.f.refuse(
@@ -262,8 +267,8 @@ impl<'f, T: Accumulator> Found<'_, 'f, T> {
         });
     }
 
-    /// The same with a sparse A: `metadata` says for a block and a step along K which register has its metadata, and of which lanes it is
-    /// read.
+    /// As [`issue`](Self::issue), with a sparse A. For a block and a step along K, `metadata` returns the
+    /// register of its metadata and the selector of the lanes that supply it.
     pub(super) fn issue_sparse(&self, accumulate: bool, metadata: impl Fn(u32, u32) -> (Var<'f, u32>, u32)) {
         let Some((of_a, a)) = self.product.a.zip(self.a) else {
             self.product.f.refuse("a sparse A comes from shared memory");
@@ -275,7 +280,7 @@ impl<'f, T: Accumulator> Found<'_, 'f, T> {
         });
     }
 
-    /// Issues the instructions, with A from registers.
+    /// As [`issue`](Self::issue), with A from registers.
     pub fn issue_registers(&self, a: &Fragments<'f>, accumulate: bool) {
         let missing = || {
             self.product.f.refuse("the fragments of A are those of another tile: make them of the product's");
@@ -301,7 +306,7 @@ impl<'f, T: Accumulator> Found<'_, 'f, T> {
             let accumulate = f.constant(accumulate || step > self.steps.start);
             for (block, accumulators) in (0u32..).zip(accumulators) {
                 for [first, columns] in (0..spec.across()).map(|side| spec.columns_of(side)) {
-                    // A tile of which fewer columns are multiplied has but one instruction across.
+                    // A tile of which fewer columns are multiplied has only one instruction across.
                     let columns = columns.min(self.width);
                     let (a, sparse) = a(block, step);
                     let b_step = step * spec.atom.density();
@@ -322,7 +327,7 @@ impl<'f, T: Accumulator> Found<'_, 'f, T> {
 }
 
 impl<T> Product<'_, T> {
-    /// Where the operand of an instruction begins, in descriptor units of 16 B.
+    /// Start of an instruction's operand, in descriptor units of 16 B.
     fn units(&self, places: &Layout, [place, step]: [u32; 2]) -> u64 {
         let elements = places.at_modes(&[0, place.into(), step.into()]).unsigned_abs();
         elements * u64::from(self.spec.atom.element_bits()) / 128

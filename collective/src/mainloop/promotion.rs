@@ -1,4 +1,4 @@
-//! Sums that are promoted: those of a few instructions are added to others in single precision.
+//! Promotion: the accumulators of a few instructions are added to sums in single precision.
 
 use core::ops::Range;
 
@@ -10,19 +10,19 @@ use super::sums::{Accumulator, Sums};
 use super::{Consumer, Piece};
 use crate::pipeline::{Position, Stage};
 
-/// The sums that others are added to, by block, as the accumulators are.
+/// The sums that accumulators are added to, by block, in the order of the accumulators.
 pub(super) type Promoted<'f, T> = Vec<Vec<Var<'f, <T as Accumulator>::Sum>>>;
 
 impl<'f, T: Accumulator> Multiplier<'f, '_, T> {
-    /// How many k-tiles are multiplied between two additions, and into how many parts of equally many instructions a k-tile is
-    /// divided: one of them is 1.
+    /// Number of k-tiles between two additions, and number of equal parts, in instructions, into which a
+    /// k-tile is divided. One of the two is 1.
     fn intervals(&self) -> [u32; 2] {
         let spec = &self.plan.mainloop;
         let (every, steps) = (spec.atom.promote, spec.tile[2] / spec.atom.k());
         [(every / steps).max(1), (steps / every).max(1)]
     }
 
-    /// Multiplies the first `width` columns of a piece in the consumer's turn, which has begun.
+    /// Multiplies the first `width` columns of a work unit. The consumer's turn has begun.
     pub(super) fn promoted(
         &self,
         sums: &Promoted<'f, T>,
@@ -34,7 +34,7 @@ impl<'f, T: Accumulator> Multiplier<'f, '_, T> {
         self.clear_promoted(sums);
         let free = |stage: Stage<'f>| {
             if fragments.is_some() {
-                // What the other lanes have read of the stage comes before the warp's arrival.
+                // Orders the other lanes' reads of the stage before the warp's arrival.
                 f.warp_sync();
             }
             consumer.release.arrive(stage.empty);
@@ -54,7 +54,7 @@ impl<'f, T: Accumulator> Multiplier<'f, '_, T> {
                     let stage = ring.acquire();
                     self.stage(fragments.as_ref(), stage, index > 0, width);
                     if fragments.is_some() {
-                        // They are loaded anew for each stage, when nothing reads them any more.
+                        // The fragments are loaded for each stage, after nothing reads the old ones any more.
                         f.wgmma_wait(0);
                         free(stage);
                     } else if let Some(before) = before.replace(stage) {
@@ -73,7 +73,8 @@ impl<'f, T: Accumulator> Multiplier<'f, '_, T> {
         consumer.turns.pass();
     }
 
-    /// Multiplies a stage in parts, and adds up each. `free` is emitted where the last one's instructions are complete.
+    /// Multiplies a stage in parts, and adds up after each. `free` is emitted after the instructions of the
+    /// last part are complete.
     pub(super) fn by_parts(
         &self,
         sums: &Promoted<'f, T>,
@@ -106,7 +107,7 @@ impl<'f, T: Accumulator> Multiplier<'f, '_, T> {
         }
     }
 
-    /// The parts of a k-tile after each of which sums are added.
+    /// Number of parts of a k-tile; the accumulators are added after each.
     pub(super) fn parts(&self) -> u32 {
         self.intervals()[1]
     }
@@ -117,7 +118,7 @@ impl<'f, T: Accumulator> Multiplier<'f, '_, T> {
         }
     }
 
-    /// Adds the accumulators of the first `width` columns.
+    /// Adds the accumulators of the first `width` columns to the sums.
     fn add(&self, sums: &Promoted<'f, T>, width: u32) {
         let count = self.plan.mainloop.atom.accumulators(width) as usize;
         for (sums, registers) in sums.iter().zip(self.product.accumulators()) {
@@ -128,7 +129,7 @@ impl<'f, T: Accumulator> Multiplier<'f, '_, T> {
         }
     }
 
-    /// What the warpgroup has of the tile: the promoted sums, where there are some.
+    /// The result of the warpgroup for the tile: the promoted sums if there are any, else the accumulators.
     pub(super) fn result(&self, consumer: Consumer<'f>, piece: Piece<'f>, width: u32) -> Sums<'f> {
         let single = || self.product.accumulators().iter().map(|block| T::single(self.f, block)).collect();
         let blocks = self.sums.clone().unwrap_or_else(single);

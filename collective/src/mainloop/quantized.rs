@@ -1,4 +1,5 @@
-//! Weights in few bits: codes come with the tiles, and become fragments of A in the registers of those who multiply.
+//! Weights in few bits: codes are loaded with the tiles, and consumers convert them to fragments of A in
+//! registers.
 
 use cute_rs::atom::unit;
 use ptx::abi::{Argument, Promotion, TensorElement, TensorMap, TensorSwizzle};
@@ -14,15 +15,15 @@ use crate::operand::Matrix;
 use crate::pipeline::{ClusterPosition, Position, Stage};
 use crate::plan::{MainloopSpec, Plan, WeightsSpec};
 
-/// [`TmaWgmma`](super::TmaWgmma) of [`Quantized`](crate::Quantized) weights as a value: the plan says the rest. Behind the parameters of the
-/// operands come those of [`GroupScales`](crate::GroupScales).
+/// The emitter of [`TmaWgmma`](super::TmaWgmma) for [`Quantized`](crate::Quantized) weights. The plan holds
+/// all numbers. After the parameters of the operands follow those of [`GroupScales`](crate::GroupScales).
 #[derive(Clone, Copy, Debug)]
 pub struct QuantizedCopies;
 
-/// Words of 4 bytes in a box's line: a box has at most 256 of something.
+/// 4-byte words per line of a box. A box has at most 256 elements along each dimension.
 const LINE: u32 = 256;
 
-/// Lines of a unit.
+/// Lines per unit.
 const LINES: u32 = unit::BYTES / (4 * LINE);
 
 impl MainloopEmitter for QuantizedCopies {
@@ -64,7 +65,8 @@ impl MainloopEmitter for QuantizedCopies {
     }
 }
 
-/// The tensor map of a matrix in units: lines of a unit, lines along K, blocks of 64 rows, and matrices where there are several.
+/// The tensor map of a matrix in units. Dimensions: words of a line, lines along K, blocks of 64 rows, and
+/// matrices if there are several.
 fn units_map(plan: &Plan, WeightsSpec { code, .. }: WeightsSpec, a: Matrix, batched: bool) -> TensorMap {
     let [m, _, k] = plan.mainloop.tile;
     let bits = u64::from(code.bits());
@@ -120,7 +122,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         let ([m, _, k], unit_k) = (plan.mainloop.tile, unit::k(weights.code.bits()));
         let b_copy = TensorCopy::new(plan.operands[1]);
         let bytes = f.constant(plan.ring.transaction_bytes());
-        // Each CTA of a row brings some blocks of 64 rows for all of them.
+        // Each CTA of a row of the cluster loads some blocks of 64 rows for all of them.
         let blocks = m / unit::ROWS / plan.mainloop.cluster[1];
         let slice = cluster.n * blocks;
         f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
@@ -176,7 +178,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
     }
 }
 
-/// A copy of one of several matrices, or of the only one.
+/// Starts a copy from one of several matrices, or from the only one.
 pub(super) fn copy<'f, const D: usize>(
     f: &'f Builder,
     load: TensorLoad<'f>,
@@ -192,24 +194,25 @@ pub(super) fn copy<'f, const D: usize>(
     }
 }
 
-/// Registers of a consumer beside its sums, its fragments, and what these are made of.
+/// Registers of a consumer for everything except accumulators, fragments, and the codes and factors they are
+/// made from.
 const OTHERS: u32 = 64;
 
-/// A thread's fragments of A, and where it finds the codes that they are made of.
+/// A thread's fragments of A, and the places of the codes they are made from.
 struct Registers<'f, 'p> {
     f: &'f Builder,
     plan: &'p Plan,
     weights: WeightsSpec,
     converter: Converter<'f>,
-    /// The thread's first code in a stage, in bytes from its start.
+    /// Offset of the thread's first code in a stage, in bytes.
     codes: Value<'f, u32>,
     /// The thread's first row in the tile.
     row: Value<'f, u32>,
-    /// By block and set.
+    /// By block and register set.
     fragments: Vec<Vec<[Var<'f, u32>; 4]>>,
 }
 
-/// What the weights of a block are scaled by: of the thread's row, and of that 8 further, each twice in a word.
+/// The factors of a block's weights: of the thread's row and of the row 8 below, each twice in a word.
 #[derive(Clone, Copy)]
 struct Factors<'f> {
     scales: Option<[Value<'f, u32>; 2]>,
@@ -235,8 +238,10 @@ impl<'f, 'p> Registers<'f, 'p> {
         }
     }
 
-    /// Multiplies a stage, one group of instructions for each K of an instruction. Each waits until what its registers held before has
-    /// been multiplied. `older` is emitted where all of the stage before has been; without it there is none, and sums begin.
+    /// Multiplies a stage, in commit groups of one or two instructions along K. Before registers are
+    /// overwritten, waits until the instructions that read them are complete. `older` is emitted as soon as
+    /// the whole stage before has been multiplied. Without `older` there is no stage before, and the
+    /// accumulators are overwritten.
     fn multiply(&self, product: &Product<'f, f32>, stage: Stage<'f>, older: Older<'_>) {
         let Self { f, plan, weights, .. } = *self;
         let (spec, depth) = (&plan.mainloop, plan.mainloop.depth());
@@ -246,7 +251,8 @@ impl<'f, 'p> Registers<'f, 'p> {
         let unit = |index| -> Vec<_> { blocks.clone().map(|block| self.unit(stage, block, index)).collect() };
         let scale =
             |group| -> Vec<_> { blocks.clone().map(|block| self.factors(stage, block, group)).collect() };
-        // Loaded for the whole stage before anything waits for them, where registers are left.
+        // If there are enough registers, everything is loaded for the whole stage before anything waits for
+        // it.
         let [all_units, all_groups] = if self.loads_ahead() { self.of_a_stage() } else { [0; 2] };
         let early_units: Vec<_> = (0..all_units).map(unit).collect();
         let early_factors: Vec<_> = (0..all_groups).map(scale).collect();
@@ -291,13 +297,14 @@ impl<'f, 'p> Registers<'f, 'p> {
         }
     }
 
-    /// Units and groups of a stage along K.
+    /// Number of units and of groups of a stage along K.
     fn of_a_stage(&self) -> [u32; 2] {
         let k = self.plan.mainloop.tile[2];
         [k / unit::k(self.weights.code.bits()), self.weights.groups(k)]
     }
 
-    /// Whether there is room for the codes and the factors of a whole stage beside sums, fragments and addresses.
+    /// Whether the registers hold the codes and factors of a whole stage in addition to accumulators,
+    /// fragments and addresses.
     fn loads_ahead(&self) -> bool {
         let (spec, [units, groups]) = (&self.plan.mainloop, self.of_a_stage());
         let rows = if self.weights.zeros { 4 } else { 2 };
@@ -305,14 +312,14 @@ impl<'f, 'p> Registers<'f, 'p> {
         self.plan.registers.accumulators + held + OTHERS <= self.plan.registers.consumer
     }
 
-    /// The thread's codes of a unit.
+    /// The thread's codes of one unit.
     fn unit(&self, stage: Stage<'f>, block: u32, index: u32) -> [Value<'f, u32>; 4] {
         let block_bytes = self.weights.bytes(unit::ROWS, self.plan.mainloop.tile[2]);
         let offset = block * block_bytes + index * unit::BYTES;
         self.f.load_shared_vector(stage.address + self.codes, offset.cast_signed())
     }
 
-    /// What the thread's rows of a block are scaled by in a group of the stage.
+    /// The factors of the thread's rows of a block, in one group of the stage.
     fn factors(&self, stage: Stage<'f>, block: u32, group: u32) -> Factors<'f> {
         let Self { f, plan, weights, .. } = *self;
         let first = group * plan.mainloop.tile[0] + block * unit::ROWS;
@@ -335,7 +342,7 @@ impl<'f, 'p> Registers<'f, 'p> {
         }
     }
 
-    /// A pair of the thread's row, or of that 8 further, less its zero point and times its scale.
+    /// A pair of the thread's row, or of the row 8 below, minus its zero point and times its scale.
     fn scaled(
         &self,
         pair: Value<'f, u32>,
@@ -347,10 +354,11 @@ impl<'f, 'p> Registers<'f, 'p> {
     }
 }
 
-/// `2^(e - 127)` in `bf16`, whose exponents have the same bias, twice in a word: below the normal ones for 0, and NaN for 255.
+/// `2^(e - 127)` in `bf16`, twice in a word. The exponent bias is the same. 0 gives a subnormal number, 255
+/// gives NaN.
 fn powered<'f>(converter: Converter<'f>, exponent: Value<'f, u32>) -> Value<'f, u32> {
     let power = (exponent * both(1 << 7)).max(both(1 << 6));
-    // Infinity for 255: times 0 it is NaN, and all others are what they were.
+    // 255 gives infinity: times 0 it is NaN. All other numbers stay unchanged.
     let zero = exponent.builder().variable(0).get();
     converter.fma(power, zero, power)
 }

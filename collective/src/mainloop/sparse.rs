@@ -1,4 +1,4 @@
-//! A 2:4 sparse operand A: half of its tile, and metadata, which threads hand to the instructions.
+//! A 2:4 sparse operand A: half of its tile in a stage, and metadata that threads pass to the instructions.
 
 use ptx::abi::Argument;
 use ptx::{Builder, TensorLoad, Value, Var};
@@ -14,8 +14,9 @@ use crate::pipeline::{ClusterPosition, Position, Stage};
 use crate::plan::{MainloopSpec, Plan, SumType};
 use crate::sparse;
 
-/// [`TmaWgmma`](super::TmaWgmma) of a [`Sparse`](crate::Sparse) operand as a value: the plan says the rest. Behind the parameters of the
-/// operands come those of the metadata: [`sparse::arguments`](crate::sparse::arguments).
+/// The emitter of [`TmaWgmma`](super::TmaWgmma) for a [`Sparse`](crate::Sparse) operand. The plan holds all
+/// numbers. After the parameters of the operands follow those of the metadata:
+/// [`sparse::arguments`](crate::sparse::arguments).
 #[derive(Clone, Copy, Debug)]
 pub struct SparseCopies;
 
@@ -56,7 +57,8 @@ impl MainloopEmitter for SparseCopies {
     }
 }
 
-/// Metadata that keeps the first elements of every chunk. Copies make what lies outside of the matrix zero, which names no elements.
+/// Metadata that selects the first elements of every chunk. Outside the matrix, copies fill metadata with
+/// zeros, which select no elements.
 const FIRST: u32 = 0x4444_4444;
 
 /// The parameters on the device.
@@ -118,7 +120,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         let sums = match plan.mainloop.atom.sums() {
             SumType::S32 => multiply::<i32>(f, plan, consumer, ring, piece),
             SumType::F16 => multiply::<u32>(f, plan, consumer, ring, piece),
-            // No `wgmma` sums in f64.
+            // No `wgmma` accumulates in f64.
             SumType::F32 | SumType::F64 => multiply::<f32>(f, plan, consumer, ring, piece),
         };
         finish(plan, sums);
@@ -141,11 +143,11 @@ fn multiply<'f, T: Accumulator>(
     product.sums(consumer, piece)
 }
 
-/// A thread's metadata, and where it finds it.
+/// A thread's metadata, and its place in a stage.
 struct Metadata<'f, 'p> {
     f: &'f Builder,
     plan: &'p Plan,
-    /// The thread's first word in a stage, in bytes from its start.
+    /// Offset of the thread's first word in a stage, in bytes.
     first: Value<'f, u32>,
     /// By unit along K and block.
     words: Vec<Vec<Var<'f, u32>>>,
@@ -161,8 +163,10 @@ impl<'f, 'p> Metadata<'f, 'p> {
         Self { f, plan, first: first + plan.ring.offset(2), words }
     }
 
-    /// Multiplies a stage, one group of instructions for each unit of metadata along K. Each waits until what its registers held before has
-    /// been multiplied. `older` is emitted where all of the stage before has been; without it there is none, and sums begin.
+    /// Multiplies a stage, one commit group per unit of metadata along K. Before registers are overwritten,
+    /// waits until the instructions that read them are complete. `older` is emitted as soon as the whole
+    /// stage before has been multiplied. Without `older` there is no stage before, and the accumulators are
+    /// overwritten.
     fn multiply<T: Accumulator>(&self, product: &Product<'f, T>, stage: Stage<'f>, older: Older<'_>) {
         let Self { f, plan, .. } = *self;
         let spec = &plan.mainloop;

@@ -1,31 +1,34 @@
-//! Walking the stages of a piece: waiting, multiplying, giving back.
+//! Walking the stages of a work unit: waiting, multiplying, releasing.
 
 use ptx::{Builder, Value};
 
 use super::{Consumer, Piece};
 use crate::pipeline::{Position, Stage};
 
-/// Groups of instructions that may still run when a consumer turns to the next stage.
+/// Number of commit groups that may still run when a consumer moves on to the next stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InFlight {
-    /// None: a stage's instructions are complete before the next stage is touched. For A from registers, which the next stage
-    /// overwrites, and wherever threads read a stage: then each warp gives it back ([`EachWarp`](crate::EachWarp)).
+    /// None: a stage's instructions are complete before the next stage is touched. Needed for A from
+    /// registers, which the next stage overwrites, and if threads read a stage; then each warp must release
+    /// it ([`EachWarp`](crate::EachWarp)).
     None,
-    /// Those of the stage before: it is given back when the next one's have been issued.
+    /// One: the previous stage's group may still run. That stage is released after the next stage's
+    /// instructions have been issued.
     One,
 }
 
-/// What is emitted where all of the stage before has been multiplied; `None` in the first stage, which has none before it.
+/// Emitted as soon as the whole stage before has been multiplied; `None` in the first stage.
 pub(super) type Older<'a> = Option<&'a dyn Fn()>;
 
 impl<'f> Consumer<'f> {
-    /// Walks the stages of a piece, in the consumer's turn: waits for each, multiplies it, and gives it back when its instructions
-    /// are complete.
+    /// Walks the stages of a work unit, in the consumer's turn: waits for each stage, multiplies it, and
+    /// releases it when its instructions are complete.
     ///
-    /// `multiply` is emitted twice, once for the first stage (`false`: nothing to add to) and once in a loop for all others
-    /// (`true`); it issues one group of instructions. `rest` is emitted behind the last stage (`true`), where all instructions are
-    /// complete, and where the piece has no stage (`false`): there the accumulators are to become zero. See
-    /// [`Product`](super::Product) for an example.
+    /// `multiply` issues one commit group. It is emitted twice: once for the first stage (`false`: overwrite
+    /// the accumulators), once in a loop for all others (`true`: add to them). `rest` is emitted in two
+    /// places: after the last stage, when all instructions are complete (`true`), and for a work unit without
+    /// stages (`false`), where it must set the accumulators to zero. For an example see
+    /// [`Product`](super::Product).
     pub fn each_stage(
         &self,
         f: &'f Builder,
@@ -38,11 +41,12 @@ impl<'f> Consumer<'f> {
         self.stages(f, walk, in_flight, multiply, rest);
     }
 
-    /// Walks the stages of a piece, in a turn that has begun, where instructions read registers that threads set for each stage: there are
-    /// several sets of those, and instructions of the stage before may still run.
+    /// Walks the stages of a work unit whose instructions read registers that threads set for each stage.
+    /// There are several sets of registers, so instructions of the stage before may still run. The consumer's
+    /// turn has begun.
     ///
-    /// `multiply` is emitted twice: for the first stage, and in a loop for all others with what is emitted where the stage before has been
-    /// multiplied. `clear` is emitted where the piece has no stage.
+    /// `multiply` is emitted twice: for the first stage, and in a loop for all others, with the code to emit
+    /// once the stage before has been multiplied. `clear` is emitted for a work unit without stages.
     pub(super) fn in_sets(
         &self,
         f: &'f Builder,
@@ -51,7 +55,7 @@ impl<'f> Consumer<'f> {
         clear: &dyn Fn(),
     ) {
         let free = |empty| {
-            // What the other lanes have read of the stage comes before the warp's arrival.
+            // Orders the other lanes' reads of the stage before the warp's arrival.
             f.warp_sync();
             self.release.arrive(empty);
         };
@@ -75,7 +79,7 @@ impl<'f> Consumer<'f> {
         f.if_else(piece.k_begin.less_than(piece.k_end), all, nothing);
     }
 
-    /// The same in a turn that has begun.
+    /// As [`each_stage`](Self::each_stage), when the consumer's turn has already begun.
     pub(super) fn stages(
         &self,
         f: &'f Builder,
@@ -90,7 +94,7 @@ impl<'f> Consumer<'f> {
         };
         let each = |body: &dyn Fn(Value<'f, u32>)| f.repeat_from(piece.k_begin + 1, piece.k_end, body);
         let one = || {
-            // The first stage overwrites the accumulators, so nothing has to clear them.
+            // The first stage overwrites the accumulators, so they need not be cleared.
             let first = ring.acquire();
             multiply(first, false);
             // The stage before the current one: its instructions may still be running.
@@ -112,7 +116,7 @@ impl<'f> Consumer<'f> {
                 let stage = ring.acquire();
                 multiply(stage, accumulate);
                 f.wgmma_wait(0);
-                // What the other lanes have read of the stage comes before the warp's arrival.
+                // Orders the other lanes' reads of the stage before the warp's arrival.
                 f.warp_sync();
                 self.release.arrive(stage.empty);
             };

@@ -1,4 +1,4 @@
-//! Accumulators by type: what a mainloop hands on.
+//! Accumulators by type, as a mainloop hands them to the epilogue.
 
 use half::f16;
 use ptx::inst::WgmmaSum;
@@ -6,25 +6,27 @@ use ptx::{Builder, Number, Scalar, Value, Var};
 
 use super::Fragment;
 
-/// What a register of accumulators holds: an `f32`, an `i32`, or as `u32` two `f16`, the even column in the low half.
+/// The type of an accumulator register: an `f32`, an `i32`, or a `u32` that holds two `f16`, the even column
+/// in the low half.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no type of accumulators",
     note = "`wgmma` sums in `f32`, in `i32` for integers, or in `f16`, of which a `u32` holds two"
 )]
 pub trait Accumulator: Number + Default {
-    /// What the instruction calls it.
+    /// The accumulator type in the instruction's name.
     const SUMS: WgmmaSum;
 
-    /// What the sums are handed on as.
+    /// The type in which accumulators are handed to the epilogue.
     type Sum: Scalar + Number + Default;
 
-    /// The sums that a register holds.
+    /// The accumulators in a register.
     fn values<'f>(f: &'f Builder, register: &Var<'f, Self>) -> Vec<Value<'f, Self::Sum>>;
 
-    /// The sums of some registers one by one; the registers themselves where they hold one each.
+    /// The accumulators of some registers, one per variable. If a register holds one, these are the registers
+    /// themselves.
     fn single<'f>(f: &'f Builder, registers: &[Var<'f, Self>]) -> Vec<Var<'f, Self::Sum>>;
 
-    /// The sums of this type.
+    /// The fragment as [`Sums`].
     fn sums(fragment: Fragment<'_, Self::Sum>) -> Sums<'_>;
 }
 
@@ -86,21 +88,21 @@ impl Accumulator for u32 {
     }
 }
 
-/// The sums of a consumer warpgroup. Pieces of one tile are added up as they are; an epilogue computes in `f32`, or stores integers as
-/// such.
+/// The accumulators of a consumer warpgroup, as the mainloop hands them on. Fix-up adds partial sums of a
+/// tile in this type. An epilogue computes in `f32`, or stores integers as integers.
 #[derive(Debug)]
 pub enum Sums<'f> {
-    /// In single precision, also where the instruction sums in `f16`.
+    /// Single precision; also for instructions that accumulate in `f16`.
     F32(Fragment<'f, f32>),
-    /// Integers.
+    /// 32-bit integers.
     S32(Fragment<'f, i32>),
-    /// In double precision.
+    /// Double precision.
     F64(Fragment<'f, f64>),
 }
 
-/// Sums that a thread adds products to one by one: what is in a register is what is handed on.
+/// Accumulators of which a register holds exactly one, in the type that is handed to the epilogue.
 pub(super) trait PlainSum: Number + Default {
-    /// The sums of this type.
+    /// The fragment as [`Sums`].
     fn handed_on(fragment: Fragment<'_, Self>) -> Sums<'_>;
 }
 
@@ -123,12 +125,12 @@ impl PlainSum for f64 {
 }
 
 impl<'f> Fragment<'f, i32> {
-    /// The numbers nearest to the sums.
+    /// The accumulators converted to the nearest `f32`.
     pub fn to_f32(self, f: &'f Builder) -> Fragment<'f, f32> {
         self.each(f, |sum| sum.cast())
     }
 
-    /// The sums' bits in registers of `f32`: for stores that move them as they are.
+    /// The accumulators' bits in registers of `f32`, for stores that move them unchanged.
     pub(crate) fn bits(self, f: &'f Builder) -> Fragment<'f, f32> {
         self.each(f, |sum| sum.bits_as())
     }

@@ -11,15 +11,16 @@ use crate::pipeline::Stage;
 use crate::plan::OperandTile;
 
 impl OperandTile {
-    /// The tensor map by which copies bring such tiles of a matrix: the value of a parameter that [`Builder::tensor_map`]
-    /// declares.
+    /// The tensor map for copies of such tiles of a matrix: the value of a parameter that
+    /// [`Builder::tensor_map`] declares.
     pub fn tensor_map(&self, matrix: Matrix) -> TensorMap {
         tensor_map(self, matrix, false)
     }
 }
 
-/// The tensor map of a matrix: its contiguous direction is dimension 0. The half of a matrix that is split is dimension 2, and
-/// where there are several, their number is the last dimension. Every launch makes one, so it asks for nothing that takes long.
+/// The tensor map of a matrix. Dimension 0 is the contiguous direction. If the matrix is split, dimension 2
+/// is the half. If there are several matrices, the last dimension is their index. Every launch makes one, so
+/// this must be fast.
 pub(super) fn tensor_map(tile: &OperandTile, matrix: Matrix, batched: bool) -> TensorMap {
     let OperandTile { format, major, swizzle, mn, k, slices, split, promotion, .. } = *tile;
     let element = format.tensor();
@@ -47,7 +48,7 @@ pub(super) fn tensor_map(tile: &OperandTile, matrix: Matrix, batched: bool) -> T
         };
         map.dims.push(2);
         map.strides.push(distance * bytes);
-        // One box has both halves where one CTA brings all of them.
+        // If one CTA loads both halves, one box has both.
         map.box_dims[1] /= rows;
         map.box_dims.push(rows);
     }
@@ -60,30 +61,31 @@ pub(super) fn tensor_map(tile: &OperandTile, matrix: Matrix, batched: bool) -> T
     map
 }
 
-/// Where a tensor copy takes a tile from, and who receives it.
+/// The source of a tensor copy, and the CTAs that receive the tile.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin<'f> {
     /// Generic address of the tensor map.
     pub map: Value<'f, u64>,
-    /// The coordinate of one of several matrices; `None` where the map has but one.
+    /// The coordinate of the matrix among several; `None` if the map has only one.
     pub matrix: Option<Value<'f, u32>>,
-    /// Which slice of the tile this CTA brings; 0 where it brings all of it.
+    /// Which slice of the tile this CTA loads; 0 if it loads the whole tile.
     pub slice: Value<'f, u32>,
-    /// Ranks of the CTAs that receive it, a bit each; `None` for the own CTA alone.
+    /// Multicast mask, one bit per rank of the CTAs that receive the tile; `None` for this CTA only.
     pub receivers: Option<Value<'f, u16>>,
 }
 
 impl<'f> Origin<'f> {
-    /// The one matrix of a map, for the own CTA alone.
+    /// The only matrix of a map, for this CTA only.
     pub fn alone(map: Value<'f, u64>) -> Self {
         Self { map, matrix: None, slice: map.builder().constant(0), receivers: None }
     }
 }
 
-/// Tensor copies of one operand's tile: one for each slab, started by one thread.
+/// Tensor copies of one operand's tile: one per slab, started by one thread.
 ///
-/// The bytes arrive on the stage's full barrier, to which [`Position::produce`](crate::pipeline::Position::produce) has announced them.
-/// What lies outside of the matrix becomes zero.
+/// The bytes arrive on the stage's full barrier, on which
+/// [`Position::produce`](crate::pipeline::Position::produce) has announced them. Elements outside the matrix
+/// become zero.
 ///
 /// ```
 /// use collective::pipeline::{Position, Ring};
@@ -119,7 +121,7 @@ impl TensorCopy {
         Self { tiles, tile }
     }
 
-    /// The half of a split matrix that the `i`-th box of a slice begins in; `None` where the matrix is whole.
+    /// The half of a split matrix in which box `i` of a slice begins; `None` if the matrix is not split.
     fn half<'f>(&self, i: u32, slice: Value<'f, u32>) -> Option<Value<'f, u32>> {
         let OperandTile { major, mn, slices, split, .. } = self.tile;
         let half = match major {
@@ -136,15 +138,15 @@ impl TensorCopy {
         self.copy(f, self.to(stage, origin), origin, first, None);
     }
 
-    /// What the copies of all boxes have in common.
+    /// The operands that the copies of all boxes share.
     fn to<'f>(&self, stage: Stage<'f>, Origin { map, receivers, .. }: Origin<'f>) -> TensorLoad<'f> {
         let dst = stage.address + self.tile.offset;
         TensorLoad { map, dst, barrier: stage.full, multicast: receivers, hint: self.tile.cache.bits() }
     }
 
-    /// Starts the copies of this CTA's slice of the tile whose first element is `first`, `(mn, k)`, in the left half of a split
-    /// matrix; `load` says where the tile goes. Boxes
-    /// behind the first `columns` of a tile whose columns are contiguous are left out.
+    /// Starts the copies of this CTA's slice of the tile whose first element is `first`, `(mn, k)`. In a
+    /// split matrix, `first` is in the left half. `load` gives the destination. With `columns`, for tiles
+    /// with contiguous columns, boxes after the first `columns` columns are skipped.
     fn copy<'f>(
         &self,
         f: &'f Builder,
@@ -181,8 +183,8 @@ impl TensorCopy {
         }
     }
 
-    /// The same for the first `columns` of a tile that may be narrowed, of which this CTA is the `origin.slice`-th of `ctas`
-    /// that share it.
+    /// As [`load`](Self::load), for the first `columns` columns of a tile that may be narrowed. This CTA is
+    /// number `origin.slice` of the `ctas` CTAs that share the tile.
     pub(super) fn load_columns<'f>(
         &self,
         f: &'f Builder,
@@ -193,7 +195,7 @@ impl TensorCopy {
     ) {
         let load = self.to(stage, origin);
         if self.tile.major == Major::Mn {
-            // Boxes lie side by side along the columns; the CTAs have slices of each along K.
+            // The boxes follow each other along the columns; each CTA has a slice of each along K.
             return self.copy(f, load, origin, first, Some(columns));
         }
         let (part, step) = (f.variable(origin.slice), self.tiles.box_dims[1]);

@@ -1,4 +1,5 @@
-//! Loading by threads: `cp.async` of as many bytes as addresses allow, or element by element, into a swizzled tile.
+//! Loading by threads: `cp.async` of as many bytes as addresses allow, or element by element, into a swizzled
+//! tile.
 
 use cute_rs::ComposedLayout;
 use cute_rs::atom::Major;
@@ -10,17 +11,17 @@ use crate::operand::Matrix;
 use crate::pipeline::Stage;
 use crate::plan::{OperandTile, Producer};
 
-/// Where threads copy an operand's tiles from.
+/// The matrix from which threads copy an operand's tiles.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadOrigin<'f> {
     pub(super) address: Value<'f, u64>,
-    /// Bytes from one row (K-major) or column (MN-major) to the next.
+    /// Leading dimension in bytes, from one row (K-major) or column (MN-major) to the next.
     pub(super) pitch: Value<'f, u64>,
     /// Extent along M or N.
     pub(super) mn: Value<'f, u32>,
-    /// Bytes that can be copied at once wherever 16 B of the tile come from.
+    /// Bytes per copy: what the alignment of every 16 B of a tile allows.
     pub(super) width: Value<'f, u32>,
-    /// Bytes from one matrix to the next, if there are several.
+    /// Bytes from one matrix of a batch to the next; `None` if there is only one.
     pub(super) batch: Option<Value<'f, u64>>,
 }
 
@@ -31,7 +32,8 @@ impl OperandTile {
     }
 }
 
-/// Where groups of rows may begin at any element of a line, nothing is aligned: `anywhere`.
+/// The parameter values. With `anywhere`, groups of rows may begin at any element of a line, so nothing is
+/// aligned.
 pub(super) fn thread_arguments(
     tile: &OperandTile,
     matrix: Matrix,
@@ -41,7 +43,7 @@ pub(super) fn thread_arguments(
     let OperandTile { major, split, .. } = *tile;
     let bits = tile.bits();
     let [pitch, batch] = [matrix.pitch, matrix.batch.stride].map(|stride| stride * u64::from(bits / 8));
-    // Where the right half begins in a line of both.
+    // Byte offset of the right half in a line that holds both halves.
     let half = if split && major == Major::Mn { u64::from(matrix.mn / 2 * (bits / 8)) } else { 0 };
     let fits =
         |width: &u32| !anywhere && (matrix.address | pitch | batch | half).is_multiple_of((*width).into());
@@ -54,8 +56,8 @@ pub(super) fn thread_arguments(
 }
 
 impl<'f> ThreadOrigin<'f> {
-    /// Declares the parameters of a matrix under these names: its address, its pitch in bytes, its rows, and the bytes that can be
-    /// copied at once.
+    /// Declares the parameters of a matrix under these names: address, leading dimension in bytes, number of
+    /// rows, and bytes per copy.
     pub fn declare(f: &'f Builder, [address, pitch, mn, width]: [&'static str; 4]) -> Self {
         Self {
             address: f.param(address),
@@ -72,14 +74,14 @@ impl<'f> ThreadOrigin<'f> {
     }
 }
 
-/// Bytes that `cp.async` copies at once.
+/// Bytes that one `cp.async` can copy, the widest first.
 pub(super) const WIDTHS: [u32; 3] = [16, 8, 4];
 
-/// Bytes of a chunk, which swizzles leave together.
+/// Bytes per chunk. A swizzle keeps a chunk together.
 const CHUNK: u32 = 16;
 
-/// Who copies: the threads, each by its number among them, and how many chunks a thread holds at a time that it copies element by
-/// element.
+/// The threads that copy: the executing thread's index, the number of threads, and the number of chunks that
+/// a thread holds at a time when it copies element by element.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Copying<'f> {
     pub(super) thread: Value<'f, u32>,
@@ -89,8 +91,9 @@ pub(super) struct Copying<'f> {
 
 /// Copies of one operand's tile by the 128 threads of a warpgroup.
 ///
-/// Each thread says that a stage is full when its own copies have landed: see
-/// [`Position::fill_by_threads`](crate::pipeline::Position::fill_by_threads). What lies outside of the matrix becomes zero.
+/// Each thread arrives on a stage's full barrier when its own copies have landed: see
+/// [`Position::fill_by_threads`](crate::pipeline::Position::fill_by_threads). Elements outside the matrix
+/// become zero.
 ///
 /// ```
 /// use collective::pipeline::Position;
@@ -109,7 +112,7 @@ pub(super) struct Copying<'f> {
 /// }
 /// ```
 pub struct ThreadCopy<'f> {
-    /// One for all of the tile, or for a split matrix one for the part from either half.
+    /// One copier for the whole tile; for a split matrix, one per half.
     parts: Vec<Copier<'f>>,
 }
 
@@ -120,7 +123,8 @@ impl std::fmt::Debug for ThreadCopy<'_> {
 }
 
 impl<'f> ThreadCopy<'f> {
-    /// The copies of a tile by the executing thread, the `thread`-th of its warpgroup, from a matrix with `k` columns.
+    /// The copies of a tile by the executing thread, number `thread` of its warpgroup, from a matrix with `k`
+    /// columns.
     pub fn new(
         f: &'f Builder,
         tile: OperandTile,
@@ -132,7 +136,7 @@ impl<'f> ThreadCopy<'f> {
         Self::by(f, tile, origin, k, Copying { thread, threads: 128, chunks })
     }
 
-    /// The same by other threads.
+    /// As [`new`](Self::new), by other threads.
     pub(super) fn by(
         f: &'f Builder,
         tile: OperandTile,
@@ -148,7 +152,7 @@ impl<'f> ThreadCopy<'f> {
         self.copy_to(stage.address, first);
     }
 
-    /// The same, into the stage at a shared address.
+    /// As [`copy`](Self::copy), into the stage at a shared address.
     pub(super) fn copy_to(&self, stage: Value<'f, u32>, first: [Value<'f, u32>; 2]) {
         for part in &self.parts {
             part.copy(first, stage + part.tile.offset);
@@ -156,32 +160,32 @@ impl<'f> ThreadCopy<'f> {
     }
 }
 
-/// Copies one operand's tiles. A *line* is a row of a K-major operand or a column of an MN-major one; a tile consists of
-/// blocks of lines of one swizzle width. Threads take the chunks of as many lines as there are threads for, side by side,
-/// and then those of the next lines.
+/// Copies one operand's tiles. A *line* is a row of a K-major operand or a column of an MN-major one. A tile
+/// consists of blocks of lines of one swizzle width. All threads together copy the chunks of some consecutive
+/// lines at a time, one chunk per thread, and then those of the next lines.
 struct Copier<'f> {
     f: &'f Builder,
     source: ThreadOrigin<'f>,
     tile: OperandTile,
     layout: ComposedLayout,
     copying: Copying<'f>,
-    /// Lines of the matrix, and elements of each.
+    /// Number of lines of the matrix, and elements per line.
     extent: [Value<'f, u32>; 2],
-    /// The thread's first chunk in the tile: its line and the first of its elements.
+    /// The thread's first chunk in the tile: its line, and its first element in the line.
     own: [Value<'f, u32>; 2],
-    /// Where it lies in shared memory, in bytes from the tile's start.
+    /// Offset of that chunk in shared memory, in bytes from the tile's start.
     place: Value<'f, u32>,
-    /// The line and the element of the tile where this copier's part of it begins.
+    /// Line and element of the tile at which this copier's part begins.
     skipped: [u32; 2],
 }
 
-/// Where 16 B of a tile come from and go to.
+/// Source and destination of 16 B of a tile.
 struct Chunk<'f> {
     source: Value<'f, u64>,
     destination: Value<'f, u32>,
-    /// Whether its line is inside of the matrix.
+    /// Whether its line is inside the matrix.
     inside: Value<'f, bool>,
-    /// Whether the executing thread has it at all; `None` where every thread has.
+    /// Whether this thread has the chunk; `None` if every thread has one.
     own: Option<Value<'f, bool>>,
 }
 
@@ -201,7 +205,7 @@ impl<'f> Copier<'f> {
         Self { f, source, tile, layout, copying, extent, own, place, skipped: [0, 0] }
     }
 
-    /// What copies a tile: one for all of it, or for a split matrix one for the part from either half.
+    /// The copiers of a tile: one for the whole tile; for a split matrix, one per half.
     fn halves(
         f: &'f Builder,
         tile: OperandTile,
@@ -228,7 +232,7 @@ impl<'f> Copier<'f> {
         vec![half(source.address, 0), half(source.address + distance, tile.mn / 2)]
     }
 
-    /// Lines of the tile that all threads take at once.
+    /// Number of lines of the tile that all threads copy at a time.
     fn lines_at_once(&self) -> u32 {
         self.copying.threads * CHUNK / self.tile.swizzle.bytes()
     }
@@ -245,7 +249,7 @@ impl<'f> Copier<'f> {
         self.in_widths(&WIDTHS, &|width| self.blocks([line, column], source, place, width));
     }
 
-    /// Emits `copy` for each width, to be chosen by the operand's; zero stands for element by element.
+    /// Emits `copy` for each width, selected at run time by the operand's; 0 stands for element by element.
     fn in_widths(&self, widths: &[u32], copy: &dyn Fn(u32)) {
         match widths {
             [] => copy(0),
@@ -272,13 +276,13 @@ impl<'f> Copier<'f> {
         let [lines, extent] = self.extent;
         for block in 0..tile_columns / columns {
             let first = column + block * columns;
-            // Elements of the chunks of this block that are inside of the matrix.
+            // Number of elements of this block's chunks that are inside the matrix.
             let left = (extent - first).where_or(first.less_than(extent), 0).min(CHUNK * 8 / bits);
             let mut chunks = Vec::new();
             let mut source = source + u64::from(block * swizzle.bytes());
             for pass in 0..tile_lines.div_ceil(at_once) {
                 let skipped = pass * at_once;
-                // Chunks of other passes are whole periods of the swizzle away.
+                // Chunks of different passes are whole periods of the swizzle apart.
                 let [first_line, first_column] = self.skipped;
                 let at = ordered(major, [first_line + skipped, first_column + block * columns]);
                 let offset = self.layout.at_modes(&at.map(i64::from));
@@ -301,7 +305,7 @@ impl<'f> Copier<'f> {
         }
     }
 
-    /// Emits something for the threads that have the chunk.
+    /// Emits `body` for the threads that have the chunk.
     fn owned(&self, chunk: &Chunk<'f>, body: impl FnOnce()) {
         match chunk.own {
             Some(own) => self.f.if_(own, body),
@@ -309,7 +313,7 @@ impl<'f> Copier<'f> {
         }
     }
 
-    /// Starts the copies of a chunk of which `left` elements are inside of the matrix.
+    /// Starts the copies of a chunk; `left` of its elements are inside the matrix.
     fn asynchronously(&self, chunk: &Chunk<'f>, left: Value<'f, u32>, width: u32) {
         let bytes = left * (self.tile.bits() / 8);
         self.owned(chunk, || {
@@ -321,7 +325,8 @@ impl<'f> Copier<'f> {
         });
     }
 
-    /// Copies chunks of which `left` elements are inside of the matrix, element by element: all loads, then all stores.
+    /// Copies chunks element by element, all loads before all stores; `left` elements of each are inside the
+    /// matrix.
     fn by_elements(&self, chunks: &[Chunk<'f>], left: Value<'f, u32>) {
         match self.tile.bits() {
             8 => self.by::<u8>(chunks, left, 0),
@@ -331,7 +336,7 @@ impl<'f> Copier<'f> {
         }
     }
 
-    /// The same for elements of a type.
+    /// As [`by_elements`](Self::by_elements), for elements of type `T`.
     fn by<T: Scalar>(&self, chunks: &[Chunk<'f>], left: Value<'f, u32>, zero: T) {
         let (bits, bytes) = (T::TYPE.bits(), T::TYPE.bits() / 8);
         let elements = CHUNK / bytes;
@@ -368,7 +373,7 @@ impl<'f> Copier<'f> {
     }
 }
 
-/// `(mn, k)` as `(line, column)`, or the other way round.
+/// `(mn, k)` as `(line, column)`, and the inverse.
 fn ordered<V>(major: Major, [mn, k]: [V; 2]) -> [V; 2] {
     match major {
         Major::K => [mn, k],

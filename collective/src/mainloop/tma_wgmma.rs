@@ -1,4 +1,5 @@
-//! The warp-specialised mainloop: tensor copies fill swizzled tiles, `wgmma` reads them through descriptors.
+//! The warp-specialised mainloop: tensor copies fill swizzled tiles, and `wgmma` reads them through
+//! descriptors.
 
 use core::marker::PhantomData;
 use std::sync::Arc;
@@ -17,12 +18,15 @@ use crate::pipeline::{ClusterPosition, Position, Stage};
 use crate::plan::{MainloopSpec, OperandTile, Plan, Producer};
 use crate::tile::{TileShape, WarpRoles};
 
-/// Operand pair `O`, tile shape `T`, warp roles `R`.
+/// The warp-specialised mainloop with operand pair `O`, tile shape `T` and warp roles `R`. Addresses, leading
+/// dimensions and strides of operands must be multiples of 16 B; for others use
+/// [`CopyWgmma`](super::CopyWgmma).
 ///
-/// One thread of the producer warpgroup copies an A tile `(M, K)` and a B tile `(N, K)` into each stage. Every
-/// consumer warpgroup multiplies its rows of A with all of B, `M / consumers x N x K` a stage, keeps one stage's
-/// instructions in flight while it waits for the next, and then gives the older stage back. In a cluster, each CTA
-/// copies a slice of its tiles and multicasts it to the CTAs of its row (A) or its column (B).
+/// One thread of the producer warpgroup copies an A tile `(M, K)` and a B tile `(N, K)` into each stage.
+/// Every consumer warpgroup multiplies its rows of A by all of B: `M / consumers x N x K` per stage. It keeps
+/// one stage's instructions in flight while it waits for the next, and then releases the older stage. In a
+/// cluster, each CTA copies a slice of its tiles and multicasts it to the CTAs of its row (A) or its column
+/// (B).
 #[derive(Clone, Copy, Debug)]
 pub struct TmaWgmma<O, T, R>(PhantomData<(O, T, R)>);
 
@@ -31,7 +35,7 @@ pub struct TmaWgmma<O, T, R>(PhantomData<(O, T, R)>);
 pub(super) struct TensorMaps<'f> {
     a: OperandMap<'f>,
     b: OperandMap<'f>,
-    /// Those that replace them, where device memory says where matrices lie.
+    /// The maps that replace them in a grouped launch, where device memory describes the matrices.
     own: Option<OwnMaps<'f>>,
 }
 
@@ -51,9 +55,10 @@ impl<'f> TensorMaps<'f> {
 /// An operand's tensor map on the device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OperandMap<'f> {
-    /// Its generic address.
+    /// Generic address of the map.
     pub(super) address: Value<'f, u64>,
-    /// From a group's coordinate to the next one's, 1 or 0; `None` where there is but one matrix.
+    /// Distance between the matrix coordinates of consecutive GEMMs, 1 or 0; `None` if there is only one
+    /// matrix.
     step: Option<Value<'f, u32>>,
 }
 
@@ -70,7 +75,7 @@ impl<'f> OperandMap<'f> {
         arguments
     }
 
-    /// The coordinate of the group's matrix, if there are several.
+    /// The coordinate of the group's matrix; `None` if there is only one matrix.
     pub(super) fn coordinate(&self, group: Option<Value<'f, u32>>) -> Option<Value<'f, u32>> {
         self.step.zip(group).map(|(step, group)| group * step)
     }
@@ -86,7 +91,7 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> 
     }
 }
 
-/// [`TmaWgmma`] as a value: the plan says the rest.
+/// The emitter of [`TmaWgmma`]. The plan holds all numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct TensorCopies;
 
@@ -107,7 +112,8 @@ impl MainloopEmitter for TensorCopies {
         let [a_batched, b_batched] = plan.operand_batches();
         let [a_tile, b_tile] = &plan.operands;
         let described = plan.form.described();
-        // Records say where matrices lie; nothing is read through the maps that the host encodes.
+        // In a grouped launch, records describe the matrices; nothing is read through the maps that the host
+        // encodes.
         let map = |matrix: Matrix| Matrix { address: if described { 0 } else { matrix.address }, ..matrix };
         let mut arguments = OperandMap::arguments(a_tile, map(a), a_batched);
         arguments.extend(OperandMap::arguments(b_tile, map(b), b_batched));
@@ -162,7 +168,7 @@ impl<'f> DeviceMainloop<'f> for TensorMaps<'f> {
             let first = (piece.k_end - piece.k_begin).min(plan.ring.stages) + piece.k_begin;
             f.if_(loads, || f.repeat_from(piece.k_begin, first, fill));
         };
-        // The stage that has been multiplied is the one that is filled next.
+        // The stage that has just been multiplied is the next to be filled.
         let next = |k_tile: Value<'f, u32>| {
             let next = k_tile + plan.ring.stages;
             f.if_(loads & next.less_than(piece.k_end), || fill(next));
@@ -171,18 +177,18 @@ impl<'f> DeviceMainloop<'f> for TensorMaps<'f> {
     }
 }
 
-/// Starts the copies of one piece's operands.
+/// Starts the copies of one work unit's operands.
 pub(super) struct Loader<'f, 'p> {
     f: &'f Builder,
     plan: &'p Plan,
     maps: [Value<'f, u64>; 2],
     cluster: ClusterPosition<'f>,
     piece: Piece<'f>,
-    /// What comes into a stage, in bytes.
+    /// Bytes loaded per stage.
     bytes: Value<'f, u32>,
-    /// Which of several matrices the piece is of: A's and B's coordinate.
+    /// Matrix coordinates of the work unit, for A and B, if there are several matrices.
     matrices: [Option<Value<'f, u32>>; 2],
-    /// The coordinates `(m, n, k)` of the problem, cut into tiles.
+    /// The coordinates `(m, n, k)` of the problem, divided into tiles.
     tiles: Partition<CoordLayout>,
     a: TensorCopy,
     b: TensorCopy,

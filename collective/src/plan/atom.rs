@@ -1,4 +1,4 @@
-//! The multiply atom: the instruction that multiplies, and where its A comes from.
+//! The multiply atom: the instruction that multiplies, and where its operand A comes from.
 
 use cute_rs::atom::{Major, mma, wgmma};
 use cute_rs::{LayoutError, MmaAtom};
@@ -7,16 +7,17 @@ use ptx::inst::MmaTypes;
 
 use super::{AtomTypes, OperandSpec, SumType};
 
-/// Where an instruction takes operand A from. B always comes from shared memory.
+/// Where an instruction reads operand A from. It always reads B from shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// Shared memory, as the instruction reads it: A lies there in the format that is multiplied.
+    /// Shared memory. A is stored there in the format that is multiplied.
     Shared,
-    /// Registers: threads load A's tile, and may convert it, before each multiply.
+    /// Registers. Threads load A's tile, and may convert it, before each multiply.
     Registers,
 }
 
-/// The multiply atom: `m64nNk(32 bytes)` of `wgmma`, for some types of A, B and the sums, or the same by other instructions.
+/// The multiply atom: `m64nNk(32 bytes)` of `wgmma` for some types of A, B and the accumulators, or the same
+/// multiply by other instructions.
 ///
 /// ```
 /// use collective::{Atom, SumType};
@@ -33,72 +34,77 @@ pub struct Atom {
     pub types: AtomTypes,
     /// Where A comes from.
     pub a: Source,
-    /// After how many instructions along K a sum is added to one in `f32` registers of its own, and begins anew; 0 for never.
+    /// Number of instructions along K after which an accumulator is added to a separate `f32` register and
+    /// starts again from zero; 0 for never.
     ///
-    /// `wgmma` adds products of 8-bit floats with few bits: [`Promoted`](crate::Promoted) says how few.
+    /// `wgmma` accumulates products of 8-bit floats with few bits: see [`Promoted`](crate::Promoted).
     pub promote: u32,
-    /// Whether A holds half of each chunk of K, with metadata: an instruction has twice the K then.
+    /// Whether A is 2:4 sparse: half of each chunk of K is stored, with metadata. The instruction's K is then
+    /// twice as long.
     pub sparse: bool,
 }
 
 impl Atom {
-    /// Most instructions along K between two promotions: the k-tiles of so many are emitted one after the other.
+    /// Most instructions along K between two promotions. The k-tiles of one interval are emitted as
+    /// straight-line code.
     pub const MOST_PROMOTED: u32 = 64;
 
-    /// Both operands from shared memory.
+    /// `wgmma` with both operands from shared memory.
     pub const fn shared(types: WgmmaTypes) -> Self {
         Self { types: AtomTypes::Wgmma(types), a: Source::Shared, promote: 0, sparse: false }
     }
 
-    /// A from registers.
+    /// `wgmma` with A from registers.
     pub const fn registers(types: WgmmaTypes) -> Self {
         Self { types: AtomTypes::Wgmma(types), a: Source::Registers, promote: 0, sparse: false }
     }
 
-    /// `mma.sync`, whose operands threads bring from shared memory to registers.
+    /// `mma.sync`. Threads load its operands from shared memory into registers.
     pub const fn mma_sync(types: MmaTypes) -> Self {
         Self { types: AtomTypes::MmaSync(types), a: Source::Shared, promote: 0, sparse: false }
     }
 
-    /// Plain multiplications of `f32`.
+    /// Plain `fma` instructions on `f32`.
     pub const fn simt() -> Self {
         Self { types: AtomTypes::Simt, a: Source::Shared, promote: 0, sparse: false }
     }
 
-    /// The same with sums promoted after so many instructions along K; 0 for never.
+    /// The same atom with its accumulators promoted after every `every` instructions along K; 0 for never.
     #[must_use]
     pub const fn promoted(self, every: u32) -> Self {
         Self { promote: every, ..self }
     }
 
-    /// The same for an operand A that lies in memory so: in few bits it comes from registers, and a sparse one has its own instructions.
+    /// The same atom for an operand A stored as `a` says. Weights in few bits are read from registers; a
+    /// sparse A has instructions of its own.
     #[must_use]
     pub const fn taking(self, a: OperandSpec) -> Self {
         let source = if a.weights.is_some() { Source::Registers } else { self.a };
         Self { a: source, sparse: a.sparse, ..self }
     }
 
-    /// How many elements along K a chunk of A stands for: 2 for each that a sparse one keeps.
+    /// Elements along K that one stored element of A stands for: 2 if A is sparse, else 1.
     pub const fn density(self) -> u32 {
         if self.sparse { 2 } else { 1 }
     }
 
-    /// The types of `wgmma`; `None` of other instructions.
+    /// The types of `wgmma`; `None` for other instructions.
     pub const fn wgmma(self) -> Option<WgmmaTypes> {
         self.types.wgmma()
     }
 
-    /// Whether threads load both operands into registers and wait for each other at barriers, in place of `wgmma`.
+    /// Whether threads load both operands into registers and synchronise at barriers, as `mma.sync` and `fma`
+    /// need.
     pub const fn by_threads(self) -> bool {
         self.wgmma().is_none()
     }
 
-    /// Rows of one instruction, or of those of four warps: a *block* of a tile.
+    /// Rows of one `wgmma`, or of the instructions of four warps together: a *block* of a tile.
     pub const fn rows(self) -> u32 {
         64
     }
 
-    /// K of one instruction.
+    /// K of one instruction, in elements.
     pub const fn k(self) -> u32 {
         self.types.k() * self.density()
     }
@@ -113,18 +119,18 @@ impl Atom {
         self.types.d()
     }
 
-    /// Accumulators of a thread for so many columns, in 32-bit registers.
+    /// Number of accumulator registers per thread for a tile of this many columns, in 32-bit registers.
     pub const fn accumulators(self, columns: u32) -> u32 {
         self.types.accumulators(columns)
     }
 
-    /// Whether one instruction multiplies so many columns.
+    /// Whether one instruction can multiply this many columns.
     pub const fn allows(self, columns: u32) -> bool {
         self.types.allows(columns)
     }
 
-    /// In which steps of columns the widths of all instructions lie: 16 for sums of integers and for `mma.sync`, of which one
-    /// `ldmatrix` feeds two, else 8.
+    /// What an instruction's number of columns is a multiple of: 16 for integer accumulators and for
+    /// `mma.sync` (one `ldmatrix` feeds two instructions), else 8.
     pub const fn column_step(self) -> u32 {
         match (self.types, self.sums()) {
             (AtomTypes::MmaSync(_), _) | (_, SumType::S32) => 16,
@@ -132,7 +138,7 @@ impl Atom {
         }
     }
 
-    /// The same with sums in `f16`; `None` where no instruction sums so.
+    /// The same atom with `f16` accumulators; `None` if no such instruction exists.
     pub const fn in_half(self) -> Option<Self> {
         let Some(types) = self.wgmma() else { return None };
         match types.in_half() {
@@ -141,12 +147,12 @@ impl Atom {
         }
     }
 
-    /// What promotion adds to the name of a kernel.
+    /// The part of a kernel's name that states promotion.
     pub(super) fn promotion(self) -> String {
         if self.promote == 0 { String::new() } else { format!("_promoted_{}", self.promote) }
     }
 
-    /// What it adds to the name of a kernel whose operands do not say it.
+    /// The atom's part of a kernel's name, used if the operands do not determine the atom.
     pub(super) fn suffix(self) -> String {
         let source = match self.a {
             Source::Shared => "",
@@ -155,13 +161,13 @@ impl Atom {
         format!("_{}{source}{}", self.types.suffix(), self.promotion())
     }
 
-    /// Which thread holds which element, for an instruction of so many columns.
+    /// Which thread holds which element, for an instruction of this many columns.
     ///
     /// # Errors
-    /// Those of [`wgmma::atom`].
+    /// As for [`wgmma::atom`].
     pub const fn layout(self, columns: u32) -> Result<MmaAtom, LayoutError> {
         match (self.types, self.a) {
-            // Sums lie as those of `wgmma` do, whoever multiplies.
+            // Accumulators have the layout of `wgmma`, for `fma` too.
             (AtomTypes::Wgmma(_) | AtomTypes::Simt, Source::Shared) => {
                 wgmma::atom(columns, self.element_bits())
             }
@@ -173,10 +179,11 @@ impl Atom {
         }
     }
 
-    /// What each thread names to `ldmatrix` or loads itself, where threads do, for operands in these directions.
+    /// Which elements each thread addresses for `ldmatrix`, or loads itself, for operands with these
+    /// contiguous directions.
     ///
     /// # Errors
-    /// Those of [`mma::ldmatrix`].
+    /// As for [`mma::ldmatrix`].
     pub const fn loads(self, majors: [Major; 2]) -> Result<MmaAtom, LayoutError> {
         match self.types {
             AtomTypes::Simt => mma::fma(self.k()),

@@ -1,4 +1,4 @@
-//! Why a configuration cannot be a kernel, in sentences.
+//! Why a configuration cannot be a kernel, as sentences.
 
 use core::fmt;
 
@@ -8,34 +8,36 @@ use super::Atom;
 use crate::element::Format;
 use crate::sentence::Sentence;
 
-/// Why a configuration cannot be a kernel.
+/// The rule that makes a configuration illegal. [`sentence`](Self::sentence) states it with the numbers and a
+/// way to fix it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// The consumer warpgroups are not 1 to 3.
+    /// The number of consumer warpgroups is not 1 to 3.
     Consumers {
-        /// How many.
+        /// Number of consumer warpgroups.
         consumers: u32,
     },
-    /// Tile M does not split into 64 rows a consumer.
+    /// Tile M is not a multiple of 64 rows per consumer.
     TileM {
         /// Tile M.
         m: u32,
         /// Consumer warpgroups.
         consumers: u32,
     },
-    /// Tile N is no N of the instruction.
+    /// No instruction has this tile N.
     TileN {
         /// Tile N.
         n: u32,
-        /// In which steps wide instructions have columns: 8, or 16 for sums of integers.
+        /// What the number of columns of a wide instruction is a multiple of: 8, or 16 for integer
+        /// accumulators.
         step: u32,
     },
-    /// A tile needs several instructions side by side where there is one.
+    /// The tile needs several instructions next to each other along N, but only one is possible.
     Across {
         /// Tile N.
         n: u32,
-        /// What has one.
+        /// What allows only one.
         what: &'static str,
     },
     /// A tile cannot be narrowed in such steps.
@@ -44,32 +46,33 @@ pub enum PlanError {
         n: u32,
         /// The step.
         step: u32,
-        /// In which steps wide instructions have columns: 8, or 16 for sums of integers.
+        /// What the number of columns of a wide instruction is a multiple of: 8, or 16 for integer
+        /// accumulators.
         least: u32,
     },
-    /// Tiles are narrowed where nobody sees to it.
+    /// The tile is to be narrowed, but some role does not support that.
     NotNarrowed {
-        /// Who does not.
+        /// What does not support it.
         what: &'static str,
     },
-    /// Tile N has no eight columns for the output where the epilogue joins pairs of columns.
+    /// Tile N is not a multiple of 16, which an epilogue that joins pairs of columns needs.
     Halved {
         /// Tile N.
         n: u32,
     },
-    /// Tile N is not whole blocks of gates and ups.
+    /// Tile N is not a whole number of blocks of gates and ups.
     Gates {
         /// Tile N.
         n: u32,
-        /// Gates and ups of a block.
+        /// Gates and ups per block.
         block: u32,
     },
-    /// Tiles of two halves of B are brought by a number of CTAs that cuts through a half.
+    /// A tile has columns of both halves of B, and the number of CTAs that load it would cut through a half.
     Split {
         /// CTAs that share B's tile.
         ctas: u32,
     },
-    /// A row of an output tile that goes through shared memory is no multiple of 16 bytes.
+    /// A row of an output tile is staged through shared memory, but is not a multiple of 16 bytes.
     StagedRow {
         /// Elements of the row.
         n: u32,
@@ -83,75 +86,75 @@ pub enum PlanError {
         /// The instruction's K.
         step: u32,
     },
-    /// Sums are promoted in steps that fit no whole number of k-tiles, and no whole number fits one.
+    /// Promotion interval and k-tile do not fit: neither is a multiple of the other.
     Promotion {
-        /// Instructions along K after which they are.
+        /// Instructions along K between two promotions.
         every: u32,
-        /// Instructions along K of a tile.
+        /// Instructions along K per k-tile.
         steps: u32,
-        /// The mainloop has no producer, and promotes within a k-tile.
+        /// Whether the mainloop has no producer; it promotes within a k-tile.
         alone: bool,
     },
-    /// Sums of integers lose nothing.
+    /// Integer accumulators lose nothing, so there is nothing to promote.
     PromotedIntegers,
-    /// Sums are promoted after more instructions than are emitted one after the other.
+    /// The promotion interval is longer than [`Atom::MOST_PROMOTED`](crate::Atom::MOST_PROMOTED).
     RarelyPromoted {
-        /// Instructions along K after which they are.
+        /// Instructions along K between two promotions.
         every: u32,
     },
-    /// A tile is no whole number of its layout's slabs.
+    /// A tile is not a whole number of its layout's slabs.
     Layout {
         /// Which operand.
         operand: &'static str,
         /// Its contiguous extent in elements.
         extent: u32,
-        /// Elements of a slab's width.
+        /// Width of a slab in elements.
         width: u32,
     },
-    /// A layout is no atom that `wgmma` reads and tensor copies write.
+    /// The layout is not an atom that `wgmma` reads and tensor copies write.
     Atom {
         /// The operand's contiguous direction.
         major: Major,
         /// Bits of an element.
         bits: u32,
     },
-    /// A row of an output tile is no whole number of its layout's slabs.
+    /// A row of an output tile is not a whole number of its layout's slabs.
     StagedLayout {
         /// Elements of the row.
         n: u32,
-        /// Elements of a slab's width.
+        /// Width of a slab in elements.
         width: u32,
     },
-    /// Rows of a buffer hold fewer columns than threads store side by side.
+    /// A row of a staging buffer holds fewer columns than the threads store next to each other.
     NarrowStaging {
         /// Elements of a row.
         width: u32,
         /// Bits of an element.
         bits: u32,
     },
-    /// A transposed store has a layout of its own.
+    /// A layout was given for the staging of a transposed store, which has a layout of its own.
     TransposedLayout,
-    /// The instruction reads elements of another width than a stage holds.
+    /// The instruction reads elements of another width than the stage holds.
     Stored {
         /// Which operand.
         operand: &'static str,
         /// Bits of an element in memory.
         stored: u32,
-        /// Bits of an element that is multiplied.
+        /// Bits of an element as it is multiplied.
         bits: u32,
     },
-    /// The instruction reads the operand in the other direction only.
+    /// The instruction reads this operand only K-major.
     KMajorOnly {
         /// Which operand.
         operand: &'static str,
         /// Bits of an element.
         bits: u32,
     },
-    /// A is to come from registers and lies along M.
+    /// A is read from registers but is M-major.
     Fragments,
-    /// Threads read stages, and one of them gives a stage back for all.
+    /// Threads read the stages, but a single thread per warpgroup releases them.
     EarlyArrival,
-    /// Tiles are not those of a product's spec, or the spec is none that `wgmma` multiplies with sums of this type.
+    /// The tiles do not match the product's spec, or `wgmma` has no such spec with these accumulators.
     Product {
         /// The spec's tile.
         tile: [u32; 3],
@@ -164,37 +167,37 @@ pub enum PlanError {
     Output {
         /// D's format.
         format: Format,
-        /// Whether the sums are integers.
+        /// Whether the accumulators are integers.
         integers: bool,
     },
-    /// A tile extent is more than one tensor copy can bring.
+    /// A tile extent is larger than one tensor copy can load.
     Box {
         /// The extent's name.
         extent: &'static str,
         /// Its value in elements.
         elements: u32,
     },
-    /// The cluster is empty or larger than every device runs.
+    /// The cluster is empty, or larger than every device supports.
     Cluster {
         /// CTAs along M.
         m: u32,
         /// CTAs along N.
         n: u32,
-        /// Most CTAs.
+        /// Largest number of CTAs.
         most: u32,
     },
-    /// Something that no cluster can have.
+    /// A feature that does not work in a cluster.
     Alone {
-        /// What it is.
+        /// The feature.
         what: &'static str,
         /// CTAs along M.
         m: u32,
         /// CTAs along N.
         n: u32,
     },
-    /// Operands are copied by a warpgroup that there is not.
+    /// The producer warpgroup is to copy the operands, but there is no producer.
     NoProducer,
-    /// A tile extent cannot be shared out among the CTAs of a cluster.
+    /// A tile extent cannot be divided among the CTAs of a cluster.
     Slice {
         /// The extent's name.
         extent: &'static str,
@@ -203,67 +206,67 @@ pub enum PlanError {
         /// CTAs that share it.
         ctas: u32,
     },
-    /// Too few stages were asked for.
+    /// Too few stages were requested.
     Stages {
-        /// How many.
+        /// Number of stages requested.
         stages: u32,
-        /// How many are needed.
+        /// Fewest stages possible.
         least: u32,
     },
     /// The stages do not fit into shared memory.
     Shared {
-        /// How many stages.
+        /// Number of stages.
         stages: u32,
-        /// Bytes they need with everything else.
+        /// Bytes needed, everything else included.
         need: u32,
-        /// Bytes a CTA has.
+        /// Bytes of shared memory per CTA.
         have: u32,
     },
     /// The accumulators do not fit into the registers.
     Registers {
         /// Registers a consumer thread needs.
         need: u32,
-        /// Registers it can have.
+        /// Most registers it can have.
         have: u32,
         /// Consumer warpgroups.
         consumers: u32,
     },
-    /// A tile has parts of blocks of columns that an epilogue looks at together.
+    /// A tile cuts through a block of columns that the epilogue looks at as a whole.
     Blocks {
         /// Tile N.
         n: u32,
-        /// Columns of a block.
+        /// Columns per block.
         block: u32,
     },
-    /// A number of operands in blocks that have scales is not one that they can have.
+    /// A number of a block-scaled, quantised or sparse operand is not one of those allowed.
     Scaled {
-        /// What it is the number of.
+        /// Name of the quantity.
         what: &'static str,
-        /// The number.
+        /// The value found.
         found: u32,
-        /// What was needed.
+        /// The values allowed.
         needed: &'static str,
     },
-    /// Operands in blocks that have scales, or in few bits, do not go with something else.
+    /// A block-scaled, quantised or sparse operand cannot be combined with something else.
     Rule {
-        /// The sentence.
+        /// The rule, as a sentence.
         rule: &'static str,
     },
-    /// Something does not go with operands that threads load for `mma.sync` or `fma`.
+    /// Something cannot be combined with `mma.sync` or `fma`, whose operands threads load.
     ByThreads {
-        /// What holds for them, and what to do.
+        /// The rule and a way to fix it.
         rule: &'static str,
     },
-    /// Something does not go with sums of `f64`.
+    /// Something cannot be combined with `f64` accumulators.
     Doubles {
-        /// What holds for them, and what to do.
+        /// The rule and a way to fix it.
         rule: &'static str,
     },
-    /// What threads copy at a time does not fit into their registers.
+    /// What a thread copies at a time does not fit into its registers.
     Copies {
-        /// Registers a thread of the producer needs.
+        /// Registers a producer thread needs.
         need: u32,
-        /// Registers it can have.
+        /// Most registers it can have.
         have: u32,
         /// Consumer warpgroups.
         consumers: u32,
@@ -271,7 +274,7 @@ pub enum PlanError {
 }
 
 impl PlanError {
-    /// The error as one sentence, in constants too.
+    /// The error as one sentence, usable in constants.
     pub const fn sentence(self) -> Sentence {
         let s = Sentence::new();
         match self {
@@ -342,9 +345,9 @@ impl PlanError {
                 let s = s.text("sums are promoted every ").number(every).text(" instructions, and a tile's K has ");
                 let s = s.number(steps).text(" of them: ");
                 s.text(if alone {
-                    "promote as often as divides that, or take a mainloop with a producer"
+                    "promote after a divisor of that, or use a mainloop with a producer"
                 } else {
-                    "one has to divide the other"
+                    "one must divide the other"
                 })
             }
             Self::RarelyPromoted { every } => s
@@ -354,7 +357,7 @@ impl PlanError {
                 .number(Atom::MOST_PROMOTED)
                 .text(" at most were needed: promote more often, or never"),
             Self::PromotedIntegers => {
-                s.text("sums of integers lose nothing that promotion could keep: leave it out")
+                s.text("integer accumulators lose nothing that promotion could keep: leave it out")
             }
             Self::Layout { operand, extent, width } => s
                 .text("the tile of ")
@@ -410,7 +413,7 @@ impl PlanError {
                 .text(operand)
                 .text(" is MN-major with elements of ")
                 .number(bits)
-                .text(" bits, and wgmma reads only those of 16 bits so: use KMajor (layout=kk)"),
+                .text(" bits, and wgmma reads MN-major operands only of 16 bits: use KMajor (layout=kk)"),
             Self::Fragments => s.text(
                 "A comes from registers, whose elements are neighbours along K: use KMajor for A",
             ),
@@ -419,9 +422,9 @@ impl PlanError {
                 .number(a[0]).text(" x ").number(a[1]).text(" and ").number(b[0]).text(" x ").number(b[1])
                 .text(", its spec says M x N x K = ")
                 .number(m).text(" x ").number(n).text(" x ").number(k)
-                .text(": the tiles are (M, K) and (N, K), and the sums of the atom's type"),
+                .text(": the tiles must be (M, K) and (N, K), and the accumulators of the atom's type"),
             Self::EarlyArrival => s.text(
-                "threads load A from a stage, and one arrival a warpgroup does not say that all warps have: use EachWarp<_>",
+                "threads load A from a stage, so each warp must release it: use EachWarp<_>",
             ),
             Self::Output { format, integers } => {
                 let [floats, whole] = Format::RESULTS;
@@ -437,7 +440,7 @@ impl PlanError {
                 .text(extent)
                 .text(" is ")
                 .number(elements)
-                .text(", a tensor copy brings at most 256 along it: lower it"),
+                .text(", a tensor copy loads at most 256 along it: lower it"),
             Self::Cluster { m, n, most } => s
                 .text("the cluster is ")
                 .number(m)
@@ -454,7 +457,7 @@ impl PlanError {
                 .text(" CTAs, but ")
                 .text(what)
                 .text(" works alone: use Cluster<U1, U1>"),
-            Self::Doubles { rule } => s.text("of products of f64: ").text(rule),
+            Self::Doubles { rule } => s.text("with f64 operands: ").text(rule),
             Self::ByThreads { rule } => s.text("threads load the operands of mma.sync and of plain instructions: ").text(rule),
             Self::NoProducer => s.text(
                 "operands are copied by a producer warpgroup, and Unspecialised has none: use Cooperative<U2>",

@@ -1,4 +1,4 @@
-//! An operand's tile: its elements, how they lie in shared memory, and how copies bring it.
+//! An operand's tile: its elements, its layout in shared memory, and how copies load it.
 
 use cute_rs::atom::{Major, SwizzleMode, smem};
 use cute_rs::{ComposedLayout, LayoutError};
@@ -7,19 +7,20 @@ use ptx::abi::Promotion;
 use super::{PlanError, Room};
 use crate::element::Format;
 
-/// What L2 does with the lines of a matrix when it has to choose.
+/// The L2 eviction priority of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CachePolicy {
-    /// As it likes.
+    /// No hint: L2's default.
     Normal,
-    /// They go first.
+    /// Its lines are evicted first.
     EvictFirst,
-    /// They stay longest.
+    /// Its lines are evicted last.
     EvictLast,
 }
 
 impl CachePolicy {
-    /// The operand of `.L2::cache_hint`, as `createpolicy.fractional` makes it for all lines; `None` for no hint.
+    /// The operand of `.L2::cache_hint`, as `createpolicy.fractional` makes it for all lines; `None` for no
+    /// hint.
     pub const fn bits(self) -> Option<u64> {
         match self {
             Self::Normal => None,
@@ -28,7 +29,7 @@ impl CachePolicy {
         }
     }
 
-    /// What it adds to a kernel's name.
+    /// The policy's part of a kernel's name.
     pub(crate) const fn suffix(self) -> &'static str {
         match self {
             Self::Normal => "",
@@ -38,14 +39,14 @@ impl CachePolicy {
     }
 }
 
-/// How an operand's tile lies in shared memory.
+/// The layout of an operand's tile in shared memory.
 ///
-/// A tile consists of layout atoms: 8 rows (or columns, MN-major) of one swizzle width, `W` elements. Atoms of the same `W`
-/// columns follow each other and make a *slab*; slab follows slab. This is what `wgmma` reads and what one tensor copy per slab
-/// brings. Source: PTX ISA "Shared Memory Matrix Layout".
+/// A tile consists of layout atoms: 8 rows (or columns, if MN-major) of one swizzle width, `W` elements. The
+/// atoms of the same `W` columns follow each other and form a *slab*; the slabs follow each other. `wgmma`
+/// reads this layout, and one tensor copy loads one slab. Source: PTX ISA "Shared Memory Matrix Layout".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TileLayout {
-    /// The widest swizzle whose rows divide the tile's contiguous extent.
+    /// The widest swizzle that divides the tile's contiguous extent. The default.
     #[default]
     Widest,
     /// Slabs of this swizzle's width.
@@ -53,10 +54,10 @@ pub enum TileLayout {
 }
 
 impl TileLayout {
-    /// The layout of a tile of these atoms, of elements of so many bits.
+    /// The layout of a tile made of this atom, with elements of `element_bits` bits; `None` for the widest.
     ///
     /// # Errors
-    /// [`PlanError::Atom`] for an atom that `wgmma` does not read, with those that it reads.
+    /// [`PlanError::Atom`] for an atom that `wgmma` does not read; the sentence lists those that it does.
     pub const fn of_atom(
         atom: Option<ComposedLayout>,
         major: Major,
@@ -69,10 +70,10 @@ impl TileLayout {
         }
     }
 
-    /// The same in a constant; an illegal atom stops the build.
+    /// As [`of_atom`](Self::of_atom), in a constant. An illegal atom stops the build.
     ///
     /// # Panics
-    /// While compiling, with the error's sentence.
+    /// At compile time, with the error's sentence.
     pub const fn checked(atom: Option<ComposedLayout>, major: Major, element_bits: u32) -> Self {
         match Self::of_atom(atom, major, element_bits) {
             Ok(layout) => layout,
@@ -80,7 +81,7 @@ impl TileLayout {
         }
     }
 
-    /// What it adds to a kernel's name: bytes of a slab's rows.
+    /// The layout's part of a kernel's name: bytes per row of a slab.
     pub(crate) fn suffix(self) -> String {
         match self {
             Self::Widest => String::new(),
@@ -88,7 +89,7 @@ impl TileLayout {
         }
     }
 
-    /// The swizzle of a tile `(mn, k)`.
+    /// The swizzle of a tile of `(mn, k)` elements.
     pub const fn mode(self, major: Major, element_bits: u32, mn: u32, k: u32) -> SwizzleMode {
         match self {
             Self::Widest => smem::widest_mode(major, element_bits, mn, k),
@@ -97,10 +98,10 @@ impl TileLayout {
     }
 }
 
-/// One operand's tile `(mn, k)` of a stage: what copies fill and multiplies read.
+/// One operand's tile of `(mn, k)` elements in a stage: copies fill it and instructions read it.
 ///
-/// A tile is checked where it is made, so everything that is asked of it later has an answer. A mainloop of your own has its
-/// tiles in constants:
+/// A tile is checked when it is made, so its later methods cannot fail. A mainloop of your own has its tiles
+/// in constants:
 ///
 /// ```
 /// use collective::{Format, OperandTile, Room, TileLayout};
@@ -116,25 +117,25 @@ pub struct OperandTile {
     pub(crate) format: Format,
     pub(crate) major: Major,
     pub(crate) swizzle: SwizzleMode,
-    /// The tile's extent along M or N, and along K.
+    /// The tile's extents along M or N, and along K, in elements.
     pub(crate) mn: u32,
     pub(crate) k: u32,
-    /// Where it begins in a stage, in bytes.
+    /// Offset in a stage, in bytes.
     pub(crate) offset: u32,
-    /// CTAs that bring a tile together.
+    /// Number of slices the tile is loaded in. The CTAs that share the tile load them together.
     pub(crate) slices: u32,
-    /// Half of the tile along N is from either half of the matrix.
+    /// Whether half of the tile's columns come from each half of the matrix.
     pub(crate) split: bool,
     pub(crate) cache: CachePolicy,
     pub(crate) promotion: Promotion,
 }
 
 impl OperandTile {
-    /// The tile of `mn` rows (of M or N) and `k` columns, at a stage's start, brought by one CTA.
+    /// The tile of `mn` rows (of M or N) and `k` columns, at offset 0 of a stage, loaded by one CTA.
     ///
     /// # Errors
-    /// [`LayoutError::Extents`] where an extent is no multiple of the layout atom's, [`LayoutError::Range`] for a tile that no
-    /// shared memory holds.
+    /// [`LayoutError::Extents`] if an extent is not a multiple of the layout atom's; [`LayoutError::Range`]
+    /// for a tile larger than shared memory.
     pub const fn new(
         format: Format,
         major: Major,
@@ -164,10 +165,10 @@ impl OperandTile {
         }
     }
 
-    /// The same in a constant; an illegal tile stops the build.
+    /// As [`new`](Self::new), in a constant. An illegal tile stops the build.
     ///
     /// # Panics
-    /// While compiling, with the rule that is broken.
+    /// At compile time, with the rule that is broken.
     pub const fn checked(format: Format, major: Major, extents: [u32; 2], layout: TileLayout) -> Self {
         match Self::new(format, major, extents, layout) {
             Ok(tile) => tile,
@@ -177,19 +178,20 @@ impl OperandTile {
         }
     }
 
-    /// The tile `offset` bytes behind a stage's start: what [`RingPlan::offset`](super::RingPlan::offset) says.
+    /// The same tile at `offset` bytes from the start of a stage, as
+    /// [`RingPlan::offset`](super::RingPlan::offset) returns it.
     #[must_use]
     pub const fn at(self, offset: u32) -> Self {
         Self { offset, ..self }
     }
 
-    /// The tile with a policy for the lines of its matrix in L2.
+    /// The same tile with an L2 policy for the lines of its matrix.
     #[must_use]
     pub const fn cached(self, cache: CachePolicy) -> Self {
         Self { cache, ..self }
     }
 
-    /// Elements in memory.
+    /// Format of the elements in memory.
     pub const fn format(&self) -> Format {
         self.format
     }
@@ -204,22 +206,22 @@ impl OperandTile {
         self.swizzle
     }
 
-    /// Extents along M or N, and along K.
+    /// Extents along M or N, and along K, in elements.
     pub const fn extents(&self) -> [u32; 2] {
         [self.mn, self.k]
     }
 
-    /// Bits of an element in memory.
+    /// Bits per element in memory.
     pub const fn bits(&self) -> u32 {
         self.format.bits()
     }
 
-    /// What it takes in a stage.
+    /// Bytes and alignment that it needs in a stage.
     pub const fn room(&self) -> Room {
         Room { bytes: self.mn * self.k * self.bits() / 8, alignment: self.swizzle.alignment() }
     }
 
-    /// `(mn, k) -> offset` in elements.
+    /// The layout in shared memory: `(mn, k) -> offset`, in elements.
     pub fn layout(&self) -> ComposedLayout {
         smem::tile(self.major, self.swizzle, self.bits(), self.mn, self.k)
             .expect("a tile is checked when it is made")

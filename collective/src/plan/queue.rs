@@ -1,23 +1,24 @@
-//! Where the queue of drawn numbers lies.
+//! The place of the queue of drawn tile numbers.
 
-/// Where the queue lies in shared memory.
+/// The place of the queue in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuePlan {
-    /// Numbers that it holds; 0 where nothing is drawn.
+    /// Number of entries; 0 if the scheduler draws no tile numbers.
     pub slots: u32,
-    /// Where its mbarriers begin, in bytes: full and empty ones.
+    /// Offset of its mbarriers in bytes: the full ones, then the empty ones.
     pub barriers: u32,
-    /// Where its words begin, each in a chunk of [`CHUNK_BYTES`](Self::CHUNK_BYTES) of its own.
+    /// Offset of its words in bytes. Each word has a chunk of [`CHUNK_BYTES`](Self::CHUNK_BYTES) of its own.
     pub words: u32,
 }
 
 impl QueuePlan {
-    /// Numbers of a queue: as many as an even ring of stages has of the shortest tiles.
+    /// Number of entries of a kernel's queue.
     pub const SLOTS: u32 = 4;
 
-    /// Bytes from one word to the next: those of a chunk that stores to a peer may be on their way to.
+    /// Bytes from one word to the next: one chunk, so that no two words share a chunk to which a store to a
+    /// peer may be under way.
     pub const CHUNK_BYTES: u32 = 16;
 
-    /// Bytes of the workspace that the counter takes: nobody shares its line of L2.
+    /// Bytes of workspace for the counter: it has a line of L2 to itself.
     pub const WORKSPACE_BYTES: u64 = 128;
 }

@@ -1,4 +1,4 @@
-//! Registers of a thread: what each role has of those that a CTA is launched with.
+//! Registers per thread: how each role's share follows from the number a CTA is launched with.
 
 use cute_rs::atom::Major;
 
@@ -6,16 +6,16 @@ use super::units::{TARGET, max};
 use super::{AtomTypes, EpilogueSpec, MainloopSpec, PlanError, Producer, Roles};
 use crate::form::Form;
 
-/// Registers of a thread: at the launch, then by role.
+/// Registers per thread: at launch, then by role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegisterPlan {
-    /// What every thread is launched with.
+    /// Registers every thread is launched with.
     pub launch: u32,
-    /// What a producer thread keeps.
+    /// Registers a producer thread keeps.
     pub producer: u32,
-    /// What a consumer thread raises itself to.
+    /// Registers a consumer thread raises itself to (`setmaxnreg`).
     pub consumer: u32,
-    /// Accumulators of a consumer thread.
+    /// Accumulator registers of a consumer thread.
     pub accumulators: u32,
 }
 
@@ -23,43 +23,48 @@ pub struct RegisterPlan {
 /// tiles that assemble without a spill leave about this many.
 const WORKING: u32 = 32;
 
-/// The same where threads store elements themselves, always or in tiles that end inside of a group.
+/// As `WORKING`, if threads store elements themselves: always, or in tiles that end inside a group.
 const STORES: u32 = 64;
 
-/// The same where rows of a tile are D's columns.
+/// As `WORKING`, for a transposed store: the rows of a tile are D's columns.
 const STORES_TRANSPOSED: u32 = 80;
 
-/// Registers that a `wgmma` needs beside its accumulators: what ptxas 13.0 says of too wide ones (C7602).
+/// Registers that a `wgmma` needs in addition to its accumulators, as ptxas 13.0 reports for instructions
+/// that are too wide (C7602).
 const INSTRUCTION: u32 = 26;
 
-/// What a thread keeps that starts copies: the fewest that `setmaxnreg` allows.
+/// Registers of a thread that starts copies: the fewest that `setmaxnreg` allows.
 const STARTS_COPIES: u32 = 24;
 
-/// What it keeps where 24 may not suffice. Measured with ptxas, on random kernels.
+/// As `STARTS_COPIES`, where 24 may not suffice. Measured with ptxas, on random kernels.
 const STARTS_MANY_COPIES: u32 = 48;
 
-/// What a consumer needs more where it starts the copies itself. Measured with ptxas.
+/// Additional registers of a consumer that starts the copies itself. Measured with ptxas.
 const STARTS_OWN_COPIES: u32 = 16;
 
-/// What a thread needs more that multiplies by plain instructions: the columns of B that it has loaded. Measured with ptxas.
+/// Additional registers of a thread that multiplies by `fma`, for the columns of B that it has loaded.
+/// Measured with ptxas.
 const COLUMNS_LOADED: u32 = 24;
 
-/// The same of A, in each block.
+/// Additional registers of the same thread for the rows of A, per block.
 const ROWS_LOADED: u32 = 12;
 
-/// What a consumer needs more where a stage has several slabs along K: where each begins. Measured with ptxas.
+/// Additional registers of a consumer if a stage has several slabs along K, for their addresses. Measured
+/// with ptxas.
 const SLABS: u32 = 16;
 
-/// What a thread keeps that copies itself: it holds some chunks, element by element, between loads and stores.
+/// Registers of a thread that copies: it holds some chunks, element by element, between loads and stores.
 const COPIES: u32 = 104;
 
-/// The same for bytes, which are joined to words in more steps, and for tiles of several slabs along K.
+/// As `COPIES`, for 8-bit elements, which take more steps to join into words, and for tiles of several slabs
+/// along K.
 const COPIES_MORE: u32 = 144;
 
-/// What a consumer would rather have beyond its need than have the producer keep more than the fewest.
+/// Spare registers that a consumer must have beyond its need before the producer may keep more than the
+/// fewest.
 const SPARE: u32 = 8;
 
-/// The most that a consumer raises itself to.
+/// Most registers that a consumer raises itself to.
 const MOST: u32 = 240;
 
 impl RegisterPlan {
@@ -71,13 +76,15 @@ impl RegisterPlan {
         let warpgroups = mainloop.warpgroups();
         let per_thread = TARGET.limits().registers / (warpgroups * 128) / 8 * 8;
         let launch = if per_thread > 248 { 248 } else { per_thread };
-        // Before it knows who raises its share, ptxas wants each instruction to fit into the registers of the launch.
+        // Before ptxas knows which role raises its number of registers, each instruction must fit into the
+        // registers of the launch.
         let instruction = mainloop.atom.accumulators(mainloop.widest()) + INSTRUCTION;
         if instruction > launch {
             let consumers = mainloop.consumers;
             return Err(PlanError::Registers { need: instruction, have: launch, consumers });
         }
-        // What is handed on: registers that hold two sums are taken apart when all is multiplied, others are these sums.
+        // Registers of what the epilogue receives. Packed `f16` accumulators are unpacked when all is
+        // multiplied; others are passed on as they are.
         let accumulators = mainloop.blocks() * mainloop.block_sums() * mainloop.atom.sums().registers();
         let promoted =
             if mainloop.atom.promote > 0 { mainloop.accumulators() } else { mainloop.scale_registers() };
@@ -98,7 +105,7 @@ impl RegisterPlan {
         };
         let consumer = mainloop.left(launch, producer);
         if producer > launch {
-            // Producers give registers away, they are given none.
+            // A producer can give up registers, not get more.
             let consumers = mainloop.consumers;
             return Err(PlanError::Copies { need: producer, have: launch, consumers });
         }
@@ -110,7 +117,7 @@ impl RegisterPlan {
 }
 
 impl EpilogueSpec {
-    /// Registers that a consumer needs beside its accumulators, whatever it computes.
+    /// Registers that a consumer needs in addition to its accumulators, before what the epilogue computes.
     const fn working(&self, form: Form) -> u32 {
         match (self.staged_bits, form) {
             (0, _) if self.transposed => STORES_TRANSPOSED,
@@ -121,7 +128,7 @@ impl EpilogueSpec {
 }
 
 impl MainloopSpec {
-    /// What a consumer thread can have where a thread of the producer keeps so many.
+    /// Most registers of a consumer thread if a producer thread keeps `producer`.
     const fn left(&self, launch: u32, producer: u32) -> u32 {
         let consumer = match self.roles {
             Roles::Unspecialised => launch,
@@ -132,7 +139,8 @@ impl MainloopSpec {
         if consumer > MOST { MOST } else { consumer }
     }
 
-    /// What a consumer needs for where a stage's slabs begin, and for the copies where it starts them itself.
+    /// Registers of a consumer for the addresses of a stage's slabs, and for the copies if it starts them
+    /// itself.
     const fn beside_sums(&self) -> u32 {
         let slabs = if self.slabs_along_k() > 1 { SLABS } else { 0 };
         match self.roles {
@@ -145,7 +153,7 @@ impl MainloopSpec {
         }
     }
 
-    /// Most slabs along K of an operand's tile: each has coordinates and addresses of its own.
+    /// Largest number of slabs along K of an operand's tile. Each slab has its own coordinates and addresses.
     const fn slabs_along_k(&self) -> u32 {
         let [m, n, k] = self.tile;
         let [a, b] = self.operands;
@@ -155,19 +163,19 @@ impl MainloopSpec {
         )
     }
 
-    /// Whether threads that copy join bytes, or have several slabs along K.
+    /// Whether threads that copy have to join bytes, or have several slabs along K.
     const fn copies_piecemeal(&self) -> bool {
         self.operands[0].format.bits() < 16 || self.slabs_along_k() > 1
     }
 
-    /// Whether the addresses and coordinates of a stage's copies may be more than the fewest registers hold.
+    /// Whether the addresses and coordinates of a stage's copies may need more than the fewest registers.
     const fn starts_many_copies(&self) -> bool {
         let [m, n, k] = self.tile;
         let [a, b] = self.operands;
         self.slabs_along_k() > 2 || a.slabs(m, k) + b.slabs(n, k) > 8
     }
 
-    /// Whether a cluster shares what it copies by tensor maps that the kernel changes.
+    /// Whether the CTAs of a cluster share operands through tensor maps that the kernel modifies.
     const fn shares_groups(&self, form: Form) -> bool {
         matches!(form, Form::Grouped) && self.cluster[0] * self.cluster[1] > 1
     }

@@ -1,13 +1,13 @@
-//! The ring's own plan: from a list of what a stage holds to bytes, barriers and stages.
+//! The plan of a ring: from the list of tiles in a stage to bytes, barriers and the number of stages.
 
 use super::units::{MBARRIER_BYTES, round_up};
 
-/// What one tile takes in a stage.
+/// The space of one tile in a stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Room {
     /// Bytes.
     pub bytes: u32,
-    /// What its start is a multiple of, in bytes.
+    /// What its offset is a multiple of, in bytes.
     pub alignment: u32,
 }
 
@@ -15,7 +15,7 @@ impl Room {
     /// No tile.
     pub const NONE: Self = Self { bytes: 0, alignment: 1 };
 
-    /// Some bytes that a bulk copy brings: block scales, metadata, a bias.
+    /// `bytes` bytes that a bulk copy loads: block scales, metadata, a bias.
     pub const fn line(bytes: u32) -> Self {
         Self { bytes, alignment: 128 }
     }
@@ -23,8 +23,9 @@ impl Room {
 
 /// The plan of a ring of stages, each of which holds the same list of tiles.
 ///
-/// A kernel has one such plan for the ring of its mainloop; a mainloop that needs another ring (attention has one for K and one for V)
-/// makes its own. The order is: what a stage holds, how many stages, where they lie, who arrives.
+/// A kernel has one for the ring of its mainloop. A mainloop that needs further rings makes its own plans;
+/// attention, for example, has one ring for K and one for V. Build a plan in this order: the tiles of a
+/// stage, the number of stages, their place, the number of arrivals.
 ///
 /// ```
 /// use collective::{RingPlan, Room};
@@ -33,7 +34,7 @@ impl Room {
 /// let tile = |bytes| Room { bytes, alignment: 1024 };
 /// let ring = RingPlan::of(&[tile(16384), tile(8192), tile(8192), Room::line(512)]);
 /// assert_eq!((ring.offset(2), ring.offset(3), ring.stage_bytes), (24576, 32768, 33792));
-/// // As many stages as 100 KB hold, each with two mbarriers; the barriers lie behind the stages.
+/// // The stages that fit into 100 KB, each with two mbarriers. The mbarriers follow the stages.
 /// let stages = ring.fit(100 << 10);
 /// let ring = ring.placed(stages, 0, stages * ring.stage_bytes).arrivals(1, 2);
 /// assert_eq!((ring.stages, ring.transaction_bytes()), (3, 33280));
@@ -44,27 +45,27 @@ pub struct RingPlan {
     offsets: [u32; Self::MOST],
     /// Bytes from one stage to the next.
     pub stage_bytes: u32,
-    /// How many stages.
+    /// Number of stages.
     pub stages: u32,
-    /// Where the stages begin, in bytes of dynamic shared memory.
+    /// Offset of the first stage in dynamic shared memory, in bytes.
     pub start: u32,
-    /// Where the mbarriers begin: the full ones of all stages, then the empty ones.
+    /// Offset of the mbarriers, in bytes: the full ones of all stages, then the empty ones.
     pub barriers: u32,
-    /// Arrivals that say that a stage is full; 0 where nobody waits for that.
+    /// Arrivals that mark a stage as full; 0 if no thread waits for that.
     pub filling: u32,
-    /// Arrivals that say that a stage is empty; 0 where nobody waits for that.
+    /// Arrivals that mark a stage as empty; 0 if no thread waits for that.
     pub emptying: u32,
 }
 
-/// What stages begin at multiples of: the period of the widest swizzle.
+/// What the offset of a stage is a multiple of: the period of the widest swizzle, in bytes.
 const STAGE_ALIGNMENT: u32 = 1024;
 
 impl RingPlan {
-    /// Most tiles of a stage.
+    /// Most tiles per stage.
     pub const MOST: usize = 6;
 
-    /// A stage of these tiles, in this order; of those beyond [`MOST`](Self::MOST) nothing is planned. Bytes that no number holds
-    /// saturate, so that no such ring fits anywhere.
+    /// A stage of these tiles, in this order. Tiles beyond [`MOST`](Self::MOST) are ignored. Byte counts
+    /// saturate instead of overflowing, so a ring that is too large fits nowhere.
     pub const fn of(tiles: &[Room]) -> Self {
         let (mut rooms, mut offsets) = ([Room::NONE; Self::MOST], [0; Self::MOST]);
         let (mut end, mut i) = (0_u32, 0);
@@ -79,24 +80,24 @@ impl RingPlan {
         Self { rooms, offsets, stage_bytes, stages: 0, start: 0, barriers: 0, filling: 1, emptying: 1 }
     }
 
-    /// Stages that so many bytes hold, their mbarriers included.
+    /// Number of stages that fit into `bytes` bytes, with their mbarriers.
     pub const fn fit(&self, bytes: u32) -> u32 {
         bytes / self.stage_bytes.saturating_add(2 * MBARRIER_BYTES)
     }
 
-    /// Bytes of so many stages and their mbarriers.
+    /// Bytes of `stages` stages with their mbarriers.
     pub const fn need(&self, stages: u32) -> u32 {
         stages.saturating_mul(self.stage_bytes.saturating_add(2 * MBARRIER_BYTES))
     }
 
-    /// With so many stages from byte `start` of dynamic shared memory on, a multiple of 1024, and mbarriers from `barriers` on,
-    /// a multiple of 8.
+    /// The same ring with `stages` stages from byte `start` of dynamic shared memory on (a multiple of 1024),
+    /// and its mbarriers from byte `barriers` on (a multiple of 8).
     #[must_use]
     pub const fn placed(self, stages: u32, start: u32, barriers: u32) -> Self {
         Self { stages, start, barriers, ..self }
     }
 
-    /// With so many arrivals on a full barrier, and on an empty one.
+    /// The same ring with these numbers of arrivals on a full and on an empty barrier.
     #[must_use]
     pub const fn arrivals(self, filling: u32, emptying: u32) -> Self {
         Self { filling, emptying, ..self }
@@ -107,17 +108,17 @@ impl RingPlan {
         self.stages.saturating_mul(2 * MBARRIER_BYTES)
     }
 
-    /// Where tile `i` begins in a stage; 0 for a tile that there is not.
+    /// Offset of tile `i` in a stage, in bytes; 0 if there is no such tile.
     pub const fn offset(&self, i: usize) -> u32 {
         if i < Self::MOST { self.offsets[i] } else { 0 }
     }
 
-    /// Bytes of tile `i`; 0 for a tile that there is not.
+    /// Bytes of tile `i`; 0 if there is no such tile.
     pub const fn tile_bytes(&self, i: usize) -> u32 {
         if i < Self::MOST { self.rooms[i].bytes } else { 0 }
     }
 
-    /// Bytes of all tiles of a stage: what copies bring.
+    /// Bytes of all tiles of a stage: what the copies load per phase.
     pub const fn transaction_bytes(&self) -> u32 {
         let (mut bytes, mut i) = (0_u32, 0);
         while i < Self::MOST {

@@ -1,26 +1,27 @@
-//! Operands in blocks that have scales: what a plan asks of them, and their room in a stage.
+//! Block-scaled operands: what the plan checks, and the space of the scales in a stage.
 
 use super::{Arrivals, EpilogueSpec, MainloopSpec, Plan, PlanError, Producer, Roles, Room, SumType};
 use crate::form::Form;
 
-/// K of a block that has a scale.
+/// K of a scaled block.
 pub(crate) const SCALED_K: u32 = 128;
 
-/// Rows of a block that share one scale.
+/// Rows of a block that shares one scale along M or N.
 pub(crate) const SCALED_ROWS: u32 = 128;
 
-/// Scales in 16 bytes. A copy begins at a multiple of 16 bytes. Where K is contiguous it brings this many, and one is the block's.
+/// Scales per 16 bytes. A copy begins at a multiple of 16 bytes. If K is contiguous, a copy loads this many
+/// scales, one of which is the block's.
 pub(crate) const FETCHED_SCALES: u32 = 4;
 
-/// Smaller ones would be many scales for a thread to read.
+/// Smallest run of rows with one scale. Shorter runs would give a thread too many scales to read.
 const LEAST_GRANULE: u32 = 32;
 
-/// The most rows of a tile of groups of rows, where each row has a scale. A copy brings at most 256 scales, four more than the tile
-/// has rows, in steps of 8 rows.
+/// Most rows of a tile of groups of rows, with one scale per row. A copy loads at most 256 scales: four more
+/// than the tile has rows, in steps of 8 rows.
 const MOST_OF_GROUPS: u32 = 248;
 
 impl Plan {
-    /// Whether tiles of the kernel's A, and of its B, may begin at any row: those of groups of rows.
+    /// Whether tiles of the kernel's A, and of its B, may begin at any row: true for groups of rows.
     pub(crate) const fn begins_anywhere(&self) -> [bool; 2] {
         anywhere(&self.epilogue, self.form)
     }
@@ -31,31 +32,31 @@ const fn anywhere(epilogue: &EpilogueSpec, form: Form) -> [bool; 2] {
     [rows && !epilogue.transposed, rows && epilogue.transposed]
 }
 
-/// The longest runs of a tile's rows that lie in one block of 128 rows, whichever tile it is. A tile begins at a multiple of its extent; runs
-/// are counted from its first row.
+/// Longest run of a tile's rows that always lies within one block of 128 rows. A tile begins at a multiple of
+/// its extent; runs are counted from its first row.
 pub(crate) const fn granule(extent: u32) -> u32 {
     let shift = extent.trailing_zeros();
     if shift < SCALED_ROWS.trailing_zeros() { 1 << shift } else { SCALED_ROWS }
 }
 
-/// Blocks of 128 rows that a tile may reach into.
+/// Number of blocks of 128 rows that a tile may touch.
 pub(crate) const fn scaled_blocks(extent: u32) -> u32 {
     (SCALED_ROWS - granule(extent) + extent).div_ceil(SCALED_ROWS)
 }
 
-/// How many scales a copy brings for a tile of so many rows, where each row has one. A tile that may begin at any row also needs those
-/// from the multiple of 16 bytes in front of it on.
+/// Number of scales that a copy loads for a tile of `rows` rows with one scale per row. A tile that may begin
+/// at any row also needs the scales from the preceding multiple of 16 bytes on.
 pub(crate) const fn scales_of_rows(rows: u32, anywhere: bool) -> u32 {
     if anywhere { rows + FETCHED_SCALES } else { rows }
 }
 
 impl MainloopSpec {
-    /// Whether blocks of its operands have scales.
+    /// Whether its operands have block scales.
     pub const fn is_scaled(&self) -> bool {
         self.operands[0].scaled > 0 || self.operands[1].scaled > 0
     }
 
-    /// What a stage holds behind the tiles of A and B: their scales, then what else the mainloop asks for.
+    /// What a stage holds after the tiles of A and B: scales or metadata, then the mainloop's further tiles.
     pub(super) const fn behind(&self, epilogue: &EpilogueSpec, form: Form) -> [Room; Self::MORE] {
         if let Some(weights) = self.weights() {
             let [_, scales, zeros] = self.weight_rooms(weights);
@@ -71,14 +72,15 @@ impl MainloopSpec {
         [self.scales(0, a), self.scales(1, b), self.more[0], self.more[1]]
     }
 
-    /// The scales of an operand's tile.
+    /// Space of the scales of an operand's tile.
     const fn scales(&self, operand: usize, anywhere: bool) -> Room {
         let (rows, tile) = (self.operands[operand].scaled, self.tile[operand]);
         let blocks = FETCHED_SCALES * scaled_blocks(tile);
         Room::line(4 * if rows == 1 { scales_of_rows(tile, anywhere) } else { blocks })
     }
 
-    /// Registers of a consumer thread for the sums that scaled products are added to, and for the scales that it has read.
+    /// Registers of a consumer thread for the accumulators that scaled products are added to, and for the
+    /// scales it has read.
     pub(super) const fn scale_registers(&self) -> u32 {
         if !self.is_scaled() {
             return 0;
@@ -89,7 +91,7 @@ impl MainloopSpec {
         self.accumulators() + rows + columns
     }
 
-    /// Whether blocks of such operands and tiles can have scales, if they have.
+    /// Checks that these operands and tiles can have block scales, if they have any.
     pub(super) const fn scaling(&self, epilogue: &EpilogueSpec, form: Form) -> Result<(), PlanError> {
         if !self.is_scaled() {
             return Ok(());
@@ -101,9 +103,7 @@ impl MainloopSpec {
             });
         }
         if a.scaled == 0 || b.scaled == 0 {
-            return Err(PlanError::Rule {
-                rule: "the blocks of one operand alone have scales: scale A and B",
-            });
+            return Err(PlanError::Rule { rule: "only one operand has block scales: scale A and B" });
         }
         let mut i = 0;
         while i < 2 {
@@ -126,7 +126,7 @@ impl MainloopSpec {
                 return Err(PlanError::Scaled {
                     what,
                     found: extent,
-                    needed: "a part of 128 or a multiple of 32",
+                    needed: "a divisor of 128 or a multiple of 32",
                 });
             }
             i += 1;
@@ -144,21 +144,21 @@ impl MainloopSpec {
         }
         let of_rows = self.operands[if epilogue.transposed { 1 } else { 0 }].scaled;
         let rule = if self.more[2].bytes > 0 || self.more[3].bytes > 0 {
-            "scales take two of the four tiles that a stage can have behind A and B: leave the last two of `more` empty"
+            "scales take two of the four tiles that a stage can have after A and B: leave the last two of `more` empty"
         } else if self.atom.promote > 0 {
             "sums of blocks with scales are promoted after each: leave the promotion out"
         } else if self.step > 0 {
             "tiles of blocks with scales are not narrowed: use Tile, not Fitted"
         } else if matches!(self.producer, Producer::Warpgroup) {
-            "tensor copies bring blocks with scales: use TmaWgmma"
+            "blocks with scales need tensor copies: use TmaWgmma"
         } else if matches!(self.roles, Roles::Unspecialised) {
-            "a producer brings blocks with scales: use Cooperative or Pingpong"
+            "blocks with scales need a producer: use Cooperative or Pingpong"
         } else if matches!(self.arrivals, Arrivals::Warpgroup) {
-            "threads read scales from the stage, so each warp gives it back: write EachWarp<AsManyAsFit> as the roles' stages"
+            "threads read scales from the stage, so each warp releases it: write EachWarp<AsManyAsFit> as the roles' stages"
         } else if epilogue.split {
-            "tiles of blocks with scales lie side by side: let gates and ups alternate"
+            "tiles of blocks with scales have consecutive columns: let gates and ups alternate"
         } else if form.described() {
-            "records say where matrices lie, and not where scales do: use one product, a batch or groups of rows"
+            "records describe matrices, not scales: use one product, a batch or groups of rows"
         } else if form.shares_rows() && of_rows > 1 {
             "groups begin at any row, so each row has a scale of its own"
         } else {

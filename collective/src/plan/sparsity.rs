@@ -1,4 +1,4 @@
-//! A 2:4 sparse operand A: what a plan asks of it, and the room of its metadata.
+//! A 2:4 sparse operand A: what the plan checks, and the space of its metadata.
 
 use cute_rs::atom::Major;
 
@@ -7,7 +7,7 @@ use crate::form::Form;
 use crate::sparse;
 
 impl MainloopSpec {
-    /// Whether half of A is kept, with metadata that says which.
+    /// Whether A is 2:4 sparse: half of it is stored, with metadata that says which half.
     pub const fn is_sparse(&self) -> bool {
         self.operands[0].sparse
     }
@@ -20,12 +20,12 @@ impl MainloopSpec {
         }
     }
 
-    /// Words of metadata of a thread for a block of a k-tile.
+    /// Words of metadata per thread for a block of a k-tile.
     pub(crate) const fn metadata_words(&self) -> u32 {
         self.tile[2] / sparse::unit_k(self.operands[0].format)
     }
 
-    /// The metadata of a tile.
+    /// Space of the metadata of a tile.
     pub(super) const fn metadata_room(&self) -> Room {
         Room::line(self.tile[0] / sparse::ROWS * self.metadata_words() * sparse::WORDS * 4)
     }
@@ -35,13 +35,11 @@ impl MainloopSpec {
         if self.is_sparse() { self.blocks() * self.metadata_words() + 4 } else { 0 }
     }
 
-    /// Whether such an operand can be multiplied so, if there is one.
+    /// Checks that a sparse operand, if there is one, can be multiplied by this mainloop.
     pub(super) const fn sparsity(&self, epilogue: &EpilogueSpec, form: Form) -> Result<(), PlanError> {
         let [a, b] = self.operands;
         if b.sparse {
-            return Err(PlanError::Rule {
-                rule: "instructions multiply a sparse operand A alone: exchange the operands",
-            });
+            return Err(PlanError::Rule { rule: "only operand A can be sparse: swap A and B" });
         }
         if !a.sparse {
             return if self.atom.sparse {
@@ -57,18 +55,18 @@ impl MainloopSpec {
             let needed = if unit_k == 64 { "a multiple of 64" } else { "a multiple of 32" };
             return Err(PlanError::Scaled { what: "tile K of a sparse operand", found: k, needed });
         }
-        // An instruction reads 64 bytes of K of B.
+        // A sparse instruction reads 64 bytes of K of B.
         let width = b.mode(self.tile[1], k).bytes();
         let rule = if !self.multiplies_sparse() || !self.atom.sparse {
             "a sparse operand is multiplied by sparse instructions, of 16 bits, 8 bits or tf32"
         } else if !matches!(self.atom.a, Source::Shared) || a.weights.is_some() {
-            "a sparse operand is multiplied from shared memory, as it lies there"
+            "a sparse operand is multiplied from shared memory, without conversion"
         } else if !matches!(a.major, Major::K) {
             "a sparse operand is contiguous along K"
         } else if matches!(b.major, Major::K) && width < 64 {
             "a sparse instruction reads 64 bytes of K of B: use a swizzle of 64 or 128 bytes"
         } else if self.more[1].bytes > 0 || self.more[2].bytes > 0 || self.more[3].bytes > 0 {
-            "metadata takes one of the four tiles that a stage can have behind A and B: leave the last three of `more` empty"
+            "metadata takes one of the four tiles that a stage can have after A and B: leave the last three of `more` empty"
         } else if self.is_scaled() {
             "blocks with scales are multiplied dense: leave the scales out"
         } else if self.atom.promote > 0 {
@@ -76,17 +74,17 @@ impl MainloopSpec {
         } else if self.step > 0 {
             "tiles of sparse operands are not narrowed: use Tile, not Fitted"
         } else if matches!(self.producer, Producer::Warpgroup) {
-            "tensor copies bring sparse operands: use TmaWgmma"
+            "sparse operands need tensor copies: use TmaWgmma"
         } else if matches!(self.roles, Roles::Unspecialised) {
-            "a producer brings sparse operands: use Cooperative or Pingpong"
+            "sparse operands need a producer: use Cooperative or Pingpong"
         } else if matches!(self.arrivals, Arrivals::Warpgroup) {
-            "threads read metadata from the stage, so each warp gives it back: write EachWarp<AsManyAsFit> as the roles' stages"
+            "threads read metadata from the stage, so each warp releases it: write EachWarp<AsManyAsFit> as the roles' stages"
         } else if epilogue.split {
             "an epilogue of split weights reads them from both halves of N: let gates and ups alternate"
         } else if form.described() {
-            "records say where matrices lie, and not where metadata does: use one product, a batch or groups of rows"
+            "records describe matrices, not metadata: use one product, a batch or groups of rows"
         } else if form.shares_rows() && !epilogue.transposed {
-            "groups of rows are the caller's A, and a sparse operand the caller's B: exchange the operands"
+            "with groups of rows, the sparse operand is the caller's B: swap A and B"
         } else {
             return Ok(());
         };

@@ -10,27 +10,29 @@ use crate::epilogue::StoreSpec;
 /// How the warpgroups of a CTA divide the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Roles {
-    /// One producer warpgroup; the consumers share each tile, an equal part of its rows each.
+    /// Cooperative: one producer warpgroup; the consumers share each tile, with an equal number of its rows
+    /// each.
     Cooperative,
-    /// One producer warpgroup; the consumers take turns, a whole tile each.
+    /// Pingpong: one producer warpgroup; the consumers alternate, with a whole tile each.
     Pingpong,
-    /// No producer: every warpgroup multiplies its part of the tile's rows, and one of their threads loads.
+    /// No producer: every warpgroup multiplies its rows of the tile, and one thread starts the loads.
     Unspecialised,
 }
 
-/// Who arrives on a stage's empty barrier when a consumer warpgroup has finished with it.
+/// Which threads arrive on a stage's empty barrier when a consumer warpgroup has finished with the stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arrivals {
-    /// One thread. A `wgmma` is one operation of the warpgroup: where it is complete for one warp, it is for all.
+    /// One thread per warpgroup. `wgmma` is one operation of the whole warpgroup: when it is complete for one
+    /// warp, it is for all.
     Warpgroup,
-    /// One thread of each warp.
+    /// One thread per warp.
     Warp,
     /// Every thread.
     Thread,
 }
 
 impl Arrivals {
-    /// Arrivals of a warpgroup.
+    /// Arrivals per warpgroup.
     pub const fn count(self) -> u32 {
         match self {
             Self::Warpgroup => 1,
@@ -40,17 +42,18 @@ impl Arrivals {
     }
 }
 
-/// Who brings operands into the stages.
+/// Which threads load operands into the stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Producer {
-    /// One thread starts tensor copies, which fill the stages by themselves.
+    /// One thread starts tensor copies, which fill the stages asynchronously.
     Thread,
-    /// Every thread of the producer warpgroup copies a part of each stage; where there is none, every thread of the CTA.
+    /// Every thread of the producer warpgroup copies a part of each stage. Without a producer warpgroup,
+    /// every thread of the CTA does.
     Warpgroup,
 }
 
 impl Producer {
-    /// Arrivals that say that a stage is full.
+    /// Arrivals that mark a stage as full.
     pub const fn arrivals(self) -> u32 {
         match self {
             Self::Thread => 1,
@@ -58,7 +61,8 @@ impl Producer {
         }
     }
 
-    /// What addresses and leading dimensions of operands of this element width must be a multiple of, in bytes.
+    /// What addresses and leading dimensions of operands of this element width must be a multiple of, in
+    /// bytes.
     pub const fn alignment(self, element_bits: u32) -> u32 {
         match self {
             Self::Thread => 16,
@@ -66,42 +70,44 @@ impl Producer {
         }
     }
 
-    /// Chunks of 16 B of elements of this width that a copying thread loads, element by element, before it stores the first: as
-    /// many elements as registers hold.
+    /// Number of 16-byte chunks that a copying thread loads, element by element, before it stores the first.
+    /// Registers limit it.
     pub const fn chunks(element_bits: u32) -> u32 {
         if element_bits < 16 { 4 } else { 8 }
     }
 }
 
-/// What an operand's type says.
+/// What an operand's type states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OperandSpec {
-    /// Elements in memory and in a stage. What is multiplied has the format that the [`Atom`] says.
+    /// Format of the elements in memory and in a stage. The [`Atom`] states the format that is multiplied.
     pub format: Format,
     /// The contiguous direction.
     pub major: Major,
-    /// How a tile lies in shared memory.
+    /// Layout of a tile in shared memory.
     pub layout: TileLayout,
-    /// What L2 does with the matrix' lines.
+    /// L2 policy for the lines of the matrix.
     pub cache: CachePolicy,
-    /// Whether a stage holds its tile. A mainloop whose A comes of another product has none of it in memory.
+    /// Whether a stage holds its tile. False, for example, if A is the result of another product.
     pub staged: bool,
-    /// How many rows (columns of B) share a scale for each 128 of K; 0 where blocks have no scales.
+    /// Number of rows (columns of B) that share a scale per 128 of K; 0 without block scales.
     pub scaled: u32,
-    /// How it lies in memory, and in a stage, in fewer bits than [`format`](Self::format) has; `None` where it does not.
+    /// How it is stored, in memory and in a stage, in fewer bits than [`format`](Self::format) has; `None` if
+    /// it is not.
     pub weights: Option<WeightsSpec>,
-    /// Whether half of each chunk of K is kept in memory, and metadata says which ([`sparse`](crate::sparse)).
+    /// Whether half of each chunk of K is stored, with metadata that says which half
+    /// ([`sparse`](crate::sparse)).
     pub sparse: bool,
 }
 
 impl OperandSpec {
-    /// A K-major operand as most are.
+    /// A K-major operand with the defaults: widest layout, no L2 hint, staged, dense, without scales.
     pub const fn k_major(format: Format) -> Self {
         let (layout, cache) = (TileLayout::Widest, CachePolicy::Normal);
         Self { format, major: Major::K, layout, cache, staged: true, scaled: 0, weights: None, sparse: false }
     }
 
-    /// Bits of an element in memory.
+    /// Bits per element in memory.
     pub const fn bits(&self) -> u32 {
         match self.weights {
             Some(weights) => weights.code.bits(),
@@ -109,7 +115,7 @@ impl OperandSpec {
         }
     }
 
-    /// A tile that is no whole number of atoms.
+    /// The error for a tile that is not a whole number of layout atoms.
     const fn misfit(&self, operand: &'static str, mn: u32, k: u32) -> PlanError {
         let width = self.mode(mn, k).elements(self.format.bits());
         let extent = match self.major {
@@ -119,8 +125,8 @@ impl OperandSpec {
         PlanError::Layout { operand, extent, width }
     }
 
-    /// The swizzle of a tile `(mn, k)`. Of elements of 64 bits threads load 16 bytes of a row each, and find two rows of 64 bytes in all
-    /// banks: these are the widest by default.
+    /// The swizzle of a tile of `(mn, k)` elements. For 64-bit elements each thread loads 16 bytes of a row;
+    /// two rows of 64 bytes then cover all banks, so 64 bytes is the widest default.
     pub(crate) const fn mode(&self, mn: u32, k: u32) -> SwizzleMode {
         let mode = self.layout.mode(self.major, self.format.bits(), mn, k);
         match (self.layout, self.format, mode) {
@@ -129,7 +135,8 @@ impl OperandSpec {
         }
     }
 
-    /// How many swizzle widths a tile `(mn, k)` is wide in the contiguous direction: each comes by a copy of its own.
+    /// Number of swizzle widths in the contiguous extent of a tile of `(mn, k)` elements. One copy loads
+    /// each.
     pub(super) const fn slabs(&self, mn: u32, k: u32) -> u32 {
         let extent = match self.major {
             Major::K => k,
@@ -139,92 +146,95 @@ impl OperandSpec {
     }
 }
 
-/// What a mainloop asks for.
+/// What a mainloop asks of the plan.
 ///
-/// A mainloop of your own changes what differs from one of ours: `MainloopSpec { more, registers, ..<Ours as Mainloop>::SPEC }`.
+/// A mainloop of your own changes what differs from one of this crate: `MainloopSpec { more, registers,
+/// ..<Ours as Mainloop>::SPEC }`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MainloopSpec {
     /// A and B: the first two tiles of a stage.
     pub operands: [OperandSpec; 2],
-    /// What else a stage holds behind the tiles of A and B: another operand, metadata. The plan puts scales of blocks in front of
-    /// these. With scales, the last two have to be empty.
+    /// Further tiles of a stage, after those of A and B: another operand, metadata. The plan puts block
+    /// scales before these. With scales, the last two must be empty.
     pub more: [Room; Self::MORE],
     /// The instruction that multiplies.
     pub atom: Atom,
-    /// Bytes of dynamic shared memory of the mainloop's own, mbarriers included, for tiles that are no part of a stage: from
-    /// [`Plan::own_offset`](super::Plan::own_offset) on.
+    /// Bytes of dynamic shared memory for the mainloop alone, mbarriers included, for tiles that are not part
+    /// of a stage. They begin at [`Plan::own_offset`](super::Plan::own_offset).
     pub own_bytes: u32,
-    /// Registers that a consumer thread needs beside the accumulators of one product and what every mainloop needs: those of
-    /// another product, fragments of A.
+    /// Registers that a consumer thread needs in addition to the accumulators of one product and to what
+    /// every mainloop needs: those of a second product, fragments of A.
     pub registers: u32,
     /// Tile extents (M, N, K) in elements.
     pub tile: [u32; 3],
-    /// In which steps a tile is narrowed along N where the output ends inside of it; 0 where it never is.
+    /// Step in columns by which a tile is narrowed along N if the output ends inside it; 0 if it never is.
     pub step: u32,
     /// How warpgroups divide the work.
     pub roles: Roles,
-    /// Who brings operands into the stages.
+    /// Which threads load operands into the stages.
     pub producer: Producer,
-    /// Warpgroups that multiply.
+    /// Number of warpgroups that multiply.
     pub consumers: u32,
-    /// Who tells the producer that a stage is free.
+    /// Which threads tell the producer that a stage is free.
     pub arrivals: Arrivals,
-    /// CTAs of a cluster along M and N.
+    /// CTAs per cluster, along M and N.
     pub cluster: [u32; 2],
-    /// Pipeline stages, or `None` for as many as fit.
+    /// Number of pipeline stages; `None` for as many as fit.
     pub stages: Option<u32>,
 }
 
-/// What an epilogue needs tiles to be.
+/// What an epilogue requires of tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TileNeeds {
-    /// Tile N is a multiple of so many columns.
+    /// Tile N must be a multiple of this many columns.
     pub columns: u32,
-    /// Tiles are finished whole, by one CTA each.
+    /// Each tile must be finished as a whole, by one CTA.
     pub whole: bool,
-    /// It counts the tiles of one output, so a launch has but one.
+    /// A launch may have only one GEMM, because the epilogue counts the tiles of one output.
     pub single: bool,
-    /// The output is no wider than a tile.
+    /// The output must be no wider than one tile.
     pub rows: bool,
-    /// Columns of D in a tile are a multiple of so many, which it looks at together; 0 for any.
+    /// D's columns per tile must be a multiple of this; the epilogue looks at such a block as a whole. 0 for
+    /// any number.
     pub block: u32,
 }
 
 impl TileNeeds {
-    /// Nothing.
+    /// No requirements.
     pub const NONE: Self = Self { columns: 1, whole: false, single: false, rows: false, block: 0 };
 }
 
-/// What an epilogue asks for.
+/// What an epilogue asks of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EpilogueSpec {
-    /// D's elements.
+    /// Format of D's elements.
     pub output: Format,
-    /// What D's address, row length and row pitch must be a multiple of, in bytes.
+    /// What D's address, row length and leading dimension must be a multiple of, in bytes.
     pub alignment: u32,
-    /// Bits of an output element that goes through shared memory; 0 where none does.
+    /// Bits of an output element that is staged through shared memory; 0 if none is.
     pub staged_bits: u32,
-    /// Most buffers of a consumer warpgroup, each of the rows of a block and of one swizzle width.
+    /// Most staging buffers per consumer warpgroup. A buffer has the rows of a block and one swizzle width.
     pub buffers: u32,
-    /// How a buffer lies in shared memory.
+    /// Layout of a staging buffer in shared memory.
     pub staging: TileLayout,
-    /// Registers a thread needs beside the accumulators.
+    /// Registers a thread needs in addition to the accumulators.
     pub registers: u32,
-    /// How often it halves the columns: D has `N >> halvings` of them.
+    /// How many times it halves the columns: D has `N >> halvings` columns.
     pub halvings: u32,
-    /// Half of a tile's columns are from the left half of the product's, the other half from the same place in the right
-    /// half.
+    /// Whether half of a tile's columns come from the left half of N, and the other half from the same place
+    /// in the right half.
     pub split: bool,
-    /// What it needs tiles to be.
+    /// What it requires of tiles.
     pub needs: TileNeeds,
-    /// It stores the transpose of what the mainloop computes: the kernel's A is the caller's B, and the other way round.
+    /// Whether it stores the transpose of what the mainloop computes (swap-AB): the kernel's A is the
+    /// caller's B, and the other way round.
     pub transposed: bool,
-    /// Tensor copies bring C into the buffers that D leaves from.
+    /// Whether tensor copies load C into the staging buffers, from which D is then stored.
     pub sourced: bool,
 }
 
 impl EpilogueSpec {
-    /// That of an epilogue that does nothing but store.
+    /// The spec of an epilogue that only stores.
     pub const fn of(store: StoreSpec) -> Self {
         Self {
             output: store.format,
@@ -242,14 +252,14 @@ impl EpilogueSpec {
     }
 }
 
-/// The most columns of one instruction.
+/// Most columns of one instruction.
 const MOST_COLUMNS: u32 = 256;
 
-/// Elements of a tile that is multiplied about as long as memory takes to bring it.
+/// Elements of a tile that takes about as long to multiply as to load.
 const LARGE_TILE: u32 = 128 * 256;
 
 impl MainloopSpec {
-    /// Most tiles of a stage behind A's and B's.
+    /// Most tiles of a stage in addition to A's and B's.
     pub const MORE: usize = 4;
 
     /// An identifier of its numbers, for kernel names.
@@ -297,12 +307,12 @@ impl MainloopSpec {
         )
     }
 
-    /// CTAs, one among them, that bring operands into a CTA's shared memory: its row and its column.
+    /// CTAs that load operands into a CTA's shared memory: those of its row and its column, including itself.
     pub const fn suppliers(&self) -> u32 {
         self.cluster[0] + self.cluster[1] - 1
     }
 
-    /// Warpgroups of a CTA.
+    /// Warpgroups per CTA.
     pub const fn warpgroups(&self) -> u32 {
         match self.roles {
             Roles::Cooperative | Roles::Pingpong => 1 + self.consumers,
@@ -318,15 +328,16 @@ impl MainloopSpec {
         }
     }
 
-    /// How much tensor copies of operands make L2 fetch: two lines, of which the second is often the next k-tile's, unless tiles
-    /// are so small that memory decides. Those have enough copies under way, and an H200 then brings single lines 3 % faster.
+    /// How much L2 fetches per access of a tensor copy: two lines, since the second often belongs to the next
+    /// k-tile. For tiles so small that memory is the limit, one line: these have enough copies in flight, and
+    /// an H200 then loads single lines 3 % faster.
     pub const fn promotion(&self) -> Promotion {
         let [m, n, _] = self.tile;
         if m * n < LARGE_TILE { Promotion::B128 } else { Promotion::B256 }
     }
 
-    /// Columns that B's copies bring at a time, and how many such parts a tile has: all of them at once where tiles are not
-    /// narrowed.
+    /// Number of columns that B's copies load at a time, and number of such parts per tile. Tiles that are
+    /// not narrowed have one part, which is the whole tile.
     pub const fn parts(&self) -> [u32; 2] {
         let [_, n, k] = self.tile;
         let b = self.operands[1];
@@ -338,8 +349,8 @@ impl MainloopSpec {
         [part, n / part]
     }
 
-    /// In which steps a tile's columns are divided among instructions: those of the instruction's widths, or where B is N-major
-    /// those of its swizzle.
+    /// Step in which a tile's columns are divided among instructions: that of the instruction's widths, or,
+    /// for an N-major B, that of its swizzle.
     pub(super) const fn column_step(&self) -> u32 {
         let ([_, n, k], b) = (self.tile, self.operands[1]);
         match b.major {
@@ -348,15 +359,16 @@ impl MainloopSpec {
         }
     }
 
-    /// Instructions side by side that multiply a block's rows with all columns of a tile: the fewest of at most 256 columns
-    /// each.
+    /// Number of instructions next to each other that multiply a block's rows by all columns of a tile: the
+    /// fewest of at most 256 columns each.
     pub const fn across(&self) -> u32 {
         let steps = self.tile[1].div_ceil(self.column_step());
-        // What is left of 256 columns below a step is no instruction's.
+        // Columns beyond the last whole step below 256 cannot be used.
         steps.div_ceil(MOST_COLUMNS / self.column_step())
     }
 
-    /// The first column of the `i`-th of them, and how many columns it multiplies: as equal as can be.
+    /// First column of instruction `i` of them, and the number of columns it multiplies. The numbers are as
+    /// equal as possible.
     pub const fn columns_of(&self, i: u32) -> [u32; 2] {
         let across = self.across();
         if across <= 1 {
@@ -367,7 +379,7 @@ impl MainloopSpec {
         [first, end - first]
     }
 
-    /// The columns of the widest of them.
+    /// Number of columns of the widest of them.
     pub const fn widest(&self) -> u32 {
         let (mut widest, mut i) = (0, 0);
         while i < self.across() {
@@ -378,7 +390,7 @@ impl MainloopSpec {
         widest
     }
 
-    /// The most columns that all of them are multiples of.
+    /// The largest number of columns that divides the width of each of them.
     pub(crate) const fn column_unit(&self) -> u32 {
         let ([_, mut unit], mut i) = (self.columns_of(0), 1);
         while i < self.across() {
@@ -391,27 +403,29 @@ impl MainloopSpec {
         unit
     }
 
-    /// Blocks of a tile, each the rows of one instruction, that one warpgroup computes.
+    /// Number of blocks of a tile that one warpgroup computes. A block is the rows of one instruction.
     pub const fn blocks(&self) -> u32 {
         self.tile[0] / self.sharing() / self.atom.rows()
     }
 
-    /// Accumulators of a consumer thread, in 32-bit registers, for one product.
+    /// Accumulator registers of a consumer thread, in 32-bit registers, for one product.
     pub const fn accumulators(&self) -> u32 {
         self.blocks() * self.atom.accumulators(self.tile[1])
     }
 
-    /// Sums of a consumer thread in a block: as many as registers, unless those hold two.
+    /// Accumulators of a consumer thread per block. Equal to the number of registers, unless a register holds
+    /// two.
     pub(crate) const fn block_sums(&self) -> u32 {
         self.tile[1] / 2
     }
 
-    /// Arrivals that say that a stage is full; 0 where threads wait for their copies and then for each other.
+    /// Arrivals that mark a stage as full; 0 if threads wait for their own copies and then for each other at
+    /// a barrier.
     pub(super) const fn filling(&self) -> u32 {
         if self.atom.by_threads() { 0 } else { self.producer.arrivals() }
     }
 
-    /// Whether the rest fits an atom whose operands threads load.
+    /// Checks that the rest of the spec fits an atom whose operands threads load.
     pub(super) const fn by_threads(&self) -> Result<(), PlanError> {
         let Self { atom, roles, producer, arrivals, operands: [a, b], .. } = *self;
         if !atom.by_threads() {
@@ -424,7 +438,7 @@ impl MainloopSpec {
         }
         if !matches!(arrivals, Arrivals::Warpgroup) {
             return Err(PlanError::ByThreads {
-                rule: "threads meet at a barrier and give no stage back: leave EachWarp and EachThread out",
+                rule: "threads meet at a barrier and release no stage: leave EachWarp and EachThread out",
             });
         }
         if matches!(atom.sums(), SumType::F16) {
@@ -441,7 +455,7 @@ impl MainloopSpec {
         Ok(())
     }
 
-    /// Whether sums can be promoted as often as the atom says, if they are.
+    /// Checks that accumulators can be promoted as often as the atom says, if they are.
     pub(super) const fn promotes(&self) -> Result<(), PlanError> {
         let (every, steps) = (self.atom.promote, self.tile[2] / self.atom.k());
         if every == 0 {
@@ -460,13 +474,14 @@ impl MainloopSpec {
         Ok(())
     }
 
-    /// A's tile and B's, at the start of a stage each; half of B's columns from either half of the matrix if `split`.
+    /// A's tile and B's tile, each at offset 0 of a stage. With `split`, half of B's columns come from each
+    /// half of the matrix.
     ///
     /// # Errors
-    /// The first that is no whole number of layout atoms.
+    /// The first tile that is not a whole number of layout atoms.
     pub(super) const fn tiles(&self, split: bool) -> Result<[OperandTile; 2], PlanError> {
         let ([m, n, k], [a, b]) = (self.tile, self.operands);
-        // A box has columns of one half.
+        // A box has columns of only one half.
         let b_mode = b.mode(if split { n / 2 } else { n }, k);
         let a_k = k / self.atom.density();
         let a_tile = match OperandTile::new(a.format, a.major, [m, a_k], TileLayout::Slabs(a.mode(m, a_k))) {
@@ -475,7 +490,7 @@ impl MainloopSpec {
                 return Err(a.misfit("A", m, a_k));
             }
         };
-        // A tile that may be narrowed comes in parts; CTAs that share it take turns with those.
+        // A tile that may be narrowed is loaded in parts, which the CTAs that share it load alternately.
         let slices = match b.major {
             Major::K if self.step > 0 => n / self.step,
             Major::K | Major::Mn => self.cluster[0],

@@ -1,4 +1,4 @@
-//! The instructions that multiply, by the types of their operands and sums.
+//! The instructions that multiply, by the types of their operands and accumulators.
 
 use ptx::WgmmaTypes;
 use ptx::inst::{MmaTypes, WgmmaSum};
@@ -17,21 +17,21 @@ pub enum AtomTypes {
     Simt,
 }
 
-/// What sums are while products are added to them.
+/// The type of the accumulators during the mainloop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SumType {
-    /// Half precision, two in a register.
+    /// Half precision, two per register.
     F16,
     /// Single precision.
     F32,
-    /// Integers.
+    /// 32-bit integers.
     S32,
-    /// Double precision, each in two registers.
+    /// Double precision, two registers each.
     F64,
 }
 
 impl SumType {
-    /// Its word in specs.
+    /// Its name in specs.
     pub const fn suffix(self) -> &'static str {
         match self {
             Self::F16 => "f16",
@@ -41,7 +41,7 @@ impl SumType {
         }
     }
 
-    /// Registers of 32 bits that a sum is handed on in.
+    /// Number of 32-bit registers per accumulator, as the epilogue receives it.
     pub const fn registers(self) -> u32 {
         match self {
             Self::F16 | Self::F32 | Self::S32 => 1,
@@ -57,7 +57,7 @@ impl From<WgmmaSum> for SumType {
 }
 
 impl SumType {
-    /// That of `wgmma`.
+    /// The accumulator type of a `wgmma`.
     pub const fn of(sum: WgmmaSum) -> Self {
         match sum {
             WgmmaSum::F16 => Self::F16,
@@ -67,7 +67,7 @@ impl SumType {
     }
 }
 
-/// Instructions that multiply, without their types: what a spec names.
+/// An instruction that multiplies, without its types: what a spec names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Multiply {
     /// `wgmma`.
@@ -79,10 +79,10 @@ pub enum Multiply {
 }
 
 impl Multiply {
-    /// Every one, the fastest first.
+    /// All of them, the fastest first.
     pub const ALL: [Self; 3] = [Self::Wgmma, Self::MmaSync, Self::Simt];
 
-    /// Its word in specs.
+    /// Its name in specs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Wgmma => "wgmma",
@@ -91,7 +91,7 @@ impl Multiply {
         }
     }
 
-    /// The atom that multiplies elements of these formats; `None` where the instruction has none.
+    /// The atom that multiplies elements of these formats; `None` if the instruction has none.
     ///
     /// ```
     /// use collective::{Format, Multiply};
@@ -120,7 +120,7 @@ impl Multiply {
         }
     }
 
-    /// The fastest that multiplies elements of these formats.
+    /// The fastest instruction that multiplies elements of these formats; `None` if there is none.
     pub const fn fastest(a: Format, b: Format) -> Option<Self> {
         let mut i = 0;
         while i < Self::ALL.len() {
@@ -134,7 +134,7 @@ impl Multiply {
 }
 
 impl AtomTypes {
-    /// Which instruction.
+    /// The instruction without its types.
     pub const fn multiply(self) -> Multiply {
         match self {
             Self::Wgmma(_) => Multiply::Wgmma,
@@ -143,7 +143,7 @@ impl AtomTypes {
         }
     }
 
-    /// The types of `wgmma`.
+    /// The types of `wgmma`; `None` for other instructions.
     pub const fn wgmma(self) -> Option<WgmmaTypes> {
         match self {
             Self::Wgmma(types) => Some(types),
@@ -151,7 +151,7 @@ impl AtomTypes {
         }
     }
 
-    /// K of one instruction; of plain ones the elements that a thread loads at once.
+    /// K of one instruction, in elements. For `fma`: the number of elements a thread loads at a time.
     pub const fn k(self) -> u32 {
         match self {
             Self::Wgmma(types) => types.k(),
@@ -160,7 +160,7 @@ impl AtomTypes {
         }
     }
 
-    /// Bits of an element of A and B as they are multiplied.
+    /// Bits of an element of A and B as it is multiplied.
     pub const fn element_bits(self) -> u32 {
         match self {
             Self::Wgmma(types) => types.element_bits(),
@@ -183,7 +183,7 @@ impl AtomTypes {
         }
     }
 
-    /// Accumulators of a thread for so many columns, in 32-bit registers.
+    /// Accumulator registers per thread for this many columns, in 32-bit registers.
     pub const fn accumulators(self, columns: u32) -> u32 {
         match (self, self.d()) {
             (Self::Wgmma(types), _) => types.accumulators(columns),
@@ -193,7 +193,7 @@ impl AtomTypes {
         }
     }
 
-    /// Whether so many columns are multiplied.
+    /// Whether one instruction can multiply this many columns.
     pub const fn allows(self, columns: u32) -> bool {
         match self {
             Self::Wgmma(types) => types.allows(columns),
@@ -202,7 +202,7 @@ impl AtomTypes {
         }
     }
 
-    /// Whether A and B may be contiguous along M and N.
+    /// Whether A may be M-major and B N-major.
     pub const fn allows_transpose(self) -> bool {
         match self {
             Self::Wgmma(types) => types.allows_transpose(),
@@ -211,7 +211,7 @@ impl AtomTypes {
         }
     }
 
-    /// What it adds to the name of a kernel.
+    /// Its part of a kernel's name.
     pub(super) fn suffix(self) -> String {
         match self {
             Self::Wgmma(types) => types.suffix().replace('.', "_"),

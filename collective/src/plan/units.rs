@@ -1,8 +1,8 @@
-//! What every plan counts with.
+//! Constants and arithmetic that every plan uses.
 
 use ptx::Target;
 
-/// What kernels are made for.
+/// The architecture that kernels are made for.
 pub(super) const TARGET: Target = Target::Sm90a;
 
 /// Bytes of a word.
@@ -11,7 +11,7 @@ pub(crate) const WORD_BYTES: u32 = 4;
 /// Bytes of an mbarrier.
 pub(crate) const MBARRIER_BYTES: u32 = 8;
 
-/// The next multiple, or as much as a number holds.
+/// `value` rounded up to a multiple of `to`; saturates.
 pub(super) const fn round_up(value: u32, to: u32) -> u32 {
     value.div_ceil(to).saturating_mul(to)
 }

@@ -1,4 +1,4 @@
-//! Operand A in few bits: how it lies in a stage, and what a plan asks of it.
+//! Operand A in few bits: its layout in a stage, and what the plan checks.
 
 use super::units::max;
 use super::{Arrivals, EpilogueSpec, MainloopSpec, PlanError, Producer, Roles, Room, Source};
@@ -6,23 +6,23 @@ use crate::element::{Code, Format};
 use crate::form::Form;
 use cute_rs::atom::unit;
 
-/// How an operand of 16 bits lies in memory in fewer.
+/// How a 16-bit operand is stored in fewer bits.
 ///
-/// An element is `s * (q - z)`, where `q` is what its code stands for, and `s` and `z` are the scale and the zero point of its row's
-/// group along K. Difference and product are each rounded to the operand's format. Codes lie in units of 64 rows
-/// ([`cute_rs::atom::unit`]); [`weights`](crate::weights) brings them there.
+/// An element is `s * (q - z)`. `q` is the value of its code; `s` and `z` are the scale and the zero point of
+/// its row's group along K. The difference and the product are each rounded to the operand's format. Codes
+/// are stored in units of 64 rows ([`cute_rs::atom::unit`]); [`weights`](crate::weights) packs them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WeightsSpec {
-    /// The elements in memory.
+    /// Format of the stored codes.
     pub code: Code,
-    /// K of a group that has a scale: 32, 64 or 128; 0 where groups have none.
+    /// K of a group with one scale: 32, 64 or 128; 0 without scales.
     pub group: u32,
-    /// Whether a group has a zero point.
+    /// Whether each group has a zero point.
     pub zeros: bool,
 }
 
 impl WeightsSpec {
-    /// The groups that there are.
+    /// The legal group lengths along K.
     pub const GROUPS: [u32; 3] = [32, 64, 128];
 
     /// Codes without scales.
@@ -30,22 +30,24 @@ impl WeightsSpec {
         Self { code, group: 0, zeros: false }
     }
 
-    /// Whether scales are bytes `2^(e - 127)`, as MXFP4 has them. Others are of the operand's format.
+    /// Whether scales are bytes that mean `2^(e - 127)`, as in MXFP4. Otherwise they have the operand's
+    /// format.
     pub const fn powers(&self) -> bool {
         matches!(self.code, Code::E2m1)
     }
 
-    /// Bytes of a scale.
+    /// Bytes per scale.
     pub const fn scale_bytes(&self) -> u32 {
         if self.powers() { 1 } else { 2 }
     }
 
-    /// Bytes of a tile `(mn, k)`.
+    /// Bytes of a tile of `(mn, k)` codes.
     pub const fn bytes(&self, mn: u32, k: u32) -> u32 {
         mn * k * self.code.bits() / 8
     }
 
-    /// Groups that a k-tile has scales of: one where it is a part of a group.
+    /// Number of groups along K whose scales a k-tile needs: one if the k-tile is part of a group; 0 without
+    /// scales.
     pub const fn groups(&self, k: u32) -> u32 {
         match k.checked_div(self.group) {
             Some(groups) => max(1, groups),
@@ -53,37 +55,37 @@ impl WeightsSpec {
         }
     }
 
-    /// What it adds to the name of a kernel.
+    /// Its part of a kernel's name.
     pub(super) fn suffix(&self) -> String {
         let group = if self.group == 0 { String::new() } else { format!("_g{}", self.group) };
         format!("_of_{}{group}{}", self.code, if self.zeros { "_z" } else { "" })
     }
 }
 
-/// Instructions along K whose fragments of A a thread has at a time.
+/// Number of instructions along K whose fragments of A a thread holds at a time.
 const DEPTH: u32 = 4;
 
-/// The most instructions along K of a group.
+/// Most instructions along K per commit group.
 const BATCH: u32 = 2;
 
 impl MainloopSpec {
-    /// How A lies in fewer bits, if it does.
+    /// How A is stored in fewer bits; `None` if it is not.
     pub const fn weights(&self) -> Option<WeightsSpec> {
         self.operands[0].weights
     }
 
-    /// Sets of registers for A, each for an instruction along K.
+    /// Sets of registers for A; each holds the fragments of one instruction along K.
     pub(crate) const fn depth(&self) -> u32 {
         let steps = self.tile[2] / self.atom.k();
         if steps < DEPTH { steps } else { DEPTH }
     }
 
-    /// Instructions along K of a group.
+    /// Instructions along K per commit group.
     pub(crate) const fn batch(&self) -> u32 {
         if self.depth() < BATCH { self.depth() } else { BATCH }
     }
 
-    /// The tiles of a stage for weights, in place of A's: their codes, scales and zero points.
+    /// The tiles of a stage for weights, which replace A's: codes, scales and zero points.
     pub(super) const fn weight_rooms(&self, weights: WeightsSpec) -> [Room; 3] {
         let [m, _, k] = self.tile;
         let groups = weights.groups(k);
@@ -95,7 +97,8 @@ impl MainloopSpec {
         ]
     }
 
-    /// Registers of a consumer thread for fragments of A, the codes that become such, and what they are scaled by.
+    /// Registers of a consumer thread for fragments of A, for the codes they are made from, and for scales
+    /// and zero points.
     pub(super) const fn weight_registers(&self) -> u32 {
         match self.weights() {
             None => 0,
@@ -107,12 +110,12 @@ impl MainloopSpec {
         }
     }
 
-    /// Whether such weights can be multiplied so, if they can.
+    /// Checks that weights in few bits, if there are any, can be multiplied by this mainloop.
     pub(super) const fn weighing(&self, epilogue: &EpilogueSpec, form: Form) -> Result<(), PlanError> {
         let [a, b] = self.operands;
         if b.weights.is_some() {
             return Err(PlanError::Rule {
-                rule: "weights in few bits come from registers, so they are the kernel's operand A: exchange the operands",
+                rule: "weights in few bits come from registers, so they are the kernel's operand A: swap A and B",
             });
         }
         let Some(WeightsSpec { code, group, zeros }) = a.weights else { return Ok(()) };
@@ -143,11 +146,11 @@ impl MainloopSpec {
         } else if !matches!(a.major, cute_rs::atom::Major::K) {
             "weights in few bits are contiguous along K"
         } else if zeros && (!code.is_integer() || group == 0) {
-            "zero points are those of groups of whole numbers: use s4, u4, s8 or u8, and groups"
+            "zero points need integer codes and groups: use s4, u4, s8 or u8, and groups"
         } else if matches!(code, Code::E2m1) && group > 0 && !matches!(a.format, Format::Bf16) {
             "scales that are powers of two have the exponents of bf16: use operands of bf16"
         } else if self.more[2].bytes > 0 || self.more[3].bytes > 0 {
-            "scales and zero points take two of the four tiles that a stage can have behind A and B: leave the last two of `more` empty"
+            "scales and zero points take two of the four tiles that a stage can have after A and B: leave the last two of `more` empty"
         } else if self.is_scaled() {
             "blocks with scales are of 8-bit floats, and weights in few bits are not: leave one out"
         } else if self.atom.promote > 0 {
@@ -155,17 +158,17 @@ impl MainloopSpec {
         } else if self.step > 0 {
             "tiles of weights in few bits are not narrowed: use Tile, not Fitted"
         } else if matches!(self.producer, Producer::Warpgroup) {
-            "tensor copies bring weights in few bits: use TmaWgmma"
+            "weights in few bits need tensor copies: use TmaWgmma"
         } else if matches!(self.roles, Roles::Unspecialised) {
-            "a producer brings weights in few bits: use Cooperative or Pingpong"
+            "weights in few bits need a producer: use Cooperative or Pingpong"
         } else if matches!(self.arrivals, Arrivals::Warpgroup) {
-            "threads read weights from the stage, so each warp gives it back: write EachWarp<AsManyAsFit> as the roles' stages"
+            "threads read weights from the stage, so each warp releases it: write EachWarp<AsManyAsFit> as the roles' stages"
         } else if epilogue.split {
             "an epilogue of split weights reads them from both halves of N: let gates and ups alternate"
         } else if form.described() {
-            "records say where matrices lie, and not where scales do: use one product, a batch or groups of rows"
+            "records describe matrices, not scales: use one product, a batch or groups of rows"
         } else if form.shares_rows() && !epilogue.transposed {
-            "groups of rows are the caller's A, and weights the caller's B: exchange the operands"
+            "with groups of rows, weights are the caller's B: swap A and B"
         } else {
             return Ok(());
         };
@@ -173,5 +176,5 @@ impl MainloopSpec {
     }
 }
 
-/// Registers in which a pair is converted.
+/// Registers in which a pair of codes is converted.
 const CONVERTS: u32 = 8;

@@ -1,53 +1,55 @@
-//! A reference value with a bound of the error of its single-precision evaluation.
+//! A reference value with a bound on the error of its single-precision evaluation.
 
 use core::ops::{Add, Div, Mul, Neg, Sub};
 
 use super::elementary::{TINY, U};
 use super::{Elementary, Level, Real};
 
-/// The true value of a formula, and how far its evaluation in `f32`, at the levels the formula names, may lie from it.
+/// The true value of a formula, with the largest error of its evaluation in `f32` at the accuracy levels that
+/// the formula names.
 ///
-/// Each operation passes the errors of its operands on and adds its own rounding; a selection that the errors leave open
-/// covers both outcomes. The bound is infinite where nothing can be said: a quotient by what may be zero, say.
+/// Each operation propagates the errors of its operands and adds its own rounding. A selection that the
+/// errors leave undecided covers both outcomes. The bound is infinite if nothing can be said: for example,
+/// for a quotient by a number that may be zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounded {
     /// The true value.
     pub value: f64,
-    /// The largest distance from it.
+    /// The largest error.
     pub error: f64,
 }
 
 impl Bounded {
-    /// A number that is known exactly.
+    /// A number known exactly.
     pub fn exact(value: f64) -> Self {
         Self { value, error: 0.0 }
     }
 
-    /// A number that is known up to an error.
+    /// A number known up to an error.
     pub fn new(value: f64, error: f64) -> Self {
         Self { value, error: Real::abs(error) }
     }
 
-    /// Whether a computed number lies within the bound; NaN where the value is NaN. Everything does where the bound is
-    /// infinite.
+    /// Whether a computed number is within the bound; if the value is NaN, it must be NaN. An infinite bound
+    /// admits every number.
     pub fn admits(self, computed: f32) -> bool {
         if self.value.is_nan() {
             return computed.is_nan();
         }
         let computed = f64::from(computed);
-        // The distance of two infinities is NaN.
+        // The difference of two equal infinities is NaN.
         computed == self.value || !self.error.is_finite() || Real::abs(computed - self.value) <= self.error
     }
 
-    /// The result of an operation in `f32`, whose operands' errors amount to `error` in it. Nothing can be said of what
-    /// overflows.
+    /// The result of an operation in `f32` to which the errors of the operands contribute `error`. The bound
+    /// is infinite if the result may overflow.
     fn rounded(value: f64, error: f64) -> Self {
         let largest = Real::abs(value) + error;
         let overflows = largest > f32::MAX.into();
         Self { value, error: if overflows { f64::INFINITY } else { error + U * largest + TINY } }
     }
 
-    /// Both, where the errors leave the choice open.
+    /// Covers both outcomes, when the errors leave the choice undecided.
     fn or(self, other: Self) -> Self {
         let apart = Real::abs(self.value - other.value);
         let same = self.value == other.value;
@@ -69,7 +71,7 @@ impl Sub for Bounded {
     }
 }
 
-/// What the errors of two factors amount to in the product.
+/// The error of a product that comes from the errors of its factors.
 fn of_product(a: Bounded, b: Bounded) -> f64 {
     let part = |error: f64, factor: f64| if error == 0.0 { 0.0 } else { error * Real::abs(factor) };
     part(a.error, b.value) + part(b.error, a.value) + part(a.error, b.error)
@@ -104,7 +106,7 @@ impl Neg for Bounded {
 
 impl Real for Bounded {
     fn constant(self, value: f64) -> Self {
-        // The difference of infinities is NaN, and no error.
+        // The difference of infinities is NaN, and counts as no error.
         Self { value, error: Real::max(Real::abs(value - f64::from(value as f32)), 0.0) }
     }
 
@@ -144,7 +146,7 @@ impl Real for Bounded {
     fn less(self, limit: Self, yes: Self, no: Self) -> Self {
         let (this, other) = if self.value < limit.value { (yes, no) } else { (no, yes) };
         let error = self.error + limit.error;
-        // NaN compares false whatever the errors are.
+        // A comparison with NaN is false, for any errors.
         let open = error > 0.0 && Real::abs(self.value - limit.value) <= error;
         if open { this.or(other) } else { this }
     }
@@ -155,16 +157,16 @@ impl Real for Bounded {
         let (low, high) = (self.value - self.error, self.value + self.error);
         let spread = match function {
             _ if self.error == 0.0 => 0.0,
-            // It may be NaN.
+            // The operand may be NaN.
             _ if !self.error.is_finite() => f64::INFINITY,
-            // The slope is 1 at most.
+            // The slope is at most 1.
             Elementary::Sin | Elementary::Cos => Real::min(self.error, 2.0),
             Elementary::Sqrt | Elementary::Rsqrt | Elementary::Log2 | Elementary::Ln | Elementary::Recip
                 if low <= 0.0 && high >= 0.0 =>
             {
                 f64::INFINITY
             }
-            // Monotonic: the ends of the interval are the extremes.
+            // Monotonic: the extremes are at the ends of the interval.
             Elementary::Sqrt
             | Elementary::Rsqrt
             | Elementary::Log2
@@ -179,7 +181,7 @@ impl Real for Bounded {
                 Real::max(distance(low), distance(high))
             }
         };
-        // The function's own error, where it is largest.
+        // The function's own error, at the point where it is largest.
         let own = [low, self.value, high].map(|x| function.error(level, x)).into_iter().fold(0.0, Real::max);
         let error = spread + own;
         let overflows = Real::abs(value) + error > f32::MAX.into();

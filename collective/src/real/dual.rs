@@ -5,15 +5,15 @@ use core::ops::{Add, Div, Mul, Neg, Sub};
 
 use super::{Elementary, Level, Real};
 
-/// The value of a formula and its derivative by the variable.
+/// The value of a formula and its derivative with respect to the variable.
 ///
-/// At a corner (`max`, `abs`, a selection) the derivative is that of the operand which is taken; where both of a `max` or
-/// `min` are equal, that of the second, so that the derivative of `max(x, 0)` at zero is zero.
+/// At a corner (`max`, `abs`, a selection) the derivative is that of the selected operand. If both operands
+/// of a `max` or `min` are equal, it is that of the second, so the derivative of `max(x, 0)` at zero is zero.
 #[derive(Clone, Copy, Debug)]
 pub struct Dual<R> {
     /// The value.
     pub value: R,
-    /// The derivative; `None` where it is zero whatever the variable is, so that it costs nothing on the device.
+    /// The derivative. `None` if it is always zero, so that it costs nothing on the device.
     slope: Option<R>,
 }
 
@@ -23,7 +23,7 @@ impl<R: Real> Dual<R> {
         Self { value, slope: Some(value.constant(1.0)) }
     }
 
-    /// What does not depend on the variable.
+    /// A number that does not depend on the variable.
     pub fn fixed(value: R) -> Self {
         Self { value, slope: None }
     }
@@ -33,12 +33,12 @@ impl<R: Real> Dual<R> {
         self.slope.unwrap_or_else(|| self.value.constant(0.0))
     }
 
-    /// A result with the given derivative by this number.
+    /// A result whose derivative with respect to this number is given (chain rule).
     fn chain(self, value: R, derivative: impl FnOnce() -> R) -> Self {
         Self { value, slope: self.slope.map(|slope| slope * derivative()) }
     }
 
-    /// A slope that the same selection gives as gave the value.
+    /// The slope of a selection, chosen in the same way as the value.
     fn select(yes: Self, no: Self, choose: impl FnOnce(R, R) -> R) -> Option<R> {
         match (yes.slope, no.slope) {
             (None, None) => None,
@@ -86,7 +86,7 @@ impl<R: Real> Div for Dual<R> {
     type Output = Self;
     fn div(self, other: Self) -> Self {
         let value = self.value / other.value;
-        // a' - (a / b) b', and all by b.
+        // (a' - (a / b) b') / b.
         let above = sum(self.slope, (Self::fixed(-value) * other).slope);
         Self { value, slope: above.map(|above| above / other.value) }
     }
@@ -115,7 +115,7 @@ impl<R: Real> Real for Dual<R> {
     }
 
     fn copysign(self, sign: Self) -> Self {
-        // The derivative changes its sign where the value does.
+        // The derivative changes sign if the value does.
         let zero = self.value.constant(0.0);
         let flip = |slope: R| {
             let kept = self.value.less(zero, -slope, slope);

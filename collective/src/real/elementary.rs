@@ -1,4 +1,4 @@
-//! The elementary functions and how far their three variants lie from the truth.
+//! The elementary functions, and the errors of their three variants.
 
 use super::Real;
 
@@ -15,7 +15,7 @@ pub enum Elementary {
     Exp2,
     /// `e^x`.
     Exp,
-    /// The logarithm of base 2.
+    /// The logarithm to base 2.
     Log2,
     /// The natural logarithm.
     Ln,
@@ -25,21 +25,22 @@ pub enum Elementary {
     Sigmoid,
     /// The error function.
     Erf,
-    /// The sine of radians.
+    /// The sine, of radians.
     Sin,
-    /// The cosine of radians.
+    /// The cosine, of radians.
     Cos,
 }
 
-/// How accurate, and how dear.
+/// The accuracy level of a function, from the most accurate to the fastest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Level {
-    /// Sums, products and correctly rounded quotients only: a few ulp, and the same bits on host, emulator and GPU.
+    /// Only additions, multiplications and correctly rounded quotients: a few ulp, and the same bits on host,
+    /// emulator and GPU.
     Exact,
-    /// The hardware's approximations of 2^x, log2, 1/x and roots: a few ulp and a relative error that grows with the
-    /// exponent.
+    /// The hardware's approximations of 2^x, log2, 1/x and roots: a few ulp, plus a relative error that grows
+    /// with the exponent.
     Fast,
-    /// One hardware approximation, if there is one: 11 bits for tanh and what is made of it.
+    /// One hardware approximation, if there is one: 11 bits for tanh and the functions based on it.
     Fastest,
 }
 
@@ -51,7 +52,7 @@ impl Level {
 /// The unit roundoff of `f32`.
 pub(super) const U: f64 = 1.0 / 16_777_216.0;
 
-/// Where `f32` stops: half of its smallest positive number.
+/// Half of the smallest positive `f32`.
 pub(super) const TINY: f64 = 1.0 / (1u128 << 75) as f64 / (1u128 << 75) as f64;
 
 impl Elementary {
@@ -71,14 +72,14 @@ impl Elementary {
         Self::Cos,
     ];
 
-    /// The largest distance of an `f32` evaluation at `x` from the true value there.
+    /// The largest absolute error of an `f32` evaluation at `x`.
     ///
-    /// An ulp is `2^-23` of the value at most. The sine and the cosine hold to |x| <= 32768 (exact) and to |x| <= pi
-    /// (fast), and promise nothing but -1..=1 beyond. Below `2^-126` a fast result may be zero.
+    /// An ulp is at most `2^-23` of the value. The bounds of sine and cosine hold for |x| <= 32768 (exact)
+    /// and |x| <= pi (fast); beyond, only -1..=1 is guaranteed. A fast result below `2^-126` may be zero.
     pub fn error(self, level: Level, x: f64) -> f64 {
         let truth = x.elementary(self, Level::Exact).abs();
         let ulp = 2.0 * U;
-        // Relative in ulp, then absolute.
+        // Relative error in ulp, absolute error.
         let (relative, absolute) = match (level, self) {
             (Level::Exact, Self::Sqrt | Self::Recip) => (0.5, 0.0),
             (Level::Exact, Self::Sin | Self::Cos) if x.abs() > 32768.0 => (0.0, 2.0),
@@ -115,7 +116,7 @@ const FLUSHED: f64 = f32::MIN_POSITIVE as f64;
 pub trait Accuracy: 'static {
     /// The level.
     const LEVEL: Level;
-    /// What it adds to a function's name.
+    /// Suffix of a function's name.
     const SUFFIX: &'static str;
 
     /// A function of a number at this level.
@@ -123,7 +124,7 @@ pub trait Accuracy: 'static {
         x.elementary(function, Self::LEVEL)
     }
 
-    /// `a / b`: correctly rounded where exact, else by the reciprocal.
+    /// `a / b`: correctly rounded at level `Exact`, else by the reciprocal.
     fn divide<R: Real>(a: R, b: R) -> R {
         match Self::LEVEL {
             Level::Exact => a / b,

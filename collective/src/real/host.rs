@@ -5,7 +5,7 @@ use ptx::inst::ApproxOp;
 use super::single::{self, Single};
 use super::{Elementary, Level, Real};
 
-/// The larger of two numbers that are ordered, zeros by their sign.
+/// The minima and maxima of [`Real`]. Zeros are ordered by their sign.
 macro_rules! extremes {
     () => {
         fn min(self, other: Self) -> Self {
@@ -63,7 +63,7 @@ impl Real for f64 {
         value
     }
 
-    /// The true value, whatever the level.
+    /// The true value; the level is ignored.
     fn elementary(self, function: Elementary, _level: Level) -> Self {
         match function {
             Elementary::Sqrt => f64::sqrt(self),
@@ -83,8 +83,8 @@ impl Real for f64 {
     }
 }
 
-/// `2 / sqrt(pi) * e^(-x^2) * sum of 2^n x^(2n+1) / (1 * 3 * ... * (2n+1))`: all terms have one sign, so that nothing
-/// cancels.
+/// `2 / sqrt(pi) * e^(-x^2) * sum of 2^n x^(2n+1) / (1 * 3 * ... * (2n+1))`. All terms have the same sign, so
+/// nothing cancels.
 fn erf(x: f64) -> f64 {
     // 1 - erf(6) is 2e-17.
     if x.is_nan() || x.abs() > 6.0 {
@@ -134,7 +134,7 @@ impl Single for f32 {
         f32::recip(self)
     }
 
-    /// The exact value rounded to nearest, as the emulator computes it.
+    /// The exact value rounded to nearest, as in the emulator.
     fn approximate(self, op: ApproxOp) -> Self {
         let x = f64::from(self);
         let value = match op {

@@ -1,9 +1,9 @@
-//! The elementary functions in single precision, once for `f32` and for device values.
+//! The elementary functions in single precision, written once for `f32` and for device values.
 //!
-//! The exact ones use sums, products with one rounding, correctly rounded quotients and roots, selections and whole
-//! powers of two, so that the host, the emulator and a GPU compute the same bits. Arguments are reduced as Cody and Waite
-//! do: a constant is cut into parts whose products with a small whole number are exact, or are fused. The polynomials are
-//! minimax fits, with the error of each beside it.
+//! The exact variants use only additions, fused multiply-adds, correctly rounded quotients and roots,
+//! selections and powers of two, so host, emulator and GPU compute the same bits. Arguments are reduced as by
+//! Cody and Waite: a constant is split into parts whose products with a small integer are exact, or are
+//! fused. The polynomials are minimax fits; the error of each is given next to it.
 
 use core::f64::consts::{FRAC_1_PI, LN_2, LOG2_E};
 
@@ -11,31 +11,31 @@ use ptx::inst::ApproxOp;
 
 use super::{Elementary, Level, Real};
 
-/// What single precision has beyond [`Real`].
+/// What single precision provides in addition to [`Real`].
 pub(super) trait Single: Real {
-    /// The nearest whole number, ties to even.
+    /// The nearest integer, ties to even.
     fn round(self) -> Self;
 
-    /// `self * 2^power` for a whole `power`, where both numbers are normal.
+    /// `self * 2^power` for an integer `power`, if both numbers are normal.
     fn scale(self, power: Self) -> Self;
 
-    /// `(m, e)` with `self = m * 2^e` and m between the roots of a half and of two, for a positive normal number.
+    /// `(m, e)` with `self = m * 2^e` and m between sqrt(1/2) and sqrt(2), for a positive normal number.
     fn split(self) -> (Self, Self);
 
-    /// The root, correctly rounded.
+    /// The square root, correctly rounded.
     fn square_root(self) -> Self;
 
     /// `1 / self`, correctly rounded.
     fn reciprocal(self) -> Self;
 
-    /// A hardware approximation; on the host the exact value rounded.
+    /// A hardware approximation; on the host, the exact value rounded.
     fn approximate(self, op: ApproxOp) -> Self;
 
-    /// The same with subnormal numbers as zeros, which is one instruction in place of several.
+    /// The same with subnormal numbers flushed to zero: one instruction instead of several.
     fn approximate_flushed(self, op: ApproxOp) -> Self;
 }
 
-/// The bits of the root of a half.
+/// The bits of sqrt(1/2).
 pub(super) const ROOT_HALF: u32 = 0x3F35_04F3;
 
 pub(super) fn elementary<R: Single>(x: R, function: Elementary, level: Level) -> R {
@@ -61,7 +61,7 @@ pub(super) fn elementary<R: Single>(x: R, function: Elementary, level: Level) ->
 fn fast<R: Single>(x: R, function: Elementary, level: Level) -> R {
     let fastest = level == Level::Fastest;
     let e_to = |x: R| x.times(LOG2_E).approximate(ApproxOp::Exp2);
-    // 1 / (1 + e^x): beside one, no subnormal exponential is seen.
+    // 1 / (1 + e^x): added to 1, a subnormal exponential makes no difference.
     let logistic = |x: R| {
         let e = x.times(LOG2_E).approximate_flushed(ApproxOp::Exp2);
         e.plus(1.0).approximate_flushed(ApproxOp::Reciprocal)
@@ -84,7 +84,7 @@ fn fast<R: Single>(x: R, function: Elementary, level: Level) -> R {
             (x * half).approximate(ApproxOp::Tanh).mul_add(half, half)
         }
         Elementary::Sigmoid => logistic(-x),
-        // Of erf's inverse hyperbolic tangent, 2^-11.8 in erf.
+        // Fit of the inverse hyperbolic tangent of erf: error 2^-11.8 in erf.
         Elementary::Erf if fastest => {
             let inner = polynomial(x * x, &[1.129_691, 0.099_765_9]);
             (x * inner).approximate(ApproxOp::Tanh)
@@ -102,7 +102,7 @@ fn polynomial<R: Real>(x: R, coefficients: &[f64]) -> R {
     rest.fold(highest, |sum, c| sum.mul_add(x, c))
 }
 
-/// `p * 2^n` for a whole n of -300..=300, with one rounding where the result is subnormal.
+/// `p * 2^n` for an integer n in -300..=300, rounded once if the result is subnormal.
 fn scaled<R: Single>(p: R, n: R) -> R {
     let half = n.times(0.5).round();
     (p.scale(half)) * p.constant(1.0).scale(n - half)
@@ -121,7 +121,7 @@ fn exp2_reduced<R: Single>(f: R) -> R {
     f.mul_add(q, f.constant(1.0))
 }
 
-/// ln 2 in two parts: the first has 15 bits, so that its products with whole numbers up to 2^9 are exact.
+/// ln 2 in two parts. The first has 15 bits, so that its products with integers up to 2^9 are exact.
 const LN_2_PARTS: [f64; 2] = [0.693_145_751_953_125, 1.428_606_820_309_417_3e-6];
 
 /// `(e^r, n)` with `x = n ln 2 + r`: relative error 2^-28.
@@ -140,7 +140,7 @@ fn exp<R: Single>(x: R) -> R {
     scaled(p, n)
 }
 
-/// `(ln m, e)` of a positive number, subnormals too.
+/// `(ln m, e)` of a positive number, including subnormal ones.
 fn ln_parts<R: Single>(x: R) -> (R, R) {
     let (smallest, zero) = (x.constant(f32::MIN_POSITIVE.into()), x.constant(0.0));
     let (m, e) = x.less(smallest, x.times(8_388_608.0), x).split();
@@ -165,13 +165,13 @@ fn ln_parts<R: Single>(x: R) -> (R, R) {
     (f + tail, e)
 }
 
-/// `of_positive`, or what a logarithm is of zero, of a negative number, of infinity and of NaN.
+/// `of_positive`, or the logarithm of zero, of a negative number, of infinity or of NaN.
 fn logarithm<R: Single>(x: R, of_positive: R) -> R {
     let (zero, infinity) = (x.constant(0.0), x.constant(f64::INFINITY));
     let finite = x.less(infinity, of_positive, x + infinity);
     let not_zero = zero.less(x, finite, x.constant(f64::NEG_INFINITY));
     let negative = x.less(zero, x.constant(f64::NAN), not_zero);
-    // NaN is neither less than infinity nor more than zero: it is only unequal to itself.
+    // NaN is neither less than infinity nor greater than zero; it is only unequal to itself.
     x.less(infinity, negative, finite)
 }
 
@@ -197,7 +197,7 @@ fn tanh<R: Single>(x: R) -> R {
     let p =
         polynomial(square, &[-0.333_332_837, 0.133_314_908, -0.053_743_497, 0.020_650_586, -0.005_717_043_3]);
     let small = (square * p).mul_add(x, x);
-    // Beyond: 1 - 2 / (e^2x + 1), which is 1 from 9.02 on.
+    // Otherwise: 1 - 2 / (e^2x + 1), which is 1 from 9.02 on.
     let (p, n) = exp_parts(magnitude.min_nan(x.constant(10.0)).times(2.0));
     let inverse = p.scale(n).plus(1.0).reciprocal();
     let large = inverse.mul_add(x.constant(-2.0), x.constant(1.0)).copysign(x);
@@ -227,7 +227,7 @@ fn erf<R: Single>(x: R) -> R {
         ],
     );
     let small = x.mul_add(p, x);
-    // Up to 4, where it is 1: 1 - 2^q(x), absolute error 2^-35.
+    // Up to 4, where erf is 1: 1 - 2^q(x), absolute error 2^-35.
     let q = polynomial(
         magnitude.min_nan(x.constant(4.0)),
         &[
@@ -258,14 +258,14 @@ fn fast_erf<R: Single>(x: R) -> R {
     (x.constant(1.0) - complement).copysign(x)
 }
 
-/// pi / 2 in three parts, the first two of 12 bits or fewer.
+/// pi / 2 in three parts, the first two of at most 12 bits.
 const HALF_PI: [f64; 3] = [1.570_312_5, 4.837_512_969_970_703e-4, 7.549_789_948_768_648e-8];
 
 /// The sine of `x + quarter * pi / 2`.
 fn sine<R: Single>(x: R, quarter: f64) -> R {
     let k = x.times(2.0 * FRAC_1_PI).round();
     let r = HALF_PI.iter().fold(x, |r, &part| k.mul_add(x.constant(-part), r));
-    // Of arguments so large that k is off, nothing but a number of -1..=1.
+    // For arguments so large that k is wrong, only the range -1..=1 is guaranteed.
     let r = r.clamp(x.constant(-1.0), x.constant(1.0));
     let square = r * r;
     // Relative error 2^-37, absolute error 2^-33.
@@ -273,7 +273,7 @@ fn sine<R: Single>(x: R, quarter: f64) -> R {
     let sin = (square * p).mul_add(r, r);
     let p = polynomial(square, &[0.041_666_645_6, -0.001_388_733_74, 0.000_024_434_847]);
     let cos = (square * p).plus(-0.5).mul_add(square, x.constant(1.0));
-    // The quadrant, -2..=2: the sine, the cosine, minus the sine, minus the cosine.
+    // The quadrant, -2..=2: sin, cos, -sin, -cos.
     let k = k.plus(quarter);
     let quadrant = k - k.times(0.25).round().times(4.0);
     let size = quadrant.abs();

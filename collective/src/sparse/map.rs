@@ -1,4 +1,4 @@
-//! Where a call's metadata lies, as kernels take it.
+//! The metadata of a call's sparse operand, as kernel parameters.
 
 use ptx::abi::{Argument, Promotion, TensorElement, TensorMap, TensorSwizzle};
 
@@ -6,11 +6,11 @@ use super::{ROWS, WORDS, metadata_pitch, unit_k};
 use crate::operand::{Matrix, MatrixRef};
 use crate::plan::Plan;
 
-/// The values of the parameters of a sparse operand's metadata, for the kernel's operand A. The leading dimension counts words from one block
-/// of 64 rows to the next, and the stride those of one product.
+/// The values of the metadata's kernel parameters, for the kernel's operand A. The leading dimension counts
+/// words from one block of 64 rows to the next. The stride counts words from one GEMM to the next.
 ///
 /// # Errors
-/// A sentence: what is wrong, what it is, and what was needed.
+/// A sentence: which argument, the value found, and what is allowed.
 pub fn arguments(plan: &Plan, given: MatrixRef, a: Matrix) -> Result<Vec<Argument>, String> {
     let MatrixRef { address, pitch, stride } = given;
     let (format, [batched, _]) = (plan.mainloop.operands[0].format, plan.operand_batches());

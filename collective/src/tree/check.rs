@@ -1,4 +1,4 @@
-//! Which arguments a tree refuses, and in what words.
+//! Argument checks: which arguments a tree refuses, and the error messages.
 
 use core::cell::Cell;
 use core::fmt;
@@ -15,22 +15,23 @@ pub struct Shape {
     pub n: u32,
 }
 
-/// Memory that an epilogue may reach, and how much of what it reaches it has told.
+/// The memory that an epilogue may access, and the number of addresses it has reported.
 pub struct Reach<'a> {
-    /// Products of the launch.
+    /// Number of GEMMs of the launch.
     products: u32,
-    /// Whether so many bytes from an address on may be reached, and written.
+    /// Whether this number of bytes from an address on may be read, or written.
     lent: &'a dyn Fn(u64, u64, bool) -> bool,
     told: Cell<usize>,
 }
 
 impl<'a> Reach<'a> {
-    /// For a launch of so many products: `lent` says of an address whether so many bytes from there on may be read, or written.
+    /// For a launch of `products` GEMMs. `lent(address, bytes, writes)` says whether the bytes from `address`
+    /// on may be read, or written if `writes`.
     pub fn new(products: u32, lent: &'a dyn Fn(u64, u64, bool) -> bool) -> Self {
         Self { products, lent, told: Cell::new(0) }
     }
 
-    /// How many addresses have been told.
+    /// Number of addresses that have been reported.
     pub fn told(&self) -> usize {
         self.told.get()
     }
@@ -43,52 +44,54 @@ impl fmt::Debug for Reach<'_> {
     }
 }
 
-/// The way from the root of a tree to one of its nodes, and what may be reached there.
+/// The path from the root of a tree to one of its nodes, and the memory that may be accessed there.
 #[derive(Clone, Copy, Debug)]
 pub struct Path<'a> {
     up: Option<&'a Path<'a>>,
     name: &'a str,
     reach: Option<&'a Reach<'a>>,
-    /// Bytes from what one product of a launch has to what the next has.
+    /// Bytes from the data of one GEMM of a launch to that of the next.
     stride: u64,
 }
 
 impl Path<'_> {
-    /// The root's, where anything may be reached.
+    /// The path of the root, with access to any memory.
     pub const ROOT: Path<'static> = Path { up: None, name: "", reach: None, stride: 0 };
 
-    /// The root's, where some memory may be reached.
+    /// The path of the root, with access to the memory of `reach` only.
     pub fn within<'a>(reach: &'a Reach<'a>) -> Path<'a> {
         Path { reach: Some(reach), ..Path::ROOT }
     }
 
-    /// One step further down.
+    /// The path one step further down, to the child `name`.
     pub fn then<'a>(&'a self, name: &'a str) -> Path<'a> {
         Path { up: Some(self), name, ..*self }
     }
 
-    /// A node with a name of its own, wherever it stands.
+    /// The path of a node with a name of its own, independent of its place in the tree.
     pub(super) fn named<'a>(&'a self, name: &'a str) -> Path<'a> {
         Path { up: Some(&Path::ROOT), name, ..*self }
     }
 
-    /// The same, where each product of a launch has its own, so many bytes behind that of the one before.
+    /// The same path when each GEMM of a launch has its own data, `stride` bytes after that of the one
+    /// before.
     pub(super) fn each(&self, stride: u64) -> Path<'_> {
         Path { stride: self.stride.saturating_add(stride), ..*self }
     }
 
-    /// Checks an address from which elements of a format are read.
+    /// Checks an address from which `elements` elements of a format are read.
     ///
     /// # Errors
-    /// A null pointer, an address that cuts elements in two, or memory that was not lent.
+    /// A null pointer, an address that is not a multiple of the element size, or memory that was not lent.
     pub fn reads(&self, format: Format, address: u64, elements: u64) -> Result<(), NodeError> {
         self.reaches(format, address, elements, false)
     }
 
-    /// Checks an address from which on elements of a format are written.
+    /// Checks an address from which on `elements` elements of a format are written.
     ///
     /// # Errors
-    /// A null pointer, an address that cuts elements in two, or memory that was not lent to be written.
+    /// A null pointer, an address that is not a multiple of the element size, or memory that was not lent for
+    /// writing.
     pub fn writes(&self, format: Format, address: u64, elements: u64) -> Result<(), NodeError> {
         self.reaches(format, address, elements, true)
     }
@@ -108,7 +111,7 @@ impl Path<'_> {
     /// Checks a row-major matrix that is read.
     ///
     /// # Errors
-    /// As [`reads`](Self::reads); rows that overlap, or that lie 2^40 bytes from each other.
+    /// As [`reads`](Self::reads); also rows that overlap or are 2^40 bytes or more apart.
     pub fn reads_matrix(&self, format: Format, matrix: MatrixRef, shape: Shape) -> Result<(), NodeError> {
         self.matrix(format, matrix, shape, false)
     }
@@ -116,7 +119,7 @@ impl Path<'_> {
     /// Checks a row-major matrix that is written.
     ///
     /// # Errors
-    /// As [`writes`](Self::writes); rows that overlap, or that lie 2^40 bytes from each other.
+    /// As [`writes`](Self::writes); also rows that overlap or are 2^40 bytes or more apart.
     pub fn writes_matrix(&self, format: Format, matrix: MatrixRef, shape: Shape) -> Result<(), NodeError> {
         self.matrix(format, matrix, shape, true)
     }
@@ -145,10 +148,10 @@ impl Path<'_> {
         Ok(())
     }
 
-    /// Whether as many elements are there as are needed.
+    /// Checks that the number of elements is the number needed.
     ///
     /// # Errors
-    /// Another number of them.
+    /// A different number of elements.
     pub fn check_len(&self, elements: u32, needed: u32) -> Result<(), NodeError> {
         if elements == needed {
             return Ok(());
@@ -163,7 +166,7 @@ impl Path<'_> {
         Ok(())
     }
 
-    /// An error in words of its own.
+    /// An error with a message of the caller's own.
     pub fn refuse(&self, reason: impl Into<String>) -> NodeError {
         self.error(NodeProblem::Other { reason: reason.into() })
     }
@@ -179,10 +182,10 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// An argument of an epilogue's node that is not legal.
+/// An illegal argument of an epilogue's node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeError {
-    /// The node, as the path to it.
+    /// The node, given as the path to it.
     pub node: String,
     /// What is wrong with it.
     pub problem: NodeProblem,
@@ -192,16 +195,16 @@ pub struct NodeError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeProblem {
-    /// No address.
+    /// A null pointer.
     Null,
-    /// It begins at the wrong place.
+    /// A misaligned address.
     Address {
         /// Its device address.
         address: u64,
-        /// Bytes it must be aligned to.
+        /// Alignment needed, in bytes.
         alignment: u64,
     },
-    /// A vector of another length.
+    /// A vector of the wrong length.
     Length {
         /// Elements it has.
         elements: u32,
@@ -210,23 +213,23 @@ pub enum NodeProblem {
     },
     /// Rows of a matrix that overlap, or are too far apart.
     Pitch {
-        /// Elements from row to row.
+        /// Leading dimension in elements.
         pitch: u64,
-        /// Columns.
+        /// Number of columns, the smallest legal leading dimension.
         needed: u32,
     },
-    /// Memory that nobody lent, or not to be written.
+    /// Memory that was not lent, or not lent for writing.
     NotLent {
         /// Its device address.
         address: u64,
-        /// Bytes from there on.
+        /// Number of bytes from there on.
         bytes: u64,
         /// Whether they are written.
         writes: bool,
     },
-    /// Something of the node's own.
+    /// A problem specific to the node.
     Other {
-        /// In its words.
+        /// The message.
         reason: String,
     },
 }
@@ -250,7 +253,7 @@ impl fmt::Display for NodeError {
                 let needed = if *writes { "lent to be written" } else { "lent" };
                 write!(
                     f,
-                    "{node} is {bytes} B at {address:#x}, which are not {needed}: pass the slice that they lie in"
+                    "{node} is {bytes} B at {address:#x}, which are not {needed}: pass the slice that contains them"
                 )
             }
             NodeProblem::Other { reason } => write!(f, "{node}: {reason}"),

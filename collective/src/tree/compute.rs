@@ -1,4 +1,4 @@
-//! Functions of nodes.
+//! Functions of the values of other nodes.
 
 use core::marker::PhantomData;
 
@@ -7,10 +7,10 @@ use ptx::Value;
 
 use crate::functions::{Pointwise, Scalars, evaluate_bounded};
 
-/// `F(X, Y, ..)`: a function of the values of other nodes, element by element. `Xs` is a tuple of as many nodes as the
-/// function takes numbers.
+/// `F(X, Y, ..)`: a function of the values of other nodes, element by element. `Xs` is a tuple of nodes, one
+/// per input of the function.
 ///
-/// Its arguments are the function's, then those of the operands.
+/// Its arguments are those of the function, then those of the operands.
 #[derive(Clone, Copy, Debug)]
 pub struct Compute<F, Xs>(PhantomData<(F, Xs)>);
 
@@ -20,19 +20,19 @@ pub struct Compute<F, Xs>(PhantomData<(F, Xs)>);
     note = "write a tuple of one to four nodes: `Compute<Gelu, (X,)>`, `Compute<Add, (X, Y)>`"
 )]
 pub trait Inputs<const N: usize>: 'static {
-    /// Theirs, one after the other.
+    /// The arguments of the operands, in order.
     type Arguments;
-    /// Theirs.
+    /// The device parameters of the operands, in order.
     type Device<'f>: Copy;
-    /// Theirs.
+    /// The states of the operands, in order.
     type State<'f>;
-    /// What is known of all of them.
+    /// The combined facts of the operands.
     const FACTS: Facts;
 
-    /// Their names.
+    /// The combined names of the operands.
     fn name() -> String;
 
-    /// As [`Node::check`]; the path to an operand ends in its number.
+    /// As [`Node::check`]. The path to an operand ends in its index.
     ///
     /// # Errors
     /// The first illegal argument.
@@ -134,7 +134,7 @@ inputs! {
     4: A 0 "0", B 1 "1", C 2 "2", D 3 "3";
 }
 
-/// A function's arguments on the device, and what its operands remember.
+/// A function's arguments on the device, and the states of its operands.
 #[derive(Debug)]
 pub struct ComputeState<A, X> {
     arguments: A,

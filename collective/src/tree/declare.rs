@@ -1,11 +1,11 @@
-//! Kernel parameters of a tree: declared and filled in the same order.
+//! Kernel parameters of a tree, declared and filled in the same order.
 
 use ptx::abi::Argument;
 use ptx::{Builder, Scalar, Value};
 
 use super::early::{EARLY, EarlyRow};
 
-/// Names of parameters, in the order of the tree.
+/// Parameter names, in the order of the tree.
 const NAMES: [&str; 64] = [
     "t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7", "t8", "t9", "t10", "t11", "t12", "t13", "t14", "t15",
     "t16", "t17", "t18", "t19", "t20", "t21", "t22", "t23", "t24", "t25", "t26", "t27", "t28", "t29", "t30",
@@ -14,33 +14,34 @@ const NAMES: [&str; 64] = [
     "t61", "t62", "t63",
 ];
 
-/// Declares the parameters of a tree's nodes, one after the other.
+/// Declares the parameters of a tree's nodes, in order.
 #[derive(Debug)]
 pub struct Declare<'f> {
     f: &'f Builder,
     declared: usize,
-    /// Pairs of a row vector that are loaded before the tile is multiplied.
+    /// Number of pairs of a row vector that are loaded before the tile is multiplied.
     early_pairs: usize,
     early: Option<EarlyRow<'f>>,
 }
 
 impl<'f> Declare<'f> {
-    /// For a kernel.
+    /// Declares parameters of the kernel that `f` builds.
     pub fn new(f: &'f Builder) -> Self {
         Self { f, declared: 0, early_pairs: 0, early: None }
     }
 
-    /// For a tree whose one row vector is loaded before the tile is multiplied, so many pairs of it a thread.
+    /// The same for a tree whose one row vector is loaded before the tile is multiplied, `pairs` pairs per
+    /// thread.
     pub(crate) fn ahead(f: &'f Builder, pairs: usize) -> Self {
         Self { early_pairs: pairs.min(EARLY), ..Self::new(f) }
     }
 
-    /// What is loaded before the tile is multiplied.
+    /// The row vector that is loaded before the tile is multiplied, if there is one.
     pub(crate) fn early(&self) -> Option<EarlyRow<'f>> {
         self.early
     }
 
-    /// Registers for the row vector that begins at `base`, if it is to be loaded before the tile is multiplied.
+    /// Registers for the row vector that begins at `base`, if it is loaded before the tile is multiplied.
     pub(super) fn early_row(&mut self, base: Value<'f, u64>) -> Option<EarlyRow<'f>> {
         self.early = (self.early_pairs > 0).then(|| EarlyRow::new(self.f, base, self.early_pairs));
         self.early
@@ -51,13 +52,14 @@ impl<'f> Declare<'f> {
         self.f
     }
 
-    /// The next parameter. Beyond 64 of them the verifier refuses the kernel: two have one name. A `u64` is an address.
+    /// Declares the next parameter. A `u64` is an address. With more than 64 parameters, two have the same
+    /// name, and the verifier refuses the kernel.
     pub fn param<T: Scalar>(&mut self) -> Value<'f, T> {
         let name = self.name();
         self.f.param(name)
     }
 
-    /// As [`param`](Self::param) for a `u64` that is no address.
+    /// As [`param`](Self::param), for a `u64` that is not an address.
     pub fn number<T: Scalar>(&mut self) -> Value<'f, T> {
         let name = self.name();
         self.f.number(name)
@@ -73,12 +75,12 @@ impl<'f> Declare<'f> {
 /// The values of a tree's parameters.
 #[derive(Debug, Default)]
 pub struct Parameters {
-    /// One after the other.
+    /// The values, in order.
     pub values: Vec<Argument>,
 }
 
 impl Parameters {
-    /// The next parameter's value.
+    /// Appends the next parameter's value.
     pub fn push(&mut self, value: impl Into<Argument>) {
         self.values.push(value.into());
     }

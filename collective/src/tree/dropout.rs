@@ -1,4 +1,4 @@
-//! Values left out at random, by a mask that need not be stored.
+//! Dropout, with a mask that need not be stored.
 
 use core::marker::PhantomData;
 
@@ -9,39 +9,40 @@ use crate::random::{Word, philox};
 
 /// X times `1 / (1 - p)`, or zero with probability `p`.
 ///
-/// Whether (row, column) is kept follows from the arguments and from row and column alone ([`DropoutArgument::keeps`]):
-/// kernels of other tiles and the backward pass see the same mask. Its coordinates are those of X's value. An element that
-/// is left out is zero whatever X is.
+/// Whether element (row, column) is kept depends only on the arguments, the row and the column
+/// ([`DropoutArgument::keeps`]). So kernels with other tiles, and the backward pass, see the same mask. The
+/// coordinates are those of X's value. A dropped element is zero for any X, even NaN.
 #[derive(Clone, Copy, Debug)]
 pub struct Dropout<X>(PhantomData<X>);
 
 /// Arguments of [`Dropout`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DropoutArgument {
-    /// The part of the elements that is left out: at least 0, less than 1. It takes effect in steps of 2^-32.
+    /// The fraction of elements that is dropped: at least 0, less than 1, in steps of 2^-32.
     pub probability: f32,
     /// The key of the generator.
     pub seed: u64,
-    /// The upper half of its counter: another one for each use of a seed.
+    /// The upper half of the generator's counter: use a different one each time a seed is reused.
     pub offset: u64,
 }
 
 impl DropoutArgument {
-    /// Words below are left out.
+    /// Elements whose word is below this are dropped.
     fn threshold(&self) -> u32 {
-        // Less than 2^32, since no f32 lies between 1 - 2^-24 and 1.
+        // Less than 2^32, because no f32 is between 1 - 2^-24 and 1.
         (f64::from(self.probability) * 4_294_967_296.0).ceil() as u32
     }
 
-    /// The factor of what is kept.
+    /// The factor of kept elements.
     pub fn scale(&self) -> f32 {
         1.0 / (1.0 - self.probability)
     }
 
     /// Whether the element at (row, column) is kept.
     ///
-    /// Four elements share a counter: two neighbouring columns from an even one on, in two rows 8 apart. Of its words
-    /// `2 (row / 8 mod 2) + column mod 2` is the element's, which is kept where the word is at least `2^32 p`.
+    /// Four elements share a counter: two neighbouring columns, the first even, in two rows 8 apart. Of the
+    /// four words, number `2 (row / 8 mod 2) + column mod 2` is the element's. The element is kept if the
+    /// word is at least `2^32 p`.
     pub fn keeps(&self, row: u32, column: u32) -> bool {
         let halves = |word: u64| [word as u32, (word >> 32) as u32];
         let words = words(row & !8, column / 2, halves(self.offset), halves(self.seed));
@@ -59,16 +60,16 @@ fn words<W: Word>(row: W, pair: W, offset: [W; 2], seed: [W; 2]) -> [W; 4] {
 pub struct DropoutDevice<'f> {
     threshold: Value<'f, u32>,
     scale: Value<'f, f32>,
-    /// The lower half first.
+    /// The low half first.
     seed: [Value<'f, u32>; 2],
     offset: [Value<'f, u32>; 2],
 }
 
-/// What a [`Dropout`] remembers.
+/// The state of a [`Dropout`] while code is emitted.
 #[derive(Debug)]
 pub struct DropoutState<'f, X> {
     device: DropoutDevice<'f>,
-    /// The words of the last pair: of its first row and of the row 8 below.
+    /// The words of the last pair: for its first row and the row 8 below.
     words: Option<(usize, [Value<'f, u32>; 4])>,
     x: X,
 }
@@ -83,8 +84,8 @@ impl<X> Dropout<X> {
     ) -> [Value<'f, u32>; 4] {
         let (f, DropoutDevice { threshold, seed, offset, .. }) = (part.tile.f, *device);
         let kept = [0; 4].map(|_: u32| f.variable(u32::MAX));
-        // Nothing is drawn where nothing is left out. The branch also keeps the generators of many elements from being
-        // interleaved, for which registers would not suffice.
+        // If nothing is dropped, nothing is drawn. The branch also keeps the assembler from interleaving the
+        // generators of many elements, which would run out of registers.
         f.if_(threshold.differs_from(0), || {
             let column = (part.column >> 1) + part.pairs[pair] / 2;
             for (kept, word) in kept.iter().zip(words(first, column, offset, seed)) {
@@ -160,7 +161,7 @@ impl<X: Node> Node for Dropout<X> {
                 (values[side] * scale).where_or(word.at_least(threshold), 0.0)
             });
         }
-        // A thread holds rows in pairs, 8 apart, of blocks that begin at multiples of 16.
+        // A thread holds rows in pairs, 8 apart, in blocks that begin at multiples of 16.
         let lower = part.rows[row].index % 2;
         let words = match state.words {
             Some((of, words)) if of == pair && lower == 1 => words,

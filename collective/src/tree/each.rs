@@ -1,4 +1,4 @@
-//! Vectors and matrices of which each of several products has its own.
+//! Vectors and matrices of which each GEMM of a launch has its own.
 
 use core::marker::PhantomData;
 
@@ -6,17 +6,17 @@ use ptx::Value;
 
 use super::{Bounded, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Visit};
 
-/// X, whose vectors and matrices lie once for each product of a launch, at a fixed distance from each other: the biases of
-/// experts, say. What stands outside of it is the same for all products.
+/// X with its own vectors and matrices for each GEMM of a launch, at a fixed distance from each other: for
+/// example, the biases of experts. Nodes outside `Each` are shared by all GEMMs.
 ///
-/// In a kernel of one product it is X.
+/// In a kernel for a single GEMM, it is X.
 ///
 /// ```
 /// use collective::functions::Add;
 /// use collective::tree::{Accumulator, Compute, Each, Node, RowVector};
 /// use half::bf16;
 ///
-/// /// The accumulator and a bias of the product's own.
+/// /// The accumulator plus a bias of the GEMM's own.
 /// type Biased = Compute<Add, (Accumulator, Each<RowVector<bf16>>)>;
 /// assert_eq!(Biased::name(), "add_acc_each_rbf16");
 /// ```
@@ -26,9 +26,9 @@ pub struct Each<X>(PhantomData<X>);
 /// Arguments of [`Each`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EachArgument<A> {
-    /// Bytes from what one product has to what the next has, a multiple of 4; 0 where all have the same.
+    /// Bytes from the data of one GEMM to that of the next, a multiple of 4; 0 if all share the same.
     pub stride: u64,
-    /// Those of the first product.
+    /// The arguments for the first GEMM.
     pub first: A,
 }
 
@@ -45,7 +45,7 @@ impl<X: Node> Node for Each<X> {
     fn check(each: &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
         if !each.stride.is_multiple_of(4) {
             let reason = format!(
-                "{} B lie from one product's to the next's, a multiple of 4 B was needed",
+                "the stride from one GEMM to the next is {} B, a multiple of 4 B was needed",
                 each.stride
             );
             return Err(path.then("each").refuse(reason));

@@ -2,11 +2,11 @@
 
 use ptx::{Builder, Value, Var};
 
-/// The most pairs that a thread loads of a row vector before its tile is multiplied: those of 256 columns.
+/// Most pairs per thread of a row vector that is loaded before its tile is multiplied: those of 256 columns.
 pub(super) const EARLY: usize = 32;
 
-/// A row vector of elements of 16 bits, of which a thread loads its pairs before its tile is multiplied, so that nothing
-/// waits for them behind it.
+/// A row vector of 16-bit elements of which each thread loads its pairs before its tile is multiplied, so
+/// that nothing waits for them afterwards.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EarlyRow<'f> {
     base: Value<'f, u64>,
@@ -18,14 +18,15 @@ impl<'f> EarlyRow<'f> {
         Self { base, words: core::array::from_fn(|pair| (pair < pairs).then(|| f.uninitialised())) }
     }
 
-    /// What was loaded, if it is that of a tile of so many pairs: of a narrower one, which begins elsewhere, nothing was.
+    /// The loaded pairs, for a tile of `pairs` pairs. `None` for a narrower tile, which begins elsewhere and
+    /// whose pairs were not loaded.
     pub(super) fn of(&self, pairs: u32) -> Option<impl Iterator<Item = Var<'f, u32>>> {
         let words = self.words.into_iter().flatten();
         (words.clone().count() == pairs as usize).then_some(words)
     }
 
-    /// Emits the loads of a tile whose first column of this thread is `column`, where `whole` says that all of its columns
-    /// are inside and pairs are aligned.
+    /// Emits the loads for a tile in which the thread's first column is `column`. `whole` says that all
+    /// columns of the tile are inside and that pairs are aligned.
     pub(crate) fn load(&self, f: &'f Builder, column: Value<'f, u32>, whole: Value<'f, bool>) {
         let first = self.base + column.mul_wide(2);
         self.words.iter().flatten().for_each(|word| word.set(0));

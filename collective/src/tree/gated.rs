@@ -1,4 +1,4 @@
-//! Pairs of columns that become one: gated linear units.
+//! Gated linear units: pairs of columns that become one.
 
 use core::marker::PhantomData;
 
@@ -29,35 +29,36 @@ impl<F: Pointwise> Pointwise<2> for Glu<F> {
     }
 }
 
-/// The order in which the columns of gates and of ups lie: [`Alternating`], [`Blocks`] or [`Split`].
+/// The order of the columns of gates and ups: [`Alternating`], [`Blocks`] or [`Split`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no order of gates and ups",
     note = "write `Alternating` (gate, up, gate, up), `Blocks<U8>` (8 gates, then their 8 ups) or `Split` (all gates, \
             then all ups)"
 )]
 pub trait GateOrder: 'static {
-    /// Gates that stand beside each other: so many gates, then their ups, then the next gates. [`Facts::SPLIT`] where all
-    /// gates stand in front of all ups.
+    /// Number of consecutive gates, which are followed by the same number of ups, then the next gates.
+    /// [`Facts::SPLIT`] if all gates come before all ups.
     const BLOCK: u32;
 }
 
-/// Gate, up, gate, up: two neighbouring columns are a pair. Costs two shuffles an element.
+/// Gate, up, gate, up: two neighbouring columns form a pair. Costs two shuffles per element.
 #[derive(Clone, Copy, Debug)]
 pub struct Alternating;
 
-/// `G` gates, then their `G` ups, then the next `G` gates: a thread has both of a pair, and nothing is shuffled. `G` is a
-/// multiple of 8, tile N of `2 G`, and N of `2 G`.
+/// `G` gates, then their `G` ups, then the next `G` gates. A thread holds both columns of a pair, so nothing
+/// is shuffled. `G` must be a multiple of 8; tile N and N must be multiples of `2 G`.
 ///
-/// With `G` 8 the order of B's columns fits every tile; with `G` half of tile N a tile has its gates in its left half.
+/// With `G` = 8, the default, the order of B's columns fits every tile. With `G` half of tile N, the gates of
+/// a tile are its left half.
 #[derive(Clone, Copy, Debug)]
 pub struct Blocks<G = U8>(PhantomData<G>);
 
-/// All gates, then all ups, as the rows of two matrices of weights lie that have been put behind each other: gate of column j
-/// is B's column j, its up is B's column `N / 2 + j`. The mainloop brings half of each tile's columns from either half of B,
-/// so that a thread has both of a pair, and nothing is shuffled or rearranged.
+/// All gates, then all ups, as in the concatenation of two weight matrices. The gate of column j is B's
+/// column j, its up is B's column `N / 2 + j`. The mainloop loads half of each tile's columns from each half
+/// of B. So a thread holds both columns of a pair, and nothing is shuffled or rearranged.
 ///
-/// N is a multiple of 4, and of 16 where B is N-major and tensor copies bring it. Tile N is a multiple of 16. Nodes inside
-/// that look at whole rows or reduce in a fixed order are refused.
+/// N must be a multiple of 4; of 16, if B is N-major and loaded by tensor copies. Tile N must be a multiple
+/// of 16. Nodes inside that look at whole rows, or that reduce in a fixed order, are refused.
 #[derive(Clone, Copy, Debug)]
 pub struct Split;
 
@@ -81,8 +82,8 @@ impl<G: Unsigned + 'static> GateOrder for Blocks<G> {
 
 /// Two columns become one: column j is `F(gate, up)` of two of X's columns, so D has N / 2 columns.
 ///
-/// Where gate and up of column j stand among B's columns is `Order`'s; [`Gated::columns`] says it. Nodes inside see all N
-/// columns, nodes around it see N / 2. N is even, and tile N is a multiple of 16.
+/// `Order` says which columns of B are the gate and the up of column j; [`Gated::columns`] computes them.
+/// Nodes inside see all N columns, nodes around it see N / 2. N must be even, and tile N a multiple of 16.
 ///
 /// ```
 /// use collective::functions::Silu;
@@ -115,7 +116,7 @@ impl<F, X, Order: GateOrder> Gated<F, X, Order> {
 }
 
 impl<F, X, Order: GateOrder> Gated<F, X, Order> {
-    /// What nodes inside see of a tile: all columns, or those of gates and of ups one after the other.
+    /// The tile as nodes inside see it: all columns, or those of the gates and then those of the ups.
     fn inside<'f>(tile: &Visit<'f>) -> Vec<Visit<'f>> {
         if !Self::SPLIT {
             return vec![Visit { columns: tile.doubled, ..*tile }];
@@ -126,15 +127,15 @@ impl<F, X, Order: GateOrder> Gated<F, X, Order> {
     }
 }
 
-/// What a [`Gated`] remembers of a tile.
+/// The state of a [`Gated`] for a tile.
 #[derive(Debug)]
 pub struct GatedState<'f, A, X> {
     arguments: A,
-    /// Of the lanes that share a row, which two have the columns that this lane will hold.
+    /// Of the lanes that share a row, the two that hold the columns that this lane will hold.
     from: [Value<'f, u32>; 2],
-    /// Whether they come from the first of two groups of eight columns.
+    /// Whether these columns come from the first of two groups of eight.
     first: Value<'f, bool>,
-    /// One, or of gates and of ups where they are split.
+    /// One state; or two, for gates and ups, if they are split.
     x: Vec<X>,
 }
 
@@ -222,7 +223,8 @@ impl<F: Pointwise<2>, X: Node, Order: GateOrder> Node for Gated<F, X, Order> {
             let [gates, ups] = of_x;
             return [0, 1].map(|side| F::apply(state.arguments, [gates[side], ups[side]]));
         }
-        // Lane t of four has columns 2t, 2t + 1 of eight, so one of the result's; twice that makes eight again.
+        // Lane t of four has columns 2t, 2t + 1 of eight, so one of the result's. Two such groups make eight
+        // columns again.
         let halves = of_x.map(|pair| F::apply(state.arguments, pair));
         state.from.map(|lane| {
             let [first, second] = halves.map(|half| f.shuffle(half, lane));

@@ -1,43 +1,44 @@
-//! A tree on the host: what it reads, and what it leaves behind.
+//! A tree on the host: what it reads, and what it writes.
 
 use std::collections::BTreeMap;
 
 use super::{Bounded, Shape};
 use crate::element::Format;
 
-/// Device memory as the host sees it.
+/// Device memory, as the host sees it.
 pub trait Memory {
-    /// `bytes` bytes (8 at most) as a little-endian number; `None` where there is no memory.
+    /// `bytes` bytes (at most 8) as a little-endian number; `None` if there is no memory at `address`.
     fn read(&self, address: u64, bytes: u32) -> Option<u64>;
 }
 
-/// An element that a tree writes: to D, or beside it.
+/// An element that a tree writes: to D, or elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Written {
     /// Its format.
     pub format: Format,
-    /// Nothing rounds it once more: the bound is that of the value alone.
+    /// Whether the element is stored without a further rounding, so that the bound is that of the value
+    /// alone.
     pub unrounded: bool,
-    /// What it is before it is rounded to its format.
+    /// The value before it is rounded to the format.
     pub value: Bounded,
 }
 
-/// Reduces an old value and all new ones to one.
+/// Reduces an old value and all new ones to one value.
 type Combine = fn(f64, &[Bounded]) -> Bounded;
 
-/// What a tree is evaluated in.
+/// The environment in which a tree is evaluated.
 pub struct Host<'a> {
-    /// Extents of the value that is being evaluated: D's, and inside of a gated pair twice the columns.
+    /// Extents of the value under evaluation: D's; inside a gated pair, twice the columns.
     pub shape: Shape,
-    /// Which of several products it is.
+    /// Index of the GEMM in a launch of several.
     pub(super) group: u32,
-    /// Bytes from the first group's vectors and matrices to this one's.
+    /// Bytes from the first group's vectors and matrices to those of this group.
     pub(super) displacement: u64,
     memory: &'a dyn Memory,
     accumulator: &'a dyn Fn([u32; 2]) -> Bounded,
     /// Elements written, by address.
     written: BTreeMap<u64, Written>,
-    /// Values to be reduced, by address and then by element, and how.
+    /// Values to reduce, by address and then by element, with the function that reduces them.
     reduced: BTreeMap<u64, (Combine, BTreeMap<[u32; 2], Bounded>)>,
     /// Values of enclosing bindings, outermost first.
     pub(super) bound: Vec<Bounded>,
@@ -50,7 +51,8 @@ impl core::fmt::Debug for Host<'_> {
 }
 
 impl<'a> Host<'a> {
-    /// A D of this shape, of a product with these accumulators, and the memory that arguments point to.
+    /// An environment for a D of this shape, with the accumulators of its GEMM, and the memory to which the
+    /// arguments point.
     pub fn new(shape: Shape, memory: &'a dyn Memory, accumulator: &'a dyn Fn([u32; 2]) -> Bounded) -> Self {
         Self {
             shape,
@@ -64,7 +66,7 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// The same for one of several products.
+    /// The same for GEMM `group` of a launch of several.
     #[must_use]
     pub fn of_group(self, group: u32) -> Self {
         Self { group, ..self }
@@ -75,13 +77,13 @@ impl<'a> Host<'a> {
         (self.accumulator)(at)
     }
 
-    /// An element in device memory; NaN where there is none.
+    /// An element in device memory; NaN if there is no memory at the address.
     pub fn read(&self, format: Format, address: u64) -> Bounded {
         let bits = self.memory.read(address + self.displacement, format.bytes());
         Bounded::exact(bits.map_or(f64::NAN, |bits| format.decode(bits)))
     }
 
-    /// All that has been written, reductions among it.
+    /// All elements that have been written, including the results of reductions.
     pub fn finish(mut self) -> BTreeMap<u64, Written> {
         for (address, (combine, elements)) in core::mem::take(&mut self.reduced) {
             let before = self.memory.read(address, 4).map_or(f64::NAN, |bits| Format::F32.decode(bits));
@@ -92,18 +94,19 @@ impl<'a> Host<'a> {
         self.written
     }
 
-    /// Remembers an element that the tree writes.
+    /// Records an element that the tree writes.
     pub fn write(&mut self, format: Format, address: u64, value: Bounded) {
         self.note_written(address, Written { format, unrounded: false, value });
     }
 
-    // What follows is of no type of the tree's: it is compiled here, once, and not with each tree.
+    // The following functions do not depend on the tree's type, so they are compiled once, here, and not per
+    // tree.
 
     fn note_written(&mut self, address: u64, element: Written) {
         self.written.insert(address + self.displacement, element);
     }
 
-    /// Remembers an element whose value is reduced to the `f32` at an address.
+    /// Records an element whose value is reduced to the `f32` at an address.
     pub(super) fn note_reduced(&mut self, combine: Combine, address: u64, at: [u32; 2], value: Bounded) {
         let (_, elements) =
             self.reduced.entry(address + self.displacement).or_insert((combine, BTreeMap::new()));

@@ -1,4 +1,4 @@
-//! Leaves of one value for all elements, and the accumulator.
+//! Leaves with one value for all elements, and the accumulator.
 
 use core::marker::PhantomData;
 
@@ -8,7 +8,7 @@ use typenum::{U1, Unsigned};
 use super::{Bounded, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Visit};
 use crate::element::Element;
 
-/// The accumulator: the product's element.
+/// The accumulator: the element of A * B.
 #[derive(Clone, Copy, Debug)]
 pub struct Accumulator;
 
@@ -51,7 +51,7 @@ impl Node for Accumulator {
     }
 }
 
-/// The number `N / D`, part of the kernel.
+/// The number `N / D`, a constant of the kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Constant<N, D = U1>(PhantomData<(N, D)>);
 
@@ -101,7 +101,7 @@ impl<N: Unsigned + 'static, D: Unsigned + 'static> Node for Constant<N, D> {
     }
 }
 
-/// A number that the host hands over, the same for all elements.
+/// A number passed by the host, the same for all elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Scalar;
 
@@ -150,8 +150,8 @@ impl Node for Scalar {
     }
 }
 
-/// A number in device memory, the same for all elements: what an earlier kernel has computed. Its argument is the
-/// address.
+/// A number in device memory, the same for all elements: for example, the result of an earlier kernel. Its
+/// argument is the address.
 #[derive(Clone, Copy, Debug)]
 pub struct ScalarPointer<T>(PhantomData<T>);
 

@@ -1,4 +1,4 @@
-//! Matrices beside D: read, read where a factor is not zero, written.
+//! Matrices in addition to D: read, read only if a factor is not zero, or written.
 
 use core::marker::PhantomData;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use crate::operand::MatrixRef;
 pub struct MatrixArgument {
     /// Device address of its first element.
     pub address: u64,
-    /// Elements from one row to the next.
+    /// Leading dimension: elements from one row to the next.
     pub pitch: u64,
 }
 
@@ -33,7 +33,7 @@ impl MatrixArgument {
     }
 }
 
-/// A matrix on the device: address and pitch.
+/// A matrix on the device: address, and leading dimension in elements.
 #[derive(Clone, Copy, Debug)]
 pub struct MatrixDevice<'f> {
     address: Value<'f, u64>,
@@ -45,12 +45,12 @@ impl<'f> MatrixDevice<'f> {
         Self { address: declare.param(), pitch: declare.number() }
     }
 
-    /// The one of the tile's group.
+    /// The matrix of the tile's group.
     fn of(self, tile: &Visit<'f>) -> Self {
         Self { address: tile.place(self.address), ..self }
     }
 
-    /// Where the thread's elements of a row begin.
+    /// Address of the thread's first element of a row.
     fn row<T: Element>(&self, part: &Part<'f>, row: usize) -> Value<'f, u64> {
         let element = part.rows[row].row.cast::<u64>().mul_add(self.pitch, part.column.cast::<u64>());
         self.address + element * u64::from(T::FORMAT.bytes())
@@ -80,7 +80,7 @@ impl<'f> MatrixDevice<'f> {
     }
 }
 
-/// A pair of elements of a matrix: as they lie in memory, or widened.
+/// A pair of elements of a matrix: in the memory format, or widened.
 #[derive(Clone, Copy, Debug)]
 enum Loaded<'f> {
     Narrow([Narrow<'f>; 2]),
@@ -96,7 +96,7 @@ impl<'f> Loaded<'f> {
     }
 }
 
-/// What a matrix remembers of a part.
+/// The state of a matrix for a part.
 #[derive(Debug)]
 pub struct LoadState<'f> {
     matrix: MatrixDevice<'f>,
@@ -106,7 +106,7 @@ pub struct LoadState<'f> {
 
 /// A matrix of D's shape that is read: a residual, a mask, the other operand of a derivative.
 ///
-/// It may be D itself: an element is read before the element of D in its place is written.
+/// It may be D itself: each element is read before the element of D in its place is written.
 #[derive(Clone, Copy, Debug)]
 pub struct Load<T>(PhantomData<T>);
 
@@ -158,8 +158,8 @@ impl<T: Element> Node for Load<T> {
     }
 }
 
-/// A matrix of `P` columns that repeats along N: column j is its column `j mod P`. A table with a row for each row of D and
-/// the columns of one head, say. `P` is a power of two, at least 8.
+/// A matrix of `P` columns that is repeated along N: column j is its column `j mod P`. For example, a table
+/// with one row per row of D and the columns of one head. `P` is a power of two, at least 8.
 #[derive(Clone, Copy, Debug)]
 pub struct Cyclic<T, P>(PhantomData<(T, P)>);
 
@@ -204,7 +204,7 @@ impl<T: Element, P: Unsigned + 'static> Node for Cyclic<T, P> {
 
     fn load<'f>(part: &Part<'f>, state: &mut LoadState<'f>) {
         let (f, bytes, matrix) = (part.tile.f, T::FORMAT.bytes(), state.matrix);
-        // Columns of a part that are a period apart have the same pair.
+        // Columns of a part that are a whole period apart share a pair.
         let offsets: BTreeMap<u32, Value<'f, u64>> = part
             .pairs
             .iter()
@@ -219,7 +219,7 @@ impl<T: Element, P: Unsigned + 'static> Node for Cyclic<T, P> {
                 if part.tile.whole {
                     return Loaded::Narrow(T::FORMAT.load_pair(f, base + offset, 0));
                 }
-                // Every column of the table is there, wherever D ends: only rows are outside.
+                // Every column of the table exists, even beyond D's edge; only rows can be outside.
                 let values = [f.variable(0.0), f.variable(0.0)];
                 part.if_inside(row, 0, || {
                     for (place, value) in [0, bytes.cast_signed()].into_iter().zip(values) {
@@ -255,15 +255,15 @@ pub struct Residual<T>(PhantomData<T>);
 pub struct ResidualArgument {
     /// Factor of C.
     pub beta: f32,
-    /// C; may be `None` where beta is zero.
+    /// C. May be `None` if beta is zero.
     pub c: Option<MatrixArgument>,
 }
 
-/// What a [`Residual`] remembers of a part.
+/// The state of a [`Residual`] for a part.
 #[derive(Debug)]
 pub struct ResidualState<'f> {
     device: (Value<'f, f32>, MatrixDevice<'f>),
-    /// By row and pair; zero where C is not read.
+    /// By row and pair; zero if C is not read.
     loaded: Vec<Vec<[Var<'f, f32>; 2]>>,
 }
 
@@ -338,7 +338,7 @@ impl<T: Element> Node for Residual<T> {
     }
 }
 
-/// X, which is also written to a matrix of elements `T`: an intermediate that another kernel needs.
+/// X, also written to a matrix of elements `T`: an intermediate result that another kernel needs.
 #[derive(Clone, Copy, Debug)]
 pub struct AuxStore<T, X>(PhantomData<(T, X)>);
 

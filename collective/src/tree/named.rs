@@ -1,4 +1,4 @@
-//! Trees with names: fields for arguments, and the usual fusions.
+//! Named trees: structs with named arguments, and the usual fusions.
 
 use core::marker::PhantomData;
 
@@ -18,7 +18,7 @@ pub trait Label: 'static {
     const NAME: &'static str;
 }
 
-/// X, whose errors speak of `L` in place of the path to it.
+/// X, named `L` in error messages instead of by its path.
 #[derive(Clone, Copy, Debug)]
 pub struct Named<L, X>(PhantomData<(L, X)>);
 
@@ -73,7 +73,7 @@ impl<L: Label, X: Node> Node for Named<L, X> {
     }
 }
 
-/// Makes types that are names: `labels! { Bias = "bias"; }`.
+/// Defines types that are names: `labels! { Bias = "bias"; }`.
 #[macro_export]
 macro_rules! labels {
     ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {$(
@@ -87,7 +87,7 @@ macro_rules! labels {
     )*};
 }
 
-/// Makes a node of a tree whose arguments are a struct with names.
+/// Defines a node of a tree whose arguments are a struct with named fields.
 ///
 /// ```
 /// use collective::functions::{Add, Tanh};
@@ -194,61 +194,62 @@ labels! {
     ColumnScales = "column scales";
 }
 
-/// Arguments of [`LinearBias`] and of activations of it.
+/// Arguments of [`LinearBias`] and of its variants with an activation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinearBiasArguments {
-    /// Factor of the product.
+    /// Factor of A * B.
     pub alpha: f32,
-    /// One element for each column.
+    /// The bias, one element per column.
     pub bias: RowArgument,
 }
 
 /// Arguments of [`LinearResidual`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinearResidualArguments {
-    /// Factor of the product.
+    /// Factor of A * B.
     pub alpha: f32,
-    /// One element for each column.
+    /// The bias, one element per column.
     pub bias: RowArgument,
-    /// Factor of the residual, and where it lies.
+    /// Factor and address of the residual.
     pub residual: ResidualArgument,
 }
 
 /// Arguments of [`RowScaled`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RowScaledArguments {
-    /// One factor for each row.
+    /// One factor per row.
     pub scale: ColumnArgument,
-    /// One element for each column.
+    /// The bias, one element per column.
     pub bias: RowArgument,
 }
 
 /// Arguments of [`RowColumnScaled`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RowColumnScaledArguments {
-    /// One factor for each row.
+    /// One factor per row.
     pub rows: ColumnArgument,
-    /// One factor for each column.
+    /// One factor per column.
     pub columns: RowArgument,
 }
 
 /// Arguments of [`LinearBiasScaled`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinearBiasScaledArguments {
-    /// Factor of the product.
+    /// Factor of A * B.
     pub alpha: f32,
-    /// One element for each column.
+    /// The bias, one element per column.
     pub bias: RowArgument,
-    /// Device address of an `f32` that the largest magnitude is joined to; zero at first.
+    /// Device address of an `f32` with which the largest magnitude is combined. Set it to zero before the
+    /// first launch.
     pub amax: u64,
-    /// Device address of an `f32`: the factor of the result.
+    /// Device address of an `f32`, the factor of the result.
     pub scale: u64,
 }
 
 /// Arguments of [`Scaled`], [`SwiGlu`] in all orders and [`GeGlu`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScaledArguments {
-    /// Factor of the product.
+    /// Factor of A * B.
     pub alpha: f32,
 }
 
@@ -271,12 +272,12 @@ epilogue! {
     pub struct LinearBiasRelu<T>: Compute<Relu, (Biased<T>,)>;
     arguments LinearBiasArguments, |a| ((), (((), ((), a.alpha, a.bias)),));
 
-    /// `gelu(alpha * acc + bias)` by tanh, in the hardware's approximation: 11 bits.
+    /// `gelu(alpha * acc + bias)`, the tanh form, with the hardware's approximation: 11 bits.
     pub struct LinearBiasGelu<T>:
         Compute<MultiplyAddGelu<Fastest>, (Accumulator, Scalar, Named<Bias, RowVector<T>>)>;
     arguments LinearBiasArguments, |a| ((), ((), a.alpha, a.bias));
 
-    /// `silu(alpha * acc + bias)`, a few ulp of f32.
+    /// `silu(alpha * acc + bias)`, accurate to a few ulp of f32.
     pub struct LinearBiasSilu<T>: Compute<Silu<Fast>, (Biased<T>,)>;
     arguments LinearBiasArguments, |a| ((), (((), ((), a.alpha, a.bias)),));
 
@@ -284,20 +285,20 @@ epilogue! {
     pub struct LinearResidual<T>: Compute<Add, (Biased<T>, Named<Source, Residual<T>>)>;
     arguments LinearResidualArguments, |a| ((), (((), ((), a.alpha, a.bias)), a.residual));
 
-    /// `scale * (alpha * acc + bias)`, and the largest magnitude before the scale: for results of 8 bits, whose next scale
-    /// is made from it.
+    /// `scale * (alpha * acc + bias)`, and the largest magnitude before scaling. For 8-bit results, whose
+    /// next scale is computed from that magnitude.
     pub struct LinearBiasScaled<T>:
         Compute<Multiply, (Named<Largest, Amax<Biased<T>>>, Named<Scale, ScalarPointer<f32>>)>;
     arguments LinearBiasScaledArguments, |a| ((), ((a.amax, ((), ((), a.alpha, a.bias))), a.scale));
 
-    /// `scale * acc + bias` with a factor for each row and a bias for each column: products of rows that were quantised
-    /// one by one.
+    /// `scale * acc + bias`, with one factor per row and one bias per column. For operands that were
+    /// quantised row by row.
     pub struct RowScaled<T>:
         Compute<MultiplyAdd, (Accumulator, Named<Scale, ColumnVector<T>>, Named<Bias, RowVector<T>>)>;
     arguments RowScaledArguments, |a| ((), ((), a.scale, a.bias));
 
-    /// `acc * rows * columns` with a factor in `f32` for each row and for each column: products of 8-bit operands whose rows, and
-    /// columns, were quantised one by one.
+    /// `acc * rows * columns`, with one `f32` factor per row and one per column. For 8-bit operands that were
+    /// quantised row by row, and column by column.
     pub struct RowColumnScaled: Compute<
         Multiply,
         (
@@ -315,11 +316,12 @@ epilogue! {
     pub struct SwiGluBlocks: Gated<Glu<Silu<Fast>>, ScaledTree, Blocks<U8>>;
     arguments ScaledArguments, |a| ((), ((), ((), a.alpha)));
 
-    /// As [`SwiGlu`] with all gates in front of all ups, as two matrices of weights lie that were put behind each other.
+    /// As [`SwiGlu`] with all gates before all ups, as in the concatenation of two weight matrices.
     pub struct SwiGluSplit: Gated<Glu<Silu<Fast>>, ScaledTree, Split>;
     arguments ScaledArguments, |a| ((), ((), ((), a.alpha)));
 
-    /// `gelu(gate) * up` of alternating columns of `alpha * acc`, gelu by tanh: D has N / 2 columns.
+    /// `gelu(gate) * up` of alternating columns of `alpha * acc`, with the tanh form of gelu. D has N / 2
+    /// columns.
     pub struct GeGlu: Gated<Glu<GeluTanh<Fastest>>, ScaledTree>;
     arguments ScaledArguments, |a| ((), ((), ((), a.alpha)));
 }

@@ -1,7 +1,8 @@
 //! Reductions in a fixed order: the same bits in every run.
 //!
-//! Warpgroups put partial results into scratch memory and count themselves; whoever comes last, whoever that is, combines
-//! all of them in the order in which they lie there. Nothing waits.
+//! Warpgroups store partial results in scratch memory and increment a counter. The last warpgroup to arrive,
+//! whichever it is, combines all partial results in the order of their places in memory. No warpgroup waits
+//! for another.
 
 use core::marker::PhantomData;
 
@@ -15,13 +16,14 @@ use super::{
 };
 use crate::element::Format;
 
-/// Device memory for partial results, of 16-byte aligned address. It is zero before the first launch, and launches that
-/// follow each other may share it as it is; launches that run at the same time may not.
+/// Device memory for partial results. Its address must be a multiple of 16 bytes. It must be zero before the
+/// first launch. Consecutive launches may share it without clearing it; concurrent launches may not share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scratch {
     /// Device address.
     pub address: u64,
-    /// Bytes: see [`OrderedRow::scratch_bytes`], [`OrderedColumn::scratch_bytes`], [`OrderedScalar::scratch_bytes`].
+    /// Size in bytes: see [`OrderedRow::scratch_bytes`], [`OrderedColumn::scratch_bytes`],
+    /// [`OrderedScalar::scratch_bytes`].
     pub bytes: u64,
 }
 
@@ -40,20 +42,20 @@ impl Scratch {
     }
 }
 
-/// Bytes of `count` counters, up to where partial results begin.
+/// Bytes of `count` counters; the partial results begin after them.
 fn counter_bytes(count: u32) -> u64 {
     (u64::from(count) * 4).next_multiple_of(16)
 }
 
-/// The same on the device.
+/// Address of the partial results, computed on the device.
 fn behind_counters<'f>(base: Value<'f, u64>, count: Value<'f, u32>) -> Value<'f, u64> {
     base + ((count + 3) >> 2).mul_wide(16)
 }
 
-/// Partial results that are on their way at the same time.
+/// Number of partial results whose loads are in flight at a time.
 const AT_ONCE: u32 = 8;
 
-/// Combines `count` rows of `N` partial results, `stride` bytes from each to the next, in order.
+/// Combines `count` rows of `N` partial results in order. `stride` is the distance between rows in bytes.
 fn combine<'f, O: Reduce, const N: usize>(
     f: &'f Builder,
     base: Value<'f, u64>,
@@ -65,7 +67,7 @@ fn combine<'f, O: Reduce, const N: usize>(
     f.while_(
         || index.get().less_than(count),
         || {
-            // What lies behind the last is loaded as the last, and not combined.
+            // Loads past the last row are clamped to it, and the values are not combined.
             let loaded: Vec<_> = (0..AT_ONCE)
                 .map(|i| {
                     let at = base + (index.get() + i).min(count - 1).mul_wide(stride);
@@ -84,8 +86,8 @@ fn combine<'f, O: Reduce, const N: usize>(
     totals.map(|total| total.get())
 }
 
-/// Whether the warpgroup's `amount` makes a counter's `total`: then everything that was counted has been stored, and the
-/// counter is zero again. All threads of the warpgroup ask.
+/// Adds `amount` to a counter and returns whether it has reached `total`. Then all partial results that were
+/// counted have been stored, and the counter is zero again. All threads of the warpgroup call it.
 fn last<'f>(
     tile: &Visit<'f>,
     counter: Value<'f, u64>,
@@ -114,8 +116,8 @@ fn finish<'f, O: Reduce>(f: &'f Builder, address: Value<'f, u64>, total: Value<'
     f.store_global(address, 0, [O::combine(before, total)]);
 }
 
-/// As [`ReduceRow`](super::ReduceRow), in a fixed order: the result has the same bits in every run, and from kernels of
-/// every tile.
+/// As [`ReduceRow`](super::ReduceRow), in a fixed order: the result has the same bits in every run, for
+/// kernels of every tile shape.
 #[derive(Clone, Copy, Debug)]
 pub struct OrderedRow<Op, X>(PhantomData<(Op, X)>);
 
@@ -127,13 +129,13 @@ impl<Op, X> OrderedRow<Op, X> {
     }
 }
 
-/// What an [`OrderedRow`] remembers.
+/// The state of an [`OrderedRow`].
 #[derive(Debug)]
 pub struct OrderedRowState<'f, X> {
     result: Value<'f, u64>,
     counters: Value<'f, u64>,
     partials: Value<'f, u64>,
-    /// Bytes from the partial results of 16 rows to those of the next.
+    /// Bytes from the partial results of 16 rows to those of the next 16.
     stride: Value<'f, u32>,
     /// By pair of a part.
     partial: Vec<[Option<Value<'f, f32>>; 2]>,
@@ -227,7 +229,8 @@ impl<O: Reduce, X: Node> Node for OrderedRow<O, X> {
             let counter = state.counters + (first >> 3).mul_wide(4);
             f.if_(last(tile, counter, tile.blocks * 4, total), || {
                 let groups = (tile.extent.m + 15) >> 4;
-                // Two columns a thread at a time; an odd last one has a partial result of its own beside it.
+                // Two columns per thread at a time. If the last column is odd, the partial result next to it
+                // exists too.
                 for pairs in (0..tile.columns.pairs * 4).step_by(128) {
                     let own = tile.thread + pairs;
                     let column = first + own * 2;
@@ -255,19 +258,20 @@ impl<O: Reduce, X: Node> Node for OrderedRow<O, X> {
     }
 }
 
-/// As [`ReduceColumn`](super::ReduceColumn), in a fixed order: the result has the same bits in every run of a kernel.
+/// As [`ReduceColumn`](super::ReduceColumn), in a fixed order: the result has the same bits in every run of a
+/// kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct OrderedColumn<Op, X>(PhantomData<(Op, X)>);
 
 impl<Op, X> OrderedColumn<Op, X> {
-    /// Bytes of [`Scratch`] for a value of this shape, enough for every tile.
+    /// Bytes of [`Scratch`] for a value of this shape, enough for every tile shape.
     pub fn scratch_bytes(shape: Shape) -> u64 {
         let rows = u64::from(shape.m).next_multiple_of(16);
         counter_bytes(shape.m.div_ceil(64)) + u64::from(shape.n.div_ceil(8)) * rows * 4
     }
 }
 
-/// What an [`OrderedColumn`] remembers.
+/// The state of an [`OrderedColumn`].
 #[derive(Debug)]
 pub struct OrderedColumnState<'f, X> {
     result: Value<'f, u64>,
@@ -346,7 +350,7 @@ impl<O: Reduce, X: Node> Node for OrderedColumn<O, X> {
             let stores = (tile.thread % 4).equals(0) & row.less_than(m) & first.less_than(tile.columns.n);
             f.if_(stores, || f.store_global(own + row.mul_wide(4), 0, [partial]));
         }
-        // Warpgroups below the last row have nothing to count.
+        // Warpgroups below the last row do not count.
         let top = tile.first_row;
         f.if_(top.less_than(m), || {
             let total = tile.extent.n.div_ceil(columns) * (columns / tile.doubled.pairs / 8);
@@ -378,23 +382,24 @@ impl<O: Reduce, X: Node> Node for OrderedColumn<O, X> {
     }
 }
 
-/// As [`ReduceScalar`](super::ReduceScalar), in a fixed order: the result has the same bits in every run of a kernel.
+/// As [`ReduceScalar`](super::ReduceScalar), in a fixed order: the result has the same bits in every run of a
+/// kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct OrderedScalar<Op, X>(PhantomData<(Op, X)>);
 
 impl<Op, X> OrderedScalar<Op, X> {
-    /// Bytes of [`Scratch`] for a value of this shape, enough for every tile.
+    /// Bytes of [`Scratch`] for a value of this shape, enough for every tile shape.
     pub fn scratch_bytes(shape: Shape) -> u64 {
         16 + u64::from(shape.m.div_ceil(64)) * u64::from(shape.n.div_ceil(8)) * 16
     }
 }
 
-/// What an [`OrderedScalar`] remembers.
+/// The state of an [`OrderedScalar`].
 #[derive(Debug)]
 pub struct OrderedScalarState<'f, X> {
     result: Value<'f, u64>,
     counter: Value<'f, u64>,
-    /// Of even and of odd columns.
+    /// For even and for odd columns.
     partial: [Option<Value<'f, f32>>; 2],
     x: X,
 }
@@ -456,7 +461,7 @@ impl<O: Reduce, X: Node> Node for OrderedScalar<O, X> {
         if let [Some(even), Some(odd)] = state.partial {
             let all = across::<O>(f, O::combine(even, odd), &[1, 2, 4, 8, 16]);
             let (width, first, top) = (tile.columns.pairs * 8, tile.first_column(), tile.first_row);
-            // Tiles of warpgroups that have elements inside, and those that take part in counting.
+            // Tiles of warpgroups that have elements inside, and those that count.
             let rows = tile.blocks * 64;
             let inside = tile.columns.n.div_ceil(width);
             let unit = top / rows * inside + first / width;

@@ -1,4 +1,4 @@
-//! Values in blocks of a row, each with a scale: what a product of blocks with scales takes as its A.
+//! Quantisation: values in blocks of a row with one scale each, as a block-scaled A operand needs.
 
 use core::marker::PhantomData;
 use std::collections::BTreeMap;
@@ -13,29 +13,30 @@ use crate::element::{Element, Format};
 use crate::operand::MatrixRef;
 use crate::real::{Accuracy, Fast, Real};
 
-/// Columns of a block.
+/// Columns per block.
 const BLOCK: u32 = 128;
 
-/// A block's largest magnitude counts as this at least, so that its scale is a normal number.
+/// Lower bound of a block's largest magnitude, so that its scale is a normal number.
 const LEAST: f64 = 7.888_609_052_210_118e-31; // 2^-100
 
-/// X divided by a scale for each 128 columns of a row, so that the largest magnitude there is the largest of `T`, an 8-bit float: D's
-/// format.
+/// X divided by a scale per 128 columns of a row, so that the largest magnitude there becomes the largest
+/// value of `T`. `T` is an 8-bit float and must be D's format.
 ///
-/// The scales are written beside D in `f32`: `(M, ceil(N / 128))` with M contiguous, as [`BlockScales::a`](crate::BlockScales) wants
-/// them for the next product. A tile has whole blocks: tile N is a multiple of 128. X is computed twice, so nothing inside of it
-/// writes; put what writes around. NaN stays, and a block's scale takes no notice of it.
+/// The scales are also written, in `f32`: `(M, ceil(N / 128))` with M contiguous, as
+/// [`BlockScales::a`](crate::BlockScales) takes them for the next GEMM. A tile must have whole blocks: tile N
+/// is a multiple of 128. X is computed twice, so no node inside it may write; place nodes that write around
+/// it. NaN stays NaN, and does not affect its block's scale.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantize<T, X>(PhantomData<(T, X)>);
 
-/// What a block is multiplied by, and its scale.
+/// The factor of a block's elements, and its scale.
 fn factors<R: Real>(largest: R, format: Format) -> [R; 2] {
     let most = largest.constant(format.largest());
     let largest = largest.max(largest.constant(LEAST));
     [Fast::divide(most, largest), largest * largest.constant(1.0 / format.largest())]
 }
 
-/// Where scales lie on the device.
+/// The scales on the device.
 #[derive(Clone, Copy, Debug)]
 pub struct QuantizeDevice<'f, X> {
     address: Value<'f, u64>,
@@ -43,14 +44,14 @@ pub struct QuantizeDevice<'f, X> {
     x: X,
 }
 
-/// What a [`Quantize`] remembers.
+/// The state of a [`Quantize`].
 #[derive(Debug)]
 pub struct QuantizeState<'f, X> {
     address: Value<'f, u64>,
     pitch: Value<'f, u64>,
-    /// By row of the tile and block: the largest magnitude that the thread has.
+    /// By row of the tile and block: the largest magnitude among the thread's values.
     largest: BTreeMap<(usize, u32), Value<'f, f32>>,
-    /// What is multiplied by.
+    /// The factor of the elements, by the same keys.
     factors: BTreeMap<(usize, u32), Value<'f, f32>>,
     x: X,
 }
@@ -131,7 +132,7 @@ impl<T: Element, X: Node> Node for Quantize<T, X> {
             let blocks: Vec<_> = of_row.into_iter().map(|(&(_, block), &largest)| (block, largest)).collect();
             for (block, mut largest) in blocks {
                 state.largest.remove(&(place.index, block));
-                // The four lanes that share the row.
+                // Combines the four lanes that share the row.
                 for mask in [1, 2] {
                     largest = Real::max(largest, f.shuffle_xor(largest, mask));
                 }
@@ -152,7 +153,7 @@ impl<T: Element, X: Node> Node for Quantize<T, X> {
         let values = X::compute(part, &mut state.x, row, pair);
         match state.factors.get(&(part.rows[row].index, part.pairs[pair] / BLOCK)) {
             Some(&factor) => values.map(|x| x * factor),
-            // The epilogue surveys every row first.
+            // The epilogue surveys every row first, so this is not reached.
             None => [part.tile.f.constant(f32::NAN); 2],
         }
     }

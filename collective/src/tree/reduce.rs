@@ -1,8 +1,9 @@
-//! Reductions of a tree's values along rows, along columns, or of all of them, by atomic operations.
+//! Reductions of a tree's values along rows, along columns, or over all elements, by atomic operations.
 //!
-//! Results are `f32` in device memory, and what is there already takes part: a caller fills them with
-//! [`Reduce::IDENTITY`] before. Sums come about in an order of the hardware's, so their last bits differ from run to run;
-//! maxima do not.
+//! Results are `f32` in device memory. The values already there take part, so callers fill them with
+//! [`Reduce::IDENTITY`] first. The hardware determines the order of additions, so the last bits of sums
+//! differ from run to run; those of maxima do not. For the same bits in every run, see
+//! [`OrderedRow`](super::OrderedRow).
 
 use core::marker::PhantomData;
 use std::collections::BTreeMap;
@@ -17,36 +18,37 @@ use super::{
 use crate::element::Format;
 use crate::real::Real;
 
-/// A way of reducing many numbers to one.
+/// A reduction of many numbers to one.
 #[diagnostic::on_unimplemented(message = "`{Self}` is no reduction", note = "write `Sum`, `Max` or `AbsMax`")]
 pub trait Reduce: 'static {
-    /// What leaves every number as it is, and what its [`element`](Self::element) is.
+    /// The neutral element: combined with it, every number's [`element`](Self::element) stays as it is.
     const IDENTITY: f32;
 
     /// An identifier for kernel names.
     fn name() -> &'static str;
 
-    /// What of a number is reduced.
+    /// Maps a number to the element that is reduced.
     fn element<R: Real>(x: R) -> R;
 
-    /// Of two numbers one.
+    /// Combines two elements.
     fn combine<R: Real>(a: R, b: R) -> R;
 
-    /// Emits the combination with a number in global memory, in one step.
+    /// Emits an atomic combination with a number in global memory.
     fn store<'f>(f: &'f Builder, address: Value<'f, u64>, value: Value<'f, f32>);
 
-    /// The oracle of a whole reduction: what memory holds in the end where `before` was there first, and how far from that a
-    /// kernel may be.
+    /// The oracle of a whole reduction: the final value in memory if it was `before` at first, with a bound
+    /// on the error a kernel may have.
     ///
-    /// `elements` are what [`element`](Self::element) makes of all values, each exact but for its own error, in no order
-    /// that means anything: a kernel combines them in any order and any grouping, by [`combine`](Self::combine) in `f32`
-    /// and [`store`](Self::store) in memory. So the bound has to hold for all orders: it has every element's own error, and
-    /// every rounding that [`combine`](Self::combine) does. No elements leave `before`.
+    /// `elements` are the results of [`element`](Self::element) for all values, each with its own error, in
+    /// no particular order. A kernel combines them in any order and grouping, by [`combine`](Self::combine)
+    /// in `f32` and [`store`](Self::store) in memory. So the bound must hold for all orders: it must include
+    /// every element's own error and every rounding of [`combine`](Self::combine). Without elements, the
+    /// result is `before`.
     fn combine_all(before: f64, elements: &[Bounded]) -> Bounded;
 }
 
 impl Host<'_> {
-    /// Remembers an element whose value is reduced to the `f32` at an address.
+    /// Records an element whose value is reduced to the `f32` at an address.
     pub fn reduce<O: Reduce>(&mut self, address: u64, at: [u32; 2], value: Bounded) {
         self.note_reduced(O::combine_all, address, at, O::element(value));
     }
@@ -56,11 +58,11 @@ impl Host<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct Sum;
 
-/// The largest; NaN where there is one.
+/// The largest value; NaN if any value is NaN.
 #[derive(Clone, Copy, Debug)]
 pub struct Max;
 
-/// The largest magnitude; NaN where there is one.
+/// The largest magnitude; NaN if any value is NaN.
 #[derive(Clone, Copy, Debug)]
 pub struct AbsMax;
 
@@ -85,7 +87,7 @@ impl Reduce for Sum {
         f.reduce(AtomicOp::Add, Location::global(address, 0), [value], ORDER);
     }
 
-    /// Each of the additions rounds once, whatever their order: at most 2^-24 of all magnitudes.
+    /// Each addition rounds once, in any order: at most 2^-24 of the sum of all magnitudes.
     fn combine_all(before: f64, elements: &[Bounded]) -> Bounded {
         let sum = before + elements.iter().map(|x| x.value).sum::<f64>();
         let errors: f64 = elements.iter().map(|x| x.error).sum();
@@ -96,7 +98,7 @@ impl Reduce for Sum {
     }
 }
 
-/// The largest value, which each element's error may move.
+/// The largest value. Each element's error may shift it.
 fn largest(before: f64, elements: impl Iterator<Item = Bounded>) -> Bounded {
     elements.fold(Bounded::exact(before), |all, x| {
         let value = Real::max_nan(all.value, x.value);
@@ -119,7 +121,7 @@ impl Reduce for Max {
         a.max_nan(b)
     }
 
-    /// Floats of one sign are ordered as their bits: positive ones as signed, negative ones the other way round.
+    /// The bits of positive floats are ordered as signed integers; those of negative floats in reverse order.
     fn store<'f>(f: &'f Builder, address: Value<'f, u64>, value: Value<'f, f32>) {
         let (bits, place) = (value.bits_as::<i32>(), Location::global(address, 0));
         f.if_else(
@@ -159,12 +161,12 @@ impl Reduce for AbsMax {
     }
 }
 
-/// Combines the values of the lanes whose numbers differ in the bits of `masks`.
+/// Combines the values of the lanes whose indices differ in the bits of `masks`.
 pub(super) fn across<'f, O: Reduce>(f: &'f Builder, value: Value<'f, f32>, masks: &[u32]) -> Value<'f, f32> {
     masks.iter().fold(value, |value, &mask| O::combine(value, f.shuffle_xor(value, mask)))
 }
 
-/// A partial result and what is combined with it.
+/// Combines a value with a partial result, if there is one.
 fn join<'f, O: Reduce>(partial: &mut Option<Value<'f, f32>>, value: Value<'f, f32>) {
     *partial = Some(match *partial {
         Some(partial) => O::combine(partial, value),
@@ -172,15 +174,15 @@ fn join<'f, O: Reduce>(partial: &mut Option<Value<'f, f32>>, value: Value<'f, f3
     });
 }
 
-/// Two neighbouring values, with the identity in place of those that are outside. Who gives these on in place of the values
-/// themselves leaves one of both alive: nobody looks at what is outside.
+/// Two neighbouring values, with the identity in place of values outside. Passing these on instead of the
+/// original values keeps only one of the two alive in registers; values outside are never used.
 fn inside<'f, O: Reduce>(part: &Part<'f>, row: usize, pair: usize, [low, high]: Pair<'f>) -> Pair<'f> {
     let column = part.pairs[pair];
     [(column, low), (column + 1, high)].map(|(column, value)| part.inside_or(row, column, value, O::IDENTITY))
 }
 
-/// Combines two neighbouring values with the partial results of their columns; what is outside changes nothing. Returns
-/// them, where they are inside.
+/// Combines two neighbouring values with the partial results of their columns. Values outside change nothing.
+/// Returns the values, with the identity in place of those outside.
 pub(super) fn join_pair<'f, O: Reduce>(
     part: &Part<'f>,
     row: usize,
@@ -195,19 +197,20 @@ pub(super) fn join_pair<'f, O: Reduce>(
     values
 }
 
-/// What a thread has of the rows of a tile: their numbers, and what has been reduced of each.
+/// The rows of a tile that a thread holds: the index and the partial result of each.
 #[derive(Debug, Default)]
 pub(super) struct RowPartials<'f>(BTreeMap<usize, (Value<'f, u32>, Option<Value<'f, f32>>)>);
 
 impl<'f> RowPartials<'f> {
-    /// Enters the rows of a part.
+    /// Adds the rows of a part.
     pub(super) fn enter(&mut self, part: &Part<'f>) {
         for row in &part.rows {
             self.0.entry(row.index).or_insert((row.row, None));
         }
     }
 
-    /// Combines two neighbouring values of a row with what there is of it. Returns them, where they are inside.
+    /// Combines two neighbouring values of a row with its partial result. Returns the values, with the
+    /// identity in place of those outside.
     pub(super) fn join<O: Reduce>(
         &mut self,
         part: &Part<'f>,
@@ -224,7 +227,7 @@ impl<'f> RowPartials<'f> {
         values
     }
 
-    /// The rows and what the four lanes that share each have of it together.
+    /// The rows, each with the combined partial results of the four lanes that share it.
     pub(super) fn across<O: Reduce>(&self, f: &'f Builder) -> Vec<(Value<'f, u32>, Value<'f, f32>)> {
         self.0
             .values()
@@ -233,19 +236,19 @@ impl<'f> RowPartials<'f> {
     }
 }
 
-/// X, which is also reduced over all rows to a row vector: column j of it is `Op` of X's column j. For the gradient of
-/// a bias, say.
+/// X, also reduced over all rows to a row vector: its column j is `Op` of X's column j. For example, the
+/// gradient of a bias.
 ///
-/// The direction is that of the result: it is a *row* of N elements, and what is reduced is each *column* of X, along M. For
-/// one number for each row of X take [`ReduceColumn`].
+/// The name refers to the result: a *row* of N elements. What is reduced is each *column* of X, along M. For
+/// one number per row of X, use [`ReduceColumn`].
 #[derive(Clone, Copy, Debug)]
 pub struct ReduceRow<Op, X>(PhantomData<(Op, X)>);
 
-/// What a [`ReduceRow`] remembers.
+/// The state of a [`ReduceRow`].
 #[derive(Debug)]
 pub struct ReduceRowState<'f, X> {
     base: Value<'f, u64>,
-    /// The address of the thread's first column.
+    /// Address of the thread's first column.
     first: Option<Value<'f, u64>>,
     /// By pair of a part.
     partial: Vec<[Option<Value<'f, f32>>; 2]>,
@@ -324,11 +327,11 @@ impl<O: Reduce, X: Node> Node for ReduceRow<O, X> {
     }
 }
 
-/// X, which is also reduced over all columns to a column vector: row i of it is `Op` of X's row i.
+/// X, also reduced over all columns to a column vector: its row i is `Op` of X's row i.
 #[derive(Clone, Copy, Debug)]
 pub struct ReduceColumn<Op, X>(PhantomData<(Op, X)>);
 
-/// What a [`ReduceColumn`] remembers.
+/// The state of a [`ReduceColumn`].
 #[derive(Debug)]
 pub struct ReduceColumnState<'f, X> {
     base: Value<'f, u64>,
@@ -400,18 +403,18 @@ impl<O: Reduce, X: Node> Node for ReduceColumn<O, X> {
     }
 }
 
-/// X, which is also reduced over all elements to one number, whose address is the argument.
+/// X, also reduced over all elements to one number. Its argument is the number's address.
 #[derive(Clone, Copy, Debug)]
 pub struct ReduceScalar<Op, X>(PhantomData<(Op, X)>);
 
-/// X, and the largest magnitude of it: what scales 8-bit outputs.
+/// X, also reduced to its largest magnitude, as needed to scale 8-bit outputs.
 pub type Amax<X> = ReduceScalar<AbsMax, X>;
 
-/// What a [`ReduceScalar`] remembers.
+/// The state of a [`ReduceScalar`].
 #[derive(Debug)]
 pub struct ReduceScalarState<'f, X> {
     address: Value<'f, u64>,
-    /// Of even and of odd columns.
+    /// For even and for odd columns.
     partial: [Option<Value<'f, f32>>; 2],
     x: X,
 }

@@ -1,20 +1,20 @@
-//! Pairs of neighbouring columns turned by an angle each: rotary position embeddings.
+//! Rotation of pairs of neighbouring columns by an angle each: rotary position embeddings.
 
 use core::marker::PhantomData;
 
 use super::{Bounded, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Visit};
 use crate::real::Real;
 
-/// Neighbouring columns (2j, 2j + 1) of X as points of the plane, turned: with `x0, x1` of X and `c, s` of `Angles` in the
-/// same two columns, they become `x0 c - x1 s` and `x0 s + x1 c`.
+/// Rotates neighbouring columns (2j, 2j + 1) of X as points of the plane. With `x0, x1` of X, and `c, s` of
+/// `Angles` in the same two columns, the result is `x0 c - x1 s` and `x0 s + x1 c`.
 ///
-/// `Angles` is any node: the cosine in even columns, the sine in odd ones. A matrix ([`Load`](super::Load)) for angles of
-/// their own in each row, a [`RowVector`](super::RowVector) for the same in all rows, [`Cyclic`](super::Cyclic) for a table
-/// that repeats from head to head. N is even.
+/// `Angles` is any node with the cosine in even columns and the sine in odd ones: a matrix
+/// ([`Load`](super::Load)) if each row has its own angles, a [`RowVector`](super::RowVector) if all rows
+/// share them, [`Cyclic`](super::Cyclic) for a table that repeats from head to head. N must be even.
 #[derive(Clone, Copy, Debug)]
 pub struct Rotate<X, Angles>(PhantomData<(X, Angles)>);
 
-/// A point turned.
+/// Rotates a point.
 fn turn<R: Real>([x, y]: [R; 2], [cos, sin]: [R; 2]) -> [R; 2] {
     [x.mul_add(cos, -(y * sin)), x.mul_add(sin, y * cos)]
 }

@@ -1,4 +1,4 @@
-//! A value that is used more than once and computed once.
+//! A value that is used several times but computed once.
 
 use core::marker::PhantomData;
 
@@ -6,7 +6,7 @@ use typenum::{U0, Unsigned};
 
 use super::{Bounded, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Visit};
 
-/// Body, in which [`Bound`] stands for the value of X, computed once for each element.
+/// `Body`, in which [`Bound`] stands for the value of X. X is computed once per element.
 ///
 /// ```
 /// use collective::functions::{Multiply, Relu};
@@ -19,7 +19,7 @@ use super::{Bounded, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Pa
 #[derive(Clone, Copy, Debug)]
 pub struct Let<X, Body>(PhantomData<(X, Body)>);
 
-/// The value of an enclosing [`Let`]: the innermost for `U0`, the one around it for `U1`.
+/// The value of an enclosing [`Let`]: `U0` is the innermost, the default; `U1` the one around it.
 #[derive(Clone, Copy, Debug)]
 pub struct Bound<Depth = U0>(PhantomData<Depth>);
 
@@ -119,7 +119,7 @@ impl<Depth: Unsigned + 'static> Node for Bound<Depth> {
     fn load(_part: &Part<'_>, (): &mut ()) {}
 
     fn compute<'f>(part: &Part<'f>, (): &mut (), _row: usize, _pair: usize) -> Pair<'f> {
-        // A tree whose bindings are missing does not become an epilogue.
+        // Not reached: a tree with missing bindings does not compile as an epilogue.
         let nan = [part.tile.f.constant(f32::NAN); 2];
         part.bound.borrow().iter().rev().nth(Depth::USIZE).copied().unwrap_or(nan)
     }

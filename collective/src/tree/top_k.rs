@@ -1,4 +1,4 @@
-//! The softmax of the largest values of each row: the gate of a mixture of experts.
+//! Top-k softmax: the softmax of the largest values of each row, as in the gate of a mixture of experts.
 
 use core::marker::PhantomData;
 use std::collections::BTreeMap;
@@ -9,15 +9,16 @@ use typenum::Unsigned;
 use super::{Bounded, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Visit};
 use crate::real::{Accuracy, Fast, Real};
 
-/// The softmax over the `K` largest values of each row of X: `e^(x - max) / sum` where x is one of them, zero elsewhere.
+/// The softmax over the `K` largest values of each row of X: `e^(x - max) / sum` if x is one of them, else
+/// zero.
 ///
-/// Values that equal the K-th largest are all kept, and the sum is that of K values. A row is one tile's: N is at most
-/// tile N. X is computed twice, so nothing inside of it writes; put what writes around.
-/// NaN stays, and the others take no notice of it.
+/// All values equal to the K-th largest are kept; the sum is still that of K values. One tile must hold a
+/// whole row: N is at most tile N. X is computed twice, so no node inside it may write; place nodes that
+/// write around it. NaN stays NaN, and does not affect the other values.
 #[derive(Clone, Copy, Debug)]
 pub struct TopKSoftmax<K, X, A = Fast>(PhantomData<(K, X, A)>);
 
-/// `list` is in descending order, and stays so with `x` in the place of its least.
+/// Inserts `x` into a list in descending order; the least value is dropped.
 fn insert<R: Real>(list: &mut [R], x: R) {
     list.iter_mut().fold(x, |x, place| {
         let (more, less) = (place.max(x), Real::min(*place, x));
@@ -38,7 +39,7 @@ fn weight<R: Real, A: Accuracy>(x: R, [largest, least, factor]: [R; 3]) -> R {
     x.less(least, x.constant(0.0), A::exp(x - largest) * factor)
 }
 
-/// What a [`TopKSoftmax`] remembers.
+/// The state of a [`TopKSoftmax`].
 #[derive(Debug)]
 pub struct TopKState<'f, X> {
     /// By row of the tile: the thread's largest values, in descending order.
@@ -48,7 +49,7 @@ pub struct TopKState<'f, X> {
 }
 
 impl<K: Unsigned + 'static, X: Node, A: Accuracy> TopKSoftmax<K, X, A> {
-    /// Largest values of the four lanes that share a row, from those of each.
+    /// Combines the largest values of the four lanes that share a row.
     fn across<'f>(f: &'f Builder, list: &mut [Value<'f, f32>]) {
         for mask in [1, 2] {
             let others: Vec<_> = list.iter().map(|&x| f.shuffle_xor(x, mask)).collect();
@@ -133,7 +134,7 @@ impl<K: Unsigned + 'static, X: Node, A: Accuracy> Node for TopKSoftmax<K, X, A> 
         let values = X::compute(part, &mut state.x, row, pair);
         match state.summaries.get(&part.rows[row].index) {
             Some(&summary) => values.map(|x| weight::<_, A>(x, summary)),
-            // The epilogue surveys every row first.
+            // The epilogue surveys every row first, so this is not reached.
             None => [part.tile.f.constant(f32::NAN); 2],
         }
     }
@@ -145,13 +146,13 @@ impl<K: Unsigned + 'static, X: Node, A: Accuracy> Node for TopKSoftmax<K, X, A> 
     fn evaluate(host: &mut Host<'_>, x: &X::Arguments, at: [u32; 2]) -> Bounded {
         let row: Vec<Bounded> =
             (0..host.shape.n).map(|column| X::evaluate(host, x, [at[0], column])).collect();
-        // Errors may change the order; the i-th largest moves by the largest of them at most.
+        // Errors may change the order, but the i-th largest moves by at most the largest error.
         let error = row.iter().map(|x| x.error).fold(0.0, Real::max);
         let mut sorted: Vec<f64> = row.iter().map(|x| x.value).collect();
         sorted.sort_by(|a, b| b.total_cmp(a));
         sorted.truncate(K::USIZE);
         let list: Vec<Bounded> = sorted.iter().map(|&x| Bounded::new(x, error)).collect();
-        // Where there are fewer values than K, all are kept.
+        // With fewer than K values, all are kept.
         let least = list.get(K::USIZE - 1).copied().unwrap_or(Bounded::exact(f64::NEG_INFINITY));
         match summary::<_, A>(&list, least) {
             Some(summary) => weight::<_, A>(row[at[1] as usize], summary),

@@ -1,4 +1,4 @@
-//! Leaves of one value a column or one value a row.
+//! Leaves with one value per column or one value per row.
 
 use core::marker::PhantomData;
 use std::collections::BTreeMap;
@@ -9,42 +9,42 @@ use super::early::EarlyRow;
 use super::{Bounded, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Visit};
 use crate::element::{Element, Narrow};
 
-/// A vector with one element for each column, the same for all rows: a bias, say.
+/// A vector with one element per column, the same for all rows: for example, a bias.
 #[derive(Clone, Copy, Debug)]
 pub struct RowVector<T>(PhantomData<T>);
 
-/// Where a [`RowVector`] lies.
+/// The vector of a [`RowVector`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowArgument {
     /// Device address of its first element.
     pub address: u64,
-    /// Its elements: as many as there are columns.
+    /// Number of elements: the number of columns.
     pub len: u32,
 }
 
-/// Where a [`RowVector`] lies on the device.
+/// The vector of a [`RowVector`] on the device.
 #[derive(Clone, Copy, Debug)]
 pub struct RowDevice<'f> {
     base: Value<'f, u64>,
     early: Option<EarlyRow<'f>>,
 }
 
-/// What a [`RowVector`] remembers of a part.
+/// The state of a [`RowVector`] for a part.
 #[derive(Debug)]
 pub struct RowState<'f> {
     base: Value<'f, u64>,
-    /// All of the tile, where registers are left for it.
+    /// The pairs of the whole tile, if there are registers for them.
     ahead: Vec<Loaded<'f>>,
-    /// A part, a pair of columns each.
+    /// The pairs of a part, by pair of columns.
     loaded: Vec<Loaded<'f>>,
 }
 
-/// Two neighbouring elements, where all of the tile is inside.
+/// Two neighbouring elements, if the whole tile is inside.
 fn load_pair<'f, T: Element>(f: &'f Builder, base: Value<'f, u64>, column: u32) -> Loaded<'f> {
     Loaded::Narrow(T::FORMAT.load_pair(f, base, (column * T::FORMAT.bytes()).cast_signed()))
 }
 
-/// A pair of elements: as they lie in memory, or widened.
+/// A pair of elements: in the memory format, or widened.
 #[derive(Clone, Copy, Debug)]
 enum Loaded<'f> {
     Narrow([Narrow<'f>; 2]),
@@ -136,20 +136,20 @@ impl<T: Element> Node for RowVector<T> {
     }
 }
 
-/// A vector with one element for each row, the same for all columns.
+/// A vector with one element per row, the same for all columns.
 #[derive(Clone, Copy, Debug)]
 pub struct ColumnVector<T>(PhantomData<T>);
 
-/// Where a [`ColumnVector`] lies.
+/// The vector of a [`ColumnVector`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnArgument {
     /// Device address of its first element.
     pub address: u64,
-    /// Its elements: as many as there are rows.
+    /// Number of elements: the number of rows.
     pub len: u32,
 }
 
-/// What a [`ColumnVector`] remembers of a tile.
+/// The state of a [`ColumnVector`] for a tile.
 #[derive(Debug)]
 pub struct ColumnState<'f> {
     base: Value<'f, u64>,

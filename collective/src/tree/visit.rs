@@ -1,4 +1,4 @@
-//! Where a node is while it emits: a tile, a part of it, a row.
+//! What a node sees while it emits code: a tile, a part of it, a row.
 
 use core::cell::RefCell;
 
@@ -9,33 +9,33 @@ use crate::extent::Extent;
 /// Values of two neighbouring columns.
 pub type Pair<'f> = [Value<'f, f32>; 2];
 
-/// The tile that a consumer warpgroup has computed.
+/// A tile that a consumer warpgroup has computed.
 #[derive(Clone, Copy, Debug)]
 pub struct Visit<'f> {
     /// The builder.
     pub f: &'f Builder,
-    /// All of the tile is inside of the output, and all accesses of pairs can be one.
+    /// Whether the whole tile is inside the output and every access to a pair can be one access.
     pub whole: bool,
-    /// The product's extents.
+    /// The GEMM's extents.
     pub extent: Extent<'f>,
-    /// What is added to addresses: bytes to the group's own of several vectors or matrices.
+    /// Bytes to add to addresses for the vectors and matrices of this GEMM; `None` if there is only one.
     pub displacement: Option<Value<'f, u64>>,
-    /// The thread's index in the warpgroup.
+    /// Index of the thread in the warpgroup.
     pub thread: Value<'f, u32>,
-    /// Registers are left for the row vectors of all of the tile.
+    /// Whether there are registers for the row vectors of the whole tile.
     pub ahead: bool,
     /// The columns of the tile at this node.
     pub columns: Columns<'f>,
-    /// The columns whose pairs become these, or these themselves where columns are not joined.
+    /// The columns whose pairs become these columns; equal to them if columns are not joined.
     pub doubled: Columns<'f>,
     /// The first row of the warpgroup.
     pub first_row: Value<'f, u32>,
-    /// The row of index 0 is a multiple of 16, but for the lane's part: two rows of indices `2 i` and `2 i + 1` are then 8 apart and
-    /// of the same 16.
+    /// Whether the row of index 0, without the lane's part, is a multiple of 16. Then rows of indices `2 i`
+    /// and `2 i + 1` are 8 apart and in the same 16.
     pub aligned: bool,
-    /// 64-row blocks of the warpgroup, one below the other.
+    /// Number of 64-row blocks of the warpgroup, one below the other.
     pub blocks: u32,
-    /// What a cluster computes at a time, in rows and in columns of the product.
+    /// What a cluster computes at a time, in rows and columns of the GEMM.
     pub cluster_tile: [u32; 2],
     /// A named barrier of the warpgroup's 128 threads.
     pub barrier: Value<'f, u32>,
@@ -49,7 +49,7 @@ impl<'f> Visit<'f> {
 }
 
 impl<'f> Visit<'f> {
-    /// Where what begins at `address` for the first group begins for the tile's.
+    /// The address for the tile's GEMM of data that begins at `address` for the first GEMM.
     pub fn place(&self, address: Value<'f, u64>) -> Value<'f, u64> {
         match self.displacement {
             Some(displacement) => address + displacement,
@@ -58,27 +58,27 @@ impl<'f> Visit<'f> {
     }
 }
 
-/// The columns of a tile that a thread has: pairs, eight columns from one to the next.
+/// The columns of a tile that a thread holds: pairs, with eight columns from one pair to the next.
 #[derive(Clone, Copy, Debug)]
 pub struct Columns<'f> {
-    /// The first.
+    /// The first column.
     pub first: Value<'f, u32>,
-    /// How many pairs there are.
+    /// Number of pairs.
     pub pairs: u32,
-    /// The columns that the value has, in all tiles.
+    /// Number of columns of the value, over all tiles.
     pub n: Value<'f, u32>,
 }
 
 /// A row of a part.
 #[derive(Clone, Debug)]
 pub struct PartRow<'f> {
-    /// Which of the thread's rows of the tile it is.
+    /// Index of the row among the thread's rows of the tile.
     pub index: usize,
     /// The row in the output.
     pub row: Value<'f, u32>,
-    /// How many of the columns from the thread's first on are inside of the value; zero where the row is outside.
+    /// Number of columns, from the thread's first on, that are inside the value; zero if the row is outside.
     pub columns: Value<'f, u32>,
-    /// The accumulators of the pairs; none where the columns have been halved.
+    /// The accumulators of the pairs; empty if the columns have been halved.
     pub accumulators: Vec<Pair<'f>>,
 }
 
@@ -89,21 +89,21 @@ pub struct Part<'f> {
     pub tile: Visit<'f>,
     /// The rows.
     pub rows: Vec<PartRow<'f>>,
-    /// The column of the thread's first value of the tile.
+    /// Column of the thread's first value in the tile.
     pub column: Value<'f, u32>,
-    /// How many of the columns from the thread's first on are inside of the value.
+    /// Number of columns, from the thread's first on, that are inside the value.
     pub columns: Value<'f, u32>,
-    /// The first column of each pair, counted from `column`.
+    /// First column of each pair, relative to `column`.
     pub pairs: Vec<u32>,
-    /// The part whose pairs of columns became these columns, or those of gates and of ups where they are split; empty where
-    /// columns are not joined.
+    /// The part whose pairs of columns became these columns; or the parts of gates and of ups, if they are
+    /// split. Empty if columns are not joined.
     pub doubled: Vec<Part<'f>>,
     /// Values of enclosing bindings, outermost first.
     pub(crate) bound: RefCell<Vec<Pair<'f>>>,
 }
 
 impl<'f> Part<'f> {
-    /// Emits `then` where an element is inside; without a question where the tile is whole.
+    /// Emits `then` for an element that is inside; without a test if the tile is whole.
     pub fn if_inside(&self, row: usize, column: u32, then: impl FnOnce()) {
         if self.tile.whole {
             then();
@@ -112,7 +112,7 @@ impl<'f> Part<'f> {
         }
     }
 
-    /// Emits `then` where a column is inside.
+    /// Emits `then` for a column that is inside; without a test if the tile is whole.
     pub fn if_column_inside(&self, column: u32, then: impl FnOnce()) {
         if self.tile.whole {
             then();
@@ -121,7 +121,7 @@ impl<'f> Part<'f> {
         }
     }
 
-    /// `value` where the element is inside, else `other`.
+    /// `value` if the element is inside, else `other`.
     pub fn inside_or(&self, row: usize, column: u32, value: Value<'f, f32>, other: f32) -> Value<'f, f32> {
         if self.tile.whole {
             return value;

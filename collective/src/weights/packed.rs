@@ -1,34 +1,35 @@
-//! Codes as the files of other tools pack them: GPTQ's, AWQ's, and bytes of two.
+//! Codes as other tools pack them in files: GPTQ, AWQ, and two codes per byte.
 //!
-//! What they have in common: words of 32 bits of several codes, the first in the lowest bits; scales with a line for each group of K, in
-//! which columns follow each other, as [`GroupScales`](crate::GroupScales) wants them. Sources: the files that AutoGPTQ, AutoAWQ and
-//! vLLM write and read.
+//! GPTQ and AWQ share the following: several codes per 32-bit word, the first in the lowest bits; scales with
+//! one line per group of K, along which the columns follow each other, as [`GroupScales`](crate::GroupScales)
+//! expects. Sources: the files that AutoGPTQ, AutoAWQ and vLLM write and read.
 
 use super::WeightsError;
 
-/// Which column the `i`-th code of a word of AWQ's is of, of eight.
+/// Column, of eight, of the `i`-th code of an AWQ word.
 const AWQ: [u32; 8] = [0, 2, 4, 6, 1, 3, 5, 7];
 
-/// Whether there are as many words as `lines` of `length` codes take.
+/// Checks that the number of words is the one needed.
 fn sized([rows, k]: [u32; 2], found: usize, needed: u64) -> Result<(), WeightsError> {
     let (found, needed) = (found.saturating_mul(4), needed.saturating_mul(4));
     if found as u64 == needed { Ok(()) } else { Err(WeightsError::Bytes { rows, k, found, needed }) }
 }
 
-/// The codes of GPTQ's `qweight`, `K * bits / 32` lines of N words, one in a byte: N rows of K. `bits` is 4 or 8; they are unsigned
-/// ([`Code::U4`](crate::Code) or `U8`), with zero points.
+/// The codes of GPTQ's `qweight`, as N rows of K, one code per byte. The input is `K * bits / 32` lines of N
+/// words. `bits` is 4 or 8. The codes are unsigned ([`Code::U4`](crate::Code) or `U8`), with zero points.
 ///
 /// ```
 /// use collective::weights;
 ///
-/// // Two columns of K = 8: a word each.
+/// // Two columns of K = 8: one word each.
 /// let codes = weights::of_gptq(4, [2, 8], &[0x8765_4321, 0x0000_000F])?;
 /// assert_eq!(codes, [1, 2, 3, 4, 5, 6, 7, 8, 15, 0, 0, 0, 0, 0, 0, 0]);
 /// # Ok::<(), weights::WeightsError>(())
 /// ```
 ///
 /// # Errors
-/// [`WeightsError::Packed`] for other bits, or K that fills no whole words; [`WeightsError::Bytes`] for other numbers of words.
+/// [`WeightsError::Packed`] for other bits, or if K does not fill whole words; [`WeightsError::Bytes`] for a
+/// wrong number of words.
 pub fn of_gptq(bits: u32, [n, k]: [u32; 2], words: &[u32]) -> Result<Vec<u8>, WeightsError> {
     let of_word = per_word(bits, "K", k)?;
     sized([n, k], words.len(), u64::from(n) * u64::from(k / of_word))?;
@@ -42,8 +43,9 @@ pub fn of_gptq(bits: u32, [n, k]: [u32; 2], words: &[u32]) -> Result<Vec<u8>, We
         .collect())
 }
 
-/// The zero points of GPTQ's `qzeros`, a line of `N * bits / 32` words for each group: a line of N for each group. The files hold one
-/// less than the zero point, but for those of the format's second version (`checkpoint_format` is `gptq_v2`), for which `less` is 0.
+/// The zero points of GPTQ's `qzeros`, as one line of N per group. The input is one line of `N * bits / 32`
+/// words per group. Files hold the zero point minus 1, so `less` is 1. In the format's second version
+/// (`checkpoint_format` is `gptq_v2`) they hold the zero point itself, so `less` is 0.
 ///
 /// # Errors
 /// As [`of_gptq`].
@@ -59,7 +61,8 @@ pub fn zeros_of_gptq(
     Ok(zeros.map(|zero| u16::from(zero) + less).collect())
 }
 
-/// The codes of AWQ's `qweight`, K lines of `N / 8` words, one in a byte: N rows of K. They are unsigned, of 4 bits, with zero points.
+/// The codes of AWQ's `qweight`, as N rows of K, one code per byte. The input is K lines of `N / 8` words.
+/// The codes are unsigned, 4 bits, with zero points.
 ///
 /// # Errors
 /// As [`of_gptq`].
@@ -76,7 +79,8 @@ pub fn of_awq([n, k]: [u32; 2], words: &[u32]) -> Result<Vec<u8>, WeightsError> 
         .collect())
 }
 
-/// The zero points of AWQ's `qzeros`, a line of `N / 8` words for each group: a line of N for each group.
+/// The zero points of AWQ's `qzeros`, as one line of N per group. The input is one line of `N / 8` words per
+/// group.
 ///
 /// # Errors
 /// As [`of_gptq`].
@@ -87,7 +91,8 @@ pub fn zeros_of_awq([groups, n]: [u32; 2], words: &[u32]) -> Result<Vec<u16>, We
     Ok(words.iter().flat_map(zero).collect())
 }
 
-/// The codes of bytes of two each, the first in the lower half, row by row: MXFP4's, and those of tools that pack `int4` so. K is even.
+/// The codes of bytes that hold two each, the first in the low half, row by row: MXFP4, and tools that pack
+/// `int4` in this way. K must be even.
 ///
 /// # Errors
 /// As [`of_gptq`].
@@ -99,8 +104,9 @@ pub fn of_pairs([rows, k]: [u32; 2], bytes: &[u8]) -> Result<Vec<u8>, WeightsErr
     Ok(bytes.iter().flat_map(|byte| [byte & 15, byte >> 4]).collect())
 }
 
-/// Where K has to be read from, so that groups follow each other, by GPTQ's `g_idx`: the group of each place along K, of `group` places
-/// each. Columns of A, and of the codes, are put into this order ([`permuted`]).
+/// The order in which to read K so that the members of each group are consecutive, from GPTQ's `g_idx`, the
+/// group index of each place along K. Each group has `group` places. Apply the order to the columns of A and
+/// of the codes ([`permuted`]).
 ///
 /// ```
 /// use collective::weights;
@@ -112,7 +118,7 @@ pub fn of_pairs([rows, k]: [u32; 2], bytes: &[u8]) -> Result<Vec<u8>, WeightsErr
 /// ```
 ///
 /// # Errors
-/// [`WeightsError::Group`] where a group has not as many places as the others.
+/// [`WeightsError::Group`] if the groups are not all of `group` places.
 pub fn order_of_groups(g_idx: &[u32], group: u32) -> Result<Vec<u32>, WeightsError> {
     let mut order: Vec<u32> = (0..g_idx.len() as u32).collect();
     order.sort_by_key(|&place| g_idx[place as usize]);
@@ -123,12 +129,13 @@ pub fn order_of_groups(g_idx: &[u32], group: u32) -> Result<Vec<u32>, WeightsErr
     }
 }
 
-/// A row with its elements in an order: element `i` is the `order[i]`-th. Places that a row has not are left out.
+/// A row with its elements reordered: element `i` of the result is element `order[i]` of `row`. Indices
+/// beyond the row are skipped.
 pub fn permuted<T: Copy>(row: &[T], order: &[u32]) -> Vec<T> {
     order.iter().filter_map(|&place| row.get(place as usize).copied()).collect()
 }
 
-/// Codes of a word.
+/// Number of codes per word.
 fn per_word(bits: u32, what: &'static str, extent: u32) -> Result<u32, WeightsError> {
     if !matches!(bits, 4 | 8) {
         return Err(WeightsError::Packed { what: "the bits of a code", extent: bits, needed: 4 });
@@ -145,7 +152,7 @@ const fn field(word: u32, bits: u32, i: u32) -> u8 {
     (word >> (bits * i)) as u8 & if bits == 4 { 15 } else { 255 }
 }
 
-/// Where AWQ puts a column of eight.
+/// Position in an AWQ word of a column of eight.
 const fn awq_place(column: u32) -> u32 {
     let mut i = 0;
     while AWQ[i as usize] != column {
@@ -158,7 +165,7 @@ const fn awq_place(column: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// Packing as the tools do it, the other way round.
+    /// Packing as the tools do it: the inverse direction.
     #[test]
     fn packed_codes_come_back() {
         let (n, k) = (16_u32, 24_u32);
@@ -181,7 +188,7 @@ mod tests {
     fn zero_points_come_back() {
         assert_eq!(zeros_of_gptq(4, [1, 8], &[0x7654_3210], 1), Ok(vec![1, 2, 3, 4, 5, 6, 7, 8]));
         assert_eq!(zeros_of_gptq(8, [2, 4], &[0xFF02_0100, 7], 0), Ok(vec![0, 1, 2, 255, 7, 0, 0, 0]));
-        // Columns 0 2 4 6 1 3 5 7 from the lowest bits on.
+        // Columns 0 2 4 6 1 3 5 7, from the lowest bits up.
         assert_eq!(zeros_of_awq([1, 8], &[0x7531_6420]), Ok(vec![0, 1, 2, 3, 4, 5, 6, 7]));
     }
 

@@ -1,4 +1,4 @@
-//! Programs that compute functions, on the emulator.
+//! Programs that compute functions, run on the emulator.
 
 use collective::functions::*;
 use collective::{
@@ -8,7 +8,7 @@ use emulator::{Memory, Options, Program};
 use ptx::abi::{Argument, Grid};
 use ptx::{Builder, Entry, Function, Special, Target, Value};
 
-/// A kernel whose thread i writes `body(inputs)[0..]` of its `inputs` floats from `x`.
+/// Runs a kernel in which thread i writes `body` of its `N` inputs, row i of `x`. Returns one value per row.
 pub(crate) fn run<const N: usize>(
     scalars: &[f32],
     x: &[[f32; N]],
@@ -44,7 +44,7 @@ pub(crate) fn run<const N: usize>(
     out.chunks_exact(4).take(x.len()).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
 }
 
-/// Numbers of every size, the special ones, and those at which functions turn.
+/// Numbers of every magnitude, the special ones, and those at which functions change.
 pub(crate) fn numbers() -> Vec<f32> {
     let special = [
         0.0,
@@ -122,7 +122,7 @@ fn the_operations_of_a_device_value_are_those_of_the_host() {
     }
 }
 
-/// Each function's program stays within the bound of its formula.
+/// Checks that each function's program stays within the bound of its formula.
 fn keeps_its_bound<F: Pointwise<N>, const N: usize>(arguments: F::Arguments) {
     let numbers = numbers();
     let x: Vec<[f32; N]> = (0..numbers.len())

@@ -1,9 +1,9 @@
-//! The functions in double precision against their usual formulas and values of tables.
+//! Tests the functions in double precision against their usual formulas and tabulated values.
 
 use collective::functions::*;
 use collective::{Exact, Fast, Fastest, Pointwise, evaluate};
 
-/// A function beside its formula.
+/// Compares a function with its formula.
 fn is<F: Pointwise>(arguments: F::Arguments, formula: impl Fn(f64) -> f64) {
     for i in -400..=400 {
         let x = f64::from(i) / 40.0;

@@ -1,9 +1,9 @@
-//! Derivatives against differences of the functions.
+//! Tests derivatives against finite differences of the functions.
 
 use collective::functions::*;
 use collective::{Fastest, Gradient, Pointwise, evaluate};
 
-/// The derivative is the slope of a short chord, where the chord does not pass over a corner.
+/// Checks that the derivative is the slope of a short chord, if the chord does not cross a corner.
 fn is_the_slope<F: Pointwise>(arguments: F::Arguments, corners: &[f64]) {
     const STEP: f64 = 1e-5;
     for i in -500..=500 {

@@ -1,4 +1,5 @@
-//! Functions of an epilogue: the formula in double precision, the bound, and the program on the emulator.
+//! Tests of an epilogue's functions: the formula in double precision, the bound, and the program on the
+//! emulator.
 
 mod device;
 mod formulas;

@@ -1,4 +1,4 @@
-//! The counter-based generator as a program, against the host's.
+//! Tests the counter-based generator as a device program against the host's.
 
 use collective::random::{philox, uniform};
 

@@ -221,22 +221,22 @@ fn operands_that_cannot_be_scaled_are_refused() {
     for (text, words) in [
         ("dtype=bf16", "blocks with scales are of 8-bit floats"),
         ("dtype=s8", "blocks with scales are of 8-bit floats"),
-        ("dtype=e4m3 scale-b=none", "the blocks of one operand alone have scales"),
+        ("dtype=e4m3 scale-b=none", "only one operand has block scales"),
         ("dtype=e4m3 scale-a=2x128", "rows that share a scale is 2, 1 or 128 was needed"),
         ("dtype=e4m3 tile=128x128x64", "tile K of blocks with scales is 64, 128 was needed"),
         (
             "dtype=e4m3 tile=128x72x128",
-            "tile N of blocks of 128 columns is 72, a part of 128 or a multiple of 32",
+            "tile N of blocks of 128 columns is 72, a divisor of 128 or a multiple of 32",
         ),
         ("dtype=e4m3 tile=64x320x128 consumers=1", "tile N of blocks with scales is 320"),
         ("dtype=e4m3 tile=128x256x128", "a consumer thread needs"),
         ("dtype=e4m3 sums=f16", "summed in f32"),
         ("dtype=e4m3 promote=4", "leave the promotion out"),
         ("dtype=e4m3 step=32", "not narrowed"),
-        ("dtype=e4m3 load=copy", "tensor copies bring blocks with scales"),
-        ("dtype=e4m3 roles=unspecialised", "a producer brings blocks with scales"),
+        ("dtype=e4m3 load=copy", "blocks with scales need tensor copies"),
+        ("dtype=e4m3 roles=unspecialised", "blocks with scales need a producer"),
         ("dtype=e4m3 arrivals=warpgroup", "threads read scales from the stage"),
-        ("dtype=e4m3 form=grouped", "records say where matrices lie, and not where scales do"),
+        ("dtype=e4m3 form=grouped", "records describe matrices, not scales"),
         ("dtype=e4m3 form=ragged scale-a=128x128", "each row has a scale of its own"),
     ] {
         let both = ["scale-a=1x128", "scale-b=128x128"].map(|word| {

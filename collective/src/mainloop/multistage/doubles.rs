@@ -1,4 +1,4 @@
-//! Multiplying a stage of `f64`: 16 bytes at a time to registers, and `mma.sync`.
+//! Multiplying a stage of `f64`: loads of 16 bytes into registers, and `mma.sync`.
 
 use ptx::Value;
 use ptx::inst::MmaTypes;
@@ -6,15 +6,15 @@ use ptx::inst::MmaTypes;
 use super::Operands;
 use crate::mainloop::places::Places;
 
-/// Columns of one instruction.
+/// Columns per instruction.
 const COLUMNS: u32 = 8;
 
-/// Accumulators of a thread for one instruction.
+/// Accumulators per thread and instruction.
 const SUMS: usize = 4;
 
 impl<'f> Operands<'f, '_, f64> {
-    /// Multiplies the stage at a shared address: for each K of an instruction all rows of the warp, and the columns of one
-    /// instruction after the other.
+    /// Multiplies the stage at a shared address: per K of an instruction, all rows of the warp, with the
+    /// columns one instruction at a time.
     pub(super) fn multiply_doubles(&self, stage: Value<'f, u32>) {
         let Self { f, plan, .. } = *self;
         let ([_, n, k], types) = (plan.mainloop.tile, MmaTypes::F64);

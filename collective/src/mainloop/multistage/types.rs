@@ -1,4 +1,4 @@
-//! The two mainloops as types.
+//! The two mainloops without `wgmma`, as types.
 
 use core::marker::PhantomData;
 use std::sync::Arc;
@@ -12,13 +12,15 @@ use crate::operand::{Operand, Operands};
 use crate::plan::{Atom, MainloopSpec, Multiply, OperandSpec, Producer};
 use crate::tile::{TileShape, WarpRoles};
 
-/// Operand pair `O`, tile shape `T`, warp roles `R`, multiplied by `mma.sync`: the multistage kernel of Ampere.
+/// A mainloop with operand pair `O`, tile shape `T` and warp roles `R` that multiplies by `mma.sync`: the
+/// multistage kernel of Ampere.
 ///
-/// All warps copy by `cp.async`, some k-tiles ahead, and all multiply: `ldmatrix` brings fragments from the stages into registers. `R`
-/// is [`Unspecialised`](crate::Unspecialised). Operands lie at any address. Warps are above each other, each with 16 rows of every 64:
-/// warpgroups of some 64 rows and up to 256 columns re-use what they load.
+/// All warps copy by `cp.async`, some k-tiles ahead, and all multiply: `ldmatrix` loads fragments from the
+/// stages into registers. `R` is [`Unspecialised`](crate::Unspecialised). Operands may be at any address.
+/// Each warp of a warpgroup computes 16 rows of every 64. Warpgroups with several times 64 rows and up to 256
+/// columns reuse what they load.
 ///
-/// `wgmma` is faster: this is the kernel to compare with and to learn from, and the one for `f64`.
+/// `wgmma` is faster. Use this kernel to compare with, to learn from, and for `f64`.
 ///
 /// ```
 /// use collective::{Epilogue, KMajor, LinearCombination, Mainloop, MmaSync, Operands, Plan, Tile, Unspecialised};
@@ -32,12 +34,13 @@ use crate::tile::{TileShape, WarpRoles};
 #[derive(Clone, Copy, Debug)]
 pub struct MmaSync<O, T, R>(PhantomData<(O, T, R)>);
 
-/// Operand pair `O` of `f32`, tile shape `T`, warp roles `R`, multiplied by plain instructions: the last step of most worklogs on
-/// matrix multiplication without tensor cores.
+/// A mainloop with operand pair `O` of `f32`, tile shape `T` and warp roles `R` that multiplies by `fma`: the
+/// last step of most worklogs on matrix multiplication without tensor cores.
 ///
-/// Loading is that of [`MmaSync`]. Each thread computes a *register tile*: a quarter of the columns of two rows of every 64 of its
-/// warpgroup, so 6 x 16 elements where a warpgroup has 192 rows and 64 columns. Products and sums are those of `f32`, rounded once each
-/// by `fma`. NVIDIA gives an H100 67 TFLOP/s of that, and 494 of `tf32`, which keeps 13 bits fewer of each element.
+/// Loading is that of [`MmaSync`]. Each thread computes a *register tile*: a quarter of the columns of two
+/// rows of every 64 of its warpgroup. For a warpgroup with 192 rows and 64 columns these are 6 x 16 elements.
+/// Each `fma` rounds once, in `f32`. NVIDIA specifies 67 TFLOP/s of it for an H100, and 494 of `tf32`, which
+/// keeps 13 bits fewer of each element.
 ///
 /// ```
 /// use collective::{Epilogue, KMajor, LinearCombination, Mainloop, MnMajor, Operands, Plan, Simt, Tile, Unspecialised};
@@ -50,7 +53,7 @@ pub struct MmaSync<O, T, R>(PhantomData<(O, T, R)>);
 #[derive(Clone, Copy, Debug)]
 pub struct Simt<O, T, R>(PhantomData<(O, T, R)>);
 
-/// Element types that `mma.sync` multiplies by each other.
+/// Element types that `mma.sync` multiplies together.
 #[diagnostic::on_unimplemented(
     message = "no `mma.sync` of this crate multiplies `{Self}` by `{Other}`",
     note = "A and B are both `bf16`, both `f16`, both `Tf32` or both `f64`, or each `i8` or `u8`"
@@ -66,7 +69,7 @@ impl MmaSyncWith<i8> for u8 {}
 impl MmaSyncWith<Self> for u8 {}
 impl MmaSyncWith<Self> for f64 {}
 
-/// Element types that plain instructions multiply.
+/// Element types that `fma` multiplies.
 #[diagnostic::on_unimplemented(
     message = "plain instructions do not multiply `{Self}`",
     note = "`Simt` multiplies `f32`; tensor cores multiply other elements: `MmaSync` or `TmaWgmma`"
@@ -121,7 +124,7 @@ where
     const ATOM: Atom = checked::<A, B>(Multiply::Simt);
 }
 
-/// The atom of element types that a trait has admitted.
+/// The atom for element types that a trait has admitted.
 const fn checked<A: Operand, B: Operand>(by: Multiply) -> Atom {
     match by.atom(A::Element::FORMAT, B::Element::FORMAT) {
         Some(atom) => atom,

@@ -7,15 +7,15 @@ use ptx::inst::MmaTypes;
 use super::Operands;
 use crate::mainloop::sums::PlainSum;
 
-/// Columns that one `ldmatrix` of B feeds: two instructions.
+/// Columns that one `ldmatrix` of B supplies: two instructions.
 const COLUMNS: u32 = 16;
 
-/// Accumulators of a thread for one instruction.
+/// Accumulators per thread and instruction.
 const SUMS: usize = 4;
 
 impl<'f, T: PlainSum> Operands<'f, '_, T> {
-    /// Multiplies the stage at a shared address: for each K of an instruction all rows of the warp, and the columns two instructions
-    /// at a time.
+    /// Multiplies the stage at a shared address: per K of an instruction, all rows of the warp, with the
+    /// columns two instructions at a time.
     pub(super) fn multiply_by_warps(&self, types: MmaTypes, stage: Value<'f, u32>) {
         let Self { f, plan, .. } = *self;
         let [_, n, k] = plan.mainloop.tile;
