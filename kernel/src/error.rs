@@ -35,13 +35,13 @@ pub enum EngineError {
         version.0, version.1, needed.0, needed.1
     )]
     OldDriver {
-        /// Its CUDA version.
+        /// The driver's CUDA version: major, minor.
         version: (i32, i32),
-        /// The oldest that will do.
+        /// The oldest CUDA version that works: major, minor.
         needed: (i32, i32),
     },
     /// There is no GPU with this index.
-    #[error("GPU {ordinal} was asked for, this machine has {count}")]
+    #[error("there is no GPU {ordinal}: this machine has {count}, numbered from 0")]
     NoDevice {
         /// The index that was asked for.
         ordinal: usize,
@@ -164,8 +164,8 @@ pub enum EngineError {
     },
     /// An argument holds an address outside the engine's buffers.
     #[error(
-        "kernel `{kernel}`: parameter `{parameter}` names {bytes} B at {address:#x}, which lie in no buffer of this GPU: \
-         allocate them with `Engine::allocate`, or vouch for them and call the unsafe `Gpu::prepare_raw`"
+        "kernel `{kernel}`: parameter `{parameter}` names {bytes} B at {address:#x}, which are in no buffer of this GPU: \
+         allocate them with `Engine::allocate`, or call the unsafe `Gpu::prepare_raw`"
     )]
     Foreign {
         /// The name of the program's entry.
@@ -179,7 +179,7 @@ pub enum EngineError {
     },
     /// A call accesses memory that was not lent to it.
     #[error(
-        "kernel `{kernel}`: {name} is {bytes} B at {address:#x}, and no slice that was given has all of them{}",
+        "kernel `{kernel}`: {name} is {bytes} B at {address:#x}, and no slice of the call contains all of them{}",
         if *writes { " to write" } else { "" }
     )]
     NotLent {
@@ -208,8 +208,8 @@ pub enum EngineError {
     },
     /// An epilogue of your own does not report all the memory that it accesses.
     #[error(
-        "kernel `{kernel}`: the epilogue's arguments have {addresses} addresses beside D, and {told} were told to the path: \
-         tell each in `check`, by `Path::reads` or `Path::writes`, or call the unsafe `Loaded::launch_raw`"
+        "kernel `{kernel}`: the epilogue's arguments have {addresses} addresses in addition to D, but it reported {told}: \
+         report each in `check`, by `Path::reads` or `Path::writes`, or call the unsafe `Loaded::launch_raw`"
     )]
     Untold {
         /// The name of the program's entry.
@@ -230,8 +230,8 @@ pub enum EngineError {
     /// A launch on lent memory, on a stream that is captured into a graph. The graph could replay it after
     /// the loan ends.
     #[error(
-        "kernel `{kernel}`: the stream is captured, and a graph cannot keep memory that is lent: capture what \
-         `Gpu::prepare` makes, or call the unsafe `Loaded::launch_raw`"
+        "kernel `{kernel}`: the stream is captured, and a graph cannot keep lent memory: capture what \
+         `Gpu::prepare` returns, or call the unsafe `Loaded::launch_raw`"
     )]
     Captured {
         /// The name of the program's entry.
@@ -239,7 +239,7 @@ pub enum EngineError {
     },
     /// The matrices' addresses are in device memory, where they cannot be checked.
     #[error(
-        "kernel `{kernel}`: records in device memory name the matrices, which nobody can check: lend `Records`, or call the \
+        "kernel `{kernel}`: the addresses of the matrices are in device memory and cannot be checked: lend `Records`, or call the \
          unsafe `Loaded::launch_raw`"
     )]
     Described {
@@ -255,7 +255,7 @@ pub enum EngineError {
         source: Box<EngineError>,
     },
     /// A graph with no launches.
-    #[error("a graph was to be captured of no launches: pass at least one")]
+    #[error("a graph of no launches cannot be captured: pass at least one")]
     EmptyGraph,
     /// NVML failed.
     #[error("NVML: {reason}")]
@@ -264,7 +264,7 @@ pub enum EngineError {
         reason: String,
     },
     /// A buffer is too small, or does not belong to the engine.
-    #[error("buffer at {address:#x} holds {bytes} B; {needed} B were asked of it")]
+    #[error("the buffer at {address:#x} has {bytes} B; {needed} B are needed")]
     Buffer {
         /// Device address.
         address: u64,
@@ -303,7 +303,7 @@ pub enum LaunchError {
     },
     /// A band of the raster order has more tiles than can be counted.
     #[error(
-        "a band of the schedule is {band} x {tiles} tiles, at most 2^32 - 1 are counted: take a larger tile or a narrower band"
+        "a band of the raster order has {band} x {tiles} tiles, at most 2^32 - 1 are possible: take a larger tile or a narrower band"
     )]
     Band {
         /// Tiles across the band.
@@ -343,7 +343,7 @@ pub enum LaunchError {
     },
     /// The epilogue takes gates from one half of B's columns and up-projections from the other half; N does
     /// not divide accordingly.
-    #[error("N is {n}, a multiple of {step} was needed: gates and ups are halves of it")]
+    #[error("N is {n}, a multiple of {step} was needed: gates and up-projections are its two halves")]
     Halves {
         /// Columns of the problem, N.
         n: u32,
@@ -389,7 +389,7 @@ pub enum LaunchError {
         name: &'static str,
         /// Its leading dimension in bytes.
         bytes: u128,
-        /// Bytes it must be a multiple of.
+        /// It must be a multiple of this number of bytes.
         alignment: u64,
     },
     /// An output whose rows end in the middle of what a tensor store writes.
@@ -407,32 +407,32 @@ pub enum LaunchError {
     },
     /// The call has block scales, and the kernel takes none.
     #[error(
-        "the call has scales of blocks, and the kernel's operands have none: take a kernel of BlockScaled operands (`scale-a=1x128 scale-b=128x128`)"
+        "the call has block scales, but the kernel's operands have none: take a kernel with BlockScaled operands (`scale-a=1x128 scale-b=128x128`)"
     )]
     NotScaled,
     /// The kernel multiplies by block scales, and the call has none.
     #[error(
-        "the kernel's operands are blocks that have scales, and the call says of none where they lie: Call::scales was needed"
+        "the kernel's operands have block scales, but the call has none: Call::scales was needed"
     )]
     NoScales,
     /// The call has group scales, and the kernel takes none.
     #[error(
-        "the call has scales of groups of weights, and the kernel's operands have none: take a kernel of Quantized weights (`weights-b=s4 group=128 swap=on`)"
+        "the call has group scales, but the kernel's weights have none: take a kernel with Quantized weights (`weights-b=s4 group=128 swap=on`)"
     )]
     NotGroupScaled,
     /// The kernel multiplies by group scales, and the call has none.
     #[error(
-        "the groups of the kernel's weights have scales, and the call says of none where they lie: Call::group_scales was needed"
+        "the groups of the kernel's weights have scales, but the call has none: Call::group_scales was needed"
     )]
     NoGroupScales,
     /// The call has metadata, and the kernel's operands are dense.
     #[error(
-        "the call has metadata of a sparse operand, and the kernel's operands are dense: take a kernel of a Sparse operand (`sparse=a`)"
+        "the call has metadata, but the kernel's operands are dense: take a kernel with a Sparse operand (`sparse=a`)"
     )]
     NotSparse,
     /// The kernel has a sparse operand, and the call has no metadata.
     #[error(
-        "an operand of the kernel is sparse, and the call does not say where its metadata lies: Call::metadata was needed"
+        "an operand of the kernel is sparse, but the call has no metadata: Call::metadata was needed"
     )]
     NoMetadata,
     /// Scales or metadata that do not fit.
@@ -519,7 +519,7 @@ pub enum LaunchError {
     },
     /// The epilogue needs other arguments than alpha, beta and C.
     #[error(
-        "the epilogue `{epilogue}` has arguments of its own, and the call brings alpha, beta and C alone"
+        "the epilogue `{epilogue}` has arguments of its own, but the call has only alpha, beta and C"
     )]
     NotLinear {
         /// The epilogue's name.
