@@ -411,9 +411,7 @@ pub enum LaunchError {
     )]
     NotScaled,
     /// The kernel multiplies by block scales, and the call has none.
-    #[error(
-        "the kernel's operands have block scales, but the call has none: Call::scales was needed"
-    )]
+    #[error("the kernel's operands have block scales, but the call has none: Call::scales was needed")]
     NoScales,
     /// The call has group scales, and the kernel takes none.
     #[error(
@@ -431,9 +429,7 @@ pub enum LaunchError {
     )]
     NotSparse,
     /// The kernel has a sparse operand, and the call has no metadata.
-    #[error(
-        "an operand of the kernel is sparse, but the call has no metadata: Call::metadata was needed"
-    )]
+    #[error("an operand of the kernel is sparse, but the call has no metadata: Call::metadata was needed")]
     NoMetadata,
     /// Scales or metadata that do not fit.
     #[error("{reason}")]
@@ -518,9 +514,7 @@ pub enum LaunchError {
         call: Form,
     },
     /// The epilogue needs other arguments than alpha, beta and C.
-    #[error(
-        "the epilogue `{epilogue}` has arguments of its own, but the call has only alpha, beta and C"
-    )]
+    #[error("the epilogue `{epilogue}` has arguments of its own, but the call has only alpha, beta and C")]
     NotLinear {
         /// The epilogue's name.
         epilogue: String,
