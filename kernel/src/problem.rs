@@ -72,7 +72,7 @@ impl WorkspaceRef {
 /// let [a, b, d] = [0x1000, 0x8000, 0x20000]; // device addresses
 /// // D = A * B, packed.
 /// let one = Call::of(problem).a(a, 64).b(b, 64).d(d, 256);
-/// D = 2 * A * B, for a batch of 12 packed matrices, with one B that all of them share.
+/// // D = 2 * A * B, for a batch of 12 packed matrices, with one B that all of them share.
 /// let twelve = one.batched(12).with(LinearArguments::scaled(2.0));
 /// let twelve = Call { b: one.b, ..twelve };
 /// assert_eq!(twelve.products, Products::Batched { count: 12 });
