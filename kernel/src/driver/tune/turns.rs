@@ -42,7 +42,7 @@ pub struct Turns {
 
 /// One candidate's turn in a round.
 pub struct Turn<'t> {
-    /// Its place among the candidates.
+    /// Its index among the candidates.
     pub candidate: usize,
     launches: &'t [Box<dyn Enqueue + 't>],
     /// Approximate time per launch, in seconds.
