@@ -56,8 +56,7 @@ use crate::types::Types;
 pub struct Problem {
     /// One GEMM per launch, or several.
     pub form: Form,
-    /// The [`Types`] as text, for example `bf16` or `e4m3-1x128-128x128`. D's format is the one that the
-    /// epilogue stores.
+    /// The [`Types`], as text: `bf16`, for example, or `e4m3-1x128-128x128`. D's format is that which the epilogue stores.
     pub element: String,
     /// Contiguous directions of A and B.
     pub majors: [Major; 2],

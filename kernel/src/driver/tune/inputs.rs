@@ -20,9 +20,8 @@ const MOST_SETS: u64 = 8;
 /// Matrices begin at a multiple of this, plus the offset of the caller's matrix from such a multiple.
 const ALIGNMENT: u64 = 256;
 
-/// Matrices for a request, in device memory: A, B and scales with random numbers, and a D for each set. There
-/// are several sets if one would stay in the L2 cache. Leading dimensions are the request's, and addresses
-/// are multiples of the same powers of two.
+/// Matrices of a request on the device, several sets of them where one would stay in the L2 cache: A, B and scales of random numbers, and
+/// a D that nobody else has. Rows lie as far apart, and begin at multiples of the same powers of two, as the request's.
 #[derive(Debug)]
 pub struct Inputs {
     sets: Vec<Call<()>>,
@@ -54,13 +53,12 @@ fn count(bytes: u64) -> u64 {
     (ROTATION_BYTES / bytes.max(1) + 1).min(MOST_SETS)
 }
 
-/// Random normal values of a format, to fill matrices with by repetition. The standard deviation is 1 for
-/// floats and 32 for integers.
+/// Random normal values of a format, to fill matrices by repetition; integers have a deviation of 32.
 pub fn random(format: Format) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(1);
     let (bytes, size) = (format.bytes() as usize, if format.is_float() { 1.0 } else { 32.0 });
     let narrow = |value: f32| format.encode(f64::from(value) * size).to_le_bytes().into_iter().take(bytes);
-    // An odd number of values, so that rows of a filled matrix differ.
+    // An odd count, so that rows of a repeated matrix differ.
     let count = (1 << 20) + 1;
     let normal = |random: &mut fastrand::Rng| {
         let (radius, angle) = (1.0 - random.f32(), random.f32() * core::f32::consts::TAU);
@@ -69,7 +67,7 @@ pub fn random(format: Format) -> Vec<u8> {
     (0..count).flat_map(|_| narrow(normal(&mut random))).collect()
 }
 
-/// Random scale factors of blocks, from 0.5 to 1.5.
+/// Random factors of blocks, from 0.5 to 1.5.
 fn factors() -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(2);
     (0..(1 << 16) + 1).flat_map(|_| (0.5 + random.f32()).to_le_bytes()).collect()
