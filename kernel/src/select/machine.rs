@@ -71,8 +71,8 @@ pub struct Machine {
     pub odd_rows: f64,
     /// Speed of an epilogue that stores D transposed, relative to one that does not.
     pub transposed: f64,
-    /// Fraction by which an epilogue takes longer, times `64 / row - 1`, if rows of its tile have fewer than 64
-    /// elements.
+    /// Fraction by which an epilogue takes longer, times `64 / row - 1`, if rows of its tile have fewer than
+    /// 64 elements.
     pub narrow: f64,
     /// Microseconds that a fused epilogue takes longer because it waits for its inputs other than the
     /// accumulators.

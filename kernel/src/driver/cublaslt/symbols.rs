@@ -82,7 +82,7 @@ pub(super) mod scale_mode {
     pub(in super::super) const BLOCKS: i32 = 5;
 }
 
-/// Numbers of `cublasLtMatmulDescAttributes_t`.
+/// Values of `cublasLtMatmulDescAttributes_t`.
 pub(super) mod operation {
     pub(in super::super) const TRANSPOSE_A: i32 = 3;
     pub(in super::super) const TRANSPOSE_B: i32 = 4;
