@@ -116,9 +116,9 @@ impl Compress {
         let words = sparse::metadata_pitch(self.format, k);
         for (name, contiguous, lines, bytes, matrix) in [
             ("the dense operand", k, rows, bytes, dense),
-            ("what is kept", sparse::kept(self.format, k), rows, bytes, values),
+            ("the values matrix", sparse::kept(self.format, k), rows, bytes, values),
             ("the metadata", words, blocks, 4, metadata),
-            ("the place for what is found", 1, 1, 8, MatrixRef::new(found, 1)),
+            ("the report", 1, 1, 8, MatrixRef::new(found, 1)),
         ] {
             Rule { name, contiguous, lines, bytes, alignment: bytes }.check(matrix)?;
         }
@@ -150,7 +150,7 @@ impl Compress {
     /// What was written is then not a valid operand. [`SparseError::Elements`] if `found` is not 8 bytes.
     pub fn check(self, k: u32, found: &[u8]) -> Result<(), SparseError> {
         let Ok(bytes) = <[u8; 8]>::try_from(found) else {
-            let (what, found) = ("bytes of what was found", found.len());
+            let (what, found) = ("bytes of the report", found.len());
             return Err(SparseError::Elements { what, rows: 1, k, found, needed: 8 });
         };
         if bytes == Self::NOTHING {

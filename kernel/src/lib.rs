@@ -1,5 +1,4 @@
-//! GEMM kernels as Rust types. A kernel is composed from three roles, planned at compile time, checked, and
-//! run.
+//! GEMM kernels as Rust types: composed from three roles, planned at compile time, checked and run.
 //!
 //! `D (M, N) = alpha * A (M, K) * B (K, N) + beta * C (M, N)`. A [`GemmConfig`] names a kernel's three roles:
 //! mainloop, epilogue and tile scheduler. [`Gemm`] makes one program of the three. An [`Engine`] runs the

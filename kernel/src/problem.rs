@@ -80,9 +80,9 @@ impl WorkspaceRef {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Call<E = LinearArguments> {
-    /// Extents of the GEMM: of the only one, of each one of a batch, or, for [`Products::Ragged`] and
-    /// [`Products::Masked`], of all rows with one B. Where the epilogue combines pairs of columns, D has N /
-    /// 2 columns. The GEMMs of [`Products::Grouped`] have their own extents, in device memory.
+    /// Extents of the GEMM, or of each GEMM of a batch. For [`Products::Ragged`] and [`Products::Masked`], M
+    /// is the number of all rows; N and K are those of each group. [`Products::Grouped`] ignores them: its
+    /// extents are in device memory. If the epilogue combines pairs of columns, D has half of N columns.
     pub problem: GemmProblem,
     /// The number of GEMMs, and how they are given.
     pub products: Products,

@@ -23,14 +23,14 @@ use crate::problem::GemmProblem;
 #[non_exhaustive]
 pub enum ScheduleError {
     /// The host model does not compute every K-tile exactly once.
-    #[error("by its host model, {0}")]
+    #[error("in the host model, {0}")]
     Host(CoverageError),
     /// Workers that take tiles from the counter do not compute every K-tile exactly once.
-    #[error("where workers draw, {0}")]
+    #[error("with tiles taken from the counter, {0}")]
     Drawn(CoverageError),
     /// The host model has more work units than a check records.
     #[error(
-        "scheduler `{scheduler}`: {pieces} pieces of work are too many to check, at most {most}: check fewer tiles"
+        "scheduler `{scheduler}`: {pieces} work units are too many to check, at most {most}: check fewer tiles"
     )]
     TooLarge {
         /// The scheduler's name.
@@ -50,7 +50,7 @@ pub enum ScheduleError {
     },
     /// The device code fails or does not end.
     #[error(
-        "scheduler `{scheduler}`: its device code failed, or went on after the {room} pieces that a worker has at most: \
+        "scheduler `{scheduler}`: its device code failed, or did not stop after {room} work units, the most of any worker: \
          {report}"
     )]
     Device {
@@ -63,7 +63,7 @@ pub enum ScheduleError {
     },
     /// Device and host disagree.
     #[error(
-        "scheduler `{scheduler}`: piece {piece} of worker {worker} is {host:?} on the host and {device:?} on the device"
+        "scheduler `{scheduler}`: work unit {piece} of worker {worker} is {host:?} on the host and {device:?} on the device"
     )]
     Disagree {
         /// The scheduler's name.
@@ -79,7 +79,7 @@ pub enum ScheduleError {
     },
     /// The counter that workers take tiles from is not reset to zero, so the next launch would not begin with
     /// the first tile.
-    #[error("scheduler `{scheduler}`: the counter that tiles are drawn from ends as {value}, 0 was needed")]
+    #[error("scheduler `{scheduler}`: the tile counter ends as {value}, 0 was needed")]
     Counter {
         /// The scheduler's name.
         scheduler: String,

@@ -70,7 +70,7 @@ impl EpilogueKind {
 ///
 /// [`kernel`](Self::kernel) checks it by the same functions that check a type at compile time. Its text
 /// ([`Display`](core::fmt::Display), [`FromStr`](core::str::FromStr)) names only what differs from the
-/// [default](Self::DEFAULT).
+/// [default](Self::DEFAULT). [`words`](Self::words) lists every key with its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KernelSpec {
     /// One GEMM per launch, or several.

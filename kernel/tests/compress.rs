@@ -269,17 +269,17 @@ fn what_cannot_be_compressed_is_refused() {
         ),
         (
             Compression { values: MatrixRef::new(4097, 100), ..legal },
-            "what is kept begins at 0x1001, a multiple of 2 B",
+            "the values matrix begins at 0x1001, a multiple of 2 B",
         ),
         (
             Compression { values: MatrixRef::new(4096, 99), ..legal },
-            "what is kept's leading dimension is 99 elements, at least 100",
+            "the values matrix's leading dimension is 99 elements, at least 100",
         ),
         (
             Compression { metadata: MatrixRef::new(4096, 384), ..legal },
             "the metadata's leading dimension is 384 elements, at least 512",
         ),
-        (Compression { found: 0, ..legal }, "the place for what is found is a null pointer"),
+        (Compression { found: 0, ..legal }, "the report is a null pointer"),
         (Compression { found: 4100, ..legal }, "begins at 0x1004, a multiple of 8 B"),
     ] {
         let error = compress.launch(&what).expect_err(words).to_string();
@@ -294,7 +294,6 @@ fn what_cannot_be_compressed_is_refused() {
         found: 4096,
     };
     assert!(matches!(compress.launch(&huge), Err(LaunchError::Grid { .. })));
-    let short =
-        SparseError::Elements { what: "bytes of what was found", rows: 1, k: 200, found: 4, needed: 8 };
+    let short = SparseError::Elements { what: "bytes of the report", rows: 1, k: 200, found: 4, needed: 8 };
     assert_eq!(compress.check(200, &[0; 4]), Err(short));
 }

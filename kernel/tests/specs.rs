@@ -122,7 +122,7 @@ fn types_lower_to_specs() {
 #[test]
 fn what_is_no_spec_is_refused_with_the_word() {
     for (text, words) in [
-        ("tile", "`tile` is no `key=value`"),
+        ("tile", "`tile` is not a `key=value`"),
         ("tail=1x1x1", "no key `tail`; the keys are form, dtype"),
         ("tile=1x1", "tile is `1x1`, 3 numbers up to 4096"),
         ("tile=64x64x64 tile=64x64x64", "`tile` is given twice"),

@@ -42,7 +42,7 @@ fn kernels_of_types_are_launched() {
         let gemm = Gemm::<Whole>::load(&stream).expect("compiles");
         gemm.launch_slices(&stream, PROBLEM, all).expect("legal");
         assert_eq!(noted("launched"), 1);
-        // A slice that is too short, or not writable for D, is named; nothing runs.
+        // The matrix of a wrong slice is named, and nothing runs.
         let [a, b, d] = all;
         let larger = GemmProblem { k: 520, ..PROBLEM };
         for (why, problem, slices, words) in [

@@ -121,7 +121,7 @@ fn parse_module_version(text: &str) -> Option<String> {
 
 /// A name and a message for an error that the driver has no text for.
 pub(super) fn unexplained(status: Status) -> (String, String) {
-    (format!("CUDA error {status}"), "the driver has no words for it".to_owned())
+    (format!("CUDA error {status}"), "the driver has no message for it".to_owned())
 }
 
 #[cfg(test)]

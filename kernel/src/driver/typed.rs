@@ -140,7 +140,7 @@ impl<C: GemmConfig> Gemm<C> {
         const {
             assert!(
                 is_plain::<C>(),
-                "several products, and operands with scales, in few bits or sparse, need more than their matrices: take `Loaded`"
+                "several GEMMs per launch, and scaled, quantized or sparse operands, need more than their matrices: use `Loaded`"
             );
         }
         Ok(LoadedGemm { ready: Ready::new(&on.context()?, Self::kernel())?, of: PhantomData })

@@ -64,7 +64,7 @@ const KEYS: [&str; 39] = [
 #[non_exhaustive]
 pub enum SpecError {
     /// A word without `=`.
-    #[error("`{word}` is no `key=value` of a spec")]
+    #[error("`{word}` is not a `key=value` of a spec")]
     Word {
         /// The word.
         word: String,
