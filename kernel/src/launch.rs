@@ -53,7 +53,8 @@ impl AnyGemm {
 
     /// Bytes of workspace that a call needs ([`Call::workspace`]) on a GPU where `slots` of the kernel's
     /// clusters are resident at once. Zero for schedulers that assign only whole tiles, and assign them
-    /// before the launch. Also zero if a launch cannot number the call's tiles.
+    /// before the launch. Also zero if a launch cannot number the call's tiles. For [`Products::Grouped`],
+    /// kernels that load by tensor copies also keep their tensor maps in it.
     pub fn workspace<E>(&self, call: &Call<E>, slots: u32) -> u64 {
         let products = call.products.for_form(self.plan.form).unwrap_or(call.products);
         if products.form().described() {

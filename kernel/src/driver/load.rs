@@ -39,8 +39,7 @@ pub(super) struct Image {
 /// The cache folder of this process, chosen by its environment at the first use.
 ///
 /// # Errors
-/// The user named a folder that cannot be made. If only the platform's default folder is missing, that is a
-/// warning.
+/// The user named a folder that cannot be made. If there is no default folder, that is only a warning.
 pub(super) fn of_process() -> Result<(Option<&'static Cache>, Option<CacheError>), EngineError> {
     static CACHE: OnceLock<Result<Option<Cache>, CacheError>> = OnceLock::new();
     let chosen = CACHE.get_or_init(|| {
