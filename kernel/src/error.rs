@@ -415,7 +415,7 @@ pub enum LaunchError {
     NoScales,
     /// The call has group scales, and the kernel takes none.
     #[error(
-        "the call has group scales, but the kernel's weights have none: take a kernel with Quantized weights (`weights-b=s4 group=128 swap=on`)"
+        "the call has group scales, but the kernel's weights have none: take a kernel with Quantized weights (`weights-b=s4 group=128 swap=yes`)"
     )]
     NotGroupScaled,
     /// The kernel multiplies by group scales, and the call has none.
