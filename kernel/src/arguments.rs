@@ -1,4 +1,4 @@
-//! Arguments of a kernel's epilogue, as a call carries them.
+//! Arguments of a kernel's epilogue, as a [`Call`](crate::Call) carries them.
 
 use core::fmt;
 
@@ -10,19 +10,21 @@ use crate::check::check_c;
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
 
-/// Arguments of an epilogue: [`LinearArguments`], those of a [`Tree`], or those of an epilogue of your [`Own`].
+/// Arguments of an epilogue: [`LinearArguments`] (alpha, beta and C), a [`Tree`]'s, or those of an epilogue
+/// of your [`Own`].
 pub trait Arguments: Given {}
 
 impl<T: Given> Arguments for T {}
 
-/// What a launch asks them.
+/// What a launch needs to know about the arguments of an epilogue.
 pub trait Given {
     /// Whether A and B are read.
     fn multiplied(&self) -> bool {
         true
     }
 
-    /// The same for a product whose C, if it reads one, is this: records say where it lies.
+    /// The same arguments with another C, if they have one. Used where records in device memory hold C's
+    /// address.
     fn with_c(self, _c: MatrixRef) -> Self
     where
         Self: Sized,
@@ -30,22 +32,23 @@ pub trait Given {
         self
     }
 
-    /// Whether the kernel's epilogue takes them, whatever the product.
+    /// Checks that the kernel's epilogue takes these arguments, whatever the problem.
     ///
     /// # Errors
-    /// It does not.
+    /// The kernel has another epilogue.
     fn admits(&self, kernel: &AnyGemm, product: Shape) -> Result<(), LaunchError>;
 
-    /// Whether the kernel has them, and they are legal for a product of this shape.
+    /// Checks that the kernel's epilogue takes these arguments, and that they are legal for a GEMM of this
+    /// shape.
     ///
     /// # Errors
-    /// The first that is not.
+    /// The first illegal argument.
     fn check(&self, kernel: &AnyGemm, product: Shape, path: &Path<'_>) -> Result<(), LaunchError>;
 
-    /// The values of the epilogue's parameters; none for a kernel of another epilogue.
+    /// Values of the epilogue's parameters; empty for a kernel with another epilogue.
     fn parameters(&self, kernel: &AnyGemm, d: Output) -> Vec<Argument>;
 
-    /// The same, if all of them are linear.
+    /// The same arguments as alpha, beta and C, if they are nothing else.
     fn linear(&self) -> Option<&LinearArguments> {
         None
     }
@@ -81,7 +84,8 @@ impl Given for LinearArguments {
     }
 }
 
-/// Arguments that nobody knows yet, of any epilogue: the rest of a call can be checked with them, and nothing launched.
+/// Stand-in for arguments that are not known yet, of any epilogue. The rest of a call can be checked with it;
+/// nothing can be launched.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Whatever;
 
@@ -99,10 +103,10 @@ impl Given for Whatever {
     }
 }
 
-/// Arguments of the tree `X`, for a kernel that has it, however it stores.
+/// Arguments of the epilogue tree `X`, for a kernel that has this tree with any store.
 pub struct Tree<'a, X: Node>(pub &'a X::Arguments);
 
-/// Arguments of the epilogue `E`, one of your own among them.
+/// Arguments of the epilogue `E`, also of one of your own.
 pub struct Own<'a, E: Epilogue>(pub &'a E::Arguments);
 
 impl<X: Node> Clone for Tree<'_, X> {

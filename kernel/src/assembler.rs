@@ -1,14 +1,14 @@
-//! NVIDIA's assembler, a program that the user names: what build scripts and the driver's loader run.
+//! NVIDIA's assembler (`ptxas`), if the user names one. Build scripts and the driver's loader run it.
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The environment variable that names the assembler.
+/// The environment variable that holds the path of the assembler.
 pub const PTXAS: &str = "FALCHION_PTXAS";
 
-/// Why the assembler that the user named gave no binary. No other compiler takes its place.
+/// Why the assembler that the user named gave no binary. No other compiler is used in its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AssemblerError {
@@ -18,80 +18,80 @@ pub enum AssemblerError {
         path.display()
     )]
     NotStarted {
-        /// What was named.
+        /// The path that was given.
         path: PathBuf,
-        /// The system's words.
+        /// The operating system's error message.
         reason: String,
     },
-    /// It does not say of which version it is.
+    /// It does not print its version.
     #[error(
         "{PTXAS} names {}, whose `--version` gave no version ({status}): name NVIDIA's ptxas, or unset {PTXAS} to do without",
         path.display()
     )]
     NoVersion {
-        /// What was named.
+        /// The path that was given.
         path: PathBuf,
-        /// How it ended.
+        /// Its exit status.
         status: String,
     },
-    /// It refused a kernel.
+    /// It rejected a kernel.
     #[error("{} (from {PTXAS}) failed for kernel `{kernel}` with {status}:\n{log}", path.display())]
     Failed {
-        /// The assembler.
+        /// The assembler's path.
         path: PathBuf,
         /// The kernel's name.
         kernel: String,
-        /// How it ended.
+        /// Its exit status.
         status: String,
-        /// What it said.
+        /// Its output.
         log: String,
     },
-    /// There is no place for the text that it reads.
+    /// No temporary file can be made for the PTX text.
     #[error("no temporary file for {} (from {PTXAS}), which was to assemble kernel `{kernel}`: {reason}", path.display())]
     NoFile {
-        /// The assembler.
+        /// The assembler's path.
         path: PathBuf,
         /// The kernel's name.
         kernel: String,
-        /// The system's words.
+        /// The operating system's error message.
         reason: String,
     },
-    /// The driver refused what it made, for example because the driver is older.
+    /// The driver rejected the binary, for example because the driver is older than the assembler.
     #[error(
         "the driver refused what {} (from {PTXAS}) made of kernel `{kernel}` ({reason}): name a ptxas that is not newer than \
          the driver, or unset {PTXAS} to have the driver compile",
         path.display()
     )]
     NotLoaded {
-        /// The assembler.
+        /// The assembler's path.
         path: PathBuf,
         /// The kernel's name.
         kernel: String,
-        /// What is wrong with it.
+        /// What is wrong with the binary.
         reason: String,
     },
 }
 
-/// The program that the environment names; an empty name is none.
+/// The path in the environment variable; an empty one counts as none.
 pub(crate) fn named() -> Option<PathBuf> {
     env::var_os(PTXAS).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-/// What an assembler made of a text.
+/// The result of assembling a PTX text.
 pub(crate) struct Assembled {
-    /// The file of the binary, beside the text's.
+    /// The file of the binary, in the same folder as the text.
     pub(crate) file: PathBuf,
-    /// The binary: it begins as an ELF file does.
+    /// The binary, an ELF file.
     #[cfg_attr(not(feature = "driver"), allow(dead_code, reason = "build scripts name the file"))]
     pub(crate) binary: Vec<u8>,
-    /// What was said.
+    /// What the assembler printed.
     pub(crate) log: String,
 }
 
-/// Has the assembler make a binary of a file of text; `more` are arguments behind those that every run has.
+/// Runs the assembler on a file of PTX text. `more` holds arguments that follow those of every run.
 ///
 /// # Errors
-/// It cannot be started, it fails, or it leaves no binary. Then no file of a binary is there.
+/// It cannot be started, it fails, or it leaves no binary. In each case no binary file is left.
 pub(crate) fn assemble(
     path: &Path,
     kernel: &str,
@@ -107,7 +107,7 @@ pub(crate) fn assemble(
     match binary {
         Some(binary) if output.status.success() => Ok(Assembled { file, binary, log }),
         Some(_) | None => {
-            // A half-written one is no binary.
+            // A file that is only partly written is not a binary.
             let _ = fs::remove_file(&file);
             let status = match output.status.success() {
                 true => "no binary".to_owned(),
@@ -123,20 +123,20 @@ fn not_started(path: &Path, error: &std::io::Error) -> AssemblerError {
     AssemblerError::NotStarted { path: path.to_owned(), reason: error.to_string() }
 }
 
-/// The assembler of this process, as its environment names it at the first use.
+/// The assembler of this process, from the environment at its first use.
 #[cfg(feature = "driver")]
 pub(crate) struct Assembler {
     path: PathBuf,
-    /// All that it says of its version.
+    /// All that it prints about its version.
     version: String,
 }
 
 #[cfg(feature = "driver")]
 impl Assembler {
-    /// The assembler that the environment names, if it names one. It is asked for its version once a process.
+    /// The assembler that the environment names, if any. It is asked for its version once per process.
     ///
     /// # Errors
-    /// What is named cannot be started, or says no version.
+    /// It cannot be started, or does not print its version.
     pub(crate) fn of_process() -> Result<Option<&'static Self>, AssemblerError> {
         static ASSEMBLER: std::sync::OnceLock<Result<Option<Assembler>, AssemblerError>> =
             std::sync::OnceLock::new();
@@ -144,7 +144,7 @@ impl Assembler {
         assembler.as_ref().map(Option::as_ref).map_err(Clone::clone)
     }
 
-    /// The assembler of that path, asked for its version.
+    /// The assembler at a path, after it was asked for its version.
     fn asked(path: PathBuf) -> Result<Self, AssemblerError> {
         let output = Command::new(&path).arg("--version").stdin(Stdio::null()).output();
         let output = output.map_err(|error| not_started(&path, &error))?;
@@ -159,15 +159,15 @@ impl Assembler {
         Err(AssemblerError::NoVersion { path, status })
     }
 
-    /// All that it says of its version.
+    /// All that it prints about its version.
     pub(crate) fn version(&self) -> &str {
         &self.version
     }
 
-    /// Makes a binary of a text, with a log that says which registers and how much local memory it uses.
+    /// Assembles a PTX text. The log says how many registers and how much local memory the kernel uses.
     ///
     /// # Errors
-    /// There is no place for the text, or the assembler fails.
+    /// No temporary file can be made for the text, or the assembler fails.
     pub(crate) fn assemble(&self, kernel: &str, text: &str) -> Result<crate::disk::Compiled, AssemblerError> {
         let no_file = |error: std::io::Error| {
             let (path, kernel) = (self.path.clone(), kernel.to_owned());
@@ -180,7 +180,7 @@ impl Assembler {
         Ok(crate::disk::Compiled { cubin: binary, log: log.trim().to_owned() })
     }
 
-    /// The driver's refusal of what it made, or another flaw of that.
+    /// The error for a binary that the driver rejects, or that has another defect.
     pub(crate) fn not_loaded(&self, kernel: &str, reason: impl ToString) -> AssemblerError {
         let (path, kernel) = (self.path.clone(), kernel.to_owned());
         AssemblerError::NotLoaded { path, kernel, reason: reason.to_string() }

@@ -1,10 +1,10 @@
 //! Device memory, by its address.
 
-/// A span of an engine's device memory.
+/// A range of an engine's device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Buffer {
-    /// Device address, a multiple of 256.
+    /// Device address, a multiple of 256 bytes.
     pub address: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub bytes: usize,
 }

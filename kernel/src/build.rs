@@ -1,6 +1,6 @@
-//! Kernels made ahead of time: a build script writes their PTX, and the program that is built carries it.
+//! Kernels built ahead of time: a build script writes their PTX, and the compiled crate includes it.
 //!
-//! The build script depends on this crate alone, without features:
+//! The build script depends on this crate only, without features:
 //!
 //! ```no_run
 //! // build.rs
@@ -47,10 +47,11 @@
 //!
 //! # Binaries
 //!
-//! Where the environment variable `FALCHION_PTXAS` names NVIDIA's assembler while the crate is built, each kernel also has a
-//! binary, `mine.cubin`, and `MINE_CUBIN` holds it. Otherwise `MINE_CUBIN` is `None`, and the build needs nothing of NVIDIA's.
-//! `Kernel::load_ahead` (feature `driver`) loads a binary together with its text. The same variable names an assembler for
-//! kernels that are loaded while the program runs (module `driver`).
+//! If the environment variable `FALCHION_PTXAS` holds the path of NVIDIA's assembler while the crate is
+//! built, each kernel also gets a binary, `mine.cubin`, and `MINE_CUBIN` holds it. Otherwise `MINE_CUBIN` is
+//! `None`, and the build needs nothing from NVIDIA. `Kernel::load_ahead` (feature `driver`) loads a binary
+//! together with its text. The same variable names the assembler for kernels that are loaded while the
+//! program runs (module `driver`).
 
 use core::fmt;
 use std::env;
@@ -62,14 +63,14 @@ use crate::assembler;
 pub use crate::assembler::{AssemblerError, PTXAS};
 use crate::gemm::AnyGemm;
 
-/// Why kernels were not made ahead of time.
+/// Why kernels were not built ahead of time.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// Nothing says where to write.
+    /// `OUT_DIR` is not set.
     #[error("OUT_DIR is not set: call `kernel::build::emit` from a build script")]
     NoFolder,
-    /// A name that makes no file and no constant.
+    /// A kernel's name that cannot become a file name and a constant's name.
     #[error(
         "kernel name `{name}`: {needed} was needed; `AnyGemm::of` and `KernelSpec::named` take a name of yours"
     )]
@@ -84,62 +85,64 @@ pub enum BuildError {
     Program {
         /// The kernel's name.
         kernel: String,
-        /// The violations.
+        /// The faults that the verifier found.
         source: ptx::VerifyError,
     },
-    /// A file that cannot be written.
+    /// A file cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
         /// The file.
         path: PathBuf,
-        /// The system's words.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The assembler gave no binary.
     #[error("{source}")]
     Assembler {
-        /// Which and why.
+        /// Which assembler, and why.
         source: AssemblerError,
     },
 }
 
-/// The error's words: a `main` that fails shows this form, and whoever builds has to understand it.
+/// The same text as `Display`: a `main` that returns an error prints this form, and the person who builds
+/// must understand it.
 impl fmt::Debug for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// The files of a kernel.
+/// The files of one kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Built {
     /// The kernel's name.
     pub name: String,
-    /// Its text.
+    /// The file of its PTX text.
     pub ptx: PathBuf,
-    /// Its binary, where an assembler was named.
+    /// The file of its binary, if an assembler was named.
     pub cubin: Option<PathBuf>,
 }
 
-/// Writes kernels to the folder of a build script, and tells cargo when the script has to run again: if it, the assembler
-/// or the variable that names the assembler changes. Warnings of the assembler become warnings of the build.
+/// Writes kernels to the build script's `OUT_DIR`. It also tells cargo to run the script again when the
+/// script, the assembler or the variable `FALCHION_PTXAS` changes. Warnings of the assembler become warnings
+/// of the build.
 ///
 /// # Errors
-/// A name that makes no file, two names that make one constant, a program that breaks a rule, a file that cannot be
-/// written, or an assembler that cannot be started or fails.
+/// A name that cannot become a file name, two names that give one constant, a program that breaks a rule, a
+/// file that cannot be written, or an assembler that cannot be started or fails.
 pub fn emit(kernels: &[AnyGemm]) -> Result<Vec<Built>, BuildError> {
     let folder = env::var_os("OUT_DIR").ok_or(BuildError::NoFolder)?;
     let assembler = assembler::named();
     let mut lines = String::new();
     let built = emit_to(kernels, Path::new(&folder), assembler.as_deref(), &mut lines);
-    // What the script depends on is told where it fails, too.
+    // Cargo must know what the script depends on even if the script fails.
     io::stdout()
         .write_all(lines.as_bytes())
         .map_err(|source| BuildError::Write { path: "standard output".into(), source })?;
     built
 }
 
-/// The same into any folder; `lines` gets what cargo reads.
+/// The same into any folder. `lines` receives the lines for cargo.
 fn emit_to(
     kernels: &[AnyGemm],
     folder: &Path,
@@ -183,7 +186,7 @@ fn emit_to(
     Ok(built)
 }
 
-/// How the constants of a kernel begin.
+/// The prefix of a kernel's constants.
 fn constant(name: &str) -> Result<String, BuildError> {
     let word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(word) {
@@ -193,7 +196,7 @@ fn constant(name: &str) -> Result<String, BuildError> {
     Err(BuildError::Name { name: name.to_owned(), needed })
 }
 
-/// Writes a file unless it holds that text already: what is older than its sources is compiled again.
+/// Writes a file, unless it already holds that text. Rewriting it would make cargo compile the crate again.
 fn write(path: &Path, text: &str) -> Result<(), BuildError> {
     if fs::read(path).is_ok_and(|there| there == text.as_bytes()) {
         return Ok(());
@@ -201,7 +204,7 @@ fn write(path: &Path, text: &str) -> Result<(), BuildError> {
     fs::write(path, text).map_err(|source| BuildError::Write { path: path.to_owned(), source })
 }
 
-/// Has the assembler make a binary of a text; what it says is a warning.
+/// Assembles a text. What the assembler prints becomes a warning.
 fn assemble(path: &Path, kernel: &str, ptx: &Path, lines: &mut String) -> Result<PathBuf, BuildError> {
     let assembled = assembler::assemble(path, kernel, ptx, &[]);
     let assembled = assembled.map_err(|source| BuildError::Assembler { source })?;

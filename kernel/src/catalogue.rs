@@ -1,7 +1,7 @@
 //! The catalogue: kernels by name, for the command line and for selection at run time.
 //!
-//! A name is `<kind>-<element>-<layout>`; the kind stands for a [`KernelSpec`], a line of a table here. Where a name is
-//! taken, the text of a spec is taken too.
+//! A name is `<kind>-<element>-<layout>`. Each kind is a [`KernelSpec`], one line of a table in this file.
+//! Every function that takes a name also takes the text of a spec.
 
 use std::sync::OnceLock;
 
@@ -10,26 +10,26 @@ use collective::Fusion;
 use crate::gemm::AnyGemm;
 use crate::spec::{EpilogueKind, KernelSpec, SpecError};
 
-/// A kind of kernel and its spec.
+/// A kind of kernel, and the text of its spec.
 type Kind = (&'static str, &'static str);
 
-/// Kernels of one product; the first that fits a call is the usual choice.
+/// Kernels of one GEMM. The first one that fits a call is the usual choice.
 const SINGLE: [Kind; 23] = [
     // Outputs of many tiles.
     ("staged", "tile=128x256x64 raster=m12"),
-    // C brought by tensor copies while its tile is multiplied.
+    // C is loaded by tensor copies while its tile is multiplied.
     ("sourced", "tile=128x256x64 epilogue=sourced raster=m12"),
-    // The least traffic for a multiplication, where there are many tiles.
+    // The least traffic per multiplication, for outputs of many tiles.
     ("wide", "tile=256x192x64"),
-    // Fewer waves than `staged` where those of `wide` leave too much of the last one empty.
+    // Fewer waves than `staged`, where the last wave of `wide` would be too empty.
     ("broad", "tile=128x320x64 raster=m16"),
-    // Half the traffic from L2, which decides where rows begin inside of sectors.
+    // Half the traffic from L2. This matters where rows begin inside a 32-byte sector.
     ("quad", "tile=128x256x64 cluster=2x2"),
-    // As `wide`, with the last waves divided along K where they leave too many SMs idle.
+    // As `wide`, with the last waves split along K where they would leave too many SMs idle.
     ("stream", "tile=256x192x64 scheduler=stream-k"),
-    // Nearly the traffic of `wide` with more tiles to deal out.
+    // Nearly as little traffic as `wide`, with more tiles.
     ("duo", "tile=256x128x64 cluster=1x2"),
-    // Short reductions: one consumer stores its tile while the other multiplies.
+    // Short K: one consumer stores its tile while the other multiplies.
     ("pingpong", "tile=128x128x64 roles=pingpong"),
     ("large", "tile=128x256x64 store=direct"),
     // Outputs of some hundred tiles.
@@ -37,30 +37,30 @@ const SINGLE: [Kind; 23] = [
     // Small outputs.
     ("small", "tile=64x64x64 store=direct scheduler=one-tile raster=m"),
     ("slim", "tile=128x64x64 scheduler=one-tile raster=m"),
-    // 128 rows and long sums: weights are read once, and L2 gives them up first.
+    // 128 rows and a long K: weights are read once, and L2 evicts them first.
     ("pair64", "tile=64x64x64 cluster=2x1 l2-b=evict-first scheduler=one-tile raster=m"),
     ("pair128", "tile=64x128x64 cluster=2x1 l2-b=evict-first scheduler=one-tile raster=m"),
     // 256 rows.
     ("pingpong2", "tile=128x128x64 roles=pingpong cluster=2x1"),
-    // Small outputs of long sums.
+    // Small outputs with a long K.
     ("deep", "tile=128x128x64 cluster=2x2 store=direct scheduler=stream-k raster=m reduction=separate"),
-    // Up to 16, 64 and 128 rows, which fill an instruction's N: weights fill its M.
+    // Up to 16, 64 and 128 rows, with swap-AB: the rows fill the instruction's N, the weights its M.
     (
         "swap16",
         "tile=64x16x128 swap=yes l2-b=evict-first store=direct scheduler=stream-k raster=m divide=heuristic4",
     ),
     ("swap64", "tile=64x64x128 swap=yes l2-b=evict-first store=direct raster=m"),
     ("swap128", "tile=64x128x64 cluster=2x1 swap=yes l2-b=evict-first store=direct raster=m"),
-    // For when other kernels run on the same card.
+    // For a card on which other kernels run at the same time.
     ("dynamic", "tile=128x256x64 scheduler=dynamic raster=m12"),
     ("dynamicduo", "tile=256x128x64 cluster=1x2 scheduler=dynamic"),
-    // Operands whose rows no tensor copy can follow.
+    // Operands with rows that tensor copies cannot read.
     ("unaligned", "tile=128x128x64 load=copy store=direct"),
     ("unaligned64", "tile=64x64x64 load=copy store=direct scheduler=one-tile raster=m"),
 ];
 
-/// Kernels without `wgmma`, to compare with and to learn from, and for elements that it does not multiply: every warp copies and
-/// multiplies. With their element types and layouts.
+/// Kernels without `wgmma`, in which every warp copies and multiplies. They are for comparison, for learning,
+/// and for elements that `wgmma` does not multiply. Each has its element type and its layouts.
 const THREADS: [(Kind, &str, &[&str]); 9] = [
     (MULTISTAGE, "bf16", &LAYOUTS),
     (MULTISTAGE_UNALIGNED, "bf16", &LAYOUTS),
@@ -69,23 +69,23 @@ const THREADS: [(Kind, &str, &[&str]); 9] = [
     (("multistage", "tile=256x128x32 multiply=mma.sync stages=3"), "tf32", &["kk"]),
     (("multistage-unaligned", "tile=128x128x32 multiply=mma.sync stages=3 store=direct"), "tf32", &["kk"]),
     (("multistage", "tile=128x64x16 multiply=mma.sync consumers=1 stages=4"), "f64", &["kk"]),
-    // 6 x 16 sums of a thread.
+    // 6 x 16 accumulators per thread.
     (("simt", "tile=192x64x16 consumers=1 stages=4"), "f32", &LAYOUTS),
     (("simt-unaligned", "tile=128x64x16 consumers=1 stages=4 store=direct"), "f32", &LAYOUTS),
 ];
 
-/// 64 KB of operands in flight for tiles of 32 x 128 a warp.
+/// 64 KB of operands in flight, and a tile of 32 x 128 per warp.
 const MULTISTAGE: Kind = ("multistage", "tile=256x128x64 multiply=mma.sync stages=3");
 
-/// The same for rows that no tensor copy stores.
+/// The same for rows that tensor copies cannot store.
 const MULTISTAGE_UNALIGNED: Kind =
     ("multistage-unaligned", "tile=128x128x64 multiply=mma.sync stages=3 store=direct");
 
-/// Kernels of several products, with operands in any layout.
+/// Kernels of several GEMMs, with operands in any layout.
 const SEVERAL: [Kind; 10] = [
     ("batched", "tile=128x256x64 form=batched"),
     ("batched-direct", "tile=128x128x64 form=batched store=direct"),
-    // A 256 x 192 tile leaves no registers for the number of the product.
+    // With a 256 x 192 tile no register is left for the number of the GEMM.
     ("batched-stream", "tile=128x256x64 form=batched scheduler=stream-k"),
     ("batched-swap16", "tile=64x16x128 form=batched swap=yes l2-b=evict-first store=direct raster=m"),
     ("batched-unaligned", "tile=128x128x64 form=batched load=copy store=direct"),
@@ -96,13 +96,15 @@ const SEVERAL: [Kind; 10] = [
     ("grouped-unaligned", "tile=128x128x64 form=grouped load=copy store=direct"),
 ];
 
-/// Kernels of groups of rows. Rows of a column-major A begin where no tensor copy can: at any element of a line.
+/// Kernels of groups of rows. They need a row-major A: in a column-major A, a group may begin at any element
+/// of a line, where no tensor copy can begin.
 const RAGGED: [Kind; 8] = [
     ("ragged", "tile=128x256x64 form=ragged"),
     ("ragged-duo", "tile=256x128x64 form=ragged cluster=1x2"),
     ("ragged-flat", "tile=64x256x64 form=ragged roles=pingpong"),
     ("ragged-direct", "tile=128x128x64 form=ragged store=direct"),
-    // Weights fill the rows of a tile, and a group's tokens its columns, up to 256: as many as it has.
+    // Swap-AB: weights fill the rows of a tile. Its columns are a group's tokens, up to 256, and the tile is
+    // as wide as their number.
     ("ragged-fitted", "tile=128x256x64 form=ragged step=32 swap=yes scheduler=dynamic raster=m"),
     ("ragged-fitted2", "tile=128x256x64 form=ragged step=32 cluster=2x1 swap=yes scheduler=dynamic raster=m"),
     (
@@ -112,18 +114,19 @@ const RAGGED: [Kind; 8] = [
     ("ragged-swap16", "tile=64x16x128 form=ragged swap=yes l2-b=evict-first store=direct raster=m"),
 ];
 
-/// Kernels with a fused epilogue: those that every fusion has.
+/// Kernels with a fused epilogue: the kinds that every fusion has.
 const FUSED: [Kind; 4] = [
     ("staged", "tile=128x256x64 raster=m12"),
     ("wide", "tile=256x192x64"),
-    // An epilogue that waits for no buffer is more likely to end before the other consumer's products.
+    // With four buffers the epilogue does not wait for a buffer, and more often ends before the other
+    // consumer's multiplications.
     ("pingpong", "tile=128x128x64 roles=pingpong buffers=4"),
     ("duo", "tile=256x128x64 cluster=1x2"),
 ];
 
-/// Further ones, of the fusions that most people use.
+/// More kinds, for the most used fusions.
 const FUSED_MORE: [Kind; 6] = [
-    // With two buffers there is room for six stages in place of five.
+    // With two buffers there is shared memory for six stages, not five.
     ("pingpong6", "tile=128x128x64 roles=pingpong"),
     ("broad", "tile=128x320x64 raster=m16"),
     ("quad", "tile=128x256x64 cluster=2x2"),
@@ -132,13 +135,13 @@ const FUSED_MORE: [Kind; 6] = [
     ("small", "tile=64x64x64 store=direct scheduler=one-tile raster=m"),
 ];
 
-/// Those that divide tiles, of fusions that leave registers for it.
+/// Kinds that split tiles, for fusions that leave enough registers.
 const FUSED_DIVIDED: [Kind; 1] = [("stream", "tile=256x192x64 scheduler=stream-k")];
 
 const ELEMENTS: [&str; 2] = ["bf16", "f16"];
 const LAYOUTS: [&str; 4] = ["kk", "kn", "mk", "mn"];
 
-/// A kind in an element type and a layout, under its name.
+/// The kernel of a kind for an element type and a layout, under its name.
 fn named((kind, text): Kind, element: &str, layout: &str, fusion: Option<Fusion>) -> AnyGemm {
     let spec = KernelSpec::parse(&format!("{text} dtype={element} layout={layout}"));
     let mut spec = spec.expect("the catalogue's specs are specs");
@@ -157,30 +160,32 @@ fn in_layouts(kinds: &[Kind], element: &str, layouts: &[&str]) -> Vec<AnyGemm> {
     layouts.iter().flat_map(of_layout).collect()
 }
 
-/// Every kernel of one product, in a fixed order; the first that fits a call is the usual choice.
+/// Every kernel of one GEMM, in a fixed order. The first one that fits a call is the usual choice.
 ///
-/// A name is `<kind>-<element>-<A's direction><B's direction>`, where the direction `k` or `m` (for B: `n`) is the
-/// contiguous one.
+/// A name is `<kind>-<element>-<direction of A><direction of B>`. The direction is the contiguous one: `k` or
+/// `m` for A, `k` or `n` for B.
 pub fn catalogue() -> Vec<AnyGemm> {
     static ALL: OnceLock<Vec<AnyGemm>> = OnceLock::new();
     ALL.get_or_init(|| ELEMENTS.iter().flat_map(|element| in_layouts(&SINGLE, element, &LAYOUTS)).collect())
         .clone()
 }
 
-/// Every kernel before `wgmma`, in a fixed order: kinds `multistage…` multiply by `mma.sync`, kinds `simt…` by plain instructions.
+/// Every kernel without `wgmma`, in a fixed order. Kinds `multistage…` multiply by `mma.sync`, kinds `simt…`
+/// by plain `fma`.
 ///
-/// They are slower than those of [`catalogue`]: for comparison, to learn from, and for elements that those do not have. Names are as
-/// there.
+/// They are slower than those of [`catalogue`]. Use them to compare, to learn, and for elements that those do
+/// not have. Names have the same form.
 pub fn by_threads() -> Vec<AnyGemm> {
     static ALL: OnceLock<Vec<AnyGemm>> = OnceLock::new();
     let of = |&(kind, element, layouts): &(Kind, &str, &[&str])| in_layouts(&[kind], element, layouts);
     ALL.get_or_init(|| THREADS.iter().flat_map(of).collect()).clone()
 }
 
-/// Every kernel of several products, in a fixed order.
+/// Every kernel of several GEMMs per launch, in a fixed order.
 ///
-/// Kinds `batched…` are for products of one shape, kinds `ragged…` for groups of rows, kinds `grouped…` for products that
-/// device memory describes. Groups of rows of a column-major A have kind `ragged-unaligned` alone.
+/// Kinds `batched…` are for GEMMs of one shape, kinds `ragged…` for groups of rows, kinds `grouped…` for
+/// GEMMs that device memory describes. For groups of rows with a column-major A there is only the kind
+/// `ragged-unaligned`.
 pub fn several() -> Vec<AnyGemm> {
     static ALL: OnceLock<Vec<AnyGemm>> = OnceLock::new();
     let of_element = |element: &&str| {
@@ -189,9 +194,9 @@ pub fn several() -> Vec<AnyGemm> {
     ALL.get_or_init(|| ELEMENTS.iter().flat_map(of_element).collect()).clone()
 }
 
-/// The kernels of a fusion for an element type. Of `f16` there are the usual kinds alone.
+/// The kinds of a fusion for an element type. For `f16` there are only the usual ones.
 fn kinds_of(fusion: Fusion, element: &str) -> Vec<Kind> {
-    // They are for 8-bit operands, whose kernels have no names.
+    // These two are for 8-bit operands, whose kernels have no names.
     let of_bytes = matches!(fusion, Fusion::RowColumnScaled | Fusion::Quantized);
     let mut kinds = if of_bytes { Vec::new() } else { FUSED.to_vec() };
     let (more, divided) = match fusion {
@@ -222,7 +227,7 @@ fn kinds_of(fusion: Fusion, element: &str) -> Vec<Kind> {
     kinds
 }
 
-/// Every kernel with a fused epilogue, in a fixed order: `<kind>-<fusion>-<element>-kk`.
+/// Every kernel with a fused epilogue, in a fixed order. A name is `<kind>-<fusion>-<element>-kk`.
 pub fn fused() -> Vec<AnyGemm> {
     static ALL: OnceLock<Vec<AnyGemm>> = OnceLock::new();
     let of_fusion = |element: &'static str, fusion: Fusion| {
@@ -233,15 +238,15 @@ pub fn fused() -> Vec<AnyGemm> {
     ALL.get_or_init(|| ELEMENTS.iter().flat_map(of_element).collect()).clone()
 }
 
-/// Every kernel with a name.
+/// Every kernel that has a name.
 pub fn all() -> Vec<AnyGemm> {
     [catalogue(), several(), fused(), by_threads()].concat()
 }
 
-/// The kernel of a name, or of a spec: what has `=` in it.
+/// The kernel with a name, or the kernel of a spec's text (any text that contains `=`).
 ///
 /// # Errors
-/// A name that no kernel has, with every name there is, or what is wrong with the spec.
+/// No kernel has the name (the error lists all names), or the text is not a legal spec.
 pub fn find(name: &str) -> Result<AnyGemm, UnknownConfig> {
     if name.contains('=') {
         let spec: KernelSpec = name.parse()?;
@@ -261,10 +266,10 @@ pub fn find(name: &str) -> Result<AnyGemm, UnknownConfig> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnknownConfig {
-    /// No kernel has the name.
+    /// No kernel has this name.
     #[error(transparent)]
     Name(#[from] UnknownName),
-    /// The text is no legal spec.
+    /// The text is not a legal spec.
     #[error(transparent)]
     Spec(#[from] SpecError),
 }
@@ -279,14 +284,14 @@ impl From<crate::legal::IllegalKernel> for UnknownConfig {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no configuration `{name}`{}; `falchion configs` lists all {}", self.question(), known.len())]
 pub struct UnknownName {
-    /// What was asked for.
+    /// The name that was asked for.
     pub name: String,
-    /// Every name there is.
+    /// Every name in the catalogue.
     pub known: Vec<String>,
 }
 
 impl UnknownName {
-    /// Up to three names like the one that was asked for, the likest first.
+    /// Up to three names similar to the one that was asked for, the most similar first.
     pub fn alike(&self) -> Vec<&str> {
         let distance = |known: &&str| strsim::damerau_levenshtein(known, &self.name);
         let mut names: Vec<&str> = self.known.iter().map(String::as_str).collect();

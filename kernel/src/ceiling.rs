@@ -1,8 +1,9 @@
-//! The physical limit: a kernel that does nothing but multiply.
+//! The physical limit: a kernel that does nothing but multiply. Measurements are compared with it.
 //!
-//! Two warpgroups a CTA issue `m64n256` instructions on operands that already lie in shared memory, one CTA a
-//! multiprocessor, no loads and no stores in the loop. No GEMM on the same card in the same state can be faster, so
-//! measurements are held against it. The operands are the caller's: with random ones the power drawn is real.
+//! Each CTA has two warpgroups, which issue `m64n256` instructions on operands that are already in shared
+//! memory. One CTA runs per SM. The loop has no loads and no stores, so no GEMM on the same card in the same
+//! state can be faster. The operands are the caller's: with random values, the card draws as much power as in
+//! real use.
 //!
 //! ```
 //! use kernel::ceiling;
@@ -25,20 +26,20 @@ use crate::program::Program;
 
 const WARPGROUPS: u32 = 2;
 const N: u32 = 256;
-/// Bytes along K of a row of a stage.
+/// Bytes along K per row of a stage.
 const ROW_BYTES: u32 = 128;
 const STAGES: u32 = 4;
 const A_BYTES: u32 = WARPGROUPS * 64 * ROW_BYTES;
 const STAGE_BYTES: u32 = A_BYTES + N * ROW_BYTES;
 const THREADS: u32 = WARPGROUPS * 128;
 
-/// Bytes of operands that [`launch`] wants: what fills shared memory.
+/// Bytes of operands that [`launch`] reads: they fill shared memory.
 pub const OPERAND_BYTES: usize = (STAGES * STAGE_BYTES) as usize;
 
-/// The kernel for elements that are summed in `f32` or `s32`.
+/// The kernel for element types with accumulators of `f32` or `s32`.
 ///
 /// # Errors
-/// What the verifier finds: nothing.
+/// None: the verifier finds no fault in it.
 pub fn program(types: WgmmaTypes) -> Result<Program, VerifyError> {
     let entry = Entry {
         name: "wgmma_ceiling".to_owned(),
@@ -53,8 +54,8 @@ pub fn program(types: WgmmaTypes) -> Result<Program, VerifyError> {
     }))
 }
 
-/// The grid and arguments for `rounds` rounds on `multiprocessors` multiprocessors: operands are read from
-/// `operands` ([`OPERAND_BYTES`] bytes), sums are written to `sums` ([`sum_bytes`]).
+/// The grid and arguments for `rounds` rounds on `multiprocessors` SMs. The kernel reads operands from the
+/// device address `operands` ([`OPERAND_BYTES`] bytes) and writes sums to `sums` ([`sum_bytes`] bytes).
 pub fn launch(multiprocessors: u32, operands: u64, sums: u64, rounds: u32) -> (Grid, Vec<Argument>) {
     (Grid { ctas: [multiprocessors, 1, 1] }, vec![operands.into(), sums.into(), rounds.into()])
 }
@@ -64,13 +65,13 @@ pub fn sum_bytes(multiprocessors: u32) -> usize {
     (multiprocessors * THREADS * 4) as usize
 }
 
-/// Floating-point operations of a launch.
+/// Number of floating-point operations of a launch.
 pub fn operations(types: WgmmaTypes, multiprocessors: u32, rounds: u32) -> f64 {
     let k = ROW_BYTES * 8 / types.element_bits();
     2.0 * f64::from(multiprocessors * WARPGROUPS * 64) * f64::from(N * k) * f64::from(rounds)
 }
 
-/// The descriptor of an operand tile at a shared address.
+/// The matrix descriptor of an operand tile at a shared address.
 fn at<'f>(descriptor: &MatrixDescriptor, address: Value<'f, u32>) -> Value<'f, u64> {
     ((address & 0x3_FFFF) >> 4).cast::<u64>() | descriptor.bits(0)
 }
@@ -122,7 +123,7 @@ mod tests {
     use super::*;
     use crate::{Emulator, Engine};
 
-    /// With ones for operands every accumulator counts the products it has summed.
+    /// With operands of ones, every accumulator counts its multiplications.
     #[test]
     fn it_multiplies_what_it_says() {
         for format in [Format::Bf16, Format::E4m3, Format::Tf32, Format::S8] {

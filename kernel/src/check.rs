@@ -1,4 +1,4 @@
-//! Whether the matrices of a call are legal, of one product and of all.
+//! Checks of a call's matrices, for one GEMM and for all GEMMs of a launch.
 
 use collective::{
     Batch, Code, Form, LinearArguments, Matrix, MatrixRef, Output, Plan, Record, sparse, weights,
@@ -9,28 +9,28 @@ use crate::error::LaunchError;
 use crate::problem::{Call, GemmProblem, WorkspaceRef};
 use crate::products::Products;
 
-/// What a kernel asks of D.
+/// What a kernel requires of D.
 pub(crate) struct OutputRule {
-    /// Bits of an element.
+    /// Bits per element.
     pub(crate) bits: u32,
-    /// What D's address, row length and row pitch must be a multiple of, in bytes.
+    /// D's address, row length and stride between rows must be multiples of this number of bytes.
     pub(crate) alignment: u64,
     /// D has `N >> halvings` columns.
     pub(crate) halvings: u32,
 }
 
-/// What [`Call::check`] found.
+/// The matrices that [`Call::check`] accepted.
 pub(crate) struct Checked {
     pub(crate) a: Matrix,
     pub(crate) b: Matrix,
     pub(crate) d: Output,
 }
 
-/// Bytes that a workspace is aligned to.
+/// Alignment of a workspace in bytes.
 pub(crate) const WORKSPACE_ALIGNMENT: u64 = 128;
 
 impl<E> Call<E> {
-    /// The workspace's address, if it has `needed` bytes.
+    /// The workspace's address, if it has at least `needed` bytes.
     pub(crate) fn workspace_for(&self, needed: u64) -> Result<u64, LaunchError> {
         let given = self.workspace.unwrap_or(WorkspaceRef { address: 0, bytes: 0 });
         if needed == 0 {
@@ -57,7 +57,7 @@ impl<E> Call<E> {
         let [a_major, b_major] = plan.majors();
         let GemmProblem { m, n, k } = self.problem;
         self.problem.limited()?;
-        // The sums of a product without factors are empty: then A and B are not read.
+        // If nothing is multiplied (alpha = 0), K counts as 0 and A and B are not read.
         let k = if multiplied { k } else { 0 };
         let empty = m == 0 || n == 0 || k == 0;
         let [a_bits, b_bits] = plan.operand_bits();
@@ -74,7 +74,7 @@ impl<E> Call<E> {
             }
             let bytes = u64::from(bits / 8);
             let (contiguous, lines) = match major {
-                // A sparse operand is the kernel's A.
+                // A sparse operand is always the kernel's A.
                 Major::K if sparse[i] => (sparse::kept(spec.operands[0].format, k), mn),
                 Major::K => (k, mn),
                 Major::Mn => (mn, k),
@@ -84,7 +84,7 @@ impl<E> Call<E> {
                 let rule = Rule { name, contiguous, lines, bytes, alignment };
                 rule.check(matrix)?;
             }
-            // Nothing is read where nothing is multiplied; the tensor map must be legal all the same.
+            // If nothing is multiplied, nothing is read. The tensor map must still be legal.
             let pitch = if empty { 16 / bytes } else { matrix.pitch };
             let address = if empty { 0 } else { matrix.address };
             Ok::<_, LaunchError>(Matrix { address, mn, k, pitch, batch: Batch::ONE })
@@ -106,7 +106,8 @@ impl<E> Call<E> {
 }
 
 impl Products {
-    /// The matrices of all of them, checked: those of the first are, and `strides` are A's, B's and D's.
+    /// The matrices of all GEMMs, checked. `first` holds those of the first GEMM, which have been checked;
+    /// the references are A, B and D with their strides.
     pub(crate) fn checked(
         &self,
         plan: &Plan,
@@ -120,7 +121,7 @@ impl Products {
             let alignment = plan.mainloop.producer.alignment(bits).into();
             Distance { name, bits: bits.into(), alignment }
         };
-        // Where nothing is multiplied, nothing is read.
+        // If nothing is multiplied, nothing is read.
         let operand = |(name, bits), matrix: Matrix, count, of: MatrixRef| match matrix.k {
             0 => Ok(matrix),
             _ => {
@@ -163,7 +164,7 @@ impl Products {
     }
 }
 
-/// Whether C is legal.
+/// Checks C.
 pub(crate) fn check_c(arguments: &LinearArguments, c_bits: u32, [m, n]: [u32; 2]) -> Result<(), LaunchError> {
     match arguments.c {
         _ if arguments.beta == 0.0 => Ok(()),
@@ -179,13 +180,13 @@ pub(crate) fn check_c(arguments: &LinearArguments, c_bits: u32, [m, n]: [u32; 2]
 /// What a matrix must satisfy.
 pub(crate) struct Rule {
     pub(crate) name: &'static str,
-    /// Elements that lie contiguously.
+    /// Number of contiguous elements per row (or column).
     pub(crate) contiguous: u32,
-    /// How many rows or columns of them there are.
+    /// Number of such rows or columns.
     pub(crate) lines: u32,
-    /// Bytes of an element.
+    /// Bytes per element.
     pub(crate) bytes: u64,
-    /// What its address and its leading dimension must be a multiple of, in bytes.
+    /// The matrix's address and leading dimension must be multiples of this number of bytes.
     pub(crate) alignment: u64,
 }
 
@@ -210,7 +211,7 @@ impl Rule {
     }
 }
 
-/// Whether weights in units are legal: rows in blocks of 64, each of whole units along K.
+/// Checks weights that are stored in units: blocks of 64 rows, with whole units along K.
 fn check_weights(
     name: &'static str,
     matrix: MatrixRef,
@@ -237,7 +238,7 @@ fn check_weights(
     within(name, address, rows * u128::from(pitch) * u128::from(code.bits()) / 8)
 }
 
-/// Whether so many bytes from an address on have addresses.
+/// Checks that an address plus a number of bytes does not pass the end of the address space.
 pub(crate) fn within(name: &'static str, address: u64, bytes: u128) -> Result<(), LaunchError> {
     if u128::from(address) + bytes > 1 << 64 {
         return Err(LaunchError::End { name, address, bytes });
@@ -245,7 +246,7 @@ pub(crate) fn within(name: &'static str, address: u64, bytes: u128) -> Result<()
     Ok(())
 }
 
-/// Whether a kernel can find so many groups by what lies at an address.
+/// Checks the number of groups and the address of the table that describes them.
 fn table(groups: u32, (name, address, alignment): (&'static str, u64, u64)) -> Result<(), LaunchError> {
     if groups > Form::MOST_GROUPS {
         return Err(LaunchError::Groups { groups, most: Form::MOST_GROUPS });
@@ -259,10 +260,10 @@ fn table(groups: u32, (name, address, alignment): (&'static str, u64, u64)) -> R
     Ok(())
 }
 
-/// What the distance between matrices must be.
+/// What the distance between the matrices of a batch must satisfy.
 pub(crate) struct Distance {
     pub(crate) name: &'static str,
-    /// Bits of an element.
+    /// Bits per element.
     pub(crate) bits: u64,
     pub(crate) alignment: u64,
 }
@@ -281,8 +282,8 @@ impl Distance {
     }
 }
 
-/// Whether no two outputs have an element in common: each ends before the next begins, or rows of all of them lie side by
-/// side.
+/// Whether no two outputs share an element. Either each output ends before the next begins, or the rows of
+/// all outputs are next to each other.
 pub(crate) fn apart(Output { m, n, pitch, batch: Batch { count, stride }, .. }: Output) -> bool {
     let [m, n, count] = [m, n, count].map(u128::from);
     let [pitch, stride] = [pitch, stride].map(u128::from);

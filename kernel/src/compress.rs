@@ -1,4 +1,5 @@
-//! Compressing 2:4 sparse operands on the device, bit for bit as [`collective::sparse::compress`] does on the host.
+//! A kernel that compresses 2:4 sparse operands on the device, bit for bit as
+//! [`collective::sparse::compress`] does on the host.
 
 mod emit;
 
@@ -12,14 +13,14 @@ use crate::error::LaunchError;
 use crate::problem::{GemmProblem, Launch};
 use crate::program::Program;
 
-/// Most CTAs of a grid along x.
+/// The largest grid along x, in CTAs.
 const MOST: u32 = i32::MAX as u32;
 
-/// A kernel that compresses a 2:4 sparse operand: what is kept of each row, metadata that says where it was, and whether more than half of a
-/// chunk is not zero.
+/// A kernel that compresses a 2:4 sparse operand. It writes the kept elements of each row, the metadata that
+/// says where they were, and whether a chunk has too many non-zero elements (more than half).
 ///
-/// Values, metadata and the first such chunk are those of [`sparse::compress`], bit for bit: of zeros `-0.0` is kept first, NaN is no zero, and
-/// what fills the last chunk, unit and block is zero.
+/// Kept elements, metadata and the first such chunk are bit for bit those of [`sparse::compress`]. Among
+/// zeros, `-0.0` is kept first. NaN is not a zero. The last chunk, unit and block are padded with zeros.
 ///
 /// ```
 /// use collective::{Format, MatrixRef, sparse};
@@ -53,51 +54,53 @@ pub struct Compress {
     format: Format,
 }
 
-/// An operand to compress.
+/// The operand to compress, and where the results go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compression {
-    /// Rows: the operand's extent along M, or N; below 2^31.
+    /// Rows: the operand's extent along M or N; below 2^31.
     pub rows: u32,
     /// The operand's extent along K; below 2^31.
     pub k: u32,
-    /// The operand with its zeros, row by row: its leading dimension is `k` elements at least.
+    /// The dense operand, row-major. Its leading dimension is at least `k` elements.
     pub dense: MatrixRef,
-    /// What is kept, row by row: the leading dimension is [`sparse::kept`] elements at least. Kernels read rows of multiples of 16 B.
+    /// The kept elements, row-major. The leading dimension is at least [`sparse::kept`] elements. GEMM
+    /// kernels need rows of multiples of 16 B.
     pub values: MatrixRef,
-    /// Blocks of 64 rows of words: the leading dimension, from block to block, is [`sparse::metadata_pitch`] words at least. Kernels read it
-    /// from multiples of 16 B.
+    /// The metadata: words in blocks of 64 rows. The leading dimension, from one block to the next, is at
+    /// least [`sparse::metadata_pitch`] words. GEMM kernels need blocks that begin at multiples of 16 B.
     pub metadata: MatrixRef,
-    /// Device address of 8 bytes, a multiple of 8, that hold [`Compress::NOTHING`] before the launch. [`Compress::check`] says what they mean
-    /// after it.
+    /// Device address of 8 bytes, a multiple of 8. They must hold [`Compress::NOTHING`] before the launch.
+    /// After it, [`Compress::check`] reads them.
     pub found: u64,
 }
 
 impl Compress {
-    /// What [`Compression::found`] holds before the launch.
+    /// The bytes at [`Compression::found`] before the launch.
     pub const NOTHING: [u8; 8] = [0xff; 8];
 
     /// The kernel for a format.
     ///
     /// # Errors
-    /// [`SparseError::Format`] for one that no sparse instruction multiplies.
+    /// [`SparseError::Format`] for a format that no sparse instruction multiplies.
     pub fn of(format: Format) -> Result<Self, SparseError> {
         let operand = Format::operands().any(|of| of == format);
         if operand { Ok(Self { format }) } else { Err(SparseError::Format { format }) }
     }
 
-    /// The program.
+    /// Builds, verifies and prints the kernel's program.
     ///
     /// # Errors
-    /// What the verifier finds: nothing.
+    /// None: the verifier finds no fault in it.
     pub fn program(self) -> Result<Program, VerifyError> {
         Program::new(emit::function(self.format))
     }
 
-    /// The grid and the arguments; `None` where there are no elements.
+    /// The grid and the arguments of a launch; `None` if there are no elements.
     ///
     /// # Errors
-    /// [`LaunchError::Extent`], and for each matrix [`LaunchError::Null`], [`LaunchError::Address`] (no multiple of an element's bytes, or a
-    /// word's), [`LaunchError::ShortPitch`], [`LaunchError::Pitch`] (2^40 B or more) and [`LaunchError::End`]; [`LaunchError::Grid`].
+    /// [`LaunchError::Extent`]. For each matrix: [`LaunchError::Null`], [`LaunchError::Address`] (not a
+    /// multiple of an element's or a word's bytes), [`LaunchError::ShortPitch`], [`LaunchError::Pitch`] (2^40
+    /// B or more) and [`LaunchError::End`]. [`LaunchError::Grid`].
     pub fn launch(self, what: &Compression) -> Result<Option<Launch>, LaunchError> {
         let Compression { rows, k, dense, values, metadata, found } = *what;
         GemmProblem { m: rows, n: 0, k }.limited()?;
@@ -113,9 +116,9 @@ impl Compress {
         let words = sparse::metadata_pitch(self.format, k);
         for (name, contiguous, lines, bytes, matrix) in [
             ("the dense operand", k, rows, bytes, dense),
-            ("what is kept", sparse::kept(self.format, k), rows, bytes, values),
+            ("the values matrix", sparse::kept(self.format, k), rows, bytes, values),
             ("the metadata", words, blocks, 4, metadata),
-            ("the place for what is found", 1, 1, 8, MatrixRef::new(found, 1)),
+            ("the report", 1, 1, 8, MatrixRef::new(found, 1)),
         ] {
             Rule { name, contiguous, lines, bytes, alignment: bytes }.check(matrix)?;
         }
@@ -139,14 +142,15 @@ impl Compress {
         }))
     }
 
-    /// Whether the operand was one that can be compressed, by what [`Compression::found`] holds after the launch.
+    /// Checks that the operand could be compressed. `found` is what the 8 bytes at [`Compression::found`]
+    /// hold after the launch.
     ///
     /// # Errors
-    /// [`SparseError::Dense`] with the first chunk, row by row, of which more than half is not zero; what was written for it is no operand.
-    /// [`SparseError::Elements`] for other than 8 bytes.
+    /// [`SparseError::Dense`] with the first chunk, in row-major order, in which more than half is not zero.
+    /// What was written is then not a valid operand. [`SparseError::Elements`] if `found` is not 8 bytes.
     pub fn check(self, k: u32, found: &[u8]) -> Result<(), SparseError> {
         let Ok(bytes) = <[u8; 8]>::try_from(found) else {
-            let (what, found) = ("bytes of what was found", found.len());
+            let (what, found) = ("bytes of the report", found.len());
             return Err(SparseError::Elements { what, rows: 1, k, found, needed: 8 });
         };
         if bytes == Self::NOTHING {

@@ -1,4 +1,4 @@
-//! A kernel as a type: three roles, one program.
+//! A kernel as a type: three roles that become one program.
 
 use core::borrow::Borrow;
 use core::fmt;
@@ -16,7 +16,7 @@ use crate::legal;
 use crate::problem::{Call, GemmProblem, Launch};
 use crate::program::Program;
 
-/// What a kernel is made of.
+/// The three roles of a kernel, as types. Implement it for a type of your own and pass that type to [`Gemm`].
 ///
 /// ```
 /// use collective::{Cooperative, KMajor, LinearCombination, Operands, Plan, Tile, TmaWgmma};
@@ -35,22 +35,22 @@ use crate::program::Program;
 /// assert_eq!(PLAN.ring.stages, 4);
 /// ```
 pub trait GemmConfig: 'static {
-    /// Brings operand tiles in and multiplies them.
+    /// Loads operand tiles and multiplies them.
     type Mainloop: Mainloop;
-    /// Turns accumulators into the output.
+    /// Turns accumulators into the output D.
     type Epilogue: Epilogue;
-    /// Deals output tiles to CTAs.
+    /// Assigns output tiles to CTAs.
     type Scheduler: TileScheduler;
-    /// Whether the kernel may begin while the kernel before it in its stream still runs (programmatic dependent launch):
-    /// its CTAs then start and set up their barriers, and wait for that kernel before they touch global memory. Nothing
-    /// that a kernel computes depends on it.
+    /// Whether the kernel may start while the previous kernel in its stream still runs (programmatic
+    /// dependent launch). Its CTAs then start and set up their barriers, and wait for the previous kernel
+    /// before they access global memory. Results do not depend on this. Default: `true`.
     const OVERLAPS: bool = true;
-    /// How many products a launch computes: [`Batched`](crate::Batched) and [`Ragged`](crate::Ragged)
-    /// and [`PointerArray`](crate::PointerArray) make it several.
+    /// Whether a launch computes one GEMM or several. [`Batched`](crate::Batched), [`Ragged`](crate::Ragged),
+    /// [`Masked`](crate::Masked) and [`PointerArray`](crate::PointerArray) set it. Default: one.
     const FORM: Form = Form::Single;
 }
 
-/// Three roles put together on the spot, for configurations that need no name of their own.
+/// A configuration made of three roles in place, when it needs no named type of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Composed<M, E, S>(PhantomData<(M, E, S)>);
 
@@ -67,12 +67,14 @@ where
 
 /// The kernel of a configuration: `D = alpha * A * B + beta * C`.
 ///
-/// Everything but the plan is [`AnyGemm`]'s, the value that the type lowers to.
+/// Its methods are those of [`AnyGemm`], the value that this type lowers to. Only [`PLAN`](Self::PLAN) is
+/// computed at compile time.
 #[derive(Clone, Copy, Debug)]
 pub struct Gemm<C>(PhantomData<C>);
 
 impl<C: GemmConfig> Gemm<C> {
-    /// Every number of the kernel. Evaluating it for an illegal configuration stops the build with the reason.
+    /// Every number of the kernel: tile, stages, shared memory, registers, threads. For an illegal
+    /// configuration, evaluating this constant stops the build with the reason.
     pub const PLAN: Plan = legal::checked(
         C::FORM,
         (<C::Mainloop as Mainloop>::SPEC, <C::Mainloop as Mainloop>::FORMS),
@@ -87,39 +89,42 @@ impl<C: GemmConfig> Gemm<C> {
         kernel
     }
 
-    /// The kernel's name: its mainloop, epilogue and scheduler.
+    /// The kernel's name, made of the names of its form, mainloop, epilogue and scheduler.
     pub fn name() -> String {
         Self::kernel().entry_name()
     }
 
-    /// Builds, verifies and prints the kernel.
+    /// Builds, verifies and prints the kernel's program.
     ///
     /// # Errors
-    /// What the verifier finds; a mainloop, epilogue or scheduler of your own may emit an illegal program.
+    /// The faults that the verifier found. Only a mainloop, epilogue or scheduler of your own can emit an
+    /// illegal program.
     pub fn program() -> Result<Program, ptx::VerifyError> {
         Self::kernel().program()
     }
 
-    /// As [`AnyGemm::tiles`].
+    /// Numbers of output tiles and K-tiles of a problem: see [`AnyGemm::tiles`].
     pub fn tiles(problem: GemmProblem) -> Tiles<u32> {
         Self::kernel().tiles(problem)
     }
 
-    /// As [`AnyGemm::workspace`].
+    /// Bytes of workspace that a call needs: see [`AnyGemm::workspace`].
     pub fn workspace<E>(call: &Call<E>, slots: u32) -> u64 {
         Self::kernel().workspace(call, slots)
     }
 
-    /// The kernel with arguments of its mainloop's own ([`Mainloop::Arguments`]); launches without them use the default ones.
+    /// Binds arguments of the mainloop's own ([`Mainloop::Arguments`]) to the kernel. Launches without them
+    /// use the default arguments.
     pub fn bind(mainloop: &<C::Mainloop as Mainloop>::Arguments) -> Bound<'_, C> {
         Bound { mainloop }
     }
 
-    /// As [`AnyGemm::launch`], with the arguments of the configuration's epilogue or a reference to them:
-    /// `call.with(&arguments)`.
+    /// Checks a call and returns its grid and arguments: see [`AnyGemm::launch`]. The call's epilogue
+    /// arguments are those of the configuration's epilogue, or a reference to them: `call.with(&arguments)`.
     ///
     /// # Errors
-    /// The first argument that is illegal, with its value and what was needed; a kernel of another form.
+    /// The first illegal argument, with its value and what is allowed; or the call is of another form than
+    /// the kernel.
     pub fn launch<E>(call: &Call<E>, slots: u32) -> Result<Option<Launch>, LaunchError>
     where
         E: Borrow<<C::Epilogue as Epilogue>::Arguments>,
@@ -128,7 +133,7 @@ impl<C: GemmConfig> Gemm<C> {
     }
 }
 
-/// A kernel whose mainloop has been given its own arguments: see [`Gemm::bind`].
+/// A kernel together with arguments for its mainloop, made by [`Gemm::bind`].
 pub struct Bound<'a, C: GemmConfig> {
     mainloop: &'a <C::Mainloop as Mainloop>::Arguments,
 }
@@ -140,10 +145,11 @@ impl<C: GemmConfig> fmt::Debug for Bound<'_, C> {
 }
 
 impl<C: GemmConfig> Bound<'_, C> {
-    /// As [`Gemm::launch`].
+    /// Checks a call and returns its grid and arguments: see [`Gemm::launch`].
     ///
     /// # Errors
-    /// The first argument that is illegal, with its value and what was needed; a kernel of another form.
+    /// The first illegal argument, with its value and what is allowed; or the call is of another form than
+    /// the kernel.
     pub fn launch<E>(&self, call: &Call<E>, slots: u32) -> Result<Option<Launch>, LaunchError>
     where
         E: Borrow<<C::Epilogue as Epilogue>::Arguments>,
@@ -156,7 +162,7 @@ impl<C: GemmConfig> Bound<'_, C> {
 }
 
 impl AnyGemm {
-    /// The kernel of a type, under a name of your own.
+    /// The kernel of a configuration type, under a name of your choice.
     pub fn of<C: GemmConfig>(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),

@@ -1,4 +1,4 @@
-//! The one emitter: a kernel's value becomes a program, top to bottom.
+//! The emitter: it writes the program of every kernel from its [`AnyGemm`].
 
 use collective::pipeline::{self, ClusterPosition, Release, Ring, Turns};
 use collective::queue::{self, Part, Queue};
@@ -11,10 +11,10 @@ use scheduler::{Draw, Work, WorkLoop};
 use crate::gemm::AnyGemm;
 use crate::outputs::{Given, Outputs};
 
-/// What is emitted for each piece of work.
+/// What is emitted per work unit.
 type Body<'b, 'f> = &'b dyn Fn(Piece<'f>, Extent<'f>, Option<Share<'f>>);
 
-/// The queue of a kernel as its scheduler sees it.
+/// The kernel's queue of tile numbers, as its scheduler uses it.
 struct Drawn<'f>(Queue<'f>);
 
 impl<'f> Draw<'f> for Drawn<'f> {
@@ -28,7 +28,7 @@ impl<'f> Draw<'f> for Drawn<'f> {
 }
 
 impl AnyGemm {
-    /// The kernel, top to bottom.
+    /// Emits the kernel from beginning to end.
     pub(crate) fn emit<'f>(&self, f: &'f Builder) {
         let plan = &self.plan;
         let mainloop = self.mainloop.declare(f, plan);
@@ -84,7 +84,7 @@ impl AnyGemm {
                 Producer::Thread => f.if_(warp.equals(0), || f.if_(f.elect(), load)),
                 Producer::Warpgroup => load(),
             }
-            // Consumers exchange sums.
+            // Consumers of the cluster exchange partial sums; the producer takes part in that barrier.
             if self.facts.parts > 1 {
                 meet(f, false);
             }
@@ -164,12 +164,12 @@ impl AnyGemm {
             }
         }
         if self.cluster_size() > 1 {
-            // No CTA may leave while others still reach its shared memory or arrive on its barriers.
+            // No CTA may exit while other CTAs still access its shared memory or arrive on its barriers.
             meet(f, false);
         }
     }
 
-    /// Adds up the sums of a tile that is divided, and finishes what is whole.
+    /// Reduces the partial sums of a split tile, and finishes tiles that are complete.
     fn add_up<'f, T: Number + Default>(
         &self,
         f: &'f Builder,
@@ -228,8 +228,8 @@ impl AnyGemm {
     }
 }
 
-/// Whose turn the next piece is. Every consumer walks all pieces of its CTA, works on its own, and goes past the
-/// stages of the others.
+/// The number of the consumer that computes the next work unit. Every consumer walks all work units of its
+/// CTA, computes its own, and skips the stages of the others.
 fn next_turn<'f>(f: &'f Builder, plan: &Plan, turn: Var<'f, u32>) -> Value<'f, u32> {
     let now = turn.get();
     let (next, first) = (now + 1, f.constant(0u32));
@@ -237,13 +237,14 @@ fn next_turn<'f>(f: &'f Builder, plan: &Plan, turn: Var<'f, u32>) -> Value<'f, u
     now
 }
 
-/// All threads of the cluster wait for each other; `relaxed` where no memory has to be published but what a fence has published already.
+/// A barrier for all threads of the cluster. With `relaxed`, it orders no memory accesses; the caller has
+/// fenced them already.
 fn meet(f: &Builder, relaxed: bool) {
     f.cluster_arrive(relaxed);
     f.cluster_wait();
 }
 
-/// How many columns of a tile that begins at column `n` are computed, where it may be narrowed.
+/// Number of columns to compute of a tile that begins at column `n`, if the kernel narrows tiles.
 fn columns<'f>(f: &'f Builder, plan: &Plan, n: Value<'f, u32>, extent: Extent<'f>) -> Option<Value<'f, u32>> {
     let MainloopSpec { tile: [_, tile_n, _], step, .. } = plan.mainloop;
     (step > 0).then(|| {

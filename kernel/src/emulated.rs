@@ -12,12 +12,12 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::program::Program;
 
-/// Told how many CTAs of a launch have finished, and of how many.
+/// A callback that receives the number of finished CTAs of a launch and the number of all its CTAs.
 pub type Progress = Box<dyn Fn(u64, u64) + Send + Sync>;
 
-/// An emulated Hopper GPU on the CPU.
+/// An emulated Hopper GPU on the CPU. Use it to run and check kernels where no GPU is present.
 ///
-/// Times that it reports are the host's, and say nothing about a GPU.
+/// The times that it reports are those of the host; they say nothing about a GPU.
 pub struct Emulator {
     memory: Memory,
     sizes: HashMap<u64, usize>,
@@ -48,7 +48,7 @@ impl fmt::Debug for Emulator {
 }
 
 impl Emulator {
-    /// A fresh device with empty memory and 132 multiprocessors, as an H100 SXM or H200 has.
+    /// A new device with empty memory and 132 SMs, as H100 SXM and H200 have.
     pub fn new() -> Self {
         Self {
             memory: Memory::new(),
@@ -62,35 +62,37 @@ impl Emulator {
         }
     }
 
-    /// The same with another number of multiprocessors: persistent kernels launch that many CTAs.
+    /// Sets the number of SMs. Persistent kernels launch this number of CTAs, divided into clusters. Minimum:
+    /// 1.
     #[must_use]
     pub fn with_multiprocessors(mut self, multiprocessors: u32) -> Self {
         self.multiprocessors = multiprocessors.max(1);
         self
     }
 
-    /// The same with another order of warps and asynchronous completions; `seed` chooses among the random ones.
+    /// Sets the order in which warps run and asynchronous operations complete. `seed` selects one of the
+    /// random orders.
     #[must_use]
     pub fn with_schedule(mut self, schedule: Schedule, seed: u64) -> Self {
         (self.schedule, self.seed) = (schedule, seed);
         self
     }
 
-    /// The same with another rounding of floating-point matrix multiplies.
+    /// Sets the rounding of floating-point matrix multiplies.
     #[must_use]
     pub fn with_numerics(mut self, numerics: Numerics) -> Self {
         self.numerics = numerics;
         self
     }
 
-    /// The same, reporting progress while a launch runs.
+    /// Sets a callback that reports progress while a launch runs.
     #[must_use]
     pub fn with_progress(mut self, progress: Progress) -> Self {
         self.progress = Some(progress);
         self
     }
 
-    /// What the last launch executed.
+    /// What the last launch executed; `None` before the first.
     pub fn report(&self) -> Option<&Report> {
         self.report.as_ref()
     }
@@ -172,7 +174,7 @@ impl Engine for Emulator {
             Err(Failure::Argument(source)) => Err(EngineError::Argument { kernel, source }),
             Err(failure) => {
                 let report = failure.to_string();
-                // A trap begins with the kernel's name, and so does the error.
+                // A trap's text begins with the kernel's name, and so does the error's.
                 let named = format!("kernel `{kernel}`: ");
                 let report = report.strip_prefix(&named).unwrap_or(&report).to_owned();
                 let scheduler = program.scheduler().map(str::to_owned);

@@ -1,6 +1,6 @@
 //! Engines: the machines that run a [`Program`].
 //!
-//! The emulator and the GPU answer the same calls, so one test case, one command, one example runs on both.
+//! The emulator and the GPU implement the same trait, so a test, a command or an example runs on both.
 
 use std::time::Duration;
 
@@ -11,23 +11,23 @@ use crate::error::EngineError;
 use crate::problem::WorkspaceRef;
 use crate::program::Program;
 
-/// A machine with device memory that runs programs.
+/// A machine with device memory that runs programs: the GPU, or the emulator.
 pub trait Engine {
-    /// What runs: for a GPU the card, its driver and compute capability.
+    /// A description of the machine: for a GPU, the card's name, its driver and its compute capability.
     fn describe(&self) -> String;
 
-    /// How many multiprocessors there are.
+    /// Number of SMs.
     fn multiprocessors(&self) -> u32;
 
-    /// How many clusters of a program run at once: what persistent kernels launch.
+    /// Number of a program's clusters that are resident at once. Persistent kernels launch this number.
     ///
     /// # Errors
-    /// A program the engine cannot load.
+    /// The engine cannot load the program.
     fn slots(&mut self, program: &Program) -> Result<u32, EngineError> {
         Ok(self.multiprocessors() / program.function().cluster.iter().product::<u32>().max(1))
     }
 
-    /// Reserves memory whose contents are undefined.
+    /// Allocates a buffer, in bytes. Its contents are undefined.
     ///
     /// # Errors
     /// The device has not enough memory.
@@ -36,13 +36,13 @@ pub trait Engine {
     /// Copies bytes to the start of a buffer.
     ///
     /// # Errors
-    /// More bytes than the buffer holds, or a device error.
+    /// There are more bytes than the buffer holds, or the device failed.
     fn write(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<(), EngineError>;
 
-    /// Fills a buffer with some data, again and again.
+    /// Fills a buffer by repeating `data`.
     ///
     /// # Errors
-    /// As [`Engine::write`], or there is no data.
+    /// As [`Engine::write`]; or `data` is empty.
     fn repeat(&mut self, buffer: Buffer, data: &[u8]) -> Result<(), EngineError> {
         let all: Vec<u8> = data.iter().copied().cycle().take(buffer.bytes).collect();
         let Buffer { address, bytes } = buffer;
@@ -52,23 +52,23 @@ pub trait Engine {
         }
     }
 
-    /// Copies a whole buffer back, after everything launched has finished.
+    /// Waits for all launches and copies a whole buffer to the host.
     ///
     /// # Errors
-    /// A fault of a program that was launched before, or a device error.
+    /// An earlier program faulted, or the device failed.
     fn read(&mut self, buffer: Buffer) -> Result<Vec<u8>, EngineError>;
 
-    /// Gives a buffer back.
+    /// Frees a buffer.
     ///
     /// # Errors
     /// The buffer is not one of this engine's.
     fn free(&mut self, buffer: Buffer) -> Result<(), EngineError>;
 
-    /// Runs a program to its end and says how long it took on the device.
+    /// Runs a program to its end and returns the time that it took on the device.
     ///
     /// # Errors
-    /// Arguments that do not fit, an address that is in no buffer of this engine, a program the engine cannot load, or a fault
-    /// while it ran.
+    /// Arguments that do not match the program's parameters, an address outside this engine's buffers, a
+    /// program the engine cannot load, or a fault while the program ran.
     fn launch(
         &mut self,
         program: &Program,
@@ -76,8 +76,8 @@ pub trait Engine {
         arguments: &[Argument],
     ) -> Result<Duration, EngineError>;
 
-    /// Reserves a workspace of so many bytes for calls; `None` for no bytes. Its memory goes when its
-    /// [`buffer`](WorkspaceRef::buffer) is given back.
+    /// Allocates a workspace of `bytes` bytes, filled with zeros; `None` for 0 bytes. To free it, free its
+    /// [`buffer`](WorkspaceRef::buffer).
     ///
     /// # Errors
     /// As [`Engine::allocate`] and [`Engine::write`].
@@ -89,7 +89,7 @@ pub trait Engine {
         Ok(Some(WorkspaceRef { address: buffer.address, bytes }))
     }
 
-    /// Reserves memory for some bytes and copies them there.
+    /// Allocates a buffer for some bytes and copies them to it.
     ///
     /// # Errors
     /// As [`Engine::allocate`] and [`Engine::write`].
@@ -98,7 +98,7 @@ pub trait Engine {
         match self.write(buffer, bytes) {
             Ok(()) => Ok(buffer),
             Err(error) => {
-                // The reason is the first error's; a buffer that cannot be given back either goes with the engine.
+                // Report the first error. If the buffer cannot be freed either, it is freed with the engine.
                 let _ = self.free(buffer);
                 Err(error)
             }
@@ -112,7 +112,7 @@ mod tests {
     use crate::error::EngineError;
     use crate::program::Program;
 
-    /// Takes nothing, and knows what was not given back.
+    /// An engine whose writes fail, and that counts the buffers not freed.
     #[derive(Default)]
     struct Full {
         allocated: Vec<u64>,

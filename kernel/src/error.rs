@@ -1,32 +1,32 @@
-//! What can go wrong, each with what was seen and what was needed.
+//! Errors of engines and of calls. Each says what was given and what is allowed.
 
 use collective::Form;
 use ptx::abi::{ArgumentError, TensorMapError};
 
-/// Why an engine could not do what it was asked.
+/// Why an engine could not do what it was asked to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
     /// There is no CUDA driver on this machine.
     #[error("no CUDA driver: {library} could not be loaded; install NVIDIA's driver, or use the emulator")]
     NoDriver {
-        /// The library that was looked for.
+        /// The library that could not be loaded.
         library: &'static str,
     },
-    /// A library of NVIDIA's is not installed; only comparisons with it need it.
+    /// A library from NVIDIA is not installed. Only comparisons with that library need it.
     #[error(
         "{library} could not be loaded ({reason}): install it, or put its folder on the loader's search path"
     )]
     NoLibrary {
-        /// The library.
+        /// The library that could not be loaded.
         library: &'static str,
-        /// What was tried.
+        /// The loader's error message.
         reason: String,
     },
     /// The CUDA driver lacks a function.
     #[error("the CUDA driver has no function {function}: install NVIDIA's driver of CUDA 12.4 or later")]
     MissingFunction {
-        /// The function.
+        /// The function's name.
         function: &'static str,
     },
     /// The CUDA driver does not know the PTX version that kernels are printed in.
@@ -35,105 +35,105 @@ pub enum EngineError {
         version.0, version.1, needed.0, needed.1
     )]
     OldDriver {
-        /// Its CUDA version.
+        /// The driver's CUDA version: major, minor.
         version: (i32, i32),
-        /// The oldest that will do.
+        /// The oldest CUDA version that works: major, minor.
         needed: (i32, i32),
     },
-    /// There is no such GPU.
-    #[error("GPU {ordinal} was asked for, this machine has {count}")]
+    /// There is no GPU with this index.
+    #[error("there is no GPU {ordinal}: this machine has {count}, numbered from 0")]
     NoDevice {
-        /// Index asked for.
+        /// The index that was asked for.
         ordinal: usize,
-        /// GPUs there are.
+        /// Number of GPUs in this machine.
         count: usize,
     },
-    /// The GPU is not one the kernels are written for.
+    /// The GPU is not a Hopper GPU.
     #[error(
         "{name} has compute capability {major}.{minor}; sm_90a kernels run on 9.0 (H100, H200, GH200) only"
     )]
     WrongDevice {
-        /// The card.
+        /// The card's name.
         name: String,
-        /// Its compute capability.
+        /// Major number of its compute capability.
         major: u32,
-        /// Its compute capability.
+        /// Minor number of its compute capability.
         minor: u32,
     },
     /// A call of the CUDA driver failed.
     #[error("CUDA driver: {call} failed with {code}: {reason}")]
     Driver {
-        /// The function.
+        /// The driver's function.
         call: &'static str,
-        /// The error's name.
+        /// The error code's name.
         code: String,
-        /// The driver's words.
+        /// The driver's error message.
         reason: String,
     },
-    /// The driver refused the PTX.
+    /// The driver rejected the PTX.
     #[error("the driver could not compile kernel `{kernel}`:\n{log}")]
     Compile {
-        /// The entry's name.
+        /// The name of the program's entry.
         kernel: String,
-        /// The assembler's log.
+        /// The driver's compilation log.
         log: String,
     },
     /// The folder of compiled kernels that the user named cannot be used.
     #[cfg(feature = "driver")]
     #[error("{source}")]
     Cache {
-        /// Which and why.
+        /// Which folder, and why.
         source: crate::disk::CacheError,
     },
     /// The assembler that the user named gave no binary that the driver loads.
     #[cfg(feature = "driver")]
     #[error("{source}")]
     Assembler {
-        /// Which and why.
+        /// Which assembler, and why.
         source: crate::build::AssemblerError,
     },
-    /// Arguments that do not fit the kernel's parameters.
+    /// Arguments that do not match the kernel's parameters.
     #[error("kernel `{kernel}`: {source}")]
     Argument {
-        /// The entry's name.
+        /// The name of the program's entry.
         kernel: String,
-        /// Which and why.
+        /// Which argument, and why.
         source: ArgumentError,
     },
-    /// A parameter block of the wrong size.
+    /// A parameter block has the wrong size.
     #[error("kernel `{kernel}` takes a parameter block of {needed} B, {bytes} B were given")]
     ParameterBlock {
-        /// The entry's name.
+        /// The name of the program's entry.
         kernel: String,
-        /// Bytes given.
+        /// Size given, in bytes.
         bytes: usize,
-        /// Bytes needed.
+        /// Size needed, in bytes.
         needed: usize,
     },
-    /// A tensor map that breaks a rule.
+    /// A tensor map breaks a rule.
     #[error("tensor map: {source}")]
     TensorMap {
         /// The rule.
         source: TensorMapError,
     },
-    /// The GPU refused a kernel or stopped while it ran.
+    /// The GPU rejected a kernel, or stopped while it ran.
     #[error("kernel `{kernel}` failed on the GPU: {call} gave {code} ({reason})")]
     Fault {
-        /// The entry's name; several where any of them may be to blame.
+        /// The name of the program's entry. Several names if any of these kernels may be the cause.
         kernel: String,
-        /// The driver's function that reported it.
+        /// The driver's function that reported the error.
         call: &'static str,
-        /// The error's name.
+        /// The error code's name.
         code: String,
-        /// The driver's words.
+        /// The driver's error message.
         reason: String,
     },
-    /// The emulated program did something a GPU must not be asked to do.
+    /// The emulator found a fault in the program: something that a GPU must not be asked to do.
     #[error("kernel `{kernel}`{} failed in the emulator: {report}", scheduled(scheduler.as_deref()))]
     Trap {
-        /// The entry's name.
+        /// The name of the program's entry.
         kernel: String,
-        /// The scheduler's name, where the kernel has one.
+        /// The scheduler's name, if the program is a GEMM kernel's.
         scheduler: Option<String>,
         /// The emulator's report.
         report: String,
@@ -141,55 +141,55 @@ pub enum EngineError {
     /// A call of cuBLASLt failed.
     #[error("cuBLASLt: {call} failed with {status}")]
     CublasLt {
-        /// The function.
+        /// The cuBLASLt function.
         call: &'static str,
-        /// The status it returned.
+        /// The status that it returned.
         status: String,
     },
     /// A GEMM call that is not legal.
     #[error("kernel `{kernel}`: {source}")]
     Call {
-        /// The entry's name.
+        /// The name of the program's entry.
         kernel: String,
-        /// Which argument and why.
+        /// Which argument, and why.
         source: LaunchError,
     },
-    /// No kernel can do a call.
+    /// No kernel can compute a call.
     #[error("no kernel for {call}: {reason}")]
     NoKernel {
-        /// The call in words: form, types, directions and epilogue.
+        /// The call: form, types, directions and epilogue.
         call: String,
-        /// The rule that it breaks.
+        /// The rule that the call breaks.
         reason: String,
     },
-    /// An argument names memory that is not the engine's.
+    /// An argument holds an address outside the engine's buffers.
     #[error(
-        "kernel `{kernel}`: parameter `{parameter}` names {bytes} B at {address:#x}, which lie in no buffer of this GPU: \
-         allocate them with `Engine::allocate`, or vouch for them and call the unsafe `Gpu::prepare_raw`"
+        "kernel `{kernel}`: parameter `{parameter}` names {bytes} B at {address:#x}, which are in no buffer of this GPU: \
+         allocate them with `Engine::allocate`, or call the unsafe `Gpu::prepare_raw`"
     )]
     Foreign {
-        /// The entry's name.
+        /// The name of the program's entry.
         kernel: String,
         /// The parameter's name.
         parameter: &'static str,
-        /// Device address.
+        /// The device address.
         address: u64,
-        /// Bytes that it names; 1 where the beginning alone is known.
+        /// Bytes that the kernel accesses from there; 1 if only the first byte is known.
         bytes: u64,
     },
-    /// A call reaches memory that nobody lent it.
+    /// A call accesses memory that was not lent to it.
     #[error(
-        "kernel `{kernel}`: {name} is {bytes} B at {address:#x}, and no slice that was given has all of them{}",
+        "kernel `{kernel}`: {name} is {bytes} B at {address:#x}, and no slice of the call contains all of them{}",
         if *writes { " to write" } else { "" }
     )]
     NotLent {
-        /// The entry's name.
+        /// The name of the program's entry.
         kernel: String,
         /// Which matrix.
         name: &'static str,
-        /// Device address.
+        /// The device address.
         address: u64,
-        /// Bytes that the call reaches from there on.
+        /// Bytes that the call accesses from that address.
         bytes: u64,
         /// Whether they are written.
         writes: bool,
@@ -199,77 +199,78 @@ pub enum EngineError {
     Short {
         /// Which matrix.
         argument: &'static str,
-        /// The slice's elements.
+        /// Elements in the slice.
         found: usize,
-        /// Its extents by name.
+        /// The names of the matrix's extents.
         extents: &'static str,
-        /// Its extents.
+        /// The matrix's extents.
         needed: [u32; 2],
     },
-    /// An epilogue that does not say what it reaches.
+    /// An epilogue of your own does not report all the memory that it accesses.
     #[error(
-        "kernel `{kernel}`: the epilogue's arguments have {addresses} addresses beside D, and {told} were told to the path: \
-         tell each in `check`, by `Path::reads` or `Path::writes`, or call the unsafe `Loaded::launch_raw`"
+        "kernel `{kernel}`: the epilogue's arguments have {addresses} addresses in addition to D, but it reported {told}: \
+         report each in `check`, by `Path::reads` or `Path::writes`, or call the unsafe `Loaded::launch_raw`"
     )]
     Untold {
-        /// The entry's name.
+        /// The name of the program's entry.
         kernel: String,
-        /// Addresses that were told.
+        /// Number of addresses that it reported.
         told: usize,
-        /// Addresses among the parameters.
+        /// Number of addresses among the epilogue's parameters.
         addresses: usize,
     },
-    /// Memory that is lent for another stream.
+    /// Memory that was lent for another stream.
     #[error(
         "kernel `{kernel}`: a slice was lent for launches on another stream: lend it on the stream of the launch"
     )]
     OtherStream {
-        /// The entry's name.
+        /// The name of the program's entry.
         kernel: String,
     },
-    /// A launch whose memory is only lent, into a graph that would replay it.
+    /// A launch on lent memory, on a stream that is captured into a graph. The graph could replay it after
+    /// the loan ends.
     #[error(
-        "kernel `{kernel}`: the stream is captured, and a graph cannot keep memory that is lent: capture what \
-         `Gpu::prepare` makes, or call the unsafe `Loaded::launch_raw`"
+        "kernel `{kernel}`: the stream is captured, and a graph cannot keep lent memory: capture what \
+         `Gpu::prepare` returns, or call the unsafe `Loaded::launch_raw`"
     )]
     Captured {
-        /// The entry's name.
+        /// The name of the program's entry.
         kernel: String,
     },
-    /// Products whose addresses are in device memory, where nobody can check them.
+    /// The matrices' addresses are in device memory, where they cannot be checked.
     #[error(
-        "kernel `{kernel}`: records in device memory name the matrices, which nobody can check: lend `Records`, or call the \
+        "kernel `{kernel}`: the addresses of the matrices are in device memory and cannot be checked: lend `Records`, or call the \
          unsafe `Loaded::launch_raw`"
     )]
     Described {
-        /// The entry's name.
+        /// The name of the program's entry.
         kernel: String,
     },
-    /// One of the products that records describe.
+    /// One of the records that describe GEMMs is illegal.
     #[error("record {index}: {source}")]
     Record {
-        /// Which, from 0.
+        /// Index of the record, from 0.
         index: usize,
         /// What is wrong with it.
         source: Box<EngineError>,
     },
-    /// A graph of no launches.
-    #[error("a graph was to be captured of no launches: pass at least one")]
+    /// A graph with no launches.
+    #[error("a graph of no launches cannot be captured: pass at least one")]
     EmptyGraph,
-    /// NVML does not tell what was asked.
+    /// NVML failed.
     #[error("NVML: {reason}")]
     Nvml {
-        /// NVML's words.
+        /// NVML's error message.
         reason: String,
     },
-    /// A buffer is too small, or is not the engine's.
-    #[error("buffer at {address:#x} holds {bytes} B; {needed} B were asked of it")]
+    /// A buffer is too small, or does not belong to the engine.
+    #[error("the buffer at {address:#x} has {bytes} B; {needed} B are needed")]
     Buffer {
         /// Device address.
         address: u64,
-        /// What it holds; zero where the engine does not know it.
+        /// The buffer's size in bytes; 0 if the engine does not know it.
         bytes: usize,
-        /// What was asked.
+        /// Size needed, in bytes.
         needed: usize,
     },
 }
@@ -283,9 +284,9 @@ pub enum LaunchError {
     Extent {
         /// M, N or K.
         name: &'static str,
-        /// Its value in elements; of groups of rows, of all of them.
+        /// The extent in elements; for groups of rows, the sum over all groups.
         extent: u64,
-        /// The limit.
+        /// The extent must be below this.
         limit: u32,
     },
     /// The output has more tiles than a launch can number.
@@ -293,34 +294,34 @@ pub enum LaunchError {
         "there are {m} x {n} tiles, a launch of this kernel numbers at most {most}: take a larger tile, or launch in parts"
     )]
     TooManyTiles {
-        /// Tiles along M, of all products.
+        /// Tiles along M, of all GEMMs.
         m: u128,
-        /// Tiles along N, of all products.
+        /// Tiles along N, of all GEMMs.
         n: u128,
-        /// The limit.
+        /// The largest number of tiles.
         most: u32,
     },
-    /// A band of the scheduler's order has more tiles than are counted.
+    /// A band of the raster order has more tiles than can be counted.
     #[error(
-        "a band of the schedule is {band} x {tiles} tiles, at most 2^32 - 1 are counted: take a larger tile or a narrower band"
+        "a band of the raster order has {band} x {tiles} tiles, at most 2^32 - 1 are possible: take a larger tile or a narrower band"
     )]
     Band {
-        /// Tiles across it.
+        /// Tiles across the band.
         band: u32,
-        /// Tiles along it.
+        /// Tiles along the band.
         tiles: u32,
     },
-    /// More CTAs than a grid has.
+    /// The launch has more CTAs than a grid can have.
     #[error(
         "the launch has {ctas} CTAs, a grid has at most {most}: take a larger tile, or a scheduler of persistent CTAs"
     )]
     Grid {
         /// CTAs of all clusters.
         ctas: u64,
-        /// The limit.
+        /// The largest number of CTAs.
         most: u32,
     },
-    /// A matrix that ends where there are no addresses.
+    /// A matrix would end beyond the address space.
     #[error(
         "{name} begins at {address:#x} and takes {bytes} B, which ends beyond the last address, 2^64 - 1"
     )]
@@ -332,20 +333,21 @@ pub enum LaunchError {
         /// Bytes from there to the end of its last row.
         bytes: u128,
     },
-    /// The epilogue looks at whole rows, and the output is wider than a tile.
+    /// The epilogue needs whole rows, and the output is wider than a tile.
     #[error("N is {n}, at most tile N = {tile_n} was needed: the epilogue looks at whole rows")]
     WholeRows {
-        /// Columns of the product.
+        /// Columns of the output, N.
         n: u32,
         /// Columns of a tile.
         tile_n: u32,
     },
-    /// The epilogue takes gates from one half of B's columns and ups from the other.
-    #[error("N is {n}, a multiple of {step} was needed: gates and ups are halves of it")]
+    /// The epilogue takes gates from one half of B's columns and up-projections from the other half; N does
+    /// not divide accordingly.
+    #[error("N is {n}, a multiple of {step} was needed: gates and up-projections are its two halves")]
     Halves {
-        /// Columns of the product.
+        /// Columns of the problem, N.
         n: u32,
-        /// What it must be a multiple of.
+        /// N must be a multiple of this.
         step: u32,
     },
     /// A matrix has no address.
@@ -354,7 +356,7 @@ pub enum LaunchError {
         /// Which matrix.
         name: &'static str,
     },
-    /// A matrix begins at the wrong place.
+    /// A matrix's address is not aligned.
     #[error(
         "{name} begins at {address:#x}, a multiple of {alignment} B was needed{}", other_kernels(name, *alignment)
     )]
@@ -363,20 +365,20 @@ pub enum LaunchError {
         name: &'static str,
         /// Its device address.
         address: u64,
-        /// Bytes it must be aligned to.
+        /// Alignment needed, in bytes.
         alignment: u64,
     },
-    /// Rows or columns of a matrix would overlap.
+    /// A leading dimension is so small that rows or columns of the matrix would overlap.
     #[error("{name}'s leading dimension is {pitch} elements, at least {needed} were needed")]
     ShortPitch {
         /// Which matrix.
         name: &'static str,
-        /// Its leading dimension.
+        /// Its leading dimension in elements.
         pitch: u64,
-        /// Elements that lie contiguously.
+        /// Number of contiguous elements per row (or column).
         needed: u32,
     },
-    /// A leading dimension that the copies cannot follow.
+    /// A leading dimension that the kernel's copies cannot follow.
     #[error(
         "{name}'s leading dimension is {bytes} B, a multiple of {alignment} B below 2^40 was needed: \
          pad the rows (for packed 16-bit operands, the contiguous extent must be a multiple of 8){}",
@@ -387,10 +389,10 @@ pub enum LaunchError {
         name: &'static str,
         /// Its leading dimension in bytes.
         bytes: u128,
-        /// Bytes it must be a multiple of.
+        /// It must be a multiple of this number of bytes.
         alignment: u64,
     },
-    /// Rows of an output that a tensor store cannot end in the middle of.
+    /// An output whose rows end in the middle of what a tensor store writes.
     #[error(
         "{name}'s rows are {bytes} B, a multiple of {alignment} B was needed: tensor stores write whole chunks of \
          16 B; take a kernel that stores directly"
@@ -398,67 +400,63 @@ pub enum LaunchError {
     Row {
         /// Which matrix.
         name: &'static str,
-        /// Bytes of a row.
+        /// Bytes per row.
         bytes: u64,
-        /// Bytes it must be a multiple of.
+        /// The bytes per row must be a multiple of this.
         alignment: u64,
     },
-    /// Scales for a kernel that takes none.
+    /// The call has block scales, and the kernel takes none.
     #[error(
-        "the call has scales of blocks, and the kernel's operands have none: take a kernel of BlockScaled operands (`scale-a=1x128 scale-b=128x128`)"
+        "the call has block scales, but the kernel's operands have none: take a kernel with BlockScaled operands (`scale-a=1x128 scale-b=128x128`)"
     )]
     NotScaled,
-    /// No scales for a kernel that multiplies by them.
-    #[error(
-        "the kernel's operands are blocks that have scales, and the call says of none where they lie: Call::scales was needed"
-    )]
+    /// The kernel multiplies by block scales, and the call has none.
+    #[error("the kernel's operands have block scales, but the call has none: Call::scales was needed")]
     NoScales,
-    /// Scales of groups for a kernel that takes none.
+    /// The call has group scales, and the kernel takes none.
     #[error(
-        "the call has scales of groups of weights, and the kernel's operands have none: take a kernel of Quantized weights (`weights-b=s4 group=128 swap=on`)"
+        "the call has group scales, but the kernel's weights have none: take a kernel with Quantized weights (`weights-b=s4 group=128 swap=yes`)"
     )]
     NotGroupScaled,
-    /// No scales of groups for a kernel that multiplies by them.
+    /// The kernel multiplies by group scales, and the call has none.
     #[error(
-        "the groups of the kernel's weights have scales, and the call says of none where they lie: Call::group_scales was needed"
+        "the groups of the kernel's weights have scales, but the call has none: Call::group_scales was needed"
     )]
     NoGroupScales,
-    /// Metadata for a kernel of dense operands.
+    /// The call has metadata, and the kernel's operands are dense.
     #[error(
-        "the call has metadata of a sparse operand, and the kernel's operands are dense: take a kernel of a Sparse operand (`sparse=a`)"
+        "the call has metadata, but the kernel's operands are dense: take a kernel with a Sparse operand (`sparse=a`)"
     )]
     NotSparse,
-    /// No metadata for a kernel of a sparse operand.
-    #[error(
-        "an operand of the kernel is sparse, and the call does not say where its metadata lies: Call::metadata was needed"
-    )]
+    /// The kernel has a sparse operand, and the call has no metadata.
+    #[error("an operand of the kernel is sparse, but the call has no metadata: Call::metadata was needed")]
     NoMetadata,
-    /// Scales that do not fit.
+    /// Scales or metadata that do not fit.
     #[error("{reason}")]
     Scales {
-        /// Whose, what they are, and what was needed.
+        /// Which ones, what is wrong, and what is needed.
         reason: String,
     },
-    /// An argument of the mainloop's own.
+    /// An argument of the mainloop's own is illegal.
     #[error("the mainloop refuses its arguments: {reason}")]
     Mainloop {
-        /// Which one, and what was needed.
+        /// Which one, and what is needed.
         reason: String,
     },
-    /// An argument of the epilogue.
+    /// An argument of the epilogue is illegal.
     #[error(transparent)]
     Epilogue(#[from] collective::tree::NodeError),
-    /// Sums of divided tiles have no place.
+    /// The workspace is missing or too small.
     #[error(
         "the workspace has {bytes} B, {needed} B were needed: allocate what `Gemm::workspace` says and zero it once"
     )]
     Workspace {
-        /// Bytes given; zero where there is none.
+        /// Bytes given; 0 if there is no workspace.
         bytes: u64,
         /// Bytes needed.
         needed: u64,
     },
-    /// Matrices of a batch that lie where copies cannot follow.
+    /// The distance between the matrices of a batch is one that the kernel's copies cannot follow.
     #[error(
         "{name}'s matrices lie {bytes} B from each other, a multiple of {alignment} B below 2^40 was needed{}",
         other_kernels(name, *alignment)
@@ -466,75 +464,73 @@ pub enum LaunchError {
     Distance {
         /// Which matrix.
         name: &'static str,
-        /// From the first element of one to that of the next, in bytes.
+        /// Distance from the first element of one matrix to that of the next, in bytes.
         bytes: u128,
-        /// Bytes it must be a multiple of.
+        /// It must be a multiple of this number of bytes.
         alignment: u64,
     },
-    /// Outputs of a batch that have elements in common.
+    /// The D matrices of a batch overlap.
     #[error(
         "D's matrices of {m} x {n} in rows of {pitch} elements lie {stride} elements from each other, so that they overlap: \
          each must end before the next begins, or their rows lie side by side"
     )]
     Overlap {
-        /// From the first element of one to that of the next, in elements.
+        /// Distance from the first element of one D to that of the next, in elements.
         stride: u64,
         /// Rows.
         m: u32,
         /// Columns.
         n: u32,
-        /// Elements from one row to the next.
+        /// Leading dimension: elements from one row to the next.
         pitch: u64,
     },
-    /// Groups whose buffers have more rows than there are.
+    /// The groups' buffers have more rows than M.
     #[error("{count} groups in buffers of {room} rows need {needed} rows, and M is {rows}", needed = u64::from(*count) * u64::from(*room))]
     Room {
-        /// Groups.
+        /// Number of groups.
         count: u32,
-        /// Rows of each buffer.
+        /// Rows per buffer.
         room: u32,
         /// M.
         rows: u32,
     },
-    /// More groups than a kernel has a table for.
+    /// More groups than the kernel's table holds.
     #[error("there are {groups} groups, at most {most} are possible: launch them in parts")]
     Groups {
-        /// How many.
+        /// Number of groups.
         groups: u32,
-        /// Most of them.
+        /// Largest number of groups.
         most: u32,
     },
-    /// A kernel of another form than the call.
+    /// The kernel's form is not the call's.
     #[error(
         "the kernel is {kernel:?} and the call is {call:?}: take a kernel for the call's `products`, `Batched<..>`, `Ragged<..>` \
          or `PointerArray<..>` of its type, or one for a single product"
     )]
     Form {
-        /// What the kernel computes.
+        /// The form that the kernel computes.
         kernel: Form,
-        /// What was asked of it.
+        /// The form of the call.
         call: Form,
     },
-    /// An epilogue whose arguments are not factors and C.
-    #[error(
-        "the epilogue `{epilogue}` has arguments of its own, and the call brings alpha, beta and C alone"
-    )]
+    /// The epilogue needs other arguments than alpha, beta and C.
+    #[error("the epilogue `{epilogue}` has arguments of its own, but the call has only alpha, beta and C")]
     NotLinear {
-        /// Its name.
+        /// The epilogue's name.
         epilogue: String,
     },
-    /// Arguments of another tree than the kernel's.
+    /// The arguments are those of another epilogue tree than the kernel's.
     #[error("the epilogue is `{epilogue}`, and the arguments are those of the tree `{tree}`")]
     OtherTree {
-        /// The kernel's.
+        /// The kernel's epilogue.
         epilogue: String,
-        /// The arguments'.
+        /// The tree of the arguments.
         tree: String,
     },
     /// C is needed and missing.
     #[error("beta is {beta} but there is no C: pass C, or beta = 0")]
     MissingC {
-        /// Factor of C.
+        /// The factor of C.
         beta: f32,
     },
 }
@@ -545,12 +541,12 @@ impl From<scheduler::TooManyTiles> for LaunchError {
     }
 }
 
-/// Who deals out a kernel's tiles.
+/// Names the scheduler of a kernel.
 fn scheduled(scheduler: Option<&str>) -> String {
     scheduler.map_or(String::new(), |name| format!(", scheduled by `{name}`,"))
 }
 
-/// Which kernels take a matrix that tensor copies cannot reach.
+/// Names the kernels that take a matrix which tensor copies cannot access.
 fn other_kernels(name: &str, alignment: u64) -> &'static str {
     match (name, alignment) {
         ("A" | "B", 16) => ", or take a kernel that copies elements (`CopyWgmma`, kinds `unaligned…`)",

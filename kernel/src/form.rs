@@ -1,4 +1,4 @@
-//! Kernels of several products.
+//! Kernels that compute several GEMMs in one launch.
 
 use core::marker::PhantomData;
 
@@ -6,11 +6,12 @@ use collective::Form;
 
 use crate::config::GemmConfig;
 
-/// The kernel `C` for many products of one shape in one launch: matrices of each operand lie at a fixed distance from each
-/// other, or are all the same one. Every mainloop, epilogue and scheduler is legal.
+/// The kernel `C` for a batch: many GEMMs of one shape in one launch. The matrices of each operand are at a
+/// fixed distance from each other, or all GEMMs use the same one. Every mainloop, epilogue and scheduler is
+/// legal.
 ///
-/// The scheduler sees one output, as many times as high (or wide) as there are products. So it deals out tiles of all of
-/// them, and divides them, as it does those of one.
+/// The scheduler sees one output that is `count` times as high (or as wide) as one D. It assigns and splits
+/// the tiles of all GEMMs together.
 ///
 /// ```
 /// use collective::{Cooperative, KMajor, LinearCombination, Operands, Tile, TmaWgmma};
@@ -44,11 +45,12 @@ use crate::config::GemmConfig;
 #[derive(Clone, Copy, Debug)]
 pub struct Batched<C>(PhantomData<C>);
 
-/// The kernel `C` for groups of rows, each with a B of its own: the tokens sent to the experts of a layer, say. Where the
-/// groups begin is read from device memory, so that whoever computes it need not wait for the host. Groups may be empty.
+/// The kernel `C` for groups of consecutive rows, each with its own B (MoE grouped GEMM): for example the
+/// tokens that are sent to the experts of a layer. The kernel reads from device memory where each group
+/// begins, so the host need not wait for that to be computed. Groups may be empty.
 ///
-/// Every mainloop and epilogue is legal, and schedulers that need not know on the host how many tiles there are
-/// ([`Facts::tiles_on_device`](scheduler::Facts::tiles_on_device)).
+/// Every mainloop and epilogue is legal. The scheduler must be one that does not need the number of tiles on
+/// the host ([`Facts::tiles_on_device`](scheduler::Facts::tiles_on_device)).
 ///
 /// ```
 /// use collective::{Cooperative, KMajor, LinearCombination, Operands, Tile, TmaWgmma};
@@ -85,16 +87,19 @@ pub struct Batched<C>(PhantomData<C>);
 #[derive(Clone, Copy, Debug)]
 pub struct Ragged<C>(PhantomData<C>);
 
-/// The kernel `C` for groups of rows, each in a buffer of its own ([`Products::Masked`](crate::Products::Masked)): experts that each have
-/// the same room for tokens. A group uses the first rows of its buffer. How many it uses is read from device memory.
+/// The kernel `C` for groups of rows in buffers of one size ([`Products::Masked`](crate::Products::Masked)):
+/// for example experts that each have room for the same number of tokens. A group uses the first rows of its
+/// buffer. The kernel reads from device memory how many.
 #[derive(Clone, Copy, Debug)]
 pub struct Masked<C>(PhantomData<C>);
 
-/// The kernel `C` for products of any shapes with matrices anywhere, each described by a [`Record`](collective::Record) in
-/// device memory. So whoever computes the records need not wait for the host. Products may be empty.
+/// The kernel `C` for an array of GEMMs of any shapes, with matrices at any address. A
+/// [`Record`](collective::Record) in device memory describes each GEMM, so the host need not wait until the
+/// records are computed. GEMMs may be empty.
 ///
-/// Every mainloop and epilogue is legal, and schedulers that need not know on the host how many tiles there are
-/// ([`Facts::tiles_on_device`](scheduler::Facts::tiles_on_device)). D is stored directly, whatever the epilogue's store.
+/// Every mainloop and epilogue is legal. The scheduler must be one that does not need the number of tiles on
+/// the host ([`Facts::tiles_on_device`](scheduler::Facts::tiles_on_device)). D is stored directly, whatever
+/// the epilogue's store.
 #[derive(Clone, Copy, Debug)]
 pub struct PointerArray<C>(PhantomData<C>);
 

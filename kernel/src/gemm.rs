@@ -1,4 +1,4 @@
-//! A GEMM kernel as a value: what its type lowers to, and what a spec describes.
+//! A GEMM kernel as a value: [`AnyGemm`], which a kernel type lowers to and a spec describes.
 
 use core::fmt;
 use std::sync::Arc;
@@ -10,9 +10,10 @@ use scheduler::{Divided, Facts, ReductionKind, Schedule, Tiles, Work};
 use crate::problem::GemmProblem;
 use crate::program::Program;
 
-/// A GEMM kernel whose type has been forgotten: the plan with every number, and a value for each role.
+/// A GEMM kernel as a value: the plan with every number, and a trait object per role.
 ///
-/// Cheap to clone. One emitter writes the program of every kernel from this value.
+/// Use it where kernels are chosen at run time. It is made from a type ([`AnyGemm::of`]) or from a spec
+/// ([`KernelSpec::kernel`](crate::KernelSpec::kernel)). It is cheap to clone.
 #[derive(Clone)]
 pub struct AnyGemm {
     pub(crate) name: String,
@@ -35,53 +36,56 @@ impl fmt::Debug for AnyGemm {
 }
 
 impl AnyGemm {
-    /// The catalogue's name.
+    /// The kernel's name: the catalogue's, or the one given when it was made.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The program's entry: the form, mainloop, epilogue and scheduler.
+    /// The name of the program's entry, made of the names of its form, mainloop, epilogue and scheduler.
     pub fn entry_name(&self) -> String {
         let (form, mainloop) = (self.plan.form.suffix(), self.mainloop.name(&self.plan.mainloop));
         format!("gemm{form}_{mainloop}_{}_{}", self.epilogue.name(), self.scheduler.name())
     }
 
-    /// Name of the element type of the caller's A: `bf16` say. [`formats`](Self::formats) has those of B and D, too.
+    /// Name of the element type of the caller's A, for example `bf16`. See [`formats`](Self::formats) for B
+    /// and D.
     pub fn element(&self) -> &'static str {
         self.formats()[0].name()
     }
 
-    /// The formats of the caller's A and B, and of C and D.
+    /// Formats of the caller's A, of the caller's B, and of C and D.
     pub fn formats(&self) -> [Format; 3] {
         let [a, b] = self.plan.mainloop.operands.map(|operand| operand.format);
         let d = self.plan.epilogue.output;
         if self.plan.swapped() { [b, a, d] } else { [a, b, d] }
     }
 
-    /// How tiles are dealt out, in words.
+    /// A sentence that says how output tiles are assigned to CTAs.
     pub fn schedule(&self) -> String {
         self.scheduler.describe()
     }
 
-    /// Every number of the kernel.
+    /// Every number of the kernel: tile, stages, shared memory, registers, threads.
     pub fn plan(&self) -> Plan {
         self.plan
     }
 
-    /// The kernel's type as Rust, with the names that `collective`, `scheduler`, `half` and `typenum` export.
+    /// The kernel's type as Rust source, with the names that `collective`, `scheduler`, `half` and `typenum`
+    /// export.
     pub fn rust_type(&self) -> String {
         self.rust_type.clone()
     }
 
-    /// How many products a launch computes.
+    /// Whether a launch computes one GEMM, a batch, groups of rows or an array of problems.
     pub fn form(&self) -> Form {
         self.plan.form
     }
 
-    /// Builds, verifies and prints the kernel.
+    /// Builds, verifies and prints the kernel's program.
     ///
     /// # Errors
-    /// What the verifier finds; a mainloop, epilogue or scheduler of your own may emit an illegal program.
+    /// The faults that the verifier found. Only a mainloop, epilogue or scheduler of your own can emit an
+    /// illegal program.
     pub fn program(&self) -> Result<Program, ptx::VerifyError> {
         let entry = Entry {
             name: self.entry_name(),
@@ -94,13 +98,13 @@ impl AnyGemm {
         Ok(program.of_kernel(self.scheduler.name(), self.plan.form.described()))
     }
 
-    /// A problem in the kernel's eyes: transposed where its epilogue transposes back.
+    /// The problem as the kernel sees it: M and N are swapped for a swap-AB kernel.
     pub(crate) fn seen(&self, problem: GemmProblem) -> GemmProblem {
         if self.plan.swapped() { problem.transposed() } else { problem }
     }
 
-    /// The output tiles of a problem, one a cluster, and its reduction tiles, as the scheduler numbers them: where
-    /// [`Plan::swapped`], along M those of the problem's N.
+    /// Numbers of output tiles (one per cluster) and of K-tiles of a problem, as the scheduler counts them.
+    /// For a swap-AB kernel ([`Plan::swapped`]), `m` counts tiles along the problem's N.
     pub fn tiles(&self, problem: GemmProblem) -> Tiles<u32> {
         let problem = self.seen(problem);
         let MainloopSpec { tile: [m, n, k], cluster, .. } = self.plan.mainloop;
@@ -108,32 +112,33 @@ impl AnyGemm {
         Tiles { m: problem.m.div_ceil(m), n: problem.n.div_ceil(n), k: problem.k.div_ceil(k) }
     }
 
-    /// How the sums of divided tiles are added up; `None` where no tile is divided.
+    /// How the partial sums of split tiles are reduced; `None` if the scheduler splits no tile.
     pub fn reduction(&self) -> Option<ReductionKind> {
         self.facts.reduction
     }
 
-    /// Whether workers draw their tiles while the kernel runs.
+    /// Whether workers take their tiles from a counter in global memory while the kernel runs (dynamic
+    /// scheduling).
     pub fn draws(&self) -> bool {
         self.facts.draws
     }
 
-    /// How many workers are launched where `slots` run at once.
+    /// Number of workers (clusters) that are launched if `slots` of them are resident on the GPU at once.
     pub fn workers(&self, tiles: Tiles<u32>, slots: u32) -> u32 {
         self.scheduler.workers(tiles, slots)
     }
 
-    /// What one worker computes, in order.
+    /// The work of one worker, in order.
     pub fn work(&self, tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>> {
         self.scheduler.work(tiles, worker, workers)
     }
 
-    /// CTAs of a cluster as it is launched: the mainloop's, or those that share a tile's K.
+    /// CTAs per cluster as launched: the mainloop's cluster, times the CTAs that share one tile's K.
     pub fn cluster_size(&self) -> u32 {
         self.plan.cluster_size() * self.facts.parts
     }
 
-    /// How sums of divided tiles are added up in the workspace, if they are.
+    /// How partial sums of split tiles are reduced through the workspace; `None` if they are not.
     pub(crate) fn fix_up(&self) -> Option<FixUp> {
         match self.facts.reduction? {
             ReductionKind::Ordered => Some(FixUp::Ordered),
@@ -143,12 +148,13 @@ impl AnyGemm {
         }
     }
 
-    /// Whether the kernel needs memory of the caller's beside its matrices.
+    /// Whether the kernel needs a workspace.
     pub(crate) fn works_in_memory(&self) -> bool {
         self.facts.draws || self.fix_up().is_some()
     }
 
-    /// Bytes at the start of the workspace in front of what sums are exchanged in: the counter that tiles are drawn from.
+    /// Bytes at the start of the workspace for the counter that workers take tiles from. The partial sums
+    /// follow it.
     pub(crate) fn counter_bytes(&self) -> u64 {
         if self.facts.draws { QueuePlan::WORKSPACE_BYTES } else { 0 }
     }

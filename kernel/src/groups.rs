@@ -1,4 +1,5 @@
-//! The products of a launch as the scheduler's [`Groups`], on the host: what [`Outputs`](crate::outputs::Outputs) is on the device.
+//! The GEMMs of a launch as the scheduler's [`Groups`], on the host. [`Outputs`](crate::outputs::Outputs) is
+//! the same on the device.
 
 use collective::{Form, Plan};
 use scheduler::Tiles;
@@ -8,19 +9,19 @@ use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
 use crate::problem::{EXTENT_LIMIT, GemmProblem};
 
-/// Elements along M and N of what a cluster computes at a time.
+/// Elements along M and N that a cluster computes at once.
 pub(crate) fn tile(plan: &Plan) -> [u32; 2] {
     let ([m, n, _], [across, along]) = (plan.mainloop.tile, plan.mainloop.cluster);
     [m * across, n * along]
 }
 
-/// How groups of rows are cut into tiles, where they are.
+/// How groups of rows are cut into tiles of nearly equal width, for kernels that do so.
 pub(crate) fn cut(plan: &Plan) -> Cut {
     Cut { width: plan.mainloop.tile[1], step: plan.mainloop.step }
 }
 
 impl AnyGemm {
-    /// The direction in which products lie one after the other in the scheduler's eyes: 0 for M, 1 for N.
+    /// The direction in which the scheduler places the GEMMs one after the other: 0 is M, 1 is N.
     pub(crate) fn axis(&self) -> usize {
         let rows = match self.plan.form {
             Form::Single | Form::Batched => self.facts.rows_last,
@@ -29,11 +30,11 @@ impl AnyGemm {
         usize::from(!rows)
     }
 
-    /// The products of a launch on the host: `count` of them, one after the other as `products` says, or all like the first one.
-    /// `workers` says how many workers compute so many tiles.
+    /// The GEMMs of a launch on the host. There are `count`; `products` lists their problems in order, or
+    /// only the one that all of them have. `workers` returns the number of workers for a number of tiles.
     ///
     /// # Errors
-    /// Extents, groups or tiles that are more than a launch can have.
+    /// An extent, the number of groups or the number of tiles is larger than a launch can have.
     pub(crate) fn groups(
         &self,
         products: &[GemmProblem],
@@ -62,7 +63,7 @@ impl AnyGemm {
             Form::Ragged | Form::Masked if plan.balanced() => {
                 Balanced::listed(&rows, cut(plan), [one.m, one.k], workers).map(Groups::Balanced)
             }
-            // In buffers of one size groups have as many tiles, of the same widths, as if they lay behind each other.
+            // Groups in buffers of one size have as many tiles, of the same widths, as consecutive groups.
             Form::Ragged | Form::Masked => {
                 Ragged::listed(&rows, tile(plan)[axis], axis, one).map(Groups::Ragged)
             }
@@ -75,17 +76,19 @@ impl AnyGemm {
         Ok(groups)
     }
 
-    /// The tiles of some products of one launch, as the scheduler numbers them: for a kernel of groups of rows, products of one
-    /// N and K; for one of a batch, of one shape. K-tiles are those of the longest sums.
+    /// The tiles of some GEMMs of one launch, as the scheduler numbers them. For a kernel of groups of rows,
+    /// the GEMMs must have one N and K; for a batched kernel, one shape. `k` counts the K-tiles of the
+    /// largest K.
     ///
     /// # Errors
-    /// Extents, groups or tiles that are more than a launch can have.
+    /// An extent, the number of groups or the number of tiles is larger than a launch can have.
     pub fn tiles_of(&self, products: &[GemmProblem]) -> Result<Tiles<u32>, LaunchError> {
         Ok(self.groups(products, products.len(), &|_| 1)?.tiles())
     }
 
-    /// The columns that each tile of [`tiles_of`](Self::tiles_of) multiplies, by its number, where groups are cut into tiles of
-    /// nearly equal width; `None` where all tiles are alike, or are more than a launch can have.
+    /// Columns that each tile of [`tiles_of`](Self::tiles_of) multiplies, in the order of tile numbers. Only
+    /// for kernels that cut groups into tiles of nearly equal width; `None` if all tiles have one width, or
+    /// if there are more tiles than a launch can have.
     pub fn widths_of(&self, products: &[GemmProblem], workers: u32) -> Option<Vec<u32>> {
         let groups = self.groups(products, products.len(), &|_| workers).ok()?;
         let columns = |number| {

@@ -1,4 +1,5 @@
-//! From calls to launches: tiles numbered, arguments checked and laid out.
+//! From a call to a launch: numbers the tiles, checks the arguments and puts them in the order of the
+//! kernel's parameters.
 
 use core::ops::Range;
 
@@ -15,11 +16,12 @@ use crate::gemm::AnyGemm;
 use crate::problem::{Call, EXTENT_LIMIT, GemmProblem, Launch};
 use crate::products::Products;
 
-/// Most CTAs of a grid along x.
+/// The largest grid along x, in CTAs.
 const MOST_CTAS: u32 = i32::MAX as u32;
 
 impl AnyGemm {
-    /// The tiles of all products as the scheduler numbers them, or the most that there may be.
+    /// The tiles of all GEMMs of a launch as the scheduler numbers them. Where only the device knows their
+    /// number, the most that there can be.
     pub(crate) fn all_tiles(
         &self,
         problem: GemmProblem,
@@ -31,16 +33,16 @@ impl AnyGemm {
         match products {
             Products::One => {}
             Products::Batched { .. } => *along *= count,
-            // Each group may begin, or end, inside of a tile that its neighbour has as well.
+            // A group may begin or end inside a tile that it shares with a neighbour.
             Products::Ragged { .. } | Products::Masked { .. } => *along += count,
-            // Nobody knows.
+            // Only the device knows the number of tiles.
             Products::Grouped { .. } => all = [Tiles::MOST.into(), 1],
         }
         let most = if self.plan.balanced() { Balanced::MOST_TILES } else { Tiles::MOST };
         self.banded(Tiles::counted(all, k, most)?)
     }
 
-    /// Tiles whose order can be numbered.
+    /// The tiles, if the scheduler can number them in its raster order.
     pub(crate) fn banded(&self, tiles: Tiles<u32>) -> Result<Tiles<u32>, LaunchError> {
         let (band, along) = (self.facts.band, if self.facts.rows_last { tiles.n } else { tiles.m });
         match band.checked_mul(along) {
@@ -49,9 +51,10 @@ impl AnyGemm {
         }
     }
 
-    /// Bytes of device memory that a call needs beside its matrices ([`Call::workspace`]), on a machine that runs `slots` of
-    /// the kernel's clusters at once. Zero for schedulers that deal out whole tiles beforehand, and where a launch cannot number
-    /// its tiles.
+    /// Bytes of workspace that a call needs ([`Call::workspace`]) on a GPU where `slots` of the kernel's
+    /// clusters are resident at once. Zero for schedulers that assign only whole tiles, and assign them
+    /// before the launch. Also zero if a launch cannot number the call's tiles. For [`Products::Grouped`],
+    /// kernels that load by tensor copies also keep their tensor maps in it.
     pub fn workspace<E>(&self, call: &Call<E>, slots: u32) -> u64 {
         let products = call.products.for_form(self.plan.form).unwrap_or(call.products);
         if products.form().described() {
@@ -59,19 +62,20 @@ impl AnyGemm {
             return self.counter_bytes() + ctas * u64::from(self.plan.map_bytes());
         }
         self.all_tiles(call.problem, &products).map_or(0, |tiles| {
-            // Where the device counts the tiles, there may be more of them than of the one product.
+            // The device may count more tiles than one GEMM of this shape has.
             let counted = products != Products::One && self.facts.tiles_on_device;
             let workers = if counted { slots.max(1) } else { self.scheduler.workers(tiles, slots) };
             self.workspace_bytes(tiles, workers)
         })
     }
 
-    /// Checks a call and works out its grid and arguments, for a machine that runs `slots` of the kernel's clusters at once
-    /// ([`Engine::slots`](crate::Engine::slots)). `None` where there is nothing to do: M = 0, N = 0, or no products.
+    /// Checks a call and returns its grid and arguments, for a GPU where `slots` of the kernel's clusters are
+    /// resident at once ([`Engine::slots`](crate::Engine::slots)). `None` if there is nothing to compute: M =
+    /// 0, N = 0, or no GEMMs.
     ///
     /// # Errors
-    /// The first argument that is illegal, with its value and what was needed; a kernel of another form or with another
-    /// epilogue.
+    /// The first illegal argument, with its value and what is allowed; or the kernel has another form or
+    /// another epilogue than the call.
     pub fn launch<E: Arguments + Clone>(
         &self,
         call: &Call<E>,
@@ -80,7 +84,8 @@ impl AnyGemm {
         Ok(self.make(call, self, &Path::ROOT, slots)?.map(|made| made.launch))
     }
 
-    /// The same with operands of a mainloop's own, and an epilogue that may reach what `path` says.
+    /// The same, with arguments of the mainloop's own, and an epilogue that may access the memory that `path`
+    /// names.
     pub(crate) fn make<E: Given + Clone>(
         &self,
         call: &Call<E>,
@@ -96,8 +101,8 @@ impl AnyGemm {
         self.fill(call, products, operands, path, slots)
     }
 
-    /// A call for products that memory describes: what the host encodes are templates, of matrices that lie where the kernel keeps
-    /// its maps.
+    /// A call that stands in for GEMMs described in device memory. The host encodes tensor maps as templates;
+    /// their matrices are where the kernel keeps its own maps.
     fn templates<E: Given + Clone>(&self, call: &Call<E>, slots: u32) -> Result<Call<E>, LaunchError> {
         let mut nowhere = MatrixRef::new(WORKSPACE_ALIGNMENT, 1 << 31);
         let d = nowhere;
@@ -106,7 +111,7 @@ impl AnyGemm {
             nowhere.address = maps.max(WORKSPACE_ALIGNMENT);
         }
         let problem = GemmProblem { m: 64, n: 64, k: EXTENT_LIMIT - 256 };
-        // Records say where C lies; checked is one that could be.
+        // The records hold C's address. This C is only a legal one to check.
         let epilogue = call.epilogue.clone().with_c(MatrixRef::new(16, 64));
         Ok(Call { problem, a: nowhere, b: nowhere, d, epilogue, ..call.clone() })
     }
@@ -120,8 +125,8 @@ impl AnyGemm {
         }
     }
 
-    /// The matrices of a call's first product, if they and the epilogue's arguments are what the kernel asks of each; `None` where
-    /// there is nothing to do.
+    /// The matrices of the call's first GEMM, if they and the epilogue's arguments are legal for this kernel.
+    /// `None` if there is nothing to compute.
     pub(crate) fn checked<E: Given>(
         &self,
         call: &Call<E>,
@@ -156,7 +161,7 @@ impl AnyGemm {
         slots: u32,
     ) -> Result<Option<Made>, LaunchError> {
         let (plan, problem, epilogue) = (&self.plan, call.problem, &call.epilogue);
-        // Records say how long sums are.
+        // The records hold each GEMM's K.
         let described = products.form().described();
         let Some(checked) = self.checked(call, described || epilogue.multiplied(), path)? else {
             return Ok(None);
@@ -193,7 +198,7 @@ impl AnyGemm {
 }
 
 impl AnyGemm {
-    /// The values of the parameters of scales, where the kernel's operands `[A, B]` have blocks that have some.
+    /// Values of the parameters for block scales, if the kernel's operands `[A, B]` have them.
     fn scales(
         &self,
         operands: [Matrix; 2],
@@ -202,7 +207,7 @@ impl AnyGemm {
         let scales = match scales {
             Some(_) if !self.plan.mainloop.is_scaled() => return Err(LaunchError::NotScaled),
             None if !self.plan.mainloop.is_scaled() => return Ok(Vec::new()),
-            // Where nothing is multiplied they are not looked at.
+            // If K is 0 or alpha is 0, nothing is multiplied and the scales are not read.
             None if operands[0].k > 0 => return Err(LaunchError::NoScales),
             given => given.unwrap_or(BlockScales::NONE),
         };
@@ -212,13 +217,13 @@ impl AnyGemm {
 }
 
 impl AnyGemm {
-    /// The values of the parameters of scales of groups, where the kernel's operand A are weights that have some.
+    /// Values of the parameters for group scales, if the kernel's operand A is quantized weights with scales.
     fn group_scales(&self, a: Matrix, groups: Option<GroupScales>) -> Result<Vec<Argument>, LaunchError> {
         let grouped = self.plan.mainloop.weights().is_some_and(|weights| weights.group > 0);
         let groups = match groups {
             Some(_) if !grouped => return Err(LaunchError::NotGroupScaled),
             None if !grouped => return Ok(Vec::new()),
-            // Where nothing is multiplied they are not looked at.
+            // If nothing is multiplied, the scales are not read.
             None if a.k > 0 => return Err(LaunchError::NoGroupScales),
             given => given.unwrap_or(GroupScales::NONE),
         };
@@ -227,13 +232,13 @@ impl AnyGemm {
 }
 
 impl AnyGemm {
-    /// The values of the parameters of metadata, where the kernel's operand A is sparse.
+    /// Values of the parameters for metadata, if the kernel's operand A is sparse.
     fn metadata(&self, a: Matrix, metadata: Option<MatrixRef>) -> Result<Vec<Argument>, LaunchError> {
         let sparse = self.plan.mainloop.is_sparse();
         let metadata = match metadata {
             Some(_) if !sparse => return Err(LaunchError::NotSparse),
             None if !sparse => return Ok(Vec::new()),
-            // Where nothing is multiplied it is not looked at.
+            // If nothing is multiplied, the metadata is not read.
             None if a.k > 0 => return Err(LaunchError::NoMetadata),
             given => given.unwrap_or(MatrixRef::NONE),
         };
@@ -241,27 +246,27 @@ impl AnyGemm {
     }
 }
 
-/// A launch, and which of its arguments are the epilogue's.
+/// A launch, and the range of its arguments that are the epilogue's.
 pub(crate) struct Made {
     pub(crate) launch: Launch,
     #[cfg_attr(not(feature = "driver"), expect(dead_code, reason = "the driver alone asks"))]
     pub(crate) of_epilogue: Range<usize>,
 }
 
-/// A mainloop's side of a launch.
+/// How a mainloop lays out its arguments.
 pub(crate) trait Operands {
-    /// The values of the mainloop's parameters for these operands, checked.
+    /// Values of the mainloop's parameters for these operands, checked.
     fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Result<Vec<Argument>, LaunchError>;
 }
 
-/// With the default arguments of the mainloop's own.
+/// With the mainloop's default arguments.
 impl Operands for AnyGemm {
     fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Result<Vec<Argument>, LaunchError> {
         Ok(self.mainloop.arguments(plan, a, b))
     }
 }
 
-/// With arguments of a mainloop's type.
+/// With arguments of a mainloop's own type.
 pub(crate) struct TypedOperands<'a, M: Mainloop>(pub(crate) &'a M::Arguments);
 
 impl<M: Mainloop> Operands for TypedOperands<'_, M> {

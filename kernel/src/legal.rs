@@ -1,4 +1,5 @@
-//! Whether three roles fit together: the rules that no role can judge alone.
+//! Rules across roles: checks that mainloop, epilogue, scheduler and form fit together. Each role checks the
+//! rest itself.
 //!
 //! ```
 //! use kernel::KernelSpec;
@@ -16,20 +17,21 @@ use collective::{
 use cute_rs::atom::Major;
 use scheduler::{Facts, ReductionKind, ScheduleError};
 
-/// Why a kernel cannot be.
+/// Why a kernel is illegal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IllegalKernel {
-    /// Mainloop and epilogue break a rule of the hardware.
+    /// The mainloop or the epilogue breaks a rule of the hardware.
     Plan(PlanError),
-    /// The scheduler's parameters break one.
+    /// The scheduler's parameters break a rule.
     Scheduler(ScheduleError),
-    /// Roles, or a role and the form, do not fit together: what does not, and what would.
+    /// Two roles, or a role and the form, do not fit together. The text says what does not fit, and what
+    /// would.
     Roles(&'static str),
 }
 
 impl IllegalKernel {
-    /// What is wrong and what would mend it.
+    /// A sentence that says what is wrong and how to mend it.
     pub const fn sentence(&self) -> Sentence {
         match self {
             Self::Plan(error) => error.sentence(),
@@ -57,10 +59,10 @@ impl fmt::Display for IllegalKernel {
 
 impl core::error::Error for IllegalKernel {}
 
-/// Every number of a kernel, from what its roles say of themselves.
+/// Every number of a kernel, from the specs of its roles.
 ///
 /// # Errors
-/// The first rule that they break.
+/// The first rule that the roles break.
 pub const fn plan(
     form: Form,
     mainloop: MainloopSpec,
@@ -88,7 +90,7 @@ pub const fn plan(
     }
 }
 
-/// The plan of constant roles; illegal ones stop the build with the sentence.
+/// The plan of roles that are known at compile time. If they are illegal, the build stops with the sentence.
 pub(crate) const fn checked(
     form: Form,
     (mainloop, mainloop_forms): (MainloopSpec, Forms),
@@ -111,7 +113,7 @@ pub(crate) const fn checked(
     }
 }
 
-/// What does not fit together.
+/// The sentence that says which two things do not fit together, if any.
 const fn misfit(
     form: Form,
     mainloop: &MainloopSpec,

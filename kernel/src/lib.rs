@@ -1,7 +1,8 @@
-//! GEMM kernels as types: composed, planned while they compile, checked, and run.
+//! GEMM kernels as Rust types: composed from three roles, planned at compile time, checked and run.
 //!
-//! `D (M, N) = alpha * A (M, K) * B (K, N) + beta * C (M, N)`. A [`GemmConfig`] names the three roles a kernel
-//! consists of; [`Gemm`] makes one program of them; an [`Engine`] runs it.
+//! `D (M, N) = alpha * A (M, K) * B (K, N) + beta * C (M, N)`. A [`GemmConfig`] names a kernel's three roles:
+//! mainloop, epilogue and tile scheduler. [`Gemm`] makes one program of the three. An [`Engine`] runs the
+//! program: the GPU through the CUDA driver, or the emulator on a CPU.
 //!
 //! ```
 //! use collective::{Cooperative, KMajor, LinearCombination, Operands, Plan, Tile, TmaWgmma};
@@ -35,18 +36,21 @@
 //!
 //! # Conventions
 //!
-//! *Operands* are K-major or MN-major, as the kernel's type says: a K-major A is `(M, K)` row by row, a K-major B is
-//! `(N, K)` row by row; MN-major ones are the transposes of these. C and D are row-major. Leading dimensions count
-//! elements; those of A and B are multiples of 16 bytes, those of C and D are free.
+//! *Operands* are K-major or MN-major, as the kernel's type says. A K-major A is `(M, K)` in row-major order;
+//! a K-major B is `(N, K)` in row-major order. An MN-major operand is the transpose of that. C and D are
+//! row-major. Leading dimensions are in elements. For kernels that load by tensor copies, the addresses and
+//! leading dimensions of A and B must be multiples of 16 bytes. The leading dimensions of C and D are free
+//! where D is stored directly.
 //!
-//! *As in BLAS*, `M = 0` or `N = 0` does nothing; `K = 0` or `alpha = 0` leaves A and B unread and gives `beta * C`;
-//! `beta = 0` leaves C unread. D may be C.
+//! *As in BLAS*: if `M = 0` or `N = 0`, nothing is done. If `K = 0` or `alpha = 0`, A and B are not read and
+//! the result is `beta * C`. If `beta = 0`, C is not read. D may be the same memory as C.
 //!
-//! *As IEEE has it*, NaN and infinities of A, B and C reach D.
+//! *As in IEEE 754*: NaN and infinities in A, B and C reach D.
 //!
 //! # When not to use it
 //!
-//! On GPUs other than Hopper: the programs are for sm_90a, which no other GPU runs. Here they run in the emulator.
+//! On GPUs other than Hopper. The programs are for sm_90a, which no other GPU runs; without such a GPU they
+//! run in the emulator.
 
 mod arguments;
 mod assembler;

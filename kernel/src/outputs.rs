@@ -1,4 +1,4 @@
-//! The products of a launch as the scheduler's [`Groups`], on the device.
+//! The GEMMs of a launch as the scheduler's [`Groups`], on the device.
 
 use collective::pipeline::ClusterPosition;
 use collective::{Extent, Form, Plan, Record, RecordDevice};
@@ -12,16 +12,17 @@ use crate::groups::{cut, tile};
 const _: () = assert!(SharedTable::bytes(Form::MOST_GROUPS) + 4 <= Form::Ragged.table_bytes());
 const _: () = assert!(SharedTable::bytes(Form::MOST_GROUPS) + 4 <= Form::Grouped.table_bytes());
 
-/// What the kernel is told of the products of a launch.
+/// The kernel parameters that describe the GEMMs of a launch.
 #[derive(Clone, Copy)]
 pub(crate) struct Given<'f> {
-    /// How many there are.
+    /// Number of GEMMs or groups.
     count: Value<'f, u32>,
-    /// The address of what device memory says of them.
+    /// Address of the offsets, row counts or records in device memory.
     address: Value<'f, u64>,
-    /// Rows of a group's buffer, where each has one.
+    /// Rows per group buffer, for kernels of groups in buffers of one size.
     room: Option<Value<'f, u32>>,
-    /// Extents of the kernel's output; of the direction in which groups of rows lie, of all.
+    /// Extents of the kernel's output. For groups of rows, the extent in their direction is that of all
+    /// groups.
     extent: Extent<'f>,
     k_tiles: Value<'f, u32>,
 }
@@ -43,17 +44,18 @@ impl<'f> Given<'f> {
     }
 }
 
-/// The products of a launch.
+/// The GEMMs of a launch.
 pub(crate) struct Outputs<'a, 'f> {
     groups: Groups<'f, Value<'f, u32>>,
     view: View<'a, 'f>,
     extent: Extent<'f>,
-    /// The tiles of all of them.
+    /// Number of tiles of all GEMMs.
     pub(crate) tiles: Tiles<Value<'f, u32>>,
 }
 
 impl<'a, 'f> Outputs<'a, 'f> {
-    /// Emitted for all threads of a CTA, after what global memory is waited for: counts the tiles.
+    /// Counts the tiles. Emitted for all threads of a CTA, after the wait for the previous kernel's writes to
+    /// global memory.
     pub(crate) fn new(
         f: &'f Builder,
         gemm: &'a AnyGemm,
@@ -91,7 +93,8 @@ impl<'a, 'f> Outputs<'a, 'f> {
         Self { tiles: groups.tiles(), groups, view, extent }
     }
 
-    /// Emitted for a piece of work: the CTA's first element of its tile, the output that it is of, and that one's k-tiles.
+    /// Emitted per work unit: the first element of the CTA's tile, the output that the tile belongs to, and
+    /// that output's number of K-tiles.
     pub(crate) fn place(
         &self,
         tile: [Value<'f, u32>; 2],
@@ -112,7 +115,7 @@ impl<'a, 'f> Outputs<'a, 'f> {
     }
 }
 
-/// A CTA's part of a cluster's tile, and where records lie.
+/// The CTA's position in its cluster's tile, and the address of the records.
 #[derive(Clone, Copy)]
 struct View<'a, 'f> {
     f: &'f Builder,
@@ -122,7 +125,7 @@ struct View<'a, 'f> {
 }
 
 impl<'f> Elements<Value<'f, u32>> for View<'_, 'f> {
-    /// Where it lies, and the product's extents.
+    /// Address of the record, and the extents of its GEMM.
     type Record = (RecordDevice<'f>, [Value<'f, u32>; 3]);
 
     fn first(&self, axis: usize, from: Option<Value<'f, u32>>, index: Value<'f, u32>) -> Value<'f, u32> {

@@ -1,4 +1,4 @@
-//! What a caller asks for, and whether it is legal.
+//! What a caller passes to a kernel: the problem, the matrices, the workspace.
 
 use collective::{BlockScales, GroupScales, LinearArguments, MatrixRef, Plan};
 use ptx::abi::{Argument, Grid};
@@ -7,7 +7,7 @@ use crate::buffer::Buffer;
 use crate::error::LaunchError;
 use crate::products::Products;
 
-/// Extents of `D (M, N) = alpha * A (M, K) * B (K, N) + beta * C (M, N)`, in elements.
+/// Extents of one GEMM, `D (M, N) = alpha * A (M, K) * B (K, N) + beta * C (M, N)`, in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GemmProblem {
     /// Rows of A, C and D.
@@ -19,7 +19,7 @@ pub struct GemmProblem {
 }
 
 impl GemmProblem {
-    /// Whether extents are so small that tiles can be numbered and bytes counted.
+    /// Checks that the extents are small enough to number tiles and count bytes.
     pub(crate) fn limited(&self) -> Result<(), LaunchError> {
         let Self { m, n, k } = *self;
         let large = [("M", m), ("N", n), ("K", k)].into_iter().find(|&(_, extent)| extent >= EXTENT_LIMIT);
@@ -31,37 +31,39 @@ impl GemmProblem {
         }
     }
 
-    /// The transposed problem: M and N exchanged.
+    /// The transposed problem: M and N swapped.
     #[must_use]
     pub fn transposed(self) -> Self {
         Self { m: self.n, n: self.m, k: self.k }
     }
 
-    /// Floating-point operations: `2 * M * N * K`.
+    /// Number of floating-point operations: `2 * M * N * K`.
     pub fn operations(&self) -> f64 {
         2.0 * f64::from(self.m) * f64::from(self.n) * f64::from(self.k)
     }
 }
 
-/// Device memory that a kernel exchanges sums or counts drawn tiles in, the caller's: as much as
-/// [`Gemm::workspace`](crate::Gemm::workspace) says, zero before the first launch. Launches leave it ready for the next, of
-/// other problems and of other kernels with the same way of adding up; those that run at the same time need one each.
+/// The caller's device memory in which CTAs exchange partial sums and count the tiles they take.
+///
+/// It needs the number of bytes that [`Gemm::workspace`](crate::Gemm::workspace) returns, and must be zero
+/// before the first launch. Each launch leaves it ready for the next one, also for other problems and for
+/// other kernels with the same kind of reduction. Launches that run at the same time need a workspace each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkspaceRef {
-    /// Device address, a multiple of 128.
+    /// Device address, a multiple of 128 bytes.
     pub address: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
 impl WorkspaceRef {
-    /// The memory as an engine knows it.
+    /// The workspace as a buffer of an engine.
     pub fn buffer(&self) -> Buffer {
         Buffer { address: self.address, bytes: usize::try_from(self.bytes).unwrap_or(usize::MAX) }
     }
 }
 
-/// One call of a kernel: the products of a launch, and the arguments of the kernel's epilogue.
+/// One call of a kernel: the GEMMs of a launch, and the arguments of the kernel's epilogue.
 ///
 /// ```
 /// use kernel::{Call, GemmProblem, LinearArguments, Products};
@@ -70,7 +72,7 @@ impl WorkspaceRef {
 /// let [a, b, d] = [0x1000, 0x8000, 0x20000]; // device addresses
 /// // D = A * B, packed.
 /// let one = Call::of(problem).a(a, 64).b(b, 64).d(d, 256);
-/// // D = 2 * A * B, for 12 products whose matrices lie behind each other, but for one B that all share.
+/// // D = 2 * A * B, for a batch of 12 packed matrices, with one B that all of them share.
 /// let twelve = one.batched(12).with(LinearArguments::scaled(2.0));
 /// let twelve = Call { b: one.b, ..twelve };
 /// assert_eq!(twelve.products, Products::Batched { count: 12 });
@@ -78,47 +80,50 @@ impl WorkspaceRef {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Call<E = LinearArguments> {
-    /// Extents of the product: of one, of each of a batch, or of all rows with one B ([`Products::Ragged`]). Where the epilogue joins
-    /// pairs of columns, D has half of N. Products of [`Products::Grouped`] have extents of their own, in memory.
+    /// Extents of the GEMM, or of each GEMM of a batch. For [`Products::Ragged`] and [`Products::Masked`], M
+    /// is the number of all rows; N and K are those of each group. [`Products::Grouped`] ignores them: its
+    /// extents are in device memory. If the epilogue combines pairs of columns, D has half of N columns.
     pub problem: GemmProblem,
-    /// How many products there are.
+    /// The number of GEMMs, and how they are given.
     pub products: Products,
-    /// A, in the kernel's major direction.
+    /// A, with the major direction that the kernel's type says.
     pub a: MatrixRef,
-    /// B, in the kernel's major direction.
+    /// B, with the major direction that the kernel's type says.
     pub b: MatrixRef,
-    /// The scales of A's blocks and of B's, for kernels whose operands are [`BlockScaled`](collective::BlockScaled); `None` for
-    /// all others.
+    /// Block scales of A and of B, for kernels with [`BlockScaled`](collective::BlockScaled) operands; `None`
+    /// for all other kernels.
     pub scales: Option<BlockScales>,
-    /// The scales and zero points of weights, for kernels of which an operand is [`Quantized`](collective::Quantized) in groups that have
-    /// some; `None` for all others.
+    /// Scales and zero points of weights, for kernels with a [`Quantized`](collective::Quantized) operand
+    /// whose groups have scales; `None` for all other kernels.
     pub group_scales: Option<GroupScales>,
-    /// The metadata of a sparse operand, for kernels of which one is [`Sparse`](collective::Sparse), in words; `None` for all others. The leading
-    /// dimension goes from one block of 64 rows to the next.
+    /// Metadata of the sparse operand, in 32-bit words, for kernels with a [`Sparse`](collective::Sparse)
+    /// operand; `None` for all other kernels. Its leading dimension is the distance between blocks of 64
+    /// rows.
     pub metadata: Option<MatrixRef>,
     /// D, row-major.
     pub d: MatrixRef,
     /// Arguments of the kernel's epilogue.
     pub epilogue: E,
-    /// Where sums are exchanged, tiles are counted and tensor maps are kept; may be `None` for kernels and problems that need
-    /// nothing.
+    /// Where partial sums are exchanged, tiles are counted and tensor maps are kept. May be `None` if
+    /// [`AnyGemm::workspace`](crate::AnyGemm::workspace) is 0 for the call.
     pub workspace: Option<WorkspaceRef>,
 }
 
-/// A legal call's grid and arguments.
+/// The grid and the arguments of a call that has been checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch {
-    /// How many CTAs.
+    /// Number of CTAs.
     pub grid: Grid,
-    /// Values of the kernel's parameters.
+    /// Values of the kernel's parameters, in order.
     pub arguments: Vec<Argument>,
 }
 
-/// Extents are below this, so that tile indices and byte offsets stay in range.
+/// Every extent is below this limit, so that tile indices and byte offsets stay in range.
 pub(crate) const EXTENT_LIMIT: u32 = 1 << 31;
 
 impl Call {
-    /// `D = A * B`, whose matrices are packed K-major ones without an address.
+    /// `D = A * B` with packed K-major operands. Addresses are 0 until [`a`](Self::a), [`b`](Self::b) and
+    /// [`d`](Self::d) set them.
     pub fn of(problem: GemmProblem) -> Self {
         let GemmProblem { n, k, .. } = problem;
         let matrix = |pitch: u32| MatrixRef::new(0, pitch.into());
@@ -139,7 +144,8 @@ impl Call {
         }
     }
 
-    /// The products that so many [`Record`](collective::Record)s at an address describe.
+    /// The `count` GEMMs that [`Record`](collective::Record)s describe ([`Products::Grouped`]). `records` is
+    /// their device address.
     pub fn grouped(count: u32, records: u64) -> Self {
         let [a, b, d] = [MatrixRef::NONE; 3];
         let problem = GemmProblem { m: 0, n: 0, k: 0 };
@@ -158,7 +164,8 @@ impl Call {
         }
     }
 
-    /// So many products of this shape, whose matrices lie packed behind each other.
+    /// A batch of `count` GEMMs of this shape ([`Products::Batched`]). The matrices of the batch are packed,
+    /// one after the other.
     #[must_use]
     pub fn batched(self, count: u32) -> Self {
         let [m, n, k] = [self.problem.m, self.problem.n, self.problem.k].map(u64::from);
@@ -173,22 +180,24 @@ impl Call {
         }
     }
 
-    /// So many groups of rows that begin where memory says ([`Products::Ragged`]), whose B's lie packed behind each other.
+    /// `count` groups of rows ([`Products::Ragged`]). `offsets` is the device address of where each group
+    /// begins. The B matrices of the groups are packed, one after the other.
     #[must_use]
     pub fn ragged(self, count: u32, offsets: u64) -> Self {
         let stride = u64::from(self.problem.k) * u64::from(self.problem.n);
         Self { products: Products::Ragged { count, offsets }, b: self.b.every(stride), ..self }
     }
 
-    /// So many groups in buffers of `room` rows each ([`Products::Masked`]). `rows` is the address of how many rows each uses. Their B's lie
-    /// packed behind each other.
+    /// `count` groups of rows in buffers of `room` rows each ([`Products::Masked`]). `rows` is the device
+    /// address of the number of rows that each group uses. The B matrices of the groups are packed, one after
+    /// the other.
     #[must_use]
     pub fn masked(self, count: u32, room: u32, rows: u64) -> Self {
         let stride = u64::from(self.problem.k) * u64::from(self.problem.n);
         Self { products: Products::Masked { count, rows, room }, b: self.b.every(stride), ..self }
     }
 
-    /// The same plus `beta * C`, with C at an address, so many elements from row to row.
+    /// Adds `beta * C`. `address` is C's device address, `pitch` its leading dimension in elements.
     #[must_use]
     pub fn plus(self, beta: f32, address: u64, pitch: u64) -> Self {
         let c = Some(MatrixRef::new(address, pitch));
@@ -197,55 +206,57 @@ impl Call {
 }
 
 impl<E> Call<E> {
-    /// A at an address, so many elements from row (or column) to the next.
+    /// Sets A: its device address, and its leading dimension `pitch` in elements.
     #[must_use]
     pub fn a(self, address: u64, pitch: u64) -> Self {
         Self { a: MatrixRef { address, pitch, ..self.a }, ..self }
     }
 
-    /// B at an address, so many elements from row (or column) to the next.
+    /// Sets B: its device address, and its leading dimension `pitch` in elements.
     #[must_use]
     pub fn b(self, address: u64, pitch: u64) -> Self {
         Self { b: MatrixRef { address, pitch, ..self.b }, ..self }
     }
 
-    /// D at an address, so many elements from row to row.
+    /// Sets D: its device address, and its leading dimension `pitch` in elements.
     #[must_use]
     pub fn d(self, address: u64, pitch: u64) -> Self {
         Self { d: MatrixRef { address, pitch, ..self.d }, ..self }
     }
 
-    /// The same for operands in blocks that have scales.
+    /// Adds block scales, for a kernel with scaled operands.
     #[must_use]
     pub fn scaled(self, scales: BlockScales) -> Self {
         Self { scales: Some(scales), ..self }
     }
 
-    /// The same for weights in groups that have scales.
+    /// Adds scales of groups, for a kernel with quantized weights.
     #[must_use]
     pub fn group_scaled(self, scales: GroupScales) -> Self {
         Self { group_scales: Some(scales), ..self }
     }
 
-    /// The same for a sparse operand, whose metadata lies there.
+    /// Adds the metadata of a sparse operand.
     #[must_use]
     pub fn sparse(self, metadata: MatrixRef) -> Self {
         Self { metadata: Some(metadata), ..self }
     }
 
-    /// The same products with other arguments of an epilogue: [`LinearArguments`], [`Tree`](crate::Tree) or [`Own`](crate::Own).
+    /// The same call with other epilogue arguments: [`LinearArguments`], [`Tree`](crate::Tree) or
+    /// [`Own`](crate::Own).
     pub fn with<F>(self, epilogue: F) -> Call<F> {
         let Self { problem, products, a, b, scales, group_scales, metadata, d, workspace, .. } = self;
         Call { problem, products, a, b, scales, group_scales, metadata, d, epilogue, workspace }
     }
 
-    /// The same products and nothing of an epilogue.
+    /// The same call without epilogue arguments.
     pub(crate) fn lend(&self) -> Call<()> {
         let Self { problem, products, a, b, scales, group_scales, metadata, d, workspace, .. } = *self;
         Call { problem, products, a, b, scales, group_scales, metadata, d, epilogue: (), workspace }
     }
 
-    /// The call as a kernel sees it that computes the transpose of D: operands and extents exchanged, D as it lies.
+    /// The call as the kernel sees it. For a swap-AB kernel, A and B and the extents M and N are swapped; D
+    /// stays as it is.
     pub(crate) fn seen_by(self, plan: &Plan) -> Self {
         if plan.swapped() {
             Self { problem: self.problem.transposed(), a: self.b, b: self.a, ..self }

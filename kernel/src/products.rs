@@ -1,60 +1,65 @@
-//! How many products a launch has, and where the matrices of the others lie.
+//! The number of GEMMs in a launch, and where the matrices of each are.
 
 use collective::Form;
 use ptx::abi::Argument;
 
 use crate::error::LaunchError;
 
-/// The products of a launch.
+/// The GEMMs of one launch: one, a batch, groups of rows, or an array of problems.
 ///
-/// A [`Call`](crate::Call) names the matrices of the first; the `stride` of each ([`MatrixRef::every`](collective::MatrixRef::every)) says where the next product
-/// has its own, and is 0 where all have the same one.
+/// A [`Call`](crate::Call) names the matrices of the first GEMM. The `stride` of each matrix
+/// ([`MatrixRef::every`](collective::MatrixRef::every)) is the distance in elements to the same matrix of the
+/// next GEMM. It is 0 where all GEMMs share one matrix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Products {
-    /// One.
+    /// One GEMM.
     #[default]
     One,
-    /// Some of one shape. D's never lie in each other.
+    /// A batch: several GEMMs of one shape. The D matrices must not overlap.
     Batched {
-        /// How many.
+        /// Number of GEMMs.
         count: u32,
     },
-    /// Groups of rows, each with a B of its own: the call's M is the number of rows of A, C and D, which may be more than all
-    /// groups have.
+    /// Groups of consecutive rows, each with its own B (MoE grouped GEMM). The call's M is the number of rows
+    /// of A, C and D; it may be more than the groups use.
     Ragged {
-        /// How many groups there are, [`Form::MOST_GROUPS`] at most.
+        /// Number of groups, at most [`Form::MOST_GROUPS`].
         count: u32,
-        /// Device address of `count + 1` offsets (`u32`): the rows of group `i` are those from `offsets[i]` to
-        /// `offsets[i + 1]`. The kernel reads them, so they may be computed by a kernel before it. An offset that is less than
-        /// one before it counts as that one, and one beyond the last row as the number of rows.
+        /// Device address of `count + 1` offsets (`u32`): group `i` is rows `offsets[i]` up to, but not
+        /// including, `offsets[i + 1]`. The kernel reads the offsets, so a kernel before it may compute them.
+        /// An offset smaller than one before it counts as that one. An offset beyond the last row counts as
+        /// the number of rows.
         offsets: u64,
     },
-    /// Groups of rows in buffers of one size, each with a B of its own. Group `i` has the rows of A, C and D from `i * room` on, and uses the
-    /// first of them. The call's M is the number of rows of all buffers, `count * room` at least.
+    /// Groups of rows in buffers of one size, each with its own B. Group `i` is at row `i * room` of A, C and
+    /// D, and uses the first rows of its buffer. The call's M is the number of rows of all buffers, at least
+    /// `count * room`.
     Masked {
-        /// How many groups there are, [`Form::MOST_GROUPS`] at most.
+        /// Number of groups, at most [`Form::MOST_GROUPS`].
         count: u32,
-        /// Device address of `count` numbers of rows (`u32`). The kernel reads them, so they may be computed by a kernel before it. One
-        /// above `room` counts as that.
+        /// Device address of `count` row counts (`u32`), one per group. The kernel reads them, so a kernel
+        /// before it may compute them. A count above `room` counts as `room`.
         rows: u64,
-        /// Rows of a buffer.
+        /// Rows per buffer.
         room: u32,
     },
-    /// Products of any shapes that device memory describes, all of their matrices too: the call's own are not looked at. They may be
-    /// parts of the same matrices: groups of K, for the weight gradients of experts, are records that differ in K and in where A and B
-    /// begin. Their
-    /// workspace is memory of the kernel's own, of as many bytes as [`AnyGemm::workspace`](crate::AnyGemm::workspace) says, zero
-    /// before the first launch.
+    /// GEMMs of any shapes (pointer array). Records in device memory describe the shape and the matrices of
+    /// each; the call's own matrices are ignored. The GEMMs may use parts of the same matrices. For example,
+    /// the weight gradients of experts are groups along K: records that differ in K and in the addresses of A
+    /// and B.
+    ///
+    /// The workspace must be memory of this kernel's own. It has the number of bytes that
+    /// [`AnyGemm::workspace`](crate::AnyGemm::workspace) returns, and is zero before the first launch.
     Grouped {
-        /// How many, [`Form::MOST_GROUPS`] at most.
+        /// Number of GEMMs, at most [`Form::MOST_GROUPS`].
         count: u32,
-        /// Device address of as many [`Record`](collective::Record)s behind each other, a multiple of 16.
+        /// Device address of `count` consecutive [`Record`](collective::Record)s, a multiple of 16 bytes.
         records: u64,
     },
 }
 
 impl Products {
-    /// The form of kernels that compute them.
+    /// The form of the kernels that compute these GEMMs.
     pub fn form(&self) -> Form {
         match self {
             Self::One => Form::Single,
@@ -65,7 +70,7 @@ impl Products {
         }
     }
 
-    /// How many there are.
+    /// Number of GEMMs or groups.
     pub fn count(&self) -> u32 {
         match *self {
             Self::One => 1,
@@ -76,7 +81,7 @@ impl Products {
         }
     }
 
-    /// The same for a kernel of some form: one product is a batch of one.
+    /// The same GEMMs for a kernel of a given form: one GEMM is also a batch of one.
     pub(crate) fn for_form(self, form: Form) -> Result<Self, LaunchError> {
         match (self, form) {
             (Self::One, Form::Batched) => Ok(Self::Batched { count: 1 }),
@@ -85,7 +90,7 @@ impl Products {
         }
     }
 
-    /// The kernel's parameters.
+    /// Values of the kernel's parameters that describe the GEMMs.
     pub(crate) fn arguments(&self) -> Vec<Argument> {
         match *self {
             Self::One => Vec::new(),

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use ptx::{Function, Verified, VerifyError};
 
-/// One kernel: verified once, printed once.
+/// One kernel's program: verified once, printed once. [`AnyGemm::program`](crate::AnyGemm::program) builds
+/// it.
 #[derive(Clone, Debug)]
 pub struct Program {
     function: Verified,
@@ -21,7 +22,7 @@ impl Program {
     /// Verifies and prints a function.
     ///
     /// # Errors
-    /// Every violation the verifier found.
+    /// All faults that the verifier found.
     pub fn new(function: Function) -> Result<Self, VerifyError> {
         let function = function.verify()?;
         let text: Arc<str> = ptx::module_text(&function).into();
@@ -30,45 +31,46 @@ impl Program {
         Ok(Self { function, text, digest: hasher.finish(), scheduler: None, described: false })
     }
 
-    /// The same with the name of the scheduler that deals out its tiles, and whether records in device memory name its
-    /// matrices.
+    /// Adds the name of the kernel's scheduler, and whether records in device memory hold the addresses of
+    /// its matrices.
     pub(crate) fn of_kernel(self, scheduler: String, described: bool) -> Self {
         Self { scheduler: Some(scheduler), described, ..self }
     }
 
-    /// Whether it takes addresses from records in device memory, the parameter `records`, as many as `groups` says.
+    /// Whether the program reads addresses from records in device memory: `groups` records at the address in
+    /// its parameter `records`.
     #[cfg(feature = "driver")]
     pub(crate) fn is_described(&self) -> bool {
         self.described
     }
 
-    /// The name of the scheduler that deals out its tiles, where it is the kernel of a configuration.
+    /// The name of the kernel's scheduler, if this is the program of a kernel configuration.
     pub fn scheduler(&self) -> Option<&str> {
         self.scheduler.as_deref()
     }
 
-    /// The program itself.
+    /// The verified function.
     pub fn function(&self) -> &Verified {
         &self.function
     }
 
-    /// The entry's name.
+    /// The name of the program's entry.
     pub fn name(&self) -> &str {
         &self.function.name
     }
 
-    /// The PTX module.
+    /// The PTX module as text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The PTX module, shared by all copies of the program.
+    /// The PTX text, shared by all clones of the program.
     #[cfg(feature = "driver")]
     pub(crate) fn shared_text(&self) -> &Arc<str> {
         &self.text
     }
 
-    /// A number by which programs are found: of equal texts the same one, of others as good as never.
+    /// A hash of the text, to look programs up by. Equal texts have equal digests.
     #[cfg(feature = "driver")]
     pub(crate) fn digest(&self) -> u64 {
         self.digest

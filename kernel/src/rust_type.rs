@@ -1,25 +1,26 @@
-//! A kernel's type as the text that makes it.
+//! A kernel's type as Rust source.
 //!
-//! The text is the compiler's own name of the type, shortened: paths go, and numbers are written as `typenum` exports
-//! them. So text and type cannot drift apart; `tests/refusals` compiles the text of every catalogue kernel all the same.
+//! The text is the compiler's own name of the type, shortened: paths are removed, and numbers are written
+//! with the names that `typenum` exports. So the text and the type always agree. `tests/refusals` compiles
+//! the text of every catalogue kernel as well.
 
-/// A type with the names that its crates export.
+/// The text of a type, with the names that its crates export.
 pub(crate) fn of<C>() -> String {
     shortened(core::any::type_name::<C>())
 }
 
-/// A type's name without paths, and with numbers for `typenum`'s bits.
+/// A type's name without paths, and with numbers in place of `typenum`'s bits.
 fn shortened(name: &str) -> String {
     let mut parser = Parser { rest: name };
     let short = parser.tree().map(|tree| tree.text());
     match short {
         Some(short) if parser.rest.is_empty() => short,
-        // Another shape of name than today's compilers write: as it is.
+        // Not a form of name that current compilers write: return it unchanged.
         _ => name.to_owned(),
     }
 }
 
-/// A path's last name and its arguments.
+/// The last name of a path, and its arguments.
 struct Tree<'a> {
     name: &'a str,
     arguments: Vec<Tree<'a>>,
@@ -30,7 +31,7 @@ struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    /// `path::to::Name` or `path::to::Name<argument, …>`; tuples have no name.
+    /// Parses `path::to::Name` or `path::to::Name<argument, …>`. Tuples have no name.
     fn tree(&mut self) -> Option<Tree<'a>> {
         let end = self.rest.find(['<', '>', ',', '(', ')', '[', ' ']).unwrap_or(self.rest.len());
         let (path, rest) = self.rest.split_at(end);
@@ -65,7 +66,7 @@ impl Tree<'_> {
         }
     }
 
-    /// `UInt<UInt<UTerm, B1>, B0>` is 2.
+    /// The number of a `typenum` type: `UInt<UInt<UTerm, B1>, B0>` is 2.
     fn number(&self) -> Option<u64> {
         match (self.name, &self.arguments[..]) {
             ("UTerm", []) => Some(0),

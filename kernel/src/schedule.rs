@@ -1,4 +1,5 @@
-//! Whether a scheduler's device code does what its host model says: for tests of schedulers of your own.
+//! Checks that a scheduler's device code does what its host model says. Use it in tests of schedulers of your
+//! own.
 //!
 //! ```
 //! use kernel::check_schedule;
@@ -21,80 +22,84 @@ use crate::problem::GemmProblem;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScheduleError {
-    /// The host model does not compute everything once.
-    #[error("by its host model, {0}")]
+    /// The host model does not compute every K-tile exactly once.
+    #[error("in the host model, {0}")]
     Host(CoverageError),
-    /// Workers that draw their tiles do not compute everything once.
-    #[error("where workers draw, {0}")]
+    /// Workers that take tiles from the counter do not compute every K-tile exactly once.
+    #[error("with tiles taken from the counter, {0}")]
     Drawn(CoverageError),
-    /// The host model's pieces are more than a check can write down.
+    /// The host model has more work units than a check records.
     #[error(
-        "scheduler `{scheduler}`: {pieces} pieces of work are too many to check, at most {most}: check fewer tiles"
+        "scheduler `{scheduler}`: {pieces} work units are too many to check, at most {most}: check fewer tiles"
     )]
     TooLarge {
         /// The scheduler's name.
         scheduler: String,
-        /// Pieces there may be.
+        /// Number of work units that there may be.
         pieces: u64,
-        /// Pieces that are checked.
+        /// Largest number of work units that is checked.
         most: u64,
     },
-    /// What it emits is no legal program.
+    /// The scheduler emits an illegal program.
     #[error("scheduler `{scheduler}`: {source}")]
     Program {
         /// The scheduler's name.
         scheduler: String,
-        /// Why.
+        /// The faults that the verifier found.
         source: ptx::VerifyError,
     },
-    /// What it emits fails or does not end.
+    /// The device code fails or does not end.
     #[error(
-        "scheduler `{scheduler}`: its device code failed, or went on after the {room} pieces that a worker has at most: \
+        "scheduler `{scheduler}`: its device code failed, or did not stop after {room} work units, the most of any worker: \
          {report}"
     )]
     Device {
         /// The scheduler's name.
         scheduler: String,
-        /// Pieces of a worker.
+        /// Largest number of work units of one worker.
         room: u32,
         /// The emulator's report.
         report: String,
     },
     /// Device and host disagree.
     #[error(
-        "scheduler `{scheduler}`: piece {piece} of worker {worker} is {host:?} on the host and {device:?} on the device"
+        "scheduler `{scheduler}`: work unit {piece} of worker {worker} is {host:?} on the host and {device:?} on the device"
     )]
     Disagree {
         /// The scheduler's name.
         scheduler: String,
         /// The worker.
         worker: u32,
-        /// Which of its pieces.
+        /// Index of the work unit in the worker's sequence.
         piece: usize,
-        /// What the host says; `None` where its work has ended.
+        /// The host's work unit; `None` if the worker's work has ended.
         host: Option<Work<u32>>,
-        /// What the device says.
+        /// The device's work unit; `None` if the worker's work has ended.
         device: Option<Work<u32>>,
     },
-    /// The counter that tiles are drawn from is not zero again, so that the next launch begins in the middle.
-    #[error("scheduler `{scheduler}`: the counter that tiles are drawn from ends as {value}, 0 was needed")]
+    /// The counter that workers take tiles from is not reset to zero, so the next launch would not begin with
+    /// the first tile.
+    #[error("scheduler `{scheduler}`: the tile counter ends as {value}, 0 was needed")]
     Counter {
         /// The scheduler's name.
         scheduler: String,
-        /// Its value.
+        /// The counter's final value.
         value: u32,
     },
 }
 
-/// Most pieces that a check writes down.
+/// Largest number of work units that a check records.
 const MOST_PIECES: u64 = 1 << 20;
 
-/// Bytes of a piece as the device writes it down.
+/// Bytes per work unit in the device's record.
 const RECORD: u32 = 32;
 
-/// Checks a scheduler on a problem and a machine that runs `slots` workers at once: that its host model computes every k-tile
-/// of every output tile once, that its device code, run by the emulator, computes the same pieces in the same order, and,
-/// where workers [draw](scheduler::Facts::draws), that they draw everything once whoever comes first.
+/// Checks a scheduler on a problem, for a GPU where `slots` workers are resident at once.
+///
+/// Three things are checked. The host model computes every K-tile of every output tile exactly once. The
+/// device code, run by the emulator, computes the same work units in the same order. If workers
+/// [draw](scheduler::Facts::draws) their tiles from a counter, they compute everything exactly once,
+/// whichever worker comes first.
 ///
 /// # Errors
 /// The first thing that is wrong, with the scheduler's name.
@@ -144,7 +149,8 @@ pub fn check_schedule(schedule: &dyn Schedule, tiles: Tiles<u32>, slots: u32) ->
 }
 
 impl AnyGemm {
-    /// Checks that the host model of the kernel's scheduler computes every tile once: see [`scheduler::covers`].
+    /// Checks that the host model of the kernel's scheduler computes every tile exactly once: see
+    /// [`scheduler::covers`].
     ///
     /// # Errors
     /// As [`scheduler::covers`].
@@ -163,7 +169,7 @@ impl<C: GemmConfig> Gemm<C> {
     }
 }
 
-/// A piece as far as it means something: of a whole tile, what is said of other units does not.
+/// The meaningful fields of a work unit. For a whole tile, what it says of other work units has no meaning.
 fn seen(work: Option<Work<u32>>, tiles: Tiles<u32>) -> Option<Work<u32>> {
     work.map(|work| {
         let whole = work.k_begin == 0 && work.k_end == tiles.k;
@@ -171,7 +177,7 @@ fn seen(work: Option<Work<u32>>, tiles: Tiles<u32>) -> Option<Work<u32>> {
     })
 }
 
-/// A counter in global memory and the answer of one thread.
+/// A counter in global memory, and one thread's result of the last draw.
 struct Counter<'f> {
     f: &'f Builder,
     at: Value<'f, u64>,
@@ -189,12 +195,12 @@ impl<'f> Draw<'f> for Counter<'f> {
     }
 }
 
-/// A kernel of one warp a worker, one lane of which writes down every piece of work.
+/// A kernel with one warp per worker. One lane records every work unit.
 struct Recorder<'s> {
     schedule: &'s dyn Schedule,
     tiles: Tiles<u32>,
     workers: u32,
-    /// Pieces that there is room for, a worker.
+    /// Number of work units that there is memory for, per worker.
     room: u32,
 }
 
@@ -216,7 +222,7 @@ impl<'s> Recorder<'s> {
             f.if_(f.elect(), || {
                 let count = f.variable(0);
                 let mut body = |work: Work<Value<'_, u32>>| {
-                    // A piece too many is written where no memory is, which ends the run.
+                    // A work unit too many is written to address 0. That faults, which ends the run.
                     let inside = count.get().less_than(room);
                     let place = records + (worker * room + count.get()).mul_wide(RECORD);
                     let place = place.where_or(inside, f.constant(0u64));
@@ -232,7 +238,7 @@ impl<'s> Recorder<'s> {
         })
     }
 
-    /// The pieces by worker.
+    /// The work units per worker.
     fn run(
         &self,
         counter: Option<(&mut Memory, u64)>,
@@ -265,7 +271,7 @@ impl<'s> Recorder<'s> {
     }
 }
 
-/// What a worker wrote down.
+/// The work units in a worker's record.
 fn pieces(bytes: &[u8]) -> Vec<Work<u32>> {
     let pieces = bytes.chunks_exact(RECORD as usize).map(|record| {
         let [m, n, k_begin, k_end, unit, first, last, tile] =
@@ -276,7 +282,7 @@ fn pieces(bytes: &[u8]) -> Vec<Work<u32>> {
     pieces.take_while(|work| work.m != u32::MAX).collect()
 }
 
-/// A word of a record; all ones where there is none.
+/// One word of a record; all ones if there is none.
 fn number(bytes: &[u8], index: usize) -> u32 {
     bytes.as_chunks::<4>().0.get(index).map_or(u32::MAX, |word| u32::from_le_bytes(*word))
 }

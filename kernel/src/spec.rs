@@ -1,4 +1,5 @@
-//! A built-in kernel as plain data: what its type lowers to, what the command line takes, what is searched.
+//! A built-in kernel as plain data: [`KernelSpec`]. Its text is what the command line's `--spec` takes, and
+//! the selection searches specs.
 //!
 //! ```
 //! use kernel::KernelSpec;
@@ -33,19 +34,19 @@ pub(crate) use text::{form_name, form_named, layout_name, layout_named};
 use crate::gemm::AnyGemm;
 use crate::legal::{self, IllegalKernel};
 
-/// What becomes of the sums.
+/// The epilogue of a built-in kernel: what happens to the accumulators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EpilogueKind {
     /// `D = alpha * A * B + beta * C` ([`LinearCombination`](collective::LinearCombination)).
     Linear,
-    /// The same with C brought by tensor copies ([`SourcedCombination`](collective::SourcedCombination)).
+    /// The same, with C loaded by tensor copies ([`SourcedCombination`](collective::SourcedCombination)).
     Sourced,
-    /// A fusion with a name.
+    /// A named fusion, for example bias and GELU.
     Fused(Fusion),
 }
 
 impl KernelSpec {
-    /// The fusion, where the epilogue is one.
+    /// The fusion, if the epilogue is a named one.
     pub const fn fusion(&self) -> Option<Fusion> {
         match self.epilogue {
             EpilogueKind::Fused(fusion) => Some(fusion),
@@ -55,7 +56,7 @@ impl KernelSpec {
 }
 
 impl EpilogueKind {
-    /// Its name in a spec.
+    /// The epilogue's name in a spec's text.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Linear => "linear",
@@ -65,30 +66,32 @@ impl EpilogueKind {
     }
 }
 
-/// A built-in kernel: operands, tile, roles, store, epilogue, scheduler and form.
+/// A built-in kernel as plain data: operands, tile, roles, store, epilogue, scheduler and form.
 ///
-/// Plain data. [`kernel`](Self::kernel) checks it by the very functions that check a type while it compiles. Its text
-/// ([`Display`](core::fmt::Display), [`FromStr`](core::str::FromStr)) names what differs from the
-/// [default](Self::DEFAULT).
+/// [`kernel`](Self::kernel) checks it by the same functions that check a type at compile time. Its text
+/// ([`Display`](core::fmt::Display), [`FromStr`](core::str::FromStr)) names only what differs from the
+/// [default](Self::DEFAULT). [`words`](Self::words) lists every key with its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KernelSpec {
-    /// Products of a launch.
+    /// One GEMM per launch, or several.
     pub form: Form,
-    /// Operands with their formats, tile, warp roles and ring. The operands are the kernel's: where the store is transposed, its A is the
-    /// caller's B.
+    /// Operands with their formats, tile, warp roles and ring of stages. A and B are the kernel's: with
+    /// swap-AB (a transposed store), the kernel's A is the caller's B.
     pub mainloop: MainloopSpec,
-    /// What becomes of the sums.
+    /// What happens to the accumulators.
     pub epilogue: EpilogueKind,
     /// How D is stored.
     pub store: StoreSpec,
-    /// Who computes which tile.
+    /// Which CTA computes which tile, and in which order.
     pub scheduler: SchedulerSpec,
-    /// Whether the kernel may begin while the one before it in its stream still runs (programmatic dependent launch).
+    /// Whether the kernel may start while the previous kernel in its stream still runs (programmatic
+    /// dependent launch).
     pub overlaps: bool,
 }
 
 impl KernelSpec {
-    /// A 128 x 256 tile of bf16, both operands K-major, two consumers, D stored by tensor copies, persistent.
+    /// A 128 x 256 x 64 tile of bf16, both operands K-major, two consumer warpgroups, D stored by tensor
+    /// copies, persistent CTAs.
     pub const DEFAULT: Self = Self {
         form: Form::Single,
         mainloop: MainloopSpec {
@@ -120,7 +123,7 @@ impl KernelSpec {
         overlaps: true,
     };
 
-    /// What the epilogue asks of the plan.
+    /// What the epilogue needs from the plan.
     const fn epilogue_spec(&self) -> Result<EpilogueSpec, IllegalKernel> {
         let store = self.store;
         if let Way::Tma { buffers: 0 } = store.way {
@@ -146,7 +149,7 @@ impl KernelSpec {
         }
     }
 
-    /// Every number of the kernel.
+    /// Every number of the kernel: tile, stages, shared memory, registers, threads.
     ///
     /// # Errors
     /// The first rule that the spec breaks.
@@ -173,7 +176,7 @@ impl KernelSpec {
         }
     }
 
-    /// The kernel, named by its spec.
+    /// The kernel. Its name is the spec's text.
     ///
     /// # Errors
     /// The first rule that the spec breaks.
@@ -181,7 +184,7 @@ impl KernelSpec {
         self.named(self.to_string())
     }
 
-    /// The kernel under a name of your own.
+    /// The kernel, under a name of your choice.
     ///
     /// # Errors
     /// The first rule that the spec breaks.
@@ -200,7 +203,7 @@ impl KernelSpec {
 }
 
 impl AnyGemm {
-    /// The kernel as plain data; `None` where a role is one of your own.
+    /// The kernel as plain data; `None` if the mainloop, epilogue or scheduler is not a built-in one.
     pub fn spec(&self) -> Option<KernelSpec> {
         let (scheduler, store) = (self.scheduler.spec()?, self.epilogue.store()?);
         let plan = &self.plan;
@@ -212,7 +215,7 @@ impl AnyGemm {
             (false, Some(_)) => EpilogueKind::Linear,
             (_, None) => EpilogueKind::Fused(Fusion::ALL.into_iter().find(fused)?),
         };
-        // Words say operands and what multiplies them, and no further tiles.
+        // A spec's text names the operands and what multiplies them, but no further tiles per stage.
         let [a, b] = plan.mainloop.operands;
         let atom = plan.mainloop.atom.promoted(0);
         let usual = atom.types.multiply().atom(a.format, b.format).map(|atom| atom.taking(a));

@@ -1,7 +1,9 @@
-//! Transposing matrices of 8, 16 and 32-bit elements, for operands that lie in directions that no instruction multiplies.
+//! Kernels that transpose matrices of 8, 16 and 32-bit elements. Use them for operands in a direction that
+//! `wgmma` does not read.
 //!
-//! `wgmma` reads operands of 16 bits in both directions and all others K-major alone. Operands that lie otherwise are transposed first:
-//! [`Request::k_major`](crate::Request::k_major) says which, where to, and what it costs.
+//! `wgmma` reads 16-bit operands in both directions, and all other operands only K-major. Other operands are
+//! transposed first. [`Request::k_major`](crate::Request::k_major) says which operands these are, where their
+//! transposes go, and what that costs.
 
 mod emit;
 mod operands;
@@ -18,14 +20,15 @@ use crate::problem::{GemmProblem, Launch};
 use crate::program::Program;
 use crate::select::Machine;
 
-/// Most CTAs of a grid along x, and along z.
+/// The largest grid along x and along z, in CTAs.
 const MOST: [u32; 2] = [i32::MAX as u32, 65535];
 
-/// A kernel that writes the transposes of matrices: `D (columns, rows)` of `A (rows, columns)`, both row by row, of any extents, leading
-/// dimensions and addresses.
+/// A kernel that transposes matrices: `D (columns, rows)` from `A (rows, columns)`. Both are row-major, with
+/// any extents, leading dimensions and addresses.
 ///
-/// Elements go through shared memory in tiles of 16 KB, whose swizzle leaves no bank conflicts. Rows that begin at multiples of 16 B are
-/// read, or written, 16 B at a time; others, and what sticks out at the rim, element by element.
+/// Elements go through shared memory in tiles of 16 KB, swizzled so that there are no bank conflicts. Rows
+/// that begin at multiples of 16 B are read or written 16 B at a time. Other rows, and elements of partial
+/// tiles, are read or written one at a time.
 ///
 /// ```
 /// use collective::{Format, MatrixRef};
@@ -45,27 +48,28 @@ const MOST: [u32; 2] = [i32::MAX as u32, 65535];
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Transpose {
-    /// Bytes of an element: 1, 2 or 4.
+    /// Bytes per element: 1, 2 or 4.
     bytes: u32,
 }
 
-/// Matrices to transpose.
+/// The matrices to transpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transposition {
     /// Rows of A, columns of D; below 2^31.
     pub rows: u32,
     /// Columns of A, rows of D; below 2^31.
     pub columns: u32,
-    /// How many there are; where more than one, the `stride` of A and of D goes from each to the next.
+    /// Number of matrices. If there are several, the `stride` of A and of D is the distance from one to the
+    /// next, in elements.
     pub count: u32,
-    /// A, row by row: its leading dimension is `columns` elements at least.
+    /// A, row-major. Its leading dimension is at least `columns` elements.
     pub a: MatrixRef,
-    /// D, row by row: its leading dimension is `rows` elements at least. No part of A lies in it.
+    /// D, row-major. Its leading dimension is at least `rows` elements. It must not overlap A.
     pub d: MatrixRef,
 }
 
 impl Transpose {
-    /// The kernel for elements of a format; `None` where they have other than 8, 16 or 32 bits.
+    /// The kernel for elements of a format; `None` unless they have 8, 16 or 32 bits.
     pub const fn of(format: Format) -> Option<Self> {
         match format.bytes() {
             bytes @ (1 | 2 | 4) => Some(Self { bytes }),
@@ -73,25 +77,26 @@ impl Transpose {
         }
     }
 
-    /// Bytes of an element.
+    /// Bytes per element.
     pub const fn bytes(self) -> u32 {
         self.bytes
     }
 
-    /// The program.
+    /// Builds, verifies and prints the kernel's program.
     ///
     /// # Errors
-    /// What the verifier finds: nothing.
+    /// None: the verifier finds no fault in it.
     pub fn program(self) -> Result<Program, VerifyError> {
         Program::new(emit::function(self.bytes))
     }
 
-    /// The grid and the arguments; `None` where there are no elements.
+    /// The grid and the arguments of a launch; `None` if there are no elements.
     ///
     /// # Errors
-    /// [`LaunchError::Extent`], and for A and D [`LaunchError::Null`], [`LaunchError::Address`] (no multiple of an element's bytes),
-    /// [`LaunchError::ShortPitch`], [`LaunchError::Pitch`] and [`LaunchError::Distance`] (2^40 B or more), [`LaunchError::End`];
-    /// [`LaunchError::Overlap`] where two D's have an element in common; [`LaunchError::TooManyTiles`].
+    /// [`LaunchError::Extent`] for rows or columns. For A and D: [`LaunchError::Null`],
+    /// [`LaunchError::Address`] (not a multiple of an element's bytes), [`LaunchError::ShortPitch`],
+    /// [`LaunchError::Pitch`] and [`LaunchError::Distance`] (2^40 B or more), [`LaunchError::End`].
+    /// [`LaunchError::Overlap`] if two D matrices share an element. [`LaunchError::TooManyTiles`].
     pub fn launch(self, what: &Transposition) -> Result<Option<Launch>, LaunchError> {
         let Transposition { rows, columns, count, a, d } = *what;
         GemmProblem { m: rows, n: columns, k: 0 }.limited()?;
@@ -138,16 +143,17 @@ impl Transpose {
         }))
     }
 
-    /// Bytes that are read and written, in all.
+    /// Bytes that are read and written in total.
     pub fn traffic(self, what: &Transposition) -> u64 {
         let elements = u64::from(what.rows) * u64::from(what.columns) * u64::from(what.count);
         2 * u64::from(self.bytes) * elements
     }
 
-    /// Microseconds that the model gives it: one launch, and its traffic at the machine's speed of memory. Lines of A or D that do not begin
-    /// at multiples of 16 bytes are read and written element by element, which takes longer.
+    /// The model's time for a launch, in microseconds: one launch, plus the traffic at the machine's memory
+    /// bandwidth. Rows of A or D that do not begin at multiples of 16 bytes are read and written one element
+    /// at a time, which takes longer.
     pub fn microseconds(self, what: &Transposition, machine: &Machine) -> f64 {
-        // Elements that a multiprocessor moves in a cycle, measured on an H200: about the same for 1, 2 and 4 bytes.
+        // Elements per SM and cycle, measured on an H200: about the same for 1, 2 and 4 bytes.
         const ONE_BY_ONE: f64 = 0.68;
         let traffic = self.traffic(what);
         let elements = traffic as f64 / f64::from(2 * self.bytes);

@@ -1,4 +1,4 @@
-//! What is multiplied, and what is stored.
+//! Element types of a GEMM: what is multiplied, and what is stored.
 
 use core::fmt;
 
@@ -25,25 +25,26 @@ use crate::gemm::AnyGemm;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Types {
-    /// Elements of A.
+    /// Format of A's elements.
     pub a: Format,
-    /// Elements of B.
+    /// Format of B's elements.
     pub b: Format,
-    /// Elements of D, and of C.
+    /// Format of D's elements, and of C's.
     pub d: Format,
-    /// How many rows of A, and how many columns of B, share a scale for each 128 of K: 1 or 128; 0 where there are no scales.
+    /// Number of rows of A, and of columns of B, that share a scale for each 128 elements of K: 1 or 128; 0
+    /// without scales.
     pub scaled: [u32; 2],
-    /// How A, or B, lies in memory in fewer bits than it is multiplied in.
+    /// How A, or B, is stored in fewer bits than are multiplied; `None` if it is not.
     pub weights: [Option<WeightsSpec>; 2],
 }
 
 impl Types {
-    /// A and B of a format, and D as it is where nothing else is said.
+    /// A and B of one format, and D in the default format for it.
     pub const fn of(operands: Format) -> Self {
         Self { a: operands, b: operands, d: operands.output(), scaled: [0; 2], weights: [None; 2] }
     }
 
-    /// The types of such a text, if it is one.
+    /// The types that a text describes; `None` if it describes none.
     pub fn named(text: &str) -> Option<Self> {
         let rows = |word: &str| match word {
             "1x128" => Some(1),
@@ -55,7 +56,7 @@ impl Types {
             [formats @ .., a, b] if rows(a).is_some() => (formats, [rows(a)?, rows(b)?]),
             formats => (formats, [0; 2]),
         };
-        // Weights are multiplied as what the other operand is.
+        // Weights are multiplied in the format of the other operand.
         let (formats, weights) = match *formats {
             [a, b, ref d @ ..] if words_weights(a).is_some() => {
                 ([&[b, b], d].concat(), [words_weights(a), None])
@@ -82,25 +83,25 @@ impl Types {
         Self { a, b, d, scaled: plan.scaled(), weights: plan.weights() }
     }
 
-    /// The same with another B.
+    /// The same with another format of B.
     #[must_use]
     pub const fn with_b(self, b: Format) -> Self {
         Self { b, ..self }
     }
 
-    /// The same with another D.
+    /// The same with another format of D.
     #[must_use]
     pub const fn stored(self, d: Format) -> Self {
         Self { d, ..self }
     }
 
-    /// The same with scales for so many rows of A and columns of B.
+    /// The same with block scales: numbers of rows of A and of columns of B that share a scale.
     #[must_use]
     pub const fn scaled(self, scaled: [u32; 2]) -> Self {
         Self { scaled, ..self }
     }
 
-    /// The same with A, or B, in few bits.
+    /// The same with A, or B, stored in few bits.
     #[must_use]
     pub const fn weights(self, weights: [Option<WeightsSpec>; 2]) -> Self {
         Self { weights, ..self }
@@ -111,12 +112,12 @@ impl Types {
         self.weights[0].is_some() || self.weights[1].is_some()
     }
 
-    /// Whether blocks have scales.
+    /// Whether an operand has block scales.
     pub const fn is_scaled(&self) -> bool {
         self.scaled[0] > 0 || self.scaled[1] > 0
     }
 
-    /// Bytes of an element of A, of B, and of D, as they are multiplied and stored.
+    /// Bytes per element of A, B and D, as they are multiplied and stored.
     pub const fn bytes(&self) -> [u32; 3] {
         [self.a.bytes(), self.b.bytes(), self.d.bytes()]
     }
@@ -150,12 +151,12 @@ impl fmt::Display for Types {
     }
 }
 
-/// The word of weights: code and group, and `z` for zero points.
+/// The word for weights: code, `g` and group size, and `z` for zero points.
 fn weights_word(WeightsSpec { code, group, zeros }: &WeightsSpec) -> String {
     format!("{code}g{group}{}", if *zeros { "z" } else { "" })
 }
 
-/// The weights of such a word.
+/// The weights that a word describes.
 fn words_weights(word: &str) -> Option<WeightsSpec> {
     let (zeros, word) = word.strip_suffix('z').map_or((false, word), |word| (true, word));
     let (code, group) = word.rsplit_once('g')?;

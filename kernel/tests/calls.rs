@@ -1,4 +1,4 @@
-//! Calls that are refused, each with what was seen and what was needed, and calls with nothing to do.
+//! Calls that are refused, each with what was given and what is needed; and calls with nothing to compute.
 
 use kernel::{Call, GemmProblem, LaunchError, LinearArguments, MatrixRef, UnknownConfig, WorkspaceRef, find};
 use ptx::abi::{Argument, Promotion};
@@ -135,7 +135,7 @@ fn an_unknown_name_suggests_known_ones() {
     assert!(error.to_string().starts_with("there is no configuration `tiny`; `falchion configs`"), "{error}");
 }
 
-/// A small output of a long sum is divided, and needs a workspace as large as it says.
+/// A small output with a long K is split, and needs a workspace of the size that is stated.
 #[test]
 fn divided_tiles_need_a_workspace() {
     let gemm = find("deep-bf16-kk").expect("a catalogue name");
@@ -161,7 +161,7 @@ fn divided_tiles_need_a_workspace() {
     assert_eq!(find("staged-bf16-kk").expect("a catalogue name").workspace(&call, 132), 0);
 }
 
-/// What L2 fetches for copies of A and B: single lines for tiles that memory decides about, pairs for large ones.
+/// What L2 fetches for copies of A and B: single lines for tiles limited by DRAM, pairs for large tiles.
 #[test]
 fn small_tiles_fetch_single_lines() {
     for (kind, promotion) in [

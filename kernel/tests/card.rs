@@ -1,4 +1,4 @@
-//! What only a card can run: the peer that kernels are measured against, and the readings of clock and power.
+//! What only a GPU can run: the comparison with cuBLASLt, and readings of clock and power.
 
 #[path = "support/skipped.rs"]
 mod skipped;
@@ -11,12 +11,12 @@ use kernel::{Engine, EngineError, GemmProblem, Gpu};
 
 const SIZE: GemmProblem = GemmProblem { m: 64, n: 32, k: 48 };
 
-/// A small integer for each element: products and sums are exact.
+/// A small integer per element, so that products and sums are exact.
 fn value(row: u32, column: u32, step: u32) -> f32 {
     (row * step + column * 3) as f32 % 5.0 - 2.0
 }
 
-/// K runs fastest.
+/// K is the contiguous direction.
 fn matrix(format: Format, lines: u32, step: u32) -> Vec<u8> {
     let all = (0..lines).flat_map(|line| (0..SIZE.k).map(move |k| value(line, k, step)));
     if format == Format::E4m3 {
@@ -44,7 +44,7 @@ fn product(finish: impl Fn(f32, u32, u32) -> f32) -> Vec<f32> {
         .collect()
 }
 
-/// Every algorithm of the heuristic that runs, plain and with a fused epilogue, gives the product.
+/// Every algorithm of the heuristic that runs gives the right result, plain and with a fused epilogue.
 #[test]
 fn cublaslt_multiplies() -> Result<(), EngineError> {
     let Ok(mut gpu) = Gpu::new(0) else {
@@ -105,7 +105,7 @@ fn cublaslt_multiplies() -> Result<(), EngineError> {
     Ok(())
 }
 
-/// A card has a clock and takes power, and work is done once however long it is watched.
+/// A card has a clock and draws power. The work runs once, however long it is watched.
 #[test]
 fn the_monitor_reads_the_card() -> Result<(), EngineError> {
     let Ok(gpu) = Gpu::new(0) else {
@@ -131,7 +131,7 @@ fn the_monitor_reads_the_card() -> Result<(), EngineError> {
     Ok(())
 }
 
-/// What the first test compares with needs no rounding.
+/// The numbers that the first test compares with need no rounding.
 #[test]
 fn numbers_of_the_definition_are_exact() {
     assert_eq!(product(|sum, _, _| sum).len(), (SIZE.m * SIZE.n) as usize);

@@ -1,5 +1,5 @@
-//! Kernels that a process before has assembled, on stand-ins for CUDA's driver and for the assembler: what is loaded, what is
-//! assembled, what is compiled, and what is said where the folder or the assembler is of no use.
+//! Kernels that an earlier process has assembled, on stand-ins for CUDA's driver and for the assembler: what
+//! is loaded, assembled or compiled, and what is reported if the folder or the assembler cannot be used.
 #![cfg(target_os = "linux")]
 
 #[path = "support/stand_in.rs"]
@@ -18,8 +18,8 @@ use ptx::{Builder, Entry, Function, Target};
 
 use stand_in::{UNSET, noted, with_stand_in};
 
-/// An assembler of a version: what it makes of a text is an ELF header, the stand-in's mark, and the text's digest. It notes
-/// what it was asked where the stand-in notes that, too.
+/// A stand-in assembler with a version. Its output is an ELF header, the stand-in's mark, and the text's
+/// digest. It logs its calls in the log of the driver's stand-in.
 const ASSEMBLER: &str = r#"
 if test "$*" = --version; then
     echo asked >>"$STAND_IN_LOG"
@@ -41,10 +41,10 @@ fi
 } >"$3"
 "#;
 
-/// A program in the place of the assembler.
+/// A script in place of the assembler.
 fn script(name: &str, text: &str) -> String {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("assembler-{name}"));
-    // Where the test runs again, it runs already.
+    // If the test runs again, the script is already running.
     if !again() {
         fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("writable");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("ours");
@@ -52,7 +52,7 @@ fn script(name: &str, text: &str) -> String {
     path.display().to_string()
 }
 
-/// Whether this process is one in which a test runs again.
+/// Whether this is a process in which a test runs again.
 fn again() -> bool {
     std::env::var_os("STAND_IN_LOG").is_some()
 }
@@ -104,7 +104,7 @@ fn what_was_assembled_once_is_loaded() {
         let [first, again, second, once_more, second_again] = &binaries()[..] else { panic!("five") };
         assert!(first != second, "they are of different texts");
         assert!([again, once_more].iter().all(|digest| *digest == first) && second_again == second);
-        // Without a folder nothing is kept or read.
+        // Without a folder, nothing is kept or read.
         let kernel = Kernel::load_from(&context, &program("first"), None).expect("assembles");
         assert_eq!((kernel.origin(), noted("assembled")), (Origin::Assembled, 3));
         let entries = cache.entries().expect("readable");
@@ -115,7 +115,8 @@ fn what_was_assembled_once_is_loaded() {
     });
 }
 
-/// Without an assembler the driver compiles, and nothing is kept; what somebody put there is loaded all the same.
+/// Without an assembler the driver compiles, and nothing is kept. A binary that something else has put there
+/// is still loaded.
 #[test]
 fn what_the_driver_compiles_is_not_kept() {
     with_stand_in("what_the_driver_compiles_is_not_kept", &[], &[(PTXAS, "")], || {
@@ -142,7 +143,7 @@ fn what_the_driver_compiles_is_not_kept() {
     });
 }
 
-/// Processes with assemblers of two versions, and one without any, on one folder.
+/// Processes with assemblers of two versions, and one without an assembler, share one folder.
 #[test]
 fn two_assemblers_share_no_entry() {
     let test = "two_assemblers_share_no_entry";
@@ -172,11 +173,11 @@ fn two_assemblers_share_no_entry() {
     }
 }
 
-/// With NVIDIA's assembler: what it makes is whole, and its log says which registers a kernel uses.
+/// With NVIDIA's assembler: the binary is complete, and its log says how many registers a kernel uses.
 #[test]
 #[ignore = "needs ptxas: run `cargo xtask test`"]
 fn nvidias_assembler_makes_binaries() {
-    // Where the test runs again, it is set, too.
+    // It is also set if the test runs again.
     let assembler = std::env::var(PTXAS).expect("FALCHION_PTXAS names ptxas: run `cargo xtask test`");
     let environment = [(PTXAS, assembler.as_str()), ("STAND_IN_BINARIES", "any")];
     with_stand_in("nvidias_assembler_makes_binaries", &[], &environment, || {
@@ -194,7 +195,8 @@ fn nvidias_assembler_makes_binaries() {
     });
 }
 
-/// A file that is no entry of this kernel, or whose binary the driver refuses, is assembled anew and replaced.
+/// A file that is not an entry of this kernel, or whose binary the driver rejects, is assembled again and
+/// replaced.
 #[test]
 fn what_cannot_be_used_is_assembled_anew() {
     with_assembler("what_cannot_be_used_is_assembled_anew", &[], || {
@@ -258,7 +260,7 @@ fn a_text_that_the_compiler_refuses_is_an_error_with_its_log() {
     });
 }
 
-/// Loads a kernel, which has to fail for the assembler's sake: the driver compiles nothing in its place.
+/// Loads a kernel, which must fail because of the assembler: the driver does not compile in its place.
 fn not_assembled(name: &str) -> (AssemblerError, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let cache = Cache::at(folder.path().join("falchion"));
@@ -293,7 +295,7 @@ fn a_binary_that_the_driver_refuses_is_an_error() {
     });
 }
 
-/// Programs that are no assemblers, and what each is told.
+/// Programs that are not assemblers, and the error for each.
 #[test]
 fn what_is_no_assembler_is_an_error() {
     let test = "what_is_no_assembler_is_an_error";
@@ -318,7 +320,7 @@ fn what_is_no_assembler_is_an_error() {
     }
 }
 
-/// Loads a kernel as everybody does: the warnings' words, or the error's.
+/// Loads a kernel in the usual way. Returns the warnings' texts, or the error's.
 fn loaded() -> Result<(Origin, Vec<String>), String> {
     let gemm = kernel::find("small-bf16-kk").expect("a name");
     let program = gemm.program().expect("legal");
@@ -398,7 +400,7 @@ fn a_platforms_folder_that_cannot_be_made_is_a_warning() {
     });
 }
 
-/// Where the driver compiles, nothing is kept, so that no home is missed.
+/// If the driver compiles, nothing is kept, so no home folder is needed.
 #[test]
 fn without_an_assembler_no_home_is_no_matter() {
     let environment = [("FALCHION_CACHE", UNSET), ("XDG_CACHE_HOME", UNSET), ("HOME", "relative")];
@@ -407,7 +409,7 @@ fn without_an_assembler_no_home_is_no_matter() {
     });
 }
 
-/// A binary in the program that was made together with its text.
+/// A binary in the program that was built together with its text.
 #[test]
 #[allow(unsafe_code, reason = "vouches for a binary")]
 fn binaries_made_ahead_are_loaded_for_their_own_text_alone() {

@@ -1,4 +1,4 @@
-//! Sparse operands are compressed on the device as on the host, bit for bit, and refused for the same chunk.
+//! The device compresses sparse operands bit for bit as the host does, and both refuse the same chunk.
 
 #[cfg(feature = "driver")]
 #[path = "support/skipped.rs"]
@@ -9,12 +9,12 @@ use collective::{Format, MatrixRef};
 use emulator::Schedule;
 use kernel::{Compress, Compression, Emulator, Engine, LaunchError};
 
-/// A matrix and what both sides made of it.
+/// A matrix to compress on both sides.
 struct Case {
     format: Format,
     rows: u32,
     k: u32,
-    /// Row by row.
+    /// Row-major.
     elements: Vec<u32>,
 }
 
@@ -23,7 +23,7 @@ fn memory(format: Format, elements: impl Iterator<Item = u32>) -> Vec<u8> {
     elements.flat_map(|element| element.to_le_bytes().into_iter().take(bytes)).collect()
 }
 
-/// So many elements beside each row, and before the first.
+/// Numbers of elements between rows, and before the first row.
 #[derive(Clone, Copy)]
 struct Gaps {
     dense: [u32; 2],
@@ -101,22 +101,23 @@ impl Case {
     }
 }
 
-/// Packed, but for rows that begin at multiples of 16 B.
+/// Packed, with rows padded to multiples of 16 B.
 fn packed(format: Format, k: u32) -> Gaps {
     let of_line = 16 / format.bytes();
     let rest = |extent: u32| extent.next_multiple_of(of_line) - extent;
     Gaps { dense: [0, rest(k)], values: [0, rest(sparse::kept(format, k))], blocks: 0 }
 }
 
-/// Zeros of either sign, NaN and others: integers have one zero.
+/// Zeros of either sign, NaN and other values. Integers have only one zero.
 fn kinds(format: Format) -> Vec<u32> {
     let sign = 1u32 << (format.bits() - 1);
     let mask = if format.bits() == 32 { u32::MAX } else { (1 << format.bits()) - 1 };
-    // The least that is not zero; a NaN of every float; bits below those that `tf32` multiplies.
+    // The smallest non-zero value; a NaN of every float; bits below those that `tf32` multiplies.
     vec![0, sign, 1, sign | 1, mask, mask ^ sign]
 }
 
-/// Every chunk of zeros, -0, the least number, NaN and others in each place: those with too many that are not zero are found one by one.
+/// Every chunk with zeros, -0, the smallest value, NaN and others in each position. Chunks with too many
+/// non-zero values are found one by one.
 fn chunks(engine: &mut dyn Engine) {
     for format in Format::operands() {
         let (kinds, chunk) = (kinds(format), sparse::chunk(format) as usize);
@@ -135,14 +136,14 @@ fn chunks(engine: &mut dyn Engine) {
             .map(of)
             .partition(|chunk| chunk.iter().filter(|&bits| worth(bits)).count() * 2 <= chunk.len());
         assert!(legal.len() > 4 && dense.len() > 4, "{format}");
-        // All legal ones in one matrix.
+        // All legal chunks in one matrix.
         let k = 16 * chunk as u32;
         let mut elements: Vec<u32> = legal.concat();
         elements.resize(elements.len().next_multiple_of(k as usize), 0);
         let rows = elements.len() as u32 / k;
         let mut case = Case { format, rows, k, elements };
         assert_eq!(case.check(engine, packed(format, k)), Ok(()), "{format}");
-        // Each of the others in a place of its own, alone and with another one further on.
+        // Each of the other chunks in its own position, alone and together with a later one.
         for (i, dense) in dense.iter().enumerate().step_by(7) {
             let before = case.elements.clone();
             let place = i * 13 % (case.elements.len() / chunk);
@@ -159,7 +160,7 @@ fn chunks(engine: &mut dyn Engine) {
     }
 }
 
-/// Pruned matrices of any extents, wherever rows begin.
+/// Pruned matrices of any extents, with rows at any address.
 fn shapes(engine: &mut dyn Engine) {
     let mut random = 1u32;
     let mut draw = move || {
@@ -233,7 +234,7 @@ fn no_schedule_finds_a_hazard() {
             sparse::prune(format, [rows, k], &mut elements).expect("a format of operands");
             let mut case = Case { format, rows, k, elements };
             assert_eq!(case.check(&mut engine, packed(format, k)), Ok(()));
-            // Several that are dense, of which the first is found.
+            // Several dense chunks, of which the first is found.
             for row in [69, 40, 3] {
                 case.elements[(row * k + 8) as usize..][..4].fill(7);
             }
@@ -268,17 +269,17 @@ fn what_cannot_be_compressed_is_refused() {
         ),
         (
             Compression { values: MatrixRef::new(4097, 100), ..legal },
-            "what is kept begins at 0x1001, a multiple of 2 B",
+            "the values matrix begins at 0x1001, a multiple of 2 B",
         ),
         (
             Compression { values: MatrixRef::new(4096, 99), ..legal },
-            "what is kept's leading dimension is 99 elements, at least 100",
+            "the values matrix's leading dimension is 99 elements, at least 100",
         ),
         (
             Compression { metadata: MatrixRef::new(4096, 384), ..legal },
             "the metadata's leading dimension is 384 elements, at least 512",
         ),
-        (Compression { found: 0, ..legal }, "the place for what is found is a null pointer"),
+        (Compression { found: 0, ..legal }, "the report is a null pointer"),
         (Compression { found: 4100, ..legal }, "begins at 0x1004, a multiple of 8 B"),
     ] {
         let error = compress.launch(&what).expect_err(words).to_string();
@@ -293,7 +294,6 @@ fn what_cannot_be_compressed_is_refused() {
         found: 4096,
     };
     assert!(matches!(compress.launch(&huge), Err(LaunchError::Grid { .. })));
-    let short =
-        SparseError::Elements { what: "bytes of what was found", rows: 1, k: 200, found: 4, needed: 8 };
+    let short = SparseError::Elements { what: "bytes of the report", rows: 1, k: 200, found: 4, needed: 8 };
     assert_eq!(compress.check(200, &[0; 4]), Err(short));
 }

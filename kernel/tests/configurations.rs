@@ -1,5 +1,5 @@
-//! Configurations beyond the catalogue: every parameter of the roles, on the emulator under several schedules and,
-//! where there is one, on the GPU.
+//! Configurations outside the catalogue: every parameter of the roles, on the emulator under several
+//! schedules and, if there is one, on the GPU.
 
 mod support;
 
@@ -25,7 +25,7 @@ type With<O, T, R, S> = Composed<TmaWgmma<O, T, R>, LinearCombination<bf16>, S>;
 
 type Staged<O, T, R, S> = Composed<TmaWgmma<O, T, R>, LinearCombination<bf16, TmaStore>, S>;
 
-/// Runs one configuration on every engine there is.
+/// Runs one configuration on every available engine.
 macro_rules! runs {
     (of $problems:expr; $($config:ty),* $(,)?) => {
         on_every_engine(&|engine| {
@@ -39,7 +39,7 @@ macro_rules! runs {
 
 fn on_every_engine(run: &dyn Fn(&mut dyn Engine)) {
     for (schedule, seed) in [(Schedule::Default, 0), (Schedule::Latest, 0), (Schedule::Random, 1)] {
-        // Few multiprocessors, so that persistent workers take several tiles.
+        // Few SMs, so that persistent workers take several tiles.
         run(&mut Emulator::new().with_multiprocessors(4).with_schedule(schedule, seed));
     }
     if let Ok(mut gpu) = Gpu::new(0) {
@@ -87,7 +87,7 @@ fn tiles_and_roles() {
     ];
 }
 
-/// Tiles of more columns than an instruction has, whose B comes in several boxes where it is K-major.
+/// Tiles with more columns than one instruction multiplies. If B is K-major, it is loaded in several boxes.
 #[test]
 fn instructions_side_by_side() {
     type Wide = Tile<U128, U320, U64>;
@@ -161,7 +161,7 @@ fn transposed_tiles() {
     ];
 }
 
-/// Tiles divided along K, of exchanged and of copied operands.
+/// Tiles split along K, with swap-AB and with copied operands.
 #[test]
 fn shares_of_transposed_and_of_copied_tiles() {
     type Shares = StreamK<AlongM, Ordered, EveryTile<U3, U1>>;
@@ -188,8 +188,8 @@ fn copied_operands() {
     ];
 }
 
-/// K below a chunk, below an instruction, and over several stages, with odd leading dimensions: no schedule changes D, and
-/// none shows a hazard.
+/// K smaller than a chunk, smaller than an instruction's, and over several stages, with odd leading
+/// dimensions. No schedule changes D, and none shows a hazard.
 #[test]
 fn odd_extents_under_many_schedules() {
     type Copying<O> = Composed<
@@ -235,7 +235,7 @@ fn sources_by_tensor_copies() {
     type Sourced<O, T, R, S, B = U2> = Composed<TmaWgmma<O, T, R>, SourcedCombination<bf16, B>, S>;
     type Long = Tile<U64, U192, U64>;
     runs![
-        // One, two and three parts of a tile for each buffer, an odd and an even number of tiles.
+        // One, two and three parts of a tile per buffer, and odd and even numbers of tiles.
         Sourced<Kk, Tile<U64, U64, U64>, Cooperative<U1>, Persistent<AlongM>>,
         Sourced<Kk, Long, Cooperative<U1>, Persistent<AlongM>, U1>,
         Sourced<Kn, Long, Cooperative<U1>, Persistent<AlongN>, U2>,
@@ -272,7 +272,7 @@ fn divided_tiles() {
     ];
 }
 
-/// Tiles that are drawn while the kernel runs, in every division of roles: more and fewer of them than workers.
+/// Dynamic scheduling with every role, with more and with fewer tiles than workers.
 #[test]
 fn drawn_tiles() {
     type Shape = Tile<U128, U64, U64>;
@@ -296,7 +296,7 @@ fn drawn_tiles() {
     ];
 }
 
-/// Sums of nothing, a single tile, and many of one k-tile: no schedule changes D, and none shows a hazard.
+/// K = 0, a single tile, and many tiles of one k-tile. No schedule changes D, and none shows a hazard.
 #[test]
 fn drawn_tiles_under_many_schedules() {
     type Short<R> = With<Kk, Tile<U64, U16, U16>, R, Dynamic<AlongM>>;

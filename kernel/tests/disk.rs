@@ -1,5 +1,5 @@
-//! The folder of entries under many processes at once, on a full disk, and without a home. Each test runs again as processes
-//! of its own.
+//! The folder of entries with many processes at once, on a full disk, and without a home folder. Each test
+//! runs again in processes of its own.
 #![cfg(unix)]
 
 use std::path::PathBuf;
@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use kernel::disk::{Cache, CacheError, Digest, Key, Kind, Limit, VARIABLE};
 
-/// Processes at once.
+/// Number of processes at once.
 const PROCESSES: u64 = 16;
 
-/// Names the number of a process; set where a test runs again.
+/// The variable that holds the number of a process. It is set if a test runs again.
 const NUMBER: &str = "DISK_TEST_NUMBER";
 
 fn key(text: &str) -> Key {
     Key::new("NVIDIA H200", "580.159.04, CUDA 13.0", Digest::of(text)).expect("legal")
 }
 
-/// This program once more, with one test of it.
+/// Starts this program again, with one of its tests.
 fn again(test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("a program"));
     command.args([test, "--exact", "--nocapture"]).stdin(Stdio::null());
@@ -26,7 +26,8 @@ fn again(test: &str) -> Command {
     command
 }
 
-/// Runs a body in many processes at once on one folder, and demands that all of them end well. Here it returns the folder.
+/// Runs a body in many processes at once on one folder, and checks that all of them succeed. In the first
+/// process it returns the folder.
 fn at_once(test: &str, body: fn(&Cache, u64)) -> Option<(tempfile::TempDir, Cache)> {
     if let Ok(number) = std::env::var(NUMBER) {
         let cache = Cache::of_environment().expect("set").expect("not empty");
@@ -49,7 +50,7 @@ fn at_once(test: &str, body: fn(&Cache, u64)) -> Option<(tempfile::TempDir, Cach
     Some((folder, Cache::at(path)))
 }
 
-/// The payload of an entry as some process wrote it: its name, and bytes that follow from the writer.
+/// The payload of an entry as a process wrote it: its name, and bytes that depend on the writer.
 fn payload(name: u64, writer: u64) -> Vec<u8> {
     let bytes = 100 + (name * 7919 + writer * 104_729) as usize % 20_000;
     let mut payload = [name.to_le_bytes(), writer.to_le_bytes()].concat();
@@ -57,7 +58,7 @@ fn payload(name: u64, writer: u64) -> Vec<u8> {
     payload
 }
 
-/// Readers see what one writer wrote, from its first byte to its last, or nothing.
+/// Readers see everything that one writer wrote, from the first byte to the last, or nothing.
 #[test]
 fn no_reader_sees_a_wrong_payload() {
     let done = at_once("no_reader_sees_a_wrong_payload", |cache, number| {
@@ -97,7 +98,7 @@ fn no_reader_sees_a_wrong_payload() {
     }
 }
 
-/// A small generator of numbers, other ones in each process.
+/// A small random number generator, with other numbers in each process.
 fn fastrand(seed: u64) -> impl FnMut() -> u64 {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     move || {
@@ -108,7 +109,7 @@ fn fastrand(seed: u64) -> impl FnMut() -> u64 {
     }
 }
 
-/// Every process saves its own measurements: in the end all of them are there.
+/// Every process saves its own measurements. In the end all of them are there.
 #[cfg(feature = "records")]
 #[test]
 fn no_measurement_is_lost() {
@@ -140,7 +141,7 @@ fn no_measurement_is_lost() {
     }
 }
 
-/// A disk that is full in the middle of a file: an error, what was there stays, and nothing else is left.
+/// The disk becomes full in the middle of a file: an error; the old entry stays, and nothing else is left.
 #[test]
 fn a_full_disk_leaves_the_folder_as_it_was() {
     let test = "a_full_disk_leaves_the_folder_as_it_was";
@@ -153,7 +154,7 @@ fn a_full_disk_leaves_the_folder_as_it_was() {
     let folder = tempfile::tempdir().expect("a folder");
     let cache = Cache::at(folder.path());
     cache.put(Kind::Kernel, &key("a"), b"before").expect("room");
-    // No file of the process may be longer than 8 blocks, and it is told so by an error.
+    // No file of the process may be longer than 8 blocks; a longer write is an error.
     let own = std::env::current_exe().expect("a program");
     let script = format!("trap '' XFSZ; ulimit -f 8; exec '{}' {test} --exact --nocapture", own.display());
     let output =
@@ -185,7 +186,7 @@ fn the_environment_is_read() {
             &[("HOME", "/h")],
             if cfg!(target_os = "macos") { "/h/Library/Caches/falchion" } else { "/h/.cache/falchion" },
         ),
-        // Without the variable, the system may know the home.
+        // Without the variable, the system may know the home folder.
         ("a relative home", &[("HOME", "h")], "FALCHION_CACHE is not set and the user has no home folder"),
     ] {
         let mut command = again(test);
@@ -196,7 +197,7 @@ fn the_environment_is_read() {
     }
 }
 
-/// Entries of a folder that may only be read are used.
+/// Entries in a read-only folder are used.
 #[test]
 fn a_read_only_folder_is_read() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -209,7 +210,7 @@ fn a_read_only_folder_is_read() {
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o500)).expect("ours");
     assert_eq!(cache.create(), Ok(()));
     assert_eq!(cache.get(Kind::Kernel, &key("a")), Ok(Some(b"made before".to_vec())));
-    // Whoever administers the machine may write all the same.
+    // An administrator can write anyway.
     if std::fs::write(path.join("probe"), "").is_err() {
         let error = cache.put(Kind::Kernel, &key("b"), b"x").expect_err("read-only");
         assert!(matches!(error, CacheError::Write { .. }), "{error}");

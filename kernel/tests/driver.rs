@@ -1,5 +1,5 @@
-//! The GPU's engine on a stand-in for CUDA's driver: who keeps what, what is refused, and whose fault it was. Each test runs
-//! again as a process of its own, whose loader finds the stand-in.
+//! The GPU engine on a stand-in for CUDA's driver: what keeps memory alive, what is refused, and which kernel
+//! a fault is attributed to. Each test runs again in its own process, whose loader finds the stand-in.
 #![cfg(target_os = "linux")]
 
 #[path = "support/stand_in.rs"]
@@ -65,7 +65,7 @@ fn memory_of_others_is_refused() {
         let (gemm, program) = small();
         let host = vec![0u16; 64 * 64 + 128];
         let foreign = (host.as_ptr() as u64).next_multiple_of(256);
-        // The engine: its own buffers alone, as a whole.
+        // The engine accepts only its own buffers, as a whole.
         for (why, a, d) in [
             ("D of the host", a.address, foreign),
             ("A of the host", foreign, d.address),
@@ -75,7 +75,7 @@ fn memory_of_others_is_refused() {
             let error = gpu.launch(&program, launch.grid, &launch.arguments).expect_err(why);
             assert!(matches!(error, EngineError::Foreign { .. }), "{why}: {error}");
         }
-        // A loaded kernel: what is lent alone.
+        // A loaded kernel accepts only lent memory.
         let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
         let stream = Stream::new(gpu.context()).expect("a stream");
         let lent = [a, b, d].map(|buffer| gpu.memory(buffer).expect("allocated"));
@@ -95,14 +95,14 @@ fn memory_of_others_is_refused() {
         assert_eq!(noted("launched"), 0);
         loaded.launch(&stream, &good, &all).expect("all is lent");
         assert_eq!(noted("launched"), 1);
-        // Lent memory stays, whatever its owner does.
+        // Lent memory stays allocated, whatever its owner does.
         gpu.free(d).expect("known");
         loaded.launch(&stream, &good, &all).expect("all is lent");
         assert_eq!(noted("freed"), 1);
     });
 }
 
-/// What an epilogue reaches has to be lent as well, C of a plain product and what a tree names.
+/// What an epilogue accesses must be lent as well: C of a linear epilogue, and what a tree names.
 #[allow(unsafe_code, reason = "lends memory to be read alone")]
 #[test]
 fn memory_of_epilogues_is_lent() {
@@ -159,7 +159,7 @@ fn memory_of_epilogues_is_lent() {
     });
 }
 
-/// The buffer that a workspace lies in.
+/// The buffer of a workspace.
 fn buffer_of(workspace: Option<kernel::WorkspaceRef>) -> kernel::Buffer {
     let workspace = workspace.expect("kernels for described products have one");
     kernel::Buffer { address: workspace.address, bytes: workspace.bytes as usize }
@@ -204,7 +204,7 @@ fn records_name_buffers_alone() {
     });
 }
 
-/// Products that records describe are launched without `unsafe` where the records are lent with the matrices of each.
+/// GEMMs that records describe are launched without `unsafe` if the records and all matrices are lent.
 #[allow(unsafe_code, reason = "lends memory to be read alone")]
 #[test]
 fn records_are_lent_with_what_they_name() {
@@ -286,7 +286,7 @@ fn a_fault_is_that_of_the_kernel_that_was_launched() {
             let mut innocent = Loaded::load_in(gpu.context(), other, program).expect("compiles");
             let call = call(buffer.address, buffer.address, buffer.address);
             loaded.launch(&stream, &call, &lent).expect("the fault comes later");
-            // Whatever is called next, in any order, says which kernel it was, and that the context is lost.
+            // Every later call, in any order, names the kernel and reports that the context is lost.
             let errors = [
                 innocent.launch(&stream, &call, &lent).expect_err("lost"),
                 loaded.launch(&stream, &call, &lent).expect_err("lost"),

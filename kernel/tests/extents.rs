@@ -1,4 +1,5 @@
-//! Extents whose products leave 32 or 64 bits: errors with the numbers, wherever they meet.
+//! Extents whose products do not fit into 32 or 64 bits are errors that state the numbers, wherever they
+//! occur.
 
 use collective::{Cluster, Cooperative, Form, KMajor, LinearCombination, Operands, Tile, TmaWgmma};
 use half::bf16;
@@ -6,7 +7,7 @@ use kernel::{Call, Composed, Gemm, GemmProblem, LaunchError, MatrixRef, find};
 use scheduler::{AlongM, AlongN, Grouped, Hilbert, OneTile, Persistent, StreamK, TileScheduler, Tiles};
 use typenum::{U1, U2, U8, U32, U64, U128};
 
-/// A cluster of four CTAs for each tile of the output.
+/// A cluster of four CTAs per tile of the output.
 type Four = Composed<
     TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U64, U64>, Cooperative<U1, Cluster<U2, U2>>>,
     LinearCombination<bf16>,
@@ -19,7 +20,7 @@ fn packed(problem: GemmProblem) -> Call {
     Call { a: at(a), b: at(b), d: at(d), ..Call::of(problem) }
 }
 
-/// The tiles of some products of one launch.
+/// The tiles of some GEMMs of one launch.
 #[test]
 fn tiles_of_many_products() {
     let shape = |m, n, k| GemmProblem { m, n, k };
@@ -78,7 +79,7 @@ type Bands<R> = Composed<
     Persistent<R>,
 >;
 
-/// The tiles of a band are counted in 32 bits, those of a launch in 31.
+/// The tiles of a band are counted in 32 bits, those of a launch in 31 bits.
 #[test]
 fn bands_are_counted_in_32_bits() {
     let wide = GemmProblem { m: 8, n: (1 << 31) - 8, k: 8 };
@@ -128,7 +129,7 @@ fn matrices_end_where_addresses_do() {
     let gemm = find("small-bf16-kk").expect("a name");
     let call = packed(GemmProblem { m: 1 << 16, n: 8, k: 8 });
     let wide = |address| MatrixRef::new(address, 1 << 38);
-    // 2^16 rows, 2^39 B from one to the next.
+    // 2^16 rows with a stride of 2^39 B.
     let last: u64 = ((1 << 16) - 1) << 39;
     let bytes = u128::from(last) + 16;
     for (why, address, want) in [
@@ -156,7 +157,7 @@ fn matrices_end_where_addresses_do() {
     assert_eq!(error, LaunchError::Distance { name: "A", bytes, alignment: 16 });
 }
 
-/// Schedulers have nothing to do where there are more tiles than a launch numbers, and nothing overflows.
+/// Schedulers have no work if there are more tiles than a launch can number, and nothing overflows.
 #[test]
 fn schedulers_count_no_further_than_launches() {
     fn check<S: TileScheduler>() {

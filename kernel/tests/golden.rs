@@ -1,4 +1,4 @@
-//! The PTX of two small kernels, letter by letter: a change of any printed instruction shows in review.
+//! The PTX of two small kernels, character by character: a change of any printed instruction shows in review.
 //!
 //! `INSTA_UPDATE=always cargo test -p falchion-kernel --test golden` rewrites them.
 
@@ -21,7 +21,7 @@ fn building_is_a_function_of_the_type() {
     }
 }
 
-/// Those of single products and those of several; `tests/fusions.rs` holds those with fused epilogues to it.
+/// Kernels of one GEMM and of several. `tests/fusions.rs` checks those with fused epilogues.
 #[test]
 fn kernels_wait_before_they_touch_memory() {
     for entry in kernel::catalogue().into_iter().chain(kernel::several()) {
@@ -30,7 +30,7 @@ fn kernels_wait_before_they_touch_memory() {
     }
 }
 
-/// The judge of the test above, on kernels that are wrong.
+/// The check of the test above, on wrong kernels.
 #[test]
 fn a_kernel_that_does_not_wait_is_noticed() {
     let program = kernel::find("ragged-bf16-kk").expect("a name").program().expect("a legal program");

@@ -1,4 +1,5 @@
-//! Layouts of one's own: operand tiles and staging buffers in slabs of other widths give the results of any other kernel.
+//! Your own layouts: operand tiles and store buffers with other slab widths give the same results as any
+//! kernel.
 
 mod support;
 
@@ -23,7 +24,7 @@ type Columns16 = Swizzled<Sw<U0, U3, U3>, ColumnMajor<(U8, U8)>>;
 type Linear<M, L> = Composed<M, LinearCombination<bf16, TmaStore<U2, L>>, Persistent<AlongM>>;
 type Sourced<M, L> = Composed<M, SourcedCombination<bf16, U2, L>, Persistent<AlongM>>;
 
-/// Runs each kernel on problems whose edges lie inside of tiles.
+/// Runs each kernel on problems with partial tiles.
 macro_rules! runs {
     ($($kernel:ty),* $(,)?) => {
         let run = |engine: &mut dyn Engine| {
@@ -71,7 +72,7 @@ fn threads_copy_into_slabs_of_any_width() {
     );
 }
 
-/// Types, specs and texts of the same layouts are the same kernel.
+/// Types, specs and texts of the same layouts give the same kernel.
 #[test]
 fn specs_carry_layouts() {
     type Kn = Operands<KMajor<bf16, Rows64>, MnMajor<bf16, Columns32>>;
@@ -96,7 +97,7 @@ fn specs_carry_layouts() {
          MnMajor<bf16, Swizzled<Sw<U1, U3, U3>, ColumnMajor<(U16, U8)>>>>, Tile<U128, U96, U64>, Cooperative<U2>>, \
          LinearCombination<bf16, TmaStore<U2, Swizzled<Sw<U0, U3, U3>, RowMajor<(U8, U8)>>>>, Persistent<Grouped<AlongN, U8>>>>"
     );
-    // Naming the default is another spec of the same program.
+    // Naming the default layout gives another spec of the same program.
     type Named =
         TmaWgmma<Operands<KMajor<bf16, Rows128>, KMajor<bf16>>, Tile<U128, U128, U64>, Cooperative<U2>>;
     let named: Plan = Gemm::<Linear<Named, Rows128>>::PLAN;

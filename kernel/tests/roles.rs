@@ -1,4 +1,4 @@
-//! Roles from outside: what they may leave out, arguments of their own, and how their mistakes end.
+//! Roles of your own: what they may leave out, arguments of their own, and how their mistakes are reported.
 
 use collective::pipeline::{ClusterPosition, Position};
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use typenum::{U1, U64};
 
 type Ours = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U64, U64>, Cooperative<U1>>;
 
-/// Multiplies the k-tiles from one on that device memory names.
+/// Multiplies k-tiles beginning with one whose number is in device memory.
 struct Later;
 
-/// Where the first k-tile's number lies.
+/// Address of the first k-tile's number.
 #[derive(Default)]
 struct First(u64);
 
@@ -79,7 +79,7 @@ impl<'f> DeviceMainloop<'f> for LaterDevice<'f> {
         ring: Position<'f>,
         piece: Piece<'f>,
     ) {
-        // As many k-tiles as there are, each the one that memory names.
+        // The same number of k-tiles, beginning with the one that memory names.
         let first = f.load_global::<u32>(self.first, 0);
         let piece = Piece { k_begin: piece.k_begin + first, k_end: piece.k_end + first, ..piece };
         self.ours.load(f, plan, cluster, ring, piece);
@@ -92,7 +92,7 @@ type Gathers = Composed<Later, LinearCombination<bf16>, OneTile<AlongM>>;
 fn a_mainloop_has_arguments_of_its_own() {
     let mut engine = Emulator::new();
     let k = 192u32;
-    // A's elements are the numbers of their k-tiles, B's are 1.
+    // Each element of A is the number of its k-tile; those of B are 1.
     let a: Vec<u8> = (0..64 * k).flat_map(|i| bf16::from_f32(((i % k) / 64) as f32).to_le_bytes()).collect();
     let a = engine.upload(&a).expect("memory").address;
     let b = engine.upload(&bf16::ONE.to_le_bytes().repeat(64 * k as usize)).expect("memory").address;
@@ -117,7 +117,7 @@ fn a_mainloop_has_arguments_of_its_own() {
     }
 }
 
-/// Writes nothing down that is needed.
+/// A mainloop whose device part implements no method.
 #[derive(Debug)]
 struct Bare;
 
@@ -153,15 +153,15 @@ fn what_a_mainloop_needs_and_lacks_is_said() {
     assert!(error.contains("write `DeviceMainloop::load`"), "{error}");
 }
 
-/// A scheduler of one row of tiles by one worker each, with a mistake.
+/// A scheduler in which one worker computes all tiles, with a mistake.
 #[derive(Debug)]
 struct Wrong<const MISTAKE: u8>;
 
-/// Deals out nothing on the host.
+/// Assigns nothing on the host.
 const IDLE: u8 = 1;
 /// Never advances on the device.
 const STUCK: u8 = 2;
-/// Deals out the tiles of the device in another order.
+/// Assigns the tiles on the device in another order.
 const TURNED: u8 = 3;
 /// Never ends on the host.
 const ENDLESS: u8 = 4;
@@ -246,7 +246,7 @@ fn mistakes_of_a_scheduler_are_found_and_named() {
 fn a_fault_names_its_kernel_once_and_its_scheduler() {
     type Mine = Composed<Ours, LinearCombination<bf16>, OneTile<AlongM>>;
     let mut engine = Emulator::new();
-    // Nothing is allocated there.
+    // No memory is allocated there.
     let call = Call::of(GemmProblem { m: 64, n: 64, k: 64 }).a(1 << 40, 64).b(1 << 40, 64).d(1 << 40, 64);
     let program = Gemm::<Mine>::program().expect("legal");
     let launch = Gemm::<Mine>::launch(&call, 132);

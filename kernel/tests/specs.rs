@@ -1,4 +1,4 @@
-//! Specs: text that parses back, types that lower to them, and what is refused.
+//! Specs: texts that parse back, types that lower to them, and what is refused.
 
 use collective::{
     Cluster, Cooperative, CopyWgmma, EachWarp, EvictFirst, F8E4M3, F8E5M2, Fitted, Format, KMajor,
@@ -15,7 +15,7 @@ use typenum::{U1, U2, U3, U4, U5, U6, U8, U16, U32, U64, U128, U160, U192, U256}
 
 type Kk<T> = Operands<KMajor<T>, KMajor<T>>;
 
-/// A type's spec prints the type, parses back, and makes the type's program.
+/// A type's spec prints the type, parses back, and gives the type's program.
 fn lowers<C: GemmConfig>(want: &str) {
     let gemm = Gemm::<C>::kernel();
     let spec = gemm.spec().expect("built-in roles");
@@ -88,7 +88,7 @@ fn types_lower_to_specs() {
             Persistent<Grouped<AlongM, U8>>,
         >,
     >("dtype=e4m3 dtype-b=e5m2 layout=kk tile=128x128x128");
-    // D is transposed: the kernel's A is the caller's B.
+    // D is stored transposed: the kernel's A is the caller's B.
     lowers::<
         Composed<
             TmaWgmma<Operands<KMajor<u8>, KMajor<i8>>, Tile<U128, U128, U128>, Cooperative<U2>>,
@@ -122,7 +122,7 @@ fn types_lower_to_specs() {
 #[test]
 fn what_is_no_spec_is_refused_with_the_word() {
     for (text, words) in [
-        ("tile", "`tile` is no `key=value`"),
+        ("tile", "`tile` is not a `key=value`"),
         ("tail=1x1x1", "no key `tail`; the keys are form, dtype"),
         ("tile=1x1", "tile is `1x1`, 3 numbers up to 4096"),
         ("tile=64x64x64 tile=64x64x64", "`tile` is given twice"),
@@ -195,7 +195,7 @@ fn an_illegal_spec_is_refused_with_the_rule_and_the_nearest_legal_one() {
     }
 }
 
-/// What a CUTLASS user expects: 128 bytes of K, and results as wide as is usual.
+/// The defaults that a CUTLASS user expects: 128 bytes along K, and the usual result format.
 #[test]
 fn formats_have_defaults() {
     for (text, k, output) in [
@@ -211,12 +211,13 @@ fn formats_have_defaults() {
         let gemm = spec.kernel().expect(text);
         assert_eq!((spec.mainloop.tile, spec.store.format), ([128, 256, k], output), "{text}");
         assert_eq!(gemm.formats()[2], output, "{text}");
-        // The type says the same.
+        // The type gives the same.
         assert_eq!(gemm.spec(), Some(spec), "{text}");
     }
 }
 
-/// The printed type of every kernel with a name is compiled in `ui.rs`; here, that it says what differs.
+/// The printed type of every named kernel is compiled in `ui.rs`. This test checks that it names what
+/// differs.
 #[test]
 fn specs_print_types() {
     let spec = KernelSpec::parse("tile=192x160x64 cluster=2x1 scheduler=stream-k raster=m8").expect("a spec");
@@ -227,7 +228,7 @@ fn specs_print_types() {
     );
 }
 
-/// A spec in a file is its text; what is none says why.
+/// A spec in a file is its text; a text that is not a spec gives an error.
 #[cfg(feature = "serde")]
 #[test]
 fn specs_are_kept_in_files() {

@@ -1,17 +1,17 @@
-//! What may move to another thread, and be shared between threads.
+//! What may be moved to another thread, and shared between threads.
 
 use std::sync::{Mutex, OnceLock};
 
 use kernel::driver::{Context, DeviceMemory, DeviceSlice, Graph, Kernel, Loaded, Prepared, Stream};
 use kernel::{AnyGemm, Batched, Buffer, Emulator, EngineError, Gemm, Gpu, Launch, Program};
 
-/// A kernel that a whole program uses, as an operation of a framework holds it.
+/// A kernel that a whole program shares, as an operation of a framework does.
 static LOADED: OnceLock<Mutex<Loaded>> = OnceLock::new();
 
-/// An engine that a whole program uses.
+/// An engine that a whole program shares.
 static EMULATOR: OnceLock<Mutex<Emulator>> = OnceLock::new();
 
-/// An operation of a framework, which asks for `Send` and `Sync`.
+/// An operation of a framework, which must be `Send` and `Sync`.
 struct Operation {
     _loaded: Mutex<Loaded>,
     _gemm: AnyGemm,

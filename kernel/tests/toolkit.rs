@@ -1,4 +1,4 @@
-//! No build looks at a CUDA toolkit: whatever is installed, or nothing, the library is the same.
+//! No build looks for a CUDA toolkit. The library is the same whatever is installed.
 
 #[cfg(unix)]
 #[path = "support/skipped.rs"]
@@ -13,7 +13,8 @@ fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// What looks for a toolkit says so in its build script: none of those that a build of the default features runs does.
+/// A crate that looks for a toolkit does so in its build script. No build script of the default features
+/// does.
 #[test]
 fn no_build_script_looks_for_a_toolkit() {
     let tree = ["tree", "-p", "falchion", "-e", "normal,build", "--prefix", "none", "--format", "{p}"];
@@ -43,7 +44,7 @@ fn no_build_script_looks_for_a_toolkit() {
     assert!(!built.contains("cudarc v"), "only the feature `cudarc` depends on it");
 }
 
-/// Toolkits that are older and newer than anybody knows, and one that says nothing sensible.
+/// Toolkits older and newer than any known, and one with a senseless version.
 #[cfg(unix)]
 #[test]
 #[ignore = "checks the library and all that it depends on once more, which takes minutes: `cargo xtask test --long`"]

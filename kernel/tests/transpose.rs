@@ -1,4 +1,5 @@
-//! Matrices are transposed, whatever their extents, elements, leading dimensions and places; what lies beside them stays.
+//! Matrices of any extents, element sizes, leading dimensions and addresses are transposed. Memory around
+//! them stays unchanged.
 
 #[cfg(feature = "driver")]
 #[path = "support/skipped.rs"]
@@ -18,7 +19,7 @@ struct Gaps {
     beside: u64,
 }
 
-/// A matrix, or some, in memory.
+/// One or several matrices in memory.
 struct Placed {
     bytes: usize,
     lines: usize,
@@ -31,7 +32,7 @@ struct Placed {
 impl Placed {
     fn new(bytes: u32, [lines, contiguous]: [u32; 2], count: u32, Gaps { before, beside }: &Gaps) -> Self {
         let pitch = contiguous as usize + *beside as usize;
-        // The matrices of a batch lie apart by a row and what is beside it.
+        // The matrices of a batch are separated by a row and a gap.
         let stride = (lines as usize + 1) * pitch + *beside as usize;
         let [bytes, lines, count, before] =
             [bytes as usize, lines as usize, count as usize, *before as usize];
@@ -99,7 +100,7 @@ fn bytes_of(seed: u32) -> impl FnMut() -> u8 {
     }
 }
 
-/// Every width of element in every kind of place.
+/// Every element size at every kind of address.
 fn everywhere(engine: &mut dyn Engine) {
     let none = || Gaps { before: 0, beside: 0 };
     for bytes in [1, 2, 4] {
@@ -120,7 +121,7 @@ fn everywhere(engine: &mut dyn Engine) {
         ] {
             for gaps in [
                 [none(), none()],
-                // Rows of whole chunks, whatever the extents.
+                // Rows begin at whole chunks, whatever the extents.
                 [
                     Gaps { before: 0, beside: chunk - u64::from(extents[1]) % chunk },
                     Gaps { before: 0, beside: chunk - u64::from(extents[0]) % chunk },
@@ -162,14 +163,14 @@ fn no_schedule_finds_a_hazard() {
     for (schedule, seed) in Schedule::sweep(6) {
         let mut engine = Emulator::new().with_schedule(schedule, seed);
         for bytes in [1, 2, 4] {
-            // Whole tiles; a rim in both directions.
+            // Whole tiles, and partial tiles in both directions.
             check(&mut engine, bytes, [256, 256 / bytes], 2, &gaps());
             check(&mut engine, bytes, [150, 141], 1, &gaps());
         }
     }
 }
 
-/// More matrices than a grid has CTAs along z: each CTA's tile of the next matrix comes where that of the one before was.
+/// More matrices than a grid has CTAs along z: each CTA's next tile uses the shared memory of the one before.
 #[test]
 fn more_matrices_than_a_grid_has() {
     let transpose = Transpose::of(Format::U8).expect("8 bits");
@@ -194,7 +195,7 @@ fn more_matrices_than_a_grid_has() {
     }
 }
 
-/// Every access of a warp to shared memory takes no more wavefronts than its bytes need.
+/// No access of a warp to shared memory takes more wavefronts than its bytes need.
 #[test]
 fn there_are_no_bank_conflicts() {
     for bytes in [1, 2, 4] {
@@ -272,7 +273,7 @@ fn what_cannot_be_transposed_is_refused() {
     assert!(matches!(transpose.launch(&huge), Err(LaunchError::TooManyTiles { .. })));
 }
 
-/// What is transposed, where to, and at what cost; kernels multiply what comes of it.
+/// What is transposed, where to, and at what cost; kernels multiply the result.
 #[test]
 fn requests_become_k_major() {
     let problem = GemmProblem { m: 1000, n: 520, k: 208 };
@@ -302,21 +303,21 @@ fn requests_become_k_major() {
         }
         assert!(Request::packed(types, [Major::K; 2], problem).k_major(1 << 24).is_empty());
     }
-    // What is multiplied as it lies, and what nobody knows.
+    // Operands that need no transpose, and operands that the host does not know.
     assert!(Request::packed(Format::Bf16, [Major::Mn; 2], problem).k_major(1 << 24).is_empty());
     let shapes = [problem];
     let grouped = Request::packed(Format::E4m3, [Major::Mn; 2], problem).grouped(&shapes);
     assert!(grouped.k_major(1 << 24).is_empty());
 }
 
-/// Three products of one B on the emulator: A's are transposed one by one, B once.
+/// Three GEMMs with one B, on the emulator: each A is transposed, and B once.
 #[test]
 fn a_batch_is_multiplied_whatever_its_directions() {
     let problem = GemmProblem { m: 72, n: 40, k: 100 };
     let GemmProblem { m, n, k } = problem;
     let mut random = bytes_of(3);
     let mut small = |count: u32| -> Vec<u8> { (0..count).map(|_| random() % 5).collect() };
-    // A (K, M) and B (K, N), row by row.
+    // A (K, M) and B (K, N), row-major.
     let (a, b) = (small(3 * k * m), small(k * n));
     let mut engine = Emulator::new();
     let (a_at, b_at) = (engine.upload(&a).expect("memory"), engine.upload(&b).expect("memory"));

@@ -1,5 +1,5 @@
-//! Kernels that are measured at their first use, on a stand-in for CUDA's driver: what is measured, what is found again, and what is
-//! said where nothing can be.
+//! Kernels that are measured at their first use, on a stand-in for CUDA's driver: what is measured, what is
+//! found again, and what is reported if nothing can be measured.
 #![cfg(target_os = "linux")]
 
 #[path = "support/stand_in.rs"]
@@ -20,7 +20,7 @@ use stand_in::{UNSET, noted, run_again, with_stand_in};
 
 const PROBLEM: GemmProblem = GemmProblem { m: 256, n: 512, k: 128 };
 
-/// Few, so that a test takes moments.
+/// A small budget, so that tests are quick.
 const FEW: Tuning = Tuning::Measured { budget: 3 };
 
 fn again() -> bool {
@@ -48,7 +48,7 @@ fn second(request: &Request<'_>) -> kernel::AnyGemm {
     search(request, &Machine::h200(), 3).ranked.swap_remove(1).gemm
 }
 
-/// A folder of this test's, empty at first.
+/// A folder for this test, empty at first.
 fn folder(name: &str) -> String {
     let folder = format!("{}/tuned-{name}", env!("CARGO_TARGET_TMPDIR"));
     if !again() {
@@ -57,7 +57,7 @@ fn folder(name: &str) -> String {
     folder
 }
 
-/// The kernel that runs fastest is taken; the second use, of this process and of the next, measures nothing.
+/// The fastest kernel is chosen. The second use, in this process and in the next, measures nothing.
 #[test]
 fn what_was_measured_once_is_found() {
     let test = "what_was_measured_once_is_found";
@@ -94,7 +94,7 @@ fn what_was_measured_once_is_found() {
     assert_eq!(entries.len(), 1, "{entries:?}");
 }
 
-/// Without a folder a process still measures once, and the next process again.
+/// Without a folder, a process measures once, and the next process measures again.
 #[test]
 fn without_a_folder_a_process_remembers() {
     with_stand_in("without_a_folder_a_process_remembers", &[], &[], || {
@@ -110,11 +110,12 @@ fn without_a_folder_a_process_remembers() {
     });
 }
 
-/// The memory that was measured in goes back, and D of the caller is nowhere in it: the stand-in would not find it.
+/// The memory used for measuring is freed, and the caller's D is not accessed: the stand-in would not find
+/// it.
 #[test]
 fn the_callers_memory_is_not_reached() {
     with_stand_in("the_callers_memory_is_not_reached", &[], &[], || {
-        // Addresses that are nobody's memory.
+        // Addresses where no memory is.
         let mut own = request(PROBLEM);
         (own.call.a.address, own.call.b.address, own.call.d.address) = (1 << 20, 2 << 20, 3 << 20);
         (own.call.epilogue.beta, own.call.epilogue.c) = (1.0, Some(MatrixRef::new(4 << 20, 512)));
@@ -125,7 +126,7 @@ fn the_callers_memory_is_not_reached() {
     });
 }
 
-/// Batches, groups, scales, integers, other directions and rows that no tensor copy reaches.
+/// Batches, groups, scales, integers, other directions, and rows that tensor copies cannot access.
 #[test]
 fn every_kind_of_call_is_measured() {
     with_stand_in("every_kind_of_call_is_measured", &[], &[], || {
@@ -170,11 +171,11 @@ impl Unknown for Request<'_> {
     }
 }
 
-/// A fused epilogue is measured with its arguments, whose memory is not reached.
+/// A fused epilogue is measured with its arguments. The memory that they point to is not accessed.
 #[test]
 fn a_fused_epilogue_is_measured_with_its_arguments() {
     with_stand_in("a_fused_epilogue_is_measured_with_its_arguments", &[], &[], || {
-        // Sums of columns are written, and the bias is read, at addresses that are nobody's.
+        // Column sums are written and the bias is read, at addresses where no memory is.
         type Summed = ReduceRow<Sum, LinearBias<half::bf16>>;
         let row = |address| RowArgument { address, len: PROBLEM.n };
         let arguments = (row(5 << 20), LinearBiasArguments { alpha: 1.0, bias: row(6 << 20) });
@@ -188,9 +189,9 @@ fn a_fused_epilogue_is_measured_with_its_arguments() {
         let first = with(given).expect("arguments");
         assert!(matches!(first.chosen, Chosen::Measured { kernels: 3, .. }), "{first:?}");
         assert_eq!((noted("allocated"), noted("freed twice")), (noted("freed"), 0));
-        // Found again, also by whoever has no arguments yet.
+        // Found again, also by a caller that has no arguments yet.
         assert!(matches!(tuned(&request, FEW).chosen, Chosen::Recorded { .. }));
-        // Arguments that are illegal are refused, not measured.
+        // Illegal arguments are refused, not measured.
         let other = self::request(GemmProblem { m: 264, ..PROBLEM }).fused(Fusion::BiasSums);
         let null = (row(0), arguments.1);
         let error = Loaded::tuned_with(&context(), &other, &Tree::<Summed>(&null), FEW).expect_err("null");
@@ -198,7 +199,7 @@ fn a_fused_epilogue_is_measured_with_its_arguments() {
     });
 }
 
-/// Where there is no record, the model decides, and it is said.
+/// Without a record the model decides, and the result says so.
 #[test]
 fn without_records_the_model_decides() {
     with_stand_in("without_records_the_model_decides", &[], &[], || {
@@ -213,7 +214,8 @@ fn without_records_the_model_decides() {
     });
 }
 
-/// A record of a kernel that cannot do the call is passed by; one that can is taken, whoever wrote it.
+/// A record of a kernel that cannot compute the call is skipped; a record of one that can is used, whoever
+/// wrote it.
 #[test]
 fn records_of_others_are_taken_where_they_are_legal() {
     let test = "records_of_others_are_taken_where_they_are_legal";
@@ -239,7 +241,7 @@ fn records_of_others_are_taken_where_they_are_legal() {
     });
 }
 
-/// Records that are damaged, or cannot be kept, are warnings.
+/// Records that are damaged or cannot be kept are warnings.
 #[test]
 fn a_folder_that_is_of_no_use_is_a_warning() {
     let test = "a_folder_that_is_of_no_use_is_a_warning";
@@ -280,7 +282,7 @@ fn read_only_folders_are_warnings() {
     assert!(matches!(again.chosen, Chosen::Recorded { .. }), "{again:?}");
 }
 
-/// Processes that tune one shape each at once lose nothing of each other.
+/// Processes that tune one shape each at the same time lose no records.
 #[test]
 fn processes_at_once_lose_nothing() {
     let test = "processes_at_once_lose_nothing";
@@ -309,7 +311,7 @@ fn processes_at_once_lose_nothing() {
     }
 }
 
-/// What no kernel can do is refused with the plan's sentence, before anything is asked of the device.
+/// A call that no kernel can compute is refused with the plan's sentence, before the device is used.
 #[test]
 fn impossible_calls_are_refused_with_the_rule() {
     with_stand_in("impossible_calls_are_refused_with_the_rule", &[], &[], || {
@@ -332,7 +334,7 @@ fn impossible_calls_are_refused_with_the_rule() {
     });
 }
 
-/// An empty product takes no time, and the model's kernel.
+/// An empty problem takes no time, and gets the model's kernel.
 #[test]
 fn nothing_is_measured_of_an_empty_product() {
     with_stand_in("nothing_is_measured_of_an_empty_product", &[], &[], || {
@@ -342,7 +344,7 @@ fn nothing_is_measured_of_an_empty_product() {
     });
 }
 
-/// A card that faults while it is measured is an error that names the kernel.
+/// If the card faults while measuring, the error names the kernel.
 #[test]
 fn a_fault_is_an_error() {
     with_stand_in("a_fault_is_an_error", &[], &[("STAND_IN_FAULTS", "1")], || {
@@ -351,7 +353,7 @@ fn a_fault_is_an_error() {
     });
 }
 
-/// Without a driver there is no context to tune in, and it says so.
+/// Without a driver there is no context to tune in, and the error says so.
 #[test]
 fn no_driver_is_an_error() {
     match Context::primary(0) {

@@ -1,4 +1,4 @@
-//! Kernels that are called with matrices alone, on a stand-in for CUDA's driver.
+//! Kernels that are called with only a problem and its matrices, on a stand-in for CUDA's driver.
 #![cfg(target_os = "linux")]
 
 #[path = "support/stand_in.rs"]
@@ -42,7 +42,7 @@ fn kernels_of_types_are_launched() {
         let gemm = Gemm::<Whole>::load(&stream).expect("compiles");
         gemm.launch_slices(&stream, PROBLEM, all).expect("legal");
         assert_eq!(noted("launched"), 1);
-        // What is short, or not D, is named; nothing runs.
+        // The matrix of a wrong slice is named, and nothing runs.
         let [a, b, d] = all;
         let larger = GemmProblem { k: 520, ..PROBLEM };
         for (why, problem, slices, words) in [
@@ -57,7 +57,7 @@ fn kernels_of_types_are_launched() {
             gemm.launch_slices(&stream, GemmProblem { m, n, k: 512 }, all).expect("nothing to do");
         }
         assert_eq!(noted("launched"), 1);
-        // D as its own C, one of its own, and one of nobody's.
+        // C is D, C is lent separately, and C is not lent.
         let c = |address| LinearArguments { alpha: 1.0, beta: 1.0, c: Some(MatrixRef::new(address, 64)) };
         let buffer = gpu.allocate(BYTES[2]).expect("memory");
         let own = gpu.memory(buffer).expect("allocated");
@@ -79,7 +79,7 @@ fn kernels_of_types_are_launched() {
     });
 }
 
-/// Kernels that exchange sums have a workspace for each stream, which they keep.
+/// Kernels that exchange partial sums have a workspace per stream, which they keep.
 #[allow(unsafe_code, reason = "a stream that nobody made")]
 #[test]
 fn workspaces_are_kept_by_stream() {
@@ -97,7 +97,7 @@ fn workspaces_are_kept_by_stream() {
             counts.push(noted("allocated") - before);
         }
         assert_eq!((counts, noted("freed")), (vec![1, 0, 1, 1, 0, 0], 1), "the smaller one goes");
-        // A thread's own stream has one handle in all of them.
+        // The per-thread stream has the same handle in every thread.
         let before = noted("allocated");
         let launch = || {
             // SAFETY: the driver has such a stream for each thread.
@@ -136,7 +136,7 @@ fn kernels_are_chosen_and_kept() {
         let error = chooser.multiply(&stream, (Format::S8, [Major::Mn; 2]), PROBLEM, all).expect_err("none");
         assert!(matches!(&error, EngineError::NoKernel { .. }), "{error}");
         assert!(error.to_string().contains("100 x 64 x 512 s8"), "{error}");
-        // A batch, groups of rows, a bias: another kernel each.
+        // A batch, groups of rows and a bias need another kernel each.
         let [a, b, d] = all;
         let weights = Multiplication::new(Format::Bf16, [Major::K; 2], PROBLEM);
         let half = Multiplication::new(Format::Bf16, [Major::K; 2], GemmProblem { m: 50, n: 32, k: 512 });
@@ -146,7 +146,7 @@ fn kernels_are_chosen_and_kept() {
             chooser.enqueue(&stream, &what, all).expect("legal");
         }
         assert_eq!(noted("launched") - before, 3);
-        // Blocks with scales: 4 of K for each row of A, and for the only 128 columns of B.
+        // Block scales: 4 along K for each row of A, and for the only 128 columns of B.
         let scaled = Multiplication::new(Types::of(Format::E4m3).scaled([1, 128]), [Major::K; 2], PROBLEM);
         chooser.enqueue(&stream, &scaled.scaled([a, b]), all).expect("legal");
         assert_eq!(noted("launched") - before, 4);

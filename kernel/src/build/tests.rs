@@ -54,7 +54,7 @@ fn folders_that_cannot_be_written_are_errors() {
     assert!(error.contains("no/such/folder") && error.contains("mine.ptx"), "{error}");
 }
 
-/// Programs in an assembler's place: what each leads to.
+/// Scripts in place of the assembler, and what each one leads to.
 #[cfg(unix)]
 #[test]
 fn assemblers_are_judged_by_what_they_do() {

@@ -1,4 +1,4 @@
-//! The program: a CTA for each unit of metadata, a thread for each of its words.
+//! The compressing program: one CTA per unit of metadata, one thread per word of it.
 
 use collective::sparse::{self, ROWS, WORDS};
 use collective::{Format, Plan};
@@ -8,13 +8,13 @@ use ptx::{
     AtomicOp, AtomicSem, Builder, Entry, Function, Location, Operand, Scalar, Scope, Special, Value, Var,
 };
 
-/// Groups of four bits in a word.
+/// Groups of four bits per word.
 const GROUPS: u32 = 8;
 
-/// Words of a row that a thread compresses at a time: 32 bytes.
+/// Words of a row that a thread compresses at once: 32 bytes.
 const PIECE: usize = 8;
 
-/// The report is read after the launch, so that its atomics need no order.
+/// The report is read after the launch, so its atomics need no order.
 const ORDER: (AtomicSem, Scope) = (AtomicSem::Relaxed, Scope::Gpu);
 
 /// The program for a format.
@@ -33,11 +33,11 @@ pub(super) fn function(format: Format) -> Function {
     })
 }
 
-/// A matrix as the kernel's parameters say it.
+/// A matrix as the kernel's parameters describe it.
 #[derive(Clone, Copy)]
 struct Lines<'f> {
     address: Value<'f, u64>,
-    /// Bytes from row to row.
+    /// Bytes from one row to the next.
     pitch: Value<'f, u64>,
 }
 
@@ -47,7 +47,7 @@ impl<'f> Lines<'f> {
     }
 }
 
-/// The parameters, and which unit is the CTA's.
+/// The kernel's parameters, and the CTA's unit.
 struct Compressor<'f> {
     f: &'f Builder,
     format: Format,
@@ -59,20 +59,20 @@ struct Compressor<'f> {
     k: Value<'f, u32>,
     /// Whether rows of both matrices begin at multiples of 16 B.
     whole: Value<'f, bool>,
-    /// From the place of a group of four bits in a unit to `row + ROWS * chunk`.
+    /// Maps the position of a group of four bits in a unit to `row + ROWS * chunk`.
     inverse: Layout,
     block: Value<'f, u32>,
     unit: Value<'f, u32>,
 }
 
-/// What becomes of a chunk.
+/// What is kept of a chunk.
 struct Kept<'f> {
-    /// Its four bits.
+    /// The chunk's four bits of metadata.
     bits: Value<'f, u32>,
-    /// Whether more than half of it is not zero.
+    /// Whether more than half of the chunk is not zero.
     dense: Value<'f, bool>,
-    /// The elements that are kept, as the permutation that takes them out of the chunk's words: two of 8 bits in the lowest byte, two of
-    /// 16 bits in two.
+    /// A byte-permute selector that extracts the kept elements from the chunk's words: for elements of 8
+    /// bits, two in the lowest byte; for 16 bits, two in two bytes.
     selector: Value<'f, u32>,
 }
 
@@ -103,17 +103,17 @@ impl<'f> Compressor<'f> {
         }
     }
 
-    /// Elements of a chunk.
+    /// Elements per chunk.
     fn chunk(&self) -> u32 {
         sparse::chunk(self.format)
     }
 
-    /// Chunks of a row.
+    /// Chunks per row.
     fn chunks(&self) -> Value<'f, u32> {
         self.k.div_ceil(self.chunk())
     }
 
-    /// The row and the chunk of a place in the CTA's unit.
+    /// The row and the chunk of a position in the CTA's unit.
     fn at(&self, place: Value<'f, u32>) -> [Value<'f, u32>; 2] {
         let within = self.inverse.apply(place).expect("a unit is small");
         let of_unit = sparse::unit_k(self.format) / self.chunk();
@@ -124,7 +124,7 @@ impl<'f> Compressor<'f> {
         let f = self.f;
         let thread = f.special(Special::ThreadX);
         let [row, first] = self.at(thread * GROUPS);
-        // Chunks of one row follow each other in a word; their number is that of a piece.
+        // In a metadata word, the chunks of one row are consecutive: as many as a thread compresses at once.
         let of_piece = (PIECE as u32) * 4 / self.format.bytes() / self.chunk();
         let (word, dense) = (f.variable(0u32), f.variable(0u32));
         for begin in (0..GROUPS).step_by(of_piece as usize) {
@@ -140,7 +140,7 @@ impl<'f> Compressor<'f> {
         let offset = (self.unit * WORDS + thread).mul_wide(4);
         f.store_global(self.metadata.at(self.block, offset), 0, [word.get()]);
         f.if_(dense.get().differs_from(0), || {
-            // The lowest bit is the first chunk of the first row.
+            // The lowest bit stands for the first chunk of the first row.
             let reversed = f.alu::<u32>(AluOp::Bits(BitOp::Reverse, u32::TYPE), &[dense.get().operand()]);
             let first = f.alu::<u32>(AluOp::Bits(BitOp::LeadingZeros, u32::TYPE), &[reversed.operand()]);
             let [row, chunk] = self.at(thread * GROUPS + first);
@@ -149,7 +149,7 @@ impl<'f> Compressor<'f> {
         });
     }
 
-    /// Compresses some chunks of a row.
+    /// Compresses `chunks` consecutive chunks of a row.
     fn piece<T: Scalar>(&self, [row, first]: [Value<'f, u32>; 2], chunks: u32) -> Vec<Kept<'f>> {
         let (f, bytes) = (self.f, self.format.bytes());
         let words: Vec<Var<'f, u32>> = (0..PIECE).map(|_| f.variable(0u32)).collect();
@@ -181,7 +181,7 @@ impl<'f> Compressor<'f> {
         let of_chunk = words.len() / chunks as usize;
         let kept: Vec<Kept<'f>> = words.chunks(of_chunk).map(|words| self.select(words)).collect();
         let values = self.packed(&words, &kept);
-        // Half of the bytes.
+        // The kept elements take half of the bytes.
         let place = self.values.at(row, (first * (self.chunk() / 2)).mul_wide(bytes));
         f.if_else(
             whole,
@@ -205,13 +205,13 @@ impl<'f> Compressor<'f> {
         kept
     }
 
-    /// What is kept, four words.
+    /// Packs the kept elements into four words.
     fn packed(&self, words: &[Value<'f, u32>], kept: &[Kept<'f>]) -> Vec<Value<'f, u32>> {
         let permute = |a: Value<'f, u32>, b: Value<'f, u32>, selector: Value<'f, u32>| {
             let operands: [Operand; 3] = [a.operand(), b.operand(), selector.operand()];
             self.f.alu::<u32>(AluOp::Permute, &operands)
         };
-        // A word of what is kept is of two words.
+        // Each word of kept elements comes from two words.
         let of_words = words.chunks(2).zip(kept.chunks(kept.len() * 2 / words.len().max(1)));
         let packed = of_words.filter_map(|(words, kept)| match (words, kept) {
             (&[a, b], [low, high]) => Some(permute(a, b, low.selector | (high.selector + 0x44) << 8)),
@@ -221,7 +221,7 @@ impl<'f> Compressor<'f> {
         packed.collect()
     }
 
-    /// Chooses among the elements of a chunk.
+    /// Chooses the elements of a chunk to keep.
     fn select(&self, words: &[Value<'f, u32>]) -> Kept<'f> {
         let (f, count) = (self.f, self.chunk());
         let bits = self.format.bits();
@@ -229,7 +229,7 @@ impl<'f> Compressor<'f> {
             let shifted = words[(i * bits / 32) as usize] >> (i * bits % 32);
             if bits == 32 { shifted } else { shifted & ((1 << bits) - 1) }
         };
-        // Zeros are worth least, then -0, and of equal ones the first is worth most.
+        // The key is lowest for zeros, then for -0. Of equal elements, the first has the highest key.
         let key = |i: u32| {
             let (element, rank) = (element(i), count - 1 - i);
             let zero = f.constant(rank).where_or(element.equals(0), 2 * count + rank);

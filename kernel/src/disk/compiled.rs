@@ -1,4 +1,4 @@
-//! The payload of a compiled kernel: the binary, and what the assembler had to say.
+//! The payload of a compiled kernel: the binary, and the assembler's log.
 
 /// A kernel's binary.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,12 +10,12 @@ pub(crate) struct Compiled {
 }
 
 impl Compiled {
-    /// The log's length as 8 bytes, the log, and the binary.
+    /// Writes the log's length as 8 bytes, the log, and the binary.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         [&(self.log.len() as u64).to_le_bytes()[..], self.log.as_bytes(), &self.cubin].concat()
     }
 
-    /// What [`to_bytes`](Self::to_bytes) wrote.
+    /// Reads what [`to_bytes`](Self::to_bytes) wrote.
     pub(crate) fn of_bytes(bytes: &[u8]) -> Option<Self> {
         let (length, rest) = bytes.split_first_chunk()?;
         let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
@@ -24,17 +24,17 @@ impl Compiled {
         Some(Self { cubin: cubin.to_vec(), log }).filter(Self::is_whole)
     }
 
-    /// Whether the binary is an ELF file of 64 bits with all the bytes that its header speaks of: the driver is not told how many
-    /// there are.
+    /// Whether the binary is a complete 64-bit ELF file, as long as its header says. The driver trusts the
+    /// header: it is not told the size.
     pub(crate) fn is_whole(&self) -> bool {
         let word = |at: usize| self.cubin.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
         let half =
             |at: usize| Some(u64::from(u16::from_le_bytes(self.cubin.get(at..at + 2)?.try_into().ok()?)));
-        // A table: where it begins, bytes of one part, number of parts.
+        // The end of a table, from its offset, the bytes per entry and the number of entries.
         let ends =
             |begin: usize, part: usize, count: usize| word(begin)?.checked_add(half(part)? * half(count)?);
         let whole = |end: Option<u64>| end.is_some_and(|end| end <= self.cubin.len() as u64);
-        // Of little-endian files, segments and sections.
+        // Little-endian; the table of segments and that of sections.
         self.cubin.starts_with(b"\x7fELF\x02\x01") && whole(ends(32, 54, 56)) && whole(ends(40, 58, 60))
     }
 }
@@ -43,7 +43,7 @@ impl Compiled {
 mod tests {
     use super::Compiled;
 
-    /// An ELF header of 64 bytes, with one section of so many bytes behind it.
+    /// An ELF header of 64 bytes, followed by a table of sections.
     fn elf(sections: u16) -> Vec<u8> {
         let mut bytes = vec![0; 64];
         bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");

@@ -12,24 +12,24 @@
 //!
 //! ```
 //!
-//! The checksum is over the lines before it and the payload, so that a change of any byte shows. There is one text of
-//! each header: whoever reads it writes it anew and compares.
+//! The checksum covers the lines before it and the payload, so a change of any byte is detected. Each header
+//! has exactly one text: the reader writes the header again and compares.
 
 use core::fmt::Write as _;
 
 use super::key::{Digest, Key, Kind};
 
-/// The first line: whose file it is, and the version of the format.
+/// The first line: the program that owns the file, and the version of the format.
 const MAGIC: &str = "falchion cache 1";
 
-/// No header is longer.
+/// Longest header, in bytes.
 pub(super) const MOST_HEADER: usize = 2048;
 
 /// The lines that the checksum covers.
 fn covered(kind: Kind, key: &Key, bytes: u64) -> String {
     let (card, driver, version, digest) = (key.card(), key.driver(), key.version(), key.digest());
     let mut text = String::new();
-    // Writing to a text never fails.
+    // Writing to a `String` never fails.
     let _ = write!(
         text,
         "{MAGIC}\nkind {}\ncard {card}\ndriver {driver}\nversion {version}\ndigest {digest}\nbytes {bytes}\n",
@@ -45,18 +45,18 @@ pub(super) fn header(kind: Kind, key: &Key, payload: &[u8]) -> String {
     format!("{text}sha256 {sum}\n\n")
 }
 
-/// What a header says.
+/// The content of a header.
 pub(super) struct Header {
     pub(super) kind: Kind,
     pub(super) key: Key,
-    /// Bytes of the payload.
+    /// Size of the payload in bytes.
     pub(super) bytes: u64,
     sum: Digest,
-    /// Bytes of the header itself.
+    /// Size of the header itself in bytes.
     pub(super) length: usize,
 }
 
-/// What follows a name on the next line.
+/// The text after `name` on the next line.
 fn line<'f>(rest: &mut &'f [u8], name: &str) -> Option<&'f str> {
     let end = rest.iter().position(|&byte| byte == b'\n')?;
     let line = core::str::from_utf8(&rest[..end]).ok()?;
@@ -87,7 +87,7 @@ pub(super) fn parse(file: &[u8]) -> Result<Header, &'static str> {
     read().ok_or("its header is not whole")
 }
 
-/// The payload of an entry of that kind and key, in the bytes of its file; or what is wrong with them.
+/// The payload of an entry of a kind and key, from the bytes of its file; or what is wrong with them.
 pub(super) fn open(mut file: Vec<u8>, kind: Kind, key: &Key) -> Result<Vec<u8>, &'static str> {
     let header = parse(&file)?;
     if header.kind != kind || header.key != *key {
@@ -123,7 +123,7 @@ mod tests {
         }
     }
 
-    /// Of every shorter length.
+    /// For every shorter length.
     #[test]
     fn truncated_files_are_refused() {
         let whole = file(b"a small payload");
@@ -135,7 +135,7 @@ mod tests {
         assert!(open(longer, Kind::Kernel, &key()).is_err(), "a byte too many");
     }
 
-    /// Every bit of every byte in turn, and every byte replaced by some that headers are made of.
+    /// Flips every bit of every byte, and replaces every byte by some that occur in headers.
     #[test]
     fn changed_files_are_refused() {
         let whole = file(b"a small payload");
@@ -149,14 +149,15 @@ mod tests {
         }
     }
 
-    /// Every byte left out, and every byte written twice.
+    /// Leaves out every byte, and writes every byte twice.
     #[test]
     fn shifted_files_are_refused() {
         let whole = file(b"a small payload");
         for at in 0..whole.len() {
             let mut without = whole.clone();
             let byte = without.remove(at);
-            // Of two equal neighbours it does not matter which is missing; the file is too short in either case.
+            // Of two equal neighbours it does not matter which is missing: the file is too short in either
+            // case.
             assert!(open(without, Kind::Kernel, &key()).is_err(), "without byte {at}");
             let mut twice = whole.clone();
             twice.insert(at, byte);

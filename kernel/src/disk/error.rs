@@ -1,4 +1,5 @@
-//! What can go wrong on disk. Where a kernel can be compiled all the same, it is a warning: a value, never printed.
+//! Errors of the folder on disk. If a kernel can be compiled anyway, they are only warnings: values, never
+//! printed.
 
 use std::path::{Path, PathBuf};
 
@@ -6,64 +7,66 @@ use super::VARIABLE;
 
 /// Why something was not read from the folder of entries, or not written to it.
 ///
-/// An entry that cannot be used counts as missing, so this is a warning wherever the entry can be made again.
+/// An entry that cannot be used counts as missing. So wherever the entry can be made again, this is only a
+/// warning.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CacheError {
-    /// There is no folder for caches: no environment variable names one, and the user has no home.
+    /// There is no folder for caches: no environment variable names one, and the user has no home folder.
     #[error(
         "no folder for compiled kernels: {VARIABLE} is not set and the user has no home folder with an absolute path; \
          set {VARIABLE} to a folder, or to nothing to keep none"
     )]
     NoHome,
-    /// The folder is not there and cannot be made, or is no folder.
+    /// The folder does not exist and cannot be made, or is not a folder.
     #[error("the folder {} of compiled kernels{} cannot be used: {reason}", path.display(), named_words(*named))]
     Folder {
-        /// The folder.
+        /// The folder's path.
         path: PathBuf,
-        /// Whether the user named it, and did not get the platform's.
+        /// Whether the user named it; otherwise it is the platform's default.
         named: bool,
-        /// The system's words.
+        /// The operating system's error message.
         reason: String,
     },
     /// A file or a folder cannot be read.
     #[error("cannot read {}: {reason}", path.display())]
     Read {
-        /// The file.
+        /// Its path.
         path: PathBuf,
-        /// The system's words.
+        /// The operating system's error message.
         reason: String,
     },
     /// A file cannot be written, for example because the disk is full or the folder is read-only.
     #[error("cannot write {}: {reason}", path.display())]
     Write {
-        /// The file.
+        /// Its path.
         path: PathBuf,
-        /// The system's words.
+        /// The operating system's error message.
         reason: String,
     },
     /// A file cannot be removed.
     #[error("cannot remove {}: {reason}", path.display())]
     Remove {
-        /// The file.
+        /// Its path.
         path: PathBuf,
-        /// The system's words.
+        /// The operating system's error message.
         reason: String,
     },
-    /// A file is not the entry that its name promises: it is truncated, changed, of another format or of another key.
+    /// A file is not the entry that its name says: it is truncated, changed, of another format or of another
+    /// key.
     #[error("{} was ignored: {why}", path.display())]
     Damaged {
-        /// The file.
+        /// Its path.
         path: PathBuf,
         /// What is wrong with it.
         why: String,
     },
-    /// The driver refused a compiled kernel, which was removed.
+    /// The driver rejected a compiled kernel, which was then removed.
     #[error("{} was removed: the driver refused it ({reason})", path.display())]
     Refused {
-        /// The file.
+        /// Its path.
         path: PathBuf,
-        /// The driver's words.
+        /// The driver's error message.
         reason: String,
     },
     /// Another process holds the lock of the folder.
@@ -71,35 +74,35 @@ pub enum CacheError {
     Locked {
         /// The file that is locked.
         path: PathBuf,
-        /// How long was waited.
+        /// How long this process waited, in seconds.
         seconds: u64,
     },
-    /// A part of a key that no file can hold.
+    /// A part of a key that a file cannot hold.
     #[error("{field} `{}` cannot be part of a key: {needed} was needed", value.escape_debug())]
     Key {
         /// The field.
         field: &'static str,
-        /// What was given.
+        /// The value that was given.
         value: String,
-        /// What was needed.
+        /// What is needed.
         needed: &'static str,
     },
-    /// A tuning record, or a measurement of one, that is not legal.
+    /// A tuning record, or a measurement in one, that is not legal.
     #[error("tuning record: {field} is `{}`, {needed} was needed", value.escape_debug())]
     Record {
         /// The field.
         field: &'static str,
-        /// What was given.
+        /// The value that was given.
         value: String,
-        /// What was needed.
+        /// What is needed.
         needed: String,
     },
-    /// A line of a file of tuning records, or a measurement in it, that was left out.
+    /// A line of a file of tuning records, or a measurement in it, was left out.
     #[error("line {line} of {} was left out: {why}", path.display())]
     Line {
-        /// The file.
+        /// The file's path.
         path: PathBuf,
-        /// Its number among the lines of the records, from 1.
+        /// The line's number among the lines of records, from 1.
         line: usize,
         /// What is wrong with it.
         why: String,

@@ -1,4 +1,4 @@
-//! The files of the folder: what there is, and what is removed.
+//! The files of the folder: listing, trimming and clearing.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -8,68 +8,71 @@ use std::time::{Duration, SystemTime};
 use super::entry::{self, MOST_HEADER};
 use super::{Cache, CacheError, Key, Kind, TEMPORARY};
 
-/// A file that was never finished is removed once it is so old: whoever wrote it is gone.
+/// An incomplete file is removed when it is older than this: the process that wrote it has ended.
 const UNFINISHED: Duration = Duration::from_secs(3600);
 
 /// An entry of the folder, as its header describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What it holds, by its name.
+    /// The entry's kind, from its file name.
     pub kind: Kind,
-    /// Its file.
+    /// The path of its file.
     pub path: PathBuf,
     /// What it belongs to; `None` if its header is damaged or of another format.
     pub key: Option<Key>,
-    /// Bytes of its file.
+    /// Size of its file in bytes.
     pub bytes: u64,
-    /// When it was written, or used last: to the hour.
+    /// When it was written or last used, to the hour.
     pub used: SystemTime,
 }
 
 impl Entry {
-    /// How long ago it was used last; none at all where the clock was set back since.
+    /// Time since it was last used; zero if the clock was set back since then.
     pub fn age(&self) -> Duration {
         SystemTime::now().duration_since(self.used).unwrap_or_default()
     }
 }
 
-/// What [`Cache::trim`] leaves.
+/// What [`Cache::trim`] keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// So many bytes at most. Compiled kernels go before tuning records, and of either those first that were not used for
-    /// longest: a kernel is compiled again in milliseconds, a record takes minutes of measuring.
+    /// At most this number of bytes. Compiled kernels are removed before tuning records, because a kernel is
+    /// compiled again in milliseconds and a record takes minutes of measuring. Within each kind, the least
+    /// recently used go first.
     Bytes(u64),
-    /// What was used in this time.
+    /// Entries that were used within this time.
     Age(Duration),
 }
 
 /// What was removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Removed {
-    /// Entries.
+    /// Number of entries.
     pub entries: usize,
-    /// Bytes of their files.
+    /// Total size of their files in bytes.
     pub bytes: u64,
 }
 
 impl Cache {
-    /// All entries, those used last at the end. What other processes write or remove meanwhile may be missing or not.
+    /// All entries, the most recently used last. Entries that other processes write or remove at the same
+    /// time may be missing or present.
     ///
     /// # Errors
-    /// The folder cannot be read. A folder that is not there has no entries.
+    /// The folder cannot be read. A folder that does not exist has no entries.
     pub fn entries(&self) -> Result<Vec<Entry>, CacheError> {
         let mut entries: Vec<Entry> = self.files()?.into_iter().filter_map(|path| describe(&path)).collect();
         entries.sort_by(|a, b| (a.used, &a.path).cmp(&(b.used, &b.path)));
         Ok(entries)
     }
 
-    /// Removes entries until the limit is kept, and files that were never finished.
+    /// Removes entries until the limit is met, and old files that were never completed.
     ///
     /// # Errors
-    /// The folder cannot be read, or the first file that cannot be removed; the others are removed all the same.
+    /// The folder cannot be read; or the first file that cannot be removed, after all others have been
+    /// removed.
     pub fn trim(&self, limit: Limit) -> Result<Removed, CacheError> {
         let mut entries = self.entries()?;
-        // Within a kind, those used last stay at the end.
+        // Within a kind, the most recently used stay last.
         entries.sort_by_key(|entry| entry.kind);
         let mut left: u64 = entries.iter().map(|entry| entry.bytes).sum();
         let goes = |entry: &Entry| {
@@ -83,7 +86,8 @@ impl Cache {
         self.remove_all(entries.into_iter().filter(goes))
     }
 
-    /// Removes every entry, and files that were never finished. The folder and what else lies there stay.
+    /// Removes every entry, and old files that were never completed. The folder and all other files in it
+    /// stay.
     ///
     /// # Errors
     /// As [`Cache::trim`].
@@ -99,14 +103,14 @@ impl Cache {
                     removed.entries += 1;
                     removed.bytes += entry.bytes;
                 }
-                // Another process was first.
+                // Another process removed it first.
                 Ok(false) => {}
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
         for path in self.files()? {
             if is_unfinished(&path) {
-                // It may be somebody else's to remove; nothing reads it.
+                // Another process may own it; nothing reads it.
                 let _ = remove(&path);
             }
         }
@@ -119,7 +123,7 @@ impl Cache {
     fn files(&self) -> Result<Vec<PathBuf>, CacheError> {
         let unread = |error| CacheError::read(&self.folder, &error);
         match fs::read_dir(&self.folder) {
-            // A file that vanishes while the folder is read is no error.
+            // A file that vanishes while the folder is read is not an error.
             Ok(files) => Ok(files.filter_map(|file| Some(file.ok()?.path())).collect()),
             Err(error) if is_missing(&error) => Ok(Vec::new()),
             Err(error) => Err(unread(error)),
@@ -127,12 +131,12 @@ impl Cache {
     }
 }
 
-/// Whether nothing has the name.
+/// Whether the error says that the file does not exist.
 pub(super) fn is_missing(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
 }
 
-/// Removes a file; says whether it was there.
+/// Removes a file. Returns whether it existed.
 pub(super) fn remove(path: &Path) -> Result<bool, CacheError> {
     match fs::remove_file(path) {
         Ok(()) => Ok(true),
@@ -141,14 +145,14 @@ pub(super) fn remove(path: &Path) -> Result<bool, CacheError> {
     }
 }
 
-/// The kind of an entry by the name of its file: 64 digits, and the kind's word.
+/// The kind of an entry, from its file name: 64 hexadecimal digits, and the kind's name as extension.
 fn kind(path: &Path) -> Option<Kind> {
     let (stem, word) = path.file_name()?.to_str()?.split_once('.')?;
     super::Digest::parse(stem)?;
     Kind::ALL.into_iter().find(|kind| kind.name() == word)
 }
 
-/// What a file is, if its name is that of an entry and it is a file.
+/// Describes a file if it is a regular file with the name of an entry.
 fn describe(path: &Path) -> Option<Entry> {
     let kind = kind(path)?;
     let metadata = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
@@ -165,7 +169,7 @@ fn describe(path: &Path) -> Option<Entry> {
     Some(Entry { kind, path: path.to_owned(), key, bytes: metadata.len(), used })
 }
 
-/// Whether a file was begun long ago and never finished.
+/// Whether a file was begun long ago and never completed.
 fn is_unfinished(path: &Path) -> bool {
     let ours =
         path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(TEMPORARY));

@@ -1,4 +1,4 @@
-//! Which folder, and how it is made.
+//! Chooses the folder, and makes it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,7 +9,7 @@ use etcetera::BaseStrategy as _;
 
 use super::{Cache, CacheError};
 
-/// The folder that a variable names, or else the platform's; `None` if the variable is empty.
+/// The folder that the variable names, or else the platform's; `None` if the variable is empty.
 pub(super) fn choose(
     variable: Option<OsString>,
     of_platform: impl FnOnce() -> Option<PathBuf>,
@@ -17,12 +17,12 @@ pub(super) fn choose(
     match variable {
         Some(named) if named.is_empty() => Ok(None),
         Some(named) => {
-            // It means the same folder when the process changes its own.
+            // An absolute path stays valid when the process changes its working directory.
             let folder = std::path::absolute(&named).unwrap_or_else(|_| named.into());
             Ok(Some(Cache { folder, named: true }))
         }
         None => match of_platform() {
-            // A relative one would be another folder wherever the process runs.
+            // A relative path would be another folder for each working directory.
             Some(caches) if caches.is_absolute() => {
                 Ok(Some(Cache { folder: caches.join("falchion"), named: false }))
             }
@@ -36,7 +36,7 @@ pub(super) fn of_platform() -> Option<PathBuf> {
     etcetera::base_strategy::choose_native_strategy().ok().map(|platform| platform.cache_dir())
 }
 
-/// Makes a folder and those that it lies in, for the user alone; does nothing if it is there.
+/// Makes a folder and its parents, with access for the user only. Does nothing if it exists.
 pub(super) fn create(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -48,8 +48,8 @@ pub(super) fn create(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// Has the names of a folder's files written to disk, where the system offers that. Without it a name may be lost when the
-/// machine stops, and its entry is made again.
+/// Writes a folder's list of file names to disk, where the system can do that. Otherwise a name may be lost
+/// when the machine stops, and its entry is made again.
 pub(super) fn sync(folder: &Path) {
     #[cfg(unix)]
     let _ = fs::File::open(folder).and_then(|folder| folder.sync_all());

@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::error::CacheError;
 
-/// Most bytes of a part of a key.
+/// Longest part of a key, in bytes.
 const MOST: usize = 256;
 
 /// SHA-256 of the text of a program, or of any other bytes.
@@ -19,15 +19,15 @@ impl Digest {
         Self::of_parts(&[bytes.as_ref()])
     }
 
-    /// The digest of a program as one version of an assembler makes a binary of it; no version for binaries of which nobody
-    /// says who made them.
+    /// The digest of a program for the binary that one version of an assembler makes. The version is empty
+    /// for binaries whose assembler is not known.
     #[cfg(feature = "driver")]
     pub(crate) fn of_kernel(version: &str, text: &str) -> Self {
-        // With its length, the version is told from the text. A text alone has another digest.
+        // The version's length separates it from the text. A text alone has another digest.
         Self::of_parts(&[&(version.len() as u64).to_le_bytes(), version.as_bytes(), text.as_bytes()])
     }
 
-    /// The digest of several pieces one after the other.
+    /// The digest of several byte strings, one after the other.
     pub(super) fn of_parts(parts: &[&[u8]]) -> Self {
         let mut hasher = Sha256::new();
         for part in parts {
@@ -36,7 +36,7 @@ impl Digest {
         Self(hasher.finalize().into())
     }
 
-    /// The digest that [`Display`](fmt::Display) wrote: 64 digits, lower case.
+    /// Parses a digest that [`Display`](fmt::Display) wrote: 64 hexadecimal digits in lower case.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let digits = text.as_bytes();
         let value = |digit: u8| match digit {
@@ -72,7 +72,7 @@ impl Kind {
     /// Every kind.
     pub const ALL: [Self; 2] = [Self::Kernel, Self::Records];
 
-    /// Its word, which is also how names of files end.
+    /// Its name, which is also the extension of its files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Kernel => "kernel",
@@ -81,7 +81,7 @@ impl Kind {
     }
 }
 
-/// What an entry belongs to. Entries of different keys never stand for each other.
+/// What an entry belongs to. An entry is used only for exactly its own key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     card: String,
@@ -91,7 +91,8 @@ pub struct Key {
 }
 
 impl Key {
-    /// The key of a program on a card, as its driver names both, of this version of the library.
+    /// The key of a program, for this version of the library. `card` and `driver` are the names that the
+    /// driver reports.
     ///
     /// # Errors
     /// [`CacheError::Key`] if a name is empty, longer than 256 bytes, or holds a control character.
@@ -103,7 +104,7 @@ impl Key {
         Self::of_version(card, driver, env!("CARGO_PKG_VERSION"), digest)
     }
 
-    /// The same of another version of the library.
+    /// The same for another version of the library.
     ///
     /// # Errors
     /// As [`Key::new`].
@@ -141,22 +142,22 @@ impl Key {
         self.digest
     }
 
-    /// The key with a digest of its own: of the same card, driver and version.
+    /// The same card, driver and version, with another digest.
     #[must_use]
     pub fn with_digest(&self, digest: Digest) -> Self {
         Self { digest, ..self.clone() }
     }
 
-    /// The file of the entry of that kind: the digest of all that the key says.
+    /// The file name of the entry of a kind: a digest of everything in the key.
     pub(super) fn file_name(&self, kind: Kind) -> String {
         let Self { card, driver, version, digest } = self;
-        // No part holds a line's end, so that no two keys have one text.
+        // No part contains a line break, so no two keys have the same text.
         let all = format!("{}\n{card}\n{driver}\n{version}\n{digest}", kind.name());
         format!("{}.{}", Digest::of(all), kind.name())
     }
 }
 
-/// A part of a key that fills one line of a file's header, and comes back from it.
+/// Checks a part of a key: it must fill one line of a file's header, so that it can be read back.
 fn legal(field: &'static str, value: String) -> Result<String, CacheError> {
     let needed = if value.is_empty() {
         "a name"
@@ -193,7 +194,7 @@ mod tests {
         }
     }
 
-    /// Whoever made a binary, its digest is another one, and that of a text alone is another one, too.
+    /// Each assembler gives another digest, and so does the text alone.
     #[cfg(feature = "driver")]
     #[test]
     fn each_assembler_has_digests_of_its_own() {
@@ -203,14 +204,14 @@ mod tests {
             Digest::of_kernel("V13.0.88", "text"),
             Digest::of_kernel("V13.0.89", "text"),
             Digest::of_kernel("V13.0.88", "texts"),
-            // The same letters, divided otherwise.
+            // The same letters, split in another place.
             Digest::of_kernel("V13.0.88t", "ext"),
         ];
         let all: std::collections::BTreeSet<_> = digests.into_iter().collect();
         assert_eq!(all.len(), digests.len());
     }
 
-    /// Whatever differs between two keys, their files differ.
+    /// Two keys that differ in anything have different files.
     #[test]
     fn each_key_has_a_file_of_its_own() {
         let keys = [
@@ -219,7 +220,7 @@ mod tests {
             key("H200", "580.2", "0.1.0", "a"),
             key("H200", "580.1", "0.2.0", "a"),
             key("H200", "580.1", "0.1.0", "b"),
-            // The same letters, divided otherwise.
+            // The same letters, split in another place.
             key("H2005", "80.1", "0.1.0", "a"),
             key("H200", "580.10", ".1.0", "a"),
         ];

@@ -1,4 +1,4 @@
-//! One process at a time: for what is read, changed and written again.
+//! A lock of the folder, for data that is read, changed and written again.
 
 use std::fs::{File, OpenOptions};
 use std::time::{Duration, Instant};
@@ -7,21 +7,22 @@ use fs4::{FileExt, TryLockError};
 
 use super::{Cache, CacheError};
 
-/// How long a process waits for the others; each holds the lock for milliseconds.
+/// How long a process waits for the lock. Each process holds it for milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A lock, held until it is dropped or the process ends.
+/// A lock. It is held until it is dropped or the process ends.
 #[derive(Debug)]
 pub(super) struct Lock {
-    /// Closing it gives the lock back.
+    /// Closing the file releases the lock.
     _file: File,
 }
 
 impl Cache {
-    /// Waits for the folder's lock. Its file stays: whoever removed it would let two processes hold the lock.
+    /// Waits for the folder's lock. The lock's file is never removed: removing it would let two processes
+    /// hold the lock.
     ///
     /// # Errors
-    /// The file cannot be made or locked, or another process keeps it.
+    /// The file cannot be made or locked, or another process holds the lock too long.
     pub(super) fn lock(&self) -> Result<Lock, CacheError> {
         self.lock_within(PATIENCE)
     }

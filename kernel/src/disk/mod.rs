@@ -1,10 +1,10 @@
 //! Compiled kernels and tuning records on disk, so that the next process need not make them again.
 //!
-//! An entry belongs to a [`Key`]: card, driver version, version of this library, and the digest of a program. An entry of
-//! another key is never used. The module `driver` (feature `driver`) looks for a kernel's binary here before the kernel is
-//! assembled or compiled. It keeps what the assembler made that `FALCHION_PTXAS` names: such a digest is also of the assembler's
-//! version. What the driver compiles is kept in the driver's own cache, and not here. Tuning records (feature `records`) lie
-//! in the same folder.
+//! An entry belongs to a [`Key`]: card, driver version, version of this library, and the digest of a program.
+//! An entry of another key is never used. The module `driver` (feature `driver`) looks for a kernel's binary
+//! here before it assembles or compiles the kernel. It keeps binaries of the assembler that `FALCHION_PTXAS`
+//! names; their digest also covers the assembler's version. What the driver compiles is not kept here, but in
+//! the driver's own cache. Tuning records (feature `records`) are in the same folder.
 //!
 //! ```
 //! use kernel::disk::{Cache, Digest, Key, Kind};
@@ -21,18 +21,20 @@
 //!
 //! # The folder
 //!
-//! The environment variable `FALCHION_CACHE` names it. Without it, it is `falchion` in the platform's folder for caches: on
-//! Linux `$XDG_CACHE_HOME/falchion` or `~/.cache/falchion`. Set to nothing, no entry is kept or read. Files of the folder
-//! that are not entries are never read, written or removed.
+//! The environment variable `FALCHION_CACHE` names it. If the variable is not set, the folder is `falchion`
+//! in the platform's folder for caches: on Linux `$XDG_CACHE_HOME/falchion` or `~/.cache/falchion`. If the
+//! variable is set but empty, no entry is kept or read. Files in the folder that are not entries are never
+//! read, written or removed.
 //!
 //! # Safety of the data
 //!
-//! A file appears under its name whole: it is written under another name in the same folder, synced, and renamed. Many
-//! processes may read, write, trim and clear one folder at once. A file is an entry only if its header, its key, its length
-//! and its checksum are right. Everything else counts as missing, and a [`CacheError`] says why.
+//! A file is complete when it appears under its name: it is written under another name in the same folder,
+//! synced, and renamed. Many processes may read, write, trim and clear one folder at once. A file is an entry
+//! only if its header, its key, its length and its checksum are right. Any other file counts as missing, and
+//! a [`CacheError`] says why.
 //!
-//! The checksum guards against accidents, not against people: whoever may write to the folder decides what runs on the GPU.
-//! So a new folder and its files belong to its user alone.
+//! The checksum guards against accidents, not against attackers: anyone who may write to the folder decides
+//! what runs on the GPU. Therefore only the user who makes a new folder has access to it and its files.
 
 #[cfg(feature = "driver")]
 mod compiled;
@@ -62,18 +64,18 @@ pub use records::Records;
 /// The environment variable that names the folder.
 pub const VARIABLE: &str = "FALCHION_CACHE";
 
-/// No entry has more bytes: a longer file is not read.
+/// Largest size of an entry in bytes. A longer file is not read.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// How files are named until they are whole.
+/// Prefix of the names of files that are not complete yet.
 const TEMPORARY: &str = ".falchion-";
 
-/// The time of an entry's last use is written down if it is older than this.
+/// The time of an entry's last use is updated if it is older than this.
 const USE_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// A folder of entries.
 ///
-/// Nothing of it is kept in memory: what one process writes, the next call of another one finds.
+/// It holds no state in memory: what one process has written, the next call of another process finds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cache {
     folder: PathBuf,
@@ -81,12 +83,12 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// The folder of that path. It is made when the first entry is written.
+    /// The folder at a path. It is made when the first entry is written.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into(), named: true }
     }
 
-    /// The folder that the environment asks for; `None` if it asks for none.
+    /// The folder that the environment chooses; `None` if `FALCHION_CACHE` is empty.
     ///
     /// # Errors
     /// [`CacheError::NoHome`] if `FALCHION_CACHE` is not set and the user has no home.
@@ -99,12 +101,12 @@ impl Cache {
         &self.folder
     }
 
-    /// Whether the user named the folder, and did not get the platform's.
+    /// Whether the user named the folder; otherwise it is the platform's default.
     pub fn is_named(&self) -> bool {
         self.named
     }
 
-    /// Makes the folder, for its user alone, unless it is there.
+    /// Makes the folder, with access for its user only, unless it exists.
     ///
     /// # Errors
     /// [`CacheError::Folder`] if it cannot be made, or if something else has its name.
@@ -116,7 +118,7 @@ impl Cache {
         })
     }
 
-    /// The file of an entry, whether it is there or not.
+    /// The path of an entry's file, whether the file exists or not.
     pub fn path(&self, kind: Kind, key: &Key) -> PathBuf {
         self.folder.join(key.file_name(kind))
     }
@@ -124,8 +126,8 @@ impl Cache {
     /// The payload of an entry; `None` if there is none.
     ///
     /// # Errors
-    /// There is a file, but it cannot be read, or it is not the entry of that key. It counts as missing: the next
-    /// [`put`](Self::put) replaces it.
+    /// There is a file, but it cannot be read, or it is not the entry of that key. It counts as missing, and
+    /// the next [`put`](Self::put) replaces it.
     pub fn get(&self, kind: Kind, key: &Key) -> Result<Option<Vec<u8>>, CacheError> {
         let path = self.path(kind, key);
         let Some(bytes) = self.read(&path)? else { return Ok(None) };
@@ -134,7 +136,7 @@ impl Cache {
         Ok(Some(payload))
     }
 
-    /// Reads a whole file; `None` if there is none. A device or a pipe of that name is not opened.
+    /// Reads a whole file; `None` if there is none. A device or a pipe with that name is not opened.
     fn read(&self, path: &Path) -> Result<Option<Vec<u8>>, CacheError> {
         let unread = |error: std::io::Error| match files::is_missing(&error) {
             true => Ok(None),
@@ -158,10 +160,10 @@ impl Cache {
         }
     }
 
-    /// Writes an entry, in place of one that may be there. Other processes see the old one or the new one.
+    /// Writes an entry, and replaces an existing one. Other processes see the old one or the new one.
     ///
     /// # Errors
-    /// The folder cannot be made, or the file cannot be written: what was there before stays.
+    /// The folder cannot be made, or the file cannot be written. An existing entry then stays.
     pub fn put(&self, kind: Kind, key: &Key, payload: &[u8]) -> Result<(), CacheError> {
         self.create()?;
         let path = self.path(kind, key);
@@ -178,7 +180,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Removes an entry, whatever its file holds; says whether it was there.
+    /// Removes an entry, whatever its file holds. Returns whether it existed.
     ///
     /// # Errors
     /// The file cannot be removed.
@@ -187,7 +189,7 @@ impl Cache {
     }
 }
 
-/// Notes that an entry was used now. It is kept a little shorter where that cannot be written down.
+/// Records that an entry was used now. If that cannot be written, the entry may be trimmed a little earlier.
 fn note_use(path: &Path) {
     let now = SystemTime::now();
     let last = fs::metadata(path).and_then(|metadata| metadata.modified());

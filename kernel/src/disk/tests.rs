@@ -1,4 +1,4 @@
-//! Entries that are whole, damaged, foreign or not there.
+//! Entries that are complete, damaged, of another key, or missing.
 
 use std::fs::{self, File};
 use std::time::{Duration, SystemTime};
@@ -9,7 +9,7 @@ fn key(text: &str) -> Key {
     Key::new("NVIDIA H200", "580.159.04", Digest::of(text)).expect("legal")
 }
 
-/// A folder with entries of these kinds, names, payload bytes and ages in hours.
+/// A folder with entries of the given kinds, names, payload sizes in bytes, and ages in hours.
 fn folder(entries: &[(Kind, &str, usize, u64)]) -> (tempfile::TempDir, Cache) {
     let folder = tempfile::tempdir().expect("a folder");
     let cache = Cache::at(folder.path().join("falchion"));
@@ -55,7 +55,7 @@ fn entries_are_found_by_their_keys_alone() {
     assert_eq!(fs::read_dir(cache.folder()).expect("there").count(), 1, "nothing else is left");
 }
 
-/// What is no entry of that key is an error, counts as missing, and is replaced.
+/// A file that is not the entry of its key is an error, counts as missing, and is replaced.
 #[test]
 fn what_is_damaged_or_foreign_is_replaced() {
     let (_folder, cache) = folder(&[(Kind::Kernel, "other", 9, 0)]);
@@ -80,7 +80,7 @@ fn what_is_damaged_or_foreign_is_replaced() {
     assert_eq!(cache.entries().expect("readable").len(), 1, "nor is it listed");
 }
 
-/// Where nothing can be written, an error names the place, and nothing half written stays.
+/// Where nothing can be written, an error names the path, and no partial file remains.
 #[cfg(target_os = "linux")]
 #[test]
 fn places_that_cannot_be_written_are_errors() {
@@ -89,7 +89,7 @@ fn places_that_cannot_be_written_are_errors() {
     for (why, cache, words) in [
         ("a file in place of the folder", Cache::at(&file), "cannot be used"),
         ("a folder in a file", Cache::at(file.join("falchion")), "cannot be used"),
-        // Nobody makes files or folders there, whoever they are.
+        // No user can make files or folders there.
         ("a folder that is read-only", Cache::at("/sys/kernel"), "cannot write /sys/kernel/"),
         ("a folder in a read-only one", Cache::at("/sys/kernel/falchion"), "/sys/kernel/falchion"),
     ] {
@@ -144,7 +144,7 @@ fn trimming_leaves_what_the_limit_admits() {
     }
 }
 
-/// What is read stays young, so that trimming leaves it.
+/// Reading an entry updates its time of use, so trimming keeps it.
 #[test]
 fn use_is_noted() {
     let (_folder, cache) = folder(&[(Kind::Kernel, "a", 1, 100), (Kind::Kernel, "b", 1, 90)]);
@@ -154,7 +154,7 @@ fn use_is_noted() {
     assert!(cache.get(Kind::Kernel, &key("a")).expect("whole").is_some());
 }
 
-/// Files that are not ours stay, as do files that another process writes at this moment.
+/// Files that are not entries stay, and so do files that another process is writing.
 #[test]
 fn clearing_removes_entries_alone() {
     let (_folder, cache) = folder(&[(Kind::Kernel, "a", 5, 0), (Kind::Records, "b", 5, 0)]);
@@ -166,7 +166,7 @@ fn clearing_removes_entries_alone() {
     }
     age(&place(".falchion-old"), 2);
     age(&place("notes.txt"), 2);
-    // An entry that is damaged is one all the same.
+    // A damaged entry still counts as an entry.
     fs::write(cache.path(Kind::Kernel, &key("c")), "damaged").expect("writable");
     let entries = cache.entries().expect("readable");
     assert_eq!(entries.iter().filter(|entry| entry.key.is_none()).count(), 1);

@@ -1,4 +1,5 @@
-//! Launches that are kept by their shape: a call whose addresses alone are new moves the addresses of one.
+//! Launches that are kept by the shape of their call. A call with only new addresses reuses the parameter
+//! block of an earlier one and changes the addresses in it.
 
 use core::fmt;
 use core::num::NonZeroUsize;
@@ -14,24 +15,27 @@ use crate::error::EngineError;
 use crate::problem::{Call, GemmProblem, Launch, WorkspaceRef};
 use crate::products::Products;
 
-/// What launches are made with.
+/// Makes launches and parameter blocks.
 pub(super) trait Maker {
-    /// Checks a call; `None` where there is nothing to do. What it makes of an address is the address itself, some bytes
-    /// beyond it, or a choice by whether the address is zero or a multiple of powers of two up to
-    /// [`Addresses::ALIGNMENT`]; calls are kept only as far as that was found to be so.
+    /// Checks a call and makes its launch; `None` if there is nothing to compute.
+    ///
+    /// An address of the call may only appear in the arguments as the address itself, or plus a fixed number
+    /// of bytes; or it may decide a choice, by being zero or by being a multiple of a power of two up to
+    /// [`Addresses::ALIGNMENT`]. Launches are kept only if this was found to hold.
     fn launch<E: Given + Clone>(&self, call: &Call<E>) -> Result<Option<Launch>, EngineError>;
 
-    /// Lays arguments out.
+    /// Lays out arguments as a parameter block.
     fn block(&self, arguments: &[Argument]) -> Result<Vec<u8>, EngineError>;
 
-    /// Where each argument lies in the block.
+    /// Offset of each argument in the block, in bytes.
     fn offsets(&self) -> &[usize];
 
     /// Changes the address of an encoded tensor map.
     fn readdress(&self, map: &mut [u8; TENSOR_MAP_BYTES], address: u64) -> Result<(), EngineError>;
 }
 
-/// Shapes that are kept: a model's layers, and room to spare. Beyond, the one that was not called for longest is forgotten.
+/// Number of shapes that are kept: the layers of a model, with a margin. Beyond that, the least recently used
+/// is forgotten.
 const KEPT: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
 
 /// Launches by the shapes of their calls.
@@ -57,36 +61,38 @@ type Ready<'a> = Option<(Grid, &'a [u8])>;
 /// The launch of one shape.
 #[derive(Debug)]
 struct Kept {
-    /// Those that the block has now.
+    /// The addresses that the block has now.
     addresses: Addresses,
-    /// `None` is an empty product.
+    /// `None` if there is nothing to compute.
     launch: Option<(Grid, Vec<u8>)>,
-    /// Where addresses lie in the block; `None` if that is not known.
+    /// Where addresses are in the block; `None` if that is not known.
     moves: Option<Vec<Move>>,
-    /// What the block was made of, where a call's epilogue is not linear: then every call's arguments are held against them.
+    /// The arguments that the block was made from, for a call whose epilogue is not linear. They are compared
+    /// with every later call's arguments.
     arguments: Vec<Argument>,
 }
 
-/// Where an address lies in a block.
+/// Where an address is in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Move {
-    /// Which of the [`Addresses`].
+    /// Index among the [`Addresses`].
     which: usize,
     /// Bytes from the call's address to the one in the block.
     beyond: u64,
-    /// Bytes from the block's beginning.
+    /// Offset in the block, in bytes.
     offset: usize,
-    /// Whether a tensor map lies there.
+    /// Whether it is part of a tensor map.
     map: bool,
 }
 
 impl Calls {
-    /// How many shapes are kept.
+    /// Number of shapes that are kept.
     pub(super) fn len(&self) -> usize {
         self.kept.len()
     }
 
-    /// The launch of a call: of a shape that is kept the same block with other addresses, or a new one.
+    /// The launch of a call. If the shape is kept, it is the same block with other addresses; otherwise a new
+    /// block.
     ///
     /// # Errors
     /// Those of the maker.
@@ -106,7 +112,8 @@ impl Calls {
             }
             Some(_) | None => {
                 let (mut shape, addresses) = split(&products.with(LinearArguments::default()));
-                // Apart from all linear ones. What is chosen by alignment shows in the arguments.
+                // Separate from all linear calls. Alignment need not be part of the shape: choices by
+                // alignment show in the arguments.
                 (shape[0], shape[9]) = (shape[0] | 1 << 63, 0);
                 let launch = maker.launch(call)?;
                 let moved = self.kept.get_mut(&shape).map(|kept| kept.change_to(maker, launch.as_ref()));
@@ -117,7 +124,7 @@ impl Calls {
             Ok(None) => {}
             Ok(Some(kept)) => _ = self.kept.put(shape, kept),
             Err(error) => {
-                // The block may have some of the addresses.
+                // The block may have only some of the new addresses.
                 self.kept.pop(&shape);
                 return Err(error);
             }
@@ -126,7 +133,8 @@ impl Calls {
     }
 }
 
-/// What is to be kept in place of what is, which could not be changed into it, or is not there; `None` where it could.
+/// What to keep for a shape that is missing or whose block could not be changed; `None` if the block was
+/// changed.
 fn changed_or(
     changed: Option<Result<bool, EngineError>>,
     new: impl FnOnce() -> Result<Kept, EngineError>,
@@ -150,7 +158,7 @@ impl Kept {
         Ok(Self { addresses, launch: Some((launch.grid, block)), moves, arguments })
     }
 
-    /// One whose arguments are kept as well.
+    /// A launch whose arguments are kept as well.
     fn of(maker: &impl Maker, launch: Option<Launch>, addresses: Addresses) -> Result<Self, EngineError> {
         let Some(Launch { grid, arguments }) = launch else {
             return Ok(Self { addresses, launch: None, moves: None, arguments: Vec::new() });
@@ -159,8 +167,8 @@ impl Kept {
         Ok(Self { addresses, launch: Some((grid, block)), moves: None, arguments })
     }
 
-    /// Whether the block has the arguments of this launch now: those that are new are written, but for tensor maps that differ
-    /// in more than the address, which have to be encoded.
+    /// Changes the block to the arguments of this launch. New arguments are written; returns `false` if a
+    /// tensor map differs in more than its address, because it must be encoded again.
     fn change_to(&mut self, maker: &impl Maker, launch: Option<&Launch>) -> Result<bool, EngineError> {
         let (Some((grid, block)), Some(launch)) = (&mut self.launch, launch) else {
             return Ok(self.launch.is_none() && launch.is_none());
@@ -192,7 +200,7 @@ impl Kept {
         Ok(true)
     }
 
-    /// Whether the block has these addresses now.
+    /// Changes the block to these addresses; returns `false` if their positions are not known.
     fn move_to(&mut self, maker: &impl Maker, addresses: Addresses) -> Result<bool, EngineError> {
         if addresses == self.addresses {
             return Ok(true);
@@ -220,7 +228,8 @@ impl Kept {
     }
 }
 
-/// Where two launches differ whose calls differ by [`Addresses::displaced`]; `None` if they do in more than addresses.
+/// Where the arguments of two launches differ whose calls differ by [`Addresses::displaced`]; `None` if more
+/// than addresses differ.
 fn moves_between(from: Addresses, one: &Launch, two: &Launch, offsets: &[usize]) -> Option<Vec<Move>> {
     let (given, other) = (&one.arguments, &two.arguments);
     if one.grid != two.grid || given.len() != other.len() || given.len() != offsets.len() {
@@ -253,23 +262,24 @@ fn moves_between(from: Addresses, one: &Launch, two: &Launch, offsets: &[usize])
     Some(moves)
 }
 
-/// A call's addresses: A, B, C, D, the workspace, and the groups' offsets or records. What it does not have is 0.
+/// A call's addresses: A, B, C, D, the workspace, and the groups' offsets, row counts or records. A missing
+/// one is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Addresses([u64; Addresses::COUNT]);
 
 impl Addresses {
     const COUNT: usize = 6;
 
-    /// Bytes: calls of one shape have addresses that are multiples of the same powers of two up to this.
+    /// Addresses of calls of one shape are multiples of the same powers of two, up to this number of bytes.
     const ALIGNMENT: u64 = 256;
 
-    /// How far each address is displaced for comparison: by a prime number of a multiple of every alignment, so that no sum
-    /// of two, and no multiple of one, is as far as another.
+    /// How far each address is displaced for the comparison: a prime number times a multiple of every
+    /// alignment. So no sum of two displacements, and no multiple of one, equals another.
     const fn distance(which: usize) -> u64 {
         [101, 103, 107, 109, 113, 127][which] << 36
     }
 
-    /// The same with every address that is given displaced.
+    /// The same addresses, with every one that is not 0 displaced.
     fn displaced(self) -> Self {
         let mut moved = self;
         for (i, address) in moved.0.iter_mut().enumerate() {
@@ -280,7 +290,7 @@ impl Addresses {
         moved
     }
 
-    /// What may be chosen by the addresses: which are 0, and what the others are multiples of.
+    /// What a choice may depend on: which addresses are 0, and which powers of two divide the others.
     fn classes(self) -> u64 {
         let most = Self::ALIGNMENT.trailing_zeros();
         let class = |address: u64| match address {
@@ -313,7 +323,8 @@ impl Addresses {
     }
 }
 
-/// A call without its addresses, in words: equal words are launches that differ in addresses alone.
+/// A call without its addresses, as words. Calls with equal words give launches that differ only in
+/// addresses.
 type Shape = [u64; 14];
 
 fn split(call: &Call) -> (Shape, Addresses) {
@@ -350,7 +361,8 @@ fn split(call: &Call) -> (Shape, Addresses) {
     (shape, addresses)
 }
 
-/// A hash of words by multiplications: keys are calls of this program, which nobody chooses to collide.
+/// A hash of words by multiplication. The keys are calls of this program, so collisions by intent are not a
+/// concern.
 #[derive(Default)]
 struct Mix(u64);
 

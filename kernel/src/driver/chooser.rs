@@ -1,4 +1,4 @@
-//! Products whose kernel is chosen: [`Chooser`], and [`matmul`] of cudarc's matrices.
+//! GEMMs for which the library chooses the kernel: [`Chooser`], and [`matmul`] on cudarc's slices.
 
 use core::fmt;
 use core::num::NonZeroUsize;
@@ -25,7 +25,7 @@ use crate::problem::GemmProblem;
 use crate::select::{Machine, Request, fastest};
 use crate::types::Types;
 
-/// Products of packed matrices, for a [`Chooser`].
+/// One or several GEMMs of packed matrices, for a [`Chooser`].
 #[derive(Clone, Copy, Debug)]
 pub struct Multiplication<'a> {
     types: Types,
@@ -36,10 +36,10 @@ pub struct Multiplication<'a> {
     scales: Option<[DeviceSlice<'a>; 2]>,
 }
 
-/// What becomes of a product and its bias.
+/// An activation function, applied to the sum of a GEMM and its bias.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Activation {
-    /// Nothing.
+    /// No activation: `x`.
     #[default]
     Identity,
     /// `max(x, 0)`.
@@ -50,7 +50,7 @@ pub enum Activation {
     Silu,
 }
 
-/// How many products.
+/// The number of GEMMs.
 #[derive(Clone, Copy, Debug)]
 enum Many<'a> {
     One,
@@ -59,32 +59,34 @@ enum Many<'a> {
 }
 
 impl<'a> Multiplication<'a> {
-    /// One product: types, and the directions in which A and B are contiguous. Row-major matrices are `[Major::K, Major::Mn]`, and
-    /// `[Major::K, Major::K]` where B is given as its transpose, as weights are.
+    /// One GEMM. `majors` holds the contiguous directions of A and B: `[Major::K, Major::Mn]` for row-major
+    /// matrices, and `[Major::K, Major::K]` if B is given as its transpose, as weights usually are.
     pub fn new(types: impl Into<Types>, majors: [Major; 2], problem: GemmProblem) -> Self {
         Self { types: types.into(), majors, problem, many: Many::One, bias: None, scales: None }
     }
 
-    /// So many products of this shape, whose matrices lie behind each other.
+    /// A batch of `count` GEMMs of this shape. The matrices of the batch are packed, one after the other.
     #[must_use]
     pub fn batched(self, count: u32) -> Self {
         Self { many: Many::Batched(count), ..self }
     }
 
-    /// The rows of A and D in `count` groups, each multiplied with a B of its own: group `i` has those from `offsets[i]` to `offsets[i + 1]`, of
-    /// `count + 1` offsets (`u32`) on the device. The problem's M is the rows of all groups.
+    /// Splits the rows of A and D into `count` groups, each with its own B (MoE grouped GEMM). Group `i` is
+    /// rows `offsets[i]` up to, but not including, `offsets[i + 1]`. `offsets` holds `count + 1` numbers
+    /// (`u32`) in device memory. The problem's M is the number of rows of all groups.
     #[must_use]
     pub fn ragged(self, count: u32, offsets: DeviceSlice<'a>) -> Self {
         Self { many: Many::Ragged(count, offsets), ..self }
     }
 
-    /// With the scales of A's and of B's blocks ([`Types::scaled`]), in `f32`, which lie as [`BlockScales::packed`] says. Of one product.
+    /// Sets the block scales of A and of B ([`Types::scaled`]): `f32`, laid out as [`BlockScales::packed`]
+    /// says. Only for one GEMM.
     #[must_use]
     pub fn scaled(self, scales: [DeviceSlice<'a>; 2]) -> Self {
         Self { scales: Some(scales), ..self }
     }
 
-    /// With a bias: `N` elements of D's format that are added to each row of the product, before the activation.
+    /// Adds a bias, then applies the activation. The bias is `N` elements in D's format, added to each row.
     #[must_use]
     pub fn biased(self, activation: Activation, bias: DeviceSlice<'a>) -> Self {
         Self { bias: Some((activation, bias)), ..self }
@@ -99,7 +101,7 @@ impl<'a> Multiplication<'a> {
         })
     }
 
-    /// Words for errors.
+    /// A description for errors.
     fn described(&self) -> String {
         let GemmProblem { m, n, k } = self.problem;
         let many = match self.many {
@@ -112,14 +114,14 @@ impl<'a> Multiplication<'a> {
     }
 }
 
-/// Products whose kernel is chosen by the model and the records that come with the library, without measuring. What was chosen and loaded is
-/// kept: the first product of a shape takes milliseconds, the next ones microseconds.
+/// Chooses a kernel for each GEMM by the model and the records that come with the library, without measuring.
+/// It keeps what it chose and loaded: the first GEMM of a shape takes milliseconds, later ones microseconds.
 pub struct Chooser {
     context: Arc<Context>,
     chosen: Mutex<Chosen>,
 }
 
-/// What was chosen for a product, and what is loaded.
+/// The kernel chosen for each shape, and the kernels that are loaded.
 struct Chosen {
     by_product: LruCache<Product, Arc<Ready>>,
     by_name: LruCache<String, Arc<Ready>>,
@@ -133,12 +135,12 @@ struct Product {
     extents: [u32; 3],
     /// The powers of two that divide the addresses of A, B and D.
     aligned: [u32; 3],
-    /// A batch of so many, groups of rows.
+    /// The number of GEMMs of a batch, and the number of groups of rows.
     many: [Option<u32>; 2],
     fusion: Option<Fusion>,
 }
 
-/// Shapes, and kernels, that are remembered.
+/// Numbers of shapes and of kernels that are remembered.
 const SHAPES: NonZeroUsize = NonZeroUsize::new(4096).expect("not zero");
 const KERNELS: NonZeroUsize = NonZeroUsize::new(256).expect("not zero");
 
@@ -150,7 +152,7 @@ impl fmt::Debug for Chooser {
 }
 
 impl Chooser {
-    /// With nothing chosen yet.
+    /// A chooser that has not chosen anything yet.
     ///
     /// # Errors
     /// A driver error.
@@ -159,7 +161,8 @@ impl Chooser {
         Ok(Self { context: on.context()?, chosen: Mutex::new(chosen) })
     }
 
-    /// Enqueues `D = A * B` of packed matrices: types and directions as in [`Multiplication::new`], then memory that its owners lend.
+    /// Enqueues `D = A * B` of packed matrices. Types and directions are as in [`Multiplication::new`];
+    /// `slices` are lent memory of A, B and D.
     ///
     /// # Errors
     /// As [`enqueue`](Self::enqueue).
@@ -173,10 +176,12 @@ impl Chooser {
         self.enqueue(stream, &Multiplication::new(types, majors, problem), slices)
     }
 
-    /// Enqueues products of A and B into D, which their owners lend, and returns at once.
+    /// Enqueues one or several GEMMs of A and B into D, and returns at once. `slices` are lent memory of A, B
+    /// and D.
     ///
     /// # Errors
-    /// No kernel takes such products, with the reason; a slice has fewer bytes than its matrices; or the driver refuses the launch.
+    /// No kernel can compute them (with the reason), a slice has fewer bytes than its matrices, or the driver
+    /// rejects the launch.
     pub fn enqueue<'s>(
         &self,
         stream: impl Into<StreamRef<'s>>,
@@ -248,7 +253,7 @@ impl Chooser {
         }
     }
 
-    /// The kernel for products.
+    /// The kernel for a multiplication.
     fn ready(&self, what: &Multiplication<'_>, addresses: [u64; 3]) -> Result<Arc<Ready>, EngineError> {
         let aligned = addresses.map(|address| address.trailing_zeros().min(8));
         let Multiplication { types, majors, problem, many, .. } = *what;
@@ -271,7 +276,7 @@ impl Chooser {
         let ranked = {
             let request = Request::packed(types, majors, problem);
             let request = product.fusion.map_or(request, |fusion| request.fused(fusion));
-            // Nobody says how large groups are: as large as each other.
+            // The sizes of the groups are not known on the host; assume equal ones.
             let mut groups = Vec::new();
             let mut request = match many {
                 Many::One => request,
@@ -306,7 +311,7 @@ impl Chooser {
     }
 }
 
-/// Elements whose products have row-major operands of any kind: `bf16` and `f16`.
+/// Element types that have kernels for row-major A and B: `bf16` and `f16`.
 #[cfg(feature = "cudarc")]
 pub trait RowMajorProducts: DeviceElement {}
 
@@ -315,8 +320,8 @@ impl RowMajorProducts for bf16 {}
 #[cfg(feature = "cudarc")]
 impl RowMajorProducts for f16 {}
 
-/// `D = A * B` of row-major matrices of cudarc's: A is `M x K`, B `K x N` and D `M x N`. The kernel is chosen and kept ([`Chooser`]); the launch is
-/// enqueued, and the call returns at once.
+/// Enqueues `D = A * B` of row-major matrices on cudarc's slices, and returns at once. A is `M x K`, B `K x
+/// N` and D `M x N`. The kernel is chosen and kept as by a [`Chooser`].
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -334,7 +339,7 @@ impl RowMajorProducts for f16 {}
 /// ```
 ///
 /// # Errors
-/// A slice is too short for the product, no kernel takes it, or a driver error.
+/// A slice is too short for the problem, no kernel can compute it, or a driver error.
 #[cfg(feature = "cudarc")]
 pub fn matmul<T: RowMajorProducts>(
     stream: &Arc<cudarc::driver::CudaStream>,

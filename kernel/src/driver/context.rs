@@ -10,10 +10,10 @@ use super::library::Driver;
 use super::sys::{Functions, RawContext, STICKY, SUCCESS, Status};
 use crate::error::EngineError;
 
-/// How many kernels are remembered as those launched last.
+/// Number of most recently launched kernels that are remembered.
 const REMEMBERED: usize = 8;
 
-/// A device's primary context, which stays as long as this does.
+/// A device's primary context. It is retained as long as this value lives.
 pub struct Context {
     driver: &'static Driver,
     ordinal: usize,
@@ -24,17 +24,17 @@ pub struct Context {
 
 // SAFETY: a context is a handle that the driver accepts from any thread.
 unsafe impl Send for Context {}
-// SAFETY: as above; what changes is in a mutex.
+// SAFETY: as above; what changes is behind a mutex.
 unsafe impl Sync for Context {}
 
-/// What was launched last, and what became of it.
+/// The most recent launches, and the fault that one of them caused.
 #[derive(Default)]
 struct History {
     launched: [Option<Arc<str>>; REMEMBERED],
     fault: Option<Fault>,
 }
 
-/// What left a context unusable.
+/// The fault that made a context unusable.
 #[derive(Clone)]
 struct Fault {
     kernel: String,
@@ -42,7 +42,7 @@ struct Fault {
     reason: String,
 }
 
-/// Contexts that are in use, by their devices: everything of one device shares one history.
+/// The contexts in use, by device. Everything on one device shares one history.
 static CONTEXTS: Mutex<Vec<(usize, Weak<Context>)>> = Mutex::new(Vec::new());
 
 impl fmt::Debug for Context {
@@ -52,10 +52,10 @@ impl fmt::Debug for Context {
 }
 
 impl Context {
-    /// The primary context of the GPU of that index.
+    /// The primary context of the GPU with an index.
     ///
     /// # Errors
-    /// No driver, an old one or one that lacks a function, no such GPU, or a driver error.
+    /// No driver, a driver that is too old or lacks a function, no such GPU, or a driver error.
     pub fn primary(ordinal: usize) -> Result<Arc<Self>, EngineError> {
         let driver = call::initialised()?;
         let mut count = 0;
@@ -89,11 +89,11 @@ impl Context {
         self.ordinal
     }
 
-    /// The card's number among all cards.
+    /// The card's UUID.
     #[cfg(feature = "measure")]
     pub(super) fn uuid(&self) -> Result<[u8; 16], EngineError> {
         let mut uuid = [0; 16];
-        // SAFETY: so many bytes are written.
+        // SAFETY: 16 bytes are written.
         let status = unsafe { (self.functions().device_uuid)(&mut uuid, self.device) };
         self.check("cuDeviceGetUuid", status)?;
         Ok(uuid)
@@ -107,7 +107,7 @@ impl Context {
         &self.driver.functions
     }
 
-    /// A number of `CUdevice_attribute`.
+    /// The value of a `CUdevice_attribute`.
     pub(super) fn attribute(&self, attribute: i32) -> Result<u32, EngineError> {
         let mut value = 0;
         // SAFETY: one number is written; the device is one that the driver named.
@@ -119,7 +119,7 @@ impl Context {
     /// The card's name.
     pub(super) fn name(&self) -> Result<String, EngineError> {
         let mut name = [0u8; 256];
-        // SAFETY: the driver writes at most so many bytes.
+        // SAFETY: the driver writes at most that number of bytes.
         let status = unsafe {
             (self.functions().device_name)(name.as_mut_ptr().cast(), name.len() as c_int, self.device)
         };
@@ -128,7 +128,7 @@ impl Context {
         Ok(String::from_utf8_lossy(&name[..end]).into_owned())
     }
 
-    /// Makes it the calling thread's current one.
+    /// Makes the context current in the calling thread.
     pub(super) fn bind(&self) -> Result<(), EngineError> {
         let mut current = ptr::null_mut();
         // SAFETY: one handle is written.
@@ -148,7 +148,7 @@ impl Context {
         }
     }
 
-    /// Remembers a kernel as the last that was launched.
+    /// Records a kernel as the most recently launched.
     pub(super) fn launched(&self, kernel: &Arc<str>) {
         let mut history = lock(&self.history);
         let place = history.launched.iter().position(|known| known.as_ref() == Some(kernel));
@@ -157,12 +157,12 @@ impl Context {
         history.launched[0] = Some(Arc::clone(kernel));
     }
 
-    /// Everything that was launched before has come to its end without a fault.
+    /// Records that everything launched before has ended without a fault.
     pub(super) fn finished(&self) {
         lock(&self.history).launched = Default::default();
     }
 
-    /// Says which kernel left the context unusable, if one did.
+    /// An error that names the kernel which made the context unusable, if one did.
     pub(super) fn alive(&self) -> Result<(), EngineError> {
         match lock(&self.history).fault.clone() {
             None => Ok(()),
@@ -173,7 +173,8 @@ impl Context {
         }
     }
 
-    /// A call's result, blamed on the kernels that were launched before where one of them left the context unusable.
+    /// Turns a call's status into a result. If the context is unusable, the error names the kernels that were
+    /// launched before.
     pub(super) fn check(&self, call: &'static str, status: Status) -> Result<(), EngineError> {
         if status == SUCCESS {
             return Ok(());
@@ -201,7 +202,8 @@ impl Context {
         Err(EngineError::Fault { kernel: kernel.to_owned(), call, code, reason })
     }
 
-    /// Notes that the context is unusable. `kernel` did it, or else one of those that were launched last.
+    /// Records that the context is unusable. The cause is `kernel`, or else one of the most recently launched
+    /// kernels.
     pub(super) fn lost(&self, call: &'static str, status: Status, kernel: Option<String>) -> EngineError {
         let (code, reason) = call::explain(self.driver, status);
         let mut history = lock(&self.history);
@@ -218,20 +220,20 @@ impl Context {
     }
 }
 
-/// The kernels that were launched since the device was last known to be idle, the last first.
+/// The kernels launched since the device was last known to be idle, the most recent first.
 fn suspects(launched: &[Option<Arc<str>>]) -> String {
     let names: Vec<&str> = launched.iter().flatten().map(AsRef::as_ref).collect();
     if names.is_empty() { "of another library".to_owned() } else { names.join(", ") }
 }
 
-/// What was locked holds also where a thread panicked meanwhile: nothing is left half changed.
+/// Locks a mutex even if a thread panicked while it held the lock: no code leaves the data half changed.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: it was retained once, and nothing of it is left.
+        // SAFETY: it was retained once, and nothing uses it after this.
         let _ = unsafe { (self.functions().primary_release)(self.device) };
     }
 }

@@ -1,11 +1,11 @@
-//! An allocator for tests that counts for each thread; the card of tests that need one.
+//! For tests: an allocator that counts allocations per thread, and the GPU for tests that need one.
 #![allow(unsafe_code, reason = "an allocator")]
 
 use super::Gpu;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, which counts for each thread.
+/// The system's allocator, with a count per thread.
 struct Counting;
 
 thread_local! {
@@ -16,12 +16,12 @@ thread_local! {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller vouches for the layout.
+        // SAFETY: the caller guarantees the layout.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller vouches for pointer and layout.
+        // SAFETY: the caller guarantees pointer and layout.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -29,14 +29,14 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// How often this thread allocates meanwhile.
+/// Number of allocations of this thread while `work` runs.
 pub(super) fn allocations(work: impl FnOnce()) -> u64 {
     let before = ALLOCATIONS.get();
     work();
     ALLOCATIONS.get() - before
 }
 
-/// The first card, if there is one; if not, the test says that it was skipped.
+/// The first GPU, if there is one. Otherwise the test reports that it was skipped.
 pub(super) fn card() -> Option<Gpu> {
     Gpu::new(0).map_err(|_| crate::skipped::skipped("GPU")).ok()
 }

@@ -1,7 +1,7 @@
-//! cudarc's slices lent to launches, on cudarc's streams.
+//! Lends cudarc's slices to launches on cudarc's streams.
 //!
-//! cudarc follows who reads and writes a slice on which stream. A [`Loan`] tells it, when it begins and when it is dropped:
-//! keep it until the launch has been enqueued.
+//! cudarc tracks which stream reads and writes a slice. A [`Loan`] reports a use to cudarc when the loan
+//! begins and when it is dropped. Keep the loan until the launch has been enqueued.
 //!
 //! ```no_run
 //! use cudarc::driver::{CudaSlice, CudaStream};
@@ -28,7 +28,7 @@ use cudarc::driver::{CudaStream, DevicePtr, DevicePtrMut, SyncOnDrop};
 use super::memory::DeviceSlice;
 use super::stream::StreamRef;
 
-/// A slice of cudarc while work on it is enqueued.
+/// A loan of a cudarc slice, for the time in which work on it is enqueued.
 pub struct Loan<'a> {
     slice: DeviceSlice<'a>,
     _until: SyncOnDrop<'a>,
@@ -46,7 +46,7 @@ impl Loan<'_> {
         self.slice.address()
     }
 
-    /// What a launch is given.
+    /// The slice to pass to a launch.
     pub fn slice(&self) -> DeviceSlice<'_> {
         self.slice
     }
@@ -56,7 +56,8 @@ impl Loan<'_> {
 pub fn read<'a, T>(slice: &'a impl DevicePtr<T>, stream: &'a CudaStream) -> Loan<'a> {
     let bytes = slice.num_bytes() as u64;
     let (address, until) = slice.device_ptr(stream);
-    // SAFETY: cudarc's slice is allocated on the device, and is freed and written after what is enqueued while it is lent.
+    // SAFETY: cudarc's slice is allocated on the device. cudarc orders its next write and its release after
+    // the work that is enqueued during the loan.
     let slice = unsafe { DeviceSlice::readable(address, bytes) };
     Loan { slice: slice.on(stream.cu_stream().cast()), _until: until }
 }
@@ -65,12 +66,12 @@ pub fn read<'a, T>(slice: &'a impl DevicePtr<T>, stream: &'a CudaStream) -> Loan
 pub fn write<'a, T>(slice: &'a mut impl DevicePtrMut<T>, stream: &'a CudaStream) -> Loan<'a> {
     let bytes = slice.num_bytes() as u64;
     let (address, until) = slice.device_ptr_mut(stream);
-    // SAFETY: as above, and nobody else uses it meanwhile.
+    // SAFETY: as above, and the slice is borrowed mutably, so nothing else uses it meanwhile.
     let slice = unsafe { DeviceSlice::writable(address, bytes) };
     Loan { slice: slice.on(stream.cu_stream().cast()), _until: until }
 }
 
-/// Lends A and B to be read and D to be written.
+/// Lends A and B to be read, and D to be written.
 pub(super) fn lent<'a, A, B, D>(
     stream: &'a CudaStream,
     a: &'a impl DevicePtr<A>,

@@ -1,4 +1,4 @@
-//! Which memory a call reaches: every matrix from its first element to its last.
+//! The memory that a call accesses: every matrix from its first element to its last.
 
 use collective::{BlockScales, Form, Format, GroupScales, MatrixRef, Plan, Record, WeightsSpec, sparse};
 use cute_rs::atom::{Major, unit};
@@ -8,7 +8,7 @@ use crate::error::EngineError;
 use crate::problem::{Call, GemmProblem, WorkspaceRef};
 use crate::products::Products;
 
-/// Some bytes that a call reaches.
+/// A range of bytes that a call accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     name: &'static str,
@@ -17,25 +17,25 @@ pub(super) struct Span {
     writes: bool,
 }
 
-/// What a kernel's matrices are.
+/// The layout of a kernel's matrices.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Matrices {
     /// Contiguous directions of A and B.
     pub(super) majors: [Major; 2],
-    /// Bytes of an element of A, of B, and of C and D.
+    /// Bytes per element of A, of B, and of C and D.
     pub(super) bytes: [u64; 3],
     /// D has `N >> halvings` columns.
     pub(super) halvings: u32,
-    /// How many rows of A, and columns of B, share a scale; 0 where blocks have none.
+    /// Number of rows of A, and of columns of B, that share a scale; 0 without block scales.
     pub(super) scaled: [u32; 2],
-    /// How A, or B, lies in fewer bits than are multiplied.
+    /// The packed storage of A or B, if it has fewer bits in memory than are multiplied.
     pub(super) weights: [Option<WeightsSpec>; 2],
-    /// The format of A, or B, where half of it is kept.
+    /// The format of A or B, if it is sparse.
     pub(super) sparse: [Option<Format>; 2],
 }
 
 impl Matrices {
-    /// Those of a kernel whose output has elements of so many bits.
+    /// The matrices of a kernel whose output elements have `output_bits` bits.
     pub(super) fn new(plan: &Plan, output_bits: u32) -> Self {
         let [a, b] = plan.operand_bits();
         let bytes = [a, b, output_bits].map(|bits| u64::from(bits.div_ceil(8)));
@@ -46,10 +46,11 @@ impl Matrices {
     }
 }
 
-/// Checks that everything a call reaches is part of some slice, but for what its epilogue reaches beside D.
+/// Checks that every range that a call accesses is inside a slice. Memory that the epilogue accesses in
+/// addition to D is not checked here.
 ///
 /// # Errors
-/// What is not.
+/// The first range that is not inside a slice.
 pub(super) fn check(
     kernel: &str,
     matrices: Matrices,
@@ -66,9 +67,9 @@ pub(super) fn check(
     Ok(())
 }
 
-/// What a call reaches; what it does not, has no bytes: A, B, D, the workspace, the table of groups, the records, scales of A and of B, and of groups,
-/// metadata. Of
-/// products that records describe, the records themselves and the workspace.
+/// The ranges that a call accesses, in order: A, B, D, the workspace, the table of groups, the records,
+/// scales of A, scales of B, group scales, zero points, metadata. A range that is not accessed has 0 bytes.
+/// For GEMMs that records describe, only the records and the workspace.
 pub(super) fn spans(matrices: Matrices, call: &Call<()>, multiplied: bool) -> [Span; 11] {
     let Call { problem: GemmProblem { m, n, k }, products, a, b, d, workspace, .. } = *call;
     let none = (0, 0);
@@ -90,7 +91,7 @@ pub(super) fn spans(matrices: Matrices, call: &Call<()>, multiplied: bool) -> [S
     let empty = m == 0 || n == 0 || others == 0;
     let multiplied = multiplied && !empty && k > 0;
     let lines = |major, mn, k| if major == Major::K { [mn, k] } else { [k, mn] };
-    // The last element's end, in elements.
+    // From the first element of the matrix to the end of the last one.
     let matrix = |name, there, matrix: MatrixRef, [lines, length]: [u32; 2], size: u64, count: u32| {
         let elements = u128::from(lines.saturating_sub(1)) * u128::from(matrix.pitch)
             + u128::from(count.saturating_sub(1)) * u128::from(matrix.stride)
@@ -104,7 +105,7 @@ pub(super) fn spans(matrices: Matrices, call: &Call<()>, multiplied: bool) -> [S
     let scales = |name, given: MatrixRef, rows: u32, mn: u32, count: u32| {
         matrix(name, multiplied && rows > 0, given, BlockScales::extents(mn, k, rows.max(1)), 4, count)
     };
-    // Codes lie in blocks of 64 rows.
+    // Quantized weights are stored in blocks of 64 rows.
     let codes = |name, weights: WeightsSpec, matrix: MatrixRef, mn: u32, count: u32| {
         let codes = u128::from(mn.next_multiple_of(unit::ROWS)) * u128::from(matrix.pitch)
             + u128::from(count.saturating_sub(1)) * u128::from(matrix.stride);
@@ -201,13 +202,13 @@ mod tests {
         let scaled = Matrices { scaled: [1, 128], ..matrices };
         let weights = WeightsSpec { code: Code::U4, group: 32, zeros: true };
         let of_codes = Matrices { weights: [None, Some(weights)], ..matrices };
-        // 5 rows are a block of 64, each of 64 codes; 40 of K are two groups.
+        // 5 rows take one block of 64 rows, with 64 codes per row; K = 40 is two groups.
         let of_weights = Call {
             problem: GemmProblem { k: 40, ..call.problem },
             b: MatrixRef::new(2000, 64).every(8192),
             ..call
         };
-        // 40 of K are 20 that are kept, and a unit of metadata for a block of 64 rows.
+        // With K = 40, 20 elements are kept, and there is one unit of metadata for a block of 64 rows.
         let of_half = Matrices { sparse: [Some(Format::Bf16), None], ..matrices };
         let of_sparse = Call { a: MatrixRef::new(1000, 24).every(100), ..of_weights };
         for (why, matrices, call, multiplied, want) in [

@@ -25,13 +25,13 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::program::Program;
 
-/// Kernels that stay compiled: more than a command compiles, and few enough to fit a device.
+/// Number of kernels that stay compiled: more than one command compiles, and few enough to fit on a device.
 const KERNELS: NonZeroUsize = NonZeroUsize::new(512).unwrap();
 
-/// A Hopper GPU with memory, a stream and the kernels compiled for it so far.
+/// A Hopper GPU with memory, a stream, and the kernels compiled for it so far.
 ///
-/// As an [`Engine`] it launches on its own buffers alone: an address that lies in none of them is an error. With memory of
-/// others it is launched on by [`prepare_raw`](Self::prepare_raw), which is `unsafe`.
+/// As an [`Engine`] it launches only on its own buffers: any other address is an error. To launch on other
+/// memory, use [`prepare_raw`](Self::prepare_raw), which is `unsafe`.
 pub struct Gpu {
     context: Arc<Context>,
     stream: Arc<Stream>,
@@ -39,7 +39,7 @@ pub struct Gpu {
     description: String,
     multiprocessors: u32,
     memories: Arc<Memories>,
-    /// Kernels by the digests of their programs; those that were not used for longest go first.
+    /// Kernels by the digests of their programs. The least recently used is dropped first.
     kernels: LruCache<u64, (Arc<str>, Arc<Kernel>)>,
 }
 
@@ -55,15 +55,17 @@ impl fmt::Debug for Gpu {
 }
 
 impl Gpu {
-    /// The GPU of that index, in its primary context: the one that cudarc, candle and the CUDA runtime use too.
+    /// The GPU with an index, in its primary context: the one that cudarc, candle and the CUDA runtime use
+    /// too.
     ///
     /// # Errors
-    /// No driver, an old one or one that lacks a function, no such GPU, a GPU of another architecture, or a driver error.
+    /// No driver, a driver that is too old or lacks a function, no such GPU, a GPU of another architecture,
+    /// or a driver error.
     pub fn new(ordinal: usize) -> Result<Self, EngineError> {
         Self::from_context(Context::primary(ordinal)?)
     }
 
-    /// The GPU of a context that exists already, with a stream of its own.
+    /// The GPU of an existing context, with a new stream.
     ///
     /// # Errors
     /// A GPU of another architecture, or a driver error.
@@ -83,12 +85,13 @@ impl Gpu {
         })
     }
 
-    /// The context everything of this GPU lives in.
+    /// The context of this GPU.
     pub fn context(&self) -> &Arc<Context> {
         &self.context
     }
 
-    /// Bytes a second that the card's memory moves at most: its clock, twice a cycle, times the width of its bus.
+    /// Peak memory bandwidth of the card in bytes per second: memory clock, times two transfers per cycle,
+    /// times bus width.
     ///
     /// # Errors
     /// A driver error.
@@ -98,7 +101,7 @@ impl Gpu {
         Ok(2.0 * kilohertz * 1e3 * bits / 8.0)
     }
 
-    /// The stream that launches, copies and timings go through, in order.
+    /// The stream on which launches, copies and timings run in order.
     pub fn stream(&self) -> &Arc<Stream> {
         &self.stream
     }
@@ -106,16 +109,17 @@ impl Gpu {
     /// Waits for everything that was enqueued on the stream.
     ///
     /// # Errors
-    /// A fault of a program that was launched before.
+    /// An earlier program faulted.
     pub fn wait(&mut self) -> Result<(), EngineError> {
         self.context.alive()?;
         self.synchronize()
     }
 
-    /// A buffer's memory, which stays allocated as long as this is kept: to lend it to a [`Loaded`](super::Loaded).
+    /// The memory of a buffer, to lend to a [`Loaded`](super::Loaded). It stays allocated as long as the
+    /// returned value is kept.
     ///
     /// # Errors
-    /// The buffer is not one of this GPU's.
+    /// The buffer does not belong to this GPU.
     pub fn memory(&self, buffer: Buffer) -> Result<DeviceMemory, EngineError> {
         self.known(buffer, 1).map(DeviceMemory)
     }
@@ -130,7 +134,7 @@ impl Gpu {
         &self.memories
     }
 
-    /// The buffers that arguments of a program lie in.
+    /// The buffers that the arguments of a program point into.
     pub(super) fn buffers(
         &self,
         program: &Program,
@@ -139,7 +143,8 @@ impl Gpu {
         reach::buffers(&self.memories, program, arguments)
     }
 
-    /// Records of a program, checked, in memory that nothing else writes; and the buffers that they name.
+    /// A checked copy of a program's records, in memory that nothing else writes, and the buffers that the
+    /// records point into.
     pub(super) fn own_records(
         &self,
         program: &Program,
@@ -161,41 +166,41 @@ impl Gpu {
         Ok((copy, named))
     }
 
-    /// Copies from memory that is allocated and large enough, and waits for it.
+    /// Copies from device memory that is allocated and large enough, and waits for the copy.
     fn copy_out(&self, bytes: &mut [u8], address: u64) -> Result<(), EngineError> {
         if bytes.is_empty() {
             return Ok(());
         }
         self.context.bind()?;
         let (functions, stream) = (self.context.functions(), self.stream.raw());
-        // SAFETY: so many bytes are allocated there; `bytes` is borrowed until the copy is over.
+        // SAFETY: that number of bytes is allocated there; `bytes` is borrowed until the copy has ended.
         let status =
             unsafe { (functions.copy_to_host)(bytes.as_mut_ptr().cast(), address, bytes.len(), stream) };
         let copied = self.context.check("cuMemcpyDtoHAsync", status);
         self.synchronize().and(copied)
     }
 
-    /// Copies to memory that is allocated and large enough, and waits for it.
+    /// Copies to device memory that is allocated and large enough, and waits for the copy.
     fn copy_in(&self, address: u64, bytes: &[u8]) -> Result<(), EngineError> {
         if bytes.is_empty() {
             return Ok(());
         }
         self.context.bind()?;
         let (functions, stream) = (self.context.functions(), self.stream.raw());
-        // SAFETY: so many bytes are allocated there; `bytes` is borrowed until the copy is over.
+        // SAFETY: that number of bytes is allocated there; `bytes` is borrowed until the copy has ended.
         let status =
             unsafe { (functions.copy_to_device)(address, bytes.as_ptr().cast(), bytes.len(), stream) };
         let copied = self.context.check("cuMemcpyHtoDAsync", status);
         self.synchronize().and(copied)
     }
 
-    /// A program's kernel, compiled at its first use.
+    /// A program's kernel. It is compiled at its first use.
     ///
     /// # Errors
-    /// The compiler's log where the driver refuses the program, or a driver error.
+    /// The compiler's log if the driver rejects the program, or a driver error.
     pub fn kernel(&mut self, program: &Program) -> Result<Arc<Kernel>, EngineError> {
         let text = program.shared_text();
-        // Two texts may have one digest: then the later takes the place.
+        // Two texts may have the same digest. Then the later one replaces the earlier.
         if let Some((known, kernel)) = self.kernels.get(&program.digest())
             && (Arc::ptr_eq(known, text) || known == text)
         {
@@ -207,11 +212,11 @@ impl Gpu {
         Ok(kernel)
     }
 
-    /// Compiles programs on all of the host's processors at once, so that their first use is quick. Those that are compiled
-    /// already cost nothing.
+    /// Compiles programs in parallel on all of the host's processors, so that their first use is quick.
+    /// Programs that are already compiled cost nothing.
     ///
     /// # Errors
-    /// The first program's that the driver refuses, with the compiler's log, or a driver error.
+    /// The first program that the driver rejects, with the compiler's log; or a driver error.
     pub fn compile(&mut self, programs: &[&Program]) -> Result<(), EngineError> {
         self.context.alive()?;
         let missing: Vec<&Program> =
@@ -235,12 +240,13 @@ impl Gpu {
         Ok(())
     }
 
-    /// After a failed call: if the context is broken for good, every later call says so too.
+    /// The error to report after a failed call. If the context is broken for good, every later call reports
+    /// that too.
     pub(super) fn blame(&self, error: EngineError) -> EngineError {
         self.stream.wait().err().unwrap_or(error)
     }
 
-    /// The memory of a buffer, if it is one of this GPU's and holds that many bytes.
+    /// The memory of a buffer, if it belongs to this GPU and has at least `needed` bytes.
     fn known(&self, buffer: Buffer, needed: usize) -> Result<Arc<Allocation>, EngineError> {
         self.context.alive()?;
         let Buffer { address, .. } = buffer;
@@ -256,7 +262,7 @@ impl Gpu {
     }
 }
 
-/// A device's name, if its architecture is the one the kernels are for.
+/// A device's name, if the kernels are for its architecture.
 fn check_device(context: &Context) -> Result<String, EngineError> {
     let name = context.name()?;
     let major = context.attribute(device::CAPABILITY_MAJOR)?;
@@ -303,7 +309,7 @@ impl Engine for Gpu {
         self.copy_in(allocation.address(), bytes)
     }
 
-    /// In pieces, so that the host needs no memory for all of them.
+    /// Writes in chunks, so that the host does not need memory for the whole buffer.
     fn repeat(&mut self, buffer: Buffer, data: &[u8]) -> Result<(), EngineError> {
         let Buffer { address, bytes } = buffer;
         let allocation = self.known(buffer, bytes)?;
@@ -326,7 +332,7 @@ impl Engine for Gpu {
 
     fn free(&mut self, buffer: Buffer) -> Result<(), EngineError> {
         self.known(buffer, 1)?;
-        // Launches that are prepared, and graphs, keep the memory until they go.
+        // Prepared launches and graphs keep the memory until they are dropped.
         self.memories.remove(buffer.address);
         Ok(())
     }
@@ -348,7 +354,7 @@ mod tests {
     use crate::engine::Engine;
     use crate::error::EngineError;
 
-    /// Passes with a GPU and without: what counts is that nothing panics and that the reason is said.
+    /// Passes with a GPU and without one: nothing may panic, and the error must state the reason.
     #[test]
     fn a_missing_gpu_is_an_error() {
         match Gpu::new(0) {

@@ -1,4 +1,4 @@
-//! Launches as a CUDA graph: recorded once, replayed with one call.
+//! Launches as a CUDA graph: captured once, replayed with one call.
 #![allow(unsafe_code, reason = "calls the CUDA driver")]
 
 use core::cell::Cell;
@@ -13,15 +13,15 @@ use super::sys::{AUTO_FREE_ON_LAUNCH, RawGraph, RawGraphExec};
 use super::timing::{Enqueue, names};
 use crate::error::EngineError;
 
-/// Launches that were captured, in order.
+/// A CUDA graph of captured launches, in order. [`Gpu::capture`] makes one.
 ///
-/// The addresses they were captured with are part of the graph: replays read and write the same matrices. It keeps the
-/// kernels and the buffers.
+/// The addresses at capture are part of the graph: every replay reads and writes the same matrices. The graph
+/// keeps its kernels and buffers alive.
 pub struct Graph {
     exec: Arc<Exec>,
     name: Arc<str>,
     launches: usize,
-    /// Two threads must not replay it at the same time.
+    /// Two threads must not replay the graph at the same time.
     unshared: PhantomData<Cell<()>>,
 }
 
@@ -30,14 +30,14 @@ struct Exec {
     context: Arc<Context>,
     graph: RawGraph,
     exec: RawGraphExec,
-    /// Kernels and buffers of the launches.
+    /// The launches' kernels and buffers.
     _held: Vec<Held>,
 }
 
 // SAFETY: graphs are handles that the driver accepts from any thread on which their context is current.
 unsafe impl Send for Exec {}
-// SAFETY: two threads must not launch it at the same time, and it is launched through the one `Graph` that has it, which is not
-// `Sync`; a capture only keeps it.
+// SAFETY: two threads must not launch it at the same time. It is launched only through the one `Graph` that
+// has it, which is not `Sync`; a capture only keeps it alive.
 unsafe impl Sync for Exec {}
 
 impl fmt::Debug for Graph {
@@ -48,7 +48,7 @@ impl fmt::Debug for Graph {
 }
 
 impl Graph {
-    /// How many launches it replays.
+    /// Number of launches in the graph.
     pub fn launches(&self) -> usize {
         self.launches
     }
@@ -56,11 +56,12 @@ impl Graph {
 
 impl Drop for Exec {
     fn drop(&mut self) {
-        // A replay may be in flight.
+        // A replay may still be running.
         self.context.wait();
         if self.context.bind().is_ok() {
             let functions = self.context.functions();
-            // SAFETY: both are this value's own, or null where they were not made, and are not used after this.
+            // SAFETY: both handles belong to this value, or are null if they were not made, and are not used
+            // after this.
             unsafe {
                 if !self.exec.is_null() {
                     let _ = (functions.graph_exec_destroy)(self.exec);
@@ -80,7 +81,8 @@ impl Enqueue for Graph {
         let context = &self.exec.context;
         context.bind()?;
         stream.hold([Arc::clone(&self.exec) as Held]);
-        // SAFETY: the graph is alive with everything its launches need, and this type is not shared between threads.
+        // SAFETY: the graph is alive with everything its launches need, and this type is not shared between
+        // threads.
         let status = unsafe { (context.functions().graph_launch)(self.exec.exec, stream.raw()) };
         context.check_kernel(&self.name, "cuGraphLaunch", status)?;
         context.launched(&self.name);
@@ -89,10 +91,10 @@ impl Enqueue for Graph {
 }
 
 impl Gpu {
-    /// Captures launches into a graph; nothing runs until it is enqueued.
+    /// Captures launches into a graph. Nothing runs until the graph is enqueued.
     ///
     /// # Errors
-    /// There are no launches, or the driver refuses one of them or the graph.
+    /// There are no launches, or the driver rejects one of them or the graph.
     pub fn capture(&mut self, launches: &[&dyn Enqueue]) -> Result<Graph, EngineError> {
         if launches.is_empty() {
             return Err(EngineError::EmptyGraph);
@@ -105,7 +107,7 @@ impl Gpu {
         if graph.is_null() {
             return Err(EngineError::EmptyGraph);
         }
-        // What has been made goes with it, also where the next step fails.
+        // From here on, `exec` owns the graph and destroys it, also if the next step fails.
         let mut exec = Exec { context, graph, exec: ptr::null_mut(), _held: held };
         // SAFETY: the graph is alive; one handle is written.
         let status = unsafe {
@@ -123,7 +125,8 @@ mod tests {
     use crate::error::EngineError;
     use crate::problem::{Call, GemmProblem};
 
-    /// With a GPU: a replayed launch gives what the launch itself gives, and capturing alone gives nothing.
+    /// With a GPU: replaying a launch gives the same result as the launch itself; capturing alone computes
+    /// nothing.
     #[test]
     fn a_graph_replays_its_launches() {
         let Some(mut gpu) = card() else { return };

@@ -1,4 +1,4 @@
-//! One compiled kernel: its numbers, and launches on anybody's stream.
+//! One compiled kernel: its properties, and launches on any stream.
 #![allow(unsafe_code, reason = "calls the CUDA driver")]
 
 use core::ffi::c_void;
@@ -17,10 +17,10 @@ use crate::disk::{Cache, CacheError, Compiled};
 use crate::error::EngineError;
 use crate::program::Program;
 
-/// Most parameters of a kernel, so that launches need no heap.
+/// Largest number of parameters of a kernel, so that a launch needs no heap allocation.
 const MAX_PARAMETERS: usize = 64;
 
-/// Clusters of up to this many CTAs run on every device of the architecture.
+/// Clusters of up to this number of CTAs run on every device of the architecture.
 const PORTABLE_CLUSTER: u32 = 8;
 
 /// A program, compiled and loaded in one context.
@@ -33,9 +33,9 @@ pub struct Kernel {
     threads: u32,
     shared_bytes: u32,
     cluster: [u32; 3],
-    /// Whether it waits for the kernels before it by itself.
+    /// Whether the kernel itself waits for the kernels before it (`griddepcontrol.wait`).
     overlaps: bool,
-    /// Where each parameter lies in the block, and the block's size.
+    /// Offset of each parameter in the block, in bytes, and the block's size.
     offsets: Vec<usize>,
     block_bytes: usize,
     registers: u32,
@@ -45,7 +45,7 @@ pub struct Kernel {
 // SAFETY: the function is a handle into `module`, and the driver accepts it from any thread on which the context is
 // current.
 unsafe impl Send for Kernel {}
-// SAFETY: as above; nothing behind a shared reference is changed.
+// SAFETY: as above; nothing is changed through a shared reference.
 unsafe impl Sync for Kernel {}
 
 impl fmt::Debug for Kernel {
@@ -60,29 +60,30 @@ impl fmt::Debug for Kernel {
 }
 
 impl Kernel {
-    /// Loads a program into a device's primary context: that of cudarc, candle, cust and the CUDA runtime too.
+    /// Loads a program into a context, for example a device's primary context, which cudarc, candle, cust and
+    /// the CUDA runtime use too.
     ///
-    /// A binary that the environment's folder of compiled kernels holds is loaded. Otherwise the assembler that
-    /// `FALCHION_PTXAS` names makes one, which is kept there ([`disk`](crate::disk)). If it names none, the driver compiles the
-    /// program.
+    /// If the folder of compiled kernels ([`disk`](crate::disk)) has a binary, that is loaded. Otherwise the
+    /// assembler that `FALCHION_PTXAS` names makes one, which is kept there. If no assembler is named, the
+    /// driver compiles the program.
     ///
     /// # Errors
-    /// The compiler's log where the driver refuses the program, `FALCHION_PTXAS` names an assembler that fails,
-    /// `FALCHION_CACHE` names a folder that cannot be made, or a driver error.
+    /// The compiler's log if the driver rejects the program; `FALCHION_PTXAS` names an assembler that fails;
+    /// `FALCHION_CACHE` names a folder that cannot be made; or a driver error.
     pub fn load_in(context: &Arc<Context>, program: &Program) -> Result<Self, EngineError> {
         check_parameters(program)?;
         let (cache, warning) = load::of_process()?;
         let mut image = load::load(context, program, cache)?;
-        // Where the driver compiles, there is nothing to keep.
+        // If the driver compiles, nothing is kept, and the folder does not matter.
         image.warnings.extend(warning.filter(|_| image.origin == Origin::Assembled));
         Self::of_image(program, image)
     }
 
-    /// The same with a folder of your own; `None` to read and keep nothing.
+    /// The same with a folder of your own. With `None`, nothing is read from disk or kept there.
     ///
     /// # Errors
-    /// The compiler's log where the driver refuses the program, `FALCHION_PTXAS` names an assembler that fails, or a driver
-    /// error.
+    /// The compiler's log if the driver rejects the program, `FALCHION_PTXAS` names an assembler that fails,
+    /// or a driver error.
     pub fn load_from(
         context: &Arc<Context>,
         program: &Program,
@@ -92,14 +93,14 @@ impl Kernel {
         Self::of_image(program, load::load(context, program, cache)?)
     }
 
-    /// The same from a binary that was made ahead of time together with its PTX text. Where the text
-    /// is not that of the program, or the driver refuses the binary, it is as [`load_in`](Self::load_in).
+    /// Loads a binary that was built ahead of time together with its PTX text. If the text is not the
+    /// program's, or the driver rejects the binary, the program is loaded by [`load_in`](Self::load_in).
     ///
     /// # Errors
     /// As [`load_in`](Self::load_in).
     ///
     /// # Safety
-    /// The binary is what NVIDIA's assembler made of that text.
+    /// The binary must be what NVIDIA's assembler made from that text.
     pub unsafe fn load_ahead(
         context: &Arc<Context>,
         program: &Program,
@@ -164,54 +165,55 @@ impl Kernel {
         Ok(u32::try_from(value).unwrap_or(0))
     }
 
-    /// The context it is loaded in.
+    /// The context in which the kernel is loaded.
     pub(super) fn context(&self) -> &Arc<Context> {
         self.module.context()
     }
 
-    /// The entry's name.
+    /// The name of the program's entry.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Registers of a thread at launch.
+    /// Registers per thread at launch.
     pub fn registers(&self) -> u32 {
         self.registers
     }
 
-    /// Bytes of local memory of a thread: its stack frame and spilled registers.
+    /// Bytes of local memory per thread: stack frame and spilled registers.
     pub fn local_bytes(&self) -> u32 {
         self.local_bytes
     }
 
-    /// Where each parameter lies in the block.
+    /// Offset of each parameter in the block, in bytes.
     pub(super) fn offsets(&self) -> &[usize] {
         &self.offsets
     }
 
-    /// Bytes of the parameter block that [`launch_raw`](Self::launch_raw) takes.
+    /// Size of the parameter block that [`launch_raw`](Self::launch_raw) takes, in bytes.
     pub fn parameter_bytes(&self) -> usize {
         self.block_bytes
     }
 
-    /// Where its binary came from.
+    /// Where the kernel's binary came from.
     pub fn origin(&self) -> Origin {
         self.origin
     }
 
-    /// What was wrong with the folder of compiled kernels: the kernel is right all the same, and slower to load.
+    /// What was wrong with the folder of compiled kernels. The kernel works, but it took longer to load.
     pub fn warnings(&self) -> &[CacheError] {
         &self.warnings
     }
 
-    /// What the compiler said. The folder of compiled kernels keeps what the assembler said. The driver has a cache of its
-    /// own, and says nothing of what it finds there; with `CUDA_CACHE_DISABLE=1` in the environment it always compiles.
+    /// The compiler's log. For a binary from the folder of compiled kernels, this is the assembler's log that
+    /// was kept with it. The driver gives no log for what it takes from its own cache; with
+    /// `CUDA_CACHE_DISABLE=1` in the environment it always compiles.
     pub fn compile_log(&self) -> &str {
         self.module.log()
     }
 
-    /// Signs of a slow kernel: lines of the log about serialized `wgmma`, an ignored `setmaxnreg` or spills, and
-    /// local memory, which is known without a log too.
+    /// Signs of a slow kernel: lines of the log about serialised `wgmma`, an ignored `setmaxnreg` or spills;
+    /// and any local memory, which is known even without a log.
     pub fn advisories(&self) -> Vec<String> {
         let mut advisories = module::advisories(self.module.log());
         if self.local_bytes > 0 {
@@ -220,7 +222,8 @@ impl Kernel {
         advisories
     }
 
-    /// How many clusters run at once on the whole device; for a kernel without clusters, how many CTAs.
+    /// Number of clusters that are resident on the whole device at once; for a kernel without clusters,
+    /// number of CTAs.
     ///
     /// # Errors
     /// A driver error.
@@ -229,7 +232,7 @@ impl Kernel {
         context.bind()?;
         let mut clusters = 0;
         let grid = Grid { ctas: self.cluster };
-        // A single CTA is a cluster too: the query asks for the attribute in every case.
+        // A single CTA counts as a cluster. The query needs the attribute in every case.
         let mut attributes = [LaunchAttribute::cluster(self.cluster)];
         let config = self.config(grid, ptr::null_mut(), &mut attributes);
         // SAFETY: the configuration and its attribute are alive, and the function is.
@@ -238,21 +241,24 @@ impl Kernel {
         Ok(u32::try_from(clusters).unwrap_or(0))
     }
 
-    /// Enqueues the kernel on a stream: no allocation, no waiting, and the block may go as soon as it returns.
+    /// Enqueues the kernel on a stream. It allocates nothing and waits for nothing. The block is copied
+    /// before the call returns.
     ///
-    /// A kernel with a `griddepcontrol.wait` is launched so that it may begin before the one before it has ended.
+    /// A kernel that contains `griddepcontrol.wait` is launched with programmatic dependent launch: it may
+    /// start before the previous kernel has ended.
     ///
-    /// It makes the kernel's context the calling thread's current one. `block` is what [`parameter_block`] lays out;
-    /// its scalars may be overwritten between launches.
+    /// The call makes the kernel's context current in the calling thread. [`parameter_block`] makes `block`.
+    /// You may overwrite the scalars in it between launches.
     ///
     /// # Errors
-    /// A block of another size, or the driver refuses the launch, for example a grid that is no multiple of the
-    /// cluster. Faults while it runs show up in a later call.
+    /// The block has another size, or the driver rejects the launch, for example because the grid is not a
+    /// multiple of the cluster. Faults while the kernel runs are reported by a later call.
     ///
     /// # Safety
-    /// `stream` is null for the default stream or a live stream of the context the kernel was loaded in. Every address
-    /// in the block, also inside tensor maps, names memory that stays allocated until the kernel has finished and that
-    /// nothing else uses in the meantime, in the extent the kernel reads and writes.
+    /// `stream` must be null, for the default stream, or a live stream of the context in which the kernel was
+    /// loaded. Every address in the block, also inside tensor maps, must be that of memory that covers the
+    /// extents which the kernel reads and writes. This memory must stay allocated, and nothing else may use
+    /// it, until the kernel has finished.
     pub unsafe fn launch_raw(
         &self,
         stream: *mut c_void,
@@ -271,7 +277,7 @@ impl Kernel {
         }
         let mut attributes = [LaunchAttribute::cluster(self.cluster), LaunchAttribute::overlap()];
         let clustered = usize::from(self.cluster != [1, 1, 1]);
-        // Without a cluster the first is left out, without overlap the second.
+        // Without a cluster the first attribute is left out; without overlap, the second.
         let needed = 1 - clustered..1 + usize::from(self.overlaps);
         let config = self.config(grid, stream, &mut attributes[needed]);
         // SAFETY: every parameter of the function has a pointer to its bytes inside `block`, which the driver copies
@@ -296,7 +302,7 @@ impl Kernel {
     }
 }
 
-/// Fails for a program of more parameters than a launch takes.
+/// An error for a program with more parameters than a launch takes.
 fn check_parameters(program: &Program) -> Result<(), EngineError> {
     let count = program.function().params.len();
     if count <= MAX_PARAMETERS {
@@ -306,10 +312,10 @@ fn check_parameters(program: &Program) -> Result<(), EngineError> {
     Err(EngineError::Compile { kernel: program.name().to_owned(), log })
 }
 
-/// Lays arguments out as a program's parameter block, with tensor maps as the driver encodes them.
+/// Lays out arguments as a program's parameter block. The driver encodes the tensor maps.
 ///
 /// # Errors
-/// An argument that does not fit its parameter, or no driver to encode a tensor map with.
+/// An argument does not match its parameter, or there is no driver to encode a tensor map.
 pub fn parameter_block(program: &Program, arguments: &[Argument]) -> Result<Vec<u8>, EngineError> {
     block(program, arguments, |map| {
         let driver = library::driver()?;
@@ -317,7 +323,7 @@ pub fn parameter_block(program: &Program, arguments: &[Argument]) -> Result<Vec<
     })
 }
 
-/// The same in a context, whose faults are those of the kernels launched in it.
+/// The same in a context. If the context is broken, the error names the kernels launched in it.
 pub(super) fn parameter_block_in(
     context: &Context,
     program: &Program,
@@ -341,7 +347,7 @@ fn block(
     })
 }
 
-/// Why there is no parameter block.
+/// Why a parameter block could not be made.
 enum Refusal {
     Argument(ArgumentError),
     Engine(EngineError),

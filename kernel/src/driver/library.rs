@@ -1,4 +1,4 @@
-//! Shared libraries found at run time, and never a panic where one is missing.
+//! Loads shared libraries at run time. A missing library is an error, never a panic.
 #![allow(unsafe_code, reason = "loads shared libraries and looks symbols up in them")]
 
 use std::path::Path;
@@ -12,20 +12,21 @@ use crate::error::EngineError;
 /// File names of the CUDA driver.
 const DRIVER: &[&str] = if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so.1", "libcuda.so"] };
 
-/// The oldest driver that takes the printed PTX version, as `cuDriverGetVersion` writes it: CUDA 12.4, PTX 8.4.
+/// The oldest driver that accepts the printed PTX version, as `cuDriverGetVersion` reports it: CUDA 12.4, PTX
+/// 8.4.
 const OLDEST_VERSION: i32 = 12_040;
 
-/// The CUDA driver of this process, once it is known to be there, new enough, and complete.
+/// The CUDA driver of this process, after it was found, is new enough, and has every function.
 pub(super) struct Driver {
     pub(super) functions: Functions,
-    /// CUDA version, major and minor.
+    /// The CUDA version, major and minor.
     pub(super) version: (i32, i32),
-    /// Keeps the functions where they are.
+    /// Keeps the library, and with it the functions, loaded.
     _library: Library,
 }
 
 impl Driver {
-    /// Its version on one line: that of the kernel module where the system shows it, and CUDA's.
+    /// Its version on one line: that of the kernel module, if the system shows it, and CUDA's.
     pub(super) fn name(&self) -> String {
         let (major, minor) = self.version;
         match module_version() {
@@ -35,7 +36,7 @@ impl Driver {
     }
 }
 
-/// What was found at the first look.
+/// The result of the first search for the driver.
 enum Found {
     Driver(Box<Driver>),
     Nothing,
@@ -44,7 +45,7 @@ enum Found {
     Fails(Status),
 }
 
-/// Finds the driver. Everything else in this folder calls it through what this returns.
+/// Finds the driver. Everything else in this folder calls the driver through the returned value.
 ///
 /// # Errors
 /// There is no driver, it is too old, or it lacks a function.
@@ -70,11 +71,11 @@ fn split(version: i32) -> (i32, i32) {
 }
 
 fn find() -> Found {
-    // SAFETY: it is the driver's own name, and its initialiser may run on any thread.
+    // SAFETY: the file name is the driver's, and the driver's initialiser may run on any thread.
     let Some(library) = DRIVER.iter().find_map(|name| unsafe { open(Path::new(name)) }.ok()) else {
         return Found::Nothing;
     };
-    // An old driver lacks functions because it is old.
+    // Check the version first: an old driver may lack functions only because it is old.
     // SAFETY: the type is that of the function in `cuda.h`, and it writes one integer.
     let version = unsafe {
         let get = library.get::<unsafe extern "C" fn(*mut i32) -> Status>(b"cuDriverGetVersion\0");
@@ -88,7 +89,7 @@ fn find() -> Found {
     if version < OLDEST_VERSION {
         return Found::Old(split(version));
     }
-    // SAFETY: it is the driver, and `Driver` keeps it.
+    // SAFETY: this is the driver, and `Driver` keeps it loaded.
     match unsafe { Functions::look_up(&library) } {
         Ok(functions) => {
             Found::Driver(Box::new(Driver { functions, version: split(version), _library: library }))
@@ -97,30 +98,30 @@ fn find() -> Found {
     }
 }
 
-/// Loads a library by path or by the name that the system's loader knows.
+/// Loads a library, by path or by a name that the system's loader knows.
 ///
 /// # Safety
-/// What the file runs when it is loaded and unloaded is sound on any thread.
+/// The code that the file runs when it is loaded and unloaded must be sound on any thread.
 pub(super) unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
-    // SAFETY: the caller vouches for the file.
+    // SAFETY: the caller guarantees the file.
     unsafe { Library::new(path) }
 }
 
-/// The version of the kernel module, as `580.159`, where the system shows it.
+/// The version of the kernel module, for example `580.159`, if the system shows it.
 pub(super) fn module_version() -> Option<String> {
     parse_module_version(&std::fs::read_to_string("/proc/driver/nvidia/version").ok()?)
 }
 
-/// The first word of the first line that is two or more numbers joined by dots.
+/// The first word of the first line that consists of two or more numbers joined by dots.
 fn parse_module_version(text: &str) -> Option<String> {
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let is_version = |word: &&str| word.contains('.') && word.split('.').all(is_number);
     text.lines().next()?.split_whitespace().find(is_version).map(str::to_owned)
 }
 
-/// An error's name and a sentence about it where the driver has no words.
+/// A name and a message for an error that the driver has no text for.
 pub(super) fn unexplained(status: Status) -> (String, String) {
-    (format!("CUDA error {status}"), "the driver has no words for it".to_owned())
+    (format!("CUDA error {status}"), "the driver has no message for it".to_owned())
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! How a kernel comes to the card: as a binary from the folder of compiled kernels or from an assembler, or compiled by the
-//! driver's loader. The driver's linker would give its binary away, but what it compiles is slow (`docs/hardware.md`).
+//! How a kernel's binary is obtained: from the folder of compiled kernels, from an assembler, or from the
+//! driver's loader, which compiles the text. The driver's linker could return its binary, but what it
+//! compiles is slow (`docs/hardware.md`).
 #![cfg_attr(test, allow(unsafe_code, reason = "launches kernels"))]
 
 use std::sync::{Arc, OnceLock};
@@ -12,7 +13,7 @@ use crate::disk::{Cache, CacheError, Compiled, Digest, Key, Kind};
 use crate::error::EngineError;
 use crate::program::Program;
 
-/// Where the binary of a kernel came from.
+/// Where a kernel's binary came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
@@ -20,30 +21,30 @@ pub enum Origin {
     Compiled,
     /// The assembler that `FALCHION_PTXAS` names made it.
     Assembled,
-    /// The folder of compiled kernels ([`disk`](crate::disk)).
+    /// It was read from the folder of compiled kernels ([`disk`](crate::disk)).
     Disk,
-    /// The caller had it ([`Kernel::load_ahead`](super::Kernel::load_ahead)).
+    /// The caller passed it ([`Kernel::load_ahead`](super::Kernel::load_ahead)).
     Ahead,
 }
 
-/// A program on the card.
+/// A program that is loaded on the GPU.
 pub(super) struct Image {
     pub(super) module: Module,
     pub(super) function: RawFunction,
     pub(super) origin: Origin,
-    /// What went wrong on the way and did not matter to the kernel.
+    /// What went wrong while loading, without making the kernel unusable.
     pub(super) warnings: Vec<CacheError>,
 }
 
-/// The folder of this process, as its environment says at the first use.
+/// The cache folder of this process, chosen by its environment at the first use.
 ///
 /// # Errors
-/// The user named a folder that cannot be made. Where there is no platform's folder it is a warning.
+/// The user named a folder that cannot be made. If there is no default folder, that is only a warning.
 pub(super) fn of_process() -> Result<(Option<&'static Cache>, Option<CacheError>), EngineError> {
     static CACHE: OnceLock<Result<Option<Cache>, CacheError>> = OnceLock::new();
     let chosen = CACHE.get_or_init(|| {
         let cache = Cache::of_environment()?;
-        // The platform's is made with its first entry.
+        // The platform's default folder is made with its first entry.
         cache.as_ref().filter(|cache| cache.is_named()).map_or(Ok(()), Cache::create)?;
         Ok(cache)
     });
@@ -60,16 +61,17 @@ impl Context {
     /// The key of an entry on disk that belongs to this card, its driver, and this version of the library.
     ///
     /// # Errors
-    /// A driver error, or a card or driver whose name no file can hold.
+    /// A driver error, or a name of the card or the driver that a file cannot hold.
     pub fn key(&self, digest: Digest) -> Result<Key, EngineError> {
         let key = Key::new(self.name()?, self.driver().name(), digest);
         key.map_err(|source| EngineError::Cache { source })
     }
 
-    /// The key of a program's binary on disk, as [`Kernel::load_in`](super::Kernel::load_in) looks for it. It belongs to all
-    /// that [`key`](Self::key) says and to the version of the assembler that `FALCHION_PTXAS` names, so that no binary is
-    /// taken for another assembler's. Where none is named, the library keeps no binary of the key, and loads one that somebody
-    /// else has put there.
+    /// The key of a program's binary on disk, as [`Kernel::load_in`](super::Kernel::load_in) looks for it.
+    ///
+    /// In addition to what [`key`](Self::key) depends on, it depends on the version of the assembler that
+    /// `FALCHION_PTXAS` names, so a binary of another assembler is never used. If no assembler is named, the
+    /// library writes no binary under this key, but loads one that something else has put there.
     ///
     /// # Errors
     /// As [`key`](Self::key), or the named assembler cannot be asked for its version.
@@ -79,12 +81,12 @@ impl Context {
     }
 }
 
-/// Loads a program from the folder, or else has it assembled and keeps the binary there, or has the driver compile it where no
-/// assembler is named.
+/// Loads a program. A binary from the folder comes first. Otherwise the named assembler makes one, which is
+/// kept in the folder. If no assembler is named, the driver compiles the program.
 ///
 /// # Errors
-/// The named assembler fails, or the driver refuses what it made; the compiler's log where the driver refused the text; or a
-/// driver error. What is wrong with the folder is a warning.
+/// The named assembler fails, or the driver rejects its binary; the compiler's log if the driver rejects the
+/// text; or a driver error. What is wrong with the folder is only a warning.
 pub(super) fn load(
     context: &Arc<Context>,
     program: &Program,
@@ -106,7 +108,7 @@ pub(super) fn load(
         match binary(context, program, compiled) {
             Ok((module, function)) => return Ok(Image { module, function, origin: Origin::Disk, warnings }),
             Err(error) => {
-                // A context that is lost refuses everything: the binary is not to blame.
+                // If the context is unusable it rejects everything, and the binary is not the cause.
                 context.alive()?;
                 let (path, reason) = (cache.path(Kind::Kernel, key), error.to_string());
                 warnings.push(CacheError::Refused { path, reason });
@@ -122,7 +124,7 @@ pub(super) fn load(
     Ok(Image { module, function, origin: Origin::Assembled, warnings })
 }
 
-/// Has the assembler make a binary and loads it; also gives what an entry of it holds.
+/// Assembles a program and loads the binary. Also returns the payload for its entry on disk.
 fn assemble(
     context: &Arc<Context>,
     program: &Program,
@@ -143,7 +145,7 @@ fn assemble(
     }
 }
 
-/// The binary of an entry; `None` where there is none that can be used.
+/// The binary of an entry; `None` if there is none that can be used.
 fn stored(cache: &Cache, key: &Key, warnings: &mut Vec<CacheError>) -> Option<Compiled> {
     match cache.get(Kind::Kernel, key) {
         Ok(None) => None,
@@ -162,7 +164,7 @@ fn stored(cache: &Cache, key: &Key, warnings: &mut Vec<CacheError>) -> Option<Co
     }
 }
 
-/// Loads a binary and looks the program's entry up in it.
+/// Loads a binary and looks up the program's entry in it.
 pub(super) fn binary(
     context: &Arc<Context>,
     program: &Program,
@@ -196,8 +198,9 @@ mod tests {
     use crate::spec::KernelSpec;
     use half::bf16;
 
-    /// With a GPU and an assembler: a kernel that comes from disk is the one that was assembled, and gives the same product.
-    /// Neither it nor what the driver's loader compiles spills, wherever consumers take registers at run time.
+    /// With a GPU and an assembler: a kernel from disk is the one that was assembled, and gives the same
+    /// result. Neither this kernel nor one that the driver compiles has spills, for all kernels in which
+    /// consumers raise their register limit at run time.
     #[test]
     fn kernels_from_disk_are_those_that_were_assembled() -> Result<(), Box<dyn std::error::Error>> {
         let mut gemms = Vec::new();

@@ -1,4 +1,4 @@
-//! A kernel that is called again and again with little ado.
+//! A compiled kernel that remembers its calls, so that repeated calls are cheap.
 #![allow(unsafe_code, reason = "launches with addresses that were lent")]
 
 use core::ffi::c_void;
@@ -25,12 +25,12 @@ use crate::problem::{Call, GemmProblem, Launch};
 use crate::products::Products;
 use crate::program::Program;
 
-/// A GEMM kernel, compiled, with the calls it has had: a call that was made before is a look-up and a launch, and one that
-/// differs in addresses alone changes them in the arguments of the other.
+/// A compiled GEMM kernel that remembers its calls. A repeated call costs a look-up and a launch. A call that
+/// differs only in addresses reuses the arguments of the earlier one and changes the addresses in them.
 ///
-/// The first call of its shape is checked, and its tensor maps are encoded; it waits for nothing either. Addresses have to be
-/// multiples of the same powers of two, up to 256 B, for two calls to be of one shape. The shapes that were not called for
-/// longest are forgotten one by one.
+/// The first call of a shape is checked, and its tensor maps are encoded; it does not wait for anything
+/// either. Two calls have the same shape only if their addresses are multiples of the same powers of two, up
+/// to 256 bytes. The least recently used shapes are forgotten first.
 ///
 /// ```no_run
 /// use kernel::driver::{Context, DeviceSlice, Loaded, Stream};
@@ -53,7 +53,7 @@ pub struct Loaded {
     calls: Calls,
 }
 
-/// What launches are made with.
+/// What is needed to make a launch.
 struct Parts {
     gemm: AnyGemm,
     program: Program,
@@ -72,16 +72,16 @@ impl fmt::Debug for Loaded {
 }
 
 impl Loaded {
-    /// Compiles a kernel into a context; `program` is the kernel's own ([`AnyGemm::program`]).
+    /// Compiles a kernel in a context. `program` must be the kernel's own ([`AnyGemm::program`]).
     ///
     /// # Errors
-    /// The compiler's log where the driver refuses the program, or a driver error.
+    /// The compiler's log if the driver rejects the program, or a driver error.
     pub fn load_in(context: &Arc<Context>, gemm: AnyGemm, program: Program) -> Result<Self, EngineError> {
         let kernel = Arc::new(Kernel::load_in(context, &program)?);
         Self::of_kernel(gemm, program, kernel)
     }
 
-    /// With a program that is compiled.
+    /// With a program that is already compiled.
     pub(super) fn of_kernel(
         gemm: AnyGemm,
         program: Program,
@@ -98,25 +98,29 @@ impl Loaded {
         &self.parts.kernel
     }
 
-    /// The kernel as a value: what workspace a call needs, for one.
+    /// The kernel as a value, for example to ask for the workspace of a call.
     pub fn gemm(&self) -> &AnyGemm {
         &self.parts.gemm
     }
 
-    /// How many of the kernel's clusters run at once.
+    /// Number of the kernel's clusters that are resident on the GPU at once.
     pub fn slots(&self) -> u32 {
         self.parts.slots
     }
 
-    /// Enqueues a call, of one product or of several, with the arguments of any epilogue, and returns at once; one with nothing
-    /// to do enqueues nothing. Everything the call reaches has to be part of memory that is lent: matrices to their last element,
-    /// the workspace, the offsets of groups, what the epilogue reads and writes. D, the workspace, and what the epilogue writes
-    /// have to be lent to be written. Of products that [`Record`](collective::Record)s describe, the [`Records`](super::Records)
-    /// have to be lent, and the matrices of each.
+    /// Enqueues a call of any form, with the arguments of any epilogue, and returns at once. A call with
+    /// nothing to compute enqueues nothing.
+    ///
+    /// All memory that the call accesses must be part of `lent`: matrices up to their last element, the
+    /// workspace, the offsets of groups, and what the epilogue reads and writes. D, the workspace and what
+    /// the epilogue writes must be lent as writable. For GEMMs that [`Record`](collective::Record)s describe,
+    /// lend the [`Records`](super::Records) and the matrices of each.
     ///
     /// # Errors
-    /// The first argument that is illegal, memory that is not lent, records that nobody knows, an epilogue that does not say what it
-    /// reaches, a stream that is captured, or the driver refuses the launch. Faults while it runs show up later.
+    /// The first illegal argument, memory that is not lent, records that were not lent as
+    /// [`Records`](super::Records), an epilogue that does not report all memory it accesses, a stream that is
+    /// being captured, or a launch that the driver rejects. Faults while the kernel runs are reported by a
+    /// later call.
     pub fn launch<'s, E: Arguments + Clone>(
         &mut self,
         stream: impl Into<StreamRef<'s>>,
@@ -133,25 +137,26 @@ impl Loaded {
         if stream.is_captured(kernel.context())? {
             return Err(EngineError::Captured { kernel: kernel.name().to_owned() });
         }
-        // SAFETY: the stream is alive, and the driver refuses one of another context. Owners lend every byte that the call
-        // reaches.
+        // SAFETY: the stream is alive, and the driver rejects a stream of another context. The owners lend
+        // every byte that the call accesses.
         unsafe { self.launch_raw(stream.raw(), call) }
     }
 
-    /// The same on any stream, with memory of anybody. The launch may be captured into a graph.
+    /// The same on any stream, with any memory. The launch may be captured into a graph.
     ///
     /// # Errors
-    /// The first argument that is illegal, or the driver refuses the launch. Faults while it runs show up later.
+    /// The first illegal argument, or the driver rejects the launch. Faults while the kernel runs are
+    /// reported by a later call.
     ///
     /// # Safety
-    /// As [`Kernel::launch_raw`]; and records in device memory name memory of which the same holds.
+    /// As [`Kernel::launch_raw`]. The same must hold for the memory that records in device memory point to.
     pub unsafe fn launch_raw<E: Arguments + Clone>(
         &mut self,
         stream: *mut c_void,
         call: &Call<E>,
     ) -> Result<(), EngineError> {
         match self.calls.get(&self.parts, call)? {
-            // SAFETY: the caller vouches for stream and addresses.
+            // SAFETY: the caller guarantees the stream and the addresses.
             Some((grid, block)) => unsafe { self.parts.kernel.launch_raw(stream, grid, block) },
             None => Ok(()),
         }
@@ -159,7 +164,7 @@ impl Loaded {
 }
 
 impl Parts {
-    /// Whether everything that a call reaches is lent.
+    /// Checks that all memory a call accesses is lent.
     fn reaches<E: Arguments + Clone>(
         &self,
         call: &Call<E>,
@@ -190,7 +195,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Whether what the epilogue of a call's product reaches is lent.
+    /// Checks that the memory which the epilogue of one GEMM accesses is lent.
     fn reaches_one<E: Arguments + Clone>(
         &self,
         call: &Call<E>,
@@ -265,7 +270,7 @@ mod tests {
         Call::of(GemmProblem { m: 64, n: 64, k: 64 }).a(address, 64).b(address, 64).d(address, 64)
     }
 
-    /// With a GPU: the second of two equal calls allocates nothing, and both give the product.
+    /// With a GPU: the second of two equal calls allocates nothing, and both give the right result.
     #[test]
     fn equal_calls_are_launched_without_allocations() {
         let Some(mut gpu) = card() else { return };
@@ -285,8 +290,8 @@ mod tests {
         assert_eq!(gpu.read(d).expect("no fault"), half::bf16::from_f32(64.0).to_le_bytes().repeat(64 * 64));
     }
 
-    /// With a GPU: a launch with the addresses of another of its shape changed gives the product of what lies there, and its
-    /// block is that of one made afresh.
+    /// With a GPU: a launch whose addresses were changed in the arguments of an earlier call gives the result
+    /// of the new matrices. Its parameter block equals a newly made one.
     #[test]
     fn new_addresses_of_a_known_shape_are_launched_without_allocations() {
         let Some(mut gpu) = card() else { return };
@@ -315,7 +320,7 @@ mod tests {
         }
     }
 
-    /// With a GPU: a call reaches no memory that was not lent, or not to be written.
+    /// With a GPU: memory that was not lent is refused, and so are writes to memory that was lent to be read.
     #[test]
     fn memory_that_is_not_lent_is_refused() {
         let Some(mut gpu) = card() else { return };
@@ -345,7 +350,8 @@ mod tests {
         assert_eq!(gpu.read(d).expect("no fault"), ones, "nothing ran");
     }
 
-    /// With a GPU: launches of groups of rows and of described products allocate nothing either, and graphs of them replay.
+    /// With a GPU: repeated launches of groups of rows and of described GEMMs allocate nothing either, and
+    /// graphs of them replay.
     #[test]
     fn launches_of_several_products_are_captured() {
         let Some(mut gpu) = card() else { return };
@@ -384,7 +390,7 @@ mod tests {
             gpu.write(d, &vec![0; ones.len()]).expect("memory");
             let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
             let stream = gpu.stream().clone();
-            // SAFETY: the matrices, and those that the record names, are buffers of the GPU.
+            // SAFETY: the matrices, and those that the record describes, are buffers of the GPU.
             let mut launch = || unsafe { loaded.launch_raw(stream.raw(), &call) }.expect("legal");
             assert!(allocations(&mut launch) > 0, "{name}");
             assert_eq!(allocations(&mut launch), 0, "{name}");

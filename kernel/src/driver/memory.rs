@@ -1,4 +1,4 @@
-//! Device memory: whose it is, and who keeps it.
+//! Device memory: allocations, and slices that owners lend to launches.
 #![allow(unsafe_code, reason = "calls the CUDA driver")]
 
 use core::marker::PhantomData;
@@ -12,7 +12,7 @@ use super::records::Records;
 use super::sys::RawStream;
 use crate::error::EngineError;
 
-/// Memory that goes back when the last that needs it is dropped.
+/// Device memory that is freed when its last user is dropped.
 #[derive(Debug)]
 pub(super) struct Allocation {
     context: Arc<Context>,
@@ -43,14 +43,14 @@ impl Allocation {
 impl Drop for Allocation {
     fn drop(&mut self) {
         if self.context.bind().is_ok() {
-            // SAFETY: it was allocated by this value, and nothing that is left needs it. The call waits for work that is in
-            // flight; after a fault it answers with that fault, and the memory goes with the context.
+            // SAFETY: it was allocated by this value, and nothing needs it any more. The call waits for work
+            // in flight. After a fault it returns that fault, and the memory is freed with the context.
             let _ = unsafe { (self.context.functions().free)(self.address) };
         }
     }
 }
 
-/// The memory of one GPU value, by its addresses.
+/// The allocations of one [`Gpu`](super::Gpu), by address.
 #[derive(Debug, Default)]
 pub(super) struct Memories(Mutex<BTreeMap<u64, Arc<Allocation>>>);
 
@@ -63,12 +63,12 @@ impl Memories {
         lock(&self.0).remove(&address)
     }
 
-    /// The memory that begins at an address.
+    /// The allocation that begins at an address.
     pub(super) fn get(&self, address: u64) -> Option<Arc<Allocation>> {
         lock(&self.0).get(&address).cloned()
     }
 
-    /// The memory that so many bytes at an address lie in.
+    /// The allocation that contains `bytes` bytes at an address.
     pub(super) fn around(&self, address: u64, bytes: u64) -> Option<Arc<Allocation>> {
         let all = lock(&self.0);
         let (_, allocation) = all.range(..=address).next_back()?;
@@ -81,7 +81,7 @@ impl Memories {
     }
 }
 
-/// A buffer of a [`Gpu`](super::Gpu) that stays allocated as long as this is kept.
+/// A buffer of a [`Gpu`](super::Gpu). It stays allocated as long as this value is kept.
 #[derive(Clone, Debug)]
 pub struct DeviceMemory(pub(super) Arc<Allocation>);
 
@@ -91,44 +91,44 @@ impl DeviceMemory {
         self.0.address
     }
 
-    /// Bytes.
+    /// Size in bytes.
     pub fn bytes(&self) -> usize {
         self.0.bytes
     }
 }
 
-/// Device memory that its owner lends to a launch: an address, and how many bytes from there on.
+/// Device memory that its owner lends to a launch: an address and a number of bytes.
 ///
-/// Buffers of a [`Gpu`](super::Gpu) and, with the feature `cudarc`, slices of cudarc lend themselves. Nobody else knows
-/// whether an address is one of device memory, so that [`readable`](Self::readable) and [`writable`](Self::writable) are
-/// `unsafe`.
+/// A [`DeviceMemory`] converts to it, and so do [`Records`]. With the feature `cudarc`, `cudarc::read` and
+/// `cudarc::write` lend cudarc's slices. For other memory nothing proves that an address is valid, so
+/// [`readable`](Self::readable) and [`writable`](Self::writable) are `unsafe`.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceSlice<'a> {
     address: u64,
     bytes: u64,
     writable: bool,
-    /// The one stream that its owner lends it for.
+    /// The only stream that it may be used on, if there is one.
     stream: Option<usize>,
-    /// What it holds, where these are records.
+    /// The records in it, if it holds records.
     records: Option<&'a Records>,
     owner: PhantomData<&'a ()>,
 }
 
 impl<'a> DeviceSlice<'a> {
-    /// Memory that launches may read.
+    /// Memory that launches may read, from a device address, in bytes.
     ///
     /// # Safety
-    /// So many bytes from the address on are memory that the device reads, which stays allocated and which nobody writes until
+    /// The memory must be readable by the device. It must stay allocated, and nothing may write it, until
     /// every launch that was given the slice has finished.
     pub unsafe fn readable(address: u64, bytes: u64) -> Self {
         Self { address, bytes, writable: false, stream: None, records: None, owner: PhantomData }
     }
 
-    /// Memory that launches may read and write.
+    /// Memory that launches may read and write, from a device address, in bytes.
     ///
     /// # Safety
-    /// So many bytes from the address on are memory that the device reads and writes, which stays allocated and which nobody
-    /// else reads or writes until every launch that was given the slice has finished.
+    /// The memory must be readable and writable by the device. It must stay allocated, and nothing else may
+    /// read or write it, until every launch that was given the slice has finished.
     pub unsafe fn writable(address: u64, bytes: u64) -> Self {
         Self { address, bytes, writable: true, stream: None, records: None, owner: PhantomData }
     }
@@ -138,12 +138,12 @@ impl<'a> DeviceSlice<'a> {
         self.address
     }
 
-    /// Bytes.
+    /// Size in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The same for launches on one stream alone.
+    /// The same, restricted to launches on one stream.
     #[cfg(feature = "cudarc")]
     pub(super) fn on(self, stream: RawStream) -> Self {
         Self { stream: Some(stream.addr()), ..self }
@@ -159,7 +159,7 @@ impl<'a> DeviceSlice<'a> {
         self.records.filter(|records| records.address() == address)
     }
 
-    /// Whether so many bytes at an address are part of it, and may be written if they have to be.
+    /// Whether `bytes` bytes at an address are inside this slice, and are writable if `writes` is set.
     pub(super) fn covers(&self, address: u64, bytes: u64, writes: bool) -> bool {
         let inside = address >= self.address
             && address.checked_add(bytes).is_some_and(|end| end - self.address <= self.bytes);

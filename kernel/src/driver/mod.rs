@@ -1,7 +1,7 @@
-//! The GPU as an engine: memory, compiling, launching and timing through the CUDA driver.
+//! The GPU as an engine: memory, compilation, launches and timing through the CUDA driver.
 //!
-//! Nothing of CUDA is needed to build: the driver is looked for when a [`Gpu`] is asked for, and its absence is an
-//! error. All `unsafe` code of the workspace is in this module.
+//! Nothing from CUDA is needed to build. The driver library is loaded when the first [`Gpu`] or [`Context`]
+//! is made; if it is missing, that is an error. All `unsafe` code of the workspace is in this module.
 //!
 //! ```
 //! use kernel::EngineError;
@@ -16,10 +16,12 @@
 //!
 //! # From cudarc and candle
 //!
-//! [`Context::primary`] is the context that cudarc, candle and the CUDA runtime use too. [`Loaded`] checks calls, remembers
-//! them, and launches on memory that its owners lend ([`DeviceSlice`]): buffers of a [`Gpu`], and with the feature `cudarc`
-//! its slices and streams (module `cudarc`). Addresses as plain numbers are `unsafe`: the device may reach memory of the
-//! host. [`Kernel::launch_raw`] launches on any stream with any of them; it allocates nothing and waits for nothing.
+//! [`Context::primary`] is the context that cudarc, candle and the CUDA runtime use too. [`Loaded`] checks
+//! calls, remembers them, and launches on memory that its owners lend as [`DeviceSlice`]s. Buffers of a
+//! [`Gpu`] can be lent; so can slices of cudarc, on streams of cudarc (feature and module `cudarc`). Plain
+//! addresses are `unsafe`, because nothing proves that they are addresses of live device memory.
+//! [`Kernel::launch_raw`] launches on any stream with plain addresses; it allocates nothing and waits for
+//! nothing.
 //!
 //! ```no_run
 //! use kernel::driver::{Context, Kernel, Stream, parameter_block};
@@ -40,20 +42,22 @@
 //!
 //! # Compiled kernels on disk
 //!
-//! The driver compiles a program while it loads it. It has a cache of its own for what it compiled.
+//! By default the driver compiles a program when it loads it. The driver has its own cache of what it
+//! compiled.
 //!
-//! Where the environment variable `FALCHION_PTXAS` names NVIDIA's assembler, that makes the binary, and the driver only loads
-//! it. The binary and the assembler's log are kept in a folder ([`disk`](crate::disk)), so that the next process starts no
-//! assembler. The environment variable `FALCHION_CACHE` names the folder, or is empty to keep nothing. A file that is damaged,
-//! of another driver or of another version of the assembler, or refused by the driver is made anew. If the assembler fails,
-//! that is an error: the driver does not take its place. [`Kernel::origin`] says where a kernel came from, and
-//! [`Kernel::warnings`] what was wrong with the folder.
+//! If the environment variable `FALCHION_PTXAS` holds the path of NVIDIA's assembler, the assembler makes the
+//! binary, and the driver only loads it. The binary and the assembler's log are kept in a folder
+//! ([`disk`](crate::disk)), so the next process does not run the assembler. The environment variable
+//! `FALCHION_CACHE` names the folder; if it is empty, nothing is kept. A file is made again if it is damaged,
+//! if it belongs to another driver or another version of the assembler, or if the driver rejects it. If the
+//! assembler fails, that is an error: the driver does not compile in its place. [`Kernel::origin`] says where
+//! a kernel's binary came from, and [`Kernel::warnings`] what was wrong with the folder.
 //!
 //! # What is trusted
 //!
-//! A program reads and writes from the addresses it is given as far as the extents it is given say. That is what the
-//! verifier and the emulator check; the compiler does not. So whoever writes a role of their own, and runs it on a GPU
-//! that shares its memory with others, runs it in the emulator first.
+//! A program reads and writes memory from the addresses that it is given, as far as the extents that it is
+//! given. The verifier and the emulator check that; the Rust compiler does not. If you write a role of your
+//! own and run it on a GPU whose memory others use too, run it in the emulator first.
 
 #![warn(clippy::undocumented_unsafe_blocks, clippy::missing_safety_doc)]
 

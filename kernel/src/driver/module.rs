@@ -1,4 +1,4 @@
-//! Modules: PTX text that the driver's loader compiles, or a binary; with what the compiler had to say.
+//! Modules: PTX text that the driver's loader compiles, or a binary. Each keeps the compiler's log.
 #![allow(unsafe_code, reason = "calls the CUDA driver")]
 
 use core::ffi::{c_int, c_uint, c_void};
@@ -13,10 +13,10 @@ use super::sys::{RawFunction, RawModule, STICKY, SUCCESS, Status, jit};
 use crate::disk::Compiled;
 use crate::error::EngineError;
 
-/// Bytes kept of each of the compiler's two logs.
+/// Size of each of the compiler's two log buffers, in bytes.
 const LOG_BYTES: usize = 32 * 1024;
 
-/// What the compiler says of its work, and of what it refuses.
+/// The compiler's log, and its error log.
 struct Logs {
     info: Vec<u8>,
     errors: Vec<u8>,
@@ -27,7 +27,8 @@ impl Logs {
         Self { info: vec![0; LOG_BYTES], errors: vec![0; LOG_BYTES] }
     }
 
-    /// How many options there are, `CUjit_option`s, and their values: addresses of both logs.
+    /// The number of options, the options (`CUjit_option`), and their values: addresses and sizes of both
+    /// logs.
     fn options(&mut self) -> (c_uint, [c_int; 5], [*mut c_void; 5]) {
         let number = ptr::without_provenance_mut::<c_void>;
         let options =
@@ -42,12 +43,12 @@ impl Logs {
         (options.len() as c_uint, options, values)
     }
 
-    /// What the compiler said of its work.
+    /// The compiler's log.
     fn info(&self) -> String {
         log_text(&self.info)
     }
 
-    /// Fails where a call did: with the log, if the compiler wrote one.
+    /// Turns a failed status into an error, with the error log if the compiler wrote one.
     fn judge(
         &self,
         context: &Context,
@@ -64,13 +65,13 @@ impl Logs {
     }
 }
 
-/// A log buffer up to its NUL.
+/// The text of a log buffer, up to its NUL.
 fn log_text(buffer: &[u8]) -> String {
     let end = buffer.iter().position(|&byte| byte == 0).unwrap_or(buffer.len());
     String::from_utf8_lossy(&buffer[..end]).trim().to_owned()
 }
 
-/// One loaded module.
+/// A loaded module.
 pub(super) struct Module {
     raw: RawModule,
     context: Arc<Context>,
@@ -79,7 +80,7 @@ pub(super) struct Module {
 
 // SAFETY: a module is a handle that the driver accepts from any thread on which its context is current.
 unsafe impl Send for Module {}
-// SAFETY: as above; nothing behind a shared reference is changed.
+// SAFETY: as above; nothing is changed through a shared reference.
 unsafe impl Sync for Module {}
 
 impl fmt::Debug for Module {
@@ -89,10 +90,10 @@ impl fmt::Debug for Module {
 }
 
 impl Module {
-    /// Compiles and loads a module; `kernel` is its name in errors.
+    /// Compiles and loads a module. `kernel` is its name in errors.
     ///
     /// # Errors
-    /// The compiler's log where it refused the text, or a driver error.
+    /// The compiler's log if the driver rejected the text, or a driver error.
     pub(super) fn compile(context: &Arc<Context>, kernel: &str, text: &str) -> Result<Self, EngineError> {
         context.bind()?;
         let image = CString::new(text).map_err(|_| {
@@ -102,8 +103,8 @@ impl Module {
         let mut logs = Logs::new();
         let (count, mut options, mut values) = logs.options();
         let mut raw = ptr::null_mut();
-        // SAFETY: the image ends in NUL; there are as many options as values, each value of the kind its option
-        // takes, and both buffers are as long as stated and outlive the call.
+        // SAFETY: the image ends in NUL. There are as many options as values, and each value is of the kind
+        // that its option needs. Both buffers are as long as stated and outlive the call.
         let status = unsafe {
             (context.functions().module_load)(
                 &mut raw,
@@ -117,10 +118,10 @@ impl Module {
         Ok(Self { raw, context: Arc::clone(context), log: logs.info() })
     }
 
-    /// Loads a binary; `log` is what its compiler said.
+    /// Loads a binary. `log` is its compiler's log.
     ///
     /// # Errors
-    /// The driver refuses the binary, or another driver error.
+    /// The driver rejects the binary, or another driver error.
     pub(super) fn load(
         context: &Arc<Context>,
         kernel: &str,
@@ -128,9 +129,9 @@ impl Module {
     ) -> Result<Self, EngineError> {
         context.bind()?;
         let mut raw = ptr::null_mut();
-        // SAFETY: the image is a whole ELF file, whose header says how long it is: the assembler that the user named wrote it,
-        // or an entry on disk holds it whose checksum is right, or the caller of an unsafe function vouches for it. It outlives
-        // the call.
+        // SAFETY: the image is a whole ELF file, whose header says how long it is. The assembler that the
+        // user named wrote it, or it comes from an entry on disk with a correct checksum, or the caller of an
+        // unsafe function guarantees it. It outlives the call.
         let status = unsafe {
             (context.functions().module_load)(
                 &mut raw,
@@ -144,17 +145,17 @@ impl Module {
         Ok(Self { raw, context: Arc::clone(context), log })
     }
 
-    /// The context it is loaded in.
+    /// The context in which the module is loaded.
     pub(super) fn context(&self) -> &Arc<Context> {
         &self.context
     }
 
-    /// What the compiler said; empty where the driver took the binary from its own cache.
+    /// The compiler's log; empty if the driver took the binary from its own cache.
     pub(super) fn log(&self) -> &str {
         &self.log
     }
 
-    /// An entry of the module. It is valid as long as the module is.
+    /// An entry of the module. It is valid as long as the module lives.
     pub(super) fn function(&self, name: &str) -> Result<RawFunction, EngineError> {
         self.context.bind()?;
         let c_name = CString::new(name).unwrap_or_default();
@@ -169,18 +170,18 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        // A launch of it may be in flight.
+        // One of its launches may still be running.
         self.context.wait();
         if self.context.bind().is_ok() {
-            // SAFETY: it was loaded once and nothing uses it after this. After a fault the driver answers with that
-            // fault, and there is nothing left to release.
+            // SAFETY: it was loaded once, and nothing uses it after this. After a fault the driver returns
+            // that fault, and there is nothing left to release.
             let _ = unsafe { (self.context.functions().module_unload)(self.raw) };
         }
     }
 }
 
-/// Lines of a compiler's log that foretell a slow kernel: advisories C75xx (`wgmma` made serial, `setmaxnreg`
-/// ignored) and spills or stack frames of more than no bytes.
+/// Lines of a compiler's log that predict a slow kernel: advisories C75xx (`wgmma` serialised, `setmaxnreg`
+/// ignored), and spills or stack frames of more than 0 bytes.
 pub(super) fn advisories(log: &str) -> Vec<String> {
     let nonzero_before = |line: &str, words: &str| {
         line.split(words).next().filter(|before| before.len() < line.len()).is_some_and(|before| {

@@ -1,6 +1,6 @@
-//! The card's clock and power while something runs, from NVML where it is installed.
+//! The card's clock and power while something runs, read from NVML.
 //!
-//! NVML is loaded when a [`Monitor`] is asked for and needed for nothing else.
+//! NVML is loaded when a [`Monitor`] is made. Nothing else needs it.
 
 use core::fmt;
 use std::ffi::OsStr;
@@ -18,14 +18,14 @@ use nvml_wrapper::{Device, Nvml};
 use super::gpu::Gpu;
 use crate::error::EngineError;
 
-/// File names of NVML; the system's loader finds them where a driver is installed.
+/// File names of NVML. The system's loader finds them if a driver is installed.
 const LIBRARIES: &[&str] = if cfg!(windows) {
     &["nvml.dll", "C:\\Program Files\\NVIDIA Corporation\\NVSMI\\nvml.dll"]
 } else {
     &["libnvidia-ml.so.1", "libnvidia-ml.so"]
 };
 
-/// Between two readings.
+/// Time between two readings.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Reads one card's clock and power.
@@ -34,14 +34,14 @@ pub struct Monitor {
     uuid: String,
 }
 
-/// Means over the readings of a span.
+/// Means over the readings of a time span.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Readings {
-    /// Clock of the multiprocessors in MHz.
+    /// SM clock in MHz.
     pub megahertz: f64,
     /// Power of the whole card in watts.
     pub watts: f64,
-    /// How many readings there were.
+    /// Number of readings.
     pub count: usize,
 }
 
@@ -55,7 +55,7 @@ impl Monitor {
     /// Loads NVML and reads the card once.
     ///
     /// # Errors
-    /// NVML is not installed, or does not tell this card's clock or power.
+    /// NVML is not installed, or does not report this card's clock or power.
     pub fn new(gpu: &Gpu) -> Result<Self, EngineError> {
         let monitor = Self { nvml: load()?, uuid: spelled(gpu.context().uuid()?) };
         monitor.read().map_err(|error| EngineError::Nvml { reason: error.to_string() })?;
@@ -66,7 +66,7 @@ impl Monitor {
         reading(&self.nvml.device_by_uuid(self.uuid.as_str())?)
     }
 
-    /// Does some work and reads the card all the while. There are no readings where work takes no time.
+    /// Runs `work`, and reads the card every 10 ms meanwhile. The readings are `None` if the work ends at once.
     pub fn watch<T>(&self, work: impl FnOnce() -> T) -> (T, Option<Readings>) {
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -80,7 +80,7 @@ impl Monitor {
                 readings
             });
             let done = {
-                // The reader ends however the work does.
+                // Stops the reader thread however the work ends.
                 let _end = End(&over);
                 work()
             };
@@ -109,10 +109,10 @@ fn load() -> Result<Nvml, EngineError> {
     Err(EngineError::NoLibrary { library: "NVML", reason })
 }
 
-/// MHz and watts of this moment.
+/// Current SM clock in MHz and power in watts.
 fn reading(device: &Device<'_>) -> Result<[f64; 2], NvmlError> {
     let megahertz = device.clock_info(Clock::SM)?;
-    // The other reading of power is a mean over the last second, which is longer than a measurement.
+    // The other power reading is a mean over the last second, which is longer than a measurement.
     let instant = device.field_values_for(&[FieldId(NVML_FI_DEV_POWER_INSTANT)])?.into_iter().next();
     let milliwatts = match instant {
         Some(Ok(sample)) => match sample.value {
@@ -130,7 +130,7 @@ fn mean(readings: &[[f64; 2]]) -> Option<Readings> {
     (count > 0).then(|| Readings { megahertz: mean(0), watts: mean(1), count })
 }
 
-/// `GPU-` and the bytes in groups of 4, 2, 2, 2 and 6, as NVML names a card.
+/// A card's UUID as NVML writes it: `GPU-` and the bytes in groups of 4, 2, 2, 2 and 6.
 fn spelled(bytes: [u8; 16]) -> String {
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])

@@ -1,4 +1,4 @@
-//! Which memory a launch reaches by its arguments, and whether somebody lent it.
+//! The memory that a launch's arguments point to, and whether it may be used.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use super::memory::{Allocation, Memories};
 use crate::error::EngineError;
 use crate::program::Program;
 
-/// The buffers that a launch's addresses lie in.
+/// The buffers that a launch's addresses are in.
 ///
-/// A tensor map has to lie in one of them as a whole. Of a scalar address the beginning alone is known; how far a program
-/// goes from there is the program's, which the emulator checks.
+/// A tensor map must be inside one buffer as a whole. For a scalar address only its first byte is known; how
+/// far a program goes from there is not checked here, but by the emulator.
 pub(super) fn buffers(
     memories: &Memories,
     program: &Program,
@@ -28,7 +28,7 @@ pub(super) fn buffers(
     addresses(program, arguments).map(buffer).collect()
 }
 
-/// Where the records of a launch lie: the argument that says so, how many there are, and their address.
+/// The records of a launch: index of their argument, their number, and their address.
 pub(super) fn records(program: &Program, arguments: &[Argument]) -> Option<(usize, u32, u64)> {
     let of = |name: &str| {
         let index = program.function().params.iter().position(|param| param.name == name)?;
@@ -41,8 +41,8 @@ pub(super) fn records(program: &Program, arguments: &[Argument]) -> Option<(usiz
     (program.is_described() && address != 0).then_some((index, count as u32, address))
 }
 
-/// Checks records as a kernel will read them: the matrices of a product that is not empty begin in buffers, which are held. An
-/// address that is not read is made null.
+/// Checks records as a kernel will read them. The matrices of a GEMM that is not empty must begin in buffers,
+/// which are returned to be kept. An address that is not read is set to null.
 pub(super) fn check_records(
     memories: &Memories,
     kernel: &str,
@@ -70,8 +70,8 @@ pub(super) fn check_records(
     Ok(held)
 }
 
-/// The addresses among a launch's arguments: the parameter's name, the address, and bytes from there on that are known to be
-/// reached. Nothing is read through a null address.
+/// The addresses among a launch's arguments: the parameter's name, the address, and the number of bytes that
+/// are known to be accessed from there. Nothing is read through a null address.
 fn addresses<'a>(
     program: &'a Program,
     arguments: &'a [Argument],
@@ -108,7 +108,8 @@ mod tests {
     use crate::problem::{Call, GemmProblem, WorkspaceRef};
     use crate::products::Products;
 
-    /// Leading dimensions, distances and counts are no addresses; what is one, lies in a matrix of the call.
+    /// Leading dimensions, distances and counts are not addresses. Every address is inside a matrix of the
+    /// call.
     #[test]
     fn kernels_say_which_arguments_are_addresses() {
         const MATRIX: u64 = 1 << 20;

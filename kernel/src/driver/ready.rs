@@ -1,4 +1,4 @@
-//! A kernel on the card with what its launches need beside matrices.
+//! A kernel on the GPU, together with the workspaces that its launches need.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -18,13 +18,13 @@ use crate::error::EngineError;
 use crate::gemm::AnyGemm;
 use crate::problem::{Call, GemmProblem, WorkspaceRef};
 
-/// A workspace with its memory.
+/// A workspace and its memory.
 type Workspace = (WorkspaceRef, DeviceMemory);
 
-/// The handle that is another stream in each thread.
+/// The stream handle that stands for another stream in each thread (`CU_STREAM_PER_THREAD`).
 const PER_THREAD: usize = 2;
 
-/// A stream; of those that each thread has, whose.
+/// A stream's handle and, for the per-thread stream, the thread.
 type Lane = (usize, Option<ThreadId>);
 
 fn lane(stream: StreamRef<'_>) -> Lane {
@@ -32,11 +32,11 @@ fn lane(stream: StreamRef<'_>) -> Lane {
     (handle, (handle == PER_THREAD).then(|| thread::current().id()))
 }
 
-/// A kernel on the card, with a workspace for each stream that it was launched on.
+/// A kernel on the GPU, with one workspace per stream that it was launched on.
 pub(super) struct Ready {
     loaded: Mutex<Loaded>,
     majors: [Major; 2],
-    /// By streams.
+    /// Workspaces by stream, and the GPU that allocates them.
     workspaces: Mutex<(Gpu, HashMap<Lane, Workspace>)>,
 }
 
@@ -53,7 +53,7 @@ impl Ready {
         Ok(Self { loaded, majors, workspaces })
     }
 
-    /// The call of a product of packed matrices.
+    /// The call of a GEMM of packed matrices.
     pub(super) fn call(&self, problem: GemmProblem, [a, b, d]: [u64; 3]) -> Call {
         let GemmProblem { m, n, k } = problem;
         let pitch = |major, mn: u32| u64::from(if major == Major::K { k } else { mn });
@@ -61,7 +61,8 @@ impl Ready {
         Call::of(problem).a(a, of_a).b(b, of_b).d(d, n.into())
     }
 
-    /// Zeroed memory for a call on a stream: launches on one stream come one after the other, so they share it.
+    /// A zeroed workspace for a call on a stream. Launches on one stream run one after the other, so they
+    /// share it.
     fn workspace(
         &self,
         stream: StreamRef<'_>,
@@ -76,21 +77,21 @@ impl Ready {
         if let Some(found) = known.get(&lane).filter(|(of, _)| of.bytes >= bytes) {
             return Ok(Some(found.clone()));
         }
-        // Memory cannot be had while somebody captures.
+        // Memory cannot be allocated while a stream is captured.
         kernel.context().bind()?;
         if stream.is_captured(kernel.context())? {
             return Err(EngineError::Captured { kernel: kernel.name().to_owned() });
         }
         let Some(made) = gpu.workspace(bytes)? else { return Ok(None) };
         let memory = gpu.memory(made.buffer())?;
-        // What is in flight there ends before its memory goes.
+        // Freeing waits until launches that use the old memory have ended.
         if let Some((old, _)) = known.insert(lane, (made, memory.clone())) {
             gpu.free(old.buffer())?;
         }
         Ok(Some((made, memory)))
     }
 
-    /// Enqueues a call whose memory is lent.
+    /// Enqueues a call on lent memory.
     pub(super) fn launch<E: Arguments + Clone>(
         &self,
         stream: StreamRef<'_>,

@@ -1,4 +1,4 @@
-//! Products of shapes and places of their own, described in device memory by somebody who is known.
+//! Records in device memory that describe GEMMs, in a form that launches can check.
 #![allow(unsafe_code, reason = "calls the CUDA driver")]
 
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use super::stream::Stream;
 use crate::error::EngineError;
 use crate::problem::Call;
 
-/// Records in device memory that nobody changes, so that a launch of the products that they describe can be checked.
+/// Records in device memory that nothing changes, so that a launch of the GEMMs they describe can be checked.
 ///
-/// [`Loaded::launch`](super::Loaded::launch) takes them among what is lent: it holds every record to what the kernel asks of
-/// matrices, and looks for the memory of each in the other slices.
+/// Lend them to [`Loaded::launch`](super::Loaded::launch) together with the matrices. It checks each record
+/// against the kernel's rules, and looks for the memory of each matrix in the other slices.
 ///
 /// ```no_run
 /// use collective::Record;
@@ -40,7 +40,7 @@ pub struct Records {
 }
 
 impl Records {
-    /// Copies records into new memory of a context, and waits until they are there.
+    /// Copies records to new device memory of a context, and waits for the copy.
     ///
     /// # Errors
     /// A driver error.
@@ -50,7 +50,7 @@ impl Records {
         if !bytes.is_empty() {
             let stream = Stream::new(context)?;
             let copy = context.functions().copy_to_device;
-            // SAFETY: so many bytes are allocated there; `bytes` stays until the copy is over.
+            // SAFETY: that number of bytes is allocated there; `bytes` lives until the copy has ended.
             let status = unsafe { copy(memory.address(), bytes.as_ptr().cast(), bytes.len(), stream.raw()) };
             let copied = context.check("cuMemcpyHtoDAsync", status);
             stream.wait().and(copied)?;
@@ -58,19 +58,19 @@ impl Records {
         Ok(Self { records: records.to_vec(), memory })
     }
 
-    /// The products, without a workspace.
+    /// A call of the GEMMs that the records describe, without a workspace.
     pub fn call(&self) -> Call {
-        // More than a launch can have is refused there.
+        // The launch refuses more records than it can have.
         let count = u32::try_from(self.records.len()).unwrap_or(u32::MAX);
         Call::grouped(count, self.memory.address())
     }
 
-    /// What they say.
+    /// The records.
     pub fn as_slice(&self) -> &[Record] {
         &self.records
     }
 
-    /// Device address of the first.
+    /// Device address of the first record.
     pub fn address(&self) -> u64 {
         self.memory.address()
     }

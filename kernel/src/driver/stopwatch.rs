@@ -6,7 +6,7 @@ use super::context::Context;
 use super::stream::{Event, Stream};
 use crate::error::EngineError;
 
-/// Two events around a piece of work.
+/// Two events, before and after some work.
 #[derive(Debug)]
 pub(super) struct Stopwatch {
     start: Event,

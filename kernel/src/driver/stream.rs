@@ -11,20 +11,20 @@ use super::context::{Context, lock};
 use super::sys::{CAPTURE_THREAD_LOCAL, NON_BLOCKING, RawEvent, RawGraph, RawStream};
 use crate::error::EngineError;
 
-/// What a graph needs as long as it may be replayed.
+/// What a graph keeps alive as long as it may be replayed.
 pub(super) type Held = Arc<dyn Any + Send + Sync>;
 
-/// A stream of a context: what is enqueued on it runs in order.
+/// A stream of a context. Work on a stream runs in the order in which it was enqueued.
 pub struct Stream {
     context: Arc<Context>,
     raw: RawStream,
-    /// While launches are captured: what they need.
+    /// During a capture: what the captured launches need.
     captured: Mutex<Option<Vec<Held>>>,
 }
 
 // SAFETY: a stream is a handle that the driver accepts from any thread on which its context is current.
 unsafe impl Send for Stream {}
-// SAFETY: as above; what changes is in a mutex.
+// SAFETY: as above; what changes is behind a mutex.
 unsafe impl Sync for Stream {}
 
 impl fmt::Debug for Stream {
@@ -34,7 +34,7 @@ impl fmt::Debug for Stream {
 }
 
 impl Stream {
-    /// A new stream, which does not wait for the default stream.
+    /// A new stream that does not wait for the default stream.
     ///
     /// # Errors
     /// A driver error.
@@ -59,7 +59,7 @@ impl Stream {
     /// Waits for everything that was enqueued.
     ///
     /// # Errors
-    /// A fault of a kernel that was launched before, or a driver error.
+    /// An earlier kernel faulted, or a driver error.
     pub fn wait(&self) -> Result<(), EngineError> {
         self.context.bind()?;
         // SAFETY: the stream is alive.
@@ -67,37 +67,38 @@ impl Stream {
         self.context.check("cuStreamSynchronize", status)
     }
 
-    /// Tells a capture that is under way what the launch that comes next needs.
+    /// During a capture, records what the next launch needs.
     pub(super) fn hold(&self, needed: impl IntoIterator<Item = Held>) {
         if let Some(held) = &mut *lock(&self.captured) {
             held.extend(needed);
         }
     }
 
-    /// Captures what `enqueue` puts on the stream in place of running it, and says what the launches need.
+    /// Captures what `enqueue` puts on the stream, without running it. Returns the graph, and what its
+    /// launches need.
     ///
     /// # Errors
-    /// The driver refuses the capture, or what `enqueue` says.
+    /// The driver rejects the capture, or `enqueue` fails.
     pub(super) fn capture(
         &self,
         enqueue: impl FnOnce(&Self) -> Result<(), EngineError>,
     ) -> Result<(RawGraph, Vec<Held>), EngineError> {
         self.context.bind()?;
         let functions = self.context.functions();
-        // SAFETY: the stream is alive, and is not captured yet, or the driver refuses.
+        // SAFETY: the stream is alive. If it is being captured already, the driver returns an error.
         let status = unsafe { (functions.capture_begin)(self.raw, CAPTURE_THREAD_LOCAL) };
         self.context.check("cuStreamBeginCapture", status)?;
         *lock(&self.captured) = Some(Vec::new());
         let enqueued = enqueue(self);
         let held = lock(&self.captured).take().unwrap_or_default();
         let mut graph = ptr::null_mut();
-        // A capture ends whether or not every launch went in, so that the stream can be used again.
+        // End the capture even if a launch failed, so that the stream can be used again.
         // SAFETY: the capture was begun by this thread; one handle is written.
         let status = unsafe { (functions.capture_end)(self.raw, &mut graph) };
         let ended = self.context.check("cuStreamEndCapture", status);
         if let Err(error) = enqueued.and(ended) {
             if !graph.is_null() {
-                // SAFETY: nobody else knows the graph.
+                // SAFETY: nothing else uses the graph.
                 let _ = unsafe { (functions.graph_destroy)(graph) };
             }
             return Err(error);
@@ -109,13 +110,14 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         if self.context.bind().is_ok() {
-            // SAFETY: it was created by this value and is not used after this; what is enqueued runs to its end.
+            // SAFETY: it was created by this value and is not used after this; enqueued work still runs to
+            // its end.
             let _ = unsafe { (self.context.functions().stream_destroy)(self.raw) };
         }
     }
 }
 
-/// A stream that somebody keeps alive.
+/// A borrowed stream, which its owner keeps alive.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamRef<'a> {
     raw: RawStream,
@@ -123,10 +125,10 @@ pub struct StreamRef<'a> {
 }
 
 impl StreamRef<'_> {
-    /// Any stream, as a `CUstream`; null is the default one.
+    /// Any stream, as a `CUstream`; null is the default stream.
     ///
     /// # Safety
-    /// The stream stays alive as long as the value is used.
+    /// The stream must stay alive as long as the value is used.
     pub unsafe fn from_raw(stream: *mut c_void) -> Self {
         Self { raw: stream, owner: PhantomData }
     }
@@ -135,7 +137,7 @@ impl StreamRef<'_> {
         self.raw
     }
 
-    /// Whether launches are captured into a graph.
+    /// Whether the stream is being captured into a graph.
     pub(super) fn is_captured(self, context: &Context) -> Result<bool, EngineError> {
         let mut status: c_int = 0;
         // SAFETY: the stream is alive, and one number is written.
@@ -157,7 +159,7 @@ impl<'a> From<&'a Arc<Stream>> for StreamRef<'a> {
     }
 }
 
-/// A moment in a stream.
+/// An event: a point in a stream's order of work.
 pub(super) struct Event {
     context: Arc<Context>,
     raw: RawEvent,
@@ -185,12 +187,12 @@ impl Event {
     }
 
     pub(super) fn record(&self, stream: &Stream) -> Result<(), EngineError> {
-        // SAFETY: both are alive; of two contexts the driver refuses them.
+        // SAFETY: both are alive; if their contexts differ, the driver returns an error.
         let status = unsafe { (self.context.functions().event_record)(self.raw, stream.raw) };
         self.context.check("cuEventRecord", status)
     }
 
-    /// Milliseconds from another event to this one, where both have happened.
+    /// Milliseconds from another event to this one, after both have happened.
     pub(super) fn since(&self, start: &Self) -> Result<f32, EngineError> {
         let mut milliseconds = 0.0;
         // SAFETY: both are alive, and one number is written.

@@ -1,7 +1,9 @@
-//! The part of `cuda.h` that is used: types, numbers and functions, looked up once in the driver that is there.
+//! The part of `cuda.h` that is used: types, constants and functions. Functions are looked up in the
+//! installed driver, once.
 //!
-//! Bindings that choose a version of CUDA when they are built look for a toolkit then, or clash with the version that
-//! another crate of the same program chose. These functions are in every driver since CUDA 12.4.
+//! Why no binding crate: such a crate chooses a CUDA version at build time. It then looks for a toolkit, or
+//! conflicts with the version that another crate of the same program chose. The functions here are in every
+//! driver since CUDA 12.4.
 #![allow(unsafe_code, reason = "looks functions up by name")]
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
@@ -25,10 +27,10 @@ pub(super) type RawGraph = *mut c_void;
 /// `CUgraphExec`.
 pub(super) type RawGraphExec = *mut c_void;
 
-/// `CUresult` of a call that did what it was asked.
+/// `CUresult` of a successful call.
 pub(super) const SUCCESS: Status = 0;
 
-/// Results after which a context answers every call with the same one: a kernel left it unusable.
+/// Results after which a context answers every call with the same one, because a kernel made it unusable.
 pub(super) const STICKY: [Status; 12] = [
     214, // CUDA_ERROR_ECC_UNCORRECTABLE
     220, // CUDA_ERROR_NVLINK_UNCORRECTABLE
@@ -44,7 +46,7 @@ pub(super) const STICKY: [Status; 12] = [
     719, // CUDA_ERROR_LAUNCH_FAILED
 ];
 
-/// Numbers of `CUdevice_attribute`.
+/// Values of `CUdevice_attribute`.
 pub(super) mod device {
     pub(in super::super) const MULTIPROCESSORS: i32 = 16;
     pub(in super::super) const MEMORY_KILOHERTZ: i32 = 36;
@@ -53,7 +55,7 @@ pub(super) mod device {
     pub(in super::super) const CAPABILITY_MINOR: i32 = 76;
 }
 
-/// Numbers of `CUfunction_attribute`.
+/// Values of `CUfunction_attribute`.
 pub(super) mod function {
     pub(in super::super) const LOCAL_BYTES: i32 = 3;
     pub(in super::super) const REGISTERS: i32 = 4;
@@ -61,7 +63,7 @@ pub(super) mod function {
     pub(in super::super) const LARGE_CLUSTERS: i32 = 14;
 }
 
-/// Numbers of `CUjit_option`.
+/// Values of `CUjit_option`.
 pub(super) mod jit {
     pub(in super::super) const INFO_LOG: i32 = 3;
     pub(in super::super) const INFO_LOG_BYTES: i32 = 4;
@@ -92,8 +94,8 @@ impl LaunchAttribute {
         Self::new(4, [x, y, z])
     }
 
-    /// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`: lets a kernel begin before the one before it in its
-    /// stream has ended; a `griddepcontrol.wait` in it waits for that.
+    /// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`: lets a kernel start before the previous
+    /// kernel in its stream has ended. A `griddepcontrol.wait` in the kernel waits for that end.
     pub(super) fn overlap() -> Self {
         Self::new(6, [1, 0, 0])
     }
@@ -116,7 +118,7 @@ pub(super) struct LaunchConfig {
     pub(super) attribute_count: c_uint,
 }
 
-/// `CUtensorMap`, aligned as the strictest version of the header asks.
+/// `CUtensorMap`, with the alignment of the strictest version of the header.
 #[repr(C, align(128))]
 pub(super) struct EncodedMap {
     pub(super) words: [u64; 16],
@@ -200,13 +202,13 @@ pub(super) struct Functions {
 }
 
 impl Functions {
-    /// Looks every function up, so that one that is missing is an error now and not in the middle of a launch.
+    /// Looks up every function, so that a missing one is an error now and not in the middle of a launch.
     ///
     /// # Errors
     /// The first function that the library lacks.
     ///
     /// # Safety
-    /// The library is CUDA's driver, and stays loaded as long as the functions are called.
+    /// The library must be CUDA's driver, and must stay loaded as long as the functions are called.
     pub(super) unsafe fn look_up(library: &Library) -> Result<Self, &'static str> {
         // SAFETY: each field's type is that of the function of this name in `cuda.h`; the caller keeps the library.
         unsafe {
@@ -258,12 +260,12 @@ impl Functions {
     }
 }
 
-/// One function.
+/// Looks up one function.
 ///
 /// # Safety
-/// `F` is the type of that function, and it is not called once the library is unloaded.
+/// `F` must be the type of that function. The function must not be called after the library is unloaded.
 unsafe fn get<F: Copy>(library: &Library, name: &'static str) -> Result<F, &'static str> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let symbol = unsafe { library.get::<F>(name.as_bytes()) };
     symbol.map(|symbol| *symbol).map_err(|_| name)
 }
@@ -280,7 +282,7 @@ mod tests {
         assert_eq!((size_of::<EncodedMap>(), align_of::<EncodedMap>()), (128, 128));
     }
 
-    /// This program itself is no driver.
+    /// This program itself is not a driver.
     #[cfg(unix)]
     #[test]
     #[allow(unsafe_code, reason = "looks functions up")]

@@ -1,4 +1,4 @@
-//! Tensor maps as the driver encodes them.
+//! Tensor maps, encoded by the driver.
 #![allow(unsafe_code, reason = "calls the CUDA driver")]
 
 use core::ffi::c_void;
@@ -15,15 +15,16 @@ use crate::error::EngineError;
 
 /// `CU_TENSOR_MAP_INTERLEAVE_NONE`.
 const NO_INTERLEAVE: u32 = 0;
-/// `CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE`: zeros.
+/// `CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE`: elements out of bounds are zeros.
 const FILL_ZEROS: u32 = 0;
 
 /// Encodes a tensor map with `cuTensorMapEncodeTiled`: packed boxes, no interleave, zeros out of bounds.
 ///
-/// A null address, legal in a description that nothing is read through, is encoded as the lowest aligned one.
+/// A null address is legal in a map through which nothing is read; it is encoded as the lowest aligned
+/// address.
 ///
 /// # Errors
-/// There is no driver, the description breaks a rule, or the driver refuses it.
+/// There is no driver, the description breaks a rule, or the driver rejects it.
 pub fn encode_tensor_map(map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES], EngineError> {
     map.check().map_err(|source| EngineError::TensorMap { source })?;
     let driver = library::driver()?;
@@ -33,17 +34,18 @@ pub fn encode_tensor_map(map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES], Engi
 /// Encodes a tensor map with `cuTensorMapEncodeIm2col`: no interleave, zeros out of bounds.
 ///
 /// # Errors
-/// There is no driver, the description breaks a rule, or the driver refuses it.
+/// There is no driver, the description breaks a rule, or the driver rejects it.
 pub fn encode_im2col_map(map: &Im2colMap) -> Result<[u8; TENSOR_MAP_BYTES], EngineError> {
     map.check().map_err(|source| EngineError::TensorMap { source })?;
     let driver = library::driver()?;
     encode(driver, &|call, status| call::check(driver, call, status), Description::Im2col(map))
 }
 
-/// What a call's result means: in a context that a kernel has left unusable, something else than without one.
+/// Turns a call's status into a result. In a context that a kernel has made unusable, the error names that
+/// kernel.
 pub(super) type Check<'a> = &'a dyn Fn(&'static str, Status) -> Result<(), EngineError>;
 
-/// The same once the driver is known and the description checked.
+/// The same with the driver already found and the description already checked.
 pub(super) fn encode(
     driver: &Driver,
     check: Check<'_>,
@@ -61,15 +63,15 @@ fn encode_pixels(
     map: &Im2colMap,
 ) -> Result<[u8; TENSOR_MAP_BYTES], EngineError> {
     let mut encoded = EncodedMap { words: [0; 16] };
-    // Channels and images are taken one by one; the width's step comes second.
+    // Steps are 1 for channels and images; those of the pixel dimensions begin with the second entry.
     let mut element_strides = [1u32; 5];
     for (place, &step) in element_strides[1..].iter_mut().zip(&map.steps) {
         *place = step;
     }
     let address = ptr::without_provenance_mut::<c_void>(map.address.max(16) as usize);
-    // SAFETY: the description has been checked, so there are `rank` extents and element strides, one stride fewer and
-    // two corner coordinates fewer; the driver reads no more of them and writes one encoded map. The address is only
-    // stored.
+    // SAFETY: the description has been checked. So there are `rank` extents and element strides, one stride
+    // fewer, and two corner coordinates fewer. The driver reads no more of them and writes one encoded map.
+    // The address is only stored.
     let status = unsafe {
         (driver.functions.encode_im2col)(
             &mut encoded,
@@ -93,7 +95,7 @@ fn encode_pixels(
     Ok(bytes(&encoded))
 }
 
-/// Numbers of `CUtensorMapL2promotion`.
+/// Values of `CUtensorMapL2promotion`.
 fn promotion(promotion: Promotion) -> u32 {
     match promotion {
         Promotion::None => 0,
@@ -108,12 +110,13 @@ fn encode_tiled(
     check: Check<'_>,
     map: &TensorMap,
 ) -> Result<[u8; TENSOR_MAP_BYTES], EngineError> {
-    // The binding's type has the alignment that this version of the driver's header asks for.
+    // The type has the alignment that the strictest version of the driver's header needs.
     let mut encoded = EncodedMap { words: [0; 16] };
     let element_strides = [1u32; 5];
     let address = ptr::without_provenance_mut::<c_void>(map.address.max(16) as usize);
-    // SAFETY: the description has been checked, so there are `rank` extents, box extents and element strides and
-    // one stride fewer; the driver reads no more of them and writes one encoded map. The address is only stored.
+    // SAFETY: the description has been checked. So there are `rank` extents, box extents and element strides,
+    // and one stride fewer. The driver reads no more of them and writes one encoded map. The address is only
+    // stored.
     let status = unsafe {
         (driver.functions.encode_tiled)(
             &mut encoded,
@@ -134,8 +137,8 @@ fn encode_tiled(
     Ok(bytes(&encoded))
 }
 
-/// Changes the address of an encoded tiled map with `cuTensorMapReplaceAddress`, once the driver is known and the address
-/// checked: a multiple of what the one before was a multiple of.
+/// Changes the address of an encoded tiled map with `cuTensorMapReplaceAddress`. The driver has been found,
+/// and the address has been checked: it has at least the alignment of the old one.
 pub(super) fn readdress(
     driver: &Driver,
     check: Check<'_>,
@@ -162,7 +165,7 @@ fn bytes(encoded: &EncodedMap) -> [u8; TENSOR_MAP_BYTES] {
     bytes
 }
 
-/// Numbers of `CUtensorMapDataType`.
+/// Values of `CUtensorMapDataType`.
 fn data_type(element: TensorElement) -> u32 {
     match element {
         TensorElement::U8 => 0,
@@ -178,7 +181,7 @@ fn data_type(element: TensorElement) -> u32 {
     }
 }
 
-/// Numbers of `CUtensorMapSwizzle`.
+/// Values of `CUtensorMapSwizzle`.
 fn swizzle(swizzle: TensorSwizzle) -> u32 {
     match swizzle {
         TensorSwizzle::None => 0,

@@ -1,4 +1,4 @@
-//! Prepared launches, and how long runs of them take on the device.
+//! Prepared launches, and how long they take on the device.
 #![allow(unsafe_code, reason = "launches with addresses that were checked")]
 
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use super::stream::{Held, Stream};
 use crate::error::EngineError;
 use crate::program::Program;
 
-/// Work that can be put on a stream again and again.
+/// Work that can be enqueued on a stream any number of times.
 pub trait Enqueue {
     /// Its name in errors.
     fn name(&self) -> &str;
 
-    /// Puts it on a stream and returns at once.
+    /// Enqueues the work on a stream and returns at once.
     ///
     /// # Errors
-    /// The driver refuses it.
+    /// The driver rejects it.
     fn enqueue(&self, stream: &Stream) -> Result<(), EngineError>;
 }
 
@@ -35,9 +35,10 @@ impl<T: Enqueue + ?Sized> Enqueue for &T {
     }
 }
 
-/// A launch with everything done that can be done before: compiled, arguments laid out, tensor maps encoded.
+/// A launch for which everything is prepared: the kernel is compiled, its arguments are laid out, its tensor
+/// maps are encoded.
 ///
-/// It keeps its kernel and the buffers that its arguments name.
+/// It keeps its kernel, and the buffers that its arguments point into, alive.
 #[derive(Debug)]
 pub struct Prepared {
     kernel: Arc<Kernel>,
@@ -61,19 +62,21 @@ impl Enqueue for Prepared {
     fn enqueue(&self, stream: &Stream) -> Result<(), EngineError> {
         let buffers = self.buffers.iter().map(|buffer| Arc::clone(buffer) as Held);
         stream.hold(buffers.chain([Arc::clone(&self.kernel) as Held]));
-        // SAFETY: the driver refuses a stream of another context. Every address was found in a buffer that is kept, or the
-        // caller of `prepare_raw` vouches for it.
+        // SAFETY: the driver rejects a stream of another context. Every address was found in a buffer that is
+        // kept, or the caller of `prepare_raw` guarantees it.
         unsafe { self.kernel.launch_raw(stream.raw(), self.grid, &self.block) }
     }
 }
 
 impl Gpu {
-    /// Compiles a program, unless that was done before, and lays its arguments out.
+    /// Prepares a launch: compiles the program, unless that was done before, and lays out its arguments.
+    ///
+    /// If records in device memory hold the matrices' addresses, they are read now, after all earlier work
+    /// has ended, and a copy is kept. Later changes of the records have no effect.
     ///
     /// # Errors
-    /// Arguments that do not fit, an address that is not in a buffer of this GPU, or a program the driver refuses.
-    ///
-    /// Records that name matrices are read now, once everything before has run, and kept as they are.
+    /// Arguments that do not match the program's parameters, an address outside this GPU's buffers, or a
+    /// program that the driver rejects.
     pub fn prepare(
         &mut self,
         program: &Program,
@@ -89,21 +92,22 @@ impl Gpu {
             buffers.extend(named);
             buffers.push(copy);
         }
-        // SAFETY: the addresses lie in buffers, which the launch keeps; those in memory do too, in memory that nobody else
-        // has.
+        // SAFETY: the addresses are inside buffers, which the launch keeps. Addresses in the records are too,
+        // and the records are in memory that nothing else uses.
         let prepared = unsafe { self.prepare_raw(program, grid, &arguments)? };
         Ok(Prepared { buffers, ..prepared })
     }
 
-    /// As [`prepare`](Self::prepare) for memory of anybody.
+    /// Prepares a launch on any memory, as [`prepare`](Self::prepare) does on this GPU's buffers.
     ///
     /// # Errors
-    /// Arguments that do not fit, or a program the driver refuses.
+    /// Arguments that do not match the program's parameters, or a program that the driver rejects.
     ///
     /// # Safety
-    /// Every address among the arguments, also inside tensor maps, and every address that the program finds in memory, names
-    /// memory that stays allocated until the last launch has finished, also of graphs, and that nothing else uses in the
-    /// meantime, in the extent the kernel reads and writes.
+    /// Every address among the arguments, also inside tensor maps, and every address that the program finds
+    /// in memory, must be that of memory that covers the extents which the kernel reads and writes. This
+    /// memory must stay allocated, and nothing else may use it, until the last launch has finished, also the
+    /// last launch from a graph.
     pub unsafe fn prepare_raw(
         &mut self,
         program: &Program,
@@ -114,14 +118,15 @@ impl Gpu {
         Ok(Prepared { kernel: self.kernel(program)?, grid, block, buffers: Vec::new() })
     }
 
-    /// Runs `count` launches back to back, taking them from the list in turn, and says how many seconds of the
-    /// device's time one of them took. No launches take no time.
+    /// Runs `count` launches back to back, cycling through the list. Returns the mean device time per launch
+    /// in seconds; 0 if there are no launches.
     ///
-    /// Give one launch per set of inputs, and enough sets that they do not fit the L2 cache together; warm up with a
-    /// call whose answer is dropped; call it in turn for the candidates that are to be compared.
+    /// Pass one launch per set of inputs, with enough sets that together they do not fit into the L2 cache.
+    /// To warm up, call it once and ignore the result. To compare candidates, call it for each of them
+    /// alternately.
     ///
     /// # Errors
-    /// A launch that the driver refuses, or a fault while one ran.
+    /// The driver rejects a launch, or one faults while it runs.
     pub fn time_many(&mut self, launches: &[&dyn Enqueue], count: usize) -> Result<f64, EngineError> {
         if launches.is_empty() || count == 0 {
             return Ok(0.0);

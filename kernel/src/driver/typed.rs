@@ -1,4 +1,4 @@
-//! Kernels of types of one's own on the card, called with matrices and nothing else: [`Gemm::load`].
+//! Kernels of your own types on the GPU, called with only a problem and its matrices: [`Gemm::load`].
 #![allow(unsafe_code, reason = "launches with plain addresses, for callers who vouch for them")]
 
 use core::ffi::c_void;
@@ -18,13 +18,14 @@ use crate::error::EngineError;
 use crate::problem::GemmProblem;
 
 mod sealed {
-    /// Formats are the library's.
+    /// Formats are the library's, so only the library implements [`DeviceElement`](super::DeviceElement).
     pub trait Sealed {}
 }
 
-/// A number of the host's as it lies in device memory.
+/// A Rust number type that matrices in device memory can have.
 pub trait DeviceElement: sealed::Sealed + Copy + 'static {
-    /// The formats that it may be: `f32` is multiplied as itself or as `tf32`, a byte may be any of 8 bits.
+    /// The formats that the type can stand for. `f32` is multiplied as `f32` or as `tf32`; a byte may be any
+    /// 8-bit format.
     const FORMATS: &'static [Format];
 }
 
@@ -49,7 +50,7 @@ elements! {
     i32: S32;
 }
 
-/// Whether a number of the host's may be of a format.
+/// Whether a Rust number type can stand for a format.
 #[cfg(any(feature = "cudarc", test))]
 const fn fits<T: DeviceElement>(format: Format) -> bool {
     let mut i = 0;
@@ -62,7 +63,7 @@ const fn fits<T: DeviceElement>(format: Format) -> bool {
     false
 }
 
-/// What belongs to a context: a kernel is loaded there.
+/// Something that belongs to a context: a kernel can be loaded there.
 pub trait InContext {
     /// The context.
     ///
@@ -86,15 +87,16 @@ impl InContext for Arc<Stream> {
 #[cfg(feature = "cudarc")]
 impl InContext for Arc<cudarc::driver::CudaStream> {
     fn context(&self) -> Result<Arc<Context>, EngineError> {
-        // cudarc's contexts are the primary ones.
+        // cudarc's contexts are primary contexts.
         Context::primary(cudarc::driver::CudaStream::context(self).ordinal())
     }
 }
 
-/// A kernel of a type of one's own on the card ([`Gemm::load`]). It may be used from several threads.
+/// A kernel of your own type on the GPU, made by [`Gemm::load`]. It may be used from several threads.
 ///
-/// Matrices are packed: A is `(M, K)` and B `(N, K)` row by row where they are K-major, otherwise the transposes of these, and D is
-/// `(M, N)` row by row. For leading dimensions, batches, scales and graphs take [`Loaded`](super::Loaded).
+/// All matrices are packed. K-major operands are `(M, K)` for A and `(N, K)` for B in row-major order;
+/// MN-major operands are the transposes of these. D is `(M, N)`, row-major. For leading dimensions, batches,
+/// scales and graphs use [`Loaded`](super::Loaded).
 pub struct LoadedGemm<C> {
     ready: Ready,
     of: PhantomData<fn() -> C>,
@@ -107,7 +109,7 @@ impl<C: GemmConfig> fmt::Debug for LoadedGemm<C> {
 }
 
 impl<C: GemmConfig> Gemm<C> {
-    /// Compiles the kernel for the card of a context or of a stream: milliseconds, so keep it.
+    /// Compiles the kernel for the GPU of a context or a stream. This takes milliseconds, so keep the result.
     ///
     /// ```no_run
     /// use collective::{Cooperative, KMajor, LinearCombination, Operands, Tile, TmaStore, TmaWgmma};
@@ -132,19 +134,20 @@ impl<C: GemmConfig> Gemm<C> {
     /// ```
     ///
     /// # Errors
-    /// The compiler's log where the driver refuses the program, what the verifier finds, or a driver error.
+    /// The compiler's log if the driver rejects the program, the faults that the verifier found, or a driver
+    /// error.
     pub fn load(on: &impl InContext) -> Result<LoadedGemm<C>, EngineError> {
         const {
             assert!(
                 is_plain::<C>(),
-                "several products, and operands with scales, in few bits or sparse, need more than their matrices: take `Loaded`"
+                "several GEMMs per launch, and scaled, quantized or sparse operands, need more than their matrices: use `Loaded`"
             );
         }
         Ok(LoadedGemm { ready: Ready::new(&on.context()?, Self::kernel())?, of: PhantomData })
     }
 }
 
-/// Whether a kernel is of one product, and reads nothing for its operands but their matrices.
+/// Whether a kernel computes one GEMM and reads nothing for its operands except their matrices.
 const fn is_plain<C: GemmConfig>() -> bool {
     let spec = Gemm::<C>::PLAN.mainloop;
     let [a, b] = spec.operands;
@@ -189,7 +192,7 @@ where
     /// }
     /// ```
     ///
-    /// Slices of other elements than the kernel's do not compile:
+    /// Slices of another element type than the kernel's do not compile:
     ///
     /// ```compile_fail
     /// # use collective::{Cooperative, KMajor, LinearCombination, Operands, Tile, TmaWgmma};
@@ -211,8 +214,8 @@ where
     /// ```
     ///
     /// # Errors
-    /// A slice is too short for the product ([`EngineError::Short`]), an address or an extent is illegal for the kernel, or the driver refuses
-    /// the launch.
+    /// A slice is too short for the problem ([`EngineError::Short`]), an address or an extent is illegal for
+    /// the kernel, or the driver rejects the launch.
     #[cfg(feature = "cudarc")]
     pub fn launch<A: DeviceElement, B: DeviceElement, D: DeviceElement>(
         &self,
@@ -232,11 +235,11 @@ where
         self.launch_slices(stream, problem, [a.slice(), b.slice(), d.slice()])
     }
 
-    /// Enqueues `D = A * B` on memory that its owners lend, on any stream, and returns at once.
+    /// Enqueues `D = A * B` on lent memory, on any stream, and returns at once. `slices` are A, B and D.
     ///
     /// # Errors
-    /// A slice has fewer bytes than its matrix, an address or an extent is illegal for the kernel, the stream is captured, or the driver
-    /// refuses the launch.
+    /// A slice has fewer bytes than its matrix, an address or an extent is illegal for the kernel, the stream
+    /// is being captured, or the driver rejects the launch.
     pub fn launch_slices<'s>(
         &self,
         stream: impl Into<StreamRef<'s>>,
@@ -246,7 +249,8 @@ where
         self.launch_with(stream, problem, slices, (LinearArguments::default(), &[]))
     }
 
-    /// Enqueues `D = alpha * A * B + beta * C` on memory that its owners lend. C may be D; otherwise it is part of `more`.
+    /// Enqueues `D = alpha * A * B + beta * C` on lent memory. C may be D; otherwise its memory must be one
+    /// of the slices in `more`.
     ///
     /// # Errors
     /// As [`launch_slices`](Self::launch_slices).
@@ -262,14 +266,16 @@ where
         self.ready.launch(stream.into(), call, &lent)
     }
 
-    /// Enqueues `D = A * B` of matrices at plain addresses on any stream: a `CUstream`, null for the default one.
+    /// Enqueues `D = A * B` with plain device addresses of A, B and D. `stream` is a `CUstream`; null is the
+    /// default stream.
     ///
     /// # Errors
     /// As [`launch_slices`](Self::launch_slices).
     ///
     /// # Safety
-    /// The stream is alive and of the kernel's context. At `addresses` lie A, B and D, as large as the product says, in memory that the device
-    /// reaches, until the launch has finished; nobody writes A and B meanwhile, and nobody else uses D.
+    /// The stream must be alive and belong to the kernel's context. `addresses` must be those of A, B and D,
+    /// each as large as the problem says, in memory that the device can access. Until the launch has
+    /// finished, the memory must stay allocated, nothing may write A or B, and nothing else may use D.
     pub unsafe fn launch_raw(
         &self,
         stream: *mut c_void,
@@ -282,7 +288,7 @@ where
         };
         let [of_a, of_b, of_d] = formats::<C>();
         let [a, b, d] = addresses;
-        // SAFETY: the caller vouches for stream and addresses.
+        // SAFETY: the caller guarantees the stream and the addresses.
         unsafe {
             let slices = [
                 DeviceSlice::readable(a, bytes(of_a, [m, k])),
@@ -294,7 +300,7 @@ where
     }
 }
 
-/// Whether slices have as many elements as the matrices of a product.
+/// Checks that slices have enough elements for the matrices of a problem.
 #[cfg(any(feature = "cudarc", test))]
 pub(super) fn enough(problem: GemmProblem, elements: [usize; 3]) -> Result<(), EngineError> {
     let GemmProblem { m, n, k } = problem;

@@ -1,8 +1,10 @@
-//! What a kernel takes at least: cheap, so that the model is asked of those alone that may be among the first.
+//! A cheap lower bound of a kernel's time. The model is evaluated only for kernels that may be among the
+//! first.
 //!
-//! It is the model's closed form without what only adds to the time: how tiles are divided in detail, and operands that are read again from
-//! memory. What depends on kernel and machine alone is worked out once. A bound is never more than the prediction, so leaving kernels out
-//! by it changes no choice: a test holds it to both.
+//! The bound is the model's closed form without terms that only add time: details of how tiles are split, and
+//! operands that are read again from DRAM. Everything that depends only on kernel and machine is computed
+//! once. A bound is never more than the prediction, so leaving out kernels by it changes no choice; a test
+//! checks both.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,35 +15,36 @@ use super::space::{Entry, Space};
 use super::{Machine, Request};
 use crate::products::Products;
 
-/// A bound of several entries that differ in nothing that it looks at.
+/// The bound of several entries that do not differ in anything it uses.
 struct Bound {
-    /// The entries, one after the other.
+    /// The range of these entries.
     entries: core::ops::Range<usize>,
-    /// Elements of a cluster's tile along M, N and K, in the kernel's eyes.
+    /// Elements of a cluster's tile along M, N and K, as the kernel sees them.
     tile: [u32; 3],
     swapped: bool,
     cluster: f64,
     slots: u32,
     ctas: f64,
-    /// What an exchange of sums takes, where tiles may be divided: with one other, and what of that grows with the root of their number.
+    /// If tiles may be split, the time to exchange partial sums with one other CTA, and the part of it that
+    /// grows with the square root of their number.
     exchange: Option<[f64; 2]>,
-    /// Whether CTAs begin where others have ended.
+    /// Whether CTAs start after others have ended.
     restarts: bool,
-    /// Whether the consumers take turns.
+    /// Whether consumers alternate (pingpong).
     turns: bool,
     fixed: Fixed,
-    /// One CTA's epilogue that reads no C, in rows of even lengths.
+    /// The time of one CTA's epilogue that reads no C, with even row lengths of D.
     epilogue: f64,
     /// CTAs that finish a tile.
     parts: f64,
-    /// Whether it is slower where rows have odd lengths, and whether copies bring C.
+    /// Whether the epilogue is slower for odd row lengths, and whether tensor copies load C.
     by_threads: bool,
     sourced: bool,
     launch: f64,
     /// Bits of an element of A and of B, and which of them leave L2 first.
     bits: [u32; 2],
     first: [bool; 2],
-    /// Bytes of D for an element of the product.
+    /// Bytes of D per element of the output.
     output: f64,
 }
 
@@ -49,7 +52,7 @@ struct Bound {
 pub(super) struct Bounds(Vec<Bound>);
 
 impl PartialEq for Bound {
-    /// But for which entries they are of.
+    /// Equal except for the entries.
     fn eq(&self, other: &Self) -> bool {
         let key = |of: &Self| {
             let [one, grows] = of.exchange.unwrap_or([-1.0; 2]);
@@ -62,17 +65,17 @@ impl PartialEq for Bound {
     }
 }
 
-/// A request in the kernel's eyes: M, N and K, and its operands A and B.
+/// A request as the kernel sees it: M, N and K, and its operands A and B.
 struct Seen {
     problem: [u32; 3],
     matrices: [MatrixRef; 2],
 }
 
-/// Predictions are rounded otherwise than bounds.
+/// Predictions and bounds round differently.
 const ROUNDED: f64 = 1.0 - 1e-9;
 
 impl Bounds {
-    /// Those of a space, the same for every call of a process.
+    /// The bounds of a space. They are computed once per process.
     pub(super) fn of(space: Space, entries: &[Entry], machine: &Machine) -> Arc<Self> {
         type Known = (Space, Machine, Arc<Bounds>);
         static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
@@ -93,8 +96,8 @@ impl Bounds {
         bounds
     }
 
-    /// The `count` entries that are predicted to be fastest, in order, with their times: those of `predict`, which is asked of few. `None`
-    /// where the bounds do not hold, or say too little.
+    /// The `count` entries with the shortest predicted times, in order, with these times. `predict` is called
+    /// for few entries. `None` if the bounds do not hold, or exclude too few.
     pub(super) fn fastest(
         &self,
         request: &Request<'_>,
@@ -115,7 +118,7 @@ impl Bounds {
         let (near, far) = bounds.split_at(least);
         let mut times = Vec::new();
         near.iter().for_each(|&(_, bound)| look(bound, &mut times));
-        // Each bound is of one entry at least.
+        // Each bound covers at least one entry.
         times.select_nth_unstable_by(count - 1, order);
         let most = times[count - 1].0;
         far.iter().filter(|(least, _)| *least <= most).for_each(|&(_, bound)| look(bound, &mut times));
@@ -125,7 +128,7 @@ impl Bounds {
         Some(times)
     }
 
-    /// Every bound for a request, with its place.
+    /// Every bound for a request, with its index.
     fn all(&self, request: &Request<'_>, machine: &Machine) -> Option<Vec<(f64, usize)>> {
         let (call, one) = (&request.call, request.call.problem);
         let count = match call.products {
@@ -133,7 +136,7 @@ impl Bounds {
             Products::Batched { count } => count,
             Products::Ragged { .. } | Products::Masked { .. } | Products::Grouped { .. } => return None,
         };
-        // So many tiles can be counted.
+        // So few tiles can be counted.
         let elements = u128::from(one.m) * u128::from(one.n) * u128::from(count);
         if elements == 0 || elements >= 1 << 31 {
             return None;
@@ -171,12 +174,13 @@ impl Bounds {
             };
             let mut starts = if of.restarts { whole } else { 1.0 };
             if of.parts > 1.0 {
-                // Each tile is divided.
+                // Each tile is split.
                 starts = (units / slots).ceil();
                 let part = (k_tiles / of.parts).ceil() * (1.0 + machine.unaligned) * step;
                 busy = starts * (part + epilogue + machine.tile + of.exchange.map_or(0.0, |[one, _]| one));
             } else if let Some([one, grows]) = of.exchange {
-                // None is divided, or some are: then a worker has a piece at least, which may be of several tiles.
+                // Either no tile is split, or some are. Then a worker has at least one work unit, which may
+                // cover parts of several tiles.
                 let shared = every / slots * k_tiles * step + one;
                 let divided = shared.max(parted(k_tiles * step, grows) + one - grows);
                 busy = busy.min(divided + epilogue + machine.tile);
@@ -201,13 +205,14 @@ impl Bounds {
     }
 }
 
-/// What it takes at least to multiply a part of a tile and to exchange its sums: with `p` parts, `tile / p + grows * sqrt(p - 1)`, or no less
-/// than `grows` beside the part.
+/// Lower bound of the time to multiply a part of a tile and to exchange its partial sums. For `p` parts it is
+/// `tile / p + grows * sqrt(p - 1)`, and at least `grows` in addition to the part.
 fn parted(tile: f64, grows: f64) -> f64 {
     if grows <= 0.0 {
         return 0.0;
     }
-    // From two parts on the root is that of a half of `p` at least, and the sum is least where its slope is zero.
+    // For two or more parts, `sqrt(p - 1)` is at least `sqrt(p / 2)`. The sum is smallest where its
+    // derivative is zero.
     let least = grows * core::f64::consts::FRAC_1_SQRT_2;
     (0.5 * tile + grows).min(1.5 * least * (2.0 * tile / least).cbrt())
 }
@@ -224,7 +229,7 @@ impl Bound {
             slots: machine.slots_of(&entry.subject()),
             ctas: machine.ctas(plan).into(),
             exchange: facts.reduction.map(|reduction| {
-                // Of four others the root is twice that of one.
+                // For four other CTAs the square root is twice that for one.
                 let [one, four] = [1.0, 4.0].map(|others| machine.exchange(plan, reduction, others));
                 [one, four - one]
             }),
@@ -257,14 +262,14 @@ mod tests {
 
     const H200: Machine = Machine::h200();
 
-    /// Requests of many kinds, of extents drawn between 1 and 2^14.
+    /// Requests of many kinds, with pseudo-random extents between 1 and 2^14.
     fn drawn(mut each: impl FnMut(&str, &Request<'_>, usize)) {
         let mut state = 20_260_401_u64;
         let mut draw = move |most: u32| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let size = (state >> 33) as u32 % most;
             let odd = (state >> 20) as u32 % 3;
-            // Mostly round numbers, some that are not.
+            // Mostly round numbers, and some others.
             match (1u32 << size, odd) {
                 (extent, 0) => extent,
                 (extent, 1) => extent + (extent / 2).next_multiple_of(8),
@@ -325,7 +330,8 @@ mod tests {
         assert!(sum / count > 0.7, "bounds that say something");
     }
 
-    /// With bounds and without, the same kernels are chosen in the same order, for the same reasons; few predictions are made.
+    /// With bounds and without, the same kernels are chosen in the same order, for the same reasons; with
+    /// bounds, few predictions are made.
     #[test]
     fn bounds_change_no_choice() {
         let (mut asked, mut entered, mut few) = (0, 0, [0; 2]);
@@ -347,7 +353,7 @@ mod tests {
                 };
                 calls.set(0);
                 let bounded = ranking.of_few(&Bounds::of(space, &entries, &H200));
-                // Where tensor copies reach no row, nearly all are refused, and all are asked for.
+                // If tensor copies can access no row, nearly all kernels are refused, and all are predicted.
                 let GemmProblem { m, n, k } = request.call.problem;
                 if [m, n, k].iter().all(|extent| extent.is_multiple_of(16)) {
                     (asked, entered) = (asked + calls.get(), entered + entries.len());

@@ -1,4 +1,4 @@
-//! What was measured of a call: it comes before what the model says.
+//! Measurements for a call. They take precedence over the model.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ use super::{Machine, Request};
 use crate::spec::KernelSpec;
 use crate::types::Types;
 
-/// Where a selection takes from what was measured for a call.
+/// Which measurements a selection uses.
 ///
 /// ```
 /// use collective::Format;
@@ -26,26 +26,27 @@ use crate::types::Types;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Known<'a> {
-    /// The records that come with this library: some of an H200. What was measured at near shapes corrects the model at others.
+    /// The records that come with this library, measured on an H200. At other shapes, measurements of similar
+    /// shapes correct the model. This is the default.
     #[default]
     Shipped,
-    /// Specs and their microseconds, measured for this very call: of them the fastest that is legal is ranked first. Feature
-    /// `records` keeps such records on disk (`kernel::disk::records`).
+    /// Specs and their times in microseconds, measured for exactly this call. The fastest legal one is ranked
+    /// first. The feature `records` keeps such records on disk (`kernel::disk::records`).
     Measured(&'a [(KernelSpec, f64)]),
-    /// Nothing: the model alone decides.
+    /// No measurements: only the model decides.
     Nothing,
 }
 
-/// The record of an H200; of a plain product of packed bf16 matrices that lie along K.
+/// The record of an H200, for plain GEMMs of packed bf16 matrices, both K-major.
 const H200: &str = include_str!("h200.txt");
 
-/// What was measured at a shape: microseconds by spec, the fastest first.
+/// Measurements at one shape: microseconds per spec, the fastest first.
 pub(super) struct Shape {
     pub(super) extents: [u32; 3],
     pub(super) kernels: Vec<(KernelSpec, f64)>,
 }
 
-/// All that comes with the library.
+/// All records that come with the library.
 pub(super) struct Shipped {
     pub(super) shapes: Vec<Shape>,
     by_extents: HashMap<[u32; 3], usize>,
@@ -67,7 +68,7 @@ impl Shipped {
 }
 
 impl Shape {
-    /// `1024x320x11072` and `17:19.8 4:20.1`.
+    /// Parses, for example, `1024x320x11072` and `17:19.8 4:20.1`.
     fn parse(extents: &str, kernels: &str, specs: &HashMap<&str, KernelSpec>) -> Option<Self> {
         let extents: Vec<u32> = extents.split('x').filter_map(|extent| extent.parse().ok()).collect();
         let kernel = |word: &str| {
@@ -79,13 +80,13 @@ impl Shape {
     }
 }
 
-/// What comes with the library, read when it is first asked for.
+/// The records that come with the library, parsed at the first use.
 pub(super) fn shipped() -> &'static Shipped {
     static ALL: OnceLock<Shipped> = OnceLock::new();
     ALL.get_or_init(|| Shipped::parse(H200))
 }
 
-/// Whether the records that come with the library are of such calls on such a machine.
+/// Whether the library's records apply to such calls on such a machine.
 pub(super) fn is_recorded(request: &Request<'_>, machine: &Machine) -> bool {
     request.known == Known::Shipped
         && request.types == Types::of(Format::Bf16)
@@ -96,7 +97,7 @@ pub(super) fn is_recorded(request: &Request<'_>, machine: &Machine) -> bool {
         && *machine == Machine::h200()
 }
 
-/// What is known of a call, the fastest first.
+/// The measurements for a call, the fastest first.
 pub(super) fn of(request: &Request<'_>, machine: &Machine) -> Vec<(KernelSpec, f64)> {
     let mut known = match request.known {
         Known::Measured(measured) => measured.to_vec(),

@@ -1,104 +1,116 @@
-//! The machine as the model sees it: a handful of measured numbers.
+//! The GPU as the model sees it: measured numbers.
 
 use collective::Plan;
 
-/// What the time of a kernel is predicted from.
+/// The numbers from which the model predicts a kernel's time. All times are in microseconds.
 ///
-/// [`Machine::h200`] holds the numbers of one card; change a field for a card with another clock or memory.
+/// [`Machine::h200`] holds the numbers of one card. For a card with another clock or memory, change fields of
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Machine {
-    /// Multiprocessors.
+    /// Number of SMs.
     pub multiprocessors: u32,
-    /// Clusters of 1, 2, … 8 CTAs that run at once where each CTA fills a multiprocessor: the groups they must fit into are not all equal.
+    /// Number of clusters of 1, 2, … 8 CTAs that are resident at once if each CTA fills an SM. The groups of
+    /// SMs that a cluster must fit into are not all of one size.
     pub clusters: [u32; 8],
-    /// Cycles of a multiprocessor in a microsecond while few of them multiply.
+    /// SM cycles per microsecond while few SMs multiply.
     pub cycles: f64,
-    /// By how much everything takes longer when all multiprocessors multiply without pause.
+    /// Fraction by which everything takes longer if all SMs multiply without pause.
     pub power: f64,
-    /// The part of a cycle that shared memory takes for 128 bytes that a `wgmma` reads or a copy writes.
+    /// Fraction of a cycle that shared memory takes for 128 bytes that a `wgmma` reads or a copy writes.
     pub shared: f64,
     /// By how much multiplications are delayed by a warp's instruction that adds their sums to others, as a part of a cycle: both use the
     /// registers.
     pub promoted: f64,
-    /// Microseconds that a k-tile takes longer whose sums are added to others while no other consumer multiplies.
+    /// Microseconds that a k-tile takes longer if its accumulators are promoted (added to others) while no
+    /// other consumer multiplies.
     pub alone: f64,
-    /// Cycles for each instruction that makes operands of codes.
+    /// Cycles per instruction that converts weights to operands.
     pub converted: f64,
-    /// The part of the multiplications that these instructions do not cover.
+    /// Fraction of the multiplications that these instructions do not overlap.
     pub uncovered: f64,
-    /// Microseconds from asking for a stage to having it.
+    /// Microseconds from the request of a stage to its arrival.
     pub latency: f64,
-    /// By how much longer that takes in clusters, where the stage must be free in every CTA that gets a part of it.
+    /// Fraction by which that takes longer in clusters, where a stage must be free in every CTA that receives
+    /// a part of it.
     pub clustered_latency: f64,
-    /// Stages of a ring that nobody fills at a time.
+    /// Number of ring stages that are not being filled at any time.
     pub drained: f64,
-    /// Microseconds of a k-tile beside what decides it, divided by the consumers: they cover each other's waits.
+    /// Microseconds per k-tile in addition to what limits it, divided by the number of consumers, which hide
+    /// each other's waits.
     pub step: f64,
-    /// By how much longer a k-tile takes where consumers take turns in clusters.
+    /// Factor by which a k-tile takes longer for pingpong consumers in clusters.
     pub coupled: f64,
-    /// Bytes a microsecond that come into one multiprocessor.
+    /// Bytes per microsecond that one SM can load.
     pub ingest: f64,
-    /// By how much longer a tile takes for each cluster more that asks for it at the same time.
+    /// Fraction by which a tile takes longer for each further cluster that requests it at the same time.
     pub crowded: f64,
-    /// Bytes a microsecond that one CTA's threads copy into shared memory in pieces of 16, 8, 4 and fewer bytes. Those of
-    /// fewer than 16 are not measured, but estimates from the instructions that it takes.
+    /// Bytes per microsecond that the threads of one CTA copy to shared memory in pieces of 16, 8, 4 and
+    /// fewer bytes. Only that for 16 is measured. The others are estimated from the number of instructions.
     pub copied: [f64; 4],
     /// Microseconds from one kernel of a stream to the first multiplication of the next.
     pub launch: f64,
-    /// Microseconds more until clusters of several CTAs have begun, and until they have ended together.
+    /// Additional microseconds until clusters of several CTAs have started, and until they have ended
+    /// together.
     pub clustered_launch: f64,
-    /// Microseconds more in kernels that can divide tiles along K, whether they do or not.
+    /// Additional microseconds for kernels that can split tiles along K, whether they do or not.
     pub divided_launch: f64,
-    /// Microseconds more in kernels whose CTAs look for a next tile.
+    /// Additional microseconds for kernels whose CTAs look for a next tile.
     pub persistent_launch: f64,
-    /// Microseconds more for each byte of the first stage.
+    /// Additional microseconds per byte of the first stage.
     pub filling: f64,
-    /// Microseconds that a CTA takes to begin where another has ended.
+    /// Microseconds that a CTA takes to start after another one has ended.
     pub start: f64,
-    /// Microseconds from one tile to the next beside its k-tiles and its epilogue.
+    /// Microseconds from one tile to the next, in addition to its k-tiles and its epilogue.
     pub tile: f64,
-    /// Elements of D a microsecond that one CTA converts and stores, or puts into shared memory, from where copies take them.
+    /// Elements of D per microsecond that one CTA converts and stores, or writes to shared memory for a
+    /// tensor store.
     pub stored: f64,
-    /// The part of that speed that is left where rows of D begin at odd elements and threads cannot store pairs.
+    /// Fraction of that speed that is left if rows of D begin at odd elements, so that threads cannot store
+    /// pairs.
     pub odd_rows: f64,
-    /// The speed of an epilogue that stores D transposed, over that of one that does not.
+    /// Speed of an epilogue that stores D transposed, relative to one that does not.
     pub transposed: f64,
-    /// By how much longer an epilogue takes for each time that a row of its tile is shorter than 64 elements.
+    /// Fraction by which an epilogue takes longer, times `64 / row - 1`, if rows of its tile have fewer than
+    /// 64 elements.
     pub narrow: f64,
-    /// Microseconds that a fused epilogue takes longer until it has what it reads beside the sums.
+    /// Microseconds that a fused epilogue takes longer because it waits for its inputs other than the
+    /// accumulators.
     pub reading: f64,
-    /// By how much longer a fused epilogue takes than one that scales sums, where it stores D as it is, and transposed.
+    /// Fraction by which a fused epilogue takes longer than a linear one, if D is not transposed, and if it
+    /// is.
     pub fused: [f64; 2],
-    /// Microseconds that a tile takes longer where its number is drawn.
+    /// Additional microseconds per tile if its number is taken from a counter.
     pub draw: f64,
-    /// Elements of sums a microsecond that one CTA writes for another, or adds up.
+    /// Elements of partial sums per microsecond that one CTA writes for another, or adds.
     pub exchanged: f64,
-    /// Microseconds from a sum's last element to its reader.
+    /// Microseconds from the last element of a partial sum to its reader.
     pub meeting: f64,
-    /// Microseconds in which the CTAs of a cluster meet to exchange sums, and elements that each puts down and adds up in one.
+    /// Microseconds in which the CTAs of a cluster meet to exchange partial sums, and elements per
+    /// microsecond that each CTA writes and adds.
     pub near: [f64; 2],
-    /// By how much longer k-tiles take of tiles that are divided at different places along K.
+    /// Fraction by which k-tiles take longer if tiles are split at different places along K.
     pub unaligned: f64,
-    /// Bytes a microsecond from L2 to all multiprocessors.
+    /// Bytes per microsecond from L2 to all SMs.
     pub l2: f64,
-    /// By how much longer L2 takes for an operand whose rows do not begin at multiples of 32 B.
+    /// Factor by which L2 takes longer for an operand whose rows do not begin at multiples of 32 B.
     pub part_sectors: f64,
-    /// The same for rows that begin at multiples of 32 B, but not of a line of 128 B.
+    /// The same for rows that begin at multiples of 32 B, but not of a 128 B line.
     pub part_lines: f64,
-    /// Bytes of an operand that L2 keeps until a band of tiles has gone along it.
+    /// Bytes of an operand that stay in L2 until a band of tiles has been computed.
     pub l2_bytes: f64,
-    /// Bytes a microsecond between memory and L2.
+    /// Bytes per microsecond between DRAM and L2.
     pub dram: f64,
-    /// The part of an operand that leaves L2 first that comes from memory again for each further tile that reads it.
+    /// Fraction of an evict-first operand that is read from DRAM again for each further tile that uses it.
     pub refetched: f64,
-    /// The part of an operand that memory is asked for once more where several clusters read it.
+    /// Fraction of an operand that is read from DRAM a second time if several clusters read it.
     pub echo: f64,
 }
 
-/// Bytes of shared memory of a multiprocessor, and what the system takes of each CTA's part.
+/// Bytes of shared memory per SM, and bytes that the system reserves of each CTA's.
 const SHARED_BYTES: u32 = 228 << 10;
 const RESERVED_BYTES: u32 = 1 << 10;
-/// Registers and threads of a multiprocessor.
+/// Registers and threads per SM.
 const REGISTERS: u32 = 64 << 10;
 const THREADS: u32 = 2048;
 
@@ -107,7 +119,7 @@ impl Machine {
     pub const fn h200() -> Self {
         Self {
             multiprocessors: 132,
-            // Of 7 there is room where there is for 8.
+            // For clusters of 7 as many fit as for clusters of 8.
             clusters: [132, 66, 39, 30, 22, 17, 15, 15],
             cycles: 2005.0,
             power: 0.1994,
@@ -152,19 +164,20 @@ impl Machine {
         }
     }
 
-    /// CTAs of a kernel that one multiprocessor runs at once.
+    /// Number of a kernel's CTAs that are resident on one SM.
     pub fn ctas(&self, plan: &Plan) -> u32 {
         let shared = SHARED_BYTES / (plan.shared_bytes + RESERVED_BYTES);
         let registers = REGISTERS / (plan.registers.launch * plan.threads).max(1);
         shared.min(registers).min(THREADS / plan.threads.max(1)).max(1)
     }
 
-    /// Clusters of a kernel that run at once: what [`Engine::slots`](crate::Engine::slots) says on such a card.
+    /// Number of a kernel's clusters that are resident at once; the same as
+    /// [`Engine::slots`](crate::Engine::slots) on such a card.
     pub fn slots(&self, plan: &Plan) -> u32 {
         self.at_once(plan.cluster_size(), plan)
     }
 
-    /// Clusters of so many CTAs of a kernel that run at once.
+    /// Number of clusters of `cluster` CTAs of a kernel that are resident at once.
     pub fn at_once(&self, cluster: u32, plan: &Plan) -> u32 {
         let alone = cluster.checked_sub(1).and_then(|index| self.clusters.get(index as usize));
         (alone.copied().unwrap_or(0) * self.ctas(plan)).max(1)

@@ -1,4 +1,4 @@
-//! Which kernel is best for a call: the space of specs that the built-in parts span, ranked by a model.
+//! Chooses the best kernel for a call: searches the space of specs of the built-in parts, ranked by a model.
 //!
 //! ```
 //! use cute_rs::atom::Major;
@@ -214,37 +214,38 @@ fn packed_groups(types: Types, GemmProblem { m, n, .. }: GemmProblem) -> Option<
     a.or(b).filter(|weights| weights.group > 0).map(|_| GroupScales { scales: matrix, zeros: matrix })
 }
 
-/// How many kernels of a space a [`Selection`] has at most.
+/// Largest number of kernels in a [`Selection`] of [`select`].
 pub const RANKED: usize = 64;
 
-/// A kernel that can do a call, and how long it will take.
+/// A kernel that can compute a call, and its predicted time.
 pub struct Ranked {
     /// The kernel.
     pub gemm: AnyGemm,
-    /// The model's times. Where kernels were measured at near shapes, [`Prediction::microseconds`] is the model's time, times what those took
-    /// of theirs.
+    /// The model's times. If kernels were measured at similar shapes, [`Prediction::microseconds`] is
+    /// corrected by those measurements: it is the model's time, multiplied by their estimated ratio of
+    /// measured to predicted time.
     pub prediction: Prediction,
-    /// Microseconds, where it was measured for the call: see [`Known`].
+    /// Measured time in microseconds, if the kernel was measured for this call: see [`Known`].
     pub measured: Option<f64>,
-    /// One sentence about what decides.
+    /// One sentence that says what limits the kernel's time.
     pub reason: String,
 }
 
-/// A kernel of the right type and directions that cannot do a call.
+/// A kernel with the right types and directions that cannot compute a call.
 #[derive(Debug)]
 pub struct Refused {
-    /// Its name.
+    /// The kernel's name.
     pub name: String,
-    /// Why.
+    /// Why it cannot.
     pub error: LaunchError,
 }
 
-/// Kernels, ordered for one call.
+/// Kernels ordered for one call. [`select`], [`search`] and [`rank`] make one.
 #[derive(Debug, Default)]
 pub struct Selection {
-    /// Kernels that can do it, the one that is predicted to be fastest first.
+    /// Kernels that can compute the call, the one with the shortest predicted time first.
     pub ranked: Vec<Ranked>,
-    /// Kernels that cannot; of a space, one for each reason.
+    /// Kernels that cannot. For a search of the space, one kernel per reason.
     pub refused: Vec<Refused>,
 }
 
@@ -257,20 +258,21 @@ impl fmt::Debug for Ranked {
     }
 }
 
-/// Ranks the kernels that can be made for such a call, the first [`RANKED`] of them, of the whole space of built-in parts.
+/// Searches the whole space of built-in parts. Returns the best [`RANKED`] kernels for a call.
 pub fn select(request: &Request<'_>, machine: &Machine) -> Selection {
     search(request, machine, RANKED)
 }
 
-/// As [`select`], with the first `most`.
+/// As [`select`], with the best `most` kernels.
 pub fn search(request: &Request<'_>, machine: &Machine, most: usize) -> Selection {
     of_space(request.space(), request, machine, most)
 }
 
-/// The kernel that is predicted to be fastest.
+/// The kernel with the shortest predicted time.
 ///
 /// # Errors
-/// Why the kernel that would be fastest cannot do the call, where none can; none at all for an element type that there is not.
+/// If no kernel can compute the call: why the kernel that would be fastest cannot. `None` if no kernel has
+/// the element types at all.
 pub fn fastest(request: &Request<'_>, machine: &Machine) -> Result<Ranked, Option<LaunchError>> {
     let mut selection = search(request, machine, 1);
     if selection.ranked.is_empty() {
@@ -279,7 +281,7 @@ pub fn fastest(request: &Request<'_>, machine: &Machine) -> Result<Ranked, Optio
     Ok(selection.ranked.swap_remove(0))
 }
 
-/// The fastest kernel of what was measured for a call, of those that can do it.
+/// The fastest of the kernels measured for a call that can compute it.
 pub(crate) fn measured(request: &Request<'_>, machine: &Machine) -> Option<Ranked> {
     known::of(request, machine).into_iter().find_map(|(spec, measured)| {
         let gemm = spec.kernel().ok().filter(|gemm| request.fits(gemm))?;
@@ -330,43 +332,44 @@ fn of_space(space: Space, request: &Request<'_>, machine: &Machine, most: usize)
     ranking.of_few(&Bounds::of(space, &entries, machine)).unwrap_or_else(|| ranking.of_all())
 }
 
-/// Entries of a space in order.
+/// Ranks the entries of a space.
 struct Ranking<'r> {
     request: &'r Request<'r>,
     machine: &'r Machine,
     entries: &'r [Entry],
     predict: &'r dyn Fn(usize) -> Prediction,
-    /// How many are asked for.
+    /// Number of kernels asked for.
     most: usize,
 }
 
 impl Ranking<'_> {
-    /// How many entries are looked at first.
+    /// Number of entries that are looked at first.
     fn part(&self) -> usize {
         self.most.saturating_add(self.most / 4 + 8)
     }
 
-    /// The selection, where bounds and few predictions say it.
+    /// The selection from bounds and a few predictions; `None` if these are not enough.
     fn of_few(&self, bounds: &Bounds) -> Option<Selection> {
-        // What records of near shapes put in order, and what the selection looks at.
+        // Entries for the correction by similar shapes, in addition to those that the selection looks at.
         let enough = self.part().saturating_add(near::CORRECTED);
         let predict = |i| (self.predict)(i).microseconds;
         self.of(bounds.fastest(self.request, self.machine, enough, predict)?, true)
     }
 
-    /// The selection, from predictions of all.
+    /// The selection, from predictions of all entries.
     fn of_all(&self) -> Selection {
         let times = (0..self.entries.len()).map(|i| ((self.predict)(i).microseconds, i)).collect();
         self.of(times, false).unwrap_or_default()
     }
 
-    /// The selection, from the predicted times of all entries, or of the first `cut` ones, in order: `None` where others could belong to
-    /// it.
+    /// The selection from predicted times. If `cut` is set, `times` holds only the fastest entries, in order;
+    /// the result is then `None` if other entries could belong to it.
     fn of(&self, mut times: Vec<(f64, usize)>, cut: bool) -> Option<Selection> {
         let Self { request, machine, entries, predict, most } = *self;
         let last = times.last().copied().filter(|_| cut);
         let earlier = near::correct(request, machine, &mut times, |i| Some((entries[i].spec, predict(i))));
-        // What was cut off is corrected as the last is, and comes after it: as an equal, where it is not corrected.
+        // Entries that were cut off get the same correction as the last one, and come after it. If the last
+        // one is not corrected, they may be equal to it.
         let limit = last.and_then(|last| {
             let corrected = times.iter().find(|(_, i)| *i == last.1)?.0;
             Some((corrected, if corrected == last.0 { last.1 } else { 0 }))
@@ -376,7 +379,7 @@ impl Ranking<'_> {
         let first = measured(request, machine);
         let known = first.as_ref().and_then(|ranked| ranked.gemm.spec());
         selection.ranked.extend(first);
-        // Few are looked at; where most cannot do the call, more.
+        // Look at few entries; at more if most of them cannot compute the call.
         let (mut from, mut part) = (0, self.part());
         while from < times.len() && selection.ranked.len() < most {
             let rest = &mut times[from..];
@@ -413,7 +416,7 @@ impl Ranking<'_> {
     }
 }
 
-/// Ranks kernels for a call; those of another element type, direction, form or epilogue are left out.
+/// Ranks given kernels for a call. Kernels with other types, directions, form or epilogue are left out.
 pub fn rank(kernels: Vec<AnyGemm>, request: &Request<'_>, machine: &Machine) -> Selection {
     let mut selection = Selection { ranked: Vec::new(), refused: Vec::new() };
     for gemm in kernels.into_iter().filter(|gemm| request.fits(gemm)) {
@@ -477,14 +480,14 @@ mod tests {
         assert!(none.ranked.is_empty() && none.refused.is_empty());
     }
 
-    /// Rows of D of 2046 B: no tensor store can end there, so nobody tries.
+    /// Rows of D are 2046 B. No tensor store can write such rows, so none is tried.
     #[test]
     fn kernels_that_cannot_do_a_call_say_why() {
         let problem = GemmProblem { m: 1024, n: 1023, k: 1024 };
         let selection = select(&Request::packed(Format::Bf16, [Major::K, Major::K], problem), &H200);
         let direct = |ranked: &Ranked| ranked.gemm.plan().epilogue.staged_bits == 0;
         assert!(!selection.ranked.is_empty() && selection.ranked.iter().all(direct), "{selection:?}");
-        // Rows of A of 2 * 1023 B: no tensor copy can load them.
+        // Rows of A are 2 * 1023 B. No tensor copy can load such rows.
         let problem = GemmProblem { m: 1024, n: 1024, k: 1023 };
         let selection = select(&Request::packed(Format::Bf16, [Major::K, Major::K], problem), &H200);
         assert!(!selection.ranked.is_empty() && selection.ranked.iter().all(|ranked| copies(&ranked.gemm)));
@@ -494,7 +497,7 @@ mod tests {
         }));
     }
 
-    /// Operands that tensor copies can bring are brought by them.
+    /// Operands that tensor copies can load are loaded by tensor copies.
     #[test]
     fn elements_are_copied_only_where_they_must_be() {
         for (m, n, k) in [(1, 8, 8), (64, 64, 64), (128, 4096, 4096), (1000, 1000, 1000), (8192, 8192, 8192)]
@@ -509,7 +512,7 @@ mod tests {
         }
     }
 
-    /// Few rows fill a narrow tile and not 64 rows of an instruction.
+    /// With swap-AB, few rows fill a narrow tile; without it they would fill few of an instruction's 64 rows.
     #[test]
     fn operands_are_exchanged_for_few_rows() {
         for (m, n, k) in [(1, 8192, 8192), (16, 28672, 8192), (16, 4096, 14336)] {
@@ -522,7 +525,8 @@ mod tests {
         }
     }
 
-    /// C is brought by copies where it is read, if that is predicted to be faster.
+    /// Kernels that load C by tensor copies are used for calls that read C, if they are predicted to be
+    /// faster.
     #[test]
     fn kernels_that_bring_c_are_there_for_calls_that_read_it() {
         let mut request = Request::packed(Format::Bf16, [Major::K; 2], cube(4096));
@@ -535,8 +539,8 @@ mod tests {
         assert!(sourced(&request) > 0);
     }
 
-    /// Times that the model must be near, of kernels that one resource decides; the rest is measured in
-    /// `tests/selection.rs` of the workspace.
+    /// The limiting resource is named. The times are tested against measurements in `tests/selection.rs` of
+    /// the workspace.
     #[test]
     fn what_decides_is_named() {
         let first = |problem| {
@@ -553,7 +557,8 @@ mod tests {
         }
     }
 
-    /// Between shapes that were measured, kernels change places, and say why; what was not measured stays as the model has it.
+    /// Between measured shapes the order of kernels is corrected, and the reason says so. Without
+    /// measurements of the type, the model's order stays.
     #[test]
     fn near_shapes_correct_what_they_are_like() {
         let problem = GemmProblem { m: 640, n: 896, k: 12288 };
@@ -569,7 +574,7 @@ mod tests {
         assert_eq!([reasons(Format::Bf16, Known::Nothing), reasons(Format::F16, Known::Shipped)], [0, 0]);
     }
 
-    /// Experts of every type are chosen from the space.
+    /// Groups of rows of every format have kernels in the space.
     #[test]
     fn groups_of_every_format_have_kernels() {
         let rows = [300, 0, 17, 2048];

@@ -1,11 +1,12 @@
-//! How long a kernel takes: an analytic model, in closed form.
+//! An analytic model of a kernel's time, in closed form.
 //!
-//! The busiest multiprocessor's time follows from the tiles it is dealt: k-tiles times the longest of what a k-tile needs (its
-//! `wgmma`s, of which an m64nN instruction takes N / 2 cycles; the bytes that they read and copies write in shared memory; the
-//! bytes that come in; the time from asking to having, divided by the stages in flight), and what of the epilogue nothing
-//! overlaps. Beside it stand the times that L2 and memory need for the whole product; the slowest of the three decides, softly.
+//! The time of the busiest SM follows from its tiles. Each k-tile takes the longest of: its `wgmma`s (an
+//! m64nN instruction takes N / 2 cycles), the bytes that these read and copies write in shared memory, the
+//! bytes that the SM loads, and the latency of a load divided by the stages in flight. To this, the part of
+//! the epilogue that nothing overlaps is added. Separately, L2 and DRAM need their times for the whole GEMM.
+//! The slowest of the three decides, with a smooth maximum.
 //!
-//! Whole spaces of kernels are ranked by it, so it walks over nothing.
+//! Whole spaces of kernels are ranked by the model, so it contains no loop over tiles.
 
 use collective::{Atom, AtomTypes, CachePolicy, Code, MatrixRef, Plan, Producer};
 use ptx::inst::MmaTypes;
@@ -15,28 +16,30 @@ use super::{Machine, Request};
 use crate::gemm::AnyGemm;
 use crate::problem::{Call, GemmProblem};
 
-/// The model's answer. Times are in microseconds; those of resources overlap, so they do not add up.
+/// The model's prediction. Times are in microseconds. The times of resources overlap, so they do not add up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
-    /// From one launch to the next in a stream. A [`Selection`](super::Selection) may correct it by what was measured at near shapes.
+    /// Time from one launch to the next in a stream. A [`Selection`](super::Selection) may correct it by
+    /// measurements at similar shapes.
     pub microseconds: f64,
-    /// Tiles for each that runs at once: 2.5 are two full waves and a half.
+    /// Number of waves: tiles divided by the number of clusters resident at once. 2.5 are two full waves and
+    /// a half.
     pub waves: f64,
-    /// Launch, filling the ring, and CTAs that begin where others have ended.
+    /// Time for the launch, for filling the ring, and for CTAs that start after others have ended.
     pub launch: f64,
-    /// The busiest multiprocessor's k-tiles.
+    /// Time of the busiest SM's k-tiles.
     pub multiply: f64,
-    /// The busiest multiprocessor's epilogues, as far as nothing overlaps them, and exchanges of sums.
+    /// Time of the busiest SM's epilogues, as far as nothing overlaps them, and of exchanging partial sums.
     pub epilogue: f64,
-    /// L2's time for the operands.
+    /// Time of L2 for the operands.
     pub l2: f64,
-    /// Memory's time for operands and output.
+    /// Time of DRAM for operands and output.
     pub dram: f64,
-    /// What a k-tile waits for longest.
+    /// What limits a k-tile.
     pub(super) step: Step,
 }
 
-/// What decides how long a k-tile takes.
+/// What can limit the time of a k-tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Multiplications,
@@ -46,7 +49,7 @@ pub(super) enum Step {
     Latency,
 }
 
-/// What the model looks at of a kernel.
+/// What the model uses of a kernel.
 #[derive(Clone, Copy)]
 pub(super) struct Subject<'a> {
     pub(super) plan: &'a Plan,
@@ -59,7 +62,7 @@ impl<'a> Subject<'a> {
         Self { plan: &gemm.plan, facts: &gemm.facts, scheduler: gemm.scheduler.as_ref() }
     }
 
-    /// Of a product in the kernel's eyes.
+    /// The tiles of a problem as the kernel sees it.
     fn tiles(&self, problem: GemmProblem) -> Tiles<u32> {
         let spec = &self.plan.mainloop;
         let ([m, n, k], [across, along]) = (spec.tile, spec.cluster);
@@ -71,34 +74,34 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// All products of a launch together.
+/// All GEMMs of a launch together.
 struct Totals {
     /// Tiles as the scheduler sees them.
     tiles: Tiles<u32>,
-    /// K-tiles of a tile, on average.
+    /// Mean number of k-tiles per tile.
     k_tiles: f64,
-    /// Columns of a tile, on average: tiles of groups may be as narrow as their group.
+    /// Mean number of columns per tile. Tiles of groups may be as narrow as their group.
     columns: f64,
-    /// Columns of the narrowest, as a part of that.
+    /// Columns of the narrowest tile, as a fraction of the mean.
     narrowest: f64,
-    /// Bytes from L2, and from memory for the operands.
+    /// Bytes from L2, and bytes from DRAM for the operands.
     l2: f64,
     dram: f64,
     /// Elements of all outputs.
     outputs: f64,
 }
 
-/// What the busiest worker does.
+/// The work of the busiest worker.
 struct Busiest {
     k_tiles: f64,
-    /// Of these, those of tiles that are divided at places of their own.
+    /// K-tiles of these that belong to tiles split at different places along K.
     unaligned: f64,
     pieces: f64,
-    /// Of these, parts of tiles.
+    /// Work units of these that are parts of tiles.
     divided: f64,
-    /// Parts of a divided tile.
+    /// Parts per split tile.
     parts: f64,
-    /// CTAs one after the other.
+    /// Number of CTAs that run one after the other.
     starts: f64,
 }
 
@@ -144,7 +147,7 @@ impl Machine {
             .map_or(0.0, |reduction| self.exchange(plan, reduction, busiest.parts - 1.0));
         let draws = if subject.facts.draws { busiest.pieces * self.draw } else { 0.0 };
         let busy = busy + busiest.divided * exchange + draws;
-        // Multiplications of the whole card, as a part of the time: power takes the clock down.
+        // Multiplications of the whole card, as a fraction of the time: power lowers the clock.
         let tiles = f64::from(totals.tiles.m) * f64::from(totals.tiles.n);
         let load =
             (tiles * cluster * totals.k_tiles * math / f64::from(self.multiprocessors) / busy).min(1.0);
@@ -168,7 +171,7 @@ impl Machine {
         }
     }
 
-    /// Adds up the products of a launch.
+    /// Sums up the GEMMs of a launch.
     fn totals(
         &self,
         subject: &Subject<'_>,
@@ -237,7 +240,7 @@ impl Machine {
         totals
     }
 
-    /// Bytes of a product's operands: from L2 to the multiprocessors, and from memory to L2.
+    /// Bytes of a GEMM's operands: from L2 to the SMs, and from DRAM to L2.
     fn traffic(
         &self,
         subject: &Subject<'_>,
@@ -255,7 +258,8 @@ impl Machine {
         let [a_bits, b_bits] = bits;
         let (a, b) = (m * k * a_bytes, n * k * b_bytes);
         let l2 = a * tiles_n * cost(call.a, a_bits) + b * tiles_m * cost(call.b, b_bits);
-        // Tiles of a band are computed together: while the band goes along, what crosses it is read again, unless L2 has it.
+        // Tiles of a band are computed together. The operand that crosses the bands is read again for each
+        // band, unless L2 still has it.
         let at_once = f64::from(slots).min(tiles_m * tiles_n);
         let band = f64::from(subject.facts.band.max(1));
         let (bands, again) = if subject.facts.rows_last {
@@ -268,19 +272,20 @@ impl Machine {
         let evicted = if first(0) { a * (tiles_n - 1.0) } else { 0.0 }
             + if first(1) { b * (tiles_m - 1.0) } else { 0.0 };
         let crossed = again * (bands - 1.0).max(0.0) * lost;
-        // What several clusters read at nearly the same time, some of them ask memory for once more.
+        // If several clusters read an operand at nearly the same time, a fraction of it is read from DRAM a
+        // second time.
         let shared = if tiles.n > 1 { a } else { 0.0 } + if tiles.m > 1 { b } else { 0.0 };
         let dram = a + b + crossed + evicted * self.refetched + shared * self.echo;
         (l2, dram)
     }
 
-    /// The part of so many bytes that L2 no longer has when they are read again.
+    /// Fraction of `bytes` bytes that L2 no longer has when they are read again.
     fn lost(&self, bytes: f64) -> f64 {
         let ratio = self.l2_bytes / bytes.max(1.0);
         1.0 / (1.0 + ratio * ratio * ratio)
     }
 
-    /// Microseconds from one k-tile to the next, those of its multiplications alone, and what decides.
+    /// Microseconds from one k-tile to the next, microseconds of its multiplications, and what limits it.
     fn step(
         &self,
         plan: &Plan,
@@ -305,7 +310,8 @@ impl Machine {
         }
     }
 
-    /// By how much more copies fetch of a matrix than they fill: rows may begin inside a sector or a line.
+    /// Factor by which copies fetch more than they need of a matrix, because its rows may begin inside a
+    /// sector or a line.
     pub(super) fn line_cost(&self, matrix: MatrixRef, bits: u32) -> f64 {
         // Units of weights are whole lines.
         let pitch = if bits < 8 { 0 } else { matrix.pitch.wrapping_mul((bits / 8).into()) };
@@ -316,13 +322,13 @@ impl Machine {
         }
     }
 
-    /// Workers of a kernel that run at once.
+    /// Number of a kernel's workers that run at once.
     pub(super) fn slots_of(&self, subject: &Subject<'_>) -> u32 {
         let parts = subject.facts.parts;
         self.at_once(subject.plan.cluster_size() * parts, subject.plan) * parts
     }
 
-    /// A launch before anything is multiplied.
+    /// Time of a launch before anything is multiplied.
     pub(super) fn launch_of(&self, Subject { plan, facts, .. }: &Subject<'_>) -> f64 {
         let [m, n, k] = plan.mainloop.tile.map(f64::from);
         let clustered = if plan.cluster_size() * facts.parts > 1 { 1.0 } else { 0.0 };
@@ -348,7 +354,7 @@ impl Machine {
         a / rate(call.a, a_bits) + b / rate(call.b, b_bits)
     }
 
-    /// What it takes to exchange the sums of a divided tile with so many others.
+    /// Time to exchange the partial sums of a split tile with `others` other CTAs.
     pub(super) fn exchange(&self, plan: &Plan, reduction: ReductionKind, others: f64) -> f64 {
         let [m, n, _] = plan.mainloop.tile.map(f64::from);
         match reduction {
@@ -363,22 +369,22 @@ impl Machine {
         }
     }
 
-    /// One CTA's epilogue.
+    /// Time of one CTA's epilogue.
     fn epilogue(&self, plan: &Plan, call: &Call, beta: bool) -> f64 {
         // Threads that store transposed hold neighbours of a row of D one by one in any case.
         let direct = plan.epilogue.staged_bits == 0;
         let odd = direct && !plan.swapped() && !call.d.pitch.is_multiple_of(2);
-        // Reading C takes about as long as storing D, unless copies have brought it before.
+        // Reading C takes about as long as storing D, unless tensor copies have loaded it before.
         let reads = if beta && !plan.epilogue.sourced { 2.0 } else { 1.0 };
         self.epilogue_of(plan) / if odd { self.odd_rows } else { 1.0 } * reads
     }
 
-    /// What an epilogue takes if it is fused, from what it takes if it is not.
+    /// Time of a fused epilogue, from the time of the same epilogue without fusion.
     pub(super) fn fused(&self, epilogue: f64, fused: bool, swapped: bool) -> f64 {
         if fused { epilogue * (1.0 + self.fused[usize::from(swapped)]) + self.reading } else { epilogue }
     }
 
-    /// The same where no C is read, and rows of D have even lengths.
+    /// The same without C, and with even row lengths of D.
     pub(super) fn epilogue_of(&self, plan: &Plan) -> f64 {
         let [m, n, _] = plan.mainloop.tile.map(f64::from);
         let swapped = plan.swapped();
@@ -389,26 +395,26 @@ impl Machine {
     }
 }
 
-/// The time of three resources that overlap: the slowest decides, softly.
+/// The time of three resources that overlap: a smooth maximum.
 pub(super) fn norm(busy: f64, l2: f64, dram: f64) -> f64 {
     let fourth = |time: f64| (time * time) * (time * time);
     (fourth(busy) + fourth(l2) + fourth(dram)).sqrt().sqrt()
 }
 
-/// What of a k-tile's time depends on the kernel and the machine alone.
+/// The part of a k-tile's time that depends only on the kernel and the machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Fixed {
-    /// Elements of a tile of A and of B along M and N, and along K, and their bits.
+    /// Extents of a tile along M, N and K, and bits per element of A and B.
     tile: [f64; 3],
     bits: [f64; 2],
     /// Microseconds of the multiplications, and of shared memory.
     pub(super) math: f64,
     shared: f64,
-    /// In which threads make fragments of weights in few bits.
+    /// Microseconds in which threads convert weights to fragments.
     converting: f64,
-    /// From asking to having, divided by the stages in flight.
+    /// Latency of a load, divided by the stages in flight.
     latency: f64,
-    /// Beside what decides, for each CTA that shares a multiprocessor, and for all.
+    /// In addition to what limits a k-tile: for each CTA that shares an SM, and for all.
     between: f64,
     alone: f64,
     coupled: f64,
@@ -417,18 +423,18 @@ pub(super) struct Fixed {
 }
 
 impl Fixed {
-    /// Of a kernel whose tiles have so many columns.
+    /// For a kernel whose tiles have `n` columns.
     pub(super) fn new(machine: &Machine, plan: &Plan, n: f64) -> Self {
         let [m, _, k] = plan.mainloop.tile.map(f64::from);
         let rounds = k / f64::from(plan.mainloop.atom.k());
-        // Wide tiles are multiplied by two instructions beside each other.
+        // Wide tiles are multiplied by two instructions next to each other.
         let (width, beside) = if n > 256.0 { (n / 2.0, 2.0) } else { (n, 1.0) };
         let rows = m / 64.0;
         let adding = m * n / 128.0 * additions(plan) * machine.promoted / machine.cycles;
         let slower = slower(plan.mainloop.atom);
         let math = rows * beside * width / 2.0 * rounds * slower / machine.cycles + adding;
-        // An instruction reads 64 rows of A, and B; copies write both once. A cycle is 128 bytes.
-        // A from registers is read once, as threads load it.
+        // An instruction reads 64 rows of A, and B; copies write both once. Shared memory moves 128 bytes per
+        // cycle. A from registers is read once, when threads load it.
         let of_a = if plan.mainloop.weights().is_some() { 0.0 } else { 16.0 };
         let read = rows * beside * (of_a + width / 4.0);
         let shared = (read + (m + n) / 4.0) * rounds * machine.shared / machine.cycles;
@@ -451,14 +457,14 @@ impl Fixed {
             between: machine.step / f64::from(plan.mainloop.consumers),
             alone: if covered { 0.0 } else { machine.alone },
             coupled: if plan.turns() > 0 && clustered { machine.coupled } else { 1.0 },
-            // Tiles that many ask for at once come from few places.
+            // Tiles that many clusters request at once come from few places.
             crowd: machine.crowded / f64::from(plan.cluster_size()).sqrt(),
             ingest: machine.ingest,
         }
     }
 
-    /// Microseconds from one k-tile to the next where a copy thread loads them, and what decides: of so many tiles along M and N, with so
-    /// many CTAs on a multiprocessor and clusters on the card at once.
+    /// Microseconds from one k-tile to the next if a copy thread loads them, and what limits it. Given are
+    /// the numbers of tiles along M and N, of CTAs per SM, and of clusters on the card at once.
     #[inline]
     pub(super) fn step(&self, [tiles_m, tiles_n]: [u32; 2], sharing: f64, at_once: f64) -> (f64, Step) {
         let ([m, n, k], [a_bits, b_bits]) = (self.tile, self.bits);
@@ -483,24 +489,25 @@ impl Fixed {
     }
 }
 
-/// How many times longer an instruction takes than the `wgmma` of as many bytes of K, at its peak: `mma.sync` has about five eighths of
-/// its rate, and a multiprocessor makes 128 multiplications of `f32` a cycle. Not measured.
+/// How many times longer an instruction takes than a `wgmma` with the same number of bytes along K, at its
+/// peak rate: `mma.sync` has about five eighths of that rate, and an SM does 128 multiplications of `f32` per
+/// cycle. Not measured.
 const fn slower(atom: Atom) -> f64 {
     match atom.types {
         AtomTypes::Wgmma(_) => 1.0,
-        // As many operations a cycle as of `f32`, for half as much of K.
+        // As many operations per cycle as for `f32`, with half as many elements of K.
         AtomTypes::MmaSync(MmaTypes::F64) => 8.0,
         AtomTypes::MmaSync(_) => 1.6,
         AtomTypes::Simt => 4.0,
     }
 }
 
-/// Instructions of a thread beside the multiplications for each sum and k-tile. Additions read two registers, and count half of those that
-/// multiply too.
+/// Instructions per thread, accumulator and k-tile in addition to the multiplications. An addition reads two
+/// registers, and counts half of an instruction that also multiplies.
 fn additions(plan: &Plan) -> f64 {
     let spec = &plan.mainloop;
     match (spec.is_scaled(), spec.atom.promote) {
-        // Where each column has a scale, it is read, and multiplied by the row's.
+        // If each column has a scale, it is read and multiplied by the row's.
         (true, _) if spec.operands[1].scaled == 1 => 2.5,
         (true, _) => 1.0,
         (false, 0) => 0.0,
@@ -508,8 +515,9 @@ fn additions(plan: &Plan) -> f64 {
     }
 }
 
-/// Instructions of a thread that make a fragment of A of codes, for one instruction that multiplies, and those around it: four pairs, of
-/// which each is taken from its word, and scaled. Counted in the machine code.
+/// Instructions per thread to convert codes to one fragment of A, for one multiplying instruction, and the
+/// instructions around it. A fragment has four pairs; each is extracted from its word and scaled. Counted in
+/// machine code.
 fn conversions(plan: &Plan) -> f64 {
     let Some(weights) = plan.mainloop.weights() else { return 0.0 };
     let scaled = if weights.group > 0 { 1.0 } else { 0.0 } + if weights.zeros { 1.0 } else { 0.0 };
@@ -519,7 +527,7 @@ fn conversions(plan: &Plan) -> f64 {
         Code::E4m3 | Code::E5m2 => 4.75,
         Code::E2m1 => 3.6,
     };
-    // Scales that are powers of two are made of their exponents, for two rows in each group.
+    // Scales that are powers of two are made from their exponents, for two rows in each group.
     let powers = if weights.powers() && weights.group > 0 { 128.0 / f64::from(weights.group) } else { 0.0 };
     4.0 * (pair + scaled) + powers + 7.0
 }
@@ -530,7 +538,7 @@ fn bits_of(plan: &Plan, [m, n]: [f64; 2]) -> f64 {
     m * a + n * b
 }
 
-/// What the worker does that ends last.
+/// The work of the worker that ends last.
 fn busiest(subject: &Subject<'_>, totals: &Totals, workers: u32, slots: u32) -> Busiest {
     let Tiles { m, n, k } = totals.tiles;
     let all = f64::from(m) * f64::from(n);

@@ -1,9 +1,10 @@
-//! What was measured at near shapes corrects the model's times.
+//! Corrects the model's times by measurements at similar shapes.
 //!
-//! The model misses a kernel's time by some percent, and by nearly the same where the shape and the kernel are nearly the same. So the
-//! logarithm of measured over predicted time counts as a smooth function of both. It is estimated by Gaussian process regression from
-//! the records of the nearest shapes, with the few that are most like the kernels which the model ranks first.
-//! Far from all records the estimate is zero, and the model alone decides.
+//! The model's error is some percent of a kernel's time, and nearly the same for similar shapes and similar
+//! kernels. So the logarithm of measured over predicted time is treated as a smooth function of both.
+//! Gaussian process regression estimates it from the records of the nearest shapes: from those measured
+//! kernels that are most similar to the kernels the model ranks first. Far from all records the estimate is
+//! zero, and only the model decides.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -17,26 +18,27 @@ use super::{Machine, Prediction, Request};
 use crate::problem::GemmProblem;
 use crate::spec::KernelSpec;
 
-/// How many kernels are corrected: those that the model ranks first.
+/// Number of kernels that are corrected: those that the model ranks first.
 pub(super) const CORRECTED: usize = 48;
 
-/// Shapes that are looked at, the nearest ones.
+/// Number of nearest shapes that are used.
 const SHAPES: usize = 12;
 
-/// Measured kernels that an estimate is made of.
+/// Number of measured kernels that an estimate uses.
 const ROWS: usize = 96;
 
-/// They are those most like one of so many that the model ranks first.
+/// The measured kernels are those most similar to one of this number of kernels that the model ranks first.
 const PROBES: usize = 8;
 
-/// How far the model's error spreads, as a part of the time: from kernel to kernel, and from shape to shape.
+/// Standard deviation of the model's error as a fraction of the time: from kernel to kernel, and from shape
+/// to shape.
 const SPREAD: f32 = 0.06;
 const SPREAD_OF_SHAPES: f32 = 0.03;
 
-/// The model's error counts as this at most: what is beyond is an outlier.
+/// The model's error is limited to this; larger errors are outliers.
 const MOST: f64 = 0.4;
 
-/// A kernel at a shape, as a point: its squared distance from another says how alike they are.
+/// A kernel at a shape, as a point. The squared distance of two points says how similar they are.
 type Point = [f32; 24];
 
 /// A measured kernel.
@@ -44,7 +46,8 @@ struct Row {
     point: Point,
     /// The logarithm of measured over predicted time.
     error: f32,
-    /// The variance of what nothing explains: kernels far from the best were measured and are predicted with less care.
+    /// The variance of the unexplained rest. Kernels far from the best are measured and predicted with less
+    /// care.
     doubt: f32,
 }
 
@@ -54,7 +57,8 @@ struct Shape {
     rows: Vec<Row>,
 }
 
-/// Where a kernel lies: logarithms of extents in its own eyes, what its spec says, and how full its last wave is.
+/// The point of a kernel: logarithms of the extents as the kernel sees them, properties of its spec, and how
+/// full its last wave is.
 fn point(problem: GemmProblem, spec: &KernelSpec, waves: f64) -> Point {
     let seen = if spec.store.transposed { problem.transposed() } else { problem };
     let (mainloop, scheduler) = (&spec.mainloop, spec.scheduler);
@@ -92,7 +96,7 @@ fn point(problem: GemmProblem, spec: &KernelSpec, waves: f64) -> Point {
     ]
 }
 
-/// The covariance of two points: 1 where they are the same, a half at a distance of the square root of 2.
+/// The covariance of two points: 1 if they are equal, 1/2 at a distance of the square root of 2.
 #[inline]
 fn alike(a: &Point, b: &Point) -> f32 {
     let mut sums = [0.0_f32; 8];
@@ -104,7 +108,8 @@ fn alike(a: &Point, b: &Point) -> f32 {
     1.0 / (1.0 + 0.5 * (((a + e) + (c + g)) + ((b + f) + (d + h))))
 }
 
-/// The records that come with the library, seen by the model. A shape with one kernel alone says nothing of others.
+/// The library's records together with the model's predictions. A shape with only one kernel says nothing
+/// about others.
 fn shapes() -> &'static [Shape] {
     static ALL: OnceLock<Vec<Shape>> = OnceLock::new();
     ALL.get_or_init(|| {
@@ -160,7 +165,8 @@ fn nearest(problem: GemmProblem, without: Option<[u32; 3]>) -> Vec<&'static Shap
     by_distance.iter().take(SHAPES).map(|&(_, i)| &all[i]).collect()
 }
 
-/// By what the times of kernels, which the model has ranked, are to be multiplied. `without` leaves a shape's own records out.
+/// The factors by which to multiply the times of kernels that the model has ranked. `without` leaves out a
+/// shape's own records.
 fn factors(
     problem: GemmProblem,
     kernels: &[(KernelSpec, Prediction)],
@@ -173,7 +179,7 @@ fn factors(
         let like = |row: &Row| points.iter().take(PROBES).map(|at| alike(at, &row.point)).fold(0.0, f32::max);
         rows.extend(near.rows.iter().map(|row| (like(row), shape, row)));
     }
-    // Sorted stably, so that the choice among equals is the same every time.
+    // The sort is stable, so the choice among equals is always the same.
     rows.sort_by(|a, b| b.0.total_cmp(&a.0));
     rows.truncate(ROWS);
     let count = rows.len();
@@ -194,7 +200,8 @@ fn factors(
     points.iter().map(|at| f64::from(error(at)).exp()).collect()
 }
 
-/// Solves for `right`, in place; `matrix` is symmetric and positive, only its upper triangle is read.
+/// Solves for `right`, in place. `matrix` is symmetric and positive definite; only its upper triangle is
+/// read.
 fn solve(matrix: &mut [f32], right: &mut [f32]) {
     let count = right.len();
     for k in 0..count {
@@ -216,8 +223,9 @@ fn solve(matrix: &mut [f32], right: &mut [f32]) {
     }
 }
 
-/// Corrects the model's times, each with the index of its kernel, where there are records of such calls; all others by the mean of what the
-/// first are corrected by, so that neither gains. Kernels that come earlier for it are in the answer, each with its factor.
+/// Corrects the model's times, each with the index of its kernel, if there are records for such calls.
+/// Kernels that are not corrected get the mean correction of the others, so neither group gains. Returns the
+/// kernels that move forward, each with its factor.
 pub(super) fn correct(
     request: &Request<'_>,
     machine: &Machine,
@@ -225,7 +233,7 @@ pub(super) fn correct(
     look: impl Fn(usize) -> Option<(KernelSpec, Prediction)>,
 ) -> HashMap<usize, f64> {
     let mut earlier = HashMap::new();
-    // Kernels that were measured load by tensor copies, which need rows of a multiple of 16 B.
+    // The measured kernels load by tensor copies, which need rows of a multiple of 16 B.
     if times.is_empty() || !known::is_recorded(request, machine) || !request.call.problem.k.is_multiple_of(8)
     {
         return earlier;
@@ -272,7 +280,8 @@ mod tests {
         }
     }
 
-    /// Of each shape in the record, by the records of the others: how often the choice is within 3 % of the fastest, and what it costs.
+    /// For each shape of the record, using only the records of the others: how often the choice is within 3 %
+    /// of the fastest, and what it costs.
     #[test]
     fn records_of_other_shapes_improve_the_choice() {
         let machine = Machine::h200();
@@ -289,7 +298,7 @@ mod tests {
                     (spec, machine.predict_subject(&entry.subject(), &request, None), time)
                 })
                 .collect();
-            // Of equal predictions not the faster kernel comes first.
+            // The order of equal predictions must not depend on the measured times.
             kernels.sort_by_cached_key(|(spec, ..)| spec.to_string());
             kernels.sort_by(|a, b| a.1.microseconds.total_cmp(&b.1.microseconds));
             kernels.truncate(CORRECTED);

@@ -1,4 +1,4 @@
-//! What decides a kernel's time, in a sentence.
+//! A sentence that says what limits a kernel's time.
 
 use super::model::Step;
 use super::{Machine, Prediction};
@@ -23,7 +23,8 @@ pub(super) fn sentence(gemm: &AnyGemm, machine: &Machine, prediction: &Predictio
     format!("{filling}; {}", bound(prediction))
 }
 
-/// The same of a kernel that comes earlier than the model says, by the factor of its time that was measured at near shapes.
+/// The same for a kernel that a correction moved forward. `factor` is the estimated ratio of measured to
+/// predicted time.
 pub(super) fn corrected(
     gemm: &AnyGemm,
     machine: &Machine,
@@ -37,7 +38,7 @@ pub(super) fn corrected(
     }
 }
 
-/// What takes the most time.
+/// Names the resource that takes the most time.
 fn bound(prediction: &Prediction) -> &'static str {
     let Prediction { launch, multiply, epilogue, l2, dram, step, .. } = *prediction;
     let loop_of = match step {

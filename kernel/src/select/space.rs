@@ -1,7 +1,8 @@
-//! The space that is searched: every spec of the built-in parts that may be the best at some shape.
+//! The space that is searched: every spec of built-in parts that may be the best at some shape.
 //!
-//! A spec is in the space where its plan is legal; nothing is listed by shape. What no shape was seen to profit from is left
-//! out, so that the rest is ranked in a moment: wide tiles of few columns, deep k-tiles of tall ones, rings of two stages.
+//! A spec is in the space if its plan is legal; nothing is listed by shape. To keep ranking fast, some specs
+//! are left out because no shape was seen to profit from them: wide tiles with few columns, deep k-tiles of
+//! tall tiles, and rings of two stages.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,10 +17,10 @@ use super::model::Subject;
 use crate::spec::{EpilogueKind, KernelSpec};
 use crate::types::Types;
 
-/// Columns of tiles: what an instruction multiplies at once, or two of them beside each other.
+/// Columns of tiles: what one instruction multiplies, or two next to each other.
 const COLUMNS: [u32; 15] = [8, 16, 24, 32, 48, 64, 80, 96, 128, 160, 192, 224, 256, 288, 320];
 
-/// Rows of tiles with the roles that share them, and how many consumers there are.
+/// Rows of tiles, the roles that share them, and the number of consumers.
 const ROWS: [(u32, Roles, u32); 6] = [
     (64, Roles::Cooperative, 1),
     (128, Roles::Cooperative, 2),
@@ -29,32 +30,33 @@ const ROWS: [(u32, Roles, u32); 6] = [
     (128, Roles::Pingpong, 2),
 ];
 
-/// Bytes of a row of a k-tile: whole lines of a swizzle.
+/// Bytes per row of a k-tile: whole swizzle lines.
 const DEPTHS: [u32; 3] = [128, 256, 512];
 
-/// CTAs of a cluster.
+/// CTAs per cluster, along M and N.
 const CLUSTERS: [[u32; 2]; 4] = [[1, 1], [2, 1], [1, 2], [2, 2]];
 
-/// Fewer stages do not cover the time that memory takes.
+/// With fewer stages, the latency of memory is not hidden.
 const LEAST_STAGES: u32 = 3;
 
-/// Orders of large tiles: which is best for L2 depends on how many there are along M and N.
+/// Raster orders of large tiles. Which one is best for L2 depends on the numbers of tiles along M and N.
 const RASTERS: [RasterSpec; 3] = [RasterSpec::BandsOfM(8), RasterSpec::BandsOfM(16), RasterSpec::BandsOfN(8)];
 
-/// Ways to divide tiles along K.
+/// Ways to split tiles along K.
 const DIVISIONS: [(ReductionKind, DivideSpec); 3] = [
     (ReductionKind::Ordered, DivideSpec::HEURISTIC),
     (ReductionKind::Separate, DivideSpec::Heuristic { gain: 4 }),
     (ReductionKind::Ordered, DivideSpec::Remainder),
 ];
 
-/// CTAs of a cluster that share a tile's K.
+/// Numbers of CTAs of a cluster that share a tile's K.
 const PARTS: [u32; 6] = [2, 3, 4, 5, 6, 8];
 
-/// Rows and columns of tiles of operands that threads copy.
+/// Rows and columns of tiles whose operands are copied by threads.
 const COPIED: [[u32; 2]; 3] = [[128, 128], [128, 64], [64, 64]];
 
-/// Rows and columns of tiles of elements that `wgmma` does not multiply, and the warpgroups that share them.
+/// Rows and columns of tiles of elements that `wgmma` does not multiply, and the number of warpgroups that
+/// share them.
 const BY_THREADS: [([u32; 2], u32); 3] = [([192, 64], 1), ([128, 128], 2), ([64, 64], 1)];
 
 /// What all specs of a space have in common.
@@ -67,11 +69,11 @@ pub(super) struct Space {
     pub(super) fusion: Option<Fusion>,
     /// Whether C is read.
     pub(super) sourced: bool,
-    /// Whether rows of D begin where no tensor copy can store.
+    /// Whether rows of D begin where tensor copies cannot store.
     pub(super) unaligned: bool,
 }
 
-/// A legal spec with what the model looks at.
+/// A legal spec, with what the model needs of it.
 pub(super) struct Entry {
     pub(super) spec: KernelSpec,
     plan: Plan,
@@ -93,14 +95,14 @@ impl Entry {
     }
 }
 
-/// The shape of a tile and who computes it.
+/// The shape of a tile, and the warps that compute it.
 #[derive(Clone, Copy)]
 struct Tile {
     extents: [u32; 3],
     roles: Roles,
     consumers: u32,
     cluster: [u32; 2],
-    /// Whether the caller's B fills the rows.
+    /// Whether the kernel is swap-AB: the caller's B fills the rows of the tile.
     swapped: bool,
 }
 
@@ -129,7 +131,7 @@ impl Tile {
 }
 
 impl Space {
-    /// All of it, the same for every call of a process.
+    /// All entries of the space. They are computed once per process.
     pub(super) fn entries(self) -> Arc<[Entry]> {
         static KNOWN: Mutex<Vec<(Space, Arc<[Entry]>)>> = Mutex::new(Vec::new());
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -217,7 +219,7 @@ fn of_tile(base: KernelSpec, tile: Tile, unaligned: bool, entries: &mut Vec<Entr
         let [a, b] = mainloop.operands.map(|operand| operand.format);
         mainloop.atom = Multiply::Wgmma.atom(a, b).unwrap_or(mainloop.atom).taking(mainloop.operands[0]);
     }
-    // Weights that no other tile reads had better leave L2 first.
+    // If no other tile reads the weights, L2 should evict them first.
     const FIRST: CachePolicy = CachePolicy::EvictFirst;
     const NORMAL: CachePolicy = CachePolicy::Normal;
     let policies: &[[CachePolicy; 2]] = match (swapped, cluster[1]) {
@@ -226,7 +228,8 @@ fn of_tile(base: KernelSpec, tile: Tile, unaligned: bool, entries: &mut Vec<Entr
         (false, 1) if n <= 128 && consumers == 1 => &[[NORMAL, FIRST], [NORMAL, NORMAL]],
         (_, _) => &[[NORMAL, NORMAL]],
     };
-    // Small tiles may gain by being stored straight from registers; where tensor copies cannot store, all have to.
+    // Small tiles may gain if they are stored directly from registers. Where tensor copies cannot store, all
+    // tiles are.
     let direct = tile.elements() <= 64 * 128 || (swapped && n <= 32);
     let ways = match unaligned {
         true => [None, Some(Way::Direct)],
@@ -237,7 +240,7 @@ fn of_tile(base: KernelSpec, tile: Tile, unaligned: bool, entries: &mut Vec<Entr
         for way in ways.into_iter().flatten() {
             spec.store.way = way;
             for scheduler in schedulers(tile) {
-                // The columns that a buffer is wide are too many for each CTA of a cluster to finish some.
+                // A store buffer is too wide for each CTA of the cluster to finish some of its columns.
                 let clustered = matches!(scheduler, SchedulerSpec::ClusterK(_));
                 let way = if clustered { Way::Direct } else { way };
                 if clustered && spec.store.way != Way::Direct && ways.contains(&Some(Way::Direct)) {
@@ -251,8 +254,8 @@ fn of_tile(base: KernelSpec, tile: Tile, unaligned: bool, entries: &mut Vec<Entr
     }
 }
 
-/// The specs of tiles as wide as their group: the caller's B fills their rows, and rows of groups their columns, in steps of 32. They are drawn
-/// from a counter, the widest first.
+/// The specs of tiles as wide as their group, with swap-AB: the caller's B fills their rows, and rows of
+/// groups fill their columns, in steps of 32. Tiles are taken from a counter, the widest first.
 fn fitted(base: KernelSpec, cluster: [u32; 2], k: u32, unaligned: bool, entries: &mut Vec<Entry>) {
     let tile =
         Tile { extents: [128, 256, k], roles: Roles::Cooperative, consumers: 2, cluster, swapped: true };
@@ -264,8 +267,9 @@ fn fitted(base: KernelSpec, cluster: [u32; 2], k: u32, unaligned: bool, entries:
     entries.extend(spec.and_then(|spec| spec.plan().ok().map(|plan| Entry::new(spec, plan))));
 }
 
-/// Whether too few registers are left for an epilogue that stores straight from registers, with addresses of all rows and columns. Of 490
-/// specs of the space that were assembled, those that left fewer spilled 8 to 376 B, and hardly any other did.
+/// Whether too few registers are left for an epilogue that stores directly from registers and needs addresses
+/// of all rows and columns. Of 490 assembled specs of the space, those with fewer registers left spilled 8 to
+/// 376 B, and hardly any other did.
 const fn spills(plan: &Plan) -> bool {
     let needed = match (plan.epilogue.staged_bits, plan.mainloop.tile[1] > 256) {
         (0, false) => 72,
@@ -275,7 +279,7 @@ const fn spills(plan: &Plan) -> bool {
     plan.registers.accumulators + needed > plan.registers.consumer
 }
 
-/// Who may compute tiles.
+/// The schedulers for a tile.
 fn schedulers(tile: Tile) -> Vec<SchedulerSpec> {
     let small = tile.elements() <= 64 * 256;
     let cooperative = matches!(tile.roles, Roles::Cooperative);
@@ -299,11 +303,12 @@ fn schedulers(tile: Tile) -> Vec<SchedulerSpec> {
     all
 }
 
-/// The specs of a tile of elements that `wgmma` does not multiply: few, since the model knows little of them.
+/// The specs of a tile of elements that `wgmma` does not multiply. There are few, because the model is not
+/// accurate for them.
 fn by_threads(base: KernelSpec, [m, n]: [u32; 2], consumers: u32, entries: &mut Vec<Entry>) {
     let mut spec = base;
     let mainloop = &mut spec.mainloop;
-    // 64 bytes of K: several CTAs of a multiprocessor.
+    // 64 bytes along K, so that several CTAs fit on an SM.
     mainloop.tile = [m, n, 512 / mainloop.atom.element_bits()];
     (mainloop.roles, mainloop.producer) = (Roles::Unspecialised, Producer::Warpgroup);
     (mainloop.consumers, mainloop.stages) = (consumers, Some(4));
@@ -317,7 +322,7 @@ fn by_threads(base: KernelSpec, [m, n]: [u32; 2], consumers: u32, entries: &mut 
     }
 }
 
-/// The specs of a tile of operands that no tensor copy can bring.
+/// The specs of a tile whose operands tensor copies cannot load.
 fn copied(base: KernelSpec, tile: [u32; 3], entries: &mut Vec<Entry>) {
     let mut spec = base;
     spec.mainloop.tile = tile;

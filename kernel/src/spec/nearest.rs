@@ -1,16 +1,16 @@
-//! The legal spec that is nearest to an illegal one.
+//! Finds the legal spec that is nearest to an illegal one.
 
 use super::KernelSpec;
 
-/// Values of a number that are looked at: nearest first, at most this far away.
+/// Largest distance of the values of a number that are tried, nearest first.
 const FAR: u32 = 512;
 
-/// A number of a spec, where it has one.
+/// Selects a number of a spec, if the spec has it.
 type Number = fn(&mut KernelSpec) -> Option<&mut u32>;
 
 impl KernelSpec {
-    /// What would make the spec legal if one number of it were changed, as `key=value`: the change that is smallest as a
-    /// part of the number. `None` where no such change does.
+    /// The change of one number that makes the spec legal, as `key=value`: the smallest change relative to
+    /// the number. `None` if no such change does.
     pub fn nearest_legal(&self) -> Option<String> {
         let numbers: [(&'static str, Number); 9] = [
             ("tile", |spec| Some(&mut spec.mainloop.tile[0])),

@@ -1,4 +1,4 @@
-//! Specs in files: as their text, so that a file stays readable and a name or a `--spec` can be pasted from it.
+//! Specs in files, as their text. So a file stays readable, and a name or a `--spec` can be copied from it.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -10,7 +10,7 @@ impl Serialize for KernelSpec {
     }
 }
 
-/// What is no spec, or an illegal one, is refused with the rule.
+/// A text that is not a legal spec is rejected with the rule that it breaks.
 impl<'de> Deserialize<'de> for KernelSpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;

@@ -1,4 +1,4 @@
-//! Specs as text: `key=value` words that say what differs from the default.
+//! Specs as text: `key=value` words for everything that differs from the default.
 
 use core::fmt;
 use core::str::FromStr;
@@ -59,36 +59,36 @@ const KEYS: [&str; 39] = [
     "buffers",
 ];
 
-/// Why a text is no spec of a kernel.
+/// Why a text is not a legal spec of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpecError {
     /// A word without `=`.
-    #[error("`{word}` is no `key=value` of a spec")]
+    #[error("`{word}` is not a `key=value` of a spec")]
     Word {
         /// The word.
         word: String,
     },
-    /// A key that there is not.
+    /// A key that does not exist.
     #[error("a spec has no key `{key}`; the keys are {}", KEYS.join(", "))]
     Key {
         /// The key.
         key: String,
     },
-    /// A key twice.
+    /// A key that is given twice.
     #[error("`{key}` is given twice")]
     Twice {
         /// The key.
         key: String,
     },
-    /// A value that the key does not take.
+    /// A value that the key does not accept.
     #[error("{key} is `{value}`, {needed} was needed")]
     Value {
         /// The key.
         key: &'static str,
-        /// What was given.
+        /// The value that was given.
         value: String,
-        /// What it takes.
+        /// The values that the key accepts.
         needed: String,
     },
     /// A key that the chosen scheduler or store does not have.
@@ -96,25 +96,26 @@ pub enum SpecError {
     Unused {
         /// The key.
         key: &'static str,
-        /// What was given.
+        /// The value that was given.
         value: String,
-        /// What has it.
+        /// What the key belongs to.
         of: &'static str,
     },
-    /// A kernel that cannot be.
+    /// A legal text of an illegal kernel.
     #[error("{error}{}", nearest.as_ref().map_or_else(String::new, |nearest| format!("; the nearest legal spec has {nearest}")))]
     Illegal {
-        /// The rule that it breaks.
+        /// The rule that the kernel breaks.
         error: IllegalKernel,
-        /// What would have to be changed, as `key=value`.
+        /// The change that gives the nearest legal spec, as `key=value`.
         nearest: Option<String>,
     },
 }
 
-/// The most that a number of a spec may be: beyond every limit of the hardware, and no sum or product of such overflows.
+/// Largest number in a spec: above every limit of the hardware, and small enough that no sum or product
+/// overflows.
 const MOST: u32 = 4096;
 
-/// The words of a spec by key, each to be taken once.
+/// The words of a spec by key. Each must be taken once.
 pub(super) struct Words<'a> {
     words: Vec<(&'a str, &'a str, bool)>,
 }
@@ -137,14 +138,14 @@ impl<'a> Words<'a> {
         Ok(Self { words })
     }
 
-    /// The value of a key, if it is given.
+    /// Takes the value of a key, if the key is given.
     pub(super) fn take(&mut self, key: &str) -> Option<&'a str> {
         let word = self.words.iter_mut().find(|(known, ..)| *known == key)?;
         word.2 = true;
         Some(word.1)
     }
 
-    /// One of some names.
+    /// The value of a key that accepts some names.
     pub(super) fn one_of<T: Copy>(
         &mut self,
         key: &'static str,
@@ -159,7 +160,7 @@ impl<'a> Words<'a> {
             .ok_or_else(|| refused(key, value, format!("one of {}", names.join(", "))))
     }
 
-    /// A number.
+    /// The value of a key that accepts a number.
     fn number(&mut self, key: &'static str, default: u32) -> Result<u32, SpecError> {
         match self.take(key) {
             Some(value) => number(value).ok_or_else(|| refused(key, value, format!("a number up to {MOST}"))),
@@ -167,7 +168,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// `N` numbers with an `x` between them.
+    /// The value of a key that accepts `N` numbers with `x` between them.
     fn extents<const N: usize>(
         &mut self,
         key: &'static str,
@@ -179,7 +180,7 @@ impl<'a> Words<'a> {
         numbers.and_then(|numbers| numbers.try_into().ok()).ok_or_else(|| refused(key, value, needed()))
     }
 
-    /// What nobody has taken is an error.
+    /// An error if the key is given and was not taken.
     fn rest(self, key: &'static str, of: &'static str) -> Result<Self, SpecError> {
         match self.words.iter().find(|(known, _, taken)| *known == key && !taken) {
             Some((_, value, _)) => Err(SpecError::Unused { key, value: shortened(value), of }),
@@ -193,7 +194,7 @@ pub(super) fn number(text: &str) -> Option<u32> {
     digits.then(|| text.parse().ok())?.filter(|&number| number <= MOST)
 }
 
-/// A name with a number after it, `m8` say.
+/// The number after a name, for example 8 in `m8`.
 pub(super) fn numbered(text: &str, name: &str) -> Option<u32> {
     number(text.strip_prefix(name)?)
 }
@@ -202,7 +203,7 @@ pub(super) fn refused(key: &'static str, value: &str, needed: impl Into<String>)
     SpecError::Value { key, value: shortened(value), needed: needed.into() }
 }
 
-/// What is echoed of a text of the user's.
+/// The beginning of a user's text, to quote in an error.
 fn shortened(text: &str) -> String {
     const MOST: usize = 40;
     if text.chars().count() <= MOST {
@@ -252,7 +253,7 @@ const REDUCTIONS: [(&str, ReductionKind); 3] = [
     ("separate", ReductionKind::Separate),
 ];
 
-/// A form's word.
+/// The word of a form.
 #[cfg(feature = "records")]
 pub(crate) fn form_name(form: Form) -> &'static str {
     name_of(&FORMS, form)
@@ -290,10 +291,10 @@ fn operand_names() -> Vec<(&'static str, Format)> {
     KernelSpec::operands().map(|format| (format.name(), format)).collect()
 }
 
-/// Tile, roles and loads where nothing is said and threads load what is multiplied.
+/// Default tile, roles and loads of kernels in which all threads load and multiply.
 const MULTISTAGE: ([u32; 3], Roles, Producer) = ([128, 128, 64], Roles::Unspecialised, Producer::Warpgroup);
 
-/// How many consumers share a tile of so many rows, where nothing is said.
+/// Default number of consumers for a tile of `m` rows.
 const fn consumers(roles: Roles, m: u32) -> u32 {
     match roles {
         Roles::Pingpong => 2,
@@ -319,7 +320,7 @@ impl FromStr for EpilogueKind {
     }
 }
 
-/// What `scheduler=` names.
+/// The values of `scheduler=`.
 #[derive(Clone, Copy)]
 enum Scheduler {
     OneTile,
@@ -371,10 +372,10 @@ impl KernelSpec {
         Format::ALL.into_iter().filter(|&format| Multiply::fastest(format, format).is_some())
     }
 
-    /// The spec of a text, legal or not.
+    /// Parses a spec, legal or not.
     ///
     /// # Errors
-    /// A word that is none of a spec, or a value that its key does not take.
+    /// A word that does not belong to a spec, or a value that its key does not accept.
     pub fn parse(text: &str) -> Result<Self, SpecError> {
         let mut words = Words::new(text)?;
         let mut spec = Self::DEFAULT;
@@ -397,16 +398,17 @@ impl KernelSpec {
         let sparse = words.one_of("sparse", [false; 2], &SPARSE)?;
         let mainloop = &mut spec.mainloop;
         if scales != [0; 2] || weights.iter().any(Option::is_some) || sparse != [false; 2] {
-            // As many sums again as accumulators, or fragments of A, and threads that read the stage.
+            // These kernels hold a second set of accumulators, or fragments of A, in registers, and threads
+            // read the stage. So the default tile is narrower, and each warp arrives on its own.
             (mainloop.tile[1], mainloop.arrivals) = (128, Arrivals::Warp);
         }
         if by_threads {
             (mainloop.tile, mainloop.roles, mainloop.producer) = MULTISTAGE;
         }
-        // 128 bytes of K, one swizzle width.
+        // 128 bytes along K, the width of one swizzle.
         mainloop.tile[2] = 1024 / a.bits();
         if sparse != [false; 2] {
-            // As many bytes of A, and twice those of B.
+            // The same number of bytes of A, and twice as many of B.
             mainloop.tile[2] *= 2;
         }
         mainloop.tile = words.extents("tile", mainloop.tile)?;
@@ -480,7 +482,7 @@ impl KernelSpec {
 impl FromStr for KernelSpec {
     type Err = SpecError;
 
-    /// The spec of a text, which has to be legal.
+    /// Parses a spec, which must be legal.
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let spec = Self::parse(text)?;
         match spec.plan() {
@@ -491,7 +493,7 @@ impl FromStr for KernelSpec {
 }
 
 impl KernelSpec {
-    /// Every key with its value, those of the default too.
+    /// Every key with its value, also where that is the default.
     pub fn words(&self) -> Vec<(&'static str, String)> {
         let Self { form, mainloop, epilogue, store, scheduler, overlaps } = *self;
         let extents = |numbers: &[u32]| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join("x");
@@ -570,12 +572,12 @@ impl KernelSpec {
     }
 }
 
-/// The tile, and what differs from the default: a text that parses back to the spec.
+/// The tile, and what differs from the default. The text parses back to the same spec.
 impl fmt::Display for KernelSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::new();
         for (key, value) in self.words() {
-            // What the words so far and defaults say already is left out.
+            // Leave out what follows from the words so far and the defaults.
             let said = Self::parse(&text).ok().and_then(|spec| {
                 let mut said = spec.words().into_iter();
                 said.find(|(known, _)| *known == key).map(|(_, value)| value)

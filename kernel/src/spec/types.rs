@@ -1,4 +1,4 @@
-//! A spec as the Rust type to paste.
+//! A spec as the Rust type to paste into a program.
 
 use collective::{
     Arrivals, CachePolicy, Form, Format, Fusion, MainloopSpec, Multiply, Producer, Roles, SumType,
@@ -12,8 +12,8 @@ use scheduler::{
 use super::{EpilogueKind, KernelSpec};
 
 impl KernelSpec {
-    /// The kernel's type as Rust, with the names that `kernel`, `collective`, `scheduler`, `half` and `typenum` export:
-    /// what [`Gemm`](crate::Gemm) takes.
+    /// The kernel's type as Rust source, with the names that `kernel`, `collective`, `scheduler`, `half` and
+    /// `typenum` export. It is what [`Gemm`](crate::Gemm) takes.
     pub fn rust_type(&self) -> String {
         let roles =
             format!("{}, {}, {}", mainloop(&self.mainloop), self.epilogue_type(), schedule(self.scheduler));
@@ -29,7 +29,7 @@ impl KernelSpec {
 
     fn epilogue_type(&self) -> String {
         let (format, operand) = (self.store.format.rust_type(), self.mainloop.operands[0].format);
-        // Vectors and matrices of a fusion, beside 8-bit operands too.
+        // The format of a fusion's vectors and matrices: bf16 for operands of 8 bits.
         let operand = if operand.bits() == 16 { operand } else { Format::Bf16 }.rust_type();
         let way = match self.store.way {
             Way::Direct => "DirectStore".to_owned(),
@@ -56,7 +56,7 @@ impl KernelSpec {
     }
 }
 
-/// A fusion's tree, by the names of `collective::tree`.
+/// The Rust type of a fusion's tree, with names of `collective::tree`.
 fn tree(fusion: Fusion, operand: &str) -> String {
     match fusion {
         Fusion::Scaled => "Scaled".to_owned(),
@@ -81,7 +81,7 @@ fn tree(fusion: Fusion, operand: &str) -> String {
     }
 }
 
-/// The layout atom of a tile; `None` for the default.
+/// The layout atom of a tile as Rust; `None` for the default.
 fn atom(layout: TileLayout, major: Major, format: Format) -> Option<String> {
     let TileLayout::Slabs(mode) = layout else { return None };
     let (bits, width) = (mode.byte_swizzle().bits, mode.elements(format.bits()));

@@ -1,11 +1,11 @@
-//! Values of a spec's words: scales, weights, rasters and divisions as text.
+//! Values of a spec's words as text: scales, weights, rasters and split rules.
 
 use collective::{Code, WeightsSpec};
 use scheduler::{DivideSpec, RasterSpec};
 
 use super::text::{SWITCH, SpecError, Words, number, numbered, refused};
 
-/// How many rows share a scale: `none`, `1x128` or `128x128`.
+/// Number of rows that share a scale: `none`, `1x128` or `128x128`.
 pub(super) fn scales(words: &mut Words<'_>, key: &'static str) -> Result<u32, SpecError> {
     match words.take(key) {
         None | Some("none") => Ok(0),
@@ -21,7 +21,7 @@ pub(super) fn scales(words: &mut Words<'_>, key: &'static str) -> Result<u32, Sp
 pub(super) const SPARSE: [(&str, [bool; 2]); 4] =
     [("none", [false, false]), ("a", [true, false]), ("b", [false, true]), ("both", [true, true])];
 
-/// The codes of A and B, the group and whether it has zero points.
+/// The codes of A and B, the group size, and whether there are zero points.
 pub(super) fn weights(words: &mut Words<'_>) -> Result<[Option<WeightsSpec>; 2], SpecError> {
     let codes = Code::ALL.map(|code| (code.name(), Some(code)));
     let names: Vec<_> = [("none", None)].into_iter().chain(codes).collect();
@@ -47,7 +47,7 @@ pub(super) fn scales_text(rows: u32) -> String {
     if rows == 0 { "none".to_owned() } else { format!("{rows}x128") }
 }
 
-/// `m`, `n`, `m8`, `n8` or `hilbert8`.
+/// A raster order: `m`, `n`, `m8`, `n8` or `hilbert8`.
 pub(super) fn raster(text: &str) -> Result<RasterSpec, SpecError> {
     let raster = match text {
         "m" => Some(RasterSpec::AlongM),
@@ -70,7 +70,7 @@ pub(super) fn raster_text(raster: RasterSpec) -> String {
     }
 }
 
-/// `remainder`, `split3`, `heuristic` or `heuristic4`.
+/// Which tiles are split: `remainder`, `split3`, `heuristic` or `heuristic4`.
 pub(super) fn divide(text: &str) -> Result<DivideSpec, SpecError> {
     let divide = match text {
         "remainder" => Some(DivideSpec::Remainder),

@@ -1,29 +1,30 @@
-//! The program: tiles of A come into shared memory as tiles of D, and go from there.
+//! The transposing program. Tiles of A are written to shared memory as tiles of D, and copied from there.
 
 use collective::Plan;
 use cute_rs::{ComposedLayout, Layout, Swizzle};
 use ptx::inst::AluOp;
 use ptx::{Builder, Entry, Function, Operand, Scalar, Special, Value};
 
-/// Threads of a CTA: 8 chunks of 16 B of a row of A, by 32 groups of rows.
+/// Threads per CTA: 8 chunks of 16 B of a row of A, times 32 groups of rows.
 const THREADS: u32 = 256;
 
-/// Rows of A in a tile: columns of D.
+/// Rows of A per tile, which are columns of D.
 pub(super) const ROWS: u32 = 128;
 
-/// Bytes of a row of A in a tile.
+/// Bytes per row of A in a tile.
 const ROW_BYTES: u32 = 128;
 
-/// Bytes of a chunk, which one instruction moves.
+/// Bytes per chunk. One instruction moves one chunk.
 const CHUNK: u32 = 16;
 
-/// Columns of A in a tile: rows of D.
+/// Columns of A per tile, which are rows of D.
 pub(super) const fn columns(bytes: u32) -> u32 {
     ROW_BYTES / bytes
 }
 
-/// The tile of D in shared memory, in elements: row by row, chunks of 16 B permuted. Of the rows that eight threads write at once, each a
-/// chunk of A's columns further, a word each falls on other banks than those of the others; chunks of a row lie in other banks anyway.
+/// The layout of D's tile in shared memory, in elements: row-major, with chunks of 16 B permuted. Eight
+/// threads write to eight rows at once, one word each; these rows are a chunk of A's columns apart, and the
+/// permutation puts their words in different banks. The chunks of one row are in different banks anyway.
 pub(super) fn tile(bytes: u32) -> ComposedLayout {
     let (columns, chunk) = (columns(bytes), (CHUNK / bytes).ilog2());
     let rows = Layout::flat(&[columns.into(), ROWS.into()], &[ROWS.into(), 1]);
@@ -31,7 +32,7 @@ pub(super) fn tile(bytes: u32) -> ComposedLayout {
     swizzle.expect("three bits, seven apart").after(rows.expect("a matrix, row by row"))
 }
 
-/// The program for elements of so many bytes: 1, 2 or 4.
+/// The program for elements of `bytes` bytes: 1, 2 or 4.
 pub(super) fn function(bytes: u32) -> Function {
     let entry = Entry {
         name: format!("transpose_{}", bytes * 8),
@@ -52,7 +53,7 @@ pub(super) fn function(bytes: u32) -> Function {
                     2 => tile.transpose::<u16>(f),
                     _ => tile.transpose::<u32>(f),
                 }
-                // The next matrix' tile comes to the same place.
+                // The next matrix's tile uses the same shared memory.
                 f.barrier_sync(0, THREADS);
                 z.set(z.get() + f.special(Special::GridZ));
             },
@@ -60,27 +61,27 @@ pub(super) fn function(bytes: u32) -> Function {
     })
 }
 
-/// A matrix as the kernel's parameters say it.
+/// A matrix as the kernel's parameters describe it.
 #[derive(Clone, Copy)]
 struct Lines<'f> {
     address: Value<'f, u64>,
-    /// Bytes from row to row.
+    /// Bytes from one row to the next.
     pitch: Value<'f, u64>,
-    /// Bytes from matrix to matrix.
+    /// Bytes from one matrix to the next.
     stride: Value<'f, u64>,
     /// Whether all rows begin at multiples of 16 B.
     whole: Value<'f, bool>,
 }
 
 impl<'f> Lines<'f> {
-    /// The address of an element of a matrix.
+    /// The address of an element of matrix `z`.
     fn at(&self, z: Value<'f, u32>, [row, column]: [Value<'f, u32>; 2], bytes: u32) -> Value<'f, u64> {
         let before = z.cast::<u64>() * self.stride + row.cast::<u64>() * self.pitch;
         self.address + before + column.mul_wide(bytes)
     }
 }
 
-/// The parameters.
+/// The kernel's parameters.
 struct Matrices<'f> {
     bytes: u32,
     a: Lines<'f>,
@@ -107,7 +108,7 @@ impl<'f> Matrices<'f> {
         }
     }
 
-    /// The CTA's tile of a matrix.
+    /// The CTA's tile of matrix `z`.
     fn tile<'a>(&'a self, f: &'f Builder, z: Value<'f, u32>) -> TileOf<'a, 'f> {
         let across = self.columns.div_ceil(columns(self.bytes));
         let index = f.special(Special::CtaX);
@@ -116,23 +117,23 @@ impl<'f> Matrices<'f> {
     }
 }
 
-/// A tile on its way.
+/// A tile on its way from A to D.
 struct TileOf<'a, 'f> {
     all: &'a Matrices<'f>,
     layout: ComposedLayout,
     shared: Value<'f, u32>,
     z: Value<'f, u32>,
-    /// The first row and column of A.
+    /// Its first row and column in A.
     first: [Value<'f, u32>; 2],
 }
 
 impl<'f> TileOf<'_, 'f> {
-    /// Elements of a word.
+    /// Elements per word.
     fn of_word(&self) -> u32 {
         4 / self.all.bytes
     }
 
-    /// Elements of a chunk.
+    /// Elements per chunk.
     fn of_chunk(&self) -> u32 {
         CHUNK / self.all.bytes
     }
@@ -152,7 +153,8 @@ impl<'f> TileOf<'_, 'f> {
         f.scope("store", || self.store::<T>(f, inside & d.whole));
     }
 
-    /// Each thread brings a chunk of as many rows as a word has elements, several times.
+    /// Each thread loads one chunk of each of several rows (as many rows as a word has elements), and repeats
+    /// this.
     fn load<T: Scalar>(&self, f: &'f Builder, whole: Value<'f, bool>) {
         let (of_word, of_chunk) = (self.of_word(), self.of_chunk());
         let thread = f.special(Special::ThreadX);
@@ -163,7 +165,7 @@ impl<'f> TileOf<'_, 'f> {
         f.if_else(
             whole,
             || {
-                // All loads before the first that is waited for.
+                // Issue all loads before the first one is waited for.
                 let loaded: Vec<_> = (0..passes).map(|pass| self.chunks(f, [row(pass), column])).collect();
                 (0u32..).zip(&loaded).for_each(|(pass, chunks)| self.keep(f, [row(pass), column], chunks));
             },
@@ -183,7 +185,7 @@ impl<'f> TileOf<'_, 'f> {
         );
     }
 
-    /// A chunk of as many rows as a word has elements.
+    /// One chunk of each of several rows: as many rows as a word has elements.
     fn chunks(&self, f: &'f Builder, [row, column]: [Value<'f, u32>; 2]) -> Vec<[Value<'f, u32>; 4]> {
         let Matrices { a, bytes, .. } = *self.all;
         let [m, n] = self.first;
@@ -192,13 +194,13 @@ impl<'f> TileOf<'_, 'f> {
         (0..self.of_word()).map(|i| f.load_global_vector(line(i), 0)).collect()
     }
 
-    /// Puts chunks into shared memory, transposed: a word for each row of D.
+    /// Stores chunks to shared memory, transposed: one word per row of D.
     fn keep(&self, f: &'f Builder, [row, column]: [Value<'f, u32>; 2], chunks: &[[Value<'f, u32>; 4]]) {
         let place = self.place([column, row]);
         for word in 0..4 {
             let lines: Vec<_> = chunks.iter().map(|chunk| chunk[word as usize]).collect();
             for (i, turned) in (0u32..).zip(turned(f, &lines)) {
-                // Rows of one chunk are not permuted against each other.
+                // The swizzle does not change the order of rows inside a chunk.
                 let below = self.layout.layout.at_modes(&[i64::from(word * self.of_word() + i), 0]);
                 let below = i32::try_from(below).expect("a tile is small");
                 f.store_shared(place, below * self.all.bytes.cast_signed(), [turned]);
@@ -206,7 +208,7 @@ impl<'f> TileOf<'_, 'f> {
         }
     }
 
-    /// The same element by element, those that there are.
+    /// The same one element at a time, for the elements inside the matrix.
     fn elements<T: Scalar>(&self, f: &'f Builder, [row, column]: [Value<'f, u32>; 2]) {
         let Matrices { a, bytes, rows, columns, .. } = *self.all;
         let [m, n] = self.first;
@@ -263,9 +265,10 @@ impl<'f> TileOf<'_, 'f> {
     }
 }
 
-/// A square of elements, a word each line, transposed in registers.
+/// Transposes a square of elements in registers. Each line is one word.
 fn turned<'f>(f: &'f Builder, lines: &[Value<'f, u32>]) -> Vec<Value<'f, u32>> {
-    // Nibbles of the selector are the bytes of the result, the lowest first: 0 to 3 of the first word, 4 to 7 of the second.
+    // Hexadecimal digits of the selector choose the bytes of the result, the lowest first: 0 to 3 from the
+    // first word, 4 to 7 from the second.
     let bytes = |a: Value<'f, u32>, b: Value<'f, u32>, selector: u64| {
         f.alu::<u32>(AluOp::Permute, &[a.operand(), b.operand(), Operand::Imm(selector)])
     };

@@ -1,4 +1,4 @@
-//! Which operands of a call have to be transposed, and the call on what comes of it.
+//! Which operands of a call must be transposed, and the call that uses their transposes.
 
 use collective::{Format, MatrixRef};
 use cute_rs::atom::Major;
@@ -8,19 +8,20 @@ use crate::problem::{GemmProblem, Launch};
 use crate::products::Products;
 use crate::select::{Machine, Request};
 
-/// A request whose operands lie as instructions multiply them, and what has to be transposed for that: see [`Request::k_major`].
+/// A request whose operands all are in directions that instructions multiply, and the transposes that it
+/// needs: see [`Request::k_major`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct KMajorRequest<'a> {
-    /// The same products, with K-major operands in the place of those that are transposed.
+    /// The same GEMMs, with the K-major transposes in place of the operands that are transposed.
     pub request: Request<'a>,
-    /// How A, and B, is transposed; `None` for one that is multiplied as it lies.
+    /// How A and B are transposed; `None` for an operand that is multiplied as it is.
     pub operands: [Option<(Transpose, Transposition)>; 2],
-    /// Bytes of device memory that the transposes take, from the address that was given.
+    /// Bytes of device memory for the transposes, from the address that was given.
     pub workspace: u64,
 }
 
 impl KMajorRequest<'_> {
-    /// Whether all operands are multiplied as they lie.
+    /// Whether no operand needs a transpose.
     pub fn is_empty(&self) -> bool {
         self.operands == [None; 2]
     }
@@ -30,15 +31,16 @@ impl KMajorRequest<'_> {
         self.operands.iter().flatten().map(|(transpose, what)| transpose.traffic(what)).sum()
     }
 
-    /// Microseconds that the model gives the transposes.
+    /// The model's time for the transposes, in microseconds.
     pub fn microseconds(&self, machine: &Machine) -> f64 {
         self.operands.iter().flatten().map(|(transpose, what)| transpose.microseconds(what, machine)).sum()
     }
 
-    /// The launches, which come before the product's on its stream; none for operands without elements.
+    /// The launches of the transposes. They come before the GEMM's on its stream. Operands without elements
+    /// need none.
     ///
     /// # Errors
-    /// Those of [`Transpose::launch`].
+    /// As [`Transpose::launch`].
     pub fn launches(&self) -> Result<Vec<(Transpose, Launch)>, crate::LaunchError> {
         let launch = |(transpose, what): &(Transpose, Transposition)| {
             Ok(transpose.launch(what)?.map(|launch| (*transpose, launch)))
@@ -47,21 +49,23 @@ impl KMajorRequest<'_> {
     }
 }
 
-/// What each transpose begins at a multiple of, in bytes.
+/// Each transpose begins at a multiple of this number of bytes.
 const ALIGNMENT: u64 = 128;
 
-/// Whether instructions multiply elements of a format in one direction alone, and [`Transpose`] takes them.
+/// The kernel that transposes a format, if instructions multiply its elements only K-major.
 fn along_k_alone(format: Format) -> Option<Transpose> {
     let multiplied = format.bits() != 16 && Format::operands().any(|operand| operand == format);
     Transpose::of(format).filter(|_| multiplied)
 }
 
 impl<'a> Request<'a> {
-    /// The same request with K-major operands where no instruction multiplies them as they lie: 8-bit elements and `tf32` whose
-    /// direction is M, or N. Their transposes lie behind each other from the device address `workspace` on, a multiple of 128; rows begin at
-    /// multiples of 16 B.
+    /// The same request with K-major operands, where no instruction multiplies the given ones. These are
+    /// operands of 8-bit elements or `tf32` that are M-major or N-major. Their transposes are consecutive in
+    /// device memory, from the address `workspace`, a multiple of 128 bytes. Their rows begin at multiples of
+    /// 16 B.
     ///
-    /// Nothing is transposed of products that device memory describes ([`Products::Grouped`]), whose operands the host does not know.
+    /// For GEMMs that device memory describes ([`Products::Grouped`]) nothing is transposed, because the host
+    /// does not know their operands.
     ///
     /// ```
     /// use collective::Format;
@@ -90,7 +94,7 @@ impl<'a> Request<'a> {
             let Some(transpose) = along_k_alone(format).filter(|_| !as_it_lies) else { continue };
             let bytes = u64::from(transpose.bytes());
             let pitch = u64::from(k).next_multiple_of(16 / bytes);
-            // One matrix where all products share it, and where groups are rows of it.
+            // One matrix if all GEMMs share it, or if the groups are rows of it.
             let count = if matrix.stride == 0 { count.min(1) } else { count };
             let stride =
                 if matrix.stride == 0 { 0 } else { (u64::from(mn) * pitch).next_multiple_of(ALIGNMENT) };

@@ -1,4 +1,5 @@
-//! Every width of elements and every type of sums: the roles ask the atom, so other types need another spec and no other code.
+//! Every element size and every accumulator type. Roles ask the atom, so other types need only another spec,
+//! and no other code.
 
 use core::marker::PhantomData;
 use std::sync::Arc;
@@ -16,16 +17,16 @@ use typenum::{U1, U2, U64};
 
 use crate::support::{Elements, compare, on_every_engine, run, sum};
 
-/// The types of a product: its atom and the elements of A and B.
+/// The types of a GEMM: its atom, and the elements of A and B.
 trait Types: 'static {
     const TYPES: WgmmaTypes;
-    /// For integers a format of the same width: a stage knows widths alone.
+    /// For integers, a format of the same size: a stage depends only on sizes.
     const ELEMENTS: Format;
 
-    /// Makes the values those that the instruction reads.
+    /// Changes the values to those that the instruction reads.
     fn read(_: &mut Elements) {}
 
-    /// How far a sum of `k` products may lie from the exact one, if their magnitudes add up to `all`.
+    /// Largest distance of a sum of `k` products from the exact one, if their magnitudes add up to `all`.
     fn bound(k: u32, all: f64) -> f64 {
         f64::from(k) * f64::from(f32::EPSILON) * all
     }
@@ -36,7 +37,7 @@ impl Types for Bytes {
     const TYPES: WgmmaTypes = WgmmaTypes::Fp8F32(Fp8::E4m3, Fp8::E4m3);
     const ELEMENTS: Format = Format::E4m3;
 
-    /// Sums keep 13 bits of each product.
+    /// The instruction keeps 13 bits of each product.
     fn bound(_: u32, all: f64) -> f64 {
         all * 2f64.powi(-10)
     }
@@ -60,12 +61,12 @@ impl Types for Integers {
     const TYPES: WgmmaTypes = WgmmaTypes::Int8 { a: Int8::S8, b: Int8::S8, saturate: false };
     const ELEMENTS: Format = Format::E4m3;
 
-    /// The bytes.
+    /// The bytes as integers.
     fn read(elements: &mut Elements) {
         elements.values = elements.bytes.iter().map(|&byte| f64::from(byte.cast_signed())).collect();
     }
 
-    /// Below 2^24 they are exact in `f32`, too.
+    /// Sums below 2^24 are exact in `f32`, too.
     fn bound(_: u32, _: f64) -> f64 {
         0.0
     }
@@ -75,7 +76,7 @@ struct Copied;
 struct Threads;
 struct Registers;
 
-/// Who loads, and where A comes from.
+/// What loads the operands, and where A comes from.
 trait Way: 'static {
     const SOURCE: Source = Source::Shared;
     const PRODUCER: collective::Producer = collective::Producer::Thread;
@@ -155,7 +156,7 @@ fn elements_of_every_width() {
 
 #[test]
 fn copied_by_threads() {
-    // Rows that begin at multiples of one element alone.
+    // Rows aligned only to one element.
     let extents = [72, 80, 207];
     check::<Bytes, Whole<Of<Bytes, Threads>>>("8-bit floats", extents);
     check::<Words, Whole<Of<Words, Threads>>>("tf32", extents);

@@ -1,4 +1,5 @@
-//! 8-bit floats with scales of blocks of 128 along K: each pair of granularities, in every form that has them.
+//! 8-bit floats with block scales, one per 128 elements along K: each pair of granularities, in every form
+//! that supports them.
 
 use collective::{
     AsManyAsFit, BlockScaled, BlockScales, Cluster, Cooperative, DirectStore, EachWarp, F8E4M3, F8E5M2,
@@ -11,12 +12,12 @@ use typenum::{U1, U2, U8, U64, U128};
 
 use crate::support::{Elements, compare, on_every_engine, sum};
 
-/// Operands of all products of a launch, as a kernel takes them, and how many rows share a scale.
+/// An operand of all GEMMs of a launch, as a kernel reads it, and the number of rows that share a scale.
 struct Operand {
     elements: Elements,
     scales: Elements,
     rows: u32,
-    /// Rows of one product's matrix, and rows of its scales.
+    /// Rows of one GEMM's matrix, and rows of its scales.
     each: [u32; 2],
 }
 
@@ -40,7 +41,7 @@ impl Operand {
         [of(engine, &self.elements, self.each[0]), of(engine, &self.scales, self.each[1])]
     }
 
-    /// An element of a product's matrix times its scale.
+    /// An element of a GEMM's matrix, times its scale.
     fn at(&self, product: u32, row: u32, k: u32) -> f64 {
         let block = k / 128;
         let [outer, inner] = if self.rows == 1 { [block, row] } else { [row / self.rows, block] };
@@ -49,7 +50,7 @@ impl Operand {
     }
 }
 
-/// Rows of D that are compared: from, to, and the product that they are of.
+/// Rows of D that are compared: from, to, and their GEMM.
 type Rows = Vec<(u32, u32, u32)>;
 
 fn check(engine: &mut dyn Engine, text: &str, problem: GemmProblem, products: (Products, &[u32])) {
@@ -101,10 +102,10 @@ fn check(engine: &mut dyn Engine, text: &str, problem: GemmProblem, products: (P
     for (from, to, product) in rows {
         let part = &got[(from * n) as usize..(to * n) as usize];
         compare(text, [to - from, n], part, |i, j| {
-            // Groups of rows have one A, in which they lie one behind the other.
+            // Groups of rows share one A, in which they are consecutive.
             let (of, row) = if several { (product, i) } else { (0, from + i) };
             let [want, all] = sum(k, |k| 0.5 * of_a.at(of, row, k) * of_b.at(product, j, k));
-            // Where a card multiplies: four instructions of 33 terms below 1 for each block, each cut off behind 13 digits.
+            // On a GPU: per block, four instructions of 33 terms below 1, each truncated after 13 bits.
             let cut = f64::from(k.div_ceil(128)) * 2.0 * (33.0 + 8.0) / 8192.0;
             [want, f64::from(k) * f64::from(f32::EPSILON) * all + cut]
         });
@@ -126,7 +127,7 @@ fn blocks_are_scaled() {
             "dtype-b=e5m2 scale-a=1x128 scale-b=128x128 tile=64x128x128 roles=pingpong stages=3",
             "scale-a=1x128 scale-b=1x128 tile=64x32x128 cluster=2x1",
             "scale-a=1x128 scale-b=128x128 tile=64x64x128 scheduler=stream-k raster=m",
-            // The weights' rows are the tile's.
+            // The weights' rows are the tile's rows.
             "scale-a=1x128 scale-b=128x128 swap=yes tile=128x32x128",
             "scale-a=1x128 scale-b=128x128 swap=yes tile=256x16x128 arrivals=thread",
         ] {
@@ -160,7 +161,7 @@ fn blocks_are_scaled() {
     });
 }
 
-/// Scales that span 30 powers of two cost no digits: each block's sum is exact enough alone.
+/// Scales that span 30 powers of two lose no precision: each block's sum is precise enough by itself.
 #[test]
 fn scales_of_any_size_lose_nothing() {
     let engine = &mut Emulator::new().with_numerics(Numerics::Exact);
@@ -196,7 +197,7 @@ fn scales_of_any_size_lose_nothing() {
     });
 }
 
-/// The type that a spec prints is the kernel that the spec makes.
+/// The type that a spec prints is the kernel that the spec gives.
 #[test]
 fn a_spec_is_its_type() {
     type Rows = BlockScaled<KMajor<F8E4M3>, U1>;

@@ -1,5 +1,6 @@
-//! Two products one after the other, as attention has them: `D = bf16(Q * Key) * V`, the sums of the first in registers as A of the
-//! second. Q has a ring of its own, of one stage; a stage of the kernel's ring holds tiles of Key and of V, and none of A.
+//! Two chained GEMMs, as in attention: `D = bf16(Q * Key) * V`. The accumulators of the first become A of the
+//! second, in registers. Q has its own ring with one stage. A stage of the kernel's ring holds tiles of Key
+//! and of V, and none of A.
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ const KEYS: u32 = 32;
 const Q: OperandTile = OperandTile::checked(Format::Bf16, Major::K, [ROWS, HEAD], TileLayout::Widest);
 const KEY: OperandTile = OperandTile::checked(Format::Bf16, Major::K, [KEYS, HEAD], TileLayout::Widest);
 
-/// The second product, whose B is V: `(N, K)` with N contiguous.
+/// The second GEMM. Its B is V: `(N, K)` with N contiguous.
 type Second = TmaWgmma<
     Operands<KMajor<bf16>, MnMajor<bf16>>,
     Tile<U128, U64, U32>,
@@ -43,17 +44,17 @@ const SECOND: MainloopSpec = {
     spec.registers = FIRST.accumulators() + 2 * SCORES;
     spec
 };
-/// The scores of a thread as elements of 16 bits.
+/// A thread's scores as 16-bit elements.
 const SCORES: u32 = ROWS / 2 / 64 * KEYS / 16 * 4;
 
-/// The first product: rows of Q by rows of Key.
+/// The first GEMM: rows of Q times rows of Key.
 const FIRST: MainloopSpec = MainloopSpec {
     operands: [OperandSpec::k_major(Format::Bf16); 2],
     tile: [ROWS, KEYS, HEAD],
     ..<Second as Mainloop>::SPEC
 };
 
-/// Q's ring, counted from the mainloop's own memory.
+/// Q's ring, in the mainloop's own shared memory.
 const OWN: RingPlan = RingPlan::of(&[Q.room()]).placed(1, 0, Q.room().bytes).arrivals(1, 2 * 4);
 
 struct Chained;
@@ -187,7 +188,7 @@ fn the_sums_of_one_product_are_operand_a_of_the_next() {
             };
             compare("chained", [rows, HEAD], &got, |i, j| {
                 let [want, all] = sum(keys, |k| score(i, k) * v.at(k, j));
-                // A score is rounded to 8 bits, perhaps to the other side.
+                // A score is rounded to 8 bits, possibly in the other direction.
                 [want, all * 2f64.powi(-8)]
             });
         }

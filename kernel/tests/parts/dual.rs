@@ -1,4 +1,5 @@
-//! Two products of one A: `D = (A * B) silu(A * Gate)`. A stage holds three operand tiles, a warpgroup two sets of accumulators.
+//! Two GEMMs with one A: `D = (A * B) silu(A * Gate)`. A stage holds three operand tiles, a warpgroup two
+//! sets of accumulators.
 
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ const GATE: OperandTile = OperandTile::checked(Format::Bf16, Major::K, [64, 64],
 
 struct Dual;
 
-/// The second B: as large as the first.
+/// The second B, as large as the first.
 #[derive(Default)]
 struct Gate(Option<Matrix>);
 
@@ -85,7 +86,7 @@ impl MainloopEmitter for Emitter {
     }
 }
 
-/// A's tile, B's and the gates', where they lie in a stage.
+/// The tiles of A, B and the gates in a stage.
 fn tiles(plan: &Plan) -> [OperandTile; 3] {
     let [a, b] = plan.operands;
     [a, b, GATE.at(plan.ring.offset(2))]
@@ -129,7 +130,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
             f,
             (ring, piece),
             InFlight::One,
-            // Both products of a stage are one group of instructions.
+            // Both multiplications of a stage are one group of instructions.
             &|stage, accumulate| {
                 let both = [product.find(stage), gates.find(stage)];
                 f.wgmma_fence();
@@ -166,7 +167,7 @@ fn two_products_of_one_stage() {
                 let [x, x_all] = sum(k, |k| a.at(i, k) * b.at(j, k));
                 let [y, y_all] = sum(k, |k| a.at(i, k) * gate.at(j, k));
                 let silu = y / (1.0 + (-y).exp());
-                // Sums are rounded at each step; silu is no steeper than 1.1.
+                // Accumulators are rounded at each step; the slope of silu is at most 1.1.
                 let step = f64::from(k) * f64::from(f32::EPSILON);
                 [x * silu, step * (x_all * silu.abs() + 1.1 * y_all * x.abs()) + 1e-6]
             });

@@ -1,5 +1,5 @@
-//! Mainloops from outside, made of the public parts alone: several products of one stage, tiles beside A and B, A from registers,
-//! and every type of sums.
+//! Mainloops of your own, made only from public parts: several GEMMs per stage, tiles in addition to A and B,
+//! A from registers, and every accumulator type.
 
 mod atoms;
 mod blocks;

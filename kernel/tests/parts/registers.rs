@@ -1,4 +1,4 @@
-//! A from registers: in memory 8-bit floats, multiplied as bf16.
+//! A from registers: 8-bit floats in memory, multiplied as bf16.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ const fn mixed(mut spec: MainloopSpec) -> MainloopSpec {
     spec
 }
 
-/// Loads by tensor copies, converts as our own mainloops do.
+/// Loads by tensor copies, and converts as the library's mainloops do.
 struct ByCopies<M>(core::marker::PhantomData<M>);
 
 impl<M: typenum::Unsigned + 'static> Mainloop for ByCopies<M> {
@@ -43,7 +43,7 @@ impl<M: typenum::Unsigned + 'static> Mainloop for ByCopies<M> {
     }
 }
 
-/// Loads by threads, and converts with a function of its own: twice the element.
+/// Loads by threads, and converts with its own function: twice the element.
 #[derive(Debug)]
 struct Doubled;
 

@@ -1,4 +1,5 @@
-//! Block scales as a third tile of a stage: `D = sum over k-tiles t of scale(m, t) * (A_t * B_t)`, promoted in registers.
+//! Block scales as a third tile of a stage: `D = sum over k-tiles t of scale(m, t) * (A_t * B_t)`, promoted
+//! in registers.
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ const LINE: u32 = 128 * 4;
 
 struct Scaled;
 
-/// Where the scales lie: 128 for each k-tile of each tile of rows, one k-tile after the other.
+/// The address of the scales: 128 per k-tile of each tile of rows, one k-tile after the other.
 #[derive(Default)]
 struct Scales(u64);
 
@@ -113,7 +114,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         let zeros = |block: &Vec<_>| block.iter().map(|_| f.variable(0.0f32)).collect::<Vec<_>>();
         let sums: Vec<_> = product.accumulators().iter().map(zeros).collect();
         let fragment = product.fragment(consumer, piece);
-        // Where the scale of the thread's first row lies in a stage.
+        // The position of the scale of the thread's first row in a stage.
         let [row, _] = fragment.start();
         let own = (row - piece.m) * 4 + plan.ring.offset(2);
         consumer.each_stage(

@@ -1,10 +1,10 @@
-//! One product on the emulator, and matrices whose elements are known.
+//! One GEMM on the emulator, and matrices with known elements.
 
 use collective::{Epilogue, Format, LinearArguments, Matrix, MatrixRef};
 use emulator::Schedule;
 use kernel::{Call, Emulator, Engine, Gemm, GemmConfig, GemmProblem, Gpu};
 
-/// Values in -1..1, the same for the same seed, as a format has them.
+/// Values in -1..1, rounded to a format; the same for the same seed.
 pub(crate) struct Elements {
     pub(crate) values: Vec<f64>,
     pub(crate) bytes: Vec<u8>,
@@ -30,13 +30,13 @@ impl Elements {
         self.values[(row * self.pitch + column) as usize]
     }
 
-    /// The matrix on an engine.
+    /// Copies the matrix to an engine.
     pub(crate) fn upload(&self, engine: &mut dyn Engine) -> MatrixRef {
         let address = engine.upload(&self.bytes).expect("memory").address;
         MatrixRef::new(address, self.pitch.into())
     }
 
-    /// The same as an operand of a mainloop's own.
+    /// The same as an operand of a mainloop of your own.
     pub(crate) fn operand(&self, engine: &mut dyn Engine, k: u32) -> Matrix {
         let MatrixRef { address, pitch, .. } = self.upload(engine);
         let mn = self.values.len() as u32 / self.pitch;
@@ -44,7 +44,7 @@ impl Elements {
     }
 }
 
-/// Runs something on the emulator and, where there is one, on the GPU.
+/// Runs something on the emulator and, if there is one, on the GPU.
 pub(crate) fn on_every_engine(run: &dyn Fn(&mut dyn Engine)) {
     for (schedule, seed) in [(Schedule::Default, 0), (Schedule::Latest, 0), (Schedule::Random, 1)] {
         run(&mut Emulator::new().with_multiprocessors(2).with_schedule(schedule, seed));
@@ -86,7 +86,7 @@ where
         .collect()
 }
 
-/// Compares every element with `want(m, n)`, a value and how far from it the element may lie.
+/// Compares every element with `want(m, n)`: a value, and the largest difference from it.
 pub(crate) fn compare(what: &str, [m, n]: [u32; 2], got: &[f64], want: impl Fn(u32, u32) -> [f64; 2]) {
     for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
         let ([want, bound], got) = (want(i, j), got[(i * n + j) as usize]);

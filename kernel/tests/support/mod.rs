@@ -1,4 +1,4 @@
-//! One GEMM on an engine against the reference in f64.
+//! One GEMM on an engine, compared with the reference in f64.
 
 use collective::{Epilogue, LinearArguments, Mainloop, Producer};
 use cute_rs::atom::Major;
@@ -6,7 +6,7 @@ use half::bf16;
 use kernel::{Call, Engine, Gemm, GemmConfig, GemmProblem, MatrixRef};
 use reference::{Expected, Format, HostMatrix, Order, Sums};
 
-/// Pseudo-random values in -1..1, the same for the same seed; padding is NaN.
+/// Pseudo-random values in -1..1, the same for the same seed. Padding is NaN.
 fn random(extents: [u32; 2], order: Order, pitch: u32, seed: &mut u32) -> HostMatrix {
     HostMatrix::from_fn(Format::Bf16, extents, order, pitch, |_, _| {
         *seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -14,7 +14,8 @@ fn random(extents: [u32; 2], order: Order, pitch: u32, seed: &mut u32) -> HostMa
     })
 }
 
-/// Runs `D = 1.5 * A * B - 0.5 * C` and `D = 1.5 * A * B`, and compares every element and the memory around D.
+/// Runs `D = 1.5 * A * B - 0.5 * C` and `D = 1.5 * A * B`, and compares every element and the memory around
+/// D.
 pub(crate) fn check<C: GemmConfig>(engine: &mut dyn Engine, problem: GemmProblem)
 where
     C::Epilogue: Epilogue<Arguments = LinearArguments>,
@@ -34,7 +35,7 @@ where
     let mut seed = m ^ n << 8 ^ k << 16;
     let pitch = |contiguous: u32| match Gemm::<C>::PLAN.mainloop.producer {
         Producer::Thread => contiguous.next_multiple_of(8),
-        // Odd: rows that begin at multiples of nothing but an element.
+        // An odd number: rows are aligned only to an element.
         Producer::Warpgroup => contiguous | 1,
     };
     let a = match a_major {
@@ -64,7 +65,7 @@ where
     let linear = LinearArguments { alpha: 1.5, beta, c: Some(c_ref) };
     let call = Call { workspace, ..call.with(linear) };
     let launch = Gemm::<C>::launch(&call, slots).expect("a legal call").expect("something to do");
-    // A workspace has to be ready for another launch.
+    // A workspace must be ready for a second launch.
     for _ in 0..if workspace.is_some() { 2 } else { 1 } {
         engine
             .launch(&program, launch.grid, &launch.arguments)

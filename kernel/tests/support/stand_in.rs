@@ -1,17 +1,18 @@
-//! Tests with a stand-in for CUDA's driver: each runs again as a process of its own, whose loader finds the stand-in.
+//! Tests with a stand-in for CUDA's driver. Each test runs again in its own process, whose loader finds the
+//! stand-in.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Names the file in which the stand-in notes what it was asked; set where a test runs with it.
+/// The variable that names the stand-in's log. It is set if a test runs with the stand-in.
 const LOG: &str = "STAND_IN_LOG";
 
 /// In place of a variable's value: the variable is not set.
 #[allow(dead_code, reason = "not every program of tests has a use for it")]
 pub(crate) const UNSET: &str = "\u{1}";
 
-/// Compiles the stand-in, and runs a test again with it, as a process of its own; there,
-/// runs its body.
+/// Compiles the stand-in, and runs a test again with it, in a new process. In that process, runs the test's
+/// body.
 pub(crate) fn with_stand_in(test: &str, cfg: &[&str], environment: &[(&str, &str)], body: fn()) {
     if std::env::var_os(LOG).is_some() {
         return body();
@@ -19,7 +20,8 @@ pub(crate) fn with_stand_in(test: &str, cfg: &[&str], environment: &[(&str, &str
     run_again(test, test, cfg, environment);
 }
 
-/// Runs a test as a process of its own, with a stand-in in a folder of that name: processes that run at once need one each.
+/// Runs a test in a new process, with a stand-in in a folder named `name`. Processes that run at the same
+/// time need one folder each.
 pub(crate) fn run_again(test: &str, name: &str, cfg: &[&str], environment: &[(&str, &str)]) {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("stand-in-{name}"));
     std::fs::create_dir_all(&folder).expect("a writable folder");
@@ -35,7 +37,7 @@ pub(crate) fn run_again(test: &str, name: &str, cfg: &[&str], environment: &[(&s
     let mut again = Command::new(own);
     again.args([test, "--exact", "--nocapture", "--include-ignored"]);
     again.env("LD_LIBRARY_PATH", &folder).env(LOG, &log);
-    // Nobody's own folder of compiled kernels is read or written, and nobody's own assembler runs.
+    // The user's own folder of compiled kernels and assembler are not used.
     again.env("FALCHION_CACHE", "").env_remove("FALCHION_PTXAS");
     for (name, value) in environment {
         match *value {
@@ -49,7 +51,7 @@ pub(crate) fn run_again(test: &str, name: &str, cfg: &[&str], environment: &[(&s
     assert!(ran, "{text}\n{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// How often the stand-in noted something.
+/// How often the stand-in logged a line.
 pub(crate) fn noted(line: &str) -> usize {
     let log = std::env::var(LOG).expect("set");
     std::fs::read_to_string(log).unwrap_or_default().lines().filter(|&noted| noted == line).count()

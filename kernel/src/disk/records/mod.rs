@@ -1,6 +1,6 @@
 //! Tuning records: which kernels were measured for which problem on one card, and how long they took.
 //!
-//! Plain data. Who measures, and how, is no matter of this module.
+//! Plain data. This module does not measure: module `driver::tune` and `falchion tune` do.
 //!
 //! ```
 //! use collective::Form;
@@ -27,7 +27,8 @@
 //!
 //! # The text
 //!
-//! The payload of the entry is a line of JSON per problem. `us` counts microseconds, `at` seconds since 1970:
+//! The payload of the entry is one line of JSON per problem. `us` is in microseconds, `at` in seconds since
+//! 1970:
 //!
 //! ```text
 //! {"form":"single","element":"bf16","layout":"kk","m":4096,"n":4096,"k":4096,"groups":1,"epilogue":"linear","measured":[{"spec":"dtype=bf16 layout=kk tile=128x256x64","us":172.4,"at":1764000000,"version":"0.1.0"}]}
@@ -48,33 +49,34 @@ use crate::select::Request;
 use crate::spec::{KernelSpec, form_name, layout_name};
 use crate::types::Types;
 
-/// What is computed: all that decides which kernel is fastest.
+/// A problem: everything that decides which kernel is fastest.
 ///
-/// [`of`](Self::of) makes one of a [`Request`].
+/// [`of`](Self::of) makes one from a [`Request`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Problem {
-    /// Products of a launch.
+    /// One GEMM per launch, or several.
     pub form: Form,
     /// The [`Types`], as text: `bf16`, for example, or `e4m3-1x128-128x128`. D's format is that which the epilogue stores.
     pub element: String,
     /// Contiguous directions of A and B.
     pub majors: [Major; 2],
-    /// Rows of A and D; with groups, those of all groups.
+    /// Rows of A and D; for groups of rows, the sum over all groups.
     pub m: u32,
-    /// Columns of B and D; of described products, the most.
+    /// Columns of B and D; for GEMMs described by records, the largest.
     pub n: u32,
-    /// Columns of A, rows of B; of described products, the most.
+    /// Columns of A, rows of B; for GEMMs described by records, the largest.
     pub k: u32,
-    /// Number of products of the launch; 1 for [`Form::Single`].
+    /// Number of GEMMs of the launch; 1 for [`Form::Single`].
     pub groups: u32,
-    /// Name of the epilogue: `linear`, `linear+c` where C is read, or that of a fusion.
+    /// Name of the epilogue: `linear`, `linear+c` if C is read, or the name of a fusion.
     pub epilogue: String,
-    /// Whether all rows of A, of B and of D begin at multiples of 16 bytes, so that tensor copies reach them.
+    /// Whether all rows of A, of B and of D begin at multiples of 16 bytes, so that tensor copies can access
+    /// them.
     pub aligned: [bool; 3],
 }
 
 impl Problem {
-    /// One product `[m, n, k]` of packed matrices with the epilogue `linear`.
+    /// One GEMM `[m, n, k]` of packed matrices with the epilogue `linear`.
     pub fn single(element: impl Into<String>, majors: [Major; 2], [m, n, k]: [u32; 3]) -> Self {
         let (element, epilogue) = (element.into(), "linear".to_owned());
         let aligned = packed(&element, majors, [m, n, k]);
@@ -106,25 +108,25 @@ impl Problem {
             k: most(|group| group.k),
             groups: call.products.count(),
             epilogue: epilogue.to_owned(),
-            // Where described matrices lie, nobody knows.
+            // The host does not know where described matrices are.
             aligned: [(call.a, a), (call.b, b), (call.d, d)]
                 .map(|(matrix, bytes)| described || is_aligned(matrix, bytes)),
         }
     }
 
-    /// Whether rows begin where those of packed matrices do.
+    /// Whether `aligned` is the same as for packed matrices.
     fn is_packed(&self) -> bool {
         self.aligned == packed(&self.element, self.majors, [self.m, self.n, self.k])
     }
 
-    /// What problems are ordered by.
+    /// The order of problems.
     fn rank(&self) -> impl Ord {
         let Self { form, element, majors, m, n, k, groups, epilogue, aligned } = self;
         (form_name(*form), element, layout_name(*majors), epilogue, [*m, *n, *k, *groups], aligned)
     }
 }
 
-/// Whether rows of packed A, B and D of `[m, n, k]` begin at multiples of 16 bytes; of types that are unknown, that they do.
+/// Whether rows of packed A, B and D of `[m, n, k]` begin at multiples of 16 bytes. For unknown types: yes.
 fn packed(element: &str, majors: [Major; 2], [m, n, k]: [u32; 3]) -> [bool; 3] {
     let Some(types) = Types::named(element) else { return [true; 3] };
     let contiguous = |major, mn| if major == Major::K { k } else { mn };
@@ -145,12 +147,12 @@ impl PartialOrd for Problem {
     }
 }
 
-/// How long a kernel took.
+/// The measured time of a kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measurement {
     /// The kernel.
     pub spec: KernelSpec,
-    /// Microseconds of a launch; finite, and more than 0.
+    /// Time per launch in microseconds; finite and greater than 0.
     pub microseconds: f64,
     /// When it was measured, in seconds since 1970.
     pub at: u64,
@@ -159,7 +161,7 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// What this version of the library measured just now.
+    /// A measurement made now by this version of the library.
     pub fn now(spec: KernelSpec, microseconds: f64) -> Self {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let at = since.map_or(0, |since| since.as_secs());
@@ -177,17 +179,18 @@ impl Measurement {
         })
     }
 
-    /// Whether it stands in place of another of the same kernel: the later one does, whoever asks.
+    /// Whether it replaces another measurement of the same kernel. The later one wins, in whatever order they
+    /// are compared.
     fn replaces(&self, other: &Self) -> bool {
         let rank = |of: &Self| (of.at, core::cmp::Reverse(of.microseconds.to_bits()));
         (rank(self), &self.version) > (rank(other), &other.version)
     }
 }
 
-/// What was measured on one card.
+/// All measurements on one card.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Records {
-    /// The measurements of a problem, the fastest first, one of each kernel.
+    /// The measurements of each problem, the fastest first, one per kernel.
     problems: BTreeMap<Problem, Vec<Measurement>>,
 }
 
@@ -197,7 +200,8 @@ impl Records {
         Digest::of("tuning records")
     }
 
-    /// What is saved in a folder under a key, and what of it could not be used. Where nothing is saved there are no records.
+    /// Reads what is saved in a folder under a key. Also returns what could not be used. If nothing is saved,
+    /// there are no records.
     pub fn load(cache: &Cache, key: &Key) -> (Self, Vec<CacheError>) {
         let path = cache.path(Kind::Records, key);
         match cache.get(Kind::Records, key) {
@@ -210,12 +214,13 @@ impl Records {
         }
     }
 
-    /// Saves the records together with what is saved already, which it takes over; returns what of that could not be used.
+    /// Merges what is saved already into these records, and saves the result. Returns what of the saved
+    /// records could not be used.
     ///
-    /// One process at a time reads, merges and writes: nothing is lost that another one saves.
+    /// Only one process at a time reads, merges and writes, so nothing that another process saves is lost.
     ///
     /// # Errors
-    /// The file cannot be written, or another process keeps the folder's lock.
+    /// The file cannot be written, or another process holds the folder's lock too long.
     pub fn save(&mut self, cache: &Cache, key: &Key) -> Result<Vec<CacheError>, CacheError> {
         let _lock = cache.lock()?;
         let (saved, warnings) = Self::load(cache, key);
@@ -224,7 +229,7 @@ impl Records {
         Ok(warnings)
     }
 
-    /// Adds a measurement. Of two of one kernel for one problem the later one stays.
+    /// Adds a measurement. Of two measurements of one kernel for one problem, the later one is kept.
     ///
     /// # Errors
     /// [`CacheError::Record`] if the time is not finite or not above 0.
@@ -236,7 +241,7 @@ impl Records {
             Some(_) => return Ok(()),
             None => measured.push(measurement),
         }
-        // The order must not depend on that of the calls.
+        // The order must not depend on the order of insertion.
         measured.sort_by(|a, b| {
             let text = |of: &Measurement| of.spec.to_string();
             a.microseconds.total_cmp(&b.microseconds).then_with(|| text(a).cmp(&text(b)))
@@ -244,17 +249,17 @@ impl Records {
         Ok(())
     }
 
-    /// Adds all measurements of other records. In which order records are merged makes no difference.
+    /// Adds all measurements of other records. The order in which records are merged makes no difference.
     pub fn merge(&mut self, others: Self) {
         for (problem, measured) in others.problems {
             for measurement in measured {
-                // What records hold was legal when it came in.
+                // Measurements were checked when they were added to the other records.
                 let _ = self.insert(problem.clone(), measurement);
             }
         }
     }
 
-    /// The measurements of a problem, the fastest first; none for one that was not measured.
+    /// The measurements of a problem, the fastest first; empty if it was not measured.
     pub fn lookup(&self, problem: &Problem) -> &[Measurement] {
         self.problems.get(problem).map_or(&[], Vec::as_slice)
     }
@@ -264,12 +269,12 @@ impl Records {
         self.problems.iter().map(|(problem, measured)| (problem, measured.as_slice()))
     }
 
-    /// How many problems there are.
+    /// Number of problems.
     pub fn len(&self) -> usize {
         self.problems.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no problems.
     pub fn is_empty(&self) -> bool {
         self.problems.is_empty()
     }
@@ -279,8 +284,9 @@ impl Records {
         self.iter().map(|(problem, measured)| text::line(problem, measured)).collect()
     }
 
-    /// The records of such lines, and what of them could not be used: lines that are none, and measurements whose spec no
-    /// longer parses or is no longer legal. `path` is the file's name in these warnings.
+    /// Reads records from such lines. Also returns what could not be used: lines that are not records, and
+    /// measurements whose spec cannot be parsed or is illegal in this version. `path` is the file's name in
+    /// these warnings.
     pub fn of_lines(lines: &str, path: &Path) -> (Self, Vec<CacheError>) {
         let (mut records, mut warnings) = (Self::default(), Vec::new());
         for (index, line) in lines.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {

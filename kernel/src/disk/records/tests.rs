@@ -57,7 +57,7 @@ fn the_fastest_kernel_comes_first_and_the_later_time_stays() {
     }
 }
 
-/// A merge is the same in every order, and twice is once.
+/// A merge gives the same result in every order, and when it is repeated.
 #[test]
 fn merges_commute() {
     let sets = [
@@ -80,7 +80,7 @@ fn merges_commute() {
     assert_eq!(merged(&[0, 1, 2, 3, 0, 1, 2, 3]), want);
 }
 
-/// Whatever differs between two problems, their measurements are apart.
+/// Two problems that differ in anything have separate measurements.
 #[test]
 fn problems_are_told_apart() {
     let problem = cube(64);
@@ -120,7 +120,7 @@ fn times_that_are_none_are_refused() {
     }
 }
 
-/// A line, or a measurement of one, that this version does not understand costs itself alone.
+/// A line or a measurement that this version does not understand is dropped; all others are kept.
 #[test]
 fn what_no_longer_parses_is_dropped_with_a_warning() {
     let good = records(&[(64, LARGE, 5.0, 10)]).to_lines();
@@ -172,11 +172,11 @@ fn what_is_saved_is_loaded_and_merged() {
     assert_eq!(first, second, "it takes over what was saved");
     assert_eq!(Records::load(&cache, &here), (first.clone(), Vec::new()));
     assert_eq!(Records::load(&cache, &there), (Records::default(), Vec::new()), "another driver");
-    // A person reads the file.
+    // The file is readable text.
     let text = fs::read_to_string(cache.path(Kind::Records, &here)).expect("text");
     assert!(text.starts_with("falchion cache 1\nkind records\ncard NVIDIA H200\n"), "{text}");
     assert!(text.ends_with(&first.to_lines()), "{text}");
-    // A damaged file is a warning, and the next save makes it whole.
+    // A damaged file is a warning, and the next save replaces it.
     fs::write(cache.path(Kind::Records, &here), &text[..text.len() - 3]).expect("writable");
     let (read, warnings) = Records::load(&cache, &here);
     assert!(read.is_empty() && matches!(warnings[..], [CacheError::Damaged { .. }]), "{warnings:?}");
@@ -184,7 +184,7 @@ fn what_is_saved_is_loaded_and_merged() {
     assert_eq!(Records::load(&cache, &here), (first, Vec::new()));
 }
 
-/// What a request is the problem of: types with D's, all rows of groups, C, and where rows begin.
+/// The problem of a request: types with D's, all rows of groups, C, and alignment of rows.
 #[test]
 fn requests_have_problems() {
     use crate::{GemmProblem, Request, Types};
@@ -244,7 +244,7 @@ fn requests_have_problems() {
             "{why}"
         );
     }
-    // Lines of before say nothing of where rows begin.
+    // Older lines do not have `aligned`.
     let old = r#"{"form":"single","element":"bf16","layout":"kk","m":128,"n":256,"k":1023,"groups":1,"epilogue":"linear","measured":[{"spec":"tile=64x64x64","us":2.0,"at":1,"version":"0.1.0"}]}"#;
     let (records, warnings) = Records::of_lines(old, Path::new("memory"));
     assert_eq!((records.lookup(&single).len(), warnings), (1, Vec::new()));

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Measurement, Problem};
 use crate::spec::{form_name, form_named, layout_name, layout_named};
 
-/// What a line holds: names in place of values, so that one that is unknown costs no more than its line.
+/// The content of a line. It holds names instead of values, so that an unknown name costs only its own line.
 #[derive(Deserialize, Serialize)]
 struct Line {
     form: String,
@@ -16,7 +16,7 @@ struct Line {
     k: u32,
     groups: u32,
     epilogue: String,
-    /// Older lines do not say it: theirs are packed matrices.
+    /// Older lines do not have it; they are for packed matrices.
     #[serde(skip_serializing_if = "Option::is_none")]
     aligned: Option<[bool; 3]>,
     measured: Vec<Measured>,
@@ -30,7 +30,7 @@ struct Measured {
     version: String,
 }
 
-/// The line of a problem, with its end.
+/// The line of a problem, with its line break.
 pub(super) fn line(problem: &Problem, measured: &[Measurement]) -> String {
     let packed = problem.is_packed();
     let Problem { form, element, majors, m, n, k, groups, epilogue, aligned } = problem.clone();
@@ -46,7 +46,7 @@ pub(super) fn line(problem: &Problem, measured: &[Measurement]) -> String {
         aligned: (!packed).then_some(aligned),
         measured: measured.iter().map(write).collect(),
     };
-    // Texts and finite numbers always have a form in JSON.
+    // Texts and finite numbers can always be written as JSON.
     serde_json::to_string(&line).map(|text| text + "\n").unwrap_or_default()
 }
 
@@ -55,7 +55,8 @@ fn write(measurement: &Measurement) -> Measured {
     Measured { spec: spec.to_string(), us: *microseconds, at: *at, version: version.clone() }
 }
 
-/// The problem of a line and its measurements, each of which may have become illegal; or what is wrong with the line.
+/// The problem of a line and its measurements, each of which may be illegal in this version; or what is wrong
+/// with the line.
 pub(super) fn read(line: &str) -> Result<(Problem, Vec<Result<Measurement, String>>), String> {
     let line: Line = serde_json::from_str(line).map_err(|error| error.to_string())?;
     let Line { form, element, layout, m, n, k, groups, epilogue, aligned, measured } = line;

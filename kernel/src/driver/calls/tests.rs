@@ -1,4 +1,4 @@
-//! Kept launches, held against launches made afresh, without a driver.
+//! Compares kept launches with newly made ones, without a driver.
 
 use std::cell::Cell;
 use std::hint::black_box;
@@ -18,17 +18,18 @@ use crate::problem::{Call, GemmProblem, Launch, WorkspaceRef};
 use crate::products::Products;
 use crate::program::Program;
 
-/// Slots of an H200 for clusters of one.
+/// Number of single-CTA clusters that are resident at once on an H200.
 const SLOTS: u32 = 132;
 
-/// A kernel without a driver: an encoded map begins with its address, and the rest is a digest of its description.
+/// A kernel without a driver. An encoded map begins with its address; the rest is a digest of its
+/// description.
 struct Stub {
     gemm: AnyGemm,
     program: Program,
     offsets: Vec<usize>,
     launches: Cell<u32>,
     refuses: Cell<bool>,
-    /// Parameter blocks that were made.
+    /// Number of parameter blocks that were made.
     blocks: Cell<u32>,
 }
 
@@ -135,14 +136,14 @@ fn calls_that_differ_have_other_shapes_or_addresses() {
     }
 }
 
-/// Numbers that look random: SplitMix64.
+/// Pseudo-random numbers: SplitMix64.
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (*state ^ *state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb) >> 8
 }
 
-/// Calls of a kernel: with and without products, with and without C, none empty.
+/// Calls of a kernel: with one GEMM and several, with C and without, none empty.
 fn calls_of(gemm: &AnyGemm) -> Vec<Call> {
     let address = 1 << 20;
     let one = Call::of(GemmProblem { m: 192, n: 128, k: 256 });
@@ -189,7 +190,7 @@ fn moved_addresses_are_those_of_a_launch_made_afresh() {
         for base in all {
             calls.get(&stub, &base).expect("legal");
             for turn in 0..12 {
-                // As aligned as the first, or less.
+                // Aligned like the first, or less.
                 let alignment = if turn < 8 { 256 } else { 1 << (random(&mut state) % 8) };
                 let mut addresses = split(&base).1;
                 for address in addresses.0.iter_mut().filter(|address| **address != 0) {
@@ -220,7 +221,7 @@ fn moved_addresses_are_those_of_a_launch_made_afresh() {
     assert!(moved > 1000 && refused > 100, "{moved} moved, {refused} refused");
 }
 
-/// Calls with a bias: of one shape the block is kept, and what is new is written into it.
+/// Calls with a bias: for one shape the block is kept, and what is new is written to it.
 #[test]
 fn arguments_of_trees_are_those_of_a_launch_made_afresh() {
     type Biased = LinearBias<bf16>;
@@ -244,10 +245,10 @@ fn arguments_of_trees_are_those_of_a_launch_made_afresh() {
             blocks += stub.blocks.get() - encoded;
         }
         assert_eq!(blocks, 2, "{name}: one for each shape");
-        // A linear call of the same extents is none of them.
+        // A linear call with the same extents has another shape.
         let linear = Call::of(GemmProblem { m: 192, n: 128, k: 256 }).a(4096, 256).b(4096, 256).d(4096, 128);
         let error = calls.get(&stub, &linear).expect_err("the kernel has a tree").to_string();
-        assert!(error.contains("alpha, beta and C alone"), "{error}");
+        assert!(error.contains("only alpha, beta and C"), "{error}");
         let refused = LinearBiasArguments { alpha: 1.0, bias: RowArgument { address: 4096, len: 127 } };
         let error =
             calls.get(&stub, &linear.with(Tree::<Biased>(&refused))).expect_err("too short").to_string();
@@ -303,7 +304,7 @@ fn shapes_are_forgotten_and_come_back() {
     }
 }
 
-/// A call whose shape is its number's.
+/// A call whose shape depends on a number.
 fn of_depth(k: u32) -> Call {
     let call = Call::of(GemmProblem { m: 64, n: 64, k: 8 + k });
     call.a(4096, 1 << 20).b(4096, 1 << 20).d(4096, 1 << 20)
@@ -356,10 +357,10 @@ fn a_map_that_the_driver_refuses_leaves_no_launch_behind() {
     assert_eq!(calls.get(&stub, &first).expect("made afresh").map(|(_, block)| block.to_vec()), made);
 }
 
-/// Launches whose argument is no address of the call, but made of some.
+/// Launches with an argument that is not an address of the call, but computed from some.
 struct Odd(Made);
 
-/// Of A's and B's addresses.
+/// Computes the argument from the addresses of A and B.
 type Made = fn([u64; 2]) -> Argument;
 
 impl Maker for Odd {
@@ -417,8 +418,8 @@ fn addresses_of_another_alignment_are_checked() {
     assert_eq!(calls.len(), 1);
 }
 
-/// Nanoseconds of the parts of a launch on this machine, without the driver's: `cargo test --release -- --ignored
-/// --nocapture parts_of_a_launch`.
+/// Prints the time in nanoseconds of the parts of a launch on this machine, without the driver's: `cargo test
+/// --release -- --ignored --nocapture parts_of_a_launch`.
 #[test]
 #[ignore = "prints times"]
 fn parts_of_a_launch_in_nanoseconds() {

@@ -1,6 +1,6 @@
-//! cuBLASLt, the peer that kernels are measured against, on the same stream and with the same events.
+//! cuBLASLt, to compare kernels with: on the same stream, timed by the same events.
 //!
-//! The library is loaded when a [`CublasLt`] is asked for and needed for nothing else.
+//! The library is loaded when a [`CublasLt`] is made. Nothing else needs it.
 //!
 //! ```no_run
 //! use collective::Format;
@@ -39,12 +39,12 @@ pub use plan::{Algorithm, Plan, Run};
 pub use product::{Activation, Fused, Product};
 use symbols::{RawHandle, Status, Symbols, status_name};
 
-/// Bytes of scratch memory that algorithms may use.
+/// Bytes of workspace that algorithms may use.
 pub const WORKSPACE_BYTES: usize = 64 << 20;
 
-/// A handle of cuBLASLt with its workspace.
+/// A handle of cuBLASLt, with its workspace.
 ///
-/// All plans share the workspace, so run them on one stream at a time.
+/// All plans share the workspace, so run them on only one stream at a time.
 #[derive(Clone, Debug)]
 pub struct CublasLt {
     handle: Arc<Handle>,
@@ -54,28 +54,29 @@ impl CublasLt {
     /// Loads the newest cuBLASLt that the system's loader finds and the driver supports.
     ///
     /// # Errors
-    /// The library is not there, or a call of it failed.
+    /// The library was not found, or a call of it failed.
     pub fn new(gpu: &Gpu) -> Result<Self, EngineError> {
         let (major, _) = gpu.context().driver().version;
         Self::with_symbols(gpu, Symbols::find(major)?)
     }
 
-    /// Loads cuBLASLt from a file, for installations that the system's loader does not know.
+    /// Loads cuBLASLt from a file, for an installation that the system's loader does not find.
     ///
     /// # Errors
     /// As [`new`](Self::new).
     ///
     /// # Safety
-    /// The file is NVIDIA's cuBLASLt of CUDA 12 or 13: what it runs when it is loaded and called is taken on trust.
+    /// The file must be NVIDIA's cuBLASLt of CUDA 12 or 13. The code that it runs when it is loaded and
+    /// called is trusted.
     pub unsafe fn from_file(gpu: &Gpu, path: &Path) -> Result<Self, EngineError> {
-        // SAFETY: the caller vouches for the file.
+        // SAFETY: the caller guarantees the file.
         Self::with_symbols(gpu, unsafe { Symbols::load(path)? })
     }
 
     fn with_symbols(gpu: &Gpu, symbols: Symbols) -> Result<Self, EngineError> {
         let context = Arc::clone(gpu.context());
         context.bind()?;
-        // Nothing but cuBLASLt uses the memory, as scratch.
+        // Only cuBLASLt uses this memory, as its workspace.
         let workspace = Allocation::new(&context, WORKSPACE_BYTES)?;
         let mut raw = ptr::null_mut();
         // SAFETY: the context is current, and one handle is written.
@@ -84,21 +85,21 @@ impl CublasLt {
         Ok(Self { handle: Arc::new(Handle { symbols, raw, context, workspace, memories }) })
     }
 
-    /// The library's version, as `13.0.2`.
+    /// The library's version, for example `13.0.2`.
     pub fn version(&self) -> String {
         // SAFETY: it takes nothing and returns a number.
         version_text(unsafe { (self.handle.symbols.version)() })
     }
 
-    /// Asks the heuristic for algorithms, best first.
+    /// Asks the heuristic for algorithms, the best first.
     ///
     /// # Errors
-    /// It has none, or a call failed.
+    /// The heuristic has no algorithm, or a call failed.
     pub fn plan(&self, product: &Product) -> Result<Plan, EngineError> {
         Plan::new(Arc::clone(&self.handle), product, None)
     }
 
-    /// As [`plan`](Self::plan) for a product with one of the library's own fused epilogues.
+    /// The same, for a GEMM with one of cuBLASLt's own fused epilogues.
     ///
     /// # Errors
     /// The heuristic has no algorithm, or a call failed.
@@ -112,9 +113,9 @@ struct Handle {
     symbols: Symbols,
     raw: RawHandle,
     context: Arc<Context>,
-    /// [`WORKSPACE_BYTES`].
+    /// [`WORKSPACE_BYTES`] bytes.
     workspace: Arc<Allocation>,
-    /// The GPU's buffers, which products are computed in.
+    /// The GPU's buffers, which hold the matrices.
     memories: Arc<Memories>,
 }
 
@@ -124,7 +125,7 @@ unsafe impl Send for Handle {}
 unsafe impl Sync for Handle {}
 
 impl Handle {
-    /// The GPU's buffer that a packed matrix of elements of so many bytes lies in.
+    /// The GPU's buffer that contains a packed matrix with elements of `bytes` bytes.
     fn buffer(
         &self,
         address: u64,
@@ -147,21 +148,21 @@ impl fmt::Debug for Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // A product may be in flight.
+        // A GEMM may still be running.
         self.context.wait();
         if self.context.bind().is_ok() {
-            // SAFETY: the handle is this value's own, and no plan is left that could use it.
+            // SAFETY: the handle belongs to this value, and no plan is left that could use it.
             let _ = unsafe { (self.symbols.destroy)(self.raw) };
         }
     }
 }
 
-/// A status as a result.
+/// Turns a status into a result.
 fn status(call: &'static str, status: Status) -> Result<(), EngineError> {
     if status == 0 { Ok(()) } else { Err(EngineError::CublasLt { call, status: status_name(status) }) }
 }
 
-/// The library's number, `major * 10000 + minor * 100 + patch`, in words.
+/// The library's version number, `major * 10000 + minor * 100 + patch`, as text.
 fn version_text(number: usize) -> String {
     format!("{}.{}.{}", number / 10_000, number % 10_000 / 100, number % 100)
 }

@@ -1,4 +1,4 @@
-//! Algorithms for one matrix product, and launches of them.
+//! Algorithms for one GEMM, and launches of them.
 #![allow(unsafe_code, reason = "calls cuBLASLt")]
 
 use core::ffi::c_void;
@@ -21,14 +21,14 @@ use super::{Handle, WORKSPACE_BYTES, status};
 use crate::error::EngineError;
 use crate::problem::GemmProblem;
 
-/// A value of an attribute.
+/// The value of an attribute.
 enum Setting {
     Byte(i8),
     Number(i32),
     Address(u64),
 }
 
-/// The library's number of a format.
+/// The library's constant for a format.
 const fn data_type(format: Format) -> i32 {
     match format {
         Format::F32 | Format::Tf32 => data_type::F32,
@@ -43,19 +43,19 @@ const fn data_type(format: Format) -> i32 {
     }
 }
 
-/// How many algorithms the heuristic is asked for.
+/// Number of algorithms that the heuristic is asked for.
 const ALGORITHMS: usize = 64;
 
-/// What the heuristic says of an algorithm.
+/// What the heuristic reports about an algorithm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Algorithm {
-    /// Bytes of workspace it uses.
+    /// Workspace that it uses, in bytes.
     pub workspace: usize,
-    /// How many times it fills the device, as the library estimates.
+    /// Number of waves, as the library estimates it.
     pub waves: f32,
 }
 
-/// A product with its algorithms, best first in the heuristic's opinion.
+/// A GEMM with its algorithms, in the heuristic's order, the best first.
 pub struct Plan {
     handle: Arc<Handle>,
     operation: Operation,
@@ -64,7 +64,7 @@ pub struct Plan {
     algorithms: Vec<HeuristicResult>,
     beta: f32,
     product: Product,
-    /// Where the bias and the scales lie.
+    /// The buffers of the bias and the scales.
     read: Vec<Arc<Allocation>>,
 }
 
@@ -88,7 +88,7 @@ impl Plan {
         handle.context.bind()?;
         let types = product.types;
         let [a, b, d] = [types.a, types.b, types.d].map(data_type);
-        // What has been created is destroyed with the plan, also where a later step fails.
+        // Everything created so far is destroyed with the plan, also if a later step fails.
         let mut plan = Self {
             handle,
             operation: ptr::null_mut(),
@@ -148,7 +148,7 @@ impl Plan {
         status("cublasLtMatmulDescSetAttribute", result)
     }
 
-    /// Names what a fusion reads.
+    /// Sets the attributes of a fusion, and records what it reads.
     fn fuse(&mut self, fused: Fused) -> Result<(), EngineError> {
         let Product { size: GemmProblem { m, n, .. }, types, .. } = self.product;
         match fused {
@@ -170,7 +170,7 @@ impl Plan {
         }
     }
 
-    /// Names the scales of blocks.
+    /// Sets the block scales.
     fn scale_blocks(&mut self) -> Result<(), EngineError> {
         let Product { size: GemmProblem { m, n, k }, types, scales, .. } = self.product;
         let extents = BlockScales::packed_extents([m, n, k], types.scaled);
@@ -180,7 +180,7 @@ impl Plan {
         }))
     }
 
-    /// Names the scales of A and of B: how they lie, where, and how many. The library's first operand is B.
+    /// Sets the scales of A and of B: mode, address and extents. The library's first operand is B.
     fn scale(&mut self, of: [(i32, u64, [u32; 2]); 2]) -> Result<(), EngineError> {
         let attributes = [
             (operation::SCALE_MODE_B, operation::SCALE_POINTER_B),
@@ -194,7 +194,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Asks the heuristic.
+    /// Asks the heuristic for algorithms.
     fn ask(&self) -> Result<Vec<HeuristicResult>, EngineError> {
         let symbols = &self.handle.symbols;
         let mut preference = ptr::null_mut();
@@ -214,7 +214,7 @@ impl Plan {
         let mut found = vec![HeuristicResult::NONE; ALGORITHMS];
         let mut count = 0;
         let [first, second, output] = self.layouts;
-        // SAFETY: all descriptors are alive, and there is room for as many results as are asked for.
+        // SAFETY: all descriptors are alive, and there is room for the number of results that is asked for.
         let asked = unsafe {
             (symbols.heuristic)(
                 self.handle.raw,
@@ -251,10 +251,10 @@ impl Plan {
         self.algorithms.iter().map(describe).collect()
     }
 
-    /// The product of matrices at these device addresses, by one of the algorithms.
+    /// The GEMM of matrices at device addresses, by one of the algorithms.
     ///
     /// # Errors
-    /// There is no such algorithm, or a matrix is not part of a buffer of the GPU.
+    /// There is no such algorithm, or a matrix is not inside a buffer of the GPU.
     pub fn with(&self, algorithm: usize, a: u64, b: u64, d: u64) -> Result<Run<'_>, EngineError> {
         let Some(result) = self.algorithms.get(algorithm) else {
             let status = format!("there is no algorithm {algorithm}, the plan has {}", self.algorithms.len());
@@ -268,19 +268,19 @@ impl Plan {
         Ok(Run { plan: self, algorithm: &result.algorithm, a, b, c: d, d, buffers })
     }
 
-    /// Enqueues the product of matrices at these device addresses, by one of the algorithms.
+    /// Enqueues the GEMM of matrices at device addresses, by one of the algorithms.
     ///
     /// # Errors
-    /// There is no such algorithm, or the library refuses it.
+    /// There is no such algorithm, a matrix is not inside a buffer of the GPU, or the library rejects it.
     pub fn run(&self, algorithm: usize, [a, b, d]: [u64; 3], stream: &Stream) -> Result<(), EngineError> {
         self.with(algorithm, a, b, d)?.enqueue(stream)
     }
 
-    /// Times every algorithm briefly and returns the index of the fastest; algorithms that the library refuses to run
-    /// do not take part.
+    /// Times every algorithm briefly and returns the index of the fastest. Algorithms that the library
+    /// refuses to run are skipped.
     ///
     /// # Errors
-    /// All of them are refused, or a driver error.
+    /// All algorithms are refused, or a driver error.
     pub fn fastest(&self, gpu: &mut Gpu, a: u64, b: u64, d: u64) -> Result<usize, EngineError> {
         let mut best: Result<(usize, f64), EngineError> = Err(EngineError::CublasLt {
             call: "cublasLtMatmul",
@@ -320,7 +320,7 @@ impl Drop for Plan {
     }
 }
 
-/// A product with everything chosen, ready for a stream and for [`Gpu::time_many`].
+/// A GEMM with all choices made, ready to be enqueued or timed by [`Gpu::time_many`].
 #[derive(Clone)]
 pub struct Run<'p> {
     plan: &'p Plan,
@@ -329,15 +329,15 @@ pub struct Run<'p> {
     b: u64,
     c: u64,
     d: u64,
-    /// Where A, B, D and C lie.
+    /// The buffers of A, B, D and C.
     buffers: [Arc<Allocation>; 4],
 }
 
 impl Run<'_> {
-    /// The same with C, packed like D, at a device address: without it D is its own C where beta is not zero.
+    /// Sets C, a matrix packed like D, by its device address. Without this, D is its own C if beta is not 0.
     ///
     /// # Errors
-    /// C is not part of a buffer of the GPU.
+    /// C is not inside a buffer of the GPU.
     pub fn with_c(self, c: u64) -> Result<Self, EngineError> {
         let GemmProblem { m, n, .. } = self.plan.product.size;
         let [a, b, d, _] = self.buffers;
@@ -368,7 +368,7 @@ impl Enqueue for Run<'_> {
         let buffers = self.buffers.iter().chain(read).map(|buffer| Arc::clone(buffer) as Held);
         stream.hold(buffers.chain([Arc::clone(handle) as Held]));
         let pointer = |address: u64| ptr::without_provenance_mut::<c_void>(address as usize);
-        // Of the type in which products are scaled: in the low half where it has 32 bits.
+        // The bits of a factor in the scale type; 32-bit types use the low half.
         let of_a = self.plan.product.types.a;
         let factor = |factor: f32| -> u64 {
             match (of_a.is_float(), of_a == Format::F64) {
@@ -378,8 +378,9 @@ impl Enqueue for Run<'_> {
             }
         };
         let (alpha, beta) = (factor(1.0), factor(self.plan.beta));
-        // SAFETY: handle, descriptors, algorithm and workspace belong together and are alive; alpha and beta are read
-        // before the call returns; the matrices and the bias are parts of buffers, which stay until work on them is over.
+        // SAFETY: handle, descriptors, algorithm and workspace belong together and are alive. alpha and beta
+        // are read before the call returns. The matrices and the bias are parts of buffers, which stay
+        // allocated until work on them has ended.
         let result = unsafe {
             (handle.symbols.matmul)(
                 handle.raw,

@@ -1,54 +1,55 @@
-//! What is multiplied, in our terms and in cuBLASLt's.
+//! What cuBLASLt multiplies, in this library's terms and in its own.
 
 use cute_rs::atom::Major;
 
 use crate::problem::GemmProblem;
 use crate::types::Types;
 
-/// `D (M, N) = A (M, K) * B (K, N)` with D row-major and all matrices packed.
+/// One GEMM for cuBLASLt: `D (M, N) = A (M, K) * B (K, N)`, with D row-major and all matrices packed.
 ///
-/// Floats are summed in `f32`, integers in `s32`.
+/// Floats are accumulated in `f32`, integers in `s32`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Product {
-    /// Extents.
+    /// Extents M, N and K.
     pub size: GemmProblem,
-    /// Elements, and whose blocks have scales.
+    /// Element types, and which operands have block scales.
     pub types: Types,
-    /// The direction in which A is contiguous.
+    /// The contiguous direction of A.
     pub a: Major,
-    /// The direction in which B is contiguous.
+    /// The contiguous direction of B.
     pub b: Major,
-    /// Device addresses of the scales of A and of B, packed, where `types` says that blocks have them; the leading dimension of
-    /// those of 128 rows is a multiple of 4, as in [`BlockScales`](collective::BlockScales).
+    /// Device addresses of the packed block scales of A and of B, if `types` has them. The leading dimension
+    /// of scales of 128 rows is a multiple of 4, as in [`BlockScales`](collective::BlockScales).
     pub scales: [u64; 2],
-    /// Whether 8-bit floats without scales of blocks are summed as fast as the library can, or with more digits.
+    /// For 8-bit floats without block scales: accumulate as fast as the library can (`true`), or with more
+    /// digits.
     pub fast: bool,
 }
 
-/// What becomes of a fused product's elements at the end.
+/// An activation function, applied to the fused result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Activation {
-    /// Nothing.
+    /// No activation: `x`.
     Identity,
     /// `max(x, 0)`.
     Relu,
-    /// GELU by tanh.
+    /// GELU, approximated by tanh.
     Gelu,
 }
 
-/// One of the library's own fusions.
+/// One of cuBLASLt's own fused epilogues.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fused {
     /// `D = activation(A * B + beta * C + bias)`.
     Bias {
         /// The activation.
         activation: Activation,
-        /// Device address of a bias: N elements of D's type.
+        /// Device address of the bias: N elements of D's type.
         bias: u64,
-        /// Factor of C; see [`Run::with_c`](super::Run::with_c).
+        /// The factor of C; see [`Run::with_c`](super::Run::with_c).
         beta: f32,
     },
-    /// `D = rows * A * B * columns`, of 8-bit floats: a scale for each row of A and for each column of B.
+    /// `D = rows * A * B * columns` for 8-bit floats: one scale per row of A and per column of B.
     Scaled {
         /// Device address of M scales in `f32`.
         rows: u64,
@@ -57,7 +58,7 @@ pub enum Fused {
     },
 }
 
-/// A matrix as cuBLASLt sees it: column-major, `rows` contiguous.
+/// A matrix as cuBLASLt sees it: column-major, `rows` elements contiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stored {
     pub(super) rows: u32,
@@ -66,18 +67,18 @@ pub(super) struct Stored {
 }
 
 impl Product {
-    /// A product of operands without scales, both along K, summed fast.
+    /// A GEMM of K-major operands without scales, with fast accumulation.
     pub fn new(types: impl Into<Types>, size: GemmProblem) -> Self {
         Self { size, types: types.into(), a: Major::K, b: Major::K, scales: [0; 2], fast: true }
     }
 
-    /// The operands of the product that cuBLASLt computes.
+    /// The operands of the GEMM that cuBLASLt computes.
     ///
-    /// Its matrices are column-major, and a row-major D is the column-major `D^T = B^T * A^T`: B comes first.
+    /// Its matrices are column-major. A row-major D is the column-major `D^T = B^T * A^T`, so B comes first.
     pub(super) fn operands(&self) -> [Stored; 2] {
         let GemmProblem { m, n, k } = self.size;
-        // An operand whose storage runs along K is `(K, M or N)` in columns: the transpose of `B^T (N, K)`, and
-        // `A^T (K, M)` as it is.
+        // A K-major operand is stored as a column-major `(K, M or N)`. This is the transpose of `B^T (N, K)`,
+        // and `A^T (K, M)` itself.
         let stored = |major, mn, transposed_if| match major {
             Major::K => Stored { rows: k, columns: mn, transposed: transposed_if == Major::K },
             Major::Mn => Stored { rows: mn, columns: k, transposed: transposed_if == Major::Mn },
@@ -106,7 +107,7 @@ mod tests {
             let operands = Product { a, b, ..Product::new(Format::Bf16, size) }.operands();
             let want = want.map(|(rows, columns, transposed)| Stored { rows, columns, transposed });
             assert_eq!(operands, want, "{why}");
-            // The first operand comes out as (N, K), the second as (K, M).
+            // The first operand is (N, K), the second (K, M).
             let shape = |s: Stored| if s.transposed { (s.columns, s.rows) } else { (s.rows, s.columns) };
             assert_eq!(operands.map(shape), [(5, 7), (7, 3)], "{why}");
         }

@@ -1,4 +1,4 @@
-//! The functions of cuBLASLt that are used, looked up once.
+//! The functions of cuBLASLt that are used. They are looked up once.
 #![allow(unsafe_code, reason = "looks functions up by name")]
 
 use core::ffi::{c_int, c_void};
@@ -41,7 +41,7 @@ pub(super) struct HeuristicResult {
 }
 
 impl HeuristicResult {
-    /// Room for one, which says that it is none: `CUBLAS_STATUS_NOT_SUPPORTED`.
+    /// An empty result, marked as no algorithm: `CUBLAS_STATUS_NOT_SUPPORTED`.
     pub(super) const NONE: Self = Self {
         algorithm: RawAlgorithm { data: [0; 8] },
         workspace: 0,
@@ -51,7 +51,7 @@ impl HeuristicResult {
     };
 }
 
-/// Numbers of `cublasComputeType_t`.
+/// Values of `cublasComputeType_t`.
 pub(super) mod compute {
     pub(in super::super) const F32: i32 = 68;
     pub(in super::super) const F64: i32 = 70;
@@ -59,7 +59,7 @@ pub(super) mod compute {
     pub(in super::super) const TF32: i32 = 77;
 }
 
-/// Numbers of `cudaDataType`.
+/// Values of `cudaDataType`.
 pub(super) mod data_type {
     pub(in super::super) const F32: i32 = 0;
     pub(in super::super) const F64: i32 = 1;
@@ -72,17 +72,17 @@ pub(super) mod data_type {
     pub(in super::super) const E5M2: i32 = 29;
 }
 
-/// Numbers of `cublasLtMatmulMatrixScale_t`.
+/// Values of `cublasLtMatmulMatrixScale_t`.
 pub(super) mod scale_mode {
-    /// A scale for each row of A, or column of B.
+    /// One scale per row of A, or column of B.
     pub(in super::super) const VECTOR: i32 = 3;
-    /// A scale for 128 elements of K of a row.
+    /// One scale per 128 elements of K of a row.
     pub(in super::super) const ROWS: i32 = 4;
-    /// A scale for 128 elements of K of 128 rows.
+    /// One scale per 128 elements of K of 128 rows.
     pub(in super::super) const BLOCKS: i32 = 5;
 }
 
-/// Numbers of `cublasLtMatmulDescAttributes_t`.
+/// Values of `cublasLtMatmulDescAttributes_t`.
 pub(super) mod operation {
     pub(in super::super) const TRANSPOSE_A: i32 = 3;
     pub(in super::super) const TRANSPOSE_B: i32 = 4;
@@ -95,7 +95,7 @@ pub(super) mod operation {
     pub(in super::super) const SCALE_MODE_B: i32 = 32;
 }
 
-/// Numbers of `cublasLtEpilogue_t`.
+/// Values of `cublasLtEpilogue_t`.
 pub(super) mod epilogue {
     pub(in super::super) const BIAS: i32 = 4;
     pub(in super::super) const RELU_BIAS: i32 = 6;
@@ -105,7 +105,7 @@ pub(super) mod epilogue {
 /// `CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES`.
 pub(super) const MOST_WORKSPACE: c_int = 1;
 
-/// A status by its name in the header.
+/// A status's name in the header.
 pub(super) fn status_name(status: Status) -> String {
     let name = match status {
         1 => "CUBLAS_STATUS_NOT_INITIALIZED",
@@ -165,7 +165,7 @@ pub(super) struct Symbols {
         usize,
         RawStream,
     ) -> Status,
-    /// Keeps the functions where they are.
+    /// Keeps the library, and with it the functions, loaded.
     _library: Library,
 }
 
@@ -179,9 +179,9 @@ impl Symbols {
     /// Looks for the library of the driver's CUDA version, then for older ones.
     pub(super) fn find(newest: i32) -> Result<Self, EngineError> {
         let names = names(newest);
-        // SAFETY: these are the library's own names.
+        // SAFETY: these are the library's own file names.
         match names.iter().find_map(|name| unsafe { library::open(name) }.ok()) {
-            // SAFETY: it is the library.
+            // SAFETY: this is the library.
             Some(library) => unsafe { Self::look_up(library) },
             None => {
                 let tried: Vec<_> = names.iter().map(|name| name.display().to_string()).collect();
@@ -193,9 +193,9 @@ impl Symbols {
     /// Loads a file.
     ///
     /// # Safety
-    /// It is cuBLASLt.
+    /// The file must be cuBLASLt.
     pub(super) unsafe fn load(path: &Path) -> Result<Self, EngineError> {
-        // SAFETY: the caller vouches for the file.
+        // SAFETY: the caller guarantees the file.
         let library = unsafe { library::open(path) };
         let library = library.map_err(|error| missing(format!("{}: {error}", path.display())))?;
         // SAFETY: as above.
@@ -203,7 +203,7 @@ impl Symbols {
     }
 
     /// # Safety
-    /// It is cuBLASLt.
+    /// The library must be cuBLASLt.
     unsafe fn look_up(library: Library) -> Result<Self, EngineError> {
         // SAFETY: each field's type is that of the function of this name in `cublasLt.h`; the library stays
         // loaded as long as the fields.
@@ -228,17 +228,17 @@ impl Symbols {
     }
 }
 
-/// One function.
+/// Looks up one function.
 ///
 /// # Safety
-/// `F` is the type of that function, and it is not called once the library is unloaded.
+/// `F` must be the type of that function. The function must not be called after the library is unloaded.
 unsafe fn get<F: Copy>(library: &Library, name: &str) -> Result<F, EngineError> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let symbol = unsafe { library.get::<F>(name.as_bytes()) };
     symbol.map(|symbol| *symbol).map_err(|error| missing(error.to_string()))
 }
 
-/// File names, best first.
+/// File names of the library, the best first.
 fn names(newest: i32) -> Vec<PathBuf> {
     let majors = (12..=newest.clamp(12, 13)).rev();
     if cfg!(windows) {

@@ -1,6 +1,6 @@
-//! A stand-in for CUDA's driver, for tests without a GPU: device memory is the host's, launches are counted and run
-//! nothing, and handles that are used after they were given back are noted. A binary is an ELF header, a mark, and a digest.
-//! Compiled by tests (`tests/support/stand_in.rs`).
+//! A stand-in for CUDA's driver, for tests without a GPU. Device memory is host memory. Launches are counted
+//! and run nothing. Uses of a handle after it was released are logged. A binary is an ELF header, a mark, and
+//! a digest. Tests compile this file (`tests/support/stand_in.rs`).
 #![allow(non_snake_case, reason = "the driver's names")]
 
 use std::cell::Cell;
@@ -9,16 +9,16 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::io::Write;
 use std::sync::Mutex;
 
-/// What there is.
+/// The stand-in's state.
 struct State {
     memory: BTreeMap<u64, Box<[u128]>>,
     modules: BTreeSet<usize>,
-    /// Graphs by their handles: the functions they launch.
+    /// Functions that each graph launches, by the graph's handle.
     graphs: BTreeMap<usize, Vec<usize>>,
     captured: Option<Vec<usize>>,
     handles: usize,
     fault: c_int,
-    /// Functions by their handles, and the one that was launched last.
+    /// Names of functions by handle, and the function that was launched last.
     names: BTreeMap<usize, String>,
     last: usize,
 }
@@ -41,16 +41,16 @@ thread_local! {
 const INVALID: c_int = 1;
 const STALE: c_int = 400;
 
-/// A line for the test to read.
+/// Writes a line to the log that the test reads.
 fn note(line: &str) {
     if let Ok(path) = std::env::var("STAND_IN_LOG") {
         let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
-        // At once: threads and processes share the file.
+        // In one write: threads and processes share the file.
         let _ = file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
     }
 }
 
-/// Runs with the state, unless a kernel has left the context unusable.
+/// Runs with the state, unless a kernel has made the context unusable.
 fn alive(run: impl FnOnce(&mut State) -> c_int) -> c_int {
     let mut state = STATE.lock().unwrap();
     if state.fault != 0 { state.fault } else { run(&mut state) }
@@ -202,7 +202,7 @@ pub extern "C" fn cuEventRecord(_: usize, _: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, _: usize, _: usize) -> c_int {
-    // One function may be faster than all others.
+    // The test may name one function that is faster than all others.
     let fast = std::env::var("STAND_IN_FAST").unwrap_or_default();
     let state = STATE.lock().unwrap();
     let is_fast = state.names.get(&state.last).is_some_and(|name| *name == fast);
@@ -215,7 +215,7 @@ pub extern "C" fn cuEventDestroy_v2(_: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> c_int {
     alive(|state| {
-        // Room to begin at a multiple of 256.
+        // Extra room, to begin at a multiple of 256.
         let memory = vec![0u128; bytes.div_ceil(16) + 16].into_boxed_slice();
         let start = (memory.as_ptr() as u64).next_multiple_of(256);
         state.memory.insert(start, memory);
@@ -231,7 +231,7 @@ pub extern "C" fn cuMemFree_v2(address: u64) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyHtoDAsync_v2(to: u64, from: *const u8, bytes: usize, _: usize) -> c_int {
-    // Bytes that begin with this one cannot be copied.
+    // Data that begins with this byte cannot be copied.
     if unsafe { *from } == 0xee {
         return INVALID;
     }
@@ -257,7 +257,7 @@ pub unsafe extern "C" fn cuModuleLoadDataEx(
 ) -> c_int {
     if unsafe { std::slice::from_raw_parts(image, 4) } == ELF {
         let bytes = unsafe { std::slice::from_raw_parts(image, BINARY) };
-        // Binaries may be refused, or taken for legal whatever they hold.
+        // The test may have binaries rejected, or accepted whatever they contain.
         let choice = std::env::var("STAND_IN_BINARIES").unwrap_or_default();
         if choice == "refused" || choice != "any" && bytes[64..72] != *MARK {
             note("refused");

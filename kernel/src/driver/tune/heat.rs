@@ -1,4 +1,4 @@
-//! Kernels of one request beside each other: all of them briefly, and those near the best in turns.
+//! Compares kernels of one request: a few launches of each, then several rounds for those near the best.
 
 use std::thread;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::select::Request;
 
 use collective::tree::Path;
 
-/// What is this much slower than the best of a few launches gets no turns.
+/// A kernel that is slower than the best by this factor in its few launches gets no rounds.
 const SLOWER: f64 = 1.12;
 
-/// How many times as long as a few launches the card rests before the next.
+/// Rest before the next kernel, as a multiple of the time that a few launches took.
 const REST: f64 = 12.0;
 
 /// A kernel that was timed.
@@ -29,29 +29,30 @@ const REST: f64 = 12.0;
 pub struct Timed {
     /// The kernel.
     pub gemm: AnyGemm,
-    /// How many of its clusters run at once.
+    /// Number of its clusters that are resident at once.
     pub slots: u32,
-    /// Microseconds of a launch, from a few of them alone.
+    /// Time per launch in microseconds, from a few launches only.
     pub quick: f64,
 }
 
-/// Kernels that had a few launches each, and those that are worth turns.
+/// Kernels that had a few launches each, and those that are worth measuring in rounds.
 #[derive(Debug)]
 pub struct Heat {
-    /// All of them, in the order in which they were given.
+    /// All kernels, in the order in which they were given.
     pub kernels: Vec<Timed>,
-    /// The places of those near the best, and of the first.
+    /// Indices of the kernels near the best, and of the first kernel.
     pub near: Vec<usize>,
-    /// What [`near`](Self::near) names, ready to take turns.
+    /// The kernels of [`near`](Self::near), ready to be measured in rounds.
     pub candidates: Vec<Candidate<'static>>,
 }
 
 impl Heat {
-    /// Compiles kernels of a request, and times a few launches of each after a rest. `epilogue` are the arguments of their epilogue: no
-    /// memory that they name is reached.
+    /// Compiles kernels of a request, and times a few launches of each after a rest. `epilogue` holds the
+    /// arguments of their epilogue; the memory that they point to is not accessed.
     ///
     /// # Errors
-    /// A kernel that refuses the call or the epilogue's arguments, an epilogue that does not say what it reaches, or a driver error.
+    /// A kernel that rejects the call or the epilogue's arguments, an epilogue that does not report all
+    /// memory it accesses, or a driver error.
     pub fn run<E: Arguments + Clone>(
         gpu: &mut Gpu,
         (request, inputs): (&Request<'_>, &Inputs),
@@ -74,7 +75,7 @@ impl Heat {
         for (gemm, program) in &programs {
             let slots = gpu.slots(program)?;
             let own = prepare(gpu, (gemm, program, slots), epilogue, (inputs, &shadows))?;
-            // The card's clock falls while it is busy: without a rest, who comes late is slow.
+            // The card's clock falls under load. Without a rest, later kernels would be slower.
             thread::sleep(rest);
             time(gpu, &own, 1)?;
             let quick = time(gpu, &own, 4)?.min(time(gpu, &own, 4)?) * 1e6;
@@ -99,7 +100,7 @@ impl Heat {
     }
 }
 
-/// Memory in place of what the epilogue reaches, for each set.
+/// For each set, memory in place of what the epilogue's arguments point to.
 fn shadows<E: Arguments + Clone>(
     engine: &mut dyn Engine,
     gemm: &AnyGemm,
@@ -111,7 +112,7 @@ fn shadows<E: Arguments + Clone>(
     inputs.sets().iter().map(shadow).collect()
 }
 
-/// Launches of a kernel, one a set, and the workspace that they share.
+/// Launches of a kernel, one per set, and the workspace that they share.
 fn launches<E: Arguments + Clone>(
     engine: &mut dyn Engine,
     (gemm, program, slots): (&AnyGemm, &Program, u32),
@@ -131,7 +132,7 @@ fn launches<E: Arguments + Clone>(
     Ok((all, workspace))
 }
 
-/// The same, ready to be enqueued.
+/// The same launches, ready to be enqueued.
 fn prepare<E: Arguments + Clone>(
     gpu: &mut Gpu,
     kernel: (&AnyGemm, &Program, u32),
@@ -143,7 +144,7 @@ fn prepare<E: Arguments + Clone>(
     for Launch { grid, arguments } in launches {
         all.push(Box::new(gpu.prepare(kernel.1, grid, &arguments)?));
     }
-    // Launches keep what they need.
+    // The launches keep the memory that they need.
     if let Some(workspace) = workspace {
         gpu.free(workspace.buffer())?;
     }
@@ -161,8 +162,8 @@ mod tests {
 
     const ONE: GemmProblem = GemmProblem { m: 72, n: 136, k: 160 };
 
-    /// Runs the launches of the first kernels of a request in the emulator, which finds whatever reaches beyond the memory that was
-    /// made for them, or reads what nobody wrote.
+    /// Runs the launches of the first kernels of a request in the emulator, which finds accesses outside the
+    /// memory made for them and reads of memory that was never written.
     fn runs<E: Arguments + Clone>(why: &str, request: &Request<'_>, epilogue: &E) {
         let engine = &mut Emulator::new();
         let inputs = Inputs::new(engine, request).expect("memory");
@@ -220,7 +221,7 @@ mod tests {
         ] {
             runs(why, &request, &request.call.epilogue);
         }
-        // Sums of columns are written, and a bias is read, that are nobody's.
+        // Column sums are written and a bias is read, at addresses where no memory is.
         type Summed = ReduceRow<Sum, LinearBias<half::bf16>>;
         let row = |address| RowArgument { address, len: ONE.n };
         let arguments = (row(5 << 20), LinearBiasArguments { alpha: 1.0, bias: row(6 << 20) });

@@ -1,4 +1,4 @@
-//! Memory that calls are measured in: none of the caller's.
+//! Memory in which calls are measured. None of it is the caller's.
 
 use collective::{BlockScales, Form, Format, GroupScales, MatrixRef, Record};
 use cute_rs::atom::Major;
@@ -11,13 +11,13 @@ use crate::problem::{Call, GemmProblem};
 use crate::products::Products;
 use crate::select::Request;
 
-/// Bytes of inputs that are sure not to stay in an L2 cache of 60 MB.
+/// Bytes of inputs that surely do not stay in an L2 cache of 60 MB.
 const ROTATION_BYTES: u64 = 200_000_000;
 
-/// Most sets of matrices that are taken in turn.
+/// Largest number of sets of matrices.
 const MOST_SETS: u64 = 8;
 
-/// Where matrices begin, but for what the caller's begin beside it.
+/// Matrices begin at a multiple of this, plus the offset of the caller's matrix from such a multiple.
 const ALIGNMENT: u64 = 256;
 
 /// Matrices of a request on the device, several sets of them where one would stay in the L2 cache: A, B and scales of random numbers, and
@@ -28,12 +28,12 @@ pub struct Inputs {
     buffers: Vec<Buffer>,
 }
 
-/// What a set has of one matrix.
+/// The memory of one matrix in each set.
 #[derive(Clone, Copy)]
 struct Part {
     /// Bytes from one set to the next.
     stride: u64,
-    /// How far behind a multiple of [`ALIGNMENT`] the matrix begins.
+    /// Offset of the matrix from a multiple of [`ALIGNMENT`].
     low: u64,
 }
 
@@ -48,7 +48,7 @@ impl Part {
     }
 }
 
-/// How many sets of so many bytes do not fit the L2 cache together.
+/// Number of sets of `bytes` bytes each that together do not fit into the L2 cache.
 fn count(bytes: u64) -> u64 {
     (ROTATION_BYTES / bytes.max(1) + 1).min(MOST_SETS)
 }
@@ -74,31 +74,32 @@ fn factors() -> Vec<u8> {
 }
 
 impl Inputs {
-    /// Memory for a request on an engine, which stays until it is [freed](Self::free) or the engine is dropped.
+    /// Allocates and fills memory for a request on an engine. It stays allocated until it is
+    /// [freed](Self::free) or the engine is dropped.
     ///
     /// # Errors
-    /// The card has not enough memory, or another driver error.
+    /// The card has too little memory, or another driver error.
     pub fn new(engine: &mut dyn Engine, request: &Request<'_>) -> Result<Self, EngineError> {
         let mut inputs = Self { sets: Vec::new(), buffers: Vec::new() };
         match inputs.fill(engine, request) {
             Ok(()) => Ok(inputs),
             Err(error) => {
-                // The reason is the first error's.
+                // Report the first error.
                 let _ = inputs.free(engine);
                 Err(error)
             }
         }
     }
 
-    /// The request's call on each set, without a workspace and an epilogue's arguments.
+    /// The request's call on each set, without a workspace and without epilogue arguments.
     pub fn sets(&self) -> &[Call<()>] {
         &self.sets
     }
 
-    /// Gives the memory back.
+    /// Frees the memory.
     ///
     /// # Errors
-    /// It was another engine's.
+    /// It belongs to another engine.
     pub fn free(self, engine: &mut dyn Engine) -> Result<(), EngineError> {
         self.buffers.into_iter().try_for_each(|buffer| engine.free(buffer))
     }
@@ -109,7 +110,7 @@ impl Inputs {
         Ok(buffer)
     }
 
-    /// Memory that some data fills again and again.
+    /// Allocates memory and fills it by repeating `data`.
     fn filled(&mut self, engine: &mut dyn Engine, bytes: u64, data: &[u8]) -> Result<Buffer, EngineError> {
         let buffer = self.allocate(engine, bytes)?;
         engine.repeat(buffer, data)?;
@@ -122,7 +123,7 @@ impl Inputs {
         if let Products::Grouped { .. } = call.products {
             return self.describe(engine, request, &groups);
         }
-        // D may have fewer columns, which costs nothing.
+        // D may have fewer columns; the extra memory does no harm.
         let matrices = Matrices {
             majors: request.majors,
             bytes: types.bytes().map(u64::from),
@@ -182,7 +183,7 @@ impl Inputs {
         Ok(())
     }
 
-    /// The products with their table of groups, where they have one.
+    /// The GEMMs of the request, with a table of groups in device memory if they need one.
     fn table(
         &mut self,
         engine: &mut dyn Engine,
@@ -213,7 +214,8 @@ impl Inputs {
         })
     }
 
-    /// Products that records describe, their matrices packed up to rows that tensor copies reach.
+    /// GEMMs described by records. Their matrices are packed, with rows padded so that tensor copies can
+    /// access them.
     fn describe(
         &mut self,
         engine: &mut dyn Engine,
@@ -246,7 +248,7 @@ impl Inputs {
         let a = self.filled(engine, sets * all[0], &data)?.address;
         let other = (types.b != types.a).then(|| random(types.b));
         let b = self.filled(engine, sets * all[1], other.as_deref().unwrap_or(&data))?.address;
-        // It is C as well, where that is read.
+        // The same memory is also C, if C is read.
         let d = self.filled(engine, sets * all[2], &[0; 1 << 16])?.address;
         let mut next = [a, b, d];
         for _ in 0..sets {
@@ -270,7 +272,7 @@ impl Inputs {
 }
 
 impl Request<'_> {
-    /// Whether nothing of it is computed, so that nothing takes time.
+    /// Whether the request computes nothing, so that there is nothing to time.
     pub(super) fn is_empty(&self) -> bool {
         let one = self.call.problem;
         match self.call.products.form() {

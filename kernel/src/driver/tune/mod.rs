@@ -1,6 +1,6 @@
-//! Tuning: the kernel for a call, measured on this card, from records, or as the model says.
+//! Tuning: chooses the kernel for a call, by measuring on this card, from records, or by the model.
 //!
-//! [`Loaded::tuned`] is all that most need:
+//! [`Loaded::tuned`] is enough for most uses:
 //!
 //! ```no_run
 //! use collective::Format;
@@ -11,7 +11,7 @@
 //! fn kernel_for(problem: GemmProblem) -> Result<Loaded, EngineError> {
 //!     let context = Context::primary(0)?; // the application's own: cudarc's, candle's
 //!     let request = Request::packed(Format::Bf16, [Major::K; 2], problem);
-//!     // Seconds the first time, then a look into a file; keep what it gives.
+//!     // Seconds the first time, then a look-up in a file; keep the result.
 //!     let tuned = Loaded::tuned(&context, &request, Tuning::default())?;
 //!     for warning in &tuned.warnings {
 //!         eprintln!("{warning}"); // the records on disk could not be used
@@ -22,12 +22,14 @@
 //!
 //! # What is measured
 //!
-//! The kernels that [`search`] ranks first, as `falchion tune` does: each gets a few launches after a rest, and those near the best take
-//! turns. Inputs are random, and change from launch to launch where one set would stay in the L2 cache. Matrices, workspaces and what the
-//! epilogue reaches are memory that is allocated for the measurement and given back after it. Nothing of the caller's is read or
-//! written.
+//! The kernels that [`search`] ranks first, as in `falchion tune`. Each gets a few launches after a rest;
+//! then those near the best are measured alternately, in several rounds ([`Turns`]). Inputs are random. If
+//! one set of inputs would stay in the L2 cache, several sets are used, one per launch. Matrices, workspaces
+//! and the memory that the epilogue accesses are allocated for the measurement and freed after it. None of
+//! the caller's memory is read or written.
 //!
-//! The rest of the module is what measures, for tools of your own: [`Inputs`] of a request, a [`Heat`] of its kernels, and [`Turns`].
+//! The rest of the module is for measuring tools of your own: [`Inputs`] of a request, a [`Heat`] of its
+//! kernels, and [`Turns`].
 
 mod heat;
 mod inputs;
@@ -58,35 +60,38 @@ use crate::spec::KernelSpec;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Tuning {
-    /// What was measured for the call on this card: by this process, or by one before that kept its records. Where nothing was, so many
-    /// kernels are measured now, one at least, and the records are kept. It takes seconds, and memory for the matrices of the call once
-    /// more; other work on the card makes it less exact.
+    /// Use what was measured for the call on this card, by this process or by an earlier one that kept its
+    /// records. If nothing was measured, measure up to `budget` kernels now and keep the records. Measuring
+    /// takes seconds, and memory for another copy of the call's matrices. Other work on the card makes it
+    /// less exact.
     Measured {
-        /// How many kernels are measured: those that the model ranks first.
+        /// Number of kernels to measure, those that the model ranks first; at least 1.
         budget: u32,
     },
-    /// What was measured for the call on this card, and nothing is measured now. Where nothing was, as [`Model`](Self::Model).
+    /// Use what was measured for the call on this card, but measure nothing now. If nothing was measured, as
+    /// [`Model`](Self::Model).
     Records,
-    /// As [`fastest`] chooses: by the model, and by what the [`Request`] knows. Nothing is measured, and nothing on disk is read.
+    /// Choose as [`fastest`] does: by the model, and by the measurements that the [`Request`] carries.
+    /// Nothing is measured, and nothing on disk is read.
     Model,
 }
 
-/// [`Tuning::Measured`] with a budget of 24 kernels.
+/// Default: [`Tuning::Measured`] with a budget of 24 kernels.
 impl Default for Tuning {
     fn default() -> Self {
         Self::Measured { budget: 24 }
     }
 }
 
-/// A kernel, ready to be launched, and why it is this one.
+/// A kernel that is ready to be launched, and why it was chosen.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Tuned {
     /// The kernel.
     pub loaded: Loaded,
-    /// Why it is this one.
+    /// Why it was chosen.
     pub chosen: Chosen,
-    /// What was wrong with the records on disk: the kernel is right all the same, and may be measured once more.
+    /// What was wrong with the records on disk. The kernel works, but it may be measured again next time.
     pub warnings: Vec<CacheError>,
 }
 
@@ -94,51 +99,54 @@ pub struct Tuned {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Chosen {
-    /// It was the fastest of those that were measured just now.
+    /// It was the fastest of the kernels that were measured now.
     Measured {
-        /// Microseconds of a launch.
+        /// Time per launch, in microseconds.
         microseconds: f64,
-        /// How many kernels were measured.
+        /// Number of kernels that were measured.
         kernels: usize,
     },
-    /// It was the fastest of those that were measured before, and can do the call.
+    /// It was the fastest of the kernels that were measured earlier and can compute the call.
     Recorded {
-        /// Microseconds of a launch.
+        /// Time per launch, in microseconds.
         microseconds: f64,
     },
     /// [`fastest`] chose it.
     Predicted {
-        /// Microseconds of a launch, as the model says, or as the request knows.
+        /// Time per launch in microseconds, from the model or from what the request knows.
         microseconds: f64,
     },
 }
 
-/// Turns of a measurement: each near the best gets five.
+/// Rounds of a measurement: each kernel near the best gets five.
 const TURNS: Turns = Turns { count: 5, near: Some(1.04) };
 
-/// A rest before a burst.
+/// Rest before a burst.
 pub const REST: Duration = Duration::from_millis(80);
 
-/// Seconds of a burst.
+/// Length of a burst, in seconds.
 pub const BURST: f64 = 0.006;
 
-/// What this process knows of each card, also where no folder keeps it.
+/// What this process knows about each card, also if no folder keeps it.
 static KNOWN: Mutex<Option<HashMap<Key, Records>>> = Mutex::new(None);
 
-/// One measurement of the process at a time: others would disturb it.
+/// Only one measurement per process at a time: another one would disturb it.
 static MEASURING: Mutex<()> = Mutex::new(());
 
 impl Loaded {
-    /// The kernel for a request, loaded into a context: measured at the first use, from records, or by the model, as `tuning` says. Keep
-    /// it for all calls of the request's shape.
+    /// The kernel for a request, loaded in a context. `tuning` says how to choose it: measured at the first
+    /// use, from records, or by the model. Keep the result for all calls of the request's shape.
     ///
-    /// A request of a fused epilogue is not measured without the epilogue's arguments: [`tuned_with`](Self::tuned_with) takes them.
+    /// For a request with a fused epilogue, measuring needs the epilogue's arguments: use
+    /// [`tuned_with`](Self::tuned_with).
     ///
-    /// Measuring allocates and waits for the device: do it while no stream of the context is captured.
+    /// Measuring allocates memory and waits for the device. Do it while no stream of the context is being
+    /// captured.
     ///
     /// # Errors
-    /// No kernel can do the call, with the rule that it breaks; `FALCHION_CACHE` names a folder that cannot be made; or a driver error, so
-    /// too little memory to measure in. Records that cannot be read or kept are [`Tuned::warnings`].
+    /// No kernel can compute the call (with the rule that it breaks); `FALCHION_CACHE` names a folder that
+    /// cannot be made; or a driver error, for example too little memory to measure in. Records that cannot be
+    /// read or kept are [`Tuned::warnings`].
     pub fn tuned(
         context: &Arc<Context>,
         request: &Request<'_>,
@@ -147,11 +155,11 @@ impl Loaded {
         Self::tuned_with(context, request, &request.call.epilogue, tuning)
     }
 
-    /// The same with arguments of the request's epilogue, for example a [`Tree`](crate::Tree)'s. No memory that they name is read or
-    /// written.
+    /// The same with arguments of the request's epilogue, for example a [`Tree`](crate::Tree)'s. The memory
+    /// that they point to is neither read nor written.
     ///
     /// # Errors
-    /// As [`tuned`](Self::tuned), or the epilogue refuses its arguments.
+    /// As [`tuned`](Self::tuned), or the epilogue rejects its arguments.
     pub fn tuned_with<E: Arguments + Clone>(
         context: &Arc<Context>,
         request: &Request<'_>,
@@ -159,7 +167,7 @@ impl Loaded {
         tuning: Tuning,
     ) -> Result<Tuned, EngineError> {
         let machine = Machine::h200();
-        // Before anything is measured: what nobody can do is refused.
+        // Before anything is measured, reject calls that no kernel can compute.
         let predicted = fastest(request, &machine).map_err(|refused| {
             let reason = refused.map(|error| error.to_string()).or_else(|| impossible(request));
             let reason = reason.unwrap_or_else(|| "no kernel of the space fits".to_owned());
@@ -176,7 +184,7 @@ impl Loaded {
                 && epilogue.multiplied()
             {
                 let alone = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
-                // Somebody else of this process may have measured it meanwhile.
+                // Another thread of this process may have measured it meanwhile.
                 if let Some(ranked) = shelf.find(request, &machine, &mut warnings) {
                     return ranked.recorded(context, warnings);
                 }
@@ -204,21 +212,21 @@ impl Ranked {
         Ok(Tuned { loaded: Loaded::load_in(context, self.gemm, program)?, chosen, warnings })
     }
 
-    /// Loads what a record is of.
+    /// Loads the kernel of a record.
     fn recorded(self, context: &Arc<Context>, warnings: Vec<CacheError>) -> Result<Tuned, EngineError> {
         let microseconds = self.measured.unwrap_or(self.prediction.microseconds);
         self.load(context, Chosen::Recorded { microseconds }, warnings)
     }
 }
 
-/// A kernel's program.
+/// Builds a kernel's program.
 fn written(gemm: &AnyGemm) -> Result<crate::Program, EngineError> {
     let refused =
         |error: ptx::VerifyError| EngineError::Compile { kernel: gemm.entry_name(), log: error.to_string() };
     gemm.program().map_err(refused)
 }
 
-/// A request in words, for errors.
+/// A description of a request, for errors.
 fn words(request: &Request<'_>) -> String {
     let Problem { form, element, majors, epilogue, .. } = Problem::of(request);
     let crate::GemmProblem { m, n, k } = request.call.problem;
@@ -226,17 +234,17 @@ fn words(request: &Request<'_>) -> String {
     format!("{form} {m} x {n} x {k} {element} {layout} with epilogue {epilogue}")
 }
 
-/// Microseconds of kernels.
+/// Specs of kernels, and their times in microseconds.
 type Times = Vec<(KernelSpec, f64)>;
 
-/// Measures kernels, and gives the fastest with the times of all that had turns.
+/// Measures kernels. Returns the fastest, and the times of all that were measured in rounds.
 fn measure<E: Arguments + Clone>(
     context: &Arc<Context>,
     (request, epilogue): (&Request<'_>, &E),
     kernels: Vec<AnyGemm>,
 ) -> Result<(Loaded, Chosen, Times), EngineError> {
     let count = kernels.len();
-    // What the application has enqueued would run beside what is timed.
+    // Work that the application has enqueued would run at the same time as what is timed.
     context.wait();
     let gpu = &mut Gpu::from_context(Arc::clone(context))?;
     let inputs = Inputs::new(gpu, request)?;
@@ -273,13 +281,13 @@ impl Shelf {
         Ok(Self { key: context.key(Records::digest())?, problem: Problem::of(request), cache })
     }
 
-    /// What this process knows.
+    /// Accesses the records of this process.
     fn known<T>(&self, look: impl FnOnce(&mut Records) -> T) -> T {
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         look(known.get_or_insert_default().entry(self.key.clone()).or_default())
     }
 
-    /// The fastest kernel that was measured and can do the call: one that this process knows, or else one on disk.
+    /// The fastest measured kernel that can compute the call, from this process's records or else from disk.
     fn find(
         &self,
         request: &Request<'_>,
@@ -297,13 +305,13 @@ impl Shelf {
             return Some(ranked);
         }
         let (saved, unused) = Records::load(self.cache?, &self.key);
-        // What is wrong is said once.
+        // Report each warning once.
         warnings.extend(unused.into_iter().filter(|warning| !warnings.contains(warning)).collect::<Vec<_>>());
         self.known(|records| records.merge(saved));
         of_process()
     }
 
-    /// Keeps what was measured.
+    /// Keeps measured times.
     fn keep(&self, times: Times, warnings: &mut Vec<CacheError>) {
         let mut own = Records::default();
         for (spec, microseconds) in times {
@@ -311,7 +319,7 @@ impl Shelf {
         }
         self.known(|records| records.merge(own.clone()));
         if let Some(cache) = self.cache {
-            // What of the file cannot be used was said when it was read.
+            // Unusable lines of the file were reported when it was read.
             warnings.extend(own.save(cache, &self.key).err());
         }
     }

@@ -1,4 +1,5 @@
-//! An epilogue's arguments in memory of its own: what the caller's name is neither read nor written.
+//! A copy of an epilogue's arguments that points to memory of its own. The memory that the caller's arguments
+//! point to is neither read nor written.
 
 use core::cell::RefCell;
 
@@ -17,13 +18,13 @@ use crate::problem::{Call, Launch};
 use crate::products::Products;
 use crate::program::Program;
 
-/// Memory in place of what a call's epilogue reaches, zeroed.
+/// Zeroed memory in place of what a call's epilogue accesses.
 #[derive(Debug, Default)]
 pub(super) struct Shadow {
     spans: Vec<Span>,
 }
 
-/// Bytes that the caller's arguments name, and the memory in their place.
+/// A range that the caller's arguments point to, and the memory in its place.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     address: u64,
@@ -31,17 +32,18 @@ struct Span {
     own: Buffer,
 }
 
-/// What memory is allocated in multiples of, and how far behind one it begins.
+/// Allocations are multiples of this number of bytes, and keep an address's offset from such a multiple.
 const ALIGNMENT: u64 = 256;
 
-/// Where no memory is.
+/// An address where no memory is.
 const NOWHERE: u64 = 1 << 60;
 
 impl Shadow {
-    /// Memory for what the epilogue of a kernel reaches with some arguments, as far as it says so.
+    /// Allocates memory for what the epilogue of a kernel accesses with some arguments, as far as it reports
+    /// it.
     ///
     /// # Errors
-    /// The kernel's epilogue refuses the arguments, or the card has not enough memory.
+    /// The kernel's epilogue rejects the arguments, or the card has too little memory.
     pub(super) fn new<E: Arguments + Clone>(
         engine: &mut dyn Engine,
         gemm: &AnyGemm,
@@ -60,7 +62,7 @@ impl Shadow {
             gemm.checked(product, multiplied, &Path::within(&reach)).map(|_| ()).map_err(refused)
         };
         if let Products::Grouped { .. } = call.products {
-            // Records say where matrices lie, C among them; checked are some that could be.
+            // Records hold the addresses of the matrices, C among them. These are only legal ones to check.
             let place = MatrixRef::new(NOWHERE, 1 << 31);
             for &problem in groups {
                 let (a, b, d) = (place, place, place);
@@ -81,7 +83,7 @@ impl Shadow {
         self.spans.iter().find(|span| (span.address..span.address + span.bytes).contains(&address))
     }
 
-    /// Memory for so many bytes at an address, unless there is some.
+    /// Allocates memory for `bytes` bytes at an address, unless there is some already.
     fn cover(&mut self, engine: &mut dyn Engine, address: u64, bytes: u64) -> Result<(), EngineError> {
         let covered = self.find(address).is_some_and(|span| address + bytes <= span.address + span.bytes);
         if bytes == 0 || covered {
@@ -89,7 +91,7 @@ impl Shadow {
         }
         let room = usize::try_from(bytes + ALIGNMENT).unwrap_or(usize::MAX);
         let own = engine.allocate(room)?;
-        // The wider one of two that begin at one place comes first.
+        // Of two ranges that begin at one address, the longer comes first.
         self.spans.insert(0, Span { address, bytes, own });
         engine.repeat(own, &[0; 1 << 16])
     }
@@ -97,7 +99,7 @@ impl Shadow {
     /// The launch with its epilogue's addresses replaced.
     ///
     /// # Errors
-    /// An address that the epilogue did not tell.
+    /// An address that the epilogue did not report.
     pub(super) fn redirect(
         &self,
         program: &Program,
@@ -129,7 +131,7 @@ impl Shadow {
         Ok(launch)
     }
 
-    /// Gives the memory back, but for what launches that are prepared keep.
+    /// Frees the memory, except what prepared launches keep.
     pub(super) fn free(self, engine: &mut dyn Engine) -> Result<(), EngineError> {
         self.spans.into_iter().try_for_each(|span| engine.free(span.own))
     }

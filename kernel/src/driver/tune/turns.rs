@@ -1,4 +1,4 @@
-//! Taking turns: how fast each of several candidates is, under the same conditions.
+//! Measures several candidates in rounds, so that all of them run under the same conditions.
 
 use core::fmt;
 use std::thread;
@@ -8,15 +8,16 @@ use crate::driver::gpu::Gpu;
 use crate::driver::timing::Enqueue;
 use crate::error::EngineError;
 
-/// What is timed.
+/// A candidate to time.
 pub struct Candidate<'a> {
     /// Its name.
     pub name: String,
-    /// One launch a set of inputs.
+    /// One launch per set of inputs.
     pub launches: Vec<Box<dyn Enqueue + 'a>>,
-    /// Floating-point operations of a launch.
+    /// Floating-point operations per launch.
     pub operations: f64,
-    /// How many of the kernel's clusters run at once; `None` for what is no kernel of this library.
+    /// Number of the kernel's clusters that are resident at once; `None` if the candidate is not a kernel of
+    /// this library.
     pub slots: Option<u32>,
 }
 
@@ -29,21 +30,22 @@ impl fmt::Debug for Candidate<'_> {
     }
 }
 
-/// Who gets how many turns.
+/// How many rounds each candidate gets.
 #[derive(Clone, Copy, Debug)]
 pub struct Turns {
-    /// Turns that each candidate gets.
+    /// Number of rounds per candidate.
     pub count: usize,
-    /// After two turns, whichever of our kernels is so many times slower than the best of them gets no further ones.
+    /// After two rounds, a kernel of this library that is slower than the best of them by more than this
+    /// factor gets no more rounds. `None`: all get all rounds.
     pub near: Option<f64>,
 }
 
-/// A candidate whose turn it is.
+/// One candidate's turn in a round.
 pub struct Turn<'t> {
-    /// Its place among the candidates.
+    /// Its index among the candidates.
     pub candidate: usize,
     launches: &'t [Box<dyn Enqueue + 't>],
-    /// Seconds of one launch, roughly.
+    /// Approximate time per launch, in seconds.
     each: f64,
 }
 
@@ -55,15 +57,15 @@ impl fmt::Debug for Turn<'_> {
 }
 
 impl Turn<'_> {
-    /// Launches for about so many seconds; seconds of one launch.
+    /// Runs launches for about `seconds` seconds. Returns the time per launch in seconds.
     ///
     /// # Errors
-    /// A launch that the driver refuses, or a fault while one ran.
+    /// The driver rejects a launch, or one faults while it runs.
     pub fn run(&self, gpu: &mut Gpu, seconds: f64) -> Result<f64, EngineError> {
         time(gpu, self.launches, ((seconds / self.each) as usize).clamp(3, 20_000))
     }
 
-    /// The same after a rest: the card's clock falls while it is busy.
+    /// The same after a rest, because the card's clock falls under load.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -73,7 +75,7 @@ impl Turn<'_> {
     }
 }
 
-/// Seconds of one of so many launches, taken in turn.
+/// Time per launch in seconds, over `count` launches that cycle through the list.
 pub(super) fn time(
     gpu: &mut Gpu,
     launches: &[Box<dyn Enqueue + '_>],
@@ -84,11 +86,11 @@ pub(super) fn time(
 }
 
 impl Turns {
-    /// Seconds of one launch in every turn of every candidate. Each gets its first turn before any gets its second; `work` says how long
-    /// it took.
+    /// Runs all rounds. Returns, per candidate, the time per launch in seconds in each of its rounds. Every
+    /// candidate gets its first round before any gets its second. `work` does one turn and returns its time.
     ///
     /// # Errors
-    /// What `work` says, a launch that the driver refuses, or a fault while one ran.
+    /// An error of `work`, a launch that the driver rejects, or a fault while one ran.
     pub fn take(
         &self,
         gpu: &mut Gpu,
@@ -110,7 +112,7 @@ impl Turns {
         Ok(seconds)
     }
 
-    /// Who gets no further turns.
+    /// Which candidates get no more rounds.
     fn far(&self, turn: usize, candidates: &[Candidate<'_>], seconds: &[Vec<f64>]) -> Vec<bool> {
         let rate = |i: usize| {
             let least = seconds[i].iter().copied().fold(f64::INFINITY, f64::min);
@@ -123,7 +125,7 @@ impl Turns {
     }
 }
 
-/// The middle one of some times; of an even count the faster of the two.
+/// The median of some times; for an even number, the faster of the middle two.
 pub fn median(times: &[f64]) -> Option<f64> {
     let mut sorted = times.to_vec();
     sorted.sort_by(f64::total_cmp);
