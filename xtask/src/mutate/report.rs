@@ -225,8 +225,7 @@ fn kinds(text: &mut String, rows: &[&Row]) -> fmt::Result {
     }
     writeln!(text, "\n| equivalent mutant | number | why it behaves as the original |\n|---|--:|---|")?;
     reasons.iter().try_for_each(|((what, name), count)| {
-        let why = equivalent::text(name)
-            .unwrap_or("This reason no longer exists: run the kernel again.");
+        let why = equivalent::text(name).unwrap_or("This reason no longer exists: run the kernel again.");
         writeln!(text, "| {what} | {count} | {why} |")
     })
 }
