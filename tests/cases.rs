@@ -1,4 +1,4 @@
-//! The embedded case tables on every engine there is.
+//! The embedded case tables, run on every available engine.
 
 #[path = "../kernel/tests/support/skipped.rs"]
 mod skipped;
@@ -28,8 +28,9 @@ fn every_case_is_for_kernels_of_the_catalogue() {
     }
 }
 
-/// All cases of the K-major kernels of `bf16`, one of four of the other directions' and one of eight of those of `f16`, but all of them
-/// where `cargo xtask test --long` gives time; `falchion verify` leaves none out.
+/// All cases of the K-major kernels of `bf16`, one in four of the other directions and one in eight of those
+/// of `f16`. With
+/// `cargo xtask test --long` it is all cases; `falchion verify` always runs all.
 #[test]
 fn quick_cases_on_the_emulator() {
     let cases = quick();
@@ -56,7 +57,7 @@ fn quick_cases_on_the_emulator() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Runs where there is a usable GPU; `falchion verify --engine gpu` insists on one.
+/// Runs if there is a usable GPU; `falchion verify --engine gpu` requires one.
 #[test]
 fn quick_cases_on_the_gpu() {
     let Ok(mut gpu) = Gpu::new(0) else { return skipped::skipped("GPU") };
@@ -67,7 +68,7 @@ fn quick_cases_on_the_gpu() {
     }
 }
 
-/// A kernel that multiplies by the wrong factor must be found out.
+/// The check must reject a kernel that multiplies by the wrong factor.
 #[test]
 fn a_wrong_result_is_noticed() {
     use falchion::verify::matrix::Fill;

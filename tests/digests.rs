@@ -1,8 +1,8 @@
-//! The programs of every kernel with a name: their texts are those that they were when each kernel was a type of its own,
-//! instantiated by hand.
+//! The program texts of every named kernel must not change unnoticed. They are still the texts from the time
+//! when each kernel was a type of its own, instantiated by hand.
 //!
-//! `tests/digests.txt` has a digest of each text without the entry's name. A change on purpose is a change of that table, with
-//! its reason in the CHANGELOG; `DIGESTS=write cargo test --test digests` writes it anew.
+//! `tests/digests.txt` has a digest of each text without the entry's name. An intended change updates that
+//! table and gives its reason in the CHANGELOG; `DIGESTS=write cargo test --test digests` writes the table.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,7 +15,7 @@ use rayon::prelude::*;
 
 const TABLE: &str = include_str!("digests.txt");
 
-/// FNV-1a, 64 bits, of a kernel's text with `kernel` in place of the entry's name.
+/// 64-bit FNV-1a hash of a kernel's text, with `kernel` in place of the entry's name.
 fn digest(gemm: &AnyGemm) -> u64 {
     let program = gemm.program().unwrap_or_else(|error| panic!("{}: {error}", gemm.name()));
     let text = program.text().replace(program.name(), "kernel");
@@ -24,7 +24,7 @@ fn digest(gemm: &AnyGemm) -> u64 {
     })
 }
 
-/// Every kernel with a name, and those that fusions fall back to.
+/// Every named kernel, and the kernels that fusions fall back to.
 fn kernels() -> Vec<AnyGemm> {
     let formats = [Format::Bf16, Format::F16];
     let fallback = |(fusion, format)| any_columns(fusion, format).expect("legal").gemm;
@@ -58,7 +58,8 @@ fn programs_are_what_they_were() {
     assert_eq!(now.len(), 518);
 }
 
-/// A kernel's spec makes the kernel again, and so does the text of the spec, with the defaults left out or not.
+/// A kernel's spec makes the same kernel again. So does the text of the spec, with defaults written out or
+/// not.
 #[test]
 fn specs_are_their_kernels() {
     let wrong: Vec<String> = kernels()

@@ -1,4 +1,4 @@
-//! Products of `f64` whose tiles several CTAs share: their sums are added up in double precision.
+//! GEMMs of `f64` whose tiles are split among several CTAs: the partial sums are added in double precision.
 
 use emulator::Schedule;
 use falchion::verify::matrix::Fill;
@@ -51,13 +51,13 @@ fn divided_tiles_are_added_up_in_double_precision() {
                 let [m, n, k] = problem;
                 let problem = GemmProblem { m, n, k };
                 seed += 1;
-                // Sums and flags, and not a counter of tiles alone.
+                // The workspace has partial sums and flags, not only a counter of tiles.
                 divided += u32::from(gemm.workspace(&Call::of(problem), 7) > 1 << 16);
                 let schedule = [Schedule::Default, Schedule::Latest, Schedule::Random][seed as usize % 3];
                 let mut emulator = Emulator::new().with_multiprocessors(7).with_schedule(schedule, seed);
                 let (product, program) = (product(&gemm, problem, seed), gemm.program().expect("legal"));
                 let sums = product.sums(accumulators(&gemm), &|_| ());
-                // Sums that are added atomically may have other bits in another run.
+                // Atomic additions may give other bits in another run.
                 let runs = if scheduler.contains("atomic") { 1 } else { 2 };
                 let outcome = product.run_times(&gemm, &program, &mut emulator, &sums, runs);
                 let outcome = outcome.unwrap_or_else(|error| panic!("{}: {error}", gemm.name()));

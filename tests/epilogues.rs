@@ -1,4 +1,4 @@
-//! Epilogues that are trees, on the emulator, held against themselves on the host.
+//! Epilogues that are trees: results of the emulator compared with the same tree on the host.
 
 use falchion::collective::functions::*;
 use falchion::collective::tree::*;
@@ -12,7 +12,7 @@ type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
 type Small<S, X> =
     Composed<TmaWgmma<Kk, Tile<U64, U32, U64>, Cooperative<U1>>, TreeEpilogue<bf16, S, X>, OneTile<AlongN>>;
 
-/// alpha * acc + bias of columns.
+/// `alpha * acc` plus one bias per column.
 type Biased = Compute<Add, (Compute<Multiply, (Scalar, Accumulator)>, RowVector<bf16>)>;
 
 fn biased(bias: u64, len: u32) -> <Biased as Node>::Arguments {
@@ -40,7 +40,7 @@ fn a_bias_of_any_alignment_inside_and_at_the_edge() {
     }
 }
 
-/// Runs a kernel with a tree on shapes inside of tiles and across their edges.
+/// Runs a kernel with a tree on shapes of whole tiles and with edges.
 fn run<C>(
     problems: &[(u32, u32, u32)],
     mut arguments: impl FnMut(
@@ -61,7 +61,7 @@ fn run<C>(
     }
 }
 
-/// Shapes in whole 64 x 32 tiles, with edges, and odd ones that only direct stores reach.
+/// Shapes of whole 64 x 32 tiles, with edges, and with odd extents that only direct stores support.
 const WHOLE: [(u32, u32, u32); 3] = [(128, 64, 64), (70, 48, 72), (1, 16, 8)];
 const ODD: [(u32, u32, u32); 2] = [(67, 41, 64), (3, 1, 8)];
 
@@ -151,7 +151,7 @@ fn gated_pairs() {
     run::<Small<DirectStore, SwiGlu>>(&shapes, |_, _| ((), ()));
     run::<Small<TmaStore, SwiGlu>>(&shapes, |_, _| ((), ()));
     run::<Small<DirectStore, SwiGlu>>(&[(66, 42, 8), (1, 2, 8)], |_, _| ((), ()));
-    // Nodes inside see all columns, nodes around half of them.
+    // Nodes inside the gate see all columns, nodes around it half of them.
     type Biased = Compute<
         Multiply,
         (RowVector<bf16>, Amax<Gated<Glu<Relu>, Compute<Add, (Accumulator, RowVector<bf16>)>>>),
@@ -166,19 +166,19 @@ fn gated_pairs() {
 #[test]
 fn pairs_of_split_weights() {
     type SwiGlu = Gated<Glu<Silu>, Accumulator, Split>;
-    // F in whole tiles, across an edge of both halves, less than a tile; and of no whole pair of 16 bytes.
+    // F: whole tiles, across an edge of both halves, less than a tile, and not a multiple of 16 bytes.
     let shapes = [(128, 128, 64), (70, 80, 72), (3, 16, 8)];
     run::<Small<DirectStore, SwiGlu>>(&shapes, |_, _| ((), ()));
     run::<Small<TmaStore, SwiGlu>>(&shapes, |_, _| ((), ()));
     run::<Small<DirectStore, SwiGlu>>(&[(66, 44, 8), (1, 4, 8)], |_, _| ((), ()));
-    // Nodes inside see N columns where they lie.
+    // Nodes inside see N columns at their place in B.
     type Inside = Gated<Glu<Relu>, AuxStore<bf16, Compute<Add, (Accumulator, RowVector<bf16>)>>, Split>;
     run::<Small<TmaStore, Inside>>(&shapes, |bench, GemmProblem { m, n, .. }| {
         let row = RowArgument { address: vector(bench, n), len: n };
         let aux = bench.output((m * n * 2) as usize).expect("memory");
         ((), (MatrixArgument { address: aux, pitch: n.into() }, ((), ((), row))))
     });
-    // Every way of bringing B: along N, by two CTAs of a cluster and by four, chunk by chunk.
+    // Every way of loading B: along N, by two CTAs of a cluster, by four, and chunk by chunk.
     type E<S> = TreeEpilogue<bf16, S, SwiGlu>;
     type Kn = Operands<KMajor<bf16>, MnMajor<bf16>>;
     type Bands = Persistent<Grouped<AlongM, U2>>;
@@ -251,7 +251,7 @@ fn illegal_arguments_name_their_node() {
     assert_eq!(launch.expect_err("odd").to_string(), words);
 }
 
-/// The bits that an ordered reduction leaves, from a kernel on so many multiprocessors.
+/// The bits of an ordered reduction, from a kernel on this number of SMs.
 fn reduced<C, X>(multiprocessors: u32, problem: GemmProblem, place: fn(&X::Arguments) -> u64) -> Vec<u8>
 where
     X: falchion::verify::Sample,
@@ -281,7 +281,7 @@ fn ordered_reductions_have_the_same_bits_in_every_run() {
         Bands,
     >;
     let problem = GemmProblem { m: 300, n: 200, k: 72 };
-    // In the rows of one column no tile shows.
+    // A reduction over the rows of one column does not depend on the tiles.
     let rows = reduced::<Small<DirectStore, Rows>, Rows>(1, problem, |((row, _), ())| row.address);
     for multiprocessors in [2, 5, 9] {
         let place: fn(&<Rows as Node>::Arguments) -> u64 = |((row, _), ())| row.address;
@@ -314,7 +314,7 @@ fn scratch_that_is_too_small_and_rows_that_are_too_long_are_refused() {
         );
         launch.expect_err("illegal").to_string()
     };
-    // Five counters up to 32 B, and 4 groups of 16 rows.
+    // Five counters, rounded up to 32 B, and 4 groups of 16 rows.
     let needed = 32 + 4 * 40 * 4;
     assert_eq!(refusal(0x8000, needed - 1), "sum.scratch: it has 671 B, 672 were needed");
     assert_eq!(refusal(0x8004, needed), "sum.scratch: it begins at 0x8004, a multiple of 16 B was needed");

@@ -1,4 +1,4 @@
-//! The pages that `falchion explore` writes: what is in them, and what happens when they are clicked.
+//! The pages that `falchion explore` writes: their content, and their reaction to clicks.
 
 #[path = "../kernel/tests/support/skipped.rs"]
 mod skipped;
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_falchion");
 
-/// Kernels that differ in what there is to see of them, and the words that name each.
+/// Kernels whose pages show different things, and the arguments for each.
 const KERNELS: &[(&str, &[&str])] = &[
     ("plain", &["large-bf16-kk"]),
     ("pingpong", &["pingpong-bf16-kk"]),
@@ -42,14 +42,14 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The page of some arguments, from standard output.
+/// The page for these arguments, from standard output.
 fn page(arguments: &[&str]) -> String {
     let output = run("explore", &[arguments, &["-o", "-"]].concat());
     assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// What the page holds as JSON.
+/// The JSON data of the page.
 fn data(page: &str) -> Value {
     let (_, rest) = page.split_once(r#"<script type="application/json" id="data">"#).expect("data");
     let (json, _) = rest.split_once("</script>").expect("an end");
@@ -72,7 +72,7 @@ fn pages_are_one_file() {
         for needed in ["<!doctype html>", "</html>", r#"<meta charset="utf-8">"#] {
             assert_eq!(page.matches(needed).count(), 1, "{name}: {needed}");
         }
-        // An address of the namespace of SVG is a name: nothing is loaded from there.
+        // The address of the SVG namespace is only a name: nothing is loaded from it.
         let addresses = page.replace("http://www.w3.org/2000/svg", "");
         for loads in [
             "http:",
@@ -105,7 +105,7 @@ fn pages_agree_with_the_plan() {
             let row = |line: &&str| line.starts_with(what) && line.contains(value) && line.ends_with(of);
             assert!(printed.lines().any(|line| row(&line)), "{name}: {what} {value} {of}\n{printed}");
         }
-        // Memory: parts follow each other, and end where the plan says.
+        // Memory: regions are consecutive, and end where the plan says.
         let memory = &kernel["memory"];
         let mut end = 0;
         for part in list(&memory["parts"]) {
@@ -115,12 +115,12 @@ fn pages_agree_with_the_plan() {
         }
         assert!(end <= number(&memory["bytes"]), "{name}: parts end at {end}, {}", memory["bytes"]);
         assert_eq!(memory["bytes"], kernel["overview"]["shared_bytes"], "{name}");
-        // A barrier lies in shared memory, and no two of them in one place.
+        // Barriers are in shared memory, at distinct addresses.
         let mut barriers: Vec<u64> =
             list(&memory["barriers"]).iter().map(|one| number(&one["offset"])).collect();
         barriers.sort_unstable();
         assert!(barriers.windows(2).all(|pair| pair[0] + 8 <= pair[1]), "{name}: {barriers:?}");
-        // Swizzles permute: every chunk of a tile lies somewhere, no two in one place.
+        // A swizzle is a permutation: every chunk of a tile has a place, and no two chunks share one.
         for tile in list(&memory["tiles"]) {
             let chunks = list(&tile["chunks"]).iter().flat_map(list).map(number);
             let mut places: Vec<u64> = chunks.collect();
@@ -179,7 +179,7 @@ fn runs_are_recorded_or_say_why_not() {
     }
 }
 
-/// Each row's arguments are refused with all of its words, and write nothing.
+/// The arguments of each row are refused with a message that has all words of the row, and write nothing.
 #[test]
 fn refusals_name_what_is_wrong() {
     let folder = folder("refusals");
@@ -224,7 +224,7 @@ fn refusals_name_what_is_wrong() {
     fs::remove_dir_all(&folder).expect("a folder");
 }
 
-/// Without `-o` the page is named after the kernel, and lies where the command runs.
+/// Without `-o` the page is named after the kernel, and is in the current folder.
 #[test]
 fn files_are_named_after_kernels() {
     let folder = folder("names");
@@ -248,7 +248,7 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// A browser without a window: the one that `CHROMIUM` names, or one of the usual names.
+/// A headless browser: the one that `CHROMIUM` names, or one of the usual names.
 fn browser() -> Option<String> {
     let named = std::env::var("CHROMIUM").ok().filter(|path| !path.is_empty());
     let usual = ["chromium", "chromium-browser", "google-chrome"].map(str::to_owned);
@@ -262,11 +262,11 @@ fn browser() -> Option<String> {
     named.or_else(|| usual.into_iter().find(runs))
 }
 
-/// How long clicking through a page may take: a few seconds where nothing else runs.
+/// Time limit for clicking through a page. On an idle machine it takes a few seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What `click.js` found wrong with a page in a window of some size, and how much it looked at. The page comes from a server of this process, which is
-/// told the verdict.
+/// The errors that `click.js` found in a page at a window size, and the number of things it checked. A server
+/// of this process serves the page and receives the result.
 fn clicked(browser: &str, folder: &Path, page: &str, [width, height]: [u32; 2]) -> (u64, Vec<String>) {
     let watch = format!("<script>{}</script>\n<style>", include_str!("explore/watch.js"));
     let click = format!("<script>{}</script>\n</body>", include_str!("explore/click.js"));
@@ -292,7 +292,7 @@ fn clicked(browser: &str, folder: &Path, page: &str, [width, height]: [u32; 2]) 
     (checks, lines.map(str::to_owned).collect())
 }
 
-/// Hands out the page until somebody posts a verdict.
+/// Serves the page until the browser posts the result.
 fn verdict(listener: &TcpListener, page: &str) -> io::Result<String> {
     listener.set_nonblocking(true)?;
     let begun = Instant::now();
@@ -307,7 +307,7 @@ fn verdict(listener: &TcpListener, page: &str) -> io::Result<String> {
         };
         stream.set_nonblocking(false)?;
         stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        // Connections that a browser opens for later say nothing.
+        // A browser may open spare connections that send nothing.
         let Ok(request) = request(&mut stream) else { continue };
         let body = if request.starts_with("GET / ") { page } else { "" };
         let length = body.len();
@@ -325,7 +325,7 @@ fn verdict(listener: &TcpListener, page: &str) -> io::Result<String> {
     Err(io::ErrorKind::TimedOut.into())
 }
 
-/// A request with its body.
+/// Reads a request with its body.
 fn request(stream: &mut TcpStream) -> io::Result<String> {
     let (mut reader, mut head, mut length) = (BufReader::new(stream), String::new(), 0);
     while !head.ends_with("\r\n\r\n") {
@@ -358,7 +358,7 @@ fn pages_are_clicked_through() {
             assert!(checks > 50, "{name} at {size:?}: {checks} checks");
         }
     };
-    // Most of the time a page waits for the next frame.
+    // A page mostly waits for the next frame, so pages run in parallel.
     let pages: Vec<_> = KERNELS.iter().copied().chain([gallery]).collect();
     thread::scope(|scope| {
         for some in pages.chunks(pages.len().div_ceil(4)) {
@@ -368,7 +368,7 @@ fn pages_are_clicked_through() {
     fs::remove_dir_all(&folder).expect("a folder");
 }
 
-/// A page with a fault is found out by the same clicks.
+/// The same clicks must find the fault in a faulty page.
 #[test]
 fn clicks_find_broken_pages() {
     let Some(browser) = browser() else {

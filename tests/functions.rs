@@ -1,4 +1,4 @@
-//! NVIDIA's assembler on the programs of every function of an epilogue.
+//! NVIDIA's assembler compiles a program for every function of an epilogue.
 
 mod assembler;
 
@@ -7,7 +7,7 @@ use falchion::collective::random::philox;
 use falchion::collective::{Exact, Fast, Fastest, Gradient, Pointwise, Scalars};
 use falchion::ptx::{Builder, Entry, Function, Special, Target, module_text};
 
-/// Assembles a kernel whose threads write `body` of the floats at their place.
+/// Assembles a kernel in which each thread writes `body` of its floats.
 fn accepted(name: &str, body: impl FnOnce(&Builder)) {
     let entry =
         Entry { name: name.into(), target: Target::Sm90a, threads: 128, shared_bytes: 0, cluster: [1, 1, 1] };

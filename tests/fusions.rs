@@ -1,4 +1,5 @@
-//! The named fusions: every kernel against its tree, and beside the same kernel of the catalogue without the fusion.
+//! The named fusions: every kernel is compared with its tree, and with the same catalogue kernel without the
+//! fusion.
 
 #[path = "../kernel/tests/support/waits.rs"]
 mod waits;
@@ -13,8 +14,8 @@ fn failures(check: impl Fn(&FusedGemm) -> Result<(), String> + Sync) -> Vec<Stri
     fused_catalogue().into_par_iter().filter_map(named).collect()
 }
 
-/// Whole tiles and tiles at edges; where three workers have four tiles and eight k-tiles, of which the last is not whole,
-/// `stream` divides them.
+/// Whole tiles and tiles at edges. With three workers, four tiles and eight k-tiles (the last one partial),
+/// `stream` splits tiles.
 #[test]
 fn every_kernel_computes_its_tree() {
     let problems = [
@@ -34,7 +35,8 @@ fn every_kernel_computes_its_tree() {
     assert_eq!(checked, [""; 0]);
 }
 
-/// Tiles whose K several workers divide: each fusion under each way of adding up, where the tile is whole and where it is not.
+/// Tiles that are split along K among several workers: each fusion with each reduction, for whole and for
+/// partial tiles.
 #[test]
 fn divided_tiles_are_fused_like_whole_ones() {
     let mut texts = Vec::new();
@@ -51,7 +53,7 @@ fn divided_tiles_are_fused_like_whole_ones() {
     }
     let fused = |text: &String| FusedGemm::of(KernelSpec::parse(text).ok()?.kernel().ok()?);
     let kernels: Vec<_> = texts.iter().filter_map(|text| Some((text, fused(text)?))).collect();
-    // Some want a store of their own, or add up in order.
+    // Some fusions need a particular store, or an ordered reduction.
     assert!(kernels.len() >= 90, "{} of {}", kernels.len(), texts.len());
     let problems = [[128, 128, 512], [136, 176, 200]].map(|[m, n, k]| GemmProblem { m, n, k });
     let wrong = |(text, kernel): (&String, FusedGemm)| {
@@ -65,7 +67,7 @@ fn divided_tiles_are_fused_like_whole_ones() {
     assert_eq!(failures, [""; 0]);
 }
 
-/// As all others: they may begin before their inputs are written.
+/// Fused kernels too may begin before their inputs are written.
 #[test]
 fn kernels_wait_before_they_touch_memory() {
     let checked = failures(|kernel| {
@@ -75,7 +77,7 @@ fn kernels_wait_before_they_touch_memory() {
     assert_eq!(checked, [""; 0]);
 }
 
-/// What is measured is the fusion alone: mainloop and schedule are those of the catalogue's kernel.
+/// The difference is only the fusion: mainloop and schedule are those of the catalogue's kernel.
 #[test]
 fn kinds_are_those_of_the_catalogue() {
     let compared = failures(|kernel| {
@@ -89,8 +91,8 @@ fn kinds_are_those_of_the_catalogue() {
     assert_eq!(compared, [""; 0]);
 }
 
-/// The whole space is there with every fusion, and each of its kernels has a like without it. Where rows of the output are no
-/// whole 16 bytes, all store straight from registers.
+/// The whole space exists with every fusion, and each of its kernels has a counterpart without the fusion.
+/// Where rows of the output are not a multiple of 16 bytes, all kernels store directly from registers.
 #[test]
 fn fusions_are_ranked_as_plain_kernels() {
     for (m, n, k) in
@@ -113,7 +115,7 @@ fn fusions_are_ranked_as_plain_kernels() {
     }
 }
 
-/// A launch for each set of matrices, with arguments of its own, of both kernels.
+/// One launch of both kernels per set of matrices, with the arguments of each.
 #[test]
 fn both_kernels_are_prepared_for_every_set() {
     let problem = GemmProblem { m: 256, n: 768, k: 512 };

@@ -1,17 +1,17 @@
-//! Forms of instructions in the emulator: against their definition, and against what a GPU answered.
+//! Forms of instructions in the emulator, compared with their definition and with recorded answers of a GPU.
 
 use std::collections::HashMap;
 
 use falchion::verify::instructions::forms;
 
-/// Digests of a GPU's outputs by the name of the form.
+/// Digests of a GPU's outputs, by the name of the form.
 fn recorded() -> HashMap<&'static str, &'static str> {
     let files = [include_str!("silicon/wgmma.txt"), include_str!("silicon/others.txt")];
     let lines = files.into_iter().flat_map(str::lines).filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| line.split_once(' ')).map(|(digest, form)| (form, digest)).collect()
 }
 
-/// Each form has a name of its own; of those of `wgmma` one in eleven is run: the command runs them all.
+/// Each form has a unique name. Of the `wgmma` forms one in eleven runs here; the command runs all.
 #[test]
 fn the_emulator_computes_what_is_defined_and_what_a_gpu_did() {
     let (forms, recorded) = (forms(), recorded());
@@ -29,8 +29,8 @@ fn the_emulator_computes_what_is_defined_and_what_a_gpu_did() {
     }
 }
 
-/// All that is no `wgmma`: each runs without a trap, gives what is expected where that is known and what a GPU gave where
-/// one was asked, and the same again.
+/// All forms except `wgmma`: each runs without a trap, gives the expected result where it is known, gives the
+/// GPU's result where one is recorded, and gives the same result twice.
 #[test]
 fn other_instructions_give_what_a_gpu_did() {
     let (forms, recorded) = (forms(), recorded());
@@ -53,7 +53,7 @@ fn other_instructions_give_what_a_gpu_did() {
     assert_eq!(answered, 745, "forms that a GPU has answered");
 }
 
-/// The bound of `Numerics::Fast` with the hardware's own, for magnitudes of products and old D up to 16.
+/// The bound of `Numerics::Fast` plus the hardware's own, for magnitudes of products and old D up to 16.
 #[test]
 fn fast_sums_are_near_the_exact_ones() {
     let forms = forms();
@@ -68,7 +68,7 @@ fn fast_sums_are_near_the_exact_ones() {
             [a, b, c, d] => f32::from_le_bytes([a, b, c, d]),
             _ => unreachable!("elements of 2 or 4 bytes"),
         };
-        // The first case has magnitudes around one; its sums are far larger than the tolerance.
+        // The first case has magnitudes around one. Its sums are far larger than the tolerance.
         let size = form.element_bytes;
         let pairs = fast[..form.output_bytes].chunks_exact(size).zip(exact.chunks_exact(size));
         let mut large = 0;

@@ -1,6 +1,6 @@
-//! Epilogues whose trees say themselves what they give, held against formulas of another kind: a gated pair by its definition
-//! on columns ordered by hand, a rotation as complex numbers in polar form, a softmax by sorting. Each judge is also shown a
-//! wrong kernel, which it has to refuse.
+//! Epilogues whose trees compute their own expected values, compared with independent formulas: a gated pair
+//! by its definition on columns ordered by hand, a rotation as complex numbers in polar form, a softmax by
+//! sorting. Each formula must also reject a wrong kernel.
 
 use falchion::collective::functions::*;
 use falchion::collective::tree::*;
@@ -15,10 +15,10 @@ type Kernel<X> = Composed<
     OneTile<AlongN>,
 >;
 
-/// Across the edges of tiles in both directions.
+/// A shape with partial tiles in both directions.
 const PROBLEM: GemmProblem = GemmProblem { m: 70, n: 80, k: 72 };
 
-/// D of a kernel, as rows. Equal problems have equal A and B.
+/// The rows of a kernel's D. Equal problems have equal A and B.
 fn run<X: Node>(
     problem: GemmProblem,
     arguments: impl FnOnce(&mut Bench<'_>) -> X::Arguments,
@@ -30,12 +30,12 @@ fn run<X: Node>(
     checked.d.chunks_exact(checked.d.len() / problem.m as usize).map(<[f64]>::to_vec).collect()
 }
 
-/// The sums that all of these epilogues begin with.
+/// The scaled accumulators that all of these epilogues begin with.
 fn sums(problem: GemmProblem) -> Vec<Vec<f64>> {
     run::<Accumulator>(problem, |_| ())
 }
 
-/// The first element that is not what it has to be, to five digits.
+/// The first element that differs from the expected one in five digits.
 fn judge(got: &[Vec<f64>], want: &[Vec<f64>]) -> Result<(), String> {
     if got.len() != want.len() || got.iter().zip(want).any(|(got, want)| got.len() != want.len()) {
         return Err("another shape".to_owned());
@@ -56,7 +56,7 @@ fn swiglu(sums: &[Vec<f64>], columns: &[[usize; 2]]) -> Vec<Vec<f64>> {
     sums.iter().map(|row| columns.iter().map(|&[gate, up]| silu(row[gate]) * row[up]).collect()).collect()
 }
 
-/// What a wrong kernel would compute: the function of the up, times the gate.
+/// The result of a wrong kernel: the function of the up, times the gate.
 struct Swapped;
 
 impl Pointwise<2> for Swapped {
@@ -73,7 +73,7 @@ impl Pointwise<2> for Swapped {
     }
 }
 
-/// The columns of 80 that are gates and ups, as the three orders have them.
+/// The columns (of 80) that are gates and ups, in each of the three orders.
 fn orders() -> [Vec<[usize; 2]>; 3] {
     let mut alternating = Vec::new();
     let mut blocks = Vec::new();
@@ -111,12 +111,12 @@ fn gated_pairs_are_those_of_their_order() {
     }
 }
 
-/// One angle for each pair of columns, of all four quadrants.
+/// One angle per pair of columns, from all four quadrants.
 fn angles() -> Vec<f64> {
     (0..PROBLEM.n / 2).map(|pair| 0.37 * f64::from(pair) - 7.0).collect()
 }
 
-/// A turned product: cosines and `sign` times sines, in pairs of columns.
+/// A rotated GEMM result: cosines and `sign` times sines, in pairs of columns.
 fn turned(sign: f64) -> Vec<Vec<f64>> {
     run::<Rotate<Accumulator, RowVector<f32>>>(PROBLEM, |bench| {
         let table = angles().into_iter().flat_map(|angle| [angle.cos(), sign * angle.sin()]);
@@ -125,7 +125,7 @@ fn turned(sign: f64) -> Vec<Vec<f64>> {
     })
 }
 
-/// A pair of columns is a complex number: its angle grows, its length stays.
+/// A pair of columns is a complex number: a rotation adds to its angle and keeps its length.
 #[test]
 fn rotations_turn_complex_numbers() {
     let angles = angles();
@@ -162,7 +162,7 @@ fn softmax(sums: &[Vec<f64>], kept: usize) -> Vec<Vec<f64>> {
 
 #[test]
 fn top_k_keeps_the_largest() {
-    // A row is one tile's.
+    // One tile has the whole row.
     let problem = GemmProblem { n: 24, ..PROBLEM };
     let sums = sums(problem);
     let got = run::<TopKSoftmax<U3, Accumulator>>(problem, |_| ());

@@ -1,4 +1,4 @@
-//! Results of every element type, stored in every way, of every mainloop and scheduler, on the emulator.
+//! Results of every element type, with every store, mainloop and scheduler, on the emulator.
 
 use falchion::collective::functions::{Gelu, Multiply, MultiplyAdd};
 use falchion::collective::tree::*;
@@ -7,7 +7,7 @@ use falchion::prelude::*;
 use falchion::verify::{Bench, Format, Sample};
 use scheduler::Dynamic;
 
-/// factor * acc, stored as `T` from tiles of 64 x `N`.
+/// `factor * acc`, stored as `T` from tiles of 64 x `N`.
 type Scaled<T, S, N> = Composed<
     TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, N, U64>, Cooperative<U1>>,
     TreeEpilogue<T, S, Compute<Multiply, (Scalar, Accumulator)>>,
@@ -27,7 +27,7 @@ where
     }
 }
 
-/// Whole tiles and edges; a thousandfold result saturates what saturates.
+/// Whole tiles and edges. A factor of a thousand saturates the formats that saturate.
 fn stored<T: Element>() {
     let shapes = [(64, 128, 64), (70, 80, 72), (1, 16, 8)];
     for (m, n, k) in shapes {
@@ -67,7 +67,8 @@ fn results_in_8_bits() {
     stored::<F8E5M2>();
 }
 
-/// `gelu(scale * acc + bias)`, scales of rows, biases of columns; the sums of its columns; the gelu's operand.
+/// `gelu(scale * acc + bias)` with one scale per row and one bias per column; also the sums of its columns,
+/// and the gelu's operand.
 type Tree = ReduceRow<
     Sum,
     Compute<
@@ -76,7 +77,7 @@ type Tree = ReduceRow<
     >,
 >;
 
-/// Whole tiles, and edges of both directions.
+/// Whole tiles, and edges in both directions.
 fn tree<C>()
 where
     C: GemmConfig,
@@ -96,7 +97,7 @@ where
 type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
 type Block = Tile<U128, U64, U64>;
 
-/// Every mainloop under every scheduler, with D stored by copies as it is computed and transposed.
+/// Every mainloop with every scheduler, with D stored by TMA, as computed and transposed.
 macro_rules! matrix {
     ($($name:ident $mainloop:ty;)*) => {$(
         #[test]
@@ -119,7 +120,7 @@ matrix! {
     copied_operands CopyWgmma<Kk, Block, Cooperative<U2>>;
 }
 
-/// `alpha * acc + beta * C` of any format, held against its own formula by the same bench as trees.
+/// `alpha * acc + beta * C` of any format, compared with its formula by the same bench as trees.
 #[test]
 fn linear_combinations_are_held_to_their_formula() {
     type Kk<X> = Operands<KMajor<X>, KMajor<X>>;
@@ -143,7 +144,7 @@ fn linear_combinations_are_held_to_their_formula() {
             .check::<C>(problem, &LinearArguments { alpha, beta, c: Some(c) })
             .unwrap_or_else(|error| panic!("{format:?}, {alpha} and {beta}: {error}"));
         assert_eq!(checked.compared, 70 * 80, "{format:?}");
-        // Integers, and doubles beside sums in twice their precision, come out exactly.
+        // Integers are exact, and so are doubles compared with sums in twice their precision.
         let ratio = checked.ratio;
         assert!(
             ratio <= 1.0 && (ratio > 0.0 || matches!(format, Format::S8 | Format::F64)),

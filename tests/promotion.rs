@@ -1,11 +1,11 @@
-//! How sums are kept: the digits that promotion keeps, sums in `f16`, and what a plan refuses.
+//! Accumulator precision: the digits that promotion keeps, accumulators in `f16`, and what a plan refuses.
 
 #[path = "../examples/promotion.rs"]
 mod promotion;
 
 use falchion::kernel::KernelSpec;
 
-/// As the hardware sums, bit by bit.
+/// Sums as the hardware does, bit by bit.
 #[test]
 fn promotion_keeps_digits() {
     let errors = promotion::errors(2048).expect("legal kernels");
@@ -13,7 +13,7 @@ fn promotion_keeps_digits() {
     let [fast, eight, four, two, one, blocks] = all[..] else { panic!("{errors:?}") };
     assert!(fast > 4.0 * four, "{errors:?}");
     assert!(eight > four && four > two && two > one, "{errors:?}");
-    // A block has as much of K as four instructions.
+    // A block has the K of four instructions.
     assert!((0.5..2.0).contains(&(blocks / four)), "{errors:?}");
     assert!(errors.iter().all(|errors| errors.most < 0.05), "{all:?}");
 }

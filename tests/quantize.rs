@@ -1,4 +1,5 @@
-//! Results in 8-bit floats with a scale for each 128 columns of a row: against the tree on the host, and against its definition.
+//! Results in 8-bit floats with one scale per 128 columns of a row, compared with the tree on the host and
+//! with the definition.
 
 use falchion::collective::functions::*;
 use falchion::collective::tree::*;
@@ -50,8 +51,8 @@ fn blocks_of_rows_are_quantised() {
     }
 }
 
-/// Groups of rows, held against the sums themselves: the scale is the largest magnitude over 448, and what it is divided by comes back
-/// within half a step of `e4m3`.
+/// Groups of rows, compared with the accumulators: the scale is the largest magnitude over 448, and code
+/// times scale is within half a step of `e4m3` of the accumulator.
 #[test]
 fn groups_of_rows_are_quantised() {
     type Tiles = TmaWgmma<Kk, Tile<U64, U128, U64>, Cooperative<U1>>;

@@ -1,9 +1,10 @@
-//! Random specs, legal and illegal: a legal one computes what the oracle says, an illegal one is refused with a sentence.
+//! Random specs, legal and illegal: a legal one must agree with the oracle, an illegal one must be refused
+//! with a sentence.
 
 use falchion::verify::random::{Trial, trial};
 use rayon::prelude::*;
 
-/// Trials of the usual run, of one fixed seed; `falchion verify --random-specs` draws others.
+/// Number of trials of a normal run, with a fixed seed; `falchion verify --random-specs` draws others.
 const TRIALS: u64 = 400;
 
 #[test]
@@ -18,7 +19,7 @@ fn random_specs_are_right_or_refused() {
         })
         .collect();
     assert_eq!(wrong, [""; 0]);
-    // Neither side is empty.
+    // Both legal and illegal specs occur.
     let right = count(|trial| matches!(trial, Trial::Right { .. }));
     let refused = count(|trial| matches!(trial, Trial::Refused(_)));
     assert!(right >= 60 && refused >= 60, "{right} right, {refused} refused of {TRIALS}");

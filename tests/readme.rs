@@ -1,4 +1,4 @@
-//! Numbers in the README, held against what they are numbers of.
+//! Numbers and code of the README, compared with their sources.
 
 use falchion::collective::MainloopSpec;
 use falchion::prelude::*;
@@ -13,7 +13,7 @@ impl GemmConfig for MyGemm {
     type Scheduler = Persistent<Grouped<AlongM, U8>>;
 }
 
-/// Lines of the README as one.
+/// The text of the README on one line.
 fn words() -> String {
     README.split_whitespace().collect::<Vec<_>>().join(" ")
 }

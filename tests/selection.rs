@@ -1,14 +1,14 @@
-//! The model that chooses kernels, held against what was measured.
+//! The model that chooses kernels, compared with measurements.
 //!
-//! `tests/selection/*.jsonl` are records of `falchion tune --record FILE` on an H200 (driver 580.159.04, burst): `fitted.jsonl` is what
-//! `examples/fit` fitted the model's numbers to, `fresh.jsonl` has other shapes of the next draw, which judge it, and with it the
-//! records of the fitted shapes that come with the library. `formats.jsonl` has shapes of other formats: 60 drawn ones (seed 20261123,
-//! extents rounded up to multiples of 16), and seven that others publish.
-//! `weights.jsonl` has products of weights in few bits and of `bf16` beside each other, and groups of rows of both. `fused.jsonl` has two
-//! fused epilogues at 40 drawn shapes each (seed 20261125), and `groups.jsonl` experts of equal and of skewed sizes.
-//! 22 timings of kernels that are refused since, most of which spilled, are left out; none was
-//! the fastest at its shape. What a spec leaves out is said by its line: the element type and
-//! the directions.
+//! `tests/selection/*.jsonl` are records of `falchion tune --record FILE` on an H200 (driver 580.159.04,
+//! burst). `examples/fit` fitted the model's parameters to `fitted.jsonl`. `fresh.jsonl` has other shapes of
+//! the next draw; it judges the model and the records of the fitted shapes that come with the library.
+//! `formats.jsonl` has shapes of other formats: 60 drawn ones (seed 20261123, extents rounded up to multiples
+//! of 16), and seven for which others publish figures. `weights.jsonl` has GEMMs with quantised weights and
+//! the same GEMMs in `bf16`, and groups of rows of both. `fused.jsonl` has two fused epilogues at 40 drawn
+//! shapes each (seed 20261125), and `groups.jsonl` experts of equal and of skewed sizes. 22 timings of
+//! kernels that are refused since are left out. Most of these kernels spilled; none was the fastest at its
+//! shape. A line gives what its specs leave out: the element type and the directions.
 
 #[path = "selection/shipped.rs"]
 mod shipped;
@@ -21,10 +21,10 @@ use cute_rs::atom::Major;
 use kernel::{AnyGemm, GemmProblem, KernelSpec, Known, Machine, Request, Types, rank};
 use serde::Deserialize;
 
-/// The first choice may be this much slower than the best kernel.
+/// The first choice may take this many times the time of the best kernel.
 const WITHIN: f64 = 1.03;
 
-/// A line of a record: a shape.
+/// A line of a record: one shape.
 #[derive(Deserialize)]
 struct Line {
     m: u32,
@@ -35,7 +35,7 @@ struct Line {
     #[serde(default)]
     epilogue: String,
     state: String,
-    /// Of groups.
+    /// Rows of each group; empty for one GEMM.
     #[serde(default)]
     rows: Vec<u32>,
     kernels: Vec<Timed>,
@@ -46,9 +46,9 @@ struct Line {
 #[derive(Deserialize)]
 struct Timed {
     spec: String,
-    /// Clusters that ran at once.
+    /// Number of clusters that ran at once.
     slots: u32,
-    /// The median of its turns, where it had any.
+    /// Median time of its turns, if it was timed.
     microseconds: Option<f64>,
 }
 
@@ -58,7 +58,7 @@ impl Line {
         KernelSpec::parse(&text).ok()?.named(timed.spec.clone()).ok()
     }
 
-    /// Microseconds of the fastest.
+    /// Microseconds of the fastest kernel.
     fn best(&self) -> f64 {
         self.kernels.iter().filter_map(|timed| timed.microseconds).fold(f64::INFINITY, f64::min)
     }
@@ -84,7 +84,8 @@ fn read_in(name: &str, state: &str) -> Vec<Line> {
     text.lines().map(line).filter(|line: &Line| line.state == state).collect()
 }
 
-/// How often the first choice among the measured kernels is nearly the best of them, as a part of the shapes, and what it costs.
+/// The fraction of shapes where the first choice among the measured kernels is nearly the best of them, and
+/// its mean cost.
 fn judge<'l>(name: &str, lines: impl IntoIterator<Item = &'l Line>, known: Known<'_>) -> [f64; 2] {
     let (mut good, mut logarithms, mut misses, mut count) = (0, 0.0, Vec::new(), 0);
     for line in lines {
@@ -124,7 +125,7 @@ fn the_first_choice_is_nearly_the_best() {
     }
 }
 
-/// Of other formats, and of blocks with scales, to which but two of the model's numbers are fitted.
+/// Other formats and block scales. Only two of the model's parameters are fitted to these.
 #[test]
 fn the_first_choice_of_other_formats_is_near_the_best() {
     let lines = read("formats.jsonl");
@@ -142,7 +143,8 @@ fn the_first_choice_of_other_formats_is_near_the_best() {
     }
 }
 
-/// Under fused epilogues, to which three of the model's numbers are fitted: by half of the shapes as by the others.
+/// Fused epilogues. Three of the model's parameters are fitted to these; each half of the shapes gives the
+/// same values.
 #[test]
 fn the_first_choice_under_fused_epilogues_is_near_the_best() {
     let lines = read("fused.jsonl");
@@ -153,7 +155,7 @@ fn the_first_choice_under_fused_epilogues_is_near_the_best() {
     }
 }
 
-/// Large products at which others publish figures.
+/// Large GEMMs for which others publish figures.
 const PUBLISHED: [[u32; 3]; 7] = [
     [4096, 7168, 16384],
     [4096, 4096, 7168],
@@ -195,7 +197,8 @@ fn figures_of_other_formats_are_those_of_the_record() {
     }
 }
 
-/// The tables of `docs/performance.md`, "Weights in few bits": by rows of A, or of each group, how much faster the best kernel is than that of `bf16`.
+/// The tables of `docs/performance.md`, "Weights in few bits": the speed of the best kernel relative to
+/// `bf16`, by rows of A or of each group.
 #[test]
 fn figures_of_weights_are_those_of_the_record() {
     let lines = read("weights.jsonl");
@@ -226,8 +229,9 @@ fn figures_of_weights_are_those_of_the_record() {
     }
 }
 
-/// The table of `docs/performance.md`, "Every shape": geometric means of the model's first over cuBLASLt's first and of the best over its fastest, how
-/// often the best has at least 0.98 and 0.95 of that, and how often the model's is within 3 % of the best.
+/// The table of `docs/performance.md`, "Every shape": geometric means of the model's first over cuBLASLt's
+/// first and of the best over cuBLASLt's fastest, the number of shapes where the best has at least 0.98 and
+/// 0.95 of that, and the number where the model's choice is within 3 % of the best.
 #[test]
 fn figures_of_drawn_shapes_are_those_of_the_record() {
     for (name, state, shapes, want, counts) in [
@@ -243,7 +247,7 @@ fn figures_of_drawn_shapes_are_those_of_the_record() {
                 [line.cublaslt_first, line.cublaslt_fastest].map(|time| time.expect("timed"));
             let own = line.kernels.first().and_then(|timed| timed.microseconds).expect("timed");
             let best = line.best();
-            // The faster of cuBLASLt's two.
+            // The faster of cuBLASLt's first and fastest.
             let fastest = fastest.min(first);
             logarithms[0] += (first / own).ln();
             logarithms[1] += (fastest / best).ln();
@@ -260,7 +264,8 @@ fn figures_of_drawn_shapes_are_those_of_the_record() {
     }
 }
 
-/// The table of `docs/performance.md`, "Fused epilogues": geometric mean, median and least of the best kernel over the faster of cuBLASLt's two.
+/// The table of `docs/performance.md`, "Fused epilogues": geometric mean, median and least of the best kernel
+/// over the faster of cuBLASLt's first and fastest.
 #[test]
 fn figures_of_fused_epilogues_are_those_of_the_record() {
     let lines = read("fused.jsonl");
@@ -310,7 +315,8 @@ fn figures_of_experts_are_those_of_the_record() {
     }
 }
 
-/// The records that come with the library are those of the fitted shapes: what they bring shows at others.
+/// The records that come with the library are those of the fitted shapes. They must improve the choice at
+/// other shapes.
 #[test]
 fn records_of_near_shapes_improve_the_choice() {
     let (known, mut lines) = (read("fitted.jsonl"), read("fresh.jsonl"));
@@ -325,8 +331,8 @@ fn records_of_near_shapes_improve_the_choice() {
     );
 }
 
-/// Experts of the tables in `docs/performance.md`, "Mixtures of experts", with what was measured there: microseconds by the kind.
-/// Rows are those of `falchion bench --suite grouped`, or equal.
+/// Experts of the tables in `docs/performance.md`, "Mixtures of experts", with the measured microseconds by
+/// kind. The rows are those of `falchion bench --suite grouped`, or equal.
 #[test]
 fn experts_are_predicted_as_they_were_measured() {
     let mut random = fastrand::Rng::with_seed(3);
@@ -388,7 +394,7 @@ fn slots_are_those_of_the_driver() {
     }
 }
 
-/// A whole space is ranked while nobody waits.
+/// Ranking a whole space takes less than 20 ms.
 #[test]
 fn ranking_is_quick() {
     let request = |n| Request::packed(Format::Bf16, [Major::K; 2], GemmProblem { m: 4096, n, k: 4096 });

@@ -1,5 +1,5 @@
-//! Several products of one launch, beside the case tables: offsets that make no sense, epilogues that are trees, every
-//! mainloop and scheduler, calls that are refused.
+//! Many GEMMs in one launch, in addition to the case tables: invalid offsets, epilogues that are trees, every
+//! mainloop and scheduler, refused calls.
 
 use collective::functions::{Add, Relu};
 use collective::tree::{Accumulator, Compute, Each, EachArgument, RowArgument, RowVector};
@@ -34,7 +34,7 @@ fn rows(rows: &[u32]) -> SeveralProducts {
     products(SeveralProducts::of_rows(rows, 1, COLUMNS))
 }
 
-/// The same with sums of another length.
+/// The same with another K.
 fn longer(products: SeveralProducts, k: u32) -> SeveralProducts {
     SeveralProducts { problem: GemmProblem { k, ..products.problem }, ..products }
 }
@@ -60,7 +60,8 @@ fn whatever_offsets_say_groups_stay_inside() {
     }
 }
 
-/// Every kernel for groups of rows, with groups in buffers of one size. Rows that a group does not use are left alone, whatever memory says.
+/// Every kernel for groups of rows, with groups in buffers of one size. Rows that a group does not use stay
+/// unchanged, for any values in memory.
 #[test]
 fn groups_with_room_use_their_first_rows() {
     let ragged = |gemm: &AnyGemm| gemm.form() == Form::Ragged && gemm.name().ends_with("bf16-kk");
@@ -91,7 +92,7 @@ fn groups_with_room_use_their_first_rows() {
     }
 }
 
-/// Kernels that the catalogue has not: tiles that are drawn, and C by tensor copies.
+/// Kernels outside the catalogue: with drawn tiles, and with C loaded by TMA.
 #[test]
 fn drawn_tiles_and_copied_sources() {
     type Roles = Cooperative<U2>;
@@ -118,8 +119,8 @@ fn drawn_tiles_and_copied_sources() {
     }
 }
 
-/// The last tiles in parts of K: the width of tiles, the order of draws and a second launch on the same workspace make no
-/// difference.
+/// The last tiles are split along K. The width of tiles, the order of draws and a second launch on the same
+/// workspace must not change the result.
 #[test]
 fn tails_of_groups_are_divided() {
     type Narrowed<Shape> = Composed<
@@ -176,7 +177,8 @@ fn every_schedule_of_warps_gives_the_same() {
     }
 }
 
-/// Shapes that change from tile to tile, some of them empty: more than a CTA has tensor maps.
+/// Shapes that change from tile to tile, some of them empty. There are more shapes than a CTA has tensor
+/// maps.
 fn records() -> RecordProducts {
     let shapes = vec![
         [70, 40, 72],
@@ -242,8 +244,8 @@ fn arrays_of_products_are_checked() {
     assert_eq!(single.launch(&legal, 132), Err(wrong));
 }
 
-/// Groups of K: the weight gradient of each expert is the product of its tokens' rows of two matrices, which lie where they are. A group
-/// without tokens has a gradient of zeros.
+/// Groups along K: the weight gradient of each expert is the product of its tokens' rows of two matrices,
+/// which are read in place. A group without tokens has a gradient of zeros.
 #[test]
 fn groups_of_k_are_products_of_parts() {
     let (m, n, offsets) = (72_u32, 40_u32, [0_u32, 5, 5, 40, 100]);
@@ -253,7 +255,7 @@ fn groups_of_k_are_products_of_parts() {
         (0..count).flat_map(|i| bf16::from_f64(value(i + first)).to_le_bytes()).collect()
     };
     let mut engine = Emulator::new();
-    // Tokens by M and tokens by N, row by row: an M-major A and an N-major B.
+    // Tokens by M and tokens by N, row-major: an M-major A and an N-major B.
     let a = engine.upload(&bytes(tokens * m, 3)).expect("memory");
     let b = engine.upload(&bytes(tokens * n, 8)).expect("memory");
     let d = engine.upload(&[0xff; 4 * 72 * 40 * 2]).expect("memory");
@@ -289,29 +291,29 @@ fn groups_of_k_are_products_of_parts() {
     }
 }
 
-/// relu(acc + bias), a bias for each product.
+/// `relu(acc + bias)`, with one bias per GEMM.
 type Biased<S> = TreeEpilogue<bf16, S, Compute<Relu, (Compute<Add, (Accumulator, Each<RowVector<bf16>>)>,)>>;
 
 type Bf16 = Operands<KMajor<bf16>, KMajor<bf16>>;
 type Tma<R> = TmaWgmma<Bf16, Tile<U128, U128, U64>, R>;
 
-/// The matrices of one run and what must come of them.
+/// The matrices of one run and the expected results.
 struct Trees {
     engine: Emulator,
     rows: Call,
     bias: EachArgument<RowArgument>,
-    /// By row of all products.
+    /// By row of all GEMMs.
     expected: Vec<Vec<f64>>,
     d: kernel::Buffer,
 }
 
-/// Bytes from one product's bias to the next's, of 2-byte elements with some left over.
+/// Bytes from one GEMM's bias to the next one's: 2-byte elements with some padding.
 fn bias_stride(n: u32) -> u64 {
     u64::from(n) * 2 + 8
 }
 
 impl Trees {
-    /// `rows[i]` rows of A for each product, which lie behind each other.
+    /// `rows[i]` consecutive rows of A for GEMM `i`.
     fn new(rows: &[u32], [n, k]: [u32; 2]) -> Self {
         let mut random = fastrand::Rng::with_seed(5);
         let mut fill =
@@ -369,7 +371,7 @@ impl Trees {
         let got = bytes.chunks_exact(2).map(|pair| f64::from(bf16::from_le_bytes([pair[0], pair[1]])));
         let n = self.rows.problem.n as usize;
         for (i, (got, expected)) in got.zip(self.expected.iter().flatten()).enumerate() {
-            // Sums of a few dozen products of order one, and bf16's half ulp.
+            // The error of a few dozen products of order one, and bf16's half ulp.
             let bound = 1e-4 + expected.abs() / 256.0;
             assert!(
                 (got - expected).abs() <= bound,
@@ -386,7 +388,7 @@ where
     Batched<Composed<M, E, S>>: GemmConfig<Epilogue = E>,
     E: collective::Epilogue<Arguments = ((), (((), ((), EachArgument<RowArgument>)),))>,
 {
-    // The second product's rows begin inside of a tile.
+    // The second GEMM's rows begin inside a tile.
     for shape in [[136, 72], [72, 136]] {
         Trees::new(&[70, 70, 70], shape).check::<Batched<Composed<M, E, S>>>(why, |trees, slots| {
             let problem = GemmProblem { m: 70, ..trees.rows.problem };

@@ -1,5 +1,5 @@
-//! 2:4 sparse operands: what is kept is multiplied where it was, from either side and in every format; types are their specs; calls and
-//! operands that are no sparse ones are refused.
+//! 2:4 sparse operands: stored elements are multiplied at their original place, on either side and in every
+//! format; types and specs are the same kernels; calls and operands that are not sparse are refused.
 
 use collective::sparse::{SparseError, compress};
 use collective::{
@@ -22,7 +22,7 @@ fn kernel(text: &str) -> AnyGemm {
     text.parse::<KernelSpec>().unwrap_or_else(|error| panic!("{text}: {error}")).kernel().expect(text)
 }
 
-/// A product of random matrices, of which the sparse one is pruned.
+/// A GEMM of random matrices; the sparse one is pruned.
 fn product(gemm: &AnyGemm, problem: GemmProblem, seed: u64) -> Product {
     let GemmProblem { m, n, k } = problem;
     let ([of_a, of_b, of_d], [a_order, b_order]) = (formats(gemm), orders(gemm));
@@ -69,7 +69,7 @@ fn what_is_kept_is_multiplied_where_it_was() {
                 if side != "sparse=a" {
                     (m, n) = (n, m);
                 }
-                // Rows of D are stored by copies.
+                // Rows of D are stored by TMA.
                 let problem = GemmProblem { m, n: n.next_multiple_of(16), k };
                 seed += 1;
                 let schedule = [Schedule::Default, Schedule::Latest, Schedule::Random][seed as usize % 3];
@@ -84,7 +84,7 @@ fn what_is_kept_is_multiplied_where_it_was() {
     }
 }
 
-/// B's columns are sparse weights: the kernel's A, and the transpose is stored.
+/// B has sparse weights: swap-AB makes it the kernel's A, and D is stored transposed.
 type Dense = Composed<
     TmaWgmma<
         Operands<Sparse<KMajor<bf16>>, KMajor<bf16>>,
@@ -150,7 +150,7 @@ fn what_calls_say_of_a_sparse_operand_is_checked() {
     }
     let dense = Call { a: MatrixRef::new(1 << 16, 200), ..legal };
     assert_eq!(kernel("tile=64x64x64").launch(&dense, 132), Err(LaunchError::NotSparse));
-    // Where nothing is multiplied, nobody looks.
+    // Where nothing is multiplied, the metadata is not checked.
     let nothing = Call { problem: GemmProblem { k: 0, ..problem }, metadata: None, ..legal };
     assert!(gemm.launch(&nothing, 132).expect("legal").is_some());
 }

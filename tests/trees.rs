@@ -1,4 +1,5 @@
-//! Trees of every kind of node on random shapes: what the kernel writes in the emulator is what the tree is on the host.
+//! Trees of every kind of node on random shapes: the kernel's output in the emulator equals the tree on the
+//! host.
 
 mod random;
 
@@ -13,7 +14,7 @@ type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
 type Bands = Persistent<Grouped<AlongM, U2>>;
 type One<S, X> =
     Composed<TmaWgmma<Kk, Tile<U64, U32, U64>, Cooperative<U1>>, TreeEpilogue<bf16, S, X>, OneTile<AlongN>>;
-/// For few rows of D where it stores the transpose: 8 of them.
+/// A kernel for few rows of D, 8, that stores the transpose.
 type Few<S, X> =
     Composed<TmaWgmma<Kk, Tile<U128, U8, U64>, Cooperative<U1>>, TreeEpilogue<bf16, S, X>, OneTile<AlongN>>;
 type Turns<S, X> = Composed<TmaWgmma<Kk, Tile<U128, U96, U64>, Pingpong>, TreeEpilogue<bf16, S, X>, Bands>;
@@ -105,7 +106,7 @@ fn typed_trees_on_random_shapes() {
     assert!(failures.is_empty(), "{} of 120:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// Runs the tree of this thread: of a family, in one of four kernels.
+/// Runs this thread's tree of a family in one of four kernels.
 fn run<F: Family>(bench: &mut Bench<'_>, problem: GemmProblem, kernel: u32) -> Result<(), TreeError> {
     let most = if F::FACTS.surveys { [32, 96][kernel as usize & 1] } else { u32::MAX };
     let problem = GemmProblem { n: problem.n.next_multiple_of(F::STEP).min(most), ..problem };
@@ -120,7 +121,7 @@ fn run<F: Family>(bench: &mut Bench<'_>, problem: GemmProblem, kernel: u32) -> R
     Ok(())
 }
 
-/// The same in kernels that compute D's transpose.
+/// The same with kernels that compute D's transpose.
 fn run_turned(bench: &mut Bench<'_>, problem: GemmProblem, kernel: u32) -> Result<(), TreeError> {
     type X = Random<Turned>;
     let problem = GemmProblem { n: problem.n.next_multiple_of(2), ..problem };
@@ -171,7 +172,7 @@ fn random_trees_on_random_shapes() {
     assert!(failures.is_empty(), "{} of {CASES}:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// A kernel that leaves the bias out is found out.
+/// The check must reject a kernel that leaves out the bias.
 #[test]
 fn another_tree_is_noticed() {
     let mut engine = Emulator::new();
@@ -185,7 +186,7 @@ fn another_tree_is_noticed() {
             "forgetful".into()
         }
         fn apply<R: falchion::collective::Real>((): (), [x, y]: [R; 2]) -> R {
-            // On the host the sum, in a kernel not: `Debug` of a device value names a register.
+            // On the host it is the sum, in a kernel it is not: `Debug` of a device value names a register.
             if format!("{x:?}").contains("Reg") { x } else { x + y }
         }
     }

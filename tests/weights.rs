@@ -1,5 +1,5 @@
-//! Weights in few bits: every code is multiplied as what it stands for, with scales and zero points, from either side; types are their
-//! specs; calls that say too little are refused.
+//! Quantised weights: every code is multiplied as the number that it represents, with scales and zero points,
+//! on either side; types and specs are the same kernels; incomplete calls are refused.
 
 use collective::{
     AsManyAsFit, Cluster, Cooperative, EachWarp, F4E2M1, GroupScales, KMajor, LinearCombination, Operands,
@@ -22,7 +22,7 @@ fn kernel(text: &str) -> AnyGemm {
     text.parse::<KernelSpec>().unwrap_or_else(|error| panic!("{text}: {error}")).kernel().expect(text)
 }
 
-/// A product of random matrices, of which one is made of weights.
+/// A GEMM of random matrices, one of them quantised weights.
 fn product(gemm: &AnyGemm, problem: GemmProblem, weights: Weights, random: &mut fastrand::Rng) -> Product {
     let GemmProblem { m, n, k } = problem;
     let ([of_a, of_b, of_d], [a_order, b_order]) = (formats(gemm), orders(gemm));
@@ -60,7 +60,7 @@ fn right(gemm: &AnyGemm, problem: GemmProblem, seed: u64, emulator: &mut Emulato
     assert_eq!(outcome.mismatch, None, "{}: {problem:?}", gemm.name());
 }
 
-/// D = I W: every code of a kernel comes out as the number it stands for, in both formats.
+/// D = I * W: every code of a kernel gives the number that it represents, in both formats.
 #[test]
 fn every_code_is_the_number_it_stands_for() {
     for code in weights::Code::ALL {
@@ -75,7 +75,7 @@ fn every_code_is_the_number_it_stands_for() {
                 .filter(|&byte| byte < 16 || !matches!(code.name(), "s4" | "u4" | "e2m1"))
                 .filter(|&byte| code.decode(byte).is_finite())
                 .collect();
-            // Each is in every place of a thread's words, somewhere.
+            // Each code occurs in every position of a thread's words.
             let codes: Vec<u8> = (0..64 * 64).map(|i| all[(i + i / 64) % all.len()]).collect();
             let weights = Weights { code, extents: [64, 64], codes, group: 0, scales: None, zeros: None };
             let identity = HostMatrix::from_fn(of_a, [64, 64], Order::RowMajor, 64, |row, column| {
@@ -95,8 +95,8 @@ fn every_code_is_the_number_it_stands_for() {
     }
 }
 
-/// Groups of every length, with and without zero points, from either side, in tiles and clusters of every kind; extents that end
-/// inside of units, groups and tiles.
+/// Groups of every length, with and without zero points, on either side, in tiles and clusters of every kind;
+/// extents that end inside units, groups and tiles.
 #[test]
 fn groups_are_scaled() {
     let mut seed = 0;
@@ -137,7 +137,8 @@ fn groups_are_scaled() {
     }
 }
 
-/// Weights of 4 bits with zero points for groups of 64, as B: the kernel's A, and the transpose is stored.
+/// 4-bit weights with zero points for groups of 64, as B: swap-AB makes them the kernel's A, and D is stored
+/// transposed.
 type Dense = Composed<
     TmaWgmma<
         Operands<Quantized<KMajor<bf16>, ZeroPoints<Uint4>, U64>, KMajor<bf16>>,
@@ -164,7 +165,7 @@ type Experts = Ragged<
 const _: Plan = Gemm::<Dense>::PLAN;
 const _: Plan = Gemm::<Experts>::PLAN;
 
-/// A type and the words for it are one kernel, whose program does not depend on which was said.
+/// A type and its spec are one kernel, with the same program.
 #[test]
 fn types_are_their_specs() {
     for (gemm, words) in [
@@ -221,12 +222,12 @@ fn what_calls_say_of_weights_is_checked() {
     let plain = kernel("tile=64x64x64");
     let call = Call { b: MatrixRef::new(1 << 17, 200), ..legal };
     assert_eq!(plain.launch(&call, 132), Err(LaunchError::NotGroupScaled));
-    // Where nothing is multiplied, nobody looks.
+    // Where nothing is multiplied, the scales are not checked.
     let nothing = Call { problem: GemmProblem { k: 0, ..problem }, group_scales: None, ..legal };
     assert!(gemm.launch(&nothing, 132).expect("legal").is_some());
 }
 
-/// What cannot be is refused with the rule and what would mend it.
+/// An illegal kernel is refused with the rule and a legal alternative.
 #[test]
 fn specs_that_cannot_be_are_refused() {
     for (words, sentence) in [

@@ -21,16 +21,16 @@ const RANDOM: u64 = 50;
 const INTRODUCTION: &str = "\
 # Races that shipped
 
-Each of these bugs was in a released library for Hopper, or in what a released compiler wrote. Each is here as a program of
-a page in `examples/races`, with a twin that differs in one step. The emulator finds the bug on any machine, without a GPU:
+Each of these bugs was in a released library for Hopper, or in code that a released compiler generated. `examples/races` has a
+one-page program for each, with a correct twin that differs in one step. The emulator finds the bug on any machine, without a GPU:
 
 ```sh
 cargo run --release --example races                        # the list
 cargo run --release --example races -- staging-refilled    # one of them: what is wrong, where, and the twin
 ```
 
-*Found* is the number of schedules, of 54, that end in a fault; no schedule makes a twin trap. The words are those of the
-emulator, for the first schedule that finds the bug. This page is written and checked by a test:
+*Found* is the number of schedules, of 54, that end in a fault; no schedule makes a twin trap. The quoted text is the
+emulator's report for the first schedule that finds the bug. A test checks this page, and
 `RACES_PAGE=write cargo test --profile ci -p falchion-emulator --test museum` writes it.
 ";
 

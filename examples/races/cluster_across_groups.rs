@@ -11,11 +11,11 @@ use super::exhibit::{BOX_BYTES, Exhibit, box_map};
 pub(crate) const EXHIBIT: Exhibit = Exhibit {
     name: "cluster-across-groups",
     shipped: &["DeepGEMM PR#415", "DeepGEMM PR#429"],
-    bug: "The two CTAs of a cluster decide separately whether an operand is multicast, each from its own group. A barrier \
-          expects bytes that nobody sends.",
-    mended: "Both decide from the groups of both tiles.",
-    hidden: "It needs an odd number of tiles per group and a heuristic that chooses clusters for that shape. With an even \
-             number no cluster lies across a boundary.",
+    bug: "The two CTAs of a cluster decide separately whether an operand is multicast, each from its own \
+          group. A barrier expects bytes that no CTA sends.",
+    mended: "Both CTAs decide from the groups of both tiles.",
+    hidden: "The bug needs an odd number of tiles per group and a heuristic that chooses clusters for that \
+             shape. With an even number no cluster spans two groups.",
     threads: 32,
     cluster: 2,
     dependent: false,

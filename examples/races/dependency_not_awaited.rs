@@ -10,9 +10,9 @@ pub(crate) const EXHIBIT: Exhibit = Exhibit {
     name: "dependency-not-awaited",
     shipped: &["cutlass#2760", "flash-attention PR#2481"],
     bug: "The producer's first load comes before griddepcontrol.wait.",
-    mended: "Barriers and prefetches come before the wait, everything that touches global memory after it.",
-    hidden: "The second kernel begins early only where the first leaves room on a multiprocessor, and its operands are often \
-             older than the kernel before it. Without the launch attribute nothing overlaps.",
+    mended: "Barriers and prefetches come before the wait, and all accesses to global memory after it.",
+    hidden: "The second kernel begins early only where the first leaves room on an SM, and its operands are \
+             often older than the previous kernel. Without the launch attribute nothing overlaps.",
     threads: 32,
     cluster: 1,
     dependent: true,

@@ -10,10 +10,11 @@ use super::exhibit::Exhibit;
 pub(crate) const EXHIBIT: Exhibit = Exhibit {
     name: "loop-back-edge",
     shipped: &["tilelang#2613"],
-    bug: "Each warpgroup waits for its own multiply and goes on to overwrite the tile that both read.",
-    mended: "A barrier of both warpgroups ends each round of the loop.",
-    hidden: "Both warpgroups share one tensor core pipe per quarter of the multiprocessor and take turns, so that they stay \
-             within one multiply of each other. With mma.sync, as on older GPUs, the reads are over when the instruction is.",
+    bug: "Each warpgroup waits for its own multiply and then overwrites the tile that both warpgroups read.",
+    mended: "A barrier of both warpgroups ends each iteration of the loop.",
+    hidden: "Both warpgroups share one tensor core pipe per quarter of the SM and alternate on it, so they \
+             stay within one multiply of each other. With mma.sync, as on older GPUs, the reads are \
+             complete when the instruction is.",
     threads: 256,
     cluster: 1,
     dependent: false,

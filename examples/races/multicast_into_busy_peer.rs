@@ -11,10 +11,10 @@ use super::exhibit::{BOX_BYTES, Exhibit, box_map};
 pub(crate) const EXHIBIT: Exhibit = Exhibit {
     name: "multicast-into-busy-peer",
     shipped: &["humming PR#56"],
-    bug: "The leader waits for its own epilogue alone before it multicasts into the memory of both CTAs.",
+    bug: "The leader waits only for its own epilogue before it multicasts into the memory of both CTAs.",
     mended: "The barrier that the leader waits for counts the epilogues of both CTAs.",
-    hidden: "Both CTAs of a cluster work in step, and the copy takes longer than what is left of an epilogue. Only a \
-             persistent cluster with a second tile has the race at all.",
+    hidden: "Both CTAs of a cluster run in step, and the copy takes longer than the rest of an epilogue. \
+             Only a persistent cluster with a second tile has the race at all.",
     threads: 32,
     cluster: 2,
     dependent: false,

@@ -11,9 +11,9 @@ pub(crate) const EXHIBIT: Exhibit = Exhibit {
     name: "peer-exits",
     shipped: &["triton PR#9413", "triton#10656", "triton#11731"],
     bug: "A CTA ends while its peer may still read its shared memory.",
-    mended: "A second meeting of the cluster comes after the reads.",
-    hidden: "The memory of a CTA that has ended keeps its bytes until another CTA is given its place. In a grid that fits the \
-             card at once none is.",
+    mended: "A second cluster barrier comes after the reads.",
+    hidden: "The shared memory of a CTA that has ended keeps its bytes until another CTA starts in its \
+             place. In a grid that fits on the card at once, none does.",
     threads: 32,
     cluster: 2,
     dependent: false,

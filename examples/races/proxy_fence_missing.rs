@@ -10,10 +10,11 @@ use super::exhibit::{BOX_BYTES, Exhibit, box_map};
 pub(crate) const EXHIBIT: Exhibit = Exhibit {
     name: "proxy-fence-missing",
     shipped: &["tilelang#2634", "FlashKDA#24"],
-    bug: "A barrier orders the stores before the copy's issue, not before its reads: those go through another proxy.",
+    bug: "A barrier orders the stores before the issue of the copy, but not before its reads: the reads go \
+          through another proxy.",
     mended: "Every thread that stored executes fence.proxy.async before the barrier.",
-    hidden: "Stores to shared memory reach it in order and within a few dozen cycles, and the copy engine takes longer to \
-             begin. The missing guarantee shows in the rules, hardly in results.",
+    hidden: "Stores to shared memory arrive in order and within a few dozen cycles, and the copy engine \
+             takes longer to begin. The guarantee is missing, but results are rarely wrong.",
     threads: 128,
     cluster: 1,
     dependent: false,

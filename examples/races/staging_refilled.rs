@@ -10,10 +10,11 @@ use super::exhibit::{BOX_BYTES, Exhibit, box_map};
 pub(crate) const EXHIBIT: Exhibit = Exhibit {
     name: "staging-refilled",
     shipped: &["TileOPs PR#1550"],
-    bug: "Only the thread that issued the tensor store waits for it. The others refill its source for the next tile.",
+    bug: "Only the thread that issued the tensor store waits for it. The other threads refill its source \
+          for the next tile.",
     mended: "A named barrier after the wait holds back all threads that refill.",
-    hidden: "Between two fills lies the mainloop of a tile, which is much longer than the store. Many small or empty tiles \
-             bring the fills together: the kernel's own tests had few of them.",
+    hidden: "The mainloop of a tile runs between two fills, and it takes much longer than the store. Many \
+             small or empty tiles bring the fills close together; the kernel's own tests had few of them.",
     threads: 64,
     cluster: 1,
     dependent: false,

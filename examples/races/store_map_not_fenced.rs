@@ -10,10 +10,11 @@ use super::exhibit::{BOX_BYTES, Exhibit, box_map};
 pub(crate) const EXHIBIT: Exhibit = Exhibit {
     name: "store-map-not-fenced",
     shipped: &["cutlass#2162"],
-    bug: "The map of the stores is used without fence.proxy.tensormap::generic.acquire; the maps of the loads have it.",
+    bug: "The tensor map of the stores is used without fence.proxy.tensormap::generic.acquire; the tensor \
+          maps of the loads have the fence.",
     mended: "The storing warp acquires the map at its address before it stores.",
-    hidden: "A map that no copy has used yet is in no descriptor cache, so that the first use reads the new one. It goes \
-             wrong when a slot is used again for another group.",
+    hidden: "A map that no copy has used yet is in no descriptor cache, so the first use reads the new map. \
+             The bug shows when the memory of a map is reused for another group.",
     threads: 64,
     cluster: 1,
     dependent: false,

@@ -10,9 +10,11 @@ use super::exhibit::Exhibit;
 pub(crate) const EXHIBIT: Exhibit = Exhibit {
     name: "wait-without-barrier",
     shipped: &["triton#11047"],
-    bug: "wgmma.wait_group 0 is taken for a barrier between warpgroups: it says that the own multiplies have ended.",
+    bug: "wgmma.wait_group 0 is used as a barrier between warpgroups. It waits only for the warpgroup's own \
+          multiplies.",
     mended: "A barrier of both warpgroups comes after the wait.",
-    hidden: "A cp.async takes hundreds of cycles to bring its bytes, the other warpgroup's multiply a few dozen to end.",
+    hidden: "A cp.async takes hundreds of cycles to deliver its bytes; the other warpgroup's multiply takes \
+             a few dozen to end.",
     threads: 256,
     cluster: 1,
     dependent: false,

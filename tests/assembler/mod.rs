@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// What `ptxas -v` says about one module.
+/// The output of `ptxas -v` for one module.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) accepted: bool,

@@ -1,4 +1,4 @@
-//! `falchion cache`: the folder as a user sees it.
+//! `falchion cache`: the cache folder as a user sees it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use falchion::kernel::disk::{Cache, Digest, Key, Kind};
 
 use crate::{Run, folder};
 
-/// Runs `falchion cache` with a folder, or with other variables.
+/// Runs `falchion cache` with a folder or other environment variables.
 fn cache(variables: &[(&str, &str)], arguments: &[&str]) -> Run {
     let mut command = Command::new(env!("CARGO_BIN_EXE_falchion"));
     command.arg("cache").args(arguments).env_remove("FALCHION_CACHE").envs(variables.iter().copied());
@@ -18,7 +18,7 @@ fn cache(variables: &[(&str, &str)], arguments: &[&str]) -> Run {
     Run { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
-/// A folder with two kernels of one card, one of another, a record, and a file that is damaged.
+/// A folder with two kernels of one card, one of another, a record, and a damaged file.
 fn filled(name: &str) -> (PathBuf, String) {
     let path = folder("cache").join(name);
     let _ = fs::remove_dir_all(&path);

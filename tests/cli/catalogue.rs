@@ -1,4 +1,4 @@
-//! `falchion configs`, `plan` and `emit`: which kernels there are.
+//! `falchion configs`, `plan` and `emit`: the list of kernels.
 
 use std::fs;
 
@@ -34,13 +34,14 @@ fn kernels_are_ranked_for_a_shape() {
     let spec =
         kernel::KernelSpec::parse(&format!("{first} dtype=f16 layout=kn")).expect("the first row is a spec");
     assert!(ranking.stdout.contains(&format!("type Kernel = Gemm<{}>;", spec.rust_type())), "{first}");
-    // Rows of 10 bytes: kernels with tensor copies say why they cannot.
+    // Rows of 10 bytes: kernels with TMA copies are refused with the reason.
     let packed = falchion(&["plan", "--m", "8", "--n", "8", "--k", "5"]);
     assert_eq!(packed.code, Some(0), "{}", packed.stderr);
     for word in ["10 B, a multiple of 16 B", "CopyWgmma<"] {
         assert!(packed.stdout.contains(word), "{}", packed.stdout);
     }
-    // Operands that are transposed first, and what that takes; 4096 x 512 elements of a byte are read and written twice over.
+    // Operands that are transposed first, and the cost: two operands of 4096 x 512 one-byte elements are read
+    // and written.
     let turned = falchion(&[&["plan"], &shape[..], &["--dtype", "e4m3", "--layout", "mn"]].concat());
     for words in [
         "A is M-major",
@@ -65,7 +66,7 @@ fn kernels_are_ranked_for_a_shape() {
     }
 }
 
-/// Every command knows the kernels that `configs` lists, and says the same number of them.
+/// Every command knows the kernels that `configs` lists, and prints the same numbers for them.
 #[test]
 fn one_list_of_kernels() {
     let list = falchion(&["configs"]).stdout;

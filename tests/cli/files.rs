@@ -1,4 +1,4 @@
-//! Matrices that come from files and go to files.
+//! Matrices that are read from files and written to files.
 
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
@@ -8,7 +8,7 @@ use half::{bf16, f16};
 
 use crate::{bytes, f32s, falchion, folder, npy, refused, safetensors};
 
-/// Files of every type and order give the product that plain loops give.
+/// Files of every type and order give the results of plain loops.
 #[test]
 fn files_are_read_as_users_have_them() {
     let folder = folder("files");
@@ -57,7 +57,8 @@ fn files_are_read_as_users_have_them() {
     }
 }
 
-/// Values of files are rounded once, to nearest: one just above the middle of two elements goes up.
+/// Values of files are rounded once, to nearest: a value just above the middle between two elements is
+/// rounded up.
 #[test]
 fn files_are_rounded_to_nearest() {
     let folder = folder("rounding");
@@ -81,13 +82,13 @@ fn files_are_rounded_to_nearest() {
     }
 }
 
-/// Of a file only the header and the one matrix are read, however long the file is.
+/// Only the header and the one matrix of a file are read, for any length of the file.
 #[test]
 #[cfg(target_os = "linux")]
 fn large_files_are_not_read_whole() {
     let folder = folder("large");
     let values = f32s(20 * 24);
-    // In front of the tensor lie 6 GiB of another, of which no block is on the disk.
+    // Before the tensor there are 6 GiB of another tensor, as a sparse file without blocks on disk.
     let before: u64 = 6 << 30;
     let end = before + 20 * 24 * 4;
     let header = format!(
@@ -100,12 +101,12 @@ fn large_files_are_not_read_whole() {
     file.seek(SeekFrom::Start(start.len() as u64 + before)).expect("a sparse file");
     file.write_all(&bytes(&values, f32::to_le_bytes)).expect("a writable folder");
     let b = npy(&folder.join("b.npy"), "<f4", false, "(24, 8)", &bytes(&f32s(24 * 8), f32::to_le_bytes));
-    // Behind the matrix lies whatever else the file has.
+    // After the matrix, the file has other content.
     let a = folder.join("a.npy");
     npy(&a, "<f4", false, "(20, 24)", &bytes(&values, f32::to_le_bytes));
     fs::OpenOptions::new().write(true).open(&a).and_then(|file| file.set_len(before)).expect("a sparse file");
     for a in [format!("{}:weight", path.display()), a.display().to_string()] {
-        // With less address space than the file has bytes.
+        // The address space is smaller than the file.
         let limited = format!("ulimit -v 5000000; exec {} \"$@\"", env!("CARGO_BIN_EXE_falchion"));
         let arguments = ["-c", &limited, "sh", "gemm", "--engine", "emulator", "--a", &a, "--b", &b];
         let output = Command::new("sh").args(arguments).output().expect("a shell");
@@ -121,7 +122,8 @@ fn large_files_are_not_read_whole() {
     fs::remove_file(path).expect("it is there");
 }
 
-/// A file that promises more than it has, or that has no end, is refused, with its name and what is there.
+/// A file that is shorter than its header says, or that has no end, is refused with its name and its real
+/// content.
 #[test]
 fn what_is_read_is_bounded_by_header_and_file() {
     let folder = folder("bounds");
@@ -207,7 +209,7 @@ fn devices_are_no_files() {
     }
 }
 
-/// A header of a file is no reason to compile C.
+/// Reading a file's header must not compile C.
 #[test]
 fn the_command_line_is_built_without_a_c_compiler() {
     let arguments = ["tree", "-p", "falchion", "-e", "normal,build", "--prefix", "none", "--offline"];

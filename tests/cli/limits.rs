@@ -1,4 +1,4 @@
-//! Problems that are too large: refused at once, with the flag and the number.
+//! Problems that are too large are refused at once, with the flag and the number.
 
 use crate::{falchion, refused};
 
@@ -109,7 +109,7 @@ fn what_no_machine_holds_is_refused_before_anything_is_allocated() {
     );
 }
 
-/// Products of extents, groups, batches and tiles that leave 32 bits.
+/// Extents, groups, batches and tiles whose product exceeds 32 bits.
 #[test]
 fn schedules_count_in_enough_bits() {
     refused(

@@ -1,4 +1,4 @@
-//! The command line as its users meet it: output, errors and exit codes.
+//! The command line as users see it: output, errors and exit codes.
 
 mod cache;
 mod catalogue;
@@ -19,7 +19,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What a run of the binary said.
+/// The output of a run of the binary.
 struct Run {
     code: Option<i32>,
     stdout: String,
@@ -33,7 +33,8 @@ fn falchion(arguments: &[&str]) -> Run {
     Run { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
-/// A run that has to end in half a minute, on however busy a machine: what it asks for would take many.
+/// A run that must end within half a minute, also on a busy machine. Without the refusal, it would take many
+/// minutes.
 fn quickly(arguments: &[&str]) -> Run {
     let mut command = Command::new(env!("CARGO_BIN_EXE_falchion"));
     let mut child = command
@@ -57,7 +58,8 @@ fn quickly(arguments: &[&str]) -> Run {
     Run { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
-/// Runs each row's arguments: they are refused soon, with all of its words and no others of a library.
+/// Runs each row's arguments. They must be refused quickly, with all words of the row, and without messages
+/// of a library.
 fn refused(command: &str, rows: &[(&str, &[&str], &[&str])]) {
     for (why, arguments, words) in rows {
         let run = quickly(&[&[command], *arguments].concat());

@@ -1,11 +1,11 @@
-//! Output that cannot be written: to a reader who has left, or to a full disk.
+//! Output that cannot be written: to a closed pipe, or to a full disk.
 
 use std::fs::{self, File, OpenOptions};
 use std::process::{Command, Stdio};
 
 use crate::folder;
 
-/// Each command, as briefly as it goes.
+/// Each command, with arguments that run quickly.
 const COMMANDS: [&[&str]; 12] = [
     &["configs"],
     &["emit", "large-bf16-kk"],
@@ -27,8 +27,8 @@ fn run(arguments: &[&str], stdout: impl Into<Stdio>, stderr: impl Into<Stdio>) -
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// A reader who leaves early ends every command, quietly, with the code that shells report of a process that SIGPIPE ended:
-/// so nobody is told that a product was right.
+/// A closed pipe ends every command quietly, with the exit code that shells report for SIGPIPE. So no caller
+/// can take the result as verified.
 #[test]
 fn output_that_nobody_reads_is_no_panic() {
     for arguments in COMMANDS {
@@ -49,7 +49,7 @@ fn a_full_disk_is_an_error() {
         let sentence = "falchion: error: cannot write to standard output: No space left on device";
         assert!(stderr.starts_with(sentence) && stderr.lines().count() == 1, "{arguments:?}: {stderr}");
     }
-    // Where nobody can be told, the code alone tells.
+    // Where standard error cannot be written either, only the exit code reports the failure.
     for arguments in [&["gemm", "--m", "0"][..], &["plan", "nothing"], &["gemm", "--nothing"], &["configs"]] {
         let out = if arguments == ["configs"] { full().into() } else { Stdio::null() };
         assert_eq!(run(arguments, out, full()).0, Some(2), "{arguments:?}");
@@ -67,7 +67,7 @@ fn a_full_disk_is_an_error() {
     }
 }
 
-/// Whether a file can be written is found before anything is computed: standard output has nothing of it.
+/// The command checks that a file can be written before it computes anything: standard output is empty.
 #[test]
 fn files_that_cannot_be_written_are_found_first() {
     let folder = folder("unwritable");
@@ -89,7 +89,7 @@ fn files_that_cannot_be_written_are_found_first() {
         assert!(stderr.contains("cannot write") && stderr.contains("no-folder"), "{arguments:?}: {stderr}");
         assert_eq!(fs::read_to_string(&path).expect("a file"), "", "{arguments:?}");
     }
-    // A command that fails later leaves a file that was there as it was.
+    // A command that fails later leaves an existing file unchanged.
     let kept_name = kept.display().to_string();
     let (code, _) = run(&["gemm", "--m", "0", "--out", &kept_name], Stdio::null(), Stdio::piped());
     assert_eq!((code, fs::read_to_string(&kept).expect("a file").as_str()), (Some(2), "as it was"));

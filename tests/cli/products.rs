@@ -1,4 +1,4 @@
-//! `falchion gemm`: products that are run and checked.
+//! `falchion gemm`: GEMMs that are run and checked.
 
 use crate::{bytes, falchion, folder, npy, refused};
 
@@ -19,7 +19,7 @@ fn a_product_of_random_matrices_is_verified() {
     }
 }
 
-/// Every number format of operands, also in shapes whose rows begin anywhere, and several products at once.
+/// Every operand format, also with unaligned rows, and with many GEMMs in one launch.
 #[test]
 fn products_of_every_format_are_verified() {
     let more: [(&[&str], &str); 16] = [
@@ -69,12 +69,13 @@ fn products_of_every_format_are_verified() {
     }
 }
 
-/// Operands in every direction: where no instruction reads them so, or not the kernel that is named, they are transposed first.
+/// Operands in every direction. They are transposed first where no instruction, or not the named kernel,
+/// reads their direction.
 #[test]
 fn products_of_every_direction_are_verified() {
     for dtype in ["e4m3", "s8", "tf32", "bf16"] {
         for (layout, transposed) in [("kk", ""), ("mk", "A"), ("kn", "B"), ("mn", "AB")] {
-            // Rows of the transposes that begin at multiples of 16 B, and of the matrices that do not.
+            // Rows of the transposes begin at multiples of 16 B; rows of the matrices do not.
             for [m, n, k] in [["130", "96", "264"], ["67", "35", "101"]] {
                 let shape =
                     ["--m", m, "--n", n, "--k", k, "--layout", layout, "--dtype", dtype, "--beta", "1"];
@@ -122,7 +123,7 @@ fn products_of_every_direction_are_verified() {
     );
 }
 
-/// Batches and groups of rows; what they cannot be is said before anything runs.
+/// Batches and groups of rows. Illegal ones are refused before anything runs.
 #[test]
 fn several_products_are_verified() {
     for (arguments, words) in [
@@ -169,7 +170,7 @@ fn several_products_are_verified() {
     }
 }
 
-/// Factors and elements at the ends of f32 give infinities, and the oracle knows which are right.
+/// Factors and elements at the limits of f32 give infinities, and the oracle knows which are right.
 #[test]
 fn what_overflows_is_no_mistake() {
     for arguments in [
@@ -186,7 +187,7 @@ fn what_overflows_is_no_mistake() {
         assert_eq!(run.code, Some(0), "{arguments:?}: {}{}", run.stdout, run.stderr);
         assert_eq!(run.stdout.lines().last(), Some("verified"), "{arguments:?}: {}", run.stdout);
     }
-    // Sums that overflow on the way: large elements of both signs.
+    // Intermediate sums that overflow: large elements of both signs.
     let folder = folder("overflow");
     let large: Vec<f32> = (0..64 * 64).map(|i| if i % 3 == 0 { -2e38 } else { 2e38 }).collect();
     let ones: Vec<f32> = (0..64 * 64).map(|i| if i % 7 < 3 { -1.0 } else { 1.0 }).collect();
@@ -198,7 +199,7 @@ fn what_overflows_is_no_mistake() {
     }
 }
 
-/// A kernel with a fused epilogue runs by its name, or says what it lacks.
+/// A kernel with a fused epilogue runs by its name, or the error says what is missing.
 #[test]
 fn fused_kernels_run_by_name() {
     for (name, more) in [

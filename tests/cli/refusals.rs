@@ -1,4 +1,4 @@
-//! What cannot be done, and the sentence that says so.
+//! Requests that are refused, and the error sentences.
 
 use std::fs;
 
@@ -110,7 +110,7 @@ fn a_gpu_that_is_not_there_is_an_error() {
     }
 }
 
-/// What `bench` cannot do is said before a GPU is looked for.
+/// `bench` refuses impossible requests before it looks for a GPU.
 #[test]
 fn bench_checks_its_arguments_first() {
     let nowhere = folder("bench").join("no-folder").join("out");
@@ -188,7 +188,7 @@ fn bench_checks_its_arguments_first() {
     }
 }
 
-/// What `tune` cannot do is said before a GPU is looked for.
+/// `tune` refuses impossible requests before it looks for a GPU.
 #[test]
 fn tune_checks_its_arguments_first() {
     let nowhere = folder("tune").join("no-folder").join("out").display().to_string();
@@ -244,7 +244,7 @@ fn tune_checks_its_arguments_first() {
     }
 }
 
-/// Where there is no GPU, that is all that is wrong with experts, fused epilogues and launches of every type.
+/// Without a GPU, the missing GPU is the only error of experts, fused epilogues and launches of every type.
 #[test]
 fn bench_takes_every_kind_and_type() {
     if kernel::Gpu::new(0).is_ok() {
@@ -272,7 +272,7 @@ fn bench_takes_every_kind_and_type() {
     }
 }
 
-/// The same of what is tuned.
+/// The same for `tune`.
 #[test]
 fn tune_takes_every_kind_and_type() {
     if kernel::Gpu::new(0).is_ok() {

@@ -1,4 +1,4 @@
-//! Operands in blocks that have scales, from specs and from files.
+//! Operands with block scales, from specs and from files.
 
 use std::fs;
 
@@ -25,7 +25,7 @@ fn products_of_scaled_blocks_are_verified() {
     }
 }
 
-/// Whatever takes a spec takes one with scales.
+/// Every command that takes a spec takes one with scales.
 #[test]
 fn scaled_kernels_are_traced_and_scheduled() {
     for arguments in [
@@ -39,7 +39,7 @@ fn scaled_kernels_are_traced_and_scheduled() {
     }
 }
 
-/// The value of `e4m3` bits, by the definition: a bias of 7, subnormal numbers in steps of 2^-9.
+/// The value of `e4m3` bits by definition: an exponent bias of 7, and subnormal numbers in steps of 2^-9.
 fn e4m3(bits: u8) -> f32 {
     let (exponent, mantissa) = (i32::from(bits >> 3 & 15), f32::from(bits & 7));
     let magnitude = match exponent {
@@ -49,12 +49,12 @@ fn e4m3(bits: u8) -> f32 {
     if bits & 128 == 0 { magnitude } else { -magnitude }
 }
 
-/// 8-bit files with scales of each kind give what plain loops give, and so does one scale for each operand.
+/// 8-bit files with scales of each kind give the results of plain loops. So does one scale per operand.
 #[test]
 fn the_kind_of_scaling_follows_from_the_shapes() {
     let folder = folder("scales");
     let (m, n, k) = (70, 136, 300);
-    // Of any bits but NaN.
+    // Any bits except NaN.
     let fp8 = |count: usize, seed: usize| -> Vec<u8> {
         (0..count).map(|i| ((i * 37 + seed) * 11 % 120) as u8 | ((i * 5 + seed) as u8 & 128)).collect()
     };

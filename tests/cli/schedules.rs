@@ -1,10 +1,11 @@
-//! `falchion schedule`: what workers do, drawn and in numbers.
+//! `falchion schedule`: the work of each worker, as a drawing and in numbers.
 
 use std::fs;
 
 use crate::{falchion, folder};
 
-/// The text without the number that the model predicts, which changes whenever it is fitted: it has to be there, and above 0.
+/// The text without the model's predicted time, which changes with every fit. The time must be present and
+/// above 0.
 fn without_prediction(text: &str) -> String {
     let Some((before, after)) = text.split_once(" to the multiprocessors, ") else { return text.to_owned() };
     let (number, rest) = after.split_once(' ').expect("a number and its unit");
@@ -12,21 +13,22 @@ fn without_prediction(text: &str) -> String {
     format!("{before} to the multiprocessors, … {rest}")
 }
 
-/// Schedules of whole tiles and of parts, drawn and in numbers.
+/// Schedules of whole and of split tiles, as a drawing and in numbers.
 #[test]
 fn a_schedule_is_drawn() {
     let shape = ["--m", "192", "--n", "192", "--k", "256", "--sms", "2"];
     let run = falchion(&[&["schedule", "medium-bf16-kk"], &shape[..], &["--columns", "40"]].concat());
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     assert_eq!(without_prediction(&run.stdout), include_str!("../schedule/medium.txt"));
-    // Nine tiles of 128 k-tiles for eight multiprocessors: 144 k-tiles each, and 3 for a sum.
+    // Nine tiles of 128 k-tiles for eight SMs: 144 k-tiles each, and the time of 3 for exchanging partial
+    // sums.
     let shape = ["--m", "768", "--n", "576", "--k", "8192", "--sms", "8"];
     let divided = falchion(&[&["schedule", "stream-bf16-kk"], &shape[..]].concat());
     assert_eq!(divided.code, Some(0), "{}", divided.stderr);
     assert_eq!(without_prediction(&divided.stdout), include_str!("../schedule/stream.txt"));
 }
 
-/// Every kernel has a schedule: its pieces cover each k-tile of each tile of D once.
+/// Every kernel has a schedule: its work units cover each k-tile of each tile of D once.
 #[test]
 fn every_kernel_has_a_schedule() {
     for entry in kernel::catalogue().iter().filter(|entry| entry.name().ends_with("-bf16-kk")) {
@@ -69,7 +71,7 @@ fn every_kernel_has_a_schedule() {
     }
 }
 
-/// So have those of several products: as many tiles as all of them have, each with its own sum.
+/// Launches of many GEMMs have one too: it has the tiles of all GEMMs, each with its own accumulators.
 #[test]
 fn schedules_of_several_products() {
     for (arguments, tiles, longest) in [

@@ -1,4 +1,4 @@
-//! Weights in few bits, from flags and from files.
+//! Quantised weights, from flags and from files.
 
 use std::fs;
 use std::path::Path;
@@ -32,7 +32,7 @@ fn products_of_weights_are_verified() {
     }
 }
 
-/// Whatever takes a spec takes one of weights.
+/// Every command that takes a spec takes one with quantised weights.
 #[test]
 fn kernels_of_weights_are_traced_and_scheduled() {
     let spec = "weights-b=s4 group=128 swap=yes tile=128x32x128";
@@ -57,7 +57,7 @@ fn singles(path: &Path) -> Vec<f32> {
         .collect()
 }
 
-/// Codes, scales and zero points from files give what plain loops give.
+/// Codes, scales and zero points from files give the results of plain loops.
 #[test]
 fn files_of_weights_are_multiplied() {
     let folder = folder("weights");
@@ -113,7 +113,7 @@ fn files_of_weights_are_multiplied() {
         assert_eq!(run.code, Some(0), "{arguments:?}: {}{}", run.stdout, run.stderr);
         let d = singles(&path("d.npy"));
         for (row, column) in (0..m).flat_map(|row| (0..n).map(move |column| (row, column))) {
-            // Every number is one of bf16, and every sum one of f32.
+            // Every number is exact in bf16, and every sum in f32.
             let want: f32 = (0..k)
                 .map(|place| bf16::from_f32(a[row * k + place]).to_f32() * element(place, column))
                 .sum();
@@ -156,7 +156,7 @@ fn files_of_weights_are_multiplied() {
     }
 }
 
-/// Layers of GPTQ's and AWQ's files give what plain loops give; groups of GPTQ's may lie scattered.
+/// Layers of GPTQ and AWQ files give the results of plain loops; groups of GPTQ may be scattered.
 #[test]
 fn layers_of_other_tools_are_multiplied() {
     let folder = folder("layers");
@@ -241,7 +241,7 @@ fn layers_of_other_tools_are_multiplied() {
     refused("gemm", &[("no file", &["--dtype-b", "awq"], &["--a and --b were needed"])]);
 }
 
-/// Types of weights in plans: a code and its group.
+/// Weight types in plans: a code and its group.
 #[test]
 fn kernels_of_weights_are_planned() {
     let shape = ["plan", "--m", "16", "--n", "4096", "--k", "4096"];

@@ -1,4 +1,4 @@
-//! Errors speak of what was typed: flags and values.
+//! Errors name what the user typed: flags and values.
 
 use std::fs;
 
@@ -72,7 +72,7 @@ fn values_are_judged_as_values() {
     );
 }
 
-/// A record of other forms, or of none, is found before any form is run.
+/// A record with other forms, or with none, is detected before any form runs.
 #[test]
 fn records_have_every_form() {
     let folder = folder("records");

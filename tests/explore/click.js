@@ -1,4 +1,4 @@
-// Clicks and types through a page as a reader does, and tells whom the page came from what it found.
+// Clicks and types through a page as a reader does, and reports the result to the server of the page.
 (async () => {
   const $ = (id) => document.getElementById(id);
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
@@ -167,7 +167,7 @@
     const edges = [...new Set(run.events.flatMap((event) => [event[2], event[3]]))].filter((edge) => edge <= last).sort((a, b) => a - b);
     named("To the beginning", panel()).click();
     check(now() === 0, "the first button does not go to step 0");
-    // Forward by the button, back by the key: both meet every edge.
+    // Forward by the button, back by the key: both must visit every event edge.
     for (let i = 0, steps = edges.filter((edge) => edge > 0); i < 25 && i < steps.length; i += 1) { named("One event on", panel()).click(); check(now() === steps[i], `after ${i + 1} clicks the step is ${now()}, ${steps[i]} was due`); }
     const back = edges.filter((edge) => edge < now()).reverse();
     for (let i = 0; i < 10 && i < back.length; i += 1) { key("ArrowLeft", document.body); check(now() === back[i], `the left key goes to ${now()}, ${back[i]} was due`); }

@@ -22,7 +22,7 @@ pub(crate) fn registers(f: &Builder, ty: Type, count: usize) -> Vec<Reg> {
     }
 }
 
-/// Registers of a type that hold something.
+/// Initialised registers of a type.
 pub(crate) fn written(f: &Builder, ty: Type, count: usize) -> Vec<Operand> {
     let registers = registers(f, ty, count);
     for &dst in &registers {

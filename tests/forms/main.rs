@@ -1,7 +1,7 @@
-//! Every combination of an instruction's fields that the verifier accepts is one that NVIDIA's assembler accepts, and
-//! each family has as many forms as the ISA's tables say.
+//! NVIDIA's assembler accepts every combination of an instruction's fields that the verifier accepts, and
+//! each family has the number of forms that the ISA's tables give.
 //!
-//! `cargo xtask test` fetches `ptxas`, names it in `FALCHION_PTXAS`, and runs these with the others.
+//! `cargo xtask test` downloads `ptxas`, names it in `FALCHION_PTXAS`, and runs these tests with the others.
 
 mod arithmetic;
 #[path = "../assembler/mod.rs"]
@@ -11,10 +11,10 @@ mod matrices;
 
 use ptx::{Builder, Entry, Function, Inst, Reg, Scalar, Target};
 
-/// What the instructions of a family take their operands from.
+/// The sources of operands for the instructions of a family.
 struct Forms<'f> {
     f: &'f Builder,
-    /// Forms that the verifier accepts.
+    /// Number of forms that the verifier accepts.
     legal: Vec<Inst>,
 }
 

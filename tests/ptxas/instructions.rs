@@ -1,4 +1,4 @@
-//! Every instruction that the printer can write, as the assembler reads it.
+//! Every instruction that the printer can write is accepted by the assembler.
 
 use ptx::abi::{TensorElement, TensorSwizzle};
 use ptx::inst::{Bulk, MbarrierInst, MbarrierOrder, Reduction};
@@ -33,7 +33,8 @@ fn every_instruction_is_spelled_as_the_assembler_wants() {
     assert!(report.accepted, "{}", report.log);
 }
 
-/// Every type with every N; A from shared memory and from registers, dense and sparse, each modifier that the type has.
+/// Every type with every N: A from shared memory and from registers, dense and sparse, each modifier that the
+/// type has.
 #[test]
 #[ignore = "needs ptxas: run `cargo xtask test`"]
 fn every_form_of_wgmma_assembles() {
@@ -112,11 +113,11 @@ fn wgmma_forms(f: &Builder, types: WgmmaTypes, n: u32, sparse: Option<u32>) {
     for sum in &sums {
         keep(f, sum.get());
     }
-    // Keeps one N's registers from living beside the next one's.
+    // Keeps the registers of one N from being live at the same time as the next one's.
     f.barrier_sync(0, 128);
 }
 
-/// Stores a value where the assembler must assume that somebody reads it.
+/// Stores a value, so that the assembler must assume that it is used.
 fn keep<T: ptx::Scalar>(f: &Builder, value: ptx::Value<'_, T>) {
     let sink = f.special(Special::ThreadX).mul_wide(8);
     f.store_global(sink, 0, [value]);

@@ -1,6 +1,6 @@
-//! NVIDIA's assembler judges every kernel of the catalogue and every instruction the printer can write.
+//! NVIDIA's assembler compiles every kernel of the catalogue and every instruction the printer can write.
 //!
-//! `cargo xtask test` fetches `ptxas`, names it in `FALCHION_PTXAS`, and runs these with the others.
+//! `cargo xtask test` downloads `ptxas`, names it in `FALCHION_PTXAS`, and runs these tests with the others.
 
 #[path = "../assembler/mod.rs"]
 mod assembler;
@@ -12,7 +12,8 @@ use assembler::{Report, assemble};
 use cute_rs::atom::Major;
 use ptx::{Entry, Function, Special, Target};
 
-/// Everything that makes a kernel slow: spills, a stack frame, advisories about serialized instructions.
+/// Everything in the assembler's output that makes a kernel slow: spills, a stack frame, advisories about
+/// serialized instructions.
 fn complaints(report: &Report) -> Vec<&str> {
     let bad = |line: &str| {
         let clean = "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads";
@@ -21,8 +22,8 @@ fn complaints(report: &Report) -> Vec<&str> {
     report.log.lines().filter(|line| bad(line)).collect()
 }
 
-/// Whether a kernel is assembled: where `cargo xtask test --long` gives time, all are; else K-major ones of `bf16`, and one of
-/// eight of those that differ from them in the format or the directions alone.
+/// Whether a kernel is assembled. With `cargo xtask test --long` all are. Otherwise the K-major kernels of
+/// `bf16`, and one in eight of those that differ from them only in the format or the directions.
 fn judged((number, gemm): &(usize, kernel::AnyGemm)) -> bool {
     let first = gemm.element() == "bf16" && gemm.plan().majors() == [Major::K; 2];
     first || number % 8 == 0 || std::env::var_os("FALCHION_LONG").is_some()
@@ -45,7 +46,7 @@ fn every_catalogue_kernel_assembles_without_spills_or_serialization() {
 #[test]
 #[ignore = "needs ptxas: run `cargo xtask test`"]
 fn kernels_without_wgmma_assemble_without_spills() {
-    // Sums of `f64` that are exchanged between CTAs.
+    // Partial sums of `f64` that are exchanged between CTAs.
     let divided = ["reduction=ordered", "reduction=atomic", "reduction=separate divide=split3"].map(|how| {
         let spec = format!("dtype=f64 tile=128x64x16 consumers=1 stages=4 scheduler=stream-k {how}");
         kernel::find(&spec).expect("a legal spec")
@@ -76,7 +77,7 @@ fn kernels_that_prepare_operands_assemble_without_spills() {
     assert_eq!(failures, [""; 0]);
 }
 
-/// A kernel that the assembler refuses or complains of, and how.
+/// A kernel that the assembler refuses or complains about, with its message.
 fn refused(name: &str, program: &kernel::Program) -> Option<String> {
     let report = assemble(name, program.text());
     let complaints = complaints(&report).join("\n");
@@ -99,7 +100,7 @@ fn fused_kernels_assemble_without_spills_or_serialization() {
     assert_eq!(failures, [""; 0]);
 }
 
-/// Every function in the largest tiles that two warpgroups share, D stored in either way.
+/// Every function in the largest tiles that two warpgroups share, with either store of D.
 #[test]
 #[ignore = "needs ptxas: run `cargo xtask test`"]
 fn functions_in_large_tiles_assemble_without_spills() {
@@ -140,7 +141,7 @@ fn functions_in_large_tiles_assemble_without_spills() {
     assert_eq!(failures, [""; 0]);
 }
 
-/// A tree of a family in a 128 x 256 tile, as the assembler sees it.
+/// The PTX of a tree of a family in a 128 x 256 tile.
 fn random_tree<F: random::Family, S: collective::Store>(case: u64) -> Option<String> {
     use falchion::prelude::*;
     type Long<S, X> = Composed<
@@ -178,7 +179,7 @@ fn random_trees_assemble_without_spills() {
 #[test]
 #[ignore = "needs ptxas: run `cargo xtask test`"]
 fn a_kernel_that_spills_or_serializes_is_noticed() {
-    // 128 accumulators beside 248 live values cannot fit 255 registers.
+    // 128 accumulators and 248 live values cannot fit in 255 registers.
     let entry = Entry {
         name: "spills".into(),
         target: Target::Sm90a,
@@ -204,25 +205,25 @@ fn a_kernel_that_spills_or_serializes_is_noticed() {
     assert_ne!(complaints(&report), [""; 0], "{}", report.log);
 }
 
-/// Bytes of spill stores that random specs may have. Named kernels spill nothing. Of 500 random ones 12 spilled something, and
-/// four more than this.
+/// Bytes of spill stores that random specs may have. Named kernels spill nothing. Of 500 random specs 12
+/// spilled something, and four spilled more than this.
 const FEW_BYTES: u32 = 48;
 
-/// No spec spills more.
+/// The most bytes that any spec may spill.
 const MOST_BYTES: u32 = 128;
 
-/// One of so many specs may spill more than a few bytes.
+/// One in this number of specs may spill more than a few bytes.
 const RARE: usize = 100;
 
-/// The most bytes that a kernel of a module stores because registers are lacking.
+/// The most bytes of spill stores of a kernel of a module.
 fn spilled(report: &Report) -> u32 {
     let stores = report.log.split(" bytes spill stores");
     let numbers = stores.filter_map(|before| before.rsplit(' ').next()?.parse().ok());
     numbers.max().unwrap_or(0)
 }
 
-/// Random specs from the whole space: the assembler accepts each that the plan admits, serializes nothing, and hardly spills. 500
-/// where `cargo xtask test --long` gives time.
+/// Random specs from the whole space: the assembler accepts each spec that the plan admits, serializes
+/// nothing, and rarely spills. With `cargo xtask test --long` there are 500.
 #[test]
 #[ignore = "needs ptxas: run `cargo xtask test`"]
 fn random_specs_assemble_without_serialization() {

@@ -1,5 +1,6 @@
-//! Trees drawn at random. A tree is a type; here one type, [`Dynamic`], is a node of a kind that is known at run time, so
-//! that thousands of trees are compiled at once. Each kind is the library's own node, over [`Dynamic`] children.
+//! Trees drawn at random. A tree is normally a type. Here one type, [`Dynamic`], is a node whose kind is
+//! known at run time, so thousands of trees need only one compilation. Each kind is the library's own node,
+//! with [`Dynamic`] children.
 
 use std::cell::RefCell;
 
@@ -11,16 +12,16 @@ use falchion::prelude::*;
 use falchion::verify::{Bench, Sample};
 
 thread_local! {
-    /// The kinds of the tree's nodes, each before its children, and how many have been taken.
+    /// The kinds of the tree's nodes, each before its children, and the number of nodes already taken.
     static TREE: RefCell<(Vec<Kind>, usize)> = const { RefCell::new((Vec::new(), 0)) };
 }
 
-/// Goes back to the root.
+/// Returns to the root.
 fn restart() {
     TREE.with_borrow_mut(|(_, taken)| *taken = 0);
 }
 
-/// The next node in the order in which trees declare themselves.
+/// The next node, in the order of declaration.
 fn next() -> Kind {
     TREE.with_borrow_mut(|(kinds, taken)| {
         *taken += 1;
@@ -45,7 +46,7 @@ macro_rules! kinds {
 
         pub(crate) enum State<'f> { $($name(Box<<$node as Node>::State<'f>>)),* }
 
-        /// A node of a kind that is known at run time.
+        /// A node whose kind is known at run time.
         pub(crate) struct Dynamic;
 
         impl Node for Dynamic {
@@ -172,14 +173,14 @@ kinds! {
     Top: TopKSoftmax<U3, Dynamic>;
 }
 
-/// What must be known of a tree from its type.
+/// The properties of a tree that must be known from its type.
 pub(crate) trait Family: 'static {
     const FACTS: Facts;
-    /// The gated pair of its trees.
+    /// The gated pair that its trees may have.
     const GATED: Option<Kind>;
-    /// N is a multiple of this.
+    /// N must be a multiple of this.
     const STEP: u32;
-    /// Nothing is reduced in a fixed order: the family is for transposed stores.
+    /// No ordered reductions: the family is for transposed stores.
     const UNORDERED: bool;
 }
 
@@ -204,7 +205,7 @@ macro_rules! families {
 }
 
 families! {
-    // Rotations need even columns, of a gated value too.
+    // Rotations need an even number of columns, also of a gated value.
     Plain: None, 0, false, 2, false;
     Rows: None, 0, true, 2, false;
     InPairs: Some(Kind::Alternating), 1, false, 4, false;
@@ -214,7 +215,7 @@ families! {
     Turned: None, 0, false, 2, true;
 }
 
-/// The tree that was drawn last on this thread, of a family.
+/// The tree of a family that was drawn last on this thread.
 pub(crate) struct Random<F>(std::marker::PhantomData<F>);
 
 impl<F: Family> Node for Random<F> {
@@ -276,23 +277,23 @@ impl<F: Family> Sample for Random<F> {
     }
 }
 
-/// What may stand at a place of a tree.
+/// The nodes that are allowed at a place of a tree.
 #[derive(Clone, Copy)]
 struct Place {
-    /// Levels below.
+    /// Number of levels below.
     depth: u32,
-    /// Nothing that writes.
+    /// No node that writes.
     pure: bool,
-    /// Enclosing bindings.
+    /// Number of enclosing bindings.
     bindings: usize,
-    /// The columns are halved below.
+    /// The gated pair between this place and its accumulators, if one is still to come; it halves the columns.
     gated: Option<Kind>,
     surveys: bool,
-    /// Nothing that is reduced in a fixed order.
+    /// No ordered reductions.
     unordered: bool,
-    /// It leads to an accumulator.
+    /// The subtree must contain an accumulator.
     leads: bool,
-    /// It leads to the value of a binding, where there is one.
+    /// The subtree must use the value of a binding, if there is one.
     uses: bool,
 }
 
@@ -392,7 +393,7 @@ fn node(random: &mut fastrand::Rng, place: Place, out: &mut Vec<Kind>) {
 mod tests {
     use super::{Family, InEights, InHalves, InPairs, InSixteens, Kind, Plain, Rows, draw};
 
-    /// Draws of a family, as the tests draw them.
+    /// Draws trees of a family as the tests do.
     fn count<F: Family>(cases: std::ops::Range<u64>, counts: &mut std::collections::BTreeMap<String, u32>) {
         assert!(F::STEP.is_multiple_of(2.max(F::FACTS.gate_block.saturating_mul(2) % u32::MAX)));
         for case in cases {
@@ -411,7 +412,7 @@ mod tests {
         count::<InEights>(700..850, &mut counts);
         count::<InSixteens>(850..1000, &mut counts);
         count::<InHalves>(1000..1150, &mut counts);
-        // A binding around a binding takes luck: typed trees have one.
+        // A binding inside a binding is rarely drawn; typed trees have one.
         counts.insert("Outer".into(), 10);
         assert_eq!(counts.len(), Kind::COUNT, "{counts:?}");
         assert!(counts.values().all(|&count| count >= 10), "{counts:?}");

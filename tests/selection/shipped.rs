@@ -1,7 +1,8 @@
-//! The records that come with the library: those of the fitted shapes, and the fastest kernel of some others.
+//! The records that come with the library: those of the fitted shapes, and the fastest kernel of some other
+//! shapes.
 //!
-//! `RECORDS=write cargo test --release --test selection shipped` writes `kernel/src/select/h200.txt` anew from `fitted.jsonl`. Shapes of
-//! which it has one kernel stay as they are, unless `fitted.jsonl` has them.
+//! `RECORDS=write cargo test --release --test selection shipped` rewrites `kernel/src/select/h200.txt` from
+//! `fitted.jsonl`. Shapes with one kernel stay unchanged, unless `fitted.jsonl` has them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,14 +19,14 @@ fn path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("kernel/src/select/h200.txt")
 }
 
-/// To four digits.
+/// Rounds to four digits.
 fn digits(microseconds: f64) -> String {
     let before = microseconds.log10().floor() as i32 + 1;
     let text = format!("{microseconds:.*}", usize::try_from(4 - before).unwrap_or(0));
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// The text of a spec that is legal now, without what all have in common.
+/// The text of a spec that is legal now, without the words that all specs share.
 fn text(line: &Line, spec: &str) -> Option<String> {
     let spec = KernelSpec::parse(&format!("{spec} dtype={} layout={}", line.dtype, line.layout)).ok()?;
     spec.plan().ok()?;
@@ -34,7 +35,7 @@ fn text(line: &Line, spec: &str) -> Option<String> {
     Some(words.collect::<Vec<_>>().join(" "))
 }
 
-/// What was measured in turns at the fitted shapes; more than one time of a kernel counts as their mean.
+/// The measurements of the fitted shapes; several times of a kernel count as their mean.
 fn fitted() -> BTreeMap<[u32; 3], Kernels> {
     let mut all: BTreeMap<[u32; 3], BTreeMap<String, Vec<f64>>> = BTreeMap::new();
     for line in read("fitted.jsonl").iter().filter(|line| line.dtype == "bf16" && line.layout == "kk") {
@@ -53,7 +54,7 @@ fn fitted() -> BTreeMap<[u32; 3], Kernels> {
     all.into_iter().map(|(shape, kernels)| (shape, ranked(kernels))).collect()
 }
 
-/// What the file has.
+/// The content of the file.
 fn shipped(text: &str) -> BTreeMap<[u32; 3], Kernels> {
     let (mut specs, mut shapes) = (BTreeMap::new(), BTreeMap::new());
     for (first, rest) in text.lines().filter_map(|line| line.split_once(' ')) {

@@ -1,31 +1,32 @@
-//! What becomes of a layer's outputs.
+//! The activations that can be fused into a layer.
 
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{FloatDType, TensorMetadata};
 
-/// A function of each element of a product with its bias.
+/// A function that is applied to each element of a GEMM after the bias.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activation {
-    /// Nothing.
+    /// No activation.
     #[default]
     Identity,
     /// `max(x, 0)`.
     Relu,
-    /// `0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))`: burn's own is by the error function.
+    /// `0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))`. (burn's own GELU uses the error function.)
     Gelu,
     /// `x / (1 + exp(-x))`.
     Silu,
 }
 
 impl Activation {
-    /// By burn's own operations, which have gradients. In 32 bits: one minus the square of a tanh has few digits in 16.
+    /// Applies it by burn's own operations, which have gradients. It computes in 32 bits, because one minus
+    /// the square of a tanh has few digits in 16.
     pub(crate) fn in_32_bits<B: Backend>(self, x: FloatTensor<B>) -> FloatTensor<B> {
         let dtype: FloatDType = x.dtype().into();
         B::float_cast(self.of::<B>(B::float_cast(x, FloatDType::F32)), dtype)
     }
 
-    /// By burn's own operations.
+    /// Applies it by burn's own operations.
     pub(crate) fn of<B: Backend>(self, x: FloatTensor<B>) -> FloatTensor<B> {
         match self {
             Self::Identity => x,

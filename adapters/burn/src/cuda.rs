@@ -1,5 +1,6 @@
-//! The same on the card. cubecl keeps its streams to itself, so launches go on a stream of ours, and two events of the whole context keep
-//! the order: ours wait for what cubecl has enqueued before, and what it enqueues later waits for ours.
+//! GEMMs on the card. cubecl does not expose its streams, so launches use a stream of this crate. Two events
+//! of the whole context keep the order: our launches wait for what cubecl has enqueued before, and what
+//! cubecl enqueues later waits for our launches.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,24 +21,24 @@ use falchion::kernel::driver::{self, Chooser, DeviceSlice, Multiplication, Strea
 use crate::product::{Backend, Extents, Product};
 use crate::{Activation, Error};
 
-/// A card: the stream of our launches, and what was chosen and compiled so far.
+/// A card: the stream of our launches, and the kernels that were chosen and compiled so far.
 struct Card {
     stream: Arc<CudaStream>,
     chooser: Chooser,
-    /// One launch at a time stands between its two events.
+    /// The events before and after a launch; the mutex admits one launch at a time.
     events: Mutex<[sys::CUevent; 2]>,
 }
 
 // SAFETY: events are handles that the driver accepts from any thread.
 unsafe impl Send for Card {}
-// SAFETY: as above; they are in a mutex.
+// SAFETY: as above; the events are in a mutex.
 unsafe impl Sync for Card {}
 
 fn words(error: impl core::fmt::Display) -> Error {
     Error::Card(error.to_string())
 }
 
-/// The first driver that has events of contexts.
+/// The first driver version that has events of contexts: 12.5.
 const DRIVER: i32 = 12050;
 
 fn card(ordinal: usize) -> Result<Arc<Card>, Error> {
@@ -47,7 +48,7 @@ fn card(ordinal: usize) -> Result<Arc<Card>, Error> {
         return Ok(Arc::clone(card));
     }
     let mut version = 0;
-    // SAFETY: one number is written.
+    // SAFETY: the call writes one number.
     unsafe { sys::cuDriverGetVersion(&mut version) }.result().map_err(words)?;
     if version < DRIVER {
         return Err(Error::Card(format!(
@@ -67,7 +68,8 @@ fn card(ordinal: usize) -> Result<Arc<Card>, Error> {
 }
 
 impl Card {
-    /// Enqueues launches behind all that the context has enqueued, and before all that it will.
+    /// Enqueues launches after all work that the context has enqueued so far, and before all work that it
+    /// enqueues later.
     fn in_order(
         &self,
         launch: impl FnOnce(&Chooser, StreamRef<'_>) -> Result<(), Error>,
@@ -92,7 +94,7 @@ impl Card {
 
 type Stored = CubeTensor<CudaRuntime>;
 
-/// A tensor as its matrices lie row by row, and whether that is as their transposes.
+/// A tensor whose matrices are stored row by row, and whether these are the transposes.
 fn stored(mut tensor: Stored, transposed: bool) -> (Stored, bool) {
     if !tensor.is_contiguous() {
         let rank = tensor.rank();
@@ -139,7 +141,7 @@ impl<F: FloatElement, I: IntElement, T: BoolElement> Backend for CubeBackend<Cud
         let (b, of_b) = stored(b, product.transposed[1]);
         let bias = match bias {
             Some(bias) => Some(into_contiguous(bias)),
-            // An activation alone is that of a product and a bias of zeros.
+            // An activation without a bias uses a bias of zeros.
             None if product.activation != Activation::Identity => {
                 Some(burn_cubecl::ops::numeric::zeros_client(
                     a.client.clone(),
@@ -164,7 +166,7 @@ impl<F: FloatElement, I: IntElement, T: BoolElement> Backend for CubeBackend<Cud
             Activation::Silu => driver::Activation::Silu,
         };
 
-        // Where tensors lie; cubecl keeps their memory while these are held.
+        // Addresses of the tensors; cubecl keeps their memory while these resources are held.
         let resource = |tensor: &Stored| {
             a.client.get_resource(tensor.handle.clone()).map_err(|error| Error::Card(format!("{error:?}")))
         };
@@ -173,7 +175,8 @@ impl<F: FloatElement, I: IntElement, T: BoolElement> Backend for CubeBackend<Cud
         let bytes = |tensor: &Stored| (tensor.shape().num_elements() * dtype.size()) as u64;
         let card = card(a.device.index)?;
         card.in_order(|chooser, stream| {
-            // SAFETY: cubecl keeps the memory for longer than this call, and whoever gets it next waits for the launch, as all of the context does.
+            // SAFETY: cubecl keeps the memory longer than this call. Its next user waits for the launch, as
+            // all work of the context does.
             let slices = unsafe {
                 [
                     DeviceSlice::readable(of_a.resource().ptr, bytes(&a)),

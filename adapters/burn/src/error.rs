@@ -1,30 +1,30 @@
-//! What can go wrong.
+//! The errors of this crate.
 
 use core::fmt;
 
-/// Why a product was refused.
+/// Why a GEMM was refused.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// Shapes that do not fit.
+    /// A shape does not fit.
     Shape {
-        /// The argument.
+        /// Name of the argument.
         argument: &'static str,
         /// Its shape.
         found: Vec<usize>,
-        /// In words.
+        /// What was needed, in words.
         needed: String,
     },
-    /// Elements of another type than those of the card's kernels.
+    /// The kernels on the card do not support the element type.
     Element {
-        /// The argument.
+        /// Name of the argument.
         argument: &'static str,
         /// Its type.
         found: String,
-        /// In words.
+        /// What was needed, in words.
         needed: String,
     },
-    /// The words of falchion, of cubecl or of the driver.
+    /// The message of falchion, cubecl or the driver.
     Card(String),
 }
 

@@ -1,4 +1,4 @@
-//! Gradients, which are such products themselves.
+//! Gradients of GEMMs. They are GEMMs too.
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::NodeId;
@@ -11,7 +11,7 @@ use burn::tensor::ops::FloatTensor;
 use crate::product::{Backend, Product, shape};
 use crate::{Activation, Error};
 
-/// Of a product alone, with N = 2 parents, or with its bias, which is the third.
+/// The backward pass of a GEMM. It has N = 2 parents, A and B, or three with the bias.
 #[derive(Debug)]
 struct OfProduct([bool; 2]);
 
@@ -23,12 +23,12 @@ impl<B: Backend, const N: usize> Backward<B, N> for OfProduct {
         let [a, b]: [FloatTensor<B>; 2] = ops.state.map(|node| checkpointer.retrieve_node_output(node));
         let product = |transposed, a, b| {
             let product = Product { transposed, activation: Activation::Identity };
-            // burn's gradients have no errors: what was multiplied forwards fits backwards.
+            // burn's gradients cannot return errors. Shapes that fit in the forward pass fit here too.
             B::product(product, a, b, None).unwrap_or_else(|error| panic!("a gradient: {error}"))
         };
         let [of_a, of_b] = self.0;
         let mut parents = ops.parents.into_iter();
-        // A stored as K x M has the transpose of its gradient: B times D's transpose.
+        // If A is stored as K x M, the gradient is stored transposed too: B times D's transpose.
         if let Some(node) = parents.next().flatten() {
             let (d, b) = (d.clone(), b);
             let grad = if of_a { product([of_b, true], b, d) } else { product([false, !of_b], d, b) };
@@ -57,7 +57,8 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
     ) -> Result<FloatTensor<Self>, Error> {
         let Product { transposed, activation } = product;
         let tracked = a.is_tracked() || b.is_tracked() || bias.as_ref().is_some_and(|bias| bias.is_tracked());
-        // A gradient of an activation needs what it was applied to: an operation of its own, then.
+        // The gradient of an activation needs the activation's input, so the activation is a separate
+        // operation.
         if tracked && activation != Activation::Identity {
             let d = Self::product(Product { transposed, ..Product::default() }, a, b, bias)?;
             return Ok(activation.in_32_bits::<Self>(d));

@@ -1,4 +1,6 @@
-//! Linear layers and batched products of [burn](https://burn.dev)'s tensors, by kernels for Hopper.
+//! Linear layers and batched GEMMs for [burn](https://burn.dev)'s tensors, with falchion's kernels for
+//! Hopper. Use [`Linear`] in place of
+//! `burn::nn::Linear`, and [`matmul`] in place of `Tensor::matmul`.
 //!
 //! ```
 //! use burn::backend::NdArray;

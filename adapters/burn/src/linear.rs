@@ -6,15 +6,15 @@ use burn::tensor::Tensor;
 use crate::product::{Backend, linear};
 use crate::{Activation, Error};
 
-/// [`burn::nn::Linear`], with its bias and activation in the product's kernel. Its parameters have the same names and shapes, so that records of one load into
-/// the other.
+/// A linear layer like [`burn::nn::Linear`], with the bias and the activation fused into the GEMM kernel. Its
+/// parameters have the same names and shapes, so a record of one loads into the other.
 #[derive(Module, Debug)]
 pub struct Linear<B: burn::tensor::backend::Backend> {
-    /// `(inputs, outputs)`.
+    /// The weight, of shape `(inputs, outputs)`.
     pub weight: Param<Tensor<B, 2>>,
-    /// `(outputs)`.
+    /// The bias, of shape `(outputs)`.
     pub bias: Option<Param<Tensor<B, 1>>>,
-    /// What becomes of each output.
+    /// The activation of each output; [`Activation::Identity`] by default.
     #[module(skip)]
     pub activation: Activation,
 }
@@ -26,16 +26,17 @@ impl<B: burn::tensor::backend::Backend> From<burn::nn::Linear<B>> for Linear<B> 
 }
 
 impl<B: burn::tensor::backend::Backend> Linear<B> {
-    /// With an activation.
+    /// Sets the activation.
     #[must_use]
     pub fn with_activation(self, activation: Activation) -> Self {
         Self { activation, ..self }
     }
 
-    /// `activation(x * weight + bias)`, of `(..., inputs)`.
+    /// Computes `activation(x * weight + bias)` of `x` of shape `(..., inputs)`; the result has shape `(...,
+    /// outputs)`.
     ///
     /// # Errors
-    /// Shapes or elements that do not fit; what the card's driver says.
+    /// A shape or an element type that does not fit; an error of the card's driver.
     pub fn forward<const D: usize>(&self, x: Tensor<B, D>) -> Result<Tensor<B, D>, Error>
     where
         B: Backend,

@@ -1,4 +1,4 @@
-//! The same by burn's own operations, where there is no card.
+//! The backend without a card: the same GEMMs by burn's own operations.
 
 use burn::backend::NdArray;
 use burn::backend::ndarray::{

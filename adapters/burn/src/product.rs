@@ -1,26 +1,30 @@
-//! Products of tensors, on every backend that has them.
+//! GEMMs of tensors, on every supported backend.
 
 use burn::tensor::ops::FloatTensor;
 use burn::tensor::{Shape, Tensor, TensorMetadata, TensorPrimitive};
 
 use crate::{Activation, Error};
 
-/// How a product's matrices lie, and what becomes of it.
+/// How the operands of a GEMM are stored, and which activation follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Product {
-    /// Whether A is stored as `(K, M)`, and B as `(N, K)`.
+    /// Whether A is stored as `(K, M)`, and whether B is stored as `(N, K)`.
     pub transposed: [bool; 2],
-    /// Of each element, behind the bias.
+    /// The activation of each element, after the bias.
     pub activation: Activation,
 }
 
-/// A backend whose tensors are multiplied here: [`NdArray`](burn::backend::NdArray) by plain operations, burn's `Cuda` without `fusion` (feature
+/// A supported backend: [`NdArray`](burn::backend::NdArray) by burn's operations, burn's `Cuda` without
+/// `fusion` (feature
 /// `cuda`) by falchion's kernels, and [`Autodiff`](burn::backend::Autodiff) of these.
 pub trait Backend: burn::tensor::backend::Backend {
-    /// `activation(A * B + bias)` of matrices, or of as many pairs of them: A is `(M, K)` or `(batch, M, K)`, B alike, and the bias has N elements.
+    /// Computes `activation(A * B + bias)` of two matrices or of a batch. A has shape `(M, K)` or `(batch, M,
+    /// K)`, B `(K, N)` or
+    /// `(batch, K, N)`, unless [`Product::transposed`] says that they are stored transposed. The bias has N
+    /// elements.
     ///
     /// # Errors
-    /// Shapes or elements that do not fit; what the card's driver says.
+    /// A shape or an element type that does not fit; an error of the card's driver.
     fn product(
         product: Product,
         a: FloatTensor<Self>,
@@ -29,7 +33,7 @@ pub trait Backend: burn::tensor::backend::Backend {
     ) -> Result<FloatTensor<Self>, Error>;
 }
 
-/// Extents of a product.
+/// Extents of a GEMM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extents {
     pub(crate) batch: Option<usize>,
@@ -79,11 +83,11 @@ pub(crate) fn shape(tensor: &impl TensorMetadata) -> Shape {
     tensor.shape()
 }
 
-/// `A * B`: `(M, K)` by `(K, N)`, or as many pairs of these as the leading dimensions say, which are the same in both. A transposed view of either is read
-/// where it lies.
+/// Computes `A * B`: `(M, K)` by `(K, N)`, or a batch of these. The leading dimensions are the batch and must
+/// be the same in both. A transposed view of either is read in place, without a copy.
 ///
 /// # Errors
-/// Shapes or elements that do not fit; what the card's driver says.
+/// A shape or an element type that does not fit; an error of the card's driver.
 pub fn matmul<B: Backend, const D: usize>(a: Tensor<B, D>, b: Tensor<B, D>) -> Result<Tensor<B, D>, Error> {
     let (of_a, of_b) = (a.dims(), b.dims());
     let lead = |dims: [usize; D]| dims[..D.saturating_sub(2)].to_vec();
@@ -105,11 +109,11 @@ pub fn matmul<B: Backend, const D: usize>(a: Tensor<B, D>, b: Tensor<B, D>) -> R
     Ok(Tensor::<B, 3>::from_primitive(TensorPrimitive::Float(d)).reshape(dims))
 }
 
-/// `activation(x * weight + bias)`, in one kernel: x is `(..., inputs)`, the weight `(inputs, outputs)` as in [`burn::nn::Linear`], the bias
-/// `(outputs)`.
+/// Computes `activation(x * weight + bias)` in one kernel. `x` has shape `(..., inputs)`, the weight
+/// `(inputs, outputs)` as in [`burn::nn::Linear`], and the bias `(outputs)`.
 ///
 /// # Errors
-/// Shapes or elements that do not fit; what the card's driver says.
+/// A shape or an element type that does not fit; an error of the card's driver.
 pub fn linear<B: Backend, const D: usize>(
     x: Tensor<B, D>,
     weight: Tensor<B, 2>,

@@ -1,4 +1,4 @@
-//! A kernel for C: chosen, loaded, launched, emulated.
+//! The kernel object of the C interface: chosen, loaded, launched, emulated.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use std::ffi::CString;
@@ -14,53 +14,53 @@ use falchion::kernel::{
 
 use crate::{DRIVER, FAULT, Failure, INTERNAL, INVALID, NO_KERNEL, text};
 
-/// `falchion_gemm_desc`.
+/// The description of a GEMM: `falchion_gemm_desc`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Description {
-    /// Formats.
+    /// Number formats of A, B and D, for example `bf16` or `e4m3-e5m2-bf16`.
     pub types: *const c_char,
-    /// Contiguous directions.
+    /// Contiguous directions of A and B: `kk`, `kn`, `mk` or `mn`; null is `kk`.
     pub layout: *const c_char,
-    /// Rows of A.
+    /// Rows of A and D.
     pub m: u32,
-    /// Columns of B.
+    /// Columns of B and D.
     pub n: u32,
-    /// Columns of A.
+    /// Columns of A and rows of B.
     pub k: u32,
-    /// Products.
+    /// Number of GEMMs in one launch; 0 means 1.
     pub batch: u32,
-    /// The kernel's words.
+    /// Text of the kernel's spec; null lets the library choose.
     pub spec: *const c_char,
 }
 
-/// `falchion_gemm_args`.
+/// The arguments of a run: `falchion_gemm_args`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Arguments {
-    /// Where A lies.
+    /// Address of A.
     pub a: *const c_void,
-    /// B.
+    /// Address of B.
     pub b: *const c_void,
-    /// C.
+    /// Address of C; not read where `beta` is 0.
     pub c: *const c_void,
-    /// D.
+    /// Address of D.
     pub d: *mut c_void,
-    /// Leading dimensions of A, B, C and D.
+    /// Leading dimensions of A, B, C and D, in elements; 0 is packed.
     pub pitches: [u64; 4],
-    /// From one product to the next.
+    /// Elements from one GEMM's matrix to the next one's, for A, B, C and D; 0 is packed.
     pub strides: [u64; 4],
-    /// Factor of the product.
+    /// Factor of `A * B`.
     pub alpha: f32,
     /// Factor of C.
     pub beta: f32,
-    /// Device memory beside the matrices.
+    /// Workspace in device memory, in addition to the matrices.
     pub workspace: *mut c_void,
-    /// Its bytes.
+    /// Size of the workspace in bytes.
     pub workspace_bytes: u64,
 }
 
-/// `falchion_gemm`.
+/// A kernel for GEMMs of one shape: `falchion_gemm`.
 pub struct Gemm {
     pub(crate) name: CString,
     pub(crate) ptx: CString,
@@ -78,15 +78,15 @@ impl core::fmt::Debug for Gemm {
     }
 }
 
-/// A text of C's; `None` for null.
+/// A C string; `None` for null.
 ///
 /// # Safety
-/// It is null or ends in a zero.
+/// The pointer is null, or its string ends in a zero.
 unsafe fn words<'a>(pointer: *const c_char, name: &str) -> Result<Option<&'a str>, Failure> {
     if pointer.is_null() {
         return Ok(None);
     }
-    // SAFETY: the caller says so.
+    // SAFETY: the caller guarantees it.
     let found = unsafe { CStr::from_ptr(pointer) };
     found.to_str().map(Some).map_err(|_| Failure(INVALID, format!("{name} is {found:?}, UTF-8 was needed")))
 }
@@ -103,15 +103,15 @@ fn failed(error: &EngineError) -> Failure {
     Failure(status, error.to_string())
 }
 
-/// The matrices in the order of arguments.
+/// The names of the matrices, in the order of the arguments.
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
 impl Gemm {
     /// # Safety
-    /// The texts are null or end in a zero.
+    /// The strings are null or end in a zero.
     pub(crate) unsafe fn new(description: &Description) -> Result<Self, Failure> {
         let Description { types, layout, m, n, k, batch, spec } = *description;
-        // SAFETY: the caller says so.
+        // SAFETY: the caller guarantees it.
         let (types, layout, spec) =
             unsafe { (words(types, "types")?, words(layout, "layout")?, words(spec, "spec")?) };
         let Some(named) = types else { return invalid("types is NULL, \"bf16\" say was needed".to_owned()) };
@@ -165,11 +165,11 @@ impl Gemm {
         })
     }
 
-    /// Leading dimensions, strides, and elements of the matrices.
+    /// Leading dimension, stride, and number of elements of each matrix.
     fn matrices(&self, arguments: &Arguments) -> Result<[([u64; 2], u64); 4], Failure> {
         let [m, n, k] = [self.problem.m, self.problem.n, self.problem.k].map(u64::from);
         let of = |major, mn| if major == Major::K { [mn, k] } else { [k, mn] };
-        // Lines, and elements of one.
+        // Contiguous lines, and the elements of one line.
         let extents = [of(self.majors[0], m), of(self.majors[1], n), [m, n], [m, n]];
         let mut all = [([0; 2], 0); 4];
         for (i, [lines, contiguous]) in extents.into_iter().enumerate() {
@@ -191,7 +191,7 @@ impl Gemm {
         Ok(all)
     }
 
-    /// The call of matrices at these addresses.
+    /// The call for matrices at these addresses.
     fn call(&self, places: [[u64; 2]; 4], addresses: [u64; 4], arguments: &Arguments) -> Call {
         let matrix =
             |i: usize| MatrixRef { address: addresses[i], pitch: places[i][0], stride: places[i][1] };
@@ -220,7 +220,7 @@ impl Gemm {
         Ok(())
     }
 
-    /// Does something with what was loaded.
+    /// Calls a function with the loaded kernel; an error if it is not loaded.
     fn with<T>(&self, call: impl FnOnce(&mut Loaded) -> Result<T, Failure>) -> Result<T, Failure> {
         match &mut *self.loaded.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(loaded) => call(loaded),
@@ -248,7 +248,7 @@ impl Gemm {
             address: workspace.addr() as u64,
             bytes: workspace_bytes,
         });
-        // SAFETY: the caller says so.
+        // SAFETY: the caller guarantees it.
         self.with(|loaded| unsafe {
             loaded.launch_raw(stream, &Call { workspace, ..call }).map_err(|error| failed(&error))
         })
@@ -272,7 +272,7 @@ impl Gemm {
             if pointers[i].is_null() {
                 return invalid(format!("{} is NULL, a matrix of {count} bytes was needed", NAMES[i]));
             }
-            // SAFETY: the caller says that so many bytes lie there.
+            // SAFETY: the caller guarantees that the matrix has this number of bytes.
             let matrix = unsafe { core::slice::from_raw_parts(pointers[i].cast::<u8>(), count) };
             let buffer = engine.upload(matrix).map_err(|error| failed(&error))?;
             addresses[i] = buffer.address;
@@ -295,7 +295,7 @@ impl Gemm {
             .launch(&self.program, launch.grid, &launch.arguments)
             .map_err(|error| Failure(FAULT, error.to_string()))?;
         let result = engine.read(of_d).map_err(|error| failed(&error))?;
-        // SAFETY: the caller says that so many bytes lie there, and that nobody else uses them.
+        // SAFETY: the caller guarantees that D has this number of bytes, and that no other thread uses them.
         unsafe { core::ptr::copy_nonoverlapping(result.as_ptr(), arguments.d.cast::<u8>(), result.len()) };
         Ok(())
     }

@@ -1,6 +1,7 @@
-//! falchion for C: what `include/falchion.h` declares.
+//! falchion for C: the functions that `include/falchion.h` declares. The header documents them for callers.
 //!
-//! Nothing unwinds into C: each function is one call of [`guard`], which turns errors, and panics, into a status and words.
+//! No panic unwinds into C: each function is one call of `guard`, which turns errors and panics into a status
+//! and a message.
 
 mod gemm;
 
@@ -11,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub use gemm::{Arguments, Description, Gemm};
 
-/// What a function returns: `falchion_status`.
+/// The status that a function returns: `falchion_status`.
 pub type Status = c_int;
 
 /// `FALCHION_OK`.
@@ -27,14 +28,14 @@ pub const FAULT: Status = 4;
 /// `FALCHION_INTERNAL`.
 pub const INTERNAL: Status = 5;
 
-/// What is wrong: a status and its words.
+/// An error: a status and its message.
 pub(crate) struct Failure(pub(crate) Status, pub(crate) String);
 
 thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// A text for C. It ends at its first zero.
+/// A string for C. It ends at its first zero.
 pub(crate) fn text(words: &str) -> CString {
     let end = words.find('\0').unwrap_or(words.len());
     CString::new(&words[..end]).unwrap_or_default()
@@ -55,38 +56,38 @@ fn guard(call: impl FnOnce() -> Result<(), Failure>) -> Status {
     }
 }
 
-/// What a pointer points to, if it is one.
+/// The value that a pointer points to, or an error for a null pointer.
 ///
 /// # Safety
-/// It is null, or points to such a value that nobody changes meanwhile.
+/// The pointer is null, or points to a valid value that does not change meanwhile.
 unsafe fn given<'a, T>(pointer: *const T, name: &str) -> Result<&'a T, Failure> {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller guarantees it.
     unsafe { pointer.as_ref() }.ok_or_else(|| Failure(INVALID, format!("{name} is NULL, one was needed")))
 }
 
-/// The library's version.
+/// Returns the library's version, for example `0.1.0`.
 #[unsafe(no_mangle)]
 pub extern "C" fn falchion_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// What was wrong with the thread's last call that failed.
+/// Returns the message of the thread's last call that failed; empty if none did.
 #[unsafe(no_mangle)]
 pub extern "C" fn falchion_last_error() -> *const c_char {
     LAST.with(|last| last.borrow().as_ptr())
 }
 
-/// Chooses or names a kernel.
+/// Chooses a kernel for a description, or takes the kernel that its spec names.
 ///
 /// # Safety
-/// Both pointers are null or valid, and the description's texts are null or end in a zero.
+/// Both pointers are null or valid, and the description's strings are null or end in a zero.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn falchion_gemm_create(
     description: *const Description,
     gemm: *mut *mut Gemm,
 ) -> Status {
     guard(|| {
-        // SAFETY: the caller's pointers, which are looked at here alone.
+        // SAFETY: the caller guarantees valid pointers, and they are used only here.
         unsafe {
             let out =
                 gemm.as_mut().ok_or_else(|| Failure(INVALID, "gemm is NULL, one was needed".to_owned()))?;
@@ -97,59 +98,59 @@ pub unsafe extern "C" fn falchion_gemm_create(
     })
 }
 
-/// Frees a kernel.
+/// Frees a kernel; null is ignored.
 ///
 /// # Safety
-/// It is null, or [`falchion_gemm_create`] made it and nobody uses it any more.
+/// The kernel is null, or [`falchion_gemm_create`] made it and it is no longer used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn falchion_gemm_destroy(gemm: *mut Gemm) {
     if !gemm.is_null() {
         guard(|| {
-            // SAFETY: it was made by `Box::into_raw`.
+            // SAFETY: `Box::into_raw` made the pointer.
             drop(unsafe { Box::from_raw(gemm) });
             Ok(())
         });
     }
 }
 
-/// The kernel's words.
+/// Returns the text of the kernel's spec.
 ///
 /// # Safety
-/// The kernel is null or one.
+/// The kernel is null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn falchion_gemm_name(gemm: *const Gemm) -> *const c_char {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller guarantees it.
     unsafe { gemm.as_ref() }.map_or(core::ptr::null(), |gemm| gemm.name.as_ptr())
 }
 
-/// The kernel's program.
+/// Returns the kernel's program as PTX.
 ///
 /// # Safety
-/// The kernel is null or one.
+/// The kernel is null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn falchion_gemm_ptx(gemm: *const Gemm) -> *const c_char {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller guarantees it.
     unsafe { gemm.as_ref() }.map_or(core::ptr::null(), |gemm| gemm.ptx.as_ptr())
 }
 
-/// Compiles the kernel for a card.
+/// Compiles the kernel for a card, in its primary context.
 ///
 /// # Safety
-/// The kernel is null or one.
+/// The kernel is null or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn falchion_gemm_load(gemm: *mut Gemm, device: c_int) -> Status {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller guarantees it.
     guard(|| unsafe { given(gemm, "gemm") }?.load(device))
 }
 
-/// Bytes of device memory that a launch needs beside its matrices.
+/// Writes the size in bytes of the workspace that a launch needs in addition to its matrices.
 ///
 /// # Safety
-/// The kernel is null or one, and a number is written where `bytes` is no null.
+/// The kernel is null or valid, and `bytes` is null or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn falchion_gemm_workspace(gemm: *const Gemm, bytes: *mut u64) -> Status {
     guard(|| {
-        // SAFETY: the caller says so.
+        // SAFETY: the caller guarantees it.
         let (gemm, bytes) = unsafe { (given(gemm, "gemm")?, bytes.as_mut()) };
         let bytes = bytes.ok_or_else(|| Failure(INVALID, "bytes is NULL, one was needed".to_owned()))?;
         *bytes = gemm.workspace()?;
@@ -157,27 +158,29 @@ pub unsafe extern "C" fn falchion_gemm_workspace(gemm: *const Gemm, bytes: *mut 
     })
 }
 
-/// Enqueues a product.
+/// Enqueues a GEMM on a stream.
 ///
 /// # Safety
-/// Kernel and arguments are null or valid; the stream is alive and of the card's primary context; the matrices lie, as large as they were said to be, in
-/// memory that the device reaches until the launch has ended, and nobody else uses D and the workspace meanwhile.
+/// Kernel and arguments are null or valid. The stream is alive and belongs to the card's primary context. The
+/// matrices have the described sizes, and are in memory that the device can access until the launch has
+/// ended. No other work uses D and the workspace meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn falchion_gemm_launch(
     gemm: *mut Gemm,
     stream: *mut c_void,
     arguments: *const Arguments,
 ) -> Status {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller guarantees it.
     guard(|| unsafe { given(gemm, "gemm")?.launch(stream, given(arguments, "args")?) })
 }
 
-/// Runs the kernel on the host's memory.
+/// Runs the kernel in the emulator, on the host's memory.
 ///
 /// # Safety
-/// Kernel and arguments are null or valid; the matrices lie in the host's memory, as large as they were said to be, and nobody else uses D meanwhile.
+/// Kernel and arguments are null or valid. The matrices are in the host's memory and have the described
+/// sizes. No other thread uses D meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn falchion_gemm_emulate(gemm: *mut Gemm, arguments: *const Arguments) -> Status {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller guarantees it.
     guard(|| unsafe { given(gemm, "gemm")?.emulate(given(arguments, "args")?) })
 }

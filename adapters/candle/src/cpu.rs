@@ -1,4 +1,4 @@
-//! The same on a CPU, by plain loops: what a kernel gives but for the order of its sums.
+//! The operations on a CPU, by plain loops. Results differ from a kernel's only by the order of summation.
 
 use candle_core::cpu_backend::CpuStorage;
 use candle_core::{Layout, Result, WithDType, bail};
@@ -19,7 +19,7 @@ fn elements<'a, T: WithDType>((storage, layout): Stored<'a>) -> Result<&'a [T]> 
     Ok(&all[start..start + layout.shape().elem_count()])
 }
 
-/// Which element of a matrix lies at a row and a column.
+/// The index of the element of a matrix at a row and a column.
 fn at(transposed: bool, [rows, columns]: [usize; 2], [row, column]: [usize; 2]) -> usize {
     if transposed { column * rows + row } else { row * columns + column }
 }
@@ -36,7 +36,7 @@ fn activate(activation: Activation, x: f32) -> f32 {
     }
 }
 
-/// One product.
+/// One GEMM.
 fn multiply<T: WithDType>(
     product: &Product,
     &Extents { m, n, k, .. }: &Extents,
@@ -133,13 +133,13 @@ pub(crate) fn experts(
     })
 }
 
-/// To 8 bits.
+/// Rounds `f32` to `F8E4M3`.
 pub(crate) fn rounded(x: Stored<'_>) -> Result<CpuStorage> {
     let codes = elements::<f32>(x)?.iter().map(|&value| F8E4M3::from_f32(value));
     Ok(CpuStorage::F8E4M3(codes.collect()))
 }
 
-/// Blocks of 128 of K by themselves, each times its scales.
+/// A GEMM with block scales: each block of 128 along K is summed separately and multiplied by its scales.
 pub(crate) fn scaled(
     scaled: &Scaled,
     &Extents { m, n, k, .. }: &Extents,

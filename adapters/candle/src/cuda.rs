@@ -1,4 +1,4 @@
-//! The same on the card, on candle's stream.
+//! The operations on the card, on candle's stream.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -23,7 +23,7 @@ use crate::scaled::Scaled;
 
 type Stored<'a> = (&'a CudaStorage, &'a Layout);
 
-/// What was chosen and compiled so far, for each card.
+/// The kernels that were chosen and compiled so far, per card.
 fn chooser(stream: &Arc<CudaStream>) -> Result<Arc<Chooser>> {
     static CHOOSERS: Mutex<Vec<(usize, Arc<Chooser>)>> = Mutex::new(Vec::new());
     let ordinal = CudaStream::context(stream).ordinal();
@@ -36,7 +36,7 @@ fn chooser(stream: &Arc<CudaStream>) -> Result<Arc<Chooser>> {
     Ok(made)
 }
 
-/// Elements that are multiplied here.
+/// The 16-bit element types that are multiplied on the card.
 trait Half: CudaDType + DeviceRepr + ValidAsZeroBits {
     const FORMAT: Format;
 }
@@ -82,7 +82,7 @@ macro_rules! of_type {
     };
 }
 
-/// Enqueues what `multiply` does, of A and B into a new D of so many elements.
+/// Allocates a D of `count` elements and enqueues `multiply` of A and B into it.
 fn enqueue<T: CudaDType + DeviceRepr, D: CudaDType + DeviceRepr>(
     [a, b]: [Stored<'_>; 2],
     count: usize,
@@ -119,7 +119,7 @@ fn multiply<T: Half>(
 ) -> Result<CudaStorage> {
     let problem = problem(extents)?;
     let [of_a, of_b] = product.transposed;
-    // Rows of A, and columns of B, lie along K or across it.
+    // A is contiguous along K or along M, and B along K or along N.
     let majors = [if of_a { Major::Mn } else { Major::K }, if of_b { Major::K } else { Major::Mn }];
     let what = Multiplication::new(T::FORMAT, majors, problem);
     let what = match extents.batch {
@@ -165,7 +165,7 @@ fn grouped<T: Half>(
     let count = u32::try_from(count).map_err(Error::wrap)?;
     let of_weights = if experts.transposed { Major::K } else { Major::Mn };
     let what = Multiplication::new(T::FORMAT, [Major::K, of_weights], problem(extents)?);
-    // Nobody here knows whether the groups have all rows.
+    // The groups may not cover all rows, so D begins as zeros.
     let mut d = device.alloc_zeros::<T>(extents.elements()[2])?;
     {
         let (a, b, offsets) = (read(&x, &stream), read(&weights, &stream), read(&offsets, &stream));
@@ -176,13 +176,14 @@ fn grouped<T: Half>(
     Ok(CudaStorage::wrap_cuda_slice(d, device))
 }
 
-/// To 8 bits, by candle's kernel.
+/// Rounds `f32` to `F8E4M3` by candle's kernel.
 pub(crate) fn rounded(x: Stored<'_>) -> Result<CudaStorage> {
     let device = x.0.device().clone();
     let (x, count) = (view::<f32>(x)?, x.1.shape().elem_count());
     let function = device.get_or_load_func("cast_f32_f8_e4m3", &kernels::CAST)?;
     #[allow(unsafe_code, reason = "a launch of candle's kernel")]
-    // SAFETY: the kernel reads so many numbers and writes as many codes; without dimensions it takes both to be contiguous.
+    // SAFETY: the kernel reads `count` numbers and writes `count` codes. With zero dimensions it treats both
+    // as contiguous.
     let codes = unsafe {
         let codes = device.alloc::<F8E4M3>(count)?;
         let [dimensions, info] = [0usize; 2];

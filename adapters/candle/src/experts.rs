@@ -1,4 +1,4 @@
-//! Mixtures of experts: groups of rows, each with a weight of its own.
+//! Mixtures of experts: an MoE grouped GEMM of groups of rows, each with its own weight.
 
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
@@ -7,14 +7,14 @@ use candle_core::{CpuStorage, CustomOp3, DType, Layout, Result, Shape, Tensor, b
 use crate::cpu;
 use crate::product::{Extents, Product};
 
-/// Groups of rows of X, each times a weight of its own or its transpose.
+/// Groups of rows of X, each multiplied by its own weight or the weight's transpose.
 pub(crate) struct Experts {
-    /// Whether weights are `(N, K)`, as those of layers are; `(K, N)` otherwise.
+    /// Whether weights are `(N, K)`, as in linear layers; `(K, N)` otherwise.
     pub(crate) transposed: bool,
 }
 
 impl Experts {
-    /// How many experts there are, and of what extents: `m` is the rows of all of them.
+    /// The number of experts, and the extents of the GEMM: `m` is the total number of rows.
     fn extents(&self, x: &Layout, weights: &Layout, offsets: &Layout) -> Result<(usize, Extents)> {
         if let (&[m, k], &[count, rows, columns], &[ends]) = (x.dims(), weights.dims(), offsets.dims()) {
             let [n, inner] = if self.transposed { [rows, columns] } else { [columns, rows] };
@@ -77,7 +77,7 @@ impl CustomOp3 for Experts {
     ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
         let grad = grad.contiguous()?;
         let of_x = grad.apply_op3(weights, offsets, Self { transposed: !self.transposed })?;
-        // A product for each expert: how long its K is has to be known on the host.
+        // One GEMM per expert: the host must know the length of its K.
         let ends = offsets.to_vec1::<u32>()?;
         let (_, rows, columns) = weights.dims3()?;
         let of_weights = ends.windows(2).map(|ends| {
@@ -94,13 +94,16 @@ impl CustomOp3 for Experts {
     }
 }
 
-/// Rows of `x` `(rows, in)`, sorted by expert, times the experts' weights `(experts, out, in)`: `(rows, out)`, in one launch. Expert `i` has
-/// the rows from `offsets[i]` to `offsets[i + 1]`, of `experts + 1` numbers (`u32`) that stay on the device. Rows in no group are zero.
+/// Multiplies rows of `x` `(rows, in)`, sorted by expert, by the experts' weights `(experts, out, in)`, in
+/// one launch. The result has shape `(rows, out)`. Expert `i` has the rows from `offsets[i]` to `offsets[i +
+/// 1]`. The offsets are `experts + 1` numbers (`u32`) that stay on the device. Result rows that are in no
+/// group are zero.
 ///
-/// Gradients are such products. That of the weights takes a launch for each expert, and copies the offsets to the host.
+/// It has gradients. The gradient of the weights takes one launch per expert, and copies the offsets to the
+/// host.
 ///
 /// # Errors
-/// Shapes or types that do not fit; candle's own.
+/// A shape or a type that does not fit; an error of candle.
 pub fn experts(x: &Tensor, weights: &Tensor, offsets: &Tensor) -> Result<Tensor> {
     if offsets.dtype() != DType::U32 {
         bail!("offsets are {:?}, u32 was needed", offsets.dtype());

@@ -1,4 +1,6 @@
-//! Linear layers, batched products, mixtures of experts and 8-bit floats with scales, of [candle](candle_core)'s tensors, by falchion's kernels for Hopper.
+//! Linear layers, batched GEMMs, mixtures of experts and 8-bit floats with scales for [candle](candle_core)'s
+//! tensors, with falchion's kernels for Hopper. Use [`Linear`] in place of `candle_nn::Linear`, and
+//! [`matmul`] in place of `Tensor::matmul`.
 //!
 //! ```
 //! use candle_core::{DType, Device, Tensor};
@@ -14,9 +16,10 @@
 //! # Ok::<(), candle_core::Error>(())
 //! ```
 //!
-//! On the card, tensors are `bf16` or `f16`, sums are `f32`, and kernels are enqueued on candle's own stream. The first product of a shape takes
-//! milliseconds, in which its kernel is chosen and compiled; it is kept. On a CPU the same operations are plain loops with `f32` sums, of `f32`
-//! too: for tests of models, not for speed.
+//! On the card, tensors are `bf16` or `f16`, accumulators are `f32`, and kernels are enqueued on candle's own
+//! stream. The first GEMM of a shape takes milliseconds, because its kernel is chosen and compiled; the
+//! kernel is then kept. On a CPU the same operations are plain loops with `f32` sums, and tensors may be
+//! `f32` too. The CPU is for tests of models, not for speed.
 
 mod cpu;
 #[cfg(feature = "cuda")]
@@ -31,10 +34,10 @@ pub use linear::Linear;
 pub use product::matmul;
 pub use scaled::{ScaledLinear, quantize_rows, quantize_weight, scaled_matmul};
 
-/// What follows a linear layer's bias, in the same kernel.
+/// The activation that follows a linear layer's bias, in the same kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activation {
-    /// Nothing.
+    /// No activation.
     #[default]
     Identity,
     /// `max(x, 0)`.
@@ -46,7 +49,7 @@ pub enum Activation {
 }
 
 impl Activation {
-    /// By an operation of candle's own.
+    /// Applies it by candle's own operation.
     fn of(self, y: candle_core::Tensor) -> candle_core::Result<candle_core::Tensor> {
         match self {
             Self::Identity => Ok(y),

@@ -1,4 +1,4 @@
-//! Linear layers.
+//! The linear layer.
 
 use candle_core::{Result, Tensor};
 use candle_nn::Module;
@@ -6,7 +6,7 @@ use candle_nn::Module;
 use crate::Activation;
 use crate::product::{Product, stored};
 
-/// `y = activation(x * wᵀ + b)` in one kernel: takes the place of [`candle_nn::Linear`].
+/// A linear layer, `y = activation(x * wᵀ + b)` in one kernel. Use it in place of [`candle_nn::Linear`].
 #[derive(Clone, Debug)]
 pub struct Linear {
     weight: Tensor,
@@ -15,23 +15,23 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// Of a weight `(out, in)` and a bias of `out` elements.
+    /// Makes a layer of a weight of shape `(out, in)` and a bias of `out` elements, without an activation.
     pub fn new(weight: Tensor, bias: Option<Tensor>) -> Self {
         Self { weight, bias, activation: Activation::Identity }
     }
 
-    /// With an activation, which without a bias is an operation of candle's own.
+    /// Sets the activation. Without a bias it is a separate operation of candle.
     #[must_use]
     pub fn with_activation(self, activation: Activation) -> Self {
         Self { activation, ..self }
     }
 
-    /// The weight, `(out, in)`.
+    /// The weight, of shape `(out, in)`.
     pub fn weight(&self) -> &Tensor {
         &self.weight
     }
 
-    /// The bias.
+    /// The bias, of `out` elements.
     pub fn bias(&self) -> Option<&Tensor> {
         self.bias.as_ref()
     }
@@ -44,7 +44,7 @@ impl From<candle_nn::Linear> for Linear {
 }
 
 impl Module for Linear {
-    /// Of `(.., in)`, which gives `(.., out)`.
+    /// Maps `x` of shape `(.., in)` to `(.., out)`.
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let inputs = self.weight.dim(1)?;
         let shape = match x.dims() {

@@ -1,4 +1,4 @@
-//! Products of tensors as candle's custom operations, with gradients.
+//! GEMMs of tensors as candle's custom operations, with gradients.
 
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
@@ -6,17 +6,18 @@ use candle_core::{CpuStorage, CustomOp2, CustomOp3, Layout, Result, Shape, Tenso
 
 use crate::{Activation, cpu};
 
-/// `op(A) * op(B)` of contiguous tensors, where `op` transposes the last two dimensions or does not, with a bias perhaps.
+/// `op(A) * op(B)` of contiguous tensors, with an optional bias. Each `op` transposes the last two
+/// dimensions or does nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Product {
     pub(crate) transposed: [bool; 2],
     pub(crate) activation: Activation,
 }
 
-/// The extents of a product.
+/// The extents of a GEMM.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extents {
-    /// Products; `None` for one of matrices.
+    /// Number of GEMMs of a batch; `None` for one GEMM of two matrices.
     pub(crate) batch: Option<usize>,
     pub(crate) m: usize,
     pub(crate) n: usize,
@@ -24,7 +25,7 @@ pub(crate) struct Extents {
 }
 
 impl Extents {
-    /// Elements of A, B and D.
+    /// Number of elements of A, B and D.
     pub(crate) fn elements(&self) -> [usize; 3] {
         let Self { batch, m, n, k } = *self;
         [m * k, k * n, m * n].map(|one| one * batch.unwrap_or(1))
@@ -32,12 +33,12 @@ impl Extents {
 }
 
 impl Product {
-    /// Of these transposes, without a bias.
+    /// A GEMM with these transposes, without a bias and an activation.
     pub(crate) fn plain(transposed: [bool; 2]) -> Self {
         Self { transposed, activation: Activation::Identity }
     }
 
-    /// What is multiplied, and the shape of the result.
+    /// The extents, and the shape of the result.
     pub(crate) fn extents(&self, a: &Layout, b: &Layout) -> Result<(Extents, Shape)> {
         if !(a.is_contiguous() && b.is_contiguous()) {
             bail!("a product of tensors that are not contiguous: {a:?} and {b:?}");
@@ -65,7 +66,7 @@ impl Product {
     }
 }
 
-/// Dimensions of a batch, and the last two, exchanged perhaps.
+/// The dimensions of the batch, and the last two dimensions, swapped if transposed.
 fn split(dims: &[usize], transposed: bool) -> Result<(&[usize], [usize; 2])> {
     match *dims {
         [ref batch @ .., x, y] => Ok((batch, if transposed { [y, x] } else { [x, y] })),
@@ -113,7 +114,7 @@ impl CustomOp2 for Product {
     }
 }
 
-/// With a bias of N elements and an activation, of two matrices.
+/// With a bias of N elements and an activation, for two matrices.
 impl CustomOp3 for Product {
     fn name(&self) -> &'static str {
         "falchion-linear"
@@ -157,7 +158,7 @@ impl CustomOp3 for Product {
         let grad = match self.activation {
             Activation::Identity => grad.clone(),
             activation => {
-                // What went into the activation is computed again.
+                // The input of the activation is computed again.
                 let linear =
                     a.apply_op3_no_bwd(b, bias, &Self { activation: Activation::Identity, ..*self })?;
                 (grad * slope(activation, &linear)?)?
@@ -192,11 +193,13 @@ fn slope(activation: Activation, x: &Tensor) -> Result<Tensor> {
     slope.to_dtype(x.dtype())
 }
 
-/// `a * b` of `(.., M, K)` and `(.., K, N)`, with equal leading dimensions: those of a batch. Where `b` has two dimensions, all of `a` is
-/// multiplied with it. Tensors that are transposed views are read where they lie; others that are not contiguous are copied first.
+/// Computes `a * b` of shapes `(.., M, K)` and `(.., K, N)`. The leading dimensions are the batch and must be
+/// equal. If `b` has two dimensions, all of `a` is multiplied by it. Transposed views are read in place;
+/// other tensors that are not contiguous are copied first.
 ///
 /// # Errors
-/// Shapes that do not fit, types that differ, or on the card another type than `bf16` and `f16`; candle's own.
+/// Shapes that do not fit; types that differ; on the card a type other than `bf16` and `f16`; an error of
+/// candle.
 pub fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     if let ([.., m, k], [_, n]) = (a.dims(), b.dims())
         && a.rank() > 2
@@ -211,7 +214,7 @@ pub fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     a.apply_op2(&b, Product::plain([of_a, of_b]))
 }
 
-/// A tensor as it lies in memory, and whether it is the transpose of that.
+/// A contiguous tensor as it is stored in memory, and whether the given tensor is its transpose.
 pub(crate) fn stored(tensor: &Tensor) -> Result<(Tensor, bool)> {
     if tensor.is_contiguous() || tensor.rank() < 2 {
         return Ok((tensor.clone(), false));

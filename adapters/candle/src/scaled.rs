@@ -1,4 +1,4 @@
-//! 8-bit floats in blocks with scales: 1 x 128 of activations, 128 x 128 of weights.
+//! 8-bit floats with block scales: blocks of 1 x 128 for activations, 128 x 128 for weights.
 
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
@@ -8,13 +8,13 @@ use candle_nn::Module;
 use crate::product::Extents;
 use crate::{Activation, cpu};
 
-/// How much of K, and of a weight's rows, share a scale.
+/// The number of elements along K, and of a weight's rows, that share a scale.
 pub(crate) const BLOCK: usize = 128;
 
-/// The largest number of the format.
+/// The largest number of `F8E4M3`.
 const LARGEST: f64 = 448.0;
 
-/// From `f32` to the nearest code. candle has the kernel for it, and asks for it by another name.
+/// Rounds `f32` to the nearest code. candle has the kernel for this, but looks it up under another name.
 struct Rounded;
 
 impl CustomOp1 for Rounded {
@@ -32,7 +32,7 @@ impl CustomOp1 for Rounded {
     }
 }
 
-/// Codes `(rows, K)` in `F8E4M3`, and their scales in `f32`, of blocks of so many rows and 128 of K.
+/// Codes `(M, K)` in `F8E4M3`, and their scales in `f32`, for blocks of `rows` rows and 128 along K.
 fn quantized(x: &Tensor, rows: usize) -> Result<(Tensor, Tensor)> {
     let (m, k) = x.dims2()?;
     let [of_m, of_k] = [m.div_ceil(rows), k.div_ceil(BLOCK)];
@@ -48,27 +48,30 @@ fn quantized(x: &Tensor, rows: usize) -> Result<(Tensor, Tensor)> {
     Ok((codes, scales.reshape((of_m, of_k))?))
 }
 
-/// Rounds `(rows, K)` to `F8E4M3`, with a scale for each 128 of a row, in `f32`, so that the largest of them becomes 448: codes as `x`,
-/// scales `(rows, ceil(K / 128))`.
+/// Rounds `x` of shape `(rows, K)` to `F8E4M3`, with one `f32` scale per 128 elements of a row. The scale
+/// maps the largest of the 128 to 448. Returns codes of the shape of `x` and scales of shape `(rows, ceil(K /
+/// 128))`.
 ///
 /// # Errors
-/// It is no matrix; candle's own.
+/// `x` is not a matrix; an error of candle.
 pub fn quantize_rows(x: &Tensor) -> Result<(Tensor, Tensor)> {
     quantized(x, 1)
 }
 
-/// Rounds a weight `(N, K)` to `F8E4M3`, with a scale for each 128 x 128: scales `(ceil(N / 128), ceil(K / 128))`.
+/// Rounds a weight of shape `(N, K)` to `F8E4M3`, with one `f32` scale per block of 128 x 128. Returns codes
+/// and scales of shape
+/// `(ceil(N / 128), ceil(K / 128))`.
 ///
 /// # Errors
-/// It is no matrix; candle's own.
+/// `weight` is not a matrix; an error of candle.
 pub fn quantize_weight(weight: &Tensor) -> Result<(Tensor, Tensor)> {
     quantized(weight, BLOCK)
 }
 
-/// A product with the scales of its blocks.
+/// A GEMM with block scales.
 #[derive(Debug)]
 pub(crate) struct Scaled {
-    /// `(M, K / 128)` and `(N / 128, K / 128)`.
+    /// Scales of A, `(M, ceil(K / 128))`, and of B, `(ceil(N / 128), ceil(K / 128))`.
     pub(crate) scales: [Tensor; 2],
     pub(crate) activation: Activation,
 }
@@ -87,7 +90,8 @@ impl Scaled {
         Ok(Self { scales: [a.contiguous()?, b.contiguous()?], activation })
     }
 
-    /// As the kernels read them: those of rows lie along M, and leading dimensions are multiples of 16 bytes.
+    /// The scales in the kernels' layout: A's are contiguous along M, and leading dimensions are multiples of
+    /// 16 bytes.
     #[cfg(feature = "cuda")]
     pub(crate) fn packed(&self) -> Result<[Tensor; 2]> {
         let padded = |scales: Tensor| {
@@ -182,18 +186,20 @@ impl CustomOp3 for Scaled {
     }
 }
 
-/// `A * B^T` in `bf16`, of codes `(M, K)` and `(N, K)` in `F8E4M3` and their scales as of [`quantize_rows`] and [`quantize_weight`]. Sums are `f32`, and
-/// those of each 128 of K are scaled by themselves. It has no gradient.
+/// Computes `A * B^T` in `bf16` from codes `(M, K)` and `(N, K)` in `F8E4M3`. Each argument is a pair of
+/// codes and scales, as [`quantize_rows`] (A) and [`quantize_weight`] (B) return them. Accumulators are
+/// `f32`; each 128 of K are scaled separately. It has no gradient.
 ///
 /// # Errors
-/// Shapes or types that do not fit; candle's own.
+/// A shape or a type that does not fit; a K that is not a multiple of 16; an error of candle.
 pub fn scaled_matmul(a: (&Tensor, &Tensor), b: (&Tensor, &Tensor)) -> Result<Tensor> {
     let op = Scaled::new([a.1, b.1], Activation::Identity)?;
     a.0.contiguous()?.apply_op2_no_bwd(&b.0.contiguous()?, &op)
 }
 
-/// A linear layer whose weight is `F8E4M3` with a scale for each 128 x 128. Inputs, in `bf16`, are rounded to blocks of 1 x 128 on the way; outputs are `bf16`. For
-/// inference: it has no gradient.
+/// A linear layer whose weight is `F8E4M3` with one scale per 128 x 128. The forward pass rounds its inputs,
+/// in `bf16`, to `F8E4M3` with one scale per 1 x 128; outputs are `bf16`. Use it for inference: it has no
+/// gradient.
 #[derive(Clone, Debug)]
 pub struct ScaledLinear {
     weight: Tensor,
@@ -203,21 +209,22 @@ pub struct ScaledLinear {
 }
 
 impl ScaledLinear {
-    /// Of codes `(out, in)`, their scales `(ceil(out / 128), ceil(in / 128))`, and a bias `(out)` in `bf16`.
+    /// Makes a layer of codes `(out, in)` in `F8E4M3`, their `f32` scales `(ceil(out / 128), ceil(in /
+    /// 128))`, and a bias `(out)` in `bf16`.
     pub fn new(weight: Tensor, scales: Tensor, bias: Option<Tensor>) -> Self {
         Self { weight, scales, bias, activation: Activation::Identity }
     }
 
-    /// Of a weight in another type, which is rounded.
+    /// Makes a layer of a weight in another type, which it rounds with [`quantize_weight`].
     ///
     /// # Errors
-    /// The weight is no matrix; candle's own.
+    /// The weight is not a matrix; an error of candle.
     pub fn quantized(weight: &Tensor, bias: Option<Tensor>) -> Result<Self> {
         let (weight, scales) = quantize_weight(weight)?;
         Ok(Self::new(weight, scales, bias))
     }
 
-    /// With an activation, which without a bias is an operation of candle's own.
+    /// Sets the activation. Without a bias it is a separate operation of candle.
     #[must_use]
     pub fn with_activation(self, activation: Activation) -> Self {
         Self { activation, ..self }

@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! The errors of this crate.
 
 use core::fmt;
 
@@ -6,22 +6,22 @@ use cust::error::CudaError;
 use falchion::kernel::EngineError;
 use falchion::kernel::driver::Activation;
 
-/// Why a product was not enqueued, or did not end well.
+/// Why a GEMM was not enqueued, or failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// falchion's words.
+    /// An error of falchion.
     Falchion(EngineError),
-    /// cust's.
+    /// An error of cust.
     Cust(CudaError),
-    /// cust's current device has a number that is none.
+    /// cust's current device has a negative number.
     Device {
-        /// It.
+        /// The number.
         found: i32,
     },
-    /// An activation is part of the kernels that add a bias.
+    /// An activation was given without a bias. Only kernels that add a bias have an activation.
     NoBias {
-        /// What was asked for.
+        /// The activation that was given.
         activation: Activation,
     },
 }

@@ -1,7 +1,7 @@
-//! Matrix products of [cust](https://docs.rs/cust)'s device buffers, by kernels for Hopper.
+//! GEMMs on [cust](https://docs.rs/cust)'s device buffers, with falchion's kernels for Hopper.
 //!
-//! [`Products`] chooses a kernel for each product and keeps it. Kernels of types of one's own are loaded with [`Products::load`], and are
-//! launched with the same buffers.
+//! [`Products`] chooses a kernel for each GEMM and keeps it. [`Products::load`] loads a kernel type of your
+//! own, and [`launch`] launches it with the same buffers.
 //!
 //! ```no_run
 //! use cust::memory::{CopyDestination, DeviceBuffer};
@@ -43,9 +43,9 @@ mod error;
 
 pub use error::Error;
 
-/// A number of 16 bits as it lies in cust's buffers: [`half`] 1.8's `bf16` and `f16`.
+/// A 16-bit element of cust's buffers: `bf16` or `f16` of [`half`] 1.8.
 pub trait Element: DeviceCopy {
-    /// Its format.
+    /// Its number format.
     const FORMAT: Format;
 }
 
@@ -57,19 +57,19 @@ impl Element for half::f16 {
     const FORMAT: Format = Format::F16;
 }
 
-/// What a linear layer multiplies by: `Y = activation(X * W^T + bias)`.
+/// The weight, bias and activation of a linear layer, `Y = activation(X * W^T + bias)`.
 #[derive(Clone, Copy, Debug)]
 pub struct Weight<'a, T: Element> {
-    /// Outputs by inputs, row by row.
+    /// W: outputs by inputs, row-major.
     pub matrix: &'a DeviceSlice<T>,
-    /// A number for each output.
+    /// One number per output; `None` for no bias.
     pub bias: Option<&'a DeviceSlice<T>>,
-    /// What becomes of each output.
+    /// The activation of each output. Without a bias it must be [`Activation::Identity`].
     pub activation: Activation,
 }
 
-/// Products on one card. Kernels are chosen by falchion's model and the records that come with it; what was chosen and compiled is kept. The first
-/// product of a shape takes milliseconds.
+/// GEMMs on one card. falchion's model and the records that come with it choose the kernels; chosen and
+/// compiled kernels are kept. The first GEMM of a shape takes milliseconds.
 #[derive(Debug)]
 pub struct Products {
     context: Arc<driver::Context>,
@@ -77,10 +77,11 @@ pub struct Products {
 }
 
 impl Products {
-    /// On the card of a context, which is its primary one (as those of [`cust::quick_init`] are). It becomes the thread's current context.
+    /// Makes it for the card of a context. The context must be the card's primary one (as that of
+    /// [`cust::quick_init`] is), and becomes the thread's current context.
     ///
     /// # Errors
-    /// cust's, or the driver's.
+    /// An error of cust or of the driver.
     pub fn new(context: &Context) -> Result<Self, Error> {
         CurrentContext::set_current(context)?;
         let ordinal = CurrentContext::get_device()?.as_raw();
@@ -89,10 +90,10 @@ impl Products {
         Ok(Self { chooser: Chooser::new(&context)?, context })
     }
 
-    /// `D = A * B` of row-major matrices: A is `M x K`, B `K x N`, D `M x N`. Waits for the stream.
+    /// Computes `D = A * B` of row-major matrices: A is `M x K`, B `K x N`, D `M x N`. Waits for the stream.
     ///
     /// # Errors
-    /// A slice is too short, which names it; no kernel takes the product; or the driver's.
+    /// A slice is too short (the error names it); no kernel supports the GEMM; an error of the driver.
     pub fn matmul<T: Element>(
         &self,
         stream: &Stream,
@@ -106,13 +107,14 @@ impl Products {
         settled(stream, enqueued)
     }
 
-    /// As [`matmul`](Self::matmul), without waiting.
+    /// Like [`matmul`](Self::matmul), without waiting.
     ///
     /// # Errors
-    /// As of [`matmul`](Self::matmul), but for what happens after the launch.
+    /// Those of [`matmul`](Self::matmul), except errors after the launch.
     ///
     /// # Safety
-    /// Until the stream has come so far, the slices are not freed, nobody writes A and B, and nobody else uses D.
+    /// Until the launch has ended, the slices must not be freed, no other work may write A or B, and no other
+    /// work may use D.
     pub unsafe fn enqueue_matmul<T: Element>(
         &self,
         stream: &Stream,
@@ -122,14 +124,15 @@ impl Products {
         d: &mut DeviceSlice<T>,
     ) -> Result<(), Error> {
         let what = Multiplication::new(T::FORMAT, [Major::K, Major::Mn], problem);
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         unsafe { Ok(self.chooser.enqueue(on(stream), &what, [readable(a), readable(b), writable(d)])?) }
     }
 
-    /// `Y = activation(X * W^T + bias)`, in one kernel: X is `M x K`, row by row, Y `M x N`. Waits for the stream.
+    /// Computes `Y = activation(X * W^T + bias)` in one kernel: X is `M x K` and Y `M x N`, row-major. Waits
+    /// for the stream.
     ///
     /// # Errors
-    /// A slice is too short, which names it; no kernel takes the product; or the driver's.
+    /// A slice is too short (the error names it); no kernel supports the GEMM; an error of the driver.
     pub fn linear<T: Element>(
         &self,
         stream: &Stream,
@@ -143,13 +146,14 @@ impl Products {
         settled(stream, enqueued)
     }
 
-    /// As [`linear`](Self::linear), without waiting.
+    /// Like [`linear`](Self::linear), without waiting.
     ///
     /// # Errors
-    /// As of [`linear`](Self::linear), but for what happens after the launch.
+    /// Those of [`linear`](Self::linear), except errors after the launch.
     ///
     /// # Safety
-    /// Until the stream has come so far, the slices are not freed, nobody writes X and the weight, and nobody else uses Y.
+    /// Until the launch has ended, the slices must not be freed, no other work may write X or the weight, and
+    /// no other work may use Y.
     pub unsafe fn enqueue_linear<T: Element>(
         &self,
         stream: &Stream,
@@ -159,7 +163,7 @@ impl Products {
         y: &mut DeviceSlice<T>,
     ) -> Result<(), Error> {
         let what = Multiplication::new(T::FORMAT, [Major::K; 2], problem);
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees it.
         unsafe {
             let what = match (weight.bias, weight.activation) {
                 (Some(bias), activation) => what.biased(activation, readable(bias)),
@@ -171,19 +175,21 @@ impl Products {
         }
     }
 
-    /// Compiles a kernel of a type of one's own for this card: milliseconds, so keep it.
+    /// Compiles a kernel type of your own for this card. This takes milliseconds, so keep the result.
     ///
     /// # Errors
-    /// What the verifier, the compiler or the driver says.
+    /// An error of the verifier, the compiler or the driver.
     pub fn load<C: GemmConfig>(&self) -> Result<LoadedGemm<C>, Error> {
         Ok(Gemm::<C>::load(&self.context)?)
     }
 }
 
-/// `D = A * B` by a kernel of one's own ([`Products::load`]); A, B and D lie as its type says. Waits for the stream.
+/// Computes `D = A * B` by a kernel of your own ([`Products::load`]). The kernel's type defines the layouts
+/// of A, B and D. Waits for the stream.
 ///
 /// # Errors
-/// A slice is too short, which names it; an address or an extent is illegal for the kernel; or the driver's.
+/// A slice is too short (the error names it); an address or an extent is illegal for the kernel; an error of
+/// the driver.
 pub fn launch<C, T: DeviceCopy, D: DeviceCopy>(
     gemm: &LoadedGemm<C>,
     stream: &Stream,
@@ -195,13 +201,14 @@ pub fn launch<C, T: DeviceCopy, D: DeviceCopy>(
 where
     C: GemmConfig<Epilogue: Epilogue<Arguments = LinearArguments>>,
 {
-    // SAFETY: the slices are borrowed until the stream has been waited for; the launch holds their bytes against what it needs.
+    // SAFETY: the slices are borrowed until the stream has been waited for; the launch checks that they have
+    // enough bytes.
     let enqueued =
         unsafe { gemm.launch_slices(on(stream), problem, [readable(a), readable(b), writable(d)]) };
     settled(stream, enqueued.map_err(Error::from))
 }
 
-/// Waits, whatever the launch says.
+/// Waits for the stream even if the launch failed.
 fn settled(stream: &Stream, enqueued: Result<(), Error>) -> Result<(), Error> {
     let waited = stream.synchronize();
     enqueued?;
@@ -217,19 +224,19 @@ fn bytes<T: DeviceCopy>(slice: &DeviceSlice<T>) -> u64 {
     slice.len() as u64 * size_of::<T>() as u64
 }
 
-/// Bytes that a launch reads.
+/// The bytes of a slice, for a launch that reads them.
 ///
 /// # Safety
-/// They stay, and nobody writes them, until it has ended.
+/// The bytes stay valid, and no other work writes them, until the launch has ended.
 unsafe fn readable<'a, T: DeviceCopy>(slice: &DeviceSlice<T>) -> driver::DeviceSlice<'a> {
     // SAFETY: as the caller says.
     unsafe { driver::DeviceSlice::readable(slice.as_device_ptr().as_raw(), bytes(slice)) }
 }
 
-/// Bytes that a launch writes.
+/// The bytes of a slice, for a launch that writes them.
 ///
 /// # Safety
-/// They stay, and nobody else uses them, until it has ended.
+/// The bytes stay valid, and no other work uses them, until the launch has ended.
 unsafe fn writable<'a, T: DeviceCopy>(slice: &mut DeviceSlice<T>) -> driver::DeviceSlice<'a> {
     // SAFETY: as the caller says.
     unsafe { driver::DeviceSlice::writable(slice.as_device_ptr().as_raw(), bytes(slice)) }

@@ -171,10 +171,10 @@ fn legal() -> Vec<Case> {
 const INTRODUCTION: &str = "\
 # Hazards
 
-Each row is a program of a few lines with one mistake. Its twin differs in that alone, and no schedule makes the twin trap.
+Each row is a program of a few lines with one mistake. It has a twin without the mistake, and no schedule makes the twin trap.
 *Section* is the section of the PTX ISA that the mistake breaks. *Fault* is the variant of `emulator::Fault` that reports it.
-*Found* is the number of schedules that end in that fault, of 54: the four that repeat themselves and 50 random ones
-(`Schedule::sweep(50)`). The programs are in `emulator/tests/hazards`; the page is written and checked by
+*Found* is the number of schedules that end in that fault, of 54: four deterministic ones and 50 random ones
+(`Schedule::sweep(50)`). The programs are in `emulator/tests/hazards`. A test writes and checks this page:
 
 ```sh
 HAZARDS_PAGE=write cargo test --profile ci -p falchion-emulator --test hazards   # writes it; without the variable: checks it

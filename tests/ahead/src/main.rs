@@ -1,4 +1,4 @@
-//! A program that carries kernels which its build script has made.
+//! A program that contains kernels made by its build script.
 
 mod kernels;
 
@@ -6,7 +6,7 @@ use std::error::Error;
 
 use falchion::kernel::{AnyGemm, KernelSpec, Program};
 
-/// What the build script wrote.
+/// The files that the build script wrote.
 mod ahead {
     include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 }
@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The text is that of the kernel; there is a binary if an assembler was named while this was built.
+/// The text is that of the kernel. There is a binary if an assembler was named at build time.
 fn check(name: &str, program: &Program, text: &str, binary: Option<&[u8]>) {
     assert!(program.text() == text, "{name}: the text that was made ahead is another one");
     let named = option_env!("FALCHION_PTXAS").is_some_and(|path| !path.is_empty());

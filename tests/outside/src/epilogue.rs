@@ -17,5 +17,5 @@ impl Pointwise for Hill {
     }
 }
 
-/// D is it of each sum.
+/// D is this function of each accumulator.
 pub type HillOfSums<S> = TreeEpilogue<bf16, S, Compute<Hill, (Accumulator,)>>;

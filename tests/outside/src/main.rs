@@ -1,4 +1,5 @@
-//! What somebody else writes: an epilogue, layouts, a scheduler, a mainloop, each in kernels that the emulator runs.
+//! User-written parts outside the library: an epilogue, layouts, a scheduler, a mainloop, each in kernels
+//! that the emulator runs.
 
 mod epilogue;
 mod layout;
@@ -22,11 +23,11 @@ use scheduler::Runs;
 type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
 type Tma<O> = TmaWgmma<O, Tile<U128, U64, U64>, Cooperative<U2>>;
 
-/// Its own epilogue, and a scheduler of the library's.
+/// The epilogue of this crate, and a scheduler of the library.
 type Epilogue = Composed<Tma<Kk>, HillOfSums<TmaStore>, OneTile<AlongM>>;
-/// Its own layouts of A's tile and of D's, and its own scheduler.
+/// This crate's layouts of A's and D's tiles, and its scheduler.
 type Layouts = Composed<Tma<Operands<KMajor<bf16, Slab>, KMajor<bf16>>>, HillOfSums<TmaStore<U2, Row>>, Runs>;
-/// Its own mainloop and scheduler.
+/// This crate's mainloop and scheduler.
 type Sums = Composed<TwoB, LinearCombination<f32>, Runs>;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -42,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// `D = A * (B1 + B2)` against sums in f64; how many elements were compared.
+/// Compares `D = A * (B1 + B2)` with sums in f64; returns the number of compared elements.
 fn two_products(engine: &mut Emulator, problem: GemmProblem) -> Result<usize, Box<dyn Error>> {
     let GemmProblem { m, n, k } = problem;
     let mut seed = 1u32;

@@ -33,33 +33,33 @@ const ENTRIES: &[Entry] = &[
         name: "waits-longer",
         target: "wgmma.wait_group",
         covers: |_, mutation| waits_longer(mutation),
-        why: "It waits for more groups. Whatever the mutant does, the origin may do too.",
+        why: "It waits for more groups. Everything that the mutant can do, the original can do too.",
     },
     Entry {
         name: "waits-longer",
         target: "cp.async.bulk.wait_group",
         covers: |_, mutation| waits_longer(mutation),
-        why: "It waits for more groups. Whatever the mutant does, the origin may do too.",
+        why: "It waits for more groups. Everything that the mutant can do, the original can do too.",
     },
     Entry {
         name: "waits-longer",
         target: "cp.async.wait_group",
         covers: |_, mutation| waits_longer(mutation),
-        why: "It waits for more groups. Whatever the mutant does, the origin may do too.",
+        why: "It waits for more groups. Everything that the mutant can do, the original can do too.",
     },
     Entry {
         name: "of-threads-alone",
         target: "fence.mbarrier_init",
         covers: |function, _| of_threads_alone(function),
-        why: "No copy and no other CTA touches the mbarriers, and the CTA's barrier behind it orders their \
-              initialisation for its threads.",
+        why: "No copy and no other CTA uses the mbarriers, and the CTA's barrier after it orders their \
+              initialisation for the CTA's threads.",
     },
     Entry {
         name: "untouched",
         target: "wgmma.fence",
         covers: |function, mutation| mutation.change == Change::Delete && untouched(function, mutation),
-        why: "Between the multiplies that the fence stands between, nothing but multiplies of the same shape uses \
-              their registers; PTX orders these by itself. The first multiply has a fence of its own.",
+        why: "Between the two multiplies around the fence, only multiplies of the same shape use their \
+              registers, and PTX orders these without a fence. The first multiply has a fence of its own.",
     },
     Entry {
         name: "grids-and-threads",
@@ -83,8 +83,9 @@ const ENTRIES: &[Entry] = &[
         covers: |function, mutation| {
             matches!(next_step(function, mutation), Some(Inst::WgmmaFence | Inst::WgmmaWait { .. }))
         },
-        why: "A wgmma.fence orders uses of registers, and a wgmma.wait_group waits for multiplies, which wait for nobody. A wait for an \
-              mbarrier uses no registers: it and either may come in either order.",
+        why: "A wgmma.fence orders uses of registers, and a wgmma.wait_group waits for multiplies, which \
+              wait for no thread. A wait for an mbarrier uses no registers, so it can come before or after \
+              either of them.",
     },
     Entry {
         name: "own-multiplies",
@@ -92,41 +93,46 @@ const ENTRIES: &[Entry] = &[
         covers: |function, mutation| {
             function.threads == 128 && matches!(next_step(function, mutation), Some(Inst::BarrierSync { .. }))
         },
-        why: "The CTA is one warpgroup: whoever goes on from the two has waited for its multiplies, which are those of all.",
+        why: "The CTA is one warpgroup: every thread that has passed both statements has waited for the \
+              multiplies of the whole CTA.",
     },
     Entry {
         name: "warp-meets",
         target: "wgmma.wait_group",
         covers: |function, mutation| matches!(next_step(function, mutation), Some(Inst::WarpSync)),
-        why: "It is one instruction of all lanes of a warp, and touches no memory: whether the warp meets before it or behind it, \
-              all lanes have waited, and have read what they read before, when one goes on from the two.",
+        why: "It is one instruction of all lanes of a warp, and accesses no memory. Whether the warp's \
+              barrier is before or after it, when one lane has passed both, all lanes have waited and have \
+              finished their earlier reads.",
     },
     Entry {
         name: "fences-behind",
         target: "fence.proxy.async",
         covers: |function, mutation| fences_behind(function, mutation),
-        why: "Who goes on from the barrier executes the fence behind it in place of before it, the thread that starts the copies \
-              among them: the fence still stands between what was written and the copies.",
+        why: "Every thread executes the fence after the barrier and not before it, the thread that starts \
+              the copies included: the fence is still between the writes and the copies.",
     },
     Entry {
         name: "announces-first",
         target: "cp.async.bulk.wait_group",
         covers: |function, mutation| announces_first(function, mutation),
-        why: "The step that comes first instead announces bytes at an mbarrier, and touches nothing that the copies waited for \
-              do. The phase does not end before those bytes have come, by copies that are started behind both.",
+        why: "The step that now comes first announces bytes at an mbarrier, and accesses nothing that the \
+              copies being waited for access. The phase does not end before those bytes have arrived, \
+              through copies that are started after both.",
     },
     Entry {
         name: "passes-a-turn",
         target: "mbarrier.arrive",
         covers: |function, mutation| mutation.change == Change::Relax && passes_a_turn(function, mutation),
-        why: "It hands over a turn and no memory: who waits for the turn waits for a stage of the ring next, and touches nothing \
-              before. Consumers share nothing but the stages, which they only read.",
+        why: "It releases the next consumer in order and publishes no memory: that consumer waits for a \
+              stage of the ring next, and accesses no memory before. Consumers share only the stages, and \
+              only read them.",
     },
     Entry {
         name: "tells-the-same",
         target: "mapa",
         covers: |function, mutation| tells_the_same(function, mutation),
-        why: "The threads of a warpgroup that tell other CTAs tell the same ones, each of them another one than before.",
+        why: "The threads of a warpgroup that signal other CTAs still signal the same set of CTAs; each \
+              thread only signals another one than before.",
     },
     Entry {
         name: "own-maps",
@@ -147,50 +153,51 @@ const ENTRIES: &[Entry] = &[
             function.cluster == [1, 1, 1]
                 && matches!(next_step(function, mutation), Some(Inst::FenceMbarrierInit))
         },
-        why: "The cluster is one CTA, and only threads arrive at the mbarrier that is initialised last: the CTA's barrier orders \
-              that for them.",
+        why: "The cluster is one CTA, and only threads arrive at the mbarrier that is initialised last: the \
+              CTA's barrier orders the initialisation for them.",
     },
     Entry {
         name: "announces-alone",
         target: "mbarrier.arrive.expect_tx",
         covers: |_, mutation| mutation.change == Change::Relax,
-        why: "What those who wait read is brought by copies, whose own completion makes it visible. The thread that announces \
-              the bytes has written nothing for them.",
+        why: "The waiting threads read data that copies have written, and the completion of the copies makes \
+              it visible. The thread that announces the bytes has written nothing for them.",
     },
     Entry {
         name: "budget",
         target: "setmaxnreg",
         covers: |_, _| true,
-        why: "The warps of the CTA get their registers with these numbers too, or nothing would have run to its \
-              end. A budget limits the registers that ptxas may use; it orders nothing.",
+        why: "The warps of the CTA get their registers with these numbers too; otherwise the run would not \
+              have ended. A register count limits the registers that ptxas may use; it orders nothing.",
     },
     Entry {
         name: "only-use",
         target: "bar.sync",
         covers: |function, mutation| mutation.change == RENAMED && only_use(function, mutation),
-        why: "The barrier has this one use, but for some that the whole CTA comes to before, and no other statement uses the number that \
-              it gets instead.",
+        why: "The barrier has this one use, except for uses that the whole CTA executes before, and no other \
+              statement uses its new number.",
     },
     Entry {
         name: "first-of-all",
         target: "bar.sync",
         covers: |function, mutation| mutation.change == RENAMED && first_of_all(function, mutation),
-        why: "Every thread of the CTA comes to it, under no condition, and comes to it before all other barriers of its new \
-              number: it is over before they begin.",
+        why: "Every thread of the CTA executes it, unconditionally, and before all other barriers with its \
+              new number: it is complete before they begin.",
     },
     Entry {
         name: "of-all-alone",
         target: "bar.sync",
         covers: |function, mutation| mutation.change == RENAMED && of_all_alone(function, mutation),
-        why: "Every thread of the CTA comes to it, under no condition that differs between them, and no other statement uses \
+        why: "Every thread of the CTA executes it, under the same conditions, and no other statement uses \
               its new number: it waits for the same threads at the same place.",
     },
     Entry {
         name: "of-one-warpgroup",
         target: "bar.sync",
         covers: |function, mutation| mutation.change == RENAMED && of_one_warpgroup(function, mutation),
-        why: "It is one of the barriers of the CTA's only consumer warpgroup, whose warps come to all of them in one order, \
-              whatever their numbers. Nobody else uses a number but zero, the whole CTA's.",
+        why: "It is one of the barriers of the CTA's only consumer warpgroup, whose warps execute all of \
+              them in one order, whatever their numbers. Other threads use only number zero, the whole \
+              CTA's.",
     },
     Entry {
         name: "hint",
@@ -200,7 +207,7 @@ const ENTRIES: &[Entry] = &[
             let statement = all.get(mutation.index);
             matches!(statement, Some(Statement::Inst { inst: Inst::GridDependency { wait: false }, .. }))
         },
-        why: "It is a hint: grids that depend on this one are launched at the latest when it has ended.",
+        why: "It is a hint: dependent grids are launched at the latest when this grid has ended.",
     },
     Entry {
         name: "no-copies-yet",
@@ -221,15 +228,16 @@ const ENTRIES: &[Entry] = &[
         name: "next-group",
         target: "cp.async.bulk.commit_group",
         covers: |function, mutation| mutation.change == Change::Delete && joins_the_next(function, mutation),
-        why: "No wait stands between it and the next commit of the same threads, and every wait that may come behind it is \
-              for all groups: the next group takes its copies along.",
+        why: "There is no wait between it and the next commit of the same threads, and every later wait is \
+              for all groups: its copies join the next group.",
     },
     Entry {
         name: "nothing-to-order",
         target: "bar.sync",
         covers: |function, mutation| mutation.change == Change::Delete && orders_nothing(function, mutation),
-        why: "Between the barrier of the whole CTA before it and this one, on the only way there, its threads wait for \
-              copies and multiply: they write no memory and read none that another thread writes behind it.",
+        why: "Between the previous barrier of the whole CTA and this one, on the only path between them, the \
+              threads only wait for copies and multiply: they write no memory, and read none that another \
+              thread writes after this barrier.",
     },
     Entry {
         name: "next-does-as-well",
@@ -237,8 +245,9 @@ const ENTRIES: &[Entry] = &[
         covers: |function, mutation| {
             mutation.change == Change::Delete && next_does_as_well(function, mutation)
         },
-        why: "Before it mbarriers are initialised, and nothing else is written. Until the next barrier of the whole CTA, to \
-              which all threads come, nobody touches them; what is loaded and stored until then lies elsewhere.",
+        why: "Before it only mbarriers are initialised, and nothing else is written. Until the next barrier \
+              of the whole CTA, which all threads execute, no thread uses them; all loads and stores until \
+              then are to other addresses.",
     },
     Entry {
         name: "one-warpgroup",
@@ -246,15 +255,17 @@ const ENTRIES: &[Entry] = &[
         covers: |function, mutation| {
             mutation.change == Change::Delete && behind_a_multiply(function, mutation)
         },
-        why: "The CTA is one warpgroup, and the statement before it waits for multiplies of all its threads: all have come \
-              there when one goes on, and none has touched memory but by copies and multiplies.",
+        why: "The CTA is one warpgroup, and the statement before it waits for multiplies of all its threads: \
+              when one thread continues, all have arrived there, and none has accessed memory except by \
+              copies and multiplies.",
     },
     Entry {
         name: "behind-the-copies",
         target: "bar.sync",
         covers: |function, mutation| mutation.change == RENAMED && behind_own_copies(function, mutation),
-        why: "Every thread of the CTA comes to it, and waits before it for copies that a thread of the first warpgroup has \
-              started behind that warpgroup's last use of the new number; its next use lies behind the barrier.",
+        why: "Every thread of the CTA executes it, and before it waits for copies that a thread of the first \
+              warpgroup has started after that warpgroup's last use of the new number; the next use of the \
+              number is after the barrier.",
     },
     Entry {
         name: "last-touch",
@@ -262,20 +273,21 @@ const ENTRIES: &[Entry] = &[
         covers: |function, mutation| {
             mutation.change == Change::Narrow && follows_its_load(function, mutation)
         },
-        why: "An acquiring load of the word has seen what the other CTA stored there, and its next use is the next launch's: \
-              within this one, nobody else touches the word any more.",
+        why: "An acquiring load of the word has seen what the other CTA stored there, and the next use is in \
+              the next launch: in this launch, no other thread accesses the word any more.",
     },
     Entry {
         name: "one-stage",
         target: "position",
         covers: |function, mutation| mutation.change == Change::Delete && always_zero(function, mutation),
-        why: "The ring has one stage: the position is zero, and becomes zero.",
+        why: "The ring has one stage: the position is zero and stays zero.",
     },
     Entry {
         name: "first-stage",
         target: "position",
         covers: |_, mutation| mutation.within.is_none() && advances(mutation),
-        why: "It is executed once, on the first stage, and a ring has more than one: nothing wraps there.",
+        why: "It is executed once, on the first stage, and the ring has more than one stage: nothing wraps \
+              there.",
     },
     Entry {
         name: "last-arrival",
@@ -305,15 +317,15 @@ const ENTRIES: &[Entry] = &[
     },
 ];
 
-const GRIDS_AND_THREADS: &str = "The step that comes first instead waits for other grids and touches no memory. Nothing lies \
-                                 between the two, and whatever comes after them comes after both.";
-const OWN_MAPS: &str = "Every map that is changed lies where the CTA's own number says: who changes it uses it, and nobody in another CTA.";
-const NO_COPIES: &str = "The threads that it adds have started no copies, so they have nothing to wait for.";
-const NO_COPIES_YET: &str =
-    "No copy has been started before it, on the only way there: there is nothing to wait for.";
+const GRIDS_AND_THREADS: &str = "The step that now comes first waits for other grids and accesses no memory. \
+    There is nothing between the two, and everything after them comes after both.";
+const OWN_MAPS: &str = "The CTA's own number gives the address of every changed map: only threads of the CTA \
+    that changes it use it.";
+const NO_COPIES: &str = "The added threads have started no copies, so they have nothing to wait for.";
+const NO_COPIES_YET: &str = "On the only path to it no copy has been started: there is nothing to wait for.";
 const RENAMED: Change = Change::Operand { name: "id", op: BinaryOp::Add, by: 1 };
-const LAST_ARRIVAL: &str = "It gives back the last stage of the only tile. The producer has nothing left to put there, \
-                            so nobody waits for that phase.";
+const LAST_ARRIVAL: &str = "It releases the last stage of the only tile. The producer has nothing left to \
+    load into the stage, so no thread waits for that phase.";
 
 /// The name of the reason why a mutant is equivalent, if there is one.
 pub(super) fn reason(function: &Function, mutation: &Mutation) -> Option<&'static str> {

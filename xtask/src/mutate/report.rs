@@ -14,16 +14,15 @@ const FILE: &str = "docs/proof.md";
 const BEGIN: &str = "<!-- made by cargo xtask mutate -->";
 const END: &str = "<!-- end -->";
 
-/// The killed fraction of the mutants that are not equivalent, in percent.
+/// The percentage of the mutants that are not equivalent that were killed.
 fn share(killed: usize, survived: usize) -> f64 {
     100.0 * killed as f64 / (killed + survived).max(1) as f64
 }
 
-/// The name of an existing kernel, and the class of its synchronisation.
+/// A kernel's name, and the class of its synchronisation.
 pub(super) type Named<'a> = (&'a str, u64);
 
-/// The whole report: the results of kernels that have not changed since, and a list of kernels without
-/// results.
+/// The whole report: the results of kernels in their current form, and the kernels without results.
 pub(super) fn markdown(record: &Record, kernels: &[Named<'_>]) -> String {
     let rows = current(&record.rows, kernels);
     let unbroken = current(&record.unbroken, kernels);
@@ -55,7 +54,7 @@ fn knows<T: Known>(rows: &[&T], class: u64) -> bool {
     rows.iter().any(|row| row.class() == class)
 }
 
-/// The number of kernels of a class without results of their own.
+/// The number of kernels of a class that were not tried themselves.
 fn represented<T: Known>(rows: &[&T], kernels: &[Named<'_>], class: u64) -> usize {
     let itself = |name: &str| rows.iter().any(|row| row.kernel() == name);
     kernels.iter().filter(|(name, of)| *of == class && !itself(name)).count()
@@ -72,7 +71,7 @@ fn summary(text: &mut String, rows: &[&Row], unbroken: &[&Unbroken], kernels: &[
     let complaints: usize = unbroken.iter().map(|one| one.complaints).sum();
     writeln!(
         text,
-        "* {all} mutants of {} kernels, which stand for {proved} of {}: {killed} killed, {equivalent} equivalent, {survived} \
+        "* {all} mutants of {} kernels, which represent {proved} of {}: {killed} killed, {equivalent} equivalent, {survived} \
          survived. Of those that are not equivalent, **{:.2} %** are killed.",
         rows.len(),
         kernels.len(),
@@ -80,28 +79,28 @@ fn summary(text: &mut String, rows: &[&Row], unbroken: &[&Unbroken], kernels: &[
     )?;
     writeln!(
         text,
-        "* {} unbroken kernels, which stand for {heard} of {}, under {} schedules or more each, {runs} launches: \
+        "* {} unbroken kernels, which represent {heard} of {}, under {} schedules or more each, {runs} launches: \
          **{complaints}** false alarms.",
         unbroken.len(),
         kernels.len(),
         unbroken.iter().map(|one| one.schedules).min().unwrap_or(0)
     )?;
     for (what, known) in [
-        ("mutants were tried", &(|class| knows(rows, class)) as &dyn Fn(u64) -> bool),
-        ("false alarms were looked for", &|class| knows(unbroken, class)),
+        ("mutants", &(|class| knows(rows, class)) as &dyn Fn(u64) -> bool),
+        ("false-alarm runs", &|class| knows(unbroken, class)),
     ] {
         let missing: Vec<&str> =
             kernels.iter().filter(|(_, class)| !known(*class)).map(|(name, _)| *name).collect();
         if missing.is_empty() {
-            writeln!(text, "* There is no kernel for which no {what} as it is now.")?;
+            writeln!(text, "* Every kernel in its current form has {what}, its own or those of its class.")?;
         } else {
-            writeln!(text, "* Kernels for which no {what} as they are now: {}.", short(&missing, kernels))?;
+            writeln!(text, "* Kernels without {what} in their current form: {}.", short(&missing, kernels))?;
         }
     }
     writeln!(text)
 }
 
-/// A list of names, in which all layouts of a kind are one entry.
+/// A list of names; a kind with all its layouts is one entry.
 fn short(names: &[&str], kernels: &[Named<'_>]) -> String {
     let kind = |name: &str| name.rsplitn(3, '-').nth(2).map(str::to_owned);
     let mut said: Vec<String> = Vec::new();
@@ -121,7 +120,7 @@ fn short(names: &[&str], kernels: &[Named<'_>]) -> String {
 }
 
 fn table(text: &mut String, rows: &[&Row], kernels: &[Named<'_>]) -> fmt::Result {
-    write!(text, "| kernel | stands for | mutants |")?;
+    write!(text, "| kernel | represents | mutants |")?;
     Outcome::ALL.iter().try_for_each(|outcome| write!(text, " {} |", outcome.name()))?;
     writeln!(text, " killed |\n|---|--:|--:|{}--:|", "--:|".repeat(Outcome::ALL.len()))?;
     let mut sums = [0usize; Outcome::ALL.len()];
@@ -148,7 +147,7 @@ fn line(text: &mut String, name: &str, others: usize, numbers: [usize; Outcome::
 }
 
 fn complaints(text: &mut String, unbroken: &[&Unbroken], kernels: &[Named<'_>]) -> fmt::Result {
-    writeln!(text, "\n| unbroken kernel | stands for | schedules | problems | launches | false alarms |")?;
+    writeln!(text, "\n| unbroken kernel | represents | schedules | problems | launches | false alarms |")?;
     writeln!(text, "|---|--:|--:|--:|--:|--:|")?;
     for (at, one) in unbroken.iter().enumerate() {
         let Unbroken { kernel, class, schedules, problems, runs, complaints } = one;
@@ -190,8 +189,8 @@ fn first_noticed(text: &mut String, rows: &[&Row]) -> fmt::Result {
     let schedules = Schedule::sweep(1).map(|(schedule, _)| format!("{schedule:?}"));
     writeln!(
         text,
-        "\nSchedules in the order in which they were tried, {random} of them random, and how many mutants each was \
-         the first to notice:\n"
+        "\nSchedules in the order in which they were tried ({random} of them random), with the number of mutants that \
+         each was the first to notice:\n"
     )?;
     writeln!(text, "| schedule | mutants |\n|---|--:|")?;
     for schedule in schedules {
@@ -224,10 +223,9 @@ fn kinds(text: &mut String, rows: &[&Row]) -> fmt::Result {
     for ((target, change), [killed, equivalent, survived]) in &kinds {
         writeln!(text, "| {target} | {change} | {killed} | {equivalent} | {survived} |")?;
     }
-    writeln!(text, "\n| equivalent mutant | how many | why it is the same program |\n|---|--:|---|")?;
+    writeln!(text, "\n| equivalent mutant | number | why it behaves as the original |\n|---|--:|---|")?;
     reasons.iter().try_for_each(|((what, name), count)| {
-        let why = equivalent::text(name)
-            .unwrap_or("This reason is given no more: the kernel has to be tried again.");
+        let why = equivalent::text(name).unwrap_or("This reason no longer exists: run the kernel again.");
         writeln!(text, "| {what} | {count} | {why} |")
     })
 }
@@ -245,7 +243,7 @@ fn alive(text: &mut String, rows: &[&Row]) -> fmt::Result {
     Ok(())
 }
 
-/// The document with its tables replaced by these.
+/// The document with these tables in place of its old ones.
 pub(super) fn with(document: &str, text: &str) -> Result<String, Error> {
     let (Some(begin), Some(end)) = (document.find(BEGIN), document.find(END)) else {
         return Err(Error::Proof(format!("{FILE} could not be written: its marks are gone")));
