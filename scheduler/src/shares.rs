@@ -10,6 +10,10 @@ use crate::{Index, Split};
 /// Unit `u` of a span begins at k-tile `u * base + min(u, longer)` of the span. If a tile edge is less than
 /// `least` k-tiles away, the unit begins at that edge instead. So each work unit has at least `least`
 /// k-tiles, if `base` is at least `least`.
+///
+/// Units are numbered tile by tile. Workers take them in the order of [`unit`](Self::unit): under split-K, the same K-range
+/// of all tiles first. CTAs that are launched one after the other then read the same part of A and B at the same time, and
+/// the hardware joins their requests before L2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares<I> {
     /// Number of split tiles.
@@ -24,6 +28,9 @@ pub struct Shares<I> {
     pub base: I,
     /// Number of units per span, the first ones, that have one k-tile more.
     pub longer: I,
+    /// Number of tiles whose units of the same K-range consecutive workers take. 1 if workers take the units in the order of
+    /// their numbers.
+    pub abreast: I,
 }
 
 impl Shares<u32> {
@@ -31,7 +38,7 @@ impl Shares<u32> {
     pub const MOST_UNITS: u32 = 1024;
 
     /// No tile is split.
-    pub const NONE: Self = Self { tiles: 0, units: 0, each: 1, span: 1, base: 1, longer: 0 };
+    pub const NONE: Self = Self { tiles: 0, units: 0, each: 1, span: 1, base: 1, longer: 0, abreast: 1 };
 
     /// Stream-K: `tiles` tiles of `k` k-tiles each in `units` units that may cross tile edges. Fewer units if
     /// they would have less than `least` k-tiles.
@@ -65,11 +72,26 @@ impl Shares<u32> {
         // All are less than 2^31.
         let [units, each, span, base, longer] =
             [units, each, span, span / each, span % each].map(|number| u32::try_from(number).unwrap_or(0));
-        Self { tiles, units, each, span, base, longer }
+        Self { tiles, units, each, span, base, longer, abreast: 1 }
+    }
+
+    /// The same units for `workers` workers, in the order in which the same K-range of all tiles comes first. The order
+    /// stays as it is if units cross tile edges, or if there are more units than workers: units of one tile wait for each
+    /// other, and those of this order are far apart.
+    #[must_use]
+    pub const fn abreast(self, k: u32, workers: u32) -> Self {
+        let abreast = if self.span == k && self.units <= workers && self.tiles > 0 { self.tiles } else { 1 };
+        Self { abreast, ..self }
     }
 }
 
 impl<I: Index> Shares<I> {
+    /// The number of the unit that is taken at a position of the workers' order. Each position below
+    /// [`units`](Self::units) has a unit of its own.
+    pub fn unit(&self, position: I) -> I {
+        position % self.abreast * self.each + position / self.abreast
+    }
+
     /// The k-tile at which a unit begins, before the begin is moved to a tile edge.
     fn even(&self, unit: I) -> I {
         let inside = unit % self.each;

@@ -164,7 +164,9 @@ impl DivideSpec {
 ///
 /// `D` says which tiles are split into *units* ([`Split`](crate::Split)), and `A` how partial sums are added
 /// up. Worker `w` of `W` computes units `w`, `w + W`, …, each from its last tile to its first. Then it
-/// computes whole tiles with the same stride.
+/// computes whole tiles with the same stride. Where tiles are split into equal parts that all run at once,
+/// the units come in an order in which consecutive workers have the same K-range of different tiles
+/// ([`Shares::unit`]): so they read the same operands at the same time.
 ///
 /// Under [`Ordered`], a unit waits only for units with smaller numbers. So resident workers always make
 /// progress, whatever order they began in.
@@ -199,7 +201,7 @@ pub struct Streamed {
 
 impl Streamed {
     fn shares(&self, tiles: Tiles<u32>, workers: u32) -> Shares<u32> {
-        match self.divide {
+        let shares = match self.divide {
             DivideSpec::Remainder => self.remainder(tiles, workers),
             // The work units of a tile may wait for each other, so a tile has at most as many as there are
             // workers.
@@ -207,7 +209,8 @@ impl Streamed {
                 Shares::of_each(tiles.m * tiles.n, tiles.k, parts.min(workers), self.least)
             }
             DivideSpec::Heuristic { gain } => self.heuristic(gain, tiles, workers),
-        }
+        };
+        shares.abreast(tiles.k, workers)
     }
 
     fn remainder(&self, tiles: Tiles<u32>, workers: u32) -> Shares<u32> {
@@ -272,7 +275,8 @@ impl Streamed {
 }
 
 /// The names of the kernel parameters, in the order of the fields of [`Shares`].
-const PARAMETERS: [&str; 6] = ["split_tiles", "units", "span_units", "span_k", "unit_k", "longer_units"];
+const PARAMETERS: [&str; 7] =
+    ["split_tiles", "units", "span_units", "span_k", "unit_k", "longer_units", "tiles_abreast"];
 
 impl Schedule for Streamed {
     fn name(&self) -> String {
@@ -316,15 +320,16 @@ impl Schedule for Streamed {
     }
 
     fn parameters(&self, tiles: Tiles<u32>, workers: u32) -> Vec<u32> {
-        let Shares { tiles, units, each, span, base, longer } = self.shares(tiles, workers);
-        vec![tiles, units, each, span, base, longer]
+        let Shares { tiles, units, each, span, base, longer, abreast } = self.shares(tiles, workers);
+        vec![tiles, units, each, span, base, longer, abreast]
     }
 
     fn work(&self, tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>> {
         let Some(all) = tiles.count() else { return Box::new(core::iter::empty()) };
         let (rule, shares) = (*self, self.shares(tiles, workers));
         let step = workers.max(1) as usize;
-        let units = (worker..shares.units).step_by(step).flat_map(move |unit| {
+        let units = (worker..shares.units).step_by(step).flat_map(move |position| {
+            let unit = shares.unit(position);
             let at = |unit| shares.begin(unit, tiles.k, rule.least);
             let (begin, mut end) = (at(unit), at(unit + 1));
             core::iter::from_fn(move || {
@@ -342,10 +347,10 @@ impl Schedule for Streamed {
 
     fn emit<'f>(&self, f: &'f Builder, loop_: &mut WorkLoop<'_, 'f>) {
         let WorkLoop { parameters, tiles, worker, workers, ref mut body, .. } = *loop_;
-        let numbers: [Value<'f, u32>; 6] =
+        let numbers: [Value<'f, u32>; 7] =
             parameters.try_into().expect("the loop is emitted with what `declare` gave");
-        let [split, units, each, span, base, longer] = numbers;
-        let shares = Shares { tiles: split, units, each, span, base, longer };
+        let [split, units, each, span, base, longer, abreast] = numbers;
+        let shares = Shares { tiles: split, units, each, span, base, longer, abreast };
         let all = tiles.m * tiles.n;
         // Without k-tiles no tile is split. The code divides by `k`, so `k` is at least 1 here.
         let some = Tiles { k: tiles.k.max(1), ..tiles };
@@ -360,9 +365,9 @@ impl Schedule for Streamed {
             f.while_(
                 || next.get().less_than(shares.units) & begin.get().at_least(end.get()),
                 || {
-                    unit.set(next.get());
-                    begin.set(at(next.get()));
-                    end.set(at(next.get() + 1));
+                    unit.set(shares.unit(next.get()));
+                    begin.set(at(unit.get()));
+                    end.set(at(unit.get() + 1));
                     next.set(next.get() + workers);
                 },
             );
