@@ -135,7 +135,7 @@ fn scales_of_other_shapes_are_refused() {
         ),
         (
             &["--scale-a", &rows],
-            "--scale-a has a scale for each block and --scale-b has one number or is left out: where the blocks of one operand",
+            "--scale-a has a scale per block and --scale-b has one number or is left out: if the blocks of one operand",
         ),
         (&["--scale-a", &one, "--scale-b", &blocks], "--scale-a has one number"),
         (

@@ -6,10 +6,10 @@ use crate::{falchion, folder};
 
 /// The text without the number that the model predicts, which changes whenever it is fitted: it has to be there, and above 0.
 fn without_prediction(text: &str) -> String {
-    let Some((before, after)) = text.split_once(" to the multiprocessors, ") else { return text.to_owned() };
+    let Some((before, after)) = text.split_once(" to the SMs, ") else { return text.to_owned() };
     let (number, rest) = after.split_once(' ').expect("a number and its unit");
     assert!(number.parse::<f64>().is_ok_and(|bytes| bytes > 0.0), "{number}");
-    format!("{before} to the multiprocessors, … {rest}")
+    format!("{before} to the SMs, … {rest}")
 }
 
 /// Schedules of whole tiles and of parts, drawn and in numbers.

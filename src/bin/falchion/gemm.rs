@@ -34,8 +34,8 @@ use crate::{Failure, catalogue, memory, numbers, types};
 
 /// Run one GEMM, D = alpha * A * B + beta * C, and check it against an f64 reference.
 ///
-/// Without files the matrices are random. The last line is `verified`, or `WRONG` with the first wrong
-/// element.
+/// Without files the matrices are random. The last line is `verified`, or `WRONG` and the first wrong
+/// value.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  falchion gemm\n  falchion gemm --m 300 --n 129 --k 72 --alpha 0.5 --beta 2\n  \
@@ -126,9 +126,9 @@ pub(crate) struct GemmArgs {
     #[arg(long, value_name = "ROWS", requires = "rows", conflicts_with_all = ["batch", "epilogue"],
         value_parser = clap::value_parser!(u32).range(1..))]
     room: Option<u32>,
-    /// Add one MxNxK GEMM to a grouped launch (pointer array), on random matrices. Repeatable. M may be 0. With
-    /// --group, --config names a kernel `grouped…`. For weights in few bits, a number instead: the number of
-    /// elements along K that share a scale, 32, 64 or 128.
+    /// Add one MxNxK GEMM to a grouped launch (pointer array), on random matrices. Repeatable. M may be 0.
+    /// With --group, --config names a kernel `grouped…`. For weights in few bits, a number instead: the
+    /// number of elements along K that share a scale, 32, 64 or 128.
     #[arg(long, value_name = "MxNxK", value_parser = suites::parse_group_or_size, allow_hyphen_values = true, conflicts_with = "epilogue")]
     group: Vec<Group>,
     /// Contiguous dimension of A (k or m) and of B (k or n) [default: that of --config or --spec, else that
