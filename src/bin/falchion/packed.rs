@@ -77,10 +77,9 @@ impl Packing {
             let matrix = files::read_any_rank(&tensor(of))?;
             match matrix.words() {
                 Some(words) => Ok((matrix, words)),
-                None => Err(Failure::usage(format!(
-                    "{} holds no 32-bit integers, I32 was needed",
-                    tensor(of)
-                ))),
+                None => {
+                    Err(Failure::usage(format!("{} holds no 32-bit integers, I32 was needed", tensor(of))))
+                }
             }
         };
         let (qweight, packed) = words("qweight")?;

@@ -102,8 +102,9 @@ impl ScheduleArgs {
     }
 
     fn schedule(&self) -> Result<Schedule, Failure> {
-        let instead =
-            |plain: &str, _: &str| format!("its tiles are assigned to workers like those of {plain}; draw that");
+        let instead = |plain: &str, _: &str| {
+            format!("its tiles are assigned to workers like those of {plain}; draw that")
+        };
         let entry = catalogue::plain(&self.kernel.name(), instead)?;
         Schedule::new(entry, self.products(), self.form(), self.sms, &self.asked())
     }

@@ -216,9 +216,7 @@ impl FewBits {
                     self.shape(groups, found),
                     self.wanted([rows, k], group)
                 ),
-                _ => format!(
-                    "--{what}-{side} has one line, which fits groups of {fitting:?}: give --group"
-                ),
+                _ => format!("--{what}-{side} has one line, which fits groups of {fitting:?}: give --group"),
             }));
         };
         let powers = what == "scale" && self.code == Code::E2m1;
