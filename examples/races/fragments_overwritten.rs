@@ -1,4 +1,5 @@
-//! A multiply whose A comes from registers is still running when the next fragments are loaded into the same registers.
+//! A `wgmma` whose A comes from registers is still running when the next fragments are loaded into the same
+//! registers.
 
 use emulator::Memory;
 use ptx::abi::Argument;
@@ -9,10 +10,10 @@ use super::exhibit::Exhibit;
 pub(crate) const EXHIBIT: Exhibit = Exhibit {
     name: "fragments-overwritten",
     shipped: &["DeepGEMM#449", "triton#9433"],
-    bug: "The fragments of the next step are written to the registers of A before the multiply has been waited for.",
-    mended: "wgmma.wait_group comes between the multiply and the next fragments.",
-    hidden: "The first multiply of a group reads its registers soon after its issue. Whether the write comes later depends on \
-             the order in which the compiler places the loads.",
+    bug: "The fragments of the next step are written to the registers of A without waiting for the wgmma that reads them.",
+    mended: "wgmma.wait_group comes between the wgmma and the next fragments.",
+    hidden: "The first wgmma of a group reads its registers soon after its issue. Whether the write comes later depends on the \
+             order in which the compiler places the loads.",
     threads: 128,
     cluster: 1,
     dependent: false,
@@ -34,7 +35,7 @@ fn program(f: &Builder, mended: bool) {
     let fragments = f.param::<u64>("fragments");
     let (base, thread) = (f.shared_base(), f.special(Special::ThreadX));
 
-    // B: 16 rows of 8 zeros, written by 16 threads.
+    // B has 16 rows of 8 zeros, written by 16 threads.
     f.if_(thread.less_than(16), || {
         f.store_shared(base + thread * 16, 0, [f.constant(0u32); 4]);
         f.fence_proxy_async(ProxySpace::Shared);

@@ -1,5 +1,5 @@
-//! All threads store a tile that two warpgroups multiply. At the loop's back edge a barrier is missing: the faster
-//! warpgroup stores the next tile while the other's multiply reads.
+//! All threads store a tile that two warpgroups multiply. A barrier is missing at the loop's back edge: the
+//! faster warpgroup stores the next tile while the other warpgroup's `wgmma` still reads the old one.
 
 use emulator::Memory;
 use ptx::abi::Argument;
@@ -10,10 +10,10 @@ use super::exhibit::Exhibit;
 pub(crate) const EXHIBIT: Exhibit = Exhibit {
     name: "loop-back-edge",
     shipped: &["tilelang#2613"],
-    bug: "Each warpgroup waits for its own multiply and goes on to overwrite the tile that both read.",
-    mended: "A barrier of both warpgroups ends each round of the loop.",
-    hidden: "Both warpgroups share one tensor core pipe per quarter of the multiprocessor and take turns, so that they stay \
-             within one multiply of each other. With mma.sync, as on older GPUs, the reads are over when the instruction is.",
+    bug: "Each warpgroup waits only for its own wgmma, and then overwrites the tile that both read.",
+    mended: "A barrier of both warpgroups ends each iteration of the loop.",
+    hidden: "Both warpgroups share one tensor core pipe per quarter of the SM and alternate, so that they stay within one wgmma \
+             of each other. With mma.sync, as on older GPUs, the reads are over when the instruction is.",
     threads: 256,
     cluster: 1,
     dependent: false,

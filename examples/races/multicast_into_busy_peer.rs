@@ -1,5 +1,5 @@
-//! The staging memory of the epilogue is the memory of the operands. The leader of a cluster multicasts the next tile's
-//! operand when its own epilogue is done; its peer's epilogue may still read.
+//! The epilogue's staging buffer is the memory of the operands. The leader of a cluster multicasts the next
+//! tile's operand when its own epilogue is done, but its peer's epilogue may still read the buffer.
 
 use emulator::Memory;
 use ptx::abi::Argument;
@@ -11,10 +11,10 @@ use super::exhibit::{BOX_BYTES, Exhibit, box_map};
 pub(crate) const EXHIBIT: Exhibit = Exhibit {
     name: "multicast-into-busy-peer",
     shipped: &["humming PR#56"],
-    bug: "The leader waits for its own epilogue alone before it multicasts into the memory of both CTAs.",
+    bug: "The leader waits only for its own epilogue before it multicasts into the memory of both CTAs.",
     mended: "The barrier that the leader waits for counts the epilogues of both CTAs.",
-    hidden: "Both CTAs of a cluster work in step, and the copy takes longer than what is left of an epilogue. Only a \
-             persistent cluster with a second tile has the race at all.",
+    hidden: "Both CTAs of a cluster run at the same pace, and the copy takes longer than the rest of an epilogue. Only a \
+             persistent cluster with a second tile has the race.",
     threads: 32,
     cluster: 2,
     dependent: false,
@@ -56,7 +56,7 @@ fn program(f: &Builder, mended: bool) {
         });
         f.mbarrier_wait(full, tile);
         f.scope("epilogue", || {
-            // The tile's results replace the operand, and other lanes read them to store them.
+            // The tile's results overwrite the operand. Other lanes read them, to store them.
             f.store_shared(stage + thread * 4, 0, [thread]);
             f.warp_sync();
             let _result = f.load_shared_vector::<u32, 1>(stage + (thread ^ 1) * 4, 0);

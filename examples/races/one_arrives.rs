@@ -1,5 +1,5 @@
-//! 32 lanes store to shared memory, and one of them arrives at the mbarrier that says so. Its arrival releases its own
-//! stores, not those of the other lanes.
+//! 32 lanes store to shared memory, and one of them arrives at the mbarrier for all. Its arrival releases
+//! only its own stores, not those of the other lanes.
 
 use emulator::Memory;
 use ptx::abi::Argument;
@@ -10,10 +10,10 @@ use super::exhibit::Exhibit;
 pub(crate) const EXHIBIT: Exhibit = Exhibit {
     name: "one-arrives",
     shipped: &["cudnn-frontend PR#426"],
-    bug: "Nothing orders the stores of 31 lanes before the arrival of the one.",
+    bug: "Nothing orders the stores of the other 31 lanes before the arrival of the one lane.",
     mended: "__syncwarp comes between the stores and the arrival.",
-    hidden: "The lanes of a warp that has not diverged issue a store together, so that all of them are done when the one \
-             arrives. Nothing promises that they stay together.",
+    hidden: "The lanes of a warp that has not diverged issue a store together, so that all stores are done when the one lane \
+             arrives. Nothing guarantees that the lanes stay together.",
     threads: 64,
     cluster: 1,
     dependent: false,

@@ -1,5 +1,5 @@
-//! Threads store a tile to shared memory, meet at a barrier, and a tensor store takes the tile away: without a proxy fence
-//! it may read what was there before.
+//! Threads store a tile to shared memory, wait at a barrier, and then a tensor store copies the tile to
+//! global memory. Without a proxy fence the copy may read old bytes.
 
 use emulator::Memory;
 use ptx::abi::Argument;
@@ -10,10 +10,10 @@ use super::exhibit::{BOX_BYTES, Exhibit, box_map};
 pub(crate) const EXHIBIT: Exhibit = Exhibit {
     name: "proxy-fence-missing",
     shipped: &["tilelang#2634", "FlashKDA#24"],
-    bug: "A barrier orders the stores before the copy's issue, not before its reads: those go through another proxy.",
+    bug: "A barrier orders the stores before the copy's issue, but not before its reads, which go through another proxy.",
     mended: "Every thread that stored executes fence.proxy.async before the barrier.",
-    hidden: "Stores to shared memory reach it in order and within a few dozen cycles, and the copy engine takes longer to \
-             begin. The missing guarantee shows in the rules, hardly in results.",
+    hidden: "Stores reach shared memory in order and within a few dozen cycles, and the copy engine takes longer to begin. So \
+             results are hardly ever wrong, although nothing guarantees it.",
     threads: 128,
     cluster: 1,
     dependent: false,

@@ -1,5 +1,5 @@
-//! A grouped GEMM keeps one tensor map in global memory and points it at the next group's operand while the copies of the
-//! group before still read through it.
+//! A grouped GEMM keeps one tensor map in global memory. It changes the map to the next group's operand while
+//! the copies of the previous group still read through it.
 
 use emulator::Memory;
 use ptx::abi::Argument;
@@ -13,7 +13,7 @@ pub(crate) const EXHIBIT: Exhibit = Exhibit {
     bug: "The producer publishes the next group's tensor map at the address that copies in flight still read.",
     mended: "The producer waits for the copies of the group before it changes their map.",
     hidden: "The copy engine usually has the map in its descriptor cache by then, and the loads of a large group end long \
-             before the next group begins. Small or empty groups close the distance.",
+             before the next group begins. With small or empty groups the two are close together.",
     threads: 32,
     cluster: 1,
     dependent: false,
