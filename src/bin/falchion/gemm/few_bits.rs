@@ -23,7 +23,7 @@ impl GemmArgs {
         let name = self.dtype.as_deref().unwrap_or("f16");
         let wide = Format::named(name).filter(|format| format.bits() == 16 && format.is_float());
         wide.map(|wide| Some((packing, wide))).ok_or_else(|| {
-            Failure::usage(format!("--dtype is `{name}`, --dtype-b gptq and awq need bf16 or f16"))
+            Failure::usage(format!("--dtype is `{name}`, bf16 or f16 was needed for --dtype-b gptq and awq"))
         })
     }
 
