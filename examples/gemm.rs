@@ -14,7 +14,8 @@ impl GemmConfig for MyGemm {
     type Mainloop = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U192, U64>, Cooperative<U2>>;
     /// D = alpha * A * B + beta * C, stored by tensor copies.
     type Epilogue = LinearCombination<bf16, TmaStore>;
-    /// Persistent CTAs: one per resident CTA of the GPU. Tiles follow each other along N, in bands of 4.
+    /// Persistent: launches the number of CTAs that the GPU runs at the same time. Tiles follow each other
+    /// along N, in bands of 4.
     type Scheduler = Persistent<Grouped<AlongN, U4>>;
 }
 
