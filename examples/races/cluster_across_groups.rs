@@ -1,6 +1,6 @@
 //! Groups with an odd number of tiles, computed by clusters of two CTAs: one cluster gets the last tile of a
-//! group and the first tile of the next. Its leader sees that the two tiles share no operand, and loads only
-//! its own. The other CTA waits for the leader's multicast.
+//! first of the next. Its leader sees that they share no operand and loads for itself; the other CTA waits for the
+//! leader's multicast.
 
 use emulator::Memory;
 use ptx::abi::Argument;
@@ -11,11 +11,11 @@ use super::exhibit::{BOX_BYTES, Exhibit, box_map};
 pub(crate) const EXHIBIT: Exhibit = Exhibit {
     name: "cluster-across-groups",
     shipped: &["DeepGEMM PR#415", "DeepGEMM PR#429"],
-    bug: "The two CTAs of a cluster decide separately whether an operand is multicast, each from its own group. A barrier \
-          expects bytes that no CTA sends.",
-    mended: "Both decide from the groups of both tiles.",
-    hidden: "It needs an odd number of tiles per group and a heuristic that chooses clusters for that shape. With an even \
-             number no cluster crosses a boundary.",
+    bug: "The two CTAs of a cluster decide separately whether an operand is multicast, each from its own \
+          group. A barrier expects bytes that no CTA sends.",
+    mended: "Both CTAs decide from the groups of both tiles.",
+    hidden: "The bug needs an odd number of tiles per group and a heuristic that chooses clusters for that \
+             shape. With an even number no cluster spans two groups.",
     threads: 32,
     cluster: 2,
     dependent: false,

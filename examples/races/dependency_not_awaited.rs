@@ -1,5 +1,4 @@
 //! A programmatic dependent launch: the kernel may begin before the kernel that writes its operands has
-//! ended. It loads the operands immediately.
 
 use emulator::Memory;
 use ptx::abi::Argument;
@@ -11,9 +10,9 @@ pub(crate) const EXHIBIT: Exhibit = Exhibit {
     name: "dependency-not-awaited",
     shipped: &["cutlass#2760", "flash-attention PR#2481"],
     bug: "The producer's first load comes before griddepcontrol.wait.",
-    mended: "Barriers and prefetches come before the wait, everything that accesses global memory comes after it.",
-    hidden: "The second kernel begins early only if the first leaves room on an SM, and its operands are often older than the \
-             kernel before it. Without the launch attribute nothing overlaps.",
+    mended: "Barriers and prefetches come before the wait, and all accesses to global memory after it.",
+    hidden: "The second kernel begins early only where the first leaves room on an SM, and its operands are \
+             often older than the previous kernel. Without the launch attribute nothing overlaps.",
     threads: 32,
     cluster: 1,
     dependent: true,

@@ -1,5 +1,4 @@
 //! A `wgmma` whose A comes from registers is still running when the next fragments are loaded into the same
-//! registers.
 
 use emulator::Memory;
 use ptx::abi::Argument;
@@ -10,10 +9,11 @@ use super::exhibit::Exhibit;
 pub(crate) const EXHIBIT: Exhibit = Exhibit {
     name: "fragments-overwritten",
     shipped: &["DeepGEMM#449", "triton#9433"],
-    bug: "The fragments of the next step are written to the registers of A without waiting for the wgmma that reads them.",
-    mended: "wgmma.wait_group comes between the wgmma and the next fragments.",
-    hidden: "The first wgmma of a group reads its registers soon after its issue. Whether the write comes later depends on the \
-             order in which the compiler places the loads.",
+    bug: "The fragments of the next step are written to the registers of A without waiting for the multiply \
+          that reads them.",
+    mended: "wgmma.wait_group comes between the multiply and the next fragments.",
+    hidden: "The first multiply of a group reads its registers soon after it is issued. Whether the write \
+             comes later depends on where the compiler places the loads.",
     threads: 128,
     cluster: 1,
     dependent: false,

@@ -1,5 +1,5 @@
 //! All threads store a tile that two warpgroups multiply. A barrier is missing at the loop's back edge: the
-//! faster warpgroup stores the next tile while the other warpgroup's `wgmma` still reads the old one.
+//! warpgroup stores the next tile while the other's multiply reads.
 
 use emulator::Memory;
 use ptx::abi::Argument;
@@ -10,10 +10,11 @@ use super::exhibit::Exhibit;
 pub(crate) const EXHIBIT: Exhibit = Exhibit {
     name: "loop-back-edge",
     shipped: &["tilelang#2613"],
-    bug: "Each warpgroup waits only for its own wgmma, and then overwrites the tile that both read.",
+    bug: "Each warpgroup waits for its own multiply and then overwrites the tile that both warpgroups read.",
     mended: "A barrier of both warpgroups ends each iteration of the loop.",
-    hidden: "Both warpgroups share one tensor core pipe per quarter of the SM and alternate, so that they stay within one wgmma \
-             of each other. With mma.sync, as on older GPUs, the reads are over when the instruction is.",
+    hidden: "Both warpgroups share one tensor core pipe per quarter of the SM and alternate on it, so they \
+             stay within one multiply of each other. With mma.sync, as on older GPUs, the reads are \
+             complete when the instruction is.",
     threads: 256,
     cluster: 1,
     dependent: false,

@@ -1,5 +1,5 @@
 //! The epilogue's staging buffer is the memory of the operands. The leader of a cluster multicasts the next
-//! tile's operand when its own epilogue is done, but its peer's epilogue may still read the buffer.
+//! operand when its own epilogue is done; its peer's epilogue may still read.
 
 use emulator::Memory;
 use ptx::abi::Argument;
@@ -13,8 +13,8 @@ pub(crate) const EXHIBIT: Exhibit = Exhibit {
     shipped: &["humming PR#56"],
     bug: "The leader waits only for its own epilogue before it multicasts into the memory of both CTAs.",
     mended: "The barrier that the leader waits for counts the epilogues of both CTAs.",
-    hidden: "Both CTAs of a cluster run at the same pace, and the copy takes longer than the rest of an epilogue. Only a \
-             persistent cluster with a second tile has the race.",
+    hidden: "Both CTAs of a cluster run in step, and the copy takes longer than the rest of an epilogue. \
+             Only a persistent cluster with a second tile has the race at all.",
     threads: 32,
     cluster: 2,
     dependent: false,

@@ -1,5 +1,5 @@
 //! 32 lanes store to shared memory, and one of them arrives at the mbarrier for all. Its arrival releases
-//! only its own stores, not those of the other lanes.
+//! stores, not those of the other lanes.
 
 use emulator::Memory;
 use ptx::abi::Argument;
@@ -12,8 +12,8 @@ pub(crate) const EXHIBIT: Exhibit = Exhibit {
     shipped: &["cudnn-frontend PR#426"],
     bug: "Nothing orders the stores of the other 31 lanes before the arrival of the one lane.",
     mended: "__syncwarp comes between the stores and the arrival.",
-    hidden: "The lanes of a warp that has not diverged issue a store together, so that all stores are done when the one lane \
-             arrives. Nothing guarantees that the lanes stay together.",
+    hidden: "The lanes of a warp that has not diverged issue a store together, so all stores are done when \
+             the one lane arrives. Nothing guarantees that the lanes stay together.",
     threads: 64,
     cluster: 1,
     dependent: false,

@@ -1,5 +1,5 @@
 //! The first CTA of a cluster adds up partial sums in the shared memory of its peers. A peer that has nothing
-//! more to do exits, and its shared memory is released.
+//! ends, and its shared memory with it.
 
 use emulator::Memory;
 use ptx::abi::Argument;
@@ -10,10 +10,10 @@ use super::exhibit::Exhibit;
 pub(crate) const EXHIBIT: Exhibit = Exhibit {
     name: "peer-exits",
     shipped: &["triton PR#9413", "triton#10656", "triton#11731"],
-    bug: "A CTA exits while its peer may still read its shared memory.",
+    bug: "A CTA ends while its peer may still read its shared memory.",
     mended: "A second cluster barrier comes after the reads.",
-    hidden: "The shared memory of a CTA that has exited keeps its bytes until another CTA gets it. In a grid whose CTAs are all \
-             resident at once, no other CTA does.",
+    hidden: "The shared memory of a CTA that has ended keeps its bytes until another CTA starts in its \
+             place. In a grid that fits on the card at once, none does.",
     threads: 32,
     cluster: 2,
     dependent: false,

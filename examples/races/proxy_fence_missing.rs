@@ -1,5 +1,5 @@
 //! Threads store a tile to shared memory, wait at a barrier, and then a tensor store copies the tile to
-//! global memory. Without a proxy fence the copy may read old bytes.
+//! it may read what was there before.
 
 use emulator::Memory;
 use ptx::abi::Argument;
@@ -10,10 +10,11 @@ use super::exhibit::{BOX_BYTES, Exhibit, box_map};
 pub(crate) const EXHIBIT: Exhibit = Exhibit {
     name: "proxy-fence-missing",
     shipped: &["tilelang#2634", "FlashKDA#24"],
-    bug: "A barrier orders the stores before the copy's issue, but not before its reads, which go through another proxy.",
+    bug: "A barrier orders the stores before the issue of the copy, but not before its reads: the reads go \
+          through another proxy.",
     mended: "Every thread that stored executes fence.proxy.async before the barrier.",
-    hidden: "Stores reach shared memory in order and within a few dozen cycles, and the copy engine takes longer to begin. So \
-             results are hardly ever wrong, although nothing guarantees it.",
+    hidden: "Stores to shared memory arrive in order and within a few dozen cycles, and the copy engine \
+             takes longer to begin. The guarantee is missing, but results are rarely wrong.",
     threads: 128,
     cluster: 1,
     dependent: false,

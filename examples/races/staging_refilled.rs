@@ -1,5 +1,5 @@
 //! The staging buffer of a persistent kernel's epilogue. One thread waits until the tensor store has read the
-//! buffer. The other threads do not wait for that thread, and refill the buffer for the next tile.
+//! do not wait for that thread, and fill it for the next tile.
 
 use emulator::Memory;
 use ptx::abi::Argument;
@@ -10,10 +10,11 @@ use super::exhibit::{BOX_BYTES, Exhibit, box_map};
 pub(crate) const EXHIBIT: Exhibit = Exhibit {
     name: "staging-refilled",
     shipped: &["TileOPs PR#1550"],
-    bug: "Only the thread that issued the tensor store waits for it. The others refill its source for the next tile.",
-    mended: "After the wait, a named barrier blocks all threads that refill.",
-    hidden: "Between two fills is the mainloop of a tile, which takes much longer than the store. With many small or empty \
-             tiles the fills are close together; the kernel's own tests had few such tiles.",
+    bug: "Only the thread that issued the tensor store waits for it. The other threads refill its source \
+          for the next tile.",
+    mended: "A named barrier after the wait holds back all threads that refill.",
+    hidden: "The mainloop of a tile runs between two fills, and it takes much longer than the store. Many \
+             small or empty tiles bring the fills close together; the kernel's own tests had few of them.",
     threads: 64,
     cluster: 1,
     dependent: false,

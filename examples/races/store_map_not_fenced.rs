@@ -1,5 +1,5 @@
 //! A grouped GEMM whose output has a tensor map per group. One warp writes the map of the next group and
-//! releases it. The warp that stores through the map never acquires it.
+//! warp that stores through it never acquires it.
 
 use emulator::Memory;
 use ptx::abi::Argument;
@@ -10,10 +10,11 @@ use super::exhibit::{BOX_BYTES, Exhibit, box_map};
 pub(crate) const EXHIBIT: Exhibit = Exhibit {
     name: "store-map-not-fenced",
     shipped: &["cutlass#2162"],
-    bug: "The map of the stores is used without fence.proxy.tensormap::generic.acquire. The maps of the loads have the fence.",
+    bug: "The tensor map of the stores is used without fence.proxy.tensormap::generic.acquire; the tensor \
+          maps of the loads have the fence.",
     mended: "The storing warp acquires the map at its address before it stores.",
-    hidden: "A map that no copy has used yet is in no descriptor cache, so the first use reads the new map. The error appears \
-             when the memory of a map is reused for another group.",
+    hidden: "A map that no copy has used yet is in no descriptor cache, so the first use reads the new map. \
+             The bug shows when the memory of a map is reused for another group.",
     threads: 64,
     cluster: 1,
     dependent: false,

@@ -1,5 +1,5 @@
 //! A grouped GEMM keeps one tensor map in global memory. It changes the map to the next group's operand while
-//! the copies of the previous group still read through it.
+//! group before still read through it.
 
 use emulator::Memory;
 use ptx::abi::Argument;
@@ -10,10 +10,11 @@ use super::exhibit::{BOX_BYTES, Exhibit, box_map};
 pub(crate) const EXHIBIT: Exhibit = Exhibit {
     name: "tensor-map-rewritten",
     shipped: &["DeepGEMM PR#343", "flashinfer#5438"],
-    bug: "The producer publishes the next group's tensor map at the address that copies in flight still read.",
-    mended: "The producer waits for the copies of the group before it changes their map.",
-    hidden: "The copy engine usually has the map in its descriptor cache by then, and the loads of a large group end long \
-             before the next group begins. With small or empty groups the two are close together.",
+    bug: "The producer publishes the next group's tensor map at an address that copies in flight still read.",
+    mended: "The producer waits for the previous group's copies before it changes the map.",
+    hidden: "The copy engine usually has the map in its descriptor cache by then, and the loads of a large \
+             group end long before the next group begins. With small or empty groups the two events are \
+             close together.",
     threads: 32,
     cluster: 1,
     dependent: false,

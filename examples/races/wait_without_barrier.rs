@@ -1,5 +1,5 @@
 //! Two warpgroups multiply with the same tile of B. Each waits for its own `wgmma`. Then the first warpgroup
-//! copies the next tile over it with cp.async, while the second warpgroup's `wgmma` may still read.
+//! tile there with cp.async, while the second one's multiply may still read.
 
 use emulator::Memory;
 use ptx::abi::Argument;
@@ -10,9 +10,11 @@ use super::exhibit::Exhibit;
 pub(crate) const EXHIBIT: Exhibit = Exhibit {
     name: "wait-without-barrier",
     shipped: &["triton#11047"],
-    bug: "wgmma.wait_group 0 is used as a barrier between warpgroups, but it waits only for the warpgroup's own wgmmas.",
+    bug: "wgmma.wait_group 0 is used as a barrier between warpgroups. It waits only for the warpgroup's own \
+          multiplies.",
     mended: "A barrier of both warpgroups comes after the wait.",
-    hidden: "A cp.async takes hundreds of cycles until its bytes arrive, the other warpgroup's wgmma only a few dozen to end.",
+    hidden: "A cp.async takes hundreds of cycles to deliver its bytes; the other warpgroup's multiply takes \
+             a few dozen to end.",
     threads: 256,
     cluster: 1,
     dependent: false,
