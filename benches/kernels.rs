@@ -1,4 +1,5 @@
-//! What a user waits for on the host: a kernel from type to PTX text, and a GEMM in the emulator.
+//! Benchmarks of host work that a user waits for: a kernel from type to PTX text, a GEMM in the emulator, and
+//! the selection.
 //!
 //! `cargo bench --bench kernels`
 
@@ -9,7 +10,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use cute_rs::atom::Major;
 use kernel::{Call, Emulator, Engine, GemmProblem, Known, Machine, Request, Types};
 
-/// Build, verify and print each kind of kernel: at most 5 ms.
+/// Builds, verifies and prints each kind of kernel. Target: at most 5 ms.
 fn emit(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("type to PTX");
     for name in ["small-bf16-kk", "medium-bf16-kk", "large-bf16-kk", "staged-bf16-kk"] {
@@ -20,7 +21,7 @@ fn emit(criterion: &mut Criterion) {
     }
 }
 
-/// A whole product in the emulator: 512 cubed takes at most 5 s.
+/// Runs a whole GEMM in the emulator. Target: at most 5 s at 512 cubed.
 fn emulate(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("emulator");
     group.sample_size(10);
@@ -40,7 +41,8 @@ fn emulate(criterion: &mut Criterion) {
     }
 }
 
-/// The fastest kernel of a space, by the model alone and with the records of near shapes: at most 0.2 ms for one product.
+/// Finds the fastest kernel of the space, by the model alone and with the records of near shapes. Target: at
+/// most 0.2 ms for one GEMM.
 fn choose(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("choose");
     let machine = Machine::h200();
@@ -49,7 +51,7 @@ fn choose(criterion: &mut Criterion) {
     for [m, n, k] in shapes {
         let problem = GemmProblem { m, n, k };
         for (name, known) in [("model", Known::Nothing), ("near", Known::Shipped)] {
-            // One that was not measured: K is another.
+            // A shape that was not measured: it has another K.
             let problem = GemmProblem { k: k + 8, ..problem };
             let request = Request::packed(Format::Bf16, [Major::K; 2], problem).known(known);
             group.bench_function(format!("{m}x{n}x{k} {name}"), |bencher| {

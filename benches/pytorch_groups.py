@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""PyTorch's products of groups of rows, at the shapes of a record of `falchion tune --rows ... --record FILE`.
+"""Times PyTorch's grouped GEMMs at the shapes of a record of `falchion tune --rows ... --record FILE`.
 
     python3 benches/pytorch_groups.py groups.jsonl
 
-`torch._grouped_mm` for bf16; for 8-bit floats `torch._scaled_grouped_mm`, with a scale for each row and column. Times are in
-microseconds, of calls in a CUDA graph, the median of several replays. Run it on the card on which the record was made, and divide.
+It calls `torch._grouped_mm` for bf16, and `torch._scaled_grouped_mm` for 8-bit floats, with one scale per row and column. Times are
+in microseconds per call, of calls in a CUDA graph; the median of several replays. Run it on the GPU on which the record was made,
+and divide the times.
 """
 
 import json
@@ -15,7 +16,7 @@ import torch
 
 
 def timed(function, operations):
-    """Microseconds of a call."""
+    """The time of a call in microseconds."""
     function()
     torch.cuda.synchronize()
     count = max(4, min(100, int(4e12 / operations)))
@@ -42,7 +43,7 @@ def timed(function, operations):
 
 
 def call(line):
-    """The product of a line, on random numbers."""
+    """The grouped GEMM of a line of the record, on random numbers."""
     rows, n, k = torch.tensor(line["rows"]), line["n"], line["k"]
     ends = torch.cumsum(rows, 0).to(torch.int32).cuda()
     m, experts = int(rows.sum()), len(rows)

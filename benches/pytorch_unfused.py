@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""PyTorch's linear layer with GELU as three calls, in bf16: matmul, add of the bias, gelu (tanh approximation).
+"""Times PyTorch's linear layer with GELU as three calls, in bf16: matmul, add of the bias, gelu (tanh approximation).
 
     python3 benches/pytorch_unfused.py 8192x8192x8192 4096x4096x512
 
-Shapes are M x N x K as in `falchion bench --shape`: A is M x K, the weight N x K as `torch.nn.Linear` keeps it. Times are
-in microseconds, taken as `falchion bench` takes a burst: after a rest, as many rounds as fit into some milliseconds, with
-matrices that are exchanged from round to round so that L2 does not keep them; the median of several turns. Run it on the
-card on which `falchion bench --epilogue bias-gelu --burst-only` has just run, and divide.
+Shapes are M x N x K as in `falchion bench --shape`: A is M x K, the weight is N x K as in `torch.nn.Linear`. Times are in
+microseconds, measured like a burst of `falchion bench`: after a rest, rounds for some milliseconds, and the median of
+several turns. The matrices change from round to round, so that L2 does not keep them. Run it on the GPU on which
+`falchion bench --epilogue bias-gelu --burst-only` has just run, and divide the times.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import time
 import torch
 import torch.nn.functional as F
 
-# More than the L2 of the cards that the kernels are for.
+# More than the L2 cache of a Hopper GPU.
 ROTATED_BYTES = 256 << 20
 
 
@@ -29,7 +29,7 @@ def shape(text):
 
 
 def sets_of(m, n, k):
-    """As many sets of matrices as L2 does not hold."""
+    """Enough sets of matrices that L2 does not hold them all."""
     count = min(16, max(2, -(-ROTATED_BYTES // (2 * (m * k + n * k + m * n)))))
 
     def normal(*extents):
@@ -49,7 +49,7 @@ def unfused(a, weight, bias):
 
 
 def rounds(function, sets, count):
-    """Microseconds a round of `count` rounds behind each other."""
+    """Microseconds per round, over `count` consecutive rounds."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begin.record()
     for i in range(count):
@@ -60,7 +60,7 @@ def rounds(function, sets, count):
 
 
 def burst(function, sets, options):
-    """The median over turns of microseconds a round, each turn after a rest."""
+    """Microseconds per round: the median over turns, each after a rest."""
     rounds(function, sets, 2 * len(sets))
     estimate = rounds(function, sets, len(sets))
     count = max(len(sets), round(options.burst * 1e6 / estimate))

@@ -1,5 +1,5 @@
-//! A fused epilogue: `D = gelu(A * B + bias)`, checked against itself on the host, and on a GPU timed beside the same
-//! kernel without it and beside cuBLASLt's own fusion.
+//! A fused epilogue: `D = gelu(A * B + bias)`. The host evaluates the same epilogue to check the kernel. On a
+//! GPU the example also times it, next to the same kernel without the epilogue and cuBLASLt's own fusion.
 //!
 //! `cargo run --release --example bias_gelu`
 
@@ -15,7 +15,7 @@ use falchion::verify::{Bench, Format};
 
 type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
 type Bands = Persistent<Grouped<AlongM, U12>>;
-/// Kernels for long reductions, and kernels whose epilogue hides behind the next tile's multiplications.
+/// Kernels for long K, and kernels whose epilogue overlaps the next tile's multiplications.
 type Long<E> = Composed<TmaWgmma<Kk, Tile<U128, U256, U64>, Cooperative<U2>>, E, Bands>;
 type Wide<E> =
     Composed<TmaWgmma<Kk, Tile<U256, U192, U64>, Cooperative<U2>>, E, Persistent<Grouped<AlongM, U8>>>;
@@ -117,7 +117,7 @@ fn time(gpu: &mut Gpu, problem: GemmProblem) -> Result<(), Box<dyn Error>> {
         for ((_, work), times) in all.iter().zip(&mut times) {
             std::thread::sleep(Duration::from_millis(100));
             let seconds = gpu.time_many(&[*work], count)?;
-            // The first turn warms up.
+            // The first turn is a warm-up.
             if turn > 0 {
                 times.push(seconds);
             }

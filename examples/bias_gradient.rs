@@ -1,5 +1,6 @@
-//! A backward pass in one kernel: `dX = dY * W` through the derivative of an activation, the sums of its columns as the
-//! gradient of the bias, and the largest magnitude for the next step's scale.
+//! A backward pass in one kernel: `dX = dY * W`, multiplied by the derivative of an activation. The kernel
+//! also computes the sums of dX's columns, which are the gradient of the bias, and the largest magnitude, for
+//! the next step's scale.
 //!
 //! `cargo run --release --example bias_gradient`
 
@@ -11,7 +12,7 @@ use falchion::collective::tree::{
 use falchion::prelude::*;
 use falchion::verify::{Bench, Format};
 
-/// `acc * gelu'(x)`, where x is what went into the activation on the way forward.
+/// `acc * gelu'(x)`, where x is the activation's input in the forward pass.
 type Backward = Compute<Gradient<GeluTanh<Fast>>, (Accumulator, Load<bf16>)>;
 
 type MyGemm = Composed<
@@ -32,7 +33,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let zeros = |count: u32| vec![0; 4 * count as usize];
     let gradient = RowArgument { address: bench.upload(&zeros(n))?, len: n };
     let largest = bench.upload(&zeros(1))?;
-    // Outermost first: where the maximum goes, where the sums go, then the operands of the product.
+    // Outermost first: the address of the maximum, the address of the sums, then the arguments of the
+    // multiplication.
     let arguments = (largest, (gradient, ((), ((), before))));
     let checked = bench.check::<MyGemm>(problem, &arguments)?;
     let read = |bytes: Vec<u8>| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);

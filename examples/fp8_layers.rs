@@ -1,7 +1,9 @@
-//! Two linear layers of 8-bit floats with scales of blocks: the first quantises its own result for the second.
+//! Two linear layers of 8-bit floats with block scales. The first layer quantises its own result for the
+//! second.
 //!
-//! Activations have a scale for each 128 of K of a row, weights one for each 128 x 128. The first layer applies ReLU and divides
-//! each 128 columns of a row by a scale, in its epilogue; matrix and scales are the second layer's A as they are.
+//! Activations have one scale per 128 elements of a row along K, weights one scale per 128 x 128 elements.
+//! The epilogue of the first layer applies ReLU, and divides every 128 columns of a row by a scale. Its
+//! matrix and scales are the second layer's A.
 //!
 //! `cargo run --release --example fp8_layers`
 
@@ -27,11 +29,11 @@ const K: usize = 512;
 const N: usize = 256;
 const OUT: usize = 128;
 
-/// A matrix `rows x columns` in `e4m3`, with a scale for each block of some rows by 128 columns.
+/// A matrix `rows x columns` in `e4m3`, with one scale per block of some rows by 128 columns.
 struct Quantised {
     bytes: Vec<u8>,
-    /// One block of columns after the other where each row has its own scales; where not, one block of rows after the other, whose
-    /// leading dimension is a multiple of four.
+    /// If each row has its own scales: one block of columns after the other. Otherwise: one block of rows
+    /// after the other, with a leading dimension that is a multiple of four.
     scales: Vec<u8>,
 }
 
@@ -54,7 +56,7 @@ fn quantised(matrix: &[f64], columns: usize, block: usize) -> Quantised {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut random = fastrand::Rng::with_seed(3);
     let mut matrix = |elements: usize| (0..elements).map(|_| random.f64() * 2.0 - 1.0).collect::<Vec<f64>>();
-    // Weights lie as (N, K).
+    // Weights are stored as (N, K).
     let (x, w1, w2) = (matrix(M * K), matrix(N * K), matrix(OUT * N));
 
     let mut engine: Box<dyn Engine> = match Gpu::new(0) {
@@ -93,7 +95,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .chunks_exact(4)
         .map(|word| f32::from_le_bytes([word[0], word[1], word[2], word[3]]).into())
         .collect();
-    // The same of the matrices before they were quantised.
+    // The reference: the same layers on the matrices before quantisation.
     let product = |a: &[f64], b: &[f64], k: usize| -> Vec<f64> {
         let dot = |row: &[f64], column: &[f64]| row.iter().zip(column).map(|(x, w)| x * w).sum();
         a.chunks(k).flat_map(|row| b.chunks(k).map(move |column| dot(row, column))).collect()
@@ -104,6 +106,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>().sqrt();
     let error = squares(&mut got.iter().zip(&want).map(|(got, want)| got - want))
         / squares(&mut want.iter().copied());
-    println!("error of both layers, of what was never quantised: {:.2} % in root mean square", error * 100.0);
+    println!("error against the layers without quantisation: {:.2} % root mean square", error * 100.0);
     if error < 0.06 { Ok(()) } else { Err("the layers lose more than e4m3 does".into()) }
 }

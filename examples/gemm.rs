@@ -1,4 +1,5 @@
-//! A kernel of your own: three roles in a type, run on whatever is here, and checked.
+//! A kernel of your own: three roles in a type. Runs it on the GPU if there is one, else in the emulator, and
+//! checks it.
 //!
 //! `cargo run --release --example gemm`
 
@@ -9,11 +10,12 @@ use falchion::verify::{Format, HostMatrix, Order, Sums};
 struct MyGemm;
 
 impl GemmConfig for MyGemm {
-    /// A is row-major, B is column-major; a CTA computes 128 x 192 at a time, 64 of K a stage.
+    /// A is row-major, B is column-major. A CTA computes tiles of 128 x 192, with K = 64 per stage.
     type Mainloop = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U192, U64>, Cooperative<U2>>;
     /// D = alpha * A * B + beta * C, stored by tensor copies.
     type Epilogue = LinearCombination<bf16, TmaStore>;
-    /// As many CTAs as run at once; tiles row by row, in bands of 4.
+    /// Persistent: launches the number of CTAs that the GPU runs at the same time. Tiles follow each other
+    /// along N, in bands of 4.
     type Scheduler = Persistent<Grouped<AlongN, U4>>;
 }
 
@@ -42,7 +44,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (a, b) = (matrix([m, k], Order::RowMajor), matrix([k, n], Order::ColumnMajor));
     let d = engine.allocate(m as usize * n as usize * 2)?;
     let (a_at, b_at) = (engine.upload(&a.bytes())?.address, engine.upload(&b.bytes())?.address);
-    // No workspace: a persistent scheduler deals out whole tiles.
+    // A persistent scheduler splits no tiles, so no workspace is needed.
     let call = Call::of(problem).a(a_at, k.into()).b(b_at, k.into()).d(d.address, n.into());
 
     let program = Gemm::<MyGemm>::program()?;

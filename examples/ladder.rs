@@ -1,11 +1,12 @@
-//! The climb from plain instructions to the fastest kernel: each rung is a type that differs from the one before in a
-//! parameter or two. The first two are where the literature begins: the register tiles of most worklogs, in `f32`, and the multistage
-//! kernel of Ampere. `examples/first_rung.rs` is the third, written out instruction by instruction.
+//! From plain instructions to the fastest kernel, step by step. Each rung is a type that differs from the one
+//! before in one or two parameters. The first two rungs are where most tutorials begin: register tiles in
+//! `f32`, and Ampere's multistage kernel. `examples/first_rung.rs` is the third rung, written instruction by
+//! instruction.
 //!
-//! `cargo run --release --example ladder` times every rung at 8192 cubed where there is a Hopper GPU, beside the
-//! multiply-only ceiling of the same run and the figures that the literature gives for the same step. On any other
-//! machine the emulator runs every rung at a small size. Those of `wgmma` must compute the same bits; plain instructions and
-//! `mma.sync` add in other orders, so the three agree to a rounding of D.
+//! On a Hopper GPU, `cargo run --release --example ladder` times every rung at 8192 cubed. It prints the
+//! multiply-only ceiling of the same run, and published figures for the same step. On any other machine the
+//! emulator runs every rung at a small size. All `wgmma` rungs must compute the same bits. Plain instructions
+//! and `mma.sync` add in other orders, so their results agree up to a rounding of D.
 
 use std::error::Error;
 use std::time::Duration;
@@ -21,12 +22,12 @@ use falchion::ptx::{VerifyError, WgmmaTypes};
 type Bf16 = Operands<KMajor<bf16>, KMajor<bf16>>;
 type Alone = Cluster<U1, U1>;
 
-/// Stores straight from registers.
+/// Stores directly from registers.
 type Direct<T, R, S> = Composed<TmaWgmma<Bf16, T, R>, LinearCombination<bf16>, S>;
-/// Stores by way of shared memory: `stmatrix` and tensor copies.
+/// Stores through shared memory: `stmatrix` and tensor copies.
 type Copied<T, R, S> = Composed<TmaWgmma<Bf16, T, R>, LinearCombination<bf16, TmaStore>, S>;
 
-/// The time before `wgmma`: all warps copy, through three stages or four, and all multiply.
+/// Mainloops before `wgmma`: all warps copy, through three or four stages, and all warps multiply.
 type Plain = Simt<Operands<KMajor<f32>, KMajor<f32>>, Tile<U192, U64, U16>, Unspecialised<U1, U4>>;
 type Multistage = MmaSync<Bf16, Tile<U256, U128, U64>, Unspecialised<U2, U3>>;
 
@@ -34,16 +35,16 @@ type Square = Tile<U128, U128, U64>;
 type Long = Tile<U128, U256, U64>;
 type Bands = Persistent<Grouped<AlongM, U12>>;
 
-/// Two consumers and a producer, whose stages are given back thread by thread.
+/// Two consumers and a producer. Every consumer thread arrives to release a stage.
 type Slow = Cooperative<U2, Alone, EachThread<AsManyAsFit>>;
 
 struct Rung {
     step: &'static str,
-    /// TFLOP/s that the step gave elsewhere: an H100, 8192 cubed.
+    /// Published TFLOP/s of the step, on an H100 at 8192 cubed.
     published: Option<u32>,
-    /// Elements of A and B.
+    /// Format of A and B.
     operands: Format,
-    /// What multiplies.
+    /// The kind of multiplying instruction.
     multiply: Multiply,
     program: fn() -> Result<Program, VerifyError>,
     launch: fn(&Call, u32) -> Result<Option<Launch>, LaunchError>,
@@ -122,7 +123,7 @@ fn normal(count: usize, random: &mut fastrand::Rng) -> Vec<u8> {
     (0..count).flat_map(|_| value(random)).collect()
 }
 
-/// Values of `bf16` as elements of a rung's operands.
+/// `bf16` values, converted to the format of a rung's operands.
 fn stored(values: &[u8], operands: Format) -> Vec<u8> {
     if operands == Format::F32 {
         return numbers(values).flat_map(f32::to_le_bytes).collect();
@@ -134,7 +135,8 @@ fn numbers(values: &[u8]) -> impl Iterator<Item = f32> + '_ {
     values.chunks_exact(2).map(|bytes| bf16::from_le_bytes([bytes[0], bytes[1]]).to_f32())
 }
 
-/// Whether results differ by no more than the rounding to `bf16`, and what sums of 200 products lose in `f32` in any order.
+/// Whether two results differ by at most the rounding to `bf16` and the error of `f32` sums of 200 products
+/// in any order.
 fn agree(some: &[u8], others: &[u8]) -> bool {
     numbers(some).zip(numbers(others)).all(|(a, b)| (a - b).abs() <= a.abs() / 128.0 + 2e-3)
 }
@@ -160,26 +162,26 @@ fn emulate() -> Result<(), Box<dyn Error>> {
         let (right, words) = match (known, firsts.first()) {
             (Some((_, first)), _) => (first == &result, "the same bits"),
             (None, Some((_, first))) => (agree(first, &result), "the same to a rounding"),
-            (None, None) => (true, "what the others are held against"),
+            (None, None) => (true, "the reference for the others"),
         };
-        println!("{:38} {}", rung.step, if right { words } else { "OTHER NUMBERS" });
+        println!("{:38} {}", rung.step, if right { words } else { "WRONG" });
         if known.is_none() {
             firsts.push((rung.multiply, result));
         }
         if !right {
-            return Err(format!("{} computes something else than the others", program.name()).into());
+            return Err(format!("{} computes another result than the others", program.name()).into());
         }
     }
     Ok(())
 }
 
-/// Times all rungs in turn, in short bursts; medians count.
+/// Times all rungs, alternating, in short bursts. The median counts.
 fn climb(mut gpu: Gpu) -> Result<(), Box<dyn Error>> {
     const EXTENT: u32 = 8192;
     const TURNS: usize = 5;
     let problem = GemmProblem { m: EXTENT, n: EXTENT, k: EXTENT };
     let mut random = fastrand::Rng::with_seed(1);
-    // An odd count, so that rows of a repeated matrix differ.
+    // An odd number, so that rows of a repeated matrix differ.
     let values = normal((4 << 20) + 1, &mut random);
     let fill = |gpu: &mut Gpu, operands: Format| {
         let bytes = (EXTENT as usize).pow(2) * operands.bytes() as usize;

@@ -1,4 +1,5 @@
-//! Products of matrices that belong to cudarc: by a kernel of your own, by one that is chosen, and at plain addresses.
+//! Multiplies cudarc's matrices in three ways: with your own kernel, with a kernel that the library chooses,
+//! and at plain addresses.
 //!
 //! `cargo run --release --features cudarc --example matmul`
 #![allow(unsafe_code, reason = "launches at plain addresses")]
@@ -15,7 +16,7 @@ type MyGemm = Composed<
 >;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // cudarc panics where no driver is found, so ask first.
+    // cudarc panics without a driver, so check first.
     if let Err(error @ EngineError::NoDriver { .. }) = Context::primary(0) {
         println!("{error}");
         return Ok(());
@@ -60,7 +61,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     {
         let ((a, _a), (b, _b), (d, _d)) =
             (a.device_ptr(&stream), b.device_ptr(&stream), d.device_ptr_mut(&stream));
-        // SAFETY: the three slices and the stream live until the block ends, and what follows on the stream waits for the launch.
+        // SAFETY: the three slices and the stream live until the block ends, and later work on the stream
+        // waits for the launch.
         unsafe { gemm.launch_raw(stream.cu_stream().cast(), problem, [a, b, d])? };
     }
     check("plain addresses", &stream.clone_dtoh(&d)?)?;

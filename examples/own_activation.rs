@@ -1,4 +1,5 @@
-//! An activation of your own, with an argument of its own, in a kernel: checked against the very same Rust on the host.
+//! Your own activation function, with an argument, in a kernel. The same Rust function on the host checks the
+//! result.
 //!
 //! `cargo run --release --example own_activation`
 
@@ -35,7 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Err(_) => Box::new(Emulator::new()),
     };
     let mut bench = Bench::new(engine.as_mut(), 1);
-    // The function's argument, then those of its operand: the accumulator has none.
+    // The function's argument, then the arguments of its operand. The accumulator has none.
     let checked = bench.check::<MyGemm>(GemmProblem { m: 300, n: 200, k: 96 }, &(1.5, ((),)))?;
     println!("{} elements of mish, at most {:.2} of the bound off", checked.compared, checked.ratio);
     Ok(())

@@ -1,7 +1,8 @@
-//! A layout of your own for a tile in shared memory: A in slabs of 64 bytes, D staged in rows of 32 bytes.
+//! Your own layouts for tiles in shared memory: A in slabs of 64 bytes, D staged in rows of 32 bytes.
 //!
-//! The default is the widest swizzle that fits the tile. A narrower one takes more copies for the same tile; another reader of the
-//! stage may want it. What `wgmma` and tensor copies cannot read does not compile, and the message says what they can.
+//! The default layout is the widest swizzle that fits the tile. A narrower one needs more copies per tile;
+//! use it if other code that reads the stage needs it. A layout that `wgmma` or tensor copies cannot read
+//! does not compile, and the error says which layouts they can read.
 //!
 //! `cargo run --release --example own_layout`
 
@@ -12,7 +13,7 @@ use falchion::verify::Bench;
 
 /// 8 rows of 32 elements (64 bytes), whose 16-byte chunks are permuted by 2 bits.
 type Half = Swizzled<Sw<U2, U3, U3>, RowMajor<(U8, U32)>>;
-/// 8 rows of 16 elements (32 bytes), permuted by 1 bit.
+/// 8 rows of 16 elements (32 bytes), whose 16-byte chunks are permuted by 1 bit.
 type Quarter = Swizzled<Sw<U1, U3, U3>, RowMajor<(U8, U16)>>;
 
 /// Illegal layouts stop the build here: try `RowMajor<(U16, U32)>`, or a tile with K = 48.

@@ -1,7 +1,9 @@
-//! How many digits sums of 8-bit floats have: fast, promoted every so many instructions, and of blocks with scales.
+//! Measures the error of sums of 8-bit floats: with fast accumulation, promoted every few instructions, and
+//! with block scales.
 //!
-//! The emulator computes as the hardware does, bit by bit; `cargo run --release --example promotion` prints the table of
-//! docs/numerics.md, with cuBLASLt's rows where there is a GPU. A first argument is another K.
+//! The emulator computes bit by bit like the hardware. `cargo run --release --example promotion` prints the
+//! table of docs/numerics.md, with cuBLASLt's rows if there is a GPU. An optional first argument is another
+//! K.
 
 use emulator::Numerics;
 use falchion::collective::{BlockScales, F8E4M3, Format};
@@ -12,10 +14,10 @@ use falchion::kernel::{
 
 /// M and N.
 const TILE: usize = 64;
-/// Rows that share a scale, of A and of B.
+/// Number of rows that share a scale, of A and of B.
 const SCALED: [u32; 2] = [1, 128];
 
-/// Operands, their scales, and the exact products without and with these.
+/// Operands, their scales, and the exact results without and with the scales.
 struct Case {
     problem: GemmProblem,
     /// A and B along K, then the scales of A and of B.
@@ -61,7 +63,7 @@ impl Case {
         Ok((addresses, engine.allocate(TILE * TILE * 4)?))
     }
 
-    /// The errors of what lies in D.
+    /// The errors of D.
     fn errors(&self, name: String, scaled: bool, d: &[u8]) -> Errors {
         let exact = &self.exact[usize::from(scaled)];
         let size = (exact.iter().map(|d| d * d).sum::<f64>() / exact.len() as f64).sqrt();
@@ -73,18 +75,18 @@ impl Case {
     }
 }
 
-/// The errors of one way to sum, in parts of the results' root mean square.
+/// The errors of one way to accumulate, as fractions of the results' root mean square.
 #[derive(Debug)]
 pub(crate) struct Errors {
-    /// How.
+    /// The way to accumulate.
     pub(crate) name: String,
-    /// Their root mean square.
+    /// The root mean square of the errors.
     pub(crate) mean: f64,
-    /// The largest.
+    /// The largest error.
     pub(crate) most: f64,
 }
 
-/// The errors of all ways to sum the products of 64 x 64 x `k`, as the hardware does.
+/// The errors of all ways to accumulate a GEMM of 64 x 64 x `k`, with the hardware's numerics.
 pub(crate) fn errors(k: u32) -> Result<Vec<Errors>, Box<dyn std::error::Error>> {
     let case = Case::new(k);
     let mut ways = vec![("fast".to_owned(), "promote=0".to_owned(), false)];
@@ -117,7 +119,7 @@ pub(crate) fn errors(k: u32) -> Result<Vec<Errors>, Box<dyn std::error::Error>> 
     Ok(all)
 }
 
-/// The errors of cuBLASLt's ways.
+/// The errors of cuBLASLt's ways to accumulate.
 #[allow(dead_code, reason = "tests/promotion.rs asks no GPU")]
 fn of_cublaslt(k: u32) -> Result<Vec<Errors>, EngineError> {
     let (case, mut gpu) = (Case::new(k), Gpu::new(0)?);

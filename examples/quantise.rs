@@ -1,5 +1,5 @@
-//! `D = e4m3(scale * (alpha * A * B + bias))` with the largest magnitude before the scale, from which the next step's scale
-//! is made: the usual delayed scaling of 8-bit training.
+//! `D = e4m3(scale * (alpha * A * B + bias))`, as in 8-bit training with delayed scaling. The kernel also
+//! computes the largest magnitude before scaling, from which the caller derives the next step's scale.
 //!
 //! `cargo run --release --example quantise`
 
@@ -11,7 +11,7 @@ use falchion::prelude::*;
 use falchion::verify::{Bench, Format};
 use float8::F8E4M3;
 
-/// The scale lies in device memory: an earlier step has computed it.
+/// The scale is in device memory, because an earlier step has computed it.
 type Quantised = Compute<Multiply, (Amax<LinearBias<bf16>>, ScalarPointer<f32>)>;
 
 type MyGemm = Composed<

@@ -1,4 +1,5 @@
-//! `D = alpha * A * B + bias + beta * C`, in place: D is C, as in the second half of a transformer's block.
+//! `D = alpha * A * B + bias + beta * C`, in place: D overwrites C, as in the second half of a transformer
+//! block.
 //!
 //! `cargo run --release --example residual`
 

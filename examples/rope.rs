@@ -1,5 +1,5 @@
-//! Rotary position embeddings fused to the projection that computes queries: heads of 64 columns, a row of cosines and sines
-//! for each position.
+//! Rotary position embeddings, fused into the projection that computes queries: heads of 64 columns, and one
+//! row of cosines and sines per position.
 //!
 //! `cargo run --release --example rope`
 
@@ -7,7 +7,7 @@ use falchion::collective::tree::{Accumulator, Cyclic, MatrixArgument, Rotate};
 use falchion::prelude::*;
 use falchion::verify::Bench;
 
-/// Columns of a head.
+/// Number of columns per head.
 const HEAD: u32 = 64;
 
 type Queries = Rotate<Accumulator, Cyclic<bf16, U64>>;
@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Err(_) => Box::new(Emulator::new()),
     };
     let (positions, heads) = (200, 4);
-    // Cosine and sine of each pair beside each other.
+    // Cosine and sine of each pair of columns are adjacent.
     let table: Vec<u8> = (0..positions * HEAD)
         .flat_map(|i| {
             let (position, column) = (i / HEAD, i % HEAD);

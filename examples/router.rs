@@ -1,5 +1,5 @@
-//! The router of a mixture of experts: `D = softmax of the 2 largest of (A * B + bias) in each row, zero elsewhere`, and how
-//! much each expert gets, added up in a fixed order.
+//! The router of an MoE layer: `D = softmax of the 2 largest of (A * B + bias) in each row, zero elsewhere`.
+//! The kernel also adds up the load of each expert, in a fixed order.
 //!
 //! `cargo run --release --example router`
 
@@ -10,11 +10,11 @@ use falchion::collective::tree::{
 use falchion::prelude::*;
 use falchion::verify::{Bench, Format};
 
-/// What an expert gets of all rows is the sum of a column.
+/// The load of an expert is the sum of its column.
 type Logits = Compute<Add, (Accumulator, RowVector<bf16>)>;
 type Router = OrderedRow<Sum, TopKSoftmax<U2, Logits>>;
 
-/// Up to 64 experts: a row is one tile's.
+/// At most 64 experts, so that a whole row is in one tile.
 type MyGemm = Composed<
     TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U64, U64>, Cooperative<U2>>,
     TreeEpilogue<f32, TmaStore, Router>,
@@ -39,6 +39,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bytes = bench.read(load.address)?;
     let loads =
         bytes.chunks_exact(4).map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
-    println!("the most that an expert gets is {:.1} tokens", loads.fold(0.0, f32::max));
+    println!("the largest load of an expert is {:.1} tokens", loads.fold(0.0, f32::max));
     Ok(())
 }

@@ -1,7 +1,9 @@
-//! A weight matrix that is 2:4 sparse: pruned on the host, compressed on the device, multiplied in half the instructions.
+//! A 2:4 sparse weight matrix: pruned on the host, compressed on the device, multiplied with half the
+//! instructions.
 //!
-//! `cargo run --release --example sparse` times kernels at 8192 cubed beside the dense kernel that the library chooses, where there is a
-//! Hopper GPU. On any other machine the emulator multiplies a small matrix both ways, whole numbers, so that the results are equal.
+//! On a Hopper GPU, `cargo run --release --example sparse` times sparse kernels at 8192 cubed, and the dense
+//! kernel that the library chooses. On any other machine the emulator multiplies a small matrix of integers
+//! both ways, and compares the bits of the results.
 
 use std::error::Error;
 use std::time::Duration;
@@ -13,7 +15,7 @@ use falchion::prelude::*;
 
 use cute_rs::atom::Major;
 
-/// Formats, and the kernels of each that are timed.
+/// Formats, and the kernels to time for each.
 const KERNELS: [(Format, &[&str]); 3] = [
     (
         Format::Bf16,
@@ -40,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// A matrix of which an instruction can skip half, in device memory: dense with zeros, and as kernels take it.
+/// A 2:4 sparse matrix in device memory: dense with zeros, and compressed.
 struct Pruned {
     dense: Buffer,
     values: Buffer,
@@ -50,7 +52,7 @@ struct Pruned {
 }
 
 impl Pruned {
-    /// K is a multiple of 32 here, so that rows of what is kept begin at multiples of 16 B.
+    /// K must be a multiple of 32 here, so that rows of the kept elements begin at multiples of 16 B.
     fn of(
         engine: &mut dyn Engine,
         format: Format,
@@ -86,7 +88,7 @@ fn bytes(format: Format, elements: &[u32]) -> Vec<u8> {
     elements.iter().flat_map(|element| element.to_le_bytes().into_iter().take(size)).collect()
 }
 
-/// A call of a dense kernel, or of a sparse one, which takes metadata.
+/// A call of a dense kernel, or of a sparse kernel, which needs metadata.
 fn call(problem: GemmProblem, format: Format, [a, b, d]: [Buffer; 3], metadata: Option<Buffer>) -> Call {
     let GemmProblem { n, k, .. } = problem;
     let dense = Call::of(problem).b(b.address, k.into()).d(d.address, n.into());
@@ -133,7 +135,7 @@ fn emulate() -> Result<(), Box<dyn Error>> {
         results.push(engine.read(buffers[2])?);
     }
     if results[0] != results[1] {
-        return Err("the sparse kernel computes something else than the dense one".into());
+        return Err("the sparse kernel computes another result than the dense one".into());
     }
     println!("the same bits, sparse and dense");
     Ok(())
@@ -182,7 +184,7 @@ fn measure(mut gpu: Gpu) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// 8192 x 8192 elements, normal, of which 4 M are drawn.
+/// 8192 x 8192 normally distributed elements: 4 M are drawn and repeated.
 fn normal(format: Format, random: &mut fastrand::Rng) -> Vec<u32> {
     let mut value = |_| {
         let (radius, angle) = (1.0 - random.f32(), random.f32() * core::f32::consts::TAU);
@@ -195,12 +197,12 @@ fn normal(format: Format, random: &mut fastrand::Rng) -> Vec<u32> {
             u32::from((value * 40.0).clamp(-128.0, 127.0) as i8 as u8)
         }
     };
-    // An odd count, so that rows differ.
+    // An odd number, so that rows differ.
     let drawn: Vec<u32> = (0..(4 << 20) + 1).map(&mut value).collect();
     drawn.into_iter().cycle().take(8192 * 8192).collect()
 }
 
-/// Seconds of each, in turns of short bursts.
+/// Times each candidate in seconds, alternating, in short bursts.
 fn medians(gpu: &mut Gpu, candidates: &[Prepared]) -> Result<Vec<f64>, Box<dyn Error>> {
     const TURNS: usize = 5;
     let mut times = vec![Vec::new(); candidates.len()];
@@ -208,7 +210,7 @@ fn medians(gpu: &mut Gpu, candidates: &[Prepared]) -> Result<Vec<f64>, Box<dyn E
         for (launch, times) in candidates.iter().zip(&mut times) {
             std::thread::sleep(Duration::from_millis(120));
             let seconds = gpu.time_many(&[launch as &dyn Enqueue], 6)?;
-            // The first turn warms up.
+            // The first turn is a warm-up.
             if turn > 0 {
                 times.push(seconds);
             }

@@ -1,5 +1,6 @@
-//! A gated MLP in two kernels: `H = silu(X * G) * (X * U)` in one product, then `Y = H * V`. The weights G and U lie behind each
-//! other as they are stored: nothing is rearranged, and H never exists at twice its width.
+//! A gated MLP in two kernels: `H = silu(X * G) * (X * U)` as one GEMM, then `Y = H * V`. The weights G and U
+//! are consecutive in memory, as models store them: nothing is rearranged, and H never exists at twice its
+//! width.
 //!
 //! `cargo run --release --example swiglu`
 
@@ -9,7 +10,7 @@ use falchion::verify::{Bench, Format};
 
 type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
 type Bands = Persistent<Grouped<AlongM, U8>>;
-/// D has half of the columns of the product: each tile takes gates from G and the ups to them from U.
+/// D has half of the columns of the GEMM: each tile reads gates from G and the matching ups from U.
 type Gate = Composed<
     TmaWgmma<Kk, Tile<U128, U256, U64>, Cooperative<U2>>,
     TreeEpilogue<bf16, TmaStore, SwiGluSplit>,

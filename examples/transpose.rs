@@ -1,8 +1,8 @@
-//! Operands in directions that no instruction multiplies: `e4m3` whose A is M-major and whose B is N-major, transposed into a workspace, then
-//! multiplied K-major.
+//! Operands in directions that no instruction reads: `e4m3` with an M-major A and an N-major B. They are
+//! transposed into a workspace, then multiplied K-major.
 //!
-//! `cargo run --release --example transpose` times both at 8192 cubed, and transposes of every width of element, where there is a Hopper GPU.
-//! On any other machine the emulator multiplies a small matrix.
+//! On a Hopper GPU, `cargo run --release --example transpose` times both steps at 8192 cubed, and transposes
+//! for every element width. On any other machine the emulator multiplies a small matrix.
 
 use std::error::Error;
 use std::time::Duration;
@@ -23,7 +23,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Multiplies what was transposed on the device, and what the host transposes: both give the same bits.
+/// Multiplies operands that the device transposed, and operands that the host transposed. Both must give the
+/// same bits.
 fn emulate(problem: GemmProblem) -> Result<(), Box<dyn Error>> {
     let GemmProblem { m, n, k } = problem;
     let mut engine = Emulator::new().with_multiprocessors(4);
@@ -37,13 +38,13 @@ fn emulate(problem: GemmProblem) -> Result<(), Box<dyn Error>> {
     let (a, b) = (engine.upload(&turned(&a, m))?, engine.upload(&turned(&b, n))?);
     let call = first.request.call.a(a.address, k.into()).b(b.address, k.into());
     if multiply(&mut engine, Request { call, ..first.request })? != of_device {
-        return Err("the transposes on the device are others than those of the host".into());
+        return Err("the device's transposes differ from the host's".into());
     }
     println!("the same bits, transposed on the device and on the host");
     Ok(())
 }
 
-/// The fastest kernel of a K-major request, run; D's bytes.
+/// Runs the fastest kernel for a K-major request, and returns D's bytes.
 fn multiply(engine: &mut dyn Engine, request: Request<'_>) -> Result<Vec<u8>, Box<dyn Error>> {
     let GemmProblem { m, n, .. } = request.call.problem;
     let chosen = fastest(&request, &Machine::h200()).map_err(|_| "no kernel")?.gemm;
@@ -63,7 +64,7 @@ fn operands(GemmProblem { m, n, k }: GemmProblem) -> [Vec<u8>; 2] {
     [m, n].map(|mn| (0..k * mn).map(|_| (random.u8(..) & 0x80) | random.u8(8..64)).collect())
 }
 
-/// A request whose A lies M-major and whose B lies N-major in an engine's memory.
+/// A request with an M-major A and an N-major B in an engine's memory.
 fn request(
     engine: &mut dyn Engine,
     problem: GemmProblem,
@@ -77,7 +78,7 @@ fn request(
     Ok(Request { call, ..request })
 }
 
-/// The same K-major: the operands are transposed.
+/// The same request with K-major operands, which the engine transposes into a workspace.
 fn transposed(
     engine: &mut dyn Engine,
     request: Request<'static>,
@@ -95,7 +96,7 @@ fn measure(mut gpu: Gpu) -> Result<(), Box<dyn Error>> {
     println!("{}, burst", gpu.describe());
     for format in [Format::E4m3, Format::Bf16, Format::Tf32] {
         let transpose = Transpose::of(format).ok_or("at most 32 bits")?;
-        // Aligned; rows that begin anywhere; extents that fill no tile.
+        // Aligned rows; unaligned rows; extents that are no multiples of a tile.
         for (rows, columns, beside) in [(8192, 8192, 0), (8192, 8192, 1), (8190, 8190, 2), (1024, 1024, 0)] {
             let bytes = (rows as usize + 16) * (columns as usize + 16) * transpose.bytes() as usize;
             let (a, d) = (gpu.upload(&vec![1; bytes])?, gpu.allocate(bytes)?);
@@ -144,14 +145,14 @@ fn measure(mut gpu: Gpu) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Seconds of a launch, of short bursts after a rest.
+/// Time of a launch in seconds, in short bursts after a rest.
 fn median(gpu: &mut Gpu, launch: &dyn Enqueue) -> Result<f64, Box<dyn Error>> {
     const TURNS: usize = 5;
     let mut times = Vec::new();
     for turn in 0..=TURNS {
         std::thread::sleep(Duration::from_millis(60));
         let seconds = gpu.time_many(&[launch], 10)?;
-        // The first turn warms up.
+        // The first turn is a warm-up.
         if turn > 0 {
             times.push(seconds);
         }

@@ -1,6 +1,6 @@
-//! The kernel for a shape by one call: measured at the first use, found on disk after that.
+//! Gets the kernel for a shape by one call: it is measured at the first use, and found on disk after that.
 //!
-//! `cargo run --release --features tune --example tuned`, twice
+//! Run `cargo run --release --features tune --example tuned` twice.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use cute_rs::atom::Major;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let problem = GemmProblem { m: 1000, n: 5000, k: 2056 };
     let context = match Context::primary(0) {
-        Ok(context) => context, // the one that cudarc and candle use, too
+        Ok(context) => context, // cudarc and candle use the same context
         Err(error @ EngineError::NoDriver { .. }) => {
             println!("{error}");
             return Ok(());
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{}\n{:?}, after {:.1?}", tuned.loaded.gemm().name(), tuned.chosen, begun.elapsed());
     tuned.warnings.iter().for_each(|warning| println!("{warning}"));
 
-    // Ones times ones are K everywhere.
+    // The product of two matrices of ones is K everywhere.
     let mut gpu = Gpu::from_context(context)?;
     let GemmProblem { m, n, k } = problem;
     let ones = |count: u32| bf16::ONE.to_le_bytes().repeat(count as usize);

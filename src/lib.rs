@@ -1,8 +1,8 @@
-//! CUTLASS for Rust: GEMM kernels for Hopper (sm_90a) as types, run and proven without a GPU.
+//! CUTLASS for Rust: GEMM kernels for Hopper (sm_90a) as types, run and checked without a GPU.
 //!
-//! A *kernel is a type*. Its mainloop, epilogue and tile scheduler are trait parameters; the compiler checks that they
-//! fit together; the type becomes one PTX kernel. The same program is verified statically and executed by an emulator on
-//! the CPU, so everything here runs on any machine.
+//! A *kernel is a type*. Its mainloop, epilogue and tile scheduler are trait parameters. The compiler checks
+//! that they fit together, and the type becomes one PTX kernel. The same program is verified statically and
+//! executed by an emulator on the CPU, so everything here runs on any machine.
 //!
 //! ```
 //! use falchion::prelude::*;
@@ -21,9 +21,9 @@
 //! # Ok::<(), falchion::ptx::VerifyError>(())
 //! ```
 //!
-//! # On the card
+//! # On the GPU
 //!
-//! From cudarc (feature `cudarc`), on slices that say their element types, without `unsafe`:
+//! With cudarc (feature `cudarc`), a launch takes typed slices and needs no `unsafe`:
 //!
 //! ```no_run
 //! # #[cfg(feature = "cudarc")]
@@ -45,13 +45,14 @@
 //!     let problem = GemmProblem { m: 300, n: 200, k: 136 };
 //!     let gemm = Gemm::<MyGemm>::load(stream)?; // milliseconds: keep it
 //!     gemm.launch(stream, problem, x, w, y)?;
-//!     // Or a kernel that is chosen, of row-major matrices; what was loaded is kept.
+//!     // Or let the library choose a kernel for row-major matrices. It keeps the loaded kernel for the next call.
 //!     falchion::matmul(stream, problem, x, w, y)
 //! }
 //! # }
 //! ```
 //!
-//! From everybody else: memory as [`DeviceSlice`](kernel::driver::DeviceSlice)s, or plain addresses, on any stream.
+//! Without cudarc, pass memory as [`DeviceSlice`](kernel::driver::DeviceSlice)s or as plain device addresses,
+//! on any stream:
 //!
 //! ```no_run
 //! # #[cfg(feature = "driver")]
@@ -68,30 +69,32 @@
 //! # >;
 //!
 //! fn load() -> Result<LoadedGemm<MyGemm>, EngineError> {
-//!     Gemm::<MyGemm>::load(&Context::primary(0)?) // the context that the CUDA runtime uses, too
+//!     Gemm::<MyGemm>::load(&Context::primary(0)?) // the CUDA runtime uses the same context
 //! }
 //!
 //! /// # Safety
-//! /// The stream is alive, and A, B and D lie at these addresses.
+//! /// The stream is alive, and A, B and D are at these addresses.
 //! unsafe fn layer(gemm: &LoadedGemm<MyGemm>, stream: *mut c_void, at: [u64; 3]) -> Result<(), EngineError> {
 //!     unsafe { gemm.launch_raw(stream, GemmProblem { m: 300, n: 200, k: 136 }, at) }
 //! }
 //! # }
 //! ```
 //!
-//! How to run kernels in the emulator: [`kernel`]'s first example, or `examples/gemm.rs`.
+//! The first example of [`kernel`] and `examples/gemm.rs` run a kernel in the emulator.
 //!
-//! # What is where
+//! # Where to find what
 //!
-//! * [`kernel`]: compose, check and run kernels; the catalogue. Start here. [`kernel::build`] makes
-//!   kernels in a build script; module `disk` (feature `disk`) keeps what was assembled, and tuning records, on disk.
-//! * [`collective`]: mainloops, epilogues, the plan of numbers.
+//! * [`kernel`]: composes, checks and runs kernels, and holds the catalogue. Start here. [`kernel::build`]
+//!   writes kernels in a build script. Module `disk` (feature `disk`) keeps compiled kernels and tuning
+//!   records on disk.
+//! * [`collective`]: mainloops, epilogues, and the [`Plan`](collective::Plan) with every number of a kernel.
 //! * [`scheduler`]: which CTA computes which tile, in which order.
-//! * [`cute_rs`]: layouts, their algebra, and the layout facts of instructions.
-//! * [`ptx`]: the typed program behind a kernel.
-//! * [`emulator`]: runs programs on the CPU and says what is wrong with them.
-//! * [`manual`]: from an empty folder to kernels of your own, chapter by chapter.
-//! * [`verify`]: case tables, an f64 oracle and derived bounds, for kernels of your own too.
+//! * [`cute_rs`]: layouts, their algebra, and the layouts that instructions require.
+//! * [`ptx`]: the typed program of a kernel, and its printer and verifier.
+//! * [`emulator`]: runs programs on the CPU and reports their errors.
+//! * [`manual`]: from an empty folder to kernels of your own, chapter by chapter, with a
+//!   [glossary](manual::glossary).
+//! * [`verify`]: case tables, an f64 reference and derived error bounds. Your own kernels can use them.
 #![forbid(unsafe_code)]
 
 pub use collective;
@@ -107,7 +110,7 @@ pub use kernel::driver::matmul;
 pub mod manual;
 pub mod verify;
 
-/// Everything that a kernel's type is written with.
+/// Every name needed to write a kernel's type.
 pub mod prelude {
     pub use collective::{
         AsManyAsFit, BlockScaled, Cluster, Cooperative, CopyWgmma, DirectStore, EachThread, EachWarp,

@@ -1,21 +1,22 @@
-//! The manual: from an empty folder to kernels of one's own in production, chapter by chapter.
+//! The manual: from an empty folder to your own kernels in production, chapter by chapter.
 //!
 //! | chapter | you learn to |
 //! |---|---|
-//! | [`getting_started`] | write a kernel, run it, and hold it to the exact result, without a GPU |
-//! | [`from_cutlass`] | find CUTLASS's names here, and rewrite one of its kernels |
-//! | [`layouts`] | read, draw and compose layouts, and give a tile one of your own |
-//! | [`epilogues`] | write a function, a reduction, a tree of your own |
-//! | [`schedulers`] | say which CTA computes which tile, and prove it |
-//! | [`mainloops`] | write another mainloop from the library's parts |
-//! | [`tuning`] | find the fastest kernel for a shape, once, and keep it |
+//! | [`getting_started`] | write a kernel, run it, and check it against an f64 reference, without a GPU |
+//! | [`from_cutlass`] | find the counterpart of a CUTLASS name, and rewrite a CUTLASS kernel |
+//! | [`layouts`] | read, draw and compose layouts, and give a tile your own layout |
+//! | [`epilogues`] | write your own function, reduction and epilogue tree |
+//! | [`schedulers`] | choose which CTA computes which tile, and prove that every tile is computed once |
+//! | [`mainloops`] | write a mainloop from the library's parts |
+//! | [`tuning`] | find the fastest kernel for a shape once, and keep the result |
 //! | [`races`] | find a race with the emulator |
-//! | [`numerics`] | know how far a result may be off |
+//! | [`numerics`] | know the largest error that a result may have |
+//! | [`glossary`] | look up the names that this library made up |
 //!
-//! All of its code is compiled and run by the tests of this repository.
+//! The tests of this repository compile and run all code of the manual.
 //!
 //! ```
-//! // Where to begin: a kernel of one's own is a type.
+//! // Start here: your own kernel is a type.
 //! use falchion::prelude::*;
 //!
 //! type MyGemm = Composed<
@@ -41,7 +42,8 @@ pub mod epilogues {}
 #[doc = include_str!("manual/schedulers.md")]
 #[doc = concat!("```text\n", include_str!("manual/own_scheduler.rs"), "```")]
 ///
-/// Whether it computes everything once, and its device code what its host model says, is a line of a test:
+/// One line of a test checks two things: every k-tile of every tile is computed exactly once, and the device
+/// code does what the host model says.
 ///
 /// ```
 /// # use falchion::scheduler::{AlongM, Persistent, TileScheduler, Tiles};
@@ -51,8 +53,9 @@ pub mod epilogues {}
 /// # Ok::<(), falchion::kernel::ScheduleError>(())
 /// ```
 ///
-/// Any mainloop and epilogue take it: `Composed<TmaWgmma<…>, LinearCombination<bf16>, Runs>`. `falchion schedule KERNEL --m 2048 --n 2048 --k 512` draws what the
-/// library's do. The tests compile the file above in a crate outside of the workspace, and run it in kernels.
+/// Any mainloop and epilogue can use it: `Composed<TmaWgmma<…>, LinearCombination<bf16>, Runs>`. The command
+/// `falchion schedule KERNEL --m 2048 --n 2048 --k 512` draws the schedule of one of the library's kernels.
+/// The tests compile the file above in a crate outside the workspace, and run it in kernels.
 pub mod schedulers {}
 
 #[doc = include_str!("manual/mainloops.md")]
@@ -67,3 +70,6 @@ pub mod races {}
 
 #[doc = include_str!("manual/numerics.md")]
 pub mod numerics {}
+
+#[doc = include_str!("manual/glossary.md")]
+pub mod glossary {}

@@ -1,16 +1,17 @@
-//! Checking kernels: case tables, inputs, an f64 oracle, and the bound a result must keep.
+//! Checks kernels: case tables, random inputs, an f64 reference, and an error bound per element.
 //!
-//! One [`Product`] is a call with its matrices on the host. [`Product::run`] runs a catalogue kernel on an engine and
-//! compares every element with the oracle ([`oracle`]), within a bound derived from K and the formats ([`bound`]). D is
-//! poisoned before the run, and the memory around it must come back as it was.
+//! A [`Product`] is a GEMM call with its matrices on the host. [`Product::run`] runs a kernel of the
+//! catalogue or of a spec on an engine, and compares every element with the reference ([`oracle`]), within a
+//! bound derived from K and the formats ([`bound`]). D is poisoned before the run, and the memory around it
+//! must not change.
 //!
-//! A [`Bench`] does the same for kernels whose epilogue is a tree, your own too ([`tree`]).
+//! Use a [`Bench`] for kernels whose epilogue is a tree, and for your own kernels ([`tree`]).
 //!
-//! [`instructions`] does the same for single instructions, bit by bit.
+//! [`instructions`] checks single instructions, bit by bit.
 //!
-//! Matrices, formats, oracle and bound are those of crate `reference`.
+//! Matrices, formats, reference and bound are re-exports of crate `reference`.
 //!
-//! The tables under `tests/cases` are embedded, so a binary carries its tests along ([`tables`]).
+//! The tables under `tests/cases` are embedded, so a binary contains its tests ([`tables`]).
 //!
 //! ```
 //! use falchion::prelude::*;
@@ -55,7 +56,7 @@ fn fnv(bytes: &[u8]) -> u64 {
     fnv_from(0xCBF2_9CE4_8422_2325, bytes)
 }
 
-/// The hash of what gave `hash` and then these bytes.
+/// Continues the hash `hash` with these bytes.
 fn fnv_from(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3))
 }

@@ -1,17 +1,19 @@
-//! Fits the numbers of the model that chooses kernels to records of a card:
+//! Fits the numbers of the model that ranks kernels to measured records of a GPU:
 //!
 //! ```sh
-//! falchion tune --shapes shapes.txt --record seen.jsonl             # on the card
-//! cargo run --release --example fit -- 20000 seen.jsonl             # anywhere
-//! cargo run --release --example fit -- 0 seen.jsonl l2=15e6 seed=3  # from other numbers, or by other steps
+//! falchion tune --shapes shapes.txt --record seen.jsonl             # on the GPU
+//! cargo run --release --example fit -- 20000 seen.jsonl             # on any machine
+//! cargo run --release --example fit -- 0 seen.jsonl l2=15e6 seed=3  # other initial numbers, other random steps
 //! cargo run --release --example fit -- 20000 seen.jsonl judge=fresh.jsonl
-//! cargo run --release --example fit -- 500 scaled.jsonl only=promoted only=alone   # these numbers alone
+//! cargo run --release --example fit -- 500 scaled.jsonl only=promoted only=alone   # change only these numbers
 //! ```
 //!
-//! Shapes that are fitted to judge nothing: those of `judge=` do, and `tests/selection.rs`.
+//! Shapes used for the fit cannot judge it. Judge it with the shapes of `judge=`, and with
+//! `tests/selection.rs`.
 //!
-//! A random walk over `kernel::Machine`'s numbers, from those of an H200. It lowers the error of predicted times, in
-//! which the fastest kernels of a shape count most, and what the choice among nearly equal predictions costs.
+//! The fit is a random walk over the numbers of `kernel::Machine`, from those of an H200. It minimises two
+//! costs. The first is the error of predicted times, in which the fastest kernels of a shape count most. The
+//! second is the time lost by the choice among nearly equal predictions.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -20,7 +22,7 @@ use cute_rs::atom::Major;
 use kernel::{AnyGemm, GemmProblem, Machine, Request, Types};
 use serde::Deserialize;
 
-/// A number of the machine.
+/// Selects a number of the machine.
 type Number = fn(&mut Machine) -> &mut f64;
 
 const NUMBERS: &[(&str, Number)] = &[
@@ -62,10 +64,10 @@ const NUMBERS: &[(&str, Number)] = &[
     ("echo", |machine| &mut machine.echo),
 ];
 
-/// Predictions this far apart, as a part of the time, are told apart.
+/// Predictions that differ by at least this fraction of the time count as different.
 const APART: f64 = 0.01;
 
-/// Times above this, in microseconds, are believed only where the card had rested.
+/// Times above this, in microseconds, are used only if the GPU had rested before.
 const UNRESTED: f64 = 60.0;
 
 /// A line of a record.
@@ -92,7 +94,7 @@ struct Case {
     types: Types,
     majors: [Major; 2],
     problem: GemmProblem,
-    /// Index of the kernel, microseconds.
+    /// Index of the kernel, and its time in microseconds.
     times: Vec<(usize, f64)>,
 }
 
@@ -106,11 +108,11 @@ struct Records {
 /// How well a machine describes the records.
 #[derive(Clone, Copy)]
 struct Fit {
-    /// Root mean square of the logarithms of predicted over measured.
+    /// Root mean square of the logarithm of predicted over measured time.
     error: f64,
-    /// What a choice costs, as a part of the best time, on average.
+    /// Mean time lost by the choice, as a fraction of the best time.
     regret: f64,
-    /// The part of the shapes whose first choice is within 3 % of the best.
+    /// Fraction of the shapes whose first choice is within 3 % of the best.
     good: f64,
 }
 
@@ -130,7 +132,7 @@ impl Records {
             let major = |letter: Option<char>| if letter == Some('k') { Major::K } else { Major::Mn };
             let types = Types::named(&line.dtype).ok_or_else(|| format!("dtype is {}", line.dtype))?;
             let majors = [major(line.layout.chars().next()), major(line.layout.chars().nth(1))];
-            // Few launches after each other run at another clock than many after a rest.
+            // A few consecutive launches run at another clock than many launches after a rest.
             let mut ratios: Vec<f64> =
                 line.kernels.iter().filter_map(|timed| Some(timed.microseconds? / timed.quick)).collect();
             ratios.sort_by(f64::total_cmp);
@@ -240,7 +242,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         for _ in 0..=random.usize(0..3) {
             *numbers[random.usize(0..numbers.len())](&mut trial) *= 1.0 + (random.f64() - 0.5) * reach;
         }
-        // Two stages are a ring still, and L2 is no faster than what all multiprocessors take in.
+        // A ring has at least two stages, and L2 is no faster than what all SMs together can load.
         trial.drained = trial.drained.min(1.5);
         trial.l2 = trial.l2.min(f64::from(trial.multiprocessors) * trial.ingest);
         let tried = records.fit(&trial, false);
@@ -250,7 +252,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("choices that cost more than 3 %, predicted and measured microseconds:\n");
     records.fit(&machine, true);
-    println!("\nof shapes that were not fitted to:\n");
+    println!("\nshapes that were not used for the fit:\n");
     let judged = others.fit(&machine, true);
     println!("\n{machine:#?}\n");
     for (what, Fit { error, regret, good }) in [("fitted", fit), ("judged", judged)] {

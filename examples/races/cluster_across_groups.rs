@@ -1,4 +1,4 @@
-//! Groups of an odd number of tiles, computed by clusters of two CTAs: one cluster gets the last tile of a group and the
+//! Groups with an odd number of tiles, computed by clusters of two CTAs: one cluster gets the last tile of a
 //! first of the next. Its leader sees that they share no operand and loads for itself; the other CTA waits for the
 //! leader's multicast.
 

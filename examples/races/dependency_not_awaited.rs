@@ -1,4 +1,4 @@
-//! A programmatic launch: the kernel may begin before the one that writes its operands has ended. It loads them at once.
+//! A programmatic dependent launch: the kernel may begin before the kernel that writes its operands has
 
 use emulator::Memory;
 use ptx::abi::Argument;

@@ -1,4 +1,5 @@
-//! What an exhibit is: a program with a bug that somebody shipped, its twin without it, and how both are run.
+//! An exhibit: a program with a bug that a library shipped, its twin without the bug, and the code that runs
+//! both.
 
 use std::error::Error;
 
@@ -12,25 +13,25 @@ pub(crate) const BOX_BYTES: u32 = 8 * 64 * 2;
 /// A bug that shipped.
 #[derive(Clone, Copy)]
 pub(crate) struct Exhibit {
-    /// What the command line calls it.
+    /// Its name on the command line.
     pub(crate) name: &'static str,
-    /// Where it shipped: project and thread.
+    /// Where it shipped: project, and issue or pull request.
     pub(crate) shipped: &'static [&'static str],
     /// What the program does wrong.
     pub(crate) bug: &'static str,
     /// What the twin does instead.
     pub(crate) mended: &'static str,
-    /// Why a GPU often gives the right result all the same.
+    /// Why a GPU often gives the right result anyway.
     pub(crate) hidden: &'static str,
-    /// Threads of a CTA.
+    /// Number of threads per CTA.
     pub(crate) threads: u32,
-    /// CTAs of the cluster; the grid is one cluster.
+    /// Number of CTAs in the cluster; the grid is one cluster.
     pub(crate) cluster: u32,
-    /// The grid may begin before the one before it has ended.
+    /// Whether the grid may begin before the previous grid has ended.
     pub(crate) dependent: bool,
-    /// Fills memory, and says what the kernel is called with.
+    /// Fills memory, and returns the kernel's arguments.
     pub(crate) arguments: fn(&mut Memory) -> Vec<Argument>,
-    /// The kernel; the flag asks for the twin.
+    /// Emits the kernel. The flag selects the twin.
     pub(crate) program: fn(&Builder, bool),
 }
 
@@ -47,10 +48,10 @@ impl Exhibit {
         Ok(Program::new(&Function::build(entry, |f| (self.program)(f, mended)).verify()?))
     }
 
-    /// Runs it once; the failure, if there is one.
+    /// Runs it once, and returns the failure, if any.
     ///
     /// # Errors
-    /// A program that does not verify: a mistake of the exhibit's author.
+    /// The program does not verify, which is a mistake in the exhibit.
     pub(crate) fn run(
         &self,
         mended: bool,
@@ -70,8 +71,8 @@ impl Exhibit {
         Ok(program.launch(Grid { ctas: [self.cluster, 1, 1] }, &arguments, &memory, &options).err())
     }
 
-    /// Runs it under every schedule that repeats itself and `random` others: how many there were, how many found
-    /// something, and the first that did.
+    /// Runs it under every deterministic schedule and `random` random ones. Returns the number of schedules,
+    /// the number that found a failure, and the first failure.
     ///
     /// # Errors
     /// As [`Exhibit::run`].
@@ -88,7 +89,7 @@ impl Exhibit {
     }
 }
 
-/// What a sweep came to.
+/// The outcome of a sweep over schedules.
 #[derive(Default)]
 pub(crate) struct Sweep {
     pub(crate) runs: u64,
@@ -96,7 +97,7 @@ pub(crate) struct Sweep {
     pub(crate) first: Option<((Schedule, u64), Failure)>,
 }
 
-/// A tensor of one box at `address`.
+/// The tensor map of a tensor of one box at `address`.
 pub(crate) fn box_map(address: u64) -> TensorMap {
     TensorMap {
         element: TensorElement::Bf16,

@@ -1,4 +1,4 @@
-//! The list of the exhibits.
+//! The list of exhibits.
 
 #[path = "cluster_across_groups.rs"]
 mod cluster_across_groups;
@@ -29,7 +29,7 @@ mod wait_without_barrier;
 
 use exhibit::Exhibit;
 
-/// Every exhibit, in the order of the page.
+/// Every exhibit, in the order of docs/races.md.
 pub(crate) const EXHIBITS: &[Exhibit] = &[
     tensor_map_rewritten::EXHIBIT,
     store_map_not_fenced::EXHIBIT,

@@ -1,4 +1,4 @@
-//! A multiply whose A comes from registers is still running when the next fragments are loaded into the same registers.
+//! A `wgmma` whose A comes from registers is still running when the next fragments are loaded into the same
 
 use emulator::Memory;
 use ptx::abi::Argument;
@@ -35,7 +35,7 @@ fn program(f: &Builder, mended: bool) {
     let fragments = f.param::<u64>("fragments");
     let (base, thread) = (f.shared_base(), f.special(Special::ThreadX));
 
-    // B: 16 rows of 8 zeros, written by 16 threads.
+    // B has 16 rows of 8 zeros, written by 16 threads.
     f.if_(thread.less_than(16), || {
         f.store_shared(base + thread * 16, 0, [f.constant(0u32); 4]);
         f.fence_proxy_async(ProxySpace::Shared);

@@ -1,4 +1,4 @@
-//! All threads store a tile that two warpgroups multiply. At the loop's back edge a barrier is missing: the faster
+//! All threads store a tile that two warpgroups multiply. A barrier is missing at the loop's back edge: the
 //! warpgroup stores the next tile while the other's multiply reads.
 
 use emulator::Memory;

@@ -1,7 +1,8 @@
-//! Races that shipped: each a program of a page, the twin without the bug, and what the emulator says.
+//! Races that other libraries shipped. Each is a one-page program with a twin without the bug; the emulator
+//! finds the bug.
 //!
-//! `cargo run --release --example races` lists them; `-- NAME` runs one of them, `-- all` every one. No GPU is needed.
-//! `docs/races.md` is the same in one page.
+//! `cargo run --release --example races` lists them; `-- NAME` runs one of them, `-- all` runs all. No GPU is
+//! needed. `docs/races.md` shows all of them on one page.
 
 mod exhibits;
 
@@ -9,12 +10,12 @@ use std::error::Error;
 
 use exhibits::{EXHIBITS, exhibit};
 
-/// Random schedules, besides those that repeat themselves.
+/// Number of random schedules, in addition to the deterministic ones.
 const RANDOM: u64 = 50;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let Some(name) = std::env::args().nth(1) else {
-        println!("Races that shipped; `-- NAME` runs one, `-- all` every one.\n");
+        println!("Races that shipped; `-- NAME` runs one, `-- all` runs all.\n");
         for one in EXHIBITS {
             println!("{:26} {}", one.name, one.shipped.join(", "));
         }

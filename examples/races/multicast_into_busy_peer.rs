@@ -1,4 +1,4 @@
-//! The staging memory of the epilogue is the memory of the operands. The leader of a cluster multicasts the next tile's
+//! The epilogue's staging buffer is the memory of the operands. The leader of a cluster multicasts the next
 //! operand when its own epilogue is done; its peer's epilogue may still read.
 
 use emulator::Memory;
@@ -56,7 +56,7 @@ fn program(f: &Builder, mended: bool) {
         });
         f.mbarrier_wait(full, tile);
         f.scope("epilogue", || {
-            // The tile's results replace the operand, and other lanes read them to store them.
+            // The tile's results overwrite the operand. Other lanes read them, to store them.
             f.store_shared(stage + thread * 4, 0, [thread]);
             f.warp_sync();
             let _result = f.load_shared_vector::<u32, 1>(stage + (thread ^ 1) * 4, 0);

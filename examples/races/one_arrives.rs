@@ -1,4 +1,4 @@
-//! 32 lanes store to shared memory, and one of them arrives at the mbarrier that says so. Its arrival releases its own
+//! 32 lanes store to shared memory, and one of them arrives at the mbarrier for all. Its arrival releases
 //! stores, not those of the other lanes.
 
 use emulator::Memory;

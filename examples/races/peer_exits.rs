@@ -1,4 +1,4 @@
-//! The first CTA of a cluster adds up what its peers left in their shared memory. A peer that has nothing more to do
+//! The first CTA of a cluster adds up partial sums in the shared memory of its peers. A peer that has nothing
 //! ends, and its shared memory with it.
 
 use emulator::Memory;

@@ -1,4 +1,4 @@
-//! Threads store a tile to shared memory, meet at a barrier, and a tensor store takes the tile away: without a proxy fence
+//! Threads store a tile to shared memory, wait at a barrier, and then a tensor store copies the tile to
 //! it may read what was there before.
 
 use emulator::Memory;

@@ -1,4 +1,4 @@
-//! The staging memory of a persistent kernel's epilogue. One thread waits until the tensor store has read it; the others
+//! The staging buffer of a persistent kernel's epilogue. One thread waits until the tensor store has read the
 //! do not wait for that thread, and fill it for the next tile.
 
 use emulator::Memory;

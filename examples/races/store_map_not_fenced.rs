@@ -1,4 +1,4 @@
-//! A grouped GEMM whose output has a tensor map per group. One warp writes the map of the next group and releases it; the
+//! A grouped GEMM whose output has a tensor map per group. One warp writes the map of the next group and
 //! warp that stores through it never acquires it.
 
 use emulator::Memory;

@@ -1,4 +1,4 @@
-//! A grouped GEMM keeps one tensor map in global memory and points it at the next group's operand while the copies of the
+//! A grouped GEMM keeps one tensor map in global memory. It changes the map to the next group's operand while
 //! group before still read through it.
 
 use emulator::Memory;

@@ -1,4 +1,4 @@
-//! Two warpgroups multiply with one tile of B. Each waits for its own multiply; then the first warpgroup copies the next
+//! Two warpgroups multiply with the same tile of B. Each waits for its own `wgmma`. Then the first warpgroup
 //! tile there with cp.async, while the second one's multiply may still read.
 
 use emulator::Memory;

@@ -1,4 +1,5 @@
-//! A mainloop from the library's parts: `D = A * (B1 + B2)` by two products of a stage that holds three operand tiles.
+//! A mainloop from the library's parts: `D = A * (B1 + B2)` by two products per stage. A stage holds three
+//! operand tiles.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ const SECOND: OperandTile = OperandTile::checked(Format::Bf16, Major::K, [64, 64
 
 /// The mainloop as a type.
 pub struct TwoB;
-/// The second B, as large as the first.
+/// The second B, of the same shape as the first.
 #[derive(Default)]
 pub struct Second(pub Option<Matrix>);
 #[derive(Debug)]

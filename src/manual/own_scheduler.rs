@@ -1,4 +1,5 @@
-//! A scheduler: each worker has a run of neighbouring tiles, row by row of the output, and walks it from its last to its first.
+//! A scheduler: each worker gets a run of consecutive tiles in row-major order, and computes them from last
+//! to first.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The usual fusions: their kernels, held against their trees.
+//! Kernels with a fused epilogue that has a name: runs them, and compares them with their trees.
 //!
 //! ```
 //! use falchion::verify::{Format, Fusion, fusions::any_columns};
@@ -20,17 +20,17 @@ use super::product::of_kernels;
 use super::tree::Checked;
 use super::{Bench, Format, Sample, TreeError};
 
-/// A kernel with a fused epilogue that has a name.
+/// A kernel with a named fused epilogue.
 #[derive(Clone, Debug)]
 pub struct FusedGemm {
     /// The kernel.
     pub gemm: AnyGemm,
-    /// Its epilogue.
+    /// Its fused epilogue.
     pub fusion: Fusion,
 }
 
 impl FusedGemm {
-    /// The kernel of a spec or of the catalogue, if its epilogue is a fusion.
+    /// The kernel, if its epilogue is a named fusion; else `None`.
     pub fn of(gemm: AnyGemm) -> Option<Self> {
         let fusion = gemm.spec()?.fusion()?;
         Some(Self { gemm, fusion })
@@ -41,28 +41,29 @@ impl FusedGemm {
         self.gemm.name()
     }
 
-    /// The kind, as in names; of a kernel that has none, its spec.
+    /// The kind, as in catalogue names; the spec for a kernel without a name.
     pub fn kind(&self) -> &str {
         let between = format!("-{}-{}-", self.fusion.name(), self.gemm.element());
         self.name().split_once(&between).map_or(self.name(), |(kind, _)| kind)
     }
 
-    /// The catalogue's name of the same kernel without the fusion, or its spec where the catalogue has no name for it.
+    /// The catalogue's name of the same kernel without the fusion, or its spec if the catalogue has no name
+    /// for it.
     pub fn plain_name(&self) -> String {
         if let Some(mut spec) = self.gemm.spec().filter(|spec| spec.to_string() == self.name()) {
             spec.epilogue = EpilogueKind::Linear;
             spec.store.format = spec.mainloop.operands[0].format.output();
             return spec.to_string();
         }
-        // Of two kinds that differ in how an epilogue is staged, the catalogue has one.
+        // If two kinds differ only in the epilogue's staging, the catalogue has one of them.
         let kind = if self.kind() == "pingpong6" { "pingpong" } else { self.kind() };
         format!("{kind}-{}-kk", self.gemm.element())
     }
 
-    /// Runs it on random matrices and compares everything that it writes with its tree.
+    /// Runs the kernel on random matrices, and compares everything that it writes with its tree.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first mismatch, or why the kernel could not be run.
     pub fn check(&self, bench: &mut Bench<'_>, problem: GemmProblem) -> Result<Checked, TreeError> {
         with_fusion!(self.fusion, self.gemm.plan().mainloop.operands[0].format, X => {
             let arguments = X::sample(bench, shape::<X>(problem))?;
@@ -70,18 +71,19 @@ impl FusedGemm {
         })
     }
 
-    /// Whether it stores rows of the output of a product of `n` columns: tensor copies store whole 16 bytes.
+    /// Whether the kernel can store D for a GEMM of `n` columns: tensor copies need rows of a multiple of 16
+    /// bytes.
     pub fn stores(&self, n: u32) -> bool {
         let epilogue = self.gemm.plan().epilogue;
         let columns = u64::from(n >> epilogue.halvings);
         (columns * u64::from(epilogue.staged_bits)).is_multiple_of(128)
     }
 
-    /// The kernel, and the same without the fusion, on packed A (M x K), B (N x K) and D at each of these addresses, with
-    /// arguments that the bench draws.
+    /// Prepares launches of the kernel and of the same kernel without the fusion. Each set of addresses is of
+    /// a packed A (M x K), B (N x K) and D. The bench draws the epilogue's arguments.
     ///
     /// # Errors
-    /// A problem that the kernels refuse, or what the engine reports.
+    /// The kernels refuse the problem, or the engine fails.
     pub fn prepare(
         &self,
         bench: &mut Bench<'_>,
@@ -105,18 +107,18 @@ impl FusedGemm {
     }
 }
 
-/// A kernel and what it is launched with.
+/// A kernel, ready to launch.
 #[derive(Clone, Debug)]
 pub struct Ready {
     /// The kernel.
     pub program: Program,
-    /// Grid and arguments, for one set of matrices after the other.
+    /// Grid and arguments, one per set of matrices.
     pub launches: Vec<Launch>,
-    /// Its clusters that run at once.
+    /// Number of its clusters that run at the same time.
     pub slots: u32,
 }
 
-/// A kernel with a fused epilogue beside the same kernel without it.
+/// A kernel with a fused epilogue, and the same kernel without it.
 #[derive(Clone, Debug)]
 pub struct Fused {
     /// The kind, as in the catalogue's names.
@@ -127,11 +129,11 @@ pub struct Fused {
     pub fused: Ready,
 }
 
-/// Runs a fusion on random matrices, in the first of the kernels that [`ranked`] has, and compares everything that it
-/// writes with its tree. Where there is none, in a kernel that stores any number of columns.
+/// Runs a fusion on random matrices, and compares everything that it writes with its tree. The kernel is the
+/// first of [`ranked`]; if there is none, one that stores any number of columns.
 ///
 /// # Errors
-/// The first thing that is wrong.
+/// The first mismatch, or why the kernel could not be run.
 pub fn check(
     fusion: Fusion,
     bench: &mut Bench<'_>,
@@ -144,10 +146,10 @@ pub fn check(
     }
 }
 
-/// The kernel of a fusion that stores any number of columns.
+/// A kernel of a fusion that stores any number of columns.
 ///
 /// # Errors
-/// No fusion of this library: each fits the tile.
+/// The kernel is illegal. That happens for no fusion of this library.
 pub fn any_columns(fusion: Fusion, format: Format) -> Result<FusedGemm, TreeError> {
     let (name, dtype) = (fusion.name(), format.name());
     let spec = KernelSpec::parse(&format!("tile=128x128x64 store=direct dtype={dtype} epilogue={name}"));
@@ -156,31 +158,31 @@ pub fn any_columns(fusion: Fusion, format: Format) -> Result<FusedGemm, TreeErro
     Ok(FusedGemm { gemm: gemm.map_err(|error| TreeError::Unknown(error.into()))?, fusion })
 }
 
-/// A fusion's kernels in every tile that it is for.
+/// The kernels of the catalogue with a fusion.
 pub fn kernels(fusion: Fusion, format: Format) -> Vec<FusedGemm> {
     let fits = |kernel: &FusedGemm| kernel.fusion == fusion && kernel.gemm.element() == format.name();
     fused_catalogue().into_iter().filter(fits).collect()
 }
 
-/// Those that take a problem, in the order in which [`kernel::select`] ranks them.
+/// The kernels with a fusion that accept a problem, in the order of [`kernel::select`].
 pub fn ranked(fusion: Fusion, format: Format, problem: GemmProblem) -> Vec<FusedGemm> {
     let request = Request::packed(of_kernels(format), [Major::K; 2], problem).fused(fusion);
     let selection = kernel::select(&request, &Machine::h200());
     selection.ranked.into_iter().filter_map(|ranked| FusedGemm::of(ranked.gemm)).collect()
 }
 
-/// The shape of a fusion's output.
+/// The shape of a fusion's D.
 fn shape<X: Node>(problem: GemmProblem) -> Shape {
     Shape { m: problem.m, n: problem.n >> X::FACTS.halvings.unwrap_or(0) }
 }
 
-/// Packed operands, and an output of so many columns.
+/// A call on packed operands, and a D of `columns` columns.
 fn packed(problem: GemmProblem, [a, b, d]: [u64; 3], columns: u32) -> Call {
     let k = problem.k.into();
     Call::of(problem).a(a, k).b(b, k).d(d, columns.into())
 }
 
-/// Memory of the bench's for a kernel's divided tiles.
+/// A workspace in the bench's memory, for a kernel that splits tiles.
 fn workspace(bench: &mut Bench<'_>, bytes: u64) -> Result<Option<WorkspaceRef>, TreeError> {
     if bytes == 0 {
         return Ok(None);

@@ -1,9 +1,10 @@
-//! One small program for each form of an instruction, on every engine, compared bit by bit.
+//! Checks each form of an instruction with a small program, bit by bit, on every engine.
 //!
-//! A [`Form`] is a row of a table ([`forms`]): how to emit the program, cases with their inputs, and what an independent
-//! reckoning expects where there is one. Each case is a CTA with inputs and outputs of its own, so that a form is one
-//! launch. The emulator always runs (with [`emulator::Numerics::Exact`]); its outputs are compared with what is
-//! expected, and the outputs of a GPU, or of a recorded run of one, with the emulator's.
+//! A [`Form`] is a row of a table ([`forms`]). It has a function that emits the program, cases with their
+//! inputs, and for some cases expected outputs from an independent calculation. Each case is a CTA (or a
+//! cluster) with its own inputs and outputs, so a form is one launch. The emulator always runs, with
+//! [`emulator::Numerics::Exact`]. Its outputs are compared with the expected outputs. The outputs of a GPU,
+//! or of a recorded GPU run, are compared with the emulator's.
 //!
 //! # Adding a family
 //! Write a module with a `pub(super) fn forms() -> Vec<Form>` and name it in [`forms`].
@@ -14,7 +15,7 @@
 //! let all = forms();
 //! let form = all.iter().find(|form| form.name.starts_with("redux.sync")).expect("there is one");
 //! let prepared = form.prepare(7)?;
-//! // Without a GPU's outputs, the emulator is held against the reckoning alone.
+//! // Without a GPU's outputs, the emulator is compared with the expected outputs only.
 //! assert!(prepared.judge(None)?.passed());
 //! # Ok::<(), falchion::verify::instructions::FormError>(())
 //! ```
@@ -38,52 +39,53 @@ use super::fnv;
 
 pub use record::{Record, RecordError};
 
-/// Emits a program: gets the addresses of its case's inputs and outputs in global memory, both multiples of 256.
+/// Emits a program. Gets the global-memory addresses of its case's inputs and outputs, both multiples of 256.
 pub type Emit = Box<dyn for<'f> Fn(&'f Builder, Value<'f, u64>, Value<'f, u64>) + Send + Sync>;
 
-/// The cases of a form, the same for the same seed.
+/// Makes the cases of a form from a seed.
 pub type Cases = Box<dyn Fn(u64) -> Vec<Case> + Send + Sync>;
 
-/// Tensor maps from the addresses of the inputs and outputs.
+/// Makes tensor maps from the addresses of the inputs and outputs.
 pub type Maps = Box<dyn Fn(u64, u64) -> Vec<Argument> + Send + Sync>;
 
 /// One form of an instruction.
 pub struct Form {
-    /// PTX's name with its types: what forms are summed up by.
+    /// The PTX name with its types. Reports group forms by family.
     pub family: String,
-    /// PTX's name with the modifiers, then what else tells it from its siblings; no other form has the same.
+    /// The PTX name with the modifiers, and whatever else distinguishes the form. Unique.
     pub name: String,
-    /// Threads of a CTA.
+    /// Number of threads per CTA.
     pub threads: u32,
-    /// Bytes of shared memory.
+    /// Bytes of shared memory per CTA.
     pub shared_bytes: u32,
-    /// CTAs of a cluster along x: each case has a whole cluster, whose CTAs are given the same addresses.
+    /// Number of CTAs per cluster, along x. Each case is one cluster; its CTAs get the same addresses.
     pub cluster: u32,
     /// The program.
     pub emit: Emit,
-    /// Bytes that each case's program reads at its inputs' address.
+    /// Number of input bytes per case.
     pub input_bytes: usize,
-    /// Bytes that each case's program writes at its outputs' address; all of them.
+    /// Number of output bytes per case. The program writes all of them.
     pub output_bytes: usize,
-    /// Bytes of one element of the output: the unit in which mismatches are counted.
+    /// Bytes per output element. Mismatches are counted in elements.
     pub element_bytes: usize,
-    /// The tensor maps that the program declares, behind which come no other parameters; `None` for none.
+    /// The tensor maps that the program declares as its last parameters; `None` for none.
     pub maps: Option<Maps>,
-    /// The cases; one alone where there are maps.
+    /// The cases. A form with tensor maps has exactly one.
     pub cases: Cases,
 }
 
 /// Inputs of one run of a form.
 pub struct Case {
-    /// What is special about it.
+    /// Name, which says what is special about the case.
     pub name: &'static str,
-    /// As many bytes as the form says.
+    /// The input, of the form's number of bytes.
     pub input: Vec<u8>,
-    /// What the output has to be; `None` where only engines are compared.
+    /// The expected output; `None` if only engines are compared.
     pub expected: Option<Vec<u8>>,
-    /// Which elements the ISA or the model defines: the others are not compared. `None` for all.
+    /// Per element, whether the ISA or the calculation defines it; other elements are not compared. `None` if
+    /// all are defined.
     pub defined: Option<Vec<bool>>,
-    /// Tells of an element of the output what went into it.
+    /// Describes the inputs of an output element.
     pub explain: Box<dyn Fn(usize) -> String + Send + Sync>,
 }
 
@@ -99,7 +101,7 @@ impl fmt::Debug for Case {
     }
 }
 
-/// Every form there is.
+/// All forms.
 pub fn forms() -> Vec<Form> {
     [wgmma::forms(), lanes::forms(), memory::forms(), copies::forms(), im2col::forms()]
         .into_iter()
@@ -124,29 +126,29 @@ pub enum FormError {
     Form {
         /// The form's name.
         form: String,
-        /// Which field.
+        /// The field's name.
         field: &'static str,
         /// Its value.
         seen: usize,
-        /// What it had to be.
+        /// What was needed.
         needed: usize,
     },
 }
 
-/// What outputs are compared with.
+/// The reference that outputs are compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reference {
-    /// The emulator's outputs with what the case expects.
+    /// The case's expected outputs, for the emulator's.
     Expected,
-    /// A GPU's outputs with the emulator's.
+    /// The emulator's outputs, for a GPU's.
     Emulator,
 }
 
 /// An element that differs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// The reference it differs from.
+    /// The reference from which it differs.
     pub reference: Reference,
     /// The case's name.
     pub case: &'static str,
@@ -156,7 +158,7 @@ pub struct Difference {
     pub seen: String,
     /// The reference's bits.
     pub wanted: String,
-    /// What went into it.
+    /// Its inputs.
     pub inputs: String,
 }
 
@@ -167,15 +169,15 @@ pub struct Verdict {
     pub family: String,
     /// The form's name.
     pub form: String,
-    /// Cases run.
+    /// Number of cases run.
     pub cases: usize,
-    /// Elements compared with each reference.
+    /// Number of elements compared with each reference.
     pub elements: usize,
-    /// Elements of the emulator that differ from what is expected.
+    /// Number of the emulator's elements that differ from the expected outputs.
     pub emulator_mismatches: usize,
-    /// Elements of the GPU that differ from the emulator; `None` without a GPU.
+    /// Number of the GPU's elements that differ from the emulator's; `None` without a GPU.
     pub gpu_mismatches: Option<usize>,
-    /// FNV-1a of the GPU's outputs, else of the emulator's, with zeros where the outcome is left open.
+    /// FNV-1a hash of the GPU's outputs, or else of the emulator's, with zeros for undefined elements.
     pub digest: String,
     /// The first differences of each case and reference.
     pub differences: Vec<Difference>,
@@ -196,14 +198,14 @@ pub struct Prepared<'a> {
     cases: Vec<Case>,
 }
 
-/// Inputs and outputs of a case begin at multiples of this.
+/// Alignment of a case's inputs and outputs in bytes.
 const ALIGNMENT: usize = 256;
 
 impl Form {
     /// Builds the program and the cases.
     ///
     /// # Errors
-    /// [`FormError::Program`], or [`FormError::Form`] where a case's sizes are not the form's.
+    /// [`FormError::Program`], or [`FormError::Form`] if a case's sizes are not the form's.
     pub fn prepare(&self, seed: u64) -> Result<Prepared<'_>, FormError> {
         let [input, output] = self.pitches();
         let entry = Entry {
@@ -236,7 +238,7 @@ impl Form {
         Ok(Prepared { form: self, program: Program::new(function)?, cases })
     }
 
-    /// Bytes from one case's inputs to the next one's, and the same of the outputs.
+    /// Strides in bytes between the inputs of consecutive cases, and between their outputs.
     fn pitches(&self) -> [usize; 2] {
         [self.input_bytes, self.output_bytes].map(|bytes| bytes.next_multiple_of(ALIGNMENT).max(ALIGNMENT))
     }
@@ -253,10 +255,10 @@ impl Prepared<'_> {
         &self.program
     }
 
-    /// The outputs of all cases in a row, as an engine computes them.
+    /// Runs all cases on an engine, and returns their outputs, one after the other.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// The engine fails.
     pub fn run(&self, engine: &mut dyn Engine) -> Result<Vec<u8>, FormError> {
         let [input, output] = self.form.pitches();
         let mut bytes = vec![0; input * self.cases.len()];
@@ -264,7 +266,7 @@ impl Prepared<'_> {
             place[..case.input.len()].copy_from_slice(&case.input);
         }
         let inputs = engine.upload(&bytes)?;
-        // Poisoned, so that what the program leaves out shows.
+        // Poison the outputs, so that a missing write shows.
         let outputs = engine.upload(&vec![0xA5; output * self.cases.len()])?;
         let ctas = u32::try_from(self.cases.len()).unwrap_or(0) * self.form.cluster;
         let grid = Grid { ctas: [ctas, 1, 1] };
@@ -281,7 +283,7 @@ impl Prepared<'_> {
         Ok(own.copied().collect())
     }
 
-    /// Outputs with zeros where the outcome is left open.
+    /// The outputs, with zeros for undefined elements.
     fn defined(&self, outputs: &[u8]) -> Vec<u8> {
         let mut outputs = outputs.to_vec();
         for (case, outputs) in self.cases.iter().zip(outputs.chunks_mut(self.form.output_bytes.max(1))) {
@@ -294,10 +296,11 @@ impl Prepared<'_> {
         outputs
     }
 
-    /// Runs the cases in the emulator and compares: with what is expected, and `gpu`'s outputs with the emulator's.
+    /// Runs the cases in the emulator. Compares its outputs with the expected ones, and `gpu`'s outputs with
+    /// the emulator's.
     ///
     /// # Errors
-    /// Those of the emulator, and outputs of another size.
+    /// The emulator fails, or `gpu` has another size.
     pub fn judge(&self, gpu: Option<&[u8]>) -> Result<Verdict, FormError> {
         let emulated = self.run(&mut Emulator::new().with_numerics(Numerics::Exact))?;
         let (size, element) = (self.form.output_bytes, self.form.element_bytes);
@@ -353,12 +356,12 @@ impl Prepared<'_> {
     }
 }
 
-/// Little-endian bytes as one number.
+/// Little-endian bytes as one hexadecimal number.
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().rev().fold("0x".to_owned(), |text, byte| format!("{text}{byte:02x}"))
 }
 
-/// Random numbers of a form: the same for the same seed and name.
+/// Random numbers of a form, determined by seed and name.
 fn random(seed: u64, name: &str) -> fastrand::Rng {
     fastrand::Rng::with_seed(seed ^ fnv(name.as_bytes()))
 }

@@ -1,4 +1,4 @@
-//! One product: its matrices on the host, run on an engine, and compared.
+//! One GEMM: its matrices on the host, a run on an engine, and the comparison with the reference.
 //!
 //! ```
 //! use falchion::kernel::{Emulator, KernelSpec};
@@ -44,53 +44,54 @@ use super::repeat::{Again, Change, chunks};
 use super::transposed::{transpose, turned};
 use super::{Accumulators, Format, HostMatrix, Order, Scales, Sums, Weights, storage};
 
-/// A GEMM call with its matrices on the host, in the formats of the kernel that is to run ([`formats`]).
+/// A GEMM call with its matrices on the host, in the formats of the kernel that will run ([`formats`]).
 #[derive(Clone, Debug)]
 pub struct Product {
-    /// A, `(M, K)`: row-major for a kernel that wants it K-major, column-major for one that wants it M-major ([`orders`]). One that lies
-    /// otherwise is transposed on the engine first, by [`kernel::Transpose`].
+    /// A, `(M, K)`: row-major for a kernel with a K-major A, column-major for one with an M-major A
+    /// ([`orders`]). In any other order, [`kernel::Transpose`] transposes it on the engine first.
     pub a: HostMatrix,
-    /// B, `(K, N)`: column-major for K-major, row-major for N-major. One that lies otherwise is transposed, too.
+    /// B, `(K, N)`: column-major for a kernel with a K-major B, row-major for an N-major B. In any other
+    /// order it is transposed first.
     pub b: HostMatrix,
-    /// The scales of A's blocks and of B's, for a kernel whose operands have some ([`scaled`]).
+    /// The block scales of A and B, for a kernel whose operands have them ([`scaled`]).
     pub scales: Option<[Scales; 2]>,
-    /// What the operand is made of that lies in memory in few bits, for a kernel of which one does ([`storage`]): A or B is the
-    /// matrix that it stands for.
+    /// The codes, scales and zero points of weights in few bits, for a kernel with such an operand
+    /// ([`storage`]). A or B above is then the matrix that they represent.
     pub weights: Option<Weights>,
-    /// A factor for each row and for each column, in place of alpha and beta: for a kernel whose epilogue is
+    /// One factor per row and one per column, in place of alpha and beta: for a kernel whose epilogue is
     /// [`RowColumnScaled`].
     pub vectors: Option<[Vec<f32>; 2]>,
-    /// Elements between an aligned address and A, and B.
+    /// Offset of A, and of B, from an aligned address, in elements.
     pub operand_offset: u32,
     /// C, `(M, N)`, row-major.
     pub c: Option<HostMatrix>,
-    /// Factor of the product.
+    /// Factor of A * B.
     pub alpha: f32,
     /// Factor of C.
     pub beta: f32,
-    /// Elements from one row of D to the next.
+    /// D's leading dimension in elements.
     pub d_pitch: u32,
-    /// Elements between an aligned address and D.
+    /// Offset of D from an aligned address, in elements.
     pub d_offset: u32,
-    /// D overwrites C.
+    /// Whether D overwrites C.
     pub in_place: bool,
 }
 
-/// The first thing that is wrong with D.
+/// The first error in D.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mismatch {
-    /// An element is further from the oracle's than its bound.
+    /// An element differs from the reference by more than its bound.
     Value {
         /// Its row.
         row: u32,
         /// Its column.
         column: u32,
-        /// What is there.
+        /// Its value.
         got: f64,
-        /// What should be there.
+        /// The reference's value, with its bound.
         expected: Expected,
     },
-    /// An element still holds what it was poisoned with.
+    /// An element still has the poison of before the run.
     Unwritten {
         /// Its row.
         row: u32,
@@ -99,16 +100,16 @@ pub enum Mismatch {
     },
     /// Memory outside D's rows and columns was written.
     Beside {
-        /// Elements from D's first one, in memory.
+        /// Distance in memory from D's first element, in elements.
         place: i64,
-        /// What is there.
+        /// The value found there.
         got: f64,
     },
-    /// A later run left other bits in D's memory than the first.
+    /// A later run gave other bits than the first run.
     Changed {
-        /// Which run; the first is 1.
+        /// Number of the run; the first is 1.
         run: u32,
-        /// Elements from D's first one, in memory.
+        /// Distance in memory from D's first element, in elements.
         place: i64,
         /// The bits of the first run, and those of this one.
         bits: [u64; 2],
@@ -138,28 +139,28 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// How a run ended.
+/// The outcome of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Device time; `None` where there was nothing to launch.
+    /// Device time; `None` if there was nothing to launch.
     pub time: Option<Duration>,
-    /// Device time of the transposes before it; `None` where no operand was transposed.
+    /// Device time of the transposes before the kernel; `None` if no operand was transposed.
     pub transposed: Option<Duration>,
-    /// The largest error as a part of its bound.
+    /// The largest error as a fraction of its bound.
     pub ratio: f64,
     /// The error there.
     pub error: f64,
     /// The bound there.
     pub bound: f64,
-    /// Elements compared.
+    /// Number of elements compared.
     pub compared: usize,
-    /// What is wrong first.
+    /// The first error; `None` if the result is right.
     pub mismatch: Option<Mismatch>,
-    /// D as it came back, `M` rows of `d_pitch` elements, a word each.
+    /// D after the run: `M` rows of `d_pitch` elements, one word per element.
     pub d: Vec<u64>,
 }
 
-/// Runs a body and frees the buffers that it has collected, whatever comes of it.
+/// Runs a body and then frees the buffers that it has collected, even if it failed.
 pub(super) fn freeing<T>(
     engine: &mut dyn Engine,
     body: impl FnOnce(&mut dyn Engine, &mut Vec<Buffer>) -> Result<T, RunError>,
@@ -167,13 +168,13 @@ pub(super) fn freeing<T>(
     let mut buffers = Vec::new();
     let result = body(engine, &mut buffers);
     for buffer in buffers {
-        // After a fault the device is lost and so is its memory; the fault is what is reported.
+        // After a fault the device and its memory are lost. Report the fault, not the failure to free.
         let _ = engine.free(buffer);
     }
     result
 }
 
-/// Why a product could not be run.
+/// Why a GEMM could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The kernel refuses the call.
@@ -185,7 +186,7 @@ pub enum RunError {
     /// The program of a transpose is not legal.
     #[error(transparent)]
     Program(#[from] ptx::VerifyError),
-    /// An operand in a direction that the kernel does not read, of elements that are not transposed.
+    /// An operand is in a direction that the kernel does not read, and its format cannot be transposed.
     #[error(
         "an operand of {format} lies in another direction than the kernel reads, and is not transposed: 8, 16 or 32 bits were needed"
     )]
@@ -195,7 +196,7 @@ pub enum RunError {
     },
 }
 
-/// Elements behind D that must stay as they are.
+/// Number of elements after D that must not change.
 const GUARD: usize = 256;
 
 impl Product {
@@ -204,7 +205,8 @@ impl Product {
         GemmProblem { m: self.a.rows, n: self.b.columns, k: self.a.columns }
     }
 
-    /// The oracle's sums for a kernel that sums so; `step` is told after each row how many there are.
+    /// The reference's sums, for a kernel with these accumulators. `step` is called after each row with the
+    /// number of rows.
     pub fn sums(&self, accumulators: Accumulators, step: &(dyn Fn(u64) + Sync)) -> Sums {
         let sums = match &self.scales {
             None => Sums::in_accumulators(accumulators, &self.a, &self.b, step),
@@ -216,10 +218,10 @@ impl Product {
         }
     }
 
-    /// Runs a kernel on an engine and compares D with the oracle's sums.
+    /// Runs a kernel on an engine, and compares D with the reference's sums.
     ///
     /// # Errors
-    /// A call that the kernel refuses, or what the engine reports.
+    /// The kernel refuses the call, or the engine fails.
     pub fn run(
         &self,
         entry: &AnyGemm,
@@ -230,10 +232,11 @@ impl Product {
         self.run_times(entry, program, engine, sums, 1)
     }
 
-    /// As [`run`](Self::run), then again until the kernel has run `runs` times: each time D must have the bits of the first.
+    /// As [`run`](Self::run), but the kernel runs `runs` times. Each later run must give the bits of the
+    /// first.
     ///
     /// # Errors
-    /// A call that the kernel refuses, or what the engine reports.
+    /// The kernel refuses the call, or the engine fails.
     pub fn run_times(
         &self,
         entry: &AnyGemm,
@@ -347,7 +350,7 @@ impl Product {
         Ok(outcome)
     }
 
-    /// D's memory before the run: poison, or C where D overwrites it.
+    /// D's memory before the run: poison, or C if D overwrites C.
     fn d_before(&self, format: Format) -> Vec<u64> {
         let (m, pitch, offset) = (self.a.rows as usize, self.d_pitch as usize, self.d_offset as usize);
         let mut before = vec![format.poison(); chunks(format, offset + m * pitch + GUARD)];
@@ -397,7 +400,8 @@ impl Product {
                 (outcome.error, outcome.bound) = ((got - expected.value).abs(), expected.bound);
             }
         }
-        // The poison of floats is a NaN: where the oracle expects one, or where it did not look, it would pass for a result.
+        // The poison of floats is a NaN. It would count as a result where the reference expects a NaN or was
+        // not computed.
         let poison = format.poison();
         let unwritten = (0..m).find_map(|row| {
             let line = &outcome.d[row as usize * pitch..][..n as usize];
@@ -418,7 +422,7 @@ impl Product {
     }
 }
 
-/// The order in which an operand must lie for a kernel: A and B's `k` is A row-major and B column-major.
+/// The orders of A and B that a kernel reads. K-major means row-major for A and column-major for B.
 pub fn orders(entry: &AnyGemm) -> [Order; 2] {
     use cute_rs::atom::Major;
     let [a_major, b_major] = entry.plan().majors();
@@ -427,7 +431,7 @@ pub fn orders(entry: &AnyGemm) -> [Order; 2] {
     [a, b]
 }
 
-/// What a kernel sums in.
+/// The kind of accumulators that a kernel has.
 pub fn accumulators(entry: &AnyGemm) -> Accumulators {
     match entry.plan().mainloop.atom.sums() {
         SumType::F16 => Accumulators::Half,
@@ -435,13 +439,14 @@ pub fn accumulators(entry: &AnyGemm) -> Accumulators {
     }
 }
 
-/// How many rows of the caller's A, and columns of B, share a scale for each 128 of K; `None` where blocks have no scales.
+/// Numbers of rows of the caller's A, and of columns of B, that share a scale for each 128 elements along K;
+/// `None` without block scales.
 pub fn scaled(entry: &AnyGemm) -> Option<[u32; 2]> {
     let plan = entry.plan();
     plan.mainloop.is_scaled().then_some(plan.scaled())
 }
 
-/// Random scales of operands for a kernel whose blocks have some.
+/// Random block scales, for a kernel whose operands have them.
 pub fn random_scales(
     entry: &AnyGemm,
     GemmProblem { m, n, k }: GemmProblem,
@@ -451,10 +456,10 @@ pub fn random_scales(
     Some([Scales::random([m, k], a, random), Scales::random([n, k], b, random)])
 }
 
-/// What kernels call a format of the oracle's.
+/// The kernels' format for a format of the reference.
 ///
 /// # Panics
-/// Never: a test holds that they have the same ones.
+/// Never: a test checks that both have the same formats.
 pub fn of_kernels(format: Format) -> collective::Format {
     collective::Format::named(format.name()).expect("kernels have every format of the oracle's")
 }
@@ -462,7 +467,7 @@ pub fn of_kernels(format: Format) -> collective::Format {
 /// The formats of a kernel's A and B, and of C and D.
 ///
 /// # Panics
-/// Where the oracle lacks a format that kernels have.
+/// If the reference lacks a format that kernels have.
 pub fn formats(entry: &AnyGemm) -> [Format; 3] {
     entry.formats().map(|format| Format::named(format.name()).expect("the oracle has every format"))
 }
@@ -482,7 +487,7 @@ mod tests {
     use crate::verify::matrix::Fill;
     use crate::verify::{Format, HostMatrix};
 
-    /// A machine that writes `writes` to places of D, the third buffer, and computes nothing.
+    /// An engine that writes `writes` to D, the third buffer, and computes nothing.
     struct Sloppy {
         buffers: Vec<Vec<u8>>,
         writes: Vec<(usize, u16)>,
@@ -523,7 +528,8 @@ mod tests {
         }
     }
 
-    /// A 2 x 8 product whose D is NaN everywhere, eight elements from an aligned address in rows of ten.
+    /// A 2 x 8 GEMM whose D is NaN everywhere. D is eight elements after an aligned address, with rows of ten
+    /// elements.
     fn mismatch(writes: Vec<(usize, u16)>) -> Option<Mismatch> {
         let mut random = fastrand::Rng::with_seed(1);
         let mut fill =

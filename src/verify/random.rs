@@ -1,7 +1,7 @@
-//! Random kernels: specs from the whole space, legal and illegal, each on a random problem.
+//! Random kernels: draws specs from the whole space, legal and illegal, and runs each on a random problem.
 //!
-//! A legal one has to compute what the oracle says, under a random schedule of the emulator; an illegal one has to be
-//! refused with a sentence; nothing may panic. A trial is repeated by its seed.
+//! A legal spec must compute the reference's result under a random schedule of the emulator. An illegal spec
+//! must be refused with a sentence. Nothing may panic. The seed of a trial reproduces it.
 //!
 //! ```
 //! use falchion::verify::random::{Trial, trial};
@@ -34,36 +34,37 @@ use super::matrix::Fill;
 use super::product::{Outcome, Product, RunError, accumulators, formats, orders, random_scales};
 use super::{Bench, FusedGemm, HostMatrix, Order, RecordProducts, SeveralProducts, TreeError, storage};
 
-/// How a trial ended.
+/// The outcome of a trial.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Trial {
-    /// A legal spec computed what it should.
+    /// A legal spec computed the right result.
     Right {
-        /// The largest error as a part of its bound.
+        /// The largest error as a fraction of its bound.
         ratio: f64,
-        /// The digest of D's bits, where they depend neither on who comes first nor on the machine's approximations.
+        /// The digest of D's bits, if they depend neither on the order of the CTAs nor on the engine's
+        /// approximations.
         digest: Option<u64>,
     },
-    /// An illegal spec was refused, in these words.
+    /// An illegal spec was refused, with this message.
     Refused(String),
-    /// A legal spec refused the problem, in these words.
+    /// A legal spec refused the problem, with this message.
     Unfit(String),
-    /// Something is wrong: what.
+    /// The trial failed, for this reason.
     Wrong(String),
 }
 
-/// A random spec of a seed, legal or not.
+/// The random spec of a seed, legal or not.
 pub fn spec(seed: u64) -> KernelSpec {
     Draw { random: Rng::with_seed(seed) }.spec()
 }
 
 /// Where a trial runs.
 pub enum Place<'e> {
-    /// The emulator, under a random schedule, with sums as they come.
+    /// The emulator, under a random schedule, with its default numerics.
     Emulator,
-    /// The emulator, with sums as the hardware adds them.
+    /// The emulator, with accumulation exactly as the hardware does it.
     Exact,
-    /// Another engine, of which as many multiprocessors are used as the emulator has.
+    /// Another engine, limited to the number of SMs that the emulator has.
     On(&'e mut dyn Engine),
 }
 
@@ -83,13 +84,13 @@ pub fn trial(seed: u64) -> (KernelSpec, Trial) {
     (spec, trial_of(&spec, seed, Place::Emulator))
 }
 
-/// Draws a problem for a spec, and runs it: the same problem in every place.
+/// Draws a problem for a spec, and runs it. The problem depends only on spec and seed, not on the place.
 pub fn trial_of(spec: &KernelSpec, seed: u64, place: Place<'_>) -> Trial {
     let ended = catch_unwind(AssertUnwindSafe(|| run(spec, seed, place)));
     ended.unwrap_or_else(|_| Trial::Wrong("it panicked".to_owned()))
 }
 
-/// An engine of which only so many multiprocessors are used.
+/// An engine that is limited to a number of SMs.
 struct Part<'e> {
     engine: &'e mut dyn Engine,
     multiprocessors: u32,
@@ -198,17 +199,17 @@ struct Draw {
 }
 
 impl Draw {
-    /// One of some values.
+    /// Draws one of some values.
     fn of<T: Copy>(&mut self, values: &[T]) -> T {
         values[self.random.usize(..values.len())]
     }
 
-    /// Whether something happens once in so many times.
+    /// Draws true once in `times` times on average.
     fn once_in(&mut self, times: u32) -> bool {
         self.random.u32(..times) == 0
     }
 
-    /// A multiple of a step, up to a limit; now and then any number.
+    /// Draws a multiple of a step, up to a limit; now and then any number.
     fn extent(&mut self, step: u32, most: u32) -> u32 {
         if self.once_in(24) {
             return self.random.u32(..most * 2);
@@ -217,7 +218,7 @@ impl Draw {
     }
 
     fn raster(&mut self) -> RasterSpec {
-        // A band of no tiles, and a square that no curve fills, now and then.
+        // Now and then an illegal value: a band of no tiles, or a square that no curve fills.
         let band = if self.once_in(40) { 0 } else { self.random.u32(1..13) };
         match self.random.u32(..6) {
             0 => RasterSpec::AlongM,
@@ -288,7 +289,7 @@ impl Draw {
         };
         let cache = [CachePolicy::Normal, CachePolicy::EvictFirst, CachePolicy::EvictLast];
         let consumers = if self.once_in(30) { self.random.u32(..6) } else { self.of(&[1, 2, 2, 3]) };
-        // Rows that the consumers share evenly, most of the time.
+        // Mostly rows that the consumers can share evenly.
         let rows = if roles == Roles::Pingpong { 64 } else { 64 * consumers.clamp(1, 4) };
         let others = [Major::K, if a.bits() == 16 || self.once_in(12) { Major::Mn } else { Major::K }];
         let majors = [Major::K, others[0], others[1]];
@@ -296,10 +297,10 @@ impl Draw {
         let majors = [self.of(&majors), self.of(&majors)];
         let cache = [self.of(&cache), self.of(&cache)];
         let layouts = [self.layout(), self.layout()];
-        // Where results are stored transposed, the kernel's A is the caller's B.
+        // With a transposed store (swap-AB), the kernel's A is the caller's B.
         let transposed = self.once_in(if epilogue == EpilogueKind::Sourced { 30 } else { 4 });
         let of_kernel = if transposed { [b, a] } else { [a, b] };
-        // Of 8-bit floats a quarter have scales; of others, few.
+        // A quarter of the specs of 8-bit floats have block scales; few others have.
         let of_fp8 = a.is_float() && a.bits() == 8;
         let of_scales = if self.once_in(if of_fp8 { 4 } else { 100 }) {
             let rows = if self.once_in(20) { [0, 2] } else { [1, 128] };
@@ -319,9 +320,9 @@ impl Draw {
             sparse: false,
         };
         let types = of_kernel[0].multiplies(of_kernel[1]);
-        // Instructions that sum integers have other widths.
+        // Integer instructions have other widths.
         let n_step = if a.is_float() || self.once_in(8) { 8 } else { 16 };
-        // Of 8-bit floats a third, of other formats few.
+        // A third of the specs of 8-bit floats, and few of other formats.
         let promoted = self.once_in(if a.is_float() && a.bits() == 8 { 3 } else { 30 });
         let half = types.and_then(|types| types.in_half()).filter(|_| !scaled && self.once_in(8));
         let types = half.or(types);
@@ -374,7 +375,7 @@ impl Draw {
         self.sparse(spec)
     }
 
-    /// The same with a sparse operand A: an eighth of those that could have one.
+    /// Makes A sparse in an eighth of the specs that allow it.
     fn sparse(&mut self, spec: KernelSpec) -> KernelSpec {
         let MainloopSpec { operands: [a, b], mut tile, atom, .. } = spec.mainloop;
         let wild = self.once_in(12);
@@ -404,7 +405,7 @@ impl Draw {
         KernelSpec { mainloop, ..spec }
     }
 
-    /// The same with weights in few bits as the kernel's operand A: a sixth of those that could have some.
+    /// Makes the kernel's A weights in few bits in a sixth of the specs that allow it.
     fn in_few_bits(&mut self, spec: KernelSpec) -> KernelSpec {
         let MainloopSpec { operands: [a, b], mut tile, atom, .. } = spec.mainloop;
         let wild = self.once_in(12);
@@ -434,7 +435,8 @@ impl Draw {
         KernelSpec { mainloop, ..spec }
     }
 
-    /// The same by `mma.sync` or plain instructions, in these formats or in those that `wgmma` does not have.
+    /// Replaces `wgmma` by `mma.sync` or plain instructions, in these formats or in formats that `wgmma` does
+    /// not have.
     fn without_wgmma(&mut self, mut spec: KernelSpec) -> KernelSpec {
         let mainloop = &mut spec.mainloop;
         if let Some(other) = self.of(&[None, None, Some(Format::F32), Some(Format::F64)]) {
@@ -463,16 +465,17 @@ impl Draw {
         spec
     }
 
-    /// Formats of A and B, mostly such that an instruction multiplies.
+    /// Draws formats of A and B, mostly ones that an instruction multiplies.
     fn operands(&mut self) -> [Format; 2] {
         let all: Vec<Format> = Format::operands().collect();
-        // Those of 16 bits have more of everything to be tried.
+        // Formats of 16 bits have the most variants to try.
         let a = if self.once_in(2) { self.of(&[Format::Bf16, Format::F16]) } else { self.of(&all) };
         let fitting: Vec<Format> = all.iter().copied().filter(|&b| a.multiplies(b).is_some()).collect();
         [a, if self.once_in(25) { self.of(&all) } else { self.of(&fitting) }]
     }
 
-    /// Alpha and beta: small where sums are large and results are not, and whole where results are.
+    /// Draws alpha and beta: small for integer operands with a D of 8- or 16-bit floats, mostly whole numbers
+    /// for an integer D.
     fn factors(&mut self, gemm: &AnyGemm) -> [f32; 2] {
         let [a, _, d] = gemm.formats();
         let factors = [self.of(&[1.0, -0.5, 0.0]), self.of(&[0.0, 0.0, 1.0, 2.5])];
@@ -483,27 +486,27 @@ impl Draw {
         }
     }
 
-    /// How a tile lies in shared memory: mostly by default.
+    /// Draws a tile's layout in shared memory, mostly the default.
     fn layout(&mut self) -> TileLayout {
         if self.once_in(5) { TileLayout::Slabs(self.of(&SwizzleMode::ALL)) } else { TileLayout::Widest }
     }
 
-    /// An extent that a few tiles of so many elements cover, ragged or not.
+    /// Draws an extent of a few tiles; the last tile may be partial.
     fn covered(&mut self, tile: u32, tiles: u32, step: u32) -> u32 {
         let whole = tile * self.random.u32(1..=tiles);
         if self.once_in(3) { whole } else { self.random.u32(1..=whole) }.next_multiple_of(step)
     }
 
-    /// The largest error as a part of its bound, and the digest of D.
+    /// The largest error as a fraction of its bound, and the digest of D.
     fn check(&mut self, gemm: &AnyGemm, spec: &KernelSpec, place: Place<'_>) -> Result<(f64, u64), Ended> {
         let plan = gemm.plan();
         let program = gemm.program().map_err(|error| Ended::Wrong(error.to_string()))?;
         let [m, n, k] = plan.mainloop.tile;
         let [across, along] = plan.mainloop.cluster;
-        // Rows of D that tensor copies can store, in pairs of halves.
+        // Rows of D that tensor copies can store, also if a gated epilogue halves them.
         let row = if plan.epilogue.staged_bits > 0 || spec.fusion().is_some() { 64 } else { 1 };
         let [m_step, n_step] = if plan.swapped() { [row, 1] } else { [1, row] };
-        // Parts of K, of which some are longer than others, or all of those few that there are.
+        // Enough K that some splits are longer than others, or few k-tiles.
         let deep = 2 * (gemm.cluster_size() / plan.cluster_size()).max(2);
         let extents = [
             self.covered(m * across, 2, m_step),
@@ -542,7 +545,7 @@ impl Draw {
             return Ok((checked.ratio, digest(checked.d.into_iter().map(f64::to_bits))));
         }
         let factors = self.factors(gemm);
-        // Rows that tensor copies store begin at multiples of 16 bytes.
+        // Tensor copies store rows that begin at multiples of 16 bytes.
         let unit = 128 / plan.epilogue.output.bits();
         let (operand_bytes, d_padding) =
             (16, if row > 1 { unit * self.random.u32(..2) } else { self.random.u32(..3) });
@@ -571,7 +574,7 @@ impl Draw {
             }
             Form::Masked => {
                 let room = self.random.u32(..=problem.m);
-                // One may ask for more than there is room for.
+                // A group may claim more rows than its buffer has.
                 let rows: Vec<u32> =
                     (0..self.random.u32(1..5)).map(|_| self.random.u32(..=room + room / 4)).collect();
                 let products = SeveralProducts::masked(&rows, room, [problem.n, problem.k]);
@@ -603,7 +606,7 @@ impl Draw {
     }
 }
 
-/// One product of random matrices.
+/// One GEMM of random matrices.
 struct OneProduct {
     problem: GemmProblem,
     factors: [f32; 2],
@@ -628,7 +631,7 @@ impl OneProduct {
         let [of_a, of_b] = [a_format, b_format].map(|format| 16 / format.bytes());
         let a = matrix(a_format, [m, k], a_order, of_a);
         let b = matrix(b_format, [k, n], b_order, of_b);
-        // Rows that tensor copies bring begin at multiples of 16 bytes.
+        // Tensor copies load rows that begin at multiples of 16 bytes.
         let of_c = if gemm.plan().epilogue.sourced { 16 / d_format.bytes() } else { 1 };
         let c = (beta != 0.0).then(|| matrix(d_format, [m, n], Order::RowMajor, of_c));
         let scales = random_scales(gemm, self.problem, &mut self.random);

@@ -1,4 +1,5 @@
-//! Products that device memory describes: run in one launch, and compared one by one.
+//! GEMMs of a pointer array, whose records are in device memory: runs them in one launch, and compares them
+//! one by one.
 //!
 //! ```
 //! use falchion::kernel::{self, Emulator};
@@ -25,26 +26,27 @@ use super::repeat::{Again, chunks};
 use super::several::{GAP, SeveralOutcome};
 use super::{Format, HostMatrix, Order, Sums};
 
-/// Products of any shapes with random matrices, each somewhere in memory, in the formats of the kernel that runs them.
+/// GEMMs of any shapes with random matrices at separate addresses, in the formats of the kernel that runs
+/// them.
 #[derive(Clone, Debug)]
 pub struct RecordProducts {
-    /// M, N and K of each.
+    /// M, N and K of each GEMM.
     pub shapes: Vec<[u32; 3]>,
-    /// Factors of the products and of C.
+    /// Alpha and beta.
     pub factors: [f32; 2],
-    /// What the leading dimensions of A and B are rounded up to, in bytes.
+    /// The leading dimensions of A and B are multiples of this, in bytes.
     pub operand_bytes: u32,
-    /// Elements added to each row of D.
+    /// Number of elements added to each row of D.
     pub d_padding: u32,
-    /// Of the matrices.
+    /// Seed of the random matrices.
     pub seed: u64,
 }
 
 impl RecordProducts {
-    /// Runs a kernel on an engine and compares every D with the oracle's.
+    /// Runs a kernel on an engine, and compares every D with the reference.
     ///
     /// # Errors
-    /// A call that the kernel refuses, or what the engine reports.
+    /// The kernel refuses the call, or the engine fails.
     pub fn run(
         &self,
         entry: &AnyGemm,
@@ -54,10 +56,11 @@ impl RecordProducts {
         self.run_times(entry, program, engine, 1)
     }
 
-    /// As [`run`](Self::run), then again until the kernel has run `runs` times: each time D must have the bits of the first.
+    /// As [`run`](Self::run), but the kernel runs `runs` times. Each later run must give the bits of the
+    /// first.
     ///
     /// # Errors
-    /// A call that the kernel refuses, or what the engine reports.
+    /// The kernel refuses the call, or the engine fails.
     pub fn run_times(
         &self,
         entry: &AnyGemm,
@@ -83,7 +86,7 @@ impl RecordProducts {
             buffers.push(buffer);
             Ok(buffer)
         };
-        // D's regions lie behind each other, each with a guard behind it, and begin at any element.
+        // The D matrices are consecutive in memory, each followed by a guard. They may begin at any element.
         let mut begin = 0;
         let mut regions = Vec::new();
         let mut records = Vec::new();

@@ -1,7 +1,7 @@
-//! A launch run again and again: each time D must come out with the bits of the first.
+//! Repeats a launch: each run must give the bits of the first.
 //!
-//! Nothing leaves the device: a small program holds D against the first run's bits where both lie, and puts the poison back
-//! for the next run. The workspace stays as launches leave it.
+//! The comparison happens on the device: a small program compares D with the first run's bits, and restores
+//! the poison for the next run. The workspace is not reset between runs.
 
 use core::fmt;
 
@@ -11,17 +11,17 @@ use ptx::{AtomicOp, AtomicSem, Builder, Entry, Function, Location, Scope, Specia
 
 use super::Format;
 
-/// Bytes that are compared at a time: D's memory is a multiple of so many.
+/// Number of bytes that are compared at a time. The size of D's memory is a multiple of it.
 const CHUNK_BYTES: u32 = 16;
 
-/// So many elements, rounded up to what is compared at a time.
+/// A number of elements, rounded up to a multiple of what is compared at a time.
 pub(super) fn chunks(format: Format, elements: usize) -> usize {
     elements.next_multiple_of((CHUNK_BYTES / format.bytes()) as usize)
 }
 
 const THREADS: u32 = 256;
 
-/// No word differs.
+/// The result if no word differs.
 const NOWHERE: u32 = u32::MAX;
 
 /// A launch that has run once.
@@ -32,18 +32,18 @@ pub(super) struct Again<'a> {
     pub(super) launch: &'a Launch,
     /// D's memory.
     pub(super) d: Buffer,
-    /// Its elements.
+    /// Format of its elements.
     pub(super) format: Format,
-    /// What was in it before the first run, an element a word.
+    /// Its contents before the first run, one word per element.
     pub(super) before: &'a [u64],
-    /// What was in it after the first run.
+    /// Its contents after the first run.
     pub(super) first: &'a [u64],
 }
 
-/// A run whose D is another one.
+/// A run that gave another D.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Change {
-    /// Which run; the first is 1.
+    /// Number of the run; the first is 1.
     pub run: u32,
     /// The first element that differs, counted from the start of D's memory.
     pub place: usize,
@@ -62,7 +62,7 @@ impl fmt::Display for Change {
 }
 
 impl Again<'_> {
-    /// Runs 2 to `runs`; the first that gives other bits ends them.
+    /// Runs the kernel for runs 2 to `runs`. Stops at the first run that gives other bits.
     pub(super) fn run(
         &self,
         engine: &mut dyn Engine,
@@ -91,7 +91,7 @@ impl Again<'_> {
             let bytes = engine.read(place)?;
             Ok(bytes.iter().rev().fold(0, |word, &byte| word << 8 | u32::from(byte)))
         };
-        // Behind the first run everything is equal, and is poisoned again.
+        // After the first run everything is equal, so this restores the poison.
         compare(engine)?;
         for run in 2..=runs {
             engine.launch(self.program, self.launch.grid, &self.launch.arguments)?;
@@ -99,7 +99,7 @@ impl Again<'_> {
             if word == NOWHERE {
                 continue;
             }
-            // What differs was left as it is.
+            // The program has left the differing chunk unchanged.
             let now = self.format.elements(&engine.read(self.d)?);
             let begin = word as usize * 4 / self.format.bytes() as usize;
             let differs = |&place: &usize| now[place] != self.first[place];
@@ -110,8 +110,8 @@ impl Again<'_> {
     }
 }
 
-/// Holds `chunks` chunks of D against those of the first run. Equal ones become what they were `before`; the least word that
-/// differs goes to `place`.
+/// Compares `chunks` chunks of D with those of the first run. Equal chunks get their contents of `before`.
+/// The index of the first differing word goes to `place`.
 fn comparer() -> Result<Program, EngineError> {
     let name = "same_bits".to_owned();
     let entry = Entry {
@@ -158,7 +158,8 @@ mod tests {
 
     const WORDS: u32 = 40;
 
-    /// Writes its number to each word but the last four, and in its third run another one to word 5.
+    /// An engine that writes each word's index to the word, except for the last four. In its third run it
+    /// writes another value to word 5.
     fn fickle() -> Program {
         let entry = Entry {
             name: "fickle".to_owned(),
@@ -203,7 +204,7 @@ mod tests {
         }
     }
 
-    /// Divided tiles of several products, whose workspace has to come out of each run as it went in.
+    /// Split tiles of several GEMMs: each run must leave the workspace as it found it.
     #[test]
     fn divided_tiles_have_the_same_bits_every_time() {
         let entry = kernel::find("batched-stream-bf16-kk").expect("a catalogue name");

@@ -1,4 +1,4 @@
-//! Random arguments for trees.
+//! Random arguments for epilogue trees.
 //!
 //! ```
 //! use falchion::collective::tree::{LinearBias, Shape};
@@ -31,18 +31,19 @@ use typenum::Unsigned;
 
 use super::{Bench, Format};
 
-/// A tree that can be given random arguments.
+/// A tree for which random arguments can be drawn.
 pub trait Sample: Node {
-    /// Arguments for a value of this shape, with vectors and matrices of random numbers.
+    /// Draws arguments for a value of this shape: vectors and matrices of random numbers, uploaded to the
+    /// bench's engine.
     ///
     /// # Errors
-    /// What the engine reports.
+    /// The engine fails.
     fn sample(bench: &mut Bench<'_>, shape: Shape) -> Result<Self::Arguments, EngineError>;
 }
 
-/// Arguments of functions that can be random.
+/// Arguments of functions that can be drawn at random.
 pub trait RandomScalars: Scalars {
-    /// Numbers of `next`.
+    /// Makes the arguments from numbers that `next` returns.
     fn random(next: &mut dyn FnMut() -> f32) -> Self;
 }
 
@@ -59,19 +60,19 @@ impl RandomScalars for f32 {
 impl<const N: usize> RandomScalars for [f32; N] {
     fn random(next: &mut dyn FnMut() -> f32) -> Self {
         let mut all = core::array::from_fn(|_| next());
-        // Limits come in order.
+        // The lower limit comes first.
         all.sort_by(f32::total_cmp);
         all
     }
 }
 
-/// Random elements of type `T`, of which the first lies up to two elements behind an aligned address.
+/// Random elements of type `T`. The first is up to two elements after an aligned address.
 fn elements<T: Element>(bench: &mut Bench<'_>, count: u32) -> Result<u64, EngineError> {
     let shift = bench.shift();
     bench.random(Format::named(T::FORMAT.name()).unwrap_or(Format::Bf16), count, shift)
 }
 
-/// A row-major matrix, its rows up to two elements apart.
+/// A random row-major matrix with up to two elements between its rows.
 fn matrix(
     bench: &mut Bench<'_>,
     Shape { m, n }: Shape,
@@ -82,7 +83,7 @@ fn matrix(
     Ok(MatrixArgument { address: bench.random(format, m * pitch, shift)?, pitch: pitch.into() })
 }
 
-/// Numbers that a reduction leaves as they are.
+/// Initial values that do not change a reduction's result.
 fn identities<O: Reduce>(bench: &mut Bench<'_>, count: u32) -> Result<u64, EngineError> {
     bench.upload(&O::IDENTITY.to_le_bytes().repeat(count as usize))
 }
@@ -276,7 +277,7 @@ macro_rules! structs {
     )*};
 }
 
-/// Alpha and a bias.
+/// Draws alpha and a bias.
 fn biased<T: Element>(bench: &mut Bench<'_>, shape: Shape) -> Result<LinearBiasArguments, EngineError> {
     Ok(LinearBiasArguments { alpha: bench.number(), bias: RowVector::<T>::sample(bench, shape)? })
 }

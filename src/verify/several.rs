@@ -1,4 +1,4 @@
-//! Several products of one launch: run, and compared one by one.
+//! Several GEMMs of one launch (batched, or groups of rows): runs them, and compares them one by one.
 //!
 //! ```
 //! use falchion::kernel::GemmProblem;
@@ -18,49 +18,52 @@ use super::product::{Product, RunError, accumulators, formats, freeing, orders, 
 use super::repeat::{Again, chunks};
 use super::{HostMatrix, Order, Scales, Weights, storage};
 
-/// Products of one launch with random matrices, in the formats of the kernel that runs them: a batch, or groups of rows, each with a B of its own.
+/// The GEMMs of one launch with random matrices, in the formats of the kernel that runs them: a batch, or
+/// groups of rows, each with its own B.
 #[derive(Clone, Debug)]
 pub struct SeveralProducts {
-    /// Which there are. A run puts the offsets of groups into memory, wherever they are said to be.
+    /// The form of the launch. A run writes the offsets of the groups to its own memory, whatever address
+    /// this gives.
     pub products: Products,
-    /// Extents of each product of a batch. Of groups, M is the number of rows of A, C and D.
+    /// Extents of each GEMM of a batch. For groups, M is the number of rows of A, C and D.
     pub problem: GemmProblem,
-    /// What memory says of where groups begin and where the last one ends, or of how many rows each uses; nothing of a batch.
+    /// The device-memory table of the groups: where they begin and where the last one ends, or how many rows
+    /// each uses. Empty for a batch.
     pub offsets: Vec<u32>,
-    /// Of a batch: whether all have the same A, B, C.
+    /// For a batch: whether all GEMMs have the same A, B, C.
     pub shared: [bool; 3],
-    /// Of a batch: whether the rows of all D lie side by side, not one D after the other.
+    /// For a batch: whether the rows of all D are side by side in memory; otherwise one D follows the other.
     pub interleaved: bool,
-    /// Factors of the products and of C.
+    /// Alpha and beta.
     pub factors: [f32; 2],
-    /// What the leading dimensions of A and B are rounded up to, in bytes.
+    /// The leading dimensions of A and B are multiples of this, in bytes.
     pub operand_bytes: u32,
-    /// Elements added to each row of D.
+    /// Number of elements added to each row of D.
     pub d_padding: u32,
-    /// Of the matrices.
+    /// Seed of the random matrices.
     pub seed: u64,
 }
 
-/// How a run ended.
+/// The outcome of a run.
 #[derive(Clone, Debug)]
 pub struct SeveralOutcome {
-    /// Device time; `None` where there was nothing to launch.
+    /// Device time; `None` if there was nothing to launch.
     pub time: Option<Duration>,
-    /// The largest error as a part of its bound.
+    /// The largest error as a fraction of its bound.
     pub ratio: f64,
-    /// Elements compared.
+    /// Number of elements compared.
     pub compared: usize,
-    /// What is wrong first.
+    /// The first error; `None` if the results are right.
     pub mismatch: Option<String>,
-    /// All of D's memory, an element a word.
+    /// All of D's memory, one word per element.
     pub d: Vec<u64>,
 }
 
-/// Elements between two D, and behind the last.
+/// Number of elements between two D matrices, and after the last.
 pub(super) const GAP: usize = 64;
 
 impl SeveralProducts {
-    /// A batch of packed products: D = AB.
+    /// A batch of GEMMs of packed matrices: D = AB.
     pub fn batch(problem: GemmProblem, count: u32) -> Self {
         Self {
             products: Products::Batched { count },
@@ -75,13 +78,13 @@ impl SeveralProducts {
         }
     }
 
-    /// Groups that begin where `offsets` say, in M rows.
+    /// Groups that begin at `offsets`, in M rows.
     pub fn groups(problem: GemmProblem, offsets: Vec<u32>) -> Self {
         let count = offsets.len().saturating_sub(1) as u32;
         Self { products: Products::Ragged { count, offsets: 0 }, offsets, ..Self::batch(problem, 0) }
     }
 
-    /// Groups of so many rows, and `spare` rows after them.
+    /// Groups of these numbers of rows, and `spare` rows after them.
     pub fn of_rows(rows: &[u32], spare: u32, [n, k]: [u32; 2]) -> Self {
         let mut offsets = vec![0];
         offsets.extend(rows.iter().scan(0, |end, rows| {
@@ -91,7 +94,7 @@ impl SeveralProducts {
         Self::groups(GemmProblem { m: offsets[rows.len()] + spare, n, k }, offsets)
     }
 
-    /// Groups in buffers of `room` rows each, which use so many.
+    /// Groups in buffers of `room` rows each, which use these numbers of rows.
     pub fn masked(rows: &[u32], room: u32, [n, k]: [u32; 2]) -> Self {
         let count = rows.len() as u32;
         let problem = GemmProblem { m: count.saturating_mul(room), n, k };
@@ -99,12 +102,12 @@ impl SeveralProducts {
         Self { products, offsets: rows.to_vec(), ..Self::batch(problem, 0) }
     }
 
-    /// Whether they are groups of rows.
+    /// Whether the GEMMs are groups of rows.
     fn ragged(&self) -> bool {
         self.products.form().shares_rows()
     }
 
-    /// First row and rows of each product, among those of all.
+    /// First row and number of rows of each GEMM, among the rows of all.
     fn rows(&self) -> Vec<[u32; 2]> {
         let (offsets, m) = (&self.offsets, self.problem.m);
         if !self.ragged() {
@@ -116,18 +119,18 @@ impl SeveralProducts {
                 .map(|(i, &rows): (u32, _)| [i.saturating_mul(room), rows.min(room)])
                 .collect();
         }
-        // As documented: no offset counts as less than one before it, or as more than there are rows.
+        // As documented: an offset counts as at least the one before it, and as at most the number of rows.
         let most = |count: usize| offsets[..count].iter().copied().max().unwrap_or(0).min(m);
         (1..offsets.len()).map(|i| [most(i), most(i + 1) - most(i)]).collect()
     }
 
-    /// Floating-point operations of all of them.
+    /// Floating-point operations of all GEMMs.
     pub fn operations(&self) -> f64 {
         let operations = |m| GemmProblem { m, ..self.problem }.operations();
         self.rows().iter().map(|&[_, m]| operations(m)).sum()
     }
 
-    /// Where each D begins in memory, in elements, and elements from one row to the next.
+    /// The offset of each D in memory, and the leading dimension, in elements.
     fn places(&self) -> (Vec<usize>, usize) {
         let rows = self.rows();
         let padded = (self.problem.n + self.d_padding) as usize;
@@ -139,10 +142,10 @@ impl SeveralProducts {
         }
     }
 
-    /// Runs a kernel on an engine and compares every D with the oracle's.
+    /// Runs a kernel on an engine, and compares every D with the reference.
     ///
     /// # Errors
-    /// A call that the kernel refuses, or what the engine reports.
+    /// The kernel refuses the call, or the engine fails.
     pub fn run(
         &self,
         entry: &AnyGemm,
@@ -152,10 +155,11 @@ impl SeveralProducts {
         self.run_times(entry, program, engine, 1)
     }
 
-    /// As [`run`](Self::run), then again until the kernel has run `runs` times: each time D must have the bits of the first.
+    /// As [`run`](Self::run), but the kernel runs `runs` times. Each later run must give the bits of the
+    /// first.
     ///
     /// # Errors
-    /// A call that the kernel refuses, or what the engine reports.
+    /// The kernel refuses the call, or the engine fails.
     pub fn run_times(
         &self,
         entry: &AnyGemm,
@@ -299,18 +303,19 @@ impl SeveralProducts {
     }
 }
 
-/// One or several of each; one that all products share, or of whose rows each has some.
+/// The matrices of a launch. Each operand is one matrix that all GEMMs share, one matrix whose rows the
+/// groups divide, or one matrix per GEMM.
 struct Matrices {
     a: Vec<HostMatrix>,
     b: Vec<HostMatrix>,
     c: Vec<HostMatrix>,
     scales: Option<[Vec<Scales>; 2]>,
-    /// What the operand is made of that lies in memory in few bits.
+    /// The codes of the weights in few bits, if an operand has such.
     weights: Vec<Weights>,
 }
 
 impl Matrices {
-    /// The `i`-th product by itself.
+    /// The `i`-th GEMM alone.
     fn product(&self, of: &SeveralProducts, i: usize, [first, m]: [u32; 2]) -> Product {
         let own = |all: &[HostMatrix]| all[i.min(all.len() - 1)].clone();
         let part = |matrix: HostMatrix| {

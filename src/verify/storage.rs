@@ -1,4 +1,5 @@
-//! Operands that lie in memory in other ways than they are multiplied, in few bits or half of them: drawn, and brought into memory.
+//! Operands whose form in memory is not the multiplied matrix, weights in few bits and sparse operands: draws
+//! and uploads them.
 //!
 //! ```
 //! use falchion::kernel::{GemmProblem, KernelSpec};
@@ -19,16 +20,17 @@ use kernel::{AnyGemm, Call, GemmProblem, MatrixRef};
 use super::product::{formats, of_kernels};
 use super::{HostMatrix, Weights, weights::Code};
 
-/// How an operand of a kernel lies in memory in few bits, and whether it is B; `None` where both lie as they are multiplied.
+/// The weights in few bits of a kernel, and whether they are the caller's B; `None` if no operand is in few
+/// bits.
 pub fn of_few_bits(entry: &AnyGemm) -> Option<(WeightsSpec, bool)> {
     let [a, b] = entry.plan().weights();
     a.map(|weights| (weights, false)).or(b.map(|weights| (weights, true)))
 }
 
-/// Random weights for a kernel of which an operand lies in memory in few bits.
+/// Random weights for a kernel with an operand in few bits; `None` for other kernels.
 ///
 /// # Panics
-/// Where the oracle lacks a code that kernels have.
+/// If the reference lacks a code that kernels have.
 pub fn random_weights(entry: &AnyGemm, problem: GemmProblem, random: &mut fastrand::Rng) -> Option<Weights> {
     let (WeightsSpec { code, group, zeros }, is_b) = of_few_bits(entry)?;
     let GemmProblem { m, n, k } = problem;
@@ -38,7 +40,8 @@ pub fn random_weights(entry: &AnyGemm, problem: GemmProblem, random: &mut fastra
     Some(Weights::random(code, [rows, k], (group, zeros), format, random))
 }
 
-/// Operands as a kernel multiplies them, of random ones: in few bits, what random weights stand for; sparse, pruned.
+/// Makes operands that a kernel can multiply from random ones. Weights in few bits are replaced by what
+/// random weights represent; a sparse operand is pruned.
 ///
 /// # Panics
 /// Never: a kernel's formats are those of operands.
@@ -52,13 +55,13 @@ pub fn fitted(
     ([a, b], weights)
 }
 
-/// Whether the operand that lies in memory in another way, if one does, is B.
+/// Whether the operand in few bits or the sparse operand is B; false if there is none.
 pub fn is_b(entry: &AnyGemm) -> bool {
     let ([_, weights], [_, sparse]) = (entry.plan().weights(), entry.plan().sparse());
     weights.is_some() || sparse
 }
 
-/// That operand as the kernel multiplies it; nothing happens to others.
+/// That operand as the kernel multiplies it. Other operands are unchanged.
 ///
 /// # Panics
 /// Never: a kernel's formats are those of operands.
@@ -85,10 +88,11 @@ pub fn fit(
     weights
 }
 
-/// Whether a kernel's sparse operand is one, if it has such.
+/// Checks that the operand that a kernel multiplies as sparse is 2:4 sparse. Succeeds for kernels without a
+/// sparse operand.
 ///
 /// # Errors
-/// The first chunk of which too many elements are not zero.
+/// The first chunk with too many nonzero elements.
 pub fn pruned(entry: &AnyGemm, operands: [&HostMatrix; 2]) -> Result<(), SparseError> {
     if !entry.plan().mainloop.is_sparse() {
         return Ok(());
@@ -99,7 +103,7 @@ pub fn pruned(entry: &AnyGemm, operands: [&HostMatrix; 2]) -> Result<(), SparseE
     sparse::compress(of_kernels(operand.format), extents, &elements).map(|_| ())
 }
 
-/// The elements of an operand's rows (columns of B) along K.
+/// The elements of an operand along K, row by row of A or column by column of B.
 fn lines(operand: &HostMatrix, is_b: bool) -> ([u32; 2], Vec<u32>) {
     let [mn, k] = if is_b { [operand.columns, operand.rows] } else { [operand.rows, operand.columns] };
     let at = |line, place| if is_b { operand.index(place, line) } else { operand.index(line, place) };
@@ -107,7 +111,7 @@ fn lines(operand: &HostMatrix, is_b: bool) -> ([u32; 2], Vec<u32>) {
     ([mn, k], all.map(|(line, place)| operand.bits[at(line, place)] as u32).collect())
 }
 
-/// Sparse operands of several products as memory holds them, each behind the one before: what is kept, and metadata.
+/// The compressed sparse operands of several GEMMs, one after the other: kept elements, and metadata.
 fn place_sparse<E>(
     all: &[HostMatrix],
     is_b: bool,
@@ -137,11 +141,11 @@ fn place_sparse<E>(
     ])
 }
 
-/// Brings operands as a kernel reads them into memory, and says in its call where they lie, where they lie otherwise than they are
-/// multiplied: of several products, all of each.
+/// Uploads the operand in few bits or the sparse operand in the form that the kernel reads, and writes its
+/// address to the call. With several GEMMs, uploads the operands of all. Does nothing for other kernels.
 ///
 /// # Errors
-/// Those of `upload`, which says where bytes lie.
+/// Those of `upload`, which returns the address of uploaded bytes.
 pub(super) fn bring<E, F>(
     entry: &AnyGemm,
     call: &mut Call<F>,
@@ -163,7 +167,7 @@ pub(super) fn bring<E, F>(
     Ok(())
 }
 
-/// The same of random operands of one product.
+/// The same for random operands of one GEMM.
 ///
 /// # Errors
 /// Those of `upload`.
@@ -178,7 +182,8 @@ pub fn bring_random<E>(
     bring(entry, call, [&[a], &[b]], weights.as_slice(), upload)
 }
 
-/// Weights of several products as memory holds them, each behind the one before: where codes lie, and scales and zero points.
+/// Uploads the weights of several GEMMs, one after the other: returns the addresses of codes, scales and zero
+/// points.
 fn place<E>(
     all: &[Weights],
     spec: WeightsSpec,

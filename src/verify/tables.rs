@@ -1,4 +1,4 @@
-//! Case tables: rows of TOML, each a family of products with the reason it is there.
+//! Case tables in TOML. Each row is a family of GEMM calls, with the reason why it is tested.
 //!
 //! ```
 //! use falchion::verify::tables::tables;
@@ -14,15 +14,16 @@ use super::matrix::{Fill, HostMatrix};
 use super::product::{Product, RunError, accumulators, formats, orders};
 use super::{Format, Order, RecordProducts, SeveralOutcome, SeveralProducts, Sums, fnv, fnv_from};
 
-/// One row of a table. Lists multiply: every kind with every element type, every shape, every pair of factors.
+/// One row of a table. It stands for all combinations of its lists: kinds, element types, shapes, pairs of
+/// factors.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
     /// A short name.
     pub name: String,
-    /// Why the case is there.
+    /// Why the case is tested.
     pub why: String,
-    /// Which suite it belongs to: `quick` runs everywhere, `full` where it is asked for.
+    /// Its suite: `quick` runs by default, `full` on request.
     pub suite: String,
     /// Kinds of catalogue kernels.
     pub kinds: Vec<String>,
@@ -32,19 +33,19 @@ pub struct Case {
     /// Contiguous directions of A and B.
     #[serde(default = "all_directions")]
     pub directions: Vec<String>,
-    /// Numbers of products in one launch, for kernels of several products of one shape.
+    /// Numbers of GEMMs per launch, for batched kernels.
     #[serde(default)]
     pub batch: Vec<u32>,
-    /// Whether all products of a launch have the same A, B, C.
+    /// Whether all GEMMs of a batch have the same A, B, C.
     #[serde(default)]
     pub shared: [bool; 3],
-    /// Whether the rows of all D of a launch lie side by side.
+    /// Whether the rows of all D of a batch are side by side in memory.
     #[serde(default)]
     pub interleaved: bool,
     /// Rows of each group, for kernels of groups of rows.
     #[serde(default)]
     pub rows: Vec<Vec<u32>>,
-    /// M, N and K of each product of a launch, for kernels of products that device memory describes.
+    /// M, N and K of each GEMM of a launch, for pointer-array kernels (`grouped…`).
     #[serde(default)]
     pub records: Vec<Vec<[u32; 3]>>,
     /// Extents.
@@ -59,28 +60,28 @@ pub struct Case {
     /// Pairs of alpha and beta.
     #[serde(default = "all_factors")]
     pub factors: Vec<[f32; 2]>,
-    /// What A is made of.
+    /// Contents of A.
     #[serde(default = "normal")]
     pub a: Fill,
-    /// What B is made of.
+    /// Contents of B.
     #[serde(default = "normal")]
     pub b: Fill,
-    /// What C is made of.
+    /// Contents of C.
     #[serde(default = "normal")]
     pub c: Fill,
-    /// What the leading dimensions of A and B are rounded up to, in elements.
+    /// The leading dimensions of A and B are multiples of this number of elements.
     #[serde(default = "tensor_copies")]
     pub operand_multiple: u32,
-    /// Elements between an aligned address and A, and B.
+    /// Offset of A, and of B, from an aligned address, in elements.
     #[serde(default)]
     pub operand_offset: u32,
-    /// D overwrites C.
+    /// Whether D overwrites C.
     #[serde(default)]
     pub in_place: bool,
-    /// Elements added to each row of D.
+    /// Number of elements added to each row of D.
     #[serde(default)]
     pub d_padding: u32,
-    /// Elements between an aligned address and D.
+    /// Offset of D from an aligned address, in elements.
     #[serde(default)]
     pub d_offset: u32,
 }
@@ -97,7 +98,7 @@ fn all_factors() -> Vec<[f32; 2]> {
     vec![[1.0, 0.0], [0.5, 2.0], [0.0, 1.0]]
 }
 
-/// 16 bytes of 16-bit elements.
+/// The number of 16-bit elements in 16 bytes.
 fn tensor_copies() -> u32 {
     8
 }
@@ -123,16 +124,16 @@ const TABLES: [(&str, &str); 4] = [
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("table `{table}`: {reason}")]
 pub struct TableError {
-    /// Which one.
+    /// The table's name.
     pub table: String,
-    /// Where and why.
+    /// The position and the reason.
     pub reason: String,
 }
 
 /// All embedded cases.
 ///
 /// # Errors
-/// A table that is not what [`Case`] says.
+/// A table that cannot be parsed as a list of [`Case`]s.
 pub fn tables() -> Result<Vec<Case>, TableError> {
     let mut cases = Vec::new();
     for (name, text) in TABLES {
@@ -143,7 +144,7 @@ pub fn tables() -> Result<Vec<Case>, TableError> {
     Ok(cases)
 }
 
-/// One kernel's share of a case.
+/// The share of one kernel in a case.
 #[derive(Clone, Debug)]
 pub struct Share<'c> {
     /// The case.
@@ -153,25 +154,25 @@ pub struct Share<'c> {
     format: Format,
 }
 
-/// Which matrices, and how often.
+/// The seed of the matrices, and the number of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repeated {
     /// Seed of the random matrices.
     pub seed: u64,
-    /// How many times each product is run.
+    /// Number of runs of each call.
     pub runs: u32,
 }
 
-/// How a share ended.
+/// The outcome of a share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// Products that were run.
+    /// Number of calls that were run; a launch of several GEMMs counts as one.
     pub products: usize,
-    /// The largest error as a part of its bound.
+    /// The largest error as a fraction of its bound.
     pub ratio: f64,
-    /// FNV-1a of every D: equal where the bits are.
+    /// FNV-1a hash of every D. Equal bits give equal hashes.
     pub digest: u64,
-    /// What went wrong first.
+    /// The first failure; `None` if all results are right.
     pub failure: Option<String>,
 }
 
@@ -182,7 +183,7 @@ impl Default for Verdict {
 }
 
 impl Verdict {
-    /// Counts the products of one launch.
+    /// Adds the outcome of one launch.
     fn add(&mut self, place: &str, outcome: Result<SeveralOutcome, RunError>) {
         match outcome {
             Ok(outcome) => {
@@ -198,7 +199,7 @@ impl Verdict {
 }
 
 impl Case {
-    /// The products of each launch, for kernels of several.
+    /// The GEMMs of each launch, for batched and grouped kernels.
     fn launches(&self) -> Vec<SeveralProducts> {
         let columns = || self.n.iter().flat_map(|&n| self.k.iter().map(move |&k| [n, k]));
         let batches = columns().flat_map(|[n, k]| {
@@ -212,7 +213,7 @@ impl Case {
         batches.chain(rows).map(|products| SeveralProducts { shared, interleaved, ..products }).collect()
     }
 
-    /// The kernels that the case is for.
+    /// The shares of the case, one per kernel.
     pub fn shares(&self) -> Vec<Share<'_>> {
         let mut shares = Vec::new();
         for kind in &self.kinds {
@@ -229,12 +230,13 @@ impl Case {
 }
 
 impl Share<'_> {
-    /// Runs every product of the share on an engine.
+    /// Runs every call of the share on an engine.
     pub fn run(&self, engine: &mut dyn Engine, seed: u64) -> Verdict {
         self.run_times(engine, Repeated { seed, runs: 1 })
     }
 
-    /// As [`run`](Self::run), each product so many times: every time with the bits of the first.
+    /// As [`run`](Self::run), but each call runs a number of times. Each later run must give the bits of the
+    /// first.
     pub fn run_times(&self, engine: &mut dyn Engine, repeated: Repeated) -> Verdict {
         let mut verdict = Verdict::default();
         let loaded = kernel::find(&self.kernel).map_err(|error| error.to_string());
@@ -276,7 +278,7 @@ impl Share<'_> {
         verdict
     }
 
-    /// Runs the products of one launch.
+    /// Runs the GEMMs of one launch.
     fn several(
         &self,
         entry: &AnyGemm,
@@ -301,7 +303,7 @@ impl Share<'_> {
         }
     }
 
-    /// Runs the products of one launch that device memory describes.
+    /// Runs the GEMMs of one pointer-array launch.
     fn records(
         &self,
         entry: &AnyGemm,

@@ -1,4 +1,4 @@
-//! Operands that lie in another direction than a kernel reads: transposed on the engine before it runs.
+//! Operands in a direction that a kernel does not read: transposes them on the engine before the kernel runs.
 //!
 //! ```
 //! use falchion::kernel::KernelSpec;
@@ -6,7 +6,7 @@
 //! use falchion::verify::transposed::turned;
 //! use falchion::verify::{Format, HostMatrix, Order};
 //!
-//! // 8-bit elements are multiplied K-major alone.
+//! // Kernels read 8-bit operands only K-major.
 //! let gemm = "dtype=e4m3 tile=64x32x128 consumers=1".parse::<KernelSpec>()?.kernel()?;
 //! let mut random = fastrand::Rng::new();
 //! let mut fill = |order| HostMatrix::random(Format::E4m3, [64, 64], order, 1, Fill::Normal, &mut random);
@@ -23,15 +23,15 @@ use kernel::{AnyGemm, Buffer, Engine, EngineError, MatrixRef, Transpose, Transpo
 use super::product::{RunError, of_kernels, orders};
 use super::{HostMatrix, Order};
 
-/// Whether a kernel reads A, and B, in another direction than they lie. Operands in few bits and sparse ones are brought as the kernel
-/// reads them.
+/// Whether A, and B, must be transposed for a kernel. Never for operands in few bits and sparse operands:
+/// these are uploaded in the kernel's direction.
 pub fn turned(entry: &AnyGemm, operands: [&HostMatrix; 2]) -> [bool; 2] {
     let plan = entry.plan();
     let (orders, weights, sparse) = (orders(entry), plan.weights(), plan.sparse());
     [0, 1].map(|i| operands[i].order != orders[i] && weights[i].is_none() && !sparse[i])
 }
 
-/// What is to be transposed of an operand at a place, to where memory has no address yet, and the bytes that it needs there.
+/// The transpose of an operand, its call without the destination address, and the bytes of the destination.
 ///
 /// # Errors
 /// [`RunError::Direction`] for elements that [`Transpose`] does not take.
@@ -51,10 +51,10 @@ pub fn transposition(
     Ok((transpose, Transposition { rows, columns, count: 1, a, d }, columns as usize * pitch * bytes))
 }
 
-/// Brings bytes to an engine.
+/// Uploads bytes to an engine.
 type Upload<'a> = &'a mut dyn FnMut(&mut dyn Engine, &[u8]) -> Result<Buffer, EngineError>;
 
-/// Transposes an operand that lies at a place: where the transpose lies, and how long it took.
+/// Transposes an operand in device memory. Returns the place of the transpose, and the device time.
 pub(super) fn transpose(
     engine: &mut dyn Engine,
     matrix: &HostMatrix,
@@ -62,7 +62,7 @@ pub(super) fn transpose(
     upload: Upload<'_>,
 ) -> Result<(MatrixRef, Duration), RunError> {
     let (transpose, mut what, bytes) = transposition(matrix, place)?;
-    // An element that is not written is none that a product can do with.
+    // Poison the destination, so that an unwritten element makes the result wrong.
     let poison = vec![matrix.format.poison(); bytes / transpose.bytes() as usize];
     what.d.address = upload(engine, &matrix.format.memory(&poison))?.address;
     let time = match transpose.launch(&what)? {

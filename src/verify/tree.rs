@@ -1,7 +1,9 @@
-//! Kernels whose epilogue is a tree, held against the tree itself.
+//! Checks kernels whose epilogue is a tree against the tree itself. Use it for your own kernels and
+//! epilogues.
 //!
-//! A [`Bench`] remembers what it uploads, so the tree can be evaluated on the host from the very arguments that the kernel
-//! gets. It then compares D and everything that the tree writes beside, and looks for writes where there should be none.
+//! A [`Bench`] remembers what it uploads, so that it can evaluate the tree on the host with the kernel's own
+//! arguments. It compares D and everything else that the tree writes, and looks for writes where there should
+//! be none.
 //!
 //! ```
 //! use falchion::collective::functions::Add;
@@ -40,16 +42,16 @@ use super::matrix::Fill;
 use super::product::{accumulators, formats, orders, random_scales, scaled};
 use super::{Accumulators, Format, HostMatrix, Order, Scales, Sums, storage};
 
-/// What an epilogue makes of the sums at (row, column), and what it writes beside.
+/// Evaluates an epilogue on the accumulator at (row, column), and records what it writes in addition to D.
 type Evaluate<'e> = &'e dyn Fn(&mut Host<'_>, [u32; 2]) -> Bounded;
 
-/// Why a kernel is not what its tree says, or could not be run.
+/// Why a kernel does not compute what its tree says, or could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum TreeError {
-    /// The kernel is no legal program.
+    /// The kernel's program is illegal.
     #[error(transparent)]
     Program(#[from] ptx::VerifyError),
-    /// The kernel's scheduler leaves tiles uncomputed, or computes some twice.
+    /// The kernel's scheduler does not compute every tile, or computes a tile twice.
     #[error(transparent)]
     Schedule(#[from] scheduler::CoverageError),
     /// The kernel refuses the arguments.
@@ -61,17 +63,17 @@ pub enum TreeError {
     /// A kernel without a counterpart in the catalogue.
     #[error(transparent)]
     Unknown(#[from] UnknownConfig),
-    /// A product without elements.
+    /// The problem has no elements.
     #[error("the product is empty, at least one row and one column were needed")]
     Empty,
-    /// An element is further from the tree's value than its bound.
+    /// An element differs from the tree's value by more than its bound.
     #[error("{place} is {got}, {} within {:e} was expected", expected.value, expected.bound())]
     Value {
         /// Which element.
         place: String,
-        /// What is there.
+        /// Its value.
         got: f64,
-        /// What should be there.
+        /// The tree's value, with its bound.
         expected: Wanted,
     },
     /// A byte was written where the tree writes nothing.
@@ -79,27 +81,27 @@ pub enum TreeError {
     Beside {
         /// Its address.
         address: u64,
-        /// Before.
+        /// Its value before the run.
         was: u8,
-        /// After.
+        /// Its value after the run.
         is: u8,
     },
 }
 
-/// How a run ended that found nothing wrong.
+/// The outcome of a check that found no error.
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// Device time; `None` where there was nothing to launch.
+    /// Device time; `None` if there was nothing to launch.
     pub time: Option<Duration>,
-    /// The largest error as a part of its bound.
+    /// The largest error as a fraction of its bound, 1 at most.
     pub ratio: f64,
-    /// Elements compared.
+    /// Number of elements compared, in D and in everything else that the tree writes.
     pub compared: usize,
-    /// D, `M` rows without padding.
+    /// D: `M` rows without padding.
     pub d: Vec<f64>,
 }
 
-/// An engine and what has been uploaded to it.
+/// An engine, and the host's copies of what was uploaded to it. Checks kernels on random matrices.
 pub struct Bench<'e> {
     engine: &'e mut dyn Engine,
     random: fastrand::Rng,
@@ -117,21 +119,21 @@ impl core::fmt::Debug for Bench<'_> {
     }
 }
 
-/// A kernel and its tree with their types forgotten, so that what follows is compiled once.
+/// A kernel and its tree without their types, so that the code below is compiled once.
 struct Subject<'a> {
-    /// Those of A and B.
+    /// Formats of A and B.
     formats: [Format; 2],
     orders: [Order; 2],
-    /// How many rows of A, and columns of B, share a scale, where blocks have some.
+    /// Numbers of rows of A, and of columns of B, that share a block scale; `None` without block scales.
     scaled: Option<[u32; 2]>,
     accumulators: Accumulators,
-    /// D has `N >> halvings` columns, of so many bytes an element.
+    /// D has `N >> halvings` columns, with `bytes` bytes per element.
     halvings: u32,
     bytes: u64,
     program: Program,
-    /// For a machine that runs so many clusters at once.
+    /// Makes the launch for an engine that runs a given number of clusters at the same time.
     launch: &'a dyn Fn(u32) -> Result<Option<Launch>, LaunchError>,
-    /// Writes the tree's value at a place of D to an address.
+    /// Evaluates the tree for an element of D, and writes the value to an address.
     element: &'a dyn Fn(&mut Host<'_>, u64, [u32; 2]),
 }
 
@@ -139,13 +141,13 @@ struct Subject<'a> {
 struct Output {
     shape: Shape,
     address: u64,
-    /// Elements from one row to the next.
+    /// Leading dimension in elements.
     pitch: u64,
-    /// Bytes of an element.
+    /// Bytes per element.
     bytes: u64,
 }
 
-/// What the host remembers, as a tree reads it.
+/// The host's copies of the uploads, as the memory that a tree reads.
 struct Remembered<'a>(&'a Contents);
 
 impl Memory for Remembered<'_> {
@@ -154,8 +156,8 @@ impl Memory for Remembered<'_> {
     }
 }
 
-/// What a tree writes over the `sums` of a product with `k` terms, all of them computed. `element` evaluates the tree at a place
-/// of D, and writes the value to an address.
+/// Everything that a tree writes, for the accumulators `sums` of a GEMM with `k` terms; `sums` has all
+/// elements. `element` evaluates the tree for an element of D, and writes the value to an address.
 fn writes(
     contents: &Contents,
     (sums, k): (&Sums, u32),
@@ -184,14 +186,14 @@ fn writes(
     Writes::new(host.finish().into_iter().filter_map(wanted).collect(), places)
 }
 
-/// A byte that, repeated, is no number in any format.
+/// A byte that, repeated, is NaN in every float format.
 const POISON: u8 = 0xff;
 
-/// Bytes behind a matrix that must stay as they are.
+/// Number of bytes after a matrix that must not change.
 const GUARD: usize = 64;
 
 impl<'e> Bench<'e> {
-    /// On an engine; random values come from the seed.
+    /// A bench on an engine. The seed determines the random values.
     pub fn new(engine: &'e mut dyn Engine, seed: u64) -> Self {
         Self {
             engine,
@@ -203,7 +205,8 @@ impl<'e> Bench<'e> {
         }
     }
 
-    /// As [`new`](Self::new), and what [`Sample`](super::Sample) draws is aligned, packed and read: for measurements.
+    /// As [`new`](Self::new), for measurements: the arguments that [`Sample`](super::Sample) draws are
+    /// aligned and packed, and none of them is left out.
     pub fn aligned(engine: &'e mut dyn Engine, seed: u64) -> Self {
         Self { aligned: true, ..Self::new(engine, seed) }
     }
@@ -213,35 +216,35 @@ impl<'e> Bench<'e> {
         self.engine
     }
 
-    /// Memory for a tree's partial results, all zero: what a kernel leaves there is not compared.
+    /// Allocates zeroed memory for a tree's partial results. Its contents are not compared.
     ///
     /// # Errors
-    /// What the engine reports.
+    /// The engine fails.
     pub fn scratch(&mut self, bytes: u64) -> Result<Scratch, EngineError> {
         let buffer = self.engine.upload(&vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)])?;
         self.scratch.push(buffer);
         Ok(Scratch { address: buffer.address, bytes })
     }
 
-    /// Everything that was uploaded.
+    /// The buffers of everything that was uploaded.
     pub fn buffers(&self) -> Vec<Buffer> {
         self.uploads.values().copied().chain(self.scratch.iter().copied()).collect()
     }
 
-    /// How many elements behind an aligned address something begins, or its rows are apart.
+    /// Draws an offset from an aligned address, or a gap between rows, in elements.
     pub(super) fn shift(&mut self) -> u32 {
         if self.aligned { 0 } else { self.choose(3) }
     }
 
-    /// Whether to leave out what a tree may do without.
+    /// Draws whether to leave out an optional argument.
     pub(super) fn omits(&mut self) -> bool {
         !self.aligned && self.choose(3) == 0
     }
 
-    /// Uploads bytes and returns their device address.
+    /// Uploads bytes, and returns their device address.
     ///
     /// # Errors
-    /// What the engine reports.
+    /// The engine fails.
     pub fn upload(&mut self, bytes: &[u8]) -> Result<u64, EngineError> {
         let buffer = self.engine.upload(bytes)?;
         self.uploads.insert(buffer.address, buffer);
@@ -249,38 +252,41 @@ impl<'e> Bench<'e> {
         Ok(buffer.address)
     }
 
-    /// Uploads `count` normal values, `shift` elements behind an aligned address.
+    /// Uploads `count` normally distributed values, `shift` elements after an aligned address, and returns
+    /// the device address of the first.
     ///
     /// # Errors
-    /// What the engine reports.
+    /// The engine fails.
     pub fn random(&mut self, format: Format, count: u32, shift: u32) -> Result<u64, EngineError> {
         let extents = [1, count + shift];
         let values = HostMatrix::random(format, extents, Order::RowMajor, 1, Fill::Normal, &mut self.random);
         Ok(self.upload(&values.bytes())? + u64::from(shift) * u64::from(format.bytes()))
     }
 
-    /// A random number of 0..`below`.
+    /// A random integer in 0..`below`.
     pub fn choose(&mut self, below: u32) -> u32 {
         self.random.u32(..below.max(1))
     }
 
-    /// A random number of -2..2.
+    /// A random number in -2..2.
     pub fn number(&mut self) -> f32 {
         self.random.f32() * 4.0 - 2.0
     }
 
-    /// Reserves `bytes` bytes of NaN for a tree to write to, and some that it must not touch.
+    /// Reserves `bytes` bytes of NaN for a tree to write to, followed by bytes that it must not change.
+    /// Returns the device address.
     ///
     /// # Errors
-    /// What the engine reports.
+    /// The engine fails.
     pub fn output(&mut self, bytes: usize) -> Result<u64, EngineError> {
         self.upload(&vec![POISON; bytes + GUARD])
     }
 
-    /// Multiplies random operands with a packed D and compares all that the kernel writes with its tree.
+    /// Runs a kernel on random operands with a packed D, and compares everything that it writes with its
+    /// tree.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first mismatch, or why the kernel could not be run.
     pub fn check<C>(
         &mut self,
         problem: GemmProblem,
@@ -295,7 +301,7 @@ impl<'e> Bench<'e> {
         self.check_at::<C>(problem, arguments, d)
     }
 
-    /// Room for a packed D.
+    /// Memory for a packed D.
     fn packed_d(
         &mut self,
         gemm: &AnyGemm,
@@ -307,10 +313,10 @@ impl<'e> Bench<'e> {
         Ok(MatrixRef::new(self.output(bytes)?, columns.into()))
     }
 
-    /// As [`check`](Self::check), for a kernel whose type has been forgotten but for its tree.
+    /// As [`check`](Self::check), for a kernel that is a value; only its tree is a type.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first mismatch, or why the kernel could not be run.
     pub fn check_tree<X: Node>(
         &mut self,
         gemm: &AnyGemm,
@@ -322,10 +328,10 @@ impl<'e> Bench<'e> {
         self.check_given(gemm, problem, (Tree::<X>(arguments), &evaluate), d)
     }
 
-    /// As [`check`](Self::check), with D where the caller wants it.
+    /// As [`check`](Self::check), with the caller's D: its address and leading dimension.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first mismatch, or why the kernel could not be run.
     pub fn check_at<C>(
         &mut self,
         problem: GemmProblem,
@@ -341,7 +347,7 @@ impl<'e> Bench<'e> {
         self.check_given(&Gemm::<C>::kernel(), problem, (given, &evaluate), d)
     }
 
-    /// `given` are the epilogue's arguments, and what it makes of them.
+    /// `given` are the epilogue's arguments, and the function that evaluates it with them.
     fn check_given<G: Arguments + Copy>(
         &mut self,
         gemm: &AnyGemm,
@@ -378,10 +384,10 @@ impl<'e> Bench<'e> {
         self.check_call(gemm, &Call { workspace, ..call }, evaluate, multiplied)
     }
 
-    /// What a buffer holds, to its end, after the last check.
+    /// The contents of a buffer after the last check, from its address to its end.
     ///
     /// # Errors
-    /// Nothing was uploaded there.
+    /// The address is of no buffer.
     pub fn read(&self, address: u64) -> Result<Vec<u8>, EngineError> {
         match self.contents.buffer(address) {
             Some(bytes) => Ok(bytes.to_vec()),
@@ -389,11 +395,11 @@ impl<'e> Bench<'e> {
         }
     }
 
-    /// Multiplies matrices that were uploaded, or written by a kernel that was checked, and compares all that the kernel
-    /// writes with its tree.
+    /// Runs a kernel on matrices that were uploaded, or written by a kernel that was checked, and compares
+    /// everything that it writes with its tree.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first mismatch, or why the kernel could not be run.
     pub fn check_product<C>(
         &mut self,
         call: &Call<&<C::Epilogue as Epilogue>::Arguments>,
@@ -408,7 +414,8 @@ impl<'e> Bench<'e> {
         self.check_call(&Gemm::<C>::kernel(), &call.with(given), &evaluate, [call.a, call.b])
     }
 
-    /// `multiplied` are A and B as they are multiplied, which lie in memory beside what the kernel reads where that is stored otherwise.
+    /// The matrices `[a, b]` are the multiplied A and B. If the kernel reads another form of an operand (few
+    /// bits, or sparse), both forms are in memory.
     fn check_call<G: Arguments + Copy>(
         &mut self,
         gemm: &AnyGemm,

@@ -175,7 +175,7 @@ fn what_is_read_is_bounded_by_header_and_file() {
             "fewer bytes than the tensor",
             written("cut.safetensors", &short),
             "cut.safetensors",
-            "256 B, 100 B are behind",
+            "256 B, 100 B are after",
         ),
         (
             "extents of 2^96",

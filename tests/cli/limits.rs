@@ -21,7 +21,7 @@ fn what_no_machine_holds_is_refused_before_anything_is_allocated() {
                 &[
                     "--m 60000, --n 60000, --k 64",
                     "879844 tiles of 1 k-tiles",
-                    "1759688 pieces",
+                    "1759688 k-tiles and epilogues",
                     "at most 65536",
                 ],
             ),
@@ -56,7 +56,7 @@ fn what_no_machine_holds_is_refused_before_anything_is_allocated() {
             (
                 "groups",
                 &["--group", "2147483000x8x8", "--group", "2147483000x16x8"],
-                &["--group of 2 products", "GB of memory", "lower --group"],
+                &["--group of 2 GEMMs", "GB of memory", "lower --group"],
             ),
             ("rows", &["--rows", "2000000000", "--n", "8", "--k", "1000000"], &["--rows", "GB of memory"]),
             (

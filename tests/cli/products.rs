@@ -225,7 +225,7 @@ fn fused_kernels_run_by_name() {
             ("a file of D", &["--config", name, "--out", "d.npy"], &["leave out --out"]),
             ("repetitions", &["--config", name, "--repeat", "2"], &["runs once", "leave out --repeat"]),
             ("another type", &["--config", name, "--dtype", "f16"], &["is for bf16, --dtype is f16"]),
-            ("several products", &["--config", name, "--batch", "2"], &["one product", "pingpong-bf16-kk"]),
+            ("several products", &["--config", name, "--batch", "2"], &["one GEMM", "pingpong-bf16-kk"]),
             ("columns that it cannot store", &["--config", name, "--n", "3"], &["6 B, a multiple of 16 B"]),
         ],
     );

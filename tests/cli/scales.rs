@@ -135,16 +135,16 @@ fn scales_of_other_shapes_are_refused() {
         ),
         (
             &["--scale-a", &rows],
-            "--scale-a has a scale for each block and --scale-b has one number or is left out: where the blocks of one operand",
+            "--scale-a has a scale per block and --scale-b has one number or is left out: if the blocks of one operand",
         ),
         (&["--scale-a", &one, "--scale-b", &blocks], "--scale-a has one number"),
         (
             &["--scale-a", &vector, "--scale-b", &one, "--spec", "dtype=e4m3"],
             "has no scales of rows and columns, and --scale-a and --scale-b are some",
         ),
-        (&["--scale-a", &vector, "--dtype", "e4m3", "--beta", "1"], "go without --beta and --c"),
+        (&["--scale-a", &vector, "--dtype", "e4m3", "--beta", "1"], "cannot be used with --beta and --c"),
         (&[&both[..], &["--dtype", "bf16"]].concat(), "blocks with scales are of 8-bit floats"),
-        (&[&both[..], &["--spec", "dtype=e4m3"]].concat(), "has no scales of blocks, and --scale-a"),
+        (&[&both[..], &["--spec", "dtype=e4m3"]].concat(), "has no block scales, and --scale-a"),
         (
             &[&both[..], &["--spec", "dtype=e4m3 scale-a=1x128 scale-b=1x128"]].concat(),
             "has scales of blocks of 1 and 1 by 128, and --scale-a and --scale-b are scales of blocks of 1 and 128 by 128",

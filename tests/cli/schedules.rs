@@ -7,10 +7,10 @@ use crate::{falchion, folder};
 /// The text without the model's predicted time, which changes with every fit. The time must be present and
 /// above 0.
 fn without_prediction(text: &str) -> String {
-    let Some((before, after)) = text.split_once(" to the multiprocessors, ") else { return text.to_owned() };
+    let Some((before, after)) = text.split_once(" to the SMs, ") else { return text.to_owned() };
     let (number, rest) = after.split_once(' ').expect("a number and its unit");
     assert!(number.parse::<f64>().is_ok_and(|bytes| bytes > 0.0), "{number}");
-    format!("{before} to the multiprocessors, … {rest}")
+    format!("{before} to the SMs, … {rest}")
 }
 
 /// Schedules of whole and of split tiles, as a drawing and in numbers.

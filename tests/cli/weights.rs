@@ -144,11 +144,11 @@ fn files_of_weights_are_multiplied() {
             &["--zero-b is given and --scale-b is not"],
         ),
         ("zero points of A", with("b", &["--zero-a", &zero_file]), &["give --zero-b"]),
-        ("no code", with("far", &[]), &["--b has 16 in row 0, column 0: a number of u4 was needed"]),
+        ("no code", with("far", &[]), &["--b has 16 in row 0, column 0: a value of u4 was needed"]),
         (
             "channels and groups",
             with("b", &["--scale-b", &channel_file, "--group", "64"]),
-            &["--scale-b has no scale for each group", "3 x 72 (groups of 64) was needed"],
+            &["--scale-b has no scale per group", "3 x 72 (groups of 64) was needed"],
         ),
     ] {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();

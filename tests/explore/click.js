@@ -138,7 +138,7 @@
     for (let wave = 0; wave < Math.min(waves, 5); wave += 1) {
       check(Number(slide.value) === wave, `the slider says ${slide.value}, wave ${wave} was due`);
       const pieces = of.spans.filter((span) => span[0] === 0 && span[9] === wave).length.toLocaleString("en");
-      check(says.innerText.includes(`${pieces} piece`), `wave ${wave} says ${says.innerText}, it has ${pieces} pieces`);
+      check(says.innerText.includes(`${pieces} work unit`), `wave ${wave} says ${says.innerText}, it has ${pieces} work units`);
       key("ArrowRight", document.body);
     }
     key("Home", document.body);

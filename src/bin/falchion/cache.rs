@@ -1,4 +1,4 @@
-//! `falchion cache`: the folder of compiled kernels and tuning records, and what it holds.
+//! `falchion cache`: shows, trims and clears the folder of compiled kernels and tuning records.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -12,12 +12,13 @@ use crate::{Failure, numbers};
 
 /// Show the folder of compiled kernels and tuning records, trim it or clear it.
 ///
-/// The environment variable FALCHION_CACHE names the folder. Without it, it is `falchion` in the platform's folder for caches,
-/// on Linux ~/.cache/falchion. Set to nothing, nothing is kept. An entry is used by the card, the driver version and the
-/// version of falchion that it was made for, and by no others.
+/// The environment variable FALCHION_CACHE names the folder. If it is not set, the folder is `falchion` in
+/// the platform's cache folder, on Linux ~/.cache/falchion. If it is set to the empty string, nothing is
+/// kept. An entry is valid for one card, driver version and falchion version.
 ///
-/// Compiled kernels are kept where the environment variable FALCHION_PTXAS names NVIDIA's assembler, which then makes them.
-/// Each version of it has entries of its own. Otherwise the driver compiles kernels and keeps them in a cache of its own.
+/// Compiled kernels are kept only if the environment variable FALCHION_PTXAS names NVIDIA's assembler, which
+/// then compiles them. Each assembler version has its own entries. Otherwise the driver compiles kernels and
+/// uses its own cache.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  falchion cache\n  falchion cache trim --keep 200MB\n  falchion cache trim --older-than 30\n  FALCHION_CACHE=/data/kernels falchion cache clear"
@@ -30,18 +31,19 @@ pub(crate) struct CacheArgs {
 #[derive(clap::Subcommand, Debug)]
 enum Action {
     Trim(TrimArgs),
-    /// Remove every entry. Other files of the folder stay.
+    /// Remove every entry. Other files in the folder stay.
     Clear,
 }
 
-/// Remove what was not used for longest. Compiled kernels go before tuning records.
+/// Remove the entries that were unused for longest. Compiled kernels are removed before tuning records.
 #[derive(clap::Args, Debug)]
 #[group(required = true, multiple = false)]
 struct TrimArgs {
-    /// Bytes that stay at most, as 500000, 20kB, 200MB or 1GB; of the kind that goes, those used last stay.
+    /// Keep at most this many bytes, for example 500000, 20kB, 200MB or 1GB (powers of 1000). The most
+    /// recently used entries stay.
     #[arg(long, value_name = "BYTES", allow_negative_numbers = true, value_parser = numbers::size)]
     keep: Option<u64>,
-    /// Remove what was not used for more than this number of days.
+    /// Remove entries that were not used for more than this number of days.
     #[arg(long, value_name = "DAYS", allow_negative_numbers = true)]
     older_than: Option<u32>,
 }
@@ -90,13 +92,13 @@ fn total(entries: &[Entry]) -> u64 {
     entries.iter().map(|entry| entry.bytes).sum()
 }
 
-/// Entries and their bytes in words.
+/// The number of entries and their size, as text.
 fn count(entries: usize, size: u64) -> String {
     let word = if entries == 1 { "entry" } else { "entries" };
     format!("{entries} {word} of {}", bytes(size as f64))
 }
 
-/// Entries of one kind, card, driver and version.
+/// The entries of one kind, card, driver and version.
 #[derive(Default)]
 struct Group {
     entries: usize,
@@ -130,7 +132,7 @@ fn show(out: &mut impl Write, cache: &Cache) -> Result<(), Failure> {
 
 fn list(out: &mut impl Write, groups: &BTreeMap<[String; 4], Group>) -> io::Result<()> {
     let titles = ["kind", "card", "driver", "falchion"].map(str::to_owned);
-    // The widest of each column.
+    // The widest text of each column.
     let width =
         |at: usize| groups.keys().chain([&titles]).map(|words| words[at].chars().count()).max().unwrap_or(0);
     let widths: [usize; 4] = core::array::from_fn(width);
@@ -150,7 +152,7 @@ fn list(out: &mut impl Write, groups: &BTreeMap<[String; 4], Group>) -> io::Resu
     Ok(())
 }
 
-/// A time in the unit that fits, rounded down.
+/// A duration in the largest unit that fits, rounded down.
 fn age(age: Duration) -> String {
     let seconds = age.as_secs();
     let units = [(86_400, "days"), (3600, "h"), (60, "min")];

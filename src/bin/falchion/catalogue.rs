@@ -1,4 +1,4 @@
-//! `falchion configs`, `plan` and `emit`: what there is, in numbers and in PTX.
+//! `falchion configs`, `plan` and `emit`: lists kernels, prints their numbers, and prints their PTX.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -21,18 +21,18 @@ use crate::{Failure, files, memory};
 
 /// Print every number of a kernel, or rank the kernels for a shape.
 ///
-/// With a name or --spec: what the kernel consists of. With --m, --n and --k: the kernels for the shape, fastest first, each with
-/// its predicted time; the reason for the first, and its Rust type.
+/// With a name or --spec: prints every number of the kernel. With --m, --n and --k: ranks the kernels for the
+/// shape by predicted time on an H200, fastest first, and prints the reason for the first and its Rust type.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  falchion plan large-bf16-kk\n  falchion plan --spec \"tile=192x160x64 cluster=2x1 scheduler=stream-k\"\n  falchion plan pingpong-bias-gelu-bf16-kk\n  falchion plan --m 4096 --n 14336 --k 4096\n  falchion plan --rows 30,0,500 --n 4096 --k 7168\n  falchion plan --m 4096 --n 4096 --k 4096 --epilogue bias-gelu\n  \
                   falchion plan --m 2048 --n 2048 --k 512 --dtype f16 --layout kn"
 )]
 pub(crate) struct PlanArgs {
-    /// A name from `falchion configs`.
+    /// Kernel name from `falchion configs`.
     #[arg(required_unless_present_any = ["m", "rows", "spec"], conflicts_with_all = ["m", "n", "k", "dtype", "dtype_b", "out_dtype", "scale_a", "scale_b", "layout", "spec"])]
     name: Option<String>,
-    /// A kernel as `key=value` words, those that differ from the defaults: `--spec ""` prints them all.
+    /// Kernel as `key=value` words. Words that are left out have defaults; `--spec ""` prints them all.
     #[arg(long, value_name = "WORDS", conflicts_with_all = ["m", "n", "k", "dtype", "dtype_b", "out_dtype", "scale_a", "scale_b", "layout"], value_parser = named::spec)]
     spec: Option<KernelSpec>,
     /// Rows of A and D.
@@ -44,21 +44,22 @@ pub(crate) struct PlanArgs {
     /// Columns of A, rows of B.
     #[arg(long, requires = "n", value_parser = clap::value_parser!(u32).range(1..))]
     k: Option<u32>,
-    /// A fused epilogue.
+    /// Name of a fused epilogue.
     #[arg(long, value_name = "NAME", requires = "m", value_parser = fusion_names(),
         conflicts_with_all = ["name", "spec", "batch", "rows"])]
     epilogue: Option<String>,
-    /// Number of products of this shape in one launch.
+    /// Number of GEMMs in the batch, all of this shape, in one launch.
     #[arg(long, value_name = "COUNT", requires = "m", conflicts_with_all = ["name", "spec"],
         value_parser = clap::value_parser!(u32).range(1..))]
     batch: Option<u32>,
-    /// Rows of each group of a grouped product, in place of --m: one launch, with a B of its own for each group.
+    /// Rows of each group of an MoE grouped GEMM, in place of --m. One launch; each group has its own B. A
+    /// group may have 0 rows.
     #[arg(long, value_name = "ROWS,ROWS,..", value_delimiter = ',', requires = "n",
         conflicts_with_all = ["name", "spec", "m", "batch"])]
     rows: Vec<u32>,
     #[command(flatten)]
     types: TypeArgs,
-    /// Contiguous dimension of A (k or m) and of B (k or n): kn is both row-major.
+    /// Contiguous dimension of A (k or m) and of B (k or n). With kn, both are row-major.
     #[arg(long, default_value = "kk", value_parser = ["kk", "kn", "mk", "mn"])]
     layout: String,
 }
@@ -69,12 +70,12 @@ pub(crate) struct PlanArgs {
 pub(crate) struct EmitArgs {
     #[command(flatten)]
     kernel: KernelArgs,
-    /// Write to this file instead of standard output.
+    /// Write the PTX to this file instead of standard output.
     #[arg(short, long)]
     output: Option<PathBuf>,
 }
 
-/// The tile as people write it.
+/// The tile as text, MxNxK.
 pub(crate) fn tile(plan: &Plan) -> String {
     let [m, n, k] = plan.mainloop.tile;
     format!("{m}x{n}x{k}")
@@ -94,7 +95,7 @@ pub(crate) fn configs() -> Result<(), Failure> {
 fn list(out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
-        "{:36} {:5} {:>2} {:>2}  {:11} {:>6} {:>8} {:>7}  tiles are dealt to",
+        "{:36} {:5} {:>2} {:>2}  {:11} {:>6} {:>8} {:>7}  tiles are assigned to",
         "name", "type", "A", "B", "tile", "stages", "shared B", "threads"
     )?;
     for kernel in kernel::all() {
@@ -116,7 +117,7 @@ fn list(out: &mut impl Write) -> io::Result<()> {
     out.flush()
 }
 
-/// The kernel of a name, of those that `falchion configs` lists.
+/// The kernel of a name from `falchion configs`, or of a spec's text.
 pub(crate) fn find(name: &str) -> Result<AnyGemm, Failure> {
     Ok(kernel::find(name).map_err(|error| match error {
         UnknownConfig::Name(unknown) => UnknownName { name: shortened(name), ..unknown }.into(),
@@ -124,7 +125,7 @@ pub(crate) fn find(name: &str) -> Result<AnyGemm, Failure> {
     })?)
 }
 
-/// Fails, with the reason, where no kernel multiplies such operands or stores such results.
+/// Fails, with the reason, if no kernel multiplies such operands or stores such results.
 pub(crate) fn possible(types: Types) -> Result<(), Failure> {
     find(&words(types)).map(|_| ())
 }
@@ -145,8 +146,8 @@ pub(crate) fn words(types: Types) -> String {
     spec
 }
 
-/// The kernel of a name for a command that has no arguments for a fused epilogue: `instead` says what it can do with the name
-/// of the same kernel without it, and with that of the epilogue.
+/// Finds a kernel for a command that has no arguments for a fused epilogue. For a kernel with one, `instead`
+/// gets the name of the same kernel without it and the name of the epilogue, and says what to do instead.
 pub(crate) fn plain(name: &str, instead: impl FnOnce(&str, &str) -> String) -> Result<AnyGemm, Failure> {
     let entry = find(name)?;
     match FusedGemm::of(entry.clone()) {
@@ -159,7 +160,7 @@ pub(crate) fn plain(name: &str, instead: impl FnOnce(&str, &str) -> String) -> R
     }
 }
 
-/// Fails for a kernel that is not of the element type that was asked for.
+/// Fails for a kernel of another element type than the requested one.
 pub(crate) fn of_type(name: &str, element: &str, dtype: &str) -> Result<(), Failure> {
     if element == dtype {
         return Ok(());
@@ -167,15 +168,15 @@ pub(crate) fn of_type(name: &str, element: &str, dtype: &str) -> Result<(), Fail
     Err(Failure::usage(format!("kernel {name} is for {element}, --dtype is {dtype}")))
 }
 
-/// Fails for a kernel of several products of which a launch of one product tells too little.
+/// Fails for a grouped kernel: a launch of one GEMM says too little about it.
 pub(crate) fn one_product(entry: &AnyGemm) -> Result<(), Failure> {
     let form = entry.form();
     let (of, flag) = match form {
-        // One product is a batch of one.
+        // One GEMM is a batch of one.
         Form::Single | Form::Batched => return Ok(()),
         Form::Ragged => ("groups of rows", "--rows"),
         Form::Masked => ("groups of rows in buffers of one size", "--rows … --room …"),
-        Form::Grouped => ("products of any shapes", "--group"),
+        Form::Grouped => ("GEMMs of any shapes", "--group"),
     };
     Err(Failure::usage(format!(
         "kernel {} is {form:?}, for {of}: run it with `falchion gemm {flag}`",
@@ -183,10 +184,10 @@ pub(crate) fn one_product(entry: &AnyGemm) -> Result<(), Failure> {
     )))
 }
 
-/// A call with matrices whose rows begin at multiples of 16 B, if they have to.
+/// A call that the kernel accepts: rows of its matrices begin at multiples of 16 B.
 pub(crate) fn legal(entry: &AnyGemm, problem: GemmProblem) -> Call {
     let plan = entry.plan();
-    // Nothing is read: the addresses only have to be legal.
+    // The call is never run, so the addresses only have to be legal.
     let matrix = |of: Format, contiguous: u32, few_bits: Option<WeightsSpec>| {
         let elements = 16 / of.bytes();
         let pitch = u64::from(contiguous).next_multiple_of(elements.into());
@@ -213,7 +214,7 @@ pub(crate) fn legal(entry: &AnyGemm, problem: GemmProblem) -> Call {
     Call { a, b, scales, group_scales, metadata, d, workspace, ..Call::of(problem) }
 }
 
-/// A request with matrices whose rows begin at multiples of 16 B.
+/// A request for operands whose rows begin at multiples of 16 B.
 pub(crate) fn padded(types: impl Into<Types>, majors: [Major; 2], problem: GemmProblem) -> Request<'static> {
     let request = Request::packed(types, majors, problem);
     let [a_bytes, b_bytes, _] = request.types.bytes().map(u64::from);
@@ -253,32 +254,32 @@ impl PlanArgs {
     }
 }
 
-/// Directions as in kernel names: `kn` is a K-major A and an N-major B.
+/// Parses directions as in kernel names: `kn` is a K-major A and an N-major B.
 pub(crate) fn majors(layout: &str) -> [Major; 2] {
     let major = |place: usize| if layout.as_bytes().get(place) == Some(&b'k') { Major::K } else { Major::Mn };
     [major(0), major(1)]
 }
 
-/// The kernel that is predicted to be fastest, or why there is none.
+/// The kernel with the shortest predicted time, or the reason why there is none.
 pub(crate) fn first(selection: &Selection) -> Result<&Ranked, Failure> {
     let none = || match selection.refused.first() {
         Some(Refused { error, .. }) => Failure::usage(error),
-        None => Failure::usage("there is no kernel of this element type and these directions"),
+        None => Failure::usage("there is no kernel for this element type and these directions"),
     };
     selection.ranked.first().ok_or_else(none)
 }
 
-/// What several products are.
+/// What the GEMMs of a launch are, in words.
 fn many(products: Products) -> &'static str {
     match products {
-        Products::One => "product",
-        Products::Batched { .. } => "products of this shape",
+        Products::One => "GEMM",
+        Products::Batched { .. } => "GEMMs of this shape",
         Products::Ragged { .. } | Products::Masked { .. } => "groups of rows",
-        Products::Grouped { .. } => "described products",
+        Products::Grouped { .. } => "GEMMs of a pointer array",
     }
 }
 
-/// How many kernels a ranking shows.
+/// Number of kernels that a ranking shows.
 const SHOWN: usize = 12;
 
 fn ranking(
@@ -316,7 +317,7 @@ fn ranking(
     out.flush()
 }
 
-/// What has to be transposed before the kernels of a ranking, and what that takes.
+/// Prints which operands must be transposed before the ranked kernels run, and the predicted time of that.
 fn transposes(out: &mut impl Write, first: &KMajorRequest<'_>, selection: &Selection) -> io::Result<()> {
     let card = Machine::h200();
     let bytes = |count: u64| memory::bytes(count as f64);
@@ -325,7 +326,7 @@ fn transposes(out: &mut impl Write, first: &KMajorRequest<'_>, selection: &Selec
     {
         writeln!(
             out,
-            "\n{name} is {lies}-major, and wgmma reads elements of {} bits K-major alone: it is transposed first, {} read and written, {:.1} us",
+            "\n{name} is {lies}-major, and wgmma reads elements of {} bits only K-major: {name} is transposed first, {} read and written, {:.1} us",
             transpose.bytes() * 8,
             bytes(transpose.traffic(&what)),
             transpose.microseconds(&what, &card)
@@ -343,15 +344,15 @@ fn transposes(out: &mut impl Write, first: &KMajorRequest<'_>, selection: &Selec
     out.flush()
 }
 
-/// Fails for directions in which operands are transposed before they are multiplied, for a command that times products alone.
+/// Fails for directions that need a transpose before the multiplication. For commands that time GEMMs alone.
 pub(crate) fn multiplied_as_they_lie(types: Types, layout: &str) -> Result<(), Failure> {
     let request = Request::packed(types, majors(layout), GemmProblem { m: 16, n: 16, k: 16 });
     if request.k_major(1 << 20).is_empty() {
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "no kernel multiplies elements of {} bits in directions {layout}: K-major they are multiplied (KMajor, --layout kk), and `falchion plan --layout \
-         {layout}` says what transposing them first takes",
+        "no kernel multiplies elements of {} bits in directions {layout}: use K-major operands (KMajor, --layout kk), or see `falchion plan --layout \
+         {layout}` for the time that transposing them first takes",
         types.a.bits()
     )))
 }
@@ -361,7 +362,7 @@ fn explain(out: &mut impl Write, kernel: &AnyGemm) -> io::Result<()> {
     for [what, value, why] in facts(kernel) {
         writeln!(out, "{what:24} {value:>12}  {why}")?;
     }
-    writeln!(out, "tiles are dealt to {}", kernel.schedule())?;
+    writeln!(out, "tiles are assigned to {}", kernel.schedule())?;
     if let Some(spec) = kernel.spec() {
         let words: Vec<String> = spec.words().iter().map(|(key, value)| format!("{key}={value}")).collect();
         writeln!(out, "\nspec: {spec}\nin full: {}", words.join(" "))?;
@@ -370,7 +371,7 @@ fn explain(out: &mut impl Write, kernel: &AnyGemm) -> io::Result<()> {
     out.flush()
 }
 
-/// What a kernel's plan says, a row each: what it is, its value, and what of.
+/// The numbers of a kernel's plan. Each row has a name, a value and a note.
 pub(crate) fn facts(kernel: &AnyGemm) -> Vec<[String; 3]> {
     let plan = kernel.plan();
     let (ring, [a, b]) = (plan.ring, plan.operands);
@@ -396,47 +397,47 @@ pub(crate) fn facts(kernel: &AnyGemm) -> Vec<[String; 3]> {
     if plan.swapped() {
         row(
             "operands",
-            "exchanged".to_owned(),
-            "D's transpose is computed: below, M and A are the call's N and B",
+            "swap-AB".to_owned(),
+            "A and B are swapped and D's transpose is computed: below, M and A are the call's N and B",
         );
     }
-    row("tile", tile(&plan), "M x N x K elements a CTA computes at a time");
+    row("tile", tile(&plan), "M x N x K elements per CTA");
     let [m, n] = plan.mainloop.cluster;
-    row("cluster", format!("{m}x{n}"), "CTAs that share their operands by multicast");
+    row("cluster", format!("{m}x{n}"), "CTAs that share operands by multicast");
     let by_threads = plan.mainloop.atom.by_threads();
     let beside = match plan.mainloop.roles {
-        Roles::Cooperative | Roles::Pingpong => "beside one producer warpgroup",
-        Roles::Unspecialised => "and no producer warpgroup",
+        Roles::Cooperative | Roles::Pingpong => "in addition to one producer warpgroup",
+        Roles::Unspecialised => "without a producer warpgroup",
     };
     row("consumer warpgroups", plan.mainloop.consumers.to_string(), beside);
-    row("threads", plan.threads.to_string(), "of a CTA");
+    row("threads", plan.threads.to_string(), "per CTA");
     row("stages", ring.stages.to_string(), "of the ring between producer and consumers");
-    row("bytes a stage", ring.stage_bytes.to_string(), "one A tile and one B tile");
+    row("bytes per stage", ring.stage_bytes.to_string(), "one A tile and one B tile");
     row("A tile bytes", a.room().bytes.to_string(), swizzle(a.swizzle().bytes()));
     row("B tile bytes", b.room().bytes.to_string(), swizzle(b.swizzle().bytes()));
     match plan.mainloop.producer {
         Producer::Thread => {
-            row("bytes announced", ring.transaction_bytes().to_string(), "to each full barrier");
+            row("transaction bytes", ring.transaction_bytes().to_string(), "that each full barrier expects");
         }
         Producer::Warpgroup if by_threads => {
             row("copied by", format!("{} threads", plan.threads), "that wait for each other");
         }
         Producer::Warpgroup => {
-            row("copied by", "128 threads".to_owned(), "that all arrive on a full barrier");
+            row("copied by", "128 threads".to_owned(), "that all arrive at a full barrier");
         }
     }
-    row("epilogue offset", plan.epilogue_offset.to_string(), "where D is staged");
-    row("barrier offset", ring.barriers.to_string(), "where the mbarriers are");
-    row("shared bytes", plan.shared_bytes.to_string(), "of 232448 that a CTA can have");
-    row("registers, launch", plan.registers.launch.to_string(), "of each thread, at most");
+    row("epilogue offset", plan.epilogue_offset.to_string(), "in bytes: where D is staged");
+    row("barrier offset", ring.barriers.to_string(), "in bytes: where the mbarriers are");
+    row("shared bytes", plan.shared_bytes.to_string(), "of the 232448 that a CTA can have");
+    row("registers, launch", plan.registers.launch.to_string(), "per thread, at most");
     if !by_threads {
         row("registers, producer", plan.registers.producer.to_string(), "after setmaxnreg");
         row("registers, consumer", plan.registers.consumer.to_string(), "after setmaxnreg");
     }
-    row("accumulators", plan.registers.accumulators.to_string(), "registers of a consumer thread");
+    row("accumulators", plan.registers.accumulators.to_string(), "registers per consumer thread");
     if plan.mainloop.atom.promote > 0 {
         let (every, k) = (plan.mainloop.atom.promote, plan.mainloop.atom.k());
-        let note = format!("wgmmas along K, {} elements, into sums of their own", every * k);
+        let note = format!("wgmmas along K, {} elements, to f32 registers", every * k);
         row("promoted every", every.to_string(), &note);
     }
     rows
@@ -471,7 +472,7 @@ pub(crate) fn layout(entry: &AnyGemm) -> String {
     format!("{}{}", direction(a, "M"), direction(b, "N")).to_lowercase()
 }
 
-/// Every kernel of the catalogue for such matrices.
+/// The kernels of the catalogue for these types and directions.
 pub(crate) fn of(types: Types, directions: &str) -> Vec<AnyGemm> {
     let fits = |entry: &AnyGemm| Types::of_kernel(entry) == types && layout(entry) == directions;
     kernel::catalogue().into_iter().filter(|entry| fits(entry)).collect()

@@ -1,4 +1,4 @@
-//! Choosing an engine, and showing how far it has come.
+//! Chooses an engine, and shows its progress.
 
 use std::io::{self, IsTerminal};
 use std::sync::OnceLock;
@@ -21,7 +21,7 @@ pub(crate) enum Choice {
     Gpu,
 }
 
-/// An engine and why it was taken.
+/// An engine, and why it was chosen.
 pub(crate) struct Chosen {
     pub(crate) engine: Box<dyn Engine>,
     pub(crate) emulated: bool,
@@ -49,7 +49,7 @@ fn emulator(why: String) -> Chosen {
     Chosen { engine: Box::new(engine), emulated: true, why }
 }
 
-/// A bar on standard error, once something has taken more than a second and somebody watches.
+/// A progress bar on standard error. It appears after one second, and only on a terminal.
 pub(crate) struct Progress {
     label: &'static str,
     start: Instant,
@@ -61,7 +61,7 @@ impl Progress {
         Self { label, start: Instant::now(), bar: OnceLock::new() }
     }
 
-    /// Shows `done` of `total`; the bar goes when they are equal.
+    /// Shows `done` of `total`. The bar disappears when they are equal.
     pub(crate) fn show(&self, done: u64, total: u64) {
         if self.start.elapsed() < Duration::from_secs(1) || !std::io::stderr().is_terminal() {
             return;
@@ -81,7 +81,7 @@ impl Progress {
         }
     }
 
-    /// Prints something while the bar is out of its way.
+    /// Hides the bar while `print` prints.
     pub(crate) fn aside(&self, print: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         match self.bar.get() {
             Some(bar) => bar.suspend(print),

@@ -1,4 +1,4 @@
-//! `falchion explore`: a kernel as one page for a browser, with everything that there is to see of it.
+//! `falchion explore`: writes a kernel as one HTML page, with its plan, memory, tiles and an emulated run.
 
 mod cluster;
 mod gallery;
@@ -23,46 +23,50 @@ use crate::output::out;
 use crate::schedule::Schedule;
 use crate::{Failure, catalogue, files, named};
 
-/// Write a page that shows a kernel: one HTML file, which needs no network.
+/// Write a page that shows a kernel: one HTML file that needs no network.
 ///
-/// The page has the plan, shared memory with its swizzles and banks, the operands of wgmma, the order of the output's tiles, the cluster,
-/// and the time line of a small run in the emulator. Without a kernel it has a gallery of layouts, and a box to type one in.
+/// The page has the plan, shared memory with its swizzles and banks, the operands of wgmma, the order of the
+/// output's tiles, the cluster, and the timeline of a small run in the emulator. Without a kernel it is a
+/// gallery of layouts, with a box to type one.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  falchion explore large-bf16-kk -o large.html\n  falchion explore --spec \"tile=128x192x64 cluster=2x1\" \
                   --m 8192 --n 8192 --k 2048\n  falchion explore -o layouts.html"
 )]
 pub(crate) struct ExploreArgs {
-    /// A name from `falchion configs`; without one the page is a gallery of layouts.
+    /// Kernel name from `falchion configs`. Without a kernel the page is a gallery of layouts.
     #[arg(conflicts_with = "spec", value_name = "KERNEL")]
     name: Option<String>,
-    /// A kernel as `key=value` words, those that differ from the defaults that `falchion plan --spec ""` prints.
+    /// Kernel as `key=value` words. Words that are left out have the defaults that `falchion plan --spec ""`
+    /// prints.
     #[arg(long, value_name = "WORDS", value_parser = named::spec)]
     spec: Option<KernelSpec>,
-    /// Rows of A and D, for the order of tiles [default: 4096; of a kernel that exchanges the operands those of a tile].
+    /// Rows of A and D, for the order of tiles [default: 4096; with swap-AB, the rows of D that a cluster
+    /// computes].
     #[arg(long)]
     m: Option<u32>,
-    /// Columns of B and D [default: 4096].
+    /// Columns of B and D, for the order of tiles [default: 4096].
     #[arg(long)]
     n: Option<u32>,
-    /// Columns of A, rows of B [default: 4096].
+    /// Columns of A, rows of B, for the order of tiles [default: 4096].
     #[arg(long)]
     k: Option<u32>,
     /// Rows of each group, in place of --m, for kernels `ragged…` and `masked…` [default: 300,0,17,129].
     #[arg(long, value_name = "ROWS,ROWS,..", value_delimiter = ',', conflicts_with = "m")]
     rows: Vec<u32>,
-    /// The problem of the emulated run [default: two tiles of a cluster, and as many k-tiles as the ring has stages, and two].
+    /// Problem of the emulated run [default: two cluster tiles, with a K of two k-tiles more than the ring
+    /// has stages].
     #[arg(long, value_name = "MxNxK", value_parser = parse_group)]
     run: Option<GemmProblem>,
-    /// Multiprocessors of the card, for the order of tiles.
+    /// Number of SMs of the GPU, for the order of tiles.
     #[arg(long, default_value_t = 132, value_parser = clap::value_parser!(u32).range(1..=1024))]
     sms: u32,
-    /// Write to this file; `-` is standard output [default: the kernel's name and `.html`, in the current folder].
+    /// File to write; `-` is standard output [default: the kernel's name and `.html`, in the current folder].
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
-/// Everything that a page shows of a kernel.
+/// Everything that a kernel's page shows.
 #[derive(Debug, Serialize)]
 struct Kernel {
     overview: overview::Overview,
@@ -71,11 +75,11 @@ struct Kernel {
     order: order::Order,
     cluster: cluster::Cluster,
     run: Option<run::Run>,
-    /// Why there is no run, or of which kernel it is.
+    /// Why there is no run, or which kernel ran instead.
     run_note: Option<String>,
 }
 
-/// What is on a page.
+/// The contents of a page.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(clippy::large_enum_variant, reason = "a page is made once")]
@@ -112,7 +116,7 @@ impl ExploreArgs {
         let Self { m, n, k, rows, run, .. } = self;
         if m.or(*n).or(*k).is_some() || !rows.is_empty() || run.is_some() {
             return Err(Failure::usage(
-                "--m, --n, --k, --rows and --run are of a kernel, and none is named: `falchion explore KERNEL`",
+                "--m, --n, --k, --rows and --run need a kernel: `falchion explore KERNEL`",
             ));
         }
         gallery::cards().map_err(Failure::environment)
@@ -124,7 +128,7 @@ impl ExploreArgs {
                 return Err(Failure::usage(format!("{name} is 0, at least 1 was needed")));
             }
         }
-        // The order and the run of a fused kernel are those of its like without the fusion.
+        // A kernel with a fused epilogue is drawn and run as the same kernel without it.
         let plain = match FusedGemm::of(entry.clone()) {
             None => entry.clone(),
             Some(fused) => catalogue::find(&fused.plain_name())?,
@@ -137,8 +141,8 @@ impl ExploreArgs {
             Err(_) => (
                 None,
                 Some(
-                    "The time line of this kernel is not recorded: it computes several products in one launch, and runs are recorded of \
-                     one. The other sections are complete."
+                    "The timeline of this kernel is not recorded: it computes several GEMMs in one launch, and only launches of one GEMM \
+                     are recorded. The other sections are complete."
                         .to_owned(),
                 ),
             ),
@@ -146,7 +150,7 @@ impl ExploreArgs {
                 let small = self.run.unwrap_or_else(|| run::small(&plain, problem));
                 let note = (plain.name() != entry.name()).then(|| {
                     format!(
-                        "The run is that of {}: the same kernel without its fused epilogue.",
+                        "The recorded kernel is {}: the same kernel without its fused epilogue.",
                         plain.name()
                     )
                 });
@@ -164,9 +168,9 @@ impl ExploreArgs {
         })
     }
 
-    /// The products whose tiles are shown, and the words that asked for them.
+    /// The GEMMs whose tiles are shown, and the arguments that request them, for errors.
     fn products(&self, entry: &AnyGemm) -> Result<(Vec<GemmProblem>, String), Failure> {
-        // A kernel that exchanges the operands is for as few rows as its tile has.
+        // A swap-AB kernel is made for few rows: use those of one cluster tile.
         let (plan, usual) = (entry.plan(), 4096);
         let rows = if plan.swapped() { plan.mainloop.tile[1] * plan.mainloop.cluster[1] } else { usual };
         let m = self.m.unwrap_or(rows);
@@ -196,7 +200,7 @@ impl ExploreArgs {
                 (rows.into_iter().map(|m| GemmProblem { m, n, k }).collect(), asked)
             }
             Form::Grouped => {
-                // Four products of other shapes each, of which none is smaller than a tile of K.
+                // Four GEMMs of different shapes, with the same K.
                 let shapes = [[m, n, k], [m / 2, n, k], [m / 4, n / 2, k], [m / 8, n / 8, k]];
                 let shape = |[m, n, k]: [u32; 3]| GemmProblem { m: m.max(1), n: n.max(1), k };
                 (shapes.map(shape).to_vec(), format!("four products up to --m {m}, --n {n}, --k {k}"))
@@ -205,7 +209,7 @@ impl ExploreArgs {
     }
 }
 
-/// How the products lie that a schedule is drawn of.
+/// The form that the schedule is drawn for: groups in buffers of one size are drawn like contiguous groups.
 fn form(entry: &AnyGemm) -> Form {
     if entry.form() == Form::Masked { Form::Ragged } else { entry.form() }
 }

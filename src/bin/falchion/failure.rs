@@ -6,16 +6,16 @@ use std::process::ExitCode;
 
 use crate::output;
 
-/// Why a command did not end well.
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// A result was wrong; the command has said so.
+    /// A result was wrong. The command has already printed which one.
     Wrong,
-    /// The user asked for something that cannot be.
+    /// The user asked for something impossible.
     Usage(String),
     /// The machine cannot do it.
     Environment(String),
-    /// Nobody reads standard output any more.
+    /// The reader of standard output closed it.
     Closed,
 }
 
@@ -28,7 +28,7 @@ impl Failure {
         Self::Environment(message.to_string())
     }
 
-    /// Says why and gives the exit code.
+    /// Prints the reason and returns the exit code.
     pub(crate) fn report(self) -> ExitCode {
         match self {
             Self::Wrong => ExitCode::from(1),
@@ -41,7 +41,7 @@ impl Failure {
     }
 }
 
-/// Of standard output: errors of files are reported with their paths.
+/// For standard output only. Errors of files are reported with their paths.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {

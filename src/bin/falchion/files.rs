@@ -1,8 +1,8 @@
-//! Matrices in files: `.npy`, and tensors of `.safetensors`; and texts that commands write.
+//! Matrix files, `.npy` and tensors of `.safetensors`, and text files that commands write.
 //!
-//! Matrices are read as users have them: f16, bf16, f32, f64, 8-bit floats or 8-bit integers, rows or columns contiguous. Values are rounded to the
-//! nearest element of the type that is asked for, ties to even. Of a file only the header is read, and then the one matrix:
-//! all that is read is bounded by the header and by the file's length, so that nothing is read of a device or a pipe.
+//! A file may hold f16, bf16, f32, f64, 8-bit floats or 8-bit integers, row-major or column-major. Values are
+//! rounded to the requested format, to nearest, ties to even. Only the header and the one matrix are read.
+//! The header and the file's length bound every read; a device or a pipe is refused.
 
 mod npy;
 
@@ -18,28 +18,28 @@ use safetensors::tensor::Metadata;
 use crate::output::{listed, shortened};
 use crate::{Failure, memory};
 
-/// Numbers of a file, as they lie there.
+/// A matrix of a file, with its elements as the file holds them.
 #[derive(Debug)]
 pub(crate) struct Matrix {
     pub(crate) rows: u32,
     pub(crate) columns: u32,
     pub(crate) order: Order,
     kind: Kind,
-    /// The high byte of each number comes first.
+    /// Whether numbers are big-endian.
     big: bool,
     bytes: Vec<u8>,
 }
 
-/// How a number is written.
+/// The format of an element in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     F16,
     Bf16,
     F32,
     F64,
-    /// Whole numbers of 32 bits.
+    /// 32-bit integers.
     Word,
-    /// As the oracle has it: an 8-bit float or integer.
+    /// An 8-bit float or integer, in a format of the reference.
     Byte(Format),
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn read(name: &str) -> Result<Matrix, Failure> {
     read_shaped(name, &extents)
 }
 
-/// The same of a number, a row or a matrix.
+/// Reads a number, a row or a matrix.
 pub(crate) fn read_any_rank(name: &str) -> Result<Matrix, Failure> {
     read_shaped(name, &|path, shape| match shape {
         [] => Ok([1, 1]),
@@ -85,7 +85,7 @@ pub(crate) fn read_any_rank(name: &str) -> Result<Matrix, Failure> {
     })
 }
 
-/// How a file's shape is read.
+/// Makes rows and columns of a file's shape.
 type Shape<'a> = &'a dyn Fn(&Path, &[u64]) -> Result<[u32; 2], Failure>;
 
 fn read_shaped(name: &str, shape: Shape<'_>) -> Result<Matrix, Failure> {
@@ -102,7 +102,7 @@ fn read_shaped(name: &str, shape: Shape<'_>) -> Result<Matrix, Failure> {
     }
 }
 
-/// Whether a `.safetensors` file has the tensor of a name `FILE.safetensors:TENSOR`.
+/// Whether the file of the name `FILE.safetensors:TENSOR` has that tensor.
 pub(crate) fn has_tensor(name: &str) -> Result<bool, Failure> {
     let Some((stem, tensor)) = name.split_once(".safetensors:") else { return Ok(false) };
     let path = format!("{stem}.safetensors");
@@ -112,13 +112,13 @@ pub(crate) fn has_tensor(name: &str) -> Result<bool, Failure> {
     Ok(metadata.info(tensor).is_some())
 }
 
-/// Fails unless a file can be written at that path, and leaves what is there as it is.
+/// Fails unless a file can be written at that path. An existing file is not changed.
 pub(crate) fn writable(path: &Path) -> Result<(), Failure> {
     let there = path.exists();
     let opened = fs::OpenOptions::new().append(true).create(true).open(path);
     opened.map_err(|error| unwritten(path, &error))?;
     if !there {
-        // Only what this function made: a run that fails leaves nothing behind.
+        // Remove only a file that this function created, so that a failed run leaves nothing.
         let _ = fs::remove_file(path);
     }
     Ok(())
@@ -137,7 +137,8 @@ fn unread(path: &Path, error: &std::io::Error) -> Failure {
     Failure::usage(format!("cannot read {}: {error}", path.display()))
 }
 
-/// Opens a file for reading, and says how long it is. A device or a pipe has no length, and opening one may not return.
+/// Opens a file for reading, and returns its length. A device or a pipe is refused: it has no length, and
+/// opening it may block.
 pub(crate) fn open(path: &Path) -> Result<(File, u64), Failure> {
     let metadata = fs::metadata(path).map_err(|error| unread(path, &error))?;
     if !metadata.is_file() {
@@ -148,7 +149,7 @@ pub(crate) fn open(path: &Path) -> Result<(File, u64), Failure> {
     Ok((file, metadata.len()))
 }
 
-/// A part of a file: so many bytes from some place on, which the file is known to have.
+/// Reads `bytes` bytes of a file from offset `begin`. The caller has checked that the file has them.
 pub(crate) fn part(path: &Path, file: &mut File, begin: u64, bytes: u64) -> Result<Vec<u8>, Failure> {
     memory::enough(
         &format!("{} from {}", memory::bytes(bytes as f64), path.display()),
@@ -186,7 +187,7 @@ fn npy(path: &Path, shape: Shape<'_>) -> Result<Matrix, Failure> {
     let header = npy::Header::read(&mut file, length)
         .map_err(|error| Failure::usage(format!("{} is no .npy file: {error}", path.display())))?;
     let [rows, columns] = shape(path, &header.shape)?;
-    // `ml_dtypes` names its type in full, or NumPy calls it two raw bytes.
+    // `ml_dtypes` writes the full name of its type, and NumPy writes two raw bytes.
     let kind = match header.element.trim_start_matches(['<', '>', '|', '=']) {
         "f2" => Kind::F16,
         "V2" | "bfloat16" => Kind::Bf16,
@@ -225,7 +226,7 @@ fn npy(path: &Path, shape: Shape<'_>) -> Result<Matrix, Failure> {
     Ok(Matrix { rows, columns, order, kind, big: header.element.starts_with('>'), bytes })
 }
 
-/// Most bytes of a `.safetensors` header, as the format has it.
+/// Largest size of a `.safetensors` header in bytes, by the format's definition.
 const MOST_HEADER: u64 = 100_000_000;
 
 /// A file's header, and where its tensors begin.
@@ -238,14 +239,14 @@ fn safetensors(path: &Path, file: &mut File, length: u64) -> Result<(Metadata, u
     let size = size.map_err(|_| none(format!("it has {length} B, a header's length alone has 8")))?;
     if size > MOST_HEADER.min(length - 8) {
         return Err(none(format!(
-            "its header has {size} B, the file {length} B in all; at most {MOST_HEADER} B are a header"
+            "its header has {size} B, the file {length} B in all; a header has at most {MOST_HEADER} B"
         )));
     }
     let header = part(path, file, 8, size)?;
     let metadata: Metadata = serde_json::from_slice(&header).map_err(|error| none(error.to_string()))?;
     let (begin, tensors) = (8 + size, metadata.data_len() as u64);
     if length - begin != tensors {
-        return Err(none(format!("its tensors are {tensors} B, {} B are behind its header", length - begin)));
+        return Err(none(format!("its tensors are {tensors} B, {} B are after its header", length - begin)));
     }
     Ok((metadata, begin))
 }
@@ -292,26 +293,26 @@ fn safetensor(path: &Path, name: Option<&str>, shape: Shape<'_>) -> Result<Matri
             tensor.dtype
         )));
     };
-    // The header was checked against the shapes and the file's length.
+    // The header has been checked against the shapes and the file's length.
     let (from, to) = tensor.data_offsets;
     let bytes = part(path, &mut file, begin + from as u64, (to - from) as u64)?;
     Ok(Matrix { rows, columns, order: Order::RowMajor, kind, big: false, bytes })
 }
 
 impl Matrix {
-    /// A matrix of bytes, columns contiguous.
+    /// A column-major matrix of bytes.
     pub(crate) fn of_columns([rows, columns]: [u32; 2], bytes: Vec<u8>) -> Self {
         Self { rows, columns, order: Order::ColumnMajor, kind: Kind::Byte(Format::U8), big: false, bytes }
     }
 
-    /// The words of a matrix of whole numbers of 32 bits, row by row; `None` for other elements.
+    /// The elements of a matrix of 32-bit integers, row by row; `None` for other elements.
     pub(crate) fn words(&self) -> Option<Vec<u32>> {
         let word = |bytes: &[u8]| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         let whole = self.kind == Kind::Word && !self.big && self.order == Order::RowMajor;
         whole.then(|| self.bytes.chunks_exact(4).map(word).collect())
     }
 
-    /// The same with its columns in an order: column `i` is the `order[i]`-th.
+    /// The matrix with its columns permuted: column `i` of the result is column `order[i]`.
     pub(crate) fn with_columns(&self, order: &[u32]) -> Self {
         let width = self.kind.bytes();
         let at = |row: u32, column: u32| match self.order {
@@ -334,7 +335,8 @@ impl Matrix {
         self.kind.value(&self.bytes[at * width..][..width], self.big)
     }
 
-    /// The matrix as elements of a format, laid out as asked: rows (or columns) begin at multiples of so many elements.
+    /// Converts the matrix to a format and an order. The leading dimension is a multiple of `multiple`
+    /// elements.
     pub(crate) fn to_host(&self, format: Format, order: Order, multiple: u32) -> HostMatrix {
         let pitch = if order == Order::RowMajor { self.columns } else { self.rows };
         let pitch = pitch.next_multiple_of(multiple);
@@ -343,7 +345,8 @@ impl Matrix {
     }
 }
 
-/// Writes a row-major matrix: f16 and f64 as such, s32 as 32-bit integers, every other format as f32, which holds all of its values.
+/// Writes a row-major matrix as .npy: f16 and f64 unchanged, s32 as 32-bit integers, every other format as
+/// f32, which represents all of its values.
 pub(crate) fn write(path: &Path, format: Format, extents: [u32; 2], bits: &[u64]) -> Result<(), Failure> {
     let written = || -> std::io::Result<()> {
         let mut file = BufWriter::new(File::create(path)?);

@@ -1,4 +1,4 @@
-//! `falchion gemm`: one product, run and checked.
+//! `falchion gemm`: runs one GEMM, or several in one launch, and checks the result.
 
 mod few_bits;
 mod inputs;
@@ -34,7 +34,8 @@ use crate::{Failure, catalogue, memory, numbers, types};
 
 /// Run one GEMM, D = alpha * A * B + beta * C, and check it against an f64 reference.
 ///
-/// Without files the matrices are random. The last line is `verified`, or `WRONG` with the element that is.
+/// Without files the matrices are random. The last line is `verified`, or `WRONG` and the first wrong
+/// value.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  falchion gemm\n  falchion gemm --m 300 --n 129 --k 72 --alpha 0.5 --beta 2\n  \
@@ -50,87 +51,94 @@ pub(crate) struct GemmArgs {
     /// Columns of A, rows of B [default: 256, or the files'].
     #[arg(long)]
     k: Option<u32>,
-    /// A, M x K: FILE.npy or FILE.safetensors[:TENSOR].
+    /// File of A, M x K: FILE.npy or FILE.safetensors[:TENSOR].
     #[arg(long, value_name = "FILE", requires = "b")]
     a: Option<String>,
-    /// B, K x N.
+    /// File of B, K x N: FILE.npy or FILE.safetensors[:TENSOR].
     #[arg(long, value_name = "FILE", requires = "a")]
     b: Option<String>,
-    /// C, M x N.
+    /// File of C, M x N: FILE.npy or FILE.safetensors[:TENSOR]. Needs --beta.
     #[arg(long, value_name = "FILE", requires = "a")]
     c: Option<String>,
-    /// What A is multiplied by, in a file: one number, M numbers, or a scale for each block of 8-bit floats, M x K/128 or
-    /// M/128 x K/128.
+    /// File of A's scales: one number, M numbers (one per row), or one scale per block of 8-bit floats, M x
+    /// K/128 or M/128 x K/128. For weights in few bits, M x K/GROUP.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["epilogue", "batch", "rows"])]
     scale_a: Option<String>,
-    /// The same for B: one number, N numbers, K/128 x N or K/128 x N/128.
+    /// File of B's scales: one number, N numbers (one per column), or one scale per block of 8-bit floats,
+    /// K/128 x N or K/128 x N/128. For weights in few bits, K/GROUP x N.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["epilogue", "batch", "rows"])]
     scale_b: Option<String>,
-    /// Write D to this .npy file (f16 and f64 as such, s32 as 32-bit integers, other formats as f32).
+    /// Write D to this .npy file: f16 and f64 unchanged, s32 as 32-bit integers, other formats as f32.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Number format of A and B: bf16, f16, tf32, f32, f64, e4m3, e5m2, s8 or u8 [default: that of --config or --spec, or bf16].
-    /// Files are rounded to it.
+    /// Values of files are rounded to it.
     #[arg(long)]
     dtype: Option<String>,
-    /// Number format of B, where it differs from A's: another 8-bit one. Beside 16 bits, codes of few bits: int4, uint4, int8, uint8, e4m3,
-    /// e5m2 or mxfp4 (s4, u4, s8, u8, e2m1); A may be the one that has such, too. gptq and awq: --b is FILE.safetensors:LAYER of such a
-    /// model.
+    /// Number format of B, if it differs from A's: another 8-bit format. If one operand has 16 bits, the
+    /// other may be weights in few bits: int4, uint4, int8, uint8, e4m3, e5m2 or mxfp4 (also s4, u4, s8, u8,
+    /// e2m1). With gptq or awq, --b names a layer of such a model, FILE.safetensors:LAYER.
     #[arg(long, conflicts_with_all = ["config", "spec", "epilogue"])]
     dtype_b: Option<String>,
-    /// Zero points of A in few bits, M x K/GROUP.
+    /// File of A's zero points, M x K/GROUP. For weights in few bits.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["epilogue", "batch", "rows"])]
     zero_a: Option<String>,
-    /// Zero points of B in few bits, K/GROUP x N.
+    /// File of B's zero points, K/GROUP x N. For weights in few bits.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["epilogue", "batch", "rows"])]
     zero_b: Option<String>,
-    /// Number format of C and D [default: that of A and B; bf16 for 8-bit floats, s32 for integers, f32 for tf32].
+    /// Number format of C and D [default: that of A and B; bf16 for 8-bit floats, s32 for 8-bit integers, f32
+    /// for tf32].
     #[arg(long, value_parser = collective::Format::ALL.map(collective::Format::name),
         conflicts_with_all = ["config", "spec", "epilogue", "batch", "rows"])]
     out_dtype: Option<String>,
-    /// A kernel from `falchion configs`; otherwise the first of `falchion plan --m --n --k`. One with a fused epilogue runs on
-    /// random matrices.
+    /// Kernel name from `falchion configs` [default: the first of `falchion plan --m --n --k`]. A kernel with
+    /// a fused epilogue runs on random matrices.
     #[arg(long, value_name = "NAME")]
     config: Option<String>,
-    /// A kernel as `key=value` words, those that differ from the defaults that `falchion plan --spec ""` prints.
+    /// Kernel as `key=value` words. Words that are left out have the defaults that `falchion plan --spec ""`
+    /// prints.
     #[arg(long, value_name = "WORDS", conflicts_with = "config", value_parser = named::spec)]
     spec: Option<KernelSpec>,
-    /// Factor of the product [default: 1].
+    /// Factor of A * B [default: 1].
     #[arg(long, value_parser = numbers::factor, allow_hyphen_values = true)]
     alpha: Option<f32>,
     /// Factor of C [default: 0, which leaves C out].
     #[arg(long, value_parser = numbers::factor, allow_hyphen_values = true)]
     beta: Option<f32>,
-    /// Where to run.
+    /// Where to run the kernel.
     #[arg(long, value_enum, default_value = "auto")]
     engine: Choice,
-    /// A fused epilogue in place of alpha and beta, on random matrices: D and all that it writes beside are checked.
+    /// Name of a fused epilogue, in place of alpha and beta. Runs on random matrices; checks D and everything
+    /// else that the epilogue writes.
     #[arg(long, value_name = "NAME", value_parser = fusion_names(),
         conflicts_with_all = ["a", "b", "c", "out", "config", "spec", "alpha", "beta"])]
     epilogue: Option<String>,
-    /// Number of products of this shape in one launch, on random matrices.
+    /// Number of GEMMs in the batch, all of this shape, in one launch on random matrices.
     #[arg(long, value_name = "COUNT",
         conflicts_with_all = ["a", "b", "c", "out", "epilogue", "rows"], value_parser = clap::value_parser!(u32).range(1..))]
     batch: Option<u32>,
-    /// Rows of each group of a grouped product, on random matrices: one launch, with a B of its own for each group. A group may have 0 rows.
+    /// Rows of each group of an MoE grouped GEMM, on random matrices. One launch; each group has its own B. A
+    /// group may have 0 rows.
     #[arg(long, value_name = "ROWS,ROWS,..", value_delimiter = ',', allow_hyphen_values = true,
         conflicts_with_all = ["a", "b", "c", "out", "epilogue", "m"])]
     rows: Option<Vec<u32>>,
-    /// Give each group of --rows a buffer of this many rows, of which it uses the first.
+    /// Rows of the buffer that each group of --rows has. The group uses the first of them.
     #[arg(long, value_name = "ROWS", requires = "rows", conflicts_with_all = ["batch", "epilogue"],
         value_parser = clap::value_parser!(u32).range(1..))]
     room: Option<u32>,
-    /// MxNxK: one product of a grouped launch, whose matrices may lie anywhere; repeat it for each product. M may be 0. --config
-    /// then names a kernel `grouped…`. For weights in few bits, a number instead: how many elements along K share a scale, 32, 64
-    /// or 128.
+    /// Add one MxNxK GEMM to a grouped launch (pointer array), on random matrices. Repeatable. M may be 0.
+    /// With --group, --config names a kernel `grouped…`. For weights in few bits, a number instead: the
+    /// number of elements along K that share a scale, 32, 64 or 128.
     #[arg(long, value_name = "MxNxK", value_parser = suites::parse_group_or_size, allow_hyphen_values = true, conflicts_with = "epilogue")]
     group: Vec<Group>,
-    /// Contiguous dimension of A (k or m) and of B (k or n) [default: that of --config or --spec, or of files of 16-bit elements,
-    /// or kk]. Operands that the kernel cannot read this way are transposed first.
+    /// Contiguous dimension of A (k or m) and of B (k or n) [default: that of --config or --spec, else that
+    /// of the files for 16-bit formats, else kk]. Operands that the kernel cannot read this way are
+    /// transposed first.
     #[arg(long, value_parser = ["kk", "kn", "mk", "mn"],
         conflicts_with_all = ["epilogue", "batch", "rows", "group", "scale_a", "scale_b"])]
     layout: Option<String>,
-    /// Run the kernel this many times. The first result is compared with the reference, the others with the first, bit for bit, on the device.
+    /// Number of runs of the kernel. The first result is compared with the reference, every other result with
+    /// the first, bit for bit, on the device.
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "epilogue",
         value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
@@ -239,7 +247,7 @@ impl GemmArgs {
         }
     }
 
-    /// The format of A and B that is asked for, or of A of the kernel that is named.
+    /// The requested format of A and B, or the format of A of the named kernel.
     fn format(&self) -> Result<Format, Failure> {
         let named = || self.config().as_deref().map(catalogue::find).transpose();
         if let Some((_, wide)) = self.packing()? {
@@ -266,12 +274,12 @@ impl GemmArgs {
         self.beta.unwrap_or(0.0)
     }
 
-    /// The kernel that was asked for: a name, or the text of a spec.
+    /// The requested kernel: a name, or the text of a spec.
     fn config(&self) -> Option<String> {
         self.config.clone().or_else(|| self.spec.map(|spec| spec.to_string()))
     }
 
-    /// Fails where a kernel with a fused epilogue cannot do what was asked.
+    /// Fails if another argument does not apply to a kernel with a fused epilogue.
     fn suits(&self, kernel: &FusedGemm) -> Result<(), Failure> {
         catalogue::of_type(kernel.name(), kernel.gemm.element(), self.format()?.name())?;
         let given = [
@@ -286,7 +294,7 @@ impl GemmArgs {
         ];
         match given.into_iter().find(|(_, given)| *given) {
             Some((flag, _)) => Err(Failure::usage(format!(
-                "kernel {} has the fused epilogue {}, which runs once, on random matrices and with arguments of its own: leave \
+                "kernel {} has the fused epilogue {}, which runs once, on random matrices and with its own arguments: leave \
                  out {flag}",
                 kernel.name(),
                 kernel.fusion.name()
@@ -295,7 +303,7 @@ impl GemmArgs {
         }
     }
 
-    /// A kernel with a fused epilogue, held against the epilogue's tree.
+    /// Runs a kernel with a fused epilogue, and compares its results with the epilogue's tree.
     fn fused(
         &self,
         name: &str,
@@ -304,7 +312,7 @@ impl GemmArgs {
         kernel: Option<&FusedGemm>,
     ) -> Result<(), Failure> {
         let fusion = Fusion::named(name)
-            .ok_or_else(|| Failure::usage(format!("--epilogue is `{name}`, which is none")))?;
+            .ok_or_else(|| Failure::usage(format!("--epilogue is `{name}`, which is no fused epilogue")))?;
         memory::fused(problem)?;
         let Chosen { mut engine, emulated, why } = self.engine.open()?;
         let GemmProblem { m, n, k } = problem;
@@ -317,7 +325,7 @@ impl GemmArgs {
             None if format.bytes() == 2 => fusions::ranked(fusion, format, problem).into_iter().next(),
             None => {
                 let said = Said { epilogue: Some(fusion), ..Said::default() };
-                // The bench pads leading dimensions.
+                // The bench pads leading dimensions, so K may be anything.
                 FusedGemm::of(unranked(format, GemmProblem { k: 0, ..problem }, said)?)
             }
         };
@@ -353,7 +361,7 @@ impl GemmArgs {
         }
     }
 
-    /// The kernel that was named, or the one the model ranks first for the shape and for how the files lie.
+    /// The named kernel, or the one that the model ranks first for the shape and the directions of the files.
     fn kernel(
         &self,
         format: Format,
@@ -384,11 +392,11 @@ impl GemmArgs {
         }
         let types = types::named(of_kernels(format), dtype_b, out, scaling.rows().unwrap_or_default())?;
         let GemmProblem { m, n, k } = inputs.problem;
-        // A direction can be taken as it lies if its contiguous extent fills whole 16-byte chunks.
+        // A file's direction can be kept if its contiguous extent is a multiple of 16 bytes.
         let whole = |extent: u32| extent.is_multiple_of(8);
         let [a, b] = match &inputs.files {
             Some([a, b]) if format.bytes() == 2 => [a.order, b.order],
-            // Other formats are multiplied along K alone.
+            // Other formats must be K-major.
             _ => [Order::RowMajor, Order::ColumnMajor],
         };
         let turns = format.bytes() == 2 && inputs.files.is_some();
@@ -405,7 +413,7 @@ impl GemmArgs {
         let layout = self.layout.clone().unwrap_or_else(|| format!("{a_direction}{b_direction}"));
         let majors = catalogue::majors(&layout);
         let request = match types.is_scaled() {
-            // No thread copies blocks with scales: rows are padded for tensor copies.
+            // Operands with block scales are copied by tensor copies only, so rows are padded.
             true => catalogue::padded(types, majors, inputs.problem),
             false => Request::packed(types, majors, inputs.problem),
         };
@@ -431,7 +439,7 @@ impl GemmArgs {
             return Err(Failure::usage(format!(
                 "kernel {} has {}, and --scale-a and --scale-b are {}",
                 entry.name(),
-                wanted.map_or_else(|| "no scales of blocks".to_owned(), of_blocks),
+                wanted.map_or_else(|| "no block scales".to_owned(), of_blocks),
                 of_blocks(found)
             )));
         }
@@ -444,10 +452,10 @@ impl GemmArgs {
         }
         if vectors && (self.beta() != 0.0 || inputs.c.is_some()) {
             return Err(Failure::usage(
-                "scales of rows and columns go without --beta and --c: leave these out",
+                "scales of rows and columns cannot be used with --beta and --c: leave these out",
             ));
         }
-        // Tensor copies alone bring operands whose blocks have scales.
+        // Such operands are copied by tensor copies only, so their leading dimensions are padded.
         let plan = entry.plan();
         let copied = wanted.is_some() || of_few_bits(entry).is_some() || plan.mainloop.is_sparse();
         let multiple = |format: Format| if copied { 16 / format.bytes() } else { 1 };
@@ -471,7 +479,7 @@ impl GemmArgs {
             Scaling::Number(number) => alpha *= number,
             Scaling::Blocks(blocks) => scales = Some(blocks),
             Scaling::Vectors([rows, columns]) => {
-                // The epilogue has no other factor.
+                // The epilogue has no alpha: multiply the row scales by it.
                 vectors = Some([rows.into_iter().map(|row| row * alpha).collect(), columns]);
                 alpha = 1.0;
             }
@@ -515,14 +523,14 @@ impl GemmArgs {
     }
 }
 
-/// The kernel that is predicted to be fastest.
+/// The kernel with the shortest predicted time.
 fn first(request: &Request<'_>) -> Result<AnyGemm, Failure> {
     let mut selection = kernel::select(request, &Machine::h200());
     catalogue::first(&selection)?;
     Ok(selection.ranked.swap_remove(0).gemm)
 }
 
-/// A kernel's formats in words: one, where all matrices have it.
+/// A kernel's formats as text: one name if all matrices have the same format.
 pub(crate) fn words(entry: &AnyGemm) -> String {
     let [a, b, d] = formats(entry).map(Format::name);
     let [of_a, of_b] = entry.plan().weights();
@@ -535,7 +543,7 @@ pub(crate) fn words(entry: &AnyGemm) -> String {
     }
 }
 
-/// Says that later runs gave the bits of the first, if there were any.
+/// Prints that all runs gave the same bits, if there were several.
 pub(crate) fn repeated(out: &mut impl Write, runs: u32) -> io::Result<()> {
     if runs > 1 { writeln!(out, "repeated  the same bits in all {runs} runs") } else { Ok(()) }
 }

@@ -18,29 +18,30 @@ use crate::{Failure, files};
 #[derive(Debug, Args)]
 #[command(after_long_help = help())]
 pub(crate) struct LayoutArgs {
-    /// A layout `(4,(2,3)):(1,(4,8))`, a shape, `Sw<3,4,3> o 0 o L`, or a call such as `composition(A,B)`
+    /// Expression: a layout `(4,(2,3)):(1,(4,8))`, a shape, `Sw<3,4,3> o 0 o L`, or a call such as
+    /// `composition(A,B)`
     #[arg(required_unless_present = "atom", conflicts_with = "atom")]
     expr: Option<String>,
-    /// An instruction's layout: `wgmma-m64n64k16-bf16-c`, `…-a`, `stmatrix-x4-source`,
+    /// Name of an instruction's layout: `wgmma-m64n64k16-bf16-c`, `…-a`, `stmatrix-x4-source`,
     /// `ldmatrix-x2-trans-destination`, `smem-k-128B-bf16-64x64`, `smem-mn-64B-…`
     #[arg(long, value_name = "NAME")]
     atom: Option<String>,
     /// Print a grid of offsets, owners or banks before the result
     #[arg(long)]
     table: bool,
-    /// Write an SVG picture
+    /// Write an SVG picture to this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Write a LaTeX picture
+    /// Write a LaTeX picture to this file
     #[arg(long, value_name = "FILE")]
     latex: Option<PathBuf>,
     /// Read the layout as `(thread, value) -> m + M n` of a tile of M x N elements
     #[arg(long, value_name = "MxN", allow_hyphen_values = true, conflicts_with_all = ["atom", "banks"], value_parser = tile)]
     tile: Option<(i64, i64)>,
-    /// Show shared-memory banks: the layout counts elements of this many bits
+    /// Show shared-memory banks, for elements of this many bits
     #[arg(long, value_name = "BITS")]
     banks: Option<u32>,
-    /// What the 32 lanes of a warp touch: `row`, `column`, or a layout from lanes to coordinates
+    /// Elements that the 32 lanes of a warp access: `row`, `column`, or a layout from lanes to coordinates
     #[arg(long, value_name = "ACCESS")]
     access: Option<String>,
     /// Bytes that each lane moves: 1, 2, 4, 8 or 16 [default: one element]
@@ -48,7 +49,7 @@ pub(crate) struct LayoutArgs {
     lane_bytes: Option<u32>,
 }
 
-/// What there is to print and draw.
+/// What to print and draw.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "both hold layouts, which have no heap")]
 enum Subject {
@@ -78,7 +79,7 @@ impl LayoutArgs {
         }
     }
 
-    /// The picture, if one is asked for.
+    /// The requested picture, if any.
     fn picture(&self, subject: &Subject) -> Result<Option<Picture>, String> {
         let banks = self.banks.is_some() || self.access.is_some() || self.lane_bytes.is_some();
         if !(self.table || self.svg.is_some() || self.latex.is_some() || self.tile.is_some() || banks) {
@@ -114,7 +115,7 @@ impl LayoutArgs {
         }))
     }
 
-    /// The access that is asked for, or else the usual one.
+    /// The requested access, or the default one.
     fn access(&self, usual: Access) -> Result<Access, String> {
         let walk = match self.access.as_deref() {
             None => usual.walk,
@@ -167,7 +168,7 @@ impl Display for Subject {
     }
 }
 
-/// An expression's value. Of a long expression an error repeats no more than what it is about.
+/// Evaluates an expression. For a long expression, an error quotes only the part that it is about.
 fn evaluated(expr: &str) -> Result<Value, String> {
     const WHOLE: usize = 120;
     evaluate(expr).map_err(|error| match expr.len() > WHOLE {
@@ -185,12 +186,12 @@ fn text(error: impl Display) -> String {
     error.to_string()
 }
 
-/// A layout with or without something after it.
+/// The layout of a value, with its swizzle and offset if it has them.
 fn composed(value: &Value) -> Result<ComposedLayout, String> {
     value.composed().ok_or_else(|| format!("{value} is no layout, so there is nothing to draw"))
 }
 
-/// `64x128`.
+/// Parses a tile such as `64x128`.
 fn tile(text: &str) -> Result<(i64, i64), String> {
     let numbers =
         text.split_once('x').and_then(|(rows, columns)| Some((rows.parse().ok()?, columns.parse().ok()?)));
@@ -200,14 +201,14 @@ fn tile(text: &str) -> Result<(i64, i64), String> {
     }
 }
 
-/// The grammar and the operations.
+/// Help text: the grammar and the operations.
 fn help() -> String {
     let usages: Vec<_> = operations().iter().map(|operation| operation.usage).collect();
     let lines: Vec<_> = usages.chunks(4).map(|line| format!("  {}", line.join("  "))).collect();
     format!(
         "Expressions:\n  (4,(2,3)):(1,(4,8))   a layout; without `:` and stride it is column-major\n  \
          Sw<3,4,3> o 16 o L    a layout, an offset and a swizzle after it\n  \
-         <B0,_,B2>             a tiler that treats mode by mode; `_` keeps a mode\n\nOperations:\n{}",
+         <B0,_,B2>             a tiler that applies to each mode; `_` keeps a mode\n\nOperations:\n{}",
         lines.join("\n")
     )
 }
@@ -225,7 +226,7 @@ mod tests {
         args: LayoutArgs,
     }
 
-    /// What the command prints, or why it ends.
+    /// What the command prints, or why it fails.
     fn run(line: &[&str]) -> Result<String, String> {
         let cli = Cli::try_parse_from([&["layout"], line].concat()).map_err(text)?;
         let mut out = Vec::new();

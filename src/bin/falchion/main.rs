@@ -1,9 +1,9 @@
 //! The falchion command line.
 //!
-//! Exit codes: 0 all well, 1 a wrong result, 2 bad usage or an environment that cannot do what was asked, 141 the reader of
-//! standard output has left.
+//! Exit codes: 0 success, 1 a wrong result, 2 bad usage or an environment that cannot do what was asked, 141
+//! the reader of standard output closed it.
 #![forbid(unsafe_code)]
-// They panic where nothing can be written: see `output`.
+// The macros panic where standard output cannot be written: see `output`.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod bench;
@@ -38,8 +38,9 @@ use failure::Failure;
 
 /// GEMM kernels for Hopper as Rust types: run, check, print and time them.
 ///
-/// Without a GPU everything but `bench` runs in the emulator. Exit codes: 0 all well, 1 a wrong result, 2 bad usage or
-/// an environment that cannot do what was asked, 141 the reader of standard output closed it.
+/// Only `bench` and `tune` need a GPU; the other commands also run without one, in the emulator. Exit codes:
+/// 0 success, 1 a wrong result, 2 bad usage or an environment that cannot do what was asked, 141 the reader
+/// of standard output closed it.
 #[derive(Debug, Parser)]
 #[command(name = "falchion", version, max_term_width = 110)]
 struct Cli {
@@ -50,7 +51,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Gemm(Box<gemm::GemmArgs>),
-    /// List the catalogue of kernels.
+    /// List the named kernels.
     Configs,
     Plan(catalogue::PlanArgs),
     Emit(catalogue::EmitArgs),

@@ -1,4 +1,5 @@
-//! How much memory a problem needs, and whether this machine has it: asked before anything is allocated.
+//! How much memory a problem needs, and whether this machine has it. Commands check this before they
+//! allocate.
 
 use std::fs;
 
@@ -7,7 +8,8 @@ use kernel::GemmProblem;
 
 use crate::Failure;
 
-/// Fails unless so many bytes can be had. `what` names what needs them, with its numbers, and `lower` says what to lower.
+/// Fails unless `needed` bytes are available. `what` names what needs them, with its numbers; `lower` says
+/// what to lower.
 pub(crate) fn enough(what: &str, needed: u128, lower: &str) -> Result<(), Failure> {
     let there = available();
     let refused = |there: &str| {
@@ -17,24 +19,25 @@ pub(crate) fn enough(what: &str, needed: u128, lower: &str) -> Result<(), Failur
     if let Some(there) = there.filter(|&there| u128::from(there) < needed) {
         return refused(&format!("{} are free on this machine", bytes(there as f64)));
     }
-    // What the system does not tell, or a limit of this process: whether it would give so much.
+    // The system may not tell how much is free, or this process may have a limit: try to reserve the memory.
     let mut trial = Vec::<u8>::new();
     let given = usize::try_from(needed).is_ok_and(|needed| trial.try_reserve_exact(needed).is_ok());
-    // A vector that nobody looks at is not allocated at all where the optimiser can tell.
+    // Without the black box, the optimiser may remove the allocation.
     drop(std::hint::black_box(trial));
     if given { Ok(()) } else { refused("more than this process is given") }
 }
 
-/// Bytes that running some products and checking them one by one takes.
+/// Bytes needed to run some GEMMs and to check them one by one.
 pub(crate) fn checked(products: &[GemmProblem]) -> u128 {
-    // What each has beside its elements: descriptions, gaps, guards.
+    // Per GEMM, in addition to its elements: descriptions, gaps, guards.
     const EACH: u128 = 1024;
-    // A, B, C and D: 64 bits an element as they are here, as many at most as bytes on their way, and on the engine.
+    // A, B, C and D: 64 bits per element on the host, at most as much as bytes in transfer, and the copy on
+    // the engine.
     let matrices: u128 = products.iter().map(|&problem| 12 * matrices(problem) + EACH).sum();
     matrices + products.iter().map(|&problem| oracle(problem)).max().unwrap_or(0)
 }
 
-/// Fails where a fused epilogue's matrices have more elements than are drawn for one.
+/// Fails if D has more elements than the random matrices of a fused epilogue can have.
 pub(crate) fn fused(GemmProblem { m, n, .. }: GemmProblem) -> Result<(), Failure> {
     let (elements, most) = (u64::from(m) * u64::from(n), 1 << 31);
     if elements <= most {
@@ -45,13 +48,13 @@ pub(crate) fn fused(GemmProblem { m, n, .. }: GemmProblem) -> Result<(), Failure
     )))
 }
 
-/// Bytes of a problem's A, B, C and D, of 16-bit elements.
+/// Bytes of a problem's A, B, C and D with 16-bit elements.
 pub(crate) fn matrices(GemmProblem { m, n, k }: GemmProblem) -> u128 {
     let [m, n, k] = [m, n, k].map(u128::from);
     2 * (m * k + k * n + 2 * m * n)
 }
 
-/// Bytes of the oracle's columns in f64 and of its sums, of three numbers each.
+/// Bytes of the reference: its columns in f64, and its sums, of three numbers each.
 fn oracle(GemmProblem { m, n, k }: GemmProblem) -> u128 {
     let product = [m, n, k].map(u128::from);
     let (rows, columns) = (Sums::rows_of(product), Sums::columns_of(product));
@@ -69,13 +72,13 @@ fn available() -> Option<u64> {
     [free, left].into_iter().flatten().min()
 }
 
-/// The number behind a name at the beginning of a line.
+/// The number after a name at the beginning of a line.
 fn field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.split_whitespace().next() == Some(name))?;
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Bytes as people read them.
+/// A number of bytes with a unit.
 pub(crate) fn bytes(count: f64) -> String {
     let units = [(1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
     match units.into_iter().find(|(unit, _)| count >= *unit) {

@@ -1,6 +1,6 @@
-//! Numbers of the command line that clap alone does not explain.
+//! Parsers for numbers on the command line, with more precise errors than clap's own.
 
-/// A factor: a finite f32. What an f32 cannot hold is refused, not rounded to infinity or to zero.
+/// A factor: a finite f32. A number beyond the range of f32 is refused, not rounded to infinity or to zero.
 pub(crate) fn factor(text: &str) -> Result<f32, String> {
     let value: f32 = text.parse().map_err(|_| "a number was needed, as 0.5 or -2e3".to_owned())?;
     let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
@@ -17,7 +17,7 @@ pub(crate) fn factor(text: &str) -> Result<f32, String> {
     Ok(value)
 }
 
-/// A number of bytes, with a unit of powers of 1000 as sizes are printed.
+/// A number of bytes, with an optional unit. Units are powers of 1000, as in printed sizes.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);

@@ -1,7 +1,8 @@
-//! Standard output and standard error: all that the command line says goes through here.
+//! Standard output and standard error: everything that the command line prints goes through here.
 //!
-//! A write to standard output that fails ends the command: quietly if its reader has left, as other tools die of SIGPIPE,
-//! and with an error otherwise. Where standard error cannot be written, nobody is left to be told.
+//! A failed write to standard output ends the command. If the reader has closed it, the command ends without
+//! a message, as SIGPIPE ends other tools; otherwise it reports an error. A failed write to standard error is
+//! ignored.
 
 use std::io::{self, StdoutLock, Write};
 use std::process::ExitCode;
@@ -10,7 +11,8 @@ use clap::{CommandFactory, FromArgMatches};
 
 use crate::Failure;
 
-/// The exit code of a command whose reader has left: what shells report of a process that SIGPIPE ended.
+/// The exit code when the reader has closed standard output: what shells report for a process that SIGPIPE
+/// ended.
 pub(crate) const CLOSED: u8 = 141;
 
 /// Standard output. Its errors become [`Failure`]s by `?`.
@@ -18,14 +20,14 @@ pub(crate) fn out() -> StdoutLock<'static> {
     io::stdout().lock()
 }
 
-/// Says on standard error why a command fails.
+/// Prints on standard error why a command fails.
 pub(crate) fn complain(message: &str) {
     let _ = writeln!(io::stderr(), "falchion: error: {message}");
 }
 
-/// Reads the command line. What it prints itself, help and complaints, ends the command with the code that is returned.
+/// Parses the command line. If clap prints help or an error, the command must end with the returned code.
 pub(crate) fn parse<C: CommandFactory + FromArgMatches>() -> Result<C, ExitCode> {
-    // A negative number is a value everywhere, so that an error is about the value.
+    // Every argument takes a negative number as its value, so that the error is about the value.
     let negative = |arg: clap::Arg| arg.allow_negative_numbers(true);
     let command = C::command().mut_subcommands(|command| command.mut_args(negative));
     let parsed = command.try_get_matches().and_then(|matches| C::from_arg_matches(&matches));
@@ -39,10 +41,10 @@ pub(crate) fn parse<C: CommandFactory + FromArgMatches>() -> Result<C, ExitCode>
     })
 }
 
-/// Most characters of what somebody else wrote that an error repeats.
+/// Largest number of characters of foreign text that an error quotes.
 const REPEATED: usize = 160;
 
-/// A text that an error repeats: its beginning, where it is long.
+/// Text that an error quotes. Long text is cut after its beginning.
 pub(crate) fn shortened(text: &str) -> String {
     let count = text.chars().count();
     if count <= REPEATED {
@@ -52,7 +54,7 @@ pub(crate) fn shortened(text: &str) -> String {
     format!("{head}… ({} more characters)", count - REPEATED)
 }
 
-/// Names in a row; of many, the first, and how many more there are.
+/// A list of names. A long list is cut: the first names, and the number of the others.
 pub(crate) fn listed(names: &[String]) -> String {
     const NAMED: usize = 12;
     let named = names.iter().take(NAMED).map(|name| shortened(name)).collect::<Vec<_>>().join(", ");

@@ -1,4 +1,4 @@
-//! `--dtype-b gptq` and `awq`: weights as other tools' files hold them.
+//! `--dtype-b gptq` and `awq`: weights from the files of GPTQ and AWQ models.
 
 use collective::{Code, Format, WeightsSpec, weights};
 use falchion::verify::{Format as Oracle, HostMatrix, Order};
@@ -8,27 +8,27 @@ use crate::files::{self, Matrix};
 use crate::scales::Scaling;
 use crate::weights::{FewBits, Found};
 
-/// Whose file it is.
+/// The kind of file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packing {
     Gptq,
     Awq,
 }
 
-/// A layer of such a file, but for its codes.
+/// A layer of such a file, without its codes.
 pub(crate) struct Layer {
     pub(crate) code: Code,
-    /// K of a group.
+    /// Number of elements along K in a group.
     group: u32,
-    /// A line for each group.
+    /// One row per group.
     scales: HostMatrix,
     zeros: HostMatrix,
-    /// Where K is read from, so that groups follow each other; `None` where they do.
+    /// A permutation of K that makes each group contiguous; `None` if the groups are contiguous already.
     pub(crate) order: Option<Vec<u32>>,
 }
 
 impl Layer {
-    /// The operand with these scales; `scaling` is the other one's.
+    /// The operand with these scales; `scaling` is the scale of the other operand.
     pub(crate) fn found(
         &self,
         few_bits: FewBits,
@@ -37,7 +37,7 @@ impl Layer {
     ) -> Result<Found, Failure> {
         let Scaling::Number(_) = scaling else {
             return Err(Failure::usage(
-                "--scale-a has a scale for each row or block, beside weights in few bits: one number was needed",
+                "--scale-a has a scale per row or block: with weights in few bits, one number was needed",
             ));
         };
         let (scales, zeros) = (Some(self.scales.clone()), Some(self.zeros.clone()));
@@ -62,8 +62,8 @@ impl Packing {
         }
     }
 
-    /// Reads the layer of a file, its codes K x N: `FILE.safetensors:LAYER`, of which tensors are `LAYER.qweight`, `LAYER.qzeros`, `LAYER.scales` and, where
-    /// groups lie scattered, `LAYER.g_idx`.
+    /// Reads the layer `FILE.safetensors:LAYER`. Its codes are K x N. Its tensors are `LAYER.qweight`,
+    /// `LAYER.qzeros`, `LAYER.scales` and, if the groups are not contiguous along K, `LAYER.g_idx`.
     pub(crate) fn read(self, name: &str, wide: Format) -> Result<(Matrix, Layer), Failure> {
         let no_layer = || {
             Failure::usage(format!(
@@ -77,10 +77,9 @@ impl Packing {
             let matrix = files::read_any_rank(&tensor(of))?;
             match matrix.words() {
                 Some(words) => Ok((matrix, words)),
-                None => Err(Failure::usage(format!(
-                    "{} holds no whole numbers of 32 bits, I32 was needed",
-                    tensor(of)
-                ))),
+                None => {
+                    Err(Failure::usage(format!("{} holds no 32-bit integers, I32 was needed", tensor(of))))
+                }
             }
         };
         let (qweight, packed) = words("qweight")?;
@@ -94,7 +93,7 @@ impl Packing {
                 tensor(of)
             ))
         };
-        // Words of a line of zero points say how many bits a code has.
+        // The number of words per row of zero points determines the bits of a code.
         let bits = match self {
             Self::Awq => 4,
             Self::Gptq if n > 0 && qzeros.columns == n / 8 => 4,
@@ -115,7 +114,7 @@ impl Packing {
         };
         let group = k / groups.max(1);
         if ![32, 64, 128].contains(&group) || group * groups != k {
-            return Err(wrong("qweight", &qweight, "K of 32, 64 or 128 for each group".to_owned()));
+            return Err(wrong("qweight", &qweight, "a K of 32, 64 or 128 per group".to_owned()));
         }
         let failed = |error: weights::WeightsError| Failure::usage(format!("{name}: {error}"));
         let (mut codes, zeros) = match self {

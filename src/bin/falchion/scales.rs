@@ -1,4 +1,4 @@
-//! `--scale-a` and `--scale-b`: scales from files, whose shapes say what they are scales of.
+//! `--scale-a` and `--scale-b`: scales from files. The shape of a file determines the kind of scale.
 
 use falchion::verify::{Format, HostMatrix, Order, Scales};
 use kernel::GemmProblem;
@@ -6,29 +6,30 @@ use kernel::GemmProblem;
 use crate::Failure;
 use crate::files;
 
-/// What operands are multiplied by.
+/// The scales of both operands.
 #[derive(Debug)]
 pub(crate) enum Scaling {
-    /// A factor of the product.
+    /// One factor of A * B.
     Number(f32),
-    /// A factor for each row, and one for each column.
+    /// One factor per row of A, and one per column of B.
     Vectors([Vec<f32>; 2]),
-    /// The scales of A's blocks and of B's.
+    /// Block scales of A and of B.
     Blocks([Scales; 2]),
 }
 
-/// Scales of one operand.
+/// The scales of one operand.
 enum Kind {
-    /// One for all of it.
+    /// One scale for the whole operand.
     Number(f32),
-    /// One for each row (column of B).
+    /// One scale per row of A or column of B.
     Vector(Vec<f32>),
-    /// One for each block of some rows (columns of B) by 128 of K.
+    /// One scale per block: 1 or 128 rows of A (columns of B) by 128 elements along K.
     Blocks(Scales),
 }
 
 impl Scaling {
-    /// Reads the files that are given, for operands of such extents.
+    /// Reads the given files, for operands of a problem's extents. A file that is not given counts as the
+    /// number 1.
     pub(crate) fn read(
         [a, b]: [Option<&str>; 2],
         GemmProblem { m, n, k }: GemmProblem,
@@ -43,14 +44,14 @@ impl Scaling {
             (Kind::Vector(a), Kind::Number(b)) => Ok(Self::Vectors([a, filled(b, n)])),
             (Kind::Number(a), Kind::Vector(b)) => Ok(Self::Vectors([filled(a, m), b])),
             (a, b) => Err(Failure::usage(format!(
-                "--scale-a has {} and --scale-b has {}: where the blocks of one operand have scales, those of the other have some too",
+                "--scale-a has {} and --scale-b has {}: if the blocks of one operand have scales, those of the other need scales too",
                 a.words(),
                 b.words()
             ))),
         }
     }
 
-    /// How many rows (columns of B) share a scale of a block, where blocks have some.
+    /// Rows of A and columns of B that share a block scale; `None` without block scales.
     pub(crate) fn rows(&self) -> Option<[u32; 2]> {
         match self {
             Self::Blocks(scales) => Some(scales.each_ref().map(|scales| scales.rows)),
@@ -63,12 +64,13 @@ impl Kind {
     fn words(&self) -> &'static str {
         match self {
             Self::Number(_) => "one number or is left out",
-            Self::Vector(_) => "a scale for each row or column",
-            Self::Blocks(_) => "a scale for each block",
+            Self::Vector(_) => "a scale per row or column",
+            Self::Blocks(_) => "a scale per block",
         }
     }
 
-    /// What the scales of an operand `(mn, k)` are: A's with lines of K, or with columns of it where they are turned, as B's are.
+    /// Reads the scales of an operand of extents `(mn, k)`. A's file has a row per M; B's file is transposed
+    /// (`turned`), with a column per N.
     fn read(flag: &str, name: &str, [mn, k]: [u32; 2], turned: bool) -> Result<Self, Failure> {
         let matrix = files::read_any_rank(name)?;
         let turn = |[mn, k]: [u32; 2]| if turned { [k, mn] } else { [mn, k] };

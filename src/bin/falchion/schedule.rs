@@ -1,4 +1,4 @@
-//! `falchion schedule`: which worker computes which tile, when, and what that costs.
+//! `falchion schedule`: draws which worker computes which tile, when, and the cost of that.
 
 mod picture;
 mod svg;
@@ -16,10 +16,11 @@ use crate::named::KernelArgs;
 use crate::output::{out, shortened};
 use crate::{Failure, catalogue, files};
 
-/// Draw which worker computes which tile, and which part of K, over time.
+/// Draw which worker computes which tile, and which range of K, over time.
 ///
-/// The unit of time is a k-tile. Every slot multiplies equally fast; loads and epilogues overlap the next tile. Traffic is what the
-/// model of `falchion plan` predicts.
+/// A worker is a CTA or a cluster; a slot is a place for one worker on the GPU. The unit of time is a k-tile.
+/// The drawing assumes that every slot multiplies equally fast, and that loads and epilogues overlap the next
+/// tile. Traffic is a prediction of the model of `falchion plan`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  falchion schedule staged-bf16-kk --m 4096 --n 4096 --k 4096\n  \
                   falchion schedule stream-bf16-kk --m 2048 --n 2048 --k 512 --sms 20 --svg schedule.svg\n  \
@@ -41,50 +42,50 @@ pub(crate) struct ScheduleArgs {
     #[arg(long, required_unless_present = "group",
         value_parser = clap::value_parser!(u32).range(1..))]
     k: Option<u32>,
-    /// Number of products of this shape, for kernels `batched…`.
+    /// Number of GEMMs in the batch, for kernels `batched…`.
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["experts", "group"],
         value_parser = clap::value_parser!(u32).range(1..=65536))]
     batch: Option<u32>,
-    /// Rows of each group, for kernels `ragged…`.
+    /// Rows of each group, comma-separated, for kernels `ragged…`. A group may have 0 rows.
     #[arg(long, value_name = "ROWS", value_delimiter = ',', allow_hyphen_values = true, conflicts_with_all = ["m", "group"])]
     experts: Vec<u32>,
-    /// Products M x N x K of any shapes, for kernels `grouped…`.
+    /// Shape of each GEMM, for kernels `grouped…`.
     #[arg(long, value_name = "MxNxK", value_delimiter = ',', value_parser = crate::bench::suites::parse_group, allow_hyphen_values = true,
         conflicts_with_all = ["m", "n", "k"])]
     group: Vec<GemmProblem>,
-    /// Multiprocessors of the card.
+    /// Number of SMs of the GPU.
     #[arg(long, default_value_t = 132, value_parser = clap::value_parser!(u32).range(1..=1024))]
     sms: u32,
-    /// Number of slots that are drawn as text, at most.
+    /// Largest number of slots in the text drawing.
     #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(2..))]
     rows: u32,
-    /// Characters of a row.
+    /// Width of the text drawing in characters.
     #[arg(long, default_value_t = 96, value_parser = clap::value_parser!(u32).range(8..=1000))]
     columns: u32,
-    /// List every piece of work instead of drawing.
+    /// List every work unit instead of drawing.
     #[arg(long)]
     list: bool,
-    /// Write a picture of every slot, and of the tiles in D, to this file.
+    /// Write a picture of every slot, and of the tiles in D, to this SVG file.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
 
-/// More tiles than a picture shows.
+/// Largest number of tiles in a picture.
 const MOST_TILES: u64 = 1 << 18;
 
 /// A kernel's schedule for one launch.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     pub(crate) entry: AnyGemm,
-    /// Its products.
+    /// The GEMMs of the launch.
     products: Vec<GemmProblem>,
     pub(crate) tiles: Tiles<u32>,
     pub(crate) workers: u32,
-    /// Columns that each tile multiplies, where they are not all alike.
+    /// Number of columns that each tile multiplies; `None` if all are equal.
     widths: Option<Vec<u32>>,
     pub(crate) timeline: Timeline,
     pub(crate) machine: Machine,
-    /// `None` for several products.
+    /// `None` if the launch has no GEMM.
     pub(crate) prediction: Option<Prediction>,
 }
 
@@ -101,13 +102,14 @@ impl ScheduleArgs {
     }
 
     fn schedule(&self) -> Result<Schedule, Failure> {
-        let instead =
-            |plain: &str, _: &str| format!("its tiles are dealt to workers like those of {plain}; draw that");
+        let instead = |plain: &str, _: &str| {
+            format!("its tiles are assigned to workers like those of {plain}; draw that")
+        };
         let entry = catalogue::plain(&self.kernel.name(), instead)?;
         Schedule::new(entry, self.products(), self.form(), self.sms, &self.asked())
     }
 
-    /// The extents that were given, as they were given.
+    /// The given arguments about extents, as text.
     fn asked(&self) -> String {
         let list = |name: &str, values: Vec<String>| {
             (!values.is_empty()).then(|| format!("{name} {}", shortened(&values.join(","))))
@@ -125,7 +127,7 @@ impl ScheduleArgs {
         given.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
-    /// How the products lie.
+    /// The form of the launch.
     fn form(&self) -> Form {
         match (self.batch, &self.experts[..], &self.group[..]) {
             (Some(_), ..) => Form::Batched,
@@ -161,7 +163,7 @@ impl ScheduleArgs {
 }
 
 impl Schedule {
-    /// Of these products, which were asked for in these words, on a card of so many multiprocessors.
+    /// The schedule of `products` on a GPU with `sms` SMs. `asked` is the text of the arguments, for errors.
     pub(crate) fn new(
         entry: AnyGemm,
         products: Vec<GemmProblem>,
@@ -174,13 +176,13 @@ impl Schedule {
         let clusters = machine.clusters.map(|clusters| sms * clusters / machine.multiprocessors);
         let machine = Machine { multiprocessors: sms, clusters, ..machine };
         let slots = machine.slots(&plan);
-        // Groups in buffers of one size are drawn like those behind each other.
+        // Groups in buffers of one size are drawn like contiguous groups.
         let form = if entry.form() == Form::Masked { Form::Ragged } else { entry.form() };
         let call = products.first().map(|&first| catalogue::legal(&entry, first));
         match (form, asked_form, &call) {
             (is, was, _) if is != was => {
                 return Err(Failure::usage(format!(
-                    "kernel {} is {is:?}, one that is {was:?} was needed for these products",
+                    "kernel {} is {is:?}, one that is {was:?} was needed for these GEMMs",
                     entry.name()
                 )));
             }
@@ -191,11 +193,11 @@ impl Schedule {
         let all = u64::from(tiles.m) * u64::from(tiles.n);
         if all > MOST_TILES {
             return Err(Failure::usage(format!(
-                "{asked} make {all} tiles, at most {MOST_TILES} were needed for a picture: lower them"
+                "{asked} make {all} tiles, a picture shows at most {MOST_TILES}: lower them"
             )));
         }
         let workers = entry.workers(tiles, slots);
-        // Of described products each has a K of its own.
+        // Each GEMM of a pointer array has its own K.
         let sums = (form == Form::Grouped).then(|| {
             let of = |problem: &GemmProblem| {
                 let tiles = entry.tiles(*problem);
@@ -210,7 +212,7 @@ impl Schedule {
         };
         let widths = entry.widths_of(&products, workers);
         let full = u64::from(plan.mainloop.tile[1]);
-        // In time of k-tiles that are not narrowed.
+        // The unit is a k-tile of full width.
         let length = |work: &Work<u32>| {
             let columns = widths.as_ref().and_then(|widths| widths.get(work.m as usize).copied());
             (u64::from(work.k_end - work.k_begin) * columns.map_or(full, u64::from)).div_ceil(full)
@@ -231,12 +233,12 @@ impl Schedule {
         Ok(Schedule { entry, products, tiles, workers, widths, timeline, machine, prediction })
     }
 
-    /// A tile's place among those of D: row and column.
+    /// The position of a tile in D: row and column, in tiles.
     pub(crate) fn place(&self, work: &Work<u32>) -> [u32; 2] {
         if self.entry.plan().swapped() { [work.n, work.m] } else { [work.m, work.n] }
     }
 
-    /// D's tiles along M and N.
+    /// Numbers of D's tiles along M and N.
     pub(crate) fn grid(&self) -> [u32; 2] {
         let Tiles { m, n, .. } = self.tiles;
         if self.entry.plan().swapped() { [n, m] } else { [m, n] }
@@ -246,7 +248,7 @@ impl Schedule {
         self.entry.reduction().is_some() && work.k_end - work.k_begin < self.tiles.k
     }
 
-    /// What there is to say in numbers.
+    /// The numbers of the schedule, one line each.
     pub(crate) fn summary(&self) -> Vec<String> {
         let Self { entry, products, tiles, workers, timeline, .. } = self;
         let plan = entry.plan();
@@ -267,12 +269,12 @@ impl Schedule {
         let waves = f64::from(tiles.m) * f64::from(tiles.n) / f64::from(timeline.slots);
         let mut lines = vec![
             format!(
-                "{} at {} on {} multiprocessors",
+                "{} at {} on {} SMs",
                 entry.name(),
                 what(entry.form(), products),
                 self.machine.multiprocessors
             ),
-            format!("dealt to   {}", entry.schedule()),
+            format!("schedule   {}", entry.schedule()),
             format!(
                 "tiles      {rows} x {columns} of D, {} k-tiles each; CTAs multiply {}",
                 tiles.k,
@@ -287,13 +289,13 @@ impl Schedule {
             let full = f64::from(plan.mainloop.tile[1]);
             let all = widths.iter().map(|&width| f64::from(width)).sum::<f64>() / widths.len() as f64;
             lines.push(format!(
-                "narrowed   to {least} to {most} columns, {:.2} of a tile on average; times are those of whole ones",
+                "narrowed   to {least} to {most} columns, {:.2} of a tile on average; times are for full width",
                 all / full
             ));
         }
         if entry.reduction().is_some() {
             lines.push(format!(
-                "sums       {} waiting for those of other workers, {} adding them up",
+                "sums       {} waiting for partial sums of other workers, {} adding them",
                 share(waited),
                 share(added)
             ));
@@ -301,13 +303,13 @@ impl Schedule {
         if let Some(prediction) = &self.prediction {
             let (l2, dram) = (prediction.l2 * self.machine.l2, prediction.dram * self.machine.dram);
             lines.push(format!(
-                "traffic    {} from L2 to the multiprocessors, {} between memory and L2 (predicted)",
+                "traffic    {} from L2 to the SMs, {} between memory and L2 (predicted)",
                 bytes(l2),
                 bytes(dram)
             ));
         }
         if plan.swapped() {
-            lines.push("operands   exchanged: the kernel's tiles are shown as they lie in D".to_owned());
+            lines.push("operands   swapped (swap-AB): tiles are shown at their places in D".to_owned());
         }
         lines
     }
@@ -334,7 +336,7 @@ impl Schedule {
     }
 }
 
-/// What a slot does, in a word, and with which piece.
+/// What a slot does, as a word, and the work unit that it does.
 fn does(activity: &Activity) -> (&'static str, &Work<u32>) {
     match activity {
         Activity::Multiply(work) => ("multiply", work),
@@ -343,7 +345,7 @@ fn does(activity: &Activity) -> (&'static str, &Work<u32>) {
     }
 }
 
-/// The products of a launch in words.
+/// The GEMMs of a launch as text.
 fn what(form: Form, products: &[GemmProblem]) -> String {
     let shape = |GemmProblem { m, n, k }| format!("{m} x {n} x {k}");
     let first = products.first().copied().unwrap_or(GemmProblem { m: 0, n: 0, k: 0 });
@@ -355,6 +357,6 @@ fn what(form: Form, products: &[GemmProblem]) -> String {
             let rows: u64 = products.iter().map(|problem| u64::from(problem.m)).sum();
             format!("{count} groups of {rows} rows, N {}, K {},", first.n, first.k)
         }
-        Form::Grouped => format!("{count} products of any shapes"),
+        Form::Grouped => format!("{count} GEMMs of any shapes"),
     }
 }

@@ -1,4 +1,4 @@
-//! `falchion gemm --batch`, `--rows`, `--group`: several products in one launch, run and checked.
+//! `falchion gemm --batch`, `--rows`, `--group`: runs several GEMMs in one launch, and checks the results.
 
 use std::io::Write;
 
@@ -11,23 +11,23 @@ use crate::engine::{Choice, Chosen};
 use crate::output::out;
 use crate::{Failure, catalogue, memory};
 
-/// What was asked for.
+/// What the arguments request.
 #[derive(Debug)]
 pub(crate) struct SeveralArgs<'a> {
     pub(crate) batch: Option<u32>,
     pub(crate) rows: Option<&'a [u32]>,
-    /// Rows of a group's buffer.
+    /// Rows of the buffer of each group.
     pub(crate) room: Option<u32>,
-    /// Products of any shapes; none for a batch or groups of rows.
+    /// GEMMs of a pointer array; empty for a batch or groups of rows.
     pub(crate) records: &'a [GemmProblem],
-    /// Of each product; M only of a batch.
+    /// The extents of each GEMM. M counts only for a batch.
     pub(crate) problem: GemmProblem,
     pub(crate) types: Types,
     pub(crate) config: Option<&'a str>,
     pub(crate) factors: [f32; 2],
     pub(crate) engine: Choice,
     pub(crate) seed: u64,
-    /// How many times the kernel runs.
+    /// Number of runs of the kernel.
     pub(crate) repeat: u32,
 }
 
@@ -43,7 +43,7 @@ impl SeveralArgs<'_> {
         }
     }
 
-    /// The kernel that was named, or one that takes the shape.
+    /// The named kernel, or the one that the model ranks first.
     fn kernel(&self) -> Result<AnyGemm, Failure> {
         let form = match (self.records, self.batch) {
             ([_, ..], _) => Form::Grouped,
@@ -54,7 +54,7 @@ impl SeveralArgs<'_> {
         let Some(name) = self.config else { return self.first(form) };
         let instead = |plain: &str, fusion: &str| {
             format!(
-                "it computes one product; take one like {plain}, or leave out all but --epilogue {fusion}"
+                "it computes one GEMM: use a kernel like {plain}, or leave out all but --epilogue {fusion}"
             )
         };
         let entry = catalogue::plain(name, instead)?;
@@ -66,7 +66,7 @@ impl SeveralArgs<'_> {
         Ok(entry)
     }
 
-    /// The kernel that is predicted to be fastest.
+    /// The kernel with the shortest predicted time.
     fn first(&self, form: Form) -> Result<AnyGemm, Failure> {
         let rows = self.rows.unwrap_or_default();
         let all = rows.iter().fold(0u32, |sum, &rows| sum.saturating_add(rows));
@@ -85,13 +85,13 @@ impl SeveralArgs<'_> {
         Ok(selection.ranked.swap_remove(0).gemm)
     }
 
-    /// Fails where the products are more than a launch numbers, or than this machine holds.
+    /// Fails if a launch cannot number all tiles, or if this machine has not enough memory.
     fn possible(&self, entry: &AnyGemm) -> Result<(), Failure> {
         let one = self.problem;
         let (products, flag) = match (self.records, self.batch, self.rows) {
             (records @ [_, ..], ..) => (records.to_vec(), "--group"),
             (_, Some(count), _) => {
-                // Before there is a list of them: what the list itself takes, and all else of each.
+                // Check before the list is allocated: the estimate includes the list.
                 let needed = memory::checked(&[one]) * u128::from(count);
                 memory::enough(&format!("--batch {count}"), needed, "--batch, --m, --n or --k")?;
                 (vec![one; count as usize], "--batch")
@@ -102,7 +102,7 @@ impl SeveralArgs<'_> {
             }
         };
         entry.tiles_of(&products).map_err(|error| Failure::usage(format!("{flag}: {error}")))?;
-        let what = format!("{flag} of {} products", products.len());
+        let what = format!("{flag} of {} GEMMs", products.len());
         memory::enough(&what, memory::checked(&products), &format!("{flag}, --m, --n or --k"))
     }
 

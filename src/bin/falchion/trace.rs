@@ -1,4 +1,4 @@
-//! `falchion trace`: what a kernel does in the emulator, as a timeline.
+//! `falchion trace`: records what a kernel does in the emulator, as a timeline.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -19,8 +19,8 @@ use crate::{Failure, catalogue, files, memory, numbers};
 
 /// Run a kernel in the emulator and record what each warp and each asynchronous unit did.
 ///
-/// The file opens in https://ui.perfetto.dev. Times are steps of the emulator, not seconds: the picture shows who waits for whom,
-/// and what overlaps. Shared-memory bank conflicts are listed for each instruction.
+/// Open the file in https://ui.perfetto.dev. Times are steps of the emulator, not seconds: the timeline shows
+/// which warp waits for which, and what overlaps. Shared-memory bank conflicts are printed per instruction.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Example:\n  falchion trace large-bf16-kk --m 256 --n 256 --k 512 -o trace.json --svg trace.svg"
@@ -37,19 +37,19 @@ pub(crate) struct TraceArgs {
     /// Columns of A, rows of B.
     #[arg(long, default_value_t = 512)]
     k: u32,
-    /// Factor of C.
+    /// Factor of C; 0 leaves C out.
     #[arg(long, default_value_t = 0.0, value_parser = numbers::factor, allow_hyphen_values = true)]
     beta: f32,
-    /// Write the timeline to this file, for Perfetto or Chrome.
+    /// Write the timeline to this JSON file, for Perfetto or Chrome.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write a picture of it to this file.
+    /// Write a picture of the timeline to this SVG file.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Clusters that run at once: a persistent kernel launches that many.
+    /// Number of clusters that run at the same time. A persistent kernel launches that many.
     #[arg(long, default_value_t = 1)]
     clusters: u32,
-    /// The order in which warps run and asynchronous work completes.
+    /// Order in which warps run and asynchronous work completes.
     #[arg(long, value_enum, default_value = "paced")]
     schedule: Pace,
     /// Seed of the random schedule.
@@ -57,22 +57,23 @@ pub(crate) struct TraceArgs {
     seed: u64,
 }
 
-/// K-tiles and epilogues that are traced at most: some hundred events of all warps each, a minute or two in all.
+/// Largest number of k-tiles and epilogues in a trace. Each has some hundred events of all warps; all take a
+/// minute or two.
 const MOST_PIECES: u128 = 1 << 16;
 
-/// Bytes that the events of one of them take.
+/// Memory for the events of one k-tile or epilogue, in bytes.
 const PIECE_BYTES: u128 = 40_000;
 
 /// The emulator's schedules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Pace {
-    /// Warps run side by side; asynchronous work takes a nominal number of steps.
+    /// All warps run at the same pace; asynchronous work takes a nominal number of steps.
     Paced,
-    /// Warps take turns; asynchronous work completes when no warp can go on.
+    /// Warps run in round-robin order; asynchronous work completes only when no warp can continue.
     Default,
-    /// Warps take turns in reverse order.
+    /// As `default`, with the warps in reverse order.
     Latest,
-    /// At random.
+    /// Random order, from --seed.
     Random,
 }
 
@@ -87,13 +88,13 @@ impl Pace {
     }
 }
 
-/// One product on random matrices in the emulator, to be recorded.
+/// One GEMM on random matrices in the emulator, to be recorded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     pub(crate) problem: GemmProblem,
     /// Factor of C.
     pub(crate) beta: f32,
-    /// Clusters that run at once.
+    /// Number of clusters that run at the same time.
     pub(crate) clusters: u32,
     pub(crate) schedule: Schedule,
     /// Seed of the random schedule.
@@ -108,7 +109,7 @@ impl Default for Run {
 }
 
 impl Run {
-    /// What the kernel did, and how that ended: a trace that ends in a trap is one, too.
+    /// What the kernel did, and how the run ended. A run that ends in a trap has a trace too.
     pub(crate) fn traced(&self, entry: &AnyGemm) -> Result<(Trace, Result<(), Failure>), Failure> {
         self.possible(entry)?;
         let program = entry.program()?;
@@ -129,7 +130,7 @@ impl Run {
         Ok((recorder.into_trace(), outcome))
     }
 
-    /// Fails before anything is allocated, where the product or its trace is too large.
+    /// Fails if the GEMM or its trace is too large. Checked before anything is allocated.
     fn possible(&self, entry: &AnyGemm) -> Result<(), Failure> {
         let Self { problem, clusters, .. } = *self;
         let GemmProblem { m, n, k } = problem;
@@ -145,8 +146,8 @@ impl Run {
         let pieces = tiles * (u128::from(k) + 1);
         if pieces > MOST_PIECES {
             return Err(Failure::usage(format!(
-                "{what} make {tiles} tiles of {k} k-tiles and an epilogue, {pieces} pieces in all; at most {MOST_PIECES} are \
-                 traced: lower --m, --n or --k"
+                "{what} make {tiles} tiles of {k} k-tiles and an epilogue, {pieces} k-tiles and epilogues in all; at most \
+                 {MOST_PIECES} are traced: lower --m, --n or --k"
             )));
         }
         let matrices =
@@ -188,7 +189,7 @@ impl TraceArgs {
             files::writable(path)?;
         }
         let instead = |plain: &str, _: &str| {
-            format!("a trace has no arguments for it; trace {plain}, its like without")
+            format!("a trace has no arguments for it; trace {plain}, the same kernel without it")
         };
         let entry = catalogue::plain(&self.kernel.name(), instead)?;
         catalogue::one_product(&entry)?;
@@ -202,7 +203,7 @@ impl TraceArgs {
         if let Some(path) = &self.svg {
             write(path, &trace.svg())?;
         }
-        // A trace that ends in a trap is the more worth having.
+        // A trace that ends in a trap is written too: it is the most useful kind.
         outcome
     }
 
@@ -218,7 +219,7 @@ impl TraceArgs {
             writeln!(out(), "waits     {:>5.1} % of the warps' steps: {words}", share * 100.0)?;
         }
         if trace.shared.is_empty() {
-            writeln!(out(), "banks     no warp accesses shared memory by itself")?;
+            writeln!(out(), "banks     no warp reads or writes shared memory by its own loads and stores")?;
         }
         for (access, instructions) in by_statement(&trace.shared) {
             writeln!(out(), "banks     {}", conflicts(&access, instructions))?;
@@ -227,7 +228,7 @@ impl TraceArgs {
     }
 }
 
-/// What share of all warps' steps each kind of wait takes, the largest first.
+/// The fraction of all warps' steps that each kind of wait takes, largest first.
 fn waits(events: &[Event]) -> Vec<(&'static str, f64)> {
     let mut all = 0u64;
     let mut sums: Vec<(&'static str, u64)> = Vec::new();
@@ -245,7 +246,8 @@ fn waits(events: &[Event]) -> Vec<(&'static str, f64)> {
     sums.into_iter().map(|(label, sum)| (label, sum as f64 / all.max(1) as f64)).collect()
 }
 
-/// The accesses of each statement: one line of a kernel's source builds many instructions.
+/// Sums the accesses per source statement, since one line of a kernel's source builds many instructions. Also
+/// returns the number of instructions.
 pub(crate) fn by_statement(accesses: &[SharedAccess]) -> Vec<(SharedAccess, u64)> {
     let mut sums: Vec<(SharedAccess, u64)> = Vec::new();
     for access in accesses {
@@ -265,7 +267,7 @@ pub(crate) fn by_statement(accesses: &[SharedAccess]) -> Vec<(SharedAccess, u64)
     sums
 }
 
-/// One statement's line.
+/// The printed line of one statement.
 fn conflicts(access: &SharedAccess, instructions: u64) -> String {
     let SharedAccess { instruction, executed, wavefronts, ideal, scopes, site } = access;
     let factor = *wavefronts as f64 / (*ideal).max(1) as f64;

@@ -1,40 +1,44 @@
-//! Number formats and scaled blocks on the command line.
+//! The arguments for number formats and block scales.
 
 use collective::{Code, Format};
 use kernel::{KernelSpec, Types};
 
 use crate::{Failure, catalogue};
 
-/// What is multiplied and stored.
+/// The formats of the operands and of D.
 #[derive(clap::Args, Debug)]
 pub(crate) struct TypeArgs {
-    /// Number format of A and B: bf16, f16, tf32, f32, f64, e4m3, e5m2, s8 or u8 [default: bf16]. Where --dtype-b has 16 bits, A may be weights in few bits: a code and its group, as s4g128.
+    /// Number format of A and B: bf16, f16, tf32, f32, f64, e4m3, e5m2, s8 or u8 [default: bf16]. If
+    /// --dtype-b has 16 bits, A may also be weights in few bits: a code and the number of elements along K
+    /// that share a scale, such as s4g128.
     #[arg(long, value_parser = operand)]
     dtype: Option<String>,
-    /// Number format of B, if it is not A's: another 8-bit one. Where A has 16 bits, weights in few bits: a code and its group, as
-    /// s4g128, or u4g64z with zero points.
+    /// Number format of B, if it differs from A's: another 8-bit format. If A has 16 bits, B may also be
+    /// weights in few bits: a code and the number of elements along K that share a scale, such as s4g128, or
+    /// u4g64z with zero points.
     #[arg(long, value_parser = operand)]
     dtype_b: Option<String>,
-    /// Number format of D [default: that of A and B; bf16 for 8-bit floats, s32 for integers, f32 for tf32].
+    /// Number format of D [default: that of A and B; bf16 for 8-bit floats, s32 for 8-bit integers, f32 for
+    /// tf32].
     #[arg(long, value_parser = Format::ALL.map(Format::name))]
     out_dtype: Option<String>,
-    /// Block of A, rows by K, that shares a scale.
+    /// Block of A that shares a scale, as rows x elements along K. For 8-bit floats.
     #[arg(long, requires = "scale_b", value_parser = KINDS)]
     scale_a: Option<String>,
-    /// Block of B, columns by K, that shares a scale.
+    /// Block of B that shares a scale, as columns x elements along K. For 8-bit floats.
     #[arg(long, requires = "scale_a", value_parser = KINDS)]
     scale_b: Option<String>,
 }
 
-/// The names of formats that some instruction multiplies.
+/// The names of the formats that an operand can have.
 pub(crate) fn operands() -> Vec<&'static str> {
     KernelSpec::operands().map(Format::name).collect()
 }
 
-/// Blocks that have a scale.
+/// The blocks that can have a scale.
 const KINDS: [&str; 2] = ["1x128", "128x128"];
 
-/// The name of a format of operands, or of a code and its group.
+/// Parses the name of an operand format, or of a code and its group.
 fn operand(text: &str) -> Result<String, String> {
     let names = operands();
     let few_bits = || Types::named(&format!("bf16-{text}")).is_some_and(|types| types.has_weights());
@@ -43,12 +47,13 @@ fn operand(text: &str) -> Result<String, String> {
     }
     let codes = Code::ALL.map(Code::name).join(", ");
     Err(format!(
-        "one of {}, or of {codes} with K of a group of weights, as s4g128, was needed",
+        "one of {}, or one of {codes} with its group size along K, as s4g128, was needed",
         names.join(", ")
     ))
 }
 
-/// The types of an A, of the B and the D that are named, if they are, and of blocks of so many rows that have a scale.
+/// The types of a GEMM: A's format, the formats of B and D if they are named, and the rows of the scaled
+/// blocks (0 for none).
 pub(crate) fn named(a: Format, b: Option<&str>, d: Option<&str>, scaled: [u32; 2]) -> Result<Types, Failure> {
     let types = Types::of(a).scaled(scaled);
     let types = b.and_then(Format::named).map_or(types, |b| types.with_b(b));
@@ -58,14 +63,14 @@ pub(crate) fn named(a: Format, b: Option<&str>, d: Option<&str>, scaled: [u32; 2
 }
 
 impl TypeArgs {
-    /// The types that are asked for; `None` where nothing is said.
+    /// The requested types; `None` if no argument is given.
     pub(crate) fn given(&self) -> Result<Option<Types>, Failure> {
         let Self { dtype, dtype_b, out_dtype, scale_a, scale_b } = self;
         let all = [dtype, dtype_b, out_dtype, scale_a, scale_b];
         if all.into_iter().all(Option::is_none) { Ok(None) } else { self.types().map(Some) }
     }
 
-    /// The types that are asked for.
+    /// The requested types, with defaults for what is not given.
     pub(crate) fn types(&self) -> Result<Types, Failure> {
         let rows = |kind: &Option<String>| match kind.as_deref() {
             None => 0,
@@ -83,7 +88,7 @@ impl TypeArgs {
         let few_bits = [Some(a), b].into_iter().flatten().find(|name| Format::named(name).is_none());
         if let Some(name) = few_bits {
             return Err(Failure::usage(format!(
-                "{name} is a code of few bits, which is multiplied as the other operand: --dtype or --dtype-b of bf16 or f16 was needed"
+                "{name} is a code of few bits, which needs an operand of 16 bits: --dtype or --dtype-b of bf16 or f16 was needed"
             )));
         }
         named(Format::named(a).unwrap_or(Format::Bf16), b, self.out_dtype.as_deref(), scaled)

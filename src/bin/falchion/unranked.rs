@@ -1,4 +1,4 @@
-//! The default kernels of fusions of formats whose fusions the selection does not rank.
+//! Default kernels for fused epilogues of formats that the selection does not rank.
 
 use falchion::verify::product::formats;
 use falchion::verify::{Format, Fusion};
@@ -13,12 +13,12 @@ pub(crate) struct Said<'a> {
     pub(crate) dtype_b: Option<&'a str>,
     /// D's format.
     pub(crate) out: Option<&'a str>,
-    /// What becomes of the sums.
+    /// The fused epilogue.
     pub(crate) epilogue: Option<Fusion>,
 }
 
-/// The default kernel of such a format, with loads and stores of any address where the extents ask for
-/// them.
+/// The default kernel of such a format. If rows of an operand or of D are no multiples of 16 bytes, its loads
+/// or stores take any address.
 pub(crate) fn unranked(
     format: Format,
     problem: GemmProblem,
@@ -33,7 +33,7 @@ pub(crate) fn unranked(
     let whole = |extent: u32, of: Format| (u64::from(extent) * u64::from(of.bytes())).is_multiple_of(16);
     let mut more = String::new();
     if !whole(problem.k, format) {
-        // Threads that copy need registers, which the consumers of larger tiles do not leave them.
+        // Threads that copy need registers. The consumers of larger tiles do not leave enough.
         more += &format!(" tile=128x128x{} load=copy", found.plan().mainloop.tile[2]);
     }
     if !whole(problem.n, of_d) {

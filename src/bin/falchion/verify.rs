@@ -1,4 +1,4 @@
-//! `falchion verify`: the embedded case tables, on the engines there are.
+//! `falchion verify`: runs the embedded case tables on the available engines.
 
 mod fused;
 mod instructions;
@@ -18,49 +18,53 @@ use crate::Failure;
 use crate::named;
 use crate::output::{out, shortened};
 
-/// Run the embedded case tables and close with `N passed, N failed, N skipped`.
+/// Run the embedded case tables. The last line is `N passed, N failed, N skipped`.
 ///
-/// A case whose engine is missing is skipped. In the emulator `quick` takes minutes, and `full` about ten times as long.
+/// A case is skipped if its engine is missing. In the emulator `quick` takes minutes, and `full` about ten
+/// times as long.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  falchion verify\n  falchion verify --engine all --suite full\n  \
                         falchion verify --filter special-values")]
 pub(crate) struct VerifyArgs {
-    /// Where to run.
+    /// Where to run the cases.
     #[arg(long, value_enum, default_value = "auto")]
     engine: Engines,
-    /// Only cases whose name or kernel contains this.
+    /// Run only cases whose name or kernel contains this text.
     #[arg(long, default_value = "")]
     filter: String,
-    /// `quick`, `full`, or `all` of the tables; `fusions` for every kernel with a fused epilogue; `instructions` for one program for each form of an instruction,
-    /// compared bit by bit.
+    /// Suite to run: `quick`, `full` or `all` of the case tables; `fusions` for every kernel with a fused
+    /// epilogue; `instructions` for one program per form of an instruction, compared bit by bit.
     #[arg(long, default_value = "quick")]
     suite: String,
-    /// Of `--suite instructions`: print the verdicts as JSON.
+    /// Print the verdicts of --suite instructions as JSON.
     #[arg(long)]
     json: bool,
-    /// Of `--suite instructions`: write what the GPU computed to a file.
+    /// Write the GPU's outputs of --suite instructions to this file.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Of `--suite instructions`: take such a file in place of a GPU.
+    /// Read the GPU's outputs of --suite instructions from this file, which --record wrote, in place of a
+    /// GPU.
     #[arg(long, value_name = "FILE", conflicts_with = "record")]
     replay: Option<PathBuf>,
-    /// Run each case in the emulator under every fixed schedule of warps and asynchronous work, and under this many random ones. A
-    /// failure names the schedule and the seed that repeat it.
+    /// Run each case in the emulator under every fixed schedule of warps and asynchronous work, and under
+    /// this many random schedules. A failure names the schedule and the seed that reproduce it.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     schedules: Option<u64>,
-    /// Sum in the emulator as the hardware does, which takes about three times as long. With `--engine all`, compare the GPU's
-    /// results with the emulator's, bit for bit.
+    /// Accumulate in the emulator exactly as the hardware does, which takes about three times as long. With
+    /// `--engine all`, also compare the GPU's results with the emulator's, bit for bit.
     #[arg(long)]
     exact: bool,
-    /// Run each product of the tables this many times. The first result is compared with the reference, the others with the first,
-    /// bit for bit, on the device.
+    /// Number of runs of each GEMM of the tables. The first result is compared with the reference, every
+    /// other result with the first, bit for bit, on the device.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
-    /// Run the kernel that these `key=value` words describe on random problems. The emulator runs each under a random schedule.
+    /// Run the kernel of these `key=value` words on random problems. The emulator runs each under a random
+    /// schedule.
     #[arg(long, value_name = "WORDS", conflicts_with = "suite", value_parser = named::spec)]
     spec: Option<KernelSpec>,
-    /// Draw this many specs at random, legal and illegal, and run each legal one on a random problem. With --spec, draw this many
-    /// problems for it. The emulator runs them unless --engine is `gpu` or `all`.
+    /// Number of random specs, legal and illegal; each legal one runs on a random problem. With --spec, the
+    /// number of random problems for that kernel [default: 20 with --spec]. The emulator runs them unless
+    /// --engine is `gpu` or `all`.
     #[arg(long, value_name = "N", conflicts_with = "suite", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     random_specs: Option<u64>,
     /// Seed of the random matrices, problems and specs.
@@ -68,10 +72,10 @@ pub(crate) struct VerifyArgs {
     seed: u64,
 }
 
-/// Problems of `--spec` where `--random-specs` does not say.
+/// Number of problems for `--spec` without `--random-specs`.
 const PROBLEMS: u64 = 20;
 
-/// Which engines.
+/// The engines that run the cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Engines {
     /// The GPU if there is a usable one, else the emulator.
@@ -80,7 +84,7 @@ enum Engines {
     Emulator,
     /// The GPU, or an error.
     Gpu,
-    /// Both; cases for a GPU that is not there are skipped.
+    /// Both. Without a GPU, its cases are skipped.
     All,
 }
 
@@ -95,7 +99,7 @@ impl VerifyArgs {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         if self.repeat > 1 && ["instructions", "fusions"].contains(&self.suite.as_str()) {
             return Err(Failure::usage(format!(
-                "--repeat {} is for the products of the tables, --suite is `{}`",
+                "--repeat {} is for the GEMMs of the tables, --suite is `{}`",
                 self.repeat, self.suite
             )));
         }
@@ -179,7 +183,7 @@ impl VerifyArgs {
     }
 }
 
-/// What a trial is in the emulator and on a GPU together.
+/// The combined result of a trial in the emulator and on a GPU.
 fn both(emulated: Option<Trial>, there: Trial, exact: bool) -> Trial {
     let bits = |trial: &Trial| if let Trial::Right { digest, .. } = trial { *digest } else { None };
     let digests = [emulated.as_ref().and_then(bits), bits(&there)];
@@ -212,7 +216,7 @@ impl VerifyArgs {
             },
             Engines::Auto | Engines::Emulator => None,
         };
-        // In parts, so that what has been found is seen while more is looked for.
+        // In parts, so that failures are printed while the search continues.
         const PART: u64 = 1000;
         for begin in (0..trials).step_by(PART as usize) {
             let seeds: Vec<u64> = (begin..trials.min(begin + PART)).map(|i| first.wrapping_add(i)).collect();
@@ -224,7 +228,7 @@ impl VerifyArgs {
                 .collect();
             if let Some(gpu) = &mut gpu {
                 for (seed, spec, ended) in &mut ended {
-                    // What cannot be launched in one place cannot in another.
+                    // A launch that is refused on one engine is refused on the other.
                     if matches!(ended, None | Some(Trial::Right { .. })) {
                         let there = trial_of(spec, *seed, Place::On(gpu));
                         *ended = Some(both(ended.take(), there, self.exact));
@@ -248,7 +252,7 @@ impl VerifyArgs {
             }
         }
         count.passed = right + refused;
-        writeln!(out, "{right} legal specs computed what they should, {refused} illegal ones were refused")?;
+        writeln!(out, "{right} legal specs computed the right result, {refused} illegal ones were refused")?;
         count.close(out)
     }
 
@@ -256,7 +260,8 @@ impl VerifyArgs {
         Repeated { seed: self.seed, runs: self.repeat }
     }
 
-    /// Runs a share under the default schedule, or under every fixed one and `--schedules` random ones.
+    /// Runs a share of a case under the default schedule, or under every fixed one and `--schedules` random
+    /// ones.
     fn emulate(&self, share: &Share<'_>) -> Verdict {
         let numerics = if self.exact { Numerics::Exact } else { Numerics::Fast };
         let emulator = || Emulator::new().with_numerics(numerics);
@@ -277,7 +282,7 @@ impl VerifyArgs {
 }
 
 impl Count {
-    /// The last line, and whether all is well.
+    /// Prints the last line, and fails if a case failed.
     fn close(&self, out: &mut impl Write) -> Result<(), Failure> {
         writeln!(out, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)?;
         out.flush()?;

@@ -1,4 +1,4 @@
-//! `--dtype-b int4 --group 128`: an operand in few bits, with scales and zero points from files.
+//! `--dtype-b int4 --group 128`: weights in few bits, with scales and zero points from files.
 
 use collective::{Code, Format, WeightsSpec};
 use falchion::verify::{Format as Oracle, HostMatrix, Order, Weights, weights};
@@ -8,7 +8,7 @@ use crate::files::{self, Matrix};
 use crate::scales::Scaling;
 use crate::{Failure, catalogue};
 
-/// Which operand lies in few bits, and what it is multiplied as.
+/// Which operand is in few bits, its code, and the 16-bit format that it is converted to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FewBits {
     pub(crate) code: Code,
@@ -16,7 +16,7 @@ pub(crate) struct FewBits {
     pub(crate) wide: Format,
 }
 
-/// What the command line says of it.
+/// The arguments about it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Said<'a> {
     /// `--group`.
@@ -27,14 +27,15 @@ pub(crate) struct Said<'a> {
     pub(crate) zeros: [Option<&'a str>; 2],
 }
 
-/// What was found: how the operand lies, its numbers where files have them, and what is left to be scaled.
+/// The operand in few bits: its format in memory, its numbers if they are from files, and the scales that
+/// remain for the epilogue.
 pub(crate) struct Found {
     pub(crate) spec: WeightsSpec,
     pub(crate) weights: Option<Weights>,
     pub(crate) scaling: Scaling,
 }
 
-/// The names of codes, with what others call them.
+/// The code of a name, with the names that other libraries use.
 pub(crate) fn named(name: &str) -> Option<Code> {
     match name {
         "int4" => Some(Code::S4),
@@ -46,7 +47,7 @@ pub(crate) fn named(name: &str) -> Option<Code> {
     }
 }
 
-/// The operand that lies in few bits where one is named by a code and the other by a format of 16 bits.
+/// The operand in few bits, if one name is a code and the other a 16-bit format.
 pub(crate) fn of_names(a: &str, b: &str) -> Option<FewBits> {
     let wide = |name| Format::named(name).filter(|format| format.bits() == 16);
     let few = |code, other, is_b| Some(FewBits { code: named(code)?, is_b, wide: wide(other)? });
@@ -54,7 +55,7 @@ pub(crate) fn of_names(a: &str, b: &str) -> Option<FewBits> {
 }
 
 impl FewBits {
-    /// The types of a product with such weights.
+    /// The types of a GEMM with such weights.
     pub(crate) fn types(&self, spec: WeightsSpec, d: Option<&str>) -> Result<Types, Failure> {
         let weights = if self.is_b { [None, Some(spec)] } else { [Some(spec), None] };
         let types = Types::of(self.wide).weights(weights);
@@ -67,7 +68,7 @@ impl FewBits {
         if self.is_b { "b" } else { "a" }
     }
 
-    /// Reads what files say: `matrix` is the operand, if it is from a file.
+    /// Reads the files of scales and zero points. `matrix` is the operand, if it is from a file.
     pub(crate) fn read(
         &self,
         said: Said<'_>,
@@ -88,7 +89,7 @@ impl FewBits {
         let Scaling::Number(factor) = scaling else {
             let side = ["a", "b"][other];
             return Err(Failure::usage(format!(
-                "--scale-{side} has a scale for each row or block, beside weights in few bits: one number was needed"
+                "--scale-{side} has a scale per row or block: with weights in few bits, one number was needed"
             )));
         };
         let zeros = said.zeros[of].map(|name| self.lines("zero", name, [rows, k], said.group)).transpose()?;
@@ -99,7 +100,7 @@ impl FewBits {
                 Some(_) if said.group.is_some() || zeros.is_some() => {
                     let side = self.side();
                     return Err(Failure::usage(format!(
-                        "--scale-{side} has no scale for each group, which --group and --zero-{side} are about: {} was needed",
+                        "--scale-{side} has no scale per group, which --group and --zero-{side} need: {} was needed",
                         self.wanted([rows, k], said.group)
                     )));
                 }
@@ -111,13 +112,13 @@ impl FewBits {
             (None, Some(_), _) => {
                 let side = self.side();
                 return Err(Failure::usage(format!(
-                    "--zero-{side} is given and --scale-{side} is not: groups with zero points have scales"
+                    "--zero-{side} is given and --scale-{side} is not: zero points need scales per group"
                 )));
             }
             (None, None, Some(_)) if matrix.is_some() => {
                 let side = self.side();
                 return Err(Failure::usage(format!(
-                    "--group says that groups have scales: --scale-{side} was needed"
+                    "--group needs scales per group: --scale-{side} was needed"
                 )));
             }
             (None, None, group) => group.unwrap_or(0),
@@ -126,7 +127,7 @@ impl FewBits {
             scales.as_ref().zip(zeros.as_ref()).filter(|((scaled, _), (zeroed, _))| scaled != zeroed);
         if let Some(((scaled, _), (zeroed, _))) = differ {
             return Err(Failure::usage(format!(
-                "--scale-{0} is of groups of {scaled}, and --zero-{0} of {zeroed}",
+                "--scale-{0} has groups of {scaled}, and --zero-{0} has groups of {zeroed}",
                 self.side()
             )));
         }
@@ -138,7 +139,7 @@ impl FewBits {
         Ok(Found { spec, weights, scaling: Scaling::Number(factor) })
     }
 
-    /// A scale for each row (column of B): the epilogue's.
+    /// One scale per row of A or column of B, which the epilogue applies.
     fn of_channels(
         &self,
         factors: Vec<f32>,
@@ -156,7 +157,8 @@ impl FewBits {
         Ok(Found { spec, weights, scaling })
     }
 
-    /// One number, or one for each row, where that is what a file has.
+    /// The scales of a file with one number, or with one number per row of A or column of B; `None` for other
+    /// shapes.
     fn factors(&self, name: &str, [rows, k]: [u32; 2]) -> Result<Option<Vec<f32>>, Failure> {
         let matrix = files::read_any_rank(name)?;
         let (groups, found) = self.groups(&matrix);
@@ -164,7 +166,7 @@ impl FewBits {
         Ok(one.then(|| (0..found).map(|row| self.at(&matrix, row, 0) as f32).collect()))
     }
 
-    /// Groups and rows of a file: K by columns for B, rows by K for A.
+    /// Numbers of groups and rows of a file. B's file is groups by columns, A's is rows by groups.
     fn groups(&self, matrix: &Matrix) -> (u32, u32) {
         if self.is_b { (matrix.rows, matrix.columns) } else { (matrix.columns, matrix.rows) }
     }
@@ -177,7 +179,7 @@ impl FewBits {
         if self.is_b { format!("{groups} x {rows}") } else { format!("{rows} x {groups}") }
     }
 
-    /// The shapes of scales that there are.
+    /// The possible shapes of scales, for an error.
     fn wanted(&self, [rows, k]: [u32; 2], group: Option<u32>) -> String {
         let shape = |group: u32| format!("{} (groups of {group})", self.shape(k.div_ceil(group), rows));
         match group {
@@ -186,7 +188,8 @@ impl FewBits {
         }
     }
 
-    /// A file of a number for each group, and how long a group is. The matrix has a line for each group.
+    /// Reads a file with one number per group, and finds the group size. The resulting matrix has one row per
+    /// group.
     fn lines(
         &self,
         what: &str,
@@ -213,9 +216,7 @@ impl FewBits {
                     self.shape(groups, found),
                     self.wanted([rows, k], group)
                 ),
-                _ => format!(
-                    "--{what}-{side} has one line, which groups of {fitting:?} would have too: give --group"
-                ),
+                _ => format!("--{what}-{side} has one line, which fits groups of {fitting:?}: give --group"),
             }));
         };
         let powers = what == "scale" && self.code == Code::E2m1;
@@ -240,7 +241,7 @@ impl FewBits {
             Some((group, row, value)) => Err(Failure::usage(format!(
                 "--{what}-{side} has {value} for row {row} of group {group}: {} was needed",
                 if powers {
-                    "a whole number from 0 to 254, which stands for 2^(e - 127),"
+                    "a whole number e from 0 to 254, which means 2^(e - 127),"
                 } else {
                     "a finite number"
                 }
@@ -248,7 +249,7 @@ impl FewBits {
         }
     }
 
-    /// The operand of a file, whose elements are numbers of the code.
+    /// The codes of an operand from a file. Each element must be a value of the code.
     pub(crate) fn weights(
         &self,
         matrix: &Matrix,
@@ -266,7 +267,7 @@ impl FewBits {
                 None => {
                     let [line, place] = if self.is_b { [column, row] } else { [row, column] };
                     return Err(Failure::usage(format!(
-                        "--{} has {value} in row {line}, column {place}: a number of {} was needed",
+                        "--{} has {value} in row {line}, column {place}: a value of {} was needed",
                         self.side(),
                         self.code
                     )));

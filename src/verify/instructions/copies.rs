@@ -1,5 +1,5 @@
-//! Copies: `cp.async`, bulk copies, tensor copies in every mode, reductions by copies, stores to a peer, tensor maps that
-//! the kernel changes, and states of mbarriers.
+//! Forms of copies: `cp.async`, bulk copies, tensor copies in every mode, reducing copies, stores to a peer
+//! CTA, tensor maps that the kernel changes, and states of mbarriers.
 
 use ptx::abi::{Argument, Promotion, TensorElement, TensorMap, TensorSwizzle};
 use ptx::inst::{AtomicOp, AtomicType, ProxySpace, Reduction, Scope};
@@ -10,15 +10,15 @@ use super::memory::plain;
 use super::{Case, Form};
 
 pub(super) const THREADS: u32 = 32;
-/// Bytes of a line.
+/// Size of a line in bytes.
 pub(super) const LINE: u32 = 512;
-/// Where barriers lie, behind a line and room for swizzles.
+/// Offset of the barriers in shared memory, after a line and room for swizzles.
 pub(super) const BARRIER: u32 = 8192;
 
-/// Emits a program; gets the inputs, the outputs and the beginning of shared memory.
+/// Emits a program. Gets the addresses of the inputs, of the outputs and of shared memory.
 pub(super) type Body = Box<dyn for<'f> Fn(&'f Builder, [Value<'f, u64>; 2], Value<'f, u32>) + Send + Sync>;
 
-/// Outputs from inputs.
+/// Calculates outputs from inputs.
 type Expected = fn(&[u8]) -> Vec<u8>;
 
 /// Every form.
@@ -35,7 +35,7 @@ pub(super) fn forms() -> Vec<Form> {
     all
 }
 
-/// A form of one line in and `output` bytes out; `expected` gives them from the inputs.
+/// A form with one line of input and `output` bytes of output, which `expected` calculates from the input.
 pub(super) fn line(
     (family, name): (&str, String),
     (cluster, input, output): (u32, u32, u32),
@@ -76,7 +76,7 @@ pub(super) fn first<'f>(f: &'f Builder) -> Value<'f, bool> {
     f.special(Special::ThreadX).equals(0)
 }
 
-/// A barrier of one arrival that awaits `bytes` bytes in every CTA.
+/// Initialises a barrier for one arrival in every CTA, and arrives with `bytes` expected bytes.
 pub(super) fn awaiting<'f>(f: &'f Builder, shared: Value<'f, u32>, bytes: u32) -> Value<'f, u32> {
     let barrier = shared + BARRIER;
     f.if_(first(f), || {
@@ -109,7 +109,7 @@ pub(super) fn fill<'f>(f: &'f Builder, from: Value<'f, u64>, shared: Value<'f, u
     f.barrier_sync(0, THREADS);
 }
 
-/// Closes the first thread's group and waits for it.
+/// Commits the first thread's bulk group, and waits for it.
 pub(super) fn finished(f: &Builder) {
     f.bulk_commit();
     f.bulk_wait(0, false);
@@ -197,7 +197,7 @@ fn reductions() -> Vec<Form> {
         for ty in AtomicType::ALL {
             let reduce = Reduction { op, ty };
             if reduce.in_global() {
-                // The output begins as the first half of the inputs, and the second half is added to it.
+                // The output starts as the first half of the inputs. The second half is added to it.
                 let body: Body = Box::new(move |f, [input, output], shared| {
                     fill(f, input, shared, LINE);
                     f.if_(first(f), || {
@@ -287,7 +287,7 @@ fn peers() -> Vec<Form> {
         let ty = AtomicType::U32;
         let reduce = Reduction { op, ty };
         if reduce.of_one() {
-            // The words of rank 1 are the first of the inputs; those of rank 0 the next.
+            // The first words of the inputs are rank 1's, the next are rank 0's.
             let body: Body = Box::new(move |f, [input, output], shared| {
                 let rank = f.special(Special::ClusterRank);
                 fill(f, input, shared, 128);
@@ -312,7 +312,7 @@ fn peers() -> Vec<Form> {
     all
 }
 
-/// A form with tensor maps of its one case's inputs and outputs.
+/// A form with tensor maps of the inputs and outputs of its only case.
 pub(super) fn tensor<M: Into<Argument>>(
     (family, name): (&str, String),
     (ty, input, output): (Type, u32, u32),
@@ -328,8 +328,9 @@ pub(super) fn tensor<M: Into<Argument>>(
     }
 }
 
-/// The tensors of the boxes' forms: extents and box of each rank, in words, and where a load and a store begin. A load is
-/// clipped on both sides, a store at the tensor's end alone: it must not begin before the tensor.
+/// The tensors of the forms of boxes: extents and box of each rank in words, and where a load and a store
+/// begin. A load is clipped on both sides. A store is clipped only at the tensor's end, because it must not
+/// begin before the tensor.
 fn shape(rank: usize, swizzle: TensorSwizzle, address: u64) -> (TensorMap, [Vec<i32>; 2]) {
     let extents = [60, 5, 3, 2, 2];
     let boxes = [swizzle.span().map_or(20, |span| span / 4), 4, 2, 2, 1];
@@ -352,7 +353,7 @@ fn shape(rank: usize, swizzle: TensorSwizzle, address: u64) -> (TensorMap, [Vec<
     (map, [load, store].map(|starts| starts[..rank].to_vec()))
 }
 
-/// Bytes of the tensor of rank 5.
+/// Size of the tensor of rank 5 in bytes.
 const TENSOR: u32 = 256 * 5 * 3 * 2 * 2;
 
 fn tensor_load<'f>(f: &'f Builder, load: TensorLoad<'f>, starts: &[i32]) {
@@ -381,7 +382,7 @@ fn boxes() -> Vec<Form> {
     let mut all = Vec::new();
     for rank in 1..=5 {
         for swizzle in [TensorSwizzle::None, TensorSwizzle::B32, TensorSwizzle::B64, TensorSwizzle::B128] {
-            // One dimension has no swizzle.
+            // Copies of rank 1 have no swizzle.
             if rank == 1 && swizzle != TensorSwizzle::None {
                 continue;
             }
@@ -431,7 +432,7 @@ fn boxes() -> Vec<Form> {
     all
 }
 
-/// A packed matrix of so many columns and rows, copied in boxes of as many.
+/// The tensor map of a packed matrix of these numbers of columns and rows, copied in boxes of `box_dims`.
 fn rows(element: TensorElement, address: u64, [columns, rows]: [u32; 2], box_dims: [u32; 2]) -> TensorMap {
     TensorMap {
         element,
@@ -460,7 +461,7 @@ fn tensor_reductions() -> Vec<Form> {
             if !(Reduction { op, ty }).in_global() {
                 continue;
             }
-            // Eight rows of 64 bytes, of which the reduction covers the inner 5 from row 2 on.
+            // Eight rows of 64 bytes. The reduction covers 5 inner rows, from row 2.
             let body: Body = Box::new(move |f, [input, output], shared| {
                 let map = f.tensor_map("map");
                 fill(f, input, shared, LINE);
@@ -530,7 +531,7 @@ fn changed_map() -> Form {
     let named = ("tensormap.replace", "tensormap.replace of every field".to_owned());
     let form = tensor(named, (Type::U32, LINE, LINE + 128), maps, body);
     let cases = form.cases;
-    // The map's own bytes are nobody's business.
+    // The bytes of the map itself are undefined.
     let defined: Vec<bool> = (0..(LINE + 128) / 4).map(|word| word < LINE / 4).collect();
     Form {
         cases: Box::new(move |seed| {
@@ -541,7 +542,8 @@ fn changed_map() -> Form {
     }
 }
 
-/// What threads learn of an mbarrier's states: arrivals that were missing, and whether a phase has completed.
+/// What threads can read from an mbarrier's states: the number of missing arrivals, and whether a phase has
+/// completed.
 fn states() -> Form {
     let body: Body = Box::new(|f, [input, output], shared| {
         let thread = f.special(Special::ThreadX);
@@ -564,7 +566,8 @@ fn states() -> Form {
     line(("mbarrier", "mbarrier states".to_owned()), (1, 64, 144), Type::U32, None, body)
 }
 
-/// Arrivals that later phases do not wait for, and ones that may not complete their phase: how many were missing.
+/// Arrivals that later phases no longer expect, and arrivals that must not complete their phase: the number
+/// of missing arrivals.
 fn last_arrivals() -> Form {
     let body: Body = Box::new(|f, [input, output], shared| {
         let barrier = shared + BARRIER;

@@ -1,5 +1,5 @@
-//! Tensor copies in im2col mode: of one to three dimensions of pixels, in every swizzle, over the edges of the tensor and
-//! of its bounding box, compared with a list of all bases.
+//! Forms of tensor copies in im2col mode: with one to three dimensions of pixels, in every swizzle, across
+//! the edges of the tensor and of its bounding box. They are compared with a list of all bases.
 
 use ptx::abi::{Im2colMap, TensorElement, TensorSwizzle};
 use ptx::inst::{AtomicOp, ProxySpace};
@@ -8,21 +8,21 @@ use ptx::{Builder, Special, TensorLoad, Type, Value};
 use super::copies::{Body, THREADS, awaiting, fill, finished, first, out, tensor};
 use super::{Case, Form};
 
-/// Words of channels, pixels and images of the largest tensor.
+/// Extents of the largest tensor: words of channels, pixels, and images.
 const EXTENTS: [i32; 5] = [60, 5, 3, 2, 2];
-/// Bytes from one pixel to the next.
+/// Stride of pixels in bytes.
 const PIXEL: u32 = 256;
-/// Bytes of the tensor of rank 5.
+/// Size of the tensor of rank 5 in bytes.
 const TENSOR: u32 = PIXEL * 5 * 3 * 2 * 2;
-/// Pixels of a copy.
+/// Number of pixels per copy.
 const PIXELS: u32 = 24;
-/// What a tensor holds before a store.
+/// The contents of a tensor before a store.
 const OLD: u32 = 7;
 
 const SWIZZLES: [TensorSwizzle; 4] =
     [TensorSwizzle::None, TensorSwizzle::B32, TensorSwizzle::B64, TensorSwizzle::B128];
 
-/// One copy: the tensor's map, but for its address, the base, and the filter offset.
+/// One copy: the tensor's map without its address, the base, and the filter offset.
 #[derive(Clone)]
 struct Copy {
     map: Im2colMap,
@@ -33,12 +33,12 @@ struct Copy {
 /// Corners of a bounding box.
 type Corners = [[i32; 3]; 2];
 
-/// The bounding box of a load reaches out of the tensor.
+/// The bounding box of a load, which extends beyond the tensor.
 const AROUND: Corners = [[-2, -1, -1], [1, 0, 0]];
-/// That of a store must not, on neither side.
+/// The bounding box of a store, which must not extend beyond the tensor on either side.
 const INSIDE: Corners = [[0; 3], [-1, 0, 0]];
 
-/// A copy in a rank, from the second base of each dimension on, with steps and a filter offset or without.
+/// A copy of a rank, from the second base of each dimension, with or without steps and a filter offset.
 fn copy(rank: usize, swizzle: TensorSwizzle, [lower, upper]: Corners, moved: bool) -> Copy {
     let spatial = rank - 2;
     let channels = swizzle.span().map_or(20, |span| span / 4);
@@ -51,7 +51,7 @@ fn copy(rank: usize, swizzle: TensorSwizzle, [lower, upper]: Corners, moved: boo
     let (lower, steps) = (lower[..spatial].to_vec(), if moved { [2, 1, 2] } else { [1, 2, 1] });
     let steps = steps[..spatial].to_vec();
     let second = lower.iter().zip(&steps).map(|(&lower, &step): (&i32, &u32)| lower + step as i32);
-    // The last channels of a pixel are outside.
+    // The last channels of a pixel are outside the tensor.
     let base = [64 - channels as i32].into_iter().chain(second).chain([0]).collect();
     let offset = if moved { vec![2, 1, 1][..spatial].to_vec() } else { vec![0; spatial] };
     let map = Im2colMap {
@@ -69,8 +69,8 @@ fn copy(rank: usize, swizzle: TensorSwizzle, [lower, upper]: Corners, moved: boo
     Copy { map, base, offset }
 }
 
-/// Where each word of the image lies in the tensor, in bytes; `None` outside. Pixels are those that follow the base in the
-/// list of all bases of all images.
+/// The offset of each word of the copied image in the tensor, in bytes; `None` outside the tensor. The pixels
+/// are those that follow the base in the list of all bases of all images.
 fn places(copy: &Copy) -> Vec<Option<usize>> {
     let Copy { map, base, offset } = copy;
     let spatial = map.rank() - 2;
@@ -110,8 +110,8 @@ fn places(copy: &Copy) -> Vec<Option<usize>> {
     bases[start..start + PIXELS as usize].iter().flat_map(words).collect()
 }
 
-/// Where a word of the image lies in shared memory from its beginning on, in bytes: the swizzle's bits of the line are
-/// added to the chunk, bit by bit.
+/// The offset of a word of the copied image in shared memory, in bytes. The swizzle XORs bits of the line
+/// number onto the chunk number.
 fn swizzled(word: usize, swizzle: TensorSwizzle) -> usize {
     let (byte, chunks) = (word * 4, swizzle.span().map_or(1, |span| span as usize / 16));
     let (line, chunk, rest) = (byte / 128, byte / 16 % 8, byte % 16);
@@ -143,7 +143,7 @@ fn store_to<'f>(
     }
 }
 
-/// The form with what its cases have to give.
+/// A form with the expected outputs of its cases.
 fn expecting(form: Form, expected: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static) -> Form {
     let cases = form.cases;
     let told = move |case: Case| Case { expected: Some(expected(&case.input)), ..case };
@@ -216,7 +216,7 @@ fn store(rank: usize, swizzle: TensorSwizzle, reduce: Option<AtomicOp>) -> Form 
         for at in (0..TENSOR).step_by(4 * THREADS as usize) {
             f.store_global(output + (thread * 4 + at).cast::<u64>(), 0, [f.constant(OLD)]);
         }
-        // The copy writes through the asynchronous proxy what threads have written.
+        // The copy overwrites through the asynchronous proxy what threads have written; `fill` fences.
         fill(f, input, shared, whole);
         f.if_(first(f), || {
             store_to(f, map, shared, &own, reduce);

@@ -1,9 +1,9 @@
-//! Instructions that compute in registers, each lane for itself or the warp together: arithmetic, conversions, votes,
+//! Forms of instructions that compute in registers, per lane or per warp: arithmetic, conversions, votes,
 //! matches, reductions, shuffles.
 //!
-//! A thread loads its operands, executes one instruction and stores the result. Functions that hardware approximates are
-//! left out: the ISA bounds their errors and defines no bits. So are operands for which the ISA defines no result:
-//! divisors of zero, and quotients that do not fit.
+//! A thread loads its operands, executes one instruction and stores the result. Approximate functions are
+//! left out, because the ISA bounds their errors but does not define their bits. Operands for which the ISA
+//! defines no result are left out too: divisors of zero, and quotients that do not fit.
 
 use ptx::inst::{
     Address, Alu, AluOp, BarrierOp, BarrierReduce, BinaryOp, BitOp, CompareOp, Cvt, FloatOp, HalfType,
@@ -13,15 +13,15 @@ use ptx::{Builder, Entry, Function, Inst, Operand, Reg, Space, Special, Target, 
 
 use super::{Case, Form};
 
-/// Threads of a form.
+/// Number of threads per form.
 const THREADS: u32 = 64;
-/// Bytes between operands of neighbouring threads.
+/// Stride between the operands of adjacent threads in bytes.
 const SLOT: u32 = 8;
 
 const WHOLE: [Type; 5] = [Type::U16, Type::U32, Type::S32, Type::U64, Type::S64];
 const NUMBERS: [Type; 7] = [Type::U16, Type::U32, Type::S32, Type::U64, Type::S64, Type::F32, Type::F64];
 
-/// Changes a lane's operands to ones that the instruction is defined for.
+/// Changes a lane's operands to ones for which the instruction is defined.
 type Mend = fn(&mut [u64]);
 
 /// A register of a type.
@@ -36,12 +36,12 @@ pub(super) fn fresh(f: &Builder, ty: Type) -> Reg {
         Type::Bf16 => f.uninitialised::<half::bf16>().reg(),
         Type::F32 => f.uninitialised::<f32>().reg(),
         Type::F64 => f.uninitialised::<f64>().reg(),
-        // Bytes live in 16-bit registers, and no form here takes one.
+        // Bytes are in 16-bit registers, and no form here has a byte operand.
         Type::U8 | Type::U16 => f.uninitialised::<u16>().reg(),
     }
 }
 
-/// The bits of a value: a special one, one of moderate size, or any.
+/// Draws the bits of a value: a special value, a moderate value, or any bits.
 pub(super) fn value(ty: Type, random: &mut fastrand::Rng, special: bool) -> u64 {
     let bits = ty.bits();
     let mask = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
@@ -78,12 +78,12 @@ pub(super) fn value(ty: Type, random: &mut fastrand::Rng, special: bool) -> u64 
     match random.u32(..4) {
         _ if special => sign | some[random.usize(..some.len())],
         0 => all,
-        // Exponents near each other, so that sums cancel and products stay finite.
+        // Similar exponents, so that sums cancel and products stay finite.
         _ => sign | (one - (3 << fraction) + (random.u64(..6) << fraction)) | all & ((1 << fraction) - 1),
     }
 }
 
-/// A form whose instruction gives an operand of type `result`.
+/// A form whose instruction has a result of type `result`.
 fn form(
     (family, name): (&str, String),
     sources: Vec<Type>,
@@ -144,7 +144,7 @@ fn case(name: &'static str, special: bool, types: &[Type], mend: Mend, random: &
         .map(|_| {
             let special = special || (name == "both" && random.bool());
             let mut values: Vec<u64> = types.iter().map(|&ty| value(ty, random, special)).collect();
-            // Predicates are the top bits of words.
+            // A predicate is the top bit of a word.
             for (value, _) in values.iter_mut().zip(types).filter(|(_, ty)| **ty == Type::Pred) {
                 *value = u64::from(random.u32(..));
             }
@@ -165,7 +165,7 @@ fn case(name: &'static str, special: bool, types: &[Type], mend: Mend, random: &
     Case { name, input, expected: None, defined: None, explain: Box::new(explain) }
 }
 
-/// Whether the verifier knows the form.
+/// Whether the verifier accepts the form.
 fn exists(form: &Form) -> bool {
     let entry = Entry {
         name: "form".into(),

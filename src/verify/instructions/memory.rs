@@ -1,4 +1,4 @@
-//! Atomics in both memories, matrices of one warp, and `mma.sync`.
+//! Forms of atomics in both memories, of `ldmatrix` and `stmatrix`, and of `mma.sync`.
 
 use ptx::inst::{Address, Atomic, AtomicOp, AtomicSem, AtomicType, MmaTypes, Operand, Scope, WarpMatrix};
 use ptx::{Builder, Inst, Reg, Space, Special, Type, Value};
@@ -7,7 +7,7 @@ use super::lanes::{fresh, value};
 use super::{Case, Form};
 
 const THREADS: u32 = 32;
-/// Bytes that each thread of an atomic has of its own, in each of its arrays.
+/// Number of bytes per thread in each array of an atomic's form.
 const PLACE: u32 = 16;
 
 /// Every form.
@@ -39,7 +39,7 @@ pub(super) fn forms() -> Vec<Form> {
     let floats = [MmaTypes::Bf16F32, MmaTypes::F16F32, MmaTypes::F16F16, MmaTypes::Tf32F32, MmaTypes::F64];
     for types in floats.into_iter().chain(integers) {
         for exact in [true, false] {
-            // In which order f64 is summed is the hardware's secret.
+            // The hardware's order of summation for f64 is not documented.
             if exact || !matches!(types, MmaTypes::Int8 { .. } | MmaTypes::F64) {
                 all.push(multiply(types, exact));
             }
@@ -63,7 +63,8 @@ fn store(f: &Builder, ty: Type, base: Operand, offset: i32, value: Operand) {
     f.emit(Inst::Store { space: Space::Global, ty, src: vec![value], address });
 }
 
-/// Each thread puts a value to a place of its own, changes it, and stores what the change returned and what it left.
+/// Each thread writes a value to its own place, changes it atomically, and stores the returned value and the
+/// new value.
 fn atomic(space: Space, op: AtomicOp, ty: AtomicType, elements: usize) -> Form {
     let (register, size) = (ty.register(), ty.bytes());
     let where_ = if space == Space::Global { "global" } else { "shared" };
@@ -127,7 +128,7 @@ fn atomic(space: Space, op: AtomicOp, ty: AtomicType, elements: usize) -> Form {
             let mut case = |name, special| {
                 let mut input = fill(types, (3 * THREADS * PLACE) as usize, special, &mut random);
                 if swaps {
-                    // Every second thread finds what it looks for.
+                    // Every second thread finds its compare value.
                     let (old, rest) = input.split_at_mut((THREADS * PLACE) as usize);
                     let places = old.chunks_exact(PLACE as usize).zip(rest.chunks_exact_mut(PLACE as usize));
                     for (old, wanted) in places.step_by(2) {
@@ -143,19 +144,19 @@ fn atomic(space: Space, op: AtomicOp, ty: AtomicType, elements: usize) -> Form {
     }
 }
 
-/// Bytes of values of a type.
+/// Random bytes of values of a type.
 fn fill(ty: Type, bytes: usize, special: bool, random: &mut fastrand::Rng) -> Vec<u8> {
     let size = ty.bytes() as usize;
     (0..bytes / size).flat_map(|_| value(ty, random, special).to_le_bytes().into_iter().take(size)).collect()
 }
 
-/// A case whose outputs engines are compared by.
+/// A case without expected outputs: only engines are compared.
 pub(super) fn plain(name: &'static str, input: Vec<u8>, defined: Option<Vec<bool>>, size: u32) -> Case {
     let explain = move |element: usize| format!("byte {} of the outputs", element * size as usize);
     Case { name, input, expected: None, defined, explain: Box::new(explain) }
 }
 
-/// Copies the case's first bytes to shared memory, 16 by each thread.
+/// Copies the case's first bytes to shared memory, 16 per thread.
 fn to_shared<'f>(f: &'f Builder, input: Value<'f, u64>) -> Value<'f, u32> {
     let words = f.load_global_vector::<u32, 4>(thread_at(f, input, 16), 0);
     let shared = f.shared_base();
@@ -164,7 +165,7 @@ fn to_shared<'f>(f: &'f Builder, input: Value<'f, u64>) -> Value<'f, u32> {
     shared
 }
 
-/// Row addresses of a warp's matrices: a permutation of the rows, so that no two are where one expects them.
+/// Row addresses of a warp's matrices: a permutation, so that rows are not in order.
 fn rows<'f>(f: &'f Builder, shared: Value<'f, u32>) -> Value<'f, u32> {
     shared + ((f.special(Special::ThreadX) * 5) & 31) * 16
 }
@@ -231,7 +232,7 @@ fn store_matrix(count: u32, transpose: bool) -> Form {
     }
 }
 
-/// One multiply; with `exact` of small integers, whose sums no format rounds.
+/// One multiplication. With `exact`, of small integers, whose sums no format rounds.
 fn multiply(types: MmaTypes, exact: bool) -> Form {
     let (ty, count) = types.accumulators();
     let saturate = matches!(types, MmaTypes::Int8 { saturate: true, .. });

@@ -1,25 +1,25 @@
-//! Outputs of a GPU on file: to compare with them where there is no GPU.
+//! A file of a GPU's outputs, for comparisons on a machine without a GPU.
 //!
-//! The file is a sequence of records: the length of a form's name (4 bytes, little-endian) and the name, the length of
-//! its outputs (4 bytes) and the outputs.
+//! The file is a sequence of records. Each has the length of a form's name (4 bytes, little-endian), the
+//! name, the length of the form's outputs (4 bytes), and the outputs.
 
 use std::collections::BTreeMap;
 
-/// Outputs by the name of their form.
+/// The outputs of forms, by the form's name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     outputs: BTreeMap<String, Vec<u8>>,
 }
 
-/// Why a record gives no answer.
+/// Why outputs cannot be read from a record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
-    /// The bytes are not those of a record.
+    /// The file is no record, or is truncated.
     #[error("the record breaks off or is none: {bytes} bytes, {at} of them read")]
     Malformed {
-        /// Bytes in all.
+        /// Size of the file in bytes.
         bytes: usize,
-        /// Bytes understood.
+        /// Number of bytes read before the error.
         at: usize,
     },
     /// The form is not in the record.
@@ -31,7 +31,7 @@ pub enum RecordError {
 }
 
 impl Record {
-    /// Puts a form's outputs in.
+    /// Adds a form's outputs.
     pub fn insert(&mut self, form: &str, outputs: Vec<u8>) {
         self.outputs.insert(form.to_owned(), outputs);
     }
@@ -45,7 +45,7 @@ impl Record {
         outputs.ok_or_else(|| RecordError::Missing { form: form.to_owned() })
     }
 
-    /// The file's bytes.
+    /// Serialises the record as a file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (name, outputs) in &self.outputs {
@@ -57,7 +57,7 @@ impl Record {
         bytes
     }
 
-    /// The record of a file's bytes.
+    /// Reads a record from a file's bytes.
     ///
     /// # Errors
     /// [`RecordError::Malformed`].

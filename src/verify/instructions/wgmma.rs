@@ -1,7 +1,7 @@
-//! `wgmma.mma_async`: every type, with a spread of N, layouts and modifiers.
+//! Forms of `wgmma.mma_async`: every type, with a variety of N, layouts and modifiers.
 //!
-//! Operands are stored to shared memory as the layouts of `cute_rs::atom` have them, among bytes that no multiply may
-//! read; D is written as the registers hold it.
+//! Operands are stored to shared memory in the layouts of `cute_rs::atom`, surrounded by bytes that no
+//! instruction may read. D is written in the order of the registers.
 
 mod problem;
 mod values;
@@ -18,32 +18,32 @@ use self::problem::Problem;
 use self::values::Kind;
 use super::{Case, Form};
 
-/// Slices of K that an operand's tile has.
+/// Number of slices along K in an operand's tile.
 const SLICES: u32 = 4;
-/// Threads of a warpgroup.
+/// Number of threads per warpgroup.
 const THREADS: u32 = 128;
 
-/// What tells one form from the others.
+/// The parameters of a form.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Shape {
     types: WgmmaTypes,
     n: u32,
-    /// A comes from registers.
+    /// Whether A comes from registers.
     registers: bool,
     mode: SwizzleMode,
-    /// A and B are MN-major.
+    /// Whether A, and B, are MN-major.
     transpose: [bool; 2],
     negate: [bool; 2],
     accumulate: bool,
-    /// The selector of a sparse one.
+    /// The sparsity selector, for a sparse form.
     sparse: Option<u32>,
-    /// The first slice of K that is multiplied, and how many are, one after the other.
+    /// The first slice along K that is multiplied, and the number of consecutive slices.
     slices: (u32, u32),
-    /// Lines of 128 bytes between the period of the swizzle and the tiles, and the descriptors' base offset.
+    /// Number of 128-byte lines between the swizzle's period and the tiles, and the descriptors' base offset.
     base: u32,
 }
 
-/// Where everything lies in a case's inputs, and the operands' images in shared memory.
+/// The layout of a case's inputs, and of the operands in shared memory.
 #[derive(Clone, Copy, Debug)]
 struct Places {
     a: u32,
@@ -72,17 +72,17 @@ impl Shape {
         }
     }
 
-    /// Bits of what the layouts call an element: bits come in bytes.
+    /// Bits of an element in the layouts. At least 8: single-bit elements are grouped into bytes.
     fn bits(&self) -> u32 {
         self.types.element_bits().max(8)
     }
 
-    /// Elements of A along the K of one multiply.
+    /// Number of elements of A along K per instruction.
     fn k_a(&self) -> u32 {
         256 / self.bits()
     }
 
-    /// Elements of B along the K of one multiply.
+    /// Number of elements of B along K per instruction.
     fn k_b(&self) -> u32 {
         if self.sparse.is_some() { 2 * self.k_a() } else { self.k_a() }
     }
@@ -91,7 +91,7 @@ impl Shape {
         if self.transpose[operand] { Major::Mn } else { Major::K }
     }
 
-    /// Extents of an operand's tile: whole atoms that hold its rows and all slices.
+    /// Extents of an operand's tile: enough atoms for its rows and all slices.
     fn tile(&self, operand: usize) -> (u32, u32) {
         let (rows, k) = if operand == 0 { (64, self.k_a()) } else { (self.n, self.k_b()) };
         let whole = if self.transpose[operand] { self.mode.elements(self.bits()) } else { 8 };
@@ -115,7 +115,7 @@ impl Shape {
         let shift = self.base * 128;
         let a_bytes = if self.registers { 0 } else { bytes(0) };
         let b = (shift + a_bytes).next_multiple_of(1024) + shift;
-        // Every thread copies as many chunks as the others.
+        // Every thread copies the same number of chunks.
         let image = (b + bytes(1)).next_multiple_of(THREADS * 16);
         let metadata = image + THREADS * self.sums() * 4;
         let fragments = metadata + if self.sparse.is_some() { self.slices.1 * THREADS * 4 } else { 0 };
@@ -225,7 +225,7 @@ impl Shape {
 
     /// The descriptor of a slice of an operand.
     fn at<'f>(&self, f: &'f Builder, shared: Value<'f, u32>, operand: usize, slice: u32) -> Value<'f, u64> {
-        // `forms` lists no shape without a descriptor.
+        // Every shape in `forms` has a descriptor.
         let Ok(descriptor) = self.descriptor(operand) else { return f.constant(0) };
         let places = self.places();
         let slice = if operand == 1 && self.sparse.is_some() { 2 * slice } else { slice };
@@ -289,17 +289,17 @@ pub(super) fn forms() -> Vec<Form> {
     shapes.into_iter().filter(exists).map(Shape::form).collect()
 }
 
-/// Whether the operands have descriptors and the types the N.
+/// Whether descriptors for the operands exist, and whether the types allow this N.
 fn exists(shape: &Shape) -> bool {
     let shared_a = shape.registers || shape.descriptor(0).is_ok();
     shared_a && shape.descriptor(1).is_ok() && shape.types.allows(shape.n)
 }
 
-/// The format of D's elements as one of operands: the old D is drawn as they are.
+/// The format of D's elements as an operand format: the old D is drawn like operands.
 fn of_sum(sum: WgmmaSum) -> WgmmaElement {
     match sum {
         WgmmaSum::F16 => WgmmaElement::F16,
-        // Of a `.tf32` all bits are drawn.
+        // All 32 bits of a `.tf32` are drawn.
         WgmmaSum::F32 | WgmmaSum::S32 => WgmmaElement::Tf32,
     }
 }

@@ -1,4 +1,4 @@
-//! What can be measured at all.
+//! Checks that a shape can be measured, and allocates memory for cuBLASLt's matrices.
 
 use collective::BlockScales;
 use kernel::driver::cublaslt::Product;
@@ -9,15 +9,15 @@ use cute_rs::atom::Major;
 
 use crate::{Failure, memory};
 
-/// Bytes of inputs beside those of one set: sets are several only where they are small.
+/// Bytes of inputs in addition to one set of matrices: there are several sets only if they are small.
 const ROTATION_BYTES: u128 = 200_000_000;
 
-/// Fails for a shape whose matrices cannot be numbered, or held on this machine.
+/// Fails for a shape whose extents are too large, or whose matrices do not fit in this machine's memory.
 pub(super) fn possible(shape: GemmProblem) -> Result<(), Failure> {
     several(shape, 1)
 }
 
-/// The same for so many products of a shape.
+/// The same check for a batch of `count` GEMMs of a shape.
 pub(super) fn several(shape: GemmProblem, count: u32) -> Result<(), Failure> {
     let GemmProblem { m, n, k } = shape;
     for (name, extent) in [("M", m), ("N", n), ("K", k)] {
@@ -28,13 +28,14 @@ pub(super) fn several(shape: GemmProblem, count: u32) -> Result<(), Failure> {
             )));
         }
     }
-    // No element is larger than 4 B.
+    // An element has at most 4 B.
     let ([m, n, k], count) = ([m, n, k].map(u128::from), u128::from(count));
     let all = ROTATION_BYTES + 4 * count * (m * k + n * k + m * n);
     memory::enough(&format!("{m} x {n} x {k}"), all, "M, N or K")
 }
 
-/// Memory for the peer's product, where it multiplies other matrices than ours: 16 bits where ours lie in few.
+/// Memory for cuBLASLt's GEMM if it needs other matrices than ours: 16-bit ones in place of weights in few
+/// bits.
 pub(super) fn dense(
     gpu: &mut Gpu,
     types: Types,
@@ -45,7 +46,7 @@ pub(super) fn dense(
     Ok(if types.has_weights() { Some(Inputs::new(gpu, &request)?) } else { None })
 }
 
-/// The peer's product of the same matrices, of 16 bits where ours lie in few.
+/// cuBLASLt's GEMM of the same matrices, with 16 bits in place of weights in few bits.
 pub(super) fn product(
     types: Types,
     [a, b]: [Major; 2],

@@ -1,6 +1,8 @@
-//! Compiles kernels in other processes, ahead of their use: a driver compiles one program of a process at a time.
+//! Compiles kernels ahead of their use in other processes, because a driver compiles only one program per
+//! process at a time.
 //!
-//! What they compile is found again in the driver's own cache, or in the folder of [`kernel::disk`] where an assembler is named.
+//! The compiled kernels are in the driver's cache, or in the folder of [`kernel::disk`] if FALCHION_PTXAS
+//! names an assembler.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Write};
@@ -13,8 +15,9 @@ use kernel::{Gpu, KernelSpec};
 use crate::Failure;
 use crate::output::out;
 
-/// Compile kernels for the GPU ahead of their use, into the driver's cache, or into the folder that `falchion cache` shows where
-/// FALCHION_PTXAS names an assembler: a spec a line on standard input. Each is answered by a line.
+/// Compile kernels for the GPU ahead of their use. Reads one spec per line from standard input, and answers
+/// each with a line. The kernels go to the driver's cache, or, if FALCHION_PTXAS names an assembler, to the
+/// folder that `falchion cache` shows.
 #[derive(clap::Args, Debug)]
 pub(crate) struct CompileArgs {}
 
@@ -35,22 +38,22 @@ impl CompileArgs {
     }
 }
 
-/// What is still to be compiled, and what is done.
+/// The specs that are still to be compiled, and the progress.
 #[derive(Default)]
 struct Queue {
     specs: VecDeque<(usize, String)>,
-    /// Specs left of each group.
+    /// Number of specs left in each group.
     left: Vec<usize>,
 }
 
-/// Processes that compile the specs of groups, one group after the other.
+/// Processes that compile groups of specs, one group after the other.
 pub(super) struct Compilers {
     queue: Arc<(Mutex<Queue>, Condvar)>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Compilers {
-    /// So many processes.
+    /// Starts `count` processes.
     pub(super) fn new(count: usize, groups: Vec<Vec<String>>) -> Self {
         let left = groups.iter().map(Vec::len).collect();
         let each = |(group, specs): (usize, Vec<String>)| specs.into_iter().map(move |spec| (group, spec));
@@ -71,7 +74,7 @@ impl Compilers {
         Self { threads: (0..count).map(thread).collect(), queue }
     }
 
-    /// Waits until a group is compiled, or nobody is left who would.
+    /// Waits until a group is compiled, or until no process is left.
     pub(super) fn wait(&self, group: usize) {
         let (queue, done) = &*self.queue;
         let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,7 +94,7 @@ impl Drop for Compilers {
     }
 }
 
-/// One process.
+/// One compiling process.
 struct Compiler {
     child: Child,
     input: ChildStdin,
@@ -122,7 +125,7 @@ impl Compiler {
     }
 }
 
-/// Takes specs until there are none. Where a process ends early, its kernels are compiled where they are used.
+/// Compiles specs until none is left. If a process ends early, its kernels are compiled at their first use.
 fn serve((queue, done): &(Mutex<Queue>, Condvar)) {
     let Ok(mut compiler) = Compiler::new() else { return };
     loop {

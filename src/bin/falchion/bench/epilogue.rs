@@ -1,7 +1,8 @@
-//! `falchion bench --epilogue`: what a fused epilogue costs, and what the peer's own costs.
+//! `falchion bench --epilogue`: measures the cost of a fused epilogue, in our kernels and in cuBLASLt.
 //!
-//! Kernels with the epilogue take turns with the same kernels without it, all in one process: those that are predicted to be
-//! fastest, or all of them. The peer is timed with the fastest of its algorithms, plain and fused.
+//! Kernels with the epilogue alternate with the same kernels without it, in one process. The kernels are
+//! those with the shortest predicted times, or all. cuBLASLt is timed with its fastest algorithm, plain and
+//! fused.
 
 use std::io::Write;
 
@@ -18,13 +19,13 @@ use super::report::{self, Figure};
 use crate::output::out;
 use crate::{Failure, catalogue};
 
-/// Kinds of kernels that are timed at a shape, where not all of them are.
+/// Number of kernels that are timed per shape, unless all are.
 const TIMED: usize = 4;
 
-/// The peer without an epilogue.
+/// cuBLASLt without an epilogue.
 const PEER: &str = "cuBLASLt";
 
-/// What all shapes are measured with.
+/// The setup that all shapes share.
 pub(super) struct Bench<'g> {
     pub(super) gpu: &'g mut Gpu,
     peer: Option<CublasLt>,
@@ -32,14 +33,14 @@ pub(super) struct Bench<'g> {
     fusion: Fusion,
     format: Format,
     types: Types,
-    /// All kinds are timed.
+    /// Whether all kernels are timed.
     all: bool,
 }
 
-/// The fusion of a name, if it can be timed with operands of such types.
+/// The fused epilogue of a name, if it can be timed with operands of such types.
 ///
 /// # Errors
-/// There is none, or the rule that a kernel with it breaks.
+/// There is no epilogue of this name, or no kernel with it: then the rule that such a kernel breaks.
 pub(super) fn fusion(name: &str, types: Types) -> Result<Fusion, Failure> {
     let none = || Failure::usage(format!("--epilogue is `{name}`, which is none"));
     let fusion = Fusion::named(name).ok_or_else(none)?;
@@ -55,7 +56,7 @@ pub(super) fn fusion(name: &str, types: Types) -> Result<Fusion, Failure> {
     Ok(fusion)
 }
 
-/// The name of what is timed with the fusion, from its name without.
+/// The name of a candidate with the fusion, from its name without it.
 fn with(plain: &str, fusion: &str) -> String {
     format!("{plain} {fusion}")
 }
@@ -114,7 +115,7 @@ impl<'g> Bench<'g> {
         Ok(figures)
     }
 
-    /// Our kernels, without the epilogue and with it, a launch a set.
+    /// Our kernels without and with the epilogue, with one launch per set of matrices.
     fn ours(
         &mut self,
         problem: GemmProblem,
@@ -160,7 +161,7 @@ impl<'g> Bench<'g> {
         Ok(Candidate { name, launches: launches?, operations: problem.operations(), slots: Some(*slots) })
     }
 
-    /// The peer's plans by name, plain and where it has the fusion.
+    /// cuBLASLt's plans by name: plain, and with the fusion if it has it.
     fn plans(&self, size: GemmProblem, fused: Option<&fused::Peer>) -> Result<Vec<(String, Plan)>, Failure> {
         let product = Product::new(self.types.stored(self.fusion.output(self.types.a)), size);
         let plain = super::planned(self.peer.as_ref(), &product, None)?;

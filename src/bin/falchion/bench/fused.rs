@@ -1,29 +1,29 @@
-//! The peer's own fusions: which of ours it has, and what they read.
+//! cuBLASLt's fusions: which of ours it has, and what arguments they read.
 
 use collective::Fusion;
 use falchion::verify::{Bench as Inputs, Format};
 use kernel::driver::cublaslt::{Activation, Fused};
 use kernel::{Buffer, Engine, EngineError, GemmProblem, Gpu, Types};
 
-/// One of the peer's fusions with its random arguments.
+/// A fusion of cuBLASLt with random arguments.
 pub(super) struct Peer {
-    /// What the peer is asked for.
+    /// The requested fusion.
     pub(super) fused: Fused,
-    /// A C for each set of matrices, where the formula has one.
+    /// One C per set of matrices, if the formula has a C.
     pub(super) cs: Vec<u64>,
     buffers: Vec<Buffer>,
 }
 
-/// What the peer has of a formula.
+/// cuBLASLt's counterpart of a formula.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Has {
-    /// A bias, an activation, and so much of C.
+    /// A bias, an activation, and a factor of C.
     Bias(Activation, f32),
-    /// A scale for each row and each column, of 8-bit floats.
+    /// One scale per row and one per column, for 8-bit floats.
     Scales,
 }
 
-/// The peer's fusion of the same formula.
+/// cuBLASLt's fusion of the same formula.
 fn of_peer(fusion: Fusion, types: Types) -> Option<Has> {
     match fusion.name() {
         "bias" => Some(Has::Bias(Activation::Identity, 0.0)),
@@ -36,7 +36,7 @@ fn of_peer(fusion: Fusion, types: Types) -> Option<Has> {
 }
 
 impl Peer {
-    /// The peer's fusion of a formula for so many sets of matrices, if it has it.
+    /// cuBLASLt's fusion of a formula for a number of sets of matrices, if it has one.
     pub(super) fn new(
         gpu: &mut Gpu,
         fusion: Fusion,

@@ -1,9 +1,10 @@
-//! `falchion bench --suite grouped`: the products of a mixture of experts, in one launch of ours each: as groups of rows, and
-//! as products that records in device memory describe.
+//! `falchion bench --suite grouped`: MoE grouped GEMMs. Each of our kernels computes a layer in one launch:
+//! as groups of rows, or as a pointer array whose records are in device memory.
 //!
-//! Beside our kernels stand a CUDA graph of one cuBLASLt call for each expert that has rows, each with the fastest of its
-//! algorithms for that shape, and one dense product of as many rows: what the experts would cost if all had the same
-//! weights. Operands are K-major, and far larger than the L2 cache.
+//! Our kernels are compared with two others. The first is a CUDA graph with one cuBLASLt call per expert that
+//! has rows, each with cuBLASLt's fastest algorithm for that shape. The second is one dense GEMM with the
+//! same number of rows, which is what the experts would cost if all had the same weights. Operands are
+//! K-major, and far larger than the L2 cache.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -25,7 +26,7 @@ use super::report::{self, Figure};
 use crate::output::out;
 use crate::{Failure, catalogue, memory};
 
-/// Rows sent to each expert, and the extents of its weights.
+/// The rows of each expert, and the extents of its weights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Layer {
     rows: Vec<u32>,
@@ -33,13 +34,14 @@ pub(super) struct Layer {
     k: u32,
 }
 
-/// Kernels of groups of rows, and of described products, that are timed where none has a name.
+/// Number of kernels of groups of rows, and of pointer arrays, that are timed for types without named
+/// kernels.
 const RANKED: usize = 4;
 
-/// Most rows of an expert.
+/// Largest number of rows of an expert.
 const MOST_ROWS: u32 = 512;
 
-/// Two layers of a large mixture of experts, for few experts and for many, whose rows are random.
+/// Two layers of a large MoE model with random rows, for few experts and for many.
 pub(super) fn layers() -> Vec<Layer> {
     let mut random = fastrand::Rng::with_seed(3);
     let mut layers = Vec::new();
@@ -51,7 +53,7 @@ pub(super) fn layers() -> Vec<Layer> {
 }
 
 impl Layer {
-    /// A layer of the user's, with weights of so many bytes each.
+    /// A layer from the command line, whose weights have a number of bytes per element.
     pub(super) fn new(rows: &[u32], n: u32, k: u32, bytes: u32) -> Result<Self, Failure> {
         let all: u64 = rows.iter().copied().map(u64::from).sum();
         if all == 0 || all > i32::MAX as u64 {
@@ -66,7 +68,7 @@ impl Layer {
         Ok(layer)
     }
 
-    /// Where each expert's rows begin, and where the last one's end.
+    /// The first row of each expert, and the end of the last expert's rows.
     fn offsets(&self) -> Vec<u32> {
         let mut offsets = vec![0];
         for rows in &self.rows {
@@ -75,12 +77,12 @@ impl Layer {
         offsets
     }
 
-    /// Each expert's product.
+    /// The GEMM of each expert.
     fn groups(&self) -> Vec<GemmProblem> {
         self.rows.iter().map(|&m| GemmProblem { m, ..self.dense() }).collect()
     }
 
-    /// The kernels that are ranked first, groups of rows before described products.
+    /// The kernels that the model ranks first: those for groups of rows, then those for pointer arrays.
     pub(super) fn ranked(&self, types: Types) -> Result<Vec<AnyGemm>, Failure> {
         let groups = self.groups();
         let request = Request::packed(types, [Major::K; 2], self.dense());
@@ -101,7 +103,7 @@ struct Placed<'l> {
     layer: &'l Layer,
     types: Types,
     inputs: Inputs,
-    /// All rows, each expert's with weights of its own.
+    /// All rows, with each expert's own weights.
     ragged: Call,
     /// A record for each expert.
     records: Buffer,
@@ -121,7 +123,7 @@ impl<'l> Placed<'l> {
         Ok(placed)
     }
 
-    /// A record for each expert, as device memory holds them.
+    /// A record per expert, as device memory holds them.
     fn records(&self) -> Vec<u8> {
         let Layer { n, k, .. } = *self.layer;
         let pitches = [k.into(), k.into(), n.into(), n.into()];
@@ -136,7 +138,7 @@ impl<'l> Placed<'l> {
         Call { products: Products::One, ..self.ragged }
     }
 
-    /// All rows, each expert's with weights of its own, as a kernel of some form takes them.
+    /// All rows, with each expert's own weights, for a kernel of a given form.
     fn experts(&self, form: Form) -> Call {
         match form.described() {
             true => Call::grouped(self.products().len() as u32, self.records.address),
@@ -144,7 +146,7 @@ impl<'l> Placed<'l> {
         }
     }
 
-    /// The kernel's launch, and the workspace that it needs.
+    /// The kernel's launch, and its workspace.
     fn launch(
         &self,
         engine: &mut dyn Engine,
@@ -156,7 +158,7 @@ impl<'l> Placed<'l> {
         Ok((entry.launch(&Call { workspace, ..call }, slots)?, workspace))
     }
 
-    /// The products one by one: extents, and the addresses of A, B and D. Experts without rows have none.
+    /// The GEMMs one by one: extents, and the addresses of A, B and D. Experts without rows are left out.
     fn products(&self) -> Vec<(GemmProblem, [u64; 3])> {
         let (Layer { rows, n, k }, [of_a, of_b, of_d]) = (self.layer, self.types.bytes());
         let bytes =
@@ -184,10 +186,11 @@ impl<'l> Placed<'l> {
     }
 }
 
-/// What all layers are measured with.
+/// The setup that all layers share.
 pub(super) struct Timed<'t> {
     pub(super) peer: Option<&'t CublasLt>,
-    /// Those that were named, or all that have names; of types that have none, those that are ranked first.
+    /// The kernels to time: the named ones, or all of the catalogue. For types without named kernels, those
+    /// that the model ranks first.
     pub(super) kernels: Vec<AnyGemm>,
     pub(super) types: Types,
     pub(super) protocol: Protocol,
@@ -310,7 +313,7 @@ fn ours(format: Format) -> Vec<AnyGemm> {
     kernel::several().into_iter().filter(|entry| fits(entry)).collect()
 }
 
-/// Those that were named, or all; none of types whose kernels have no names.
+/// The named kernels, or all of the catalogue; empty for types without named kernels.
 pub(super) fn kernels(names: &[String], types: Types) -> Result<Vec<AnyGemm>, Failure> {
     let mut all = if types == Types::of(types.a) { ours(types.a) } else { Vec::new() };
     if let Some(other) = names.iter().find(|&name| all.iter().all(|entry| entry.name() != name)) {
@@ -347,7 +350,7 @@ mod tests {
         );
     }
 
-    /// The peer's products, one by one through a dense kernel, and the ragged call of the same memory give the same bits.
+    /// The GEMMs one by one with a dense kernel, and the ragged call on the same memory, give the same bits.
     #[test]
     fn the_products_one_by_one_are_those_of_the_ragged_call() {
         let layer = Layer { rows: vec![3, 0, 130, 64], n: 144, k: 80 };

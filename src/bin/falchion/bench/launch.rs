@@ -1,4 +1,4 @@
-//! What a launch costs the host: one by one, into a stream that is never full.
+//! Measures the host's cost of a launch: one launch at a time, into a stream that is never full.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -13,25 +13,26 @@ use super::report::LaunchCost;
 use crate::output::out;
 use crate::{Failure, catalogue};
 
-/// Launches that are timed.
+/// Number of timed launches.
 const LAUNCHES: usize = 10_000;
 
-/// Launches between two waits for the device, far fewer than a stream takes before it makes the host wait.
+/// Number of launches between two waits for the device: far fewer than a stream takes before it blocks the
+/// host.
 const IN_FLIGHT: usize = 100;
 
-/// Launches of a longer graph.
+/// Number of launches in the longer graph.
 const LONG_GRAPH: usize = 20;
 
-/// A product that the device does faster than the host enqueues the next.
+/// A GEMM that the device finishes before the host enqueues the next one.
 const SHAPE: GemmProblem = GemmProblem { m: 128, n: 128, k: 128 };
 
-/// Calls that differ in where A, B and D begin.
+/// Number of calls with different addresses of A, B and D.
 const ADDRESSES: u64 = 4096;
 
-/// Calls that differ in how far apart D's rows begin as well, more than a [`Loaded`] keeps.
+/// Number of calls that also differ in D's leading dimension, more than a [`Loaded`] keeps.
 const PITCHES: u64 = 4096;
 
-/// Times every way to launch, prints it, and compares what a graph computes with what a launch computes.
+/// Times every way to launch, prints the times, and compares a graph's result with a launch's.
 pub(super) fn measure(gpu: &mut Gpu, gemm: AnyGemm) -> Result<Vec<LaunchCost>, Failure> {
     let name = gemm.name().to_owned();
     let GemmProblem { m, n, k } = SHAPE;
@@ -42,7 +43,7 @@ pub(super) fn measure(gpu: &mut Gpu, gemm: AnyGemm) -> Result<Vec<LaunchCost>, F
     let step = |bytes: usize, i: u64| i % (bytes as u64 / 256) * 256;
     let mut operand = |of: Format, bytes: usize| gpu.upload(&random(of)[..bytes].repeat(2));
     let (a, b) = (operand(of_a, a_bytes)?, operand(of_b, b_bytes)?);
-    // Factors of blocks, the same for all, where there are any.
+    // Block scales, the same for all calls, if the kernel has them.
     let factors = gpu.upload(&1f32.to_le_bytes().repeat(((m + n) * k) as usize))?;
     let rows = d_bytes + m as usize * 16 * PITCHES as usize;
     let d = gpu.allocate(rows + 256 * ADDRESSES as usize)?;
@@ -113,10 +114,10 @@ pub(super) fn measure(gpu: &mut Gpu, gemm: AnyGemm) -> Result<Vec<LaunchCost>, F
     if same { Ok(costs) } else { Err(Failure::Wrong) }
 }
 
-/// The kernel `small` of a type and directions, or the same of others.
+/// The kernel `small` for these types and directions.
 ///
 /// # Errors
-/// The rule that types or directions break.
+/// The rule that the types or directions break.
 pub(super) fn small(types: Types, layout: &str) -> Result<AnyGemm, Failure> {
     if [Format::Bf16, Format::F16].map(Types::of).contains(&types) {
         return catalogue::find(&format!("small-{}-{layout}", types.a.name()));
@@ -139,7 +140,7 @@ fn graphs(gpu: &mut Gpu, prepared: &Prepared) -> Result<(Graph, Graph), Failure>
     Ok((short, gpu.capture(&[prepared as &dyn Enqueue; LONG_GRAPH])?))
 }
 
-/// Times launches one by one, and lets the device catch up in between.
+/// Times launches one by one. In between, it waits until the device has caught up.
 fn cost(
     gpu: &mut Gpu,
     stream: &Stream,
@@ -165,7 +166,7 @@ fn cost(
     })
 }
 
-/// Whether a graph leaves the same D as a launch, each over a D of other bytes.
+/// Whether a graph and a launch compute the same D. Both overwrite different bytes.
 fn replays(gpu: &mut Gpu, launch: &dyn Enqueue, graph: &dyn Enqueue, d: Buffer) -> Result<bool, Failure> {
     let mut after = |work: &dyn Enqueue| {
         gpu.write(d, &vec![0x5a; d.bytes])?;

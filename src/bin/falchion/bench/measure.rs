@@ -1,4 +1,4 @@
-//! Taking turns: how fast each candidate is, burst and sustained.
+//! Measures how fast each candidate is, burst and sustained. Candidates alternate.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::Failure;
 
-/// The state the card is in while it is measured.
+/// The state of the GPU during a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum State {
-    /// A short while after a rest.
+    /// A short time after a rest.
     Burst,
-    /// Busy for long, so that its power limit decides.
+    /// Busy for seconds, so that its power limit decides.
     Sustained,
 }
 
@@ -28,37 +28,37 @@ impl State {
     }
 }
 
-/// How long what takes.
+/// The durations of a measurement.
 #[derive(Clone, Debug)]
 pub(super) struct Protocol {
     pub(super) states: Vec<State>,
-    /// Turns that each candidate gets.
+    /// Number of turns of each candidate.
     pub(super) turns: usize,
     /// Rest before a burst.
     pub(super) rest: Duration,
     /// Seconds of a burst.
     pub(super) burst: f64,
-    /// After two turns, whoever of ours is so many times slower than our best gets no further ones.
+    /// After two turns, a kernel of ours that is slower than our best by this factor gets no further turns.
     pub(super) near: Option<f64>,
 }
 
-/// Seconds of the same work before a sustained measurement.
+/// Duration of the same work before a sustained measurement, in seconds.
 const WARM_UP: f64 = 0.4;
 
-/// Seconds of a sustained measurement.
+/// Duration of a sustained measurement, in seconds.
 const SUSTAINED: f64 = 0.3;
 
-/// A candidate's turns.
+/// The turns of a candidate.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Turns {
     /// TFLOP/s of each turn.
     pub(super) tflops: Vec<f64>,
-    /// Clock and power in each sustained turn, where they can be read.
+    /// Clock and power in each sustained turn, if they can be read.
     pub(super) readings: Vec<Readings>,
 }
 
 impl Turns {
-    /// Least, median and most TFLOP/s.
+    /// Minimum, median and maximum of TFLOP/s.
     pub(super) fn spread(&self) -> [f64; 3] {
         let mut sorted = self.tflops.clone();
         sorted.sort_by(f64::total_cmp);
@@ -75,7 +75,7 @@ impl Turns {
 }
 
 impl Protocol {
-    /// Measures every candidate in every turn of a state; `step` is called after each.
+    /// Measures every candidate in every turn of a state. `step` is called after each measurement.
     pub(super) fn measure(
         &self,
         gpu: &mut Gpu,

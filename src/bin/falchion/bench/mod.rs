@@ -1,8 +1,9 @@
-//! `falchion bench`: our kernels beside cuBLASLt and the multiply-only ceiling, in one process and one power state.
+//! `falchion bench`: times our kernels, cuBLASLt and the multiply-only ceiling, in one process and one power
+//! state.
 //!
-//! *Burst* is about ten milliseconds after a rest, *sustained* is the card kept busy for seconds, so that its power
-//! limit decides. In both, candidates take turns and the median over the turns counts. Inputs rotate over sets that
-//! do not fit the L2 cache together.
+//! *Burst* is about ten milliseconds after a rest. *Sustained* keeps the GPU busy for seconds, so that its
+//! power limit decides. In both states the candidates alternate, and the median over their turns counts.
+//! Inputs rotate over sets of matrices that together do not fit in the L2 cache.
 
 mod arena;
 pub(crate) mod compilers;
@@ -41,7 +42,7 @@ use crate::output::out;
 use crate::types::TypeArgs;
 use crate::{Failure, catalogue, files, memory};
 
-/// Time our kernels beside cuBLASLt and the ceiling, on the GPU.
+/// Time our kernels on the GPU, and compare them with cuBLASLt and the multiply-only ceiling.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  falchion bench\n  falchion bench --shape 4096x14336x4096 --shape 1024x1024x1024\n  \
@@ -60,42 +61,44 @@ pub(crate) struct BenchArgs {
     /// Columns of A, rows of B.
     #[arg(long, default_value_t = 8192, value_parser = clap::value_parser!(u32).range(1..))]
     k: u32,
-    /// Shapes of your own, in place of --m --n --k.
+    /// Shape to time, in place of --m, --n and --k. Repeatable.
     #[arg(long, value_name = "MxNxK", value_parser = suites::parse, allow_hyphen_values = true, conflicts_with_all = ["m", "n", "k"])]
     shape: Vec<GemmProblem>,
-    /// A list of shapes.
+    /// List of shapes to time.
     #[arg(long, value_enum, conflicts_with_all = ["m", "n", "k", "shape"])]
     suite: Option<Suite>,
-    /// Rows of each expert, with weights of N x K each: what --suite grouped measures, for experts of your own.
+    /// Rows of each expert of an MoE layer, comma-separated; each expert has its own weights, N x K. Measures
+    /// what --suite grouped does.
     #[arg(long, value_name = "ROWS", value_delimiter = ',', allow_hyphen_values = true, conflicts_with_all = ["m", "shape", "suite"])]
     rows: Option<Vec<u32>>,
-    /// Kernels to time, from `falchion configs`; otherwise, at each shape, the one that `falchion plan` ranks first.
+    /// Kernel to time, from `falchion configs` [default: at each shape, the one that `falchion plan` ranks
+    /// first]. Repeatable.
     #[arg(long, value_name = "NAME")]
     config: Vec<String>,
-    /// A kernel to time as `key=value` words, those that differ from the defaults that `falchion plan --spec ""` prints.
-    /// Repeatable.
+    /// Kernel to time as `key=value` words. Words that are left out have the defaults that `falchion plan
+    /// --spec ""` prints. Repeatable.
     #[arg(long, value_name = "WORDS", value_parser = named::spec)]
     spec: Vec<KernelSpec>,
     /// Time every kernel of the catalogue that can compute the shape; with --epilogue, every one with that fusion.
     #[arg(long, conflicts_with_all = ["config", "spec"])]
     all_configs: bool,
-    /// Time the four kernels with this fused epilogue that are predicted to be fastest. Each is timed with and without it, and
-    /// beside cuBLASLt's own fusion where there is one. A and B are K-major.
+    /// Name of a fused epilogue. Times the four kernels with the shortest predicted times, with and without
+    /// it, and cuBLASLt's own fusion if there is one. A and B are K-major.
     #[arg(long, value_name = "NAME", value_parser = crate::gemm::fusion_names(),
         conflicts_with_all = ["config", "spec", "layout", "launch", "plot"])]
     epilogue: Option<String>,
     #[command(flatten)]
     types: TypeArgs,
-    /// Contiguous dimension of A (k or m) and of B (k or n); with --config, that of the first kernel.
+    /// Contiguous dimension of A (k or m) and of B (k or n). With --config, that of the first kernel.
     #[arg(long, default_value = "kk", value_parser = ["kk", "kn", "mk", "mn"])]
     layout: String,
-    /// How often each candidate is timed [default: 7; 3 for --suite selection].
+    /// Number of times that each candidate is timed, per state [default: 7; 3 for --suite selection].
     #[arg(long)]
     turns: Option<usize>,
-    /// Do not measure with the card kept busy.
+    /// Measure only the burst state, not the sustained one.
     #[arg(long)]
     burst_only: bool,
-    /// Time what launches cost the host instead, and replay one from a CUDA graph.
+    /// Time the host's cost of a launch instead, and replay a launch from a CUDA graph.
     #[arg(long, conflicts_with_all = ["suite", "shape", "rows", "m", "n", "k", "config", "spec", "all_configs", "csv", "plot"])]
     launch: bool,
     /// Write every figure to this JSON file.
@@ -104,21 +107,21 @@ pub(crate) struct BenchArgs {
     /// Write every figure to this CSV file.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Draw a roofline and the ratios to cuBLASLt into this SVG file.
+    /// Draw a roofline and the ratios to cuBLASLt to this SVG file.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }
 
-/// One of our kernels, ready to be launched.
+/// One of our kernels, ready to launch.
 struct Ours {
     entry: AnyGemm,
     program: Program,
     slots: u32,
-    /// For the largest problem so far.
+    /// Large enough for the largest problem so far.
     workspace: Option<WorkspaceRef>,
 }
 
-/// What all shapes are measured with.
+/// The setup that all shapes share.
 struct Bench {
     gpu: Gpu,
     peer: Option<CublasLt>,
@@ -137,11 +140,12 @@ type Refusals = Vec<(String, String)>;
 /// Which of the kernels are timed at a shape.
 #[derive(Clone, Debug)]
 enum Choice {
-    /// Those that were named. One that cannot do the only shape is an error; of several shapes it is left out, with the reason.
+    /// The named kernels. A kernel that cannot compute the only shape is an error. With several shapes it is
+    /// left out, with the reason.
     Named { only: bool },
-    /// All that can do it.
+    /// All kernels that can compute the shape.
     All,
-    /// By shape, the name of the one that the model ranks first.
+    /// Per shape, the name of the kernel that the model ranks first.
     First(Vec<(GemmProblem, String)>),
 }
 
@@ -167,7 +171,7 @@ impl BenchArgs {
         if self.rows.is_none() {
             shapes.iter().try_for_each(|&shape| arena::possible(shape))?;
         }
-        // The kernels that are named say their directions.
+        // Named kernels determine the directions.
         if self.config.is_empty() && self.spec.is_empty() {
             catalogue::multiplied_as_they_lie(self.types.types()?, &self.layout)?;
         }
@@ -192,7 +196,7 @@ impl BenchArgs {
             record.launches = launch::measure(&mut gpu, kernel)?;
             return self.write(&record);
         }
-        // The selection chooses among our kernels, so nothing else is timed for it.
+        // This suite is for the selection, which chooses among our kernels: nothing else is timed.
         let alone = self.suite == Some(Suite::Selection);
         let peer = if alone { None } else { peer(&gpu)? };
         let ours = kernels.into_iter().map(|entry| {
@@ -213,7 +217,7 @@ impl BenchArgs {
         let mut bench = Bench { gpu, peer, monitor, types, ceiling, ours, protocol, majors, choice };
         let outcome = bench.all(&shapes, &mut record.figures);
         if outcome.is_err() && !record.figures.is_empty() {
-            self.write(&record)?; // what was measured until then
+            self.write(&record)?; // keep the measurements so far
         }
         outcome?;
         for &state in &bench.protocol.states {
@@ -223,7 +227,7 @@ impl BenchArgs {
         bench.close()
     }
 
-    /// Products of several experts.
+    /// Times MoE layers.
     fn grouped(&self) -> Result<(), Failure> {
         if self.all_configs || self.epilogue.is_some() || self.layout != "kk" {
             return Err(Failure::usage(
@@ -250,7 +254,7 @@ impl BenchArgs {
         self.write(&record)
     }
 
-    /// Kernels with a fused epilogue.
+    /// Times kernels with a fused epilogue.
     fn fused(&self, name: &str, shapes: &[GemmProblem]) -> Result<(), Failure> {
         let types = self.types.types()?;
         let fusion = epilogue::fusion(name, types)?;
@@ -319,7 +323,7 @@ impl BenchArgs {
         Ok((kernels, Choice::First(picks)))
     }
 
-    /// Fails where kernels that are timed together, or the command line, ask for different matrices.
+    /// Fails if the kernels and the command line need different matrices.
     fn of_types(&self, named: &[AnyGemm]) -> Result<(), Failure> {
         let (Some(first), given) = (named.first(), self.types.given()?) else { return Ok(()) };
         let types = given.unwrap_or(Types::of_kernel(first));
@@ -360,7 +364,7 @@ fn peer(gpu: &Gpu) -> io::Result<Option<CublasLt>> {
     }
 }
 
-/// The peer's plan of a product, maybe with one of its own fusions; it may have no algorithm for it.
+/// cuBLASLt's plan for a GEMM, with one of its fusions if requested; `None` if it has no algorithm.
 fn planned(
     peer: Option<&CublasLt>,
     product: &Product,
@@ -378,7 +382,7 @@ fn planned(
     }
 }
 
-/// Which of the peer's algorithms is the fastest.
+/// Finds the fastest of cuBLASLt's algorithms.
 fn fastest(gpu: &mut Gpu, plan: Option<&Plan>, sets: &[Call<()>]) -> Result<Option<usize>, Failure> {
     let Some((plan, set)) = plan.zip(sets.first()) else { return Ok(None) };
     Ok(Some(plan.fastest(gpu, set.a.address, set.b.address, set.d.address)?))
@@ -405,7 +409,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Measures one shape; `step` is told how many thousandths of it are done.
+    /// Measures one shape. `step` is called with the progress in thousandths.
     fn shape(
         &mut self,
         problem: GemmProblem,
@@ -422,7 +426,7 @@ impl Bench {
         measured
     }
 
-    /// Measures one shape on some sets of matrices, and the peer on others.
+    /// Measures one shape: our kernels on some sets of matrices, cuBLASLt on others.
     fn measured(
         &mut self,
         problem: GemmProblem,
@@ -466,7 +470,8 @@ impl Bench {
         Ok(())
     }
 
-    /// Launches of our kernels, one a set; and the named kernels that cannot do the problem, with the reason.
+    /// Launches of our kernels, one per set of matrices; and the named kernels that cannot compute the
+    /// problem, with the reason.
     fn prepared(&mut self, problem: GemmProblem, sets: &[Call<()>]) -> Result<(Launches, Refusals), Failure> {
         let (mut all, mut refused) = (Vec::new(), Vec::new());
         for Ours { entry, program, slots, workspace } in &mut self.ours {
@@ -543,7 +548,8 @@ impl Ceiling {
     }
 }
 
-/// Everything that takes turns at a shape: the ceiling, ours, the peer with its first and its fastest algorithm.
+/// The candidates at a shape: the ceiling, our kernels, and cuBLASLt with its first and its fastest
+/// algorithm.
 fn candidates<'a>(
     ours: Vec<Candidate<'a>>,
     peer: Option<(&'a Plan, usize)>,
@@ -569,7 +575,7 @@ fn candidates<'a>(
     Ok(candidates)
 }
 
-/// Launches of one of the peer's algorithms, one for each set of matrices, each with its C where there are some.
+/// Launches of one of cuBLASLt's algorithms, one per set of matrices, each with its C if there are any.
 fn launches<'a>(
     plan: &'a Plan,
     algorithm: usize,

@@ -1,4 +1,4 @@
-//! A picture of a record as SVG: a roofline with the measured points, and our speed over the peer's at each shape.
+//! Draws a record as SVG: a roofline with the measured points, and our speed over cuBLASLt's at each shape.
 
 use std::fmt::{self, Write};
 
@@ -16,7 +16,7 @@ const PEER: &str = "#5b6770";
 const LIMIT: &str = "#20262b";
 const GRID: &str = "#d8dcdf";
 
-/// One shape's best of ours and the peer's, in TFLOP/s.
+/// The best of our kernels and cuBLASLt's fastest at one shape, in TFLOP/s.
 struct Point {
     shape: GemmProblem,
     ours: f64,
@@ -24,7 +24,7 @@ struct Point {
     peer: Option<f64>,
 }
 
-/// Operations for each byte of A, B and D moved once.
+/// Operations per byte, if A, B and D are each moved once.
 fn intensity(shape: GemmProblem) -> f64 {
     let [m, n, k] = [shape.m, shape.n, shape.k].map(f64::from);
     shape.operations() / (2.0 * (m * k + k * n + m * n))
@@ -51,7 +51,7 @@ fn points(figures: &[Figure], state: State) -> Vec<Point> {
     points
 }
 
-/// The ceiling over all shapes: the median of its medians.
+/// The ceiling of all shapes: the median of its medians.
 fn ceiling(figures: &[Figure], state: State) -> Option<f64> {
     let of = |figure: &&Figure| figure.state == state && figure.candidate == CEILING;
     let mut speeds: Vec<f64> = figures.iter().filter(of).map(|figure| figure.tflops[1]).collect();
@@ -59,7 +59,7 @@ fn ceiling(figures: &[Figure], state: State) -> Option<f64> {
     speeds.get(speeds.len() / 2).copied()
 }
 
-/// Both axes logarithmic.
+/// Axes, both logarithmic.
 struct Axes {
     x: [f64; 2],
     y: [f64; 2],
@@ -91,12 +91,12 @@ fn exp2_floor(value: f64) -> f64 {
     value.log2().floor().exp2()
 }
 
-/// The picture of the last state that was measured.
+/// The picture of the state that was measured last.
 pub(super) fn svg(record: &Record) -> String {
     let state = record.figures.last().map_or(State::Burst, |figure| figure.state);
     let points = points(&record.figures, state);
     let mut text = String::new();
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = draw(&mut text, record, state, &points);
     text
 }
@@ -204,7 +204,7 @@ fn roofline(
     label(out, MARGIN + 134.0, key, "start", 12.0, LIMIT, "cuBLASLt, its fastest")
 }
 
-/// Bars from 1 to our speed over the peer's.
+/// Bars from 1 to the ratio of our speed to cuBLASLt's.
 fn bars(out: &mut String, top: f64, points: &[Point]) -> fmt::Result {
     label(out, MARGIN, top, "start", 14.0, LIMIT, "our speed over cuBLASLt's fastest")?;
     let names = 210.0;
@@ -270,7 +270,8 @@ mod tests {
         }
     }
 
-    /// Every coordinate is inside the picture, tags are closed, and each shape has its points, its name and its ratio.
+    /// Every coordinate is inside the picture, tags are closed, and each shape has its points, name and
+    /// ratio.
     #[test]
     fn a_picture_holds_every_shape() {
         let mut figures = Vec::new();

@@ -1,4 +1,4 @@
-//! What was measured: on the terminal, as JSON, as CSV.
+//! Reports the measurements: on the terminal, as JSON, as CSV.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -11,42 +11,42 @@ use super::suites;
 use crate::Failure;
 use crate::output::out;
 
-/// The candidate that nothing can be faster than.
+/// The name of the multiply-only ceiling, which no kernel can exceed.
 pub(super) const CEILING: &str = "ceiling";
-/// The peer's first suggestion.
+/// cuBLASLt's first suggestion.
 pub(super) const FIRST: &str = "cuBLASLt first";
-/// The fastest of the peer's suggestions.
+/// The fastest of cuBLASLt's suggestions.
 pub(super) const FASTEST: &str = "cuBLASLt fastest";
 
-/// The fastest of our kernels that were timed at each shape.
+/// The fastest of our timed kernels at each shape.
 const BEST: &str = "best of ours";
 
 /// A whole run.
 #[derive(Debug, Serialize)]
 pub(super) struct Record {
-    /// The card, its driver and compute capability.
+    /// The GPU, its driver and compute capability.
     pub(super) card: String,
-    /// TB/s that the card's memory moves at most.
+    /// Peak bandwidth of the GPU's memory, in TB/s.
     pub(super) memory_bandwidth: f64,
-    /// The peer's version.
+    /// cuBLASLt's version.
     pub(super) cublaslt: Option<String>,
     pub(super) dtype: String,
     /// Contiguous dimension of A (k or m) and of B (k or n): kn is both row-major.
     pub(super) layout: String,
     pub(super) figures: Vec<Figure>,
-    /// What launches cost the host, where that was measured.
+    /// The host's cost of launches, if it was measured.
     pub(super) launches: Vec<LaunchCost>,
 }
 
-/// Time of the host for one launch.
+/// The host's time for one launch.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct LaunchCost {
-    /// How it was launched.
+    /// The way to launch.
     pub(super) path: String,
-    /// Launches that were timed, one by one.
+    /// Number of launches that were timed one by one.
     pub(super) count: usize,
     pub(super) median_nanoseconds: f64,
-    /// 99 % took no longer.
+    /// The 99th percentile.
     pub(super) p99_nanoseconds: f64,
 }
 
@@ -58,18 +58,18 @@ pub(super) struct Figure {
     pub(super) k: u32,
     pub(super) candidate: String,
     pub(super) state: State,
-    /// Clusters that run at once, for our kernels.
+    /// Number of clusters that run at the same time, for our kernels.
     pub(super) slots: Option<u32>,
-    /// TFLOP/s over the turns: least, median, most.
+    /// TFLOP/s over the turns: minimum, median, maximum.
     pub(super) tflops: [f64; 3],
-    /// From one launch to the next; for the ceiling, what the shape would take at its speed.
+    /// Time from one launch to the next; for the ceiling, the time of the shape at the ceiling's speed.
     pub(super) microseconds: f64,
-    /// Clock of the multiprocessors, where it was read: in the sustained state.
+    /// Clock of the SMs, if it was read: in the sustained state only.
     pub(super) megahertz: Option<f64>,
     /// Power of the card.
     pub(super) watts: Option<f64>,
     pub(super) tflops_per_watt: Option<f64>,
-    /// Energy of a product.
+    /// Energy per GEMM.
     pub(super) millijoules: Option<f64>,
 }
 
@@ -115,7 +115,7 @@ fn median(figures: &[Figure], name: &str) -> Option<f64> {
     figures.iter().find(|figure| figure.candidate == name).map(|figure| figure.tflops[1])
 }
 
-/// A ratio that may not be there, right-aligned.
+/// A ratio, right-aligned; a dash if there is none.
 fn cell(value: Option<f64>, width: usize, digits: usize) -> String {
     match value {
         Some(value) => format!("{value:width$.digits$}"),
@@ -183,7 +183,7 @@ pub(super) fn table(state: State, figures: &[Figure]) -> io::Result<()> {
     Ok(())
 }
 
-/// A fused candidate's speed over its plain one's, and over the peer's fused one's.
+/// A fused candidate's speed relative to the same candidate without the fusion, and to cuBLASLt's fusion.
 fn over_plain_and_peer(figures: &[Figure], candidate: &str, fusion: &str, peer: &str) -> [Option<f64>; 2] {
     let of = |name: &str| median(figures, name);
     let plain = candidate.strip_suffix(fusion).map(str::trim_end);
@@ -191,8 +191,9 @@ fn over_plain_and_peer(figures: &[Figure], candidate: &str, fusion: &str, peer: 
     [of(plain), of(&format!("{peer} {fusion}"))].map(|other| other.map(|other| fused / other))
 }
 
-/// Prints the figures of one shape in one state, plain and with a fused epilogue: fused ones over the same candidate
-/// without, over the peer's own fusion; last, the fastest of ours with over the fastest without.
+/// Prints the figures of one shape in one state, plain and with a fused epilogue. A fused candidate is
+/// compared with the same candidate without the fusion, and with cuBLASLt's own fusion. The last line
+/// compares our fastest kernels with and without it.
 pub(super) fn fused_table(state: State, figures: &[Figure], fusion: &str, peer: &str) -> io::Result<()> {
     writeln!(
         out(),
@@ -232,7 +233,7 @@ pub(super) fn fused_table(state: State, figures: &[Figure], fusion: &str, peer: 
     Ok(())
 }
 
-/// A kernel's geometric means over shapes, against the peer.
+/// A kernel's geometric means over shapes, relative to cuBLASLt.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Mean {
     pub(super) candidate: String,
@@ -241,7 +242,8 @@ pub(super) struct Mean {
     pub(super) fastest: f64,
 }
 
-/// Geometric means of the speeds over the peer's, for each of our kernels and for the best of ours at each shape.
+/// Geometric means of the speeds relative to cuBLASLt's, per kernel of ours and for our best kernel at each
+/// shape.
 pub(super) fn means(figures: &[Figure], state: State) -> Vec<Mean> {
     let groups = by_shape(figures, state);
     let mut names: Vec<&str> = Vec::new();
@@ -279,7 +281,7 @@ pub(super) fn means(figures: &[Figure], state: State) -> Vec<Mean> {
     means
 }
 
-/// Figures of a state, a shape at a time, in the order they were measured.
+/// The figures of a state, grouped by shape, in the order of measurement.
 fn by_shape(figures: &[Figure], state: State) -> Vec<Vec<&Figure>> {
     let mut groups: Vec<Vec<&Figure>> = Vec::new();
     for figure in figures.iter().filter(|figure| figure.state == state) {
@@ -291,7 +293,7 @@ fn by_shape(figures: &[Figure], state: State) -> Vec<Vec<&Figure>> {
     groups
 }
 
-/// Prints the geometric means of a state, where there are several shapes.
+/// Prints the geometric means of a state, if there are several shapes.
 pub(super) fn print_means(figures: &[Figure], state: State) -> io::Result<()> {
     let means = means(figures, state);
     if means.iter().all(|mean| mean.shapes < 2) {
@@ -311,7 +313,7 @@ impl Record {
             .map_err(|error| Failure::environment(format!("the figures do not serialise: {error}")))
     }
 
-    /// One line a figure, with the ratios that the table prints; a field that does not apply is empty.
+    /// One line per figure, with the ratios that the table prints. A field that does not apply is empty.
     pub(super) fn csv(&self) -> String {
         let mut text = "m,n,k,dtype,layout,state,candidate,microseconds,tflops_least,tflops,tflops_most,\
                         percent_ceiling,times_cublaslt_first,times_cublaslt_fastest,sm_mhz,watts,tflops_per_watt,millijoules\n"
@@ -330,7 +332,7 @@ impl Record {
             };
             let read = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.3}"));
             let GemmProblem { m, n, k } = figure.shape();
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(
                 text,
                 "{m},{n},{k},{},{},{},{},{:.3},{least:.2},{tflops:.2},{most:.2},{},{},{},{},{},{},{}",
@@ -382,7 +384,7 @@ mod tests {
             let names = [CEILING, "one", "two", FIRST, FASTEST];
             names.into_iter().zip(speeds).map(move |(name, tflops)| figure(extent, name, tflops))
         };
-        // The last is too small to count.
+        // The last shape is too small to count.
         let shapes = [
             (4096, [900.0, 800.0, 400.0, 400.0, 800.0]),
             (2048, [900.0, 200.0, 400.0, 800.0, 800.0]),

@@ -1,18 +1,18 @@
-//! Which products are timed.
+//! The shapes to time, and the parsers for shapes.
 
 use clap::ValueEnum;
 use kernel::GemmProblem;
 
-/// A list of shapes.
+/// A named list of shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Suite {
-    /// The shapes people compare GEMMs at.
+    /// Shapes at which GEMMs are commonly compared.
     Public,
-    /// Layers of a mixture of experts, whose products are groups of rows, each with weights of its own: our kernels beside
-    /// a graph of cuBLASLt calls and one dense product.
+    /// MoE layers, as grouped GEMMs: groups of rows, each with its own weights. Compares our kernels with a
+    /// CUDA graph of cuBLASLt calls and with one dense GEMM.
     Grouped,
-    /// Shapes that tell kernels apart, for the record that the selection is held against: burst only, short turns,
-    /// our kernels alone.
+    /// Shapes at which different kernels are best, for the record that tests the selection. Burst only, short
+    /// turns, only our kernels.
     Selection,
 }
 
@@ -36,7 +36,7 @@ const PUBLIC: [[u32; 3]; 16] = [
     [512, 512, 512],
 ];
 
-/// Every extent is a multiple of 8, so that every kernel takes every shape, but for the last few.
+/// Every extent is a multiple of 8, so that every kernel takes every shape, except for the last few shapes.
 const SELECTION: [[u32; 3]; 50] = [
     // Squares.
     [256, 256, 256],
@@ -67,7 +67,7 @@ const SELECTION: [[u32; 3]; 50] = [
     [8192, 128, 4096],
     [8192, 256, 8192],
     [16384, 512, 2048],
-    // Short reductions.
+    // Short K.
     [4096, 4096, 64],
     [4096, 4096, 128],
     [4096, 4096, 256],
@@ -75,7 +75,7 @@ const SELECTION: [[u32; 3]; 50] = [
     [8192, 8192, 512],
     [32768, 1024, 1024],
     [16384, 4096, 256],
-    // Long reductions.
+    // Long K.
     [256, 256, 16384],
     [512, 512, 32768],
     [1024, 1024, 16384],
@@ -88,12 +88,12 @@ const SELECTION: [[u32; 3]; 50] = [
     [4096, 12288, 4096],
     [8192, 28672, 8192],
     [8192, 8192, 28672],
-    // Waves that do not fill.
+    // Partial waves.
     [3000, 5000, 1000],
     [2176, 4352, 1024],
     [1000, 3304, 2000],
     [4096, 4096, 4104],
-    // Rows of D that are no whole 16 bytes.
+    // Rows of D that are no multiples of 16 bytes.
     [2047, 2047, 2048],
 ];
 
@@ -108,12 +108,12 @@ impl Suite {
     }
 }
 
-/// Whether a shape counts in geometric means: below, the time is that of launches.
+/// Whether a shape counts in geometric means. For smaller shapes, the time is that of launches.
 pub(super) fn counts(shape: GemmProblem) -> bool {
     shape.operations() >= 1e10
 }
 
-/// Reads `4096x14336x4096`.
+/// Parses a shape such as `4096x14336x4096`.
 pub(crate) fn parse(text: &str) -> Result<GemmProblem, String> {
     match extents(text) {
         Some([m, n, k]) if m > 0 && n > 0 && k > 0 => Ok(GemmProblem { m, n, k }),
@@ -121,7 +121,7 @@ pub(crate) fn parse(text: &str) -> Result<GemmProblem, String> {
     }
 }
 
-/// Reads a product of a launch of several, which may have no rows.
+/// Parses the shape of a GEMM of a grouped launch, which may have no rows.
 pub(crate) fn parse_group(text: &str) -> Result<GemmProblem, String> {
     match extents(text) {
         Some([m, n, k]) if n > 0 && k > 0 => Ok(GemmProblem { m, n, k }),
@@ -129,12 +129,12 @@ pub(crate) fn parse_group(text: &str) -> Result<GemmProblem, String> {
     }
 }
 
-/// What `--group` says: a product of its own, or K of a group of weights.
+/// A value of `--group`: one GEMM, or the group size of weights in few bits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Group {
     /// `MxNxK`.
     Product(GemmProblem),
-    /// K of a group that has a scale.
+    /// Number of elements along K that share a scale.
     Weights(u32),
 }
 

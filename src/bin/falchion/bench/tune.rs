@@ -1,6 +1,6 @@
-//! `falchion tune`: measures the kernels that the model ranks first, and writes down what it saw.
+//! `falchion tune`: measures the kernels that the model ranks first, and records their times.
 //!
-//! What measures is [`kernel::driver::tune`], as for everybody who calls the library.
+//! [`kernel::driver::tune`] measures, as it does for callers of the library.
 
 mod job;
 mod seen;
@@ -26,12 +26,12 @@ use crate::{Failure, catalogue, files};
 use job::Job;
 use seen::{Timed, Tuned};
 
-/// Measure on the GPU the kernels that the model ranks first at each shape, beside cuBLASLt.
+/// Measure on the GPU the kernels that the model ranks first at each shape, and compare them with cuBLASLt.
 ///
-/// Every candidate is first timed briefly, after a rest. Those near the best are timed again in turns, and after two turns only
-/// those that are still near it. One line for each shape names the best kernel and the model's choice, and compares both with
-/// cuBLASLt's first and fastest algorithms where it has such a product. Results are added to the tuning records on disk (`falchion
-/// cache`).
+/// Every candidate is first timed briefly, after a rest. Candidates near the best are timed again,
+/// alternating; after two turns only those that are still near the best continue. One line per shape names
+/// the best kernel and the model's choice, and compares them with cuBLASLt's fastest and first algorithms if
+/// cuBLASLt has such a GEMM. Results are added to the tuning records on disk (see `falchion cache`).
 #[derive(clap::Args, Debug)]
 #[command(
     group(clap::ArgGroup::new("what").required(true).args(["shapes", "shape", "rows"])),
@@ -40,13 +40,14 @@ use seen::{Timed, Tuned};
                   falchion tune --rows 300,0,17,512 --n 4096 --k 7168 --dtype e4m3 --scale-a 1x128 --scale-b 128x128"
 )]
 pub(crate) struct TuneArgs {
-    /// A file of shapes, `MxNxK` a line.
+    /// File of shapes to tune, one `MxNxK` per line.
     #[arg(long, value_name = "FILE")]
     shapes: Option<PathBuf>,
-    /// A shape to tune. Repeatable.
+    /// Shape to tune. Repeatable.
     #[arg(long, value_name = "MxNxK", value_parser = suites::parse)]
     shape: Vec<GemmProblem>,
-    /// Rows of each group of a grouped product: one launch, with a B of N x K of its own for each group. A group may have 0 rows.
+    /// Rows of each group of an MoE grouped GEMM, comma-separated. One launch; each group has its own B, N x
+    /// K. A group may have 0 rows.
     #[arg(long, value_name = "ROWS,ROWS,..", value_delimiter = ',', allow_hyphen_values = true,
         requires_all = ["n", "k"], conflicts_with = "batch")]
     rows: Option<Vec<u32>>,
@@ -56,35 +57,35 @@ pub(crate) struct TuneArgs {
     /// Columns of A, rows of B, with --rows.
     #[arg(long, requires = "rows", value_parser = clap::value_parser!(u32).range(1..))]
     k: Option<u32>,
-    /// Number of products of each shape in one launch.
+    /// Number of GEMMs in the batch, for every shape, in one launch.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     batch: Option<u32>,
-    /// Tune kernels with this fused epilogue, which decides D's format.
+    /// Name of a fused epilogue for the kernels. It determines D's format.
     #[arg(long, value_name = "NAME", value_parser = crate::gemm::fusion_names(), conflicts_with = "out_dtype")]
     epilogue: Option<String>,
-    /// How many kernels are measured at each shape.
+    /// Number of kernels to measure per shape.
     #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..))]
     budget: u32,
     #[command(flatten)]
     types: TypeArgs,
-    /// Contiguous dimension of A (k or m) and of B (k or n): kn is both row-major.
+    /// Contiguous dimension of A (k or m) and of B (k or n). With kn, both are row-major.
     #[arg(long, default_value = "kk", value_parser = ["kk", "kn", "mk", "mn"])]
     layout: String,
-    /// How often each candidate near the best is timed.
+    /// Number of times that each candidate near the best is timed.
     #[arg(long, default_value_t = 5)]
     turns: usize,
-    /// Also measure with the card kept busy for seconds.
+    /// Also measure the sustained state, with the GPU kept busy for seconds.
     #[arg(long)]
     sustained: bool,
     /// Stop before the next shape once this many seconds have passed.
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<u64>,
-    /// Add what was measured to this file, a line of JSON for each shape.
+    /// Append the measurements to this file, one line of JSON per shape.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 }
 
-/// What is this much slower than the best after two turns gets no further ones.
+/// A candidate that is slower than the best by this factor after two turns gets no further turns.
 const NEAR: f64 = 1.04;
 
 impl TuneArgs {
@@ -106,7 +107,7 @@ impl TuneArgs {
         let (mut all, mut kept): (Vec<Tuned>, Records) = Default::default();
         let names =
             |ranked: &Vec<Ranked>| ranked.iter().map(|ranked| ranked.gemm.name().to_owned()).collect();
-        // Some processors are left to launch.
+        // Leave some processors for the launches.
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let compilers = Compilers::new((processors * 3 / 4).max(1), chosen.iter().map(names).collect());
         for (i, (job, candidates)) in jobs.iter().zip(chosen).enumerate() {
@@ -134,7 +135,7 @@ impl TuneArgs {
         Ok(())
     }
 
-    /// What is tuned, one after the other.
+    /// The problems to tune, in order.
     fn jobs(&self, types: Types) -> Result<Vec<Job>, Failure> {
         let fusion = self.epilogue.as_deref().and_then(Fusion::named);
         catalogue::multiplied_as_they_lie(types, &self.layout)?;
@@ -160,7 +161,7 @@ impl TuneArgs {
         .map_err(|error| Failure::usage(format!("--shapes {}: {error}", path.display())))
     }
 
-    /// The kernels that are measured at a shape, with their predicted times.
+    /// The kernels to measure for a problem, with their predicted times.
     fn candidates(&self, job: &Job) -> Result<Vec<Ranked>, Failure> {
         let selection = job.search(self.budget as usize);
         catalogue::first(&selection)?;
@@ -178,7 +179,7 @@ impl TuneArgs {
         let inputs = Inputs::new(gpu, &request)?;
         let predicted: Vec<f64> = candidates.iter().map(|ranked| ranked.prediction.microseconds).collect();
         let kernels = candidates.into_iter().map(|ranked| ranked.gemm).collect();
-        // Of several products ours are timed alone, and so are those with an epilogue that the peer does not have.
+        // cuBLASLt is not timed for several GEMMs, nor for an epilogue that it does not have.
         let peer = peer.filter(|_| job.is_one());
         let size = request.call.problem;
         let fused = match request.fusion.filter(|_| peer.is_some()) {
@@ -229,7 +230,7 @@ impl TuneArgs {
     }
 }
 
-/// A few launches of each kernel, with random arguments of the epilogue.
+/// Times a few launches of each kernel, with random arguments for the epilogue.
 fn heat(
     gpu: &mut Gpu,
     request: &Request<'_>,
@@ -249,7 +250,7 @@ fn heat(
     })
 }
 
-/// Random arguments of a fusion, and their memory.
+/// Random arguments for a fused epilogue, and their memory.
 fn arguments<X: Sample>(
     gpu: &mut Gpu,
     GemmProblem { m, n, .. }: GemmProblem,

@@ -1,4 +1,5 @@
-//! The cluster: which CTA has which tile, and which slices of operands each of them sends to whom.
+//! The cluster section: which CTA computes which tile, and which slices of operands each CTA multicasts to
+//! which CTAs.
 
 use collective::Producer;
 use kernel::AnyGemm;
@@ -9,18 +10,19 @@ use serde::Serialize;
 pub(super) struct Cluster {
     /// CTAs along M and N.
     shape: [u32; 2],
-    /// By rank: the place along M and N.
+    /// By rank: the CTA's position along M and N.
     places: Vec<[u32; 2]>,
-    /// Bytes of a CTA's tile of A and of B, a stage.
+    /// Bytes per stage of a CTA's tile of A and of B.
     tile_bytes: [u32; 2],
-    /// CTAs that bring a tile of A, and of B, together, and so many bytes that each of them copies a stage.
+    /// The number of CTAs that copy a tile of A, and of B, together; and the bytes that each of them copies
+    /// per stage.
     slices: [u32; 2],
     slice_bytes: [u32; 2],
-    /// Arrivals on a full barrier and on an empty one.
+    /// Arrivals that complete a full barrier's phase, and an empty barrier's.
     filling: u32,
     emptying: u32,
     transaction_bytes: u32,
-    /// Tensor copies bring the operands.
+    /// Whether tensor copies load the operands.
     by_copies: bool,
 }
 
@@ -29,7 +31,7 @@ impl Cluster {
         let plan = entry.plan();
         let [rows, columns] = plan.mainloop.cluster;
         let tile_bytes = [0, 1].map(|operand| plan.ring.tile_bytes(operand));
-        // CTAs of a row have the same tile of A, those of a column the same tile of B.
+        // CTAs of a row use the same tile of A; CTAs of a column use the same tile of B.
         let slices = [columns, rows];
         Self {
             shape: [rows, columns],

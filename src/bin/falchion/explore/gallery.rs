@@ -1,14 +1,14 @@
-//! A gallery of layouts: each with its notation and a sentence.
+//! The gallery of layouts: each has its notation and a sentence about it.
 
 use cute_rs::atom::{Major, SwizzleMode, smem, stmatrix, wgmma};
 use cute_rs::{Layout, LayoutError, ThreadValue, TiledCopy};
 use serde::Serialize;
 
-/// A layout to look at.
+/// A layout of the gallery.
 #[derive(Debug, Serialize)]
 pub(super) struct Card {
     title: String,
-    /// What is seen.
+    /// What the picture shows.
     sentence: String,
     /// In CuTe's notation.
     layout: String,
@@ -16,7 +16,7 @@ pub(super) struct Card {
     view: &'static str,
     /// Rows and columns of the tile whose elements threads own.
     tile: Option<[i64; 2]>,
-    /// Bits of an element whose bank is shown.
+    /// Bits per element, for the view of banks.
     bits: Option<u32>,
     group: &'static str,
 }
@@ -56,17 +56,17 @@ fn plain() -> Vec<Card> {
         card(
             "Padded rows",
             "(8,8):(9,1)",
-            "Rows begin 9 elements apart: a column never meets the same bank twice.",
+            "Rows begin 9 elements apart: no two elements of a column are in the same bank.",
         ),
         card(
             "Tiles of 2 x 4",
             "((2,2),(4,2)):((4,16),(1,8))",
-            "Each mode is a pair: the place within a tile, and which tile. A tile lies in one piece.",
+            "Each mode is a pair: the position within a tile, and the tile. The elements of a tile are contiguous.",
         ),
         card(
             "One row for all",
             "(4,8):(0,1)",
-            "Stride 0 repeats: every row is the same eight elements, as a bias is for a matrix.",
+            "Stride 0 repeats: every row is the same eight elements, like a bias that is added to each row of a matrix.",
         ),
     ]
 }
@@ -78,12 +78,12 @@ fn swizzled(major: Major, name: &str, mode: SwizzleMode) -> Result<Card, LayoutE
     let bytes = mode.bytes();
     let sentence = match mode {
         SwizzleMode::None => {
-            "Without a swizzle rows are 16 bytes long and follow each other: eight of them fill all 32 banks."
+            "Without a swizzle, rows are 16 bytes long and consecutive: eight rows fill all 32 banks."
                 .to_owned()
         }
         SwizzleMode::B32 | SwizzleMode::B64 | SwizzleMode::B128 => format!(
-            "Rows of {bytes} bytes. Chunks of 16 bytes are XORed with the number of their 128-byte line, so that eight rows of one chunk lie in \
-             different banks."
+            "Rows of {bytes} bytes. The index of a 16-byte chunk is XORed with the number of its 128-byte line, so that eight rows of one chunk \
+             are in different banks."
         ),
     };
     let title = match mode {
@@ -119,27 +119,27 @@ fn owned() -> Result<Vec<Card>, LayoutError> {
         card(
             "wgmma accumulator, m64n16",
             wgmma::accumulator(16)?,
-            "Warp w has rows 16w to 16w + 15; four neighbouring lanes share a row, two columns each.",
+            "Warp w has rows 16w to 16w + 15; four adjacent lanes share a row, with two columns each.",
         ),
         card(
             "wgmma A from registers, 16 bit",
             wgmma::operand_a(16)?,
-            "A register holds two neighbours along K; the pattern is that of the accumulator, so sums become operands as they are.",
+            "A register holds two adjacent elements along K. The pattern is that of the accumulators, so accumulators can become an operand in place.",
         ),
         card(
             "ldmatrix.x4: what lanes get",
             of_copy(load.destination(), [16, 16])?,
-            "Four 8 x 8 matrices: each lane gets two neighbours of a row of each.",
+            "Four 8 x 8 matrices: each lane gets two adjacent elements of a row of each.",
         ),
         card(
             "stmatrix.x4: whose address",
             of_copy(store.destination(), [16, 16])?,
-            "Lane 8i + r has the address of row r of matrix i: 16 bytes that are stored at once.",
+            "Lane 8i + r gives the address of row r of matrix i: 16 bytes that are stored at once.",
         ),
         card(
             "A partition of threads and values",
             of_copy(copy.source(), [8, 16])?,
-            "32 threads, 4 x 8 of them, each with 2 x 2 values of a tile of 8 x 16.",
+            "4 x 8 threads, each with 2 x 2 values of a tile of 8 x 16.",
         ),
     ])
 }

@@ -1,4 +1,4 @@
-//! What lies where in shared memory: the parts of the plan, the tiles with their swizzles, the mbarriers.
+//! The shared-memory section: the parts of the plan, the tiles with their swizzles, the mbarriers.
 
 use collective::{OperandTile, Plan, Producer, QueuePlan, Roles};
 use cute_rs::atom::{Major, SwizzleMode, smem};
@@ -6,11 +6,11 @@ use cute_rs::{ComposedLayout, LayoutError};
 use kernel::AnyGemm;
 use serde::Serialize;
 
-/// Bytes of an mbarrier, and of a word.
+/// Sizes of an mbarrier and of a word in bytes.
 const BARRIER_BYTES: u32 = 8;
 const WORD_BYTES: u32 = 4;
 
-/// Bytes that one lane of a copy moves, and that a swizzle permutes.
+/// Size of a chunk in bytes: what one lane of a copy moves, and what a swizzle permutes.
 const CHUNK_BYTES: u32 = 16;
 
 /// Shared memory of a CTA.
@@ -21,7 +21,7 @@ pub(super) struct Memory {
     limit: u32,
     stages: u32,
     stage_bytes: u32,
-    /// Bytes that copies announce for a stage.
+    /// Bytes that a full barrier expects per phase.
     transaction_bytes: u32,
     /// In the order of their offsets.
     parts: Vec<Part>,
@@ -29,30 +29,30 @@ pub(super) struct Memory {
     barriers: Vec<Barrier>,
 }
 
-/// Bytes that belong together.
+/// A contiguous range of shared memory with one purpose.
 #[derive(Debug, Serialize)]
 struct Part {
     name: String,
-    /// A class that pictures colour alike.
+    /// The class that determines its colour.
     kind: &'static str,
     offset: u32,
     bytes: u32,
     stage: Option<u32>,
-    /// Which of the tiles lies there.
+    /// Index of the tile that is stored there.
     tile: Option<usize>,
 }
 
-/// A tile and how it lies.
+/// A tile and its layout in shared memory.
 #[derive(Debug, Serialize)]
 struct Tile {
     name: String,
-    /// The words for its two directions: that which is contiguous, and the other.
+    /// Names of its two directions: the contiguous one, then the other.
     directions: [&'static str; 2],
     format: String,
     bits: u32,
     /// Extents of the contiguous direction and of the other.
     extents: [u32; 2],
-    /// Where it begins in a stage.
+    /// Offset in its stage in bytes.
     offset: u32,
     bytes: u32,
     /// Bytes of a swizzled row.
@@ -61,7 +61,7 @@ struct Tile {
     layout: String,
     /// Whether the first mode of the layout is the contiguous one.
     first_contiguous: bool,
-    /// By line of the direction that is not contiguous, then by chunk of 16 bytes: where the chunk lies, in bytes.
+    /// Offsets of the 16-byte chunks in bytes: by line of the non-contiguous direction, then by chunk.
     chunks: Vec<Vec<u32>>,
 }
 
@@ -71,7 +71,7 @@ struct Barrier {
     name: String,
     kind: &'static str,
     offset: u32,
-    /// What completes a phase.
+    /// When a phase completes.
     meaning: &'static str,
 }
 
@@ -82,7 +82,8 @@ impl Memory {
         for (i, (name, mn)) in [("A", "M"), ("B", "N")].into_iter().enumerate() {
             let offset = plan.ring.offset(i);
             let tile = Tile { offset, ..operand(&plan.operands[i], name, mn)? };
-            // Weights in few bits lie packed: the operand's layout is that of the fragments that they become.
+            // Weights in few bits are packed in shared memory: the operand's layout describes the fragments
+            // that they become.
             if tile.bytes <= plan.ring.tile_bytes(i) {
                 tiles.push(tile);
             }
@@ -167,7 +168,7 @@ fn operand(tile: &OperandTile, name: &str, mn: &'static str) -> Result<Tile, Lay
     })
 }
 
-/// A buffer that the epilogue lays rows of D out in.
+/// A staging buffer for D of the epilogue.
 fn staged(plan: &Plan) -> Result<Tile, LayoutError> {
     let (swizzle, bits, rows) = (plan.staging.swizzle, plan.epilogue.staged_bits, plan.block_rows());
     let columns = swizzle.elements(bits);
@@ -219,19 +220,19 @@ fn barriers(plan: &Plan) -> Vec<Barrier> {
         }
     };
     let filled = match plan.mainloop.producer {
-        Producer::Thread => "the producer has announced the stage's bytes, and all have arrived",
+        Producer::Thread => "the producer has set the stage's expected bytes, and all have arrived",
         Producer::Warpgroup => "every thread of the producer has copied its part of the stage",
     };
     row(ring.stages, ring.barriers, "full", "full", filled);
     if plan.mainloop.roles != Roles::Unspecialised {
         let empty = ring.barriers + ring.stages * BARRIER_BYTES;
-        row(ring.stages, empty, "empty", "empty", "every consumer that reads the stage is done with it");
+        row(ring.stages, empty, "empty", "empty", "every consumer that reads the stage has finished reading");
     }
     row(plan.turns(), plan.turns_offset(), "turn", "turn", "the other consumer has multiplied its tile");
     let sources = plan.source_barriers_offset();
-    row(plan.source_barriers(), sources, "C", "full", "the part of C that D's buffer waits for is there");
+    row(plan.source_barriers(), sources, "C", "full", "the part of C for this buffer of D has arrived");
     let (slots, queue) = (plan.queue.slots, plan.queue.barriers);
-    row(slots, queue, "drawn", "full", "the number of the next tile is there");
+    row(slots, queue, "drawn", "full", "the number of the next tile has been drawn");
     let read = queue + slots * BARRIER_BYTES;
     row(slots, read, "read", "empty", "every warp has read the number of its tile");
     all

@@ -1,4 +1,5 @@
-//! The instruction that multiplies: how it takes the tile apart, where it finds operands, which thread holds which sum.
+//! The section of the multiplying instruction: how it divides the tile, where its operands are, which thread
+//! holds which accumulator.
 
 use collective::{Atom, AtomTypes, OperandTile, Roles, Source};
 use cute_rs::LayoutError;
@@ -7,30 +8,30 @@ use cute_rs::{Operand, atom::wgmma};
 use kernel::AnyGemm;
 use serde::Serialize;
 
-/// The instruction that multiplies, as a kernel uses it.
+/// The multiplying instruction, as a kernel uses it.
 #[derive(Debug, Serialize)]
 pub(super) struct Multiply {
-    /// What multiplies: `wgmma`, `mma.sync` or `fma`.
+    /// The instruction's name: `wgmma`, `mma.sync` or `fma`.
     name: &'static str,
-    /// The instruction as PTX spells it, by part of the columns.
+    /// The instruction in PTX, for each range of columns.
     instructions: Vec<String>,
-    /// Rows, the columns of each instruction side by side as `[first, columns]`, and K.
+    /// Rows, the columns of each of the adjacent instructions as `[first, columns]`, and K.
     rows: u32,
     columns: Vec<[u32; 2]>,
     k: u32,
     tile: [u32; 3],
-    /// Warpgroups that multiply, and those of them that share a tile.
+    /// The number of warpgroups that multiply, and the number of them that share a tile.
     consumers: u32,
     sharing: u32,
-    /// Blocks of `rows` rows that each warpgroup has of a tile.
+    /// Number of blocks of `rows` rows that each warpgroup has in a tile.
     blocks: u32,
-    /// Instructions along K of a stage.
+    /// Number of instructions along K per stage.
     steps: u32,
     takes_turns: bool,
-    /// A from registers, or from shared memory.
+    /// Whether A comes from registers; otherwise from shared memory.
     a_in_registers: bool,
     element_bits: u32,
-    /// Accumulators of a thread, in 32-bit registers.
+    /// Accumulators per thread, in 32-bit registers.
     accumulators: u32,
     /// `(thread, value)` to `m + 64 n`.
     sums: String,
@@ -39,7 +40,7 @@ pub(super) struct Multiply {
     descriptors: Vec<Descriptor>,
 }
 
-/// How instructions find a tile in shared memory.
+/// The descriptor by which instructions find a tile in shared memory.
 #[derive(Debug, Serialize)]
 struct Descriptor {
     operand: &'static str,
@@ -50,7 +51,7 @@ struct Descriptor {
     bits: String,
     /// What each step along K adds to the start address, in bytes.
     steps: Vec<u32>,
-    /// What each block of rows adds, or each instruction side by side.
+    /// What each block of rows adds in bytes, or each of the adjacent instructions.
     blocks: Vec<u32>,
 }
 
@@ -102,7 +103,7 @@ fn name(atom: Atom) -> &'static str {
     }
 }
 
-/// The instruction that multiplies by so many columns.
+/// The instruction for this number of columns, in PTX.
 fn spelt(atom: Atom, columns: u32) -> String {
     let k = atom.k();
     match atom.types {

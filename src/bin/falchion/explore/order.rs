@@ -1,4 +1,5 @@
-//! The order of tiles: which slot computes which tile of the output when, and what a wave reads of L2.
+//! The section of the tile order: which slot computes which tile of the output when, and what a wave reads
+//! from L2.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,46 +9,46 @@ use serde::Serialize;
 
 use crate::schedule::Schedule;
 
-/// Most spans that a page holds.
+/// Largest number of spans on a page.
 const MOST_SPANS: usize = 20_000;
 
 /// The tiles of an output in the order in which they are computed.
 #[derive(Debug, Serialize)]
 pub(super) struct Order {
-    /// The products' extents M, N, K.
+    /// M, N and K of each GEMM.
     products: Vec<[u32; 3]>,
     describe: String,
-    /// Tiles of D along M and N, each a cluster's.
+    /// Numbers of D's tiles along M and N. A tile is what a cluster computes at a time.
     grid: [u32; 2],
-    /// Extents of such a tile.
+    /// Extents of such a tile in elements.
     tile: [u32; 2],
     k_tiles: u32,
-    /// Clusters that are launched, and that run at once.
+    /// Number of clusters that are launched, and number of clusters that run at the same time.
     workers: u32,
     slots: u32,
     sms: u32,
     /// When the last slot ends, in k-tiles.
     end: u64,
-    /// What `falchion schedule` says of it.
+    /// The summary that `falchion schedule` prints.
     summary: Vec<String>,
-    /// Does (0 multiply, 1 wait, 2 add up), tile's row and column, first k-tile and the one behind the last, slot, worker, start, end,
-    /// wave.
+    /// Activity (0 multiply, 1 wait, 2 add up), row and column of the tile, first k-tile, end of the k-tiles
+    /// (exclusive), slot, worker, start, end, wave.
     spans: Vec<[u64; 10]>,
-    /// How many spans there are, where the page does not hold all.
+    /// Number of all spans, if the page does not hold all of them.
     cut: Option<usize>,
-    /// By wave; empty for several products, whose operands differ.
+    /// By wave; empty for several GEMMs, because their operands differ.
     reuse: Vec<Reuse>,
 }
 
-/// What the clusters of one wave read. The wave of a piece of work is its place among those of its slot.
+/// What the clusters of one wave read. Wave n is the n-th work unit of every slot.
 #[derive(Debug, Default, Serialize)]
 struct Reuse {
     tiles: usize,
     /// Bytes that go from L2 to the clusters.
     loaded: u64,
-    /// The same if every CTA loaded for itself, without multicast.
+    /// The bytes without multicast, if every CTA loaded its own tiles.
     alone: u64,
-    /// Bytes of them that are different ones.
+    /// The bytes of `loaded` that are distinct.
     distinct: u64,
 }
 
@@ -61,7 +62,7 @@ impl Order {
         let mut waves = HashMap::<u32, u64>::new();
         let mut spans = Vec::new();
         let mut works: Vec<(u64, Work<u32>)> = Vec::new();
-        // By start, so that what is cut is the end.
+        // Sorted by start, so that the end is cut.
         let mut all: Vec<&Span> = timeline.spans.iter().collect();
         all.sort_by_key(|span| (span.start, span.slot, span.end));
         for span in all.iter().take(MOST_SPANS) {
@@ -99,13 +100,13 @@ impl Order {
     }
 }
 
-/// What each wave reads. Whole tiles are counted, those at the edges too.
+/// What each wave reads. Tiles at the edges count as full tiles.
 fn reuse(schedule: &Schedule, works: &[(u64, Work<u32>)]) -> Vec<Reuse> {
     let plan = schedule.entry.plan();
     let [m, n, k] = plan.mainloop.tile.map(u64::from);
     let [cluster_m, cluster_n] = plan.mainloop.cluster.map(u64::from);
     let [a_bits, b_bits] = plan.operands.map(|tile| u64::from(tile.bits()));
-    // Of a CTA, a k-tile each.
+    // Bytes per CTA and k-tile.
     let (a, b) = (m * k * a_bits / 8, n * k * b_bits / 8);
     let last = works.iter().map(|(wave, _)| *wave).max();
     let of_wave = |wave: u64| {

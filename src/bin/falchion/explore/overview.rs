@@ -1,4 +1,4 @@
-//! What a kernel is, in numbers: its plan, and who does what in a CTA.
+//! The plan section: a kernel's numbers, and what each warpgroup of a CTA does.
 
 use collective::{Form, Format, Producer, Roles};
 use kernel::AnyGemm;
@@ -16,22 +16,22 @@ pub(super) struct Overview {
     schedule: String,
     /// Formats of A, B and D.
     formats: [&'static str; 3],
-    /// What sums are added up in.
+    /// The format of the accumulators.
     sums: &'static str,
     tile: [u32; 3],
     cluster: [u32; 2],
     stages: u32,
     threads: u32,
     shared_bytes: u32,
-    /// The kernel computes the transpose of D.
+    /// Whether the kernel computes the transpose of D (swap-AB).
     swapped: bool,
     form: String,
-    /// Name, value, and what it is of, as `falchion plan` prints them.
+    /// Name, value and note, as `falchion plan` prints them.
     facts: Vec<[String; 3]>,
     warpgroups: Vec<Warpgroup>,
 }
 
-/// What 128 threads do.
+/// A warpgroup of 128 threads, and what it does.
 #[derive(Debug, Serialize)]
 struct Warpgroup {
     role: String,
@@ -57,9 +57,9 @@ impl Overview {
             shared_bytes: plan.shared_bytes,
             swapped: plan.swapped(),
             form: match entry.form() {
-                Form::Single => "one product".to_owned(),
+                Form::Single => "one GEMM".to_owned(),
                 form @ (Form::Batched | Form::Ragged | Form::Masked | Form::Grouped) => {
-                    format!("{form:?} products")
+                    format!("{form:?} GEMMs")
                 }
             },
             facts: catalogue::facts(entry),

@@ -1,4 +1,4 @@
-//! The page: a template, a style sheet, scripts, and the data as JSON.
+//! Writes the page: a template, a style sheet, scripts, and the data as JSON.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use crate::Failure;
 const TEMPLATE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
 
-/// In the order in which they need each other.
+/// In order of dependency.
 const SCRIPTS: [&str; 9] = [
     include_str!("page/core.js"),
     include_str!("page/layout.js"),
@@ -33,7 +33,7 @@ struct Data<'a> {
 pub(super) fn document(title: &str, subject: &Subject) -> Result<String, Failure> {
     let data = Data { title, version: env!("CARGO_PKG_VERSION"), subject };
     let json = serde_json::to_string(&data).map_err(Failure::environment)?;
-    // The data comes last: nothing is replaced inside of it.
+    // The data is inserted last, so that nothing is replaced inside it.
     Ok(TEMPLATE
         .replace("@TITLE@", &escaped(title))
         .replace("@STYLE@", STYLE)
@@ -41,7 +41,7 @@ pub(super) fn document(title: &str, subject: &Subject) -> Result<String, Failure
         .replace("@DATA@", &for_script(&json)))
 }
 
-/// JSON that no reader of HTML takes for the end of a script, nor for a comment.
+/// Escapes JSON so that an HTML parser finds neither the end of a script nor a comment in it.
 fn for_script(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for character in json.chars() {
@@ -55,7 +55,7 @@ fn for_script(json: &str) -> String {
     text
 }
 
-/// Text between tags.
+/// Escapes text between tags.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -1,4 +1,5 @@
-//! The time line of a run in the emulator: who worked, who waited for what, and when each mbarrier's phases completed.
+//! The timeline section: what each warp did in an emulated run, what it waited for, and when each mbarrier's
+//! phases completed.
 
 use std::collections::HashMap;
 
@@ -9,7 +10,7 @@ use serde::Serialize;
 
 use crate::{Failure, trace};
 
-/// Most events that a page holds.
+/// Largest number of events on a page.
 const MOST_EVENTS: usize = 12_000;
 
 /// A recorded run.
@@ -18,24 +19,25 @@ pub(super) struct Run {
     problem: [u32; 3],
     kernel: String,
     steps: u64,
-    /// Events in all, and the step that the page ends at where it does not hold them all.
+    /// Number of all events; and the step at which the page ends, if it does not hold all events.
     events_in_all: usize,
     cut: Option<u64>,
     /// The fault that ended the run.
     trap: Option<String>,
     ctas: Vec<[u32; 3]>,
     lanes: Vec<Lane>,
-    /// Words that events name by number.
+    /// Texts that events refer to by number.
     words: Vec<String>,
-    /// Lane, label, start, end, stage (-1 for none), scopes, statement, note (words, -1 for none), offset of the mbarrier (-1 for none).
+    /// Lane, label, start, end, stage, scopes, statement, note, offset of the mbarrier. Label, scopes,
+    /// statement and note are numbers of texts. -1 means none.
     events: Vec<[i64; 9]>,
     /// CTA, offset, and the step in which each phase completed.
     phases: Vec<(usize, u32, Vec<u64>)>,
-    /// Statements that access shared memory by lanes.
+    /// Statements whose lanes load from or store to shared memory.
     banks: Vec<Access>,
 }
 
-/// A row of the picture.
+/// A row of the timeline.
 #[derive(Debug, Serialize)]
 struct Lane {
     cta: usize,
@@ -52,7 +54,7 @@ struct Access {
     ideal: u64,
 }
 
-/// Texts, each once.
+/// A table of texts without duplicates.
 #[derive(Default)]
 struct Words {
     words: Vec<String>,
@@ -73,7 +75,7 @@ impl Words {
     }
 }
 
-/// A problem that shows what there is to see: two tiles of a cluster, and so many k-tiles that each stage is used again.
+/// The default problem: two cluster tiles, and enough k-tiles that stages are reused.
 pub(super) fn small(entry: &AnyGemm, problem: GemmProblem) -> GemmProblem {
     let plan = entry.plan();
     let turned = |problem: GemmProblem| if plan.swapped() { problem.transposed() } else { problem };
@@ -84,7 +86,7 @@ pub(super) fn small(entry: &AnyGemm, problem: GemmProblem) -> GemmProblem {
 }
 
 impl Run {
-    /// Records the kernel's run of a problem on random matrices.
+    /// Runs the kernel on random matrices and records it.
     pub(super) fn of(entry: &AnyGemm, problem: GemmProblem) -> Result<Self, Failure> {
         let beta = if entry.plan().epilogue.sourced { 1.0 } else { 0.0 };
         let run = trace::Run { problem, beta, ..trace::Run::default() };
@@ -104,7 +106,7 @@ impl Run {
     }
 }
 
-/// A failure of `falchion trace`, in the words of `--run`.
+/// Rewrites an error of `falchion trace` for the argument `--run`.
 fn of_run(GemmProblem { m, n, k }: GemmProblem, failure: Failure) -> Failure {
     let Failure::Usage(message) = failure else { return failure };
     let words = [("--m", "M"), ("--n", "N"), ("--k", "K")];
@@ -112,7 +114,7 @@ fn of_run(GemmProblem { m, n, k }: GemmProblem, failure: Failure) -> Failure {
     Failure::usage(format!("--run {m}x{n}x{k}: {message}"))
 }
 
-/// What a page holds of a trace: the first events.
+/// The part of a trace that a page holds: its first events.
 fn recorded(trace: &Trace, ring: RingPlan, most: usize) -> Run {
     let mut starts: Vec<u64> = trace.events.iter().map(|event| event.start).collect();
     starts.sort_unstable();
@@ -172,10 +174,10 @@ fn kind(track: Track) -> &'static str {
     }
 }
 
-/// The stage that a barrier of the ring is of; `None` for other barriers.
+/// The stage of a barrier of the ring; `None` for other barriers.
 fn stage(ring: RingPlan, offset: u32) -> Option<u32> {
     let of_ring = ring.barriers..ring.barriers + ring.barrier_bytes();
-    // An mbarrier takes 8 bytes: the full ones, then the empty ones.
+    // An mbarrier has 8 bytes. The full barriers come first, then the empty ones.
     of_ring.contains(&offset).then(|| (offset - ring.barriers) / 8 % ring.stages.max(1))
 }
 
@@ -191,7 +193,7 @@ fn shown(event: &Event, lane: i64, ring: RingPlan, words: &mut Words) -> [i64; 9
         _ => (String::new(), -1),
     };
     let site = event.site.map_or_else(String::new, |site| format!("{}:{}", site.file(), site.line()));
-    // The trace knows barriers by how many arrivals they count, the plan which ones they are.
+    // The trace names barriers by their number of arrivals; the plan says which barrier it is.
     let stage = if let Activity::Wait(Wait::Mbarrier { offset, .. }) = &event.activity {
         stage(ring, *offset)
     } else {

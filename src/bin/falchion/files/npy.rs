@@ -1,35 +1,35 @@
-//! The header of an `.npy` file: a Python dictionary of an element type, an order and a shape, in front of the elements.
+//! The header of an `.npy` file: a Python dictionary with element type, order and shape, before the elements.
 
 use std::io::Read;
 
-/// What a header says, and where the elements begin.
+/// The contents of a header, and where the elements begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     /// NumPy's name of the element type, such as `<f4`.
     pub(super) element: String,
-    /// Columns are contiguous.
+    /// Whether the matrix is column-major.
     pub(super) fortran: bool,
     pub(super) shape: Vec<u64>,
-    /// Bytes in front of the first element.
+    /// Offset of the first element in bytes.
     pub(super) bytes: u64,
 }
 
-/// What every file begins with.
+/// The first bytes of every file.
 const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// Most bytes of a header that are read: NumPy itself writes some hundred.
+/// Largest header in bytes that is read. NumPy itself writes about a hundred.
 const MOST: u64 = 1 << 16;
 
-/// Elements begin at a multiple of this.
+/// Alignment of the first element in bytes.
 const ALIGNMENT: usize = 64;
 
 impl Header {
-    /// Reads it from the beginning of a file of so many bytes.
+    /// Reads the header from the beginning of a file of `length` bytes.
     pub(super) fn read(file: &mut impl Read, length: u64) -> Result<Self, String> {
         let mut part = |bytes: u64| -> Result<Vec<u8>, String> {
             let mut read = Vec::new();
             file.take(bytes).read_to_end(&mut read).map_err(|error| error.to_string())?;
-            if read.len() as u64 == bytes { Ok(read) } else { Err("it ends inside of its header".to_owned()) }
+            if read.len() as u64 == bytes { Ok(read) } else { Err("it ends inside its header".to_owned()) }
         };
         let start = part(8.min(length))?;
         if !start.starts_with(MAGIC) {
@@ -39,7 +39,7 @@ impl Header {
             Some(1) => 2,
             Some(2 | 3) => 4,
             Some(other) => return Err(format!("its version is {other}, 1, 2 or 3 was needed")),
-            None => return Err("it ends inside of its header".to_owned()),
+            None => return Err("it ends inside its header".to_owned()),
         };
         let mut size = [0; 8];
         size[..width].copy_from_slice(&part(width as u64)?);
@@ -47,7 +47,7 @@ impl Header {
         let begin = 8 + width as u64;
         if size > MOST.min(length.saturating_sub(begin)) {
             return Err(format!(
-                "its header has {size} B, the file {length} B in all; at most {MOST} B are read of a header"
+                "its header has {size} B, the file {length} B in all; at most {MOST} B of a header are read"
             ));
         }
         let text = part(size)?;
@@ -59,21 +59,21 @@ impl Header {
         Ok(Self { element, fortran, shape, bytes: begin + size })
     }
 
-    /// The bytes in front of the elements of a row-major matrix.
+    /// The header of a row-major matrix.
     pub(super) fn of_matrix(element: &str, [rows, columns]: [u32; 2]) -> Vec<u8> {
         let text =
             format!("{{'descr': '{element}', 'fortran_order': False, 'shape': ({rows}, {columns}), }}");
-        // The text ends with a newline in front of the first element.
+        // The text ends with a newline, just before the first element.
         let size = (MAGIC.len() + 4 + text.len() + 1).next_multiple_of(ALIGNMENT) - MAGIC.len() - 4;
         let mut bytes = [MAGIC, &[1, 0]].concat();
-        // An element type and two extents of ten digits at most.
+        // The text is short: an element type and two extents of at most ten digits.
         bytes.extend((size as u16).to_le_bytes());
         bytes.extend(format!("{text:width$}\n", width = size - 1).into_bytes());
         bytes
     }
 }
 
-/// What is left of a header's text.
+/// Parses the text of a header. Holds the rest that is not parsed yet.
 struct Parser<'t> {
     rest: &'t str,
 }
@@ -86,7 +86,7 @@ enum Literal {
 }
 
 impl Parser<'_> {
-    /// Takes a token where it is next.
+    /// Consumes a token if it is next, and says whether it was.
     fn takes(&mut self, token: &str) -> bool {
         let rest = self.rest.trim_start();
         let after = rest.strip_prefix(token);
@@ -94,7 +94,7 @@ impl Parser<'_> {
         after.is_some()
     }
 
-    /// Element type, order and shape, each once.
+    /// Parses element type, order and shape, each exactly once.
     fn dictionary(mut self) -> Option<(String, bool, Vec<u64>)> {
         let (mut element, mut fortran, mut shape) = (None, None, None);
         let mut more = self.takes("{");
@@ -129,7 +129,7 @@ impl Parser<'_> {
             let rest = self.rest;
             let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
             extents.push(rest[..end].parse().ok()?);
-            // Python 2 marks long integers.
+            // Python 2 writes an L after long integers.
             self.rest = rest[end..].trim_start_matches('L');
             if !self.takes(",") && !self.rest.starts_with(')') {
                 return None;
@@ -138,7 +138,7 @@ impl Parser<'_> {
         Some(Literal::Extents(extents))
     }
 
-    /// Between quotes; no name or type has any inside.
+    /// A quoted string. Names and types contain no quotes.
     fn text(&mut self) -> Option<String> {
         let quote = ["'", "\""].into_iter().find(|quote| self.takes(quote))?;
         let (text, rest) = self.rest.split_once(quote)?;

@@ -1,4 +1,4 @@
-//! What the arguments say of an operand in few bits.
+//! The arguments for weights in few bits.
 
 use collective::{Code, Format};
 
@@ -11,24 +11,23 @@ use crate::weights::{self, FewBits, Found};
 use crate::{Failure, types};
 
 impl GemmArgs {
-    /// The names of A's and B's formats, where they are two.
+    /// The names of A's and B's formats, if --dtype-b is given.
     pub(super) fn names(&self) -> Option<[&str; 2]> {
         Some([self.dtype.as_deref().unwrap_or("bf16"), self.dtype_b.as_deref()?])
     }
 
-    /// Whose file B is a layer of, and what it is multiplied as: `f16` where nothing is said, as its scales are.
+    /// The kind of quantized file that B is in, and the 16-bit format that its weights become: by default
+    /// `f16`, like its scales.
     pub(super) fn packing(&self) -> Result<Option<(Packing, Format)>, Failure> {
         let Some(packing) = self.dtype_b.as_deref().and_then(Packing::named) else { return Ok(None) };
         let name = self.dtype.as_deref().unwrap_or("f16");
         let wide = Format::named(name).filter(|format| format.bits() == 16 && format.is_float());
         wide.map(|wide| Some((packing, wide))).ok_or_else(|| {
-            Failure::usage(format!(
-                "--dtype is `{name}`, bf16 or f16 was needed beside --dtype-b gptq and awq"
-            ))
+            Failure::usage(format!("--dtype is `{name}`, bf16 or f16 was needed for --dtype-b gptq and awq"))
         })
     }
 
-    /// The operand that lies in few bits, if one does.
+    /// The operand in few bits, if there is one.
     pub(super) fn few_bits(&self) -> Result<Option<FewBits>, Failure> {
         if let Some((_, wide)) = self.packing()? {
             let given = [
@@ -50,7 +49,7 @@ impl GemmArgs {
             if !all.contains(&dtype.as_str()) {
                 let codes = Code::ALL.map(Code::name).join(", ");
                 return Err(Failure::usage(format!(
-                    "--dtype-b is `{dtype}`, one of {} was needed, or beside bf16 or f16 one of int4, uint4, {codes}",
+                    "--dtype-b is `{dtype}`, one of {} was needed, or with --dtype bf16 or f16 one of int4, uint4, {codes}",
                     all.join(", ")
                 )));
             }
@@ -58,7 +57,7 @@ impl GemmArgs {
         let size = self.group_size();
         if let (None, Some(size)) = (found, size) {
             return Err(Failure::usage(format!(
-                "--group {size} is about weights in few bits: --dtype-b int4, or another code, was needed beside bf16 or f16"
+                "--group {size} is about weights in few bits: --dtype bf16 or f16 and --dtype-b int4, or another code, were needed"
             )));
         }
         if let (None, Some(flag)) =
@@ -71,7 +70,7 @@ impl GemmArgs {
         Ok(found)
     }
 
-    /// K of a group of weights.
+    /// Number of elements along K that share a scale.
     pub(super) fn group_size(&self) -> Option<u32> {
         self.group.iter().find_map(|group| match group {
             Group::Weights(size) => Some(*size),
@@ -79,7 +78,7 @@ impl GemmArgs {
         })
     }
 
-    /// What files and flags say of the operand in few bits.
+    /// Reads scales, zero points and codes of the operand in few bits from the files and arguments.
     pub(super) fn found(&self, few_bits: FewBits, inputs: &Inputs) -> Result<Found, Failure> {
         if let (Some(layer), Some([_, b])) = (&inputs.layer, &inputs.files) {
             let side = [self.scale_a.as_deref(), None];

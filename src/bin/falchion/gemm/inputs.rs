@@ -1,4 +1,4 @@
-//! The matrices of one product: from files, or of the extents that are asked for.
+//! The matrices of one GEMM: from files, or random ones of the requested extents.
 
 use kernel::GemmProblem;
 
@@ -7,11 +7,11 @@ use crate::files::{self, Matrix};
 use crate::packed::Layer;
 use crate::{Failure, memory};
 
-/// The matrices before a kernel is chosen.
+/// Extents and files, before a kernel is chosen.
 pub(super) struct Inputs {
     pub(super) problem: GemmProblem,
     pub(super) files: Option<[Matrix; 2]>,
-    /// Scales and zero points of B, where it is a layer of another tool's file.
+    /// Scales and zero points of B, if it is a layer of a GPTQ or AWQ file.
     pub(super) layer: Option<Layer>,
     pub(super) c: Option<Matrix>,
 }
@@ -21,7 +21,7 @@ impl GemmArgs {
         let (files, layer) = match (&self.a, &self.b, self.packing()?) {
             (Some(a), Some(b), Some((packing, wide))) => {
                 let (a, (codes, layer)) = (files::read(a)?, packing.read(b, wide)?);
-                // Columns of A are read in the order in which groups follow each other.
+                // Permute A's columns into the order of the groups, so that each group is contiguous along K.
                 let a = match &layer.order {
                     Some(order) if order.len() == a.columns as usize => a.with_columns(order),
                     _ => a,
@@ -31,7 +31,7 @@ impl GemmArgs {
             (Some(a), Some(b), None) => (Some([files::read(a)?, files::read(b)?]), None),
             (_, _, Some(_)) => {
                 return Err(Failure::usage(
-                    "--dtype-b gptq and awq are layers of a file: --a and --b were needed",
+                    "--dtype-b gptq and awq read a layer of a file: --a and --b were needed",
                 ));
             }
             (_, _, None) => (None, None),
@@ -46,7 +46,7 @@ impl GemmArgs {
             Some([a, b]) => {
                 if a.columns != b.rows {
                     return Err(Failure::usage(format!(
-                        "A is {} and B is {}: A's columns must be as many as B's rows",
+                        "A is {} and B is {}: A's number of columns must be B's number of rows",
                         shape(a),
                         shape(b)
                     )));
@@ -71,11 +71,14 @@ impl GemmArgs {
             }
         }
         if let Some(c) = c.as_ref().filter(|c| [c.rows, c.columns] != [m, n]) {
-            return Err(Failure::usage(format!("C is {}, D is {m} x {n}: they must be the same", shape(c))));
+            return Err(Failure::usage(format!(
+                "C is {}, D is {m} x {n}: the shapes must be equal",
+                shape(c)
+            )));
         }
         if self.c.is_some() && self.beta.is_none() {
             return Err(Failure::usage(
-                "--c is given and --beta is not, which is then 0 and leaves C out: give --beta 1, or another factor",
+                "--c is given and --beta is not, so beta is 0 and C has no effect: give --beta 1, or another factor",
             ));
         }
         if self.beta() != 0.0 && files.is_some() && c.is_none() {

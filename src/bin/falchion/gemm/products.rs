@@ -1,4 +1,4 @@
-//! What the arguments say of several products in one launch.
+//! The arguments for several GEMMs in one launch.
 
 use collective::WeightsSpec;
 use falchion::verify::Format;
@@ -12,7 +12,7 @@ use crate::several::SeveralArgs;
 use crate::weights::FewBits;
 
 impl GemmArgs {
-    /// The products that `--group` names.
+    /// The GEMMs that `--group` names.
     pub(super) fn records(&self) -> Result<Vec<GemmProblem>, Failure> {
         let records: Vec<GemmProblem> = self
             .group
@@ -26,7 +26,7 @@ impl GemmArgs {
             return Ok(records);
         }
         let given = [
-            ("--group with K of a group of weights", records.len() < self.group.len()),
+            ("--group with a group size", records.len() < self.group.len()),
             ("--a", self.a.is_some()),
             ("--c", self.c.is_some()),
             ("--out", self.out.is_some()),
@@ -43,13 +43,13 @@ impl GemmArgs {
         ];
         match given.into_iter().find(|(_, given)| *given) {
             Some((flag, _)) => Err(Failure::usage(format!(
-                "--group MxNxK cannot be used with {flag}: each product has extents and random matrices of its own"
+                "--group MxNxK cannot be used with {flag}: each GEMM has its own extents and random matrices"
             ))),
             None => Ok(records),
         }
     }
 
-    /// Several products in one launch.
+    /// Runs several GEMMs in one launch.
     pub(super) fn several(
         &self,
         format: Format,
@@ -59,7 +59,7 @@ impl GemmArgs {
         if few_bits.is_none() && (self.dtype_b.is_some() || self.out_dtype.is_some()) {
             let flag = if self.dtype_b.is_some() { "--dtype-b" } else { "--out-dtype" };
             return Err(Failure::usage(format!(
-                "{flag} cannot be used with several products, but for weights in few bits"
+                "{flag} cannot be used with several GEMMs, except for weights in few bits"
             )));
         }
         let types = match few_bits {
@@ -87,7 +87,9 @@ impl GemmArgs {
         let of_groups = records.iter().map(|group| u128::from(group.n) * u128::from(group.k)).sum::<u128>();
         let operands = of_groups.max(u128::from(problem.n) * u128::from(problem.k) * u128::from(count));
         if operands > 1 << 32 {
-            return Err(Failure::usage(format!("{operands} elements of B are more than are compared here")));
+            return Err(Failure::usage(format!(
+                "{operands} elements of B are too many to compare: at most 2^32 are possible"
+            )));
         }
         let rows = self.rows.as_deref();
         let config = self.config();
@@ -98,7 +100,7 @@ impl GemmArgs {
             rows.and_then(|rows| rows.iter().max()).zip(room).filter(|(most, room)| *most > room)
         {
             return Err(Failure::usage(format!(
-                "--rows has {most}, and --room is {room}: that many at most were needed"
+                "--rows has {most}, and --room is {room}: a group has at most --room rows"
             )));
         }
         SeveralArgs { batch, rows, room, records, problem, types, config, factors, engine, seed, repeat }

@@ -1,4 +1,5 @@
-//! `falchion gemm --layout`: operands in other directions than a kernel reads.
+//! `falchion gemm --layout`: operands in directions that the kernel does not read, which are transposed
+//! first.
 
 use std::io::Write;
 
@@ -13,13 +14,13 @@ use super::GemmArgs;
 use crate::{Failure, catalogue, memory};
 
 impl GemmArgs {
-    /// How A and B lie: as the kernel reads them, or as --layout says.
+    /// The order of A and B: what the kernel reads, or what --layout says.
     pub(super) fn orders(&self, entry: &AnyGemm) -> Result<[Order; 2], Failure> {
         let Some(layout) = &self.layout else { return Ok(orders(entry)) };
         let plan = entry.plan();
         if plan.mainloop.is_sparse() || of_few_bits(entry).is_some() {
             return Err(Failure::usage(format!(
-                "kernel {} multiplies an operand that lies in memory in few bits or half of it, which is contiguous along K: leave out --layout",
+                "kernel {} has an operand in few bits or a sparse one, which is always contiguous along K: leave out --layout",
                 entry.name()
             )));
         }
@@ -29,7 +30,7 @@ impl GemmArgs {
     }
 }
 
-/// Says which operands are transposed, and what that reads and writes.
+/// Prints which operands are transposed first, and the bytes that this reads and writes.
 pub(super) fn transposes(out: &mut impl Write, entry: &AnyGemm, product: &Product) -> Result<(), Failure> {
     let operands = [&product.a, &product.b];
     for (i, matrix) in operands.into_iter().enumerate().filter(|(i, _)| turned(entry, operands)[*i]) {

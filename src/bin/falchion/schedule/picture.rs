@@ -1,4 +1,4 @@
-//! The schedule as text: a row for each slot, time from left to right.
+//! Draws the schedule as text: one row per slot, time from left to right.
 
 use std::io::{self, Write};
 
@@ -6,10 +6,10 @@ use scheduler::{Activity, Span};
 
 use super::Schedule;
 
-/// Most columns that one k-tile is drawn with.
+/// Largest width of one k-tile in columns.
 const WIDEST: u64 = 12;
 
-/// Columns of the picture and the k-tiles that they stand for.
+/// The picture's width in columns, and the time in k-tiles that it covers.
 struct Scale {
     columns: u64,
     end: u64,
@@ -59,7 +59,7 @@ pub(super) fn draw(out: &mut impl Write, schedule: &Schedule, rows: u32, columns
         writeln!(out, "{:>5} slots have nothing to do", unused)?;
     }
     let parts = if schedule.entry.reduction().is_some() {
-        ", [row,column- a part of its K, ~ waits for sums, + adds them up"
+        ", [row,column- a range of its K, ~ waits for partial sums, + adds them"
     } else {
         ""
     };
@@ -84,7 +84,7 @@ fn row(out: &mut impl Write, schedule: &Schedule, scale: &Scale, spans: &[Span])
     writeln!(out, "{slot:5} {text}")
 }
 
-/// A span in exactly `width` characters, at least one.
+/// A span as exactly `width` characters; `width` is at least 1.
 fn cell(schedule: &Schedule, span: &Span, width: usize) -> String {
     let work = match &span.activity {
         Activity::Wait(_) => return "~".repeat(width),

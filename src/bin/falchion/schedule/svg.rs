@@ -1,4 +1,5 @@
-//! The schedule as a picture: what every slot does over time, and below it D's tiles by the time at which they begin.
+//! Draws the schedule as SVG: what every slot does over time, and below it D's tiles, shaded by the time at
+//! which they begin.
 
 use core::fmt::{self, Write as _};
 
@@ -7,13 +8,13 @@ use scheduler::{Activity, Span};
 use super::{Schedule, does};
 
 const WIDTH: f64 = 1600.0;
-/// Where the boxes begin, behind the rows' names.
+/// Where the boxes begin, to the right of the rows' names.
 const LEFT: f64 = 70.0;
 const ROW: f64 = 14.0;
 const LINE: f64 = 16.0;
-/// Boxes below this width are not drawn.
+/// Boxes narrower than this are not drawn.
 const THINNEST: f64 = 0.05;
-/// Boxes from this width on have room for their tile.
+/// Boxes of at least this width show their tile's position.
 const LABELLED: f64 = 46.0;
 /// The longer side of the map of D.
 const MAP: f64 = 640.0;
@@ -23,7 +24,7 @@ const PART: [&str; 2] = ["#009e73", "#66c4aa"];
 const WAIT: &str = "#e3e3e3";
 const FIX_UP: &str = "#d55e00";
 
-/// The picture as a document.
+/// The picture as an SVG document.
 pub(super) fn document(schedule: &Schedule) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
@@ -54,9 +55,9 @@ fn write(text: &mut String, schedule: &Schedule) -> fmt::Result {
     }
     let legend = [
         ("a tile", WHOLE[0]),
-        ("a part of its K", PART[0]),
+        ("a range of its K", PART[0]),
         ("waits for sums", WAIT),
-        ("adds them up", FIX_UP),
+        ("adds sums", FIX_UP),
     ];
     for (i, (name, colour)) in legend.into_iter().enumerate() {
         let x = 8.0 + i as f64 * 130.0;
@@ -133,7 +134,7 @@ fn draw(
     Ok(())
 }
 
-/// D's tiles, each where its first k-tile is multiplied.
+/// D's tiles. The shade of a tile is the time of its first k-tile.
 fn map(text: &mut String, schedule: &Schedule, top: f64, side: f64) -> fmt::Result {
     let end = schedule.timeline.end.max(1) as f64;
     for span in &schedule.timeline.spans {

@@ -1,4 +1,5 @@
-//! `falchion verify --suite fusions`: every kernel of the catalogue with a fused epilogue, held against its tree.
+//! `falchion verify --suite fusions`: runs every kernel of the catalogue with a fused epilogue, and compares
+//! it with its tree.
 
 use std::io::{self, Write};
 
@@ -10,12 +11,12 @@ use super::{Count, Engines, VerifyArgs};
 use crate::Failure;
 use crate::output::shortened;
 
-/// Whole tiles of every kind, and edges.
+/// Problems with full tiles, and with partial tiles at the edges.
 const PROBLEMS: [GemmProblem; 2] =
     [GemmProblem { m: 256, n: 768, k: 64 }, GemmProblem { m: 200, n: 144, k: 72 }];
 
 impl VerifyArgs {
-    /// The kernels that `--filter` leaves.
+    /// The kernels that `--filter` selects.
     fn fused(&self) -> Vec<(FusedGemm, GemmProblem)> {
         let kernels = fused_catalogue().into_iter().filter(|kernel| kernel.name().contains(&self.filter));
         kernels.flat_map(|kernel| PROBLEMS.map(|problem| (kernel.clone(), problem))).collect()

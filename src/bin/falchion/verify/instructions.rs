@@ -1,4 +1,5 @@
-//! `falchion verify --suite instructions`: forms of instructions, bit by bit.
+//! `falchion verify --suite instructions`: runs each form of an instruction, and compares the results bit by
+//! bit.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -13,14 +14,14 @@ use super::{Engines, VerifyArgs};
 use crate::output::{out, shortened};
 use crate::{Failure, files};
 
-/// Forms that are in memory at a time.
+/// Number of forms in memory at the same time.
 const BATCH: usize = 64;
-/// Failing forms that are told of one by one.
+/// Largest number of failing forms that are printed one by one.
 const TOLD: usize = 40;
 
 /// Where the outputs of a GPU come from.
 enum Source {
-    /// There are none.
+    /// There is neither a GPU nor a record.
     None,
     Gpu(Box<Gpu>),
     Record(Record),
@@ -36,7 +37,7 @@ impl Source {
     }
 }
 
-/// All verdicts and what they are about.
+/// All verdicts of a run.
 #[derive(Serialize)]
 struct Report {
     engine: String,
@@ -58,7 +59,7 @@ impl VerifyArgs {
         }
         let (mut source, engine) = self.source(&forms)?;
         if self.record.is_some() && matches!(source, Source::None) {
-            return Err(Failure::usage("--record writes what a GPU computed, and there is none"));
+            return Err(Failure::usage("--record writes a GPU's outputs, and there is no GPU"));
         }
         let start = Instant::now();
         let mut report =
@@ -108,7 +109,7 @@ impl VerifyArgs {
         if passed { Ok(()) } else { Err(Failure::Wrong) }
     }
 
-    /// Where the outputs of a GPU come from. A file must have those of every form.
+    /// Chooses the source of the GPU's outputs. A file must have the outputs of every selected form.
     fn source(&self, forms: &[Form]) -> Result<(Source, String), Failure> {
         if let Some(path) = &self.replay {
             let (mut file, length) = files::open(path)?;
@@ -119,7 +120,7 @@ impl VerifyArgs {
             if let Some(first) = missing.first() {
                 let (path, some, all) = (path.display(), missing.len(), forms.len());
                 return Err(Failure::usage(format!(
-                    "{path}: {first}, nor of {} more of the {all} that --filter leaves",
+                    "{path}: {first}, nor of {} more of the {all} that --filter selects",
                     some - 1
                 )));
             }
@@ -140,7 +141,7 @@ impl VerifyArgs {
     }
 }
 
-/// What forms of a family have in common.
+/// The totals of a family of forms.
 #[derive(Default)]
 struct Sum {
     forms: usize,

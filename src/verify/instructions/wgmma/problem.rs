@@ -1,4 +1,5 @@
-//! One case: operands as matrices, as the bytes a program reads, and as the bytes it has to write.
+//! One case of `wgmma`: its operands as matrices, the bytes that a program reads, and the bytes that it must
+//! write.
 
 use cute_rs::atom::{smem, wgmma};
 use fastrand::Rng;
@@ -8,15 +9,15 @@ use reference::wgmma as definition;
 use super::values::{Fields, Kind, Role};
 use super::{Shape, THREADS, of_sum};
 
-/// Operands of all multiplies of a case, an element in each word.
+/// The operands of all instructions of a case, one word per element.
 #[derive(Debug)]
 pub(super) struct Problem {
     shape: Shape,
-    /// For each multiply A `(64, k_a)`, K running fastest.
+    /// A `(64, k_a)` per instruction, contiguous along K.
     a: Vec<Vec<u32>>,
-    /// For each multiply B `(n, k_b)`.
+    /// B `(n, k_b)` per instruction.
     b: Vec<Vec<u32>>,
-    /// For each multiply the places along K of A's elements.
+    /// The positions along K of A's elements, per instruction.
     places: Vec<Vec<u32>>,
     /// The old D `(64, n)`.
     old: Vec<u32>,
@@ -79,7 +80,7 @@ impl Problem {
         self.old[row * self.shape.n as usize + column]
     }
 
-    /// Elements of A and B that meet.
+    /// The pairs of elements of A and B that are multiplied with each other.
     fn pairs(&self, step: usize, row: usize, column: usize) -> Vec<(u32, u32)> {
         let (k_a, k_b) = (self.shape.k_a() as usize, self.shape.k_b() as usize);
         let places = &self.places[step][row * k_a..][..k_a];
@@ -87,7 +88,7 @@ impl Problem {
         a.iter().zip(places).map(|(&a, &place)| (a, b[place as usize])).collect()
     }
 
-    /// The output's bytes.
+    /// The bytes of the output.
     pub(super) fn expected(&self) -> Vec<u8> {
         let shape = &self.shape;
         let negate = shape.negate[0] != shape.negate[1];
@@ -100,7 +101,7 @@ impl Problem {
         })
     }
 
-    /// What went into an element of the output.
+    /// Describes the inputs of an output element.
     pub(super) fn explain(&self, element: usize) -> String {
         let values = self.shape.n as usize / 2;
         let (t, v) = ((element / values) as u32, (element % values) as u32);
@@ -115,7 +116,7 @@ impl Problem {
         text
     }
 
-    /// The input's bytes; what no multiply reads is noise.
+    /// The bytes of the input. Bytes that no instruction reads are random.
     pub(super) fn input(&self, random: &mut Rng) -> Vec<u8> {
         let (shape, places) = (self.shape, self.shape.places());
         let mut bytes: Vec<u8> = (0..places.end).map(|_| random.u8(..)).collect();
@@ -140,7 +141,7 @@ impl Problem {
         bytes
     }
 
-    /// Puts a slice of an operand where the tile's layout has it.
+    /// Writes a slice of an operand in the tile's layout.
     fn image(&self, bytes: &mut [u8], operand: usize, slice: u32, elements: &[u32]) {
         let (bits, (mn, k)) = (self.shape.bits(), self.shape.tile(operand));
         let Ok(tile) = smem::tile(self.shape.major(operand), self.shape.mode, bits, mn, k) else { return };
@@ -166,7 +167,7 @@ impl Problem {
         }
     }
 
-    /// The metadata register of all threads; the lanes that are not read keep their noise.
+    /// The metadata registers of all threads. Lanes that are not read keep random values.
     fn metadata(&self, bytes: &mut [u8], step: usize) {
         let (k_a, bits) = (self.shape.k_a() as usize, self.shape.bits());
         let (kept, of) = if bits == 32 { (1, 2) } else { (2, 4) };
@@ -200,7 +201,7 @@ impl Problem {
     }
 }
 
-/// The places along K of A's elements in every row: of a dense one their own, of a sparse one drawn.
+/// The positions along K of A's elements in every row: the identity for a dense A, random for a sparse A.
 fn places(shape: Shape, random: &mut Rng) -> Vec<u32> {
     let k_a = shape.k_a();
     if shape.sparse.is_none() {

@@ -1,23 +1,23 @@
-//! What operands are made of: bits drawn so that each hard case of a sum comes up.
+//! The values of operands: random bits that produce every hard case of a sum.
 
 use fastrand::Rng;
 use ptx::WgmmaTypes;
 use ptx::inst::{Fp8, WgmmaElement};
 
-/// What the elements of a case are like.
+/// The kind of values in a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Magnitudes around one.
     Normal,
-    /// Products that cancel in pairs, but for few.
+    /// Products that cancel in pairs, except for few.
     Cancelling,
-    /// Products of some 14 binades, where truncation decides.
+    /// Products within about 14 binades, where truncation determines the result.
     Window,
-    /// Products of some 30 binades.
+    /// Products within about 30 binades.
     Wide,
     /// Every exponent of the format.
     Spread,
-    /// Subnormal operands, against large ones and each other.
+    /// Subnormal operands, multiplied with large ones and with each other.
     Subnormal,
     /// The largest exponents.
     Huge,
@@ -27,18 +27,18 @@ pub(super) enum Kind {
     Zeros,
     /// Some infinities, some zeros.
     Infinite,
-    /// Some NaN with all kinds of payloads.
+    /// Some NaN with different payloads.
     Nan,
-    /// Any bits; for integers the only kind but [`Kind::Extreme`].
+    /// Any bits. For integers, this and [`Kind::Extreme`] are the only kinds.
     Bits,
-    /// The ends of the integers' ranges.
+    /// The limits of the integers' ranges.
     Extreme,
 }
 
 /// The fields of a floating-point format.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields {
-    /// Bits below the fraction that are not read.
+    /// Number of bits below the fraction that are not read.
     pub(super) dropped: u32,
     pub(super) exponent: u32,
     pub(super) fraction: u32,
@@ -46,7 +46,7 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    /// The format of an element; integers have none.
+    /// The format of an element; `None` for integers.
     pub(super) fn of(element: WgmmaElement) -> Option<Self> {
         let (dropped, exponent, fraction, infinities) = match element {
             WgmmaElement::F16 => (0, 5, 10, true),
@@ -67,7 +67,7 @@ impl Fields {
         (self.top() >> 1).cast_signed()
     }
 
-    /// The exponents of the smallest normal and of the largest numbers.
+    /// The exponents of the smallest normal number and of the largest number.
     fn range(self) -> (i32, i32) {
         let last = if self.infinities { self.top() - 1 } else { self.top() };
         (1 - self.bias(), last.cast_signed() - self.bias())
@@ -79,7 +79,8 @@ impl Fields {
         (sign | field << self.fraction | fraction) << self.dropped | dropped
     }
 
-    /// A number with an exponent in that range, as far as the format has it; one below the smallest is subnormal.
+    /// A number with an exponent in the range, clipped to the format's. An exponent below the smallest gives
+    /// a subnormal number.
     fn number(self, random: &mut Rng, low: i32, high: i32) -> u32 {
         let (first, last) = self.range();
         let exponent = random.i32(low..=high).clamp(first - 1, last);
@@ -90,7 +91,7 @@ impl Fields {
     }
 
     fn zero(self, random: &mut Rng) -> u32 {
-        // The dropped bits of a zero stay zero: for a sum of `.f32` they count.
+        // The unread bits of a zero stay zero, because they count for an accumulator of `.f32`.
         self.bits(random, 0, 0) >> self.dropped << self.dropped
     }
 
@@ -119,7 +120,7 @@ pub(super) enum Role {
 }
 
 impl Kind {
-    /// The kinds that say something about a type.
+    /// The kinds that are useful for a type.
     pub(super) fn of(types: WgmmaTypes) -> Vec<Self> {
         if !types.allows_negation() {
             return vec![Self::Bits, Self::Extreme];
@@ -158,7 +159,7 @@ impl Kind {
         }
     }
 
-    /// One element.
+    /// Draws one element.
     pub(super) fn draw(self, random: &mut Rng, element: WgmmaElement, role: Role) -> u32 {
         let old = role == Role::Old;
         let Some(format) = Fields::of(element) else { return self.integer(random, old) };
@@ -180,7 +181,7 @@ impl Kind {
             Self::Huge => format.number(random, last - 2, last),
             Self::Tiny if old && random.bool() => format.zero(random),
             Self::Tiny if old => format.number(random, first - 1, first + 6),
-            // Half of the smallest exponent and some: products on both sides of the smallest `.f32`.
+            // About half of the smallest exponent, so that products are on both sides of the smallest `.f32`.
             Self::Tiny if one_in(random, 2) => format.number(random, first / 2 - 16, first / 2),
             Self::Tiny => format.number(random, first - 1, first + 4),
             Self::Zeros if old && random.bool() => format.number(random, first - 1, 0),

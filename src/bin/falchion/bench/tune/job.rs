@@ -1,4 +1,4 @@
-//! What is tuned: one product, a batch, or groups of rows, plain or with a fused epilogue.
+//! A problem to tune: one GEMM, a batch, or groups of rows, plain or with a fused epilogue.
 
 use collective::Fusion;
 use cute_rs::atom::Major;
@@ -7,20 +7,20 @@ use kernel::{GemmProblem, Known, Machine, Request, Selection, Types};
 use crate::bench::arena;
 use crate::{Failure, memory};
 
-/// A request with what it borrows.
+/// A request, and the data that it borrows.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     types: Types,
     majors: [Major; 2],
     fusion: Option<Fusion>,
-    /// Of one product; of groups of rows, with the rows of all.
+    /// The extents of one GEMM. For groups of rows, M is the sum of all rows.
     problem: GemmProblem,
     batch: Option<u32>,
     groups: Vec<GemmProblem>,
 }
 
 impl Job {
-    /// A product, or so many of its shape.
+    /// One GEMM, or a batch of this shape.
     pub(super) fn new(
         types: Types,
         majors: [Major; 2],
@@ -30,7 +30,7 @@ impl Job {
         Self { types, majors, fusion, problem, batch, groups: Vec::new() }.possible()
     }
 
-    /// Groups of rows with one N and K.
+    /// Groups of rows with the same N and K.
     pub(super) fn of_rows(
         types: Types,
         majors: [Major; 2],
@@ -46,7 +46,7 @@ impl Job {
         Self { types, majors, fusion, problem, batch: None, groups }.possible()
     }
 
-    /// Fails for what this machine cannot hold.
+    /// Fails if this machine has not enough memory.
     fn possible(self) -> Result<Self, Failure> {
         arena::several(self.problem, self.batch.unwrap_or(1))?;
         if self.fusion.is_some() {
@@ -59,12 +59,12 @@ impl Job {
         Ok(self)
     }
 
-    /// Whether it is one product, and not several.
+    /// Whether it is one GEMM, not several.
     pub(super) fn is_one(&self) -> bool {
         self.batch.is_none() && self.groups.is_empty()
     }
 
-    /// What is asked for, with nothing known of it.
+    /// The request, without tuning records.
     pub(super) fn request(&self) -> Request<'_> {
         let request = Request::packed(self.types, self.majors, self.problem).known(Known::Nothing);
         let request = match (self.batch, &self.groups[..]) {

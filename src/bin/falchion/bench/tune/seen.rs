@@ -1,4 +1,4 @@
-//! What was measured, as lines, as records, and as a table.
+//! The measurements of a shape: as lines of JSON, as tuning records, and as a table.
 
 use std::io::Write;
 
@@ -13,7 +13,7 @@ use crate::Failure;
 use crate::bench::measure::State;
 use crate::output::out;
 
-/// What was measured at a shape.
+/// The measurements of one shape.
 #[derive(Debug, Serialize)]
 pub(super) struct Tuned {
     m: u32,
@@ -21,7 +21,7 @@ pub(super) struct Tuned {
     k: u32,
     dtype: String,
     layout: String,
-    /// The rest of the problem, where it is no plain product.
+    /// The rest of the problem, if it is no plain GEMM.
     #[serde(skip_serializing_if = "String::is_empty")]
     epilogue: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -39,13 +39,13 @@ pub(super) struct Tuned {
 /// A kernel that was measured.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Timed {
-    /// Without the format of A and the directions, which the line says.
+    /// The spec without A's format and the directions, which the line says.
     spec: String,
     predicted: f64,
     slots: u32,
-    /// From a few launches alone.
+    /// The time of a few launches, in microseconds.
     quick: f64,
-    /// The median of its turns, where it had any.
+    /// The median of its turns, if it had any.
     microseconds: Option<f64>,
     #[serde(skip)]
     kernel: Option<KernelSpec>,
@@ -66,7 +66,7 @@ fn own_words(spec: &str) -> String {
 }
 
 impl Tuned {
-    /// What was measured of a request, with the peer's first and fastest times.
+    /// The measurements of a request, with the times of cuBLASLt's first and fastest algorithms.
     pub(super) fn new(
         request: &Request<'_>,
         layout: &str,
@@ -105,18 +105,19 @@ impl Tuned {
         times.min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// cuBLASLt's faster time.
+    /// The shorter of cuBLASLt's times.
     fn fastest(&self) -> Option<f64> {
         Some(self.cublaslt_first?.min(self.cublaslt_fastest?))
     }
 
-    /// cuBLASLt's first choice over the model's, its fastest over the best kernel.
+    /// Two ratios of times: cuBLASLt's first choice over the model's choice, and its fastest over the best
+    /// kernel.
     fn ratios(&self) -> Option<[f64; 2]> {
         let model = self.kernels.first()?.microseconds?;
         Some([self.cublaslt_first? / model, self.fastest()? / self.best()?.1])
     }
 
-    /// Adds the kernels that had turns after a rest.
+    /// Adds the kernels that were measured in the burst state to the records.
     pub(super) fn keep(&self, records: &mut Records) -> Result<(), Failure> {
         if self.state != State::Burst {
             return Ok(());
@@ -153,7 +154,7 @@ impl Tuned {
     }
 }
 
-/// Adds records to those on disk, where there is a folder for them.
+/// Adds records to those on disk, if there is a folder for them.
 pub(super) fn save(gpu: &Gpu, mut records: Records) -> Result<(), Failure> {
     let Some(cache) = Cache::of_environment().map_err(Failure::environment)? else {
         writeln!(out(), "the records are kept nowhere: FALCHION_CACHE is empty")?;
@@ -245,7 +246,7 @@ mod tests {
         }
     }
 
-    /// What is kept is what the library finds for the same request.
+    /// The library finds for a request what was kept for the same request.
     #[test]
     fn records_are_those_of_the_request() {
         let groups = [300, 0, 17].map(|m| GemmProblem { m, ..ONE });

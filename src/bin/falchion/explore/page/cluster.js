@@ -1,4 +1,4 @@
-// The cluster: what each CTA copies, and who gets it.
+// The cluster: what each CTA copies, and which CTAs receive it.
 
 function clusterPanel(kernel) {
   return (self) => {
@@ -10,7 +10,7 @@ function clusterPanel(kernel) {
     const rank = (m, n) => m + n * rows;
     const gets = (who) => ({ a: cluster.places.map((_, i) => i).filter((i) => cluster.places[i][0] === cluster.places[who][0]), b: cluster.places.map((_, i) => i).filter((i) => cluster.places[i][1] === cluster.places[who][1]) });
     const drawing = picture({
-      label: "The CTAs of the cluster with the slices of A and B that lie in each, coloured by who copies them", height: (width) => { const { h } = size_(width); return rows * (h + 14) + 34; },
+      label: "The CTAs of the cluster with the slices of A and B in each, coloured by the CTA that copies them", height: (width) => { const { h } = size_(width); return rows * (h + 14) + 34; },
       draw(context, width) {
         const { w, h } = size_(width);
         const who = gets(chosen);
@@ -47,9 +47,9 @@ function clusterPanel(kernel) {
       chosen = (next + cluster.places.length) % cluster.places.length;
       const who = gets(chosen);
       const part = (name, count, all, receivers) => (count > 1 ? `${bytes(all / count)} of ${name} (a ${["", "", "half", "third", "quarter"][count] ?? `${count}th`}), to ${list(receivers)} by multicast` : `all ${bytes(all)} of ${name}, for itself`);
-      says.replaceChildren(details([["CTA", text(chosen)], ["copies a stage", part("A", cluster.slices[0], cluster.tile_bytes[0], who.a)], ["and", part("B", cluster.slices[1], cluster.tile_bytes[1], who.b)],
-        ["full barrier", cluster.by_copies ? `${plural(cluster.filling, "arrival")} and ${bytes(cluster.transaction_bytes)}, whoever sends them` : `${plural(cluster.filling, "arrival")} of copying threads`],
-        ["empty barrier", cluster.emptying ? `${plural(cluster.emptying, "arrival")}: the consumers of every CTA that its copies go to` : "none: nobody but the workers fills stages"]]));
+      says.replaceChildren(details([["CTA", text(chosen)], ["copies per stage", part("A", cluster.slices[0], cluster.tile_bytes[0], who.a)], ["and", part("B", cluster.slices[1], cluster.tile_bytes[1], who.b)],
+        ["full barrier", cluster.by_copies ? `${plural(cluster.filling, "arrival")} and ${bytes(cluster.transaction_bytes)}, from any CTA` : `${plural(cluster.filling, "arrival")} of copying threads`],
+        ["empty barrier", cluster.emptying ? `${plural(cluster.emptying, "arrival")}: the consumers of every CTA that receives its copies` : "none: only the workers fill stages"]]));
       drawing.paint();
     }
     function keys(event) {
@@ -62,13 +62,13 @@ function clusterPanel(kernel) {
     const [ownA, ownB] = cluster.slice_bytes;
     put(self.node, 
       el("div", {}, el("h1", {}, "Cluster"), el("p", { class: "lead" }, alone
-        ? "The cluster is one CTA: it shares nothing, and loads its tiles of A and B by itself."
-        : `${rows} × ${columns} CTAs run at the same time. Those of a row need the same tile of A, those of a column the same tile of B: each copies a slice and multicasts it to the others.`)),
+        ? "The cluster is one CTA: it loads its own tiles of A and B, and shares nothing."
+        : `${rows} × ${columns} CTAs run at the same time. CTAs of a row need the same tile of A, and CTAs of a column the same tile of B. Each CTA copies a slice and multicasts it to the others.`)),
       el("div", { class: "numbers" },
-        ...[[`${rows} × ${columns}`, "CTAs along M × N"], [bytes(a + b), "operands of a CTA and stage"], [bytes(ownA + ownB), "of them it copies itself"], [`${((a + b) / Math.max(1, ownA + ownB)).toFixed(2)} ×`, "fewer bytes from L2"]]
+        ...[[`${rows} × ${columns}`, "CTAs along M × N"], [bytes(a + b), "operands per CTA and stage"], [bytes(ownA + ownB), "of them copied by the CTA itself"], [`${((a + b) / Math.max(1, ownA + ownB)).toFixed(2)} ×`, "fewer bytes from L2"]]
           .map(([value, what]) => el("div", { class: "number" }, el("b", {}, value), el("span", {}, what)))),
-      card("Who copies what", alone ? "A stage of the one CTA." : "Each box is a CTA's stage; slices have the colour of the CTA that copies them. Choose a CTA: what it sends is bright, wherever it lands.", drawing.node, says),
-      of.swapped && el("p", { class: "note" }, "The kernel computes D's transpose: its A and M are the call's B and N."));
+      card("Who copies what", alone ? "A stage of the one CTA." : "Each box is a CTA's stage. Slices have the colour of the CTA that copies them. Choose a CTA: the slices that it sends are bright in every receiver.", drawing.node, says),
+      of.swapped && el("p", { class: "note" }, "The kernel computes D's transpose (swap-AB): its A and M are the call's B and N."));
     set(0);
   };
 }

@@ -1,4 +1,4 @@
-// Elements, canvases, tabs, keys, search: what every panel uses.
+// Elements, canvases, tabs, keys and search, which every panel uses.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const $ = (id) => document.getElementById(id);
@@ -14,16 +14,16 @@ function el(name, attributes = {}, ...children) {
   return put(node, ...children);
 }
 
-/** Appends what there is: null and false are nothing. */
+/** Appends children; null and false are skipped. */
 function put(node, ...children) {
   node.append(...children.flat().filter((child) => child != null && child !== false));
   return node;
 }
 
-/** Text in which `…` is code. */
+/** Makes text between backticks code. */
 const rich = (text) => text.split("`").map((part, i) => (i % 2 ? el("code", {}, part) : part));
 
-/** A small drawing for a button, of a path in a square of 16. */
+/** A small icon for a button, from a path in a square of 16. */
 function icon(path) {
   const node = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   for (const [key, value] of Object.entries({ viewBox: "0 0 16 16", width: 16, height: 16, "aria-hidden": "true" })) node.setAttribute(key, value);
@@ -37,13 +37,13 @@ function icon(path) {
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 const dark = () => document.documentElement.dataset.theme === "dark";
 
-/** One of `count` hues that lie far apart. */
+/** One of `count` distinct hues. */
 const hue = (index, count = 8) => `hsl(${(index * 360) / count + 210} ${dark() ? "52% 46%" : "68% 74%"})`;
 
-/** A warp's colour, paler for each further lane of four. */
+/** A warp's colour, paler for each further lane in a group of four. */
 const shade = (warp, lane) => `hsl(${[212, 36, 160, 270][warp % 4]} ${dark() ? 45 : 65}% ${dark() ? 32 + (lane % 4) * 5 : 84 - (lane % 4) * 5}%)`;
 
-/** From early to late. */
+/** A colour from early (0) to late (1). */
 const ramp = (part) =>
   dark() ? `hsl(${215 - part * 45} 55% ${26 + part * 38}%)` : `hsl(${205 + part * 25} 62% ${88 - part * 44}%)`;
 
@@ -64,7 +64,7 @@ const redraw = () => redraws.forEach((draw) => draw());
 function theme() {
   const media = matchMedia("(prefers-color-scheme: dark)");
   let chosen = null;
-  try { chosen = localStorage.getItem("falchion-theme"); } catch { /* a file may have no storage */ }
+  try { chosen = localStorage.getItem("falchion-theme"); } catch { /* a page from a file may have no storage */ }
   const button = $("theme");
   const apply = () => {
     const now = chosen ?? (media.matches ? "dark" : "light");
@@ -76,7 +76,7 @@ function theme() {
   };
   button.addEventListener("click", () => {
     chosen = dark() ? "light" : "dark";
-    try { localStorage.setItem("falchion-theme", chosen); } catch { /* then for this view only */ }
+    try { localStorage.setItem("falchion-theme", chosen); } catch { /* then the choice holds for this view only */ }
     apply();
   });
   media.addEventListener("change", apply);
@@ -98,14 +98,14 @@ function tip(text, x, y) {
 // ---- Canvases ----
 
 /**
- * A canvas as wide as its place. `height(width)` in pixels, `draw(context, width, height)`, `at(x, y)` gives what lies there or null:
- * `{text, …}`; `pick(what)` is a click on it, `key(event)` handles keys and says whether it did.
+ * A canvas as wide as its container. `height(width)` is its height in pixels. `draw(context, width, height)` draws it. `at(x, y)` returns
+ * what is at a point, `{text, …}`, or null. `pick(what)` is called on a click. `key(event)` handles keys and returns whether it did.
  */
 function picture({ label, height, draw, at, pick, key, className = "" }) {
   const node = el("canvas", { role: "img", "aria-label": label, tabindex: 0, class: className });
   let [width, tall] = [0, 0];
   const paint = () => {
-    // A panel that is just shown is drawn at once: its size is observed only with the next frame.
+    // Draw a newly shown panel now: its size is observed only with the next frame.
     width ||= Math.floor(node.clientWidth);
     if (!width || !node.isConnected) return;
     tall = height(width);
@@ -120,7 +120,7 @@ function picture({ label, height, draw, at, pick, key, className = "" }) {
   };
   new ResizeObserver(([entry]) => {
     const now = Math.floor(entry.contentRect.width);
-    // Afterwards: a picture's height follows from its width, and a height that changes here would be observed again.
+    // Paint later: the height follows from the width, and a height that changes here would be observed again.
     if (now && now !== width) { width = now; setTimeout(paint); }
   }).observe(node);
   const found = (event) => {
@@ -139,7 +139,7 @@ function picture({ label, height, draw, at, pick, key, className = "" }) {
   return { node, paint, width: () => width };
 }
 
-/** Text in a box of a canvas, where it fits. */
+/** Draws text in a box of a canvas if it fits. */
 function label(context, text, x, y, width, height, size = 12, fill = colour("text")) {
   context.font = `${size}px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace`;
   if (context.measureText(text).width > width - 2 || size > height) return;
@@ -164,7 +164,7 @@ const table = (heads, rows, attributes = {}) =>
 
 const details = (rows) => el("dl", {}, rows.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
 
-/** Buttons of which one is pressed. */
+/** A group of buttons; one of them is pressed. */
 function choice(label, options, chosen, change) {
   const buttons = options.map(([value, text]) =>
     el("button", { type: "button", "aria-pressed": String(value === chosen), onclick: () => set(value, true) }, text));
@@ -175,7 +175,7 @@ function choice(label, options, chosen, change) {
   return { node: el("div", { class: "group", role: "group", "aria-label": label }, buttons), set };
 }
 
-/** A slider with its number. */
+/** A slider that shows its number. */
 function slider(name, [low, high], value, change) {
   const output = el("output", { class: "mono" }, String(value));
   const input = el("input", { type: "range", min: low, max: high, value, "aria-label": name, oninput: () => { output.textContent = input.value; change(Number(input.value)); } });
@@ -232,7 +232,7 @@ function tabs() {
 
 // ---- Search ----
 
-/** Functions that give rows `{where, text, go}` for a query in lower case. */
+/** Functions that return rows `{where, text, go}` for a query in lower case. */
 const finders = [];
 const MOST_FOUND = 40;
 
@@ -256,7 +256,7 @@ function search() {
     list.replaceChildren(...rows.map((row, i) =>
       el("li", { role: "option", id: `result-${i}`, "aria-selected": "false", onmousedown: (event) => { event.preventDefault(); go(row); } },
         el("span", { class: "where" }, row.where), el("span", {}, row.text))));
-    if (query && !rows.length) list.append(el("li", { class: "none" }, "Nothing has this in its name or its words."));
+    if (query && !rows.length) list.append(el("li", { class: "none" }, "Nothing found."));
     if (all > rows.length) list.append(el("li", { class: "none" }, `and ${whole(all - rows.length)} more`));
     list.hidden = !query;
     input.setAttribute("aria-expanded", String(Boolean(query)));
@@ -275,7 +275,7 @@ function search() {
 
 // ---- Help and keys ----
 
-const helpKeys = [["/", "search"], ["?", "this help"], ["Tab", "from one control to the next"], ["t", "dark or light colours"]];
+const helpKeys = [["/", "search"], ["?", "this help"], ["Tab", "next control"], ["t", "dark or light colours"]];
 const glossary = [];
 
 function help() {

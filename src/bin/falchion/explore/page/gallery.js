@@ -1,21 +1,21 @@
-// The gallery of layouts, and a box to type one in.
+// The gallery of layouts, and a box to type a layout.
 
 function startGallery(cards) {
   panel("layouts", "Layouts", galleryPanel(cards));
-  helpKeys.push(["← → ↑ ↓", "from cell to cell of the large picture"]);
+  helpKeys.push(["← → ↑ ↓", "move to the next cell of the large picture"]);
   finders.push((query) => cards.flatMap((one, i) => (`${one.title} ${one.layout} ${one.sentence}`.toLowerCase().includes(query) ? [{ where: one.group.split(":")[0].slice(0, 12), text: `${one.title}: ${one.layout}`, go: () => { show("layouts").choose(i); scrollTo(0, 0); } }] : [])));
-  glossary.push(["shape:stride", "a layout: coordinate (i, j) lies at i · stride₀ + j · stride₁; a mode may be a tuple itself"], ["Sw<B,M,S>", "a swizzle: B bits from bit M + S on are XORed onto those from bit M on"],
-    ["bank", "one of 32 parts of shared memory, 4 bytes wide: a wavefront serves one word of each"], ["TV layout", "(thread, value) to the place of an element in a tile"]);
+  glossary.push(["shape:stride", "a layout: coordinate (i, j) has offset i · stride₀ + j · stride₁; a mode may itself be a tuple"], ["Sw<B,M,S>", "a swizzle: B bits of the offset, from bit M + S, are XORed onto the B bits from bit M"],
+    ["bank", "one of 32 parts of shared memory, 4 bytes wide: a wavefront accesses one word of each bank"], ["TV layout", "a map from (thread, value) to the position of an element in a tile"]);
 }
 
-/** What a cell of a picture says: rows x columns, `text(r, c)` and `tone(r, c)`. */
+/** The contents of a picture: rows x columns, `text(r, c)` and `tone(r, c)` of a cell. */
 function model(layout, view, tile, bits) {
   if (view === "owners") {
     const map = owners(layout, tile);
     const owner = (r, c) => map[r + tile[0] * c];
     return { rows: tile[0], columns: tile[1], text: (r, c) => { const own = owner(r, c); return own ? `T${own[0]}V${own[1]}` : ""; }, short: (r, c) => { const own = owner(r, c); return own ? String(own[0]) : ""; },
       tone: (r, c) => { const own = owner(r, c); return !own ? colour("idle") : extents(layout)[0] > 32 ? shade(Math.floor(own[0] / 32), own[0]) : hue(own[0] % 8); },
-      says: (r, c) => { const own = owner(r, c); return own ? `row ${r}, column ${c}: value ${own[1]} of thread ${own[0]}` : `row ${r}, column ${c}: nobody has it`; } };
+      says: (r, c) => { const own = owner(r, c); return own ? `row ${r}, column ${c}: value ${own[1]} of thread ${own[0]}` : `row ${r}, column ${c}: no thread has it`; } };
   }
   const [rows, columns] = extents(layout);
   const bank = (offset) => Math.floor((offset * bits) / 32) % 32;
@@ -52,13 +52,13 @@ function galleryPanel(cards) {
     const says = el("div", { class: "out", "aria-live": "polite" });
     const title = el("p", { class: "says" });
     const large = picture({
-      label: "The layout: a cell for each coordinate, rows down, columns to the right", height: (width) => (of ? clamp((width / of.columns) * of.rows, 34 * Math.min(of.rows, 2), Math.max(Math.min(of.rows * 24, 780), Math.min(of.rows * 6, 900))) : 40),
+      label: "The layout: one cell per coordinate, rows down, columns to the right", height: (width) => (of ? clamp((width / of.columns) * of.rows, 34 * Math.min(of.rows, 2), Math.max(Math.min(of.rows * 24, 780), Math.min(of.rows * 6, 900))) : 40),
       draw(context, width, tall) { if (of) drawModel(context, of, width, tall, over); },
       at(x, y, width, tall) { if (!of) return null; const [r, c] = [Math.floor((y * of.rows) / tall), Math.floor((x * of.columns) / width)]; return r >= 0 && c >= 0 && r < of.rows && c < of.columns ? { r, c, text: of.says(r, c) } : null; },
       pick: (what) => { over = what; tell(); }, key: (event) => keys(event),
     });
     const wide = el("div", { class: "scroll" }, large.node);
-    function tell() { says.textContent = of && over ? of.says(over.r, over.c) : of ? `${plural(of.rows, "row")}, ${plural(of.columns, "column")}. Point at a cell, or walk with the arrow keys.` : ""; large.paint(); }
+    function tell() { says.textContent = of && over ? of.says(over.r, over.c) : of ? `${plural(of.rows, "row")}, ${plural(of.columns, "column")}. Point at a cell, or use the arrow keys.` : ""; large.paint(); }
     function update() {
       bitsField.hidden = view.value !== "banks";
       tileField.hidden = view.value !== "owners";
@@ -96,7 +96,7 @@ function galleryPanel(cards) {
       small.node.tabIndex = -1;
       return el("button", { type: "button", class: "card", "aria-pressed": "false", onclick: () => { self.choose(i); scrollTo({ top: 0 }); } }, el("b", {}, one.title), el("span", { class: "notation" }, one.layout), small.node, el("small", {}, one.sentence));
     });
-    const press = () => { buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(i === chosen))); title.textContent = chosen == null ? "A layout of your own." : `${cards[chosen].title}. ${cards[chosen].sentence}`; };
+    const press = () => { buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(i === chosen))); title.textContent = chosen == null ? "Your own layout." : `${cards[chosen].title}. ${cards[chosen].sentence}`; };
     self.choose = (i) => {
       const one = cards[i];
       chosen = i;

@@ -1,9 +1,9 @@
-// CuTe layouts: read `(4,8):(1,4)` or `Sw<3,3,3> o 0 o (8,64):(64,1)`, and evaluate them.
+// Parses and evaluates CuTe layouts such as `(4,8):(1,4)` or `Sw<3,3,3> o 0 o (8,64):(64,1)`.
 
-/** Most cells that a picture has, and most numbers of a tuple. */
+/** Largest number of cells in a picture, and of numbers in a tuple. */
 const MOST_CELLS = 65536;
 
-/** A nested tuple, or a sentence about what is wrong. */
+/** Parses a nested tuple. Throws an error whose message is a sentence. */
 function parseTuple(text, from) {
   let at = from;
   const space = () => { while (text[at] === " ") at += 1; };
@@ -17,11 +17,11 @@ function parseTuple(text, from) {
         space();
         if (text[at] === ",") { at += 1; modes.push(one(depth + 1)); continue; }
         if (text[at] === ")") { at += 1; return modes; }
-        throw new Error(at >= text.length ? "a bracket is not closed" : `column ${at + 1}: “${text[at]}” stands where “,” or “)” was needed`);
+        throw new Error(at >= text.length ? "a bracket is not closed" : `column ${at + 1}: found “${text[at]}”, “,” or “)” was needed`);
       }
     }
     const digits = /^\d+/.exec(text.slice(at));
-    if (!digits) throw new Error(at >= text.length ? "a number is missing at the end" : `column ${at + 1}: “${text[at]}” stands where a number or “(” was needed`);
+    if (!digits) throw new Error(at >= text.length ? "a number is missing at the end" : `column ${at + 1}: found “${text[at]}”, a number or “(” was needed`);
     at += digits[0].length;
     const number = Number(digits[0]);
     if (number > 2 ** 31) throw new Error(`${digits[0]} is larger than 2147483648`);
@@ -105,7 +105,7 @@ function swizzled([bits, base, shift], offset) {
   return offset ^ moved;
 }
 
-/** The offset of `(row, column)`, or of `(thread, value)`: one coordinate for each of the first mode and the rest. */
+/** The offset of `(row, column)`, or of `(thread, value)`: one coordinate for the first mode and one for the rest. */
 function offsetAt(layout, first, second, plain = false) {
   const { shape, stride, swizzle, offset } = layout;
   let sum;
@@ -118,13 +118,13 @@ function offsetAt(layout, first, second, plain = false) {
   return swizzle && !plain ? swizzled(swizzle, sum) : sum;
 }
 
-/** Rows and columns of a picture: the first mode, and the others; a layout of one mode is a row. */
+/** Rows and columns of a picture: the size of the first mode, and of the others. A layout of one mode is a row. */
 function extents({ shape }) {
   if (!Array.isArray(shape) || shape.length < 2) return [1, size(shape)];
   return [size(shape[0]), size(shape.slice(1))];
 }
 
-/** Which thread and value own each element of a tile of `rows` x `columns`: `owners[row + rows * column] = [thread, value]`. */
+/** The thread and value that own each element of a tile of `rows` x `columns`: `owners[row + rows * column] = [thread, value]`. */
 function owners(layout, [rows, columns]) {
   const [threads, values] = extents(layout);
   if (threads * values > MOST_CELLS * 4) throw new Error(`${whole(threads * values)} values are too many for a picture`);

@@ -1,15 +1,15 @@
-// Shared memory: the parts, and how a tile lies in the banks, swizzled.
+// Shared memory: its parts, and a tile's swizzled layout in the banks.
 
 const CHUNK = 16;
 const LINE = 128;
 
-/** The bank of a byte: 32 of 4 bytes each. A chunk of 16 bytes covers four neighbours, a group. */
+/** The group of banks of a byte. There are 32 banks of 4 bytes; a chunk of 16 bytes covers a group of four adjacent banks. */
 const bankGroup = (byte) => Math.floor(byte / CHUNK) % 8;
 
 function memoryPanel(kernel) {
   return (self) => {
     const { memory } = kernel;
-    const side = el("div", { class: "out", "aria-live": "polite" }, "Choose a part to see what lies there.");
+    const side = el("div", { class: "out", "aria-live": "polite" }, "Choose a part to see what it holds.");
     const buttons = new Map();
     const view = memory.tiles.length ? tileView(memory) : null;
     self.pickPart = (part) => {
@@ -19,10 +19,10 @@ function memoryPanel(kernel) {
       if (part.tile != null) view?.choose(part.tile);
     };
     put(self.node, 
-      el("div", {}, el("h1", {}, "Shared memory"), el("p", { class: "lead" }, `A CTA uses ${bytes(memory.bytes)} of the ${bytes(memory.limit)} that it can have: the ring of stages first, then what the epilogue needs, then the mbarriers.`)),
-      card("What lies where", "Each row is a stage or what follows the stages. Widths are bytes to one scale; very small parts are drawn wider.", partMap(memory, self.pickPart, buttons), side),
-      view && card("A tile in the banks", "The first picture is the tile as the matrix has it, the second the same chunks of 16 bytes as they lie in lines of 128 bytes. Rows have eight colours in turn. Point at a chunk to see both of its places.", view.node),
-      card("mbarriers", "Each counts arrivals, and bytes that copies bring. When nothing is missing its phase completes; who waits for that phase's parity goes on.",
+      el("div", {}, el("h1", {}, "Shared memory"), el("p", { class: "lead" }, `A CTA uses ${bytes(memory.bytes)} of the ${bytes(memory.limit)} that it can have: first the ring of stages, then the epilogue's buffers, then the mbarriers.`)),
+      card("Map", "Each row is a stage, or what follows the stages. Widths are proportional to bytes; very small parts are drawn wider.", partMap(memory, self.pickPart, buttons), side),
+      view && card("A tile in the banks", "The first picture shows the tile in matrix order. The second shows the same chunks of 16 bytes in lines of 128 bytes of memory. Rows alternate between eight colours. Point at a chunk to see both of its positions.", view.node),
+      card("mbarriers", "Each mbarrier counts arrivals, and bytes that copies write. When all have arrived, its phase completes, and the warps that wait for the parity of this phase continue.",
         el("div", { class: "scroll tall" }, table(["mbarrier", "byte", "a phase completes when"], memory.barriers.map((barrier, i) => ({
           attributes: { id: `barrier-${i}` }, cells: [barrier.name, el("span", { class: "mono" }, whole(barrier.offset)), barrier.meaning] }))))));
     self.keys = (event) => view?.keys(event);
@@ -59,7 +59,7 @@ function partMap(memory, pick, buttons) {
     }))]));
 }
 
-/** A tile twice: as the matrix has it, and as it lies in memory. */
+/** A tile in two pictures: in matrix order, and in memory order. */
 function tileView(memory) {
   const WINDOW = 16;
   let [tile, first, chunk, swizzle, over] = [memory.tiles[0], 0, 0, true, null];
@@ -67,7 +67,7 @@ function tileView(memory) {
   const elements = (one) => (CHUNK * 8) / one.bits;
   const lines = () => Math.min(WINDOW, tile.extents[1] - first);
   const wide = () => tile.chunks[0].length;
-  /** Where a chunk lies; without the swizzle as the layout alone has it. */
+  /** The byte offset of a chunk, with or without the swizzle. */
   const place = (line, at) => {
     if (swizzle) return tile.chunks[line][at];
     const along = at * elements(tile);
@@ -79,7 +79,7 @@ function tileView(memory) {
     const from = at * elements(tile);
     return `${lineName()} ${line}, ${alongName()} ${from} to ${from + elements(tile) - 1}\nbyte ${byte} of the tile: line ${Math.floor(byte / LINE)}, banks ${bankGroup(byte) * 4} to ${bankGroup(byte) * 4 + 3}`;
   };
-  /** Eight lines that one phase of a read meets. */
+  /** The group of eight lines that one phase of a read accesses. */
   const group = () => Math.floor((over?.line ?? first) / 8) * 8;
   const selected = (line, at) => at === chunk && Math.floor(line / 8) * 8 === group();
 
@@ -98,7 +98,7 @@ function tileView(memory) {
   const ROW = 24;
 
   const matrix = picture({
-    label: "The tile as the matrix has it, in chunks of 16 bytes", height: () => TOP + WINDOW * ROW + 4,
+    label: "The tile in matrix order, in chunks of 16 bytes", height: () => TOP + WINDOW * ROW + 4,
     draw(context, width) {
       const w = cell(width, wide());
       for (let at = 0; at < wide(); at += 1) head(context, `${alongName()} ${at * elements(tile)}`, LEFT + at * w, 14, w + 8);
@@ -115,7 +115,7 @@ function tileView(memory) {
     pick: (what) => { chunk = what.at; update(); }, key: (event) => keys(event),
   });
 
-  /** The chunks of the window by where they lie: lines of 128 bytes from the first that one of them is in. */
+  /** The chunks of the window in memory order, and the 128-byte lines that contain them. */
   const laid = () => {
     const all = [];
     for (let i = 0; i < lines(); i += 1) for (let at = 0; at < wide(); at += 1) all.push([place(first + i, at), first + i, at]);
@@ -123,7 +123,7 @@ function tileView(memory) {
     return { all, numbers, row: new Map(numbers.map((number, i) => [number, i])) };
   };
   const memoryPicture = picture({
-    label: "The same chunks in lines of 128 bytes of shared memory, which are 32 banks", height: () => TOP + Math.max(WINDOW, laid().numbers.length) * ROW + 4,
+    label: "The same chunks in shared memory, in lines of 128 bytes, which are 32 banks", height: () => TOP + Math.max(WINDOW, laid().numbers.length) * ROW + 4,
     draw(context, width) {
       const { all, numbers, row } = laid();
       const w = cell(width, 8);
@@ -165,8 +165,8 @@ function tileView(memory) {
   function cost() {
     const start = clamp(group(), 0, Math.max(0, tile.extents[1] - 8));
     const [now, other] = [waves(start, true), waves(start, false)];
-    const read = `Chunk ${chunk} of ${lineName()} ${start} to ${start + 7}, framed: 8 × 16 bytes, a core matrix, and what a quarter of a warp moves at once. `;
-    says.textContent = `${read}With the swizzle ${plural(now, "wavefront")}, without it ${plural(other, "wavefront")}${other > now ? `: the XOR spreads the ${other} chunks that would meet in the same four banks.` : "."}`;
+    const read = `Chunk ${chunk} of ${lineName()} ${start} to ${start + 7}, framed: 8 × 16 bytes, a core matrix, which a quarter of a warp moves at once. `;
+    says.textContent = `${read}With the swizzle ${plural(now, "wavefront")}, without it ${plural(other, "wavefront")}${other > now ? `: the XOR spreads the ${other} chunks that would be in the same four banks.` : "."}`;
   }
   function update() {
     notation.textContent = `${tile.format}, ${tile.directions[0]} contiguous: ${tile.layout}${swizzle ? "" : "   (shown without its swizzle)"}`;
@@ -192,7 +192,7 @@ function tileView(memory) {
   }
   const named = (title, one) => el("div", {}, el("p", { class: "says" }, title), one.node);
   const node = el("div", {}, el("div", { class: "bar" }, tiles.node, plain.node, window_.node), notation,
-    el("div", { class: "two" }, named("The matrix: a cell says line of memory · group of four banks", matrix), named("Memory: a cell says row of the tile · chunk; columns are banks, lines begin at the byte at their left", memoryPicture)), says);
+    el("div", { class: "two" }, named("Matrix: each cell shows line of memory · group of four banks", matrix), named("Memory: each cell shows row of the tile · chunk; columns are banks, and the number at the left is a line's first byte", memoryPicture)), says);
   update();
   return { node, choose, keys, place: (index, line, at, on = true) => { const was = [tile, swizzle]; [tile, swizzle] = [memory.tiles[index], on]; const byte = place(line, at); [tile, swizzle] = was; return byte; } };
 }

@@ -1,4 +1,4 @@
-// The multiply: the tile taken apart into instructions, and which thread holds which element.
+// The multiplication: the instructions of a tile, and which thread holds which element.
 
 function multiplyPanel(kernel) {
   return (self) => {
@@ -6,9 +6,9 @@ function multiplyPanel(kernel) {
     const parts = instructionView(multiply);
     const fragment = fragmentView(multiply);
     put(self.node, 
-      el("div", {}, el("h1", {}, multiply.name), el("p", { class: "lead" }, `A warpgroup multiplies ${multiply.rows} rows at a time, in ${multiply.name === "wgmma" ? plural(multiply.steps, "instruction") : plural(multiply.steps, "step")} along K for each stage${multiply.columns.length > 1 ? `, ${multiply.columns.length} side by side` : ""}. ${multiply.name !== "wgmma" ? "Both operands pass through registers" : multiply.a_in_registers ? "A comes from registers" : "Both operands come from shared memory"}; the sums stay in registers.`)),
-      card(multiply.name === "wgmma" ? "One stage, instruction by instruction" : "One stage, step by step", `The tile of D in the middle, A at its left, B above it. Each consumer has its own rows. The framed slices of K are what one ${multiply.name === "wgmma" ? "instruction" : "step"} reads${multiply.name === "wgmma" ? "" : `: a step is many instructions ${multiply.name} by all threads of the warpgroup`}.`, parts.node),
-      card("Which thread holds which element", "Point at an element, or choose a thread: every element it holds is framed. The pattern repeats every eight columns.", fragment.node));
+      el("div", {}, el("h1", {}, multiply.name), el("p", { class: "lead" }, `A warpgroup multiplies ${multiply.rows} rows at a time, in ${multiply.name === "wgmma" ? plural(multiply.steps, "instruction") : plural(multiply.steps, "step")} along K per stage${multiply.columns.length > 1 ? `, ${multiply.columns.length} side by side` : ""}. ${multiply.name !== "wgmma" ? "Both operands pass through registers" : multiply.a_in_registers ? "A comes from registers" : "Both operands come from shared memory"}; the accumulators stay in registers.`)),
+      card(multiply.name === "wgmma" ? "One stage, instruction by instruction" : "One stage, step by step", `The tile of D is in the middle, A at its left, B above it. Each consumer has its own rows. The framed slices along K are what one ${multiply.name === "wgmma" ? "instruction" : "step"} reads${multiply.name === "wgmma" ? "" : `; a step is many ${multiply.name} instructions by all threads of the warpgroup`}.`, parts.node),
+      card("Which thread holds which element", "Point at an element, or choose a thread: every element that the thread holds is framed. The pattern repeats every eight columns.", fragment.node));
     self.keys = (event) => fragment.keys(event);
     self.fragment = fragment;
   };
@@ -70,17 +70,17 @@ function instructionView(multiply) {
     const consumer = multiply.takes_turns ? "the consumer whose turn it is" : `consumer ${owner(block)}`;
     says.replaceChildren(details([["instruction", el("span", { class: "mono" }, multiply.instructions.join("; "))], ["issued by", `${consumer}, for rows ${block * multiply.rows} to ${(block + 1) * multiply.rows - 1}`],
       ["reads", `k ${step * multiply.k} to ${(step + 1) * multiply.k - 1}, ${(multiply.k * multiply.element_bits) / 8} bytes of each row`]]));
-    found.replaceChildren(multiply.descriptors.length ? table(["operand", "descriptor of the tile", "leading B", "stride B", "swizzle", "this instruction begins"], multiply.descriptors.map(rowFor)) : "");
+    found.replaceChildren(multiply.descriptors.length ? table(["operand", "descriptor of the tile", "leading (B)", "stride (B)", "swizzle", "start of this instruction"], multiply.descriptors.map(rowFor)) : "");
     drawing.paint();
   }
   const steps = slider("step along K", [0, multiply.steps - 1], 0, (value) => { step = value; update(); });
   const rows = slider("block of rows", [0, blocks - 1], 0, (value) => { block = value; update(); });
   update();
   return { node: el("div", {}, el("div", { class: "bar" }, steps.node, blocks > 1 && rows.node), el("div", { class: "side" }, drawing.node, says),
-    multiply.descriptors.length > 0 && el("p", { class: "says", style: "margin-top:12px" }, "A descriptor tells the hardware where a tile begins and how far its parts lie apart, in units of 16 bytes; here dynamic shared memory begins at byte 1024 and the stage is the first."), found) };
+    multiply.descriptors.length > 0 && el("p", { class: "says", style: "margin-top:12px" }, "A descriptor tells the hardware where a tile begins, and the strides between its parts, in units of 16 bytes. The descriptors shown are for the first stage, with dynamic shared memory at byte 1024."), found) };
 }
 
-/** Of a sparse A it has what is stored: half as many columns as are multiplied. */
+/** For a sparse A, the fragment has the stored elements: half the columns that are multiplied. */
 function fragmentOfA(layout, bits) {
   const [threads, values] = extents(layout);
   return { layout, rows: 64, columns: (threads * values) / 64, packed: 32 / bits, what: "element of A" };
@@ -129,7 +129,7 @@ function fragmentView(multiply) {
   });
   const windowRow = () => Math.floor(thread / 32) * 16;
   const zoom = picture({
-    label: "Sixteen rows of one warp, sixteen columns; a cell says thread and register", height: () => 18 + 16 * 24,
+    label: "Sixteen rows of one warp, sixteen columns; each cell shows thread and register", height: () => 18 + 16 * 24,
     draw(context, width) {
       const columns = Math.min(16, kind().columns);
       const w = (width - 52) / columns;
@@ -163,7 +163,7 @@ function fragmentView(multiply) {
     const [, values] = extents(kind().layout);
     const places = Array.from({ length: values }, (_, v) => { const place = offsetAt(kind().layout, thread, v); return [place % 64, Math.floor(place / 64)]; });
     const rows = [...new Set(places.map(([row]) => row))].sort((a, b) => a - b);
-    says.textContent = `Thread ${thread} is lane ${thread % 32} of warp ${Math.floor(thread / 32)}: ${plural(values, kind().what === "sum" ? "sum" : "element")}, in rows ${rows.join(" and ")}, ${name === "d" ? "columns" : "k"} ${places.slice(0, 4).map(([, column]) => column).filter((c, i, all) => all.indexOf(c) === i).join(", ")} …, in ${plural(Math.ceil(values / kind().packed), "register")}.`;
+    says.textContent = `Thread ${thread} is lane ${thread % 32} of warp ${Math.floor(thread / 32)}: ${plural(values, kind().what === "sum" ? "accumulator" : "element")}, in rows ${rows.join(" and ")}, ${name === "d" ? "columns" : "k"} ${places.slice(0, 4).map(([, column]) => column).filter((c, i, all) => all.indexOf(c) === i).join(", ")} …, in ${plural(Math.ceil(values / kind().packed), "register")}.`;
     overviewPicture.paint();
     zoom.paint();
   }
@@ -176,7 +176,7 @@ function fragmentView(multiply) {
   }
   const notation = el("p", { class: "mono" });
   const which = (next) => { name = next; first = 0; notation.textContent = `(thread, value) → row + 64 · column:  ${layoutText(kind().layout)}`; choose(thread); };
-  const kindChoice = choice("Fragment", [["d", `sums, 64 × ${widest}`], ...(kinds.a ? [["a", `A from registers, 64 × ${kinds.a.columns}${kinds.a.columns < multiply.k ? ` stored of ${multiply.k}` : ""}`]] : [])], "d", which);
+  const kindChoice = choice("Fragment", [["d", `accumulators, 64 × ${widest}`], ...(kinds.a ? [["a", `A from registers, 64 × ${kinds.a.columns}${kinds.a.columns < multiply.k ? ` stored of ${multiply.k}` : ""}`]] : [])], "d", which);
   const node = el("div", {}, el("div", { class: "bar" }, kindChoice.node, el("label", {}, "thread", number)), notation, overviewPicture.node,
     legend(...[0, 1, 2, 3].map((w) => [`var(--w${w})`, `warp ${w}`]), ["var(--text)", "the chosen thread"]), el("div", { style: "height:12px" }), zoom.node, says);
   which("d");

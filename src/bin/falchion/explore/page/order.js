@@ -1,4 +1,4 @@
-// The order of tiles over the output: wave by wave, and what each wave reads of L2.
+// The order of the output's tiles, wave by wave, and what each wave reads from L2.
 
 const MULTIPLY = 0;
 
@@ -14,10 +14,10 @@ function orderPanel(kernel) {
     const products = order.products.map((product) => product.join(" × "));
 
     const LEFT = 16;
-    /** Cells are as wide and as high as the output's tiles are, within reason. */
+    /** Cells have the aspect ratio of the output's tiles, within limits. */
     const aspect = clamp(order.tile[1] / order.tile[0], 0.25, 4);
     const cell = (width) => { const high = Math.max(2 / Math.min(1, aspect), Math.min((width - LEFT - 2) / columns / aspect, 560 / rows, 44)); return [high * aspect, high]; };
-    /** The part of a tile's cell that a piece has: K goes from left to right. */
+    /** The part of a tile's cell for a work unit: K goes from left to right. */
     const box = (span, [w, h]) => {
       const [, row, column, begin, end] = span;
       const all = Math.max(1, order.k_tiles, end);
@@ -36,7 +36,7 @@ function orderPanel(kernel) {
           context.globalAlpha = 1;
           if (now && h >= 14 && w > 20) label(context, String(span[5]), x, y, w, h, 10, "#10151c");
         }
-        // What the wave reads: row panels of A at the left, column panels of B above.
+        // What the wave reads: rows of A at the left, columns of B above.
         const [touchedRows, touchedColumns] = [new Set(tilesOf(wave).map((span) => span[1])), new Set(tilesOf(wave).map((span) => span[2]))];
         for (let row = 0; row < rows; row += 1) { context.fillStyle = touchedRows.has(row) ? colour("a") : colour("idle"); context.fillRect(2, LEFT + row * s[1], 9, Math.max(1, s[1] - 1)); }
         for (let column = 0; column < columns; column += 1) { context.fillStyle = touchedColumns.has(column) ? colour("a") : colour("idle"); context.fillRect(LEFT + column * s[0], 2, Math.max(1, s[0] - 1), 9); }
@@ -54,7 +54,7 @@ function orderPanel(kernel) {
 
     const most = Math.max(1, ...order.reuse.map((one) => one.loaded));
     const bars = picture({
-      label: "For each wave the bytes that clusters load, and how many of them are distinct", height: () => 190,
+      label: "Per wave: the bytes that clusters load, and the distinct bytes among them", height: () => 190,
       draw(context, width, tall) {
         const w = (width - 8) / Math.max(1, order.reuse.length);
         order.reuse.forEach((one, i) => {
@@ -101,7 +101,7 @@ function orderPanel(kernel) {
       control.set(wave);
       const now = tilesOf(wave);
       const one = order.reuse[wave];
-      says.replaceChildren(details([["wave", `${wave} of 0 to ${waves - 1}: ${plural(now.length, "piece")} of work on ${plural(order.slots, "slot")}`],
+      says.replaceChildren(details([["wave", `${wave} of 0 to ${waves - 1}: ${plural(now.length, "work unit")} on ${plural(order.slots, "slot")}`],
         ["reads", `${plural(new Set(now.map((span) => span[1])).size, "row")} of tiles and ${plural(new Set(now.map((span) => span[2])).size, "column")} of tiles (marked at the edges)`],
         ...(one ? [["loaded", `${bytes(one.loaded)} from L2${one.alone > one.loaded ? `; ${bytes(one.alone)} without multicast` : ""}`],
           ["distinct", `${bytes(one.distinct)}: each byte is used ${(one.loaded / Math.max(1, one.distinct)).toFixed(1)} times while it is in L2`]] : []),
@@ -129,15 +129,15 @@ function orderPanel(kernel) {
     const control = slider("wave", [0, Math.max(0, waves - 1)], 0, set);
     control.node.classList.add("grow");
     put(self.node, 
-      el("div", {}, el("h1", {}, "Order of tiles"), el("p", { class: "lead" }, `${products.length > 1 ? `${products.length} products` : products[0]} on ${order.sms} SMs: ${rows} × ${columns} tiles of ${order.tile.join(" × ")}, computed by ${order.describe}.`)),
+      el("div", {}, el("h1", {}, "Order of tiles"), el("p", { class: "lead" }, `${products.length > 1 ? `${products.length} GEMMs` : products[0]} on ${order.sms} SMs: ${rows} × ${columns} tiles of ${order.tile.join(" × ")}, computed by ${order.describe}.`)),
       order.cut && el("p", { class: "note" }, `The order is cut: the page holds the first ${whole(order.spans.length)} of ${whole(order.cut)} spans.`),
       el("div", { class: "side" },
-        card("The output, wave by wave", "A slot is a place where a cluster runs: all slots run at once. Wave n is the n-th tile of every slot. The tiles of the wave are bright, with the number of their slot; earlier tiles are filled, later ones pale.",
+        card("The output, wave by wave", "A slot is a place for one resident cluster; all slots run at the same time. Wave n is the n-th work unit of every slot. Tiles of the chosen wave are bright and show their slot. Earlier tiles are filled, later tiles are pale.",
           el("div", { class: "bar" }, play, control.node), grid.node, legend(["var(--b)", "this wave"], ["var(--a)", "rows of A and columns of B that it reads"])),
         el("div", { class: "stack" }, card("This wave", null, says),
-          order.reuse.length ? card("Reuse in L2", "Bytes that the clusters of a wave load, next to how many of them are distinct: the others are found in L2. Tiles at the edge count as whole ones.", bars.node, legend(["var(--other)", "loaded"], ["var(--a)", "distinct"]))
-            : card("Reuse in L2", "Not counted for several products: each has operands of its own."))),
-      card("The slots", "A row for each cluster that runs at once, time from left to right in k-tiles; what is empty is idle.", gantt.node,
+          order.reuse.length ? card("Reuse in L2", "The bytes that the clusters of a wave load, and the distinct bytes among them; the other loads hit in L2. Tiles at the edges count as full tiles.", bars.node, legend(["var(--other)", "loaded"], ["var(--a)", "distinct"]))
+            : card("Reuse in L2", "Not counted for several GEMMs: each has its own operands."))),
+      card("The slots", "One row per slot. Time goes from left to right, in k-tiles. Gaps are idle time.", gantt.node,
         legend(["var(--b)", "this wave"], ["var(--wait-line)", "waits for partial sums"], ["var(--sync)", "adds up partial sums"])),
       card("In numbers", "As `falchion schedule` prints them.", table(["what", "value"], order.summary.slice(1).map((line) => [line.slice(0, 11).trim(), line.slice(11).trim()]))));
     set(0);

@@ -1,22 +1,22 @@
-// The time line of an emulated run: lanes of warps and machines, a step at a time, with the ring's stages and mbarriers.
+// The timeline of an emulated run: lanes of warps and asynchronous engines, step by step, with the ring's stages and mbarriers.
 
 const [LANE, LABEL, START, END, STAGE, SCOPES, SITE, NOTE, BARRIER] = [0, 1, 2, 3, 4, 5, 6, 7, 8];
 
 function timelinePanel(kernel) {
   return (self) => {
     const { run, memory, run_note: note } = kernel;
-    put(self.node, el("div", {}, el("h1", {}, "Time line"), el("p", { class: "lead" }, run
-      ? `A run of ${run.problem.join(" × ")} in the emulator, step by step: who works, who waits for which mbarrier, and what is in flight.`
+    put(self.node, el("div", {}, el("h1", {}, "Timeline"), el("p", { class: "lead" }, run
+      ? `A run of ${run.problem.join(" × ")} in the emulator, step by step: which warps work, which wait for an mbarrier, and what is in flight.`
       : "No run was recorded.")));
     if (note) put(self.node, el("p", { class: "note" }, note));
     if (!run) return;
     if (run.trap) put(self.node, el("p", { class: "note bad" }, `The run ended in a fault: ${run.trap}`));
-    if (run.cut != null) put(self.node, el("p", { class: "note", id: "cut" }, `The time line is cut: the page holds the first ${whole(run.events.length)} of ${whole(run.events_in_all)} events, up to step ${whole(run.cut)}.`));
+    if (run.cut != null) put(self.node, el("p", { class: "note", id: "cut" }, `The timeline is cut: the page holds the first ${whole(run.events.length)} of ${whole(run.events_in_all)} events, up to step ${whole(run.cut)}.`));
     timeline(self, run, memory);
   };
 }
 
-/** What an event is drawn as. */
+/** The colour of an event. */
 function eventColour(word, kind) {
   if (word.startsWith("wait") || word === "poll") return "wait";
   if (kind === "loads") return "a";
@@ -54,7 +54,7 @@ function timeline(self, run, memory) {
   run.events.forEach((event, index) => byLane[event[LANE]].push(index));
   const barrierName = new Map(memory.barriers.map((barrier) => [barrier.offset, barrier]));
   const edges = [...new Set(run.events.flatMap((event) => [event[START], event[END]]))].sort((a, b) => a - b).filter((edge) => edge <= last);
-  /** The rows shown: of each warpgroup the first warp, unless all are asked for. */
+  /** The rows shown: the first warp of each warpgroup, or all warps. */
   const rows = () => run.lanes.map((lane, index) => ({ ...lane, index })).filter((lane) => {
     const warp = /^warp (\d+)/.exec(lane.name);
     return lane.cta === cta && (everyWarp || !warp || Number(warp[1]) % 4 === 0);
@@ -68,14 +68,14 @@ function timeline(self, run, memory) {
     return `${name}${event[STAGE] >= 0 ? `, stage ${event[STAGE]}` : ""}${barrier ? ` (${barrier.name})` : ""}${note ? `\n${note}` : ""}\nsteps ${whole(event[START])} to ${whole(event[END])}`;
   };
   const TOP = 20;
-  /** Machines that have many rows have low ones. */
+  /** Engines with many rows have low rows. */
   const tall = (lane) => (lane.kind === "loads" || lane.kind === "stores" ? 14 : 24);
-  /** Where each shown row begins, and where the last one ends. */
+  /** The top of each shown row, and the bottom of the last one. */
   const tops = (lanes) => lanes.reduce((all, lane) => [...all, all[all.length - 1] + tall(lane)], [TOP]);
   const left = (width) => (width < 520 ? 84 : 168);
   const short = (name, width) => (width < 520 ? name.replace("tensor loads", "TMA").replace("tensor stores", "store").replace("wgmma of warpgroup", "wgmma").replace("producer", "prod").replace("consumer", "cons").replace("warp ", "w") : name);
   const drawing = picture({
-    className: "zoom", label: "Lanes of warps and machines from left to right in steps of the emulator; the line is the current step", height: () => tops(rows()).at(-1) + 6,
+    className: "zoom", label: "Lanes of warps and asynchronous engines, from left to right in steps of the emulator; the line is the current step", height: () => tops(rows()).at(-1) + 6,
     draw(context, width, bottom) {
       const x0 = left(width);
       const scale = (width - x0) / Math.max(1, to - from);
@@ -190,7 +190,7 @@ function timeline(self, run, memory) {
       ...(event[STAGE] >= 0 ? [["stage", String(event[STAGE])]] : []), ...(barrier ? [["mbarrier", `${barrier.name}: ${barrier.meaning}`]] : []), ...(note ? [["detail", note]] : []),
       ...(scopes ? [["scope", scopes]] : []), ...(site ? [["source", el("span", { class: "mono" }, site)]] : [])];
   }
-  /** What each stage holds: filled once more often than emptied is full. */
+  /** The state of each stage. A stage that was filled once more than it was emptied is full. */
   function drawRing() {
     const active = run.lanes.flatMap((lane, index) => (lane.cta === cta ? [at(index, step)] : [])).filter((index) => index != null).map((index) => run.events[index]);
     const waiting = (offset) => active.filter((event) => event[BARRIER] === offset).length;
@@ -218,14 +218,14 @@ function timeline(self, run, memory) {
     timer = setInterval(() => { if (step >= last || current !== self) stop(); else advance(1); }, 160);
   };
   stop();
-  /** To the next or the previous step in which anything begins or ends. */
+  /** Goes to the next or the previous step in which an event begins or ends. */
   function advance(direction) {
     const next = direction > 0 ? edges.find((edge) => edge > step) ?? last : edges.findLast((edge) => edge < step) ?? 0;
     const index = at(chosenLane, next);
     picked = index ?? null;
     set(next);
   }
-  /** To the next or the previous event of the chosen lane. */
+  /** Goes to the next or the previous event of the chosen lane. */
   function alongLane(direction) {
     const own = byLane[chosenLane];
     const next = direction > 0 ? own.find((index) => run.events[index][START] > step) : own.findLast((index) => run.events[index][START] < step);
@@ -284,17 +284,17 @@ function timeline(self, run, memory) {
   const counted = el("p", { class: "says", "aria-live": "polite" });
   chosenLane = rows()[0]?.index ?? 0;
   put(self.node, 
-    card("Who works, who waits", "A row for each warp, and for each engine that works asynchronously: tensor copies, wgmma. Numbers are stages of the ring. A step is one of the emulator, not a time: steps show order and overlap. Drag to move; pinch, or press + and −, to zoom.",
+    card("Work and waits", "One row per warp, and per asynchronous engine (tensor copies, wgmma). Numbers are stages of the ring. Steps are the emulator's, not time: they show order and overlap. Drag to move; pinch, or press + and −, to zoom.",
       el("div", { class: "bar" }, button(icon("M2 2h2v12H2zM14 2v12L5 8z"), "To the beginning", () => set(0, false)), button(icon("M12 2v12L3 8z"), "One event back", () => advance(-1)), play, button(icon("M4 2v12l9-6z"), "One event on", () => advance(1)), button(icon("M12 2h2v12h-2zM2 2v12l9-6z"), "To the end", () => set(last, false)),
         el("label", { class: "grow" }, "step", position.input), now),
       el("div", { class: "bar" }, chooser?.node, warps, button("+", "Closer", () => zoom(0.6)), button("−", "Further", () => zoom(1.6)), button("all", "The whole run", () => window_(0, last))),
       counted, drawing.node,
       legend(["var(--wait)", "waits"], ["var(--a)", "copies in"], ["var(--d)", "wgmma"], ["var(--sync)", "barriers and fences"], ["var(--b)", "reads and writes of memory"], ["var(--other)", "computes"])),
-    card("The ring at this step", "Each stage has two mbarriers: full counts how often it was filled, empty how often it was given back. A wait names the parity of the phase that it waits for.", ring, others),
+    card("The ring at this step", "Each stage has two mbarriers: full counts how often the stage was filled, empty how often it was released. A wait names the parity of the phase that it waits for.", ring, others),
     el("div", { class: "two" }, card("Every lane at this step", null, el("div", { class: "scroll tall" }, doing)), card("The chosen event", null, selected,
-      run.banks.length ? el("div", { style: "margin-top:14px" }, el("h2", {}, "Banks"), el("p", { class: "says" }, "Accesses of warps to shared memory: wavefronts taken, next to those that the bytes need."),
+      run.banks.length ? el("div", { style: "margin-top:14px" }, el("h2", {}, "Banks"), el("p", { class: "says" }, "Warps' accesses to shared memory: the wavefronts that they took, and the wavefronts that their bytes need without conflicts."),
         table(["instruction", "in", "wavefronts", "needed"], run.banks.map((one) => [el("span", { class: "mono" }, one.instruction), one.place, whole(one.wavefronts), whole(one.ideal)]))) : null)));
-  // A moment at which something is to be seen: the first multiply.
+  // Begin at the first multiplication, where there is something to see.
   const first = run.events.find((event) => run.lanes[event[LANE]].kind === "multiplies");
   set(first ? first[START] + 1 : 0);
 }
