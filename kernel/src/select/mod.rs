@@ -424,9 +424,8 @@ mod tests {
     #[test]
     fn sparse_operands_of_several_products_lie_apart() {
         let problem = GemmProblem { m: 200, n: 96, k: 640 };
-        let [a, b] = [[true, false], [false, true]].map(|sparse| {
-            Request::packed(Types::of(Format::Bf16).sparse(sparse), [Major::K; 2], problem)
-        });
+        let [a, b] = [[true, false], [false, true]]
+            .map(|sparse| Request::packed(Types::of(Format::Bf16).sparse(sparse), [Major::K; 2], problem));
         let batch = a.batched(3).call;
         assert_eq!((batch.a.pitch, batch.a.stride, batch.b.stride), (320, 200 * 320, 96 * 640));
         assert_eq!(batch.metadata.map(|of| (of.pitch, of.stride)), Some((1280, 4 * 1280)));
@@ -434,9 +433,12 @@ mod tests {
         let groups = b.ragged(&shapes);
         assert_eq!((groups.call.a.stride, groups.call.b.stride), (0, 96 * 320));
         assert_eq!(groups.call.metadata.map(|of| of.stride), Some(2 * 1280));
-        for (request, some) in
-            [(groups, true), (b.masked(200, &shapes), true), (a.ragged(&shapes), false), (b.grouped(&shapes), false)]
-        {
+        for (request, some) in [
+            (groups, true),
+            (b.masked(200, &shapes), true),
+            (a.ragged(&shapes), false),
+            (b.grouped(&shapes), false),
+        ] {
             let form = request.call.products.form();
             assert_eq!(!select(&request, &H200).ranked.is_empty(), some, "{form:?}");
         }

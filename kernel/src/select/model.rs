@@ -438,7 +438,11 @@ impl Fixed {
             true => 2.0 * m * f64::from(plan.mainloop.atom.k()) * metadata_bits(plan) / 1024.0,
         };
         let written = (m + density * n) / 4.0;
-        let shared = (read + written + metadata) * rounds * machine.shared / machine.cycles;
+        let all = (read + written + metadata) * rounds * machine.shared / machine.cycles;
+        let shared = match plan.mainloop.is_sparse() {
+            false => all,
+            true => all.max(read * rounds * machine.sparse / machine.cycles),
+        };
         let clustered = plan.cluster_size() > 1;
         let latency = machine.latency * if clustered { 1.0 + machine.clustered_latency } else { 1.0 };
         let covered = adding == 0.0 || plan.mainloop.sharing() > 1;

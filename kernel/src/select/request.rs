@@ -45,7 +45,8 @@ impl<'a> Request<'a> {
         let workspace = Some(WorkspaceRef { address: 1 << 20, bytes: u64::MAX });
         let group_scales = packed_groups(types, problem);
         let scales = packed_scales(types, problem);
-        let call = Call { workspace, scales, group_scales, metadata: packed_metadata(types, problem), ..call };
+        let call =
+            Call { workspace, scales, group_scales, metadata: packed_metadata(types, problem), ..call };
         Self { types, majors, call, fusion: None, shapes: &[], known: Known::Shipped }
     }
 

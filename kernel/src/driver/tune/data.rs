@@ -41,7 +41,8 @@ pub(super) fn metadata(format: Format) -> Vec<u8> {
     const SINGLES: [[u32; 2]; 2] = [[0, 1], [1, 0]];
     let mut random = fastrand::Rng::with_seed(3);
     let all: &[[u32; 2]] = if sparse::chunk(format) == 2 { &SINGLES } else { &PAIRS };
-    let mut word = || (0..8).fold(0, |word, i| word | sparse::bits(format, all[random.usize(..all.len())]) << (4 * i));
+    let mut word =
+        || (0..8).fold(0, |word, i| word | sparse::bits(format, all[random.usize(..all.len())]) << (4 * i));
     (0..(1 << 16) + 1).flat_map(|_| u32::to_le_bytes(word())).collect()
 }
 

@@ -192,8 +192,8 @@ mod tests {
         let packed = |types: Types| Request::packed(types, [Major::K; 2], ONE);
         let bf16 = packed(Types::of(Format::Bf16));
         let scaled = [1, 128].map(|rows| packed(Types::of(Format::E4m3).scaled([1, rows])));
-        let [sparse_a, sparse_b] = [[true, false], [false, true]]
-            .map(|sparse| packed(Types::of(Format::Bf16).sparse(sparse)));
+        let [sparse_a, sparse_b] =
+            [[true, false], [false, true]].map(|sparse| packed(Types::of(Format::Bf16).sparse(sparse)));
         let mut odd =
             Request::packed(Format::F16, [Major::Mn, Major::K], GemmProblem { m: 33, n: 35, k: 37 });
         odd.call.a.address += 2;
