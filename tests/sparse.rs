@@ -1,19 +1,21 @@
 //! 2:4 sparse operands: stored elements are multiplied at their original place, on either side and in every
-//! format; types and specs are the same kernels; calls and operands that are not sparse are refused.
+//! format, also by the kernels that are chosen for them; types and specs are the same kernels; calls and operands
+//! that are not sparse are refused.
 
 use collective::sparse::{SparseError, compress};
 use collective::{
-    AsManyAsFit, Cluster, Cooperative, EachWarp, F8E4M3, KMajor, LinearCombination, Operands, Plan, Sparse,
-    Tile, TmaStore, TmaWgmma, Transposed,
+    AsManyAsFit, Cluster, Cooperative, EachWarp, F8E4M3, Format, KMajor, LinearCombination, Operands, Plan,
+    Sparse, Tile, TmaStore, TmaWgmma, Transposed,
 };
+use cute_rs::atom::Major;
 use emulator::{Numerics, Schedule};
 use falchion::verify::matrix::Fill;
 use falchion::verify::product::{accumulators, formats, orders};
 use falchion::verify::{HostMatrix, Order, Product, storage};
 use half::bf16;
 use kernel::{
-    AnyGemm, Batched, Call, Composed, Emulator, Gemm, GemmProblem, KernelSpec, LaunchError, MatrixRef,
-    WorkspaceRef,
+    AnyGemm, Batched, Call, Composed, Emulator, Gemm, GemmProblem, KernelSpec, Known, LaunchError, Machine,
+    MatrixRef, Request, Types, WorkspaceRef, search,
 };
 use scheduler::{AlongM, Grouped, Persistent, StreamK};
 use typenum::{U1, U2, U8, U64, U128};
@@ -79,6 +81,35 @@ fn what_is_kept_is_multiplied_where_it_was() {
                 let sums = product.sums(accumulators(&gemm), &|_| ());
                 let outcome = product.run(&gemm, &program, &mut emulator, &sums).expect("runs");
                 assert_eq!(outcome.mismatch, None, "{}: {problem:?}", gemm.name());
+            }
+        }
+    }
+}
+
+/// The kernels ranked first for sparse operands of each format, compared with the reference.
+#[test]
+fn chosen_kernels_multiply_what_they_are_chosen_for() {
+    let small = GemmProblem { m: 136, n: 272, k: 640 };
+    let thin = GemmProblem { m: 16, n: 512, k: 1024 };
+    let e5m2 = Types::of(Format::E4m3).with_b(Format::E5m2);
+    let all = [Format::Bf16, Format::F16, Format::E4m3, Format::S8, Format::U8, Format::Tf32];
+    let mut seed = 100;
+    for types in all.map(Types::of).into_iter().chain([e5m2]) {
+        for sparse in [[true, false], [false, true]] {
+            for problem in [small, thin] {
+                let types = types.sparse(sparse);
+                let request = Request::packed(types, [Major::K; 2], problem).known(Known::Nothing);
+                let selection = search(&request, &Machine::h200(), 2);
+                assert_eq!(selection.ranked.len(), 2, "{types}: {:?}", selection.refused);
+                for gemm in selection.ranked.into_iter().map(|ranked| ranked.gemm) {
+                    seed += 1;
+                    assert_eq!(Types::of_kernel(&gemm), types, "{}", gemm.name());
+                    let mut emulator = Emulator::new().with_multiprocessors(8);
+                    let (product, program) = (product(&gemm, problem, seed), gemm.program().expect("legal"));
+                    let sums = product.sums(accumulators(&gemm), &|_| ());
+                    let outcome = product.run(&gemm, &program, &mut emulator, &sums).expect("runs");
+                    assert_eq!(outcome.mismatch, None, "{}: {problem:?}", gemm.name());
+                }
             }
         }
     }

@@ -29,6 +29,7 @@ const NUMBERS: &[(&str, Number)] = &[
     ("cycles", |machine| &mut machine.cycles),
     ("power", |machine| &mut machine.power),
     ("shared", |machine| &mut machine.shared),
+    ("sparse", |machine| &mut machine.sparse),
     ("promoted", |machine| &mut machine.promoted),
     ("alone", |machine| &mut machine.alone),
     ("latency", |machine| &mut machine.latency),

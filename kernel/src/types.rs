@@ -2,16 +2,17 @@
 
 use core::fmt;
 
-use collective::{Code, Format, WeightsSpec};
+use collective::{Code, Format, WeightsSpec, sparse};
 
 use crate::gemm::AnyGemm;
 
-/// Element types of a product's matrices, which blocks of its operands have scales, and which operand lies in memory in few bits.
+/// Element types of a product's matrices, which blocks of its operands have scales, which operand lies in memory in few bits, and which
+/// is sparse.
 ///
-/// As text it is the formats of A, of B and of D, as far as they do not follow from the one before, and the blocks:
+/// As text it is the formats of A, of B and of D, as far as they do not follow from the one before, the blocks, and the sparse operand:
 ///
 /// ```
-/// use collective::{Code, Format, WeightsSpec};
+/// use collective::{Code, Format, WeightsSpec, sparse};
 /// use kernel::Types;
 ///
 /// let types = Types::of(Format::E4m3);
@@ -22,6 +23,7 @@ use crate::gemm::AnyGemm;
 /// let weights = WeightsSpec { code: Code::S4, group: 128, zeros: false };
 /// assert_eq!(Types::of(Format::Bf16).weights([None, Some(weights)]).to_string(), "bf16-s4g128");
 /// assert_eq!(Types::named("e4m3-e5m2-1x128-1x128"), Some(types.with_b(Format::E5m2).scaled([1, 1])));
+/// assert_eq!(types.sparse([true, false]).to_string(), "e4m3-sparse-a");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Types {
@@ -36,12 +38,18 @@ pub struct Types {
     pub scaled: [u32; 2],
     /// How A, or B, is stored in fewer bits than are multiplied; `None` if it is not.
     pub weights: [Option<WeightsSpec>; 2],
+    /// Whether A, or B, is 2:4 sparse along K: [`Sparse`](collective::Sparse). No kernel multiplies two sparse operands.
+    pub sparse: [bool; 2],
 }
+
+/// Which operand is sparse, as the last words of a text say it.
+const SPARSE: [(&str, [bool; 2]); 3] = [("a", [true, false]), ("b", [false, true]), ("both", [true, true])];
 
 impl Types {
     /// A and B of one format, and D in the default format for it.
     pub const fn of(operands: Format) -> Self {
-        Self { a: operands, b: operands, d: operands.output(), scaled: [0; 2], weights: [None; 2] }
+        let (scaled, weights, sparse) = ([0; 2], [None; 2], [false; 2]);
+        Self { a: operands, b: operands, d: operands.output(), scaled, weights, sparse }
     }
 
     /// The types that a text describes; `None` if it describes none.
@@ -52,7 +60,12 @@ impl Types {
             _ => None,
         };
         let words: Vec<&str> = text.split('-').collect();
-        let (formats, scaled) = match words.as_slice() {
+        let side = |word: &str| SPARSE.into_iter().find(|(name, _)| *name == word);
+        let (words, sparse) = match words.as_slice() {
+            [words @ .., "sparse", last] => (words, side(last)?.1),
+            words => (words, [false; 2]),
+        };
+        let (formats, scaled) = match words {
             [formats @ .., a, b] if rows(a).is_some() => (formats, [rows(a)?, rows(b)?]),
             formats => (formats, [0; 2]),
         };
@@ -73,14 +86,14 @@ impl Types {
             [a, b, d] => Self { b, d, ..Self::of(a) },
             _ => return None,
         };
-        Some(types.scaled(scaled).weights(weights))
+        Some(types.scaled(scaled).weights(weights).sparse(sparse))
     }
 
     /// The types of a kernel.
     pub fn of_kernel(gemm: &AnyGemm) -> Self {
         let [a, b, d] = gemm.formats();
         let plan = gemm.plan();
-        Self { a, b, d, scaled: plan.scaled(), weights: plan.weights() }
+        Self { a, b, d, scaled: plan.scaled(), weights: plan.weights(), sparse: plan.sparse() }
     }
 
     /// The same with another format of B.
@@ -107,6 +120,29 @@ impl Types {
         Self { weights, ..self }
     }
 
+    /// The same with a sparse A, or B.
+    #[must_use]
+    pub const fn sparse(self, sparse: [bool; 2]) -> Self {
+        Self { sparse, ..self }
+    }
+
+    /// The same types with all elements of A and B in memory: neither in few bits nor sparse.
+    #[must_use]
+    pub const fn dense(self) -> Self {
+        Self { weights: [None; 2], sparse: [false; 2], ..self }
+    }
+
+    /// Whether an operand is sparse.
+    pub const fn has_sparse(&self) -> bool {
+        self.sparse[0] || self.sparse[1]
+    }
+
+    /// Elements of a row of A, and of B, that lie in memory of so many along K.
+    pub(crate) fn kept(&self, k: u32) -> [u32; 2] {
+        let of = |i: usize, format| if self.sparse[i] { sparse::kept(format, k) } else { k };
+        [of(0, self.a), of(1, self.b)]
+    }
+
     /// Whether an operand lies in memory in few bits.
     pub const fn has_weights(&self) -> bool {
         self.weights[0].is_some() || self.weights[1].is_some()
@@ -131,7 +167,7 @@ impl From<Format> for Types {
 
 impl fmt::Display for Types {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { a, b, d, scaled, weights: [of_a, of_b] } = self;
+        let Self { a, b, d, scaled, weights: [of_a, of_b], sparse } = self;
         let name = |format: &Format, weights: &Option<WeightsSpec>| {
             weights.as_ref().map_or_else(|| format.name().to_owned(), weights_word)
         };
@@ -146,6 +182,9 @@ impl fmt::Display for Types {
         if self.is_scaled() {
             let [a, b] = scaled;
             write!(f, "-{a}x128-{b}x128")?;
+        }
+        if let Some((side, _)) = SPARSE.iter().find(|(_, of)| of == sparse) {
+            write!(f, "-sparse-{side}")?;
         }
         Ok(())
     }
@@ -175,8 +214,10 @@ mod tests {
             for b in Format::ALL {
                 for d in Format::ALL {
                     for scaled in [[0, 0], [1, 128], [128, 1]] {
-                        let types = Types { b, d, ..Types::of(a) }.scaled(scaled);
-                        assert_eq!(Types::named(&types.to_string()), Some(types), "{types}");
+                        for sparse in [[false, false], [true, false], [false, true], [true, true]] {
+                            let types = Types { b, d, ..Types::of(a) }.scaled(scaled).sparse(sparse);
+                            assert_eq!(Types::named(&types.to_string()), Some(types), "{types}");
+                        }
                     }
                 }
             }
@@ -204,6 +245,10 @@ mod tests {
             "1x128-1x128",
             "bf16-bf16-bf16-bf16",
             "e4m3-1x128-2x128",
+            "bf16-sparse",
+            "bf16-sparse-c",
+            "sparse-a",
+            "bf16-sparse-a-1x128-1x128",
         ] {
             assert_eq!(Types::named(text), None, "{text}");
         }

@@ -9,6 +9,7 @@ mod products;
 mod refusals;
 mod scales;
 mod schedules;
+mod sparse;
 mod verify;
 mod weights;
 mod words;

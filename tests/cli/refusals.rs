@@ -261,6 +261,9 @@ fn bench_takes_every_kind_and_type() {
         &[&rows[..], &["--dtype", "tf32"]].concat(),
         &[&rows[..], &["--dtype", "e4m3", "--dtype-b", "e5m2", "--out-dtype", "f32"]].concat(),
         &["--suite", "grouped", "--dtype", "s8"],
+        &["--sparse", "a"],
+        &["--sparse", "b", "--dtype", "e4m3", "--shape", "256x512x1024"],
+        &["--spec", "sparse=b swap=yes"],
     ] {
         let run = falchion(&[&["bench"], arguments].concat());
         assert_eq!(run.code, Some(2), "{arguments:?}");
@@ -286,6 +289,9 @@ fn tune_takes_every_kind_and_type() {
         &[&rows[..], &["--dtype", "f16"]].concat(),
         &[&rows[..], &["--dtype", "e4m3", "--scale-a", "1x128", "--scale-b", "128x128"]].concat(),
         &[&rows[..], &["--dtype", "s8"]].concat(),
+        &[&rows[..], &["--sparse", "b"]].concat(),
+        &["--shape", "64x64x64", "--sparse", "a", "--batch", "3"],
+        &["--shape", "64x64x128", "--sparse", "b", "--dtype", "e4m3", "--epilogue", "bias-gelu"],
     ] {
         let run = falchion(&[&["tune"], arguments].concat());
         assert_eq!(run.code, Some(2), "{arguments:?}");

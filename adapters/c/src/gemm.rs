@@ -115,8 +115,8 @@ impl Gemm {
         let (types, layout, spec) =
             unsafe { (words(types, "types")?, words(layout, "layout")?, words(spec, "spec")?) };
         let Some(named) = types else { return invalid("types is NULL, \"bf16\" say was needed".to_owned()) };
-        let types = Types::named(named).filter(|types| !types.is_scaled() && !types.has_weights());
-        let Some(types) = types else {
+        let plain = |types: &Types| !types.is_scaled() && types.dense() == *types;
+        let Some(types) = Types::named(named).filter(plain) else {
             let all = Format::ALL.map(Format::name).join(", ");
             return invalid(format!(
                 "types is \"{named}\", one to three of {all} with `-` between them were needed"

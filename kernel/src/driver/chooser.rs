@@ -193,6 +193,9 @@ impl Chooser {
         if let Many::Ragged(0, _) = what.many {
             return refused("there are no groups, one was needed");
         }
+        if what.types.has_sparse() {
+            return refused("an operand is sparse, and its metadata is not lent here: take `Loaded`");
+        }
         match (what.types.is_scaled(), what.scales, what.many) {
             (true, None, _) => return refused("its types have scales, and none were given"),
             (false, Some(_), _) => return refused("there are scales, and its types have none"),

@@ -41,8 +41,9 @@ struct Bound {
     by_threads: bool,
     sourced: bool,
     launch: f64,
-    /// Bits of an element of A and of B, and which of them leave L2 first.
+    /// Bits of an element of A and of B, bits in memory for each of K, and which of them leave L2 first.
     bits: [u32; 2],
+    kept: [f64; 2],
     first: [bool; 2],
     /// Bytes of D per element of the output.
     output: f64,
@@ -59,7 +60,7 @@ impl PartialEq for Bound {
             let numbers = [of.cluster, of.ctas, of.parts, of.epilogue, of.launch, of.output, one, grows];
             let numbers = numbers.map(f64::to_bits);
             let facts = [of.swapped, of.restarts, of.turns, of.by_threads, of.sourced];
-            (of.tile, of.slots, numbers, facts, of.bits, of.first)
+            (of.tile, of.slots, numbers, facts, of.bits, of.kept.map(f64::to_bits), of.first)
         };
         key(self) == key(other) && self.fixed == other.fixed
     }
@@ -189,7 +190,7 @@ impl Bounds {
             let busy = busy + machine.power * work.min(busy) + (starts - 1.0) * machine.start;
 
             let [m, n, k] = seen.problem.map(f64::from);
-            let [a_bytes, b_bytes] = of.bits.map(|bits| f64::from(bits) / 8.0);
+            let [a_bytes, b_bytes] = of.kept.map(|bits| bits / 8.0);
             let (a, b, times) = (m * k * a_bytes, n * k * b_bytes, f64::from(count));
             let cost = |i: usize| machine.line_cost(seen.matrices[i], of.bits[i]);
             let l2 = (a * tiles_n * cost(0) + b * tiles_m * cost(1)) * times / machine.l2;
@@ -242,6 +243,7 @@ impl Bound {
             sourced: plan.epilogue.sourced,
             launch: machine.launch_of(&entry.subject()),
             bits: plan.mainloop.operands.map(|operand| operand.bits()),
+            kept: model::bits_of(plan),
             first: [0, 1].map(|i| plan.mainloop.operands[i].cache == CachePolicy::EvictFirst),
             output: f64::from(plan.epilogue.output.bits() >> plan.epilogue.halvings) / 8.0,
         }
@@ -300,6 +302,9 @@ mod tests {
                 ("scaled", packed(e4m3.scaled([1, 128]), [Major::K; 2])),
                 ("integers", packed(Types::of(Format::S8), [Major::K; 2])),
                 ("weights", packed(Types::of(Format::Bf16).weights([None, Some(weights)]), [Major::K; 2])),
+                ("a sparse A", packed(Types::of(Format::Bf16).sparse([true, false]), [Major::K; 2])),
+                ("a sparse B", packed(e4m3.sparse([false, true]), [Major::K; 2])),
+                ("a sparse A of tf32", packed(Types::of(Format::Tf32).sparse([true, false]), [Major::K; 2])),
             ] {
                 each(why, &request, round);
             }

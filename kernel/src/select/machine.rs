@@ -19,6 +19,8 @@ pub struct Machine {
     pub power: f64,
     /// Fraction of a cycle that shared memory takes for 128 bytes that a `wgmma` reads or a copy writes.
     pub shared: f64,
+    /// The part of a cycle that a sparse `wgmma` takes for 128 bytes that it reads: it reads twice the K of B in the time of a dense one.
+    pub sparse: f64,
     /// By how much multiplications are delayed by a warp's instruction that adds their sums to others, as a part of a cycle: both use the
     /// registers.
     pub promoted: f64,
@@ -124,6 +126,8 @@ impl Machine {
             cycles: 2005.0,
             power: 0.1994,
             shared: 0.7458,
+            // Of three measured products of 8192 cubed (docs/performance.md).
+            sparse: 1.27,
             promoted: 1.22,
             alone: 0.079,
             converted: 1.2,

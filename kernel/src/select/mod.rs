@@ -19,200 +19,23 @@ mod machine;
 mod model;
 mod near;
 mod reason;
+mod request;
 mod space;
 
 use core::fmt;
 
-use collective::{BlockScales, Form, Format, Fusion, GroupScales, MatrixRef, weights};
-use cute_rs::atom::Major;
-
 pub use known::Known;
 pub use machine::Machine;
 pub use model::Prediction;
+pub use request::Request;
+#[cfg(feature = "tune")]
+pub(crate) use request::impossible;
 
 use bound::Bounds;
 use space::{Entry, Space};
 
-use crate::arguments::Whatever;
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
-use crate::problem::{Call, GemmProblem, WorkspaceRef};
-use crate::products::Products;
-use crate::types::Types;
-
-/// A call, what its matrices are, and what becomes of the sums.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Request<'a> {
-    /// Elements of the matrices, and whose blocks have scales. With a fused epilogue D's format is the epilogue's.
-    pub types: Types,
-    /// Contiguous directions of A and B.
-    pub majors: [Major; 2],
-    /// The call. Of a fused epilogue's arguments nothing has to be known: those of the call are not looked at then.
-    pub call: Call,
-    /// The fused epilogue; `None` for `alpha * A * B + beta * C`.
-    pub fusion: Option<Fusion>,
-    /// The products, as far as the host knows them, where device memory has their extents: the rows of each group, or each
-    /// described product. Where it does not know, groups count as equally large.
-    pub shapes: &'a [GemmProblem],
-    /// What was measured for the call.
-    pub known: Known<'a>,
-}
-
-impl<'a> Request<'a> {
-    /// `D = A * B` with packed matrices that begin at aligned addresses.
-    pub fn packed(types: impl Into<Types>, majors: [Major; 2], problem: GemmProblem) -> Self {
-        let types = types.into();
-        // Nothing is read: the addresses only have to be legal.
-        let pitch = |major, mn: u32| u64::from(if major == Major::K { problem.k } else { mn });
-        let [a, b] = [(0, problem.m), (1, problem.n)].map(|(i, mn)| match types.weights[i] {
-            Some(weights) => weights::pitch(weights.code, problem.k),
-            None => pitch(majors[i], mn),
-        });
-        let call = Call::of(problem).a(1 << 20, a).b(1 << 20, b).d(1 << 20, problem.n.into());
-        // Nothing is allocated either.
-        let workspace = Some(WorkspaceRef { address: 1 << 20, bytes: u64::MAX });
-        let group_scales = packed_groups(types, problem);
-        let call = Call { workspace, scales: packed_scales(types, problem), group_scales, ..call };
-        Self { types, majors, call, fusion: None, shapes: &[], known: Known::Shipped }
-    }
-
-    /// The same with what was measured for it.
-    #[must_use]
-    pub fn known(self, known: Known<'a>) -> Self {
-        Self { known, ..self }
-    }
-
-    /// The same product with a fused epilogue.
-    #[must_use]
-    pub fn fused(self, fusion: Fusion) -> Self {
-        Self { fusion: Some(fusion), ..self }
-    }
-
-    /// So many packed products of this shape in one launch.
-    #[must_use]
-    pub fn batched(self, count: u32) -> Self {
-        Self { call: self.call.batched(count), ..self }
-    }
-
-    /// Groups of rows, one for each shape, which have one N and K.
-    #[must_use]
-    pub fn ragged(self, shapes: &'a [GemmProblem]) -> Self {
-        let count = u32::try_from(shapes.len()).unwrap_or(u32::MAX);
-        Self { call: self.call.ragged(count, 1 << 20), shapes, ..self }
-    }
-
-    /// Groups of rows in buffers of `room` rows each, one shape for each: its M is how many rows the group uses.
-    #[must_use]
-    pub fn masked(self, room: u32, shapes: &'a [GemmProblem]) -> Self {
-        let count = u32::try_from(shapes.len()).unwrap_or(u32::MAX);
-        let m = count.saturating_mul(room);
-        let problem = GemmProblem { m, ..self.call.problem };
-        let scales = packed_scales(self.types, problem);
-        Self { call: Call { problem, scales, ..self.call }.masked(count, room, 1 << 20), shapes, ..self }
-    }
-
-    /// Products of these shapes, described in device memory.
-    #[must_use]
-    pub fn grouped(self, shapes: &'a [GemmProblem]) -> Self {
-        let count = u32::try_from(shapes.len()).unwrap_or(u32::MAX);
-        let products = Products::Grouped { count, records: 1 << 20 };
-        Self { call: Call { products, ..self.call }, shapes, ..self }
-    }
-
-    /// Floating-point operations of all products.
-    pub fn operations(&self) -> f64 {
-        match self.groups() {
-            Some(groups) => groups.iter().map(GemmProblem::operations).sum(),
-            None => self.call.problem.operations() * f64::from(self.call.products.count()),
-        }
-    }
-
-    /// The products one by one; `None` where all are of the call's shape.
-    pub(crate) fn groups(&self) -> Option<Vec<GemmProblem>> {
-        let (one, count) = (self.call.problem, self.call.products.count());
-        match self.call.products {
-            Products::One | Products::Batched { .. } => None,
-            Products::Ragged { .. } | Products::Masked { .. } | Products::Grouped { .. }
-                if !self.shapes.is_empty() =>
-            {
-                Some(self.shapes.to_vec())
-            }
-            Products::Masked { room, .. } => {
-                Some(vec![GemmProblem { m: room, ..one }; count.min(Form::MOST_GROUPS) as usize])
-            }
-            Products::Ragged { .. } => {
-                let rows = |group| (one.m / count) + u32::from(group < one.m % count);
-                Some(
-                    (0..count.min(Form::MOST_GROUPS))
-                        .map(|group| GemmProblem { m: rows(group), ..one })
-                        .collect(),
-                )
-            }
-            Products::Grouped { .. } => Some(vec![one; count.min(Form::MOST_GROUPS) as usize]),
-        }
-    }
-
-    /// What is searched for such calls.
-    fn space(&self) -> Space {
-        let form = self.call.products.form();
-        let sourced = self.fusion.is_none() && self.call.epilogue.beta != 0.0;
-        let (call, output) = (&self.call, self.output());
-        let bytes = u64::from(output.bits() / 8);
-        let unaligned = !(call.d.address | call.d.pitch.wrapping_mul(bytes)).is_multiple_of(16)
-            || !call.d.stride.wrapping_mul(bytes).is_multiple_of(16);
-        Space { form, types: self.stored(), majors: self.majors, fusion: self.fusion, sourced, unaligned }
-    }
-
-    /// Elements of D.
-    fn output(&self) -> Format {
-        self.fusion.map_or(self.types.d, |fusion| fusion.output(self.types.a))
-    }
-
-    /// The types, with D's as the epilogue stores it.
-    pub(crate) fn stored(&self) -> Types {
-        self.types.stored(self.output())
-    }
-
-    /// Whether a kernel is one of the types, the directions, the form and the epilogue that are asked for.
-    fn fits(&self, gemm: &AnyGemm) -> bool {
-        let plan = gemm.plan();
-        let epilogue = match self.fusion {
-            None => gemm.epilogue.linear().is_some(),
-            Some(fusion) => gemm.spec().is_some_and(|spec| spec.fusion() == Some(fusion)),
-        };
-        Types::of_kernel(gemm) == self.stored()
-            && plan.majors() == self.majors
-            && self.call.products.for_form(plan.form).is_ok()
-            && epilogue
-    }
-
-    /// Whether a kernel can do it.
-    fn admitted(&self, gemm: &AnyGemm, slots: u32) -> Result<(), LaunchError> {
-        match self.fusion {
-            None => gemm.launch(&self.call, slots).map(|_| ()),
-            Some(_) => {
-                // Rows of D are as long as the epilogue leaves them.
-                let columns = self.call.problem.n >> gemm.plan.epilogue.halvings;
-                let d = MatrixRef { pitch: self.call.d.pitch.max(columns.into()), ..self.call.d };
-                gemm.launch(&Call { d, ..self.call }.with(Whatever), slots).map(|_| ())
-            }
-        }
-    }
-}
-
-/// Packed scales, where blocks have any.
-fn packed_scales(types: Types, GemmProblem { m, n, k }: GemmProblem) -> Option<BlockScales> {
-    let extents = BlockScales::packed_extents([m, n, k], types.scaled);
-    types.is_scaled().then(|| BlockScales::packed([1 << 20; 2], extents))
-}
-
-/// Packed scales and zero points of groups, where weights have any.
-fn packed_groups(types: Types, GemmProblem { m, n, .. }: GemmProblem) -> Option<GroupScales> {
-    let [a, b] = types.weights;
-    let rows = if a.is_some() { m } else { n };
-    let matrix = MatrixRef::new(1 << 20, u64::from(rows).next_multiple_of(16));
-    a.or(b).filter(|weights| weights.group > 0).map(|_| GroupScales { scales: matrix, zeros: matrix })
-}
 
 /// Largest number of kernels in a [`Selection`] of [`select`].
 pub const RANKED: usize = 64;
@@ -290,37 +113,6 @@ pub(crate) fn measured(request: &Request<'_>, machine: &Machine) -> Option<Ranke
         let reason = format!("measured, {measured:.1} us; {}", reason::sentence(&gemm, machine, &prediction));
         Some(Ranked { gemm, prediction, measured: Some(measured), reason })
     })
-}
-
-/// Why there is no kernel of the types, the directions, the form and the epilogue of a call; `None` where there are some.
-#[cfg(feature = "tune")]
-pub(crate) fn impossible(request: &Request<'_>) -> Option<String> {
-    use crate::spec::KernelSpec;
-
-    let mut spec = KernelSpec { form: request.call.products.form(), ..KernelSpec::DEFAULT };
-    let types = request.stored();
-    let Types { a, b, d, scaled, weights } = types;
-    let multiplied = collective::Multiply::fastest(a, b).and_then(|multiply| multiply.atom(a, b));
-    let Some(multiplied) = multiplied else { return Some(Format::NO_PRODUCT.to_owned()) };
-    for (i, operand) in spec.mainloop.operands.iter_mut().enumerate() {
-        (operand.format, operand.major) = ([a, b][i], request.majors[i]);
-        (operand.scaled, operand.weights) = (scaled[i], weights[i]);
-    }
-    if types.is_scaled() || types.has_weights() {
-        spec.mainloop.arrivals = collective::Arrivals::Warp;
-    }
-    if weights[1].is_some() {
-        // They are the kernel's A.
-        spec.mainloop.operands.swap(0, 1);
-        spec.store.transposed = true;
-    }
-    spec.mainloop.atom = multiplied.taking(spec.mainloop.operands[0]);
-    spec.store.format = d;
-    // The least that any kernel needs.
-    (spec.mainloop.tile, spec.mainloop.consumers) = ([64, 64, 128 / a.bytes()], 1);
-    spec.store.way = collective::Way::Direct;
-    spec.epilogue = request.fusion.map_or(spec.epilogue, crate::spec::EpilogueKind::Fused);
-    spec.plan().err().map(|error| error.to_string())
 }
 
 /// The first so many of a space that can do a call.
@@ -443,7 +235,12 @@ pub fn rank(kernels: Vec<AnyGemm>, request: &Request<'_>, machine: &Machine) -> 
 
 #[cfg(test)]
 mod tests {
+    use collective::{Form, Format};
+    use cute_rs::atom::Major;
+
     use super::*;
+    use crate::problem::GemmProblem;
+    use crate::types::Types;
 
     const H200: Machine = Machine::h200();
 
@@ -598,6 +395,61 @@ mod tests {
                 assert!(times.is_sorted(), "{types} {form:?}");
             }
         }
+    }
+
+    /// Products with a sparse operand of every format are chosen from the space, from either side, and are predicted to be faster than
+    /// dense ones where the tensor cores decide.
+    #[test]
+    fn sparse_operands_of_every_format_have_kernels() {
+        let e5m2 = Types::of(Format::E4m3).with_b(Format::E5m2);
+        let all = [Format::Bf16, Format::F16, Format::E4m3, Format::S8, Format::U8, Format::Tf32];
+        for types in all.map(Types::of).into_iter().chain([e5m2]) {
+            for sparse in [[true, false], [false, true]] {
+                let types = types.sparse(sparse);
+                let packed = |types: Types, problem| Request::packed(types, [Major::K; 2], problem);
+                for problem in [cube(8192), GemmProblem { m: 24, n: 4096, k: 8192 }, cube(320)] {
+                    let request = packed(types, problem);
+                    let selection = select(&request, &H200);
+                    assert!(selection.ranked.len() > 8, "{types} {problem:?}: {:?}", selection.refused);
+                    for Ranked { gemm, prediction, .. } in &selection.ranked {
+                        assert!(request.fits(gemm) && prediction.microseconds > 0.0, "{types}: {gemm:?}");
+                        assert_eq!(gemm.plan().swapped(), sparse[1], "{types}: {gemm:?}");
+                    }
+                }
+                let time = |types| fastest(&packed(types, cube(8192)), &H200).expect("a kernel").prediction;
+                let [own, dense] = [types, types.dense()].map(|types| time(types).microseconds);
+                let gain = dense / own;
+                println!("{types}: {own:.1} us, {gain:.2} x dense");
+                assert!((1.2..1.9).contains(&gain), "{types}: {gain}");
+            }
+        }
+    }
+
+    /// What is kept of a batch's sparse operands, and their metadata, lie behind each other; groups of rows have sparse weights.
+    #[test]
+    fn sparse_operands_of_several_products_lie_apart() {
+        let problem = GemmProblem { m: 200, n: 96, k: 640 };
+        let [a, b] = [[true, false], [false, true]]
+            .map(|sparse| Request::packed(Types::of(Format::Bf16).sparse(sparse), [Major::K; 2], problem));
+        let batch = a.batched(3).call;
+        assert_eq!((batch.a.pitch, batch.a.stride, batch.b.stride), (320, 200 * 320, 96 * 640));
+        assert_eq!(batch.metadata.map(|of| (of.pitch, of.stride)), Some((1280, 4 * 1280)));
+        let shapes = [150, 0, 50].map(|m| GemmProblem { m, ..problem });
+        let groups = b.ragged(&shapes);
+        assert_eq!((groups.call.a.stride, groups.call.b.stride), (0, 96 * 320));
+        assert_eq!(groups.call.metadata.map(|of| of.stride), Some(2 * 1280));
+        for (request, some) in [
+            (groups, true),
+            (b.masked(200, &shapes), true),
+            (a.ragged(&shapes), false),
+            (b.grouped(&shapes), false),
+        ] {
+            let form = request.call.products.form();
+            assert_eq!(!select(&request, &H200).ranked.is_empty(), some, "{form:?}");
+        }
+        // A sparse operand lies along K.
+        let along_m = Request { majors: [Major::Mn, Major::K], ..a };
+        assert!(select(&along_m, &H200).ranked.is_empty() && along_m.k_major(1 << 20).is_empty());
     }
 
     /// Twice the rows are twice the waves and about twice the time; no extents are too large to be looked at.

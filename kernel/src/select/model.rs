@@ -8,7 +8,7 @@
 //!
 //! Whole spaces of kernels are ranked by the model, so it contains no loop over tiles.
 
-use collective::{Atom, AtomTypes, CachePolicy, Code, MatrixRef, Plan, Producer};
+use collective::{Atom, AtomTypes, CachePolicy, Code, MatrixRef, Plan, Producer, sparse};
 use ptx::inst::MmaTypes;
 use scheduler::{Divided, Facts, ReductionKind, Schedule, Tiles};
 
@@ -251,7 +251,7 @@ impl Machine {
     ) -> (f64, f64) {
         let plan = subject.plan;
         let bits = plan.mainloop.operands.map(|operand| operand.bits());
-        let [a_bytes, b_bytes] = bits.map(|bits| f64::from(bits) / 8.0);
+        let [a_bytes, b_bytes] = bits_of(plan).map(|bits| bits / 8.0);
         let [m, n, k] = [problem.m, problem.n, problem.k].map(f64::from);
         let [tiles_m, tiles_n] = [tiles.m, tiles.n].map(|tiles| f64::from(tiles.max(1)));
         let cost = |matrix: MatrixRef, bits: u32| self.line_cost(matrix, bits);
@@ -330,14 +330,14 @@ impl Machine {
 
     /// Time of a launch before anything is multiplied.
     pub(super) fn launch_of(&self, Subject { plan, facts, .. }: &Subject<'_>) -> f64 {
-        let [m, n, k] = plan.mainloop.tile.map(f64::from);
+        let ([m, n, k], [a, b]) = (plan.mainloop.tile.map(f64::from), bits_of(plan));
         let clustered = if plan.cluster_size() * facts.parts > 1 { 1.0 } else { 0.0 };
         let divides = facts.reduction.is_some() && facts.parts == 1;
         self.launch
             + clustered * self.clustered_launch
             + if divides { self.divided_launch } else { 0.0 }
             + if facts.tiles_on_device || divides { self.persistent_launch } else { 0.0 }
-            + bits_of(plan, [m, n]) * k / 8.0 * self.filling
+            + (m * a + n * b) * k / 8.0 * self.filling
     }
 
     /// Microseconds in which threads copy a k-tile.
@@ -436,14 +436,25 @@ impl Fixed {
         // An instruction reads 64 rows of A, and B; copies write both once. Shared memory moves 128 bytes per
         // cycle. A from registers is read once, when threads load it.
         let of_a = if plan.mainloop.weights().is_some() { 0.0 } else { 16.0 };
-        let read = rows * beside * (of_a + width / 4.0);
-        let shared = (read + (m + n) / 4.0) * rounds * machine.shared / machine.cycles;
+        // A sparse instruction reads twice the K of B; threads read metadata once.
+        let density = f64::from(plan.mainloop.atom.density());
+        let read = rows * beside * (of_a + density * width / 4.0);
+        let metadata = match plan.mainloop.is_sparse() {
+            false => 0.0,
+            true => 2.0 * m * f64::from(plan.mainloop.atom.k()) * metadata_bits(plan) / 1024.0,
+        };
+        let written = (m + density * n) / 4.0;
+        let all = (read + written + metadata) * rounds * machine.shared / machine.cycles;
+        let shared = match plan.mainloop.is_sparse() {
+            false => all,
+            true => all.max(read * rounds * machine.sparse / machine.cycles),
+        };
         let clustered = plan.cluster_size() > 1;
         let latency = machine.latency * if clustered { 1.0 + machine.clustered_latency } else { 1.0 };
         let covered = adding == 0.0 || plan.mainloop.sharing() > 1;
         Self {
             tile: [m, n, k],
-            bits: plan.mainloop.operands.map(|operand| operand.bits().into()),
+            bits: bits_of(plan),
             converting: match conversions(plan) {
                 0.0 => 0.0,
                 instructions => {
@@ -532,10 +543,20 @@ fn conversions(plan: &Plan) -> f64 {
     4.0 * (pair + scaled) + powers + 7.0
 }
 
-/// Bits of a k-tile's operands for each of its K.
-fn bits_of(plan: &Plan, [m, n]: [f64; 2]) -> f64 {
+/// Bits in memory of a row of A, and of B, for each of its K: half of the elements of a sparse A, and metadata, of which a block of rows has
+/// a word for each thread and unit of K.
+pub(super) fn bits_of(plan: &Plan) -> [f64; 2] {
     let [a, b] = plan.mainloop.operands.map(|operand| f64::from(operand.bits()));
-    m * a + n * b
+    match plan.mainloop.is_sparse() {
+        false => [a, b],
+        true => [a / 2.0 + metadata_bits(plan), b],
+    }
+}
+
+/// Bits of metadata of a row of a sparse A for each of its K.
+fn metadata_bits(plan: &Plan) -> f64 {
+    let unit_k = sparse::unit_k(plan.mainloop.operands[0].format);
+    f64::from(sparse::WORDS * u32::BITS) / f64::from(sparse::ROWS * unit_k)
 }
 
 /// The work of the worker that ends last.

@@ -112,7 +112,7 @@ impl Tile {
     }
 
     /// Whether some shape may profit from it.
-    const fn is_worth_trying(&self, depth: u32, weights: bool) -> bool {
+    const fn is_worth_trying(&self, depth: u32, little: bool) -> bool {
         let ([m, n, _], [across, along]) = (self.extents, self.cluster);
         let cooperative = matches!(self.roles, Roles::Cooperative);
         if n < 64 && (!cooperative || along > 1 || (!self.swapped && (m > 64 || across > 1))) {
@@ -121,11 +121,11 @@ impl Tile {
         if across * along > 2 && (!cooperative || self.elements() < 128 * 128) {
             return false;
         }
-        // Weights in few bits take less room, and their conversion less time in deep stages.
+        // Weights in few bits and sparse operands take less room. The conversion of weights takes less time in deep stages.
         match depth {
             0..=128 => true,
-            129..=256 => weights || m == 64,
-            _ => weights && n <= 64,
+            129..=256 => little || m == 64,
+            _ => little && n <= 64,
         }
     }
 }
@@ -152,6 +152,7 @@ impl Space {
             }
             return entries;
         }
+        let little = self.types.has_weights() || self.types.has_sparse();
         for (m, roles, consumers) in ROWS {
             for n in COLUMNS {
                 for depth in DEPTHS {
@@ -159,7 +160,7 @@ impl Space {
                     for cluster in CLUSTERS {
                         for swapped in [false, true] {
                             let tile = Tile { extents: [m, n, k], roles, consumers, cluster, swapped };
-                            if tile.is_worth_trying(depth, self.types.has_weights()) {
+                            if tile.is_worth_trying(depth, little) {
                                 of_tile(base, tile, self.unaligned, &mut entries);
                             }
                         }
@@ -189,13 +190,13 @@ impl Space {
 
     fn base(self) -> Option<KernelSpec> {
         let mut spec = KernelSpec { form: self.form, ..KernelSpec::DEFAULT };
-        let Types { a, b, d, scaled, weights } = self.types;
+        let Types { a, b, d, scaled, weights, sparse } = self.types;
         for (i, operand) in spec.mainloop.operands.iter_mut().enumerate() {
             (operand.format, operand.major) = ([a, b][i], self.majors[i]);
-            (operand.scaled, operand.weights) = (scaled[i], weights[i]);
+            (operand.scaled, operand.weights, operand.sparse) = (scaled[i], weights[i], sparse[i]);
         }
         spec.mainloop.atom = Multiply::fastest(a, b)?.atom(a, b)?.taking(spec.mainloop.operands[0]);
-        if self.types.is_scaled() || self.types.has_weights() {
+        if self.types.is_scaled() || self.types.has_weights() || self.types.has_sparse() {
             spec.mainloop.arrivals = Arrivals::Warp;
         }
         spec.store.format = d;
@@ -363,6 +364,13 @@ mod tests {
             (bf16.weights([None, weights]), None, false, 200),
             (bf16.weights([weights, None]), None, false, 200),
             (bf16.weights([None, weights]), Some(Fusion::BiasGelu), false, 200),
+            (bf16.sparse([true, false]), None, false, 200),
+            (bf16.sparse([false, true]), None, false, 200),
+            (bf16.sparse([true, false]), Some(Fusion::BiasGelu), false, 200),
+            (bf16.sparse([false, true]), None, true, 200),
+            (e4m3.sparse([true, false]), None, false, 200),
+            (s8.sparse([false, true]), None, false, 200),
+            (tf32.sparse([true, false]), None, false, 200),
             (s8, None, false, 500),
             (tf32, None, false, 500),
             (Types::of(Format::F32), None, false, 10),

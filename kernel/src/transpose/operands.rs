@@ -90,7 +90,8 @@ impl<'a> Request<'a> {
         let (types, request) = (self.types, &mut all.request);
         let operands = [(types.a, m, &mut request.call.a), (types.b, n, &mut request.call.b)];
         for (i, (format, mn, matrix)) in operands.into_iter().enumerate() {
-            let as_it_lies = self.majors[i] == Major::K || types.weights[i].is_some();
+            let stored = types.weights[i].is_some() || types.sparse[i];
+            let as_it_lies = self.majors[i] == Major::K || stored;
             let Some(transpose) = along_k_alone(format).filter(|_| !as_it_lies) else { continue };
             let bytes = u64::from(transpose.bytes());
             let pitch = u64::from(k).next_multiple_of(16 / bytes);

@@ -17,7 +17,7 @@ use crate::gemm::fusion_names;
 use crate::named::{self, KernelArgs};
 use crate::output::{out, shortened};
 use crate::types::TypeArgs;
-use crate::{Failure, files, memory};
+use crate::{Failure, files, memory, types};
 
 /// Print every number of a kernel, or rank the kernels for a shape.
 ///
@@ -26,14 +26,14 @@ use crate::{Failure, files, memory};
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  falchion plan large-bf16-kk\n  falchion plan --spec \"tile=192x160x64 cluster=2x1 scheduler=stream-k\"\n  falchion plan pingpong-bias-gelu-bf16-kk\n  falchion plan --m 4096 --n 14336 --k 4096\n  falchion plan --rows 30,0,500 --n 4096 --k 7168\n  falchion plan --m 4096 --n 4096 --k 4096 --epilogue bias-gelu\n  \
-                  falchion plan --m 2048 --n 2048 --k 512 --dtype f16 --layout kn"
+                  falchion plan --m 2048 --n 2048 --k 512 --dtype f16 --layout kn\n  falchion plan --m 8192 --n 8192 --k 8192 --sparse a"
 )]
 pub(crate) struct PlanArgs {
     /// Kernel name from `falchion configs`.
-    #[arg(required_unless_present_any = ["m", "rows", "spec"], conflicts_with_all = ["m", "n", "k", "dtype", "dtype_b", "out_dtype", "scale_a", "scale_b", "layout", "spec"])]
+    #[arg(required_unless_present_any = ["m", "rows", "spec"], conflicts_with_all = ["m", "n", "k", "dtype", "dtype_b", "out_dtype", "scale_a", "scale_b", "sparse", "layout", "spec"])]
     name: Option<String>,
     /// Kernel as `key=value` words. Words that are left out have defaults; `--spec ""` prints them all.
-    #[arg(long, value_name = "WORDS", conflicts_with_all = ["m", "n", "k", "dtype", "dtype_b", "out_dtype", "scale_a", "scale_b", "layout"], value_parser = named::spec)]
+    #[arg(long, value_name = "WORDS", conflicts_with_all = ["m", "n", "k", "dtype", "dtype_b", "out_dtype", "scale_a", "scale_b", "sparse", "layout"], value_parser = named::spec)]
     spec: Option<KernelSpec>,
     /// Rows of A and D.
     #[arg(long, requires = "n", requires = "k", value_parser = clap::value_parser!(u32).range(1..))]
@@ -132,11 +132,17 @@ pub(crate) fn possible(types: Types) -> Result<(), Failure> {
 
 /// Types as words of a spec.
 pub(crate) fn words(types: Types) -> String {
-    let Types { a, b, d, scaled: [a_rows, b_rows], weights } = types;
+    let Types { a, b, d, scaled: [a_rows, b_rows], weights, sparse } = types;
     let mut spec = format!("dtype={} dtype-b={} out={}", a.name(), b.name(), d.name());
     if types.is_scaled() {
         spec += &format!(" scale-a={a_rows}x128 scale-b={b_rows}x128");
     }
+    spec += match sparse {
+        [false, false] => "",
+        [true, false] => " sparse=a",
+        [false, true] => " sparse=b swap=yes",
+        [true, true] => " sparse=both",
+    };
     for (name, of) in ["weights-a", "weights-b swap=yes"].into_iter().zip(weights) {
         let Some(WeightsSpec { code, group, zeros }) = of else { continue };
         let (key, swap) = name.split_once(' ').unwrap_or((name, ""));
@@ -232,7 +238,9 @@ impl PlanArgs {
             let rows = self.rows.iter().fold(0u32, |sum, &rows| sum.saturating_add(rows));
             let problem = GemmProblem { m: m.unwrap_or(rows), n, k };
             let groups: Vec<GemmProblem> = self.rows.iter().map(|&m| GemmProblem { m, ..problem }).collect();
-            let request = Request::packed(self.types.types()?, majors, problem);
+            let types = self.types.types()?;
+            types::sparse_as_it_lies(types, &self.layout, !groups.is_empty())?;
+            let request = Request::packed(types, majors, problem);
             let fusion = self.epilogue.as_deref().and_then(Fusion::named);
             let request = match (fusion, self.batch) {
                 (Some(fusion), _) => request.fused(fusion),

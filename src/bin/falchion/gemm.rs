@@ -3,6 +3,7 @@
 mod few_bits;
 mod inputs;
 mod products;
+mod sparse;
 mod transposed;
 
 use std::io::{self, Write};
@@ -18,7 +19,7 @@ use falchion::verify::{
     Bench, Format, FusedGemm, Fusion, HostMatrix, Order, Outcome, Product, RunError, Sums, TreeError,
     Weights, fusions,
 };
-use kernel::{AnyGemm, GemmProblem, KernelSpec, Machine, Request};
+use kernel::{AnyGemm, GemmProblem, KernelSpec, Machine, Request, Types};
 
 use self::inputs::Inputs;
 use self::transposed::transposes;
@@ -39,7 +40,7 @@ use crate::{Failure, catalogue, memory, numbers, types};
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  falchion gemm\n  falchion gemm --m 300 --n 129 --k 72 --alpha 0.5 --beta 2\n  \
-                        falchion gemm --epilogue bias-gelu --m 300 --n 256\n  falchion gemm --batch 3 --m 100\n  falchion gemm --rows 3,0,170\n  falchion gemm --a A.npy --b weights.safetensors:up_proj --out D.npy --dtype f16"
+                        falchion gemm --epilogue bias-gelu --m 300 --n 256\n  falchion gemm --batch 3 --m 100\n  falchion gemm --sparse a --m 300\n  falchion gemm --rows 3,0,170\n  falchion gemm --a A.npy --b weights.safetensors:up_proj --out D.npy --dtype f16"
 )]
 pub(crate) struct GemmArgs {
     /// Rows of A and D [default: 256, or the files'].
@@ -86,6 +87,11 @@ pub(crate) struct GemmArgs {
     /// File of B's zero points, K/GROUP x N. For weights in few bits.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["epilogue", "batch", "rows"])]
     zero_b: Option<String>,
+    /// Operand that is 2:4 sparse along K: a or b. Random operands are pruned. In a file, two of four neighbours
+    /// along K must be zero.
+    #[arg(long, value_name = "OPERAND", value_parser = types::SIDES,
+        conflicts_with_all = ["config", "spec", "epilogue", "layout", "group", "scale_a", "scale_b", "zero_a", "zero_b"])]
+    sparse: Option<String>,
     /// Number format of C and D [default: that of A and B; bf16 for 8-bit floats, s32 for 8-bit integers, f32
     /// for tf32].
     #[arg(long, value_parser = collective::Format::ALL.map(collective::Format::name),
@@ -377,6 +383,7 @@ impl GemmArgs {
         }
         let (dtype_b, out) = (self.dtype_b.as_deref(), self.out_dtype.as_deref());
         if let Some((few_bits, spec)) = few_bits {
+            self.sparse(Types::of(of_kernels(format)))?;
             let request = catalogue::padded(few_bits.types(spec, out)?, [Major::K; 2], inputs.problem);
             let mut request = match scaling {
                 Scaling::Vectors(_) => request.fused(Fusion::RowColumnScaled),
@@ -391,15 +398,16 @@ impl GemmArgs {
             return unranked(format, inputs.problem, said);
         }
         let types = types::named(of_kernels(format), dtype_b, out, scaling.rows().unwrap_or_default())?;
+        let types = self.sparse(types)?;
         let GemmProblem { m, n, k } = inputs.problem;
         // A file's direction can be kept if its contiguous extent is a multiple of 16 bytes.
         let whole = |extent: u32| extent.is_multiple_of(8);
         let [a, b] = match &inputs.files {
-            Some([a, b]) if format.bytes() == 2 => [a.order, b.order],
-            // Other formats must be K-major.
+            Some([a, b]) if format.bytes() == 2 && !types.has_sparse() => [a.order, b.order],
+            // Other formats and sparse operands must be K-major.
             _ => [Order::RowMajor, Order::ColumnMajor],
         };
-        let turns = format.bytes() == 2 && inputs.files.is_some();
+        let turns = format.bytes() == 2 && inputs.files.is_some() && !types.has_sparse();
         let a_direction = match a {
             Order::ColumnMajor if whole(m) => 'm',
             Order::RowMajor if !whole(k) && whole(m) && turns => 'm',
@@ -412,8 +420,8 @@ impl GemmArgs {
         };
         let layout = self.layout.clone().unwrap_or_else(|| format!("{a_direction}{b_direction}"));
         let majors = catalogue::majors(&layout);
-        let request = match types.is_scaled() {
-            // Operands with block scales are copied by tensor copies only, so rows are padded.
+        let request = match types.is_scaled() || types.has_sparse() {
+            // Only tensor copies load operands with block scales and sparse operands, so rows are padded.
             true => catalogue::padded(types, majors, inputs.problem),
             false => Request::packed(types, majors, inputs.problem),
         };

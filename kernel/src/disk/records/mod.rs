@@ -56,7 +56,7 @@ use crate::types::Types;
 pub struct Problem {
     /// One GEMM per launch, or several.
     pub form: Form,
-    /// The [`Types`], as text: `bf16`, for example, or `e4m3-1x128-128x128`. D's format is that which the epilogue stores.
+    /// The [`Types`], as text: `bf16`, for example, `e4m3-1x128-128x128` or `bf16-sparse-a`. D's format is that which the epilogue stores.
     pub element: String,
     /// Contiguous directions of A and B.
     pub majors: [Major; 2],
@@ -129,8 +129,9 @@ impl Problem {
 /// Whether rows of packed A, B and D of `[m, n, k]` begin at multiples of 16 bytes. For unknown types: yes.
 fn packed(element: &str, majors: [Major; 2], [m, n, k]: [u32; 3]) -> [bool; 3] {
     let Some(types) = Types::named(element) else { return [true; 3] };
-    let contiguous = |major, mn| if major == Major::K { k } else { mn };
-    let rows = [contiguous(majors[0], m), contiguous(majors[1], n), n];
+    let kept = types.kept(k);
+    let contiguous = |i: usize, mn| if majors[i] == Major::K { kept[i] } else { mn };
+    let rows = [contiguous(0, m), contiguous(1, n), n];
     let [a, b, d] = types.bytes();
     [0, 1, 2].map(|i| (u64::from(rows[i]) * u64::from([a, b, d][i])).is_multiple_of(16))
 }

@@ -88,6 +88,8 @@ fn problems_are_told_apart() {
         problem.clone(),
         Problem { form: Form::Batched, ..problem.clone() },
         Problem { element: "f16".to_owned(), ..problem.clone() },
+        Problem { element: "bf16-sparse-a".to_owned(), ..problem.clone() },
+        Problem { element: "bf16-sparse-b".to_owned(), ..problem.clone() },
         Problem { majors: [Major::K, Major::Mn], ..problem.clone() },
         Problem { majors: [Major::Mn, Major::K], ..problem.clone() },
         Problem { m: 65, ..problem.clone() },

@@ -193,6 +193,8 @@ mod tests {
         let packed = |types: Types| Request::packed(types, [Major::K; 2], ONE);
         let bf16 = packed(Types::of(Format::Bf16));
         let scaled = [1, 128].map(|rows| packed(Types::of(Format::E4m3).scaled([1, rows])));
+        let [sparse_a, sparse_b] =
+            [[true, false], [false, true]].map(|sparse| packed(Types::of(Format::Bf16).sparse(sparse)));
         let mut odd =
             Request::packed(Format::F16, [Major::Mn, Major::K], GemmProblem { m: 33, n: 35, k: 37 });
         odd.call.a.address += 2;
@@ -214,6 +216,12 @@ mod tests {
             ("described products with C", described),
             ("bytes", packed(Types::of(Format::E4m3).with_b(Format::E5m2))),
             ("integers", packed(Types::of(Format::S8))),
+            ("a sparse A", sparse_a),
+            ("a sparse B", packed(Types::of(Format::E4m3).sparse([false, true]))),
+            ("a sparse A of tf32", packed(Types::of(Format::Tf32).sparse([true, false]))),
+            ("a batch with a sparse A", sparse_a.batched(3)),
+            ("groups of rows with a sparse B each", sparse_b.ragged(&groups)),
+            ("buffers of rows with a sparse B each", sparse_b.masked(40, &groups)),
             ("blocks with scales", scaled[0]),
             ("blocks of 128", scaled[1]),
             ("groups of blocks with scales", scaled[1].ragged(&groups)),

@@ -1,8 +1,9 @@
 //! Memory in which calls are measured. None of it is the caller's.
 
-use collective::{BlockScales, Form, Format, GroupScales, MatrixRef, Record};
+use collective::{BlockScales, Form, GroupScales, MatrixRef, Record};
 use cute_rs::atom::Major;
 
+use super::data::{factors, metadata, pruned, random};
 use crate::buffer::Buffer;
 use crate::driver::footprint::{self, Matrices};
 use crate::engine::Engine;
@@ -20,8 +21,8 @@ const MOST_SETS: u64 = 8;
 /// Matrices begin at a multiple of this, plus the offset of the caller's matrix from such a multiple.
 const ALIGNMENT: u64 = 256;
 
-/// Matrices of a request on the device, several sets of them where one would stay in the L2 cache: A, B and scales of random numbers, and
-/// a D that nobody else has. Rows lie as far apart, and begin at multiples of the same powers of two, as the request's.
+/// Matrices of a request on the device, several sets of them where one would stay in the L2 cache: A, B, scales and metadata of random numbers,
+/// and a D that nobody else has. Rows lie as far apart, and begin at multiples of the same powers of two, as the request's.
 #[derive(Debug)]
 pub struct Inputs {
     sets: Vec<Call<()>>,
@@ -53,26 +54,6 @@ fn count(bytes: u64) -> u64 {
     (ROTATION_BYTES / bytes.max(1) + 1).min(MOST_SETS)
 }
 
-/// Random normal values of a format, to fill matrices by repetition; integers have a deviation of 32.
-pub fn random(format: Format) -> Vec<u8> {
-    let mut random = fastrand::Rng::with_seed(1);
-    let (bytes, size) = (format.bytes() as usize, if format.is_float() { 1.0 } else { 32.0 });
-    let narrow = |value: f32| format.encode(f64::from(value) * size).to_le_bytes().into_iter().take(bytes);
-    // An odd count, so that rows of a repeated matrix differ.
-    let count = (1 << 20) + 1;
-    let normal = |random: &mut fastrand::Rng| {
-        let (radius, angle) = (1.0 - random.f32(), random.f32() * core::f32::consts::TAU);
-        (-2.0 * radius.ln()).sqrt() * angle.cos()
-    };
-    (0..count).flat_map(|_| narrow(normal(&mut random))).collect()
-}
-
-/// Random factors of blocks, from 0.5 to 1.5.
-fn factors() -> Vec<u8> {
-    let mut random = fastrand::Rng::with_seed(2);
-    (0..(1 << 16) + 1).flat_map(|_| (0.5 + random.f32()).to_le_bytes()).collect()
-}
-
 impl Inputs {
     /// Allocates and fills memory for a request on an engine. It stays allocated until it is
     /// [freed](Self::free) or the engine is dropped.
@@ -80,8 +61,21 @@ impl Inputs {
     /// # Errors
     /// The card has too little memory, or another driver error.
     pub fn new(engine: &mut dyn Engine, request: &Request<'_>) -> Result<Self, EngineError> {
+        Self::pruned(engine, request, [false; 2])
+    }
+
+    /// The same for a request of dense operands, of which A, or B, has a zero for each element that a 2:4 sparse one does not keep. Rows of
+    /// a pruned operand lie along K, a multiple of 4 elements apart.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn pruned(
+        engine: &mut dyn Engine,
+        request: &Request<'_>,
+        pruned: [bool; 2],
+    ) -> Result<Self, EngineError> {
         let mut inputs = Self { sets: Vec::new(), buffers: Vec::new() };
-        match inputs.fill(engine, request) {
+        match inputs.fill(engine, request, pruned) {
             Ok(()) => Ok(inputs),
             Err(error) => {
                 // Report the first error.
@@ -117,7 +111,12 @@ impl Inputs {
         Ok(buffer)
     }
 
-    fn fill(&mut self, engine: &mut dyn Engine, request: &Request<'_>) -> Result<(), EngineError> {
+    fn fill(
+        &mut self,
+        engine: &mut dyn Engine,
+        request: &Request<'_>,
+        zeros: [bool; 2],
+    ) -> Result<(), EngineError> {
         let (types, call) = (request.stored(), request.call.lend());
         let groups = request.groups().unwrap_or_default();
         if let Products::Grouped { .. } = call.products {
@@ -130,7 +129,7 @@ impl Inputs {
             halvings: 0,
             scaled: types.scaled,
             weights: types.weights,
-            sparse: [None; 2],
+            sparse: [types.sparse[0].then_some(types.a), types.sparse[1].then_some(types.b)],
         };
         let spans = footprint::spans(matrices, &call, true).map(|span| span.bytes);
         let given = call.scales.unwrap_or(BlockScales::NONE);
@@ -138,10 +137,13 @@ impl Inputs {
         let [a, b, d] = [part(call.a, 0), part(call.b, 1), part(call.d, 2)];
         // Scales are small, and the same for every set.
         let scales = [part(given.a, 6), part(given.b, 7)];
-        let sets = count(a.stride + b.stride + d.stride);
-        let data = random(types.a);
+        let words = part(call.metadata.unwrap_or(MatrixRef::NONE), 10);
+        let sets = count(a.stride + b.stride + d.stride + words.stride);
+        let numbers = |format, zeros| if zeros { pruned(format) } else { random(format) };
+        let data = numbers(types.a, zeros[0]);
         let of_a = self.filled(engine, sets * a.stride, &data)?.address;
-        let other = (types.b != types.a).then(|| random(types.b));
+        let differs = (types.b, zeros[1]) != (types.a, zeros[0]);
+        let other = differs.then(|| numbers(types.b, zeros[1]));
         let of_b = self.filled(engine, sets * b.stride, other.as_deref().unwrap_or(&data))?.address;
         let of_d = self.allocate(engine, sets * d.stride)?.address;
         let scales = match call.scales {
@@ -169,6 +171,13 @@ impl Inputs {
                 Some(GroupScales { scales: place(given.scales, 8)?, zeros: place(given.zeros, 9)? })
             }
         };
+        let of_words = match call.metadata {
+            None => 0,
+            Some(_) => {
+                let format = if types.sparse[0] { types.a } else { types.b };
+                self.filled(engine, sets * words.stride, &metadata(format))?.address
+            }
+        };
         let products = self.table(engine, call.products, &groups)?;
         self.sets = (0..sets)
             .map(|set| {
@@ -177,7 +186,8 @@ impl Inputs {
                     ..matrix
                 };
                 let (a, b, d) = (at(call.a, a, of_a), at(call.b, b, of_b), at(call.d, d, of_d));
-                Call { a, b, d, scales, group_scales, products, workspace: None, ..call }
+                let metadata = call.metadata.map(|of| at(of, words, of_words));
+                Call { a, b, d, scales, group_scales, metadata, products, workspace: None, ..call }
             })
             .collect();
         Ok(())

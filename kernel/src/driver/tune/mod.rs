@@ -31,6 +31,7 @@
 //! The rest of the module is for measuring tools of your own: [`Inputs`] of a request, a [`Heat`] of its
 //! kernels, and [`Turns`].
 
+mod data;
 mod heat;
 mod inputs;
 mod shadow;
@@ -40,8 +41,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+pub use data::random;
 pub use heat::{Heat, Timed};
-pub use inputs::{Inputs, random};
+pub use inputs::Inputs;
 pub use turns::{Candidate, Turn, Turns, median};
 
 use super::context::Context;

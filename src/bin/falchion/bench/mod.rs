@@ -40,7 +40,7 @@ use crate::engine::Progress;
 use crate::named;
 use crate::output::out;
 use crate::types::TypeArgs;
-use crate::{Failure, catalogue, files, memory};
+use crate::{Failure, catalogue, files, memory, types};
 
 /// Time our kernels on the GPU, and compare them with cuBLASLt and the multiply-only ceiling.
 #[derive(clap::Args, Debug)]
@@ -49,7 +49,8 @@ use crate::{Failure, catalogue, files, memory};
                         falchion bench --suite public --json public.json --csv public.csv\n  \
                         falchion bench --suite selection --all-configs --json table.json\n  \
                         falchion bench --epilogue bias-gelu --shape 4096x4096x512\n  \
-                        falchion bench --rows 300,0,17,512 --n 4096 --k 7168"
+                        falchion bench --rows 300,0,17,512 --n 4096 --k 7168\n  \
+                        falchion bench --sparse a"
 )]
 pub(crate) struct BenchArgs {
     /// Rows of A and D.
@@ -173,7 +174,9 @@ impl BenchArgs {
         }
         // Named kernels determine the directions.
         if self.config.is_empty() && self.spec.is_empty() {
-            catalogue::multiplied_as_they_lie(self.types.types()?, &self.layout)?;
+            let types = self.types.types()?;
+            catalogue::multiplied_as_they_lie(types, &self.layout)?;
+            types::sparse_as_it_lies(types, &self.layout, false)?;
         }
         if self.epilogue.is_some() {
             shapes.iter().try_for_each(|&shape| memory::fused(shape))?;
@@ -183,6 +186,9 @@ impl BenchArgs {
         }
         if let Some(name) = &self.epilogue {
             return self.fused(name, &shapes);
+        }
+        if self.launch && self.types.types()?.has_sparse() {
+            return Err(Failure::usage("--launch times dense products: leave out --sparse"));
         }
         let launched = match self.launch {
             true => Some(launch::small(self.types.types()?, &self.layout)?),
@@ -236,6 +242,11 @@ impl BenchArgs {
             ));
         }
         let types = self.types.types()?;
+        if types.has_sparse() {
+            return Err(Failure::usage(
+                "products of several experts are timed dense here: leave out --sparse, or take `falchion tune --rows … --sparse b`",
+            ));
+        }
         let layers = match &self.rows {
             Some(rows) => vec![grouped::Layer::new(rows, self.n, self.k, types.b.bytes())?],
             None => grouped::layers(),

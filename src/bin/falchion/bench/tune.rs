@@ -22,7 +22,7 @@ use super::measure::{Protocol, State};
 use super::{arena, fused, suites};
 use crate::output::out;
 use crate::types::TypeArgs;
-use crate::{Failure, catalogue, files};
+use crate::{Failure, catalogue, files, types};
 use job::Job;
 use seen::{Timed, Tuned};
 
@@ -37,7 +37,8 @@ use seen::{Timed, Tuned};
     group(clap::ArgGroup::new("what").required(true).args(["shapes", "shape", "rows"])),
     after_help = "Examples:\n  falchion tune --shape 1000x5000x2056\n  falchion tune --shapes shapes.txt --budget 24 --record seen.jsonl\n  \
                   falchion tune --shape 4096x4096x512 --epilogue bias-gelu\n  falchion tune --shape 64x64x4096 --batch 96 --dtype f16\n  \
-                  falchion tune --rows 300,0,17,512 --n 4096 --k 7168 --dtype e4m3 --scale-a 1x128 --scale-b 128x128"
+                  falchion tune --rows 300,0,17,512 --n 4096 --k 7168 --dtype e4m3 --scale-a 1x128 --scale-b 128x128\n  \
+                  falchion tune --shape 8192x8192x8192 --sparse a"
 )]
 pub(crate) struct TuneArgs {
     /// File of shapes to tune, one `MxNxK` per line.
@@ -139,6 +140,7 @@ impl TuneArgs {
     fn jobs(&self, types: Types) -> Result<Vec<Job>, Failure> {
         let fusion = self.epilogue.as_deref().and_then(Fusion::named);
         catalogue::multiplied_as_they_lie(types, &self.layout)?;
+        types::sparse_as_it_lies(types, &self.layout, self.rows.is_some())?;
         let majors = catalogue::majors(&self.layout);
         if let (Some(rows), Some(n), Some(k)) = (&self.rows, self.n, self.k) {
             return Ok(vec![Job::of_rows(types, majors, fusion, (rows, n, k))?]);

@@ -63,8 +63,9 @@ impl GemmArgs {
             )));
         }
         let types = match few_bits {
-            None => Types::of(of_kernels(format)),
+            None => self.sparse(Types::of(of_kernels(format)))?,
             Some(few_bits) => {
+                self.sparse(Types::of(of_kernels(format)))?;
                 let group = self.group_size().unwrap_or(0);
                 let spec = WeightsSpec { group, ..WeightsSpec::of(few_bits.code) };
                 few_bits.types(spec, self.out_dtype.as_deref())?

@@ -1,0 +1,243 @@
+//! What is asked for: a call, its types and directions, and what is known of it.
+
+use collective::{BlockScales, Form, Format, Fusion, GroupScales, MatrixRef, sparse, weights};
+use cute_rs::atom::Major;
+
+use super::known::Known;
+use super::space::Space;
+use crate::arguments::Whatever;
+use crate::error::LaunchError;
+use crate::gemm::AnyGemm;
+use crate::problem::{Call, GemmProblem, WorkspaceRef};
+use crate::products::Products;
+use crate::types::Types;
+
+/// A call, what its matrices are, and what becomes of the sums.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Request<'a> {
+    /// Elements of the matrices, and whose blocks have scales. With a fused epilogue D's format is the epilogue's.
+    pub types: Types,
+    /// Contiguous directions of A and B.
+    pub majors: [Major; 2],
+    /// The call. Of a fused epilogue's arguments nothing has to be known: those of the call are not looked at then.
+    pub call: Call,
+    /// The fused epilogue; `None` for `alpha * A * B + beta * C`.
+    pub fusion: Option<Fusion>,
+    /// The products, as far as the host knows them, where device memory has their extents: the rows of each group, or each
+    /// described product. Where it does not know, groups count as equally large.
+    pub shapes: &'a [GemmProblem],
+    /// What was measured for the call.
+    pub known: Known<'a>,
+}
+
+impl<'a> Request<'a> {
+    /// `D = A * B` with packed matrices that begin at aligned addresses.
+    pub fn packed(types: impl Into<Types>, majors: [Major; 2], problem: GemmProblem) -> Self {
+        let types = types.into();
+        // Nothing is read: the addresses only have to be legal.
+        let kept = types.kept(problem.k);
+        let [a, b] = [(0, problem.m), (1, problem.n)].map(|(i, mn)| match types.weights[i] {
+            Some(weights) => weights::pitch(weights.code, problem.k),
+            None => u64::from(if majors[i] == Major::K { kept[i] } else { mn }),
+        });
+        let call = Call::of(problem).a(1 << 20, a).b(1 << 20, b).d(1 << 20, problem.n.into());
+        // Nothing is allocated either.
+        let workspace = Some(WorkspaceRef { address: 1 << 20, bytes: u64::MAX });
+        let group_scales = packed_groups(types, problem);
+        let scales = packed_scales(types, problem);
+        let call =
+            Call { workspace, scales, group_scales, metadata: packed_metadata(types, problem), ..call };
+        Self { types, majors, call, fusion: None, shapes: &[], known: Known::Shipped }
+    }
+
+    /// The same with what was measured for it.
+    #[must_use]
+    pub fn known(self, known: Known<'a>) -> Self {
+        Self { known, ..self }
+    }
+
+    /// The same product with a fused epilogue.
+    #[must_use]
+    pub fn fused(self, fusion: Fusion) -> Self {
+        Self { fusion: Some(fusion), ..self }
+    }
+
+    /// So many packed products of this shape in one launch.
+    #[must_use]
+    pub fn batched(self, count: u32) -> Self {
+        Self { call: self.apart(self.call.batched(count)), ..self }
+    }
+
+    /// Groups of rows, one for each shape, which have one N and K.
+    #[must_use]
+    pub fn ragged(self, shapes: &'a [GemmProblem]) -> Self {
+        let count = u32::try_from(shapes.len()).unwrap_or(u32::MAX);
+        Self { call: self.apart(self.call.ragged(count, 1 << 20)), shapes, ..self }
+    }
+
+    /// Groups of rows in buffers of `room` rows each, one shape for each: its M is how many rows the group uses.
+    #[must_use]
+    pub fn masked(self, room: u32, shapes: &'a [GemmProblem]) -> Self {
+        let count = u32::try_from(shapes.len()).unwrap_or(u32::MAX);
+        let m = count.saturating_mul(room);
+        let problem = GemmProblem { m, ..self.call.problem };
+        let scales = packed_scales(self.types, problem);
+        let call = Call { problem, scales, ..self.call }.masked(count, room, 1 << 20);
+        Self { call: self.apart(call), shapes, ..self }
+    }
+
+    /// A call of several products, with what is kept of each sparse operand, and its metadata, as far apart as they are long.
+    fn apart(&self, mut call: Call) -> Call {
+        let GemmProblem { m, n, k } = call.problem;
+        let kept = self.types.kept(k);
+        for (i, (rows, operand)) in [(m, &mut call.a), (n, &mut call.b)].into_iter().enumerate() {
+            if self.types.sparse[i] && operand.stride != 0 {
+                operand.stride = u64::from(rows) * u64::from(kept[i]);
+                let blocks = u64::from(rows.div_ceil(sparse::ROWS));
+                call.metadata = call.metadata.map(|of| of.every(blocks * of.pitch));
+            }
+        }
+        call
+    }
+
+    /// Products of these shapes, described in device memory.
+    #[must_use]
+    pub fn grouped(self, shapes: &'a [GemmProblem]) -> Self {
+        let count = u32::try_from(shapes.len()).unwrap_or(u32::MAX);
+        let products = Products::Grouped { count, records: 1 << 20 };
+        Self { call: Call { products, ..self.call }, shapes, ..self }
+    }
+
+    /// Floating-point operations of all products.
+    pub fn operations(&self) -> f64 {
+        match self.groups() {
+            Some(groups) => groups.iter().map(GemmProblem::operations).sum(),
+            None => self.call.problem.operations() * f64::from(self.call.products.count()),
+        }
+    }
+
+    /// The products one by one; `None` where all are of the call's shape.
+    pub(crate) fn groups(&self) -> Option<Vec<GemmProblem>> {
+        let (one, count) = (self.call.problem, self.call.products.count());
+        match self.call.products {
+            Products::One | Products::Batched { .. } => None,
+            Products::Ragged { .. } | Products::Masked { .. } | Products::Grouped { .. }
+                if !self.shapes.is_empty() =>
+            {
+                Some(self.shapes.to_vec())
+            }
+            Products::Masked { room, .. } => {
+                Some(vec![GemmProblem { m: room, ..one }; count.min(Form::MOST_GROUPS) as usize])
+            }
+            Products::Ragged { .. } => {
+                let rows = |group| (one.m / count) + u32::from(group < one.m % count);
+                Some(
+                    (0..count.min(Form::MOST_GROUPS))
+                        .map(|group| GemmProblem { m: rows(group), ..one })
+                        .collect(),
+                )
+            }
+            Products::Grouped { .. } => Some(vec![one; count.min(Form::MOST_GROUPS) as usize]),
+        }
+    }
+
+    /// What is searched for such calls.
+    pub(super) fn space(&self) -> Space {
+        let form = self.call.products.form();
+        let sourced = self.fusion.is_none() && self.call.epilogue.beta != 0.0;
+        let (call, output) = (&self.call, self.output());
+        let bytes = u64::from(output.bits() / 8);
+        let unaligned = !(call.d.address | call.d.pitch.wrapping_mul(bytes)).is_multiple_of(16)
+            || !call.d.stride.wrapping_mul(bytes).is_multiple_of(16);
+        Space { form, types: self.stored(), majors: self.majors, fusion: self.fusion, sourced, unaligned }
+    }
+
+    /// Elements of D.
+    fn output(&self) -> Format {
+        self.fusion.map_or(self.types.d, |fusion| fusion.output(self.types.a))
+    }
+
+    /// The types, with D's as the epilogue stores it.
+    pub(crate) fn stored(&self) -> Types {
+        self.types.stored(self.output())
+    }
+
+    /// Whether a kernel is one of the types, the directions, the form and the epilogue that are asked for.
+    pub(super) fn fits(&self, gemm: &AnyGemm) -> bool {
+        let plan = gemm.plan();
+        let epilogue = match self.fusion {
+            None => gemm.epilogue.linear().is_some(),
+            Some(fusion) => gemm.spec().is_some_and(|spec| spec.fusion() == Some(fusion)),
+        };
+        Types::of_kernel(gemm) == self.stored()
+            && plan.majors() == self.majors
+            && self.call.products.for_form(plan.form).is_ok()
+            && epilogue
+    }
+
+    /// Whether a kernel can do it.
+    pub(super) fn admitted(&self, gemm: &AnyGemm, slots: u32) -> Result<(), LaunchError> {
+        match self.fusion {
+            None => gemm.launch(&self.call, slots).map(|_| ()),
+            Some(_) => {
+                // Rows of D are as long as the epilogue leaves them.
+                let columns = self.call.problem.n >> gemm.plan.epilogue.halvings;
+                let d = MatrixRef { pitch: self.call.d.pitch.max(columns.into()), ..self.call.d };
+                gemm.launch(&Call { d, ..self.call }.with(Whatever), slots).map(|_| ())
+            }
+        }
+    }
+}
+
+/// Packed scales, where blocks have any.
+fn packed_scales(types: Types, GemmProblem { m, n, k }: GemmProblem) -> Option<BlockScales> {
+    let extents = BlockScales::packed_extents([m, n, k], types.scaled);
+    types.is_scaled().then(|| BlockScales::packed([1 << 20; 2], extents))
+}
+
+/// Packed metadata, where an operand is sparse.
+fn packed_metadata(types: Types, GemmProblem { k, .. }: GemmProblem) -> Option<MatrixRef> {
+    let [a, b] = types.sparse;
+    let format = if a { types.a } else { types.b };
+    let pitch = u64::from(sparse::metadata_pitch(format, k).max(sparse::WORDS));
+    (a || b).then(|| MatrixRef::new(1 << 20, pitch))
+}
+
+/// Packed scales and zero points of groups, where weights have any.
+fn packed_groups(types: Types, GemmProblem { m, n, .. }: GemmProblem) -> Option<GroupScales> {
+    let [a, b] = types.weights;
+    let rows = if a.is_some() { m } else { n };
+    let matrix = MatrixRef::new(1 << 20, u64::from(rows).next_multiple_of(16));
+    a.or(b).filter(|weights| weights.group > 0).map(|_| GroupScales { scales: matrix, zeros: matrix })
+}
+
+/// Why there is no kernel of the types, the directions, the form and the epilogue of a call; `None` where there are some.
+#[cfg(feature = "tune")]
+pub(crate) fn impossible(request: &Request<'_>) -> Option<String> {
+    use crate::spec::KernelSpec;
+
+    let mut spec = KernelSpec { form: request.call.products.form(), ..KernelSpec::DEFAULT };
+    let types = request.stored();
+    let Types { a, b, d, scaled, weights, sparse } = types;
+    let multiplied = collective::Multiply::fastest(a, b).and_then(|multiply| multiply.atom(a, b));
+    let Some(multiplied) = multiplied else { return Some(Format::NO_PRODUCT.to_owned()) };
+    for (i, operand) in spec.mainloop.operands.iter_mut().enumerate() {
+        (operand.format, operand.major) = ([a, b][i], request.majors[i]);
+        (operand.scaled, operand.weights, operand.sparse) = (scaled[i], weights[i], sparse[i]);
+    }
+    if types.is_scaled() || types.has_weights() || types.has_sparse() {
+        spec.mainloop.arrivals = collective::Arrivals::Warp;
+    }
+    if weights[1].is_some() || sparse[1] {
+        // They are the kernel's A.
+        spec.mainloop.operands.swap(0, 1);
+        spec.store.transposed = true;
+    }
+    spec.mainloop.atom = multiplied.taking(spec.mainloop.operands[0]);
+    spec.store.format = d;
+    // The least that any kernel needs.
+    (spec.mainloop.tile, spec.mainloop.consumers) = ([64, 64, 128 / a.bytes()], 1);
+    spec.store.way = collective::Way::Direct;
+    spec.epilogue = request.fusion.map_or(spec.epilogue, crate::spec::EpilogueKind::Fused);
+    spec.plan().err().map(|error| error.to_string())
+}
