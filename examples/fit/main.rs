@@ -40,6 +40,7 @@ const NUMBERS: &[(&str, Number)] = &[
     ("ingest", |machine| &mut machine.ingest),
     ("crowded", |machine| &mut machine.crowded),
     ("launch", |machine| &mut machine.launch),
+    ("serial_launch", |machine| &mut machine.serial_launch),
     ("clustered_launch", |machine| &mut machine.clustered_launch),
     ("divided_launch", |machine| &mut machine.divided_launch),
     ("persistent_launch", |machine| &mut machine.persistent_launch),

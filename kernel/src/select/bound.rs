@@ -41,6 +41,8 @@ struct Bound {
     by_threads: bool,
     sourced: bool,
     launch: f64,
+    /// Whether requests for operands may be joined before L2.
+    may_join: bool,
     /// Bits of an element of A and of B, bits in memory for each of K, and which of them leave L2 first.
     bits: [u32; 2],
     kept: [f64; 2],
@@ -59,7 +61,7 @@ impl PartialEq for Bound {
             let [one, grows] = of.exchange.unwrap_or([-1.0; 2]);
             let numbers = [of.cluster, of.ctas, of.parts, of.epilogue, of.launch, of.output, one, grows];
             let numbers = numbers.map(f64::to_bits);
-            let facts = [of.swapped, of.restarts, of.turns, of.by_threads, of.sourced];
+            let facts = [of.swapped, of.restarts, of.turns, of.by_threads, of.sourced, of.may_join];
             (of.tile, of.slots, numbers, facts, of.bits, of.kept.map(f64::to_bits), of.first)
         };
         key(self) == key(other) && self.fixed == other.fixed
@@ -163,7 +165,8 @@ impl Bounds {
             let units = every * of.parts;
             let at_once = units.min(slots);
             let sharing = (at_once * of.cluster / f64::from(machine.multiprocessors)).ceil().min(of.ctas);
-            let (step, _) = of.fixed.step([tiles[0], tiles[1]], sharing, at_once);
+            let crowd = if of.may_join { 0.0 } else { at_once };
+            let (step, _) = of.fixed.step([tiles[0], tiles[1]], sharing, crowd);
             let odd = if of.by_threads && odd { machine.odd_rows } else { 1.0 };
             let reads = if beta && !of.sourced { 2.0 } else { 1.0 };
             let epilogue =
@@ -193,11 +196,15 @@ impl Bounds {
             let [a_bytes, b_bytes] = of.kept.map(|bits| bits / 8.0);
             let (a, b, times) = (m * k * a_bytes, n * k * b_bytes, f64::from(count));
             let cost = |i: usize| machine.line_cost(seen.matrices[i], of.bits[i]);
-            let l2 = (a * tiles_n * cost(0) + b * tiles_m * cost(1)) * times / machine.l2;
+            let (a_cost, b_cost) = (a * cost(0), b * cost(1));
+            let l2 = a_cost * tiles_n + b_cost * tiles_m;
+            let l2 = if of.may_join { l2.min(model::SIDES * (a_cost + b_cost)) } else { l2 };
+            let l2 = l2 * times / machine.l2;
             let evicted = if of.first[0] { a * (tiles_n - 1.0) } else { 0.0 }
                 + if of.first[1] { b * (tiles_m - 1.0) } else { 0.0 };
             let shared = if tiles[1] > 1 { a } else { 0.0 } + if tiles[0] > 1 { b } else { 0.0 };
-            let operands = a + b + evicted * machine.refetched + shared * machine.echo;
+            let echo = if of.may_join { 0.0 } else { machine.echo };
+            let operands = a + b + evicted * machine.refetched + shared * echo;
             let d = m * n * of.output * if beta { 2.0 } else { 1.0 };
             let dram = (operands + d) * times / machine.dram;
             (of.launch + model::norm(busy, l2, dram)) * ROUNDED
@@ -242,6 +249,7 @@ impl Bound {
             by_threads: plan.epilogue.staged_bits == 0 && !plan.swapped(),
             sourced: plan.epilogue.sourced,
             launch: machine.launch_of(&entry.subject()),
+            may_join: entry.subject().may_join(),
             bits: plan.mainloop.operands.map(|operand| operand.bits()),
             kept: model::bits_of(plan),
             first: [0, 1].map(|i| plan.mainloop.operands[i].cache == CachePolicy::EvictFirst),

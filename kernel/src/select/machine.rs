@@ -52,6 +52,8 @@ pub struct Machine {
     pub copied: [f64; 4],
     /// Microseconds from one kernel of a stream to the first multiplication of the next.
     pub launch: f64,
+    /// Additional microseconds for kernels that begin only when the one before has ended.
+    pub serial_launch: f64,
     /// Additional microseconds until clusters of several CTAs have started, and until they have ended
     /// together.
     pub clustered_launch: f64,
@@ -105,7 +107,8 @@ pub struct Machine {
     pub dram: f64,
     /// Fraction of an evict-first operand that is read from DRAM again for each further tile that uses it.
     pub refetched: f64,
-    /// Fraction of an operand that is read from DRAM a second time if several clusters read it.
+    /// Fraction of an operand that is read from DRAM a second time if several clusters read it, unless their
+    /// requests are joined before L2.
     pub echo: f64,
 }
 
@@ -141,6 +144,7 @@ impl Machine {
             crowded: 0.01151,
             copied: [66e3, 30e3, 16e3, 5e3],
             launch: 1.106,
+            serial_launch: 0.9,
             clustered_launch: 0.4846,
             divided_launch: 0.4562,
             persistent_launch: 0.467,

@@ -55,11 +55,36 @@ pub(super) struct Subject<'a> {
     pub(super) plan: &'a Plan,
     pub(super) facts: &'a Facts,
     pub(super) scheduler: &'a dyn Schedule,
+    /// Whether it may begin while the kernel before it still runs.
+    pub(super) overlaps: bool,
 }
 
 impl<'a> Subject<'a> {
     pub(super) fn of(gemm: &'a AnyGemm) -> Self {
-        Self { plan: &gemm.plan, facts: &gemm.facts, scheduler: gemm.scheduler.as_ref() }
+        Self {
+            plan: &gemm.plan,
+            facts: &gemm.facts,
+            scheduler: gemm.scheduler.as_ref(),
+            overlaps: gemm.overlaps,
+        }
+    }
+
+    /// Whether the requests of CTAs for the same part of an operand may be joined before L2. CTAs must be launched in
+    /// order, on SMs that are all free, and not multicast to each other.
+    pub(super) fn may_join(&self) -> bool {
+        !self.overlaps
+            && self.plan.cluster_size() == 1
+            && self.facts.reduction.is_some()
+            && self.facts.parts == 1
+    }
+
+    /// Whether they are: CTAs that follow each other read the same K-range of different tiles.
+    fn joins(&self, tiles: Tiles<u32>, slots: u32) -> bool {
+        self.may_join() && {
+            let workers = self.scheduler.workers(tiles, slots);
+            let Divided { units, tiles } = self.scheduler.divided(tiles, workers);
+            units > 0 && units <= workers && units.is_multiple_of(tiles)
+        }
     }
 
     /// The tiles of a problem as the kernel sees it.
@@ -73,6 +98,9 @@ impl<'a> Subject<'a> {
         }
     }
 }
+
+/// Number of sides of the card. Each has half of the SMs, and joins their requests for the same line of L2.
+pub(super) const SIDES: f64 = 2.0;
 
 /// All GEMMs of a launch together.
 struct Totals {
@@ -129,7 +157,9 @@ impl Machine {
 
         let at_once = f64::from(workers.min(slots)) * cluster;
         let sharing = (at_once / f64::from(self.multiprocessors)).ceil().min(f64::from(self.ctas(plan)));
-        let (step, math, why) = self.step(plan, &call, &totals, sharing, f64::from(workers.min(slots)));
+        // Joined requests do not crowd.
+        let crowd = if subject.joins(totals.tiles, slots) { 0.0 } else { f64::from(workers.min(slots)) };
+        let (step, math, why) = self.step(plan, &call, &totals, sharing, crowd);
         let epilogue = self.epilogue(plan, &call, beta) * fitted;
         let epilogue = self.fused(epilogue, request.fusion.is_some(), plan.swapped());
         let epilogue = epilogue / f64::from(subject.facts.parts);
@@ -275,7 +305,14 @@ impl Machine {
         // If several clusters read an operand at nearly the same time, a fraction of it is read from DRAM a
         // second time.
         let shared = if tiles.n > 1 { a } else { 0.0 } + if tiles.m > 1 { b } else { 0.0 };
-        let dram = a + b + crossed + evicted * self.refetched + shared * self.echo;
+        // Each of the two sides of the card requests a line once, however many of its CTAs ask for it.
+        let joins = subject.joins(tiles, slots);
+        let (echo, l2) = if joins {
+            (0.0, l2.min(SIDES * (a * cost(call.a, a_bits) + b * cost(call.b, b_bits))))
+        } else {
+            (self.echo, l2)
+        };
+        let dram = a + b + crossed + evicted * self.refetched + shared * echo;
         (l2, dram)
     }
 
@@ -329,12 +366,13 @@ impl Machine {
     }
 
     /// Time of a launch before anything is multiplied.
-    pub(super) fn launch_of(&self, Subject { plan, facts, .. }: &Subject<'_>) -> f64 {
+    pub(super) fn launch_of(&self, Subject { plan, facts, overlaps, .. }: &Subject<'_>) -> f64 {
         let ([m, n, k], [a, b]) = (plan.mainloop.tile.map(f64::from), bits_of(plan));
         let clustered = if plan.cluster_size() * facts.parts > 1 { 1.0 } else { 0.0 };
         let divides = facts.reduction.is_some() && facts.parts == 1;
         self.launch
             + clustered * self.clustered_launch
+            + if *overlaps { 0.0 } else { self.serial_launch }
             + if divides { self.divided_launch } else { 0.0 }
             + if facts.tiles_on_device || divides { self.persistent_launch } else { 0.0 }
             + (m * a + n * b) * k / 8.0 * self.filling
