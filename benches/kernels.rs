@@ -13,7 +13,9 @@ use kernel::{Call, Emulator, Engine, GemmProblem, Known, Machine, Request, Types
 /// Builds, verifies and prints each kind of kernel. Target: at most 5 ms.
 fn emit(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("type to PTX");
-    for name in ["small-bf16-kk", "medium-bf16-kk", "large-bf16-kk", "staged-bf16-kk"] {
+    for name in
+        ["64x64-direct-bf16-kk", "128x128-direct-bf16-kk", "128x256-direct-bf16-kk", "128x256-bf16-kk"]
+    {
         let entry = kernel::find(name).expect("a catalogue name");
         group.bench_function(name, |bencher| {
             bencher.iter(|| black_box(entry.program().expect("a legal program")));
@@ -25,7 +27,7 @@ fn emit(criterion: &mut Criterion) {
 fn emulate(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("emulator");
     group.sample_size(10);
-    let entry = kernel::find("large-bf16-kk").expect("a catalogue name");
+    let entry = kernel::find("128x256-direct-bf16-kk").expect("a catalogue name");
     let program = entry.program().expect("a legal program");
     for size in [512u32, 1024] {
         let mut engine = Emulator::new();

@@ -91,7 +91,7 @@ fn a_wrong_result_is_noticed() {
         d_offset: 0,
         in_place: false,
     };
-    let entry = kernel::find("small-bf16-kk").expect("a catalogue name");
+    let entry = kernel::find("64x64-direct-bf16-kk").expect("a catalogue name");
     let program = entry.program().expect("a legal program");
     let run = |product: &Product| {
         product.run(&entry, &program, &mut Emulator::new(), &sums).expect("runs").mismatch

@@ -16,12 +16,12 @@ const BINARY: &str = env!("CARGO_BIN_EXE_falchion");
 
 /// Kernels whose pages show different things, and the arguments for each.
 const KERNELS: &[(&str, &[&str])] = &[
-    ("plain", &["large-bf16-kk"]),
-    ("pingpong", &["pingpong-bf16-kk"]),
+    ("plain", &["128x256-direct-bf16-kk"]),
+    ("pingpong", &["128x128-pingpong-bf16-kk"]),
     ("a cluster", &["--spec", "tile=128x192x64 cluster=2x2"]),
     ("Stream-K", &["--spec", "scheduler=stream-k", "--m", "1000", "--n", "3000", "--k", "2048"]),
-    ("groups of rows", &["ragged-unaligned-bf16-kk", "--rows", "300,0,17,129"]),
-    ("several products", &["grouped-bf16-kk"]),
+    ("groups of rows", &["ragged-128x128-unaligned-bf16-kk", "--rows", "300,0,17,129"]),
+    ("several products", &["grouped-128x256-bf16-kk"]),
     (
         "fp8 with scaled blocks",
         &["--spec", "dtype=e4m3 tile=128x128x128 scale-a=1x128 scale-b=128x128 out=bf16"],
@@ -30,8 +30,8 @@ const KERNELS: &[(&str, &[&str])] = &[
     ("a sparse operand", &["--spec", "sparse=a"]),
     ("mma.sync", &["--spec", "multiply=mma.sync"]),
     ("plain instructions", &["simt-f32-kk"]),
-    ("operands exchanged", &["swap16-bf16-kk"]),
-    ("a fused epilogue", &["pingpong-bias-gelu-bf16-kk"]),
+    ("operands exchanged", &["64x16-swap-bf16-kk"]),
+    ("a fused epilogue", &["128x128-pingpong-bias-gelu-bf16-kk"]),
 ];
 
 fn run(command: &str, arguments: &[&str]) -> Output {
@@ -187,26 +187,38 @@ fn refusals_name_what_is_wrong() {
     let file = file.to_str().expect("a name");
     let huge = "4294967295";
     let rows: [(&str, &[&str], &[&str]); 13] = [
-        ("an unknown kernel", &["large-bf16-xx"], &["`large-bf16-xx`", "falchion configs"]),
+        ("an unknown kernel", &["128x256-direct-bf16-xx"], &["`128x256-direct-bf16-xx`", "falchion configs"]),
         ("an illegal spec", &["--spec", "tile=100x256x64"], &["100", "tile"]),
         ("an unknown word of a spec", &["--spec", "sparse"], &["`sparse`", "key=value"]),
-        ("a name and a spec", &["large-bf16-kk", "--spec", ""], &["cannot be used with"]),
-        ("rows without groups", &["large-bf16-kk", "--rows", "3,4"], &["large-bf16-kk", "--rows", "--m"]),
-        ("one extent for groups", &["ragged-bf16-kk", "--m", "5"], &["ragged-bf16-kk", "--rows", "--m"]),
-        ("no rows at all", &["large-bf16-kk", "--m", "0"], &["--m is 0", "at least 1"]),
+        ("a name and a spec", &["128x256-direct-bf16-kk", "--spec", ""], &["cannot be used with"]),
+        (
+            "rows without groups",
+            &["128x256-direct-bf16-kk", "--rows", "3,4"],
+            &["128x256-direct-bf16-kk", "--rows", "--m"],
+        ),
+        (
+            "one extent for groups",
+            &["ragged-128x256-bf16-kk", "--m", "5"],
+            &["ragged-128x256-bf16-kk", "--rows", "--m"],
+        ),
+        ("no rows at all", &["128x256-direct-bf16-kk", "--m", "0"], &["--m is 0", "at least 1"]),
         (
             "absurd sizes",
-            &["large-bf16-kk", "--m", huge, "--n", huge, "--k", huge],
+            &["128x256-direct-bf16-kk", "--m", huge, "--n", huge, "--k", huge],
             &["4294967295", "2147483648"],
         ),
         (
             "too many tiles",
-            &["large-bf16-kk", "--m", "1000000", "--n", "1000000"],
+            &["128x256-direct-bf16-kk", "--m", "1000000", "--n", "1000000"],
             &["--m 1000000", "at most"],
         ),
-        ("an absurd run", &["large-bf16-kk", "--run", "99999x99999x99999"], &["--run", "at most 65536"]),
-        ("a run that is no shape", &["large-bf16-kk", "--run", "64x64"], &["--run", "64x64"]),
-        ("no multiprocessor", &["large-bf16-kk", "--sms", "0"], &["'--sms <SMS>'", "1..=1024"]),
+        (
+            "an absurd run",
+            &["128x256-direct-bf16-kk", "--run", "99999x99999x99999"],
+            &["--run", "at most 65536"],
+        ),
+        ("a run that is no shape", &["128x256-direct-bf16-kk", "--run", "64x64"], &["--run", "64x64"]),
+        ("no multiprocessor", &["128x256-direct-bf16-kk", "--sms", "0"], &["'--sms <SMS>'", "1..=1024"]),
         ("sizes of no kernel", &["--m", "64"], &["--m", "falchion explore KERNEL"]),
     ];
     for (name, arguments, words) in rows {
@@ -218,7 +230,7 @@ fn refusals_name_what_is_wrong() {
     }
     let nowhere = folder.join("missing").join("page.html");
     let nowhere = nowhere.to_str().expect("a name");
-    let output = run("explore", &["large-bf16-kk", "-o", nowhere]);
+    let output = run("explore", &["128x256-direct-bf16-kk", "-o", nowhere]);
     let said = text(&output.stderr);
     assert!(!output.status.success() && said.contains("cannot write") && said.contains(nowhere), "{said}");
     fs::remove_dir_all(&folder).expect("a folder");
@@ -229,7 +241,7 @@ fn refusals_name_what_is_wrong() {
 fn files_are_named_after_kernels() {
     let folder = folder("names");
     for (arguments, file) in [
-        (&["small-bf16-kk"] as &[&str], "small-bf16-kk.html"),
+        (&["64x64-direct-bf16-kk"] as &[&str], "64x64-direct-bf16-kk.html"),
         (&["--spec", ""], "gemm_bf16_kk_128x256x64_coop2_linear_tma_persistent_along_m_by_8.html"),
         (&[], "layouts.html"),
     ] {
@@ -375,7 +387,7 @@ fn clicks_find_broken_pages() {
         return skipped::skipped("browser: chromium, or what CHROMIUM names");
     };
     let folder = folder("faults");
-    let good = page(&["small-bf16-kk"]);
+    let good = page(&["64x64-direct-bf16-kk"]);
     for (name, from, to, found) in [
         ("a script that throws", "start();\n})();", "start();\nnull.x;\n})();", "error: "),
         ("a word to the console", "start();\n})();", "start();\nconsole.error(1);\n})();", "console.error"),

@@ -15,7 +15,7 @@ fn failures(check: impl Fn(&FusedGemm) -> Result<(), String> + Sync) -> Vec<Stri
 }
 
 /// Whole tiles and tiles at edges. With three workers, four tiles and eight k-tiles (the last one partial),
-/// `stream` splits tiles.
+/// `256x192-stream-k` splits tiles.
 #[test]
 fn every_kernel_computes_its_tree() {
     let problems = [
@@ -24,7 +24,7 @@ fn every_kernel_computes_its_tree() {
         GemmProblem { m: 256, n: 768, k: 472 },
     ];
     let checked = failures(|kernel| {
-        let divides = kernel.kind() == "stream";
+        let divides = kernel.kind() == "256x192-stream-k";
         for problem in &problems[..if divides { 3 } else { 2 }] {
             let mut engine = Emulator::new().with_multiprocessors(if divides { 3 } else { 132 });
             let mut bench = Bench::new(&mut engine, 1);
@@ -122,7 +122,7 @@ fn both_kernels_are_prepared_for_every_set() {
     let mut engine = Emulator::new().with_multiprocessors(3);
     let mut memory = |elements: u32| engine.upload(&vec![0; elements as usize * 2]).expect("memory").address;
     let sets = [(); 2].map(|()| [memory(256 * 512), memory(768 * 512), memory(256 * 768)]);
-    let names = ["stream-bias-gelu-bf16-kk", "pingpong-bias-gelu-bf16-kk"];
+    let names = ["256x192-stream-k-bias-gelu-bf16-kk", "128x128-pingpong-bias-gelu-bf16-kk"];
     for kernel in fused_catalogue().iter().filter(|kernel| names.contains(&kernel.name())) {
         let mut bench = Bench::aligned(&mut engine, 0);
         let both = kernel.prepare(&mut bench, problem, &sets).expect("a legal problem");

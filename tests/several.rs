@@ -47,9 +47,12 @@ fn whatever_offsets_say_groups_stay_inside() {
         ("beyond the last row", vec![0, 9, 4_000_000_000, 12], 15),
         ("all beyond", vec![99, 100], 15),
     ] {
-        for name in
-            ["ragged-bf16-kk", "ragged-fitted-bf16-kn", "ragged-swap16-bf16-kn", "ragged-unaligned-bf16-mk"]
-        {
+        for name in [
+            "ragged-128x256-bf16-kk",
+            "ragged-128x256-step32-bf16-kn",
+            "ragged-64x16-swap-bf16-kn",
+            "ragged-128x128-unaligned-bf16-mk",
+        ] {
             let entry = kernel::find(name).expect("a catalogue name");
             let program = entry.program().expect("legal");
             let problem = GemmProblem { m: all, n: COLUMNS[0], k: COLUMNS[1] };
@@ -160,12 +163,12 @@ fn tails_of_groups_are_divided() {
 fn every_schedule_of_warps_gives_the_same() {
     let rows = rows(&[0, 70, 3, 0, 130]);
     for (name, case) in [
-        ("ragged-bf16-kk", rows.clone()),
-        ("ragged-flat-bf16-kk", rows.clone()),
-        ("ragged-duo-bf16-kn", rows.clone()),
-        ("ragged-fitted-bf16-kk", rows.clone()),
-        ("ragged-fitted2-bf16-kn", rows),
-        ("batched-stream-bf16-kk", longer(batch(3, 70), 600)),
+        ("ragged-128x256-bf16-kk", rows.clone()),
+        ("ragged-64x256-pingpong-bf16-kk", rows.clone()),
+        ("ragged-256x128-1x2-bf16-kn", rows.clone()),
+        ("ragged-128x256-step32-bf16-kk", rows.clone()),
+        ("ragged-128x256-step32-2x1-bf16-kn", rows),
+        ("batched-128x256-stream-k-bf16-kk", longer(batch(3, 70), 600)),
     ] {
         let entry = kernel::find(name).expect("a catalogue name");
         let program = entry.program().expect("legal");
@@ -223,7 +226,7 @@ fn products_that_memory_describes() {
 
 #[test]
 fn arrays_of_products_are_checked() {
-    let grouped = kernel::find("grouped-bf16-kk").expect("a name");
+    let grouped = kernel::find("grouped-128x256-bf16-kk").expect("a name");
     let legal = Call::grouped(3, 0x8000);
     let workspace = Some(WorkspaceRef { address: 0x10000, bytes: grouped.workspace(&legal, 132) });
     let legal = Call { workspace, ..legal };
@@ -239,7 +242,7 @@ fn arrays_of_products_are_checked() {
         let error = grouped.launch(&call, 132).expect_err(words).to_string();
         assert!(error.contains(words), "{error}");
     }
-    let single = kernel::find("small-bf16-kk").expect("a name");
+    let single = kernel::find("64x64-direct-bf16-kk").expect("a name");
     let wrong = LaunchError::Form { kernel: Form::Single, call: Form::Grouped };
     assert_eq!(single.launch(&legal, 132), Err(wrong));
 }
@@ -274,7 +277,7 @@ fn groups_of_k_are_products_of_parts() {
     let records: Vec<u8> =
         (0..).zip(offsets.windows(2)).map(record).flat_map(|record| record.to_bytes()).collect();
     let records = engine.upload(&records).expect("memory");
-    let gemm = kernel::find("grouped-bf16-mn").expect("a catalogue name");
+    let gemm = kernel::find("grouped-128x256-bf16-mn").expect("a catalogue name");
     let program = gemm.program().expect("legal");
     let slots = engine.slots(&program).expect("it loads");
     let call = Call::grouped(4, records.address);
@@ -436,7 +439,7 @@ fn illegal_calls_say_what_was_needed() {
     let problem = GemmProblem { m: 16, n: 16, k: 16 };
     let first = Call::of(problem).a(0x1000, 16).b(0x2000, 16).d(0x4000, 16);
     let packed = first.batched(3);
-    let batched = kernel::find("batched-bf16-kk").expect("a name");
+    let batched = kernel::find("batched-128x256-bf16-kk").expect("a name");
     let launch = |call: Call| batched.launch(&call, 132);
     let [a, b, d] = [
         |call: Call, stride| Call { a: call.a.every(stride), ..call },
@@ -458,7 +461,7 @@ fn illegal_calls_say_what_was_needed() {
         let error = launch(call).expect_err(words).to_string();
         assert!(error.contains(words), "{error}");
     }
-    let ragged = kernel::find("ragged-bf16-kk").expect("a name");
+    let ragged = kernel::find("ragged-128x256-bf16-kk").expect("a name");
     let legal = first.ragged(3, 0x8000);
     assert!(ragged.launch(&legal, 132).expect("legal").is_some());
     assert_eq!(ragged.launch(&first.ragged(0, 0x8000), 132).expect("no groups"), None);
@@ -474,7 +477,7 @@ fn illegal_calls_say_what_was_needed() {
     let form = |kernel, call| Err(LaunchError::Form { kernel, call });
     assert_eq!(ragged.launch(&first, 132), form(Form::Ragged, Form::Single));
     assert_eq!(batched.launch(&legal, 132), form(Form::Batched, Form::Ragged));
-    let single = kernel::find("small-bf16-kk").expect("a name");
+    let single = kernel::find("64x64-direct-bf16-kk").expect("a name");
     assert_eq!(single.launch(&first.batched(2), 132), form(Form::Single, Form::Batched));
     assert!(batched.launch(&first, 132).expect("a batch of one").is_some());
 }

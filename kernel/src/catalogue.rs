@@ -16,47 +16,50 @@ type Kind = (&'static str, &'static str);
 /// Kernels of one GEMM. The first one that fits a call is the usual choice.
 const SINGLE: [Kind; 23] = [
     // Outputs of many tiles.
-    ("staged", "tile=128x256x64 raster=m12"),
+    ("128x256", "tile=128x256x64 raster=m12"),
     // C is loaded by tensor copies while its tile is multiplied.
-    ("sourced", "tile=128x256x64 epilogue=sourced raster=m12"),
+    ("128x256-sourced", "tile=128x256x64 epilogue=sourced raster=m12"),
     // The least traffic per multiplication, for outputs of many tiles.
-    ("wide", "tile=256x192x64"),
-    // Fewer waves than `staged`, where the last wave of `wide` would be too empty.
-    ("broad", "tile=128x320x64 raster=m16"),
+    ("256x192", "tile=256x192x64"),
+    // Fewer waves than `128x256`, where the last wave of `256x192` would be too empty.
+    ("128x320", "tile=128x320x64 raster=m16"),
     // Half the traffic from L2. This matters where rows begin inside a 32-byte sector.
-    ("quad", "tile=128x256x64 cluster=2x2"),
-    // As `wide`, with the last waves split along K where they would leave too many SMs idle.
-    ("stream", "tile=256x192x64 scheduler=stream-k"),
-    // Nearly as little traffic as `wide`, with more tiles.
-    ("duo", "tile=256x128x64 cluster=1x2"),
+    ("128x256-2x2", "tile=128x256x64 cluster=2x2"),
+    // As `256x192`, with the last waves split along K where they would leave too many SMs idle.
+    ("256x192-stream-k", "tile=256x192x64 scheduler=stream-k"),
+    // Nearly as little traffic as `256x192`, with more tiles.
+    ("256x128-1x2", "tile=256x128x64 cluster=1x2"),
     // Short K: one consumer stores its tile while the other multiplies.
-    ("pingpong", "tile=128x128x64 roles=pingpong"),
-    ("large", "tile=128x256x64 store=direct"),
+    ("128x128-pingpong", "tile=128x128x64 roles=pingpong"),
+    ("128x256-direct", "tile=128x256x64 store=direct"),
     // Outputs of some hundred tiles.
-    ("medium", "tile=128x128x64 store=direct"),
+    ("128x128-direct", "tile=128x128x64 store=direct"),
     // Small outputs.
-    ("small", "tile=64x64x64 store=direct scheduler=one-tile raster=m"),
-    ("slim", "tile=128x64x64 scheduler=one-tile raster=m"),
+    ("64x64-direct", "tile=64x64x64 store=direct scheduler=one-tile raster=m"),
+    ("128x64", "tile=128x64x64 scheduler=one-tile raster=m"),
     // 128 rows and a long K: weights are read once, and L2 evicts them first.
-    ("pair64", "tile=64x64x64 cluster=2x1 l2-b=evict-first scheduler=one-tile raster=m"),
-    ("pair128", "tile=64x128x64 cluster=2x1 l2-b=evict-first scheduler=one-tile raster=m"),
+    ("64x64-2x1", "tile=64x64x64 cluster=2x1 l2-b=evict-first scheduler=one-tile raster=m"),
+    ("64x128-2x1", "tile=64x128x64 cluster=2x1 l2-b=evict-first scheduler=one-tile raster=m"),
     // 256 rows.
-    ("pingpong2", "tile=128x128x64 roles=pingpong cluster=2x1"),
+    ("128x128-pingpong-2x1", "tile=128x128x64 roles=pingpong cluster=2x1"),
     // Small outputs with a long K.
-    ("deep", "tile=128x128x64 cluster=2x2 store=direct scheduler=stream-k raster=m reduction=separate"),
+    (
+        "128x128-stream-k-2x2",
+        "tile=128x128x64 cluster=2x2 store=direct scheduler=stream-k raster=m reduction=separate",
+    ),
     // Up to 16, 64 and 128 rows, with swap-AB: the rows fill the instruction's N, the weights its M.
     (
-        "swap16",
+        "64x16-swap",
         "tile=64x16x128 swap=yes l2-b=evict-first store=direct scheduler=stream-k raster=m divide=heuristic4",
     ),
-    ("swap64", "tile=64x64x128 swap=yes l2-b=evict-first store=direct raster=m"),
-    ("swap128", "tile=64x128x64 cluster=2x1 swap=yes l2-b=evict-first store=direct raster=m"),
+    ("64x64-swap", "tile=64x64x128 swap=yes l2-b=evict-first store=direct raster=m"),
+    ("64x128-swap-2x1", "tile=64x128x64 cluster=2x1 swap=yes l2-b=evict-first store=direct raster=m"),
     // For a card on which other kernels run at the same time.
-    ("dynamic", "tile=128x256x64 scheduler=dynamic raster=m12"),
-    ("dynamicduo", "tile=256x128x64 cluster=1x2 scheduler=dynamic"),
+    ("128x256-dynamic", "tile=128x256x64 scheduler=dynamic raster=m12"),
+    ("256x128-dynamic-1x2", "tile=256x128x64 cluster=1x2 scheduler=dynamic"),
     // Operands with rows that tensor copies cannot read.
-    ("unaligned", "tile=128x128x64 load=copy store=direct"),
-    ("unaligned64", "tile=64x64x64 load=copy store=direct scheduler=one-tile raster=m"),
+    ("128x128-unaligned", "tile=128x128x64 load=copy store=direct"),
+    ("64x64-unaligned", "tile=64x64x64 load=copy store=direct scheduler=one-tile raster=m"),
 ];
 
 /// Kernels without `wgmma`, in which every warp copies and multiplies. They are for comparison, for learning,
@@ -83,60 +86,63 @@ const MULTISTAGE_UNALIGNED: Kind =
 
 /// Kernels of several GEMMs, with operands in any layout.
 const SEVERAL: [Kind; 10] = [
-    ("batched", "tile=128x256x64 form=batched"),
-    ("batched-direct", "tile=128x128x64 form=batched store=direct"),
+    ("batched-128x256", "tile=128x256x64 form=batched"),
+    ("batched-128x128-direct", "tile=128x128x64 form=batched store=direct"),
     // With a 256 x 192 tile no register is left for the number of the GEMM.
-    ("batched-stream", "tile=128x256x64 form=batched scheduler=stream-k"),
-    ("batched-swap16", "tile=64x16x128 form=batched swap=yes l2-b=evict-first store=direct raster=m"),
-    ("batched-unaligned", "tile=128x128x64 form=batched load=copy store=direct"),
-    ("ragged-unaligned", "tile=128x128x64 form=ragged load=copy store=direct"),
-    ("grouped", "tile=128x256x64 form=grouped store=direct"),
-    ("grouped-medium", "tile=128x128x64 form=grouped store=direct"),
-    ("grouped-swap16", "tile=64x16x128 form=grouped swap=yes l2-b=evict-first store=direct raster=m"),
-    ("grouped-unaligned", "tile=128x128x64 form=grouped load=copy store=direct"),
+    ("batched-128x256-stream-k", "tile=128x256x64 form=batched scheduler=stream-k"),
+    ("batched-64x16-swap", "tile=64x16x128 form=batched swap=yes l2-b=evict-first store=direct raster=m"),
+    ("batched-128x128-unaligned", "tile=128x128x64 form=batched load=copy store=direct"),
+    ("ragged-128x128-unaligned", "tile=128x128x64 form=ragged load=copy store=direct"),
+    ("grouped-128x256", "tile=128x256x64 form=grouped store=direct"),
+    ("grouped-128x128", "tile=128x128x64 form=grouped store=direct"),
+    ("grouped-64x16-swap", "tile=64x16x128 form=grouped swap=yes l2-b=evict-first store=direct raster=m"),
+    ("grouped-128x128-unaligned", "tile=128x128x64 form=grouped load=copy store=direct"),
 ];
 
 /// Kernels of groups of rows. They need a row-major A: in a column-major A, a group may begin at any element
 /// of a line, where no tensor copy can begin.
 const RAGGED: [Kind; 8] = [
-    ("ragged", "tile=128x256x64 form=ragged"),
-    ("ragged-duo", "tile=256x128x64 form=ragged cluster=1x2"),
-    ("ragged-flat", "tile=64x256x64 form=ragged roles=pingpong"),
-    ("ragged-direct", "tile=128x128x64 form=ragged store=direct"),
+    ("ragged-128x256", "tile=128x256x64 form=ragged"),
+    ("ragged-256x128-1x2", "tile=256x128x64 form=ragged cluster=1x2"),
+    ("ragged-64x256-pingpong", "tile=64x256x64 form=ragged roles=pingpong"),
+    ("ragged-128x128-direct", "tile=128x128x64 form=ragged store=direct"),
     // Swap-AB: weights fill the rows of a tile. Its columns are a group's tokens, up to 256, and the tile is
     // as wide as their number.
-    ("ragged-fitted", "tile=128x256x64 form=ragged step=32 swap=yes scheduler=dynamic raster=m"),
-    ("ragged-fitted2", "tile=128x256x64 form=ragged step=32 cluster=2x1 swap=yes scheduler=dynamic raster=m"),
+    ("ragged-128x256-step32", "tile=128x256x64 form=ragged step=32 swap=yes scheduler=dynamic raster=m"),
     (
-        "ragged-tail",
+        "ragged-128x256-step32-2x1",
+        "tile=128x256x64 form=ragged step=32 cluster=2x1 swap=yes scheduler=dynamic raster=m",
+    ),
+    (
+        "ragged-128x256-step32-tail",
         "tile=128x256x64 form=ragged step=32 cluster=2x1 swap=yes scheduler=dynamic-tail raster=m",
     ),
-    ("ragged-swap16", "tile=64x16x128 form=ragged swap=yes l2-b=evict-first store=direct raster=m"),
+    ("ragged-64x16-swap", "tile=64x16x128 form=ragged swap=yes l2-b=evict-first store=direct raster=m"),
 ];
 
 /// Kernels with a fused epilogue: the kinds that every fusion has.
 const FUSED: [Kind; 4] = [
-    ("staged", "tile=128x256x64 raster=m12"),
-    ("wide", "tile=256x192x64"),
+    ("128x256", "tile=128x256x64 raster=m12"),
+    ("256x192", "tile=256x192x64"),
     // With four buffers the epilogue does not wait for a buffer, and more often ends before the other
     // consumer's multiplications.
-    ("pingpong", "tile=128x128x64 roles=pingpong buffers=4"),
-    ("duo", "tile=256x128x64 cluster=1x2"),
+    ("128x128-pingpong", "tile=128x128x64 roles=pingpong buffers=4"),
+    ("256x128-1x2", "tile=256x128x64 cluster=1x2"),
 ];
 
 /// More kinds, for the most used fusions.
 const FUSED_MORE: [Kind; 6] = [
     // With two buffers there is shared memory for six stages, not five.
-    ("pingpong6", "tile=128x128x64 roles=pingpong"),
-    ("broad", "tile=128x320x64 raster=m16"),
-    ("quad", "tile=128x256x64 cluster=2x2"),
-    ("slim", "tile=128x64x64 scheduler=one-tile raster=m"),
-    ("pair128", "tile=64x128x64 cluster=2x1 l2-b=evict-first scheduler=one-tile raster=m"),
-    ("small", "tile=64x64x64 store=direct scheduler=one-tile raster=m"),
+    ("128x128-pingpong-2buffers", "tile=128x128x64 roles=pingpong"),
+    ("128x320", "tile=128x320x64 raster=m16"),
+    ("128x256-2x2", "tile=128x256x64 cluster=2x2"),
+    ("128x64", "tile=128x64x64 scheduler=one-tile raster=m"),
+    ("64x128-2x1", "tile=64x128x64 cluster=2x1 l2-b=evict-first scheduler=one-tile raster=m"),
+    ("64x64-direct", "tile=64x64x64 store=direct scheduler=one-tile raster=m"),
 ];
 
 /// Kinds that split tiles, for fusions that leave enough registers.
-const FUSED_DIVIDED: [Kind; 1] = [("stream", "tile=256x192x64 scheduler=stream-k")];
+const FUSED_DIVIDED: [Kind; 1] = [("256x192-stream-k", "tile=256x192x64 scheduler=stream-k")];
 
 const ELEMENTS: [&str; 2] = ["bf16", "f16"];
 const LAYOUTS: [&str; 4] = ["kk", "kn", "mk", "mn"];
@@ -185,7 +191,7 @@ pub fn by_threads() -> Vec<AnyGemm> {
 ///
 /// Kinds `batched…` are for GEMMs of one shape, kinds `ragged…` for groups of rows, kinds `grouped…` for
 /// GEMMs that device memory describes. For groups of rows with a column-major A there is only the kind
-/// `ragged-unaligned`.
+/// `ragged-128x128-unaligned`.
 pub fn several() -> Vec<AnyGemm> {
     static ALL: OnceLock<Vec<AnyGemm>> = OnceLock::new();
     let of_element = |element: &&str| {

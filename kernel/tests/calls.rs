@@ -11,7 +11,7 @@ fn legal() -> Call {
 
 #[test]
 fn illegal_calls_say_what_was_needed() {
-    let gemm = find("small-bf16-kk").expect("a catalogue name");
+    let gemm = find("64x64-direct-bf16-kk").expect("a catalogue name");
     assert!(gemm.launch(&legal(), 132).expect("legal").is_some());
     let call = legal();
     let linear = call.epilogue;
@@ -89,7 +89,8 @@ fn illegal_calls_say_what_was_needed() {
 
 #[test]
 fn tensor_stores_need_whole_chunks() {
-    let (direct, staged) = (find("large-bf16-kk").expect("a name"), find("staged-bf16-kk").expect("a name"));
+    let (direct, staged) =
+        (find("128x256-direct-bf16-kk").expect("a name"), find("128x256-bf16-kk").expect("a name"));
     let call = legal();
     let narrow = Call { problem: GemmProblem { n: 36, ..call.problem }, ..call };
     assert!(direct.launch(&narrow, 132).expect("legal").is_some());
@@ -102,7 +103,7 @@ fn tensor_stores_need_whole_chunks() {
 
 #[test]
 fn what_blas_leaves_unread_is_not_checked() {
-    let gemm = find("small-bf16-kk").expect("a catalogue name");
+    let gemm = find("64x64-direct-bf16-kk").expect("a catalogue name");
     let (call, nowhere) = (legal(), MatrixRef::NONE);
     let linear = call.epilogue;
     let grid = |call: &Call| gemm.launch(call, 132).map(|launch| launch.map(|launch| launch.grid.ctas));
@@ -121,9 +122,9 @@ fn what_blas_leaves_unread_is_not_checked() {
 #[test]
 fn an_unknown_name_suggests_known_ones() {
     for (name, first) in [
-        ("stagd-bf16-kk", "staged-bf16-kk"),
-        ("wide-bf16", "wide-bf16-kk"),
-        ("swap16-fp16-mk", "swap16-f16-mk"),
+        ("stagd-bf16-kk", "128x256-bf16-kk"),
+        ("256x192-bf16", "256x192-bf16-kk"),
+        ("swap16-fp16-mk", "64x16-swap-f16-mk"),
     ] {
         let Err(UnknownConfig::Name(error)) = find(name) else { panic!("found") };
         assert_eq!(error.alike()[0], first, "{name}");
@@ -138,7 +139,7 @@ fn an_unknown_name_suggests_known_ones() {
 /// A small output with a long K is split, and needs a workspace of the size that is stated.
 #[test]
 fn divided_tiles_need_a_workspace() {
-    let gemm = find("deep-bf16-kk").expect("a catalogue name");
+    let gemm = find("128x128-stream-k-2x2-bf16-kk").expect("a catalogue name");
     let problem = GemmProblem { m: 256, n: 256, k: 8192 };
     let call = Call::of(problem).a(0x1000, 8192).b(0x2000, 8192).d(0x4000, 256);
     let needed = gemm.workspace(&call, 33);
@@ -158,20 +159,20 @@ fn divided_tiles_need_a_workspace() {
         0,
         "no launch is that large"
     );
-    assert_eq!(find("staged-bf16-kk").expect("a catalogue name").workspace(&call, 132), 0);
+    assert_eq!(find("128x256-bf16-kk").expect("a catalogue name").workspace(&call, 132), 0);
 }
 
 /// What L2 fetches for copies of A and B: single lines for tiles limited by DRAM, pairs for large tiles.
 #[test]
 fn small_tiles_fetch_single_lines() {
     for (kind, promotion) in [
-        ("swap16", Promotion::B128),
-        ("pair64", Promotion::B128),
-        ("pingpong", Promotion::B128),
-        ("medium", Promotion::B128),
-        ("duo", Promotion::B256),
-        ("staged", Promotion::B256),
-        ("broad", Promotion::B256),
+        ("64x16-swap", Promotion::B128),
+        ("64x64-2x1", Promotion::B128),
+        ("128x128-pingpong", Promotion::B128),
+        ("128x128-direct", Promotion::B128),
+        ("256x128-1x2", Promotion::B256),
+        ("128x256", Promotion::B256),
+        ("128x320", Promotion::B256),
     ] {
         let gemm = find(&format!("{kind}-bf16-kk")).expect("a catalogue name");
         let call = legal().with(LinearArguments::default());

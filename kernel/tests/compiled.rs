@@ -322,7 +322,7 @@ fn what_is_no_assembler_is_an_error() {
 
 /// Loads a kernel in the usual way. Returns the warnings' texts, or the error's.
 fn loaded() -> Result<(Origin, Vec<String>), String> {
-    let gemm = kernel::find("small-bf16-kk").expect("a name");
+    let gemm = kernel::find("64x64-direct-bf16-kk").expect("a name");
     let program = gemm.program().expect("legal");
     let loaded = Loaded::load_in(&context(), gemm, program).map_err(|error| error.to_string())?;
     let kernel = loaded.kernel();

@@ -22,7 +22,7 @@ fn call(a: u64, b: u64, d: u64) -> Call {
 
 /// A kernel, and its program.
 fn small() -> (kernel::AnyGemm, Program) {
-    let gemm = kernel::find("small-bf16-kk").expect("a name");
+    let gemm = kernel::find("64x64-direct-bf16-kk").expect("a name");
     let program = gemm.program().expect("legal");
     (gemm, program)
 }
@@ -170,7 +170,7 @@ fn records_name_buffers_alone() {
     with_stand_in("records_name_buffers_alone", &[], &[], || {
         let mut gpu = Gpu::new(0).expect("the stand-in");
         let buffer = gpu.allocate(BYTES).expect("memory");
-        let gemm = kernel::find("grouped-bf16-kk").expect("a name");
+        let gemm = kernel::find("grouped-128x256-bf16-kk").expect("a name");
         let program = gemm.program().expect("legal");
         let workspace = gpu.workspace(gemm.workspace(&Call::grouped(1, 16), 132)).expect("memory");
         let own = buffer.address;
@@ -211,7 +211,7 @@ fn records_are_lent_with_what_they_name() {
     with_stand_in("records_are_lent_with_what_they_name", &[], &[], || {
         let mut gpu = Gpu::new(0).expect("the stand-in");
         let buffers = [(); 4].map(|()| gpu.allocate(BYTES).expect("memory"));
-        let gemm = kernel::find("grouped-bf16-kk").expect("a name");
+        let gemm = kernel::find("grouped-128x256-bf16-kk").expect("a name");
         let program = gemm.program().expect("legal");
         let workspace = gpu.workspace(gemm.workspace(&Call::grouped(2, 16), 132)).expect("memory");
         let memories = buffers.map(|buffer| gpu.memory(buffer).expect("allocated"));
@@ -281,7 +281,7 @@ fn a_fault_is_that_of_the_kernel_that_was_launched() {
             let guilty = program.name().to_owned();
             let stream = Arc::clone(gpu.stream());
             let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
-            let other = kernel::find("medium-bf16-kk").expect("a name");
+            let other = kernel::find("128x128-direct-bf16-kk").expect("a name");
             let program = other.program().expect("legal");
             let mut innocent = Loaded::load_in(gpu.context(), other, program).expect("compiles");
             let call = call(buffer.address, buffer.address, buffer.address);

@@ -30,39 +30,44 @@ fn tiles_of_many_products() {
     for (why, kernel, products, want) in [
         (
             "an extent of 32 bits",
-            "grouped-bf16-kk",
+            "grouped-128x256-bf16-kk",
             vec![shape(u32::MAX, 256, 64)],
             large("M", u32::MAX.into()),
         ),
         (
             "another",
-            "grouped-bf16-kk",
+            "grouped-128x256-bf16-kk",
             vec![shape(1, 1, 64), shape(1, u32::MAX, 64)],
             large("N", u32::MAX.into()),
         ),
-        ("a batch", "batched-bf16-kk", vec![shape(1 << 24, 256, 64); 3], tiles(3 << 17, 1, 1)),
+        ("a batch", "batched-128x256-bf16-kk", vec![shape(1 << 24, 256, 64); 3], tiles(3 << 17, 1, 1)),
         (
             "a batch of 2^33 tiles",
-            "batched-bf16-kk",
+            "batched-128x256-bf16-kk",
             vec![shape(1 << 24, 256, 64); 1 << 16],
             Err(LaunchError::TooManyTiles { m: 1 << 33, n: 1, most }),
         ),
         (
             "products of 2^32 tiles each",
-            "grouped-bf16-kk",
+            "grouped-128x256-bf16-kk",
             vec![shape(1 << 23, 1 << 24, 64); 2],
             Err(LaunchError::TooManyTiles { m: 1 << 33, n: 1, most }),
         ),
-        ("groups of 2^32 rows in all", "ragged-bf16-kk", vec![shape(1 << 30, 8, 8); 4], large("M", 1 << 32)),
+        (
+            "groups of 2^32 rows in all",
+            "ragged-128x256-bf16-kk",
+            vec![shape(1 << 30, 8, 8); 4],
+            large("M", 1 << 32),
+        ),
         (
             "more tiles than the order of drawn ones has numbers for",
-            "ragged-fitted-bf16-kk",
+            "ragged-128x256-step32-bf16-kk",
             vec![shape(1 << 24, 1 << 24, 8)],
             Err(LaunchError::TooManyTiles { m: 1 << 33, n: 1, most: (1 << 23) - 1 }),
         ),
         (
             "too many groups",
-            "ragged-bf16-kk",
+            "ragged-128x256-bf16-kk",
             vec![shape(1, 8, 8); 321],
             Err(LaunchError::Groups { groups: 321, most: Form::MOST_GROUPS }),
         ),
@@ -126,7 +131,7 @@ fn a_grid_has_at_most_31_bits() {
 
 #[test]
 fn matrices_end_where_addresses_do() {
-    let gemm = find("small-bf16-kk").expect("a name");
+    let gemm = find("64x64-direct-bf16-kk").expect("a name");
     let call = packed(GemmProblem { m: 1 << 16, n: 8, k: 8 });
     let wide = |address| MatrixRef::new(address, 1 << 38);
     // 2^16 rows with a stride of 2^39 B.
@@ -143,7 +148,7 @@ fn matrices_end_where_addresses_do() {
         let launched = gemm.launch(&Call { a: wide(address), ..call }, 132).map(|_| ());
         assert_eq!(launched, want, "{why}");
     }
-    let batched = find("batched-bf16-kk").expect("a name");
+    let batched = find("batched-128x256-bf16-kk").expect("a name");
     let first = packed(GemmProblem { m: 8, n: 8, k: 8 });
     let of = |count, stride| {
         let call = first.batched(count);

@@ -7,7 +7,7 @@ mod waits;
 
 #[test]
 fn printed_kernels() {
-    for name in ["small-bf16-kk", "small-f16-mn"] {
+    for name in ["64x64-direct-bf16-kk", "64x64-direct-f16-mn"] {
         let program = kernel::find(name).expect("a catalogue name").program().expect("a legal program");
         insta::assert_snapshot!(name, program.text());
     }
@@ -33,7 +33,7 @@ fn kernels_wait_before_they_touch_memory() {
 /// The check of the test above, on wrong kernels.
 #[test]
 fn a_kernel_that_does_not_wait_is_noticed() {
-    let program = kernel::find("ragged-bf16-kk").expect("a name").program().expect("a legal program");
+    let program = kernel::find("ragged-128x256-bf16-kk").expect("a name").program().expect("a legal program");
     let text = program.text();
     let (head, rest) = text.split_once("griddepcontrol.wait;").expect("it waits");
     let early = format!("{head}ld.global.u32 %r1, [%rd1];\ngriddepcontrol.wait;{rest}");

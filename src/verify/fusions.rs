@@ -4,7 +4,7 @@
 //! use falchion::verify::{Format, Fusion, fusions::any_columns};
 //!
 //! let fused = any_columns(Fusion::BiasGelu, Format::Bf16)?;
-//! assert!(fused.stores(129) && fused.kind() == "medium");
+//! assert!(fused.stores(129) && fused.kind() == "128x128-direct");
 //! # Ok::<(), falchion::verify::TreeError>(())
 //! ```
 
@@ -56,7 +56,7 @@ impl FusedGemm {
             return spec.to_string();
         }
         // If two kinds differ only in the epilogue's staging, the catalogue has one of them.
-        let kind = if self.kind() == "pingpong6" { "pingpong" } else { self.kind() };
+        let kind = if self.kind() == "128x128-pingpong-2buffers" { "128x128-pingpong" } else { self.kind() };
         format!("{kind}-{}-kk", self.gemm.element())
     }
 
@@ -154,7 +154,7 @@ pub fn any_columns(fusion: Fusion, format: Format) -> Result<FusedGemm, TreeErro
     let (name, dtype) = (fusion.name(), format.name());
     let spec = KernelSpec::parse(&format!("tile=128x128x64 store=direct dtype={dtype} epilogue={name}"));
     let spec = spec.map_err(|error| TreeError::Unknown(error.into()))?;
-    let gemm = spec.named(format!("medium-{name}-{dtype}-kk"));
+    let gemm = spec.named(format!("128x128-direct-{name}-{dtype}-kk"));
     Ok(FusedGemm { gemm: gemm.map_err(|error| TreeError::Unknown(error.into()))?, fusion })
 }
 

@@ -550,7 +550,7 @@ mod tests {
             d_offset: 8,
             in_place: false,
         };
-        let entry = kernel::find("small-bf16-kk").expect("a catalogue name");
+        let entry = kernel::find("64x64-direct-bf16-kk").expect("a catalogue name");
         let program = entry.program().expect("a legal program");
         let mut engine = Sloppy { buffers: Vec::new(), writes };
         product.run(&entry, &program, &mut engine, &sums).expect("runs").mismatch

@@ -207,7 +207,7 @@ mod tests {
     /// Split tiles of several GEMMs: each run must leave the workspace as it found it.
     #[test]
     fn divided_tiles_have_the_same_bits_every_time() {
-        let entry = kernel::find("batched-stream-bf16-kk").expect("a catalogue name");
+        let entry = kernel::find("batched-128x256-stream-k-bf16-kk").expect("a catalogue name");
         let program = entry.program().expect("legal");
         let problem = GemmProblem { m: 20, n: 40, k: 2048 };
         let several = SeveralProducts { d_padding: 8, seed: 1, ..SeveralProducts::batch(problem, 3) };

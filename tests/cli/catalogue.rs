@@ -11,13 +11,13 @@ fn the_catalogue_is_printed() {
     for entry in kernel::catalogue() {
         assert!(list.stdout.contains(entry.name()), "{} is not listed", entry.name());
     }
-    let plan = falchion(&["plan", "large-bf16-kk"]);
+    let plan = falchion(&["plan", "128x256-direct-bf16-kk"]);
     assert_eq!(plan.code, Some(0));
     assert!(plan.stdout.contains("128x256x64") && plan.stdout.contains("196680"), "{}", plan.stdout);
-    let ptx = falchion(&["emit", "small-f16-kk"]);
+    let ptx = falchion(&["emit", "64x64-direct-f16-kk"]);
     assert!(ptx.stdout.starts_with(".version 8.4\n.target sm_90a"), "{}", &ptx.stdout[..80]);
     let file = folder("emit").join("kernel.ptx");
-    let written = falchion(&["emit", "small-f16-kk", "-o", &file.display().to_string()]);
+    let written = falchion(&["emit", "64x64-direct-f16-kk", "-o", &file.display().to_string()]);
     assert_eq!(written.code, Some(0), "{}", written.stderr);
     assert_eq!(fs::read_to_string(&file).expect("written"), ptx.stdout);
     let unknown = falchion(&["plan", "nothing"]);
@@ -55,7 +55,7 @@ fn kernels_are_ranked_for_a_shape() {
     for (why, arguments, words) in [
         ("nothing to plan", &[][..], &["required", "NAME"][..]),
         ("half a shape", &["--m", "5"], &["--n", "--k"]),
-        ("a name and a shape", &["large-bf16-kk", "--m", "5", "--n", "5", "--k", "8"], &["--m"]),
+        ("a name and a shape", &["128x256-direct-bf16-kk", "--m", "5", "--n", "5", "--k", "8"], &["--m"]),
         ("an empty product", &["--m", "0", "--n", "8", "--k", "8"], &["--m", "0"]),
     ] {
         let run = falchion(&[&["plan"], arguments].concat());
@@ -86,13 +86,16 @@ fn one_list_of_kernels() {
         assert_eq!(run.code, Some(2), "{arguments:?}: {}", run.stderr);
         assert!(run.stderr.contains(&lists), "{arguments:?}: no `{lists}` in {}", run.stderr);
     }
-    let fused = "wide-bias-relu-bf16-kk";
+    let fused = "256x192-bias-relu-bf16-kk";
     assert!(names.contains(&fused), "{list}");
     for (arguments, words) in [
         (&["plan", fused][..], ""),
         (&["emit", fused], ""),
-        (&["trace", fused], "fused epilogue bias-relu: a trace has no arguments for it; trace wide-bf16-kk"),
-        (&[&["schedule", fused], &shape[..]].concat(), "like those of wide-bf16-kk"),
+        (
+            &["trace", fused],
+            "fused epilogue bias-relu: a trace has no arguments for it; trace 256x192-bf16-kk",
+        ),
+        (&[&["schedule", fused], &shape[..]].concat(), "like those of 256x192-bf16-kk"),
         (&["bench", "--config", fused], "time it with --epilogue bias-relu"),
     ] {
         let run = falchion(arguments);

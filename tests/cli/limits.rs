@@ -12,12 +12,12 @@ fn what_no_machine_holds_is_refused_before_anything_is_allocated() {
         &[
             (
                 "an extent of 32 bits",
-                &["small-bf16-kk", "--m", LARGE],
+                &["64x64-direct-bf16-kk", "--m", LARGE],
                 &["M is 4294967295", "below 2147483648"],
             ),
             (
                 "gigabytes, and events without end",
-                &["small-bf16-kk", "--m", "60000", "--n", "60000", "--k", "64"],
+                &["64x64-direct-bf16-kk", "--m", "60000", "--n", "60000", "--k", "64"],
                 &[
                     "--m 60000, --n 60000, --k 64",
                     "879844 tiles of 1 k-tiles",
@@ -27,11 +27,11 @@ fn what_no_machine_holds_is_refused_before_anything_is_allocated() {
             ),
             (
                 "a long sum",
-                &["small-bf16-kk", "--m", "64", "--n", "64", "--k", "2000000000"],
+                &["64x64-direct-bf16-kk", "--m", "64", "--n", "64", "--k", "2000000000"],
                 &["--k 2000000000", "1 tiles of 31250000 k-tiles"],
             ),
-            ("no rows", &["small-bf16-kk", "--m", "0"], &["--m is 0", "at least 1"]),
-            ("no columns", &["small-bf16-kk", "--n", "0"], &["--n is 0", "at least 1"]),
+            ("no rows", &["64x64-direct-bf16-kk", "--m", "0"], &["--m is 0", "at least 1"]),
+            ("no columns", &["64x64-direct-bf16-kk", "--n", "0"], &["--n is 0", "at least 1"]),
         ],
     );
     refused(
@@ -49,7 +49,7 @@ fn what_no_machine_holds_is_refused_before_anything_is_allocated() {
             ),
             (
                 "a kernel with one",
-                &["--config", "staged-bias-bf16-kk", "--m", LARGE, "--n", LARGE],
+                &["--config", "128x256-bias-bf16-kk", "--m", LARGE, "--n", LARGE],
                 &["GB of memory"],
             ),
             ("a group", &["--group", "4294967295x8x8"], &["--group", "M is 4294967295", "below 2147483648"]),
@@ -117,39 +117,49 @@ fn schedules_count_in_enough_bits() {
         &[
             (
                 "a group of 32 bits",
-                &["grouped-bf16-kk", "--group", "4294967295x4294967295x64"],
+                &["grouped-128x256-bf16-kk", "--group", "4294967295x4294967295x64"],
                 &["--group 4294967295x4294967295x64", "M is 4294967295", "below 2147483648"],
             ),
             (
                 "a batch of 2^33 tiles",
-                &["batched-bf16-kk", "--batch", "65536", "--m", "16777216", "--n", "256", "--k", "64"],
+                &[
+                    "batched-128x256-bf16-kk",
+                    "--batch",
+                    "65536",
+                    "--m",
+                    "16777216",
+                    "--n",
+                    "256",
+                    "--k",
+                    "64",
+                ],
                 &["--batch 65536", "--m 16777216", "8589934592 x 1 tiles", "at most 2147483647"],
             ),
             (
                 "groups of 2^36 tiles",
-                &["grouped-bf16-kk", "--group", "2147483647x2147483647x64,8x8x8"],
+                &["grouped-128x256-bf16-kk", "--group", "2147483647x2147483647x64,8x8x8"],
                 &["--group", "tiles", "at most 2147483647"],
             ),
             (
                 "rows of 32 bits in all",
-                &["ragged-bf16-kk", "--experts", "2147483647,2147483647", "--n", "8", "--k", "8"],
+                &["ragged-128x256-bf16-kk", "--experts", "2147483647,2147483647", "--n", "8", "--k", "8"],
                 &["--experts 2147483647,2147483647", "M is 4294967294", "below 2147483648"],
             ),
             (
                 "more tiles than a picture shows, of groups",
-                &["grouped-bf16-kk", "--group", "1000000x1000000x64"],
+                &["grouped-128x256-bf16-kk", "--group", "1000000x1000000x64"],
                 &["--group 1000000x1000000x64 make", "at most 262144"],
             ),
             (
                 "the same of experts",
-                &["ragged-bf16-kk", "--experts", "2000000,1", "--n", "8000", "--k", "8"],
+                &["ragged-128x256-bf16-kk", "--experts", "2000000,1", "--n", "8000", "--k", "8"],
                 &["--experts 2000000,1, --n 8000, --k 8 make", "at most 262144"],
             ),
         ],
     );
     for (arguments, other) in [
-        (&["grouped-bf16-kk", "--group", "1000000x1000000x64"][..], "--m"),
-        (&["ragged-bf16-kk", "--experts", "2000000,1", "--n", "8000", "--k", "8"], "--m"),
+        (&["grouped-128x256-bf16-kk", "--group", "1000000x1000000x64"][..], "--m"),
+        (&["ragged-128x256-bf16-kk", "--experts", "2000000,1", "--n", "8000", "--k", "8"], "--m"),
     ] {
         let run = falchion(&[&["schedule"], arguments].concat());
         assert!(!run.stderr.contains(other), "{arguments:?}: {other} was not given: {}", run.stderr);

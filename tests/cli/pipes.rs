@@ -8,12 +8,12 @@ use crate::folder;
 /// Each command, with arguments that run quickly.
 const COMMANDS: [&[&str]; 12] = [
     &["configs"],
-    &["emit", "large-bf16-kk"],
-    &["plan", "large-bf16-kk"],
+    &["emit", "128x256-direct-bf16-kk"],
+    &["plan", "128x256-direct-bf16-kk"],
     &["plan", "--m", "512", "--n", "512", "--k", "512"],
     &["layout", "(4,8)", "--table"],
-    &["schedule", "small-bf16-kk", "--m", "512", "--n", "512", "--k", "512"],
-    &["trace", "small-bf16-kk", "--m", "64", "--n", "64", "--k", "64"],
+    &["schedule", "64x64-direct-bf16-kk", "--m", "512", "--n", "512", "--k", "512"],
+    &["trace", "64x64-direct-bf16-kk", "--m", "64", "--n", "64", "--k", "64"],
     &["gemm", "--engine", "emulator", "--m", "64", "--n", "64", "--k", "64"],
     &["gemm", "--engine", "emulator", "--batch", "2", "--m", "64", "--n", "64", "--k", "64"],
     &["verify", "--engine", "emulator", "--filter", "alpha-zero"],
@@ -56,9 +56,9 @@ fn a_full_disk_is_an_error() {
     }
     for arguments in [
         &["gemm", "--engine", "emulator", "--out", "/dev/full/d.npy"][..],
-        &["emit", "small-bf16-kk", "-o", "/dev/full"],
-        &["trace", "small-bf16-kk", "--m", "64", "--n", "64", "--k", "64", "-o", "/dev/full"],
-        &["schedule", "small-bf16-kk", "--m", "64", "--n", "64", "--k", "64", "--svg", "/dev/full"],
+        &["emit", "64x64-direct-bf16-kk", "-o", "/dev/full"],
+        &["trace", "64x64-direct-bf16-kk", "--m", "64", "--n", "64", "--k", "64", "-o", "/dev/full"],
+        &["schedule", "64x64-direct-bf16-kk", "--m", "64", "--n", "64", "--k", "64", "--svg", "/dev/full"],
         &["layout", "(4,8)", "--svg", "/dev/full"],
     ] {
         let (code, stderr) = run(arguments, Stdio::null(), Stdio::piped());
@@ -76,11 +76,11 @@ fn files_that_cannot_be_written_are_found_first() {
     fs::write(&kept, "as it was").expect("a writable folder");
     for arguments in [
         &["gemm", "--engine", "emulator", "--out", &nowhere][..],
-        &["trace", "small-bf16-kk", "-o", &nowhere],
-        &["trace", "small-bf16-kk", "--svg", &nowhere],
-        &["schedule", "small-bf16-kk", "--m", "64", "--n", "64", "--k", "64", "--svg", &nowhere],
+        &["trace", "64x64-direct-bf16-kk", "-o", &nowhere],
+        &["trace", "64x64-direct-bf16-kk", "--svg", &nowhere],
+        &["schedule", "64x64-direct-bf16-kk", "--m", "64", "--n", "64", "--k", "64", "--svg", &nowhere],
         &["layout", "(4,8)", "--latex", &nowhere],
-        &["emit", "small-bf16-kk", "-o", &nowhere],
+        &["emit", "64x64-direct-bf16-kk", "-o", &nowhere],
         &["verify", "--suite", "instructions", "--record", &nowhere],
     ] {
         let path = folder.join("stdout");

@@ -7,8 +7,8 @@ fn a_product_of_random_matrices_is_verified() {
     for arguments in [
         &["gemm", "--engine", "emulator"][..],
         &["gemm", "--m", "130", "--n", "70", "--k", "72", "--dtype", "f16", "--alpha", "0.5", "--beta", "-2"],
-        &["gemm", "--n", "264", "--config", "staged-bf16-mn", "--seed", "5"],
-        &["gemm", "--m", "40", "--config", "stream-bf16-kk", "--k", "2048", "--repeat", "3"],
+        &["gemm", "--n", "264", "--config", "128x256-bf16-mn", "--seed", "5"],
+        &["gemm", "--m", "40", "--config", "256x192-stream-k-bf16-kk", "--k", "2048", "--repeat", "3"],
     ] {
         let run = falchion(arguments);
         assert_eq!(run.code, Some(0), "{arguments:?}: {}", run.stderr);
@@ -94,10 +94,13 @@ fn products_of_every_direction_are_verified() {
     }
     for (arguments, words) in [
         (
-            &["--config", "small-bf16-kk", "--layout", "mn"][..],
+            &["--config", "64x64-direct-bf16-kk", "--layout", "mn"][..],
             "transpose A from M-major to K-major: 262.1 kB",
         ),
-        (&["--config", "small-bf16-mn", "--layout", "kn"], "transpose A from K-major to M-major: 262.1 kB"),
+        (
+            &["--config", "64x64-direct-bf16-mn", "--layout", "kn"],
+            "transpose A from K-major to M-major: 262.1 kB",
+        ),
         (
             &["--spec", "dtype=e4m3 scale-a=1x128 scale-b=128x128", "--layout", "mn", "--k", "200"],
             "transpose B",
@@ -156,11 +159,14 @@ fn several_products_are_verified() {
         (&["--repeat", "0"], &["--repeat", "0 is not in 1.."]),
         (&["--batch", "2", "--rows", "3"], &["--batch", "--rows"]),
         (&["--batch", "0"], &["--batch", "0 is not in 1.."]),
-        (&["--batch", "2", "--config", "ragged-bf16-kk"], &["ragged-bf16-kk is Ragged", "Batched"]),
-        (&["--rows", "2", "--config", "small-bf16-kk"], &["small-bf16-kk is Single", "Ragged"]),
-        (&["--batch", "2", "--config", "batched-f16-kk", "--dtype", "bf16"], &["for f16"]),
+        (
+            &["--batch", "2", "--config", "ragged-128x256-bf16-kk"],
+            &["ragged-128x256-bf16-kk is Ragged", "Batched"],
+        ),
+        (&["--rows", "2", "--config", "64x64-direct-bf16-kk"], &["64x64-direct-bf16-kk is Single", "Ragged"]),
+        (&["--batch", "2", "--config", "batched-128x256-f16-kk", "--dtype", "bf16"], &["for f16"]),
         (&["--batch", "4000000000", "--m", "4000000000"], &["rows in all are too many"]),
-        (&["--config", "ragged-bf16-kk"], &["Ragged", "--rows"]),
+        (&["--config", "ragged-128x256-bf16-kk"], &["Ragged", "--rows"]),
     ] {
         let run = falchion(&[&["gemm", "--engine", "emulator"], arguments].concat());
         assert_eq!(run.code, Some(2), "{arguments:?}: {}{}", run.stdout, run.stderr);
@@ -179,8 +185,8 @@ fn what_overflows_is_no_mistake() {
         &["--alpha", "1e38", "--beta", "1e38", "--dtype", "f16"],
         &["--alpha", "3e38"],
         &["--beta", "-3e38", "--dtype", "f16"],
-        &["--alpha", "1e38", "--beta", "-1e38", "--config", "sourced-bf16-kk"],
-        &["--alpha", "1e38", "--beta", "1e38", "--config", "deep-bf16-kk", "--k", "1024"],
+        &["--alpha", "1e38", "--beta", "-1e38", "--config", "128x256-sourced-bf16-kk"],
+        &["--alpha", "1e38", "--beta", "1e38", "--config", "128x128-stream-k-2x2-bf16-kk", "--k", "1024"],
         &["--alpha", "1e38", "--beta", "1e38", "--batch", "2", "--m", "100"],
     ] {
         let run = falchion(&[&["gemm", "--engine", "emulator"], arguments].concat());
@@ -203,15 +209,15 @@ fn what_overflows_is_no_mistake() {
 #[test]
 fn fused_kernels_run_by_name() {
     for (name, more) in [
-        ("pingpong-bias-gelu-bf16-kk", &[][..]),
-        ("staged-swiglu-f16-kk", &["--dtype", "f16", "--m", "100", "--n", "128", "--k", "72"]),
+        ("128x128-pingpong-bias-gelu-bf16-kk", &[][..]),
+        ("128x256-swiglu-f16-kk", &["--dtype", "f16", "--m", "100", "--n", "128", "--k", "72"]),
     ] {
         let run = falchion(&[&["gemm", "--engine", "emulator", "--config", name], more].concat());
         assert_eq!(run.code, Some(0), "{name}: {}{}", run.stdout, run.stderr);
         assert_eq!(run.stdout.lines().last(), Some("verified"), "{name}: {}", run.stdout);
         assert!(run.stdout.contains(&format!("kernel    {name}")), "{}", run.stdout);
     }
-    let name = "pingpong-bias-gelu-bf16-kk";
+    let name = "128x128-pingpong-bias-gelu-bf16-kk";
     refused(
         "gemm",
         &[
@@ -225,7 +231,11 @@ fn fused_kernels_run_by_name() {
             ("a file of D", &["--config", name, "--out", "d.npy"], &["leave out --out"]),
             ("repetitions", &["--config", name, "--repeat", "2"], &["runs once", "leave out --repeat"]),
             ("another type", &["--config", name, "--dtype", "f16"], &["is for bf16, --dtype is f16"]),
-            ("several products", &["--config", name, "--batch", "2"], &["one GEMM", "pingpong-bf16-kk"]),
+            (
+                "several products",
+                &["--config", name, "--batch", "2"],
+                &["one GEMM", "128x128-pingpong-bf16-kk"],
+            ),
             ("columns that it cannot store", &["--config", name, "--n", "3"], &["6 B, a multiple of 16 B"]),
         ],
     );

@@ -28,7 +28,7 @@ fn bad_input_is_one_paragraph_and_exit_code_2() {
     let cases: &[(&str, &[&str], &[&str])] = &[
         (
             "K of 24 bytes",
-            &["--config", "small-bf16-kk", "--k", "12"],
+            &["--config", "64x64-direct-bf16-kk", "--k", "12"],
             &["A's leading dimension is 24 B", "multiple of 16 B"],
         ),
         ("no rows", &["--m", "0"], &["--m is 0", "at least 1"]),
@@ -36,7 +36,7 @@ fn bad_input_is_one_paragraph_and_exit_code_2() {
         ("unknown kernel", &["--config", "tiny"], &["`tiny`", "falchion configs"]),
         (
             "kernel of another type",
-            &["--config", "small-f16-kk", "--dtype", "bf16"],
+            &["--config", "64x64-direct-f16-kk", "--dtype", "bf16"],
             &["is for f16", "--dtype is bf16"],
         ),
         ("unknown type", &["--dtype", "f8"], &["`f8`", "bf16, f16, e4m3"]),
@@ -71,7 +71,7 @@ fn bad_input_is_one_paragraph_and_exit_code_2() {
         ("tensor of integers", &["--a", &integer_tensor, "--b", &square], &["I64", "BF16"]),
         (
             "rows of 14 bytes",
-            &["--config", "small-bf16-kk", "--a", &thin, "--b", &thinner],
+            &["--config", "64x64-direct-bf16-kk", "--a", &thin, "--b", &thinner],
             &["14 B", "multiple of 16 B"],
         ),
         ("beta without C", &["--a", &square, "--b", &square, "--beta", "1"], &["--beta is 1", "--c"]),
@@ -151,13 +151,13 @@ fn bench_checks_its_arguments_first() {
         ),
         (
             "experts by a kernel of another type",
-            &["--rows", "3", "--dtype", "e4m3", "--config", "ragged-bf16-kk"],
+            &["--rows", "3", "--dtype", "e4m3", "--config", "ragged-128x256-bf16-kk"],
             &["no K-major kernel of e4m3 for experts"],
         ),
         (
             "experts by a dense kernel",
-            &["--suite", "grouped", "--config", "small-bf16-kk"],
-            &["--config small-bf16-kk", "ragged-fitted2-bf16-kk"],
+            &["--suite", "grouped", "--config", "64x64-direct-bf16-kk"],
+            &["--config 64x64-direct-bf16-kk", "ragged-128x256-step32-2x1-bf16-kk"],
         ),
         ("experts without rows", &["--rows", "0,0"], &["--rows has 0 rows"]),
         ("experts and shapes", &["--rows", "3", "--shape", "1x1x8"], &["--rows", "--shape"]),
@@ -167,12 +167,12 @@ fn bench_checks_its_arguments_first() {
         ("no kernel", &["--config", "tiny"], &["`tiny`", "falchion configs"]),
         (
             "a kernel of another type",
-            &["--config", "small-f16-kk", "--dtype", "bf16"],
+            &["--config", "64x64-direct-f16-kk", "--dtype", "bf16"],
             &["for f16", "bf16 was needed"],
         ),
         (
             "kernels of two types",
-            &["--config", "small-f16-kk", "--config", "small-bf16-kk"],
+            &["--config", "64x64-direct-f16-kk", "--config", "64x64-direct-bf16-kk"],
             &["for bf16", "f16 was needed"],
         ),
         ("an empty product", &["--m", "0"], &["--m", "0"]),

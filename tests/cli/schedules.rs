@@ -17,13 +17,13 @@ fn without_prediction(text: &str) -> String {
 #[test]
 fn a_schedule_is_drawn() {
     let shape = ["--m", "192", "--n", "192", "--k", "256", "--sms", "2"];
-    let run = falchion(&[&["schedule", "medium-bf16-kk"], &shape[..], &["--columns", "40"]].concat());
+    let run = falchion(&[&["schedule", "128x128-direct-bf16-kk"], &shape[..], &["--columns", "40"]].concat());
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     assert_eq!(without_prediction(&run.stdout), include_str!("../schedule/medium.txt"));
     // Nine tiles of 128 k-tiles for eight SMs: 144 k-tiles each, and the time of 3 for exchanging partial
     // sums.
     let shape = ["--m", "768", "--n", "576", "--k", "8192", "--sms", "8"];
-    let divided = falchion(&[&["schedule", "stream-bf16-kk"], &shape[..]].concat());
+    let divided = falchion(&[&["schedule", "256x192-stream-k-bf16-kk"], &shape[..]].concat());
     assert_eq!(divided.code, Some(0), "{}", divided.stderr);
     assert_eq!(without_prediction(&divided.stdout), include_str!("../schedule/stream.txt"));
 }
@@ -76,12 +76,12 @@ fn every_kernel_has_a_schedule() {
 fn schedules_of_several_products() {
     for (arguments, tiles, longest) in [
         // 3, 0, 1 and 2 tiles of 128 rows; 5 of 256 columns; 2 k-tiles.
-        (&["ragged-bf16-kk", "--experts", "300,0,17,129", "--n", "1100", "--k", "100"][..], 30, 2),
+        (&["ragged-128x256-bf16-kk", "--experts", "300,0,17,129", "--n", "1100", "--k", "100"][..], 30, 2),
         // 2, 0, 1 and 1 tiles of 256 rows; 9 of 128 columns.
-        (&["ragged-fitted-bf16-kk", "--experts", "300,0,17,129", "--n", "1100", "--k", "100"], 36, 2),
-        (&["batched-bf16-kk", "--batch", "3", "--m", "200", "--n", "300", "--k", "64"], 12, 1),
+        (&["ragged-128x256-step32-bf16-kk", "--experts", "300,0,17,129", "--n", "1100", "--k", "100"], 36, 2),
+        (&["batched-128x256-bf16-kk", "--batch", "3", "--m", "200", "--n", "300", "--k", "64"], 12, 1),
         // 3 x 2 tiles of one k-tile, and one of 8.
-        (&["grouped-bf16-kk", "--group", "300x512x64,70x40x512"], 7, 8),
+        (&["grouped-128x256-bf16-kk", "--group", "300x512x64,70x40x512"], 7, 8),
     ] {
         let run = falchion(&[&["schedule"], arguments, &["--sms", "8", "--list"]].concat());
         assert_eq!(run.code, Some(0), "{arguments:?}: {}", run.stderr);
@@ -99,11 +99,16 @@ fn schedules_of_several_products() {
         assert_eq!(ends.max(), Some(longest), "{arguments:?}");
         // Two tiles of 160 columns, one of 32 and one of 160, each nine times.
         let narrowed = "narrowed   to 32 to 160 columns, 0.50 of a tile on average";
-        assert_eq!(run.stdout.contains(narrowed), arguments[0] == "ragged-fitted-bf16-kk", "{}", run.stdout);
+        assert_eq!(
+            run.stdout.contains(narrowed),
+            arguments[0] == "ragged-128x256-step32-bf16-kk",
+            "{}",
+            run.stdout
+        );
     }
-    let wrong = falchion(&["schedule", "small-bf16-kk", "--experts", "3", "--n", "8", "--k", "8"]);
+    let wrong = falchion(&["schedule", "64x64-direct-bf16-kk", "--experts", "3", "--n", "8", "--k", "8"]);
     assert_eq!(wrong.code, Some(2));
-    assert!(wrong.stderr.contains("small-bf16-kk is Single, one that is Ragged"), "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("64x64-direct-bf16-kk is Single, one that is Ragged"), "{}", wrong.stderr);
 }
 
 #[test]
@@ -111,8 +116,9 @@ fn schedules_of_nothing_say_why() {
     let file = folder("schedule").join("s.svg");
     let svg = file.display().to_string();
     let shape = ["--m", "512", "--n", "4096", "--k", "512"];
-    let run =
-        falchion(&[&["schedule", "dynamicduo-f16-kk"], &shape[..], &["--svg", &svg, "--rows", "3"]].concat());
+    let run = falchion(
+        &[&["schedule", "256x128-dynamic-1x2-f16-kk"], &shape[..], &["--svg", &svg, "--rows", "3"]].concat(),
+    );
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     assert!(run.stdout.contains("more slots"), "{}", run.stdout);
     assert!(fs::read_to_string(&file).is_ok_and(|document| document.matches("worker ").count() >= 64));
@@ -122,22 +128,22 @@ fn schedules_of_nothing_say_why() {
             &["tiny-bf16-kk", "--m", "8", "--n", "8", "--k", "8"][..],
             &["`tiny-bf16-kk`"][..],
         ),
-        ("no extents", &["small-bf16-kk", "--m", "8"], &["--n", "--k"]),
-        ("an empty product", &["small-bf16-kk", "--m", "8", "--n", "0", "--k", "8"], &["--n", "0"]),
+        ("no extents", &["64x64-direct-bf16-kk", "--m", "8"], &["--n", "--k"]),
+        ("an empty product", &["64x64-direct-bf16-kk", "--m", "8", "--n", "0", "--k", "8"], &["--n", "0"]),
         (
             "no multiprocessor",
-            &["small-bf16-kk", "--m", "8", "--n", "8", "--k", "8", "--sms", "0"],
+            &["64x64-direct-bf16-kk", "--m", "8", "--n", "8", "--k", "8", "--sms", "0"],
             &["--sms", "0"],
         ),
-        ("rows of 72 B", &["staged-bf16-kk", "--m", "8", "--n", "36", "--k", "8"], &["D", "72 B", "16 B"]),
+        ("rows of 72 B", &["128x256-bf16-kk", "--m", "8", "--n", "36", "--k", "8"], &["D", "72 B", "16 B"]),
         (
             "too many tiles",
-            &["small-bf16-kk", "--m", "65536", "--n", "65536", "--k", "8"],
+            &["64x64-direct-bf16-kk", "--m", "65536", "--n", "65536", "--k", "8"],
             &["--m 65536", "1048576 tiles", "262144"],
         ),
         (
             "a picture into no folder",
-            &["small-bf16-kk", "--m", "8", "--n", "8", "--k", "8", "--svg", "/no such folder/a.svg"],
+            &["64x64-direct-bf16-kk", "--m", "8", "--n", "8", "--k", "8", "--svg", "/no such folder/a.svg"],
             &["cannot write /no such folder/a.svg"],
         ),
     ] {

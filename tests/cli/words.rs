@@ -35,25 +35,33 @@ fn values_are_judged_as_values() {
             ("a negative seed", &["--seed", "-5"], &["'-5' for '--seed"]),
             (
                 "a kernel of groups",
-                &["--config", "ragged-bf16-kk"],
+                &["--config", "ragged-128x256-bf16-kk"],
                 &["Ragged", "for groups of rows", "--rows"],
             ),
-            ("a kernel of any shapes", &["--config", "grouped-bf16-kk"], &["Grouped", "--group"]),
+            ("a kernel of any shapes", &["--config", "grouped-128x256-bf16-kk"], &["Grouped", "--group"]),
         ],
     );
     refused(
         "trace",
         &[
-            ("an infinity", &["small-bf16-kk", "--beta", "-inf"], &["-inf is not finite"]),
-            ("a negative extent", &["small-bf16-kk", "--k", "-8"], &["'-8' for '--k <K>'"]),
-            ("a kernel of groups", &["ragged-bf16-kk"], &["for groups of rows", "falchion gemm --rows"]),
+            ("an infinity", &["64x64-direct-bf16-kk", "--beta", "-inf"], &["-inf is not finite"]),
+            ("a negative extent", &["64x64-direct-bf16-kk", "--k", "-8"], &["'-8' for '--k <K>'"]),
+            (
+                "a kernel of groups",
+                &["ragged-128x256-bf16-kk"],
+                &["for groups of rows", "falchion gemm --rows"],
+            ),
         ],
     );
     refused(
         "schedule",
         &[
-            ("a negative extent", &["small-bf16-kk", "--m", "-1"], &["'-1' for '--m <M>'"]),
-            ("a negative group", &["grouped-bf16-kk", "--group", "-1x8x8"], &["`-1x8x8` is no shape"]),
+            ("a negative extent", &["64x64-direct-bf16-kk", "--m", "-1"], &["'-1' for '--m <M>'"]),
+            (
+                "a negative group",
+                &["grouped-128x256-bf16-kk", "--group", "-1x8x8"],
+                &["`-1x8x8` is no shape"],
+            ),
         ],
     );
     refused("bench", &[("a negative extent", &["--m", "-1"], &["'-1' for '--m <M>'"])]);

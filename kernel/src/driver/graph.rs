@@ -136,7 +136,7 @@ mod tests {
         let (operand, d) = (gpu.upload(&ones).expect("memory"), gpu.upload(&poison).expect("memory"));
         let call = Call::of(GemmProblem { m: 64, n: 64, k: 64 });
         let call = call.a(operand.address, 64).b(operand.address, 64).d(d.address, 64);
-        let gemm = crate::find("small-bf16-kk").expect("a catalogue name");
+        let gemm = crate::find("64x64-direct-bf16-kk").expect("a catalogue name");
         let program = gemm.program().expect("legal");
         let slots = gpu.slots(&program).expect("compiles");
         let launch = gemm.launch(&call, slots).expect("legal").expect("not empty");

@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn kernels_from_disk_are_those_that_were_assembled() -> Result<(), Box<dyn std::error::Error>> {
         let mut gemms = Vec::new();
-        for name in ["small-bf16-kk", "large-bf16-kk", "stream-bf16-kk"] {
+        for name in ["64x64-direct-bf16-kk", "128x256-direct-bf16-kk", "256x192-stream-k-bf16-kk"] {
             gemms.push(crate::find(name)?);
         }
         for text in ["tile=256x192x64", "tile=128x192x64 roles=pingpong", "tile=128x320x64"] {

@@ -39,7 +39,7 @@ use crate::program::Program;
 /// fn layers(calls: &[Call], weights: DeviceSlice<'_>, sums: DeviceSlice<'_>) -> Result<(), Box<dyn std::error::Error>> {
 ///     let context = Context::primary(0)?; // the application's own: cudarc's, candle's
 ///     let stream = Stream::new(&context)?;
-///     let gemm = kernel::find("staged-bf16-kk")?;
+///     let gemm = kernel::find("128x256-bf16-kk")?;
 ///     let program = gemm.program()?;
 ///     let mut loaded = Loaded::load_in(&context, gemm, program)?; // milliseconds; keep it
 ///     for call in calls {
@@ -278,7 +278,7 @@ mod tests {
         let (operand, d) = (gpu.upload(&ones).expect("memory"), gpu.allocate(ones.len()).expect("memory"));
         let mut call = call(operand.address);
         call.d.address = d.address;
-        let gemm = crate::find("small-bf16-kk").expect("a catalogue name");
+        let gemm = crate::find("64x64-direct-bf16-kk").expect("a catalogue name");
         let program = gemm.program().expect("legal");
         let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
         let stream = gpu.stream().clone();
@@ -295,7 +295,12 @@ mod tests {
     #[test]
     fn new_addresses_of_a_known_shape_are_launched_without_allocations() {
         let Some(mut gpu) = card() else { return };
-        for name in ["small-bf16-kk", "staged-bf16-kk", "sourced-bf16-kk", "unaligned-bf16-kk"] {
+        for name in [
+            "64x64-direct-bf16-kk",
+            "128x256-bf16-kk",
+            "128x256-sourced-bf16-kk",
+            "128x128-unaligned-bf16-kk",
+        ] {
             let gemm = crate::find(name).expect("a catalogue name");
             let program = gemm.program().expect("legal");
             let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
@@ -328,7 +333,7 @@ mod tests {
         let (operand, d) = (gpu.upload(&ones).expect("memory"), gpu.upload(&ones).expect("memory"));
         let mut call = call(operand.address);
         call.d.address = d.address;
-        let gemm = crate::find("small-bf16-kk").expect("a catalogue name");
+        let gemm = crate::find("64x64-direct-bf16-kk").expect("a catalogue name");
         let program = gemm.program().expect("legal");
         let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
         let stream = gpu.stream().clone();
@@ -370,7 +375,7 @@ mod tests {
             pitches: [64; 4],
         };
         let records = gpu.upload(&record.to_bytes()).expect("memory").address;
-        for name in ["ragged-bf16-kk", "ragged-fitted-bf16-kk", "grouped-bf16-kk"] {
+        for name in ["ragged-128x256-bf16-kk", "ragged-128x256-step32-bf16-kk", "grouped-128x256-bf16-kk"] {
             let gemm = crate::find(name).expect("a name");
             let program = gemm.program().expect("legal");
             let slots = gpu.slots(&program).expect("compiles");

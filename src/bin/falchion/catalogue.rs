@@ -25,7 +25,7 @@ use crate::{Failure, files, memory, types};
 /// shape by predicted time on an H200, fastest first, and prints the reason for the first and its Rust type.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Examples:\n  falchion plan large-bf16-kk\n  falchion plan --spec \"tile=192x160x64 cluster=2x1 scheduler=stream-k\"\n  falchion plan pingpong-bias-gelu-bf16-kk\n  falchion plan --m 4096 --n 14336 --k 4096\n  falchion plan --rows 30,0,500 --n 4096 --k 7168\n  falchion plan --m 4096 --n 4096 --k 4096 --epilogue bias-gelu\n  \
+    after_help = "Examples:\n  falchion plan 128x256-direct-bf16-kk\n  falchion plan --spec \"tile=192x160x64 cluster=2x1 scheduler=stream-k\"\n  falchion plan 128x128-pingpong-bias-gelu-bf16-kk\n  falchion plan --m 4096 --n 14336 --k 4096\n  falchion plan --rows 30,0,500 --n 4096 --k 7168\n  falchion plan --m 4096 --n 4096 --k 4096 --epilogue bias-gelu\n  \
                   falchion plan --m 2048 --n 2048 --k 512 --dtype f16 --layout kn\n  falchion plan --m 8192 --n 8192 --k 8192 --sparse a"
 )]
 pub(crate) struct PlanArgs {
@@ -66,7 +66,9 @@ pub(crate) struct PlanArgs {
 
 /// Print a kernel as PTX.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Examples:\n  falchion emit small-f16-mn\n  falchion emit large-bf16-kk -o large.ptx")]
+#[command(
+    after_help = "Examples:\n  falchion emit 64x64-direct-f16-mn\n  falchion emit 128x256-direct-bf16-kk -o large.ptx"
+)]
 pub(crate) struct EmitArgs {
     #[command(flatten)]
     kernel: KernelArgs,

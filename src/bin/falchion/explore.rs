@@ -30,7 +30,7 @@ use crate::{Failure, catalogue, files, named};
 /// gallery of layouts, with a box to type one.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  falchion explore large-bf16-kk -o large.html\n  falchion explore --spec \"tile=128x192x64 cluster=2x1\" \
+    after_help = "Examples:\n  falchion explore 128x256-direct-bf16-kk -o large.html\n  falchion explore --spec \"tile=128x192x64 cluster=2x1\" \
                   --m 8192 --n 8192 --k 2048\n  falchion explore -o layouts.html"
 )]
 pub(crate) struct ExploreArgs {

@@ -22,11 +22,11 @@ use crate::{Failure, catalogue, files};
 /// The drawing assumes that every slot multiplies equally fast, and that loads and epilogues overlap the next
 /// tile. Traffic is a prediction of the model of `falchion plan`.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Examples:\n  falchion schedule staged-bf16-kk --m 4096 --n 4096 --k 4096\n  \
-                  falchion schedule stream-bf16-kk --m 2048 --n 2048 --k 512 --sms 20 --svg schedule.svg\n  \
-                  falchion schedule deep-f16-kk --m 256 --n 256 --k 8192 --list\n  \
-                  falchion schedule ragged-fitted-bf16-kk --experts 300,0,17,129 --n 512 --k 512 --sms 8\n  \
-                  falchion schedule grouped-bf16-kk --group 300x512x64,70x40x512 --sms 8")]
+#[command(after_help = "Examples:\n  falchion schedule 128x256-bf16-kk --m 4096 --n 4096 --k 4096\n  \
+                  falchion schedule 256x192-stream-k-bf16-kk --m 2048 --n 2048 --k 512 --sms 20 --svg schedule.svg\n  \
+                  falchion schedule 128x128-stream-k-2x2-f16-kk --m 256 --n 256 --k 8192 --list\n  \
+                  falchion schedule ragged-128x256-step32-bf16-kk --experts 300,0,17,129 --n 512 --k 512 --sms 8\n  \
+                  falchion schedule grouped-128x256-bf16-kk --group 300x512x64,70x40x512 --sms 8")]
 pub(crate) struct ScheduleArgs {
     #[command(flatten)]
     kernel: KernelArgs,

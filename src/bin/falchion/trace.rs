@@ -23,7 +23,7 @@ use crate::{Failure, catalogue, files, memory, numbers};
 /// which warp waits for which, and what overlaps. Shared-memory bank conflicts are printed per instruction.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Example:\n  falchion trace large-bf16-kk --m 256 --n 256 --k 512 -o trace.json --svg trace.svg"
+    after_help = "Example:\n  falchion trace 128x256-direct-bf16-kk --m 256 --n 256 --k 512 -o trace.json --svg trace.svg"
 )]
 pub(crate) struct TraceArgs {
     #[command(flatten)]

@@ -351,9 +351,9 @@ mod tests {
             let gemm = kernel::find(name).expect("a catalogue name");
             of(gemm.program().expect("a program").function())
         };
-        let small = class("small-bf16-kk");
-        assert_eq!(small, class("small-f16-mn"));
-        assert_ne!(small, class("medium-bf16-kk"));
-        assert_ne!(small, class("slim-bf16-kk"));
+        let small = class("64x64-direct-bf16-kk");
+        assert_eq!(small, class("64x64-direct-f16-mn"));
+        assert_ne!(small, class("128x128-direct-bf16-kk"));
+        assert_ne!(small, class("128x64-bf16-kk"));
     }
 }

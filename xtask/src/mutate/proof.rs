@@ -246,7 +246,7 @@ mod tests {
     /// with it.
     #[test]
     fn every_mutant_of_a_small_kernel_is_killed() {
-        let gemm = kernel::find("small-bf16-kk").expect("a catalogue name").into();
+        let gemm = kernel::find("64x64-direct-bf16-kk").expect("a catalogue name").into();
         let row = proved(&gemm, 2, 1);
         assert!(survivors(&row).is_empty(), "{:?}", survivors(&row));
         assert!(row.count(Outcome::killed) > 100, "{row:?}");
@@ -272,20 +272,21 @@ mod tests {
     /// A fault that shows only if a CTA is delayed between the signals of its first and its last warp.
     #[test]
     fn a_flag_that_every_thread_raises_is_noticed() {
-        let gemm = kernel::find("stream-bf16-kk").expect("a catalogue name").into();
+        let gemm = kernel::find("256x192-stream-k-bf16-kk").expect("a catalogue name").into();
         let mutant = Some("if in every thread in consumer / fix-up (".to_owned());
         let arguments = Mutate { schedules: 8, every: 1, mutant, ..Mutate::default() };
         let specimen = Specimen::new(&gemm).expect("the kernel itself is right");
-        let row =
-            prove(("stream-bf16-kk", 0), &specimen, &arguments, None, None).expect("nothing is written");
+        let row = prove(("256x192-stream-k-bf16-kk", 0), &specimen, &arguments, None, None)
+            .expect("nothing is written");
         assert_eq!((row.count(Outcome::killed), row.survived()), (1, 0), "{row:?}");
     }
 
     /// Every fifth mutant of kernels of other sizes and with clusters.
     #[test]
     fn a_sample_of_the_larger_kernels_mutants_is_killed() {
-        for gemm in
-            extra::kernels().into_iter().chain([kernel::find("medium-f16-mn").expect("a catalogue name")])
+        for gemm in extra::kernels()
+            .into_iter()
+            .chain([kernel::find("128x128-direct-f16-mn").expect("a catalogue name")])
         {
             // Wrong barrier numbers show under some random schedules only.
             let row = proved(&gemm.into(), 8, 5);

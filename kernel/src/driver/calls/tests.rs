@@ -226,7 +226,7 @@ fn moved_addresses_are_those_of_a_launch_made_afresh() {
 fn arguments_of_trees_are_those_of_a_launch_made_afresh() {
     type Biased = LinearBias<bf16>;
     let mut state = 9;
-    for name in ["duo-bias-bf16-kk", "small-bias-bf16-kk"] {
+    for name in ["256x128-1x2-bias-bf16-kk", "64x64-direct-bias-bf16-kk"] {
         let (stub, mut calls) = (Stub::named(name), Calls::default());
         let mut blocks = 0;
         for turn in 0..200u64 {
@@ -266,12 +266,12 @@ impl Stub {
 #[test]
 fn new_addresses_of_a_known_shape_allocate_nothing() {
     for name in [
-        "small-bf16-kk",
-        "batched-bf16-kk",
-        "ragged-bf16-kk",
-        "grouped-bf16-kk",
-        "unaligned-bf16-kk",
-        "stream-bf16-kk",
+        "64x64-direct-bf16-kk",
+        "batched-128x256-bf16-kk",
+        "ragged-128x256-bf16-kk",
+        "grouped-128x256-bf16-kk",
+        "128x128-unaligned-bf16-kk",
+        "256x192-stream-k-bf16-kk",
     ] {
         let stub = Stub::named(name);
         let mut calls = Calls::default();
@@ -291,7 +291,7 @@ fn new_addresses_of_a_known_shape_allocate_nothing() {
 
 #[test]
 fn shapes_are_forgotten_and_come_back() {
-    let stub = Stub::named("small-bf16-kk");
+    let stub = Stub::named("64x64-direct-bf16-kk");
     let mut calls = Calls::default();
     for k in 0..2 * KEPT.get() as u32 {
         let call = of_depth(k);
@@ -312,7 +312,7 @@ fn of_depth(k: u32) -> Call {
 
 #[test]
 fn of_too_many_shapes_the_one_that_was_not_called_for_longest_is_forgotten() {
-    let stub = Stub::named("small-bf16-kk");
+    let stub = Stub::named("64x64-direct-bf16-kk");
     let mut calls = Calls::default();
     let made = |calls: &mut Calls, k| {
         let before = stub.launches.get();
@@ -334,7 +334,7 @@ fn of_too_many_shapes_the_one_that_was_not_called_for_longest_is_forgotten() {
 
 #[test]
 fn empty_products_are_launched_nowhere() {
-    let stub = Stub::named("small-bf16-kk");
+    let stub = Stub::named("64x64-direct-bf16-kk");
     let mut calls = Calls::default();
     for address in [4096, 8192] {
         let problem = GemmProblem { m: 0, n: 64, k: 64 };
@@ -346,7 +346,7 @@ fn empty_products_are_launched_nowhere() {
 
 #[test]
 fn a_map_that_the_driver_refuses_leaves_no_launch_behind() {
-    let stub = Stub::named("small-bf16-kk");
+    let stub = Stub::named("64x64-direct-bf16-kk");
     let mut calls = Calls::default();
     let [first, second] = [4096, 8192].map(call);
     let made = calls.get(&stub, &first).expect("legal").map(|(_, block)| block.to_vec());
@@ -407,7 +407,7 @@ fn arguments_that_are_made_of_addresses_otherwise_are_made_afresh() {
 
 #[test]
 fn addresses_of_another_alignment_are_checked() {
-    let stub = Stub::named("small-bf16-kk");
+    let stub = Stub::named("64x64-direct-bf16-kk");
     let mut calls = Calls::default();
     calls.get(&stub, &call(4096)).expect("legal");
     for address in [0, 8, 4097] {
@@ -434,7 +434,13 @@ fn parts_of_a_launch_in_nanoseconds() {
         times.sort_by(f64::total_cmp);
         println!("  {what:44} {:8.0}", times[times.len() / 2]);
     };
-    for name in ["small-bf16-kk", "wide-bf16-kk", "batched-bf16-kk", "ragged-bf16-kk", "grouped-bf16-kk"] {
+    for name in [
+        "64x64-direct-bf16-kk",
+        "256x192-bf16-kk",
+        "batched-128x256-bf16-kk",
+        "ragged-128x256-bf16-kk",
+        "grouped-128x256-bf16-kk",
+    ] {
         println!("{name}, nanoseconds without the driver:");
         let stub = Stub::named(name);
         let base = calls_of(&stub.gemm).into_iter().next().expect("one is legal");

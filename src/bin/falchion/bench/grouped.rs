@@ -356,7 +356,7 @@ mod tests {
         let layer = Layer { rows: vec![3, 0, 130, 64], n: 144, k: 80 };
         assert_eq!(layer.offsets(), [0, 3, 3, 133, 197]);
         for (types, dense) in [
-            (Types::of(Format::Bf16), "small-bf16-kk"),
+            (Types::of(Format::Bf16), "64x64-direct-bf16-kk"),
             (Types::of(Format::S8), "tile=64x64x128 dtype=s8"),
             (Types::of(Format::E4m3).with_b(Format::E5m2), "tile=64x64x128 dtype=e4m3 dtype-b=e5m2"),
         ] {

@@ -114,7 +114,7 @@ pub(super) fn measure(gpu: &mut Gpu, gemm: AnyGemm) -> Result<Vec<LaunchCost>, F
     if same { Ok(costs) } else { Err(Failure::Wrong) }
 }
 
-/// The kernel `small` for these types and directions.
+/// The kernel `64x64-direct` for these types and directions.
 ///
 /// # Errors
 /// The rule that the types or directions break.

@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn long_runs_are_cut_where_the_page_says() {
-        let entry = crate::catalogue::find("small-bf16-kk").expect("in the catalogue");
+        let entry = crate::catalogue::find("64x64-direct-bf16-kk").expect("in the catalogue");
         let run = crate::trace::Run { problem: GemmProblem { m: 64, n: 64, k: 128 }, ..Default::default() };
         let (trace, outcome) = run.traced(&entry).expect("a legal problem");
         assert!(outcome.is_ok());
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn barriers_are_of_stages() {
-        let ring = crate::catalogue::find("pingpong-bf16-kk").expect("in the catalogue").plan().ring;
+        let ring = crate::catalogue::find("128x128-pingpong-bf16-kk").expect("in the catalogue").plan().ring;
         let of = |index: u32| stage(ring, ring.barriers + 8 * index);
         assert_eq!((of(0), of(5), of(6), of(11), of(12)), (Some(0), Some(5), Some(0), Some(5), None));
         assert_eq!(stage(ring, ring.barriers - 8), None);
