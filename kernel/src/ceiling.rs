@@ -3,7 +3,8 @@
 //! Each CTA has two warpgroups, which issue `m64n256` instructions on operands that are already in shared
 //! memory. One CTA runs per SM. The loop has no loads and no stores, so no GEMM on the same card in the same
 //! state can be faster. The operands are the caller's: with random values, the card draws as much power as in
-//! real use.
+//! real use. [`sparse_program`] is the same with a
+//! 2:4 sparse A: each instruction has twice the K.
 //!
 //! ```
 //! use kernel::ceiling;
@@ -29,28 +30,61 @@ const N: u32 = 256;
 /// Bytes along K per row of a stage.
 const ROW_BYTES: u32 = 128;
 const STAGES: u32 = 4;
-const A_BYTES: u32 = WARPGROUPS * 64 * ROW_BYTES;
-const STAGE_BYTES: u32 = A_BYTES + N * ROW_BYTES;
 const THREADS: u32 = WARPGROUPS * 128;
 
 /// Bytes of operands that [`launch`] reads: they fill shared memory.
-pub const OPERAND_BYTES: usize = (STAGES * STAGE_BYTES) as usize;
+pub const OPERAND_BYTES: usize = (STAGES * Operands::DENSE.stage_bytes()) as usize;
 
 /// The kernel for element types with accumulators of `f32` or `s32`.
 ///
 /// # Errors
 /// None: the verifier finds no fault in it.
 pub fn program(types: WgmmaTypes) -> Result<Program, VerifyError> {
+    written("wgmma_ceiling", types, Operands::DENSE)
+}
+
+/// The kernel for a 2:4 sparse A. A launch has the grid, the arguments and the operations of the dense one; of A half of the elements are read,
+/// with metadata that names the first of each chunk.
+///
+/// # Errors
+/// What the verifier finds: nothing for types that have a sparse instruction.
+pub fn sparse_program(types: WgmmaTypes) -> Result<Program, VerifyError> {
+    written("wgmma_sparse_ceiling", types, Operands::SPARSE)
+}
+
+/// Where operands lie in a stage.
+#[derive(Clone, Copy)]
+struct Operands {
+    /// Bytes along K of a row of A, and its swizzle: half of those of B where A is sparse.
+    row: u32,
+    swizzle: SwizzleMode,
+    sparse: bool,
+}
+
+impl Operands {
+    const DENSE: Self = Self { row: ROW_BYTES, swizzle: SwizzleMode::B128, sparse: false };
+    const SPARSE: Self = Self { row: ROW_BYTES / 2, swizzle: SwizzleMode::B64, sparse: true };
+
+    const fn a_bytes(self) -> u32 {
+        WARPGROUPS * 64 * self.row
+    }
+
+    const fn stage_bytes(self) -> u32 {
+        self.a_bytes() + N * ROW_BYTES
+    }
+}
+
+fn written(name: &str, types: WgmmaTypes, operands: Operands) -> Result<Program, VerifyError> {
     let entry = Entry {
-        name: "wgmma_ceiling".to_owned(),
+        name: name.to_owned(),
         target: Plan::TARGET,
         threads: THREADS,
-        shared_bytes: STAGES * STAGE_BYTES,
+        shared_bytes: STAGES * operands.stage_bytes(),
         cluster: [1, 1, 1],
     };
     Program::new(Function::build(entry, |f| match types.d() {
-        WgmmaSum::S32 => emit::<i32>(f, types),
-        WgmmaSum::F32 | WgmmaSum::F16 => emit::<f32>(f, types),
+        WgmmaSum::S32 => emit::<i32>(f, types, operands),
+        WgmmaSum::F32 | WgmmaSum::F16 => emit::<f32>(f, types, operands),
     }))
 }
 
@@ -76,12 +110,17 @@ fn at<'f>(descriptor: &MatrixDescriptor, address: Value<'f, u32>) -> Value<'f, u
     ((address & 0x3_FFFF) >> 4).cast::<u64>() | descriptor.bits(0)
 }
 
-fn emit<T: Accumulator>(f: &Builder, types: WgmmaTypes) {
+/// Metadata of eight chunks of which the first elements are kept.
+const FIRST: u32 = 0x4444_4444;
+
+fn emit<T: Accumulator>(f: &Builder, types: WgmmaTypes, of: Operands) {
+    let (a_bytes, stage_bytes) = (of.a_bytes(), of.stage_bytes());
+    let density = if of.sparse { 2 } else { 1 };
     let depth = ROW_BYTES * 8 / types.element_bits();
     let (operands, sums, rounds) =
         (f.param::<u64>("operands"), f.param::<u64>("sums"), f.param::<u32>("rounds"));
     let (shared, thread) = (f.shared_base(), f.special(Special::ThreadX));
-    f.repeat(f.constant(STAGES * STAGE_BYTES / (THREADS * 16)), |i| {
+    f.repeat(f.constant(STAGES * stage_bytes / (THREADS * 16)), |i| {
         let offset = (i * THREADS + thread) * 16;
         let words: [_; 4] = f.load_global_vector::<u32, 4>(operands + offset.cast::<u64>(), 0);
         f.store_shared(shared + offset, 0, words);
@@ -89,21 +128,24 @@ fn emit<T: Accumulator>(f: &Builder, types: WgmmaTypes) {
     f.fence_proxy_async(ProxySpace::Shared);
     f.barrier_sync(0, THREADS);
 
-    let descriptor = |rows: u32| {
-        MatrixDescriptor::new(Major::K, SwizzleMode::B128, types.element_bits(), rows, depth)
-            .expect("rows fill a 128-byte swizzle")
+    let descriptor = |swizzle, rows: u32, depth| {
+        MatrixDescriptor::new(Major::K, swizzle, types.element_bits(), rows, depth)
+            .expect("rows fill the swizzle")
     };
-    let (a, b) = (descriptor(WARPGROUPS * 64), descriptor(N));
+    let a = descriptor(of.swizzle, WARPGROUPS * 64, depth / density);
+    let b = descriptor(SwizzleMode::B128, N, depth);
+    let metadata = of.sparse.then(|| (f.variable(FIRST), 0));
     let accumulators: Vec<_> = (0..types.accumulators(N)).map(|_| f.variable(T::default())).collect();
     let own_rows = f.warp_index() / 4 * a.mn_offset_bytes(64);
     f.repeat(rounds, |round| {
-        let stage = shared + round % STAGES * STAGE_BYTES;
-        let (a_start, b_start) = (at(&a, stage + own_rows), at(&b, stage + A_BYTES));
+        let stage = shared + round % STAGES * stage_bytes;
+        let (a_start, b_start) = (at(&a, stage + own_rows), at(&b, stage + a_bytes));
         f.wgmma_fence();
-        for step in 0..depth / types.k() {
+        for step in 0..depth / (types.k() * density) {
             let a = a_start + u64::from(a.k_offset_bytes(step) / 16);
-            let b = b_start + u64::from(b.k_offset_bytes(step) / 16);
-            f.wgmma(WgmmaOperands::new(types, N, a, b), &accumulators);
+            let b = b_start + u64::from(b.k_offset_bytes(step * density) / 16);
+            let operands = WgmmaOperands { sparse: metadata, ..WgmmaOperands::new(types, N, a, b) };
+            f.wgmma(operands, &accumulators);
         }
         f.wgmma_commit();
         f.wgmma_wait(1);
@@ -126,7 +168,8 @@ mod tests {
     /// With operands of ones, every accumulator counts its multiplications.
     #[test]
     fn it_multiplies_what_it_says() {
-        for format in [Format::Bf16, Format::E4m3, Format::Tf32, Format::S8] {
+        let formats = [Format::Bf16, Format::E4m3, Format::Tf32, Format::S8];
+        for (format, sparse) in formats.into_iter().flat_map(|format| [(format, false), (format, true)]) {
             let types = format.multiplies(format).expect("wgmma does");
             let mut engine = Emulator::new();
             let bytes = format.bytes() as usize;
@@ -135,7 +178,7 @@ mod tests {
             let sums = engine.allocate(sum_bytes(2)).expect("memory");
             let rounds = 5;
             let (grid, arguments) = launch(2, operands.address, sums.address, rounds);
-            let program = program(types).expect("legal");
+            let program = if sparse { sparse_program(types) } else { program(types) }.expect("legal");
             engine.launch(&program, grid, &arguments).unwrap_or_else(|error| panic!("{error}"));
             let sum = |bytes: &[u8]| {
                 let bits = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
@@ -145,7 +188,9 @@ mod tests {
                 })
             };
             let total: f64 = engine.read(sums).expect("no fault").chunks_exact(4).filter_map(sum).sum();
-            assert_eq!(total * 2.0, operations(types, 2, rounds), "{format:?}");
+            // Half of a sparse A's elements are zero.
+            let each = if sparse { 4.0 } else { 2.0 };
+            assert_eq!(total * each, operations(types, 2, rounds), "{format:?} {sparse}");
         }
     }
 }

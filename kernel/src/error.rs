@@ -146,6 +146,14 @@ pub enum EngineError {
         /// The status that it returned.
         status: String,
     },
+    /// A call of cuSPARSELt failed.
+    #[error("cuSPARSELt: {call} failed with {status}")]
+    CusparseLt {
+        /// The function.
+        call: &'static str,
+        /// The status it returned, or what was needed.
+        status: String,
+    },
     /// A GEMM call that is not legal.
     #[error("kernel `{kernel}`: {source}")]
     Call {

@@ -7,7 +7,8 @@ use collective::{F8E4M3, Format};
 use half::bf16;
 use kernel::driver::Monitor;
 use kernel::driver::cublaslt::{Activation, CublasLt, Fused, Product};
-use kernel::{Engine, EngineError, GemmProblem, Gpu};
+use kernel::driver::cusparselt::{self, Choice, CusparseLt};
+use kernel::{Engine, EngineError, GemmProblem, Gpu, Types};
 
 const SIZE: GemmProblem = GemmProblem { m: 64, n: 32, k: 48 };
 
@@ -102,6 +103,72 @@ fn cublaslt_multiplies() -> Result<(), EngineError> {
             "{what}: one too many"
         );
     }
+    Ok(())
+}
+
+/// The first algorithm and the fastest give the product with an operand of which the last two of four neighbours are zero.
+#[test]
+fn cusparselt_multiplies() -> Result<(), EngineError> {
+    let Ok(mut gpu) = Gpu::new(0) else {
+        skipped::skipped("GPU");
+        return Ok(());
+    };
+    let library = match CusparseLt::new(&gpu) {
+        Err(EngineError::NoLibrary { library, .. }) => {
+            skipped::skipped(library);
+            return Ok(());
+        }
+        library => library?,
+    };
+    assert!(library.version().split('.').count() == 3, "{}", library.version());
+    let size = GemmProblem { m: 128, n: 64, k: 256 };
+    let element = |line: u32, k: u32, step: u32, sparse: bool| {
+        if sparse && k % 4 > 1 { 0.0 } else { value(line, k, step) }
+    };
+    let matrix = |format: Format, lines: u32, step: u32, sparse: bool| -> Vec<u8> {
+        let places = (0..lines).flat_map(|line| (0..size.k).map(move |k| (line, k)));
+        let all = places.map(|(line, k)| element(line, k, step, sparse));
+        let bytes = format.bytes() as usize;
+        all.flat_map(|value| format.encode(f64::from(value)).to_le_bytes().into_iter().take(bytes)).collect()
+    };
+    let d = gpu.allocate((size.m * size.n * 2) as usize)?;
+    for format in [Format::Bf16, Format::E4m3] {
+        for sparse in [[true, false], [false, true]] {
+            let what = format!("{format} {sparse:?}");
+            let (a, b) = (matrix(format, size.m, 1, sparse[0]), matrix(format, size.n, 2, sparse[1]));
+            let (a, b) = (gpu.upload(&a)?.address, gpu.upload(&b)?.address);
+            let product = cusparselt::Product::new(Types::of(format).sparse(sparse), size);
+            let plan = library.plan(&product)?;
+            assert!(plan.algorithms()? > 0, "{what}");
+            let [half, dense] = if sparse[0] { [a, b] } else { [b, a] };
+            let compressed = plan.compress(&mut gpu, half)?;
+            let best = plan.fastest(&mut gpu, &compressed, dense, d.address)?;
+            let sum = |row, column| -> f32 {
+                let of = |k| element(row, k, 1, sparse[0]) * element(column, k, 2, sparse[1]);
+                (0..size.k).map(of).sum()
+            };
+            let want: Vec<f32> = (0..size.m)
+                .flat_map(|row| (0..size.n).map(move |column| (row, column)))
+                .map(|(row, column)| bf16::from_f32(sum(row, column)).to_f32())
+                .collect();
+            for choice in [Choice::FIRST, best] {
+                gpu.write(d, &vec![0xff; d.bytes])?;
+                let run = plan.algorithm(choice)?.with(&compressed, dense, d.address)?;
+                assert!(gpu.time_many(&[&run], 2)? > 0.0, "{what}");
+                let bytes = gpu.read(d)?;
+                let got: Vec<f32> = bytes
+                    .chunks_exact(2)
+                    .map(|bytes| bf16::from_le_bytes([bytes[0], bytes[1]]).to_f32())
+                    .collect();
+                assert_eq!(got, want, "{what}, {choice:?}");
+            }
+            let other = library.plan(&product)?;
+            let foreign = other.algorithm(Choice::FIRST)?.with(&compressed, dense, d.address);
+            assert!(foreign.is_err(), "{what}: compressed for another plan");
+        }
+    }
+    let dense = library.plan(&cusparselt::Product::new(Types::of(Format::Bf16), size));
+    assert!(dense.is_err_and(|error| error.to_string().contains("one sparse operand")));
     Ok(())
 }
 

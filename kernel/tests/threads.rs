@@ -48,6 +48,10 @@ const _: () = {
     shares::<Plan>();
     shares::<Run<'_>>();
     shares::<kernel::driver::Monitor>();
+    shares::<kernel::driver::cusparselt::CusparseLt>();
+    shares::<kernel::driver::cusparselt::Plan>();
+    shares::<kernel::driver::cusparselt::Algorithm>();
+    shares::<kernel::driver::cusparselt::Run>();
 };
 
 #[test]

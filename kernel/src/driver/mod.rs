@@ -71,6 +71,10 @@ mod counting;
 pub mod cublaslt;
 #[cfg(feature = "cudarc")]
 pub mod cudarc;
+#[cfg(feature = "measure")]
+pub mod cusparselt;
+#[cfg(feature = "measure")]
+mod data_type;
 mod footprint;
 mod gpu;
 mod graph;

@@ -132,6 +132,12 @@ pub(crate) fn possible(types: Types) -> Result<(), Failure> {
     find(&words(types)).map(|_| ())
 }
 
+/// A spec's words, without A's format and the directions.
+pub(crate) fn own_words(spec: &str) -> String {
+    let own = |word: &&str| !word.starts_with("dtype=") && !word.starts_with("layout=");
+    spec.split(' ').filter(own).collect::<Vec<_>>().join(" ")
+}
+
 /// Types as words of a spec.
 pub(crate) fn words(types: Types) -> String {
     let Types { a, b, d, scaled: [a_rows, b_rows], weights, sparse } = types;

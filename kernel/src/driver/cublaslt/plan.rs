@@ -8,14 +8,15 @@ use std::sync::Arc;
 
 use collective::{BlockScales, Format};
 
+use super::super::data_type;
 use super::super::gpu::Gpu;
 use super::super::memory::Allocation;
 use super::super::stream::{Held, Stream};
 use super::super::timing::Enqueue;
 use super::product::{Activation, Fused, Product, Stored};
 use super::symbols::{
-    HeuristicResult, Layout, MOST_WORKSPACE, Operation, RawAlgorithm, compute, data_type, epilogue,
-    operation, scale_mode,
+    HeuristicResult, Layout, MOST_WORKSPACE, Operation, RawAlgorithm, compute, epilogue, operation,
+    scale_mode,
 };
 use super::{Handle, WORKSPACE_BYTES, status};
 use crate::error::EngineError;
@@ -26,21 +27,6 @@ enum Setting {
     Byte(i8),
     Number(i32),
     Address(u64),
-}
-
-/// The library's constant for a format.
-const fn data_type(format: Format) -> i32 {
-    match format {
-        Format::F32 | Format::Tf32 => data_type::F32,
-        Format::Bf16 => data_type::BF16,
-        Format::F16 => data_type::F16,
-        Format::E4m3 => data_type::E4M3,
-        Format::E5m2 => data_type::E5M2,
-        Format::S8 => data_type::S8,
-        Format::U8 => data_type::U8,
-        Format::S32 => data_type::S32,
-        Format::F64 => data_type::F64,
-    }
 }
 
 /// Number of algorithms that the heuristic is asked for.
@@ -87,7 +73,7 @@ impl Plan {
     ) -> Result<Self, EngineError> {
         handle.context.bind()?;
         let types = product.types;
-        let [a, b, d] = [types.a, types.b, types.d].map(data_type);
+        let [a, b, d] = [types.a, types.b, types.d].map(data_type::of);
         // Everything created so far is destroyed with the plan, also if a later step fails.
         let mut plan = Self {
             handle,

@@ -59,19 +59,6 @@ pub(super) mod compute {
     pub(in super::super) const TF32: i32 = 77;
 }
 
-/// Values of `cudaDataType`.
-pub(super) mod data_type {
-    pub(in super::super) const F32: i32 = 0;
-    pub(in super::super) const F64: i32 = 1;
-    pub(in super::super) const F16: i32 = 2;
-    pub(in super::super) const S8: i32 = 3;
-    pub(in super::super) const U8: i32 = 8;
-    pub(in super::super) const S32: i32 = 10;
-    pub(in super::super) const BF16: i32 = 14;
-    pub(in super::super) const E4M3: i32 = 28;
-    pub(in super::super) const E5M2: i32 = 29;
-}
-
 /// Values of `cublasLtMatmulMatrixScale_t`.
 pub(super) mod scale_mode {
     /// One scale per row of A, or column of B.

@@ -34,16 +34,17 @@ pub(super) fn several(shape: GemmProblem, count: u32) -> Result<(), Failure> {
     memory::enough(&format!("{m} x {n} x {k}"), all, "M, N or K")
 }
 
-/// Memory for cuBLASLt's GEMM if it needs other matrices than ours: 16-bit ones in place of weights in few
-/// bits.
+/// Memory for the peer's GEMM if it needs other matrices than ours: 16-bit ones in place of weights in few
+/// bits, and all elements in place of a sparse operand.
 pub(super) fn dense(
     gpu: &mut Gpu,
     types: Types,
     majors: [Major; 2],
     size: GemmProblem,
 ) -> Result<Option<Inputs>, Failure> {
-    let request = Request::packed(types.weights([None; 2]), majors, size);
-    Ok(if types.has_weights() { Some(Inputs::new(gpu, &request)?) } else { None })
+    let request = Request::packed(types.dense(), majors, size);
+    let differ = types.dense() != types;
+    Ok(if differ { Some(Inputs::pruned(gpu, &request, types.sparse)?) } else { None })
 }
 
 /// cuBLASLt's GEMM of the same matrices, with 16 bits in place of weights in few bits.
@@ -54,10 +55,5 @@ pub(super) fn product(
     set: Option<&Call<()>>,
 ) -> Product {
     let scales = set.and_then(|set| set.scales).unwrap_or(BlockScales::NONE);
-    Product {
-        a,
-        b,
-        scales: [scales.a.address, scales.b.address],
-        ..Product::new(types.weights([None; 2]), size)
-    }
+    Product { a, b, scales: [scales.a.address, scales.b.address], ..Product::new(types.dense(), size) }
 }

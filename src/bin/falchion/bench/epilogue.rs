@@ -88,7 +88,7 @@ impl<'g> Bench<'g> {
             let Some(set) = sets.first() else { continue };
             let fastest = plan.fastest(self.gpu, set.a.address, set.b.address, set.d.address)?;
             let cs = peer.as_ref().filter(|_| *name != PEER).map_or(&[][..], |peer| &peer.cs);
-            let launches = super::launches(plan, fastest, &sets, cs)?;
+            let launches = super::peer::launches(plan, fastest, &sets, cs)?;
             let operations = problem.operations();
             candidates.push(Candidate { name: name.clone(), launches, operations, slots: None });
         }
@@ -164,9 +164,9 @@ impl<'g> Bench<'g> {
     /// cuBLASLt's plans by name: plain, and with the fusion if it has it.
     fn plans(&self, size: GemmProblem, fused: Option<&fused::Peer>) -> Result<Vec<(String, Plan)>, Failure> {
         let product = Product::new(self.types.stored(self.fusion.output(self.types.a)), size);
-        let plain = super::planned(self.peer.as_ref(), &product, None)?;
+        let plain = super::peer::planned(self.peer.as_ref(), &product, None)?;
         let fused = match fused {
-            Some(fused) => super::planned(self.peer.as_ref(), &product, Some(fused.fused))?,
+            Some(fused) => super::peer::planned(self.peer.as_ref(), &product, Some(fused.fused))?,
             None => None,
         };
         let named = [(PEER.to_owned(), plain), (with(PEER, self.fusion.name()), fused)];

@@ -217,7 +217,7 @@ impl Timed<'_> {
         // Its plans are of one product's scales.
         let peer = peer.filter(|_| !types.is_scaled());
         let plan = |peer: &CublasLt, size| peer.plan(&Product::new(types, size));
-        let of_all = super::planned(peer, &Product::new(types, dense), None)?;
+        let of_all = super::peer::planned(peer, &Product::new(types, dense), None)?;
         let peer = peer.filter(|_| of_all.is_some());
         let candidate = |name: String, launch: Box<dyn Enqueue>, slots| Candidate {
             name,

@@ -6,14 +6,17 @@
 //! Inputs rotate over sets of matrices that together do not fit in the L2 cache.
 
 mod arena;
+mod ceiling;
 pub(crate) mod compilers;
 mod epilogue;
 mod fused;
 mod grouped;
 mod launch;
 mod measure;
+mod peer;
 mod plot;
 mod report;
+mod sparse;
 pub(crate) mod suites;
 pub(crate) mod tune;
 
@@ -22,18 +25,20 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use collective::Format;
 use cute_rs::atom::Major;
-use kernel::driver::cublaslt::{CublasLt, Fused, Plan, Product};
-use kernel::driver::tune::{Candidate, Inputs, random};
-use kernel::driver::{Enqueue, Monitor, Prepared};
+use kernel::driver::cublaslt::CublasLt;
+use kernel::driver::tune::{Candidate, Inputs};
+use kernel::driver::{Enqueue, Monitor};
 use kernel::{
-    AnyGemm, Buffer, Call, Engine, EngineError, GemmProblem, Gpu, KernelSpec, LinearArguments, Machine,
-    Program, Request, Types, WorkspaceRef, ceiling,
+    AnyGemm, Call, Engine, GemmProblem, Gpu, KernelSpec, LinearArguments, Machine, Program, Request, Types,
+    WorkspaceRef,
 };
 
+use ceiling::Ceiling;
 use measure::{Protocol, State};
+use peer::{candidates, fastest, peer, planned};
 use report::{Figure, Record};
+use sparse::Rivals;
 use suites::Suite;
 
 use crate::engine::Progress;
@@ -43,6 +48,9 @@ use crate::types::TypeArgs;
 use crate::{Failure, catalogue, files, memory, types};
 
 /// Time our kernels on the GPU, and compare them with cuBLASLt and the multiply-only ceiling.
+///
+/// Kernels with a sparse operand are compared with cuSPARSELt and with our dense kernel. TFLOP/s count the
+/// operations of the dense GEMM.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  falchion bench\n  falchion bench --shape 4096x14336x4096 --shape 1024x1024x1024\n  \
@@ -108,7 +116,7 @@ pub(crate) struct BenchArgs {
     /// Write every figure to this CSV file.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Draw a roofline and the ratios to cuBLASLt to this SVG file.
+    /// Draw a roofline and the ratios to the library's fastest to this SVG file.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }
@@ -126,6 +134,7 @@ struct Ours {
 struct Bench {
     gpu: Gpu,
     peer: Option<CublasLt>,
+    rivals: Option<Rivals>,
     monitor: Option<Monitor>,
     types: Types,
     ceiling: Option<Ceiling>,
@@ -204,7 +213,6 @@ impl BenchArgs {
         }
         // This suite is for the selection, which chooses among our kernels: nothing else is timed.
         let alone = self.suite == Some(Suite::Selection);
-        let peer = if alone { None } else { peer(&gpu)? };
         let ours = kernels.into_iter().map(|entry| {
             let program = entry.program()?;
             let slots = gpu.slots(&program)?;
@@ -213,14 +221,17 @@ impl BenchArgs {
         let ours = ours.collect::<Result<Vec<_>, Failure>>()?;
         let majors = ours.first().map_or([Major::K; 2], |ours| ours.entry.plan().majors());
         let types = ours.first().map_or(self.types.types(), |ours| Ok(Types::of_kernel(&ours.entry)))?;
+        let peer = if alone || types.has_sparse() { None } else { peer(&gpu)? };
+        let rivals = if alone { None } else { Rivals::new(&gpu, types)? };
         let ceiling = if alone { None } else { Some(Ceiling::new(&mut gpu, types)?) };
         let mut record = self.record(&gpu, peer.as_ref(), types)?;
+        record.cusparselt = rivals.as_ref().and_then(Rivals::version);
         if let Some(first) = ours.first() {
             record.layout = catalogue::layout(&first.entry);
         }
         let protocol = self.protocol(alone);
         let monitor = if protocol.states.contains(&State::Sustained) { monitor(&gpu)? } else { None };
-        let mut bench = Bench { gpu, peer, monitor, types, ceiling, ours, protocol, majors, choice };
+        let mut bench = Bench { gpu, peer, rivals, monitor, types, ceiling, ours, protocol, majors, choice };
         let outcome = bench.all(&shapes, &mut record.figures);
         if outcome.is_err() && !record.figures.is_empty() {
             self.write(&record)?; // keep the measurements so far
@@ -286,6 +297,7 @@ impl BenchArgs {
             card: gpu.describe(),
             memory_bandwidth: gpu.memory_bandwidth()? / 1e12,
             cublaslt: peer.map(CublasLt::version),
+            cusparselt: None,
             dtype: types.to_string(),
             layout: self.layout.clone(),
             figures: Vec::new(),
@@ -362,43 +374,6 @@ impl BenchArgs {
     }
 }
 
-fn peer(gpu: &Gpu) -> io::Result<Option<CublasLt>> {
-    match CublasLt::new(gpu) {
-        Ok(peer) => {
-            writeln!(out(), "cuBLASLt {}", peer.version())?;
-            Ok(Some(peer))
-        }
-        Err(error) => {
-            writeln!(out(), "without cuBLASLt: {error}")?;
-            Ok(None)
-        }
-    }
-}
-
-/// cuBLASLt's plan for a GEMM, with one of its fusions if requested; `None` if it has no algorithm.
-fn planned(
-    peer: Option<&CublasLt>,
-    product: &Product,
-    fused: Option<Fused>,
-) -> Result<Option<Plan>, Failure> {
-    let Some(peer) = peer else { return Ok(None) };
-    match fused.map_or_else(|| peer.plan(product), |fused| peer.plan_fused(product, fused)) {
-        Ok(plan) => Ok(Some(plan)),
-        Err(error @ EngineError::CublasLt { .. }) => {
-            let GemmProblem { m, n, k } = product.size;
-            writeln!(out(), "{m} x {n} x {k} {} without cuBLASLt: {error}", product.types)?;
-            Ok(None)
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Finds the fastest of cuBLASLt's algorithms.
-fn fastest(gpu: &mut Gpu, plan: Option<&Plan>, sets: &[Call<()>]) -> Result<Option<usize>, Failure> {
-    let Some((plan, set)) = plan.zip(sets.first()) else { return Ok(None) };
-    Ok(Some(plan.fastest(gpu, set.a.address, set.b.address, set.d.address)?))
-}
-
 fn monitor(gpu: &Gpu) -> io::Result<Option<Monitor>> {
     match Monitor::new(gpu) {
         Ok(monitor) => Ok(Some(monitor)),
@@ -450,8 +425,12 @@ impl Bench {
         let product = arena::product(self.types, self.majors, problem, peers.first());
         let plan = planned(self.peer.as_ref(), &product, None)?;
         let fastest = fastest(&mut self.gpu, plan.as_ref(), peers)?;
-        let candidates =
+        let mut candidates =
             candidates(ours, plan.as_ref().zip(fastest), (peers, &[]), problem, self.ceiling.as_ref())?;
+        if let Some(rivals) = &self.rivals {
+            let of = (self.types, self.majors);
+            candidates.extend(rivals.candidates(&mut self.gpu, of, problem, peers)?);
+        }
         let GemmProblem { m, n, k } = problem;
         progress.aside(|| writeln!(out(), "\n{m} x {n} x {k} {}", self.types))?;
         for (name, reason) in refused {
@@ -529,77 +508,4 @@ impl Bench {
             None => Ok(()),
         }
     }
-}
-
-/// The multiply-only kernel with its operands on the device.
-struct Ceiling {
-    operands: Buffer,
-    sums: Buffer,
-    prepared: Prepared,
-    operations: f64,
-}
-
-impl Ceiling {
-    fn new(gpu: &mut Gpu, types: Types) -> Result<Self, Failure> {
-        let rounds = 2000;
-        let multiprocessors = gpu.multiprocessors();
-        let no_product = || Failure::usage(Format::NO_PRODUCT);
-        let format = types.a;
-        let types = format.multiplies(types.b).ok_or_else(no_product)?;
-        let operands = gpu.upload(&random(format)[..ceiling::OPERAND_BYTES])?;
-        let sums = gpu.allocate(ceiling::sum_bytes(multiprocessors))?;
-        let (grid, arguments) = ceiling::launch(multiprocessors, operands.address, sums.address, rounds);
-        let prepared = gpu.prepare(&ceiling::program(types)?, grid, &arguments)?;
-        Ok(Self { operands, sums, prepared, operations: ceiling::operations(types, multiprocessors, rounds) })
-    }
-
-    fn free(self, gpu: &mut Gpu) -> Result<(), Failure> {
-        gpu.free(self.operands)?;
-        Ok(gpu.free(self.sums)?)
-    }
-}
-
-/// The candidates at a shape: the ceiling, our kernels, and cuBLASLt with its first and its fastest
-/// algorithm.
-fn candidates<'a>(
-    ours: Vec<Candidate<'a>>,
-    peer: Option<(&'a Plan, usize)>,
-    (sets, cs): (&[Call<()>], &[u64]),
-    problem: GemmProblem,
-    limit: Option<&'a Ceiling>,
-) -> Result<Vec<Candidate<'a>>, Failure> {
-    let mut candidates = Vec::new();
-    candidates.extend(limit.map(|limit| Candidate {
-        name: report::CEILING.to_owned(),
-        launches: vec![Box::new(&limit.prepared)],
-        operations: limit.operations,
-        slots: None,
-    }));
-    candidates.extend(ours);
-    if let Some((plan, fastest)) = peer {
-        for (name, algorithm) in [(report::FIRST, 0), (report::FASTEST, fastest)] {
-            let launches = launches(plan, algorithm, sets, cs)?;
-            let operations = problem.operations();
-            candidates.push(Candidate { name: name.to_owned(), launches, operations, slots: None });
-        }
-    }
-    Ok(candidates)
-}
-
-/// Launches of one of cuBLASLt's algorithms, one per set of matrices, each with its C if there are any.
-fn launches<'a>(
-    plan: &'a Plan,
-    algorithm: usize,
-    sets: &[Call<()>],
-    cs: &[u64],
-) -> Result<Vec<Box<dyn Enqueue + 'a>>, Failure> {
-    let cs = cs.iter().copied().map(Some).chain(std::iter::repeat(None));
-    let run = |(set, c): (&Call<()>, Option<u64>)| -> Result<Box<dyn Enqueue + 'a>, Failure> {
-        let run = plan.with(algorithm, set.a.address, set.b.address, set.d.address)?;
-        Ok(Box::new(match c {
-            Some(c) => run.with_c(c)?,
-            None => run,
-        }))
-    };
-    sets.iter().zip(cs).map(run).collect()
 }

@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use kernel::GemmProblem;
 
 use super::measure::State;
-use super::report::{CEILING, FASTEST, Figure, Record};
+use super::report::{CEILING, FASTESTS, Figure, Record};
 
 const WIDTH: f64 = 960.0;
 const MARGIN: f64 = 70.0;
@@ -35,7 +35,7 @@ fn points(figures: &[Figure], state: State) -> Vec<Point> {
     for figure in figures.iter().filter(|figure| figure.state == state && figure.ours()) {
         let (shape, speed) = (figure.shape(), figure.tflops[1]);
         let same = |other: &&Figure| other.state == state && other.shape() == shape;
-        let peer = figures.iter().filter(same).find(|other| other.candidate == FASTEST);
+        let peer = figures.iter().filter(same).find(|other| FASTESTS.contains(&other.candidate.as_str()));
         let point = Point {
             shape,
             ours: speed,
@@ -110,13 +110,15 @@ fn draw(out: &mut String, record: &Record, state: State, points: &[Point]) -> fm
          viewBox=\"0 0 {WIDTH} {height:.0}\" font-family=\"sans-serif\" font-size=\"12\" fill=\"{LIMIT}\">"
     )?;
     writeln!(out, "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>")?;
-    let peer = record.cublaslt.as_ref().map_or(String::new(), |version| format!(", cuBLASLt {version}"));
+    let library = record.library();
+    let version = record.cublaslt.as_ref().or(record.cusparselt.as_ref());
+    let peer = version.map_or(String::new(), |version| format!(", {library} {version}"));
     let title = format!("{} {}, {}", record.dtype, record.layout, state.name());
     label(out, MARGIN, 28.0, "start", 16.0, LIMIT, &title)?;
     label(out, MARGIN, 48.0, "start", 12.0, PEER, &format!("{}{peer}", record.card))?;
     let ceiling = ceiling(&record.figures, state);
-    roofline(out, &Axes::around(points, ceiling, 80.0), points, ceiling, record.memory_bandwidth)?;
-    bars(out, bars_top, points)?;
+    roofline(out, &Axes::around(points, ceiling, 80.0), (points, library), ceiling, record.memory_bandwidth)?;
+    bars(out, bars_top, (points, library))?;
     writeln!(out, "</svg>")
 }
 
@@ -154,7 +156,7 @@ fn dot(out: &mut String, (x, y): (f64, f64), colour: &str, what: &str) -> fmt::R
 fn roofline(
     out: &mut String,
     axes: &Axes,
-    points: &[Point],
+    (points, library): (&[Point], &str),
     ceiling: Option<f64>,
     memory: f64,
 ) -> fmt::Result {
@@ -193,7 +195,8 @@ fn roofline(
         let GemmProblem { m, n, k } = shape;
         let x = intensity(*shape);
         if let Some(peer) = peer {
-            dot(out, axes.place(x, *peer), PEER, &format!("{m} x {n} x {k}, cuBLASLt fastest: {peer:.0}"))?;
+            let words = format!("{m} x {n} x {k}, {library} fastest: {peer:.0}");
+            dot(out, axes.place(x, *peer), PEER, &words)?;
         }
         dot(out, axes.place(x, *ours), OURS, &format!("{m} x {n} x {k}, {candidate}: {ours:.0}"))?;
     }
@@ -201,12 +204,12 @@ fn roofline(
     dot(out, (MARGIN + 4.0, key - 4.0), OURS, "ours")?;
     label(out, MARGIN + 14.0, key, "start", 12.0, LIMIT, "best of ours")?;
     dot(out, (MARGIN + 124.0, key - 4.0), PEER, "peer")?;
-    label(out, MARGIN + 134.0, key, "start", 12.0, LIMIT, "cuBLASLt, its fastest")
+    label(out, MARGIN + 134.0, key, "start", 12.0, LIMIT, &format!("{library}, its fastest"))
 }
 
-/// Bars from 1 to the ratio of our speed to cuBLASLt's.
-fn bars(out: &mut String, top: f64, points: &[Point]) -> fmt::Result {
-    label(out, MARGIN, top, "start", 14.0, LIMIT, "our speed over cuBLASLt's fastest")?;
+/// Bars from 1 to the ratio of our speed to the library's.
+fn bars(out: &mut String, top: f64, (points, library): (&[Point], &str)) -> fmt::Result {
+    label(out, MARGIN, top, "start", 14.0, LIMIT, &format!("our speed over {library}'s fastest"))?;
     let names = 210.0;
     let (left, right) = (MARGIN + names, WIDTH - MARGIN - 60.0);
     let ratios = || points.iter().filter_map(|point| Some(point.ours / point.peer?));
@@ -239,6 +242,7 @@ fn bars(out: &mut String, top: f64, points: &[Point]) -> fmt::Result {
 
 #[cfg(test)]
 mod tests {
+    use super::super::report::FASTEST;
     use super::*;
 
     fn figure(extent: u32, candidate: &str, tflops: f64) -> Figure {
@@ -263,6 +267,7 @@ mod tests {
             card: "a card & <more>".to_owned(),
             memory_bandwidth: 4.8,
             cublaslt: Some("13.1.0".to_owned()),
+            cusparselt: None,
             dtype: "bf16".to_owned(),
             layout: "kk".to_owned(),
             figures,

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
-use kernel::GemmProblem;
+use kernel::{GemmProblem, Types};
 use serde::Serialize;
 
 use super::measure::{State, Turns};
@@ -18,6 +18,16 @@ pub(super) const FIRST: &str = "cuBLASLt first";
 /// The fastest of cuBLASLt's suggestions.
 pub(super) const FASTEST: &str = "cuBLASLt fastest";
 
+/// The same for sparse operands.
+pub(super) const FIRST_SPARSE: &str = "cuSPARSELt first";
+pub(super) const FASTEST_SPARSE: &str = "cuSPARSELt fastest";
+/// Our dense kernel, at shapes of sparse operands.
+pub(super) const DENSE: &str = "our dense kernel";
+
+/// The names of a library's first suggestion, and of its fastest.
+pub(super) const FIRSTS: [&str; 2] = [FIRST, FIRST_SPARSE];
+pub(super) const FASTESTS: [&str; 2] = [FASTEST, FASTEST_SPARSE];
+
 /// The fastest of our timed kernels at each shape.
 const BEST: &str = "best of ours";
 
@@ -30,6 +40,9 @@ pub(super) struct Record {
     pub(super) memory_bandwidth: f64,
     /// cuBLASLt's version.
     pub(super) cublaslt: Option<String>,
+    /// That of the peer of sparse operands, where it was there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cusparselt: Option<String>,
     pub(super) dtype: String,
     /// Contiguous dimension of A (k or m) and of B (k or n): kn is both row-major.
     pub(super) layout: String,
@@ -143,8 +156,9 @@ pub(super) fn plain_table(state: State, figures: &[Figure]) -> io::Result<()> {
 
 /// Prints the figures of one shape in one state.
 pub(super) fn table(state: State, figures: &[Figure]) -> io::Result<()> {
-    let of = |name| median(figures, name);
-    let (ceiling, first, fastest) = (of(CEILING), of(FIRST), of(FASTEST));
+    let of = |name: &str| median(figures, name);
+    let any = |names: [&str; 2]| names.into_iter().find_map(of);
+    let (ceiling, first, fastest) = (of(CEILING), any(FIRSTS), any(FASTESTS));
     writeln!(
         out(),
         "{:10} {:22} {:>10} {:>8}  {:11} {:>9} {:>11} {:>13} {:>7} {:>5} {:>10} {:>9}",
@@ -179,6 +193,10 @@ pub(super) fn table(state: State, figures: &[Figure]) -> io::Result<()> {
             cell(figure.tflops_per_watt, 10, 3),
             cell(figure.millijoules, 9, 1),
         )?;
+    }
+    let best = figures.iter().filter(|figure| figure.ours()).map(|figure| figure.tflops[1]);
+    if let (Some(best), Some(dense)) = (best.max_by(f64::total_cmp), of(DENSE)) {
+        writeln!(out(), "{:10} {BEST} over {DENSE}: {:.3}", "", best / dense)?;
     }
     Ok(())
 }
@@ -262,9 +280,8 @@ pub(super) fn means(figures: &[Figure], state: State) -> Vec<Mean> {
         let mut logs = [0.0; 2];
         let mut shapes = 0;
         for group in groups.iter().filter(|group| suites::counts(group[0].shape())) {
-            if let (Some(ours), Some(first), Some(fastest)) =
-                (speed(group), named(group, FIRST), named(group, FASTEST))
-            {
+            let any = |names: [&str; 2]| names.into_iter().find_map(|name| named(group, name));
+            if let (Some(ours), Some(first), Some(fastest)) = (speed(group), any(FIRSTS), any(FASTESTS)) {
                 logs[0] += (ours / first).ln();
                 logs[1] += (ours / fastest).ln();
                 shapes += 1;
@@ -308,6 +325,15 @@ pub(super) fn print_means(figures: &[Figure], state: State) -> io::Result<()> {
 }
 
 impl Record {
+    /// The peer of such operands.
+    pub(super) fn library(&self) -> &'static str {
+        if Types::named(&self.dtype).is_some_and(|types| types.has_sparse()) {
+            "cuSPARSELt"
+        } else {
+            "cuBLASLt"
+        }
+    }
+
     pub(super) fn json(&self) -> Result<String, Failure> {
         serde_json::to_string_pretty(self)
             .map_err(|error| Failure::environment(format!("the figures do not serialise: {error}")))
@@ -315,9 +341,11 @@ impl Record {
 
     /// One line per figure, with the ratios that the table prints. A field that does not apply is empty.
     pub(super) fn csv(&self) -> String {
-        let mut text = "m,n,k,dtype,layout,state,candidate,microseconds,tflops_least,tflops,tflops_most,\
-                        percent_ceiling,times_cublaslt_first,times_cublaslt_fastest,sm_mhz,watts,tflops_per_watt,millijoules\n"
-            .to_owned();
+        let library = self.library().to_lowercase();
+        let mut text = format!(
+            "m,n,k,dtype,layout,state,candidate,microseconds,tflops_least,tflops,tflops_most,percent_ceiling,\
+             times_{library}_first,times_{library}_fastest,sm_mhz,watts,tflops_per_watt,millijoules\n"
+        );
         for figure in &self.figures {
             let group: Vec<Figure> = by_shape(&self.figures, figure.state)
                 .into_iter()
@@ -327,8 +355,9 @@ impl Record {
                 .cloned()
                 .collect();
             let [least, tflops, most] = figure.tflops;
-            let over = |name, scale: f64| {
-                median(&group, name).map_or(String::new(), |other| format!("{:.4}", scale * tflops / other))
+            let over = |names: &[&str], scale: f64| {
+                let other = names.iter().find_map(|name| median(&group, name));
+                other.map_or(String::new(), |other| format!("{:.4}", scale * tflops / other))
             };
             let read = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.3}"));
             let GemmProblem { m, n, k } = figure.shape();
@@ -341,9 +370,9 @@ impl Record {
                 figure.state.name(),
                 figure.candidate,
                 figure.microseconds,
-                over(CEILING, 100.0),
-                over(FIRST, 1.0),
-                over(FASTEST, 1.0),
+                over(&[CEILING], 100.0),
+                over(&FIRSTS, 1.0),
+                over(&FASTESTS, 1.0),
                 read(figure.megahertz),
                 read(figure.watts),
                 read(figure.tflops_per_watt),
@@ -358,7 +387,10 @@ impl Record {
 mod tests {
     use kernel::GemmProblem;
 
-    use super::{CEILING, FASTEST, FIRST, Figure, Mean, Record, State, means, over_plain_and_peer};
+    use super::{
+        CEILING, DENSE, FASTEST, FASTEST_SPARSE, FIRST, FIRST_SPARSE, Figure, Mean, Record, State, means,
+        over_plain_and_peer,
+    };
 
     fn figure(extent: u32, candidate: &str, tflops: f64) -> Figure {
         let slots = (!candidate.starts_with("cuBLASLt") && candidate != CEILING).then_some(132);
@@ -423,18 +455,40 @@ mod tests {
         }
     }
 
+    /// Of sparse operands the peer is another; our dense kernel is none of those that are held against it.
     #[test]
-    fn csv_has_the_ratios() {
-        let (dtype, layout) = ("bf16".to_owned(), "kk".to_owned());
-        let record = Record {
+    fn sparse_figures_are_held_against_their_own_peer() {
+        let speeds = [("one", 1200.0), (FIRST_SPARSE, 800.0), (FASTEST_SPARSE, 1000.0), (DENSE, 750.0)];
+        let mut figures: Vec<_> =
+            speeds.into_iter().map(|(name, tflops)| figure(4096, name, tflops)).collect();
+        for figure in figures.iter_mut().filter(|figure| figure.candidate != "one") {
+            figure.slots = None;
+        }
+        let all = means(&figures, State::Burst);
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
+        assert!(all.len() == 1 && near(all[0].first, 1.5) && near(all[0].fastest, 1.2), "{all:?}");
+        let record = record("bf16-sparse-a", figures);
+        let csv = record.csv();
+        assert!(csv.contains(",times_cusparselt_first,times_cusparselt_fastest,"), "{csv}");
+        assert!(csv.lines().nth(1).is_some_and(|line| line.ends_with(",,1.5000,1.2000,,,,")), "{csv}");
+    }
+
+    fn record(dtype: &str, figures: Vec<Figure>) -> Record {
+        Record {
             card: String::new(),
             memory_bandwidth: 4.8,
             cublaslt: None,
-            dtype,
-            layout,
-            figures: figures(),
+            cusparselt: None,
+            dtype: dtype.to_owned(),
+            layout: "kk".to_owned(),
+            figures,
             launches: Vec::new(),
-        };
+        }
+    }
+
+    #[test]
+    fn csv_has_the_ratios() {
+        let record = record("bf16", figures());
         let csv = record.csv();
         let lines: Vec<_> = csv.lines().collect();
         assert_eq!(lines.len(), 16);

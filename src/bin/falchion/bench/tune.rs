@@ -19,19 +19,21 @@ use kernel::{AnyGemm, Engine, EngineError, GemmProblem, Gpu, Ranked, Request, Tr
 
 use super::compilers::Compilers;
 use super::measure::{Protocol, State};
-use super::{arena, fused, suites};
+use super::sparse::Rivals;
+use super::{arena, fused, report, suites};
 use crate::output::out;
 use crate::types::TypeArgs;
 use crate::{Failure, catalogue, files, types};
 use job::Job;
-use seen::{Timed, Tuned};
+use seen::{Others, Timed, Tuned};
 
 /// Measure on the GPU the kernels that the model ranks first at each shape, and compare them with cuBLASLt.
 ///
 /// Every candidate is first timed briefly, after a rest. Candidates near the best are timed again,
 /// alternating; after two turns only those that are still near the best continue. One line per shape names
 /// the best kernel and the model's choice, and compares them with cuBLASLt's fastest and first algorithms if
-/// cuBLASLt has such a GEMM. Results are added to the tuning records on disk (see `falchion cache`).
+/// cuBLASLt has such a GEMM. With a sparse operand, the comparison is with cuSPARSELt and with our dense
+/// kernel. Results are added to the tuning records on disk (see `falchion cache`).
 #[derive(clap::Args, Debug)]
 #[command(
     group(clap::ArgGroup::new("what").required(true).args(["shapes", "shape", "rows"])),
@@ -100,7 +102,8 @@ impl TuneArgs {
         }
         let mut gpu = Gpu::new(0)?;
         writeln!(out(), "{}", gpu.describe())?;
-        let peer = super::peer(&gpu)?;
+        let rivals = Rivals::new(&gpu, types)?;
+        let peer = if rivals.is_some() { None } else { super::peer::peer(&gpu)? };
         let mut record = match &self.record {
             Some(path) => Some(BufWriter::new(OpenOptions::new().create(true).append(true).open(path)?)),
             None => None,
@@ -117,7 +120,7 @@ impl TuneArgs {
                 writeln!(out(), "stopped after {} of {} shapes", all.len(), jobs.len())?;
                 break;
             }
-            for tuned in self.measure(&mut gpu, peer.as_ref(), job, candidates)? {
+            for tuned in self.measure(&mut gpu, (peer.as_ref(), rivals.as_ref()), job, candidates)? {
                 if let Some(file) = &mut record {
                     writeln!(file, "{}", tuned.line()?)?;
                     file.flush()?;
@@ -173,7 +176,7 @@ impl TuneArgs {
     fn measure(
         &self,
         gpu: &mut Gpu,
-        peer: Option<&CublasLt>,
+        (peer, rivals): (Option<&CublasLt>, Option<&Rivals>),
         job: &Job,
         candidates: Vec<Ranked>,
     ) -> Result<Vec<Tuned>, Failure> {
@@ -189,20 +192,24 @@ impl TuneArgs {
             None => None,
         };
         let peer = peer.filter(|_| request.fusion.is_none() || fused.is_some());
-        let dense = match peer {
-            None => None,
-            Some(_) => arena::dense(gpu, request.types, request.majors, size)?,
+        let rivals = rivals.filter(|_| job.is_one() && request.fusion.is_none());
+        let dense = match (peer, rivals) {
+            (None, None) => None,
+            (Some(_), _) | (_, Some(_)) => arena::dense(gpu, request.types, request.majors, size)?,
         };
         let peers = dense.as_ref().map_or(inputs.sets(), Inputs::sets);
         let types =
             request.fusion.map_or(request.types, |of| request.types.stored(of.output(request.types.a)));
         let product = arena::product(types, request.majors, size, peers.first());
-        let plan = super::planned(peer, &product, fused.as_ref().map(|fused| fused.fused))?;
+        let plan = super::peer::planned(peer, &product, fused.as_ref().map(|fused| fused.fused))?;
         let Heat { kernels, near, mut candidates } = heat(gpu, &request, &inputs, kernels)?;
-        if let Some(fastest) = super::fastest(gpu, plan.as_ref(), peers)? {
+        if let Some(fastest) = super::peer::fastest(gpu, plan.as_ref(), peers)? {
             let both = plan.as_ref().map(|plan| (plan, fastest));
             let cs = fused.as_ref().map_or(&[][..], |fused| &fused.cs);
-            candidates.extend(super::candidates(Vec::new(), both, (peers, cs), size, None)?);
+            candidates.extend(super::peer::candidates(Vec::new(), both, (peers, cs), size, None)?);
+        }
+        if let Some(rivals) = rivals {
+            candidates.extend(rivals.candidates(gpu, (request.types, request.majors), size, peers)?);
         }
         let mut states = vec![State::Burst];
         states.extend(self.sustained.then_some(State::Sustained));
@@ -221,7 +228,15 @@ impl TuneArgs {
             let time = |place: usize| near.iter().position(|&of| of == place).map(|turn| times[turn]);
             let timed = kernels.iter().zip(&predicted).enumerate();
             let timed = timed.map(|(i, (of, &predicted))| Timed::new(of, predicted, time(i)));
-            let others = [near.len(), near.len() + 1].map(|i| times.get(i).copied());
+            let named = |names: &[&str]| {
+                let place = candidates.iter().position(|candidate| names.contains(&candidate.name.as_str()));
+                place.map(|place| times[place])
+            };
+            let others = Others {
+                first: named(&report::FIRSTS),
+                fastest: named(&report::FASTESTS),
+                dense: named(&[report::DENSE]),
+            };
             tuned.push(Tuned::new(&request, &self.layout, state, timed.collect(), others));
         }
         drop(candidates);

@@ -9,9 +9,9 @@ use kernel::driver::tune;
 use kernel::{Gpu, KernelSpec, Request};
 use serde::Serialize;
 
-use crate::Failure;
 use crate::bench::measure::State;
 use crate::output::out;
+use crate::{Failure, catalogue};
 
 /// The measurements of one shape.
 #[derive(Debug, Serialize)]
@@ -32,8 +32,23 @@ pub(super) struct Tuned {
     kernels: Vec<Timed>,
     cublaslt_first: Option<f64>,
     cublaslt_fastest: Option<f64>,
+    /// The peer of sparse operands, and our dense kernel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cusparselt_first: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cusparselt_fastest: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dense: Option<f64>,
     #[serde(skip)]
     problem: Problem,
+}
+
+/// Microseconds of what is not ours, and of our dense kernel beside those of a sparse operand.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Others {
+    pub(super) first: Option<f64>,
+    pub(super) fastest: Option<f64>,
+    pub(super) dense: Option<f64>,
 }
 
 /// A kernel that was measured.
@@ -54,15 +69,9 @@ pub(super) struct Timed {
 impl Timed {
     pub(super) fn new(timed: &tune::Timed, predicted: f64, microseconds: Option<f64>) -> Self {
         let &tune::Timed { ref gemm, slots, quick } = timed;
-        let spec = own_words(gemm.name());
+        let spec = catalogue::own_words(gemm.name());
         Self { spec, predicted, slots, quick, microseconds, kernel: gemm.spec() }
     }
-}
-
-/// A spec's words, without A's format and the directions.
-fn own_words(spec: &str) -> String {
-    let own = |word: &&str| !word.starts_with("dtype=") && !word.starts_with("layout=");
-    spec.split(' ').filter(own).collect::<Vec<_>>().join(" ")
 }
 
 impl Tuned {
@@ -72,10 +81,13 @@ impl Tuned {
         layout: &str,
         state: State,
         kernels: Vec<Timed>,
-        [cublaslt_first, cublaslt_fastest]: [Option<f64>; 2],
+        Others { first, fastest, dense }: Others,
     ) -> Self {
         let kernel::GemmProblem { m, n, k } = request.call.problem;
         let products = request.call.products;
+        let sparse = request.types.has_sparse();
+        let [dense_peer, sparse_peer] =
+            if sparse { [[None; 2], [first, fastest]] } else { [[first, fastest], [None; 2]] };
         let batch = (products.form() == Form::Batched).then(|| products.count());
         Self {
             m,
@@ -88,8 +100,11 @@ impl Tuned {
             batch,
             state,
             kernels,
-            cublaslt_first,
-            cublaslt_fastest,
+            cublaslt_first: dense_peer[0],
+            cublaslt_fastest: dense_peer[1],
+            cusparselt_first: sparse_peer[0],
+            cusparselt_fastest: sparse_peer[1],
+            dense,
             problem: Problem::of(request),
         }
     }
@@ -105,16 +120,22 @@ impl Tuned {
         times.min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// The shorter of cuBLASLt's times.
-    fn fastest(&self) -> Option<f64> {
-        Some(self.cublaslt_first?.min(self.cublaslt_fastest?))
+    /// The times of the library's first choice, and of the faster of its two.
+    fn peer(&self) -> Option<[f64; 2]> {
+        let first = self.cublaslt_first.or(self.cusparselt_first)?;
+        Some([first, first.min(self.cublaslt_fastest.or(self.cusparselt_fastest)?)])
     }
 
-    /// Two ratios of times: cuBLASLt's first choice over the model's choice, and its fastest over the best
+    /// The library's name.
+    fn library(&self) -> &'static str {
+        if self.cusparselt_first.is_some() { "cuSPARSELt" } else { "cuBLASLt" }
+    }
+
+    /// Two ratios of times: the library's first choice over the model's choice, and its fastest over the best
     /// kernel.
     fn ratios(&self) -> Option<[f64; 2]> {
-        let model = self.kernels.first()?.microseconds?;
-        Some([self.cublaslt_first? / model, self.fastest()? / self.best()?.1])
+        let (model, [first, fastest]) = (self.kernels.first()?.microseconds?, self.peer()?);
+        Some([first / model, fastest / self.best()?.1])
     }
 
     /// Adds the kernels that were measured in the burst state to the records.
@@ -146,8 +167,12 @@ impl Tuned {
         if let Some([first, fastest]) = self.ratios() {
             write!(
                 out(),
-                "x cuBLASLt: model's over its first {first:.3}, best over its fastest {fastest:.3}; "
+                "x {}: model's over its first {first:.3}, best over its fastest {fastest:.3}; ",
+                self.library()
             )?;
+        }
+        if let Some(dense) = self.dense {
+            write!(out(), "best over our dense kernel {:.3}; ", dense / time)?;
         }
         writeln!(out(), "{}", best.spec)?;
         Ok(out().flush()?)
@@ -183,10 +208,11 @@ pub(super) fn means(all: &[Tuned], state: State) -> Result<(), Failure> {
     let part = |least: f64| ratios.iter().filter(|ratio| ratio[1] >= least).count();
     writeln!(
         out(),
-        "{}: {} shapes; geometric means: model's over cuBLASLt's first {:.3}, best over its fastest {:.3}; {} shapes >= 0.98, \
+        "{}: {} shapes; geometric means: model's over {}'s first {:.3}, best over its fastest {:.3}; {} shapes >= 0.98, \
          {} >= 0.95; the model's choice is within 3 % of the best at {}",
         state.name(),
         ratios.len(),
+        of_state.first().map_or("cuBLASLt", |tuned| tuned.library()),
         mean(0),
         mean(1),
         part(0.98),
@@ -213,7 +239,7 @@ mod tests {
             let of = tune::Timed { gemm: ranked.gemm, slots: 132, quick: 9.5 };
             Timed::new(&of, 10.25, time)
         });
-        Tuned::new(request, "kk", State::Burst, timed.collect(), [None; 2])
+        Tuned::new(request, "kk", State::Burst, timed.collect(), Others::default())
     }
 
     #[test]
@@ -246,13 +272,36 @@ mod tests {
         }
     }
 
+    /// With a sparse operand the library is cuSPARSELt, and our dense kernel is timed too.
+    #[test]
+    fn lines_of_sparse_operands_say_who_else_was_timed() {
+        let types = Types::of(Format::Bf16).sparse([true, false]);
+        let request = Request::packed(types, [Major::K; 2], ONE).known(Known::Nothing);
+        let Tuned { kernels, .. } = seen(&request, [Some(8.0), Some(7.5)]);
+        let others = Others { first: Some(10.0), fastest: Some(9.0), dense: Some(12.0) };
+        let tuned = Tuned::new(&request, "kk", State::Burst, kernels, others);
+        let line = tuned.line().expect("text");
+        assert!(line.contains(r#""dtype":"bf16-sparse-a""#), "{line}");
+        let end = r#""cublaslt_first":null,"cublaslt_fastest":null,"cusparselt_first":10.0,"cusparselt_fastest":9.0,"dense":12.0}"#;
+        assert!(line.ends_with(end), "{line}");
+        assert_eq!((tuned.library(), tuned.ratios()), ("cuSPARSELt", Some([10.0 / 8.0, 9.0 / 7.5])));
+    }
+
     /// The library finds for a request what was kept for the same request.
     #[test]
     fn records_are_those_of_the_request() {
         let groups = [300, 0, 17].map(|m| GemmProblem { m, ..ONE });
         let bf16 = Request::packed(Format::Bf16, [Major::K; 2], ONE);
         let e4m3 = Request::packed(Format::E4m3, [Major::K; 2], ONE);
-        for request in [bf16, bf16.batched(7), bf16.fused(Fusion::BiasGelu), e4m3.ragged(&groups)] {
+        let sparse = |sides| Request::packed(Types::of(Format::Bf16).sparse(sides), [Major::K; 2], ONE);
+        for request in [
+            bf16,
+            bf16.batched(7),
+            bf16.fused(Fusion::BiasGelu),
+            e4m3.ragged(&groups),
+            sparse([true, false]),
+            sparse([false, true]).ragged(&groups),
+        ] {
             let tuned = seen(&request, [Some(8.0), Some(7.5)]);
             let mut records = Records::default();
             tuned.keep(&mut records).expect("legal");
