@@ -15,7 +15,7 @@ use falchion::verify::{self, Sample};
 use kernel::disk::records::Records;
 use kernel::driver::cublaslt::CublasLt;
 use kernel::driver::tune::{BURST, Heat, Inputs, REST};
-use kernel::{AnyGemm, Engine, EngineError, GemmProblem, Gpu, Ranked, Request, Tree, Types};
+use kernel::{AnyGemm, Engine, EngineError, GemmProblem, Gpu, Known, Ranked, Request, Tree, Types};
 
 use super::compilers::Compilers;
 use super::measure::{Protocol, State};
@@ -74,6 +74,10 @@ pub(crate) struct TuneArgs {
     /// Contiguous dimension of A (k or m) and of B (k or n). With kn, both are row-major.
     #[arg(long, default_value = "kk", value_parser = ["kk", "kn", "mk", "mn"])]
     layout: String,
+    /// Rank kernels by the model alone, without the records that come with the library. For records that the model
+    /// is fitted to.
+    #[arg(long)]
+    model_alone: bool,
     /// Number of times that each candidate near the best is timed.
     #[arg(long, default_value_t = 5)]
     turns: usize,
@@ -168,7 +172,8 @@ impl TuneArgs {
 
     /// The kernels to measure for a problem, with their predicted times.
     fn candidates(&self, job: &Job) -> Result<Vec<Ranked>, Failure> {
-        let selection = job.search(self.budget as usize);
+        let known = if self.model_alone { Known::Nothing } else { Known::Shipped };
+        let selection = job.search(self.budget as usize, known);
         catalogue::first(&selection)?;
         Ok(selection.ranked)
     }

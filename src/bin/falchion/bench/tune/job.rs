@@ -75,8 +75,8 @@ impl Job {
         Request { fusion: self.fusion, ..request }
     }
 
-    /// The kernels that the model ranks first.
-    pub(super) fn search(&self, most: usize) -> Selection {
-        kernel::search(&self.request(), &Machine::h200(), most)
+    /// The `most` kernels that are ranked first.
+    pub(super) fn search(&self, most: usize, known: Known<'_>) -> Selection {
+        kernel::search(&self.request().known(known), &Machine::h200(), most)
     }
 }
