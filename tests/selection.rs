@@ -41,6 +41,9 @@ struct Line {
     kernels: Vec<Timed>,
     cublaslt_first: Option<f64>,
     cublaslt_fastest: Option<f64>,
+    cusparselt_first: Option<f64>,
+    cusparselt_fastest: Option<f64>,
+    dense: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -227,6 +230,37 @@ fn figures_of_weights_are_those_of_the_record() {
         let found = best("bf16", shape) / best(types, shape);
         assert!((found - times).abs() < 6e-3, "{types}, {shape:?}: {found:.4}, the page says {times}");
     }
+}
+
+/// The table of `docs/performance.md`, "2:4 sparse operands": the dense kernel's time and the shorter of
+/// cuSPARSELt's times over that of the best sparse kernel.
+#[test]
+fn figures_of_sparse_operands_are_those_of_the_record() {
+    let want = [
+        [1.59, 1.16],
+        [1.97, 1.25],
+        [1.03, 1.18],
+        [1.14, 1.43],
+        [1.03, 1.47],
+        [1.37, 1.49],
+        [1.19, 1.50],
+        [1.16, 1.47],
+        [2.90, 1.10],
+    ];
+    let lines = read("sparse.jsonl");
+    assert_eq!(lines.len(), want.len());
+    let mut means = [0.0; 2];
+    for (line, want) in lines.iter().zip(want) {
+        let [first, fastest, dense] =
+            [line.cusparselt_first, line.cusparselt_fastest, line.dense].map(|time| time.expect("timed"));
+        let found = [first.min(fastest), dense].map(|time| time / line.best());
+        for (i, (found, want)) in found.into_iter().zip(want).enumerate() {
+            assert!((found - want).abs() < 6e-3, "{} x {} x {}: {found:.4}", line.m, line.n, line.k);
+            means[i] += found.ln() / lines.len() as f64;
+        }
+    }
+    let [library, dense] = means.map(f64::exp);
+    assert!((library - 1.40).abs() < 6e-3 && (dense - 1.33).abs() < 6e-3, "{library:.4}, {dense:.4}");
 }
 
 /// The table of `docs/performance.md`, "Every shape": geometric means of the model's first over cuBLASLt's
