@@ -65,7 +65,7 @@ fn sparse_kernels_are_planned() {
             &["--sparse", "a", "--layout", "kn"],
             &["directions kn", "Operands<Sparse<KMajor<bf16>>, MnMajor<bf16>>"],
         ),
-        (&["--sparse", "a", "--dtype", "s8", "--layout", "kn"], &["B is N-major", "it is transposed first"]),
+        (&["--sparse", "a", "--dtype", "s8", "--layout", "kn"], &["B is N-major", "B is transposed first"]),
         (&["--sparse", "b", "--epilogue", "bias-gelu"], &["bf16-sparse-b with bias-gelu"]),
         (&["--sparse", "a", "--batch", "4"], &["form=batched sparse=a"]),
     ] {
