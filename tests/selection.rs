@@ -376,15 +376,15 @@ fn experts_are_predicted_as_they_were_measured() {
     let machine = Machine::h200();
     let (mut errors, mut costs): (Vec<f64>, Vec<f64>) = Default::default();
     for (rows, n, k, measured) in [
-        (few.clone(), 4096, 7168, &[("fitted", 227.2), ("", 238.7), ("tail", 254.1)][..]),
-        (few, 7168, 2048, &[("fitted", 115.1), ("", 126.1), ("tail", 116.9)]),
-        (many.clone(), 4096, 7168, &[("fitted2", 1469.3), ("", 1640.1), ("tail", 1472.9)]),
-        (many, 7168, 2048, &[("fitted2", 756.5), ("", 864.3), ("tail", 761.0)]),
-        (vec![128; 64], 4096, 7168, &[("fitted2", 984.0)]),
-        (vec![256; 64], 4096, 7168, &[("fitted2", 1336.0)]),
-        (vec![512; 64], 4096, 7168, &[("fitted2", 2485.0)]),
-        (vec![1024; 16], 4096, 7168, &[("fitted2", 1209.0)]),
-        (vec![2048; 8], 4096, 7168, &[("fitted2", 1200.0)]),
+        (few.clone(), 4096, 7168, &[("-step32", 227.2), ("", 238.7), ("-step32-tail", 254.1)][..]),
+        (few, 7168, 2048, &[("-step32", 115.1), ("", 126.1), ("-step32-tail", 116.9)]),
+        (many.clone(), 4096, 7168, &[("-step32-2x1", 1469.3), ("", 1640.1), ("-step32-tail", 1472.9)]),
+        (many, 7168, 2048, &[("-step32-2x1", 756.5), ("", 864.3), ("-step32-tail", 761.0)]),
+        (vec![128; 64], 4096, 7168, &[("-step32-2x1", 984.0)]),
+        (vec![256; 64], 4096, 7168, &[("-step32-2x1", 1336.0)]),
+        (vec![512; 64], 4096, 7168, &[("-step32-2x1", 2485.0)]),
+        (vec![1024; 16], 4096, 7168, &[("-step32-2x1", 1209.0)]),
+        (vec![2048; 8], 4096, 7168, &[("-step32-2x1", 1200.0)]),
     ] {
         let groups: Vec<GemmProblem> = rows.iter().map(|&m| GemmProblem { m, n, k }).collect();
         let all = GemmProblem { m: rows.iter().sum(), n, k };
@@ -392,7 +392,7 @@ fn experts_are_predicted_as_they_were_measured() {
         let predicted: Vec<f64> = measured
             .iter()
             .map(|(kind, time)| {
-                let name = format!("ragged{}{kind}-bf16-kk", if kind.is_empty() { "" } else { "-" });
+                let name = format!("ragged-128x256{kind}-bf16-kk");
                 let predicted = machine.predict(&kernel::find(&name).expect("a name"), &request).microseconds;
                 println!("{} experts, {all:?}: {name} {time} us, predicted {predicted:.1}", rows.len());
                 errors.push((predicted / time).ln().abs());
