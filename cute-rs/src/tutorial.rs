@@ -495,8 +495,7 @@
 //! use cute_rs::atom::{Major, SwizzleMode, descriptor::MatrixDescriptor, wgmma};
 //! use cute_rs::{Operand, TiledMma};
 //!
-//! // Two warpgroups multiply 256 x 64 by 64 of K: per warpgroup two blocks of rows, and four instructions
-//! // along K.
+//! // Two warpgroups multiply a 256 x 64 tile of A: two blocks of rows each, and four instructions along K.
 //! let mma = TiledMma::new(wgmma::atom(64, 16)?, [2, 1, 1])?;
 //! let tile = MatrixDescriptor::new(Major::K, SwizzleMode::B128, 16, 256, 64)?;
 //! let a = mma.partition(Operand::A, tile.layout())?;
