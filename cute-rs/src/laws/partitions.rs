@@ -176,7 +176,7 @@ pub fn predicate(shape: &[i64], tile: &[i64]) -> Result<Verdict, Broken> {
 }
 
 /// Checks a tiled copy. Thread `t` reads value `v` of tile `r` at the coordinate that the equation of
-/// [`TiledCopy::new`] gives. All threads together read every element.
+/// [`TiledCopy::new`] gives. All threads together read each element exactly once.
 ///
 /// # Errors
 /// [`Broken`] if the law does not hold.
