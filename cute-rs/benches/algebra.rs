@@ -1,4 +1,4 @@
-//! What operations on layouts of rank 4 cost at run time. They take no heap.
+//! Benchmarks of operations on layouts of rank 4 at run time. The operations allocate no heap memory.
 
 use std::hint::black_box;
 
@@ -10,7 +10,7 @@ fn layout(shape: impl Into<IntTuple>, stride: impl Into<IntTuple>) -> Layout {
 }
 
 fn operations(criterion: &mut Criterion) {
-    // Rows of a padded tensor, walked through by a permutation of its modes in halves.
+    // `a` is a padded tensor, and `b` permutes its modes.
     let a = layout((8, 4, 6, 16), (2048, 512, 80, 1));
     let b = layout((4, 6, 8, 16), (8, 32, 1, 192));
     let gaps = layout((2, 4, 3, 2), (1, 8, 64, 2));

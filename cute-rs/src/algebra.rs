@@ -1,4 +1,5 @@
-//! The algebra: new layouts from old, each operation with the equation it satisfies.
+//! The algebra: operations that make new layouts from old ones. Each documents the equation that it
+//! satisfies.
 
 mod coalesce;
 mod common;
@@ -17,12 +18,12 @@ use crate::layout::Layout;
 pub(crate) use composition::walk_components;
 pub use tiler::Tiler;
 
-/// A flat list of modes that an operation collects its result in.
+/// A flat list of modes in which an operation collects its result.
 #[derive(Clone, Copy)]
 struct Modes {
     shape: [i64; MAX_LEAVES],
     stride: [i64; MAX_LEAVES],
-    /// Which component each stride counts along, see [`IntTuple::axis`].
+    /// The component that each stride counts along; see [`IntTuple::axis`].
     axis: [u8; MAX_LEAVES],
     len: usize,
 }
@@ -32,7 +33,7 @@ impl Modes {
         Self { shape: [1; MAX_LEAVES], stride: [0; MAX_LEAVES], axis: [0; MAX_LEAVES], len: 0 }
     }
 
-    /// Adds a mode, or makes the last one longer if this one continues it.
+    /// Adds a mode, or lengthens the last mode if this one continues it.
     const fn push(&mut self, shape: i64, stride: i64, axis: u8) -> Result<(), LayoutError> {
         if self.len > 0 {
             let last = self.len - 1;
@@ -52,7 +53,7 @@ impl Modes {
         Ok(())
     }
 
-    /// `1:0`, `s:d`, or the flat tuple.
+    /// The layout: `1:0`, `s:d`, or a flat tuple of modes.
     const fn layout(&self) -> Result<Layout, LayoutError> {
         if self.len == 0 {
             return Ok(Layout::leaf(1, 0));

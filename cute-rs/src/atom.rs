@@ -1,13 +1,13 @@
-//! Layout facts of Hopper's instructions.
+//! Layouts of Hopper's instructions: where each instruction expects or leaves the elements of a tile.
 //!
-//! Each instruction that moves or reads a tile has its own idea of where the elements lie. These modules say so as
-//! layouts, and everything that a kernel needs (descriptor fields, copy boxes, byte offsets) is read off the layouts.
-//! Sources: PTX ISA "Asynchronous warpgroup-level matrix instructions" and "Tensors", and the CUDA driver API.
+//! Everything else that a kernel needs is read from these layouts: descriptor fields, copy boxes, byte
+//! offsets. Sources: PTX ISA "Asynchronous warpgroup-level matrix instructions" and "Tensors", and the CUDA
+//! driver API.
 //!
 //! ```
 //! use cute_rs::atom::SwizzleMode;
 //!
-//! assert_eq!(SwizzleMode::B128.elements(16), 64); // a row of the widest swizzle has 64 bf16
+//! assert_eq!(SwizzleMode::B128.elements(16), 64); // a row of the widest swizzle holds 64 bf16
 //! assert_eq!(SwizzleMode::B128.swizzle(16).to_string(), "Sw<3,3,3>");
 //! ```
 
@@ -22,7 +22,7 @@ pub mod wgmma;
 
 use crate::swizzle::Swizzle;
 
-/// Which direction of an operand `(MN, K)` is contiguous.
+/// The contiguous direction of an operand `(MN, K)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Major {
     /// K: row-major A, column-major B.
@@ -31,10 +31,10 @@ pub enum Major {
     Mn,
 }
 
-/// The four ways in which 16-byte chunks of a tile are permuted in shared memory.
+/// The swizzle modes of shared memory: four ways to permute the 16-byte chunks of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SwizzleMode {
-    /// Not at all: rows of 16 bytes.
+    /// No permutation: rows of 16 bytes.
     None,
     /// Rows of 32 bytes.
     B32,
@@ -48,7 +48,7 @@ impl SwizzleMode {
     /// All modes, widest first.
     pub const ALL: [Self; 4] = [Self::B128, Self::B64, Self::B32, Self::None];
 
-    /// Bytes of a contiguous row of the tile.
+    /// Bytes in a contiguous row of the tile.
     pub const fn bytes(self) -> u32 {
         match self {
             Self::None => 16,
@@ -58,8 +58,8 @@ impl SwizzleMode {
         }
     }
 
-    /// What a tile's shared address must be a multiple of, in bytes: the period of the pattern, and at least the
-    /// 128 that a tensor copy needs.
+    /// The required alignment of a tile's address in shared memory, in bytes: the period of the pattern, and
+    /// at least the 128 bytes that a tensor copy needs.
     pub const fn alignment(self) -> u32 {
         match self {
             Self::None => 128,
@@ -69,7 +69,7 @@ impl SwizzleMode {
         }
     }
 
-    /// Elements of a contiguous row of the tile; 0 for elements of no bits.
+    /// Elements in a contiguous row of the tile; 0 if `element_bits` is 0.
     pub const fn elements(self, element_bits: u32) -> u32 {
         match (self.bytes() * 8).checked_div(element_bits) {
             Some(elements) => elements,
@@ -77,7 +77,7 @@ impl SwizzleMode {
         }
     }
 
-    /// The permutation, on byte addresses.
+    /// The swizzle on byte addresses.
     pub const fn byte_swizzle(self) -> Swizzle {
         let bits = match self {
             Self::None => return Swizzle::NONE,
@@ -88,7 +88,7 @@ impl SwizzleMode {
         Swizzle { bits, base: 4, shift: 3 }
     }
 
-    /// The permutation, on offsets counted in elements of 8, 16 or 32 bits.
+    /// The swizzle on offsets in elements of 8, 16 or 32 bits.
     pub const fn swizzle(self, element_bits: u32) -> Swizzle {
         let bytes = self.byte_swizzle();
         if bytes.bits == 0 {
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    /// Every kind of tile, with some extents `(mn, k)` that are whole numbers of atoms, and of slices of 32 bytes.
+    /// Every kind of tile, with some extents `(mn, k)` that are multiples of the atom's and of 32 bytes of K.
     pub(super) fn tiles() -> impl Iterator<Item = (Major, SwizzleMode, u32, u32, u32)> {
         let kinds = [Major::K, Major::Mn].into_iter().flat_map(|major| {
             let modes = SwizzleMode::ALL.into_iter();
@@ -123,7 +123,7 @@ mod tests {
         })
     }
 
-    /// The byte swizzle as the hardware's manual has it, on an absolute address.
+    /// The byte swizzle as the PTX manual defines it, on an absolute address.
     pub(super) fn swizzled_address(mode: SwizzleMode, address: u32) -> u32 {
         let mask = match mode {
             SwizzleMode::None => 0,

@@ -1,7 +1,8 @@
-//! Layouts with a swizzle after them, through the whole algebra.
+//! Composed layouts: layouts followed by a swizzle, with the whole algebra.
 //!
-//! All operations on coordinates act on the layout before the swizzle, since `C = Sw o offset o L` and
-//! `C o B = Sw o offset o (L o B)`. Those on offsets, such as inverses and recasts, know the swizzle.
+//! Operations on coordinates act on the layout before the swizzle, since `C = Sw o offset o L` and
+//! `C o B = Sw o offset o (L o B)`. Operations on offsets, such as inverses and recasts, take the swizzle
+//! into account.
 
 mod offsets;
 mod tiles;
@@ -19,7 +20,8 @@ pub use offsets::SwizzledInverse;
 
 /// A swizzled layout: `c -> swizzle(offset + layout(c))`, written `Sw<B,M,S> o offset o shape:stride`.
 ///
-/// Offsets before the swizzle must not be negative. In the equations below, C is the composed layout, L the layout in it.
+/// Offsets before the swizzle must not be negative. In the equations below, C is the composed layout and L
+/// the layout in it.
 ///
 /// ```
 /// # use cute_rs::{Layout, Swizzle};
@@ -41,7 +43,7 @@ pub struct ComposedLayout {
 }
 
 impl ComposedLayout {
-    /// The shape: that of the layout.
+    /// The shape, which is the shape of the layout.
     ///
     /// ```
     /// # use cute_rs::{IntTuple, Layout, Swizzle};
@@ -77,8 +79,8 @@ impl ComposedLayout {
         self.layout.size()
     }
 
-    /// The elements an array needs that the layout addresses: `offset + cosize(L)`, rounded up to whole patterns of the
-    /// swizzle, inside of which it exchanges elements.
+    /// The number of elements that an array needs for the layout. It is `offset + cosize(L)`, rounded up to
+    /// whole patterns of the swizzle, because the swizzle moves elements anywhere inside a pattern.
     ///
     /// ```
     /// # use cute_rs::{Layout, Swizzle};
@@ -91,7 +93,7 @@ impl ComposedLayout {
         div_up(reach, period).saturating_mul(period)
     }
 
-    /// Mode `i` as a layout of its own, with the offset: the offsets where all other coordinates are 0.
+    /// Mode `i` as its own layout, with the offset: the offsets at which all other coordinates are 0.
     ///
     /// ```
     /// # use cute_rs::{Layout, Swizzle};
@@ -108,14 +110,14 @@ impl ComposedLayout {
     /// ```
     /// # use cute_rs::{Layout, Swizzle};
     /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
-    /// assert_eq!(tile.at(1), 64 ^ 8); // Row 1: its chunks of 8 elements are exchanged in pairs.
+    /// assert_eq!(tile.at(1), 64 ^ 8); // Row 1: the swizzle swaps its chunks of 8 elements in pairs.
     /// # Ok::<(), cute_rs::LayoutError>(())
     /// ```
     pub const fn at(&self, coord: i64) -> i64 {
         self.swizzled(self.layout.at(coord))
     }
 
-    /// The offset of one integer coordinate a mode.
+    /// The offset at one integer coordinate per mode.
     ///
     /// ```
     /// # use cute_rs::{Layout, Swizzle};
@@ -127,7 +129,7 @@ impl ComposedLayout {
         self.swizzled(self.layout.at_modes(coords))
     }
 
-    /// The offset of a coordinate that is nested like the shape or coarser.
+    /// The offset of a coordinate with the nesting of the shape or a coarser one.
     ///
     /// ```
     /// # use cute_rs::{IntTuple, Layout, Swizzle};
@@ -149,7 +151,7 @@ impl ComposedLayout {
         self.swizzle.apply(self.offset.wrapping_add(offset).cast_unsigned()).cast_signed()
     }
 
-    /// The offset of one coordinate a mode, computed with `V`'s operators.
+    /// The offset at one coordinate per mode, computed with `V`'s operators.
     ///
     /// ```
     /// # use cute_rs::{Layout, Swizzle};
@@ -159,25 +161,25 @@ impl ComposedLayout {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Layout::apply_modes`]; [`LayoutError::NegativeStride`] or [`LayoutError::Width`] for an offset
-    /// that is no `u32`.
+    /// Those of [`Layout::apply_modes`]; [`LayoutError::NegativeStride`] or [`LayoutError::Width`] for an
+    /// offset that does not fit into a `u32`.
     pub fn apply_modes<V: Arithmetic>(&self, coords: &[V]) -> Result<V, LayoutError> {
         let start = unsigned(self.offset)?;
         let inner = self.layout.apply_modes(coords)?;
         Ok(self.swizzle.apply_to(if start == 0 { inner } else { inner + start }))
     }
 
-    /// What is evaluated first.
+    /// The layout, which is evaluated first.
     pub(crate) const fn inner(&self) -> &Layout {
         &self.layout
     }
 
-    /// With another layout before the swizzle.
+    /// The same with another layout before the swizzle.
     pub(crate) const fn with_inner(&self, layout: Layout) -> Self {
         Self { layout, ..*self }
     }
 
-    /// With another layout before the swizzle.
+    /// The same with another layout before the swizzle.
     const fn with(&self, layout: Result<Layout, LayoutError>) -> Result<Self, LayoutError> {
         match layout {
             Ok(layout) => Ok(Self { layout, ..*self }),
@@ -185,7 +187,7 @@ impl ComposedLayout {
         }
     }
 
-    /// The same function with as few leaves as it takes: `R(i) = C(i)`. See [`Layout::coalesce`].
+    /// The same function with the fewest leaves: `R(i) = C(i)`. See [`Layout::coalesce`].
     ///
     /// ```
     /// # use cute_rs::{Layout, Swizzle};
@@ -244,7 +246,7 @@ impl ComposedLayout {
         self.with(self.layout.composition_by(tiler))
     }
 
-    /// The same elements in another shape: `R(i) = C(i)`. See [`Layout::with_shape`].
+    /// Gives the elements another shape: `R(i) = C(i)`. See [`Layout::with_shape`].
     ///
     /// ```
     /// # use cute_rs::{IntTuple, Layout, Swizzle};
@@ -259,7 +261,8 @@ impl ComposedLayout {
         self.with(self.layout.with_shape(shape))
     }
 
-    /// `R(c) = C(c)` for coordinates nested like the profile. See [`Layout::coalesce_by`].
+    /// Coalesces at the leaves of a profile: `R(c) = C(c)` for coordinates with the nesting of the profile.
+    /// See [`Layout::coalesce_by`].
     ///
     /// ```
     /// # use cute_rs::{IntTuple, Layout, Swizzle};
@@ -275,7 +278,7 @@ impl ComposedLayout {
         self.with(self.layout.coalesce_by(profile))
     }
 
-    /// Modes `begin..end` as one mode: `R(i) = C(i)`. See [`Layout::group`].
+    /// Groups modes `begin..end` into one mode: `R(i) = C(i)`. See [`Layout::group`].
     ///
     /// ```
     /// # use cute_rs::{Layout, Swizzle};
@@ -290,7 +293,7 @@ impl ComposedLayout {
         self.with(self.layout.group(begin, end))
     }
 
-    /// The modes that are named, in that order. See [`Layout::select`].
+    /// Selects modes in the given order. See [`Layout::select`].
     ///
     /// ```
     /// # use cute_rs::{Layout, Swizzle};
@@ -320,7 +323,7 @@ impl ComposedLayout {
         self.with(self.layout.take(begin, end))
     }
 
-    /// Another mode at the end, before the swizzle: `R((c,b)) = Sw(offset + L(c) + B(b))`. See [`Layout::append`].
+    /// Appends a mode before the swizzle: `R((c,b)) = Sw(offset + L(c) + B(b))`. See [`Layout::append`].
     ///
     /// ```
     /// # use cute_rs::{Layout, Swizzle};
@@ -336,8 +339,8 @@ impl ComposedLayout {
         self.with(self.layout.append(mode))
     }
 
-    /// Fixes some modes: `None` keeps a mode, `Some(c)` evaluates it and adds it to the offset:
-    /// `R(kept coordinates) = C(c)`.
+    /// Fixes some modes: `None` keeps a mode, and `Some(c)` fixes it at `c` and adds its offset to the offset
+    /// of the result. `R(kept coordinates) = C(c)`.
     ///
     /// ```
     /// # use cute_rs::{Layout, Swizzle};
@@ -369,7 +372,7 @@ impl ComposedLayout {
         self.moved(self.layout.slice_at(coord))
     }
 
-    /// The layout that begins at a coordinate: `R(x) = C(c + x)` wherever no digit carries.
+    /// The layout that begins at a coordinate: `R(x) = C(c + x)` as long as no digit carries.
     ///
     /// ```
     /// # use cute_rs::{IntTuple, Layout, Swizzle};

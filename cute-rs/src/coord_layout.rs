@@ -1,7 +1,7 @@
-//! Coordinate layouts: layouts whose strides count along components, so that they yield coordinates.
+//! Coordinate layouts: layouts whose strides count along components, so that they map to coordinates.
 //!
-//! A type of its own rather than a [`Layout`] with other strides: `Layout::at` is then always an integer, and nobody has to
-//! ask. Both are computed by the same code, since a stride's component travels along with its value.
+//! They are a separate type so that `Layout::at` always returns an integer. The same code computes both,
+//! since the component of a stride is stored with its value.
 
 mod algebra;
 mod basis;
@@ -16,12 +16,12 @@ use crate::layout::Layout;
 
 pub use basis::Basis;
 
-/// A function from coordinates to coordinates: a shape, and a congruent stride whose leaves count along components of a
-/// coordinate that is nested like a *profile*.
+/// A function from coordinates to coordinates. It has a shape and a congruent stride whose leaves count along
+/// components of a coordinate. The *profile* is the nesting of that coordinate.
 ///
-/// Tiled, sliced and partitioned like the layout of a tensor, an [identity](Self::identity) layout says which element of
-/// the tensor is meant: what a tensor copy's instruction takes for its coordinates, and what a predicate compares with the
-/// tensor's shape.
+/// An [identity](Self::identity) layout, tiled, sliced and partitioned like the layout of a tensor, says
+/// which element of the tensor is meant. Use the result as the coordinates of a tensor copy, or compare it
+/// with the tensor's shape as a predicate.
 ///
 /// ```
 /// # use cute_rs::{CoordLayout, IntTuple, Tiler};
@@ -37,13 +37,13 @@ pub use basis::Basis;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CoordLayout {
-    /// Strides carry their components.
+    /// The strides carry their components.
     layout: Layout,
     profile: IntTuple,
 }
 
 impl CoordLayout {
-    /// The layout that yields its own coordinates: `L(c) = c`.
+    /// The layout that maps each coordinate to itself: `L(c) = c`.
     ///
     /// ```
     /// # use cute_rs::{CoordLayout, IntTuple};
@@ -68,7 +68,8 @@ impl CoordLayout {
         }
     }
 
-    /// The layout of a shape whose leaves have these strides, from the left, into coordinates nested like `profile`.
+    /// Creates a layout into coordinates with the nesting of `profile`. `strides` has one stride per leaf of
+    /// the shape, from the left.
     ///
     /// ```
     /// # use cute_rs::{Basis, CoordLayout, IntTuple};
@@ -80,8 +81,8 @@ impl CoordLayout {
     /// # Ok::<(), cute_rs::LayoutError>(())
     /// ```
     ///
-    /// # Errors
-    /// [`LayoutError::Rank`] without one stride a leaf; [`LayoutError::Basis`] for a path that leads to no leaf of the
+    /// [`LayoutError::Rank`] unless there is one stride per leaf; [`LayoutError::Basis`] for a path that
+    /// leads to no leaf of the profile; those of [`Layout::new`].
     /// profile; those of [`Layout::new`].
     pub const fn new(shape: IntTuple, strides: &[Basis], profile: IntTuple) -> Result<Self, LayoutError> {
         if strides.len() != shape.len() {
@@ -117,7 +118,7 @@ impl CoordLayout {
         self.layout.shape()
     }
 
-    /// The nesting of the coordinates that the layout yields, with zeros for leaves.
+    /// The nesting of the coordinates that the layout yields, with zeros as leaves.
     ///
     /// ```
     /// # use cute_rs::{CoordLayout, IntTuple};
@@ -129,7 +130,7 @@ impl CoordLayout {
         self.profile
     }
 
-    /// The stride of leaf `i`; 0 along no component beyond the last leaf and for broadcasts.
+    /// The stride of leaf `i`. It is 0, along no component, for broadcasts and beyond the last leaf.
     ///
     /// ```
     /// # use cute_rs::{CoordLayout, IntTuple};
@@ -157,7 +158,7 @@ impl CoordLayout {
         self.layout.rank()
     }
 
-    /// Nesting of the modes.
+    /// Levels of nesting of the modes.
     ///
     /// ```
     /// # use cute_rs::{CoordLayout, IntTuple};
@@ -169,8 +170,8 @@ impl CoordLayout {
         self.layout.depth()
     }
 
-    /// The smallest shape that has all coordinates the layout yields: one past the largest in each component. CuTe's
-    /// `coshape`; its product is the `cosize`.
+    /// The smallest shape that contains all coordinates that the layout yields: one past the largest in each
+    /// component. CuTe's `coshape`; its product is the `cosize`.
     ///
     /// ```
     /// # use cute_rs::{CoordLayout, IntTuple, Layout};
@@ -193,7 +194,7 @@ impl CoordLayout {
         self.profile.with_leaves(&extents)
     }
 
-    /// Number of coordinates of the domain.
+    /// Number of coordinates that the layout maps: the size of its shape.
     ///
     /// ```
     /// # use cute_rs::{CoordLayout, IntTuple};
@@ -205,7 +206,7 @@ impl CoordLayout {
         self.layout.size()
     }
 
-    /// Mode `i` as a layout of its own.
+    /// Mode `i` as its own layout.
     ///
     /// ```
     /// # use cute_rs::{CoordLayout, IntTuple};
@@ -217,7 +218,7 @@ impl CoordLayout {
         Self { layout: self.layout.mode(i), ..*self }
     }
 
-    /// The coordinate at an integer coordinate: each component is the sum of digits times strides along it.
+    /// The result at an integer coordinate. Each component is the sum of digits times the strides along it.
     ///
     /// ```
     /// # use cute_rs::{CoordLayout, IntTuple};
@@ -231,7 +232,7 @@ impl CoordLayout {
         self.profile.with_leaves(&sums)
     }
 
-    /// The coordinate at one integer coordinate a mode; missing ones count as zero.
+    /// The result at one integer coordinate per mode. Missing coordinates count as zero.
     ///
     /// ```
     /// # use cute_rs::{CoordLayout, IntTuple};
@@ -251,7 +252,7 @@ impl CoordLayout {
         self.profile.with_leaves(&sums)
     }
 
-    /// The coordinate at a coordinate that is nested like the shape or coarser.
+    /// The result at a coordinate with the nesting of the shape or a coarser one.
     ///
     /// ```
     /// # use cute_rs::{CoordLayout, IntTuple};
@@ -261,10 +262,12 @@ impl CoordLayout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] where a tuple meets an integer mode or another number of modes.
+    /// [`LayoutError::Rank`] where the coordinate has a tuple for an integer mode, or a tuple of another
+    /// rank.
     pub const fn at_coord(&self, coord: &IntTuple) -> Result<IntTuple, LayoutError> {
         match self.layout.shape_ref().crd2idx(coord) {
-            // Digits of a coarse coordinate are those of its part of the shape, so that none carries into another part.
+            // A coarse coordinate has the digits of its own part of the shape, so none carries into another
+            // part.
             Ok(_) => {
                 let mut sums = [0; MAX_LEAVES];
                 self.add_coord(coord, &mut sums);
@@ -310,13 +313,14 @@ impl CoordLayout {
         Ok(Self { layout: change(&self.layout)?, profile: self.profile })
     }
 
-    /// The same strides with the coarsest profile that they allow; a plain layout where none counts along a component.
+    /// The same strides with the coarsest profile that they allow; a plain layout if none counts along a
+    /// component.
     pub(crate) fn coarsest(&self) -> Result<Self, Layout> {
         let shape = self.shape();
         let strides: Vec<_> = (0..shape.len()).map(|i| self.stride(i)).collect();
         match Basis::coprofile(&strides) {
             Ok(profile) if !profile.is_int() => Ok(Self::new(shape, &strides, profile).unwrap_or(*self)),
-            // Strides of a legal layout do not take parts of each other's components.
+            // In a legal layout, no stride counts along a part of another stride's component.
             _ => {
                 let mut scales = [0; MAX_LEAVES];
                 for (scale, stride) in scales.iter_mut().zip(&strides) {
@@ -327,7 +331,7 @@ impl CoordLayout {
         }
     }
 
-    /// The same strides with a profile that has all modes of `shape` where it goes into it.
+    /// The same strides with a profile that also has all modes of `shape`.
     pub(crate) fn covering(&self, shape: &IntTuple) -> Result<Self, LayoutError> {
         fn cover(profile: &IntTuple, shape: &IntTuple) -> Result<IntTuple, LayoutError> {
             if profile.is_int() || shape.is_int() {
@@ -343,12 +347,12 @@ impl CoordLayout {
         Self::new(self.shape(), &strides, cover(&self.profile, shape)?)
     }
 
-    /// With another layout whose strides carry components.
+    /// The same with another layout whose strides carry components.
     pub(crate) const fn with_inner(&self, layout: Layout) -> Self {
         Self { layout, ..*self }
     }
 
-    /// One component of the coordinates as a layout: `R(c) = leaf i of L(c)`.
+    /// Component `i` of the coordinates as a layout: `R(c) = leaf i of L(c)`.
     ///
     /// ```
     /// # use cute_rs::{CoordLayout, IntTuple};
@@ -371,8 +375,9 @@ impl CoordLayout {
 }
 
 impl Layout {
-    /// A layout at the coordinates that another yields: `R(c) = A(B(c))`. A stride of B along the component at a path
-    /// walks through the mode of A at that path, which may be nested: the component is its integer coordinate.
+    /// Evaluates this layout at the coordinates that another layout yields: `R(c) = A(B(c))`. A stride of B
+    /// along the component at a path moves through the mode of A at that path. That mode may be nested: the
+    /// component is its integer coordinate.
     ///
     /// ```
     /// # use cute_rs::{Basis, CoordLayout, IntTuple, Layout};
@@ -384,7 +389,7 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Profile`] where the shape of A does not refine the profile of B, and those of
+    /// [`LayoutError::Profile`] unless the shape of A refines the profile of B; those of
     /// [`composition`](Self::composition), for each component.
     pub const fn composition_coords(&self, b: &CoordLayout) -> Result<Self, LayoutError> {
         walk_components(self, &b.layout, &b.profile)

@@ -1,14 +1,16 @@
 //! Pictures of layouts: text tables, SVG and TikZ.
 //!
-//! A [`Picture`] is a grid of labelled, coloured cells. It is made from
+//! A [`Picture`] is a grid of labelled, coloured cells. Use it to see a layout in a terminal, a page or a
+//! paper. It is made from
 //!
-//! - a layout ([`Picture::of_layout`], [`Picture::of_composed`]): the offset of each coordinate, darker from the
-//!   smallest to the largest, so that the order in memory shows;
-//! - a coordinate layout ([`Picture::of_coords`]): the coordinate that each coordinate leads to;
-//! - a thread-value layout ([`Picture::of_thread_value`]): the owner `T{thread}V{value}` of each element, coloured by
-//!   thread;
-//! - a tile in shared memory and an access to it ([`Picture::of_banks`]): the bank of each element, coloured by bank,
-//!   with the elements that the lanes of a warp touch and what their conflicts cost;
+//! - a layout ([`Picture::of_layout`], [`Picture::of_composed`]): the offset at each coordinate. Cells get
+//!   darker from the smallest to the largest offset, which shows the order in memory;
+//! - a coordinate layout ([`Picture::of_coords`]): the coordinate that each coordinate maps to;
+//! - a thread-value layout ([`Picture::of_thread_value`]): the owner `T{thread}V{value}` of each element,
+//!   coloured by thread;
+//! - a tile in shared memory and an access to it ([`Picture::of_banks`]): the bank of each element, coloured
+//!   by bank. The picture marks the elements that the lanes of a warp touch and says what their bank
+//!   conflicts cost;
 //! - an instruction's name ([`Atom`]).
 //!
 //! ```
@@ -28,8 +30,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A layout of two modes is rows x columns. With more, the modes from the second on are the columns together; with one,
-//! it is one row.
+//! A layout with two modes is drawn as rows x columns. With more modes, the modes from the second on together
+//! are the columns. With one mode, it is a single row.
 
 mod atom;
 mod banks;
@@ -58,16 +60,16 @@ use colour::Colour;
 pub use atom::Atom;
 pub use banks::{Access, Conflicts, LaneAccess, Walk};
 
-/// Most cells of a picture.
+/// The largest number of cells of a picture.
 pub const MAX_CELLS: i64 = 1 << 16;
 
-/// A grid of labelled, coloured cells; see the [module](self) for what it shows.
+/// A grid of labelled, coloured cells; see the [module](self) for its sources.
 #[derive(Clone, Debug)]
 pub struct Picture {
     title: String,
     rows: usize,
     columns: usize,
-    /// Row by row.
+    /// The cells, row by row.
     cells: Vec<Cell>,
     frames: Vec<Frame>,
     notes: Vec<String>,
@@ -91,7 +93,7 @@ struct Frame {
 }
 
 impl Picture {
-    /// The offsets of a layout.
+    /// Draws the offsets of a layout.
     ///
     /// # Errors
     /// [`DrawError::TooLarge`] above [`MAX_CELLS`] cells.
@@ -99,7 +101,7 @@ impl Picture {
         Self::offsets(layout.to_string(), &plain(layout))
     }
 
-    /// The offsets of a layout with a swizzle.
+    /// Draws the offsets of a layout with a swizzle.
     ///
     /// ```
     /// # use cute_rs::{ComposedLayout, Layout, Swizzle, draw::Picture};
@@ -116,7 +118,7 @@ impl Picture {
         Self::offsets(composed.to_string(), composed)
     }
 
-    /// The coordinates that a coordinate layout yields, darker from the first to the last of its
+    /// Draws the coordinates that a coordinate layout yields, darker from the first to the last of its
     /// [coshape](CoordLayout::coshape).
     ///
     /// ```
@@ -133,7 +135,7 @@ impl Picture {
         Self::coordinates(coords.to_string(), coords, &coords.profile())
     }
 
-    /// The coordinates of a part of a coordinate layout, counted from its first.
+    /// Draws the coordinates of a part of a coordinate layout. The part's first coordinate is added to each.
     ///
     /// ```
     /// # use cute_rs::{CoordLayout, IntTuple, Tensor, Tiler, draw::Picture};
@@ -146,8 +148,8 @@ impl Picture {
     /// ```
     ///
     /// # Errors
-    /// [`DrawError::TooLarge`] above [`MAX_CELLS`] cells; [`DrawError::Layout`] where the first coordinate is not nested as
-    /// the others.
+    /// [`DrawError::TooLarge`] above [`MAX_CELLS`] cells; [`DrawError::Layout`] if the first coordinate has
+    /// another nesting than the layout's coordinates.
     pub fn of_part(part: &Tensor<CoordLayout, IntTuple>) -> Result<Self, DrawError> {
         part.start.elem_add(&part.layout.profile()).map_err(DrawError::Layout)?;
         Self::coordinates(format!("{} o {}", part.start, part.layout), &part.layout, &part.start)
@@ -179,9 +181,10 @@ impl Picture {
         Ok(Self::new(title, (grid.rows, grid.columns), offsets.iter().map(cell).collect()))
     }
 
-    /// Which value of which thread each element of a tile is.
+    /// Draws the thread and value that hold each element of a tile.
     ///
-    /// An element that several own shows the first and how many more: `T0V0+3`.
+    /// If several threads or values hold an element, the cell shows the first and the number of others:
+    /// `T0V0+3`.
     ///
     /// ```
     /// # use cute_rs::{atom::wgmma, draw::Picture};
@@ -193,8 +196,8 @@ impl Picture {
     /// ```
     ///
     /// # Errors
-    /// [`DrawError::TooLarge`] above [`MAX_CELLS`] cells or pairs of thread and value; [`DrawError::OutsideTile`] where
-    /// a value lies outside the tile.
+    /// [`DrawError::TooLarge`] above [`MAX_CELLS`] cells or pairs of thread and value;
+    /// [`DrawError::OutsideTile`] if a value lies outside the tile.
     pub fn of_thread_value(fragment: &ThreadValue) -> Result<Self, DrawError> {
         let (rows, columns) = fragment.tile();
         let (rows, columns) = extents(rows, columns)?;
@@ -226,7 +229,8 @@ impl Picture {
         Ok(Self::new(layout.to_string(), (rows, columns), owners.iter().map(cell).collect()))
     }
 
-    /// The banks of a tile in shared memory, and the lanes of a warp that touch it.
+    /// Draws the banks of a tile in shared memory, and the lanes of a warp that touch it. `element_bits` is
+    /// the width of an element in bits.
     ///
     /// ```
     /// use cute_rs::atom::{Major, SwizzleMode, smem};
@@ -273,7 +277,7 @@ impl Picture {
         Self { title: title.into(), ..self }
     }
 
-    /// Remarks that belong under the picture: what an access costs.
+    /// The notes under the picture: what an access costs.
     pub fn notes(&self) -> impl Iterator<Item = &str> {
         self.notes.iter().map(String::as_str)
     }
@@ -305,7 +309,7 @@ const fn plain(layout: &Layout) -> ComposedLayout {
     ComposedLayout { swizzle: Swizzle::NONE, offset: 0, layout: *layout }
 }
 
-/// Rows and columns, if a picture holds as many.
+/// Rows and columns, if a picture can hold that many.
 fn extents(rows: i64, columns: i64) -> Result<(usize, usize), DrawError> {
     let cells = i128::from(rows) * i128::from(columns);
     match (usize::try_from(rows), usize::try_from(columns)) {
@@ -360,19 +364,19 @@ pub enum DrawError {
         /// Its value.
         value: i64,
     },
-    /// No warp accesses memory like this.
+    /// An access that no warp can make.
     Access {
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// There is no instruction of this name.
+    /// No instruction has this name.
     Atom {
         /// The name.
         name: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// The algebra refuses the numbers.
+    /// The algebra refuses a layout of the picture.
     Layout(LayoutError),
 }
 

@@ -1,11 +1,11 @@
-//! Why an operation on layouts has no result.
+//! Errors of the algebra: why an operation on layouts has no result.
 
 use core::fmt;
 
 use crate::int_tuple::{IntTuple, MAX_LEAVES};
 use crate::sentence::Sentence;
 
-/// Why an operation on layouts has no result, with the numbers that decide it.
+/// Why an operation on layouts has no result, with the numbers that caused the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(
     clippy::large_enum_variant,
@@ -15,17 +15,17 @@ use crate::sentence::Sentence;
 pub enum LayoutError {
     /// A tuple would have more leaves than [`MAX_LEAVES`].
     Capacity {
-        /// How many it would have.
+        /// The number of leaves it would have.
         leaves: usize,
     },
     /// A tuple would be nested too deeply.
     Depth {
-        /// How many parentheses one leaf can open.
+        /// The largest number of parentheses that one leaf can open.
         limit: usize,
     },
     /// A tuple would hold an empty tuple.
     EmptyMode {
-        /// Which mode.
+        /// The number of the mode.
         mode: usize,
     },
     /// Shape and stride are nested differently.
@@ -44,66 +44,68 @@ pub enum LayoutError {
     StrideDivisibility {
         /// Extent of the first layout's mode.
         shape: i64,
-        /// What is left of the second layout's stride.
+        /// The rest of the second layout's stride.
         stride: i64,
     },
     /// An extent of the second layout does not fit the shapes of the first.
     ShapeDivisibility {
-        /// What the first layout's mode offers.
+        /// The number of elements that the first layout's mode offers.
         offered: i64,
-        /// What is left of the second layout's extent.
+        /// The rest of the second layout's extent.
         wanted: i64,
     },
-    /// Modes of the second layout together leave a mode of the first, so their sum carries into the next one.
+    /// The sum of several modes of the second layout leaves a mode of the first, so it carries into the next
+    /// mode.
     Carry {
         /// Extent of the first layout's mode.
         extent: i64,
         /// The largest coordinate that the sum reaches in it.
         reach: i64,
     },
-    /// A stride is negative where only offsets from zero up make sense.
+    /// A stride is negative where only offsets of 0 and more are allowed.
     NegativeStride {
         /// The stride.
         stride: i64,
     },
-    /// A number is no 32-bit unsigned integer.
+    /// A number does not fit into 32 bits, unsigned.
     Width {
         /// The number.
         value: i64,
     },
-    /// A layout repeats an offset, or its modes interleave, where each mode has to step over all smaller ones.
+    /// A layout repeats an offset or has modes that interleave, but each mode must step over all smaller
+    /// ones.
     NotInjective {
         /// A mode's stride.
         stride: i64,
-        /// Where the modes of smaller stride end: the stride must be a positive multiple of it.
+        /// The end of the modes of smaller stride. The stride must be a positive multiple of it.
         reach: i64,
     },
-    /// Another number of modes or coordinates.
+    /// A wrong number of modes or coordinates.
     Rank {
-        /// What was needed.
+        /// The number that is needed.
         needed: usize,
-        /// What was given.
+        /// The number that was given.
         given: usize,
     },
     /// An order of modes does not name each mode once.
     Order {
         /// The mode that is named twice or does not exist.
         mode: usize,
-        /// How many modes there are.
+        /// The number of modes.
         rank: usize,
     },
-    /// An extent is not a multiple of what an instruction moves or reads.
+    /// An extent is not a multiple of the number of elements that an instruction moves or reads.
     Extents {
-        /// What the extent is called.
+        /// The name of the extent.
         name: &'static str,
         /// Its value in elements.
         extent: u32,
-        /// What it must be a positive multiple of, in elements.
+        /// The number of which it must be a positive multiple, in elements.
         multiple: u32,
     },
-    /// An extent lies outside an instruction's range.
+    /// A number lies outside the range that an instruction allows.
     Range {
-        /// What the extent is called.
+        /// The name of the number.
         name: &'static str,
         /// Its value.
         value: u32,
@@ -112,104 +114,106 @@ pub enum LayoutError {
         /// The largest legal value.
         high: u32,
     },
-    /// A mode that does not exist.
+    /// A mode does not exist.
     Mode {
         /// The mode.
         mode: usize,
-        /// How many modes there are.
+        /// The number of modes.
         rank: usize,
     },
-    /// A tuple is not nested as it has to be.
+    /// A tuple does not have the required nesting.
     Profile {
         /// The tuple.
         tuple: IntTuple,
-        /// The nesting that is asked for.
+        /// The required nesting.
         profile: IntTuple,
     },
-    /// Of an extent and a divisor neither divides the other.
+    /// Neither of an extent and a divisor divides the other.
     Indivisible {
         /// The shape that is divided.
         shape: IntTuple,
-        /// The extent the division ends at.
+        /// The extent at which the division stops.
         extent: i64,
-        /// What is left of the divisor there.
+        /// The rest of the divisor at that extent.
         divisor: i64,
     },
-    /// Sizes or offsets leave 64 bits.
+    /// The size or an offset exceeds 2^62.
     Overflow {
         /// The shape.
         shape: IntTuple,
         /// The stride.
         stride: IntTuple,
     },
-    /// A number computed from tuples leaves 64 bits.
+    /// A number that is computed from tuples does not fit into 64 bits.
     Wide {
-        /// What the number is.
+        /// The name of the number.
         number: &'static str,
         /// The tuple it is computed from.
         tuple: IntTuple,
-        /// The second tuple, where there are two.
+        /// The second tuple, if there are two.
         other: Option<IntTuple>,
     },
-    /// Modes `begin..end` of a tuple, which do not exist in this order.
+    /// A range of modes `begin..end` that ends before it begins, or that exceeds the rank.
     Modes {
         /// The first mode.
         begin: usize,
         /// One past the last mode.
         end: usize,
-        /// How many modes there are.
+        /// The number of modes.
         rank: usize,
     },
-    /// Steps forwards and backwards together, so that their sum borrows from another mode.
+    /// Modes step forwards and backwards together, so that their sum borrows from another mode.
     MixedSigns {
-        /// The stride of the second layout that runs the other way.
+        /// The stride of the second layout that runs in the other direction.
         stride: i64,
     },
-    /// A stride that counts along a component of a coordinate, where an integer is needed or the component is missing.
+    /// A stride counts along a component of a coordinate, but an integer is needed or the component does not
+    /// exist.
     Basis {
         /// The stride's value.
         scale: i64,
-        /// How many components there are.
+        /// The number of components.
         components: usize,
     },
-    /// Two layouts that must have as many elements do not.
+    /// Two layouts must have the same size but do not.
     Sizes {
-        /// The size of the one.
+        /// The size of the first layout.
         size: i64,
-        /// The size of the other.
+        /// The size of the second layout.
         other: i64,
     },
-    /// A stride counts along a component of a coordinate that another stride counts along a part of.
+    /// A stride counts along a component of a coordinate, and another stride counts along a part of that
+    /// component.
     BasisSplit {
         /// The stride's value.
         scale: i64,
     },
-    /// Elements of a layout cannot be joined to larger ones.
+    /// Elements of a layout cannot be joined into larger ones.
     Recast {
-        /// Extent of the mode in the way.
+        /// Extent of the mode that prevents it.
         shape: i64,
         /// Its stride.
         stride: i64,
-        /// How many elements one larger element would hold.
+        /// The number of elements that one larger element would hold.
         factor: i64,
     },
-    /// A swizzle whose bits overlap or leave 64.
+    /// A swizzle has overlapping bits or bits above 62.
     SwizzleBits {
-        /// How many bits.
+        /// The number of bits.
         bits: u32,
         /// The lowest bit that changes.
         base: u32,
-        /// How far away the source bits are.
+        /// The distance from the changed bits to the source bits.
         shift: i32,
     },
-    /// Swizzles whose sequence is no swizzle.
+    /// Two swizzles do not combine into one swizzle.
     SwizzlePair {
-        /// Bits that the one reads or writes.
+        /// Bits that the first swizzle reads or writes.
         first: u64,
-        /// Bits that the other reads or writes.
+        /// Bits that the second swizzle reads or writes.
         second: u64,
     },
-    /// A number that must be a power of two.
+    /// A number must be a power of two but is not.
     PowerOfTwo {
         /// The number.
         value: i64,
@@ -221,7 +225,8 @@ pub enum LayoutError {
         /// One past the largest offset of the layout.
         cosize: i64,
     },
-    /// A thread-value mode, with those before it, crosses from one column of the tile to the next.
+    /// A mode of a thread-value layout, together with the modes before it, crosses from one column of the
+    /// tile to the next.
     Straddles {
         /// The mode's extent.
         shape: i64,
@@ -230,79 +235,81 @@ pub enum LayoutError {
         /// Rows of the tile.
         rows: i64,
     },
-    /// A layout that must take each number below its size once.
+    /// A layout must take each number below its size once but does not.
     NotCompact {
         /// Its size.
         size: i64,
-        /// How many numbers from 0 up it takes.
+        /// The number of consecutive values from 0 up that it takes.
         run: i64,
     },
     /// A thread-value layout leaves its tile.
     Outside {
-        /// The largest coordinate.
+        /// The largest integer coordinate that it reaches.
         last: i64,
-        /// Elements of the tile.
+        /// The number of elements of the tile.
         size: i64,
     },
-    /// An element that one thread moves belongs to another one.
+    /// An element that one thread moves belongs to another thread.
     OtherThread {
-        /// The thread.
+        /// The thread that moves the element.
         thread: i64,
-        /// Whose element it is.
+        /// The thread that holds the element.
         other: i64,
     },
-    /// A box that no tensor copy moves.
+    /// A box that no tensor copy can move.
     Box {
-        /// The rule that it breaks.
+        /// The rule that is broken.
         rule: BoxRule,
-        /// The mode of the tensor: a leaf of its shape.
+        /// The mode of the tensor, as the number of a leaf of its shape.
         mode: usize,
-        /// The value.
+        /// The value, in the unit that the rule states.
         value: i64,
-        /// What it is held against.
+        /// The limit, in the same unit.
         limit: i64,
     },
-    /// Layouts of an instruction's matrices that do not multiply.
+    /// The layouts of an instruction's matrices do not fit together.
     Multiply {
-        /// What must be equal.
+        /// The name of what must be equal.
         name: &'static str,
-        /// Of the one matrix.
+        /// The value of the first matrix.
         first: i64,
-        /// Of the other.
+        /// The value of the second matrix.
         second: i64,
     },
 }
 
-/// A rule of boxes that tensor copies move, for [`LayoutError::Box`]. Values are bytes or elements, as said.
+/// A rule for boxes that tensor copies move, used in [`LayoutError::Box`]. Each rule says whether value and
+/// limit count bytes or elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BoxRule {
-    /// Dimension 0 is contiguous in global memory: its stride in elements.
+    /// Dimension 0 must be contiguous in global memory. The value is its stride in elements.
     Contiguous,
-    /// Bytes of dimension 0 are those that the swizzle permutes.
+    /// Dimension 0 must have as many bytes as a row of the swizzle.
     Span,
-    /// Bytes of dimension 0 are a multiple.
+    /// The bytes of dimension 0 must be a multiple of the limit.
     Row,
-    /// Elements along a dimension.
+    /// The elements of the box along a dimension must not exceed the limit.
     Extent,
-    /// Dimensions of the tensor.
+    /// The number of dimensions of the tensor must not exceed the limit.
     Rank,
-    /// Elements of the tensor along a dimension.
+    /// The elements of the tensor along a dimension must not exceed the limit.
     Tensor,
-    /// Bytes of a stride in global memory are a positive multiple.
+    /// A stride in global memory, in bytes, must be a positive multiple of the limit.
     Stride,
-    /// Bytes of a stride in global memory are less than.
+    /// A stride in global memory, in bytes, must be less than the limit.
     Far,
-    /// Bytes from one image in shared memory to the next are a multiple.
+    /// The bytes from one image in shared memory to the next must be a multiple of the limit.
     Image,
-    /// The copies that share a box divide its extent in elements.
+    /// The number of copies that share a box must divide its extent, along a dimension other than 0. The
+    /// value is the extent in elements, the limit is the number of copies.
     Slices,
-    /// The swizzle is one of the hardware's: bits that it permutes.
+    /// The swizzle must be one of the hardware's. The value is the number of bits that it permutes.
     Swizzle,
 }
 
 impl BoxRule {
-    /// What the value is, and what the limit is to it.
+    /// The names of the value and of the limit.
     const fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Contiguous => ("the stride of dimension 0, in elements,", "it must be "),
@@ -323,7 +330,7 @@ impl BoxRule {
         }
     }
 
-    /// What to change.
+    /// A suggestion what to change.
     const fn remedy(self) -> &'static str {
         match self {
             Self::Contiguous => "let the shared layout begin with the tensor's contiguous mode",
@@ -341,7 +348,7 @@ impl BoxRule {
 }
 
 impl LayoutError {
-    /// The error as a clause: Display at run time, part of a compiler message in a constant.
+    /// The error as a clause. It is printed by `Display` at run time and by the compiler in constants.
     pub(crate) const fn sentence(&self) -> Sentence {
         let say = Sentence::new();
         match *self {
@@ -528,7 +535,7 @@ impl LayoutError {
         }
     }
 
-    /// What to change, for a compiler message.
+    /// A suggestion what to change, for compiler messages.
     pub(crate) const fn remedy(&self) -> &'static str {
         match self {
             Self::Capacity { .. } => "coalesce the layouts or use fewer modes",

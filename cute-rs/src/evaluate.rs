@@ -1,16 +1,16 @@
-//! Evaluating layouts with any number type: the same code computes offsets on the host and emits them for a
-//! device.
+//! Evaluates layouts with any number type. The same code computes offsets on the host and emits the
+//! instructions that compute them on a device.
 //!
-//! Only the operators of the standard library are asked for, so a code generator's value type takes part without
-//! this crate knowing it. Few operations are done: size-1 modes vanish, runs of modes merge, the last mode needs
-//! no remainder, and multiplying by one is left out.
+//! It only requires operators of the standard library, so a code generator's value type works without changes
+//! to this crate. It uses few operations: modes of extent 1 vanish, runs of modes merge, the last mode needs
+//! no remainder, and multiplications by one are left out.
 
 use core::ops::{Add, BitAnd, BitXor, Div, Mul, Rem, Shl, Shr};
 
 use crate::error::LayoutError;
 use crate::layout::Layout;
 
-/// An unsigned number that a layout can be evaluated with: `u32`, or a device value.
+/// An unsigned number type with which a layout can be evaluated: `u32`, or a device value.
 pub trait Arithmetic:
     Copy
     + Add<Output = Self>
@@ -39,7 +39,7 @@ impl<V> Arithmetic for V where
 {
 }
 
-/// The number as the operators take it.
+/// The number in the form that the operators take.
 pub(crate) fn unsigned(value: i64) -> Result<u32, LayoutError> {
     u32::try_from(value).map_err(|_| match value {
         ..0 => LayoutError::NegativeStride { stride: value },
@@ -48,7 +48,8 @@ pub(crate) fn unsigned(value: i64) -> Result<u32, LayoutError> {
 }
 
 impl Layout {
-    /// The offset of an integer coordinate below the size, computed with `V`'s operators: equals [`Layout::at`].
+    /// Computes the offset of an integer coordinate with `V`'s operators; equals [`Layout::at`]. The
+    /// coordinate must be below the size.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -58,12 +59,14 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::NegativeStride`] or [`LayoutError::Width`] where an extent or a stride is no `u32`.
+    /// [`LayoutError::NegativeStride`] for a negative stride; [`LayoutError::Width`] for an extent or a
+    /// stride that does not fit into a `u32`.
     pub fn apply<V: Arithmetic>(&self, coord: V) -> Result<V, LayoutError> {
         let flat = self.coalesce();
         let (shape, stride) = (flat.shape(), flat.stride());
         let mut offset: Option<V> = None;
-        // Coordinates are below 2^32: a leaf that steps over more has digit 0, as have all after it.
+        // Coordinates are below 2^32. So a leaf with a larger step has digit 0, and so have all leaves after
+        // it.
         let mut step = Some(1u32);
         for i in 0..shape.len() {
             let (s, d) = (unsigned(shape.leaf(i))?, unsigned(stride.leaf(i))?);
@@ -87,7 +90,8 @@ impl Layout {
         Ok(offset.unwrap_or_else(zero))
     }
 
-    /// The offset of one coordinate a mode, each below its mode's size, computed with `V`'s operators: equals [`Layout::at_modes`].
+    /// Computes the offset at one coordinate per mode with `V`'s operators; equals [`Layout::at_modes`]. Each
+    /// coordinate must be below its mode's size.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -96,7 +100,7 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] where there is not one coordinate a mode, and those of [`Layout::apply`].
+    /// [`LayoutError::Rank`] unless there is exactly one coordinate per mode; those of [`Layout::apply`].
     pub fn apply_modes<V: Arithmetic>(&self, coords: &[V]) -> Result<V, LayoutError> {
         let wrong_rank = LayoutError::Rank { needed: self.rank(), given: coords.len() };
         if coords.len() != self.rank() {
@@ -112,7 +116,7 @@ mod tests {
     use super::*;
     use crate::int_tuple::IntTuple;
 
-    /// A number that counts the operations it came from.
+    /// A number that counts the operations that produced it.
     #[derive(Clone, Copy)]
     struct Counted {
         value: u32,

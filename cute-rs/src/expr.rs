@@ -1,4 +1,5 @@
-//! Layout expressions: CuTe's notation as text, evaluated to a value of the algebra.
+//! Layout expressions: text in CuTe's notation, evaluated to a value of the algebra. Use them to read layouts
+//! from a command line or a file, or to try an operation quickly.
 //!
 //! ```
 //! use cute_rs::expr::evaluate;
@@ -13,25 +14,26 @@
 //!
 //! | text | value |
 //! |---|---|
-//! | `12`, `-3`, `_4` | an integer; the underscore of CuTe's static integers is read over |
+//! | `12`, `-3`, `_4` | an integer; the underscore of CuTe's static integers is ignored |
 //! | `(4,(2,3))` | an integer tuple |
 //! | `(4,(2,3)):(1,(4,8))` | the layout `shape:stride` |
-//! | `(A,B)` | layouts side by side, as the modes of one |
+//! | `(A,B)` | a layout whose modes are the layouts `A` and `B` |
 //! | `2@1`, `2@1@0`, `E<0,1>` | a stride along a component of a coordinate: `E<0,1>` is `1@1@0` |
-//! | `(4,5):(1@1,1@0)` | a layout that yields coordinates |
+//! | `(4,5):(1@1,1@0)` | a coordinate layout: it yields coordinates |
 //! | `Sw<3,4,3>` | a swizzle |
-//! | `A o B` | A after B: layouts, swizzles, and an integer for an offset that is added |
+//! | `A o B` | the composition `c -> A(B(c))` of layouts and swizzles; an integer adds an offset |
 //! | `Sw<3,4,3> o 16 o L` | the composed layout `c -> Sw<3,4,3>(16 + L(c))` |
 //! | `L o -16 o Sw<3,4,3>` | the inverse of a composed layout, `i -> L(Sw<3,4,3>(i) - 16)` |
-//! | `(64,32) o (4,8):(1@0,1@1)` | a part of a coordinate layout, with its first coordinate |
-//! | `<B0,_,<B1,B2>>` | a tiler that treats mode by mode; `_` keeps a mode |
+//! | `(64,32) o (4,8):(1@0,1@1)` | a part of a coordinate layout that starts at coordinate `(64,32)` |
+//! | `<B0,_,<B1,B2>>` | a tiler with one entry per mode; `_` keeps a mode as it is |
 //! | `name(A, …)` | an operation, see [`operations`] |
 //!
-//! Where an operation takes a layout, an integer or a tuple is a shape: `(4,8)` stands for `(4,8):(1,4)`. That also
-//! holds for tilers, so `logical_divide(L, (4,2))` divides by the one layout `(4,2):(1,4)`, and `logical_divide(L,
-//! <4,2>)` divides mode 0 by `4:1` and mode 1 by `2:1`, as CuTe's `Shape<_4,_2>` does.
+//! Where an operation takes a layout, an integer or a tuple is a shape and stands for its column-major
+//! layout: `(4,8)` is `(4,8):(1,4)`. This also holds for tilers. So `logical_divide(L, (4,2))` divides by the
+//! one layout `(4,2):(1,4)`. In contrast, `logical_divide(L, <4,2>)` divides mode 0 by `4:1` and mode 1 by
+//! `2:1`, as CuTe's `Shape<_4,_2>` does.
 //!
-//! Layouts, tuples and swizzles are read with `parse`, too:
+//! `parse` reads layouts, tuples and swizzles from the same notation:
 //!
 //! ```
 //! use cute_rs::{CoordLayout, IntTuple, Layout};
@@ -73,7 +75,7 @@ use parse::Node;
 pub use operations::{Operation, operations};
 pub use value::Value;
 
-/// An expression that has been read and not yet evaluated.
+/// A parsed expression that is not yet evaluated. Use it to separate syntax errors from errors of operations.
 ///
 /// ```
 /// use cute_rs::expr::Expr;
@@ -89,17 +91,18 @@ pub struct Expr {
 }
 
 impl Expr {
-    /// The value. A text that is nothing but a shape, such as `(4,8)`, is the column-major layout of that shape.
+    /// Evaluates the expression. A text that is only a shape, such as `(4,8)`, gives the column-major layout
+    /// of that shape.
     ///
     /// # Errors
-    /// [`ExprError`] at the sub-expression that has none.
+    /// [`ExprError`] at the sub-expression that has no value.
     pub fn evaluate(&self) -> Result<Value, ExprError> {
         let layout =
             if self.root.is_shape() { apply::layout(&self.root).map(Value::Layout) } else { self.value() };
         layout.map_err(|fault| fault.within(&self.source))
     }
 
-    /// The value as it is, be it a tuple.
+    /// The value without conversion: a tuple stays a tuple.
     fn value(&self) -> Result<Value, Fault> {
         apply::value(&self.root)
     }
@@ -114,7 +117,8 @@ impl core::str::FromStr for Expr {
     }
 }
 
-/// Reads and evaluates an expression. A text that is nothing but a shape is the column-major layout of that shape.
+/// Parses and evaluates an expression. A text that is only a shape gives the column-major layout of that
+/// shape.
 ///
 /// ```
 /// # use cute_rs::expr::{Value, evaluate};
@@ -127,13 +131,13 @@ impl core::str::FromStr for Expr {
 /// ```
 ///
 /// # Errors
-/// [`ExprError`] where the text is no expression or an operation has no result.
+/// [`ExprError`] if the text is not an expression or an operation has no result.
 pub fn evaluate(source: &str) -> Result<Value, ExprError> {
     source.parse::<Expr>()?.evaluate()
 }
 
-/// What is wrong with an expression, and where. Its text is the message, the line of the expression, and carets under
-/// the characters that the message is about.
+/// An error in an expression, with its position. `Display` prints the message, the line of the expression,
+/// and carets under the characters that the message is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExprError {
     source: String,
@@ -147,12 +151,13 @@ impl ExprError {
         &self.message
     }
 
-    /// The bytes of the expression that the message is about; empty at the end of the text.
+    /// The range of bytes of the expression that the message is about. It is empty at the end of the text.
     pub fn span(&self) -> Range<usize> {
         self.span.clone()
     }
 
-    /// Line and column of the first of these characters, each counted from 1.
+    /// The line and the column of the first character of [`span`](Self::span), each counted from 1. Columns
+    /// count characters, not bytes.
     ///
     /// ```
     /// # use cute_rs::expr::evaluate;
@@ -179,7 +184,7 @@ impl fmt::Display for ExprError {
         let marked = self.span.start..self.span.end.clamp(self.span.start, end.max(self.span.start));
         let carets = self.source[marked].chars().count().max(1);
         write!(f, "column {column}: {}\n  {}\n  ", self.message, &self.source[start..end])?;
-        // Tabs are kept, so that the carets line up whatever a tab's width is.
+        // Tabs are kept, so that the carets line up at any tab width.
         for c in self.source[start..self.span.start].chars() {
             f.write_str(if c == '\t' { "\t" } else { " " })?;
         }
@@ -189,7 +194,7 @@ impl fmt::Display for ExprError {
 
 impl core::error::Error for ExprError {}
 
-/// A message about some bytes of the source.
+/// An error message about a range of bytes of the source.
 #[derive(Debug)]
 struct Fault {
     span: Range<usize>,
@@ -201,7 +206,7 @@ impl Fault {
         Self { span, message: message.into() }
     }
 
-    /// The algebra has no result for an operation at `span`.
+    /// The error that the algebra has no result for the operation `what` at `span`.
     fn refused(span: Range<usize>, what: &str, error: &LayoutError) -> Self {
         Self::new(span, alloc::format!("{what}: {error}; {}", error.remedy()))
     }

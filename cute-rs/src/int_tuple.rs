@@ -1,7 +1,7 @@
 //! Integer tuples: integers, or nested tuples of them, such as `(8,(4,2))`.
 //!
-//! A tuple is a flat list of leaves and, for each leaf, how many parentheses open before it and close behind it.
-//! That makes it a `Copy` value without a heap that constants can be computed from.
+//! A tuple is stored as a flat list of leaves. Each leaf has the number of parentheses that open before it
+//! and close after it. So a tuple is a `Copy` value without a heap, and constants can be computed from it.
 
 mod algorithms;
 mod arithmetic;
@@ -16,13 +16,13 @@ use crate::error::LayoutError;
 
 pub(crate) use arithmetic::{div_up, gcd};
 
-/// Most leaves of one tuple.
+/// The largest number of leaves of one tuple.
 pub const MAX_LEAVES: usize = 32;
 
 /// An integer or a nested tuple of integers.
 ///
-/// Nested empty tuples do not exist; the empty tuple `()` alone does, with rank 0. Integers and Rust tuples
-/// convert, see [`Nest`](crate::Nest).
+/// The empty tuple `()` exists on its own, with rank 0, but not nested in another tuple. Integers and Rust
+/// tuples convert into integer tuples; see [`Nest`](crate::Nest).
 ///
 /// ```
 /// # use cute_rs::IntTuple;
@@ -37,8 +37,8 @@ pub struct IntTuple {
     leaves: [i64; MAX_LEAVES],
     opens: [u8; MAX_LEAVES],
     closes: [u8; MAX_LEAVES],
-    /// Which component of a coordinate a leaf counts along, from 1; 0 for a plain integer. Only the strides of a
-    /// [`CoordLayout`](crate::CoordLayout) have components.
+    /// The component of a coordinate that a leaf counts along, from 1; 0 for a plain integer. Only the
+    /// strides of a [`CoordLayout`](crate::CoordLayout) have components.
     axes: [u8; MAX_LEAVES],
     len: u8,
 }
@@ -53,7 +53,7 @@ impl IntTuple {
         len: 0,
     };
 
-    /// One integer.
+    /// A single integer.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -124,7 +124,7 @@ impl IntTuple {
         Ok(tuple.enclosed())
     }
 
-    /// The leaves of `self` then those of `other`, with the parentheses each has.
+    /// The leaves of `self`, then those of `other`, each with its parentheses.
     const fn followed_by(mut self, other: &Self) -> Result<Self, LayoutError> {
         match self.extend(other) {
             Ok(()) => Ok(self),
@@ -132,7 +132,7 @@ impl IntTuple {
         }
     }
 
-    /// Adds the leaves of `other` with their parentheses: the next member of a tuple that is still open.
+    /// Adds the leaves of `other` with their parentheses, as the next member of a tuple that is still open.
     pub(crate) const fn extend(&mut self, other: &Self) -> Result<(), LayoutError> {
         let start = self.len as usize;
         let end = start + other.len as usize;
@@ -151,7 +151,7 @@ impl IntTuple {
         Ok(())
     }
 
-    /// Adds one leaf: the next member of a tuple that is still open.
+    /// Adds one leaf, as the next member of a tuple that is still open.
     pub(crate) const fn push(&mut self, value: i64, axis: u8) -> Result<(), LayoutError> {
         let i = self.len as usize;
         if i == MAX_LEAVES {
@@ -165,7 +165,7 @@ impl IntTuple {
         Ok(())
     }
 
-    /// Puts more parentheses around leaves `start..end`, which must not be empty.
+    /// Adds parentheses around leaves `start..end`; the range must not be empty.
     pub(crate) const fn wrap_leaves(
         &mut self,
         start: usize,
@@ -183,7 +183,7 @@ impl IntTuple {
         Ok(())
     }
 
-    /// Closes the tuple that [`extend`](Self::extend) and [`push`](Self::push) have filled.
+    /// Closes the tuple that [`extend`](Self::extend) and [`push`](Self::push) filled.
     pub(crate) const fn close(mut self) -> Result<Self, LayoutError> {
         if self.len == 0 {
             return Ok(self);
@@ -194,12 +194,12 @@ impl IntTuple {
         }
     }
 
-    /// Which component leaf `i` counts along, from 1; 0 for an integer.
+    /// The component that leaf `i` counts along, from 1; 0 for an integer.
     pub(crate) const fn axis(&self, i: usize) -> u8 {
         if i < self.len() { self.axes[i] } else { 0 }
     }
 
-    /// The same tuple whose leaves count along these components.
+    /// The same tuple with leaves that count along these components.
     pub(crate) const fn with_axes(mut self, axes: &[u8; MAX_LEAVES]) -> Self {
         let mut i = 0;
         while i < self.len() {
@@ -247,7 +247,7 @@ impl IntTuple {
         self.len == 1 && self.opens[0] == 0
     }
 
-    /// The `i`-th leaf, from the left and through all parentheses; zero beyond the last.
+    /// Leaf `i`, counted from the left through all parentheses; 0 beyond the last leaf.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -257,7 +257,7 @@ impl IntTuple {
         if i < self.len() { self.leaves[i] } else { 0 }
     }
 
-    /// How many parentheses open before leaf `i` and close behind it.
+    /// The number of parentheses that open before leaf `i`, and that close after it.
     pub(crate) const fn parentheses(&self, i: usize) -> (usize, usize) {
         (self.opens[i] as usize, self.closes[i] as usize)
     }
@@ -278,7 +278,7 @@ impl IntTuple {
         modes
     }
 
-    /// Where the top-level mode that begins at leaf `start` ends.
+    /// The end of the top-level mode that begins at leaf `start`.
     const fn mode_end(&self, start: usize) -> usize {
         let outer: i32 = if self.is_int() { 0 } else { 1 };
         let mut depth = if start == 0 { -outer } else { 0 };
@@ -294,7 +294,7 @@ impl IntTuple {
         i
     }
 
-    /// The leaves `start..end` of mode `mode`.
+    /// The range of leaves `start..end` of mode `mode`.
     pub(crate) const fn mode_range(&self, mode: usize) -> (usize, usize) {
         let mut start = 0;
         let mut i = 0;
@@ -305,7 +305,7 @@ impl IntTuple {
         (start, if start < self.len() { self.mode_end(start) } else { start })
     }
 
-    /// Mode `i`: an integer is its own mode 0; `()` beyond the last mode.
+    /// Mode `i`. An integer is its own mode 0; beyond the last mode the result is `()`.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -334,7 +334,7 @@ impl IntTuple {
         tuple
     }
 
-    /// Nesting: 0 for an integer, 1 for a flat tuple.
+    /// Levels of nesting: 0 for an integer, 1 for a flat tuple.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -372,7 +372,7 @@ impl IntTuple {
         tuple.enclosed()
     }
 
-    /// The product of all leaves: the size of a shape. 1 for `()`.
+    /// The product of all leaves, which is the size of a shape; 1 for `()`.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -381,7 +381,7 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Wide`] beyond 64 bits.
+    /// [`LayoutError::Wide`] if the product does not fit into 64 bits.
     pub const fn product(&self) -> Result<i64, LayoutError> {
         match self.checked_product() {
             Some(product) => Ok(product),
@@ -389,7 +389,8 @@ impl IntTuple {
         }
     }
 
-    /// The product of all leaves; `None` beyond 64 bits. With a leaf of 0 it is 0, whatever the others are.
+    /// The product of all leaves; `None` if it does not fit into 64 bits. With any leaf of 0, the product is
+    /// 0.
     pub(crate) const fn checked_product(&self) -> Option<i64> {
         let mut product: Option<i64> = Some(1);
         let mut i = 0;
@@ -412,7 +413,7 @@ impl IntTuple {
         }
     }
 
-    /// The same nesting with other leaves, which are plain integers.
+    /// The same nesting with other leaves, all plain integers.
     pub(crate) const fn with_leaves(mut self, leaves: &[i64; MAX_LEAVES]) -> Self {
         let mut i = 0;
         while i < self.len() {

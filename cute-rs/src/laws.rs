@@ -1,11 +1,13 @@
 //! The laws of the algebra as checks. Needs the cargo feature `proptest`.
 //!
-//! A law is a function of the arguments of an operation. It computes the operation, reads the result as text, and compares
-//! it, coordinate by coordinate, with what the operation's equation says in plain integer arithmetic. No operation of the
-//! algebra takes part in that: [`Oracle`] parses `shape:stride` and adds up digits times strides.
+//! Use them to test your own layouts, or to state a law of your own. A law is a function of the arguments of
+//! an operation. It runs the operation and reads the result as text. Then it compares the result, coordinate
+//! by coordinate, with the operation's equation in plain integer arithmetic. The expected value needs no
+//! operation of the algebra: [`Oracle`] parses `shape:stride` and adds up digits times strides.
 //!
-//! [`check`] runs a law on many cases, shrinks a case that breaks it, and panics with the layouts and the path of a picture
-//! of them. In a `proptest!` block, `?` does, since [`Broken`] converts into its error.
+//! [`check`] runs a law on many cases. If a case breaks the law, `check` shrinks the case and panics with its
+//! layouts and the paths of their pictures. In a `proptest!` block, apply `?` to a law instead: [`Broken`]
+//! converts into the error of the block.
 //!
 //! ```
 //! use cute_rs::Layout;
@@ -57,16 +59,16 @@ pub use swizzles::*;
 pub use tiling::*;
 pub use tuples::*;
 
-/// What a law found.
+/// The result of a law that is not broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The equation holds.
     Held,
-    /// The operation has no result, so there is nothing to hold.
+    /// The operation has no result, so there is nothing to check.
     NoResult,
 }
 
-/// An equation that does not hold.
+/// The error of a law: an equation that does not hold.
 #[derive(Clone, Debug)]
 pub struct Broken {
     message: String,
@@ -74,7 +76,8 @@ pub struct Broken {
 }
 
 impl Broken {
-    /// The equation of a law of your own that does not hold: in words, and the layouts that it is about.
+    /// Creates the error of your own law. `message` describes the equation that does not hold; `layouts` are
+    /// the layouts that it is about.
     pub fn new(message: impl Into<String>, layouts: impl Into<Vec<Layout>>) -> Self {
         Self { message: message.into(), layouts: layouts.into() }
     }
@@ -84,7 +87,8 @@ impl Broken {
         &self.layouts
     }
 
-    /// Draws the layouts that can be drawn as SVG files beside the build's other temporary files; returns their paths.
+    /// Draws the layouts as SVG files in `cute-rs-laws` under the system's temporary folder, and returns the
+    /// paths. Layouts that cannot be drawn are left out.
     fn draw(&self) -> Vec<PathBuf> {
         let folder = std::env::temp_dir().join("cute-rs-laws");
         let drawn = |(i, layout): (usize, &Layout)| {
@@ -106,7 +110,7 @@ impl fmt::Display for Broken {
 
 impl core::error::Error for Broken {}
 
-/// Whether the law holds for these layouts, and the sentence to say if it does not.
+/// Returns an error with this sentence and these layouts unless `holds` is true.
 fn ensure(holds: bool, layouts: &[&Layout], sentence: impl FnOnce() -> String) -> Result<(), Broken> {
     if holds {
         return Ok(());
@@ -114,7 +118,7 @@ fn ensure(holds: bool, layouts: &[&Layout], sentence: impl FnOnce() -> String) -
     Err(Broken { message: sentence(), layouts: layouts.iter().map(|&layout| *layout).collect() })
 }
 
-/// Whether two tables or texts are equal.
+/// Returns an error unless the value `got` is equal to `want`.
 fn equal<T: PartialEq + fmt::Debug>(
     got: &T,
     want: &T,
@@ -127,11 +131,12 @@ fn equal<T: PartialEq + fmt::Debug>(
     })
 }
 
-/// Checks a law on random cases until it has held for `cases` of them. At least `accepted` per cent of all cases must have a
-/// result.
+/// Checks a law on random cases until it has held for `cases` of them. At least `accepted` per cent of all
+/// cases must have a result.
 ///
-/// Cases are drawn from the number in `PROPTEST_RNG_SEED`, or else from a new one each time. A case that breaks the law is
-/// kept in a file `*.proptest-regressions` beside the caller's source, and tried first from then on.
+/// The environment variable `PROPTEST_RNG_SEED` sets the seed of the random cases; without it, each run has a
+/// new seed. A case that breaks the law is kept in a file `*.proptest-regressions` next to the caller's
+/// source. Later runs try it first.
 ///
 /// ```
 /// use cute_rs::laws::{check, composition};
@@ -141,8 +146,8 @@ fn equal<T: PartialEq + fmt::Debug>(
 /// ```
 ///
 /// # Panics
-/// For a case that breaks the law, shrunk, with the layouts and the paths of their pictures; and where too few cases have a
-/// result.
+/// If a case breaks the law: the message has the shrunk case and the paths of the pictures of its layouts.
+/// Also if too few cases have a result.
 #[track_caller]
 pub fn check<S: Strategy>(
     cases: u32,

@@ -13,9 +13,9 @@ pub use slice::Coord;
 
 /// A function from coordinates to offsets, written `shape:stride`, such as `(4,(2,2)):(2,(1,8))`.
 ///
-/// A coordinate is an integer below [`size`](Layout::size), read with the leftmost leaf varying fastest, or a
-/// tuple of one coordinate a mode. The offset is the sum of leaf coordinates times leaf strides. Strides may be
-/// zero or negative.
+/// A coordinate is an integer below [`size`](Layout::size), with the leftmost leaf varying fastest, or a
+/// tuple with one coordinate per mode. The offset is the sum of leaf coordinates times leaf strides. Strides
+/// may be zero or negative.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Layout {
     shape: IntTuple,
@@ -23,7 +23,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout `shape:stride`.
+    /// Creates the layout `shape:stride`.
     ///
     /// ```
     /// # use cute_rs::{IntTuple, Layout, LayoutError};
@@ -34,8 +34,8 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Congruence`] where the nesting differs, [`LayoutError::Extent`] for an extent below 1,
-    /// [`LayoutError::Overflow`] where the size or an offset exceeds 2^62.
+    /// [`LayoutError::Congruence`] if the nesting differs; [`LayoutError::Extent`] for an extent below 1;
+    /// [`LayoutError::Overflow`] if the size or an offset exceeds 2^62.
     pub const fn new(shape: IntTuple, stride: IntTuple) -> Result<Self, LayoutError> {
         if !shape.congruent(&stride) {
             return Err(LayoutError::Congruence { shape, stride });
@@ -50,13 +50,13 @@ impl Layout {
         Self::bounded(shape, stride)
     }
 
-    /// The layout of a legal shape and a congruent stride, if its numbers stay below 2^62.
+    /// The layout of a legal shape and a congruent stride, if its size and offsets are at most 2^62.
     pub(crate) const fn bounded(shape: IntTuple, stride: IntTuple) -> Result<Self, LayoutError> {
         const LIMIT: i64 = 1 << 62;
         let mut reach: i64 = 0;
         let mut i = 0;
         while i < shape.len() {
-            // The walk of one leaf, and one extent more, may be evaluated.
+            // Includes one extent more than the offsets: code may also compute extent times stride.
             let walk = shape.leaf(i).saturating_mul(stride.leaf(i)).saturating_abs();
             reach = reach.saturating_add(walk);
             i += 1;
@@ -67,12 +67,12 @@ impl Layout {
         Ok(Self { shape, stride })
     }
 
-    /// A legal shape and a congruent stride.
+    /// A layout of a legal shape and a congruent stride, unchecked.
     pub(crate) const fn from_parts(shape: IntTuple, stride: IntTuple) -> Self {
         Self { shape, stride }
     }
 
-    /// The flat layout `(s0,s1,…):(d0,d1,…)`.
+    /// Creates the flat layout `(s0,s1,…):(d0,d1,…)`.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -81,7 +81,7 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// As [`Layout::new`]; [`LayoutError::Capacity`] above [`MAX_LEAVES`] modes.
+    /// Those of [`Layout::new`]; [`LayoutError::Capacity`] above [`MAX_LEAVES`] modes.
     pub const fn flat(shape: &[i64], stride: &[i64]) -> Result<Self, LayoutError> {
         match (IntTuple::flat(shape), IntTuple::flat(stride)) {
             (Ok(shape), Ok(stride)) => Self::new(shape, stride),
@@ -94,7 +94,7 @@ impl Layout {
         Self { shape: IntTuple::int(shape), stride: IntTuple::int(stride) }
     }
 
-    /// Compact, the leftmost leaf contiguous: `(2,3):(1,2)`.
+    /// The compact layout whose leftmost leaf is contiguous: `(2,3):(1,2)`.
     ///
     /// ```
     /// # use cute_rs::{IntTuple, Layout};
@@ -104,7 +104,7 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Extent`] for an extent below 1.
+    /// [`LayoutError::Extent`] for an extent below 1; [`LayoutError::Overflow`] above 2^62.
     pub const fn column_major(shape: IntTuple) -> Result<Self, LayoutError> {
         let mut strides = [0; MAX_LEAVES];
         let mut stride: i64 = 1;
@@ -117,7 +117,7 @@ impl Layout {
         Self::new(shape, shape.with_leaves(&strides))
     }
 
-    /// Compact, the rightmost leaf contiguous: `(2,3):(3,1)`.
+    /// The compact layout whose rightmost leaf is contiguous: `(2,3):(3,1)`.
     ///
     /// ```
     /// # use cute_rs::{IntTuple, Layout};
@@ -127,7 +127,7 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Extent`] for an extent below 1.
+    /// [`LayoutError::Extent`] for an extent below 1; [`LayoutError::Overflow`] above 2^62.
     pub const fn row_major(shape: IntTuple) -> Result<Self, LayoutError> {
         let mut strides = [0; MAX_LEAVES];
         let mut stride: i64 = 1;
@@ -140,7 +140,7 @@ impl Layout {
         Self::new(shape, shape.with_leaves(&strides))
     }
 
-    /// Layouts side by side as the modes of one: `(A,B)`.
+    /// Concatenates layouts as the modes of one layout: `(A,B)`. CuTe's `make_layout(A, B, …)`.
     ///
     /// ```
     /// # use cute_rs::{IntTuple, Layout};
@@ -150,7 +150,8 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Capacity`] above [`MAX_LEAVES`] leaves.
+    /// [`LayoutError::Capacity`] above [`MAX_LEAVES`] leaves; [`LayoutError::EmptyMode`] for a layout
+    /// `():()`.
     pub const fn concat(modes: &[Self]) -> Result<Self, LayoutError> {
         let mut joined = Self::EMPTY;
         let mut i = 0;
@@ -163,7 +164,7 @@ impl Layout {
         joined.close()
     }
 
-    /// Adds a mode: the next member of a tuple that is still open.
+    /// Adds a mode as the next member of a tuple that is still open.
     pub(crate) const fn extend(&mut self, mode: &Self) -> Result<(), LayoutError> {
         if mode.shape.is_empty() {
             return Err(LayoutError::EmptyMode { mode: self.shape.len() });
@@ -187,7 +188,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Adds a leaf: the next member of a tuple that is still open.
+    /// Adds a leaf as the next member of a tuple that is still open.
     pub(crate) const fn push(&mut self, shape: i64, stride: i64, axis: u8) -> Result<(), LayoutError> {
         match self.shape.push(shape, 0) {
             Ok(()) => self.stride.push(stride, axis),
@@ -195,7 +196,7 @@ impl Layout {
         }
     }
 
-    /// Puts more parentheses around leaves `start..end`.
+    /// Adds parentheses around leaves `start..end`.
     pub(crate) const fn wrap_leaves(
         &mut self,
         start: usize,
@@ -223,7 +224,7 @@ impl Layout {
         self.close()
     }
 
-    /// Closes the tuple that [`extend`](Self::extend) has filled.
+    /// Closes the tuple that [`extend`](Self::extend) filled.
     pub(crate) const fn close(&self) -> Result<Self, LayoutError> {
         match (self.shape.close(), self.stride.close()) {
             (Ok(shape), Ok(stride)) => Self::bounded(shape, stride),
@@ -231,7 +232,7 @@ impl Layout {
         }
     }
 
-    /// The layout `()`, which is also a tuple that is still open and has no member.
+    /// The layout `()`. It also serves as an open tuple without members.
     pub(crate) const EMPTY: Self = Self { shape: IntTuple::EMPTY, stride: IntTuple::EMPTY };
 
     /// The shape.
@@ -275,7 +276,7 @@ impl Layout {
         self.shape.rank()
     }
 
-    /// Nesting of the modes.
+    /// Levels of nesting of the modes: 0 for an integer layout, 1 for a flat one.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -286,7 +287,7 @@ impl Layout {
         self.shape.depth()
     }
 
-    /// Mode `i` as a layout of its own.
+    /// Mode `i` as its own layout.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -308,7 +309,8 @@ impl Layout {
         self.shape.size()
     }
 
-    /// One past the largest offset: the elements an array needs that the layout addresses from offset 0.
+    /// One past the largest offset: the number of elements that an array needs if the layout starts at its
+    /// offset 0.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -328,9 +330,11 @@ impl Layout {
         last + 1
     }
 
-    /// The offset of an integer coordinate: `sum over leaves of c_i * d_i`, where `c_i` are the digits of
-    /// `coord` in the mixed radix of the shape, leftmost first. Beyond the size the last leaf goes on, and a negative
-    /// coordinate has negative digits: `L(-c) = -L(c)`. Offsets of coordinates that far out may wrap around.
+    /// The offset of an integer coordinate: `sum over leaves of c_i * d_i`. Here `c_i` are the digits of
+    /// `coord` in the mixed radix of the shape, leftmost first.
+    ///
+    /// For a coordinate beyond the size, the digit of the last leaf exceeds its extent. A negative coordinate
+    /// has negative digits: `L(-c) = -L(c)`. Offsets of coordinates that far out may wrap around.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -351,7 +355,7 @@ impl Layout {
         offset
     }
 
-    /// The offset of one integer coordinate a mode; missing coordinates count as zero.
+    /// The offset at one integer coordinate per mode. Missing coordinates count as zero.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -369,7 +373,7 @@ impl Layout {
         offset
     }
 
-    /// The offset of a coordinate that is nested like the shape or coarser.
+    /// The offset of a coordinate with the nesting of the shape or a coarser one.
     ///
     /// ```
     /// # use cute_rs::{IntTuple, Layout};
@@ -380,7 +384,8 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] where a tuple meets an integer mode or another number of modes.
+    /// [`LayoutError::Rank`] where the coordinate has a tuple for an integer mode, or a tuple of another
+    /// rank.
     pub const fn at_coord(&self, coord: &IntTuple) -> Result<i64, LayoutError> {
         if coord.is_int() {
             return Ok(self.at(coord.leaf(0)));
@@ -400,7 +405,7 @@ impl Layout {
         Ok(offset)
     }
 
-    /// The coordinate, nested like the shape, that an integer coordinate stands for.
+    /// Converts an integer coordinate to the coordinate with the nesting of the shape.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -411,7 +416,7 @@ impl Layout {
         self.shape.idx2crd(coord)
     }
 
-    /// The same function of integer coordinates with all nesting removed.
+    /// The same function of integer coordinates, with all nesting removed.
     ///
     /// ```
     /// # use cute_rs::{IntTuple, Layout};
@@ -423,8 +428,8 @@ impl Layout {
         Self { shape: self.shape.flatten(), stride: self.stride.flatten() }
     }
 
-    /// Modes `begin..end` as one mode: `group(1, 3)` makes `(A,(B,C),D)` of `(A,B,C,D)`. The function of integer
-    /// coordinates stays: `R(i) = L(i)`.
+    /// Groups modes `begin..end` into one mode: `group(1, 3)` makes `(A,(B,C),D)` of `(A,B,C,D)`. The
+    /// function of integer coordinates does not change: `R(i) = L(i)`.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -434,7 +439,7 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] where `end` is beyond the rank, [`LayoutError::EmptyMode`] unless `begin < end`.
+    /// [`LayoutError::Rank`] if `end` is beyond the rank; [`LayoutError::EmptyMode`] unless `begin < end`.
     pub const fn group(&self, begin: usize, end: usize) -> Result<Self, LayoutError> {
         match (self.shape.group(begin, end), self.stride.group(begin, end)) {
             (Ok(shape), Ok(stride)) => Ok(Self { shape, stride }),

@@ -2,9 +2,9 @@
 
 use crate::int_tuple::{IntTuple, MAX_LEAVES};
 
-/// What converts into an [`IntTuple`]: `i64`, and Rust tuples of up to eight things that convert.
+/// A value that converts into an [`IntTuple`]: an `i64`, or a Rust tuple of 1 to 8 such values.
 ///
-/// A tuple of more than [`MAX_LEAVES`] leaves stops the build.
+/// A tuple of more than [`MAX_LEAVES`] integers stops the build.
 ///
 /// ```
 /// # use cute_rs::IntTuple;
@@ -16,10 +16,10 @@ use crate::int_tuple::{IntTuple, MAX_LEAVES};
     note = "an `IntTuple` is made from an `i64` or from a tuple of 1 to 8 things that are made into one"
 )]
 pub trait Nest {
-    /// How many integers it has.
+    /// The number of integers.
     const LEAVES: usize;
 
-    /// The same nesting as an integer tuple.
+    /// Converts the value into an integer tuple with the same nesting.
     fn nest(self) -> IntTuple;
 }
 

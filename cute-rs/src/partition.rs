@@ -1,7 +1,8 @@
-//! Partitions: a layout cut into parts that are all alike and begin in different places.
+//! Partitions: a layout cut into equal parts that begin in different places.
 //!
-//! A part is a layout together with where it begins: an offset, or for a [`CoordLayout`] a first coordinate. Tiles of a
-//! tensor, and what each thread has of a tile, are both the two halves of a divide, one of them evaluated at a coordinate.
+//! A part is a layout together with its start: an offset, or the first coordinate for a [`CoordLayout`]. Both
+//! the tiles of a tensor and the elements that each thread has of a tile come from a divide. One half of the
+//! divide is the part, and the other half, evaluated at a coordinate, is the start.
 
 mod tensor;
 
@@ -14,7 +15,7 @@ use crate::layout::Layout;
 
 pub use tensor::{Pattern, Predicate, Start, Tensor};
 
-/// The parts of a layout, one for each coordinate `c`: `L(element x of part c) = starts(c) + part(x)`.
+/// The parts of a layout L, one for each coordinate `c`: `L(element x of part c) = starts(c) + part(x)`.
 ///
 /// ```
 /// # use cute_rs::{IntTuple, Layout, Tiler};
@@ -28,27 +29,27 @@ pub use tensor::{Pattern, Predicate, Start, Tensor};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Partition<L> {
     part: L,
-    /// Strides count along components where the parts are coordinate layouts.
+    /// Strides count along components if the parts are coordinate layouts.
     starts: Layout,
 }
 
 impl<L: Copy> Partition<L> {
-    /// The part, wherever it begins.
+    /// The layout of a part, without its start. It is the same for all parts.
     pub const fn part(&self) -> L {
         self.part
     }
 
-    /// How many parts.
+    /// Number of parts.
     pub const fn count(&self) -> i64 {
         self.starts.size()
     }
 
-    /// Modes of the coordinate that chooses a part.
+    /// Number of modes of the coordinate that selects a part.
     pub const fn rank(&self) -> usize {
         self.starts.rank()
     }
 
-    /// With another kind of part.
+    /// The same partition with another kind of part.
     const fn with<M: Copy>(&self, part: M) -> Partition<M> {
         Partition { part, starts: self.starts }
     }
@@ -59,21 +60,21 @@ impl Partition<Layout> {
         Self { part, starts }
     }
 
-    /// The same parts of what is another kind of layout.
+    /// The same partition of another kind of layout.
     pub(crate) fn of<L: Pattern>(&self, layout: &L) -> Partition<L> {
         self.with(layout.with_function(self.part))
     }
 
-    /// Where each part begins.
+    /// The offset at which each part begins, as a layout.
     pub const fn starts(&self) -> Layout {
         self.starts
     }
 
-    /// The part at a coordinate, and the offset where it begins. A mode that is left open, `None`, becomes the part's last
-    /// mode; one integer alone counts through all parts.
+    /// The part at a coordinate, and the offset at which it begins. An open mode, `None`, becomes the last
+    /// mode of the part. A single integer numbers all parts.
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] without one coordinate a mode.
+    /// [`LayoutError::Rank`] unless there is one entry per mode, or a single entry.
     pub const fn at(&self, coord: &[Option<i64>]) -> Result<(Layout, i64), LayoutError> {
         let starts = match self.starts.numbered(coord) {
             Ok(starts) => starts,
@@ -90,15 +91,16 @@ impl Partition<Layout> {
 }
 
 impl Partition<ComposedLayout> {
-    /// Where each part begins, before the swizzle and counted from the first.
+    /// The offset at which each part begins, before the swizzle and relative to the offset of the partitioned
+    /// layout.
     pub const fn starts(&self) -> Layout {
         self.starts
     }
 
-    /// The part at a coordinate, which begins where its offset says. See [`Partition::<Layout>::at`].
+    /// The part at a coordinate; its offset says where it begins. See [`Partition::<Layout>::at`].
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] without one coordinate a mode.
+    /// [`LayoutError::Rank`] unless there is one entry per mode, or a single entry.
     pub const fn at(&self, coord: &[Option<i64>]) -> Result<ComposedLayout, LayoutError> {
         match self.with(self.part.layout).at(coord) {
             Ok((layout, offset)) => match added(self.part.offset, offset) {
@@ -111,7 +113,7 @@ impl Partition<ComposedLayout> {
 }
 
 impl Partition<CoordLayout> {
-    /// The first coordinate of each part.
+    /// The first coordinate of each part, as a coordinate layout.
     pub const fn starts(&self) -> CoordLayout {
         self.part.with_inner(self.starts)
     }
@@ -119,7 +121,7 @@ impl Partition<CoordLayout> {
     /// The part at a coordinate, and its first coordinate. See [`Partition::<Layout>::at`].
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] without one coordinate a mode.
+    /// [`LayoutError::Rank`] unless there is one entry per mode, or a single entry.
     pub const fn at(&self, coord: &[Option<i64>]) -> Result<(CoordLayout, IntTuple), LayoutError> {
         let starts = match self.starts.numbered(coord) {
             Ok(starts) => self.part.with_inner(starts),
@@ -135,7 +137,7 @@ impl Partition<CoordLayout> {
     }
 }
 
-/// A part with the modes of the coordinate that were left open.
+/// A part with the open modes of the coordinate appended.
 const fn joined(part: &Layout, open: &Layout) -> Result<Layout, LayoutError> {
     if open.shape_ref().is_empty() {
         return Ok(*part);
@@ -151,12 +153,13 @@ const fn joined(part: &Layout, open: &Layout) -> Result<Layout, LayoutError> {
 }
 
 impl Layout {
-    /// As one mode, where the coordinate is one integer for all.
+    /// The layout as one mode if the coordinate is a single integer for all modes.
     const fn numbered(&self, coord: &[Option<i64>]) -> Result<Self, LayoutError> {
         if coord.len() == 1 && self.rank() != 1 { self.wrap() } else { Ok(*self) }
     }
 
-    /// The tiles of a layout: `(tile, rest) = zipped_divide(L, T)`, and for each coordinate of the rest one tile.
+    /// Partitions a layout into tiles: with `(tile, rest) = zipped_divide(L, T)`, there is one tile per
+    /// coordinate of the rest.
     ///
     /// `L((x,c)) = starts(c) + part(x)` with `part = tile`, `starts = rest`
     ///
@@ -169,7 +172,8 @@ impl Layout {
         }
     }
 
-    /// What is at one place of every tile: `(tile, rest) = zipped_divide(L, T)`, and for each coordinate of the tile the rest.
+    /// Partitions a layout by the place in the tile: with `(tile, rest) = zipped_divide(L, T)`, each part is
+    /// what is at one place of every tile.
     ///
     /// `L((c,x)) = starts(c) + part(x)` with `part = rest`, `starts = tile`
     ///
@@ -191,8 +195,9 @@ impl Layout {
         }
     }
 
-    /// What each of some threads has of a layout, if tiles of one element a thread are dealt out: the threads' layout says
-    /// which thread a place of the tile goes to, and mode `i` of L is divided by the extent of the threads' mode `i`.
+    /// Partitions a layout among threads: each thread has one element of every tile. The threads' layout maps
+    /// a place in the tile to the number of the thread. Mode `i` of L is divided by the extent of mode `i` of
+    /// the threads.
     ///
     /// `L((p,x)) = starts(threads(p)) + part(x)`
     ///
@@ -207,18 +212,19 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::NotInjective`] where the modes of the threads do not each step over all smaller ones, and those of
+    /// [`LayoutError::NotInjective`] unless each mode of the threads steps over all smaller ones; those of
     /// [`zipped_divide_by`](Self::zipped_divide_by) and [`composition`](Self::composition).
     pub const fn thread_partition(&self, threads: &Self) -> Result<Partition<Self>, LayoutError> {
         self.thread_partition_along(threads, &[])
     }
 
-    /// [`thread_partition`](Self::thread_partition) where only some modes of the threads are modes of L, CuTe's projection:
-    /// threads that differ in the others have the same part. Modes beyond the last entry count as `true`.
+    /// [`thread_partition`](Self::thread_partition) along some modes of the threads only: those for which
+    /// `along` is true are modes of L. Threads that differ only in the other modes have the same part. Modes
+    /// beyond the end of `along` count as `true`. CuTe's projection.
     ///
     /// ```
     /// # use cute_rs::Layout;
-    /// // Of 2 x 4 threads, those of one row share a part of A's rows.
+    /// // Of 2 x 4 threads, the threads of one row share a part of the column vector.
     /// let (column, threads) = (Layout::flat(&[6], &[1])?, Layout::flat(&[2, 4], &[4, 1])?);
     /// let parts = column.thread_partition_along(&threads, &[true, false])?;
     /// assert_eq!(parts.part().to_string(), "(3):(2)");
@@ -227,7 +233,7 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// As [`thread_partition`](Self::thread_partition).
+    /// Those of [`thread_partition`](Self::thread_partition).
     pub const fn thread_partition_along(
         &self,
         threads: &Self,
@@ -250,8 +256,9 @@ impl Layout {
         }
     }
 
-    /// One tile of a layout and the offset where it begins: the tile `coord` of [`inner_partition`](Self::inner_partition).
-    /// A coordinate that is left open, `None`, keeps that mode of tiles at the end: `(tile, tile, …, rest, …)`.
+    /// One tile of a layout and the offset at which it begins: tile `coord` of
+    /// [`inner_partition`](Self::inner_partition). An open mode of the coordinate, `None`, keeps that mode of
+    /// tiles at the end: `(tile, tile, …, rest, …)`.
     ///
     /// ```
     /// # use cute_rs::{IntTuple, Layout, Tiler};
@@ -264,7 +271,8 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// Those of [`inner_partition`](Self::inner_partition); [`LayoutError::Rank`] without one coordinate a mode.
+    /// Those of [`inner_partition`](Self::inner_partition); [`LayoutError::Rank`] unless there is one entry
+    /// per mode, or a single entry.
     pub const fn local_tile(
         &self,
         tiler: &Tiler<'_>,
@@ -276,8 +284,8 @@ impl Layout {
         }
     }
 
-    /// [`local_tile`](Self::local_tile) for one of several layouts that share a tiler and a coordinate, CuTe's projection: L
-    /// has those of their modes for which `along` is true.
+    /// [`local_tile`](Self::local_tile) for one of several layouts that share a tiler and a coordinate. L has
+    /// those of the shared modes for which `along` is true. CuTe's projection.
     ///
     /// ```
     /// # use cute_rs::{IntTuple, Layout, Tiler};
@@ -291,8 +299,8 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// As [`local_tile`](Self::local_tile); [`LayoutError::Rank`] where tiler, coordinate and `along` differ in length;
-    /// [`LayoutError::Capacity`] for more than [`MAX_LEAVES`] modes.
+    /// Those of [`local_tile`](Self::local_tile); [`LayoutError::Rank`] if tiler, coordinate and `along`
+    /// differ in length; [`LayoutError::Capacity`] above [`MAX_LEAVES`] modes.
     pub const fn local_tile_along(
         &self,
         tiler: &[Tiler<'_>],
@@ -321,7 +329,7 @@ impl Layout {
         self.local_tile(&Tiler::Modes(tilers.split_at(count).0), coords.split_at(count).0)
     }
 
-    /// What one thread has of a layout, and the offset where it begins: part `index` of
+    /// The elements of one thread, and the offset at which they begin: part `index` of
     /// [`thread_partition`](Self::thread_partition).
     ///
     /// ```
@@ -342,8 +350,8 @@ impl Layout {
     }
 }
 
-/// The tile that these threads fill, and the layout `thread -> integer coordinate in the tile`. What a thread's number holds
-/// beyond its place, such as its lane where only warps count, changes nothing.
+/// The tile that the threads fill, and the layout `thread -> integer coordinate in the tile`. Gaps in the
+/// thread numbers, such as the lane where only warps count, do not change the place.
 const fn places(threads: &Layout, along: &[bool]) -> Result<(IntTuple, Layout), LayoutError> {
     let rank = threads.rank();
     // Extent, stride and step in the tile of each leaf, smallest stride first.
@@ -411,7 +419,7 @@ const fn places(threads: &Layout, along: &[bool]) -> Result<(IntTuple, Layout), 
     }
 }
 
-/// The partitions of layouts that hold another one.
+/// Implements the partitions for layouts that contain a [`Layout`].
 macro_rules! partitions {
     ($($kind:ident: $inner:ident -> $at:ty, $located:literal;)+) => {$(
         impl $kind {
@@ -431,7 +439,7 @@ macro_rules! partitions {
                 self.parts(self.$inner().outer_partition(tiler))
             }
 
-            /// What each thread has. See [`Layout::thread_partition`].
+            /// The elements of each thread. See [`Layout::thread_partition`].
             ///
             /// # Errors
             /// Those of [`Layout::thread_partition`].

@@ -1,11 +1,12 @@
-//! Sentences that can be built in a constant, so that a refused layout names its numbers in the compiler's output.
+//! Messages that can be built in a constant. So the compiler's output for a refused layout contains the
+//! layout's numbers.
 
 use crate::algebra::Tiler;
 use crate::int_tuple::IntTuple;
 use crate::layout::{Coord, Layout};
 use crate::swizzle::Swizzle;
 
-/// Room for the texts of several layouts; what does not fit is cut off.
+/// Capacity in bytes, enough for the texts of several layouts. Longer text is cut off.
 const CAPACITY: usize = 2048;
 
 /// ASCII text of bounded length.
@@ -122,7 +123,7 @@ impl Sentence {
         }
     }
 
-    /// Another sentence's text.
+    /// Appends the text of another sentence.
     pub(crate) const fn then(self, other: &Self) -> Self {
         self.text(other.as_str())
     }

@@ -1,7 +1,8 @@
 //! Random layouts for property tests, as `proptest` strategies. Needs the cargo feature `proptest`.
 //!
-//! All strategies draw layouts of rank up to 5 and depth up to 3 whose sizes allow enumerating every coordinate. They
-//! shrink towards few and small extents. [`choices`] makes a strategy of a function of your own:
+//! All strategies draw layouts of rank up to 5 and depth up to 3. The layouts are small enough that a test
+//! can enumerate every coordinate. Cases shrink towards few and small extents. [`choices`] turns your own
+//! function into a strategy:
 //!
 //! ```
 //! use cute_rs::Layout;
@@ -30,24 +31,24 @@ use crate::int_tuple::IntTuple;
 use crate::layout::Layout;
 use crate::swizzle::Swizzle;
 
-/// How many numbers a case draws before they repeat.
+/// The number of random numbers per case. A case that draws more reads them again from the first.
 const PICKS: usize = 96;
 
-/// Largest number drawn: divisible by all small numbers, so that remainders are uniform.
+/// Random numbers are below this. It is divisible by all numbers up to 10, so that remainders are uniform.
 const RANGE: u32 = 5040;
 
-/// Most elements of a layout.
+/// The largest size of a layout, in elements.
 const SIZE: i64 = 256;
 
 /// Extent and stride of a leaf.
 type Leaf = (i64, i64);
 
-/// A strategy of the values that a function makes of random [`Choices`].
+/// Returns a strategy whose values `make` computes from random [`Choices`].
 pub fn choices<T: fmt::Debug, F: Fn(&mut Choices) -> T + Clone>(make: F) -> Chosen<F> {
     Chosen(make)
 }
 
-/// A strategy: see [`choices`].
+/// The strategy that [`choices`] returns.
 #[derive(Clone)]
 pub struct Chosen<F>(F);
 
@@ -73,14 +74,14 @@ fn pick(runner: &mut TestRunner) -> u32 {
     runner.rng().next_u32() % RANGE
 }
 
-/// What is tried to make a case simpler.
+/// A kind of change that may make a case simpler.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Zeros in blocks of this length.
+    /// Sets blocks of this length to zero.
     Zero(usize),
-    /// Half of each number.
+    /// Halves each number.
     Halve,
-    /// One less.
+    /// Subtracts 1 from each number.
     Decrement,
 }
 
@@ -91,7 +92,7 @@ pub struct ChosenTree<F> {
     picks: Vec<u32>,
     step: Step,
     at: usize,
-    /// The numbers before the last change, and where they were.
+    /// The index of the last change, and the numbers before it.
     undo: Option<(usize, Vec<u32>)>,
 }
 
@@ -132,7 +133,7 @@ impl<T: fmt::Debug, F: Fn(&mut Choices) -> T> ValueTree for ChosenTree<F> {
             }
             let changed = old != self.picks[self.at..end];
             let start = self.at;
-            // A number may be halved again as long as that helps.
+            // A number that was halved or decremented is changed again until the case passes.
             if !changed || matches!(self.step, Step::Zero(_)) {
                 self.at = end;
             }
@@ -151,7 +152,7 @@ impl<T: fmt::Debug, F: Fn(&mut Choices) -> T> ValueTree for ChosenTree<F> {
     }
 }
 
-/// Random numbers that shrink to zero.
+/// The source of random numbers for one case. The numbers shrink towards zero.
 #[derive(Clone, Debug)]
 pub struct Choices {
     picks: Vec<u32>,
@@ -159,36 +160,36 @@ pub struct Choices {
 }
 
 impl Choices {
-    /// A number from 0 up to `n - 1`, for small `n`.
+    /// Draws a number from 0 to `n - 1`, for small `n` (less than 5040).
     pub fn below(&mut self, n: i64) -> i64 {
         let pick = self.picks[self.next % self.picks.len()];
         self.next += 1;
         i64::from(pick) % n.max(1)
     }
 
-    /// A number from `low` up to `high`.
+    /// Draws a number from `low` to `high`, both included.
     pub fn between(&mut self, low: i64, high: i64) -> i64 {
         low + self.below(high - low + 1)
     }
 
-    /// True once in `n` cases, and not in the simplest.
+    /// True in one of `n` cases on average. The simplest case is false, unless `n` is 1.
     pub fn one_in(&mut self, n: i64) -> bool {
         self.below(n) == n - 1
     }
 
-    /// An index of a list of `len` things.
+    /// Draws an index of a list of `len` items.
     pub fn index(&mut self, len: usize) -> usize {
         self.below(len as i64) as usize
     }
 
-    /// Exchanges items at random.
+    /// Puts the items in a random order.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
             items.swap(i, i - self.index(i + 1));
         }
     }
 
-    /// One to six extents with a product of at most 256.
+    /// Draws 1 to 6 extents, from 1 to 6 each, with a product of at most 256.
     pub fn extents(&mut self) -> Vec<i64> {
         let mut size = 1;
         let mut extents = Vec::new();
@@ -202,7 +203,8 @@ impl Choices {
         extents
     }
 
-    /// Strides that step over each other in a random order, with gaps or without: an injective layout.
+    /// Leaves of an injective layout. In a random order of the leaves, each stride steps over all smaller
+    /// leaves; with `gaps`, it may be up to twice as large.
     fn injective(&mut self, extents: &[i64], gaps: bool) -> Vec<Leaf> {
         let mut order: Vec<_> = (0..extents.len()).collect();
         if !self.one_in(3) {
@@ -218,7 +220,7 @@ impl Choices {
         leaves
     }
 
-    /// Any leaves: injective ones, with strides of zero, or with arbitrary strides.
+    /// Any leaves: injective ones, ones with some strides of zero, or ones with arbitrary strides.
     fn leaves(&mut self) -> Vec<Leaf> {
         let extents = self.extents();
         let gaps = self.one_in(2);
@@ -231,8 +233,10 @@ impl Choices {
         leaves
     }
 
-    /// Leaves of a layout that walks over coordinates of A: factors of A's extents with the coordinate's step along
-    /// each, some of them merged, some left out, in any order.
+    /// Leaves of a layout into the integer coordinates of A. Each leaf is a factor of an extent of A, and its
+    /// stride is the step of that factor in the coordinate. Some factors are merged, some are left out, and
+    /// they come in any order. With `odd`, one leaf may be changed so that the composition with A may have no
+    /// result.
     fn walk(&mut self, a: &Layout, odd: bool) -> Vec<Leaf> {
         let mut factors: Vec<Leaf> = Vec::new();
         let mut step = 1;
@@ -268,7 +272,7 @@ impl Choices {
         factors
     }
 
-    /// Nests leaves, at most three deep and five wide.
+    /// Nests leaves: depth at most 3, and at most 5 modes per level.
     fn nest(&mut self, leaves: &[Leaf]) -> Layout {
         if leaves.len() == 1 && self.one_in(2) {
             return leaf(leaves[0]);
@@ -293,13 +297,13 @@ impl Choices {
         Layout::concat(&modes).unwrap_or(Layout::EMPTY)
     }
 
-    /// Any layout with strides of 0 and more.
+    /// Draws any layout without negative strides.
     pub fn layout(&mut self) -> Layout {
         let leaves = self.leaves();
         self.nest(&leaves)
     }
 
-    /// Any layout; some strides are negative.
+    /// Draws any layout; some strides may be negative.
     pub fn signed_layout(&mut self) -> Layout {
         let mut leaves = self.leaves();
         for leaf in &mut leaves {
@@ -308,7 +312,8 @@ impl Choices {
         self.nest(&leaves)
     }
 
-    /// A layout that takes no value twice and whose modes each step over all smaller ones.
+    /// Draws an injective layout: no two coordinates have the same offset. In order of strides, each leaf
+    /// steps over all smaller ones.
     pub fn injective_layout(&mut self) -> Layout {
         let extents = self.extents();
         let gaps = self.one_in(2);
@@ -316,14 +321,14 @@ impl Choices {
         self.nest(&leaves)
     }
 
-    /// A layout that takes every value below its size once.
+    /// Draws a compact layout: it takes each offset below its size exactly once.
     pub fn compact_layout(&mut self) -> Layout {
         let extents = self.extents();
         let leaves = self.injective(&extents, false);
         self.nest(&leaves)
     }
 
-    /// A small compact layout with this many modes, for a grid of blocks.
+    /// Draws a compact layout of `rank` modes with extents from 1 to 3, for a grid of blocks.
     pub fn grid(&mut self, rank: usize) -> Layout {
         let extents: Vec<_> = (0..rank).map(|_| 1 + self.below(3)).collect();
         let leaves = self.injective(&extents, false);
@@ -334,44 +339,48 @@ impl Choices {
         Layout::concat(&modes).unwrap_or(Layout::EMPTY)
     }
 
-    /// A layout into the integer coordinates of `a` whose composition with `a` has a result.
+    /// Draws a layout B into the integer coordinates of `a` such that the composition of `a` and B has a
+    /// result.
     pub fn composable_with(&mut self, a: &Layout) -> Layout {
         let walk = self.walk(a, false);
         self.nest(&walk)
     }
 
-    /// A layout into the integer coordinates of `a` or near them, whose composition with `a` may have no result.
+    /// Draws a layout B into the integer coordinates of `a`, or close to them. The composition of `a` and B
+    /// may have no result.
     pub fn nearly_composable_with(&mut self, a: &Layout) -> Layout {
         let walk = self.walk(a, true);
         self.nest(&walk)
     }
 
-    /// A tuple of integers between `low` and `high`.
+    /// Draws a nested tuple of 1 to 6 integers from `low` to `high`, both included.
     pub fn tuple(&mut self, low: i64, high: i64) -> IntTuple {
         let leaves: Vec<Leaf> = (0..=self.below(6)).map(|_| (1, self.between(low, high))).collect();
         self.nest(&leaves).stride()
     }
 
-    /// A swizzle of up to 4 bits, over offsets of up to 12.
+    /// Draws a swizzle `Sw<B,M,S>` with B from 0 to 4, M from 0 to 3, and the absolute value of S from B to B
+    /// + 2.
     pub fn swizzle(&mut self) -> Swizzle {
         let (bits, base) = (self.below(5) as u32, self.below(4) as u32);
         let shift = bits as i32 + self.below(3) as i32;
         Swizzle { bits, base, shift: if self.one_in(3) { -shift } else { shift } }
     }
 
-    /// A swizzle after a layout without negative offsets.
+    /// Draws a composed layout: a swizzle after an injective layout, with an offset from 0 to 63 between
+    /// them.
     pub fn composed_layout(&mut self) -> ComposedLayout {
         let (swizzle, layout) = (self.swizzle(), self.injective_layout());
         let offset = if self.one_in(2) { 0 } else { self.below(64) };
         ComposedLayout { swizzle, offset, layout }
     }
 
-    /// The identity of a shape, walked through by another layout.
+    /// Draws a coordinate layout: the composition of the identity of a shape and another layout.
     pub fn coord_layout(&mut self) -> CoordLayout {
         let shape = self.layout();
         let identity = CoordLayout::identity(shape.shape());
         let walked = identity.and_then(|identity| identity.composition(&self.composable_with(&shape)));
-        // A walk over the shape's own coordinates has a result.
+        // A composition with a layout into the shape's own coordinates has a result.
         walked.or(identity).unwrap_or_else(|error| unreachable!("{error}"))
     }
 }
@@ -392,42 +401,43 @@ macro_rules! strategies {
 }
 
 strategies! {
-    /// Layouts with strides of 0 and more: injective ones, ones with broadcasts, and arbitrary ones.
+    /// Layouts without negative strides: injective ones, ones with broadcasts, and arbitrary ones.
     layouts -> Layout = |choices: &mut Choices| choices.layout();
-    /// Layouts of which some strides are negative.
+    /// Layouts in which some strides may be negative.
     signed_layouts -> Layout = |choices: &mut Choices| choices.signed_layout();
-    /// Layouts that take no value twice and whose modes each step over all smaller ones.
+    /// Injective layouts: no two coordinates have the same offset. In order of strides, each leaf steps over
+    /// all smaller ones.
     injective_layouts -> Layout = |choices: &mut Choices| choices.injective_layout();
-    /// Layouts that take every value below their size once.
+    /// Compact layouts: each offset below the size occurs exactly once.
     compact_layouts -> Layout = |choices: &mut Choices| choices.compact_layout();
-    /// Shapes.
+    /// Shapes of up to 256 elements.
     shapes -> IntTuple = |choices: &mut Choices| choices.layout().shape();
-    /// Pairs A, B whose composition has a result.
+    /// Pairs (A, B) whose composition `A o B` has a result.
     composable_pairs -> (Layout, Layout) = |choices: &mut Choices| {
         let a = choices.layout();
         (a, choices.composable_with(&a))
     };
-    /// Pairs of layouts of one shape.
+    /// Pairs of layouts of the same shape. The strides of the second are arbitrary, from 0 to 19.
     congruent_pairs -> (Layout, Layout) = |choices: &mut Choices| {
         let a = choices.layout();
         let strides: Vec<_> = (0..a.shape().len()).map(|_| choices.below(20)).collect();
         let b = IntTuple::flat(&strides).and_then(|flat| flat.unflatten(&a.shape()));
         (a, b.and_then(|stride| Layout::new(a.shape(), stride)).unwrap_or(a))
     };
-    /// A layout and a tiler that divides it.
+    /// Pairs of a layout and a tiler that can divide it.
     divisible_tilers -> (Layout, Layout) = |choices: &mut Choices| {
         let a = choices.layout();
         (a, choices.composable_with(&a))
     };
-    /// A block and a grid of as many modes.
+    /// Pairs of an injective block and a compact grid of the same rank.
     blocks_and_grids -> (Layout, Layout) = |choices: &mut Choices| {
         let block = choices.injective_layout();
         (block, choices.grid(block.rank()))
     };
     /// Swizzles.
     swizzles -> Swizzle = |choices: &mut Choices| choices.swizzle();
-    /// Swizzled injective layouts.
+    /// Composed layouts: a swizzle after an injective layout, with an offset or without.
     composed_layouts -> ComposedLayout = |choices: &mut Choices| choices.composed_layout();
-    /// Coordinate layouts: an identity, walked through by another layout.
+    /// Coordinate layouts: compositions of an identity and another layout.
     coord_layouts -> CoordLayout = |choices: &mut Choices| choices.coord_layout();
 }

@@ -7,12 +7,12 @@ use crate::error::LayoutError;
 use crate::evaluate::Arithmetic;
 use crate::layout::Layout;
 
-/// Bits of an offset that a swizzle can reach: offsets are positive 64-bit numbers.
+/// The number of bits of an offset that a swizzle can read or change.
 const WIDTH: u32 = 62;
 
-/// `Sw<B,M,S>`: B bits of an offset are XORed onto B others. Where S is positive, the bits from `M + S` up go onto those
-/// from M up; where S is negative, those from M up go onto those from `M - S` up. With `|S| >= B` it is its own inverse:
-/// `Sw(Sw(x)) = x`.
+/// `Sw<B,M,S>`: XORs B bits of an offset onto B others. If S is positive, the bits from `M + S` up are XORed
+/// onto the bits from M up. If S is negative, the bits from M up are XORed onto the bits from `M - S` up.
+/// Since `|S| >= B`, a swizzle is its own inverse: `Sw(Sw(x)) = x`.
 ///
 /// ```
 /// # use cute_rs::Swizzle;
@@ -24,11 +24,12 @@ const WIDTH: u32 = 62;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Swizzle {
-    /// B: how many bits.
+    /// B: the number of bits.
     pub bits: u32,
-    /// M: the lowest bit that takes part; runs of `2^M` stay together.
+    /// M: the lowest bit that is read or changed; runs of `2^M` elements stay together.
     pub base: u32,
-    /// S: how far above the changed bits the source bits are, negative for below; at least B in size.
+    /// S: the distance in bits from the changed bits up to the source bits; negative if these are below.
+    /// `|S|` is at least B.
     pub shift: i32,
 }
 
@@ -36,7 +37,7 @@ impl Swizzle {
     /// The identity.
     pub const NONE: Self = Self { bits: 0, base: 0, shift: 0 };
 
-    /// The swizzle `Sw<B,M,S>`.
+    /// Creates the swizzle `Sw<B,M,S>`.
     ///
     /// ```
     /// # use cute_rs::Swizzle;
@@ -46,7 +47,7 @@ impl Swizzle {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::SwizzleBits`] where source and target bits overlap (`|S| < B`) or reach above bit 62.
+    /// [`LayoutError::SwizzleBits`] if source and target bits overlap (`|S| < B`) or reach above bit 62.
     pub const fn new(bits: u32, base: u32, shift: i32) -> Result<Self, LayoutError> {
         let span = bits.saturating_add(base).saturating_add(shift.unsigned_abs());
         if bits > shift.unsigned_abs() || span > WIDTH {
@@ -55,8 +56,8 @@ impl Swizzle {
         Ok(Self { bits, base, shift })
     }
 
-    /// The swizzle that XORs the bits of the mask `source` onto those of the mask `target`. Each is one run of bits,
-    /// equally long.
+    /// The swizzle that XORs the bits of the mask `source` onto those of the mask `target`. Each mask is one
+    /// run of bits, and both have the same length.
     ///
     /// ```
     /// # use cute_rs::Swizzle;
@@ -66,7 +67,7 @@ impl Swizzle {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::SwizzlePair`] for masks with gaps or of unequal lengths, and those of [`new`](Self::new).
+    /// [`LayoutError::SwizzlePair`] for masks with gaps or of different lengths; those of [`new`](Self::new).
     pub const fn from_masks(source: u64, target: u64) -> Result<Self, LayoutError> {
         if source == 0 && target == 0 {
             return Ok(Self::NONE);
@@ -107,7 +108,7 @@ impl Swizzle {
         )
     }
 
-    /// The swizzled offset.
+    /// Swizzles an offset.
     ///
     /// ```
     /// # use cute_rs::Swizzle;
@@ -123,7 +124,8 @@ impl Swizzle {
         offset ^ if self.shift >= 0 { source >> by } else { source << by }
     }
 
-    /// The swizzled offset, computed with `V`'s operators: equals [`apply`](Self::apply) within 32 bits.
+    /// Swizzles an offset with `V`'s operators; equals [`apply`](Self::apply) within 32 bits. Use it in
+    /// device code.
     ///
     /// ```
     /// # use cute_rs::Swizzle;
@@ -139,7 +141,7 @@ impl Swizzle {
         }
     }
 
-    /// The layout `c -> Sw(L(c))`.
+    /// The layout followed by this swizzle: `c -> Sw(L(c))`.
     ///
     /// ```
     /// # use cute_rs::{Layout, Swizzle};
@@ -151,7 +153,7 @@ impl Swizzle {
         ComposedLayout { swizzle: self, offset: 0, layout }
     }
 
-    /// One swizzle after another as a swizzle: `R(x) = A(B(x))`.
+    /// Combines two swizzles into one: `R(x) = A(B(x))`, where A is `self`.
     ///
     /// ```
     /// # use cute_rs::Swizzle;
@@ -162,8 +164,8 @@ impl Swizzle {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::SwizzlePair`] where the shifts differ, where the bits do not join to one run, or where A reads what B
-    /// changes.
+    /// [`LayoutError::SwizzlePair`] if the shifts differ, if the bits do not join into one run, or if A reads
+    /// bits that B changes.
     pub const fn composition(self, other: Self) -> Result<Self, LayoutError> {
         if self.bits == 0 {
             return Ok(other);
@@ -182,7 +184,7 @@ impl Swizzle {
         }
     }
 
-    /// The swizzle that undoes this one: itself. `R(Sw(x)) = x`.
+    /// The swizzle that undoes this one, which is the swizzle itself: `R(Sw(x)) = x`.
     ///
     /// ```
     /// # use cute_rs::Swizzle;
@@ -195,7 +197,7 @@ impl Swizzle {
         self
     }
 
-    /// The swizzle of elements that are `n` times as large: `R(floor(x / n)) = floor(Sw(x) / n)`.
+    /// The swizzle in elements that are `n` times as large: `R(floor(x / n)) = floor(Sw(x) / n)`.
     ///
     /// ```
     /// # use cute_rs::Swizzle;
@@ -204,8 +206,8 @@ impl Swizzle {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::PowerOfTwo`] for another `n`; [`LayoutError::Recast`] where bits inside an element are XORed onto bits
-    /// above, so that its parts go to different places.
+    /// [`LayoutError::PowerOfTwo`] unless `n` is a power of two; [`LayoutError::Recast`] if bits inside an
+    /// element are XORed onto bits above it, so that its parts move to different places.
     pub const fn upcast(self, n: i64) -> Result<Self, LayoutError> {
         let by = match log2(n) {
             Ok(by) => by,
@@ -214,7 +216,7 @@ impl Swizzle {
         if self.bits == 0 {
             return Ok(self);
         }
-        // Bits that now lie inside an element take no part.
+        // Bits that are now inside an element take no part.
         let bits = self.bits.saturating_sub(by.saturating_sub(self.base));
         let above = self.target_mask() >> by;
         if self.shift < 0 && self.base < by && above != 0 {
@@ -226,7 +228,7 @@ impl Swizzle {
         Ok(Self { bits, base: self.base.saturating_sub(by), shift: self.shift })
     }
 
-    /// The swizzle of elements of which `n` make up one: `R(n * x + j) = n * Sw(x) + j` for `0 <= j < n`.
+    /// The swizzle in elements that are `n` times as small: `R(n * x + j) = n * Sw(x) + j` for `0 <= j < n`.
     ///
     /// ```
     /// # use cute_rs::Swizzle;
@@ -235,7 +237,7 @@ impl Swizzle {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::PowerOfTwo`] for another `n`; [`LayoutError::SwizzleBits`] above bit 62.
+    /// [`LayoutError::PowerOfTwo`] unless `n` is a power of two; [`LayoutError::SwizzleBits`] above bit 62.
     pub const fn downcast(self, n: i64) -> Result<Self, LayoutError> {
         match log2(n) {
             Ok(_) if self.bits == 0 => Ok(self),
@@ -244,8 +246,8 @@ impl Swizzle {
         }
     }
 
-    /// How many neighbours stay together, `2^M`: runs of that many elements that begin at a multiple of it move as one.
-    /// The identity keeps runs of `2^62`.
+    /// The number of consecutive elements that stay together, `2^M`: a run of that length that begins at a
+    /// multiple of it moves as a whole. For the identity it is `2^62`.
     ///
     /// ```
     /// # use cute_rs::Swizzle;
@@ -256,7 +258,7 @@ impl Swizzle {
         1 << if self.bits == 0 || self.base > WIDTH { WIDTH } else { self.base }
     }
 
-    /// After how many offsets the pattern repeats: `Sw(x + R) = Sw(x) + R` for every `x`.
+    /// The number of offsets after which the pattern repeats: `Sw(x + R) = Sw(x) + R` for every `x`.
     ///
     /// ```
     /// # use cute_rs::Swizzle;
@@ -275,7 +277,7 @@ impl Swizzle {
     }
 }
 
-/// A run of ones from bit `from` up.
+/// A mask of `bits` ones from bit `from` up.
 const fn ones(bits: u32, from: u32) -> u64 {
     if bits == 0 || from > 63 {
         return 0;

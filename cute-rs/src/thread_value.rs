@@ -5,7 +5,8 @@ use crate::error::LayoutError;
 use crate::int_tuple::{IntTuple, MAX_LEAVES};
 use crate::layout::Layout;
 
-/// A layout `(thread, value) -> m + rows * n` onto a tile of `rows x columns` elements.
+/// A layout `(thread, value) -> m + rows * n` onto a tile of `rows x columns` elements. It says which thread
+/// holds which elements when a group of threads executes an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ThreadValue {
     layout: Layout,
@@ -14,11 +15,12 @@ pub struct ThreadValue {
 }
 
 impl ThreadValue {
-    /// A thread-value layout.
+    /// Creates a thread-value layout onto a tile of `rows x columns` elements.
     ///
     /// ```
     /// # use cute_rs::{IntTuple, Layout, ThreadValue};
-    /// // Four threads hold two neighbours of a row each: thread t has (t / 2, 2 * (t % 2)) and the one to its right.
+    /// // Each of four threads holds two neighbours of a row: thread t has (t / 2, 2 * (t % 2)) and the
+    /// // element to its right.
     /// let layout = Layout::new(IntTuple::from(((2, 2), 2)), IntTuple::from(((4, 1), 2)))?;
     /// let owners = ThreadValue::new(layout, 2, 4)?;
     /// assert_eq!((owners.coord(3, 0), owners.coord(3, 1)), ((1, 2), (1, 3)));
@@ -26,7 +28,8 @@ impl ThreadValue {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] if the layout has not two modes; [`LayoutError::Extent`] for a tile without rows or columns.
+    /// [`LayoutError::Rank`] unless the layout has two modes; [`LayoutError::Extent`] for a tile without rows
+    /// or columns.
     pub const fn new(layout: Layout, rows: i64, columns: i64) -> Result<Self, LayoutError> {
         if rows < 1 || columns < 1 {
             return Err(LayoutError::Extent { shape: IntTuple::int(if rows < 1 { rows } else { columns }) });
@@ -38,7 +41,7 @@ impl ThreadValue {
         }
     }
 
-    /// The layout itself.
+    /// The layout `(thread, value) -> m + rows * n`.
     ///
     /// ```
     /// # use cute_rs::{Layout, ThreadValue};
@@ -73,7 +76,7 @@ impl ThreadValue {
         (index % self.rows, index / self.rows)
     }
 
-    /// `(thread, value) -> m`.
+    /// The projection onto rows: `(thread, value) -> m`.
     ///
     /// ```
     /// # use cute_rs::{Layout, ThreadValue};
@@ -83,12 +86,12 @@ impl ThreadValue {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Straddles`] where a mode, or the sum of several, changes row and column at once.
+    /// [`LayoutError::Straddles`] if a mode, or the sum of several modes, changes row and column at once.
     pub const fn rows(&self) -> Result<Layout, LayoutError> {
         self.project(false)
     }
 
-    /// `(thread, value) -> n`.
+    /// The projection onto columns: `(thread, value) -> n`.
     ///
     /// ```
     /// # use cute_rs::{Layout, ThreadValue};
@@ -98,7 +101,7 @@ impl ThreadValue {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Straddles`] where a mode, or the sum of several, changes row and column at once.
+    /// [`LayoutError::Straddles`] if a mode, or the sum of several modes, changes row and column at once.
     pub const fn columns(&self) -> Result<Layout, LayoutError> {
         self.project(true)
     }
@@ -128,7 +131,8 @@ impl ThreadValue {
     }
 }
 
-/// `((t0,t1,…),(v0,v1,…))` layouts of instruction fragments.
+/// The thread-value layout of an instruction fragment, from flat threads `(t0,t1,…)` and flat values
+/// `(v0,v1,…)`.
 pub(crate) const fn fragment(
     thread: (&[i64], &[i64]),
     value: (&[i64], &[i64]),

@@ -1,4 +1,4 @@
-//! Copies that a group of threads makes together: which thread reads and writes which elements of a tile.
+//! Copies by a group of threads: which thread reads and writes which elements of a tile.
 
 use crate::algebra::Tiler;
 use crate::error::LayoutError;
@@ -7,8 +7,9 @@ use crate::layout::Layout;
 use crate::partition::{Partition, Pattern};
 use crate::thread_value::ThreadValue;
 
-/// A copy of a tile by a group of threads: two layouts `(thread, value) -> integer coordinate in the tile`, of what each
-/// thread reads and of what it writes. They differ where the instruction moves elements between threads.
+/// A copy of a tile by a group of threads. It has two layouts
+/// `(thread, value) -> integer coordinate in the tile`: one for what each thread reads, one for what it
+/// writes. They differ if the instruction moves elements between threads.
 ///
 /// ```
 /// # use cute_rs::{Layout, TiledCopy};
@@ -18,7 +19,7 @@ use crate::thread_value::ThreadValue;
 /// assert_eq!((copy.tile().to_string().as_str(), copy.threads(), copy.values()), ("(8,32)", 32, 8));
 /// assert_eq!(copy.source().to_string(), "((8,4),(4,2)):((32,2),(8,1))");
 ///
-/// // What thread 9 reads of a row-major matrix of 16 x 64 elements.
+/// // The elements of a row-major 16 x 64 matrix that thread 9 reads.
 /// let parts = copy.partition_s(&Layout::flat(&[16, 64], &[64, 1])?)?;
 /// assert_eq!(parts.part().to_string(), "((4,2),2,2):((1,64),512,32)");
 /// assert_eq!(parts.at(&[Some(9)])?.1, 2 * 64 + 4);
@@ -32,15 +33,17 @@ pub struct TiledCopy {
 }
 
 impl TiledCopy {
-    /// Threads in this arrangement, mode by mode, each with values in that arrangement: thread `t` and value `v` are at
-    /// place `t` of the threads' layout and place `v` of the values' layout within it.
+    /// Creates a copy from an arrangement of threads and an arrangement of each thread's values. Thread `t`
+    /// is at the place where the threads' layout is `t`. Value `v` is at the place where the values' layout
+    /// is `v`.
     ///
     /// `tile = size(threads_i) * size(values_i)` in mode `i`, and
     /// `coordinate(t, v) = v_i + size(values_i) * t_i` where `threads(t_0, t_1, …) = t`, `values(v_0, v_1, …) = v`
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] where the ranks differ; [`LayoutError::NotCompact`] where the threads or the values do not take
-    /// each number below their size once; those of [`Layout::raked_product`] and [`Layout::with_shape`].
+    /// [`LayoutError::Rank`] if the ranks differ; [`LayoutError::NotCompact`] unless threads and values each
+    /// take every number below their size once; those of [`Layout::raked_product`] and
+    /// [`Layout::with_shape`].
     pub const fn new(threads: &Layout, values: &Layout) -> Result<Self, LayoutError> {
         if let Err(error) = compact(threads) {
             return Err(error);
@@ -48,7 +51,7 @@ impl TiledCopy {
         if let Err(error) = compact(values) {
             return Err(error);
         }
-        // Which thread and value a place of the tile holds: thread + threads * value.
+        // The thread and value of each place of the tile: thread + threads * value.
         let holder = match threads.raked_product(values) {
             Ok(holder) => holder,
             Err(error) => return Err(error),
@@ -70,20 +73,22 @@ impl TiledCopy {
         }
     }
 
-    /// The copy of a layout `(thread, value) -> integer coordinate` in a tile of this shape: each thread writes what it read.
+    /// Creates a copy from a layout `(thread, value) -> integer coordinate` in a tile of this shape. Each
+    /// thread writes what it read.
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] unless the layout has two modes; [`LayoutError::NegativeStride`]; [`LayoutError::Outside`]
-    /// where it leaves the tile.
+    /// [`LayoutError::Rank`] unless the layout has two modes; [`LayoutError::NegativeStride`];
+    /// [`LayoutError::Outside`] if it leaves the tile.
     pub const fn of(layout: Layout, tile: IntTuple) -> Result<Self, LayoutError> {
         Self::between(layout, layout, tile)
     }
 
-    /// The copy that reads and writes by two layouts `(thread, value) -> integer coordinate` in a tile of this shape, as an
-    /// instruction does that exchanges elements between threads.
+    /// Creates a copy that reads by `source` and writes by `destination`, each a layout
+    /// `(thread, value) -> integer coordinate` in a tile of this shape. Use it for an instruction that
+    /// exchanges elements between threads.
     ///
     /// # Errors
-    /// As [`of`](Self::of).
+    /// Those of [`of`](Self::of).
     pub const fn between(source: Layout, destination: Layout, tile: IntTuple) -> Result<Self, LayoutError> {
         if let Err(error) = within(&source, &tile) {
             return Err(error);
@@ -94,10 +99,10 @@ impl TiledCopy {
         }
     }
 
-    /// The copy whose threads hold what they hold in a fragment.
+    /// Creates a copy in which each thread reads and writes the elements that it holds in a fragment.
     ///
     /// # Errors
-    /// As [`of`](Self::of).
+    /// Those of [`of`](Self::of).
     pub const fn of_fragment(fragment: &ThreadValue) -> Result<Self, LayoutError> {
         let (rows, columns) = fragment.tile();
         match IntTuple::flat(&[rows, columns]) {
@@ -106,14 +111,15 @@ impl TiledCopy {
         }
     }
 
-    /// The same copy by groups of threads, each of its own tile, `groups[i]` of them side by side along mode `i`: CuTe's
-    /// tiled copy of an instruction. The threads of one group follow each other, groups count along mode 0 first.
+    /// Repeats the copy over groups of threads, each with its own tile: `groups[i]` groups along mode `i`.
+    /// Threads of one group are consecutive, and groups count along mode 0 first. CuTe's tiled copy of an
+    /// instruction.
     ///
     /// `coordinate(t + threads * g, v) = coordinate(t, v) + tile_i * g_i` in mode `i`
     ///
     /// ```
     /// # use cute_rs::atom::stmatrix;
-    /// // Four warps below each other store what a warpgroup's accumulators have in 16 columns.
+    /// // Four warps, one below the other, store what a warpgroup's accumulators have in 16 columns.
     /// let store = stmatrix::stmatrix(4, false)?.in_groups(&[4, 1])?;
     /// assert_eq!((store.tile().to_string().as_str(), store.threads()), ("(64,16)", 128));
     /// assert_eq!(store.destination().at_modes(&[32 + 21, 0]), 16 + 5 + 64 * 8);
@@ -121,8 +127,8 @@ impl TiledCopy {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] without one number a mode of the tile; [`LayoutError::Extent`] for less than one group;
-    /// [`LayoutError::Capacity`] for more than [`MAX_LEAVES`] modes.
+    /// [`LayoutError::Rank`] unless there is one number per mode of the tile; [`LayoutError::Extent`] for
+    /// less than one group; [`LayoutError::Capacity`] above [`MAX_LEAVES`] modes.
     pub const fn in_groups(&self, groups: &[i64]) -> Result<Self, LayoutError> {
         let tile = match self.tile.product_each() {
             Ok(tile) => tile,
@@ -163,12 +169,12 @@ impl TiledCopy {
         }
     }
 
-    /// `(thread, value) -> integer coordinate` of what is read.
+    /// The layout of the elements that are read: `(thread, value) -> integer coordinate`.
     pub const fn source(&self) -> Layout {
         self.source
     }
 
-    /// `(thread, value) -> integer coordinate` of what is written.
+    /// The layout of the elements that are written: `(thread, value) -> integer coordinate`.
     pub const fn destination(&self) -> Layout {
         self.destination
     }
@@ -178,17 +184,18 @@ impl TiledCopy {
         self.tile
     }
 
-    /// Threads that read.
+    /// Number of threads that read.
     pub const fn threads(&self) -> i64 {
         self.source.mode(0).size()
     }
 
-    /// Elements of the tile that a thread reads.
+    /// Number of elements of the tile that a thread reads.
     pub const fn values(&self) -> i64 {
         self.source.mode(1).size()
     }
 
-    /// What each thread reads: part `t` is `(value, rest, rest, …)`, the thread's values in every tile.
+    /// Partitions a layout by what each thread reads. Part `t` is `(value, rest, rest, …)`: the thread's
+    /// values in every tile.
     ///
     /// `part_t(v, r) = L(source(t, v) in tile r)`
     ///
@@ -198,7 +205,7 @@ impl TiledCopy {
         Ok(dealt(layout.function(), &self.tile, &self.source)?.of(layout))
     }
 
-    /// What each thread writes. See [`partition_s`](Self::partition_s).
+    /// Partitions a layout by what each thread writes. See [`partition_s`](Self::partition_s).
     ///
     /// # Errors
     /// Those of [`Layout::inner_partition`] and [`Layout::composition`].
@@ -206,9 +213,9 @@ impl TiledCopy {
         Ok(dealt(layout.function(), &self.tile, &self.destination)?.of(layout))
     }
 
-    /// How the values of another copy of the same tile by the same threads are ordered in a thread's registers here:
-    /// `source(t, v) = fragment(t, R(v))` for every thread. With it, registers that one instruction has filled are handed to
-    /// another one.
+    /// The order of this copy's values in the registers of a fragment: `source(t, v) = fragment(t, R(v))` for
+    /// every thread. The fragment must be of the same tile and the same threads. Use it to pass registers
+    /// that one instruction has filled to another instruction.
     ///
     /// ```
     /// # use cute_rs::{Layout, TiledCopy, atom::wgmma};
@@ -222,8 +229,8 @@ impl TiledCopy {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::OtherThread`] where an element belongs to another thread there; [`LayoutError::Rank`] where the
-    /// fragment has not two modes; those of [`Layout::left_inverse`] and [`Layout::composition`].
+    /// [`LayoutError::OtherThread`] if the fragment gives an element to another thread; [`LayoutError::Rank`]
+    /// unless the fragment has two modes; those of [`Layout::left_inverse`] and [`Layout::composition`].
     pub const fn retile(&self, fragment: &Layout) -> Result<Layout, LayoutError> {
         if fragment.rank() != 2 {
             return Err(LayoutError::Rank { needed: 2, given: fragment.rank() });
@@ -232,7 +239,7 @@ impl TiledCopy {
             Ok(inverse) => inverse,
             Err(error) => return Err(error),
         };
-        // (thread, value) here -> thread + threads * value there.
+        // (thread, value) of this copy -> thread + threads * value of the fragment.
         let there = match inverse.composition(&self.source) {
             Ok(there) => there,
             Err(error) => return Err(error),
@@ -261,7 +268,8 @@ impl TiledCopy {
     }
 }
 
-/// `((thread, group), value)` of a thread-value layout in a tile that lies as `inside` within a larger one.
+/// `((thread, group), value)` of a thread-value layout, in a tile that the layout `inside` places in a larger
+/// one.
 const fn grouped(layout: &Layout, inside: &Layout, groups: &Layout) -> Result<Layout, LayoutError> {
     let inner = match inside.composition(layout) {
         Ok(inner) => inner,
@@ -301,7 +309,8 @@ const fn within(layout: &Layout, tile: &IntTuple) -> Result<(), LayoutError> {
     Ok(())
 }
 
-/// `(thread, (value, rest, rest, …))` of a layout in tiles of `tile`, whose elements belong to threads as `layout` says.
+/// `(thread, (value, rest, rest, …))` of a layout in tiles of `tile`. `layout` assigns the elements of a tile
+/// to threads.
 pub(crate) const fn dealt(
     whole: &Layout,
     tile: &IntTuple,

@@ -1,4 +1,4 @@
-//! Matrix multiplies that groups of threads make together: which thread holds which elements of a tile of A, B and C.
+//! Matrix multiplies by groups of threads: which thread holds which elements of a tile of A, B and C.
 
 use crate::algebra::Tiler;
 use crate::error::LayoutError;
@@ -7,10 +7,11 @@ use crate::layout::Layout;
 use crate::partition::{Partition, Pattern};
 use crate::thread_value::ThreadValue;
 
-/// One instruction: `C (M x N) += A (M x K) * B (N x K)`, and what each of its threads holds of the three.
+/// One instruction, `C (M x N) += A (M x K) * B (N x K)`, and the elements of A, B and C that each of its
+/// threads holds.
 ///
-/// An operand that is read from shared memory is held by no thread in particular: its layout has stride 0 along threads,
-/// and all elements as values.
+/// An operand in shared memory belongs to no thread. Its layout has stride 0 along threads, and all elements
+/// as values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MmaAtom {
     a: ThreadValue,
@@ -18,7 +19,7 @@ pub struct MmaAtom {
     c: ThreadValue,
 }
 
-/// A matrix of a multiply.
+/// A matrix of a multiply: an operand or the accumulator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operand {
     /// A, M x K.
@@ -30,7 +31,7 @@ pub enum Operand {
 }
 
 impl Operand {
-    /// Which of M, N, K its modes are.
+    /// Which of M, N and K its two modes are.
     const fn modes(self) -> [usize; 2] {
         match self {
             Self::A => [0, 2],
@@ -41,10 +42,11 @@ impl Operand {
 }
 
 impl MmaAtom {
-    /// An instruction by its layouts.
+    /// Creates an instruction from the thread-value layouts of A, B and C.
     ///
     /// # Errors
-    /// [`LayoutError::Multiply`] where the tiles are not `M x K`, `N x K` and `M x N`, or the threads are not as many.
+    /// [`LayoutError::Multiply`] unless the tiles are `M x K`, `N x K` and `M x N`, and all have the same
+    /// number of threads.
     pub const fn new(a: ThreadValue, b: ThreadValue, c: ThreadValue) -> Result<Self, LayoutError> {
         let ((m, k), (n, other_k), (other_m, other_n)) = (a.tile(), b.tile(), c.tile());
         let threads = c.layout().mode(0).size();
@@ -66,18 +68,18 @@ impl MmaAtom {
         Ok(Self { a, b, c })
     }
 
-    /// M, N and K.
+    /// The extents M, N and K.
     pub const fn shape(&self) -> [i64; 3] {
         let ((m, n), (_, k)) = (self.c.tile(), self.a.tile());
         [m, n, k]
     }
 
-    /// Threads that execute it together.
+    /// Number of threads that execute the instruction together.
     pub const fn threads(&self) -> i64 {
         self.c.layout().mode(0).size()
     }
 
-    /// What each thread holds of a matrix.
+    /// The elements of a matrix that each thread holds.
     pub const fn operand(&self, operand: Operand) -> ThreadValue {
         match operand {
             Operand::A => self.a,
@@ -87,20 +89,21 @@ impl MmaAtom {
     }
 }
 
-/// Instructions side by side: groups of threads, each executing its own, that together multiply a tile.
+/// Adjacent instructions: groups of threads that each execute their own instruction and together multiply a
+/// tile.
 ///
-/// Along M, N and K there are `groups` of threads, and group `(i,j,l)` takes the instructions at `(i,j,l)`, then those a
-/// whole tile further, until the matrix is covered. A *permutation* of a mode renames its elements before: what is called
-/// element `x` then is element `permutation(x)` of the matrix.
+/// There are `groups` of threads along M, N and K. Group `(i,j,l)` executes the instruction at `(i,j,l)`,
+/// then the instructions one whole tile further, until the matrix is covered. A *permutation* of a mode
+/// renames the mode's elements first: element `x` is then element `permutation(x)` of the matrix.
 ///
 /// ```
 /// # use cute_rs::{CoordLayout, IntTuple, Layout, Operand, TiledMma, atom::wgmma};
-/// // Two warpgroups that share 256 rows: the first has rows 0 to 127, the second the others.
+/// // Two warpgroups share 256 rows: the first has rows 0 to 127, the second has the others.
 /// let rows = Layout::flat(&[64, 2, 2], &[1, 128, 64])?;
 /// let mma = TiledMma::new(wgmma::atom(64, 16)?, [2, 1, 1])?.permuted([Some(rows), None, None])?;
 /// assert_eq!((mma.tile_shape(), mma.threads()), ([256, 64, 16], 256));
 ///
-/// // Which elements of C has thread 37 of the second warpgroup?
+/// // Which elements of C does thread 37 of the second warpgroup have?
 /// let parts = mma.partition(Operand::C, &CoordLayout::identity(IntTuple::from((256, 64)))?)?;
 /// let (part, start) = parts.at(&[Some(37), Some(1), Some(0), Some(0)])?;
 /// assert_eq!(start.to_string(), "(145,2)");
@@ -116,7 +119,7 @@ pub struct TiledMma {
 }
 
 impl TiledMma {
-    /// `groups[i]` groups of threads along M, N and K, each with its own instruction.
+    /// Creates a multiply by `groups[i]` groups of threads along M, N and K, each with its own instruction.
     ///
     /// # Errors
     /// [`LayoutError::Extent`] for less than one group.
@@ -131,11 +134,12 @@ impl TiledMma {
         Ok(Self { atom, groups, permutations: [None; 3] })
     }
 
-    /// The same with elements of M, N and K renamed: element `x` is element `permutation(x)` of the matrix.
+    /// The same multiply with the elements of M, N and K renamed: element `x` is element `permutation(x)` of
+    /// the matrix.
     ///
     /// # Errors
-    /// [`LayoutError::NotCompact`] where a layout is no permutation; [`LayoutError::ShapeDivisibility`] where its size is not
-    /// a multiple of what the groups multiply together.
+    /// [`LayoutError::NotCompact`] if a layout is not a permutation; [`LayoutError::ShapeDivisibility`] if
+    /// its size is not a multiple of the extent that the groups multiply together.
     pub const fn permuted(mut self, permutations: [Option<Layout>; 3]) -> Result<Self, LayoutError> {
         let mut i = 0;
         while i < 3 {
@@ -166,12 +170,13 @@ impl TiledMma {
         &self.atom
     }
 
-    /// Threads of all groups.
+    /// Number of threads of all groups.
     pub const fn threads(&self) -> i64 {
         self.atom.threads() * self.groups[0] * self.groups[1] * self.groups[2]
     }
 
-    /// M, N and K of what all groups multiply before they repeat: one instruction each, or a whole permutation.
+    /// M, N and K of the tile that all groups multiply before they repeat: one instruction per group, or a
+    /// whole permutation.
     pub const fn tile_shape(&self) -> [i64; 3] {
         let mut shape = self.atom.shape();
         let mut i = 0;
@@ -185,9 +190,9 @@ impl TiledMma {
         shape
     }
 
-    /// What each thread holds of a matrix: part `(thread, i, j, l)`, for thread `thread` of group `(i,j,l)`, is
-    /// `(value, rest, rest)`, its values of each instruction that the group executes. The threads of all groups count in that
-    /// order, so one integer chooses a part as well.
+    /// Partitions a matrix by what each thread holds. Part `(thread, i, j, l)` belongs to thread `thread` of
+    /// group `(i,j,l)`. The part is `(value, rest, rest)`: the thread's values in every instruction that the
+    /// group executes. Threads of all groups count in that order, so a single integer also selects a part.
     ///
     /// `part(v, (r0,r1)) = L(operand(thread, v) + instruction extent * (group + groups * r))`, mode by mode
     ///
@@ -198,10 +203,10 @@ impl TiledMma {
         Ok(self.parts(operand, layout.function())?.of(layout))
     }
 
-    /// [`partition`](Self::partition) of a plain layout, in constants too.
+    /// [`partition`](Self::partition) of a plain layout, as a `const fn`.
     ///
     /// # Errors
-    /// As [`partition`](Self::partition).
+    /// Those of [`partition`](Self::partition).
     pub const fn parts(&self, operand: Operand, layout: &Layout) -> Result<Partition<Layout>, LayoutError> {
         if layout.rank() != 2 {
             return Err(LayoutError::Rank { needed: 2, given: layout.rank() });
@@ -232,7 +237,7 @@ impl TiledMma {
             Ok(groups) => groups,
             Err(error) => return Err(error),
         };
-        // The groups along the mode that the matrix does not have share its elements.
+        // Groups along the mode that the matrix does not have share its elements.
         let mut starts = [owned.mode(0), Layout::EMPTY, Layout::EMPTY, Layout::EMPTY];
         let mut i = 0;
         while i < 3 {
@@ -261,7 +266,8 @@ impl TiledMma {
         }
     }
 
-    /// A thread's registers for its part of a matrix with these extents: the part's shape, values fastest.
+    /// The layout of a thread's registers for its part of a matrix with these extents: the part's shape,
+    /// column-major.
     ///
     /// # Errors
     /// Those of [`partition`](Self::partition).
@@ -290,7 +296,8 @@ impl TiledMma {
         }
     }
 
-    /// What every thread of all groups holds of a matrix with these extents, as one thread-value layout.
+    /// The elements that every thread of all groups holds of a matrix with these extents, as one thread-value
+    /// layout.
     ///
     /// ```
     /// # use cute_rs::{Operand, TiledMma, atom::wgmma};

@@ -1,12 +1,14 @@
-//! A tutorial: layouts and their algebra by example, in the order in which one needs them.
+//! A tutorial: layouts and their algebra by example, from the simple to the advanced.
 //!
-//! The examples are those by which CuTe's documentation teaches the algebra, so results can be compared line by line.
-//! They use [`expr::evaluate`](crate::expr::evaluate), which reads CuTe's notation; every function in them is the method
-//! of [`Layout`](crate::Layout) of the same name.
+//! The examples are the ones in CuTe's documentation, so you can compare results line by line. Read this
+//! first if you do not know CuTe. The examples use [`expr::evaluate`](crate::expr::evaluate), which reads
+//! CuTe's notation. Every function in an expression is the method of [`Layout`](crate::Layout) of the same
+//! name.
 //!
 //! # A layout is a function
 //!
-//! A shape and a stride of the same nesting. The offset of a coordinate is the sum of its digits times strides:
+//! A layout has a shape and a stride of the same nesting. The offset of a coordinate is the sum of its digits
+//! times the strides:
 //!
 //! ```
 //! use cute_rs::{IntTuple, Layout};
@@ -16,21 +18,22 @@
 //! assert_eq!(rows, [[0, 2, 1, 3], [4, 6, 5, 7]]);
 //! assert_eq!([0, 1, 2, 3, 4, 5, 6, 7].map(|i| layout.at(i)), [0, 4, 2, 6, 1, 5, 3, 7]);
 //!
-//! // Left out, strides are generated: the leftmost contiguous, or the rightmost.
+//! // Generated strides: column-major (leftmost leaf contiguous) or row-major (rightmost leaf contiguous).
 //! let shape = IntTuple::from((2, (2, 2)));
 //! assert_eq!(Layout::column_major(shape)?.to_string(), "(2,(2,2)):(1,(2,4))");
 //! assert_eq!(Layout::row_major(shape)?.to_string(), "(2,(2,2)):(4,(2,1))");
 //!
-//! // A vector in pieces is a vector still: (4,2) elements in one mode.
+//! // A vector with a nested mode is still a vector: (4,2) elements in one mode.
 //! let vector = Layout::new(IntTuple::from(((4, 2),)), IntTuple::from(((2, 1),)))?;
 //! assert_eq!([0, 1, 2, 3, 4, 5, 6, 7].map(|i| vector.at(i)), [0, 2, 4, 6, 1, 3, 5, 7]);
 //! # Ok::<(), cute_rs::LayoutError>(())
 //! ```
 //!
-//! # Coordinates come in all granularities
+//! # Coordinates at any level of nesting
 //!
-//! A shape A is *compatible* with B if every coordinate of A is one of B: equal sizes wherever A has an integer. So every
-//! layout can be read as a vector, and a matrix of nested modes as a matrix.
+//! A shape A is *compatible* with B if every coordinate of A is also a coordinate of B. This means that the
+//! sizes agree wherever A has an integer. So every layout can be read as a vector, and a matrix with nested
+//! modes can be read as a plain matrix.
 //!
 //! ```
 //! use cute_rs::{IntTuple, Layout};
@@ -50,7 +53,7 @@
 //!     assert_eq!(a.compatible(&b), compatible, "{a} and {b}");
 //! }
 //!
-//! // The same element of shape (3,(2,3)) by three coordinates, and its offset under strides (3,(12,1)).
+//! // The same element of shape (3,(2,3)) by three coordinates, and its offset with strides (3,(12,1)).
 //! let layout = Layout::new(IntTuple::from((3, (2, 3))), IntTuple::from((3, (12, 1))))?;
 //! assert_eq!(layout.coord(16).to_string(), "(1,(1,2))");
 //! for coord in [IntTuple::int(16), IntTuple::from((1, 5)), IntTuple::from((1, (1, 2)))] {
@@ -59,7 +62,7 @@
 //! # Ok::<(), cute_rs::LayoutError>(())
 //! ```
 //!
-//! Integer coordinates count the others, the leftmost digit fastest:
+//! Integer coordinates enumerate the nested ones, with the leftmost digit fastest:
 //!
 //! ```
 //! use cute_rs::IntTuple;
@@ -68,14 +71,14 @@
 //! let natural: Vec<_> = shape.coords().map(|coord| coord.to_string()).collect();
 //! assert_eq!(natural[..5], ["(0,(0,0))", "(1,(0,0))", "(2,(0,0))", "(0,(1,0))", "(1,(1,0))"]);
 //! assert_eq!(natural[13..], ["(1,(0,2))", "(2,(0,2))", "(0,(1,2))", "(1,(1,2))", "(2,(1,2))"]);
-//! // One integer a mode: the same elements as a matrix of 3 x 6.
+//! // One integer per mode: the same elements as a 3 x 6 matrix.
 //! let matrix = shape.product_each()?;
 //! assert_eq!(natural[13], shape.idx2crd(13).to_string());
 //! assert_eq!(matrix.idx2crd(13), IntTuple::from((1, 4)));
 //! # Ok::<(), cute_rs::LayoutError>(())
 //! ```
 //!
-//! The offsets as a picture; [`draw`](crate::draw) makes it, also as SVG and LaTeX:
+//! [`draw`](crate::draw) shows the offsets as a picture, in text, SVG or LaTeX:
 //!
 //! ```
 //! use cute_rs::draw::Picture;
@@ -92,7 +95,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Parts and unions
+//! # Modes and concatenation
 //!
 //! ```
 //! use cute_rs::{IntTuple, Layout};
@@ -114,7 +117,7 @@
 //! assert_eq!(Layout::concat(&[four, three])?.to_string(), "(4,3):(3,1)");
 //! assert_eq!(Layout::concat(&[three, four])?.append(&three)?.to_string(), "(3,4,3):(1,3,1)");
 //! assert_eq!(Layout::concat(&[three, four])?.replace(1, &three)?.to_string(), "(3,3):(1,1)");
-//! // One layout as the mode of another: parentheses more.
+//! // A layout as a mode of another adds one level of parentheses.
 //! let (row, column) = (Layout::concat(&[three, four])?, Layout::concat(&[four, three])?);
 //! assert_eq!(Layout::concat(&[row, column])?.to_string(), "((3,4),(4,3)):((1,3),(3,1))");
 //! assert_eq!(three.wrap()?.wrap()?.to_string(), "((3)):((1))");
@@ -124,34 +127,35 @@
 //!
 //! # Coalesce
 //!
-//! The same function with fewer modes: extents of 1 vanish, and a mode that goes on where the last one ends joins it.
+//! Coalescing returns the same function with fewer modes. Modes of extent 1 vanish, and a mode that continues
+//! where the previous one ends is merged into it.
 //!
 //! ```
 //! use cute_rs::{IntTuple, Layout};
 //!
 //! let layout = Layout::new(IntTuple::from((2, (1, 6))), IntTuple::from((1, (6, 2))))?;
 //! assert_eq!(layout.coalesce().to_string(), "12:1");
-//! // Each mode on its own, to stay a matrix.
+//! // Each mode on its own, so that the result is still a matrix.
 //! assert_eq!(layout.coalesce_by(&IntTuple::from((1, 1)))?.to_string(), "(2,6):(1,2)");
 //! # Ok::<(), cute_rs::LayoutError>(())
 //! ```
 //!
 //! # Composition
 //!
-//! `R = A o B` means `R(c) = A(B(c))`: B picks coordinates of A, and R has B's shape.
+//! `R = A o B` means `R(c) = A(B(c))`. B selects coordinates of A, and R has B's shape.
 //!
 //! ```
 //! use cute_rs::expr::evaluate;
 //!
 //! for (expression, result) in [
 //!     ("composition((6,2):(8,2), (4,3):(3,1))", "((2,2),3):((24,2),8)"),
-//!     // Its parts: every third element of A, and three neighbours.
+//!     // Its modes: every third element of A, and three consecutive elements.
 //!     ("composition((6,2):(8,2), 4:3)", "(2,2):(24,2)"),
 //!     ("composition((6,2):(8,2), 3:1)", "3:8"),
-//!     // A line as a row-major matrix, and a matrix as another one.
+//!     // A vector as a row-major matrix, and a matrix with another shape.
 //!     ("composition(20:2, (5,4):(4,1))", "(5,4):(8,2)"),
 //!     ("composition((10,2):(16,4), (5,4):(1,5))", "(5,(2,2)):(16,(80,4))"),
-//!     // Mode by mode: 3 rows that are 4 apart, 8 columns that are 2 apart; and a shape, which counts from 0.
+//!     // Mode by mode: 3 rows with a step of 4, 8 columns with a step of 2. Then a shape, whose steps are 1.
 //!     ("composition((12,(4,8)):(59,(13,1)), <3:4,8:2>)", "(3,(2,4)):(236,(26,1))"),
 //!     ("composition((12,(4,8)):(59,(13,1)), <3,8>)", "(3,(4,2)):(59,(13,1))"),
 //! ] {
@@ -160,7 +164,7 @@
 //! # Ok::<(), cute_rs::expr::ExprError>(())
 //! ```
 //!
-//! The table behind the first: coordinates of B on the left, offsets on the right.
+//! The offsets of the first result, one for each integer coordinate of B:
 //!
 //! ```
 //! use cute_rs::Layout;
@@ -173,7 +177,7 @@
 //! # Ok::<(), cute_rs::LayoutError>(())
 //! ```
 //!
-//! How a stride is divided out of a shape, and an extent kept of it:
+//! Composition divides a stride out of a shape with `shape_div`, and keeps an extent of it with `shape_mod`:
 //!
 //! ```
 //! use cute_rs::IntTuple;
@@ -203,7 +207,7 @@
 //! # Ok::<(), cute_rs::LayoutError>(())
 //! ```
 //!
-//! Together they compose with one mode: past 9 coordinates, then 16 of them.
+//! Both together compose with one mode: skip 9 coordinates per step, and keep 16 steps.
 //!
 //! ```
 //! use cute_rs::Layout;
@@ -219,7 +223,8 @@
 //!
 //! # Complement
 //!
-//! What a layout leaves out, up to a size, as the layout of its repetitions.
+//! The complement of a layout covers what the layout leaves out, up to a given size. It says where copies of
+//! the layout begin.
 //!
 //! ```
 //! use cute_rs::expr::evaluate;
@@ -239,7 +244,8 @@
 //!
 //! # Divide
 //!
-//! A tile, and the tiles. `logical_divide(A, B) = A o (B, complement(B, size(A)))`.
+//! A divide splits a layout into one tile and the set of tiles:
+//! `logical_divide(A, B) = A o (B, complement(B, size(A)))`.
 //!
 //! ```
 //! use cute_rs::expr::evaluate;
@@ -248,7 +254,7 @@
 //! let line = evaluate("logical_divide((4,2,3):(2,1,8), 4:2)")?;
 //! assert_eq!(line.to_string(), "((2,2),(2,3)):((4,1),(2,8))");
 //!
-//! // A matrix by <3:3, (2,4):(1,8)>, in the four arrangements.
+//! // A matrix divided by <3:3, (2,4):(1,8)>, in the four arrangements.
 //! let matrix = Layout::new(IntTuple::from((9, (4, 8))), IntTuple::from((59, (13, 1))))?;
 //! let (rows, columns) = (Layout::flat(&[3], &[3])?.mode(0), Layout::flat(&[2, 4], &[1, 8])?);
 //! let tilers = [Tiler::By(&rows), Tiler::By(&columns)];
@@ -261,13 +267,14 @@
 //! ] {
 //!     assert_eq!(tiles.shape().to_string(), shape);
 //! }
-//! // The tile itself is what composition gives.
+//! // The tile itself is the composition with the tiler.
 //! assert_eq!(matrix.zipped_divide_by(&tiler)?.mode(0), matrix.composition_by(&tiler)?);
 //! assert_eq!(matrix.composition_by(&tiler)?.to_string(), "(3,(2,4)):(177,(13,2))");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Tiles are numbered by the second mode of a zipped divide: the offset of tile 3, of tile 7, and of tile (1,2).
+//! The second mode of a zipped divide numbers the tiles. Here are the offsets of tile 3, tile 7 and tile
+//! (1,2):
 //!
 //! ```
 //! use cute_rs::{IntTuple, Layout, Tiler};
@@ -283,7 +290,8 @@
 //!
 //! # Slices
 //!
-//! A slice fixes some modes and keeps those with `_`: the layout of what is kept, and the offset where it begins.
+//! A slice fixes some modes and keeps the modes with `_`. It returns the layout of the kept modes and the
+//! offset where it begins.
 //!
 //! ```
 //! use cute_rs::expr::evaluate;
@@ -298,7 +306,7 @@
 //! ] {
 //!     assert_eq!(evaluate(&format!("slice({coord}, {tensor})"))?.to_string(), part);
 //! }
-//! // Where they begin: the integer 5 of the second mode is (1,2,0).
+//! // The start offsets: integer 5 of the second mode is (1,2,0).
 //! assert_eq!(evaluate(&format!("at({tensor}, (0,5))"))?.to_string(), "28");
 //! assert_eq!(evaluate(&format!("at({tensor}, ((0,1),(0,0,1)))"))?.to_string(), "101");
 //! # Ok::<(), cute_rs::expr::ExprError>(())
@@ -306,8 +314,8 @@
 //!
 //! # Partitions
 //!
-//! A tensor is cut among workers by a divide and a slice. Fix the tile, and a worker has a tile; fix the place in the
-//! tile, and it has one element of each.
+//! A divide followed by a slice assigns a tensor to workers. Fix the tile, and a worker gets one tile. Fix
+//! the place in the tile, and a worker gets one element of every tile.
 //!
 //! ```
 //! use cute_rs::{IntTuple, Layout, Tiler};
@@ -315,15 +323,15 @@
 //! let tensor = Layout::column_major(IntTuple::from((8, 24)))?;
 //! let tiles = tensor.zipped_divide_by(&Tiler::Shape(&IntTuple::from((4, 8))))?;
 //! assert_eq!(tiles.shape().to_string(), "((4,8),(2,3))");
-//! // A block of threads at (1,2) has the tile from row 4, column 16.
+//! // The CTA at (1,2) has the tile that starts at row 4, column 16.
 //! let (tile, start) = tiles.slice(&[None, Some(1 + 2 * 2)])?;
 //! assert_eq!((tile.to_string(), start), ("((4,8)):((1,8))".into(), 4 + 16 * 8));
 //! // Thread 9 of 32 has the element at row 1, column 2 of every tile.
 //! let (elements, start) = tiles.slice(&[Some(9), None])?;
 //! assert_eq!((elements.to_string(), start), ("((2,3)):((4,64))".into(), 1 + 2 * 8));
 //!
-//! // Or a layout says which values a thread has: (thread, value) -> element. Composed with it, the tensor's modes are
-//! // threads and values.
+//! // Alternatively, a layout (thread, value) -> element says which values a thread has. The tensor composed
+//! // with it has the modes threads and values.
 //! let owners = Layout::new(IntTuple::from(((2, 4), (2, 2))), IntTuple::from(((8, 1), (4, 16))))?;
 //! let by_thread = Layout::row_major(IntTuple::from((4, 8)))?.composition(&owners)?;
 //! assert_eq!(by_thread.to_string(), "((2,4),(2,2)):((2,8),(1,4))");
@@ -334,7 +342,7 @@
 //!
 //! # Product
 //!
-//! A block, and its copies. `logical_product(A, B) = (A, complement(A, size(A) * cosize(B)) o B)`.
+//! A product repeats a block: `logical_product(A, B) = (A, complement(A, size(A) * cosize(B)) o B)`.
 //!
 //! ```
 //! use cute_rs::expr::evaluate;
@@ -342,19 +350,20 @@
 //! for (expression, result) in [
 //!     ("logical_product((2,2):(4,1), 6:1)", "((2,2),(2,3)):((4,1),(2,8))"),
 //!     ("logical_product((2,2):(4,1), (4,2):(2,1))", "((2,2),(4,2)):((4,1),(8,2))"),
-//!     // A row-major block of 2 x 5, copied over a column-major grid of 3 x 4: mode by mode.
+//!     // A row-major block of 2 x 5, repeated over a column-major grid of 3 x 4, mode by mode.
 //!     ("blocked_product((2,5):(5,1), (3,4):(1,3))", "((2,3),(5,4)):((5,10),(1,30))"),
 //! ] {
 //!     assert_eq!(evaluate(expression)?.to_string(), result);
 //! }
 //!
-//! // The same by mode needs tilers that know the block's strides, and is not recommended.
+//! // `logical_product` by mode gives the same, but its tilers must know the block's strides. Prefer
+//! // `blocked_product`.
 //! let by_mode = evaluate("logical_product((2,5):(5,1), <3:5,4:6>)")?;
 //! assert_eq!(by_mode.to_string(), "((2,3),(5,4)):((5,10),(1,30))");
 //! assert_eq!(evaluate("zipped_product((2,5):(5,1), <3:5,4:6>)")?.to_string(), "((2,5),(3,4)):((5,1),(10,30))");
 //! assert_eq!(evaluate("flat_product((2,5):(5,1), <3:5,4:6>)")?.to_string(), "(2,5,3,4):(5,1,10,30)");
 //!
-//! // Interleaved instead: neighbours are the same element of neighbouring blocks.
+//! // Interleaved: neighbours are the same element of neighbouring blocks.
 //! use cute_rs::Layout;
 //! let (block, grid) = (Layout::flat(&[2, 5], &[5, 1])?, Layout::flat(&[3, 4], &[1, 3])?);
 //! assert_eq!(block.raked_product(&grid)?.to_string(), "((3,2),(4,5)):((10,5),(30,1))");
@@ -363,8 +372,8 @@
 //!
 //! # Coordinates as offsets
 //!
-//! A tensor copy wants coordinates, not addresses. A stride may count along one component of a coordinate: `2@1` is 2 in
-//! component 1, `2@1@0` is 2 in component 1 of component 0.
+//! A tensor copy takes coordinates, not addresses. A stride may count along one component of a coordinate:
+//! `2@1` is 2 in component 1, and `2@1@0` is 2 in component 1 of component 0.
 //!
 //! ```
 //! use cute_rs::{Basis, CoordLayout, IntTuple};
@@ -386,8 +395,9 @@
 //! # Ok::<(), cute_rs::LayoutError>(())
 //! ```
 //!
-//! Tiles of an identity are what a kernel hands to the copy engine: here those of 128 x 64 elements of a tensor of
-//! 256 x 192 in one batch. Sliced at a tile, the second part of the result is the coordinate to copy from.
+//! A kernel passes the coordinates of a tile to the tensor copy. They come from the tiles of an identity
+//! layout: here tiles of 128 x 64 elements of a 256 x 192 tensor with one batch. A slice at a tile returns
+//! the coordinate to copy from.
 //!
 //! ```
 //! use cute_rs::expr::evaluate;
@@ -399,28 +409,29 @@
 //! let (_, start) = tiles.slice(&[None, Some(1), Some(2), Some(0)])?;
 //! assert_eq!(start, IntTuple::from((128, 128, 0)));
 //!
-//! // Rows and columns of a coordinate exchanged, as text.
+//! // Swapped rows and columns of a coordinate, as text.
 //! assert_eq!(evaluate("at((4,5):(1@1,1@0), (3,4))")?.to_string(), "(4,3)");
 //! assert_eq!(evaluate("(4,5):(E<1>,E<0>)")?.to_string(), "(4,5):(1@1,1@0)");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Tiles, and what threads have of them
+//! # Tiles, and the parts of threads
 //!
-//! A kernel takes a tile of a matrix, and each of its threads a part of the tile. Both are halves of a divide, one of them
-//! evaluated: `local_tile` keeps the tile and evaluates where it begins, `local_partition` keeps what lies at one place of all
-//! tiles. A part begins at an offset, printed before its layout.
+//! A kernel takes a tile of a matrix, and each of its threads takes a part of the tile. Both come from a
+//! divide with one half evaluated. `local_tile` keeps the tile and evaluates where it begins.
+//! `local_partition` keeps one place of every tile. A part that does not begin at offset 0 is printed with
+//! its offset before the layout.
 //!
 //! ```
 //! use cute_rs::expr::evaluate;
 //!
 //! for (expression, result) in [
-//!     // Tile (1,2) of a row-major 8 x 12 matrix in 4 x 3 tiles; and all tiles of tile row 1.
+//!     // Tile (1,2) of a row-major 8 x 12 matrix in 4 x 3 tiles; then all tiles of tile row 1.
 //!     ("local_tile((8,12):(12,1), <4,3>, (1,2))", "Sw<0,0,0> o 54 o (4,3):(12,1)"),
 //!     ("local_tile((8,12):(12,1), <4,3>, (1,_))", "Sw<0,0,0> o 48 o (4,3,4):(12,1,3)"),
 //!     // Element (1,2) of every tile.
 //!     ("outer_partition((8,12):(12,1), <4,3>, (1,2))", "Sw<0,0,0> o 14 o (2,4):(48,3)"),
-//!     // 2 x 4 threads, numbered along rows, deal the tile out: thread 6 is at row 1, column 2.
+//!     // The tile is assigned to 2 x 4 threads, numbered along rows: thread 6 is at row 1, column 2.
 //!     ("local_partition((4,8):(8,1), (2,4):(4,1), 6)", "Sw<0,0,0> o 10 o (2,2):(16,4)"),
 //! ] {
 //!     assert_eq!(evaluate(expression)?.to_string(), result);
@@ -428,7 +439,8 @@
 //! # Ok::<(), cute_rs::expr::ExprError>(())
 //! ```
 //!
-//! With an identity for the matrix, the same calls say *which* elements these are, and so which of them exist:
+//! With an identity layout for the matrix, the same calls say *which* elements these are, and so which of
+//! them exist:
 //!
 //! ```
 //! use cute_rs::{CoordLayout, IntTuple, Predicate, Tiler};
@@ -442,13 +454,14 @@
 //! # Ok::<(), cute_rs::LayoutError>(())
 //! ```
 //!
-//! On a device the coordinate is a value that only the kernel knows. A [`Tensor`](crate::Tensor) computes where the part
-//! begins with the device's numbers and leaves the rest constant; here `u32` stands for them:
+//! On a device, the coordinate is a value that only the kernel knows. A [`Tensor`](crate::Tensor) computes
+//! the start of the part with device values, and everything else stays constant. Here `u32` stands for the
+//! device value:
 //!
 //! ```
 //! use cute_rs::{Layout, Tensor, TiledCopy};
 //!
-//! // 32 threads copy 4 x 32 elements, 4 neighbours each, again and again down a row-major matrix.
+//! // 32 threads copy 4 x 32 elements, 4 consecutive ones each. The copy repeats down a row-major matrix.
 //! let copy = TiledCopy::new(&Layout::flat(&[4, 8], &[8, 1])?, &Layout::flat(&[1, 4], &[4, 1])?)?;
 //! let matrix = Tensor::new(Layout::flat(&[16, 32], &[32, 1])?, 0_u32);
 //! let thread = 13_u32;
@@ -458,12 +471,14 @@
 //! # Ok::<(), cute_rs::LayoutError>(())
 //! ```
 //!
-//! An instruction deals its matrices out in a way of its own, and several groups of threads work side by side:
+//! An instruction assigns its matrices to threads in its own way, and several groups of threads can work next
+//! to each other:
 //!
 //! ```
 //! use cute_rs::{CoordLayout, IntTuple, Operand, TiledMma, atom::wgmma};
 //!
-//! // Two warpgroups share 128 rows; each thread holds 32 accumulators of the 64 x 64 that its group multiplies.
+//! // Two warpgroups share 128 rows. Each thread holds 32 accumulators of the 64 x 64 elements of its
+//! // warpgroup.
 //! let mma = TiledMma::new(wgmma::atom(64, 16)?, [2, 1, 1])?;
 //! assert_eq!(mma.fragment_shape(Operand::C, [128, 64])?.to_string(), "((2,2,8),1,1)");
 //! let c = mma.partition(Operand::C, &CoordLayout::identity(IntTuple::from((128, 64)))?)?;
@@ -472,28 +487,30 @@
 //! # Ok::<(), cute_rs::LayoutError>(())
 //! ```
 //!
-//! A group that executes several instructions has modes for them in its parts: `(value, along M, along N)`. Operands that `wgmma` reads from shared memory are no thread's own. Their parts say where
-//! each instruction begins to read, which is what goes into its descriptors:
+//! If a group executes several instructions, its parts have modes for them: `(value, along M, along N)`.
+//! Operands that `wgmma` reads from shared memory belong to no thread. Their parts say where each instruction
+//! begins to read, which goes into its descriptors:
 //!
 //! ```
 //! use cute_rs::atom::{Major, SwizzleMode, descriptor::MatrixDescriptor, wgmma};
 //! use cute_rs::{Operand, TiledMma};
 //!
-//! // Two warpgroups multiply 256 x 64 by 64 of K: two blocks of rows each, four instructions along K.
+//! // Two warpgroups multiply a 256 x 64 tile of A: two blocks of rows each, and four instructions along K.
 //! let mma = TiledMma::new(wgmma::atom(64, 16)?, [2, 1, 1])?;
 //! let tile = MatrixDescriptor::new(Major::K, SwizzleMode::B128, 16, 256, 64)?;
 //! let a = mma.partition(Operand::A, tile.layout())?;
-//! // Thread and group choose a part: any thread of the second group begins 64 rows further down.
+//! // Thread and group select a part: for any thread of the second group it begins 64 rows further down.
 //! let begins = |thread, group| a.at(&[Some(thread), Some(group), Some(0), Some(0)]).map(|part| part.1);
 //! assert_eq!((begins(0, 0)?, begins(99, 1)?), (0, 64 * 64));
-//! // Block and step are modes of the part: 128 rows and 16 elements further.
+//! // Block and step are modes of the part: steps of 128 rows and of 16 elements.
 //! let places = [0, 1].map(|block| [0, 1, 2, 3].map(|step| a.part().at_modes(&[0, block, step])));
 //! assert_eq!(places, [[0, 16, 32, 48], [8192, 8208, 8224, 8240]]);
 //! # Ok::<(), cute_rs::LayoutError>(())
 //! ```
 //!
-//! On the way out some instructions exchange elements: `stmatrix` reads a fragment from the registers of a warp, and each
-//! lane writes a row. Such a copy has two layouts, and four warps below each other make it a warpgroup's:
+//! Some instructions exchange elements between threads when they store: `stmatrix` reads a fragment from the
+//! registers of a warp, and each lane writes a row. Such a copy has two layouts. Four warps, each 16 rows
+//! below the previous one, extend it to a warpgroup:
 //!
 //! ```
 //! use cute_rs::atom::{Major, SwizzleMode, smem, stmatrix, wgmma};
@@ -503,7 +520,8 @@
 //! // It reads the accumulators of 16 columns in the order in which `wgmma` leaves them.
 //! assert_eq!(store.retile(&wgmma::accumulator(16)?.layout())?.coalesce().to_string(), "8:1");
 //!
-//! // Thread 37, lane 5 of warp 1, writes row 21, the first of four times from column 0; the swizzle moves it by 5 chunks.
+//! // Thread 37, which is lane 5 of warp 1, writes row 21. The first of its four writes is at column 0, and
+//! // the swizzle moves it by 5 chunks.
 //! let tile = smem::tile(Major::K, SwizzleMode::B128, 16, 64, 64)?;
 //! let rows = store.partition_d(&tile)?.tensor(0_u32, &[Some(37)])?;
 //! assert_eq!((rows.layout.shape().to_string().as_str(), rows.at(0)?), ("((8),1,4)", 21 * 64 + 5 * 8));
@@ -512,10 +530,10 @@
 //!
 //! # The boxes of a tensor copy
 //!
-//! A tensor copy moves boxes: in shared memory a box is one run, in global memory it is a rectangle. Which rectangle that is
-//! follows from the layouts. `right_inverse(shared)` walks through shared memory element by element and says where in the
-//! tile each one is from; the tile's map says where in the tensor; and the box is as much of this walk as goes in single
-//! steps along the tensor's modes.
+//! A tensor copy moves boxes. In shared memory a box is one contiguous run, and in global memory it is a
+//! rectangle. The layouts determine the rectangle. `right_inverse(shared)` walks through shared memory
+//! element by element and gives the place of each element in the tile. The tile's map gives its place in the
+//! tensor. The box is the longest beginning of this walk that takes single steps along modes of the tensor.
 //!
 //! ```
 //! use cute_rs::atom::{Major, SwizzleMode, boxes::tma_box, smem};
@@ -528,12 +546,12 @@
 //! let walk = map.composition(&shared.layout.right_inverse()?)?;
 //! assert_eq!(walk.coalesce().to_string(), "(64,64,2):(1@1,1@0,64@1)");
 //!
-//! // So a box has 64 columns and 64 rows, and there are 2, the second 64 columns further.
+//! // A box has 64 columns and 64 rows. There are 2 boxes; the second is 64 columns further.
 //! let plan = tma_box(&Layout::row_major(shape)?, &shared, &Tiler::Shape(&tile), 16)?;
 //! assert_eq!((plan.extents(), plan.modes(), plan.count()), (&[64, 64][..], &[1, 0][..], 2));
 //! assert_eq!(plan.coords().to_string(), "2:64@1");
 //!
-//! // What no copy moves is refused with the mode, the value and the limit.
+//! // A box that no copy can move is refused with the mode, the value and the limit.
 //! let wide = SwizzleMode::B128.swizzle(16).after(Layout::row_major(tile)?);
 //! let refused = tma_box(&Layout::row_major(shape)?, &wide, &Tiler::Shape(&tile), 16).unwrap_err();
 //! assert_eq!(refused.to_string(), "mode 1: a row of the box, in bytes, is 256, the swizzle needs 128");

@@ -1,9 +1,10 @@
-//! Layouts as types: the compile-time front of the algebra.
+//! Layouts as types, for layouts that are known at compile time.
 //!
-//! A type that implements [`StaticLayout`] names a layout. Leaves are [`Strided`], [`ColumnMajor`] and [`RowMajor`]
-//! over [`typenum`] numbers and tuples of them; combinators such as [`Compose`] and [`LogicalDivide`] stand for the
-//! operation of the same name on values, and their constant is computed by that very `const fn`. So nothing can
-//! differ between the two, and an operation without a result stops the build with both layouts in the message.
+//! A type that implements [`StaticLayout`] names a layout. The basic types are [`Strided`], [`ColumnMajor`]
+//! and [`RowMajor`] over [`typenum`] numbers and tuples of them. Combinators such as [`Compose`] and
+//! [`LogicalDivide`] name the result of the operation of the same name on values, and the same `const fn`
+//! computes it. So types and values always agree. An operation without a result stops the build with both
+//! layouts in the message.
 //!
 //! ```
 //! use cute_rs::typenum::{U1, U2, U3, U4, U6, U8};
@@ -19,7 +20,7 @@
 //! assert_eq!(Tiles::LAYOUT.to_string(), "(2,(2,6)):(12,(6,1))");
 //! ```
 //!
-//! A constant is computed where it is used. To have a layout checked by `cargo check` beside its definition, use it
+//! A constant is computed where it is used. To let `cargo check` check a layout at its definition, use it
 //! there: `const _: Layout = Tiles::LAYOUT;`.
 
 mod combinators;
@@ -58,7 +59,8 @@ pub use tiling::{
     LogicalProductBy, RakedProduct, TileToShape, TiledDivide, TiledProduct, ZippedDivide, ZippedProduct,
 };
 
-/// A type that names an integer tuple: a [`typenum`] number, be it unsigned as `U8` or signed as `N8`, or a tuple of 1 to 6 of such types.
+/// A type that names an integer tuple: a [`typenum`] number, unsigned such as `U8` or signed such as `N8`, or
+/// a tuple of 1 to 6 such types.
 ///
 /// ```
 /// use cute_rs::StaticTuple;
@@ -128,7 +130,7 @@ pub trait StaticLayout {
     const LAYOUT: Layout;
 }
 
-/// `Shape:Stride`, as in `Strided<(U6, U2), (U8, U2)>` for `(6,2):(8,2)`.
+/// The layout `Shape:Stride`, such as `Strided<(U6, U2), (U8, U2)>` for `(6,2):(8,2)`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Strided<Shape, Stride>(PhantomData<(Shape, Stride)>);
 
@@ -164,7 +166,7 @@ impl<Shape: StaticTuple> StaticLayout for RowMajor<Shape> {
     };
 }
 
-/// Stops the build: what was tried, why it has no result, and what to change.
+/// Stops the build with a message: what was tried, why it has no result, and what to change.
 #[track_caller]
 const fn refuse(tried: Sentence, error: &LayoutError) -> ! {
     let sentence = tried.then(&error.sentence()).text("; ").text(error.remedy());

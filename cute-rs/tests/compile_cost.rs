@@ -1,9 +1,10 @@
-//! What 200 static layouts add to `cargo check`: at most what it takes the compiler to count to two millions, about two
-//! seconds where nothing else runs.
+//! The cost of 200 static layouts in `cargo check`. The limit is the time in which the compiler counts to two
+//! million: about two seconds on an idle machine.
 //!
-//! `cargo test -p cute-rs --test compile_cost -- --ignored --nocapture` writes a crate under the build's temporary folder,
-//! checks it with the layouts, without, and with the counting alone, in turns, and compares the processor's times. Where other
-//! programs run, all three take longer.
+//! `cargo test -p cute-rs --test compile_cost -- --ignored --nocapture` writes a crate under the build's
+//! temporary folder. It checks the crate with the layouts, without them, and with the counting alone, one
+//! after the other, and compares the CPU times. If other programs run at the same time, all three take
+//! longer.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -12,10 +13,11 @@ use std::time::{Duration, Instant};
 
 const LAYOUTS: u64 = 200;
 
-/// How far the compiler counts.
+/// The number to which the compiler counts.
 const COUNTED: u64 = 2_000_000;
 
-/// The measure of the cost: a constant that is computed as layouts are, and needs none of our code.
+/// The source of the yardstick: a constant that the compiler evaluates like layouts, but without code of this
+/// crate.
 fn counting(to: u64) -> String {
     format!(
         "#![allow(long_running_const_eval)]\n\
@@ -24,7 +26,8 @@ fn counting(to: u64) -> String {
     )
 }
 
-/// Different types, each of several operations: tiles of matrices, swizzled tiles, compositions, copies, inverses.
+/// The source with the layouts: different types of several operations each, such as tiles of matrices,
+/// swizzled tiles, compositions, products and inverses.
 fn source(layouts: u64) -> String {
     let mut text = String::from("#![allow(unused_imports)]\n");
     text.push_str("use cute_rs::{ComposedLayout, Layout, StaticComposed, StaticLayout};\n");
@@ -50,11 +53,12 @@ fn source(layouts: u64) -> String {
     text
 }
 
-/// Time of the processor that this process's children have taken, in hundredths of a second or what the system counts in;
-/// where the system does not say, time that has passed since `start`.
+/// The CPU time of this process's children, in the ticks of the system (usually hundredths of a second). If
+/// the system does not report it, the time since `start` in hundredths of a second.
 fn spent(start: Instant) -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // Behind the program's name, which may hold anything, come the state and numbers: the 14th and 15th are the children's.
+    // After the program's name, which may contain any characters, come the state and numbers. Fields 13 and
+    // 14, counted from the state as 0, are the children's times.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |i: usize| fields.get(i).and_then(|field| field.parse::<f64>().ok());
     match (ticks(13), ticks(14)) {
@@ -63,9 +67,9 @@ fn spent(start: Instant) -> f64 {
     }
 }
 
-/// What a check of the crate with this source costs.
+/// The cost of one `cargo check` of the crate with this source, in the unit of [`spent`].
 fn check(folder: &Path, source: &str, run: u32) -> f64 {
-    // Cargo tells a changed file by its time.
+    // Cargo recognises a changed file by its modification time.
     std::thread::sleep(Duration::from_millis(1100));
     std::fs::write(folder.join("src/lib.rs"), format!("{source}// Run {run}.\n")).expect("a writable folder");
     let start = Instant::now();
@@ -79,7 +83,7 @@ fn check(folder: &Path, source: &str, run: u32) -> f64 {
     spent(start) - before
 }
 
-/// The least costs of several sources in three turns.
+/// The smallest cost of each source in three runs.
 fn least<const N: usize>(folder: &Path, sources: &[String; N]) -> [f64; N] {
     check(folder, "", 0);
     let mut least = [f64::INFINITY; N];
@@ -104,7 +108,7 @@ fn two_hundred_static_layouts() {
         "[package]\nname = \"compile-cost\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\ncute-rs = {{ path = {:?} }}\n",
         env!("CARGO_MANIFEST_DIR")
     );
-    // The crate needs the workspace's registry, which is in the lock file.
+    // The lock file of the workspace pins the dependencies, so that the offline check finds them.
     std::fs::write(folder.join("Cargo.toml"), manifest).expect("a writable folder");
     let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.lock");
     let _ = std::fs::copy(lock, folder.join("Cargo.lock"));

@@ -1,4 +1,4 @@
-//! Pictures: what stands in which cell, and what an access to shared memory costs.
+//! Tests of pictures: the labels of the cells, and the cost of accesses to shared memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ fn plain(layout: Layout) -> ComposedLayout {
     ComposedLayout { swizzle: Swizzle::NONE, offset: 0, layout }
 }
 
-/// The labels of a table, row by row, without their stars.
+/// The labels of a table, row by row, without the stars.
 fn labels(table: &str) -> Vec<Vec<String>> {
     let rows = table.lines().filter_map(|line| line.split_once(" | "));
     rows.map(|(_, cells)| cells.split_whitespace().map(|cell| cell.replace('*', "")).collect()).collect()
@@ -70,7 +70,7 @@ fn fragments_show_their_owners() {
     let rows = labels(&picture.table());
     assert_eq!((rows.len(), rows[0].len()), (64, 64));
     for (t, v) in (0..128).flat_map(|t| (0..32).map(move |v| (t, v))) {
-        // As the PTX manual draws it.
+        // The position in the figure of the PTX manual.
         let row = 16 * (t / 32) + t % 32 / 4 + 8 * (v / 2 % 2);
         let column = 8 * (v / 4) + 2 * (t % 4) + v % 2;
         assert_eq!(rows[row][column], format!("T{t}V{v}"));
@@ -103,7 +103,7 @@ fn pictures_that_cannot_be() {
     );
 }
 
-/// Whether every element of an XML text is closed, and no text holds a bare sign.
+/// Whether every element of an XML text is closed and no text contains an unescaped special character.
 fn is_well_formed(xml: &str) -> bool {
     let mut open = Vec::new();
     for part in xml.split('<').skip(1) {

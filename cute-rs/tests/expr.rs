@@ -1,4 +1,5 @@
-//! Layout expressions: results as CuTe's documentation has them, errors at their characters, and no text that panics.
+//! Tests of layout expressions: results are those of CuTe's documentation, errors point at the right
+//! characters, and no text panics.
 
 use cute_rs::expr::{ExprError, Value, evaluate, operations};
 use cute_rs::{Basis, ComposedLayout, CoordLayout, IntTuple, Layout, Swizzle};
@@ -185,7 +186,7 @@ fn operations_as_cute_documents_them() {
 #[test]
 fn strides_along_components() {
     for (source, want) in [
-        // An identity, and its tiles.
+        // An identity layout and its tiles.
         ("make_identity_layout((4,(2,3)))", "(4,(2,3)):(1@0,(1@0@1,1@1@1))"),
         ("make_identity_layout(8)", "8:1"),
         ("tiled_divide(make_identity_layout((32,8)), <8,4>)", "((8,4),4,2):((1@0,1@1),8@0,4@1)"),
@@ -212,20 +213,20 @@ fn strides_along_components() {
         ("slice((_,2), (4,5):(1@0,1@1))", "(4):(1@0)"),
         ("coalesce((2,4,6):(1@0,2@0,1@1))", "(8,6):(1@0,1@1)"),
         ("coalesce((2,4):(1@0,2@1))", "(2,4):(1@0,2@1)"),
-        // Compositions: walked through, and walking.
+        // Compositions with a coordinate layout on the left and on the right.
         ("composition(make_identity_layout((8,6)), 4:2)", "4:2@0"),
         ("composition((8,16):(16,1), (4,4):(4@1,2@0))", "(4,4):(4,32)"),
         ("(8,16):(16,1) o 4:2@0", "4:32"),
         ("Sw<2,0,3> o (8,16):(16,1) o 4:2@0", "Sw<2,0,3> o 0 o 4:32"),
         ("composition(Sw<2,0,3> o (8,16):(16,1), 4:2@0)", "Sw<2,0,3> o 0 o 4:32"),
         ("(8,16):(1@1,1@0) o (4,2):(1@1,1@0)", "(4,2):(1@0,1@1)"),
-        // What they are not.
+        // Operations that have no result for coordinate layouts.
         ("complement((4,5):(1@0,1@1))", "a coordinate layout where a layout or a shape is needed"),
         // Inverses.
         ("right_inverse((4,5):(1@1,1@0))", "(5,4):(4,1)"),
         ("left_inverse((4,5):(2@1,1@0))", "(5,(2,4)):(4,(20,1))"),
         ("left_inverse((4,5):(1@0,1@0))", "stride 1 is no positive multiple of 5"),
-        // Parts, with their first coordinates.
+        // Parts with their first coordinates.
         ("local_tile((8,12):(1@0,1@1), <4,3>, (1,2))", "(4,6) o (4,3):(1@0,1@1)"),
         ("local_tile((8,12):(1@0,1@1), <4,3>, (1,_))", "(4,0) o (4,3,4):(1@0,1@1,3@1)"),
         ("local_tile((8,12):(1@0,1@1), <4,3>, (0,0))", "(4,3):(1@0,1@1)"),
@@ -256,7 +257,7 @@ fn strides_along_components() {
     }
 }
 
-/// Where a number of 64 bits ends, its operation has no result, and says of what.
+/// An operation whose number leaves 64 bits has no result, and the error names the tuple.
 #[test]
 fn numbers_beyond_64_bits_are_errors() {
     const HALF: &str = "4611686018427387904";
@@ -306,10 +307,10 @@ fn errors_point_at_characters() {
         ("4:1 5", "5", "found 5 where the end of the expression"),
         ("4:1:2", ":", "found `:` where the end"),
         ("(4,8):(1", "(", "never closed"),
-        ("4x8", "4x8", "`4x8` is no number"),
+        ("4x8", "4x8", "`4x8` is not a number"),
         ("99999999999999999999", "99999999999999999999", "does not fit into 64 bits"),
         ("(4,8):(1,%)", "%", "`%` has no meaning here"),
-        ("size", "size", "`size` is no value; an operation is written `size(…)`"),
+        ("size", "size", "`size` is not a value; an operation is written `size(…)`"),
         ("o 4", "o", "found `o` where a layout"),
         ("Sw<3,4>", ">", "found `>` where `,` of a swizzle"),
         ("Sw<3,4,2>", "Sw<3,4,2>", "choose S of at least B"),
@@ -431,7 +432,7 @@ fn every_operation_is_named_by_its_usage() {
 
 // Random texts and values.
 
-/// Nested extents and strides, as many of each.
+/// Nested extents and strides with the same nesting.
 fn nested() -> impl Strategy<Value = (IntTuple, IntTuple)> {
     let leaf = (1i64..9, -20i64..200).prop_map(|(s, d)| (IntTuple::int(s), IntTuple::int(d)));
     leaf.prop_recursive(3, 12, 4, |inner| {
@@ -455,7 +456,7 @@ fn swizzles() -> impl Strategy<Value = Swizzle> {
     })
 }
 
-/// The identity of a shape, with multiples of its strides.
+/// The identity layout of a shape, with all strides multiplied by a random factor.
 fn coords() -> impl Strategy<Value = CoordLayout> {
     (nested(), -3i64..9).prop_map(|((shape, _), scale)| {
         let identity = CoordLayout::identity(shape).expect("positive extents");
@@ -479,7 +480,7 @@ fn values_of_every_kind() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Pieces that expressions are made of.
+/// Fragments of the text of expressions.
 fn pieces() -> impl Strategy<Value = String> {
     let names: Vec<_> = operations().iter().map(|operation| format!("{}(", operation.name)).collect();
     let signs = [
@@ -511,7 +512,8 @@ const SEEDS: [&str; 11] = [
     "composition((8,16):(16,1), (4,4):(4@1,2@0))",
 ];
 
-/// The text is a value that can be printed and read again, or an error whose carets stand under the text.
+/// Checks that the text gives a value that can be printed and read again, or an error whose carets are under
+/// the text.
 fn examine(source: &str) {
     match evaluate(source) {
         Ok(value) => assert_eq!(value.to_string().parse::<Value>(), Ok(value), "{source}"),

@@ -1,14 +1,15 @@
-//! A seed that is given draws the same cases, and a case that breaks a law is kept and tried first.
+//! Tests of [`check`]: the same seed draws the same cases, and a case that breaks a law is kept and tried
+//! first.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use cute_rs::laws::{Verdict, check};
 
-/// Says which numbers were drawn, in a process of its own.
+/// The environment variable that makes the test process run the broken law and print the drawn numbers.
 const CHILD: &str = "CUTE_RS_BREAKS_A_LAW";
 
-/// A law that half of all numbers break.
+/// Checks a law that half of all numbers break.
 fn broken() {
     check(100, 100, 0_u32..1_000_000, |number| {
         println!("drawn {number}");
@@ -21,7 +22,7 @@ fn kept() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kept.proptest-regressions")
 }
 
-/// The numbers that are drawn from a seed until the law is broken and the case made small.
+/// The numbers drawn with this seed until the law is broken and the case is shrunk.
 fn drawn(seed: u32) -> Vec<u32> {
     let test = std::env::current_exe().expect("this test is a program");
     let mut command = Command::new(test);

@@ -1,4 +1,5 @@
-//! The equations of the algebra, on random layouts: every law of [`cute_rs::laws`], 10 000 cases with a result each.
+//! Tests of the equations of the algebra on random layouts: each check runs a law of [`cute_rs::laws`] on 10
+//! 000 cases with a result.
 
 use cute_rs::atom::SwizzleMode;
 use cute_rs::laws::{self, check};
@@ -13,7 +14,7 @@ use proptest::strategy::Strategy;
 
 const CASES: u32 = 10_000;
 
-/// For each mode, one of four extents and strides that divide it, or nothing.
+/// A layout, and for its first modes a part that `part` draws, or nothing in one of four cases.
 fn by_mode(
     choices: &mut Choices,
     part: impl Fn(&mut Choices, &Layout) -> Layout,
@@ -24,7 +25,7 @@ fn by_mode(
     (layout, parts)
 }
 
-/// A fixed coordinate or none for each mode.
+/// For each mode, a fixed coordinate or none.
 fn open(choices: &mut Choices, rank: usize) -> Vec<Option<i64>> {
     (0..rank).map(|_| choices.one_in(2).then(|| choices.below(60))).collect()
 }
@@ -38,7 +39,7 @@ fn tuples_are_their_trees() {
 fn tuples_relate_as_their_trees_do() {
     let pairs = choices(|choices| {
         let a = choices.tuple(-2, 4);
-        // Alike, refined, or unrelated.
+        // Unrelated, of the same nesting, or refined.
         let b = match choices.below(3) {
             0 => choices.tuple(-2, 4),
             1 => {
@@ -75,7 +76,7 @@ fn coordinates_come_in_any_order() {
 fn shapes_are_divided_from_the_left() {
     let divisors = choices(|choices| {
         let shape = choices.layout().shape();
-        // The extents up to a leaf, and some of that leaf.
+        // The product of the extents before a leaf, times a number up to the extent of that leaf.
         let leaf = choices.index(shape.len());
         let before: i64 = (0..leaf).map(|i| shape.leaf(i)).product();
         (shape, before * choices.between(1, shape.leaf(leaf)))
@@ -105,7 +106,7 @@ fn coalesce_keeps_the_function_and_is_minimal() {
 #[test]
 fn composition_is_one_after_the_other() {
     check(CASES, 100, composable_pairs(), |(a, b)| laws::composition(&a, &b));
-    // Pairs that may have no result, with steps backwards in B, and layouts that run backwards in A.
+    // Pairs that may have no result: A may have negative strides, and B may have one.
     let odd = choices(|choices| {
         let a = choices.signed_layout();
         (a, choices.nearly_composable_with(&a))
@@ -238,7 +239,7 @@ fn strides_are_generated_in_order() {
 fn elements_are_joined_and_split() {
     let cases = choices(|choices| (choices.injective_layout(), [2, 4, 8, 3, 1][choices.index(5)]));
     check(CASES, 20, cases, |(layout, n)| laws::recasts(&layout, n));
-    // Elements of which each was split, so that they can be joined again.
+    // Layouts whose elements were split, so that they can be joined again.
     let split = choices(|choices| {
         let (layout, n) = (choices.injective_layout(), [2, 4, 8, 3, 1][choices.index(5)]);
         let (shape, stride) = (layout.shape(), layout.stride());
@@ -257,7 +258,7 @@ fn elements_are_joined_and_split() {
 #[test]
 fn swizzles_are_their_bits() {
     check(CASES, 5, (swizzles(), swizzles(), 0_i64..1 << 16), |(a, b, x)| laws::swizzle(a, b, x));
-    // Two parts of one swizzle, which join to it again.
+    // Two parts of one swizzle, whose composition is that swizzle.
     let parts = choices(|choices| {
         let whole = choices.swizzle();
         let low = choices.below(i64::from(whole.bits) + 1) as u32;
@@ -281,7 +282,7 @@ fn composed_layouts_add_then_permute() {
     check(CASES, 100, cases, |(layout, b, fixed)| laws::composed(&layout, &b, &fixed));
     let pairs = choices(|choices| {
         let a = choices.composed_layout();
-        // Another swizzle after the same layout, or after one that has some of its modes exchanged; or none.
+        // Another swizzle after the same layout or after the reversed layout, or no swizzle.
         let other = choices.composed_layout();
         let layout = if choices.one_in(2) { a.layout } else { a.layout.reverse() };
         let plain = Swizzle::NONE.after(layout);
@@ -323,7 +324,7 @@ fn identities_yield_their_coordinates() {
 fn coordinate_layouts_sum_by_component() {
     let cases = choices(|choices| {
         let coords = choices.coord_layout();
-        // A layout of just the coordinates that occur.
+        // A layout A whose shape has exactly the range of the coordinates that occur.
         let leaves = coords.profile().len();
         let most = |k| (0..coords.size()).map(|i| coords.at(i).leaf(k)).max().unwrap_or(0);
         let extents: Vec<_> = (0..leaves).map(|k| most(k) + 1).collect();
@@ -339,7 +340,7 @@ fn coordinate_layouts_sum_by_component() {
 #[test]
 fn coordinates_are_found_again() {
     check(CASES, 100, choices(Choices::coord_layout), |coords| laws::coordinate_inverses(&coords));
-    // Tiles of an identity, their modes in any order, which hold every coordinate once.
+    // Tiles of an identity layout, with their modes in any order. They have every coordinate exactly once.
     let tiled = choices(|choices| {
         let layout = choices.layout();
         let tile = tile_of(choices, &layout);
@@ -353,7 +354,7 @@ fn coordinates_are_found_again() {
     check(CASES, 90, tiled, |coords| laws::coordinate_inverses(&coords));
 }
 
-/// One extent a mode, some of which do not divide.
+/// One extent per mode. Some do not divide the mode.
 fn tile_of(choices: &mut Choices, layout: &Layout) -> Vec<i64> {
     let extent = |choices: &mut Choices, i| {
         let mode = layout.mode(i);
@@ -388,7 +389,7 @@ fn threads_hold_each_element_once() {
     let cases = choices(|choices| {
         let rank = choices.between(1, 3) as usize;
         let threads = choices.grid(rank);
-        // Threads that are apart, as warps are.
+        // Threads with a stride, such as the first threads of consecutive warps.
         let apart = [1, 1, 4, 32][choices.index(4)];
         let strides: Vec<_> = (0..threads.shape().len()).map(|i| threads.stride().leaf(i) * apart).collect();
         let stride = IntTuple::flat(&strides).and_then(|flat| flat.unflatten(&threads.shape()));
@@ -429,7 +430,7 @@ fn copies_move_each_element_once() {
 fn groups_copy_side_by_side() {
     let cases = choices(|choices| {
         let copy = TiledCopy::new(&choices.grid(2), &choices.grid(2)).expect("compact grids");
-        // What is written in another order than it is read, as `stmatrix` does.
+        // A copy that writes in another order than it reads, as `stmatrix` does.
         let exchanged = TiledCopy::between(copy.source().reverse(), copy.source(), copy.tile());
         let copy = if choices.one_in(2) { exchanged.expect("the same elements") } else { copy };
         (copy, [choices.between(1, 4), choices.between(1, 4)])
@@ -443,7 +444,7 @@ fn registers_are_handed_on() {
         let rank = 2;
         let (threads, values) = (choices.grid(rank), choices.grid(rank));
         let copy = TiledCopy::new(&threads, &values).expect("compact grids");
-        // The same elements of each thread in another order, or of other threads.
+        // Each thread holds the same elements in another order, or the elements of other threads.
         let (first, second) = (copy.source().mode(0), copy.source().mode(1).flatten());
         let mut order: Vec<_> = (0..second.rank()).collect();
         choices.shuffle(&mut order);
@@ -454,14 +455,14 @@ fn registers_are_handed_on() {
     check(CASES, 60, cases, |(copy, fragment)| laws::retile(&copy, &fragment));
 }
 
-/// A thread-value layout that gives each element of a tile to one of the threads, or each to all of them.
+/// A thread-value layout that assigns each element of a tile to one thread or, with `shared`, to all threads.
 fn dealt(choices: &mut Choices, threads: i64, shape: [i64; 2], shared: bool) -> ThreadValue {
     let [rows, columns] = shape;
     let all = Layout::flat(&[rows, columns], &[1, rows]).expect("positive extents");
     let layout = if shared {
         Layout::concat(&[Layout::flat(&[threads], &[0]).expect("positive").mode(0), all])
     } else {
-        // Threads along the columns' direction, values along the other, or the other way round.
+        // Threads along one mode of the tile, values along the other.
         let (first, second) = if choices.one_in(2) { (0, 1) } else { (1, 0) };
         let lanes = all.mode(first);
         Layout::concat(&[lanes, all.mode(second)])
@@ -490,7 +491,7 @@ fn instructions_hold_each_element() {
         let mma = TiledMma::new(atom, groups).expect("positive groups");
         let repeats = [0; 3].map(|_| choices.between(1, 2));
         let blocks = choices.between(1, 3);
-        // Each group's rows together, instead of interleaved.
+        // A permutation that puts the rows of each group next to each other instead of interleaving them.
         let rows = Layout::flat(&[m, groups[0], blocks], &[1, m * blocks, m]).expect("positive extents");
         let rows = choices.one_in(2).then_some(rows);
         (mma.permuted([rows, None, None]).expect("a permutation"), groups, rows, repeats)
@@ -500,8 +501,9 @@ fn instructions_hold_each_element() {
     });
 }
 
-/// A tensor of 1 to 3 modes, a tile of it, and a shared layout of the tile: rows of the contiguous mode, as wide as a
-/// swizzle or not quite, and all else in any order, with gaps or without.
+/// Draws a tensor of 1 to 3 modes, a tile of it, and a layout of the tile in shared memory. The rows of that
+/// layout are along the contiguous mode, usually as wide as the swizzle. The other leaves are in any order,
+/// with gaps or without.
 #[test]
 fn boxes_put_elements_where_the_shared_layout_says() {
     let cases = choices(|choices| {
@@ -519,7 +521,7 @@ fn boxes_put_elements_where_the_shared_layout_says() {
         let others = |choices: &mut Choices| [8, 16, 24, 1, 8, 3][choices.index(6)];
         let tile: Vec<_> =
             (0..rank).map(|i| if i == contiguous { width * blocks } else { others(choices) }).collect();
-        // The tensor's modes, the contiguous one first, then in any order.
+        // The strides of the tensor: the contiguous mode first, then the others in any order.
         let shape: Vec<_> = tile.iter().map(|extent| extent * choices.between(1, 3)).collect();
         let mut order: Vec<_> = (0..rank).filter(|&i| i != contiguous).collect();
         choices.shuffle(&mut order);
@@ -530,7 +532,7 @@ fn boxes_put_elements_where_the_shared_layout_says() {
             stride *= shape[i];
         }
         let global = Layout::flat(&shape, &strides).expect("positive extents");
-        // The shared layout: leaves of the tile, the row first, then in any order.
+        // The shared layout: the row first, then the other leaves of the tile, usually in any order.
         let mut leaves: Vec<_> = (0..rank).filter(|&i| i != contiguous).collect();
         leaves.push(rank);
         if choices.one_in(2) {

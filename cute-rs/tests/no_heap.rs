@@ -1,4 +1,4 @@
-//! Operations on layouts of rank 8 take no heap.
+//! Tests that operations on layouts of rank 8 allocate no heap memory.
 
 #![expect(unsafe_code, reason = "allocations can only be counted by an allocator, which is an unsafe trait")]
 
@@ -9,23 +9,23 @@ use std::hint::black_box;
 use cute_rs::{Basis, Coord, CoordLayout, IntTuple, Layout, LayoutError, Swizzle, Tiler};
 
 thread_local! {
-    /// How often this thread has asked for memory.
+    /// The number of allocations of this thread.
     static ASKED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The system's allocator, with a count of what each thread asks for.
+/// The system's allocator with a count of the allocations per thread.
 struct Counting;
 
 fn count() {
-    // A thread that ends has no counter any more.
+    // A thread that is ending no longer has a counter.
     let _ = ASKED.try_with(|asked| asked.set(asked.get() + 1));
 }
 
-// SAFETY: all calls are passed on to the system's allocator as they are; counting takes no memory.
+// SAFETY: all calls go unchanged to the system's allocator, and counting allocates no memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, block: Block) -> *mut u8 {
         count();
-        // SAFETY: the caller's promises are those that the system's allocator asks for.
+        // SAFETY: the caller guarantees what the system's allocator requires.
         unsafe { System.alloc(block) }
     }
 
@@ -44,14 +44,14 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// How often something asks for memory.
+/// The result of `run`, and the number of its allocations.
 fn allocations(run: impl FnOnce() -> bool) -> (bool, u64) {
     let before = ASKED.get();
     let result = black_box(run());
     (result, ASKED.get() - before)
 }
 
-/// Eight modes, one of them nested.
+/// A layout of eight modes; one of them is nested.
 fn eight() -> Result<Layout, LayoutError> {
     let (front, back) = ((2, (3, 2), 4, 2), (3, 2, 2, 5));
     let shape = IntTuple::concat(&[front.into(), back.into()])?;

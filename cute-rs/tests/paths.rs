@@ -1,5 +1,5 @@
-//! Three ways to one layout: a type, whose constant the compiler computes; a value, computed at run time with values that
-//! the compiler does not know; and the same as text. They agree.
+//! Tests that three ways to compute a layout agree: as a type, whose constant the compiler computes; as a
+//! value, computed at run time from numbers that the compiler does not know; and as text.
 
 use std::hint::black_box;
 
@@ -110,7 +110,7 @@ fn types_values_and_texts_agree() {
             rows.dice(&[Some(2), None]),
             call("dice", &format!("(2,_), {ROWS}")),
         ),
-        // The same function.
+        // Coalescing and other operations that keep the function.
         (Coalesce::<Nested>::LAYOUT, Ok(nested.coalesce()), call("coalesce", NESTED)),
         (CoalesceX::<Nested>::LAYOUT, Ok(nested.coalesce_x()), call("coalesce_x", NESTED)),
         (

@@ -1,6 +1,7 @@
-//! The pictures of the manual are those that [`cute_rs::draw`] makes.
+//! Tests that the pictures of the manual are those that [`cute_rs::draw`] makes.
 //!
-//! They lie in `src/pictures/` as HTML that rustdoc shows; `PICTURES=overwrite` writes them anew.
+//! The pictures are in `src/pictures/`, as HTML that rustdoc shows. Set `PICTURES=overwrite` to write them
+//! again.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +24,7 @@ fn base64(bytes: &[u8]) -> String {
     bytes.chunks(3).map(digits).collect()
 }
 
-/// Pictures side by side.
+/// The HTML that shows pictures next to each other.
 fn html(words: &str, pictures: &[Picture]) -> String {
     let image = |picture: &Picture| {
         format!(
@@ -42,7 +43,7 @@ fn manual() -> Result<Vec<(&'static str, String)>, DrawError> {
         .into_iter()
         .collect::<Result<Vec<_>, _>>()?;
 
-    // Tiles as threads, the elements of a tile as their values, in two orders.
+    // The tiles as threads and the elements of a tile as their values, for two tilers.
     let matrix = Layout::column_major(IntTuple::from((6, 8)))?;
     let neighbours = matrix.zipped_divide_by(&Tiler::Shape(&IntTuple::from((3, 4))))?;
     let (two, four) = (Layout::flat(&[3], &[2])?.mode(0), Layout::flat(&[4], &[2])?.mode(0));

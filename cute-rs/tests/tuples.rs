@@ -1,10 +1,11 @@
-//! Numbers computed from integer tuples: right up to 64 bits, and an error that names the tuple beyond.
+//! Tests of numbers computed from integer tuples: correct within 64 bits, and an error that names the tuple
+//! beyond.
 
 use cute_rs::{ComposedLayout, IntTuple, Layout, LayoutError, Swizzle};
 
 const HALF: i64 = 1 << 62;
 
-/// One number of tuples, as an integer or as a text.
+/// The text of a result: of its value or of its error.
 fn said<T: ToString>(result: Result<T, LayoutError>) -> String {
     result.map_or_else(|error| error.to_string(), |value| value.to_string())
 }
@@ -130,7 +131,7 @@ fn layouts_are_not_joined_beyond_their_range() {
     }
 }
 
-/// The same functions while the crate compiles.
+/// The same functions, evaluated at compile time.
 #[test]
 fn constants_are_checked_too() {
     const SIZE: i64 = match IntTuple::flat(&[6, 4]) {

@@ -1,4 +1,4 @@
-//! The same function with fewer leaves.
+//! Coalescing and filtering: the same function with fewer leaves.
 
 use super::Modes;
 use crate::error::LayoutError;
@@ -6,8 +6,7 @@ use crate::int_tuple::{IntTuple, MAX_LEAVES};
 use crate::layout::Layout;
 
 impl Layout {
-    /// The same function with as few leaves as it takes: `R(i) = L(i)` for every `i < size(L)`, and
-    /// `depth(R) <= 1`.
+    /// The same function with the fewest leaves: `R(i) = L(i)` for every `i < size(L)`, and `depth(R) <= 1`.
     ///
     /// ```
     /// # use cute_rs::{IntTuple, Layout};
@@ -22,8 +21,9 @@ impl Layout {
         }
     }
 
-    /// The same function of *all* integers with as few leaves as it takes: `R(i) = L(i)` for every `i`. A last leaf of
-    /// extent 1 stays, because from the size on, the last leaf goes on.
+    /// The same function of *all* integers, also beyond the size, with the fewest leaves: `R(i) = L(i)` for
+    /// every `i`. A last leaf of extent 1 stays, because beyond the size the layout continues along the last
+    /// leaf.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -39,8 +39,8 @@ impl Layout {
         }
     }
 
-    /// Coalesces each part of the layout that belongs to a leaf of `profile` on its own: `R(c) = L(c)` for every
-    /// coordinate `c` nested like the profile. Modes that the profile lacks stay.
+    /// Coalesces the part of the layout at each leaf of `profile` separately: `R(c) = L(c)` for every
+    /// coordinate `c` with the nesting of the profile. Modes beyond the profile's last mode stay.
     ///
     /// ```
     /// # use cute_rs::{IntTuple, Layout};
@@ -50,7 +50,7 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Profile`] where the profile has more modes or is finer than the layout.
+    /// [`LayoutError::Profile`] if the profile has more modes than the layout or a finer nesting.
     pub const fn coalesce_by(&self, profile: &IntTuple) -> Result<Self, LayoutError> {
         if profile.is_int() {
             return Ok(self.coalesce());
@@ -77,7 +77,8 @@ impl Layout {
         result.close()
     }
 
-    /// Leaves of stride 0 with extent 1, so that nothing is repeated: R has the nesting and the offsets of L.
+    /// Sets the extent of every leaf of stride 0 to 1, so that nothing repeats: R has the nesting and the
+    /// offsets of L.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -97,8 +98,8 @@ impl Layout {
         Self::from_parts(shape.with_leaves(&extents), stride)
     }
 
-    /// Without leaves of stride 0 and of extent 1, and coalesced: the offsets of L in the order in which they come, each
-    /// repetition by a broadcast left out.
+    /// Removes leaves of stride 0 and of extent 1, and coalesces. The offsets of L remain in their order,
+    /// without the repetitions that broadcasts cause.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -109,7 +110,7 @@ impl Layout {
         self.filter_zeros().coalesce()
     }
 
-    /// Filters each part that belongs to a leaf of `profile` on its own.
+    /// Filters the part of the layout at each leaf of `profile` separately.
     ///
     /// ```
     /// # use cute_rs::{IntTuple, Layout};
@@ -124,15 +125,15 @@ impl Layout {
         self.filter_zeros().coalesce_by(profile)
     }
 
-    /// The merged leaves. `endless` keeps a last leaf of extent 1, so that `R(i) = L(i)` also from `size(L)` on, where the
-    /// last leaf goes on.
+    /// The merged leaves. With `endless`, a last leaf of extent 1 stays. Then `R(i) = L(i)` also from
+    /// `size(L)` on, where the layout continues along its last leaf.
     pub(super) const fn merged(&self, endless: bool) -> Modes {
         let (shape, stride) = (self.shape_ref(), self.stride_ref());
         let mut modes = Modes::new();
         let mut i = 0;
         while i < shape.len() {
             if shape.leaf(i) > 1 || endless && i + 1 == shape.len() {
-                // There are no more modes than leaves, so there is room.
+                // There are no more modes than leaves, so they fit.
                 let _ = modes.push(shape.leaf(i), stride.leaf(i), stride.axis(i));
             }
             i += 1;

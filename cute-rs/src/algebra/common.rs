@@ -1,4 +1,4 @@
-//! What layouts have in common, and how large a piece an access may take.
+//! Runs that layouts have in common, and how many elements one access can move.
 
 use super::Modes;
 use crate::error::LayoutError;
@@ -6,7 +6,7 @@ use crate::int_tuple::{IntTuple, MAX_LEAVES, gcd};
 use crate::layout::Layout;
 
 impl Layout {
-    /// The longest run that two layouts of one size hold in the same order, as coordinates of both:
+    /// The longest run that two layouts of the same size have in the same order, as coordinates of both:
     /// `A(R(i)) = B(R(i)) = i` for every `i < size(R)`.
     ///
     /// ```
@@ -18,7 +18,7 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Sizes`] where they differ.
+    /// [`LayoutError::Sizes`] if the sizes differ.
     pub const fn max_common_layout(&self, other: &Self) -> Result<Self, LayoutError> {
         if self.size() != other.size() {
             return Err(LayoutError::Sizes { size: self.size(), other: other.size() });
@@ -30,7 +30,7 @@ impl Layout {
         let run = self.merged(false);
         let mut modes = Modes::new();
         let mut reach: i64 = 1;
-        // Along each mode of the inverse, the steps of A must go on where the run has come to.
+        // Along each mode of the inverse, the steps of A must continue where the run ends so far.
         let mut i = 0;
         while i < inverse.len {
             let (mut visited, mut step) = (inverse.shape[i], inverse.stride[i]);
@@ -64,8 +64,8 @@ impl Layout {
         modes.layout()
     }
 
-    /// How many elements of two layouts of one size follow each other in both: the widest vector that a copy between them
-    /// can move at once.
+    /// The number of elements that are contiguous in both layouts, which must have the same size. It is the
+    /// widest vector, in elements, that a copy between the two can move at once.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -84,8 +84,8 @@ impl Layout {
         }
     }
 
-    /// The first coordinates of a flat layout, as many as go into `n` mode by mode: `R(i) = L(i)` for `i < size(R)`, and
-    /// `size(R)` divides `n` and `size(L)`. For `n = 0` all.
+    /// The first coordinates of a flat layout: mode by mode, as many as divide `n`. `R(i) = L(i)` for
+    /// `i < size(R)`, and `size(R)` divides `n` and `size(L)`. For `n = 0`, all coordinates.
     pub(crate) const fn first(&self, n: i64) -> Result<Self, LayoutError> {
         let (shape, stride) = (self.shape_ref(), self.stride_ref());
         let mut modes = Modes::new();
@@ -107,8 +107,9 @@ impl Layout {
         modes.layout()
     }
 
-    /// The largest number of elements that can be joined to one throughout: N divides the contiguous run that L builds up
-    /// from offset 0 and every stride beyond it, so that offsets come in whole groups `kN, kN + 1, …, kN + N - 1`.
+    /// The largest number N of elements that can be joined into one everywhere. N divides the contiguous run
+    /// that L forms from offset 0 and every stride beyond it. So offsets come in whole groups
+    /// `kN, kN + 1, …, kN + N - 1`.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -141,11 +142,11 @@ impl Layout {
         alignment
     }
 
-    /// Spreads `n` items over a shape: a layout of size at most `n` into the integer coordinates of the shape that is
-    /// increasing and whose steps go along whole modes. Its size is `n` where the factors of `n` come in the order of the
-    /// extents.
+    /// Distributes `n` items over a shape. The result is an increasing layout of size at most `n` into the
+    /// integer coordinates of the shape, with steps along whole modes. Its size is `n` if the factors of `n`
+    /// come in the order of the extents.
     ///
-    /// `R(i) < R(i + 1)`, and each leaf of R walks within one leaf of the shape.
+    /// `R(i) < R(i + 1)`, and each leaf of R moves within one leaf of the shape.
     ///
     /// ```
     /// # use cute_rs::{IntTuple, Layout};

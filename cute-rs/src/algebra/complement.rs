@@ -1,4 +1,4 @@
-//! What a layout leaves out.
+//! Complements: the offsets that a layout leaves out.
 
 use super::Modes;
 use crate::error::LayoutError;
@@ -7,9 +7,9 @@ use crate::int_tuple::div_up;
 use crate::layout::Layout;
 
 impl Layout {
-    /// The layout of what L leaves out up to `cotarget`: together with L it reaches every offset below
-    /// `cotarget` once. That is: sums of an offset of L and one of R are all different, R is increasing, and
-    /// `cosize((L,R)) >= cotarget`. Modes of stride 0 do not count as part of L.
+    /// The layout of the offsets that L leaves out: together with L it reaches every offset below `cotarget`
+    /// once. More precisely, all sums of an offset of L and an offset of R are different, R is increasing,
+    /// and `cosize((L,R)) >= cotarget`. Modes of stride 0 do not count as part of L.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -21,7 +21,7 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::NotInjective`] where L repeats offsets or its modes interleave;
+    /// [`LayoutError::NotInjective`] if L repeats offsets or its modes interleave;
     /// [`LayoutError::NegativeStride`]; [`LayoutError::Overflow`]; [`LayoutError::Capacity`] for a layout of
     /// [`MAX_LEAVES`] modes.
     pub const fn complement(&self, cotarget: i64) -> Result<Self, LayoutError> {
@@ -30,7 +30,7 @@ impl Layout {
         let mut modes = Modes::new();
         let mut reach: i64 = 1;
         loop {
-            // The smallest stride that is left.
+            // The smallest remaining stride.
             let mut best = MAX_LEAVES;
             let mut i = 0;
             while i < shape.len() {
@@ -67,7 +67,7 @@ impl Layout {
         modes.layout()
     }
 
-    /// The layout of what L leaves out below its own end: [`complement`](Self::complement) up to `cosize(L)`, the gaps.
+    /// The layout of the gaps in L: [`complement`](Self::complement) up to `cosize(L)`.
     ///
     /// ```
     /// # use cute_rs::Layout;

@@ -1,4 +1,4 @@
-//! One layout after another.
+//! Composition: one layout after another.
 
 use super::{Modes, Tiler};
 use crate::error::LayoutError;
@@ -6,8 +6,10 @@ use crate::int_tuple::{IntTuple, MAX_LEAVES};
 use crate::layout::Layout;
 
 impl Layout {
-    /// `R = A o B`: `R(c) = A(B(c))` for every coordinate `c` of B, and the shape of R refines B's. Where B reaches
-    /// beyond the size of A, the last leaf of A goes on, and where B is negative, `A(-x) = -A(x)`, as in [`Layout::at`].
+    /// `R = A o B`: `R(c) = A(B(c))` for every coordinate `c` of B. The shape of R refines the shape of B.
+    ///
+    /// Coordinates of A follow [`Layout::at`]. Where B reaches beyond the size of A, A continues along its
+    /// last leaf. Where B is negative, `A(-x) = -A(x)`.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -18,10 +20,10 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::StrideDivisibility`] or [`LayoutError::ShapeDivisibility`] where a mode of B would cut
-    /// across a mode of A; [`LayoutError::Carry`] where the sum of several modes of B would;
-    /// [`LayoutError::MixedSigns`] where modes of B run in opposite directions over several modes of A;
-    /// [`LayoutError::Overflow`]; [`LayoutError::Capacity`] where the result has too many leaves.
+    /// [`LayoutError::StrideDivisibility`] or [`LayoutError::ShapeDivisibility`] if a mode of B would cut
+    /// across a mode of A; [`LayoutError::Carry`] if the sum of several modes of B would;
+    /// [`LayoutError::MixedSigns`] if modes of B run in opposite directions across several modes of A;
+    /// [`LayoutError::Overflow`]; [`LayoutError::Capacity`] if the result has too many leaves.
     pub const fn composition(&self, b: &Self) -> Result<Self, LayoutError> {
         let a = self.endless();
         let mut reach = Reach::NONE;
@@ -39,7 +41,8 @@ impl Layout {
         }
     }
 
-    /// Composes mode by mode: `R((c0,c1,…)) = L((T0(c0),T1(c1),…))`. `_` and modes without a tiler stay.
+    /// Composes mode by mode: `R((c0,c1,…)) = L((T0(c0),T1(c1),…))`. Modes with `_` or without a tiler stay
+    /// as they are.
     ///
     /// ```
     /// # use cute_rs::{IntTuple, Layout, Tiler};
@@ -51,12 +54,12 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] where the tiler has more modes, and those of [`composition`](Self::composition).
+    /// [`LayoutError::Rank`] if the tiler has more modes than L; those of [`composition`](Self::composition).
     pub const fn composition_by(&self, tiler: &Tiler<'_>) -> Result<Self, LayoutError> {
         self.by_mode(tiler, super::tiler::Operation::Compose)
     }
 
-    /// Merged leaves of a function of all integers, at least one.
+    /// The merged leaves of the function of all integers; at least one.
     const fn endless(&self) -> Modes {
         let mut modes = self.merged(true);
         if modes.len == 0 {
@@ -66,7 +69,7 @@ impl Layout {
     }
 }
 
-/// `A o B` for strides of B that count along components: component `k` selects the mode of A at the `k`-th leaf of
+/// `A o B` for strides of B that count along components. Component `k` selects the mode of A at leaf `k` of
 /// `profile`.
 pub(crate) const fn walk_components(
     a: &Layout,
@@ -84,7 +87,7 @@ pub(crate) const fn walk_components(
         if let Err(error) = compose_leaf(&component, b, i, &mut result, &mut reach) {
             return Err(error);
         }
-        // Leaves along one component add up: its first leaf checks all of them.
+        // Leaves along the same component add up, so all of them are checked together.
         let mut scratch = Layout::EMPTY;
         let mut other = 0;
         while other < b.shape_ref().len() {
@@ -104,7 +107,7 @@ pub(crate) const fn walk_components(
     Layout::bounded(result.shape(), result.stride())
 }
 
-/// The part of A at leaf `axis - 1` of a profile; a point for a stride without a component.
+/// The sub-layout of A at leaf `axis - 1` of a profile; a point for a stride without a component.
 const fn component(a: &Layout, profile: &IntTuple, axis: u8) -> Layout {
     if axis == 0 {
         return Layout::leaf(1, 0);
@@ -123,7 +126,7 @@ const fn component(a: &Layout, profile: &IntTuple, axis: u8) -> Layout {
     part
 }
 
-/// How far the modes of B walk along each mode of A, forwards and backwards.
+/// The distance that the modes of B move along each mode of A, forwards and backwards.
 struct Reach {
     up: [i64; MAX_LEAVES],
     down: [i64; MAX_LEAVES],
@@ -132,7 +135,8 @@ struct Reach {
 impl Reach {
     const NONE: Self = Self { up: [0; MAX_LEAVES], down: [0; MAX_LEAVES] };
 
-    /// A is linear along one of its modes, so the parts of B may be added up as long as nothing is carried or borrowed.
+    /// A is linear along each of its modes. So the moves of B may be added as long as no sum carries or
+    /// borrows.
     const fn check(&self, a: &Modes) -> Result<(), LayoutError> {
         let (mut walked, mut up, mut down) = (0, 0, 0);
         let mut i = 0;
@@ -155,8 +159,9 @@ impl Reach {
     }
 }
 
-/// `A o (s:d)` for leaf `leaf` of B: walks through A's modes, first past the `d` coordinates that are stepped over, then
-/// taking the `s` that are visited. Several modes take the place of the leaf as a tuple.
+/// Appends `A o (s:d)` for leaf `leaf` of B to `result`. The code goes through the modes of A: it first steps
+/// over `d` coordinates per step, then takes the `s` that are visited. If several modes result, they replace
+/// the leaf as a tuple.
 const fn compose_leaf(
     a: &Modes,
     b: &Layout,

@@ -1,4 +1,4 @@
-//! Cutting layouts into tiles.
+//! Divides: cutting layouts into tiles.
 
 use super::Tiler;
 use super::tiler::{Arrangement, Operation, arranged};
@@ -6,8 +6,8 @@ use crate::error::LayoutError;
 use crate::layout::Layout;
 
 impl Layout {
-    /// Divides L by a tiler T: `R = L o (T, complement(T, size(L)))`. Mode 0 of R walks inside a tile, mode 1
-    /// from tile to tile. A last tile may reach beyond the size of L.
+    /// Divides L by a tiler T: `R = L o (T, complement(T, size(L)))`. Mode 0 of R moves inside a tile, and
+    /// mode 1 moves from tile to tile. A last tile may reach beyond the size of L.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -30,7 +30,8 @@ impl Layout {
         }
     }
 
-    /// Divides mode by mode: mode `i` of R is `logical_divide(L_i, T_i)`. `_` and modes without a tiler stay.
+    /// Divides mode by mode: mode `i` of R is `logical_divide(L_i, T_i)`. Modes with `_` or without a tiler
+    /// stay as they are.
     ///
     /// ```
     /// # use cute_rs::{IntTuple, Layout, Tiler};
@@ -41,14 +42,15 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] where the tiler has more modes, and those of [`logical_divide`](Self::logical_divide).
+    /// [`LayoutError::Rank`] if the tiler has more modes than L; those of
+    /// [`logical_divide`](Self::logical_divide).
     pub const fn logical_divide_by(&self, tiler: &Tiler<'_>) -> Result<Self, LayoutError> {
         self.by_mode(tiler, Operation::Divide)
     }
 
-    /// Divides mode by mode and gathers: with `(A_i, B_i) = logical_divide(L_i, T_i)` this is
-    /// `R = ((A_0,A_1,…),(B_0,B_1,…))`. Mode 0 of R walks inside a tile, mode 1 from tile to tile. A mode that has
-    /// no tiler goes to mode 1 whole.
+    /// Divides mode by mode and gathers the halves: with `(A_i, B_i) = logical_divide(L_i, T_i)`,
+    /// `R = ((A_0,A_1,…),(B_0,B_1,…))`. Mode 0 of R moves inside a tile, and mode 1 moves from tile to tile.
+    /// A mode without a tiler goes to mode 1 undivided.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -60,7 +62,8 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] with no tiler or more tilers than modes, and those of [`Layout::logical_divide`].
+    /// [`LayoutError::Rank`] without a tiler, or for more tilers than modes; those of
+    /// [`Layout::logical_divide`].
     pub const fn zipped_divide(&self, tilers: &[Self]) -> Result<Self, LayoutError> {
         let rank = self.rank();
         if tilers.is_empty() || tilers.len() > rank {
@@ -91,8 +94,9 @@ impl Layout {
         }
     }
 
-    /// Divides mode by mode, nested as the tiler is, and gathers: `R = ((tile, tile, …), (rest, rest, …))`. What the tiler
-    /// keeps goes to the rest whole; a tiler that is one layout divides the whole: `R = logical_divide(L, T)`.
+    /// Divides mode by mode, following the nesting of the tiler, and gathers the halves:
+    /// `R = ((tile, tile, …), (rest, rest, …))`. Modes with `_` go to the rest undivided. A tiler that is one
+    /// layout divides the whole layout: `R = logical_divide(L, T)`.
     ///
     /// ```
     /// # use cute_rs::{IntTuple, Layout, Tiler};
@@ -110,7 +114,7 @@ impl Layout {
         arranged(self.split(tiler, Operation::Divide), Arrangement::Zipped)
     }
 
-    /// [`zipped_divide_by`](Self::zipped_divide_by) with the rests as modes of their own:
+    /// [`zipped_divide_by`](Self::zipped_divide_by) with each rest as its own mode:
     /// `R = ((tile, tile, …), rest, rest, …)`.
     ///
     /// ```
@@ -127,7 +131,7 @@ impl Layout {
         arranged(self.split(tiler, Operation::Divide), Arrangement::Tiled)
     }
 
-    /// [`zipped_divide_by`](Self::zipped_divide_by) with tiles and rests as modes of their own:
+    /// [`zipped_divide_by`](Self::zipped_divide_by) with each tile and each rest as its own mode:
     /// `R = (tile, tile, …, rest, rest, …)`.
     ///
     /// ```

@@ -1,4 +1,4 @@
-//! Layouts that undo others.
+//! Inverses: layouts that undo others.
 
 use super::Modes;
 use crate::coord_layout::CoordLayout;
@@ -7,8 +7,9 @@ use crate::int_tuple::{IntTuple, MAX_LEAVES};
 use crate::layout::Layout;
 
 impl Layout {
-    /// The inverse on the run of offsets `0, 1, 2, …` that modes of L build up, each beginning where the one before
-    /// ends: `L(R(i)) = i` for `i < size(R)`. If L is a permutation, the run is all of it.
+    /// The inverse on the run of offsets `0, 1, 2, …` that consecutive modes of L form: `L(R(i)) = i` for
+    /// `i < size(R)`. Each mode of the run begins where the previous one ends. If L is a permutation, the run
+    /// covers all its offsets.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -18,13 +19,13 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// None today; the `Result` leaves room for layouts that are refused.
+    /// None at present; the `Result` allows refusing layouts in a later version.
     pub const fn right_inverse(&self) -> Result<Self, LayoutError> {
         let flat = self.merged(false);
         let mut modes = Modes::new();
         let mut reach: i64 = 1;
         loop {
-            // The mode that begins where the run ends, and the integer coordinate that steps along it.
+            // Finds the mode that begins where the run ends, and the integer coordinate of one step along it.
             let mut i = 0;
             let mut step = 1;
             while i < flat.len && flat.stride[i] != reach {
@@ -42,8 +43,8 @@ impl Layout {
         modes.layout()
     }
 
-    /// The inverse of an injective L: `R(L(i)) = i` for every `i < size(L)`. Offsets that L leaves out are mapped
-    /// to coordinates from `size(L)` on.
+    /// The inverse of an injective L: `R(L(i)) = i` for every `i < size(L)`. Offsets that L leaves out map to
+    /// coordinates from `size(L)` on.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -55,7 +56,7 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::NotInjective`] where L repeats an offset, and those of [`Layout::complement`].
+    /// [`LayoutError::NotInjective`] if L repeats an offset; those of [`Layout::complement`].
     pub const fn left_inverse(&self) -> Result<Self, LayoutError> {
         let mut i = 0;
         while i < self.shape().len() {
@@ -69,15 +70,17 @@ impl Layout {
             Ok(rest) => rest,
             Err(error) => return Err(error),
         };
-        // With its complement L is a permutation, and the right inverse of a permutation is its inverse.
+        // L together with its complement is a permutation, and the right inverse of a permutation is its
+        // inverse.
         match Self::concat(&[flat, rest]) {
             Ok(permutation) => permutation.right_inverse(),
             Err(error) => Err(error),
         }
     }
 
-    /// The coordinates that L maps to 0 by broadcasting: `L(R(i)) = 0` for every `i < size(R)`, and `size(R)` is the
-    /// product of all extents with stride 0. Where no other leaves cancel out, these are all such coordinates.
+    /// The coordinates that broadcasts of L map to 0: `L(R(i)) = 0` for every `i < size(R)`. `size(R)` is the
+    /// product of all extents with stride 0. These are all coordinates with offset 0, unless other leaves
+    /// cancel each other.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -87,7 +90,7 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// None today; the `Result` leaves room for layouts that are refused.
+    /// None at present; the `Result` allows refusing layouts in a later version.
     pub const fn nullspace(&self) -> Result<Self, LayoutError> {
         let flat = self.merged(false);
         let mut modes = Modes::new();
@@ -107,11 +110,11 @@ impl Layout {
 }
 
 impl CoordLayout {
-    /// The inverse on the box of coordinates that L builds up from 0, component by component: `L(R(c)) = c` for every
-    /// coordinate `c` of R, which is nested like the profile. Along a component, each mode of L begins where the one before
-    /// ends.
+    /// The inverse on the box of coordinates that L covers from 0 on, component by component: `L(R(c)) = c`
+    /// for every coordinate `c` of R. R has the nesting of the profile. Along a component, each mode of L
+    /// begins where the previous one ends.
     ///
-    /// It says in which order the elements of a tile come, if L says which elements they are.
+    /// If L says which elements a tile contains, its right inverse says where in the tile each element is.
     ///
     /// ```
     /// # use cute_rs::{CoordLayout, IntTuple, Tiler};
@@ -124,7 +127,7 @@ impl CoordLayout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Capacity`] for more than [`MAX_LEAVES`] leaves.
+    /// [`LayoutError::Capacity`] above [`MAX_LEAVES`] leaves.
     pub const fn right_inverse(&self) -> Result<Layout, LayoutError> {
         let (flat, mut found) = (self.inner().merged(false), [Layout::EMPTY; MAX_LEAVES]);
         let mut component = 0;
@@ -154,8 +157,8 @@ impl CoordLayout {
         nested(&self.profile(), &found, 0)
     }
 
-    /// The inverse of an injective L: `R(L(i)) = i` for every `i < size(L)`, with R nested like the profile. Coordinates that L
-    /// leaves out are mapped to integer coordinates from `size(L)` on.
+    /// The inverse of an injective L: `R(L(i)) = i` for every `i < size(L)`. R has the nesting of the
+    /// profile. Coordinates that L leaves out map to integer coordinates from `size(L)` on.
     ///
     /// ```
     /// # use cute_rs::{CoordLayout, IntTuple, Layout};
@@ -168,8 +171,8 @@ impl CoordLayout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::NotInjective`] where L repeats a coordinate, or where modes along one component do not each step over
-    /// all smaller ones; [`LayoutError::NegativeStride`]; [`LayoutError::Capacity`].
+    /// [`LayoutError::NotInjective`] if L repeats a coordinate, or if modes along one component do not each
+    /// step over all smaller ones; [`LayoutError::NegativeStride`]; [`LayoutError::Capacity`].
     pub const fn left_inverse(&self) -> Result<Layout, LayoutError> {
         let (flat, mut found) = (self.inner().merged(false), [Layout::EMPTY; MAX_LEAVES]);
         let mut i = 0;
@@ -182,7 +185,7 @@ impl CoordLayout {
             }
             i += 1;
         }
-        // Where coordinates go that L leaves out.
+        // The first free integer coordinate for coordinates that L leaves out.
         let mut beyond = self.size();
         let mut component = 0;
         while component < self.profile().len() {
@@ -237,7 +240,7 @@ impl CoordLayout {
     }
 }
 
-/// Layouts, one for each leaf of a profile from `first` on, nested like it.
+/// Nests layouts, one per leaf of a profile from `first` on, like the profile.
 const fn nested(
     profile: &IntTuple,
     leaves: &[Layout; MAX_LEAVES],

@@ -1,4 +1,4 @@
-//! Repeating layouts as blocks.
+//! Products: repeating layouts as blocks.
 
 use super::Tiler;
 use super::tiler::{Arrangement, Operation, arranged};
@@ -7,8 +7,8 @@ use crate::int_tuple::MAX_LEAVES;
 use crate::layout::Layout;
 
 impl Layout {
-    /// Repeats L as T arranges it: `R = (L, complement(L, size(L) * cosize(T)) o T)`. Mode 0 of R is L, mode 1
-    /// walks over its copies.
+    /// Repeats L in the arrangement of T: `R = (L, complement(L, size(L) * cosize(T)) o T)`. Mode 0 of R is
+    /// L, and mode 1 moves over its copies.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -31,8 +31,8 @@ impl Layout {
         }
     }
 
-    /// Repeats a block over a grid of blocks, mode by mode: mode `i` of R is `(block_i, copies_i)` with
-    /// `(block, copies) = logical_product(block, grid)`, and inside it the block varies fastest.
+    /// Repeats a block over a grid, mode by mode: mode `i` of R is `(block_i, copies_i)` with
+    /// `(block, copies) = logical_product(block, grid)`. Inside a mode, the block varies fastest.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -43,7 +43,7 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] where the ranks differ, and those of [`Layout::logical_product`].
+    /// [`LayoutError::Rank`] if the ranks differ; those of [`Layout::logical_product`].
     pub const fn blocked_product(&self, grid: &Self) -> Result<Self, LayoutError> {
         let rank = self.rank();
         if grid.rank() != rank {
@@ -53,7 +53,8 @@ impl Layout {
             Ok(product) => product,
             Err(error) => return Err(error),
         };
-        // The copies refine the grid, so an integer grid may have become a tuple that is one mode still.
+        // The copies refine the grid. So an integer grid may have become a tuple, which still counts as one
+        // mode.
         let copies = if grid.shape_ref().is_int() { product.mode(1).wrap() } else { Ok(product.mode(1)) };
         let block = if self.shape_ref().is_int() { product.mode(0).wrap() } else { Ok(product.mode(0)) };
         match (block, copies) {
@@ -62,9 +63,9 @@ impl Layout {
         }
     }
 
-    /// Repeats a block over a grid of blocks, mode by mode, interleaved: mode `i` of R is `(copies_i, block_i)`, where
-    /// [`blocked_product`](Self::blocked_product) has `(block_i, copies_i)`. Neighbours in a mode of R are the same
-    /// element of neighbouring copies.
+    /// Repeats a block over a grid, mode by mode and interleaved: mode `i` of R is `(copies_i, block_i)`,
+    /// while [`blocked_product`](Self::blocked_product) has `(block_i, copies_i)`. Neighbours in a mode of R
+    /// are the same element of neighbouring copies.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -75,7 +76,7 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// As [`blocked_product`](Self::blocked_product).
+    /// Those of [`blocked_product`](Self::blocked_product).
     pub const fn raked_product(&self, grid: &Self) -> Result<Self, LayoutError> {
         let rank = self.rank();
         if grid.rank() != rank {
@@ -93,7 +94,8 @@ impl Layout {
         }
     }
 
-    /// Multiplies mode by mode: mode `i` of R is `logical_product(L_i, T_i)`. `_` and modes without a tiler stay.
+    /// Repeats mode by mode: mode `i` of R is `logical_product(L_i, T_i)`. Modes with `_` or without a tiler
+    /// stay as they are.
     ///
     /// ```
     /// # use cute_rs::{Layout, Tiler};
@@ -105,13 +107,15 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] where the tiler has more modes, and those of [`logical_product`](Self::logical_product).
+    /// [`LayoutError::Rank`] if the tiler has more modes than L; those of
+    /// [`logical_product`](Self::logical_product).
     pub const fn logical_product_by(&self, tiler: &Tiler<'_>) -> Result<Self, LayoutError> {
         self.by_mode(tiler, Operation::Product)
     }
 
-    /// Multiplies mode by mode and gathers: `R = ((block, block, …), (copies, copies, …))`. What the tiler keeps goes to
-    /// the copies whole; a tiler that is one layout repeats the whole: `R = logical_product(L, T)`.
+    /// Repeats mode by mode and gathers the halves: `R = ((block, block, …), (copies, copies, …))`. Modes
+    /// with `_` go to the copies unchanged. A tiler that is one layout repeats the whole layout:
+    /// `R = logical_product(L, T)`.
     ///
     /// ```
     /// # use cute_rs::{Layout, Tiler};
@@ -128,7 +132,7 @@ impl Layout {
         arranged(self.split(tiler, Operation::Product), Arrangement::Zipped)
     }
 
-    /// [`zipped_product`](Self::zipped_product) with the copies as modes of their own:
+    /// [`zipped_product`](Self::zipped_product) with each mode of copies on its own:
     /// `R = ((block, block, …), copies, copies, …)`.
     ///
     /// ```
@@ -145,7 +149,7 @@ impl Layout {
         arranged(self.split(tiler, Operation::Product), Arrangement::Tiled)
     }
 
-    /// [`zipped_product`](Self::zipped_product) with blocks and copies as modes of their own:
+    /// [`zipped_product`](Self::zipped_product) with each block and each mode of copies on its own:
     /// `R = (block, block, …, copies, copies, …)`.
     ///
     /// ```
@@ -164,8 +168,8 @@ impl Layout {
     }
 
     /// Repeats a block until it fills a shape: the blocked product of L with a compact grid of
-    /// `shape_i / size(L_i)` blocks a mode. Blocks follow each other first along mode `order[0]`, then along
-    /// `order[1]`, and so on.
+    /// `shape_i / size(L_i)` blocks in mode `i`. Consecutive blocks are adjacent first along mode `order[0]`,
+    /// then along `order[1]`, and so on.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -178,8 +182,8 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] where `shape` or `order` has not one entry a mode; [`LayoutError::Order`] where
-    /// `order` does not name each mode once; [`LayoutError::ShapeDivisibility`] where an extent is not a positive
+    /// [`LayoutError::Rank`] unless `shape` and `order` have one entry per mode; [`LayoutError::Order`]
+    /// unless `order` names each mode once; [`LayoutError::ShapeDivisibility`] if an extent is not a positive
     /// multiple of the block's; those of [`Layout::blocked_product`].
     pub const fn tile_to_shape(&self, shape: &[i64], order: &[usize]) -> Result<Self, LayoutError> {
         let rank = self.rank();

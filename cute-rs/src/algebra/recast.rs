@@ -1,12 +1,13 @@
-//! Layouts of larger or smaller elements.
+//! Recasts: the same layout in larger or smaller elements.
 
 use crate::error::LayoutError;
 use crate::int_tuple::{MAX_LEAVES, gcd};
 use crate::layout::Layout;
 
 impl Layout {
-    /// The layout of elements that are `n` times as large: `R(c') = floor(L(c) / n)`, where a leaf of stride `d < n` has
-    /// `n / d` coordinates joined to one, `c'_i = floor(c_i * d / n)`, and the other leaves keep theirs.
+    /// The layout in elements that are `n` times as large: `R(c') = floor(L(c) / n)`. Along a leaf of stride
+    /// `d < n`, `n / d` coordinates become one: `c'_i = floor(c_i * d / n)`. Coordinates along the other
+    /// leaves do not change.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -16,7 +17,8 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Recast`] where a mode cuts through a group; [`LayoutError::Extent`] for `n` below 1.
+    /// [`LayoutError::Recast`] if a mode cuts through a larger element; [`LayoutError::Extent`] for `n` below
+    /// 1.
     pub const fn upcast(&self, n: i64) -> Result<Self, LayoutError> {
         if n < 1 {
             return Err(LayoutError::Extent { shape: crate::int_tuple::IntTuple::int(n) });
@@ -35,7 +37,7 @@ impl Layout {
                 if d < 0 || n % d != 0 {
                     return refused;
                 }
-                // How many coordinates lie in one group.
+                // The number of coordinates in one group.
                 let joined = n / d;
                 if s % joined == 0 {
                     (extents[i], strides[i]) = (s / joined, if s == joined { 0 } else { 1 });
@@ -54,9 +56,10 @@ impl Layout {
         Ok(Self::from_parts(shape.with_leaves(&extents), shape.with_leaves(&strides)))
     }
 
-    /// The layout of elements of which `n` make up one of L: the first leaf of stride 1, one of extent 2 and more if there is
-    /// one, is `n` times as long, and `R(c') = n * L(c) + j` where its coordinate is `c'_i = n * c_i + j`, for
-    /// `0 <= j < n`. Without a leaf of stride 1, only the first part of each element is reached: `R(c) = n * L(c)`.
+    /// The layout in elements that are `n` times as small. The first leaf of stride 1 becomes `n` times as
+    /// long; a leaf of extent 2 or more has precedence. Along it `c'_i = n * c_i + j`, and
+    /// `R(c') = n * L(c) + j` for `0 <= j < n`. If no leaf has stride 1, R reaches only the first part of
+    /// each element: `R(c) = n * L(c)`.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -92,8 +95,8 @@ impl Layout {
         Self::bounded(shape.with_leaves(&extents), shape.with_leaves(&strides))
     }
 
-    /// The layout of the same bits in elements of another width: with `new / old = n / d` in lowest terms,
-    /// `upcast(downcast(L, d), n)`.
+    /// The layout of the same bits in elements of another width: `upcast(downcast(L, d), n)` with
+    /// `new / old = n / d` in lowest terms. Widths are in bits.
     ///
     /// ```
     /// # use cute_rs::Layout;

@@ -1,23 +1,23 @@
-//! Tilers: what an operation does to each mode.
+//! Tilers: the argument that says what an operation does to each mode.
 
 use crate::error::LayoutError;
 use crate::int_tuple::IntTuple;
 use crate::layout::Layout;
 
-/// What an operation does to each mode of a layout, written `<4:1,_,<2:1,8:2>>`.
+/// What an operation does to each mode of a layout, written `<4:1,_,<2:1,8:2>>`. CuTe's tiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tiler<'a> {
-    /// `_`: the mode stays.
+    /// `_`: the mode stays as it is.
     Keep,
-    /// The whole part, as a function of integers, with this layout.
+    /// This layout, applied to the whole mode as a function of integers.
     By(&'a Layout),
-    /// A shape stands for the tiler whose leaves `s` are the layouts `s:1`: `(4,8)` is `<4:1,8:1>`.
+    /// A shape. Each of its leaves `s` stands for the layout `s:1`: `(4,8)` is `<4:1,8:1>`.
     Shape(&'a IntTuple),
-    /// One tiler a mode; modes beyond the last tiler stay.
+    /// One tiler per mode. Modes beyond the last tiler stay as they are.
     Modes(&'a [Self]),
 }
 
-/// What is done where the tiler has a layout.
+/// The operation that is applied where the tiler has a layout.
 #[derive(Clone, Copy)]
 pub(super) enum Operation {
     Compose,
@@ -80,11 +80,11 @@ impl Modes<'_> {
     }
 }
 
-/// Tile and rest; no tile where the tiler keeps everything.
+/// Tile and rest. There is no tile if the tiler keeps everything.
 type Split = (Option<Layout>, Layout);
 
 impl Layout {
-    /// The operation in every mode that has a tiler.
+    /// Applies the operation to every mode that has a tiler.
     pub(super) const fn by_mode(&self, tiler: &Tiler<'_>, operation: Operation) -> Result<Self, LayoutError> {
         let modes = match tiler.part() {
             Ok(Part::Keep) => return Ok(*self),
@@ -117,7 +117,7 @@ impl Layout {
         result.close()
     }
 
-    /// The operation in every mode that has a tiler, with the first halves and the second halves gathered.
+    /// Applies the operation to every mode that has a tiler, and gathers the first and the second halves.
     pub(super) const fn split(&self, tiler: &Tiler<'_>, operation: Operation) -> Result<Split, LayoutError> {
         let modes = match tiler.part() {
             Ok(Part::Keep) => return Ok((None, *self)),
@@ -163,7 +163,8 @@ impl Layout {
         }
     }
 
-    /// Gathers the halves of pairs: `((A0,B0),(A1,B1),C,…)` becomes `((A0,A1),(B0,B1,C,…))`, for the first `count` modes.
+    /// Gathers the halves of the first `count` modes, which are pairs: `((A0,B0),(A1,B1),C,…)` becomes
+    /// `((A0,A1),(B0,B1,C,…))`.
     ///
     /// `R(((a0,a1),(b0,b1,c))) = L(((a0,b0),(a1,b1),c))`
     ///
@@ -175,7 +176,7 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] where there are fewer modes, or one of these is no pair.
+    /// [`LayoutError::Rank`] if there are fewer than `count` modes, or one of them is not a pair.
     pub const fn tile_unzip(&self, count: usize) -> Result<Self, LayoutError> {
         let rank = self.rank();
         if count > rank || count == 0 {
@@ -207,7 +208,7 @@ impl Layout {
     }
 }
 
-/// Which parentheses of `(tile, rest)` come off.
+/// Which parentheses of `(tile, rest)` are removed.
 #[derive(Clone, Copy)]
 pub(super) enum Arrangement {
     /// `((t0,t1),(r0,r1))`

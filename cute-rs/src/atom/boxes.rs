@@ -1,12 +1,15 @@
-//! Which boxes a tensor copy has to bring, derived from where the elements lie in both memories.
+//! The boxes in which a tensor copy moves a tile, derived from the layouts of the tile in global and shared
+//! memory.
 //!
-//! A tensor copy moves a box of at most 5 dimensions. In shared memory the box is one run of bytes, the first dimension
-//! fastest, permuted by a swizzle; in global memory its dimension 0 is contiguous and the others have strides. So a box is
-//! the longest run of the tile in shared memory whose elements walk, one after the other, in single steps along modes of the
-//! tensor: with the tile's map `tile coordinate -> tensor coordinate` this is what
-//! `map o right_inverse(shared layout)` begins with. The tile is then a number of such boxes. A run that is longer than a box
-//! may be is cut into equal boxes.
-//! Source: PTX ISA "Tensors", CUDA driver API `cuTensorMapEncodeTiled`.
+//! A tensor copy moves a box of at most 5 dimensions. In shared memory the box is one run of bytes, with the
+//! first dimension fastest, permuted by a swizzle. In global memory its dimension 0 is contiguous, and the
+//! other dimensions have strides.
+//!
+//! So a box is the longest run of the tile in shared memory whose elements take single steps along modes of
+//! the tensor. With the tile's map `tile coordinate -> tensor coordinate`, it is the beginning of
+//! `map o right_inverse(shared layout)`. The tile consists of several such boxes. A run that exceeds the
+//! limits of a box is cut into equal boxes. Source: PTX ISA "Tensors", CUDA driver API
+//! `cuTensorMapEncodeTiled`.
 //!
 //! ```
 //! use cute_rs::atom::{Major, SwizzleMode, tma::TmaTiles};
@@ -27,31 +30,31 @@ use crate::int_tuple::{IntTuple, MAX_LEAVES};
 use crate::layout::Layout;
 use crate::partition::Start;
 
-/// Most dimensions of a box.
+/// The largest number of dimensions of a box.
 pub const MAX_DIMS: usize = 5;
 
-/// Most elements of a box along one dimension.
+/// The largest number of elements of a box along one dimension.
 const MAX_EXTENT: i64 = 256;
 
-/// What bytes in global memory come in multiples of.
+/// Rows of a box and strides in global memory must be multiples of this number of bytes.
 const GLOBAL_UNIT: i64 = 16;
 
-/// Strides in global memory stay below this, in bytes.
+/// Strides in global memory, in bytes, must be less than this.
 const MAX_STRIDE: i64 = 1 << 40;
 
-/// The boxes that bring one tile of a tensor into shared memory, or from there.
+/// The boxes that move one tile of a tensor into shared memory or out of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BoxPlan {
     rank: usize,
     /// Extents of a box in elements, dimension 0 first; 1 beyond the rank.
     extents: [u32; MAX_DIMS],
-    /// The leaf of the tensor's shape that each dimension is.
+    /// The leaf of the tensor's shape that is each dimension.
     modes: [usize; MAX_DIMS],
-    /// Box number -> its first coordinate in the tile's part of the tensor.
+    /// Box number -> first coordinate of the box, relative to the tile.
     coords: CoordLayout,
     /// Box number -> offset of its image in elements, before the swizzle.
     offsets: Layout,
-    /// Where the first box's image begins, in elements.
+    /// The start of the first box's image, in elements.
     first: i64,
     mode: SwizzleMode,
     element_bits: u32,
@@ -63,19 +66,20 @@ pub struct BoxPlan {
 /// One box of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BoxPlace {
-    /// Its first coordinate, counted from the tile's first element and nested like the tensor's shape.
+    /// The first coordinate of the box, relative to the tile's first element, with the nesting of the
+    /// tensor's shape.
     pub coord: IntTuple,
-    /// Where its image begins, in bytes from the start of the shared layout.
+    /// The start of the box's image in shared memory, in bytes from the start of the shared layout.
     pub offset_bytes: u32,
 }
 
-/// The boxes that bring the tile `tile` of a tensor of layout `global` to where the layout `shared` of the tile says:
-/// `shared(c) = image of the element global(tile(c))`.
+/// Plans the boxes that copy the tile `tile` of a tensor with the layout `global`. They place its elements
+/// where the layout `shared` of the tile says: `shared(c) = image of the element global(tile(c))`.
 ///
 /// ```
 /// # use cute_rs::{IntTuple, Layout, Tiler};
 /// # use cute_rs::atom::{Major, SwizzleMode, boxes::tma_box, smem};
-/// // A tile of 128 x 128 elements of 16 bits, of a row-major matrix: rows of shared memory hold 128 bytes.
+/// // A 128 x 128 tile of 16-bit elements of a row-major matrix, in rows of 128 bytes of shared memory.
 /// let matrix = Layout::flat(&[4096, 4096], &[4096, 1])?;
 /// let shared = smem::tile(Major::K, SwizzleMode::B128, 16, 128, 128)?;
 /// let plan = tma_box(&matrix, &shared, &Tiler::Shape(&IntTuple::from((128, 128))), 16)?;
@@ -85,10 +89,10 @@ pub struct BoxPlace {
 /// ```
 ///
 /// # Errors
-/// [`LayoutError::Box`] with the mode of the tensor (a leaf of its shape), the value and the limit of the first rule that is
-/// broken, see [`BoxRule`]; [`LayoutError::Range`] unless elements have 8, 16, 32 or 64 bits; [`LayoutError::Profile`] where
-/// tile and shared layout differ in size; those of [`Layout::composition`], [`Layout::right_inverse`] and
-/// [`Layout::logical_divide`].
+/// [`LayoutError::Box`] for the first [`BoxRule`] that is broken, with the mode of the tensor (a leaf of its
+/// shape), the value and the limit; [`LayoutError::Range`] unless elements have 8, 16, 32 or 64 bits;
+/// [`LayoutError::Profile`] if tile and shared layout differ in size; those of [`Layout::composition`],
+/// [`Layout::right_inverse`] and [`Layout::logical_divide`].
 pub const fn tma_box(
     global: &Layout,
     shared: &ComposedLayout,
@@ -115,7 +119,7 @@ pub const fn tma_box(
     if map.size() != shared.size() {
         return Err(LayoutError::Profile { tuple: map.shape(), profile: shared.shape() });
     }
-    // Place in shared memory -> coordinate of the tensor.
+    // Offset in shared memory -> coordinate of the tensor.
     let inverse = match shared.layout.right_inverse() {
         Ok(inverse) => inverse,
         Err(error) => return Err(error),
@@ -163,7 +167,7 @@ pub const fn tma_box(
     if let Err(error) = plan.check_row(global, element) {
         return Err(error);
     }
-    // The other modes that the tensor has are dimensions along which a box has one element.
+    // The other modes of the tensor are dimensions along which a box has one element.
     let mut leaf = 0;
     while leaf < global.shape_ref().len() {
         if global.shape_ref().leaf(leaf) > 1 && !is_dim[leaf] {
@@ -179,7 +183,7 @@ pub const fn tma_box(
     if let Err(error) = plan.check_tensor(global, element) {
         return Err(error);
     }
-    // The elements of one box as a tiler of the tile, and the boxes as what is left.
+    // Divides the tile by the elements of one box; the rests are the boxes.
     let run = match inverse.composition(&Layout::leaf(size, 1)) {
         Ok(run) => run,
         Err(error) => return Err(error),
@@ -197,8 +201,9 @@ pub const fn tma_box(
     }
 }
 
-/// The extent of a box along a run of `extent` elements, `bytes` each in shared memory: all of it, or the largest of equal
-/// parts whose images begin where the permutation does; `None` where there are no such parts.
+/// The extent of a box along a run of `extent` elements, each `bytes` apart in shared memory. It is the whole
+/// run if a box can hold it, otherwise the largest equal part whose images begin on the period of the
+/// swizzle. `None` if there is no such part.
 const fn part_of(extent: i64, bytes: i64, mode: SwizzleMode) -> Option<i64> {
     let mut parts = (extent + MAX_EXTENT - 1) / MAX_EXTENT;
     while parts > 1 && parts < extent {
@@ -210,7 +215,7 @@ const fn part_of(extent: i64, bytes: i64, mode: SwizzleMode) -> Option<i64> {
     if extent > MAX_EXTENT { None } else { Some(extent) }
 }
 
-/// Extents above what a box may have, cut as [`tma_box`] cuts runs of rows of one swizzle width.
+/// The extent of a box along `rows` rows of one swizzle width, as [`tma_box`] cuts them.
 pub(super) const fn rows_of_a_box(rows: u32, mode: SwizzleMode) -> u32 {
     match part_of(rows as i64, mode.bytes() as i64, mode) {
         Some(part) => part as u32,
@@ -218,7 +223,7 @@ pub(super) const fn rows_of_a_box(rows: u32, mode: SwizzleMode) -> u32 {
     }
 }
 
-/// The mode whose permutation a layout has.
+/// The swizzle mode of a layout.
 pub(super) const fn mode_of(shared: &ComposedLayout, element_bits: u32) -> Option<SwizzleMode> {
     let mut i = 0;
     while i < SwizzleMode::ALL.len() {
@@ -234,7 +239,7 @@ pub(super) const fn mode_of(shared: &ComposedLayout, element_bits: u32) -> Optio
 }
 
 impl BoxPlan {
-    /// Dimension 0 is contiguous in global memory, and as wide as the swizzle.
+    /// Checks that dimension 0 is contiguous in global memory and as wide as the swizzle.
     const fn check_row(&self, global: &Layout, element: i64) -> Result<(), LayoutError> {
         let mode = self.modes[0];
         let bytes = self.extents[0] as i64 * element;
@@ -252,7 +257,7 @@ impl BoxPlan {
         Ok(())
     }
 
-    /// The tensor's other strides are such that a tensor map can hold them.
+    /// Checks that a tensor map can hold the tensor's extents and strides.
     const fn check_tensor(&self, global: &Layout, element: i64) -> Result<(), LayoutError> {
         let mut dim = 0;
         while dim < self.rank {
@@ -278,7 +283,7 @@ impl BoxPlan {
         Ok(())
     }
 
-    /// The images begin where the permutation does.
+    /// Checks that the images begin on the period of the swizzle.
     const fn check_images(&self) -> Result<(), LayoutError> {
         let (element, limit) = ((self.element_bits / 8) as i64, self.mode.alignment() as i64);
         let mut value = self.first * element;
@@ -295,37 +300,37 @@ impl BoxPlan {
         Ok(())
     }
 
-    /// Dimensions of the copy.
+    /// Number of dimensions of the copy.
     pub const fn rank(&self) -> usize {
         self.rank
     }
 
-    /// Extents of every box in elements, the contiguous dimension first.
+    /// Extents of each box in elements, the contiguous dimension first.
     pub const fn extents(&self) -> &[u32] {
         self.extents.split_at(self.rank).0
     }
 
-    /// Which leaf of the tensor's shape each dimension is.
+    /// The leaf of the tensor's shape that is each dimension.
     pub const fn modes(&self) -> &[usize] {
         self.modes.split_at(self.rank).0
     }
 
-    /// How the images are permuted.
+    /// The swizzle mode of the images.
     pub const fn swizzle(&self) -> SwizzleMode {
         self.mode
     }
 
-    /// How many boxes.
+    /// Number of boxes.
     pub const fn count(&self) -> u32 {
         self.coords.size() as u32
     }
 
-    /// How many copies share each box.
+    /// Number of copies that share each box; see [`sliced`](Self::sliced).
     pub const fn slices(&self) -> u32 {
         self.slices
     }
 
-    /// The `i`-th box.
+    /// Box `i`.
     pub const fn get(&self, i: u32) -> BoxPlace {
         let offset = self.first + self.offsets.at(i as i64);
         BoxPlace { coord: self.coords.at(i as i64), offset_bytes: offset as u32 * (self.element_bits / 8) }
@@ -336,22 +341,23 @@ impl BoxPlan {
         (0..self.count()).map(|i| self.get(i))
     }
 
-    /// `box number -> first coordinate`, counted from the tile's first element.
+    /// The layout `box number -> first coordinate`, relative to the tile's first element.
     pub const fn coords(&self) -> CoordLayout {
         self.coords
     }
 
-    /// The dimension along which slices follow each other: the last along which a box has more than one element.
+    /// The dimension along which a box is sliced: the last one along which the box has more than one element.
     pub const fn sliced_dim(&self) -> usize {
         self.sliced_dim
     }
 
-    /// The same boxes, each brought by `slices` copies, as CTAs of a cluster do that share a tile: copy `i` brings the `i`-th
-    /// part along [`sliced_dim`](Self::sliced_dim), to [`slice_bytes`](Self::slice_bytes) times `i` behind the box's image.
+    /// The same boxes, each moved by `slices` copies. Use it when the CTAs of a cluster share a tile. Copy
+    /// `i` moves part `i` along [`sliced_dim`](Self::sliced_dim). Its image begins `i` times
+    /// [`slice_bytes`](Self::slice_bytes) after the start of the box's image.
     ///
     /// # Errors
-    /// [`LayoutError::Box`] where the extent is not a multiple of the slices, where a slice is less than a whole
-    /// permutation, or where boxes have one dimension only.
+    /// [`LayoutError::Box`] if `slices` does not divide the extent, if a slice is not a multiple of the
+    /// swizzle's period, or if boxes have only one dimension.
     pub const fn sliced(mut self, slices: u32) -> Result<Self, LayoutError> {
         let dim = self.sliced_dim;
         let (mode, extent) = (self.modes[dim], self.extents[dim]);
@@ -368,10 +374,11 @@ impl BoxPlan {
         Ok(self)
     }
 
-    /// Where slice `slice` of the tile that begins at the coordinate `tile` begins, computed with `V`'s operators.
+    /// The first coordinate of slice `slice` of the tile that begins at the coordinate `tile`, computed with
+    /// `V`'s operators.
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] where `tile` has another number of components than the tensor's coordinates.
+    /// [`LayoutError::Rank`] unless `tile` has as many components as the tensor's coordinates.
     pub fn slice<V: Arithmetic, const N: usize>(
         &self,
         mut tile: [V; N],
@@ -390,12 +397,12 @@ impl BoxPlan {
         }
     }
 
-    /// What the copy of box `i` is given for coordinates, dimension 0 first, if the tile or its slice begins at the
-    /// coordinate `tile`; computed with `V`'s operators.
+    /// The coordinates for the copy instruction of box `i`, dimension 0 first, computed with `V`'s operators.
+    /// `tile` is the first coordinate of the tile or of its slice.
     ///
     /// ```
     /// # use cute_rs::atom::{Major, SwizzleMode, tma::TmaTiles};
-    /// // Rows of K: dimension 0 of the copy is component 1 of the coordinate (MN, K).
+    /// // K-major: dimension 0 of the copy is component 1 of the coordinate (MN, K).
     /// let tiles = TmaTiles::new(Major::K, SwizzleMode::B128, 16, 128, 128)?.sliced(2)?;
     /// let slice = tiles.plan().slice([1000_u32, 256], 1)?;
     /// assert_eq!((slice, tiles.plan().copy(slice, 1)?), ([1064, 256], [256 + 64, 1064]));
@@ -403,7 +410,7 @@ impl BoxPlan {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] where `tile` has another number of components than the tensor's coordinates, or `D` is not the
+    /// [`LayoutError::Rank`] unless `tile` has as many components as the tensor's coordinates, and `D` is the
     /// number of dimensions.
     pub fn copy<V: Arithmetic, const N: usize, const D: usize>(
         &self,
@@ -428,7 +435,7 @@ impl BoxPlan {
         elements * (self.element_bits / 8)
     }
 
-    /// Bytes that one slice of all boxes brings.
+    /// Bytes that one slice of all boxes moves.
     pub const fn bytes(&self) -> u32 {
         self.count() * self.slice_bytes()
     }

@@ -1,8 +1,9 @@
-//! Matrix descriptors: how `wgmma` is told where an operand tile lies.
+//! Matrix descriptors: they tell `wgmma` where an operand tile is in shared memory.
 //!
-//! A descriptor holds a start address, two strides and the swizzle mode. The strides are read off the tile's layout:
-//! what they mean depends on the mode and on the major direction, as the table in PTX ISA "Matrix Descriptor Format"
-//! has it. Address bits above 18 are masked, because a shared address of a cluster carries the CTA's rank there.
+//! A descriptor holds a start address, two strides and the swizzle mode. The strides are read from the tile's
+//! layout. Their meaning depends on the mode and on the contiguous direction; see the table in PTX ISA
+//! "Matrix Descriptor Format". Address bits from 18 up are masked, because a shared address in a cluster has
+//! the CTA's rank there.
 //!
 //! ```
 //! use cute_rs::atom::descriptor::MatrixDescriptor;
@@ -10,7 +11,7 @@
 //!
 //! let a = MatrixDescriptor::new(Major::K, SwizzleMode::B128, 16, 64, 64)?;
 //! assert_eq!(a.k_offset_bytes(1), 32); // the next 16 of K, in the same row of the swizzle
-//! assert_eq!(a.bits(1024) & 0x3fff, 1024 >> 4); // addresses count 16 bytes
+//! assert_eq!(a.bits(1024) & 0x3fff, 1024 >> 4); // addresses are in units of 16 bytes
 //! # Ok::<(), cute_rs::LayoutError>(())
 //! ```
 
@@ -18,12 +19,12 @@ use super::{Major, SwizzleMode, smem};
 use crate::error::LayoutError;
 use crate::layout::Layout;
 
-/// The descriptor of one operand tile, apart from its start address.
+/// The descriptor of one operand tile, without its start address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MatrixDescriptor {
-    /// Leading-dimension byte offset, LBO.
+    /// Leading-dimension byte offset (LBO), in bytes.
     pub leading_bytes: u32,
-    /// Stride-dimension byte offset, SBO.
+    /// Stride-dimension byte offset (SBO), in bytes.
     pub stride_bytes: u32,
     /// Swizzle mode.
     pub mode: SwizzleMode,
@@ -32,11 +33,11 @@ pub struct MatrixDescriptor {
     element_bits: u32,
 }
 
-/// What the field holds where the hardware does not read it.
+/// The value of a field that the hardware does not read.
 const UNUSED: u32 = 16;
 
 impl MatrixDescriptor {
-    /// The descriptor of the tile that [`smem::tile`] describes.
+    /// Creates the descriptor of the tile that [`smem::tile`] describes.
     ///
     /// # Errors
     /// Those of [`smem::tile`].
@@ -59,7 +60,8 @@ impl MatrixDescriptor {
         let next_width_k = if k > width { descriptor.offset_bytes(0, width) } else { UNUSED };
         (descriptor.leading_bytes, descriptor.stride_bytes) = match (major, mode) {
             (Major::K, SwizzleMode::None) => (next_width_k, next_8_rows),
-            // Read where a slice of K is longer than the swizzle's width: 64 bytes of a sparse multiply's B.
+            // The hardware reads it if a slice of K is longer than the swizzle's width: 64 bytes of B in a
+            // sparse multiply.
             (Major::K, SwizzleMode::B32) => (next_width_k, next_8_rows),
             (Major::K, _) => (UNUSED, next_8_rows),
             (Major::Mn, SwizzleMode::None) => (next_8_k, next_width_rows),
@@ -68,7 +70,8 @@ impl MatrixDescriptor {
         Ok(descriptor)
     }
 
-    /// The tile, `(mn, k) -> offset` in elements, without its swizzle: the hardware applies that to the final address.
+    /// The layout `(mn, k) -> offset` of the tile, in elements and without its swizzle. The hardware applies
+    /// the swizzle to the final address.
     pub const fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -78,8 +81,9 @@ impl MatrixDescriptor {
         (self.layout.at_modes(&[mn as i64, k as i64]) as u32) * self.element_bits / 8
     }
 
-    /// The 64 bits for a tile at this shared address: a multiple of the mode's alignment plus offsets from
-    /// [`k_offset_bytes`](Self::k_offset_bytes) and [`mn_offset_bytes`](Self::mn_offset_bytes).
+    /// The 64 bits of the descriptor for a start address in shared memory. The address is a multiple of the
+    /// mode's alignment plus offsets from [`k_offset_bytes`](Self::k_offset_bytes) and
+    /// [`mn_offset_bytes`](Self::mn_offset_bytes).
     ///
     /// ```
     /// # use cute_rs::atom::{Major, SwizzleMode, descriptor::MatrixDescriptor};
@@ -100,13 +104,14 @@ impl MatrixDescriptor {
         field(start_address) | field(self.leading_bytes) << 16 | field(self.stride_bytes) << 32 | mode << 62
     }
 
-    /// What the `step`-th slice of 32 bytes of K (one instruction's K) adds to the start address, in bytes.
+    /// The offset in bytes to add to the start address for slice `step` of K. A slice is 32 bytes, which is
+    /// one instruction's K.
     pub const fn k_offset_bytes(&self, step: u32) -> u32 {
         self.offset_bytes(0, step * (256 / self.element_bits))
     }
 
-    /// What beginning at row `row` of M or N adds to the start address, in bytes. The row is a multiple of 8
-    /// (K-major) or of the swizzle's width (MN-major).
+    /// The offset in bytes to add to the start address to begin at row `row` of M or N. The row must be a
+    /// multiple of 8 (K-major) or of the swizzle's width (MN-major).
     pub const fn mn_offset_bytes(&self, row: u32) -> u32 {
         self.offset_bytes(row, 0)
     }
@@ -117,10 +122,10 @@ mod tests {
     use super::*;
     use crate::atom::tests::{swizzled_address, tiles};
 
-    /// A tile's start: aligned to every pattern's period, and no multiple of more.
+    /// A start address of a tile: aligned to the period of every pattern, and not to more.
     const BASE: u32 = 0x400;
 
-    /// The canonical layouts of the manual, in bytes before the swizzle, from a descriptor's two strides.
+    /// The canonical layouts of the PTX manual, in bytes before the swizzle, from a descriptor's two strides.
     fn canonical(major: Major, descriptor: &MatrixDescriptor, bytes: u32, mn: u32, k: u32) -> u32 {
         let unit = 16 / bytes;
         let (width, row) = (descriptor.mode.elements(bytes * 8), descriptor.mode.bytes());
@@ -151,7 +156,7 @@ mod tests {
                 Major::K => 8,
                 Major::Mn => mode.elements(bits),
             };
-            // The instruction begins at some row of a whole group, and at some slice of K.
+            // The instruction may begin at any whole group of rows and at any slice of K.
             for (first, step) in (0..mn / rows).flat_map(|i| (0..k / slice).map(move |step| (i * rows, step)))
             {
                 let start = BASE + descriptor.mn_offset_bytes(first) + descriptor.k_offset_bytes(step);
@@ -180,7 +185,7 @@ mod tests {
             for (row, at, step) in
                 (0..rows).flat_map(|n| (0..slice).flat_map(move |k| [0, 1].map(|s| (n, k, s))))
             {
-                // In spans of the swizzle's width, which follow each other at the leading-dimension offset.
+                // Spans of the swizzle's width, one leading-dimension offset apart.
                 let (span, inside) = (at / width, at % width * bits / 8);
                 let leading = span * descriptor.leading_bytes;
                 let place = leading + row / 8 * descriptor.stride_bytes + row % 8 * mode.bytes() + inside;

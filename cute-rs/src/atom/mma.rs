@@ -1,14 +1,14 @@
 //! `mma.sync` and plain multiplications by a warpgroup: four warps, each with 16 rows of a tile of 64.
 //!
-//! The accumulators are those of [`super::wgmma`]: warp `w` has rows `16w` to `16w + 15`, and instruction `j` of a warp has
-//! columns `8j` to `8j + 7`. So whatever reads one reads the other. A and B come through registers, and what this module says
-//! besides is which bytes of shared memory each lane has to name or to load.
+//! The accumulators have the layout of [`super::wgmma`]: warp `w` has rows `16w` to `16w + 15`, and
+//! instruction `j` of a warp has columns `8j` to `8j + 7`. So an epilogue works with both. A and B are in
+//! registers. This module also says which bytes of shared memory each lane loads or addresses.
 //! Source: PTX ISA "Matrix Fragments for mma" and "ldmatrix".
 //!
 //! ```
 //! use cute_rs::atom::mma;
 //!
-//! assert!(mma::atom(64, 16).is_ok()); // m64n64 of bf16, 16 rows a warp
+//! assert!(mma::atom(64, 16).is_ok()); // m64n64 of bf16, 16 rows per warp
 //! assert!(mma::atom(60, 16).is_err()); // an instruction has 8 columns
 //! ```
 
@@ -17,10 +17,11 @@ use crate::error::LayoutError;
 use crate::thread_value::{ThreadValue, fragment};
 use crate::tiled_mma::MmaAtom;
 
-/// `n / 8` instructions `m16n8kK` of each warp, with A and B in registers; `K` is `256 / element_bits`.
+/// `n / 8` instructions `m16n8kK` per warp, with A and B in registers; `K` is `256 / element_bits`.
 ///
-/// A is [`wgmma::operand_a`]. All warps have the same B: a register holds `p = 32 / element_bits` neighbours along K, and value
-/// `v` of lane `l` is column (K) `p(l%4) + v%p + 4p(v/p % 2)` of row (N) `l/4 + 8(v/2p)`.
+/// A has the layout of [`wgmma::operand_a`]. All warps have the same B. A register holds
+/// `p = 32 / element_bits` neighbours along K. Value `v` of lane `l` is at column (K)
+/// `p(l%4) + v%p + 4p(v/p % 2)` and row (N) `l/4 + 8(v/2p)`.
 ///
 /// # Errors
 /// Those of [`wgmma::accumulator`]; [`LayoutError::Range`] unless the elements have 8, 16 or 32 bits.
@@ -38,15 +39,18 @@ pub const fn atom(n: u32, element_bits: u32) -> Result<MmaAtom, LayoutError> {
     joined(Ok(a), b, wgmma::accumulator(n))
 }
 
-/// What the lanes name to `ldmatrix`, for 16 columns of [`atom`]: each a row of 16 bytes, which are its values.
+/// The rows that the lanes address in `ldmatrix`, for 16 columns of [`atom`]. Each lane addresses one row of
+/// 16 bytes; its values are the elements of that row.
 ///
-/// One `ldmatrix.x4` of A gives a warp its four registers. One of B gives registers of two instructions: the first ones of both,
-/// then the second ones. A matrix that is contiguous along M or N is read with `.trans`, which exists for elements of 16 bits.
+/// One `ldmatrix.x4` of A fills the four registers of A in a warp. One of B fills registers of two
+/// instructions: first the first register of both, then the second register of both. A matrix that is
+/// contiguous along M or N is read with `.trans`, which exists for elements of 16 bits.
 ///
 /// ```
 /// # use cute_rs::{Operand, atom::{Major, mma}};
 /// let rows = mma::ldmatrix([Major::K, Major::Mn], 16)?;
-/// // Lane 21 of the first warp names row 5 of A, from K = 8 on, and of B the line K = 5 from column 8 on: of matrices 2 and 1.
+/// // Lane 21 addresses row 5 of A from K = 8 on, in matrix 2. Lane 13 addresses K = 5 of B from column 8 on,
+/// // in matrix 1.
 /// assert_eq!(rows.operand(Operand::A).coord(21, 0), (5, 8));
 /// assert_eq!(rows.operand(Operand::B).coord(13, 0), (8, 5));
 /// # Ok::<(), cute_rs::LayoutError>(())
@@ -63,8 +67,8 @@ pub const fn ldmatrix([a, b]: [Major; 2], element_bits: u32) -> Result<MmaAtom, 
     joined(rows(a, 64, 16, element_bits), rows(b, 16, 0, element_bits), wgmma::accumulator(16))
 }
 
-/// The rows of 16 x 32 bytes: matrix `i` is at `8(i % 2)` along M or N, and at 16 bytes times `i / 2` along K. From warp to warp the
-/// next 16 are `warp` further.
+/// The rows of 16 bytes that lanes address: matrix `i` begins at `8(i % 2)` along M or N and at `16(i / 2)`
+/// bytes along K. The matrices of the next warp are `warp` further.
 const fn rows(major: Major, mn: i64, warp: i64, element_bits: u32) -> Result<ThreadValue, LayoutError> {
     let chunk = (128 / element_bits) as i64;
     let tile = (mn, 2 * chunk);
@@ -74,10 +78,12 @@ const fn rows(major: Major, mn: i64, warp: i64, element_bits: u32) -> Result<Thr
     }
 }
 
-/// `n / 8` instructions `m16n8k8` of `f64` of each warp, and what their lanes load: two neighbours along K of each row, 16 bytes at once.
+/// `n / 8` instructions `m16n8k8` of `f64` per warp. Each lane loads two neighbours along K of each row, 16
+/// bytes at once.
 ///
-/// The instruction has elements `l%4` and `l%4 + 4` of K in lane `l`. Here these are elements `2(l%4)` and `2(l%4) + 1` of the matrices, of
-/// A's as of B's: K is permuted in both alike, which changes no sum but its order. Rows of 64 bytes are read without bank conflicts.
+/// In the instruction, lane `l` has elements `l%4` and `l%4 + 4` of K. Here these are elements `2(l%4)` and
+/// `2(l%4) + 1` of both A and B. K is permuted in the same way in both, which changes only the order of
+/// summation. Rows of 64 bytes are read without bank conflicts.
 ///
 /// # Errors
 /// Those of [`wgmma::accumulator`].
@@ -88,14 +94,14 @@ pub const fn doubles(n: u32) -> Result<MmaAtom, LayoutError> {
     joined(a, b, wgmma::accumulator(n))
 }
 
-/// Plain multiplications of elements of 32 bits: what a thread loads of A and of B for the elements of C that it has of 8 columns, two
-/// in each of two rows, for `k` of K.
+/// Plain multiplications of 32-bit elements: the elements of A and B that a thread loads for `k` of K. The
+/// thread's elements of C, among 8 columns, are two in each of two rows.
 ///
 /// # Errors
-/// [`LayoutError::Extent`] for no K.
+/// [`LayoutError::Extent`] if `k` is 0.
 pub const fn fma(k: u32) -> Result<MmaAtom, LayoutError> {
     let k = k as i64;
-    // Of A the rows, of B the columns, each with all of K.
+    // The rows of A and the columns of B, each with all of K.
     let a = fragment((&[4, 8, 4], &[0, 1, 16]), (&[k, 2], &[64, 8]), (64, k));
     let b = fragment((&[4, 8, 4], &[2, 0, 0]), (&[k, 2], &[8, 1]), (8, k));
     joined(a, b, wgmma::accumulator(8))
@@ -118,7 +124,7 @@ mod tests {
     use crate::tiled_mma::Operand;
     use std::vec::Vec;
 
-    /// Kinds of operands that `ldmatrix` brings.
+    /// The kinds of operands that `ldmatrix` loads.
     const KINDS: [(Major, u32); 4] = [(Major::K, 8), (Major::K, 16), (Major::K, 32), (Major::Mn, 16)];
 
     #[test]
@@ -134,8 +140,8 @@ mod tests {
         }
     }
 
-    /// Register `j` of lane `4g + c` receives 32 bits of matrix `j`, whose row `r` lane `8j + r` names: the `c`-th of row `g`, or
-    /// with `.trans` the `g`-th 16 bits of rows `2c` and `2c + 1`.
+    /// Register `j` of lane `4g + c` receives 32 bits of matrix `j`, whose row `r` lane `8j + r` addresses.
+    /// It is word `c` of row `g`, or with `.trans` the 16-bit element `g` of rows `2c` and `2c + 1`.
     #[test]
     fn lanes_receive_their_fragments() {
         for (major, bits) in KINDS {
@@ -173,7 +179,8 @@ mod tests {
         }
     }
 
-    /// What lane `4g + c` loads as pair `e` are the elements that the instruction has of it at K = `c + 4e`, if K is permuted.
+    /// Pair `e` that lane `4g + c` loads has the elements that the instruction needs at K = `c + 4e`, if K is
+    /// permuted.
     #[test]
     fn pairs_of_f64_are_a_permutation_of_k() {
         let atom = doubles(16).unwrap();

@@ -1,8 +1,9 @@
-//! Operand tiles in shared memory, as `wgmma` wants to read them and tensor copies write them.
+//! Operand tiles in shared memory, in the layouts that `wgmma` reads and tensor copies write.
 //!
-//! A tile `(MN, K)` consists of atoms: 8 rows of one swizzle width. K-major atoms are `(8, W):(W, 1)` elements,
-//! MN-major ones `(W, 8):(1, W)`. Atoms of one column block (K-major) or one row block (MN-major) follow each other,
-//! so that a tensor copy whose inner box extent is the swizzle width brings the whole block at once.
+//! A tile `(MN, K)` consists of atoms: 8 rows of one swizzle width W. K-major atoms are `(8, W):(W, 1)`
+//! elements, MN-major atoms are `(W, 8):(1, W)`. The atoms of one column block (K-major) or one row block
+//! (MN-major) are consecutive. So a tensor copy whose inner box extent is the swizzle width moves the whole
+//! block at once.
 //! Source: PTX ISA "Shared Memory Matrix Layout", canonical layouts.
 //!
 //! ```
@@ -34,7 +35,7 @@ pub const fn widest_mode(major: Major, element_bits: u32, mn: u32, k: u32) -> Sw
     SwizzleMode::None
 }
 
-/// The mode whose atom a layout is; `None` for a layout that `wgmma` does not read.
+/// The swizzle mode whose atom this layout is; `None` for a layout that `wgmma` does not read.
 ///
 /// ```
 /// # use cute_rs::atom::{Major, SwizzleMode, smem};
@@ -68,7 +69,7 @@ pub const fn atom_mode(major: Major, element_bits: u32, atom: &ComposedLayout) -
     Some(mode)
 }
 
-/// The layout `(mn, k) -> element offset` of a tile.
+/// The layout `(mn, k) -> element offset` of a tile, swizzled.
 ///
 /// ```
 /// # use cute_rs::atom::{Major, SwizzleMode, smem};
@@ -78,7 +79,7 @@ pub const fn atom_mode(major: Major, element_bits: u32, atom: &ComposedLayout) -
 /// ```
 ///
 /// # Errors
-/// [`LayoutError::Extents`] where an extent is not a multiple of the atom's.
+/// [`LayoutError::Extents`] if an extent is not a positive multiple of the atom's.
 pub const fn tile(
     major: Major,
     mode: SwizzleMode,
@@ -117,8 +118,9 @@ mod tests {
     use crate::atom::tests::tiles;
     use std::vec;
 
-    /// Where chunk `chunk` of 16 bytes of row `row` lies, in bytes, in a run of rows of one swizzle width: lines of
-    /// 128 bytes hold one or several rows, and the line's number is XORed onto the chunk's place in it.
+    /// The byte address of chunk `chunk` (16 bytes) of row `row`, in a run of rows of one swizzle width. A
+    /// line of 128 bytes holds one or several rows. The number of the line is XORed onto the chunk's place in
+    /// it.
     fn chunk_address(mode: SwizzleMode, row: u32, chunk: u32) -> u32 {
         let (line, place) = match mode {
             SwizzleMode::None => return row * 16,

@@ -1,7 +1,9 @@
-//! `stmatrix` and `ldmatrix`: 8 x 8 matrices of 16 bits between the registers of a warp and rows in shared memory.
+//! `stmatrix` and `ldmatrix`: copies of 8 x 8 matrices of 16-bit elements between the registers of a warp and
+//! shared memory.
 //!
-//! Each matrix lies in a register of every lane, in the fragment that tensor instructions use. Its rows of 16 bytes lie
-//! anywhere: lane `8i + r` has the address of row `r` of matrix `i`. Source: PTX ISA "stmatrix" and "ldmatrix".
+//! Each matrix occupies one register of every lane, in the fragment layout of tensor instructions. Its rows
+//! of 16 bytes can be anywhere in shared memory: lane `8i + r` provides the address of row `r` of matrix `i`.
+//! Source: PTX ISA "stmatrix" and "ldmatrix".
 //!
 //! ```
 //! use cute_rs::atom::stmatrix::stmatrix;
@@ -16,11 +18,13 @@ use crate::int_tuple::IntTuple;
 use crate::layout::Layout;
 use crate::tiled_copy::TiledCopy;
 
-/// `stmatrix` of 1, 2 or 4 matrices, as a copy of a tile of `8 x 8`, `16 x 8` or `16 x 16` elements: matrix `i` is at row
-/// `8(i % 2)` and column `8(i / 2)`. Of fewer than four, lanes whose address counts for nothing have the first ones' rows.
+/// `stmatrix` of 1, 2 or 4 matrices, as a copy of a tile of `8 x 8`, `16 x 8` or `16 x 16` elements. Matrix
+/// `i` is at row `8(i % 2)` and column `8(i / 2)`. With fewer than 4 matrices, the lanes whose address is
+/// ignored repeat the rows of the first lanes.
 ///
-/// Lane `l` reads from its registers, as value `v`, row `l/4 + 8(v/2 % 2)`, column `2(l%4) + v%2 + 8(v/4)`, and writes the
-/// eight columns of one row. With `transposed`, rows and columns of each matrix are exchanged in the registers.
+/// Lane `l` reads from its registers, as value `v`, row `l/4 + 8(v/2 % 2)`, column `2(l%4) + v%2 + 8(v/4)`.
+/// It writes the eight columns of one row. With `transposed`, rows and columns of each matrix are swapped in
+/// the registers.
 ///
 /// ```
 /// use cute_rs::atom::stmatrix;
@@ -41,7 +45,7 @@ pub const fn stmatrix(matrices: u32, transposed: bool) -> Result<TiledCopy, Layo
     if !matrices.is_power_of_two() {
         return Err(LayoutError::PowerOfTwo { value: matrices as i64 });
     }
-    // Matrices below and beside each other.
+    // The number of matrices below each other and next to each other.
     let (below, beside) = (if matrices > 1 { 2 } else { 1 }, if matrices > 2 { 2 } else { 1 });
     let (row, column) = (1, 8 * below);
     let (along, across) = if transposed { (row, column) } else { (column, row) };
@@ -54,10 +58,10 @@ pub const fn stmatrix(matrices: u32, transposed: bool) -> Result<TiledCopy, Layo
     }
 }
 
-/// `ldmatrix` of 1, 2 or 4 matrices: what [`stmatrix`] does, backwards.
+/// `ldmatrix` of 1, 2 or 4 matrices: the reverse of [`stmatrix`].
 ///
 /// # Errors
-/// As [`stmatrix`].
+/// Those of [`stmatrix`].
 pub const fn ldmatrix(matrices: u32, transposed: bool) -> Result<TiledCopy, LayoutError> {
     match stmatrix(matrices, transposed) {
         Ok(store) => TiledCopy::between(store.destination(), store.source(), store.tile()),
@@ -129,7 +133,7 @@ mod tests {
 
     #[test]
     fn four_warps_store_an_accumulator() {
-        // The registers of 16 columns are handed over as they are.
+        // The registers of 16 columns are used as they are.
         let fragment = wgmma::accumulator(16).unwrap().layout();
         let store = stmatrix(4, false).unwrap().in_groups(&[4, 1]).unwrap();
         assert_eq!(store.retile(&fragment).unwrap().coalesce().to_string(), "8:1");

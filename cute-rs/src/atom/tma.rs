@@ -1,4 +1,4 @@
-//! Tensor copies of operand tiles: which boxes bring a tile, and where each one lands.
+//! Tensor copies of operand tiles: the boxes that move a tile, and the place of each box in shared memory.
 //!
 //! ```
 //! use cute_rs::atom::{Major, SwizzleMode, tma::TmaTiles};
@@ -16,34 +16,36 @@ use crate::error::LayoutError;
 use crate::int_tuple::IntTuple;
 use crate::layout::Layout;
 
-/// The boxes that bring one operand tile `(MN, K)` into shared memory: what [`tma_box`] derives from the tile that
-/// [`smem::tile`] describes and a matrix of the same major direction.
+/// The boxes that move one operand tile `(MN, K)` into shared memory. [`tma_box`] derives them from the
+/// layout of [`smem::tile`] and a matrix with the same contiguous direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TmaTiles {
     plan: BoxPlan,
-    /// Extents of every box in elements, contiguous direction first.
+    /// Extents of each box in elements, the contiguous direction first.
     pub box_dims: [u32; 2],
-    /// How many boxes.
+    /// Number of boxes.
     pub count: u32,
-    /// How many slices share the work of a box; see [`TmaTiles::sliced`].
+    /// Number of copies that share each box; see [`TmaTiles::sliced`].
     pub slices: u32,
 }
 
 /// One box of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TileBox {
-    /// First row of M or N inside the tile.
+    /// First row of M or N of the box, relative to the tile.
     pub mn: u32,
-    /// First K inside the tile.
+    /// First K of the box, relative to the tile.
     pub k: u32,
-    /// Where the box's image begins, in bytes from the tile's start.
+    /// Start of the box's image in shared memory, in bytes from the tile's start.
     pub offset_bytes: u32,
 }
 
-/// Extents of the boxes that bring a tile, contiguous direction first: one swizzle width, and all of the other, or an equal
-/// part of it where that is more than a box may have.
+/// Extents of the boxes that move a tile, in elements, the contiguous direction first. The first is one
+/// swizzle width. The second is the whole other direction, or an equal part of it if that exceeds the limit
+/// of a box.
 ///
-/// It is what [`TmaTiles::new`] derives, without a look at the tile's layout, for launches that need no more.
+/// Same result as [`TmaTiles::new`], but without the tile's layout. Use it for launches that need only the
+/// extents.
 pub const fn box_dims(major: Major, mode: SwizzleMode, element_bits: u32, mn: u32, k: u32) -> [u32; 2] {
     let other = match major {
         Major::K => mn,
@@ -53,11 +55,11 @@ pub const fn box_dims(major: Major, mode: SwizzleMode, element_bits: u32, mn: u3
 }
 
 impl TmaTiles {
-    /// The boxes of a tile: each is one swizzle width of the contiguous direction and all of the other, or the largest of
-    /// equal parts of it that a box may have.
+    /// Plans the boxes of a tile. Each box is one swizzle width of the contiguous direction, and the whole
+    /// other direction or the largest equal part of it that a box can hold.
     ///
     /// # Errors
-    /// Those of [`smem::tile`]; [`LayoutError::Box`] for an extent above 256 without such parts.
+    /// Those of [`smem::tile`]; [`LayoutError::Box`] for an extent above 256 that has no such parts.
     pub const fn new(
         major: Major,
         mode: SwizzleMode,
@@ -74,7 +76,7 @@ impl TmaTiles {
             Ok(extents) => extents,
             Err(error) => return Err(error),
         };
-        // A matrix of one tile; the pitch of a larger one changes no box.
+        // A matrix of one tile. The leading dimension of a larger matrix does not change the boxes.
         let matrix = match major {
             Major::K => Layout::row_major(extents),
             Major::Mn => Layout::column_major(extents),
@@ -98,7 +100,7 @@ impl TmaTiles {
         &self.plan
     }
 
-    /// The `i`-th box.
+    /// Box `i`.
     pub const fn get(&self, i: u32) -> TileBox {
         let place = self.plan.get(i);
         TileBox {
@@ -113,11 +115,12 @@ impl TmaTiles {
         (0..self.count).map(|i| self.get(i))
     }
 
-    /// The same tile brought by `slices` copies a box, as CTAs of a cluster do that share a tile: slice `i` holds the
-    /// `i`-th part of the direction that is not contiguous.
+    /// The same tile with each box moved by `slices` copies. Use it when the CTAs of a cluster share a tile.
+    /// Slice `i` is part `i` of the direction that is not contiguous.
     ///
     /// # Errors
-    /// [`LayoutError::Box`] unless each slice has a multiple of 8 rows, the height of a swizzle pattern.
+    /// [`LayoutError::Box`] unless `slices` divides the boxes into slices of a multiple of 8 rows, the height
+    /// of a swizzle pattern.
     pub const fn sliced(self, slices: u32) -> Result<Self, LayoutError> {
         match self.plan.sliced(slices) {
             Ok(plan) => Ok(Self::of(plan)),
@@ -125,13 +128,13 @@ impl TmaTiles {
         }
     }
 
-    /// Bytes from one slice's image to the next.
+    /// Bytes from one slice's image to the next; 0 if there is one slice.
     pub const fn slice_bytes(&self) -> u32 {
         // A single slice has no next one.
         if self.slices == 1 { 0 } else { self.plan.slice_bytes() }
     }
 
-    /// Bytes that one slice of all boxes brings.
+    /// Bytes that one slice of all boxes moves.
     pub const fn bytes(&self) -> u32 {
         self.plan.bytes()
     }
@@ -142,7 +145,7 @@ mod tests {
     use super::*;
     use crate::atom::tests::{swizzled_address, tiles};
 
-    /// A tile's start: aligned to every pattern's period, and no multiple of more.
+    /// A start address of a tile: aligned to the period of every pattern, and not to more.
     const BASE: u32 = 0x400;
 
     #[test]

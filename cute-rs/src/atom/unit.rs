@@ -1,8 +1,9 @@
-//! Elements of few bits in the order in which threads want them: operand A of `wgmma` from registers.
+//! Operand A of 4 or 8 bits, stored in the order in which the threads of `wgmma` load it into registers.
 //!
-//! Operand A of 16 bits may lie in memory in elements of 4 or 8 bits. A *unit* is 64 rows of it by 256 bits of such elements along
-//! K: 2048 bytes, 16 of each thread of a warpgroup. So a thread reads what it multiplies by one vector load, and the elements of a
-//! register of two lie 16 bits apart, where a mask finds both.
+//! Use it when the multiply is in 16 bits but A is stored in elements of 4 or 8 bits. A *unit* is 64 rows of
+//! A by 256 bits of stored elements along K. It has 2048 bytes, 16 for each thread of a warpgroup. So each
+//! thread loads its elements with one vector load. The two elements that go into one register are 16 bits
+//! apart, so that one mask extracts both.
 //!
 //! ```
 //! use cute_rs::atom::unit;
@@ -22,7 +23,7 @@ pub const ROWS: u32 = 64;
 /// Bytes of a unit.
 pub const BYTES: u32 = 2048;
 
-/// K of a unit of elements of so many bits, 4 or 8: 64 or 32.
+/// K of a unit: 64 for elements of 4 bits, 32 for elements of 8 bits.
 pub const fn k(bits: u32) -> u32 {
     match 256_u32.checked_div(bits) {
         Some(k) => k,
@@ -30,11 +31,12 @@ pub const fn k(bits: u32) -> u32 {
     }
 }
 
-/// `(row, k) -> element` of a unit.
+/// The layout `(row, k) -> element` of a unit.
 ///
-/// Thread `t` is lane `l = t % 32` of warp `w = t / 32`. Its elements follow each other, first those of the first instruction along K.
-/// Of the elements `16w + l/4 + 8h, 2(l%4) + p + 8c` of an instruction, `p` says which half of 16 bits an element lies in. In
-/// a half, elements of 4 bits lie at `2c + h`; of 8 bits, `h` is the place, and `c` the word.
+/// Thread `t` is lane `l = t % 32` of warp `w = t / 32`. The elements of a thread are consecutive, and those
+/// of the first instruction along K come first. An instruction has the elements at row `16w + l/4 + 8h` and
+/// column (K) `2(l%4) + p + 8c`. `p` selects a half of 16 bits. Within a half, a 4-bit element is at place
+/// `2c + h`. For 8-bit elements, `h` is the place within the half, and `c` is the word.
 ///
 /// # Errors
 /// [`LayoutError::Range`] unless the elements have 4 or 8 bits.
@@ -42,11 +44,11 @@ pub const fn layout(bits: u32) -> Result<Layout, LayoutError> {
     matrix(bits, ROWS, k(bits))
 }
 
-/// `(row, k) -> element` of a matrix of whole units: those along K follow each other.
+/// The layout `(row, k) -> element` of a matrix of whole units. Units along K are consecutive.
 ///
 /// # Errors
-/// [`LayoutError::Range`] unless the elements have 4 or 8 bits; [`LayoutError::Extents`] unless the rows are a multiple of 64, and K of
-/// a unit's.
+/// [`LayoutError::Range`] unless the elements have 4 or 8 bits; [`LayoutError::Extents`] unless the rows are
+/// a positive multiple of 64 and the columns a positive multiple of a unit's K.
 pub const fn matrix(bits: u32, rows: u32, columns: u32) -> Result<Layout, LayoutError> {
     if !matches!(bits, 4 | 8) {
         return Err(LayoutError::Range { name: "element bits", value: bits, low: 4, high: 8 });
@@ -86,7 +88,8 @@ mod tests {
     use crate::atom::wgmma;
     use std::vec;
 
-    /// A thread finds the elements of its fragments behind each other, and a register's two of them 16 bits apart.
+    /// The elements of a thread's fragments are consecutive, and the two elements of a register are 16 bits
+    /// apart.
     #[test]
     fn units_hold_the_fragments_of_threads() {
         let fragment = wgmma::operand_a(16).unwrap();
@@ -107,7 +110,7 @@ mod tests {
         }
     }
 
-    /// Every element of a matrix has a place of its own, and no place is left over.
+    /// Every element of a matrix has its own place, and no place is left over.
     #[test]
     fn matrices_are_as_large_as_their_elements() {
         for (bits, rows, columns) in [(4, 64, 64), (4, 192, 128), (8, 64, 32), (8, 128, 160)] {

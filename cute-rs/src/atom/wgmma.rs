@@ -1,11 +1,11 @@
-//! Register fragments of `wgmma`: which thread of the warpgroup holds which element.
+//! Register fragments of `wgmma`: which thread of the warpgroup holds which elements.
 //!
 //! Source: PTX ISA "Register Fragments and Shared Memory Matrix Layouts".
 //!
 //! ```
 //! use cute_rs::atom::wgmma;
 //!
-//! assert!(wgmma::accumulator(256).is_ok()); // m64n256: 128 sums a thread
+//! assert!(wgmma::accumulator(256).is_ok()); // m64n256: 128 accumulators per thread
 //! assert!(wgmma::accumulator(260).is_err()); // N is a multiple of 8, up to 256
 //! ```
 
@@ -13,7 +13,7 @@ use crate::error::LayoutError;
 use crate::thread_value::{ThreadValue, fragment};
 use crate::tiled_mma::{MmaAtom, Operand};
 
-/// `m64nNkK` with A and B in shared memory, which the 128 threads share; `K` is `256 / element_bits`.
+/// `m64nNkK` with A and B in shared memory, shared by the 128 threads; `K` is `256 / element_bits`.
 ///
 /// # Errors
 /// Those of [`accumulator`]; [`LayoutError::Range`] unless the elements have 8, 16 or 32 bits.
@@ -34,7 +34,7 @@ pub const fn atom(n: u32, element_bits: u32) -> Result<MmaAtom, LayoutError> {
 /// [`atom`] with A in registers.
 ///
 /// # Errors
-/// As [`atom`].
+/// Those of [`atom`].
 pub const fn atom_with_a_in_registers(n: u32, element_bits: u32) -> Result<MmaAtom, LayoutError> {
     match (atom(n, element_bits), operand_a(element_bits)) {
         (Ok(atom), Ok(a)) => MmaAtom::new(a, atom.operand(Operand::B), atom.operand(Operand::C)),
@@ -42,10 +42,11 @@ pub const fn atom_with_a_in_registers(n: u32, element_bits: u32) -> Result<MmaAt
     }
 }
 
-/// The accumulator of `m64nN` in 32-bit registers: 128 threads of `n / 2` values onto a `64 x n` tile.
+/// The accumulator of `m64nN` in 32-bit registers: 128 threads with `n / 2` values each, onto a `64 x n`
+/// tile.
 ///
-/// Thread `t` is lane `l = t % 32` of warp `w = t / 32`; value `v` is row `16w + l/4 + 8(v/2 % 2)`, column
-/// `8(v/4) + 2(l%4) + v%2`.
+/// Thread `t` is lane `l = t % 32` of warp `w = t / 32`. Value `v` is at row `16w + l/4 + 8(v/2 % 2)` and
+/// column `8(v/4) + 2(l%4) + v%2`.
 ///
 /// # Errors
 /// [`LayoutError::Extents`] or [`LayoutError::Range`] unless `n` is 8 to 256 in steps of 8.
@@ -60,12 +61,12 @@ pub const fn accumulator(n: u32) -> Result<ThreadValue, LayoutError> {
     fragment((&[4, 8, 4], &[128, 1, 16]), (&[2, 2, n / 8], &[64, 8, 512]), (64, n))
 }
 
-/// Operand A in registers: 128 threads of `128 / element_bits` elements onto a `64 x K` tile, where `K` is
-/// `256 / element_bits`.
+/// Operand A in registers: 128 threads with `128 / element_bits` elements each, onto a `64 x K` tile, where
+/// `K` is `256 / element_bits`.
 ///
-/// A register of 32 bits holds `p = 32 / element_bits` elements that are neighbours along K, the first in its lowest
-/// bits: value `v` is element `v % p` of register `v / p`. Thread `t` is lane `l = t % 32` of warp `w = t / 32`;
-/// value `v` is row `16w + l/4 + 8(v/p % 2)`, column (K) `p(l%4) + v%p + 4p(v/2p)`.
+/// A 32-bit register holds `p = 32 / element_bits` neighbours along K, the first one in its lowest bits.
+/// Value `v` is element `v % p` of register `v / p`. Thread `t` is lane `l = t % 32` of warp `w = t / 32`.
+/// Value `v` is at row `16w + l/4 + 8(v/p % 2)` and column (K) `p(l%4) + v%p + 4p(v/2p)`.
 ///
 /// # Errors
 /// [`LayoutError::Range`] unless the elements have 8, 16 or 32 bits.
@@ -86,7 +87,7 @@ mod tests {
     use super::*;
     use std::vec;
 
-    /// Every element of the tile belongs to one value of one thread, the one that the formula says.
+    /// Every element of the tile belongs to exactly one value of one thread, as the formula says.
     fn check(fragment: &ThreadValue, values: i64, formula: impl Fn(i64, i64) -> (i64, i64)) {
         let (rows, columns) = fragment.tile();
         let layout = fragment.layout();
@@ -137,7 +138,7 @@ mod tests {
 
     #[test]
     fn accumulators_pack_into_operand_a() {
-        // 16 columns of the accumulator are one 16-bit operand A, value by value.
+        // 16 columns of the accumulator have the layout of one 16-bit operand A, value by value.
         let (d, a) = (accumulator(64).unwrap(), operand_a(16).unwrap());
         for (t, v) in (0..128).flat_map(|t| (0..32).map(move |v| (t, v))) {
             let (row, k) = a.coord(t, v % 8);

@@ -1,4 +1,4 @@
-//! What is known of a swizzled layout's offsets: inverses, vectors, elements of another size.
+//! Operations on the offsets of a swizzled layout: inverses, vectors, elements of another size.
 
 use core::fmt;
 
@@ -8,8 +8,8 @@ use crate::int_tuple::{IntTuple, gcd};
 use crate::layout::Layout;
 use crate::swizzle::Swizzle;
 
-/// A layout before which an offset is subtracted and a swizzle undone: `i -> layout(swizzle(i) - offset)`, the inverse of
-/// a [`ComposedLayout`].
+/// The inverse of a [`ComposedLayout`]: `i -> layout(swizzle(i) - offset)`. It undoes the swizzle, subtracts
+/// the offset, and then applies a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SwizzledInverse {
     /// Applied last.
@@ -43,9 +43,9 @@ impl fmt::Display for SwizzledInverse {
 }
 
 impl ComposedLayout {
-    /// The plain layout and offset that the composed layout equals, where the bits that the coordinates change take no
-    /// part in the swizzle: `C(c) = offset + R(c)`. It is how a slice of a swizzled tile becomes ordinary strides.
-    /// `None` where the bits collide, or might.
+    /// The plain layout and the offset that equal the composed layout: `C(c) = offset + R(c)`. They exist if
+    /// the bits that the coordinates change take no part in the swizzle. Use it to turn a slice of a swizzled
+    /// tile into ordinary strides. `None` if the bits collide or might collide.
     ///
     /// ```
     /// # use cute_rs::{Layout, Swizzle};
@@ -63,7 +63,7 @@ impl ComposedLayout {
         if self.swizzle.bits == 0 {
             return Some((self.layout, self.offset));
         }
-        // Bits that must stay as they are: those read, and those that already hold something.
+        // Bits that must not change: those that the swizzle reads, and those that are already set.
         let mut busy = self.swizzle.source_mask() | start | swizzled;
         let mut i = 0;
         while i < shape.len() {
@@ -73,7 +73,7 @@ impl ComposedLayout {
                 return None;
             }
             if last > 0 {
-                // From the lowest bit of the stride to the highest of the last offset.
+                // From the lowest bit of the stride to the highest bit of the last offset.
                 let bits = (u64::MAX >> last.leading_zeros()) & !((1 << d.trailing_zeros()) - 1);
                 if bits & busy != 0 {
                     return None;
@@ -85,9 +85,9 @@ impl ComposedLayout {
         Some((self.layout, swizzled.cast_signed()))
     }
 
-    /// The inverse on the run of offsets that L builds up: `C(R(i)) = i` for every `i` with
-    /// `0 <= Sw(i) - offset < size(right_inverse(L))`. For a compact L without an offset whose size is a multiple of the
-    /// swizzle's period, these are all of its offsets.
+    /// The inverse on the run of offsets that L forms: `C(R(i)) = i` for every `i` with
+    /// `0 <= Sw(i) - offset < size(right_inverse(L))`. These are all offsets if L is compact, the offset is
+    /// 0, and the size is a multiple of the swizzle's period.
     ///
     /// ```
     /// # use cute_rs::{Layout, Swizzle};
@@ -129,9 +129,10 @@ impl ComposedLayout {
         }
     }
 
-    /// The longest run that this and a plain layout of one size hold in the same order and that the swizzle keeps together:
-    /// `C(R(i)) = C(R(0)) + i` and `B(R(i)) = i` for every `i < size(R)`. Its size divides that of the
-    /// [`max_common_layout`](Layout::max_common_layout) of L and B, so that such runs cover it.
+    /// The longest run that this layout and a plain layout of the same size have in the same order and that
+    /// the swizzle keeps together: `C(R(i)) = C(R(0)) + i` and `B(R(i)) = i` for every `i < size(R)`. Its
+    /// size divides the size of the [`max_common_layout`](Layout::max_common_layout) of L and B, so that such
+    /// runs cover it.
     ///
     /// ```
     /// # use cute_rs::{Layout, Swizzle};
@@ -165,13 +166,14 @@ impl ComposedLayout {
         }
     }
 
-    /// How many neighbouring offsets before the swizzle stay neighbours behind it, from the offset on; 0 for all.
+    /// The number of consecutive offsets before the swizzle, from the offset on, that are consecutive after
+    /// it; 0 for all.
     const fn together(&self) -> i64 {
         if self.swizzle.bits == 0 { 0 } else { gcd(self.swizzle.max_alignment(), self.offset) }
     }
 
-    /// How many elements follow each other in both this and a plain layout of the same size: the size of
-    /// [`max_common_layout`](Self::max_common_layout).
+    /// The number of elements that are contiguous in both this layout and a plain layout of the same size:
+    /// the size of [`max_common_layout`](Self::max_common_layout).
     ///
     /// ```
     /// # use cute_rs::{Layout, Swizzle};
@@ -207,7 +209,8 @@ impl ComposedLayout {
         }
     }
 
-    /// The largest number of elements that can be joined to one throughout: that of L, of the swizzle, and of the offset.
+    /// The largest number of elements that can be joined into one everywhere: the common divisor of that of
+    /// L, that of the swizzle, and the offset.
     ///
     /// ```
     /// # use cute_rs::{Layout, Swizzle};
@@ -219,7 +222,7 @@ impl ComposedLayout {
         gcd(gcd(self.layout.max_alignment(), self.swizzle.max_alignment()), self.offset)
     }
 
-    /// The layout of elements that are `n` times as large: `R(c') = floor(C(c) / n)`, with `c'` as in
+    /// The layout in elements that are `n` times as large: `R(c') = floor(C(c) / n)`, with `c'` as in
     /// [`Layout::upcast`].
     ///
     /// ```
@@ -241,7 +244,8 @@ impl ComposedLayout {
         }
     }
 
-    /// The layout of elements of which `n` make up one: `R(c') = n * C(c) + j`, with `c'` as in [`Layout::downcast`].
+    /// The layout in elements that are `n` times as small: `R(c') = n * C(c) + j`, with `c'` as in
+    /// [`Layout::downcast`].
     ///
     /// ```
     /// # use cute_rs::{Layout, Swizzle};
@@ -251,7 +255,8 @@ impl ComposedLayout {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Layout::downcast`] and [`Swizzle::downcast`].
+    /// Those of [`Layout::downcast`] and [`Swizzle::downcast`]; [`LayoutError::Wide`] if the offset does not
+    /// fit into 64 bits.
     pub const fn downcast(&self, n: i64) -> Result<Self, LayoutError> {
         match (self.swizzle.downcast(n), self.layout.downcast(n)) {
             (Ok(swizzle), Ok(layout)) => match self.offset.checked_mul(n) {
@@ -265,8 +270,8 @@ impl ComposedLayout {
         }
     }
 
-    /// The layout of the same bits in elements of another width: `upcast(downcast(C, d), n)` with `new / old = n / d` in
-    /// lowest terms. See [`Layout::recast`].
+    /// The layout of the same bits in elements of another width: `upcast(downcast(C, d), n)` with
+    /// `new / old = n / d` in lowest terms. Widths are in bits. See [`Layout::recast`].
     ///
     /// ```
     /// # use cute_rs::{Layout, Swizzle};

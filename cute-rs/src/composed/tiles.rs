@@ -1,4 +1,4 @@
-//! Dividing swizzled layouts into tiles, and repeating them as tiles.
+//! Divides and products of swizzled layouts.
 
 use super::ComposedLayout;
 use crate::algebra::Tiler;
@@ -54,7 +54,8 @@ impl ComposedLayout {
         self.with(self.layout.zipped_divide(tilers))
     }
 
-    /// Nested as the tiler is, `R = ((tile, tile, …), (rest, rest, …))`. See [`Layout::zipped_divide_by`].
+    /// Follows the nesting of the tiler: `R = ((tile, tile, …), (rest, rest, …))`. See
+    /// [`Layout::zipped_divide_by`].
     ///
     /// ```
     /// # use cute_rs::{IntTuple, Layout, Swizzle, Tiler};
@@ -102,7 +103,8 @@ impl ComposedLayout {
         self.with(self.layout.flat_divide(tiler))
     }
 
-    /// Copies of L, all swizzled by where they lie: `R(c) = Sw(offset + (L x T)(c))`. See [`Layout::logical_product`].
+    /// Copies of L, each swizzled according to its offset: `R(c) = Sw(offset + (L x T)(c))`. See
+    /// [`Layout::logical_product`].
     ///
     /// ```
     /// # use cute_rs::{Layout, Swizzle};
@@ -118,7 +120,8 @@ impl ComposedLayout {
         self.with(self.layout.logical_product(tiler))
     }
 
-    /// Copies mode by mode, swizzled by where they lie: `R(c) = Sw(offset + blocked_product(L,T)(c))`. See [`Layout::blocked_product`].
+    /// Copies mode by mode, each swizzled according to its offset:
+    /// `R(c) = Sw(offset + blocked_product(L,T)(c))`. See [`Layout::blocked_product`].
     ///
     /// ```
     /// # use cute_rs::{Layout, Swizzle};
@@ -134,7 +137,8 @@ impl ComposedLayout {
         self.with(self.layout.blocked_product(grid))
     }
 
-    /// Interleaved copies, swizzled by where they lie: `R(c) = Sw(offset + raked_product(L,T)(c))`. See [`Layout::raked_product`].
+    /// Interleaved copies, each swizzled according to its offset:
+    /// `R(c) = Sw(offset + raked_product(L,T)(c))`. See [`Layout::raked_product`].
     ///
     /// ```
     /// # use cute_rs::{Layout, Swizzle};
@@ -150,7 +154,8 @@ impl ComposedLayout {
         self.with(self.layout.raked_product(grid))
     }
 
-    /// Copies that fill a shape, swizzled by where they lie: `R(c) = Sw(offset + tile_to_shape(L)(c))`. See [`Layout::tile_to_shape`].
+    /// Copies that fill a shape, each swizzled according to its offset:
+    /// `R(c) = Sw(offset + tile_to_shape(L)(c))`. See [`Layout::tile_to_shape`].
     ///
     /// ```
     /// # use cute_rs::{Layout, Swizzle};

@@ -1,4 +1,4 @@
-//! The algebra of coordinate layouts: that of layouts, with strides that carry their components.
+//! The algebra of coordinate layouts: the operations of layouts, with strides that keep their components.
 
 use super::CoordLayout;
 use crate::algebra::{Tiler, walk_components};
@@ -7,7 +7,7 @@ use crate::int_tuple::{IntTuple, MAX_LEAVES};
 use crate::layout::{Coord, Layout};
 
 impl CoordLayout {
-    /// With another layout.
+    /// The same with another layout.
     const fn with(&self, layout: Result<Layout, LayoutError>) -> Result<Self, LayoutError> {
         match layout {
             Ok(layout) => Ok(Self { layout, ..*self }),
@@ -15,7 +15,8 @@ impl CoordLayout {
         }
     }
 
-    /// The same function with as few leaves as it takes: `R(i) = L(i)`. Leaves along different components stay apart.
+    /// The same function with the fewest leaves: `R(i) = L(i)`. Leaves along different components are not
+    /// merged.
     ///
     /// ```
     /// # use cute_rs::{CoordLayout, IntTuple, Tiler};
@@ -75,7 +76,7 @@ impl CoordLayout {
         self.with(self.layout.composition_by(tiler))
     }
 
-    /// The same elements in another shape: `R(i) = L(i)`. See [`Layout::with_shape`].
+    /// Gives the elements another shape: `R(i) = L(i)`. See [`Layout::with_shape`].
     ///
     /// ```
     /// # use cute_rs::{CoordLayout, IntTuple};
@@ -90,7 +91,8 @@ impl CoordLayout {
         self.with(self.layout.with_shape(shape))
     }
 
-    /// `R(c) = L(c)` for coordinates nested like the profile. See [`Layout::coalesce_by`].
+    /// Coalesces at the leaves of a profile: `R(c) = L(c)` for coordinates with the nesting of the profile.
+    /// See [`Layout::coalesce_by`].
     ///
     /// ```
     /// # use cute_rs::{CoordLayout, IntTuple};
@@ -106,7 +108,7 @@ impl CoordLayout {
         self.with(self.layout.coalesce_by(profile))
     }
 
-    /// Modes `begin..end` as one mode: `R(i) = L(i)`. See [`Layout::group`].
+    /// Groups modes `begin..end` into one mode: `R(i) = L(i)`. See [`Layout::group`].
     ///
     /// ```
     /// # use cute_rs::{CoordLayout, IntTuple};
@@ -121,7 +123,7 @@ impl CoordLayout {
         self.with(self.layout.group(begin, end))
     }
 
-    /// The modes that are named, in that order. See [`Layout::select`].
+    /// Selects modes in the given order. See [`Layout::select`].
     ///
     /// ```
     /// # use cute_rs::{CoordLayout, IntTuple};
@@ -199,13 +201,14 @@ impl CoordLayout {
         self.with(self.layout.zipped_divide(tilers))
     }
 
-    /// Nested as the tiler is, `R = ((tile, tile, …), (rest, rest, …))`. See [`Layout::zipped_divide_by`].
+    /// Follows the nesting of the tiler: `R = ((tile, tile, …), (rest, rest, …))`. See
+    /// [`Layout::zipped_divide_by`].
     ///
     /// ```
     /// # use cute_rs::{CoordLayout, IntTuple, Tiler};
     /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
     /// let tiles = identity.zipped_divide_by(&Tiler::Shape(&IntTuple::from((4, 2))))?;
-    /// assert_eq!(tiles.at_modes(&[0, 3]), IntTuple::from((4, 2))); // Where tile 3 begins.
+    /// assert_eq!(tiles.at_modes(&[0, 3]), IntTuple::from((4, 2))); // Tile 3 begins here.
     /// # Ok::<(), cute_rs::LayoutError>(())
     /// ```
     ///
@@ -247,8 +250,8 @@ impl CoordLayout {
         self.with(self.layout.flat_divide(tiler))
     }
 
-    /// Fixes some modes: `None` keeps a mode, `Some(c)` evaluates it. Returns the layout of the kept modes and the
-    /// coordinate of the fixed ones: `L(c) = offset + R(kept coordinates)`.
+    /// Fixes some modes: `None` keeps a mode, and `Some(c)` fixes it at `c`. Returns the layout of the kept
+    /// modes and the coordinate of the fixed ones: `L(c) = offset + R(kept coordinates)`.
     ///
     /// ```
     /// # use cute_rs::{CoordLayout, IntTuple, Tiler};
@@ -316,7 +319,7 @@ impl CoordLayout {
         }
     }
 
-    /// Another coordinate layout after this one: `R(c) = A(L(c))`.
+    /// Applies another coordinate layout after this one: `R(c) = A(L(c))`.
     ///
     /// ```
     /// # use cute_rs::{Basis, CoordLayout, IntTuple};
@@ -328,7 +331,7 @@ impl CoordLayout {
     /// ```
     ///
     /// # Errors
-    /// As [`Layout::composition_coords`].
+    /// Those of [`Layout::composition_coords`].
     pub const fn then(&self, a: &Self) -> Result<Self, LayoutError> {
         a.with(walk_components(&a.layout, &self.layout, &self.profile))
     }

@@ -5,11 +5,11 @@ use core::fmt;
 use crate::error::LayoutError;
 use crate::int_tuple::IntTuple;
 
-/// How deep a component's path can be.
+/// The largest number of modes of a component's path.
 const DEPTH: usize = 6;
 
-/// A stride along one component of a coordinate: a value and a mode path. CuTe writes `2*E<0,1>` for the value 2 at mode 1
-/// of mode 0, and prints it innermost first: `2@1@0`.
+/// A stride along one component of a coordinate: a value and the mode path of the component. CuTe writes
+/// `2*E<0,1>` for the value 2 at mode 1 of mode 0. It prints the innermost mode first: `2@1@0`.
 ///
 /// ```
 /// # use cute_rs::Basis;
@@ -24,7 +24,7 @@ pub struct Basis {
 }
 
 impl Basis {
-    /// `scale * E<path…>`.
+    /// Creates the stride `scale * E<path…>`.
     ///
     /// ```
     /// # use cute_rs::Basis;
@@ -61,8 +61,9 @@ impl Basis {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::BasisSplit`] where one stride counts along a component that another goes into, as `1@0` and `1@1@0`
-    /// do; [`LayoutError::Capacity`] above [`MAX_LEAVES`](crate::MAX_LEAVES) components.
+    /// [`LayoutError::BasisSplit`] if one stride counts along a component and another along a part of it,
+    /// such as `1@0` and `1@1@0`; [`LayoutError::Capacity`] above [`MAX_LEAVES`](crate::MAX_LEAVES)
+    /// components.
     pub const fn coprofile(strides: &[Self]) -> Result<IntTuple, LayoutError> {
         Self::new_profile(strides, &Self::plain(0))
     }
@@ -70,7 +71,7 @@ impl Basis {
     /// The profile below a path.
     const fn new_profile(strides: &[Self], below: &Self) -> Result<IntTuple, LayoutError> {
         let depth = below.len as usize;
-        // How many members the strides ask for, and one that ends here.
+        // The number of members that the strides need, and a stride that ends here.
         let (mut members, mut ends) = (0, None);
         let mut i = 0;
         while i < strides.len() {
@@ -146,7 +147,7 @@ impl Basis {
         self.path.iter().take(self.len.into()).map(|&mode| mode.into())
     }
 
-    /// Which leaf of a profile the path leads to.
+    /// The leaf of a profile to which the path leads.
     pub(super) const fn leaf(&self, profile: &IntTuple) -> Option<usize> {
         let (mut part, mut leaf) = (*profile, 0);
         let mut i = 0;

@@ -1,4 +1,4 @@
-//! Atoms by name.
+//! Atoms: layouts of instructions, found by name.
 
 use alloc::format;
 use alloc::string::String;
@@ -10,16 +10,16 @@ use crate::atom::{Major, SwizzleMode, smem, stmatrix, wgmma};
 use crate::composed::ComposedLayout;
 use crate::thread_value::ThreadValue;
 
-/// The layout of an instruction's operand.
+/// The layout of an instruction's operand, parsed from a name.
 ///
 /// | name | picture |
 /// |---|---|
 /// | `wgmma-m64n64k16-bf16-c` | the accumulator: which thread holds which element |
 /// | `wgmma-m64n64k16-bf16-a` | operand A in registers |
-/// | `stmatrix-x4-source`, `stmatrix-x4-destination` | which lane has an element in a register, and whose address is its row's |
-/// | `stmatrix-x2-trans-source` | with rows and columns of each matrix exchanged; `ldmatrix` the same backwards |
+/// | `stmatrix-x4-source`, `stmatrix-x4-destination` | the lane that has each element in a register, and the lane that addresses its row |
+/// | `stmatrix-x2-trans-source` | the same with rows and columns of each matrix swapped; `ldmatrix` is the reverse |
 /// | `smem-k-128B-bf16-64x64` | a K-major operand tile `MN x K` in shared memory, swizzled in rows of 128 bytes |
-/// | `smem-mn-64B-bf16-32x16` | an MN-major one, in rows of 64 bytes |
+/// | `smem-mn-64B-bf16-32x16` | an MN-major operand tile, swizzled in rows of 64 bytes |
 ///
 /// N of `wgmma` is 8 to 256; its K is 256 bits of the element type. Types are `f16`, `bf16`, `tf32`, `e4m3`, `e5m2`,
 /// `fp8` for either of these, `s8` and `u8`. Swizzles are `128B`, `64B`, `32B` and `none`.
@@ -45,15 +45,15 @@ pub enum Atom {
     Shared {
         /// Offsets in elements.
         tile: ComposedLayout,
-        /// Width of an element.
+        /// Width of an element in bits.
         element_bits: u32,
-        /// How its rows of 16 bytes are read: across the direction that is contiguous.
+        /// An access that reads its rows of 16 bytes, across the contiguous direction.
         access: Access,
     },
 }
 
 impl Atom {
-    /// The owners of a fragment, or the banks of a tile in shared memory.
+    /// Draws the owners of a fragment, or the banks of a tile in shared memory.
     ///
     /// # Errors
     /// [`DrawError::TooLarge`].
@@ -123,7 +123,7 @@ fn registers(shape: &str, element: &str, operand: &str) -> Result<Atom, String> 
     }
 }
 
-/// What the lanes of `stmatrix` or `ldmatrix` read or write.
+/// The elements that the lanes of `stmatrix` or `ldmatrix` read or write.
 fn matrices(stores: bool, count: &str, transposed: bool, side: &str) -> Result<Atom, String> {
     let number = count.strip_prefix('x').and_then(|number| number.parse().ok());
     let number = number.ok_or_else(|| format!("`{count}` is none of `x1`, `x2` and `x4`"))?;

@@ -1,4 +1,4 @@
-//! Shared-memory banks: what an access of a warp costs.
+//! Shared-memory banks: the cost of an access by a warp.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -10,14 +10,14 @@ use super::{DrawError, Grid};
 use crate::composed::ComposedLayout;
 use crate::layout::Layout;
 
-/// Banks of shared memory, each of which serves one word of 4 bytes in a wavefront.
+/// Number of banks of shared memory. Each bank serves one word of 4 bytes per wavefront.
 const BANKS: i64 = 32;
 /// Bits of a word.
 const WORD: i64 = 32;
 /// Lanes of a warp.
 const LANES: usize = 32;
 
-/// Which elements of a tile the lanes of a warp touch, and how many bytes each.
+/// The elements of a tile that the lanes of a warp touch, and the bytes that each lane moves.
 ///
 /// ```
 /// # use cute_rs::{Layout, draw::{Access, Walk}};
@@ -30,37 +30,38 @@ const LANES: usize = 32;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Where the lanes go.
+    /// The order of the lanes.
     pub walk: Walk,
-    /// Bytes that each lane moves: 1, 2, 4, 8 or 16. Several elements are neighbours in memory.
+    /// Bytes that each lane moves: 1, 2, 4, 8 or 16. If these are several elements, the elements are adjacent
+    /// in memory.
     pub lane_bytes: u32,
 }
 
-/// Where the lanes of a warp go.
+/// The order in which the lanes of a warp go through a tile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant, reason = "an access is made once")]
 #[non_exhaustive]
 pub enum Walk {
-    /// Along a row, and on in the next rows where the row has too few elements for all lanes.
+    /// Along a row. If the row has too few elements for all lanes, the next rows follow.
     Row(i64),
-    /// Down a column, and on in the next columns.
+    /// Down a column. If the column has too few elements for all lanes, the next columns follow.
     Column(i64),
     /// Lane `i` begins at the element whose integer coordinate, rows fastest, is `L(i)`.
     Threads(Layout),
 }
 
 impl Access {
-    /// Lanes along a row.
+    /// An access along a row, with `lane_bytes` bytes per lane.
     pub const fn row(row: i64, lane_bytes: u32) -> Self {
         Self { walk: Walk::Row(row), lane_bytes }
     }
 
-    /// Lanes down a column.
+    /// An access down a column, with `lane_bytes` bytes per lane.
     pub const fn column(column: i64, lane_bytes: u32) -> Self {
         Self { walk: Walk::Column(column), lane_bytes }
     }
 
-    /// Lanes where a layout says.
+    /// An access whose lanes begin where a layout says, with `lane_bytes` bytes per lane.
     pub const fn threads(layout: Layout, lane_bytes: u32) -> Self {
         Self { walk: Walk::Threads(layout), lane_bytes }
     }
@@ -92,51 +93,52 @@ fn word(offset: i64, element_bits: u32) -> i64 {
 pub struct LaneAccess {
     /// The lane.
     pub lane: usize,
-    /// Row and column of each element, neighbours in memory.
+    /// Row and column of each element; the elements are adjacent in memory.
     pub elements: Vec<(usize, usize)>,
 }
 
-/// What an access to shared memory costs.
+/// The cost of an access to shared memory.
 ///
-/// Shared memory has 32 banks of 4-byte words. A *wavefront* serves one word of each bank, to any number of lanes. A warp
-/// is served at once if its lanes move up to 4 bytes, in halves for 8 bytes and in quarters for 16; each part takes as
-/// many wavefronts as the bank with the most different words has. The tile is taken to begin at bank 0.
+/// Shared memory has 32 banks of 4-byte words. A *wavefront* serves one word of each bank, to any number of
+/// lanes. A warp is served at once if its lanes move up to 4 bytes, in halves for 8 bytes, and in quarters
+/// for 16 bytes. Each of these parts takes one wavefront per different word in its busiest bank. The tile is
+/// assumed to begin at bank 0.
 ///
 /// ```
 /// use cute_rs::{ComposedLayout, Layout, Swizzle};
 /// use cute_rs::draw::{Access, Conflicts};
 ///
-/// // 32 rows of 32 words: all words of a column lie in one bank.
+/// // 32 rows of 32 words: all words of a column are in one bank.
 /// let rows = Layout::flat(&[32, 32], &[32, 1])?;
 /// let plain = ComposedLayout { swizzle: Swizzle::NONE, offset: 0, layout: rows };
 /// assert_eq!(Conflicts::of(&plain, 32, &Access::row(0, 4))?.degree, 1);
 /// assert_eq!(Conflicts::of(&plain, 32, &Access::column(0, 4))?.degree, 32);
 ///
-/// // XORing the row onto the column spreads them.
+/// // XORing the row onto the column spreads the words over the banks.
 /// let swizzled = ComposedLayout { swizzle: Swizzle { bits: 5, base: 0, shift: 5 }, ..plain };
 /// assert_eq!(Conflicts::of(&swizzled, 32, &Access::column(0, 4))?.degree, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflicts {
-    /// Wavefronts that the access takes.
+    /// Number of wavefronts that the access takes.
     pub wavefronts: usize,
-    /// Wavefronts that it would take if its words were spread evenly over the banks.
+    /// Number of wavefronts that the access would take with its words spread evenly over the banks.
     pub ideal: usize,
-    /// Most words that one part of the warp wants of one bank.
+    /// The largest number of words that one part of the warp needs from one bank.
     pub degree: usize,
-    /// The lanes that take part; fewer than 32 where the tile has too few elements.
+    /// The lanes that take part; fewer than 32 if the tile has too few elements.
     pub lanes: Vec<LaneAccess>,
     access: Access,
 }
 
 impl Conflicts {
-    /// What an access costs.
+    /// Computes the cost of an access. `element_bits` is the width of an element in bits.
     ///
     /// # Errors
-    /// [`DrawError::Access`] for elements that are not 4 to 128 bits (a power of two) wide; lanes that move not 1, 2, 4,
-    /// 8 or 16 bytes or less than an element; elements of a lane that are not neighbours in memory or not aligned; a row,
-    /// a column or a coordinate outside the tile.
+    /// [`DrawError::Access`] unless elements have 4 to 128 bits, a power of two; unless each lane moves 1, 2,
+    /// 4, 8 or 16 bytes and at least an element; if the elements of a lane are not adjacent in memory or not
+    /// aligned; for a row, a column or a coordinate outside the tile.
     pub fn of(tile: &ComposedLayout, element_bits: u32, access: &Access) -> Result<Self, DrawError> {
         let refuse = |reason| Err(DrawError::Access { reason });
         if !element_bits.is_power_of_two() || !(4..=128).contains(&element_bits) {
@@ -204,12 +206,12 @@ impl fmt::Display for Conflicts {
     }
 }
 
-/// The elements of each lane, `count` neighbours.
+/// The elements of each lane: `count` adjacent ones.
 fn lanes(grid: &Grid<'_>, walk: &Walk, count: usize) -> Result<Vec<LaneAccess>, DrawError> {
     let outside = |what: &str, number: i64, extent: usize| DrawError::Access {
         reason: format!("{what} {number} is not one of the {extent} of the tile"),
     };
-    // Neighbours in memory are in one row, or else in one column.
+    // Elements that are adjacent in memory are in one row, or otherwise in one column.
     let in_row = count == 1 || (grid.columns > 1 && grid.at(0, 1) == grid.at(0, 0) + 1);
     let (high, wide) = if in_row { (1, count) } else { (count, 1) };
     let begin = |lane: usize| -> Result<Option<(usize, usize)>, DrawError> {

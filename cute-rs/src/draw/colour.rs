@@ -1,4 +1,4 @@
-//! Fills that dark text is readable on.
+//! Fill colours on which dark text is readable.
 
 /// A colour: red, green, blue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -10,7 +10,7 @@ impl Default for Colour {
     }
 }
 
-/// Hues that are told apart side by side.
+/// Hues that can be distinguished next to each other.
 const HUES: [[u8; 3]; 8] = [
     [228, 70, 60],
     [60, 130, 215],
@@ -22,7 +22,7 @@ const HUES: [[u8; 3]; 8] = [
     [160, 135, 75],
 ];
 
-/// How strong the shades of a hue are, in per cent.
+/// The strengths of the shades of a hue, in per cent.
 const SHADES: [i64; 4] = [28, 42, 56, 70];
 
 impl Colour {
@@ -34,7 +34,8 @@ impl Colour {
         Self(hue.map(|part| 255 - (i64::from(255 - part) * per_cent / 100) as u8))
     }
 
-    /// The colour of a thread or bank: one of 32, a hue for four neighbours and a shade for each of them.
+    /// The colour of a thread or bank, one of 32: one hue per four neighbours, and one shade for each of
+    /// them.
     pub(super) fn of_class(class: i64) -> Self {
         let class = class.rem_euclid(32) as usize;
         Self::shade(HUES[class / 4], SHADES[class % 4])

@@ -7,7 +7,7 @@ use alloc::string::String;
 use super::Picture;
 
 impl Picture {
-    /// The picture as a LaTeX document of its own, drawn with TikZ.
+    /// The picture as a complete LaTeX document, drawn with TikZ.
     ///
     /// ```
     /// # use cute_rs::{Layout, draw::Picture};
@@ -17,7 +17,7 @@ impl Picture {
     /// ```
     pub fn latex(&self) -> String {
         let longest = self.cells.iter().map(|cell| cell.label.chars().count()).max().unwrap_or(0);
-        // Millimetres: a character of \footnotesize typewriter is about 1.6 wide.
+        // In millimetres: a character of \footnotesize typewriter is about 1.6 wide.
         let width = (longest * 17 / 10 + 3).max(7);
         let height = if self.frames.is_empty() { 7 } else { 9 };
         let mut colours = BTreeMap::new();
@@ -75,7 +75,7 @@ fn half(a: usize, b: usize) -> String {
     format!("{sign}{}{}", twice / 2, if twice % 2 == 0 { "" } else { ".5" })
 }
 
-/// Text without characters that LaTeX reads as commands.
+/// The text with LaTeX's special characters escaped.
 fn escaped(text: &str) -> String {
     let mut result = String::new();
     for c in text.chars() {

@@ -6,7 +6,7 @@ use alloc::string::String;
 
 use super::Picture;
 
-/// Advance of a character of the labels, in pixels.
+/// Width of a character of the labels, in pixels.
 const ADVANCE: usize = 7;
 /// Height of a line of text, in pixels.
 const LINE: usize = 16;
@@ -14,7 +14,7 @@ const LINE: usize = 16;
 const MARGIN: usize = 12;
 
 impl Picture {
-    /// The picture as an SVG document of its own.
+    /// The picture as a complete SVG document.
     ///
     /// ```
     /// # use cute_rs::{Layout, draw::Picture};
@@ -99,7 +99,7 @@ fn line(x: usize, y: usize, class: &str, text: &str) -> String {
     format!("<text class=\"{class}\" x=\"{x}\" y=\"{y}\" text-anchor=\"start\">{}</text>\n", escaped(text))
 }
 
-/// Text as XML has it.
+/// The text with XML's special characters escaped.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -6,8 +6,8 @@ use alloc::string::String;
 use super::Picture;
 
 impl Picture {
-    /// A grid of the labels with the numbers of rows and columns. Cells that an access touches have a star, remarks
-    /// follow.
+    /// The picture as text: a grid of the labels, with the numbers of rows and columns. Cells that an access
+    /// touches have a star. Notes follow the grid.
     ///
     /// ```
     /// # use cute_rs::{Layout, draw::Picture};
@@ -52,7 +52,7 @@ fn digits(number: usize) -> usize {
     format!("{number}").len()
 }
 
-/// A column's number, above the labels and not above their stars.
+/// A column's number, aligned with the labels and not with their stars.
 fn number(column: usize, marked: bool) -> String {
     format!("{column}{}", if marked { " " } else { "" })
 }

@@ -1,4 +1,4 @@
-//! Every sentence of an error holds its numbers.
+//! Tests that every error message contains its numbers.
 
 use super::*;
 use std::string::ToString;

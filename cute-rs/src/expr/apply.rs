@@ -1,4 +1,4 @@
-//! From a tree to its value.
+//! Evaluation: computes the value of a parsed expression.
 
 use alloc::format;
 use alloc::string::String;
@@ -27,7 +27,7 @@ pub(super) fn value(node: &Node) -> Result<Value, Fault> {
     Ok(value)
 }
 
-/// The layout that an expression is or stands for.
+/// The layout that an expression is, or that its shape stands for.
 pub(super) fn layout(node: &Node) -> Result<Layout, Fault> {
     argument(node)?.layout()
 }
@@ -93,7 +93,7 @@ fn in_range(span: Range<usize>, operand: Operand) -> Result<Operand, Fault> {
     Ok(operand)
 }
 
-/// A tuple of integers, layouts as the modes of one, or a coordinate with `_`.
+/// The value of `(a,b)`: a tuple of integers, a layout with these modes, or a coordinate with `_`.
 fn tuple(span: Range<usize>, members: &[Argument]) -> Result<Operand, Fault> {
     let refused = |error: LayoutError| Fault::refused(span.clone(), "a tuple", &error);
     let is_partial = |member: &Argument| matches!(member.operand, Operand::Keep | Operand::Coord(_));
@@ -119,7 +119,7 @@ fn tuple(span: Range<usize>, members: &[Argument]) -> Result<Operand, Fault> {
     }
 }
 
-/// `a o b o c`, from the right.
+/// The value of `a o b o c`, computed from the right.
 fn chain(terms: &[Argument]) -> Result<Operand, Fault> {
     // The inverse of a composed layout: `L o OFFSET o Sw<B,M,S>`.
     if let [layout, offset, swizzle] = terms
@@ -139,7 +139,7 @@ fn chain(terms: &[Argument]) -> Result<Operand, Fault> {
     Ok(result.operand)
 }
 
-/// `a o b`.
+/// The value of `a o b`.
 fn after(a: &Argument, b: &Argument, span: Range<usize>) -> Result<Operand, Fault> {
     let inner = || {
         let inner = b.composed()?;
@@ -161,17 +161,17 @@ fn after(a: &Argument, b: &Argument, span: Range<usize>) -> Result<Operand, Faul
     }
 }
 
-/// The operation of that name.
+/// The operation with this name.
 fn find(name: &str) -> Option<&'static Operation> {
     operations::operations().iter().find(|operation| operation.name == name)
 }
 
-/// The operation that a sign stands for.
+/// The operation that implements a notation.
 fn operation(name: &str, span: &Range<usize>) -> Result<&'static Operation, Fault> {
     find(name).ok_or_else(|| Fault::new(span.clone(), format!("this needs an operation `{name}`")))
 }
 
-/// There is no operation of this name, but perhaps one that is meant.
+/// The message that there is no operation with this name. It suggests a similar name, or lists all names.
 fn unknown(name: &str) -> String {
     let known = operations::operations().iter().map(|operation| operation.name);
     let nearest = known.clone().min_by_key(|known| distance(known, name));
@@ -187,7 +187,7 @@ fn unknown(name: &str) -> String {
     }
 }
 
-/// How many letters have to be inserted, left out or replaced to make `b` of `a`.
+/// The edit distance: the number of letters to insert, remove or replace to turn `a` into `b`.
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {

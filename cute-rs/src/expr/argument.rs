@@ -1,4 +1,4 @@
-//! What operations are given.
+//! Arguments of operations, and their conversion to what an operation needs.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use crate::int_tuple::IntTuple;
 use crate::layout::Layout;
 use crate::swizzle::Swizzle;
 
-/// What an argument evaluates to.
+/// The result of evaluating an argument.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "most operands are values")]
 pub(super) enum Operand {
@@ -24,7 +24,7 @@ pub(super) enum Operand {
     Coord(Vec<Operand>),
     /// `<…>`.
     Tiler(Vec<Argument>),
-    /// A stride along a component, or a tuple with one: the values as they are nested, and what each counts along.
+    /// A stride along a component, or a tuple with one: the nested scales, and the basis of each.
     Strides(IntTuple, Vec<Basis>),
 }
 
@@ -46,7 +46,7 @@ impl Operand {
     }
 }
 
-/// An operand, and where it is written.
+/// An operand and its position in the source.
 #[derive(Clone, Debug)]
 pub(super) struct Argument {
     pub(super) span: Range<usize>,
@@ -54,12 +54,12 @@ pub(super) struct Argument {
 }
 
 impl Argument {
-    /// This is something else than what is wanted.
+    /// The error that the argument is not `wanted`.
     pub(super) fn instead_of(&self, wanted: &str) -> Fault {
         Fault::new(self.span.clone(), format!("{} where {wanted} is needed", self.operand.noun()))
     }
 
-    /// An integer.
+    /// The argument as an integer within [`range::LIMIT`].
     pub(super) fn int(&self) -> Result<i64, Fault> {
         let Operand::Value(Value::Int(value)) = self.operand else {
             return Err(self.instead_of("an integer"));
@@ -70,13 +70,13 @@ impl Argument {
         Ok(value)
     }
 
-    /// The number of a mode, or how many modes.
+    /// The index of a mode, or a number of modes.
     pub(super) fn index(&self) -> Result<usize, Fault> {
         let value = self.int()?;
-        usize::try_from(value).map_err(|_| Fault::new(self.span.clone(), format!("{value} counts no modes")))
+        usize::try_from(value).map_err(|_| Fault::new(self.span.clone(), format!("{value} is out of range")))
     }
 
-    /// An integer or a tuple.
+    /// The argument as an integer or a tuple.
     pub(super) fn tuple(&self) -> Result<IntTuple, Fault> {
         if let Operand::Value(Value::Int(value)) = self.operand {
             Ok(IntTuple::int(value))
@@ -87,7 +87,7 @@ impl Argument {
         }
     }
 
-    /// A shape whose size is in range.
+    /// The argument as a shape with a size in range.
     pub(super) fn shape(&self) -> Result<IntTuple, Fault> {
         let shape = self.tuple()?;
         let extents = || (0..shape.len()).map(|i| shape.leaf(i));
@@ -101,7 +101,7 @@ impl Argument {
         Ok(shape)
     }
 
-    /// A layout, or a shape that stands for a column-major one.
+    /// The argument as a layout. A shape stands for its column-major layout.
     pub(super) fn layout(&self) -> Result<Layout, Fault> {
         if let Operand::Value(Value::Layout(layout)) = self.operand {
             Ok(layout)
@@ -115,7 +115,7 @@ impl Argument {
         }
     }
 
-    /// A layout with what comes after it. A plain layout has nothing after it.
+    /// The argument as a composed layout. A plain layout gets no swizzle and offset 0.
     pub(super) fn composed(&self) -> Result<ComposedLayout, Fault> {
         if let Operand::Value(Value::Composed(composed)) = self.operand {
             return Ok(composed);
@@ -123,17 +123,17 @@ impl Argument {
         Ok(ComposedLayout { swizzle: Swizzle::NONE, offset: 0, layout: self.layout()? })
     }
 
-    /// No coordinate leads to this offset.
+    /// The error that no coordinate was found at this offset.
     pub(super) fn nowhere(&self, offset: i64, layout: &Layout) -> Fault {
         Fault::new(self.span.clone(), format!("no coordinate of {layout} was found at offset {offset}"))
     }
 
-    /// A layout that yields coordinates.
+    /// The argument as a coordinate layout.
     pub(super) const fn coords(&self) -> Option<CoordLayout> {
         if let Operand::Value(Value::Coords(coords)) = self.operand { Some(coords) } else { None }
     }
 
-    /// A layout that yields coordinates or a part of one, and its first coordinate.
+    /// The argument as a coordinate layout, or as a part of one, with its first coordinate.
     pub(super) fn located(&self) -> Option<(CoordLayout, IntTuple)> {
         if let Operand::Value(Value::Part(part)) = self.operand {
             return Some((part.layout, part.start));
@@ -141,12 +141,12 @@ impl Argument {
         self.coords().map(|coords| (coords, coords.profile()))
     }
 
-    /// A swizzle.
+    /// The argument as a swizzle.
     pub(super) const fn swizzle(&self) -> Option<Swizzle> {
         if let Operand::Value(Value::Swizzle(swizzle)) = self.operand { Some(swizzle) } else { None }
     }
 
-    /// The layout of the coordinates' leaves, whatever it yields.
+    /// The layout without a swizzle, an offset or components: the same coordinates and plain strides.
     pub(super) fn domain(&self) -> Result<Layout, Fault> {
         match self.located() {
             Some((coords, _)) => Ok(*coords.inner()),
@@ -154,7 +154,7 @@ impl Argument {
         }
     }
 
-    /// Strides, of which some may count along a component.
+    /// The argument as strides; some may count along a component.
     pub(super) fn strides(&self) -> Result<(IntTuple, Vec<Basis>), Fault> {
         if let Operand::Strides(scales, strides) = &self.operand {
             return Ok((*scales, strides.clone()));
@@ -166,7 +166,7 @@ impl Argument {
         Ok((scales, scales.leaves().map(plain).collect::<Result<_, _>>()?))
     }
 
-    /// A tiler of modes, or one layout for all.
+    /// The argument as a tiler: one tiler per mode, or one layout for the whole.
     pub(super) fn tiler(&self) -> Result<Tiles, Fault> {
         match &self.operand {
             Operand::Keep => Ok(Tiles::Keep),
@@ -177,7 +177,7 @@ impl Argument {
         }
     }
 
-    /// Whether this is a layout with something after it.
+    /// Whether the argument is a composed layout.
     pub(super) const fn is_composed(&self) -> bool {
         matches!(self.operand, Operand::Value(Value::Composed(_)))
     }
@@ -202,7 +202,7 @@ impl Tiles {
         }
     }
 
-    /// Lends the modes one by one, those before them at hand.
+    /// Lends the modes one by one; `lent` are the modes before.
     fn lend_modes(modes: &[Self], lent: &[Tiler<'_>], operation: &mut dyn FnMut(&Tiler<'_>)) {
         let Some((first, rest)) = modes.split_first() else { return operation(&Tiler::Modes(lent)) };
         first.lend(&mut |tiler| Self::lend_modes(rest, &[lent, &[*tiler]].concat(), operation));

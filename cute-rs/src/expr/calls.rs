@@ -1,4 +1,5 @@
-//! What operations of expressions have in common: they act inside of composed and coordinate layouts.
+//! Code that the operations of expressions share. Operations act inside composed and coordinate layouts:
+//! swizzle, offset and components stay.
 
 use alloc::vec::Vec;
 
@@ -20,7 +21,7 @@ pub(super) fn integer(value: usize) -> Result<Value, Failure> {
     i64::try_from(value).map(Value::Int).map_err(|_| Failure::Large)
 }
 
-/// Layouts as the modes of one, of which some may yield coordinates.
+/// The layout with these modes. Some of them may be coordinate layouts.
 pub(super) fn side_by_side(a: &[Argument]) -> Result<Value, Failure> {
     if a.iter().all(|mode| mode.coords().is_none()) {
         let modes: Vec<_> = a.iter().map(Argument::layout).collect::<Result<_, _>>()?;
@@ -38,13 +39,13 @@ pub(super) fn side_by_side(a: &[Argument]) -> Result<Value, Failure> {
     Ok(CoordLayout::new(IntTuple::tuple(&shapes)?, &strides, Basis::coprofile(&strides)?)?.into())
 }
 
-/// Whether a relation of two tuples holds, as 1 or 0.
+/// 1 if a relation of two tuples holds, else 0.
 pub(super) fn relation(a: &[Argument], holds: fn(&IntTuple, &IntTuple) -> bool) -> Result<Value, Failure> {
     Ok(i64::from(holds(&a[0].tuple()?, &a[1].tuple()?)).into())
 }
 
-/// Changes the coordinates of the first argument: what comes after the layout, and the components that its strides count
-/// along, stay.
+/// Changes the layout inside the first argument. A swizzle or an offset after the layout stays, and so do the
+/// components of its strides.
 pub(super) fn inside(a: &[Argument], change: impl FnOnce(&Layout) -> Changed) -> Result<Value, Failure> {
     if let Some(coords) = a[0].coords() {
         return Ok(coords.map_inner(change)?.into());
@@ -54,7 +55,7 @@ pub(super) fn inside(a: &[Argument], change: impl FnOnce(&Layout) -> Changed) ->
     Ok(if a[0].is_composed() { ComposedLayout { layout, ..composed }.into() } else { layout.into() })
 }
 
-/// An operation, or with a second argument its form that keeps a profile.
+/// Applies `whole`, or, if there is a second argument, `by` with that profile.
 pub(super) fn profiled(
     a: &[Argument],
     whole: fn(&Layout) -> Layout,
@@ -64,7 +65,7 @@ pub(super) fn profiled(
     inside(a, |layout| profile.map_or_else(|| Ok(whole(layout)), |profile| by(layout, &profile)))
 }
 
-/// An operation that takes a tiler.
+/// Applies an operation that takes a tiler.
 pub(super) fn tiled(a: &[Argument], operation: fn(&Layout, &Tiler<'_>) -> Changed) -> Result<Value, Failure> {
     let tiles = a[1].tiler()?;
     inside(a, |layout| {
@@ -74,7 +75,7 @@ pub(super) fn tiled(a: &[Argument], operation: fn(&Layout, &Tiler<'_>) -> Change
     })
 }
 
-/// The same for operations on offsets, which no swizzle may come after.
+/// The same for operations on offsets. No swizzle may come after the layout.
 pub(super) fn tiled_plain(
     a: &[Argument],
     operation: fn(&Layout, &Tiler<'_>) -> Changed,
@@ -83,9 +84,9 @@ pub(super) fn tiled_plain(
     tiled(a, operation)
 }
 
-/// A layout after another, which may yield the coordinates of its modes.
+/// The composition of two layouts. The second may be a coordinate layout into the modes of the first.
 ///
-/// A swizzle goes after a swizzle or after a layout, with an offset between them or without.
+/// A swizzle composes with a swizzle, or with a layout, with an offset between them or without.
 pub(super) fn composed(a: &[Argument]) -> Result<Value, Failure> {
     if let (Some(first), Some(second), 2) = (a[0].swizzle(), a[1].swizzle(), a.len()) {
         return Ok(first.composition(second)?.into());
@@ -95,7 +96,7 @@ pub(super) fn composed(a: &[Argument]) -> Result<Value, Failure> {
         return Ok(swizzled(swizzle, offset, &a[a.len() - 1].composed()?)?.into());
     }
     if let Some(more) = a.get(2) {
-        return Err(more.instead_of("nothing more, unless the first argument is a swizzle,").into());
+        return Err(more.instead_of("no third argument, unless the first is a swizzle,").into());
     }
     match a[1].coords() {
         Some(coords) => inside(a, |l| l.composition_coords(&coords.covering(&l.shape())?)),
@@ -103,7 +104,7 @@ pub(super) fn composed(a: &[Argument]) -> Result<Value, Failure> {
     }
 }
 
-/// `Sw o offset o C`: swizzles after each other become one, with no offset between them.
+/// `Sw o offset o C`. Two consecutive swizzles become one; there must be no offset between them.
 pub(super) fn swizzled(
     swizzle: Swizzle,
     offset: i64,
@@ -119,7 +120,7 @@ pub(super) fn swizzled(
     Ok(ComposedLayout { swizzle: swizzle.composition(inner.swizzle)?, ..*inner })
 }
 
-/// An inverse, on the right or on the left: of a layout, a composed layout, a coordinate layout, or a swizzle.
+/// The right or left inverse of a layout, a composed layout, a coordinate layout, or a swizzle.
 pub(super) fn inverse(a: &Argument, right: bool) -> Result<Value, Failure> {
     if let Some(swizzle) = a.swizzle() {
         Ok(swizzle.inverse().into())
@@ -134,7 +135,7 @@ pub(super) fn inverse(a: &Argument, right: bool) -> Result<Value, Failure> {
     }
 }
 
-/// A product of a layout, or by a layout of one that has a swizzle after it.
+/// The product of a layout, or of a composed layout, with a layout.
 pub(super) fn product(
     a: &[Argument],
     plain: fn(&Layout, &Layout) -> Changed,
@@ -165,13 +166,13 @@ pub(super) fn at(layout: &Argument, coord: &Argument) -> Result<Value, Failure> 
     }
 }
 
-/// The modes that a coordinate keeps open, or else those that it fixes.
+/// The modes that a coordinate keeps open; with `open` false, the modes that it fixes.
 pub(super) fn part(a: &[Argument], open: bool) -> Result<Value, Failure> {
     let is_layout = |argument: &Argument| {
         argument.is_composed()
             || matches!(argument.operand, Operand::Value(Value::Layout(_) | Value::Coords(_)))
     };
-    // A layout first is read as well: `slice(L,C)`.
+    // The layout may also come first: `slice(L,C)`.
     let (coord, target) = if is_layout(&a[0]) { (&a[1], &a[0]) } else { (&a[0], &a[1]) };
     let one = core::slice::from_ref(target);
     if matches!(coord.operand, Operand::Keep) && open {
@@ -187,13 +188,13 @@ pub(super) fn part(a: &[Argument], open: bool) -> Result<Value, Failure> {
     inside(one, |_| Layout::concat(&cut.kept))
 }
 
-/// A layout cut at a coordinate.
+/// The state of slicing a layout at a coordinate.
 struct Cut<'a> {
     coord: &'a Argument,
-    /// Whether open modes are kept, or fixed ones.
+    /// Whether to keep the open modes or the fixed ones.
     open: bool,
     kept: Vec<Layout>,
-    /// Of the fixed modes.
+    /// The offset of the fixed modes.
     offset: i64,
 }
 
@@ -241,7 +242,7 @@ pub(super) fn shaped(argument: &Argument) -> Result<Vec<i64>, Fault> {
     Ok(argument.shape()?.modes().map(|mode| mode.size()).collect())
 }
 
-/// The modes of an order, as CuTe writes it (for each mode its place), in the order in which they come.
+/// The modes, sorted by an order in CuTe's notation, which gives the position of each mode.
 pub(super) fn by_rank(order: &Argument) -> Result<Vec<usize>, Fault> {
     let places = order.tuple()?;
     let mut modes: Vec<_> = (0..places.rank()).collect();

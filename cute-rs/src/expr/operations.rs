@@ -1,4 +1,4 @@
-//! The operations that an expression can call: one line of a table each.
+//! The table of operations that an expression can call.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -20,11 +20,11 @@ use crate::layout::Layout;
 /// An operation that an expression can call.
 #[derive(Clone)]
 pub struct Operation {
-    /// As CuTe calls it.
+    /// The name, as in CuTe where CuTe has the operation, such as `composition`.
     pub name: &'static str,
-    /// How a call is written.
+    /// How to write a call, such as `composition(A,T)`; [`operations`] explains the letters.
     pub usage: &'static str,
-    /// How many arguments it takes.
+    /// The allowed numbers of arguments.
     pub(super) arguments: RangeInclusive<usize>,
     pub(super) apply: Apply,
 }
@@ -37,11 +37,12 @@ impl fmt::Debug for Operation {
     }
 }
 
-/// The operations that an expression can call.
+/// Returns all operations that an expression can call.
 ///
-/// In their usage `L`, `A` and `B` are layouts or shapes, `T` is a layout or a tiler `<…>`, `S` a shape, `P` a tuple, `C` a
-/// coordinate that may hold `_`, lower-case letters are integers, and what is in brackets may be left out. A relation is 1
-/// where it holds and 0 where it does not.
+/// In [`usage`](Operation::usage), `L`, `A` and `B` are layouts or shapes. `T` is a layout or a tiler `<…>`,
+/// `S` is a shape, `P` is a tuple, and `C` is a coordinate that may contain `_`. Lower-case letters are
+/// integers, except that `c` may be a nested coordinate. Arguments in brackets are optional. A relation, such
+/// as `congruent(P,P)`, is 1 if it holds and 0 if not.
 ///
 /// ```
 /// use cute_rs::expr::operations;
@@ -56,11 +57,11 @@ pub const fn operations() -> &'static [Operation] {
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "errors of the algebra are values without a heap")]
 pub(super) enum Failure {
-    /// The algebra has none.
+    /// The algebra has no result.
     Algebra(LayoutError),
-    /// The numbers would leave the range that is computed with.
+    /// The numbers would leave the range of 64-bit computation.
     Large,
-    /// An argument is not what it must be.
+    /// An argument is of the wrong kind or out of range.
     Argument(Fault),
 }
 

@@ -1,4 +1,4 @@
-//! From text to a tree, each node with the bytes it came from.
+//! The parser: text to a tree. Each node records its range of bytes in the text.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -8,18 +8,18 @@ use core::ops::Range;
 
 use super::Fault;
 
-/// How deeply an expression may nest, so that no text exhausts the stack.
+/// The largest nesting depth of an expression, so that no text exhausts the stack.
 const MAX_DEPTH: usize = 64;
 
-/// A piece of an expression.
+/// A node of the tree of an expression.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    /// Where it came from.
+    /// The range of bytes in the source.
     pub(super) span: Range<usize>,
     pub(super) kind: Kind,
 }
 
-/// What a piece of an expression is.
+/// The kind of a node.
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
     /// `12`.
@@ -34,7 +34,7 @@ pub(super) enum Kind {
     Layout(Box<[Node; 2]>),
     /// `Sw<b,m,s>`.
     Swizzle([i64; 3]),
-    /// `2@1@0` or `E<0,1>`: a value, and the path of its component from the outermost mode.
+    /// `2@1@0` or `E<0,1>`: the scale, and the path to its component from the outermost mode.
     Basis(i64, Vec<i64>),
     /// `a o b o c`.
     Chain(Vec<Node>),
@@ -43,7 +43,7 @@ pub(super) enum Kind {
 }
 
 impl Node {
-    /// Whether this is an integer or a tuple of shapes.
+    /// Whether the node is a shape: an integer or a tuple of shapes.
     pub(super) fn is_shape(&self) -> bool {
         match &self.kind {
             Kind::Int(_) => true,
@@ -59,7 +59,7 @@ impl Node {
     }
 }
 
-/// Reads an expression that takes up the whole text.
+/// Parses the whole text as one expression.
 pub(super) fn parse(source: &str) -> Result<Node, Fault> {
     let mut parser = Parser { source, end: 0, last: 0, token: Token::End, span: 0..0, depth: 0 };
     parser.advance()?;
@@ -81,9 +81,9 @@ enum Token<'s> {
 
 struct Parser<'s> {
     source: &'s str,
-    /// Where the current token ends.
+    /// The end of the current token, in bytes.
     end: usize,
-    /// Where the token before it ends.
+    /// The end of the token before it, in bytes.
     last: usize,
     token: Token<'s>,
     span: Range<usize>,
@@ -110,7 +110,7 @@ impl<'s> Parser<'s> {
                 let length = number.len() + usize::from(rest.starts_with('_'));
                 let span = start..start + length;
                 if !number[sign..].chars().all(|c| c.is_ascii_digit()) {
-                    return Err(Fault::new(span, format!("`{number}` is no number")));
+                    return Err(Fault::new(span, format!("`{number}` is not a number")));
                 }
                 let Ok(value) = number.parse() else {
                     return Err(Fault::new(span, "the number does not fit into 64 bits"));
@@ -145,7 +145,7 @@ impl<'s> Parser<'s> {
         Fault::new(self.span.clone(), message)
     }
 
-    /// Whether the token is this sign, which is read over.
+    /// Whether the token is this sign. If so, reads the next token.
     fn accept(&mut self, sign: char) -> Result<bool, Fault> {
         let found = self.token == Token::Sign(sign);
         if found {
@@ -231,7 +231,7 @@ impl<'s> Parser<'s> {
                 self.advance()?;
                 let opening = self.span.clone();
                 if !self.accept('(')? {
-                    let message = format!("`{name}` is no value; an operation is written `{name}(…)`");
+                    let message = format!("`{name}` is not a value; an operation is written `{name}(…)`");
                     return Err(Fault::new(span, message));
                 }
                 let (arguments, end) = self.members(opening, ')')?;
@@ -242,7 +242,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// `a,b,…` up to the closing sign, and where that ends.
+    /// Parses `a,b,…` up to the closing sign. Also returns the end of that sign.
     fn members(&mut self, opening: Range<usize>, closing: char) -> Result<(Vec<Node>, usize), Fault> {
         let mut members = Vec::new();
         let mut end = self.span.end;
@@ -294,7 +294,7 @@ impl<'s> Parser<'s> {
         Ok(Node { span: name.start..self.last, kind: Kind::Basis(1, path) })
     }
 
-    /// An integer, which is read over.
+    /// Returns an integer and reads the next token.
     fn int(&mut self, wanted: &str) -> Result<i64, Fault> {
         let Token::Int(value) = self.token else { return Err(self.unexpected(self.token, wanted)) };
         self.advance()?;

@@ -1,4 +1,4 @@
-//! Operations of expressions that choose a part of a layout.
+//! Operations of expressions that select a part of a layout: tiles and partitions.
 
 use alloc::vec::Vec;
 
@@ -13,7 +13,7 @@ use crate::int_tuple::IntTuple;
 use crate::layout::Layout;
 use crate::partition::{Partition, Tensor};
 
-/// The part of the first argument, cut by the second, that the third chooses.
+/// Partitions the first argument by the second, and returns the part at the third.
 pub(super) fn partition(
     a: &[Argument],
     cut: fn(&Layout, &Tiler<'_>) -> Result<Partition<Layout>, LayoutError>,
@@ -24,7 +24,8 @@ pub(super) fn partition(
     part_of(&a[0], &parts?, &a[2])
 }
 
-/// The part that a coordinate chooses. One that begins elsewhere than at offset 0 has an offset after it, or a coordinate.
+/// The part at a coordinate. If the part does not start at 0, the result also has its offset, or its first
+/// coordinate if `whole` yields coordinates.
 pub(super) fn part_of(
     whole: &Argument,
     parts: &Partition<Layout>,
@@ -58,7 +59,8 @@ pub(super) fn part_of(
     Ok(if plain { layout.into() } else { ComposedLayout { layout, offset, ..before }.into() })
 }
 
-/// The part of a coordinate layout whose first coordinate is `first`; of a part that is one coordinate, that coordinate.
+/// The part of a coordinate layout that starts at `first`. If the part has no stride along a component, the
+/// result is its first coordinate.
 fn located(
     parts: &Partition<CoordLayout>,
     coords: &[Option<i64>],

@@ -1,7 +1,8 @@
-//! Numbers that the algebra can compute with.
+//! The range of numbers in expressions.
 //!
-//! The algebra computes up to `2^62`. An expression is any text, so its numbers are kept well below here, before and after
-//! each operation: layouts reach over at most `2^40` elements.
+//! The algebra computes with numbers up to `2^62`. An expression can be any text, so this module keeps its
+//! numbers well below that limit. Before and after each operation, a layout may reach over at most `2^40`
+//! elements.
 
 use alloc::format;
 use alloc::string::String;
@@ -11,13 +12,13 @@ use crate::int_tuple::IntTuple;
 use crate::layout::Layout;
 use crate::swizzle::Swizzle;
 
-/// Most elements that a layout of an expression has or reaches over.
+/// The largest size and the largest reach of a layout in an expression, in elements.
 pub(super) const LIMIT: i64 = 1 << 40;
 
-/// Where intermediate results end.
+/// The limit of intermediate results.
 const WIDEST: i128 = 1 << 62;
 
-/// The product of the leaves of a shape, if it is legal.
+/// The product of the leaves of a shape, or `None` beyond [`LIMIT`].
 pub(super) fn size(shape: &IntTuple) -> Option<i64> {
     let mut size: i64 = 1;
     for i in 0..shape.len() {
@@ -26,7 +27,7 @@ pub(super) fn size(shape: &IntTuple) -> Option<i64> {
     (-LIMIT..=LIMIT).contains(&size).then_some(size)
 }
 
-/// How far a layout reaches in either direction: the sum of extents times strides.
+/// The reach of a layout: the sum of extents times absolute strides, or `None` beyond [`LIMIT`].
 fn reach(layout: &Layout) -> Option<i64> {
     let mut reach: i64 = 0;
     for i in 0..layout.shape().len() {
@@ -36,13 +37,13 @@ fn reach(layout: &Layout) -> Option<i64> {
     (reach <= LIMIT).then_some(reach)
 }
 
-/// Whether a layout can be evaluated at a coordinate, which may lie beyond its size.
+/// Whether a layout can be evaluated at a coordinate without overflow. The coordinate may be beyond its size.
 pub(super) fn reaches(layout: &Layout, coord: i64) -> bool {
     let steps = (0..layout.stride().len()).map(|i| layout.stride().leaf(i).abs());
     i128::from(coord).abs() * i128::from(steps.max().unwrap_or(0)) <= WIDEST >> 6
 }
 
-/// Whether a value is one that operations may be given; else what is wrong with it.
+/// Checks that operations can compute with a value. The error says what is wrong with it.
 pub(super) fn check(value: &Value) -> Result<(), String> {
     let fits = |layout: &Layout| size(&layout.shape()).is_some() && reach(layout).is_some();
     match value {
@@ -61,13 +62,13 @@ pub(super) fn check(value: &Value) -> Result<(), String> {
             check_swizzle(inverse.swizzle)
         }
         Value::Layout(_) | Value::Composed(_) | Value::Coords(_) | Value::Part(_) | Value::Inverse(_) => {
-            Err(format!("a layout of an expression has and reaches over at most {LIMIT} elements"))
+            Err(format!("a layout in an expression has and reaches over at most {LIMIT} elements"))
         }
         Value::Swizzle(swizzle) => check_swizzle(*swizzle),
     }
 }
 
-/// Whether a swizzle's bits exist and none is both read and changed.
+/// Checks that a swizzle's bits are below bit 32 and that it reads no bit that it changes.
 fn check_swizzle(swizzle: Swizzle) -> Result<(), String> {
     let (bits, base) = (u64::from(swizzle.bits), u64::from(swizzle.base));
     let shift = i64::from(swizzle.shift).unsigned_abs();

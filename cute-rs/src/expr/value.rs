@@ -1,4 +1,4 @@
-//! What an expression evaluates to.
+//! Values of expressions.
 
 use alloc::format;
 use core::fmt;
@@ -12,9 +12,9 @@ use crate::layout::Layout;
 use crate::partition::Tensor;
 use crate::swizzle::Swizzle;
 
-/// What an expression evaluates to.
+/// The value of an expression.
 ///
-/// Its text is CuTe's notation, and reading the text gives the value back:
+/// `Display` prints CuTe's notation, and `parse` reads it back:
 ///
 /// ```
 /// use cute_rs::IntTuple;
@@ -32,24 +32,25 @@ use crate::swizzle::Swizzle;
 pub enum Value {
     /// An integer.
     Int(i64),
-    /// An integer tuple that is no integer.
+    /// An integer tuple that is not a single integer.
     Tuple(IntTuple),
     /// A layout.
     Layout(Layout),
     /// A swizzle.
     Swizzle(Swizzle),
-    /// A layout with an offset or a swizzle after it.
+    /// A composed layout: a layout with an offset or a swizzle after it.
     Composed(ComposedLayout),
-    /// A layout that yields coordinates, whose profile is the coarsest that its strides allow.
+    /// A coordinate layout. Its profile is the coarsest that its strides allow.
     Coords(CoordLayout),
-    /// A part of a coordinate layout and its first coordinate, `(64,32) o (4,8):(1@0,1@1)`.
+    /// A part of a coordinate layout with its first coordinate, such as `(64,32) o (4,8):(1@0,1@1)`.
     Part(Tensor<CoordLayout, IntTuple>),
     /// The inverse of a composed layout, `L o -OFFSET o Sw<B,M,S>`.
     Inverse(SwizzledInverse),
 }
 
 impl Value {
-    /// The layout with what comes after it, if this is a layout. A plain layout has nothing after it.
+    /// The value as a composed layout, or `None` if it is not a layout of offsets. A plain layout gets no
+    /// swizzle and offset 0.
     ///
     /// ```
     /// # use cute_rs::{Swizzle, expr::{Value, evaluate}};
@@ -71,7 +72,7 @@ impl Value {
         }
     }
 
-    /// What it is, for messages.
+    /// The kind of the value, for error messages.
     pub(super) const fn noun(&self) -> &'static str {
         match self {
             Self::Int(_) => "an integer",
@@ -108,7 +109,7 @@ impl From<i64> for Value {
 }
 
 impl From<IntTuple> for Value {
-    /// An integer becomes [`Value::Int`].
+    /// Converts a single integer to [`Value::Int`].
     fn from(tuple: IntTuple) -> Self {
         if tuple.is_int() { Self::Int(tuple.leaf(0)) } else { Self::Tuple(tuple) }
     }
@@ -139,8 +140,8 @@ impl From<SwizzledInverse> for Value {
 }
 
 impl From<CoordLayout> for Value {
-    /// A layout without a stride along a component becomes [`Value::Layout`]; components behind the last that a stride
-    /// counts along are left out.
+    /// Converts a layout without a stride along a component to [`Value::Layout`]. Otherwise, the profile
+    /// leaves out the components after the last one that a stride counts along.
     fn from(coords: CoordLayout) -> Self {
         coords.coarsest().map_or_else(Self::Layout, Self::Coords)
     }
@@ -149,14 +150,14 @@ impl From<CoordLayout> for Value {
 impl FromStr for Value {
     type Err = ExprError;
 
-    /// Reads what `Display` prints, or any expression; a tuple stays a tuple.
+    /// Reads the output of `Display`, or any expression. A tuple stays a tuple: it does not become a layout.
     fn from_str(source: &str) -> Result<Self, ExprError> {
         let expr: Expr = source.parse()?;
         expr.value().map_err(|fault| fault.within(source))
     }
 }
 
-/// Reads an expression whose value is of one kind.
+/// Reads an expression and converts its value with `take`. `wanted` names the kind for the error message.
 fn read<T>(source: &str, wanted: &str, take: fn(Value) -> Option<T>) -> Result<T, ExprError> {
     let expr: Expr = source.parse()?;
     let value = expr.value().map_err(|fault| fault.within(source))?;
@@ -167,7 +168,7 @@ fn read<T>(source: &str, wanted: &str, take: fn(Value) -> Option<T>) -> Result<T
 impl FromStr for IntTuple {
     type Err = ExprError;
 
-    /// Reads a tuple such as `(4,(2,3))`, an integer, or an expression that is one.
+    /// Reads a tuple such as `(4,(2,3))`, an integer, or an expression that gives one.
     fn from_str(source: &str) -> Result<Self, ExprError> {
         read(source, "an integer or a tuple of integers", |value| match value {
             Value::Int(value) => Some(Self::int(value)),
@@ -185,7 +186,8 @@ impl FromStr for IntTuple {
 impl FromStr for Layout {
     type Err = ExprError;
 
-    /// Reads a layout such as `(4,8):(8,1)`, or an expression that is one. A shape is the column-major layout.
+    /// Reads a layout such as `(4,8):(8,1)`, or an expression that gives one. A shape such as `(4,8)` gives
+    /// the column-major layout of that shape.
     fn from_str(source: &str) -> Result<Self, ExprError> {
         let expr: Expr = source.parse()?;
         let Value::Layout(layout) = expr.evaluate()? else {
@@ -207,7 +209,8 @@ impl FromStr for ComposedLayout {
 impl FromStr for CoordLayout {
     type Err = ExprError;
 
-    /// Reads a coordinate layout such as `(4,5):(1@1,1@0)`; its profile is the coarsest that its strides allow.
+    /// Reads a coordinate layout such as `(4,5):(1@1,1@0)`. Its profile is the coarsest that its strides
+    /// allow.
     fn from_str(source: &str) -> Result<Self, ExprError> {
         read(source, "a coordinate layout", |value| {
             if let Value::Coords(coords) = value { Some(coords) } else { None }

@@ -1,12 +1,12 @@
-//! CuTe's tuple algorithms: what Rust's iterators do, and the two that they cannot.
+//! CuTe's tuple algorithms that Rust's iterators do not have, and the iterators that replace the others.
 
 use super::{IntTuple, MAX_LEAVES};
 use crate::error::LayoutError;
 use crate::layout::Layout;
 
 impl IntTuple {
-    /// The leaves, from the left and through all parentheses. With the methods of [`Iterator`] they are CuTe's `fold`,
-    /// `find_if`, `any_of`, `all_of` and `none_of`.
+    /// The leaves, from the left through all parentheses. Together with the methods of [`Iterator`] they
+    /// replace CuTe's `fold`, `find_if`, `any_of`, `all_of` and `none_of`.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -19,8 +19,8 @@ impl IntTuple {
         self.leaves[..self.len()].iter().copied()
     }
 
-    /// The modes, from the left: [`mode`](Self::mode) `0`, `1`, … With [`concat`](Self::concat) and the methods of
-    /// [`Iterator`] they are CuTe's `for_each`, `transform` and `filter_tuple`.
+    /// The modes, from the left: [`mode`](Self::mode) `0`, `1`, … Together with [`concat`](Self::concat) and
+    /// the methods of [`Iterator`] they replace CuTe's `for_each`, `transform` and `filter_tuple`.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -33,7 +33,7 @@ impl IntTuple {
         (0..self.rank()).map(|i| self.mode(i))
     }
 
-    /// The same nesting, each leaf changed: `R_i = f(L_i)`. CuTe's `transform_leaf`.
+    /// Applies a function to each leaf and keeps the nesting: `R_i = f(L_i)`. CuTe's `transform_leaf`.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -48,8 +48,8 @@ impl IntTuple {
         self.with_leaves(&leaves)
     }
 
-    /// The modes of all tuples in one: `(1,(2,3))` and `(4)` give `(1,(2,3),4)`. An integer counts as its own only mode.
-    /// CuTe's `tuple_cat`.
+    /// Concatenates the modes of all tuples: `(1,(2,3))` and `(4)` give `(1,(2,3),4)`. An integer counts as
+    /// its own only mode. CuTe's `tuple_cat`.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -76,8 +76,8 @@ impl IntTuple {
         joined.close()
     }
 
-    /// The same nesting, each leaf the product of all leaves before it: the strides of a column-major layout.
-    /// `R_i = L_0 * … * L_{i-1}`. CuTe's `escan` with products.
+    /// The same nesting, where each leaf is the product of all leaves before it: `R_i = L_0 * … * L_{i-1}`.
+    /// These are the strides of a column-major layout. CuTe's `escan` with products.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -86,7 +86,7 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Wide`] beyond 64 bits.
+    /// [`LayoutError::Wide`] if a product does not fit into 64 bits.
     pub const fn prefix_product(&self) -> Result<Self, LayoutError> {
         let mut products = [1_i64; MAX_LEAVES];
         let mut i = 1;
@@ -102,8 +102,8 @@ impl IntTuple {
         Ok(self.with_leaves(&products))
     }
 
-    /// All coordinates of the shape `self`, in the order in which [`Layout::ordered`] counts them: the leaf with the
-    /// smallest number in `order` first. `ordered(self, order)(R_i) = i`.
+    /// All coordinates of the shape `self` in the order of [`Layout::ordered`]: the leaf with the smallest
+    /// number in `order` varies fastest. `ordered(self, order)(R_i) = i`.
     ///
     /// ```
     /// # use cute_rs::IntTuple;

@@ -1,11 +1,12 @@
 //! Arithmetic on the leaves of integer tuples.
 //!
-//! A sum or product beyond 64 bits is an error, so nothing here panics and no number is wrong.
+//! A sum or product that does not fit into 64 bits is an error. So nothing here panics, and no result is
+//! wrong.
 
 use super::{IntTuple, MAX_LEAVES};
 use crate::error::LayoutError;
 
-/// The greatest common divisor of numbers above `i64::MIN`, 0 or more.
+/// The greatest common divisor, 0 or more, of two numbers above `i64::MIN`.
 pub(crate) const fn gcd(a: i64, b: i64) -> i64 {
     unsigned_gcd(a.unsigned_abs(), b.unsigned_abs()).cast_signed()
 }
@@ -23,12 +24,12 @@ pub(crate) const fn div_up(a: i64, b: i64) -> i64 {
     a / b + if a % b > 0 { 1 } else { 0 }
 }
 
-/// A number of 64 bits, if it is one.
+/// The number as an `i64`, if it fits.
 const fn narrow(number: i128) -> Option<i64> {
     if number < i64::MIN as i128 || number > i64::MAX as i128 { None } else { Some(number as i64) }
 }
 
-/// What is done to a pair of leaves.
+/// An operation on a pair of leaves.
 #[derive(Clone, Copy)]
 enum Pairwise {
     CeilDiv,
@@ -40,7 +41,7 @@ enum Pairwise {
 }
 
 impl Pairwise {
-    /// `None` beyond 64 bits. What is divided by is 1 or more.
+    /// `None` if the result does not fit into 64 bits. The divisor must be 1 or more.
     const fn of(self, a: i64, b: i64) -> Option<i64> {
         match self {
             Self::CeilDiv => Some(div_up(a, b)),
@@ -56,7 +57,7 @@ impl Pairwise {
         matches!(self, Self::CeilDiv | Self::RoundUp)
     }
 
-    /// What the results are called.
+    /// The name of the result, for errors.
     const fn name(self) -> &'static str {
         match self {
             Self::CeilDiv => "quotient",
@@ -70,7 +71,7 @@ impl Pairwise {
 }
 
 impl IntTuple {
-    /// The product of each mode: `(2,(3,4))` gives `(2,12)`, an integer stays.
+    /// The product of each mode: `(2,(3,4))` gives `(2,12)`. An integer stays as it is.
     ///
     /// `R_i = product(T_i)`
     ///
@@ -81,7 +82,7 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Wide`] beyond 64 bits.
+    /// [`LayoutError::Wide`] if a product does not fit into 64 bits.
     pub const fn product_each(&self) -> Result<Self, LayoutError> {
         if self.is_int() {
             return Ok(*self);
@@ -99,7 +100,7 @@ impl IntTuple {
         Ok(products.enclosed())
     }
 
-    /// The products at the leaves of `profile`: `(2,((3,4),5))` like `(0,(0,0))` gives `(2,(12,5))`.
+    /// The products at the leaves of `profile`: `(2,((3,4),5))` with profile `(0,(0,0))` gives `(2,(12,5))`.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -109,7 +110,8 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Profile`] unless `profile` is as coarse as the tuple or coarser; [`LayoutError::Wide`] beyond 64 bits.
+    /// [`LayoutError::Profile`] unless `profile` has the nesting of the tuple or a coarser one;
+    /// [`LayoutError::Wide`] if a product does not fit into 64 bits.
     pub const fn product_like(&self, profile: &Self) -> Result<Self, LayoutError> {
         if !profile.weakly_congruent(self) {
             return Err(LayoutError::Profile { tuple: *self, profile: *profile });
@@ -117,11 +119,11 @@ impl IntTuple {
         if self.is_empty() {
             return Ok(profile.filled(1));
         }
-        // Each leaf of the profile takes leaves of the tuple until the parentheses it closes are closed.
+        // Each leaf of the profile takes leaves of the tuple until its parentheses are closed.
         let mut products = [1; MAX_LEAVES];
         let (mut i, mut from) = (0, 0);
         while i < profile.len() {
-            // How many parentheses of the tuple belong to this leaf alone.
+            // The number of parentheses of the tuple that belong to this leaf alone.
             let mut depth = self.opens[from] as i32 - profile.opens[i] as i32;
             let mut part = Self::EMPTY;
             loop {
@@ -152,7 +154,7 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Wide`] beyond 64 bits.
+    /// [`LayoutError::Wide`] if the sum does not fit into 64 bits.
     pub const fn sum(&self) -> Result<i64, LayoutError> {
         let mut sum: i128 = 0;
         let mut i = 0;
@@ -211,7 +213,7 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Wide`] for 2^63, which `i64::MIN` has where all other leaves are 0 or the same.
+    /// [`LayoutError::Wide`] for 2^63: the result if a leaf is `i64::MIN` and all others are 0 or `i64::MIN`.
     pub const fn gcd(&self) -> Result<i64, LayoutError> {
         let mut all = 0;
         let mut i = 0;
@@ -235,9 +237,9 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Wide`] beyond 64 bits.
+    /// [`LayoutError::Wide`] if the multiple does not fit into 64 bits.
     pub const fn lcm(&self) -> Result<i64, LayoutError> {
-        // Products of 64 bits by 64 bits.
+        // Products of two 64-bit numbers fit.
         let mut all: Option<u128> = Some(1);
         let mut i = 0;
         while i < self.len() {
@@ -309,8 +311,8 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Profile`] where the nesting differs; [`LayoutError::Wide`] where the sum leaves 64 bits, or a part of
-    /// it 128.
+    /// [`LayoutError::Profile`] if the nesting differs; [`LayoutError::Wide`] if the sum does not fit into 64
+    /// bits, or an intermediate sum does not fit into 128 bits.
     pub const fn inner_product(&self, other: &Self) -> Result<i64, LayoutError> {
         if !self.congruent(other) {
             return Err(LayoutError::Profile { tuple: *self, profile: *other });
@@ -333,7 +335,8 @@ impl IntTuple {
         Err(LayoutError::Wide { number: "inner product", tuple: *self, other: Some(*other) })
     }
 
-    /// Leaf by leaf, `R_i = a_i * b_i`. Where `self` has an integer and `other` a tuple, the tuple's product counts.
+    /// Multiplies leaf by leaf: `R_i = a_i * b_i`. Where `self` has an integer and `other` a tuple, `b_i` is
+    /// the tuple's product.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -343,7 +346,8 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Profile`] where `other` is neither nested alike nor finer; [`LayoutError::Wide`] beyond 64 bits.
+    /// [`LayoutError::Profile`] unless `other` has the nesting of `self` or a finer one;
+    /// [`LayoutError::Wide`] if a product does not fit into 64 bits.
     pub const fn elem_scale(&self, other: &Self) -> Result<Self, LayoutError> {
         match other.product_like(self) {
             Ok(factors) => self.pairwise(&factors, Pairwise::Scale),
@@ -351,7 +355,7 @@ impl IntTuple {
         }
     }
 
-    /// `R_i = a_i + b_i`, leaf by leaf: the coordinate `b` counted from the coordinate `a`.
+    /// Adds leaf by leaf: `R_i = a_i + b_i`. Use it to move a coordinate `b` by a start `a`.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -360,12 +364,13 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Profile`] where the nesting differs; [`LayoutError::Wide`] beyond 64 bits.
+    /// [`LayoutError::Profile`] if the nesting differs; [`LayoutError::Wide`] if a sum does not fit into 64
+    /// bits.
     pub const fn elem_add(&self, other: &Self) -> Result<Self, LayoutError> {
         self.pairwise(other, Pairwise::Add)
     }
 
-    /// `R_i = max(a_i, b_i)`, leaf by leaf.
+    /// The larger leaf of each pair: `R_i = max(a_i, b_i)`.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -374,12 +379,12 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Profile`] where the nesting differs.
+    /// [`LayoutError::Profile`] if the nesting differs.
     pub const fn elem_max(&self, other: &Self) -> Result<Self, LayoutError> {
         self.pairwise(other, Pairwise::Max)
     }
 
-    /// `R_i = min(a_i, b_i)`, leaf by leaf.
+    /// The smaller leaf of each pair: `R_i = min(a_i, b_i)`.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -388,13 +393,14 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Profile`] where the nesting differs.
+    /// [`LayoutError::Profile`] if the nesting differs.
     pub const fn elem_min(&self, other: &Self) -> Result<Self, LayoutError> {
         self.pairwise(other, Pairwise::Min)
     }
 
-    /// `R_i = ceil(product(a_i) / b_i)`, at the leaves of the divisor; modes that it lacks stay. With a tile's shape,
-    /// this is the shape of the grid of tiles.
+    /// Divides and rounds up: `R_i = ceil(product(a_i) / b_i)`, at the leaves of the divisor. Modes without a
+    /// divisor stay as they are. If the divisor is the shape of a tile, the result is the shape of the grid
+    /// of tiles.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -404,13 +410,14 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Profile`] where the divisor is finer than the tuple; [`LayoutError::Extent`] for a divisor below 1;
-    /// [`LayoutError::Wide`] where a product leaves 64 bits.
+    /// [`LayoutError::Profile`] if the divisor is finer than the tuple; [`LayoutError::Extent`] for a divisor
+    /// below 1; [`LayoutError::Wide`] if a product does not fit into 64 bits.
     pub const fn ceil_div(&self, divisor: &Self) -> Result<Self, LayoutError> {
         self.padded_pairwise(divisor, Pairwise::CeilDiv)
     }
 
-    /// `R_i = ceil(product(a_i) / b_i) * b_i`, at the leaves of the divisor; modes that it lacks stay.
+    /// Rounds up to multiples: `R_i = ceil(product(a_i) / b_i) * b_i`, at the leaves of the divisor. Modes
+    /// without a divisor stay as they are.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -419,17 +426,17 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// As [`ceil_div`](Self::ceil_div).
+    /// Those of [`ceil_div`](Self::ceil_div).
     pub const fn round_up(&self, divisor: &Self) -> Result<Self, LayoutError> {
         self.padded_pairwise(divisor, Pairwise::RoundUp)
     }
 
-    /// What remains of a shape after its leftmost elements are divided away: an integer divisor `b` is spread over the
-    /// leaves from the left, `R_i = a_i / b` where `b` divides `a_i`, and 1 where `a_i` divides `b`, which goes on as
-    /// `b / a_i`. A tuple divides mode by mode.
+    /// The shape that remains after its leftmost elements are divided away. An integer divisor `b` is applied
+    /// to the leaves from the left. Where `b` divides `a_i`, `R_i = a_i / b`. Where `a_i` divides `b`,
+    /// `R_i = 1`, and `b / a_i` is applied to the next leaf. A tuple divides mode by mode.
     ///
-    /// `product(R) = product(a) / product(b)` where the division is even, and where the divisor exceeds the leaf it is
-    /// spent on, all that is left is 1: `product(R) = ceil(product(a) / product(b))`.
+    /// `product(R) = product(a) / product(b)` if the division is exact. If the divisor exceeds the last leaf
+    /// it is applied to, only 1 is left: `product(R) = ceil(product(a) / product(b))`.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -442,9 +449,9 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Indivisible`] where neither divides the other; [`LayoutError::Extent`] below 1;
-    /// [`LayoutError::Profile`] for a tuple that is nested differently; [`LayoutError::Wide`] for a divisor whose product leaves
-    /// 64 bits.
+    /// [`LayoutError::Indivisible`] if neither number divides the other; [`LayoutError::Extent`] for a number
+    /// below 1; [`LayoutError::Profile`] for a tuple with another nesting; [`LayoutError::Wide`] if the
+    /// product of a divisor does not fit into 64 bits.
     pub const fn shape_div(&self, divisor: &Self) -> Result<Self, LayoutError> {
         let low = if self.min() < 1 { self } else { divisor };
         if low.min() < 1 && !low.is_empty() {
@@ -493,8 +500,9 @@ impl IntTuple {
         quotients.close()
     }
 
-    /// The coordinates below `count` of a shape, from the left: an integer is spread over the leaves, `R_i = min(a_i, b)`
-    /// with `b` going on as `b / R_i`. It is what [`shape_div`](Self::shape_div) takes away.
+    /// The shape of the first `count` coordinates of a shape. `b`, which begins as `count`, is applied to the
+    /// leaves from the left: `R_i = min(a_i, b)`, and `b / R_i` is applied to the next leaf. The result is
+    /// what [`shape_div`](Self::shape_div) divides away.
     ///
     /// `product(R) = count`, and `R` refines `count`.
     ///
@@ -507,8 +515,8 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Indivisible`] where neither of a leaf and what is left of `count` divides the other, or where the
-    /// shape has fewer elements; [`LayoutError::Extent`] below 1.
+    /// [`LayoutError::Indivisible`] if neither of a leaf and the rest of `count` divides the other, or if the
+    /// shape has fewer than `count` elements; [`LayoutError::Extent`] for a number below 1.
     pub const fn shape_mod(&self, count: i64) -> Result<Self, LayoutError> {
         if count < 1 || self.min() < 1 && !self.is_empty() {
             return Err(LayoutError::Extent { shape: if count < 1 { Self::int(count) } else { *self } });
@@ -555,7 +563,7 @@ impl IntTuple {
         Ok(self.with_leaves(&leaves))
     }
 
-    /// With a divisor of fewer or coarser modes.
+    /// The operation with a divisor of fewer or coarser modes.
     const fn padded_pairwise(&self, divisor: &Self, operation: Pairwise) -> Result<Self, LayoutError> {
         if divisor.is_int() {
             return match self.product() {

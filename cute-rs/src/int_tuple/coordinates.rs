@@ -1,10 +1,10 @@
-//! Coordinates of a shape, and the integers that stand for them.
+//! Conversions between the coordinates of a shape and integers.
 
 use super::{IntTuple, MAX_LEAVES};
 use crate::error::LayoutError;
 
 impl IntTuple {
-    /// The integer that a coordinate of the shape `self` stands for: leftmost fastest,
+    /// Converts a coordinate of the shape `self` to an integer, with the leftmost leaf fastest:
     /// `sum over leaves of c_i * (a_0 * … * a_{i-1})`. The coordinate may be coarser than the shape.
     ///
     /// ```
@@ -17,8 +17,8 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] where a tuple meets an integer mode or another number of modes; [`LayoutError::Wide`] where the
-    /// integer leaves 64 bits.
+    /// [`LayoutError::Rank`] where the coordinate has a tuple for an integer mode, or a tuple of another
+    /// rank; [`LayoutError::Wide`] if the integer does not fit into 64 bits.
     pub const fn crd2idx(&self, coord: &Self) -> Result<i64, LayoutError> {
         match self.indexed(coord, Some(1)) {
             Ok((Some(index), _)) => Ok(index),
@@ -27,7 +27,8 @@ impl IntTuple {
         }
     }
 
-    /// The index of `coord` in steps of `step`, and the step after the shape; `None` for what leaves 64 bits.
+    /// The index of `coord` in steps of `step`, and the step after the shape; `None` for a number that does
+    /// not fit into 64 bits.
     const fn indexed(
         &self,
         coord: &Self,
@@ -59,8 +60,9 @@ impl IntTuple {
         Ok((index, step))
     }
 
-    /// The coordinate, nested like the shape `self`, that an integer stands for: the inverse of
-    /// [`crd2idx`](Self::crd2idx). Beyond the size the last leaf goes on; a negative integer has negative digits.
+    /// Converts an integer to the coordinate with the nesting of the shape `self`: the inverse of
+    /// [`crd2idx`](Self::crd2idx). Beyond the size, the digit of the last leaf exceeds its extent. A negative
+    /// integer has negative digits.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -84,7 +86,7 @@ impl IntTuple {
         self.with_leaves(&digits)
     }
 
-    /// The coordinate of the shape `to` that stands for the same integer as `coord` does in the shape `self`.
+    /// Converts a coordinate of the shape `self` to the coordinate of the shape `to` with the same integer.
     ///
     /// `idx2crd(crd2idx(coord, from), to)`
     ///
@@ -104,8 +106,8 @@ impl IntTuple {
         }
     }
 
-    /// The next coordinate of the shape `self`, the leftmost leaf first, or `None` behind the last. The coordinate must be
-    /// nested like the shape, or there is no next one.
+    /// The next coordinate of the shape `self`, with the leftmost leaf fastest; `None` after the last one.
+    /// Also `None` if the coordinate does not have the nesting of the shape.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -144,7 +146,7 @@ impl IntTuple {
     }
 }
 
-/// A product of two numbers; `None` where one is missing or it leaves 64 bits.
+/// The product of two numbers; `None` if one is missing or the product does not fit into 64 bits.
 const fn checked_mul(a: Option<i64>, b: Option<i64>) -> Option<i64> {
     match (a, b) {
         (Some(a), Some(b)) => a.checked_mul(b),

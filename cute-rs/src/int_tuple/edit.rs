@@ -1,4 +1,4 @@
-//! Tuples from the modes of others.
+//! Editing: tuples made from the modes of others.
 
 use super::{IntTuple, MAX_LEAVES};
 use crate::error::LayoutError;
@@ -9,7 +9,8 @@ pub(crate) const fn mode_exists(mode: usize, rank: usize) -> Result<(), LayoutEr
 }
 
 impl IntTuple {
-    /// The part at a mode path: `get(&[1, 0])` is mode 0 of mode 1, `get(&[])` the whole. An integer is its own mode 0.
+    /// The sub-tuple at a mode path: `get(&[1, 0])` is mode 0 of mode 1, and `get(&[])` is the whole tuple.
+    /// An integer is its own mode 0.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -18,7 +19,7 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Mode`] where the path leaves the tuple.
+    /// [`LayoutError::Mode`] if the path leaves the tuple.
     pub const fn get(&self, path: &[usize]) -> Result<Self, LayoutError> {
         let mut part = *self;
         let mut i = 0;
@@ -32,7 +33,7 @@ impl IntTuple {
         Ok(part)
     }
 
-    /// Another mode at the end: `(2,3)` and `4` give `(2,3,4)`. An integer counts as its own only mode.
+    /// Appends a mode: `(2,3)` and `4` give `(2,3,4)`. An integer counts as its own only mode.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -41,12 +42,12 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Capacity`]; [`LayoutError::EmptyMode`] for a mode `()`.
+    /// [`LayoutError::Capacity`] above [`MAX_LEAVES`] leaves; [`LayoutError::EmptyMode`] for a mode `()`.
     pub const fn append(&self, mode: &Self) -> Result<Self, LayoutError> {
         self.insert(self.rank(), mode)
     }
 
-    /// Another mode in front: `(2,3)` and `4` give `(4,2,3)`.
+    /// Prepends a mode: `(2,3)` and `4` give `(4,2,3)`.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -55,12 +56,12 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// As [`append`](Self::append).
+    /// Those of [`append`](Self::append).
     pub const fn prepend(&self, mode: &Self) -> Result<Self, LayoutError> {
         self.insert(0, mode)
     }
 
-    /// Another mode before mode `at`, or behind the last.
+    /// Inserts a mode before mode `at`; with `at` equal to the rank, at the end.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -69,12 +70,12 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Mode`] beyond the rank, and those of [`append`](Self::append).
+    /// [`LayoutError::Mode`] beyond the rank; those of [`append`](Self::append).
     pub const fn insert(&self, at: usize, mode: &Self) -> Result<Self, LayoutError> {
         self.splice(at, at, mode, true)
     }
 
-    /// Without mode `at`.
+    /// Removes mode `at`.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -91,7 +92,7 @@ impl IntTuple {
         }
     }
 
-    /// With another mode in place of mode `at`.
+    /// Replaces mode `at` by another mode.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -100,7 +101,7 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Mode`] beyond the rank, and those of [`append`](Self::append).
+    /// [`LayoutError::Mode`] beyond the rank; those of [`append`](Self::append).
     pub const fn replace(&self, at: usize, mode: &Self) -> Result<Self, LayoutError> {
         match mode_exists(at, self.rank()) {
             Ok(()) if self.is_int() => Ok(*mode),
@@ -118,7 +119,7 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Modes`] where the range begins after its end; [`LayoutError::Mode`] beyond the rank.
+    /// [`LayoutError::Modes`] if the range begins after its end; [`LayoutError::Mode`] beyond the rank.
     pub const fn take(&self, begin: usize, end: usize) -> Result<Self, LayoutError> {
         let rank = self.rank();
         if begin > end {
@@ -138,7 +139,7 @@ impl IntTuple {
         taken.close()
     }
 
-    /// The modes that are named, in that order; a mode may be named twice.
+    /// Selects modes in the given order. A mode may be selected several times.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -163,7 +164,7 @@ impl IntTuple {
         selected.close()
     }
 
-    /// Modes `begin..end` as one mode: `group(1, 3)` makes `(2,(3,4),5)` of `(2,3,4,5)`.
+    /// Groups modes `begin..end` into one mode: `group(1, 3)` makes `(2,(3,4),5)` of `(2,3,4,5)`.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -172,7 +173,7 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] where `end` is beyond the rank, [`LayoutError::EmptyMode`] unless `begin < end`.
+    /// [`LayoutError::Rank`] if `end` is beyond the rank; [`LayoutError::EmptyMode`] unless `begin < end`.
     pub const fn group(&self, begin: usize, end: usize) -> Result<Self, LayoutError> {
         let rank = self.rank();
         if end > rank {
@@ -185,7 +186,7 @@ impl IntTuple {
         if self.is_int() {
             return grouped.close();
         }
-        // The outer parentheses come off, so that the group's own lie inside them.
+        // Removes the outer parentheses, so that the group's own parentheses are inside them.
         let last = self.len() - 1;
         grouped.opens[0] -= 1;
         grouped.closes[last] -= 1;
@@ -196,7 +197,7 @@ impl IntTuple {
         }
     }
 
-    /// `count` times the same mode.
+    /// A tuple of `count` copies of this mode.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -231,7 +232,7 @@ impl IntTuple {
         self.with_leaves(&[value; MAX_LEAVES])
     }
 
-    /// The modes in opposite order, at every depth.
+    /// The modes in reverse order, at every depth.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -251,7 +252,7 @@ impl IntTuple {
         reversed
     }
 
-    /// The leaves nested as `profile` is.
+    /// Nests the leaves like `profile`.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -261,7 +262,7 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Profile`] where the numbers of leaves differ.
+    /// [`LayoutError::Profile`] if the numbers of leaves differ.
     pub const fn unflatten(&self, profile: &Self) -> Result<Self, LayoutError> {
         if self.len != profile.len {
             return Err(LayoutError::Profile { tuple: *self, profile: *profile });
@@ -297,7 +298,7 @@ impl IntTuple {
         inner
     }
 
-    /// Mode `i` of the result is the pair of modes `i`: `(a,b)` and `(c,d)` give `((a,c),(b,d))`.
+    /// Pairs the modes of two tuples: `(a,b)` and `(c,d)` give `((a,c),(b,d))`.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -306,7 +307,7 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] where the ranks differ; [`LayoutError::Capacity`].
+    /// [`LayoutError::Rank`] if the ranks differ; [`LayoutError::Capacity`].
     pub const fn zip(&self, other: &Self) -> Result<Self, LayoutError> {
         if self.rank() != other.rank() {
             return Err(LayoutError::Rank { needed: self.rank(), given: other.rank() });
@@ -329,7 +330,7 @@ impl IntTuple {
         zipped.close()
     }
 
-    /// Modes `begin..end` exchanged for one mode, or for none.
+    /// Replaces modes `begin..end` by one mode, or removes them.
     const fn splice(
         &self,
         begin: usize,

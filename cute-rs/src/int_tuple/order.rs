@@ -4,8 +4,8 @@ use super::IntTuple;
 use super::arithmetic::unsigned_gcd;
 
 impl IntTuple {
-    /// Whether every leaf of `self` is below the leaf of `other` at the same place: the test that a coordinate lies
-    /// inside a shape. False where the nesting differs.
+    /// Whether every leaf of `self` is below the leaf of `other` at the same place. Use it to test whether a
+    /// coordinate is inside a shape. False if the nesting differs.
     ///
     /// `elem_less(a, b)` is `a_i < b_i` for all leaves `i`.
     ///
@@ -19,8 +19,8 @@ impl IntTuple {
         self.every(other, true)
     }
 
-    /// Whether every leaf of `self` is at most the leaf of `other` at the same place: `a_i <= b_i` for all leaves `i`.
-    /// False where the nesting differs.
+    /// Whether every leaf of `self` is at most the leaf of `other` at the same place: `a_i <= b_i` for all
+    /// leaves `i`. False if the nesting differs.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -45,8 +45,8 @@ impl IntTuple {
         true
     }
 
-    /// Whether `self` comes before `other` in lexicographic order: at the *first* leaf that differs, `a_i < b_i`. False
-    /// where the nesting differs.
+    /// Whether `self` comes before `other` in lexicographic order: at the *first* leaf that differs,
+    /// `a_i < b_i`. False if the nesting differs.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -56,7 +56,7 @@ impl IntTuple {
         self.congruent(other) && self.first_difference(other, false) < 0
     }
 
-    /// Whether `self` is `other` or comes before it in lexicographic order.
+    /// Whether `self` equals `other` or comes before it in lexicographic order.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -66,8 +66,8 @@ impl IntTuple {
         self.congruent(other) && self.first_difference(other, false) <= 0
     }
 
-    /// Whether `self` comes before `other` in colexicographic order: at the *last* leaf that differs, `a_i < b_i`. That
-    /// is the order of integer coordinates. False where the nesting differs.
+    /// Whether `self` comes before `other` in colexicographic order: at the *last* leaf that differs,
+    /// `a_i < b_i`. This is the order of integer coordinates. False if the nesting differs.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -77,7 +77,7 @@ impl IntTuple {
         self.congruent(other) && self.first_difference(other, true) < 0
     }
 
-    /// Whether `self` is `other` or comes before it in colexicographic order.
+    /// Whether `self` equals `other` or comes before it in colexicographic order.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -101,8 +101,8 @@ impl IntTuple {
         0
     }
 
-    /// Whether the shape `divisor` divides the shape `self` leaf by leaf: nested alike, and `a_i % b_i = 0`. A `divisor`
-    /// that is an integer where `self` is a tuple divides the product.
+    /// Whether the shape `divisor` divides the shape `self` leaf by leaf: the nesting is the same, and
+    /// `a_i % b_i = 0`. If `divisor` is an integer and `self` a tuple, it must divide the product.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -112,7 +112,8 @@ impl IntTuple {
     /// ```
     pub const fn evenly_divides(&self, divisor: &Self) -> bool {
         if divisor.is_int() {
-            // What is left of the divisor after each leaf has taken its share: nothing, where it divides the product.
+            // The divisor without the factors that each leaf absorbs. It divides the product if this ends at
+            // 1.
             let mut rest = divisor.leaf(0).unsigned_abs();
             let mut i = 0;
             while i < self.len() && rest > 1 {

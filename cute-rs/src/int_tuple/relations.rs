@@ -1,9 +1,9 @@
-//! How shapes relate: the same nesting, or one that refines another.
+//! Relations between shapes: the same nesting, or one that refines another.
 
 use super::IntTuple;
 
 impl IntTuple {
-    /// Whether both have the same nesting: `(2,(3,4))` and `(5,(6,7))`.
+    /// Whether both tuples have the same nesting, such as `(2,(3,4))` and `(5,(6,7))`.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -21,7 +21,7 @@ impl IntTuple {
         self.len == other.len
     }
 
-    /// Whether `other` refines `self` mode by mode: wherever `self` has an integer, `other` has anything.
+    /// Whether `other` refines `self` mode by mode: where `self` has an integer, `other` may have any tuple.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -32,8 +32,8 @@ impl IntTuple {
         self.refined_by(other, false)
     }
 
-    /// Whether every coordinate of the shape `self` is one of the shape `other`: the sizes agree wherever `self`
-    /// has an integer.
+    /// Whether every coordinate of the shape `self` is also a coordinate of the shape `other`: the sizes
+    /// agree wherever `self` has an integer.
     ///
     /// ```
     /// # use cute_rs::IntTuple;

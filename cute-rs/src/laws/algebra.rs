@@ -1,4 +1,4 @@
-//! Laws of composition, complement and inverses.
+//! Laws of evaluation, coalescing, composition, complement and inverses.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -8,10 +8,11 @@ use super::{Broken, Oracle, Verdict, ensure, equal};
 use crate::int_tuple::IntTuple;
 use crate::layout::Layout;
 
-/// `L(c) = sum of digits times strides`, for integer, flat and nested coordinates, with every evaluator.
+/// Checks every evaluator: `L(c)` is the sum of digits times strides, for integer, flat and nested
+/// coordinates.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn evaluation(layout: &Layout) -> Result<Verdict, Broken> {
     let oracle = Oracle::of(layout);
     let table = oracle.offsets();
@@ -40,10 +41,12 @@ pub fn evaluation(layout: &Layout) -> Result<Verdict, Broken> {
     Ok(Verdict::Held)
 }
 
-/// `R(i) = L(i)` with the fewest leaves; `coalesce_x` also beyond the size; by mode with a profile; filters drop broadcasts.
+/// Checks coalescing and filters. `coalesce`: `R(i) = L(i)` with the fewest leaves. `coalesce_x`: also beyond
+/// the size. `coalesce_by`: the same per mode. `filter` and `filter_zeros` keep the offsets without
+/// broadcasts.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn coalesce(layout: &Layout) -> Result<Verdict, Broken> {
     let oracle = Oracle::of(layout);
     let table = oracle.offsets();
@@ -99,10 +102,10 @@ fn filtered(layout: &Layout, oracle: &Oracle, profile: &IntTuple) -> Result<Verd
     Ok(Verdict::Held)
 }
 
-/// `R(c) = A(B(c))`, and the shape of R refines that of B.
+/// Checks a composition R of A and B: `R(c) = A(B(c))`, and the shape of B is compatible with the shape of R.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn composition(a: &Layout, b: &Layout) -> Result<Verdict, Broken> {
     let Ok(r) = a.composition(b) else { return Ok(Verdict::NoResult) };
     let (of_a, of_b, of_r) = (Oracle::of(a), Oracle::of(b), Oracle::of(&r));
@@ -112,10 +115,10 @@ pub fn composition(a: &Layout, b: &Layout) -> Result<Verdict, Broken> {
     Ok(Verdict::Held)
 }
 
-/// `R(i) = L(i)` in another shape.
+/// Checks `with_shape`: `R(i) = L(i)` for every `i < size(R)`, and `shape` is compatible with the shape of R.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn with_shape(layout: &Layout, shape: &IntTuple) -> Result<Verdict, Broken> {
     let Ok(r) = layout.with_shape(*shape) else { return Ok(Verdict::NoResult) };
     let (of_l, of_r) = (Oracle::of(layout), Oracle::of(&r));
@@ -126,10 +129,11 @@ pub fn with_shape(layout: &Layout, shape: &IntTuple) -> Result<Verdict, Broken> 
     Ok(Verdict::Held)
 }
 
-/// Sums of an offset of L and one of R are all different and take every value up to `cotarget`, and R is increasing.
+/// Checks a complement R of L: R is increasing, all sums of an offset of L and an offset of R are different,
+/// and the sums take every value below `cotarget`.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn complement(layout: &Layout, cotarget: i64) -> Result<Verdict, Broken> {
     let Ok(rest) = layout.complement(cotarget) else { return Ok(Verdict::NoResult) };
     completed(layout, &rest, cotarget)?;
@@ -154,11 +158,12 @@ fn completed(layout: &Layout, rest: &Layout, cotarget: i64) -> Result<(), Broken
     ensure(fits, &[layout, rest], || format!("{what}: {} copies of {layout}", copies.len()))
 }
 
-/// `L(R(i)) = i` for the right inverse, all of it if L is compact; `R(L(i)) = i` for the left one, whenever L's modes step
-/// over each other; `L(R(i)) = 0` for the nullspace.
+/// Checks the inverses R and the nullspace of L. Right inverse: `L(R(i)) = i`, and R has the size of L if L
+/// is compact. Left inverse: `R(L(i)) = i`, where it has a result. Nullspace: `L(R(i)) = 0`, and its size is
+/// the product of the extents with stride 0.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn inverses(layout: &Layout) -> Result<Verdict, Broken> {
     let oracle = Oracle::of(layout);
     let table = oracle.offsets();
@@ -196,11 +201,11 @@ pub fn inverses(layout: &Layout) -> Result<Verdict, Broken> {
     Ok(Verdict::Held)
 }
 
-/// `A(R(i)) = B(R(i)) = i` for the common layout, no layout of the same kind is longer for compact A and B; the vector is its
-/// size.
+/// Checks the common layout R of A and B: `A(R(i)) = B(R(i)) = i`. If A has all of B's contiguous run in the
+/// same order, R is as long as that run. `max_common_vector` is the size of R.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn common(a: &Layout, b: &Layout) -> Result<Verdict, Broken> {
     if a.size() != b.size() {
         return Ok(Verdict::NoResult);
@@ -213,7 +218,7 @@ pub fn common(a: &Layout, b: &Layout) -> Result<Verdict, Broken> {
         equal(&got, &(Some(&i), Some(&i)), &[a, b, &common], format_args!("common layout at {i}"))?;
     }
     equal(&a.max_common_vector(b), &Ok(run.len() as i64), &[a, b], "common vector")?;
-    // If all of the run of B is in the same place in A, all of it is common.
+    // If A has every element of B's run at the same offset, the whole run is common.
     let whole = b.right_inverse().map(|right| Oracle::of(&right).offsets()).unwrap_or_default();
     if (0..).zip(&whole).all(|(i, &c)| x.get(c as usize) == Some(&i)) {
         equal(&run.len(), &whole.len(), &[a, b, &common], "a run that is common as a whole")?;
@@ -221,10 +226,11 @@ pub fn common(a: &Layout, b: &Layout) -> Result<Verdict, Broken> {
     Ok(Verdict::Held)
 }
 
-/// With `n` the largest alignment, the offsets of L come in whole groups `kn, kn + 1, …, kn + n - 1`.
+/// Checks `max_alignment`: the offsets of L come in whole groups `kn, kn + 1, …, kn + n - 1`, where `n` is
+/// the alignment.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn alignment(layout: &Layout) -> Result<Verdict, Broken> {
     let n = layout.max_alignment();
     let mut offsets = Oracle::of(layout).offsets();
@@ -240,10 +246,11 @@ pub fn alignment(layout: &Layout) -> Result<Verdict, Broken> {
     Ok(Verdict::Held)
 }
 
-/// R is increasing, and each of its leaves walks within one leaf of the shape.
+/// Checks `domain_distribute`: R is increasing, its size divides `n`, and each leaf of R moves within one
+/// leaf of the shape.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn distribution(shape: &IntTuple, n: i64) -> Result<Verdict, Broken> {
     let Ok(r) = Layout::domain_distribute(*shape, n) else { return Ok(Verdict::NoResult) };
     let offsets = Oracle::of(&r).offsets();
@@ -255,7 +262,8 @@ pub fn distribution(shape: &IntTuple, n: i64) -> Result<Verdict, Broken> {
     if size % n == 0 && extents.len() == 1 {
         equal(&(offsets.len() as i64), &n, &[&r], &what)?;
     }
-    // Digits of a sum of offsets never carry: the largest digit of each leaf of the shape is that of the last offset.
+    // Digits of a sum of offsets never carry: in each leaf of the shape, the last offset has the largest
+    // digit.
     let last = super::oracle::digits(&extents, offsets.last().copied().unwrap_or(0));
     for &offset in &offsets {
         let digits = super::oracle::digits(&extents, offset);

@@ -1,4 +1,4 @@
-//! The law of boxes that tensor copies move.
+//! The law of the boxes that tensor copies (TMA) move.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -11,11 +11,13 @@ use crate::composed::ComposedLayout;
 use crate::int_tuple::IntTuple;
 use crate::layout::Layout;
 
-/// All slices of all boxes, each laid down as one run of bytes that the hardware permutes, put each element of a tile where
-/// the shared layout says, and each one once.
+/// Checks the boxes of a TMA copy. Each slice of a box becomes one run of bytes in shared memory, which the
+/// hardware swizzles. All slices of all boxes together put each element of the tile exactly once, at the
+/// offset that the shared layout gives. The boxes also obey the limits of the hardware: rank, extents,
+/// strides, width.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn tensor_boxes(
     global: &Layout,
     shared: &ComposedLayout,
@@ -29,7 +31,7 @@ pub fn tensor_boxes(
     let (of_global, of_shared) = (Oracle::of(global), Oracle::of(&shared.layout));
     let bytes = i64::from(element_bits / 8);
     let layouts = [global, &shared.layout];
-    // What the hardware wants of a box.
+    // The hardware's limits on a box.
     let extents: Vec<_> = plan.extents().iter().map(|&extent| i64::from(extent)).collect();
     equal(
         &((1..=5).contains(&extents.len()), extents.iter().all(|e| (1..=256).contains(e))),
@@ -46,7 +48,7 @@ pub fn tensor_boxes(
     if shared.swizzle.bits > 0 {
         equal(&(extents[0] * bytes), &span, &layouts, "the width of a box")?;
     }
-    // A swizzle of S bits exchanges bits 4.. of the address with bits 7.. of it.
+    // A swizzle of B bits XORs the B bits from bit 4 of the byte address with the B bits from bit 7.
     let permuted = |address: i64| address ^ ((address >> 7) & (span / 16 - 1)) << 4;
     let mut seen = alloc::vec![0; tile.iter().product::<i64>() as usize];
     for (place_number, place) in (0..).zip(plan.boxes()) {
@@ -75,7 +77,8 @@ pub fn tensor_boxes(
     Ok(Verdict::Held)
 }
 
-/// Coordinates computed with `u32` are those of the box and of its slice, dimension by dimension, for matrices.
+/// Checks, for matrices, that the coordinates of a copy computed with `u32` are the coordinates of the box
+/// plus the offset of its slice.
 fn copied(plan: &BoxPlan, first: &[i64], number: u32, slice: i64, layouts: &[&Layout]) -> Result<(), Broken> {
     let (&[row, column], &[_, _]) = (first, plan.modes()) else { return Ok(()) };
     let tile = plan.slice([1000_u32, 2000], slice.unsigned_abs() as u32);
@@ -87,13 +90,13 @@ fn copied(plan: &BoxPlan, first: &[i64], number: u32, slice: i64, layouts: &[&La
     equal(&got.map(|coords| coords.map(i64::from)), &Ok(want), layouts, "the coordinates of a copy")
 }
 
-/// The offset of an element of the tile, and its number.
+/// The offset of an element of the tile, and its integer coordinate.
 fn numbered(shared: &Oracle, tile: &[i64], element: &[i64]) -> (i64, usize) {
     let number = element.iter().zip(tile).rev().fold(0, |number, (c, extent)| number * extent + c);
     (shared.at(number), number as usize)
 }
 
-/// An offset swizzled, bit by bit as the notation says.
+/// The swizzled offset, computed bit by bit from the definition of `Sw<B,M,S>`.
 fn swizzled(shared: &ComposedLayout, offset: i64) -> i64 {
     let swizzle = shared.swizzle;
     (0..swizzle.bits).fold(offset, |swizzled, bit| {

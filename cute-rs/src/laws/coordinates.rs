@@ -11,7 +11,7 @@ use crate::coord_layout::{Basis, CoordLayout};
 use crate::int_tuple::IntTuple;
 use crate::layout::Layout;
 
-/// The leaves of a coordinate layout, read from its text: extent, stride, and the text of the component.
+/// The leaves of a coordinate layout, read from its text: extent, scale, and the text of the component.
 fn leaves(coords: &CoordLayout) -> Vec<(i64, i64, String)> {
     let text = coords.to_string();
     let (shape, stride) = text.split_once(':').unwrap_or((&text, ""));
@@ -23,7 +23,7 @@ fn leaves(coords: &CoordLayout) -> Vec<(i64, i64, String)> {
     Tree::of(&shape).leaves().into_iter().zip(strides).map(read).collect()
 }
 
-/// The components of a profile, as the text of a stride names them: the innermost mode first.
+/// The components of a profile, named as in the text of a stride: the innermost mode first.
 fn components(profile: &Tree, outer: &str) -> Vec<String> {
     match profile {
         Tree::Leaf(_) => Vec::from([outer.to_string()]),
@@ -36,7 +36,8 @@ fn components(profile: &Tree, outer: &str) -> Vec<String> {
     }
 }
 
-/// A coordinate layout, read from its text: extents, strides, and which component of the profile each counts along.
+/// A coordinate layout, read from its text: per leaf the extent, the scale, and the component of the profile
+/// that the stride counts along.
 struct Reading {
     leaves: Vec<(i64, i64, Option<usize>)>,
     components: usize,
@@ -51,7 +52,7 @@ impl Reading {
         Self { leaves: leaves(coords).into_iter().map(place).collect(), components: names.len() }
     }
 
-    /// The coordinate, component by component: digits times strides.
+    /// The coordinate: per component, the sum of digits times scales.
     fn at(&self, coord: i64) -> Vec<i64> {
         let (last, mut rest) = (self.leaves.len().saturating_sub(1), coord);
         let mut sums = alloc::vec![0; self.components];
@@ -76,10 +77,10 @@ fn yielded(coord: &IntTuple) -> Vec<i64> {
     Tree::of(coord).leaves()
 }
 
-/// An identity yields its own coordinates, in tiles as well as whole.
+/// Checks an identity layout: it yields its own coordinates, both as a whole and divided into tiles.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn identity(shape: &IntTuple, tile: &[i64]) -> Result<Verdict, Broken> {
     let Ok(identity) = CoordLayout::identity(*shape) else { return Ok(Verdict::NoResult) };
     let extents = Tree::of(shape).leaves();
@@ -93,7 +94,7 @@ pub fn identity(shape: &IntTuple, tile: &[i64]) -> Result<Verdict, Broken> {
         equal(&at_coord, &Ok(digits(&extents, i)), &[], format_args!("{identity} at {i}"))?;
     }
     equal(&Tree::of(&identity.profile()).congruent(&Tree::of(shape)), &true, &[], "profile")?;
-    // Tile `c` of a flat shape begins at `c` times the tile's extents.
+    // Tile `c` of a flat shape starts at `c` times the tile's extents.
     let modes: Vec<_> = Tree::of(shape).modes().iter().map(Tree::product).collect();
     let tile: Vec<_> = modes.iter().zip(tile).map(|(m, t)| (1 + t % m).min(*m)).collect();
     let flat = IntTuple::flat(&modes).and_then(CoordLayout::identity);
@@ -121,11 +122,12 @@ pub fn identity(shape: &IntTuple, tile: &[i64]) -> Result<Verdict, Broken> {
     Ok(Verdict::Held)
 }
 
-/// A coordinate layout sums digits times strides in each component; its compositions walk through it; and a layout of the
-/// profile's shape after it is evaluated at the coordinates it yields.
+/// Checks a coordinate layout C. Each component of `C(i)` is the sum of digits times strides. A composition
+/// with B is `C(B(i))`. A composition of A with C is A at the coordinates that C yields; A has a shape with
+/// the profile of C. Edits act on the modes.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn coordinate_layout(coords: &CoordLayout, b: &Layout, a: &Layout) -> Result<Verdict, Broken> {
     let what = format!("{coords}");
     let reading = Reading::of(coords);
@@ -155,7 +157,7 @@ pub fn coordinate_layout(coords: &CoordLayout, b: &Layout, a: &Layout) -> Result
     let same = CoordLayout::identity(coords.coshape()).and_then(|all| coords.then(&all));
     let same = same.map(|same| Reading::of(&same).all());
     equal(&same, &Ok(places.clone()), &[], format_args!("an identity o {what}"))?;
-    // Modes, which edits put together otherwise.
+    // Edits rearrange the modes.
     let own = leaves(coords);
     let mut ends = alloc::vec![0];
     for mode in Tree::of(&coords.shape()).modes() {
@@ -176,7 +178,7 @@ pub fn coordinate_layout(coords: &CoordLayout, b: &Layout, a: &Layout) -> Result
         equal(&got.map(|got| leaves(&got)), &Ok(want), &[], format_args!("{edit} of {what}"))?;
     }
     let Ok(after) = a.composition_coords(coords) else { return Ok(Verdict::NoResult) };
-    // The layout of the profile's shape has one leaf a component.
+    // The layout of the profile's shape has one leaf per component.
     let steps: Vec<_> = Oracle::of(a).leaves().iter().map(|leaf| leaf.1).collect();
     let want: Vec<i64> =
         places.iter().map(|place| place.iter().zip(&steps).map(|(c, step)| c * step).sum()).collect();
@@ -184,7 +186,7 @@ pub fn coordinate_layout(coords: &CoordLayout, b: &Layout, a: &Layout) -> Result
     Ok(Verdict::Held)
 }
 
-/// Extents of the parts of a tree that are one leaf of a coarser one.
+/// For each leaf of the coarser tree `profile`, the product of the part of `tree` at that leaf.
 fn parts(profile: &Tree, tree: &Tree) -> Vec<i64> {
     match profile {
         Tree::Leaf(_) => Vec::from([tree.product()]),
@@ -199,11 +201,12 @@ fn number(coord: &[i64], extents: &[i64]) -> i64 {
     coord.iter().zip(extents).rev().fold(0, |number, (c, extent)| number * extent + c)
 }
 
-/// The right inverse finds every coordinate of a box from 0 on that no leaf makes larger; the left inverse finds every
-/// coordinate that occurs, and exists only where none occurs twice.
+/// Checks the inverses of a coordinate layout C. The right inverse gives the index of every coordinate in a
+/// box that starts at 0; no leaf of C continues where the box ends. The left inverse gives the index of every
+/// coordinate that occurs; it exists only if no coordinate occurs twice.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn coordinate_inverses(coords: &CoordLayout) -> Result<Verdict, Broken> {
     let (reading, profile) = (Reading::of(coords), Tree::of(&coords.profile()));
     let places = reading.all();
@@ -217,9 +220,9 @@ pub fn coordinate_inverses(coords: &CoordLayout) -> Result<Verdict, Broken> {
         .leaves
         .iter()
         .any(|&(extent, scale, component)| extent > 1 && component.is_some_and(|k| scale == extents[k]));
-    equal(&goes_on, &false, &[&right], format!("a leaf of {coords} goes on where the box ends"))?;
+    equal(&goes_on, &false, &[&right], format!("a leaf of {coords} continues where the box ends"))?;
     let Ok(left) = coords.left_inverse() else { return Ok(Verdict::Held) };
-    // Behind the last mode of a component its integer goes on.
+    // Beyond its last mode, the integer of a component continues.
     let modes = parts(&profile, &Tree::of(&left.shape()));
     let size: i64 = modes.iter().product();
     let oracle = Oracle::of(&left);

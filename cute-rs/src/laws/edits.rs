@@ -8,11 +8,12 @@ use super::{Broken, Oracle, Verdict, ensure, equal};
 use crate::int_tuple::IntTuple;
 use crate::layout::{Coord, Layout};
 
-/// `L(c) = offset + R(kept coordinates)`, one level deep and two; a dice keeps the other modes; an offset in the domain moves
-/// the start; offsets of layouts whose modes step over each other lead back to their coordinates.
+/// Checks slices R of L. `L(c) = offset + R(kept coordinates)`, for slices one and two levels deep. `dice`
+/// keeps the other modes. `domain_offset` moves the start. `index_of` and `coord_of` find the coordinate of
+/// an offset again, if each mode steps over all smaller ones.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn slices(layout: &Layout, coord: &[Option<i64>]) -> Result<Verdict, Broken> {
     let oracle = Oracle::of(layout);
     let modes = oracle.modes();
@@ -29,7 +30,7 @@ pub fn slices(layout: &Layout, coord: &[Option<i64>]) -> Result<Verdict, Broken>
     equal(&Oracle::of(&slice).modes(), &part(true), &[layout, &slice], format_args!("slice {coord:?}"))?;
     equal(&Oracle::of(&dice).modes(), &part(false), &[layout, &dice], format_args!("dice {coord:?}"))?;
 
-    // Two levels: of a nested mode, the first member is kept.
+    // Two levels: the slice keeps the first member of a nested mode and fixes the others.
     let mut inner: Vec<Vec<Coord<'_>>> = Vec::new();
     for (mode, c) in modes.iter().zip(&coord) {
         let members = mode.modes();
@@ -84,10 +85,11 @@ pub fn slices(layout: &Layout, coord: &[Option<i64>]) -> Result<Verdict, Broken>
     Ok(Verdict::Held)
 }
 
-/// Grouping, flattening and renesting keep the function; appending, removing, selecting and reversing act on modes.
+/// Checks edits of layouts. `flatten`, `group`, `unflatten`, `wrap` and `padded` keep the function. `append`,
+/// `remove`, `select`, `reverse` and the like act on the modes.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn layout_edits(a: &Layout, b: &Layout, i: usize, j: usize) -> Result<Verdict, Broken> {
     let (of_a, of_b) = (Oracle::of(a), Oracle::of(b));
     let modes = of_a.modes();
@@ -141,10 +143,11 @@ pub fn layout_edits(a: &Layout, b: &Layout, i: usize, j: usize) -> Result<Verdic
     Ok(Verdict::Held)
 }
 
-/// Generated strides are products of the extents that come before, in the order that is asked for.
+/// Checks generated strides: each stride is the product of the extents of all earlier leaves in the given
+/// order.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn generated_strides(layout: &Layout, order: &[i64]) -> Result<Verdict, Broken> {
     let oracle = Oracle::of(layout);
     let shape = layout.shape();
@@ -167,7 +170,7 @@ pub fn generated_strides(layout: &Layout, order: &[i64]) -> Result<Verdict, Brok
         "column_major",
     )?;
     equal(&strides(Layout::row_major(shape)), &Ok(generated(&|k, i| k > i, &all)), &[layout], "row_major")?;
-    // An order of modes: each leaf has the place of its mode.
+    // An order of modes: each leaf takes the position of its mode.
     let modes = oracle.modes();
     let mode_of: Vec<_> = (0..modes.len()).flat_map(|m| alloc::vec![m; modes[m].leaves().len()]).collect();
     let places: Vec<_> = (0..modes.len()).map(|m| order[m % order.len()]).collect();
@@ -187,16 +190,17 @@ pub fn generated_strides(layout: &Layout, order: &[i64]) -> Result<Verdict, Brok
     Ok(Verdict::Held)
 }
 
-/// `upcast`: `R(c') = floor(L(c) / n)`; `downcast`: `R(c') = n * L(c) + j`; a recast is one after the other.
+/// Checks recasts. `upcast`: `R(c') = floor(L(c) / n)`. `downcast`: `R(c') = n * L(c) + j`, with `j` from 0
+/// to `n - 1`. `recast` is one of the two.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn recasts(layout: &Layout, n: i64) -> Result<Verdict, Broken> {
     let oracle = Oracle::of(layout);
     let extents: Vec<_> = oracle.leaves().iter().map(|leaf| leaf.0).collect();
     let small = layout.downcast(n).unwrap_or(Layout::EMPTY);
     let of_small = Oracle::of(&small);
-    // The leaf along which the parts of an element lie.
+    // The leaf with stride 1, along which an element is split into parts.
     let along = |real: bool| oracle.leaves().iter().position(|leaf| leaf.1 == 1 && (leaf.0 > 1 || !real));
     let unit = along(true).or(along(false));
     let parts = of_small.shape.leaves();
@@ -215,7 +219,7 @@ pub fn recasts(layout: &Layout, n: i64) -> Result<Verdict, Broken> {
             format_args!("downcast by {n} at {place:?}"),
         )?;
     }
-    // Bits joined to bits and back.
+    // A downcast, then the upcast back.
     if unit.is_some() {
         let back = small.upcast(n).map(|back| Oracle::of(&back).offsets());
         equal(&back, &Ok(oracle.offsets()), &[layout, &small], "downcast, then upcast")?;
@@ -230,7 +234,7 @@ pub fn recasts(layout: &Layout, n: i64) -> Result<Verdict, Broken> {
         let place = digits(&extents, i);
         let mut got = 0;
         for ((c, leaf), wide) in place.iter().zip(oracle.leaves()).zip(of_large.leaves()) {
-            // How many coordinates became one.
+            // The number of coordinates that became one.
             let each = if leaf.1 % n == 0 || leaf.0 == 1 { 1 } else { n / leaf.1 };
             got += (c / each) * wide.1;
         }

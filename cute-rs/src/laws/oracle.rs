@@ -1,4 +1,4 @@
-//! Layouts and tuples, read from their text and evaluated in plain arithmetic.
+//! The oracle of the laws: layouts and tuples, read from their text and evaluated in plain arithmetic.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -66,7 +66,7 @@ impl Tree {
         }
     }
 
-    /// Nested alike.
+    /// Whether two trees have the same nesting.
     pub(super) fn congruent(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Leaf(_), Self::Leaf(_)) => true,
@@ -77,7 +77,8 @@ impl Tree {
         }
     }
 
-    /// Whether `other` refines `self`; with equal sizes, if asked for.
+    /// Whether `self` is weakly congruent to `other`; with `sizes`, whether `self` is compatible with
+    /// `other`.
     pub(super) fn refined_by(&self, other: &Self, sizes: bool) -> bool {
         match (self, other) {
             (Self::Leaf(a), b) => !sizes || *a == b.product(),
@@ -107,7 +108,8 @@ impl fmt::Display for Tree {
     }
 }
 
-/// A layout, read from its text and evaluated in plain arithmetic.
+/// A layout, read from its text and evaluated in plain arithmetic. Use it to compute expected values in a law
+/// of your own.
 ///
 /// ```
 /// use cute_rs::Layout;
@@ -136,17 +138,18 @@ impl Oracle {
         Self { shape, stride, leaves }
     }
 
-    /// Number of coordinates.
+    /// The number of coordinates.
     pub fn size(&self) -> i64 {
         self.leaves.iter().map(|leaf| leaf.0).product()
     }
 
-    /// Extent and stride of each leaf.
+    /// The extent and the stride of each leaf.
     pub fn leaves(&self) -> &[(i64, i64)] {
         &self.leaves
     }
 
-    /// The offset of an integer coordinate: digits times strides; the last leaf goes on.
+    /// The offset of an integer coordinate: the sum of digits times strides. Beyond the size, the last leaf
+    /// continues.
     pub fn at(&self, coord: i64) -> i64 {
         let mut rest = coord;
         let mut sum = 0;
@@ -158,7 +161,7 @@ impl Oracle {
         sum
     }
 
-    /// All offsets.
+    /// The offsets of all integer coordinates, in order.
     pub fn offsets(&self) -> Vec<i64> {
         // The offsets of all leaves so far, repeated for each digit of the next.
         let mut offsets = Vec::from([0]);
@@ -173,14 +176,14 @@ impl Oracle {
         offsets
     }
 
-    /// The modes as layouts of their own.
+    /// The modes, each as a layout.
     pub fn modes(&self) -> Vec<Self> {
         let parts = self.shape.modes().into_iter().zip(self.stride.modes());
         parts.map(|(shape, stride)| Self::new(shape, stride)).collect()
     }
 }
 
-/// The digits of an integer, the first fastest.
+/// The digits of an integer; the first digit varies fastest.
 pub(super) fn digits(extents: &[i64], mut i: i64) -> Vec<i64> {
     let digit = |&extent: &i64| {
         let digit = i % extent;
@@ -190,8 +193,8 @@ pub(super) fn digits(extents: &[i64], mut i: i64) -> Vec<i64> {
     extents.iter().map(digit).collect()
 }
 
-/// The `count` smallest shifts at which copies of these offsets fill up the numbers from zero, and whether they do without
-/// overlap.
+/// The `count` smallest shifts at which copies of these offsets fill the numbers from 0 up, and whether the
+/// copies are disjoint.
 pub(super) fn shifts(tile: &[i64], count: usize) -> (Vec<i64>, bool) {
     let mut taken = Vec::new();
     let mut shifts = Vec::new();
@@ -214,8 +217,8 @@ pub(super) fn shifts(tile: &[i64], count: usize) -> (Vec<i64>, bool) {
     (shifts, disjoint)
 }
 
-/// Whether copies at these starts cover the numbers below `target`, and a block fewer would not: a block is as many copies
-/// as fill each other's gaps.
+/// Whether copies of `tile` at these starts cover the numbers below `target`, and one block fewer would not.
+/// A block is the smallest number of copies that fill each other's gaps.
 pub(super) fn covers(tile: &[i64], starts: &[i64], target: i64) -> bool {
     let each = tile.len() as i64;
     let closed = |&k: &usize| starts[k] == k as i64 * each;
@@ -232,7 +235,7 @@ pub(super) fn fewest_modes(offsets: &[i64]) -> Option<usize> {
     }
     let mut best = None;
     for s in 2..=n {
-        // The first mode is a run of `s`, and what follows is copies of it.
+        // The first mode is a run of `s` offsets, and the rest are copies of it.
         if offsets[s - 1] != (s as i64 - 1) * offsets[1] {
             break;
         }

@@ -4,11 +4,12 @@ use super::{Broken, Oracle, Verdict, equal};
 use crate::layout::Layout;
 use crate::thread_value::ThreadValue;
 
-/// The element of a thread's value is at the row and the column that the offset names, and the projections say so, too. They
-/// have no result only where a mode, or the sum of several, changes row and column at once.
+/// Checks a thread-value layout. Value `v` of thread `t` is at row `offset % rows` and column
+/// `offset / rows`. The projections to rows and to columns give the same numbers. A projection may have no
+/// result only if the steps that are not whole columns add up to at least one column.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn thread_value(layout: &Layout, rows: i64, columns: i64) -> Result<Verdict, Broken> {
     let Ok(owners) = ThreadValue::new(*layout, rows, columns) else { return Ok(Verdict::NoResult) };
     let oracle = Oracle::of(layout);
@@ -20,7 +21,7 @@ pub fn thread_value(layout: &Layout, rows: i64, columns: i64) -> Result<Verdict,
     }
     equal(&(places.len() as i64), &(threads * values), &[layout], "values of all threads")?;
     let (Ok(row), Ok(column)) = (owners.rows(), owners.columns()) else {
-        // Then the steps that are not whole columns together leave the first column.
+        // Then the steps that are not whole columns add up to at least one column.
         let down = oracle.leaves().iter().filter(|leaf| leaf.1 % rows != 0);
         let reach: i64 = down.map(|leaf| (leaf.0 - 1) * leaf.1).sum();
         equal(

@@ -1,4 +1,4 @@
-//! Laws of partitions: what tiles, threads and instructions hold, found by enumerating the elements.
+//! Laws of partitions: the elements that tiles, threads and instructions hold, checked one by one.
 
 use alloc::format;
 use alloc::string::ToString;
@@ -16,31 +16,32 @@ use crate::thread_value::ThreadValue;
 use crate::tiled_copy::TiledCopy;
 use crate::tiled_mma::{Operand, TiledMma};
 
-/// Extents of the modes.
+/// The size of each mode.
 fn sizes(layout: &Oracle) -> Vec<i64> {
     layout.modes().iter().map(Oracle::size).collect()
 }
 
-/// The offset of one integer coordinate a mode.
+/// The offset at one integer coordinate per mode.
 fn at_modes(layout: &Oracle, coord: &[i64]) -> i64 {
     layout.modes().iter().zip(coord).map(|(mode, &c)| mode.at(c)).sum()
 }
 
-/// How many tiles there are along each mode.
+/// The number of tiles along each mode.
 fn counts(extents: &[i64], tile: &[i64]) -> Vec<i64> {
     extents.iter().zip(tile).map(|(extent, tile)| (extent + tile - 1) / tile).collect()
 }
 
-/// Element by element, `a + b * step`.
+/// `a + b * step`, element by element.
 fn stepped(a: &[i64], b: &[i64], step: &[i64]) -> Vec<i64> {
     a.iter().zip(b).zip(step).map(|((a, b), step)| a + b * step).collect()
 }
 
-/// Tile `c` holds element `x` of the layout at `x + c * tile`, and the part at place `x` holds it for every `c`; computed
-/// with another type's numbers, both begin in the same place.
+/// Checks tiles of a layout. Element `x` of tile `c` is the element of the layout at `x + c * tile`. The
+/// outer partition at `x` holds that element for every `c`. A [`Tensor`] that starts at a `u32` gives the
+/// same tiles.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn tiles(layout: &Layout, tile: &[i64]) -> Result<Verdict, Broken> {
     let oracle = Oracle::of(layout);
     let (extents, shape) = (sizes(&oracle), IntTuple::flat(tile).unwrap_or(IntTuple::EMPTY));
@@ -72,7 +73,7 @@ pub fn tiles(layout: &Layout, tile: &[i64]) -> Result<Verdict, Broken> {
             equal(&across, &Ok(element), &[layout], format!("tile {c} at place {i}"))?;
         }
     }
-    // A mode of the coordinate that is left open becomes the last mode of the part.
+    // An open mode of the coordinate becomes the last mode of the part.
     for open in 0..counts.len() {
         let coord: Vec<_> = (0..counts.len()).map(|i| (i != open).then_some(counts[i] - 1)).collect();
         let Ok((part, start)) = inner.at(&coord) else { return Ok(Verdict::NoResult) };
@@ -87,11 +88,13 @@ pub fn tiles(layout: &Layout, tile: &[i64]) -> Result<Verdict, Broken> {
     Ok(Verdict::Held)
 }
 
-/// Thread `t` has the elements `p + x * extent` for the place `p` at which the threads' layout is `t`; the threads together
-/// have each element once, and threads that differ only in a mode that does not count have the same.
+/// Checks a partition over threads. Thread `t` has the elements `p + x * extent`, where `p` is the coordinate
+/// at which the layout of threads is `t`, and `extent` are the sizes of its modes. Together, the threads have
+/// each element exactly once. In a partition along mode 0 alone, threads that differ only in other modes have
+/// the same elements.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn threads(layout: &Layout, threads: &Layout) -> Result<Verdict, Broken> {
     let Ok(parts) = layout.thread_partition(threads) else { return Ok(Verdict::NoResult) };
     let (oracle, of_threads) = (Oracle::of(layout), Oracle::of(threads));
@@ -121,7 +124,7 @@ pub fn threads(layout: &Layout, threads: &Layout) -> Result<Verdict, Broken> {
         }
     }
     equal(&seen.iter().all(|&times| times == 1), &true, &[layout, threads], "each element once")?;
-    // CuTe's projection: along mode 0 alone.
+    // CuTe's projection: partition along mode 0 alone.
     let first = Layout::concat(&[layout.mode(0)]);
     let Ok(projected) = first.and_then(|first| first.thread_partition_along(threads, &only_first(threads)))
     else {
@@ -139,10 +142,11 @@ fn only_first(threads: &Layout) -> Vec<bool> {
     (0..threads.rank()).map(|i| i == 0).collect()
 }
 
-/// A tile of an identity holds the coordinates of the elements, and the predicate is true for those inside the shape.
+/// Checks predicates. A tile of an identity layout holds the coordinates of the elements, and the predicate
+/// is true for the coordinates inside the shape.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn predicate(shape: &[i64], tile: &[i64]) -> Result<Verdict, Broken> {
     let (extents, tiler) = (IntTuple::flat(shape), IntTuple::flat(tile).unwrap_or(IntTuple::EMPTY));
     let Ok(extents) = extents else { return Ok(Verdict::NoResult) };
@@ -171,11 +175,11 @@ pub fn predicate(shape: &[i64], tile: &[i64]) -> Result<Verdict, Broken> {
     Ok(Verdict::Held)
 }
 
-/// Thread `t` reads value `v` of tile `r` where the equation of [`TiledCopy::new`] says; all threads together read each
-/// element once.
+/// Checks a tiled copy. Thread `t` reads value `v` of tile `r` at the coordinate that the equation of
+/// [`TiledCopy::new`] gives. All threads together read each element exactly once.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn tiled_copy(threads: &Layout, values: &Layout, tiles: &[i64]) -> Result<Verdict, Broken> {
     let Ok(copy) = TiledCopy::new(threads, values) else { return Ok(Verdict::NoResult) };
     let (of_threads, of_values) = (Oracle::of(threads), Oracle::of(values));
@@ -203,10 +207,11 @@ pub fn tiled_copy(threads: &Layout, values: &Layout, tiles: &[i64]) -> Result<Ve
     Ok(Verdict::Held)
 }
 
-/// Thread `t` of group `g` reads and writes what thread `t` of one group does, moved by whole tiles.
+/// Checks a tiled copy repeated over groups of threads. Thread `t` of group `g` reads and writes the elements
+/// of thread `t` of a single group, moved by whole tiles.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn grouped_copy(copy: &TiledCopy, groups: &[i64]) -> Result<Verdict, Broken> {
     let Ok(grouped) = copy.in_groups(groups) else { return Ok(Verdict::NoResult) };
     let tile = Tree::of(&copy.tile()).leaves();
@@ -236,10 +241,11 @@ fn every(extents: [i64; 3]) -> impl Iterator<Item = (i64, i64, i64)> {
     (0..a).flat_map(move |i| (0..b).flat_map(move |j| (0..c).map(move |l| (i, j, l))))
 }
 
-/// `source(t, v) = fragment(t, R(v))`; no R where a thread would have to know another one's elements.
+/// Checks `retile`: `source(t, v) = fragment(t, R(v))`. There is no R if a thread would need elements of
+/// another thread.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn retile(copy: &TiledCopy, fragment: &Layout) -> Result<Verdict, Broken> {
     let (from, to) = (Oracle::of(fragment).modes(), Oracle::of(&copy.source()).modes());
     let held = |modes: &[Oracle], t, v| modes[0].at(t) + modes[1].at(v);
@@ -257,11 +263,13 @@ pub fn retile(copy: &TiledCopy, fragment: &Layout) -> Result<Verdict, Broken> {
     Ok(Verdict::Held)
 }
 
-/// Each group's threads hold of A, B and C what the instruction's layouts say, moved by the group and by whole tiles, under
-/// the names that a permutation gives; together they hold each element once for every group that shares it.
+/// Checks a tiled MMA. The threads of each group hold the elements of A, B and C that the layouts of the
+/// instruction give, moved by the group's position and by whole tiles. If `rows` is given, it permutes the
+/// rows. Together, the threads hold each element the same number of times: once per thread of the instruction
+/// that holds it and per group that shares it.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn tiled_mma(
     mma: &TiledMma,
     groups: [i64; 3],
@@ -286,7 +294,7 @@ pub fn tiled_mma(
         let compact = Layout::column_major(parts.part().shape()).map(|layout| layout.to_string());
         equal(&fragment, &compact, &[&whole], "the registers")?;
         let mut seen = alloc::vec![0; whole.size() as usize];
-        // Which elements the instruction's own layout gives to whom, in plain arithmetic.
+        // The elements that the layout of the instruction gives to each thread, in plain arithmetic.
         let (atom_tv, atom_rows) = (Oracle::of(&held.layout()).modes(), held.tile().0);
         for thread in 0..mma.threads() {
             let place = digits(&[mma.atom().threads(), groups[0], groups[1], groups[2]], thread);
@@ -319,16 +327,17 @@ pub fn tiled_mma(
     Ok(Verdict::Held)
 }
 
-/// How many threads of an instruction hold each element.
+/// The number of threads of an instruction that hold each element.
 fn shared(held: &ThreadValue) -> i64 {
     let (rows, columns) = held.tile();
     Oracle::of(&held.layout()).size() / (rows * columns)
 }
 
-/// A swizzled tensor's parts are those of the layout before the swizzle, on the host and computed with `u32`.
+/// Checks tiles of a composed layout: they are the tiles of the layout before the swizzle, followed by the
+/// swizzle. The host's `i64` and a tensor that starts at a `u32` give the same offsets.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn composed_tiles(layout: &ComposedLayout, tile: &[i64]) -> Result<Verdict, Broken> {
     let shape = IntTuple::flat(tile).unwrap_or(IntTuple::EMPTY);
     let Ok(parts) = layout.inner_partition(&Tiler::Shape(&shape)) else { return Ok(Verdict::NoResult) };

@@ -1,4 +1,4 @@
-//! Laws of swizzles and of layouts with one after them.
+//! Laws of swizzles and of composed layouts, which have a swizzle after a layout.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -9,7 +9,8 @@ use crate::composed::ComposedLayout;
 use crate::layout::Layout;
 use crate::swizzle::Swizzle;
 
-/// The swizzle bit by bit: bit `M + i` is XORed with bit `M + S + i`, or bit `M - S + i` with bit `M + i`.
+/// The swizzle, bit by bit. For `S >= 0`, bit `M + i` is XORed with bit `M + S + i`. For `S < 0`, bit
+/// `M - S + i` is XORed with bit `M + i`.
 fn swizzled(swizzle: Swizzle, x: i64) -> i64 {
     let bit = |i: i64| (x >> i) & 1;
     let (base, shift) = (i64::from(swizzle.base), i64::from(swizzle.shift));
@@ -17,10 +18,11 @@ fn swizzled(swizzle: Swizzle, x: i64) -> i64 {
     (0..i64::from(swizzle.bits)).fold(x, |y, i| y ^ (bit(from + i) << (to + i)))
 }
 
-/// A swizzle is what its bits say, its own inverse, made of its masks, periodic, and joined with others and recast right.
+/// Checks a swizzle against its definition, bit by bit. It is its own inverse and periodic, and its masks
+/// define it. Its alignment, its recasts and its composition with `b` agree with the definition.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn swizzle(a: Swizzle, b: Swizzle, x: i64) -> Result<Verdict, Broken> {
     let apply = |swizzle: Swizzle, x: i64| swizzle.apply(x.cast_unsigned()).cast_signed();
     let what = format!("{a} and {b} at {x}");
@@ -59,16 +61,17 @@ pub fn swizzle(a: Swizzle, b: Swizzle, x: i64) -> Result<Verdict, Broken> {
     Ok(Verdict::Held)
 }
 
-/// Offsets of a composed layout from the definition.
+/// The offsets of a composed layout, computed from the definition.
 fn table(composed: &ComposedLayout, layout: &Oracle) -> Vec<i64> {
     layout.offsets().iter().map(|&offset| swizzled(composed.swizzle, composed.offset + offset)).collect()
 }
 
-/// A composed layout is `Sw(offset + L(c))`, its inverses undo it, its slices and its plain form are parts of it, its vectors
-/// stay together, and recasts change the size of its elements.
+/// Checks a composed layout: it is `Sw(offset + L(c))`. Its inverses undo it. A slice, and the plain layout
+/// that a slice decays to, have the offsets of the elements that they keep. Vectors stay contiguous, and
+/// recasts change the size of the elements.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn composed(composed: &ComposedLayout, b: &Layout, fixed: &[Option<i64>]) -> Result<Verdict, Broken> {
     let oracle = Oracle::of(&composed.layout);
     let offsets = table(composed, &oracle);
@@ -127,7 +130,7 @@ pub fn composed(composed: &ComposedLayout, b: &Layout, fixed: &[Option<i64>]) ->
             equal(&got, &Ok(Some(i)), layouts, format_args!("right inverse of {what} at {i}"))?;
         }
     }
-    // Slices, and what they decay to.
+    // Slices, and the plain layouts that they decay to.
     let modes = oracle.modes();
     let fixed: Vec<_> = modes.iter().zip(fixed).map(|(mode, c)| c.map(|c| c % mode.size())).collect();
     if let Ok(slice) = composed.slice(&fixed) {
@@ -164,7 +167,7 @@ pub fn composed(composed: &ComposedLayout, b: &Layout, fixed: &[Option<i64>]) ->
     ensure(together, layouts, || format!("{what} has no vector of {vector}"))?;
     for n in [2, 4] {
         if let Ok(up) = composed.upcast(n) {
-            // Elements of the larger kind are the distinct quotients.
+            // The offsets of the larger elements are the distinct quotients.
             let (mut got, mut want) = (table(&up, &Oracle::of(&up.layout)), offsets.clone());
             want.iter_mut().for_each(|offset| *offset /= n);
             (got, want) = (sorted(&got), sorted(&want));
@@ -184,11 +187,12 @@ pub fn composed(composed: &ComposedLayout, b: &Layout, fixed: &[Option<i64>]) ->
     Ok(Verdict::Held)
 }
 
-/// What two swizzled layouts have in common is contiguous in both, divides the run that their layouts have in common, and is
-/// all of what is aligned in it where that run is one leaf.
+/// Checks the common layout of two composed layouts. Its offsets are contiguous in both. If the layouts
+/// without swizzles have a common run of one leaf, it is the longest run that divides the leaf and that both
+/// swizzles keep aligned.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn composed_common(a: &ComposedLayout, b: &ComposedLayout) -> Result<Verdict, Broken> {
     let Ok(common) = a.max_common_layout_swizzled(b) else { return Ok(Verdict::NoResult) };
     let layouts: &[&Layout] = &[&a.layout, &b.layout, &common];
@@ -207,7 +211,8 @@ pub fn composed_common(a: &ComposedLayout, b: &ComposedLayout) -> Result<Verdict
     }
     let whole = a.layout.max_common_layout(&b.layout).map(|whole| Oracle::of(&whole).leaves().to_vec());
     if let Ok([(extent, _)]) = whole.as_deref() {
-        // What divides the run, and for each that is swizzled its offset and the size of the groups that it keeps.
+        // The longest run divides the leaf. For each swizzled layout, it also divides the offset and the size
+        // of the groups that the swizzle keeps together.
         let groups = |n: i64| {
             let keeps = |c: &&ComposedLayout| (1_i64 << c.swizzle.base) % n == 0 && c.offset % n == 0;
             [a, b].iter().filter(|c| c.swizzle.bits > 0).all(keeps)
@@ -218,10 +223,10 @@ pub fn composed_common(a: &ComposedLayout, b: &ComposedLayout) -> Result<Verdict
     Ok(Verdict::Held)
 }
 
-/// Copies of a swizzled block are swizzled by where they lie.
+/// Checks the product of a swizzled block and a grid: each copy is swizzled according to its offset.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn composed_products(block: &ComposedLayout, grid: &Layout) -> Result<Verdict, Broken> {
     let Ok(r) = block.logical_product(grid) else { return Ok(Verdict::NoResult) };
     let (tile, order) = (Oracle::of(&block.layout).offsets(), Oracle::of(grid).offsets());

@@ -1,4 +1,4 @@
-//! Laws of divides and products.
+//! Laws of divides, products, and composition by mode.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -8,10 +8,11 @@ use super::{Broken, Oracle, Verdict, ensure, equal};
 use crate::algebra::Tiler;
 use crate::layout::Layout;
 
-/// `R = L o (T, complement(T, size(L)))`: mode 0 walks inside a tile, mode 1 from tile to tile.
+/// Checks a logical divide: `R = L o (T, complement(T, size(L)))`. Mode 0 iterates inside a tile, mode 1 over
+/// the tiles.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn logical_divide(layout: &Layout, tiler: &Layout) -> Result<Verdict, Broken> {
     let Ok(r) = layout.logical_divide(tiler) else { return Ok(Verdict::NoResult) };
     let (of_l, of_t, of_r) = (Oracle::of(layout), Oracle::of(tiler), Oracle::of(&r));
@@ -22,8 +23,8 @@ pub fn logical_divide(layout: &Layout, tiler: &Layout) -> Result<Verdict, Broken
     Ok(Verdict::Held)
 }
 
-/// Tile and rest of a part are those of the definition: starts of tiles fill the gaps of a tile, then follow each other,
-/// until all of the layout is covered.
+/// Checks the tile and the rest of one mode against the definition. The starts of tiles first fill the gaps
+/// of a tile, then come one after the other, until the tiles cover the layout.
 fn divided(layout: &Oracle, tiler: &Oracle, parts: &[Oracle], layouts: &[&Layout]) -> Result<(), Broken> {
     let [tile, rest] = parts else { return equal(&parts.len(), &2, layouts, "tile and rest") };
     let at = |coords: &[i64]| coords.iter().map(|&c| layout.at(c)).collect::<Vec<_>>();
@@ -38,10 +39,11 @@ fn divided(layout: &Oracle, tiler: &Oracle, parts: &[Oracle], layouts: &[&Layout
     ensure(fits, layouts, || format!("{} tiles of {} for {}", starts.len(), inside.len(), layout.size()))
 }
 
-/// Divides of all four arrangements hold the tile and the rest of every mode; what has no tiler stays whole.
+/// Checks the logical, zipped, tiled and flat divides: each holds the tile and the rest of every mode. A mode
+/// without a tiler stays whole.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn divides_by_mode(layout: &Layout, tilers: &[Option<Layout>]) -> Result<Verdict, Broken> {
     let list: Vec<_> = tilers.iter().map(|tiler| tiler.as_ref().map_or(Tiler::Keep, Tiler::By)).collect();
     let tiler = Tiler::Modes(&list);
@@ -64,7 +66,7 @@ pub fn divides_by_mode(layout: &Layout, tilers: &[Option<Layout>]) -> Result<Ver
         has_tiler,
         &[layout.zipped_divide_by(&tiler), layout.tiled_divide(&tiler), layout.flat_divide(&tiler)],
     )?;
-    // Tilers as a list, and the halves of a logical divide gathered.
+    // Tilers as a list, and `tile_unzip`, which gathers the halves of a logical divide.
     let front = tilers.iter().take_while(|tiler| tiler.is_some()).count();
     let only: Vec<_> = tilers[..front].iter().flatten().copied().collect();
     if front == 0 {
@@ -85,7 +87,7 @@ pub fn divides_by_mode(layout: &Layout, tilers: &[Option<Layout>]) -> Result<Ver
     Ok(Verdict::Held)
 }
 
-/// Halves of modes, arranged as zipped, tiled and flat.
+/// Checks that the zipped, tiled and flat results arrange the halves of the modes as their names say.
 fn arranged(
     layout: &Layout,
     modes: &[Oracle],
@@ -118,10 +120,10 @@ fn arranged(
     equal(&Oracle::of(flat).modes(), &firsts, &[layout], "flat tiles and rests")
 }
 
-/// `R((c0,c1,…)) = L((T0(c0),T1(c1),…))`.
+/// Checks a composition with a tiler: `R((c0,c1,…)) = L((T0(c0),T1(c1),…))`.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn composition_by_mode(layout: &Layout, tilers: &[Option<Layout>]) -> Result<Verdict, Broken> {
     let list: Vec<_> = tilers.iter().map(|tiler| tiler.as_ref().map_or(Tiler::Keep, Tiler::By)).collect();
     let Ok(r) = layout.composition_by(&Tiler::Modes(&list)) else { return Ok(Verdict::NoResult) };
@@ -139,10 +141,11 @@ pub fn composition_by_mode(layout: &Layout, tilers: &[Option<Layout>]) -> Result
     Ok(Verdict::Held)
 }
 
-/// `R = (L, complement(L, size(L) * cosize(T)) o T)`: mode 0 is the block, mode 1 the copies in the order of T.
+/// Checks a logical product: `R = (L, complement(L, size(L) * cosize(T)) o T)`. Mode 0 is the block, mode 1
+/// the copies in the order of T.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn logical_product(block: &Layout, grid: &Layout) -> Result<Verdict, Broken> {
     let Ok(r) = block.logical_product(grid) else { return Ok(Verdict::NoResult) };
     let parts = Oracle::of(&r).modes();
@@ -150,7 +153,7 @@ pub fn logical_product(block: &Layout, grid: &Layout) -> Result<Verdict, Broken>
     Ok(Verdict::Held)
 }
 
-/// Block and copies of a part are those of the definition.
+/// Checks the block and the copies of one mode against the definition.
 fn repeated(block: &Oracle, grid: &Oracle, parts: &[Oracle], layouts: &[&Layout]) -> Result<(), Broken> {
     let [same, copies] = parts else { return equal(&parts.len(), &2, layouts, "block and copies") };
     equal(same, block, layouts, "the block")?;
@@ -164,10 +167,10 @@ fn repeated(block: &Oracle, grid: &Oracle, parts: &[Oracle], layouts: &[&Layout]
     ensure(grid.shape.refined_by(&copies.shape, true), layouts, || format!("{:?}", copies.shape))
 }
 
-/// Products of all four arrangements hold the block and the copies of every mode.
+/// Checks the logical, zipped, tiled and flat products: each holds the block and the copies of every mode.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn products_by_mode(block: &Layout, grids: &[Option<Layout>]) -> Result<Verdict, Broken> {
     let list: Vec<_> = grids.iter().map(|grid| grid.as_ref().map_or(Tiler::Keep, Tiler::By)).collect();
     let tiler = Tiler::Modes(&list);
@@ -190,10 +193,11 @@ pub fn products_by_mode(block: &Layout, grids: &[Option<Layout>]) -> Result<Verd
     Ok(Verdict::Held)
 }
 
-/// Mode by mode, a blocked product has the block inside the copies, a raked one the copies inside the block.
+/// Checks blocked and raked products, mode by mode. In a blocked product, the coordinate in the block varies
+/// faster than the copy. In a raked product, the copy varies faster.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn blocked_and_raked(block: &Layout, grid: &Layout) -> Result<Verdict, Broken> {
     let (Ok(blocked), Ok(raked)) = (block.blocked_product(grid), block.raked_product(grid)) else {
         return Ok(Verdict::NoResult);
@@ -206,10 +210,10 @@ pub fn blocked_and_raked(block: &Layout, grid: &Layout) -> Result<Verdict, Broke
     Ok(Verdict::Held)
 }
 
-/// A block fills a shape, copies following each other first along mode `order[0]`.
+/// Checks `tile_to_shape`: copies of the block fill the shape, first along mode `order[0]`.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn filled_shape(block: &Layout, counts: &[i64], order: &[usize]) -> Result<Verdict, Broken> {
     let sizes: Vec<_> = Oracle::of(block).modes().iter().map(Oracle::size).collect();
     let shape: Vec<_> = sizes.iter().zip(counts).map(|(s, n)| s * n).collect();
@@ -222,7 +226,8 @@ pub fn filled_shape(block: &Layout, counts: &[i64], order: &[usize]) -> Result<V
     Ok(Verdict::Held)
 }
 
-/// `r` is copies of `block`, `counts[i]` along mode `i`, and the copy at a place of the grid is the `number`-th.
+/// Checks that `r` consists of copies of `block`, `counts[i]` along mode `i`. `number` gives the number of
+/// the copy at a coordinate of the grid.
 fn assembled(
     block: &Layout,
     counts: &[i64],

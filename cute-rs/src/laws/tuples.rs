@@ -8,10 +8,11 @@ use super::oracle::{Tree, digits};
 use super::{Broken, Verdict, equal};
 use crate::int_tuple::IntTuple;
 
-/// Rank, depth, modes, paths, nesting and arithmetic on leaves are those of the tree that the text shows.
+/// Checks the rank, depth, modes, paths, nesting and arithmetic of a tuple against the tree that its text
+/// shows.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn tuple_structure(tuple: &IntTuple) -> Result<Verdict, Broken> {
     let tree = Tree::of(tuple);
     let (modes, leaves) = (tree.modes(), tree.leaves());
@@ -68,10 +69,11 @@ pub fn tuple_structure(tuple: &IntTuple) -> Result<Verdict, Broken> {
     Ok(Verdict::Held)
 }
 
-/// Congruence, weak congruence, compatibility and the three orders are those of the trees.
+/// Checks congruence, weak congruence, compatibility, the three orders and element-wise arithmetic of two
+/// tuples against their trees.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn tuple_relations(a: &IntTuple, b: &IntTuple) -> Result<Verdict, Broken> {
     let (x, y) = (Tree::of(a), Tree::of(b));
     let of_trees = (x.congruent(&y), x.refined_by(&y, false), x.refined_by(&y, true));
@@ -109,7 +111,7 @@ pub fn tuple_relations(a: &IntTuple, b: &IntTuple) -> Result<Verdict, Broken> {
     Ok(Verdict::Held)
 }
 
-/// Leaves of one tree times the products of the other's parts in their places.
+/// Each leaf of `a` times the product of the part of `b` at that leaf.
 fn products(a: &Tree, b: &Tree) -> Vec<i64> {
     match (a, b) {
         (Tree::Leaf(a), b) => Vec::from([a * b.product()]),
@@ -118,10 +120,11 @@ fn products(a: &Tree, b: &Tree) -> Vec<i64> {
     }
 }
 
-/// Integer, flat and nested coordinates of a shape stand for each other, in the order of their integers.
+/// Checks coordinates: integer, flat and nested coordinates of a shape convert into each other, in the order
+/// of the integers.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn coordinates(shape: &IntTuple, other: &IntTuple) -> Result<Verdict, Broken> {
     let tree = Tree::of(shape);
     let (leaves, sizes) = (tree.leaves(), tree.modes().iter().map(Tree::product).collect::<Vec<_>>());
@@ -140,7 +143,7 @@ pub fn coordinates(shape: &IntTuple, other: &IntTuple) -> Result<Verdict, Broken
             &[],
             format_args!("coordinate {i} of {shape}"),
         )?;
-        equal(&next, &Some(coord), &[], format_args!("the coordinate behind {} of {shape}", i - 1))?;
+        equal(&next, &Some(coord), &[], format_args!("the coordinate after {} of {shape}", i - 1))?;
         next = next.and_then(|coord| shape.increment(&coord));
         let by_mode =
             IntTuple::flat(&digits(&sizes, i)).map(|flat| if shape.is_int() { coord } else { flat });
@@ -153,20 +156,21 @@ pub fn coordinates(shape: &IntTuple, other: &IntTuple) -> Result<Verdict, Broken
         let got = shape.crd2crd(&coord, other).map(|coord| Tree::of(&coord).leaves());
         equal(&got, &Ok(want), &[], format_args!("coordinate {coord} of {shape} in {other}"))?;
     }
-    equal(&next, &None, &[], format_args!("the coordinate behind the last of {shape}"))?;
+    equal(&next, &None, &[], format_args!("the coordinate after the last of {shape}"))?;
     equal(&(shape.coords().count() as i64), &size, &[], "coords")?;
     Ok(Verdict::Held)
 }
 
-/// The coordinates of a shape come in the order that is asked for: sorted by their digits, those of the leaf with the
-/// largest number first, of ties the rightmost.
+/// Checks `coords_in`: the coordinates of a shape come in the given order. The leaf with the largest number
+/// in `order` varies slowest; among equal numbers, the rightmost leaf does.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn ordered_coordinates(shape: &IntTuple, order: &IntTuple) -> Result<Verdict, Broken> {
     let Ok(coords) = shape.coords_in(order) else { return Ok(Verdict::NoResult) };
     let (extents, numbers) = (Tree::of(shape).leaves(), Tree::of(order).leaves());
-    // Leaves that belong to a coarser entry of the order come in its place, the leftmost first.
+    // If the order is coarser than the shape, all its leaves have the same number here: the leftmost varies
+    // fastest.
     let of_leaf = if numbers.len() == extents.len() { numbers } else { alloc::vec![0; extents.len()] };
     let mut slowest: Vec<_> = (0..extents.len()).collect();
     slowest.sort_by_key(|&leaf| core::cmp::Reverse((of_leaf[leaf], leaf)));
@@ -185,10 +189,11 @@ fn fill(tree: &mut Tree, values: &mut impl Iterator<Item = i64>) {
     }
 }
 
-/// `shape_div` takes a divisor away from the left, `shape_mod` keeps what it takes, and `ceil_div` and `round_up` round.
+/// Checks division of shapes. `shape_div` divides the extents from the left, `shape_mod` keeps the factors
+/// that `shape_div` removes, and `ceil_div` and `round_up` round up.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn shape_division(shape: &IntTuple, n: i64) -> Result<Verdict, Broken> {
     let leaves = Tree::of(shape).leaves();
     let size: i64 = leaves.iter().product();
@@ -209,7 +214,7 @@ pub fn shape_division(shape: &IntTuple, n: i64) -> Result<Verdict, Broken> {
     let taken: Vec<_> = leaves.iter().zip(&rests).map(|(a, r)| a / r).collect();
     let count: i64 = taken.iter().product();
     equal(&(even, rests.iter().product::<i64>()), &(true, up(size)), &[], &what)?;
-    // From the left: nothing remains before the last extent that is divided.
+    // From the left: every extent before the last divided one becomes 1.
     let last = taken.iter().rposition(|&q| q > 1).unwrap_or(0);
     equal(&rests[..last].iter().all(|&r| r == 1), &true, &[], &what)?;
     if count == n {
@@ -219,10 +224,10 @@ pub fn shape_division(shape: &IntTuple, n: i64) -> Result<Verdict, Broken> {
     Ok(Verdict::Held)
 }
 
-/// Editing a tuple does to its modes what it says.
+/// Checks edits of tuples: each does to the list of modes what its name says.
 ///
 /// # Errors
-/// [`Broken`], as for all laws.
+/// [`Broken`] if the law does not hold.
 pub fn tuple_edits(a: &IntTuple, b: &IntTuple, i: usize, j: usize) -> Result<Verdict, Broken> {
     let (x, y) = (Tree::of(a), Tree::of(b));
     let modes = x.modes();
@@ -274,7 +279,7 @@ pub fn tuple_edits(a: &IntTuple, b: &IntTuple, i: usize, j: usize) -> Result<Ver
         let pairs = modes.iter().cloned().zip(y.modes()).map(|(a, b)| Tree::Node(Vec::from([a, b])));
         equal(&text(a.zip(b)), &node(pairs.collect()), &[], format_args!("zip of {a} and {b}"))?;
     }
-    // The profile that has an integer for one of the modes.
+    // A profile with an integer in place of one of the modes.
     if !int {
         let mut coarse = modes.clone();
         coarse[i] = Tree::Leaf(modes[i].product());

@@ -1,14 +1,17 @@
-//! Compact layouts: strides generated for a shape.
+//! Compact layouts: generated strides for a shape.
 
 use super::Layout;
 use crate::error::LayoutError;
 use crate::int_tuple::{IntTuple, MAX_LEAVES};
 
 impl Layout {
-    /// The compact layout of a shape whose modes come in the order of `order`, the smallest number first, ties from the
-    /// left. The order is as coarse as one likes; inside one of its leaves the shape is column-major.
+    /// The compact layout of a shape with its modes in a given order: the mode with the smallest number in
+    /// `order` is contiguous, and ties count from the left. CuTe's `make_ordered_layout`.
     ///
-    /// R takes every value below its size once, and the stride of an entry is the product of all extents that come before.
+    /// The order may be coarser than the shape; inside one of its leaves the shape is column-major.
+    ///
+    /// R takes every value below its size once. The stride of an entry is the product of all extents that
+    /// come before it.
     ///
     /// ```
     /// # use cute_rs::{IntTuple, Layout};
@@ -20,8 +23,8 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Profile`] where the order is finer than the shape; [`LayoutError::Extent`];
-    /// [`LayoutError::Overflow`].
+    /// [`LayoutError::Profile`] if the order is finer than the shape; [`LayoutError::Extent`] for an extent
+    /// below 1; [`LayoutError::Overflow`].
     pub const fn ordered(shape: IntTuple, order: &IntTuple) -> Result<Self, LayoutError> {
         let sizes = match shape.product_like(order) {
             Ok(sizes) => sizes,
@@ -30,7 +33,7 @@ impl Layout {
         let mut strides = [0; MAX_LEAVES];
         let (mut leaf, mut i) = (0, 0);
         while i < order.len() {
-            // Where this entry of the order begins: behind all that come before it.
+            // The stride where this entry of the order begins: after all entries that come before it.
             let mut stride: i64 = 1;
             let mut other = 0;
             while other < order.len() {
@@ -40,7 +43,7 @@ impl Layout {
                 }
                 other += 1;
             }
-            // Its own leaves follow each other.
+            // The leaves of the entry are consecutive.
             loop {
                 strides[leaf] = stride;
                 stride = stride.saturating_mul(shape.leaf(leaf));
@@ -54,10 +57,11 @@ impl Layout {
         Self::new(shape, shape.with_leaves(&strides))
     }
 
-    /// A compact layout of the same shape whose strides have the same order; leaves of stride 0 keep it.
+    /// A compact layout of the same shape whose strides have the same order as L's. Leaves of stride 0 keep
+    /// it.
     ///
-    /// R takes every value below the size of L without its broadcasts, and where `stride_i(L) < stride_j(L)`, also
-    /// `stride_i(R) < stride_j(R)`.
+    /// With `n` the size of L without its broadcasts, R takes every value below `n`. Where
+    /// `stride_i(L) < stride_j(L)`, also `stride_i(R) < stride_j(R)`.
     ///
     /// ```
     /// # use cute_rs::{IntTuple, Layout};
@@ -67,13 +71,13 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// None today; the `Result` leaves room for layouts that are refused.
+    /// None at present; the `Result` allows refusing layouts in a later version.
     pub const fn compact_like(&self) -> Result<Self, LayoutError> {
         self.compacted(0)
     }
 
-    /// A compact layout for registers: mode 0, the elements of one instruction, comes first and is column-major; the
-    /// others follow in the order of their strides. Leaves of stride 0 keep it.
+    /// A compact layout for registers. Mode 0, the elements of one instruction, comes first and is
+    /// column-major. The other modes follow in the order of their strides. Leaves of stride 0 keep it.
     ///
     /// ```
     /// # use cute_rs::{IntTuple, Layout};
@@ -84,12 +88,12 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// None today; the `Result` leaves room for layouts that are refused.
+    /// None at present; the `Result` allows refusing layouts in a later version.
     pub const fn fragment_like(&self) -> Result<Self, LayoutError> {
         self.compacted(self.shape.mode_range(0).1)
     }
 
-    /// Compact, the first leaves from the left, the others by their strides.
+    /// A compact layout: the leaves below `first` in order from the left, then the others by their strides.
     const fn compacted(&self, first: usize) -> Result<Self, LayoutError> {
         let mut strides = [0; MAX_LEAVES];
         let mut i = 0;
@@ -119,7 +123,7 @@ impl Layout {
 
 /// Whether the leaves of a shape that belong to leaf `entry` of a coarser profile end before leaf `next`.
 const fn ends(shape: &IntTuple, profile: &IntTuple, entry: usize, next: usize) -> bool {
-    // Inside the entry, the shape has more open parentheses than the profile behind it.
+    // Inside the entry, the shape has more open parentheses than the profile after it.
     let (mut ours, mut theirs) = (0_i64, 0_i64);
     let mut i = 0;
     while i < next {

@@ -1,10 +1,10 @@
-//! Layouts from the modes of others.
+//! Editing: layouts made from the modes of others.
 
 use super::Layout;
 use crate::error::LayoutError;
 use crate::int_tuple::IntTuple;
 
-/// The layout of a shape and a stride that were edited alike.
+/// The layout of a shape and a stride that were edited in the same way.
 const fn both(
     shape: Result<IntTuple, LayoutError>,
     stride: Result<IntTuple, LayoutError>,
@@ -16,7 +16,7 @@ const fn both(
 }
 
 impl Layout {
-    /// The part at a mode path: `get(&[1, 0])` is mode 0 of mode 1.
+    /// The sub-layout at a mode path: `get(&[1, 0])` is mode 0 of mode 1.
     ///
     /// ```
     /// # use cute_rs::{IntTuple, Layout};
@@ -26,12 +26,12 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Mode`] where the path leaves the layout.
+    /// [`LayoutError::Mode`] if the path leaves the layout.
     pub const fn get(&self, path: &[usize]) -> Result<Self, LayoutError> {
         both(self.shape.get(path), self.stride.get(path))
     }
 
-    /// Another mode at the end: `R((a,b)) = A(a) + B(b)`. An integer layout counts as its own only mode.
+    /// Appends a mode: `R((a,b)) = A(a) + B(b)`. An integer layout counts as its own only mode.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -46,7 +46,7 @@ impl Layout {
         both(self.shape.append(&mode.shape), self.stride.append(&mode.stride))
     }
 
-    /// Another mode in front: `R((b,a)) = A(a) + B(b)`.
+    /// Prepends a mode: `R((b,a)) = A(a) + B(b)`.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -61,7 +61,8 @@ impl Layout {
         both(self.shape.prepend(&mode.shape), self.stride.prepend(&mode.stride))
     }
 
-    /// With modes `1:0` at the end until there are `rank`, so that ranks agree: `R(i) = L(i)` within the size.
+    /// Appends modes `1:0` until the rank is `rank`: `R(i) = L(i)` within the size. Use it to make ranks
+    /// equal.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -70,7 +71,7 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Capacity`].
+    /// [`LayoutError::Capacity`] above [`MAX_LEAVES`](crate::MAX_LEAVES) leaves.
     pub const fn padded(&self, rank: usize) -> Result<Self, LayoutError> {
         let mut padded = *self;
         while padded.rank() < rank {
@@ -82,7 +83,7 @@ impl Layout {
         Ok(padded)
     }
 
-    /// Another mode before mode `at`, or behind the last.
+    /// Inserts a mode before mode `at`; with `at` equal to the rank, at the end.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -92,12 +93,12 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Mode`] beyond the rank, and those of [`append`](Self::append).
+    /// [`LayoutError::Mode`] beyond the rank; those of [`append`](Self::append).
     pub const fn insert(&self, at: usize, mode: &Self) -> Result<Self, LayoutError> {
         both(self.shape.insert(at, &mode.shape), self.stride.insert(at, &mode.stride))
     }
 
-    /// Without mode `at`.
+    /// Removes mode `at`.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -111,7 +112,7 @@ impl Layout {
         both(self.shape.remove(at), self.stride.remove(at))
     }
 
-    /// With another layout in place of mode `at`.
+    /// Replaces mode `at` by another layout.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -121,12 +122,12 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Mode`] beyond the rank, and those of [`append`](Self::append).
+    /// [`LayoutError::Mode`] beyond the rank; those of [`append`](Self::append).
     pub const fn replace(&self, at: usize, mode: &Self) -> Result<Self, LayoutError> {
         both(self.shape.replace(at, &mode.shape), self.stride.replace(at, &mode.stride))
     }
 
-    /// Modes `begin..end` as the modes of a layout.
+    /// Modes `begin..end` as the modes of a new layout.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -140,7 +141,8 @@ impl Layout {
         both(self.shape.take(begin, end), self.stride.take(begin, end))
     }
 
-    /// The modes that are named, in that order: mode `k` of R is mode `modes[k]` of L.
+    /// Selects modes in the given order: mode `k` of R is mode `modes[k]` of L. A mode may be selected
+    /// several times.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -154,7 +156,7 @@ impl Layout {
         both(self.shape.select(modes), self.stride.select(modes))
     }
 
-    /// The leaves nested as `profile` is: `R(i) = L(i)`.
+    /// Nests the leaves like `profile`: `R(i) = L(i)`.
     ///
     /// ```
     /// # use cute_rs::{IntTuple, Layout};
@@ -164,12 +166,12 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Profile`] where the numbers of leaves differ.
+    /// [`LayoutError::Profile`] if the numbers of leaves differ.
     pub const fn unflatten(&self, profile: &IntTuple) -> Result<Self, LayoutError> {
         both(self.shape.unflatten(profile), self.stride.unflatten(profile))
     }
 
-    /// The modes in opposite order, at every depth: mode `k` of R is mode `rank - 1 - k` of L, reversed.
+    /// The modes in reverse order, at every depth: mode `k` of R is mode `rank - 1 - k` of L, reversed.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -180,7 +182,7 @@ impl Layout {
         Self { shape: self.shape.reverse(), stride: self.stride.reverse() }
     }
 
-    /// Mode `i` of the result is the pair of modes `i`: `R(((a0,b0),(a1,b1),…)) = A((a0,a1,…)) + B((b0,b1,…))`.
+    /// Pairs the modes of two layouts: `R(((a0,b0),(a1,b1),…)) = A((a0,a1,…)) + B((b0,b1,…))`.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -190,12 +192,12 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] where the ranks differ; [`LayoutError::Capacity`].
+    /// [`LayoutError::Rank`] if the ranks differ; [`LayoutError::Capacity`].
     pub const fn zip(&self, other: &Self) -> Result<Self, LayoutError> {
         both(self.shape.zip(&other.shape), self.stride.zip(&other.stride))
     }
 
-    /// The same elements in the shape `shape`, counted in the same order: `R(i) = L(i)`, with `R` compatible to `shape`.
+    /// Gives the elements another shape, in the same order: `R(i) = L(i)`. The shape of R refines `shape`.
     ///
     /// ```
     /// # use cute_rs::{IntTuple, Layout};
@@ -205,7 +207,7 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Layout::composition`]; [`LayoutError::Extent`].
+    /// Those of [`Layout::composition`]; [`LayoutError::Extent`] for an extent below 1.
     pub const fn with_shape(&self, shape: IntTuple) -> Result<Self, LayoutError> {
         match Self::column_major(shape) {
             Ok(walk) => self.composition(&walk),

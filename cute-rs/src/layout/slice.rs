@@ -1,23 +1,23 @@
-//! Parts of a layout at fixed coordinates.
+//! Slices: parts of a layout at fixed coordinates.
 
 use super::Layout;
 use crate::error::LayoutError;
 use crate::int_tuple::IntTuple;
 
-/// A coordinate that leaves some modes open, as `(2,_)` does.
+/// A coordinate that may leave modes open, such as `(2,_)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coord<'a> {
     /// `_`: the whole mode.
     Keep,
     /// One integer coordinate.
     At(i64),
-    /// One coordinate a mode.
+    /// One coordinate per mode.
     Modes(&'a [Self]),
 }
 
 impl Layout {
-    /// Fixes some modes: `None` keeps a mode, `Some(c)` evaluates it. Returns the layout of the kept modes and
-    /// the offset of the fixed ones: `L(c) = offset + R(kept coordinates)`.
+    /// Fixes some modes: `None` keeps a mode, and `Some(c)` fixes it at coordinate `c`. Returns the layout of
+    /// the kept modes and the offset of the fixed ones: `L(c) = offset + R(kept coordinates)`.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -28,7 +28,7 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] where there is not one entry a mode.
+    /// [`LayoutError::Rank`] unless there is exactly one entry per mode.
     pub const fn slice(&self, coord: &[Option<i64>]) -> Result<(Self, i64), LayoutError> {
         let mut kept = Self::EMPTY;
         let mut offset = 0;
@@ -38,7 +38,7 @@ impl Layout {
         }
     }
 
-    /// The modes that [`slice`](Self::slice) fixes: `Some` keeps a mode, `None` drops it.
+    /// The modes that [`slice`](Self::slice) fixes: `Some` keeps a mode, and `None` drops it.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -48,7 +48,7 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] where there is not one entry a mode.
+    /// [`LayoutError::Rank`] unless there is exactly one entry per mode.
     pub const fn dice(&self, coord: &[Option<i64>]) -> Result<Self, LayoutError> {
         let mut kept = Self::EMPTY;
         match self.part(coord, false, &mut kept, &mut 0) {
@@ -84,8 +84,8 @@ impl Layout {
         Ok(())
     }
 
-    /// Fixes modes at any depth, as `L(2,(_,1))` does. The kept modes become the modes of the result, in order and
-    /// without the nesting around them: `L(c) = offset + R(kept coordinates)`.
+    /// Fixes modes at any depth, like `L(2,(_,1))`. The kept modes become the modes of the result, in order
+    /// and without the nesting around them: `L(c) = offset + R(kept coordinates)`.
     ///
     /// ```
     /// # use cute_rs::{Coord, IntTuple, Layout};
@@ -99,19 +99,20 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] where a tuple meets an integer mode or another number of modes.
+    /// [`LayoutError::Rank`] where the coordinate has a tuple for an integer mode, or a tuple of another
+    /// rank.
     pub const fn slice_at(&self, coord: &Coord<'_>) -> Result<(Self, i64), LayoutError> {
         let mut kept = Self::EMPTY;
         let mut offset = 0;
         match self.part_at(coord, true, &mut kept, &mut offset) {
-            // What is kept whole keeps its own parentheses.
+            // A layout that is kept whole keeps its own parentheses.
             Ok(()) if matches!(coord, Coord::Keep) => Ok((*self, 0)),
             Ok(()) => closed(kept, offset),
             Err(error) => Err(error),
         }
     }
 
-    /// The modes that [`slice_at`](Self::slice_at) fixes, at any depth.
+    /// The modes that [`slice_at`](Self::slice_at) fixes, at any depth. CuTe's `dice`.
     ///
     /// ```
     /// # use cute_rs::{Coord, IntTuple, Layout};
@@ -122,7 +123,7 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// As [`slice_at`](Self::slice_at).
+    /// Those of [`slice_at`](Self::slice_at).
     pub const fn dice_at(&self, coord: &Coord<'_>) -> Result<Self, LayoutError> {
         let mut kept = Self::EMPTY;
         match self.part_at(coord, false, &mut kept, &mut 0) {
@@ -163,8 +164,8 @@ impl Layout {
         }
     }
 
-    /// The layout that begins at a coordinate, and the offset where it begins: `L(c + x) = offset + R(x)` wherever no digit
-    /// of `c + x` carries.
+    /// The layout that begins at a coordinate, and the offset where it begins: `L(c + x) = offset + R(x)`.
+    /// This holds as long as no digit of `c + x` carries.
     ///
     /// ```
     /// # use cute_rs::{IntTuple, Layout};
@@ -183,9 +184,11 @@ impl Layout {
         }
     }
 
-    /// The coordinate, nested like the shape, at which a layout has an offset: `L(R) = offset`, or `None`. Found for
-    /// every offset of a layout whose modes each step over all smaller ones, as compact layouts do; leaves of stride 0
-    /// have coordinate 0.
+    /// The coordinate at which the layout has a given offset: `L(R) = offset`. It has the nesting of the
+    /// shape.
+    ///
+    /// The coordinate is found for every offset of a layout whose modes each step over all smaller ones, such
+    /// as a compact layout. Leaves of stride 0 get coordinate 0. `None` if no coordinate is found.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -211,7 +214,8 @@ impl Layout {
         }
     }
 
-    /// The integer coordinate at which a layout has an offset: [`coord_of`](Self::coord_of) as one number.
+    /// The integer coordinate at which the layout has a given offset: [`coord_of`](Self::coord_of) as one
+    /// number.
     ///
     /// ```
     /// # use cute_rs::Layout;

@@ -1,4 +1,4 @@
-//! Tensors: a layout and where it begins, on the host or on a device.
+//! Tensors: a layout with its start, on the host or on a device.
 
 use super::Partition;
 use crate::algebra::Tiler;
@@ -9,15 +9,16 @@ use crate::evaluate::{Arithmetic, unsigned};
 use crate::int_tuple::{IntTuple, MAX_LEAVES};
 use crate::layout::Layout;
 
-/// A layout and where it begins: `T(x) = start + layout(x)`.
+/// A layout with its start: `T(x) = start + layout(x)`. Use it to compute the start of a part on a device.
 ///
-/// The layout is known on the host, the start may be a device's value: an offset `V` for a [`Layout`], an offset before the
-/// swizzle for a [`ComposedLayout`], a coordinate `[V; N]` for a [`CoordLayout`]. So a kernel says with which thread or tile
-/// it is concerned, and only that is computed on the device; where the elements of a part lie within it stays constant.
+/// The layout is known on the host. The start may be a device value: an offset `V` for a [`Layout`], an
+/// offset before the swizzle for a [`ComposedLayout`], or a coordinate `[V; N]` for a [`CoordLayout`]. A
+/// kernel selects a part by a thread or tile number, and the device computes only the start. The places of
+/// the elements within the part are constant.
 ///
 /// ```
 /// # use cute_rs::{CoordLayout, IntTuple, Tensor, Tiler};
-/// // Which elements of a matrix does a tile hold? On the host with `u32`, in a kernel with its own values.
+/// // Which elements of a matrix are in a tile? On the host with `u32`, in a kernel with device values.
 /// let identity = CoordLayout::identity(IntTuple::from((128, 96)))?;
 /// let matrix = Tensor::new(identity, [0_u32, 0]);
 /// let tile = matrix.local_tile(&Tiler::Shape(&IntTuple::from((64, 32))), &[Some(1), Some(2)])?;
@@ -27,9 +28,9 @@ use crate::layout::Layout;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tensor<L, S> {
-    /// Where the elements lie, counted from the start.
+    /// The places of the elements, relative to the start.
     pub layout: L,
-    /// Where it begins.
+    /// The start.
     pub start: S,
 }
 
@@ -42,11 +43,11 @@ mod sealed {
 
 /// A kind of layout that can be cut into parts: [`Layout`], [`ComposedLayout`] or [`CoordLayout`].
 pub trait Pattern: Copy + sealed::Sealed {
-    /// The function of coordinates, strides with their components.
+    /// The function of coordinates; its strides carry their components.
     #[doc(hidden)]
     fn function(&self) -> &Layout;
 
-    /// With another function of coordinates.
+    /// The same kind of layout with another function of coordinates.
     #[doc(hidden)]
     fn with_function(&self, function: Layout) -> Self;
 }
@@ -81,12 +82,12 @@ impl Pattern for CoordLayout {
     }
 }
 
-/// Where a layout of kind `L` can begin.
+/// A type for the start of a layout of kind `L`.
 pub trait Start<L>: Copy {
-    /// Coordinates that choose a part.
+    /// The type of a coordinate that selects a part.
     type Coord: Arithmetic;
 
-    /// This start and a layout's offset, or coordinate, at `coord`: `self + steps(coord)`.
+    /// Adds the offset, or coordinate, of `steps` at `coord` to this start: `self + steps(coord)`.
     ///
     /// # Errors
     /// Those of [`Layout::apply`]; [`LayoutError::Rank`] for a coordinate with another number of components.
@@ -95,11 +96,12 @@ pub trait Start<L>: Copy {
     /// The element at a constant integer coordinate.
     ///
     /// # Errors
-    /// [`LayoutError::NegativeStride`] or [`LayoutError::Width`] for an offset that is no `u32`; [`LayoutError::Rank`].
+    /// [`LayoutError::NegativeStride`] or [`LayoutError::Width`] for an offset that does not fit into a
+    /// `u32`; [`LayoutError::Rank`] for a coordinate with another number of components.
     fn element(self, pattern: &L, coord: i64) -> Result<Self, LayoutError>;
 }
 
-/// `start + steps(coord)`, nothing where all steps are zero.
+/// `start + steps(coord)`, or `start` if all steps are zero.
 fn further<V: Arithmetic>(start: V, steps: &Layout, coord: V) -> Result<V, LayoutError> {
     let stays = (0..steps.stride_ref().len()).all(|i| steps.stride_ref().leaf(i) == 0);
     if stays { Ok(start) } else { Ok(steps.apply(coord)? + start) }
@@ -162,11 +164,12 @@ const fn components(pattern: &CoordLayout, given: usize) -> Result<(), LayoutErr
 }
 
 impl<L: Pattern> Partition<L> {
-    /// The part that a coordinate chooses, of a layout that begins at `start`. An open mode, `None`, becomes the part's last
-    /// mode; one coordinate alone counts through all parts.
+    /// The part that a coordinate selects, of a layout that begins at `start`. An open mode, `None`, becomes
+    /// the last mode of the part. A single coordinate numbers all parts.
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] without one coordinate a mode, and those of [`Start::moved`].
+    /// [`LayoutError::Rank`] unless there is one entry per mode, or a single entry; those of
+    /// [`Start::moved`].
     pub fn tensor<S: Start<L>>(
         &self,
         start: S,
@@ -190,14 +193,14 @@ impl<L: Pattern> Partition<L> {
 }
 
 impl<L, S> Tensor<L, S> {
-    /// A layout and where it begins.
+    /// Creates a tensor from a layout and its start.
     pub const fn new(layout: L, start: S) -> Self {
         Self { layout, start }
     }
 }
 
 impl<L: Pattern, S: Start<L>> Tensor<L, S> {
-    /// What `cut` makes of the layout, at a coordinate.
+    /// The part at a coordinate of the partition that `cut` makes of the layout.
     ///
     /// # Errors
     /// Those of `cut` and of [`Partition::tensor`].
@@ -230,7 +233,7 @@ impl<L: Pattern, S: Start<L>> Tensor<L, S> {
         self.part(|layout| layout.outer_partition(tiler), coord)
     }
 
-    /// What one thread has. See [`Layout::local_partition`].
+    /// The elements of one thread. See [`Layout::local_partition`].
     ///
     /// # Errors
     /// Those of [`Layout::local_partition`] and [`Partition::tensor`].
@@ -238,7 +241,7 @@ impl<L: Pattern, S: Start<L>> Tensor<L, S> {
         self.part(|layout| layout.thread_partition(threads), &[Some(index)])
     }
 
-    /// The modes that are left open, beginning at the coordinates of the others. See [`Layout::slice`].
+    /// The open modes, starting at the coordinates of the fixed ones. See [`Layout::slice`].
     ///
     /// ```
     /// # use cute_rs::{Layout, Tensor};
@@ -254,16 +257,19 @@ impl<L: Pattern, S: Start<L>> Tensor<L, S> {
         self.part(|layout| Ok(Partition::new(Layout::EMPTY, *layout)), coord)
     }
 
-    /// The element at a constant integer coordinate: its offset, swizzled where the layout is, or its coordinate.
+    /// The element at a constant integer coordinate: its offset (swizzled for a [`ComposedLayout`]) or its
+    /// coordinate.
     ///
     /// # Errors
-    /// [`LayoutError::NegativeStride`] or [`LayoutError::Width`] for an offset that is no `u32`.
+    /// [`LayoutError::NegativeStride`] or [`LayoutError::Width`] for an offset that does not fit into a
+    /// `u32`.
     pub fn at(&self, coord: i64) -> Result<S, LayoutError> {
         self.start.element(&self.layout, coord)
     }
 }
 
-/// Which elements of a part are inside a tensor: a coordinate layout, its first coordinate, and the tensor's shape.
+/// Says which elements of a part are inside a tensor: a coordinate layout, its first coordinate, and the
+/// tensor's shape.
 ///
 /// `P(x) = (start + layout(x) < shape)`, component by component
 ///
@@ -285,10 +291,10 @@ pub struct Predicate {
 }
 
 impl Predicate {
-    /// Compares the elements of a part with the shape of the tensor that it is a part of.
+    /// Creates the predicate that compares the elements of a part with the shape of the whole tensor.
     ///
     /// # Errors
-    /// [`LayoutError::Profile`] where the start or the shape is not nested as the layout's coordinates.
+    /// [`LayoutError::Profile`] unless the start and the shape have the nesting of the layout's coordinates.
     pub const fn new(layout: CoordLayout, start: IntTuple, shape: IntTuple) -> Result<Self, LayoutError> {
         let profile = layout.profile();
         if !profile.congruent(&start) {
@@ -300,7 +306,7 @@ impl Predicate {
         Ok(Self { layout, start, shape })
     }
 
-    /// Whether the element at an integer coordinate is inside.
+    /// Whether the element at an integer coordinate is inside the tensor.
     pub const fn at(&self, coord: i64) -> bool {
         let element = self.layout.at(coord);
         let mut i = 0;
@@ -314,7 +320,7 @@ impl Predicate {
         true
     }
 
-    /// How many elements are inside.
+    /// Number of elements that are inside the tensor.
     pub const fn count(&self) -> i64 {
         let (mut count, mut coord) = (0, 0);
         while coord < self.layout.size() {
@@ -326,7 +332,7 @@ impl Predicate {
         count
     }
 
-    /// Whether every element is inside.
+    /// Whether every element is inside the tensor.
     pub const fn is_full(&self) -> bool {
         self.count() == self.layout.size()
     }

@@ -1,4 +1,4 @@
-//! The algebra on layouts as types.
+//! Operations of the algebra on layout types.
 
 use core::marker::PhantomData;
 
@@ -14,47 +14,47 @@ operations! {
     Compose<A: StaticLayout, B: StaticLayout> = A::LAYOUT.composition(&B::LAYOUT),
         Sentence::new().text("cannot compose ").layout(&A::LAYOUT).text(" with ").layout(&B::LAYOUT);
 
-    /// A in each mode after the tiler's: [`Layout::composition_by`].
+    /// `A o T` mode by mode: [`Layout::composition_by`].
     ComposeBy<A: StaticLayout, T: StaticTiler> = A::LAYOUT.composition_by(&T::TILER),
         Sentence::new().text("cannot compose ").layout(&A::LAYOUT).text(" with ").tiler(&T::TILER);
 
-    /// What A leaves out up to N: [`Layout::complement`].
+    /// The offsets that A leaves out, up to N: [`Layout::complement`].
     Complement<A: StaticLayout, N: Unsigned> = A::LAYOUT.complement(N::I64),
         Sentence::new().layout(&A::LAYOUT).text(" has no complement up to ").number(N::I64);
 
-    /// What A leaves out below its own end: [`Layout::complement_all`].
+    /// The gaps in A, up to its cosize: [`Layout::complement_all`].
     ComplementAll<A: StaticLayout> = A::LAYOUT.complement_all(), Sentence::new().layout(&A::LAYOUT).text(" has no complement");
 
-    /// The R with `A(R(i)) = i`: [`Layout::right_inverse`].
+    /// The layout R with `A(R(i)) = i`: [`Layout::right_inverse`].
     RightInverse<A: StaticLayout> = A::LAYOUT.right_inverse(), Sentence::new().layout(&A::LAYOUT).text(" has no right inverse");
 
-    /// The R with `R(A(i)) = i`: [`Layout::left_inverse`].
+    /// The layout R with `R(A(i)) = i`: [`Layout::left_inverse`].
     LeftInverse<A: StaticLayout> = A::LAYOUT.left_inverse(), Sentence::new().layout(&A::LAYOUT).text(" has no left inverse");
 
-    /// The coordinates that A maps to 0 by broadcasting: [`Layout::nullspace`].
+    /// The coordinates that broadcasts of A map to 0: [`Layout::nullspace`].
     Nullspace<A: StaticLayout> = A::LAYOUT.nullspace(), Sentence::new().layout(&A::LAYOUT).text(" has no nullspace");
 
-    /// The longest run that A and B hold in the same order: [`Layout::max_common_layout`].
+    /// The longest run that A and B have in the same order: [`Layout::max_common_layout`].
     MaxCommon<A: StaticLayout, B: StaticLayout> = A::LAYOUT.max_common_layout(&B::LAYOUT),
         Sentence::new().text("no common layout of ").layout(&A::LAYOUT).text(" and ").layout(&B::LAYOUT);
 
-    /// A with as few leaves as it takes: [`Layout::coalesce`].
+    /// A with the fewest leaves: [`Layout::coalesce`].
     Coalesce<A: StaticLayout> = Ok(A::LAYOUT.coalesce()), Sentence::new().layout(&A::LAYOUT).text(" does not coalesce");
 
-    /// A with as few leaves as it takes, also beyond its size: [`Layout::coalesce_x`].
+    /// A with the fewest leaves, equal to A also beyond its size: [`Layout::coalesce_x`].
     CoalesceX<A: StaticLayout> = Ok(A::LAYOUT.coalesce_x()), Sentence::new().layout(&A::LAYOUT).text(" does not coalesce");
 
-    /// A coalesced at the leaves of a profile: [`Layout::coalesce_by`].
+    /// A, coalesced at the leaves of a profile: [`Layout::coalesce_by`].
     CoalesceBy<A: StaticLayout, Profile: StaticTuple> = A::LAYOUT.coalesce_by(&Profile::TUPLE),
         Sentence::new().layout(&A::LAYOUT).text(" does not coalesce like ").tuple(&Profile::TUPLE);
 
-    /// A with extent 1 where the stride is 0: [`Layout::filter_zeros`].
+    /// A with extent 1 at every leaf of stride 0: [`Layout::filter_zeros`].
     FilterZeros<A: StaticLayout> = Ok(A::LAYOUT.filter_zeros()), Sentence::new().layout(&A::LAYOUT).text(" cannot be filtered");
 
     /// A without broadcasts, coalesced: [`Layout::filter`].
     Filter<A: StaticLayout> = Ok(A::LAYOUT.filter()), Sentence::new().layout(&A::LAYOUT).text(" cannot be filtered");
 
-    /// A filtered at the leaves of a profile: [`Layout::filter_by`].
+    /// A, filtered at the leaves of a profile: [`Layout::filter_by`].
     FilterBy<A: StaticLayout, Profile: StaticTuple> = A::LAYOUT.filter_by(&Profile::TUPLE),
         Sentence::new().layout(&A::LAYOUT).text(" cannot be filtered like ").tuple(&Profile::TUPLE);
 
@@ -62,11 +62,11 @@ operations! {
     Upcast<A: StaticLayout, N: Unsigned> = A::LAYOUT.upcast(N::I64),
         Sentence::new().layout(&A::LAYOUT).text(" has no elements joined by ").number(N::I64);
 
-    /// A in elements of which N make up one: [`Layout::downcast`].
+    /// A in elements that are N times as small: [`Layout::downcast`].
     Downcast<A: StaticLayout, N: Unsigned> = A::LAYOUT.downcast(N::I64),
         Sentence::new().layout(&A::LAYOUT).text(" has no elements split by ").number(N::I64);
 
-    /// A, of elements of `Old` bits, in elements of `New` bits: [`Layout::recast`].
+    /// A, given in elements of `Old` bits, in elements of `New` bits: [`Layout::recast`].
     Recast<A: StaticLayout, Old: Unsigned, New: Unsigned> = A::LAYOUT.recast(Old::I64, New::I64),
         Sentence::new()
             .layout(&A::LAYOUT)

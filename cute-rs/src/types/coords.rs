@@ -19,7 +19,7 @@ pub trait StaticCoords {
     const COORDS: CoordLayout;
 }
 
-/// The layout that yields its own coordinates: [`CoordLayout::identity`].
+/// The layout that maps each coordinate to itself: [`CoordLayout::identity`].
 ///
 /// ```
 /// use cute_rs::StaticCoords;

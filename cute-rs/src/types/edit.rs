@@ -1,4 +1,4 @@
-//! Edited layouts as types.
+//! Edits of layout types.
 
 use core::marker::PhantomData;
 
@@ -16,15 +16,15 @@ operations! {
     Mode<A: StaticLayout, I: Unsigned> = A::LAYOUT.get(&[I::USIZE]),
         Sentence::new().layout(&A::LAYOUT).text(" has no mode ").number(I::I64);
 
-    /// A with B as another mode at the end: [`Layout::append`].
+    /// A with the mode B appended: [`Layout::append`].
     Append<A: StaticLayout, B: StaticLayout> = A::LAYOUT.append(&B::LAYOUT),
         Sentence::new().text("cannot append to ").layout(&A::LAYOUT).text(" the mode ").layout(&B::LAYOUT);
 
-    /// A with B as another mode in front: [`Layout::prepend`].
+    /// A with the mode B prepended: [`Layout::prepend`].
     Prepend<A: StaticLayout, B: StaticLayout> = A::LAYOUT.prepend(&B::LAYOUT),
         Sentence::new().text("cannot put in front of ").layout(&A::LAYOUT).text(" the mode ").layout(&B::LAYOUT);
 
-    /// A with B as another mode before mode `I`: [`Layout::insert`].
+    /// A with the mode B inserted before mode `I`: [`Layout::insert`].
     Insert<A: StaticLayout, I: Unsigned, B: StaticLayout> = A::LAYOUT.insert(I::USIZE, &B::LAYOUT),
         Sentence::new().text("cannot insert before mode ").number(I::I64).text(" of ").layout(&A::LAYOUT);
 
@@ -35,7 +35,7 @@ operations! {
     /// A as the only mode of a layout: [`Layout::wrap`].
     Wrap<A: StaticLayout> = A::LAYOUT.wrap(), Sentence::new().layout(&A::LAYOUT);
 
-    /// A with modes `1:0` up to a rank: [`Layout::padded`].
+    /// A with modes `1:0` appended up to the rank `Rank`: [`Layout::padded`].
     Padded<A: StaticLayout, Rank: Unsigned> = A::LAYOUT.padded(Rank::USIZE),
         Sentence::new().layout(&A::LAYOUT).text(" cannot have the rank ").number(Rank::I64);
 
@@ -47,7 +47,7 @@ operations! {
     Zip<A: StaticLayout, B: StaticLayout> = A::LAYOUT.zip(&B::LAYOUT),
         Sentence::new().text("cannot zip ").layout(&A::LAYOUT).text(" with ").layout(&B::LAYOUT);
 
-    /// A with B in place of mode `I`: [`Layout::replace`].
+    /// A with mode `I` replaced by B: [`Layout::replace`].
     Replace<A: StaticLayout, I: Unsigned, B: StaticLayout> = A::LAYOUT.replace(I::USIZE, &B::LAYOUT),
         Sentence::new().text("cannot replace mode ").number(I::I64).text(" of ").layout(&A::LAYOUT);
 
@@ -71,40 +71,40 @@ operations! {
             .text(" of ")
             .layout(&A::LAYOUT);
 
-    /// The modes of A that a tuple of numbers names: [`Layout::select`].
+    /// The modes of A with the numbers in a tuple, in that order: [`Layout::select`].
     Select<A: StaticLayout, Modes: StaticTuple> = selected(&A::LAYOUT, &Modes::TUPLE),
         Sentence::new().text("cannot select ").tuple(&Modes::TUPLE).text(" from ").layout(&A::LAYOUT);
 
     /// A without nesting: [`Layout::flatten`].
     Flatten<A: StaticLayout> = Ok(A::LAYOUT.flatten()), Sentence::new().layout(&A::LAYOUT);
 
-    /// The modes of A in opposite order: [`Layout::reverse`].
+    /// The modes of A in reverse order, at every depth: [`Layout::reverse`].
     Reverse<A: StaticLayout> = Ok(A::LAYOUT.reverse()), Sentence::new().layout(&A::LAYOUT);
 
-    /// The leaves of A nested as a profile is: [`Layout::unflatten`].
+    /// The leaves of A with the nesting of a profile: [`Layout::unflatten`].
     Unflatten<A: StaticLayout, Profile: StaticTuple> = A::LAYOUT.unflatten(&Profile::TUPLE),
         Sentence::new().layout(&A::LAYOUT).text(" cannot be nested as ").tuple(&Profile::TUPLE);
 
-    /// A in another shape, counted in the same order: [`Layout::with_shape`].
+    /// A with another shape, in the same order: [`Layout::with_shape`].
     WithShape<A: StaticLayout, Shape: StaticTuple> = A::LAYOUT.with_shape(Shape::TUPLE),
         Sentence::new().layout(&A::LAYOUT).text(" cannot take the shape ").tuple(&Shape::TUPLE);
 
-    /// A compact layout like A: [`Layout::compact_like`].
+    /// A compact layout with the strides in the order of A's: [`Layout::compact_like`].
     CompactLike<A: StaticLayout> = A::LAYOUT.compact_like(), Sentence::new().layout(&A::LAYOUT);
 
-    /// A compact layout for registers like A: [`Layout::fragment_like`].
+    /// A compact layout for registers, made from A: [`Layout::fragment_like`].
     FragmentLike<A: StaticLayout> = A::LAYOUT.fragment_like(), Sentence::new().layout(&A::LAYOUT);
 
-    /// The compact layout of a shape in an order: [`Layout::ordered`].
+    /// The compact layout of a shape with its modes in a given order: [`Layout::ordered`].
     Ordered<Shape: StaticTuple, Order: StaticTuple> = Layout::ordered(Shape::TUPLE, &Order::TUPLE),
         Sentence::new().text("no layout of ").tuple(&Shape::TUPLE).text(" in the order ").tuple(&Order::TUPLE);
 
-    /// N items spread over a shape: [`Layout::domain_distribute`].
+    /// N items distributed over a shape: [`Layout::domain_distribute`].
     DomainDistribute<Shape: StaticTuple, N: Unsigned> = Layout::domain_distribute(Shape::TUPLE, N::I64),
         Sentence::new().text("cannot spread ").number(N::I64).text(" items over ").tuple(&Shape::TUPLE);
 }
 
-/// Layouts side by side, `Concat<(A, B, C)>`, as the modes of one: [`Layout::concat`].
+/// Layouts concatenated as the modes of one, `Concat<(A, B, C)>`: [`Layout::concat`].
 ///
 /// ```
 /// use cute_rs::StaticLayout;
@@ -116,7 +116,7 @@ operations! {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Concat<Modes>(PhantomData<Modes>);
 
-/// Implements [`StaticLayout`] for layouts side by side.
+/// Implements [`StaticLayout`] for concatenated layouts.
 macro_rules! concatenated {
     ($($member:ident)+) => {
         impl<$($member: StaticLayout),+> StaticLayout for Concat<($($member,)+)> {

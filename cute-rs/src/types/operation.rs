@@ -1,13 +1,13 @@
-//! How an operation on values becomes a type.
+//! Turns operations on values into types.
 
 use crate::error::LayoutError;
 use crate::layout::Layout;
 use crate::sentence::Sentence;
 
-/// An operation of layouts as a type, such as `Compose<A, B>` with layout types `A` and `B`.
+/// An operation on layouts as a type, such as `Compose<A, B>` with layout types `A` and `B`.
 ///
-/// It is a bound of its own so that the compiler says what is missing where a constant is named: of an operation whose
-/// members are no layouts, `LAYOUT` would otherwise be an item that is not found.
+/// This trait is a separate bound for the sake of compiler messages. If a member of the operation is not a
+/// layout, the message says so; without the bound it would only say that `LAYOUT` does not exist.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` names no layout",
     label = "its members are not what the operation takes",
@@ -15,11 +15,11 @@ use crate::sentence::Sentence;
             `RowMajor<Shape>` and combinators of them such as `Compose<A, B>`; a number or a tuple of numbers is a shape"
 )]
 pub trait Operation {
-    /// The layout, or what was tried and why there is none.
+    /// The layout; or the operation that was tried and the reason why it has no result.
     const RESULT: Result<Layout, Refused>;
 }
 
-/// An operation without a result.
+/// The message of an operation without a result.
 #[derive(Clone, Copy)]
 #[expect(missing_debug_implementations, reason = "a text in a constant, which only the compiler shows")]
 pub struct Refused {
@@ -27,7 +27,8 @@ pub struct Refused {
     pub(super) error: LayoutError,
 }
 
-/// Declares a layout type whose constant is a `const fn`'s result; where there is none, the build stops with the sentence.
+/// Declares a layout type whose constant is the result of a `const fn`. Without a result, the build stops
+/// with the message.
 macro_rules! operations {
     ($($(#[$doc:meta])* $name:ident<$($member:ident: $bound:ident),+> = $result:expr, $tried:expr;)+) => {$(
         $(#[$doc])*

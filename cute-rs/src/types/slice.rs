@@ -8,8 +8,8 @@ use super::{Keep, StaticLayout, refuse};
 use crate::layout::{Coord, Layout};
 use crate::sentence::Sentence;
 
-/// A type that names a coordinate with open modes: a [`typenum`] number, [`Keep`] for an open mode, or a tuple of 1 to 6
-/// of them.
+/// A type that names a coordinate that may leave modes open: a [`typenum`] number, [`Keep`] for an open mode,
+/// or a tuple of 1 to 6 of these.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` names no coordinate",
     note = "a coordinate is a number such as `U8`, `Keep` for an open mode, or a tuple of 1 to 6 coordinates"
@@ -47,7 +47,7 @@ static_coords!(A B C D);
 static_coords!(A B C D E);
 static_coords!(A B C D E F);
 
-/// A with some modes fixed: [`Layout::slice_at`]. [`Slice::OFFSET`] is what the fixed modes add.
+/// A with some modes fixed: [`Layout::slice_at`]. [`Slice::OFFSET`] is the offset of the fixed modes.
 ///
 /// ```
 /// use cute_rs::StaticLayout;

@@ -34,7 +34,8 @@ pub trait StaticSwizzle {
     const SWIZZLE: Swizzle;
 }
 
-/// The swizzle `Sw<B,M,S>`: B bits from S above bit M are XORed onto those above bit M; a negative S reads below.
+/// The swizzle `Sw<B,M,S>`: XORs the B bits from bit `M + S` up onto the B bits from bit M up. With a
+/// negative S it XORs the bits from M up onto the bits from `M - S` up.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sw<B, M, S>(PhantomData<(B, M, S)>);
 
@@ -43,7 +44,7 @@ impl<B: Unsigned, M: Unsigned, S: StaticTuple> StaticSwizzle for Sw<B, M, S> {
 }
 
 impl<B: Unsigned, M: Unsigned, S: StaticTuple> Sw<B, M, S> {
-    /// The swizzle. Stops the build unless `B <= |S|` and all bits lie within 32.
+    /// The swizzle. Stops the build unless `B <= |S|` and `B + M + |S| <= 32`.
     pub const SWIZZLE: Swizzle = {
         let shift = S::TUPLE.leaf(0);
         let name =
@@ -62,9 +63,10 @@ impl<B: Unsigned, M: Unsigned, S: StaticTuple> Sw<B, M, S> {
     };
 }
 
-/// `c -> S(A(c))`: the layout A, then the swizzle S.
+/// `c -> S(A(c))`: the layout A followed by the swizzle S.
 ///
-/// Stops the build where the swizzle moves no element, because every offset of A is below all bits that it reads.
+/// Stops the build if the swizzle moves no element because every offset of A is below all bits that the
+/// swizzle reads.
 ///
 /// ```
 /// use cute_rs::StaticComposed;
@@ -82,7 +84,7 @@ impl<S: StaticSwizzle, A: StaticLayout> StaticComposed for Swizzled<S, A> {
     const COMPOSED: ComposedLayout = {
         let (swizzle, layout) = (S::SWIZZLE, A::LAYOUT);
         let (source, cosize) = (swizzle.source_mask(), layout.cosize());
-        // Offsets below zero have all higher bits set.
+        // Negative offsets have all higher bits set.
         let positive = layout.stride_ref().is_empty() || layout.stride_ref().min() >= 0;
         if source != 0
             && positive
@@ -148,7 +150,7 @@ mod tests {
         }
     }
 
-    /// The type is what the value is, also where the highest bit that the swizzle reads is beyond all offsets.
+    /// The type equals the value, also if the highest bit that the swizzle reads is above all offsets.
     #[test]
     fn a_part_of_the_swizzle_may_lie_beyond_the_offsets() {
         type Tile = Swizzled<Sw<U3, U4, U3>, RowMajor<(U8, U64)>>;

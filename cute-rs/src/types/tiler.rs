@@ -5,8 +5,8 @@ use typenum::{Bit, UInt, Unsigned};
 use super::{StaticLayout, StaticTuple};
 use crate::algebra::Tiler;
 
-/// A type that names a tiler: a layout type, a [`typenum`] number `N` for the layout `N:1`, [`Keep`] for a mode that
-/// stays, or a tuple of 1 to 6 of them, one a mode.
+/// A type that names a tiler: a layout type, a [`typenum`] number `N` for the layout `N:1`, [`Keep`] for a
+/// mode that stays as it is, or a tuple of 1 to 6 of these, one per mode.
 ///
 /// ```
 /// use cute_rs::StaticTiler;

@@ -1,4 +1,4 @@
-//! Tiles and copies of layouts as types.
+//! Divides and products of layout types.
 
 use core::marker::PhantomData;
 
@@ -14,7 +14,7 @@ operations! {
     LogicalDivide<A: StaticLayout, B: StaticLayout> = A::LAYOUT.logical_divide(&B::LAYOUT),
         Sentence::new().text("cannot divide ").layout(&A::LAYOUT).text(" by ").layout(&B::LAYOUT);
 
-    /// A in tiles, mode by mode: [`Layout::logical_divide_by`].
+    /// A divided into tiles mode by mode: [`Layout::logical_divide_by`].
     LogicalDivideBy<A: StaticLayout, T: StaticTiler> = A::LAYOUT.logical_divide_by(&T::TILER),
         Sentence::new().text("cannot divide ").layout(&A::LAYOUT).text(" by ").tiler(&T::TILER);
 
@@ -30,7 +30,7 @@ operations! {
     FlatDivide<A: StaticLayout, T: StaticTiler> = A::LAYOUT.flat_divide(&T::TILER),
         Sentence::new().text("cannot divide ").layout(&A::LAYOUT).text(" by ").tiler(&T::TILER);
 
-    /// Copies of A as B arranges them: [`Layout::logical_product`].
+    /// Copies of A in the arrangement of B: [`Layout::logical_product`].
     LogicalProduct<A: StaticLayout, B: StaticLayout> = A::LAYOUT.logical_product(&B::LAYOUT),
         Sentence::new().text("cannot repeat ").layout(&A::LAYOUT).text(" over ").layout(&B::LAYOUT);
 
@@ -50,15 +50,16 @@ operations! {
     FlatProduct<A: StaticLayout, T: StaticTiler> = A::LAYOUT.flat_product(&T::TILER),
         Sentence::new().text("cannot repeat ").layout(&A::LAYOUT).text(" over ").tiler(&T::TILER);
 
-    /// The block A over the grid B, mode by mode: [`Layout::blocked_product`].
+    /// The block A repeated over the grid B, mode by mode: [`Layout::blocked_product`].
     BlockedProduct<A: StaticLayout, B: StaticLayout> = A::LAYOUT.blocked_product(&B::LAYOUT),
         Sentence::new().text("cannot repeat the block ").layout(&A::LAYOUT).text(" over the grid ").layout(&B::LAYOUT);
 
-    /// The block A interleaved over the grid B, mode by mode: [`Layout::raked_product`].
+    /// The block A repeated over the grid B, mode by mode and interleaved: [`Layout::raked_product`].
     RakedProduct<A: StaticLayout, B: StaticLayout> = A::LAYOUT.raked_product(&B::LAYOUT),
         Sentence::new().text("cannot rake the block ").layout(&A::LAYOUT).text(" over the grid ").layout(&B::LAYOUT);
 
-    /// The block A repeated until it fills a shape, along the modes in this order: [`Layout::tile_to_shape`].
+    /// The block A repeated until it fills a shape, along the modes in the given order:
+    /// [`Layout::tile_to_shape`].
     TileToShape<A: StaticLayout, Shape: StaticTuple, Order: StaticTuple> =
         fill(&A::LAYOUT, &Shape::TUPLE, &Order::TUPLE),
         Sentence::new()
