@@ -269,6 +269,7 @@ fn figures_of_sparse_operands_are_those_of_the_record() {
 #[test]
 fn figures_of_drawn_shapes_are_those_of_the_record() {
     for (name, state, shapes, want, counts) in [
+        ("unseen.jsonl", "burst", 60, [1.121, 1.107], [59, 59, 49]),
         ("drawn.jsonl", "burst", 120, [1.166, 1.162], [107, 114, 84]),
         ("sustained.jsonl", "burst", 28, [1.126, 1.103], [24, 26, 27]),
         ("sustained.jsonl", "sustained", 28, [1.113, 1.093], [25, 26, 25]),
