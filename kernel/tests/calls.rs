@@ -129,11 +129,11 @@ fn an_unknown_name_suggests_known_ones() {
         let Err(UnknownConfig::Name(error)) = find(name) else { panic!("found") };
         assert_eq!(error.alike()[0], first, "{name}");
         let words = error.to_string();
-        assert!(words.contains(&format!("`{name}`, did you mean {first} or")), "{words}");
+        assert!(words.contains(&format!("`{name}`; did you mean {first} or")), "{words}");
         assert!(error.known.len() > 100 && words.len() < 200, "{words}");
     }
     let Err(error) = find("tiny") else { panic!("found") };
-    assert!(error.to_string().starts_with("there is no configuration `tiny`; `falchion configs`"), "{error}");
+    assert!(error.to_string().starts_with("there is no kernel `tiny`; `falchion configs`"), "{error}");
 }
 
 /// A small output with a long K is split, and needs a workspace of the size that is stated.

@@ -142,7 +142,7 @@ fn bench_checks_its_arguments_first() {
         (
             "a fused epilogue of integers",
             &["--epilogue", "bias", "--dtype", "s8"],
-            &["fusions with names are for"],
+            &["named fusions are for"],
         ),
         (
             "a fused epilogue of scaled blocks",
