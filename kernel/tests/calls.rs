@@ -122,9 +122,9 @@ fn what_blas_leaves_unread_is_not_checked() {
 #[test]
 fn an_unknown_name_suggests_known_ones() {
     for (name, first) in [
-        ("stagd-bf16-kk", "128x256-bf16-kk"),
+        ("128x256-bf17-kk", "128x256-bf16-kk"),
         ("256x192-bf16", "256x192-bf16-kk"),
-        ("swap16-fp16-mk", "64x16-swap-f16-mk"),
+        ("64x16-swap-fp16-mk", "64x16-swap-f16-mk"),
     ] {
         let Err(UnknownConfig::Name(error)) = find(name) else { panic!("found") };
         assert_eq!(error.alike()[0], first, "{name}");

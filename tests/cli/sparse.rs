@@ -65,7 +65,7 @@ fn sparse_kernels_are_planned() {
             &["--sparse", "a", "--layout", "kn"],
             &["directions kn", "Operands<Sparse<KMajor<bf16>>, MnMajor<bf16>>"],
         ),
-        (&["--sparse", "a", "--dtype", "s8", "--layout", "kn"], &["B is N-major", "it is transposed first"]),
+        (&["--sparse", "a", "--dtype", "s8", "--layout", "kn"], &["B is N-major", "B is transposed first"]),
         (&["--sparse", "b", "--epilogue", "bias-gelu"], &["bf16-sparse-b with bias-gelu"]),
         (&["--sparse", "a", "--batch", "4"], &["form=batched sparse=a"]),
     ] {
@@ -129,7 +129,7 @@ fn what_cannot_be_sparse_is_refused() {
             (
                 "a fused epilogue",
                 &["--epilogue", "bias", "--sparse", "a"],
-                &["bf16-sparse-a is asked for", "falchion tune --epilogue bias"],
+                &["operands are bf16-sparse-a", "falchion tune --epilogue bias"],
             ),
         ],
     );

@@ -41,7 +41,7 @@ pub(crate) struct LayoutArgs {
     /// Show shared-memory banks, for elements of this many bits
     #[arg(long, value_name = "BITS")]
     banks: Option<u32>,
-    /// Elements that the 32 lanes of a warp access: `row`, `column`, or a layout from lanes to coordinates.
+    /// Elements that the 32 lanes of a warp access: `row`, `column`, or a layout from lanes to coordinates
     /// [default: row]. Needs --banks, or a `smem-…` atom
     #[arg(long, value_name = "ACCESS")]
     access: Option<String>,

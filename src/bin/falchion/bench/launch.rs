@@ -120,7 +120,7 @@ pub(super) fn measure(gpu: &mut Gpu, gemm: AnyGemm) -> Result<Vec<LaunchCost>, F
 /// The rule that the types or directions break.
 pub(super) fn small(types: Types, layout: &str) -> Result<AnyGemm, Failure> {
     if [Format::Bf16, Format::F16].map(Types::of).contains(&types) {
-        return catalogue::find(&format!("small-{}-{layout}", types.a.name()));
+        return catalogue::find(&format!("64x64-direct-{}-{layout}", types.a.name()));
     }
     let (k, words) = (128 / types.a.bytes(), catalogue::words(types));
     let rest = "store=direct scheduler=one-tile raster=m";
