@@ -36,7 +36,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         let bias = RowArgument { address: bench.random(Format::Bf16, problem.n, 0)?, len: problem.n };
         bench.check::<Long<Fused>>(problem, &LinearBiasArguments { alpha: 1.0, bias })?
     };
-    println!("{} elements as the tree says, at most {:.2} of the bound off", checked.compared, checked.ratio);
+    println!(
+        "{} elements as the tree says, error at most {:.2} of the bound",
+        checked.compared, checked.ratio
+    );
     match Gpu::new(0) {
         Ok(mut gpu) => {
             for (m, n, k) in [(8192, 8192, 8192), (4096, 14336, 4096), (4096, 4096, 512)] {

@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments = (largest, (gradient, ((), ((), before))));
     let checked = bench.check::<MyGemm>(problem, &arguments)?;
     let read = |bytes: Vec<u8>| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-    println!("{} elements and sums, at most {:.2} of the bound off", checked.compared, checked.ratio);
+    println!("{} elements and sums, error at most {:.2} of the bound", checked.compared, checked.ratio);
     println!("largest magnitude {}", read(bench.read(largest)?));
     Ok(())
 }

@@ -38,6 +38,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut bench = Bench::new(engine.as_mut(), 1);
     // The function's argument, then the arguments of its operand. The accumulator has none.
     let checked = bench.check::<MyGemm>(GemmProblem { m: 300, n: 200, k: 96 }, &(1.5, ((),)))?;
-    println!("{} elements of mish, at most {:.2} of the bound off", checked.compared, checked.ratio);
+    println!("{} elements of mish, error at most {:.2} of the bound", checked.compared, checked.ratio);
     Ok(())
 }

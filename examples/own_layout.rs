@@ -36,6 +36,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut bench = Bench::new(engine.as_mut(), 1);
     let checked =
         bench.check::<MyGemm>(GemmProblem { m: 300, n: 200, k: 96 }, &ScaledArguments { alpha: 1.0 })?;
-    println!("{} elements, at most {:.2} of the bound off", checked.compared, checked.ratio);
+    println!("{} elements, error at most {:.2} of the bound", checked.compared, checked.ratio);
     Ok(())
 }

@@ -32,7 +32,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let amax = bench.upload(&0f32.to_le_bytes())?;
     let arguments = ((), ((amax, LinearBiasArguments { alpha: 1.0, bias }), scale));
     let checked = bench.check::<MyGemm>(problem, &arguments)?;
-    println!("{} elements and the maximum, at most {:.2} of the bound off", checked.compared, checked.ratio);
+    println!(
+        "{} elements and the maximum, error at most {:.2} of the bound",
+        checked.compared, checked.ratio
+    );
     let bytes = bench.read(amax)?;
     let amax = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
     println!("largest magnitude {amax}: the next scale is {}", 448.0 / amax);

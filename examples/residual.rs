@@ -31,6 +31,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let in_place = MatrixRef::new(c.address, c.pitch);
     let checked = bench.check_at::<MyGemm>(problem, &arguments, in_place)?;
-    println!("{} elements, at most {:.2} of the bound off", checked.compared, checked.ratio);
+    println!("{} elements, error at most {:.2} of the bound", checked.compared, checked.ratio);
     Ok(())
 }

@@ -36,6 +36,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let angles = MatrixArgument { address: bench.upload(&table)?, pitch: HEAD.into() };
     let problem = GemmProblem { m: positions, n: heads * HEAD, k: 128 };
     let checked = bench.check::<MyGemm>(problem, &((), angles))?;
-    println!("{} elements as the tree says, at most {:.2} of the bound off", checked.compared, checked.ratio);
+    println!(
+        "{} elements as the tree says, error at most {:.2} of the bound",
+        checked.compared, checked.ratio
+    );
     Ok(())
 }

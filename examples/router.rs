@@ -33,7 +33,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let scratch = bench.scratch(Router::scratch_bytes(Shape { m: tokens, n: experts }))?;
     let problem = GemmProblem { m: tokens, n: experts, k: 96 };
     let checked = bench.check::<MyGemm>(problem, &((load, scratch), ((), ((), bias))))?;
-    println!("{} elements as the tree says, at most {:.2} of the bound off", checked.compared, checked.ratio);
+    println!(
+        "{} elements as the tree says, error at most {:.2} of the bound",
+        checked.compared, checked.ratio
+    );
     let chosen = checked.d.iter().filter(|&&weight| weight > 0.0).count();
     println!("{chosen} weights for {tokens} tokens");
     let bytes = bench.read(load.address)?;

@@ -39,10 +39,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let first = Call::of(GemmProblem { m: tokens, n: 2 * hidden, k: model });
     let first = Call { a: x, b: gate_and_up, d: h, ..first };
     let gated = bench.check_product::<Gate>(&first.with(&ScaledArguments { alpha: 0.1 }))?;
-    println!("H: {} elements, at most {:.2} of the bound off", gated.compared, gated.ratio);
+    println!("H: {} elements, error at most {:.2} of the bound", gated.compared, gated.ratio);
     let second = Call::of(GemmProblem { m: tokens, n: model, k: hidden });
     let second = Call { a: h, b: down, d: y, ..second };
     let result = bench.check_product::<Down>(&second.with(&ScaledArguments { alpha: 1.0 }))?;
-    println!("Y: {} elements, at most {:.2} of the bound off", result.compared, result.ratio);
+    println!("Y: {} elements, error at most {:.2} of the bound", result.compared, result.ratio);
     Ok(())
 }

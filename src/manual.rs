@@ -42,18 +42,31 @@ pub mod epilogues {}
 #[doc = include_str!("manual/schedulers.md")]
 #[doc = concat!("```text\n", include_str!("manual/own_scheduler.rs"), "```")]
 ///
-/// One line of a test checks two things: every k-tile of every tile is computed exactly once, and the device
-/// code does what the host model says.
+/// Two tests prove a scheduler without a GPU, in 14 lines. `check_schedule` checks two things: every k-tile of every
+/// tile is computed exactly once, and the device code does what the host model says. `Bench` then runs a whole
+/// kernel with the scheduler. Here the emulated GPU has three SMs, so that each worker computes several tiles.
 ///
 /// ```
-/// # use falchion::scheduler::{AlongM, Persistent, TileScheduler, Tiles};
+/// use falchion::prelude::*;
+/// use falchion::scheduler::{TileScheduler, Tiles};
 /// # type Runs = Persistent<AlongM>;
-/// let tiles = Tiles { m: 9, n: 7, k: 3 };
-/// falchion::kernel::check_schedule(&*Runs::schedule(), tiles, 4)?;
-/// # Ok::<(), falchion::kernel::ScheduleError>(())
+///
+/// type MyGemm = Composed<
+///     TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U64, U64>, Cooperative<U1>>,
+///     LinearCombination<bf16>,
+///     Runs,
+/// >;
+/// for slots in [1, 4, 132] {
+///     falchion::kernel::check_schedule(&*Runs::schedule(), Tiles { m: 9, n: 7, k: 3 }, slots)?;
+/// }
+/// let mut engine = Emulator::new().with_multiprocessors(3);
+/// let problem = GemmProblem { m: 270, n: 136, k: 200 };
+/// falchion::verify::Bench::new(&mut engine, 1).check::<MyGemm>(problem, &LinearArguments::scaled(1.0))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Any mainloop and epilogue can use it: `Composed<TmaWgmma<…>, LinearCombination<bf16>, Runs>`. The command
+/// If the device code is wrong, the error names the worker, the work unit, and what host and device computed.
+/// Any mainloop and epilogue can use the scheduler. The command
 /// `falchion schedule KERNEL --m 2048 --n 2048 --k 512` draws the schedule of one of the library's kernels.
 /// The tests compile the file above in a crate outside the workspace, and run it in kernels.
 pub mod schedulers {}

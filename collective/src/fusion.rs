@@ -213,7 +213,7 @@ impl Fusion {
     }
 
     /// The error for operands of other formats.
-    pub const OPERANDS: &str = "fusions with names are for operands of bf16, f16 and 8-bit floats: use epilogue=linear or sourced, or a \
+    pub const OPERANDS: &str = "named fusions are for operands of bf16, f16 and 8-bit floats: use epilogue=linear or sourced, or a \
                                 TreeEpilogue type";
 
     /// Whether a fusion accepts operands of this format.

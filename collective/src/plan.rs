@@ -376,7 +376,9 @@ impl Plan {
         let integers = matches!(atom.sums(), SumType::S32);
         let doubles = matches!(atom.sums(), SumType::F64);
         if doubles != matches!(epilogue.output, Format::F64) {
-            return Err(PlanError::Doubles { rule: "D is f64 where A and B are, and nowhere else" });
+            return Err(PlanError::Doubles {
+                rule: "A, B and D are all f64, or none is: change the format of D",
+            });
         }
         if doubles && (epilogue.staged_bits > 0 || epilogue.transposed) {
             return Err(PlanError::Doubles {

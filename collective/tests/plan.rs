@@ -318,7 +318,7 @@ fn reasons_of_illegal_plans() {
                 tile: [64, 64, 16],
                 ..multistage(MmaTypes::F64)
             },
-            PlanError::Doubles { rule: "D is f64 where A and B are, and nowhere else" },
+            PlanError::Doubles { rule: "A, B and D are all f64, or none is: change the format of D" },
             "with f64 operands",
         ),
         (

@@ -288,7 +288,7 @@ impl From<crate::legal::IllegalKernel> for UnknownConfig {
 
 /// A name that is not in the catalogue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no configuration `{name}`{}; `falchion configs` lists all {}", self.question(), known.len())]
+#[error("there is no kernel `{name}`; {}`falchion configs` lists all {} names", self.question(), known.len())]
 pub struct UnknownName {
     /// The name that was asked for.
     pub name: String,
@@ -309,6 +309,6 @@ impl UnknownName {
 
     fn question(&self) -> String {
         let alike = self.alike();
-        if alike.is_empty() { String::new() } else { format!(", did you mean {}?", alike.join(" or ")) }
+        if alike.is_empty() { String::new() } else { format!("did you mean {}? ", alike.join(" or ")) }
     }
 }

@@ -106,7 +106,7 @@ impl Emulator {
 
 impl Engine for Emulator {
     fn describe(&self) -> String {
-        format!("emulator of an sm_90a GPU with {} multiprocessors", self.multiprocessors)
+        format!("emulator of an sm_90a GPU with {} SMs", self.multiprocessors)
     }
 
     fn multiprocessors(&self) -> u32 {

@@ -8,7 +8,9 @@ use ptx::abi::{ArgumentError, TensorMapError};
 #[non_exhaustive]
 pub enum EngineError {
     /// There is no CUDA driver on this machine.
-    #[error("no CUDA driver: {library} could not be loaded; install NVIDIA's driver, or use the emulator")]
+    #[error(
+        "no CUDA driver: {library} could not be loaded; install NVIDIA's driver; without a GPU, use the emulator, which checks kernels but cannot time them"
+    )]
     NoDriver {
         /// The library that could not be loaded.
         library: &'static str,
@@ -557,8 +559,10 @@ fn scheduled(scheduler: Option<&str>) -> String {
 /// Names the kernels that take a matrix which tensor copies cannot access.
 fn other_kernels(name: &str, alignment: u64) -> &'static str {
     match (name, alignment) {
-        ("A" | "B", 16) => ", or take a kernel that copies elements (`CopyWgmma`, kinds `unaligned…`)",
-        (_, 16) => ", or take a kernel that stores directly (`DirectStore`)",
+        ("A" | "B", 16) => {
+            ", or use a kernel without tensor copies of operands (mainloop `CopyWgmma`, `load=copy` in a spec, names with `unaligned`)"
+        }
+        (_, 16) => ", or use a kernel that stores directly (`DirectStore`, `store=direct` in a spec)",
         _ => "",
     }
 }

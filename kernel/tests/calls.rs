@@ -122,18 +122,18 @@ fn what_blas_leaves_unread_is_not_checked() {
 #[test]
 fn an_unknown_name_suggests_known_ones() {
     for (name, first) in [
-        ("128x25-bf16-kk", "128x256-bf16-kk"),
+        ("128x256-bf17-kk", "128x256-bf16-kk"),
         ("256x192-bf16", "256x192-bf16-kk"),
-        ("64x16-swp-f16-mk", "64x16-swap-f16-mk"),
+        ("64x16-swap-fp16-mk", "64x16-swap-f16-mk"),
     ] {
         let Err(UnknownConfig::Name(error)) = find(name) else { panic!("found") };
         assert_eq!(error.alike()[0], first, "{name}");
         let words = error.to_string();
-        assert!(words.contains(&format!("`{name}`, did you mean {first} or")), "{words}");
+        assert!(words.contains(&format!("`{name}`; did you mean {first} or")), "{words}");
         assert!(error.known.len() > 100 && words.len() < 200, "{words}");
     }
     let Err(error) = find("tiny") else { panic!("found") };
-    assert!(error.to_string().starts_with("there is no configuration `tiny`; `falchion configs`"), "{error}");
+    assert!(error.to_string().starts_with("there is no kernel `tiny`; `falchion configs`"), "{error}");
 }
 
 /// A small output with a long K is split, and needs a workspace of the size that is stated.

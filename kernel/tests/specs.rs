@@ -171,7 +171,7 @@ fn an_illegal_spec_is_refused_with_the_rule_and_the_nearest_legal_one() {
             "an epilogue that loads C by tensor copies multiplies whole tiles",
             None,
         ),
-        ("dtype=s8 epilogue=bias", "fusions with names", None),
+        ("dtype=s8 epilogue=bias", "named fusions", None),
         ("scheduler=dynamic-tail parts=17", "17 parts", None),
         ("scheduler=cluster-k parts=9", "9 parts were given: 2 to 8 CTAs", None),
         ("scheduler=cluster-k parts=1", "2 to 8 CTAs", None),

@@ -142,12 +142,12 @@ fn bench_checks_its_arguments_first() {
         (
             "a fused epilogue of integers",
             &["--epilogue", "bias", "--dtype", "s8"],
-            &["fusions with names are for"],
+            &["named fusions are for"],
         ),
         (
             "a fused epilogue of scaled blocks",
             &["--epilogue", "bias", "--dtype", "e4m3", "--scale-a", "1x128", "--scale-b", "1x128"],
-            &["e4m3-1x128-1x128 is asked for", "falchion tune --epilogue bias"],
+            &["operands are e4m3-1x128-1x128", "falchion tune --epilogue bias"],
         ),
         (
             "experts by a kernel of another type",

@@ -129,7 +129,7 @@ fn what_cannot_be_sparse_is_refused() {
             (
                 "a fused epilogue",
                 &["--epilogue", "bias", "--sparse", "a"],
-                &["bf16-sparse-a is asked for", "falchion tune --epilogue bias"],
+                &["operands are bf16-sparse-a", "falchion tune --epilogue bias"],
             ),
         ],
     );

@@ -290,7 +290,7 @@ mod tests {
         assert!(!selection.ranked.is_empty() && selection.ranked.iter().all(|ranked| copies(&ranked.gemm)));
         assert!(selection.refused.iter().all(|refused| {
             let words = refused.error.to_string();
-            words.contains("2046 B") && words.contains("take a kernel that copies elements")
+            words.contains("2046 B") && words.contains("use a kernel without tensor copies")
         }));
     }
 

@@ -15,7 +15,7 @@ pub(super) fn sentence(gemm: &AnyGemm, machine: &Machine, prediction: &Predictio
     let slots = f64::from(machine.slots(&plan));
     let waves = prediction.waves;
     let filling = if waves <= 1.0 {
-        format!("{:.0} {tile} for {slots:.0} places", waves * slots)
+        format!("{:.0} {tile} for {slots:.0} slots", waves * slots)
     } else {
         let last = waves - (waves.ceil() - 1.0);
         format!("{:.0} waves of {tile}, the last {:.0} % full", waves.ceil(), 100.0 * last)
@@ -43,15 +43,15 @@ fn bound(prediction: &Prediction) -> &'static str {
     let Prediction { launch, multiply, epilogue, l2, dram, step, .. } = *prediction;
     let loop_of = match step {
         Step::Multiplications => "the tensor cores decide",
-        Step::SharedMemory => "shared memory decides, which the multiplications read",
-        Step::Copies => "what comes into a multiprocessor decides",
-        Step::Conversions => "what threads make of weights in few bits decides",
+        Step::SharedMemory => "shared memory, which the multiplications read, decides",
+        Step::Copies => "the bytes that an SM loads decide",
+        Step::Conversions => "the conversion of weights in few bits decides",
         Step::Latency => "the time until tiles arrive decides",
     };
     let bounds = [
         (launch, "launching and filling the ring decide"),
         (multiply, loop_of),
-        (epilogue, "the epilogue decides, which nothing overlaps"),
+        (epilogue, "the epilogue, which nothing overlaps, decides"),
         (l2, "reads from L2 decide"),
         (dram, "memory decides"),
     ];

@@ -25,6 +25,7 @@ use crate::{Failure, files, memory, types};
 /// shape by predicted time on an H200, fastest first, and prints the reason for the first and its Rust type.
 #[derive(clap::Args, Debug)]
 #[command(
+    override_usage = "falchion plan <NAME>\n       falchion plan --spec <WORDS>\n       falchion plan [OPTIONS] --m <M> --n <N> --k <K>\n       falchion plan [OPTIONS] --rows <ROWS,ROWS,..> --n <N> --k <K>",
     after_help = "Examples:\n  falchion plan 128x256-direct-bf16-kk\n  falchion plan --spec \"tile=192x160x64 cluster=2x1 scheduler=stream-k\"\n  falchion plan 128x128-pingpong-bias-gelu-bf16-kk\n  falchion plan --m 4096 --n 14336 --k 4096\n  falchion plan --rows 30,0,500 --n 4096 --k 7168\n  falchion plan --m 4096 --n 4096 --k 4096 --epilogue bias-gelu\n  \
                   falchion plan --m 2048 --n 2048 --k 512 --dtype f16 --layout kn\n  falchion plan --m 8192 --n 8192 --k 8192 --sparse a"
 )]
@@ -54,7 +55,7 @@ pub(crate) struct PlanArgs {
     batch: Option<u32>,
     /// Rows of each group of an MoE grouped GEMM, in place of --m. One launch; each group has its own B. A
     /// group may have 0 rows.
-    #[arg(long, value_name = "ROWS,ROWS,..", value_delimiter = ',', requires = "n",
+    #[arg(long, value_name = "ROWS,ROWS,..", value_delimiter = ',', value_parser = crate::numbers::rows, requires = "n",
         conflicts_with_all = ["name", "spec", "m", "batch"])]
     rows: Vec<u32>,
     #[command(flatten)]
@@ -67,13 +68,14 @@ pub(crate) struct PlanArgs {
 /// Print a kernel as PTX.
 #[derive(clap::Args, Debug)]
 #[command(
+    override_usage = "falchion emit [OPTIONS] <NAME>\n       falchion emit [OPTIONS] --spec <WORDS>",
     after_help = "Examples:\n  falchion emit 64x64-direct-f16-mn\n  falchion emit 128x256-direct-bf16-kk -o large.ptx"
 )]
 pub(crate) struct EmitArgs {
     #[command(flatten)]
     kernel: KernelArgs,
     /// Write the PTX to this file instead of standard output.
-    #[arg(short, long)]
+    #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 

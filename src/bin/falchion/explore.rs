@@ -52,7 +52,7 @@ pub(crate) struct ExploreArgs {
     #[arg(long)]
     k: Option<u32>,
     /// Rows of each group, in place of --m, for kernels `ragged…` and `masked…` [default: 300,0,17,129].
-    #[arg(long, value_name = "ROWS,ROWS,..", value_delimiter = ',', conflicts_with = "m")]
+    #[arg(long, value_name = "ROWS,ROWS,..", value_delimiter = ',', value_parser = crate::numbers::rows, conflicts_with = "m")]
     rows: Vec<u32>,
     /// Problem of the emulated run [default: two cluster tiles, with a K of two k-tiles more than the ring
     /// has stages].

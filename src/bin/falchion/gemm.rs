@@ -126,7 +126,7 @@ pub(crate) struct GemmArgs {
     /// Rows of each group of an MoE grouped GEMM, on random matrices. One launch; each group has its own B. A
     /// group may have 0 rows.
     #[arg(long, value_name = "ROWS,ROWS,..", value_delimiter = ',', allow_hyphen_values = true,
-        conflicts_with_all = ["a", "b", "c", "out", "epilogue", "m"])]
+        value_parser = crate::numbers::rows, conflicts_with_all = ["a", "b", "c", "out", "epilogue", "m"])]
     rows: Option<Vec<u32>>,
     /// Rows of the buffer that each group of --rows has. The group uses the first of them.
     #[arg(long, value_name = "ROWS", requires = "rows", conflicts_with_all = ["batch", "epilogue"],
@@ -354,7 +354,7 @@ impl GemmArgs {
                     )?;
                 }
                 let (ratio, compared) = (checked.ratio, checked.compared);
-                writeln!(out, "error     {ratio:.2} of the bound at most, of {compared} elements")?;
+                writeln!(out, "error     at most {ratio:.2} of the bound, of {compared} elements")?;
                 writeln!(out, "verified")?;
                 Ok(out.flush()?)
             }
@@ -591,7 +591,7 @@ fn report(
     };
     writeln!(
         out,
-        "error     {:.3e} at most, where {:.3e} is the bound ({:.2} of it), {which}",
+        "error     at most {:.3e}, with a bound of {:.3e} ({:.2} of it), {which}",
         outcome.error, outcome.bound, outcome.ratio
     )
 }

@@ -26,7 +26,7 @@ pub(crate) struct LayoutArgs {
     /// `ldmatrix-x2-trans-destination`, `smem-k-128B-bf16-64x64`, `smem-mn-64B-…`
     #[arg(long, value_name = "NAME")]
     atom: Option<String>,
-    /// Print a grid of offsets, owners or banks before the result
+    /// Print a grid before the result: offsets, banks (with --banks), or owners (with --tile or an --atom in registers)
     #[arg(long)]
     table: bool,
     /// Write an SVG picture to this file
@@ -42,9 +42,10 @@ pub(crate) struct LayoutArgs {
     #[arg(long, value_name = "BITS")]
     banks: Option<u32>,
     /// Elements that the 32 lanes of a warp access: `row`, `column`, or a layout from lanes to coordinates
+    /// [default: row]. Needs --banks, or a `smem-…` atom
     #[arg(long, value_name = "ACCESS")]
     access: Option<String>,
-    /// Bytes that each lane moves: 1, 2, 4, 8 or 16 [default: one element]
+    /// Bytes that each lane moves: 1, 2, 4, 8 or 16 [default: one element; 16 for a `smem-…` atom]. Needs --banks, or a `smem-…` atom
     #[arg(long, value_name = "BYTES")]
     lane_bytes: Option<u32>,
 }

@@ -18,15 +18,22 @@ use crate::{Failure, catalogue, files};
 
 /// Draw which worker computes which tile, and which range of K, over time.
 ///
-/// A worker is a CTA or a cluster; a slot is a place for one worker on the GPU. The unit of time is a k-tile.
+/// A worker is a CTA or a cluster; a slot is a place for one worker on the GPU. The unit of time is a k-tile:
+/// the part of K that one stage holds.
 /// The drawing assumes that every slot multiplies equally fast, and that loads and epilogues overlap the next
 /// tile. Traffic is a prediction of the model of `falchion plan`.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Examples:\n  falchion schedule 128x256-bf16-kk --m 4096 --n 4096 --k 4096\n  \
+#[command(
+    override_usage = "falchion schedule [OPTIONS] <NAME> --m <M> --n <N> --k <K>\n       \
+                  falchion schedule [OPTIONS] <NAME> --experts <ROWS,ROWS,..> --n <N> --k <K>\n       \
+                  falchion schedule [OPTIONS] <NAME> --group <MxNxK>\n       \
+                  With --spec <WORDS>, leave out <NAME>.",
+    after_help = "Examples:\n  falchion schedule 128x256-bf16-kk --m 4096 --n 4096 --k 4096\n  \
                   falchion schedule 256x192-stream-k-bf16-kk --m 2048 --n 2048 --k 512 --sms 20 --svg schedule.svg\n  \
                   falchion schedule 128x128-stream-k-2x2-f16-kk --m 256 --n 256 --k 8192 --list\n  \
                   falchion schedule ragged-128x256-step32-bf16-kk --experts 300,0,17,129 --n 512 --k 512 --sms 8\n  \
-                  falchion schedule grouped-128x256-bf16-kk --group 300x512x64,70x40x512 --sms 8")]
+                  falchion schedule grouped-128x256-bf16-kk --group 300x512x64,70x40x512 --sms 8"
+)]
 pub(crate) struct ScheduleArgs {
     #[command(flatten)]
     kernel: KernelArgs,
@@ -42,14 +49,14 @@ pub(crate) struct ScheduleArgs {
     #[arg(long, required_unless_present = "group",
         value_parser = clap::value_parser!(u32).range(1..))]
     k: Option<u32>,
-    /// Number of GEMMs in the batch, for kernels `batched…`.
+    /// Number of GEMMs in the batch, all of this shape, for kernels `batched…`.
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["experts", "group"],
         value_parser = clap::value_parser!(u32).range(1..=65536))]
     batch: Option<u32>,
-    /// Rows of each group, comma-separated, for kernels `ragged…`. A group may have 0 rows.
-    #[arg(long, value_name = "ROWS", value_delimiter = ',', allow_hyphen_values = true, conflicts_with_all = ["m", "group"])]
+    /// Rows of each group, comma-separated, for kernels `ragged…` and `masked…`. A group may have 0 rows.
+    #[arg(long, value_name = "ROWS,ROWS,..", value_delimiter = ',', allow_hyphen_values = true, value_parser = crate::numbers::rows, conflicts_with_all = ["m", "group"])]
     experts: Vec<u32>,
-    /// Shape of each GEMM, for kernels `grouped…`.
+    /// Shape of each GEMM, comma-separated, for kernels `grouped…`. Repeatable.
     #[arg(long, value_name = "MxNxK", value_delimiter = ',', value_parser = crate::bench::suites::parse_group, allow_hyphen_values = true,
         conflicts_with_all = ["m", "n", "k"])]
     group: Vec<GemmProblem>,
@@ -181,8 +188,14 @@ impl Schedule {
         let call = products.first().map(|&first| catalogue::legal(&entry, first));
         match (form, asked_form, &call) {
             (is, was, _) if is != was => {
+                let shape = match is {
+                    Form::Single => "one shape with --m, --n and --k",
+                    Form::Batched => "--batch",
+                    Form::Ragged | Form::Masked => "the rows of each group with --experts",
+                    Form::Grouped => "each shape with --group",
+                };
                 return Err(Failure::usage(format!(
-                    "kernel {} is {is:?}, one that is {was:?} was needed for these GEMMs",
+                    "kernel {} is {is:?}, one that is {was:?} was needed for these GEMMs: use another kernel, or give {shape}",
                     entry.name()
                 )));
             }

@@ -61,7 +61,9 @@ impl SeveralArgs<'_> {
         catalogue::of_type(entry.name(), entry.element(), self.types.a.name())?;
         if entry.form() != form {
             let (name, is) = (entry.name(), entry.form());
-            return Err(Failure::usage(format!("kernel {name} is {is:?}, one that is {form:?} was needed")));
+            return Err(Failure::usage(format!(
+                "kernel {name} is {is:?}, one that is {form:?} was needed: use another kernel, or leave out --config"
+            )));
         }
         Ok(entry)
     }
@@ -166,7 +168,7 @@ impl SeveralArgs<'_> {
         }
         writeln!(
             out,
-            "error     {:.2} of the bound at most, of {} elements",
+            "error     at most {:.2} of the bound, of {} elements",
             outcome.ratio, outcome.compared
         )?;
         match outcome.mismatch {

@@ -19,10 +19,11 @@ use crate::{Failure, catalogue, files, memory, numbers};
 
 /// Run a kernel in the emulator and record what each warp and each asynchronous unit did.
 ///
-/// Open the file in https://ui.perfetto.dev. Times are steps of the emulator, not seconds: the timeline shows
+/// Open the file of -o in https://ui.perfetto.dev. Times are steps of the emulator, not seconds: the timeline shows
 /// which warp waits for which, and what overlaps. Shared-memory bank conflicts are printed per instruction.
 #[derive(clap::Args, Debug)]
 #[command(
+    override_usage = "falchion trace [OPTIONS] <NAME>\n       falchion trace [OPTIONS] --spec <WORDS>",
     after_help = "Example:\n  falchion trace 128x256-direct-bf16-kk --m 256 --n 256 --k 512 -o trace.json --svg trace.svg"
 )]
 pub(crate) struct TraceArgs {
@@ -211,7 +212,7 @@ impl TraceArgs {
         writeln!(out(), "kernel    {}", trace.kernel)?;
         writeln!(
             out(),
-            "events    {} in {} steps of the emulator, which are not time",
+            "events    {} in {} steps of the emulator (not a time)",
             trace.events.len(),
             trace.steps()
         )?;

@@ -20,7 +20,7 @@ use crate::output::{out, shortened};
 
 /// Run the embedded case tables. The last line is `N passed, N failed, N skipped`.
 ///
-/// A case is skipped if its engine is missing. In the emulator `quick` takes minutes, and `full` about ten
+/// A case is one kernel at one problem, checked against an f64 reference. It is skipped if its engine is missing. In the emulator `quick` takes minutes, and `full` about ten
 /// times as long.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  falchion verify\n  falchion verify --engine all --suite full\n  \

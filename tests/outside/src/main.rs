@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Bench::new(&mut engine, 1).check::<Epilogue>(problem, &(4.0, ((),)))?,
         Bench::new(&mut engine, 2).check::<Layouts>(problem, &(0.5, ((),)))?,
     ] {
-        println!("{} elements, at most {:.2} of the bound off", checked.compared, checked.ratio);
+        println!("{} elements, error at most {:.2} of the bound", checked.compared, checked.ratio);
     }
     println!("{} sums of two products", two_products(&mut engine, problem)?);
     Ok(())

@@ -42,12 +42,16 @@ pub(super) struct Bench<'g> {
 /// # Errors
 /// There is no epilogue of this name, or no kernel with it: then the rule that such a kernel breaks.
 pub(super) fn fusion(name: &str, types: Types) -> Result<Fusion, Failure> {
-    let none = || Failure::usage(format!("--epilogue is `{name}`, which is none"));
+    let none = || {
+        Failure::usage(format!(
+            "--epilogue is `{name}`, which is no fused epilogue: see `falchion bench --help` for the names"
+        ))
+    };
     let fusion = Fusion::named(name).ok_or_else(none)?;
     if types != Types::of(types.a) {
         return Err(Failure::usage(format!(
-            "a fused epilogue is timed beside its like without, of one format and no scales, and {types} is asked for: \
-             `falchion tune --epilogue {name}` times it alone"
+            "operands are {types}; bench compares a kernel with a fused epilogue with the same kernel without it, for \
+             operands of one format without scales: use `falchion tune --epilogue {name}`, which times it alone"
         )));
     }
     let (dtype, d) = (types.a.name(), fusion.output(types.a).name());

@@ -76,9 +76,10 @@ pub(crate) struct BenchArgs {
     /// List of shapes to time.
     #[arg(long, value_enum, conflicts_with_all = ["m", "n", "k", "shape"])]
     suite: Option<Suite>,
-    /// Rows of each expert of an MoE layer, comma-separated; each expert has its own weights, N x K. Measures
-    /// what --suite grouped does.
-    #[arg(long, value_name = "ROWS", value_delimiter = ',', allow_hyphen_values = true, conflicts_with_all = ["m", "shape", "suite"])]
+    /// Rows of each group of an MoE grouped GEMM, comma-separated, with --n and --k; each group has its own B,
+    /// N x K. Measures what --suite grouped does.
+    #[arg(long, value_name = "ROWS,ROWS,..", value_delimiter = ',', allow_hyphen_values = true, conflicts_with_all = ["m", "shape", "suite"],
+        value_parser = crate::numbers::rows)]
     rows: Option<Vec<u32>>,
     /// Kernel to time, from `falchion configs` [default: at each shape, the one that `falchion plan` ranks
     /// first]. Repeatable.
@@ -317,8 +318,9 @@ impl BenchArgs {
 
     fn kernels(&self, shapes: &[GemmProblem]) -> Result<(Vec<AnyGemm>, Choice), Failure> {
         let kernel = |name: &String| {
-            let instead =
-                |_: &str, fusion: &str| format!("time it with --epilogue {fusion}, beside its like without");
+            let instead = |_: &str, fusion: &str| {
+                format!("time it with --epilogue {fusion}, next to the same kernel without it")
+            };
             let entry = catalogue::plain(name, instead)?;
             Ok(entry)
         };

@@ -52,7 +52,7 @@ pub(crate) struct TuneArgs {
     /// Rows of each group of an MoE grouped GEMM, comma-separated. One launch; each group has its own B, N x
     /// K. A group may have 0 rows.
     #[arg(long, value_name = "ROWS,ROWS,..", value_delimiter = ',', allow_hyphen_values = true,
-        requires_all = ["n", "k"], conflicts_with = "batch")]
+        value_parser = crate::numbers::rows, requires_all = ["n", "k"], conflicts_with = "batch")]
     rows: Option<Vec<u32>>,
     /// Columns of B and D, with --rows.
     #[arg(long, requires = "rows", value_parser = clap::value_parser!(u32).range(1..))]
@@ -159,11 +159,11 @@ impl TuneArgs {
     fn shapes(&self) -> Result<Vec<GemmProblem>, Failure> {
         let Some(path) = &self.shapes else { return Ok(self.shape.clone()) };
         let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::usage(format!("--shapes {}: {error}", path.display())))?;
+            .map_err(|error| Failure::usage(format!("cannot read --shapes {}: {error}", path.display())))?;
         let shapes = text.split_whitespace().map(suites::parse).collect::<Result<Vec<_>, _>>();
         match shapes {
             Ok(shapes) if shapes.is_empty() => {
-                Err("it has no shape; MxNxK was needed, one a line".to_owned())
+                Err("it has no shape; MxNxK was needed, one per line".to_owned())
             }
             other => other,
         }
