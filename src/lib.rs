@@ -127,7 +127,7 @@ pub mod prelude {
     };
     pub use scheduler::{
         AlongM, AlongN, Atomic, ClusterK, DividedTail, Dynamic, EveryTile, Grouped, Heuristic, Hilbert,
-        OneTile, Ordered, Persistent, Remainder, Separate, StreamK,
+        NarrowTail, OneTile, Ordered, Persistent, Remainder, Separate, StreamK,
     };
     pub use typenum::{U1, U2, U3, U4, U5, U6, U7, U8, U12, U16, U32, U64, U96, U128, U160, U192, U256};
 }

@@ -470,14 +470,20 @@ impl Plan {
         Self { mainloop, ..*self }
     }
 
+    /// Number of columns that the epilogue stores at a time: the columns that a store writes are a multiple of
+    /// this, up to the edge of D.
+    pub const fn stored_columns(&self) -> u32 {
+        let Self { epilogue, staging, .. } = *self;
+        let stored =
+            if epilogue.staged_bits > 0 { staging.swizzle.elements(epilogue.staged_bits) } else { 8 };
+        max(stored << epilogue.halvings, epilogue.needs.columns)
+    }
+
     /// The plan of a tile of which only the first `columns` are computed. Its width is `columns` rounded up
     /// to what the epilogue stores at a time.
     pub(crate) const fn as_wide_as(&self, columns: u32) -> Self {
-        let Self { mut mainloop, epilogue, staging, .. } = *self;
-        let stored =
-            if epilogue.staged_bits > 0 { staging.swizzle.elements(epilogue.staged_bits) } else { 8 };
-        let unit = max(stored << epilogue.halvings, epilogue.needs.columns);
-        let wide = round_up(columns, unit);
+        let mut mainloop = self.mainloop;
+        let wide = round_up(columns, self.stored_columns());
         if wide < mainloop.tile[1] {
             mainloop.tile[1] = wide;
         }

@@ -206,7 +206,12 @@ impl AnyGemm {
         let drawn = queue.map(Drawn);
         let draw = drawn.as_ref().map(|drawn| drawn as &dyn Draw<'f>);
         let mut body = |work: Work<Value<'f, u32>>| {
-            let ([m, n], extent, k) = outputs.place([work.m, work.n]);
+            let ([m, mut n], mut extent, k) = outputs.place([work.m, work.n]);
+            if let Some(slice) = work.slice {
+                let width = plan.mainloop.step;
+                n = n + slice.first * width;
+                extent.n = extent.n.min(n + slice.count * width);
+            }
             let Work { k_begin, mut k_end, .. } = work;
             if extent.record.is_some() {
                 k_end = k;

@@ -65,10 +65,20 @@ impl core::error::Error for IllegalKernel {}
 /// The first rule that the roles break.
 pub const fn plan(
     form: Form,
-    mainloop: MainloopSpec,
+    mut mainloop: MainloopSpec,
     epilogue: EpilogueSpec,
     scheduler: Facts,
 ) -> Result<Plan, IllegalKernel> {
+    if scheduler.slices > 1 {
+        let [_, n, _] = mainloop.tile;
+        if mainloop.step == 0 {
+            mainloop.step = n / scheduler.slices;
+        }
+        if mainloop.step == 0 || mainloop.step as u64 * scheduler.slices as u64 != n as u64 {
+            let (step, slices) = (mainloop.step, scheduler.slices);
+            return Err(IllegalKernel::Plan(PlanError::Sliced { n, step, slices }));
+        }
+    }
     if matches!(form, Form::Batched) && !scheduler.batches {
         return Err(IllegalKernel::Roles(
             "the scheduler deals out the tiles of one output alone: say in its FACTS that it batches where it does those of \
@@ -84,6 +94,10 @@ pub const fn plan(
             Err(IllegalKernel::Roles(
                 "ClusterK puts a tile's sums where its stages were, and they are larger: take a smaller tile or more stages",
             ))
+        }
+        Ok(plan) if scheduler.slices > 1 && !plan.mainloop.step.is_multiple_of(plan.stored_columns()) => {
+            let (step, stored) = (plan.mainloop.step, plan.stored_columns());
+            Err(IllegalKernel::Plan(PlanError::SlicedStore { step, stored }))
         }
         Ok(plan) => Ok(plan),
         Err(error) => Err(IllegalKernel::Plan(error)),
@@ -175,6 +189,14 @@ const fn misfit(
         return Some(
             "a CTA under ClusterK computes one tile, and warpgroups that take turns need several: take Cooperative, or StreamK",
         );
+    }
+    if scheduler.slices > 1 && (epilogue.needs.whole || epilogue.needs.rows || epilogue.needs.single) {
+        return Some(
+            "the epilogue finishes whole tiles, and NarrowTail computes tiles of the last wave in slices: use Persistent",
+        );
+    }
+    if scheduler.slices > 1 && mainloop.atom.by_threads() {
+        return Some("tiles are sliced under a mainloop of wgmma alone: use Persistent");
     }
     if epilogue.sourced && (form.shares_rows() || form.described()) {
         return Some(

@@ -12,7 +12,7 @@
 use emulator::{Memory, Options};
 use ptx::abi::{Argument, Grid};
 use ptx::{AtomicOp, AtomicSem, Builder, Entry, Function, Location, Scope, Special, Target, Value, Var};
-use scheduler::{CoverageError, Draw, Schedule, Split, TileScheduler, Tiles, Work, WorkLoop};
+use scheduler::{CoverageError, Draw, Schedule, Slice, Split, TileScheduler, Tiles, Work, WorkLoop};
 
 use crate::config::{Gemm, GemmConfig};
 use crate::gemm::AnyGemm;
@@ -92,7 +92,7 @@ pub enum ScheduleError {
 const MOST_PIECES: u64 = 1 << 20;
 
 /// Bytes per work unit in the device's record.
-const RECORD: u32 = 32;
+const RECORD: u32 = 48;
 
 /// Checks a scheduler on a problem, for a GPU where `slots` workers are resident at once.
 ///
@@ -105,6 +105,7 @@ const RECORD: u32 = 32;
 /// The first thing that is wrong, with the scheduler's name.
 pub fn check_schedule(schedule: &dyn Schedule, tiles: Tiles<u32>, slots: u32) -> Result<(), ScheduleError> {
     let pieces = (u64::from(tiles.m) * u64::from(tiles.n)).saturating_mul(tiles.k.max(1).into());
+    let pieces = pieces.saturating_mul(schedule.facts().slices.into());
     if pieces > MOST_PIECES {
         return Err(ScheduleError::TooLarge { scheduler: schedule.name(), pieces, most: MOST_PIECES });
     }
@@ -230,6 +231,8 @@ impl<'s> Recorder<'s> {
                     let none = f.constant(u32::MAX);
                     let split = work.split.map_or([none; 4], |s| [s.unit, s.first, s.last, s.tile]);
                     f.store_global(place, 16, split);
+                    let slice = work.slice.map_or([none; 4], |s| [s.first, s.count, f.constant(s.of), none]);
+                    f.store_global(place, 32, slice);
                     count.set(count.get() + 1);
                 };
                 let body = &mut body;
@@ -276,8 +279,10 @@ fn pieces(bytes: &[u8]) -> Vec<Work<u32>> {
     let pieces = bytes.chunks_exact(RECORD as usize).map(|record| {
         let [m, n, k_begin, k_end, unit, first, last, tile] =
             [0, 1, 2, 3, 4, 5, 6, 7].map(|i| number(record, i));
+        let [of_slice, count, of] = [8, 9, 10].map(|i| number(record, i));
         let split = (unit != u32::MAX).then_some(Split { unit, first, last, tile });
-        Work { m, n, k_begin, k_end, split }
+        let slice = (of != u32::MAX).then_some(Slice { first: of_slice, count, of });
+        Work { m, n, k_begin, k_end, split, slice }
     });
     pieces.take_while(|work| work.m != u32::MAX).collect()
 }

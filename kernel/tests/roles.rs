@@ -190,6 +190,7 @@ impl<const MISTAKE: u8> Schedule for Wrong<MISTAKE> {
             k_begin: 0,
             k_end: tiles.k,
             split: None,
+            slice: None,
         };
         match MISTAKE {
             IDLE => Box::new(core::iter::empty()),
@@ -207,7 +208,7 @@ impl<const MISTAKE: u8> Schedule for Wrong<MISTAKE> {
                 let now = tile.get();
                 let place = if MISTAKE == TURNED { all - now - 1 } else { now };
                 let (m, n) = (place / tiles.n, place % tiles.n);
-                body(Work { m, n, k_begin: f.constant(0), k_end: tiles.k, split: None });
+                body(Work { m, n, k_begin: f.constant(0), k_end: tiles.k, split: None, slice: None });
                 if MISTAKE != STUCK {
                     tile.set(now + 1);
                 }

@@ -121,32 +121,44 @@ pub fn covered(
 ) -> Result<(), CoverageError> {
     let error = |fault| Err(CoverageError { scheduler: schedule.name(), tiles, workers, fault });
     let Tiles { m, n, k } = tiles;
-    let Facts { reduction, parts, .. } = schedule.facts();
-    let most = (u64::from(m) * u64::from(n)).saturating_mul(k.max(parts).max(1).into());
-    let mut by_tile = BTreeMap::<[u32; 2], Vec<[u32; 2]>>::new();
+    let Facts { reduction, parts, slices, .. } = schedule.facts();
+    let most = (u64::from(m) * u64::from(n))
+        .saturating_mul(k.max(parts).max(1).into())
+        .saturating_mul(slices.into());
+    let mut by_tile = BTreeMap::<[u32; 3], Vec<[u32; 2]>>::new();
     let mut count = 0u64;
     for (worker, pieces) in (0..).zip(pieces) {
         for work in pieces {
-            let Work { m: row, n: column, k_begin, k_end, .. } = work;
+            let Work { m: row, n: column, k_begin, k_end, slice, .. } = work;
+            let (first, end) = slice.map_or((0, slices), |slice| (slice.first, slice.first + slice.count));
             count += 1;
             if count > most {
                 return error(CoverageFault::Endless { worker, most });
             }
             // Under `ClusterK` the K-range of a CTA may be empty.
             let empty = k_begin == k_end && k > 0 && parts == 1;
-            if row >= m || column >= n || k_end > k || k_begin > k_end || empty {
+            if row >= m
+                || column >= n
+                || k_end > k
+                || k_begin > k_end
+                || empty
+                || first >= end
+                || end > slices
+            {
                 return error(CoverageFault::Outside { work });
             }
             if reduction.is_none() && k_end - k_begin < k {
                 return error(CoverageFault::Part { work });
             }
-            by_tile.entry([row, column]).or_default().push([k_begin, k_end]);
+            for slice in first..end {
+                by_tile.entry([row, column, slice]).or_default().push([k_begin, k_end]);
+            }
         }
     }
     for row in 0..m {
-        for column in 0..n {
+        for [column, slice] in (0..n).flat_map(|column| (0..slices).map(move |slice| [column, slice])) {
             let tile = [row, column];
-            let Some(pieces) = by_tile.get_mut(&tile) else {
+            let Some(pieces) = by_tile.get_mut(&[row, column, slice]) else {
                 return error(CoverageFault::Missing { tile });
             };
             pieces.sort_unstable();

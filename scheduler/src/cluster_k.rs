@@ -64,7 +64,7 @@ impl Clustered {
         let at = |part: I| tiles.k * part / self.parts;
         let first = worker - part;
         let split = Some(Split { unit: worker, first, last: first + worker.constant(self.parts - 1), tile });
-        Work { m, n, k_begin: at(part), k_end: at(part + worker.constant(1)), split }
+        Work { m, n, k_begin: at(part), k_end: at(part + worker.constant(1)), split, slice: None }
     }
 }
 

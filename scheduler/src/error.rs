@@ -23,6 +23,11 @@ pub enum ScheduleError {
         /// The number of CTAs that was given.
         parts: u32,
     },
+    /// [`NarrowTail`](crate::NarrowTail) with an illegal number of slices per tile.
+    Slices {
+        /// The number of slices that was given.
+        parts: u32,
+    },
     /// [`DividedTail`](crate::DividedTail) whose work units may have no k-tile.
     EmptyPart,
     /// [`EveryTile`](crate::EveryTile) with no split.
@@ -45,6 +50,7 @@ impl ScheduleError {
             Self::ClusterParts { .. } => {
                 "2 to 8 CTAs of a cluster share a tile's K: use ClusterK<_, U4>, say"
             }
+            Self::Slices { .. } => "a tile of the last wave has 2 to 8 slices: use NarrowTail<_, U2>, say",
             Self::EmptyPart => "a part of a tile has at least one k-tile: use DividedTail<_, U3, U1> or more",
             Self::NoPart => "a tile has at least one part: use EveryTile<U1> or more",
             Self::Clustered => {
@@ -61,7 +67,9 @@ impl fmt::Display for ScheduleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Square { side } => write!(f, "a side of {side} tiles was given: ")?,
-            Self::Parts { parts } | Self::ClusterParts { parts } => write!(f, "{parts} parts were given: ")?,
+            Self::Parts { parts } | Self::ClusterParts { parts } | Self::Slices { parts } => {
+                write!(f, "{parts} parts were given: ")?;
+            }
             Self::EmptyBand | Self::EmptyPart | Self::NoPart | Self::Separate | Self::Clustered => {}
         }
         f.write_str(self.sentence())

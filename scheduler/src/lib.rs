@@ -10,6 +10,7 @@
 //! | [`DividedTail`] | as `Dynamic`, with the last tiles split along K |
 //! | [`StreamK`] | Stream-K and split-K: tiles split along K, so that all CTAs end at the same time |
 //! | [`ClusterK`] | one tile per cluster, split along K among the cluster's CTAs |
+//! | [`NarrowTail`] | as `Persistent`, with the tiles of the last wave sliced along N |
 //!
 //! A *worker* walks its work units one after the other. It is a CTA, or a cluster of CTAs that the mainloop
 //! forms. The scheduler does not know what a worker does with its tile, and it does not know clusters. The
@@ -50,6 +51,7 @@ mod error;
 pub mod groups;
 mod hilbert;
 mod index;
+mod narrow_tail;
 mod persistent;
 mod raster;
 mod shares;
@@ -64,6 +66,7 @@ pub use cluster_k::{ClusterK, Clustered};
 pub use dynamic::{Draw, Drawn, Dynamic};
 pub use error::{ScheduleError, TooManyTiles};
 pub use index::Index;
+pub use narrow_tail::{NarrowTail, Narrowed};
 pub use persistent::{Persistent, Walk};
 pub use raster::{AlongM, AlongN, Grouped, Hilbert, Raster, RasterSpec};
 pub use shares::Shares;
@@ -128,6 +131,20 @@ pub struct Work<I> {
     /// The other work units of the same tile. `None` if the scheduler assigns only whole tiles. Without
     /// meaning if this work unit covers all of K.
     pub split: Option<Split<I>>,
+    /// Which columns of the tile. `None` if the scheduler never slices tiles.
+    pub slice: Option<Slice<I>>,
+}
+
+/// The columns of a tile that a work unit has: `count` of its `of` equal slices along N, from slice `first`
+/// on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slice<I> {
+    /// The first slice.
+    pub first: I,
+    /// The number of slices: `of` for a whole tile.
+    pub count: I,
+    /// The number of slices of each tile.
+    pub of: u32,
 }
 
 /// The position of a work unit among the work units of its tile. Their partial sums have to be added up.
@@ -175,6 +192,9 @@ pub struct Facts {
     /// Number of CTAs of a cluster among which each tile is split along K. They exchange partial sums through
     /// distributed shared memory. 1 if the scheduler does not form clusters.
     pub parts: u32,
+    /// Number of equal slices along N in which a work unit may have a tile ([`Slice`]). 1 if every work unit
+    /// has all columns of its tile.
+    pub slices: u32,
     /// Whether it can schedule several outputs, stacked along M or N, as the tiles of one output.
     pub batches: bool,
 }
@@ -188,6 +208,7 @@ impl Facts {
         band: 1,
         tiles_on_device: false,
         parts: 1,
+        slices: 1,
         batches: false,
     };
 }

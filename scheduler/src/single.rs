@@ -62,5 +62,5 @@ impl Schedule for Whole {
 /// The work unit of tile number `id` with all of K.
 pub(crate) fn whole<I: Index>(raster: RasterSpec, id: I, tiles: Tiles<I>, zero: I) -> Work<I> {
     let (m, n) = raster.tile(id, tiles);
-    Work { m, n, k_begin: zero, k_end: tiles.k, split: None }
+    Work { m, n, k_begin: zero, k_end: tiles.k, split: None, slice: None }
 }

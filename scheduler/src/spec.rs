@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Clustered, DivideSpec, Drawn, Facts, RasterSpec, ReductionKind, Schedule, ScheduleError, Streamed,
-    Tailed, Walk, Whole,
+    Clustered, DivideSpec, Drawn, Facts, Narrowed, RasterSpec, ReductionKind, Schedule, ScheduleError,
+    Streamed, Tailed, Walk, Whole,
 };
 
 /// A scheduler of this crate with all its parameters, as plain data. Use it to choose a scheduler at run
@@ -23,6 +23,8 @@ pub enum SchedulerSpec {
     StreamK(Streamed),
     /// [`ClusterK`](crate::ClusterK).
     ClusterK(Clustered),
+    /// [`NarrowTail`](crate::NarrowTail).
+    NarrowTail(Narrowed),
 }
 
 impl SchedulerSpec {
@@ -34,7 +36,8 @@ impl SchedulerSpec {
             | Self::Dynamic(Drawn { raster })
             | Self::DividedTail(Tailed { raster, .. })
             | Self::StreamK(Streamed { raster, .. })
-            | Self::ClusterK(Clustered { raster, .. }) => raster,
+            | Self::ClusterK(Clustered { raster, .. })
+            | Self::NarrowTail(Narrowed { raster, .. }) => raster,
         }
     }
 
@@ -63,12 +66,16 @@ impl SchedulerSpec {
             Self::ClusterK(Clustered { parts, .. }) if parts < 2 || parts > Clustered::MOST_PARTS => {
                 Err(ScheduleError::ClusterParts { parts })
             }
+            Self::NarrowTail(Narrowed { parts, .. }) if parts < 2 || parts > Narrowed::MOST_PARTS => {
+                Err(ScheduleError::Slices { parts })
+            }
             Self::OneTile(_)
             | Self::Persistent(_)
             | Self::Dynamic(_)
             | Self::DividedTail(_)
             | Self::StreamK(_)
-            | Self::ClusterK(_) => Ok(()),
+            | Self::ClusterK(_)
+            | Self::NarrowTail(_) => Ok(()),
         }
     }
 
@@ -81,8 +88,10 @@ impl SchedulerSpec {
             Self::DividedTail(_) => (Some(ReductionKind::Ordered), true, true),
             Self::StreamK(Streamed { reduction, .. }) => (Some(reduction), false, false),
             Self::ClusterK(_) => (Some(ReductionKind::Clustered), false, false),
+            Self::NarrowTail(_) => (None, false, false),
         };
         let parts = if let Self::ClusterK(Clustered { parts, .. }) = self { parts } else { 1 };
+        let slices = if let Self::NarrowTail(Narrowed { parts, .. }) = self { parts } else { 1 };
         let raster = self.raster();
         Facts {
             reduction,
@@ -91,6 +100,7 @@ impl SchedulerSpec {
             band: raster.band(),
             tiles_on_device,
             parts,
+            slices,
             batches: true,
         }
     }
@@ -116,6 +126,7 @@ impl SchedulerSpec {
             Self::DividedTail(rule) => Arc::new(rule),
             Self::StreamK(rule) => Arc::new(rule),
             Self::ClusterK(rule) => Arc::new(rule),
+            Self::NarrowTail(rule) => Arc::new(rule),
         }
     }
 }

@@ -270,7 +270,7 @@ impl Streamed {
         let start = tile * tiles.k;
         let (m, n) = self.raster.tile(tile, tiles);
         let split = Some(shares.split(unit, tile, tiles.k, self.least));
-        Work { m, n, k_begin: begin.most(start) - start, k_end: end - start, split }
+        Work { m, n, k_begin: begin.most(start) - start, k_end: end - start, split, slice: None }
     }
 }
 

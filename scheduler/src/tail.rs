@@ -101,7 +101,7 @@ impl Tailed {
         let k_end = id.less(whole, tiles.k, at(part + id.constant(1)));
         let first = unit - part;
         let split = Some(Split { unit, first, last: first + id.constant(self.parts - 1), tile });
-        Work { m, n, k_begin, k_end, split }
+        Work { m, n, k_begin, k_end, split, slice: None }
     }
 }
 

@@ -82,7 +82,8 @@ struct Run<'l, W> {
 
 impl Timeline {
     /// The time line of `workers` workers on `slots` slots. `work` is the host model: the work units of a
-    /// worker. A work unit takes as long as it has k-tiles.
+    /// worker. A work unit takes as long as it has k-tiles, and a slice of
+    /// a tile that part of the time.
     pub fn new<W>(
         tiles: Tiles<u32>,
         workers: u32,
@@ -93,7 +94,10 @@ impl Timeline {
     where
         W: Fn(u32) -> Box<dyn Iterator<Item = Work<u32>>>,
     {
-        let length = |work: &Work<u32>| u64::from(work.k_end - work.k_begin);
+        let length = |work: &Work<u32>| {
+            let [count, of] = work.slice.map_or([1, 1], |slice| [slice.count, slice.of]);
+            (u64::from(work.k_end - work.k_begin) * u64::from(count)).div_ceil(of.into())
+        };
         Self::deal(Run::new(tiles, workers, slots.max(1), reduction, &length, work), slots.max(1))
     }
 
@@ -239,7 +243,10 @@ mod tests {
     use typenum::{U1, U2};
 
     use super::*;
-    use crate::{AlongM, Atomic, EveryTile, OneTile, Ordered, Persistent, Remainder, StreamK, TileScheduler};
+    use crate::{
+        AlongM, Atomic, EveryTile, NarrowTail, OneTile, Ordered, Persistent, Remainder, StreamK,
+        TileScheduler,
+    };
 
     fn timeline<S: TileScheduler>(tiles: Tiles<u32>, slots: u32) -> Timeline {
         let rule = S::schedule();
@@ -280,6 +287,11 @@ mod tests {
                 "a wave and a half",
                 timeline::<StreamK<AlongM, Ordered, Remainder<U1>>>(tiles(3, 1, 6), 2),
                 [12, 18, 0, 3],
+            ),
+            (
+                "a wave and a half, the half in slices",
+                timeline::<NarrowTail<AlongM>>(tiles(3, 1, 10), 2),
+                [15, 30, 0, 0],
             ),
         ] {
             assert_eq!(spent(&timeline), want, "{why}: {timeline:?}");

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use scheduler::{
     AlongM, AlongN, Atomic, ClusterK, Divided, DividedTail, Dynamic, EveryTile, Grouped, Heuristic, Hilbert,
-    OneTile, Ordered, Persistent, Remainder, Separate, StreamK, TileScheduler, Tiles,
+    NarrowTail, OneTile, Ordered, Persistent, Remainder, Separate, StreamK, TileScheduler, Tiles,
 };
 use typenum::{U1, U2, U3, U4, U8, U28};
 
@@ -187,6 +187,41 @@ fn each_cta_of_a_cluster_has_a_part() {
     }
     parts::<ClusterK<AlongM, U2>>(2);
     parts::<ClusterK<Grouped<AlongN, U4>, U8>>(8);
+}
+
+/// Tiles of the last wave are sliced where that saves time, and each slice is computed once.
+#[test]
+fn last_waves_are_sliced_where_that_saves_time() {
+    fn check<S: TileScheduler>() {
+        for (m, n, slots) in (1..30)
+            .flat_map(|m| (1..6).map(move |n| (m, n)))
+            .flat_map(|(m, n)| [1, 2, 7, 33, 132].map(|slots| (m, n, slots)))
+        {
+            scheduler::covers(&*S::schedule(), Tiles { m, n, k: m % 3 }, slots)
+                .unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
+    check::<NarrowTail<AlongM>>();
+    check::<NarrowTail<Grouped<AlongN, U4>, U3>>();
+    check::<NarrowTail<Hilbert<U2>, U8>>();
+    type Tail = NarrowTail<AlongM>;
+    for (why, tiles, slots, want) in [
+        ("1.3 waves", 132 + 40, 132, 132 + 80),
+        ("half of a wave left", 132 + 66, 132, 132 + 132),
+        ("more than half left", 132 + 67, 132, 132 + 67),
+        ("whole waves", 264, 132, 264),
+        ("half of a wave", 66, 132, 132),
+        ("less than a wave, more than half", 100, 132, 100),
+        ("no tiles", 0, 132, 0),
+    ] {
+        let tiles = Tiles { m: tiles, n: 1, k: 4 };
+        let workers = Tail::schedule().workers(tiles, slots);
+        let pieces: usize =
+            (0..workers).map(|worker| Tail::schedule().work(tiles, worker, workers).count()).sum();
+        assert_eq!(pieces, want, "{why}");
+    }
+    let many = Tiles { m: 1 << 20, n: 1 << 10, k: 1 };
+    assert_eq!(Tail::schedule().workers(many, u32::MAX), 1 << 16);
 }
 
 /// A scheduler of whole tiles, given by its name and a raster order.

@@ -6,7 +6,8 @@ use ptx::abi::{Argument, Grid};
 use ptx::{AtomicOp, AtomicSem, Builder, Entry, Function, Location, Scope, Special, Target, Value, Var};
 use scheduler::{
     AlongM, AlongN, Atomic, ClusterK, DividedTail, Draw, Dynamic, EveryTile, Grouped, Heuristic, Hilbert,
-    OneTile, Ordered, Persistent, Remainder, Separate, StreamK, TileScheduler, Tiles, Work, WorkLoop,
+    NarrowTail, OneTile, Ordered, Persistent, Remainder, Separate, StreamK, TileScheduler, Tiles, Work,
+    WorkLoop,
 };
 use typenum::{U1, U2, U3, U8, U28};
 
@@ -28,7 +29,7 @@ impl<'f> Draw<'f> for Counter<'f> {
     }
 }
 
-/// A kernel with one warp per CTA. One lane records each work unit as eight numbers: tile, k-tiles and split.
+/// A kernel with one warp per CTA. One lane records each work unit as twelve numbers: tile, k-tiles, slice and split.
 fn recorder<S: TileScheduler>(draws: bool) -> Program {
     let entry = Entry {
         name: "record".into(),
@@ -47,11 +48,13 @@ fn recorder<S: TileScheduler>(draws: bool) -> Program {
         f.if_(f.elect(), || {
             let count = f.variable(0);
             let mut body = |work: Work<Value<'_, u32>>| {
-                let record = records + (worker * room + count.get()).mul_wide(32);
+                let record = records + (worker * room + count.get()).mul_wide(48);
                 f.store_global(record, 0, [work.m, work.n, work.k_begin, work.k_end]);
                 let none = f.constant(u32::MAX);
                 let split = work.split.map_or([none; 4], |s| [s.unit, s.first, s.last, s.tile]);
-                f.store_global(record, 16, split);
+                let slice = work.slice.map_or([none; 4], |s| [s.first, s.count, f.constant(s.of), none]);
+                f.store_global(record, 16, slice);
+                f.store_global(record, 32, split);
                 count.set(count.get() + 1);
             };
             let parameters = &parameters;
@@ -80,7 +83,7 @@ fn agrees<S: TileScheduler>() {
             (0..workers).map(|worker| S::schedule().work(tiles, worker, workers).collect()).collect();
         let room = host.iter().map(Vec::len).max().unwrap_or(0) + 1;
         let mut memory = Memory::new();
-        let unwritten = [0xff; 32];
+        let unwritten = [0xff; 48];
         let records = memory.upload(&unwritten.repeat(workers as usize * room));
         let room_argument = u32::try_from(room).expect("small");
         let mut arguments = vec![m.into(), n.into(), k.into()];
@@ -90,15 +93,16 @@ fn agrees<S: TileScheduler>() {
             .launch(Grid { ctas: [workers, 1, 1] }, &arguments, &memory, &Options::default())
             .unwrap_or_else(|failure| panic!("{}: {failure}", S::schedule().name()));
         for (worker, host) in host.iter().enumerate() {
-            let at = |i: usize| memory.read(records + ((worker * room + i) * 32) as u64, 32).expect("inside");
+            let at = |i: usize| memory.read(records + ((worker * room + i) * 48) as u64, 48).expect("inside");
             for (i, work) in host.iter().enumerate() {
                 let record = at(i);
                 let split = work.split.map_or([u32::MAX; 4], |s| [s.unit, s.first, s.last, s.tile]);
-                let want = [[work.m, work.n, work.k_begin, work.k_end], split].concat();
+                let slice = work.slice.map_or([u32::MAX; 4], |s| [s.first, s.count, s.of, u32::MAX]);
+                let want = [[work.m, work.n, work.k_begin, work.k_end], slice, split].concat();
                 let want: Vec<u8> = want.into_iter().flat_map(u32::to_le_bytes).collect();
                 // The split that the device reports has no meaning for a whole tile.
                 let whole = work.k_begin == 0 && work.k_end == tiles.k;
-                let bytes = if whole { 16 } else { 32 };
+                let bytes = if whole { 32 } else { 48 };
                 assert_eq!(
                     record[..bytes],
                     want[..bytes],
@@ -137,6 +141,9 @@ fn the_device_computes_what_the_host_says() {
     agrees::<StreamK<AlongM, Separate, Heuristic<U28, U2>>>();
     agrees::<ClusterK<AlongM, U2>>();
     agrees::<ClusterK<Grouped<AlongN, U2>, U8>>();
+    agrees::<NarrowTail<AlongM>>();
+    agrees::<NarrowTail<Grouped<AlongN, U2>, U3>>();
+    agrees::<NarrowTail<Hilbert<U2>, U8>>();
 }
 
 /// Each tile is computed once, in whatever order workers draw, and the counter is zero afterwards. The same
@@ -153,7 +160,7 @@ fn draws_each_tile_once<S: TileScheduler>() {
             let tiles = Tiles { m, n, k };
             let workers = S::schedule().workers(tiles, slots);
             let room = m * n * 4 + 1;
-            let records = memory.upload(&[0xff; 32].repeat((workers * room) as usize));
+            let records = memory.upload(&[0xff; 48].repeat((workers * room) as usize));
             let mut arguments = vec![m.into(), n.into(), k.into()];
             arguments.extend(S::schedule().parameters(tiles, workers).into_iter().map(Argument::from));
             arguments.extend([records.into(), room.into(), counter.into()]);
@@ -165,7 +172,7 @@ fn draws_each_tile_once<S: TileScheduler>() {
             let mut computed = vec![(0, vec![0; k as usize]); (m * n) as usize];
             for worker in 0..workers {
                 let count = (0..room).take_while(|i| {
-                    let at = records + u64::from(worker * room + i) * 32;
+                    let at = records + u64::from(worker * room + i) * 48;
                     let bytes = memory.read(at, 16).expect("inside");
                     let [tile_m, tile_n, k_begin, k_end] = [0, 4, 8, 12].map(|at| {
                         u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])

@@ -35,7 +35,7 @@ impl Schedule for Runs {
         let length = all.div_ceil(workers.max(1));
         let (first, end) = ((worker * length).min(all), (worker * length + length).min(all));
         let piece =
-            move |id| Work { m: id / tiles.n, n: id % tiles.n, k_begin: 0, k_end: tiles.k, split: None };
+            move |id| Work { m: id / tiles.n, n: id % tiles.n, k_begin: 0, k_end: tiles.k, split: None, slice: None };
         Box::new((first..end).rev().map(piece))
     }
     fn emit<'f>(&self, f: &'f Builder, WorkLoop { tiles, worker, workers, body, .. }: &mut WorkLoop<'_, 'f>) {
@@ -48,7 +48,7 @@ impl Schedule for Runs {
             || {
                 left.set(left.get() - 1);
                 let (m, n) = (left.get() / tiles.n, left.get() % tiles.n);
-                body(Work { m, n, k_begin: f.constant(0), k_end: tiles.k, split: None });
+                body(Work { m, n, k_begin: f.constant(0), k_end: tiles.k, split: None, slice: None });
             },
         );
     }

@@ -27,7 +27,8 @@ use kernel::{
 };
 use ptx::abi::{Argument, Grid};
 use scheduler::{
-    Clustered, DivideSpec, Drawn, RasterSpec, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk, Whole,
+    Clustered, DivideSpec, Drawn, Narrowed, RasterSpec, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk,
+    Whole,
 };
 
 use super::matrix::Fill;
@@ -234,7 +235,7 @@ impl Draw {
         let wild = self.once_in(20);
         let persistent = [1, 1, 2, 3];
         let on_device = matches!(form, Form::Ragged | Form::Masked | Form::Grouped) && !self.once_in(6);
-        match if on_device { self.of(&persistent) } else { self.random.u32(..7) } {
+        match if on_device { self.of(&persistent) } else { self.random.u32(..8) } {
             0 => SchedulerSpec::OneTile(Whole { raster }),
             1 => SchedulerSpec::Persistent(Walk { raster }),
             2 => SchedulerSpec::Dynamic(Drawn { raster }),
@@ -246,6 +247,10 @@ impl Draw {
             4 => SchedulerSpec::ClusterK(Clustered {
                 raster,
                 parts: if wild { self.of(&[0, 1, 9]) } else { self.random.u32(2..9) },
+            }),
+            5 => SchedulerSpec::NarrowTail(Narrowed {
+                raster,
+                parts: if wild { self.of(&[0, 1, 9]) } else { self.of(&[2, 2, 4, 3]) },
             }),
             _ => SchedulerSpec::StreamK(Streamed {
                 raster,

@@ -50,6 +50,22 @@ pub enum PlanError {
         /// accumulators.
         least: u32,
     },
+    /// The scheduler computes tiles in equal slices along N, and the mainloop narrows them in other steps.
+    Sliced {
+        /// Tile N.
+        n: u32,
+        /// The step.
+        step: u32,
+        /// The number of slices.
+        slices: u32,
+    },
+    /// The epilogue stores more columns at a time than a slice of a tile has.
+    SlicedStore {
+        /// Columns of a slice.
+        step: u32,
+        /// Columns that the epilogue stores at a time.
+        stored: u32,
+    },
     /// The tile is to be narrowed, but some role does not support that.
     NotNarrowed {
         /// What does not support it.
@@ -312,6 +328,20 @@ impl PlanError {
                 .text(": they must divide it, and be multiples of ")
                 .number(least)
                 .text(" columns that wgmma allows: change Fitted<_, U32>"),
+            Self::Sliced { n, step, slices } => s
+                .text("tile N is ")
+                .number(n)
+                .text(" and is narrowed in steps of ")
+                .number(step)
+                .text(", the scheduler needs ")
+                .number(slices)
+                .text(" slices of one step each: leave the step out, and make tile N a multiple of 8 columns per slice"),
+            Self::SlicedStore { step, stored } => s
+                .text("a slice of a tile has ")
+                .number(step)
+                .text(" columns, the epilogue stores ")
+                .number(stored)
+                .text(" at a time: take fewer parts, a wider tile, or DirectStore"),
             Self::NotNarrowed { what } => s
                 .text(what)
                 .text(" multiplies whole tiles: leave Fitted<_, _> out"),

@@ -597,6 +597,13 @@ fn metadata_bits(plan: &Plan) -> f64 {
     f64::from(sparse::WORDS * u32::BITS) / f64::from(sparse::ROWS * unit_k)
 }
 
+/// Tiles of the busiest of `lanes` workers if the last wave's tiles are computed in slices.
+fn in_slices(all: f64, lanes: f64, slices: f64) -> f64 {
+    let waves = (all / lanes).floor();
+    let rest = all - waves * lanes;
+    waves + ((rest * slices / lanes).ceil() / slices).min(1.0)
+}
+
 /// The work of the worker that ends last.
 fn busiest(subject: &Subject<'_>, totals: &Totals, workers: u32, slots: u32) -> Busiest {
     let Tiles { m, n, k } = totals.tiles;
@@ -604,8 +611,13 @@ fn busiest(subject: &Subject<'_>, totals: &Totals, workers: u32, slots: u32) -> 
     let Divided { units, tiles: divided } = subject.scheduler.divided(totals.tiles, workers);
     let lanes = f64::from(workers.min(slots));
     let dealt = (all - f64::from(divided)).max(0.0) / lanes;
+    let dealt = match subject.facts.slices {
+        1 => dealt,
+        slices => in_slices(all, lanes, slices.into()),
+    };
     // The narrowest tiles come last, and fill the last wave.
-    let whole = dealt + (dealt.ceil() - dealt) * totals.narrowest;
+    let last = if subject.facts.slices > 1 { 0.0 } else { dealt.ceil() - dealt };
+    let whole = dealt + last * totals.narrowest;
     let starts = (f64::from(workers) / f64::from(slots)).ceil();
     let (units, divided) = (f64::from(units), f64::from(divided));
     if divided == 0.0 || units == 0.0 {

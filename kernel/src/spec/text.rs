@@ -8,7 +8,9 @@ use collective::{
     WeightsSpec,
 };
 use cute_rs::atom::{Major, SwizzleMode};
-use scheduler::{Clustered, DivideSpec, Drawn, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk, Whole};
+use scheduler::{
+    Clustered, DivideSpec, Drawn, Narrowed, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk, Whole,
+};
 
 use super::values::{
     SPARSE, divide, divide_text, raster, raster_text, scales, scales_text, weights, weights_text,
@@ -329,6 +331,7 @@ enum Scheduler {
     DynamicTail,
     StreamK,
     ClusterK,
+    NarrowTail,
 }
 
 fn scheduler(words: &mut Words<'_>) -> Result<SchedulerSpec, SpecError> {
@@ -339,6 +342,7 @@ fn scheduler(words: &mut Words<'_>) -> Result<SchedulerSpec, SpecError> {
         ("dynamic-tail", Scheduler::DynamicTail),
         ("stream-k", Scheduler::StreamK),
         ("cluster-k", Scheduler::ClusterK),
+        ("narrow-tail", Scheduler::NarrowTail),
     ];
     let kind = words.one_of("scheduler", Scheduler::Persistent, &names)?;
     let raster = match words.take("raster") {
@@ -362,6 +366,9 @@ fn scheduler(words: &mut Words<'_>) -> Result<SchedulerSpec, SpecError> {
         }),
         Scheduler::ClusterK => {
             SchedulerSpec::ClusterK(Clustered { raster, parts: words.number("parts", 4)? })
+        }
+        Scheduler::NarrowTail => {
+            SchedulerSpec::NarrowTail(Narrowed { raster, parts: words.number("parts", 2)? })
         }
     })
 }
@@ -470,7 +477,7 @@ impl KernelSpec {
         let words = words
             .rest("buffers", "store=tma")?
             .rest("swizzle-d", "store=tma")?
-            .rest("parts", "scheduler=dynamic-tail and scheduler=cluster-k")?
+            .rest("parts", "scheduler=dynamic-tail, scheduler=cluster-k and scheduler=narrow-tail")?
             .rest("group", "weights-a and weights-b")?
             .rest("zeros", "weights-a and weights-b")?;
         let words = words.rest("reduction", "scheduler=stream-k")?.rest("divide", "scheduler=stream-k")?;
@@ -553,6 +560,7 @@ impl KernelSpec {
             SchedulerSpec::DividedTail(_) => "dynamic-tail",
             SchedulerSpec::StreamK(_) => "stream-k",
             SchedulerSpec::ClusterK(_) => "cluster-k",
+            SchedulerSpec::NarrowTail(_) => "narrow-tail",
         };
         words.extend([("scheduler", kind.to_owned()), ("raster", raster_text(scheduler.raster()))]);
         match scheduler {
@@ -564,7 +572,10 @@ impl KernelSpec {
                 ("divide", divide_text(divide)),
                 ("least", least.to_string()),
             ]),
-            SchedulerSpec::ClusterK(Clustered { parts, .. }) => words.push(("parts", parts.to_string())),
+            SchedulerSpec::ClusterK(Clustered { parts, .. })
+            | SchedulerSpec::NarrowTail(Narrowed { parts, .. }) => {
+                words.push(("parts", parts.to_string()));
+            }
             SchedulerSpec::OneTile(_) | SchedulerSpec::Persistent(_) | SchedulerSpec::Dynamic(_) => {}
         }
         words.push(("pdl", name_of(&SWITCH, overlaps).to_owned()));

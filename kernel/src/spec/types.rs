@@ -6,7 +6,8 @@ use collective::{
 };
 use cute_rs::atom::{Major, SwizzleMode};
 use scheduler::{
-    Clustered, DivideSpec, Drawn, RasterSpec, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk, Whole,
+    Clustered, DivideSpec, Drawn, Narrowed, RasterSpec, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk,
+    Whole,
 };
 
 use super::{EpilogueKind, KernelSpec};
@@ -187,6 +188,7 @@ fn schedule(spec: SchedulerSpec) -> String {
             format!("DividedTail<{order}, U{parts}, U{least}>")
         }
         SchedulerSpec::ClusterK(Clustered { parts, .. }) => format!("ClusterK<{order}, U{parts}>"),
+        SchedulerSpec::NarrowTail(Narrowed { parts, .. }) => format!("NarrowTail<{order}, U{parts}>"),
         SchedulerSpec::StreamK(Streamed { reduction, divide, least, .. }) => {
             let reduction = match reduction {
                 ReductionKind::Ordered => "Ordered",

@@ -228,7 +228,9 @@ impl Schedule {
         // The unit is a k-tile of full width.
         let length = |work: &Work<u32>| {
             let columns = widths.as_ref().and_then(|widths| widths.get(work.m as usize).copied());
-            (u64::from(work.k_end - work.k_begin) * columns.map_or(full, u64::from)).div_ceil(full)
+            let [count, of] = work.slice.map_or([1, 1], |slice| [slice.count, slice.of]);
+            let columns = columns.map_or(full, u64::from) * u64::from(count);
+            (u64::from(work.k_end - work.k_begin) * columns).div_ceil(full * u64::from(of))
         };
         let (count, drawn) = ([workers, slots], entry.draws());
         let timeline = Timeline::of_lengths(tiles, count, entry.reduction(), work, drawn, &length);
