@@ -14,8 +14,8 @@ use crate::{
 /// in `Parts` slices along N (default 2). Use it for a single GEMM or a batch whose last wave has few tiles.
 ///
 /// Each slice is a work unit with all of K, so no partial sums are exchanged. A launch of 1.3 waves takes the
-/// time of about 1.5 tiles and not of 2. Tiles are sliced only if that saves time: `rest` tiles on `W`
-/// workers if `ceil(rest * Parts / W) < Parts`.
+/// time of about 1.6 tiles and not of 2. Tiles are sliced only if no worker gets two slices: a slice of half
+/// of the columns takes more than half of a tile's time, because all rows of A are loaded for it.
 ///
 /// The mainloop must be able to narrow its tile to the slice's columns.
 ///
@@ -71,9 +71,7 @@ impl Narrowed {
     fn numbers<I: Index>(self, Tiles { m, n, .. }: Tiles<I>, workers: I) -> Numbers<I> {
         let all = m * n;
         let rest = all % workers;
-        // Slices of the busiest worker in the last wave, compared with those of a whole tile.
-        let rounds = (rest * self.parts + workers - all.constant(1)) / workers;
-        let sliced = rounds.less(all.constant(self.parts), rest, all.constant(0));
+        let sliced = workers.less(rest * self.parts, all.constant(0), rest);
         Numbers { whole: all - sliced, all: all + sliced * (self.parts - 1) }
     }
 
@@ -112,14 +110,14 @@ impl Schedule for Narrowed {
         Some(SchedulerSpec::NarrowTail(*self))
     }
 
-    /// One per tile, or, if there are fewer tiles than slots and slices save time, one per slice.
+    /// One per tile, or one per slice if there are slots for all slices.
     fn workers(&self, tiles: Tiles<u32>, slots: u32) -> u32 {
         let (all, slots) = (tiles.count().unwrap_or(0), slots.clamp(1, Self::MOST_WORKERS));
         if all >= slots {
             return slots;
         }
         let slices = all * self.parts;
-        if slices.div_ceil(slots) < self.parts { slices.min(slots) } else { all }
+        if slices <= slots { slices } else { all }
     }
 
     fn work(&self, tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>> {

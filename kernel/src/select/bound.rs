@@ -33,6 +33,8 @@ struct Bound {
     /// Whether consumers alternate (pingpong).
     turns: bool,
     fixed: Fixed,
+    /// If the last wave may be in slices, their number per tile, and one as a tile of its own.
+    slices: Option<(f64, Fixed)>,
     /// The time of one CTA's epilogue that reads no C, with even row lengths of D.
     epilogue: f64,
     /// CTAs that finish a tile.
@@ -64,7 +66,7 @@ impl PartialEq for Bound {
             let facts = [of.swapped, of.restarts, of.turns, of.by_threads, of.sourced, of.may_join];
             (of.tile, of.slots, numbers, facts, of.bits, of.kept.map(f64::to_bits), of.first)
         };
-        key(self) == key(other) && self.fixed == other.fixed
+        key(self) == key(other) && self.fixed == other.fixed && self.slices == other.slices
     }
 }
 
@@ -171,11 +173,17 @@ impl Bounds {
             let reads = if beta && !of.sourced { 2.0 } else { 1.0 };
             let epilogue =
                 machine.fused(of.epilogue / odd * reads, request.fusion.is_some(), of.swapped) / of.parts;
-            let multiply = whole * k_tiles * step;
-            let mut busy = match of.turns {
-                true => multiply + whole * machine.tile + epilogue,
-                false => multiply + whole * (epilogue + machine.tile),
-            };
+            let mut multiply = whole * k_tiles * step;
+            let mut epilogues = if of.turns { epilogue } else { whole * epilogue };
+            if let Some((count, fixed)) = &of.slices {
+                let [full, sliced] = model::in_slices(every, slots, *count);
+                if sliced > 0.0 {
+                    let (step_of_slice, _) = fixed.step([tiles[0], tiles[1]], sharing, crowd);
+                    multiply = full * k_tiles * step + k_tiles * step_of_slice * machine.sliced;
+                    epilogues = if of.turns { epilogue / count } else { (full + 1.0 / count) * epilogue };
+                }
+            }
+            let mut busy = multiply + whole * machine.tile + epilogues;
             let mut starts = if of.restarts { whole } else { 1.0 };
             if of.parts > 1.0 {
                 // Each tile is split.
@@ -241,9 +249,16 @@ impl Bound {
                 let [one, four] = [1.0, 4.0].map(|others| machine.exchange(plan, reduction, others));
                 [one, four - one]
             }),
-            restarts: facts.reduction.is_none() && !facts.tiles_on_device,
+            restarts: facts.reduction.is_none() && !facts.tiles_on_device && facts.slices == 1,
             turns: plan.turns() > 0,
             fixed: Fixed::new(machine, plan, f64::from(n)),
+            slices: match facts.slices {
+                1 => None,
+                slices => {
+                    let slices = f64::from(slices);
+                    Some((slices, Fixed::new(machine, plan, f64::from(n) / slices)))
+                }
+            },
             epilogue: machine.epilogue_of(plan),
             parts: facts.parts.into(),
             by_threads: plan.epilogue.staged_bits == 0 && !plan.swapped(),

@@ -19,6 +19,8 @@ pub struct Machine {
     pub power: f64,
     /// Fraction of a cycle that shared memory takes for 128 bytes that a `wgmma` reads or a copy writes.
     pub shared: f64,
+    /// Factor by which a k-tile of a slice takes longer than one of a tile with as few columns.
+    pub sliced: f64,
     /// The part of a cycle that a sparse `wgmma` takes for 128 bytes that it reads: it reads twice the K of B in the time of a dense one.
     pub sparse: f64,
     /// By how much multiplications are delayed by a warp's instruction that adds their sums to others, as a part of a cycle: both use the
@@ -75,6 +77,8 @@ pub struct Machine {
     pub odd_rows: f64,
     /// Speed of an epilogue that stores D transposed, relative to one that does not.
     pub transposed: f64,
+    /// Factor by which the store of a tile takes longer for each slab of a swizzle in addition to one per 128 bytes of a row.
+    pub slabs: f64,
     /// Fraction by which an epilogue takes longer, times `64 / row - 1`, if rows of its tile have fewer than
     /// 64 elements.
     pub narrow: f64,
@@ -130,6 +134,7 @@ impl Machine {
             power: 0.1994,
             shared: 0.7458,
             // Of three measured products of 8192 cubed (docs/performance.md).
+            sliced: 1.15,
             sparse: 1.27,
             promoted: 1.22,
             alone: 0.079,
@@ -154,6 +159,7 @@ impl Machine {
             odd_rows: 0.3084,
             stored: 19080.0,
             transposed: 1.022,
+            slabs: 0.06,
             narrow: 0.8191,
             reading: 0.8,
             fused: [0.2, 1.0],

@@ -188,7 +188,7 @@ impl Ranking<'_> {
                 if limit.is_some_and(|limit| order(&(microseconds, i), &limit).is_gt()) {
                     return None;
                 }
-                if known == Some(entry.spec) {
+                if known == Some(entry.spec) || machine.slices_nothing(&entry.subject(), request) {
                     continue;
                 }
                 let Ok(gemm) = entry.spec.kernel() else { continue };

@@ -124,8 +124,11 @@ struct Busiest {
     k_tiles: f64,
     /// K-tiles of these that belong to tiles split at different places along K.
     unaligned: f64,
+    /// Work units, without slices of tiles.
     pieces: f64,
-    /// Work units of these that are parts of tiles.
+    /// Slices of tiles along N.
+    slices: f64,
+    /// Work units of these that are parts of tiles along K.
     divided: f64,
     /// Parts per split tile.
     parts: f64,
@@ -164,10 +167,21 @@ impl Machine {
         let epilogue = self.fused(epilogue, request.fusion.is_some(), plan.swapped());
         let epilogue = epilogue / f64::from(subject.facts.parts);
         let multiply = (busiest.k_tiles + busiest.unaligned * self.unaligned) * step;
-        let all = busiest.pieces * (epilogue + self.tile);
+        // A slice is a tile of fewer columns.
+        let slices = f64::from(subject.facts.slices);
+        let multiply = if busiest.slices > 0.0 {
+            let sliced = Totals { columns: totals.columns / slices, ..totals };
+            let (step, ..) = self.step(plan, &call, &sliced, sharing, crowd);
+            multiply + busiest.slices * totals.k_tiles * step * self.sliced
+        } else {
+            multiply
+        };
+        let pieces = busiest.pieces + busiest.slices;
+        let last = if busiest.slices > 0.0 { epilogue / slices } else { epilogue };
+        let all = pieces * (epilogue + self.tile) - (epilogue - last);
         let turns = f64::from(plan.turns());
         let busy = if turns > 0.0 {
-            (multiply + busiest.pieces * self.tile).max(all / turns) + epilogue
+            (multiply + pieces * self.tile).max(all / turns) + last
         } else {
             multiply + all
         };
@@ -175,7 +189,7 @@ impl Machine {
             .facts
             .reduction
             .map_or(0.0, |reduction| self.exchange(plan, reduction, busiest.parts - 1.0));
-        let draws = if subject.facts.draws { busiest.pieces * self.draw } else { 0.0 };
+        let draws = if subject.facts.draws { pieces * self.draw } else { 0.0 };
         let busy = busy + busiest.divided * exchange + draws;
         // Multiplications of the whole card, as a fraction of the time: power lowers the clock.
         let tiles = f64::from(totals.tiles.m) * f64::from(totals.tiles.n);
@@ -365,6 +379,18 @@ impl Machine {
         self.at_once(subject.plan.cluster_size() * parts, subject.plan) * parts
     }
 
+    /// Whether a kernel that may slice tiles slices none here. It then does as one with `Persistent`.
+    pub(super) fn slices_nothing(&self, subject: &Subject<'_>, request: &Request<'_>) -> bool {
+        let slices = subject.facts.slices;
+        slices > 1 && {
+            let call = request.call.seen_by(subject.plan);
+            let Tiles { m, n, .. } = subject.tiles(call.problem);
+            let all = f64::from(m) * f64::from(n) * f64::from(call.products.count());
+            let [_, sliced] = in_slices(all, self.slots_of(subject).into(), slices.into());
+            sliced == 0.0
+        }
+    }
+
     /// Time of a launch before anything is multiplied.
     pub(super) fn launch_of(&self, Subject { plan, facts, overlaps, .. }: &Subject<'_>) -> f64 {
         let ([m, n, k], [a, b]) = (plan.mainloop.tile.map(f64::from), bits_of(plan));
@@ -374,7 +400,7 @@ impl Machine {
             + clustered * self.clustered_launch
             + if *overlaps { 0.0 } else { self.serial_launch }
             + if divides { self.divided_launch } else { 0.0 }
-            + if facts.tiles_on_device || divides { self.persistent_launch } else { 0.0 }
+            + if facts.tiles_on_device || divides || facts.slices > 1 { self.persistent_launch } else { 0.0 }
             + (m * a + n * b) * k / 8.0 * self.filling
     }
 
@@ -429,7 +455,16 @@ impl Machine {
         let rate = self.stored * if swapped { self.transposed } else { 1.0 };
         let row = if swapped { m } else { n };
         let narrow = 1.0 + self.narrow * (64.0 / row - 1.0).max(0.0);
-        m * n / rate * narrow
+        // Tensor copies store slabs, one swizzle wide.
+        let slabs = match plan.epilogue.staged_bits {
+            0 => 1.0,
+            bits => {
+                let slab = plan.staging.swizzle.elements(bits) * bits / 8;
+                let more = 128.0 / f64::from(slab) - 1.0;
+                1.0 + self.slabs * more * more
+            }
+        };
+        m * n / rate * narrow * slabs
     }
 }
 
@@ -597,11 +632,12 @@ fn metadata_bits(plan: &Plan) -> f64 {
     f64::from(sparse::WORDS * u32::BITS) / f64::from(sparse::ROWS * unit_k)
 }
 
-/// Tiles of the busiest of `lanes` workers if the last wave's tiles are computed in slices.
-fn in_slices(all: f64, lanes: f64, slices: f64) -> f64 {
+/// Whole tiles, and slices of tiles, of the busiest of `lanes` workers if the last wave is sliced where each
+/// worker gets at most one slice.
+pub(super) fn in_slices(all: f64, lanes: f64, slices: f64) -> [f64; 2] {
     let waves = (all / lanes).floor();
     let rest = all - waves * lanes;
-    waves + ((rest * slices / lanes).ceil() / slices).min(1.0)
+    if rest * slices > lanes { [waves + 1.0, 0.0] } else { [waves, if rest > 0.0 { 1.0 } else { 0.0 }] }
 }
 
 /// The work of the worker that ends last.
@@ -611,19 +647,19 @@ fn busiest(subject: &Subject<'_>, totals: &Totals, workers: u32, slots: u32) -> 
     let Divided { units, tiles: divided } = subject.scheduler.divided(totals.tiles, workers);
     let lanes = f64::from(workers.min(slots));
     let dealt = (all - f64::from(divided)).max(0.0) / lanes;
-    let dealt = match subject.facts.slices {
-        1 => dealt,
+    let [dealt, slices] = match subject.facts.slices {
+        1 => [dealt, 0.0],
         slices => in_slices(all, lanes, slices.into()),
     };
     // The narrowest tiles come last, and fill the last wave.
-    let last = if subject.facts.slices > 1 { 0.0 } else { dealt.ceil() - dealt };
-    let whole = dealt + last * totals.narrowest;
+    let whole = dealt + (dealt.ceil() - dealt) * totals.narrowest;
     let starts = (f64::from(workers) / f64::from(slots)).ceil();
     let (units, divided) = (f64::from(units), f64::from(divided));
     if divided == 0.0 || units == 0.0 {
         return Busiest {
             k_tiles: whole * totals.k_tiles,
             pieces: whole,
+            slices,
             divided: 0.0,
             parts: 1.0,
             starts,
@@ -637,6 +673,7 @@ fn busiest(subject: &Subject<'_>, totals: &Totals, workers: u32, slots: u32) -> 
         unaligned: if even { 0.0 } else { own * length },
         k_tiles: whole * totals.k_tiles + own * length,
         pieces: whole + own,
+        slices,
         divided: own,
         parts: units / divided,
         starts,

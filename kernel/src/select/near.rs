@@ -93,7 +93,7 @@ fn point(problem: GemmProblem, spec: &KernelSpec, waves: f64) -> Point {
         odd(seen.n),
         // At long K this is up to a third of the time.
         if spec.overlaps { 0.0 } else { 2.0 },
-        0.0,
+        is(matches!(scheduler, SchedulerSpec::NarrowTail(_))),
     ]
 }
 
