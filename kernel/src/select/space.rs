@@ -265,7 +265,7 @@ fn of_tile(base: KernelSpec, tile: Tile, unaligned: bool, entries: &mut Vec<Entr
                     continue;
                 }
                 // Half of 192 columns are no multiple of 128 bytes.
-                let layout = match sliced && way != Way::Direct && tile.extents[1] % 128 != 0 {
+                let layout = match sliced && way != Way::Direct && !tile.extents[1].is_multiple_of(128) {
                     true => TileLayout::Slabs(SwizzleMode::B64),
                     false => spec.store.layout,
                 };
