@@ -319,6 +319,6 @@ mod tests {
         let [model, near] = good.map(|good| f64::from(good) / f64::from(count));
         let [model_cost, near_cost] = cost.map(|cost| cost / f64::from(count));
         println!("{count} shapes: {model:.3} and {near:.3} good, at {model_cost:.4} and {near_cost:.4}");
-        assert!(count > 250 && near > model + 0.03 && near_cost < 0.8 * model_cost);
+        assert!(count > 250 && near > model + 0.05 && near_cost < 0.8 * model_cost);
     }
 }

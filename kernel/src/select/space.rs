@@ -125,6 +125,10 @@ impl Tile {
         if n < 64 && (!cooperative || along > 1 || (!self.swapped && (m > 64 || across > 1))) {
             return false;
         }
+        // They are stored in slabs of 16 and 32 bytes, which takes long in small tiles.
+        if m == 64 && matches!(n, 144 | 200) {
+            return false;
+        }
         if across * along > 2 && (!cooperative || self.elements() < 128 * 128) {
             return false;
         }
@@ -317,7 +321,7 @@ fn schedulers(tile: Tile) -> Vec<(SchedulerSpec, bool)> {
     }
     let rasters = if tile.elements() >= 128 * 192 { &RASTERS[..] } else { &RASTERS[..1] };
     all.extend(rasters.iter().map(|&raster| SchedulerSpec::Persistent(Walk { raster })));
-    if tile.elements() >= 128 * 128 && tile.extents[1] >= 128 {
+    if tile.cluster == [1, 1] && tile.extents[0].min(tile.extents[1]) >= 128 {
         all.push(SchedulerSpec::NarrowTail(Narrowed { raster: RASTERS[0], parts: 2 }));
     }
     let mut in_order = Vec::new();
@@ -414,7 +418,7 @@ mod tests {
         ] {
             let entries = space(types, fusion, unaligned).entries();
             println!("{types} {fusion:?} {unaligned}: {}", entries.len());
-            assert!((least..6000).contains(&entries.len()), "{types} {fusion:?}: {}", entries.len());
+            assert!((least..5000).contains(&entries.len()), "{types} {fusion:?}: {}", entries.len());
             let mut seen = std::collections::HashSet::new();
             for entry in entries.iter() {
                 assert!(seen.insert(entry.spec), "{}", entry.spec);
