@@ -100,7 +100,7 @@ pub enum LayoutError {
         name: &'static str,
         /// Its value in elements.
         extent: u32,
-        /// The number of which it must be a positive multiple, in elements.
+        /// It must be one, two, or more times this many elements.
         multiple: u32,
     },
     /// A number lies outside the range that an instruction allows.
