@@ -225,9 +225,11 @@ impl AnyGemm {
             && plan.mainloop.more.iter().all(|room| room.bytes == 0)
             && (plan.mainloop.registers, plan.mainloop.own_bytes) == (0, 0)
             && (!matches!(epilogue, EpilogueKind::Fused(_)) || Fusion::takes(a.format));
+        // The step of a scheduler that slices tiles follows from its slices.
+        let step = if self.facts.slices > 1 { 0 } else { plan.mainloop.step };
         (said && self.mainloop.is_built_in()).then_some(KernelSpec {
             form: plan.form,
-            mainloop: plan.mainloop,
+            mainloop: MainloopSpec { step, ..plan.mainloop },
             epilogue,
             store,
             scheduler,

@@ -423,6 +423,10 @@ mod tests {
             for entry in entries.iter() {
                 assert!(seen.insert(entry.spec), "{}", entry.spec);
                 assert_eq!(entry.spec.plan().as_ref(), Ok(&entry.plan), "{}", entry.spec);
+                if matches!(entry.spec.scheduler, SchedulerSpec::NarrowTail(_)) {
+                    let kernel = entry.spec.kernel().expect("a legal spec");
+                    assert_eq!(kernel.spec(), Some(entry.spec), "{}", entry.spec);
+                }
             }
         }
     }
