@@ -122,8 +122,8 @@ pub mod prelude {
     #[cfg(feature = "driver")]
     pub use kernel::Gpu;
     pub use kernel::{
-        Batched, Call, Composed, Emulator, Engine, Gemm, GemmConfig, GemmProblem, LinearArguments, Masked,
-        MatrixRef, PointerArray, Products, Ragged, Tree,
+        Batched, Call, Composed, Emulator, Engine, Gemm, GemmConfig, GemmProblem, KGrouped, LinearArguments,
+        Masked, MatrixRef, PointerArray, Products, Ragged, Tree,
     };
     pub use scheduler::{
         AlongM, AlongN, Atomic, ClusterK, DividedTail, Dynamic, EveryTile, Grouped, Heuristic, Hilbert,

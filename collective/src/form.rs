@@ -17,6 +17,10 @@ pub enum Form {
     /// Masked: GEMMs that share N and K, as [`Ragged`](Self::Ragged). Each group has a buffer of rows, all
     /// buffers of one size, and uses its first rows. Only the device knows how many rows a group uses.
     Masked,
+    /// Grouped along K: GEMMs that share M, N and the matrices A and B. Each group is a range of K, so it takes
+    /// some columns of A and of B. Only the device knows where each range begins. Each group has a D of its
+    /// own, at a fixed distance from the one before: for a mixture of experts, the weight gradients.
+    KGrouped,
     /// Grouped (pointer array): GEMMs of any shapes, with matrices anywhere. A [`Record`](crate::Record) in
     /// device memory describes each.
     Grouped,
@@ -30,6 +34,7 @@ impl Form {
             Self::Batched => "_batched",
             Self::Ragged => "_ragged",
             Self::Masked => "_masked",
+            Self::KGrouped => "_k_grouped",
             Self::Grouped => "_grouped",
         }
     }
@@ -38,7 +43,7 @@ impl Form {
     /// before.
     pub const fn operands(self) -> [bool; 2] {
         match self {
-            Self::Single | Self::Grouped => [false, false],
+            Self::Single | Self::KGrouped | Self::Grouped => [false, false],
             Self::Batched => [true, true],
             Self::Ragged | Self::Masked => [false, true],
         }
@@ -51,7 +56,7 @@ impl Form {
     /// alignment.
     pub const fn table_bytes(self) -> u32 {
         match self {
-            Self::Single | Self::Batched => 0,
+            Self::Single | Self::Batched | Self::KGrouped => 0,
             Self::Ragged | Self::Masked | Self::Grouped => (Self::MOST_GROUPS + 1) * 8 + 4,
         }
     }
@@ -68,7 +73,12 @@ impl Form {
 
     /// Whether C and D are batches: one matrix per GEMM, at a fixed distance from the one before.
     pub const fn outputs(self) -> bool {
-        matches!(self, Self::Batched)
+        matches!(self, Self::Batched | Self::KGrouped)
+    }
+
+    /// Whether each GEMM is a range of K of the same A and B.
+    pub const fn divides_k(self) -> bool {
+        matches!(self, Self::KGrouped)
     }
 }
 
@@ -80,15 +90,16 @@ impl Form {
 pub struct Forms {
     batched: bool,
     ragged: bool,
+    k_grouped: bool,
     grouped: bool,
 }
 
 impl Forms {
     /// A single GEMM only.
-    pub const SINGLE: Self = Self { batched: false, ragged: false, grouped: false };
+    pub const SINGLE: Self = Self { batched: false, ragged: false, k_grouped: false, grouped: false };
 
     /// Every form.
-    pub const ALL: Self = Self { batched: true, ragged: true, grouped: true };
+    pub const ALL: Self = Self { batched: true, ragged: true, k_grouped: true, grouped: true };
 
     /// These forms and one more.
     #[must_use]
@@ -97,6 +108,7 @@ impl Forms {
             Form::Single => self,
             Form::Batched => Self { batched: true, ..self },
             Form::Ragged | Form::Masked => Self { ragged: true, ..self },
+            Form::KGrouped => Self { k_grouped: true, ..self },
             Form::Grouped => Self { grouped: true, ..self },
         }
     }
@@ -107,6 +119,7 @@ impl Forms {
             Form::Single => true,
             Form::Batched => self.batched,
             Form::Ragged | Form::Masked => self.ragged,
+            Form::KGrouped => self.k_grouped,
             Form::Grouped => self.grouped,
         }
     }

@@ -129,16 +129,20 @@ impl Products {
                 Ok::<_, LaunchError>(Matrix { batch, ..matrix })
             }
         };
+        let outputs = |count| {
+            let rule = Distance { name: "D", bits: output.bits.into(), alignment: output.alignment };
+            let batch = rule.check(count, d_ref.stride, d.address)?;
+            let d = Output { batch, ..d };
+            if !apart(d) {
+                let (stride, Output { m, n, pitch, .. }) = (d_ref.stride, d);
+                return Err(LaunchError::Overlap { stride, m, n, pitch });
+            }
+            Ok(d)
+        };
         match *self {
             Self::One => Ok(Checked { a, b, d }),
             Self::Batched { count } => {
-                let rule = Distance { name: "D", bits: output.bits.into(), alignment: output.alignment };
-                let batch = rule.check(count, d_ref.stride, d.address)?;
-                let d = Output { batch, ..d };
-                if !apart(d) {
-                    let (stride, Output { m, n, pitch, .. }) = (d_ref.stride, d);
-                    return Err(LaunchError::Overlap { stride, m, n, pitch });
-                }
+                let d = outputs(count)?;
                 Ok(Checked {
                     a: operand(("A", a_bits), a, count, a_ref)?,
                     b: operand(("B", b_bits), b, count, b_ref)?,
@@ -155,6 +159,10 @@ impl Products {
                     return Err(LaunchError::Room { count, room, rows: d.m });
                 }
                 Ok(Checked { a, b: operand(("B", b_bits), b, count, b_ref)?, d })
+            }
+            Self::KGrouped { count, offsets } => {
+                table(count, ("the groups' offsets", offsets, 4))?;
+                Ok(Checked { a, b, d: outputs(count)? })
             }
             Self::Grouped { count, records } => {
                 table(count, ("the records", records, Record::BYTES[1].into()))?;

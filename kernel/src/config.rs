@@ -46,7 +46,7 @@ pub trait GemmConfig: 'static {
     /// before they access global memory. Results do not depend on this. Default: `true`.
     const OVERLAPS: bool = true;
     /// Whether a launch computes one GEMM or several. [`Batched`](crate::Batched), [`Ragged`](crate::Ragged),
-    /// [`Masked`](crate::Masked) and [`PointerArray`](crate::PointerArray) set it. Default: one.
+    /// [`Masked`](crate::Masked), [`KGrouped`](crate::KGrouped) and [`PointerArray`](crate::PointerArray) set it. Default: one.
     const FORM: Form = Form::Single;
 }
 

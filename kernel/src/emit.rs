@@ -9,7 +9,7 @@ use ptx::{Builder, Number, Special, Value, Var};
 use scheduler::{Draw, Work, WorkLoop};
 
 use crate::gemm::AnyGemm;
-use crate::outputs::{Given, Outputs};
+use crate::outputs::{Given, Outputs, Placed};
 
 /// What is emitted per work unit.
 type Body<'b, 'f> = &'b dyn Fn(Piece<'f>, Extent<'f>, Option<Share<'f>>);
@@ -206,16 +206,13 @@ impl AnyGemm {
         let drawn = queue.map(Drawn);
         let draw = drawn.as_ref().map(|drawn| drawn as &dyn Draw<'f>);
         let mut body = |work: Work<Value<'f, u32>>| {
-            let ([m, mut n], mut extent, k) = outputs.place([work.m, work.n]);
+            let Placed { first: [m, mut n], mut extent, range } = outputs.place([work.m, work.n]);
             if let Some(slice) = work.slice {
                 let width = plan.mainloop.step;
                 n = n + slice.first * width;
                 extent.n = extent.n.min(n + slice.count * width);
             }
-            let Work { k_begin, mut k_end, .. } = work;
-            if extent.record.is_some() {
-                k_end = k;
-            }
+            let [k_begin, k_end] = range.unwrap_or([work.k_begin, work.k_end]);
             let share = work.split.map(|split| Share {
                 unit: split.unit,
                 first: split.first,

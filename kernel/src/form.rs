@@ -93,6 +93,47 @@ pub struct Ragged<C>(PhantomData<C>);
 #[derive(Clone, Copy, Debug)]
 pub struct Masked<C>(PhantomData<C>);
 
+/// The kernel `C` for groups along K: each GEMM is a range of K of the same A and B, and has a D of its own
+/// ([`Products::KGrouped`](crate::Products::KGrouped)). For example, the weight gradients of the experts of a
+/// layer: K counts tokens. The kernel reads from device memory where each group begins. Groups may be empty.
+///
+/// Dense operands, with or without block scales, and every epilogue that a batch can have are legal. The
+/// scheduler must be one that does not split K.
+///
+/// ```
+/// use collective::{Cooperative, KMajor, LinearCombination, Operands, Tile, TmaWgmma};
+/// use half::bf16;
+/// use kernel::{Call, Composed, Emulator, Engine, Gemm, GemmProblem, KGrouped};
+/// use scheduler::{AlongM, Persistent};
+/// use typenum::{U1, U64};
+///
+/// type Mine = KGrouped<
+///     Composed<
+///         TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U64, U64>, Cooperative<U1>>,
+///         LinearCombination<bf16>,
+///         Persistent<AlongM>,
+///     >,
+/// >;
+/// // 64 tokens for the first of three experts, none for the second, 128 for the third.
+/// let offsets: Vec<u8> = [0u32, 64, 64, 192].iter().flat_map(|k| k.to_le_bytes()).collect();
+/// let problem = GemmProblem { m: 16, n: 8, k: 192 };
+/// let mut engine = Emulator::new();
+/// let ones = |count: usize| bf16::ONE.to_le_bytes().repeat(count);
+/// let (a, b) = (engine.upload(&ones(16 * 192))?, engine.upload(&ones(8 * 192))?);
+/// let (d, offsets) = (engine.allocate(3 * 16 * 8 * 2)?, engine.upload(&offsets)?);
+/// let call = Call::of(problem).a(a.address, 192).b(b.address, 192).d(d.address, 8);
+/// let call = call.k_grouped(3, offsets.address);
+/// let program = Gemm::<Mine>::program()?;
+/// if let Some(launch) = Gemm::<Mine>::launch(&call, engine.slots(&program)?)? {
+///     engine.launch(&program, launch.grid, &launch.arguments)?;
+/// }
+/// let gradient = |value| bf16::from_f32(value).to_le_bytes().repeat(16 * 8);
+/// assert_eq!(engine.read(d)?, [gradient(64.0), gradient(0.0), gradient(128.0)].concat());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct KGrouped<C>(PhantomData<C>);
+
 /// The kernel `C` for an array of GEMMs of any shapes, with matrices at any address. A
 /// [`Record`](collective::Record) in device memory describes each GEMM, so the host need not wait until the
 /// records are computed. GEMMs may be empty.
@@ -115,4 +156,4 @@ macro_rules! forms {
     };
 }
 
-forms!(Batched => Batched, Ragged => Ragged, Masked => Masked, PointerArray => Grouped);
+forms!(Batched => Batched, Ragged => Ragged, Masked => Masked, KGrouped => KGrouped, PointerArray => Grouped);

@@ -24,7 +24,7 @@ impl AnyGemm {
     /// The direction in which the scheduler places the GEMMs one after the other: 0 is M, 1 is N.
     pub(crate) fn axis(&self) -> usize {
         let rows = match self.plan.form {
-            Form::Single | Form::Batched => self.facts.rows_last,
+            Form::Single | Form::Batched | Form::KGrouped => self.facts.rows_last,
             Form::Ragged | Form::Masked | Form::Grouped => !self.plan.swapped(),
         };
         usize::from(!rows)
@@ -44,7 +44,8 @@ impl AnyGemm {
         let plan = &self.plan;
         products.iter().try_for_each(GemmProblem::limited)?;
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        if matches!(plan.form, Form::Ragged | Form::Masked | Form::Grouped) && count > Form::MOST_GROUPS {
+        let listed = !matches!(plan.form, Form::Single | Form::Batched);
+        if listed && count > Form::MOST_GROUPS {
             return Err(LaunchError::Groups { groups: count, most: Form::MOST_GROUPS });
         }
         let extent: u64 = products.iter().map(|problem| u64::from(problem.m)).sum();
@@ -59,7 +60,10 @@ impl AnyGemm {
             Form::Single => {
                 Tiles::counted([one.m.into(), one.n.into()], one.k, Tiles::MOST).map(Groups::Single)
             }
-            Form::Batched => Batched::counted(one, count, axis).map(Groups::Batched),
+            Form::Batched | Form::KGrouped => {
+                let k = each().map(|tiles| tiles.k).max().unwrap_or(0);
+                Batched::counted(Tiles { k, ..one }, count, axis).map(Groups::Batched)
+            }
             Form::Ragged | Form::Masked if plan.balanced() => {
                 Balanced::listed(&rows, cut(plan), [one.m, one.k], workers).map(Groups::Balanced)
             }
@@ -77,7 +81,7 @@ impl AnyGemm {
     }
 
     /// The tiles of some GEMMs of one launch, as the scheduler numbers them. For a kernel of groups of rows,
-    /// the GEMMs must have one N and K; for a batched kernel, one shape. `k` counts the K-tiles of the
+    /// the GEMMs must have one N and K; for a batched kernel, one shape; for groups along K, one M and N. `k` counts the K-tiles of the
     /// largest K.
     ///
     /// # Errors

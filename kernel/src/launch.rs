@@ -32,7 +32,7 @@ impl AnyGemm {
         let along = &mut all[self.axis()];
         match products {
             Products::One => {}
-            Products::Batched { .. } => *along *= count,
+            Products::Batched { .. } | Products::KGrouped { .. } => *along *= count,
             // A group may begin or end inside a tile that it shares with a neighbour.
             Products::Ragged { .. } | Products::Masked { .. } => *along += count,
             // Only the device knows the number of tiles.

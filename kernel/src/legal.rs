@@ -79,7 +79,7 @@ pub const fn plan(
             return Err(IllegalKernel::Plan(PlanError::Sliced { n, step, slices }));
         }
     }
-    if matches!(form, Form::Batched) && !scheduler.batches {
+    if matches!(form, Form::Batched | Form::KGrouped) && !scheduler.batches {
         return Err(IllegalKernel::Roles(
             "the scheduler deals out the tiles of one output alone: say in its FACTS that it batches where it does those of \
              many, or use Persistent",
@@ -143,6 +143,12 @@ const fn misfit(
     if matches!(form, Form::Grouped) && divides {
         return Some(
             "each of an array of products has a K of its own, which no scheduler divides: schedule them with Persistent<..>",
+        );
+    }
+    if form.divides_k() && divides {
+        return Some(
+            "the device alone knows the K of each group, which this scheduler divides: schedule groups along K with \
+             OneTile<..>, Persistent<..>, Dynamic<..> or NarrowTail<..>",
         );
     }
     if form.shares_rows() && !scheduler.tiles_on_device {

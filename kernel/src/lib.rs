@@ -98,7 +98,7 @@ pub use driver::Gpu;
 pub use emulated::{Emulator, Progress};
 pub use engine::Engine;
 pub use error::{EngineError, LaunchError};
-pub use form::{Batched, Masked, PointerArray, Ragged};
+pub use form::{Batched, KGrouped, Masked, PointerArray, Ragged};
 pub use gemm::AnyGemm;
 pub use problem::{Call, GemmProblem, Launch, WorkspaceRef};
 pub use products::Products;

@@ -35,13 +35,23 @@ impl<'f> Given<'f> {
         let (count, address) = match form {
             Form::Single => (f.constant(1), f.constant(0)),
             Form::Batched => (f.param("batch"), f.constant(0)),
-            Form::Ragged => (f.param("groups"), f.param("offsets")),
+            Form::Ragged | Form::KGrouped => (f.param("groups"), f.param("offsets")),
             Form::Masked => (f.param("groups"), f.param("rows")),
             Form::Grouped => (f.param("groups"), f.param("records")),
         };
         let room = matches!(form, Form::Masked).then(|| f.param("room"));
         Self { count, address, room, extent, k_tiles }
     }
+}
+
+/// Where a CTA's tile is.
+pub(crate) struct Placed<'f> {
+    /// The first element along M and N.
+    pub(crate) first: [Value<'f, u32>; 2],
+    /// The output that the tile belongs to.
+    pub(crate) extent: Extent<'f>,
+    /// The range of that output's k-tiles, if device memory gives it.
+    pub(crate) range: Option<[Value<'f, u32>; 2]>,
 }
 
 /// The GEMMs of a launch.
@@ -63,7 +73,7 @@ impl<'a, 'f> Outputs<'a, 'f> {
         Given { count, address, room, extent, k_tiles: k }: Given<'f>,
     ) -> Self {
         let (plan, tile) = (&gemm.plan, tile(&gemm.plan));
-        let view = View { f, plan, cluster, records: address };
+        let view = View { f, plan, cluster, address };
         let one = || Tiles { m: extent.m.div_ceil(tile[0]), n: extent.n.div_ceil(tile[1]), k };
         let table = || {
             let at = (f.shared_base() + (plan.table_offset + 4)) & !7;
@@ -73,7 +83,7 @@ impl<'a, 'f> Outputs<'a, 'f> {
         let offsets = Offsets { address, groups: count, rows, room };
         let groups = match plan.form {
             Form::Single => Groups::Single(one()),
-            Form::Batched => Groups::Batched(Batched::new(one(), count, gemm.axis())),
+            Form::Batched | Form::KGrouped => Groups::Batched(Batched::new(one(), count, gemm.axis())),
             Form::Ragged | Form::Masked if plan.balanced() => {
                 let (height, table) = (others.div_ceil(tile[0]), table());
                 let workers = f.special(Special::GridX) / plan.cluster_size();
@@ -93,35 +103,46 @@ impl<'a, 'f> Outputs<'a, 'f> {
         Self { tiles: groups.tiles(), groups, view, extent }
     }
 
-    /// Emitted per work unit: the first element of the CTA's tile, the output that the tile belongs to, and
-    /// that output's number of K-tiles.
-    pub(crate) fn place(
-        &self,
-        tile: [Value<'f, u32>; 2],
-    ) -> ([Value<'f, u32>; 2], Extent<'f>, Value<'f, u32>) {
+    /// Emitted per work unit: where the CTA's tile is.
+    pub(crate) fn place(&self, tile: [Value<'f, u32>; 2]) -> Placed<'f> {
         let Self { extent, tiles: Tiles { k, .. }, .. } = *self;
         let place = self.groups.place(tile, &self.view);
-        let (group, [m, n]) = (place.group, place.ends);
+        let (first, group, [m, n]) = (place.first, place.group, place.ends);
         match place.record {
             None => {
                 let (m, n) = (m.unwrap_or(extent.m), n.unwrap_or(extent.n));
-                (place.first, Extent { m, n, group, record: None }, k)
+                let along_k = group.filter(|_| self.view.plan.form.divides_k());
+                let range = along_k.map(|group| self.view.range(group, k));
+                Placed { first, extent: Extent { m, n, group, record: None }, range }
             }
             Some((record, [m, n, all])) => {
                 let k = all.div_ceil(self.view.plan.mainloop.tile[2]).min(k);
-                (place.first, Extent { m, n, group, record: Some(record) }, k)
+                let range = [self.view.f.constant(0), k];
+                let extent = Extent { m, n, group, record: Some(record) };
+                Placed { first, extent, range: Some(range) }
             }
         }
     }
 }
 
-/// The CTA's position in its cluster's tile, and the address of the records.
+/// The CTA's position in its cluster's tile, and the address of the offsets or records.
 #[derive(Clone, Copy)]
 struct View<'a, 'f> {
     f: &'f Builder,
     plan: &'a Plan,
     cluster: ClusterPosition<'f>,
-    records: Value<'f, u64>,
+    address: Value<'f, u64>,
+}
+
+impl<'f> View<'_, 'f> {
+    /// The k-tiles of a group along K, of `k` k-tiles of all groups. Whatever memory holds, they are among
+    /// these.
+    fn range(&self, group: Value<'f, u32>, k: Value<'f, u32>) -> [Value<'f, u32>; 2] {
+        let (tile, at) = (self.plan.mainloop.tile[2], self.address + group.mul_wide(4));
+        let [begin, end] =
+            [0, 4].map(|next| self.f.load_global::<u32>(at, next).min(k * tile).div_ceil(tile));
+        [begin, end.max(begin)]
+    }
 }
 
 impl<'f> Elements<Value<'f, u32>> for View<'_, 'f> {
@@ -138,7 +159,7 @@ impl<'f> Elements<Value<'f, u32>> for View<'_, 'f> {
     }
 
     fn record(&self, group: Value<'f, u32>) -> Self::Record {
-        let record = RecordDevice::new(self.records + group.mul_wide(Record::BYTES[0]));
+        let record = RecordDevice::new(self.address + group.mul_wide(Record::BYTES[0]));
         (record, record.extents(self.f, self.plan))
     }
 }

@@ -81,7 +81,8 @@ impl WorkspaceRef {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Call<E = LinearArguments> {
     /// Extents of the GEMM, or of each GEMM of a batch. For [`Products::Ragged`] and [`Products::Masked`], M
-    /// is the number of all rows; N and K are those of each group. [`Products::Grouped`] ignores them: its
+    /// is the number of all rows; N and K are those of each group. For [`Products::KGrouped`], K is that of all
+    /// groups; M and N are those of each. [`Products::Grouped`] ignores them: its
     /// extents are in device memory. If the epilogue combines pairs of columns, D has half of N columns.
     pub problem: GemmProblem,
     /// The number of GEMMs, and how they are given.
@@ -195,6 +196,20 @@ impl Call {
     pub fn masked(self, count: u32, room: u32, rows: u64) -> Self {
         let stride = u64::from(self.problem.k) * u64::from(self.problem.n);
         Self { products: Products::Masked { count, rows, room }, b: self.b.every(stride), ..self }
+    }
+
+    /// `count` groups along K ([`Products::KGrouped`]). `offsets` is the device address of where each group
+    /// begins. The D matrices of the groups are packed, one after the other, and so are the C matrices.
+    #[must_use]
+    pub fn k_grouped(self, count: u32, offsets: u64) -> Self {
+        let stride = u64::from(self.problem.m) * u64::from(self.problem.n);
+        let c = self.epilogue.c.map(|c| c.every(stride));
+        Self {
+            products: Products::KGrouped { count, offsets },
+            d: self.d.every(stride),
+            epilogue: LinearArguments { c, ..self.epilogue },
+            ..self
+        }
     }
 
     /// Adds `beta * C`. `address` is C's device address, `pitch` its leading dimension in elements.

@@ -43,10 +43,27 @@ pub enum Products {
         /// Rows per buffer.
         room: u32,
     },
+    /// Groups along K: each GEMM is a range of K of the same A and B, with its own D. For example, the weight
+    /// gradients of experts. The call's K is that of A and B, which all groups share; M and N are those of
+    /// each group. D (and C) is a batch, as for [`Batched`](Self::Batched). An empty group has D = beta * C.
+    ///
+    /// Block scales are those of one GEMM with the call's K: the blocks of a group follow those of the groups
+    /// before it.
+    KGrouped {
+        /// Number of groups, at most [`Form::MOST_GROUPS`].
+        count: u32,
+        /// Device address of `count + 1` offsets (`u32`): group `i` is K from `offsets[i]` up to, but not
+        /// including, `offsets[i + 1]`. The kernel reads the offsets, so a kernel before it may compute them.
+        ///
+        /// An offset must be a multiple of the kernel's tile K, or K itself. Tile K is 128 with block scales, and
+        /// divides [`K_STEP`](Self::K_STEP) for each kernel that a [selection](crate::select) finds.
+        /// Any other offset counts as the next multiple of tile K; an offset beyond K counts as K. A group
+        /// that ends before it begins counts as empty.
+        offsets: u64,
+    },
     /// GEMMs of any shapes (pointer array). Records in device memory describe the shape and the matrices of
     /// each; the call's own matrices are ignored. The GEMMs may use parts of the same matrices. For example,
-    /// the weight gradients of experts are groups along K: records that differ in K and in the addresses of A
-    /// and B.
+    /// groups along K that begin at any element are records that differ in K and in the addresses of A and B.
     ///
     /// The workspace must be memory of this kernel's own. It has the number of bytes that
     /// [`AnyGemm::workspace`](crate::AnyGemm::workspace) returns, and is zero before the first launch.
@@ -59,6 +76,10 @@ pub enum Products {
 }
 
 impl Products {
+    /// Offsets that are multiples of this are right for all kernels that a [selection](crate::select) finds
+    /// for [`KGrouped`](Self::KGrouped).
+    pub const K_STEP: u32 = 128;
+
     /// The form of the kernels that compute these GEMMs.
     pub fn form(&self) -> Form {
         match self {
@@ -66,6 +87,7 @@ impl Products {
             Self::Batched { .. } => Form::Batched,
             Self::Ragged { .. } => Form::Ragged,
             Self::Masked { .. } => Form::Masked,
+            Self::KGrouped { .. } => Form::KGrouped,
             Self::Grouped { .. } => Form::Grouped,
         }
     }
@@ -77,6 +99,7 @@ impl Products {
             Self::Batched { count }
             | Self::Ragged { count, .. }
             | Self::Masked { count, .. }
+            | Self::KGrouped { count, .. }
             | Self::Grouped { count, .. } => count,
         }
     }
@@ -95,7 +118,9 @@ impl Products {
         match *self {
             Self::One => Vec::new(),
             Self::Batched { count } => vec![count.into()],
-            Self::Ragged { count, offsets } => vec![count.into(), offsets.into()],
+            Self::Ragged { count, offsets } | Self::KGrouped { count, offsets } => {
+                vec![count.into(), offsets.into()]
+            }
             Self::Masked { count, rows, room } => vec![count.into(), rows.into(), room.into()],
             Self::Grouped { count, records } => vec![count.into(), records.into()],
         }

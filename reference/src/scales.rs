@@ -48,6 +48,16 @@ impl Scales {
         self.values.get(row / self.rows, block)
     }
 
+    /// The scales of `length` elements along K from element `first` on, which begins a block.
+    #[must_use]
+    pub fn along_k(&self, [first, length]: [u32; 2]) -> Self {
+        let (first, count) = (first / BLOCK, length.div_ceil(BLOCK));
+        let HostMatrix { format, rows: lines, order, .. } = self.values;
+        let pitch = if order == Order::RowMajor { count } else { lines }.next_multiple_of(4).max(4);
+        let value = |line, block| self.values.get(line, first + block);
+        Self { rows: self.rows, values: HostMatrix::from_fn(format, [lines, count], order, pitch, value) }
+    }
+
     /// The scales of `rows` rows of the operand from `first` on, with one scale per row.
     #[must_use]
     pub fn part(&self, first: u32, rows: u32) -> Self {

@@ -201,6 +201,9 @@ pub struct Streamed {
 
 impl Streamed {
     fn shares(&self, tiles: Tiles<u32>, workers: u32) -> Shares<u32> {
+        if tiles.count().is_none() {
+            return Shares::NONE;
+        }
         let shares = match self.divide {
             DivideSpec::Remainder => self.remainder(tiles, workers),
             // The work units of a tile may wait for each other, so a tile has at most as many as there are

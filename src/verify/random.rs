@@ -235,7 +235,13 @@ impl Draw {
         let wild = self.once_in(20);
         let persistent = [1, 1, 2, 3];
         let on_device = matches!(form, Form::Ragged | Form::Masked | Form::Grouped) && !self.once_in(6);
-        match if on_device { self.of(&persistent) } else { self.random.u32(..8) } {
+        let whole = form == Form::KGrouped && !self.once_in(6);
+        let drawn = match (on_device, whole) {
+            (true, _) => self.of(&persistent),
+            (_, true) => self.of(&[0, 1, 1, 2, 5]),
+            _ => self.random.u32(..8),
+        };
+        match drawn {
             0 => SchedulerSpec::OneTile(Whole { raster }),
             1 => SchedulerSpec::Persistent(Walk { raster }),
             2 => SchedulerSpec::Dynamic(Drawn { raster }),
@@ -280,9 +286,10 @@ impl Draw {
                 Form::Batched,
                 Form::Ragged,
                 Form::Masked,
+                Form::KGrouped,
                 Form::Grouped,
             ]),
-            EpilogueKind::Sourced => self.of(&[Form::Single, Form::Batched]),
+            EpilogueKind::Sourced => self.of(&[Form::Single, Form::Batched, Form::KGrouped]),
             EpilogueKind::Fused(_) => Form::Single,
         };
         let producer = if self.once_in(5) { Producer::Warpgroup } else { Producer::Thread };
@@ -583,6 +590,25 @@ impl Draw {
                 let rows: Vec<u32> =
                     (0..self.random.u32(1..5)).map(|_| self.random.u32(..=room + room / 4)).collect();
                 let products = SeveralProducts::masked(&rows, room, [problem.n, problem.k]);
+                several(products).run(gemm, &program, engine)?
+            }
+            Form::KGrouped => {
+                let (tile, most) = (plan.mainloop.tile[2], problem.k.div_ceil(plan.mainloop.tile[2]));
+                // Mostly multiples of tile K, in order; now and then any number.
+                let mut offsets: Vec<u32> = (0..self.random.u32(2..7))
+                    .map(|_| {
+                        if self.once_in(12) {
+                            return self.random.u32(..);
+                        }
+                        tile * self.random.u32(..=most)
+                    })
+                    .collect();
+                if !self.once_in(8) {
+                    offsets.sort_unstable();
+                }
+                let products = SeveralProducts::along_k(problem, offsets);
+                let shared = [false, false, self.once_in(4)];
+                let products = SeveralProducts { shared, interleaved: self.once_in(3), ..products };
                 several(products).run(gemm, &program, engine)?
             }
             Form::Grouped => {

@@ -1,4 +1,4 @@
-//! Several GEMMs of one launch (batched, or groups of rows): runs them, and compares them one by one.
+//! Several GEMMs of one launch (batched, or groups of rows or along K): runs them, and compares them one by one.
 //!
 //! ```
 //! use falchion::kernel::GemmProblem;
@@ -18,21 +18,22 @@ use super::product::{Product, RunError, accumulators, formats, freeing, orders, 
 use super::repeat::{Again, chunks};
 use super::{HostMatrix, Order, Scales, Weights, storage};
 
-/// The GEMMs of one launch with random matrices, in the formats of the kernel that runs them: a batch, or
-/// groups of rows, each with its own B.
+/// The GEMMs of one launch with random matrices, in the formats of the kernel that runs them: a batch,
+/// groups of rows, each with its own B, or groups along K, each with its own D.
 #[derive(Clone, Debug)]
 pub struct SeveralProducts {
     /// The form of the launch. A run writes the offsets of the groups to its own memory, whatever address
     /// this gives.
     pub products: Products,
-    /// Extents of each GEMM of a batch. For groups, M is the number of rows of A, C and D.
+    /// Extents of each GEMM of a batch. For groups of rows, M is the number of rows of A, C and D; for groups
+    /// along K, K is that of A and B.
     pub problem: GemmProblem,
     /// The device-memory table of the groups: where they begin and where the last one ends, or how many rows
     /// each uses. Empty for a batch.
     pub offsets: Vec<u32>,
-    /// For a batch: whether all GEMMs have the same A, B, C.
+    /// For a batch: whether all GEMMs have the same A, B, C. Groups along K always have the same A and B.
     pub shared: [bool; 3],
-    /// For a batch: whether the rows of all D are side by side in memory; otherwise one D follows the other.
+    /// For a batch, or groups along K: whether the rows of all D are side by side in memory; otherwise one D follows the other.
     pub interleaved: bool,
     /// Alpha and beta.
     pub factors: [f32; 2],
@@ -57,6 +58,16 @@ pub struct SeveralOutcome {
     pub mismatch: Option<String>,
     /// All of D's memory, one word per element.
     pub d: Vec<u64>,
+}
+
+/// Where groups of these sizes begin, and where the last one ends.
+fn offsets(sizes: &[u32]) -> Vec<u32> {
+    let mut offsets = vec![0];
+    offsets.extend(sizes.iter().scan(0, |end, size| {
+        *end += size;
+        Some(*end)
+    }));
+    offsets
 }
 
 /// Number of elements between two D matrices, and after the last.
@@ -86,11 +97,7 @@ impl SeveralProducts {
 
     /// Groups of these numbers of rows, and `spare` rows after them.
     pub fn of_rows(rows: &[u32], spare: u32, [n, k]: [u32; 2]) -> Self {
-        let mut offsets = vec![0];
-        offsets.extend(rows.iter().scan(0, |end, rows| {
-            *end += rows;
-            Some(*end)
-        }));
+        let offsets = offsets(rows);
         Self::groups(GemmProblem { m: offsets[rows.len()] + spare, n, k }, offsets)
     }
 
@@ -100,6 +107,30 @@ impl SeveralProducts {
         let problem = GemmProblem { m: count.saturating_mul(room), n, k };
         let products = Products::Masked { count, rows: 0, room };
         Self { products, offsets: rows.to_vec(), ..Self::batch(problem, 0) }
+    }
+
+    /// Groups along K that begin at `offsets`.
+    pub fn along_k(problem: GemmProblem, offsets: Vec<u32>) -> Self {
+        let count = offsets.len().saturating_sub(1) as u32;
+        Self { products: Products::KGrouped { count, offsets: 0 }, offsets, ..Self::batch(problem, 0) }
+    }
+
+    /// Groups of these lengths along K, one after the other, of `m` rows and `n` columns.
+    pub fn of_lengths(lengths: &[u32], [m, n]: [u32; 2]) -> Self {
+        let offsets = offsets(lengths);
+        Self::along_k(GemmProblem { m, n, k: offsets[lengths.len()] }, offsets)
+    }
+
+    /// First and last K of each GEMM, for a kernel whose tile K is `tile`.
+    fn ranges(&self, tile: u32) -> Vec<[u32; 2]> {
+        let k = self.problem.k;
+        if !matches!(self.products, Products::KGrouped { .. }) {
+            return vec![[0, k]; self.products.count() as usize];
+        }
+        // As documented: an offset counts as the next multiple of tile K, and as at most K.
+        let counted = |offset: u32| offset.min(k).next_multiple_of(tile).min(k);
+        let range = |of: &[u32]| [counted(of[0]), counted(of[1]).max(counted(of[0]))];
+        self.offsets.windows(2).map(range).collect()
     }
 
     /// Whether the GEMMs are groups of rows.
@@ -126,8 +157,10 @@ impl SeveralProducts {
 
     /// Floating-point operations of all GEMMs.
     pub fn operations(&self) -> f64 {
-        let operations = |m| GemmProblem { m, ..self.problem }.operations();
-        self.rows().iter().map(|&[_, m]| operations(m)).sum()
+        let operations = |(&[_, m], [begin, end]): (&[u32; 2], [u32; 2])| {
+            GemmProblem { m, k: end - begin, ..self.problem }.operations()
+        };
+        self.rows().iter().zip(self.ranges(1)).map(operations).sum()
     }
 
     /// The offset of each D in memory, and the leading dimension, in elements.
@@ -207,7 +240,7 @@ impl SeveralProducts {
             }
         };
         let (places, d_pitch) = self.places();
-        let rows = self.rows();
+        let (rows, ranges) = (self.rows(), self.ranges(entry.plan().mainloop.tile[2]));
         let last = if self.ragged() { Some(0) } else { places.last().copied() };
         let inner = last.map_or(0, |last| last + problem.m as usize * d_pitch);
         let before = vec![format.poison(); chunks(format, inner + GAP)];
@@ -220,6 +253,9 @@ impl SeveralProducts {
             }
             Products::Masked { count, room, .. } => {
                 Products::Masked { count, room, rows: upload(engine, &table)?.address }
+            }
+            Products::KGrouped { count, .. } => {
+                Products::KGrouped { count, offsets: upload(engine, &table)?.address }
             }
             Products::One | Products::Batched { .. } | Products::Grouped { .. } => self.products,
         };
@@ -241,14 +277,14 @@ impl SeveralProducts {
 
         let mut outcome = SeveralOutcome { time, ratio: 0.0, compared: 0, mismatch: None, d: after.clone() };
         let mut inside = vec![false; after.len()];
-        for (i, (&place, &[first, m])) in places.iter().zip(&rows).enumerate() {
+        for (i, ((&place, &[first, m]), &range)) in places.iter().zip(&rows).zip(&ranges).enumerate() {
             let element = |row: u32, column: u32| place + row as usize * d_pitch + column as usize;
             let mut dense = Vec::new();
             for (row, column) in (0..m).flat_map(|row| (0..problem.n).map(move |column| (row, column))) {
                 dense.push(after[element(row, column)]);
                 inside[element(row, column)] = true;
             }
-            let product = matrices.product(self, i, [first, m]);
+            let product = matrices.product(self, i, ([first, m], range));
             let sums = product.sums(accumulators(entry), &|_| ());
             let checked = product.compare(format, &sums, None, &vec![format.poison(); dense.len()], &dense);
             outcome.ratio = outcome.ratio.max(checked.ratio);
@@ -281,7 +317,15 @@ impl SeveralProducts {
         };
         let count = self.rows().len();
         let several = |shared: bool| if shared { count.min(1) } else { count };
-        let [a, b, c] = if self.ragged() { [1, count, 1] } else { self.shared.map(several) };
+        let [a, b, c] = match self.products {
+            _ if self.ragged() => [1, count, 1],
+            Products::KGrouped { .. } => [true, true, self.shared[2]].map(several),
+            Products::One
+            | Products::Batched { .. }
+            | Products::Ragged { .. }
+            | Products::Masked { .. }
+            | Products::Grouped { .. } => self.shared.map(several),
+        };
         let mut of_a: Vec<_> = (0..a).map(|_| fill([m, k], a_order, formats[0])).collect();
         let mut of_b: Vec<_> = (0..b).map(|_| fill([k, n], b_order, formats[1])).collect();
         let of_c = (0..c).map(|_| fill([m, n], Order::RowMajor, formats[2])).collect();
@@ -315,31 +359,37 @@ struct Matrices {
 }
 
 impl Matrices {
-    /// The `i`-th GEMM alone.
-    fn product(&self, of: &SeveralProducts, i: usize, [first, m]: [u32; 2]) -> Product {
+    /// The `i`-th GEMM alone: first row and number of rows, and first and last K.
+    fn product(
+        &self,
+        of: &SeveralProducts,
+        i: usize,
+        ([first, m], [begin, end]): ([u32; 2], [u32; 2]),
+    ) -> Product {
         let own = |all: &[HostMatrix]| all[i.min(all.len() - 1)].clone();
-        let part = |matrix: HostMatrix| {
-            if !of.ragged() {
+        let part = |matrix: HostMatrix, [first_row, rows]: [u32; 2], [first_column, columns]: [u32; 2]| {
+            if [rows, columns] == [matrix.rows, matrix.columns] {
                 return matrix;
             }
-            let HostMatrix { format, columns, order, .. } = matrix;
-            let pitch = if order == Order::RowMajor { columns } else { m };
-            HostMatrix::from_fn(format, [m, columns], order, pitch, |row, column| {
-                matrix.get(first + row, column)
+            let HostMatrix { format, order, .. } = matrix;
+            let pitch = if order == Order::RowMajor { columns } else { rows };
+            HostMatrix::from_fn(format, [rows, columns], order, pitch, |row, column| {
+                matrix.get(first_row + row, first_column + column)
             })
         };
-        let [alpha, beta] = of.factors;
+        let (rows, columns) = (if of.ragged() { [first, m] } else { [0, of.problem.m] }, [0, of.problem.n]);
+        let (range, [alpha, beta]) = ([begin, end - begin], of.factors);
         Product {
-            a: part(own(&self.a)),
-            b: own(&self.b),
+            a: part(own(&self.a), rows, range),
+            b: part(own(&self.b), range, columns),
             scales: self.scales.as_ref().map(|[a, b]| {
-                let [a, b] = [a, b].map(|all| all[i.min(all.len() - 1)].clone());
+                let [a, b] = [a, b].map(|all| all[i.min(all.len() - 1)].along_k(range));
                 [if of.ragged() { a.part(first, m) } else { a }, b]
             }),
             weights: None,
             vectors: None,
             operand_offset: 0,
-            c: Some(part(own(&self.c))),
+            c: Some(part(own(&self.c), rows, columns)),
             alpha,
             beta,
             d_pitch: of.problem.n,

@@ -122,7 +122,7 @@ impl EpilogueSpec {
         match (self.staged_bits, form) {
             (0, _) if self.transposed => STORES_TRANSPOSED,
             (0, _) | (_, Form::Ragged | Form::Masked | Form::Grouped) => STORES,
-            (_, Form::Single | Form::Batched) => WORKING,
+            (_, Form::Single | Form::Batched | Form::KGrouped) => WORKING,
         }
     }
 }

@@ -83,6 +83,8 @@ impl MainloopSpec {
             "an epilogue of split weights reads them from both halves of N: let gates and ups alternate"
         } else if form.described() {
             "records describe matrices, not metadata: use one product, a batch or groups of rows"
+        } else if form.divides_k() {
+            "groups along K are of dense operands, with or without block scales: use one product, a batch or groups of rows"
         } else if form.shares_rows() && !epilogue.transposed {
             "with groups of rows, the sparse operand is the caller's B: swap A and B"
         } else {

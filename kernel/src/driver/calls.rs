@@ -309,6 +309,7 @@ impl Addresses {
             Products::One | Products::Batched { .. } => call.products,
             Products::Ragged { count, .. } => Products::Ragged { count, offsets: table },
             Products::Masked { count, room, .. } => Products::Masked { count, rows: table, room },
+            Products::KGrouped { count, .. } => Products::KGrouped { count, offsets: table },
             Products::Grouped { count, .. } => Products::Grouped { count, records: table },
         };
         Call {
@@ -336,6 +337,7 @@ fn split(call: &Call) -> (Shape, Addresses) {
         Products::Ragged { offsets, .. } => (2, offsets),
         Products::Grouped { records, .. } => (3, records),
         Products::Masked { rows, .. } => (4, rows),
+        Products::KGrouped { offsets, .. } => (5, offsets),
     };
     let c_given = c.is_some();
     let c = c.unwrap_or(MatrixRef::NONE);

@@ -73,22 +73,25 @@ pub(super) fn check(
 pub(super) fn spans(matrices: Matrices, call: &Call<()>, multiplied: bool) -> [Span; 11] {
     let Call { problem: GemmProblem { m, n, k }, products, a, b, d, workspace, .. } = *call;
     let none = (0, 0);
-    let ([first, others], table, records) = match products {
-        Products::One => ([1; 2], none, none),
-        Products::Batched { count } => ([count; 2], none, none),
-        Products::Ragged { count, offsets } => ([1, count], (offsets, (u64::from(count) + 1) * 4), none),
-        Products::Masked { count, rows, .. } => ([1, count], (rows, u64::from(count) * 4), none),
+    // The number of matrices of A, of B, and of C and D.
+    let offsets = |count: u32, address| (address, (u64::from(count) + 1) * 4);
+    let ([first, others, outputs], table, records) = match products {
+        Products::One => ([1; 3], none, none),
+        Products::Batched { count } => ([count; 3], none, none),
+        Products::Ragged { count, offsets: at } => ([1, count, 1], offsets(count, at), none),
+        Products::Masked { count, rows, .. } => ([1, count, 1], (rows, u64::from(count) * 4), none),
+        Products::KGrouped { count, offsets: at } => ([1, 1, count], offsets(count, at), none),
         Products::Grouped { count, records } => {
-            ([1; 2], none, (records, u64::from(count) * u64::from(Record::BYTES[0])))
+            ([1; 3], none, (records, u64::from(count) * u64::from(Record::BYTES[0])))
         }
     };
     let table_of = match products.form() {
         Form::Masked => "the groups' numbers of rows",
-        Form::Single | Form::Batched | Form::Ragged | Form::Grouped => "the groups' offsets",
+        Form::Single | Form::Batched | Form::Ragged | Form::KGrouped | Form::Grouped => "the groups' offsets",
     };
     let Matrices { majors, bytes: [a_bytes, b_bytes, output], halvings, scaled, weights, sparse } = matrices;
     let [a_major, b_major] = majors;
-    let empty = m == 0 || n == 0 || others == 0;
+    let empty = m == 0 || n == 0 || products.count() == 0;
     let multiplied = multiplied && !empty && k > 0;
     let lines = |major, mn, k| if major == Major::K { [mn, k] } else { [k, mn] };
     // From the first element of the matrix to the end of the last one.
@@ -142,7 +145,7 @@ pub(super) fn spans(matrices: Matrices, call: &Call<()>, multiplied: bool) -> [S
     [
         operand("A", 0, a, lines(a_major, m, k), m, (a_bytes, first)),
         operand("B", 1, b, lines(b_major, n, k), n, (b_bytes, others)),
-        matrix("D", !empty, d, [m, n >> halvings], output, first),
+        matrix("D", !empty, d, [m, n >> halvings], output, outputs),
         Span { name: "the workspace", address, bytes: reached(bytes), writes: true },
         Span { name: table_of, address: table.0, bytes: reached(table.1), writes: false },
         Span { name: "the records", address: records.0, bytes: records.1, writes: false },
@@ -251,6 +254,13 @@ mod tests {
                 Call { products: experts, b: call.b.every(200), ..call },
                 true,
                 [54, 574, 170, 64, 12, 0, 0, 0, 0, 0, 0],
+            ),
+            (
+                "groups along K",
+                matrices,
+                Call { products: Products::KGrouped { count: 2, offsets: 6000 }, ..call },
+                true,
+                [54, 174, 970, 64, 12, 0, 0, 0, 0, 0, 0],
             ),
             (
                 "along M and N, with pairs of columns joined",

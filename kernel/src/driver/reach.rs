@@ -131,6 +131,10 @@ mod tests {
                     Call { products, b: every(one.b), ..one }
                 }
                 Form::Masked => one.masked(3, 80, 6 << 32),
+                Form::KGrouped => {
+                    let products = Products::KGrouped { count: 3, offsets: 6 << 32 };
+                    Call { products, d: every(one.d), ..all }
+                }
                 Form::Grouped => Call::grouped(3, 6 << 32).with(one.epilogue),
             };
             let launch = gemm.launch(&Call { workspace, ..call }, 132);

@@ -139,7 +139,10 @@ impl Bounds {
         let count = match call.products {
             Products::One => 1,
             Products::Batched { count } => count,
-            Products::Ragged { .. } | Products::Masked { .. } | Products::Grouped { .. } => return None,
+            Products::Ragged { .. }
+            | Products::Masked { .. }
+            | Products::KGrouped { .. }
+            | Products::Grouped { .. } => return None,
         };
         // So few tiles can be counted.
         let elements = u128::from(one.m) * u128::from(one.n) * u128::from(count);

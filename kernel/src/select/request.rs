@@ -100,6 +100,14 @@ impl<'a> Request<'a> {
         call
     }
 
+    /// Groups along K, one for each shape, which have one M and N. The request's K is that of all groups. Every
+    /// group begins at a multiple of [`Products::K_STEP`].
+    #[must_use]
+    pub fn k_grouped(self, shapes: &'a [GemmProblem]) -> Self {
+        let count = u32::try_from(shapes.len()).unwrap_or(u32::MAX);
+        Self { call: self.call.k_grouped(count, 1 << 20), shapes, ..self }
+    }
+
     /// Products of these shapes, described in device memory.
     #[must_use]
     pub fn grouped(self, shapes: &'a [GemmProblem]) -> Self {
@@ -121,7 +129,10 @@ impl<'a> Request<'a> {
         let (one, count) = (self.call.problem, self.call.products.count());
         match self.call.products {
             Products::One | Products::Batched { .. } => None,
-            Products::Ragged { .. } | Products::Masked { .. } | Products::Grouped { .. }
+            Products::Ragged { .. }
+            | Products::Masked { .. }
+            | Products::KGrouped { .. }
+            | Products::Grouped { .. }
                 if !self.shapes.is_empty() =>
             {
                 Some(self.shapes.to_vec())
@@ -136,6 +147,19 @@ impl<'a> Request<'a> {
                         .map(|group| GemmProblem { m: rows(group), ..one })
                         .collect(),
                 )
+            }
+            Products::KGrouped { .. } => {
+                let count = count.min(Form::MOST_GROUPS);
+                let steps = one.k.div_ceil(Products::K_STEP);
+                // Of the first so many groups together.
+                let k = |groups| match count {
+                    0 => 0,
+                    _ => (steps / count * groups + (steps % count).min(groups))
+                        .saturating_mul(Products::K_STEP)
+                        .min(one.k),
+                };
+                let group = |group| GemmProblem { k: k(group + 1) - k(group), ..one };
+                Some((0..count).map(group).collect())
             }
             Products::Grouped { .. } => Some(vec![one; count.min(Form::MOST_GROUPS) as usize]),
         }
@@ -172,6 +196,7 @@ impl<'a> Request<'a> {
         Types::of_kernel(gemm) == self.stored()
             && plan.majors() == self.majors
             && self.call.products.for_form(plan.form).is_ok()
+            && (!plan.form.divides_k() || Products::K_STEP.is_multiple_of(plan.mainloop.tile[2]))
             && epilogue
     }
 

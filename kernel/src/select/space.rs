@@ -16,6 +16,7 @@ use scheduler::{
 };
 
 use super::model::Subject;
+use crate::products::Products;
 use crate::spec::{EpilogueKind, KernelSpec};
 use crate::types::Types;
 
@@ -155,6 +156,14 @@ impl Space {
     }
 
     fn every(self) -> Vec<Entry> {
+        let mut entries = self.all();
+        // Groups along K begin at multiples of tile K.
+        let fits = |entry: &Entry| Products::K_STEP.is_multiple_of(entry.spec.mainloop.tile[2]);
+        entries.retain(|entry| !self.form.divides_k() || fits(entry));
+        entries
+    }
+
+    fn all(self) -> Vec<Entry> {
         let Some(base) = self.base() else { return Vec::new() };
         let mut entries = Vec::new();
         if base.mainloop.atom.by_threads() {

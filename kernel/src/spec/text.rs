@@ -215,11 +215,12 @@ fn shortened(text: &str) -> String {
     }
 }
 
-const FORMS: [(&str, Form); 5] = [
+const FORMS: [(&str, Form); 6] = [
     ("single", Form::Single),
     ("batched", Form::Batched),
     ("ragged", Form::Ragged),
     ("masked", Form::Masked),
+    ("k-grouped", Form::KGrouped),
     ("grouped", Form::Grouped),
 ];
 const ROLES: [(&str, Roles); 3] = [

@@ -24,6 +24,7 @@ impl KernelSpec {
             Form::Batched => format!("Batched<{composed}>"),
             Form::Ragged => format!("Ragged<{composed}>"),
             Form::Masked => format!("Masked<{composed}>"),
+            Form::KGrouped => format!("KGrouped<{composed}>"),
             Form::Grouped => format!("PointerArray<{composed}>"),
         }
     }

@@ -95,10 +95,10 @@ impl<'a> Request<'a> {
             let Some(transpose) = along_k_alone(format).filter(|_| !as_it_lies) else { continue };
             let bytes = u64::from(transpose.bytes());
             let pitch = u64::from(k).next_multiple_of(16 / bytes);
-            // One matrix if all GEMMs share it, or if the groups are rows of it.
-            let count = if matrix.stride == 0 { count.min(1) } else { count };
-            let stride =
-                if matrix.stride == 0 { 0 } else { (u64::from(mn) * pitch).next_multiple_of(ALIGNMENT) };
+            // One matrix if all GEMMs share it, or if the groups are parts of it.
+            let one = matrix.stride == 0 || self.call.products.form().divides_k();
+            let count = if one { count.min(1) } else { count };
+            let stride = if one { 0 } else { (u64::from(mn) * pitch).next_multiple_of(ALIGNMENT) };
             let d = MatrixRef::new(workspace + all.workspace, pitch).every(stride);
             let what = Transposition { rows: k, columns: mn, count, a: *matrix, d };
             let each = if stride == 0 { u64::from(mn) * pitch } else { stride * u64::from(count) };

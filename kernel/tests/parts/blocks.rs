@@ -63,10 +63,11 @@ fn check(engine: &mut dyn Engine, text: &str, problem: GemmProblem, products: (P
     }
     let (kind, offsets) = products;
     let (count, several) = (kind.count(), matches!(kind, Products::Batched { .. }));
+    let along_k = matches!(kind, Products::KGrouped { .. });
     let of_a = Operand::new(of_a, [m, k], scaled[0], if several { count } else { 1 }, 1);
-    let of_b = Operand::new(of_b, [n, k], scaled[1], count, 2);
+    let of_b = Operand::new(of_b, [n, k], scaled[1], if along_k { 1 } else { count }, 2);
     let ([a, a_scales], [b, b_scales]) = (of_a.upload(engine), of_b.upload(engine));
-    let all = if several { m * count } else { m };
+    let all = if several || along_k { m * count } else { m };
     let nothing = f32::NAN.to_le_bytes().repeat((all * n) as usize);
     let d = engine.upload(&nothing).expect("memory");
     let table: Vec<u8> = offsets.iter().flat_map(|row| row.to_le_bytes()).collect();
@@ -76,6 +77,9 @@ fn check(engine: &mut dyn Engine, text: &str, problem: GemmProblem, products: (P
         }
         Products::Masked { count, room, .. } => {
             Products::Masked { count, room, rows: engine.upload(&table).expect("memory").address }
+        }
+        Products::KGrouped { count, .. } => {
+            Products::KGrouped { count, offsets: engine.upload(&table).expect("memory").address }
         }
         Products::One | Products::Batched { .. } | Products::Grouped { .. } => kind,
     };
@@ -95,7 +99,7 @@ fn check(engine: &mut dyn Engine, text: &str, problem: GemmProblem, products: (P
             (0..).zip(offsets).map(|(i, rows)| (i * room, i * room + rows, i)).collect()
         }
         Products::Ragged { .. } => (0..).zip(offsets.windows(2)).map(|(i, of)| (of[0], of[1], i)).collect(),
-        Products::One | Products::Batched { .. } | Products::Grouped { .. } => {
+        Products::One | Products::Batched { .. } | Products::KGrouped { .. } | Products::Grouped { .. } => {
             (0..all / m.max(1)).map(|i| (i * m, (i + 1) * m, i)).collect()
         }
     };
@@ -104,7 +108,13 @@ fn check(engine: &mut dyn Engine, text: &str, problem: GemmProblem, products: (P
         compare(text, [to - from, n], part, |i, j| {
             // Groups of rows share one A, in which they are consecutive.
             let (of, row) = if several { (product, i) } else { (0, from + i) };
-            let [want, all] = sum(k, |k| 0.5 * of_a.at(of, row, k) * of_b.at(product, j, k));
+            // Groups along K share A and B, and the kernel's tile K is that of a block.
+            let [want, all] = if along_k {
+                let ends = [0, 1].map(|end| offsets[product as usize + end].min(k));
+                sum(ends[1] - ends[0], |k| 0.5 * of_a.at(0, i, ends[0] + k) * of_b.at(0, j, ends[0] + k))
+            } else {
+                sum(k, |k| 0.5 * of_a.at(of, row, k) * of_b.at(product, j, k))
+            };
             // On a GPU: per block, four instructions of 33 terms below 1, each truncated after 13 bits.
             let cut = f64::from(k.div_ceil(128)) * 2.0 * (33.0 + 8.0) / 8192.0;
             [want, f64::from(k) * f64::from(f32::EPSILON) * all + cut]
@@ -150,6 +160,18 @@ fn blocks_are_scaled() {
             let groups = Products::Ragged { count: 4, offsets: 0 };
             let offsets = [0, 3, 3, 100, 170];
             check(engine, &of(text), GemmProblem { m: 170, n: 136, k: 336 }, (groups, &offsets));
+        }
+        for text in [
+            "form=k-grouped scale-a=1x128 scale-b=1x128 tile=64x64x128",
+            "form=k-grouped scale-a=1x128 scale-b=128x128 tile=128x64x128",
+            "form=k-grouped scale-a=1x128 scale-b=1x128 tile=128x64x128 swap=yes cluster=2x1",
+            "form=k-grouped scale-a=1x128 scale-b=1x128 tile=64x64x128 roles=pingpong scheduler=dynamic",
+            "form=k-grouped scale-a=1x128 scale-b=1x128 tile=64x64x128 scheduler=one-tile",
+        ] {
+            let groups = Products::KGrouped { count: 5, offsets: 0 };
+            // Groups of one block and of several, empty ones, and one that ends in the middle of a block.
+            let offsets = [0, 128, 128, 512, 720, 720];
+            check(engine, &of(text), GemmProblem { m: 70, n: 136, k: 720 }, (groups, &offsets));
         }
         for text in [
             "form=masked scale-a=1x128 scale-b=128x128 tile=64x64x128",
@@ -238,6 +260,7 @@ fn operands_that_cannot_be_scaled_are_refused() {
         ("dtype=e4m3 roles=unspecialised", "blocks with scales need a producer"),
         ("dtype=e4m3 arrivals=warpgroup", "threads read scales from the stage"),
         ("dtype=e4m3 form=grouped", "records describe matrices, not scales"),
+        ("dtype=e4m3 form=k-grouped scheduler=stream-k", "the device alone knows the K of each group"),
         ("dtype=e4m3 form=ragged scale-a=128x128", "each row has a scale of its own"),
     ] {
         let both = ["scale-a=1x128", "scale-b=128x128"].map(|word| {

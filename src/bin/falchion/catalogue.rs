@@ -25,8 +25,9 @@ use crate::{Failure, files, memory, types};
 /// shape by predicted time on an H200, fastest first, and prints the reason for the first and its Rust type.
 #[derive(clap::Args, Debug)]
 #[command(
-    override_usage = "falchion plan <NAME>\n       falchion plan --spec <WORDS>\n       falchion plan [OPTIONS] --m <M> --n <N> --k <K>\n       falchion plan [OPTIONS] --rows <ROWS,ROWS,..> --n <N> --k <K>",
-    after_help = "Examples:\n  falchion plan 128x256-direct-bf16-kk\n  falchion plan --spec \"tile=192x160x64 cluster=2x1 scheduler=stream-k\"\n  falchion plan 128x128-pingpong-bias-gelu-bf16-kk\n  falchion plan --m 4096 --n 14336 --k 4096\n  falchion plan --rows 30,0,500 --n 4096 --k 7168\n  falchion plan --m 4096 --n 4096 --k 4096 --epilogue bias-gelu\n  \
+    group(clap::ArgGroup::new("depth").args(["k", "k_groups"])),
+    override_usage = "falchion plan <NAME>\n       falchion plan --spec <WORDS>\n       falchion plan [OPTIONS] --m <M> --n <N> --k <K>\n       falchion plan [OPTIONS] --rows <ROWS,ROWS,..> --n <N> --k <K>\n       falchion plan [OPTIONS] --k-groups <K,K,..> --m <M> --n <N>",
+    after_help = "Examples:\n  falchion plan 128x256-direct-bf16-kk\n  falchion plan --spec \"tile=192x160x64 cluster=2x1 scheduler=stream-k\"\n  falchion plan 128x128-pingpong-bias-gelu-bf16-kk\n  falchion plan --m 4096 --n 14336 --k 4096\n  falchion plan --rows 30,0,500 --n 4096 --k 7168\n  falchion plan --k-groups 512,0,2048 --m 4096 --n 7168\n  falchion plan --m 4096 --n 4096 --k 4096 --epilogue bias-gelu\n  \
                   falchion plan --m 2048 --n 2048 --k 512 --dtype f16 --layout kn\n  falchion plan --m 8192 --n 8192 --k 8192 --sparse a"
 )]
 pub(crate) struct PlanArgs {
@@ -37,14 +38,19 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "WORDS", conflicts_with_all = ["m", "n", "k", "dtype", "dtype_b", "out_dtype", "scale_a", "scale_b", "sparse", "layout"], value_parser = named::spec)]
     spec: Option<KernelSpec>,
     /// Rows of A and D.
-    #[arg(long, requires = "n", requires = "k", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, requires = "n", requires = "depth", value_parser = clap::value_parser!(u32).range(1..))]
     m: Option<u32>,
     /// Columns of B and D.
-    #[arg(long, requires = "k", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, requires = "depth", value_parser = clap::value_parser!(u32).range(1..))]
     n: Option<u32>,
     /// Columns of A, rows of B.
     #[arg(long, requires = "n", value_parser = clap::value_parser!(u32).range(1..))]
     k: Option<u32>,
+    /// K of each group along K, in place of --k. One launch; the groups are ranges of K of the same A and B, and
+    /// each has its own D. A group may have K 0.
+    #[arg(long, value_name = "K,K,..", value_delimiter = ',', value_parser = crate::numbers::lengths, requires = "m", requires = "n",
+        conflicts_with_all = ["name", "spec", "batch", "rows", "epilogue", "sparse"])]
+    k_groups: Vec<u32>,
     /// Name of a fused epilogue.
     #[arg(long, value_name = "NAME", requires = "m", value_parser = fusion_names(),
         conflicts_with_all = ["name", "spec", "batch", "rows"])]
@@ -192,6 +198,7 @@ pub(crate) fn one_product(entry: &AnyGemm) -> Result<(), Failure> {
         Form::Single | Form::Batched => return Ok(()),
         Form::Ragged => ("groups of rows", "--rows"),
         Form::Masked => ("groups of rows in buffers of one size", "--rows … --room …"),
+        Form::KGrouped => ("groups along K", "--k-groups"),
         Form::Grouped => ("GEMMs of any shapes", "--group"),
     };
     Err(Failure::usage(format!(
@@ -243,11 +250,14 @@ pub(crate) fn padded(types: impl Into<Types>, majors: [Major; 2], problem: GemmP
 impl PlanArgs {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let out = &mut out();
-        if let (m, Some(n), Some(k)) = (self.m, self.n, self.k) {
+        let all = |sizes: &[u32]| sizes.iter().fold(0u32, |sum, &size| sum.saturating_add(size));
+        let k = self.k.or((!self.k_groups.is_empty()).then(|| all(&self.k_groups)));
+        if let (m, Some(n), Some(k)) = (self.m, self.n, k) {
             let majors = majors(&self.layout);
-            let rows = self.rows.iter().fold(0u32, |sum, &rows| sum.saturating_add(rows));
-            let problem = GemmProblem { m: m.unwrap_or(rows), n, k };
+            let problem = GemmProblem { m: m.unwrap_or(all(&self.rows)), n, k };
             let groups: Vec<GemmProblem> = self.rows.iter().map(|&m| GemmProblem { m, ..problem }).collect();
+            let along_k: Vec<GemmProblem> =
+                self.k_groups.iter().map(|&k| GemmProblem { k, ..problem }).collect();
             let types = self.types.types()?;
             types::sparse_as_it_lies(types, &self.layout, !groups.is_empty())?;
             let request = Request::packed(types, majors, problem);
@@ -256,6 +266,7 @@ impl PlanArgs {
                 (Some(fusion), _) => request.fused(fusion),
                 (None, Some(count)) => request.batched(count),
                 (None, None) if !groups.is_empty() => request.ragged(&groups),
+                (None, None) if !along_k.is_empty() => request.k_grouped(&along_k),
                 (None, None) => request,
             };
             let first_of_all = request.k_major(1 << 20);
@@ -293,6 +304,7 @@ fn many(products: Products) -> &'static str {
         Products::One => "GEMM",
         Products::Batched { .. } => "GEMMs of this shape",
         Products::Ragged { .. } | Products::Masked { .. } => "groups of rows",
+        Products::KGrouped { .. } => "groups along K",
         Products::Grouped { .. } => "GEMMs of a pointer array",
     }
 }

@@ -199,6 +199,13 @@ impl ExploreArgs {
                 let asked = format!("{} groups of rows, --n {n}, --k {k}", rows.len());
                 (rows.into_iter().map(|m| GemmProblem { m, n, k }).collect(), asked)
             }
+            Form::KGrouped => {
+                // Half of K, nothing, a quarter, and the rest.
+                let steps = |part: u32| (k / part).next_multiple_of(plan.mainloop.tile[2]).min(k);
+                let [half, quarter] = [steps(2), steps(4).min(k - steps(2))];
+                let groups = [half, 0, quarter, k - half - quarter].map(|k| GemmProblem { m, n, k });
+                (groups.to_vec(), format!("four groups along K, --m {m}, --n {n}, --k {k}"))
+            }
             Form::Grouped => {
                 // Four GEMMs of different shapes, with the same K.
                 let shapes = [[m, n, k], [m / 2, n, k], [m / 4, n / 2, k], [m / 8, n / 8, k]];

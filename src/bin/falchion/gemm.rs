@@ -40,7 +40,7 @@ use crate::{Failure, catalogue, memory, numbers, types};
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  falchion gemm\n  falchion gemm --m 300 --n 129 --k 72 --alpha 0.5 --beta 2\n  \
-                        falchion gemm --epilogue bias-gelu --m 300 --n 256\n  falchion gemm --batch 3 --m 100\n  falchion gemm --sparse a --m 300\n  falchion gemm --rows 3,0,170\n  falchion gemm --a A.npy --b weights.safetensors:up_proj --out D.npy --dtype f16"
+                        falchion gemm --epilogue bias-gelu --m 300 --n 256\n  falchion gemm --batch 3 --m 100\n  falchion gemm --sparse a --m 300\n  falchion gemm --rows 3,0,170\n  falchion gemm --k-groups 128,0,384\n  falchion gemm --a A.npy --b weights.safetensors:up_proj --out D.npy --dtype f16"
 )]
 pub(crate) struct GemmArgs {
     /// Rows of A and D [default: 256, or the files'].
@@ -63,11 +63,11 @@ pub(crate) struct GemmArgs {
     c: Option<String>,
     /// File of A's scales: one number, M numbers (one per row), or one scale per block of 8-bit floats, M x
     /// K/128 or M/128 x K/128. For weights in few bits, M x K/GROUP.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["epilogue", "batch", "rows"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["epilogue", "batch", "rows", "k_groups"])]
     scale_a: Option<String>,
     /// File of B's scales: one number, N numbers (one per column), or one scale per block of 8-bit floats,
     /// K/128 x N or K/128 x N/128. For weights in few bits, K/GROUP x N.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["epilogue", "batch", "rows"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["epilogue", "batch", "rows", "k_groups"])]
     scale_b: Option<String>,
     /// Write D to this .npy file: f16 and f64 unchanged, s32 as 32-bit integers, other formats as f32.
     #[arg(long, value_name = "FILE")]
@@ -82,20 +82,20 @@ pub(crate) struct GemmArgs {
     #[arg(long, conflicts_with_all = ["config", "spec", "epilogue"])]
     dtype_b: Option<String>,
     /// File of A's zero points, M x K/GROUP. For weights in few bits.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["epilogue", "batch", "rows"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["epilogue", "batch", "rows", "k_groups"])]
     zero_a: Option<String>,
     /// File of B's zero points, K/GROUP x N. For weights in few bits.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["epilogue", "batch", "rows"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["epilogue", "batch", "rows", "k_groups"])]
     zero_b: Option<String>,
     /// Operand that is 2:4 sparse along K: a or b. Random operands are pruned. In a file, two of four neighbours
     /// along K must be zero.
     #[arg(long, value_name = "OPERAND", value_parser = types::SIDES,
-        conflicts_with_all = ["config", "spec", "epilogue", "layout", "group", "scale_a", "scale_b", "zero_a", "zero_b"])]
+        conflicts_with_all = ["config", "spec", "epilogue", "layout", "group", "k_groups", "scale_a", "scale_b", "zero_a", "zero_b"])]
     sparse: Option<String>,
     /// Number format of C and D [default: that of A and B; bf16 for 8-bit floats, s32 for 8-bit integers, f32
     /// for tf32].
     #[arg(long, value_parser = collective::Format::ALL.map(collective::Format::name),
-        conflicts_with_all = ["config", "spec", "epilogue", "batch", "rows"])]
+        conflicts_with_all = ["config", "spec", "epilogue", "batch", "rows", "k_groups"])]
     out_dtype: Option<String>,
     /// Kernel name from `falchion configs` [default: the first of `falchion plan --m --n --k`]. A kernel with
     /// a fused epilogue runs on random matrices.
@@ -132,6 +132,12 @@ pub(crate) struct GemmArgs {
     #[arg(long, value_name = "ROWS", requires = "rows", conflicts_with_all = ["batch", "epilogue"],
         value_parser = clap::value_parser!(u32).range(1..))]
     room: Option<u32>,
+    /// K of each group along K, in place of --k, on random matrices. One launch; the groups are ranges of K of the
+    /// same A and B, and each has its own D. A group may have K 0. Every group begins at a multiple of 128, or of
+    /// the kernel's tile K.
+    #[arg(long, value_name = "K,K,..", value_delimiter = ',', allow_hyphen_values = true,
+        value_parser = crate::numbers::lengths, conflicts_with_all = ["a", "b", "c", "out", "epilogue", "k", "batch", "rows", "room"])]
+    k_groups: Option<Vec<u32>>,
     /// Add one MxNxK GEMM to a grouped launch (pointer array), on random matrices. Repeatable. M may be 0.
     /// With --group, --config names a kernel `grouped…`. For weights in few bits, a number instead: the
     /// number of elements along K that share a scale, 32, 64 or 128.
@@ -141,7 +147,7 @@ pub(crate) struct GemmArgs {
     /// of the files for 16-bit formats, else kk]. Operands that the kernel cannot read this way are
     /// transposed first.
     #[arg(long, value_parser = ["kk", "kn", "mk", "mn"],
-        conflicts_with_all = ["epilogue", "batch", "rows", "group", "scale_a", "scale_b"])]
+        conflicts_with_all = ["epilogue", "batch", "rows", "k_groups", "group", "scale_a", "scale_b"])]
     layout: Option<String>,
     /// Number of runs of the kernel. The first result is compared with the reference, every other result with
     /// the first, bit for bit, on the device.
@@ -163,7 +169,8 @@ impl GemmArgs {
         let format = self.format()?;
         let mut few_bits = self.few_bits()?;
         let records = self.records()?;
-        if self.batch.is_some() || self.rows.is_some() || !records.is_empty() {
+        let groups = self.rows.is_some() || self.k_groups.is_some();
+        if self.batch.is_some() || groups || !records.is_empty() {
             return self.several(format, few_bits, &records);
         }
         if let Some(path) = &self.out {

@@ -22,6 +22,11 @@ pub(crate) fn rows(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| format!("a number of rows from 0 to {} was needed, as in 300,0,17", u32::MAX))
 }
 
+/// The K of a group.
+pub(crate) fn lengths(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("a K from 0 to {} was needed, as in 128,0,384", u32::MAX))
+}
+
 /// A number of bytes, with an optional unit. Units are powers of 1000, as in printed sizes.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();

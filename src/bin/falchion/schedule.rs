@@ -26,6 +26,7 @@ use crate::{Failure, catalogue, files};
 #[command(
     override_usage = "falchion schedule [OPTIONS] <NAME> --m <M> --n <N> --k <K>\n       \
                   falchion schedule [OPTIONS] <NAME> --experts <ROWS,ROWS,..> --n <N> --k <K>\n       \
+                  falchion schedule [OPTIONS] <NAME> --k-groups <K,K,..> --m <M> --n <N>\n       \
                   falchion schedule [OPTIONS] <NAME> --group <MxNxK>\n       \
                   With --spec <WORDS>, leave out <NAME>.",
     after_help = "Examples:\n  falchion schedule 128x256-bf16-kk --m 4096 --n 4096 --k 4096\n  \
@@ -46,7 +47,7 @@ pub(crate) struct ScheduleArgs {
         value_parser = clap::value_parser!(u32).range(1..))]
     n: Option<u32>,
     /// Columns of A, rows of B.
-    #[arg(long, required_unless_present = "group",
+    #[arg(long, required_unless_present_any = ["group", "k_groups"],
         value_parser = clap::value_parser!(u32).range(1..))]
     k: Option<u32>,
     /// Number of GEMMs in the batch, all of this shape, for kernels `batched…`.
@@ -56,6 +57,10 @@ pub(crate) struct ScheduleArgs {
     /// Rows of each group, comma-separated, for kernels `ragged…` and `masked…`. A group may have 0 rows.
     #[arg(long, value_name = "ROWS,ROWS,..", value_delimiter = ',', allow_hyphen_values = true, value_parser = crate::numbers::rows, conflicts_with_all = ["m", "group"])]
     experts: Vec<u32>,
+    /// K of each group along K, comma-separated, in place of --k, for kernels `form=k-grouped …`. A group may have
+    /// K 0.
+    #[arg(long, value_name = "K,K,..", value_delimiter = ',', allow_hyphen_values = true, value_parser = crate::numbers::lengths, conflicts_with_all = ["k", "batch", "experts", "group"])]
+    k_groups: Vec<u32>,
     /// Shape of each GEMM, comma-separated, for kernels `grouped…`. Repeatable.
     #[arg(long, value_name = "MxNxK", value_delimiter = ',', value_parser = crate::bench::suites::parse_group, allow_hyphen_values = true,
         conflicts_with_all = ["m", "n", "k"])]
@@ -126,6 +131,7 @@ impl ScheduleArgs {
         let given = [
             one("--batch", self.batch),
             list("--experts", self.experts.iter().map(u32::to_string).collect()),
+            list("--k-groups", self.k_groups.iter().map(u32::to_string).collect()),
             list("--group", self.group.iter().map(shape).collect()),
             one("--m", self.m),
             one("--n", self.n),
@@ -138,6 +144,7 @@ impl ScheduleArgs {
     fn form(&self) -> Form {
         match (self.batch, &self.experts[..], &self.group[..]) {
             (Some(_), ..) => Form::Batched,
+            _ if !self.k_groups.is_empty() => Form::KGrouped,
             (_, [_, ..], _) => Form::Ragged,
             (.., [_, ..]) => Form::Grouped,
             _ => Form::Single,
@@ -151,6 +158,7 @@ impl ScheduleArgs {
             Form::Single => vec![one],
             Form::Batched => vec![one; self.batch.unwrap_or(1) as usize],
             Form::Ragged | Form::Masked => self.experts.iter().map(|&m| GemmProblem { m, ..one }).collect(),
+            Form::KGrouped => self.k_groups.iter().map(|&k| GemmProblem { k, ..one }).collect(),
             Form::Grouped => self.group.clone(),
         }
     }
@@ -185,13 +193,18 @@ impl Schedule {
         let slots = machine.slots(&plan);
         // Groups in buffers of one size are drawn like contiguous groups.
         let form = if entry.form() == Form::Masked { Form::Ragged } else { entry.form() };
-        let call = products.first().map(|&first| catalogue::legal(&entry, first));
+        let all = products.iter().fold(0u32, |sum, problem| sum.saturating_add(problem.k));
+        let call = products.first().map(|&first| {
+            let along_k = form == Form::KGrouped;
+            catalogue::legal(&entry, GemmProblem { k: if along_k { all } else { first.k }, ..first })
+        });
         match (form, asked_form, &call) {
             (is, was, _) if is != was => {
                 let shape = match is {
                     Form::Single => "one shape with --m, --n and --k",
                     Form::Batched => "--batch",
                     Form::Ragged | Form::Masked => "the rows of each group with --experts",
+                    Form::KGrouped => "the K of each group with --k-groups",
                     Form::Grouped => "each shape with --group",
                 };
                 return Err(Failure::usage(format!(
@@ -218,8 +231,19 @@ impl Schedule {
             };
             products.iter().flat_map(of).collect::<Vec<u32>>()
         });
+        // So has each group along K, whose tiles are next to each other in one direction.
+        let along_k = products.first().filter(|_| form == Form::KGrouped).map(|&first| {
+            let sums: Vec<u32> = products.iter().map(|&problem| entry.tiles(problem).k).collect();
+            (entry.tiles(first), sums)
+        });
         let work = |worker| -> Box<dyn Iterator<Item = Work<u32>>> {
             let work = entry.work(tiles, worker, workers);
+            if let Some((one, sums)) = along_k.clone() {
+                let group = move |work: &Work<u32>| {
+                    if tiles.m > one.m { work.m / one.m } else { work.n / one.n }
+                };
+                return Box::new(work.map(move |work| Work { k_end: sums[group(&work) as usize], ..work }));
+            }
             let Some(sums) = sums.clone() else { return work };
             Box::new(work.map(move |work| Work { k_end: sums[work.m as usize], ..work }))
         };
@@ -241,6 +265,7 @@ impl Schedule {
                 Form::Single => request,
                 Form::Batched => request.batched(u32::try_from(products.len()).unwrap_or(u32::MAX)),
                 Form::Ragged | Form::Masked => request.ragged(&products),
+                Form::KGrouped => request.k_grouped(&products),
                 Form::Grouped => request.grouped(&products),
             };
             machine.predict(&entry, &request)
@@ -371,6 +396,10 @@ fn what(form: Form, products: &[GemmProblem]) -> String {
         Form::Ragged | Form::Masked => {
             let rows: u64 = products.iter().map(|problem| u64::from(problem.m)).sum();
             format!("{count} groups of {rows} rows, N {}, K {},", first.n, first.k)
+        }
+        Form::KGrouped => {
+            let all: u64 = products.iter().map(|problem| u64::from(problem.k)).sum();
+            format!("{count} groups of K {all}, {} x {} each,", first.m, first.n)
         }
         Form::Grouped => format!("{count} GEMMs of any shapes"),
     }

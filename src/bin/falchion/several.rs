@@ -1,4 +1,4 @@
-//! `falchion gemm --batch`, `--rows`, `--group`: runs several GEMMs in one launch, and checks the results.
+//! `falchion gemm --batch`, `--rows`, `--k-groups`, `--group`: runs several GEMMs in one launch, and checks the results.
 
 use std::io::Write;
 
@@ -18,9 +18,11 @@ pub(crate) struct SeveralArgs<'a> {
     pub(crate) rows: Option<&'a [u32]>,
     /// Rows of the buffer of each group.
     pub(crate) room: Option<u32>,
-    /// GEMMs of a pointer array; empty for a batch or groups of rows.
+    /// K of each group along K.
+    pub(crate) along_k: Option<&'a [u32]>,
+    /// GEMMs of a pointer array; empty for a batch or groups.
     pub(crate) records: &'a [GemmProblem],
-    /// The extents of each GEMM. M counts only for a batch.
+    /// The extents of each GEMM. M does not count for groups of rows, K not for groups along K.
     pub(crate) problem: GemmProblem,
     pub(crate) types: Types,
     pub(crate) config: Option<&'a str>,
@@ -33,7 +35,10 @@ pub(crate) struct SeveralArgs<'a> {
 
 impl SeveralArgs<'_> {
     fn products(&self) -> SeveralProducts {
-        let GemmProblem { n, k, .. } = self.problem;
+        let GemmProblem { m, n, k } = self.problem;
+        if let Some(lengths) = self.along_k {
+            return SeveralProducts::of_lengths(lengths, [m, n]);
+        }
         match (self.batch, self.rows) {
             (Some(count), _) => SeveralProducts::batch(self.problem, count),
             (None, rows) => match self.room {
@@ -47,6 +52,7 @@ impl SeveralArgs<'_> {
     fn kernel(&self) -> Result<AnyGemm, Failure> {
         let form = match (self.records, self.batch) {
             ([_, ..], _) => Form::Grouped,
+            _ if self.along_k.is_some() => Form::KGrouped,
             (_, Some(_)) => Form::Batched,
             (_, None) if self.room.is_some() => Form::Masked,
             (_, None) => Form::Ragged,
@@ -72,14 +78,22 @@ impl SeveralArgs<'_> {
     fn first(&self, form: Form) -> Result<AnyGemm, Failure> {
         let rows = self.rows.unwrap_or_default();
         let all = rows.iter().fold(0u32, |sum, &rows| sum.saturating_add(rows));
-        let one = GemmProblem { m: if form == Form::Ragged { all } else { self.problem.m }, ..self.problem };
-        let groups: Vec<GemmProblem> = rows.iter().map(|&m| GemmProblem { m, ..one }).collect();
+        let one = match form {
+            Form::Ragged => GemmProblem { m: all, ..self.problem },
+            Form::KGrouped => GemmProblem { k: self.products().problem.k, ..self.problem },
+            Form::Single | Form::Batched | Form::Masked | Form::Grouped => self.problem,
+        };
+        let groups: Vec<GemmProblem> = match self.along_k {
+            Some(lengths) => lengths.iter().map(|&k| GemmProblem { k, ..one }).collect(),
+            None => rows.iter().map(|&m| GemmProblem { m, ..one }).collect(),
+        };
         let request = catalogue::padded(self.types, [Major::K; 2], one);
         let request = match form {
             Form::Single => request,
             Form::Batched => request.batched(self.batch.unwrap_or(1)),
             Form::Ragged => request.ragged(&groups),
             Form::Masked => request.masked(self.room.unwrap_or(1), &groups),
+            Form::KGrouped => request.k_grouped(&groups),
             Form::Grouped => request.grouped(self.records),
         };
         let mut selection = kernel::select(&request, &Machine::h200());
@@ -92,6 +106,7 @@ impl SeveralArgs<'_> {
         let one = self.problem;
         let (products, flag) = match (self.records, self.batch, self.rows) {
             (records @ [_, ..], ..) => (records.to_vec(), "--group"),
+            _ if self.along_k.is_some() => (self.of_lengths(entry)?, "--k-groups"),
             (_, Some(count), _) => {
                 // Check before the list is allocated: the estimate includes the list.
                 let needed = memory::checked(&[one]) * u128::from(count);
@@ -106,6 +121,23 @@ impl SeveralArgs<'_> {
         entry.tiles_of(&products).map_err(|error| Failure::usage(format!("{flag}: {error}")))?;
         let what = format!("{flag} of {} GEMMs", products.len());
         memory::enough(&what, memory::checked(&products), &format!("{flag}, --m, --n or --k"))
+    }
+
+    /// The groups along K, if each begins at a multiple of the kernel's tile K or at the end of K.
+    fn of_lengths(&self, entry: &AnyGemm) -> Result<Vec<GemmProblem>, Failure> {
+        let (products, tile) = (self.products(), entry.plan().mainloop.tile[2]);
+        let begins = |offset: &u32| offset.is_multiple_of(tile) || *offset == products.problem.k;
+        match products.offsets.iter().find(|offset| !begins(offset)) {
+            Some(offset) => Err(Failure::usage(format!(
+                "--k-groups: a group begins at K = {offset}, a multiple of tile K = {tile} was needed for kernel {}",
+                entry.name()
+            ))),
+            None => Ok(products
+                .offsets
+                .windows(2)
+                .map(|of| GemmProblem { k: of[1] - of[0], ..self.problem })
+                .collect()),
+        }
     }
 
     pub(crate) fn run(&self) -> Result<(), Failure> {
@@ -129,6 +161,10 @@ impl SeveralArgs<'_> {
         writeln!(out, "engine    {} ({why})", engine.describe())?;
         let products = match (self.batch, self.rows) {
             _ if !self.records.is_empty() => format!("{} of any shapes", self.records.len()),
+            _ if self.along_k.is_some() => {
+                let (count, all) = (several.products.count(), several.problem.k);
+                format!("{count} groups along K, K {all} in all, {m} x {n} each,")
+            }
             (Some(count), _) => format!("{count} of {m} x {n} x {k}"),
             (None, rows) => {
                 let rows = rows.unwrap_or_default();

@@ -10,9 +10,10 @@ use kernel::{Call, GemmProblem, Launch, LaunchError, LinearArguments, MatrixRef,
 use super::subject::Subject;
 use super::trial::{Purpose, Size};
 
-/// The number of GEMMs of the problem's shape in a launch: 2 for batched kernels, otherwise 1.
+/// The number of GEMMs of the problem's shape in a launch: 2 for batched kernels and for groups along K,
+/// otherwise 1.
 pub(super) fn count(gemm: &Subject) -> u32 {
-    if gemm.form() == Form::Batched { 2 } else { 1 }
+    if gemm.form().outputs() { 2 } else { 1 }
 }
 
 /// The formats of A, B, C and D.
@@ -60,7 +61,7 @@ pub(super) struct Products {
     pub(super) extents: [usize; 4],
     /// Bytes of the workspace.
     pub(super) workspace: usize,
-    /// The offsets of groups, the rows per group, or the words of the record of a GEMM.
+    /// The offsets of groups of rows or along K, the rows per group, or the words of the record of a GEMM.
     pub(super) offsets: Vec<u32>,
     /// Number of block scales of A and of B.
     pub(super) scales: [usize; 2],
@@ -109,6 +110,7 @@ impl Products {
             Form::Single | Form::Grouped => [1; 4],
             Form::Batched => [count(gemm) as usize; 4],
             Form::Ragged | Form::Masked => [1, groups.len(), 1, 1],
+            Form::KGrouped => [1, 1, count(gemm) as usize, count(gemm) as usize],
         };
         let [a, b, c, d] = [0, 1, 2, 3].map(|matrix| each[matrix] * of_each[matrix]);
         // The emulator's memory returns the same addresses for the same sizes in the same order.
@@ -130,6 +132,7 @@ impl Products {
                 let count = groups.len() as u32;
                 kernel::Products::Masked { count, rows: table, room: m / count }
             }
+            Form::KGrouped => kernel::Products::KGrouped { count: count(gemm), offsets: table },
             Form::Grouped => kernel::Products::Grouped { count: 1, records: table },
         };
         let call = Call { products: products(0), a: a_ref, b: b_ref, d: d_ref, ..Call::of(problem) };
@@ -145,6 +148,11 @@ impl Products {
                     Some(*end)
                 });
                 core::iter::once(0).chain(ends).collect::<Vec<u32>>()
+            }
+            // The first group has one k-tile less than the second, or is empty.
+            Form::KGrouped => {
+                let tile = plan.mainloop.tile[2];
+                vec![0, k.div_ceil(tile).saturating_sub(1) / 2 * tile, k]
             }
             Form::Grouped => {
                 let matrices = [a_ref, b_ref, c_ref, d_ref];

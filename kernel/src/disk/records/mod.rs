@@ -64,7 +64,7 @@ pub struct Problem {
     pub m: u32,
     /// Columns of B and D; for GEMMs described by records, the largest.
     pub n: u32,
-    /// Columns of A, rows of B; for GEMMs described by records, the largest.
+    /// Columns of A, rows of B; for groups along K, of all groups; for GEMMs described by records, the largest.
     pub k: u32,
     /// Number of GEMMs of the launch; 1 for [`Form::Single`].
     pub groups: u32,
@@ -88,6 +88,8 @@ impl Problem {
         let (call, types) = (&request.call, request.stored());
         let groups = request.groups().unwrap_or_else(|| vec![call.problem]);
         let most = |of: fn(&GemmProblem) -> u32| groups.iter().map(of).max().unwrap_or(0);
+        let sum = |of: fn(&GemmProblem) -> u32| groups.iter().map(of).fold(0, u32::saturating_add);
+        let along_k = call.products.form().divides_k();
         let epilogue = match request.fusion {
             Some(fusion) => fusion.name(),
             None if call.epilogue.beta != 0.0 => "linear+c",
@@ -103,9 +105,9 @@ impl Problem {
             form: call.products.form(),
             element: types.to_string(),
             majors: request.majors,
-            m: groups.iter().fold(0, |sum, group| sum.saturating_add(group.m)),
+            m: if along_k { call.problem.m } else { sum(|group| group.m) },
             n: most(|group| group.n),
-            k: most(|group| group.k),
+            k: if along_k { call.problem.k } else { most(|group| group.k) },
             groups: call.products.count(),
             epilogue: epilogue.to_owned(),
             // The host does not know where described matrices are.

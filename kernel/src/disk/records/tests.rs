@@ -194,6 +194,7 @@ fn requests_have_problems() {
     let one = GemmProblem { m: 128, n: 256, k: 1023 };
     let packed = Request::packed(Format::Bf16, [Major::K; 2], one);
     let groups = [100, 0, 20].map(|m| GemmProblem { m, ..one });
+    let along_k = [128, 0, 895].map(|k| GemmProblem { k, ..one });
     let any = [one, GemmProblem { m: 7, n: 512, k: 64 }];
     let mut padded = packed;
     (padded.call.a.pitch, padded.call.b.pitch) = (1024, 1024);
@@ -218,6 +219,11 @@ fn requests_have_problems() {
             "buffers",
             packed.masked(128, &groups),
             Problem { form: Form::Masked, m: 120, groups: 3, ..single.clone() },
+        ),
+        (
+            "groups along K",
+            packed.k_grouped(&along_k),
+            Problem { form: Form::KGrouped, groups: 3, ..single.clone() },
         ),
         (
             "any",

@@ -123,6 +123,9 @@ fn calls_that_differ_have_other_shapes_or_addresses() {
         Products::Ragged { count: 2, offsets: 16 },
         Products::Ragged { count: 3, offsets: 16 },
         Products::Ragged { count: 2, offsets: 32 },
+        Products::KGrouped { count: 2, offsets: 16 },
+        Products::KGrouped { count: 3, offsets: 16 },
+        Products::KGrouped { count: 2, offsets: 32 },
         Products::Grouped { count: 2, records: 16 },
         Products::Grouped { count: 3, records: 16 },
         Products::Grouped { count: 2, records: 32 },
@@ -162,6 +165,10 @@ fn calls_of(gemm: &AnyGemm) -> Vec<Call> {
         Form::Masked => {
             let products = Products::Masked { count: 3, rows: 4096, room: 60 };
             Call { products, b: every(one.b), ..one }
+        }
+        Form::KGrouped => {
+            let products = Products::KGrouped { count: 3, offsets: 4096 };
+            Call { products, d: every(one.d), ..one }
         }
         Form::Grouped => Call::grouped(3, 4096),
     };

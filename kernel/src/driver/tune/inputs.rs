@@ -206,18 +206,25 @@ impl Inputs {
             engine.write(buffer, &bytes)?;
             Ok::<u64, EngineError>(buffer.address)
         };
-        let rows = groups.iter().map(|group| group.m);
+        let ends = |of: fn(&GemmProblem) -> u32| {
+            let mut end = 0u32;
+            let ends = groups.iter().map(move |group| {
+                end = end.saturating_add(of(group));
+                end
+            });
+            core::iter::once(0).chain(ends)
+        };
         Ok(match products {
             Products::Ragged { count, .. } => {
-                let ends = rows.scan(0u32, |end, rows| {
-                    *end = end.saturating_add(rows);
-                    Some(*end)
-                });
-                let offsets = upload(self, engine, &mut core::iter::once(0).chain(ends))?;
+                let offsets = upload(self, engine, &mut ends(|group| group.m))?;
                 Products::Ragged { count, offsets }
             }
+            Products::KGrouped { count, .. } => {
+                let offsets = upload(self, engine, &mut ends(|group| group.k))?;
+                Products::KGrouped { count, offsets }
+            }
             Products::Masked { count, room, .. } => {
-                let mut rows = rows;
+                let mut rows = groups.iter().map(|group| group.m);
                 Products::Masked { count, room, rows: upload(self, engine, &mut rows)? }
             }
             Products::One | Products::Batched { .. } | Products::Grouped { .. } => products,
@@ -286,7 +293,9 @@ impl Request<'_> {
     pub(super) fn is_empty(&self) -> bool {
         let one = self.call.problem;
         match self.call.products.form() {
-            Form::Single | Form::Batched => one.m == 0 || one.n == 0 || self.call.products.count() == 0,
+            Form::Single | Form::Batched | Form::KGrouped => {
+                one.m == 0 || one.n == 0 || self.call.products.count() == 0
+            }
             Form::Ragged | Form::Masked | Form::Grouped => {
                 self.groups().unwrap_or_default().iter().all(|group| group.m == 0 || group.n == 0)
             }

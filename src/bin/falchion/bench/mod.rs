@@ -11,6 +11,7 @@ pub(crate) mod compilers;
 mod epilogue;
 mod fused;
 mod grouped;
+mod k_grouped;
 mod launch;
 mod measure;
 mod peer;
@@ -58,6 +59,7 @@ use crate::{Failure, catalogue, files, memory, types};
                         falchion bench --suite selection --all-configs --json table.json\n  \
                         falchion bench --epilogue bias-gelu --shape 4096x4096x512\n  \
                         falchion bench --rows 300,0,17,512 --n 4096 --k 7168\n  \
+                        falchion bench --k-groups 4096,4096,8192 --m 4096 --n 7168 --layout mn\n  \
                         falchion bench --sparse a"
 )]
 pub(crate) struct BenchArgs {
@@ -81,6 +83,12 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "ROWS,ROWS,..", value_delimiter = ',', allow_hyphen_values = true, conflicts_with_all = ["m", "shape", "suite"],
         value_parser = crate::numbers::rows)]
     rows: Option<Vec<u32>>,
+    /// K of each group along K, comma-separated, with --m and --n: the weight gradients of experts. The groups are
+    /// ranges of K of the same A and B, and each has its own D. Times the four kernels with the shortest predicted
+    /// times, or those of --config and --spec.
+    #[arg(long, value_name = "K,K,..", value_delimiter = ',', allow_hyphen_values = true, value_parser = crate::numbers::lengths,
+        conflicts_with_all = ["k", "shape", "suite", "rows", "all_configs", "epilogue", "launch", "plot"])]
+    k_groups: Option<Vec<u32>>,
     /// Kernel to time, from `falchion configs` [default: at each shape, the one that `falchion plan` ranks
     /// first]. Repeatable.
     #[arg(long, value_name = "NAME")]
@@ -179,7 +187,7 @@ impl BenchArgs {
             None if !self.shape.is_empty() => self.shape.clone(),
             None => vec![GemmProblem { m: self.m, n: self.n, k: self.k }],
         };
-        if self.rows.is_none() {
+        if self.rows.is_none() && self.k_groups.is_none() {
             shapes.iter().try_for_each(|&shape| arena::possible(shape))?;
         }
         // Named kernels determine the directions.
@@ -193,6 +201,9 @@ impl BenchArgs {
         }
         if self.rows.is_some() || self.suite == Some(Suite::Grouped) {
             return self.grouped();
+        }
+        if let Some(lengths) = &self.k_groups {
+            return self.k_grouped(lengths);
         }
         if let Some(name) = &self.epilogue {
             return self.fused(name, &shapes);
@@ -277,6 +288,27 @@ impl BenchArgs {
         self.write(&record)
     }
 
+    /// Times groups along K.
+    fn k_grouped(&self, lengths: &[u32]) -> Result<(), Failure> {
+        let named = self.named()?;
+        let types = named.first().map_or(self.types.types(), |entry| Ok(Types::of_kernel(entry)))?;
+        if types.has_sparse() || types.has_weights() {
+            return Err(Failure::usage(
+                "groups along K are of dense operands, with or without block scales: leave out --sparse and weights in few bits",
+            ));
+        }
+        let layout = named.first().map_or(self.layout.clone(), catalogue::layout);
+        let groups = k_grouped::Groups::new(types, catalogue::majors(&layout), (lengths, self.m, self.n))?;
+        let kernels = groups.kernels(named)?;
+        let mut gpu = Gpu::new(0)?;
+        writeln!(out(), "{}", gpu.describe())?;
+        let peer = peer(&gpu)?;
+        let record = self.record(&gpu, peer.as_ref(), types)?;
+        let protocol = self.protocol(false);
+        let figures = k_grouped::measure(&mut gpu, peer.as_ref(), &groups, &kernels, &protocol)?;
+        self.write(&Record { layout, figures, ..record })
+    }
+
     /// Times kernels with a fused epilogue.
     fn fused(&self, name: &str, shapes: &[GemmProblem]) -> Result<(), Failure> {
         let types = self.types.types()?;
@@ -316,19 +348,17 @@ impl BenchArgs {
         Protocol { states, turns: self.turns.unwrap_or(turns), rest, burst, near: None }
     }
 
+    /// The kernels of --config and --spec.
+    fn named(&self) -> Result<Vec<AnyGemm>, Failure> {
+        let names = self.config.iter().cloned().chain(self.spec.iter().map(KernelSpec::to_string));
+        let named = names.map(|name| timed(&name)).collect::<Result<Vec<_>, Failure>>()?;
+        self.of_types(&named)?;
+        Ok(named)
+    }
+
     fn kernels(&self, shapes: &[GemmProblem]) -> Result<(Vec<AnyGemm>, Choice), Failure> {
-        let kernel = |name: &String| {
-            let instead = |_: &str, fusion: &str| {
-                format!("time it with --epilogue {fusion}, next to the same kernel without it")
-            };
-            let entry = catalogue::plain(name, instead)?;
-            Ok(entry)
-        };
-        let names: Vec<String> =
-            self.config.iter().cloned().chain(self.spec.iter().map(KernelSpec::to_string)).collect();
-        if !names.is_empty() {
-            let named = names.iter().map(kernel).collect::<Result<Vec<_>, Failure>>()?;
-            self.of_types(&named)?;
+        let named = self.named()?;
+        if !named.is_empty() {
             return Ok((named, Choice::Named { only: shapes.len() == 1 }));
         }
         let types = self.types.types()?;
@@ -344,7 +374,7 @@ impl BenchArgs {
         let mut names: Vec<&String> = picks.iter().map(|(_, name)| name).collect();
         names.sort_unstable();
         names.dedup();
-        let kernels = names.into_iter().map(kernel).collect::<Result<Vec<_>, Failure>>()?;
+        let kernels = names.into_iter().map(|name| timed(name)).collect::<Result<Vec<_>, Failure>>()?;
         Ok((kernels, Choice::First(picks)))
     }
 
@@ -374,6 +404,14 @@ impl BenchArgs {
         }
         Ok(())
     }
+}
+
+/// The kernel of a name or of a spec's text, if it has no fused epilogue.
+fn timed(name: &str) -> Result<AnyGemm, Failure> {
+    let instead = |_: &str, fusion: &str| {
+        format!("time it with --epilogue {fusion}, next to the same kernel without it")
+    };
+    catalogue::plain(name, instead)
 }
 
 fn monitor(gpu: &Gpu) -> io::Result<Option<Monitor>> {

@@ -58,7 +58,7 @@ impl Overview {
             swapped: plan.swapped(),
             form: match entry.form() {
                 Form::Single => "one GEMM".to_owned(),
-                form @ (Form::Batched | Form::Ragged | Form::Masked | Form::Grouped) => {
+                form @ (Form::Batched | Form::Ragged | Form::Masked | Form::KGrouped | Form::Grouped) => {
                     format!("{form:?} GEMMs")
                 }
             },

@@ -36,6 +36,7 @@ impl GemmArgs {
             ("--batch", self.batch.is_some()),
             ("--rows", self.rows.is_some()),
             ("--room", self.room.is_some()),
+            ("--k-groups", self.k_groups.is_some()),
             ("--dtype-b", self.dtype_b.is_some()),
             ("--out-dtype", self.out_dtype.is_some()),
             ("--scale-a", self.scale_a.is_some()),
@@ -85,7 +86,15 @@ impl GemmArgs {
                 "{m} rows in all are too many: at most 2^31 - 1 are possible"
             )));
         }
+        let lengths = self.k_groups.as_deref();
+        let all = lengths.unwrap_or_default().iter().map(|&k| u64::from(k)).sum::<u64>();
+        if all > i32::MAX as u64 {
+            return Err(Failure::usage(format!(
+                "--k-groups has {all} in all: at most 2^31 - 1 are possible"
+            )));
+        }
         let of_groups = records.iter().map(|group| u128::from(group.n) * u128::from(group.k)).sum::<u128>();
+        let of_groups = of_groups.max(u128::from(problem.n) * u128::from(all));
         let operands = of_groups.max(u128::from(problem.n) * u128::from(problem.k) * u128::from(count));
         if operands > 1 << 32 {
             return Err(Failure::usage(format!(
@@ -104,7 +113,20 @@ impl GemmArgs {
                 "--rows has {most}, and --room is {room}: a group has at most --room rows"
             )));
         }
-        SeveralArgs { batch, rows, room, records, problem, types, config, factors, engine, seed, repeat }
-            .run()
+        SeveralArgs {
+            batch,
+            rows,
+            room,
+            along_k: lengths,
+            records,
+            problem,
+            types,
+            config,
+            factors,
+            engine,
+            seed,
+            repeat,
+        }
+        .run()
     }
 }
