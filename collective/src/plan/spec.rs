@@ -135,6 +135,12 @@ impl OperandSpec {
         }
     }
 
+    /// Bytes of one row of a slab of a tile of `(mn, k)` elements: what one line of a copy's box moves.
+    pub const fn slab_bytes(&self, mn: u32, k: u32) -> u32 {
+        let bits = self.format.bits();
+        self.mode(mn, k).elements(bits) * bits / 8
+    }
+
     /// Number of swizzle widths in the contiguous extent of a tile of `(mn, k)` elements. One copy loads
     /// each.
     pub(super) const fn slabs(&self, mn: u32, k: u32) -> u32 {

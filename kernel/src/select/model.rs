@@ -480,6 +480,8 @@ pub(super) struct Fixed {
     /// Extents of a tile along M, N and K, and bits per element of A and B.
     tile: [f64; 3],
     bits: [f64; 2],
+    /// Factors by which copies of A and B take longer because the rows of their slabs are short.
+    short: [f64; 2],
     /// Microseconds of the multiplications, and of shared memory.
     pub(super) math: f64,
     shared: f64,
@@ -528,6 +530,7 @@ impl Fixed {
         Self {
             tile: [m, n, k],
             bits: bits_of(plan),
+            short: short_rows(plan),
             converting: match conversions(plan) {
                 0.0 => 0.0,
                 instructions => {
@@ -551,9 +554,9 @@ impl Fixed {
     /// the numbers of tiles along M and N, of CTAs per SM, and of clusters on the card at once.
     #[inline]
     pub(super) fn step(&self, [tiles_m, tiles_n]: [u32; 2], sharing: f64, at_once: f64) -> (f64, Step) {
-        let ([m, n, k], [a_bits, b_bits]) = (self.tile, self.bits);
+        let ([m, n, k], [a_bits, b_bits], [short_a, short_b]) = (self.tile, self.bits, self.short);
         let of = |readers: u32| 1.0 + self.crowd * f64::from(readers).min(at_once);
-        let bytes = (m * of(tiles_n) * a_bits + n * of(tiles_m) * b_bits) * k / 8.0;
+        let bytes = (m * of(tiles_n) * a_bits * short_a + n * of(tiles_m) * b_bits * short_b) * k / 8.0;
         let copies = bytes / self.ingest;
         let resources = [
             (self.math * sharing, Step::Multiplications),
@@ -624,6 +627,18 @@ pub(super) fn bits_of(plan: &Plan) -> [f64; 2] {
         false => [a, b],
         true => [a / 2.0 + metadata_bits(plan), b],
     }
+}
+
+/// How many times longer tensor copies of A and of B take than with rows of 128 bytes. A shorter row takes as
+/// long: 200 columns of an N-major B, in slabs of 16 bytes, took 1.1 µs for each 64 of K on an H200.
+fn short_rows(plan: &Plan) -> [f64; 2] {
+    let [m, n, k] = plan.mainloop.tile;
+    let [a, b] = plan.mainloop.operands;
+    [(a, m), (b, n)].map(|(operand, extent)| {
+        let copied = matches!(plan.mainloop.producer, Producer::Thread);
+        let dense = operand.staged && operand.weights.is_none() && !operand.sparse;
+        if copied && dense { 128.0 / f64::from(operand.slab_bytes(extent, k)) } else { 1.0 }
+    })
 }
 
 /// Bits of metadata of a row of a sparse A for each of its K.
