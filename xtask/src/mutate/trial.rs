@@ -115,6 +115,11 @@ pub(super) enum Size {
         /// The number of resident clusters.
         slots: u32,
     },
+    /// As [`Size::Small`], with tiles that have the columns of one slice. They run the code of slices, and
+    /// other tiles follow them. Only for kernels that slice tiles.
+    Narrow,
+    /// As [`Size::OneMoreThanStages`], with the tiles of [`Size::Narrow`].
+    NarrowOneMoreThanStages,
 }
 
 impl Purpose {
@@ -130,15 +135,21 @@ impl Purpose {
             Size::DividedWidths => products::widths(plan),
             // One cluster, which computes tiles of each width one after the other.
             Size::Small | Size::Empty | Size::OneStageTiles | Size::Long if plan.balanced() && !self.odd => 1,
-            Size::Small | Size::Empty | Size::OneStageTiles | Size::OneMoreThanStages | Size::Long => SLOTS,
+            Size::Small
+            | Size::Empty
+            | Size::OneStageTiles
+            | Size::OneMoreThanStages
+            | Size::Long
+            | Size::Narrow
+            | Size::NarrowOneMoreThanStages => SLOTS,
         }
     }
 }
 
 /// The cheap cases come first: most mutants are killed there. The first cases exercise the variants of the
-/// epilogue, the divided ones the reduction of partial sums, the sliced ones clusters with a slice and nothing
-/// else, and the last three the ring.
-const PURPOSES: [Purpose; 15] = [
+/// epilogue, the divided ones the reduction of partial sums, the sliced and narrow ones the code of slices, and
+/// the last four the ring.
+const PURPOSES: [Purpose; 19] = [
     Purpose::new(1.0, false, Size::Small),
     Purpose::new(0.0, false, Size::Small),
     Purpose::new(1.0, true, Size::Small),
@@ -151,6 +162,10 @@ const PURPOSES: [Purpose; 15] = [
     Purpose::new(1.0, false, Size::DividedWidths),
     Purpose::new(1.0, false, Size::Sliced { tiles: 1, slots: 2 }),
     Purpose::new(0.0, true, Size::Sliced { tiles: 4, slots: 3 }),
+    Purpose::new(1.0, false, Size::Narrow),
+    Purpose::new(1.0, true, Size::Narrow),
+    Purpose::new(0.0, true, Size::Narrow),
+    Purpose::new(1.0, false, Size::NarrowOneMoreThanStages),
     Purpose::new(1.0, false, Size::OneStageTiles),
     Purpose::new(1.0, false, Size::OneMoreThanStages),
     Purpose::new(1.0, false, Size::Long),
@@ -259,9 +274,9 @@ impl Case {
             }
             _ if parts > 1 => match sliced(purpose, plan.ring.stages, turns) {
                 Some(tiles) => {
-                    // Once, the last slice of each tile has no columns.
-                    let none = purpose.odd && purpose.beta == 0.0 && purpose.size == Size::Small;
-                    let unused = if none { tile_n - tile_n / parts } else { 0 };
+                    // The other slices of a narrow tile have no columns.
+                    let narrow = matches!(purpose.size, Size::Narrow | Size::NarrowOneMoreThanStages);
+                    let unused = if narrow { tile_n - tile_n / parts } else { 0 };
                     (tiles * cluster_tile_m - 8, cluster_tile_n - unused - 8)
                 }
                 None => return Ok(None),
@@ -282,7 +297,9 @@ impl Case {
             }
             Size::Divided { tiles, .. } => (tiles * cluster_tile_m - 8, cluster_tile_n - 8),
             Size::OneStageTiles => ((2 * plan.ring.stages + 1) * SLOTS * cluster_tile_m - 8, cluster_tile_n),
-            Size::DividedWidths | Size::Sliced { .. } => return Ok(None),
+            Size::DividedWidths | Size::Sliced { .. } | Size::Narrow | Size::NarrowOneMoreThanStages => {
+                return Ok(None);
+            }
         };
         let oriented = |m, n| if plan.swapped() { [n, m] } else { [m, n] };
         let [rows, columns] = oriented(m, n);
@@ -303,10 +320,12 @@ impl Case {
         let tiles_each = if plan.balanced() { beside(purpose) } else { all / clusters.max(1) };
         let k_tiles = match purpose.size {
             Size::Empty => 0,
-            Size::Small => 4u32.div_ceil(tiles_each.max(1)),
+            Size::Small | Size::Narrow => 4u32.div_ceil(tiles_each.max(1)),
             Size::OneStageTiles if tiles_each < 2 => return Ok(None),
             Size::OneStageTiles => 1,
-            Size::OneMoreThanStages | Size::Sliced { .. } => plan.ring.stages + 1,
+            Size::OneMoreThanStages | Size::Sliced { .. } | Size::NarrowOneMoreThanStages => {
+                plan.ring.stages + 1
+            }
             Size::Divided { .. } | Size::DividedWidths => match least_divided(gemm, problem, slots) {
                 Some(k_tiles) => k_tiles,
                 None => return Ok(None),
@@ -350,7 +369,11 @@ impl Case {
             dependent: function.waits_for_grids(),
             long: matches!(
                 purpose.size,
-                Size::DividedWidths | Size::OneStageTiles | Size::OneMoreThanStages | Size::Long
+                Size::DividedWidths
+                    | Size::OneStageTiles
+                    | Size::OneMoreThanStages
+                    | Size::Long
+                    | Size::NarrowOneMoreThanStages
             ),
         }))
     }
@@ -387,9 +410,9 @@ fn sliced(purpose: Purpose, stages: u32, turns: u32) -> Option<u32> {
     let waves = match purpose.size {
         Size::Sliced { tiles, .. } => return Some(tiles),
         Size::Divided { .. } | Size::DividedWidths => return None,
-        Size::Small | Size::Empty => 2 * turns,
+        Size::Small | Size::Empty | Size::Narrow => 2 * turns,
         Size::OneStageTiles => 2 * stages + 1,
-        Size::OneMoreThanStages => stages + 1,
+        Size::OneMoreThanStages | Size::NarrowOneMoreThanStages => stages + 1,
         // Few whole tiles, so that the ring also wraps many times during a slice.
         Size::Long => turns,
     };
