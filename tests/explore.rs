@@ -20,6 +20,32 @@ const KERNELS: &[(&str, &[&str])] = &[
     ("pingpong", &["128x128-pingpong-bf16-kk"]),
     ("a cluster", &["--spec", "tile=128x192x64 cluster=2x2"]),
     ("Stream-K", &["--spec", "scheduler=stream-k", "--m", "1000", "--n", "3000", "--k", "2048"]),
+    (
+        "slices of tiles",
+        &[
+            "--spec",
+            "tile=128x128x64 scheduler=narrow-tail parts=2",
+            "--m",
+            "1152",
+            "--n",
+            "1280",
+            "--sms",
+            "40",
+        ],
+    ),
+    (
+        "slices in a cluster, operands exchanged",
+        &[
+            "--spec",
+            "tile=128x128x64 cluster=1x2 swap=yes scheduler=narrow-tail parts=2",
+            "--m",
+            "2304",
+            "--n",
+            "1280",
+            "--sms",
+            "80",
+        ],
+    ),
     ("groups of rows", &["ragged-128x128-unaligned-bf16-kk", "--rows", "300,0,17,129"]),
     ("several products", &["grouped-128x256-bf16-kk"]),
     (
@@ -140,16 +166,36 @@ fn orders_cover_the_output() {
         let order = &data(&page(arguments))["kernel"]["order"];
         let [rows, columns] = [0, 1].map(|axis| number(&order["grid"][axis]));
         assert!(order["cut"].is_null(), "{name}: all spans fit");
-        let mut summed = std::collections::HashMap::<[u64; 2], u64>::new();
+        // Of each tile: the sum of k-tiles times columns, and the first columns of its slices.
+        let mut summed = std::collections::HashMap::<[u64; 2], (u64, Vec<u64>)>::new();
+        let mut extent = 0;
         for span in list(&order["spans"]).iter().filter(|span| number(&span[0]) == 0) {
             let [row, column, begin, end] = [1, 2, 3, 4].map(|at| number(&span[at]));
-            assert!(row < rows && column < columns && begin < end, "{name}: {span}");
-            *summed.entry([row, column]).or_default() += end - begin;
+            let [first, last] = [10, 11].map(|at| number(&span[at]));
+            assert!(row < rows && column < columns && begin < end && first < last, "{name}: {span}");
+            let (sum, slices) = summed.entry([row, column]).or_default();
+            *sum += (end - begin) * (last - first);
+            slices.push(first);
+            extent = extent.max(last);
         }
         assert_eq!(summed.len() as u64, rows * columns, "{name}: every tile is computed");
         if list(&order["products"]).len() == 1 {
             let k_tiles = number(&order["k_tiles"]);
-            assert!(summed.values().all(|&sum| sum == k_tiles), "{name}: each over {k_tiles} k-tiles");
+            let all = |(sum, _): &(u64, Vec<u64>)| *sum == k_tiles * extent;
+            assert!(summed.values().all(all), "{name}: each over {k_tiles} k-tiles, with {extent} columns");
+        }
+        let sliced = &order["sliced"];
+        assert_eq!(name.starts_with("slices"), !sliced.is_null(), "{name}: {sliced}");
+        if !sliced.is_null() {
+            assert_eq!(number(&sliced["extent"]), extent, "{name}");
+            // A wave of 40 workers takes 80 of 90 tiles; ten are in two slices each.
+            let mut in_slices =
+                summed.values_mut().filter(|(_, slices)| slices.len() > 1).map(|(_, slices)| {
+                    slices.sort_unstable();
+                    &slices[..]
+                });
+            assert!(in_slices.by_ref().take(10).all(|slices| slices == [0, 64]), "{name}");
+            assert_eq!(in_slices.count(), 0, "{name}");
         }
     }
 }

@@ -13,7 +13,7 @@ fn without_prediction(text: &str) -> String {
     format!("{before} to the SMs, … {rest}")
 }
 
-/// Schedules of whole and of split tiles, as a drawing and in numbers.
+/// Schedules of whole, split and sliced tiles, as a drawing and in numbers.
 #[test]
 fn a_schedule_is_drawn() {
     let shape = ["--m", "192", "--n", "192", "--k", "256", "--sms", "2"];
@@ -26,6 +26,65 @@ fn a_schedule_is_drawn() {
     let divided = falchion(&[&["schedule", "256x192-stream-k-bf16-kk"], &shape[..]].concat());
     assert_eq!(divided.code, Some(0), "{}", divided.stderr);
     assert_eq!(without_prediction(&divided.stdout), include_str!("../schedule/stream.txt"));
+    // Two waves of three tiles, and one tile in two slices: each takes half of a tile's 8 k-tiles.
+    let spec = "tile=128x128x64 scheduler=narrow-tail raster=m parts=2";
+    let shape = ["--m", "896", "--n", "128", "--k", "512", "--sms", "3"];
+    let sliced = falchion(&[&["schedule", "--spec", spec], &shape[..]].concat());
+    assert_eq!(sliced.code, Some(0), "{}", sliced.stderr);
+    assert_eq!(without_prediction(&sliced.stdout), include_str!("../schedule/slices.txt"));
+}
+
+/// The list, the drawing and the picture show each slice at its columns of the tile, or at its rows with
+/// swap-AB. The work units of a tile cover each of its columns once.
+#[test]
+fn slices_are_shown_as_what_they_are() {
+    let file = folder("slices").join("s.svg");
+    let svg = file.display().to_string();
+    // The number of slices of the last wave's tiles, and the number of boxes of a slice in the map of D.
+    for (words, m, n, sms, [slices, strips], along) in [
+        ("raster=m parts=2", 896, 128, 3, [2, 1], "columns"),
+        ("raster=m parts=4 store=direct", 640, 256, 9, [4, 1], "columns"),
+        ("raster=n parts=2 swap=yes", 640, 384, 7, [2, 1], "rows"),
+        // Clusters of two CTAs along N, which have a strip each.
+        ("raster=m parts=2 cluster=1x2", 640, 256, 4, [2, 2], "columns"),
+        ("raster=m parts=2 cluster=1x2 swap=yes", 1280, 128, 8, [2, 2], "rows"),
+        // Two tiles are left over for four workers, and would be eight slices.
+        ("raster=m parts=4 store=direct", 768, 128, 4, [0, 0], "columns"),
+    ] {
+        let spec = format!("tile=128x128x64 scheduler=narrow-tail {words}");
+        let [m, n, sms] = [m, n, sms].map(|number: u32| number.to_string());
+        let arguments =
+            ["schedule", "--spec", &spec, "--m", &m, "--n", &n, "--k", "512", "--sms", &sms, "--svg", &svg];
+        let drawn = falchion(&arguments);
+        assert_eq!(drawn.code, Some(0), "{words}: {}", drawn.stderr);
+        let listed = falchion(&[&arguments[..], &["--list"]].concat());
+        assert!(listed.stdout.contains(&format!("  k-tiles     {along}\n")), "{words}: {}", listed.stdout);
+        let mut columns = std::collections::BTreeMap::<&str, Vec<[u32; 2]>>::new();
+        for line in listed.stdout.lines().filter(|line| line.contains("  multiply ")) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let (first, end) = words[7].split_once("..").expect("a range");
+            columns.entry(words[5]).or_default().push([first, end].map(|at| at.parse().expect("a number")));
+        }
+        let mut sliced = 0;
+        for (tile, mut ranges) in columns {
+            ranges.sort_unstable();
+            let end = ranges.iter().try_fold(0, |reached, [first, end]| (*first == reached).then_some(*end));
+            assert_eq!(end, Some(128), "{words}, tile {tile}: {ranges:?}");
+            for [first, end] in ranges.iter().filter(|[first, end]| end - first < 128) {
+                sliced += 1;
+                let cell = format!("[{tile} {first}..{end}:");
+                assert!(drawn.stdout.contains(&cell), "{words}: no `{cell}` in {}", drawn.stdout);
+            }
+        }
+        assert_eq!(sliced, slices, "{words}: {}", listed.stdout);
+        assert_eq!(drawn.stdout.contains("slices     none: "), slices == 0, "{words}: {}", drawn.stdout);
+        // One box per slice in time, and its strips in D.
+        let picture = fs::read_to_string(&file).expect("a picture");
+        let boxes = picture.matches(" of it, k-tiles 0..8").count();
+        assert_eq!(boxes, slices * (1 + strips), "{words}");
+        let first = picture.matches(&format!(", {along} 0..{} of it,", 128 / slices.max(1))).count();
+        assert_eq!(first, boxes / slices.max(1), "{words}");
+    }
 }
 
 /// Every kernel has a schedule: its work units cover each k-tile of each tile of D once.

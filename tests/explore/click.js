@@ -142,6 +142,19 @@
       key("ArrowRight", document.body);
     }
     key("Home", document.body);
+    // Slices are said to be slices, in their wave and where their tile is found.
+    const isSlice = (span) => of.sliced && span[0] === 0 && span[11] - span[10] < of.sliced.extent;
+    const slice = of.spans.find(isSlice);
+    if (slice) {
+      type(slide, String(slice[9]));
+      const count = of.spans.filter((span) => isSlice(span) && span[9] === slice[9]).length;
+      check(says.innerText.includes(`${count} of them are slices`), `${count} slices were due: ${says.innerText}`);
+      type($("query"), `${slice[1]},${slice[2]}`);
+      const columns = `${of.sliced.along} ${slice[10]} to ${slice[11] - 1} of`;
+      check($("results").innerText.includes(columns), `“${columns}” is not among ${$("results").innerText}`);
+      key("Escape", $("query"));
+      key("Home", document.body);
+    } else check(!says.innerText.includes("slices"), `no tile is sliced: ${says.innerText}`);
     named("Play the waves", panel()).click();
     await wait(1600);
     check(waves === 1 || Number(slide.value) > 0, "the waves do not play");

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use collective::Form;
 use kernel::{AnyGemm, GemmProblem, Machine, Prediction, Request, Types};
-use scheduler::{Activity, Span, Tiles, Timeline, Work};
+use scheduler::{Activity, Slice, Span, Tiles, Timeline, Work};
 
 use crate::catalogue::tile;
 use crate::memory::bytes;
@@ -21,7 +21,7 @@ use crate::{Failure, catalogue, files};
 /// A worker is a CTA or a cluster; a slot is a place for one worker on the GPU. The unit of time is a k-tile:
 /// the part of K that one stage holds.
 /// The drawing assumes that every slot multiplies equally fast, and that loads and epilogues overlap the next
-/// tile. Traffic is a prediction of the model of `falchion plan`.
+/// tile. A slice of a tile takes its part of the tile's time. Traffic is a prediction of the model of `falchion plan`.
 #[derive(clap::Args, Debug)]
 #[command(
     override_usage = "falchion schedule [OPTIONS] <NAME> --m <M> --n <N> --k <K>\n       \
@@ -74,7 +74,7 @@ pub(crate) struct ScheduleArgs {
     /// Width of the text drawing in characters.
     #[arg(long, default_value_t = 96, value_parser = clap::value_parser!(u32).range(8..=1000))]
     columns: u32,
-    /// List every work unit instead of drawing.
+    /// List every work unit instead of drawing. For a slice of a tile, also its columns in the tile.
     #[arg(long)]
     list: bool,
     /// Write a picture of every slot, and of the tiles in D, to this SVG file.
@@ -284,6 +284,25 @@ impl Schedule {
         if self.entry.plan().swapped() { [n, m] } else { [m, n] }
     }
 
+    /// Number of slices per sliced tile; `None` if the scheduler never slices tiles.
+    pub(crate) fn slices(&self) -> Option<u32> {
+        let of = |span: &Span| does(&span.activity).1.slice.map(|slice| slice.of);
+        self.timeline.spans.first().and_then(of)
+    }
+
+    /// The columns of each CTA's tile that a slice has: the first, and one past the last. Rows of D for a
+    /// swap-AB kernel. `None` for a whole tile.
+    pub(crate) fn slice(&self, work: &Work<u32>) -> Option<[u32; 2]> {
+        let Slice { first, count, of } = work.slice.filter(|slice| slice.count < slice.of)?;
+        let width = self.entry.plan().mainloop.tile[1] / of;
+        Some([first * width, (first + count) * width])
+    }
+
+    /// The direction of D in which tiles are sliced.
+    pub(crate) fn sliced_along(&self) -> &'static str {
+        if self.entry.plan().swapped() { "rows" } else { "columns" }
+    }
+
     fn divided(&self, work: &Work<u32>) -> bool {
         self.entry.reduction().is_some() && work.k_end - work.k_begin < self.tiles.k
     }
@@ -333,6 +352,20 @@ impl Schedule {
                 all / full
             ));
         }
+        if let Some(of) = self.slices() {
+            let (width, along) = (plan.mainloop.tile[1] / of, self.sliced_along());
+            let multiplied = |span: &&Span| matches!(&span.activity, Activity::Multiply(work) if self.slice(work).is_some());
+            lines.push(match timeline.spans.iter().filter(multiplied).count() as u32 / of {
+                0 => format!(
+                    "slices     none: there is no partial last wave, or {of} slices of each of its tiles are more than \
+                     the workers"
+                ),
+                1 => format!("slices     1 tile of the last wave in {of} slices of {width} {along}"),
+                tiles => {
+                    format!("slices     {tiles} tiles of the last wave in {of} slices of {width} {along} each")
+                }
+            });
+        }
         if entry.reduction().is_some() {
             lines.push(format!(
                 "sums       {} waiting for partial sums of other workers, {} adding them",
@@ -355,21 +388,28 @@ impl Schedule {
     }
 
     fn list(&self, out: &mut impl Write) -> io::Result<()> {
+        let sliced = self.slices().map(|_| self.sliced_along());
+        let k_tiles =
+            if let Some(along) = sliced { format!("{:10}  {along}", "k-tiles") } else { "k-tiles".into() };
         writeln!(
             out,
-            "{:>6} {:>6} {:>8} {:>8}  {:8} {:>11}  k-tiles",
+            "{:>6} {:>6} {:>8} {:>8}  {:8} {:>11}  {k_tiles}",
             "slot", "worker", "from", "to", "does", "tile"
         )?;
         for span in &self.timeline.spans {
             let (does, work) = does(&span.activity);
             let [row, column] = self.place(work);
             let Span { slot, worker, start, end, .. } = span;
+            let mut k_tiles = format!("{}..{}", work.k_begin, work.k_end);
+            if sliced.is_some() {
+                let whole = [0, self.entry.plan().mainloop.tile[1]];
+                let [first, end] = self.slice(work).unwrap_or(whole);
+                k_tiles = format!("{k_tiles:10}  {first}..{end}");
+            }
             writeln!(
                 out,
-                "{slot:6} {worker:6} {start:8} {end:8}  {does:8} {:>11}  {}..{}",
-                format!("{row},{column}"),
-                work.k_begin,
-                work.k_end
+                "{slot:6} {worker:6} {start:8} {end:8}  {does:8} {:>11}  {k_tiles}",
+                format!("{row},{column}")
             )?;
         }
         Ok(())

@@ -68,8 +68,8 @@ const _: Plan = Gemm::<StagedRing>::PLAN;
 const _: Plan = Gemm::<Tail>::PLAN;
 
 /// Kernels by their specs: promoted accumulators, block scales, masked groups, low-bit weights, a sparse
-/// operand, split-K in a cluster.
-const SPECS: [(&str, &str); 10] = [
+/// operand, split-K in a cluster, tiles of the last wave in slices.
+const SPECS: [(&str, &str); 11] = [
     ("promoted", "dtype=e4m3 tile=128x64x128 promote=2"),
     ("scaled", "dtype=e4m3 scale-a=1x128 scale-b=128x128 tile=128x64x128"),
     (
@@ -83,6 +83,7 @@ const SPECS: [(&str, &str); 10] = [
     ("sparse-2x1-pingpong", "dtype=e4m3 sparse=b swap=yes tile=64x32x128 roles=pingpong cluster=2x1"),
     ("few-bits", "weights-b=u4 group=64 zeros=yes swap=yes tile=128x32x128"),
     ("few-bits-1x2-pingpong", "weights-b=u8 group=128 swap=yes tile=128x16x64 roles=pingpong cluster=1x2"),
+    ("narrow-tail", "tile=128x128x64 scheduler=narrow-tail raster=m parts=2"),
 ];
 
 /// The kernels.

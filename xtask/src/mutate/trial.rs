@@ -107,6 +107,19 @@ pub(super) enum Size {
     },
     /// As [`Size::Divided`], with one tile of each width. Only for kernels that split and narrow tiles.
     DividedWidths,
+    /// A number of tiles for a number of clusters, so that some clusters compute a slice alone, or a whole tile
+    /// and no slice. Only for kernels that slice tiles.
+    Sliced {
+        /// The number of tiles.
+        tiles: u32,
+        /// The number of resident clusters.
+        slots: u32,
+    },
+    /// As [`Size::Small`], with tiles that have the columns of one slice. They run the code of slices, and
+    /// other tiles follow them. Only for kernels that slice tiles.
+    Narrow,
+    /// As [`Size::OneMoreThanStages`], with the tiles of [`Size::Narrow`].
+    NarrowOneMoreThanStages,
 }
 
 impl Purpose {
@@ -117,19 +130,26 @@ impl Purpose {
     /// The number of resident clusters.
     pub(super) fn slots(self, plan: &Plan) -> u32 {
         match self.size {
-            Size::Divided { slots, .. } => slots,
+            Size::Divided { slots, .. } | Size::Sliced { slots, .. } => slots,
             // One per tile, so that all tiles are split.
             Size::DividedWidths => products::widths(plan),
             // One cluster, which computes tiles of each width one after the other.
             Size::Small | Size::Empty | Size::OneStageTiles | Size::Long if plan.balanced() && !self.odd => 1,
-            Size::Small | Size::Empty | Size::OneStageTiles | Size::OneMoreThanStages | Size::Long => SLOTS,
+            Size::Small
+            | Size::Empty
+            | Size::OneStageTiles
+            | Size::OneMoreThanStages
+            | Size::Long
+            | Size::Narrow
+            | Size::NarrowOneMoreThanStages => SLOTS,
         }
     }
 }
 
 /// The cheap cases come first: most mutants are killed there. The first cases exercise the variants of the
-/// epilogue, the divided ones the reduction of partial sums, and the last three the ring.
-const PURPOSES: [Purpose; 13] = [
+/// epilogue, the divided ones the reduction of partial sums, the sliced and narrow ones the code of slices, and
+/// the last four the ring.
+const PURPOSES: [Purpose; 19] = [
     Purpose::new(1.0, false, Size::Small),
     Purpose::new(0.0, false, Size::Small),
     Purpose::new(1.0, true, Size::Small),
@@ -140,6 +160,12 @@ const PURPOSES: [Purpose; 13] = [
     Purpose::new(0.0, true, Size::Divided { tiles: 1, slots: 3 }),
     Purpose::new(1.0, false, Size::Divided { tiles: 3, slots: 2 }),
     Purpose::new(1.0, false, Size::DividedWidths),
+    Purpose::new(1.0, false, Size::Sliced { tiles: 1, slots: 2 }),
+    Purpose::new(0.0, true, Size::Sliced { tiles: 4, slots: 3 }),
+    Purpose::new(1.0, false, Size::Narrow),
+    Purpose::new(1.0, true, Size::Narrow),
+    Purpose::new(0.0, true, Size::Narrow),
+    Purpose::new(1.0, false, Size::NarrowOneMoreThanStages),
     Purpose::new(1.0, false, Size::OneStageTiles),
     Purpose::new(1.0, false, Size::OneMoreThanStages),
     Purpose::new(1.0, false, Size::Long),
@@ -239,12 +265,22 @@ impl Case {
         let persists = gemm.workers(four, SLOTS) < 4;
         // For pingpong kernels each consumer gets the number of tiles that otherwise the whole CTA gets.
         let turns = plan.mainloop.consumers / plan.mainloop.sharing();
+        let parts = slices(gemm);
         // The last row and the last column of tiles are partial.
         let (m, n) = match purpose.size {
             _ if plan.balanced() => {
                 let rows = products::fitted(&plan, purpose).iter().sum();
                 (beside(purpose) * cluster_tile_m - 8, rows)
             }
+            _ if parts > 1 => match sliced(purpose, plan.ring.stages, turns) {
+                Some(tiles) => {
+                    // The other slices of a narrow tile have no columns.
+                    let narrow = matches!(purpose.size, Size::Narrow | Size::NarrowOneMoreThanStages);
+                    let unused = if narrow { tile_n - tile_n / parts } else { 0 };
+                    (tiles * cluster_tile_m - 8, cluster_tile_n - unused - 8)
+                }
+                None => return Ok(None),
+            },
             Size::OneMoreThanStages if persists => {
                 ((plan.ring.stages + 1) * SLOTS * cluster_tile_m - 8, cluster_tile_n - 8)
             }
@@ -261,7 +297,9 @@ impl Case {
             }
             Size::Divided { tiles, .. } => (tiles * cluster_tile_m - 8, cluster_tile_n - 8),
             Size::OneStageTiles => ((2 * plan.ring.stages + 1) * SLOTS * cluster_tile_m - 8, cluster_tile_n),
-            Size::DividedWidths => return Ok(None),
+            Size::DividedWidths | Size::Sliced { .. } | Size::Narrow | Size::NarrowOneMoreThanStages => {
+                return Ok(None);
+            }
         };
         let oriented = |m, n| if plan.swapped() { [n, m] } else { [m, n] };
         let [rows, columns] = oriented(m, n);
@@ -282,10 +320,12 @@ impl Case {
         let tiles_each = if plan.balanced() { beside(purpose) } else { all / clusters.max(1) };
         let k_tiles = match purpose.size {
             Size::Empty => 0,
-            Size::Small => 4u32.div_ceil(tiles_each.max(1)),
+            Size::Small | Size::Narrow => 4u32.div_ceil(tiles_each.max(1)),
             Size::OneStageTiles if tiles_each < 2 => return Ok(None),
             Size::OneStageTiles => 1,
-            Size::OneMoreThanStages => plan.ring.stages + 1,
+            Size::OneMoreThanStages | Size::Sliced { .. } | Size::NarrowOneMoreThanStages => {
+                plan.ring.stages + 1
+            }
             Size::Divided { .. } | Size::DividedWidths => match least_divided(gemm, problem, slots) {
                 Some(k_tiles) => k_tiles,
                 None => return Ok(None),
@@ -296,6 +336,9 @@ impl Case {
             }
         };
         problem.k = (tile_k * k_tiles).saturating_sub(8);
+        if parts > 1 && !has_slices(gemm, problem, slots) {
+            return Err(format!("no tile of {problem:?} is sliced for {slots} clusters"));
+        }
         let products = Products::new(gemm, problem, purpose);
         let Some(launch) = products.launch(gemm, slots).map_err(|error| error.to_string())? else {
             return Ok(None);
@@ -326,7 +369,11 @@ impl Case {
             dependent: function.waits_for_grids(),
             long: matches!(
                 purpose.size,
-                Size::DividedWidths | Size::OneStageTiles | Size::OneMoreThanStages | Size::Long
+                Size::DividedWidths
+                    | Size::OneStageTiles
+                    | Size::OneMoreThanStages
+                    | Size::Long
+                    | Size::NarrowOneMoreThanStages
             ),
         }))
     }
@@ -349,6 +396,35 @@ impl Case {
         let output = [3, 4].into_iter().flat_map(|matrix| read(matrix).unwrap_or_default()).collect();
         (outcome.map(|report| report.instructions), output)
     }
+}
+
+/// The number of slices of a tile of the last wave; 1 if the scheduler never slices tiles.
+fn slices(gemm: &Subject) -> u32 {
+    let first = gemm.work(Tiles { m: 1, n: 1, k: 1 }, 0, 1).next();
+    first.and_then(|work| work.slice).map_or(1, |slice| slice.of)
+}
+
+/// The number of tiles of a problem for a kernel that slices tiles. After the last whole wave there is one tile
+/// more. `None` if the problem has no purpose for such a kernel.
+fn sliced(purpose: Purpose, stages: u32, turns: u32) -> Option<u32> {
+    let waves = match purpose.size {
+        Size::Sliced { tiles, .. } => return Some(tiles),
+        Size::Divided { .. } | Size::DividedWidths => return None,
+        Size::Small | Size::Empty | Size::Narrow => 2 * turns,
+        Size::OneStageTiles => 2 * stages + 1,
+        Size::OneMoreThanStages | Size::NarrowOneMoreThanStages => stages + 1,
+        // Few whole tiles, so that the ring also wraps many times during a slice.
+        Size::Long => turns,
+    };
+    Some(waves * SLOTS + 1)
+}
+
+/// Whether the schedule of a problem has slices of tiles.
+fn has_slices(gemm: &Subject, problem: GemmProblem, slots: u32) -> bool {
+    let tiles = gemm.tiles(problem);
+    let workers = gemm.workers(tiles, slots);
+    let part = |work: &Work<u32>| work.slice.is_some_and(|slice| slice.count < slice.of);
+    (0..workers).any(|worker| gemm.work(tiles, worker, workers).any(|work| part(&work)))
 }
 
 /// The number of tiles of the same width next to each other, for kernels that narrow tiles.

@@ -32,12 +32,25 @@ pub(super) struct Order {
     /// The summary that `falchion schedule` prints.
     summary: Vec<String>,
     /// Activity (0 multiply, 1 wait, 2 add up), row and column of the tile, first k-tile, end of the k-tiles
-    /// (exclusive), slot, worker, start, end, wave.
-    spans: Vec<[u64; 10]>,
+    /// (exclusive), slot, worker, start, end, wave, first column of each CTA's tile, end of its columns
+    /// (exclusive). The columns are rows if operands are swapped.
+    spans: Vec<[u64; 12]>,
+    /// How tiles are sliced; `None` if the scheduler never slices tiles.
+    sliced: Option<Sliced>,
     /// Number of all spans, if the page does not hold all of them.
     cut: Option<usize>,
     /// By wave; empty for several GEMMs, because their operands differ.
     reuse: Vec<Reuse>,
+}
+
+/// The direction in which tiles are sliced, which is that of the columns in spans.
+#[derive(Debug, Serialize)]
+struct Sliced {
+    /// `columns` or `rows` of D.
+    along: &'static str,
+    /// Columns of a CTA's tile, and number of CTAs of a cluster next to each other in this direction.
+    extent: u32,
+    ctas: u32,
 }
 
 /// What the clusters of one wave read. Wave n is the n-th work unit of every slot.
@@ -80,7 +93,10 @@ impl Order {
             let [row, column] = schedule.place(&work).map(u64::from);
             let [k_begin, k_end] = [work.k_begin, work.k_end].map(u64::from);
             let (slot, worker) = (u64::from(span.slot), u64::from(span.worker));
-            spans.push([does, row, column, k_begin, k_end, slot, worker, span.start, span.end, wave]);
+            let [first, end] = schedule.slice(&work).unwrap_or([0, n]).map(u64::from);
+            spans.push([
+                does, row, column, k_begin, k_end, slot, worker, span.start, span.end, wave, first, end,
+            ]);
         }
         Self {
             products: products.iter().map(|&GemmProblem { m, n, k }| [m, n, k]).collect(),
@@ -95,6 +111,11 @@ impl Order {
             summary: schedule.summary(),
             cut: (all.len() > MOST_SPANS).then_some(all.len()),
             spans,
+            sliced: schedule.slices().map(|_| Sliced {
+                along: schedule.sliced_along(),
+                extent: n,
+                ctas: cluster_n,
+            }),
             reuse: if products.len() == 1 { reuse(schedule, &works) } else { Vec::new() },
         }
     }
@@ -106,8 +127,9 @@ fn reuse(schedule: &Schedule, works: &[(u64, Work<u32>)]) -> Vec<Reuse> {
     let [m, n, k] = plan.mainloop.tile.map(u64::from);
     let [cluster_m, cluster_n] = plan.mainloop.cluster.map(u64::from);
     let [a_bits, b_bits] = plan.operands.map(|tile| u64::from(tile.bits()));
-    // Bytes per CTA and k-tile.
-    let (a, b) = (m * k * a_bits / 8, n * k * b_bits / 8);
+    let parts = schedule.slices().unwrap_or(1);
+    // Bytes per CTA and k-tile; of B per slice of the columns.
+    let (a, b) = (m * k * a_bits / 8, n * k * b_bits / 8 / u64::from(parts));
     let last = works.iter().map(|(wave, _)| *wave).max();
     let of_wave = |wave: u64| {
         let mut reuse = Reuse::default();
@@ -115,10 +137,14 @@ fn reuse(schedule: &Schedule, works: &[(u64, Work<u32>)]) -> Vec<Reuse> {
         for (_, work) in works.iter().filter(|(of, _)| *of == wave) {
             reuse.tiles += 1;
             let k_tiles = u64::from(work.k_end - work.k_begin);
+            let (first, count) = work.slice.map_or((0, parts), |slice| (slice.first, slice.count));
+            let b = b * u64::from(count);
             reuse.loaded += k_tiles * (a * cluster_m + b * cluster_n);
             reuse.alone += k_tiles * (a + b) * cluster_m * cluster_n;
             seen_a.extend((work.k_begin..work.k_end).map(|at| (work.m, at)));
-            seen_b.extend((work.k_begin..work.k_end).map(|at| (work.n, at)));
+            let slices = first..first + count;
+            let of_b = |at| slices.clone().map(move |slice| (work.n, slice, at));
+            seen_b.extend((work.k_begin..work.k_end).flat_map(of_b));
         }
         reuse.distinct = seen_a.len() as u64 * a * cluster_m + seen_b.len() as u64 * b * cluster_n;
         reuse

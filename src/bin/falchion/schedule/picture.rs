@@ -58,11 +58,13 @@ pub(super) fn draw(out: &mut impl Write, schedule: &Schedule, rows: u32, columns
     if unused > 0 {
         writeln!(out, "{:>5} slots have nothing to do", unused)?;
     }
-    let parts = if schedule.entry.reduction().is_some() {
-        ", [row,column- a range of its K, ~ waits for partial sums, + adds them"
-    } else {
-        ""
-    };
+    let mut parts = String::new();
+    if schedule.slices().is_some() {
+        parts += &format!(", [row,column: a slice with these of its {}", schedule.sliced_along());
+    }
+    if schedule.entry.reduction().is_some() {
+        parts += ", [row,column- a range of its K, ~ waits for partial sums, + adds them";
+    }
     writeln!(out, "\n[row,column= a tile of D{parts}, . idle; {}", scale.describe())
 }
 
@@ -92,10 +94,19 @@ fn cell(schedule: &Schedule, span: &Span, width: usize) -> String {
         Activity::Multiply(work) => work,
     };
     let [row, column] = schedule.place(work);
-    let (divided, short) = (schedule.divided(work), format!("[{row},{column}"));
-    let long = if divided { format!("{short} {}..{}", work.k_begin, work.k_end) } else { short.clone() };
+    let short = format!("[{row},{column}");
+    let divided = schedule.divided(work).then_some([work.k_begin, work.k_end]);
+    let slice = schedule.slice(work);
+    let long = match slice.or(divided) {
+        Some([first, end]) => format!("{short} {first}..{end}"),
+        None => short.clone(),
+    };
     let label = [long, short].into_iter().find(|label| label.len() <= width);
-    let fill = if divided { "-" } else { "=" };
+    let fill = match (slice, divided) {
+        (Some(_), _) => ":",
+        (None, Some(_)) => "-",
+        (None, None) => "=",
+    };
     let label = label.unwrap_or_else(|| "[".to_owned());
     let rest = fill.repeat(width - label.len());
     format!("{label}{rest}")

@@ -3,7 +3,7 @@
 
 use core::fmt::{self, Write as _};
 
-use scheduler::{Activity, Span};
+use scheduler::{Activity, Span, Work};
 
 use super::{Schedule, does};
 
@@ -21,6 +21,7 @@ const MAP: f64 = 640.0;
 
 const WHOLE: [&str; 2] = ["#56b4e9", "#8fd0f5"];
 const PART: [&str; 2] = ["#009e73", "#66c4aa"];
+const SLICE: [&str; 2] = ["#cc79a7", "#e0a9c8"];
 const WAIT: &str = "#e3e3e3";
 const FIX_UP: &str = "#d55e00";
 
@@ -53,12 +54,15 @@ fn write(text: &mut String, schedule: &Schedule) -> fmt::Result {
             "<text x=\"8\" y=\"{y}\" xml:space=\"preserve\" font-family=\"monospace\">{line}</text>"
         )?;
     }
-    let legend = [
+    let mut legend = vec![
         ("a tile", WHOLE[0]),
         ("a range of its K", PART[0]),
         ("waits for sums", WAIT),
         ("adds sums", FIX_UP),
     ];
+    if schedule.slices().is_some() {
+        legend.push(("a slice of a tile", SLICE[0]));
+    }
     for (i, (name, colour)) in legend.into_iter().enumerate() {
         let x = 8.0 + i as f64 * 130.0;
         writeln!(
@@ -92,8 +96,11 @@ fn write(text: &mut String, schedule: &Schedule) -> fmt::Result {
 fn title(schedule: &Schedule, span: &Span) -> String {
     let (does, work) = does(&span.activity);
     let [row, column] = schedule.place(work);
+    let slice = schedule
+        .slice(work)
+        .map_or(String::new(), |[first, end]| format!(", {} {first}..{end} of it", schedule.sliced_along()));
     format!(
-        "worker {}: {does}, tile {row},{column}, k-tiles {}..{}, from {} to {}",
+        "worker {}: {does}, tile {row},{column}{slice}, k-tiles {}..{}, from {} to {}",
         span.worker, work.k_begin, work.k_end, span.start, span.end
     )
 }
@@ -111,6 +118,7 @@ fn draw(
     }
     let fill = match &span.activity {
         Activity::Multiply(work) if schedule.divided(work) => PART[shade % 2],
+        Activity::Multiply(work) if schedule.slice(work).is_some() => SLICE[shade % 2],
         Activity::Multiply(_) => WHOLE[shade % 2],
         Activity::Wait(_) => WAIT,
         Activity::FixUp(_) => FIX_UP,
@@ -124,14 +132,25 @@ fn draw(
     )?;
     if let (true, Activity::Multiply(work)) = (width >= LABELLED, &span.activity) {
         let [row, column] = schedule.place(work);
+        let slice = schedule.slice(work).filter(|_| width >= 2.0 * LABELLED);
+        let slice = slice.map_or(String::new(), |[first, end]| format!(" {first}..{end}"));
         writeln!(
             text,
-            "<text x=\"{:.2}\" y=\"{}\" pointer-events=\"none\">{row},{column}</text>",
+            "<text x=\"{:.2}\" y=\"{}\" pointer-events=\"none\">{row},{column}{slice}</text>",
             x + 3.0,
             y + 11.0
         )?;
     }
     Ok(())
+}
+
+/// The parts of a cluster's tile that a work unit has, as fractions: a slice has a strip of each CTA's tile.
+fn strips(schedule: &Schedule, work: &Work<u32>) -> Vec<[f64; 2]> {
+    let Some(slice) = schedule.slice(work) else { return vec![[0.0, 1.0]] };
+    let plan = schedule.entry.plan();
+    let (extent, ctas) = (plan.mainloop.tile[1], plan.mainloop.cluster[1]);
+    let of_cta = |cta| slice.map(|at| f64::from(cta * extent + at) / f64::from(ctas * extent));
+    (0..ctas).map(of_cta).collect()
 }
 
 /// D's tiles. The shade of a tile is the time of its first k-tile.
@@ -144,14 +163,21 @@ fn map(text: &mut String, schedule: &Schedule, top: f64, side: f64) -> fmt::Resu
         }
         let [row, column] = schedule.place(work).map(f64::from);
         let lightness = 92.0 - 62.0 * span.start as f64 / end;
-        writeln!(
-            text,
-            "<rect x=\"{:.2}\" y=\"{:.2}\" width=\"{side:.2}\" height=\"{side:.2}\" \
-             fill=\"hsl(205,70%,{lightness:.0}%)\" stroke=\"white\" stroke-width=\"0.5\"><title>{}</title></rect>",
-            8.0 + column * side,
-            top + row * side,
-            title(schedule, span)
-        )?;
+        for [from, to] in strips(schedule, work) {
+            let (mut place, mut extents) = ([column, row], [1.0, 1.0]);
+            let axis = usize::from(schedule.entry.plan().swapped());
+            place[axis] += from;
+            extents[axis] = to - from;
+            let [width, height] = extents.map(|extent| extent * side);
+            writeln!(
+                text,
+                "<rect x=\"{:.2}\" y=\"{:.2}\" width=\"{width:.2}\" height=\"{height:.2}\" \
+                 fill=\"hsl(205,70%,{lightness:.0}%)\" stroke=\"white\" stroke-width=\"0.5\"><title>{}</title></rect>",
+                8.0 + place[0] * side,
+                top + place[1] * side,
+                title(schedule, span)
+            )?;
+        }
     }
     Ok(())
 }

@@ -17,40 +17,49 @@ function orderPanel(kernel) {
     /** Cells have the aspect ratio of the output's tiles, within limits. */
     const aspect = clamp(order.tile[1] / order.tile[0], 0.25, 4);
     const cell = (width) => { const high = Math.max(2 / Math.min(1, aspect), Math.min((width - LEFT - 2) / columns / aspect, 560 / rows, 44)); return [high * aspect, high]; };
-    /** The part of a tile's cell for a work unit: K goes from left to right. */
-    const box = (span, [w, h]) => {
+    /** The parts of a tile's cell for a work unit: K goes from left to right. A slice has a strip of each CTA's tile. */
+    const boxes = (span, [w, h]) => {
       const [, row, column, begin, end] = span;
       const all = Math.max(1, order.k_tiles, end);
-      return [LEFT + (column + begin / all) * w, LEFT + row * h, Math.max(1, ((end - begin) / all) * w), h];
+      const [x, y, wide] = [LEFT + (column + begin / all) * w, LEFT + row * h, Math.max(1, ((end - begin) / all) * w)];
+      if (!isSlice(order, span)) return [[x, y, wide, h]];
+      const { along, extent, ctas } = order.sliced;
+      return Array.from({ length: ctas }, (_, cta) => {
+        const [from, to] = [span[10], span[11]].map((at) => (cta + at / extent) / ctas);
+        return along === "columns" ? [x + from * w, y, Math.max(1, (to - from) * w), h] : [x, y + from * h, wide, Math.max(1, (to - from) * h)];
+      });
     };
     const grid = picture({
       label: "Tiles of the output, coloured by wave; the tiles of the chosen wave are framed", height: (width) => LEFT + rows * cell(width)[1] + 4,
       draw(context, width) {
         const s = cell(width);
         for (const span of work) {
-          const [x, y, w, h] = box(span, s);
-          const now = span[9] === wave;
-          context.globalAlpha = now ? 1 : span[9] < wave ? 0.75 : 0.25;
-          context.fillStyle = now ? colour("b") : ramp(waves > 1 ? span[9] / (waves - 1) : 0.5);
-          context.fillRect(x, y, Math.max(1, w - (w > 6 ? 1 : 0.4)), Math.max(1, h - (h > 6 ? 1 : 0.4)));
-          context.globalAlpha = 1;
-          if (now && h >= 14 && w > 20) label(context, String(span[5]), x, y, w, h, 10, "#10151c");
+          for (const [x, y, w, h] of boxes(span, s)) {
+            const now = span[9] === wave;
+            context.globalAlpha = now ? 1 : span[9] < wave ? 0.75 : 0.25;
+            context.fillStyle = now ? colour("b") : ramp(waves > 1 ? span[9] / (waves - 1) : 0.5);
+            context.fillRect(x, y, Math.max(1, w - (w > 6 ? 1 : 0.4)), Math.max(1, h - (h > 6 ? 1 : 0.4)));
+            context.globalAlpha = 1;
+            if (now && h >= 14 && w > 20) label(context, String(span[5]), x, y, w, h, 10, "#10151c");
+          }
         }
         // What the wave reads: rows of A at the left, columns of B above.
         const [touchedRows, touchedColumns] = [new Set(tilesOf(wave).map((span) => span[1])), new Set(tilesOf(wave).map((span) => span[2]))];
         for (let row = 0; row < rows; row += 1) { context.fillStyle = touchedRows.has(row) ? colour("a") : colour("idle"); context.fillRect(2, LEFT + row * s[1], 9, Math.max(1, s[1] - 1)); }
         for (let column = 0; column < columns; column += 1) { context.fillStyle = touchedColumns.has(column) ? colour("a") : colour("idle"); context.fillRect(LEFT + column * s[0], 2, Math.max(1, s[0] - 1), 9); }
-        if (over) { const [x, y, w, h] = box(over, s); context.strokeStyle = colour("text"); context.lineWidth = 2; context.strokeRect(x, y, w, h); }
+        for (const [x, y, w, h] of over ? boxes(over, s) : []) { context.strokeStyle = colour("text"); context.lineWidth = 2; context.strokeRect(x, y, w, h); }
       },
       at(x, y, width) {
         const s = cell(width);
-        const span = work.find((one) => { const [bx, by, w, h] = box(one, s); return x >= bx && x < bx + w && y >= by && y < by + h; });
+        const span = work.find((one) => boxes(one, s).some(([bx, by, w, h]) => x >= bx && x < bx + w && y >= by && y < by + h));
         return span ? { span, text: tileText(span) } : null;
       },
       pick: ({ span }) => { over = span; set(span[9]); }, key: (event) => keys(event),
     });
-    const tileText = ([, row, column, begin, end, slot, worker, start, stop, of]) =>
-      `tile ${row}, ${column}: k-tiles ${begin} to ${end - 1}\nwave ${of}, slot ${slot}, worker ${worker}\nfrom ${start} to ${stop}, in k-tiles`;
+    const tileText = (span) => {
+      const [, row, column, begin, end, slot, worker, start, stop, of] = span;
+      return `tile ${row}, ${column}${sliceText(order, span)}: k-tiles ${begin} to ${end - 1}\nwave ${of}, slot ${slot}, worker ${worker}\nfrom ${start} to ${stop}, in k-tiles`;
+    };
 
     const most = Math.max(1, ...order.reuse.map((one) => one.loaded));
     const bars = picture({
@@ -101,7 +110,9 @@ function orderPanel(kernel) {
       control.set(wave);
       const now = tilesOf(wave);
       const one = order.reuse[wave];
+      const slices = now.filter((span) => isSlice(order, span));
       says.replaceChildren(details([["wave", `${wave} of 0 to ${waves - 1}: ${plural(now.length, "work unit")} on ${plural(order.slots, "slot")}`],
+        ...(slices.length ? [["slices", `${slices.length} of them are slices of ${slices[0][11] - slices[0][10]} ${order.sliced.along}`]] : []),
         ["reads", `${plural(new Set(now.map((span) => span[1])).size, "row")} of tiles and ${plural(new Set(now.map((span) => span[2])).size, "column")} of tiles (marked at the edges)`],
         ...(one ? [["loaded", `${bytes(one.loaded)} from L2${one.alone > one.loaded ? `; ${bytes(one.alone)} without multicast` : ""}`],
           ["distinct", `${bytes(one.distinct)}: each byte is used ${(one.loaded / Math.max(1, one.distinct)).toFixed(1)} times while it is in L2`]] : []),
@@ -132,7 +143,7 @@ function orderPanel(kernel) {
       el("div", {}, el("h1", {}, "Order of tiles"), el("p", { class: "lead" }, `${products.length > 1 ? `${products.length} GEMMs` : products[0]} on ${order.sms} SMs: ${rows} × ${columns} tiles of ${order.tile.join(" × ")}, computed by ${order.describe}.`)),
       order.cut && el("p", { class: "note" }, `The order is cut: the page holds the first ${whole(order.spans.length)} of ${whole(order.cut)} spans.`),
       el("div", { class: "side" },
-        card("The output, wave by wave", "A slot is a place for one resident cluster; all slots run at the same time. Wave n is the n-th work unit of every slot. Tiles of the chosen wave are bright and show their slot. Earlier tiles are filled, later tiles are pale.",
+        card("The output, wave by wave", "A slot is a place for one resident cluster; all slots run at the same time. Wave n is the n-th work unit of every slot. Tiles of the chosen wave are bright and show their slot. Earlier tiles are filled, later tiles are pale." + (order.sliced ? ` A slice is drawn as its ${order.sliced.along} of the tile.` : ""),
           el("div", { class: "bar" }, play, control.node), grid.node, legend(["var(--b)", "this wave"], ["var(--a)", "rows of A and columns of B that it reads"])),
         el("div", { class: "stack" }, card("This wave", null, says),
           order.reuse.length ? card("Reuse in L2", "The bytes that the clusters of a wave load, and the distinct bytes among them; the other loads hit in L2. Tiles at the edges count as full tiles.", bars.node, legend(["var(--other)", "loaded"], ["var(--a)", "distinct"]))
@@ -144,12 +155,23 @@ function orderPanel(kernel) {
   };
 }
 
+/** Whether a work unit is a slice of a tile. */
+function isSlice(order, span) {
+  return order.sliced !== null && span[11] - span[10] < order.sliced.extent;
+}
+
+/** The columns or rows of a slice, as text; nothing for a whole tile. */
+function sliceText(order, span) {
+  if (!isSlice(order, span)) return "";
+  return `, ${order.sliced.along} ${span[10]} to ${span[11] - 1} of ${order.sliced.ctas > 1 ? "each CTA's tile" : "it"}`;
+}
+
 function findTiles({ order }) {
   return (query) => {
     const asked = /^(?:tile\s*)?(\d+)\s*[, ]\s*(\d+)$/.exec(query);
     if (!asked) return [];
     const [row, column] = [Number(asked[1]), Number(asked[2])];
     return order.spans.filter((span) => span[0] === MULTIPLY && span[1] === row && span[2] === column)
-      .map((span) => ({ where: "order", text: `tile ${row}, ${column}: wave ${span[9]}, slot ${span[5]}, k-tiles ${span[3]} to ${span[4] - 1}`, go: () => show("order").goTile(span) }));
+      .map((span) => ({ where: "order", text: `tile ${row}, ${column}${sliceText(order, span)}: wave ${span[9]}, slot ${span[5]}, k-tiles ${span[3]} to ${span[4] - 1}`, go: () => show("order").goTile(span) }));
   };
 }
