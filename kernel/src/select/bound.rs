@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use collective::{CachePolicy, MatrixRef};
 
-use super::model::{self, Fixed};
+use super::model;
 use super::space::{Entry, Space};
+use super::step::{self, Fixed};
 use super::{Machine, Request};
 use crate::products::Products;
 
@@ -269,7 +270,7 @@ impl Bound {
             launch: machine.launch_of(&entry.subject()),
             may_join: entry.subject().may_join(),
             bits: plan.mainloop.operands.map(|operand| operand.bits()),
-            kept: model::bits_of(plan),
+            kept: step::bits_of(plan),
             first: [0, 1].map(|i| plan.mainloop.operands[i].cache == CachePolicy::EvictFirst),
             output: f64::from(plan.epilogue.output.bits() >> plan.epilogue.halvings) / 8.0,
         }

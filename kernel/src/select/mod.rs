@@ -21,6 +21,7 @@ mod near;
 mod reason;
 mod request;
 mod space;
+mod step;
 
 use core::fmt;
 

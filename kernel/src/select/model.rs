@@ -1,17 +1,17 @@
 //! An analytic model of a kernel's time, in closed form.
 //!
-//! The time of the busiest SM follows from its tiles. Each k-tile takes the longest of: its `wgmma`s (an
-//! m64nN instruction takes N / 2 cycles), the bytes that these read and copies write in shared memory, the
-//! bytes that the SM loads, and the latency of a load divided by the stages in flight. To this, the part of
-//! the epilogue that nothing overlaps is added. Separately, L2 and DRAM need their times for the whole GEMM.
+//! The time of the busiest SM follows from its tiles. Each k-tile ([`super::step`]) takes the longest of: its
+//! `wgmma`s (an m64nN instruction takes N / 2 cycles), the bytes that these read and copies write in shared
+//! memory, the bytes that the SM loads, and the latency of a load divided by the stages in flight. To this, the
+//! part of the epilogue that nothing overlaps is added. Separately, L2 and DRAM need their times for the whole GEMM.
 //! The slowest of the three decides, with a smooth maximum.
 //!
 //! Whole spaces of kernels are ranked by the model, so it contains no loop over tiles.
 
-use collective::{Atom, AtomTypes, CachePolicy, Code, MatrixRef, Plan, Producer, sparse};
-use ptx::inst::MmaTypes;
+use collective::{CachePolicy, MatrixRef, Plan, Producer};
 use scheduler::{Divided, Facts, ReductionKind, Schedule, Tiles};
 
+use super::step::{Fixed, Step, bits_of};
 use super::{Machine, Request};
 use crate::gemm::AnyGemm;
 use crate::problem::{Call, GemmProblem};
@@ -37,16 +37,6 @@ pub struct Prediction {
     pub dram: f64,
     /// What limits a k-tile.
     pub(super) step: Step,
-}
-
-/// What can limit the time of a k-tile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    Multiplications,
-    SharedMemory,
-    Copies,
-    Conversions,
-    Latency,
 }
 
 /// What the model uses of a kernel.
@@ -472,179 +462,6 @@ impl Machine {
 pub(super) fn norm(busy: f64, l2: f64, dram: f64) -> f64 {
     let fourth = |time: f64| (time * time) * (time * time);
     (fourth(busy) + fourth(l2) + fourth(dram)).sqrt().sqrt()
-}
-
-/// The part of a k-tile's time that depends only on the kernel and the machine.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Fixed {
-    /// Extents of a tile along M, N and K, and bits per element of A and B.
-    tile: [f64; 3],
-    bits: [f64; 2],
-    /// Factors by which copies of A and B take longer because the rows of their slabs are short.
-    short: [f64; 2],
-    /// Microseconds of the multiplications, and of shared memory.
-    pub(super) math: f64,
-    shared: f64,
-    /// Microseconds in which threads convert weights to fragments.
-    converting: f64,
-    /// Latency of a load, divided by the stages in flight.
-    latency: f64,
-    /// In addition to what limits a k-tile: for each CTA that shares an SM, and for all.
-    between: f64,
-    alone: f64,
-    coupled: f64,
-    crowd: f64,
-    ingest: f64,
-}
-
-impl Fixed {
-    /// For a kernel whose tiles have `n` columns.
-    pub(super) fn new(machine: &Machine, plan: &Plan, n: f64) -> Self {
-        let [m, _, k] = plan.mainloop.tile.map(f64::from);
-        let rounds = k / f64::from(plan.mainloop.atom.k());
-        // Wide tiles are multiplied by two instructions next to each other.
-        let (width, beside) = if n > 256.0 { (n / 2.0, 2.0) } else { (n, 1.0) };
-        let rows = m / 64.0;
-        let adding = m * n / 128.0 * additions(plan) * machine.promoted / machine.cycles;
-        let slower = slower(plan.mainloop.atom);
-        let math = rows * beside * width / 2.0 * rounds * slower / machine.cycles + adding;
-        // An instruction reads 64 rows of A, and B; copies write both once. Shared memory moves 128 bytes per
-        // cycle. A from registers is read once, when threads load it.
-        let of_a = if plan.mainloop.weights().is_some() { 0.0 } else { 16.0 };
-        // A sparse instruction reads twice the K of B; threads read metadata once.
-        let density = f64::from(plan.mainloop.atom.density());
-        let read = rows * beside * (of_a + density * width / 4.0);
-        let metadata = match plan.mainloop.is_sparse() {
-            false => 0.0,
-            true => 2.0 * m * f64::from(plan.mainloop.atom.k()) * metadata_bits(plan) / 1024.0,
-        };
-        let written = (m + density * n) / 4.0;
-        let all = (read + written + metadata) * rounds * machine.shared / machine.cycles;
-        let shared = match plan.mainloop.is_sparse() {
-            false => all,
-            true => all.max(read * rounds * machine.sparse / machine.cycles),
-        };
-        let clustered = plan.cluster_size() > 1;
-        let latency = machine.latency * if clustered { 1.0 + machine.clustered_latency } else { 1.0 };
-        let covered = adding == 0.0 || plan.mainloop.sharing() > 1;
-        Self {
-            tile: [m, n, k],
-            bits: bits_of(plan),
-            short: short_rows(plan),
-            converting: match conversions(plan) {
-                0.0 => 0.0,
-                instructions => {
-                    let making = rows * rounds * instructions * machine.converted / machine.cycles;
-                    making + machine.uncovered * math
-                }
-            },
-            math,
-            shared,
-            latency: latency / (f64::from(plan.ring.stages) - machine.drained),
-            between: machine.step / f64::from(plan.mainloop.consumers),
-            alone: if covered { 0.0 } else { machine.alone },
-            coupled: if plan.turns() > 0 && clustered { machine.coupled } else { 1.0 },
-            // Tiles that many clusters request at once come from few places.
-            crowd: machine.crowded / f64::from(plan.cluster_size()).sqrt(),
-            ingest: machine.ingest,
-        }
-    }
-
-    /// Microseconds from one k-tile to the next if a copy thread loads them, and what limits it. Given are
-    /// the numbers of tiles along M and N, of CTAs per SM, and of clusters on the card at once.
-    #[inline]
-    pub(super) fn step(&self, [tiles_m, tiles_n]: [u32; 2], sharing: f64, at_once: f64) -> (f64, Step) {
-        let ([m, n, k], [a_bits, b_bits], [short_a, short_b]) = (self.tile, self.bits, self.short);
-        let of = |readers: u32| 1.0 + self.crowd * f64::from(readers).min(at_once);
-        let bytes = (m * of(tiles_n) * a_bits * short_a + n * of(tiles_m) * b_bits * short_b) * k / 8.0;
-        let copies = bytes / self.ingest;
-        let resources = [
-            (self.math * sharing, Step::Multiplications),
-            (self.shared * sharing, Step::SharedMemory),
-            (copies * sharing, Step::Copies),
-            (self.converting * sharing, Step::Conversions),
-            (self.latency, Step::Latency),
-        ];
-        let mut longest = resources[0];
-        for resource in &resources[1..] {
-            if resource.0 > longest.0 {
-                longest = *resource;
-            }
-        }
-        let between = self.between * sharing + self.alone;
-        ((longest.0 + between) * self.coupled, longest.1)
-    }
-}
-
-/// How many times longer an instruction takes than a `wgmma` with the same number of bytes along K, at its
-/// peak rate: `mma.sync` has about five eighths of that rate, and an SM does 128 multiplications of `f32` per
-/// cycle. Not measured.
-const fn slower(atom: Atom) -> f64 {
-    match atom.types {
-        AtomTypes::Wgmma(_) => 1.0,
-        // As many operations per cycle as for `f32`, with half as many elements of K.
-        AtomTypes::MmaSync(MmaTypes::F64) => 8.0,
-        AtomTypes::MmaSync(_) => 1.6,
-        AtomTypes::Simt => 4.0,
-    }
-}
-
-/// Instructions per thread, accumulator and k-tile in addition to the multiplications. An addition reads two
-/// registers, and counts half of an instruction that also multiplies.
-fn additions(plan: &Plan) -> f64 {
-    let spec = &plan.mainloop;
-    match (spec.is_scaled(), spec.atom.promote) {
-        // If each column has a scale, it is read and multiplied by the row's.
-        (true, _) if spec.operands[1].scaled == 1 => 2.5,
-        (true, _) => 1.0,
-        (false, 0) => 0.0,
-        (false, every) => 0.5 * f64::from(spec.tile[2]) / f64::from(every * spec.atom.k()),
-    }
-}
-
-/// Instructions per thread to convert codes to one fragment of A, for one multiplying instruction, and the
-/// instructions around it. A fragment has four pairs; each is extracted from its word and scaled. Counted in
-/// machine code.
-fn conversions(plan: &Plan) -> f64 {
-    let Some(weights) = plan.mainloop.weights() else { return 0.0 };
-    let scaled = if weights.group > 0 { 1.0 } else { 0.0 } + if weights.zeros { 1.0 } else { 0.0 };
-    let pair = match weights.code {
-        Code::S4 | Code::U4 => 2.75,
-        Code::S8 | Code::U8 => 3.75,
-        Code::E4m3 | Code::E5m2 => 4.75,
-        Code::E2m1 => 3.6,
-    };
-    // Scales that are powers of two are made from their exponents, for two rows in each group.
-    let powers = if weights.powers() && weights.group > 0 { 128.0 / f64::from(weights.group) } else { 0.0 };
-    4.0 * (pair + scaled) + powers + 7.0
-}
-
-/// Bits in memory of a row of A, and of B, for each of its K: half of the elements of a sparse A, and metadata, of which a block of rows has
-/// a word for each thread and unit of K.
-pub(super) fn bits_of(plan: &Plan) -> [f64; 2] {
-    let [a, b] = plan.mainloop.operands.map(|operand| f64::from(operand.bits()));
-    match plan.mainloop.is_sparse() {
-        false => [a, b],
-        true => [a / 2.0 + metadata_bits(plan), b],
-    }
-}
-
-/// How many times longer tensor copies of A and of B take than with rows of 128 bytes. A shorter row takes as
-/// long: 200 columns of an N-major B, in slabs of 16 bytes, took 1.1 µs for each 64 of K on an H200.
-fn short_rows(plan: &Plan) -> [f64; 2] {
-    let [m, n, k] = plan.mainloop.tile;
-    let [a, b] = plan.mainloop.operands;
-    [(a, m), (b, n)].map(|(operand, extent)| {
-        let copied = matches!(plan.mainloop.producer, Producer::Thread);
-        let dense = operand.staged && operand.weights.is_none() && !operand.sparse;
-        if copied && dense { 128.0 / f64::from(operand.slab_bytes(extent, k)) } else { 1.0 }
-    })
-}
-
-/// Bits of metadata of a row of a sparse A for each of its K.
-fn metadata_bits(plan: &Plan) -> f64 {
-    let unit_k = sparse::unit_k(plan.mainloop.operands[0].format);
-    f64::from(sparse::WORDS * u32::BITS) / f64::from(sparse::ROWS * unit_k)
 }
 
 /// Whole tiles, and slices of tiles, of the busiest of `lanes` workers if the last wave is sliced where each

@@ -1,6 +1,6 @@
 //! A sentence that says what limits a kernel's time.
 
-use super::model::Step;
+use super::step::Step;
 use super::{Machine, Prediction};
 use crate::gemm::AnyGemm;
 
