@@ -364,18 +364,16 @@ impl Schedule for Streamed {
         // Whole tiles are numbered after the split tiles.
         let id = f.variable(shares.tiles + worker);
         f.loop_(|| {
-            let left = next.get().less_than(shares.units) | begin.get().less_than(end.get());
-            f.break_if(!(left | id.get().less_than(all)));
-            // No branch decides which unit is next: behind one, ptxas no longer takes the numbers of the
-            // consumers' loops for the same in all lanes, and each `wgmma` waits for its descriptors. A unit is
-            // empty if its begin and its end were moved to the same tile edge. Then it is its worker's only
-            // unit, so whole tiles come next.
-            let taken = next.get().less_than(shares.units) & begin.get().at_least(end.get());
-            let number = shares.unit(next.get());
-            begin.set(at(number).where_or(taken, begin.get()));
-            end.set(at(number + 1).where_or(taken, end.get()));
-            unit.set(number.where_or(taken, unit.get()));
-            next.set((next.get() + workers).where_or(taken, next.get()));
+            // A unit is empty if its begin and its end were moved to the same tile edge.
+            f.while_(
+                || next.get().less_than(shares.units) & begin.get().at_least(end.get()),
+                || {
+                    unit.set(shares.unit(next.get()));
+                    begin.set(at(unit.get()));
+                    end.set(at(unit.get() + 1));
+                    next.set(next.get() + workers);
+                },
+            );
             let divided = begin.get().less_than(end.get());
             f.break_if(!(divided | id.get().less_than(all)));
             let tile = ((end.get() - 1) / some.k).where_or(divided, id.get());
