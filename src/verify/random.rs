@@ -10,6 +10,8 @@
 //! assert!(!matches!(verdict, Trial::Wrong(_)), "{spec}");
 //! ```
 
+mod problems;
+
 use core::fmt;
 use std::hash::Hasher;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,9 +33,8 @@ use scheduler::{
     Whole,
 };
 
-use super::matrix::Fill;
-use super::product::{Outcome, Product, RunError, accumulators, formats, orders, random_scales};
-use super::{Bench, FusedGemm, HostMatrix, Order, RecordProducts, SeveralProducts, TreeError, storage};
+use super::product::RunError;
+use super::{Bench, FusedGemm, TreeError};
 
 /// The outcome of a trial.
 #[derive(Clone, Debug, PartialEq)]
@@ -556,135 +557,6 @@ impl Draw {
             })?;
             return Ok((checked.ratio, digest(checked.d.into_iter().map(f64::to_bits))));
         }
-        let factors = self.factors(gemm);
-        // Tensor copies store rows that begin at multiples of 16 bytes.
-        let unit = 128 / plan.epilogue.output.bits();
-        let (operand_bytes, d_padding) =
-            (16, if row > 1 { unit * self.random.u32(..2) } else { self.random.u32(..3) });
-        let several = |products| SeveralProducts { factors, operand_bytes, d_padding, seed, ..products };
-        let outcome = match spec.form {
-            Form::Single => {
-                let outcome = self.product(problem, (factors, d_padding)).run(gemm, &program, engine)?;
-                return match outcome.mismatch {
-                    None => Ok((outcome.ratio, digest(outcome.d.into_iter()))),
-                    Some(wrong) => Err(Ended::Wrong(format!("{problem:?}: {wrong}"))),
-                };
-            }
-            Form::Batched => {
-                let shared = [self.once_in(4), self.once_in(4), self.once_in(4)];
-                let count = self.random.u32(1..4);
-                let (interleaved, batch) = (self.once_in(3), SeveralProducts::batch(problem, count));
-                let products = SeveralProducts { shared, interleaved, ..batch };
-                several(products).run(gemm, &program, engine)?
-            }
-            Form::Ragged => {
-                let rows: Vec<u32> =
-                    (0..self.random.u32(1..5)).map(|_| self.random.u32(..=problem.m)).collect();
-                let spare = self.random.u32(..3);
-                let products = SeveralProducts::of_rows(&rows, spare, [problem.n, problem.k]);
-                several(products).run(gemm, &program, engine)?
-            }
-            Form::Masked => {
-                let room = self.random.u32(..=problem.m);
-                // A group may claim more rows than its buffer has.
-                let rows: Vec<u32> =
-                    (0..self.random.u32(1..5)).map(|_| self.random.u32(..=room + room / 4)).collect();
-                let products = SeveralProducts::masked(&rows, room, [problem.n, problem.k]);
-                several(products).run(gemm, &program, engine)?
-            }
-            Form::KGrouped => {
-                let (tile, most) = (plan.mainloop.tile[2], problem.k.div_ceil(plan.mainloop.tile[2]));
-                // Mostly multiples of tile K, in order; now and then any number.
-                let mut offsets: Vec<u32> = (0..self.random.u32(2..7))
-                    .map(|_| {
-                        if self.once_in(12) {
-                            return self.random.u32(..);
-                        }
-                        tile * self.random.u32(..=most)
-                    })
-                    .collect();
-                if !self.once_in(8) {
-                    offsets.sort_unstable();
-                }
-                let products = SeveralProducts::along_k(problem, offsets);
-                let shared = [false, false, self.once_in(4)];
-                let products = SeveralProducts { shared, interleaved: self.once_in(3), ..products };
-                several(products).run(gemm, &program, engine)?
-            }
-            Form::Grouped => {
-                let shapes = (0..self.random.u32(1..4)).map(|_| {
-                    let part = |random: &mut Rng, extent: u32, step: u32| random.u32(..=extent / step) * step;
-                    let random = &mut self.random;
-                    [
-                        part(random, problem.m, 1),
-                        part(random, problem.n, row.min(problem.n)),
-                        part(random, problem.k, 1),
-                    ]
-                });
-                let shapes = shapes.collect();
-                let records = RecordProducts { shapes, factors, operand_bytes, d_padding, seed };
-                records.run(gemm, &program, engine)?
-            }
-        };
-        match outcome.mismatch {
-            None => Ok((outcome.ratio, digest(outcome.d.into_iter()))),
-            Some(wrong) => Err(Ended::Wrong(format!("{problem:?}: {wrong}"))),
-        }
-    }
-
-    fn product(&mut self, problem: GemmProblem, (factors, d_padding): ([f32; 2], u32)) -> OneProduct {
-        OneProduct { problem, factors, d_padding, in_place: self.once_in(4), random: self.random.fork() }
-    }
-}
-
-/// One GEMM of random matrices.
-struct OneProduct {
-    problem: GemmProblem,
-    factors: [f32; 2],
-    d_padding: u32,
-    in_place: bool,
-    random: Rng,
-}
-
-impl OneProduct {
-    fn run(
-        mut self,
-        gemm: &AnyGemm,
-        program: &Program,
-        engine: &mut dyn Engine,
-    ) -> Result<Outcome, RunError> {
-        let Self { problem: GemmProblem { m, n, k }, factors: [alpha, beta], .. } = self;
-        let [a_format, b_format, d_format] = formats(gemm);
-        let [a_order, b_order] = orders(gemm);
-        let mut matrix = |format, extents, order, multiple| {
-            HostMatrix::random(format, extents, order, multiple, Fill::Normal, &mut self.random)
-        };
-        let [of_a, of_b] = [a_format, b_format].map(|format| 16 / format.bytes());
-        let a = matrix(a_format, [m, k], a_order, of_a);
-        let b = matrix(b_format, [k, n], b_order, of_b);
-        // Tensor copies load rows that begin at multiples of 16 bytes.
-        let of_c = if gemm.plan().epilogue.sourced { 16 / d_format.bytes() } else { 1 };
-        let c = (beta != 0.0).then(|| matrix(d_format, [m, n], Order::RowMajor, of_c));
-        let scales = random_scales(gemm, self.problem, &mut self.random);
-        let ([a, b], weights) = storage::fitted(gemm, self.problem, [a, b], &mut self.random);
-        let in_place = self.in_place && c.is_some();
-        let d_pitch = if in_place { n } else { n + self.d_padding };
-        let (operand_offset, d_offset) = (0, 0);
-        let product = Product {
-            a,
-            b,
-            scales,
-            weights,
-            vectors: None,
-            operand_offset,
-            c,
-            alpha,
-            beta,
-            d_pitch,
-            d_offset,
-            in_place,
-        };
-        let sums = product.sums(accumulators(gemm), &|_| ());
-        product.run(gemm, program, engine, &sums)
+        self.run(gemm, &program, engine, (problem, row, seed))
     }
 }

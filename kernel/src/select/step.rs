@@ -161,8 +161,8 @@ fn conversions(plan: &Plan) -> f64 {
     4.0 * (pair + scaled) + powers + 7.0
 }
 
-/// Bits in memory of a row of A, and of B, for each of its K: half of the elements of a sparse A, and metadata, of which a block of rows has
-/// a word for each thread and unit of K.
+/// Bits in memory of a row of A, and of B, for each of its K. A sparse A has half of its elements, and
+/// metadata: one word for each thread and unit of K of a block of rows.
 pub(super) fn bits_of(plan: &Plan) -> [f64; 2] {
     let [a, b] = plan.mainloop.operands.map(|operand| f64::from(operand.bits()));
     match plan.mainloop.is_sparse() {

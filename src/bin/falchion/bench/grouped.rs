@@ -6,14 +6,12 @@
 //! same number of rows, which is what the experts would cost if all had the same weights. Operands are
 //! K-major, and far larger than the L2 cache.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::io::Write;
 
 use collective::{Form, Format, Record};
 use cute_rs::atom::Major;
 use kernel::driver::Enqueue;
-use kernel::driver::cublaslt::{CublasLt, Plan, Product};
+use kernel::driver::cublaslt::{CublasLt, Product};
 use kernel::driver::tune::{Candidate, Inputs};
 use kernel::{
     AnyGemm, Buffer, Call, Engine, GemmProblem, Gpu, Launch, LinearArguments, Machine, Products, Request,
@@ -22,6 +20,7 @@ use kernel::{
 
 use super::arena;
 use super::measure::Protocol;
+use super::peer::FastestPlans;
 use super::report::{self, Figure};
 use crate::output::out;
 use crate::{Failure, catalogue, memory};
@@ -216,7 +215,6 @@ impl Timed<'_> {
         let dense = placed.layer.dense();
         // Its plans are of one product's scales.
         let peer = peer.filter(|_| !types.is_scaled());
-        let plan = |peer: &CublasLt, size| peer.plan(&Product::new(types, size));
         let of_all = super::peer::planned(peer, &Product::new(types, dense), None)?;
         let peer = peer.filter(|_| of_all.is_some());
         let candidate = |name: String, launch: Box<dyn Enqueue>, slots| Candidate {
@@ -251,24 +249,13 @@ impl Timed<'_> {
         }
 
         let products = placed.products();
-        // One for each number of rows.
-        let mut plans: BTreeMap<u32, (Plan, usize)> = BTreeMap::new();
         if let Some(peer) = peer {
-            for &(size, [a, b, d]) in &products {
-                if let Entry::Vacant(entry) = plans.entry(size.m) {
-                    let plan = plan(peer, size)?;
-                    let fastest = plan.fastest(gpu, a, b, d)?;
-                    entry.insert((plan, fastest));
-                }
+            let plans = FastestPlans::new(gpu, peer, &products, |size| Product::new(types, size))?;
+            if let Some(plans) = plans {
+                let graph = plans.graph(gpu, &products)?;
+                let name = format!("cuBLASLt, graph of {}", graph.launches());
+                candidates.push(candidate(name, Box::new(graph), None));
             }
-            let runs = products
-                .iter()
-                .filter_map(|(size, [a, b, d])| plans.get(&size.m).map(|(plan, i)| plan.with(*i, *a, *b, *d)))
-                .collect::<Result<Vec<_>, _>>()?;
-            let launches: Vec<&dyn Enqueue> = runs.iter().map(|run| run as &dyn Enqueue).collect();
-            let graph = gpu.capture(&launches)?;
-            let name = format!("cuBLASLt, graph of {}", graph.launches());
-            candidates.push(candidate(name, Box::new(graph), None));
         }
         let [a, b, d] = [placed.ragged.a, placed.ragged.b, placed.ragged.d];
         if let Some(plan) = &of_all {
@@ -282,17 +269,7 @@ impl Timed<'_> {
             });
         }
 
-        let mut figures = Vec::new();
-        for &state in &protocol.states {
-            let turns = protocol.measure(gpu, None, &candidates, state, &|| ())?;
-            let of_state: Vec<Figure> = candidates
-                .iter()
-                .zip(&turns)
-                .map(|(candidate, turns)| Figure::new(dense, state, candidate, turns))
-                .collect();
-            report::plain_table(state, &of_state)?;
-            figures.extend(of_state);
-        }
+        let figures = report::measured(gpu, protocol, dense, &candidates)?;
         drop(candidates);
         for workspace in workspaces {
             gpu.free(workspace.buffer())?;

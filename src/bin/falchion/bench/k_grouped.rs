@@ -5,14 +5,12 @@
 //! is not empty, each with cuBLASLt's fastest algorithm for that shape. Its operands are packed group by
 //! group. The second is one GEMM of the same matrices with the K of all groups, which has one D.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::io::Write;
 
 use collective::Form;
 use cute_rs::atom::Major;
 use kernel::driver::Enqueue;
-use kernel::driver::cublaslt::{CublasLt, Plan, Product};
+use kernel::driver::cublaslt::{CublasLt, Product};
 use kernel::driver::tune::{Candidate, Inputs};
 use kernel::{
     AnyGemm, Call, Engine, GemmProblem, Gpu, LinearArguments, Machine, Products, Request, Types, WorkspaceRef,
@@ -20,6 +18,7 @@ use kernel::{
 
 use super::arena;
 use super::measure::Protocol;
+use super::peer::FastestPlans;
 use super::report::{self, Figure};
 use crate::output::out;
 use crate::{Failure, catalogue, memory};
@@ -174,46 +173,20 @@ fn of_inputs(
     let dense = &catalogue::first(&dense)?.gemm;
     ours(gpu, dense, format!("one product, {}", dense.name()), Some(Products::One))?;
 
-    // cuBLASLt's plans are of one product's scales. There is one for each K.
-    let mut plans: BTreeMap<u32, (Plan, usize)> = BTreeMap::new();
-    let [a, b] = groups.majors;
+    // cuBLASLt's plans are of one product's scales.
     if let Some(peer) = peer.filter(|_| !types.is_scaled()) {
         let of_sets: Vec<_> = inputs.sets().iter().map(|set| groups.products(set)).collect();
-        for &(size, [of_a, of_b, of_d]) in of_sets.first().into_iter().flatten() {
-            let Entry::Vacant(entry) = plans.entry(size.k) else { continue };
-            let product = Product { a, b, ..Product::new(types, size) };
-            let Some(plan) = super::peer::planned(Some(peer), &product, None)? else { break };
-            let fastest = plan.fastest(gpu, of_a, of_b, of_d)?;
-            entry.insert((plan, fastest));
-        }
-        let planned = |products: &Vec<(GemmProblem, [u64; 3])>| {
-            products.iter().all(|(size, _)| plans.contains_key(&size.k))
-        };
-        let mut launches: Vec<Box<dyn Enqueue>> = Vec::new();
-        for products in of_sets.iter().filter(|products| planned(products)) {
-            let runs = products
-                .iter()
-                .filter_map(|(size, [a, b, d])| plans.get(&size.k).map(|(plan, i)| plan.with(*i, *a, *b, *d)))
-                .collect::<Result<Vec<_>, _>>()?;
-            let runs: Vec<&dyn Enqueue> = runs.iter().map(|run| run as &dyn Enqueue).collect();
-            launches.push(Box::new(gpu.capture(&runs)?));
-        }
-        if !launches.is_empty() {
-            let name = format!("cuBLASLt, graph of {}", of_sets[0].len());
+        let [a, b] = groups.majors;
+        let product = |size| Product { a, b, ..Product::new(types, size) };
+        let first = of_sets.first().map_or(&[][..], Vec::as_slice);
+        if let Some(plans) = FastestPlans::new(gpu, peer, first, product)?.filter(|_| !first.is_empty()) {
+            let mut launches: Vec<Box<dyn Enqueue>> = Vec::new();
+            for products in &of_sets {
+                launches.push(Box::new(plans.graph(gpu, products)?));
+            }
+            let name = format!("cuBLASLt, graph of {}", first.len());
             candidates.push(Candidate { name, launches, operations: whole.operations(), slots: None });
         }
     }
-
-    let mut figures = Vec::new();
-    for &state in &protocol.states {
-        let turns = protocol.measure(gpu, None, &candidates, state, &|| ())?;
-        let of_state: Vec<Figure> = candidates
-            .iter()
-            .zip(&turns)
-            .map(|(candidate, turns)| Figure::new(whole, state, candidate, turns))
-            .collect();
-        report::plain_table(state, &of_state)?;
-        figures.extend(of_state);
-    }
-    Ok(figures)
+    report::measured(gpu, protocol, whole, &candidates)
 }

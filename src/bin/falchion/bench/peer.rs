@@ -1,10 +1,12 @@
 //! cuBLASLt's side of a measurement: its plans, and the launches of its algorithms.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io::{self, Write};
 
-use kernel::driver::Enqueue;
 use kernel::driver::cublaslt::{CublasLt, Fused, Plan, Product};
 use kernel::driver::tune::Candidate;
+use kernel::driver::{Enqueue, Graph};
 use kernel::{Call, EngineError, GemmProblem, Gpu};
 
 use super::ceiling::Ceiling;
@@ -40,6 +42,45 @@ pub(super) fn planned(
             Ok(None)
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+/// The fastest plans of the products of a launch, one for each shape.
+#[derive(Default)]
+pub(super) struct FastestPlans(BTreeMap<[u32; 3], (Plan, usize)>);
+
+impl FastestPlans {
+    /// Plans of products with these addresses of A, B and D; `None` if the peer has no algorithm for one.
+    pub(super) fn new(
+        gpu: &mut Gpu,
+        peer: &CublasLt,
+        products: &[(GemmProblem, [u64; 3])],
+        of: impl Fn(GemmProblem) -> Product,
+    ) -> Result<Option<Self>, Failure> {
+        let mut plans = BTreeMap::new();
+        for &(size, [a, b, d]) in products {
+            let Entry::Vacant(entry) = plans.entry([size.m, size.n, size.k]) else { continue };
+            let Some(plan) = planned(Some(peer), &of(size), None)? else { return Ok(None) };
+            let fastest = plan.fastest(gpu, a, b, d)?;
+            entry.insert((plan, fastest));
+        }
+        Ok(Some(Self(plans)))
+    }
+
+    /// A graph of one call per product.
+    pub(super) fn graph(
+        &self,
+        gpu: &mut Gpu,
+        products: &[(GemmProblem, [u64; 3])],
+    ) -> Result<Graph, Failure> {
+        let runs = products
+            .iter()
+            .filter_map(|(GemmProblem { m, n, k }, [a, b, d])| {
+                self.0.get(&[*m, *n, *k]).map(|(plan, fastest)| plan.with(*fastest, *a, *b, *d))
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let runs: Vec<&dyn Enqueue> = runs.iter().map(|run| run as &dyn Enqueue).collect();
+        Ok(gpu.capture(&runs)?)
     }
 }
 

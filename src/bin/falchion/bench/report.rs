@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
-use kernel::{GemmProblem, Types};
+use kernel::driver::tune::Candidate;
+use kernel::{GemmProblem, Gpu, Types};
 use serde::Serialize;
 
-use super::measure::{State, Turns};
+use super::measure::{Protocol, State, Turns};
 use super::suites;
 use crate::Failure;
 use crate::output::out;
@@ -137,7 +138,7 @@ fn cell(value: Option<f64>, width: usize, digits: usize) -> String {
 }
 
 /// Prints the figures of one state without a comparison: TFLOP/s and microseconds.
-pub(super) fn plain_table(state: State, figures: &[Figure]) -> io::Result<()> {
+fn plain_table(state: State, figures: &[Figure]) -> io::Result<()> {
     writeln!(
         out(),
         "{:10} {:30} {:>10} {:>8} {:>8} {:>8}",
@@ -152,6 +153,27 @@ pub(super) fn plain_table(state: State, figures: &[Figure]) -> io::Result<()> {
         writeln!(out(), "{:10} {candidate:30} {microseconds:10.1} {least:8.1} {median:8.1} {most:8.1}", "")?;
     }
     Ok(())
+}
+
+/// Measures candidates that compute `whole` in every state of the protocol, and prints a plain table of each.
+pub(super) fn measured(
+    gpu: &mut Gpu,
+    protocol: &Protocol,
+    whole: GemmProblem,
+    candidates: &[Candidate<'_>],
+) -> Result<Vec<Figure>, Failure> {
+    let mut figures = Vec::new();
+    for &state in &protocol.states {
+        let turns = protocol.measure(gpu, None, candidates, state, &|| ())?;
+        let of_state: Vec<Figure> = candidates
+            .iter()
+            .zip(&turns)
+            .map(|(candidate, turns)| Figure::new(whole, state, candidate, turns))
+            .collect();
+        plain_table(state, &of_state)?;
+        figures.extend(of_state);
+    }
+    Ok(figures)
 }
 
 /// Prints the figures of one shape in one state.
