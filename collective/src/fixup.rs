@@ -18,7 +18,7 @@ use ptx::{
 };
 
 use crate::mainloop::Fragment;
-use crate::plan::Plan;
+use crate::plan::{Plan, RegisterPlan};
 
 /// How partial sums are added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,56 +169,57 @@ impl<'f> Part<'f> {
         Self { f, flag, sums, slot_bytes: part_bytes(plan) * cluster * sharing }
     }
 
-    /// Calls `each` with the groups of four accumulators and the byte offset of each group.
-    fn groups<T: Scalar>(fragment: &Fragment<'f, T>, mut each: impl FnMut([ptx::Var<'f, T>; 4], i32)) {
+    /// The groups of four accumulators, each with its byte offset.
+    fn groups<T: Scalar>(fragment: &Fragment<'f, T>) -> Vec<([ptx::Var<'f, T>; 4], i32)> {
         let all: Vec<_> = fragment.blocks.iter().flatten().copied().collect();
-        for (group, offset) in all.chunks_exact(4).zip((0..).step_by(group_bytes::<T>() as usize)) {
-            each([group[0], group[1], group[2], group[3]], offset);
-        }
+        let groups = all.chunks_exact(4).map(|group| [group[0], group[1], group[2], group[3]]);
+        groups.zip((0..).step_by(group_bytes::<T>() as usize)).collect()
     }
 
     fn store<T: Scalar>(&self, fragment: &Fragment<'f, T>) {
-        Self::groups(fragment, |group, offset| {
+        for (group, offset) in Self::groups(fragment) {
             store_group(self.f, self.sums, offset, group.map(|value| value.get()));
-        });
+        }
     }
 
     fn load<T: Scalar>(&self, offset: i32) -> [Value<'f, T>; 4] {
         load_group(self.f, self.sums, offset)
     }
 
-    fn add<T: Number>(&self, fragment: &Fragment<'f, T>) {
-        Self::groups(fragment, |group, offset| {
+    /// Adds the entry's numbers to those of `groups`.
+    fn add<T: Number>(&self, groups: &[([ptx::Var<'f, T>; 4], i32)]) {
+        for &(group, offset) in groups {
             for (value, other) in group.into_iter().zip(self.load(offset)) {
                 value.set(value.get() + other);
             }
-        });
+        }
     }
 
     /// Adds the fragment to the sum in memory: four numbers at a time for `f32`, else one at a time.
     fn add_to_memory<T: Number>(&self, fragment: &Fragment<'f, T>) {
         let order = (AtomicSem::Relaxed, Scope::Gpu);
         let at = |offset| Location::global(self.sums, offset);
-        Self::groups(fragment, |group, offset| {
+        for (group, offset) in Self::groups(fragment) {
             let group = group.map(|value| value.get());
             if T::TYPE == Type::F32 {
-                return self.f.reduce(AtomicOp::Add, at(offset), group, order);
+                self.f.reduce(AtomicOp::Add, at(offset), group, order);
+                continue;
             }
             for (value, place) in group.into_iter().zip(places::<T>()) {
                 self.f.reduce(AtomicOp::Add, at(offset + place), [value], order);
             }
-        });
+        }
     }
 
     /// Moves the sum from memory to the fragment, and zeroes the memory for the next launch.
     fn take<T: Number + Default>(&self, fragment: &Fragment<'f, T>) {
         let zero = self.f.constant(T::default());
-        Self::groups(fragment, |group, offset| {
+        for (group, offset) in Self::groups(fragment) {
             for (value, other) in group.into_iter().zip(self.load(offset)) {
                 value.set(other);
             }
             store_group(self.f, self.sums, offset, [zero; 4]);
-        });
+        }
     }
 
     fn flag(&self) -> Location {
@@ -242,6 +243,14 @@ impl<'f> Part<'f> {
         });
         self.clear_flag();
     }
+}
+
+/// The groups in parts whose loads fit in the registers that the accumulators leave. ptxas issues the loads of
+/// one loop's body early, even if it has to spill for them.
+fn loadable<'g, G>(plan: &Plan, groups: &'g [G]) -> impl Iterator<Item = &'g [G]> {
+    let RegisterPlan { consumer, accumulators, .. } = plan.registers;
+    let fit = (consumer.saturating_sub(accumulators) as usize / 4).max(1);
+    groups.chunks(groups.len().div_ceil(groups.len().div_ceil(fit).max(1)).max(1))
 }
 
 fn ordered<'f, T: Number + Default>(
@@ -272,7 +281,9 @@ fn ordered<'f, T: Number + Default>(
             },
         );
         f.barrier_sync(barrier, 128);
-        f.repeat(others, |i| part(i).add(fragment));
+        for groups in loadable(plan, &Part::groups(fragment)) {
+            f.repeat(others, |i| part(i).add(groups));
+        }
     });
     last
 }

@@ -358,31 +358,32 @@ impl Schedule for Streamed {
         // Without k-tiles no tile is split. The code divides by `k`, so `k` is at least 1 here.
         let some = Tiles { k: tiles.k.max(1), ..tiles };
         let at = |unit| shares.begin(unit, some.k, self.least);
-        // The next unit, the present unit, and the k-tiles of it that are left: `begin..end`.
-        let (next, unit) = (f.variable(worker), f.variable(worker));
-        let (begin, end) = (f.variable(0u32), f.variable(0u32));
+        // The position of the present unit, and the end of what is left of it. The largest number stands for a
+        // unit that is not begun.
+        let (position, left) = (f.variable(worker), f.variable(u32::MAX));
         // Whole tiles are numbered after the split tiles.
         let id = f.variable(shares.tiles + worker);
         f.loop_(|| {
-            // A unit is empty if its begin and its end were moved to the same tile edge.
-            f.while_(
-                || next.get().less_than(shares.units) & begin.get().at_least(end.get()),
-                || {
-                    unit.set(shares.unit(next.get()));
-                    begin.set(at(unit.get()));
-                    end.set(at(unit.get() + 1));
-                    next.set(next.get() + workers);
-                },
-            );
-            let divided = begin.get().less_than(end.get());
+            f.break_if(!(position.get().less_than(shares.units) | id.get().less_than(all)));
+            // No branch decides which unit is next: behind one, ptxas no longer takes the numbers of the
+            // consumers' loops for the same in all lanes, and each `wgmma` waits for its descriptors. A unit is
+            // empty if its begin and its end were moved to the same tile edge. Then it is its worker's only
+            // unit, so whole tiles come next.
+            let unit = shares.unit(position.get());
+            let begin = at(unit);
+            let end = at(unit + 1).min(left.get());
+            let divided = position.get().less_than(shares.units) & begin.less_than(end);
             f.break_if(!(divided | id.get().less_than(all)));
-            let tile = ((end.get() - 1) / some.k).where_or(divided, id.get());
-            let piece = self.piece(&shares, some, [unit.get(), tile, begin.get(), end.get()]);
+            let tile = ((end - 1) / some.k).where_or(divided, id.get());
+            let piece = self.piece(&shares, some, [unit, tile, begin, end]);
             let k_begin = piece.k_begin.where_or(divided, 0);
             let k_end = piece.k_end.where_or(divided, tiles.k);
             // Advance before the work unit is computed: fewer registers are live during it.
+            let start = tile * some.k;
+            let done = begin.at_least(start);
             id.set(id.get().where_or(divided, id.get() + workers));
-            end.set(begin.get().max(tile * some.k).where_or(divided, end.get()));
+            position.set((position.get() + workers).where_or(divided & done, position.get()));
+            left.set(f.constant(u32::MAX).where_or(done, start));
             body(Work { k_begin, k_end, ..piece });
         });
     }

@@ -33,7 +33,7 @@ pub fn exchange_in_cluster<'f, T: Number + Default>(
     f.barrier_sync(CONSUMERS, plan.mainloop.consumers * 128);
     let of_warpgroup = (sums_bytes(plan) / u64::from(plan.mainloop.sharing())) as u32;
     let own = fragment.shared + fragment.warpgroup * of_warpgroup + fragment.thread * 16;
-    Part::groups(fragment, |group, offset| {
+    for (group, offset) in Part::groups(fragment) {
         let [a, b, c, d] = group.map(|value| value.get());
         match places::<T>() {
             [_, _, 8, _] => f.store_shared(own, offset, [a, b, c, d]),
@@ -42,7 +42,7 @@ pub fn exchange_in_cluster<'f, T: Number + Default>(
                 f.store_shared(own, offset + next, [c, d]);
             }
         }
-    });
+    }
     f.cluster_arrive(false);
     f.cluster_wait();
 
