@@ -13,6 +13,7 @@ mod ring;
 mod scales;
 mod sparsity;
 mod spec;
+mod staging;
 mod types;
 mod units;
 mod weights;
@@ -24,10 +25,11 @@ pub use queue::QueuePlan;
 pub use registers::RegisterPlan;
 pub use ring::{RingPlan, Room};
 pub use spec::{Arrivals, EpilogueSpec, MainloopSpec, OperandSpec, Producer, Roles, TileNeeds};
+pub use staging::StagingPlan;
 pub use types::{AtomTypes, Multiply, SumType};
 pub use weights::WeightsSpec;
 
-use cute_rs::atom::{Major, SwizzleMode, tma};
+use cute_rs::atom::{Major, tma};
 use ptx::Target;
 
 pub(crate) use self::scales::{
@@ -37,18 +39,6 @@ pub(crate) use self::units::{MBARRIER_BYTES, WORD_BYTES};
 use self::units::{max, round_up};
 use crate::element::Format;
 use crate::form::Form;
-
-/// The epilogue's staging buffers: shared memory that a consumer warpgroup writes its output to before it is
-/// copied to global memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StagingPlan {
-    /// Swizzle of a buffer. A row of the buffer is as long as the swizzle is wide.
-    pub swizzle: SwizzleMode,
-    /// Bytes of one buffer, which holds the rows of one block.
-    pub buffer_bytes: u32,
-    /// Number of buffers per consumer warpgroup; 0 if nothing is staged.
-    pub buffers: u32,
-}
 
 /// Every number of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,7 +190,7 @@ impl Plan {
         let ring = RingPlan::of(&[rooms[0], rooms[1], c, d, e, f]);
         let own_bytes = round_up(mainloop.own_bytes, 1024);
         let have = Self::TARGET.limits().shared_bytes;
-        let staging = match Self::staging(&mainloop, &epilogue) {
+        let staging = match StagingPlan::of(&mainloop, &epilogue) {
             Ok(staging) => staging,
             Err(error) => return Err(error),
         };
@@ -412,27 +402,6 @@ impl Plan {
         Ok(())
     }
 
-    const fn staging(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> Result<StagingPlan, PlanError> {
-        let (n, bits) = (mainloop.tile[1] >> epilogue.halvings, epilogue.staged_bits);
-        if bits == 0 {
-            return Ok(StagingPlan { swizzle: SwizzleMode::None, buffer_bytes: 0, buffers: 0 });
-        }
-        let rows = mainloop.atom.rows();
-        if epilogue.transposed && !matches!(epilogue.staging, TileLayout::Widest) {
-            return Err(PlanError::TransposedLayout);
-        }
-        let swizzle = epilogue.staging.mode(Major::K, bits, rows, n);
-        if !n.is_multiple_of(swizzle.elements(bits)) {
-            return Err(PlanError::StagedLayout { n, width: swizzle.elements(bits) });
-        }
-        if swizzle.elements(bits) < 8 {
-            return Err(PlanError::NarrowStaging { width: swizzle.elements(bits), bits });
-        }
-        let tiles = mainloop.blocks() * n / swizzle.elements(bits);
-        let buffers = if tiles < epilogue.buffers { tiles } else { epilogue.buffers };
-        Ok(StagingPlan { swizzle, buffer_bytes: rows * swizzle.bytes(), buffers })
-    }
-
     /// The plan of a constant configuration. An illegal one stops the build with its sentence.
     ///
     /// # Panics
@@ -459,7 +428,7 @@ impl Plan {
     pub(crate) const fn narrowed(&self, columns: u32) -> Self {
         let Self { mut mainloop, epilogue, staging, .. } = *self;
         let staged = epilogue.staged_bits > 0;
-        let stored = if staged { staging.swizzle.elements(epilogue.staged_bits) } else { columns };
+        let stored = if staged { staging.columns } else { columns };
         // Columns that the epilogue joins stay in one part.
         let least = max(8 << epilogue.halvings, epilogue.needs.columns);
         let columns = max(if staged { stored << epilogue.halvings } else { stored }, least);
@@ -474,9 +443,7 @@ impl Plan {
     /// this, up to the edge of D.
     pub const fn stored_columns(&self) -> u32 {
         let Self { epilogue, staging, .. } = *self;
-        let stored =
-            if epilogue.staged_bits > 0 { staging.swizzle.elements(epilogue.staged_bits) } else { 8 };
-        max(stored << epilogue.halvings, epilogue.needs.columns)
+        max(staging.columns << epilogue.halvings, epilogue.needs.columns)
     }
 
     /// The plan of a tile of which only the first `columns` are computed. Its width is `columns` rounded up

@@ -409,6 +409,40 @@ fn reasons_of_illegal_plans() {
     assert!(matches!(error, PlanError::Shared { stages: 2, .. }), "{error}");
 }
 
+/// A part divides the tile. Each of its elements has a place of its own in the buffer, and the buffer has no
+/// other places. Rows of a part are whole sectors of 32 B if rows of the tile are.
+#[test]
+fn staged_parts_divide_a_tile() {
+    for (staged_bits, transposed) in [(8, false), (16, false), (32, false), (16, true), (32, true)] {
+        for n in (8..=256).step_by(8) {
+            let epilogue = EpilogueSpec { alignment: 16, staged_bits, buffers: 2, transposed, ..PLAIN };
+            let plan = match Plan::new(spec([64, n, 64], 1, None), epilogue) {
+                Ok(plan) => plan,
+                Err(_) if n * staged_bits % 128 != 0 => continue,
+                Err(error) => panic!("{n} columns of {staged_bits} bits: {error}"),
+            };
+            let (columns, layout) = (plan.staging.columns, plan.staged_layout().unwrap());
+            let elements = 64 * columns;
+            assert_eq!((n % columns, plan.staging.buffer_bytes), (0, elements * staged_bits / 8), "{plan:?}");
+            let mut places: Vec<i64> = (0..columns.into())
+                .flat_map(|column| (0..64).map(move |row| [row, column]))
+                .map(|at| layout.at_modes(&at))
+                .collect();
+            places.sort_unstable();
+            assert!(places.into_iter().eq(0..elements.into()), "{plan:?}");
+            let sectors = |columns: u32| transposed || (columns * staged_bits).is_multiple_of(256);
+            assert!(sectors(columns) || !sectors(n), "{plan:?}");
+        }
+    }
+    let parts = |n: u32, transposed: bool| {
+        let epilogue = EpilogueSpec { alignment: 16, staged_bits: 16, buffers: 2, transposed, ..PLAIN };
+        Plan::new(spec([64, n, 64], 1, None), epilogue).unwrap().staging.columns
+    };
+    let widths = [8, 24, 80, 96, 112, 144, 192, 200];
+    assert_eq!(widths.map(|n| parts(n, false)), [8, 24, 80, 32, 112, 48, 64, 40]);
+    assert_eq!(widths.map(|n| parts(n, true)), [8, 24, 40, 32, 56, 48, 64, 40]);
+}
+
 #[test]
 fn extents_that_no_memory_holds_are_refused() {
     for major in [Major::K, Major::Mn] {

@@ -2,8 +2,6 @@
 //! out.
 
 use cute_rs::ComposedLayout;
-use cute_rs::atom::tma::TmaTiles;
-use cute_rs::atom::{Major, smem};
 use ptx::{Builder, ProxySpace, Value};
 
 use super::store::Combine;
@@ -41,7 +39,8 @@ const TOGETHER: usize = 2;
 pub(super) struct Staging {
     /// Layout of the rows of one buffer.
     pub(super) buffer: ComposedLayout,
-    copies: TmaTiles,
+    /// Buffers for the columns of a block.
+    count: u32,
     /// Columns per buffer.
     pub(super) columns: u32,
     /// Rows per buffer: those of a block.
@@ -51,12 +50,9 @@ pub(super) struct Staging {
 
 impl Staging {
     pub(super) fn new(format: Format, plan: &Plan) -> Self {
-        let (n, mode, rows) = (plan.output_tile_n(), plan.staging.swizzle, plan.block_rows());
-        let columns = mode.elements(format.bits());
-        let planned = "the plan has rows of whole 16 bytes";
-        let buffer = smem::tile(Major::K, mode, format.bits(), rows, columns).expect(planned);
-        let copies = TmaTiles::new(Major::K, mode, format.bits(), rows, n).expect(planned);
-        Self { buffer, copies, columns, rows, format }
+        let StagingPlan { columns, .. } = plan.staging;
+        let buffer = plan.staged_layout().expect("the plan has rows of whole 16 bytes");
+        Self { buffer, count: plan.output_tile_n() / columns, columns, rows: plan.block_rows(), format }
     }
 
     /// Emits the stores of a warpgroup's fragment of a tile, buffer by buffer.
@@ -142,12 +138,12 @@ impl Staging {
             // Parts after the end are skipped, so a block's first part may follow any part.
             let [_, column] = at(index);
             let left = (end - column).where_or(column.less_than(end), 0).min(self.columns);
-            let columns_before = self.copies.get(index % self.copies.count).k;
+            let columns_before = index % self.count * self.columns;
             // The last part of a tile that ends inside the part is never whole: threads store it, and no copy
             // reads it.
             let copied = (columns_before + self.columns) << plan.epilogue.halvings <= fragment.columns;
             f.if_(left.more_than(0), || {
-                store(index, index.is_multiple_of(self.copies.count), 0, copied, &|| {
+                store(index, index.is_multiple_of(self.count), 0, copied, &|| {
                     if !copied {
                         return by_threads(buffer(index), at(index), left);
                     }
@@ -171,13 +167,13 @@ impl Staging {
 
     /// Number of parts of a warpgroup's fragment of a tile. Each part fills one buffer.
     pub(super) fn parts(&self, plan: &Plan) -> u32 {
-        plan.blocks() * self.copies.count
+        plan.blocks() * self.count
     }
 
     /// First element of a part in D, if the warpgroup's fragment begins at `first`.
     pub(super) fn coordinates<'f>(&self, [m, n]: [Value<'f, u32>; 2], index: u32) -> [Value<'f, u32>; 2] {
-        let (block, part) = (index / self.copies.count, self.copies.get(index % self.copies.count));
-        [m + block * self.rows, n + part.k]
+        let (block, part) = (index / self.count, index % self.count);
+        [m + block * self.rows, n + part * self.columns]
     }
 
     /// The rows of each block of a fragment.
@@ -199,8 +195,8 @@ impl Staging {
         index: u32,
         combine: Combine<'_, 'f>,
     ) -> Vec<Vec<Packed<'f>>> {
-        let (block, part) = (index / self.copies.count, self.copies.get(index % self.copies.count));
-        let (first, pairs) = ((part.k / 8) as usize, self.columns as usize / 8);
+        let (block, pairs) = (index / self.count, self.columns as usize / 8);
+        let first = (index % self.count) as usize * pairs;
         let halvings = plan.epilogue.halvings;
         let of_part: Vec<_> =
             rows[block as usize].iter().map(|row| row.part(first << halvings, pairs << halvings)).collect();

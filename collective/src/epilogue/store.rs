@@ -2,7 +2,7 @@
 //! memory may be accessed.
 
 use cute_rs::ComposedLayout;
-use cute_rs::atom::{Major, SwizzleMode};
+use cute_rs::atom::Major;
 use ptx::abi::{Argument, Promotion, TensorMap};
 use ptx::{Builder, Value};
 
@@ -33,21 +33,15 @@ pub struct Output {
 impl Output {
     /// Its tensor map, with boxes of one buffer. Rows are dimension 1; if there are several outputs, their
     /// index is dimension 2.
-    pub(super) fn tensor_map(
-        self,
-        format: Format,
-        plan: &Plan,
-        box_dims: [u32; 2],
-        swizzle: SwizzleMode,
-    ) -> TensorMap {
+    pub(super) fn tensor_map(self, format: Format, plan: &Plan) -> TensorMap {
         let bytes = u64::from(format.bytes());
         let mut map = TensorMap {
             element: format.tensor(),
             address: self.address,
             dims: vec![self.n.into(), self.m.into()],
             strides: vec![self.pitch * bytes],
-            box_dims: box_dims.to_vec(),
-            swizzle: tensor_swizzle(swizzle),
+            box_dims: plan.stored_box().to_vec(),
+            swizzle: tensor_swizzle(plan.staging.swizzle),
             promotion: Promotion::default(),
         };
         if plan.form.outputs() {
@@ -258,8 +252,7 @@ impl StoreSpec {
     pub fn parameters(self, plan: &Plan, output: Output) -> Vec<Argument> {
         match (self.way, self.transposed) {
             (Way::Direct, _) => direct::parameters(self.format, plan, output),
-            (Way::Tma { .. }, false) => tma::parameters(self.format, plan, output),
-            (Way::Tma { .. }, true) => transposed::parameters(self.format, plan, output),
+            (Way::Tma { .. }, _) => tma::parameters(self.format, plan, output),
         }
     }
 

@@ -2,8 +2,8 @@
 
 use core::marker::PhantomData;
 
-use cute_rs::atom::{Major, stmatrix, tma};
-use cute_rs::{ComposedLayout, Tensor};
+use cute_rs::atom::stmatrix;
+use cute_rs::{ComposedLayout, Layout, Tensor};
 use ptx::abi::{Argument, TensorMap};
 use ptx::{Builder, Value};
 use typenum::{U2, Unsigned};
@@ -81,9 +81,7 @@ impl<B: Unsigned + 'static, L: TileAtom> Store for TmaStore<B, L> {
 
 /// The values of the kernel parameters.
 pub(super) fn parameters(format: Format, plan: &Plan, output: Output) -> Vec<Argument> {
-    let (swizzle, n) = (plan.staging.swizzle, plan.output_tile_n());
-    let box_dims = tma::box_dims(Major::K, swizzle, format.bits(), plan.block_rows(), n);
-    TmaDevice::parameters(format, plan, output, output.tensor_map(format, plan, box_dims, swizzle))
+    TmaDevice::parameters(format, plan, output, output.tensor_map(format, plan))
 }
 
 /// Emitted for a consumer warpgroup: stores its fragment of a tile.
@@ -131,31 +129,52 @@ pub(super) fn matrices<'f>(
     staging: &Staging,
     thread: Value<'f, u32>,
 ) -> Tensor<ComposedLayout, Value<'f, u32>> {
-    // A buffer of 8 columns has only one matrix per row.
-    let matrices = if staging.columns < 16 { 2 } else { 4 };
+    // A buffer of 8 columns has only one matrix per row. If the number of matrices per row is odd, the layout
+    // goes on for one more, which no thread writes.
+    let (matrices, buffer) = match staging.columns {
+        8 => (2, staging.buffer),
+        columns if columns.is_multiple_of(16) => (4, staging.buffer),
+        columns => {
+            let wide = [staging.rows, columns + 8].map(i64::from);
+            let layout = Layout::flat(&wide, &[columns.into(), 1]).expect("a buffer is small");
+            (4, ComposedLayout { layout, ..staging.buffer })
+        }
+    };
     let copy = stmatrix::stmatrix(matrices, false).and_then(|warp| warp.in_groups(&[4, 1]));
     let parts = copy.and_then(|warps| match by_matrices(format) {
-        true => warps.partition_d(&staging.buffer),
-        false => warps.partition_s(&staging.buffer),
+        true => warps.partition_d(&buffer),
+        false => warps.partition_s(&buffer),
     });
     let start = thread.builder().constant(0);
     parts.and_then(|parts| parts.tensor(start, &[Some(thread)])).expect("a buffer consists of matrices")
 }
 
-/// Stores the packed pairs of a thread's two rows into a buffer. `of_lane` is the byte offset of a lane's
-/// first row, or of its first element. The swizzle is linear over exclusive or, so a constant column is added
-/// with one operation.
+/// Shared address of what a thread writes at these coordinates of [`matrices`]. `of_lane` is the byte offset
+/// of its first row, or of its first element. A swizzle is linear over exclusive or, so a constant column is
+/// added with one operation.
+fn address<'f>(
+    format: Format,
+    matrices: &ComposedLayout,
+    [of_lane, buffer]: [Value<'f, u32>; 2],
+    [value, column]: [i64; 2],
+) -> Value<'f, u32> {
+    let place = u32::try_from(matrices.at_modes(&[value, 0, column])).expect("a buffer is small");
+    let place = place * format.bytes();
+    if matrices.swizzle.bits == 0 {
+        return of_lane + buffer + place;
+    }
+    (of_lane ^ of_lane.builder().constant(place)) + buffer
+}
+
+/// Stores the packed pairs of a thread's two rows into a buffer.
 pub(super) fn fill<'f>(
     format: Format,
     f: &'f Builder,
     matrices: &ComposedLayout,
-    [of_lane, buffer]: [Value<'f, u32>; 2],
+    place: [Value<'f, u32>; 2],
     [upper, lower]: [&[Packed<'f>]; 2],
 ) {
-    let address = |value: i64, column: i64| {
-        let place = u32::try_from(matrices.at_modes(&[value, 0, column])).expect("a buffer is small");
-        (of_lane ^ f.constant(place * format.bytes())) + buffer
-    };
+    let address = |value: i64, column: i64| address(format, matrices, place, [value, column]);
     for (column, (upper, lower)) in (0i64..).zip(upper.chunks(2).zip(lower.chunks(2))) {
         if !by_matrices(format) {
             for (index, pairs) in (0i64..).zip(upper.iter().zip(lower)) {
@@ -180,13 +199,10 @@ pub(super) fn drain<'f>(
     format: Format,
     f: &'f Builder,
     matrices: &ComposedLayout,
-    [of_lane, buffer]: [Value<'f, u32>; 2],
+    place: [Value<'f, u32>; 2],
     pairs: usize,
 ) -> [Vec<[Value<'f, f32>; 2]>; 2] {
-    let address = |value: i64, column: i64| {
-        let place = u32::try_from(matrices.at_modes(&[value, 0, column])).expect("a buffer is small");
-        (of_lane ^ f.constant(place * format.bytes())) + buffer
-    };
+    let address = |value: i64, column: i64| address(format, matrices, place, [value, column]);
     let [mut upper, mut lower] = [Vec::new(), Vec::new()];
     for (column, first) in (0i64..).zip((0..pairs).step_by(2)) {
         let count = (pairs - first).min(2);

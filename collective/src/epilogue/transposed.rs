@@ -7,14 +7,12 @@
 use core::marker::PhantomData;
 
 use cute_rs::ComposedLayout;
-use cute_rs::atom::{Major, SwizzleMode, smem};
-use ptx::abi::Argument;
 use ptx::{Builder, Value};
 use typenum::Unsigned;
 
 use super::direct::{DirectDevice, DirectStore};
 use super::staging::{Partly, Staging, Through};
-use super::store::{Combine, Output, Store, Stored, Way};
+use super::store::{Combine, Store, Stored, Way};
 use super::tma::{TmaDevice, TmaStore};
 use crate::element::{Format, Packed};
 use crate::extent::Extent;
@@ -160,18 +158,6 @@ fn exchange<'f>(f: &'f Builder, odd: Value<'f, u32>, [low, high]: Pair<'f>) -> P
     [other.where_or(second, low), high.where_or(second, other)]
 }
 
-/// The swizzle of a buffer. Its lines are 64 elements of a row of D, or one swizzle width if that is less.
-const fn swizzle(bits: u32) -> SwizzleMode {
-    if bits < 16 { SwizzleMode::B64 } else { SwizzleMode::B128 }
-}
-
-/// The values of the kernel parameters for stores through shared memory.
-pub(super) fn parameters(format: Format, plan: &Plan, output: Output) -> Vec<Argument> {
-    let (swizzle, bits) = (swizzle(format.bits()), format.bits());
-    let box_dims = [swizzle.elements(bits), plan.staging.swizzle.elements(bits)];
-    TmaDevice::parameters(format, plan, output, output.tensor_map(format, plan, box_dims, swizzle))
-}
-
 /// Emitted for a consumer warpgroup: stores its fragment of a tile through shared memory.
 pub(super) fn store<'f>(
     format: Format,
@@ -187,8 +173,7 @@ pub(super) fn store<'f>(
     }
     let staging = Staging::new(format, plan);
     let planned = "a buffer has the rows of a block, and a multiple of 8 columns";
-    let swizzle = swizzle(format.bits());
-    let buffer = smem::tile(Major::Mn, swizzle, format.bits(), staging.rows, staging.columns).expect(planned);
+    let (swizzle, buffer) = (plan.staging.swizzle, &staging.buffer);
     let place = |at: [Value<'f, u32>; 2]| buffer.apply_modes(&at).expect(planned) * format.bytes();
     let (lane, warp) = (fragment.thread % 32, fragment.thread / 32);
     // Lines longer than the swizzle width are stored in blocks of that width; one copy moves each block to D.
@@ -220,10 +205,14 @@ pub(super) fn store<'f>(
     if format.bits() == 16 {
         // A lane supplies one column of an 8 x 8 matrix. The lanes cover the matrices next to each other, two
         // or one, then those below.
-        let beside = staging.columns.min(16);
-        let of_lane = place([warp * 16 + lane / beside % 2 * 8, lane % beside]);
+        let of_lane = |beside: u32| place([warp * 16 + lane / beside % 2 * 8, lane % beside]);
+        let two = (staging.columns >= 16).then(|| of_lane(16));
+        let one = (!staging.columns.is_multiple_of(16)).then(|| of_lane(8));
         let through = Through {
-            fill: &|address, rows| fill_matrices(format, f, &buffer, address + of_lane, rows),
+            fill: &|address, rows| {
+                let of_lane = [two, one].map(|place| place.map(|it| address + it));
+                fill_matrices(format, f, buffer, of_lane, rows);
+            },
             copy: &copy,
             partly,
         };
@@ -237,7 +226,7 @@ pub(super) fn store<'f>(
     let first = [warp * 16 + (lane >> 2) - odd, (lane & 3) * 2 + odd];
     let of_rows = [0, 8].map(|below| place([first[0] + below, first[1]]));
     let through = Through {
-        fill: &|address, rows| fill_pairs(format, &buffer, of_rows.map(|row| address + row), rows),
+        fill: &|address, rows| fill_pairs(format, buffer, of_rows.map(|row| address + row), rows),
         copy: &copy,
         partly,
     };
@@ -260,23 +249,25 @@ fn fill_pairs<'f>(
     }
 }
 
-/// Stores the packed pairs of a thread's two rows into a buffer. `of_lane` is the address of the lane's first
-/// column. Sixteen columns are whole periods of the swizzle.
+/// Stores the packed pairs of a thread's two rows into a buffer. `of_lane` are the addresses of the lane's first
+/// column where two matrices are next to each other, and where there is one. Sixteen columns are whole periods
+/// of the swizzle.
 fn fill_matrices<'f>(
     format: Format,
     f: &'f Builder,
     buffer: &ComposedLayout,
-    of_lane: Value<'f, u32>,
+    [two, one]: [Option<Value<'f, u32>>; 2],
     [upper, lower]: [&[Packed<'f>]; 2],
 ) {
     let words = |pairs: &[Packed<'f>]| pairs.iter().filter_map(|pair| pair.word()).collect();
     let (upper, lower): (Vec<_>, Vec<_>) = (words(upper), words(lower));
     for (column, (upper, lower)) in (0i64..).step_by(16).zip(upper.chunks(2).zip(lower.chunks(2))) {
         let offset = u32::try_from(buffer.at_modes(&[0, column])).expect("a buffer is small");
-        let address = of_lane + offset * format.bytes();
-        match (upper, lower) {
-            ([a, b], [c, d]) => f.store_matrix(address, [*a, *b, *c, *d], true),
-            ([a], [b]) => f.store_matrix(address, [*a, *b], true),
+        match (upper, lower, two, one) {
+            ([a, b], [c, d], Some(two), _) => {
+                f.store_matrix(two + offset * format.bytes(), [*a, *b, *c, *d], true);
+            }
+            ([a], [b], _, Some(one)) => f.store_matrix(one + offset * format.bytes(), [*a, *b], true),
             _ => {}
         }
     }

@@ -445,12 +445,12 @@ impl Machine {
         let rate = self.stored * if swapped { self.transposed } else { 1.0 };
         let row = if swapped { m } else { n };
         let narrow = 1.0 + self.narrow * (64.0 / row - 1.0).max(0.0);
-        // Tensor copies store slabs, one swizzle wide.
+        // Tensor copies store parts of some columns.
         let slabs = match plan.epilogue.staged_bits {
             0 => 1.0,
             bits => {
-                let slab = plan.staging.swizzle.elements(bits) * bits / 8;
-                let more = 128.0 / f64::from(slab) - 1.0;
+                let part = plan.staging.columns * bits / 8;
+                let more = (128.0 / f64::from(part) - 1.0).max(0.0);
                 1.0 + self.slabs * more * more
             }
         };

@@ -1,7 +1,7 @@
 //! The shared-memory section: the parts of the plan, the tiles with their swizzles, the mbarriers.
 
 use collective::{OperandTile, Plan, Producer, QueuePlan, Roles};
-use cute_rs::atom::{Major, SwizzleMode, smem};
+use cute_rs::atom::{Major, SwizzleMode};
 use cute_rs::{ComposedLayout, LayoutError};
 use kernel::AnyGemm;
 use serde::Serialize;
@@ -171,14 +171,18 @@ fn operand(tile: &OperandTile, name: &str, mn: &'static str) -> Result<Tile, Lay
 /// A staging buffer for D of the epilogue.
 fn staged(plan: &Plan) -> Result<Tile, LayoutError> {
     let (swizzle, bits, rows) = (plan.staging.swizzle, plan.epilogue.staged_bits, plan.block_rows());
-    let columns = swizzle.elements(bits);
-    let layout = smem::tile(Major::K, swizzle, bits, rows, columns)?;
+    let columns = plan.staging.columns;
+    let (major, directions, extents) = match plan.swapped() {
+        false => (Major::K, ["N", "M"], [columns, rows]),
+        true => (Major::Mn, ["M", "N"], [rows, columns]),
+    };
+    let layout = plan.staged_layout()?;
     Ok(Tile {
         name: "D".to_owned(),
-        directions: ["N", "M"],
+        directions,
         format: plan.epilogue.output.name().to_owned(),
         offset: 0,
-        ..lying(&layout, (Major::K, swizzle, bits), [columns, rows])
+        ..lying(&layout, (major, swizzle, bits), extents)
     })
 }
 
