@@ -58,6 +58,11 @@ const NUMBERS: &[(&str, Number)] = &[
     ("meeting", |machine| &mut machine.meeting),
     ("meeting_near", |machine| &mut machine.near[0]),
     ("near", |machine| &mut machine.near[1]),
+    ("near_further", |machine| &mut machine.near[2]),
+    ("by_threads", |machine| &mut machine.by_threads),
+    ("staged", |machine| &mut machine.staged),
+    ("evicting", |machine| &mut machine.evicting),
+    ("wide", |machine| &mut machine.wide),
     ("unaligned", |machine| &mut machine.unaligned),
     ("l2", |machine| &mut machine.l2),
     ("part_sectors", |machine| &mut machine.part_sectors),
@@ -98,8 +103,8 @@ struct Case {
     types: Types,
     majors: [Major; 2],
     problem: GemmProblem,
-    /// Index of the kernel, and its time in microseconds.
-    times: Vec<(usize, f64)>,
+    /// Index of the kernel, its time in microseconds, and whether that is the median of several turns.
+    times: Vec<(usize, f64, bool)>,
 }
 
 #[derive(Default)]
@@ -114,6 +119,8 @@ struct Records {
 struct Fit {
     /// Root mean square of the logarithm of predicted over measured time.
     error: f64,
+    /// The same, of what differs among the kernels of a shape.
+    apart: f64,
     /// Mean time lost by the choice, as a fraction of the best time.
     regret: f64,
     /// Fraction of the shapes whose first choice is within 3 % of the best.
@@ -122,7 +129,7 @@ struct Fit {
 
 impl Fit {
     fn cost(&self) -> f64 {
-        self.error + 2.0 * self.regret
+        0.3 * self.error + self.apart + 2.0 * self.regret
     }
 }
 
@@ -145,7 +152,8 @@ impl Records {
             for Timed { spec, quick, microseconds } in line.kernels {
                 let time = microseconds.or_else(|| (quick < UNRESTED).then_some(quick * ratio));
                 let spec = format!("{spec} dtype={} layout={}", types.a.name(), line.layout);
-                times.extend(self.kernel(spec).zip(time));
+                let timed = |(kernel, time)| (kernel, time, microseconds.is_some());
+                times.extend(self.kernel(spec).zip(time).map(timed));
             }
             let problem = GemmProblem { m: line.m, n: line.n, k: line.k };
             self.cases.push(Case { types, majors, problem, times });
@@ -167,23 +175,36 @@ impl Records {
     }
 
     fn fit(&self, machine: &Machine, print: bool) -> Fit {
-        let (mut squares, mut weights, mut regret, mut good) = (0.0, 0.0, 0.0, 0);
+        let (mut squares, mut within, mut weights, mut regret, mut good) = (0.0, 0.0, 0.0, 0.0, 0);
         for Case { types, majors, problem, times } in &self.cases {
             let request = Request::packed(*types, *majors, *problem);
-            let best = times.iter().map(|&(_, time)| time).fold(f64::INFINITY, f64::min);
-            let predict =
-                |&(kernel, _): &(usize, f64)| machine.predict(&self.kernels[kernel], &request).microseconds;
+            let best = times
+                .iter()
+                .filter(|(.., timed)| *timed)
+                .map(|&(_, time, _)| time)
+                .fold(f64::INFINITY, f64::min);
+            let predict = |&(kernel, ..): &(usize, f64, bool)| {
+                machine.predict(&self.kernels[kernel], &request).microseconds
+            };
             let predicted: Vec<f64> = times.iter().map(predict).collect();
-            let least = predicted.iter().copied().fold(f64::INFINITY, f64::min);
+            let tried = predicted.iter().zip(times).filter(|(_, (.., timed))| *timed);
+            let least = tried.map(|(predicted, _)| *predicted).fold(f64::INFINITY, f64::min);
             let (mut shares, mut lost, mut chosen) = (0.0, 0.0, (f64::INFINITY, 0));
-            for (&predicted, &(kernel, time)) in predicted.iter().zip(times) {
+            // The sums of weights, of weighted errors and of weighted squares of this shape.
+            let mut sums = [0.0; 3];
+            for (&predicted, &(kernel, time, timed)) in predicted.iter().zip(times) {
+                // One short run of a few microseconds says little.
                 let weight = match time / best {
+                    _ if !timed => 0.3,
                     ratio if ratio < 1.12 => 4.0,
                     ratio if ratio < 1.35 => 1.5,
                     _ => 0.3,
                 };
-                squares += weight * (predicted / time).ln().clamp(-0.3, 0.3).powi(2);
-                weights += weight;
+                let error = (predicted / time).ln().clamp(-0.3, 0.3);
+                sums = [sums[0] + weight, sums[1] + weight * error, sums[2] + weight * error * error];
+                if !timed {
+                    continue;
+                }
                 let share = (-(predicted / least - 1.0) / APART).exp();
                 shares += share;
                 lost += share * (time / best - 1.0).min(0.3);
@@ -191,11 +212,16 @@ impl Records {
                     chosen = (time, kernel);
                 }
             }
+            let [weight, first, second] = sums;
+            weights += weight;
+            squares += second;
+            within += second - first * first / weight.max(1.0);
             regret += lost / shares;
             good += usize::from(chosen.0 <= 1.03 * best);
             if print && chosen.0 > 1.03 * best {
                 let GemmProblem { m, n, k } = problem;
-                let fastest = times.iter().find(|(_, time)| *time == best).map_or(0, |(kernel, _)| *kernel);
+                let fastest =
+                    times.iter().find(|(_, time, _)| *time == best).map_or(0, |(kernel, ..)| *kernel);
                 let [taken, fastest] = [chosen.1, fastest].map(|kernel| {
                     let gemm = &self.kernels[kernel];
                     format!("{} ({:.1})", gemm.name(), machine.predict(gemm, &request).microseconds)
@@ -208,7 +234,8 @@ impl Records {
             }
         }
         let count = self.cases.len().max(1) as f64;
-        Fit { error: (squares / weights.max(1.0)).sqrt(), regret: regret / count, good: good as f64 / count }
+        let [error, apart] = [squares, within].map(|sum| (sum / weights.max(1.0)).sqrt());
+        Fit { error, apart, regret: regret / count, good: good as f64 / count }
     }
 }
 
@@ -259,8 +286,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("\nshapes that were not used for the fit:\n");
     let judged = others.fit(&machine, true);
     println!("\n{machine:#?}\n");
-    for (what, Fit { error, regret, good }) in [("fitted", fit), ("judged", judged)] {
-        println!("{what}: error {error:.3}, regret {regret:.4}, {:.1} % of the choices good", 100.0 * good);
+    for (what, Fit { error, apart, regret, good }) in [("fitted", fit), ("judged", judged)] {
+        println!(
+            "{what}: error {error:.3}, within a shape {apart:.4}, regret {regret:.4}, {:.1} % of the choices good",
+            100.0 * good
+        );
     }
     Ok(())
 }

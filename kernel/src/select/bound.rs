@@ -9,6 +9,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use collective::{CachePolicy, MatrixRef};
+use scheduler::ReductionKind;
 
 use super::model;
 use super::space::{Entry, Space};
@@ -29,6 +30,8 @@ struct Bound {
     /// If tiles may be split, the time to exchange partial sums with one other CTA, and the part of it that
     /// grows with the square root of their number.
     exchange: Option<[f64; 2]>,
+    /// Whether each worker of a split tile finishes only a part of it.
+    separate: bool,
     /// Whether CTAs start after others have ended.
     restarts: bool,
     /// Whether consumers alternate (pingpong).
@@ -64,7 +67,8 @@ impl PartialEq for Bound {
             let [one, grows] = of.exchange.unwrap_or([-1.0; 2]);
             let numbers = [of.cluster, of.ctas, of.parts, of.epilogue, of.launch, of.output, one, grows];
             let numbers = numbers.map(f64::to_bits);
-            let facts = [of.swapped, of.restarts, of.turns, of.by_threads, of.sourced, of.may_join];
+            let facts =
+                [of.swapped, of.restarts, of.turns, of.by_threads, of.sourced, of.may_join, of.separate];
             (of.tile, of.slots, numbers, facts, of.bits, of.kept.map(f64::to_bits), of.first)
         };
         key(self) == key(other) && self.fixed == other.fixed && self.slices == other.slices
@@ -172,7 +176,8 @@ impl Bounds {
             let at_once = units.min(slots);
             let sharing = (at_once * of.cluster / f64::from(machine.multiprocessors)).ceil().min(of.ctas);
             let crowd = if of.may_join { 0.0 } else { at_once };
-            let (step, _) = of.fixed.step([tiles[0], tiles[1]], sharing, crowd);
+            let in_all = if of.exchange.is_some() { 0.0 } else { whole * k_tiles };
+            let (step, _) = of.fixed.step([tiles[0], tiles[1]], in_all, sharing, crowd);
             let odd = if of.by_threads && odd { machine.odd_rows } else { 1.0 };
             let reads = if beta && !of.sourced { 2.0 } else { 1.0 };
             let epilogue =
@@ -182,7 +187,7 @@ impl Bounds {
             if let Some((count, fixed)) = &of.slices {
                 let [full, sliced] = model::in_slices(every, slots, *count);
                 if sliced > 0.0 {
-                    let (step_of_slice, _) = fixed.step([tiles[0], tiles[1]], sharing, crowd);
+                    let (step_of_slice, _) = fixed.step([tiles[0], tiles[1]], in_all, sharing, crowd);
                     multiply = full * k_tiles * step + k_tiles * step_of_slice * machine.sliced;
                     epilogues = if of.turns { epilogue / count } else { (full + 1.0 / count) * epilogue };
                 }
@@ -199,7 +204,8 @@ impl Bounds {
                 // cover parts of several tiles.
                 let shared = every / slots * k_tiles * step + one;
                 let divided = shared.max(parted(k_tiles * step, grows) + one - grows);
-                busy = busy.min(divided + epilogue + machine.tile);
+                let finish = if of.separate { 0.0 } else { epilogue };
+                busy = busy.min(divided + finish + machine.tile);
             }
             let work = every * of.cluster * k_tiles * of.fixed.math / f64::from(machine.multiprocessors);
             let busy = busy + machine.power * work.min(busy) + (starts - 1.0) * machine.start;
@@ -253,6 +259,7 @@ impl Bound {
                 let [one, four] = [1.0, 4.0].map(|others| machine.exchange(plan, reduction, others));
                 [one, four - one]
             }),
+            separate: facts.reduction == Some(ReductionKind::Separate),
             restarts: facts.reduction.is_none() && !facts.tiles_on_device && facts.slices == 1,
             turns: plan.turns() > 0,
             fixed: Fixed::new(machine, plan, f64::from(n)),

@@ -26,6 +26,8 @@ pub struct Machine {
     /// By how much multiplications are delayed by a warp's instruction that adds their sums to others, as a part of a cycle: both use the
     /// registers.
     pub promoted: f64,
+    /// Fraction by which multiplications take longer if two instructions next to each other multiply a tile.
+    pub wide: f64,
     /// Microseconds that a k-tile takes longer if its accumulators are promoted (added to others) while no
     /// other consumer multiplies.
     pub alone: f64,
@@ -63,6 +65,8 @@ pub struct Machine {
     pub divided_launch: f64,
     /// Additional microseconds for kernels whose CTAs look for a next tile.
     pub persistent_launch: f64,
+    /// Microseconds saved if L2 is told to evict an operand first.
+    pub evicting: f64,
     /// Additional microseconds per byte of the first stage.
     pub filling: f64,
     /// Microseconds that a CTA takes to start after another one has ended.
@@ -72,6 +76,10 @@ pub struct Machine {
     /// Elements of D per microsecond that one CTA converts and stores, or writes to shared memory for a
     /// tensor store.
     pub stored: f64,
+    /// Additional microseconds of an epilogue whose threads store to global memory, if no tile is split.
+    pub by_threads: f64,
+    /// Additional microseconds of an epilogue that finishes a part of a split tile through shared memory.
+    pub staged: f64,
     /// Fraction of that speed that is left if rows of D begin at odd elements, so that threads cannot store
     /// pairs.
     pub odd_rows: f64,
@@ -94,9 +102,9 @@ pub struct Machine {
     pub exchanged: f64,
     /// Microseconds from the last element of a partial sum to its reader.
     pub meeting: f64,
-    /// Microseconds in which the CTAs of a cluster meet to exchange partial sums, and elements per
-    /// microsecond that each CTA writes and adds.
-    pub near: [f64; 2],
+    /// Microseconds in which two CTAs of a cluster meet to exchange partial sums, elements per microsecond
+    /// that each CTA writes and adds, and additional microseconds for each further CTA.
+    pub near: [f64; 3],
     /// Fraction by which k-tiles take longer if tiles are split at different places along K.
     pub unaligned: f64,
     /// Bytes per microsecond from L2 to all SMs.
@@ -130,51 +138,55 @@ impl Machine {
             multiprocessors: 132,
             // For clusters of 7 as many fit as for clusters of 8.
             clusters: [132, 66, 39, 30, 22, 17, 15, 15],
-            cycles: 2005.0,
-            power: 0.1994,
-            shared: 0.7458,
+            cycles: 2043.6,
+            power: 0.2524,
+            shared: 0.7196,
             // Of three measured products of 8192 cubed (docs/performance.md).
             sliced: 1.15,
             sparse: 1.27,
             promoted: 1.22,
+            wide: 0.02094,
             alone: 0.079,
             converted: 1.2,
             uncovered: 0.55,
-            latency: 0.7788,
-            clustered_latency: 0.5689,
-            drained: 0.9488,
-            step: 0.02458,
-            coupled: 1.02,
-            ingest: 278.4e3,
-            crowded: 0.01151,
+            latency: 1.017,
+            clustered_latency: 0.4248,
+            drained: 0.1567,
+            step: 0.01811,
+            coupled: 1.017,
+            ingest: 369.2e3,
+            crowded: 0.01553,
             copied: [66e3, 30e3, 16e3, 5e3],
-            launch: 1.106,
-            serial_launch: 0.9,
-            clustered_launch: 0.4846,
-            divided_launch: 0.4562,
-            persistent_launch: 0.467,
-            filling: 2.06e-5,
-            start: 2.129,
-            tile: 0.4246,
+            launch: 1.404,
+            serial_launch: 0.7754,
+            clustered_launch: 0.7949,
+            divided_launch: 0.4091,
+            persistent_launch: 0.349,
+            evicting: 0.1588,
+            filling: 1.789e-05,
+            start: 1.593,
+            tile: 0.3889,
             odd_rows: 0.3084,
-            stored: 19080.0,
-            transposed: 1.022,
-            slabs: 0.06,
-            narrow: 0.8191,
+            stored: 21730.5,
+            by_threads: 0.5037,
+            staged: 0.677,
+            transposed: 0.9277,
+            slabs: 0.07291,
+            narrow: 0.2169,
             reading: 0.8,
             fused: [0.2, 1.0],
             draw: 0.03379,
-            exchanged: 4818.0,
-            meeting: 2.207,
-            near: [2.268, 16800.0],
-            unaligned: 0.2192,
-            l2: 17.6e6,
-            part_sectors: 2.761,
-            part_lines: 1.657,
-            l2_bytes: 10.52e6,
-            dram: 3.915e6,
-            refetched: 0.105,
-            echo: 0.4251,
+            exchanged: 4260.5,
+            meeting: 1.864,
+            near: [0.7814, 5226.1, 0.08688],
+            unaligned: 0.1442,
+            l2: 18.49e6,
+            part_sectors: 2.563,
+            part_lines: 1.612,
+            l2_bytes: 11.57e6,
+            dram: 3.949e6,
+            refetched: 0.05264,
+            echo: 0.3582,
         }
     }
 

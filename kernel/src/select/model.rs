@@ -152,23 +152,35 @@ impl Machine {
         let sharing = (at_once / f64::from(self.multiprocessors)).ceil().min(f64::from(self.ctas(plan)));
         // Joined requests do not crowd.
         let crowd = if subject.joins(totals.tiles, slots) { 0.0 } else { f64::from(workers.min(slots)) };
-        let (step, math, why) = self.step(plan, &call, &totals, sharing, crowd);
+        let k_tiles = busiest.k_tiles + busiest.slices * totals.k_tiles;
+        let (step, math, why) = self.step(plan, &call, &totals, [k_tiles, sharing, crowd]);
         let epilogue = self.epilogue(plan, &call, beta) * fitted;
         let epilogue = self.fused(epilogue, request.fusion.is_some(), plan.swapped());
         let epilogue = epilogue / f64::from(subject.facts.parts);
+        let staged = plan.epilogue.staged_bits > 0;
+        let epilogue =
+            if staged || subject.facts.reduction.is_some() { epilogue } else { epilogue + self.by_threads };
         let multiply = (busiest.k_tiles + busiest.unaligned * self.unaligned) * step;
         // A slice is a tile of fewer columns.
         let slices = f64::from(subject.facts.slices);
         let multiply = if busiest.slices > 0.0 {
             let sliced = Totals { columns: totals.columns / slices, ..totals };
-            let (step, ..) = self.step(plan, &call, &sliced, sharing, crowd);
+            let (step, ..) = self.step(plan, &call, &sliced, [k_tiles, sharing, crowd]);
             multiply + busiest.slices * totals.k_tiles * step * self.sliced
         } else {
             multiply
         };
+        // Each unit of such a tile finishes a part of it.
+        let shared = match subject.facts.reduction {
+            Some(ReductionKind::Separate) => {
+                let own = epilogue / busiest.parts + if staged { self.staged } else { 0.0 };
+                busiest.divided * (epilogue - own)
+            }
+            _ => 0.0,
+        };
         let pieces = busiest.pieces + busiest.slices;
         let last = if busiest.slices > 0.0 { epilogue / slices } else { epilogue };
-        let all = pieces * (epilogue + self.tile) - (epilogue - last);
+        let all = pieces * (epilogue + self.tile) - (epilogue - last) - shared;
         let turns = f64::from(plan.turns());
         let busy = if turns > 0.0 {
             (multiply + pieces * self.tile).max(all / turns) + last
@@ -332,11 +344,10 @@ impl Machine {
         plan: &Plan,
         call: &Call,
         totals: &Totals,
-        sharing: f64,
-        at_once: f64,
+        [k_tiles, sharing, at_once]: [f64; 3],
     ) -> (f64, f64, Step) {
         let fixed = Fixed::new(self, plan, totals.columns);
-        let (step, why) = fixed.step([totals.tiles.m, totals.tiles.n], sharing, at_once);
+        let (step, why) = fixed.step([totals.tiles.m, totals.tiles.n], k_tiles, sharing, at_once);
         match plan.mainloop.producer {
             Producer::Thread => (step, fixed.math, why),
             Producer::Warpgroup => {
@@ -392,6 +403,11 @@ impl Machine {
             + if divides { self.divided_launch } else { 0.0 }
             + if facts.tiles_on_device || divides || facts.slices > 1 { self.persistent_launch } else { 0.0 }
             + (m * a + n * b) * k / 8.0 * self.filling
+            - if plan.mainloop.operands.iter().any(|of| of.cache == CachePolicy::EvictFirst) {
+                self.evicting
+            } else {
+                0.0
+            }
     }
 
     /// Microseconds in which threads copy a k-tile.
@@ -417,8 +433,8 @@ impl Machine {
                 self.meeting + m * n / self.exchanged * others.max(1.0).sqrt()
             }
             ReductionKind::Clustered => {
-                let [meeting, rate] = self.near;
-                meeting + m * n / rate
+                let [meeting, rate, further] = self.near;
+                meeting + m * n / rate + (others - 1.0).max(0.0) * further
             }
         }
     }

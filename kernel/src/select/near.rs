@@ -22,17 +22,17 @@ use crate::spec::KernelSpec;
 pub(super) const CORRECTED: usize = 48;
 
 /// Number of nearest shapes that are used.
-const SHAPES: usize = 12;
+const SHAPES: usize = 16;
 
 /// Number of measured kernels that an estimate uses.
 const ROWS: usize = 96;
 
 /// The measured kernels are those most similar to one of this number of kernels that the model ranks first.
-const PROBES: usize = 8;
+const PROBES: usize = 16;
 
 /// Standard deviation of the model's error as a fraction of the time: from kernel to kernel, and from shape
 /// to shape.
-const SPREAD: f32 = 0.06;
+const SPREAD: f32 = 0.04;
 const SPREAD_OF_SHAPES: f32 = 0.03;
 
 /// The model's error is limited to this; larger errors are outliers.

@@ -29,8 +29,9 @@ pub(super) struct Fixed {
     shared: f64,
     /// Microseconds in which threads convert weights to fragments.
     converting: f64,
-    /// Latency of a load, divided by the stages in flight.
+    /// Latency of a load, divided by the stages in flight, and the number of stages.
     latency: f64,
+    stages: f64,
     /// In addition to what limits a k-tile: for each CTA that shares an SM, and for all.
     pub(super) between: f64,
     pub(super) alone: f64,
@@ -49,7 +50,8 @@ impl Fixed {
         let rows = m / 64.0;
         let adding = m * n / 128.0 * additions(plan) * machine.promoted / machine.cycles;
         let slower = slower(plan.mainloop.atom);
-        let math = rows * beside * width / 2.0 * rounds * slower / machine.cycles + adding;
+        let wide = if beside > 1.0 { 1.0 + machine.wide } else { 1.0 };
+        let math = rows * beside * width / 2.0 * rounds * slower * wide / machine.cycles + adding;
         // An instruction reads 64 rows of A, and B; copies write both once. Shared memory moves 128 bytes per
         // cycle. A from registers is read once, when threads load it.
         let of_a = if plan.mainloop.weights().is_some() { 0.0 } else { 16.0 };
@@ -83,6 +85,7 @@ impl Fixed {
             math,
             shared,
             latency: latency / (f64::from(plan.ring.stages) - machine.drained),
+            stages: f64::from(plan.ring.stages),
             between: machine.step / f64::from(plan.mainloop.consumers),
             alone: if covered { 0.0 } else { machine.alone },
             coupled: if plan.turns() > 0 && clustered { machine.coupled } else { 1.0 },
@@ -93,9 +96,16 @@ impl Fixed {
     }
 
     /// Microseconds from one k-tile to the next if a copy thread loads them, and what limits it. Given are
-    /// the numbers of tiles along M and N, of CTAs per SM, and of clusters on the card at once.
+    /// the numbers of tiles along M and N, of k-tiles that the CTA computes, of CTAs per SM, and of clusters on
+    /// the card at once.
     #[inline]
-    pub(super) fn step(&self, [tiles_m, tiles_n]: [u32; 2], sharing: f64, at_once: f64) -> (f64, Step) {
+    pub(super) fn step(
+        &self,
+        [tiles_m, tiles_n]: [u32; 2],
+        k_tiles: f64,
+        sharing: f64,
+        at_once: f64,
+    ) -> (f64, Step) {
         let ([m, n, k], [a_bits, b_bits], [short_a, short_b]) = (self.tile, self.bits, self.short);
         let of = |readers: u32| 1.0 + self.crowd * f64::from(readers).min(at_once);
         let bytes = (m * of(tiles_n) * a_bits * short_a + n * of(tiles_m) * b_bits * short_b) * k / 8.0;
@@ -105,7 +115,8 @@ impl Fixed {
             (self.shared * sharing, Step::SharedMemory),
             (copies * sharing, Step::Copies),
             (self.converting * sharing, Step::Conversions),
-            (self.latency, Step::Latency),
+            // The loads of the first stages are requested together, when the launch begins.
+            (self.latency * (1.0 - self.stages / k_tiles.max(1.0)).max(0.0), Step::Latency),
         ];
         let mut longest = resources[0];
         for resource in &resources[1..] {
