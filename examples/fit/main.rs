@@ -62,6 +62,7 @@ const NUMBERS: &[(&str, Number)] = &[
     ("by_threads", |machine| &mut machine.by_threads),
     ("staged", |machine| &mut machine.staged),
     ("evicting", |machine| &mut machine.evicting),
+    ("torn", |machine| &mut machine.torn),
     ("wide", |machine| &mut machine.wide),
     ("unaligned", |machine| &mut machine.unaligned),
     ("l2", |machine| &mut machine.l2),

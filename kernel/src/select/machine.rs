@@ -117,6 +117,8 @@ pub struct Machine {
     pub l2_bytes: f64,
     /// Bytes per microsecond between DRAM and L2.
     pub dram: f64,
+    /// Fraction by which DRAM takes longer for D if tensor copies store rows that are not whole sectors of 32 B.
+    pub torn: f64,
     /// Fraction of an evict-first operand that is read from DRAM again for each further tile that uses it.
     pub refetched: f64,
     /// Fraction of an operand that is read from DRAM a second time if several clusters read it, unless their
@@ -185,6 +187,7 @@ impl Machine {
             part_lines: 1.612,
             l2_bytes: 11.57e6,
             dram: 3.949e6,
+            torn: 0.8,
             refetched: 0.05264,
             echo: 0.3582,
         }

@@ -203,6 +203,9 @@ impl Machine {
         let bits = f64::from(plan.epilogue.output.bits() >> plan.epilogue.halvings);
         let d_bytes = totals.outputs * bits / 8.0;
         let c_bytes = if beta { d_bytes } else { 0.0 };
+        let rows = plan.staging.columns * plan.epilogue.staged_bits;
+        let torn = !plan.swapped() && staged && !rows.is_multiple_of(256);
+        let d_bytes = d_bytes * if torn { 1.0 + self.torn } else { 1.0 };
         let (l2, dram) = (totals.l2 / self.l2, (totals.dram + d_bytes + c_bytes) / self.dram);
         let launch = self.launch_of(subject);
         Prediction {
