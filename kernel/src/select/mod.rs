@@ -146,7 +146,7 @@ impl Ranking<'_> {
         // Entries for the correction by similar shapes, in addition to those that the selection looks at.
         let enough = self.part().saturating_add(near::CORRECTED);
         let predict = |i| (self.predict)(i).microseconds;
-        self.of(bounds.fastest(self.request, self.machine, enough, predict)?, true)
+        self.of(bounds.fastest(self.request, self.machine, enough, self.entries, predict)?, true)
     }
 
     /// The selection, from predictions of all entries.

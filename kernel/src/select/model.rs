@@ -77,6 +77,13 @@ impl<'a> Subject<'a> {
         }
     }
 
+    /// Of one GEMM: whether requests are joined, and the work of the busiest worker.
+    pub(super) fn busiest_of_one(&self, tiles: Tiles<u32>, slots: u32) -> (bool, Busiest) {
+        let workers = self.scheduler.workers(tiles, slots).max(1);
+        let one = [f64::from(tiles.k), 1.0];
+        (self.joins(tiles, slots), busiest_of(self, tiles, one, [workers, slots]))
+    }
+
     /// The tiles of a problem as the kernel sees it.
     fn tiles(&self, problem: GemmProblem) -> Tiles<u32> {
         let spec = &self.plan.mainloop;
@@ -110,18 +117,18 @@ struct Totals {
 }
 
 /// The work of the busiest worker.
-struct Busiest {
-    k_tiles: f64,
+pub(super) struct Busiest {
+    pub(super) k_tiles: f64,
     /// K-tiles of these that belong to tiles split at different places along K.
-    unaligned: f64,
+    pub(super) unaligned: f64,
     /// Work units, without slices of tiles.
-    pieces: f64,
+    pub(super) pieces: f64,
     /// Slices of tiles along N.
     slices: f64,
     /// Work units of these that are parts of tiles along K.
-    divided: f64,
+    pub(super) divided: f64,
     /// Parts per split tile.
-    parts: f64,
+    pub(super) parts: f64,
     /// Number of CTAs that run one after the other.
     starts: f64,
 }
@@ -493,9 +500,19 @@ pub(super) fn in_slices(all: f64, lanes: f64, slices: f64) -> [f64; 2] {
 
 /// The work of the worker that ends last.
 fn busiest(subject: &Subject<'_>, totals: &Totals, workers: u32, slots: u32) -> Busiest {
-    let Tiles { m, n, k } = totals.tiles;
+    busiest_of(subject, totals.tiles, [totals.k_tiles, totals.narrowest], [workers, slots])
+}
+
+/// As [`busiest`], with the mean number of k-tiles per tile and the narrowest tile.
+fn busiest_of(
+    subject: &Subject<'_>,
+    tiles: Tiles<u32>,
+    [k_tiles, narrowest]: [f64; 2],
+    [workers, slots]: [u32; 2],
+) -> Busiest {
+    let Tiles { m, n, k } = tiles;
     let all = f64::from(m) * f64::from(n);
-    let Divided { units, tiles: divided } = subject.scheduler.divided(totals.tiles, workers);
+    let Divided { units, tiles: divided } = subject.scheduler.divided(tiles, workers);
     let lanes = f64::from(workers.min(slots));
     let dealt = (all - f64::from(divided)).max(0.0) / lanes;
     let [dealt, slices] = match subject.facts.slices {
@@ -503,12 +520,12 @@ fn busiest(subject: &Subject<'_>, totals: &Totals, workers: u32, slots: u32) -> 
         slices => in_slices(all, lanes, slices.into()),
     };
     // The narrowest tiles come last, and fill the last wave.
-    let whole = dealt + (dealt.ceil() - dealt) * totals.narrowest;
+    let whole = dealt + (dealt.ceil() - dealt) * narrowest;
     let starts = (f64::from(workers) / f64::from(slots)).ceil();
     let (units, divided) = (f64::from(units), f64::from(divided));
     if divided == 0.0 || units == 0.0 {
         return Busiest {
-            k_tiles: whole * totals.k_tiles,
+            k_tiles: whole * k_tiles,
             pieces: whole,
             slices,
             divided: 0.0,
@@ -522,7 +539,7 @@ fn busiest(subject: &Subject<'_>, totals: &Totals, workers: u32, slots: u32) -> 
     let even = (units / divided).fract() == 0.0 && subject.facts.parts == 1;
     Busiest {
         unaligned: if even { 0.0 } else { own * length },
-        k_tiles: whole * totals.k_tiles + own * length,
+        k_tiles: whole * k_tiles + own * length,
         pieces: whole + own,
         slices,
         divided: own,
