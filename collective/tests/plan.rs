@@ -421,7 +421,7 @@ fn staged_parts_divide_a_tile() {
                 Err(_) if n * staged_bits % 128 != 0 => continue,
                 Err(error) => panic!("{n} columns of {staged_bits} bits: {error}"),
             };
-            let (columns, layout) = (plan.staging.columns, plan.staged_layout().unwrap());
+            let (columns, layout) = (plan.staging.columns, plan.staged_layout().expect("D is staged"));
             let elements = 64 * columns;
             assert_eq!((n % columns, plan.staging.buffer_bytes), (0, elements * staged_bits / 8), "{plan:?}");
             let mut places: Vec<i64> = (0..columns.into())
@@ -434,6 +434,7 @@ fn staged_parts_divide_a_tile() {
             assert!(sectors(columns) || !sectors(n), "{plan:?}");
         }
     }
+    assert_eq!(Plan::new(spec([64, 64, 64], 1, None), PLAIN).unwrap().staged_layout(), None);
     let parts = |n: u32, transposed: bool| {
         let epilogue = EpilogueSpec { alignment: 16, staged_bits: 16, buffers: 2, transposed, ..PLAIN };
         Plan::new(spec([64, n, 64], 1, None), epilogue).unwrap().staging.columns

@@ -1,7 +1,7 @@
 //! The epilogue's staging buffers.
 
 use cute_rs::atom::{Major, SwizzleMode, smem};
-use cute_rs::{ComposedLayout, IntTuple, Layout, LayoutError};
+use cute_rs::{ComposedLayout, Layout};
 
 use super::{EpilogueSpec, MainloopSpec, Plan, PlanError, TileLayout};
 
@@ -87,21 +87,21 @@ const fn lines(bits: u32) -> SwizzleMode {
 }
 
 impl Plan {
-    /// The layout `(row, column) -> element` of a staging buffer.
-    ///
-    /// # Errors
-    /// None for a plan that stages its output.
-    pub fn staged_layout(&self) -> Result<ComposedLayout, LayoutError> {
+    /// The layout `(row, column) -> element` of a staging buffer; `None` if nothing is staged.
+    pub fn staged_layout(&self) -> Option<ComposedLayout> {
         let (StagingPlan { columns, swizzle, .. }, bits) = (self.staging, self.epilogue.staged_bits);
         let rows = self.block_rows();
+        if self.staging.buffers == 0 {
+            return None;
+        }
         if self.epilogue.transposed {
-            return smem::tile(Major::Mn, swizzle, bits, rows, columns);
+            return smem::tile(Major::Mn, swizzle, bits, rows, columns).ok();
         }
         if swizzle != SwizzleMode::None {
-            return smem::tile(Major::K, swizzle, bits, rows, columns);
+            return smem::tile(Major::K, swizzle, bits, rows, columns).ok();
         }
-        let layout = Layout::row_major(IntTuple::flat(&[rows.into(), columns.into()])?)?;
-        Ok(ComposedLayout { swizzle: swizzle.swizzle(bits), offset: 0, layout })
+        let layout = Layout::flat(&[rows.into(), columns.into()], &[columns.into(), 1]).ok()?;
+        Some(ComposedLayout { swizzle: swizzle.swizzle(bits), offset: 0, layout })
     }
 
     /// Extents of the boxes of D that tensor copies store, the contiguous direction first.

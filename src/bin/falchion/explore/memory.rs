@@ -88,10 +88,7 @@ impl Memory {
                 tiles.push(tile);
             }
         }
-        let staging = plan.staging;
-        if staging.buffers > 0 {
-            tiles.push(staged(&plan)?);
-        }
+        tiles.extend(staged(&plan));
         Ok(Self {
             bytes: plan.shared_bytes,
             limit: Plan::TARGET.limits().shared_bytes,
@@ -168,8 +165,8 @@ fn operand(tile: &OperandTile, name: &str, mn: &'static str) -> Result<Tile, Lay
     })
 }
 
-/// A staging buffer for D of the epilogue.
-fn staged(plan: &Plan) -> Result<Tile, LayoutError> {
+/// A staging buffer for D of the epilogue, if it has one.
+fn staged(plan: &Plan) -> Option<Tile> {
     let (swizzle, bits, rows) = (plan.staging.swizzle, plan.epilogue.staged_bits, plan.block_rows());
     let columns = plan.staging.columns;
     let (major, directions, extents) = match plan.swapped() {
@@ -177,7 +174,7 @@ fn staged(plan: &Plan) -> Result<Tile, LayoutError> {
         true => (Major::Mn, ["M", "N"], [rows, columns]),
     };
     let layout = plan.staged_layout()?;
-    Ok(Tile {
+    Some(Tile {
         name: "D".to_owned(),
         directions,
         format: plan.epilogue.output.name().to_owned(),
