@@ -11,9 +11,10 @@
 //! Shapes used for the fit cannot judge it. Judge it with the shapes of `judge=`, and with
 //! `tests/selection.rs`.
 //!
-//! The fit is a random walk over the numbers of `kernel::Machine`, from those of an H200. It minimises two
+//! The fit is a random walk over the numbers of `kernel::Machine`, from those of an H200. It minimises three
 //! costs. The first is the error of predicted times, in which the fastest kernels of a shape count most. The
-//! second is the time lost by the choice among nearly equal predictions.
+//! second is what of it differs among the kernels of a shape. The third is the time lost by the choice among
+//! nearly equal predictions.
 
 use std::collections::HashMap;
 use std::error::Error;

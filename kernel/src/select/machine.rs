@@ -134,7 +134,8 @@ const REGISTERS: u32 = 64 << 10;
 const THREADS: u32 = 2048;
 
 impl Machine {
-    /// An NVIDIA H200, fitted to the record `tests/selection/fitted.jsonl` (driver 580.159.04, burst).
+    /// An NVIDIA H200, fitted to three quarters of the record `tests/selection/fitted.jsonl` (driver 580.159.04,
+    /// burst).
     pub const fn h200() -> Self {
         Self {
             multiprocessors: 132,
@@ -187,6 +188,7 @@ impl Machine {
             part_lines: 1.612,
             l2_bytes: 11.57e6,
             dram: 3.949e6,
+            // Of a few products with a short K (docs/lab-notes.md, "Wider parts of a store").
             torn: 0.8,
             refetched: 0.05264,
             echo: 0.3582,

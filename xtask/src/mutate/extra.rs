@@ -68,8 +68,8 @@ const _: Plan = Gemm::<StagedRing>::PLAN;
 const _: Plan = Gemm::<Tail>::PLAN;
 
 /// Kernels by their specs: promoted accumulators, block scales, masked groups, low-bit weights, a sparse
-/// operand, split-K in a cluster, tiles of the last wave in slices.
-const SPECS: [(&str, &str); 11] = [
+/// operand, split-K in a cluster, tiles of the last wave in slices, staged rows without a swizzle.
+const SPECS: [(&str, &str); 13] = [
     ("promoted", "dtype=e4m3 tile=128x64x128 promote=2"),
     ("scaled", "dtype=e4m3 scale-a=1x128 scale-b=128x128 tile=128x64x128"),
     (
@@ -84,6 +84,8 @@ const SPECS: [(&str, &str); 11] = [
     ("few-bits", "weights-b=u4 group=64 zeros=yes swap=yes tile=128x32x128"),
     ("few-bits-1x2-pingpong", "weights-b=u8 group=128 swap=yes tile=128x16x64 roles=pingpong cluster=1x2"),
     ("narrow-tail", "tile=128x128x64 scheduler=narrow-tail raster=m parts=2"),
+    ("unswizzled-rows", "tile=64x40x64"),
+    ("unswizzled-rows-swap", "tile=64x24x64 swap=yes"),
 ];
 
 /// The kernels.
