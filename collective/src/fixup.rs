@@ -250,7 +250,8 @@ impl<'f> Part<'f> {
 fn loadable<'g, G>(plan: &Plan, groups: &'g [G]) -> impl Iterator<Item = &'g [G]> {
     let RegisterPlan { consumer, accumulators, .. } = plan.registers;
     let fit = (consumer.saturating_sub(accumulators) as usize / 4).max(1);
-    groups.chunks(groups.len().div_ceil(groups.len().div_ceil(fit).max(1)).max(1))
+    let parts = groups.len().div_ceil(fit).max(1);
+    groups.chunks(groups.len().div_ceil(parts).max(1))
 }
 
 fn ordered<'f, T: Number + Default>(

@@ -51,7 +51,10 @@ impl StagingPlan {
         // Parts of few columns cost more barriers than wider ones cost memory.
         let narrow = swizzle.bytes() <= NARROW;
         let (swizzle, columns) = if epilogue.transposed {
-            (lines(bits), if narrow { widest_part(n, 8, 1024 / bits, width) } else { width })
+            (
+                lines(bits),
+                if narrow { widest_part(n, 8, SwizzleMode::B128.elements(bits), width) } else { width },
+            )
         } else if widest && narrow {
             // Rows of whole sectors, unless a tile's rows are none.
             match widest_part(n, width, 8 * LONGEST_ROW / bits, width) {

@@ -4,8 +4,8 @@
 //! The bound is the model's closed form without terms that only add time: details of how tiles are split, and
 //! operands that are read again from DRAM. Everything that depends only on kernel and machine is computed
 //! once. Kernels that may split tiles get a second bound that counts their work units, if the first does not
-//! exclude them. A bound is never more than the prediction, so leaving out kernels by it changes no choice; a test
-//! checks both.
+//! exclude them. A bound is never more than the prediction, so leaving out kernels by it changes no choice; a
+//! test checks both.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -140,10 +140,14 @@ impl Bounds {
         for part in far.chunks(64) {
             for &(_, bound) in part.iter().take_while(|(least, _)| *least <= most) {
                 let of = &self.0[bound];
-                let entry = &entries[of.entries.start];
-                if !asked.divides(of) || asked.least(of, asked.tiles(of), Some(&entry.subject())) <= most {
+                if !asked.divides(of) {
                     look(bound, &mut times);
+                    continue;
                 }
+                // Entries of one bound may differ in how they split tiles.
+                let counted = |i: &usize| asked.least(of, asked.tiles(of), Some(&entries[*i].subject()));
+                let open = of.entries.clone().filter(|i| counted(i) <= most);
+                times.extend(open.map(|i| (predict(i), i)));
             }
             times.select_nth_unstable_by(count - 1, order);
             most = times[count - 1].0;
@@ -222,8 +226,8 @@ impl<'r> Asked<'r> {
         [0, 1, 2].map(|i| problem[i].div_ceil(of.tile[i]))
     }
 
-    /// The bound. With the kernel's scheduler given, which may split the tiles of one GEMM, it counts the work units,
-    /// which takes longer and gives more.
+    /// The bound. If `divides` gives a kernel that may split the tiles of the only GEMM, its work units are
+    /// counted: this takes longer, and the bound is closer.
     fn least(&self, of: &Bound, tiles: [u32; 3], divides: Option<&Subject<'_>>) -> f64 {
         let (machine, seen) = (self.machine, &self.seen[usize::from(of.swapped)]);
         let all = tiles[0] * tiles[1] * self.count;
@@ -430,10 +434,10 @@ mod tests {
             assert!(own.into_iter().eq(0..entries.len()), "every entry has a bound");
             for (bound, place) in all.all(&asked) {
                 let of = &all.0[place];
-                let counted = asked
-                    .divides(of)
-                    .then(|| asked.least(of, asked.tiles(of), Some(&entries[of.entries.start].subject())));
                 for i in of.entries.clone() {
+                    let counted = asked
+                        .divides(of)
+                        .then(|| asked.least(of, asked.tiles(of), Some(&entries[i].subject())));
                     let time = H200.predict_subject(&entries[i].subject(), request, None).microseconds;
                     let (spec, problem) = (entries[i].spec, request.call.problem);
                     assert!(bound <= time, "{why} {problem:?}: {spec} takes {time}, not {bound} at least");

@@ -177,8 +177,8 @@ impl Machine {
         } else {
             multiply
         };
-        // Each unit of such a tile finishes a part of it.
-        let shared = match subject.facts.reduction {
+        // Each unit of such a tile finishes a part of it, not all.
+        let spared = match subject.facts.reduction {
             Some(ReductionKind::Separate) => {
                 let own = epilogue / busiest.parts + if staged { self.staged } else { 0.0 };
                 busiest.divided * (epilogue - own)
@@ -187,7 +187,7 @@ impl Machine {
         };
         let pieces = busiest.pieces + busiest.slices;
         let last = if busiest.slices > 0.0 { epilogue / slices } else { epilogue };
-        let all = pieces * (epilogue + self.tile) - (epilogue - last) - shared;
+        let all = pieces * (epilogue + self.tile) - (epilogue - last) - spared;
         let turns = f64::from(plan.turns());
         let busy = if turns > 0.0 {
             (multiply + pieces * self.tile).max(all / turns) + last

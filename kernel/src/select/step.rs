@@ -49,9 +49,8 @@ impl Fixed {
         let (width, beside) = if n > 256.0 { (n / 2.0, 2.0) } else { (n, 1.0) };
         let rows = m / 64.0;
         let adding = m * n / 128.0 * additions(plan) * machine.promoted / machine.cycles;
-        let slower = slower(plan.mainloop.atom);
-        let wide = if beside > 1.0 { 1.0 + machine.wide } else { 1.0 };
-        let math = rows * beside * width / 2.0 * rounds * slower * wide / machine.cycles + adding;
+        let slower = slower(plan.mainloop.atom) * if beside > 1.0 { 1.0 + machine.wide } else { 1.0 };
+        let math = rows * beside * width / 2.0 * rounds * slower / machine.cycles + adding;
         // An instruction reads 64 rows of A, and B; copies write both once. Shared memory moves 128 bytes per
         // cycle. A from registers is read once, when threads load it.
         let of_a = if plan.mainloop.weights().is_some() { 0.0 } else { 16.0 };
