@@ -12,6 +12,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod names;
 mod nearest;
 #[cfg(feature = "serde")]
 mod serde;
@@ -27,9 +28,9 @@ use collective::{
 };
 use scheduler::{RasterSpec, SchedulerSpec, Walk};
 
-pub use text::SpecError;
 #[cfg(feature = "records")]
-pub(crate) use text::{form_name, form_named, layout_name, layout_named};
+pub(crate) use names::{form_name, form_named, layout_name, layout_named};
+pub use text::SpecError;
 
 use crate::gemm::AnyGemm;
 use crate::legal::{self, IllegalKernel};

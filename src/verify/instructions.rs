@@ -25,6 +25,7 @@ mod im2col;
 mod lanes;
 mod memory;
 mod record;
+mod tensors;
 mod wgmma;
 
 use core::fmt;

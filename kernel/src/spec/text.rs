@@ -4,14 +4,14 @@ use core::fmt;
 use core::str::FromStr;
 
 use collective::{
-    Arrivals, CachePolicy, Form, Format, Fusion, Multiply, Producer, Roles, StoreSpec, TileLayout, Way,
-    WeightsSpec,
+    Arrivals, CachePolicy, Format, Fusion, Multiply, Producer, Roles, StoreSpec, TileLayout, Way, WeightsSpec,
 };
-use cute_rs::atom::{Major, SwizzleMode};
+use cute_rs::atom::Major;
 use scheduler::{
     Clustered, DivideSpec, Drawn, Narrowed, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk, Whole,
 };
 
+use super::names::{ARRIVALS, CACHES, FORMS, LAYOUTS, LOADS, REDUCTIONS, ROLES, SWITCH, SWIZZLES, name_of};
 use super::values::{
     SPARSE, divide, divide_text, raster, raster_text, scales, scales_text, weights, weights_text,
 };
@@ -213,80 +213,6 @@ fn shortened(text: &str) -> String {
     } else {
         text.chars().take(MOST).chain(['…']).collect()
     }
-}
-
-const FORMS: [(&str, Form); 6] = [
-    ("single", Form::Single),
-    ("batched", Form::Batched),
-    ("ragged", Form::Ragged),
-    ("masked", Form::Masked),
-    ("k-grouped", Form::KGrouped),
-    ("grouped", Form::Grouped),
-];
-const ROLES: [(&str, Roles); 3] = [
-    ("cooperative", Roles::Cooperative),
-    ("pingpong", Roles::Pingpong),
-    ("unspecialised", Roles::Unspecialised),
-];
-const ARRIVALS: [(&str, Arrivals); 3] =
-    [("warpgroup", Arrivals::Warpgroup), ("warp", Arrivals::Warp), ("thread", Arrivals::Thread)];
-const LOADS: [(&str, Producer); 2] = [("tma", Producer::Thread), ("copy", Producer::Warpgroup)];
-const CACHES: [(&str, CachePolicy); 3] = [
-    ("normal", CachePolicy::Normal),
-    ("evict-first", CachePolicy::EvictFirst),
-    ("evict-last", CachePolicy::EvictLast),
-];
-const SWIZZLES: [(&str, TileLayout); 5] = [
-    ("widest", TileLayout::Widest),
-    ("128", TileLayout::Slabs(SwizzleMode::B128)),
-    ("64", TileLayout::Slabs(SwizzleMode::B64)),
-    ("32", TileLayout::Slabs(SwizzleMode::B32)),
-    ("none", TileLayout::Slabs(SwizzleMode::None)),
-];
-const LAYOUTS: [(&str, [Major; 2]); 4] = [
-    ("kk", [Major::K, Major::K]),
-    ("kn", [Major::K, Major::Mn]),
-    ("mk", [Major::Mn, Major::K]),
-    ("mn", [Major::Mn, Major::Mn]),
-];
-pub(super) const SWITCH: [(&str, bool); 2] = [("no", false), ("yes", true)];
-const REDUCTIONS: [(&str, ReductionKind); 3] = [
-    ("ordered", ReductionKind::Ordered),
-    ("atomic", ReductionKind::Atomic),
-    ("separate", ReductionKind::Separate),
-];
-
-/// The word of a form.
-#[cfg(feature = "records")]
-pub(crate) fn form_name(form: Form) -> &'static str {
-    name_of(&FORMS, form)
-}
-
-/// The form of a word.
-#[cfg(feature = "records")]
-pub(crate) fn form_named(name: &str) -> Option<Form> {
-    named(&FORMS, name)
-}
-
-/// The word of the contiguous directions of A and B.
-#[cfg(feature = "records")]
-pub(crate) fn layout_name(majors: [Major; 2]) -> &'static str {
-    name_of(&LAYOUTS, majors)
-}
-
-/// The contiguous directions of A and B of a word.
-#[cfg(feature = "records")]
-pub(crate) fn layout_named(name: &str) -> Option<[Major; 2]> {
-    named(&LAYOUTS, name)
-}
-
-#[cfg(feature = "records")]
-fn named<T: Copy>(names: &[(&'static str, T)], name: &str) -> Option<T> {
-    names.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
-}
-
-fn name_of<T: Copy + PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str {
-    names.iter().find(|(_, known)| *known == value).map_or("", |(name, _)| name)
 }
 
 /// The formats of operands by name.

@@ -3,7 +3,8 @@
 use collective::{Code, WeightsSpec};
 use scheduler::{DivideSpec, RasterSpec};
 
-use super::text::{SWITCH, SpecError, Words, number, numbered, refused};
+use super::names::SWITCH;
+use super::text::{SpecError, Words, number, numbered, refused};
 
 /// Number of rows that share a scale: `none`, `1x128` or `128x128`.
 pub(super) fn scales(words: &mut Words<'_>, key: &'static str) -> Result<u32, SpecError> {

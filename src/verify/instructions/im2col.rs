@@ -5,7 +5,8 @@ use ptx::abi::{Im2colMap, TensorElement, TensorSwizzle};
 use ptx::inst::{AtomicOp, ProxySpace};
 use ptx::{Builder, Special, TensorLoad, Type, Value};
 
-use super::copies::{Body, THREADS, awaiting, fill, finished, first, out, tensor};
+use super::copies::{Body, THREADS, awaiting, fill, finished, first, out};
+use super::tensors::tensor;
 use super::{Case, Form};
 
 /// Extents of the largest tensor: words of channels, pixels, and images.
