@@ -87,6 +87,8 @@ impl FixUp {
         fragment: Fragment<'f, T>,
         finish: &dyn Fn(&Plan, Fragment<'f, T>),
     ) {
+        let finish = &|narrowed: &Plan, sums| finish(narrowed, in_vectors(plan, sums));
+        let fragment = in_vectors(plan, fragment);
         let complete = match self {
             Self::Ordered => ordered(f, plan, workspace, share, &fragment),
             Self::Atomic => atomic(f, plan, workspace, share, &fragment),
@@ -107,6 +109,17 @@ const FLAGS_BYTES: u64 = (FixUp::MOST_UNITS * UNIT_FLAGS_BYTES) as u64;
 /// Bytes of one warpgroup's accumulators of a tile.
 const fn part_bytes(plan: &Plan) -> u32 {
     plan.registers.accumulators * 128 * 4
+}
+
+/// The fragment in the order of the vectors in which partial sums are stored; applied twice, in its own order
+/// again.
+///
+/// A vector's numbers are in consecutive registers, and so are the accumulators of a `wgmma`. An instruction
+/// that reads three even or three odd registers takes longer than others. If scales are shared by even and odd
+/// accumulators, the sums of even ones must be in odd registers.
+fn in_vectors<'f, T: Scalar>(plan: &Plan, fragment: Fragment<'f, T>) -> Fragment<'f, T> {
+    let shared = plan.mainloop.is_scaled() && plan.mainloop.operands[1].scaled > 1;
+    if shared { fragment.swapped() } else { fragment }
 }
 
 /// A warpgroup's part of a workspace entry.

@@ -147,6 +147,13 @@ impl<'f, T: Scalar> Fragment<'f, T> {
         Self { blocks: self.blocks.clone(), ..*self }
     }
 
+    /// The accumulators with the two of each pair swapped.
+    pub(crate) fn swapped(&self) -> Self {
+        let swap =
+            |block: &Vec<Var<'f, T>>| block.chunks(2).flat_map(|pair| pair.iter().rev().copied()).collect();
+        Self { blocks: self.blocks.iter().map(swap).collect(), ..*self }
+    }
+
     /// One block of a narrower tile that begins `offset` (m, n) after this fragment's first element.
     pub(crate) fn narrowed(&self, plan: &Plan, block: Vec<Var<'f, T>>, [m, n]: [Value<'f, u32>; 2]) -> Self {
         let elements =

@@ -5,7 +5,7 @@
 //! cargo run --release --example fit -- 20000 seen.jsonl             # on any machine
 //! cargo run --release --example fit -- 0 seen.jsonl l2=15e6 seed=3  # other initial numbers, other random steps
 //! cargo run --release --example fit -- 20000 seen.jsonl judge=fresh.jsonl
-//! cargo run --release --example fit -- 500 scaled.jsonl only=promoted only=alone   # change only these numbers
+//! cargo run --release --example fit -- 500 scaled_fitted.jsonl only=columns only=alone   # change only these numbers
 //! ```
 //!
 //! Shapes used for the fit cannot judge it. Judge it with the shapes of `judge=`, and with
@@ -34,6 +34,8 @@ const NUMBERS: &[(&str, Number)] = &[
     ("sliced", |machine| &mut machine.sliced),
     ("promoted", |machine| &mut machine.promoted),
     ("alone", |machine| &mut machine.alone),
+    ("beside", |machine| &mut machine.beside),
+    ("columns", |machine| &mut machine.columns),
     ("latency", |machine| &mut machine.latency),
     ("clustered_latency", |machine| &mut machine.clustered_latency),
     ("drained", |machine| &mut machine.drained),

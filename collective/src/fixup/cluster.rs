@@ -3,7 +3,7 @@
 
 use ptx::{Builder, Number, Special};
 
-use super::{GROUPS, Part, group_bytes, places};
+use super::{GROUPS, Part, group_bytes, in_vectors, places};
 use crate::mainloop::Fragment;
 use crate::plan::Plan;
 
@@ -29,6 +29,8 @@ pub fn exchange_in_cluster<'f, T: Number + Default>(
     fragment: &Fragment<'f, T>,
     finish: &dyn Fn(&Plan, Fragment<'f, T>),
 ) {
+    let finish = &|narrowed: &Plan, sums| finish(narrowed, in_vectors(plan, sums));
+    let fragment = &in_vectors(plan, fragment.copied());
     // A warp may overwrite operands that another warp still reads.
     f.barrier_sync(CONSUMERS, plan.mainloop.consumers * 128);
     let of_warpgroup = (sums_bytes(plan) / u64::from(plan.mainloop.sharing())) as u32;

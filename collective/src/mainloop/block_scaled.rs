@@ -153,12 +153,14 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         let zeros = |block: &Vec<Var<'f, f32>>| block.iter().map(|_| f.variable(0.0f32)).collect();
         let sums: Vec<Vec<Var<'f, f32>>> = product.accumulators().iter().map(zeros).collect();
         let fragment = product.fragment(consumer, piece);
+        let firsts = firsts(plan, &fragment, piece);
         consumer.turns.begin();
         f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
             let stage = ring.acquire();
-            product.multiply(stage, false);
-            let places = places(plan, &fragment, piece, (stage, k_tile));
+            // Loads between the instructions that multiply would delay those after them.
+            let places = places(plan, firsts, (stage, k_tile));
             let factors = Factors::load(f, &fragment, places);
+            product.multiply(stage, false);
             f.wgmma_wait(0);
             // Orders the other lanes' reads of the stage before the warp's arrival.
             f.warp_sync();
@@ -180,30 +182,35 @@ fn element(fragment: &Fragment<'_, f32>, block: usize, value: usize) -> [u32; 2]
     [0, 1].map(|mode| u32::try_from(element.leaf(mode)).expect("a tile is small"))
 }
 
+/// The thread's first row of A and of B, relative to the first row whose scale is in a stage.
+fn firsts<'f>(plan: &Plan, fragment: &Fragment<'f, f32>, piece: Piece<'f>) -> [Value<'f, u32>; 2] {
+    let (starts, tile) = (fragment.start(), [piece.m, piece.n]);
+    [0, 1].map(|operand| {
+        let first = starts[operand] - tile[operand];
+        let extent = plan.mainloop.tile[operand];
+        match plan.mainloop.operands[operand].scaled {
+            1 if plan.begins_anywhere()[operand] => first + tile[operand] % FETCHED_SCALES,
+            1 => first,
+            // The tile begins where a block does, or is inside one.
+            rows if granule(extent) == rows || scaled_blocks(extent) == 1 => first,
+            rows => first + tile[operand] % rows,
+        }
+    })
+}
+
 /// The places of a thread's scales of A and of B.
 fn places<'f>(
     plan: &Plan,
-    fragment: &Fragment<'f, f32>,
-    piece: Piece<'f>,
+    firsts: [Value<'f, u32>; 2],
     (stage, k_tile): (Stage<'f>, Value<'f, u32>),
 ) -> [Place<'f>; 2] {
-    let (starts, tile) = (fragment.start(), [piece.m, piece.n]);
     [0, 1].map(|operand| {
         let rows = plan.mainloop.operands[operand].scaled;
         let address = stage.address + plan.ring.offset(2 + operand);
         // A copy loads several scales along K, one of which is this block's.
         let address = if rows == 1 { address } else { address + k_tile % FETCHED_SCALES * 4 };
-        let (first, anywhere) = (starts[operand] - tile[operand], plan.begins_anywhere()[operand]);
-        let extent = plan.mainloop.tile[operand];
-        let granule = granule(extent);
-        let first = match rows {
-            1 if anywhere => first + tile[operand] % FETCHED_SCALES,
-            1 => first,
-            // The tile begins where a block does, or is inside one.
-            rows if granule == rows || scaled_blocks(extent) == 1 => first,
-            rows => first + tile[operand] % rows,
-        };
-        Place { rows, address, first, granule, anywhere }
+        let granule = granule(plan.mainloop.tile[operand]);
+        Place { rows, address, first: firsts[operand], granule, anywhere: plan.begins_anywhere()[operand] }
     })
 }
 

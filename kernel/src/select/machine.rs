@@ -23,14 +23,17 @@ pub struct Machine {
     pub sliced: f64,
     /// The part of a cycle that a sparse `wgmma` takes for 128 bytes that it reads: it reads twice the K of B in the time of a dense one.
     pub sparse: f64,
-    /// By how much multiplications are delayed by a warp's instruction that adds their sums to others, as a part of a cycle: both use the
-    /// registers.
+    /// Cycles by which multiplications are delayed by a warp's instruction that adds an accumulator to a sum: both use the registers.
     pub promoted: f64,
+    /// The same of the instructions that read a column's scale, multiply it by a row's, and add an accumulator times that to a sum.
+    pub columns: f64,
     /// Fraction by which multiplications take longer if two instructions next to each other multiply a tile.
     pub wide: f64,
-    /// Microseconds that a k-tile takes longer if its accumulators are promoted (added to others) while no
-    /// other consumer multiplies.
+    /// Microseconds that a k-tile takes longer if its accumulators are added to sums while no other consumer
+    /// multiplies.
     pub alone: f64,
+    /// The same for block-scaled operands while another consumer multiplies.
+    pub beside: f64,
     /// Cycles per instruction that converts weights to operands.
     pub converted: f64,
     /// Fraction of the multiplications that these instructions do not overlap.
@@ -147,9 +150,12 @@ impl Machine {
             // Of three measured products of 8192 cubed (docs/performance.md).
             sliced: 1.15,
             sparse: 1.27,
-            promoted: 1.22,
+            // Of one kernel with promote=4 (docs/performance.md).
+            promoted: 0.375,
+            columns: 1.49,
             wide: 0.02094,
-            alone: 0.079,
+            alone: 0.1314,
+            beside: 0.0498,
             converted: 1.2,
             uncovered: 0.55,
             latency: 1.017,

@@ -48,7 +48,7 @@ impl Fixed {
         // Wide tiles are multiplied by two instructions next to each other.
         let (width, beside) = if n > 256.0 { (n / 2.0, 2.0) } else { (n, 1.0) };
         let rows = m / 64.0;
-        let adding = m * n / 128.0 * additions(plan) * machine.promoted / machine.cycles;
+        let adding = m * n / 128.0 * adding(machine, plan) / machine.cycles;
         let slower = slower(plan.mainloop.atom) * if beside > 1.0 { 1.0 + machine.wide } else { 1.0 };
         let math = rows * beside * width / 2.0 * rounds * slower / machine.cycles + adding;
         // An instruction reads 64 rows of A, and B; copies write both once. Shared memory moves 128 bytes per
@@ -69,7 +69,7 @@ impl Fixed {
         };
         let clustered = plan.cluster_size() > 1;
         let latency = machine.latency * if clustered { 1.0 + machine.clustered_latency } else { 1.0 };
-        let covered = adding == 0.0 || plan.mainloop.sharing() > 1;
+        let (scaled, adds) = (plan.mainloop.is_scaled(), plan.mainloop.atom.promote > 0);
         Self {
             tile: [m, n, k],
             bits: bits_of(plan),
@@ -86,7 +86,15 @@ impl Fixed {
             latency: latency / (f64::from(plan.ring.stages) - machine.drained),
             stages: f64::from(plan.ring.stages),
             between: machine.step / f64::from(plan.mainloop.consumers),
-            alone: if covered { 0.0 } else { machine.alone },
+            alone: match plan.mainloop.sharing() > 1 {
+                false if scaled || adds => machine.alone,
+                // Narrow tiles end before the others' multiplications can cover it.
+                true if scaled => {
+                    let others = math * (1.0 - 1.0 / f64::from(plan.mainloop.sharing()));
+                    machine.beside.max(machine.alone - others)
+                }
+                _ => 0.0,
+            },
             coupled: if plan.turns() > 0 && clustered { machine.coupled } else { 1.0 },
             // Tiles that many clusters request at once come from few places.
             crowd: machine.crowded / f64::from(plan.cluster_size()).sqrt(),
@@ -141,16 +149,14 @@ const fn slower(atom: Atom) -> f64 {
     }
 }
 
-/// Instructions per thread, accumulator and k-tile in addition to the multiplications. An addition reads two
-/// registers, and counts half of an instruction that also multiplies.
-fn additions(plan: &Plan) -> f64 {
+/// Cycles by which the additions of a thread's accumulators delay the multiplications, for each accumulator
+/// and k-tile. A factor for each row costs nothing more: the other consumer multiplies meanwhile.
+fn adding(machine: &Machine, plan: &Plan) -> f64 {
     let spec = &plan.mainloop;
     match (spec.is_scaled(), spec.atom.promote) {
-        // If each column has a scale, it is read and multiplied by the row's.
-        (true, _) if spec.operands[1].scaled == 1 => 2.5,
-        (true, _) => 1.0,
-        (false, 0) => 0.0,
-        (false, every) => 0.5 * f64::from(spec.tile[2]) / f64::from(every * spec.atom.k()),
+        (true, _) if spec.operands[1].scaled == 1 => machine.columns,
+        (true, _) | (false, 0) => 0.0,
+        (false, every) => machine.promoted * f64::from(spec.tile[2]) / f64::from(every * spec.atom.k()),
     }
 }
 
