@@ -8,8 +8,8 @@
 //! 90417); three parameters are fitted to those of `scaled_fitted.jsonl` (seed 77023). `published.jsonl` has
 //! the seven shapes with block scales. `public.jsonl` and `public_sustained.jsonl` have the shapes of
 //! `falchion bench --suite public` from 10 GFLOP on, `wide.jsonl` large weights with few rows. `unseen.jsonl`
-//! has shapes of seed 60611, which none of the others has. `weights.jsonl` has GEMMs with quantised weights
-//! and the same GEMMs in `bf16`, and groups of rows of both. `fused.jsonl` has two fused epilogues at 40 drawn
+//! has shapes of seed 60611 that were in no record, `later.jsonl` all 120 of seed 118877. `weights.jsonl` has
+//! GEMMs with quantised weights and the same GEMMs in `bf16`, and groups of rows of both. `fused.jsonl` has two fused epilogues at 40 drawn
 //! shapes each (seed 20261125), and `groups.jsonl` experts of equal and of skewed sizes. 22 timings of
 //! kernels that are refused since are left out. Most of these kernels spilled; none was the fastest at its
 //! shape. A line gives what its specs leave out: the element type and the directions.
@@ -280,6 +280,7 @@ fn figures_of_sparse_operands_are_those_of_the_record() {
 #[test]
 fn figures_of_drawn_shapes_are_those_of_the_record() {
     for (name, state, shapes, want, counts) in [
+        ("later.jsonl", "burst", 120, [1.138, 1.129], [117, 119, 99]),
         ("unseen.jsonl", "burst", 100, [1.180, 1.161], [98, 100, 84]),
         ("drawn.jsonl", "burst", 120, [1.166, 1.162], [107, 114, 84]),
         ("sustained.jsonl", "burst", 28, [1.126, 1.103], [24, 26, 27]),
