@@ -9,10 +9,10 @@
 //! the seven shapes with block scales. `public.jsonl` and `public_sustained.jsonl` have the shapes of
 //! `falchion bench --suite public` from 10 GFLOP on, `wide.jsonl` large weights with few rows. `unseen.jsonl`
 //! has shapes of seed 60611 that were in no record, `later.jsonl` all 120 of seed 118877. `weights.jsonl` has
-//! GEMMs with quantised weights and the same GEMMs in `bf16`, and groups of rows of both. `fused.jsonl` has two fused epilogues at 40 drawn
-//! shapes each (seed 20261125), and `groups.jsonl` experts of equal and of skewed sizes. 22 timings of
-//! kernels that are refused since are left out. Most of these kernels spilled; none was the fastest at its
-//! shape. A line gives what its specs leave out: the element type and the directions.
+//! GEMMs with quantised weights and the same GEMMs in `bf16`, and groups of rows of both. `fused.jsonl` has
+//! two fused epilogues at 40 drawn shapes each (seed 20261125), and `groups.jsonl` experts of equal and of
+//! skewed sizes. 22 timings of kernels that are refused since are left out. Most of these kernels spilled;
+//! none was the fastest at its shape. A line gives what its specs leave out: the element type and the directions.
 
 #[path = "selection/shipped.rs"]
 mod shipped;
