@@ -35,11 +35,11 @@ fn product(gemm: &AnyGemm, GemmProblem { m, n, k }: GemmProblem, seed: u64) -> P
 fn divided_tiles_are_added_up_in_double_precision() {
     let (mut seed, mut divided) = (0, 0);
     for scheduler in [
-        "scheduler=stream-k divide=remainder least=1",
-        "scheduler=stream-k reduction=atomic divide=remainder least=2",
-        "scheduler=stream-k reduction=separate divide=split3 least=1",
-        "scheduler=stream-k divide=split4 least=1",
-        "scheduler=dynamic-tail least=1",
+        "scheduler=stream-k divide=remainder min-k-tiles=1",
+        "scheduler=stream-k reduction=atomic divide=remainder min-k-tiles=2",
+        "scheduler=stream-k reduction=separate divide=split3 min-k-tiles=1",
+        "scheduler=stream-k divide=split4 min-k-tiles=1",
+        "scheduler=dynamic-tail min-k-tiles=1",
     ] {
         for tile in [
             "tile=128x64x16 consumers=1 stages=4",

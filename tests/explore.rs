@@ -24,7 +24,7 @@ const KERNELS: &[(&str, &[&str])] = &[
         "slices of tiles",
         &[
             "--spec",
-            "tile=128x128x64 scheduler=narrow-tail parts=2",
+            "tile=128x128x64 scheduler=narrow-tail splits=2",
             "--m",
             "1152",
             "--n",
@@ -37,7 +37,7 @@ const KERNELS: &[(&str, &[&str])] = &[
         "slices in a cluster, operands exchanged",
         &[
             "--spec",
-            "tile=128x128x64 cluster=1x2 swap=yes scheduler=narrow-tail parts=2",
+            "tile=128x128x64 cluster=1x2 swap=yes scheduler=narrow-tail splits=2",
             "--m",
             "2304",
             "--n",

@@ -46,7 +46,7 @@ fn divided_tiles_are_fused_like_whole_ones() {
             .flat_map(|store| ["ordered", "atomic", "separate"].map(|reduction| (store, reduction)))
         {
             texts.push(format!(
-                "epilogue={} tile=128x128x64 scheduler=stream-k least=1 reduction={reduction}{store}",
+                "epilogue={} tile=128x128x64 scheduler=stream-k min-k-tiles=1 reduction={reduction}{store}",
                 fusion.name()
             ));
         }

@@ -31,7 +31,7 @@ fn groups_along_k_have_a_product_each() {
         "tile=64x64x64 layout=kk store=direct dtype=s8 consumers=1",
         "tile=128x128x64 layout=mn",
         "tile=128x128x64 layout=mn epilogue=sourced",
-        "tile=128x128x64 layout=mn swap=yes scheduler=narrow-tail parts=2",
+        "tile=128x128x64 layout=mn swap=yes scheduler=narrow-tail splits=2",
     ] {
         let spec: KernelSpec =
             format!("form=k-grouped {text}").parse().unwrap_or_else(|e| panic!("{text}: {e}"));
@@ -113,9 +113,9 @@ fn groups_along_k_are_checked() {
     assert_eq!(kernel.launch(&first.batched(2), 132), form(Form::KGrouped, Form::Batched));
     for (text, words) in [
         ("scheduler=stream-k", "the device alone knows the K of each group"),
-        ("scheduler=dynamic-tail parts=2", "the device alone knows the K of each group"),
+        ("scheduler=dynamic-tail splits=2", "the device alone knows the K of each group"),
         (
-            "scheduler=cluster-k parts=2 tile=64x64x64 store=direct",
+            "scheduler=cluster-k splits=2 tile=64x64x64 store=direct",
             "the device alone knows the K of each group",
         ),
         ("sparse=a tile=128x32x128", "groups along K are of dense operands"),

@@ -36,7 +36,7 @@ fn types_lower_to_specs() {
             StreamK<AlongN, Atomic, EveryTile<U3, U8>>,
         >,
     >(
-        "dtype=bf16 layout=kk tile=192x160x64 scheduler=stream-k raster=n reduction=atomic divide=split3 least=8",
+        "dtype=bf16 layout=kk tile=192x160x64 scheduler=stream-k raster=n reduction=atomic divide=split3 min-k-tiles=8",
     );
     lowers::<
         Composed<
@@ -53,7 +53,7 @@ fn types_lower_to_specs() {
             LinearCombination<bf16>,
             ClusterK<AlongM, U6>,
         >,
-    >("dtype=bf16 layout=kk tile=128x128x64 store=direct scheduler=cluster-k raster=m parts=6");
+    >("dtype=bf16 layout=kk tile=128x128x64 store=direct scheduler=cluster-k raster=m splits=6");
     // The kernel's A is the caller's B.
     lowers::<
         Ragged<
@@ -68,7 +68,7 @@ fn types_lower_to_specs() {
             >,
         >,
     >(
-        "form=ragged dtype=bf16 layout=kn tile=128x256x64 step=32 l2-b=evict-first swap=yes scheduler=dynamic-tail raster=hilbert4 parts=5",
+        "form=ragged dtype=bf16 layout=kn tile=128x256x64 step=32 l2-b=evict-first swap=yes scheduler=dynamic-tail raster=hilbert4 splits=5",
     );
     lowers::<
         Batched<
@@ -131,7 +131,7 @@ fn what_is_no_spec_is_refused_with_the_word() {
         ("stages=many", "stages is `many`, auto, or a number"),
         ("raster=x8", "raster is `x8`, m, n, a band such as m8"),
         ("epilogue=tanh", "epilogue is `tanh`, linear, sourced, or one of scaled"),
-        ("scheduler=persistent parts=3", "parts=3 belongs to scheduler=dynamic-tail"),
+        ("scheduler=persistent splits=3", "splits=3 belongs to scheduler=dynamic-tail"),
         ("store=direct buffers=3", "buffers=3 belongs to store=tma"),
         ("scheduler=one-tile reduction=atomic", "reduction=atomic belongs to scheduler=stream-k"),
     ] {
@@ -172,9 +172,9 @@ fn an_illegal_spec_is_refused_with_the_rule_and_the_nearest_legal_one() {
             None,
         ),
         ("dtype=s8 epilogue=bias", "named fusions", None),
-        ("scheduler=dynamic-tail parts=17", "17 parts", None),
-        ("scheduler=cluster-k parts=9", "9 parts were given: 2 to 8 CTAs", None),
-        ("scheduler=cluster-k parts=1", "2 to 8 CTAs", None),
+        ("scheduler=dynamic-tail splits=17", "17 parts", None),
+        ("scheduler=cluster-k splits=9", "9 parts were given: 2 to 8 CTAs", None),
+        ("scheduler=cluster-k splits=1", "2 to 8 CTAs", None),
         ("scheduler=cluster-k cluster=2x1", "leave the mainloop's cluster out", None),
         ("tile=128x128x64 scheduler=cluster-k roles=pingpong", "one tile", None),
         ("tile=128x256x64 stages=2 scheduler=cluster-k", "smaller tile or more stages", None),

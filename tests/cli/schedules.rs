@@ -27,7 +27,7 @@ fn a_schedule_is_drawn() {
     assert_eq!(divided.code, Some(0), "{}", divided.stderr);
     assert_eq!(without_prediction(&divided.stdout), include_str!("../schedule/stream.txt"));
     // Two waves of three tiles, and one tile in two slices: each takes half of a tile's 8 k-tiles.
-    let spec = "tile=128x128x64 scheduler=narrow-tail raster=m parts=2";
+    let spec = "tile=128x128x64 scheduler=narrow-tail raster=m splits=2";
     let shape = ["--m", "896", "--n", "128", "--k", "512", "--sms", "3"];
     let sliced = falchion(&[&["schedule", "--spec", spec], &shape[..]].concat());
     assert_eq!(sliced.code, Some(0), "{}", sliced.stderr);
@@ -42,14 +42,14 @@ fn slices_are_shown_as_what_they_are() {
     let svg = file.display().to_string();
     // The number of slices of the last wave's tiles, and the number of boxes of a slice in the map of D.
     for (words, m, n, sms, [slices, strips], along) in [
-        ("raster=m parts=2", 896, 128, 3, [2, 1], "columns"),
-        ("raster=m parts=4 store=direct", 640, 256, 9, [4, 1], "columns"),
-        ("raster=n parts=2 swap=yes", 640, 384, 7, [2, 1], "rows"),
+        ("raster=m splits=2", 896, 128, 3, [2, 1], "columns"),
+        ("raster=m splits=4 store=direct", 640, 256, 9, [4, 1], "columns"),
+        ("raster=n splits=2 swap=yes", 640, 384, 7, [2, 1], "rows"),
         // Clusters of two CTAs along N, which have a strip each.
-        ("raster=m parts=2 cluster=1x2", 640, 256, 4, [2, 2], "columns"),
-        ("raster=m parts=2 cluster=1x2 swap=yes", 1280, 128, 8, [2, 2], "rows"),
+        ("raster=m splits=2 cluster=1x2", 640, 256, 4, [2, 2], "columns"),
+        ("raster=m splits=2 cluster=1x2 swap=yes", 1280, 128, 8, [2, 2], "rows"),
         // Two tiles are left over for four workers, and would be eight slices.
-        ("raster=m parts=4 store=direct", 768, 128, 4, [0, 0], "columns"),
+        ("raster=m splits=4 store=direct", 768, 128, 4, [0, 0], "columns"),
     ] {
         let spec = format!("tile=128x128x64 scheduler=narrow-tail {words}");
         let [m, n, sms] = [m, n, sms].map(|number: u32| number.to_string());

@@ -131,7 +131,7 @@ fn kernels_are_emulated_on_the_hosts_memory() {
         (0, 1, 0, null()),
         (3, 1, 16, null()),
         (0, 3, 0, null()),
-        (2, 2, 32, c(c"tile=64x64x128 scheduler=stream-k divide=split2 least=1")),
+        (2, 2, 32, c(c"tile=64x64x128 scheduler=stream-k divide=split2 min-k-tiles=1")),
     ] {
         let (m, n, k) = (40usize, 48usize, 272usize);
         let description =

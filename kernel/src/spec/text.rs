@@ -55,8 +55,8 @@ const KEYS: [&str; 39] = [
     "raster",
     "reduction",
     "divide",
-    "least",
-    "parts",
+    "min-k-tiles",
+    "splits",
     "pdl",
     "buffers",
 ];
@@ -282,20 +282,20 @@ fn scheduler(words: &mut Words<'_>) -> Result<SchedulerSpec, SpecError> {
         Scheduler::Dynamic => SchedulerSpec::Dynamic(Drawn { raster }),
         Scheduler::DynamicTail => SchedulerSpec::DividedTail(Tailed {
             raster,
-            parts: words.number("parts", 3)?,
-            least: words.number("least", 16)?,
+            parts: words.number("splits", 3)?,
+            least: words.number("min-k-tiles", 16)?,
         }),
         Scheduler::StreamK => SchedulerSpec::StreamK(Streamed {
             raster,
             reduction: words.one_of("reduction", ReductionKind::Ordered, &REDUCTIONS)?,
             divide: words.take("divide").map_or(Ok(DivideSpec::HEURISTIC), divide)?,
-            least: words.number("least", 4)?,
+            least: words.number("min-k-tiles", 4)?,
         }),
         Scheduler::ClusterK => {
-            SchedulerSpec::ClusterK(Clustered { raster, parts: words.number("parts", 4)? })
+            SchedulerSpec::ClusterK(Clustered { raster, parts: words.number("splits", 4)? })
         }
         Scheduler::NarrowTail => {
-            SchedulerSpec::NarrowTail(Narrowed { raster, parts: words.number("parts", 2)? })
+            SchedulerSpec::NarrowTail(Narrowed { raster, parts: words.number("splits", 2)? })
         }
     })
 }
@@ -404,11 +404,11 @@ impl KernelSpec {
         let words = words
             .rest("buffers", "store=tma")?
             .rest("swizzle-d", "store=tma")?
-            .rest("parts", "scheduler=dynamic-tail, scheduler=cluster-k and scheduler=narrow-tail")?
+            .rest("splits", "scheduler=dynamic-tail, scheduler=cluster-k and scheduler=narrow-tail")?
             .rest("group", "weights-a and weights-b")?
             .rest("zeros", "weights-a and weights-b")?;
         let words = words.rest("reduction", "scheduler=stream-k")?.rest("divide", "scheduler=stream-k")?;
-        words.rest("least", "scheduler=stream-k and scheduler=dynamic-tail")?;
+        words.rest("min-k-tiles", "scheduler=stream-k and scheduler=dynamic-tail")?;
         Ok(spec)
     }
 }
@@ -492,16 +492,16 @@ impl KernelSpec {
         words.extend([("scheduler", kind.to_owned()), ("raster", raster_text(scheduler.raster()))]);
         match scheduler {
             SchedulerSpec::DividedTail(Tailed { parts, least, .. }) => {
-                words.extend([("parts", parts.to_string()), ("least", least.to_string())]);
+                words.extend([("splits", parts.to_string()), ("min-k-tiles", least.to_string())]);
             }
             SchedulerSpec::StreamK(Streamed { reduction, divide, least, .. }) => words.extend([
                 ("reduction", name_of(&REDUCTIONS, reduction).to_owned()),
                 ("divide", divide_text(divide)),
-                ("least", least.to_string()),
+                ("min-k-tiles", least.to_string()),
             ]),
             SchedulerSpec::ClusterK(Clustered { parts, .. })
             | SchedulerSpec::NarrowTail(Narrowed { parts, .. }) => {
-                words.push(("parts", parts.to_string()));
+                words.push(("splits", parts.to_string()));
             }
             SchedulerSpec::OneTile(_) | SchedulerSpec::Persistent(_) | SchedulerSpec::Dynamic(_) => {}
         }

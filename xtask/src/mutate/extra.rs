@@ -79,11 +79,11 @@ const SPECS: [(&str, &str); 13] = [
     ("scaled-ragged", "form=ragged dtype=e4m3 scale-a=1x128 scale-b=128x128 tile=64x64x128 consumers=1"),
     ("masked", "form=masked tile=64x64x64 consumers=1"),
     ("sparse", "sparse=a tile=128x32x128"),
-    ("cluster-k", "tile=128x64x64 store=direct scheduler=cluster-k raster=m parts=2"),
+    ("cluster-k", "tile=128x64x64 store=direct scheduler=cluster-k raster=m splits=2"),
     ("sparse-2x1-pingpong", "dtype=e4m3 sparse=b swap=yes tile=64x32x128 roles=pingpong cluster=2x1"),
     ("few-bits", "weights-b=u4 group=64 zeros=yes swap=yes tile=128x32x128"),
     ("few-bits-1x2-pingpong", "weights-b=u8 group=128 swap=yes tile=128x16x64 roles=pingpong cluster=1x2"),
-    ("narrow-tail", "tile=128x128x64 scheduler=narrow-tail raster=m parts=2"),
+    ("narrow-tail", "tile=128x128x64 scheduler=narrow-tail raster=m splits=2"),
     ("unswizzled-rows", "tile=64x40x64"),
     ("unswizzled-rows-swap", "tile=64x24x64 swap=yes"),
 ];
