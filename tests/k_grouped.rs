@@ -112,11 +112,11 @@ fn groups_along_k_are_checked() {
     assert_eq!(kernel.launch(&first, 132), form(Form::KGrouped, Form::Single));
     assert_eq!(kernel.launch(&first.batched(2), 132), form(Form::KGrouped, Form::Batched));
     for (text, words) in [
-        ("scheduler=stream-k", "the device alone knows the K of each group"),
-        ("scheduler=dynamic-tail splits=2", "the device alone knows the K of each group"),
+        ("scheduler=stream-k", "only the device knows the K of each group"),
+        ("scheduler=dynamic-tail splits=2", "only the device knows the K of each group"),
         (
             "scheduler=cluster-k splits=2 tile=64x64x64 store=direct",
-            "the device alone knows the K of each group",
+            "only the device knows the K of each group",
         ),
         ("sparse=a tile=128x32x128", "groups along K are of dense operands"),
         ("weights-b=s4 group=128 swap=yes tile=128x32x64", "groups along K are of dense operands"),

@@ -81,8 +81,8 @@ pub const fn plan(
     }
     if matches!(form, Form::Batched | Form::KGrouped) && !scheduler.batches {
         return Err(IllegalKernel::Roles(
-            "the scheduler deals out the tiles of one output alone: say in its FACTS that it batches where it does those of \
-             many, or use Persistent",
+            "the scheduler supports one GEMM per launch, and this kernel has several: use Persistent, or set `batches` in the \
+             scheduler's FACTS if it numbers the tiles of all GEMMs",
         ));
     }
     if let Some(words) = misfit(form, &mainloop, &epilogue, scheduler) {
@@ -92,7 +92,7 @@ pub const fn plan(
     match Plan::of_form(form, mainloop, epilogue, slots) {
         Ok(plan) if scheduler.parts > 1 && sums_bytes(&plan) > plan.own_offset as u64 => {
             Err(IllegalKernel::Roles(
-                "ClusterK puts a tile's sums where its stages were, and they are larger: take a smaller tile or more stages",
+                "ClusterK stores a tile's sums in the memory of its stages, and they are larger: use a smaller tile or more stages",
             ))
         }
         Ok(plan) if scheduler.slices > 1 && !plan.mainloop.step.is_multiple_of(plan.stored_columns()) => {
@@ -113,13 +113,13 @@ pub(crate) const fn checked(
 ) -> Plan {
     assert!(
         mainloop_forms.has(form),
-        "the mainloop brings in the operands of one product alone: name the form among its FORMS where it takes those of \
-         `Piece::group`, or use TmaWgmma or CopyWgmma"
+        "the mainloop supports one GEMM per launch, and this kernel has several: use TmaWgmma or CopyWgmma, or add the form to the \
+         mainloop's FORMS if it loads the operands of `Piece::group`"
     );
     assert!(
         epilogue_forms.has(form),
-        "the epilogue stores the output of one product alone: name the form among its FORMS where it takes that of \
-         `Extent::group`, or use LinearCombination or TreeEpilogue"
+        "the epilogue supports one GEMM per launch, and this kernel has several: use LinearCombination or TreeEpilogue, or add the \
+         form to the epilogue's FORMS if it stores the output of `Extent::group`"
     );
     match plan(form, mainloop, epilogue, scheduler) {
         Ok(plan) => plan,
@@ -136,83 +136,80 @@ const fn misfit(
 ) -> Option<&'static str> {
     let divides = scheduler.reduction.is_some();
     if matches!(form, Form::Grouped) && !scheduler.tiles_on_device {
-        return Some(
-            "the device alone knows how many tiles an array of products has: schedule them with Persistent<..>",
-        );
+        return Some("only the device knows the number of tiles of a pointer array: use Persistent<..>");
     }
     if matches!(form, Form::Grouped) && divides {
         return Some(
-            "each of an array of products has a K of its own, which no scheduler divides: schedule them with Persistent<..>",
+            "the GEMMs of a pointer array differ in K, so no scheduler can split K: use Persistent<..>",
         );
     }
     if form.divides_k() && divides {
         return Some(
-            "the device alone knows the K of each group, which this scheduler divides: schedule groups along K with \
-             OneTile<..>, Persistent<..>, Dynamic<..> or NarrowTail<..>",
+            "only the device knows the K of each group, and this scheduler splits K: use OneTile<..>, Persistent<..>, Dynamic<..> \
+             or NarrowTail<..>",
         );
     }
     if form.shares_rows() && !scheduler.tiles_on_device {
-        return Some(
-            "the device alone knows how many tiles a ragged product has: schedule them with Persistent<..>",
-        );
+        return Some("only the device knows the number of tiles of groups of rows: use Persistent<..>");
     }
     if epilogue.sourced && divides {
         return Some(
-            "SourcedCombination brings C for whole tiles, and this scheduler divides them: use LinearCombination or \
-             a scheduler of whole tiles",
+            "SourcedCombination loads C for whole tiles, and this scheduler splits tiles: use LinearCombination, or a scheduler \
+             that does not split tiles",
         );
     }
     if mainloop.step > 0 && divides && !matches!(scheduler.reduction, Some(ReductionKind::Ordered)) {
         return Some(
-            "sums of tiles that are narrowed are added up in order alone: use Ordered, or leave Fitted<_, _> out",
+            "narrowed tiles can add their partial sums only in order: use Ordered, or leave out Fitted<_, _>",
         );
     }
     if epilogue.split && form.described() {
         return Some(
-            "halves of split weights are found by maps that the host makes, and records say where matrices lie: let gates \
-             and ups alternate",
+            "weights split into halves need tensor maps from the host, and the matrices of a pointer array are known only to the \
+             device: let gates and ups alternate",
         );
     }
     let rows = mainloop.operands[if epilogue.transposed { 1 } else { 0 }].major;
     if form.shares_rows() && matches!(rows, Major::Mn) && matches!(mainloop.producer, Producer::Thread) {
         return Some(
-            "groups of rows begin at any row, and tensor copies at multiples of 16 bytes of a line: use KMajor for A, or \
-             CopyWgmma",
+            "a group begins at any row, and a tensor copy of an M-major A at multiples of 16 bytes: use KMajor for A, or CopyWgmma",
         );
     }
     let by_columns = matches!(scheduler.reduction, Some(ReductionKind::Separate | ReductionKind::Clustered));
     if epilogue.needs.whole && by_columns {
         return Some(
-            "the epilogue finishes whole tiles, and Separate and ClusterK divide them among CTAs: add up by Ordered or Atomic",
+            "the epilogue needs whole tiles, and Separate and ClusterK divide a tile among CTAs: use Ordered or Atomic",
         );
     }
     if scheduler.parts > 1 && mainloop.cluster[0] * mainloop.cluster[1] > 1 {
         return Some(
-            "ClusterK makes clusters of the CTAs that share a tile's K: leave the mainloop's cluster out, or take StreamK",
+            "ClusterK makes a cluster of the CTAs that share a tile's K: leave out the mainloop's cluster, or use StreamK",
         );
     }
     if scheduler.parts > 1 && matches!(mainloop.roles, Roles::Pingpong) {
         return Some(
-            "a CTA under ClusterK computes one tile, and warpgroups that take turns need several: take Cooperative, or StreamK",
+            "a CTA under ClusterK computes one tile, and Pingpong needs several: use Cooperative, or StreamK",
         );
     }
     if scheduler.slices > 1 && (epilogue.needs.whole || epilogue.needs.rows || epilogue.needs.single) {
         return Some(
-            "the epilogue finishes whole tiles, and NarrowTail computes tiles of the last wave in slices: use Persistent",
+            "the epilogue needs whole tiles, and NarrowTail computes tiles of the last wave in slices: use Persistent",
         );
     }
     if scheduler.slices > 1 && mainloop.atom.by_threads() {
-        return Some("tiles are sliced under a mainloop of wgmma alone: use Persistent");
+        return Some(
+            "NarrowTail needs a mainloop of wgmma, and this one multiplies otherwise: use Persistent",
+        );
     }
     if epilogue.sourced && (form.shares_rows() || form.described()) {
         return Some(
-            "SourcedCombination copies by maps that the host makes, and a ragged tile may have rows of the next group: use \
-             LinearCombination<T, TmaStore>, which stores such tiles directly",
+            "SourcedCombination stores whole tiles by tensor maps from the host, and a tile of this kernel may also have rows of the \
+             next group: use LinearCombination<T, TmaStore>, which stores such tiles directly",
         );
     }
     if epilogue.needs.single && !matches!(form, Form::Single) {
         return Some(
-            "the epilogue counts the tiles of one output, and this kernel has several: reduce with ReduceRow, \
+            "the epilogue counts the tiles of one output, and this kernel has several outputs: reduce with ReduceRow, \
              ReduceColumn or ReduceScalar",
         );
     }

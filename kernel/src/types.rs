@@ -126,7 +126,7 @@ impl Types {
         Self { sparse, ..self }
     }
 
-    /// The same types with all elements of A and B in memory: neither in few bits nor sparse.
+    /// The same types with dense A and B: neither quantised nor sparse.
     #[must_use]
     pub const fn dense(self) -> Self {
         Self { weights: [None; 2], sparse: [false; 2], ..self }
@@ -137,13 +137,13 @@ impl Types {
         self.sparse[0] || self.sparse[1]
     }
 
-    /// Elements of a row of A, and of B, that lie in memory of so many along K.
+    /// Number of elements that a row of A, and of B, has in memory, if the GEMM has `k` elements along K.
     pub(crate) fn kept(&self, k: u32) -> [u32; 2] {
         let of = |i: usize, format| if self.sparse[i] { sparse::kept(format, k) } else { k };
         [of(0, self.a), of(1, self.b)]
     }
 
-    /// Whether an operand lies in memory in few bits.
+    /// Whether an operand is stored as quantised weights.
     pub const fn has_weights(&self) -> bool {
         self.weights[0].is_some() || self.weights[1].is_some()
     }

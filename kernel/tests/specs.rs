@@ -175,7 +175,7 @@ fn an_illegal_spec_is_refused_with_the_rule_and_the_nearest_legal_one() {
         ("scheduler=dynamic-tail splits=17", "17 parts", None),
         ("scheduler=cluster-k splits=9", "9 parts were given: 2 to 8 CTAs", None),
         ("scheduler=cluster-k splits=1", "2 to 8 CTAs", None),
-        ("scheduler=cluster-k cluster=2x1", "leave the mainloop's cluster out", None),
+        ("scheduler=cluster-k cluster=2x1", "leave out the mainloop's cluster", None),
         ("tile=128x128x64 scheduler=cluster-k roles=pingpong", "one tile", None),
         ("tile=128x256x64 stages=2 scheduler=cluster-k", "smaller tile or more stages", None),
         ("tile=128x256x64 epilogue=bias-sums-ordered scheduler=cluster-k", "whole tiles", None),

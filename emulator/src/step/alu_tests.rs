@@ -17,7 +17,7 @@ fn bits_and_fields() {
         ("the second from bit 4 down", AluOp::FindNth, [0b1101_0110_0110, 4, 0xFFFF_FFFE, 0], 1),
         ("bit 5 itself", AluOp::FindNth, [0b1101_0110_0110, 5, 0, 0], 5),
         ("bit 4 itself, which is not set", AluOp::FindNth, [0b1101_0110_0110, 4, 0, 0], 0xFFFF_FFFF),
-        ("not so many", AluOp::FindNth, [0b1101_0110_0110, 0, 8, 0], 0xFFFF_FFFF),
+        ("fewer bits than asked for", AluOp::FindNth, [0b1101_0110_0110, 0, 8, 0], 0xFFFF_FFFF),
         ("bytes of both words", AluOp::Permute, [0x3322_1100, 0x7766_5544, 0x7410, 0], 0x7744_1100),
         ("a byte's sign", AluOp::Permute, [0x0000_80FF, 0x7F, 0x4C98, 0], 0x7F00_FFFF),
         ("majority", AluOp::Logic3(0xE8), [0b1100, 0b1010, 0b0110, 0], 0b1110),

@@ -116,7 +116,7 @@ pub(crate) fn measured(request: &Request<'_>, machine: &Machine) -> Option<Ranke
     })
 }
 
-/// The first so many of a space that can do a call.
+/// Ranks a space for a call. Returns at most `most` kernels that can compute it, the fastest first.
 fn of_space(space: Space, request: &Request<'_>, machine: &Machine, most: usize) -> Selection {
     let entries = space.entries();
     let groups = request.groups();
@@ -136,7 +136,7 @@ struct Ranking<'r> {
 }
 
 impl Ranking<'_> {
-    /// Number of entries that are looked at first.
+    /// Number of entries to check first.
     fn part(&self) -> usize {
         self.most.saturating_add(self.most / 4 + 8)
     }

@@ -56,26 +56,26 @@ impl<'a> Request<'a> {
         Self { known, ..self }
     }
 
-    /// The same product with a fused epilogue.
+    /// The same GEMM with a fused epilogue.
     #[must_use]
     pub fn fused(self, fusion: Fusion) -> Self {
         Self { fusion: Some(fusion), ..self }
     }
 
-    /// So many packed products of this shape in one launch.
+    /// The same GEMM as a batch of `count`, in one launch. The matrices of the batch are packed.
     #[must_use]
     pub fn batched(self, count: u32) -> Self {
         Self { call: self.apart(self.call.batched(count)), ..self }
     }
 
-    /// Groups of rows, one for each shape, which have one N and K.
+    /// One group of rows per shape (MoE grouped GEMM). All shapes have the same N and K.
     #[must_use]
     pub fn ragged(self, shapes: &'a [GemmProblem]) -> Self {
         let count = u32::try_from(shapes.len()).unwrap_or(u32::MAX);
         Self { call: self.apart(self.call.ragged(count, 1 << 20)), shapes, ..self }
     }
 
-    /// Groups of rows in buffers of `room` rows each, one shape for each: its M is how many rows the group uses.
+    /// One group of rows per shape, each in a buffer of `room` rows. A shape's M is the number of rows that its group uses.
     #[must_use]
     pub fn masked(self, room: u32, shapes: &'a [GemmProblem]) -> Self {
         let count = u32::try_from(shapes.len()).unwrap_or(u32::MAX);
@@ -86,7 +86,8 @@ impl<'a> Request<'a> {
         Self { call: self.apart(call), shapes, ..self }
     }
 
-    /// A call of several products, with what is kept of each sparse operand, and its metadata, as far apart as they are long.
+    /// A call of several GEMMs with a sparse operand: sets the stride between their stored elements, and between their metadata, so
+    /// that both are packed.
     fn apart(&self, mut call: Call) -> Call {
         let GemmProblem { m, n, k } = call.problem;
         let kept = self.types.kept(k);
@@ -100,7 +101,7 @@ impl<'a> Request<'a> {
         call
     }
 
-    /// Groups along K, one for each shape, which have one M and N. The request's K is that of all groups. Every
+    /// One group along K per shape. All shapes have the same M and N, and the request's K is the sum of theirs. Every
     /// group begins at a multiple of [`Products::K_STEP`].
     #[must_use]
     pub fn k_grouped(self, shapes: &'a [GemmProblem]) -> Self {
@@ -151,7 +152,7 @@ impl<'a> Request<'a> {
             Products::KGrouped { .. } => {
                 let count = count.min(Form::MOST_GROUPS);
                 let steps = one.k.div_ceil(Products::K_STEP);
-                // Of the first so many groups together.
+                // Of the first groups together.
                 let k = |groups| match count {
                     0 => 0,
                     _ => (steps / count * groups + (steps % count).min(groups))

@@ -260,7 +260,7 @@ fn operands_that_cannot_be_scaled_are_refused() {
         ("dtype=e4m3 roles=unspecialised", "blocks with scales need a producer"),
         ("dtype=e4m3 arrivals=warpgroup", "threads read scales from the stage"),
         ("dtype=e4m3 form=grouped", "records describe matrices, not scales"),
-        ("dtype=e4m3 form=k-grouped scheduler=stream-k", "the device alone knows the K of each group"),
+        ("dtype=e4m3 form=k-grouped scheduler=stream-k", "only the device knows the K of each group"),
         ("dtype=e4m3 form=ragged scale-a=128x128", "each row has a scale of its own"),
     ] {
         let both = ["scale-a=1x128", "scale-b=128x128"].map(|word| {

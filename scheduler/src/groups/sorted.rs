@@ -36,7 +36,7 @@ impl<'f> Sorted<'f> {
         [height, workers]: [Value<'f, u32>; 2],
     ) -> (Self, Value<'f, u32>) {
         let SharedTable { f, at, most, threads } = table;
-        assert!(most < 1 << GROUP_BITS, "a word of the table numbers so many groups");
+        assert!(most < 1 << GROUP_BITS, "the table numbers fewer than 2^{GROUP_BITS} groups");
         let groups = offsets.groups;
         let many = (groups * height).at_least(workers * MANY_TILES);
         // Groups of fewer rows are spread among the others.

@@ -32,11 +32,11 @@ pub struct Choice {
 pub enum Split {
     /// It is not.
     Not,
-    /// Into so many parts, added up in the kernel that multiplies.
+    /// Into this number of parts, added up in the kernel that multiplies.
     OneKernel(u32),
-    /// Into so many parts, added up in a second kernel.
+    /// Into this number of parts, added up in a second kernel.
     TwoKernels(u32),
-    /// Into so many parts, the library says how they are added up.
+    /// Into this number of parts. The library chooses how they are added up.
     Parts(u32),
     /// As Stream-K does.
     StreamK,

@@ -123,7 +123,7 @@ impl Handle {
         let _ = self.call("destroy", |symbols, _| function(symbols));
     }
 
-    /// The GPU's buffer that a packed matrix of elements of so many bytes lies in.
+    /// The GPU's buffer that holds a packed matrix of elements of `bytes` bytes.
     fn buffer(
         &self,
         address: u64,

@@ -1,4 +1,4 @@
-//! An epilogue of one output alone, for many.
+//! An epilogue that supports one GEMM, in kernels of several.
 
 #[allow(unused_imports)]
 use collective::*;

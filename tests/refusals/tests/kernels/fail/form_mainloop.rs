@@ -1,4 +1,4 @@
-//! A mainloop that looks at one product alone, for many.
+//! A mainloop that supports one GEMM, in kernels of several.
 
 #[allow(unused_imports)]
 use collective::*;

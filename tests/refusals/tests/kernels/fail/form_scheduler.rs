@@ -1,4 +1,4 @@
-//! A scheduler of one output alone, for many.
+//! A scheduler that supports one GEMM, in kernels of several.
 
 #[allow(unused_imports)]
 use collective::*;
