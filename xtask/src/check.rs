@@ -49,6 +49,9 @@ const STEPS: [Step; 4] = [
     },
 ];
 
+/// Crates outside the workspace that have lock files.
+const ADAPTERS: [&str; 4] = ["burn", "c", "candle", "cust"];
+
 /// Runs all checks and lists those that failed.
 pub(crate) fn all() -> Result<(), Error> {
     let mut failed = Vec::new();
@@ -70,10 +73,22 @@ pub(crate) fn all() -> Result<(), Error> {
         Ok(count) => eprintln!("{count} packages have permissive licences and come from crates.io"),
         Err(error) => failed.push(error.to_string()),
     }
-    eprintln!("\nxtask: files of the published packages");
+    eprintln!("\nxtask: lock files of the adapters");
+    for adapter in ADAPTERS {
+        let manifest = format!("adapters/{adapter}/Cargo.toml");
+        let arguments = ["update", "--quiet", "--workspace", "--locked", "--manifest-path", &manifest];
+        if let Err(error) = cargo::run(&arguments, |_| {}) {
+            failed
+                .push(format!("lock files: run `cargo update --workspace` in adapters/{adapter} ({error})"));
+        }
+    }
+    eprintln!("\nxtask: files and profiles of the published packages");
     match package::check() {
         Ok(count) => {
-            eprintln!("{count} packages have a README, the licences and their sources, and no other files");
+            eprintln!(
+                "{count} packages have a README, the licences and their sources, and no other files; each is \
+                 named in the profiles"
+            );
         }
         Err(error) => failed.push(error.to_string()),
     }

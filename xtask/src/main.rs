@@ -3,8 +3,10 @@
 //! - `test` installs NVIDIA's assembler, then runs all tests of the workspace and all examples. Run it before
 //!   you send a change.
 //! - `check` makes the checks that run no code of the workspace: format, lints, documentation, dependencies
-//!   (Rust version, licences, sources), and the files of the packages.
+//!   (Rust version, licences, sources), lock files of the adapters, and the files and
+//!   profiles of the packages.
 //! - `mutate` breaks the synchronisation of kernels and checks that the emulator finds each break.
+//! - `package` builds the published packages outside the repository, as their users do.
 //! - `ptxas` installs the assembler and prints its path.
 //!
 //! The tasks run cargo in the caller's folder and environment.
@@ -22,6 +24,7 @@ mod package;
 mod ptxas;
 mod skipped;
 mod test;
+mod unpacked;
 
 use std::process::ExitCode;
 
@@ -55,6 +58,9 @@ enum Task {
     /// Break the synchronisation of kernels, one statement at a time, and check that the emulator finds each
     /// break
     Mutate(mutate::Mutate),
+    /// Pack the published packages, unpack them outside the repository, and build their pages and the
+    /// command line there
+    Package,
     /// Install ptxas and print its path
     Ptxas,
 }
@@ -74,6 +80,7 @@ fn perform(task: &Task) -> Result<(), Error> {
         Task::Test { no_ptxas, long } => test::run(test::Choice { ptxas: !no_ptxas, fresh: *long }),
         Task::Check => check::all(),
         Task::Mutate(arguments) => mutate::run(arguments),
+        Task::Package => unpacked::run(),
         Task::Ptxas => {
             println!("{}", ptxas::ensure()?.path.display());
             Ok(())

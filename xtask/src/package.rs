@@ -1,5 +1,10 @@
-//! Checks the files of the published packages: each has a README and the licences, and no file that only this
-//! repository needs.
+//! Checks the published packages. Each has a README and the licences, and no file that only this repository
+//! needs. Each is named in the profiles that do not optimise other packages.
+
+use std::fs;
+use std::path::Path;
+
+use toml::Table;
 
 use crate::cargo;
 use crate::error::Error;
@@ -35,7 +40,30 @@ pub(crate) fn check() -> Result<usize, Error> {
         let files = cargo::output(&["package", "--list", "--quiet", "--allow-dirty", "--package", name])?;
         wrong.extend(judge(name, &files));
     }
+    let root = Path::new(metadata["workspace_root"].as_str().unwrap_or_default()).join("Cargo.toml");
+    let manifest =
+        fs::read_to_string(&root).map_err(|error| Error::Metadata { problem: error.to_string() })?;
+    wrong.extend(unnamed(&names, &manifest)?);
     if wrong.is_empty() { Ok(names.len()) } else { Err(Error::Packages(wrong)) }
+}
+
+/// Packages without an `opt-level` in a profile that has one for all others, `"*"`. Where they come from a registry,
+/// they would be built with that one.
+fn unnamed(packages: &[&str], manifest: &str) -> Result<Vec<String>, Error> {
+    let manifest: Table =
+        manifest.parse().map_err(|error: toml::de::Error| Error::Metadata { problem: error.to_string() })?;
+    let profiles = manifest.get("profile").and_then(|profiles| profiles.as_table());
+    let mut missing = Vec::new();
+    for (profile, settings) in profiles.into_iter().flatten() {
+        let level = |package: &str| settings.get("package")?.get(package)?.get("opt-level");
+        if level("*").is_some() {
+            let without = packages.iter().filter(|package| level(package).is_none());
+            missing.extend(without.map(|package| {
+                format!("{package} has no opt-level in profile {profile}, where \"*\" has one: it counts for registries")
+            }));
+        }
+    }
+    Ok(missing)
 }
 
 /// The files that are missing and those that are not allowed.
@@ -73,6 +101,21 @@ mod tests {
             ("nor is a pipeline", format!("{whole}.ci/run\n"), vec!["p carries .ci/run"]),
         ] {
             assert_eq!(judge("p", &files), want, "{why}");
+        }
+    }
+
+    #[test]
+    fn profiles_name_each_package() {
+        let all = "[profile.p.package]\n\"*\" = { opt-level = 0 }\n";
+        for (why, manifest, want) in [
+            ("no profile", String::new(), 0),
+            ("others are optimised as well", "[profile.p]\nopt-level = 1\n".to_owned(), 0),
+            ("named by no one", all.to_owned(), 1),
+            ("named, without a level", format!("{all}own = {{ codegen-units = 1 }}\n"), 1),
+            ("named", format!("{all}own = {{ opt-level = 3 }}\n"), 0),
+        ] {
+            let missing = unnamed(&["own"], &manifest);
+            assert!(matches!(&missing, Ok(missing) if missing.len() == want), "{why}: {missing:?}");
         }
     }
 
