@@ -2,7 +2,7 @@
 //! when each kernel was a type of its own, instantiated by hand.
 //!
 //! `tests/digests.txt` has a digest of each text without the entry's name. An intended change updates that
-//! table and gives its reason in the CHANGELOG; `DIGESTS=write cargo test --test digests` writes the table.
+//! table and gives its reason in the commit; `DIGESTS=write cargo test --test digests` writes the table.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

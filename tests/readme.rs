@@ -1,36 +1,96 @@
-//! Numbers and code of the README, compared with their sources.
+//! Code, output and numbers of the README and of `docs/features.md`, compared with their sources.
+
+use std::process::Command;
 
 use falchion::collective::MainloopSpec;
+use falchion::kernel::KernelSpec;
 use falchion::prelude::*;
 
 const README: &str = include_str!("../README.md");
+const FEATURES: &str = include_str!("../docs/features.md");
 
-/// The README's kernel.
-struct MyGemm;
-impl GemmConfig for MyGemm {
-    type Mainloop = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U256, U64>, Cooperative<U2>>;
-    type Epilogue = LinearCombination<bf16, TmaStore>;
-    type Scheduler = Persistent<Grouped<AlongM, U8>>;
+/// The README's code. It is a program, and a function to add to it.
+#[allow(dead_code, reason = "the function launches on a GPU")]
+mod program {
+    include!("readme/program.rs");
+    #[cfg(feature = "cudarc")]
+    include!("readme/launch.rs");
+
+    pub(crate) type Kernel = MyGemm;
+
+    pub(crate) fn run() {
+        main().expect("the program ends well");
+    }
 }
 
-/// The text of the README on one line.
-fn words() -> String {
-    README.split_whitespace().collect::<Vec<_>>().join(" ")
+/// A page on one line.
+fn words(page: &str) -> String {
+    page.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The blocks of code of the README in a language.
+fn blocks(language: &str) -> Vec<&'static str> {
+    let begin = format!("```{language}\n");
+    README.split(begin.as_str()).skip(1).filter_map(|rest| rest.split("```").next()).collect()
+}
+
+#[test]
+fn its_code_is_what_is_compiled() {
+    assert_eq!(blocks("rust"), [include_str!("readme/program.rs"), include_str!("readme/launch.rs")]);
+}
+
+/// The program runs in a process of its own, for its output.
+#[test]
+fn its_program_prints_what_it_says() {
+    const INSIDE: &str = "README_PROGRAM";
+    if std::env::var_os(INSIDE).is_some() {
+        return program::run();
+    }
+    let test = std::env::current_exe().expect("this test's path");
+    let run = Command::new(test)
+        .args(["--exact", "its_program_prints_what_it_says", "--nocapture"])
+        .env(INSIDE, "1")
+        .output()
+        .expect("the test runs");
+    let printed = String::from_utf8(run.stdout).expect("text");
+    let [output] = blocks("text")[..] else { panic!("the output is the README's only block of text") };
+    assert!(run.status.success() && printed.contains(output), "it printed {printed}");
 }
 
 #[test]
 fn six_stages_are_refused_in_these_words() {
-    let plan = Gemm::<MyGemm>::PLAN;
+    let plan = Gemm::<program::Kernel>::PLAN;
     let six = MainloopSpec { stages: Some(6), ..plan.mainloop };
     let error = Plan::new(six, plan.epilogue).expect_err("too many stages").to_string();
-    assert!(words().contains(&format!("*{error}*")), "{error}");
+    assert!(words(README).contains(&format!("*{error}*")), "{error}");
 }
 
+/// The table of the README: which mainloop takes which operands.
 #[test]
-fn its_kernel_is_the_one_that_is_tested() {
-    let code = "type Mainloop = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U256, U64>, Cooperative<U2>>; \
-                type Epilogue = LinearCombination<bf16, TmaStore>; type Scheduler = Persistent<Grouped<AlongM, U8>>;";
-    assert!(words().contains(code));
+fn its_table_is_what_specs_can_say() {
+    let loads = ["multiply=wgmma load=tma", "multiply=wgmma load=copy", "multiply=mma.sync", "multiply=simt"];
+    for (row, formats, more) in [
+        ("`bf16`, `f16`", &["bf16", "f16"][..], ""),
+        ("`tf32`", &["tf32"], ""),
+        ("`e4m3`, `e5m2`", &["e4m3", "e5m2"], ""),
+        ("the same with block scales", &["e4m3", "e5m2"], "scale-a=1x128 scale-b=128x128"),
+        ("`s8`, `u8`", &["s8", "u8"], ""),
+        ("16 bits by quantised weights", &["bf16", "f16"], "weights-b=s4 group=128 swap=yes tile=128x32x64"),
+        ("2:4 sparse", &["bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8"], "sparse=a tile=128x32x128"),
+        ("`f32`", &["f32"], ""),
+        ("`f64`", &["f64"], ""),
+    ] {
+        let line = README.lines().find(|line| line.starts_with(&format!("| {row} |")));
+        let line = line.unwrap_or_else(|| panic!("the README has no row {row}"));
+        let cells: Vec<&str> = line.split('|').skip(2).map(str::trim).collect();
+        for (load, cell) in loads.into_iter().zip(cells) {
+            for format in formats {
+                let text = format!("dtype={format} {load} {more}");
+                let legal = text.parse::<KernelSpec>();
+                assert_eq!(legal.is_ok(), !cell.is_empty(), "{row}, {text}: {:?}", legal.err());
+            }
+        }
+    }
 }
 
 #[test]
@@ -41,14 +101,30 @@ fn counts_are_those_of_the_records() {
     let killed =
         proof.split("**").find(|part| part.ends_with(" %") && part.len() < 10).expect("the share of kills");
     let killed: f64 = killed.trim_end_matches(" %").parse().expect("a number");
-    let notices = format!("the emulator notices {killed:.2} %");
     let plain = kernel::catalogue().len() + kernel::several().len();
     let fused = falchion::verify::fused_catalogue().len();
     for (text, page) in [
-        (format!("{wgmma} of `wgmma` (each type, sparse, registers) and {others} others"), words()),
-        (notices, words()),
+        (format!("{wgmma} forms of `wgmma` and {others} others"), words(FEATURES)),
+        (format!("{killed:.2} %"), words(FEATURES)),
+        (format!("{killed:.1} %"), words(README)),
         (format!("{plain} plain kernels of the catalogue"), proof.to_owned()),
         (format!("{fused} kernels with a fused"), proof.to_owned()),
+    ] {
+        assert!(page.contains(&text), "{text}");
+    }
+}
+
+/// The call that ARCHITECTURE.md draws is that of the README's program.
+#[test]
+fn the_drawn_call_has_these_numbers() {
+    let page = include_str!("../ARCHITECTURE.md");
+    let plan = Gemm::<program::Kernel>::PLAN;
+    let problem = GemmProblem { m: 300, n: 200, k: 136 };
+    let call = Call::of(problem).a(1 << 20, 136).b(1 << 20, 136).d(1 << 20, 200);
+    let launch = Gemm::<program::Kernel>::launch(&call, 132).expect("legal").expect("work");
+    for text in [
+        format!("{} stages of {} B, {} threads", plan.ring.stages, plan.ring.stage_bytes, plan.threads),
+        format!("grid: {} CTAs", launch.grid.ctas[0]),
     ] {
         assert!(page.contains(&text), "{text}");
     }

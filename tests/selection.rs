@@ -274,9 +274,9 @@ fn figures_of_sparse_operands_are_those_of_the_record() {
     assert!((library - 1.40).abs() < 6e-3 && (dense - 1.33).abs() < 6e-3, "{library:.4}, {dense:.4}");
 }
 
-/// The table of `docs/performance.md`, "Every shape": geometric means of the model's first over cuBLASLt's
-/// first and of the best over cuBLASLt's fastest, the number of shapes where the best has at least 0.98 and
-/// 0.95 of that, and the number where the model's choice is within 3 % of the best.
+/// The tables of `docs/performance.md`, "bf16", and of earlier draws in `docs/lab-notes.md`: geometric means of
+/// the model's first over cuBLASLt's first and of the best over cuBLASLt's fastest, the number of shapes where the
+/// best has at least 0.98 and 0.95 of that, and the number where the model's choice is within 3 % of the best.
 #[test]
 fn figures_of_drawn_shapes_are_those_of_the_record() {
     for (name, state, shapes, want, counts) in [

@@ -2,6 +2,7 @@
 
 mod cache;
 mod catalogue;
+mod chart;
 mod files;
 mod limits;
 mod pipes;

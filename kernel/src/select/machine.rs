@@ -150,7 +150,7 @@ impl Machine {
             // Of three measured products of 8192 cubed (docs/performance.md).
             sliced: 1.15,
             sparse: 1.27,
-            // Of one kernel with promote=4 (docs/performance.md).
+            // Of one kernel with promote=4 (docs/lab-notes.md).
             promoted: 0.375,
             columns: 1.49,
             wide: 0.02094,

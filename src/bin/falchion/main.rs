@@ -59,6 +59,7 @@ enum Command {
     Trace(trace::TraceArgs),
     Bench(bench::BenchArgs),
     Tune(bench::tune::TuneArgs),
+    Chart(bench::chart::ChartArgs),
     #[command(hide = true)]
     Compile(bench::compilers::CompileArgs),
     Layout(layout::LayoutArgs),
@@ -81,6 +82,7 @@ fn main() -> ExitCode {
         Command::Trace(args) => args.run(),
         Command::Bench(args) => args.run(),
         Command::Tune(args) => args.run(),
+        Command::Chart(args) => args.run(),
         Command::Compile(args) => args.run(),
         Command::Layout(args) => args.run(),
         Command::Schedule(args) => args.run(),

@@ -7,6 +7,7 @@
 
 mod arena;
 mod ceiling;
+pub(crate) mod chart;
 pub(crate) mod compilers;
 mod epilogue;
 mod fused;
@@ -19,6 +20,7 @@ mod plot;
 mod report;
 mod sparse;
 pub(crate) mod suites;
+mod svg;
 pub(crate) mod tune;
 
 use std::cell::Cell;

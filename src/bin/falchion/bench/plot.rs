@@ -6,15 +6,13 @@ use kernel::GemmProblem;
 
 use super::measure::State;
 use super::report::{CEILING, FASTESTS, Figure, Record};
+use super::svg::{self, dot, label, line};
 
 const WIDTH: f64 = 960.0;
 const MARGIN: f64 = 70.0;
 const ROOFLINE: f64 = 420.0;
 const BAR: f64 = 16.0;
-const OURS: &str = "#b5402b";
-const PEER: &str = "#5b6770";
-const LIMIT: &str = "#20262b";
-const GRID: &str = "#d8dcdf";
+const RADIUS: f64 = 4.0;
 
 /// The best of our kernels and cuBLASLt's fastest at one shape, in TFLOP/s.
 struct Point {
@@ -104,53 +102,17 @@ pub(super) fn svg(record: &Record) -> String {
 fn draw(out: &mut String, record: &Record, state: State, points: &[Point]) -> fmt::Result {
     let bars_top = 80.0 + ROOFLINE + 90.0;
     let height = bars_top + 40.0 + points.len() as f64 * (BAR + 6.0) + 40.0;
-    writeln!(
-        out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height:.0}\" \
-         viewBox=\"0 0 {WIDTH} {height:.0}\" font-family=\"sans-serif\" font-size=\"12\" fill=\"{LIMIT}\">"
-    )?;
-    writeln!(out, "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>")?;
+    let title = format!("{} {}, {}", record.dtype, record.layout, state.name());
+    svg::begin(out, [WIDTH, height], &title)?;
     let library = record.library();
     let version = record.cublaslt.as_ref().or(record.cusparselt.as_ref());
     let peer = version.map_or(String::new(), |version| format!(", {library} {version}"));
-    let title = format!("{} {}, {}", record.dtype, record.layout, state.name());
-    label(out, MARGIN, 28.0, "start", 16.0, LIMIT, &title)?;
-    label(out, MARGIN, 48.0, "start", 12.0, PEER, &format!("{}{peer}", record.card))?;
+    label(out, MARGIN, 28.0, "start", 16.0, "", &title)?;
+    label(out, MARGIN, 48.0, "start", 12.0, "faint", &format!("{}{peer}", record.card))?;
     let ceiling = ceiling(&record.figures, state);
     roofline(out, &Axes::around(points, ceiling, 80.0), (points, library), ceiling, record.memory_bandwidth)?;
     bars(out, bars_top, (points, library))?;
     writeln!(out, "</svg>")
-}
-
-fn label(
-    out: &mut String,
-    x: f64,
-    y: f64,
-    anchor: &str,
-    size: f64,
-    colour: &str,
-    words: &str,
-) -> fmt::Result {
-    let words = words.replace('&', "&amp;").replace('<', "&lt;");
-    writeln!(
-        out,
-        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" font-size=\"{size}\" fill=\"{colour}\">{words}</text>"
-    )
-}
-
-fn line(out: &mut String, from: (f64, f64), to: (f64, f64), colour: &str, width: f64) -> fmt::Result {
-    let ((x1, y1), (x2, y2)) = (from, to);
-    writeln!(
-        out,
-        "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke=\"{colour}\" stroke-width=\"{width}\"/>"
-    )
-}
-
-fn dot(out: &mut String, (x, y): (f64, f64), colour: &str, what: &str) -> fmt::Result {
-    writeln!(
-        out,
-        "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{colour}\" fill-opacity=\"0.8\"><title>{what}</title></circle>"
-    )
 }
 
 fn roofline(
@@ -165,51 +127,51 @@ fn roofline(
             .take_while(move |value| *value <= high * 1.01)
     };
     for x in doubling(axes.x) {
-        line(out, axes.place(x, axes.y[0]), axes.place(x, axes.y[1]), GRID, 1.0)?;
+        line(out, axes.place(x, axes.y[0]), axes.place(x, axes.y[1]), "grid", 1.0)?;
         let (across, down) = axes.place(x, axes.y[0]);
-        label(out, across, down + 16.0, "middle", 11.0, PEER, &format!("{x}"))?;
+        label(out, across, down + 16.0, "middle", 11.0, "faint", &format!("{x}"))?;
     }
     for y in doubling(axes.y) {
-        line(out, axes.place(axes.x[0], y), axes.place(axes.x[1], y), GRID, 1.0)?;
+        line(out, axes.place(axes.x[0], y), axes.place(axes.x[1], y), "grid", 1.0)?;
         let (across, down) = axes.place(axes.x[0], y);
-        label(out, across - 6.0, down + 4.0, "end", 11.0, PEER, &format!("{y}"))?;
+        label(out, across - 6.0, down + 4.0, "end", 11.0, "faint", &format!("{y}"))?;
     }
     let below = axes.top + ROOFLINE + 36.0;
-    label(out, WIDTH / 2.0, below, "middle", 12.0, LIMIT, "operations a byte of A, B and D")?;
-    label(out, 8.0, axes.top - 10.0, "start", 12.0, LIMIT, "TFLOP/s")?;
+    label(out, WIDTH / 2.0, below, "middle", 12.0, "", "operations per byte of A, B and D")?;
+    label(out, 8.0, axes.top - 10.0, "start", 12.0, "", "TFLOP/s")?;
     let most = ceiling.unwrap_or(axes.y[1]);
     if let Some(ceiling) = ceiling {
-        line(out, axes.place(axes.x[0], ceiling), axes.place(axes.x[1], ceiling), LIMIT, 1.5)?;
+        line(out, axes.place(axes.x[0], ceiling), axes.place(axes.x[1], ceiling), "", 1.5)?;
         let (_, down) = axes.place(axes.x[1], ceiling);
         let words = format!("multiply-only ceiling, {ceiling:.0} TFLOP/s");
-        label(out, WIDTH - MARGIN, down - 6.0, "end", 11.0, LIMIT, &words)?;
+        label(out, WIDTH - MARGIN, down - 6.0, "end", 11.0, "", &words)?;
     }
     let (from, to) = ((axes.y[0] / memory).max(axes.x[0]), (most / memory).min(axes.x[1]));
     if from < to {
-        line(out, axes.place(from, from * memory), axes.place(to, to * memory), LIMIT, 1.5)?;
+        line(out, axes.place(from, from * memory), axes.place(to, to * memory), "", 1.5)?;
         let (across, down) = axes.place(from, from * memory);
         let words = format!("memory, {memory:.1} TB/s");
-        label(out, across + 14.0, down - 4.0, "start", 11.0, LIMIT, &words)?;
+        label(out, across + 14.0, down - 4.0, "start", 11.0, "", &words)?;
     }
     for Point { shape, ours, candidate, peer } in points {
         let GemmProblem { m, n, k } = shape;
         let x = intensity(*shape);
         if let Some(peer) = peer {
             let words = format!("{m} x {n} x {k}, {library} fastest: {peer:.0}");
-            dot(out, axes.place(x, *peer), PEER, &words)?;
+            dot(out, axes.place(x, *peer), RADIUS, "peer", &words)?;
         }
-        dot(out, axes.place(x, *ours), OURS, &format!("{m} x {n} x {k}, {candidate}: {ours:.0}"))?;
+        dot(out, axes.place(x, *ours), RADIUS, "ours", &format!("{m} x {n} x {k}, {candidate}: {ours:.0}"))?;
     }
     let key = axes.top + ROOFLINE + 58.0;
-    dot(out, (MARGIN + 4.0, key - 4.0), OURS, "ours")?;
-    label(out, MARGIN + 14.0, key, "start", 12.0, LIMIT, "best of ours")?;
-    dot(out, (MARGIN + 124.0, key - 4.0), PEER, "peer")?;
-    label(out, MARGIN + 134.0, key, "start", 12.0, LIMIT, &format!("{library}, its fastest"))
+    dot(out, (MARGIN + 4.0, key - 4.0), RADIUS, "ours", "ours")?;
+    label(out, MARGIN + 14.0, key, "start", 12.0, "", "best of ours")?;
+    dot(out, (MARGIN + 124.0, key - 4.0), RADIUS, "peer", "peer")?;
+    label(out, MARGIN + 134.0, key, "start", 12.0, "", &format!("{library}, its fastest"))
 }
 
 /// Bars from 1 to the ratio of our speed to the library's.
 fn bars(out: &mut String, top: f64, (points, library): (&[Point], &str)) -> fmt::Result {
-    label(out, MARGIN, top, "start", 14.0, LIMIT, &format!("our speed over {library}'s fastest"))?;
+    label(out, MARGIN, top, "start", 14.0, "", &format!("our speed over {library}'s fastest"))?;
     let names = 210.0;
     let (left, right) = (MARGIN + names, WIDTH - MARGIN - 60.0);
     let ratios = || points.iter().filter_map(|point| Some(point.ours / point.peer?));
@@ -217,25 +179,26 @@ fn bars(out: &mut String, top: f64, (points, library): (&[Point], &str)) -> fmt:
     let least = ratios().fold(0.9, f64::min);
     let place = |ratio: f64| left + (ratio - least) / (most - least) * (right - left);
     let row = |i: usize| top + 16.0 + i as f64 * (BAR + 6.0);
-    line(out, (place(1.0), top + 8.0), (place(1.0), row(points.len())), LIMIT, 1.0)?;
+    line(out, (place(1.0), top + 8.0), (place(1.0), row(points.len())), "", 1.0)?;
     for (i, Point { shape, ours, candidate, peer }) in points.iter().enumerate() {
         let GemmProblem { m, n, k } = shape;
         let middle = row(i) + BAR - 4.0;
-        label(out, left - 8.0, middle, "end", 11.0, LIMIT, &format!("{m} x {n} x {k}"))?;
+        label(out, left - 8.0, middle, "end", 11.0, "", &format!("{m} x {n} x {k}"))?;
         let Some(peer) = peer else {
-            label(out, place(1.0) + 6.0, middle, "start", 11.0, PEER, &format!("{ours:.0} TFLOP/s"))?;
+            label(out, place(1.0) + 6.0, middle, "start", 11.0, "faint", &format!("{ours:.0} TFLOP/s"))?;
             continue;
         };
         let ratio = ours / peer;
         let (from, to) = (place(ratio.min(1.0)), place(ratio.max(1.0)));
-        let colour = if ratio < 1.0 { PEER } else { OURS };
+        let class = if ratio < 1.0 { "peer" } else { "ours" };
         writeln!(
             out,
-            "<rect x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{BAR}\" fill=\"{colour}\"><title>{candidate}</title></rect>",
+            "<rect class=\"{class}\" x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{BAR}\"><title>{}</title></rect>",
             row(i),
             (to - from).max(0.5),
+            svg::escaped(candidate),
         )?;
-        label(out, right + 10.0, middle, "start", 11.0, LIMIT, &format!("{ratio:.3}"))?;
+        label(out, right + 10.0, middle, "start", 11.0, "", &format!("{ratio:.3}"))?;
     }
     Ok(())
 }

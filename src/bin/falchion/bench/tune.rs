@@ -3,7 +3,7 @@
 //! [`kernel::driver::tune`] measures, as it does for callers of the library.
 
 mod job;
-mod seen;
+pub(super) mod seen;
 
 use std::fs::OpenOptions;
 use std::io::{BufWriter, Write};

@@ -7,39 +7,44 @@ use kernel::disk::Cache;
 use kernel::disk::records::{Measurement, Problem, Records};
 use kernel::driver::tune;
 use kernel::{Gpu, KernelSpec, Request};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::bench::measure::State;
 use crate::output::out;
 use crate::{Failure, catalogue};
 
-/// The measurements of one shape.
-#[derive(Debug, Serialize)]
-pub(super) struct Tuned {
-    m: u32,
-    n: u32,
-    k: u32,
-    dtype: String,
+/// The measurements of one shape, as a line of a record.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::bench) struct Line {
+    pub(in crate::bench) m: u32,
+    pub(in crate::bench) n: u32,
+    pub(in crate::bench) k: u32,
+    pub(in crate::bench) dtype: String,
     layout: String,
     /// The rest of the problem, if it is no plain GEMM.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    epilogue: String,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    rows: Vec<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    batch: Option<u32>,
-    state: State,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(in crate::bench) epilogue: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(in crate::bench) rows: Vec<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::bench) batch: Option<u32>,
+    pub(in crate::bench) state: State,
     kernels: Vec<Timed>,
     cublaslt_first: Option<f64>,
     cublaslt_fastest: Option<f64>,
     /// The peer of sparse operands, and our dense kernel.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     cusparselt_first: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     cusparselt_fastest: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     dense: Option<f64>,
-    #[serde(skip)]
+}
+
+/// The measurements of one shape, and what was asked.
+#[derive(Debug)]
+pub(super) struct Tuned {
+    line: Line,
     problem: Problem,
 }
 
@@ -52,11 +57,13 @@ pub(super) struct Others {
 }
 
 /// A kernel that was measured.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Timed {
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(in crate::bench) struct Timed {
     /// The spec without A's format and the directions, which the line says.
     spec: String,
-    predicted: f64,
+    /// Microseconds. The oldest records have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    predicted: Option<f64>,
     slots: u32,
     /// The time of a few launches, in microseconds.
     quick: f64,
@@ -70,7 +77,37 @@ impl Timed {
     pub(super) fn new(timed: &tune::Timed, predicted: f64, microseconds: Option<f64>) -> Self {
         let &tune::Timed { ref gemm, slots, quick } = timed;
         let spec = catalogue::own_words(gemm.name());
-        Self { spec, predicted, slots, quick, microseconds, kernel: gemm.spec() }
+        Self { spec, predicted: Some(predicted), slots, quick, microseconds, kernel: gemm.spec() }
+    }
+}
+
+impl Line {
+    /// The best kernel with its time.
+    fn best(&self) -> Option<(&Timed, f64)> {
+        let times = self.kernels.iter().filter_map(|timed| Some((timed, timed.microseconds?)));
+        times.min_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    /// The times of the library's first choice, and of the faster of its two.
+    fn peer(&self) -> Option<[f64; 2]> {
+        let first = self.cublaslt_first.or(self.cusparselt_first)?;
+        Some([first, first.min(self.cublaslt_fastest.or(self.cusparselt_fastest)?)])
+    }
+
+    /// The library's name.
+    pub(in crate::bench) fn library(&self) -> &'static str {
+        if self.cusparselt_first.is_some() { "cuSPARSELt" } else { "cuBLASLt" }
+    }
+
+    /// The time of the library's fastest over that of the best kernel.
+    pub(in crate::bench) fn ratio(&self) -> Option<f64> {
+        Some(self.peer()?[1] / self.best()?.1)
+    }
+
+    /// Two ratios of times: the library's first choice over the model's choice, and its fastest over the best
+    /// kernel.
+    fn ratios(&self) -> Option<[f64; 2]> {
+        Some([self.peer()?[0] / self.kernels.first()?.microseconds?, self.ratio()?])
     }
 }
 
@@ -89,7 +126,7 @@ impl Tuned {
         let [dense_peer, sparse_peer] =
             if sparse { [[None; 2], [first, fastest]] } else { [[first, fastest], [None; 2]] };
         let batch = (products.form() == Form::Batched).then(|| products.count());
-        Self {
+        let line = Line {
             m,
             n,
             k,
@@ -105,45 +142,21 @@ impl Tuned {
             cusparselt_first: sparse_peer[0],
             cusparselt_fastest: sparse_peer[1],
             dense,
-            problem: Problem::of(request),
-        }
+        };
+        Self { line, problem: Problem::of(request) }
     }
 
     /// A line of JSON.
     pub(super) fn line(&self) -> Result<String, Failure> {
-        serde_json::to_string(self).map_err(Failure::environment)
-    }
-
-    /// The best kernel with its time.
-    fn best(&self) -> Option<(&Timed, f64)> {
-        let times = self.kernels.iter().filter_map(|timed| Some((timed, timed.microseconds?)));
-        times.min_by(|a, b| a.1.total_cmp(&b.1))
-    }
-
-    /// The times of the library's first choice, and of the faster of its two.
-    fn peer(&self) -> Option<[f64; 2]> {
-        let first = self.cublaslt_first.or(self.cusparselt_first)?;
-        Some([first, first.min(self.cublaslt_fastest.or(self.cusparselt_fastest)?)])
-    }
-
-    /// The library's name.
-    fn library(&self) -> &'static str {
-        if self.cusparselt_first.is_some() { "cuSPARSELt" } else { "cuBLASLt" }
-    }
-
-    /// Two ratios of times: the library's first choice over the model's choice, and its fastest over the best
-    /// kernel.
-    fn ratios(&self) -> Option<[f64; 2]> {
-        let (model, [first, fastest]) = (self.kernels.first()?.microseconds?, self.peer()?);
-        Some([first / model, fastest / self.best()?.1])
+        serde_json::to_string(&self.line).map_err(Failure::environment)
     }
 
     /// Adds the kernels that were measured in the burst state to the records.
     pub(super) fn keep(&self, records: &mut Records) -> Result<(), Failure> {
-        if self.state != State::Burst {
+        if self.line.state != State::Burst {
             return Ok(());
         }
-        for Timed { kernel, microseconds, .. } in &self.kernels {
+        for Timed { kernel, microseconds, .. } in &self.line.kernels {
             if let (Some(spec), Some(time)) = (kernel, microseconds) {
                 records
                     .insert(self.problem.clone(), Measurement::now(*spec, *time))
@@ -154,24 +167,25 @@ impl Tuned {
     }
 
     pub(super) fn print(&self) -> Result<(), Failure> {
-        let Some((best, time)) = self.best() else { return Ok(()) };
-        let model = self.kernels.first().and_then(|first| first.microseconds).unwrap_or(f64::NAN);
-        let shape = format!("{}x{}x{}", self.m, self.n, self.k);
-        let Self { state, .. } = self;
-        let predicted = self.kernels.first().map_or(f64::NAN, |first| first.predicted);
+        let line = &self.line;
+        let Some((best, time)) = line.best() else { return Ok(()) };
+        let model = line.kernels.first().and_then(|first| first.microseconds).unwrap_or(f64::NAN);
+        let shape = format!("{}x{}x{}", line.m, line.n, line.k);
+        let state = line.state;
+        let predicted = line.kernels.first().and_then(|first| first.predicted).unwrap_or(f64::NAN);
         write!(
             out(),
             "{shape:>20} {:9} best {time:8.1} us, model's {model:8.1} (predicted {predicted:8.1}); ",
             state.name()
         )?;
-        if let Some([first, fastest]) = self.ratios() {
+        if let Some([first, fastest]) = line.ratios() {
             write!(
                 out(),
                 "x {}: model's over its first {first:.3}, best over its fastest {fastest:.3}; ",
-                self.library()
+                line.library()
             )?;
         }
-        if let Some(dense) = self.dense {
+        if let Some(dense) = line.dense {
             write!(out(), "best over our dense kernel {:.3}; ", dense / time)?;
         }
         writeln!(out(), "{}", best.spec)?;
@@ -195,15 +209,16 @@ pub(super) fn save(gpu: &Gpu, mut records: Records) -> Result<(), Failure> {
 }
 
 pub(super) fn means(all: &[Tuned], state: State) -> Result<(), Failure> {
-    let of_state: Vec<&Tuned> = all.iter().filter(|tuned| tuned.state == state).collect();
-    let ratios: Vec<[f64; 2]> = of_state.iter().filter_map(|tuned| tuned.ratios()).collect();
+    let of_state: Vec<&Line> =
+        all.iter().map(|tuned| &tuned.line).filter(|line| line.state == state).collect();
+    let ratios: Vec<[f64; 2]> = of_state.iter().filter_map(|line| line.ratios()).collect();
     if ratios.is_empty() {
         return Ok(());
     }
     let mean = |i: usize| (ratios.iter().map(|ratio| ratio[i].ln()).sum::<f64>() / ratios.len() as f64).exp();
-    let near = of_state.iter().filter(|tuned| {
-        let model = tuned.kernels.first().and_then(|first| first.microseconds);
-        model.zip(tuned.best()).is_some_and(|(model, (_, best))| model <= 1.03 * best)
+    let near = of_state.iter().filter(|line| {
+        let model = line.kernels.first().and_then(|first| first.microseconds);
+        model.zip(line.best()).is_some_and(|(model, (_, best))| model <= 1.03 * best)
     });
     let part = |least: f64| ratios.iter().filter(|ratio| ratio[1] >= least).count();
     writeln!(
@@ -212,7 +227,7 @@ pub(super) fn means(all: &[Tuned], state: State) -> Result<(), Failure> {
          {} >= 0.95; the model's choice is within 3 % of the best at {}",
         state.name(),
         ratios.len(),
-        of_state.first().map_or("cuBLASLt", |tuned| tuned.library()),
+        of_state.first().map_or("cuBLASLt", |line| line.library()),
         mean(0),
         mean(1),
         part(0.98),
@@ -277,14 +292,17 @@ mod tests {
     fn lines_of_sparse_operands_say_who_else_was_timed() {
         let types = Types::of(Format::Bf16).sparse([true, false]);
         let request = Request::packed(types, [Major::K; 2], ONE).known(Known::Nothing);
-        let Tuned { kernels, .. } = seen(&request, [Some(8.0), Some(7.5)]);
+        let kernels = seen(&request, [Some(8.0), Some(7.5)]).line.kernels;
         let others = Others { first: Some(10.0), fastest: Some(9.0), dense: Some(12.0) };
         let tuned = Tuned::new(&request, "kk", State::Burst, kernels, others);
         let line = tuned.line().expect("text");
         assert!(line.contains(r#""dtype":"bf16-sparse-a""#), "{line}");
         let end = r#""cublaslt_first":null,"cublaslt_fastest":null,"cusparselt_first":10.0,"cusparselt_fastest":9.0,"dense":12.0}"#;
         assert!(line.ends_with(end), "{line}");
-        assert_eq!((tuned.library(), tuned.ratios()), ("cuSPARSELt", Some([10.0 / 8.0, 9.0 / 7.5])));
+        assert_eq!(
+            (tuned.line.library(), tuned.line.ratios()),
+            ("cuSPARSELt", Some([10.0 / 8.0, 9.0 / 7.5]))
+        );
     }
 
     /// The library finds for a request what was kept for the same request.
@@ -313,7 +331,9 @@ mod tests {
             let best = kernel::fastest(&request.known(Known::Measured(&known)), &Machine::h200());
             assert_eq!(best.expect("a kernel").measured, Some(7.5), "{problem:?}");
             let mut none = Records::default();
-            Tuned { state: State::Sustained, ..tuned }.keep(&mut none).expect("nothing");
+            Tuned { line: Line { state: State::Sustained, ..tuned.line }, ..tuned }
+                .keep(&mut none)
+                .expect("nothing");
             assert!(none.is_empty(), "what was not measured after a rest is not kept");
         }
     }

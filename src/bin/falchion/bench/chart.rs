@@ -1,0 +1,246 @@
+//! `falchion chart`: draws the ratios of `falchion tune`'s records as SVG, by type and by family of shapes.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use kernel::Types;
+
+use super::measure::State;
+use super::svg::{self, dot, label, line};
+use super::tune::seen::Line;
+use crate::output::out;
+use crate::{Failure, files};
+
+/// Draw the records of `falchion tune` as SVG: how many times as fast as cuBLASLt's fastest algorithm the best
+/// kernel is.
+///
+/// Each type of GEMM has a row with one dot per shape, and geometric means by family of shapes. With a sparse
+/// operand the comparison is with cuSPARSELt.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example:\n  falchion chart bf16.jsonl e4m3.jsonl --card \"H200, driver 580.159.04, cuBLASLt 13.1.0\" -o ratios.svg"
+)]
+pub(crate) struct ChartArgs {
+    /// Record of `falchion tune`. Repeatable.
+    #[arg(required = true, value_name = "RECORD")]
+    records: Vec<PathBuf>,
+    /// Card, driver and library of the records, for the caption.
+    #[arg(long, value_name = "TEXT")]
+    card: String,
+    /// File to write; `-` is standard output.
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    out: PathBuf,
+}
+
+impl ChartArgs {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let to_stdout = self.out.as_os_str() == "-";
+        if !to_stdout {
+            files::writable(&self.out)?;
+        }
+        let mut lines = Vec::new();
+        for path in &self.records {
+            lines.extend(read(path)?);
+        }
+        let picture = Chart::of(&lines)?.svg(&self.card);
+        if to_stdout {
+            return Ok(out().write_all(picture.as_bytes())?);
+        }
+        files::write_text(&self.out, &picture)
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<Line>, Failure> {
+    let (mut file, length) = files::open(path)?;
+    let bytes = files::part(path, &mut file, 0, length)?;
+    let lines = bytes.split(|&byte| byte == b'\n').enumerate().filter(|(_, text)| !text.is_empty());
+    lines
+        .map(|(i, text)| {
+            serde_json::from_slice(text)
+                .map_err(|error| Failure::usage(format!("{}, line {}: {error}", path.display(), i + 1)))
+        })
+        .collect()
+}
+
+/// Families of shapes, by M, N and K: the first that a shape belongs to counts.
+const FAMILIES: [(&str, &str, fn([f64; 3]) -> bool); 5] = [
+    ("few rows", "M or N up to 128", |[m, n, _]| m.min(n) <= 128.0),
+    ("short K", "K up to 1536, D of 4 million elements or more", |[m, n, k]| m * n >= 4e6 && k <= 1536.0),
+    ("long K", "K at least 8 times M and N", |[m, n, k]| k >= 8.0 * m.max(n)),
+    ("large", "others from 100 GFLOP on", |[m, n, k]| 2.0 * m * n * k >= 1e11),
+    ("small", "the rest", |_| true),
+];
+
+/// A shape, its family, and how many times as fast as the library we are.
+struct Point {
+    shape: [u32; 3],
+    family: usize,
+    ratio: f64,
+}
+
+/// Points by the words for their types.
+struct Chart {
+    library: &'static str,
+    states: Vec<State>,
+    rows: BTreeMap<String, Vec<Point>>,
+}
+
+impl Chart {
+    fn of(lines: &[Line]) -> Result<Self, Failure> {
+        let Some(first) = lines.first() else {
+            return Err(Failure::usage("the records have no lines, and a chart needs one"));
+        };
+        let mut chart = Self { library: first.library(), states: Vec::new(), rows: BTreeMap::new() };
+        for line in lines {
+            let shape @ [m, n, k] = [line.m, line.n, line.k];
+            let library = line.library();
+            let ratio = line.ratio().ok_or_else(|| {
+                Failure::usage(format!(
+                    "the record of {m}x{n}x{k} has no times of {library}, and a chart compares with them"
+                ))
+            })?;
+            if library != chart.library {
+                let other = chart.library;
+                return Err(Failure::usage(format!(
+                    "records compare with {other} and with {library}: a chart takes those of one library"
+                )));
+            }
+            if !chart.states.contains(&line.state) {
+                chart.states.push(line.state);
+            }
+            let sizes = shape.map(f64::from);
+            let family =
+                FAMILIES.iter().position(|(_, _, has)| has(sizes)).expect("the last has every shape");
+            chart.rows.entry(words(line)).or_default().push(Point { shape, family, ratio });
+        }
+        Ok(chart)
+    }
+
+    fn svg(&self, card: &str) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = self.draw(&mut text, card);
+        text
+    }
+
+    fn draw(&self, out: &mut String, card: &str) -> fmt::Result {
+        let bottom = TOP + self.rows.len() as f64 * ROW;
+        let title = format!("Falchion's best kernel compared with {}'s fastest algorithm", self.library);
+        svg::begin(out, [WIDTH, bottom + 88.0], &title)?;
+        label(out, LEFT, 30.0, "start", 17.0, "", &title)?;
+        let states: Vec<&str> = self.states.iter().map(|state| state.name()).collect();
+        let caption = format!("ratio of times, each dot one shape; {card}; {}", states.join(" and "));
+        label(out, LEFT, 50.0, "start", 12.0, "faint", &caption)?;
+        axis(out, bottom)?;
+        label(out, SHAPES, TOP - 8.0, "end", 12.0, "faint", "shapes")?;
+        label(out, column(2), TOP - 26.0, "middle", 12.0, "faint", "geometric mean of the ratio")?;
+        let names = ["all"].into_iter().chain(FAMILIES.map(|(name, ..)| name));
+        for (i, name) in names.enumerate() {
+            label(out, column(i), TOP - 8.0, "middle", 11.0, if i == 0 { "" } else { "faint" }, name)?;
+        }
+        for (i, (words, points)) in self.rows.iter().enumerate() {
+            row(out, TOP + (i as f64 + 0.5) * ROW, words, points)?;
+        }
+        let about = FAMILIES.map(|(name, what, _)| format!("{name}: {what}"));
+        label(out, LEFT, bottom + 56.0, "start", 11.0, "faint", &about[..3].join("; "))?;
+        label(out, LEFT, bottom + 72.0, "start", 11.0, "faint", &about[3..].join("; "))?;
+        writeln!(out, "</svg>")
+    }
+}
+
+/// The types, the epilogue and the form of a line's GEMM, and the state if it is not burst.
+fn words(line: &Line) -> String {
+    let mut words = match Types::named(&line.dtype) {
+        Some(types) if types.is_scaled() => {
+            let [a, b] = types.scaled;
+            format!("{}, scales {a}x128 by {b}x128", types.a)
+        }
+        _ => line.dtype.clone(),
+    };
+    for more in [line.epilogue.as_str(), if line.rows.is_empty() { "" } else { "groups of rows" }] {
+        if !more.is_empty() {
+            words = format!("{words}, {more}");
+        }
+    }
+    if let Some(count) = line.batch {
+        words = format!("{words}, batch of {count}");
+    }
+    if line.state != State::Burst {
+        words = format!("{words}, {}", line.state.name());
+    }
+    words
+}
+
+const WIDTH: f64 = 960.0;
+const LEFT: f64 = 16.0;
+/// Where the first row begins, and its height.
+const TOP: f64 = 104.0;
+const ROW: f64 = 34.0;
+/// The axis of ratios, in pixels, and its ends. Ratios beyond these are drawn at the ends.
+const AXIS: [f64; 2] = [232.0, 566.0];
+const ENDS: [f64; 2] = [0.8, 4.0];
+const TICKS: [f64; 7] = [0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0];
+/// The right edge of the numbers of shapes.
+const SHAPES: f64 = 618.0;
+
+/// The middle of a column of means.
+fn column(i: usize) -> f64 {
+    SHAPES + 38.0 + i as f64 * 56.0
+}
+
+/// Where a ratio is on the axis, which is logarithmic.
+fn place(ratio: f64) -> f64 {
+    let part = (ratio.clamp(ENDS[0], ENDS[1]) / ENDS[0]).ln() / (ENDS[1] / ENDS[0]).ln();
+    AXIS[0] + part * (AXIS[1] - AXIS[0])
+}
+
+fn axis(out: &mut String, bottom: f64) -> fmt::Result {
+    for tick in TICKS {
+        let x = place(tick);
+        let class = if tick == 1.0 { "" } else { "grid" };
+        line(out, (x, TOP), (x, bottom), class, if tick == 1.0 { 1.5 } else { 1.0 })?;
+        label(out, x, bottom + 16.0, "middle", 11.0, "faint", &format!("{tick}"))?;
+    }
+    label(out, place(1.0) + 8.0, TOP - 8.0, "start", 12.0, "", "faster →")?;
+    label(out, place(1.0) - 8.0, TOP - 8.0, "end", 12.0, "", "← slower")?;
+    label(
+        out,
+        AXIS[1],
+        bottom + 32.0,
+        "end",
+        11.0,
+        "faint",
+        "higher ratios are drawn at 4; the bar is the geometric mean",
+    )
+}
+
+fn mean<'p>(points: impl Iterator<Item = &'p Point>) -> Option<f64> {
+    let (sum, count) = points.fold((0.0, 0u32), |(sum, count), point| (sum + point.ratio.ln(), count + 1));
+    (count > 0).then(|| (sum / f64::from(count)).exp())
+}
+
+fn row(out: &mut String, middle: f64, words: &str, points: &[Point]) -> fmt::Result {
+    label(out, LEFT, middle + 4.0, "start", 13.0, "", words)?;
+    let mut sorted: Vec<&Point> = points.iter().collect();
+    sorted.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
+    for (i, Point { shape: [m, n, k], ratio, .. }) in sorted.into_iter().enumerate() {
+        // Neighbours on different lines, so that dots of like ratios are told apart.
+        let y = middle + (i * 3 % 7) as f64 * 3.0 - 9.0;
+        let class = if *ratio < 1.0 { "peer" } else { "ours" };
+        dot(out, (place(*ratio), y), 2.6, class, &format!("{m} x {n} x {k}: {ratio:.3}"))?;
+    }
+    if let Some(all) = mean(points.iter()) {
+        line(out, (place(all), middle - 13.0), (place(all), middle + 13.0), "", 3.0)?;
+        label(out, column(0), middle + 4.0, "middle", 14.0, "", &format!("{all:.2}"))?;
+    }
+    label(out, SHAPES, middle + 4.0, "end", 12.0, "faint", &points.len().to_string())?;
+    for family in 0..FAMILIES.len() {
+        let of = mean(points.iter().filter(|point| point.family == family));
+        let words = of.map_or_else(|| "–".to_owned(), |mean| format!("{mean:.2}"));
+        label(out, column(family + 1), middle + 4.0, "middle", 12.0, "faint", &words)?;
+    }
+    Ok(())
+}
