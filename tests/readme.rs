@@ -2,8 +2,9 @@
 
 use std::process::Command;
 
-use falchion::collective::MainloopSpec;
-use falchion::kernel::KernelSpec;
+use falchion::collective::{Code, Format, MainloopSpec, Multiply, Producer, WeightsSpec};
+use falchion::cute_rs::atom::Major;
+use falchion::kernel::{AnyGemm, KernelSpec, Known, Machine, Request, Types};
 use falchion::prelude::*;
 
 const README: &str = include_str!("../README.md");
@@ -65,26 +66,67 @@ fn six_stages_are_refused_in_these_words() {
     assert!(words(README).contains(&format!("*{error}*")), "{error}");
 }
 
-/// The table of the README: which mainloop takes which operands.
+/// The library's choices for operands of these types, which tensor copies can load or not.
+fn chosen(types: Types, aligned: bool) -> Vec<AnyGemm> {
+    let problem = GemmProblem { m: 256, n: 256, k: 384 };
+    let request = Request::packed(types, [Major::K; 2], problem).known(Known::Nothing);
+    let odd = if aligned { 0 } else { 1 };
+    let call = request.call.a(request.call.a.address, u64::from(problem.k) + odd);
+    let request = if aligned { request } else { Request { call, ..request } };
+    let selection = kernel::select(&request, &Machine::h200());
+    selection.ranked.into_iter().map(|ranked| ranked.gemm).collect()
+}
+
+/// The table of the README: which mainloop takes which operands, and which of them the library chooses.
 #[test]
-fn its_table_is_what_specs_can_say() {
-    let loads = ["multiply=wgmma load=tma", "multiply=wgmma load=copy", "multiply=mma.sync", "multiply=simt"];
-    for (row, formats, more) in [
-        ("`bf16`, `f16`", &["bf16", "f16"][..], ""),
-        ("`tf32`", &["tf32"], ""),
-        ("`e4m3`, `e5m2`", &["e4m3", "e5m2"], ""),
-        ("the same with block scales", &["e4m3", "e5m2"], "scale-a=1x128 scale-b=128x128"),
-        ("`s8`, `u8`", &["s8", "u8"], ""),
-        ("16 bits by quantised weights", &["bf16", "f16"], "weights-b=s4 group=128 swap=yes tile=128x32x64"),
-        ("2:4 sparse", &["bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8"], "sparse=a tile=128x32x128"),
-        ("`f32`", &["f32"], ""),
-        ("`f64`", &["f64"], ""),
-    ] {
+fn its_table_is_what_specs_and_choices_are() {
+    let loads = [
+        ("multiply=wgmma load=tma", Multiply::Wgmma, Producer::Thread),
+        ("multiply=wgmma load=copy", Multiply::Wgmma, Producer::Warpgroup),
+        ("multiply=mma.sync", Multiply::MmaSync, Producer::Warpgroup),
+        ("multiply=simt", Multiply::Simt, Producer::Warpgroup),
+    ];
+    let weights = WeightsSpec { code: Code::S4, group: 128, zeros: false };
+    let rows: [(&str, &[Format], &str, fn(Types, WeightsSpec) -> Types); 9] = [
+        ("`bf16`, `f16`", &[Format::Bf16, Format::F16], "", |types, _| types),
+        ("`tf32`", &[Format::Tf32], "", |types, _| types),
+        ("`e4m3`, `e5m2`", &[Format::E4m3, Format::E5m2], "", |types, _| types),
+        (
+            "the same with block scales",
+            &[Format::E4m3, Format::E5m2],
+            "scale-a=1x128 scale-b=128x128",
+            |types, _| types.scaled([1, 128]),
+        ),
+        ("`s8`, `u8`", &[Format::S8, Format::U8], "", |types, _| types),
+        (
+            "16 bits by quantised weights",
+            &[Format::Bf16, Format::F16],
+            "weights-b=s4 group=128 swap=yes tile=128x32x64",
+            |types, weights| types.weights([None, Some(weights)]),
+        ),
+        (
+            "2:4 sparse",
+            &[Format::Bf16, Format::F16, Format::Tf32, Format::E4m3, Format::E5m2, Format::S8, Format::U8],
+            "sparse=a tile=128x32x128",
+            |types, _| types.sparse([true, false]),
+        ),
+        ("`f32`", &[Format::F32], "", |types, _| types),
+        ("`f64`", &[Format::F64], "", |types, _| types),
+    ];
+    for (row, formats, more, types) in rows {
         let line = README.lines().find(|line| line.starts_with(&format!("| {row} |")));
         let line = line.unwrap_or_else(|| panic!("the README has no row {row}"));
         let cells: Vec<&str> = line.split('|').skip(2).map(str::trim).collect();
-        for (load, cell) in loads.into_iter().zip(cells) {
-            for format in formats {
+        // The first of the row's formats is asked for all.
+        let choices =
+            [true, false].map(|aligned| chosen(types(Types::of(formats[0]), weights), aligned)).concat();
+        for ((load, multiply, producer), cell) in loads.into_iter().zip(cells) {
+            let is = |gemm: &AnyGemm| {
+                let mainloop = gemm.plan().mainloop;
+                mainloop.atom.types.multiply() == multiply && mainloop.producer == producer
+            };
+            assert_eq!(choices.iter().any(is), cell.contains('C'), "{row}, {load}");
+            for &format in formats {
                 let text = format!("dtype={format} {load} {more}");
                 let legal = text.parse::<KernelSpec>();
                 assert_eq!(legal.is_ok(), !cell.is_empty(), "{row}, {text}: {:?}", legal.err());

@@ -1,4 +1,4 @@
-//! What is asked for: a call, its types and directions, and what is known of it.
+//! What to select a kernel for: a call, its types and directions, and its measurements.
 
 use collective::{BlockScales, Form, Format, Fusion, GroupScales, MatrixRef, sparse, weights};
 use cute_rs::atom::Major;
@@ -12,21 +12,21 @@ use crate::problem::{Call, GemmProblem, WorkspaceRef};
 use crate::products::Products;
 use crate::types::Types;
 
-/// A call, what its matrices are, and what becomes of the sums.
+/// What to select a kernel for: a call, the types and directions of its matrices, and its epilogue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Request<'a> {
-    /// Elements of the matrices, and whose blocks have scales. With a fused epilogue D's format is the epilogue's.
+    /// Formats of the matrices, and how A and B are stored. A fused epilogue determines D's format.
     pub types: Types,
     /// Contiguous directions of A and B.
     pub majors: [Major; 2],
-    /// The call. Of a fused epilogue's arguments nothing has to be known: those of the call are not looked at then.
+    /// The call. Its epilogue arguments are ignored if `fusion` is set.
     pub call: Call,
     /// The fused epilogue; `None` for `alpha * A * B + beta * C`.
     pub fusion: Option<Fusion>,
-    /// The products, as far as the host knows them, where device memory has their extents: the rows of each group, or each
-    /// described product. Where it does not know, groups count as equally large.
+    /// The GEMMs of a launch whose extents are in device memory, as far as the host knows them: one shape per group or
+    /// record. If empty, groups count as equally large.
     pub shapes: &'a [GemmProblem],
-    /// What was measured for the call.
+    /// Measurements that the selection may use.
     pub known: Known<'a>,
 }
 
@@ -50,7 +50,7 @@ impl<'a> Request<'a> {
         Self { types, majors, call, fusion: None, shapes: &[], known: Known::Shipped }
     }
 
-    /// The same with what was measured for it.
+    /// The same request with other measurements.
     #[must_use]
     pub fn known(self, known: Known<'a>) -> Self {
         Self { known, ..self }
@@ -109,7 +109,7 @@ impl<'a> Request<'a> {
         Self { call: self.call.k_grouped(count, 1 << 20), shapes, ..self }
     }
 
-    /// Products of these shapes, described in device memory.
+    /// GEMMs of these shapes, as a pointer array: records in device memory describe them.
     #[must_use]
     pub fn grouped(self, shapes: &'a [GemmProblem]) -> Self {
         let count = u32::try_from(shapes.len()).unwrap_or(u32::MAX);
@@ -117,7 +117,7 @@ impl<'a> Request<'a> {
         Self { call: Call { products, ..self.call }, shapes, ..self }
     }
 
-    /// Floating-point operations of all products.
+    /// Floating-point operations of all GEMMs.
     pub fn operations(&self) -> f64 {
         match self.groups() {
             Some(groups) => groups.iter().map(GemmProblem::operations).sum(),
@@ -125,7 +125,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The products one by one; `None` where all are of the call's shape.
+    /// The problem of each GEMM; `None` if all have the call's shape.
     pub(crate) fn groups(&self) -> Option<Vec<GemmProblem>> {
         let (one, count) = (self.call.problem, self.call.products.count());
         match self.call.products {
@@ -166,7 +166,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// What is searched for such calls.
+    /// The space to search for this request.
     pub(super) fn space(&self) -> Space {
         let form = self.call.products.form();
         let sourced = self.fusion.is_none() && self.call.epilogue.beta != 0.0;
@@ -187,7 +187,7 @@ impl<'a> Request<'a> {
         self.types.stored(self.output())
     }
 
-    /// Whether a kernel is one of the types, the directions, the form and the epilogue that are asked for.
+    /// Whether a kernel has the types, directions, form and epilogue of the request.
     pub(super) fn fits(&self, gemm: &AnyGemm) -> bool {
         let plan = gemm.plan();
         let epilogue = match self.fusion {
@@ -201,7 +201,7 @@ impl<'a> Request<'a> {
             && epilogue
     }
 
-    /// Whether a kernel can do it.
+    /// Fails if a kernel cannot compute the call.
     pub(super) fn admitted(&self, gemm: &AnyGemm, slots: u32) -> Result<(), LaunchError> {
         match self.fusion {
             None => gemm.launch(&self.call, slots).map(|_| ()),
@@ -215,13 +215,13 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Packed scales, where blocks have any.
+/// Packed block scales; `None` for types without them.
 fn packed_scales(types: Types, GemmProblem { m, n, k }: GemmProblem) -> Option<BlockScales> {
     let extents = BlockScales::packed_extents([m, n, k], types.scaled);
     types.is_scaled().then(|| BlockScales::packed([1 << 20; 2], extents))
 }
 
-/// Packed metadata, where an operand is sparse.
+/// Packed metadata; `None` if no operand is sparse.
 fn packed_metadata(types: Types, GemmProblem { k, .. }: GemmProblem) -> Option<MatrixRef> {
     let [a, b] = types.sparse;
     let format = if a { types.a } else { types.b };
@@ -229,7 +229,7 @@ fn packed_metadata(types: Types, GemmProblem { k, .. }: GemmProblem) -> Option<M
     (a || b).then(|| MatrixRef::new(1 << 20, pitch))
 }
 
-/// Packed scales and zero points of groups, where weights have any.
+/// Packed scales and zero points of weights; `None` for types without them.
 fn packed_groups(types: Types, GemmProblem { m, n, .. }: GemmProblem) -> Option<GroupScales> {
     let [a, b] = types.weights;
     let rows = if a.is_some() { m } else { n };
@@ -237,7 +237,7 @@ fn packed_groups(types: Types, GemmProblem { m, n, .. }: GemmProblem) -> Option<
     a.or(b).filter(|weights| weights.group > 0).map(|_| GroupScales { scales: matrix, zeros: matrix })
 }
 
-/// Why there is no kernel of the types, the directions, the form and the epilogue of a call; `None` where there are some.
+/// Why no kernel has the types, directions, form and epilogue of a request; `None` if some do.
 #[cfg(feature = "tune")]
 pub(crate) fn impossible(request: &Request<'_>) -> Option<String> {
     use crate::spec::KernelSpec;

@@ -65,8 +65,11 @@ fn read(path: &Path) -> Result<Vec<Line>, Failure> {
         .collect()
 }
 
-/// Families of shapes, by M, N and K: the first that a shape belongs to counts.
-const FAMILIES: [(&str, &str, fn([f64; 3]) -> bool); 5] = [
+/// A family of shapes: its name, its definition, and whether it has a shape of M, N and K.
+type Family = (&'static str, &'static str, fn([f64; 3]) -> bool);
+
+/// A shape belongs to the first that has it.
+const FAMILIES: [Family; 5] = [
     ("few rows", "M or N up to 128", |[m, n, _]| m.min(n) <= 128.0),
     ("short K", "K up to 1536, D of 4 million elements or more", |[m, n, k]| m * n >= 4e6 && k <= 1536.0),
     ("long K", "K at least 8 times M and N", |[m, n, k]| k >= 8.0 * m.max(n)),
