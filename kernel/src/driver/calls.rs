@@ -1,19 +1,20 @@
 //! Launches that are kept by the shape of their call. A call with only new addresses reuses the parameter
 //! block of an earlier one and changes the addresses in it.
 
+mod visit;
+
 use core::fmt;
 use core::num::NonZeroUsize;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use collective::{LinearArguments, MatrixRef};
 use lru::LruCache;
 use ptx::Scalar;
 use ptx::abi::{Argument, Grid, TENSOR_MAP_BYTES, TensorMap};
 
+use self::visit::{Visit, Visited};
 use crate::arguments::Given;
 use crate::error::EngineError;
-use crate::problem::{Call, GemmProblem, Launch, WorkspaceRef};
-use crate::products::Products;
+use crate::problem::{Call, Launch};
 
 /// Makes launches and parameter blocks.
 pub(super) trait Maker {
@@ -21,7 +22,7 @@ pub(super) trait Maker {
     ///
     /// An address of the call may only appear in the arguments as the address itself, or plus a fixed number
     /// of bytes; or it may decide a choice, by being zero or by being a multiple of a power of two up to
-    /// [`Addresses::ALIGNMENT`]. Launches are kept only if this was found to hold.
+    /// [`ALIGNMENT`]. Launches are kept only if this was found to hold.
     fn launch<E: Given + Clone>(&self, call: &Call<E>) -> Result<Option<Launch>, EngineError>;
 
     /// Lays out arguments as a parameter block.
@@ -40,12 +41,15 @@ const KEPT: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
 
 /// Launches by the shapes of their calls.
 pub(super) struct Calls {
-    kept: LruCache<Shape, Kept, BuildHasherDefault<Mix>>,
+    kept: LruCache<Box<[u64]>, Kept, BuildHasherDefault<Mix>>,
+    /// The parts of the last call. Their memory is used again.
+    parts: Parts,
 }
 
 impl Default for Calls {
     fn default() -> Self {
-        Self { kept: LruCache::with_hasher(KEPT, BuildHasherDefault::default()) }
+        let kept = LruCache::with_hasher(KEPT, BuildHasherDefault::default());
+        Self { kept, parts: Parts::default() }
     }
 }
 
@@ -62,7 +66,7 @@ type Ready<'a> = Option<(Grid, &'a [u8])>;
 #[derive(Debug)]
 struct Kept {
     /// The addresses that the block has now.
-    addresses: Addresses,
+    addresses: Box<[u64]>,
     /// `None` if there is nothing to compute.
     launch: Option<(Grid, Vec<u8>)>,
     /// Where addresses are in the block; `None` if that is not known.
@@ -75,7 +79,7 @@ struct Kept {
 /// Where an address is in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Move {
-    /// Index among the [`Addresses`].
+    /// Index among the call's addresses.
     which: usize,
     /// Bytes from the call's address to the one in the block.
     beyond: u64,
@@ -101,35 +105,29 @@ impl Calls {
         maker: &impl Maker,
         call: &Call<E>,
     ) -> Result<Ready<'_>, EngineError> {
-        let products = call.lend();
-        let (shape, changed) = match call.epilogue.linear() {
-            Some(&linear) if call.scales.is_none() => {
-                let call = products.with(linear);
-                let (shape, addresses) = split(&call);
-                let moved = self.kept.get_mut(&shape).map(|kept| kept.move_to(maker, addresses));
-                let made = |changed| changed_or(changed, || Kept::new(maker, &call, addresses));
-                (shape, made(moved))
-            }
-            Some(_) | None => {
-                let (mut shape, addresses) = split(&products.with(LinearArguments::default()));
-                // Separate from all linear calls. Alignment need not be part of the shape: choices by
-                // alignment show in the arguments.
-                (shape[0], shape[9]) = (shape[0] | 1 << 63, 0);
-                let launch = maker.launch(call)?;
-                let moved = self.kept.get_mut(&shape).map(|kept| kept.change_to(maker, launch.as_ref()));
-                (shape, changed_or(moved, || Kept::of(maker, launch, addresses)))
-            }
+        let Self { kept, parts } = self;
+        let linear = call.epilogue.linear();
+        let mut plain = call.lend().with(linear.copied().unwrap_or_default());
+        parts.read(&mut plain, linear.is_some());
+        let Parts { shape, addresses } = parts;
+        let changed = if linear.is_some() {
+            let moved = kept.get_mut(&**shape).map(|kept| kept.move_to(maker, addresses));
+            changed_or(moved, || Kept::new(maker, &plain, addresses))
+        } else {
+            let launch = maker.launch(call)?;
+            let moved = kept.get_mut(&**shape).map(|kept| kept.change_to(maker, launch.as_ref()));
+            changed_or(moved, || Kept::of(maker, launch, addresses))
         };
         match changed {
             Ok(None) => {}
-            Ok(Some(kept)) => _ = self.kept.put(shape, kept),
+            Ok(Some(new)) => _ = kept.put(shape.as_slice().into(), new),
             Err(error) => {
                 // The block may have only some of the new addresses.
-                self.kept.pop(&shape);
+                kept.pop(&**shape);
                 return Err(error);
             }
         }
-        Ok(self.kept.peek(&shape).and_then(Kept::ready))
+        Ok(kept.peek(&**shape).and_then(Kept::ready))
     }
 }
 
@@ -147,19 +145,21 @@ fn changed_or(
 }
 
 impl Kept {
-    fn new(maker: &impl Maker, call: &Call, addresses: Addresses) -> Result<Self, EngineError> {
+    fn new(maker: &impl Maker, call: &Call, addresses: &[u64]) -> Result<Self, EngineError> {
         let arguments = Vec::new();
         let Some(launch) = maker.launch(call)? else {
-            return Ok(Self { addresses, launch: None, moves: Some(Vec::new()), arguments });
+            let (addresses, moves) = (addresses.into(), Some(Vec::new()));
+            return Ok(Self { addresses, launch: None, moves, arguments });
         };
         let block = maker.block(&launch.arguments)?;
-        let moves = maker.launch(&addresses.displaced().of(call)).ok().flatten();
+        let moves = displaced(call).and_then(|call| maker.launch(&call).ok().flatten());
         let moves = moves.and_then(|other| moves_between(addresses, &launch, &other, maker.offsets()));
-        Ok(Self { addresses, launch: Some((launch.grid, block)), moves, arguments })
+        Ok(Self { addresses: addresses.into(), launch: Some((launch.grid, block)), moves, arguments })
     }
 
     /// A launch whose arguments are kept as well.
-    fn of(maker: &impl Maker, launch: Option<Launch>, addresses: Addresses) -> Result<Self, EngineError> {
+    fn of(maker: &impl Maker, launch: Option<Launch>, addresses: &[u64]) -> Result<Self, EngineError> {
+        let addresses = addresses.into();
         let Some(Launch { grid, arguments }) = launch else {
             return Ok(Self { addresses, launch: None, moves: None, arguments: Vec::new() });
         };
@@ -201,17 +201,17 @@ impl Kept {
     }
 
     /// Changes the block to these addresses; returns `false` if their positions are not known.
-    fn move_to(&mut self, maker: &impl Maker, addresses: Addresses) -> Result<bool, EngineError> {
-        if addresses == self.addresses {
+    fn move_to(&mut self, maker: &impl Maker, addresses: &[u64]) -> Result<bool, EngineError> {
+        if *addresses == *self.addresses {
             return Ok(true);
         }
         let Some(moves) = &self.moves else { return Ok(false) };
         if let Some((_, block)) = &mut self.launch {
             for &Move { which, beyond, offset, map } in moves {
-                if addresses.0[which] == self.addresses.0[which] {
+                if addresses[which] == self.addresses[which] {
                     continue;
                 }
-                let address = addresses.0[which].wrapping_add(beyond);
+                let address = addresses[which].wrapping_add(beyond);
                 let place = &mut block[offset..];
                 match place.first_chunk_mut::<TENSOR_MAP_BYTES>().filter(|_| map) {
                     Some(bytes) => maker.readdress(bytes, address)?,
@@ -219,7 +219,7 @@ impl Kept {
                 }
             }
         }
-        self.addresses = addresses;
+        self.addresses.copy_from_slice(addresses);
         Ok(true)
     }
 
@@ -228,9 +228,9 @@ impl Kept {
     }
 }
 
-/// Where the arguments of two launches differ whose calls differ by [`Addresses::displaced`]; `None` if more
+/// Where the arguments of two launches differ whose calls differ as [`displaced`] makes them; `None` if more
 /// than addresses differ.
-fn moves_between(from: Addresses, one: &Launch, two: &Launch, offsets: &[usize]) -> Option<Vec<Move>> {
+fn moves_between(from: &[u64], one: &Launch, two: &Launch, offsets: &[usize]) -> Option<Vec<Move>> {
     let (given, other) = (&one.arguments, &two.arguments);
     if one.grid != two.grid || given.len() != other.len() || given.len() != offsets.len() {
         return None;
@@ -255,112 +255,105 @@ fn moves_between(from: Addresses, one: &Launch, two: &Launch, offsets: &[usize])
         };
         let is_address = map || matches!(given, Argument::Scalar(ty, _) if *ty == <u64 as Scalar>::TYPE);
         let distance = after.wrapping_sub(before);
-        let which = (0..Addresses::COUNT).find(|&i| Addresses::distance(i) == distance);
+        let which = (0..from.len()).find(|&i| self::distance(i) == Some(distance));
         let which = which.filter(|_| is_address)?;
-        moves.push(Move { which, beyond: before.wrapping_sub(from.0[which]), offset, map });
+        moves.push(Move { which, beyond: before.wrapping_sub(from[which]), offset, map });
     }
     Some(moves)
 }
 
-/// A call's addresses: A, B, C, D, the workspace, and the groups' offsets, row counts or records. A missing
-/// one is 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Addresses([u64; Addresses::COUNT]);
+/// Addresses of calls of one shape are multiples of the same powers of two, up to this number of bytes.
+const ALIGNMENT: u64 = 256;
 
-impl Addresses {
-    const COUNT: usize = 6;
+/// How far each address is displaced for the comparison: a prime number times a multiple of every alignment.
+/// So no sum of two displacements, and no multiple of one, equals another.
+fn distance(which: usize) -> Option<u64> {
+    const PRIMES: [u64; 16] =
+        [101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151, 157, 163, 167, 173, 179];
+    PRIMES.get(which).map(|prime| prime << 36)
+}
 
-    /// Addresses of calls of one shape are multiples of the same powers of two, up to this number of bytes.
-    const ALIGNMENT: u64 = 256;
-
-    /// How far each address is displaced for the comparison: a prime number times a multiple of every
-    /// alignment. So no sum of two displacements, and no multiple of one, equals another.
-    const fn distance(which: usize) -> u64 {
-        [101, 103, 107, 109, 113, 127][which] << 36
+/// The same call, with every address that is not 0 displaced; `None` if it has too many addresses.
+fn displaced(call: &Call) -> Option<Call> {
+    struct Displace {
+        which: usize,
+        all: bool,
     }
 
-    /// The same addresses, with every one that is not 0 displaced.
-    fn displaced(self) -> Self {
-        let mut moved = self;
-        for (i, address) in moved.0.iter_mut().enumerate() {
-            if *address != 0 {
-                *address = address.wrapping_add(Self::distance(i));
+    impl Visit for Displace {
+        fn address(&mut self, address: &mut u64) {
+            match distance(self.which) {
+                Some(distance) if *address != 0 => *address = address.wrapping_add(distance),
+                Some(_) => {}
+                None => self.all = false,
             }
+            self.which += 1;
         }
-        moved
+
+        fn length(&mut self, _: &mut u64) {}
+        fn count(&mut self, _: &mut u32) {}
+        fn factor(&mut self, _: &mut f32) {}
+        fn form(&mut self, _: u32) {}
     }
 
-    /// What a choice may depend on: which addresses are 0, and which powers of two divide the others.
-    fn classes(self) -> u64 {
-        let most = Self::ALIGNMENT.trailing_zeros();
-        let class = |address: u64| match address {
-            0 => u64::from(most) + 1,
-            _ => address.trailing_zeros().min(most).into(),
-        };
-        self.0.into_iter().fold(0, |classes, address| classes << 4 | class(address))
+    let (mut call, mut displace) = (*call, Displace { which: 0, all: true });
+    call.visit(&mut displace);
+    displace.all.then_some(call)
+}
+
+/// The parts of a call: its addresses, and all others as words.
+#[derive(Debug, Default)]
+struct Parts {
+    /// Calls with equal words give launches that differ only in addresses.
+    shape: Vec<u64>,
+    addresses: Vec<u64>,
+}
+
+impl Visit for Parts {
+    fn address(&mut self, address: &mut u64) {
+        self.addresses.push(*address);
     }
 
-    /// A call with these addresses in place of its own.
-    fn of(self, call: &Call) -> Call {
-        let [a, b, c, d, workspace, table] = self.0;
-        let matrix = |matrix: MatrixRef, address| MatrixRef { address, ..matrix };
-        let LinearArguments { alpha, beta, c: source } = call.epilogue;
-        let products = match call.products {
-            Products::One | Products::Batched { .. } => call.products,
-            Products::Ragged { count, .. } => Products::Ragged { count, offsets: table },
-            Products::Masked { count, room, .. } => Products::Masked { count, rows: table, room },
-            Products::KGrouped { count, .. } => Products::KGrouped { count, offsets: table },
-            Products::Grouped { count, .. } => Products::Grouped { count, records: table },
-        };
-        Call {
-            products,
-            a: matrix(call.a, a),
-            b: matrix(call.b, b),
-            d: matrix(call.d, d),
-            epilogue: LinearArguments { alpha, beta, c: source.map(|given| matrix(given, c)) },
-            workspace: call.workspace.map(|given| WorkspaceRef { address: workspace, ..given }),
-            ..*call
+    fn length(&mut self, length: &mut u64) {
+        self.shape.push(*length);
+    }
+
+    fn count(&mut self, count: &mut u32) {
+        self.shape.push((*count).into());
+    }
+
+    fn factor(&mut self, factor: &mut f32) {
+        self.shape.push(factor.to_bits().into());
+    }
+
+    fn form(&mut self, form: u32) {
+        self.shape.push(form.into());
+    }
+}
+
+impl Parts {
+    /// Takes a call apart. Launches of calls that are not linear are compared argument by argument. Alignment
+    /// need not be part of their shapes: choices by alignment show in the arguments.
+    fn read(&mut self, call: &mut Call, linear: bool) {
+        self.shape.clear();
+        self.addresses.clear();
+        call.visit(self);
+        if linear {
+            self.shape.extend(self.addresses.chunks(16).map(classes));
+        } else {
+            self.shape.push(u64::MAX);
         }
     }
 }
 
-/// A call without its addresses, as words. Calls with equal words give launches that differ only in
-/// addresses.
-type Shape = [u64; 14];
-
-fn split(call: &Call) -> (Shape, Addresses) {
-    let Call { problem: GemmProblem { m, n, k }, products, a, b, d, epilogue, workspace, .. } = *call;
-    let LinearArguments { alpha, beta, c } = epilogue;
-    let (kind, table) = match products {
-        Products::One => (0, 0),
-        Products::Batched { .. } => (1, 0),
-        Products::Ragged { offsets, .. } => (2, offsets),
-        Products::Grouped { records, .. } => (3, records),
-        Products::Masked { rows, .. } => (4, rows),
-        Products::KGrouped { offsets, .. } => (5, offsets),
+/// What a choice may depend on: which of up to 16 addresses are 0, and which powers of two divide the others.
+fn classes(addresses: &[u64]) -> u64 {
+    let most = ALIGNMENT.trailing_zeros();
+    let class = |address: &u64| match address {
+        0 => u64::from(most) + 1,
+        address => address.trailing_zeros().min(most).into(),
     };
-    let c_given = c.is_some();
-    let c = c.unwrap_or(MatrixRef::NONE);
-    let workspace = workspace.unwrap_or(WorkspaceRef { address: 0, bytes: 0 });
-    let addresses = Addresses([a.address, b.address, c.address, d.address, workspace.address, table]);
-    let pair = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
-    let shape = [
-        pair(kind, products.count()),
-        pair(m, n),
-        pair(k, c_given.into()),
-        pair(alpha.to_bits(), beta.to_bits()),
-        a.pitch,
-        b.pitch,
-        c.pitch,
-        d.pitch,
-        workspace.bytes,
-        addresses.classes(),
-        a.stride,
-        b.stride,
-        c.stride,
-        d.stride,
-    ];
-    (shape, addresses)
+    addresses.iter().fold(0, |classes, address| classes << 4 | class(address))
 }
 
 /// A hash of words by multiplication. The keys are calls of this program, so collisions by intent are not a
@@ -370,13 +363,19 @@ struct Mix(u64);
 
 impl Hasher for Mix {
     fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
+        let (words, rest) = bytes.as_chunks();
+        words.iter().for_each(|&word| self.write_u64(u64::from_le_bytes(word)));
+        if !rest.is_empty() {
             let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            // An odd number without a pattern: the fraction of the golden ratio.
-            let product = u128::from(self.0 ^ u64::from_le_bytes(word)) * 0x9e37_79b9_7f4a_7c15;
-            self.0 = (product >> 64) as u64 ^ product as u64 ^ 0x5bd1;
+            word[..rest.len()].copy_from_slice(rest);
+            self.write_u64(u64::from_le_bytes(word));
         }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        // An odd number without a pattern: the fraction of the golden ratio.
+        let product = u128::from(self.0 ^ word) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = (product >> 64) as u64 ^ product as u64 ^ 0x5bd1;
     }
 
     fn finish(&self) -> u64 {

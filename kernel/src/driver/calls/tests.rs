@@ -5,11 +5,12 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use collective::tree::{LinearBias, LinearBiasArguments, Path, RowArgument, ScaledArguments, SwiGlu};
-use collective::{Form, LinearArguments, MatrixRef};
+use collective::{BlockScales, Form, GroupScales, LinearArguments, MatrixRef};
 use half::bf16;
 use ptx::abi::{Argument, ArgumentError, Description, Grid, TENSOR_MAP_BYTES, parameter_bytes};
 
-use super::{Calls, KEPT, Maker, split};
+use super::visit::{Visit, Visited};
+use super::{Calls, KEPT, Maker, Parts};
 use crate::arguments::{Given, Tree};
 use crate::driver::counting::allocations;
 use crate::error::{EngineError, LaunchError};
@@ -17,6 +18,7 @@ use crate::gemm::AnyGemm;
 use crate::problem::{Call, GemmProblem, Launch, WorkspaceRef};
 use crate::products::Products;
 use crate::program::Program;
+use crate::spec::KernelSpec;
 
 /// Number of single-CTA clusters that are resident at once on an H200.
 const SLOTS: u32 = 132;
@@ -93,48 +95,168 @@ fn call(address: u64) -> Call {
     Call::of(GemmProblem { m: 64, n: 64, k: 64 }).a(address, 64).b(address, 64).d(address, 64)
 }
 
+/// A call's shape and its addresses.
+fn split(call: &Call) -> (Vec<u64>, Vec<u64>) {
+    let (mut call, mut parts) = (*call, Parts::default());
+    parts.read(&mut call, true);
+    (parts.shape, parts.addresses)
+}
+
+/// What is done with an address, and with everything else.
+struct Changes<A, L>(A, L);
+
+impl<A: FnMut(&mut u64), L: FnMut() -> bool> Visit for Changes<A, L> {
+    fn address(&mut self, address: &mut u64) {
+        (self.0)(address);
+    }
+
+    fn length(&mut self, length: &mut u64) {
+        *length ^= u64::from((self.1)());
+    }
+
+    fn count(&mut self, count: &mut u32) {
+        *count ^= u32::from((self.1)());
+    }
+
+    fn factor(&mut self, factor: &mut f32) {
+        *factor = f32::from_bits(factor.to_bits() ^ u32::from((self.1)()));
+    }
+
+    fn form(&mut self, _: u32) {}
+}
+
+/// The same call with every address that is not 0 changed.
+fn addressed(call: &Call, mut change: impl FnMut(&mut u64)) -> Call {
+    let mut call = *call;
+    let change = |address: &mut u64| {
+        if *address != 0 {
+            change(address);
+        }
+    };
+    call.visit(&mut Changes(change, || false));
+    call
+}
+
+/// A call in which everything is given.
+fn full() -> Call {
+    let matrix = |i: u64| MatrixRef::new(i << 20, 64).every(4096);
+    let call = Call {
+        a: matrix(1),
+        b: matrix(2),
+        d: matrix(3),
+        workspace: Some(WorkspaceRef { address: 4 << 20, bytes: 256 }),
+        ..Call::of(GemmProblem { m: 64, n: 64, k: 64 })
+    };
+    let call = call.scaled(BlockScales { a: matrix(5), b: matrix(6) });
+    let call = call.group_scaled(GroupScales { scales: matrix(7), zeros: matrix(8) });
+    call.sparse(matrix(9)).with(LinearArguments { alpha: 2.0, beta: 3.0, c: Some(matrix(10)) })
+}
+
+const SEVERAL: [Products; 6] = [
+    Products::One,
+    Products::Batched { count: 2 },
+    Products::Ragged { count: 2, offsets: 11 << 20 },
+    Products::Masked { count: 2, rows: 11 << 20, room: 32 },
+    Products::KGrouped { count: 2, offsets: 11 << 20 },
+    Products::Grouped { count: 2, records: 11 << 20 },
+];
+
+/// Every part that is visited either is an address, which a kept launch gets anew, or decides the shape.
 #[test]
-fn calls_that_differ_have_other_shapes_or_addresses() {
-    let base = call(4096);
-    let other = MatrixRef::new(8192, 128);
-    let problem = |m, n, k| GemmProblem { m, n, k };
-    let calls = [
-        base,
-        Call { problem: problem(65, 64, 64), ..base },
-        Call { problem: problem(64, 65, 64), ..base },
-        Call { problem: problem(64, 64, 65), ..base },
-        Call { a: other, ..base },
-        Call { b: other, ..base },
-        Call { d: other, ..base },
-        Call { a: base.a.every(9), ..base },
-        Call { b: base.b.every(9), ..base },
-        Call { d: base.d.every(9), ..base },
-        base.plus(0.0, 8192, 128),
-        base.plus(0.0, 0, 0),
-        base.plus(2.0, 8192, 128),
-        base.with(LinearArguments { beta: 2.0, ..base.epilogue }),
-        base.with(LinearArguments::scaled(2.0)),
-        Call { workspace: Some(WorkspaceRef { address: 128, bytes: 256 }), ..base },
-    ];
-    let several = [
-        Products::One,
-        Products::Batched { count: 2 },
-        Products::Batched { count: 3 },
-        Products::Ragged { count: 2, offsets: 16 },
-        Products::Ragged { count: 3, offsets: 16 },
-        Products::Ragged { count: 2, offsets: 32 },
-        Products::KGrouped { count: 2, offsets: 16 },
-        Products::KGrouped { count: 3, offsets: 16 },
-        Products::KGrouped { count: 2, offsets: 32 },
-        Products::Grouped { count: 2, records: 16 },
-        Products::Grouped { count: 3, records: 16 },
-        Products::Grouped { count: 2, records: 32 },
-    ];
-    let of_all = |call: &Call| several.map(|products| Call { products, ..*call });
-    let all: Vec<Call> = calls.iter().flat_map(of_all).collect();
+fn every_part_of_a_call_is_an_address_or_changes_its_shape() {
+    let (mut addresses, mut others) = (0, 0);
+    for products in SEVERAL {
+        let base = Call { products, ..full() };
+        for which in 0.. {
+            let (mut call, mut seen) = (base, 0);
+            let mut turn = || {
+                seen += 1;
+                seen == which + 1
+            };
+            call.visit(&mut Changes(|_: &mut u64| {}, &mut turn));
+            if seen <= which {
+                break;
+            }
+            assert_ne!(call, base, "the {which}th part was changed");
+            assert_ne!(split(&call).0, split(&base).0, "{call:?}");
+            others += 1;
+        }
+        for which in 0..split(&base).1.len() {
+            for (why, change) in [("as aligned", 1u64 << 30), ("less aligned", 8), ("none", 0)] {
+                let mut index = 0;
+                let call = addressed(&base, |address| {
+                    if index == which {
+                        *address = if change == 0 { 0 } else { *address ^ change };
+                    }
+                    index += 1;
+                });
+                let ((shape, moved), (before, given)) = (split(&call), split(&base));
+                assert_ne!(call, base, "the {which}th address was changed");
+                assert_eq!(shape == before, why == "as aligned", "{why}: {call:?}");
+                let changed = (0..given.len()).filter(|&i| moved[i] != given[i]).collect::<Vec<_>>();
+                assert_eq!(changed, [which], "{why}: {call:?}");
+            }
+            addresses += 1;
+        }
+    }
+    // Nine matrices and the workspace, and for four of six forms a table.
+    assert_eq!((addresses, others), (6 * 10 + 4, 6 * (3 + 2 + 18 + 1) + 6));
+}
+
+/// What is given, and in which form, decides the shape too.
+#[test]
+fn calls_that_differ_in_what_is_given_have_other_shapes() {
+    let all = SEVERAL.into_iter().flat_map(|products| {
+        (0..32).map(move |given: u32| {
+            let (full, has) = (full(), |bit: u32| given >> bit & 1 == 1);
+            let c = full.epilogue.c.filter(|_| has(4));
+            Call {
+                products,
+                scales: full.scales.filter(|_| has(0)),
+                group_scales: full.group_scales.filter(|_| has(1)),
+                metadata: full.metadata.filter(|_| has(2)),
+                workspace: full.workspace.filter(|_| has(3)),
+                ..full.with(LinearArguments { c, ..full.epilogue })
+            }
+        })
+    });
+    let all: Vec<Call> = all.collect();
     for (i, one) in all.iter().enumerate() {
         for (j, two) in all.iter().enumerate() {
-            assert_eq!(split(one) == split(two), i == j, "{one:?} and {two:?}");
+            assert_eq!(split(one).0 == split(two).0, i == j, "{one:?} and {two:?}");
+        }
+    }
+}
+
+/// Calls of one shape that differ in what they read besides A, B, C and D: the second one is not launched
+/// with what the first one reads.
+#[test]
+fn layers_of_one_shape_have_their_own_scales_rows_and_metadata() {
+    let at = |i: u64| MatrixRef::new(i << 20, 512);
+    let problem = GemmProblem { m: 128, n: 128, k: 256 };
+    let base = Call::of(problem).a(1 << 30, 512).b(1 << 31, 512).d(1 << 32, 512);
+    let base = Call { workspace: Some(WorkspaceRef { address: 1 << 33, bytes: 1 << 30 }), ..base };
+    let rows = |i: u64, room| Call { products: Products::Masked { count: 2, rows: i << 20, room }, ..base };
+    let groups = |scales, zeros| base.group_scaled(GroupScales { scales: at(scales), zeros: at(zeros) });
+    let blocks = |a, b| base.scaled(BlockScales { a: at(a), b: at(b) });
+    let far = MatrixRef::new(1 << 20, 1024);
+    for (spec, calls) in [
+        ("weights-b=s4 group=128 swap=yes tile=128x16x128", [groups(1, 2), groups(3, 2)]),
+        ("weights-b=u4 group=128 zeros=yes swap=yes tile=128x16x128", [groups(1, 2), groups(1, 3)]),
+        ("sparse=a tile=128x128x64", [base.sparse(at(1)), base.sparse(at(2))]),
+        ("sparse=a tile=128x128x64", [base.sparse(at(1)), base.sparse(far)]),
+        ("dtype=e4m3 scale-a=1x128 scale-b=128x128", [blocks(1, 2), blocks(3, 2)]),
+        ("dtype=e4m3 scale-a=1x128 scale-b=128x128", [blocks(1, 2), blocks(1, 3)]),
+        ("form=masked tile=128x128x64", [rows(1, 64), rows(2, 64)]),
+        ("form=masked tile=128x128x64", [rows(1, 64), rows(1, 32)]),
+    ] {
+        let stub = Stub::new(spec.parse::<KernelSpec>().expect("a spec").kernel().expect("legal"));
+        let mut kept = Calls::default();
+        for call in calls.iter().chain(&calls) {
+            let afresh = stub.launch(call).unwrap_or_else(|error| panic!("{spec}: {error}")).expect("not empty");
+            let block = stub.block(&afresh.arguments).expect("legal");
+            let got = kept.get(&stub, call).expect("legal").map(|(grid, block)| (grid, block.to_vec()));
+            assert!(got == Some((afresh.grid, block)), "{spec}: {call:?}");
         }
     }
 }
@@ -173,6 +295,14 @@ fn calls_of(gemm: &AnyGemm) -> Vec<Call> {
         Form::Grouped => Call::grouped(3, 4096),
     };
     let plain = Call { workspace: Some(WorkspaceRef { address: 1 << 30, bytes: 1 << 30 }), ..plain };
+    let (mainloop, at) = (gemm.plan().mainloop, MatrixRef::new(1 << 29, 512).every(1 << 20));
+    let scaled = mainloop.weights().is_some_and(|weights| weights.group > 0);
+    let plain = Call {
+        scales: mainloop.is_scaled().then_some(BlockScales { a: at, b: at }),
+        group_scales: scaled.then_some(GroupScales { scales: at, zeros: at }),
+        metadata: mainloop.is_sparse().then_some(at),
+        ..plain
+    };
     let c = (gemm.form() != Form::Grouped).then(|| every(one.d));
     let sourced = LinearArguments { beta: 0.5, c, ..plain.epilogue };
     let scaled = LinearArguments { alpha: 0.0, ..sourced };
@@ -181,15 +311,27 @@ fn calls_of(gemm: &AnyGemm) -> Vec<Call> {
     calls
 }
 
+/// Kernels that read more than A, B and C.
+const MORE: [&str; 8] = [
+    "weights-b=s4 group=128 swap=yes tile=128x16x128",
+    "weights-b=u4 group=128 zeros=yes swap=yes tile=128x16x128",
+    "form=ragged weights-b=s4 group=128 swap=yes tile=128x16x128",
+    "sparse=a tile=128x128x64",
+    "form=batched sparse=a tile=128x128x64",
+    "dtype=e4m3 scale-a=1x128 scale-b=128x128",
+    "form=masked tile=128x128x64",
+    "form=k-grouped tile=128x128x64",
+];
+
 #[test]
 fn moved_addresses_are_those_of_a_launch_made_afresh() {
     let mut state = 7;
     let (mut moved, mut refused) = (0, 0);
-    for gemm in crate::catalogue().into_iter().chain(crate::several()) {
+    let named = crate::catalogue().into_iter().chain(crate::several());
+    let named = named.filter(|gemm| gemm.name().ends_with("-bf16-kk") || gemm.name().ends_with("-bf16-mn"));
+    let more = MORE.map(|text| text.parse::<KernelSpec>().expect("a spec").kernel().expect("legal"));
+    for gemm in named.chain(more) {
         let name = gemm.name().to_owned();
-        if !name.ends_with("-bf16-kk") && !name.ends_with("-bf16-mn") {
-            continue;
-        }
         let stub = Stub::new(gemm);
         let mut calls = Calls::default();
         let all = calls_of(&stub.gemm);
@@ -199,12 +341,9 @@ fn moved_addresses_are_those_of_a_launch_made_afresh() {
             for turn in 0..12 {
                 // Aligned like the first, or less.
                 let alignment = if turn < 8 { 256 } else { 1 << (random(&mut state) % 8) };
-                let mut addresses = split(&base).1;
-                for address in addresses.0.iter_mut().filter(|address| **address != 0) {
+                let call = addressed(&base, |address| {
                     *address = ((random(&mut state) >> 16) + 1) * alignment;
-                }
-                let call = addresses.of(&base);
-                assert_eq!(split(&call).1, addresses);
+                });
                 let afresh = stub.launch(&call).and_then(|launch| {
                     launch.map(|launch| Ok((launch.grid, stub.block(&launch.arguments)?))).transpose()
                 });
@@ -285,9 +424,7 @@ fn new_addresses_of_a_known_shape_allocate_nothing() {
         let base = calls_of(&stub.gemm).into_iter().next().expect("one is legal");
         assert!(allocations(|| _ = black_box(calls.get(&stub, &base))) > 0, "{name}: the counter counts");
         for i in 1..100 {
-            let mut addresses = split(&base).1;
-            addresses.0.iter_mut().filter(|address| **address != 0).for_each(|address| *address += i << 8);
-            let mut call = addresses.of(&base);
+            let mut call = addressed(&base, |address| *address += i << 8);
             if split(&call).0 != split(&base).0 {
                 call = base;
             }
@@ -451,13 +588,10 @@ fn parts_of_a_launch_in_nanoseconds() {
         println!("{name}, nanoseconds without the driver:");
         let stub = Stub::named(name);
         let base = calls_of(&stub.gemm).into_iter().next().expect("one is legal");
-        let moved = |i: u64| {
-            let mut addresses = split(&base).1;
-            addresses.0.iter_mut().filter(|a| **a != 0).for_each(|a| *a += (i << 12) + (1 << 11));
-            addresses.of(&base)
-        };
+        let moved = |i: u64| addressed(&base, |address| *address += (i << 12) + (1 << 11));
+        let mut parts = Parts::default();
         median("the call itself", &mut |i| _ = black_box(moved(i)));
-        median("shape and addresses", &mut |i| _ = black_box(split(&moved(i))));
+        median("shape and addresses", &mut |i| _ = black_box(parts.read(&mut moved(i), true)));
         median("checks, grid and arguments", &mut |i| drop(black_box(stub.launch(&moved(i)))));
         let arguments = stub.launch(&base).expect("legal").expect("not empty").arguments;
         median("parameter block", &mut |_| drop(black_box(stub.block(&arguments))));
