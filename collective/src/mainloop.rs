@@ -54,6 +54,7 @@ use crate::operand::Matrix;
 use crate::pipeline::{ClusterPosition, Position, Release, Turns};
 use crate::plan::{MainloopSpec, Plan};
 use crate::record::RecordDevice;
+use crate::tree::{NodeError, Path};
 
 /// Number of the first consumer warpgroup's named barrier; barrier 0 is the CTA's.
 const FIRST_BARRIER: u32 = 1;
@@ -276,6 +277,16 @@ pub trait Mainloop: 'static {
     /// # Errors
     /// A sentence that names the argument, its value, and what is allowed.
     fn check(_own: &Self::Arguments, _a: Matrix, _b: Matrix) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Reports the memory that the mainloop's own arguments name: each address once, by
+    /// [`Path::reads`](crate::tree::Path::reads) or [`Path::writes`](crate::tree::Path::writes). A and B are
+    /// not reported here. By default: none.
+    ///
+    /// # Errors
+    /// Memory that the launch may not access.
+    fn accesses(_own: &Self::Arguments, _a: Matrix, _b: Matrix, _path: &Path<'_>) -> Result<(), NodeError> {
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use collective::tree::{Node, Path, Shape};
-use collective::{Epilogue, EpilogueEmitter, LinearArguments, MatrixRef, Output, Treed};
+use collective::{Epilogue, EpilogueEmitter, LinearArguments, Mainloop, Matrix, MatrixRef, Output, Treed};
 use ptx::abi::Argument;
 
 use crate::check::check_c;
@@ -11,7 +11,7 @@ use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
 
 /// Arguments of an epilogue: [`LinearArguments`] (alpha, beta and C), a [`Tree`]'s, or those of an epilogue
-/// of your [`Own`].
+/// of your [`Own`]. [`WithMainloop`] adds arguments of a mainloop of your own.
 pub trait Arguments: Given {}
 
 impl<T: Given> Arguments for T {}
@@ -47,6 +47,20 @@ pub trait Given {
 
     /// Values of the epilogue's parameters; empty for a kernel with another epilogue.
     fn parameters(&self, kernel: &AnyGemm, d: Output) -> Vec<Argument>;
+
+    /// Values of the mainloop's parameters for these operands, checked; the memory that they name is checked
+    /// against `path`. By default, with the mainloop's default arguments.
+    ///
+    /// # Errors
+    /// The mainloop refuses its arguments, or the kernel has another mainloop.
+    fn operands(
+        &self,
+        kernel: &AnyGemm,
+        operands: [Matrix; 2],
+        path: &Path<'_>,
+    ) -> Result<Vec<Argument>, LaunchError> {
+        kernel.default_operands(operands, path)
+    }
 
     /// The same arguments as alpha, beta and C, if they are nothing else.
     fn linear(&self) -> Option<&LinearArguments> {
@@ -108,6 +122,57 @@ pub struct Tree<'a, X: Node>(pub &'a X::Arguments);
 
 /// Arguments of the epilogue `E`, also of one of your own.
 pub struct Own<'a, E: Epilogue>(pub &'a E::Arguments);
+
+/// Arguments of an epilogue, and those of the mainloop `M`, of your own. [`Call::with_mainloop`] makes it.
+///
+/// [`Call::with_mainloop`]: crate::Call::with_mainloop
+pub struct WithMainloop<'a, M: Mainloop, E> {
+    pub(crate) mainloop: &'a M::Arguments,
+    pub(crate) epilogue: E,
+}
+
+impl<M: Mainloop, E: Clone> Clone for WithMainloop<'_, M, E> {
+    fn clone(&self) -> Self {
+        Self { mainloop: self.mainloop, epilogue: self.epilogue.clone() }
+    }
+}
+
+impl<M: Mainloop, E: fmt::Debug> fmt::Debug for WithMainloop<'_, M, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WithMainloop").field("epilogue", &self.epilogue).finish_non_exhaustive()
+    }
+}
+
+impl<M: Mainloop, E: Given> Given for WithMainloop<'_, M, E> {
+    fn multiplied(&self) -> bool {
+        self.epilogue.multiplied()
+    }
+
+    fn with_c(self, c: MatrixRef) -> Self {
+        Self { epilogue: self.epilogue.with_c(c), ..self }
+    }
+
+    fn admits(&self, kernel: &AnyGemm, product: Shape) -> Result<(), LaunchError> {
+        self.epilogue.admits(kernel, product)
+    }
+
+    fn check(&self, kernel: &AnyGemm, product: Shape, path: &Path<'_>) -> Result<(), LaunchError> {
+        self.epilogue.check(kernel, product, path)
+    }
+
+    fn parameters(&self, kernel: &AnyGemm, d: Output) -> Vec<Argument> {
+        self.epilogue.parameters(kernel, d)
+    }
+
+    fn operands(
+        &self,
+        kernel: &AnyGemm,
+        operands: [Matrix; 2],
+        path: &Path<'_>,
+    ) -> Result<Vec<Argument>, LaunchError> {
+        kernel.operands_of::<M>(self.mainloop, operands, path)
+    }
+}
 
 impl<X: Node> Clone for Tree<'_, X> {
     fn clone(&self) -> Self {

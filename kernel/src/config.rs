@@ -4,17 +4,16 @@ use core::borrow::Borrow;
 use core::fmt;
 use core::marker::PhantomData;
 
-use collective::tree::Path;
 use collective::{Epilogue, Form, Mainloop, Plan};
 use scheduler::{TileScheduler, Tiles};
 
 use crate::arguments::Own;
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
-use crate::launch::TypedOperands;
 use crate::legal;
 use crate::problem::{Call, GemmProblem, Launch};
 use crate::program::Program;
+use crate::typed_mainloop::MainloopType;
 
 /// The three roles of a kernel, as types. Implement it for a type of your own and pass that type to [`Gemm`].
 ///
@@ -114,7 +113,8 @@ impl<C: GemmConfig> Gemm<C> {
     }
 
     /// Binds arguments of the mainloop's own ([`Mainloop::Arguments`]) to the kernel. Launches without them
-    /// use the default arguments.
+    /// use the default arguments. [`Call::with_mainloop`] does the same for an [`AnyGemm`] and for a
+    /// [`Loaded`](crate::driver::Loaded).
     pub fn bind(mainloop: &<C::Mainloop as Mainloop>::Arguments) -> Bound<'_, C> {
         Bound { mainloop }
     }
@@ -155,9 +155,7 @@ impl<C: GemmConfig> Bound<'_, C> {
         E: Borrow<<C::Epilogue as Epilogue>::Arguments>,
     {
         let call = call.lend().with(Own::<C::Epilogue>(call.epilogue.borrow()));
-        let operands = TypedOperands::<C::Mainloop>(self.mainloop);
-        let made = Gemm::<C>::kernel().make(&call, &operands, &Path::ROOT, slots)?;
-        Ok(made.map(|made| made.launch))
+        Gemm::<C>::kernel().launch(&call.with_mainloop::<C::Mainloop>(self.mainloop), slots)
     }
 }
 
@@ -170,6 +168,7 @@ impl AnyGemm {
             overlaps: C::OVERLAPS,
             plan: Gemm::<C>::PLAN,
             mainloop: C::Mainloop::emitter(),
+            mainloop_type: Some(MainloopType::of::<C::Mainloop>()),
             epilogue: C::Epilogue::emitter(),
             scheduler: C::Scheduler::schedule(),
             facts: <C::Scheduler as TileScheduler>::FACTS,

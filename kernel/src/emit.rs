@@ -3,7 +3,8 @@
 use collective::pipeline::{self, ClusterPosition, Release, Ring, Turns};
 use collective::queue::{self, Part, Queue};
 use collective::{
-    Consumer, Extent, Fragment, MainloopSpec, Piece, Plan, Producer, Roles, Share, Sums, exchange_in_cluster,
+    Consumer, DeviceEpilogue, DeviceMainloop, Extent, Fragment, MainloopSpec, Piece, Plan, Producer, Roles,
+    Share, Sums, exchange_in_cluster,
 };
 use ptx::{Builder, Number, Special, Value, Var};
 use scheduler::{Draw, Work, WorkLoop};
@@ -27,15 +28,31 @@ impl<'f> Draw<'f> for Drawn<'f> {
     }
 }
 
+/// The kernel's parameters.
+pub(crate) struct Declared<'f> {
+    mainloop: Box<dyn DeviceMainloop<'f> + 'f>,
+    given: Given<'f>,
+    epilogue: Box<dyn DeviceEpilogue<'f> + 'f>,
+    schedule: Vec<Value<'f, u32>>,
+    workspace: Option<Value<'f, u64>>,
+}
+
 impl AnyGemm {
+    /// Declares the kernel's parameters, in the order of a launch's arguments.
+    pub(crate) fn declare<'f>(&self, f: &'f Builder) -> Declared<'f> {
+        Declared {
+            mainloop: self.mainloop.declare(f, &self.plan),
+            given: Given::declare(f, self.plan.form),
+            epilogue: self.epilogue.declare(f, &self.plan),
+            schedule: self.scheduler.declare(f),
+            workspace: self.works_in_memory().then(|| f.param::<u64>("workspace")),
+        }
+    }
+
     /// Emits the kernel from beginning to end.
     pub(crate) fn emit<'f>(&self, f: &'f Builder) {
         let plan = &self.plan;
-        let mainloop = self.mainloop.declare(f, plan);
-        let given = Given::declare(f, plan.form);
-        let epilogue = self.epilogue.declare(f, plan);
-        let schedule = self.scheduler.declare(f);
-        let workspace = self.works_in_memory().then(|| f.param::<u64>("workspace"));
+        let Declared { mainloop, given, epilogue, schedule, workspace } = self.declare(f);
 
         let shared = f.shared_base();
         let ring = Ring::new(f, plan.ring, shared);

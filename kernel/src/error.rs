@@ -216,17 +216,21 @@ pub enum EngineError {
         /// The matrix's extents.
         needed: [u32; 2],
     },
-    /// An epilogue of your own does not report all the memory that it accesses.
+    /// An epilogue or a mainloop of your own does not report all the memory that it accesses.
     #[error(
-        "kernel `{kernel}`: the epilogue's arguments have {addresses} addresses in addition to D, but it reported {told}: \
-         report each in `check`, by `Path::reads` or `Path::writes`, or call the unsafe `Loaded::launch_raw`"
+        "kernel `{kernel}`: the {role}'s arguments have {addresses} addresses in addition to {}, but it reported {told}: \
+         report each in `{}`, by `Path::reads` or `Path::writes`, or call the unsafe `Loaded::launch_raw`",
+        if *role == "mainloop" { "A and B" } else { "D" },
+        if *role == "mainloop" { "accesses" } else { "check" }
     )]
     Untold {
         /// The name of the program's entry.
         kernel: String,
+        /// `epilogue` or `mainloop`.
+        role: &'static str,
         /// Number of addresses that it reported.
         told: usize,
-        /// Number of addresses among the epilogue's parameters.
+        /// Number of addresses among its parameters.
         addresses: usize,
     },
     /// Memory that was lent for another stream.
@@ -237,15 +241,15 @@ pub enum EngineError {
         /// The name of the program's entry.
         kernel: String,
     },
-    /// A launch on lent memory, on a stream that is captured into a graph. The graph could replay it after
-    /// the loan ends.
+    /// A launch on a stream that is being captured into a graph, for which something must be loaded or
+    /// allocated first. During a capture nothing can be.
     #[error(
-        "kernel `{kernel}`: the stream is captured, and a graph cannot keep lent memory: capture what \
-         `Gpu::prepare` returns, or call the unsafe `Loaded::launch_raw`"
+        "the stream is being captured, and {what} is not there yet: call `prepare` with this stream, or enqueue the same once, \
+         before the capture begins"
     )]
     Captured {
-        /// The name of the program's entry.
-        kernel: String,
+        /// What is missing.
+        what: String,
     },
     /// The matrices' addresses are in device memory, where they cannot be checked.
     #[error(
@@ -447,11 +451,43 @@ pub enum LaunchError {
         /// Which ones, what is wrong, and what is needed.
         reason: String,
     },
-    /// An argument of the mainloop's own is illegal.
-    #[error("the mainloop refuses its arguments: {reason}")]
+    /// An argument of the mainloop's own is illegal. If the call has none, it is a default one.
+    #[error(
+        "mainloop `{mainloop}` refuses its arguments, {arguments}: {reason} (`Call::with_mainloop` and `Gemm::bind` pass them)"
+    )]
     Mainloop {
+        /// The mainloop's name.
+        mainloop: String,
+        /// The type of its own arguments.
+        arguments: &'static str,
         /// Which one, and what is needed.
         reason: String,
+    },
+    /// The arguments are those of another mainloop than the kernel's.
+    #[error(
+        "the mainloop is `{mainloop}`, and the arguments are those of {given}: pass those of the kernel's own mainloop; \
+         a kernel made from a spec takes none"
+    )]
+    OtherMainloop {
+        /// The kernel's mainloop.
+        mainloop: String,
+        /// The type of the mainloop that the arguments belong to.
+        given: &'static str,
+    },
+    /// A role of your own gives more or fewer arguments than it declares parameters.
+    #[error(
+        "{role} gives {given} arguments for {declared} parameters{}",
+        own.map_or(String::new(), |own| format!(": its `arguments` must give one for each that `declare` declares, from {own}"))
+    )]
+    Parameters {
+        /// The role and its name.
+        role: String,
+        /// The type of the mainloop's own arguments, if it is the mainloop.
+        own: Option<&'static str>,
+        /// Number of arguments.
+        given: usize,
+        /// Number of parameters.
+        declared: usize,
     },
     /// An argument of the epilogue is illegal.
     #[error(transparent)]

@@ -4,11 +4,12 @@ use core::fmt;
 use std::sync::Arc;
 
 use collective::{EpilogueEmitter, FixUp, Form, Format, MainloopEmitter, MainloopSpec, Plan, QueuePlan};
-use ptx::{Entry, Function};
+use ptx::{Builder, Entry, Function};
 use scheduler::{Divided, Facts, ReductionKind, Schedule, Tiles, Work};
 
 use crate::problem::GemmProblem;
 use crate::program::Program;
+use crate::typed_mainloop::MainloopType;
 
 /// A GEMM kernel as a value: the plan with every number, and a trait object per role.
 ///
@@ -21,6 +22,8 @@ pub struct AnyGemm {
     pub(crate) overlaps: bool,
     pub(crate) plan: Plan,
     pub(crate) mainloop: Arc<dyn MainloopEmitter>,
+    /// `None` if the kernel was made from a spec.
+    pub(crate) mainloop_type: Option<MainloopType>,
     pub(crate) epilogue: Arc<dyn EpilogueEmitter>,
     pub(crate) scheduler: Arc<dyn Schedule>,
     pub(crate) facts: Facts,
@@ -87,15 +90,28 @@ impl AnyGemm {
     /// The faults that the verifier found. Only a mainloop, epilogue or scheduler of your own can emit an
     /// illegal program.
     pub fn program(&self) -> Result<Program, ptx::VerifyError> {
-        let entry = Entry {
+        let program = Program::new(Function::build(self.entry(), |f| self.emit(f)))?;
+        Ok(program.of_kernel(self.scheduler.name(), self.plan.form.described()))
+    }
+
+    fn entry(&self) -> Entry {
+        Entry {
             name: self.entry_name(),
             target: Plan::TARGET,
             threads: self.plan.threads,
             shared_bytes: self.plan.shared_bytes,
             cluster: [self.cluster_size(), 1, 1],
-        };
-        let program = Program::new(Function::build(entry, |f| self.emit(f)))?;
-        Ok(program.of_kernel(self.scheduler.name(), self.plan.form.described()))
+        }
+    }
+
+    /// Number of parameters that the mainloop declares, and number of all parameters of the kernel.
+    pub(crate) fn count_parameters(&self) -> [usize; 2] {
+        let of_mainloop = |f: &Builder| drop(self.mainloop.declare(f, &self.plan));
+        let of_kernel = |f: &Builder| drop(self.declare(f));
+        [
+            Function::build(self.entry(), of_mainloop).params.len(),
+            Function::build(self.entry(), of_kernel).params.len(),
+        ]
     }
 
     /// The problem as the kernel sees it: M and N are swapped for a swap-AB kernel.

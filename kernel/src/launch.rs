@@ -4,7 +4,7 @@
 use core::ops::Range;
 
 use collective::tree::{Path, Shape};
-use collective::{BlockScales, GroupScales, Mainloop, Matrix, MatrixRef, Plan, sparse};
+use collective::{BlockScales, GroupScales, Matrix, MatrixRef, sparse};
 use ptx::abi::{Argument, Grid};
 use scheduler::Tiles;
 use scheduler::groups::Balanced;
@@ -81,24 +81,22 @@ impl AnyGemm {
         call: &Call<E>,
         slots: u32,
     ) -> Result<Option<Launch>, LaunchError> {
-        Ok(self.make(call, self, &Path::ROOT, slots)?.map(|made| made.launch))
+        Ok(self.make(call, &Path::ROOT, slots)?.map(|made| made.launch))
     }
 
-    /// The same, with arguments of the mainloop's own, and an epilogue that may access the memory that `path`
-    /// names.
+    /// The same, with an epilogue that may access the memory that `path` names.
     pub(crate) fn make<E: Given + Clone>(
         &self,
         call: &Call<E>,
-        operands: &dyn Operands,
         path: &Path<'_>,
         slots: u32,
     ) -> Result<Option<Made>, LaunchError> {
         let plan = &self.plan;
         let products = call.products.for_form(plan.form)?;
         if let Products::Grouped { .. } = products {
-            return self.fill(&self.templates(call, slots)?, products, operands, path, slots);
+            return self.fill(&self.templates(call, slots)?, products, path, slots);
         }
-        self.fill(call, products, operands, path, slots)
+        self.fill(call, products, path, slots)
     }
 
     /// A call that stands in for GEMMs described in device memory. The host encodes tensor maps as templates;
@@ -156,7 +154,6 @@ impl AnyGemm {
         &self,
         call: &Call<E>,
         products: Products,
-        operands: &dyn Operands,
         path: &Path<'_>,
         slots: u32,
     ) -> Result<Option<Made>, LaunchError> {
@@ -171,7 +168,8 @@ impl AnyGemm {
         let tiles = self.all_tiles(multiplied, &products)?;
         let seen = self.seen(problem);
         let [a, b] = if plan.swapped() { [checked.b, checked.a] } else { [checked.a, checked.b] };
-        let mut arguments = operands.arguments(plan, a, b)?;
+        let mut arguments = epilogue.operands(self, [a, b], &Path::ROOT)?;
+        let of_mainloop = 0..arguments.len();
         arguments.extend(self.scales([a, b], call.scales)?);
         arguments.extend(self.group_scales(a, call.group_scales)?);
         arguments.extend(self.metadata(a, call.metadata)?);
@@ -186,11 +184,12 @@ impl AnyGemm {
         if self.works_in_memory() {
             arguments.push(call.workspace_for(self.workspace_bytes(tiles, workers))?.into());
         }
+        self.check_counts(of_mainloop.len(), arguments.len())?;
         let ctas = u64::from(workers) * u64::from(plan.cluster_size());
         match u32::try_from(ctas) {
             Ok(ctas) if ctas <= MOST_CTAS => {
                 let launch = Launch { grid: Grid { ctas: [ctas, 1, 1] }, arguments };
-                Ok(Some(Made { launch, of_epilogue }))
+                Ok(Some(Made { launch, of_mainloop, of_epilogue, operands: [a, b] }))
             }
             _ => Err(LaunchError::Grid { ctas, most: MOST_CTAS }),
         }
@@ -246,32 +245,14 @@ impl AnyGemm {
     }
 }
 
-/// A launch, and the range of its arguments that are the epilogue's.
+/// A launch, and what of it belongs to the mainloop and to the epilogue.
+#[cfg_attr(not(feature = "driver"), expect(dead_code, reason = "the driver alone asks"))]
 pub(crate) struct Made {
     pub(crate) launch: Launch,
-    #[cfg_attr(not(feature = "driver"), expect(dead_code, reason = "the driver alone asks"))]
+    /// The range of the arguments that are the mainloop's.
+    pub(crate) of_mainloop: Range<usize>,
+    /// The range of the arguments that are the epilogue's.
     pub(crate) of_epilogue: Range<usize>,
-}
-
-/// How a mainloop lays out its arguments.
-pub(crate) trait Operands {
-    /// Values of the mainloop's parameters for these operands, checked.
-    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Result<Vec<Argument>, LaunchError>;
-}
-
-/// With the mainloop's default arguments.
-impl Operands for AnyGemm {
-    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Result<Vec<Argument>, LaunchError> {
-        Ok(self.mainloop.arguments(plan, a, b))
-    }
-}
-
-/// With arguments of a mainloop's own type.
-pub(crate) struct TypedOperands<'a, M: Mainloop>(pub(crate) &'a M::Arguments);
-
-impl<M: Mainloop> Operands for TypedOperands<'_, M> {
-    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Result<Vec<Argument>, LaunchError> {
-        M::check(self.0, a, b).map_err(|reason| LaunchError::Mainloop { reason })?;
-        Ok(M::arguments(plan, a, b, self.0))
-    }
+    /// The kernel's A and B.
+    pub(crate) operands: [Matrix; 2],
 }

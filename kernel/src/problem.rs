@@ -1,8 +1,9 @@
 //! What a caller passes to a kernel: the problem, the matrices, the workspace.
 
-use collective::{BlockScales, GroupScales, LinearArguments, MatrixRef, Plan};
+use collective::{BlockScales, GroupScales, LinearArguments, Mainloop, MatrixRef, Plan};
 use ptx::abi::{Argument, Grid};
 
+use crate::arguments::WithMainloop;
 use crate::buffer::Buffer;
 use crate::error::LaunchError;
 use crate::products::Products;
@@ -262,6 +263,15 @@ impl<E> Call<E> {
     pub fn with<F>(self, epilogue: F) -> Call<F> {
         let Self { problem, products, a, b, scales, group_scales, metadata, d, workspace, .. } = self;
         Call { problem, products, a, b, scales, group_scales, metadata, d, epilogue, workspace }
+    }
+
+    /// Adds arguments of the mainloop `M`, of your own. A call without them has the mainloop's default ones.
+    ///
+    /// They are part of what [`Loaded`](crate::driver::Loaded) compares: two calls that differ in them are
+    /// two launches.
+    pub fn with_mainloop<M: Mainloop>(self, own: &M::Arguments) -> Call<WithMainloop<'_, M, E>> {
+        let call = self.lend();
+        call.with(WithMainloop { mainloop: own, epilogue: self.epilogue })
     }
 
     /// The same call without epilogue arguments.

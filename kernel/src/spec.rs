@@ -196,6 +196,7 @@ impl KernelSpec {
             overlaps: self.overlaps,
             plan: self.plan()?,
             mainloop: self.mainloop.emitter(),
+            mainloop_type: None,
             epilogue: self.emitter(),
             scheduler: self.scheduler.schedule(),
             facts: self.scheduler.facts(),

@@ -1,5 +1,8 @@
-//! What only a GPU can run: the comparison with cuBLASLt, and readings of clock and power.
+//! What only a GPU can run: the comparison with cuBLASLt, readings of clock and power, layers of one shape, and
+//! captures.
 
+#[path = "card/layers.rs"]
+mod layers;
 #[path = "support/skipped.rs"]
 mod skipped;
 

@@ -2,19 +2,25 @@
 //! a fault is attributed to. Each test runs again in its own process, whose loader finds the stand-in.
 #![cfg(target_os = "linux")]
 
+#[path = "support/later.rs"]
+mod later;
 #[path = "support/stand_in.rs"]
 mod stand_in;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use collective::tree::{LinearBias, LinearBiasArguments, ReduceRow, RowArgument, Sum};
-use collective::{Cooperative, DirectStore, KMajor, Operands, Record, Tile, TmaWgmma, TreeEpilogue};
-use kernel::driver::{Context, DeviceSlice, Enqueue, Loaded, Records, Stream};
+use collective::{
+    Cooperative, DirectStore, KMajor, LinearCombination, Operands, Record, Tile, TmaWgmma, TreeEpilogue,
+};
+use kernel::driver::{Context, DeviceSlice, Enqueue, Loaded, Records, Stream, StreamRef};
 use kernel::{AnyGemm, Call, Composed, Engine, EngineError, GemmProblem, Gpu, Program, Tree};
 use scheduler::{AlongM, OneTile};
 use typenum::{U1, U64};
 
-use stand_in::{noted, with_stand_in};
+use later::{First, Later};
+use stand_in::{noted, other, with_stand_in};
 
 fn call(a: u64, b: u64, d: u64) -> Call {
     Call::of(GemmProblem { m: 64, n: 64, k: 64 }).a(a, 64).b(b, 64).d(d, 64)
@@ -51,6 +57,142 @@ fn graphs_keep_their_kernels_and_buffers() {
         assert_eq!((noted("unloaded"), noted("freed"), noted("graph destroyed")), (1, 1, 1));
         drop(stream);
         assert_eq!(noted("released"), 1, "nothing is left of the context");
+    });
+}
+
+/// Enqueues a call with a loaded kernel.
+struct Enqueued<'a> {
+    loaded: &'a RefCell<Loaded>,
+    call: Call,
+    lent: &'a [DeviceSlice<'a>],
+}
+
+impl Enqueue for Enqueued<'_> {
+    fn name(&self) -> &str {
+        "a call"
+    }
+
+    fn enqueue(&self, stream: &Stream) -> Result<(), EngineError> {
+        self.loaded.borrow_mut().launch(stream, &self.call, self.lent)
+    }
+}
+
+/// A loaded kernel is captured, and the graph keeps the kernel and the lent memory.
+#[allow(unsafe_code, reason = "a stream of another library")]
+#[test]
+fn loaded_kernels_are_captured() {
+    with_stand_in("loaded_kernels_are_captured", &[], &[], || {
+        let mut gpu = Gpu::new(0).expect("the stand-in");
+        let (stream, buffer) = (Arc::clone(gpu.stream()), gpu.allocate(BYTES).expect("memory"));
+        let (gemm, program) = small();
+        let loaded = RefCell::new(Loaded::load_in(gpu.context(), gemm, program).expect("compiles"));
+        let call = call(buffer.address, buffer.address, buffer.address);
+        let shorter = Call { problem: GemmProblem { m: 32, ..call.problem }, ..call };
+        loaded.borrow_mut().prepare(&call).expect("legal");
+        let graph = {
+            let memory = gpu.memory(buffer).expect("allocated");
+            let lent = [DeviceSlice::from(&memory)];
+            // A known shape, and a new one.
+            let enqueued = [call, shorter].map(|call| Enqueued { loaded: &loaded, call, lent: &lent });
+            gpu.capture(&enqueued.each_ref().map(|launch| launch as &dyn Enqueue)).expect("captured")
+        };
+        gpu.free(buffer).expect("known");
+        drop((loaded, gpu));
+        assert_eq!((noted("launched"), noted("unloaded"), noted("freed")), (0, 0, 0), "the graph needs them");
+        graph.enqueue(&stream).expect("replayed");
+        assert_eq!((noted("replay"), noted("stale replay")), (1, 0));
+        drop(graph);
+        assert_eq!((noted("unloaded"), noted("freed")), (1, 1));
+
+        // Nobody says when another library's graph is replayed for the last time.
+        let mut gpu = Gpu::new(0).expect("the stand-in");
+        let buffer = gpu.allocate(BYTES).expect("memory");
+        let memory = gpu.memory(buffer).expect("allocated");
+        let (gemm, program) = small();
+        let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
+        let call = self::call(buffer.address, buffer.address, buffer.address);
+        let graph = other::capture(|| {
+            for _ in 0..2 {
+                // SAFETY: the stand-in runs nothing.
+                let other = unsafe { StreamRef::from_raw(core::ptr::without_provenance_mut(0x5000)) };
+                loaded.launch(other, &call, &[DeviceSlice::from(&memory)]).expect("captured");
+            }
+        });
+        drop((loaded, memory, stream));
+        gpu.free(buffer).expect("known");
+        drop(gpu);
+        assert_eq!((other::replay(graph), noted("stale replay")), (0, 0));
+        assert_eq!((noted("unloaded"), noted("freed")), (1, 1), "they are kept");
+    });
+}
+
+/// Whatever is done, and whether it succeeds: the calling thread's context stays what it was.
+#[test]
+fn the_callers_context_stays_current() {
+    with_stand_in("the_callers_context_stays_current", &[], &[], || {
+        // None, another one, and the device's own.
+        for before in [0, 0x7770, 0x10] {
+            other::set_current(before);
+            let stays = |what: &str| assert_eq!(other::current(), before, "{what}");
+            let mut gpu = Gpu::new(0).expect("the stand-in");
+            stays("a GPU");
+            let buffer = gpu.upload(&[1; BYTES]).expect("memory");
+            stays("an upload");
+            gpu.upload(&[0xee; 4]).expect_err("cannot be copied");
+            stays("an upload that fails");
+            gpu.read(buffer).expect("copied");
+            stays("a copy");
+            let stream = Stream::new(gpu.context()).expect("a stream");
+            stays("a stream");
+            let (gemm, program) = small();
+            let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
+            stays("a kernel");
+            let memory = gpu.memory(buffer).expect("allocated");
+            let lent = [DeviceSlice::from(&memory)];
+            let call = call(buffer.address, buffer.address, buffer.address);
+            for _ in 0..2 {
+                loaded.launch(&stream, &call, &lent).expect("legal");
+                stays("a launch");
+            }
+            let wide = Call { d: kernel::MatrixRef { pitch: 63, ..call.d }, ..call };
+            loaded.launch(&stream, &wide, &lent).expect_err("rows overlap");
+            stays("a launch that is refused");
+            stream.wait().expect("no fault");
+            stays("a wait");
+            let (gemm, program) = small();
+            let launch = gemm.launch(&call, 132).expect("legal").expect("not empty");
+            let prepared = gpu.prepare(&program, launch.grid, &launch.arguments).expect("legal");
+            gpu.time_many(&[&prepared], 2).expect("runs");
+            stays("timing");
+            let graph = gpu.capture(&[&prepared]).expect("captured");
+            stays("a capture");
+            graph.enqueue(&stream).expect("replayed");
+            stays("a replay");
+            drop((graph, prepared, stream, loaded));
+            stays("drops");
+            gpu.free(buffer).expect("known");
+            drop((memory, gpu));
+            stays("the last drops");
+        }
+    });
+}
+
+/// Where the kernel's context is current, a launch changes nothing about that.
+#[test]
+fn a_launch_in_the_current_context_sets_no_context() {
+    with_stand_in("a_launch_in_the_current_context_sets_no_context", &[], &[], || {
+        let mut gpu = Gpu::new(0).expect("the stand-in");
+        let buffer = gpu.allocate(BYTES).expect("memory");
+        let memory = gpu.memory(buffer).expect("allocated");
+        let (gemm, program) = small();
+        let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
+        let (stream, call) = (Arc::clone(gpu.stream()), call(buffer.address, buffer.address, buffer.address));
+        for (current, sets) in [(0x10, 0), (0x7770, 2)] {
+            other::set_current(current);
+            let before = noted("context set");
+            loaded.launch(&stream, &call, &[DeviceSlice::from(&memory)]).expect("legal");
+            assert_eq!(noted("context set") - before, sets, "{current:#x} is current");
+        }
     });
 }
 
@@ -156,6 +298,42 @@ fn memory_of_epilogues_is_lent() {
             }
         }
         assert_eq!(noted("launched"), 3);
+    });
+}
+
+/// Arguments of a mainloop reach a loaded kernel, and the memory that they name must be lent.
+#[test]
+fn memory_of_mainloops_is_lent() {
+    with_stand_in("memory_of_mainloops_is_lent", &[], &[], || {
+        type Gathers = Composed<Later, LinearCombination<half::bf16>, OneTile<AlongM>>;
+        let mut gpu = Gpu::new(0).expect("the stand-in");
+        let [a, b, d, first] = [(); 4].map(|()| gpu.allocate(BYTES).expect("memory"));
+        let lent = [a, b, d, first].map(|buffer| gpu.memory(buffer).expect("allocated"));
+        let all = lent.each_ref().map(DeviceSlice::from);
+        let stream = Stream::new(gpu.context()).expect("a stream");
+        let gemm = AnyGemm::of::<Gathers>("later");
+        let program = gemm.program().expect("legal");
+        let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
+        let call = call(a.address, b.address, d.address);
+        for (why, own, lent, words) in [
+            ("all is lent", first.address, &all[..], ""),
+            ("another number of the same buffer", first.address + 64, &all[..], ""),
+            ("it is not lent", first.address, &all[..3], "mainloop.first is 4 B"),
+            ("the last byte is not lent", first.address + BYTES as u64 - 2, &all[..], "a multiple of 4 B"),
+            ("memory of the host", 1 << 33, &all[..], "mainloop.first is 4 B"),
+            ("nothing", 0, &all[..], "first is null"),
+        ] {
+            match loaded.launch(&stream, &call.with_mainloop::<Later>(&First(own)), lent) {
+                Ok(()) => assert_eq!(words, "", "{why}"),
+                Err(error) => {
+                    let text = error.to_string();
+                    assert!(!words.is_empty() && text.contains(words), "{why}: {text}");
+                }
+            }
+        }
+        let error = loaded.launch(&stream, &call, &all).expect_err("nothing is bound").to_string();
+        assert!(error.contains("mainloop `later` refuses its arguments"), "{error}");
+        assert_eq!(noted("launched"), 2);
     });
 }
 

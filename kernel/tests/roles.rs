@@ -1,90 +1,22 @@
 //! Roles of your own: what they may leave out, arguments of their own, and how their mistakes are reported.
 
-use collective::pipeline::{ClusterPosition, Position};
+#[path = "support/later.rs"]
+mod later;
+
 use std::sync::Arc;
 
-use collective::{
-    Cooperative, DeviceMainloop, KMajor, LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix,
-    Operands, Piece, Plan, Tile, TmaWgmma,
-};
+use collective::{DeviceMainloop, LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix, Plan};
 use half::bf16;
 use kernel::{
-    Batched, Call, Composed, Emulator, Engine, EngineError, Gemm, GemmProblem, LaunchError, ScheduleError,
-    check_schedule,
+    AnyGemm, Batched, Call, Composed, Emulator, Engine, EngineError, Gemm, GemmProblem, LaunchError,
+    ScheduleError, check_schedule,
 };
+use later::{First, Later, Ours};
 use ptx::abi::Argument;
 use ptx::{Builder, Value};
 use scheduler::{
     AlongM, CoverageFault, Facts, OneTile, Persistent, Schedule, TileScheduler, Tiles, Work, WorkLoop,
 };
-use typenum::{U1, U64};
-
-type Ours = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U64, U64>, Cooperative<U1>>;
-
-/// Multiplies k-tiles beginning with one whose number is in device memory.
-struct Later;
-
-/// Address of the first k-tile's number.
-#[derive(Default)]
-struct First(u64);
-
-/// Its emitter.
-#[derive(Debug)]
-struct LaterEmitter;
-
-struct LaterDevice<'f> {
-    ours: Box<dyn DeviceMainloop<'f> + 'f>,
-    first: Value<'f, u64>,
-}
-
-impl Mainloop for Later {
-    const SPEC: MainloopSpec = <Ours as Mainloop>::SPEC;
-    type Arguments = First;
-
-    fn emitter() -> Arc<dyn MainloopEmitter> {
-        Arc::new(LaterEmitter)
-    }
-
-    fn check(own: &First, _: Matrix, _: Matrix) -> Result<(), String> {
-        if own.0 == 0 { Err("first is null, an address was needed: bind it".to_owned()) } else { Ok(()) }
-    }
-
-    fn arguments(plan: &Plan, a: Matrix, b: Matrix, own: &First) -> Vec<Argument> {
-        let mut arguments = Ours::arguments(plan, a, b, &());
-        arguments.push(own.0.into());
-        arguments
-    }
-}
-
-impl MainloopEmitter for LaterEmitter {
-    fn name(&self, _: &MainloopSpec) -> String {
-        "later".to_owned()
-    }
-
-    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        Box::new(LaterDevice { ours: Ours::emitter().declare(f, plan), first: f.param("first") })
-    }
-
-    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
-        Later::arguments(plan, a, b, &First::default())
-    }
-}
-
-impl<'f> DeviceMainloop<'f> for LaterDevice<'f> {
-    fn load(
-        &self,
-        f: &'f Builder,
-        plan: &Plan,
-        cluster: ClusterPosition<'f>,
-        ring: Position<'f>,
-        piece: Piece<'f>,
-    ) {
-        // The same number of k-tiles, beginning with the one that memory names.
-        let first = f.load_global::<u32>(self.first, 0);
-        let piece = Piece { k_begin: piece.k_begin + first, k_end: piece.k_end + first, ..piece };
-        self.ours.load(f, plan, cluster, ring, piece);
-    }
-}
 
 type Gathers = Composed<Later, LinearCombination<bf16>, OneTile<AlongM>>;
 
@@ -103,17 +35,83 @@ fn a_mainloop_has_arguments_of_its_own() {
     let program = Gemm::<Gathers>::program().expect("legal");
     let error = Gemm::<Gathers>::launch(&call, 132).expect_err("nothing is bound");
     assert!(
-        matches!(&error, LaunchError::Mainloop { reason } if reason.contains("first is null")),
+        matches!(&error, LaunchError::Mainloop { reason, .. } if reason.contains("first is null")),
         "{error}"
     );
+    // As a value too.
+    let any = AnyGemm::of::<Gathers>("later");
+    let error = any.launch(&call, 132).expect_err("nothing is bound").to_string();
+    for words in ["mainloop `later` refuses its arguments", "First: first is null", "Call::with_mainloop"] {
+        assert!(error.contains(words), "{error}");
+    }
+    for (why, gemm, words) in [
+        (
+            "another mainloop",
+            AnyGemm::of::<Composed<Ours, LinearCombination<bf16>, OneTile<AlongM>>>("ours"),
+            "Later",
+        ),
+        (
+            "one of a spec",
+            kernel::find("64x64-direct-bf16-kk").expect("a name"),
+            "a kernel made from a spec takes none",
+        ),
+    ] {
+        let error = gemm.launch(&call.with_mainloop::<Later>(&First(16)), 132).expect_err(why);
+        assert!(matches!(error, LaunchError::OtherMainloop { .. }), "{why}: {error}");
+        assert!(error.to_string().contains(words), "{why}: {error}");
+    }
     for (first, want) in [(0u32, 192.0), (1, 192.0), (2, 128.0), (3, 0.0)] {
         let own = First(engine.upload(&first.to_le_bytes()).expect("memory").address);
         let launch = Gemm::<Gathers>::bind(&own).launch(&call, 132);
         let launch = launch.expect("legal").expect("not empty");
+        let same = any.launch(&call.with_mainloop::<Later>(&own), 132);
+        assert_eq!(same.expect("legal"), Some(launch.clone()));
         engine.launch(&program, launch.grid, &launch.arguments).expect("runs");
         // K-tiles beyond the last are zeros.
         let got = engine.read(d).expect("allocated");
         assert_eq!(got, bf16::from_f32(want).to_le_bytes().repeat(64 * 64), "from k-tile {first} on");
+    }
+}
+
+/// Gives the values of the operands' parameters alone, and declares another.
+#[derive(Debug)]
+struct Forgets;
+
+impl Mainloop for Forgets {
+    const SPEC: MainloopSpec = <Ours as Mainloop>::SPEC;
+    type Arguments = ();
+
+    fn emitter() -> Arc<dyn MainloopEmitter> {
+        Arc::new(Self)
+    }
+}
+
+impl MainloopEmitter for Forgets {
+    fn name(&self, _: &MainloopSpec) -> String {
+        "forgets".to_owned()
+    }
+
+    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        let ours = Ours::emitter().declare(f, plan);
+        let _: Value<'_, u64> = f.param("forgotten");
+        ours
+    }
+
+    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
+        Ours::arguments(plan, a, b, &())
+    }
+}
+
+/// A launch has an argument for every parameter, or there is no launch.
+#[test]
+fn a_parameter_without_an_argument_is_an_error() {
+    type Forgetful = Composed<Forgets, LinearCombination<bf16>, OneTile<AlongM>>;
+    let call = Call::of(GemmProblem { m: 64, n: 64, k: 64 }).a(4096, 64).b(4096, 64).d(4096, 64);
+    for result in
+        [Gemm::<Forgetful>::launch(&call, 132), AnyGemm::of::<Forgetful>("forgets").launch(&call, 132)]
+    {
+        let error = result.expect_err("one too few").to_string();
+        assert!(error.contains("mainloop `forgets` gives 2 arguments for 3 parameters"), "{error}");
     }
 }
 

@@ -14,7 +14,7 @@ use kernel::{Composed, Engine, EngineError, Gemm, GemmProblem, Gpu, LinearArgume
 use scheduler::{AlongM, EveryTile, OneTile, Ordered, StreamK};
 use typenum::{U1, U2, U64};
 
-use stand_in::{noted, with_stand_in};
+use stand_in::{noted, other, with_stand_in};
 
 type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
 type Mainloop = TmaWgmma<Kk, Tile<U64, U64, U64>, Cooperative<U1>>;
@@ -110,6 +110,54 @@ fn workspaces_are_kept_by_stream() {
             }
         });
         assert_eq!(noted("allocated") - before, 2, "one for each thread");
+    });
+}
+
+/// Under capture, a shape is enqueued that was prepared or enqueued on the stream before. For any other the
+/// error says what to do, and the capture goes on.
+#[allow(unsafe_code, reason = "a stream of another library")]
+#[test]
+fn prepared_shapes_are_captured() {
+    with_stand_in("prepared_shapes_are_captured", &[], &[], || {
+        let mut gpu = Gpu::new(0).expect("the stand-in");
+        let memory = memory(&mut gpu);
+        let all = memory.each_ref().map(DeviceSlice::from);
+        // SAFETY: the stand-in runs nothing.
+        let stream =
+            |handle: usize| unsafe { StreamRef::from_raw(core::ptr::without_provenance_mut(handle)) };
+        let [first, second] = [0x5000, 0x6000].map(stream);
+        let chooser = Chooser::new(gpu.context()).expect("a context");
+        let divided = Gemm::<Divided>::load(gpu.context()).expect("compiles");
+        let [known, prepared, cold] =
+            [PROBLEM, GemmProblem { m: 64, ..PROBLEM }, GemmProblem { m: 32, ..PROBLEM }]
+                .map(|problem| Multiplication::new(Format::Bf16, [Major::K; 2], problem));
+        chooser.enqueue(first, &known, all).expect("legal");
+        chooser.prepare(first, &prepared, all).expect("legal");
+        divided.prepare(first, PROBLEM, all).expect("legal");
+        assert_eq!(noted("launched"), 1, "nothing is enqueued that is only prepared");
+        let loaded = noted("loaded");
+        let graph = other::capture(|| {
+            chooser.enqueue(first, &known, all).expect("known");
+            chooser.enqueue(first, &prepared, all).expect("prepared");
+            divided.launch_slices(first, PROBLEM, all).expect("prepared");
+            for (why, error, words) in [
+                (
+                    "a kernel",
+                    chooser.enqueue(first, &cold, all),
+                    "a kernel for 32 x 64 x 512 bf16 is not there yet",
+                ),
+                ("a workspace", divided.launch_slices(second, PROBLEM, all), "the workspace of"),
+            ] {
+                let error = error.expect_err(why).to_string();
+                assert!(error.contains(words) && error.contains("call `prepare`"), "{why}: {error}");
+            }
+        });
+        assert_eq!((noted("launched"), noted("loaded")), (1, loaded), "all others are captured");
+        // The graph keeps the kernels and the workspace. The larger workspace, which it does not use, goes.
+        let freed = noted("freed");
+        divided.launch_slices(first, GemmProblem { m: 1024, ..PROBLEM }, all).expect_err("A is short");
+        drop((chooser, divided));
+        assert_eq!((other::replay(graph), noted("stale replay"), noted("freed") - freed), (0, 0, 1));
     });
 }
 

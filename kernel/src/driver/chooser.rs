@@ -14,7 +14,7 @@ use lru::LruCache;
 
 use super::context::{Context, lock};
 use super::memory::DeviceSlice;
-use super::ready::Ready;
+use super::ready::{Ready, Step};
 use super::stream::StreamRef;
 use super::typed::InContext;
 #[cfg(feature = "cudarc")]
@@ -179,12 +179,42 @@ impl Chooser {
     /// Enqueues one or several GEMMs of A and B into D, and returns at once. `slices` are lent memory of A, B
     /// and D.
     ///
+    /// If the stream is being captured, the launch becomes part of the graph. The shape must have been
+    /// enqueued or [prepared](Self::prepare) on this stream before.
+    ///
     /// # Errors
-    /// No kernel can compute them (with the reason), a slice has fewer bytes than its matrices, or the driver
-    /// rejects the launch.
+    /// No kernel can compute them (with the reason), a slice has fewer bytes than its matrices, the stream is
+    /// being captured and the shape was not prepared, or the driver rejects the launch.
     pub fn enqueue<'s>(
         &self,
         stream: impl Into<StreamRef<'s>>,
+        what: &Multiplication<'_>,
+        slices: [DeviceSlice<'_>; 3],
+    ) -> Result<(), EngineError> {
+        self.take((Step::Launch, stream.into()), what, slices)
+    }
+
+    /// Chooses and loads the kernel for what [`enqueue`](Self::enqueue) enqueues, and allocates its workspace
+    /// for this stream. It enqueues nothing. Call it before the stream is captured into a graph: nothing can
+    /// be loaded or allocated during a capture.
+    ///
+    /// The workspace belongs to the stream. Replay the graph on the stream that captured it, or while nothing
+    /// else is enqueued there.
+    ///
+    /// # Errors
+    /// As [`enqueue`](Self::enqueue).
+    pub fn prepare<'s>(
+        &self,
+        stream: impl Into<StreamRef<'s>>,
+        what: &Multiplication<'_>,
+        slices: [DeviceSlice<'_>; 3],
+    ) -> Result<(), EngineError> {
+        self.take((Step::Prepare, stream.into()), what, slices)
+    }
+
+    fn take(
+        &self,
+        to: (Step, StreamRef<'_>),
         what: &Multiplication<'_>,
         slices: [DeviceSlice<'_>; 3],
     ) -> Result<(), EngineError> {
@@ -209,7 +239,7 @@ impl Chooser {
             return Ok(());
         }
         let addresses = slices.map(|slice| slice.address());
-        let ready = self.ready(what, addresses)?;
+        let ready = self.ready(to.1, what, addresses)?;
         let call = ready.call(what.problem, addresses);
         let mut lent = slices.to_vec();
         let call = match what.scales {
@@ -230,19 +260,18 @@ impl Chooser {
             }
         };
         match what.bias {
-            None => ready.launch(stream.into(), call.with(LinearArguments::default()), &lent),
+            None => ready.launch(to, call.with(LinearArguments::default()), &lent),
             Some((activation, bias)) => {
                 lent.push(bias);
                 let bias = RowArgument { address: bias.address(), len: n };
                 let arguments = LinearBiasArguments { alpha: 1.0, bias };
-                let stream = stream.into();
                 let half = what.types.d == Format::F16;
                 macro_rules! launch {
                     ($tree:ident) => {
                         if half {
-                            ready.launch(stream, call.with(Tree::<$tree<f16>>(&arguments)), &lent)
+                            ready.launch(to, call.with(Tree::<$tree<f16>>(&arguments)), &lent)
                         } else {
-                            ready.launch(stream, call.with(Tree::<$tree<bf16>>(&arguments)), &lent)
+                            ready.launch(to, call.with(Tree::<$tree<bf16>>(&arguments)), &lent)
                         }
                     };
                 }
@@ -257,7 +286,12 @@ impl Chooser {
     }
 
     /// The kernel for a multiplication.
-    fn ready(&self, what: &Multiplication<'_>, addresses: [u64; 3]) -> Result<Arc<Ready>, EngineError> {
+    fn ready(
+        &self,
+        stream: StreamRef<'_>,
+        what: &Multiplication<'_>,
+        addresses: [u64; 3],
+    ) -> Result<Arc<Ready>, EngineError> {
         let aligned = addresses.map(|address| address.trailing_zeros().min(8));
         let Multiplication { types, majors, problem, many, .. } = *what;
         let product = Product {
@@ -275,6 +309,11 @@ impl Chooser {
         let mut chosen = lock(&self.chosen);
         if let Some(ready) = chosen.by_product.get(&product) {
             return Ok(Arc::clone(ready));
+        }
+        // Nothing can be loaded while a stream is captured.
+        let current = self.context.bind()?;
+        if stream.is_captured(&current)? {
+            return Err(EngineError::Captured { what: format!("a kernel for {}", what.described()) });
         }
         let ranked = {
             let request = Request::packed(types, majors, problem);

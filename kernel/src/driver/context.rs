@@ -103,7 +103,7 @@ impl Context {
         self.driver
     }
 
-    pub(super) fn functions(&self) -> &'static Functions {
+    fn functions(&self) -> &'static Functions {
         &self.driver.functions
     }
 
@@ -128,23 +128,24 @@ impl Context {
         Ok(String::from_utf8_lossy(&name[..end]).into_owned())
     }
 
-    /// Makes the context current in the calling thread.
-    pub(super) fn bind(&self) -> Result<(), EngineError> {
-        let mut current = ptr::null_mut();
+    /// Makes the context current in the calling thread, as long as the returned value is kept.
+    pub(super) fn bind(&self) -> Result<Current<'_>, EngineError> {
+        let mut before = ptr::null_mut();
         // SAFETY: one handle is written.
-        self.check("cuCtxGetCurrent", unsafe { (self.functions().current)(&mut current) })?;
-        if current == self.raw {
-            return Ok(());
+        self.check("cuCtxGetCurrent", unsafe { (self.functions().current)(&mut before) })?;
+        if before == self.raw {
+            return Ok(Current { context: self, before: None });
         }
         // SAFETY: the context is retained as long as `self` is.
-        self.check("cuCtxSetCurrent", unsafe { (self.functions().set_current)(self.raw) })
+        self.check("cuCtxSetCurrent", unsafe { (self.functions().set_current)(self.raw) })?;
+        Ok(Current { context: self, before: Some(before) })
     }
 
     /// Waits for everything that runs in the context. After a fault there is nothing to wait for.
     pub(super) fn wait(&self) {
-        if self.bind().is_ok() {
+        if let Ok(current) = self.bind() {
             // SAFETY: the context is current.
-            let _ = unsafe { (self.functions().synchronize)() };
+            let _ = unsafe { (current.functions().synchronize)() };
         }
     }
 
@@ -217,6 +218,36 @@ impl Context {
         history.fault = Some(fault.clone());
         let Fault { kernel, code, reason } = fault;
         EngineError::Fault { kernel, call, code, reason }
+    }
+}
+
+/// A context while it is current in the calling thread, made by [`Context::bind`]. When it is dropped, the
+/// context that was current before is current again, or none if there was none.
+///
+/// Only through it are the driver's functions reached that work in the current context.
+#[must_use]
+pub(super) struct Current<'a> {
+    context: &'a Context,
+    /// What was current before, if that is another context.
+    before: Option<RawContext>,
+}
+
+impl<'a> Current<'a> {
+    pub(super) fn context(&self) -> &'a Context {
+        self.context
+    }
+
+    pub(super) fn functions(&self) -> &'static Functions {
+        self.context.functions()
+    }
+}
+
+impl Drop for Current<'_> {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            // SAFETY: the caller's context, or null. Nothing can be done if its owner destroyed it meanwhile.
+            let _ = unsafe { (self.context.functions().set_current)(before) };
+        }
     }
 }
 

@@ -171,8 +171,8 @@ impl Gpu {
         if bytes.is_empty() {
             return Ok(());
         }
-        self.context.bind()?;
-        let (functions, stream) = (self.context.functions(), self.stream.raw());
+        let current = self.context.bind()?;
+        let (functions, stream) = (current.functions(), self.stream.raw());
         // SAFETY: that number of bytes is allocated there; `bytes` is borrowed until the copy has ended.
         let status =
             unsafe { (functions.copy_to_host)(bytes.as_mut_ptr().cast(), address, bytes.len(), stream) };
@@ -185,8 +185,8 @@ impl Gpu {
         if bytes.is_empty() {
             return Ok(());
         }
-        self.context.bind()?;
-        let (functions, stream) = (self.context.functions(), self.stream.raw());
+        let current = self.context.bind()?;
+        let (functions, stream) = (current.functions(), self.stream.raw());
         // SAFETY: that number of bytes is allocated there; `bytes` is borrowed until the copy has ended.
         let status =
             unsafe { (functions.copy_to_device)(address, bytes.as_ptr().cast(), bytes.len(), stream) };

@@ -58,8 +58,8 @@ impl Drop for Exec {
     fn drop(&mut self) {
         // A replay may still be running.
         self.context.wait();
-        if self.context.bind().is_ok() {
-            let functions = self.context.functions();
+        if let Ok(current) = self.context.bind() {
+            let functions = current.functions();
             // SAFETY: both handles belong to this value, or are null if they were not made, and are not used
             // after this.
             unsafe {
@@ -79,11 +79,11 @@ impl Enqueue for Graph {
 
     fn enqueue(&self, stream: &Stream) -> Result<(), EngineError> {
         let context = &self.exec.context;
-        context.bind()?;
+        let current = context.bind()?;
         stream.hold([Arc::clone(&self.exec) as Held]);
         // SAFETY: the graph is alive with everything its launches need, and this type is not shared between
         // threads.
-        let status = unsafe { (context.functions().graph_launch)(self.exec.exec, stream.raw()) };
+        let status = unsafe { (current.functions().graph_launch)(self.exec.exec, stream.raw()) };
         context.check_kernel(&self.name, "cuGraphLaunch", status)?;
         context.launched(&self.name);
         Ok(())
@@ -109,9 +109,10 @@ impl Gpu {
         }
         // From here on, `exec` owns the graph and destroys it, also if the next step fails.
         let mut exec = Exec { context, graph, exec: ptr::null_mut(), _held: held };
-        // SAFETY: the graph is alive; one handle is written.
-        let status = unsafe {
-            (exec.context.functions().graph_instantiate)(&mut exec.exec, graph, AUTO_FREE_ON_LAUNCH)
+        let status = {
+            let current = exec.context.bind()?;
+            // SAFETY: the graph is alive; one handle is written.
+            unsafe { (current.functions().graph_instantiate)(&mut exec.exec, graph, AUTO_FREE_ON_LAUNCH) }
         };
         exec.context.check_kernel(&name, "cuGraphInstantiateWithFlags", status)?;
         Ok(Graph { exec: Arc::new(exec), name, launches: launches.len(), unshared: PhantomData })

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ptx::abi::{Argument, ArgumentError, Description, Grid, TENSOR_MAP_BYTES};
 
-use super::context::Context;
+use super::context::{Context, Current};
 use super::load::{self, Image, Origin};
 use super::module::{self, Module};
 use super::sys::{LaunchAttribute, LaunchConfig, RawFunction, RawStream, function};
@@ -152,15 +152,17 @@ impl Kernel {
 
     fn set(&self, attribute: i32, value: i32) -> Result<(), EngineError> {
         let context = self.context();
+        let current = context.bind()?;
         // SAFETY: the function is valid as long as the module, which `self` owns.
-        let status = unsafe { (context.functions().function_set)(self.function, attribute, value) };
+        let status = unsafe { (current.functions().function_set)(self.function, attribute, value) };
         context.check_kernel(&self.name, "cuFuncSetAttribute", status)
     }
 
     fn get(&self, attribute: i32) -> Result<u32, EngineError> {
         let (context, mut value) = (self.context(), 0);
+        let current = context.bind()?;
         // SAFETY: as above, and one number is written.
-        let status = unsafe { (context.functions().function_get)(&mut value, attribute, self.function) };
+        let status = unsafe { (current.functions().function_get)(&mut value, attribute, self.function) };
         context.check_kernel(&self.name, "cuFuncGetAttribute", status)?;
         Ok(u32::try_from(value).unwrap_or(0))
     }
@@ -229,14 +231,14 @@ impl Kernel {
     /// A driver error.
     pub fn max_active_clusters(&self) -> Result<u32, EngineError> {
         let context = self.context();
-        context.bind()?;
+        let current = context.bind()?;
         let mut clusters = 0;
         let grid = Grid { ctas: self.cluster };
         // A single CTA counts as a cluster. The query needs the attribute in every case.
         let mut attributes = [LaunchAttribute::cluster(self.cluster)];
         let config = self.config(grid, ptr::null_mut(), &mut attributes);
         // SAFETY: the configuration and its attribute are alive, and the function is.
-        let status = unsafe { (context.functions().active_clusters)(&mut clusters, self.function, &config) };
+        let status = unsafe { (current.functions().active_clusters)(&mut clusters, self.function, &config) };
         context.check_kernel(&self.name, "cuOccupancyMaxActiveClusters", status)?;
         Ok(u32::try_from(clusters).unwrap_or(0))
     }
@@ -247,8 +249,8 @@ impl Kernel {
     /// A kernel that contains `griddepcontrol.wait` is launched with programmatic dependent launch: it may
     /// start before the previous kernel has ended.
     ///
-    /// The call makes the kernel's context current in the calling thread. [`parameter_block`] makes `block`.
-    /// You may overwrite the scalars in it between launches.
+    /// The calling thread's current context stays what it is. [`parameter_block`] makes `block`. You may
+    /// overwrite the scalars in it between launches.
     ///
     /// # Errors
     /// The block has another size, or the driver rejects the launch, for example because the grid is not a
@@ -269,8 +271,22 @@ impl Kernel {
             let (bytes, needed) = (block.len(), self.block_bytes);
             return Err(EngineError::ParameterBlock { kernel: self.name.to_string(), bytes, needed });
         }
-        let context = self.context();
-        context.bind()?;
+        let current = self.context().bind()?;
+        // SAFETY: the caller guarantees the stream and the addresses.
+        unsafe { self.launch_in(&current, stream, grid, block) }
+    }
+
+    /// The same in its context, which is current already, with a block of the right size.
+    ///
+    /// # Safety
+    /// As [`launch_raw`](Self::launch_raw).
+    pub(super) unsafe fn launch_in(
+        &self,
+        current: &Current<'_>,
+        stream: *mut c_void,
+        grid: Grid,
+        block: &[u8],
+    ) -> Result<(), EngineError> {
         let mut parameters = [ptr::null_mut::<c_void>(); MAX_PARAMETERS];
         for (parameter, &offset) in parameters.iter_mut().zip(&self.offsets) {
             *parameter = block[offset..].as_ptr().cast_mut().cast();
@@ -283,8 +299,9 @@ impl Kernel {
         // SAFETY: every parameter of the function has a pointer to its bytes inside `block`, which the driver copies
         // before it returns; the configuration is alive; the caller vouches for stream and addresses.
         let status = unsafe {
-            (context.functions().launch)(&config, self.function, parameters.as_mut_ptr(), ptr::null_mut())
+            (current.functions().launch)(&config, self.function, parameters.as_mut_ptr(), ptr::null_mut())
         };
+        let context = current.context();
         context.check_kernel(&self.name, "cuLaunchKernelEx", status)?;
         context.launched(&self.name);
         Ok(())
@@ -330,6 +347,7 @@ pub(super) fn parameter_block_in(
     arguments: &[Argument],
 ) -> Result<Vec<u8>, EngineError> {
     context.alive()?;
+    let _current = context.bind()?;
     let check = |call, status| context.check(call, status);
     block(program, arguments, |map| tensor_map::encode(context.driver(), &check, map))
 }

@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use collective::tree::{Path, Reach};
 use collective::{MatrixRef, Record};
-use ptx::Scalar;
 use ptx::abi::{Argument, TENSOR_MAP_BYTES};
+use ptx::{Param, Scalar};
 
 use super::calls::{Calls, Maker};
 use super::context::Context;
 use super::footprint::{self, Matrices};
 use super::kernel::{Kernel, parameter_block_in};
 use super::memory::DeviceSlice;
-use super::stream::StreamRef;
+use super::stream::{Held, StreamRef};
 use super::tensor_map;
 use crate::arguments::{Arguments, Given};
 use crate::error::EngineError;
@@ -116,50 +116,65 @@ impl Loaded {
     /// the epilogue writes must be lent as writable. For GEMMs that [`Record`](collective::Record)s describe,
     /// lend the [`Records`](super::Records) and the matrices of each.
     ///
+    /// If the stream is being captured, the launch becomes part of the graph, whether the shape is known or
+    /// not. [`DeviceSlice`] says who keeps the memory.
+    ///
     /// # Errors
     /// The first illegal argument, memory that is not lent, records that were not lent as
-    /// [`Records`](super::Records), an epilogue that does not report all memory it accesses, a stream that is
-    /// being captured, or a launch that the driver rejects. Faults while the kernel runs are reported by a
-    /// later call.
+    /// [`Records`](super::Records), an epilogue that does not report all memory it accesses, or a launch that
+    /// the driver rejects. Faults while the kernel runs are reported by a later call.
     pub fn launch<'s, E: Arguments + Clone>(
         &mut self,
         stream: impl Into<StreamRef<'s>>,
         call: &Call<E>,
         lent: &[DeviceSlice<'_>],
     ) -> Result<(), EngineError> {
-        let stream = stream.into();
-        let Parts { kernel, .. } = &self.parts;
+        let (stream, Self { parts, calls }) = (stream.into(), self);
+        let kernel = &parts.kernel;
         if lent.iter().any(|slice| !slice.serves(stream.raw())) {
             return Err(EngineError::OtherStream { kernel: kernel.name().to_owned() });
         }
-        self.parts.reaches(call, lent)?;
-        kernel.context().bind()?;
-        if stream.is_captured(kernel.context())? {
-            return Err(EngineError::Captured { kernel: kernel.name().to_owned() });
+        parts.reaches(call, lent)?;
+        let current = kernel.context().bind()?;
+        if stream.is_captured(&current)? {
+            let memory = lent.iter().filter_map(DeviceSlice::allocation).map(|memory| memory as Held);
+            stream.keep(memory.chain([Arc::clone(kernel) as Held]));
         }
+        let Some((grid, block)) = calls.get(parts, call)? else { return Ok(()) };
         // SAFETY: the stream is alive, and the driver rejects a stream of another context. The owners lend
         // every byte that the call accesses.
-        unsafe { self.launch_raw(stream.raw(), call) }
+        unsafe { kernel.launch_in(&current, stream.raw(), grid, block) }
     }
 
-    /// The same on any stream, with any memory. The launch may be captured into a graph.
+    /// Checks a call and keeps its launch, so that the first [`launch`](Self::launch) of the shape is as
+    /// cheap as later ones. It enqueues nothing.
+    ///
+    /// # Errors
+    /// The first illegal argument, or a driver error.
+    pub fn prepare<E: Arguments + Clone>(&mut self, call: &Call<E>) -> Result<(), EngineError> {
+        self.calls.get(&self.parts, call).map(|_| ())
+    }
+
+    /// The same on any stream, with any memory.
     ///
     /// # Errors
     /// The first illegal argument, or the driver rejects the launch. Faults while the kernel runs are
     /// reported by a later call.
     ///
     /// # Safety
-    /// As [`Kernel::launch_raw`]. The same must hold for the memory that records in device memory point to.
+    /// As [`Kernel::launch_raw`]. The same must hold for the memory that records in device memory point to. If
+    /// the stream is being captured, this value and the memory must be kept as long as the graph may be
+    /// replayed.
     pub unsafe fn launch_raw<E: Arguments + Clone>(
         &mut self,
         stream: *mut c_void,
         call: &Call<E>,
     ) -> Result<(), EngineError> {
-        match self.calls.get(&self.parts, call)? {
-            // SAFETY: the caller guarantees the stream and the addresses.
-            Some((grid, block)) => unsafe { self.parts.kernel.launch_raw(stream, grid, block) },
-            None => Ok(()),
-        }
+        let Self { parts, calls } = self;
+        let current = parts.kernel.context().bind()?;
+        let Some((grid, block)) = calls.get(parts, call)? else { return Ok(()) };
+        // SAFETY: the caller guarantees the stream and the addresses.
+        unsafe { parts.kernel.launch_in(&current, stream, grid, block) }
     }
 }
 
@@ -195,7 +210,8 @@ impl Parts {
         Ok(())
     }
 
-    /// Checks that the memory which the epilogue of one GEMM accesses is lent.
+    /// Checks that the memory is lent which the epilogue of one GEMM accesses, and what a mainloop of the
+    /// user's own accesses in addition to A and B.
     fn reaches_one<E: Arguments + Clone>(
         &self,
         call: &Call<E>,
@@ -209,25 +225,34 @@ impl Parts {
         let refused = |source| EngineError::Call { kernel: name.to_owned(), source };
         let multiplied = epilogue.multiplied();
         let checked = self.gemm.checked(product, multiplied, &Path::within(&reach)).map_err(refused)?;
-        if checked.is_none() || epilogue.linear().is_some() {
+        let built_in = epilogue.linear().is_some() && self.gemm.mainloop.is_built_in();
+        if checked.is_none() || built_in {
             return Ok(());
         }
-        let made = self.gemm.make(call, &self.gemm, &Path::ROOT, self.slots).map_err(refused)?;
-        let Some(Made { launch, of_epilogue }) = made else { return Ok(()) };
-        let params = &self.program.function().params;
-        let given = params.iter().zip(&launch.arguments).enumerate();
-        let others = given.filter(|(i, (param, argument))| {
-            let address = match argument {
-                Argument::Scalar(ty, bits) if *ty == <u64 as Scalar>::TYPE && !param.number => *bits,
-                Argument::Scalar(..) => 0,
-                Argument::TensorMap(map) => map.address,
-                Argument::Im2colMap(map) => map.address,
-            };
-            of_epilogue.contains(i) && address != 0 && address != call.d.address
-        });
-        let (told, addresses) = (reach.told(), others.count());
-        if told < addresses {
-            return Err(EngineError::Untold { kernel: name.to_owned(), told, addresses });
+        let made = self.gemm.make(call, &Path::ROOT, self.slots).map_err(refused)?;
+        let Some(Made { launch, of_mainloop, of_epilogue, operands }) = made else { return Ok(()) };
+        let of_own = Reach::new(count, &covers);
+        call.epilogue.operands(&self.gemm, operands, &Path::within(&of_own)).map_err(refused)?;
+        let given = self.program.function().params.iter().zip(&launch.arguments);
+        let address = |(param, argument): (&Param, &Argument)| match argument {
+            Argument::Scalar(ty, bits) if *ty == <u64 as Scalar>::TYPE && !param.number => *bits,
+            Argument::Scalar(..) => 0,
+            Argument::TensorMap(map) => map.address,
+            Argument::Im2colMap(map) => map.address,
+        };
+        let given: Vec<u64> = given.map(address).collect();
+        let known = operands.map(|operand| operand.address);
+        // Of a linear epilogue the library knows what it reads.
+        let of_epilogue = if self.gemm.epilogue.linear().is_some() { 0..0 } else { of_epilogue };
+        for (role, reach, range, known) in [
+            ("epilogue", reach, of_epilogue, &[call.d.address][..]),
+            ("mainloop", of_own, of_mainloop, &known),
+        ] {
+            let others = given[range].iter().filter(|&address| *address != 0 && !known.contains(address));
+            let (told, addresses) = (reach.told(), others.count());
+            if told < addresses {
+                return Err(EngineError::Untold { kernel: name.to_owned(), role, told, addresses });
+            }
         }
         Ok(())
     }
@@ -235,7 +260,7 @@ impl Parts {
 
 impl Maker for Parts {
     fn launch<E: Given + Clone>(&self, call: &Call<E>) -> Result<Option<Launch>, EngineError> {
-        let made = self.gemm.make(call, &self.gemm, &Path::ROOT, self.slots);
+        let made = self.gemm.make(call, &Path::ROOT, self.slots);
         let refused = |source| EngineError::Call { kernel: self.program.name().to_owned(), source };
         Ok(made.map_err(refused)?.map(|made| made.launch))
     }

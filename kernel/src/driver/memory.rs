@@ -1,7 +1,6 @@
 //! Device memory: allocations, and slices that owners lend to launches.
 #![allow(unsafe_code, reason = "calls the CUDA driver")]
 
-use core::marker::PhantomData;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -22,11 +21,11 @@ pub(super) struct Allocation {
 
 impl Allocation {
     pub(super) fn new(context: &Arc<Context>, bytes: usize) -> Result<Arc<Self>, EngineError> {
-        context.bind()?;
+        let current = context.bind()?;
         let bytes = bytes.max(1);
         let mut address = 0;
         // SAFETY: the context is current, and one address is written.
-        let status = unsafe { (context.functions().allocate)(&mut address, bytes) };
+        let status = unsafe { (current.functions().allocate)(&mut address, bytes) };
         context.check("cuMemAlloc", status)?;
         Ok(Arc::new(Self { context: Arc::clone(context), address, bytes }))
     }
@@ -42,10 +41,10 @@ impl Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        if self.context.bind().is_ok() {
+        if let Ok(current) = self.context.bind() {
             // SAFETY: it was allocated by this value, and nothing needs it any more. The call waits for work
             // in flight. After a fault it returns that fault, and the memory is freed with the context.
-            let _ = unsafe { (self.context.functions().free)(self.address) };
+            let _ = unsafe { (current.functions().free)(self.address) };
         }
     }
 }
@@ -102,6 +101,10 @@ impl DeviceMemory {
 /// A [`DeviceMemory`] converts to it, and so do [`Records`]. With the feature `cudarc`, `cudarc::read` and
 /// `cudarc::write` lend cudarc's slices. For other memory nothing proves that an address is valid, so
 /// [`readable`](Self::readable) and [`writable`](Self::writable) are `unsafe`.
+///
+/// A launch may be captured into a graph. The graph keeps [`DeviceMemory`] and [`Records`]. If another
+/// library captures, they are kept as long as the process runs. All other memory is kept by its owner: as
+/// long as the graph may be replayed.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceSlice<'a> {
     address: u64,
@@ -111,7 +114,8 @@ pub struct DeviceSlice<'a> {
     stream: Option<usize>,
     /// The records in it, if it holds records.
     records: Option<&'a Records>,
-    owner: PhantomData<&'a ()>,
+    /// The allocation that it is, if it is one of this library.
+    allocation: Option<&'a Arc<Allocation>>,
 }
 
 impl<'a> DeviceSlice<'a> {
@@ -119,18 +123,19 @@ impl<'a> DeviceSlice<'a> {
     ///
     /// # Safety
     /// The memory must be readable by the device. It must stay allocated, and nothing may write it, until
-    /// every launch that was given the slice has finished.
+    /// every launch that was given the slice has finished, also from a graph that captured the launch.
     pub unsafe fn readable(address: u64, bytes: u64) -> Self {
-        Self { address, bytes, writable: false, stream: None, records: None, owner: PhantomData }
+        Self { address, bytes, writable: false, stream: None, records: None, allocation: None }
     }
 
     /// Memory that launches may read and write, from a device address, in bytes.
     ///
     /// # Safety
     /// The memory must be readable and writable by the device. It must stay allocated, and nothing else may
-    /// read or write it, until every launch that was given the slice has finished.
+    /// read or write it, until every launch that was given the slice has finished, also from a graph that
+    /// captured the launch.
     pub unsafe fn writable(address: u64, bytes: u64) -> Self {
-        Self { address, bytes, writable: true, stream: None, records: None, owner: PhantomData }
+        Self { address, bytes, writable: true, stream: None, records: None, allocation: None }
     }
 
     /// Device address of the first byte.
@@ -154,6 +159,11 @@ impl<'a> DeviceSlice<'a> {
         self.stream.is_none_or(|lent| lent == stream.addr())
     }
 
+    /// The allocation that it is, to be kept; `None` for memory of other owners.
+    pub(super) fn allocation(&self) -> Option<Arc<Allocation>> {
+        self.allocation.cloned()
+    }
+
     /// The records that begin at an address.
     pub(super) fn records(&self, address: u64) -> Option<&'a Records> {
         self.records.filter(|records| records.address() == address)
@@ -170,7 +180,7 @@ impl<'a> DeviceSlice<'a> {
 impl<'a> From<&'a DeviceMemory> for DeviceSlice<'a> {
     fn from(memory: &'a DeviceMemory) -> Self {
         let (address, bytes) = (memory.address(), memory.bytes() as u64);
-        Self { address, bytes, writable: true, stream: None, records: None, owner: PhantomData }
+        Self { address, bytes, writable: true, stream: None, records: None, allocation: Some(&memory.0) }
     }
 }
 
@@ -178,7 +188,8 @@ impl<'a> From<&'a Records> for DeviceSlice<'a> {
     fn from(records: &'a Records) -> Self {
         let bytes = (records.as_slice().len() * Record::BYTES[0] as usize) as u64;
         let (address, records) = (records.address(), Some(records));
-        Self { address, bytes, writable: false, stream: None, records, owner: PhantomData }
+        let allocation = records.map(Records::allocation);
+        Self { address, bytes, writable: false, stream: None, records, allocation }
     }
 }
 

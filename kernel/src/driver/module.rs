@@ -95,7 +95,7 @@ impl Module {
     /// # Errors
     /// The compiler's log if the driver rejected the text, or a driver error.
     pub(super) fn compile(context: &Arc<Context>, kernel: &str, text: &str) -> Result<Self, EngineError> {
-        context.bind()?;
+        let current = context.bind()?;
         let image = CString::new(text).map_err(|_| {
             let log = "the text holds a NUL character".to_owned();
             EngineError::Compile { kernel: kernel.to_owned(), log }
@@ -106,7 +106,7 @@ impl Module {
         // SAFETY: the image ends in NUL. There are as many options as values, and each value is of the kind
         // that its option needs. Both buffers are as long as stated and outlive the call.
         let status = unsafe {
-            (context.functions().module_load)(
+            (current.functions().module_load)(
                 &mut raw,
                 image.as_ptr().cast(),
                 count,
@@ -127,13 +127,13 @@ impl Module {
         kernel: &str,
         Compiled { cubin, log }: Compiled,
     ) -> Result<Self, EngineError> {
-        context.bind()?;
+        let current = context.bind()?;
         let mut raw = ptr::null_mut();
         // SAFETY: the image is a whole ELF file, whose header says how long it is. The assembler that the
         // user named wrote it, or it comes from an entry on disk with a correct checksum, or the caller of an
         // unsafe function guarantees it. It outlives the call.
         let status = unsafe {
-            (context.functions().module_load)(
+            (current.functions().module_load)(
                 &mut raw,
                 cubin.as_ptr().cast(),
                 0,
@@ -157,12 +157,12 @@ impl Module {
 
     /// An entry of the module. It is valid as long as the module lives.
     pub(super) fn function(&self, name: &str) -> Result<RawFunction, EngineError> {
-        self.context.bind()?;
+        let current = self.context.bind()?;
         let c_name = CString::new(name).unwrap_or_default();
         let mut function = ptr::null_mut();
         // SAFETY: the module is loaded until `self` is dropped; one handle is written.
         let status =
-            unsafe { (self.context.functions().module_function)(&mut function, self.raw, c_name.as_ptr()) };
+            unsafe { (current.functions().module_function)(&mut function, self.raw, c_name.as_ptr()) };
         self.context.check_kernel(name, "cuModuleGetFunction", status)?;
         Ok(function)
     }
@@ -172,10 +172,10 @@ impl Drop for Module {
     fn drop(&mut self) {
         // One of its launches may still be running.
         self.context.wait();
-        if self.context.bind().is_ok() {
+        if let Ok(current) = self.context.bind() {
             // SAFETY: it was loaded once, and nothing uses it after this. After a fault the driver returns
             // that fault, and there is nothing left to release.
-            let _ = unsafe { (self.context.functions().module_unload)(self.raw) };
+            let _ = unsafe { (current.functions().module_unload)(self.raw) };
         }
     }
 }

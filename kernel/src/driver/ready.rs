@@ -32,6 +32,15 @@ fn lane(stream: StreamRef<'_>) -> Lane {
     (handle, (handle == PER_THREAD).then(|| thread::current().id()))
 }
 
+/// How far a call goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Everything that cannot be done while a stream is captured: memory is allocated, nothing is enqueued.
+    Prepare,
+    /// It is enqueued.
+    Launch,
+}
+
 /// A kernel on the GPU, with one workspace per stream that it was launched on.
 pub(super) struct Ready {
     loaded: Mutex<Loaded>,
@@ -78,23 +87,24 @@ impl Ready {
             return Ok(Some(found.clone()));
         }
         // Memory cannot be allocated while a stream is captured.
-        kernel.context().bind()?;
-        if stream.is_captured(kernel.context())? {
-            return Err(EngineError::Captured { kernel: kernel.name().to_owned() });
+        let current = kernel.context().bind()?;
+        if stream.is_captured(&current)? {
+            let what = format!("the workspace of {bytes} B for kernel `{}`", kernel.name());
+            return Err(EngineError::Captured { what });
         }
         let Some(made) = gpu.workspace(bytes)? else { return Ok(None) };
         let memory = gpu.memory(made.buffer())?;
-        // Freeing waits until launches that use the old memory have ended.
+        // Freeing waits until launches that use the old memory have ended. Graphs that captured them keep it.
         if let Some((old, _)) = known.insert(lane, (made, memory.clone())) {
             gpu.free(old.buffer())?;
         }
         Ok(Some((made, memory)))
     }
 
-    /// Enqueues a call on lent memory.
+    /// Enqueues a call on lent memory, or only prepares it.
     pub(super) fn launch<E: Arguments + Clone>(
         &self,
-        stream: StreamRef<'_>,
+        (step, stream): (Step, StreamRef<'_>),
         call: Call<E>,
         lent: &[DeviceSlice<'_>],
     ) -> Result<(), EngineError> {
@@ -104,6 +114,9 @@ impl Ready {
         let mut lent = lent.to_vec();
         lent.extend(workspace.as_ref().map(|(_, memory)| DeviceSlice::from(memory)));
         let call = Call { workspace: workspace.as_ref().map(|(workspace, _)| *workspace), ..call };
-        loaded.launch(stream, &call, &lent)
+        match step {
+            Step::Prepare => loaded.prepare(&call),
+            Step::Launch => loaded.launch(stream, &call, &lent),
+        }
     }
 }

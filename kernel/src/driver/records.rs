@@ -49,7 +49,8 @@ impl Records {
         let memory = Allocation::new(context, bytes.len())?;
         if !bytes.is_empty() {
             let stream = Stream::new(context)?;
-            let copy = context.functions().copy_to_device;
+            let current = context.bind()?;
+            let copy = current.functions().copy_to_device;
             // SAFETY: that number of bytes is allocated there; `bytes` lives until the copy has ended.
             let status = unsafe { copy(memory.address(), bytes.as_ptr().cast(), bytes.len(), stream.raw()) };
             let copied = context.check("cuMemcpyHtoDAsync", status);
@@ -68,6 +69,10 @@ impl Records {
     /// The records.
     pub fn as_slice(&self) -> &[Record] {
         &self.records
+    }
+
+    pub(super) fn allocation(&self) -> &Arc<Allocation> {
+        &self.memory
     }
 
     /// Device address of the first record.

@@ -3,16 +3,20 @@
 
 use core::any::Any;
 use core::ffi::{c_int, c_void};
-use core::marker::PhantomData;
 use core::{fmt, ptr};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use super::context::{Context, lock};
+use super::context::{Context, Current, lock};
 use super::sys::{CAPTURE_THREAD_LOCAL, NON_BLOCKING, RawEvent, RawGraph, RawStream};
 use crate::error::EngineError;
 
 /// What a graph keeps alive as long as it may be replayed.
 pub(super) type Held = Arc<dyn Any + Send + Sync>;
+
+/// What launches need that are captured on streams of other libraries, by address. Nobody says when such a
+/// graph is replayed for the last time, so it is kept as long as the process runs.
+static CAPTURED: Mutex<BTreeMap<usize, Held>> = Mutex::new(BTreeMap::new());
 
 /// A stream of a context. Work on a stream runs in the order in which it was enqueued.
 pub struct Stream {
@@ -39,10 +43,10 @@ impl Stream {
     /// # Errors
     /// A driver error.
     pub fn new(context: &Arc<Context>) -> Result<Arc<Self>, EngineError> {
-        context.bind()?;
+        let current = context.bind()?;
         let mut raw = ptr::null_mut();
         // SAFETY: the context is current, and one handle is written.
-        let status = unsafe { (context.functions().stream_create)(&mut raw, NON_BLOCKING) };
+        let status = unsafe { (current.functions().stream_create)(&mut raw, NON_BLOCKING) };
         context.check("cuStreamCreate", status)?;
         Ok(Arc::new(Self { context: Arc::clone(context), raw, captured: Mutex::new(None) }))
     }
@@ -61,9 +65,9 @@ impl Stream {
     /// # Errors
     /// An earlier kernel faulted, or a driver error.
     pub fn wait(&self) -> Result<(), EngineError> {
-        self.context.bind()?;
+        let current = self.context.bind()?;
         // SAFETY: the stream is alive.
-        let status = unsafe { (self.context.functions().stream_synchronize)(self.raw) };
+        let status = unsafe { (current.functions().stream_synchronize)(self.raw) };
         self.context.check("cuStreamSynchronize", status)
     }
 
@@ -83,8 +87,8 @@ impl Stream {
         &self,
         enqueue: impl FnOnce(&Self) -> Result<(), EngineError>,
     ) -> Result<(RawGraph, Vec<Held>), EngineError> {
-        self.context.bind()?;
-        let functions = self.context.functions();
+        let current = self.context.bind()?;
+        let functions = current.functions();
         // SAFETY: the stream is alive. If it is being captured already, the driver returns an error.
         let status = unsafe { (functions.capture_begin)(self.raw, CAPTURE_THREAD_LOCAL) };
         self.context.check("cuStreamBeginCapture", status)?;
@@ -109,10 +113,10 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if self.context.bind().is_ok() {
+        if let Ok(current) = self.context.bind() {
             // SAFETY: it was created by this value and is not used after this; enqueued work still runs to
             // its end.
-            let _ = unsafe { (self.context.functions().stream_destroy)(self.raw) };
+            let _ = unsafe { (current.functions().stream_destroy)(self.raw) };
         }
     }
 }
@@ -121,16 +125,18 @@ impl Drop for Stream {
 #[derive(Clone, Copy, Debug)]
 pub struct StreamRef<'a> {
     raw: RawStream,
-    owner: PhantomData<&'a ()>,
+    /// The stream, if it is one of this library.
+    own: Option<&'a Stream>,
 }
 
 impl StreamRef<'_> {
     /// Any stream, as a `CUstream`; null is the default stream.
     ///
     /// # Safety
-    /// The stream must stay alive as long as the value is used.
+    /// The stream must stay alive as long as the value is used. If it is being captured into a graph, the
+    /// memory that launches on it access must stay allocated as long as the graph may be replayed.
     pub unsafe fn from_raw(stream: *mut c_void) -> Self {
-        Self { raw: stream, owner: PhantomData }
+        Self { raw: stream, own: None }
     }
 
     pub(super) fn raw(self) -> RawStream {
@@ -138,18 +144,26 @@ impl StreamRef<'_> {
     }
 
     /// Whether the stream is being captured into a graph.
-    pub(super) fn is_captured(self, context: &Context) -> Result<bool, EngineError> {
+    pub(super) fn is_captured(self, current: &Current<'_>) -> Result<bool, EngineError> {
         let mut status: c_int = 0;
         // SAFETY: the stream is alive, and one number is written.
-        let result = unsafe { (context.functions().stream_capturing)(self.raw, &mut status) };
-        context.check("cuStreamIsCapturing", result)?;
+        let result = unsafe { (current.functions().stream_capturing)(self.raw, &mut status) };
+        current.context().check("cuStreamIsCapturing", result)?;
         Ok(status != 0)
+    }
+
+    /// While the stream is being captured, keeps what a launch needs as long as the graph may be replayed.
+    pub(super) fn keep(self, needed: impl IntoIterator<Item = Held>) {
+        match self.own {
+            Some(stream) => stream.hold(needed),
+            None => lock(&CAPTURED).extend(needed.into_iter().map(|held| (Arc::as_ptr(&held).addr(), held))),
+        }
     }
 }
 
 impl<'a> From<&'a Stream> for StreamRef<'a> {
     fn from(stream: &'a Stream) -> Self {
-        Self { raw: stream.raw, owner: PhantomData }
+        Self { raw: stream.raw, own: Some(stream) }
     }
 }
 
@@ -178,26 +192,27 @@ impl fmt::Debug for Event {
 
 impl Event {
     pub(super) fn new(context: &Arc<Context>) -> Result<Self, EngineError> {
-        context.bind()?;
+        let current = context.bind()?;
         let mut raw = ptr::null_mut();
         // SAFETY: the context is current, and one handle is written.
-        let status = unsafe { (context.functions().event_create)(&mut raw, 0) };
+        let status = unsafe { (current.functions().event_create)(&mut raw, 0) };
         context.check("cuEventCreate", status)?;
         Ok(Self { context: Arc::clone(context), raw })
     }
 
     pub(super) fn record(&self, stream: &Stream) -> Result<(), EngineError> {
+        let current = self.context.bind()?;
         // SAFETY: both are alive; if their contexts differ, the driver returns an error.
-        let status = unsafe { (self.context.functions().event_record)(self.raw, stream.raw) };
+        let status = unsafe { (current.functions().event_record)(self.raw, stream.raw) };
         self.context.check("cuEventRecord", status)
     }
 
     /// Milliseconds from another event to this one, after both have happened.
     pub(super) fn since(&self, start: &Self) -> Result<f32, EngineError> {
         let mut milliseconds = 0.0;
+        let current = self.context.bind()?;
         // SAFETY: both are alive, and one number is written.
-        let status =
-            unsafe { (self.context.functions().event_elapsed)(&mut milliseconds, start.raw, self.raw) };
+        let status = unsafe { (current.functions().event_elapsed)(&mut milliseconds, start.raw, self.raw) };
         self.context.check("cuEventElapsedTime", status)?;
         Ok(milliseconds)
     }
@@ -205,9 +220,9 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        if self.context.bind().is_ok() {
+        if let Ok(current) = self.context.bind() {
             // SAFETY: it was created by this value and is not used after this.
-            let _ = unsafe { (self.context.functions().event_destroy)(self.raw) };
+            let _ = unsafe { (current.functions().event_destroy)(self.raw) };
         }
     }
 }

@@ -132,7 +132,7 @@ impl Gpu {
             return Ok(0.0);
         }
         self.context().alive()?;
-        self.context().bind()?;
+        let _current = self.context().bind()?;
         match self.run_between_events(launches, count) {
             Ok(milliseconds) => Ok(f64::from(milliseconds) / 1e3 / count as f64),
             Err(error) => Err(self.blame(error)),

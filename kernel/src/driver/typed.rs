@@ -11,7 +11,7 @@ use half::{bf16, f16};
 
 use super::context::Context;
 use super::memory::DeviceSlice;
-use super::ready::Ready;
+use super::ready::{Ready, Step};
 use super::stream::{Stream, StreamRef};
 use crate::config::{Gemm, GemmConfig};
 use crate::error::EngineError;
@@ -95,8 +95,8 @@ impl InContext for Arc<cudarc::driver::CudaStream> {
 /// A kernel of your own type on the GPU, made by [`Gemm::load`]. It may be used from several threads.
 ///
 /// All matrices are packed. K-major operands are `(M, K)` for A and `(N, K)` for B in row-major order;
-/// MN-major operands are the transposes of these. D is `(M, N)`, row-major. For leading dimensions, batches,
-/// scales and graphs use [`Loaded`](super::Loaded).
+/// MN-major operands are the transposes of these. D is `(M, N)`, row-major. For leading dimensions, batches
+/// and scales use [`Loaded`](super::Loaded).
 pub struct LoadedGemm<C> {
     ready: Ready,
     of: PhantomData<fn() -> C>,
@@ -239,7 +239,8 @@ where
     ///
     /// # Errors
     /// A slice has fewer bytes than its matrix, an address or an extent is illegal for the kernel, the stream
-    /// is being captured, or the driver rejects the launch.
+    /// is being captured and its workspace was not [prepared](Self::prepare), or the driver rejects the
+    /// launch.
     pub fn launch_slices<'s>(
         &self,
         stream: impl Into<StreamRef<'s>>,
@@ -247,6 +248,21 @@ where
         slices: [DeviceSlice<'_>; 3],
     ) -> Result<(), EngineError> {
         self.launch_with(stream, problem, slices, (LinearArguments::default(), &[]))
+    }
+
+    /// Allocates the workspace that a launch on this stream needs, and enqueues nothing. Call it before the
+    /// stream is captured into a graph, where nothing can be allocated.
+    ///
+    /// # Errors
+    /// As [`launch_slices`](Self::launch_slices).
+    pub fn prepare<'s>(
+        &self,
+        stream: impl Into<StreamRef<'s>>,
+        problem: GemmProblem,
+        slices: [DeviceSlice<'_>; 3],
+    ) -> Result<(), EngineError> {
+        let call = self.ready.call(problem, slices.map(|slice| slice.address()));
+        self.ready.launch((Step::Prepare, stream.into()), call, &slices)
     }
 
     /// Enqueues `D = alpha * A * B + beta * C` on lent memory. C may be D; otherwise its memory must be one
@@ -263,7 +279,7 @@ where
     ) -> Result<(), EngineError> {
         let call = self.ready.call(problem, slices.map(|slice| slice.address())).with(arguments);
         let lent: Vec<_> = slices.iter().chain(more).copied().collect();
-        self.ready.launch(stream.into(), call, &lent)
+        self.ready.launch((Step::Launch, stream.into()), call, &lent)
     }
 
     /// Enqueues `D = A * B` with plain device addresses of A, B and D. `stream` is a `CUstream`; null is the

@@ -56,3 +56,60 @@ pub(crate) fn noted(line: &str) -> usize {
     let log = std::env::var(LOG).expect("set");
     std::fs::read_to_string(log).unwrap_or_default().lines().filter(|&noted| noted == line).count()
 }
+
+/// The stand-in, for what a test does in place of another library.
+#[allow(dead_code, reason = "not every program of tests has a use for it")]
+#[allow(unsafe_code, reason = "calls the stand-in")]
+pub(crate) mod other {
+    use std::ffi::c_int;
+
+    fn function<F: Copy>(name: &str) -> F {
+        // SAFETY: the process runs with the stand-in, whose functions have the types given below.
+        unsafe {
+            // It stays loaded: what it keeps for each thread must not go before the thread.
+            let cuda = libloading::Library::new("libcuda.so.1").expect("the stand-in");
+            *Box::leak(Box::new(cuda)).get::<F>(name.as_bytes()).expect("it has the function")
+        }
+    }
+
+    /// The context that is current in this thread.
+    pub(crate) fn current() -> usize {
+        let mut context = 0;
+        // SAFETY: one number is written.
+        unsafe { function::<unsafe extern "C" fn(*mut usize) -> c_int>("cuCtxGetCurrent")(&mut context) };
+        context
+    }
+
+    /// Makes a context current in this thread.
+    pub(crate) fn set_current(context: usize) {
+        // SAFETY: the stand-in takes any number.
+        unsafe { function::<unsafe extern "C" fn(usize) -> c_int>("cuCtxSetCurrent")(context) };
+    }
+
+    /// Captures what is enqueued.
+    pub(crate) fn capture(enqueue: impl FnOnce()) -> usize {
+        let (before, mut graph) = (current(), 0);
+        set_current(0x10);
+        // SAFETY: the stand-in takes any stream; one number is written.
+        unsafe {
+            let begin = function::<unsafe extern "C" fn(usize, c_int) -> c_int>("cuStreamBeginCapture_v2");
+            assert_eq!(begin(0, 0), 0);
+            enqueue();
+            let end = function::<unsafe extern "C" fn(usize, *mut usize) -> c_int>("cuStreamEndCapture");
+            assert_eq!(end(0, &mut graph), 0);
+        }
+        set_current(before);
+        graph
+    }
+
+    /// Replays a captured graph. Returns the driver's status.
+    pub(crate) fn replay(graph: usize) -> c_int {
+        let before = current();
+        set_current(0x10);
+        // SAFETY: the stand-in takes any stream.
+        let status =
+            unsafe { function::<unsafe extern "C" fn(usize, usize) -> c_int>("cuGraphLaunch")(graph, 0) };
+        set_current(before);
+        status
+    }
+}

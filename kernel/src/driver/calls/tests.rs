@@ -1,17 +1,23 @@
 //! Compares kept launches with newly made ones, without a driver.
 
+#[path = "../../../tests/support/later.rs"]
+mod later;
+
 use std::cell::Cell;
 use std::hint::black_box;
 use std::time::Instant;
 
 use collective::tree::{LinearBias, LinearBiasArguments, Path, RowArgument, ScaledArguments, SwiGlu};
-use collective::{BlockScales, Form, GroupScales, LinearArguments, MatrixRef};
+use collective::{BlockScales, Form, GroupScales, LinearArguments, LinearCombination, MatrixRef};
 use half::bf16;
 use ptx::abi::{Argument, ArgumentError, Description, Grid, TENSOR_MAP_BYTES, parameter_bytes};
+use scheduler::{AlongM, OneTile};
 
+use self::later::{First, Later};
 use super::visit::{Visit, Visited};
 use super::{Calls, KEPT, Maker, Parts};
 use crate::arguments::{Given, Tree};
+use crate::config::Composed;
 use crate::driver::counting::allocations;
 use crate::error::{EngineError, LaunchError};
 use crate::gemm::AnyGemm;
@@ -57,7 +63,7 @@ impl Stub {
 impl Maker for Stub {
     fn launch<E: Given + Clone>(&self, call: &Call<E>) -> Result<Option<Launch>, EngineError> {
         self.launches.set(self.launches.get() + 1);
-        let made = self.gemm.make(call, &self.gemm, &Path::ROOT, SLOTS);
+        let made = self.gemm.make(call, &Path::ROOT, SLOTS);
         let refused = |source| EngineError::Call { kernel: self.gemm.name().to_owned(), source };
         Ok(made.map_err(refused)?.map(|made| made.launch))
     }
@@ -253,7 +259,8 @@ fn layers_of_one_shape_have_their_own_scales_rows_and_metadata() {
         let stub = Stub::new(spec.parse::<KernelSpec>().expect("a spec").kernel().expect("legal"));
         let mut kept = Calls::default();
         for call in calls.iter().chain(&calls) {
-            let afresh = stub.launch(call).unwrap_or_else(|error| panic!("{spec}: {error}")).expect("not empty");
+            let afresh =
+                stub.launch(call).unwrap_or_else(|error| panic!("{spec}: {error}")).expect("not empty");
             let block = stub.block(&afresh.arguments).expect("legal");
             let got = kept.get(&stub, call).expect("legal").map(|(grid, block)| (grid, block.to_vec()));
             assert!(got == Some((afresh.grid, block)), "{spec}: {call:?}");
@@ -401,6 +408,23 @@ fn arguments_of_trees_are_those_of_a_launch_made_afresh() {
         assert!(error.contains("bias has 127 elements, 128 were needed"), "{error}");
         assert!(calls.get(&stub, &linear.with(Tree::<SwiGlu>(&ScaledArguments { alpha: 1.0 }))).is_err());
     }
+}
+
+/// A mainloop's own arguments are compared with those of every later call.
+#[test]
+fn arguments_of_mainloops_are_those_of_a_launch_made_afresh() {
+    type Gathers = Composed<Later, LinearCombination<bf16>, OneTile<AlongM>>;
+    let (stub, mut calls) = (Stub::new(AnyGemm::of::<Gathers>("later")), Calls::default());
+    for (a, first) in [(4096, 16), (4096, 32), (8192, 32), (4096, 16)] {
+        let first = First(first);
+        let call = call(a).with_mainloop::<Later>(&first);
+        let afresh = stub.launch(&call).expect("legal").expect("not empty");
+        let block = stub.block(&afresh.arguments).expect("legal");
+        let got = calls.get(&stub, &call).expect("legal").map(|(grid, block)| (grid, block.to_vec()));
+        assert_eq!(got, Some((afresh.grid, block)), "A at {a}, first at {}", first.0);
+    }
+    assert_eq!(calls.len(), 1, "it is one shape");
+    assert!(calls.get(&stub, &call(4096)).is_err(), "the default is refused");
 }
 
 impl Stub {
@@ -591,7 +615,10 @@ fn parts_of_a_launch_in_nanoseconds() {
         let moved = |i: u64| addressed(&base, |address| *address += (i << 12) + (1 << 11));
         let mut parts = Parts::default();
         median("the call itself", &mut |i| _ = black_box(moved(i)));
-        median("shape and addresses", &mut |i| _ = black_box(parts.read(&mut moved(i), true)));
+        median("shape and addresses", &mut |i| {
+            parts.read(&mut moved(i), true);
+            black_box(&parts);
+        });
         median("checks, grid and arguments", &mut |i| drop(black_box(stub.launch(&moved(i)))));
         let arguments = stub.launch(&base).expect("legal").expect("not empty").arguments;
         median("parameter block", &mut |_| drop(black_box(stub.block(&arguments))));

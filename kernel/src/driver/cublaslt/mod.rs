@@ -75,12 +75,13 @@ impl CublasLt {
 
     fn with_symbols(gpu: &Gpu, symbols: Symbols) -> Result<Self, EngineError> {
         let context = Arc::clone(gpu.context());
-        context.bind()?;
+        let current = context.bind()?;
         // Only cuBLASLt uses this memory, as its workspace.
         let workspace = Allocation::new(&context, WORKSPACE_BYTES)?;
         let mut raw = ptr::null_mut();
         // SAFETY: the context is current, and one handle is written.
         status("cublasLtCreate", unsafe { (symbols.create)(&mut raw) })?;
+        drop(current);
         let memories = Arc::clone(gpu.memories());
         Ok(Self { handle: Arc::new(Handle { symbols, raw, context, workspace, memories }) })
     }
@@ -150,7 +151,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         // A GEMM may still be running.
         self.context.wait();
-        if self.context.bind().is_ok() {
+        if let Ok(_current) = self.context.bind() {
             // SAFETY: the handle belongs to this value, and no plan is left that could use it.
             let _ = unsafe { (self.symbols.destroy)(self.raw) };
         }

@@ -71,7 +71,8 @@ impl Plan {
         product: &Product,
         fused: Option<Fused>,
     ) -> Result<Self, EngineError> {
-        handle.context.bind()?;
+        let context = Arc::clone(&handle.context);
+        let _current = context.bind()?;
         let types = product.types;
         let [a, b, d] = [types.a, types.b, types.d].map(data_type::of);
         // Everything created so far is destroyed with the plan, also if a later step fails.
@@ -350,7 +351,7 @@ impl Enqueue for Run<'_> {
 
     fn enqueue(&self, stream: &Stream) -> Result<(), EngineError> {
         let Plan { handle, operation, layouts: [first, second, output], read, .. } = self.plan;
-        handle.context.bind()?;
+        let _current = handle.context.bind()?;
         let buffers = self.buffers.iter().chain(read).map(|buffer| Arc::clone(buffer) as Held);
         stream.hold(buffers.chain([Arc::clone(handle) as Held]));
         let pointer = |address: u64| ptr::without_provenance_mut::<c_void>(address as usize);

@@ -71,10 +71,11 @@ impl CusparseLt {
 
     fn with_symbols(gpu: &Gpu, symbols: Symbols) -> Result<Self, EngineError> {
         let context = Arc::clone(gpu.context());
-        context.bind()?;
+        let current = context.bind()?;
         let raw = Opaque::new();
         // SAFETY: the context is current, and there is room for the handle.
         status("cusparseLtInit", unsafe { (symbols.init)(raw.raw()) })?;
+        drop(current);
         let memories = Arc::clone(gpu.memories());
         let calls = Mutex::new(());
         Ok(Self { handle: Arc::new(Handle { symbols, raw, calls, context, memories }) })
@@ -112,7 +113,7 @@ impl Handle {
         name: &'static str,
         function: impl FnOnce(&Symbols, Raw) -> Status,
     ) -> Result<(), EngineError> {
-        self.context.bind()?;
+        let _current = self.context.bind()?;
         let _alone = lock(&self.calls);
         status(name, function(&self.symbols, self.raw.raw()))
     }

@@ -1,6 +1,7 @@
 //! A stand-in for CUDA's driver, for tests without a GPU. Device memory is host memory. Launches are counted
-//! and run nothing. Uses of a handle after it was released are logged. A binary is an ELF header, a mark, and
-//! a digest. Tests compile this file (`tests/support/stand_in.rs`).
+//! and run nothing. Uses of a handle after it was released are logged. Functions that work in the current
+//! context fail if there is none; what cannot be done during a capture fails then. A binary is an ELF header, a
+//! mark, and a digest. Tests compile this file (`tests/support/stand_in.rs`).
 #![allow(non_snake_case, reason = "the driver's names")]
 
 use std::cell::Cell;
@@ -39,7 +40,9 @@ thread_local! {
 }
 
 const INVALID: c_int = 1;
+const NO_CONTEXT: c_int = 201;
 const STALE: c_int = 400;
+const CAPTURED: c_int = 900;
 
 /// Writes a line to the log that the test reads.
 fn note(line: &str) {
@@ -50,10 +53,19 @@ fn note(line: &str) {
     }
 }
 
-/// Runs with the state, unless a kernel has made the context unusable.
+/// Runs with the state, unless no context is current, or a kernel has made the context unusable.
 fn alive(run: impl FnOnce(&mut State) -> c_int) -> c_int {
     let mut state = STATE.lock().unwrap();
-    if state.fault != 0 { state.fault } else { run(&mut state) }
+    match (CURRENT.get(), state.fault) {
+        (0, _) => NO_CONTEXT,
+        (_, 0) => run(&mut state),
+        (_, fault) => fault,
+    }
+}
+
+/// The same for what cannot be done while a stream is captured.
+fn uncaptured(run: impl FnOnce(&mut State) -> c_int) -> c_int {
+    alive(|state| if state.captured.is_some() { CAPTURED } else { run(state) })
 }
 
 fn handle(state: &mut State) -> usize {
@@ -129,6 +141,7 @@ pub unsafe extern "C" fn cuCtxGetCurrent(context: *mut usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub extern "C" fn cuCtxSetCurrent(context: usize) -> c_int {
+    note("context set");
     CURRENT.set(context);
     0
 }
@@ -214,7 +227,7 @@ pub extern "C" fn cuEventDestroy_v2(_: usize) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> c_int {
-    alive(|state| {
+    uncaptured(|state| {
         // Extra room, to begin at a multiple of 256.
         let memory = vec![0u128; bytes.div_ceil(16) + 16].into_boxed_slice();
         let start = (memory.as_ptr() as u64).next_multiple_of(256);
@@ -225,6 +238,9 @@ pub unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> c_int
 }
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemFree_v2(address: u64) -> c_int {
+    if CURRENT.get() == 0 {
+        return NO_CONTEXT;
+    }
     let known = STATE.lock().unwrap().memory.remove(&address).is_some();
     note(if known { "freed" } else { "freed twice" });
     if known { 0 } else { INVALID }
@@ -272,7 +288,7 @@ pub unsafe extern "C" fn cuModuleLoadDataEx(
     } else {
         note("compiled");
     }
-    alive(|state| {
+    uncaptured(|state| {
         let made = handle(state);
         state.modules.insert(made);
         note("loaded");

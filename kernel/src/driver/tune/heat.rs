@@ -125,7 +125,7 @@ fn launches<E: Arguments + Clone>(
     let mut all = Vec::new();
     for (call, shadow) in inputs.sets().iter().zip(shadows) {
         let call = Call { workspace, ..call.with(epilogue.clone()) };
-        let made = gemm.make(&call, gemm, &Path::ROOT, slots).map_err(refused)?;
+        let made = gemm.make(&call, &Path::ROOT, slots).map_err(refused)?;
         let Some(made) = made else { continue };
         all.push(shadow.redirect(program, made, call.d.address)?);
     }

@@ -103,7 +103,7 @@ impl Shadow {
     pub(super) fn redirect(
         &self,
         program: &Program,
-        Made { mut launch, of_epilogue }: Made,
+        Made { mut launch, of_epilogue, .. }: Made,
         d: u64,
     ) -> Result<Launch, EngineError> {
         let (mut told, mut addresses) = (0, 0);
@@ -126,7 +126,8 @@ impl Shadow {
             }
         }
         if told < addresses {
-            return Err(EngineError::Untold { kernel: program.name().to_owned(), told, addresses });
+            let (kernel, role) = (program.name().to_owned(), "epilogue");
+            return Err(EngineError::Untold { kernel, role, told, addresses });
         }
         Ok(launch)
     }

@@ -1,0 +1,85 @@
+//! A mainloop with an argument of its own: the address of a number in device memory.
+
+use std::sync::Arc;
+
+use collective::pipeline::{ClusterPosition, Position};
+use collective::tree::{NodeError, Path};
+use collective::{
+    Cooperative, DeviceMainloop, Format, KMajor, Mainloop, MainloopEmitter, MainloopSpec, Matrix, Operands,
+    Piece, Plan, Tile, TmaWgmma,
+};
+use half::bf16;
+use ptx::abi::Argument;
+use ptx::{Builder, Value};
+use typenum::{U1, U64};
+
+pub(crate) type Ours = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U64, U64>, Cooperative<U1>>;
+
+/// Multiplies k-tiles beginning with one whose number is in device memory.
+pub(crate) struct Later;
+
+/// Address of the first k-tile's number.
+#[derive(Default)]
+pub(crate) struct First(pub(crate) u64);
+
+/// Its emitter.
+#[derive(Debug)]
+struct LaterEmitter;
+
+struct LaterDevice<'f> {
+    ours: Box<dyn DeviceMainloop<'f> + 'f>,
+    first: Value<'f, u64>,
+}
+
+impl Mainloop for Later {
+    const SPEC: MainloopSpec = <Ours as Mainloop>::SPEC;
+    type Arguments = First;
+
+    fn emitter() -> Arc<dyn MainloopEmitter> {
+        Arc::new(LaterEmitter)
+    }
+
+    fn check(own: &First, _: Matrix, _: Matrix) -> Result<(), String> {
+        if own.0 == 0 { Err("first is null, an address was needed: bind it".to_owned()) } else { Ok(()) }
+    }
+
+    fn accesses(own: &First, _: Matrix, _: Matrix, path: &Path<'_>) -> Result<(), NodeError> {
+        path.then("first").reads(Format::S32, own.0, 1)
+    }
+
+    fn arguments(plan: &Plan, a: Matrix, b: Matrix, own: &First) -> Vec<Argument> {
+        let mut arguments = Ours::arguments(plan, a, b, &());
+        arguments.push(own.0.into());
+        arguments
+    }
+}
+
+impl MainloopEmitter for LaterEmitter {
+    fn name(&self, _: &MainloopSpec) -> String {
+        "later".to_owned()
+    }
+
+    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        Box::new(LaterDevice { ours: Ours::emitter().declare(f, plan), first: f.param("first") })
+    }
+
+    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
+        Later::arguments(plan, a, b, &First::default())
+    }
+}
+
+impl<'f> DeviceMainloop<'f> for LaterDevice<'f> {
+    fn load(
+        &self,
+        f: &'f Builder,
+        plan: &Plan,
+        cluster: ClusterPosition<'f>,
+        ring: Position<'f>,
+        piece: Piece<'f>,
+    ) {
+        // The same number of k-tiles, beginning with the one that memory names.
+        let first = f.load_global::<u32>(self.first, 0);
+        let piece = Piece { k_begin: piece.k_begin + first, k_end: piece.k_end + first, ..piece };
+        self.ours.load(f, plan, cluster, ring, piece);
+    }
+}
