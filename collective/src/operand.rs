@@ -323,7 +323,7 @@ where
         match types.in_half() {
             Some(half) if S::HALF => half,
             None if S::HALF => panic!(
-                "`wgmma` sums in f16 the products of f16 and of 8-bit floats alone: leave `InHalf` out, or take f16, F8E4M3 or F8E5M2"
+                "`wgmma` has f16 accumulators only for operands of f16, F8E4M3 and F8E5M2: leave out `InHalf`, or use one of these formats"
             ),
             Some(_) | None => types,
         }

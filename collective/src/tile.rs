@@ -161,7 +161,7 @@ impl<S: StageCount> StageCount for EachThread<S> {
 /// The warp roles of a CTA, and its cluster.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an arrangement of warp roles",
-    note = "write `Cooperative<U2>` for two consumer warpgroups beside the producer"
+    note = "write `Cooperative<U2>` for a producer and two consumer warpgroups"
 )]
 pub trait WarpRoles: 'static {
     /// How warpgroups divide the work.

@@ -339,7 +339,7 @@ fn reasons_of_illegal_plans() {
         (
             MainloopSpec { arrivals: Arrivals::Thread, cluster: [1, 2], ..spec([64, 64, 64], 1, None) },
             PlanError::Alone { what: "a ring in which every thread arrives", m: 1, n: 2 },
-            "works alone",
+            "needs clusters of one CTA",
         ),
         (
             MainloopSpec { producer: Producer::Warpgroup, cluster: [2, 1], ..spec([64, 64, 64], 1, None) },

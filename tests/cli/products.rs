@@ -155,7 +155,7 @@ fn several_products_are_verified() {
     }
     for (arguments, words) in [
         (&["--group", "1x2"][..], &["`1x2` is no shape"][..]),
-        (&["--group", "1x0x8"], &["`1x0x8` is no shape", "M alone may be 0"]),
+        (&["--group", "1x0x8"], &["`1x0x8` is no shape", "only M may be 0"]),
         (&["--repeat", "0"], &["--repeat", "0 is not in 1.."]),
         (&["--batch", "2", "--rows", "3"], &["--batch", "--rows"]),
         (&["--batch", "0"], &["--batch", "0 is not in 1.."]),

@@ -486,7 +486,7 @@ impl PlanError {
                 .number(n)
                 .text(" CTAs, but ")
                 .text(what)
-                .text(" works alone: use Cluster<U1, U1>"),
+                .text(" needs clusters of one CTA: use Cluster<U1, U1>"),
             Self::Doubles { rule } => s.text("with f64 operands: ").text(rule),
             Self::ByThreads { rule } => s.text("threads load the operands of mma.sync and of plain instructions: ").text(rule),
             Self::NoProducer => s.text(

@@ -426,7 +426,7 @@ mod tests {
         }
     }
 
-    /// What is kept of a batch's sparse operands, and their metadata, lie behind each other; groups of rows have sparse weights.
+    /// The stored elements of a batch's sparse operands are packed, and so is their metadata. Groups of rows have sparse weights.
     #[test]
     fn sparse_operands_of_several_products_lie_apart() {
         let problem = GemmProblem { m: 200, n: 96, k: 640 };

@@ -452,7 +452,7 @@ impl Alu {
         if matches!(self.op, AluOp::Half { .. } | AluOp::HalfSign { .. })
             && self.src.iter().any(|source| matches!(source, Operand::Imm(_)))
         {
-            return Err(format!("{name} of halves takes registers alone: put a constant into a variable"));
+            return Err(format!("{name} of halves takes only registers: put a constant into a variable"));
         }
         let (needed, given) = (sources.len(), self.src.len());
         if needed == given { Ok(()) } else { Err(format!("{name} of {given} operands, it has {needed}")) }

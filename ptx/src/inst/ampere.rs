@@ -91,7 +91,7 @@ impl CopyAsync {
             Self::Copy { bytes, past_l1, .. }
                 if !matches!(bytes, 4 | 8 | 16) || (*past_l1 && *bytes != 16) =>
             {
-                Err(format!("cp.async of {bytes} B: 4, 8 or 16, and past L1 16 alone"))
+                Err(format!("cp.async of {bytes} B: 4, 8 or 16 B are possible, and past L1 only 16 B"))
             }
             Self::Copy { size: Some(Operand::Imm(size)), bytes, .. } if *size > u64::from(*bytes) => {
                 Err(format!("cp.async reads {size} of {bytes} B"))

@@ -477,7 +477,7 @@ mod tests {
         }
     }
 
-    /// Of sparse operands the peer is another; our dense kernel is none of those that are held against it.
+    /// Sparse operands have another peer. Our dense kernel is not compared with it.
     #[test]
     fn sparse_figures_are_held_against_their_own_peer() {
         let speeds = [("one", 1200.0), (FIRST_SPARSE, 800.0), (FASTEST_SPARSE, 1000.0), (DENSE, 750.0)];

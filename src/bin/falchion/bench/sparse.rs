@@ -1,4 +1,4 @@
-//! What kernels of a sparse operand are timed beside: our dense kernel, and cuSPARSELt.
+//! What kernels with a sparse operand are compared with: our dense kernel, and cuSPARSELt.
 
 use std::io::{self, Write};
 

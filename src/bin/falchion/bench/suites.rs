@@ -125,7 +125,7 @@ pub(crate) fn parse(text: &str) -> Result<GemmProblem, String> {
 pub(crate) fn parse_group(text: &str) -> Result<GemmProblem, String> {
     match extents(text) {
         Some([m, n, k]) if n > 0 && k > 0 => Ok(GemmProblem { m, n, k }),
-        _ => Err(format!("`{text}` is no shape; MxNxK was needed, where M alone may be 0, as 300x512x64")),
+        _ => Err(format!("`{text}` is no shape; MxNxK was needed, where only M may be 0, as 300x512x64")),
     }
 }
 

@@ -48,7 +48,7 @@ pub(super) struct Tuned {
     problem: Problem,
 }
 
-/// Microseconds of what is not ours, and of our dense kernel beside those of a sparse operand.
+/// Microseconds of a library's first and fastest algorithms, and for a sparse operand of our dense kernel.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Others {
     pub(super) first: Option<f64>,
