@@ -8,8 +8,8 @@
 
 use std::time::{Duration, Instant};
 
-use burn::tensor::{Tensor, TensorData, activation};
-use falchion_burn::{Activation, Backend, Error, linear, matmul};
+use burn::tensor::{Device, FloatDType, Tensor, TensorData, activation};
+use falchion_burn::{Activation, Error, linear, matmul};
 
 /// Extents of the model.
 #[derive(Clone, Copy, Debug)]
@@ -23,17 +23,20 @@ struct Model {
 }
 
 /// A layer: `(inputs, outputs)` and a bias.
-struct Layer<B: Backend> {
-    weight: Tensor<B, 2>,
-    bias: Tensor<B, 1>,
+struct Layer {
+    weight: Tensor<2>,
+    bias: Tensor<1>,
 }
 
-struct Block<B: Backend> {
-    qkv: Layer<B>,
-    out: Layer<B>,
-    up: Layer<B>,
-    down: Layer<B>,
+struct Block {
+    qkv: Layer,
+    out: Layer,
+    up: Layer,
+    down: Layer,
 }
+
+/// Where tensors are, and the type of their elements.
+type Place<'a> = (&'a Device, FloatDType);
 
 /// SplitMix64, by S. Vigna: numbers between -1 and 1.
 struct Random(u64);
@@ -46,21 +49,21 @@ impl Random {
         ((z ^ (z >> 31)) >> 40) as f32 / (1 << 23) as f32 - 1.0
     }
 
-    fn tensor<B: Backend, const D: usize>(
+    fn tensor<const D: usize>(
         &mut self,
         shape: [usize; D],
         size: f32,
-        device: &B::Device,
-    ) -> Tensor<B, D> {
+        (device, dtype): Place<'_>,
+    ) -> Tensor<D> {
         let values: Vec<f32> = (0..shape.iter().product()).map(|_| self.next() * size).collect();
-        Tensor::from_data(TensorData::new(values, shape), device)
+        Tensor::from_data(TensorData::new(values, shape), (device, dtype.into()))
     }
 
-    fn layer<B: Backend>(&mut self, [inputs, outputs]: [usize; 2], device: &B::Device) -> Layer<B> {
+    fn layer(&mut self, [inputs, outputs]: [usize; 2], place: Place<'_>) -> Layer {
         let size = (3.0 / inputs as f32).sqrt();
         Layer {
-            weight: self.tensor([inputs, outputs], size, device),
-            bias: self.tensor([outputs], size, device),
+            weight: self.tensor([inputs, outputs], size, place),
+            bias: self.tensor([outputs], size, place),
         }
     }
 }
@@ -73,12 +76,7 @@ enum By {
 }
 
 impl By {
-    fn layer<B: Backend>(
-        self,
-        layer: &Layer<B>,
-        x: Tensor<B, 3>,
-        act: Activation,
-    ) -> Result<Tensor<B, 3>, Error> {
+    fn layer(self, layer: &Layer, x: Tensor<3>, act: Activation) -> Result<Tensor<3>, Error> {
         if self == Self::Falchion {
             return linear(x, layer.weight.clone(), Some(layer.bias.clone()), act);
         }
@@ -86,23 +84,23 @@ impl By {
         Ok(if act == Activation::Gelu { activation::gelu_approximate(y) } else { y })
     }
 
-    fn matmul<B: Backend>(self, a: Tensor<B, 4>, b: Tensor<B, 4>) -> Result<Tensor<B, 4>, Error> {
+    fn matmul(self, a: Tensor<4>, b: Tensor<4>) -> Result<Tensor<4>, Error> {
         if self == Self::Falchion { matmul(a, b) } else { Ok(a.matmul(b)) }
     }
 }
 
-fn normalised<B: Backend>(x: Tensor<B, 3>) -> Tensor<B, 3> {
+fn normalised(x: Tensor<3>) -> Tensor<3> {
     let centred = x.clone() - x.mean_dim(2);
     let variance = (centred.clone() * centred.clone()).mean_dim(2);
     centred / (variance + 1e-5).sqrt()
 }
 
-fn forward<B: Backend>(
+fn forward(
     model: &Model,
-    (blocks, head): (&[Block<B>], &Layer<B>),
-    mut x: Tensor<B, 3>,
+    (blocks, head): (&[Block], &Layer),
+    mut x: Tensor<3>,
     by: By,
-) -> Result<Tensor<B, 3>, Error> {
+) -> Result<Tensor<3>, Error> {
     let &Model { batch, tokens, width, heads, .. } = model;
     let depth = width / heads;
     for block in blocks {
@@ -122,28 +120,24 @@ fn forward<B: Backend>(
 }
 
 /// Logits of both, how far they are apart, and medians of the times of passes in turns.
-fn run<B: Backend>(
-    model: Model,
-    passes: usize,
-    device: &B::Device,
-) -> Result<(), Box<dyn std::error::Error>> {
+fn run(model: Model, passes: usize, place: Place<'_>) -> Result<(), Box<dyn std::error::Error>> {
     let random = &mut Random(7);
-    let blocks: Vec<Block<B>> = (0..model.blocks)
+    let blocks: Vec<Block> = (0..model.blocks)
         .map(|_| Block {
-            qkv: random.layer([model.width, 3 * model.width], device),
-            out: random.layer([model.width, model.width], device),
-            up: random.layer([model.width, 4 * model.width], device),
-            down: random.layer([4 * model.width, model.width], device),
+            qkv: random.layer([model.width, 3 * model.width], place),
+            out: random.layer([model.width, model.width], place),
+            up: random.layer([model.width, 4 * model.width], place),
+            down: random.layer([4 * model.width, model.width], place),
         })
         .collect();
-    let head = random.layer([model.width, model.words], device);
-    let x: Tensor<B, 3> = random.tensor([model.batch, model.tokens, model.width], 1.0, device);
+    let head = random.layer([model.width, model.words], place);
+    let x: Tensor<3> = random.tensor([model.batch, model.tokens, model.width], 1.0, place);
     let pass = |by| forward(&model, (&blocks, &head), x.clone(), by);
 
     let logits =
         [By::Burn, By::Falchion].map(|by| pass(by).map(|logits| logits.into_data().convert::<f32>()));
     let [theirs, ours] = logits;
-    let (theirs, ours) = (theirs?.to_vec::<f32>(), ours?.to_vec::<f32>());
+    let (theirs, ours) = (theirs?.try_to_vec::<f32>(), ours?.try_to_vec::<f32>());
     let (Ok(theirs), Ok(ours)) = (theirs, ours) else {
         return Err("logits are no numbers of 32 bits".into());
     };
@@ -163,10 +157,10 @@ fn run<B: Backend>(
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..passes {
         for (by, times) in [By::Burn, By::Falchion].into_iter().zip(&mut times) {
-            B::sync(device)?;
+            place.0.sync()?;
             let start = Instant::now();
             let logits = pass(by)?;
-            B::sync(device)?;
+            place.0.sync()?;
             times.push(start.elapsed());
             drop(logits);
         }
@@ -186,22 +180,13 @@ fn run<B: Backend>(
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let small = Model { batch: 2, tokens: 24, width: 64, heads: 4, blocks: 2, words: 100 };
-    run::<burn::backend::NdArray>(small, 0, &Default::default())?;
+    run(small, 0, (&Device::flex(), FloatDType::F32))?;
     #[cfg(feature = "cuda")]
     {
-        type Card = burn::backend::Cuda<half::bf16>;
-        let device = Default::default();
-        run::<Card>(small, 0, &device)?;
-        run::<Card>(
-            Model { batch: 1, tokens: 512, width: 1024, heads: 16, blocks: 8, words: 32000 },
-            15,
-            &device,
-        )?;
-        run::<Card>(
-            Model { batch: 4, tokens: 2048, width: 4096, heads: 32, blocks: 4, words: 32000 },
-            15,
-            &device,
-        )?;
+        let card = (&Device::cuda(0), FloatDType::BF16);
+        run(small, 0, card)?;
+        run(Model { batch: 1, tokens: 512, width: 1024, heads: 16, blocks: 8, words: 32000 }, 15, card)?;
+        run(Model { batch: 4, tokens: 2048, width: 4096, heads: 32, blocks: 4, words: 32000 }, 15, card)?;
     }
     println!("verified");
     Ok(())

@@ -1,8 +1,8 @@
 //! The activations that can be fused into a layer.
 
-use burn::tensor::backend::Backend;
-use burn::tensor::ops::FloatTensor;
-use burn::tensor::{FloatDType, TensorMetadata};
+use burn::backend::tensor::FloatTensor;
+use burn::backend::{Backend, TensorMetadata};
+use burn::tensor::FloatDType;
 
 /// A function that is applied to each element of a GEMM after the bias.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

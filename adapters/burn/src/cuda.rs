@@ -4,14 +4,15 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use burn::tensor::ops::FloatTensor;
-use burn::tensor::{DType, TensorMetadata};
-use burn_cubecl::element::BoolElement;
-use burn_cubecl::kernel::into_contiguous;
+use burn::backend::TensorMetadata;
+use burn::backend::tensor::FloatTensor;
+use burn::tensor::DType;
+use burn_cubecl::cubecl::cuda::CudaRuntime;
+use burn_cubecl::kernel::{into_contiguous, untile};
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
-use burn_cubecl::{CubeBackend, FloatElement, IntElement};
-use cubecl::cuda::CudaRuntime;
+use burn_cubecl::{CubeBackend, CubeDevice};
+use cubecl_runtime::runtime::Runtime;
 use cudarc::driver::{CudaContext, CudaStream, result, sys};
 use falchion::collective::Format;
 use falchion::cute_rs::atom::Major;
@@ -92,10 +93,9 @@ impl Card {
     }
 }
 
-type Stored = CubeTensor<CudaRuntime>;
-
 /// A tensor whose matrices are stored row by row, and whether these are the transposes.
-fn stored(mut tensor: Stored, transposed: bool) -> (Stored, bool) {
+fn stored(tensor: CubeTensor, transposed: bool) -> (CubeTensor, bool) {
+    let mut tensor = untile(tensor);
     if !tensor.is_contiguous() {
         let rank = tensor.rank();
         let mut swapped = tensor.clone();
@@ -108,13 +108,21 @@ fn stored(mut tensor: Stored, transposed: bool) -> (Stored, bool) {
     (tensor, transposed)
 }
 
-impl<F: FloatElement, I: IntElement, T: BoolElement> Backend for CubeBackend<CudaRuntime, F, I, T> {
+impl Backend for CubeBackend {
     fn product(
         product: Product,
         a: FloatTensor<Self>,
         b: FloatTensor<Self>,
         bias: Option<FloatTensor<Self>>,
     ) -> Result<FloatTensor<Self>, Error> {
+        let CubeDevice::Cuda(device) = &a.device else {
+            return Err(Error::Device {
+                argument: "a",
+                found: format!("{:?}", a.device),
+                needed: "Cuda".to_owned(),
+            });
+        };
+        let ordinal = device.index;
         let of_bias = bias.as_ref().map(TensorMetadata::shape);
         let extents = Extents::of(&product, &a.shape(), &b.shape(), of_bias.as_ref())?;
         let dtype = a.dtype;
@@ -166,14 +174,17 @@ impl<F: FloatElement, I: IntElement, T: BoolElement> Backend for CubeBackend<Cud
             Activation::Silu => driver::Activation::Silu,
         };
 
-        // Addresses of the tensors; cubecl keeps their memory while these resources are held.
-        let resource = |tensor: &Stored| {
-            a.client.get_resource(tensor.handle.clone()).map_err(|error| Error::Card(format!("{error:?}")))
+        // Addresses of the tensors; cubecl keeps their memory while these resources are held. When it answers, it
+        // has enqueued all earlier work.
+        let resource = |tensor: &CubeTensor| {
+            a.client
+                .get_resource::<<CudaRuntime as Runtime>::Server>(tensor.handle.clone())
+                .map_err(|error| Error::Card(format!("{error:?}")))
         };
         let [of_a, of_b, of_d] = [resource(&a)?, resource(&b)?, resource(&d)?];
         let of_bias = bias.as_ref().map(resource).transpose()?;
-        let bytes = |tensor: &Stored| (tensor.shape().num_elements() * dtype.size()) as u64;
-        let card = card(a.device.index)?;
+        let bytes = |tensor: &CubeTensor| (tensor.shape().num_elements() * dtype.size()) as u64;
+        let card = card(ordinal)?;
         card.in_order(|chooser, stream| {
             // SAFETY: cubecl keeps the memory longer than this call. Its next user waits for the launch, as
             // all work of the context does.

@@ -24,6 +24,15 @@ pub enum Error {
         /// What was needed, in words.
         needed: String,
     },
+    /// A device that is not supported, or tensors on different devices.
+    Device {
+        /// Name of the argument.
+        argument: &'static str,
+        /// Its device.
+        found: String,
+        /// What was needed, in words.
+        needed: String,
+    },
     /// The message of falchion, cubecl or the driver.
     Card(String),
 }
@@ -36,6 +45,9 @@ impl fmt::Display for Error {
             }
             Self::Element { argument, found, needed } => {
                 write!(f, "{argument} has elements of {found}, {needed} was needed")
+            }
+            Self::Device { argument, found, needed } => {
+                write!(f, "{argument} is on {found}, {needed} was needed")
             }
             Self::Card(words) => words.fmt(f),
         }

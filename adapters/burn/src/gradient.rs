@@ -6,7 +6,7 @@ use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
-use burn::tensor::ops::FloatTensor;
+use burn::backend::tensor::FloatTensor;
 
 use crate::product::{Backend, Product, shape};
 use crate::{Activation, Error};
@@ -63,8 +63,8 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
             let d = Self::product(Product { transposed, ..Product::default() }, a, b, bias)?;
             return Ok(activation.in_32_bits::<Self>(d));
         }
-        let bias_primitive = bias.as_ref().map(|bias| bias.primitive.clone());
-        let d = B::product(product, a.primitive.clone(), b.primitive.clone(), bias_primitive)?;
+        let bias_primitive = bias.as_ref().map(|bias| bias.primitive().clone());
+        let d = B::product(product, a.primitive().clone(), b.primitive().clone(), bias_primitive)?;
         macro_rules! track {
             ($nodes:expr) => {
                 match Backward::<B, _>::prepare::<C>(OfProduct(transposed), $nodes).compute_bound().stateful()
@@ -78,8 +78,8 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
             };
         }
         Ok(match &bias {
-            Some(bias) => track!([a.node.clone(), b.node.clone(), bias.node.clone()]),
-            None => track!([a.node.clone(), b.node.clone()]),
+            Some(bias) => track!([a.node(), b.node(), bias.node()]),
+            None => track!([a.node(), b.node()]),
         })
     }
 }

@@ -3,17 +3,15 @@
 //! `burn::nn::Linear`, and [`matmul`] in place of `Tensor::matmul`.
 //!
 //! ```
-//! use burn::backend::NdArray;
-//! use burn::tensor::Tensor;
+//! use burn::tensor::{Device, Tensor};
 //! use falchion_burn::{Activation, Linear};
 //!
 //! # fn main() -> Result<(), falchion_burn::Error> {
-//! // With the feature `cuda`: `burn::backend::Cuda<half::bf16>`.
-//! type B = NdArray;
-//! let device = Default::default();
-//! let layer = burn::nn::LinearConfig::new(64, 32).init::<B>(&device);
+//! // With the feature `cuda`: `Device::cuda(0)`, configured for `bf16` or `f16`.
+//! let device = Device::flex();
+//! let layer = burn::nn::LinearConfig::new(64, 32).init(&device);
 //! let layer = Linear::from(layer).with_activation(Activation::Gelu);
-//! let x = Tensor::<B, 3>::ones([4, 10, 64], &device);
+//! let x = Tensor::<3>::ones([4, 10, 64], &device);
 //! assert_eq!(layer.forward(x)?.dims(), [4, 10, 32]);
 //! # Ok(())
 //! # }
@@ -32,4 +30,4 @@ mod cuda;
 pub use activation::Activation;
 pub use error::Error;
 pub use linear::Linear;
-pub use product::{Backend, Product, linear, matmul};
+pub use product::{Product, linear, matmul, product};

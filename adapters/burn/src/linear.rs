@@ -3,29 +3,29 @@
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 
-use crate::product::{Backend, linear};
+use crate::product::linear;
 use crate::{Activation, Error};
 
 /// A linear layer like [`burn::nn::Linear`], with the bias and the activation fused into the GEMM kernel. Its
 /// parameters have the same names and shapes, so a record of one loads into the other.
 #[derive(Module, Debug)]
-pub struct Linear<B: burn::tensor::backend::Backend> {
+pub struct Linear {
     /// The weight, of shape `(inputs, outputs)`.
-    pub weight: Param<Tensor<B, 2>>,
+    pub weight: Param<Tensor<2>>,
     /// The bias, of shape `(outputs)`.
-    pub bias: Option<Param<Tensor<B, 1>>>,
+    pub bias: Option<Param<Tensor<1>>>,
     /// The activation of each output; [`Activation::Identity`] by default.
     #[module(skip)]
     pub activation: Activation,
 }
 
-impl<B: burn::tensor::backend::Backend> From<burn::nn::Linear<B>> for Linear<B> {
-    fn from(layer: burn::nn::Linear<B>) -> Self {
+impl From<burn::nn::Linear> for Linear {
+    fn from(layer: burn::nn::Linear) -> Self {
         Self { weight: layer.weight, bias: layer.bias, activation: Activation::Identity }
     }
 }
 
-impl<B: burn::tensor::backend::Backend> Linear<B> {
+impl Linear {
     /// Sets the activation.
     #[must_use]
     pub fn with_activation(self, activation: Activation) -> Self {
@@ -36,11 +36,8 @@ impl<B: burn::tensor::backend::Backend> Linear<B> {
     /// outputs)`.
     ///
     /// # Errors
-    /// A shape or an element type that does not fit; an error of the card's driver.
-    pub fn forward<const D: usize>(&self, x: Tensor<B, D>) -> Result<Tensor<B, D>, Error>
-    where
-        B: Backend,
-    {
+    /// A shape, an element type or a device that does not fit; an error of the card's driver.
+    pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Result<Tensor<D>, Error> {
         linear(x, self.weight.val(), self.bias.as_ref().map(Param::val), self.activation)
     }
 }

@@ -1,15 +1,10 @@
 //! Products, layers and gradients beside burn's own: on a CPU, and with the feature `cuda` on the card.
 
-use burn::backend::{Autodiff, NdArray};
 use burn::tensor::{Device, Distribution, FloatDType, Tensor, TensorData, activation};
-use falchion_burn::{Activation, Backend, Error, Linear, Product, linear, matmul};
+use falchion_burn::{Activation, Error, Linear, Product, linear, matmul, product};
 
-/// The same values on a backend.
-fn at<B: burn::tensor::backend::Backend, const D: usize>(
-    shape: [usize; D],
-    seed: u64,
-    (device, dtype): (&B::Device, FloatDType),
-) -> Tensor<B, D> {
+/// The same values on a device.
+fn at<const D: usize>(shape: [usize; D], seed: u64, (device, dtype): (&Device, FloatDType)) -> Tensor<D> {
     let count = shape.iter().product::<usize>() as u64;
     // Whole numbers between -2 and 2, whose sums are exact in 16 bits, by a generator of 64 bits.
     let value = |i: u64| {
@@ -17,13 +12,11 @@ fn at<B: burn::tensor::backend::Backend, const D: usize>(
         ((mixed >> 33) % 5) as f32 - 2.0
     };
     let values: Vec<f32> = (0..count).map(value).collect();
-    // burn rounds to the type that a device was first used with, whatever the backend's type says.
-    let rounded: Tensor<B, D> = Tensor::from_data(TensorData::new(values, shape), device);
-    rounded.cast(dtype)
+    Tensor::from_data(TensorData::new(values, shape), (device, dtype.into()))
 }
 
-fn values<B: burn::tensor::backend::Backend, const D: usize>(tensor: Tensor<B, D>) -> Vec<f32> {
-    tensor.into_data().convert::<f32>().to_vec().expect("numbers of 32 bits")
+fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    tensor.into_data().convert::<f32>().try_to_vec().expect("numbers of 32 bits")
 }
 
 fn near(found: &[f32], wanted: &[f32], part: f32, what: &str) {
@@ -34,11 +27,10 @@ fn near(found: &[f32], wanted: &[f32], part: f32, what: &str) {
     }
 }
 
-type Cpu = Autodiff<NdArray>;
-
 /// Products, each with its gradients, held against burn's own on a CPU.
-fn products<B: Backend>(device: &Device<Autodiff<B>>, dtype: FloatDType, part: f32) {
-    let (place, cpu) = ((device, dtype), (&Default::default(), FloatDType::F32));
+fn products(device: &Device, dtype: FloatDType, part: f32) {
+    let (device, cpu) = (device.clone().autodiff(), Device::flex().autodiff());
+    let (place, cpu) = ((&device, dtype), (&cpu, FloatDType::F32));
     for ([batch, m, n, k], views) in [
         ([1, 64, 64, 64], false),
         ([3, 33, 40, 72], false),
@@ -49,8 +41,7 @@ fn products<B: Backend>(device: &Device<Autodiff<B>>, dtype: FloatDType, part: f
         // B as a transposed view of what is stored.
         let of_b = if views { [batch, n, k] } else { [batch, k, n] };
         let ours = {
-            let (a, stored) =
-                (at::<Autodiff<B>, 3>([batch, m, k], 1, place), at::<Autodiff<B>, 3>(of_b, 2, place));
+            let (a, stored) = (at([batch, m, k], 1, place), at(of_b, 2, place));
             let (a, stored) = (a.require_grad(), stored.require_grad());
             let b = if views { stored.clone().swap_dims(1, 2) } else { stored.clone() };
             let d = matmul(a.clone(), b).expect("the shapes fit");
@@ -58,7 +49,7 @@ fn products<B: Backend>(device: &Device<Autodiff<B>>, dtype: FloatDType, part: f
             [values(d), values(a.grad(&grads).expect("of a")), values(stored.grad(&grads).expect("of b"))]
         };
         let theirs = {
-            let (a, stored) = (at::<Cpu, 3>([batch, m, k], 1, cpu), at::<Cpu, 3>(of_b, 2, cpu));
+            let (a, stored) = (at([batch, m, k], 1, cpu), at(of_b, 2, cpu));
             let (a, stored) = (a.require_grad(), stored.require_grad());
             let b = if views { stored.clone().swap_dims(1, 2) } else { stored.clone() };
             let d = a.clone().matmul(b);
@@ -71,17 +62,17 @@ fn products<B: Backend>(device: &Device<Autodiff<B>>, dtype: FloatDType, part: f
     }
 }
 
-fn layers<B: Backend>(device: &Device<Autodiff<B>>, dtype: FloatDType, part: f32) {
-    let (place, cpu) = ((device, dtype), (&Default::default(), FloatDType::F32));
+fn layers(device: &Device, dtype: FloatDType, part: f32) {
+    let (device, cpu) = (device.clone().autodiff(), Device::flex().autodiff());
+    let (place, cpu) = ((&device, dtype), (&cpu, FloatDType::F32));
     for (i, activation) in
         [Activation::Identity, Activation::Relu, Activation::Gelu, Activation::Silu].into_iter().enumerate()
     {
         let (seed, [rows, inputs, outputs]) = (10 * i as u64, [17 + i, 64, 40 + 8 * i]);
         let ours = {
-            let x = at::<Autodiff<B>, 3>([2, rows, inputs], seed, place).require_grad();
+            let x = at([2, rows, inputs], seed, place).require_grad();
             let (w, bias) = (at([inputs, outputs], seed + 1, place), at([outputs], seed + 2, place));
-            let (w, bias): (Tensor<Autodiff<B>, 2>, Tensor<Autodiff<B>, 1>) = (w / 16.0, bias);
-            let (w, bias) = (w.require_grad(), bias.require_grad());
+            let (w, bias) = ((w / 16.0).require_grad(), bias.require_grad());
             // Nobody asks for a gradient here, so it is one kernel.
             let inner = linear(x.clone().inner(), w.clone().inner(), Some(bias.clone().inner()), activation);
             let y = linear(x.clone(), w.clone(), Some(bias.clone()), activation).expect("the shapes fit");
@@ -97,10 +88,9 @@ fn layers<B: Backend>(device: &Device<Autodiff<B>>, dtype: FloatDType, part: f32
             ]
         };
         let theirs = {
-            let x = at::<Cpu, 3>([2, rows, inputs], seed, cpu).require_grad();
+            let x = at([2, rows, inputs], seed, cpu).require_grad();
             let (w, bias) = (at([inputs, outputs], seed + 1, cpu), at([outputs], seed + 2, cpu));
-            let (w, bias): (Tensor<Cpu, 2>, Tensor<Cpu, 1>) = (w / 16.0, bias);
-            let (w, bias) = (w.require_grad(), bias.require_grad());
+            let (w, bias) = ((w / 16.0).require_grad(), bias.require_grad());
             let y = x.clone().matmul(w.clone().unsqueeze()) + bias.clone().unsqueeze();
             let y = match activation {
                 Activation::Identity => y,
@@ -122,15 +112,27 @@ fn layers<B: Backend>(device: &Device<Autodiff<B>>, dtype: FloatDType, part: f32
 
 #[test]
 fn products_and_gradients_are_burns_on_a_cpu() {
-    products::<NdArray>(&Default::default(), FloatDType::F32, 1e-5);
-    layers::<NdArray>(&Default::default(), FloatDType::F32, 1e-5);
+    products(&Device::flex(), FloatDType::F32, 1e-5);
+    layers(&Device::flex(), FloatDType::F32, 1e-5);
+}
+
+#[test]
+fn operands_without_gradients_are_constants() {
+    for with_gradients in [Device::flex().autodiff(), Device::flex().autodiff().gradient_checkpointing()] {
+        let x = at([4, 6], 1, (&Device::flex(), FloatDType::F32));
+        let weight = at([6, 5], 2, (&with_gradients, FloatDType::F32)).require_grad();
+        let y = linear(x.clone(), weight.clone(), None, Activation::Identity).expect("the shapes fit");
+        let found = weight.grad(&y.sum().backward()).expect("of the weight");
+        let wanted = x.transpose().matmul(Tensor::ones([4, 5], &Device::flex()));
+        near(&values(found), &values(wanted), 1e-5, "a weight's gradient");
+    }
 }
 
 #[test]
 fn a_layer_of_burns_becomes_one_of_ours() {
-    let device = Default::default();
-    let theirs = burn::nn::LinearConfig::new(24, 10).init::<NdArray>(&device);
-    let x = Tensor::<NdArray, 4>::random([2, 3, 5, 24], Distribution::Default, &device);
+    let device = Device::flex();
+    let theirs = burn::nn::LinearConfig::new(24, 10).init(&device);
+    let x = Tensor::<4>::random([2, 3, 5, 24], Distribution::Default, &device);
     let wanted = values(theirs.forward(x.clone()));
     let found = Linear::from(theirs).forward(x).expect("the shapes fit");
     near(&values(found), &wanted, 1e-5, "a layer");
@@ -138,32 +140,33 @@ fn a_layer_of_burns_becomes_one_of_ours() {
 
 #[test]
 fn what_does_not_fit_is_named() {
-    let device = Default::default();
-    let of = |shape: [usize; 2]| Tensor::<NdArray, 2>::zeros(shape, &device);
-    let words = |error: Result<Tensor<NdArray, 2>, Error>| error.expect_err("it does not fit").to_string();
+    let device = Device::flex();
+    let of = |shape: [usize; 2]| Tensor::<2>::zeros(shape, &device);
+    let words = |error: Result<Tensor<2>, Error>| error.expect_err("it does not fit").to_string();
     assert_eq!(
         words(matmul(of([3, 4]), of([5, 6]))),
         "b has shape [5, 6], 4 rows, as a of shape [3, 4] has it, was needed"
     );
-    let bias = Tensor::<NdArray, 1>::zeros([5], &device);
+    let bias = Tensor::<1>::zeros([5], &device);
     let error = linear(of([3, 4]), of([4, 6]), Some(bias), Activation::Relu);
     assert_eq!(words(error), "bias has shape [5], [6] was needed");
     assert_eq!(
         words(linear(of([3, 4]), of([5, 6]), None, Activation::Relu)),
         "x has shape [3, 4], (..., 5) was needed"
     );
-    let [a, b] = [[1, 4], [1, 5]].map(|shape| of(shape).into_primitive().tensor());
     let transposed = Product { transposed: [false, true], ..Product::default() };
-    let error =
-        <NdArray as Backend>::product(transposed, a, b, None).expect_err("it does not fit").to_string();
+    let error = words(product(transposed, of([1, 4]), of([1, 5]), None));
     assert!(error.contains("4 columns"), "{error}");
+    let with_gradients = Device::flex().autodiff();
+    let [a, b] = [with_gradients.clone(), with_gradients.gradient_checkpointing()]
+        .map(|device| Tensor::<2>::zeros([3, 3], &device));
+    let error = words(matmul(a, b));
+    assert!(error.starts_with("b is on Autodiff") && error.contains("checkpointing: Disabled"), "{error}");
 }
 
 #[cfg(feature = "cuda")]
 mod card {
-    use burn::backend::Cuda;
-    use burn::tensor::FloatDType;
-    use half::bf16;
+    use burn::tensor::{Device, FloatDType};
 
     use super::{layers, products};
 
@@ -179,16 +182,16 @@ mod card {
     #[test]
     fn products_and_gradients_are_burns_on_the_card() {
         if found() {
-            products::<Cuda<bf16>>(&Default::default(), FloatDType::BF16, 8e-3);
-            products::<Cuda<bf16>>(&Default::default(), FloatDType::F16, 1e-3);
+            products(&Device::cuda(0), FloatDType::BF16, 8e-3);
+            products(&Device::cuda(0), FloatDType::F16, 1e-3);
         }
     }
 
     #[test]
     fn layers_are_burns_on_the_card() {
         if found() {
-            layers::<Cuda<bf16>>(&Default::default(), FloatDType::BF16, 2e-2);
-            layers::<Cuda<bf16>>(&Default::default(), FloatDType::F16, 3e-3);
+            layers(&Device::cuda(0), FloatDType::BF16, 2e-2);
+            layers(&Device::cuda(0), FloatDType::F16, 3e-3);
         }
     }
 
@@ -199,9 +202,9 @@ mod card {
             return;
         }
         use burn::tensor::Tensor;
-        let device = Default::default();
-        let mut x = Tensor::<Cuda<bf16>, 2>::ones([512, 512], &device);
-        let identity = Tensor::<Cuda<bf16>, 2>::eye(512, &device);
+        let device = Device::cuda(0);
+        let mut x = Tensor::<2>::ones([512, 512], &device).cast(FloatDType::BF16);
+        let identity = Tensor::<2>::eye(512, &device).cast(FloatDType::BF16);
         for _ in 0..200 {
             x = falchion_burn::matmul(x + 1.0, identity.clone()).expect("the shapes fit");
             x = x - 1.0;
