@@ -19,6 +19,14 @@ fn labels(table: &str) -> Vec<Vec<String>> {
     rows.map(|(_, cells)| cells.split_whitespace().map(|cell| cell.replace('*', "")).collect()).collect()
 }
 
+/// A line may be longer than the largest width of a format, 65535.
+#[test]
+fn tables_have_lines_of_any_length() {
+    let table = Picture::of_layout(&Layout::flat(&[20_000], &[1]).unwrap()).unwrap().table();
+    let widths: Vec<usize> = table.lines().map(|line| line.chars().count()).collect();
+    assert_eq!(widths, [120_003; 3]);
+}
+
 #[test]
 fn tables_of_layouts() {
     for (why, layout, want) in [

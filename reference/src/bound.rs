@@ -67,6 +67,7 @@
 //! ```
 
 use crate::oracle::wrapped;
+use crate::wanted::{distance, fraction};
 use crate::{Format, Sum, Wanted};
 
 /// Unit roundoff of f32.
@@ -175,10 +176,20 @@ impl Expected {
         (got - self.value).abs() <= self.bound
     }
 
-    /// The error of `got` as a fraction of the bound; 0 if it is not finite.
-    pub fn ratio(&self, got: f64) -> f64 {
-        let ratio = if got == self.value { 0.0 } else { (got - self.value).abs() / self.bound };
-        if ratio.is_finite() { ratio } else { 0.0 }
+    /// The distance of a correct `got` from the value: 0 for an infinity, NaN, or the result of an overflow. A
+    /// format that saturates has its largest value in place of any beyond.
+    pub fn distance(&self, format: Format, got: f64) -> f64 {
+        let end = if format.saturates() { format.largest() } else { f64::INFINITY };
+        let Overflow { negative, positive, .. } = self.overflow;
+        if positive && got == end || negative && got == -end {
+            return 0.0;
+        }
+        distance(format, self.value, got)
+    }
+
+    /// The error of a correct `got` as a fraction of the bound, 1 at most.
+    pub fn ratio(&self, format: Format, got: f64) -> f64 {
+        fraction(self.distance(format, got), self.bound)
     }
 }
 
@@ -350,6 +361,26 @@ mod tests {
             ("another", 100.0, 112.0, false),
         ] {
             assert_eq!(of(value).admits(Format::E4m3, got), want, "{why}");
+            let ratio = of(value).ratio(Format::E4m3, got);
+            assert!(!want || (0.0..=1.0).contains(&ratio), "{why}: {ratio} of the bound");
+        }
+    }
+
+    /// What is reported of a correct element is a number, and at most its bound.
+    #[test]
+    fn the_error_of_a_correct_element_is_within_its_bound() {
+        let nan = f64::NAN;
+        for (why, format, sum, got) in [
+            ("infinity", Format::F16, (1e6, 1e6), f64::INFINITY),
+            ("infinity for a finite value", Format::F16, (65_519.0, 65_519.0), f64::INFINITY),
+            ("an accumulator that may overflow", Format::E4m3, (1.0, 1e39), 448.0),
+            ("another that may", Format::F32, (1.0, 1e39), f64::NEG_INFINITY),
+            ("NaN", Format::Bf16, (nan, nan), nan),
+            ("beyond the largest", Format::E5m2, (1e9, 1e9), 57344.0),
+        ] {
+            let expected = Expected::new(format, 8, [1.0, 0.0], Sum::single(8, sum.0, sum.1), None);
+            assert!(expected.admits(format, got), "{why}");
+            assert_eq!((expected.ratio(format, got), expected.distance(format, got)), (0.0, 0.0), "{why}");
         }
     }
 }

@@ -8,6 +8,7 @@
 //! assert_eq!((memory.read(0x1000, 4), memory.buffer(0x2000)), (Some(1), None));
 //! ```
 
+use core::ops::Range;
 use std::collections::BTreeMap;
 
 use crate::{Format, HostMatrix, Order, Wanted};
@@ -22,6 +23,8 @@ pub struct Writes {
     elements: BTreeMap<u64, Wanted>,
     /// Row and column of the elements of D.
     places: BTreeMap<u64, [u32; 2]>,
+    /// Memory that the kernel may write with anything: its end, by its address.
+    unknown: BTreeMap<u64, u64>,
 }
 
 /// The results of comparisons without a fault.
@@ -63,7 +66,37 @@ pub enum Fault {
 impl Writes {
     /// Elements by device address. `places` has the rows and columns of those that belong to D.
     pub fn new(elements: BTreeMap<u64, Wanted>, places: BTreeMap<u64, [u32; 2]>) -> Self {
-        Self { elements, places }
+        Self { elements, places, unknown: BTreeMap::new() }
+    }
+
+    /// The same if these elements are a sample: all others in `memory`, ranges of addresses, may be anything.
+    #[must_use]
+    pub fn among(mut self, memory: impl IntoIterator<Item = Range<u64>>) -> Self {
+        for Range { start, end } in memory {
+            let (mut start, mut end) = (start, end);
+            // Join it with those that it overlaps.
+            while let Some((&at, &stop)) =
+                self.unknown.range(..=end).next_back().filter(|(_, stop)| **stop >= start)
+            {
+                self.unknown.remove(&at);
+                (start, end) = (start.min(at), end.max(stop));
+            }
+            self.unknown.insert(start, end);
+        }
+        self
+    }
+
+    /// The first byte of a part of the buffer at `begin` that changed and must not.
+    fn beside(&self, begin: u64, before: &[u8], after: &[u8], part: Range<usize>) -> Option<usize> {
+        let Range { mut start, end } = part;
+        loop {
+            let differ = |(was, is): (&u8, &u8)| was != is;
+            start += before.get(start..end)?.iter().zip(after.get(start..end)?).position(differ)?;
+            let address = begin + start as u64;
+            let around = self.unknown.range(..=address).next_back().filter(|(_, stop)| **stop > address);
+            let Some((_, &stop)) = around else { return Some(start) };
+            start = usize::try_from(stop - begin).map_or(end, |stop| stop.min(end));
+        }
     }
 }
 
@@ -111,29 +144,30 @@ impl Contents {
         let before = self.0.entry(begin).or_default();
         before.resize(after.len(), 0);
         let mut byte = 0;
-        while byte < after.len() {
-            let address = begin + byte as u64;
-            let Some(element) = writes.elements.get(&address) else {
-                if before[byte] != after[byte] {
-                    return Err(Fault::Beside { byte, was: before[byte], is: after[byte] });
-                }
-                byte += 1;
+        let unchanged = |before: &[u8], part: Range<usize>| match writes.beside(begin, before, after, part) {
+            None => Ok(()),
+            Some(byte) => Err(Fault::Beside { byte, was: before[byte], is: after[byte] }),
+        };
+        for (&address, element) in writes.elements.range(begin..begin + after.len() as u64) {
+            let at = (address - begin) as usize;
+            let end = at + element.format.bytes() as usize;
+            if at < byte || end > after.len() {
                 continue;
-            };
-            let end = byte + element.format.bytes() as usize;
-            let bits = after[byte..end].iter().rev().fold(0, |bits, &byte| bits << 8 | u64::from(byte));
+            }
+            unchanged(before, byte..at)?;
+            let bits = after[at..end].iter().rev().fold(0, |bits, &byte| bits << 8 | u64::from(byte));
             let (got, place) = (element.format.decode(bits), writes.places.get(&address).copied());
             if !element.admits(bits) {
-                return Err(Fault::Value { byte, place, got, expected: *element });
+                return Err(Fault::Value { byte: at, place, got, expected: *element });
             }
             if place.is_some() {
                 compared.d.push(got);
             }
-            let ratio = (got - element.value).abs() / element.bound();
-            compared.ratio = if ratio > compared.ratio { ratio } else { compared.ratio };
+            compared.ratio = compared.ratio.max(element.ratio(got));
             compared.elements += 1;
             byte = end;
         }
+        unchanged(before, byte..after.len())?;
         before.copy_from_slice(after);
         Ok(())
     }
@@ -147,5 +181,44 @@ impl Contents {
         let at = usize::try_from(address - begin).ok()?;
         let found = contents.get(at..at.checked_add(bytes as usize)?)?;
         Some(found.iter().rev().fold(0, |bits, &byte| bits << 8 | u64::from(byte)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A buffer of 16 bytes at 0x1000, in which the kernel writes a 1 at byte 4 and anything at bytes 8 to 12.
+    #[test]
+    fn what_is_not_of_the_sample_may_be_anything_and_nothing_else_may() {
+        let wanted = Wanted { format: Format::F16, unrounded: false, value: 1.0, error: 0.0 };
+        let one = (Format::F16.round(1.0) as u16).to_le_bytes();
+        for (why, changes, fault) in [
+            ("as it should be", &[][..], None),
+            ("something in the rest", &[(8, 7), (11, 7)], None),
+            ("before the element", &[(3, 7)], Some(3)),
+            ("between the element and the rest", &[(7, 7)], Some(7)),
+            ("behind the rest", &[(12, 7)], Some(12)),
+            ("in the rest and behind it", &[(9, 7), (15, 7)], Some(15)),
+            ("the element", &[(5, 0)], Some(4)),
+        ] {
+            let mut contents = Contents::default();
+            contents.insert(0x1000, vec![0; 16]);
+            let elements = BTreeMap::from([(0x1004, wanted)]);
+            let rest = [0x1008..0x100A, 0x100B..0x100C, 0x1009..0x100B];
+            let writes = Writes::new(elements, BTreeMap::from([(0x1004, [0, 0])])).among(rest);
+            let mut after = vec![0; 16];
+            after[4..6].copy_from_slice(&one);
+            for &(byte, value) in changes {
+                after[byte] = value;
+            }
+            let mut compared = Compared::default();
+            let found = match contents.compare(0x1000, &after, &writes, &mut compared) {
+                Ok(()) => None,
+                Err(Fault::Value { byte, .. } | Fault::Beside { byte, .. }) => Some(byte),
+            };
+            assert_eq!(found, fault, "{why}");
+            assert_eq!(compared.elements, usize::from(fault != Some(3) && fault != Some(4)), "{why}");
+        }
     }
 }

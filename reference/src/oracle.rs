@@ -9,6 +9,10 @@
 //! assert!(sums.sums.iter().all(|sum| sum.value == 8.0));
 //! ```
 
+use core::cell::RefCell;
+use core::hash::Hash;
+use std::collections::HashMap;
+
 use rayon::prelude::*;
 
 use crate::bound::{DOUBLE_U, F32_OVERFLOW, U};
@@ -55,6 +59,14 @@ impl Sum {
     pub fn double(k: u32, value: f64, magnitude: f64) -> Self {
         let error = (f64::from(k) + 2.0) * magnitude * DOUBLE_U + value.abs() * DOUBLE_U;
         Self { value, magnitude, error, overflow: f64::INFINITY }
+    }
+
+    /// The value, and the largest distance of its computation in `f32` from that value: its error bound, plus
+    /// one subnormal per product (`k` products). Infinite if an `f16` accumulator may overflow.
+    pub fn in_single(&self, k: u32) -> (f64, f64) {
+        let Self { value, magnitude, error, overflow } = *self;
+        let infinite = overflow < F32_OVERFLOW && (magnitude + value.abs()) / 2.0 + error >= overflow;
+        (value, if infinite { f64::INFINITY } else { error + f64::from(k) * f64::powi(2.0, -149) })
     }
 
     /// The sum of integer products: the exact sum modulo 2^32. The error is that of rounding it to the
@@ -110,10 +122,20 @@ pub struct Sums {
 }
 
 /// Above this number of products, M * N * K, only a sample is computed.
-const COMPLETE: u64 = 1 << 33;
+pub const COMPLETE: u64 = 1 << 33;
 
 /// Number of rows and of columns of a sample, including the first and the last.
-const SAMPLE: u32 = 96;
+pub const SAMPLE: u32 = 96;
+
+/// At most `count` places in `0..extent`: all of them, or evenly spread ones with both ends. The uneven stride
+/// visits every position inside a tile.
+pub fn spread(extent: u32, count: u32) -> Vec<u32> {
+    if extent <= count.max(2) {
+        return (0..extent).collect();
+    }
+    let (last, steps) = (u64::from(extent - 1), u64::from(count.max(2) - 1));
+    (0..=steps).map(|i| (i * last / steps) as u32).collect()
+}
 
 impl Sums {
     /// The number of rows that are computed for a problem (M, N, K).
@@ -142,22 +164,17 @@ impl Sums {
         b: &HostMatrix,
         step: &(dyn Fn(u64) + Sync),
     ) -> Self {
-        let rule = Rule::of(accumulators, a.format, b.format);
-        Self::by(a, b, |_, _, a, b| rule.sum(a, b), step)
+        Elements::new(accumulators, a, b).sums(step)
     }
 
     /// As [`of`](Self::of), for 8-bit floats with the block scales of A and of B.
     pub fn in_blocks(
         a: &HostMatrix,
         b: &HostMatrix,
-        [of_a, of_b]: [&Scales; 2],
+        scales: [&Scales; 2],
         step: &(dyn Fn(u64) + Sync),
     ) -> Self {
-        let sum = |row, column, a: &[f64], b: &[f64]| {
-            let scales = |block| of_a.get(row, block) * of_b.get(column, block);
-            scales::sum([a, b], scales, |a, b| Rule::Fp8.sum(a, b))
-        };
-        Self::by(a, b, sum, step)
+        Elements::in_blocks(a, b, scales).sums(step)
     }
 
     /// Multiplies each element by the factor of its row and the factor of its column. The bound is that of a
@@ -175,54 +192,148 @@ impl Sums {
         }
         self
     }
+}
 
-    /// Computes the elements by `sum`, which gets the row, the column, the row of A and the column of B.
-    fn by(
-        a: &HostMatrix,
-        b: &HostMatrix,
-        sum: impl Fn(u32, u32, &[f64], &[f64]) -> Sum + Sync,
-        step: &(dyn Fn(u64) + Sync),
-    ) -> Self {
-        let (m, n, k) = (a.rows, b.columns, a.columns);
-        let complete = complete([m, n, k].map(u128::from));
-        let pick = |extent: u32| -> Vec<u32> {
-            if complete || extent <= SAMPLE {
-                return (0..extent).collect();
+/// The elements of `A * B`, computed when they are asked for.
+///
+/// ```
+/// use reference::{Accumulators, Elements, Format, HostMatrix, Order};
+///
+/// let ones = |extents, order| HostMatrix::from_fn(Format::Bf16, extents, order, 8, |_, _| 1.0);
+/// let (a, b) = (ones([2, 8], Order::RowMajor), ones([8, 3], Order::ColumnMajor));
+/// assert_eq!(Elements::new(Accumulators::Single, &a, &b).at(1, 2).value, 8.0);
+/// ```
+#[derive(Debug)]
+pub struct Elements<'m> {
+    factors: Factors<'m>,
+    kept: RefCell<Kept>,
+}
+
+/// Two matrices and how they are multiplied.
+#[derive(Clone, Copy, Debug)]
+struct Factors<'m> {
+    a: &'m HostMatrix,
+    b: &'m HostMatrix,
+    rule: Rule,
+    /// The block scales of A and B.
+    scales: Option<[&'m Scales; 2]>,
+}
+
+impl Factors<'_> {
+    fn row(&self, row: u32) -> Vec<f64> {
+        (0..self.a.columns).map(|i| self.a.get(row, i)).collect()
+    }
+
+    fn column(&self, column: u32) -> Vec<f64> {
+        (0..self.b.rows).map(|i| self.b.get(i, column)).collect()
+    }
+
+    /// The element of a row of A and a column of B.
+    fn sum(&self, [row, column]: [u32; 2], a: &[f64], b: &[f64]) -> Sum {
+        match self.scales {
+            None => self.rule.sum(a, b),
+            Some([of_a, of_b]) => {
+                let scale = |block| of_a.get(row, block) * of_b.get(column, block);
+                scales::sum([a, b], scale, |a, b| self.rule.sum(a, b))
             }
-            // Evenly spread, including both ends. The uneven stride visits every position inside a tile.
-            (0..SAMPLE)
-                .map(|i| (u64::from(i) * u64::from(extent - 1) / u64::from(SAMPLE - 1)) as u32)
-                .collect()
-        };
-        let (rows, columns) = (pick(m), pick(n));
-        let lines: Vec<Vec<f64>> =
-            columns.par_iter().map(|&column| (0..k).map(|i| b.get(i, column)).collect()).collect();
+        }
+    }
+}
+
+/// What [`Elements`] keeps: rows of A and columns of B as numbers, and sums.
+#[derive(Debug, Default)]
+struct Kept {
+    lines: [HashMap<u32, Vec<f64>>; 2],
+    sums: HashMap<[u32; 2], Sum>,
+}
+
+/// Largest number of elements of A, and of B, that are kept.
+const MOST_ELEMENTS: usize = 1 << 24;
+
+/// Largest number of sums that are kept.
+const MOST_SUMS: usize = 1 << 18;
+
+impl<'m> Elements<'m> {
+    /// The elements of `A (M, K) * B (K, N)`, for accumulators of this type.
+    pub fn new(accumulators: Accumulators, a: &'m HostMatrix, b: &'m HostMatrix) -> Self {
+        let rule = Rule::of(accumulators, a.format, b.format);
+        Self { factors: Factors { a, b, rule, scales: None }, kept: RefCell::default() }
+    }
+
+    /// The same for 8-bit floats with the block scales of A and of B.
+    pub fn in_blocks(a: &'m HostMatrix, b: &'m HostMatrix, scales: [&'m Scales; 2]) -> Self {
+        let factors = Factors { a, b, rule: Rule::Fp8, scales: Some(scales) };
+        Self { factors, kept: RefCell::default() }
+    }
+
+    fn extents(&self) -> [u32; 3] {
+        [self.factors.a.rows, self.factors.b.columns, self.factors.a.columns]
+    }
+
+    /// The element in a row and a column.
+    pub fn at(&self, row: u32, column: u32) -> Sum {
+        let (place, factors) = ([row, column], &self.factors);
+        let Kept { lines: [rows, columns], sums } = &mut *self.kept.borrow_mut();
+        if let Some(sum) = sums.get(&place) {
+            return *sum;
+        }
+        let most = MOST_ELEMENTS / factors.a.columns.max(1) as usize;
+        let a = kept(rows, row, most, || factors.row(row));
+        let b = kept(columns, column, most, || factors.column(column));
+        let sum = factors.sum(place, a, b);
+        *kept(sums, place, MOST_SUMS, || sum)
+    }
+
+    /// All elements. `step` is called after each row with the total number of rows.
+    pub fn all(&self, step: &(dyn Fn(u64) + Sync)) -> Sums {
+        let [m, n, _] = self.extents();
+        let (rows, columns) = ((0..m).collect(), (0..n).collect());
+        Sums { complete: true, ..self.some(rows, columns, step) }
+    }
+
+    /// All elements, or a sample of more than 2^33 products.
+    fn sums(&self, step: &(dyn Fn(u64) + Sync)) -> Sums {
+        let [m, n, k] = self.extents();
+        if complete([m, n, k].map(u128::from)) {
+            return self.all(step);
+        }
+        self.some(spread(m, SAMPLE), spread(n, SAMPLE), step)
+    }
+
+    fn some(&self, rows: Vec<u32>, columns: Vec<u32>, step: &(dyn Fn(u64) + Sync)) -> Sums {
+        let factors = self.factors;
+        let lines: Vec<Vec<f64>> = columns.par_iter().map(|&column| factors.column(column)).collect();
         let total = rows.len() as u64;
         let sums = rows
             .par_iter()
             .flat_map_iter(|&row| {
-                let line: Vec<f64> = (0..k).map(|i| a.get(row, i)).collect();
+                let line = factors.row(row);
                 let columns = columns.iter().zip(&lines);
-                let sums: Vec<_> = columns.map(|(&column, other)| sum(row, column, &line, other)).collect();
+                let sums: Vec<_> =
+                    columns.map(|(&column, other)| factors.sum([row, column], &line, other)).collect();
                 step(total);
                 sums
             })
             .collect();
-        Self { rows, columns, sums, complete }
-    }
-
-    /// The value of element `place` of [`sums`](Self::sums), and the largest distance of its computation in
-    /// `f32` from that value: its error bound, plus one subnormal per product (`k` products). Infinite if an
-    /// `f16` accumulator may overflow.
-    pub fn in_single(&self, place: usize, k: u32) -> (f64, f64) {
-        let Sum { value, magnitude, error, overflow } = self.sums[place];
-        let infinite = overflow < F32_OVERFLOW && (magnitude + value.abs()) / 2.0 + error >= overflow;
-        (value, if infinite { f64::INFINITY } else { error + f64::from(k) * f64::powi(2.0, -149) })
+        Sums { rows, columns, sums, complete: false }
     }
 }
 
+/// The value of a key: kept, or made and then kept. At most `most` values are kept.
+fn kept<K: Eq + Hash, V>(
+    values: &mut HashMap<K, V>,
+    key: K,
+    most: usize,
+    make: impl FnOnce() -> V,
+) -> &mut V {
+    if values.len() > most && !values.contains_key(&key) {
+        values.clear();
+    }
+    values.entry(key).or_insert_with(make)
+}
+
 /// How products are accumulated.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Rule {
     Single,
     Double,
@@ -416,7 +527,7 @@ mod tests {
             let expected = Expected::new(Format::F32, 1, [1.0, 0.0], sums.sums[0], None);
             let admits = |got| expected.admits(Format::F32, got);
             assert_eq!([admits(f64::INFINITY), admits(value * value)], [infinite, finite], "{value}");
-            assert_eq!(sums.in_single(0, 1).1.is_infinite(), infinite, "{value}");
+            assert_eq!(sums.sums[0].in_single(1).1.is_infinite(), infinite, "{value}");
         }
     }
 

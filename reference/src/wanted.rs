@@ -34,6 +34,17 @@ impl Wanted {
         self.error + self.roundoff() * (self.value.abs() + self.error) + tiniest / 2.0
     }
 
+    /// The distance of a correct element from the value. A format that saturates has its largest value in place
+    /// of any beyond; infinities and NaN have no distance.
+    pub fn distance(&self, got: f64) -> f64 {
+        distance(self.format, self.value, got)
+    }
+
+    /// The error of a correct element as a fraction of the bound.
+    pub fn ratio(&self, got: f64) -> f64 {
+        fraction(self.distance(got), self.bound())
+    }
+
     /// Whether an element with these bits is correct. If the value is NaN, the element must be NaN. If the
     /// value may be beyond the largest of the format, infinity is also correct, or for a format that
     /// saturates the largest value.
@@ -59,6 +70,19 @@ impl Wanted {
         }
         got == value || (got - value).abs() <= self.bound()
     }
+}
+
+/// The distance of `got` from a value, in a format.
+pub(crate) fn distance(format: Format, value: f64, got: f64) -> f64 {
+    let largest = format.largest();
+    let value = if format.saturates() { value.clamp(-largest, largest) } else { value };
+    let distance = (got - value).abs();
+    if distance.is_finite() { distance } else { 0.0 }
+}
+
+/// A distance as a fraction of a bound; 0 if the bound says nothing.
+pub(crate) fn fraction(distance: f64, bound: f64) -> f64 {
+    if distance == 0.0 || !bound.is_finite() { 0.0 } else { distance / bound }
 }
 
 #[cfg(test)]

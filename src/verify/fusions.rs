@@ -171,6 +171,12 @@ pub fn ranked(fusion: Fusion, format: Format, problem: GemmProblem) -> Vec<Fused
     selection.ranked.into_iter().filter_map(|ranked| FusedGemm::of(ranked.gemm)).collect()
 }
 
+/// The most memory in bytes that [`check`] needs to evaluate a fusion, in addition to the matrices.
+pub fn evaluated_bytes(fusion: Fusion, GemmProblem { m, n, .. }: GemmProblem) -> u64 {
+    let whole = matches!(fusion, Fusion::BiasAmax | Fusion::BiasFp8);
+    super::tree::evaluated_bytes(Shape { m, n }, whole)
+}
+
 /// The shape of a fusion's D.
 fn shape<X: Node>(problem: GemmProblem) -> Shape {
     Shape { m: problem.m, n: problem.n >> X::FACTS.halvings.unwrap_or(0) }

@@ -394,10 +394,10 @@ impl Product {
             if !expected.admits(format, got) && outcome.mismatch.is_none() {
                 outcome.mismatch = Some(Mismatch::Value { row, column, got, expected });
             }
-            let ratio = expected.ratio(got);
-            if ratio >= outcome.ratio {
+            let ratio = expected.ratio(format, got);
+            if ratio >= outcome.ratio && expected.bound.is_finite() {
                 outcome.ratio = ratio;
-                (outcome.error, outcome.bound) = ((got - expected.value).abs(), expected.bound);
+                (outcome.error, outcome.bound) = (expected.distance(format, got), expected.bound);
             }
         }
         // The poison of floats is a NaN. It would count as a result where the reference expects a NaN or was

@@ -191,6 +191,7 @@ impl From<TreeError> for Ended {
             | TreeError::Unknown(_)
             | TreeError::Empty
             | TreeError::Value { .. }
+            | TreeError::Unwritten { .. }
             | TreeError::Beside { .. } => Self::Wrong(error.to_string()),
         }
     }

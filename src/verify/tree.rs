@@ -26,24 +26,53 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod places;
+#[cfg(test)]
+mod tests;
+
+use core::ops::Range;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use collective::tree::{Host, Memory, Node, Scratch, Shape, Written};
-use collective::{BlockScales, Bounded, Epilogue, EpilogueSpec, Evaluated};
+use collective::tree::{Host, Memory, Node, NodeError, Path, Reach, Scratch, Shape, Written};
+use collective::{BlockScales, Bounded, Epilogue, EpilogueSpec, Evaluated, Treed};
 use kernel::{
     AnyGemm, Arguments, Buffer, Call, Engine, EngineError, Gemm, GemmConfig, GemmProblem, Launch,
     LaunchError, MatrixRef, Own, Program, Tree, UnknownConfig,
 };
-use reference::Wanted;
 use reference::memory::{Compared, Contents, Fault, Writes};
+use reference::{Elements, Wanted};
 
+use self::places::Places;
 use super::matrix::Fill;
 use super::product::{accumulators, formats, orders, random_scales, scaled};
-use super::{Accumulators, Format, HostMatrix, Order, Scales, Sums, storage};
+use super::{Accumulators, Format, HostMatrix, Order, Scales, storage};
 
-/// Evaluates an epilogue on the accumulator at (row, column), and records what it writes in addition to D.
-type Evaluate<'e> = &'e dyn Fn(&mut Host<'_>, [u32; 2]) -> Bounded;
+/// An epilogue with its arguments, on the host.
+#[derive(Clone, Copy)]
+struct OnHost<'e> {
+    /// Evaluates it on the accumulator at (row, column), and records what it writes in addition to D.
+    evaluate: &'e dyn Fn(&mut Host<'_>, [u32; 2]) -> Bounded,
+    /// Checks the arguments for a GEMM of this shape, and tells the path what they address.
+    check: &'e dyn Fn(Shape, &Path<'_>) -> Result<(), NodeError>,
+}
+
+impl OnHost<'_> {
+    /// The memory that the epilogue writes in addition to D.
+    fn written(&self, GemmProblem { m, n, .. }: GemmProblem) -> Vec<Range<u64>> {
+        let written = RefCell::new(Vec::new());
+        let note = |address: u64, bytes: u64, writes: bool| {
+            if writes {
+                written.borrow_mut().push(address..address.saturating_add(bytes));
+            }
+            true
+        };
+        // The launch has checked the arguments.
+        let _ = (self.check)(Shape { m, n }, &Path::within(&Reach::new(1, &note)));
+        written.into_inner()
+    }
+}
 
 /// Why a kernel does not compute what its tree says, or could not be run.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +105,14 @@ pub enum TreeError {
         /// The tree's value, with its bound.
         expected: Wanted,
     },
+    /// An element of D still has the content of before the run.
+    #[error("D({row}, {column}) was not written")]
+    Unwritten {
+        /// Its row.
+        row: u32,
+        /// Its column.
+        column: u32,
+    },
     /// A byte was written where the tree writes nothing.
     #[error("the byte at {address:#x} was {was:#04x} and is {is:#04x}, but the tree does not write there")]
     Beside {
@@ -97,7 +134,11 @@ pub struct Checked {
     pub ratio: f64,
     /// Number of elements compared, in D and in everything else that the tree writes.
     pub compared: usize,
-    /// D: `M` rows without padding.
+    /// Number of rows and of columns of D at which the tree was evaluated: a sample if the product is large.
+    pub places: [usize; 2],
+    /// Whether these are all of D.
+    pub complete: bool,
+    /// D at these places, row by row without padding.
     pub d: Vec<f64>,
 }
 
@@ -111,6 +152,8 @@ pub struct Bench<'e> {
     scratch: Vec<Buffer>,
     /// Whether sampled vectors and matrices begin at aligned addresses, packed.
     aligned: bool,
+    /// Number of multiplications up to which all of D is compared.
+    most: u64,
 }
 
 impl core::fmt::Debug for Bench<'_> {
@@ -134,10 +177,15 @@ struct Subject<'a> {
     /// Makes the launch for an engine that runs a given number of clusters at the same time.
     launch: &'a dyn Fn(u32) -> Result<Option<Launch>, LaunchError>,
     /// Evaluates the tree for an element of D, and writes the value to an address.
-    element: &'a dyn Fn(&mut Host<'_>, u64, [u32; 2]),
+    element: Element<'a>,
+    host: OnHost<'a>,
 }
 
+/// Evaluates a tree for an element of D, and writes the value to an address.
+type Element<'a> = &'a dyn Fn(&mut Host<'_>, u64, [u32; 2]);
+
 /// D in device memory.
+#[derive(Clone, Copy)]
 struct Output {
     shape: Shape,
     address: u64,
@@ -145,6 +193,30 @@ struct Output {
     pitch: u64,
     /// Bytes per element.
     bytes: u64,
+}
+
+impl Output {
+    fn element(&self, [row, column]: [u32; 2]) -> u64 {
+        self.address + (u64::from(row) * self.pitch + u64::from(column)) * self.bytes
+    }
+
+    /// The memory of its rows.
+    fn rows(self) -> impl Iterator<Item = Range<u64>> {
+        let bytes = u64::from(self.shape.n) * self.bytes;
+        (0..self.shape.m).map(move |row| self.element([row, 0])..self.element([row, 0]) + bytes)
+    }
+
+    /// The first element that has the poison of before the run. `begin` is the address of its buffer.
+    fn unwritten(self, begin: u64, before: &[u8], after: &[u8]) -> Option<[u32; 2]> {
+        let poisoned = |bytes: &[u8]| bytes.iter().all(|&byte| byte == POISON);
+        (0..).zip(self.rows()).find_map(|(row, Range { start, end })| {
+            let part = (start - begin) as usize..(end - begin) as usize;
+            let elements = |bytes| <[u8]>::chunks_exact(bytes, self.bytes as usize);
+            let mut both = elements(before.get(part.clone())?).zip(elements(after.get(part)?));
+            let column = both.position(|(was, is)| poisoned(was) && poisoned(is))?;
+            Some([row, column as u32])
+        })
+    }
 }
 
 /// The host's copies of the uploads, as the memory that a tree reads.
@@ -156,34 +228,37 @@ impl Memory for Remembered<'_> {
     }
 }
 
-/// Everything that a tree writes, for the accumulators `sums` of a GEMM with `k` terms; `sums` has all
-/// elements. `element` evaluates the tree for an element of D, and writes the value to an address.
+/// What a tree writes for some elements of D. `element` evaluates it for an element of D, and writes the value
+/// to an address.
 fn writes(
     contents: &Contents,
-    (sums, k): (&Sums, u32),
-    d: Output,
-    element: &dyn Fn(&mut Host<'_>, u64, [u32; 2]),
+    accumulator: &dyn Fn([u32; 2]) -> Bounded,
+    (d, places): (Output, &Places),
+    element: Element<'_>,
 ) -> Writes {
-    let n = sums.columns.len();
-    let accumulator = |[row, column]: [u32; 2]| {
-        let (value, error) = sums.in_single(row as usize * n + column as usize, k);
-        Bounded { value, error }
-    };
     let memory = Remembered(contents);
-    let mut host = Host::new(d.shape, &memory, &accumulator);
-    let mut places = BTreeMap::new();
-    for row in 0..d.shape.m {
-        for column in 0..d.shape.n {
-            let address = d.address + (u64::from(row) * d.pitch + u64::from(column)) * d.bytes;
-            element(&mut host, address, [row, column]);
-            places.insert(address, [row, column]);
+    let mut host = Host::new(d.shape, &memory, accumulator);
+    let mut of_d = BTreeMap::new();
+    for &row in &places.rows {
+        for &column in &places.columns {
+            let (at, address) = ([row, column], d.element([row, column]));
+            element(&mut host, address, at);
+            of_d.insert(address, at);
         }
     }
     let wanted = |(address, Written { format, unrounded, value })| {
         let format = Format::named(format.name())?;
         Some((address, Wanted { format, unrounded, value: value.value, error: value.error }))
     };
-    Writes::new(host.finish().into_iter().filter_map(wanted).collect(), places)
+    Writes::new(host.finish().into_iter().filter_map(wanted).collect(), of_d)
+}
+
+/// The most memory in bytes that evaluating a tree on a D of this shape needs, in addition to the matrices.
+/// `whole` says that the tree reduces all of D to one number.
+pub(super) fn evaluated_bytes(shape: Shape, whole: bool) -> u64 {
+    // Sums, expected values and places, in maps by address.
+    const EACH: u64 = 320;
+    EACH.saturating_mul(Places::at_most(shape, whole))
 }
 
 /// A byte that, repeated, is NaN in every float format.
@@ -202,7 +277,15 @@ impl<'e> Bench<'e> {
             contents: Contents::default(),
             scratch: Vec::new(),
             aligned: false,
+            most: Places::MOST,
         }
+    }
+
+    /// The same, but only a sample of D is compared if a product has more than `most` multiplications, in place
+    /// of 2^33. What a tree reduces to one number is compared as a whole: some columns of D, some rows, or all.
+    #[must_use]
+    pub fn sampled_above(self, most: u64) -> Self {
+        Self { most, ..self }
     }
 
     /// As [`new`](Self::new), for measurements: the arguments that [`Sample`](super::Sample) draws are
@@ -325,7 +408,9 @@ impl<'e> Bench<'e> {
     ) -> Result<Checked, TreeError> {
         let d = self.packed_d(gemm, problem)?;
         let evaluate = |host: &mut Host<'_>, at| X::evaluate(host, arguments, at);
-        self.check_given(gemm, problem, (Tree::<X>(arguments), &evaluate), d)
+        let check = |product, path: &Path<'_>| Treed::<X>::check(arguments, product, path);
+        let host = OnHost { evaluate: &evaluate, check: &check };
+        self.check_given(gemm, problem, (Tree::<X>(arguments), host), d)
     }
 
     /// As [`check`](Self::check), with the caller's D: its address and leading dimension.
@@ -343,16 +428,18 @@ impl<'e> Bench<'e> {
         C::Epilogue: Evaluated,
     {
         let evaluate = |host: &mut Host<'_>, at| C::Epilogue::evaluate(host, arguments, at);
+        let check = |product, path: &Path<'_>| C::Epilogue::check(arguments, product, path);
+        let host = OnHost { evaluate: &evaluate, check: &check };
         let given = Own::<C::Epilogue>(arguments);
-        self.check_given(&Gemm::<C>::kernel(), problem, (given, &evaluate), d)
+        self.check_given(&Gemm::<C>::kernel(), problem, (given, host), d)
     }
 
-    /// `given` are the epilogue's arguments, and the function that evaluates it with them.
+    /// `given` are the epilogue's arguments, and `host` is the epilogue with them.
     fn check_given<G: Arguments + Copy>(
         &mut self,
         gemm: &AnyGemm,
         problem: GemmProblem,
-        (given, evaluate): (G, Evaluate<'_>),
+        (given, host): (G, OnHost<'_>),
         d: MatrixRef,
     ) -> Result<Checked, TreeError> {
         let GemmProblem { m, n, k } = problem;
@@ -381,7 +468,7 @@ impl<'e> Bench<'e> {
         storage::bring(gemm, &mut call, operands, weights.as_slice(), &mut |bytes| self.upload(bytes))?;
         let call = call.with(given);
         let workspace = self.engine.workspace(gemm.workspace(&call, slots))?;
-        self.check_call(gemm, &Call { workspace, ..call }, evaluate, multiplied)
+        self.check_call(gemm, &Call { workspace, ..call }, host, multiplied)
     }
 
     /// The contents of a buffer after the last check, from its address to its end.
@@ -410,8 +497,10 @@ impl<'e> Bench<'e> {
     {
         let arguments = call.epilogue;
         let evaluate = |host: &mut Host<'_>, at| C::Epilogue::evaluate(host, arguments, at);
+        let check = |product, path: &Path<'_>| C::Epilogue::check(arguments, product, path);
+        let host = OnHost { evaluate: &evaluate, check: &check };
         let given = Own::<C::Epilogue>(arguments);
-        self.check_call(&Gemm::<C>::kernel(), &call.with(given), &evaluate, [call.a, call.b])
+        self.check_call(&Gemm::<C>::kernel(), &call.with(given), host, [call.a, call.b])
     }
 
     /// The matrices `[a, b]` are the multiplied A and B. If the kernel reads another form of an operand (few
@@ -420,7 +509,7 @@ impl<'e> Bench<'e> {
         &mut self,
         gemm: &AnyGemm,
         call: &Call<G>,
-        evaluate: Evaluate<'_>,
+        on_host: OnHost<'_>,
         [a, b]: [MatrixRef; 2],
     ) -> Result<Checked, TreeError> {
         let EpilogueSpec { output, halvings, .. } = gemm.plan().epilogue;
@@ -437,9 +526,10 @@ impl<'e> Bench<'e> {
             program,
             launch: &|slots| gemm.launch(call, slots),
             element: &|host, address, at| {
-                let value = evaluate(host, at);
+                let value = (on_host.evaluate)(host, at);
                 host.write(output, address, value);
             },
+            host: on_host,
         };
         self.check_subject(&Call { a, b, ..call.with(()) }, &subject)
     }
@@ -475,15 +565,40 @@ impl<'e> Bench<'e> {
             None => None,
         };
 
-        let sums = match &scales {
-            None => Sums::in_accumulators(*accumulators, &a, &b, &|_| ()),
-            Some(scales) => Sums::in_blocks(&a, &b, scales.each_ref(), &|_| ()),
+        let oracle = match &scales {
+            None => Elements::new(*accumulators, &a, &b),
+            Some(scales) => Elements::in_blocks(&a, &b, scales.each_ref()),
         };
         let d = Output { shape: Shape { m, n: n >> halvings }, address: d.address, pitch: d.pitch, bytes };
-        let writes = writes(&self.contents, (&sums, k), d, subject.element);
+        let reduces = |at| {
+            let (memory, one) = (Remembered(&self.contents), |_| Bounded::exact(1.0));
+            let mut host = Host::new(d.shape, &memory, &one);
+            (subject.host.evaluate)(&mut host, at);
+            host.finish().into_iter().filter_map(|(at, written)| written.unrounded.then_some(at)).collect()
+        };
+        let places = Places::of(call.problem, d.shape, self.most, &reduces);
+        let all = places.all.then(|| oracle.all(&|_| ()));
+        let accumulator = |[row, column]: [u32; 2]| {
+            let sum = match &all {
+                Some(all) => all.sums[row as usize * n as usize + column as usize],
+                None => oracle.at(row, column),
+            };
+            let (value, error) = sum.in_single(k);
+            Bounded { value, error }
+        };
+        let mut writes = writes(&self.contents, &accumulator, (d, &places), subject.element);
+        if !places.all {
+            writes = writes.among(d.rows().chain(subject.host.written(call.problem)));
+        }
         let mut compared = Compared::default();
         for (&begin, &buffer) in &self.uploads {
             let after = self.engine.read(buffer)?;
+            if !places.all && (begin..begin + after.len() as u64).contains(&d.address) {
+                let before = self.contents.buffer(begin).unwrap_or_default();
+                if let Some([row, column]) = d.unwritten(begin, before, &after) {
+                    return Err(TreeError::Unwritten { row, column });
+                }
+            }
             self.contents.compare(begin, &after, &writes, &mut compared).map_err(|fault| match fault {
                 Fault::Beside { byte, was, is } => {
                     TreeError::Beside { address: begin + byte as u64, was, is }
@@ -499,6 +614,9 @@ impl<'e> Bench<'e> {
                 }
             })?;
         }
-        Ok(Checked { time, ratio: compared.ratio, compared: compared.elements, d: compared.d })
+        let Compared { ratio, elements, d } = compared;
+        let Places { rows, columns, all } = places;
+        let (places, complete) = ([rows.len(), columns.len()], all);
+        Ok(Checked { time, ratio, compared: elements, places, complete, d })
     }
 }

@@ -1,5 +1,8 @@
 //! Problems that are too large are refused at once, with the flag and the number.
 
+#[cfg(target_os = "linux")]
+use std::process::Command;
+
 use crate::{falchion, refused};
 
 const LARGE: &str = "4294967295";
@@ -83,7 +86,7 @@ fn what_no_machine_holds_is_refused_before_anything_is_allocated() {
             (
                 "more elements of C than are drawn",
                 &["--epilogue", "residual", "--shape", "65536x65536x8"],
-                &["65536 x 65536 = 4294967296 elements", "at most 2147483648"],
+                &["65536 x 65536 = 4294967296 elements", "at most 4294967295"],
             ),
             ("an extent of 32 bits", &["--m", LARGE], &["M is 4294967295", "at most 2147483647"]),
             (
@@ -107,6 +110,18 @@ fn what_no_machine_holds_is_refused_before_anything_is_allocated() {
         "layout",
         &[("a picture", &["(100000,100000)", "--table"], &["100000 x 100000 cells", "at most 65536"])],
     );
+}
+
+/// A fused epilogue that reduces all of D to one number is evaluated at all elements, which needs memory.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_memory_of_a_fused_epilogue_is_counted() {
+    let limited = format!("ulimit -v 4000000; exec {} \"$@\"", env!("CARGO_BIN_EXE_falchion"));
+    let arguments = ["gemm", "--engine", "emulator", "--epilogue", "bias-amax", "--m", "4096", "--n", "4096", "--k", "8"];
+    let output = Command::new("sh").args(["-c", &limited, "sh"]).args(arguments).output().expect("a shell");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("4096 x 4096 x 8 with epilogue bias-amax needs 6"), "{stderr}");
 }
 
 /// Extents, groups, batches and tiles whose product exceeds 32 bits.

@@ -27,7 +27,8 @@ impl Picture {
             text += &format!(" {:>width$}", number(column, marked));
         }
         text.truncate(text.trim_end().len());
-        text += &format!("\n{:header$} +{:-<count$}\n", "", "", count = self.columns * (width + 1));
+        // The width of a format is 65535 at most.
+        text += &format!("\n{:header$} +{}\n", "", "-".repeat(self.columns * (width + 1)));
         for (row, cells) in self.lines().enumerate() {
             text += &format!("{row:>header$} |");
             for (column, cell) in cells.iter().enumerate() {

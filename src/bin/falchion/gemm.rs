@@ -328,7 +328,7 @@ impl GemmArgs {
     ) -> Result<(), Failure> {
         let fusion = Fusion::named(name)
             .ok_or_else(|| Failure::usage(format!("--epilogue is `{name}`, which is no fused epilogue")))?;
-        memory::fused(problem)?;
+        memory::fused(problem, fusion)?;
         let Chosen { mut engine, emulated, why } = self.engine.open()?;
         let GemmProblem { m, n, k } = problem;
         let mut out = out();
@@ -362,8 +362,12 @@ impl GemmArgs {
                         time.as_secs_f64() * 1e6
                     )?;
                 }
-                let (ratio, compared) = (checked.ratio, checked.compared);
-                writeln!(out, "error     at most {ratio:.2} of the bound, of {compared} elements")?;
+                let (ratio, compared, [rows, columns]) = (checked.ratio, checked.compared, checked.places);
+                let sample = match checked.complete {
+                    true => String::new(),
+                    false => format!(", for {rows} rows and {columns} columns of D"),
+                };
+                writeln!(out, "error     at most {ratio:.2} of the bound, of {compared} elements{sample}")?;
                 writeln!(out, "verified")?;
                 Ok(out.flush()?)
             }

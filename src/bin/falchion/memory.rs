@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use falchion::verify::Sums;
+use falchion::verify::{Fusion, Sums, fusions};
 use kernel::GemmProblem;
 
 use crate::Failure;
@@ -37,14 +37,26 @@ pub(crate) fn checked(products: &[GemmProblem]) -> u128 {
     matrices + products.iter().map(|&problem| oracle(problem)).max().unwrap_or(0)
 }
 
-/// Fails if D has more elements than the random matrices of a fused epilogue can have.
-pub(crate) fn fused(GemmProblem { m, n, .. }: GemmProblem) -> Result<(), Failure> {
-    let (elements, most) = (u64::from(m) * u64::from(n), 1 << 31);
-    if elements <= most {
+/// Fails if a fused epilogue has a random matrix with more elements than are possible, or if this machine has not
+/// enough memory to check it.
+pub(crate) fn fused(problem: GemmProblem, fusion: Fusion) -> Result<(), Failure> {
+    drawn(problem)?;
+    let GemmProblem { m, n, k } = problem;
+    let needed = checked(&[problem]) + u128::from(fusions::evaluated_bytes(fusion, problem));
+    enough(&format!("{m} x {n} x {k} with epilogue {}", fusion.name()), needed, "--m, --n or --k")
+}
+
+/// Fails if a random matrix of a fused epilogue has more elements than are possible.
+pub(crate) fn drawn(GemmProblem { m, n, .. }: GemmProblem) -> Result<(), Failure> {
+    // A matrix is as large as D, or has rows of 128 elements; its rows may be padded by two.
+    let elements = u64::from(m) * (u64::from(n.max(128)) + 2);
+    if u32::try_from(elements).is_ok() {
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "D has {m} x {n} = {elements} elements, with a fused epilogue at most {most} are possible: lower --m or --n"
+        "D has {m} x {n} = {} elements, and a matrix of a fused epilogue up to {elements}; at most {} are possible: lower --m or --n",
+        u64::from(m) * u64::from(n),
+        u32::MAX
     )))
 }
 
@@ -54,11 +66,11 @@ pub(crate) fn matrices(GemmProblem { m, n, k }: GemmProblem) -> u128 {
     2 * (m * k + k * n + 2 * m * n)
 }
 
-/// Bytes of the reference: its columns in f64, and its sums, of three numbers each.
+/// Bytes of the reference: its columns in f64, and its sums, of four numbers each.
 fn oracle(GemmProblem { m, n, k }: GemmProblem) -> u128 {
     let product = [m, n, k].map(u128::from);
     let (rows, columns) = (Sums::rows_of(product), Sums::columns_of(product));
-    8 * columns * product[2] + 24 * rows * columns
+    8 * columns * product[2] + 32 * rows * columns
 }
 
 /// Bytes that processes may still take, where the system says so: on Linux, the least of what is free and of what a

@@ -199,7 +199,7 @@ impl BenchArgs {
             types::sparse_as_it_lies(types, &self.layout, false)?;
         }
         if self.epilogue.is_some() {
-            shapes.iter().try_for_each(|&shape| memory::fused(shape))?;
+            shapes.iter().try_for_each(|&shape| memory::drawn(shape))?;
         }
         if self.rows.is_some() || self.suite == Some(Suite::Grouped) {
             return self.grouped();

@@ -50,7 +50,7 @@ impl Job {
     fn possible(self) -> Result<Self, Failure> {
         arena::several(self.problem, self.batch.unwrap_or(1))?;
         if self.fusion.is_some() {
-            memory::fused(self.problem)?;
+            memory::drawn(self.problem)?;
         }
         let weights = |problem: &GemmProblem| u128::from(problem.n) * u128::from(problem.k);
         let weights: u128 = self.groups.iter().map(weights).sum();
