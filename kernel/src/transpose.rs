@@ -1,4 +1,4 @@
-//! Kernels that transpose matrices of 8, 16 and 32-bit elements. Use them for operands in a direction that
+//! Kernels that transpose matrices of 8, 16, 32 and 64-bit elements. Use them for operands in a direction that
 //! `wgmma` does not read.
 //!
 //! `wgmma` reads 16-bit operands in both directions, and all other operands only K-major. Other operands are
@@ -28,7 +28,7 @@ const MOST: [u32; 2] = [i32::MAX as u32, 65535];
 ///
 /// Elements go through shared memory in tiles of 16 KB, swizzled so that there are no bank conflicts. Rows
 /// that begin at multiples of 16 B are read or written 16 B at a time. Other rows, and elements of partial
-/// tiles, are read or written one at a time.
+/// tiles, are read or written one at a time; elements of 64 bits are read one at a time.
 ///
 /// ```
 /// use collective::{Format, MatrixRef};
@@ -48,7 +48,7 @@ const MOST: [u32; 2] = [i32::MAX as u32, 65535];
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Transpose {
-    /// Bytes per element: 1, 2 or 4.
+    /// Bytes per element: 1, 2, 4 or 8.
     bytes: u32,
 }
 
@@ -69,10 +69,10 @@ pub struct Transposition {
 }
 
 impl Transpose {
-    /// The kernel for elements of a format; `None` unless they have 8, 16 or 32 bits.
+    /// The kernel for elements of a format; `None` unless they have 8, 16, 32 or 64 bits.
     pub const fn of(format: Format) -> Option<Self> {
         match format.bytes() {
-            bytes @ (1 | 2 | 4) => Some(Self { bytes }),
+            bytes @ (1 | 2 | 4 | 8) => Some(Self { bytes }),
             _ => None,
         }
     }

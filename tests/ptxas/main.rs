@@ -64,8 +64,8 @@ fn kernels_without_wgmma_assemble_without_spills() {
 #[ignore = "needs ptxas: run `cargo xtask test`"]
 fn kernels_that_prepare_operands_assemble_without_spills() {
     use collective::Format;
-    let transposes = [Format::E4m3, Format::Bf16, Format::Tf32].map(|format| {
-        kernel::Transpose::of(format).expect("at most 32 bits").program().expect("a legal program")
+    let transposes = [Format::E4m3, Format::Bf16, Format::Tf32, Format::F64].map(|format| {
+        kernel::Transpose::of(format).expect("at most 64 bits").program().expect("a legal program")
     });
     let compressors = Format::operands()
         .map(|format| kernel::Compress::of(format).expect("an operand").program().expect("a legal program"));

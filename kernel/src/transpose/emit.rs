@@ -32,7 +32,7 @@ pub(super) fn tile(bytes: u32) -> ComposedLayout {
     swizzle.expect("three bits, seven apart").after(rows.expect("a matrix, row by row"))
 }
 
-/// The program for elements of `bytes` bytes: 1, 2 or 4.
+/// The program for elements of `bytes` bytes: 1, 2, 4 or 8.
 pub(super) fn function(bytes: u32) -> Function {
     let entry = Entry {
         name: format!("transpose_{}", bytes * 8),
@@ -51,7 +51,8 @@ pub(super) fn function(bytes: u32) -> Function {
                 match bytes {
                     1 => tile.transpose::<u8>(f),
                     2 => tile.transpose::<u16>(f),
-                    _ => tile.transpose::<u32>(f),
+                    4 => tile.transpose::<u32>(f),
+                    _ => tile.transpose::<u64>(f),
                 }
                 // The next matrix's tile uses the same shared memory.
                 f.barrier_sync(0, THREADS);
@@ -128,9 +129,9 @@ struct TileOf<'a, 'f> {
 }
 
 impl<'f> TileOf<'_, 'f> {
-    /// Elements per word.
+    /// Elements per word of 32 bits; at least one.
     fn of_word(&self) -> u32 {
-        4 / self.all.bytes
+        (4 / self.all.bytes).max(1)
     }
 
     /// Elements per chunk.
@@ -162,6 +163,11 @@ impl<'f> TileOf<'_, 'f> {
         let group = thread / (ROW_BYTES / CHUNK);
         let row = |pass: u32| (group + pass * (THREADS * CHUNK / ROW_BYTES)) * of_word;
         let passes = ROWS / of_word / (THREADS * CHUNK / ROW_BYTES);
+        // Words are transposed in registers: larger elements are not.
+        if self.all.bytes > 4 {
+            (0..passes).for_each(|pass| self.elements::<T>(f, [row(pass), column]));
+            return;
+        }
         f.if_else(
             whole,
             || {

@@ -54,13 +54,14 @@ const ALIGNMENT: u64 = 128;
 
 /// The kernel that transposes a format, if instructions multiply its elements only K-major.
 fn along_k_alone(format: Format) -> Option<Transpose> {
-    let multiplied = format.bits() != 16 && Format::operands().any(|operand| operand == format);
+    let by_wgmma = Format::operands().any(|operand| operand == format);
+    let multiplied = format == Format::F64 || format.bits() != 16 && by_wgmma;
     Transpose::of(format).filter(|_| multiplied)
 }
 
 impl<'a> Request<'a> {
     /// The same request with K-major operands, where no instruction multiplies the given ones. These are
-    /// operands of 8-bit elements or `tf32` that are M-major or N-major. Their transposes are consecutive in
+    /// operands of 8-bit elements, `tf32` or `f64` that are M-major or N-major. Their transposes are consecutive in
     /// device memory, from the address `workspace`, a multiple of 128 bytes. Their rows begin at multiples of
     /// 16 B.
     ///
