@@ -50,7 +50,7 @@ pub struct Removed {
     /// Number of entries.
     pub entries: usize,
     /// Total size of their files in bytes.
-    pub bytes: u64,
+    pub bytes: u128,
 }
 
 impl Cache {
@@ -74,13 +74,13 @@ impl Cache {
         let mut entries = self.entries()?;
         // Within a kind, the most recently used stay last.
         entries.sort_by_key(|entry| entry.kind);
-        let mut left: u64 = entries.iter().map(|entry| entry.bytes).sum();
+        let mut left: u128 = entries.iter().map(|entry| u128::from(entry.bytes)).sum();
         let goes = |entry: &Entry| {
             let goes = match limit {
-                Limit::Bytes(most) => left > most,
+                Limit::Bytes(most) => left > most.into(),
                 Limit::Age(most) => entry.age() > most,
             };
-            left -= if goes { entry.bytes } else { 0 };
+            left -= if goes { u128::from(entry.bytes) } else { 0 };
             goes
         };
         self.remove_all(entries.into_iter().filter(goes))
@@ -101,7 +101,7 @@ impl Cache {
             match remove(&entry.path) {
                 Ok(true) => {
                     removed.entries += 1;
-                    removed.bytes += entry.bytes;
+                    removed.bytes += u128::from(entry.bytes);
                 }
                 // Another process removed it first.
                 Ok(false) => {}

@@ -133,9 +133,10 @@ fn trimming_leaves_what_the_limit_admits() {
         ("no time", Limit::Age(Duration::ZERO), &[]),
     ] {
         let (_folder, cache) = folder(&entries);
-        let before: u64 = cache.entries().expect("readable").iter().map(|entry| entry.bytes).sum();
+        let before: u128 =
+            cache.entries().expect("readable").iter().map(|entry| u128::from(entry.bytes)).sum();
         let removed = cache.trim(limit).expect("removable");
-        let left: u64 = cache.entries().expect("readable").iter().map(|entry| entry.bytes).sum();
+        let left: u128 = cache.entries().expect("readable").iter().map(|entry| u128::from(entry.bytes)).sum();
         assert_eq!((removed.entries, removed.bytes), (5 - want.len(), before - left), "{why}");
         for (kind, name, ..) in entries {
             let there = cache.get(kind, &key(name)).expect("whole").is_some();

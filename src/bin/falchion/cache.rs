@@ -88,12 +88,12 @@ impl TrimArgs {
     }
 }
 
-fn total(entries: &[Entry]) -> u64 {
-    entries.iter().map(|entry| entry.bytes).sum()
+fn total(entries: &[Entry]) -> u128 {
+    entries.iter().map(|entry| u128::from(entry.bytes)).sum()
 }
 
 /// The number of entries and their size, as text.
-fn count(entries: usize, size: u64) -> String {
+fn count(entries: usize, size: u128) -> String {
     let word = if entries == 1 { "entry" } else { "entries" };
     format!("{entries} {word} of {}", bytes(size as f64))
 }
@@ -102,7 +102,7 @@ fn count(entries: usize, size: u64) -> String {
 #[derive(Default)]
 struct Group {
     entries: usize,
-    bytes: u64,
+    bytes: u128,
     youngest: Option<Duration>,
     oldest: Duration,
 }
@@ -120,7 +120,7 @@ fn show(out: &mut impl Write, cache: &Cache) -> Result<(), Failure> {
         let of = [entry.kind.name(), card, driver, version].map(shortened);
         let (group, age) = (groups.entry(of).or_default(), entry.age());
         group.entries += 1;
-        group.bytes += entry.bytes;
+        group.bytes += u128::from(entry.bytes);
         group.youngest = Some(group.youngest.map_or(age, |youngest| youngest.min(age)));
         group.oldest = group.oldest.max(age);
     }
