@@ -198,7 +198,7 @@ impl Overflow {
     const NONE: Self = Self { negative: false, positive: false, nan: false, none: true };
 
     /// The results of `alpha * sum + source` under overflow, where `source` is `beta * c`.
-    fn new(alpha: f64, Sum { value: sum, magnitude, error, overflow }: Sum, source: f64) -> Self {
+    fn new(alpha: f64, Sum { value: sum, magnitude, error, overflow, .. }: Sum, source: f64) -> Self {
         if alpha == 0.0 {
             return Self::NONE;
         }

@@ -133,8 +133,46 @@ impl Format {
         }
     }
 
-    /// The bits of the nearest element, ties to even. A `tf32` is rounded to binary32: its low bits stay in
-    /// memory.
+    /// The smallest and the largest finite value.
+    pub fn range(self) -> [f64; 2] {
+        let largest = self.largest();
+        match self {
+            Self::U8 => [0.0, largest],
+            Self::S8 | Self::S32 => [-largest - 1.0, largest],
+            _ => [-largest, largest],
+        }
+    }
+
+    /// The bits of the nearest element, ties to even, if the format holds the value: `None` for a number that
+    /// rounds to one beyond the [`range`](Self::range), and for infinity or NaN where the format has none. The low
+    /// bits of a `tf32` are zero.
+    pub fn nearest(self, value: f64) -> Option<u64> {
+        if value.is_nan() || value.is_infinite() {
+            return match self {
+                Self::S8 | Self::U8 | Self::S32 => None,
+                Self::E4m3 if value.is_infinite() => None,
+                Self::E5m2 if value.is_infinite() => Some(if value > 0.0 { 0x7C } else { 0xFC }),
+                _ => Some(self.round(value)),
+            };
+        }
+        let [least, most] = self.range();
+        let inside = match self {
+            Self::S8 | Self::U8 | Self::S32 => (least..=most).contains(&value.round_ties_even()),
+            // Half a unit above the largest value. The tie goes to the even one of 448 and the NaN beyond.
+            Self::E4m3 => value.abs() <= 464.0,
+            Self::E5m2 => value.abs() < 61440.0,
+            Self::Tf32 => {
+                let bits = to_odd(value).to_bits();
+                let rounded = (bits + 0xFFF + (bits >> 13 & 1)) & !0x1FFF;
+                return f32::from_bits(rounded).is_finite().then_some(rounded.into());
+            }
+            _ => self.decode(self.round(value)).is_finite(),
+        };
+        inside.then(|| self.round(value))
+    }
+
+    /// The bits of the nearest element, ties to even, as kernels store it: 8-bit floats and integers saturate. A
+    /// `tf32` is rounded to binary32: its low bits stay in memory.
     pub fn round(self, value: f64) -> u64 {
         // `half`'s own conversion from f64 reads the upper 32 bits only: it mistakes a value just above a tie
         // for the tie.
@@ -262,6 +300,64 @@ mod tests {
             let above = positive[positive.partition_point(|&x| x <= 1.0)];
             assert_eq!((above - 1.0) / 2.0, format.unit_roundoff(), "{name}");
             assert_eq!(Format::named(name), Some(format));
+        }
+    }
+
+    /// What a format holds, and what it does not: no value becomes another one without a word.
+    #[test]
+    fn what_a_format_does_not_hold_is_none() {
+        let (nan, inf) = (f64::NAN, f64::INFINITY);
+        for (format, value, want) in [
+            (Format::E5m2, inf, Some(inf)),
+            (Format::E5m2, -inf, Some(-inf)),
+            (Format::E5m2, nan, Some(nan)),
+            (Format::E5m2, 61439.0, Some(57344.0)),
+            (Format::E5m2, 61440.0, None),
+            (Format::E4m3, nan, Some(nan)),
+            (Format::E4m3, inf, None),
+            (Format::E4m3, 464.0, Some(448.0)),
+            (Format::E4m3, -464.1, None),
+            (Format::S8, nan, None),
+            (Format::S8, inf, None),
+            (Format::S8, 127.4, Some(127.0)),
+            (Format::S8, 127.5, None),
+            (Format::S8, -128.5, Some(-128.0)),
+            (Format::S8, -129.0, None),
+            (Format::U8, -0.5, Some(0.0)),
+            (Format::U8, -1.0, None),
+            (Format::U8, 256.0, None),
+            (Format::S32, 2_147_483_647.0, Some(2_147_483_647.0)),
+            (Format::S32, 2_147_483_648.0, None),
+            (Format::F16, 65519.9, Some(65504.0)),
+            (Format::F16, 65520.0, None),
+            (Format::F16, inf, Some(inf)),
+            (Format::Bf16, 1e39, None),
+            (Format::F32, 1e39, None),
+            (Format::F64, f64::MAX, Some(f64::MAX)),
+            (Format::Tf32, nan, Some(nan)),
+            (Format::Tf32, -inf, Some(-inf)),
+            (Format::Tf32, f64::from(f32::MAX), None),
+        ] {
+            let got = format.nearest(value).map(|bits| format.decode(bits));
+            let same = got == want || got.is_some_and(f64::is_nan) && want.is_some_and(f64::is_nan);
+            assert!(same, "{value} in {}: {got:?}, not {want:?}", format.name());
+        }
+    }
+
+    /// A `tf32` is rounded to 10 bits of mantissa once, to nearest, ties to even.
+    #[test]
+    fn tf32_is_rounded() {
+        let unit = f64::powi(2.0, -10);
+        for (value, want) in [
+            (1.0 + unit * 0.499, 1.0),
+            (1.0 + unit * 0.5, 1.0),
+            (1.0 + unit * (0.5 + f64::powi(2.0, -30)), 1.0 + unit),
+            (1.0 + unit * 1.5, 1.0 + 2.0 * unit),
+            (-(1.0 + unit * 0.75), -(1.0 + unit)),
+            (2.0 - unit * 0.25, 2.0),
+        ] {
+            let bits = Format::Tf32.nearest(value).expect("in the range");
+            assert_eq!((f64::from(f32::from_bits(bits as u32)), bits & 0x1FFF), (want, 0), "{value}");
         }
     }
 

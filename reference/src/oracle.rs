@@ -23,6 +23,8 @@ use crate::{Format, HostMatrix, Scales, scales};
 pub struct Sum {
     /// `sum A(i,k) * B(k,j)`. For integers modulo 2^32, as in the accumulator.
     pub value: f64,
+    /// The same for integers that no accumulator limits; otherwise the value.
+    pub exact: f64,
     /// `sum |A(i,k) * B(k,j)|`. For integers the magnitude of `value`, because integer sums are exact.
     pub magnitude: f64,
     /// The largest distance of a correct accumulator from `value` ([`bound`](crate::bound)).
@@ -34,7 +36,8 @@ pub struct Sum {
 impl Sum {
     /// The sum of `k` products that are exact in `f32`, with `f32` accumulators.
     pub fn single(k: u32, value: f64, magnitude: f64) -> Self {
-        Self { value, magnitude, error: (f64::from(k) + 16.0) * magnitude * U, overflow: F32_OVERFLOW }
+        let error = (f64::from(k) + 16.0) * magnitude * U;
+        Self { value, exact: value, magnitude, error, overflow: F32_OVERFLOW }
     }
 
     /// The sum of `k` products of 8-bit floats, with `f32` accumulators. `reach` is the largest magnitude of
@@ -58,13 +61,13 @@ impl Sum {
     /// The sum of `k` products of `f64`, with `f64` accumulators.
     pub fn double(k: u32, value: f64, magnitude: f64) -> Self {
         let error = (f64::from(k) + 2.0) * magnitude * DOUBLE_U + value.abs() * DOUBLE_U;
-        Self { value, magnitude, error, overflow: f64::INFINITY }
+        Self { value, exact: value, magnitude, error, overflow: f64::INFINITY }
     }
 
     /// The value, and the largest distance of its computation in `f32` from that value: its error bound, plus
     /// one subnormal per product (`k` products). Infinite if an `f16` accumulator may overflow.
     pub fn in_single(&self, k: u32) -> (f64, f64) {
-        let Self { value, magnitude, error, overflow } = *self;
+        let Self { value, magnitude, error, overflow, .. } = *self;
         let infinite = overflow < F32_OVERFLOW && (magnitude + value.abs()) / 2.0 + error >= overflow;
         (value, if infinite { f64::INFINITY } else { error + f64::from(k) * f64::powi(2.0, -149) })
     }
@@ -74,7 +77,7 @@ impl Sum {
     pub fn of_integers(exact: f64) -> Self {
         let value = f64::from(wrapped(exact as i128));
         let error = (f64::from(value as f32) - value).abs();
-        Self { value, magnitude: value.abs(), error, overflow: F32_OVERFLOW }
+        Self { value, exact, magnitude: value.abs(), error, overflow: F32_OVERFLOW }
     }
 }
 
@@ -535,6 +538,7 @@ mod tests {
     fn sums_of_integers_wrap() {
         let of = |value: f64| HostMatrix::from_fn(Format::U8, [1, 1], Order::RowMajor, 1, |_, _| value);
         assert_eq!(Sums::of(&of(255.0), &of(255.0), &|_| ()).sums, [Sum::of_integers(65025.0)]);
-        assert_eq!(Sum::of_integers(4_294_967_297.0).value, 1.0);
+        let sum = Sum::of_integers(4_294_967_297.0);
+        assert_eq!((sum.value, sum.exact), (1.0, 4_294_967_297.0));
     }
 }

@@ -43,6 +43,7 @@ use super::bound::Expected;
 use super::repeat::{Again, Change, chunks};
 use super::transposed::{transpose, turned};
 use super::{Accumulators, Format, HostMatrix, Order, Scales, Sums, Weights, storage};
+use reference::Sum;
 
 /// A GEMM call with its matrices on the host, in the formats of the kernel that will run ([`formats`]).
 #[derive(Clone, Debug)]
@@ -139,6 +140,31 @@ impl fmt::Display for Mismatch {
     }
 }
 
+/// An integer that the accumulator, or D in `s32`, does not hold: the kernel computes it modulo 2^32, as it
+/// should, but it is not that of A and B.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wrapped {
+    /// Its row.
+    pub row: u32,
+    /// Its column.
+    pub column: u32,
+    /// What it is.
+    pub exact: f64,
+}
+
+impl fmt::Display for Wrapped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { row, column, exact } = self;
+        write!(
+            f,
+            "D({row}, {column}) is {exact}, and integers are summed in s32, modulo 2^32: a sum from {} to {} was needed, of smaller \
+             values or a smaller K",
+            i32::MIN,
+            i32::MAX
+        )
+    }
+}
+
 /// The outcome of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -156,6 +182,8 @@ pub struct Outcome {
     pub compared: usize,
     /// The first error; `None` if the result is right.
     pub mismatch: Option<Mismatch>,
+    /// The first integer that does not fit; `None` if all do.
+    pub wrapped: Option<Wrapped>,
     /// D after the run: `M` rows of `d_pitch` elements, one word per element.
     pub d: Vec<u64>,
 }
@@ -188,7 +216,7 @@ pub enum RunError {
     Program(#[from] ptx::VerifyError),
     /// An operand is in a direction that the kernel does not read, and its format cannot be transposed.
     #[error(
-        "an operand of {format} lies in another direction than the kernel reads, and is not transposed: 8, 16 or 32 bits were needed"
+        "an operand of {format} lies in another direction than the kernel reads, and is not transposed: 8, 16, 32 or 64 bits were needed"
     )]
     Direction {
         /// Its format.
@@ -364,6 +392,17 @@ impl Product {
         before
     }
 
+    /// For integers, the sum of products, or where more is computed in integers, the element of D.
+    fn exact(&self, format: Format, sum: Sum, c: Option<f64>) -> Option<f64> {
+        let [alpha, beta] = [self.alpha, self.beta].map(f64::from);
+        let [a, b] = [&self.a, &self.b].map(|matrix| matrix.format.is_integer());
+        let whole = |exact: f64| match format {
+            Format::S32 => alpha * exact + c.filter(|_| beta != 0.0).map_or(0.0, |c| beta * c),
+            _ => exact,
+        };
+        (a && b).then(|| whole(sum.exact))
+    }
+
     pub(super) fn compare(
         &self,
         format: Format,
@@ -383,6 +422,7 @@ impl Product {
             bound: 0.0,
             compared: 0,
             mismatch: None,
+            wrapped: None,
             d,
         };
         let pairs = sums.rows.iter().flat_map(|&row| sums.columns.iter().map(move |&column| (row, column)));
@@ -390,6 +430,10 @@ impl Product {
             let c = self.c.as_ref().map(|c| c.get(row, column));
             let expected = Expected::new(format, k, [self.alpha, self.beta], sum, c);
             let got = format.decode(outcome.d[row as usize * pitch + column as usize]);
+            if outcome.wrapped.is_none() {
+                let exact = self.exact(format, sum, c).filter(|exact| f64::from(*exact as i32) != *exact);
+                outcome.wrapped = exact.map(|exact| Wrapped { row, column, exact });
+            }
             outcome.compared += 1;
             if !expected.admits(format, got) && outcome.mismatch.is_none() {
                 outcome.mismatch = Some(Mismatch::Value { row, column, got, expected });

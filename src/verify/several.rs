@@ -14,7 +14,7 @@ use collective::BlockScales;
 use kernel::{AnyGemm, Buffer, Call, Engine, GemmProblem, LinearArguments, MatrixRef, Products, Program};
 
 use super::matrix::Fill;
-use super::product::{Product, RunError, accumulators, formats, freeing, orders, scaled};
+use super::product::{Product, RunError, Wrapped, accumulators, formats, freeing, orders, scaled};
 use super::repeat::{Again, chunks};
 use super::{HostMatrix, Order, Scales, Weights, storage};
 
@@ -56,6 +56,8 @@ pub struct SeveralOutcome {
     pub compared: usize,
     /// The first error; `None` if the results are right.
     pub mismatch: Option<String>,
+    /// The first integer that does not fit; `None` if all do.
+    pub wrapped: Option<Wrapped>,
     /// All of D's memory, one word per element.
     pub d: Vec<u64>,
 }
@@ -275,7 +277,8 @@ impl SeveralProducts {
         };
         let after = format.elements(&engine.read(d)?);
 
-        let mut outcome = SeveralOutcome { time, ratio: 0.0, compared: 0, mismatch: None, d: after.clone() };
+        let mut outcome =
+            SeveralOutcome { time, ratio: 0.0, compared: 0, mismatch: None, wrapped: None, d: after.clone() };
         let mut inside = vec![false; after.len()];
         for (i, ((&place, &[first, m]), &range)) in places.iter().zip(&rows).zip(&ranges).enumerate() {
             let element = |row: u32, column: u32| place + row as usize * d_pitch + column as usize;
@@ -289,6 +292,7 @@ impl SeveralProducts {
             let checked = product.compare(format, &sums, None, &vec![format.poison(); dense.len()], &dense);
             outcome.ratio = outcome.ratio.max(checked.ratio);
             outcome.compared += checked.compared;
+            outcome.wrapped = outcome.wrapped.or(checked.wrapped);
             if let Some(mismatch) = checked.mismatch.filter(|_| outcome.mismatch.is_none()) {
                 outcome.mismatch = Some(format!("product {i}: {mismatch}"));
             }

@@ -220,3 +220,199 @@ fn the_command_line_is_built_without_a_c_compiler() {
         assert!(!tree.lines().any(|line| line.starts_with(package)), "{package} in {tree}");
     }
 }
+
+/// A value is rounded to the format, or refused with its place: none becomes another one without a word.
+#[test]
+fn what_a_format_does_not_hold_is_refused() {
+    let folder = folder("held");
+    let ones = npy(&folder.join("ones.npy"), "<f4", false, "(16, 16)", &bytes(&[1.0; 256], f32::to_le_bytes));
+    let with = |value: f32| {
+        let mut values = [1.0; 256];
+        values[3 * 16 + 5] = value;
+        npy(&folder.join(format!("{value}.npy")), "<f4", false, "(16, 16)", &bytes(&values, f32::to_le_bytes))
+    };
+    for (value, dtype, words) in [
+        (f32::INFINITY, "s8", "inf in row 3, column 5: s8 holds numbers from -128 to 127"),
+        (f32::NAN, "u8", "NaN in row 3, column 5: u8 holds numbers from 0 to 255"),
+        (-1.0, "u8", "-1 in row 3, column 5: u8"),
+        (300.0, "s8", "300 in row 3, column 5: s8"),
+        (f32::NEG_INFINITY, "e4m3", "-inf in row 3, column 5: e4m3 holds numbers from -448 to 448"),
+        (1000.0, "e4m3", "1000 in row 3, column 5: e4m3"),
+        (61440.0, "e5m2", "61440 in row 3, column 5: e5m2 holds numbers from -57344 to 57344"),
+        (70000.0, "f16", "70000 in row 3, column 5: f16"),
+        (f32::MAX, "tf32", "row 3, column 5: tf32"),
+    ] {
+        let file = with(value);
+        refused("gemm", &[(words, &["--dtype", dtype, "--a", &file, "--b", &ones], &["--a has", words])]);
+    }
+    let file = with(3e9);
+    let run = ["--dtype", "s8", "--a", &ones, "--b", &ones, "--c", &file, "--beta", "1"];
+    refused("gemm", &[("C", &run, &["--c has 3000000000 in row 3, column 5: s32"])]);
+}
+
+/// The elements of a D that was written, as f32.
+fn written(out: &str, count: usize) -> Vec<f32> {
+    let file = fs::read(out).expect("the file was written");
+    file[file.len() - count * 4..]
+        .chunks_exact(4)
+        .map(|chunk| f32::from_le_bytes([chunk[0], chunk[1], chunk[2], chunk[3]]))
+        .collect()
+}
+
+/// Infinities of e5m2 are infinities, so that their difference is NaN.
+#[test]
+fn infinities_stay() {
+    let folder = folder("infinities");
+    let ones = npy(&folder.join("ones.npy"), "<f4", false, "(16, 16)", &bytes(&[1.0; 256], f32::to_le_bytes));
+    let mut values = [1.0; 256];
+    (values[2], values[3], values[17]) = (f32::INFINITY, f32::NEG_INFINITY, f32::INFINITY);
+    let a = npy(&folder.join("a.npy"), "<f4", false, "(16, 16)", &bytes(&values, f32::to_le_bytes));
+    let out = folder.join("d.npy").display().to_string();
+    for dtype in ["e5m2", "f16"] {
+        let files = ["--dtype", dtype, "--out-dtype", "f32", "--a", &a, "--b", &ones, "--out", &out];
+        let run = falchion(&[&["gemm", "--engine", "emulator"][..], &files].concat());
+        assert_eq!(run.code, Some(0), "{dtype}: {}{}", run.stdout, run.stderr);
+        let d = written(&out, 256);
+        assert!(d[..16].iter().all(|x| x.is_nan()), "{dtype}: {:?}", &d[..16]);
+        assert_eq!((&d[16..32], &d[32..48]), (&[f32::INFINITY; 16][..], &[16.0; 16][..]), "{dtype}");
+    }
+}
+
+/// A tf32 of a file is rounded to nearest, as every other format.
+#[test]
+fn tf32_files_are_rounded() {
+    let folder = folder("tf32");
+    let identity: Vec<f32> = (0..64).map(|i| if i % 9 == 0 { 1.0 } else { 0.0 }).collect();
+    let b = npy(&folder.join("b.npy"), "<f4", false, "(8, 8)", &bytes(&identity, f32::to_le_bytes));
+    let out = folder.join("d.npy").display().to_string();
+    let unit = f32::powi(2.0, -10);
+    for (value, want) in [
+        (1.0 + 0.75 * unit, 1.0 + unit),
+        (1.0 + 0.25 * unit, 1.0),
+        (1.0 + 0.5 * unit, 1.0),
+        (-(1.0 + 1.5 * unit), -(1.0 + 2.0 * unit)),
+    ] {
+        let a = npy(&folder.join("a.npy"), "<f4", false, "(8, 8)", &value.to_le_bytes().repeat(64));
+        let files = ["--dtype", "tf32", "--a", &a, "--b", &b, "--out", &out];
+        let run = falchion(&[&["gemm", "--engine", "emulator"][..], &files].concat());
+        assert_eq!(run.code, Some(0), "{value}: {}{}", run.stdout, run.stderr);
+        assert_eq!(written(&out, 64), [want; 64], "{value}");
+    }
+}
+
+/// Sums of integers that leave s32 are not those of A and B, whatever D's format.
+#[test]
+fn integers_that_wrap_are_told() {
+    let folder = folder("wrapped");
+    let full = |name: &str, shape: &str, count: usize| {
+        npy(&folder.join(name), "|u1", false, shape, &vec![255; count])
+    };
+    let out = folder.join("d.npy");
+    let _ = fs::remove_file(&out);
+    for (k, words) in
+        [(33_025, None), (33_026, Some("D(0, 0) is 2147515650, and integers are summed in s32"))]
+    {
+        let a = full("a.npy", &format!("(2, {k})"), 2 * k);
+        let b = full("b.npy", &format!("({k}, 4)"), 4 * k);
+        for out_dtype in ["s32", "f32"] {
+            let files = ["--dtype", "u8", "--out-dtype", out_dtype, "--a", &a, "--b", &b];
+            let write = ["--out", &out.display().to_string()];
+            let write = if words.is_some() { &write[..] } else { &[] };
+            let run = falchion(&[&["gemm", "--engine", "emulator"][..], &files, write].concat());
+            match words {
+                None => assert_eq!(run.stdout.lines().last(), Some("verified"), "{k}: {}", run.stderr),
+                Some(words) => {
+                    assert_eq!(run.code, Some(2), "{k} {out_dtype}: {}", run.stdout);
+                    assert!(run.stderr.contains(words), "{}", run.stderr);
+                    assert!(!run.stdout.contains("verified") && !out.exists(), "{}", run.stdout);
+                }
+            }
+        }
+    }
+    // Random matrices say it, too.
+    for more in [&[][..], &["--batch", "2"]] {
+        let run =
+            ["gemm", "--engine", "emulator", "--dtype", "s8", "--alpha", "100000", "--m", "64", "--n", "64"];
+        let run = falchion(&[&run[..], more].concat());
+        assert!(run.stdout.contains("wrapped   D(0, 0) is "), "{}{}", run.stdout, run.stderr);
+    }
+}
+
+/// Factors of an exact D are exact.
+#[test]
+fn factors_are_not_rounded_where_d_is_not() {
+    refused(
+        "gemm",
+        &[
+            ("f64", &["--dtype", "f64", "--alpha", "0.1"], &["--alpha", "0.1", "f64", "0.10000000149011612"]),
+            ("integers", &["--dtype", "s8", "--alpha", "16777217"], &["16777217", "s32", "16777216"]),
+            ("of C", &["--dtype", "s8", "--beta", "16777217"], &["--beta", "16777217"]),
+        ],
+    );
+}
+
+/// Shapes are compared by the headers alone.
+#[test]
+#[cfg(target_os = "linux")]
+fn shapes_are_compared_before_elements_are_read() {
+    let folder = folder("headers");
+    let large = folder.join("large.npy");
+    npy(&large, "<f4", false, "(32768, 32768)", &[]);
+    let length = fs::metadata(&large).expect("there").len() + (4 << 30);
+    fs::OpenOptions::new()
+        .write(true)
+        .open(&large)
+        .and_then(|file| file.set_len(length))
+        .expect("a sparse file");
+    let large = large.display().to_string();
+    let small = npy(&folder.join("small.npy"), "<f4", false, "(8, 8)", &[0; 256]);
+    for (arguments, words) in [
+        (&["--a", &large, "--b", &small][..], "A is 32768 x 32768 and B is 8 x 8"),
+        (&["--a", &small, "--b", &small, "--c", &large, "--beta", "1"], "C is 32768 x 32768, D is 8 x 8"),
+        (&["--a", &small, "--b", &small, "--m", "9"], "--m is 9, the files have 8"),
+        (&["--a", &small, "--b", &small, "--scale-a", &large], "--scale-a is 32768 x 32768 scales"),
+    ] {
+        let limited = format!("ulimit -v 3000000; exec {} \"$@\"", env!("CARGO_BIN_EXE_falchion"));
+        let shell = ["-c", &limited, "sh", "gemm", "--engine", "emulator"];
+        let output = Command::new("sh").args(shell).args(arguments).output().expect("a shell");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.contains(words), "{words}: {stderr}");
+    }
+    fs::remove_file(large).expect("it is there");
+}
+
+/// A header's text in memory is many times as large as in the file.
+#[test]
+fn long_headers_are_refused() {
+    let folder = folder("long-header");
+    let tensor = r#"{"up":{"dtype":"F32","shape":[8,8],"data_offsets":[0,256]}}"#;
+    let header = format!("{tensor}{}", " ".repeat(16_000_001 - tensor.len()));
+    let path = folder.join("long.safetensors");
+    fs::write(&path, [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[0; 256]].concat())
+        .expect("ours");
+    let path = path.display().to_string();
+    refused(
+        "gemm",
+        &[("long", &["--a", &path, "--b", &path], &["has 16000001 B", "at most 16000000 B of a header"])],
+    );
+}
+
+/// A terminal does not obey what files hold.
+#[test]
+fn control_characters_of_files_are_written_out() {
+    let folder = folder("control");
+    let descr = npy(&folder.join("descr.npy"), "\u{1b}[2J\u{1b}]0;x\u{7}", false, "(8, 8)", &[0; 256]);
+    let broken = npy(&folder.join("broken.npy"), "<f4', '\u{1b}[31m", false, "(8, 8)", &[0; 256]);
+    let name = r"\u001b[2J\u009b31m";
+    let tensors = safetensors(
+        &folder.join("t.safetensors"),
+        &[(name, "F32", [8, 8], vec![0; 256]), ("b", "F32", [8, 8], vec![0; 256])],
+    );
+    for file in [descr, broken, tensors.clone(), format!("{tensors}:none")] {
+        let run = falchion(&["gemm", "--a", &file, "--b", &file]);
+        assert_eq!(run.code, Some(2), "{}", run.stdout);
+        let obeyed = |c: char| c.is_control() && c != '\n';
+        assert!(!run.stderr.contains(obeyed), "{file}: {:?}", run.stderr);
+        assert!(run.stderr.contains("\\u{1b}["), "{file}: {:?}", run.stderr);
+    }
+}

@@ -3,7 +3,7 @@
 #[cfg(target_os = "linux")]
 use std::process::Command;
 
-use crate::{falchion, refused};
+use crate::{falchion, folder, quickly, refused};
 
 const LARGE: &str = "4294967295";
 
@@ -117,11 +117,26 @@ fn what_no_machine_holds_is_refused_before_anything_is_allocated() {
 #[cfg(target_os = "linux")]
 fn the_memory_of_a_fused_epilogue_is_counted() {
     let limited = format!("ulimit -v 4000000; exec {} \"$@\"", env!("CARGO_BIN_EXE_falchion"));
-    let arguments = ["gemm", "--engine", "emulator", "--epilogue", "bias-amax", "--m", "4096", "--n", "4096", "--k", "8"];
+    let arguments =
+        ["gemm", "--engine", "emulator", "--epilogue", "bias-amax", "--m", "4096", "--n", "4096", "--k", "8"];
     let output = Command::new("sh").args(["-c", &limited, "sh"]).args(arguments).output().expect("a shell");
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(stderr.contains("4096 x 4096 x 8 with epilogue bias-amax needs 6"), "{stderr}");
+}
+
+/// What takes as long as an argument is large has a largest argument, or takes no longer.
+#[test]
+fn no_argument_asks_for_a_life() {
+    let page = folder("limits").join("page.html").display().to_string();
+    let run = quickly(&["explore", "64x64-direct-bf16-kk", "--k", "2147483647", "-o", &page]);
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    refused("gemm", &[("runs", &["--repeat", LARGE], &["--repeat", "1000000"])]);
+    #[cfg(unix)]
+    refused(
+        "tune",
+        &[("no end of shapes", &["--shapes", "/dev/zero"], &["--shapes /dev/zero", "more than 1048576 B"])],
+    );
 }
 
 /// Extents, groups, batches and tiles whose product exceeds 32 bits.

@@ -5,6 +5,8 @@ mod catalogue;
 mod chart;
 mod files;
 mod limits;
+#[cfg(target_os = "linux")]
+mod out;
 mod pipes;
 mod products;
 mod refusals;

@@ -106,6 +106,8 @@ fn products_of_every_direction_are_verified() {
             "transpose B",
         ),
         (&["--dtype", "e4m3", "--dtype-b", "e5m2", "--layout", "mk"], "transpose A"),
+        (&["--spec", "dtype=f64", "--layout", "mk", "--m", "70"], "transpose A from M-major to K-major"),
+        (&["--dtype", "f64", "--layout", "kn", "--n", "70"], "transpose B from N-major to K-major"),
     ] {
         let run = falchion(&[&["gemm", "--engine", "emulator"], arguments].concat());
         assert_eq!(run.code, Some(0), "{arguments:?}: {}", run.stderr);
@@ -115,7 +117,6 @@ fn products_of_every_direction_are_verified() {
     refused(
         "gemm",
         &[
-            ("64 bits", &["--spec", "dtype=f64", "--layout", "mk"], &["f64", "8, 16 or 32 bits were needed"]),
             ("a batch", &["--batch", "2", "--layout", "mk"], &["--batch", "--layout"]),
             (
                 "half an operand",
@@ -239,4 +240,40 @@ fn fused_kernels_run_by_name() {
             ("columns that it cannot store", &["--config", name, "--n", "3"], &["6 B, a multiple of 16 B"]),
         ],
     );
+}
+
+/// The error that is printed of a right result is a number, and within its bound.
+#[test]
+fn the_error_of_a_right_result_is_within_its_bound() {
+    let folder = folder("error-line");
+    let mut values = [1.0; 256];
+    (values[2], values[3], values[17], values[40]) =
+        (f32::INFINITY, f32::NEG_INFINITY, f32::INFINITY, f32::NAN);
+    let a = npy(&folder.join("a.npy"), "<f4", false, "(16, 16)", &bytes(&values, f32::to_le_bytes));
+    let ones = npy(&folder.join("b.npy"), "<f4", false, "(16, 16)", &bytes(&[1.0; 256], f32::to_le_bytes));
+    for arguments in [
+        &["--dtype", "e4m3", "--out-dtype", "e4m3", "--alpha", "1000"][..],
+        &["--dtype", "e5m2", "--out-dtype", "e5m2", "--alpha", "1e6"],
+        &["--dtype", "e5m2", "--a", &a, "--b", &ones],
+        &["--dtype", "f16", "--a", &a, "--b", &ones],
+        &["--dtype", "f16", "--alpha", "1e6"],
+        &["--dtype", "bf16", "--alpha", "3e38", "--beta", "-3e38"],
+        &["--dtype", "f16", "--alpha", "1e6", "--batch", "2", "--m", "64"],
+        &["--epilogue", "bias-fp8", "--n", "64"],
+    ] {
+        let run = falchion(&[&["gemm", "--engine", "emulator"][..], arguments].concat());
+        assert_eq!(
+            run.stdout.lines().last(),
+            Some("verified"),
+            "{arguments:?}: {}{}",
+            run.stdout,
+            run.stderr
+        );
+        let line = run.stdout.lines().find(|line| line.starts_with("error")).expect("a line");
+        assert!(!line.contains("inf") && !line.contains("NaN"), "{arguments:?}: {line}");
+        let before = line.split_once(" of it").or(line.split_once(" of the bound")).expect("a fraction").0;
+        let fraction: f64 =
+            before.rsplit([' ', '(']).next().and_then(|text| text.parse().ok()).expect("a number");
+        assert!(fraction <= 1.0, "{arguments:?}: {line}");
+    }
 }

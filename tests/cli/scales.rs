@@ -119,8 +119,8 @@ fn scales_of_other_shapes_are_refused() {
     let [rows, blocks] = [scale("rows.npy", "(256, 2)", 512), scale("blocks.npy", "(2, 2)", 4)];
     let [one, wrong] = [scale("one.npy", "()", 1), scale("wrong.npy", "(3,)", 3)];
     let vector = scale("vector.npy", "(256,)", 256);
-    let infinite = bytes(&[1.0, f32::INFINITY], f32::to_le_bytes);
-    let infinite = npy(&folder.join("infinite.npy"), "<f4", false, "(1, 2)", &infinite);
+    let infinite = bytes(&[1.0, f32::INFINITY, 1.0, 1.0], f32::to_le_bytes);
+    let infinite = npy(&folder.join("infinite.npy"), "<f4", false, "(2, 2)", &infinite);
     let brain = bytes(&[1.0; 4], |value| bf16::from_f32(value).to_le_bytes());
     let v1 = npy(&folder.join("v1.npy"), "|V1", false, "(2, 4)", &brain);
     let both = ["--scale-a", &rows, "--scale-b", &blocks];
@@ -164,5 +164,38 @@ fn scales_of_other_shapes_are_refused() {
         (&["--dtype-b", "s32"], "--dtype-b is `s32`"),
     ] {
         refused("gemm", &[(words, arguments, &[words])]);
+    }
+}
+
+/// Where K is at most 128, a scale per row or column is also one per block: neither reading is refused.
+#[test]
+fn a_line_of_scales_is_read_for_any_k() {
+    let folder = folder("scales-short");
+    let scale = |name: &str, shape: &str, count: usize| {
+        let values: Vec<f32> = f32s(count).into_iter().map(|value| value.abs() + 0.5).collect();
+        npy(&folder.join(name), "<f4", false, shape, &bytes(&values, f32::to_le_bytes))
+    };
+    let (rows, columns) = (scale("rows.npy", "(70, 1)", 70), scale("columns.npy", "(1, 48)", 48));
+    let (line, one) = (scale("line.npy", "(48,)", 48), scale("one.npy", "(1, 1)", 1));
+    for k in ["32", "100", "128", "136"] {
+        for (why, dtype, scales) in [
+            ("per column", "bf16", &["--scale-b", &columns][..]),
+            ("per column of 8 bits", "e4m3", &["--scale-b", &columns]),
+            ("a line per column", "e4m3", &["--scale-b", &line]),
+            ("both", "e4m3", &["--scale-a", &rows, "--scale-b", &columns]),
+            ("per row and a number", "f16", &["--scale-a", &rows, "--scale-b", &one]),
+        ] {
+            let shape = ["--m", "70", "--n", "48", "--k", k, "--dtype", dtype];
+            let run = falchion(&[&["gemm", "--engine", "emulator"][..], &shape, scales].concat());
+            assert_eq!(run.stdout.lines().last(), Some("verified"), "{why}, K {k}: {}", run.stderr);
+            assert!(run.stdout.contains("row-column-scaled"), "{why}, K {k}: {}", run.stdout);
+        }
+    }
+    // A kernel of block scales reads the same files as block scales.
+    for scales in [["--scale-a", &rows, "--scale-b", &columns]] {
+        let spec =
+            ["--spec", "dtype=e4m3 scale-a=1x128 scale-b=1x128", "--m", "70", "--n", "48", "--k", "128"];
+        let run = falchion(&[&["gemm", "--engine", "emulator"][..], &spec, &scales].concat());
+        assert_eq!(run.stdout.lines().last(), Some("verified"), "{}", run.stderr);
     }
 }

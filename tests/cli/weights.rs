@@ -148,7 +148,10 @@ fn files_of_weights_are_multiplied() {
         (
             "channels and groups",
             with("b", &["--scale-b", &channel_file, "--group", "64"]),
-            &["--scale-b has no scale per group", "3 x 72 (groups of 64) was needed"],
+            &[
+                "--scale-b is 1 x 72 of an operand of 192 x 72; 3 x 72 (groups of 64) was needed",
+                "3 x 72 (groups of 64) was needed",
+            ],
         ),
     ] {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -294,5 +297,62 @@ fn what_is_no_weight_is_refused() {
                 &["use operands of bf16"],
             ),
         ],
+    );
+}
+
+/// One line of scales is a scale per row or column for any K, and with --group the scales of one group.
+#[test]
+fn one_line_of_scales_is_enough() {
+    let folder = folder("weights-line");
+    let scale = |name: &str, shape: &str, count: usize| {
+        npy(&folder.join(name), "<f4", false, shape, &bytes(&vec![0.5; count], f32::to_le_bytes))
+    };
+    let (columns, one) = (scale("columns.npy", "(1, 48)", 48), scale("one.npy", "(1, 1)", 1));
+    for (why, arguments) in [
+        ("per column, K 32", &["--n", "48", "--k", "32", "--dtype-b", "int4", "--scale-b", &columns][..]),
+        ("per column, K 128", &["--n", "48", "--k", "128", "--dtype-b", "int4", "--scale-b", &columns]),
+        ("a number", &["--n", "48", "--k", "64", "--dtype-b", "int4", "--scale-b", &one]),
+        (
+            "one group",
+            &["--n", "48", "--k", "128", "--dtype-b", "int4", "--group", "128", "--scale-b", &columns],
+        ),
+        (
+            "one group of one row",
+            &[
+                "--m",
+                "1",
+                "--k",
+                "128",
+                "--dtype",
+                "int4",
+                "--dtype-b",
+                "bf16",
+                "--group",
+                "128",
+                "--scale-a",
+                &one,
+            ],
+        ),
+    ] {
+        let run = falchion(&[&["gemm", "--engine", "emulator"][..], arguments].concat());
+        assert_eq!(run.stdout.lines().last(), Some("verified"), "{why}: {}{}", run.stdout, run.stderr);
+    }
+    let wrong = [
+        "--m",
+        "5",
+        "--k",
+        "128",
+        "--dtype",
+        "int4",
+        "--dtype-b",
+        "bf16",
+        "--group",
+        "128",
+        "--scale-a",
+        &one,
+    ];
+    refused(
+        "gemm",
+        &[("one number for a group", &wrong, &["--scale-a is 1 x 1", "5 x 1 (groups of 128) was needed"])],
     );
 }

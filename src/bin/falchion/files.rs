@@ -1,22 +1,40 @@
 //! Matrix files, `.npy` and tensors of `.safetensors`, and text files that commands write.
 //!
 //! A file may hold f16, bf16, f32, f64, 8-bit floats or 8-bit integers, row-major or column-major. Values are
-//! rounded to the requested format, to nearest, ties to even. Only the header and the one matrix are read.
-//! The header and the file's length bound every read; a device or a pipe is refused.
+//! rounded to the requested format, to nearest, ties to even; a value that the format cannot hold is refused. The
+//! header says the shape ([`look`]), and only the one matrix is read after it ([`Found::read`]). The header and
+//! the file's length bound every read; a device or a pipe is refused.
 
 mod npy;
+mod write;
 
 use std::fs::{self, File};
-use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
 
 use falchion::verify::{Format, HostMatrix, Order};
 use half::{bf16, f16};
 use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 
+pub(crate) use self::write::{writable, write, write_text};
 use crate::output::{listed, shortened};
 use crate::{Failure, memory};
+
+/// A matrix that a file's header describes, before its elements are read.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) rows: u32,
+    pub(crate) columns: u32,
+    order: Order,
+    kind: Kind,
+    big: bool,
+    path: PathBuf,
+    file: File,
+    /// Offset of the first element.
+    begin: u64,
+    bytes: u64,
+}
 
 /// A matrix of a file, with its elements as the file holds them.
 #[derive(Debug)]
@@ -71,14 +89,14 @@ impl Kind {
     }
 }
 
-/// Reads a matrix: `FILE.npy`, or `FILE.safetensors[:TENSOR]`.
-pub(crate) fn read(name: &str) -> Result<Matrix, Failure> {
-    read_shaped(name, &extents)
+/// Finds a matrix: `FILE.npy`, or `FILE.safetensors[:TENSOR]`.
+pub(crate) fn look(name: &str) -> Result<Found, Failure> {
+    look_shaped(name, &extents)
 }
 
-/// Reads a number, a row or a matrix.
-pub(crate) fn read_any_rank(name: &str) -> Result<Matrix, Failure> {
-    read_shaped(name, &|path, shape| match shape {
+/// Finds a number, a row or a matrix.
+pub(crate) fn look_any_rank(name: &str) -> Result<Found, Failure> {
+    look_shaped(name, &|path, shape| match shape {
         [] => Ok([1, 1]),
         [length] => extents(path, &[1, *length]),
         _ => extents(path, shape),
@@ -88,7 +106,7 @@ pub(crate) fn read_any_rank(name: &str) -> Result<Matrix, Failure> {
 /// Makes rows and columns of a file's shape.
 type Shape<'a> = &'a dyn Fn(&Path, &[u64]) -> Result<[u32; 2], Failure>;
 
-fn read_shaped(name: &str, shape: Shape<'_>) -> Result<Matrix, Failure> {
+fn look_shaped(name: &str, shape: Shape<'_>) -> Result<Found, Failure> {
     match name.split_once(".safetensors") {
         Some((stem, rest)) if rest.is_empty() || rest.starts_with(':') => {
             let tensor = rest.strip_prefix(':').filter(|tensor| !tensor.is_empty());
@@ -110,27 +128,6 @@ pub(crate) fn has_tensor(name: &str) -> Result<bool, Failure> {
     let (mut file, length) = open(path)?;
     let (metadata, _) = safetensors(path, &mut file, length)?;
     Ok(metadata.info(tensor).is_some())
-}
-
-/// Fails unless a file can be written at that path. An existing file is not changed.
-pub(crate) fn writable(path: &Path) -> Result<(), Failure> {
-    let there = path.exists();
-    let opened = fs::OpenOptions::new().append(true).create(true).open(path);
-    opened.map_err(|error| unwritten(path, &error))?;
-    if !there {
-        // Remove only a file that this function created, so that a failed run leaves nothing.
-        let _ = fs::remove_file(path);
-    }
-    Ok(())
-}
-
-/// Writes a file.
-pub(crate) fn write_text(path: &Path, text: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), Failure> {
-    fs::write(path, text).map_err(|error| unwritten(path, &error))
-}
-
-fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::environment(format!("cannot write {}: {error}", path.display()))
 }
 
 fn unread(path: &Path, error: &std::io::Error) -> Failure {
@@ -169,6 +166,16 @@ pub(crate) fn part(path: &Path, file: &mut File, begin: u64, bytes: u64) -> Resu
     )))
 }
 
+/// The text of a file of at most `most` bytes, which may be a pipe.
+pub(crate) fn text(path: &Path, most: u64) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(most + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > most {
+        return Err(io::Error::other(format!("it has more than {most} B")));
+    }
+    Ok(text)
+}
+
 fn extents(path: &Path, shape: &[u64]) -> Result<[u32; 2], Failure> {
     let seen = shortened(&format!("{shape:?}"));
     let bad = |needed: &str| {
@@ -182,7 +189,7 @@ fn extents(path: &Path, shape: &[u64]) -> Result<[u32; 2], Failure> {
     }
 }
 
-fn npy(path: &Path, shape: Shape<'_>) -> Result<Matrix, Failure> {
+fn npy(path: &Path, shape: Shape<'_>) -> Result<Found, Failure> {
     let (mut file, length) = open(path)?;
     let header = npy::Header::read(&mut file, length)
         .map_err(|error| Failure::usage(format!("{} is no .npy file: {error}", path.display())))?;
@@ -213,21 +220,20 @@ fn npy(path: &Path, shape: Shape<'_>) -> Result<Matrix, Failure> {
     };
     let needed = u128::from(rows) * u128::from(columns) * kind.bytes() as u128;
     let there = length.saturating_sub(header.bytes);
-    let bytes = match u64::try_from(needed) {
-        Ok(needed) if needed <= there => part(path, &mut file, header.bytes, needed)?,
-        _ => {
-            return Err(Failure::usage(format!(
-                "{} is truncated: {rows} x {columns} elements are {needed} B, {there} B are there",
-                path.display()
-            )));
-        }
+    let Some(bytes) = u64::try_from(needed).ok().filter(|&needed| needed <= there) else {
+        return Err(Failure::usage(format!(
+            "{} is truncated: {rows} x {columns} elements are {needed} B, {there} B are there",
+            path.display()
+        )));
     };
     let order = if header.fortran { Order::ColumnMajor } else { Order::RowMajor };
-    Ok(Matrix { rows, columns, order, kind, big: header.element.starts_with('>'), bytes })
+    let (big, begin, path) = (header.element.starts_with('>'), header.bytes, path.to_owned());
+    Ok(Found { rows, columns, order, kind, big, path, file, begin, bytes })
 }
 
-/// Largest size of a `.safetensors` header in bytes, by the format's definition.
-const MOST_HEADER: u64 = 100_000_000;
+/// Largest `.safetensors` header in bytes that is read. The format allows 100 MB; its text in memory is ten times
+/// as large, and the headers of the largest models have a few MB.
+const MOST_HEADER: u64 = 16_000_000;
 
 /// A file's header, and where its tensors begin.
 fn safetensors(path: &Path, file: &mut File, length: u64) -> Result<(Metadata, u64), Failure> {
@@ -239,7 +245,7 @@ fn safetensors(path: &Path, file: &mut File, length: u64) -> Result<(Metadata, u
     let size = size.map_err(|_| none(format!("it has {length} B, a header's length alone has 8")))?;
     if size > MOST_HEADER.min(length - 8) {
         return Err(none(format!(
-            "its header has {size} B, the file {length} B in all; a header has at most {MOST_HEADER} B"
+            "its header has {size} B, the file {length} B in all; at most {MOST_HEADER} B of a header are read"
         )));
     }
     let header = part(path, file, 8, size)?;
@@ -251,7 +257,7 @@ fn safetensors(path: &Path, file: &mut File, length: u64) -> Result<(Metadata, u
     Ok((metadata, begin))
 }
 
-fn safetensor(path: &Path, name: Option<&str>, shape: Shape<'_>) -> Result<Matrix, Failure> {
+fn safetensor(path: &Path, name: Option<&str>, shape: Shape<'_>) -> Result<Found, Failure> {
     let (mut file, length) = open(path)?;
     let (metadata, begin) = safetensors(path, &mut file, length)?;
     let mut names = metadata.offset_keys();
@@ -295,8 +301,16 @@ fn safetensor(path: &Path, name: Option<&str>, shape: Shape<'_>) -> Result<Matri
     };
     // The header has been checked against the shapes and the file's length.
     let (from, to) = tensor.data_offsets;
-    let bytes = part(path, &mut file, begin + from as u64, (to - from) as u64)?;
-    Ok(Matrix { rows, columns, order: Order::RowMajor, kind, big: false, bytes })
+    let (begin, bytes, path) = (begin + from as u64, (to - from) as u64, path.to_owned());
+    Ok(Found { rows, columns, order: Order::RowMajor, kind, big: false, path, file, begin, bytes })
+}
+
+impl Found {
+    /// Reads the elements.
+    pub(crate) fn read(self) -> Result<Matrix, Failure> {
+        let Self { rows, columns, order, kind, big, path, mut file, begin, bytes } = self;
+        Ok(Matrix { rows, columns, order, kind, big, bytes: part(&path, &mut file, begin, bytes)? })
+    }
 }
 
 impl Matrix {
@@ -336,34 +350,32 @@ impl Matrix {
     }
 
     /// Converts the matrix to a format and an order. The leading dimension is a multiple of `multiple`
-    /// elements.
-    pub(crate) fn to_host(&self, format: Format, order: Order, multiple: u32) -> HostMatrix {
+    /// elements. `flag` names the matrix in the error for a value that the format cannot hold.
+    pub(crate) fn to_host(
+        &self,
+        flag: &str,
+        format: Format,
+        order: Order,
+        multiple: u32,
+    ) -> Result<HostMatrix, Failure> {
         let pitch = if order == Order::RowMajor { self.columns } else { self.rows };
         let pitch = pitch.next_multiple_of(multiple);
-        let extents = [self.rows, self.columns];
-        HostMatrix::from_fn(format, extents, order, pitch, |row, column| self.get(row, column))
+        let mut host = HostMatrix::from_fn(format, [self.rows, self.columns], order, pitch, |_, _| 0.0);
+        for (row, column) in (0..self.rows).flat_map(|row| (0..self.columns).map(move |column| (row, column)))
+        {
+            let (value, place) = (self.get(row, column), host.index(row, column));
+            host.bits[place] = held(format, value).map_err(|needed| {
+                Failure::usage(format!("{flag} has {value} in row {row}, column {column}: {needed}"))
+            })?;
+        }
+        Ok(host)
     }
 }
 
-/// Writes a row-major matrix as .npy: f16 and f64 unchanged, s32 as 32-bit integers, every other format as
-/// f32, which represents all of its values.
-pub(crate) fn write(path: &Path, format: Format, extents: [u32; 2], bits: &[u64]) -> Result<(), Failure> {
-    let written = || -> std::io::Result<()> {
-        let mut file = BufWriter::new(File::create(path)?);
-        let (kind, exact) = match (format.is_integer(), format.bytes()) {
-            (true, 4) => ("<i4", true),
-            _ if format == Format::F16 => ("<f2", true),
-            _ if format == Format::F64 => ("<f8", true),
-            _ => ("<f4", false),
-        };
-        file.write_all(&npy::Header::of_matrix(kind, extents))?;
-        if exact {
-            file.write_all(&format.memory(bits))?;
-        } else {
-            let single = |&bits: &u64| (format.decode(bits) as f32).to_le_bytes();
-            bits.iter().map(single).try_for_each(|bytes| file.write_all(&bytes))?;
-        }
-        file.flush()
-    };
-    written().map_err(|error| unwritten(path, &error))
+/// The bits of a value, rounded to a format; or what the format holds instead.
+pub(crate) fn held(format: Format, value: f64) -> Result<u64, String> {
+    format.nearest(value).ok_or_else(|| {
+        let [least, most] = format.range();
+        format!("{} holds numbers from {least} to {most}", format.name())
+    })
 }

@@ -108,11 +108,11 @@ pub(crate) struct GemmArgs {
     #[arg(long, value_name = "WORDS", conflicts_with = "config", value_parser = named::spec)]
     spec: Option<KernelSpec>,
     /// Factor of A * B [default: 1].
-    #[arg(long, value_parser = numbers::factor, allow_hyphen_values = true)]
-    alpha: Option<f32>,
+    #[arg(long, value_parser = numbers::written, allow_hyphen_values = true)]
+    alpha: Option<f64>,
     /// Factor of C [default: 0, which leaves C out].
-    #[arg(long, value_parser = numbers::factor, allow_hyphen_values = true)]
-    beta: Option<f32>,
+    #[arg(long, value_parser = numbers::written, allow_hyphen_values = true)]
+    beta: Option<f64>,
     /// Where to run the kernel.
     #[arg(long, value_enum, default_value = "auto")]
     engine: Choice,
@@ -154,7 +154,7 @@ pub(crate) struct GemmArgs {
     /// Number of runs of the kernel. The first result is compared with the reference, every other result with
     /// the first, bit for bit, on the device.
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "epilogue",
-        value_parser = clap::value_parser!(u32).range(1..))]
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     repeat: u32,
     /// Seed of the random matrices.
     #[arg(long, default_value_t = 0)]
@@ -179,7 +179,7 @@ impl GemmArgs {
             files::writable(path)?;
         }
         let named = self.config().as_deref().map(catalogue::find).transpose()?;
-        let fused = named.and_then(FusedGemm::of);
+        let fused = named.clone().and_then(FusedGemm::of);
         if let Some(kernel) = &fused {
             self.suits(kernel)?;
         }
@@ -190,7 +190,10 @@ impl GemmArgs {
         let scale_files = [self.scale_a.as_deref(), self.scale_b.as_deref()];
         let found = few_bits.map(|few_bits| self.found(few_bits, &inputs)).transpose()?;
         let (spec, weights, scaling) = match found {
-            None => (None, None, Scaling::read(scale_files, inputs.problem)?),
+            None => {
+                let blocks = named.as_ref().and_then(scaled);
+                (None, None, Scaling::read(scale_files, inputs.problem, blocks)?)
+            }
             Some(Found { spec, weights, scaling }) => (Some(spec), weights, scaling),
         };
         if let Some(kernel) = &fused {
@@ -245,6 +248,11 @@ impl GemmArgs {
                 }
             })?;
         report(&mut out, &outcome, &sums, inputs.problem, emulated)?;
+        match outcome.wrapped {
+            Some(wrapped) if inputs.files.is_some() => return Err(Failure::usage(wrapped)),
+            Some(wrapped) => writeln!(out, "wrapped   {wrapped}")?,
+            None => {}
+        }
         if let Some(path) = &self.out {
             files::write(path, of_d, [m, n], &outcome.d)?;
             writeln!(out, "written   {}", path.display())?;
@@ -281,11 +289,11 @@ impl GemmArgs {
         })
     }
 
-    fn alpha(&self) -> f32 {
+    fn alpha(&self) -> f64 {
         self.alpha.unwrap_or(1.0)
     }
 
-    fn beta(&self) -> f32 {
+    fn beta(&self) -> f64 {
         self.beta.unwrap_or(0.0)
     }
 
@@ -402,7 +410,7 @@ impl GemmArgs {
                 Scaling::Vectors(_) => request.fused(Fusion::RowColumnScaled),
                 Scaling::Number(_) | Scaling::Blocks(_) => request,
             };
-            request.call.epilogue.beta = self.beta();
+            request.call.epilogue.beta = self.beta() as f32;
             request.call.epilogue.c = Some(request.call.d);
             return first(&request);
         }
@@ -439,7 +447,7 @@ impl GemmArgs {
             false => Request::packed(types, majors, inputs.problem),
         };
         let mut request = request.k_major(1 << 20).request;
-        request.call.epilogue.beta = self.beta();
+        request.call.epilogue.beta = self.beta() as f32;
         request.call.epilogue.c = Some(request.call.d);
         first(&request)
     }
@@ -486,11 +494,14 @@ impl GemmArgs {
         let (a, b) = match &inputs.files {
             None => (fill(of_a, [m, k], a_order), fill(of_b, [k, n], b_order)),
             Some([a, b]) => {
-                (a.to_host(of_a, a_order, multiple(of_a)), b.to_host(of_b, b_order, multiple(of_b)))
+                let host = |flag, matrix: &files::Matrix, format, order| {
+                    matrix.to_host(flag, format, order, multiple(format))
+                };
+                (host("--a", a, of_a, a_order)?, host("--b", b, of_b, b_order)?)
             }
         };
         let c = match &inputs.c {
-            Some(c) => Some(c.to_host(of_d, Order::RowMajor, 1)),
+            Some(c) => Some(c.to_host("--c", of_d, Order::RowMajor, 1)?),
             None if self.beta() != 0.0 => Some(fill(of_d, [m, n], Order::RowMajor)),
             None => None,
         };
@@ -501,10 +512,18 @@ impl GemmArgs {
             Scaling::Blocks(blocks) => scales = Some(blocks),
             Scaling::Vectors([rows, columns]) => {
                 // The epilogue has no alpha: multiply the row scales by it.
-                vectors = Some([rows.into_iter().map(|row| row * alpha).collect(), columns]);
+                let factor = alpha as f32;
+                vectors = Some([rows.into_iter().map(|row| row * factor).collect(), columns]);
                 alpha = 1.0;
             }
         }
+        let name = if self.scale_a.is_some() || self.scale_b.is_some() {
+            "--alpha times the scales"
+        } else {
+            "--alpha"
+        };
+        let alpha = numbers::in_single(name, alpha, of_d)?;
+        let beta = numbers::in_single("--beta", self.beta(), of_d)?;
         let scales = scales.or_else(|| random_scales(entry, inputs.problem, &mut random));
         if let (None, Some(_), Some((spec, _))) = (&weights, &inputs.files, of_few_bits(entry)) {
             return Err(Failure::usage(format!(
@@ -536,7 +555,7 @@ impl GemmArgs {
             operand_offset: 0,
             c,
             alpha,
-            beta: self.beta(),
+            beta,
             d_pitch: n,
             d_offset: 0,
             in_place: false,

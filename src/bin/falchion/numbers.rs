@@ -1,5 +1,9 @@
 //! Parsers for numbers on the command line, with more precise errors than clap's own.
 
+use falchion::verify::Format;
+
+use crate::Failure;
+
 /// A factor: a finite f32. A number beyond the range of f32 is refused, not rounded to infinity or to zero.
 pub(crate) fn factor(text: &str) -> Result<f32, String> {
     let value: f32 = text.parse().map_err(|_| "a number was needed, as 0.5 or -2e3".to_owned())?;
@@ -15,6 +19,26 @@ pub(crate) fn factor(text: &str) -> Result<f32, String> {
         return Err("it is less than an f32 holds, 1e-45 at least, and would be 0".to_owned());
     }
     Ok(value)
+}
+
+/// A factor as it is written, in f64. Its range is that of [`factor`].
+pub(crate) fn written(text: &str) -> Result<f64, String> {
+    factor(text)?;
+    text.parse().map_err(|_| "a number was needed, as 0.5 or -2e3".to_owned())
+}
+
+/// A factor in f32, in which kernels take it. Where D is computed in more digits than f32 has, in f64 or in
+/// integers, the factor must be exact.
+pub(crate) fn in_single(flag: &str, factor: f64, d: Format) -> Result<f32, Failure> {
+    let single = factor as f32;
+    if f64::from(single) == factor || !matches!(d, Format::F64 | Format::S32) {
+        return Ok(single);
+    }
+    Err(Failure::usage(format!(
+        "{flag} is {factor}, D is {}, and kernels take factors in f32, which would be {}: a number that f32 holds was needed",
+        d.name(),
+        f64::from(single)
+    )))
 }
 
 /// The number of rows of a group.
@@ -48,7 +72,25 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{factor, size};
+    use falchion::verify::Format;
+
+    use super::{factor, in_single, size, written};
+
+    #[test]
+    fn factors_are_exact_where_d_is() {
+        for (text, format, exact) in [
+            ("0.1", Format::F64, false),
+            ("0.5", Format::F64, true),
+            ("16777217", Format::S32, false),
+            ("16777216", Format::S32, true),
+            ("-16777217", Format::F64, false),
+            ("0.1", Format::Bf16, true),
+            ("16777217", Format::F32, true),
+        ] {
+            let factor = written(text).expect("a number");
+            assert_eq!(in_single("--alpha", factor, format).is_ok(), exact, "{text} for {}", format.name());
+        }
+    }
 
     #[test]
     fn sizes_have_units() {

@@ -22,7 +22,21 @@ pub(crate) fn out() -> StdoutLock<'static> {
 
 /// Prints on standard error why a command fails.
 pub(crate) fn complain(message: &str) {
-    let _ = writeln!(io::stderr(), "falchion: error: {message}");
+    let _ = writeln!(io::stderr(), "falchion: error: {}", plain(message));
+}
+
+/// Text without characters that a terminal obeys: they are written as Rust would write them, `\u{1b}`. So are those
+/// that change the order of the others. Lines stay lines.
+pub(crate) fn plain(text: &str) -> String {
+    let obeyed = |c: char| {
+        c.is_control() && c != '\n'
+            || matches!(c, '\u{61C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+    };
+    let mut plain = String::with_capacity(text.len());
+    for c in text.chars() {
+        if obeyed(c) { plain.extend(c.escape_default()) } else { plain.push(c) }
+    }
+    plain
 }
 
 /// Parses the command line. If clap prints help or an error, the command must end with the returned code.
@@ -44,14 +58,14 @@ pub(crate) fn parse<C: CommandFactory + FromArgMatches>() -> Result<C, ExitCode>
 /// Largest number of characters of foreign text that an error quotes.
 const REPEATED: usize = 160;
 
-/// Text that an error quotes. Long text is cut after its beginning.
+/// Foreign text that is quoted, as [`plain`] text. Long text is cut after its beginning.
 pub(crate) fn shortened(text: &str) -> String {
     let count = text.chars().count();
     if count <= REPEATED {
-        return text.to_owned();
+        return plain(text);
     }
     let head: String = text.chars().take(REPEATED).collect();
-    format!("{head}… ({} more characters)", count - REPEATED)
+    format!("{}… ({} more characters)", plain(&head), count - REPEATED)
 }
 
 /// A list of names. A long list is cut: the first names, and the number of the others.
@@ -63,7 +77,13 @@ pub(crate) fn listed(names: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{REPEATED, listed, shortened};
+    use super::{REPEATED, listed, plain, shortened};
+
+    #[test]
+    fn a_terminal_obeys_no_text() {
+        assert_eq!(plain("a\u{1b}[2Jb\tc\nd\u{9b}1m é\u{202e}"), "a\\u{1b}[2Jb\\tc\nd\\u{9b}1m é\\u{202e}");
+        assert_eq!(shortened("\u{1b}]0;title\u{7}"), "\\u{1b}]0;title\\u{7}");
+    }
 
     #[test]
     fn long_texts_are_cut() {

@@ -3,8 +3,10 @@
 use collective::{Code, Format, WeightsSpec, weights};
 use falchion::verify::{Format as Oracle, HostMatrix, Order};
 
+use kernel::GemmProblem;
+
 use crate::Failure;
-use crate::files::{self, Matrix};
+use crate::files::{self, Found as File, Matrix, held};
 use crate::scales::Scaling;
 use crate::weights::{FewBits, Found};
 
@@ -63,8 +65,14 @@ impl Packing {
     }
 
     /// Reads the layer `FILE.safetensors:LAYER`. Its codes are K x N. Its tensors are `LAYER.qweight`,
-    /// `LAYER.qzeros`, `LAYER.scales` and, if the groups are not contiguous along K, `LAYER.g_idx`.
-    pub(crate) fn read(self, name: &str, wide: Format) -> Result<(Matrix, Layer), Failure> {
+    /// `LAYER.qzeros`, `LAYER.scales` and, if the groups are not contiguous along K, `LAYER.g_idx`. `fits` makes
+    /// the problem of K and N, before any elements are read.
+    pub(crate) fn read(
+        self,
+        name: &str,
+        wide: Format,
+        fits: &dyn Fn([u32; 2]) -> Result<GemmProblem, Failure>,
+    ) -> Result<(GemmProblem, Matrix, Layer), Failure> {
         let no_layer = || {
             Failure::usage(format!(
                 "--b is {name}, FILE.safetensors:LAYER was needed for --dtype-b {}: tensors LAYER.qweight, LAYER.qzeros and LAYER.scales are read",
@@ -73,20 +81,15 @@ impl Packing {
         };
         let (file, layer) = name.split_once(".safetensors:").ok_or_else(no_layer)?;
         let tensor = |of: &str| format!("{file}.safetensors:{layer}.{of}");
-        let words = |of: &str| -> Result<(Matrix, Vec<u32>), Failure> {
-            let matrix = files::read_any_rank(&tensor(of))?;
-            match matrix.words() {
-                Some(words) => Ok((matrix, words)),
-                None => {
-                    Err(Failure::usage(format!("{} holds no 32-bit integers, I32 was needed", tensor(of))))
-                }
-            }
+        let look = |of: &str| files::look_any_rank(&tensor(of));
+        let words = |of: &str, found: File| -> Result<Vec<u32>, Failure> {
+            let no_words =
+                || Failure::usage(format!("{} holds no 32-bit integers, I32 was needed", tensor(of)));
+            found.read()?.words().ok_or_else(no_words)
         };
-        let (qweight, packed) = words("qweight")?;
-        let (qzeros, packed_zeros) = words("qzeros")?;
-        let scales = files::read_any_rank(&tensor("scales"))?;
+        let (qweight, qzeros, scales) = (look("qweight")?, look("qzeros")?, look("scales")?);
         let (groups, n) = (scales.rows, scales.columns);
-        let wrong = |of: &str, matrix: &Matrix, needed: String| {
+        let wrong = |of: &str, matrix: &File, needed: String| {
             let (rows, columns) = (matrix.rows, matrix.columns);
             Failure::usage(format!(
                 "{} is {rows} x {columns}, and LAYER.scales is {groups} x {n}: {needed} was needed",
@@ -116,6 +119,9 @@ impl Packing {
         if ![32, 64, 128].contains(&group) || group * groups != k {
             return Err(wrong("qweight", &qweight, "a K of 32, 64 or 128 per group".to_owned()));
         }
+        let problem = fits([k, n])?;
+        let (packed, packed_zeros) = (words("qweight", qweight)?, words("qzeros", qzeros)?);
+        let scales = scales.read()?;
         let failed = |error: weights::WeightsError| Failure::usage(format!("{name}: {error}"));
         let (mut codes, zeros) = match self {
             Self::Gptq => (
@@ -129,7 +135,7 @@ impl Packing {
         };
         let mut order = None;
         if self == Self::Gptq && files::has_tensor(&tensor("g_idx"))? {
-            let (_, g_idx) = words("g_idx")?;
+            let g_idx = words("g_idx", look("g_idx")?)?;
             let found = weights::order_of_groups(&g_idx, group).map_err(failed)?;
             if found.len() != k as usize {
                 return Err(Failure::usage(format!(
@@ -145,16 +151,26 @@ impl Packing {
         }
         let format = Oracle::named(wide.name()).unwrap_or(Oracle::F16);
         let pitch = n.next_multiple_of(16);
-        let lines = |value: &dyn Fn(u32, u32) -> f64| {
-            HostMatrix::from_fn(format, [groups, n], Order::RowMajor, pitch, value)
+        let lines = |of: &str, value: &dyn Fn(u32, u32) -> f64| -> Result<HostMatrix, Failure> {
+            let mut lines = HostMatrix::from_fn(format, [groups, n], Order::RowMajor, pitch, |_, _| 0.0);
+            for (group, column) in (0..groups).flat_map(|group| (0..n).map(move |column| (group, column))) {
+                let (value, place) = (value(group, column), lines.index(group, column));
+                lines.bits[place] = held(format, value).map_err(|needed| {
+                    Failure::usage(format!(
+                        "{} has {value} in row {group}, column {column}: {needed}",
+                        tensor(of)
+                    ))
+                })?;
+            }
+            Ok(lines)
         };
         let layer = Layer {
             code: if bits == 4 { Code::U4 } else { Code::U8 },
             group,
-            scales: lines(&|group, column| scales.get(group, column)),
-            zeros: lines(&|group, column| zeros[(group * n + column) as usize].into()),
+            scales: lines("scales", &|group, column| scales.get(group, column))?,
+            zeros: lines("qzeros", &|group, column| zeros[(group * n + column) as usize].into())?,
             order,
         };
-        Ok((Matrix::of_columns([k, n], codes), layer))
+        Ok((problem, Matrix::of_columns([k, n], codes), layer))
     }
 }

@@ -4,12 +4,13 @@ use std::io::Write;
 
 use collective::Form;
 use cute_rs::atom::Major;
+use falchion::verify::product::formats;
 use falchion::verify::{RecordProducts, RunError, SeveralProducts};
 use kernel::{AnyGemm, GemmProblem, Machine, Types};
 
 use crate::engine::{Choice, Chosen};
 use crate::output::out;
-use crate::{Failure, catalogue, memory};
+use crate::{Failure, catalogue, memory, numbers};
 
 /// What the arguments request.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ pub(crate) struct SeveralArgs<'a> {
     pub(crate) problem: GemmProblem,
     pub(crate) types: Types,
     pub(crate) config: Option<&'a str>,
-    pub(crate) factors: [f32; 2],
+    pub(crate) factors: [f64; 2],
     pub(crate) engine: Choice,
     pub(crate) seed: u64,
     /// Number of runs of the kernel.
@@ -144,19 +145,17 @@ impl SeveralArgs<'_> {
         let entry = self.kernel()?;
         self.possible(&entry)?;
         let GemmProblem { m, n, k } = self.problem;
+        let ([alpha, beta], [.., of_d]) = (self.factors, formats(&entry));
+        let factors =
+            [numbers::in_single("--alpha", alpha, of_d)?, numbers::in_single("--beta", beta, of_d)?];
         let records: Vec<_> = self.records.iter().map(|&GemmProblem { m, n, k }| [m, n, k]).collect();
-        let described = RecordProducts {
-            shapes: records,
-            factors: self.factors,
-            operand_bytes: 16,
-            d_padding: 0,
-            seed: self.seed,
-        };
-        let (factors, seed) = (self.factors, self.seed);
+        let described =
+            RecordProducts { shapes: records, factors, operand_bytes: 16, d_padding: 0, seed: self.seed };
+        let seed = self.seed;
         let several = SeveralProducts { factors, seed, ..self.products() };
         let Chosen { mut engine, emulated, why } = self.engine.open()?;
         let program = entry.program()?;
-        let [alpha, beta] = self.factors;
+        let [alpha, beta] = factors;
         let mut out = out();
         writeln!(out, "engine    {} ({why})", engine.describe())?;
         let products = match (self.batch, self.rows) {
@@ -207,6 +206,9 @@ impl SeveralArgs<'_> {
             "error     at most {:.2} of the bound, of {} elements",
             outcome.ratio, outcome.compared
         )?;
+        if let Some(wrapped) = outcome.wrapped {
+            writeln!(out, "wrapped   {wrapped}")?;
+        }
         match outcome.mismatch {
             None => {
                 crate::gemm::repeated(&mut out, self.repeat)?;

@@ -4,7 +4,7 @@ use collective::{Code, Format, WeightsSpec};
 use falchion::verify::{Format as Oracle, HostMatrix, Order, Weights, weights};
 use kernel::{GemmProblem, Types};
 
-use crate::files::{self, Matrix};
+use crate::files::{self, Found as File, Matrix, held};
 use crate::scales::Scaling;
 use crate::{Failure, catalogue};
 
@@ -85,7 +85,7 @@ impl FewBits {
             )));
         }
         let names = if self.is_b { [said.scales[0], None] } else { [None, said.scales[1]] };
-        let scaling = Scaling::read(names, problem)?;
+        let scaling = Scaling::read(names, problem, None)?;
         let Scaling::Number(factor) = scaling else {
             let side = ["a", "b"][other];
             return Err(Failure::usage(format!(
@@ -93,17 +93,12 @@ impl FewBits {
             )));
         };
         let zeros = said.zeros[of].map(|name| self.lines("zero", name, [rows, k], said.group)).transpose()?;
+        // Scales of groups, if groups are asked for; otherwise as the file's shape says.
+        let grouped = said.group.is_some() || zeros.is_some();
         let scales = match said.scales[of] {
             None => None,
-            Some(name) => match self.factors(name, [rows, k])? {
+            Some(name) => match self.factors(name, [rows, k])?.filter(|_| !grouped) {
                 None => Some(self.lines("scale", name, [rows, k], said.group)?),
-                Some(_) if said.group.is_some() || zeros.is_some() => {
-                    let side = self.side();
-                    return Err(Failure::usage(format!(
-                        "--scale-{side} has no scale per group, which --group and --zero-{side} need: {} was needed",
-                        self.wanted([rows, k], said.group)
-                    )));
-                }
                 Some(factors) => return self.of_channels(factors, factor, problem, matrix),
             },
         };
@@ -143,32 +138,37 @@ impl FewBits {
     fn of_channels(
         &self,
         factors: Vec<f32>,
-        factor: f32,
+        factor: f64,
         GemmProblem { m, n, .. }: GemmProblem,
         matrix: Option<&Matrix>,
     ) -> Result<Found, Failure> {
         let weights = matrix.map(|matrix| self.weights(matrix, 0, None, None)).transpose()?;
         let spec = WeightsSpec::of(self.code);
         let scaling = match factors[..] {
-            [one] => Scaling::Number(one * factor),
-            _ if self.is_b => Scaling::Vectors([vec![factor; m as usize], factors]),
-            _ => Scaling::Vectors([factors, vec![factor; n as usize]]),
+            [one] => Scaling::Number(f64::from(one) * factor),
+            _ if self.is_b => Scaling::Vectors([vec![factor as f32; m as usize], factors]),
+            _ => Scaling::Vectors([factors, vec![factor as f32; n as usize]]),
         };
         Ok(Found { spec, weights, scaling })
     }
 
     /// The scales of a file with one number, or with one number per row of A or column of B; `None` for other
-    /// shapes.
+    /// shapes. Up to a K of 128 a line may also be of one group, which is the same, except for codes whose scales
+    /// of groups are powers of two.
     fn factors(&self, name: &str, [rows, k]: [u32; 2]) -> Result<Option<Vec<f32>>, Failure> {
-        let matrix = files::read_any_rank(name)?;
-        let (groups, found) = self.groups(&matrix);
-        let one = groups == 1 && (found == 1 || (found == rows && k > 128));
-        Ok(one.then(|| (0..found).map(|row| self.at(&matrix, row, 0) as f32).collect()))
+        let file = files::look_any_rank(name)?;
+        let (groups, found) = self.groups(&file);
+        let line = found == rows && (k > 128 || self.code != Code::E2m1);
+        if groups != 1 || found != 1 && !line {
+            return Ok(None);
+        }
+        let matrix = file.read()?;
+        Ok(Some((0..found).map(|row| self.at(&matrix, row, 0) as f32).collect()))
     }
 
     /// Numbers of groups and rows of a file. B's file is groups by columns, A's is rows by groups.
-    fn groups(&self, matrix: &Matrix) -> (u32, u32) {
-        if self.is_b { (matrix.rows, matrix.columns) } else { (matrix.columns, matrix.rows) }
+    fn groups(&self, file: &File) -> (u32, u32) {
+        if self.is_b { (file.rows, file.columns) } else { (file.columns, file.rows) }
     }
 
     fn at(&self, matrix: &Matrix, row: u32, group: u32) -> f64 {
@@ -197,8 +197,8 @@ impl FewBits {
         [rows, k]: [u32; 2],
         group: Option<u32>,
     ) -> Result<(u32, HostMatrix), Failure> {
-        let matrix = files::read_any_rank(name)?;
-        let (groups, found) = self.groups(&matrix);
+        let file = files::look_any_rank(name)?;
+        let (groups, found) = self.groups(&file);
         let fitting: Vec<u32> = match group {
             Some(group) => vec![group],
             None => WeightsSpec::GROUPS.to_vec(),
@@ -222,31 +222,25 @@ impl FewBits {
         let powers = what == "scale" && self.code == Code::E2m1;
         let format =
             if powers { Oracle::U8 } else { Oracle::named(self.wide.name()).unwrap_or(Oracle::Bf16) };
-        let mut wrong = None;
+        let matrix = file.read()?;
         let pitch = rows.next_multiple_of(16).max(16);
-        let lines = HostMatrix::from_fn(format, [groups, rows], Order::RowMajor, pitch, |group, row| {
-            let value = self.at(&matrix, row, group);
-            let legal = if powers {
-                value.fract() == 0.0 && (0.0..255.0).contains(&value)
-            } else {
-                value.is_finite()
-            };
-            if !legal && wrong.is_none() {
-                wrong = Some((group, row, value));
-            }
-            value
-        });
-        match wrong {
-            None => Ok((group, lines)),
-            Some((group, row, value)) => Err(Failure::usage(format!(
-                "--{what}-{side} has {value} for row {row} of group {group}: {} was needed",
-                if powers {
-                    "a whole number e from 0 to 254, which means 2^(e - 127),"
-                } else {
-                    "a finite number"
+        let mut lines = HostMatrix::from_fn(format, [groups, rows], Order::RowMajor, pitch, |_, _| 0.0);
+        for (group, row) in (0..groups).flat_map(|group| (0..rows).map(move |row| (group, row))) {
+            let (value, place) = (self.at(&matrix, row, group), lines.index(group, row));
+            let bits = match powers {
+                true if value.fract() != 0.0 || !(0.0..255.0).contains(&value) => {
+                    Err("a whole number e from 0 to 254, which means 2^(e - 127), was needed".to_owned())
                 }
-            ))),
+                false if !value.is_finite() => Err("a finite number was needed".to_owned()),
+                _ => held(format, value),
+            };
+            lines.bits[place] = bits.map_err(|needed| {
+                Failure::usage(format!(
+                    "--{what}-{side} has {value} for row {row} of group {group}: {needed}"
+                ))
+            })?;
         }
+        Ok((group, lines))
     }
 
     /// The codes of an operand from a file. Each element must be a value of the code.

@@ -41,10 +41,7 @@ impl Reduced {
         let meets = |places: [[u32; 2]; 2]| {
             places.into_iter().any(|place| place != [0, 0] && !first.is_disjoint(&at(place)))
         };
-        Self {
-            rows: meets([[0, 1.min(n - 1)], [0, n - 1]]),
-            columns: meets([[1.min(m - 1), 0], [m - 1, 0]]),
-        }
+        Self { rows: meets([[0, 1.min(n - 1)], [0, n - 1]]), columns: meets([[1.min(m - 1), 0], [m - 1, 0]]) }
     }
 }
 
@@ -106,9 +103,21 @@ mod tests {
             ("columns", &|[_, column]| at(column.into()), [4096, 16, 0]),
             ("rows", &|[row, _]| at(row.into()), [16, 2048, 0]),
             ("everything", &|_| at(0), [4096, 2048, 1]),
-            ("blocks of rows", &|[row, column]| at(u64::from(row) << 32 | u64::from(column / 128)), [16, 2048, 0]),
-            ("blocks of both", &|[row, column]| at(u64::from(row / 8) << 32 | u64::from(column / 8)), [4096, 2048, 1]),
-            ("a number for each element", &|[row, column]| at(u64::from(row) << 32 | u64::from(column)), [96, 96, 0]),
+            (
+                "blocks of rows",
+                &|[row, column]| at(u64::from(row) << 32 | u64::from(column / 128)),
+                [16, 2048, 0],
+            ),
+            (
+                "blocks of both",
+                &|[row, column]| at(u64::from(row / 8) << 32 | u64::from(column / 8)),
+                [4096, 2048, 1],
+            ),
+            (
+                "a number for each element",
+                &|[row, column]| at(u64::from(row) << 32 | u64::from(column)),
+                [96, 96, 0],
+            ),
         ] {
             assert_eq!(of(Places::MOST, reduces), want, "{why}");
         }

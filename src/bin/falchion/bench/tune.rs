@@ -92,6 +92,9 @@ pub(crate) struct TuneArgs {
     record: Option<PathBuf>,
 }
 
+/// Largest file of shapes in bytes: more shapes than anybody has time for.
+const MOST_SHAPES: u64 = 1 << 20;
+
 /// A candidate that is slower than the best by this factor after two turns gets no further turns.
 const NEAR: f64 = 1.04;
 
@@ -158,7 +161,7 @@ impl TuneArgs {
 
     fn shapes(&self) -> Result<Vec<GemmProblem>, Failure> {
         let Some(path) = &self.shapes else { return Ok(self.shape.clone()) };
-        let text = std::fs::read_to_string(path)
+        let text = files::text(path, MOST_SHAPES)
             .map_err(|error| Failure::usage(format!("cannot read --shapes {}: {error}", path.display())))?;
         let shapes = text.split_whitespace().map(suites::parse).collect::<Result<Vec<_>, _>>();
         match shapes {

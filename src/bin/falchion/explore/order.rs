@@ -1,7 +1,7 @@
 //! The section of the tile order: which slot computes which tile of the output when, and what a wave reads
 //! from L2.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use kernel::GemmProblem;
 use scheduler::{Activity, Span, Work};
@@ -133,7 +133,8 @@ fn reuse(schedule: &Schedule, works: &[(u64, Work<u32>)]) -> Vec<Reuse> {
     let last = works.iter().map(|(wave, _)| *wave).max();
     let of_wave = |wave: u64| {
         let mut reuse = Reuse::default();
-        let (mut seen_a, mut seen_b) = (HashSet::new(), HashSet::new());
+        // The k-tiles of each row of tiles, and of each slice of a column of tiles.
+        let (mut of_a, mut of_b) = (HashMap::<u32, Ranges>::new(), HashMap::<[u32; 2], Ranges>::new());
         for (_, work) in works.iter().filter(|(of, _)| *of == wave) {
             reuse.tiles += 1;
             let k_tiles = u64::from(work.k_end - work.k_begin);
@@ -141,13 +142,46 @@ fn reuse(schedule: &Schedule, works: &[(u64, Work<u32>)]) -> Vec<Reuse> {
             let b = b * u64::from(count);
             reuse.loaded += k_tiles * (a * cluster_m + b * cluster_n);
             reuse.alone += k_tiles * (a + b) * cluster_m * cluster_n;
-            seen_a.extend((work.k_begin..work.k_end).map(|at| (work.m, at)));
-            let slices = first..first + count;
-            let of_b = |at| slices.clone().map(move |slice| (work.n, slice, at));
-            seen_b.extend((work.k_begin..work.k_end).flat_map(of_b));
+            of_a.entry(work.m).or_default().push([work.k_begin, work.k_end]);
+            for slice in first..first + count {
+                of_b.entry([work.n, slice]).or_default().push([work.k_begin, work.k_end]);
+            }
         }
-        reuse.distinct = seen_a.len() as u64 * a * cluster_m + seen_b.len() as u64 * b * cluster_n;
+        reuse.distinct = of_a.into_values().map(covered).sum::<u64>() * a * cluster_m
+            + of_b.into_values().map(covered).sum::<u64>() * b * cluster_n;
         reuse
     };
     last.map_or_else(Vec::new, |last| (0..=last).map(of_wave).collect())
+}
+
+/// Ranges of k-tiles, each with its end (exclusive).
+type Ranges = Vec<[u32; 2]>;
+
+/// Number of k-tiles that are in at least one of the ranges.
+fn covered(mut ranges: Ranges) -> u64 {
+    ranges.sort_unstable();
+    let (mut count, mut end) = (0, 0);
+    for [first, last] in ranges {
+        count += u64::from(last.saturating_sub(first.max(end)));
+        end = end.max(last);
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::covered;
+
+    #[test]
+    fn k_tiles_are_counted_once() {
+        for (ranges, want) in [
+            (vec![], 0),
+            (vec![[0, 5], [0, 5]], 5),
+            (vec![[4, 9], [0, 5]], 9),
+            (vec![[2, 3], [0, 9], [9, u32::MAX]], u64::from(u32::MAX)),
+            (vec![[7, 8], [0, 2], [3, 3]], 3),
+        ] {
+            assert_eq!(covered(ranges.clone()), want, "{ranges:?}");
+        }
+    }
 }

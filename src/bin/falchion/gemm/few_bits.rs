@@ -82,7 +82,7 @@ impl GemmArgs {
     pub(super) fn found(&self, few_bits: FewBits, inputs: &Inputs) -> Result<Found, Failure> {
         if let (Some(layer), Some([_, b])) = (&inputs.layer, &inputs.files) {
             let side = [self.scale_a.as_deref(), None];
-            return layer.found(few_bits, b, Scaling::read(side, inputs.problem)?);
+            return layer.found(few_bits, b, Scaling::read(side, inputs.problem, None)?);
         }
         let said = weights::Said {
             group: self.group_size(),

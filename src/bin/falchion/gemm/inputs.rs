@@ -3,7 +3,7 @@
 use kernel::GemmProblem;
 
 use super::GemmArgs;
-use crate::files::{self, Matrix};
+use crate::files::{self, Found, Matrix};
 use crate::packed::Layer;
 use crate::{Failure, memory};
 
@@ -17,43 +17,78 @@ pub(super) struct Inputs {
 }
 
 impl GemmArgs {
+    /// The matrices of files are compared by their headers before their elements are read.
     pub(super) fn inputs(&self) -> Result<Inputs, Failure> {
-        let (files, layer) = match (&self.a, &self.b, self.packing()?) {
+        let packing = self.packing()?;
+        let c = self.c.as_deref().map(files::look).transpose()?;
+        let (problem, files, layer) = match (&self.a, &self.b, packing) {
+            (Some(a), Some(b), None) => {
+                let (a, b) = (files::look(a)?, files::look(b)?);
+                let problem = self.of_files(&a, [b.rows, b.columns], c.as_ref())?;
+                (problem, Some([a.read()?, b.read()?]), None)
+            }
             (Some(a), Some(b), Some((packing, wide))) => {
-                let (a, (codes, layer)) = (files::read(a)?, packing.read(b, wide)?);
+                let a = files::look(a)?;
+                let fits = |extents| self.of_files(&a, extents, c.as_ref());
+                let (problem, codes, layer) = packing.read(b, wide, &fits)?;
                 // Permute A's columns into the order of the groups, so that each group is contiguous along K.
                 let a = match &layer.order {
-                    Some(order) if order.len() == a.columns as usize => a.with_columns(order),
-                    _ => a,
+                    Some(order) => a.read()?.with_columns(order),
+                    None => a.read()?,
                 };
-                (Some([a, codes]), Some(layer))
+                (problem, Some([a, codes]), Some(layer))
             }
-            (Some(a), Some(b), None) => (Some([files::read(a)?, files::read(b)?]), None),
             (_, _, Some(_)) => {
                 return Err(Failure::usage(
                     "--dtype-b gptq and awq read a layer of a file: --a and --b were needed",
                 ));
             }
-            (_, _, None) => (None, None),
-        };
-        let c = self.c.as_deref().map(files::read).transpose()?;
-        let shape = |matrix: &Matrix| format!("{} x {}", matrix.rows, matrix.columns);
-        let problem = match &files {
-            None => {
+            (_, _, None) => {
                 let or_default = |extent: Option<u32>| extent.unwrap_or(256);
-                GemmProblem { m: or_default(self.m), n: or_default(self.n), k: or_default(self.k) }
-            }
-            Some([a, b]) => {
-                if a.columns != b.rows {
-                    return Err(Failure::usage(format!(
-                        "A is {} and B is {}: A's number of columns must be B's number of rows",
-                        shape(a),
-                        shape(b)
-                    )));
-                }
-                GemmProblem { m: a.rows, n: b.columns, k: a.columns }
+                let problem =
+                    GemmProblem { m: or_default(self.m), n: or_default(self.n), k: or_default(self.k) };
+                self.possible(problem)?;
+                (problem, None, None)
             }
         };
+        Ok(Inputs { problem, files, layer, c: c.map(Found::read).transpose()? })
+    }
+
+    /// The problem of a file of A, a B of these extents, and a file of C.
+    fn of_files(
+        &self,
+        a: &Found,
+        [rows, columns]: [u32; 2],
+        c: Option<&Found>,
+    ) -> Result<GemmProblem, Failure> {
+        if a.columns != rows {
+            return Err(Failure::usage(format!(
+                "A is {} x {} and B is {rows} x {columns}: A's number of columns must be B's number of rows",
+                a.rows, a.columns
+            )));
+        }
+        let problem = GemmProblem { m: a.rows, n: columns, k: rows };
+        self.possible(problem)?;
+        let GemmProblem { m, n, .. } = problem;
+        if let Some(c) = c.filter(|c| [c.rows, c.columns] != [m, n]) {
+            return Err(Failure::usage(format!(
+                "C is {} x {}, D is {m} x {n}: the shapes must be equal",
+                c.rows, c.columns
+            )));
+        }
+        if c.is_some() && self.beta.is_none() {
+            return Err(Failure::usage(
+                "--c is given and --beta is not, so beta is 0 and C has no effect: give --beta 1, or another factor",
+            ));
+        }
+        if self.beta() != 0.0 && c.is_none() {
+            return Err(Failure::usage(format!("--beta is {} but there is no --c", self.beta())));
+        }
+        Ok(problem)
+    }
+
+    /// Fails if the extents are not those that are asked for, or are too large for this machine.
+    fn possible(&self, problem: GemmProblem) -> Result<(), Failure> {
         let GemmProblem { m, n, k } = problem;
         for (name, asked, there) in [("--m", self.m, m), ("--n", self.n, n), ("--k", self.k, k)] {
             if let Some(asked) = asked.filter(|&asked| asked != there) {
@@ -70,20 +105,6 @@ impl GemmArgs {
                 return Err(Failure::usage(format!("{name} is {extent}, at most {} is possible", i32::MAX)));
             }
         }
-        if let Some(c) = c.as_ref().filter(|c| [c.rows, c.columns] != [m, n]) {
-            return Err(Failure::usage(format!(
-                "C is {}, D is {m} x {n}: the shapes must be equal",
-                shape(c)
-            )));
-        }
-        if self.c.is_some() && self.beta.is_none() {
-            return Err(Failure::usage(
-                "--c is given and --beta is not, so beta is 0 and C has no effect: give --beta 1, or another factor",
-            ));
-        }
-        if self.beta() != 0.0 && files.is_some() && c.is_none() {
-            return Err(Failure::usage(format!("--beta is {} but there is no --c", self.beta())));
-        }
-        Ok(Inputs { problem, files, layer, c })
+        Ok(())
     }
 }
