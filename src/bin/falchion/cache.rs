@@ -168,6 +168,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn sizes_of_any_files_are_added() {
+        let entry = |bytes| Entry {
+            kind: kernel::disk::Kind::Kernel,
+            path: std::path::PathBuf::new(),
+            key: None,
+            bytes,
+            used: std::time::SystemTime::UNIX_EPOCH,
+        };
+        assert_eq!(total(&[entry(u64::MAX), entry(2)]), 1 << 64 | 1);
+    }
+
+    #[test]
     fn ages_have_the_unit_that_fits() {
         for (seconds, want) in
             [(0, "0 s"), (59, "59 s"), (60, "1 min"), (7199, "1 h"), (86_400, "1 day"), (864_000, "10 days")]
