@@ -2,8 +2,8 @@
 //! hangs and races: it has to find the ones that are known.
 //!
 //! [`mutations`] lists the ways to break one synchronising statement of a function: delete it; change a
-//! number, the barrier, the receivers, the memory ordering or the scope that it depends on; or swap it with
-//! the next such statement. [`Mutation::apply`] makes the broken function, which can be verified and run as
+//! number, the barrier, the receivers, the memory ordering or the scope that it depends on; let one lane wait
+//! for the whole warp; or swap it with the next such statement. [`Mutation::apply`] makes the broken function, which can be verified and run as
 //! any other.
 //!
 //! Synchronising statements are:
@@ -42,7 +42,7 @@ use core::fmt;
 pub use changes::computes;
 
 use crate::function::{Function, Site, Statement};
-use crate::inst::{BinaryOp, Inst, Operand};
+use crate::inst::{BinaryOp, CompareOp, Inst, Operand, Special};
 use crate::types::Type;
 
 use flow::Flow;
@@ -58,6 +58,8 @@ pub enum Change {
     Narrow,
     /// The statement moves after the next synchronising statement of its block.
     Swap,
+    /// The first lane of each warp waits, and the other lanes go on.
+    OneLane,
     /// The condition of an `if` becomes true in all threads, or false in all threads.
     Force(bool),
     /// An operand `x` becomes `x op by`.
@@ -85,6 +87,7 @@ impl fmt::Display for Change {
             Self::Relax => f.write_str("relaxed"),
             Self::Narrow => f.write_str("for the CTA alone"),
             Self::Swap => f.write_str("after the next step"),
+            Self::OneLane => f.write_str("in one lane"),
             Self::Force(true) => f.write_str("in every thread"),
             Self::Force(false) => f.write_str("in no thread"),
             Self::Operand { name, op: BinaryOp::Xor, by } => write!(f, "{name} ^ {by}"),
@@ -130,7 +133,8 @@ impl fmt::Display for Mutation {
 pub fn mutations(function: &Function) -> Vec<Mutation> {
     let flow = Flow::new(function);
     let mut found = Vec::new();
-    let mut walk = Walk { index: 0, within: None, scopes: Vec::new(), flow: &flow, found: &mut found };
+    let mut walk =
+        Walk { index: 0, within: None, apart: false, scopes: Vec::new(), flow: &flow, found: &mut found };
     walk.block(&function.body);
     found
 }
@@ -144,6 +148,8 @@ pub fn chooses_threads(function: &Function, condition: Operand) -> bool {
 struct Walk<'a> {
     index: usize,
     within: Option<usize>,
+    /// Whether some lanes of a warp may be elsewhere.
+    apart: bool,
     scopes: Vec<&'static str>,
     flow: &'a Flow,
     found: &'a mut Vec<Mutation>,
@@ -162,6 +168,9 @@ impl Walk<'_> {
             match statement {
                 Statement::Inst { inst, site } => {
                     self.add(inst.name(), site, &changes::of(inst));
+                    if !self.apart && changes::waits(inst) && !meets_next(statements, at) {
+                        self.add(inst.name(), site, &[Change::OneLane]);
+                    }
                     if next_step(statements, at).is_some() {
                         self.add(inst.name(), site, &[Change::Swap]);
                     }
@@ -175,8 +184,11 @@ impl Walk<'_> {
                         self.add("if", site, &[Change::Force(true), Change::Force(false)]);
                     }
                     self.index += 1;
+                    let around = self.apart;
+                    self.apart |= self.flow.chooses_lanes(*cond);
                     self.block(then);
                     self.block(otherwise);
+                    self.apart = around;
                 }
                 Statement::Loop { body, .. } => {
                     let outer = self.within.replace(self.index);
@@ -214,6 +226,15 @@ fn next_step(statements: &[Statement], at: usize) -> Option<usize> {
         }
     }
     None
+}
+
+/// Whether the lanes of the warp meet after the statement at `at`, before any of them accesses memory.
+fn meets_next(statements: &[Statement], at: usize) -> bool {
+    let computes =
+        |statement: &&Statement| matches!(statement, Statement::Inst { inst, .. } if computes(inst));
+    let next = statements.iter().skip(at + 1).find(|statement| !computes(statement));
+    let Some(Statement::Inst { inst, .. }) = next else { return false };
+    matches!(inst, Inst::WarpSync | Inst::BarrierSync { .. } | Inst::BarrierReduce(_))
 }
 
 /// Whether a statement synchronises, or starts asynchronous work.
@@ -293,6 +314,7 @@ fn replace(block: &mut Vec<Statement>, left: &mut usize, change: Change, registe
 fn changed(mut statement: Statement, change: Change, registers: &mut Vec<Type>) -> Vec<Statement> {
     match (&mut statement, change) {
         (_, Change::Delete) => return Vec::new(),
+        (Statement::Inst { inst, site }, Change::OneLane) => return in_one_lane(inst, site, registers),
         (Statement::If { cond, .. }, Change::Force(holds)) => *cond = Operand::Imm(holds.into()),
         (Statement::Inst { inst, .. }, Change::Relax) => changes::relax(inst),
         (Statement::Inst { inst, .. }, Change::Narrow) => changes::narrow(inst),
@@ -327,11 +349,31 @@ fn changed(mut statement: Statement, change: Change, registers: &mut Vec<Type>) 
             | Change::Relax
             | Change::Narrow
             | Change::Swap
+            | Change::OneLane
             | Change::Field { .. }
             | Change::Operand { .. },
         ) => {}
     }
     vec![statement]
+}
+
+/// A wait that lane 0 executes alone. In the other lanes a wait that may fail counts as successful.
+fn in_one_lane(inst: &Inst, site: Site, registers: &mut Vec<Type>) -> Vec<Statement> {
+    let mut register = |ty| {
+        registers.push(ty);
+        crate::inst::Reg(u32::try_from(registers.len() - 1).unwrap_or(u32::MAX))
+    };
+    let (lane, first) = (register(Type::U32), register(Type::Pred));
+    let (op, ty, a, b) = (CompareOp::Eq, Type::U32, Operand::Reg(lane), Operand::Imm(0));
+    let mut all = vec![
+        Inst::ReadSpecial { dst: lane, special: Special::Lane },
+        Inst::Compare { op, ty, dst: first, a, b },
+    ];
+    all.extend(changes::success(inst).map(|dst| Inst::Move { dst, src: Operand::Imm(1) }));
+    let mut all: Vec<Statement> = all.into_iter().map(|inst| Statement::Inst { inst, site }).collect();
+    let then = vec![Statement::Inst { inst: inst.clone(), site }];
+    all.push(Statement::If { cond: Operand::Reg(first), then, otherwise: Vec::new(), site });
+    all
 }
 
 /// `a op b` on constants.

@@ -2,7 +2,7 @@
 
 use crate::inst::{
     Atomic, AtomicSem, AtomicType, BarrierReduce, BinaryOp, Bulk, CopyAsync, Im2col, Inst, LoadOrder,
-    MapInst, MbarrierInst, MbarrierOrder, Operand, Ordered, Scope, StoreOrder,
+    MapInst, MbarrierInst, MbarrierOrder, Operand, Ordered, Reg, Scope, StoreOrder,
 };
 use crate::types::Type;
 
@@ -141,6 +141,23 @@ pub fn computes(inst: &Inst) -> bool {
             | Inst::MapShared { .. }
             | Inst::SharedBase { .. }
     )
+}
+
+/// Whether a thread waits by the instruction for what others do, and each lane of a warp by itself.
+pub(super) fn waits(inst: &Inst) -> bool {
+    success(inst).is_some() || matches!(inst, Inst::MbarrierWait { .. } | Inst::GridDependency { wait: true })
+}
+
+/// The predicate that says whether a wait that may fail has succeeded.
+#[expect(clippy::wildcard_enum_match_arm, reason = "no other wait may fail")]
+pub(super) fn success(inst: &Inst) -> Option<Reg> {
+    match inst {
+        Inst::MbarrierTryWait { dst, .. }
+        | Inst::MbarrierMore(MbarrierInst::Test { dst, .. } | MbarrierInst::TestParity { dst, .. }) => {
+            Some(*dst)
+        }
+        _ => None,
+    }
 }
 
 /// The ways to break an instruction that do not depend on its operands.

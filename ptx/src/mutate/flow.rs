@@ -5,7 +5,7 @@
 //! decides how often a barrier is used, not which one.
 
 use crate::function::{Function, Statement};
-use crate::inst::{Bulk, Im2col, Inst, MbarrierInst, Operand, Special};
+use crate::inst::{BinaryOp, Bulk, Im2col, Inst, MbarrierInst, Operand, Special};
 
 /// Properties of each register.
 pub(super) struct Flow {
@@ -15,6 +15,8 @@ pub(super) struct Flow {
     variable: Vec<bool>,
     /// The value depends on lane, thread or election.
     thread: Vec<bool>,
+    /// The value may differ between the lanes of a warp.
+    lane: Vec<bool>,
 }
 
 impl Flow {
@@ -34,6 +36,7 @@ impl Flow {
 
         let mut feeds = vec![false; registers];
         let mut thread = vec![false; registers];
+        let mut lane = vec![false; registers];
         let mut moves = vec![0u32; registers];
         for (inst, (_, writes)) in instructions.iter().zip(&edges) {
             for reg in places(inst).into_iter().flatten().filter_map(|operand| index(operand, registers)) {
@@ -42,13 +45,17 @@ impl Flow {
             for &reg in writes {
                 moves[reg] += u32::from(matches!(inst, Inst::Move { .. }));
                 thread[reg] |= differs(inst);
+                lane[reg] |= differs(inst);
             }
         }
         // Variables make cycles in the data flow, so both closures are iterated until nothing changes.
         let mut changed = true;
         while changed {
             changed = false;
-            for (reads, writes) in &edges {
+            for (inst, (reads, writes)) in instructions.iter().zip(&edges) {
+                if !unites(inst) && reads.iter().any(|&reg| lane[reg]) {
+                    changed |= mark(&mut lane, writes);
+                }
                 if writes.iter().any(|&reg| feeds[reg]) {
                     changed |= mark(&mut feeds, reads);
                 }
@@ -57,7 +64,7 @@ impl Flow {
                 }
             }
         }
-        Self { feeds, variable: moves.iter().map(|&count| count > 1).collect(), thread }
+        Self { feeds, variable: moves.iter().map(|&count| count > 1).collect(), thread, lane }
     }
 
     /// Whether the instruction updates a position in a ring: it writes a variable from which an mbarrier's
@@ -72,9 +79,28 @@ impl Flow {
         }
     }
 
+    /// Whether a condition may differ between the lanes of a warp.
+    pub(super) fn chooses_lanes(&self, cond: Operand) -> bool {
+        index(cond, self.lane.len()).is_some_and(|reg| self.lane[reg])
+    }
+
     /// Whether a condition may differ between the threads of a CTA.
     pub(super) fn chooses_threads(&self, cond: Operand) -> bool {
         index(cond, self.thread.len()).is_some_and(|reg| self.thread[reg])
+    }
+}
+
+/// Whether the result is the same in all lanes of a warp, although the operands differ.
+#[expect(clippy::wildcard_enum_match_arm, reason = "no other instruction unites the lanes")]
+fn unites(inst: &Inst) -> bool {
+    use crate::inst::WarpInst::{Ballot, Reduce, Vote};
+    match inst {
+        Inst::ShuffleIndex { lane: Operand::Imm(_), .. }
+        | Inst::Warp(Ballot { .. } | Reduce { .. } | Vote { .. }) => true,
+        // The number of a thread's warp or warpgroup.
+        Inst::Binary { op: BinaryOp::Div, b: Operand::Imm(by), .. } => *by > 0 && by.is_multiple_of(32),
+        Inst::Binary { op: BinaryOp::Shr, b: Operand::Imm(by), .. } => *by >= 5,
+        _ => false,
     }
 }
 

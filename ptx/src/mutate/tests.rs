@@ -83,6 +83,7 @@ fn every_synchronising_statement_is_listed_and_no_other() {
             "mbarrier.try_wait parity ^ 1 in producer",
             "mbarrier.try_wait relaxed in producer",
             "mbarrier.try_wait barrier + 8 in producer",
+            "mbarrier.try_wait in one lane in producer",
             "position end + 1 in producer",
             "position end - 1 in producer",
             // The updates of stage and parity.
@@ -171,6 +172,30 @@ fn barriers_ranks_masks_orders_and_neighbours_are_changed() {
         ("steps next to each other", "after the next step", 2),
     ] {
         assert_eq!(named(words), count, "{why}: {found:#?}");
+    }
+}
+
+#[test]
+fn one_lane_waits_where_the_whole_warp_does() {
+    let (function, found) = listed(|f| {
+        let (base, warp) = (f.shared_base(), f.warp_index());
+        f.if_(warp.equals(0), || f.mbarrier_wait(base, 0));
+        f.if_((f.special(Special::ThreadX) / 128).equals(0), || {
+            f.loop_(|| f.break_if(f.mbarrier_test_parity(base, 0)));
+        });
+        f.store_shared(base, 64, [warp]);
+        // One lane is alone already, or all lanes meet after it.
+        f.if_(f.special(Special::Lane).equals(0), || f.mbarrier_wait(base, 1));
+        f.if_(f.elect(), || f.mbarrier_wait(base, 1));
+        f.mbarrier_wait(base, 0);
+        f.barrier_sync(0, 128);
+    });
+    let alone: Vec<&Mutation> = found.iter().filter(|one| one.change == Change::OneLane).collect();
+    assert_eq!(alone.len(), 2, "{alone:#?}");
+    for mutation in alone {
+        let mutant = mutation.apply(&function).verify().unwrap();
+        let text = crate::module_text(&mutant);
+        assert_eq!(text.matches("%laneid").count(), 2, "{text}");
     }
 }
 
