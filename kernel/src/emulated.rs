@@ -163,6 +163,8 @@ impl Engine for Emulator {
             seed: self.seed,
             numerics: self.numerics,
             progress,
+            // Such a kernel is launched before the kernels that it depends on have ended.
+            dependent: program.function().waits_for_grids(),
             ..Options::default()
         };
         let kernel = program.name().to_owned();
