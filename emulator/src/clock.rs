@@ -8,12 +8,18 @@
 //!
 //! A clock has one count for all lanes of a warp. For the few warps with lanes that are known to different
 //! extents it has 32 counts.
+//!
+//! Counts of other clusters are shared: clocks that have learnt the same refer to one list, so what a grid
+//! barrier tells every thread of a grid is kept once.
 
-use std::collections::BTreeMap;
-
-use ptx::Scope;
+mod foreign;
+mod view;
 
 use crate::warp::{ALL, lanes};
+
+use foreign::Foreign;
+
+pub(crate) use view::{Letter, View};
 
 /// The warp number that stands for all earlier grids. Its count is 1 once they have ended.
 pub(crate) const EARLIER: u32 = u32::MAX;
@@ -32,7 +38,7 @@ type Split = Vec<(u32, [u32; 32])>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Clock {
     local: Vec<u32>,
-    foreign: BTreeMap<u32, u32>,
+    foreign: Foreign,
     /// Counts per lane that exceed the count of the whole warp, by index in the cluster or by number in the
     /// grid.
     local_lanes: Split,
@@ -104,7 +110,7 @@ impl Clock {
             counts.iter().any(|&count| count > base)
         });
         foreign_lanes.retain(|(warp, counts)| {
-            let base = foreign.get(warp).copied().unwrap_or(0);
+            let base = foreign.of(*warp);
             counts.iter().any(|&count| count > base)
         });
     }
@@ -117,10 +123,7 @@ impl Clock {
         for (mine, theirs) in self.local.iter_mut().zip(&other.local) {
             *mine = (*mine).max(*theirs);
         }
-        for (&warp, &count) in &other.foreign {
-            let mine = self.foreign.entry(warp).or_default();
-            *mine = (*mine).max(count);
-        }
+        self.foreign.join(&other.foreign);
         for (warp, counts) in &other.local_lanes {
             let base = self.local(*warp as usize);
             let base = raise_lanes(&mut self.local_lanes, *warp, base, counts);
@@ -134,11 +137,30 @@ impl Clock {
         }
     }
 
+    /// Lowers every count to that of another clock: what both know.
+    pub(crate) fn meet(&mut self, other: &Self) {
+        let (mine, theirs) =
+            ((&self.local_lanes, &self.foreign_lanes), (&other.local_lanes, &other.foreign_lanes));
+        let local_lanes = common(
+            (mine.0, &|warp| self.local(warp as usize)),
+            (theirs.0, &|warp| other.local(warp as usize)),
+        );
+        let foreign_lanes =
+            common((mine.1, &|warp| self.foreign.of(warp)), (theirs.1, &|warp| other.foreign.of(warp)));
+        self.local.truncate(other.local.len());
+        for (mine, theirs) in self.local.iter_mut().zip(&other.local) {
+            *mine = (*mine).min(*theirs);
+        }
+        self.foreign.meet(&other.foreign);
+        (self.local_lanes, self.foreign_lanes) = (local_lanes, foreign_lanes);
+        self.prune();
+    }
+
     fn import_lanes(&mut self, warp: u32, counts: &[u32; 32]) {
-        let base = self.foreign.get(&warp).copied().unwrap_or(0);
+        let base = self.foreign.of(warp);
         let base = raise_lanes(&mut self.foreign_lanes, warp, base, counts);
         if base > 0 {
-            self.foreign.insert(warp, base);
+            self.foreign.raise(&[(warp, base)]);
         }
     }
 
@@ -146,7 +168,7 @@ impl Clock {
     pub(crate) fn of(&self, warp: u32, team: Team) -> u32 {
         match team.local(warp) {
             Some(index) => self.local(index),
-            None => self.foreign.get(&warp).copied().unwrap_or(0),
+            None => self.foreign.of(warp),
         }
     }
 
@@ -165,23 +187,29 @@ impl Clock {
     /// The counts in a form that other clusters can read.
     pub(crate) fn export(&self, team: Team) -> Counts {
         let own = self.local.iter().enumerate().filter(|(_, count)| **count > 0);
-        let whole = own.filter_map(|(place, &count)| Some((team.number(place)?, count)));
-        let whole = whole.chain(self.foreign.iter().map(|(&warp, &count)| (warp, count))).collect();
+        let near = own.filter_map(|(place, &count)| Some((team.number(place)?, count))).collect();
         let own = self.local_lanes.iter().map(|(index, counts)| (team.first + index, *counts));
         let lanes = own.chain(self.foreign_lanes.iter().copied()).collect();
-        Counts { whole, lanes }
+        Counts { near, far: self.foreign.clone(), lanes }
     }
 
     pub(crate) fn import(&mut self, counts: &Counts, team: Team) {
-        for &(warp, count) in &counts.whole {
-            match team.local(warp) {
-                Some(index) => self.raise(index, count),
-                None => {
-                    let mine = self.foreign.entry(warp).or_default();
-                    *mine = (*mine).max(count);
+        if let Some(&(first, _)) = counts.near.first() {
+            if team.local(first).is_some() {
+                for &(number, count) in &counts.near {
+                    if let Some(place) = team.local(number) {
+                        self.raise(place, count);
+                    }
                 }
+            } else {
+                self.foreign.raise(&counts.near);
             }
         }
+        // Counts of the own cluster may stay in the shared list: they are looked up in `local`.
+        for (place, count) in team.among(counts.far.list()) {
+            self.raise(place, count);
+        }
+        self.foreign.join(&counts.far);
         for (warp, counts) in &counts.lanes {
             match team.local(*warp) {
                 Some(index) => {
@@ -195,41 +223,55 @@ impl Clock {
     }
 }
 
+/// For each warp with counts per lane in either of two clocks: the smaller counts.
+fn common((a, of_a): (&Split, &dyn Fn(u32) -> u32), (b, of_b): (&Split, &dyn Fn(u32) -> u32)) -> Split {
+    let mut warps: Vec<u32> = a.iter().chain(b).map(|(warp, _)| *warp).collect();
+    warps.sort_unstable();
+    warps.dedup();
+    let each = |split: &Split, base: u32, warp: u32, lane: usize| {
+        lanes_of(split, warp).map_or(base, |counts| counts[lane].max(base))
+    };
+    let smaller = |warp: u32| {
+        let (mine, theirs) = (of_a(warp), of_b(warp));
+        core::array::from_fn(|lane| each(a, mine, warp, lane).min(each(b, theirs, warp, lane)))
+    };
+    warps.into_iter().map(|warp| (warp, smaller(warp))).collect()
+}
+
 /// Counts of warps and of lanes, by the warp's number in the grid.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
-    whole: Vec<(u32, u32)>,
+    /// Those of the cluster that has written them, sorted.
+    near: Vec<(u32, u32)>,
+    far: Foreign,
     lanes: Split,
 }
 
 impl Counts {
     /// The knowledge that all earlier grids have ended.
     pub(crate) fn earlier() -> Self {
-        Self { whole: vec![(EARLIER, 1)], lanes: Vec::new() }
+        Self { near: vec![(EARLIER, 1)], ..Self::default() }
     }
 
     /// Keeps only the counts of the warps for which `keep` is true.
     pub(crate) fn filtered(mut self, keep: impl Fn(u32) -> bool) -> Self {
-        self.whole.retain(|(warp, _)| keep(*warp));
+        self.near.retain(|(warp, _)| keep(*warp));
+        self.far.retain(&keep);
         self.lanes.retain(|(warp, _)| keep(*warp));
         self
     }
 
     /// Raises every count to that of another list.
     fn merge(&mut self, other: &Self) {
-        let mut whole: BTreeMap<u32, u32> = self.whole.iter().copied().collect();
-        for &(warp, count) in &other.whole {
-            let known = whole.entry(warp).or_default();
-            *known = (*known).max(count);
-        }
+        self.far.raise(&core::mem::take(&mut self.near));
+        self.far.join(&other.far);
+        self.far.raise(&other.near);
         for (warp, counts) in &other.lanes {
-            let base = whole.get(warp).copied().unwrap_or(0);
-            let base = raise_lanes(&mut self.lanes, *warp, base, counts);
-            if base > 0 {
-                whole.insert(*warp, base);
+            let base = raise_lanes(&mut self.lanes, *warp, self.far.of(*warp), counts);
+            if base > self.far.of(*warp) {
+                self.far.raise(&[(*warp, base)]);
             }
         }
-        self.whole = whole.into_iter().collect();
     }
 }
 
@@ -265,6 +307,17 @@ impl Team {
         }
     }
 
+    /// The counts of a sorted list that belong to this cluster, by clock index.
+    fn among(self, list: &[(u32, u32)]) -> impl Iterator<Item = (usize, u32)> + '_ {
+        let counters = COUNTER | self.cluster() << COUNTER_BITS;
+        let spans = [(self.first, self.warps), (counters, COUNTERS - 1)];
+        spans.into_iter().flat_map(move |(first, extent)| {
+            let from = list.partition_point(|(number, _)| *number < first);
+            let inside = list[from..].iter().take_while(move |(number, _)| *number - first < extent);
+            inside.filter_map(move |&(number, count)| Some((self.local(number)?, count)))
+        })
+    }
+
     /// The clock index of a number in the grid; `None` if it belongs to another cluster.
     fn local(self, number: u32) -> Option<usize> {
         let counter = number & (COUNTERS - 1);
@@ -277,174 +330,5 @@ impl Team {
     }
 }
 
-/// What a thread knows, and which part of it asynchronous work may rely on: everything before a proxy fence.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct View {
-    pub(crate) known: Clock,
-    /// What is known to have been executed, though its writes need not be visible. An arrival of `.cta` scope
-    /// at the mbarrier of another CTA gives only this. It is enough to reuse memory, as the reads are over.
-    pub(crate) done: Clock,
-    /// What a proxy fence of global memory has followed.
-    pub(crate) fenced: Clock,
-    /// What a proxy fence of shared memory has followed.
-    pub(crate) staged: Clock,
-    pub(crate) maps: Maps,
-    /// CTAs of the cluster that are known to have started, one bit per rank.
-    pub(crate) started: u32,
-}
-
-/// The part of a thread's knowledge that a copy may rely on when it reads a tensor map from global memory.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Maps {
-    /// What has been released through the tensormap proxy, by scope.
-    pub(crate) released: BTreeMap<Scope, Clock>,
-    /// Which part of that has been acquired, by the CTA's number in the grid and the map's address. It is not
-    /// sent to other clusters, as each cluster acquires for itself.
-    pub(crate) acquired: BTreeMap<(u32, u64), Clock>,
-}
-
-impl Maps {
-    fn join(&mut self, other: &Self) {
-        for (&scope, clock) in &other.released {
-            self.released.entry(scope).or_default().join(clock);
-        }
-        for (&map, clock) in &other.acquired {
-            self.acquired.entry(map).or_default().join(clock);
-        }
-    }
-}
-
-/// A view in the form in which it is sent to other clusters.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Letter {
-    known: Counts,
-    done: Counts,
-    fenced: Counts,
-    /// CTAs that have started, by the first warp of their cluster.
-    started: BTreeMap<u32, u32>,
-    /// What has been released through the tensormap proxy, by scope.
-    maps: Vec<(Scope, Counts)>,
-}
-
-impl View {
-    /// Learns that everything another view knows has been executed, but not that its writes are visible.
-    pub(crate) fn follow(&mut self, other: &Self) {
-        self.done.join(&other.known);
-        self.done.join(&other.done);
-        self.staged.join(&other.staged);
-        self.started |= other.started;
-    }
-
-    /// The count known for a clock index, whether its writes are visible or not.
-    pub(crate) fn executed(&self, index: usize) -> u32 {
-        self.known.local(index).max(self.done.local(index))
-    }
-
-    /// Whether every lane in `mask`, of a warp of the grid, is known to have reached a count, whether its
-    /// writes are visible or not.
-    pub(crate) fn executed_by(&self, warp: u32, mask: u32, count: u32, team: Team) -> bool {
-        let one = |lane: usize| {
-            let mask = 1u32 << lane;
-            self.known.covers(warp, mask, count, team) || self.done.covers(warp, mask, count, team)
-        };
-        self.known.of(warp, team) >= count || lanes(mask).all(one)
-    }
-
-    pub(crate) fn join(&mut self, other: &Self) {
-        self.started |= other.started;
-        self.known.join(&other.known);
-        self.staged.join(&other.staged);
-        self.done.join(&other.done);
-        if other.fenced != Clock::default() {
-            self.fenced.join(&other.fenced);
-        }
-        self.maps.join(&other.maps);
-    }
-
-    /// Executes a proxy fence of global memory.
-    pub(crate) fn fence_proxy(&mut self) {
-        self.fenced.join(&self.known);
-    }
-
-    pub(crate) fn write(&self, team: Team) -> Letter {
-        let maps = self.maps.released.iter().map(|(&scope, clock)| (scope, clock.export(team))).collect();
-        Letter {
-            known: self.known.export(team),
-            done: self.done.export(team),
-            fenced: self.fenced.export(team),
-            started: [(team.first, self.started)].into(),
-            maps,
-        }
-    }
-
-    pub(crate) fn read(&mut self, letter: &Letter, team: Team) {
-        self.known.import(&letter.known, team);
-        self.done.import(&letter.done, team);
-        self.fenced.import(&letter.fenced, team);
-        for (scope, counts) in &letter.maps {
-            self.maps.released.entry(*scope).or_default().import(counts, team);
-        }
-        self.started |= letter.started.get(&team.first).copied().unwrap_or(0);
-    }
-}
-
-impl Letter {
-    /// Adds the content of another letter.
-    pub(crate) fn append(&mut self, other: &Self) {
-        self.known.merge(&other.known);
-        self.done.merge(&other.done);
-        self.fenced.merge(&other.fenced);
-        for (scope, theirs) in &other.maps {
-            match self.maps.iter_mut().find(|(mine, _)| mine == scope) {
-                Some((_, mine)) => mine.merge(theirs),
-                None => self.maps.push((*scope, theirs.clone())),
-            }
-        }
-        for (&first, &ranks) in &other.started {
-            *self.started.entry(first).or_default() |= ranks;
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_known_travels_and_nothing_else() {
-        let near = Team { first: 4, warps: 4, per_cta: 4 };
-        let far = Team { first: 8, warps: 4, per_cta: 4 };
-        let mut writer = View::default();
-        writer.known.raise(1, 7);
-        writer.known.raise(5, 3);
-        writer.started = 1;
-        assert_eq!(
-            (writer.known.of(5, near), writer.known.of(9, near)),
-            (7, 0),
-            "a barrier's count is no warp's"
-        );
-        let mut reader = View::default();
-        reader.read(&writer.write(near), far);
-        assert_eq!((reader.known.of(5, far), reader.known.of(6, far)), (7, 0));
-        let phases = near.number(5).unwrap();
-        assert_eq!(
-            (reader.known.of(phases, far), reader.known.local(5)),
-            (3, 0),
-            "another cluster's barrier"
-        );
-        assert_eq!(reader.started, 0, "another cluster's CTAs");
-        assert_eq!(reader.fenced.of(5, far), 0, "nobody has fenced");
-        reader.fence_proxy();
-        assert_eq!(reader.fenced.of(5, far), 7);
-        let mut back = View::default();
-        back.read(&reader.write(far), near);
-        assert_eq!((back.known.local(1), back.fenced.local(1)), (7, 7), "the way home");
-        assert_eq!((back.known.local(5), back.known.of(phases, near)), (3, 3));
-        let mut letter = Letter::default();
-        letter.append(&reader.write(far));
-        letter.append(&writer.write(near));
-        back = View::default();
-        back.read(&letter, near);
-        assert_eq!(back.known.local(1), 7);
-    }
-}
+mod tests;

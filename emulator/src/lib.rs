@@ -26,46 +26,28 @@
 //!
 //! # What is exact, what is bounded, what is not modelled
 //!
-//! Exact:
+//! Exact. The second column names what makes it true: tables of `docs/hazards.md`, each with many bugs that are
+//! found and twins that pass, or test files. A test checks the names.
 //!
-//! * Integer and logic operations, floats of 16, 32 and 64 bits, `fma`, division and conversions: bit for bit
-//!   what PTX defines. Where PTX defines nothing, the result is that of an H200 (`docs/hardware.md`): NaNs
-//!   are canonical, except after the conversions that keep a sign; NaN converted to an integer; bit fields
-//!   that run beyond a word. Division of integers by zero gives all ones.
-//! * Lanes, divergence and reconvergence of structured control flow; votes, matches, `redux`, shuffles;
-//!   `ldmatrix` and `stmatrix`. Each thread makes progress: branches of a warp may wait for each other, and
-//!   lanes that have left a loop can continue while other lanes stay in it.
-//! * Named barriers; the cluster barrier; mbarriers with phases, states, arrivals (also dropped and
-//!   `.noComplete` ones) and signed byte counts; registers of `setmaxnreg`.
-//! * Atomics of every type, space, scope and order. Vector clocks follow what acquires and releases order,
-//!   per thread and per word, in the whole grid: through barriers, mbarriers, fences, atomics and ordered
-//!   accesses. Among the instructions of one warp, only `bar.warp.sync` orders memory.
-//! * Races. Two accesses of different threads to the same byte of shared or global memory trap if at least
-//!   one writes and nothing orders them. This does not depend on the values or the schedule. The report names
-//!   both instructions. Two atomic accesses count as plain accesses to each other if their sizes differ, or
-//!   if the scope of one does not include the other thread. Asynchronous work must be ordered after the
-//!   accesses of threads to the same bytes, and traps if no proxy fence separates it from their stores.
-//! * How long copies and multiplies read. A copy owns its source and its tensor map, a multiply owns its
-//!   operands. A thread may overwrite them only after it has waited for the copy or multiply, or has
-//!   synchronised with a thread that has.
-//! * Completion and peers. These trap: a wait that comes two phases late; an access to bytes that a copy
-//!   wrote, by a warp that has not observed the copy's mbarrier; an access to the shared memory of another
-//!   CTA that is not ordered after the start and before the exit of that CTA.
-//! * The lifetime of an mbarrier. If another warp initialised it, a use traps unless it is ordered after the
-//!   initialisation. An invalidation traps unless it is ordered after all uses by other warps.
-//! * Which bytes tensor copies read and write: strides, all swizzles on absolute shared addresses, clipping
-//!   on every side, multicast; in im2col mode, which pixels follow the base and which offset moves them. The
-//!   mbarrier is credited with the bytes of the whole box, also where the box is clipped.
-//! * Bulk copies and reductions of every type and direction, `st.async` and `red.async`. Each element is
-//!   written in one step. The bytes are owned from the issue until the mbarrier's phase completes or the wait
-//!   for the group ends.
-//! * Tensor maps in memory: every field that can be replaced. A write to a map must be released through the
-//!   tensormap proxy, then acquired by the CTA that uses the map, at the address of the map. No copy in
-//!   flight may use the map during the write.
-//! * Where `wgmma` finds its operands: through matrix descriptors in every swizzle and both majors, in
-//!   registers, and by the metadata of a sparse A. Integer results.
-//! * Floating-point results of `wgmma` with [`Numerics::Exact`], which documents the rule; those of
-//!   `mma.sync` always.
+//! | claim | tested by |
+//! |---|---|
+//! | Integer and logic operations, floats of 16, 32 and 64 bits, `fma`, division and conversions: bit for bit what PTX defines. Where PTX defines nothing, the result is that of an H200 (`docs/hardware.md`): NaNs are canonical, except after the conversions that keep a sign; NaN converted to an integer; bit fields that run beyond a word. Division of integers by zero gives all ones. | `src/step/alu_tests.rs`, `src/step/arith.rs`, `src/float.rs` |
+//! | Lanes, divergence and reconvergence of structured control flow; votes, matches, `redux`, shuffles; `ldmatrix` and `stmatrix`. Each thread makes progress: branches of a warp may wait for each other, and lanes that have left a loop can continue while other lanes stay in it. Lanes may meet in `bar.warp.sync` at different places. | Lanes; Unusual and legal; `tests/instructions/warps.rs`, `tests/machine.rs` |
+//! | Named barriers; the cluster barrier; mbarriers with phases, states, arrivals (also dropped and `.noComplete` ones) and signed byte counts; registers of `setmaxnreg`. | Barriers, clusters, registers, ends; Rings of stages; Collectives |
+//! | Atomics of every type, space, scope and order. | Locks, queues, counters; `tests/instructions/atomics.rs` |
+//! | Vector clocks follow what acquires and releases order, per thread and per word, in the whole grid: through barriers, mbarriers, fences, atomics and ordered accesses. Among the instructions of one warp, only `bar.warp.sync` orders memory. | Flags; Orders and scopes of mbarriers; Shared memory; Lanes |
+//! | What one lane knows, its warp does not. An access of a whole warp (`wgmma`, `ldmatrix`, `stmatrix`, `tensormap.cp_fenceproxy`) comes after what *every* lane knows. A lane that arrives, waits or fences does so for itself alone. | What one lane knows |
+//! | Races. Two accesses of different threads to the same byte of shared or global memory trap if at least one writes and nothing orders them. This does not depend on the values or the schedule. The report names both instructions. Two atomic accesses count as plain accesses to each other if their sizes or their proxies differ, or if the scope of one does not include the other thread. | Global memory between CTAs; Shared memory; Clusters |
+//! | Proxies. An asynchronous access must come after a proxy fence that follows the stores of threads to the same bytes, and the asynchronous writes of other CTAs. A fence of `.shared::cta` counts for the shared memory of its own CTA. | Proxies; Proxies between CTAs; Sources of copies, and staging memory |
+//! | How long copies and multiplies read. A copy owns its source and its tensor map, a multiply owns its operands. A thread may overwrite them only after it has waited for the copy or multiply, or has synchronised with a thread that has. Of several copies, it needs all. | What copies and multiplies still read; All copies of a source; Multiplies and matrices |
+//! | Completion and peers. These trap: a wait that comes two phases late; an access to bytes that a copy wrote, by a thread that has not observed the copy's mbarrier; an access to the shared memory of another CTA that is not ordered after the start and before the exit of that CTA. | Tensor copies and multiplies; Copies of threads; Clusters |
+//! | The lifetime of an mbarrier. If another warp initialised it, a use traps unless it is ordered after the initialisation. An invalidation traps unless it is ordered after all uses by other warps. | Beginnings and ends of mbarriers and peers |
+//! | Which bytes tensor copies read and write: strides, all swizzles on absolute shared addresses, clipping on every side, multicast; in im2col mode, which pixels follow the base and which offset moves them. The mbarrier is credited with the bytes of the whole box, also where the box is clipped. | im2col; `tests/machine.rs`, `tests/instructions/bulk.rs` |
+//! | Bulk copies and reductions of every type and direction, `st.async` and `red.async`. Each element is written in one step. The bytes are owned from the issue until the mbarrier's phase completes or the wait for the group ends. | Bulk copies and asynchronous stores; `tests/instructions/bulk.rs` |
+//! | Tensor maps in memory: every field that can be replaced. A write to a map must be released through the tensormap proxy, then acquired by the CTA that uses the map, at the address of the map. No copy in flight may use the map during the write. | Tensor maps that change; Maps of other CTAs, and grids before this one; `tests/instructions/tensor_maps.rs` |
+//! | Bounds, alignment and values that were never written, in memory and in registers. | Plain accesses |
+//! | Where `wgmma` finds its operands: through matrix descriptors in every swizzle and both majors, in registers, and by the metadata of a sparse A. Integer results. | `tests/wgmma.rs`, `tests/gemm/main.rs` |
+//! | Floating-point results of `wgmma` with [`Numerics::Exact`], which documents the rule; those of `mma.sync` always. | `src/numerics/tests.rs` |
 //!
 //! Bounded:
 //!
@@ -75,19 +57,31 @@
 //!   result.
 //! * `ex2`, `lg2`, `sin`, `cos`, `tanh`, `rcp`, `sqrt`, `rsqrt` with `.approx`: the host's functions, rounded
 //!   to the type. PTX bounds the errors and does not define the bits.
-//! * For each 16 bytes, the emulator remembers the last 64 accesses that nothing orders, and at least one of
-//!   the tensor copies that read them from global memory. It does not find a race with an access that is no
-//!   longer remembered.
-//! * Weak memory. Under [`Schedule::Latest`] a relaxed or volatile read of a word returns the oldest value
-//!   that the memory model allows; under [`Schedule::Random`] it returns any allowed value. The last eight
-//!   values are kept. A thread that polls a word sees the last value after four reads. Elements of a vector
-//!   are read one by one. Two effects are not tried: a read that returns the value of a later write of the
-//!   program (load buffering), and writes to one word that take effect in an order other than their order of
-//!   execution.
 //! * Several lanes that store to one address in one instruction: the last lane wins. Under
 //!   [`Schedule::Latest`] the first lane wins, and under [`Schedule::Random`] either.
-//! * Ownership of shared memory by asynchronous work is tracked in units of 16 bytes.
-//! * The lanes of the warp that initialises or invalidates an mbarrier are not checked against each other.
+//! * A program that only computes wrong values in some schedules is found if it checks its values, as the
+//!   programs under *Weak memory* and *Orders of writes* in `docs/hazards.md` do.
+//!
+//! # What is remembered
+//!
+//! Each kind of state, what is kept of it, what is dropped, and what that can hide:
+//!
+//! | state | kept | dropped, and what it hides |
+//! |---|---|---|
+//! | accesses of threads and copies to 16 bytes | all that no kept one implies, however many there are | nothing |
+//! | reads of global memory by copies | the same; lines with the same reads share one list | nothing |
+//! | what a thread knows | a count per lane of each warp of the grid, and per mbarrier and warpgroup of each cluster | counts of mbarriers beyond the 4000th of a cluster, for other clusters: a copy's source that such an mbarrier guards counts as read when the copy is issued |
+//! | writes of a word, under [`Schedule::Latest`] and [`Schedule::Random`] | the last eight in coherence order, each with its releases | older ones: a read never returns the ninth-newest value. A plain store or copy to the word drops all: no read returns a value from before it |
+//! | the coherence order of a word | each write takes any place that is allowed among the kept ones | a read that returns a write of which the execution is still to come (load buffering) is never tried |
+//! | reads of a word | the last one of each thread, however many threads there are | nothing. A thread that has missed the last write four times sees it, so that polls end |
+//! | relaxed reads until a fence or acquire | the releases of all of them | nothing |
+//! | fences of a thread | the last of each scope | nothing |
+//! | proxy fences | how far each lane's accesses are fenced, for lanes with equal knowledge together | a lane that learns of another lane's store, but not of the proxy fence which both executed after it, counts as fenced |
+//! | asynchronous writes of shared memory | the last one of each byte | nothing: it must have come after the one before |
+//! | asynchronous reads of shared memory in flight | whole units of 16 bytes, as copies and multiplies read them | nothing |
+//! | multiplies that read 16 bytes | the last one of each warpgroup | nothing: multiplies of a warpgroup end in order |
+//! | uses of an mbarrier; accesses and arrivals of peers | the last one of each thread | nothing. Lanes of the warp that initialises or invalidates an mbarrier are not checked against each other |
+//! | waits that come too late | the newest phase that any lane of the warp knows | a lane that waits for a phase long past, in a warp of which another lane has waited since |
 //!
 //! Not modelled:
 //!

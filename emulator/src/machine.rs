@@ -53,17 +53,16 @@ pub(crate) struct Cta {
     pub(crate) words: BTreeMap<u32, Word>,
     /// The last accesses by threads of other CTAs, by warp and lanes: the warp's count, and the operation.
     pub(crate) touched: BTreeMap<(usize, u32), (u32, usize)>,
-    /// The last arrivals by warps of other CTAs at each mbarrier, by warp and offset.
-    pub(crate) arrivals: BTreeMap<(usize, u32), Arrived>,
+    /// The last arrivals by threads of other CTAs at each mbarrier, by warp, lanes and offset.
+    pub(crate) arrivals: BTreeMap<(usize, u32, u32), Arrived>,
     /// Free registers in the pool of `setmaxnreg`.
     pub(crate) free_registers: u32,
     pub(crate) exited: bool,
 }
 
-/// An arrival of a warp of another CTA.
+/// An arrival of a thread of another CTA.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrived {
-    pub(crate) lanes: u32,
     /// The warp's count and the operation.
     pub(crate) count: u32,
     pub(crate) pc: usize,
@@ -185,7 +184,7 @@ impl<'p> Machine<'p> {
                 barriers: all + cx * cy * cz * groups + rank,
                 step: cx * cy * cz,
             }),
-            races: SharedRaces::default(),
+            races: SharedRaces::new(rank),
             words: BTreeMap::new(),
             touched: BTreeMap::new(),
             arrivals: BTreeMap::new(),

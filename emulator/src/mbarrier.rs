@@ -97,7 +97,7 @@ pub(crate) struct Mbarrier {
     /// The initialisation, and whether a cluster barrier has completed after its fence.
     pub(crate) made: Used,
     pub(crate) public: bool,
-    /// The last use by each warp.
+    /// The last use by each thread. Lanes that used it in one instruction share an entry.
     users: Vec<Used>,
     /// Copies that have arrived in this phase. Their bytes stay owned until the phase completes.
     pub(crate) landed: Vec<Landed>,
@@ -140,14 +140,21 @@ impl Mbarrier {
 
     /// Remembers that lanes of a warp use it.
     pub(crate) fn is_used(&mut self, by: Used) {
-        match self.users.iter_mut().find(|user| user.warp == by.warp) {
-            Some(user) if user.count == by.count => user.lanes |= by.lanes,
-            Some(user) => *user = by,
-            None => self.users.push(by),
+        let mut found = false;
+        self.users.retain_mut(|user| {
+            if user.warp == by.warp {
+                let now = user.count == by.count;
+                user.lanes = if now { user.lanes | by.lanes } else { user.lanes & !by.lanes };
+                found |= now;
+            }
+            user.lanes != 0
+        });
+        if !found {
+            self.users.push(by);
         }
     }
 
-    /// The last use by each warp.
+    /// The last use by each thread.
     pub(crate) fn users(&self) -> impl Iterator<Item = Used> {
         self.users.iter().copied()
     }

@@ -17,6 +17,7 @@
 
 mod chunk;
 mod global;
+mod history;
 mod runs;
 mod shared;
 
@@ -30,7 +31,7 @@ pub(crate) use runs::{Run, runs};
 pub(crate) use shared::SharedRaces;
 
 /// How memory is accessed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Kind {
     pub(crate) write: bool,
     /// The scope of an atomic or ordered access; `None` for a plain one.
@@ -56,7 +57,7 @@ impl Kind {
 }
 
 /// Which lanes access which bytes of a range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum By {
     /// The lanes of a mask access all of it.
     All(u32),

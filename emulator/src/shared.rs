@@ -25,13 +25,23 @@ struct Granule {
     writes: u16,
     /// The bytes that `cp.async` copies in flight write, one bit each.
     copies: u16,
-    /// Number of asynchronous stores and reductions in flight. Several may write the same bytes.
+    /// The bytes that asynchronous stores and reductions in flight write, one bit each.
     joint: u16,
     /// The halves of 8 bytes that are live mbarriers, one bit each.
     barriers: u8,
-    /// The last asynchronous write: the clock index of its mbarrier's phases, and the count of its phase.
+    /// The last asynchronous write of all 16 bytes: the clock index of its mbarrier's phases, and the count of
+    /// its phase.
     landed: (u32, u32),
     /// Offset of that mbarrier.
+    through: u32,
+}
+
+/// An asynchronous write of some bytes of a granule, after the last one of all its bytes.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    /// The bytes, one bit each.
+    mask: u16,
+    landed: (u32, u32),
     through: u32,
 }
 
@@ -64,6 +74,11 @@ pub(crate) struct Shared {
     /// Includes the system area.
     bytes: Vec<u8>,
     granules: Vec<Granule>,
+    /// Asynchronous writes of less than a granule, by granule.
+    parts: BTreeMap<usize, Vec<Part>>,
+    /// Asynchronous stores and reductions in flight: offset and number of bytes. Several may write the same
+    /// bytes.
+    joint: Vec<(u32, u32)>,
     /// Live mbarriers by offset.
     pub(crate) barriers: BTreeMap<u32, Mbarrier>,
     /// For every offset that ever held an mbarrier: the clock index of its phases, and the count when the
@@ -96,6 +111,8 @@ impl Shared {
         Self {
             bytes: vec![0; len],
             granules: vec![FRESH; len.div_ceil(GRANULE as usize)],
+            parts: BTreeMap::new(),
+            joint: Vec::new(),
             barriers: BTreeMap::new(),
             counted: BTreeMap::new(),
             places: None,
@@ -150,10 +167,10 @@ impl Shared {
         let (index, mask) = Self::place(offset, bytes);
         let granule = &self.granules[index];
         Self::free_of_barriers(granule, offset, mask)?;
-        if granule.copies > 0 {
+        if granule.copies & mask != 0 {
             return Err(in_flight(offset, bytes, Owner::ThreadCopy, false));
         }
-        if granule.joint > 0 {
+        if granule.joint & mask != 0 {
             return Err(in_flight(offset, bytes, Owner::Peer, false));
         }
         if granule.writes > 0 {
@@ -172,7 +189,7 @@ impl Shared {
         let (index, mask) = Self::place(offset, bytes);
         let granule = &mut self.granules[index];
         Self::free_of_barriers(granule, offset, mask)?;
-        owned(granule, offset, bytes)?;
+        owned(granule, mask, (offset, bytes))?;
         granule.written |= mask;
         self.bytes[offset as usize..offset as usize + data.len()].copy_from_slice(data);
         Ok(())
@@ -223,7 +240,7 @@ impl Shared {
         let range = Self::range(offset, bytes);
         for (granule, at) in self.granules[range.clone()].iter().zip((offset..).step_by(GRANULE as usize)) {
             Self::free_of_barriers(granule, at, u16::MAX)?;
-            owned(granule, at, GRANULE)?;
+            owned(granule, u16::MAX, (at, GRANULE))?;
         }
         for granule in &mut self.granules[range] {
             granule.writes += 1;
@@ -247,7 +264,7 @@ impl Shared {
         let (index, mask) = Self::place(offset, bytes);
         let granule = &mut self.granules[index];
         Self::free_of_barriers(granule, offset, mask)?;
-        owned(&Granule { copies: granule.copies & mask, ..*granule }, offset, bytes)?;
+        owned(granule, mask, (offset, bytes))?;
         granule.copies |= mask;
         self.bytes[offset as usize..offset as usize + data.len()].copy_from_slice(data);
         Ok(())
@@ -272,30 +289,43 @@ impl Shared {
             let (index, mask) = Self::place(at, part);
             let granule = &self.granules[index];
             Self::free_of_barriers(granule, at, mask)?;
-            owned(&Granule { joint: 0, ..*granule }, at, part)?;
+            owned(&Granule { joint: 0, ..*granule }, mask, (at, part))?;
             if reads && granule.written & mask != mask {
                 return Err(Fault::SharedUninitialised { offset: reported(at), bytes: part });
             }
             at += part;
         }
-        for granule in &mut self.granules[Self::range(offset, bytes)] {
-            granule.joint += 1;
+        self.joint.push((offset, bytes));
+        for (index, mask) in Self::masks(offset, bytes) {
+            self.granules[index].joint |= mask;
         }
         Ok(())
     }
 
+    /// The granules of a range, each with the bits of the range's bytes in it.
+    fn masks(offset: u32, bytes: u32) -> impl Iterator<Item = (usize, u16)> {
+        let end = offset + bytes;
+        Self::range(offset, bytes).map(move |index| {
+            let start = index as u32 * GRANULE;
+            let (first, last) = (offset.max(start) - start, end.min(start + GRANULE) - start);
+            (index, ((1u32 << last) - (1u32 << first)) as u16)
+        })
+    }
+
     /// Ends the ownership of such bytes.
     fn release_joint(&mut self, offset: u32, bytes: u32) {
-        let range = Self::range(offset, bytes);
-        for granule in &mut self.granules[range] {
-            granule.joint = granule.joint.saturating_sub(1);
+        if let Some(at) = self.joint.iter().position(|range| *range == (offset, bytes)) {
+            self.joint.swap_remove(at);
         }
-        let mut at = offset;
-        while at < offset + bytes {
-            let part = (GRANULE - at % GRANULE).min(offset + bytes - at);
-            let (index, mask) = Self::place(at, part);
-            self.granules[index].written |= mask;
-            at += part;
+        for (index, mask) in Self::masks(offset, bytes) {
+            let granule = &mut self.granules[index];
+            granule.joint &= !mask;
+            granule.written |= mask;
+        }
+        for &(other, more) in &self.joint {
+            for (index, mask) in Self::masks(other, more) {
+                self.granules[index].joint |= mask;
+            }
         }
     }
 
@@ -332,7 +362,7 @@ impl Shared {
             return Err(Fault::MbarrierLive { offset: at });
         }
         let (index, half) = Self::half(offset);
-        owned(&self.granules[index], offset, 8)?;
+        owned(&self.granules[index], if half == 1 { 0x00FF } else { 0xFF00 }, (offset, 8))?;
         let mut barrier = Mbarrier::new(at, count, thread)?;
         if let Some(Places { barriers, step, .. }) = self.places {
             let next = barriers + step * self.counted.len() as u32;
@@ -371,9 +401,19 @@ impl Shared {
         Ok(barrier)
     }
 
-    fn mark_landed(&mut self, offset: u32, bytes: u32, mark: (u32, u32), barrier: u32) {
-        for granule in &mut self.granules[Self::range(offset, bytes)] {
-            (granule.landed, granule.through) = (mark, barrier);
+    fn mark_landed(&mut self, offset: u32, bytes: u32, landed: (u32, u32), through: u32) {
+        for (index, mask) in Self::masks(offset, bytes) {
+            if mask == u16::MAX {
+                (self.granules[index].landed, self.granules[index].through) = (landed, through);
+                self.parts.remove(&index);
+                continue;
+            }
+            let parts = self.parts.entry(index).or_default();
+            parts.retain_mut(|part| {
+                part.mask &= !mask;
+                part.mask != 0
+            });
+            parts.push(Part { mask, landed, through });
         }
     }
 
@@ -389,17 +429,39 @@ impl Shared {
                     known.push(mark);
                 }
             }
+            if self.parts.is_empty() {
+                continue;
+            }
+            for part in self.parts.get(&((chunk / GRANULE) as usize)).into_iter().flatten() {
+                let (place, count) = part.landed;
+                known.push(Mark { place, count, chunk, barrier: part.through });
+            }
         }
     }
 
     /// Refuses an access to bytes that asynchronous work wrote, if the thread does not know the mbarrier's
     /// phase to be complete.
     pub(crate) fn observed(&self, offset: u32, bytes: u32, known: &Clock) -> Result<(), Fault> {
-        for granule in self.granules.get(Self::range(offset, bytes)).unwrap_or_default() {
-            let (index, count) = granule.landed;
+        let check = |(index, count): (u32, u32), through: u32| {
             if count > 0 && known.local(index as usize) < count {
-                let (offset, barrier) = (reported(offset), reported(granule.through));
+                let (offset, barrier) = (reported(offset), reported(through));
                 return Err(Fault::MbarrierNotObserved { offset, bytes, barrier });
+            }
+            Ok(())
+        };
+        if self.parts.is_empty() {
+            let granules = self.granules.get(Self::range(offset, bytes)).unwrap_or_default();
+            return granules.iter().try_for_each(|granule| check(granule.landed, granule.through));
+        }
+        for (index, mut mask) in Self::masks(offset, bytes) {
+            for part in self.parts.get(&index).into_iter().flatten().filter(|part| part.mask & mask != 0) {
+                check(part.landed, part.through)?;
+            }
+            for part in self.parts.get(&index).into_iter().flatten() {
+                mask &= !part.mask;
+            }
+            if let (true, Some(granule)) = (mask != 0, self.granules.get(index)) {
+                check(granule.landed, granule.through)?;
             }
         }
         Ok(())
@@ -470,12 +532,12 @@ fn in_flight(offset: u32, bytes: u32, owner: Owner, write: bool) -> Fault {
     Fault::SharedInFlight { offset: reported(offset), bytes, owner, write }
 }
 
-/// Refuses a write to bytes that asynchronous work owns.
-fn owned(granule: &Granule, offset: u32, bytes: u32) -> Result<(), Fault> {
-    if granule.copies > 0 {
+/// Refuses a write to bytes of a granule that asynchronous work owns.
+fn owned(granule: &Granule, mask: u16, (offset, bytes): (u32, u32)) -> Result<(), Fault> {
+    if granule.copies & mask != 0 {
         return Err(in_flight(offset, bytes, Owner::ThreadCopy, true));
     }
-    if granule.joint > 0 {
+    if granule.joint & mask != 0 {
         return Err(in_flight(offset, bytes, Owner::Peer, true));
     }
     match (granule.writes, granule.reads) {
@@ -486,61 +548,4 @@ fn owned(granule: &Granule, offset: u32, bytes: u32) -> Result<(), Fault> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn loads_see_stores_and_nothing_else() {
-        let mut shared = Shared::new(64);
-        shared.store(BASE + 4, &[1, 2, 3, 4]).unwrap();
-        assert_eq!(shared.load(BASE + 4, 4).unwrap(), [1, 2, 3, 4]);
-        for (why, offset, bytes, want) in [
-            ("never written", BASE, 4, Fault::SharedUninitialised { offset: 0, bytes: 4 }),
-            ("half written", BASE, 8, Fault::SharedUninitialised { offset: 0, bytes: 8 }),
-            ("not aligned", BASE + 6, 4, Fault::SharedMisaligned { offset: 6, alignment: 4 }),
-            ("past the end", BASE + 64, 4, Fault::SharedOutOfBounds { offset: 64, bytes: 4, size: 64 }),
-            (
-                "before the beginning",
-                BASE - 4,
-                4,
-                Fault::SharedOutOfBounds { offset: -4, bytes: 4, size: 64 },
-            ),
-        ] {
-            assert_eq!(shared.load(offset, bytes).unwrap_err(), want, "{why}");
-        }
-    }
-
-    #[test]
-    fn asynchronous_work_owns_its_bytes() {
-        let mut shared = Shared::new(256);
-        shared.take_write(BASE, 32).unwrap();
-        let load = |write| Fault::SharedInFlight { offset: 16, bytes: 4, owner: Owner::TensorLoad, write };
-        assert_eq!(shared.load(BASE + 16, 4).unwrap_err(), load(false));
-        assert_eq!(shared.store(BASE + 16, &[0; 4]).unwrap_err(), load(true));
-        assert!(shared.take_write(BASE + 16, 16).is_err() && shared.take_read(BASE, true).is_err());
-        shared.release_write(BASE, 32);
-        shared.take_read(BASE, true).unwrap();
-        assert!(shared.load(BASE, 4).is_ok(), "two may read");
-        assert!(matches!(
-            shared.store(BASE, &[0; 4]),
-            Err(Fault::SharedInFlight { owner: Owner::AsyncRead, write: true, .. })
-        ));
-        shared.release_read(BASE);
-        shared.store(BASE, &[0; 4]).unwrap();
-    }
-
-    #[test]
-    fn a_live_barrier_is_no_memory() {
-        let mut shared = Shared::new(64);
-        shared.initialise_barrier(BASE + 8, 1, 0).unwrap();
-        assert_eq!(shared.store(BASE + 8, &[0; 8]).unwrap_err(), Fault::SharedBarrier { offset: 8 });
-        shared.store(BASE, &[0; 8]).unwrap();
-        assert!(shared.take_write(BASE, 16).is_err());
-        assert!(matches!(shared.initialise_barrier(BASE + 8, 1, 0), Err(Fault::MbarrierLive { offset: 8 })));
-        assert!(matches!(shared.fenced_barrier(BASE + 8), Err(Fault::MbarrierNotFenced { .. })));
-        shared.fence_barriers(0);
-        assert!(shared.fenced_barrier(BASE + 8).is_ok());
-        shared.invalidate_barrier(BASE + 8).unwrap();
-        assert!(shared.barrier(BASE + 8).is_err());
-    }
-}
+mod tests;

@@ -20,6 +20,7 @@ mod tensor_map;
 mod tma;
 mod wgmma;
 
+pub(crate) use atomic::changed;
 pub(crate) use barrier::{ClusterBarrier, NamedBarrier};
 pub(crate) use copy::{Arrival, ThreadCopy};
 pub(crate) use tma::{Load, MapRead};
@@ -34,7 +35,7 @@ use crate::clock::Counts;
 use crate::machine::Machine;
 use crate::program::Action;
 use crate::trap::{Fault, Stop};
-use crate::warp::{ALL, Blocked};
+use crate::warp::Blocked;
 
 /// What a warp does after an operation.
 #[derive(Debug)]
@@ -90,10 +91,7 @@ impl Machine<'_> {
             Inst::ShuffleIndex { dst, src, lane } => control::shuffle(state, *dst, *src, *lane)?,
             Inst::ShuffleXor { dst, src, mask } => control::shuffle_xor(state, *dst, *src, *mask)?,
             Inst::Elect { dst } => control::elect(state, *dst, &self.options)?,
-            Inst::WarpSync => {
-                state.converged()?;
-                state.views.meet(ALL);
-            }
+            Inst::WarpSync => return Ok(control::meet(state)),
             Inst::Fence { sem, scope } => return Ok(self.fence(warp, *sem, *scope)),
             Inst::ReadSpecial { dst, special } => return self.read_special(warp, *dst, *special),
             Inst::SetMaxRegisters { grow, count } => return self.set_max_registers(warp, *grow, *count),

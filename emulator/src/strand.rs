@@ -11,7 +11,7 @@
 
 use crate::program::{Action, Program};
 use crate::trap::{Fault, Stop};
-use crate::warp::{Blocked, Frame, Warp};
+use crate::warp::{ALL, Blocked, Frame, Warp};
 
 /// Lanes with a program counter of their own, while other lanes of their warp are the current ones.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ pub(crate) struct Strand {
 impl Strand {
     /// Whether it only waits for other strands of its warp.
     pub(crate) fn waits_for_own(&self) -> bool {
-        self.joins.is_some() || matches!(self.blocked, Some(Blocked::Converge))
+        self.joins.is_some() || matches!(self.blocked, Some(Blocked::Converge | Blocked::Meet))
     }
 
     fn is_in(&self, id: u64) -> bool {
@@ -159,6 +159,28 @@ impl Warp<'_> {
                 index += 1;
             }
         }
+    }
+
+    /// Called at a `bar.warp.sync` of some lanes. If all others wait at one, wherever that is, lets them
+    /// continue, joins those that are at the same place, and returns `true`.
+    pub(crate) fn meet(&mut self) -> bool {
+        let waits = |strand: &Strand| matches!(strand.blocked, Some(Blocked::Meet));
+        let here = self.strands.iter().filter(|strand| waits(strand));
+        if here.fold(self.registers.active, |all, strand| all | strand.active) != ALL {
+            return false;
+        }
+        let ids: Vec<u64> = self.frames.iter().map(Frame::id).collect();
+        for mut strand in core::mem::take(&mut self.strands) {
+            strand.blocked = None;
+            let there = strand.pc == self.pc + 1;
+            if there && strand.frames.iter().map(Frame::id).eq(ids.iter().copied()) {
+                self.registers.active |= strand.active;
+                self.take_in(&strand.frames);
+            } else {
+                self.strands.push(strand);
+            }
+        }
+        true
     }
 
     /// Lets lanes that wait for others of the warp at the end of a block go ahead alone. Returns whether

@@ -5,6 +5,7 @@
 //! `match.sync`, `redux.sync`, `elect.sync` and the `.aligned` collectives do not order memory. Among the
 //! instructions of a warp only `bar.warp.sync` does (PTX ISA "bar.warp.sync").
 
+use core::ops::Range;
 use std::borrow::Cow;
 
 use ptx::Scope;
@@ -13,7 +14,7 @@ use ptx::inst::MbarrierOrder;
 use crate::clock::{Team, View};
 use crate::mbarrier::{Mbarrier, Released};
 use crate::warp::{ALL, lanes};
-use crate::word::Seen;
+use crate::word::Releases;
 
 /// A memory fence: the lanes that executed it last, its scope, what the lanes knew, and the warp's count at
 /// that time.
@@ -25,6 +26,19 @@ struct Fence {
     count: u32,
 }
 
+/// What relaxed reads of a word have seen.
+#[derive(Clone, Debug)]
+struct Seen {
+    lanes: u32,
+    address: u64,
+    /// The scope of the reads.
+    scope: Scope,
+    releases: Releases,
+}
+
+/// Number of releases that are kept apart per word and lanes.
+const APART: usize = 4;
+
 /// The views of a warp's lanes.
 #[derive(Clone, Debug)]
 pub(crate) struct Views {
@@ -35,8 +49,8 @@ pub(crate) struct Views {
     /// Masks of lanes with equal views. Each lane is in one group.
     groups: Vec<(u32, View)>,
     fences: Vec<Fence>,
-    /// By lanes and address: the releases that relaxed reads have seen, until a fence acquires them.
-    seen: Vec<(u32, u64, Vec<Seen>)>,
+    /// The releases that relaxed reads have seen, until a fence, or an acquire of the same word, acquires them.
+    seen: Vec<Seen>,
     /// By lanes: what relaxed waits for mbarriers have seen, until a fence acquires it.
     waits: Vec<(u32, Scope, Released)>,
 }
@@ -60,16 +74,22 @@ impl Views {
         inside.filter(|(lanes, _)| *lanes != 0)
     }
 
-    /// The union of what the lanes know of other threads.
-    pub(crate) fn anybody(&self) -> Cow<'_, View> {
+    /// What every lane knows of other threads. An access that the warp makes as a whole must come after what
+    /// it conflicts with in each of its threads.
+    pub(crate) fn common(&self) -> Cow<'_, View> {
         match &self.groups[..] {
             [(_, only)] => Cow::Borrowed(only),
-            _ => Cow::Owned(self.everybody()),
+            [(_, first), rest @ ..] => {
+                let mut common = first.clone();
+                rest.iter().for_each(|(_, view)| common.meet(view));
+                Cow::Owned(common)
+            }
+            [] => Cow::Owned(View::default()),
         }
     }
 
-    /// The same as an owned value.
-    pub(crate) fn everybody(&self) -> View {
+    /// What any lane knows of other threads.
+    pub(crate) fn together(&self) -> View {
         let mut all = View::default();
         self.groups.iter().for_each(|(_, view)| all.join(view));
         all
@@ -141,11 +161,17 @@ impl Views {
 
     /// The union of what the lanes of a mask know, including what they did so far. Starts a new count.
     pub(crate) fn publish(&mut self, mask: u32) -> View {
+        let all = self.told(mask);
+        self.count += 1;
+        all
+    }
+
+    /// The same, in the same count: for the lanes of one instruction one after the other.
+    pub(crate) fn told(&self, mask: u32) -> View {
         let mut inside = self.groups.iter().filter(|(lanes, _)| lanes & mask != 0);
         let mut all = inside.next().map_or_else(View::default, |(_, view)| view.clone());
         inside.for_each(|(_, view)| all.join(view));
         all.known.raise_lanes(self.index, mask, self.count);
-        self.count += 1;
         all
     }
 
@@ -157,8 +183,9 @@ impl Views {
         self.groups.push((mask, all));
     }
 
-    /// Executes a proxy fence of shared memory, global memory or both in the lanes of a mask.
-    pub(crate) fn fence_proxy(&mut self, mask: u32, (shared, global): (bool, bool)) {
+    /// Executes a proxy fence in the lanes of a mask: of the shared memory of the CTAs with these ranks, and
+    /// of global memory or not.
+    pub(crate) fn fence_proxy(&mut self, mask: u32, (ranks, global): (Range<usize>, bool)) {
         let (index, count) = (self.index, self.count);
         self.count += 1;
         self.change(mask, |lanes, view| {
@@ -166,20 +193,17 @@ impl Views {
                 view.fence_proxy();
                 view.fenced.raise_lanes(index, lanes, count);
             }
-            if shared {
-                view.staged.join(&view.known);
-                view.staged.raise_lanes(index, lanes, count);
+            for rank in ranks.clone() {
+                view.stage(rank).raise_lanes(index, lanes, count);
             }
         });
     }
 
     /// Executes a memory fence in the lanes of a mask.
     pub(crate) fn fence(&mut self, mask: u32, scope: Scope) {
-        // A fence of narrower scope does not replace an earlier one of wider scope: the wider one is kept.
-        let wider = |fence: &Fence| fence.scope > scope;
-        let kept = self.fences.iter().filter(|fence| wider(fence)).fold(0, |all, fence| all | fence.lanes);
-        let mask = mask & !kept;
-        self.fences.iter_mut().for_each(|fence| fence.lanes &= !mask);
+        // A fence of narrower scope does not replace an earlier one of wider scope, and knows more: both count.
+        let replaced = self.fences.iter_mut().filter(|fence| fence.scope <= scope);
+        replaced.for_each(|fence| fence.lanes &= !mask);
         self.fences.retain(|fence| fence.lanes != 0);
         for (lanes, view) in &self.groups {
             if lanes & mask != 0 {
@@ -190,47 +214,63 @@ impl Views {
         self.count += 1;
     }
 
-    /// The scope of a lane's last fence, and what the fence published.
-    pub(crate) fn fenced(&self, lane: usize) -> Option<(Scope, View)> {
-        let fence = self.fences.iter().find(|fence| fence.lanes >> lane & 1 == 1)?;
-        let mut view = fence.view.clone();
-        view.known.raise_lanes(self.index, 1 << lane, fence.count);
-        Some((fence.scope, view))
-    }
-
-    /// The same for all lanes of a mask together. Lanes that have not executed a fence do not count.
-    pub(crate) fn fenced_all(&self, mask: u32) -> Option<(Scope, View)> {
-        lanes(mask).filter_map(|lane| self.fenced(lane)).reduce(|(scope, mut view), (other, more)| {
-            view.join(&more);
-            (scope.min(other), view)
+    /// The scopes of a lane's last fences, and what each of them published.
+    pub(crate) fn fenced(&self, lane: usize) -> impl Iterator<Item = (Scope, View)> + '_ {
+        self.fences.iter().filter(move |fence| fence.lanes >> lane & 1 == 1).map(move |fence| {
+            let mut view = fence.view.clone();
+            view.known.raise_lanes(self.index, 1 << lane, fence.count);
+            (fence.scope, view)
         })
     }
 
-    /// Remembers the releases that relaxed reads of a word have seen, for the lanes of a mask.
-    pub(crate) fn see(&mut self, mask: u32, address: u64, releases: Vec<Seen>) {
-        self.seen.retain_mut(|(lanes, at, _)| {
-            *lanes &= if *at == address { !mask } else { ALL };
-            *lanes != 0
+    /// What all lanes together have published by fences of this scope or wider.
+    pub(crate) fn fenced_all(&self, scope: Scope) -> View {
+        let all = lanes(ALL).flat_map(|lane| self.fenced(lane)).filter(|(by, _)| *by >= scope);
+        all.fold(View::default(), |mut all, (_, view)| {
+            all.join(&view);
+            all
+        })
+    }
+
+    /// Remembers the releases that a relaxed read of a word has seen, for the lanes of a mask.
+    pub(crate) fn see(&mut self, mask: u32, address: u64, (scope, releases): (Scope, Releases)) {
+        if releases.is_empty() {
+            return;
+        }
+        self.seen.retain_mut(|seen| {
+            if seen.address == address && seen.scope <= scope && releases.follows(&seen.releases) {
+                seen.lanes &= !mask;
+            }
+            seen.lanes != 0
         });
-        if !releases.is_empty() {
-            self.seen.push((mask, address, releases));
+        let like = |seen: &&mut Seen| (seen.lanes, seen.address, seen.scope) == (mask, address, scope);
+        let mut alike = self.seen.iter_mut().filter(like);
+        match (alike.next(), alike.count()) {
+            (Some(first), others) if others + 1 >= APART => first.releases.extend(&releases),
+            _ => self.seen.push(Seen { lanes: mask, address, scope, releases }),
         }
     }
 
-    /// The lanes of a mask acquire what their relaxed reads have seen, where `visible` is true.
-    pub(crate) fn acquire_seen(&mut self, mask: u32, team: Team, visible: impl Fn(&Seen) -> bool) {
-        for (lanes, address, releases) in core::mem::take(&mut self.seen) {
-            let (inside, outside) = (lanes & mask, lanes & !mask);
-            if inside != 0 {
+    /// The lanes of a mask, of the warp with this number, acquire in a scope what their relaxed reads have
+    /// seen: of one word or of all.
+    pub(crate) fn acquire_seen(
+        &mut self,
+        mask: u32,
+        (number, team): (u32, Team),
+        by: Scope,
+        word: Option<u64>,
+    ) {
+        for mut seen in core::mem::take(&mut self.seen) {
+            let inside = seen.lanes & mask;
+            if word.is_none_or(|word| word == seen.address) && inside != 0 {
                 self.change(inside, |_, view| {
-                    releases
-                        .iter()
-                        .filter(|seen| visible(seen))
-                        .for_each(|(_, _, letter)| view.read(letter, team));
+                    let letters = seen.releases.visible(seen.scope.min(by), number, team);
+                    letters.for_each(|letter| view.read(letter, team));
                 });
+                seen.lanes &= !mask;
             }
-            if outside != 0 {
-                self.seen.push((outside, address, releases));
+            if seen.lanes != 0 {
+                self.seen.push(seen);
             }
         }
     }
@@ -280,10 +320,13 @@ mod tests {
         let mut views = Views::new(1, 0);
         let then = views.count;
         views.fence(ALL, Scope::Gpu);
-        let (scope, view) = views.fenced(4).unwrap();
+        let (scope, view) = views.fenced(4).next().unwrap();
         assert_eq!(scope, Scope::Gpu);
         assert!(view.known.covers(1, 1 << 4, then, TEAM) && !view.known.covers(1, 1 << 5, then, TEAM));
         views.fence(1 << 4, Scope::Cta);
-        assert_eq!(views.fenced(4).unwrap().0, Scope::Gpu, "the wider stands");
+        let later = views.count;
+        assert!(views.fenced(4).any(|(scope, _)| scope == Scope::Gpu), "the wider stands");
+        let narrow = views.fenced(4).find(|(scope, _)| *scope == Scope::Cta).unwrap().1;
+        assert!(narrow.known.covers(1, 1 << 4, later - 1, TEAM), "and the narrower one knows more");
     }
 }

@@ -42,9 +42,9 @@ impl Frame {
 /// Why a warp cannot continue.
 #[derive(Clone, Debug)]
 pub(crate) enum Blocked {
-    /// It waits until each of these mbarriers has completed the phase of this parity. The wait has this
-    /// memory order.
-    Mbarrier(Vec<(u32, u32)>, MbarrierOrder),
+    /// Lanes wait until each of these mbarriers has completed the phase of this parity: offset, parity and
+    /// mask of the lanes. The wait has this memory order.
+    Mbarrier(Vec<(u32, u32, u32)>, MbarrierOrder),
     /// It waits until a named barrier is no longer in this generation.
     Named { id: usize, generation: u64 },
     /// It waits until the cluster barrier is no longer in this generation.
@@ -58,6 +58,8 @@ pub(crate) enum Blocked {
     Registers { asked: u32 },
     /// It waits until other lanes of the warp reach the same instruction.
     Converge,
+    /// It waits at a `bar.warp.sync` until the other lanes reach one, at any place.
+    Meet,
 }
 
 /// The shape of a register that multiplies only read.

@@ -1,59 +1,163 @@
-//! A word with atomic or ordered accesses, and the older values that a relaxed read may still return.
+//! A word with atomic or ordered accesses, and the older values that a read may still return.
 //!
-//! A relaxed read may return any write that is not hidden from the reader. A later write hides it if the
-//! reader knows the later write, or knows a read that returned it. The order of the writes is the order in
-//! which they are executed. An atomic operation reads the last write. Sources: PTX ISA 8.9 "Axioms"
-//! (coherence, causality, atomicity); Kang et al., "A promising semantics for relaxed-memory concurrency",
-//! POPL 2017, without promises.
+//! The *coherence order* of the writes of a word is not the order in which they are executed. A write takes
+//! its place after every write that its thread knows, has made or has read, and before none that an atomic
+//! operation has already read ([`Word::places`]). A read may return any write that is not hidden from the
+//! reader: a later write hides it if the reader knows the later write, or knows a read that returned it. An
+//! atomic operation takes a place as a write does, and reads the write before that place; so one whose result
+//! nobody has used may be made again on another value. Sources: PTX ISA 8.9 "Axioms" (coherence, causality,
+//! atomicity); Kang et al., "A promising semantics for relaxed-memory concurrency", POPL 2017, without
+//! promises: a read never returns a write of which the execution is still to come (load buffering).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use ptx::Scope;
+use ptx::inst::{AtomicOp, AtomicType};
 
 use crate::clock::{Letter, Team, View};
 use crate::race::together;
+use crate::step::changed;
 
-/// A release that a read has seen: its scope, the releasing warp, and what that warp knew.
-pub(crate) type Seen = (Scope, u32, Letter);
+/// A release: its scope, the releasing warp, and what the releasing thread knew.
+pub(crate) type Release = (Scope, u32, Arc<Letter>);
 
 /// Number of values that are kept, including the last one.
 const KEPT: usize = 8;
-/// Maximum number of threads for which the last read is kept.
-const READERS: usize = 256;
-/// Number of consecutive reads of a thread that may return an old value. The next one returns the last write.
+/// Number of consecutive accesses of a thread that may miss the last write. The next one sees it.
 const PATIENCE: u32 = 4;
 
-/// Which of the allowed writes a read returns.
+/// Which of the allowed writes a read returns, and which of the allowed places a write takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// The last one.
     Newest,
-    /// The first one, until the reader has read old values often enough.
+    /// The first one, until the thread has missed the last write often enough.
     Oldest,
     /// The last one, or the one that this number selects.
     Any(u64),
 }
 
+/// The releases that a read of a write may acquire: its own, and through atomic operations those of the writes
+/// before it (PTX ISA 8.9 "Observation order").
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Releases {
+    /// The number of the write with which the chain of atomic operations began.
+    chain: u64,
+    /// All those with the scope of the device or wider.
+    wide: Option<Arc<Letter>>,
+    /// Each of them.
+    each: Option<Arc<Each>>,
+}
+
+/// Releases by scope and warp.
+type Each = BTreeMap<(Scope, u32), Arc<Letter>>;
+
+impl Releases {
+    pub(crate) fn add(&mut self, (scope, warp, letter): &Release) {
+        if *scope >= Scope::Gpu {
+            match &mut self.wide {
+                Some(wide) => Arc::make_mut(wide).append(letter),
+                None => self.wide = Some(Arc::clone(letter)),
+            }
+        }
+        let each = Arc::make_mut(self.each.get_or_insert_default());
+        match each.get_mut(&(*scope, *warp)) {
+            Some(known) => Arc::make_mut(known).append(letter),
+            None => drop(each.insert((*scope, *warp), Arc::clone(letter))),
+        }
+    }
+
+    /// Adds the releases of other writes.
+    pub(crate) fn extend(&mut self, other: &Self) {
+        for (&(scope, warp), letter) in other.each.iter().flat_map(|each| each.iter()) {
+            self.add(&(scope, warp, Arc::clone(letter)));
+        }
+    }
+
+    /// What an acquire in a scope by a warp gets to know.
+    pub(crate) fn visible(&self, scope: Scope, warp: u32, team: Team) -> impl Iterator<Item = &Arc<Letter>> {
+        let all = scope >= Scope::Gpu;
+        let wide = self.wide.iter().filter(move |_| all);
+        let each = self.each.iter().flat_map(|each| each.iter());
+        let each = each.filter(move |((by_scope, by), _)| {
+            (!all || *by_scope < Scope::Gpu) && together(*by_scope, scope, (*by, warp), team)
+        });
+        wide.chain(each.map(|(_, letter)| letter))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.each.is_none()
+    }
+
+    /// Whether these are all releases of other ones of the same word, and perhaps more.
+    pub(crate) fn follows(&self, other: &Self) -> bool {
+        let count = |releases: &Self| releases.each.as_ref().map_or(0, |each| each.len());
+        self.chain == other.chain && count(self) >= count(other)
+    }
+}
+
+/// What a thread publishes with a write: the scope of the write, what it releases if it is a release, and what
+/// the last fences of the thread have published, with the scope of each fence.
+#[derive(Clone, Debug)]
+pub(crate) struct Publishes {
+    pub(crate) scope: Scope,
+    pub(crate) release: Option<Arc<Letter>>,
+    pub(crate) fences: Vec<(Scope, Arc<Letter>)>,
+}
+
+/// How a write got its value.
+#[derive(Clone, Copy)]
+pub(crate) enum Made<'c> {
+    /// By a store.
+    Stored(u64),
+    /// By an atomic operation with a result. The function maps the old value to the new one, if there is one.
+    Changed(&'c dyn Fn(u64) -> Option<u64>),
+    /// By a reduction, which has no result. It may be made on any old value.
+    Reduced(Reduce),
+}
+
+/// The operation of a reduction on one element: operation, type, whether subnormals are flushed, and operand.
+pub(crate) type Reduce = (AtomicOp, AtomicType, bool, u64);
+
+/// The result of a write.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Done {
+    /// The number of the write before it, and the value of that.
+    pub(crate) before: u64,
+    pub(crate) old: u64,
+    /// What an atomic operation with a result may acquire. A reduction acquires nothing (PTX ISA "red").
+    pub(crate) releases: Releases,
+    /// The value that the word has now; `None` if there was no write.
+    pub(crate) new: Option<u64>,
+}
+
 /// A write, and what it releases.
 #[derive(Clone, Debug, Default)]
 struct Write {
+    /// Its number. Numbers do not follow the coherence order.
+    id: u64,
     value: u64,
     /// The writing warp's number in the grid, the lane and the warp's count. The count is 0 if every thread
     /// knows the write.
     warp: u32,
     lane: u32,
     count: u32,
-    releases: Vec<Seen>,
+    /// What its own thread releases with it.
+    own: Vec<Release>,
+    releases: Releases,
+    /// Whether it is part of an atomic operation.
+    atomic: bool,
+    /// The reduction that made it, while no read has returned it.
+    reduce: Option<Reduce>,
 }
 
-/// The last read of a thread, or of lanes that read in one step.
+/// The last access of a thread, or of lanes that read in one step.
 #[derive(Clone, Copy, Debug)]
 struct Reader {
-    warp: u32,
-    lanes: u32,
     count: u32,
-    /// The number of the write that it returned, and the number of consecutive reads that did not return the
-    /// last write.
+    /// The number of the write that it returned, and the number of consecutive accesses that missed the last
+    /// write.
     write: u64,
     stale: u32,
 }
@@ -80,11 +184,15 @@ impl Visitor<'_> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Word {
     bytes: u32,
-    /// The kept writes, oldest first.
+    /// The kept writes in coherence order, oldest first.
     writes: VecDeque<Write>,
-    /// The number of the oldest kept write.
-    first: u64,
-    readers: Vec<Reader>,
+    /// The number of the next write.
+    next: u64,
+    /// By warp and lanes.
+    readers: BTreeMap<(u32, u32), Reader>,
+    /// The last release of each thread by an access to this word, by warp, lane and scope. Later strong writes
+    /// of the thread to the word release it too (PTX ISA 8.8 "Release and acquire patterns").
+    released: BTreeMap<(u32, u32, Scope), Arc<Letter>>,
 }
 
 impl Word {
@@ -92,16 +200,13 @@ impl Word {
     pub(crate) fn holds(&mut self, value: u64, bytes: u32) {
         let last = self.writes.back().map(|write| write.value);
         if last != Some(value) || self.bytes != bytes {
-            self.first += self.writes.len() as u64;
             self.bytes = bytes;
             self.writes.clear();
             self.readers.clear();
-            self.writes.push_back(Write { value, ..Write::default() });
+            self.next += 1;
+            let releases = Releases { chain: self.next, ..Releases::default() };
+            self.writes.push_back(Write { id: self.next, value, releases, ..Write::default() });
         }
-    }
-
-    fn last(&self) -> u64 {
-        (self.first + self.writes.len() as u64).saturating_sub(1)
     }
 
     /// The number of the warp that wrote the word last, if known.
@@ -109,89 +214,159 @@ impl Word {
         self.writes.back().filter(|write| write.count > 0).map(|write| write.warp)
     }
 
-    /// The read of an atomic operation: it returns the last write.
-    pub(crate) fn newest(&self) -> u64 {
-        self.writes.back().map_or(0, |write| write.value)
+    fn last(&self) -> usize {
+        self.writes.len().saturating_sub(1)
     }
 
-    /// A read. Returns the number of the write that it sees, and its value.
-    pub(crate) fn read(&mut self, who: Visitor<'_>, choice: Choice) -> (u64, u64) {
-        let last = self.last();
-        if self.writes.len() > 1 {
-            let known = |write: &Write| who.knows(write.warp, 1 << write.lane, write.count);
-            let written = self.writes.iter().rposition(known).unwrap_or(0) as u64 + self.first;
-            let seen =
-                self.readers.iter().filter(|reader| who.knows(reader.warp, reader.lanes, reader.count));
-            let oldest = seen.map(|reader| reader.write).fold(written, u64::max).clamp(self.first, last);
-            let own = self.readers.iter().position(|by| (by.warp, by.lanes) == (who.warp, who.lanes));
-            let stale = own.map_or(0, |index| self.readers[index].stale);
-            let write = match choice {
-                Choice::Newest => last,
-                _ if stale >= PATIENCE => last,
-                Choice::Oldest => oldest,
-                Choice::Any(number) if number % 2 == 0 => last,
-                Choice::Any(number) => oldest + (number >> 1) % (last - oldest + 1),
-            };
-            let stale = if write < last { stale + 1 } else { 0 };
-            let reader = Reader { warp: who.warp, lanes: who.lanes, count: who.count, write, stale };
-            match own {
-                Some(index) => self.readers[index] = reader,
-                None if self.readers.len() < READERS => self.readers.push(reader),
-                None => {}
+    /// The position of the first write that is not hidden from a thread.
+    fn oldest(&self, who: Visitor<'_>) -> usize {
+        let known = |write: &Write| who.knows(write.warp, 1 << write.lane, write.count);
+        let written = self.writes.iter().rposition(known).unwrap_or(0);
+        let later = |at: usize| {
+            let id = self.writes[at].id;
+            self.readers
+                .iter()
+                .any(|(&(warp, lanes), reader)| reader.write == id && who.knows(warp, lanes, reader.count))
+        };
+        (written + 1..self.writes.len()).rev().find(|&at| later(at)).unwrap_or(written)
+    }
+
+    /// Which of some positions a thread gets. The last one of them does not miss the last write.
+    fn chosen(&self, who: Visitor<'_>, choice: Choice, allowed: &[usize]) -> usize {
+        let (first, last) = (allowed.first().copied().unwrap_or(0), allowed.last().copied().unwrap_or(0));
+        let stale = self.readers.get(&(who.warp, who.lanes)).map_or(0, |reader| reader.stale);
+        match choice {
+            Choice::Newest => last,
+            _ if stale >= PATIENCE => last,
+            Choice::Oldest => first,
+            Choice::Any(number) if number % 2 == 0 => last,
+            Choice::Any(number) => {
+                let at = (number >> 1) as usize % allowed.len().max(1);
+                allowed.get(at).copied().unwrap_or(last)
             }
-            return (write, self.at(write).value);
         }
-        (last, self.newest())
     }
 
-    fn at(&self, number: u64) -> &Write {
-        let index = usize::try_from(number.saturating_sub(self.first)).unwrap_or(0);
-        &self.writes[index.min(self.writes.len() - 1)]
+    /// Remembers that lanes have seen the write at a position.
+    fn sees(&mut self, who: Visitor<'_>, at: usize) {
+        let last = self.last();
+        let Some(write) = self.writes.get_mut(at) else { return };
+        write.reduce = None;
+        let write = write.id;
+        let key = (who.warp, who.lanes);
+        let stale = if at < last { self.readers.get(&key).map_or(0, |reader| reader.stale) + 1 } else { 0 };
+        self.readers.insert(key, Reader { count: who.count, write, stale });
     }
 
-    /// The releases that a read of `write` in a scope may acquire.
-    pub(crate) fn releases(
-        &self,
-        write: u64,
-        scope: Scope,
-        warp: u32,
-        team: Team,
-    ) -> impl Iterator<Item = &Seen> {
-        let visible = move |(by_scope, by, _): &&Seen| together(*by_scope, scope, (*by, warp), team);
-        self.at(write).releases.iter().filter(visible)
+    /// A read. Returns the number of the write that it sees, its value and its releases.
+    pub(crate) fn read(&mut self, who: Visitor<'_>, choice: Choice) -> (u64, u64, &Releases) {
+        let mut at = self.last();
+        if self.writes.len() > 1 {
+            if choice != Choice::Newest {
+                let allowed: Vec<usize> = (self.oldest(who)..=at).collect();
+                at = self.chosen(who, choice, &allowed);
+            }
+            self.sees(who, at);
+        }
+        let write = &self.writes[at];
+        (write.id, write.value, &write.releases)
     }
 
-    /// A write, with what it releases. `keeps`: it is part of an atomic operation, so the releases of the
-    /// write that it replaces stay visible. `history`: older values may be read later.
+    /// The positions that a new write of a thread may take.
+    fn places(&self, who: Visitor<'_>) -> Vec<usize> {
+        // No write may come between an atomic operation with a result and the write that it has read.
+        let fixed = |write: &Write| write.atomic && write.reduce.is_none();
+        let open =
+            |at: usize| self.writes.range(at..).take_while(|write| write.atomic).all(|write| !fixed(write));
+        let end = self.writes.len();
+        (self.oldest(who) + 1..end).filter(|&at| open(at)).chain([end]).collect()
+    }
+
+    /// A write, with what its thread publishes with it. `history`: older values may be read later.
     pub(crate) fn write(
         &mut self,
-        value: u64,
+        made: Made<'_>,
         who: Visitor<'_>,
-        release: Option<Seen>,
-        (keeps, history): (bool, bool),
-    ) {
-        let mut releases = match self.writes.back_mut() {
-            Some(last) if keeps && history => last.releases.clone(),
-            Some(last) if keeps => core::mem::take(&mut last.releases),
-            Some(_) | None => Vec::new(),
+        publishes: Publishes,
+        (choice, history): (Choice, bool),
+    ) -> Done {
+        let end = self.writes.len();
+        let newest = !history || end < 2 || choice == Choice::Newest;
+        let at = if newest { end } else { self.chosen(who, choice, &self.places(who)) };
+        let before = &self.writes[at - 1];
+        let (id, old) = (before.id, before.value);
+        let mut done = Done { before: id, old, ..Done::default() };
+        let value = match made {
+            Made::Stored(value) => value,
+            Made::Changed(change) => {
+                done.releases = before.releases.clone();
+                if history {
+                    self.sees(who, at - 1);
+                }
+                match change(old) {
+                    Some(value) => value,
+                    None => return done,
+                }
+            }
+            Made::Reduced((op, ty, flush, b)) => changed(op, ty, flush, old, b),
         };
-        if let Some(release) = release {
-            add_release(&mut releases, release);
-        }
-        let lane = who.lanes.trailing_zeros();
-        self.writes.push_back(Write { value, warp: who.warp, lane, count: who.count, releases });
+        let reduce = if let Made::Reduced(reduce) = made { Some(reduce) } else { None };
+        let own = self.published(who, publishes);
+        self.next += 1;
+        let write = Write {
+            id: self.next,
+            value,
+            warp: who.warp,
+            lane: who.lanes.trailing_zeros(),
+            count: who.count,
+            own,
+            releases: Releases::default(),
+            atomic: !matches!(made, Made::Stored(_)),
+            reduce,
+        };
+        self.writes.insert(at, write);
+        self.carry_on(at, history);
         while self.writes.len() > if history { KEPT } else { 1 } {
             self.writes.pop_front();
-            self.first += 1;
         }
+        Done { new: self.writes.back().map(|write| write.value), ..done }
     }
-}
 
-/// Adds a release to a list.
-pub(crate) fn add_release(releases: &mut Vec<Seen>, (scope, warp, letter): Seen) {
-    match releases.iter_mut().find(|(known, by, _)| (*known, *by) == (scope, warp)) {
-        Some((_, _, known)) => known.append(&letter),
-        None => releases.push((scope, warp, letter)),
+    /// The releases of a write. With a write that is no release itself, its thread releases again what it has
+    /// released by earlier accesses to this word.
+    fn published(&mut self, who: Visitor<'_>, publishes: Publishes) -> Vec<Release> {
+        let Publishes { scope, release, fences } = publishes;
+        let (warp, lane) = (who.warp, who.lanes.trailing_zeros());
+        if let Some(letter) = release {
+            self.released.insert((warp, lane, scope), Arc::clone(&letter));
+            return vec![(scope, warp, letter)];
+        }
+        let earlier = self.released.range((warp, lane, Scope::Cta)..=(warp, lane, Scope::System));
+        let earlier = earlier.map(|(&(.., by), letter)| (scope.min(by), warp, Arc::clone(letter)));
+        earlier.chain(fences.into_iter().map(|(by, letter)| (scope.min(by), warp, letter))).collect()
+    }
+
+    /// Computes the releases of the write at a position, and the values and releases of the atomic operations
+    /// after it.
+    fn carry_on(&mut self, first: usize, history: bool) {
+        for at in first..self.writes.len() {
+            let (before, rest) = self.writes.make_contiguous().split_at_mut(at);
+            let (Some(before), Some(write)) = (before.last_mut(), rest.first_mut()) else { return };
+            if at > first && !write.atomic {
+                return;
+            }
+            if let (true, Some((op, ty, flush, b))) = (at > first, write.reduce) {
+                write.value = changed(op, ty, flush, before.value, b);
+            }
+            write.releases = match (write.atomic, history) {
+                (false, _) => Releases { chain: write.id, ..Releases::default() },
+                (true, true) => before.releases.clone(),
+                (true, false) => core::mem::take(&mut before.releases),
+            };
+            for release in &write.own {
+                write.releases.add(release);
+            }
+        }
     }
 }
 
@@ -201,10 +376,28 @@ mod tests {
 
     const TEAM: Team = Team { first: 0, warps: 2, per_cta: 1 };
     const OTHER: Team = Team { first: 2, warps: 2, per_cta: 1 };
+    const SILENT: Publishes = Publishes { scope: Scope::Gpu, release: None, fences: Vec::new() };
 
     fn visitor(warp: u32, count: u32, view: &View) -> Visitor<'_> {
         let team = if warp < 2 { TEAM } else { OTHER };
         Visitor { warp, lanes: 1, count, view, team }
+    }
+
+    fn word(values: &[u64], view: &View) -> Word {
+        let mut word = Word::default();
+        word.holds(0, 4);
+        for (&value, count) in values.iter().zip(1..) {
+            word.write(Made::Stored(value), visitor(0, count, view), SILENT, (Choice::Newest, true));
+        }
+        word
+    }
+
+    fn add(word: &mut Word, warp: u32, (by, result): (u64, bool), choice: Choice) -> (u64, Option<u64>) {
+        let (stranger, change) = (View::default(), move |old| Some(old + by));
+        let reduce = (AtomicOp::Add, AtomicType::U32, false, by);
+        let made = if result { Made::Changed(&change) } else { Made::Reduced(reduce) };
+        let done = word.write(made, visitor(warp, 9, &stranger), SILENT, (choice, true));
+        (done.old, done.new)
     }
 
     #[test]
@@ -213,9 +406,9 @@ mod tests {
         view.known.raise(0, 9);
         let stranger = View::default();
         let acquired = |word: &mut Word, scope, warp, team| {
-            let (write, _) = word.read(visitor(warp, 1, &stranger), Choice::Newest);
+            let (_, _, releases) = word.read(visitor(warp, 1, &stranger), Choice::Newest);
             let mut mine = View::default();
-            word.releases(write, scope, warp, team).for_each(|(_, _, letter)| mine.read(letter, team));
+            releases.visible(scope, warp, team).for_each(|letter| mine.read(letter, team));
             mine.known.of(0, team)
         };
         for (why, release, acquire, warp, team, want) in [
@@ -228,13 +421,17 @@ mod tests {
             for history in [false, true] {
                 let mut word = Word::default();
                 word.holds(0, 4);
-                let release = Some((release, 0, view.write(TEAM)));
-                word.write(1, visitor(0, 9, &view), release, (false, history));
+                let last = (Choice::Newest, history);
+                let letter = Some(Arc::new(view.write(TEAM)));
+                let publishes = Publishes { scope: release, release: letter, fences: Vec::new() };
+                word.write(Made::Stored(1), visitor(0, 9, &view), publishes, last);
                 assert_eq!(acquired(&mut word, acquire, warp, team), want, "{why}");
-                word.write(2, visitor(1, 1, &stranger), None, (true, history));
+                word.write(Made::Changed(&|_| Some(2)), visitor(1, 1, &stranger), SILENT, last);
                 assert_eq!(acquired(&mut word, acquire, warp, team), want, "{why}, behind an atomic");
-                word.write(3, visitor(1, 1, &stranger), None, (false, history));
+                word.write(Made::Stored(3), visitor(1, 1, &stranger), SILENT, last);
                 assert_eq!(acquired(&mut word, acquire, warp, team), 0, "{why}, behind a plain store");
+                word.write(Made::Stored(4), visitor(0, 12, &view), SILENT, last);
+                assert_eq!(acquired(&mut word, acquire, warp, team), want, "{why}, behind its own store");
             }
         }
     }
@@ -242,11 +439,7 @@ mod tests {
     #[test]
     fn old_values_are_seen_as_far_as_nothing_hides_them() {
         let stranger = View::default();
-        let mut word = Word::default();
-        word.holds(0, 4);
-        for value in 1..=3 {
-            word.write(value, visitor(0, value as u32, &stranger), None, (false, true));
-        }
+        let mut word = word(&[1, 2, 3], &stranger);
         let mut read = |warp, view: &View, choice| word.read(visitor(warp, 9, view), choice).1;
         assert_eq!(read(0, &stranger, Choice::Oldest), 3, "its own writes");
         assert_eq!(read(1, &stranger, Choice::Oldest), 0);
@@ -264,12 +457,36 @@ mod tests {
     #[test]
     fn who_looks_again_and_again_sees_the_last_write() {
         let stranger = View::default();
-        let mut word = Word::default();
-        word.holds(0, 4);
-        word.write(1, visitor(0, 1, &stranger), None, (false, true));
+        let mut word = word(&[1], &stranger);
         let reads: Vec<u64> = (0..8).map(|_| word.read(visitor(1, 1, &stranger), Choice::Oldest).1).collect();
         assert_eq!(reads, [0, 0, 0, 0, 1, 1, 1, 1]);
         word.holds(7, 4);
         assert_eq!(word.read(visitor(1, 1, &stranger), Choice::Oldest).1, 7, "a plain store hides all");
+    }
+
+    #[test]
+    fn an_atomic_misses_what_nothing_orders() {
+        let stranger = View::default();
+        let (reduced, given) = (false, true);
+        let mut sums = word(&[], &stranger);
+        assert_eq!(add(&mut sums, 1, (1, reduced), Choice::Oldest), (0, Some(1)));
+        assert_eq!(add(&mut sums, 2, (2, given), Choice::Oldest), (0, Some(3)), "before the sum of warp 1");
+        assert_eq!(add(&mut sums, 3, (4, given), Choice::Oldest), (2, Some(7)), "after what was returned");
+        assert_eq!(add(&mut sums, 1, (8, given), Choice::Oldest), (7, Some(15)), "after its own");
+        let mut stored = word(&[5], &stranger);
+        assert_eq!(add(&mut stored, 1, (1, given), Choice::Oldest), (0, Some(5)), "the store comes last");
+        let read = stored.read(visitor(2, 9, &stranger), Choice::Oldest).1;
+        assert_eq!(read, 0);
+        assert_eq!(add(&mut stored, 1, (1, given), Choice::Oldest), (1, Some(5)));
+        // A lock: taken by warp 1, given back by a store, and taken by warp 2.
+        let mut lock = word(&[], &stranger);
+        let mut take = |warp, choice| {
+            let free = |old| (old == 0).then_some(1);
+            lock.write(Made::Changed(&free), visitor(warp, 9, &stranger), SILENT, (choice, true)).new
+        };
+        assert_eq!(take(1, Choice::Newest), Some(1));
+        for number in 0..8 {
+            assert_eq!(take(3 + number, Choice::Any(u64::from(number))), None, "never between");
+        }
     }
 }

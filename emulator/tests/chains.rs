@@ -1,6 +1,8 @@
-//! CTAs that wait for each other in a chain through global memory.
+//! CTAs that wait for each other through global memory: in a chain, at barriers of the grid, and by fences.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
+
+use std::time::{Duration, Instant};
 
 use emulator::{Memory, Options, Program, Schedule};
 use ptx::abi::Grid;
@@ -60,5 +62,83 @@ fn a_chain_of_ctas_costs_time_in_proportion() {
         // 7.5 times the number of CTAs. If every CTA polled for every other, the work would grow by a factor
         // of 56.
         assert!(many < 12 * few, "{few} instructions for 40 CTAs, {many} for 300, under {schedule:?}");
+    }
+}
+
+fn built(name: &str, threads: u32, body: impl FnOnce(&Builder)) -> Program {
+    let entry =
+        Entry { name: name.into(), target: Target::Sm90a, threads, shared_bytes: 0, cluster: [1, 1, 1] };
+    Program::new(&Function::build(entry, body).verify().unwrap())
+}
+
+/// Runs a program on a grid, with words of zeros as its argument. Returns the first word and the time.
+fn timed(program: &Program, ctas: u32, words: usize, schedule: Schedule) -> (u32, Duration) {
+    let mut memory = Memory::new();
+    let at = memory.upload(&vec![0; 4 * words]);
+    let options = Options { schedule, threads: 1, ..Options::default() };
+    let start = Instant::now();
+    program.launch(Grid { ctas: [ctas, 1, 1] }, &[at.into()], &memory, &options).unwrap();
+    let elapsed = start.elapsed();
+    (u32::from_le_bytes(memory.read(at, 4).unwrap().try_into().unwrap()), elapsed)
+}
+
+/// Each CTA executes a `fence.sc` between two accesses. The cost per CTA must not grow with the square of the
+/// number of CTAs. The limit is generous, as tests run side by side.
+#[test]
+fn many_ctas_fence_once() {
+    let program = built("fences", 32, |f| {
+        let words: Value<'_, u64> = f.param("words");
+        f.if_(f.special(Special::ThreadX).equals(0), || {
+            let at = Location::global(words, 0);
+            f.reduce(AtomicOp::Add, at, [f.constant(1u32)], (AtomicSem::Relaxed, Scope::Gpu));
+            f.fence_sc(Scope::Gpu);
+            let _seen = f.load_ordered::<u32, 1>(LoadOrder::Relaxed(Scope::Gpu), at);
+        });
+    });
+    for schedule in [Schedule::Default, Schedule::Latest] {
+        let (count, time) = timed(&program, 2000, 1, schedule);
+        assert_eq!(count, 2000);
+        assert!(time < Duration::from_secs(20), "{time:?} under {schedule:?}");
+    }
+}
+
+/// All CTAs of a grid meet four times. All of them know of all others afterwards.
+#[test]
+fn a_grid_meets_four_times() {
+    const CTAS: u32 = 96;
+    let program = built("meetings", 128, |f| {
+        let words: Value<'_, u64> = f.param("words");
+        let (thread, cta) = (f.special(Special::ThreadX), f.special(Special::CtaX));
+        let own = words + (cta * 128 + thread + 1).mul_wide(4);
+        let next = words + ((cta + 1) % CTAS * 128 + thread + 1).mul_wide(4);
+        for round in 1..=4 {
+            let sum = f.load_global::<u32>(own, 0);
+            f.store_global(own, 0, [sum + round]);
+            f.barrier_sync(0, 128);
+            f.if_(thread.equals(0), || {
+                let (at, one) = (Location::global(words, 0), [f.constant(1u32)]);
+                f.reduce(AtomicOp::Add, at, one, (AtomicSem::Release, Scope::Gpu));
+                f.loop_(|| {
+                    let [seen] = f.load_ordered::<u32, 1>(LoadOrder::Acquire(Scope::Gpu), at);
+                    f.break_if(!seen.less_than(CTAS * (2 * round - 1)));
+                });
+            });
+            f.barrier_sync(0, 128);
+            let _other = f.load_global::<u32>(next, 0);
+            f.barrier_sync(0, 128);
+            f.if_(thread.equals(0), || {
+                let (at, one) = (Location::global(words, 0), [f.constant(1u32)]);
+                f.reduce(AtomicOp::Add, at, one, (AtomicSem::Release, Scope::Gpu));
+                f.loop_(|| {
+                    let [seen] = f.load_ordered::<u32, 1>(LoadOrder::Acquire(Scope::Gpu), at);
+                    f.break_if(!seen.less_than(CTAS * 2 * round));
+                });
+            });
+            f.barrier_sync(0, 128);
+        }
+    });
+    for schedule in [Schedule::Default, Schedule::Latest, Schedule::Random] {
+        let (count, _time) = timed(&program, CTAS, 1 + 128 * CTAS as usize, schedule);
+        assert_eq!(count, 8 * CTAS, "under {schedule:?}");
     }
 }

@@ -46,6 +46,15 @@ impl Machine<'_> {
     }
 
     pub(crate) fn hang(&self) -> Box<Trap> {
+        // The other lanes of a warp have ended, and never come to its bar.warp.sync.
+        let alone = |index: &usize| {
+            let warp = &self.warps[*index];
+            !warp.exited && warp.strands.is_empty() && matches!(warp.blocked, Some(Blocked::Meet))
+        };
+        if let Some(warp) = (0..self.warps.len()).find(alone) {
+            let (pc, active) = (self.warps[warp].pc.saturating_sub(1), self.warps[warp].registers.active);
+            return self.trap(warp, Fault::Divergence { active }.by(warp, pc, None));
+        }
         let exited = self.warps.iter().filter(|warp| warp.exited).count() as u32;
         let fault = Fault::Hang { waiting: self.waiting(), exited };
         Box::new(Trap { kernel: self.program.function.name.clone(), fault, place: None })
@@ -63,7 +72,7 @@ impl Machine<'_> {
         for index in alive {
             let warp = &self.warps[index];
             // Lanes that wait for other lanes of their warp are not the cause of a hang.
-            let own = warp.joins.is_some() || matches!(warp.blocked, Some(Blocked::Converge));
+            let own = warp.joins.is_some() || matches!(warp.blocked, Some(Blocked::Converge | Blocked::Meet));
             let other = warp.strands.iter().find(|strand| own && !strand.waits_for_own());
             let (pc, blocked, polled) = match other {
                 Some(strand) => (strand.pc, strand.blocked.as_ref(), strand.polled),
@@ -77,6 +86,7 @@ impl Machine<'_> {
                     | Blocked::Registers { .. }
                     | Blocked::Converge,
                 ) => false,
+                Some(Blocked::Meet) => true,
                 None => polled.is_some(),
             };
             let pc = if advanced { pc.saturating_sub(1) } else { pc };
@@ -107,8 +117,12 @@ impl Machine<'_> {
             None => Wait::Polling,
         };
         match blocked {
-            None | Some(Blocked::Converge) => vec![polled.as_ref().map_or(Wait::Polling, mbarrier)],
-            Some(Blocked::Mbarrier(waiting, _)) => waiting.iter().map(mbarrier).collect(),
+            None | Some(Blocked::Converge | Blocked::Meet) => {
+                vec![polled.as_ref().map_or(Wait::Polling, mbarrier)]
+            }
+            Some(Blocked::Mbarrier(waiting, _)) => {
+                waiting.iter().map(|&(offset, parity, _)| mbarrier(&(offset, parity))).collect()
+            }
             Some(Blocked::Named { id, .. }) => {
                 let barrier = &cta.named[*id];
                 let (threads, arrived) = (barrier.threads, barrier.arrived);

@@ -201,9 +201,8 @@ impl Machine<'_> {
         match &mut warp.blocked {
             None => true,
             Some(Blocked::Mbarrier(waiting, order)) => {
-                let (views, active) = (&mut warp.views, warp.registers.active);
-                let missed = &mut warp.missed;
-                waiting.retain(|(offset, parity)| {
+                let (views, missed) = (&mut warp.views, &mut warp.missed);
+                waiting.retain(|(offset, parity, lanes)| {
                     let Some(barrier) = cta.shared.barriers.get(offset) else { return false };
                     if let Err(fault) = barrier.in_time(reported(*offset), *parity, views) {
                         *missed = Some(fault);
@@ -211,7 +210,7 @@ impl Machine<'_> {
                     }
                     let passed = barrier.passed(*parity);
                     if passed {
-                        views.acquire(active, barrier, *order);
+                        views.acquire(*lanes, barrier, *order);
                     }
                     !passed
                 });
@@ -244,7 +243,7 @@ impl Machine<'_> {
                 warp.stores_done(pending)
             }
             Some(Blocked::Registers { asked }) => cta.free_registers + 32 * held >= 32 * *asked,
-            Some(Blocked::Converge) => false,
+            Some(Blocked::Converge | Blocked::Meet) => false,
         }
     }
 }

@@ -1,4 +1,12 @@
 //! The accesses that are remembered for 16 bytes.
+//!
+//! Every access is kept that no kept one implies: nothing is dropped. Accesses that can not race with each
+//! other (reads, and atomics of one size for the whole device) may be as many as the grid has warps; they are
+//! kept by warp, so that one more of them looks only at those of its own warp.
+
+use std::collections::HashMap;
+
+use ptx::Scope;
 
 use super::{By, Conflict, Kind, Who, together};
 use crate::clock::{Clock, NEVER};
@@ -8,15 +16,14 @@ use crate::warp::lanes;
 pub(super) const CHUNK: u64 = 16;
 /// Number of accesses that are kept in the chunk itself.
 const NEAR: usize = 4;
-/// Maximum number of accesses that are remembered per chunk. A race with an access that was dropped is not
-/// found.
-const REMEMBERED: usize = 64;
+/// Number of further accesses after which those that may be many are kept by warp.
+const FEW: usize = 12;
 
 /// The number in the grid that counts an access, the lanes that made it, and the count.
 pub(crate) type Claim = (u32, By, u32);
 
 /// An access to up to 16 bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Record {
     /// The bytes accessed; 0 for an empty record.
     pub(super) mask: u16,
@@ -34,11 +41,50 @@ const EMPTY: Record = Record { mask: 0, kind: Kind::READ, by: By::All(0), warp: 
 /// The accesses to 16 bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Chunk {
-    pub(super) near: [Record; NEAR],
+    near: [Record; NEAR],
     more: Vec<Record>,
+    crowd: Option<Box<Crowd>>,
 }
 
-pub(super) const UNTOUCHED: Chunk = Chunk { near: [EMPTY; NEAR], more: Vec::new() };
+pub(super) const UNTOUCHED: Chunk = Chunk { near: [EMPTY; NEAR], more: Vec::new(), crowd: None };
+
+/// Accesses of many warps that do not race with each other, by warp.
+#[derive(Clone, Debug, Default)]
+struct Crowd {
+    kinds: Vec<Kind>,
+    members: HashMap<u32, Vec<Record>>,
+}
+
+impl Crowd {
+    /// Whether an access of this kind races with none of them, whoever makes it.
+    fn bears(&self, kind: Kind) -> bool {
+        self.kinds.iter().all(|other| harmless(*other, kind))
+    }
+
+    fn push(&mut self, record: Record) {
+        if !self.kinds.contains(&record.kind) {
+            self.kinds.push(record.kind);
+        }
+        self.members.entry(record.warp).or_default().push(record);
+    }
+
+    /// Removes empty records.
+    fn prune(&mut self) {
+        self.members.retain(|_, records| {
+            records.retain(|record| record.mask != 0);
+            !records.is_empty()
+        });
+        let kinds = &mut self.kinds;
+        kinds.retain(|kind| self.members.values().flatten().any(|record| record.kind == *kind));
+    }
+}
+
+/// Whether accesses of these kinds never race, whoever makes them.
+fn harmless(a: Kind, b: Kind) -> bool {
+    let strong = |kind: Kind| kind.atomic.is_some_and(|scope| scope >= Scope::Gpu);
+    let alike = a.size == b.size && a.asynchronous == b.asynchronous;
+    (!a.write && !b.write) || (strong(a) && strong(b) && alike)
+}
 
 impl Default for Record {
     fn default() -> Self {
@@ -61,6 +107,19 @@ impl Who<'_> {
 }
 
 impl Chunk {
+    /// A chunk with these accesses.
+    pub(super) fn of(records: impl Iterator<Item = Record>) -> Self {
+        let mut chunk = UNTOUCHED;
+        for record in records {
+            match chunk.near.iter_mut().find(|place| place.mask == 0) {
+                Some(place) => *place = record,
+                None => chunk.more.push(record),
+            }
+        }
+        chunk
+    }
+
+    /// The accesses of copies and those that have not been waited for, and some of the others.
     pub(super) fn records(&mut self) -> impl Iterator<Item = &mut Record> {
         self.near.iter_mut().chain(&mut self.more)
     }
@@ -73,51 +132,20 @@ impl Chunk {
         who: Who<'_>,
         fenced: &Clock,
     ) -> Result<(), Conflict> {
-        let Who { warp, team, .. } = who;
-        for record in self.near.iter_mut().chain(&mut self.more).filter(|record| record.mask & mask != 0) {
-            if (record.warp, record.pc, record.count, record.kind) == (warp, who.pc, who.count, kind)
-                && who.count != NEVER
-            {
-                // The same instruction: one of several stores to the same bytes wins.
-                continue;
-            }
-            if record.warp == warp && record.is_done_again(mask, kind, who.by) {
-                continue;
-            }
-            if !kind.write && !record.kind.write && kind.asynchronous {
-                // Two reads never race. Only a few reads of copies are kept ([`Chunk::enter`]).
-                continue;
-            }
-            let both = record.mask & mask;
-            let unknown = record.unknown(both, kind, who);
-            let conflicts = record.kind.write || kind.write;
-            let atomic = match (record.kind.atomic, kind.atomic) {
-                (Some(a), Some(b)) => {
-                    record.kind.size == kind.size && together(a, b, (record.warp, warp), team)
-                }
-                _ => false,
-            };
-            if conflicts && unknown != 0 && !atomic {
-                return Err(record.conflict(unknown, false));
-            }
-            let crosses = kind.asynchronous && record.kind.write && !record.kind.asynchronous;
-            if crosses
-                && unknown == 0
-                && !fenced.covers(record.warp, record.by.lanes(both), record.count, team)
-            {
-                return Err(record.conflict(record.by.lanes(both), true));
-            }
-            // A later access that comes after this one also comes after the access that this one replaces.
-            // The exception: a later atomic access does not race with this atomic one, so it need not be
-            // ordered after this one, nor after the replaced one.
-            let stands = match (kind.atomic, record.kind.atomic) {
-                (None, _) => true,
-                (Some(new), Some(old)) => old >= new && record.kind.size == kind.size,
-                (Some(_), None) => false,
-            };
-            if unknown == 0 && stands && (kind.write || !record.kind.write) {
-                record.mask &= !mask;
-            }
+        for record in self.records() {
+            record.order(mask, kind, who, fenced)?;
+        }
+        let Some(crowd) = &mut self.crowd else { return Ok(()) };
+        if crowd.bears(kind) {
+            let mut own = crowd.members.get_mut(&who.warp).into_iter().flatten();
+            return own.try_for_each(|record| record.order(mask, kind, who, fenced));
+        }
+        for record in crowd.members.values_mut().flatten() {
+            record.order(mask, kind, who, fenced)?;
+        }
+        crowd.prune();
+        if crowd.members.is_empty() {
+            self.crowd = None;
         }
         Ok(())
     }
@@ -132,39 +160,38 @@ impl Chunk {
     ) -> Result<(), Conflict> {
         self.order(mask, kind, who, fenced)?;
         let new = who.record(mask, kind);
-        let Record { by, warp, pc, count, .. } = new;
-        // Accesses of other lanes in the same step share one record, except for work that each lane waits for
-        // itself.
-        if let By::All(lanes) = by
-            && count != NEVER
+        let members = self.crowd.as_mut().and_then(|crowd| crowd.members.get_mut(&new.warp));
+        let mut own = self.near.iter_mut().chain(&mut self.more).chain(members.into_iter().flatten());
+        if own.any(|record| record.takes_in(&new)) {
+            return Ok(());
+        }
+        if new.may_be_many()
+            && let Some(crowd) = &mut self.crowd
         {
-            for record in self.records() {
-                if (record.mask, record.kind, record.warp, record.pc, record.count)
-                    == (mask, kind, warp, pc, count)
-                    && let By::All(known) = &mut record.by
-                {
-                    *known |= lanes;
-                    return Ok(());
-                }
+            if let Some(own) = crowd.members.get_mut(&new.warp) {
+                own.retain(|record| record.mask != 0 && !record.is_before(&new));
             }
+            crowd.push(new);
+            return Ok(());
         }
         if let Some(place) = self.records().find(|record| record.mask == 0 || record.is_before(&new)) {
             *place = new;
             return Ok(());
         }
-        // A few reads of copies are enough: a write that comes too early races with each of them.
-        let copied = |record: &&mut Record| !record.kind.write && record.kind.asynchronous;
-        if kind.asynchronous
-            && !kind.write
-            && let Some(place) = self.records().find(copied)
-        {
-            *place = new;
-        } else if NEAR + self.more.len() < REMEMBERED {
-            self.more.push(new);
-        } else {
-            let place = self.more.iter().position(|record| !record.kind.write);
-            let place = place.unwrap_or(count as usize % self.more.len().max(1));
-            self.more[place] = new;
+        if self.more.len() >= FEW && self.records().any(|record| record.may_be_many()) {
+            let crowd = self.crowd.get_or_insert_default();
+            for record in self.near.iter_mut().chain(&mut self.more).filter(|record| record.may_be_many()) {
+                crowd.push(core::mem::take(record));
+            }
+            self.more.retain(|record| record.mask != 0);
+            if new.may_be_many() {
+                crowd.push(new);
+                return Ok(());
+            }
+        }
+        match self.near.iter_mut().find(|place| place.mask == 0) {
+            Some(place) => *place = new,
+            None => self.more.push(new),
         }
         Ok(())
     }
@@ -173,6 +200,82 @@ impl Chunk {
 impl Record {
     pub(super) fn claim(&self) -> Claim {
         (self.warp, self.by, self.count)
+    }
+
+    /// Whether there may be as many such accesses as the grid has warps, none of which races with another.
+    fn may_be_many(&self) -> bool {
+        self.mask != 0 && self.count != NEVER && !self.kind.asynchronous && harmless(self.kind, self.kind)
+    }
+
+    /// Refuses an access that races with this one. Removes this record if the access comes after it.
+    fn order(&mut self, mask: u16, kind: Kind, who: Who<'_>, fenced: &Clock) -> Result<(), Conflict> {
+        let Who { warp, team, .. } = who;
+        if self.mask & mask == 0 {
+            return Ok(());
+        }
+        if (self.warp, self.pc, self.count, self.kind) == (warp, who.pc, who.count, kind)
+            && who.count != NEVER
+        {
+            // The same instruction: one of several stores to the same bytes wins.
+            return Ok(());
+        }
+        if self.warp == warp && self.is_done_again(mask, kind, who.by) {
+            return Ok(());
+        }
+        if !kind.write && !self.kind.write && kind.asynchronous {
+            // Two reads never race, and a copy's read stands for no other ([`Record::is_before`]).
+            return Ok(());
+        }
+        let both = self.mask & mask;
+        let unknown = self.unknown(both, kind, who);
+        let conflicts = self.kind.write || kind.write;
+        let atomic = match (self.kind.atomic, kind.atomic) {
+            // ISA 8.7: morally strong operations are performed through the same proxy.
+            (Some(a), Some(b)) => {
+                self.kind.size == kind.size
+                    && self.kind.asynchronous == kind.asynchronous
+                    && together(a, b, (self.warp, warp), team)
+            }
+            _ => false,
+        };
+        if conflicts && unknown != 0 && !atomic {
+            return Err(self.conflict(unknown, false));
+        }
+        // ISA 8.9 "Proxy-preserved base causality order": without a proxy fence, a write comes before an
+        // access of another proxy, or of the same proxy in another CTA, for the generic proxy alone.
+        let cta = |number: u32| number / team.per_cta.max(1);
+        let crosses = kind.asynchronous
+            && self.kind.write
+            && !atomic
+            && (!self.kind.asynchronous || cta(self.issuer()) != cta(warp));
+        let lanes = self.by.lanes(both);
+        if crosses && unknown == 0 && !fenced.covers(self.warp, lanes, self.count, team) {
+            return Err(self.conflict(lanes, true));
+        }
+        // A later access that comes after this one also comes after the access that this one replaces.
+        // The exception: a later atomic access does not race with this atomic one, so it need not be
+        // ordered after this one, nor after the replaced one.
+        let stands = match (kind.atomic, self.kind.atomic) {
+            (None, _) => true,
+            (Some(new), Some(old)) => old >= new && self.kind.size == kind.size,
+            (Some(_), None) => false,
+        };
+        if unknown == 0 && stands && (kind.write || !self.kind.write) {
+            self.mask &= !mask;
+        }
+        Ok(())
+    }
+
+    /// Accesses of other lanes in the same step share one record, except for work that each lane waits for
+    /// itself. Returns whether this is the record of the step.
+    fn takes_in(&mut self, new: &Self) -> bool {
+        let step = |one: &Self| (one.mask, one.kind, one.warp, one.pc, one.count);
+        if new.count == NEVER || step(self) != step(new) {
+            return false;
+        }
+        let (By::All(known), By::All(lanes)) = (&mut self.by, new.by) else { return false };
+        *known |= lanes;
+        true
     }
 
     fn conflict(&self, lanes: u32, unfenced: bool) -> Conflict {
@@ -201,10 +304,16 @@ impl Record {
     }
 
     /// Whether every access that comes after the read `new` of a copy also comes after this one. That holds
-    /// if this is an earlier read of the same bytes through the same mbarrier.
+    /// if this is an earlier read of the same bytes, counted by the same mbarrier or thread.
     pub(super) fn is_before(&self, new: &Self) -> bool {
-        let copies = matches!(self.by, By::Copy { .. }) && matches!(new.by, By::Copy { .. });
-        copies
+        let counted = match (self.by, new.by) {
+            (By::Copy { .. }, By::Copy { .. }) => true,
+            (By::All(theirs), By::All(mine)) => theirs & !mine == 0,
+            _ => false,
+        };
+        counted
+            && new.kind.asynchronous
+            && !new.kind.write
             && self.warp == new.warp
             && self.mask & !new.mask == 0
             && self.kind == new.kind

@@ -2,11 +2,12 @@
 
 use core::ops::Range;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::chunk::{CHUNK, Chunk, Claim, Record, UNTOUCHED};
+use super::chunk::{CHUNK, Chunk, Claim, Record};
+use super::history::{Histories, NONE, Step};
 use super::{Conflict, Kind, Who};
-use crate::word::{Seen, Word};
+use crate::word::{Releases, Word};
 
 /// Number of bytes of a line.
 const LINE: u64 = 128;
@@ -15,27 +16,47 @@ const CHUNKS: usize = (LINE / CHUNK) as usize;
 const PAGE: u64 = 32;
 /// Number of locks.
 const SHARDS: u64 = 64;
-/// Number of reads of copies that a line keeps while nothing else has accessed it.
-const READS: usize = 2;
-
 /// The accesses to a line.
 #[derive(Clone, Debug, Default)]
 struct Line {
     /// Reads of whole chunks by copies, with one mask bit per chunk. Used while the line has no other
     /// accesses, as for the operands of a kernel, which are most of its accesses.
-    reads: [Record; READS],
+    history: u32,
     /// After the first other access: the accesses of each chunk.
     chunks: Option<Box<[Chunk; CHUNKS]>>,
 }
 
 impl Line {
-    fn access(&mut self, range: Range<u64>, kind: Kind, who: Who<'_>) -> Result<(), Conflict> {
-        if self.chunks.is_none() && kind.asynchronous && !kind.write && self.read(&range, kind, who) {
+    fn access(
+        &mut self,
+        range: Range<u64>,
+        kind: Kind,
+        who: Who<'_>,
+        (histories, last): (&Mutex<Histories>, &mut Step),
+    ) -> Result<(), Conflict> {
+        if self.chunks.is_none()
+            && kind.asynchronous
+            && !kind.write
+            && let Some(read) = whole(&range, kind, who)
+        {
+            self.history = match *last {
+                Some((known, before, after)) if (known, before) == (read, self.history) => after,
+                _ => {
+                    let after = locked(histories).after(read, self.history);
+                    *last = Some((read, self.history, after));
+                    after
+                }
+            };
             return Ok(());
         }
-        let reads = core::mem::take(&mut self.reads);
-        let chunks =
-            self.chunks.get_or_insert_with(|| Box::new(core::array::from_fn(|at| opened(&reads, at))));
+        let history = core::mem::replace(&mut self.history, NONE);
+        let chunks = self.chunks.get_or_insert_with(|| {
+            let reads: Vec<Record> = locked(histories).reads(history).collect();
+            Box::new(core::array::from_fn(|at| {
+                let here = reads.iter().filter(|read| read.mask >> at & 1 == 1);
+                Chunk::of(here.map(|read| Record { mask: u16::MAX, ..*read }))
+            }))
+        });
         let mut at = range.start;
         while at < range.end {
             let first = at % CHUNK;
@@ -51,49 +72,38 @@ impl Line {
         Ok(())
     }
 
-    /// Remembers that a copy reads whole chunks. Returns whether `reads` can hold it.
-    fn read(&mut self, range: &Range<u64>, kind: Kind, who: Who<'_>) -> bool {
-        if !range.start.is_multiple_of(CHUNK) || !range.end.is_multiple_of(CHUNK) {
-            return false;
+    fn settle(&mut self, pc: u32, (from, to): (Claim, Claim), histories: &Mutex<Histories>) {
+        if self.history != NONE {
+            self.history = locked(histories).settled(self.history, pc, (from, to));
         }
-        let first = range.start % LINE;
-        let (first, last) = (first / CHUNK, (first + range.end - range.start) / CHUNK);
-        let new = who.record(((1u32 << last) - (1u32 << first)) as u16, kind);
-        let later = |old: &&mut Record| old.mask == 0 || old.is_before(&new);
-        if let Some(place) = self.reads.iter_mut().find(later) {
-            *place = new;
-            return true;
+        let records = self.chunks.iter_mut().flat_map(|chunks| chunks.iter_mut()).flat_map(Chunk::records);
+        for record in records.filter(|record| (record.pc, record.claim()) == (pc, from)) {
+            (record.warp, record.by, record.count) = to;
         }
-        // The last reads are enough if they cover the same chunks.
-        let same = self.reads.iter().all(|old| old.mask & !new.mask == 0);
-        if same {
-            self.reads.rotate_right(1);
-            self.reads[0] = new;
-        }
-        same
-    }
-
-    fn records(&mut self) -> impl Iterator<Item = &mut Record> {
-        let chunks = self.chunks.iter_mut().flat_map(|chunks| chunks.iter_mut());
-        self.reads.iter_mut().chain(chunks.flat_map(Chunk::records))
     }
 }
 
-/// The chunk at index `at` of a line that only copies have read so far.
-fn opened(reads: &[Record; READS], at: usize) -> Chunk {
-    let mut chunk = UNTOUCHED;
-    for (place, read) in chunk.near.iter_mut().zip(reads.iter().filter(|read| read.mask >> at & 1 == 1)) {
-        *place = Record { mask: u16::MAX, ..*read };
+/// The read of whole chunks of a line, with one mask bit per chunk. `None` if it reads a part of a chunk.
+fn whole(range: &Range<u64>, kind: Kind, who: Who<'_>) -> Option<Record> {
+    if !range.start.is_multiple_of(CHUNK) || !range.end.is_multiple_of(CHUNK) {
+        return None;
     }
-    chunk
+    let first = range.start % LINE;
+    let (first, last) = (first / CHUNK, (first + range.end - range.start) / CHUNK);
+    Some(who.record(((1u32 << last) - (1u32 << first)) as u16, kind))
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Accesses and releases of a launch.
 pub(crate) struct Races {
     pages: Vec<Mutex<HashMap<u64, Box<[Line]>>>>,
+    histories: Mutex<Histories>,
     words: Vec<Mutex<HashMap<u64, Word>>>,
     /// What the threads knew that have executed `fence.sc` so far.
-    fences: Mutex<Vec<Seen>>,
+    fences: Mutex<Releases>,
 }
 
 impl core::fmt::Debug for Races {
@@ -106,24 +116,36 @@ impl Races {
     pub(crate) fn new() -> Self {
         let pages = (0..SHARDS).map(|_| Mutex::default()).collect();
         let words = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { pages, words, fences: Mutex::default() }
+        Self { pages, histories: Mutex::default(), words, fences: Mutex::default() }
     }
 
     /// Remembers an access, unless it races with an earlier one.
     pub(crate) fn access(&self, address: u64, bytes: u64, kind: Kind, who: Who<'_>) -> Result<(), Conflict> {
-        self.lines(address, bytes, true, |line, at, end| {
-            line.access(at..end, kind, Who { by: who.by.from(at - address), ..who })
-        })
+        self.access_all([(address, bytes)].into_iter(), kind, who)
+    }
+
+    /// The same for several ranges, each an address and a number of bytes.
+    pub(crate) fn access_all(
+        &self,
+        ranges: impl Iterator<Item = (u64, u64)>,
+        kind: Kind,
+        who: Who<'_>,
+    ) -> Result<(), Conflict> {
+        let mut last = None;
+        for (address, bytes) in ranges {
+            self.lines(address, bytes, true, |line, at, end| {
+                let who = Who { by: who.by.from(at - address), ..who };
+                line.access(at..end, kind, who, (&self.histories, &mut last))
+            })?;
+        }
+        Ok(())
     }
 
     /// Replaces the claim of an operation's accesses: the asynchronous work has been waited for, so now it
     /// has a count.
     pub(crate) fn settle(&self, (address, bytes): (u64, u64), pc: u32, from: Claim, to: Claim) {
         let _nothing_is_refused = self.lines(address, bytes, false, |line, _, _| {
-            let records = line.records();
-            for record in records.filter(|record| (record.pc, record.claim()) == (pc, from)) {
-                (record.warp, record.by, record.count) = to;
-            }
+            line.settle(pc, (from, to), &self.histories);
             Ok(())
         });
     }
@@ -143,7 +165,7 @@ impl Races {
             let number = at / (LINE * PAGE);
             let until = end.min((number + 1).saturating_mul(LINE * PAGE));
             let shard = &self.pages[(number % SHARDS) as usize];
-            let mut pages = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut pages = locked(shard);
             if create && !pages.contains_key(&number) {
                 pages.insert(number, vec![Line::default(); PAGE as usize].into());
             }
@@ -163,12 +185,12 @@ impl Races {
     /// Calls `body` with the word at `address`, under the lock of that word.
     pub(crate) fn word<T>(&self, address: u64, body: impl FnOnce(&mut Word) -> T) -> T {
         let shard = &self.words[(address / 4 % SHARDS) as usize];
-        let mut words = shard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut words = locked(shard);
         body(words.entry(address).or_default())
     }
 
     /// Calls `body` with what earlier `fence.sc` instructions published, under a lock.
-    pub(crate) fn in_fence_order<T>(&self, body: impl FnOnce(&mut Vec<Seen>) -> T) -> T {
-        body(&mut self.fences.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn in_fence_order<T>(&self, body: impl FnOnce(&mut Releases) -> T) -> T {
+        body(&mut locked(&self.fences))
     }
 }

@@ -7,12 +7,19 @@ use super::{By, Conflict, Kind, Who};
 const SHARED_PAGE: u32 = 64;
 
 /// Accesses of threads to the shared memory of one CTA.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct SharedRaces {
+    /// The CTA's rank.
+    rank: usize,
     pages: Vec<Option<Box<[Chunk]>>>,
 }
 
 impl SharedRaces {
+    /// No accesses to the shared memory of the CTA with this rank.
+    pub(crate) fn new(rank: u32) -> Self {
+        Self { rank: rank as usize, pages: Vec::new() }
+    }
+
     /// Remembers an access of threads, unless it races with an earlier one.
     pub(crate) fn access(
         &mut self,
@@ -21,12 +28,13 @@ impl SharedRaces {
         kind: Kind,
         who: Who<'_>,
     ) -> Result<(), Conflict> {
+        let staged = who.view.staged(self.rank);
         self.each(
             offset,
             bytes,
             true,
             |chunk, mask, by, at| {
-                let entered = chunk.enter(mask, kind, Who { by, ..who }, &who.view.staged);
+                let entered = chunk.enter(mask, kind, Who { by, ..who }, staged);
                 entered.map_err(|conflict| Conflict { address: at, ..conflict })
             },
             who.by,
@@ -46,12 +54,13 @@ impl SharedRaces {
     ) -> Result<(), Conflict> {
         let kind = if write { Kind::WRITE } else { Kind::READ };
         let kind = if proxy { kind.asynchronous() } else { kind };
+        let staged = who.view.staged(self.rank);
         self.each(
             offset,
             bytes,
             false,
             |chunk, mask, by, at| {
-                let ordered = chunk.order(mask, kind, Who { by, ..who }, &who.view.staged);
+                let ordered = chunk.order(mask, kind, Who { by, ..who }, staged);
                 ordered.map_err(|conflict| Conflict { address: at, ..conflict })
             },
             who.by,

@@ -5,6 +5,8 @@
 //! a fence, relaxed reads before it act as acquires, and relaxed writes after it act as releases. Of two
 //! `fence.sc`, the thread of the later one learns what the thread of the earlier one knew.
 
+use std::sync::Arc;
+
 use ptx::inst::{Atomic, AtomicOp, AtomicType, FenceSem, LoadOrder, Ordered, Scope, StoreOrder};
 use ptx::{Space, Type};
 
@@ -15,11 +17,11 @@ use crate::clock::View;
 use crate::float::{self, bits32, from_bf16, from_f16, max32, max64, min32, min64};
 use crate::machine::Machine;
 use crate::program::class;
-use crate::race::{Kind, together};
+use crate::race::Kind;
 use crate::schedule::Schedule;
 use crate::trap::{Fault, Stop};
 use crate::warp::{Lanes, lanes, mix};
-use crate::word::{Choice, Seen, Visitor, Word};
+use crate::word::{Choice, Made, Publishes, Reduce, Releases, Visitor, Word};
 
 /// How an access to one word is ordered.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +38,8 @@ enum Act<'c> {
     Store(u64),
     /// Maps the old value to the new value, if there is a new one.
     Change(&'c dyn Fn(u64) -> Option<u64>),
+    /// An atomic operation without a result.
+    Reduce(Reduce),
 }
 
 pub(super) fn from_bytes(bytes: &[u8]) -> u64 {
@@ -159,16 +163,17 @@ impl Machine<'_> {
         let choice = self.choice(element);
         let history = self.options.schedule.remembers();
         let count = self.warps[warp].views.count;
-        let release = match act {
-            Act::Load => None,
-            Act::Store(_) | Act::Change(_) if order.releases => {
-                Some((order.scope, number, self.warps[warp].views.publish(1 << lane).write(team)))
+        let Order { scope, acquires, releases } = order;
+        let mut publishes = Publishes { scope, release: None, fences: Vec::new() };
+        if !matches!(act, Act::Load) {
+            let views = &mut self.warps[warp].views;
+            if releases {
+                publishes.release = Some(Arc::new(views.publish(1 << lane).write(team)));
+            } else {
+                let fences = views.fenced(lane).map(|(by, view)| (by, Arc::new(view.write(team))));
+                publishes.fences = fences.collect();
             }
-            Act::Store(_) | Act::Change(_) => self.warps[warp]
-                .views
-                .fenced(lane)
-                .map(|(scope, view)| (order.scope.min(scope), number, view.write(team))),
-        };
+        }
         let size = bytes as usize;
         let view = self.warps[warp].views.of(lane);
         let who = Visitor { warp: number, lanes: mask, count, view, team };
@@ -176,33 +181,33 @@ impl Machine<'_> {
         let acquired = self.warps[warp].acquired;
         let again = |write: u64| lanes(mask).all(|lane| acquired[lane] == Some((target.key(), write)));
         let step =
-            |word: &mut Word, old: Result<u64, Fault>| -> Result<(u64, Option<u64>, Vec<Seen>), Fault> {
-                if let Act::Store(new) = act {
-                    // A store may be the first write of a word.
-                    word.holds(old.unwrap_or(0), bytes);
-                    word.write(new, who, release, (false, history));
-                    return Ok((new, Some(new), Vec::new()));
-                }
+            |word: &mut Word, old: Result<u64, Fault>| -> Result<(u64, Option<u64>, Releases), Fault> {
+                let made = match act {
+                    Act::Store(new) => {
+                        // A store may be the first write of a word.
+                        word.holds(old.unwrap_or(0), bytes);
+                        let done = word.write(Made::Stored(new), who, publishes, (choice, history));
+                        return Ok((0, done.new, Releases::default()));
+                    }
+                    Act::Load => None,
+                    Act::Change(change) => Some(Made::Changed(change)),
+                    Act::Reduce(reduce) => Some(Made::Reduced(reduce)),
+                };
                 word.holds(old?, bytes);
-                own = matches!(act, Act::Change(_)) && word.writer() == Some(number);
-                let (write, value) = match act {
-                    Act::Load => word.read(who, choice),
-                    Act::Store(_) | Act::Change(_) => word.read(who, Choice::Newest),
+                let (write, value, seen, new) = match made {
+                    None => {
+                        let (write, value, releases) = word.read(who, choice);
+                        (write, value, releases.clone(), None)
+                    }
+                    Some(made) => {
+                        own = word.writer() == Some(number);
+                        let done = word.write(made, who, publishes, (choice, history));
+                        (done.before, done.old, done.releases, done.new)
+                    }
                 };
-                let seen = if order.acquires && again(write) {
-                    // The lanes have already acquired this write.
-                    Vec::new()
-                } else {
-                    word.releases(write, order.scope, number, team).cloned().collect()
-                };
-                known = order.acquires.then_some((target.key(), write));
-                let new = match act {
-                    Act::Change(change) => change(value),
-                    Act::Load | Act::Store(_) => None,
-                };
-                if let Some(new) = new {
-                    word.write(new, who, release, (true, history));
-                }
+                // The lanes may have acquired this write already.
+                let seen = if acquires && again(write) { Releases::default() } else { seen };
+                known = acquires.then_some((target.key(), write));
                 Ok((value, new, seen))
             };
         let mut buffer = [0u8; 8];
@@ -228,7 +233,9 @@ impl Machine<'_> {
                 let view = self.warps[warp].views.of(lane);
                 match act {
                     Act::Load => cta_state.shared.observed(offset, bytes, &view.known)?,
-                    Act::Store(_) | Act::Change(_) => cta_state.shared.may_write(offset, bytes, view)?,
+                    Act::Store(_) | Act::Change(_) | Act::Reduce(_) => {
+                        cta_state.shared.may_write(offset, bytes, view)?;
+                    }
                 }
                 self.touch((warp, lane), cta)?;
                 (value, seen)
@@ -237,13 +244,16 @@ impl Machine<'_> {
         self.warps[warp].own_word = own;
         lanes(mask).for_each(|lane| self.warps[warp].acquired[lane] = known);
         let views = &mut self.warps[warp].views;
-        if matches!(act, Act::Store(_)) {
-            return Ok(value);
+        if acquires {
+            // ISA 8.8: a strong read and then an acquire of the same word is an acquire pattern too.
+            views.acquire_seen(mask, (number, team), scope, Some(target.key()));
         }
-        if !order.acquires {
-            views.see(mask, target.key(), seen);
+        if !acquires {
+            views.see(mask, target.key(), (scope, seen));
         } else if !seen.is_empty() {
-            views.change(mask, |_, view| seen.iter().for_each(|(_, _, letter)| view.read(letter, team)));
+            views.change(mask, |_, view| {
+                seen.visible(scope, number, team).for_each(|letter| view.read(letter, team));
+            });
         }
         Ok(value)
     }
@@ -277,10 +287,15 @@ impl Machine<'_> {
                     Some(swaps) => (old == b).then_some(swaps[lane]),
                     None => Some(changed(*op, *ty, flush, old, b)),
                 };
+                let act = if dst.is_empty() && swaps.is_none() {
+                    Act::Reduce((*op, *ty, flush, b))
+                } else {
+                    Act::Change(&change)
+                };
                 let at = addresses[lane].wrapping_add(element as u64 * u64::from(bytes));
-                let word = self.target(warp, *space, at).and_then(|target| {
-                    self.word((warp, 1 << lane), target, (bytes, element), order, Act::Change(&change))
-                });
+                let word = self
+                    .target(warp, *space, at)
+                    .and_then(|target| self.word((warp, 1 << lane), target, (bytes, element), order, act));
                 old[element][lane] = word.map_err(|fault| fault.lane(lane))?;
             }
         }
@@ -378,18 +393,15 @@ impl Machine<'_> {
         let (team, number) = (self.team, self.number(warp));
         let active = self.warps[warp].registers.active;
         let views = &mut self.warps[warp].views;
-        views.acquire_seen(active, team, |(by_scope, by, _)| together(*by_scope, scope, (*by, number), team));
+        views.acquire_seen(active, (number, team), scope, None);
         views.acquire_waits(active, scope);
         if sem == FenceSem::SequentiallyConsistent {
             self.launch.races.in_fence_order(|earlier| {
-                let visible =
-                    earlier.iter().filter(|(by, warp, _)| together(*by, scope, (*warp, number), team));
-                let visible: Vec<&Seen> = visible.collect();
                 views.change(active, |_, view| {
-                    visible.iter().for_each(|(_, _, letter)| view.read(letter, team));
+                    earlier.visible(scope, number, team).for_each(|letter| view.read(letter, team));
                 });
-                let letter = views.publish(active).write(team);
-                crate::word::add_release(earlier, (scope, number, letter));
+                let letter = Arc::new(views.publish(active).write(team));
+                earlier.add(&(scope, number, letter));
             });
         }
         views.fence(active, scope);

@@ -141,11 +141,9 @@ impl Machine<'_> {
         if !relaxed {
             let view = self.publish(index);
             self.cluster.gathered.join(&view);
-        } else if let Some((Scope::Cluster | Scope::Gpu | Scope::System, view)) =
-            self.warps[index].views.fenced_all(ALL)
-        {
+        } else {
             // A fence followed by a relaxed arrival is a release.
-            self.cluster.gathered.join(&view);
+            self.cluster.gathered.join(&self.warps[index].views.fenced_all(Scope::Cluster));
         }
         self.cluster_check();
         Ok(Flow::Next)
@@ -194,18 +192,20 @@ impl Machine<'_> {
 
     pub(super) fn fence_proxy(&mut self, index: usize, space: ProxySpace) -> Result<Flow, Stop> {
         let warp = &self.warps[index];
-        let (shared, global) = match space {
-            ProxySpace::Shared | ProxySpace::SharedCluster => (true, false),
-            ProxySpace::Global => (false, true),
-            ProxySpace::All => (true, true),
+        let (ranks, global) = match space {
+            // Only the memory of the thread's own CTA. ISA "membar/fence": .shared::cta.
+            ProxySpace::Shared => (warp.cta..warp.cta + 1, false),
+            ProxySpace::SharedCluster => (0..self.ctas.len(), false),
+            ProxySpace::Global => (0..0, true),
+            ProxySpace::All => (0..self.ctas.len(), true),
         };
-        if shared {
+        if !ranks.is_empty() {
             for lane in lanes(warp.registers.active) {
                 self.ctas[warp.cta].shared.fence_barriers(warp.thread(lane));
             }
         }
         let active = self.warps[index].registers.active;
-        self.warps[index].views.fence_proxy(active, (shared, global));
+        self.warps[index].views.fence_proxy(active, (ranks, global));
         Ok(Flow::Next)
     }
 }

@@ -83,6 +83,15 @@ impl Warp<'_> {
     }
 }
 
+/// `bar.warp.sync` of all lanes. They may come to it at different places.
+pub(super) fn meet(warp: &mut Warp<'_>) -> Flow {
+    if warp.registers.active != ALL && !warp.meet() {
+        return Flow::Block(Blocked::Meet);
+    }
+    warp.views.meet(ALL);
+    Flow::Jump(warp.pc + 1)
+}
+
 /// A shuffle: each lane gets the value of the lane that it names.
 pub(super) fn shuffle(warp: &mut Warp<'_>, dst: Reg, src: Operand, lane: Operand) -> Result<(), Fault> {
     warp.converged()?;
@@ -212,7 +221,7 @@ impl Machine<'_> {
             self.counts.ctas += 1;
             let mut all = View::default();
             for warp in self.warps.iter().filter(|warp| warp.cta == cta) {
-                all.follow(&warp.views.everybody());
+                all.follow(&warp.views.together());
             }
             let (first, team) = (self.team.first, self.team);
             let after = |index: usize, lanes: u32, count: u32| {
@@ -220,12 +229,12 @@ impl Machine<'_> {
             };
             let Cta { touched, arrivals, .. } = &self.ctas[cta];
             let touched = touched.iter().find(|&(&(warp, lanes), &(count, _))| !after(warp, lanes, count));
-            let arrived = arrivals.iter().find(|&(&(warp, _), arrived)| {
+            let arrived = arrivals.iter().find(|&(&(warp, lanes, _), arrived)| {
                 let (place, phase) = arrived.phase;
-                !after(warp, arrived.lanes, arrived.count) && all.executed(place) < phase
+                !after(warp, lanes, arrived.count) && all.executed(place) < phase
             });
             let touched = touched.map(|(&(warp, _), &(_, pc))| (warp, pc));
-            if let Some((warp, pc)) = touched.or(arrived.map(|(&(warp, _), arrived)| (warp, arrived.pc))) {
+            if let Some((warp, pc)) = touched.or(arrived.map(|(&(warp, ..), arrived)| (warp, arrived.pc))) {
                 let rank = self.ctas[cta].rank;
                 return Err(Fault::PeerUnordered { rank }.by(warp, pc, None));
             }

@@ -36,7 +36,7 @@ pub(crate) struct Arrival {
     pub(crate) barrier: u32,
     pub(crate) copies: Vec<ThreadCopy>,
     /// What the thread knew when it issued the arrival.
-    pub(crate) published: Published,
+    pub(crate) published: Vec<Published>,
 }
 
 impl Machine<'_> {
@@ -130,7 +130,6 @@ impl Machine<'_> {
     }
 
     fn copies_arrive(&mut self, warp: usize, barrier: Operand, counted: bool) -> Result<(), Stop> {
-        let published = self.published(warp, MbarrierOrder::CTA);
         let state = &mut self.warps[warp];
         let (barriers, active, cta, pc) =
             (state.registers.read(barrier)?, state.registers.active, state.cta, state.pc);
@@ -151,7 +150,7 @@ impl Machine<'_> {
                 None => (number, By::lane(lane), self.warps[warp].views.count),
             };
             copies.iter().for_each(|copy| self.copy_settles(warp, *copy, until));
-            let published = published.clone();
+            let published = self.published((warp, lane), MbarrierOrder::CTA);
             let arrival = Arrival { by: (warp, pc, lane), cta, barrier: offset, copies, published };
             if self.options.schedule == Schedule::Earliest {
                 self.copies_done(arrival).map_err(|fault| fault.lane(lane))?;
@@ -159,6 +158,7 @@ impl Machine<'_> {
                 self.arrivals.push_back(arrival);
             }
         }
+        self.warps[warp].views.count += 1;
         Ok(())
     }
 
@@ -167,7 +167,7 @@ impl Machine<'_> {
         let Arrival { by: _, cta, barrier: offset, copies, published } = arrival;
         let shared = &mut self.ctas[cta].shared;
         let barrier = shared.barrier(offset)?;
-        barrier.gather(&published, false);
+        published.iter().for_each(|published| barrier.gather(published, false));
         barrier.copied.extend(copies.into_iter().map(|copy| (copy.offset, copy.bytes)));
         if barrier.arrive(reported(offset), 1)? {
             shared.phase_completed(offset);

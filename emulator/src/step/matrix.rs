@@ -203,13 +203,14 @@ impl Machine<'_> {
         let warp = &mut self.warps[index];
         let addresses = warp.registers.read(address)?;
         let cta = &mut self.ctas[warp.cta];
+        let view = warp.views.common();
         for (matrix, &reg) in dst.iter().enumerate() {
             let mut halves = [[0u16; 8]; 8];
             for (row, halves) in halves.iter_mut().enumerate() {
                 let lane = 8 * matrix + row;
                 let offset = cta.own(addresses[lane]).map_err(|fault| fault.lane(lane))?;
                 let bytes = cta.shared.load(offset, 16).map_err(|fault| fault.lane(lane))?;
-                let observed = cta.shared.observed(offset, 16, &warp.views.anybody().known);
+                let observed = cta.shared.observed(offset, 16, &view.known);
                 observed.map_err(|fault| fault.lane(lane))?;
                 for (half, bytes) in halves.iter_mut().zip(bytes.chunks_exact(2)) {
                     *half = u16::from_le_bytes([bytes[0], bytes[1]]);

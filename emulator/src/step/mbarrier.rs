@@ -115,16 +115,18 @@ impl Machine<'_> {
         Ok(Flow::Next)
     }
 
-    /// What an arrival of a warp publishes: everything that the warp knows, or with `.relaxed` what its last
-    /// fence published.
-    pub(super) fn published(&mut self, warp: usize, order: MbarrierOrder) -> Published {
-        let active = self.warps[warp].registers.active;
-        match (order, self.warps[warp].views.fenced_all(active)) {
-            (MbarrierOrder::Sync(scope), _) => Published { view: self.publish(warp), scope: Some(scope) },
-            (MbarrierOrder::Relaxed(scope), Some((fenced, view))) => {
-                Published { view, scope: Some(scope.min(fenced)) }
+    /// What an arrival of a lane publishes: everything that the lane knows, or with `.relaxed` what its last
+    /// fences published. The other lanes of the instruction may arrive at other mbarriers, or in another phase.
+    pub(super) fn published(&self, (warp, lane): (usize, usize), order: MbarrierOrder) -> Vec<Published> {
+        let views = &self.warps[warp].views;
+        match order {
+            MbarrierOrder::Sync(scope) => vec![Published { view: views.told(1 << lane), scope: Some(scope) }],
+            MbarrierOrder::Relaxed(scope) => {
+                let fences = views.fenced(lane);
+                let fences = fences.map(|(by, view)| Published { view, scope: Some(scope.min(by)) });
+                let nothing = Published { view: views.of(lane).clone(), scope: None };
+                fences.chain([nothing]).collect()
             }
-            (MbarrierOrder::Relaxed(_), None) => Published { view: self.publish(warp), scope: None },
         }
     }
 
@@ -137,9 +139,8 @@ impl Machine<'_> {
         order: Option<MbarrierOrder>,
         act: Act<'_>,
     ) -> Result<(), Stop> {
-        let count = self.warps[index].views.count;
-        let published = order.map(|order| self.published(index, order));
         let warp = &mut self.warps[index];
+        let count = warp.views.count;
         let (barriers, numbers) = (warp.registers.read(barrier)?, warp.registers.read(number)?);
         let (own, active, pc) = (warp.cta, warp.registers.active, warp.pc);
         for lane in lanes(active) {
@@ -154,21 +155,21 @@ impl Machine<'_> {
             self.reached((index, lane), cta).map_err(|fault| fault.lane(lane))?;
             let used = self.uses(Used { warp: index, lanes: 1 << lane, count, pc }, cta, offset);
             used.map_err(|fault| fault.lane(lane))?;
+            let published = order.map(|order| self.published((index, lane), order));
             let shared = &mut self.ctas[cta].shared;
             let barrier = if far { shared.fenced_barrier(offset) } else { shared.barrier(offset) };
             let barrier = barrier.map_err(|fault| fault.lane(lane))?;
-            if let Some(published) = &published {
-                barrier.gather(published, far);
-            }
+            published.iter().flatten().for_each(|published| barrier.gather(published, far));
             let (place, completed) = barrier.count();
-            let arrived = Arrived { lanes: 1 << lane, count, pc, phase: (place, completed + 1) };
+            let arrived = Arrived { count, pc, phase: (place, completed + 1) };
             if act(barrier, reported(offset), numbers[lane]).map_err(|fault| fault.lane(lane))? {
                 shared.phase_completed(offset);
             }
             if far {
-                self.ctas[cta].arrivals.insert((index, offset), arrived);
+                self.ctas[cta].arrivals.insert((index, 1 << lane, offset), arrived);
             }
         }
+        self.warps[index].views.count += 1;
         Ok(())
     }
 
@@ -215,16 +216,16 @@ impl Machine<'_> {
         let Some(barrier) = self.ctas[cta].shared.barriers.get_mut(&offset) else { return Ok(()) };
         barrier.is_used(by);
         let (made, public) = (barrier.made, barrier.public);
-        let lane = lanes(by.lanes).next().unwrap_or(0);
-        if public || made.warp == by.warp || self.knows((by.warp, lane), made) {
+        if public || made.warp == by.warp || self.knows((by.warp, by.lanes), made) {
             return Ok(());
         }
         Err(self.used_in_a_race(cta, offset, made))
     }
 
-    fn knows(&self, (warp, lane): (usize, usize), used: Used) -> bool {
-        let view = self.warps[warp].views.of(lane);
-        view.executed_by(self.number(used.warp), used.lanes, used.count, self.team)
+    /// Whether each lane of a mask knows of a use by other lanes.
+    fn knows(&self, (warp, mask): (usize, u32), used: Used) -> bool {
+        let (number, mut views) = (self.number(used.warp), self.warps[warp].views.groups(mask));
+        views.all(|(_, view)| view.executed_by(number, used.lanes, used.count, self.team))
     }
 
     fn used_in_a_race(&self, cta: usize, offset: u32, other: Used) -> Fault {
@@ -267,7 +268,7 @@ impl Machine<'_> {
                 let offset = self.used((warp, 1 << lane), barriers[lane])?;
                 let users: Vec<Used> = self.ctas[cta].shared.barrier(offset)?.users().collect();
                 for user in users.into_iter().filter(|user| user.warp != warp) {
-                    if !self.knows((warp, lane), user) {
+                    if !self.knows((warp, 1 << lane), user) {
                         return Err(self.used_in_a_race(cta, offset, user));
                     }
                 }
@@ -312,13 +313,13 @@ impl Machine<'_> {
         order: MbarrierOrder,
     ) -> Result<Flow, Stop> {
         let parities = self.warps[warp].registers.read(parity)?;
-        let mut waiting: Vec<(u32, u32)> = Vec::new();
+        let mut waiting: Vec<(u32, u32, u32)> = Vec::new();
         self.each_barrier(warp, (barrier, &parities), |warp, barrier, offset, (mask, parity)| {
             barrier.in_time(reported(offset), parity, &warp.views)?;
             if barrier.passed(parity) {
                 warp.views.acquire(mask, barrier, order);
-            } else if !waiting.contains(&(offset, parity & 1)) {
-                waiting.push((offset, parity & 1));
+            } else {
+                waiting.push((offset, parity & 1, mask));
             }
             Ok(())
         })?;

@@ -291,6 +291,7 @@ impl Machine<'_> {
         let warp = &mut self.warps[warp];
         let addresses = warp.registers.read(address)?;
         let cta = &mut self.ctas[warp.cta];
+        let view = warp.views.common();
         for (matrix, &operand) in src.iter().enumerate() {
             let values = warp.registers.read(operand)?;
             for row in 0..8 {
@@ -301,8 +302,7 @@ impl Machine<'_> {
                     let half = values[r * 4 + c / 2] >> (16 * (c % 2));
                     bytes[2 * column..2 * column + 2].copy_from_slice(&(half as u16).to_le_bytes());
                 }
-                let stored =
-                    put_row(&mut cta.shared, cta.rank, addresses[lane], &bytes, &warp.views.anybody());
+                let stored = put_row(&mut cta.shared, cta.rank, addresses[lane], &bytes, &view);
                 stored.map_err(|fault| fault.lane(lane))?;
             }
         }

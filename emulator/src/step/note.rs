@@ -3,6 +3,8 @@
 //! `ldmatrix` and `stmatrix` access memory for the whole warp: any lane may read any row, and four lanes
 //! write each row. They are `.sync.aligned`, but do not order memory (PTX ISA "ldmatrix", "stmatrix").
 
+use std::borrow::Cow;
+
 use ptx::Space;
 
 use super::memory::split;
@@ -36,6 +38,10 @@ impl Target {
 /// A range of shared memory: index of the CTA, offset and number of bytes.
 pub(super) type Range = (usize, u32, u32);
 
+fn one(range: (u64, u64)) -> impl Iterator<Item = (u64, u64)> {
+    core::iter::once(range)
+}
+
 impl Machine<'_> {
     /// The target of a lane's address.
     pub(super) fn target(&self, warp: usize, space: Space, address: u64) -> Result<Target, Fault> {
@@ -61,15 +67,15 @@ impl Machine<'_> {
         Some((self.team.number(place)?, count + 1))
     }
 
-    /// As [`Machine::note`], for a copy that reads until the phase `until`.
+    /// As [`Machine::note`], for a copy that reads some ranges until the phase `until`.
     pub(super) fn note_copy(
         &self,
         (warp, lane): (usize, usize),
-        range: (u64, u64),
+        ranges: impl Iterator<Item = (u64, u64)>,
         until: Option<(u32, u32)>,
     ) -> Result<(), Fault> {
         let who = self.who(warp, By::lane(lane), self.warps[warp].views.of(lane));
-        self.note_who(Who { until, ..who }, range, Kind::READ.asynchronous())
+        self.note_who(Who { until, ..who }, ranges, Kind::READ.asynchronous())
     }
 
     /// Records an access of a lane to global memory. Refuses it if it races with an earlier access.
@@ -93,7 +99,7 @@ impl Machine<'_> {
         kind: Kind,
     ) -> Result<(), Fault> {
         let lane = by.first();
-        self.note_who(self.who(warp, by, self.warps[warp].views.of(lane)), (address, bytes), kind)
+        self.note_who(self.who(warp, by, self.warps[warp].views.of(lane)), one((address, bytes)), kind)
     }
 
     /// As [`Machine::note`], with another operation and count than the warp's current ones.
@@ -106,14 +112,23 @@ impl Machine<'_> {
         count: u32,
     ) -> Result<(), Fault> {
         let who = self.who(warp, By::lane(lane), self.warps[warp].views.of(lane));
-        self.note_who(Who { pc: u32::try_from(pc).unwrap_or(u32::MAX), count, ..who }, range, kind)
+        self.note_who(Who { pc: u32::try_from(pc).unwrap_or(u32::MAX), count, ..who }, one(range), kind)
     }
 
-    fn note_who(&self, who: Who<'_>, (address, bytes): (u64, u64), kind: Kind) -> Result<(), Fault> {
-        if self.options.dependent && who.view.known.of(EARLIER, self.team) == 0 {
+    fn note_who(
+        &self,
+        who: Who<'_>,
+        ranges: impl Iterator<Item = (u64, u64)>,
+        kind: Kind,
+    ) -> Result<(), Fault> {
+        let mut ranges = ranges.peekable();
+        if let Some(&(address, _)) = ranges.peek()
+            && self.options.dependent
+            && who.view.known.of(EARLIER, self.team) == 0
+        {
             return Err(Fault::GridNotAwaited { address });
         }
-        self.launch.races.access(address, bytes, kind, who).map_err(|conflict| self.race(conflict, kind))
+        self.launch.races.access_all(ranges, kind, who).map_err(|conflict| self.race(conflict, kind))
     }
 
     pub(super) fn race(&self, conflict: Conflict, kind: Kind) -> Fault {
@@ -151,7 +166,8 @@ impl Machine<'_> {
         if space == Space::Global {
             for (mask, view) in self.warps[warp].views.groups(active) {
                 for run in runs(addresses, bytes, mask) {
-                    let noted = self.note_who(self.who(warp, run.by, view), (run.start, run.bytes), kind);
+                    let noted =
+                        self.note_who(self.who(warp, run.by, view), one((run.start, run.bytes)), kind);
                     noted.map_err(|fault| fault.lane(run.by.first()))?;
                 }
             }
@@ -280,16 +296,10 @@ impl Machine<'_> {
         let (number, team) = (self.number(warp), self.team);
         let state = &self.warps[warp];
         let (pc, count) = (u32::try_from(state.pc).unwrap_or(u32::MAX), state.views.count);
-        let joint;
+        // A row of a matrix, or an operand of a multiply, is accessed by the warp as a whole.
         let collective = by == By::All(ALL) || matches!(by, By::Each { .. });
-        let view = if collective && state.views.groups(ALL).nth(1).is_some() {
-            // Any lane may access the bytes.
-            joint = state.views.everybody();
-            &joint
-        } else {
-            state.views.of(by.first())
-        };
-        let who = Who { warp: number, by, pc, count, view, team, until: None };
+        let view = if collective { state.views.common() } else { Cow::Borrowed(state.views.of(by.first())) };
+        let who = Who { warp: number, by, pc, count, view: &view, team, until: None };
         let done = body(&mut self.ctas[cta].races, who);
         done.map_err(|conflict| self.shared_race(cta, conflict, write))
     }

@@ -210,12 +210,17 @@ impl Machine<'_> {
         self.note_by(warp, by, (address, TENSOR_MAP_BYTES as u64), Kind::WRITE)
     }
 
-    /// A map in the warp's own shared memory, and its offset.
-    fn shared_map(&self, warp: usize, address: u32) -> Result<(u32, [u8; TENSOR_MAP_BYTES]), Fault> {
+    /// A map in the warp's own shared memory, and its offset, for threads that know this much.
+    fn shared_map(
+        &self,
+        warp: usize,
+        address: u32,
+        view: &View,
+    ) -> Result<(u32, [u8; TENSOR_MAP_BYTES]), Fault> {
         let cta = &self.ctas[self.warps[warp].cta];
         let offset = cta.own(address)?;
         cta.shared.bounds(offset, TENSOR_MAP_BYTES as u32, ALIGNMENT)?;
-        cta.shared.observed(offset, TENSOR_MAP_BYTES as u32, &self.warps[warp].views.anybody().known)?;
+        cta.shared.observed(offset, TENSOR_MAP_BYTES as u32, &view.known)?;
         let mut bytes = [0; TENSOR_MAP_BYTES];
         for (at, chunk) in (offset..).step_by(16).zip(bytes.chunks_exact_mut(16)) {
             chunk.copy_from_slice(cta.shared.load(at, 16)?);
@@ -230,7 +235,7 @@ impl Machine<'_> {
         field: MapField,
         value: u64,
     ) -> Result<(), Fault> {
-        let (offset, bytes) = self.shared_map(warp, address)?;
+        let (offset, bytes) = self.shared_map(warp, address, self.warps[warp].views.of(lane))?;
         let range = (self.warps[warp].cta, offset, TENSOR_MAP_BYTES as u32);
         self.note_shared((warp, By::lane(lane)), range, Kind::WRITE)?;
         let bytes = replaced(&bytes, field, value).ok_or(Fault::TensorMap { address: address.into() })?;
@@ -242,20 +247,24 @@ impl Machine<'_> {
     }
 
     fn publish_map(&mut self, warp: usize, dst: u64, src: u32) -> Result<(), Fault> {
-        let (offset, bytes) = self.shared_map(warp, src)?;
+        let (offset, bytes) = self.shared_map(warp, src, &self.warps[warp].views.common())?;
         let range = (self.warps[warp].cta, offset, TENSOR_MAP_BYTES as u32);
-        // Any lane may read it.
+        // Any lane may read it. The read is over when lane 0 continues.
         self.order_warp(warp, range)?;
         self.note_shared((warp, By::lane(0)), range, Kind::READ)?;
         self.map_is_written((warp, By::lane(0)), dst)?;
         self.memory.store(dst, &bytes)
     }
 
+    /// Each active lane releases what it knows and has done, through the tensormap proxy.
     fn release_maps(&mut self, warp: usize, scope: Scope) {
         let active = self.warps[warp].registers.active;
-        let view = self.publish(warp);
-        self.warps[warp].views.change(active, |_, mine| {
-            mine.maps.released.entry(scope).or_default().join(&view.known);
-        });
+        let views = &mut self.warps[warp].views;
+        for lane in lanes(active) {
+            let released = views.publish(1 << lane);
+            views.change(1 << lane, |_, mine| {
+                mine.maps.released.entry(scope).or_default().join(&released.known);
+            });
+        }
     }
 }

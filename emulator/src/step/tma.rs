@@ -246,11 +246,9 @@ impl Machine<'_> {
             self.order_async((warp, lane), (cta, target, bytes), (true, true))?;
             self.counts.tensor_loads += u64::from(map_at != LINE);
             let until = self.phase_of(cta, barrier_offset);
-            for index in 0..map.rows() {
-                if let Some(row) = map.row(&start, index) {
-                    self.note_copy((warp, lane), (row.address, (row.end - row.start) as u64), until)?;
-                }
-            }
+            let rows = (0..map.rows()).filter_map(|index| map.row(&start, index));
+            let rows = rows.map(|row| (row.address, (row.end - row.start) as u64));
+            self.note_copy((warp, lane), rows, until)?;
             if self.may_change(map_at) {
                 self.map_is_used((warp, lane), map_at, Some(Held::Until(until)))?;
                 let state = &mut self.warps[warp];

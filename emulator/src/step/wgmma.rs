@@ -256,7 +256,7 @@ impl Machine<'_> {
                 });
             }
         }
-        let view = self.warps[index].views.anybody();
+        let view = self.warps[index].views.common();
         let warpgroup = &self.ctas[self.warps[index].cta].warpgroups[group];
         if let Some(multiply) = warpgroup.multiplies.get(at) {
             multiply.landed.iter().try_for_each(|mark| mark.observed(&view.known))?;

@@ -83,7 +83,7 @@ fn race(fault: &Fault) -> bool {
 }
 
 pub(crate) fn cases() -> Vec<Case> {
-    let two = |why, program| Case { ctas: 2, ..Case::new(why, 64, program, race) };
+    let two = |why, program: fn(Kernel<'_>)| Case { ctas: 2, ..Case::new(why, 64, program, race) };
     let cases = [
         two("two CTAs that write one word", |k| {
             let cta = k.f.special(Special::CtaX);

@@ -1,14 +1,14 @@
 //! Hazards with tensor maps that other CTAs use, and with earlier grids.
 
 use emulator::Fault;
-use ptx::{AtomicOp, MapChange, Scope};
+use ptx::{AtomicOp, AtomicType, BulkLoad, LoadOrder, MapChange, Scope};
 
-use crate::Case;
 use crate::tensor_maps::MAP;
 use crate::tools::{ACQUIRE, RELAXED, RELEASE, grid, race};
+use crate::{BOX_BYTES, Case, Kernel};
 
 pub(crate) fn cases() -> Vec<Case> {
-    [maps(), dependents()].into_iter().flatten().collect()
+    [maps(), dependents(), early()].into_iter().flatten().collect()
 }
 
 fn maps() -> Vec<Case> {
@@ -87,7 +87,7 @@ fn maps() -> Vec<Case> {
 }
 
 fn dependents() -> Vec<Case> {
-    let dependent = |why, program| {
+    let dependent = |why, program: fn(Kernel<'_>)| {
         let found = |fault: &Fault| matches!(fault, Fault::GridNotAwaited { .. });
         Case { dependent: true, ..Case::new(why, 64, program, found) }
     };
@@ -136,4 +136,87 @@ fn dependents() -> Vec<Case> {
         })
         .isa("griddepcontrol.wait"),
     ]
+}
+
+/// An access to global memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    BulkLoad,
+    TensorStore,
+    TensorReduction,
+    BulkReduction,
+    ThreadCopy,
+    Acquire,
+    Volatile,
+}
+
+impl Kernel<'_> {
+    fn accesses_early(self, access: Access) {
+        let (f, origin) = (self.f, [self.f.constant(0); 2]);
+        match access {
+            Access::BulkLoad => {
+                f.mbarrier_arrive_expect(self.bar(0), 64);
+                let (src, dst, barrier) = (self.data, self.base, self.bar(0));
+                f.bulk_load(BulkLoad { src, dst, barrier, multicast: None, hint: None }, 64);
+            }
+            Access::TensorStore => f.tensor_store(self.out_map, self.base, origin),
+            Access::TensorReduction => f.tensor_reduce(AtomicOp::Add, self.map, self.base, origin),
+            Access::BulkReduction => {
+                f.bulk_reduce((AtomicOp::Add, AtomicType::U32), self.data, self.base, 64);
+            }
+            Access::ThreadCopy => f.copy_async(16, self.base, (self.data, 0), None),
+            Access::Acquire => {
+                let _value = f.load_ordered::<u32, 1>(ACQUIRE, self.flag_at(0));
+            }
+            Access::Volatile => {
+                let _value = f.load_ordered::<u32, 1>(LoadOrder::Volatile, self.flag_at(0));
+            }
+        }
+        f.bulk_commit();
+        f.bulk_wait(0, false);
+        f.copy_wait_all();
+        if access != Access::BulkLoad {
+            f.mbarrier_arrive(self.bar(0));
+        }
+    }
+}
+
+/// Accesses before the wait for the grids before this one, and accesses of lanes that have not waited.
+fn early() -> Vec<Case> {
+    let found = |fault: &Fault| matches!(fault, Fault::GridNotAwaited { .. });
+    let case = |access: Access, alone: bool| {
+        let what = match access {
+            Access::BulkLoad => "a bulk load",
+            Access::TensorStore => "a tensor store",
+            Access::TensorReduction => "a tensor reduction",
+            Access::BulkReduction => "a bulk reduction",
+            Access::ThreadCopy => "a cp.async",
+            Access::Acquire => "an acquire",
+            Access::Volatile => "a volatile read",
+        };
+        let how = if alone { "that one lane waited for the end of" } else { "before the end of" };
+        let why: &'static str = format!("{what} {how} the grids before this one").leak();
+        let body = move |k: Kernel<'_>| {
+            let f = k.f;
+            k.zero(BOX_BYTES);
+            k.barriers([1], 64);
+            if alone && k.broken {
+                k.in_thread(5, || f.grid_wait());
+            } else if !k.broken {
+                f.grid_wait();
+            }
+            k.once(|| k.accesses_early(access));
+            f.mbarrier_wait(k.bar(0), 0);
+            f.grid_wait();
+        };
+        Case { dependent: true, ..Case::new(why, 64, body, found) }
+            .isa("griddepcontrol.wait: the executing thread")
+    };
+    use Access::{Acquire, BulkLoad, BulkReduction, TensorReduction, TensorStore, ThreadCopy, Volatile};
+    let mut all: Vec<Case> =
+        [BulkLoad, TensorStore, TensorReduction, BulkReduction, ThreadCopy, Acquire, Volatile]
+            .map(|access| case(access, false))
+            .into();
+    all.extend([BulkLoad, Acquire].map(|access| case(access, true)));
+    all
 }

@@ -6,11 +6,11 @@ use ptx::{AtomicOp, AtomicSem, LoadOrder, Location, ProxySpace, Scope, StoreOrde
 use crate::tools::{ACQUIRE, RELAXED, RELEASE};
 use crate::{BOX_BYTES, Case, Kernel};
 
-fn legal(why: &'static str, threads: u32, program: fn(Kernel<'_>)) -> Case {
+fn legal(why: &'static str, threads: u32, program: impl Fn(Kernel<'_>) + Send + Sync + 'static) -> Case {
     Case::new(why, threads, program, |_: &Fault| false)
 }
 
-fn grid(why: &'static str, ctas: u32, program: fn(Kernel<'_>)) -> Case {
+fn grid(why: &'static str, ctas: u32, program: impl Fn(Kernel<'_>) + Send + Sync + 'static) -> Case {
     legal(why, 32, program).ctas(ctas)
 }
 

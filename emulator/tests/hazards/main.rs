@@ -5,13 +5,18 @@
 mod asynchronous;
 mod barriers;
 mod bulk;
+mod claims;
 mod cluster;
+mod coherence;
 mod collectives;
 mod copies;
+mod crossing;
 mod flags;
 mod global;
 mod grid;
 mod im2col;
+mod kept;
+mod known;
 mod lanes;
 mod legal;
 mod lifetimes;
@@ -70,7 +75,7 @@ struct Case {
     isa: Option<&'static str>,
     /// Whether earlier grids may still run.
     dependent: bool,
-    program: fn(Kernel<'_>),
+    program: Box<dyn Fn(Kernel<'_>) + Send + Sync>,
     found: fn(&Fault) -> bool,
 }
 
@@ -211,12 +216,22 @@ impl<'f> Kernel<'f> {
 }
 
 impl Case {
-    fn new(why: &'static str, threads: u32, program: fn(Kernel<'_>), found: fn(&Fault) -> bool) -> Self {
+    fn new(
+        why: &'static str,
+        threads: u32,
+        program: impl Fn(Kernel<'_>) + Send + Sync + 'static,
+        found: fn(&Fault) -> bool,
+    ) -> Self {
+        let program = Box::new(program);
         Self { why, threads, cluster: 1, ctas: 1, isa: None, dependent: false, program, found }
     }
 
     /// Two CTAs of one warp each.
-    fn in_cluster(why: &'static str, program: fn(Kernel<'_>), found: fn(&Fault) -> bool) -> Self {
+    fn in_cluster(
+        why: &'static str,
+        program: impl Fn(Kernel<'_>) + Send + Sync + 'static,
+        found: fn(&Fault) -> bool,
+    ) -> Self {
         Self { cluster: 2, ctas: 2, ..Self::new(why, 32, program, found) }
     }
 

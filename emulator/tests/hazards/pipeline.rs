@@ -87,8 +87,8 @@ fn consume(k: Kernel<'_>, flaw: Flaw) {
 }
 
 pub(crate) fn cases() -> Vec<Case> {
-    let one = |why, program, found: fn(&Fault) -> bool| Case::new(why, 64, program, found);
-    let two = |why, program, found: fn(&Fault) -> bool| Case::new(why, 96, program, found);
+    let one = |why, program: fn(Kernel<'_>), found: fn(&Fault) -> bool| Case::new(why, 64, program, found);
+    let two = |why, program: fn(Kernel<'_>), found: fn(&Fault) -> bool| Case::new(why, 96, program, found);
     vec![
         one(
             "ring: a consumer waits for the phase before",

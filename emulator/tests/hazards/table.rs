@@ -10,8 +10,8 @@ use emulator::{Failure, Fault, Options, Schedule};
 
 use crate::{Case, asynchronous, barriers, bulk, global, im2col, launch, mbarriers, memory, tensor_maps};
 use crate::{
-    cluster, collectives, copies, flags, grid, lanes, legal, lifetimes, locks, matrix, named, pipeline,
-    proxies, sources, staging, unusual, weak,
+    cluster, coherence, collectives, copies, crossing, flags, grid, kept, known, lanes, legal, lifetimes,
+    locks, matrix, named, pipeline, proxies, sources, staging, unusual, weak,
 };
 
 /// Number of random schedules, in addition to the four deterministic ones.
@@ -136,7 +136,7 @@ fn sweep_all(cases: &[Case], broken: bool) -> Vec<Outcome> {
     done.into_inner().unwrap().into_values().collect()
 }
 
-fn groups() -> Vec<(&'static str, Vec<Case>)> {
+pub(crate) fn groups() -> Vec<(&'static str, Vec<Case>)> {
     vec![
         ("Plain accesses", memory::cases()),
         ("Tensor copies and multiplies", asynchronous::cases()),
@@ -161,6 +161,10 @@ fn groups() -> Vec<(&'static str, Vec<Case>)> {
         ("Maps of other CTAs, and grids before this one", grid::cases()),
         ("Lanes", lanes::cases()),
         ("Weak memory", weak::cases()),
+        ("What one lane knows", known::cases()),
+        ("All copies of a source", kept::cases()),
+        ("Orders of writes", coherence::cases()),
+        ("Proxies between CTAs", crossing::cases()),
     ]
 }
 

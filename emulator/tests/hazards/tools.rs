@@ -70,6 +70,11 @@ impl<'f> Kernel<'f> {
         value
     }
 
+    /// Reads a word and does not use it.
+    pub(crate) fn peek(self, at: Value<'f, u32>) {
+        let _value = self.read(at);
+    }
+
     pub(crate) fn write(self, at: Value<'f, u32>, value: impl Source<'f, u32>) {
         let value = self.f.variable(value).get();
         self.f.store_shared(at, 0, [value]);
@@ -116,7 +121,12 @@ impl<'f> Kernel<'f> {
 }
 
 /// A case with a grid of CTAs of one warp each.
-pub(crate) fn grid(why: &'static str, ctas: u32, program: fn(Kernel<'_>), found: fn(&Fault) -> bool) -> Case {
+pub(crate) fn grid(
+    why: &'static str,
+    ctas: u32,
+    program: impl Fn(Kernel<'_>) + Send + Sync + 'static,
+    found: fn(&Fault) -> bool,
+) -> Case {
     Case::new(why, 32, program, found).ctas(ctas)
 }
 

@@ -1,16 +1,18 @@
 //! More programs that the ISA allows. Their accesses are ordered in ways that few kernels use.
 
 use emulator::Fault;
-use ptx::{AtomicOp, AtomicSem, LoadOrder, Location, MapChange, MbarrierOrder, Scope, StoreOrder};
+use ptx::{
+    AtomicOp, AtomicSem, LoadOrder, Location, MapChange, MbarrierOrder, ProxySpace, Scope, StoreOrder,
+};
 
 use crate::tools::{ACQUIRE, RELEASE};
 use crate::{BOX_BYTES, Case, Kernel};
 
-fn legal(why: &'static str, threads: u32, program: fn(Kernel<'_>)) -> Case {
+fn legal(why: &'static str, threads: u32, program: impl Fn(Kernel<'_>) + Send + Sync + 'static) -> Case {
     Case::new(why, threads, program, |_: &Fault| false)
 }
 
-fn grid(why: &'static str, ctas: u32, program: fn(Kernel<'_>)) -> Case {
+fn grid(why: &'static str, ctas: u32, program: impl Fn(Kernel<'_>) + Send + Sync + 'static) -> Case {
     legal(why, 32, program).ctas(ctas)
 }
 
@@ -32,7 +34,7 @@ impl<'f> Kernel<'f> {
 }
 
 pub(crate) fn cases() -> Vec<Case> {
-    [copies(), order()].into_iter().flatten().collect()
+    [copies(), order(), patterns(), meetings(), neighbours()].into_iter().flatten().collect()
 }
 
 fn copies() -> Vec<Case> {
@@ -329,5 +331,195 @@ fn order() -> Vec<Case> {
             );
         })
         .isa("Memory Consistency Model, Observation: through atomic read-modify-writes"),
+    ]
+}
+
+/// Patterns of releases and acquires on one word.
+fn patterns() -> Vec<Case> {
+    const PATTERNS: &str = "Memory Consistency Model, Release and Acquire Patterns";
+    let relaxed = LoadOrder::Relaxed(Scope::Gpu);
+    // CTA 0 releases 1, CTA 2 stores 3 when it has seen that, and CTA 1 reads twice.
+    let twice = move |why, second: LoadOrder, fenced: bool| {
+        grid(why, 3, move |k| {
+            let f = k.f;
+            k.once(|| {
+                k.in_cta(0, || {
+                    f.store_global(k.data, 0, [k.thread]);
+                    k.set_flag(0, RELEASE);
+                });
+                k.in_cta(1, || {
+                    let [first] = f.load_ordered::<u32, 1>(relaxed, k.flag_at(0));
+                    let _again = f.load_ordered::<u32, 1>(second, k.flag_at(0));
+                    if fenced {
+                        f.fence(Scope::Gpu);
+                    }
+                    f.if_(first.equals(1), || k.touch(k.data));
+                });
+                k.in_cta(2, || {
+                    k.poll(k.flag_at(0), relaxed);
+                    f.store_ordered(StoreOrder::Relaxed(Scope::Gpu), k.flag_at(0), [f.constant(3u32)]);
+                });
+            });
+        })
+        .isa(PATTERNS)
+    };
+    vec![
+        grid("a release, and then a relaxed store to the same word", 2, |k| {
+            let f = k.f;
+            k.once(|| {
+                k.in_cta(0, || {
+                    f.store_global(k.data, 0, [k.thread]);
+                    k.set_flag(0, RELEASE);
+                    f.store_ordered(StoreOrder::Relaxed(Scope::Gpu), k.flag_at(0), [f.constant(2u32)]);
+                });
+                k.in_cta(1, || {
+                    f.loop_(|| {
+                        let [seen] = f.load_ordered::<u32, 1>(ACQUIRE, k.flag_at(0));
+                        f.break_if(seen.equals(2));
+                    });
+                    k.touch(k.data);
+                });
+            });
+        })
+        .isa(PATTERNS),
+        twice("a relaxed read, and then an acquire of the same word", ACQUIRE, false),
+        twice("two relaxed reads of a word, and then a fence", relaxed, true),
+        grid("a counter that 300 CTAs read twice", 301, |k| {
+            let f = k.f;
+            k.once(|| {
+                k.in_cta(0, || {
+                    for _ in 0..4 {
+                        let _old = k.add(k.flag_at(0), AtomicSem::Relaxed);
+                    }
+                });
+                f.if_(f.special(ptx::Special::CtaX).differs_from(0), || {
+                    let [first] = f.load_ordered::<u32, 1>(LoadOrder::Relaxed(Scope::Gpu), k.flag_at(0));
+                    let [second] = f.load_ordered::<u32, 1>(LoadOrder::Relaxed(Scope::Gpu), k.flag_at(0));
+                    f.if_(second.less_than(first), || f.trap());
+                });
+            });
+        })
+        .isa("Memory Consistency Model, Coherence"),
+        legal("a fence for the device, and then one for the CTA", 64, |k| {
+            let f = k.f;
+            k.zeroed(2048, 64);
+            let flag = Location::shared(k.base, 1536);
+            k.once(|| {
+                f.fence(Scope::Gpu);
+                k.write(k.base, 1u32);
+                f.fence(Scope::Cta);
+                f.store_ordered(StoreOrder::Relaxed(Scope::Cta), flag, [f.constant(1u32)]);
+            });
+            k.in_thread(32, || {
+                k.poll(flag, LoadOrder::Acquire(Scope::Cta));
+                k.peek(k.base);
+            });
+        })
+        .isa(PATTERNS),
+        legal("a proxy fence passed on through a flag in shared memory", 64, |k| {
+            let f = k.f;
+            k.zeroed(2048, 64);
+            let flag = Location::shared(k.base, 1536);
+            k.in_warp(0, || {
+                k.write(k.own(k.base), k.thread);
+                f.fence_proxy_async(ProxySpace::Shared);
+                f.warp_sync();
+                k.once(|| f.store_ordered(StoreOrder::Release(Scope::Cta), flag, [f.constant(1u32)]));
+            });
+            k.in_thread(32, || {
+                k.poll(flag, LoadOrder::Acquire(Scope::Cta));
+                f.tensor_store(k.out_map, k.base, [f.constant(0); 2]);
+                f.bulk_commit();
+                f.bulk_wait(0, false);
+            });
+        })
+        .isa("Memory Consistency Model, Causality order: base causality with a proxy fence"),
+    ]
+}
+
+/// Lanes of a warp that meet at different places.
+fn meetings() -> Vec<Case> {
+    const MEETS: &str = "bar.warp.sync: membermask";
+    vec![
+        legal("halves of a warp meet in two branches", 32, |k| {
+            let f = k.f;
+            k.zeroed(256, 32);
+            let exchange = || {
+                k.write(k.own(k.base), k.thread);
+                f.warp_sync();
+                k.peek(k.base + (k.thread ^ 16) * 4);
+            };
+            f.if_else(k.lane().less_than(16), exchange, exchange);
+        })
+        .isa(MEETS),
+        legal("one lane meets the others, and meets them again outside of its branch", 32, |k| {
+            let f = k.f;
+            k.zeroed(256, 32);
+            k.write(k.own(k.base), k.thread);
+            f.if_(k.lane().equals(5), || {
+                f.warp_sync();
+                k.peek(k.base);
+                k.write(k.base + 128, 7u32);
+                f.warp_sync();
+            });
+            f.if_(k.lane().differs_from(5), || {
+                f.warp_sync();
+                f.warp_sync();
+                k.peek(k.base + 128);
+            });
+        })
+        .isa(MEETS),
+    ]
+}
+
+/// Bytes next to those of asynchronous stores and small copies.
+fn neighbours() -> Vec<Case> {
+    vec![
+        Case::in_cluster(
+            "words next to an asynchronous store in flight",
+            |k| {
+                let f = k.f;
+                k.ready();
+                k.awaits(4, false);
+                k.in_rank(0, || k.once(|| f.store_async(k.peer(), [k.thread])));
+                k.in_rank(1, || {
+                    k.in_thread(1, || {
+                        k.write(k.base + 4, 1u32);
+                        k.peek(k.base + 8);
+                    });
+                    f.mbarrier_wait(k.barrier(), 0);
+                });
+                k.meet();
+            },
+            |_: &Fault| false,
+        )
+        .isa("st.async: the bytes that it writes"),
+        Case::in_cluster(
+            "words next to an asynchronous store that another warp has waited for",
+            |k| {
+                let f = k.f;
+                k.ready();
+                k.awaits(4, false);
+                k.in_rank(0, || k.once(|| f.store_async(k.peer(), [k.thread])));
+                k.in_rank(1, || {
+                    k.in_thread(0, || f.mbarrier_wait(k.barrier(), 0));
+                    k.in_thread(1, || k.peek(k.base + 8));
+                });
+                k.meet();
+            },
+            |_: &Fault| false,
+        )
+        .isa("st.async: the bytes that it writes"),
+        legal("words next to a cp.async of 4 bytes in flight", 32, |k| {
+            let f = k.f;
+            k.zeroed(256, 32);
+            k.once(|| f.copy_async(4, k.base, (k.data, 0), None));
+            k.in_thread(1, || {
+                k.peek(k.base + 4);
+                k.write(k.base + 8, 1u32);
+            });
+            f.copy_wait_all();
+        })
+        .isa("cp.async: the bytes that it writes"),
     ]
 }
