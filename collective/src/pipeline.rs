@@ -16,9 +16,11 @@
 //! assert_eq!(PLAN.barrier_bytes(), 4 * 2 * 8);
 //! ```
 
-use ptx::{Builder, ProxySpace, Special, Value, Var};
+use core::panic::Location;
 
-use crate::plan::{Arrivals, MBARRIER_BYTES, Plan, RingPlan};
+use ptx::{Builder, ProxySpace, Region, Special, Value, Var};
+
+use crate::plan::{Arrivals, MBARRIER_BYTES, Plan, QueuePlan, RingPlan, WORD_BYTES};
 
 /// Warps of a warpgroup.
 const WARPS: u32 = 4;
@@ -114,6 +116,7 @@ pub struct ClusterPosition<'f> {
 
 impl<'f> ClusterPosition<'f> {
     /// Position of the executing CTA in a cluster of `shape` CTAs along M and N: `rank = m + n * shape[0]`.
+    #[track_caller]
     pub fn new(f: &'f Builder, shape: [u32; 2]) -> Self {
         if shape == [1, 1] {
             return Self { m: f.constant(0), n: f.constant(0), shape };
@@ -124,21 +127,26 @@ impl<'f> ClusterPosition<'f> {
 
     /// Multicast mask, one bit per rank, of this CTA's row: the CTAs that share its A. `None` if the row has
     /// one CTA.
+    #[track_caller]
     pub fn row_mask(&self) -> Option<Value<'f, u16>> {
         let [rows, columns] = self.shape;
         let row = (0..columns).fold(0u32, |mask, n| mask | 1 << (n * rows));
-        (columns > 1).then(|| (self.m.builder().constant(row) << self.m).cast())
+        let f = self.m.builder();
+        f.for_caller(|| (columns > 1).then(|| (f.constant(row) << self.m).cast()))
     }
 
     /// Multicast mask, one bit per rank, of this CTA's column: the CTAs that share its B. `None` if the
     /// column has one CTA.
+    #[track_caller]
     pub fn column_mask(&self) -> Option<Value<'f, u16>> {
         let [rows, _] = self.shape;
         let column = (1u32 << rows) - 1;
-        (rows > 1).then(|| (self.m.builder().constant(column) << (self.n * rows)).cast())
+        let f = self.m.builder();
+        f.for_caller(|| (rows > 1).then(|| (f.constant(column) << (self.n * rows)).cast()))
     }
 
     /// Rank of the `i`-th CTA that loads into this one: the column first, then the rest of the row.
+    #[track_caller]
     fn supplier(&self, i: Value<'f, u32>) -> Value<'f, u32> {
         let [rows, columns] = self.shape;
         let in_column = i + self.n * rows;
@@ -166,6 +174,7 @@ pub struct Release<'f> {
 impl<'f> Release<'f> {
     /// The release of the executing warpgroup, in which the executing thread is `thread`. `arrivals` says
     /// which threads arrive.
+    #[track_caller]
     pub fn new(
         f: &'f Builder,
         arrivals: Arrivals,
@@ -180,20 +189,24 @@ impl<'f> Release<'f> {
             Arrivals::Thread => f.constant(0),
         };
         let speaks = index.less_than(rows + columns - 1);
-        let to_peer = (rows * columns > 1).then(|| {
-            let zero = f.constant(0);
-            let rank = position.supplier(index.where_or(speaks, zero));
-            f.map_shared(base, rank) - base
+        let to_peer = f.for_caller(|| {
+            (rows * columns > 1).then(|| {
+                let zero = f.constant(0);
+                let rank = position.supplier(index.where_or(speaks, zero));
+                f.map_shared(base, rank) - base
+            })
         });
         Self { f, speaks, to_peer }
     }
 
     /// Arrives on a stage's empty barrier, here and in each CTA that loads into this one.
+    #[track_caller]
     pub fn arrive(&self, empty: Value<'f, u32>) {
-        self.f.if_(self.speaks, || match self.to_peer {
+        let arrive = || match self.to_peer {
             None => self.f.mbarrier_arrive(empty),
             Some(distance) => self.f.mbarrier_arrive_cluster(empty + distance),
-        });
+        };
+        self.f.for_caller(|| self.f.if_(self.speaks, arrive));
     }
 }
 
@@ -210,12 +223,14 @@ pub struct Turns<'f> {
 }
 
 /// Address of the barrier that starts a consumer's turn.
+#[track_caller]
 fn turn_barrier<'f>(plan: &Plan, base: Value<'f, u32>, consumer: Value<'f, u32>) -> Value<'f, u32> {
     base + plan.turns_offset() + consumer * MBARRIER_BYTES
 }
 
 /// Initialises all barriers of a kernel except those of its queue. One thread calls it; a CTA-wide barrier
 /// must follow.
+#[track_caller]
 pub fn initialise<'f>(f: &'f Builder, plan: &Plan, ring: Ring<'f>) {
     let base = ring.base;
     for consumer in 0..plan.turns() {
@@ -232,6 +247,7 @@ pub fn initialise<'f>(f: &'f Builder, plan: &Plan, ring: Ring<'f>) {
 impl<'f> Turns<'f> {
     /// The turns of consumer `warpgroup`, with barriers in the dynamic shared memory that begins at `base`.
     /// Consumer 0 has the first turn.
+    #[track_caller]
     pub fn new(
         f: &'f Builder,
         plan: &Plan,
@@ -239,17 +255,19 @@ impl<'f> Turns<'f> {
         warpgroup: Value<'f, u32>,
         thread: Value<'f, u32>,
     ) -> Self {
-        let barriers = (plan.turns() > 0).then(|| {
+        let barriers = || {
             let next = warpgroup + 1;
             let next = f.constant(0u32).where_or(next.equals(plan.turns()), next);
             let first = f.constant(1u32).where_or(warpgroup.equals(0), 0);
             let [own, next] = [warpgroup, next].map(|consumer| turn_barrier(plan, base, consumer));
             (own, next, f.variable(first))
-        });
+        };
+        let barriers = f.for_caller(|| (plan.turns() > 0).then(barriers));
         Self { f, barriers, speaks: (thread % 32).equals(0) }
     }
 
     /// Waits for this consumer's turn.
+    #[track_caller]
     pub fn begin(&self) {
         if let Some((own, _, parity)) = self.barriers {
             self.f.mbarrier_wait(own, parity.get());
@@ -260,21 +278,71 @@ impl<'f> Turns<'f> {
     /// Passes the turn to the next consumer. Each warp arrives separately: with a single arrival, a warp that
     /// has not yet seen its own turn would miss it if the other consumers took all theirs meanwhile, which is
     /// possible if a turn is one stage long.
+    #[track_caller]
     pub fn pass(&self) {
         if let Some((_, next, _)) = self.barriers {
-            self.f.if_(self.speaks, || self.f.mbarrier_arrive(next));
+            self.f.for_caller(|| self.f.if_(self.speaks, || self.f.mbarrier_arrive(next)));
         }
     }
 }
 
 impl<'f> Ring<'f> {
-    /// A planned ring in the dynamic shared memory that begins at `base`.
+    /// A planned ring in the dynamic shared memory that begins at `base`. Reports name it after the line that
+    /// calls this.
+    #[track_caller]
     pub fn new(f: &'f Builder, plan: RingPlan, base: Value<'f, u32>) -> Self {
+        let caller = Location::caller();
+        Self::named(f, &format!("the ring of {}:{}", caller.file(), caller.line()), plan, base)
+    }
+
+    /// As [`new`](Self::new), under a name of its own in reports: `the ring of keys`.
+    pub fn named(f: &'f Builder, name: &str, plan: RingPlan, base: Value<'f, u32>) -> Self {
+        let RingPlan { stages, stage_bytes, start, barriers, .. } = plan;
+        let region = |part: &str, offset, bytes| {
+            let name = format!("{part}stage # of {name}");
+            f.name_shared(base, Region { name, offset, bytes, stride: bytes, count: stages });
+        };
+        region("", start, stage_bytes);
+        region("the full barrier of ", barriers, MBARRIER_BYTES);
+        region("the empty barrier of ", barriers + stages * MBARRIER_BYTES, MBARRIER_BYTES);
         Self { f, base, plan }
+    }
+
+    /// The ring of a kernel with this plan, with names in reports for everything that the plan puts into
+    /// shared memory.
+    pub fn of(f: &'f Builder, plan: &Plan, base: Value<'f, u32>) -> Self {
+        let ring = plan.ring;
+        let region = |name: &str, offset, [bytes, stride, count]: [u32; 3]| {
+            f.name_shared(base, Region { name: name.to_owned(), offset, bytes, stride, count });
+        };
+        let tiles = if plan.swapped() { ["B", "A"] } else { ["A", "B"] };
+        for (i, tile) in tiles.into_iter().enumerate() {
+            let place = [ring.tile_bytes(i), ring.stage_bytes, ring.stages];
+            region(&format!("{tile}'s tile in stage #"), ring.start + ring.offset(i), place);
+        }
+        let own = plan.mainloop.own_bytes;
+        region("the mainloop's own memory", plan.own_offset, [own, own, 1]);
+        let (buffer, buffers) = (plan.staging.buffer_bytes, plan.mainloop.consumers * plan.staging.buffers);
+        region("staging buffer #", plan.epilogue_offset, [buffer, buffer, buffers]);
+        let barriers =
+            |name: &str, offset, count| region(name, offset, [MBARRIER_BYTES, MBARRIER_BYTES, count]);
+        barriers("the barrier of consumer #'s turn", plan.turns_offset(), plan.turns());
+        barriers("the barrier of staging buffer #", plan.source_barriers_offset(), plan.source_barriers());
+        let slots = plan.queue.slots;
+        barriers("the full barrier of entry # of the queue", plan.queue.barriers, slots);
+        let empty = plan.queue.barriers + slots * MBARRIER_BYTES;
+        barriers("the empty barrier of entry # of the queue", empty, slots);
+        let chunk = QueuePlan::CHUNK_BYTES;
+        region("entry # of the queue", plan.queue.words, [WORD_BYTES, chunk, slots]);
+        region("consumer #'s word", plan.words_offset, [WORD_BYTES, WORD_BYTES, plan.mainloop.consumers]);
+        let table = plan.form.table_bytes();
+        region("the table of groups", plan.table_offset, [table, table, 1]);
+        Self::named(f, "the ring", ring, base)
     }
 
     /// Initialises the barriers. One thread calls it; `fence.mbarrier_init` and a CTA-wide barrier must
     /// follow.
+    #[track_caller]
     pub fn initialise(&self) {
         for stage in 0..self.plan.stages {
             let stage = self.stage(self.f.constant(stage));
@@ -287,6 +355,7 @@ impl<'f> Ring<'f> {
         }
     }
 
+    #[track_caller]
     fn stage(&self, index: Value<'f, u32>) -> Stage<'f> {
         let RingPlan { stages, stage_bytes, start, barriers, .. } = self.plan;
         let full = self.base + barriers + index * MBARRIER_BYTES;
@@ -298,15 +367,18 @@ impl<'f> Ring<'f> {
     }
 
     /// The producer's start position.
+    #[track_caller]
     pub fn producer(&self) -> Position<'f> {
         self.position(1)
     }
 
     /// A consumer's start position.
+    #[track_caller]
     pub fn consumer(&self) -> Position<'f> {
         self.position(0)
     }
 
+    #[track_caller]
     fn position(&self, parity: u32) -> Position<'f> {
         Position { ring: *self, stage: self.f.variable(0), parity: self.f.variable(parity) }
     }
@@ -314,6 +386,7 @@ impl<'f> Ring<'f> {
 
 impl<'f> Position<'f> {
     /// Waits until the current stage is empty, then fills it as [`fill`](Self::fill) does.
+    #[track_caller]
     pub fn produce(&self, bytes: Value<'f, u32>, fill: impl FnOnce(Stage<'f>)) {
         let stage = self.ring.stage(self.stage.get());
         self.ring.f.mbarrier_wait(stage.empty, self.parity.get());
@@ -322,6 +395,7 @@ impl<'f> Position<'f> {
 
     /// Announces `bytes` bytes for the current stage, which must be empty. Then `fill` starts the copies into
     /// it, and the position advances to the next stage.
+    #[track_caller]
     pub fn fill(&self, bytes: Value<'f, u32>, fill: impl FnOnce(Stage<'f>)) {
         let stage = self.ring.stage(self.stage.get());
         self.ring.f.mbarrier_arrive_expect(stage.full, bytes);
@@ -331,6 +405,7 @@ impl<'f> Position<'f> {
 
     /// Waits until the current stage is empty, and advances. The caller owns the stage until it
     /// [publishes](Behind::publish) it.
+    #[track_caller]
     pub fn claim(&self) -> Stage<'f> {
         let stage = self.ring.stage(self.stage.get());
         self.ring.f.mbarrier_wait(stage.empty, self.parity.get());
@@ -341,6 +416,7 @@ impl<'f> Position<'f> {
     /// Fills the stages of k-tiles `begin..end` with all threads of a warpgroup. `fill` starts a thread's
     /// `cp.async` into a stage. The thread publishes the stage when its copies have landed, some stages after
     /// the newest one that it has claimed.
+    #[track_caller]
     pub fn fill_by_threads(
         &self,
         [begin, end]: [Value<'f, u32>; 2],
@@ -351,25 +427,30 @@ impl<'f> Position<'f> {
         // stage until the next is full, so they occupy two stages of the ring.
         let ahead = (stages / 2).min(stages.saturating_sub(2)).min(AHEAD);
         let behind = self.behind();
-        f.repeat_from(begin, end, |k_tile| {
-            fill(self.claim(), k_tile);
-            f.copy_commit();
-            f.if_((k_tile - begin).at_least(ahead), || {
-                f.copy_wait(ahead);
-                behind.publish();
+        f.for_caller(|| {
+            f.repeat_from(begin, end, |k_tile| {
+                let stage = self.claim();
+                f.of_caller(|| fill(stage, k_tile));
+                f.copy_commit();
+                f.if_((k_tile - begin).at_least(ahead), || {
+                    f.copy_wait(ahead);
+                    behind.publish();
+                });
             });
+            f.copy_wait(0);
+            f.repeat((end - begin).min(ahead), |_| behind.publish());
         });
-        f.copy_wait(0);
-        f.repeat((end - begin).min(ahead), |_| behind.publish());
     }
 
     /// The current stage, as the first of those that will be [published](Behind::publish) one after the
     /// other.
+    #[track_caller]
     pub fn behind(&self) -> Behind<'f> {
         Behind { ring: self.ring, stage: self.ring.f.variable(self.stage.get()) }
     }
 
     /// Advances past `count` stages that belong to other consumers.
+    #[track_caller]
     pub fn skip(&self, count: Value<'f, u32>) {
         let reached = self.stage.get() + count;
         let wraps = reached / self.ring.plan.stages;
@@ -379,6 +460,7 @@ impl<'f> Position<'f> {
 
     /// Waits until the current stage is full, and advances. The caller owns the stage until it arrives on
     /// [`Stage::empty`].
+    #[track_caller]
     pub fn acquire(&self) -> Stage<'f> {
         let stage = self.ring.stage(self.stage.get());
         self.ring.f.mbarrier_wait(stage.full, self.parity.get());
@@ -386,6 +468,7 @@ impl<'f> Position<'f> {
         stage
     }
 
+    #[track_caller]
     fn advance(&self) {
         let next = self.stage.get() + 1;
         let wraps = next.equals(self.ring.plan.stages);
@@ -398,6 +481,7 @@ impl<'f> Position<'f> {
 
 impl Behind<'_> {
     /// Signals that the executing thread has written its part of the current stage, and advances.
+    #[track_caller]
     pub fn publish(&self) {
         // `wgmma` reads through the async proxy what these threads wrote.
         self.ring.f.fence_proxy_async(ProxySpace::Shared);

@@ -122,6 +122,7 @@ const fn readers(mainloop: &MainloopSpec) -> u32 {
 const WARPS: u32 = 4;
 
 impl<'f> Slot<'f> {
+    #[track_caller]
     fn new(plan: &QueuePlan, base: Value<'f, u32>, index: Value<'f, u32>) -> Self {
         let full = base + plan.barriers + index * MBARRIER_BYTES;
         let empty = full + plan.slots * MBARRIER_BYTES;
@@ -154,7 +155,12 @@ impl<'f> Queue<'f> {
 
     /// Requests the next of `numbers` numbers, if the executing thread is the one that draws. Does not wait
     /// for the answer.
+    #[track_caller]
     pub fn ask(&self, numbers: Value<'f, u32>) {
+        self.f.for_caller(|| self.draw(numbers));
+    }
+
+    fn draw(&self, numbers: Value<'f, u32>) {
         self.if_drawing(|| {
             let (at, order) = (Location::global(self.counter, 0), (AtomicSem::Relaxed, Scope::Gpu));
             self.drawn.set(self.f.atomic(AtomicOp::Inc, at, numbers - 1, order));
@@ -162,7 +168,12 @@ impl<'f> Queue<'f> {
     }
 
     /// Passes on the number that was drawn, and returns it in every thread.
+    #[track_caller]
     pub fn answer(&self) -> Value<'f, u32> {
+        self.f.for_caller(|| self.next())
+    }
+
+    fn next(&self) -> Value<'f, u32> {
         let (f, parity) = (self.f, self.parity.get());
         let slot = Slot::new(&self.plan, self.base, self.slot.get());
         self.pass_on(slot, parity);

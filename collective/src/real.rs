@@ -79,76 +79,91 @@ pub trait Real:
     fn elementary(self, function: Elementary, level: Level) -> Self;
 
     /// `self * factor`.
+    #[track_caller]
     fn times(self, factor: f64) -> Self {
         self * self.constant(factor)
     }
 
     /// `self + addend`.
+    #[track_caller]
     fn plus(self, addend: f64) -> Self {
         self + self.constant(addend)
     }
 
     /// `self` clamped to `low..=high`; NaN stays NaN.
+    #[track_caller]
     fn clamp(self, low: Self, high: Self) -> Self {
         self.max_nan(low).min_nan(high)
     }
 
     /// The square root, correctly rounded.
+    #[track_caller]
     fn sqrt(self) -> Self {
         self.elementary(Elementary::Sqrt, Level::Exact)
     }
 
     /// `1 / self`, correctly rounded.
+    #[track_caller]
     fn recip(self) -> Self {
         self.elementary(Elementary::Recip, Level::Exact)
     }
 
     /// `1 / sqrt(self)`.
+    #[track_caller]
     fn rsqrt(self) -> Self {
         self.elementary(Elementary::Rsqrt, Level::Exact)
     }
 
     /// `2^self`.
+    #[track_caller]
     fn exp2(self) -> Self {
         self.elementary(Elementary::Exp2, Level::Exact)
     }
 
     /// `e^self`.
+    #[track_caller]
     fn exp(self) -> Self {
         self.elementary(Elementary::Exp, Level::Exact)
     }
 
     /// The logarithm to base 2.
+    #[track_caller]
     fn log2(self) -> Self {
         self.elementary(Elementary::Log2, Level::Exact)
     }
 
     /// The natural logarithm.
+    #[track_caller]
     fn ln(self) -> Self {
         self.elementary(Elementary::Ln, Level::Exact)
     }
 
     /// The hyperbolic tangent.
+    #[track_caller]
     fn tanh(self) -> Self {
         self.elementary(Elementary::Tanh, Level::Exact)
     }
 
     /// `1 / (1 + e^-self)`.
+    #[track_caller]
     fn sigmoid(self) -> Self {
         self.elementary(Elementary::Sigmoid, Level::Exact)
     }
 
     /// The error function.
+    #[track_caller]
     fn erf(self) -> Self {
         self.elementary(Elementary::Erf, Level::Exact)
     }
 
     /// The sine; `self` in radians.
+    #[track_caller]
     fn sin(self) -> Self {
         self.elementary(Elementary::Sin, Level::Exact)
     }
 
     /// The cosine; `self` in radians.
+    #[track_caller]
     fn cos(self) -> Self {
         self.elementary(Elementary::Cos, Level::Exact)
     }

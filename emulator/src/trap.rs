@@ -14,6 +14,9 @@ pub struct Trap {
     pub kernel: String,
     /// What went wrong.
     pub fault: Fault,
+    /// The name of the shared memory at fault, if the program names it
+    /// ([`Builder::name_shared`](ptx::Builder::name_shared)).
+    pub region: Option<String>,
     /// The warp and instruction at fault; `None` if no instruction is, as in a hang.
     pub place: Option<Place>,
 }
@@ -54,6 +57,8 @@ pub enum Wait {
     Mbarrier {
         /// Offset of the mbarrier.
         offset: u32,
+        /// Its name, if the program has named it.
+        name: Option<String>,
         /// The parity that the wait names.
         parity: u32,
         /// Number of the current phase, which has not completed.
@@ -122,6 +127,29 @@ impl From<Fault> for Stop {
 }
 
 impl Fault {
+    /// The offset in shared memory of the bytes at fault; `None` if the fault is about other things.
+    pub(crate) fn offset(&self) -> Option<u32> {
+        let (Self::SharedRace { offset, .. }
+        | Self::SharedUninitialised { offset, .. }
+        | Self::SharedInFlight { offset, .. }
+        | Self::SharedBarrier { offset }
+        | Self::MissingProxyFence { offset, .. }
+        | Self::MbarrierUninitialised { offset }
+        | Self::MbarrierLive { offset }
+        | Self::MbarrierCount { offset, .. }
+        | Self::MbarrierNoComplete { offset, .. }
+        | Self::MbarrierOverArrival { offset, .. }
+        | Self::MbarrierBytes { offset, .. }
+        | Self::MbarrierNotFenced { offset, .. }
+        | Self::MbarrierState { offset, .. }
+        | Self::MbarrierMissed { offset, .. }
+        | Self::MbarrierNotObserved { offset, .. }) = self
+        else {
+            return None;
+        };
+        Some(*offset)
+    }
+
     /// The fault of one lane.
     pub(crate) fn lane(self, lane: usize) -> Stop {
         Stop { fault: Box::new(self), lane: u32::try_from(lane).ok(), by: None }

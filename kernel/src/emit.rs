@@ -55,7 +55,7 @@ impl AnyGemm {
         let Declared { mainloop, given, epilogue, schedule, workspace } = self.declare(f);
 
         let shared = f.shared_base();
-        let ring = Ring::new(f, plan.ring, shared);
+        let ring = Ring::of(f, plan, shared);
         let cluster = ClusterPosition::new(f, plan.mainloop.cluster);
         let warp = f.warp_index();
         f.if_(warp.equals(0), || {

@@ -15,9 +15,10 @@ pub use tensor_map::{MapChange, MapPlace};
 
 use core::panic::Location as Caller;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 use crate::abi::TENSOR_MAP_BYTES;
-use crate::function::{Function, Param, ParamKind, Site, Statement};
+use crate::function::{Function, Param, ParamKind, Region, Site, Statement};
 use crate::inst::{Address, BinaryOp, CompareOp, Inst, Operand, Reg, Special};
 use crate::target::Target;
 use crate::types::{Integer, Number, Scalar, Space, Type};
@@ -52,6 +53,11 @@ struct State {
     /// The open blocks, innermost last.
     blocks: Vec<Vec<Statement>>,
     refusals: Vec<Violation>,
+    /// The line that statements are attributed to, within [`Builder::for_caller`].
+    site: Option<Site>,
+    regions: Vec<Region>,
+    /// Registers that hold addresses in dynamic shared memory, with the offset of each in bytes.
+    shared: BTreeMap<Reg, u32>,
 }
 
 impl Function {
@@ -69,6 +75,7 @@ impl Function {
             params: state.params,
             registers: state.registers,
             refusals: state.refusals,
+            regions: state.regions,
             threads,
             shared_bytes,
             cluster,
@@ -96,7 +103,39 @@ impl Builder {
     /// Appends an instruction without checks. Prefer the typed methods.
     #[track_caller]
     pub fn emit(&self, inst: Inst) {
-        self.push(Statement::Inst { inst, site: Caller::caller() });
+        let site = self.site();
+        self.push(Statement::Inst { inst, site });
+    }
+
+    // ---- whose line reports name ----
+
+    /// The line to which the next statement is attributed: that of [`for_caller`](Self::for_caller) if there
+    /// is one, else the caller's.
+    #[track_caller]
+    fn site(&self) -> Site {
+        self.state.borrow().site.unwrap_or(Caller::caller())
+    }
+
+    /// Attributes the statements that `body` emits to the caller of this function, and so to the caller of
+    /// the function marked `#[track_caller]` that calls this one. A part of a library uses it where it emits
+    /// from closures, whose own lines reports would name otherwise. The outermost call holds.
+    #[track_caller]
+    pub fn for_caller<R>(&self, body: impl FnOnce() -> R) -> R {
+        let site = self.site();
+        self.attributed(Some(site), body)
+    }
+
+    /// Ends [`for_caller`](Self::for_caller) for `body`: code that the caller has passed in, whose lines are
+    /// its own.
+    pub fn of_caller<R>(&self, body: impl FnOnce() -> R) -> R {
+        self.attributed(None, body)
+    }
+
+    fn attributed<R>(&self, site: Option<Site>, body: impl FnOnce() -> R) -> R {
+        let outer = core::mem::replace(&mut self.state.borrow_mut().site, site);
+        let result = body();
+        self.state.borrow_mut().site = outer;
+        result
     }
 
     /// Appends an instruction that writes one new register.
@@ -140,7 +179,7 @@ impl Builder {
     /// Makes the function illegal. The verifier reports `reason` as a violation.
     #[track_caller]
     pub fn refuse(&self, reason: &str) {
-        let violation = Violation { site: Some(Caller::caller()), message: reason.to_owned() };
+        let violation = Violation { site: Some(self.site()), message: reason.to_owned() };
         self.state.borrow_mut().refusals.push(violation);
     }
 
@@ -171,7 +210,34 @@ impl Builder {
     /// The shared address at which dynamic shared memory begins.
     #[track_caller]
     pub fn shared_base(&self) -> Value<'_, u32> {
-        self.define(|dst| Inst::SharedBase { dst })
+        let base = self.define(|dst| Inst::SharedBase { dst });
+        self.note_shared(base.operand(), 0);
+        base
+    }
+
+    /// Notes that a register holds the address of this offset in dynamic shared memory.
+    fn note_shared(&self, address: Operand, offset: u32) {
+        if let Operand::Reg(register) = address {
+            self.state.borrow_mut().shared.insert(register, offset);
+        }
+    }
+
+    /// The offset in dynamic shared memory of an address: [`shared_base`](Self::shared_base), or a constant
+    /// number of bytes after it. `None` for other addresses.
+    fn shared_offset(&self, address: Operand) -> Option<u32> {
+        match address {
+            Operand::Reg(register) => self.state.borrow().shared.get(&register).copied(),
+            Operand::Imm(_) => None,
+        }
+    }
+
+    /// Names parts of dynamic shared memory for reports. The region's offset counts from `address`. No effect
+    /// if that is not [`shared_base`](Self::shared_base) or a constant number of bytes after it.
+    pub fn name_shared(&self, address: Value<'_, u32>, region: Region) {
+        if let Some(base) = self.shared_offset(address.operand()) {
+            let region = Region { offset: base.wrapping_add(region.offset), ..region };
+            self.state.borrow_mut().regions.push(region);
+        }
     }
 
     // ---- control flow ----
@@ -200,7 +266,7 @@ impl Builder {
     /// Runs `then` in the threads where `cond` holds and `otherwise` in the others.
     #[track_caller]
     pub fn if_else(&self, cond: Value<'_, bool>, then: impl FnOnce(), otherwise: impl FnOnce()) {
-        let site = Caller::caller();
+        let site = self.site();
         match cond.operand() {
             Operand::Imm(0) => otherwise(),
             Operand::Imm(_) => then(),
@@ -215,7 +281,7 @@ impl Builder {
     /// Emits a loop that only [`Builder::break_if`] leaves.
     #[track_caller]
     pub fn loop_(&self, body: impl FnOnce()) {
-        let site = Caller::caller();
+        let site = self.site();
         let body = self.block(body);
         self.push(Statement::Loop { body, site });
     }
@@ -223,15 +289,17 @@ impl Builder {
     /// Leaves the innermost loop in the threads where `cond` holds.
     #[track_caller]
     pub fn break_if(&self, cond: Value<'_, bool>) {
-        self.push(Statement::Break { cond: cond.operand(), site: Caller::caller() });
+        let site = self.site();
+        self.push(Statement::Break { cond: cond.operand(), site });
     }
 
     /// Emits a loop that runs while `cond` holds.
     #[track_caller]
     pub fn while_<'f>(&'f self, cond: impl FnOnce() -> Value<'f, bool>, body: impl FnOnce()) {
-        let site: Site = Caller::caller();
+        let site = self.site();
         let body = self.block(|| {
-            let stop = !cond();
+            let cond = cond();
+            let stop = self.attributed(Some(site), || !cond);
             self.push(Statement::Break { cond: stop.operand(), site });
             body();
         });
@@ -246,12 +314,12 @@ impl Builder {
         end: Value<'f, T>,
         body: impl FnOnce(Value<'f, T>),
     ) {
-        let index = self.variable(start);
+        let (site, index) = (self.site(), self.variable(start));
         self.while_(
-            || index.get().less_than(end),
+            || self.attributed(Some(site), || index.get().less_than(end)),
             || {
                 body(index.get());
-                index.set(index.get() + T::from(1));
+                self.attributed(Some(site), || index.set(index.get() + T::from(1)));
             },
         );
     }
@@ -287,7 +355,13 @@ impl Builder {
             crate::fold::Folded::Cheaper(op, a, imm) => {
                 self.define(|dst| Inst::Binary { op, ty, dst, a, b: Operand::Imm(imm) })
             }
-            crate::fold::Folded::No => self.define(|dst| Inst::Binary { op, ty, dst, a, b }),
+            crate::fold::Folded::No => {
+                let value = self.define(|dst| Inst::Binary { op, ty, dst, a, b });
+                if let (BinaryOp::Add, Operand::Imm(bytes), Some(offset)) = (op, b, self.shared_offset(a)) {
+                    self.note_shared(value.operand(), offset.wrapping_add(bytes as u32));
+                }
+                value
+            }
         }
     }
 

@@ -49,6 +49,31 @@ impl ParamKind {
     }
 }
 
+/// Parts of dynamic shared memory with a name, for reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// The name; a `#` stands for a part's number.
+    pub name: String,
+    /// Where the first part begins, in bytes of dynamic shared memory.
+    pub offset: u32,
+    /// Bytes of each part.
+    pub bytes: u32,
+    /// Bytes from the beginning of one part to that of the next.
+    pub stride: u32,
+    /// The number of parts.
+    pub count: u32,
+}
+
+impl Region {
+    /// The name of the part that holds the byte at `offset`; `None` if no part does.
+    fn at(&self, offset: u32) -> Option<String> {
+        let offset = offset.checked_sub(self.offset)?;
+        let (index, inside) = (offset.checked_div(self.stride)?, offset.checked_rem(self.stride)?);
+        let held = index < self.count && inside < self.bytes;
+        held.then(|| self.name.replace('#', &index.to_string()))
+    }
+}
+
 /// A statement of a structured body.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Statement {
@@ -123,6 +148,9 @@ pub struct Function {
     pub cluster: [u32; 3],
     /// The statements.
     pub body: Vec<Statement>,
+    /// Names of parts of dynamic shared memory, stated by
+    /// [`Builder::name_shared`](crate::Builder::name_shared).
+    pub regions: Vec<Region>,
     /// Violations stated by [`Builder::refuse`](crate::Builder::refuse). The verifier reports them.
     pub refusals: Vec<Violation>,
 }
@@ -138,6 +166,12 @@ impl Function {
     /// 0).
     pub(crate) fn newest(&self) -> (u32, u32) {
         if any(&self.body, &Inst::is_relaxed_mbarrier) { (8, 6) } else { (0, 0) }
+    }
+
+    /// What the byte at `offset` of dynamic shared memory belongs to: the smallest region that holds it.
+    pub fn region(&self, offset: u32) -> Option<String> {
+        let named = self.regions.iter().filter_map(|region| Some((region.bytes, region.at(offset)?)));
+        named.min_by_key(|&(bytes, _)| bytes).map(|(_, name)| name)
     }
 
     /// The offset of each parameter in the parameter block, and the size of the block, in bytes.

@@ -61,7 +61,7 @@ mod verify;
 
 pub use asynchronous::{TensorLoad, WgmmaOperands, WgmmaSource};
 pub use builder::{Builder, BulkLoad, Entry, Location, MapChange, MapPlace};
-pub use function::{Function, Param, ParamKind, Site, Statement};
+pub use function::{Function, Param, ParamKind, Region, Site, Statement};
 pub use inst::{
     AtomicOp, AtomicSem, AtomicType, Inst, LoadOrder, MbarrierOrder, Operand, ProxySpace, Reg, Scope,
     Special, StoreOrder, WgmmaSparse, WgmmaTypes,

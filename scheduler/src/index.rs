@@ -54,26 +54,32 @@ impl Index for u32 {
 }
 
 impl Index for Value<'_, u32> {
+    #[track_caller]
     fn constant(self, value: u32) -> Self {
         self.builder().constant(value)
     }
 
+    #[track_caller]
     fn at_most(self, limit: u32) -> Self {
         self.min(limit)
     }
 
+    #[track_caller]
     fn least(self, other: Self) -> Self {
         self.min(other)
     }
 
+    #[track_caller]
     fn most(self, other: Self) -> Self {
         self.max(other)
     }
 
+    #[track_caller]
     fn less(self, limit: Self, yes: Self, no: Self) -> Self {
         yes.where_or(self.less_than(limit), no)
     }
 
+    #[track_caller]
     fn parts(self, size: u32) -> Self {
         self.div_ceil(size)
     }

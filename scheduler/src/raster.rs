@@ -127,6 +127,7 @@ impl RasterSpec {
     }
 
     /// The tile `(m, n)` with number `id` in the order.
+    #[track_caller]
     pub fn tile<I: Index>(self, id: I, tiles: Tiles<I>) -> (I, I) {
         match self {
             Self::AlongM => (id % tiles.m, id / tiles.m),
@@ -142,6 +143,7 @@ impl RasterSpec {
 }
 
 /// The tile with number `id` in bands of `group` tiles of the minor direction: returns `(minor, major)`.
+#[track_caller]
 pub(crate) fn band<I: Index>(id: I, minor: I, major: I, group: u32) -> (I, I) {
     let per_band = major * group;
     let first = (id / per_band) * group;

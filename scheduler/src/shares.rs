@@ -88,17 +88,20 @@ impl Shares<u32> {
 impl<I: Index> Shares<I> {
     /// The number of the unit that is taken at a position of the workers' order. Each position below
     /// [`units`](Self::units) has a unit of its own.
+    #[track_caller]
     pub fn unit(&self, position: I) -> I {
         position % self.abreast * self.each + position / self.abreast
     }
 
     /// The k-tile at which a unit begins, before the begin is moved to a tile edge.
+    #[track_caller]
     fn even(&self, unit: I) -> I {
         let inside = unit % self.each;
         unit / self.each * self.span + inside * self.base + inside.least(self.longer)
     }
 
     /// The unit that a k-tile belongs to, before begins are moved to tile edges.
+    #[track_caller]
     fn owner(&self, k_tile: I) -> I {
         let one = k_tile.constant(1);
         let long = self.longer * (self.base + one);
@@ -108,6 +111,7 @@ impl<I: Index> Shares<I> {
     }
 
     /// The k-tile at which a unit begins, counted over all split tiles of `k` k-tiles each.
+    #[track_caller]
     pub fn begin(&self, unit: I, k: I, least: u32) -> I {
         let (at, least) = (self.even(unit), unit.constant(least));
         let inside = at % k;
@@ -117,6 +121,7 @@ impl<I: Index> Shares<I> {
     }
 
     /// The first and the last unit that have k-tiles of a tile.
+    #[track_caller]
     pub fn of_tile(&self, tile: I, k: I, least: u32) -> (I, I) {
         let one = tile.constant(1);
         let (start, end) = (tile * k, tile * k + k - one);
@@ -129,6 +134,7 @@ impl<I: Index> Shares<I> {
     }
 
     /// The position of a unit's work unit among those of its tile.
+    #[track_caller]
     pub fn split(&self, unit: I, tile: I, k: I, least: u32) -> Split<I> {
         let (first, last) = self.of_tile(tile, k, least);
         Split { unit, first, last, tile }

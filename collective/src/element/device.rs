@@ -47,6 +47,7 @@ impl<'f> Packed<'f> {
     }
 
     /// Stores the pair at `address + offset` bytes of global memory, a multiple of the pair's size.
+    #[track_caller]
     pub fn store_global(self, address: Value<'f, u64>, offset: i32) {
         let f = address.builder();
         match self {
@@ -58,6 +59,7 @@ impl<'f> Packed<'f> {
     }
 
     /// Stores the pair at a shared address, a multiple of the pair's size.
+    #[track_caller]
     pub fn store_shared(self, address: Value<'f, u32>) {
         let f = address.builder();
         match self {
@@ -71,6 +73,7 @@ impl<'f> Packed<'f> {
 
 impl<'f> Narrow<'f> {
     /// Stores the element at `address + offset` bytes of global memory.
+    #[track_caller]
     pub fn store_global(self, address: Value<'f, u64>, offset: i32) {
         let f = address.builder();
         match self {
@@ -86,6 +89,7 @@ impl<'f> Narrow<'f> {
 
 impl Format {
     /// Loads one element from `address + offset` bytes of global memory.
+    #[track_caller]
     pub fn load<'f>(self, f: &'f Builder, address: Value<'f, u64>, offset: i32) -> Narrow<'f> {
         match self {
             Self::F32 | Self::Tf32 => Narrow::F32(f.load_global(address, offset)),
@@ -98,6 +102,7 @@ impl Format {
     }
 
     /// Loads two neighbours from `address + offset` bytes of global memory, a multiple of their size.
+    #[track_caller]
     pub fn load_pair<'f>(self, f: &'f Builder, address: Value<'f, u64>, offset: i32) -> [Narrow<'f>; 2] {
         match self {
             Self::F32 | Self::Tf32 => f.load_global_vector(address, offset).map(Narrow::F32),
@@ -112,6 +117,7 @@ impl Format {
     }
 
     /// Loads two neighbours from a shared address, a multiple of their size.
+    #[track_caller]
     pub fn load_shared_pair<'f>(self, f: &'f Builder, address: Value<'f, u32>) -> [Narrow<'f>; 2] {
         match self {
             Self::F32 | Self::Tf32 => f.load_shared_vector(address, 0).map(Narrow::F32),
@@ -126,6 +132,7 @@ impl Format {
     }
 
     /// The two 16-bit elements of a word; `None` for formats of other widths.
+    #[track_caller]
     pub fn of_word<'f>(self, f: &'f Builder, word: Value<'f, u32>) -> Option<[Narrow<'f>; 2]> {
         match self {
             Self::Bf16 => Some(f.unpack(word).map(Narrow::Bf16)),
@@ -142,6 +149,7 @@ impl Format {
     }
 
     /// Widens a stored element to `f32` on the device. An `f64` is rounded to the nearest `f32`.
+    #[track_caller]
     pub fn widen(self, element: Narrow<'_>) -> Value<'_, f32> {
         match element {
             Narrow::F32(value) => value,
@@ -166,7 +174,12 @@ impl Format {
 
     /// Rounds two neighbours to this format, the first in the low half. Integers are rounded to nearest and
     /// saturated.
-    pub fn pack<'f>(self, f: &'f Builder, [low, high]: [Value<'f, f32>; 2]) -> Packed<'f> {
+    #[track_caller]
+    pub fn pack<'f>(self, f: &'f Builder, pair: [Value<'f, f32>; 2]) -> Packed<'f> {
+        f.for_caller(|| self.packed(f, pair))
+    }
+
+    fn packed<'f>(self, f: &'f Builder, [low, high]: [Value<'f, f32>; 2]) -> Packed<'f> {
         let bytes = |e5m2| {
             let pack = AluOp::Cvt(Cvt::PackFp8 { e5m2, relu: false });
             Packed::Half(f.alu(pack, &[high.operand(), low.operand()]))
@@ -194,6 +207,7 @@ impl Format {
     }
 
     /// The two elements of a pair, to be stored separately.
+    #[track_caller]
     pub fn unpack<'f>(self, f: &'f Builder, packed: Packed<'f>) -> [Narrow<'f>; 2] {
         match packed {
             Packed::Pair(pair) => pair.map(Narrow::F32),

@@ -72,6 +72,7 @@ impl<'f> Fragments<'f> {
     /// # Errors
     /// [`PlanError::Fragments`] unless the tile is K-major and the spec's atom takes A from registers;
     /// [`PlanError::Product`] if the tile does not match the spec's A.
+    #[track_caller]
     pub fn new(
         f: &'f Builder,
         spec: &MainloopSpec,
@@ -87,7 +88,7 @@ impl<'f> Fragments<'f> {
         if extents != [m, k] {
             return Err(error);
         }
-        Self::found(f, (spec, types.a()), tile, consumer).map_err(|_| error)
+        f.for_caller(|| Self::found(f, (spec, types.a()), tile, consumer)).map_err(|_| error)
     }
 
     fn found(
@@ -112,6 +113,7 @@ impl<'f> Fragments<'f> {
 
     /// Rounds the accumulators of another product, by block, to 16-bit elements of A. Accumulators of `K`
     /// columns become A of a product over these `K`; every thread already holds the elements that it needs.
+    #[track_caller]
     pub fn pack(&self, accumulators: &[Vec<Var<'f, f32>>]) {
         let held = |block: &Vec<[Var<'f, u32>; 4]>| block.len() * 8;
         let fits = self.registers.iter().map(held).eq(accumulators.iter().map(Vec::len));
@@ -139,10 +141,11 @@ impl<'f> Fragments<'f> {
 
     /// Loads a stage's tile: unchanged if it has the width that is multiplied, otherwise converted from one
     /// float format to another of 16 bits.
+    #[track_caller]
     pub fn load(&self, stage: Stage<'f>) {
         let same = self.tile.bits() == self.element.bits();
         let (f, stored) = (self.f, self.tile.format);
-        match self.format() {
+        f.for_caller(|| match self.format() {
             _ if same => self.each(stage, &|address| f.load_shared_vector::<u32, 1>(address, 0)[0]),
             Some(format) => self.load_converted(stage, &|pair| match format
                 .pack(f, pair.map(|element| stored.widen(element)))
@@ -151,16 +154,23 @@ impl<'f> Fragments<'f> {
                 Packed::Pair(_) | Packed::Half(_) | Packed::Doubles(_) => f.constant(0),
             }),
             None => f.refuse("A can be converted only to 16-bit elements: store it as it is multiplied"),
-        }
+        });
     }
 
     /// Loads a stage's tile and converts it to 16-bit elements, two neighbours along K at a time.
+    #[track_caller]
     pub fn load_converted(&self, stage: Stage<'f>, convert: Convert<'_, 'f>) {
         if self.element.bits() != 16 {
             self.f.refuse("A can be converted only to 16-bit elements: store it as it is multiplied");
             return;
         }
-        self.each(stage, &|address| convert(self.tile.format.load_shared_pair(self.f, address)));
+        let f = self.f;
+        f.for_caller(|| {
+            self.each(stage, &|address| {
+                let pair = self.tile.format.load_shared_pair(f, address);
+                f.of_caller(|| convert(pair))
+            });
+        });
     }
 
     /// Sets every register to what `load` returns for the shared address of its first element.

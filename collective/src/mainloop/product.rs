@@ -100,6 +100,7 @@ impl<'f, T: Accumulator> Product<'f, T> {
     /// # Errors
     /// [`PlanError::Product`] if the tiles do not match the spec's tile, or its accumulators are not of type
     /// `T`.
+    #[track_caller]
     pub fn new(
         f: &'f Builder,
         spec: &MainloopSpec,
@@ -113,7 +114,7 @@ impl<'f, T: Accumulator> Product<'f, T> {
         if spec.tile != [m, n, a_k] || a_k != b_k || types.d() != T::SUMS {
             return Err(error);
         }
-        Self::found(f, (spec, types), tiles, part).map_err(|_| error)
+        f.for_caller(|| Self::found(f, (spec, types), tiles, part)).map_err(|_| error)
     }
 
     fn found(
@@ -157,11 +158,13 @@ impl<'f, T: Accumulator> Product<'f, T> {
     }
 
     /// Sets all accumulators to zero.
+    #[track_caller]
     pub fn clear(&self) {
         self.clear_from(0);
     }
 
     /// Sets the accumulators to zero, except those of the first `columns` columns.
+    #[track_caller]
     pub(super) fn clear_from(&self, columns: u32) {
         let kept = if columns == 0 { 0 } else { self.spec.atom.accumulators(columns) };
         for accumulator in self.accumulators.iter().flat_map(|block| block.iter().skip(kept as usize)) {
@@ -170,17 +173,22 @@ impl<'f, T: Accumulator> Product<'f, T> {
     }
 
     /// The accumulators of the warpgroup as a fragment, after all stages have been multiplied.
+    #[track_caller]
     pub fn fragment(&self, consumer: Consumer<'f>, piece: Piece<'f>) -> Fragment<'f, T::Sum> {
-        let single = self.accumulators.iter().map(|block| T::single(self.f, block)).collect();
-        self.fragment_of((consumer, piece), self.spec.tile[1], single)
+        self.f.for_caller(|| {
+            let single = self.accumulators.iter().map(|block| T::single(self.f, block)).collect();
+            self.fragment_of((consumer, piece), self.spec.tile[1], single)
+        })
     }
 
     /// The same fragment as [`Sums`], to be handed to the epilogue.
+    #[track_caller]
     pub fn sums(&self, consumer: Consumer<'f>, piece: Piece<'f>) -> Sums<'f> {
         T::sums(self.fragment(consumer, piece))
     }
 
     /// The fragment of these accumulators, by block, for the first `columns` columns of the tile.
+    #[track_caller]
     pub(super) fn fragment_of(
         &self,
         (consumer, piece): (Consumer<'f>, Piece<'f>),
@@ -199,6 +207,7 @@ impl<'f, T: Accumulator> Product<'f, T> {
     }
 
     /// The descriptor of the operand tile at a shared address.
+    #[track_caller]
     fn descriptor(operand: &MatrixDescriptor, address: Value<'f, u32>) -> Value<'f, u64> {
         let start = (address & 0x3_FFFF) >> 4;
         start.cast::<u64>() | operand.bits(0)
@@ -206,14 +215,18 @@ impl<'f, T: Accumulator> Product<'f, T> {
 
     /// Locates the operands in a stage. To issue several products as one commit group, locate all of them
     /// before the fence; then `wgmma_fence`, each [`issue`](Found::issue), `wgmma_commit`.
+    #[track_caller]
     pub fn find(&self, stage: Stage<'f>) -> Found<'_, 'f, T> {
         self.find_in([stage; 2])
     }
 
     /// As [`find`](Self::find), with A's tile in a stage of one ring and B's in a stage of another.
+    #[track_caller]
     pub fn find_in(&self, [a_stage, b_stage]: [Stage<'f>; 2]) -> Found<'_, 'f, T> {
         let [a, b] = self.tiles.map(|tile| tile.offset);
-        let a = self.a.map(|of| Self::descriptor(&of.descriptor, a_stage.address + a) + of.rows);
+        let a = self
+            .f
+            .for_caller(|| self.a.map(|of| Self::descriptor(&of.descriptor, a_stage.address + a) + of.rows));
         let b = Self::descriptor(&self.b, b_stage.address + b);
         Found {
             product: self,
@@ -226,6 +239,7 @@ impl<'f, T: Accumulator> Product<'f, T> {
 
     /// Multiplies one stage into the accumulators, as one commit group. The old accumulators are added if
     /// `accumulate`, else overwritten.
+    #[track_caller]
     pub fn multiply(&self, stage: Stage<'f>, accumulate: bool) {
         let found = self.find(stage);
         self.f.wgmma_fence();
@@ -234,6 +248,7 @@ impl<'f, T: Accumulator> Product<'f, T> {
     }
 
     /// As [`multiply`](Self::multiply), with A from registers, which must have been loaded or packed before.
+    #[track_caller]
     pub fn multiply_registers(&self, a: &Fragments<'f>, stage: Stage<'f>, accumulate: bool) {
         let found = self.find(stage);
         self.f.wgmma_fence();
@@ -244,6 +259,7 @@ impl<'f, T: Accumulator> Product<'f, T> {
 
 impl<'f, T: Accumulator> Found<'_, 'f, T> {
     /// Only the first `width` columns.
+    #[track_caller]
     pub(super) fn narrowed(self, width: u32) -> Self {
         Self { width, ..self }
     }
@@ -255,6 +271,7 @@ impl<'f, T: Accumulator> Found<'_, 'f, T> {
 
     /// Issues the instructions, with A from shared memory. The old accumulators are added if `accumulate`,
     /// else overwritten.
+    #[track_caller]
     pub fn issue(&self, accumulate: bool) {
         let Some((of_a, a)) = self.product.a.zip(self.a) else {
             self.product.f.refuse(
@@ -269,6 +286,7 @@ impl<'f, T: Accumulator> Found<'_, 'f, T> {
 
     /// As [`issue`](Self::issue), with a sparse A. For a block and a step along K, `metadata` returns the
     /// register of its metadata and the selector of the lanes that supply it.
+    #[track_caller]
     pub(super) fn issue_sparse(&self, accumulate: bool, metadata: impl Fn(u32, u32) -> (Var<'f, u32>, u32)) {
         let Some((of_a, a)) = self.product.a.zip(self.a) else {
             self.product.f.refuse("a sparse A comes from shared memory");
@@ -281,24 +299,28 @@ impl<'f, T: Accumulator> Found<'_, 'f, T> {
     }
 
     /// As [`issue`](Self::issue), with A from registers.
+    #[track_caller]
     pub fn issue_registers(&self, a: &Fragments<'f>, accumulate: bool) {
-        let missing = || {
-            self.product.f.refuse("the fragments of A are those of another tile: make them of the product's");
-        };
         self.each(accumulate, |block, step| match a.get(block, step) {
             Some(registers) => (WgmmaSource::Registers(registers), None),
             None => {
-                missing();
+                let words = "the fragments of A are those of another tile: make them of the product's";
+                self.product.f.refuse(words);
                 (WgmmaSource::Shared(self.b), None)
             }
         });
     }
 
+    #[track_caller]
     pub(super) fn each(
         &self,
         accumulate: bool,
         a: impl Fn(u32, u32) -> (WgmmaSource<'f>, Option<(Var<'f, u32>, u32)>),
     ) {
+        self.product.f.for_caller(|| self.all(accumulate, a));
+    }
+
+    fn all(&self, accumulate: bool, a: impl Fn(u32, u32) -> (WgmmaSource<'f>, Option<(Var<'f, u32>, u32)>)) {
         let Product { f, spec, types, tiles, b_places, accumulators, .. } = self.product;
         let held = |columns| spec.atom.accumulators(columns) as usize;
         let transposed = |i: usize| tiles[i].major == Major::Mn;

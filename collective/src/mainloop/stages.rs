@@ -29,6 +29,7 @@ impl<'f> Consumer<'f> {
     /// places: after the last stage, when all instructions are complete (`true`), and for a work unit without
     /// stages (`false`), where it must set the accumulators to zero. For an example see
     /// [`Product`](super::Product).
+    #[track_caller]
     pub fn each_stage(
         &self,
         f: &'f Builder,
@@ -47,6 +48,7 @@ impl<'f> Consumer<'f> {
     ///
     /// `multiply` is emitted twice: for the first stage, and in a loop for all others, with the code to emit
     /// once the stage before has been multiplied. `clear` is emitted for a work unit without stages.
+    #[track_caller]
     pub(super) fn in_sets(
         &self,
         f: &'f Builder,
@@ -54,6 +56,8 @@ impl<'f> Consumer<'f> {
         multiply: &dyn Fn(Stage<'f>, Older<'_>),
         clear: &dyn Fn(),
     ) {
+        let (multiply, clear) =
+            (|stage, older: Older<'_>| f.of_caller(|| multiply(stage, older)), || f.of_caller(clear));
         let free = |empty| {
             // Orders the other lanes' reads of the stage before the warp's arrival.
             f.warp_sync();
@@ -76,10 +80,11 @@ impl<'f> Consumer<'f> {
             clear();
             self.turns.pass();
         };
-        f.if_else(piece.k_begin.less_than(piece.k_end), all, nothing);
+        f.for_caller(|| f.if_else(piece.k_begin.less_than(piece.k_end), all, nothing));
     }
 
     /// As [`each_stage`](Self::each_stage), when the consumer's turn has already begun.
+    #[track_caller]
     pub(super) fn stages(
         &self,
         f: &'f Builder,
@@ -88,6 +93,8 @@ impl<'f> Consumer<'f> {
         multiply: &dyn Fn(Stage<'f>, bool),
         rest: &dyn Fn(bool),
     ) {
+        let multiply = |stage, accumulate| f.of_caller(|| multiply(stage, accumulate));
+        let rest = |multiplied| f.of_caller(|| rest(multiplied));
         let nothing = || {
             rest(false);
             self.turns.pass();
@@ -125,13 +132,10 @@ impl<'f> Consumer<'f> {
             self.turns.pass();
             rest(true);
         };
-        f.if_else(
-            piece.k_begin.less_than(piece.k_end),
-            || match in_flight {
-                InFlight::One => one(),
-                InFlight::None => none(),
-            },
-            nothing,
-        );
+        let all = || match in_flight {
+            InFlight::One => one(),
+            InFlight::None => none(),
+        };
+        f.for_caller(|| f.if_else(piece.k_begin.less_than(piece.k_end), all, nothing));
     }
 }

@@ -20,10 +20,12 @@ pub trait Accumulator: Number + Default {
     type Sum: Scalar + Number + Default;
 
     /// The accumulators in a register.
+    #[track_caller]
     fn values<'f>(f: &'f Builder, register: &Var<'f, Self>) -> Vec<Value<'f, Self::Sum>>;
 
     /// The accumulators of some registers, one per variable. If a register holds one, these are the registers
     /// themselves.
+    #[track_caller]
     fn single<'f>(f: &'f Builder, registers: &[Var<'f, Self>]) -> Vec<Var<'f, Self::Sum>>;
 
     /// The fragment as [`Sums`].
@@ -35,10 +37,12 @@ impl Accumulator for f32 {
 
     type Sum = Self;
 
+    #[track_caller]
     fn values<'f>(_: &'f Builder, register: &Var<'f, Self>) -> Vec<Value<'f, Self>> {
         vec![register.get()]
     }
 
+    #[track_caller]
     fn single<'f>(_: &'f Builder, registers: &[Var<'f, Self>]) -> Vec<Var<'f, Self>> {
         registers.to_vec()
     }
@@ -53,10 +57,12 @@ impl Accumulator for i32 {
 
     type Sum = Self;
 
+    #[track_caller]
     fn values<'f>(_: &'f Builder, register: &Var<'f, Self>) -> Vec<Value<'f, Self>> {
         vec![register.get()]
     }
 
+    #[track_caller]
     fn single<'f>(_: &'f Builder, registers: &[Var<'f, Self>]) -> Vec<Var<'f, Self>> {
         registers.to_vec()
     }
@@ -71,16 +77,15 @@ impl Accumulator for u32 {
 
     type Sum = f32;
 
+    #[track_caller]
     fn values<'f>(f: &'f Builder, register: &Var<'f, Self>) -> Vec<Value<'f, f32>> {
-        f.unpack::<f16>(register.get()).map(|half| half.cast()).to_vec()
+        f.for_caller(|| f.unpack::<f16>(register.get()).map(|half| half.cast()).to_vec())
     }
 
+    #[track_caller]
     fn single<'f>(f: &'f Builder, registers: &[Var<'f, Self>]) -> Vec<Var<'f, f32>> {
-        registers
-            .iter()
-            .flat_map(|register| Self::values(f, register))
-            .map(|value| f.variable(value))
-            .collect()
+        let values = registers.iter().flat_map(|register| Self::values(f, register));
+        f.for_caller(|| values.map(|value| f.variable(value)).collect())
     }
 
     fn sums(fragment: Fragment<'_, f32>) -> Sums<'_> {
@@ -126,8 +131,9 @@ impl PlainSum for f64 {
 
 impl<'f> Fragment<'f, i32> {
     /// The accumulators converted to the nearest `f32`.
+    #[track_caller]
     pub fn to_f32(self, f: &'f Builder) -> Fragment<'f, f32> {
-        self.each(f, |sum| sum.cast())
+        f.for_caller(|| self.each(f, |sum| sum.cast()))
     }
 
     /// The accumulators' bits in registers of `f32`, for stores that move them unchanged.

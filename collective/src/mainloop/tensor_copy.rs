@@ -134,8 +134,9 @@ impl TensorCopy {
     }
 
     /// Starts this CTA's copies of the tile whose first element is `(mn, k)`, into a stage.
+    #[track_caller]
     pub fn load<'f>(&self, f: &'f Builder, stage: Stage<'f>, origin: Origin<'f>, first: [Value<'f, u32>; 2]) {
-        self.copy(f, self.to(stage, origin), origin, first, None);
+        f.for_caller(|| self.copy(f, self.to(stage, origin), origin, first, None));
     }
 
     /// The operands that the copies of all boxes share.
@@ -185,7 +186,19 @@ impl TensorCopy {
 
     /// As [`load`](Self::load), for the first `columns` columns of a tile that may be narrowed. This CTA is
     /// number `origin.slice` of the `ctas` CTAs that share the tile.
+    #[track_caller]
     pub(super) fn load_columns<'f>(
+        &self,
+        f: &'f Builder,
+        stage: Stage<'f>,
+        origin: Origin<'f>,
+        first: [Value<'f, u32>; 2],
+        (columns, ctas): (Value<'f, u32>, u32),
+    ) {
+        f.for_caller(|| self.columns(f, stage, origin, first, (columns, ctas)));
+    }
+
+    fn columns<'f>(
         &self,
         f: &'f Builder,
         stage: Stage<'f>,

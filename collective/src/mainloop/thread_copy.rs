@@ -58,6 +58,7 @@ pub(super) fn thread_arguments(
 impl<'f> ThreadOrigin<'f> {
     /// Declares the parameters of a matrix under these names: address, leading dimension in bytes, number of
     /// rows, and bytes per copy.
+    #[track_caller]
     pub fn declare(f: &'f Builder, [address, pitch, mn, width]: [&'static str; 4]) -> Self {
         Self {
             address: f.param(address),
@@ -125,6 +126,7 @@ impl std::fmt::Debug for ThreadCopy<'_> {
 impl<'f> ThreadCopy<'f> {
     /// The copies of a tile by the executing thread, number `thread` of its warpgroup, from a matrix with `k`
     /// columns.
+    #[track_caller]
     pub fn new(
         f: &'f Builder,
         tile: OperandTile,
@@ -133,7 +135,7 @@ impl<'f> ThreadCopy<'f> {
         thread: Value<'f, u32>,
     ) -> Self {
         let chunks = Producer::chunks(tile.bits());
-        Self::by(f, tile, origin, k, Copying { thread, threads: 128, chunks })
+        f.for_caller(|| Self::by(f, tile, origin, k, Copying { thread, threads: 128, chunks }))
     }
 
     /// As [`new`](Self::new), by other threads.
@@ -148,8 +150,9 @@ impl<'f> ThreadCopy<'f> {
     }
 
     /// Starts the copies of the tile whose first element is `(mn, k)`, into a stage.
+    #[track_caller]
     pub fn copy(&self, stage: Stage<'f>, first: [Value<'f, u32>; 2]) {
-        self.copy_to(stage.address, first);
+        stage.address.builder().for_caller(|| self.copy_to(stage.address, first));
     }
 
     /// As [`copy`](Self::copy), into the stage at a shared address.

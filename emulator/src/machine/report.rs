@@ -42,7 +42,8 @@ impl Machine<'_> {
     pub(super) fn trap(&self, warp: usize, stop: Stop) -> Box<Trap> {
         let (warp, pc) = stop.by.unwrap_or((warp, self.warps[warp].pc));
         let place = Some(self.place(warp, pc, stop.lane));
-        Box::new(Trap { kernel: self.program.function.name.clone(), fault: *stop.fault, place })
+        let region = stop.fault.offset().and_then(|offset| self.program.function.region(offset));
+        Box::new(Trap { kernel: self.program.function.name.clone(), fault: *stop.fault, region, place })
     }
 
     pub(crate) fn hang(&self) -> Box<Trap> {
@@ -57,12 +58,12 @@ impl Machine<'_> {
         }
         let exited = self.warps.iter().filter(|warp| warp.exited).count() as u32;
         let fault = Fault::Hang { waiting: self.waiting(), exited };
-        Box::new(Trap { kernel: self.program.function.name.clone(), fault, place: None })
+        Box::new(Trap { kernel: self.program.function.name.clone(), fault, region: None, place: None })
     }
 
     pub(super) fn out_of_fuel(&self) -> Box<Trap> {
         let fault = Fault::Fuel { limit: self.options.fuel, warps: self.waiting() };
-        Box::new(Trap { kernel: self.program.function.name.clone(), fault, place: None })
+        Box::new(Trap { kernel: self.program.function.name.clone(), fault, region: None, place: None })
     }
 
     /// For every warp that has not exited: where it is, and what it waits for.
@@ -108,6 +109,7 @@ impl Machine<'_> {
         let mbarrier = |&(offset, parity): &(u32, u32)| match cta.shared.barriers.get(&offset) {
             Some(barrier) => Wait::Mbarrier {
                 offset: reported(offset),
+                name: self.program.function.region(reported(offset)),
                 parity,
                 phase: barrier.phase,
                 pending: barrier.pending,

@@ -143,11 +143,11 @@ impl Machine<'_> {
 
     fn shared_race(&self, cta: usize, conflict: Conflict, write: bool) -> Fault {
         let Conflict { address, warp, lane, pc, wrote, unfenced } = conflict;
+        let other = Box::new(self.place_of(warp, Some(lane), pc));
         if unfenced {
             let writer = warp % self.team.per_cta.max(1) * 32 + lane;
-            return Fault::MissingProxyFence { offset: reported(address as u32), writer };
+            return Fault::MissingProxyFence { offset: reported(address as u32), writer, other };
         }
-        let other = Box::new(self.place_of(warp, Some(lane), pc));
         let (rank, offset) = (self.ctas[cta].rank, reported(address as u32));
         Fault::SharedRace { rank, offset, write, other_write: wrote, other }
     }

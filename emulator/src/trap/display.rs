@@ -7,10 +7,11 @@ use super::{Fault, Owner, Place, Trap, Wait, Waiting};
 impl fmt::Display for Wait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Mbarrier { offset, parity, phase, pending, expected, outstanding } => {
+            Self::Mbarrier { offset, name, parity, phase, pending, expected, outstanding } => {
+                let name = name.as_ref().map_or_else(String::new, |name| format!(" ({name})"));
                 write!(
                     f,
-                    "the mbarrier at byte {offset} of shared memory, parity {parity}: phase {phase} is \
+                    "the mbarrier at byte {offset} of shared memory{name}, parity {parity}: phase {phase} is \
                      current, {pending} of {expected} arrivals pending, "
                 )?;
                 match outstanding {
@@ -180,10 +181,10 @@ impl fmt::Display for Fault {
             Self::SharedBarrier { offset } => {
                 write!(f, "byte {offset} of shared memory belongs to a live mbarrier")
             }
-            Self::MissingProxyFence { offset, writer } => write!(
+            Self::MissingProxyFence { offset, writer, other } => write!(
                 f,
                 "the async proxy reads byte {offset} of shared memory, but thread {writer}, which stored it, \
-                 has executed no fence.proxy.async since"
+                 has executed no fence.proxy.async since\n  it was stored by {other}"
             ),
             Self::PeerExited { rank } => {
                 write!(f, "this accesses the shared memory of CTA rank {rank}, which has exited")
@@ -420,6 +421,9 @@ impl fmt::Display for Fault {
 impl fmt::Display for Trap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "kernel `{}`: {}", self.kernel, self.fault)?;
+        if let (Some(region), Some(offset)) = (&self.region, self.fault.offset()) {
+            write!(f, "\n  byte {offset} belongs to: {region}")?;
+        }
         match &self.place {
             Some(place) => write!(f, "\n  {place}"),
             None => Ok(()),

@@ -143,6 +143,8 @@ pub enum Fault {
         offset: u32,
         /// Index in its CTA of the thread that stored the bytes.
         writer: u32,
+        /// The store.
+        other: Box<Place>,
     },
     /// An access to the shared memory of a CTA that has exited.
     PeerExited {
