@@ -2,11 +2,15 @@
 //! by its definition on columns ordered by hand, a rotation as complex numbers in polar form, a softmax by
 //! sorting. Each formula must also reject a wrong kernel.
 
+use core::marker::PhantomData;
+use std::collections::BTreeMap;
+
 use falchion::collective::functions::*;
 use falchion::collective::tree::*;
 use falchion::collective::{Pointwise, Real, Scalars};
 use falchion::prelude::*;
-use falchion::verify::Bench;
+use falchion::ptx;
+use falchion::verify::{Bench, Format};
 
 type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
 type Kernel<X> = Composed<
@@ -173,4 +177,127 @@ fn top_k_keeps_the_largest() {
     let lowest = run::<TopKSoftmax<U3, Compute<Negate, (Accumulator,)>>>(problem, |_| ((), ((),)));
     assert!(judge(&lowest, &softmax(&sums, 3)).is_err(), "the smallest pass");
     assert!(got.iter().all(|row| (row.iter().sum::<f64>() - 1.0).abs() < 1e-5), "weights sum to one");
+}
+
+/// A node of one's own that looks at rows before it has values: the largest value of X in a row.
+struct Peak<X>(PhantomData<X>);
+
+struct PeakState<'f, X> {
+    largest: BTreeMap<usize, ptx::Value<'f, f32>>,
+    x: X,
+}
+
+impl<X: Node> Node for Peak<X> {
+    type Arguments = X::Arguments;
+    type Device<'f> = X::Device<'f>;
+    type State<'f> = PeakState<'f, X::State<'f>>;
+    const FACTS: Facts = Facts { surveys: true, whole_tiles: true, ..X::FACTS };
+
+    fn name() -> String {
+        format!("peak_{}", X::name())
+    }
+
+    fn check(x: &X::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+        X::check(x, shape, path)
+    }
+
+    fn pairs(x: &X::Arguments) -> bool {
+        X::pairs(x)
+    }
+
+    fn parameters(x: &X::Arguments, out: &mut Parameters) {
+        X::parameters(x, out);
+    }
+
+    fn declare<'f>(declare: &mut Declare<'f>) -> X::Device<'f> {
+        X::declare(declare)
+    }
+
+    fn begin<'f>(tile: &Visit<'f>, x: &X::Device<'f>) -> Self::State<'f> {
+        PeakState { largest: BTreeMap::new(), x: X::begin(tile, x) }
+    }
+
+    fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
+        X::load(part, &mut state.x);
+        for pair in 0..part.pairs.len() {
+            for (row, place) in part.rows.iter().enumerate() {
+                let values = X::compute(part, &mut state.x, row, pair);
+                for (column, value) in (part.pairs[pair]..).zip(values) {
+                    let value = part.inside_or(row, column, value, f32::NEG_INFINITY);
+                    let largest = state.largest.entry(place.index).or_insert(value);
+                    *largest = largest.max(value);
+                }
+            }
+        }
+    }
+
+    fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
+        for largest in state.largest.values_mut() {
+            for mask in [1, 2] {
+                *largest = largest.max(part.tile.f.shuffle_xor(*largest, mask));
+            }
+        }
+        X::load(part, &mut state.x);
+    }
+
+    fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, _: usize) -> Pair<'f> {
+        [state.largest[&part.rows[row].index]; 2]
+    }
+
+    fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>) {
+        X::end(tile, &mut state.x);
+    }
+
+    fn evaluate(host: &mut Host<'_>, x: &X::Arguments, [row, _]: [u32; 2]) -> Bounded {
+        let all = (0..host.shape.n).map(|column| X::evaluate(host, x, [row, column]));
+        all.reduce(Real::max).unwrap_or(Bounded::exact(f64::NAN))
+    }
+}
+
+/// A `Bound` inside of such a node is the value of its `Let` at each column of the row, on the device as on the host.
+#[test]
+fn a_survey_sees_the_values_of_a_let_around_it() {
+    type Positive = Compute<Relu, (Accumulator,)>;
+    let problem = GemmProblem { m: 70, n: 24, k: 72 };
+    let sums = sums(problem);
+    let want: Vec<Vec<f64>> = sums
+        .iter()
+        .map(|row| {
+            let most = row.iter().copied().fold(0.0, f64::max);
+            row.iter().map(|x| x.max(0.0) * most).collect()
+        })
+        .collect();
+    type One = Let<Positive, Compute<Multiply, (Bound, Peak<Bound>)>>;
+    judge(&run::<One>(problem, |_| Default::default()), &want).expect("one Let around the node");
+    // The inner X names the outer Let; the node names both.
+    type Two = Let<
+        Positive,
+        Let<Compute<Multiply, (Bound, Bound)>, Compute<Multiply, (Bound<U1>, Peak<Bound<U1>>)>>,
+    >;
+    judge(&run::<Two>(problem, |_| Default::default()), &want).expect("the outer of two");
+    let squares: Vec<Vec<f64>> = want
+        .iter()
+        .zip(&sums)
+        .map(|(row, sums)| {
+            let most = sums.iter().copied().fold(0.0, f64::max);
+            row.iter().map(|x| x * most).collect()
+        })
+        .collect();
+    type Inner =
+        Let<Positive, Let<Compute<Multiply, (Bound, Bound)>, Compute<Multiply, (Bound<U1>, Peak<Bound>)>>>;
+    judge(&run::<Inner>(problem, |_| Default::default()), &squares).expect("the inner of two");
+    // X reads memory: its loads are started in the survey, too. The host's evaluation is the judge.
+    type Biased = Let<Compute<Add, (Accumulator, RowVector<bf16>)>, Compute<Multiply, (Bound, Peak<Bound>)>>;
+    run::<Biased>(problem, |bench| {
+        let bias = RowArgument { address: bench.random(Format::Bf16, 24, 1).expect("memory"), len: 24 };
+        (((), ((), bias)), Default::default())
+    });
+}
+
+/// X would be written twice.
+#[test]
+fn a_survey_refuses_a_let_whose_value_writes() {
+    type Written = Let<AuxStore<bf16, Accumulator>, Compute<Multiply, (Bound, Peak<Bound>)>>;
+    let error = Gemm::<Kernel<Written>>::program().expect_err("two effects");
+    assert!(error.to_string().contains("put reductions and AuxStore around the node"), "{error}");
 }

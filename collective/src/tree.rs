@@ -187,7 +187,7 @@ pub trait Node: 'static {
     /// The node's kernel parameters on the device.
     type Device<'f>: Copy;
     /// State kept while the code of a tile is emitted: values loaded ahead, partial results.
-    type State<'f>;
+    type State<'f>: 'f;
     /// Facts that follow from the type alone.
     const FACTS: Facts;
 

@@ -25,7 +25,7 @@ pub trait Inputs<const N: usize>: 'static {
     /// The device parameters of the operands, in order.
     type Device<'f>: Copy;
     /// The states of the operands, in order.
-    type State<'f>;
+    type State<'f>: 'f;
     /// The combined facts of the operands.
     const FACTS: Facts;
 

@@ -40,9 +40,24 @@ pub struct Host<'a> {
     written: BTreeMap<u64, Written>,
     /// Values to reduce, by address and then by element, with the function that reduces them.
     reduced: BTreeMap<u64, (Combine, BTreeMap<[u32; 2], Bounded>)>,
-    /// Values of enclosing bindings, outermost first.
-    pub(super) bound: Vec<Bounded>,
+    /// The innermost enclosing binding.
+    bound: Option<&'a Link<'a>>,
 }
+
+/// The value of an enclosing `Let`.
+struct Link<'a> {
+    outer: Option<&'a Link<'a>>,
+    /// An element and its value.
+    known: ([u32; 2], Bounded),
+    /// The value of any element.
+    value: Evaluate<'a>,
+    /// The shape and the displacement that hold for it.
+    shape: Shape,
+    displacement: u64,
+}
+
+/// A node's value at (row, column).
+type Evaluate<'a> = &'a dyn Fn(&mut Host<'_>, [u32; 2]) -> Bounded;
 
 impl core::fmt::Debug for Host<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -62,7 +77,7 @@ impl<'a> Host<'a> {
             accumulator,
             written: BTreeMap::new(),
             reduced: BTreeMap::new(),
-            bound: Vec::new(),
+            bound: None,
         }
     }
 
@@ -70,6 +85,52 @@ impl<'a> Host<'a> {
     #[must_use]
     pub fn of_group(self, group: u32) -> Self {
         Self { group, ..self }
+    }
+
+    /// Evaluates `body` with one more binding: to `value`, which is known at one element.
+    pub(super) fn with(
+        &mut self,
+        known: ([u32; 2], Bounded),
+        value: Evaluate<'_>,
+        body: impl FnOnce(&mut Host<'_>) -> Bounded,
+    ) -> Bounded {
+        let Self { bound: outer, shape, displacement, .. } = *self;
+        self.within(Some(&Link { outer, known, value, shape, displacement }), (shape, displacement), body)
+    }
+
+    /// The value at (row, column) of the enclosing binding number `depth`, the innermost first; `None` if
+    /// there is none.
+    pub(super) fn bound(&mut self, depth: usize, at: [u32; 2]) -> Option<Bounded> {
+        let link = core::iter::successors(self.bound, |link| link.outer).nth(depth)?;
+        match link.known {
+            (place, value) if place == at => Some(value),
+            _ => {
+                let place = (link.shape, link.displacement);
+                Some(self.within(link.outer, place, |host| (link.value)(host, at)))
+            }
+        }
+    }
+
+    /// Evaluates `body` where only these bindings are visible.
+    fn within(
+        &mut self,
+        bound: Option<&Link<'_>>,
+        (shape, displacement): (Shape, u64),
+        body: impl FnOnce(&mut Host<'_>) -> Bounded,
+    ) -> Bounded {
+        let mut host = Host {
+            bound,
+            shape,
+            group: self.group,
+            displacement,
+            memory: self.memory,
+            accumulator: self.accumulator,
+            written: core::mem::take(&mut self.written),
+            reduced: core::mem::take(&mut self.reduced),
+        };
+        let value = body(&mut host);
+        (self.written, self.reduced) = (host.written, host.reduced);
+        value
     }
 
     /// The accumulator at (row, column).

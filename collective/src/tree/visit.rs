@@ -4,6 +4,7 @@ use core::cell::RefCell;
 
 use ptx::{Builder, Value};
 
+use super::share::Binding;
 use crate::extent::Extent;
 
 /// Values of two neighbouring columns.
@@ -43,6 +44,7 @@ pub struct Visit<'f> {
 
 impl<'f> Visit<'f> {
     /// The first column of the tile at this node.
+    #[track_caller]
     pub fn first_column(&self) -> Value<'f, u32> {
         self.columns.first - (self.thread % 4) * 2
     }
@@ -99,11 +101,12 @@ pub struct Part<'f> {
     /// split. Empty if columns are not joined.
     pub doubled: Vec<Part<'f>>,
     /// Values of enclosing bindings, outermost first.
-    pub(crate) bound: RefCell<Vec<Pair<'f>>>,
+    pub(crate) bound: RefCell<Vec<Binding<'f>>>,
 }
 
 impl<'f> Part<'f> {
     /// Emits `then` for an element that is inside; without a test if the tile is whole.
+    #[track_caller]
     pub fn if_inside(&self, row: usize, column: u32, then: impl FnOnce()) {
         if self.tile.whole {
             then();
@@ -113,6 +116,7 @@ impl<'f> Part<'f> {
     }
 
     /// Emits `then` for a column that is inside; without a test if the tile is whole.
+    #[track_caller]
     pub fn if_column_inside(&self, column: u32, then: impl FnOnce()) {
         if self.tile.whole {
             then();
@@ -122,6 +126,7 @@ impl<'f> Part<'f> {
     }
 
     /// `value` if the element is inside, else `other`.
+    #[track_caller]
     pub fn inside_or(&self, row: usize, column: u32, value: Value<'f, f32>, other: f32) -> Value<'f, f32> {
         if self.tile.whole {
             return value;
