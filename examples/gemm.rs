@@ -22,7 +22,7 @@ impl GemmConfig for MyGemm {
 /// Illegal numbers stop the build here: try `Tile<U128, U192, U96>`, or a third consumer.
 const PLAN: Plan = Gemm::<MyGemm>::PLAN;
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), Report> {
     let problem = GemmProblem { m: 500, n: 400, k: 256 };
     let GemmProblem { m, n, k } = problem;
     println!(

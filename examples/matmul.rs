@@ -15,7 +15,7 @@ type MyGemm = Composed<
     Persistent<Grouped<AlongN, U4>>,
 >;
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), Report> {
     // cudarc panics without a driver, so check first.
     if let Err(error @ EngineError::NoDriver { .. }) = Context::primary(0) {
         println!("{error}");

@@ -24,7 +24,7 @@ type MyGemm = Composed<
 >;
 const PLAN: Plan = Gemm::<MyGemm>::PLAN;
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), Report> {
     let [a, b] = PLAN.operands;
     println!("A's tile: {}", a.layout());
     println!("B's tile: {}", b.layout());

@@ -18,7 +18,7 @@ type MyGemm = Composed<
     Persistent<Grouped<AlongM, U8>>,
 >;
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), Report> {
     let mut engine: Box<dyn Engine> = match Gpu::new(0) {
         Ok(gpu) => Box::new(gpu),
         Err(_) => Box::new(Emulator::new()),

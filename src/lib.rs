@@ -108,10 +108,14 @@ pub use scheduler;
 pub use kernel::driver::matmul;
 
 pub mod manual;
+mod report;
 pub mod verify;
+
+pub use report::Report;
 
 /// Every name needed to write a kernel's type.
 pub mod prelude {
+    pub use crate::Report;
     pub use collective::{
         AsManyAsFit, BlockScaled, Cluster, Cooperative, CopyWgmma, DirectStore, EachThread, EachWarp,
         EvictFirst, EvictLast, F4E2M1, F8E4M3, F8E5M2, Fitted, InHalf, Int4, KMajor, LinearCombination,

@@ -2,8 +2,12 @@
 
 use std::sync::{Mutex, OnceLock};
 
+use collective::{Cooperative, KMajor, LinearCombination, Operands, Tile, TmaWgmma};
+use half::bf16;
 use kernel::driver::{Context, DeviceMemory, DeviceSlice, Graph, Kernel, Loaded, Prepared, Stream};
-use kernel::{AnyGemm, Batched, Buffer, Emulator, EngineError, Gemm, Gpu, Launch, Program};
+use kernel::{AnyGemm, Batched, Buffer, Composed, Emulator, EngineError, Gemm, Gpu, Launch, Program};
+use scheduler::{AlongM, Persistent};
+use typenum::{U1, U64};
 
 /// A kernel that a whole program shares, as an operation of a framework does.
 static LOADED: OnceLock<Mutex<Loaded>> = OnceLock::new();
@@ -16,6 +20,12 @@ struct Operation {
     _loaded: Mutex<Loaded>,
     _gemm: AnyGemm,
 }
+
+type Simple = Composed<
+    TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U64, U64>, Cooperative<U1>>,
+    LinearCombination<bf16>,
+    Persistent<AlongM>,
+>;
 
 const fn sends<T: Send>() {}
 const fn shares<T: Send + Sync>() {}
@@ -38,7 +48,7 @@ const _: () = {
     shares::<Launch>();
     shares::<Buffer>();
     shares::<EngineError>();
-    shares::<Gemm<Batched<()>>>();
+    shares::<Gemm<Batched<Simple>>>();
 };
 
 #[cfg(feature = "measure")]
