@@ -35,7 +35,8 @@
 //!
 //! `MainloopSpec { more, own_bytes, registers, atom, .. }` tells the plan how your mainloop differs from one
 //! of this crate: further tiles of a stage, shared memory of its own, registers for a second product, the
-//! types of the instruction. `kernel/tests/parts` has four examples: two products that share A, two products
+//! types of the instruction. [`Mainloop::NEEDS`] says what it needs of the kernel around it: all of a tile's
+//! K, whole tiles, no cluster, registers for its producer. `kernel/tests/parts` has four examples: two products that share A, two products
 //! one after the other, block scales as a third tile, and A from registers.
 //!
 //! # Where the numbers come from
@@ -94,9 +95,9 @@ pub use operand::{
     Operands, Promoted, Quantized, Sparse, Summing, TileAtom, Unpromoted, Widest, ZeroPoints,
 };
 pub use plan::{
-    Arrivals, Atom, AtomTypes, CachePolicy, EpilogueSpec, MainloopSpec, Multiply, OperandSpec, OperandTile,
-    Plan, PlanError, Producer, QueuePlan, RegisterPlan, RingPlan, Roles, Room, Source, StagingPlan, SumType,
-    TileLayout, TileNeeds, WeightsSpec,
+    Arrivals, Atom, AtomTypes, CachePolicy, EpilogueSpec, MainloopNeeds, MainloopSpec, Multiply, OperandSpec,
+    OperandTile, Plan, PlanError, Producer, QueuePlan, RegisterPlan, RingPlan, Roles, Room, Source,
+    StagingPlan, SumType, TileLayout, TileNeeds, WeightsSpec,
 };
 pub use real::{Accuracy, Bounded, Dual, Elementary, Exact, Fast, Fastest, Level, Real};
 pub use record::{Record, RecordDevice};

@@ -52,7 +52,7 @@ use crate::extent::Extent;
 use crate::form::Forms;
 use crate::operand::Matrix;
 use crate::pipeline::{ClusterPosition, Position, Release, Turns};
-use crate::plan::{MainloopSpec, Plan};
+use crate::plan::{MainloopNeeds, MainloopSpec, Plan};
 use crate::record::RecordDevice;
 use crate::tree::{NodeError, Path};
 
@@ -131,6 +131,7 @@ impl<'f, T: Copy> FragmentRow<'f, T> {
 
 impl<'f, T> FragmentRow<'f, T> {
     /// Number of columns from the thread's value 0 to the edge of the output; zero if the row is outside.
+    #[track_caller]
     pub fn columns_inside(&self, extent: Extent<'f>) -> Value<'f, u32> {
         let left = (extent.n - self.column).where_or(self.column.less_than(extent.n), 0);
         left.where_or(self.row.less_than(extent.m), 0)
@@ -139,6 +140,7 @@ impl<'f, T> FragmentRow<'f, T> {
 
 impl<'f, T: Scalar> Fragment<'f, T> {
     /// The named barrier of the warpgroup's 128 threads.
+    #[track_caller]
     pub fn barrier(&self) -> Value<'f, u32> {
         self.warpgroup + FIRST_BARRIER
     }
@@ -164,14 +166,20 @@ impl<'f, T: Scalar> Fragment<'f, T> {
     }
 
     /// The output element `(m, n)` that is the thread's value 0.
+    #[track_caller]
     pub fn start(&self) -> [Value<'f, u32>; 2] {
-        begin(&self.elements, self.first, [Some(self.thread), None])
+        self.thread.builder().for_caller(|| begin(&self.elements, self.first, [Some(self.thread), None]))
     }
 
     /// The rows of a block that a thread holds, top to bottom, when its value 0 is element `start`.
     ///
     /// Accumulators come in pairs: for even `v`, values `v` and `v + 1` are neighbours in one row.
-    pub fn rows(&self, [row, column]: [Value<'f, u32>; 2], block: u32) -> Vec<FragmentRow<'f, T>> {
+    #[track_caller]
+    pub fn rows(&self, start: [Value<'f, u32>; 2], block: u32) -> Vec<FragmentRow<'f, T>> {
+        self.thread.builder().for_caller(|| self.rows_from(start, block))
+    }
+
+    fn rows_from(&self, [row, column]: [Value<'f, u32>; 2], block: u32) -> Vec<FragmentRow<'f, T>> {
         let elements = self.elements.part();
         // The values of neighbouring instructions follow each other.
         let held = elements.mode(0).size();
@@ -262,6 +270,9 @@ pub type Finish<'a, 'f> = &'a dyn Fn(&Plan, Sums<'f>);
 pub trait Mainloop: 'static {
     /// What the mainloop asks of the plan.
     const SPEC: MainloopSpec;
+    /// What it needs of the kernel around it. By default it gets the whole K of whole tiles, in one CTA:
+    /// schedulers that divide K, narrowed tiles and clusters are refused.
+    const NEEDS: MainloopNeeds = MainloopNeeds::ALL;
     /// The forms of kernels it supports. Beyond a single GEMM it has to select its operands by
     /// [`Piece::group`] and [`Piece::record`].
     const FORMS: Forms = Forms::SINGLE;

@@ -6,6 +6,7 @@
 
 mod atom;
 mod error;
+mod needs;
 mod operand;
 mod queue;
 mod registers;
@@ -20,6 +21,7 @@ mod weights;
 
 pub use atom::{Atom, Source};
 pub use error::PlanError;
+pub use needs::MainloopNeeds;
 pub use operand::{CachePolicy, OperandTile, TileLayout};
 pub use queue::QueuePlan;
 pub use registers::RegisterPlan;
@@ -45,6 +47,8 @@ use crate::form::Form;
 pub struct Plan {
     /// What the mainloop asks for.
     pub mainloop: MainloopSpec,
+    /// What the mainloop needs of the kernel around it.
+    pub needs: MainloopNeeds,
     /// What the epilogue asks for.
     pub epilogue: EpilogueSpec,
     /// How many GEMMs a launch computes, and where their matrices are.
@@ -56,7 +60,8 @@ pub struct Plan {
     pub ring: RingPlan,
     /// The epilogue's buffers.
     pub staging: StagingPlan,
-    /// Offset of the mainloop's own memory in dynamic shared memory, in bytes; a multiple of 1024.
+    /// Offset of the mainloop's own memory in dynamic shared memory, in bytes; a multiple of 1024. It comes
+    /// last, so the emulator finds every access beyond its end.
     pub own_offset: u32,
     /// Offset of the epilogue's memory, in bytes.
     pub epilogue_offset: u32,
@@ -82,21 +87,22 @@ impl Plan {
     /// The architecture that all plans are for.
     pub const TARGET: Target = units::TARGET;
 
-    /// Works out every number of a kernel for a single GEMM.
+    /// Works out every number of a kernel for a single GEMM, with a mainloop of this crate.
     ///
     /// # Errors
     /// The first hardware rule that the configuration breaks.
     pub const fn new(mainloop: MainloopSpec, epilogue: EpilogueSpec) -> Result<Self, PlanError> {
-        Self::of_form(Form::Single, mainloop, epilogue, 0)
+        Self::of_form(Form::Single, (mainloop, MainloopNeeds::NONE), epilogue, 0)
     }
 
-    /// Works out every number of a kernel of some form, with a queue of `slots` entries; 0 for no queue.
+    /// Works out every number of a kernel of some form, with a queue of `slots` entries; 0 for no queue. The
+    /// mainloop's needs are those of its type ([`Mainloop::NEEDS`](crate::Mainloop::NEEDS)).
     ///
     /// # Errors
     /// The first hardware rule that the configuration breaks.
     pub const fn of_form(
         form: Form,
-        mainloop: MainloopSpec,
+        (mainloop, needs): (MainloopSpec, MainloopNeeds),
         epilogue: EpilogueSpec,
         slots: u32,
     ) -> Result<Self, PlanError> {
@@ -114,6 +120,16 @@ impl Plan {
         }
         if let Err(error) = Self::narrowing(&mainloop, &epilogue) {
             return Err(error);
+        }
+        if needs.consecutive && epilogue.split {
+            return Err(PlanError::Rule {
+                rule: "the epilogue takes a tile's columns from both halves of N (Split), and the mainloop's NEEDS say that they \
+                       follow each other: use Alternating or Blocks<U8>, or load them from `piece.n / 2` on and set \
+                       `consecutive: false` in NEEDS",
+            });
+        }
+        if needs.whole_n && mainloop.step > 0 {
+            return Err(PlanError::NeedsWholeN { n, step: mainloop.step });
         }
         if !n.is_multiple_of(8 << epilogue.halvings) {
             return Err(PlanError::Halved { n });
@@ -159,6 +175,10 @@ impl Plan {
         if let Err(error) = Self::cluster(&mainloop) {
             return Err(error);
         }
+        let [rows, columns] = mainloop.cluster;
+        if needs.alone && rows * columns > 1 {
+            return Err(PlanError::NeedsAlone { m: rows, n: columns });
+        }
         let sharers = mainloop.cluster[0];
         if epilogue.split
             && sharers > 1
@@ -167,7 +187,7 @@ impl Plan {
         {
             return Err(PlanError::Split { ctas: sharers });
         }
-        let registers = match RegisterPlan::of(&mainloop, &epilogue, form) {
+        let registers = match RegisterPlan::of(&mainloop, needs, &epilogue, form) {
             Ok(registers) => registers,
             Err(error) => return Err(error),
         };
@@ -188,7 +208,7 @@ impl Plan {
             if mainloop.operands[1].staged { b.room() } else { Room::NONE },
         ];
         let ring = RingPlan::of(&[rooms[0], rooms[1], c, d, e, f]);
-        let own_bytes = round_up(mainloop.own_bytes, 1024);
+        let own_bytes = mainloop.own_bytes;
         let have = Self::TARGET.limits().shared_bytes;
         let staging = match StagingPlan::of(&mainloop, &epilogue) {
             Ok(staging) => staging,
@@ -201,7 +221,9 @@ impl Plan {
             + if slots > 0 { QueuePlan::CHUNK_BYTES } else { 0 };
         let table_bytes = form.table_bytes();
         let words = (turns + sources) * MBARRIER_BYTES + consumers * WORD_BYTES + queue_bytes + table_bytes;
-        let fit = ring.fit(have.saturating_sub(own_bytes.saturating_add(epilogue_bytes + words)));
+        // The mainloop's own memory begins at a multiple of 1024, after everything else.
+        let left = if own_bytes == 0 { have } else { have.saturating_sub(own_bytes) / 1024 * 1024 };
+        let fit = ring.fit(left.saturating_sub(epilogue_bytes + words));
         // Without a producer, one stage is enough: it is filled and read alternately.
         let alone = matches!(mainloop.roles, Roles::Unspecialised) && !mainloop.atom.by_threads();
         let least = if alone { 1 } else { 2 };
@@ -214,14 +236,16 @@ impl Plan {
             let need = ring.need(stages).saturating_add(epilogue_bytes).saturating_add(own_bytes);
             return Err(PlanError::Shared { stages, need, have });
         }
-        let own_offset = stages * ring.stage_bytes;
-        let epilogue_offset = own_offset + own_bytes;
+        let epilogue_offset = stages * ring.stage_bytes;
         let barrier_offset = epilogue_offset + epilogue_bytes;
         let queue_barriers = barrier_offset + (stages * 2 + turns + sources) * MBARRIER_BYTES;
         let words_offset = queue_barriers + 2 * slots * MBARRIER_BYTES;
         let end = words_offset + consumers * WORD_BYTES;
         let words = if slots > 0 { round_up(end, QueuePlan::CHUNK_BYTES) } else { end };
         let queue = QueuePlan { slots, barriers: queue_barriers, words };
+        let table_offset = words + slots * QueuePlan::CHUNK_BYTES;
+        let end = table_offset + table_bytes;
+        let own_offset = if own_bytes == 0 { end } else { round_up(end, 1024) };
         // Without a producer, the warpgroups that multiply also fill the stages. They wait for each other
         // instead.
         let emptying = match mainloop.roles {
@@ -232,6 +256,7 @@ impl Plan {
         };
         Ok(Self {
             mainloop,
+            needs,
             epilogue,
             form,
             operands: [a.at(ring.offset(0)), b.at(ring.offset(1))],
@@ -241,8 +266,8 @@ impl Plan {
             epilogue_offset,
             words_offset,
             queue,
-            table_offset: queue.words + slots * QueuePlan::CHUNK_BYTES,
-            shared_bytes: queue.words + slots * QueuePlan::CHUNK_BYTES + table_bytes,
+            table_offset,
+            shared_bytes: own_offset + own_bytes,
             threads: 128 * mainloop.warpgroups(),
             registers,
             narrows: mainloop.step > 0,
@@ -383,7 +408,7 @@ impl Plan {
         if !shared && !matches!(a.major, Major::K) {
             return Err(PlanError::Fragments);
         }
-        if !shared && matches!(mainloop.arrivals, Arrivals::Warpgroup) {
+        if !shared && a.staged && matches!(mainloop.arrivals, Arrivals::Warpgroup) {
             return Err(PlanError::EarlyArrival);
         }
         let (a_wrong, b_wrong) = (shared && a.format.bits() != bits, b.format.bits() != bits);
@@ -402,7 +427,8 @@ impl Plan {
         Ok(())
     }
 
-    /// The plan of a constant configuration. An illegal one stops the build with its sentence.
+    /// The plan of a constant configuration with a mainloop of this crate. An illegal one stops the build with
+    /// its sentence.
     ///
     /// # Panics
     /// At compile time, with the error's sentence.
@@ -416,7 +442,7 @@ impl Plan {
     /// # Panics
     /// At compile time, with the error's sentence.
     pub const fn checked_of(form: Form, mainloop: MainloopSpec, epilogue: EpilogueSpec, slots: u32) -> Self {
-        match Self::of_form(form, mainloop, epilogue, slots) {
+        match Self::of_form(form, (mainloop, MainloopNeeds::NONE), epilogue, slots) {
             Ok(plan) => plan,
             Err(error) => panic!("{}", error.sentence().as_str()),
         }

@@ -1,8 +1,8 @@
 //! Plans: the numbers of legal configurations, and the errors of illegal ones.
 
 use collective::{
-    Arrivals, Atom, EpilogueSpec, Format, MainloopSpec, OperandSpec, OperandTile, Plan, PlanError, Producer,
-    RingPlan, Roles, Room, TileLayout, TileNeeds,
+    Arrivals, Atom, EpilogueSpec, Form, Format, MainloopNeeds, MainloopSpec, OperandSpec, OperandTile, Plan,
+    PlanError, Producer, RingPlan, Roles, Room, TileLayout, TileNeeds,
 };
 use cute_rs::LayoutError;
 use cute_rs::atom::{Major, SwizzleMode};
@@ -407,6 +407,107 @@ fn reasons_of_illegal_plans() {
     };
     let error = Plan::new(spec([128, 256, 128], 2, None), hungry).expect_err("no room for two stages");
     assert!(matches!(error, PlanError::Shared { stages: 2, .. }), "{error}");
+}
+
+/// A mainloop of one's own that says nothing gets whole tiles, all of K and one CTA.
+#[test]
+fn needs_of_a_mainloop_are_refused_with_the_numbers() {
+    let of = |spec, needs| Plan::of_form(Form::Single, (spec, needs), PLAIN, 0);
+    let plain = spec([128, 128, 64], 2, None);
+    let none = MainloopNeeds::NONE;
+    let cases = [
+        (
+            "a cluster",
+            MainloopSpec { cluster: [2, 1], ..plain },
+            MainloopNeeds { alone: true, ..none },
+            PlanError::NeedsAlone { m: 2, n: 1 },
+            "the cluster is 2 x 1 CTAs, and the mainloop's NEEDS say that it loads for one CTA: use Cluster<U1, U1>",
+        ),
+        (
+            "narrowed tiles",
+            MainloopSpec { step: 32, ..plain },
+            MainloopNeeds { whole_n: true, ..none },
+            PlanError::NeedsWholeN { n: 128, step: 32 },
+            "tile N is 128 and is narrowed in steps of 32",
+        ),
+        (
+            "a producer with more registers than each thread is launched with",
+            plain,
+            MainloopNeeds { producer: 200, ..none },
+            PlanError::Copies { need: 200, have: 168, consumers: 2 },
+            "with 2 consumer warpgroups it has 168: take fewer consumers",
+        ),
+    ];
+    for (why, spec, needs, want, words) in cases {
+        assert!(of(spec, none).is_ok(), "{why}: legal without needs");
+        for needs in [needs, MainloopNeeds { whole_n: true, alone: true, ..needs }] {
+            let error = of(spec, needs).expect_err(why);
+            assert_eq!(error, want, "{why}");
+            assert!(error.to_string().contains(words), "{why}: {error}");
+        }
+    }
+    let split = EpilogueSpec {
+        split: true,
+        halvings: 1,
+        needs: TileNeeds { columns: 16, ..TileNeeds::NONE },
+        ..PLAIN
+    };
+    let of_split = |needs| Plan::of_form(Form::Single, (plain, needs), split, 0);
+    assert!(of_split(none).is_ok());
+    let error = of_split(MainloopNeeds { consecutive: true, ..none }).expect_err("columns of both halves");
+    assert!(error.to_string().contains("use Alternating or Blocks<U8>"), "{error}");
+    let plan = of(plain, MainloopNeeds { producer: 99, ..none }).expect("legal");
+    assert_eq!((plan.registers.producer, plan.registers.consumer), (104, 200), "taken from the consumers");
+}
+
+/// What a mainloop holds while it multiplies is dead when the epilogue stores.
+#[test]
+fn registers_are_counted_by_phase() {
+    let direct = EpilogueSpec { staged_bits: 0, registers: 64, ..PLAIN };
+    // Attention with head 128: scores, the same as fragments, two rows' statistics.
+    let attention = MainloopSpec { registers: 104, ..spec([128, 128, 128], 2, Some(2)) };
+    for (why, registers, legal) in [
+        ("scores and fragments, a direct store", 104, true),
+        ("all that is left while multiplying", 128, true),
+        ("more than there is while multiplying", 129, false),
+    ] {
+        let plan = Plan::new(MainloopSpec { registers, ..attention }, direct);
+        assert_eq!(plan.is_ok(), legal, "{why}: {plan:?}");
+    }
+}
+
+/// If no stage holds A, no thread reads a stage: one thread per warpgroup may release it.
+#[test]
+fn a_stage_without_a_is_released_by_one_thread() {
+    let atom = Atom::registers(WgmmaTypes::Bf16F32);
+    for (why, staged, arrivals, legal) in [
+        ("threads load A from the stage", true, Arrivals::Warpgroup, false),
+        ("each warp releases it", true, Arrivals::Warp, true),
+        ("wgmma alone reads the stage", false, Arrivals::Warpgroup, true),
+    ] {
+        let [a, b] = spec([128, 128, 64], 2, None).operands;
+        let operands = [OperandSpec { staged, ..a }, b];
+        let plan =
+            Plan::new(MainloopSpec { atom, operands, arrivals, ..spec([128, 128, 64], 2, None) }, PLAIN);
+        assert_eq!(plan.err(), (!legal).then_some(PlanError::EarlyArrival), "{why}");
+    }
+}
+
+/// The mainloop's own memory is the last, and has as many bytes as were asked for.
+#[test]
+fn shared_memory_ends_with_the_mainloops_own() {
+    for own_bytes in [0, 1, 1000, 1024, 1025, 100_000, 214_000] {
+        let plan =
+            Plan::new(MainloopSpec { own_bytes, ..spec([64, 64, 32], 1, None) }, PLAIN).expect("legal");
+        assert_eq!(plan.shared_bytes, plan.own_offset + own_bytes, "{own_bytes}: {plan:?}");
+        assert!(plan.shared_bytes <= Plan::TARGET.limits().shared_bytes, "{own_bytes}: {plan:?}");
+        assert!(own_bytes == 0 || plan.own_offset.is_multiple_of(1024), "{own_bytes}: {plan:?}");
+        let more = MainloopSpec { own_bytes, ..spec([64, 64, 32], 1, Some(plan.ring.stages + 1)) };
+        assert!(
+            matches!(Plan::new(more, PLAIN), Err(PlanError::Shared { .. })),
+            "{own_bytes}: a stage more fits"
+        );
+    }
 }
 
 /// A part divides the tile. Each of its elements has a place of its own in the buffer, and the buffer has no

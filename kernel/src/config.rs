@@ -69,14 +69,14 @@ where
 /// Its methods are those of [`AnyGemm`], the value that this type lowers to. Only [`PLAN`](Self::PLAN) is
 /// computed at compile time.
 #[derive(Clone, Copy, Debug)]
-pub struct Gemm<C>(PhantomData<C>);
+pub struct Gemm<C: GemmConfig>(PhantomData<C>);
 
 impl<C: GemmConfig> Gemm<C> {
     /// Every number of the kernel: tile, stages, shared memory, registers, threads. For an illegal
     /// configuration, evaluating this constant stops the build with the reason.
     pub const PLAN: Plan = legal::checked(
         C::FORM,
-        (<C::Mainloop as Mainloop>::SPEC, <C::Mainloop as Mainloop>::FORMS),
+        (<C::Mainloop as Mainloop>::SPEC, <C::Mainloop as Mainloop>::NEEDS, <C::Mainloop as Mainloop>::FORMS),
         (<C::Epilogue as Epilogue>::SPEC, <C::Epilogue as Epilogue>::FORMS),
         <C::Scheduler as TileScheduler>::FACTS,
     );

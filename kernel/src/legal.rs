@@ -11,8 +11,8 @@
 use core::fmt;
 
 use collective::{
-    EpilogueSpec, Form, Forms, MainloopSpec, Plan, PlanError, Producer, QueuePlan, Roles, Sentence,
-    sums_bytes,
+    EpilogueSpec, Form, Forms, MainloopNeeds, MainloopSpec, Plan, PlanError, Producer, QueuePlan, Roles,
+    Sentence, sums_bytes,
 };
 use cute_rs::atom::Major;
 use scheduler::{Facts, ReductionKind, ScheduleError};
@@ -59,13 +59,14 @@ impl fmt::Display for IllegalKernel {
 
 impl core::error::Error for IllegalKernel {}
 
-/// Every number of a kernel, from the specs of its roles.
+/// Every number of a kernel, from the specs of its roles and from what the mainloop needs
+/// ([`MainloopNeeds::NONE`] for those of the library).
 ///
 /// # Errors
 /// The first rule that the roles break.
 pub const fn plan(
     form: Form,
-    mut mainloop: MainloopSpec,
+    (mut mainloop, needs): (MainloopSpec, MainloopNeeds),
     epilogue: EpilogueSpec,
     scheduler: Facts,
 ) -> Result<Plan, IllegalKernel> {
@@ -85,12 +86,12 @@ pub const fn plan(
              scheduler's FACTS if it numbers the tiles of all GEMMs",
         ));
     }
-    if let Some(words) = misfit(form, &mainloop, &epilogue, scheduler) {
+    if let Some(words) = misfit(form, (&mainloop, needs), &epilogue, scheduler) {
         return Err(IllegalKernel::Roles(words));
     }
     let slots = if scheduler.draws { QueuePlan::SLOTS } else { 0 };
-    match Plan::of_form(form, mainloop, epilogue, slots) {
-        Ok(plan) if scheduler.parts > 1 && sums_bytes(&plan) > plan.own_offset as u64 => {
+    match Plan::of_form(form, (mainloop, needs), epilogue, slots) {
+        Ok(plan) if scheduler.parts > 1 && sums_bytes(&plan) > plan.epilogue_offset as u64 => {
             Err(IllegalKernel::Roles(
                 "ClusterK stores a tile's sums in the memory of its stages, and they are larger: use a smaller tile or more stages",
             ))
@@ -107,7 +108,7 @@ pub const fn plan(
 /// The plan of roles that are known at compile time. If they are illegal, the build stops with the sentence.
 pub(crate) const fn checked(
     form: Form,
-    (mainloop, mainloop_forms): (MainloopSpec, Forms),
+    (mainloop, needs, mainloop_forms): (MainloopSpec, MainloopNeeds, Forms),
     (epilogue, epilogue_forms): (EpilogueSpec, Forms),
     scheduler: Facts,
 ) -> Plan {
@@ -121,7 +122,7 @@ pub(crate) const fn checked(
         "the epilogue supports one GEMM per launch, and this kernel has several: use LinearCombination or TreeEpilogue, or add the \
          form to the epilogue's FORMS if it stores the output of `Extent::group`"
     );
-    match plan(form, mainloop, epilogue, scheduler) {
+    match plan(form, (mainloop, needs), epilogue, scheduler) {
         Ok(plan) => plan,
         Err(error) => panic!("{}", error.sentence().as_str()),
     }
@@ -130,11 +131,17 @@ pub(crate) const fn checked(
 /// The sentence that says which two things do not fit together, if any.
 const fn misfit(
     form: Form,
-    mainloop: &MainloopSpec,
+    (mainloop, needs): (&MainloopSpec, MainloopNeeds),
     epilogue: &EpilogueSpec,
     scheduler: Facts,
 ) -> Option<&'static str> {
     let divides = scheduler.reduction.is_some();
+    if needs.whole_k && divides {
+        return Some(
+            "this scheduler splits K, and the mainloop's NEEDS say that a work unit has all of a tile's K: use OneTile<..>, \
+             Persistent<..> or Dynamic<..>, or set `whole_k: false` in NEEDS if the results of ranges of K may be added",
+        );
+    }
     if matches!(form, Form::Grouped) && !scheduler.tiles_on_device {
         return Some("only the device knows the number of tiles of a pointer array: use Persistent<..>");
     }

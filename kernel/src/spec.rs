@@ -23,8 +23,8 @@ mod values;
 use std::sync::Arc;
 
 use collective::{
-    Arrivals, Atom, EpilogueEmitter, EpilogueSpec, Form, Format, Fusion, Linear, MainloopSpec, OperandSpec,
-    Plan, Producer, Roles, Room, Sourced, StoreSpec, TileLayout, Way,
+    Arrivals, Atom, EpilogueEmitter, EpilogueSpec, Form, Format, Fusion, Linear, MainloopNeeds, MainloopSpec,
+    OperandSpec, Plan, Producer, Roles, Room, Sourced, StoreSpec, TileLayout, Way,
 };
 use scheduler::{RasterSpec, SchedulerSpec, Walk};
 
@@ -163,7 +163,9 @@ impl KernelSpec {
             return Err(IllegalKernel::Scheduler(error));
         }
         match self.epilogue_spec() {
-            Ok(epilogue) => legal::plan(self.form, self.mainloop, epilogue, self.scheduler.facts()),
+            Ok(epilogue) => {
+                legal::plan(self.form, (self.mainloop, MainloopNeeds::NONE), epilogue, self.scheduler.facts())
+            }
             Err(error) => Err(error),
         }
     }

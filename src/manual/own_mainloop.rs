@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use falchion::collective::pipeline::{ClusterPosition, Position};
 use falchion::collective::{
-    Consumer, DeviceMainloop, Finish, Format, InFlight, Mainloop, MainloopEmitter, MainloopSpec, Matrix,
-    OperandTile, Origin, Piece, Product, TensorCopy, TileLayout,
+    Consumer, DeviceMainloop, Finish, Format, InFlight, Mainloop, MainloopEmitter, MainloopNeeds, MainloopSpec,
+    Matrix, OperandTile, Origin, Piece, Product, TensorCopy, TileLayout,
 };
 use falchion::cute_rs::atom::Major;
 use falchion::prelude::*;
@@ -34,6 +34,9 @@ impl Mainloop for TwoB {
         spec.registers = spec.accumulators();
         spec
     };
+    /// D is linear in A * B1 and A * B2, so partial results may be added up. The rest stays as it is by default: whole tiles,
+    /// and no cluster.
+    const NEEDS: MainloopNeeds = MainloopNeeds { whole_k: false, ..MainloopNeeds::ALL };
     type Arguments = Second;
     fn emitter() -> Arc<dyn MainloopEmitter> {
         Arc::new(Emitter)

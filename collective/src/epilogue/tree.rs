@@ -185,7 +185,9 @@ impl<X: Node> Treed<X> {
     /// loads them afterwards.
     fn early(&self, plan: &Plan) -> usize {
         let one = X::FACTS.row_vectors == 1 && Self::HALVINGS == 0 && matches!(plan.form, Form::Single);
-        let early = one && plan.mainloop.step == 0 && ahead::<X>(self.store, plan, MULTIPLYING);
+        let early = one
+            && plan.mainloop.step == 0
+            && ahead::<X>(self.store, plan, MULTIPLYING + plan.mainloop.registers);
         let pairs = if early { plan.output_tile_n() / 8 } else { 0 };
         pairs as usize
     }

@@ -18,7 +18,7 @@ use super::{Consumer, DeviceMainloop, Mainloop, MainloopEmitter, Piece, Sums, bo
 use crate::form::Forms;
 use crate::operand::{Matrix, OperandPair};
 use crate::pipeline::{ClusterPosition, Position};
-use crate::plan::{MainloopSpec, OperandTile, Plan, Producer};
+use crate::plan::{MainloopNeeds, MainloopSpec, OperandTile, Plan, Producer};
 use crate::record::Described;
 use crate::tile::{TileShape, WarpRoles};
 
@@ -63,6 +63,7 @@ impl<'f> Sources<'f> {
 
 impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for CopyWgmma<O, T, R> {
     const SPEC: MainloopSpec = MainloopSpec::of::<O, T, R>(Producer::Warpgroup);
+    const NEEDS: MainloopNeeds = MainloopNeeds::NONE;
     const FORMS: Forms = Forms::ALL;
     type Arguments = ();
 

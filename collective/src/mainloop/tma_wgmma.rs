@@ -15,7 +15,7 @@ use super::{Consumer, DeviceMainloop, Mainloop, MainloopEmitter, Piece, Sums, bo
 use crate::form::Forms;
 use crate::operand::{Matrix, OperandPair};
 use crate::pipeline::{ClusterPosition, Position, Stage};
-use crate::plan::{MainloopSpec, OperandTile, Plan, Producer};
+use crate::plan::{MainloopNeeds, MainloopSpec, OperandTile, Plan, Producer};
 use crate::tile::{TileShape, WarpRoles};
 
 /// The warp-specialised mainloop with operand pair `O`, tile shape `T` and warp roles `R`. Addresses, leading
@@ -83,6 +83,7 @@ impl<'f> OperandMap<'f> {
 
 impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> {
     const SPEC: MainloopSpec = MainloopSpec::of::<O, T, R>(Producer::Thread);
+    const NEEDS: MainloopNeeds = MainloopNeeds::NONE;
     const FORMS: Forms = Forms::ALL;
     type Arguments = ();
 

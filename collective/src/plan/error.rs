@@ -211,6 +211,22 @@ pub enum PlanError {
         /// CTAs along N.
         n: u32,
     },
+    /// The mainloop loads for one CTA ([`MainloopNeeds::alone`](crate::MainloopNeeds::alone)), and the
+    /// cluster has several.
+    NeedsAlone {
+        /// CTAs along M.
+        m: u32,
+        /// CTAs along N.
+        n: u32,
+    },
+    /// The mainloop multiplies whole tiles ([`MainloopNeeds::whole_n`](crate::MainloopNeeds::whole_n)), and
+    /// some tiles have fewer columns.
+    NeedsWholeN {
+        /// Tile N.
+        n: u32,
+        /// The step in which tiles are narrowed.
+        step: u32,
+    },
     /// The producer warpgroup is to copy the operands, but there is no producer.
     NoProducer,
     /// A tile extent cannot be divided among the CTAs of a cluster.
@@ -487,6 +503,20 @@ impl PlanError {
                 .text(" CTAs, but ")
                 .text(what)
                 .text(" needs clusters of one CTA: use Cluster<U1, U1>"),
+            Self::NeedsAlone { m, n } => s
+                .text("the cluster is ")
+                .number(m)
+                .text(" x ")
+                .number(n)
+                .text(" CTAs, and the mainloop's NEEDS say that it loads for one CTA: use Cluster<U1, U1>, or load a slice of \
+                       each tile for all CTAs that share it (`Origin`) and set `alone: false` in NEEDS"),
+            Self::NeedsWholeN { n, step } => s
+                .text("tile N is ")
+                .number(n)
+                .text(" and is narrowed in steps of ")
+                .number(step)
+                .text(", and the mainloop's NEEDS say that it multiplies whole tiles: leave out Fitted<_, _> and \
+                       NarrowTail, or load and multiply `Piece::columns` and set `whole_n: false` in NEEDS"),
             Self::Doubles { rule } => s.text("with f64 operands: ").text(rule),
             Self::ByThreads { rule } => s.text("threads load the operands of mma.sync and of plain instructions: ").text(rule),
             Self::NoProducer => s.text(

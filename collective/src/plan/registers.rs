@@ -2,8 +2,8 @@
 
 use cute_rs::atom::Major;
 
-use super::units::{TARGET, max};
-use super::{AtomTypes, EpilogueSpec, MainloopSpec, PlanError, Producer, Roles};
+use super::units::{TARGET, max, round_up};
+use super::{AtomTypes, EpilogueSpec, MainloopNeeds, MainloopSpec, PlanError, Producer, Roles};
 use crate::form::Form;
 
 /// Registers per thread: at launch, then by role.
@@ -70,6 +70,7 @@ const MOST: u32 = 240;
 impl RegisterPlan {
     pub(super) const fn of(
         mainloop: &MainloopSpec,
+        needs: MainloopNeeds,
         epilogue: &EpilogueSpec,
         form: Form,
     ) -> Result<Self, PlanError> {
@@ -88,9 +89,12 @@ impl RegisterPlan {
         let accumulators = mainloop.blocks() * mainloop.block_sums() * mainloop.atom.sums().registers();
         let promoted =
             if mainloop.atom.promote > 0 { mainloop.accumulators() } else { mainloop.scale_registers() };
-        let working = max(epilogue.working(form), epilogue.registers);
         let beside = mainloop.beside_sums() + mainloop.weight_registers() + mainloop.metadata_registers();
-        let need = accumulators + promoted + mainloop.registers + working + beside;
+        let both = accumulators + promoted + beside;
+        // What a mainloop of one's own holds while it multiplies is dead when the epilogue stores.
+        let multiplying = both + mainloop.registers + WORKING;
+        let storing = both + max(epilogue.working(form), epilogue.registers);
+        let need = max(multiplying, storing);
         let producer = match mainloop.producer {
             Producer::Thread if mainloop.shares_groups(form) => STARTS_MANY_COPIES,
             Producer::Thread
@@ -103,6 +107,7 @@ impl RegisterPlan {
             Producer::Warpgroup if mainloop.copies_piecemeal() => COPIES_MORE,
             Producer::Warpgroup => COPIES,
         };
+        let producer = max(producer, round_up(needs.producer, 8));
         let consumer = mainloop.left(launch, producer);
         if producer > launch {
             // A producer can give up registers, not get more.

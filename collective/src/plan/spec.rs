@@ -166,10 +166,13 @@ pub struct MainloopSpec {
     /// The instruction that multiplies.
     pub atom: Atom,
     /// Bytes of dynamic shared memory for the mainloop alone, mbarriers included, for tiles that are not part
-    /// of a stage. They begin at [`Plan::own_offset`](super::Plan::own_offset).
+    /// of a stage. They begin at [`Plan::own_offset`](super::Plan::own_offset), and the shared memory ends
+    /// with them.
     pub own_bytes: u32,
-    /// Registers that a consumer thread needs in addition to the accumulators of one product and to what
-    /// every mainloop needs: those of a second product, fragments of A.
+    /// Registers that a consumer thread needs while it multiplies, in addition to the accumulators of one
+    /// product and to what every mainloop needs: those of a second product, fragments of A. When `finish` is
+    /// called they are free for the epilogue. For those of a producer thread see
+    /// [`MainloopNeeds::producer`](super::MainloopNeeds::producer).
     pub registers: u32,
     /// Tile extents (M, N, K) in elements.
     pub tile: [u32; 3],

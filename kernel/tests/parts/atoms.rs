@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use collective::{
     Atom, Cluster, Cooperative, DirectStore, EachWarp, Format, KMajor, LinearCombination, Mainloop,
-    MainloopEmitter, MainloopSpec, Operands, Source, TensorCopies, ThreadCopies, Tile, TmaWgmma,
+    MainloopEmitter, MainloopNeeds, MainloopSpec, Operands, Source, TensorCopies, ThreadCopies, Tile,
+    TmaWgmma,
 };
 use half::bf16;
 use kernel::{Composed, GemmConfig, GemmProblem};
@@ -113,6 +114,7 @@ impl<T: Types, W: Way> Mainloop for Of<T, W> {
         spec.registers = 48;
         spec
     };
+    const NEEDS: MainloopNeeds = MainloopNeeds { whole_k: false, ..MainloopNeeds::ALL };
     type Arguments = ();
 
     fn emitter() -> Arc<dyn MainloopEmitter> {

@@ -5,6 +5,8 @@ mod atoms;
 mod blocks;
 mod chained;
 mod dual;
+mod gather;
 mod registers;
+mod reports;
 mod scales;
 mod support;

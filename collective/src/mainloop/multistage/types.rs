@@ -9,7 +9,7 @@ use crate::element::{Element, Tf32};
 use crate::form::Forms;
 use crate::mainloop::{Mainloop, MainloopEmitter};
 use crate::operand::{Operand, Operands};
-use crate::plan::{Atom, MainloopSpec, Multiply, OperandSpec, Producer};
+use crate::plan::{Atom, MainloopNeeds, MainloopSpec, Multiply, OperandSpec, Producer};
 use crate::tile::{TileShape, WarpRoles};
 
 /// A mainloop with operand pair `O`, tile shape `T` and warp roles `R` that multiplies by `mma.sync`: the
@@ -139,6 +139,7 @@ const fn operands<A: Operand, B: Operand>() -> [OperandSpec; 2] {
 impl<O: MmaPair, T: TileShape, R: WarpRoles> Mainloop for MmaSync<O, T, R> {
     const SPEC: MainloopSpec =
         MainloopSpec::by::<T, R>(operands::<O::A, O::B>(), O::ATOM, Producer::Warpgroup);
+    const NEEDS: MainloopNeeds = MainloopNeeds::NONE;
     const FORMS: Forms = Forms::ALL;
     type Arguments = ();
 
@@ -150,6 +151,7 @@ impl<O: MmaPair, T: TileShape, R: WarpRoles> Mainloop for MmaSync<O, T, R> {
 impl<O: SimtPair, T: TileShape, R: WarpRoles> Mainloop for Simt<O, T, R> {
     const SPEC: MainloopSpec =
         MainloopSpec::by::<T, R>(operands::<O::A, O::B>(), O::ATOM, Producer::Warpgroup);
+    const NEEDS: MainloopNeeds = MainloopNeeds::NONE;
     const FORMS: Forms = Forms::ALL;
     type Arguments = ();
 

@@ -1,0 +1,200 @@
+//! Reports of the emulator name the line of the mainloop that called a part of the library, not a line of the
+//! library, and they name stages and barriers.
+
+use std::sync::Arc;
+
+use collective::pipeline::{ClusterPosition, Position, Stage};
+use collective::{
+    Cluster, Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format, InFlight, KMajor,
+    LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix, Operands, Origin, Piece, Plan,
+    Product, Real, TensorCopy, Tile, TmaWgmma,
+};
+use half::bf16;
+use kernel::{Call, Composed, Emulator, Engine, Gemm, GemmProblem};
+use ptx::abi::Argument;
+use ptx::{Builder, Value};
+use scheduler::{AlongM, Persistent};
+use typenum::{U1, U2, U64};
+
+use crate::support::Elements;
+
+type Ours = TmaWgmma<
+    Operands<KMajor<bf16>, KMajor<bf16>>,
+    Tile<U64, U64, U64>,
+    Cooperative<U1, Cluster<U1, U1>, EachWarp<U2>>,
+>;
+
+/// Too many bytes are announced, so no stage becomes full.
+const BYTES: u8 = 1;
+/// Tiles are loaded twice into a stage.
+const TWICE: u8 = 2;
+/// The second operand is read where no tile is.
+const ELSEWHERE: u8 = 3;
+/// Accumulators are rounded, or used, while they are multiplied.
+const ROUNDED: u8 = 4;
+const USED: u8 = 5;
+/// Threads write to a stage that is multiplied, without a fence.
+const UNFENCED: u8 = 6;
+/// The mainloop's own memory is 4 bytes too small.
+const SMALL: u8 = 8;
+/// Consumers do not release stages, so the producer waits.
+const KEPT: u8 = 7;
+
+struct Broken<const DEFECT: u8>;
+
+#[derive(Debug)]
+struct Emitter<const DEFECT: u8>;
+
+struct Device<'f, const DEFECT: u8>([Value<'f, u64>; 2]);
+
+impl<const DEFECT: u8> Mainloop for Broken<DEFECT> {
+    const SPEC: MainloopSpec = {
+        let mut spec = <Ours as Mainloop>::SPEC;
+        spec.own_bytes = if DEFECT == SMALL { 508 } else { 512 };
+        spec
+    };
+    type Arguments = ();
+
+    fn emitter() -> Arc<dyn MainloopEmitter> {
+        Arc::new(Emitter::<DEFECT>)
+    }
+}
+
+impl<const DEFECT: u8> MainloopEmitter for Emitter<DEFECT> {
+    fn name(&self, _: &MainloopSpec) -> String {
+        format!("broken_{DEFECT}")
+    }
+
+    fn declare<'f>(&self, f: &'f Builder, _: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        Box::new(Device::<DEFECT>(["a_map", "b_map"].map(|name| f.tensor_map(name))))
+    }
+
+    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
+        Ours::emitter().arguments(plan, a, b)
+    }
+}
+
+impl<'f, const DEFECT: u8> DeviceMainloop<'f> for Device<'f, DEFECT> {
+    fn load(
+        &self,
+        f: &'f Builder,
+        plan: &Plan,
+        _: ClusterPosition<'f>,
+        ring: Position<'f>,
+        piece: Piece<'f>,
+    ) {
+        let copies = plan.operands.map(TensorCopy::new);
+        let times = if DEFECT == TWICE { 2 } else { 1 };
+        let more = if DEFECT == BYTES { 16 } else { 0 };
+        let bytes = f.constant(plan.ring.transaction_bytes() * times + more);
+        f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
+            let load = |stage| {
+                let tiles = || copies.iter().zip(self.0).zip([piece.m, piece.n]);
+                for ((copy, map), mn) in (0..times).flat_map(|_| tiles()) {
+                    copy.load(f, stage, Origin::alone(map), [mn, k_tile * 64]); // line: load
+                }
+            };
+            ring.produce(bytes, load); // line: produce
+        });
+    }
+
+    fn multiply(
+        &self,
+        f: &'f Builder,
+        plan: &Plan,
+        consumer: Consumer<'f>,
+        ring: Position<'f>,
+        piece: Piece<'f>,
+        finish: Finish<'_, 'f>,
+    ) {
+        let [a, b] = plan.operands;
+        let b = if DEFECT == ELSEWHERE { b.at(plan.ring.stage_bytes) } else { b };
+        let product = Product::<f32>::new(f, &plan.mainloop, [a, b], consumer.part).expect("the spec's tile");
+        let sums: Vec<_> = product.accumulators().iter().flatten().collect();
+        if DEFECT == KEPT {
+            product.clear();
+            f.repeat_from(piece.k_begin, piece.k_end, |_| {
+                product.multiply(ring.acquire(), true);
+                f.wgmma_wait(0);
+            });
+            return finish(plan, product.sums(consumer, piece));
+        }
+        let multiply = |stage: Stage<'f>, accumulate| {
+            if DEFECT == UNFENCED {
+                f.store_shared(stage.address + consumer.thread * 4, 0, [consumer.thread]); // line: store
+                f.barrier_sync(1, 128);
+            }
+            let found = product.find(stage);
+            f.wgmma_fence();
+            found.issue(accumulate); // line: issue
+            f.wgmma_commit();
+            if DEFECT == ROUNDED {
+                Format::Bf16.pack(f, [sums[0].get(), sums[1].get()]); // line: pack
+            }
+            if DEFECT == USED {
+                sums[0].get().sigmoid(); // line: sigmoid
+            }
+        };
+        let rest = |multiplied: bool| {
+            if !multiplied {
+                product.clear();
+            }
+        };
+        consumer.each_stage(f, (ring, piece), InFlight::None, &multiply, &rest); // line: each stage
+        f.store_shared(consumer.shared + plan.own_offset + consumer.thread * 4, 0, [consumer.thread]); // line: own
+        finish(plan, product.sums(consumer, piece));
+    }
+}
+
+/// The emulator's report of a kernel with a defect.
+fn report<const DEFECT: u8>() -> String {
+    type Kernel<const DEFECT: u8> =
+        Composed<Broken<DEFECT>, LinearCombination<f32, DirectStore>, Persistent<AlongM>>;
+    let (problem, mut engine) = (GemmProblem { m: 64, n: 64, k: 512 }, Emulator::new());
+    let [a, b] = [1, 2].map(|seed| Elements::random(Format::Bf16, [64, 512], seed).upload(&mut engine));
+    let d = engine.allocate(64 * 64 * 4).expect("memory");
+    let program = Gemm::<Kernel<DEFECT>>::program().unwrap_or_else(|error| panic!("{error}"));
+    let call = Call::of(problem).a(a.address, a.pitch).b(b.address, b.pitch).d(d.address, 64);
+    let launch = Gemm::<Kernel<DEFECT>>::launch(&call, 1).expect("legal").expect("not empty");
+    let launched = engine.launch(&program, launch.grid, &launch.arguments);
+    launched.map_or_else(|error| error.to_string(), |_| String::new())
+}
+
+/// The place in this file that the comment `// line: ...` marks.
+fn place(mark: &str) -> String {
+    let here =
+        include_str!("reports.rs").lines().position(|line| line.ends_with(&format!("// line: {mark}")));
+    format!("parts/reports.rs:{}", here.expect("a marked line") + 1)
+}
+
+#[test]
+fn reports_name_the_callers_lines_and_the_stages() {
+    assert_eq!(report::<0>(), "", "without a defect nothing is reported");
+    let cases = [
+        ("a wait of each_stage", report::<BYTES>(), "each stage", "the full barrier of stage 0 of the ring"),
+        ("a wait of produce", report::<KEPT>(), "produce", "the empty barrier of stage 0 of the ring"),
+        ("copies over each other", report::<TWICE>(), "load", "belongs to: A's tile in stage 0"),
+        ("operands elsewhere", report::<ELSEWHERE>(), "issue", "belongs to: "),
+        ("rounding sums in flight", report::<ROUNDED>(), "pack", "register"),
+        ("a function of sums in flight", report::<USED>(), "sigmoid", "register"),
+        ("a multiply of bytes that are not fenced", report::<UNFENCED>(), "issue", "A's tile in stage 0"),
+        (
+            "a byte beyond the mainloop's own memory",
+            report::<SMALL>(),
+            "own",
+            "are outside the shared memory",
+        ),
+        ("the store that is not fenced", report::<UNFENCED>(), "store", "it was stored by"),
+    ];
+    let wrong: Vec<String> = cases
+        .into_iter()
+        .filter(|(_, report, mark, also)| {
+            let names = report.contains(&place(mark)) && report.contains(also);
+            !names || report.contains("collective/src")
+        })
+        .map(|(why, report, mark, also)| {
+            format!("{why}: {} and `{also}`, no line of the library, in\n{report}", place(mark))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,0 +1,44 @@
+//! A mainloop that does not say that parts of K may be added up: its end may not be linear, as in `silu(A * G) * (A * B)`.
+
+use std::sync::Arc;
+
+use collective::*;
+use half::bf16;
+use kernel::{Composed, Gemm};
+use ptx::Builder;
+use ptx::abi::Argument;
+use scheduler::*;
+use typenum::{U1, U2, U64};
+
+type Ours = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U64, U64>, Cooperative<U1>>;
+
+/// Its code does not matter here.
+#[derive(Debug)]
+struct Dual;
+impl Mainloop for Dual {
+    const SPEC: MainloopSpec = <Ours as Mainloop>::SPEC;
+    type Arguments = ();
+    fn emitter() -> Arc<dyn MainloopEmitter> {
+        Arc::new(Self)
+    }
+}
+impl MainloopEmitter for Dual {
+    fn name(&self, _: &MainloopSpec) -> String {
+        "dual".to_owned()
+    }
+    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        Ours::emitter().declare(f, plan)
+    }
+    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
+        Ours::emitter().arguments(plan, a, b)
+    }
+}
+
+type With<S> = Composed<Dual, LinearCombination<bf16>, S>;
+const _: Plan = Gemm::<With<Persistent<AlongM>>>::PLAN; // whole tiles are legal
+const _: Plan = Gemm::<With<StreamK<AlongM>>>::PLAN;
+const _: Plan = Gemm::<With<StreamK<AlongM, Ordered, EveryTile<U2>>>>::PLAN; // split-K
+const _: Plan = Gemm::<With<DividedTail<AlongM>>>::PLAN;
+const _: Plan = Gemm::<With<ClusterK<AlongM, U2>>>::PLAN;
+
+fn main() {}
