@@ -146,11 +146,22 @@ fn counts_are_those_of_the_records() {
     let killed =
         proof.split("**").find(|part| part.ends_with(" %") && part.len() < 10).expect("the share of kills");
     let killed: f64 = killed.trim_end_matches(" %").parse().expect("a number");
+    let mutants = proof.split("\n* ").find(|item| item.contains(" mutants of ")).expect("the number of mutants");
+    let mutants = mutants.split(' ').next().expect("a number");
+    let (hazards, legal) = include_str!("../docs/hazards.md").split_once("## Unusual and legal").expect("both");
+    let found = |line: &str| line.trim_end_matches(" |").rsplit(' ').next().and_then(|word| word.parse().ok());
+    let found: Vec<u32> = hazards.lines().filter(|line| line.starts_with("| ")).filter_map(found).collect();
+    let always = found.iter().filter(|schedules| **schedules == 54).count();
+    // Two lines are the head of the table.
+    let legal = legal.lines().filter(|line| line.starts_with('|')).count() - 2;
     let plain = kernel::catalogue().len() + kernel::several().len();
     let fused = falchion::verify::fused_catalogue().len();
     for (text, page) in [
         (format!("{wgmma} forms of `wgmma` and {others} others"), words(FEATURES)),
-        (format!("{killed:.2} %"), words(FEATURES)),
+        (format!("of {mutants} mutants the emulator notices {killed:.2} %"), words(FEATURES)),
+        (format!("{} mistakes with a corrected twin", found.len()), words(FEATURES)),
+        (format!("{always} of them under all 54"), words(FEATURES)),
+        (format!("{legal} unusual legal programs"), words(FEATURES)),
         (format!("{killed:.1} %"), words(README)),
         (format!("{plain} plain kernels of the catalogue"), proof.to_owned()),
         (format!("{fused} kernels with a fused"), proof.to_owned()),
