@@ -251,7 +251,10 @@ where
     }
 
     /// Allocates the workspace that a launch on this stream needs, and enqueues nothing. Call it before the
-    /// stream is captured into a graph, where nothing can be allocated.
+    /// stream is captured into a graph: nothing can be allocated during a capture.
+    ///
+    /// The workspace belongs to the stream. Replay the graph on the stream that captured it, or while nothing
+    /// else is enqueued there.
     ///
     /// # Errors
     /// As [`launch_slices`](Self::launch_slices).
