@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use falchion::collective::pipeline::{ClusterPosition, Position};
+use falchion::collective::tree::{NodeError, Path, Shape};
 use falchion::collective::{
     Consumer, DeviceMainloop, Finish, Format, InFlight, Mainloop, MainloopEmitter, MainloopNeeds, MainloopSpec,
     Matrix, OperandTile, Origin, Piece, Product, TensorCopy, TileLayout,
@@ -49,6 +50,10 @@ impl Mainloop for TwoB {
             }
             None => Err("the second B is missing: bind it".into()),
         }
+    }
+    fn accesses(own: &Second, _: Matrix, _: Matrix, path: &Path<'_>) -> Result<(), NodeError> {
+        let Some(Matrix { address, mn, k, pitch, .. }) = own.0 else { return Ok(()) };
+        path.then("second").reads_matrix(Format::Bf16, MatrixRef::new(address, pitch), Shape { m: mn, n: k })
     }
     fn arguments(plan: &Plan, a: Matrix, b: Matrix, own: &Second) -> Vec<Argument> {
         let [a_tile, b_tile] = plan.operands;
