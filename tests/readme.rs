@@ -146,10 +146,13 @@ fn counts_are_those_of_the_records() {
     let killed =
         proof.split("**").find(|part| part.ends_with(" %") && part.len() < 10).expect("the share of kills");
     let killed: f64 = killed.trim_end_matches(" %").parse().expect("a number");
-    let mutants = proof.split("\n* ").find(|item| item.contains(" mutants of ")).expect("the number of mutants");
+    let mutants =
+        proof.split("\n* ").find(|item| item.contains(" mutants of ")).expect("the number of mutants");
     let mutants = mutants.split(' ').next().expect("a number");
-    let (hazards, legal) = include_str!("../docs/hazards.md").split_once("## Unusual and legal").expect("both");
-    let found = |line: &str| line.trim_end_matches(" |").rsplit(' ').next().and_then(|word| word.parse().ok());
+    let (hazards, legal) =
+        include_str!("../docs/hazards.md").split_once("## Unusual and legal").expect("both");
+    let found =
+        |line: &str| line.trim_end_matches(" |").rsplit(' ').next().and_then(|word| word.parse().ok());
     let found: Vec<u32> = hazards.lines().filter(|line| line.starts_with("| ")).filter_map(found).collect();
     let always = found.iter().filter(|schedules| **schedules == 54).count();
     // Two lines are the head of the table.
