@@ -139,7 +139,9 @@ impl Format {
         match self {
             Self::U8 => [0.0, largest],
             Self::S8 | Self::S32 => [-largest - 1.0, largest],
-            _ => [-largest, largest],
+            Self::F32 | Self::Bf16 | Self::F16 | Self::E4m3 | Self::E5m2 | Self::Tf32 | Self::F64 => {
+                [-largest, largest]
+            }
         }
     }
 
@@ -147,13 +149,12 @@ impl Format {
     /// rounds to one beyond the [`range`](Self::range), and for infinity or NaN where the format has none. The low
     /// bits of a `tf32` are zero.
     pub fn nearest(self, value: f64) -> Option<u64> {
-        if value.is_nan() || value.is_infinite() {
-            return match self {
-                Self::S8 | Self::U8 | Self::S32 => None,
-                Self::E4m3 if value.is_infinite() => None,
-                Self::E5m2 if value.is_infinite() => Some(if value > 0.0 { 0x7C } else { 0xFC }),
-                _ => Some(self.round(value)),
-            };
+        if self == Self::E5m2 && value.is_infinite() {
+            return Some(if value > 0.0 { 0x7C } else { 0xFC });
+        }
+        if !value.is_finite() {
+            let lacks = self.is_integer() || self == Self::E4m3 && value.is_infinite();
+            return (!lacks).then(|| self.round(value));
         }
         let [least, most] = self.range();
         let inside = match self {
@@ -166,7 +167,7 @@ impl Format {
                 let rounded = (bits + 0xFFF + (bits >> 13 & 1)) & !0x1FFF;
                 return f32::from_bits(rounded).is_finite().then_some(rounded.into());
             }
-            _ => self.decode(self.round(value)).is_finite(),
+            Self::F32 | Self::Bf16 | Self::F16 | Self::F64 => self.decode(self.round(value)).is_finite(),
         };
         inside.then(|| self.round(value))
     }

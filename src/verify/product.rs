@@ -396,11 +396,9 @@ impl Product {
     fn exact(&self, format: Format, sum: Sum, c: Option<f64>) -> Option<f64> {
         let [alpha, beta] = [self.alpha, self.beta].map(f64::from);
         let [a, b] = [&self.a, &self.b].map(|matrix| matrix.format.is_integer());
-        let whole = |exact: f64| match format {
-            Format::S32 => alpha * exact + c.filter(|_| beta != 0.0).map_or(0.0, |c| beta * c),
-            _ => exact,
-        };
-        (a && b).then(|| whole(sum.exact))
+        let source = c.filter(|_| beta != 0.0).map_or(0.0, |c| beta * c);
+        let whole = if format == Format::S32 { alpha * sum.exact + source } else { sum.exact };
+        (a && b).then_some(whole)
     }
 
     pub(super) fn compare(
