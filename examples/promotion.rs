@@ -100,6 +100,13 @@ pub(crate) fn errors(k: u32) -> Result<Vec<Errors>, Box<dyn std::error::Error>> 
         "scale-a=1x128 scale-b=128x128".to_owned(),
         true,
     ));
+    // The same additions in the same order, with accumulators for half of the tile.
+    ways.push(("promoted every 4 x 32 of K, in two waves".to_owned(), "promote=4 waves=2".to_owned(), false));
+    ways.push((
+        "blocks of 1 x 128 by 128 x 128, in two waves".to_owned(),
+        "scale-a=1x128 scale-b=128x128 waves=2".to_owned(),
+        true,
+    ));
     let mut all = Vec::new();
     for (name, words, scaled) in ways {
         let spec: KernelSpec = format!("dtype=e4m3 out=f32 tile=64x64x128 {words}").parse()?;

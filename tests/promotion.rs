@@ -10,7 +10,10 @@ use falchion::kernel::KernelSpec;
 fn promotion_keeps_digits() {
     let errors = promotion::errors(2048).expect("legal kernels");
     let all: Vec<f64> = errors.iter().map(|errors| errors.mean).collect();
-    let [fast, eight, four, two, one, blocks] = all[..] else { panic!("{errors:?}") };
+    let [fast, eight, four, two, one, blocks, four_in_waves, blocks_in_waves] = all[..] else {
+        panic!("{errors:?}")
+    };
+    assert_eq!((four_in_waves, blocks_in_waves), (four, blocks), "waves change no sum: {errors:?}");
     assert!(fast > 4.0 * four, "{errors:?}");
     assert!(eight > four && four > two && two > one, "{errors:?}");
     // A block has the K of four instructions.
@@ -34,6 +37,22 @@ fn what_does_not_fit_is_refused_with_the_numbers() {
         ("dtype=e4m3 tile=128x64x128 promote=4294967292", "a number up to 4096"),
         ("dtype=s8 promote=4", "integer accumulators lose nothing"),
         ("dtype=e4m3 tile=128x256x128 promote=4", "a consumer thread needs 288 registers"),
+        ("dtype=e4m3 tile=128x256x128 promote=4 waves=2", ""),
+        ("dtype=e4m3 tile=256x128x128 promote=2 waves=4 cluster=1x2 scheduler=stream-k", ""),
+        ("dtype=e4m3 scale-a=1x128 scale-b=128x128 tile=256x128x128 waves=2 cluster=1x2", ""),
+        ("dtype=f16 tile=256x128x64 sums=f16 promote=2 waves=2", ""),
+        ("dtype=e4m3 tile=128x64x128 waves=2", "leave InWaves out"),
+        ("dtype=e4m3 tile=128x64x128 promote=8 waves=2", "promoted within a k-tile"),
+        (
+            "dtype=e4m3 tile=192x64x128 consumers=1 promote=4 waves=2",
+            "3 blocks of 64 rows and 64 columns, which do not divide into 2 waves",
+        ),
+        ("dtype=e4m3 tile=128x24x128 promote=4 waves=2", "a multiple of 8 columns"),
+        ("dtype=e4m3 tile=128x64x128 promote=4 waves=0", "which do not divide into 0 waves"),
+        (
+            "dtype=e4m3 tile=128x64x128 step=16 promote=4 waves=2",
+            "a tile that is narrowed has at most 256 columns",
+        ),
         ("dtype=f16 tile=128x256x64 sums=f16", ""),
         ("dtype=f16 tile=128x256x64 sums=f16 promote=4", ""),
         ("dtype=f16 tile=256x128x64 sums=f16 promote=1 swap=yes scheduler=stream-k", ""),
@@ -55,6 +74,8 @@ fn what_does_not_fit_is_refused_with_the_numbers() {
                 let name = gemm.rust_type();
                 assert_eq!(name.contains(&format!("Promoted<U{every}>")), every > 0, "{name}");
                 assert_eq!(name.contains("InHalf"), half, "{name}");
+                let waves = parsed.mainloop.waves;
+                assert_eq!(name.contains(&format!("InWaves<U{waves}")), waves > 1, "{name}");
             }
             Err(error) => {
                 let text = error.to_string();

@@ -91,8 +91,8 @@ pub use mainloop::{
     TensorCopies, TensorCopy, ThreadCopies, ThreadCopy, ThreadOrigin, TmaWgmma,
 };
 pub use operand::{
-    BlockScaled, EvictFirst, EvictLast, InHalf, KMajor, Matrix, MatrixRef, MnMajor, Operand, OperandPair,
-    Operands, Promoted, Quantized, Sparse, Summing, TileAtom, Unpromoted, Widest, ZeroPoints,
+    BlockScaled, EvictFirst, EvictLast, InHalf, InWaves, KMajor, Matrix, MatrixRef, MnMajor, Operand,
+    OperandPair, Operands, Promoted, Quantized, Sparse, Summing, TileAtom, Unpromoted, Widest, ZeroPoints,
 };
 pub use plan::{
     Arrivals, Atom, AtomTypes, CachePolicy, EpilogueSpec, MainloopNeeds, MainloopSpec, Multiply, OperandSpec,

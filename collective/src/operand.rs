@@ -271,16 +271,39 @@ pub struct Promoted<N>(PhantomData<N>);
 #[derive(Clone, Copy, Debug)]
 pub struct InHalf<S = Unpromoted>(PhantomData<S>);
 
+/// A consumer's tile is multiplied in `W` parts, one after the other, into one set of accumulators. Each part
+/// is added to its sums before the next is multiplied; meanwhile another consumer multiplies. `S` is
+/// [`Promoted`], or [`Unpromoted`] for [`BlockScaled`] operands, whose products are always added to sums.
+///
+/// The parts are blocks of 64 rows or, if there are more parts than blocks, ranges of a block's columns. So
+/// tiles fit that are too large for two sets of registers.
+///
+/// ```
+/// use collective::{BlockScaled, Cluster, Cooperative, EachWarp, F8E4M3, InWaves, KMajor, Mainloop, Operands};
+/// use collective::{AsManyAsFit, Tile, TmaWgmma};
+/// use typenum::{U1, U2, U128, U256};
+///
+/// type A = BlockScaled<KMajor<F8E4M3>, U1>;
+/// type B = BlockScaled<KMajor<F8E4M3>, U128>;
+/// type Roles = Cooperative<U2, Cluster<U2, U1>, EachWarp<AsManyAsFit>>;
+/// type M = TmaWgmma<Operands<A, B, InWaves<U2>>, Tile<U256, U128, U128>, Roles>;
+/// assert_eq!(M::SPEC.accumulators(), 64); // next to 128 sums
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct InWaves<W, S = Unpromoted>(PhantomData<(W, S)>);
+
 /// How an instruction accumulates.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say how products are summed",
-    note = "write `Unpromoted`, `Promoted<N>` with a number of `typenum` from 1 on, or `InHalf<S>` of one of them"
+    note = "write `Unpromoted`, `Promoted<N>` with a number of `typenum` from 1 on, or `InHalf<S>` or `InWaves<W, S>` of one of them"
 )]
 pub trait Summing: 'static {
     /// Number of instructions along K after which accumulators are promoted; 0 for never.
     const PROMOTE: u32;
     /// Whether the instruction accumulates in `f16`.
     const HALF: bool = false;
+    /// Number of parts of a consumer's tile that are multiplied one after the other.
+    const WAVES: u32 = 1;
 }
 
 impl Summing for Unpromoted {
@@ -294,6 +317,13 @@ impl<N: Unsigned + NonZero + 'static> Summing for Promoted<N> {
 impl<S: Summing> Summing for InHalf<S> {
     const PROMOTE: u32 = S::PROMOTE;
     const HALF: bool = true;
+    const WAVES: u32 = S::WAVES;
+}
+
+impl<W: Unsigned + NonZero + 'static, S: Summing> Summing for InWaves<W, S> {
+    const PROMOTE: u32 = S::PROMOTE;
+    const HALF: bool = S::HALF;
+    const WAVES: u32 = W::U32;
 }
 
 /// The facts of a pair of operands: see [`Operands`].
@@ -310,6 +340,8 @@ pub trait OperandPair: 'static {
     const TYPES: WgmmaTypes;
     /// Number of instructions along K after which accumulators are promoted; 0 for never.
     const PROMOTE: u32 = 0;
+    /// Number of parts of a consumer's tile that are multiplied one after the other.
+    const WAVES: u32 = 1;
 }
 
 impl<A: Operand, B: Operand, S: Summing> OperandPair for Operands<A, B, S>
@@ -329,6 +361,7 @@ where
         }
     };
     const PROMOTE: u32 = S::PROMOTE;
+    const WAVES: u32 = S::WAVES;
 }
 
 /// A matrix in device memory, as callers describe it.

@@ -85,6 +85,17 @@ pub struct Position<'f> {
     parity: Var<'f, u32>,
 }
 
+/// A consumer's position in the ring, with what it has learned about the current stage before it needs it.
+#[derive(Clone, Copy, Debug)]
+pub struct Early<'f> {
+    position: Position<'f>,
+    /// Addresses of the current stage and of its empty barrier.
+    address: Var<'f, u32>,
+    empty: Var<'f, u32>,
+    /// 1 if the current stage was found full, else 0.
+    full: Var<'f, u32>,
+}
+
 /// The oldest stage that threads have filled but not yet published. It is some stages before the one they are
 /// filling.
 #[derive(Clone, Copy, Debug)]
@@ -468,6 +479,14 @@ impl<'f> Position<'f> {
         stage
     }
 
+    /// The same position for a consumer that asks for its next stage before it needs it, and the current stage,
+    /// which may not be full yet.
+    pub fn early(&self) -> (Early<'f>, Stage<'f>) {
+        let (f, stage) = (self.ring.f, self.ring.stage(self.stage.get()));
+        let (address, empty) = (f.variable(stage.address), f.variable(stage.empty));
+        (Early { position: *self, address, empty, full: f.variable(0) }, stage)
+    }
+
     #[track_caller]
     fn advance(&self) {
         let next = self.stage.get() + 1;
@@ -476,6 +495,34 @@ impl<'f> Position<'f> {
         self.parity.set(flipped.where_or(wraps, self.parity.get()));
         let zero = self.ring.f.constant(0u32);
         self.stage.set(zero.where_or(wraps, next));
+    }
+}
+
+impl<'f> Early<'f> {
+    /// Waits until the current stage is full, unless it was found to be. The caller owns the stage until it
+    /// arrives on [`Stage::empty`].
+    #[track_caller]
+    pub fn acquire(&self) -> Stage<'f> {
+        let Position { ring, stage, parity } = self.position;
+        let Stage { full, .. } = ring.stage(stage.get());
+        ring.f.if_(self.full.get().equals(0), || ring.f.mbarrier_wait(full, parity.get()));
+        Stage { address: self.address.get(), full, empty: self.empty.get() }
+    }
+
+    /// Advances to the next stage, which is returned, and asks once whether it is full. What is emitted between
+    /// this and [`acquire`](Self::acquire) takes place while the answer comes.
+    #[track_caller]
+    pub fn advance(&self) -> Stage<'f> {
+        let Position { ring, stage, parity } = self.position;
+        self.position.advance();
+        let next = ring.stage(stage.get());
+        self.address.set(next.address);
+        self.empty.set(next.empty);
+        // `try_wait` could suspend the thread, at the end of a work unit until the next unit's first stage is full.
+        let full = ring.f.mbarrier_test_parity(next.full, parity.get());
+        let (yes, no) = (ring.f.constant(1u32), ring.f.constant(0u32));
+        self.full.set(yes.where_or(full, no));
+        next
     }
 }
 

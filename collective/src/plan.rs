@@ -17,6 +17,7 @@ mod spec;
 mod staging;
 mod types;
 mod units;
+mod waves;
 mod weights;
 
 pub use atom::{Atom, Source};
@@ -155,6 +156,9 @@ impl Plan {
             return Err(error);
         }
         if let Err(error) = mainloop.promotes() {
+            return Err(error);
+        }
+        if let Err(error) = mainloop.waving() {
             return Err(error);
         }
         if let Err(error) = mainloop.scaling(&epilogue, form) {

@@ -221,7 +221,7 @@ impl MainloopSpec {
     pub(crate) const fn of<O: OperandPair, T: TileShape, R: WarpRoles>(producer: Producer) -> Self {
         let operands = [OperandSpec::of::<O::A>(), OperandSpec::of::<O::B>()];
         let atom = Atom::shared(O::TYPES).taking(operands[0]).promoted(O::PROMOTE);
-        Self::by::<T, R>(operands, atom, producer)
+        Self { waves: O::WAVES, ..Self::by::<T, R>(operands, atom, producer) }
     }
 
     /// The spec with any atom.
@@ -244,6 +244,7 @@ impl MainloopSpec {
             arrivals: R::ARRIVALS,
             cluster: R::CLUSTER,
             stages: R::STAGES,
+            waves: 1,
         }
     }
 }

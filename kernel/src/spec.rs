@@ -112,6 +112,7 @@ impl KernelSpec {
             arrivals: Arrivals::Warpgroup,
             cluster: [1, 1],
             stages: None,
+            waves: 1,
         },
         epilogue: EpilogueKind::Linear,
         store: StoreSpec {

@@ -341,6 +341,7 @@ impl Draw {
         let half = types.and_then(|types| types.in_half()).filter(|_| !scaled && self.once_in(8));
         let types = half.or(types);
         let promote = if promoted && !scaled { self.of(&[1, 2, 4, 4, 8, 3]) } else { 0 };
+        let waves = if promote > 0 || scaled { self.of(&[1, 1, 2, 2, 4, 3]) } else { 1 };
         let mainloop = MainloopSpec {
             operands: [operand(0), operand(1)],
             atom: types.map_or(KernelSpec::DEFAULT.mainloop.atom, Atom::shared).promoted(promote),
@@ -364,6 +365,7 @@ impl Draw {
             },
             cluster,
             stages: if self.once_in(3) { Some(self.random.u32(..7)) } else { None },
+            waves,
         };
         let output = match epilogue {
             _ if self.once_in(5) => self.of(&Format::ALL),

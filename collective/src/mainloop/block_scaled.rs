@@ -1,11 +1,13 @@
 //! Block-scaled operands: the products of every 128 of K are multiplied by their scales and added to sums in
 //! single precision.
 
+use core::ops::Range;
 use std::collections::BTreeMap;
 
 use ptx::abi::Argument;
 use ptx::{Builder, TensorLoad, Value, Var};
 
+use super::promotion::of_wave;
 use super::tma_wgmma::{Loader, OperandMap, TensorCopies, TensorMaps};
 use super::{Consumer, DeviceMainloop, Finish, Fragment, MainloopEmitter, Piece, Product, Sums};
 use crate::operand::Matrix;
@@ -150,25 +152,37 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
     ) {
         let product = Product::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part)
             .expect("the plan admits only tiles that wgmma multiplies");
-        let zeros = |block: &Vec<Var<'f, f32>>| block.iter().map(|_| f.variable(0.0f32)).collect();
-        let sums: Vec<Vec<Var<'f, f32>>> = product.accumulators().iter().map(zeros).collect();
-        let fragment = product.fragment(consumer, piece);
+        let spec = &plan.mainloop;
+        let zeros = |_| (0..spec.block_sums()).map(|_| f.variable(0.0f32)).collect();
+        let sums: Vec<Vec<Var<'f, f32>>> = (0..spec.blocks()).map(zeros).collect();
+        let fragment = product.fragment_of((consumer, piece), spec.tile[1], sums);
         let firsts = firsts(plan, &fragment, piece);
         consumer.turns.begin();
+        let (ring, first) = ring.early();
+        let operands = product.locate(first);
         f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
             let stage = ring.acquire();
             // Loads between the instructions that multiply would delay those after them.
             let places = places(plan, firsts, (stage, k_tile));
             let factors = Factors::load(f, &fragment, places);
-            product.multiply(stage, false);
-            f.wgmma_wait(0);
-            // Orders the other lanes' reads of the stage before the warp's arrival.
-            f.warp_sync();
-            consumer.release.arrive(stage.empty);
-            add(&fragment, &sums, product.accumulators(), (places, &factors));
+            let found = product.at(&operands);
+            for wave in 0..spec.waves {
+                f.wgmma_fence();
+                found.clone().wave(wave).issue(false);
+                f.wgmma_commit();
+                f.wgmma_wait(0);
+                if wave + 1 == spec.waves {
+                    // Orders the other lanes' reads of the stage before the warp's arrival.
+                    f.warp_sync();
+                    consumer.release.arrive(stage.empty);
+                    // The next stage is found during the additions, so that its first instruction does not wait.
+                    product.move_to(&operands, ring.advance());
+                }
+                add(&fragment, of_wave(spec, wave), product.accumulators(), (places, &factors));
+            }
         });
         consumer.turns.pass();
-        finish(plan, Sums::F32(Fragment { blocks: sums, ..fragment }));
+        finish(plan, Sums::F32(fragment));
     }
 }
 
@@ -238,16 +252,17 @@ impl<'f> Factors<'f> {
     }
 }
 
-/// Adds the products of a stage, scaled, to the sums.
+/// Adds the products of a wave, scaled, to its sums: from the value `first` on of each of its blocks.
 fn add<'f>(
     fragment: &Fragment<'f, f32>,
-    sums: &[Vec<Var<'f, f32>>],
+    (blocks, first): (Range<usize>, usize),
     products: &[Vec<Var<'f, f32>>],
     ([a, b], factors): ([Place<'f>; 2], &Factors<'f>),
 ) {
-    for (block, (sums, products)) in sums.iter().zip(products).enumerate() {
+    for (block, products) in blocks.zip(products) {
         let mut scales = BTreeMap::new();
-        for (value, (sum, product)) in sums.iter().zip(products).enumerate() {
+        for (value, product) in (first..).zip(products) {
+            let sum = fragment.blocks[block][value];
             let [row, column] = element(fragment, block, value);
             let (row, column) = (a.key(row), b.key(column));
             let scale = scales.entry((row, column));

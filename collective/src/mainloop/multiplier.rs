@@ -70,7 +70,7 @@ impl<'f, 'p, T: Accumulator> Multiplier<'f, 'p, T> {
 
     fn of(f: &'f Builder, plan: &'p Plan, product: Product<'f, T>) -> Self {
         let block = |_| (0..plan.mainloop.block_sums()).map(|_| f.uninitialised()).collect();
-        let sums = || product.accumulators().iter().map(block).collect();
+        let sums = || (0..plan.mainloop.blocks()).map(block).collect();
         let sums = (plan.mainloop.atom.promote > 0).then(sums);
         Self { f, plan, product, sums }
     }

@@ -78,12 +78,23 @@ pub struct Found<'a, 'f, T> {
     width: u32,
     /// Instructions along K to issue.
     steps: Range<u32>,
+    /// The part of the tile to multiply.
+    wave: u32,
 }
 
-/// Accumulators of a thread of a consumer warpgroup, by block.
+/// Where the operands of the current stage are, in variables: the descriptors of A, if it is in shared memory, and
+/// of B.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Located<'f> {
+    a: Option<Var<'f, u64>>,
+    b: Var<'f, u64>,
+}
+
+/// Accumulators of a thread of a consumer warpgroup, by block: those of one wave.
 fn accumulators<'f, T: Accumulator>(f: &'f Builder, spec: &MainloopSpec) -> Vec<Vec<Var<'f, T>>> {
-    let count = spec.atom.accumulators(spec.tile[1]);
-    (0..spec.blocks()).map(|_| (0..count).map(|_| f.uninitialised()).collect()).collect()
+    let [blocks, _] = spec.wave(0);
+    let count = spec.accumulators() / (blocks.end - blocks.start);
+    blocks.map(|_| (0..count).map(|_| f.uninitialised()).collect()).collect()
 }
 
 impl OperandTile {
@@ -152,7 +163,7 @@ impl<'f, T: Accumulator> Product<'f, T> {
         Self { f, spec: *spec, types, tiles, a, b, b_places, elements, accumulators }
     }
 
-    /// The accumulators, by block.
+    /// The accumulators, by block. If the tile is multiplied in waves, those that all waves use.
     pub fn accumulators(&self) -> &[Vec<Var<'f, T>>] {
         &self.accumulators
     }
@@ -228,13 +239,32 @@ impl<'f, T: Accumulator> Product<'f, T> {
             .f
             .for_caller(|| self.a.map(|of| Self::descriptor(&of.descriptor, a_stage.address + a) + of.rows));
         let b = Self::descriptor(&self.b, b_stage.address + b);
-        Found {
-            product: self,
-            a,
-            b,
-            width: self.spec.tile[1],
-            steps: 0..self.spec.tile[2] / self.spec.atom.k(),
+        self.located(a, b)
+    }
+
+    fn located(&self, a: Option<Value<'f, u64>>, b: Value<'f, u64>) -> Found<'_, 'f, T> {
+        let steps = 0..self.spec.tile[2] / self.spec.atom.k();
+        Found { product: self, a, b, width: self.spec.tile[1], steps, wave: 0 }
+    }
+
+    /// The operands of a stage, which may not be full yet, for [`at`](Self::at).
+    pub(super) fn locate(&self, stage: Stage<'f>) -> Located<'f> {
+        let Found { a, b, .. } = self.find(stage);
+        Located { a: a.map(|a| self.f.variable(a)), b: self.f.variable(b) }
+    }
+
+    /// Changes a place to that of another stage.
+    pub(super) fn move_to(&self, place: &Located<'f>, stage: Stage<'f>) {
+        let Found { a, b, .. } = self.find(stage);
+        if let Some((place, a)) = place.a.zip(a) {
+            place.set(a);
         }
+        place.b.set(b);
+    }
+
+    /// The operands at a place, to issue instructions. Nothing has to be computed for it.
+    pub(super) fn at(&self, place: &Located<'f>) -> Found<'_, 'f, T> {
+        self.located(place.a.map(Var::get), place.b.get())
     }
 
     /// Multiplies one stage into the accumulators, as one commit group. The old accumulators are added if
@@ -267,6 +297,11 @@ impl<'f, T: Accumulator> Found<'_, 'f, T> {
     /// Only these instructions along K.
     pub(super) fn part(self, steps: Range<u32>) -> Self {
         Self { steps, ..self }
+    }
+
+    /// Only this part of the tile.
+    pub(super) fn wave(self, wave: u32) -> Self {
+        Self { wave, ..self }
     }
 
     /// Issues the instructions, with A from shared memory. The old accumulators are added if `accumulate`,
@@ -324,10 +359,12 @@ impl<'f, T: Accumulator> Found<'_, 'f, T> {
         let Product { f, spec, types, tiles, b_places, accumulators, .. } = self.product;
         let held = |columns| spec.atom.accumulators(columns) as usize;
         let transposed = |i: usize| tiles[i].major == Major::Mn;
+        let [blocks, sides] = spec.wave(self.wave);
+        let [before, _] = spec.columns_of(sides.start);
         for step in self.steps.clone() {
             let accumulate = f.constant(accumulate || step > self.steps.start);
-            for (block, accumulators) in (0u32..).zip(accumulators) {
-                for [first, columns] in (0..spec.across()).map(|side| spec.columns_of(side)) {
+            for (block, accumulators) in blocks.clone().zip(accumulators) {
+                for [first, columns] in sides.clone().map(|side| spec.columns_of(side)) {
                     // A tile of which fewer columns are multiplied has only one instruction across.
                     let columns = columns.min(self.width);
                     let (a, sparse) = a(block, step);
@@ -341,7 +378,8 @@ impl<'f, T: Accumulator> Found<'_, 'f, T> {
                         sparse,
                         ..WgmmaOperands::new(*types, columns, a, b)
                     };
-                    f.wgmma(operands, &accumulators[held(first)..held(first + columns)]);
+                    let held = held(first - before)..held(first - before + columns);
+                    f.wgmma(operands, &accumulators[held]);
                 }
             }
         }

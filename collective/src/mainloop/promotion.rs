@@ -9,6 +9,7 @@ use super::multiplier::Multiplier;
 use super::sums::{Accumulator, Sums};
 use super::{Consumer, Piece};
 use crate::pipeline::{Position, Stage};
+use crate::plan::MainloopSpec;
 
 /// The sums that accumulators are added to, by block, in the order of the accumulators.
 pub(super) type Promoted<'f, T> = Vec<Vec<Var<'f, <T as Accumulator>::Sum>>>;
@@ -66,7 +67,7 @@ impl<'f, T: Accumulator> Multiplier<'f, '_, T> {
                     f.wgmma_wait(0);
                     free(last);
                 }
-                self.add(sums, width);
+                self.add(sums, width, 0);
             });
             f.repeat(count % k_tiles, |_| one());
         }
@@ -92,18 +93,20 @@ impl<'f, T: Accumulator> Multiplier<'f, '_, T> {
         let steps = spec.tile[2] / spec.atom.k() / parts;
         for part in 0..parts {
             let steps: Range<u32> = part * steps..(part + 1) * steps;
-            f.wgmma_fence();
-            let found = found.clone().part(steps);
-            match fragments {
-                Some(fragments) => found.issue_registers(fragments, false),
-                None => found.issue(false),
+            for wave in 0..spec.waves {
+                f.wgmma_fence();
+                let found = found.clone().part(steps.clone()).wave(wave);
+                match fragments {
+                    Some(fragments) => found.issue_registers(fragments, false),
+                    None => found.issue(false),
+                }
+                f.wgmma_commit();
+                f.wgmma_wait(0);
+                if (part + 1, wave + 1) == (parts, spec.waves) {
+                    free();
+                }
+                self.add(sums, width, wave);
             }
-            f.wgmma_commit();
-            f.wgmma_wait(0);
-            if part + 1 == parts {
-                free();
-            }
-            self.add(sums, width);
         }
     }
 
@@ -118,12 +121,13 @@ impl<'f, T: Accumulator> Multiplier<'f, '_, T> {
         }
     }
 
-    /// Adds the accumulators of the first `width` columns to the sums.
-    fn add(&self, sums: &Promoted<'f, T>, width: u32) {
+    /// Adds the accumulators of a wave's first `width` columns to its sums.
+    fn add(&self, sums: &Promoted<'f, T>, width: u32, wave: u32) {
         let count = self.plan.mainloop.atom.accumulators(width) as usize;
-        for (sums, registers) in sums.iter().zip(self.product.accumulators()) {
+        let (blocks, first) = of_wave(&self.plan.mainloop, wave);
+        for (sums, registers) in sums[blocks].iter().zip(self.product.accumulators()) {
             let values = registers.iter().take(count).flat_map(|register| T::values(self.f, register));
-            for (sum, value) in sums.iter().zip(values) {
+            for (sum, value) in sums[first..].iter().zip(values) {
                 sum.set(sum.get() + value);
             }
         }
@@ -135,4 +139,12 @@ impl<'f, T: Accumulator> Multiplier<'f, '_, T> {
         let blocks = self.sums.clone().unwrap_or_else(single);
         T::sums(self.product.fragment_of((consumer, piece), width, blocks))
     }
+}
+
+/// The blocks of a wave, and the first of its sums in each.
+pub(super) fn of_wave(spec: &MainloopSpec, wave: u32) -> (Range<usize>, usize) {
+    let [blocks, sides] = spec.wave(wave);
+    // A thread holds one of two sums of a row.
+    let [first, _] = spec.columns_of(sides.start);
+    (blocks.start as usize..blocks.end as usize, first as usize / 2)
 }

@@ -111,6 +111,17 @@ pub enum PlanError {
         /// Whether the mainloop has no producer; it promotes within a k-tile.
         alone: bool,
     },
+    /// A consumer's tile does not divide into its waves.
+    Waves {
+        /// Number of waves.
+        waves: u32,
+        /// Blocks of 64 rows of a consumer's tile.
+        blocks: u32,
+        /// Tile N.
+        n: u32,
+        /// What the columns of a wave must be a multiple of.
+        step: u32,
+    },
     /// Integer accumulators lose nothing, so there is nothing to promote.
     PromotedIntegers,
     /// The promotion interval is longer than [`Atom::MOST_PROMOTED`](crate::Atom::MOST_PROMOTED).
@@ -402,6 +413,16 @@ impl PlanError {
                 .text(" instructions, ")
                 .number(Atom::MOST_PROMOTED)
                 .text(" at most were needed: promote more often, or never"),
+            Self::Waves { waves, blocks, n, step } => s
+                .text("a consumer's tile has ")
+                .number(blocks)
+                .text(" blocks of 64 rows and ")
+                .number(n)
+                .text(" columns, which do not divide into ")
+                .number(waves)
+                .text(" waves: a divisor of the blocks was needed, or a multiple of them that leaves each wave a multiple of ")
+                .number(step)
+                .text(" columns, at most 256, of a tile that is not narrowed"),
             Self::PromotedIntegers => {
                 s.text("integer accumulators lose nothing that promotion could keep: leave it out")
             }

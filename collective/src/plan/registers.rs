@@ -87,8 +87,8 @@ impl RegisterPlan {
         // Registers of what the epilogue receives. Packed `f16` accumulators are unpacked when all is
         // multiplied; others are passed on as they are.
         let accumulators = mainloop.blocks() * mainloop.block_sums() * mainloop.atom.sums().registers();
-        let promoted =
-            if mainloop.atom.promote > 0 { mainloop.accumulators() } else { mainloop.scale_registers() };
+        let added = mainloop.atom.promote > 0 || mainloop.is_scaled();
+        let promoted = if added { mainloop.accumulators() } else { 0 } + mainloop.scale_registers();
         let beside = mainloop.beside_sums() + mainloop.weight_registers() + mainloop.metadata_registers();
         let both = accumulators + promoted + beside;
         // What a mainloop of one's own holds while it multiplies is dead when the epilogue stores.

@@ -79,8 +79,7 @@ impl MainloopSpec {
         Room::line(4 * if rows == 1 { scales_of_rows(tile, anywhere) } else { blocks })
     }
 
-    /// Registers of a consumer thread for the accumulators that scaled products are added to, and for the
-    /// scales it has read.
+    /// Registers of a consumer thread for the scales it has read.
     pub(super) const fn scale_registers(&self) -> u32 {
         if !self.is_scaled() {
             return 0;
@@ -88,7 +87,7 @@ impl MainloopSpec {
         let [a, b] = self.operands;
         let rows = if a.scaled == 1 { 2 * self.blocks() } else { self.blocks() };
         let columns = if b.scaled == 1 { self.tile[1] / 4 } else { self.tile[1] / granule(self.tile[1]) };
-        self.accumulators() + rows + columns
+        rows + columns
     }
 
     /// Checks that these operands and tiles can have block scales, if they have any.

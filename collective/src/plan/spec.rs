@@ -3,6 +3,7 @@
 use cute_rs::atom::{Major, SwizzleMode};
 use ptx::abi::Promotion;
 
+use super::waves::MOST_COLUMNS;
 use super::{Atom, CachePolicy, Multiply, OperandTile, PlanError, Room, SumType, TileLayout, WeightsSpec};
 use crate::element::Format;
 use crate::epilogue::StoreSpec;
@@ -190,6 +191,10 @@ pub struct MainloopSpec {
     pub cluster: [u32; 2],
     /// Number of pipeline stages; `None` for as many as fit.
     pub stages: Option<u32>,
+    /// Number of parts of a consumer's tile that are multiplied one after the other, into one set of
+    /// accumulators: blocks of rows or, if there are more waves than blocks, ranges of a block's columns. 1
+    /// for all at once. More need accumulators that are added to sums ([`InWaves`](crate::InWaves)).
+    pub waves: u32,
 }
 
 /// What an epilogue requires of tiles.
@@ -261,9 +266,6 @@ impl EpilogueSpec {
     }
 }
 
-/// Most columns of one instruction.
-const MOST_COLUMNS: u32 = 256;
-
 /// Elements of a tile that takes about as long to multiply as to load.
 const LARGE_TILE: u32 = 128 * 256;
 
@@ -296,6 +298,7 @@ impl MainloopSpec {
             Roles::Unspecialised => "plain",
         };
         let step = if self.step == 0 { String::new() } else { format!("_by_{}", self.step) };
+        let waves = if self.waves == 1 { String::new() } else { format!("_waves_{}", self.waves) };
         let stages = self.stages.map_or_else(String::new, |stages| format!("_s{stages}"));
         let arrivals = match self.arrivals {
             Arrivals::Warpgroup => "",
@@ -311,7 +314,7 @@ impl MainloopSpec {
             if a_format == b_format { a_format.to_string() } else { format!("{a_format}_{b_format}") };
         let [a, b] = self.operands.map(|operand| letter(operand.major));
         format!(
-            "{format}_{a}{a_cache}{a_layout}{b}{b_cache}{b_layout}_{m}x{n}x{k}{atom}{scales}{weights}{step}_{roles}{}{cluster}{stages}{arrivals}",
+            "{format}_{a}{a_cache}{a_layout}{b}{b_cache}{b_layout}_{m}x{n}x{k}{atom}{scales}{weights}{step}{waves}_{roles}{}{cluster}{stages}{arrivals}",
             self.consumers
         )
     }
@@ -369,8 +372,12 @@ impl MainloopSpec {
     }
 
     /// Number of instructions next to each other that multiply a block's rows by all columns of a tile: the
-    /// fewest of at most 256 columns each.
+    /// fewest of at most 256 columns each, or one for each range of columns of a wave.
     pub const fn across(&self) -> u32 {
+        let ranges = self.wave_ranges();
+        if ranges > 1 {
+            return ranges;
+        }
         let steps = self.tile[1].div_ceil(self.column_step());
         // Columns beyond the last whole step below 256 cannot be used.
         steps.div_ceil(MOST_COLUMNS / self.column_step())
@@ -415,11 +422,6 @@ impl MainloopSpec {
     /// Number of blocks of a tile that one warpgroup computes. A block is the rows of one instruction.
     pub const fn blocks(&self) -> u32 {
         self.tile[0] / self.sharing() / self.atom.rows()
-    }
-
-    /// Accumulator registers of a consumer thread, in 32-bit registers, for one product.
-    pub const fn accumulators(&self) -> u32 {
-        self.blocks() * self.atom.accumulators(self.tile[1])
     }
 
     /// Accumulators of a consumer thread per block. Equal to the number of registers, unless a register holds

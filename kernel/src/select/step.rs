@@ -45,11 +45,13 @@ impl Fixed {
     pub(super) fn new(machine: &Machine, plan: &Plan, n: f64) -> Self {
         let [m, _, k] = plan.mainloop.tile.map(f64::from);
         let rounds = k / f64::from(plan.mainloop.atom.k());
-        // Wide tiles are multiplied by two instructions next to each other.
-        let (width, beside) = if n > 256.0 { (n / 2.0, 2.0) } else { (n, 1.0) };
+        // Wide tiles, and tiles in waves of columns, are multiplied by instructions next to each other.
+        let waves = plan.mainloop.waves > 1;
+        let beside = if waves || n > 256.0 { f64::from(plan.mainloop.across()) } else { 1.0 };
+        let width = n / beside;
         let rows = m / 64.0;
         let adding = m * n / 128.0 * adding(machine, plan) / machine.cycles;
-        let slower = slower(plan.mainloop.atom) * if beside > 1.0 { 1.0 + machine.wide } else { 1.0 };
+        let slower = slower(plan.mainloop.atom) * if n > 256.0 { 1.0 + machine.wide } else { 1.0 };
         let math = rows * beside * width / 2.0 * rounds * slower / machine.cycles + adding;
         // An instruction reads 64 rows of A, and B; copies write both once. Shared memory moves 128 bytes per
         // cycle. A from registers is read once, when threads load it.

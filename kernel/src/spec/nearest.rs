@@ -12,7 +12,7 @@ impl KernelSpec {
     /// The change of one number that makes the spec legal, as `key=value`: the smallest change relative to
     /// the number. `None` if no such change does.
     pub fn nearest_legal(&self) -> Option<String> {
-        let numbers: [(&'static str, Number); 9] = [
+        let numbers: [(&'static str, Number); 10] = [
             ("tile", |spec| Some(&mut spec.mainloop.tile[0])),
             ("tile", |spec| Some(&mut spec.mainloop.tile[1])),
             ("tile", |spec| Some(&mut spec.mainloop.tile[2])),
@@ -22,6 +22,7 @@ impl KernelSpec {
             ("cluster", |spec| Some(&mut spec.mainloop.cluster[1])),
             ("step", |spec| Some(&mut spec.mainloop.step)),
             ("promote", |spec| Some(&mut spec.mainloop.atom.promote)),
+            ("waves", |spec| Some(&mut spec.mainloop.waves)),
         ];
         let changed = |(key, number): (&'static str, Number)| {
             let mut spec = *self;

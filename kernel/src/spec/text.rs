@@ -19,7 +19,7 @@ use super::{EpilogueKind, KernelSpec};
 use crate::legal::IllegalKernel;
 
 /// Every key, in the order in which a spec is printed.
-const KEYS: [&str; 39] = [
+const KEYS: [&str; 40] = [
     "form",
     "dtype",
     "dtype-b",
@@ -38,6 +38,7 @@ const KEYS: [&str; 39] = [
     "step",
     "sums",
     "promote",
+    "waves",
     "cluster",
     "roles",
     "consumers",
@@ -349,6 +350,7 @@ impl KernelSpec {
         mainloop.step = words.number("step", 0)?;
         let sums = words.take("sums");
         let promote = words.number("promote", 0)?;
+        mainloop.waves = words.number("waves", 1)?;
         mainloop.cluster = words.extents("cluster", mainloop.cluster)?;
         mainloop.roles = words.one_of("roles", mainloop.roles, &ROLES)?;
         mainloop.consumers = words.number("consumers", consumers(mainloop.roles, mainloop.tile[0]))?;
@@ -451,6 +453,7 @@ impl KernelSpec {
             ("step", mainloop.step.to_string()),
             ("sums", mainloop.atom.sums().suffix().to_owned()),
             ("promote", mainloop.atom.promote.to_string()),
+            ("waves", mainloop.waves.to_string()),
             ("cluster", extents(&mainloop.cluster)),
             ("roles", name_of(&ROLES, mainloop.roles).to_owned()),
             ("consumers", mainloop.consumers.to_string()),

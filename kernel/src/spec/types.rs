@@ -136,11 +136,17 @@ fn mainloop(spec: &MainloopSpec) -> String {
     let tile = if spec.step > 0 { format!("Fitted<{tile}, U{}>", spec.step) } else { tile };
     let half = matches!(spec.atom.sums(), SumType::F16);
     let sums = match (spec.atom.promote, half) {
-        (0, false) => String::new(),
-        (0, true) => ", InHalf".to_owned(),
-        (every, false) => format!(", Promoted<U{every}>"),
-        (every, true) => format!(", InHalf<Promoted<U{every}>>"),
+        (0, false) => None,
+        (0, true) => Some("InHalf".to_owned()),
+        (every, false) => Some(format!("Promoted<U{every}>")),
+        (every, true) => Some(format!("InHalf<Promoted<U{every}>>")),
     };
+    let sums = match (spec.waves, sums) {
+        (1, sums) => sums,
+        (waves, None) => Some(format!("InWaves<U{waves}>")),
+        (waves, Some(sums)) => Some(format!("InWaves<U{waves}, {sums}>")),
+    };
+    let sums = sums.map_or_else(String::new, |sums| format!(", {sums}"));
     format!("{name}<Operands<{a}, {b}{sums}>, {tile}, {}>", roles(spec))
 }
 

@@ -69,8 +69,10 @@ const _: Plan = Gemm::<Tail>::PLAN;
 
 /// Kernels by their specs: promoted accumulators, block scales, masked groups, low-bit weights, a sparse
 /// operand, split-K in a cluster, tiles of the last wave in slices, staged rows without a swizzle.
-const SPECS: [(&str, &str); 13] = [
+const SPECS: [(&str, &str); 15] = [
     ("promoted", "dtype=e4m3 tile=128x64x128 promote=2"),
+    ("promoted-waves", "dtype=e4m3 tile=128x64x128 promote=2 waves=2"),
+    ("scaled-waves-1x2", "dtype=e4m3 scale-a=1x128 scale-b=128x128 tile=256x32x128 waves=2 cluster=1x2"),
     ("scaled", "dtype=e4m3 scale-a=1x128 scale-b=128x128 tile=128x64x128"),
     (
         "scaled-2x1-pingpong",
