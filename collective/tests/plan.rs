@@ -40,6 +40,7 @@ fn spec(tile: [u32; 3], consumers: u32, stages: Option<u32>) -> MainloopSpec {
         arrivals: Arrivals::Warpgroup,
         cluster: [1, 1],
         stages,
+        waves: 1,
     }
 }
 
