@@ -243,6 +243,15 @@ impl Kernel {
         Ok(u32::try_from(clusters).unwrap_or(0))
     }
 
+    /// Lays out arguments of the program that the kernel was loaded from as its parameter block. The driver encodes
+    /// the tensor maps in the kernel's context.
+    ///
+    /// # Errors
+    /// An argument does not match its parameter, or a driver error.
+    pub fn parameter_block(&self, program: &Program, arguments: &[Argument]) -> Result<Vec<u8>, EngineError> {
+        parameter_block_in(self.context(), program, arguments)
+    }
+
     /// Enqueues the kernel on a stream. It allocates nothing and waits for nothing. The block is copied
     /// before the call returns.
     ///
@@ -329,10 +338,11 @@ fn check_parameters(program: &Program) -> Result<(), EngineError> {
     Err(EngineError::Compile { kernel: program.name().to_owned(), log })
 }
 
-/// Lays out arguments as a program's parameter block. The driver encodes the tensor maps.
+/// Lays out arguments as a program's parameter block. The driver encodes the tensor maps, for which a context must
+/// be current in the calling thread; [`Kernel::parameter_block`] needs none.
 ///
 /// # Errors
-/// An argument does not match its parameter, or there is no driver to encode a tensor map.
+/// An argument does not match its parameter, or there is no driver or no current context to encode a tensor map.
 pub fn parameter_block(program: &Program, arguments: &[Argument]) -> Result<Vec<u8>, EngineError> {
     block(program, arguments, |map| {
         let driver = library::driver()?;

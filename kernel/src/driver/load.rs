@@ -191,8 +191,8 @@ mod tests {
     use super::{Origin, compile};
     use crate::assembler;
     use crate::disk::Cache;
+    use crate::driver::Kernel;
     use crate::driver::counting::card;
-    use crate::driver::{Kernel, parameter_block};
     use crate::engine::Engine;
     use crate::problem::{Call, GemmProblem};
     use crate::spec::KernelSpec;
@@ -236,7 +236,7 @@ mod tests {
                 let workspace = gpu.workspace(gemm.workspace(&call, slots))?;
                 let call = Call { workspace, ..call };
                 let launch = gemm.launch(&call, slots)?.ok_or("an empty product")?;
-                let block = parameter_block(&program, &launch.arguments)?;
+                let block = kernel.parameter_block(&program, &launch.arguments)?;
                 gpu.write(d, &[0xff; 64 * 64 * 2])?;
                 // SAFETY: the stream is the GPU's, and so are all buffers, which stay until it has been read.
                 unsafe { kernel.launch_raw(gpu.stream().raw(), launch.grid, &block)? };

@@ -13,7 +13,7 @@ use ptx::{Param, Scalar};
 use super::calls::{Calls, Maker};
 use super::context::Context;
 use super::footprint::{self, Matrices};
-use super::kernel::{Kernel, parameter_block_in};
+use super::kernel::Kernel;
 use super::memory::DeviceSlice;
 use super::stream::{Held, StreamRef};
 use super::tensor_map;
@@ -266,7 +266,7 @@ impl Maker for Parts {
     }
 
     fn block(&self, arguments: &[Argument]) -> Result<Vec<u8>, EngineError> {
-        parameter_block_in(self.kernel.context(), &self.program, arguments)
+        self.kernel.parameter_block(&self.program, arguments)
     }
 
     fn offsets(&self) -> &[usize] {

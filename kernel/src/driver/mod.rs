@@ -24,7 +24,7 @@
 //! nothing.
 //!
 //! ```no_run
-//! use kernel::driver::{Context, Kernel, Stream, parameter_block};
+//! use kernel::driver::{Context, Kernel, Stream};
 //! use kernel::{AnyGemm, Call};
 //!
 //! fn multiply(gemm: &AnyGemm, call: &Call, stream: *mut core::ffi::c_void) -> Result<(), Box<dyn std::error::Error>> {
@@ -32,7 +32,7 @@
 //!     let program = gemm.program()?;
 //!     let kernel = Kernel::load_in(&context, &program)?; // milliseconds; keep it
 //!     if let Some(launch) = gemm.launch(call, 132)? {
-//!         let block = parameter_block(&program, &launch.arguments)?;
+//!         let block = kernel.parameter_block(&program, &launch.arguments)?;
 //!         // SAFETY: the stream is alive and of that context, and `call` holds addresses of matrices that are alive.
 //!         unsafe { kernel.launch_raw(stream, launch.grid, &block)? };
 //!     }

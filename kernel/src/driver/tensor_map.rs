@@ -23,6 +23,8 @@ const FILL_ZEROS: u32 = 0;
 /// A null address is legal in a map through which nothing is read; it is encoded as the lowest aligned
 /// address.
 ///
+/// A context must be current in the calling thread.
+///
 /// # Errors
 /// There is no driver, the description breaks a rule, or the driver rejects it.
 pub fn encode_tensor_map(map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES], EngineError> {
@@ -32,6 +34,7 @@ pub fn encode_tensor_map(map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES], Engi
 }
 
 /// Encodes a tensor map with `cuTensorMapEncodeIm2col`: no interleave, zeros out of bounds.
+/// A context must be current in the calling thread.
 ///
 /// # Errors
 /// There is no driver, the description breaks a rule, or the driver rejects it.

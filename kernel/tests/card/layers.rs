@@ -7,7 +7,7 @@ use collective::sparse::{self, compress};
 use collective::{BlockScales, F8E4M3, Format, GroupScales};
 use cute_rs::atom::Major;
 use half::bf16;
-use kernel::driver::{Chooser, DeviceSlice, Enqueue, Loaded, Multiplication, Stream, parameter_block};
+use kernel::driver::{Chooser, DeviceSlice, Enqueue, Loaded, Multiplication, Stream};
 use kernel::{AnyGemm, Buffer, Call, Emulator, Engine, EngineError, GemmProblem, Gpu, KernelSpec, MatrixRef};
 
 use crate::skipped::skipped;
@@ -293,7 +293,7 @@ fn no_context_need_be_current() -> Result<(), EngineError> {
     let kernel = gpu.kernel(&program)?;
     std::thread::scope(|scope| {
         let run = scope.spawn(|| {
-            let block = parameter_block(&program, &launch.arguments)?;
+            let block = kernel.parameter_block(&program, &launch.arguments)?;
             // SAFETY: the addresses are those of buffers of the GPU, and null is the default stream.
             let launched = unsafe { kernel.launch_raw(core::ptr::null_mut(), launch.grid, &block) };
             assert_eq!(current(), 0, "a context is left behind");
