@@ -19,6 +19,18 @@ pub(crate) struct OutputRule {
     pub(crate) halvings: u32,
 }
 
+impl OutputRule {
+    /// What kernels of a plan require.
+    pub(crate) fn of(plan: &Plan) -> Self {
+        let epilogue = &plan.epilogue;
+        Self {
+            bits: epilogue.output.bits(),
+            alignment: epilogue.alignment.into(),
+            halvings: epilogue.halvings,
+        }
+    }
+}
+
 /// The matrices that [`Call::check`] accepted.
 pub(crate) struct Checked {
     pub(crate) a: Matrix,

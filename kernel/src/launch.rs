@@ -114,15 +114,6 @@ impl AnyGemm {
         Ok(Call { problem, a: nowhere, b: nowhere, d, epilogue, ..call.clone() })
     }
 
-    fn output_rule(&self) -> OutputRule {
-        let epilogue = &self.plan.epilogue;
-        OutputRule {
-            bits: epilogue.output.bits(),
-            alignment: epilogue.alignment.into(),
-            halvings: epilogue.halvings,
-        }
-    }
-
     /// The matrices of the call's first GEMM, if they and the epilogue's arguments are legal for this kernel.
     /// `None` if there is nothing to compute.
     pub(crate) fn checked<E: Given>(
@@ -132,7 +123,7 @@ impl AnyGemm {
         path: &Path<'_>,
     ) -> Result<Option<Checked>, LaunchError> {
         let (plan, epilogue, GemmProblem { m, n, .. }) = (&self.plan, &call.epilogue, call.problem);
-        let checked = call.check(plan, &self.output_rule(), multiplied)?;
+        let checked = call.check(plan, &OutputRule::of(&self.plan), multiplied)?;
         let shape = Shape { m, n };
         if m == 0 || n == 0 || call.products.count() == 0 {
             epilogue.admits(self, shape)?;
@@ -163,7 +154,8 @@ impl AnyGemm {
         let Some(checked) = self.checked(call, described || epilogue.multiplied(), path)? else {
             return Ok(None);
         };
-        let checked = products.checked(plan, checked, &self.output_rule(), [call.a, call.b, call.d])?;
+        let checked =
+            products.checked(plan, checked, &OutputRule::of(&self.plan), [call.a, call.b, call.d])?;
         let multiplied = GemmProblem { k: checked.a.k, ..problem };
         let tiles = self.all_tiles(multiplied, &products)?;
         let seen = self.seen(problem);

@@ -66,10 +66,31 @@ impl core::error::Error for IllegalKernel {}
 /// The first rule that the roles break.
 pub const fn plan(
     form: Form,
-    (mut mainloop, needs): (MainloopSpec, MainloopNeeds),
+    (mainloop, needs): (MainloopSpec, MainloopNeeds),
     epilogue: EpilogueSpec,
     scheduler: Facts,
 ) -> Result<Plan, IllegalKernel> {
+    let (mainloop, slots) = match asked(form, (mainloop, needs), epilogue, scheduler) {
+        Ok(asked) => asked,
+        Err(error) => return Err(error),
+    };
+    match Plan::of_form(form, (mainloop, needs), epilogue, slots) {
+        Ok(plan) => match scheduled(&plan, scheduler) {
+            Ok(()) => Ok(plan),
+            Err(error) => Err(error),
+        },
+        Err(error) => Err(IllegalKernel::Plan(error)),
+    }
+}
+
+/// The rules that need no plan. Returns what the plan is made of: the mainloop with the step of a scheduler that
+/// slices tiles, and the number of slots of the queue. Schedulers for which these are equal have one plan.
+pub(crate) const fn asked(
+    form: Form,
+    (mut mainloop, needs): (MainloopSpec, MainloopNeeds),
+    epilogue: EpilogueSpec,
+    scheduler: Facts,
+) -> Result<(MainloopSpec, u32), IllegalKernel> {
     if scheduler.slices > 1 {
         let [_, n, _] = mainloop.tile;
         if mainloop.step == 0 {
@@ -89,20 +110,21 @@ pub const fn plan(
     if let Some(words) = misfit(form, (&mainloop, needs), &epilogue, scheduler) {
         return Err(IllegalKernel::Roles(words));
     }
-    let slots = if scheduler.draws { QueuePlan::SLOTS } else { 0 };
-    match Plan::of_form(form, (mainloop, needs), epilogue, slots) {
-        Ok(plan) if scheduler.parts > 1 && sums_bytes(&plan) > plan.epilogue_offset as u64 => {
-            Err(IllegalKernel::Roles(
-                "ClusterK stores a tile's sums in the memory of its stages, and they are larger: use a smaller tile or more stages",
-            ))
-        }
-        Ok(plan) if scheduler.slices > 1 && !plan.mainloop.step.is_multiple_of(plan.stored_columns()) => {
-            let (step, stored) = (plan.mainloop.step, plan.stored_columns());
-            Err(IllegalKernel::Plan(PlanError::SlicedStore { step, stored }))
-        }
-        Ok(plan) => Ok(plan),
-        Err(error) => Err(IllegalKernel::Plan(error)),
+    Ok((mainloop, if scheduler.draws { QueuePlan::SLOTS } else { 0 }))
+}
+
+/// The rules of a scheduler that need the finished plan.
+pub(crate) const fn scheduled(plan: &Plan, scheduler: Facts) -> Result<(), IllegalKernel> {
+    if scheduler.parts > 1 && sums_bytes(plan) > plan.epilogue_offset as u64 {
+        return Err(IllegalKernel::Roles(
+            "ClusterK stores a tile's sums in the memory of its stages, and they are larger: use a smaller tile or more stages",
+        ));
     }
+    if scheduler.slices > 1 && !plan.mainloop.step.is_multiple_of(plan.stored_columns()) {
+        let (step, stored) = (plan.mainloop.step, plan.stored_columns());
+        return Err(IllegalKernel::Plan(PlanError::SlicedStore { step, stored }));
+    }
+    Ok(())
 }
 
 /// The plan of roles that are known at compile time. If they are illegal, the build stops with the sentence.

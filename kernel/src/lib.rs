@@ -106,7 +106,8 @@ pub use products::Products;
 pub use program::Program;
 pub use schedule::{ScheduleError, check_schedule};
 pub use select::{
-    Known, Machine, Prediction, RANKED, Ranked, Refused, Request, Selection, fastest, rank, search, select,
+    Card, Known, Machine, Prediction, RANKED, Ranked, Refused, Request, Selection, fastest, rank, search,
+    select,
 };
 pub use spec::{EpilogueKind, KernelSpec, SpecError};
 pub use transpose::{KMajorRequest, Transpose, Transposition};

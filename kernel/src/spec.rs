@@ -156,6 +156,16 @@ impl KernelSpec {
     /// # Errors
     /// The first rule that the spec breaks.
     pub const fn plan(&self) -> Result<Plan, IllegalKernel> {
+        match self.roles() {
+            Ok(epilogue) => {
+                legal::plan(self.form, (self.mainloop, MainloopNeeds::NONE), epilogue, self.scheduler.facts())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The rules that each role alone breaks, and what the epilogue needs from the plan.
+    pub(crate) const fn roles(&self) -> Result<EpilogueSpec, IllegalKernel> {
         let [a, b] = self.mainloop.operands;
         if self.mainloop.atom.types.multiply().atom(a.format, b.format).is_none() {
             return Err(IllegalKernel::Roles(Format::NO_PRODUCT));
@@ -163,12 +173,7 @@ impl KernelSpec {
         if let Err(error) = self.scheduler.check() {
             return Err(IllegalKernel::Scheduler(error));
         }
-        match self.epilogue_spec() {
-            Ok(epilogue) => {
-                legal::plan(self.form, (self.mainloop, MainloopNeeds::NONE), epilogue, self.scheduler.facts())
-            }
-            Err(error) => Err(error),
-        }
+        self.epilogue_spec()
     }
 
     fn emitter(&self) -> Arc<dyn EpilogueEmitter> {
@@ -185,7 +190,7 @@ impl KernelSpec {
     /// # Errors
     /// The first rule that the spec breaks.
     pub fn kernel(&self) -> Result<AnyGemm, IllegalKernel> {
-        self.named(self.to_string())
+        Ok(self.with_texts(self.unnamed(self.plan()?)))
     }
 
     /// The kernel, under a name of your choice.
@@ -193,17 +198,27 @@ impl KernelSpec {
     /// # Errors
     /// The first rule that the spec breaks.
     pub fn named(&self, name: impl Into<String>) -> Result<AnyGemm, IllegalKernel> {
-        Ok(AnyGemm {
-            name: name.into(),
-            rust_type: self.rust_type(),
+        Ok(AnyGemm { name: name.into(), rust_type: self.rust_type(), ..self.unnamed(self.plan()?) })
+    }
+
+    /// The kernel with the spec's texts.
+    pub(crate) fn with_texts(&self, gemm: AnyGemm) -> AnyGemm {
+        AnyGemm { name: self.to_string(), rust_type: self.rust_type(), ..gemm }
+    }
+
+    /// The kernel without its texts, which take longer than all else. `plan` is the spec's.
+    pub(crate) fn unnamed(&self, plan: Plan) -> AnyGemm {
+        AnyGemm {
+            name: String::new(),
+            rust_type: String::new(),
             overlaps: self.overlaps,
-            plan: self.plan()?,
+            plan,
             mainloop: self.mainloop.emitter(),
             mainloop_type: None,
             epilogue: self.emitter(),
             scheduler: self.scheduler.schedule(),
             facts: self.scheduler.facts(),
-        })
+        }
     }
 }
 

@@ -4,13 +4,20 @@
 #[path = "support/stand_in.rs"]
 mod stand_in;
 
+use std::sync::mpsc;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use collective::{Cooperative, Format, KMajor, LinearCombination, Operands, Tile, TmaWgmma};
 use cute_rs::atom::Major;
 use half::bf16;
-use kernel::driver::{Activation, Chooser, DeviceMemory, DeviceSlice, Multiplication, Stream, StreamRef};
-use kernel::{Composed, Engine, EngineError, Gemm, GemmProblem, Gpu, LinearArguments, MatrixRef, Types};
+use kernel::driver::{
+    Activation, Chooser, Context, DeviceMemory, DeviceSlice, Multiplication, Stream, StreamRef,
+};
+use kernel::{
+    Composed, Engine, EngineError, Gemm, GemmProblem, Gpu, LinearArguments, Machine, MatrixRef, Request,
+    Types, fastest,
+};
 use scheduler::{AlongM, EveryTile, OneTile, Ordered, StreamK};
 use typenum::{U1, U2, U64};
 
@@ -213,4 +220,95 @@ fn kernels_are_chosen_and_kept() {
         let error = chooser.multiply(&stream, rows, PROBLEM, [a, d, b]).expect_err("short").to_string();
         assert!(error.contains("B is 65536 B"), "{error}");
     });
+}
+
+/// While a kernel compiles, threads launch what is loaded, choose and compile other kernels, and wait only for a
+/// kernel that they need themselves.
+#[test]
+fn a_launch_waits_for_no_other_kernel() {
+    let test = "a_launch_waits_for_no_other_kernel";
+    let hold = format!("{}/{test}", env!("CARGO_TARGET_TMPDIR"));
+    with_stand_in(test, &[], &[("STAND_IN_HOLD", &hold)], || {
+        let hold = std::env::var("STAND_IN_HOLD").expect("set");
+        let mut gpu = Gpu::new(0).expect("the stand-in");
+        let memory = memory(&mut gpu);
+        let all = memory.each_ref().map(DeviceSlice::from);
+        let chooser = Chooser::new(gpu.context()).expect("a context");
+        let [warm, cold] = [[Major::K, Major::Mn], [Major::K; 2]].map(|majors| (Format::Bf16, majors));
+        let launch = |of, problem| {
+            let stream = Stream::new(gpu.context()).expect("a stream");
+            chooser.multiply(&stream, of, problem, all).expect("legal");
+        };
+        // The same kernel, as far as it is chosen by the shape, for two shapes.
+        let other = GemmProblem { m: 96, ..PROBLEM };
+        launch(warm, PROBLEM);
+        std::fs::write(&hold, "").expect("a folder of the tests");
+        let limit = Duration::from_secs(30);
+        thread::scope(|scope| {
+            let (ended, ends) = mpsc::channel();
+            let run = |name, of, problem| {
+                let ended = ended.clone();
+                let launch = &launch;
+                scope.spawn(move || {
+                    launch(of, problem);
+                    let _ = ended.send(name);
+                });
+            };
+            run("cold", cold, PROBLEM);
+            let begun = Instant::now();
+            while noted("held") == 0 && begun.elapsed() < limit {
+                thread::sleep(Duration::from_millis(1));
+            }
+            run("also cold", cold, PROBLEM);
+            run("warm", warm, PROBLEM);
+            let first = ends.recv_timeout(limit);
+            run("a new shape of a loaded kernel", warm, other);
+            let second = ends.recv_timeout(limit);
+            // Nothing may wait for ever if an assertion fails.
+            std::fs::remove_file(&hold).expect("it is there");
+            assert_eq!(first, Ok("warm"), "a loaded kernel waits for one that compiles");
+            assert_eq!(second, Ok("a new shape of a loaded kernel"));
+        });
+        assert_eq!((noted("held"), noted("loaded"), noted("launched")), (1, 2, 5), "each is compiled once");
+    });
+}
+
+/// `(SMs, clock and memory clock in kHz, bits of the memory bus, bytes of L2)`, as drivers report them.
+const CARDS: [(&str, &str); 4] = [
+    ("H200", "132 1980000 3201000 6016 62914560"),
+    ("H100 SXM, 3.35 TB/s", "132 1980000 2619000 5120 52428800"),
+    ("H100 PCIe, 2.0 TB/s", "114 1755000 1593000 5120 52428800"),
+    ("H20, 4.0 TB/s", "78 1980000 2619000 6144 62914560"),
+];
+
+/// A chooser takes the kernel that the model of its own card ranks first, and kernels differ between cards.
+#[test]
+fn a_chooser_asks_its_card() {
+    let test = "a_chooser_asks_its_card";
+    if stand_in::is_stand_in() {
+        let (context, problem) = (Context::primary(0).expect("the stand-in"), PROBLEM);
+        let machine = context.machine().expect("facts");
+        let request = |problem| Request::packed(Format::Bf16, [Major::K; 2], problem);
+        let chosen = |problem, machine: &Machine| {
+            fastest(&request(problem), machine).expect("a kernel").gemm.entry_name()
+        };
+        let mut gpu = Gpu::new(0).expect("the stand-in");
+        let memory = memory(&mut gpu);
+        let chooser = Chooser::new(&context).expect("a context");
+        let stream = Stream::new(&context).expect("a stream");
+        let all = memory.each_ref().map(DeviceSlice::from);
+        chooser.multiply(&stream, (Format::Bf16, [Major::K; 2]), problem, all).expect("legal");
+        assert_eq!(noted(&format!("function {}", chosen(problem, &machine))), 1, "the card's first");
+        let differ = (1..=32)
+            .map(|tiles| GemmProblem { m: 256 * tiles, n: 2048, k: 2048 })
+            .filter(|&problem| chosen(problem, &machine) != chosen(problem, &Machine::h200()))
+            .count();
+        println!("{machine:?}: another choice at {differ} of 32 shapes");
+        assert_eq!(machine == Machine::h200(), std::env::var("CARD").as_deref() == Ok("H200"));
+        assert_eq!(differ == 0, machine == Machine::h200());
+        return;
+    }
+    for (name, facts) in CARDS {
+        stand_in::run_again(test, test, &[], &[("STAND_IN_CARD", facts), ("CARD", name)]);
+    }
 }

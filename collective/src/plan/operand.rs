@@ -148,7 +148,7 @@ impl OperandTile {
             let value = if mn > k { mn } else { k };
             return Err(LayoutError::Range { name: "the tile's larger extent", value, low: 1, high: most });
         }
-        match smem::tile(major, swizzle, format.bits(), mn, k) {
+        match smem::atom_extents(major, swizzle, format.bits(), mn, k) {
             Ok(_) => Ok(Self {
                 format,
                 major,

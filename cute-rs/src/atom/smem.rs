@@ -69,6 +69,31 @@ pub const fn atom_mode(major: Major, element_bits: u32, atom: &ComposedLayout) -
     Some(mode)
 }
 
+/// The extents of a tile's layout atom along M or N and along K. This is the check of [`tile`] without its layout.
+///
+/// # Errors
+/// [`LayoutError::Extents`] if an extent of the tile is not a positive multiple of the atom's.
+pub const fn atom_extents(
+    major: Major,
+    mode: SwizzleMode,
+    element_bits: u32,
+    mn: u32,
+    k: u32,
+) -> Result<[u32; 2], LayoutError> {
+    let width = mode.elements(element_bits);
+    let [mn_atom, k_atom] = match major {
+        Major::K => [8, width],
+        Major::Mn => [width, 8],
+    };
+    if mn == 0 || !mn.is_multiple_of(mn_atom) {
+        return Err(LayoutError::Extents { name: "the tile's M or N extent", extent: mn, multiple: mn_atom });
+    }
+    if k == 0 || !k.is_multiple_of(k_atom) {
+        return Err(LayoutError::Extents { name: "the tile's K extent", extent: k, multiple: k_atom });
+    }
+    Ok([mn_atom, k_atom])
+}
+
 /// The layout `(mn, k) -> element offset` of a tile, swizzled.
 ///
 /// ```
@@ -88,16 +113,10 @@ pub const fn tile(
     k: u32,
 ) -> Result<ComposedLayout, LayoutError> {
     let width = mode.elements(element_bits);
-    let (mn_atom, k_atom) = match major {
-        Major::K => (8, width),
-        Major::Mn => (width, 8),
+    let [mn_atom, k_atom] = match atom_extents(major, mode, element_bits, mn, k) {
+        Ok(atom) => atom,
+        Err(error) => return Err(error),
     };
-    if mn == 0 || !mn.is_multiple_of(mn_atom) {
-        return Err(LayoutError::Extents { name: "the tile's M or N extent", extent: mn, multiple: mn_atom });
-    }
-    if k == 0 || !k.is_multiple_of(k_atom) {
-        return Err(LayoutError::Extents { name: "the tile's K extent", extent: k, multiple: k_atom });
-    }
     let (stride, order) = match major {
         Major::K => ([width as i64, 1], [0, 1]),
         Major::Mn => ([1, width as i64], [1, 0]),

@@ -21,6 +21,7 @@ use super::typed::InContext;
 use super::typed::{DeviceElement, enough};
 use crate::arguments::Tree;
 use crate::error::EngineError;
+use crate::gemm::AnyGemm;
 use crate::problem::GemmProblem;
 use crate::select::{Machine, Request, fastest};
 use crate::types::Types;
@@ -114,17 +115,39 @@ impl<'a> Multiplication<'a> {
     }
 }
 
-/// Chooses a kernel for each GEMM by the model and the records that come with the library, without measuring.
+/// Chooses a kernel for each GEMM by the model of the card ([`Context::machine`]) and the records that come with the
+/// library, without measuring.
 /// It keeps what it chose and loaded: the first GEMM of a shape takes milliseconds, later ones microseconds.
+///
+/// Several threads may use one chooser. A thread waits for another one's choice or compilation only if it needs
+/// the same kernel.
 pub struct Chooser {
     context: Arc<Context>,
+    machine: Machine,
     chosen: Mutex<Chosen>,
 }
 
-/// The kernel chosen for each shape, and the kernels that are loaded.
+/// The kernel chosen for each shape, and the kernels that are loaded. It is locked only for look-ups.
 struct Chosen {
-    by_product: LruCache<Product, Arc<Ready>>,
-    by_name: LruCache<String, Arc<Ready>>,
+    by_product: LruCache<Product, Arc<Once>>,
+    by_name: LruCache<String, Arc<Once>>,
+}
+
+/// A kernel that the first thread makes. Threads that need it meanwhile wait for that thread.
+#[derive(Default)]
+struct Once(Mutex<Option<Arc<Ready>>>);
+
+impl Once {
+    /// The kernel. `make` is called if there is none yet; after an error, the next thread tries again.
+    fn get(&self, make: impl FnOnce() -> Result<Arc<Ready>, EngineError>) -> Result<Arc<Ready>, EngineError> {
+        let mut made = lock(&self.0);
+        if let Some(ready) = &*made {
+            return Ok(Arc::clone(ready));
+        }
+        let ready = make()?;
+        *made = Some(Arc::clone(&ready));
+        Ok(ready)
+    }
 }
 
 /// What a choice depends on.
@@ -158,7 +181,8 @@ impl Chooser {
     /// A driver error.
     pub fn new(on: &impl InContext) -> Result<Self, EngineError> {
         let chosen = Chosen { by_product: LruCache::new(SHAPES), by_name: LruCache::new(KERNELS) };
-        Ok(Self { context: on.context()?, chosen: Mutex::new(chosen) })
+        let context = on.context()?;
+        Ok(Self { machine: context.machine()?, context, chosen: Mutex::new(chosen) })
     }
 
     /// Enqueues `D = A * B` of packed matrices. Types and directions are as in [`Multiplication::new`];
@@ -306,50 +330,47 @@ impl Chooser {
             },
             fusion: what.fusion(),
         };
-        let mut chosen = lock(&self.chosen);
-        if let Some(ready) = chosen.by_product.get(&product) {
-            return Ok(Arc::clone(ready));
-        }
-        // Nothing can be loaded while a stream is captured.
-        let current = self.context.bind()?;
-        if stream.is_captured(&current)? {
-            return Err(EngineError::Captured { what: format!("a kernel for {}", what.described()) });
-        }
-        let ranked = {
-            let request = Request::packed(types, majors, problem);
-            let request = product.fusion.map_or(request, |fusion| request.fused(fusion));
-            // The sizes of the groups are not known on the host; assume equal ones.
-            let mut groups = Vec::new();
-            let mut request = match many {
-                Many::One => request,
-                Many::Batched(count) => request.batched(count),
-                Many::Ragged(count, _) => {
-                    let [each, longer] = [problem.m / count, problem.m % count];
-                    let group = |i| GemmProblem { m: each + u32::from(i < longer), ..problem };
-                    groups.extend((0..count).map(group));
-                    request.ragged(&groups)
-                }
-            };
-            let [a, b, d] = aligned.map(|zeros| (1 << 20) | (1u64 << zeros));
-            (request.call.a.address, request.call.b.address, request.call.d.address) = (a, b, d);
-            fastest(&request, &Machine::h200())
-        };
-        let ranked = ranked.map_err(|refused| {
-            let reason =
-                refused.map_or_else(|| "no kernel of the space fits".to_owned(), |error| error.to_string());
-            EngineError::NoKernel { call: what.described(), reason }
-        })?;
-        let name = ranked.gemm.entry_name();
-        let ready = match chosen.by_name.get(&name) {
-            Some(ready) => Arc::clone(ready),
-            None => {
-                let ready = Arc::new(Ready::new(&self.context, ranked.gemm)?);
-                chosen.by_name.put(name, Arc::clone(&ready));
-                ready
+        let once = Arc::clone(lock(&self.chosen).by_product.get_or_insert(product, Arc::default));
+        once.get(|| {
+            // Nothing can be loaded while a stream is captured.
+            let current = self.context.bind()?;
+            if stream.is_captured(&current)? {
+                return Err(EngineError::Captured { what: format!("a kernel for {}", what.described()) });
+            }
+            let gemm = self.choose(what, aligned)?;
+            let name = gemm.entry_name();
+            let once = Arc::clone(lock(&self.chosen).by_name.get_or_insert(name, Arc::default));
+            once.get(|| Ready::new(&self.context, gemm).map(Arc::new))
+        })
+    }
+
+    /// Chooses a kernel for a multiplication whose addresses are multiples of these powers of two.
+    fn choose(&self, what: &Multiplication<'_>, aligned: [u32; 3]) -> Result<AnyGemm, EngineError> {
+        let Multiplication { types, majors, problem, many, .. } = *what;
+        let request = Request::packed(types, majors, problem);
+        let request = what.fusion().map_or(request, |fusion| request.fused(fusion));
+        // The sizes of the groups are not known on the host; assume equal ones.
+        let mut groups = Vec::new();
+        let mut request = match many {
+            Many::One => request,
+            Many::Batched(count) => request.batched(count),
+            Many::Ragged(count, _) => {
+                let [each, longer] = [problem.m / count, problem.m % count];
+                let group = |i| GemmProblem { m: each + u32::from(i < longer), ..problem };
+                groups.extend((0..count).map(group));
+                request.ragged(&groups)
             }
         };
-        chosen.by_product.put(product, Arc::clone(&ready));
-        Ok(ready)
+        let [a, b, d] = aligned.map(|zeros| (1 << 20) | (1u64 << zeros));
+        (request.call.a.address, request.call.b.address, request.call.d.address) = (a, b, d);
+        match fastest(&request, &self.machine) {
+            Ok(ranked) => Ok(ranked.gemm),
+            Err(refused) => {
+                let reason = refused
+                    .map_or_else(|| "no kernel of the space fits".to_owned(), |error| error.to_string());
+                Err(EngineError::NoKernel { call: what.described(), reason })
+            }
+        }
     }
 }
 

@@ -96,9 +96,7 @@ impl Gpu {
     /// # Errors
     /// A driver error.
     pub fn memory_bandwidth(&self) -> Result<f64, EngineError> {
-        let kilohertz = f64::from(self.context.attribute(device::MEMORY_KILOHERTZ)?);
-        let bits = f64::from(self.context.attribute(device::MEMORY_BUS_BITS)?);
-        Ok(2.0 * kilohertz * 1e3 * bits / 8.0)
+        Ok(self.context.card()?.memory_bandwidth)
     }
 
     /// The stream on which launches, copies and timings run in order.

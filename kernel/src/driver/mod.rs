@@ -63,6 +63,7 @@
 
 mod call;
 mod calls;
+mod card;
 mod chooser;
 mod context;
 #[cfg(test)]

@@ -48,9 +48,11 @@ pub(super) const STICKY: [Status; 12] = [
 
 /// Values of `CUdevice_attribute`.
 pub(super) mod device {
+    pub(in super::super) const KILOHERTZ: i32 = 13;
     pub(in super::super) const MULTIPROCESSORS: i32 = 16;
     pub(in super::super) const MEMORY_KILOHERTZ: i32 = 36;
     pub(in super::super) const MEMORY_BUS_BITS: i32 = 37;
+    pub(in super::super) const L2_BYTES: i32 = 38;
     pub(in super::super) const CAPABILITY_MAJOR: i32 = 75;
     pub(in super::super) const CAPABILITY_MINOR: i32 = 76;
 }

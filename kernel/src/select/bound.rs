@@ -7,14 +7,15 @@
 //! exclude them. A bound is never more than the prediction, so leaving out kernels by it changes no choice; a
 //! test checks both.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use collective::{CachePolicy, MatrixRef};
+use collective::{CachePolicy, MatrixRef, Plan};
 use scheduler::{ReductionKind, Tiles};
 
 use super::model::{self, Subject};
-use super::space::{Entry, Space};
+use super::space::{Class, Entry, Space};
 use super::step::{self, Fixed};
+use super::table::Table;
 use super::{Machine, Request};
 use crate::products::Products;
 
@@ -22,6 +23,7 @@ use crate::products::Products;
 struct Bound {
     /// The range of these entries.
     entries: core::ops::Range<usize>,
+    class: Class,
     /// Elements of a cluster's tile along M, N and K, as the kernel sees them.
     tile: [u32; 3],
     swapped: bool,
@@ -70,7 +72,7 @@ impl PartialEq for Bound {
             let numbers = numbers.map(f64::to_bits);
             let facts =
                 [of.swapped, of.restarts, of.turns, of.by_threads, of.sourced, of.may_join, of.separate];
-            (of.tile, of.slots, numbers, facts, of.bits, of.kept.map(f64::to_bits), of.first)
+            (of.class, of.tile, of.slots, numbers, facts, of.bits, of.kept.map(f64::to_bits), of.first)
         };
         key(self) == key(other) && self.fixed == other.fixed && self.slices == other.slices
     }
@@ -88,37 +90,40 @@ const ROUNDED: f64 = 1.0 - 1e-9;
 impl Bounds {
     /// The bounds of a space. They are computed once per process.
     pub(super) fn of(space: Space, entries: &[Entry], machine: &Machine) -> Arc<Self> {
-        type Known = (Space, Machine, Arc<Bounds>);
-        static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
-        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, _, bounds)) = known.iter().find(|(of, on, _)| (*of, on) == (space, machine)) {
-            return Arc::clone(bounds);
-        }
-        let mut all: Vec<Bound> = Vec::new();
-        for (i, entry) in entries.iter().enumerate() {
-            let bound = Bound::new(i, entry, machine);
-            match all.last_mut() {
-                Some(last) if *last == bound => last.entries.end = i + 1,
-                _ => all.push(bound),
+        static KNOWN: Table<(Space, Machine), Arc<Bounds>> = Table::new();
+        KNOWN.get(&(space, *machine), || {
+            let mut all: Vec<Bound> = Vec::with_capacity(entries.len());
+            let mut last: Option<(&Arc<Plan>, Fixed)> = None;
+            for (i, entry) in entries.iter().enumerate() {
+                // Entries that follow each other mostly share a plan.
+                let fixed = match last {
+                    Some((plan, fixed)) if Arc::ptr_eq(plan, entry.plan()) => fixed,
+                    _ => Fixed::new(machine, entry.plan(), entry.plan().mainloop.tile[1].into()),
+                };
+                last = Some((entry.plan(), fixed));
+                let bound = Bound::new(i, entry, fixed, machine);
+                match all.last_mut() {
+                    Some(last) if *last == bound => last.entries.end = i + 1,
+                    _ => all.push(bound),
+                }
             }
-        }
-        let bounds = Arc::new(Self(all));
-        known.push((space, *machine, Arc::clone(&bounds)));
-        bounds
+            Arc::new(Self(all))
+        })
     }
 
-    /// The `count` entries with the shortest predicted times, in order, with these times. `predict` is called
-    /// for few entries. `None` if the bounds do not hold, or exclude too few.
+    /// The `count` entries with the shortest predicted times, in order, with these times, without those of
+    /// `closed` classes. `predict` is called for few entries. `None` if the bounds do not hold, or exclude too few.
     pub(super) fn fastest(
         &self,
         request: &Request<'_>,
         machine: &Machine,
         count: usize,
-        entries: &[Entry],
+        (entries, closed): (&[Entry], &[Class]),
         predict: impl Fn(usize) -> f64,
     ) -> Option<Vec<(f64, usize)>> {
         let asked = Asked::new(request, machine)?;
         let mut bounds = self.all(&asked);
+        bounds.retain(|&(_, bound)| !closed.contains(&self.0[bound].class));
         let order = |a: &(f64, usize), b: &(f64, usize)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
         let look = |bound: usize, times: &mut Vec<(f64, usize)>| {
             times.extend(self.0[bound].entries.clone().map(|i| (predict(i), i)));
@@ -321,11 +326,12 @@ fn parted(tile: f64, grows: f64) -> f64 {
 }
 
 impl Bound {
-    fn new(i: usize, entry: &Entry, machine: &Machine) -> Self {
+    fn new(i: usize, entry: &Entry, fixed: Fixed, machine: &Machine) -> Self {
         let (plan, facts) = (entry.plan(), entry.subject().facts);
         let ([m, n, k], [across, along]) = (plan.mainloop.tile, plan.mainloop.cluster);
         Self {
             entries: i..i + 1,
+            class: entry.class(),
             tile: [m * across, n * along, k],
             swapped: plan.swapped(),
             cluster: plan.cluster_size().into(),
@@ -339,7 +345,7 @@ impl Bound {
             separate: facts.reduction == Some(ReductionKind::Separate),
             restarts: facts.reduction.is_none() && !facts.tiles_on_device && facts.slices == 1,
             turns: plan.turns() > 0,
-            fixed: Fixed::new(machine, plan, f64::from(n)),
+            fixed,
             slices: match facts.slices {
                 1 => None,
                 slices => {
@@ -458,7 +464,7 @@ mod tests {
     fn bounds_change_no_choice() {
         let (mut asked, mut entered, mut few) = (0, 0, [0; 2]);
         drawn(|why, request, round| {
-            let (space, groups) = (request.space(), request.groups());
+            let (space, groups) = (request.space(), request.counted_groups());
             let entries = space.entries();
             let calls = Cell::new(0_usize);
             let predict = |i: usize| {
@@ -466,7 +472,14 @@ mod tests {
                 H200.predict_subject(&entries[i].subject(), request, groups.as_deref())
             };
             for most in if round % 4 == 0 { vec![1, 7, 64] } else { vec![1] } {
-                let ranking = Ranking { request, machine: &H200, entries: &entries, predict: &predict, most };
+                let ranking = Ranking {
+                    request,
+                    machine: &H200,
+                    entries: &entries,
+                    closed: &[],
+                    predict: &predict,
+                    most,
+                };
                 let said = |selection: Selection| {
                     let ranked = selection.ranked.into_iter();
                     let ranked = ranked.map(|of| (of.gemm.spec(), of.prediction, of.measured, of.reason));

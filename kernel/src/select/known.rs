@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use collective::{Form, Format};
 use cute_rs::atom::Major;
 
+use super::space::Entry;
 use super::{Machine, Request};
 use crate::spec::KernelSpec;
 use crate::types::Types;
@@ -26,8 +27,11 @@ use crate::types::Types;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Known<'a> {
-    /// The records that come with this library, measured on an H200. At other shapes, measurements of similar
-    /// shapes correct the model. This is the default.
+    /// The records that come with this library, measured on an H200. This is the default.
+    ///
+    /// On an H200 they take precedence over the model at the measured shapes, and correct it at similar shapes. On a card
+    /// with the same SMs and clock but other memory (H100 SXM) they only correct it: the ratio of measured to predicted
+    /// time is mostly that of what an SM does. On other cards only the model decides.
     #[default]
     Shipped,
     /// Specs and their times in microseconds, measured for exactly this call. The fastest legal one is ranked
@@ -40,71 +44,91 @@ pub enum Known<'a> {
 /// The record of an H200, for plain GEMMs of packed bf16 matrices, both K-major.
 const H200: &str = include_str!("h200.txt");
 
-/// Measurements at one shape: microseconds per spec, the fastest first.
+/// Measurements at one shape.
 pub(super) struct Shape {
     pub(super) extents: [u32; 3],
-    pub(super) kernels: Vec<(KernelSpec, f64)>,
+    /// Numbers of specs and microseconds, the fastest first: for example `17:19.8 4:20.1`.
+    kernels: &'static str,
 }
 
-/// All records that come with the library.
+/// All records that come with the library. A text is parsed when it is first needed: a choice needs few of them.
 pub(super) struct Shipped {
     pub(super) shapes: Vec<Shape>,
     by_extents: HashMap<[u32; 3], usize>,
+    specs: Vec<(&'static str, OnceLock<Option<Entry>>)>,
 }
 
 impl Shipped {
-    fn parse(text: &str) -> Self {
-        let (mut specs, mut shapes) = (HashMap::new(), Vec::new());
+    fn parse(text: &'static str) -> Self {
+        let (mut specs, mut shapes) = (Vec::new(), Vec::new());
         for (first, rest) in text.lines().filter_map(|line| line.split_once(' ')) {
             if first.contains('x') {
-                shapes.extend(Shape::parse(first, rest, &specs));
-            } else if let Ok(spec) = KernelSpec::parse(rest) {
-                specs.insert(first, spec);
+                shapes.extend(Shape::parse(first, rest));
+            } else if first != "#" {
+                // Their numbers count from 0.
+                specs.push((rest, OnceLock::new()));
             }
         }
         let by_extents = shapes.iter().enumerate().map(|(i, shape)| (shape.extents, i)).collect();
-        Self { shapes, by_extents }
+        Self { shapes, by_extents, specs }
+    }
+
+    /// The kernels measured at a shape and their microseconds, the fastest first.
+    pub(super) fn kernels<'s>(&'s self, shape: &Shape) -> impl Iterator<Item = (&'s Entry, f64)> {
+        shape.kernels.split(' ').filter_map(|word| {
+            let (number, microseconds) = word.split_once(':')?;
+            let (text, entry) = self.specs.get(number.parse::<usize>().ok()?)?;
+            let entry = entry.get_or_init(|| KernelSpec::parse(text).ok().and_then(Entry::of));
+            Some((entry.as_ref()?, microseconds.parse().ok()?))
+        })
     }
 }
 
 impl Shape {
-    /// Parses, for example, `1024x320x11072` and `17:19.8 4:20.1`.
-    fn parse(extents: &str, kernels: &str, specs: &HashMap<&str, KernelSpec>) -> Option<Self> {
+    fn parse(extents: &str, kernels: &'static str) -> Option<Self> {
         let extents: Vec<u32> = extents.split('x').filter_map(|extent| extent.parse().ok()).collect();
-        let kernel = |word: &str| {
-            let (number, microseconds) = word.split_once(':')?;
-            Some((*specs.get(number)?, microseconds.parse().ok()?))
-        };
-        let kernels: Vec<(KernelSpec, f64)> = kernels.split(' ').filter_map(kernel).collect();
         Some(Self { extents: extents.try_into().ok()?, kernels })
+    }
+
+    /// Whether more than one kernel was measured.
+    pub(super) fn compares(&self) -> bool {
+        self.kernels.contains(' ')
     }
 }
 
-/// The records that come with the library, parsed at the first use.
+/// The records that come with the library, read at the first use.
 pub(super) fn shipped() -> &'static Shipped {
     static ALL: OnceLock<Shipped> = OnceLock::new();
     ALL.get_or_init(|| Shipped::parse(H200))
 }
 
-/// Whether the library's records apply to such calls on such a machine.
-pub(super) fn is_recorded(request: &Request<'_>, machine: &Machine) -> bool {
+/// Whether the library's records are of such calls.
+fn is_recorded(request: &Request<'_>) -> bool {
     request.known == Known::Shipped
         && request.types == Types::of(Format::Bf16)
         && request.majors == [Major::K; 2]
         && request.fusion.is_none()
         && request.call.products.form() == Form::Single
         && request.call.epilogue.beta == 0.0
-        && *machine == Machine::h200()
+        // The measured kernels load by tensor copies.
+        && !request.copied()
+}
+
+/// Whether the library's records correct the model for such calls on such a machine.
+pub(super) fn corrects(request: &Request<'_>, machine: &Machine) -> bool {
+    machine.multiplies_as(&Machine::h200()) && is_recorded(request)
 }
 
 /// The measurements for a call, the fastest first.
 pub(super) fn of(request: &Request<'_>, machine: &Machine) -> Vec<(KernelSpec, f64)> {
     let mut known = match request.known {
         Known::Measured(measured) => measured.to_vec(),
-        Known::Shipped if is_recorded(request, machine) => {
+        Known::Shipped if *machine == Machine::h200() && is_recorded(request) => {
             let (all, problem) = (shipped(), request.call.problem);
             let found = all.by_extents.get(&[problem.m, problem.n, problem.k]);
-            found.map_or_else(Vec::new, |&i| all.shapes[i].kernels.clone())
+            let kernels =
+                |&i: &usize| all.kernels(&all.shapes[i]).map(|(of, time)| (of.spec, time)).collect();
+            found.map_or_else(Vec::new, kernels)
         }
         Known::Shipped | Known::Nothing => Vec::new(),
     };
@@ -126,16 +150,17 @@ mod tests {
         assert_eq!((all.shapes.len(), all.by_extents.len()), (lines(true), lines(true)));
         assert!(all.shapes.len() > 100, "{}", all.shapes.len());
         let mut specs = std::collections::HashSet::new();
-        for Shape { extents, kernels } in &all.shapes {
-            assert!(!kernels.is_empty() && kernels.is_sorted_by(|a, b| a.1 <= b.1), "{extents:?}");
-            for (spec, microseconds) in kernels {
-                assert!(*microseconds > 0.5, "{extents:?}: {microseconds}");
-                specs.insert(*spec);
+        for shape in &all.shapes {
+            let (extents, kernels): (_, Vec<_>) = (shape.extents, all.kernels(shape).collect());
+            assert_eq!(kernels.len(), shape.kernels.split(' ').count(), "{extents:?}: every spec is legal");
+            assert!(kernels.is_sorted_by(|a, b| a.1 <= b.1), "{extents:?}");
+            for (entry, microseconds) in kernels {
+                assert!(microseconds > 0.5, "{extents:?}: {microseconds}");
+                specs.insert(entry.spec);
             }
         }
         assert_eq!(specs.len(), lines(false));
-        for spec in specs {
-            assert!(spec.plan().is_ok(), "{spec}");
-        }
+        let numbers = H200.lines().filter_map(|line| line.split(' ').next()?.parse::<usize>().ok());
+        assert!(numbers.eq(0..specs.len()));
     }
 }

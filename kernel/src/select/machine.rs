@@ -4,8 +4,8 @@ use collective::Plan;
 
 /// The numbers from which the model predicts a kernel's time. All times are in microseconds.
 ///
-/// [`Machine::h200`] holds the numbers of one card. For a card with another clock or memory, change fields of
-/// it.
+/// [`Machine::h200`] holds the numbers of the card that was measured. [`Machine::of`] derives those of another Hopper
+/// card from what its driver reports.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Machine {
     /// Number of SMs.
@@ -129,6 +129,37 @@ pub struct Machine {
     pub echo: f64,
 }
 
+/// What the driver reports of a card. [`Context::card`](crate::driver::Context::card) asks it.
+///
+/// ```
+/// use kernel::{Card, Machine};
+///
+/// assert_eq!(Machine::of(&Card::H200), Machine::h200());
+/// let h100 = Card { memory_bandwidth: 3.35e12, l2_bytes: 50 << 20, ..Card::H200 };
+/// assert!(Machine::of(&h100).dram < Machine::h200().dram);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Card {
+    /// Number of SMs.
+    pub multiprocessors: u32,
+    /// Highest clock of the SMs, in kHz.
+    pub kilohertz: u32,
+    /// Peak memory bandwidth in bytes per second: memory clock, times two transfers per cycle, times bus width.
+    pub memory_bandwidth: f64,
+    /// Size of L2 in bytes.
+    pub l2_bytes: u32,
+}
+
+impl Card {
+    /// The card that [`Machine::h200`] was fitted to, as its driver (580.159.04) reports it.
+    pub const H200: Self = Self {
+        multiprocessors: 132,
+        kilohertz: 1_980_000,
+        memory_bandwidth: 2.0 * 3_201_000e3 * 6016.0 / 8.0,
+        l2_bytes: 60 << 20,
+    };
+}
+
 /// Bytes of shared memory per SM, and bytes that the system reserves of each CTA's.
 const SHARED_BYTES: u32 = 228 << 10;
 const RESERVED_BYTES: u32 = 1 << 10;
@@ -201,6 +232,46 @@ impl Machine {
         }
     }
 
+    /// The numbers of a card, derived from those of an H200. For an H200 they are exactly [`Machine::h200`].
+    ///
+    /// * Numbers of SMs and of resident clusters are proportional to the SMs. Clusters are rounded down.
+    /// * What an SM computes, copies and stores per microsecond is proportional to the clock.
+    /// * DRAM's speed is proportional to the peak memory bandwidth, and the part of L2 that keeps operands to its size.
+    /// * L2's speed is assumed to be proportional to the SMs and their clock. That was not measured on other cards.
+    /// * Latencies, launches and the effect of power are those of the H200. A card with a lower power limit is
+    ///   predicted too fast where the tensor cores decide.
+    ///
+    /// A fact that the driver reports as 0 counts as the H200's.
+    pub fn of(card: &Card) -> Self {
+        let (h200, of) = (Self::h200(), Card::H200);
+        let ratio = |number: f64, of: f64| if number > 0.0 { number / of } else { 1.0 };
+        let multiprocessors =
+            if card.multiprocessors == 0 { of.multiprocessors } else { card.multiprocessors };
+        let sms = ratio(multiprocessors.into(), of.multiprocessors.into());
+        let clock = ratio(card.kilohertz.into(), of.kilohertz.into());
+        let [meeting, rate, further] = h200.near;
+        Self {
+            multiprocessors,
+            clusters: h200.clusters.map(|clusters| (f64::from(clusters) * sms).max(1.0) as u32),
+            cycles: h200.cycles * clock,
+            ingest: h200.ingest * clock,
+            copied: h200.copied.map(|rate| rate * clock),
+            stored: h200.stored * clock,
+            exchanged: h200.exchanged * clock,
+            near: [meeting, rate * clock, further],
+            l2: h200.l2 * sms * clock,
+            l2_bytes: h200.l2_bytes * ratio(card.l2_bytes.into(), of.l2_bytes.into()),
+            dram: h200.dram * ratio(card.memory_bandwidth, of.memory_bandwidth),
+            ..h200
+        }
+    }
+
+    /// Whether its SMs are those of another machine: as many, with the same clock.
+    pub(super) fn multiplies_as(&self, other: &Self) -> bool {
+        (self.multiprocessors, self.clusters, self.cycles)
+            == (other.multiprocessors, other.clusters, other.cycles)
+    }
+
     /// Number of a kernel's CTAs that are resident on one SM.
     pub fn ctas(&self, plan: &Plan) -> u32 {
         let shared = SHARED_BYTES / (plan.shared_bytes + RESERVED_BYTES);
@@ -218,5 +289,53 @@ impl Machine {
     pub fn at_once(&self, cluster: u32, plan: &Plan) -> u32 {
         let alone = cluster.checked_sub(1).and_then(|index| self.clusters.get(index as usize));
         (alone.copied().unwrap_or(0) * self.ctas(plan)).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `(SMs, kHz, kHz of memory, bits of its bus, MiB of L2)`.
+    fn card([multiprocessors, kilohertz, memory, bits, l2]: [u32; 5]) -> Card {
+        let memory_bandwidth = 2.0 * f64::from(memory) * 1e3 * f64::from(bits) / 8.0;
+        Card { multiprocessors, kilohertz, memory_bandwidth, l2_bytes: l2 << 20 }
+    }
+
+    #[test]
+    fn machines_are_derived_from_facts_of_cards() {
+        let h200 = Machine::h200();
+        for (why, facts, sms, pairs, cycles, dram) in [
+            ("H200", [132, 1_980_000, 3_201_000, 6016, 60], 132, 66, 1.0, 1.0),
+            ("H100 SXM, 3.35 TB/s", [132, 1_980_000, 2_619_000, 5120, 50], 132, 66, 1.0, 3.352 / 4.814),
+            (
+                "H100 PCIe, 2.0 TB/s",
+                [114, 1_755_000, 1_593_000, 5120, 50],
+                114,
+                57,
+                1.755 / 1.98,
+                2.039 / 4.814,
+            ),
+            ("H20, 4.0 TB/s", [78, 1_980_000, 2_619_000, 6144, 60], 78, 39, 1.0, 4.023 / 4.814),
+            ("nothing is known", [0; 5], 132, 66, 1.0, 1.0),
+        ] {
+            let machine = Machine::of(&card(facts));
+            assert_eq!(
+                (machine.multiprocessors, machine.clusters[0], machine.clusters[1]),
+                (sms, sms, pairs),
+                "{why}"
+            );
+            for (number, found, want) in
+                [("cycles", machine.cycles / h200.cycles, cycles), ("dram", machine.dram / h200.dram, dram)]
+            {
+                assert!(
+                    (found / want - 1.0).abs() < 1e-3,
+                    "{why}: {number} is {found} of the H200's, not {want}"
+                );
+            }
+            assert_eq!(machine == h200, matches!(why, "H200" | "nothing is known"), "{why}");
+            assert_eq!(machine.multiplies_as(&h200), sms == 132, "{why}");
+            assert!(machine.clusters.iter().all(|&clusters| clusters > 0), "{why}");
+        }
     }
 }

@@ -13,6 +13,8 @@
 //! # assert!(selection.ranked.len() > 1);
 //! ```
 
+#[cfg(test)]
+mod awkward;
 mod bound;
 mod known;
 mod machine;
@@ -22,18 +24,19 @@ mod reason;
 mod request;
 mod space;
 mod step;
+mod table;
 
 use core::fmt;
 
 pub use known::Known;
-pub use machine::Machine;
+pub use machine::{Card, Machine};
 pub use model::Prediction;
 pub use request::Request;
 #[cfg(feature = "tune")]
 pub(crate) use request::impossible;
 
 use bound::Bounds;
-use space::{Entry, Space};
+use space::{Class, Entry, Space};
 
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
@@ -95,8 +98,7 @@ pub fn search(request: &Request<'_>, machine: &Machine, most: usize) -> Selectio
 /// The kernel with the shortest predicted time.
 ///
 /// # Errors
-/// If no kernel can compute the call: why the kernel that would be fastest cannot. `None` if no kernel has
-/// the element types at all.
+/// If no kernel can compute the call: why one of them cannot. `None` if no kernel has the element types at all.
 pub fn fastest(request: &Request<'_>, machine: &Machine) -> Result<Ranked, Option<LaunchError>> {
     let mut selection = search(request, machine, 1);
     if selection.ranked.is_empty() {
@@ -108,21 +110,51 @@ pub fn fastest(request: &Request<'_>, machine: &Machine) -> Result<Ranked, Optio
 /// The fastest of the kernels measured for a call that can compute it.
 pub(crate) fn measured(request: &Request<'_>, machine: &Machine) -> Option<Ranked> {
     known::of(request, machine).into_iter().find_map(|(spec, measured)| {
-        let gemm = spec.kernel().ok().filter(|gemm| request.fits(gemm))?;
+        let gemm = spec.plan().ok().map(|plan| spec.unnamed(plan)).filter(|gemm| request.fits(gemm))?;
         request.admitted(&gemm, machine.slots(&gemm.plan)).ok()?;
         let prediction = machine.predict(&gemm, request);
         let reason = format!("measured, {measured:.1} us; {}", reason::sentence(&gemm, machine, &prediction));
-        Some(Ranked { gemm, prediction, measured: Some(measured), reason })
+        Some(Ranked { gemm: spec.with_texts(gemm), prediction, measured: Some(measured), reason })
     })
 }
 
 /// Ranks a space for a call. Returns at most `most` kernels that can compute it, the fastest first.
 fn of_space(space: Space, request: &Request<'_>, machine: &Machine, most: usize) -> Selection {
     let entries = space.entries();
-    let groups = request.groups();
+    let groups = request.counted_groups();
     let predict = |i: usize| machine.predict_subject(&entries[i].subject(), request, groups.as_deref());
-    let ranking = Ranking { request, machine, entries: &entries, predict: &predict, most };
-    ranking.of_few(&Bounds::of(space, &entries, machine)).unwrap_or_else(|| ranking.of_all())
+    let (closed, mut refused) = closed(&entries, request);
+    let ranking = Ranking { request, machine, entries: &entries, closed: &closed, predict: &predict, most };
+    let few = ranking.of_few(&Bounds::of(space, &entries, machine));
+    let mut selection = few.unwrap_or_else(|| ranking.of_all());
+    if selection.ranked.len() < most {
+        refused.extend(space.left_out().and_then(|entry| refusal(&entry, request.reached(entry.plan()))));
+    }
+    refused.append(&mut selection.refused);
+    selection.refused = refused;
+    selection
+}
+
+/// The classes of entries that cannot access a call's matrices, and why.
+fn closed(entries: &[Entry], request: &Request<'_>) -> (Vec<Class>, Vec<Refused>) {
+    let (mut seen, mut closed, mut refused) = (Vec::new(), Vec::new(), Vec::<Refused>::new());
+    for entry in entries {
+        if seen.contains(&entry.class()) {
+            continue;
+        }
+        seen.push(entry.class());
+        if let Some(refusal) = refusal(entry, request.reached(entry.plan())) {
+            closed.push(entry.class());
+            if refused.iter().all(|known| known.error != refusal.error) {
+                refused.push(refusal);
+            }
+        }
+    }
+    (closed, refused)
+}
+
+fn refusal(entry: &Entry, result: Result<(), LaunchError>) -> Option<Refused> {
+    result.err().map(|error| Refused { name: entry.spec.to_string(), error })
 }
 
 /// Ranks the entries of a space.
@@ -130,6 +162,8 @@ struct Ranking<'r> {
     request: &'r Request<'r>,
     machine: &'r Machine,
     entries: &'r [Entry],
+    /// Classes of entries that are left out.
+    closed: &'r [Class],
     predict: &'r dyn Fn(usize) -> Prediction,
     /// Number of kernels asked for.
     most: usize,
@@ -146,19 +180,21 @@ impl Ranking<'_> {
         // Entries for the correction by similar shapes, in addition to those that the selection looks at.
         let enough = self.part().saturating_add(near::CORRECTED);
         let predict = |i| (self.predict)(i).microseconds;
-        self.of(bounds.fastest(self.request, self.machine, enough, self.entries, predict)?, true)
+        let open = (self.entries, self.closed);
+        self.of(bounds.fastest(self.request, self.machine, enough, open, predict)?, true)
     }
 
     /// The selection, from predictions of all entries.
     fn of_all(&self) -> Selection {
-        let times = (0..self.entries.len()).map(|i| ((self.predict)(i).microseconds, i)).collect();
-        self.of(times, false).unwrap_or_default()
+        let open = |i: &usize| !self.closed.contains(&self.entries[*i].class());
+        let times = (0..self.entries.len()).filter(open);
+        self.of(times.map(|i| ((self.predict)(i).microseconds, i)).collect(), false).unwrap_or_default()
     }
 
     /// The selection from predicted times. If `cut` is set, `times` holds only the fastest entries, in order;
     /// the result is then `None` if other entries could belong to it.
     fn of(&self, mut times: Vec<(f64, usize)>, cut: bool) -> Option<Selection> {
-        let Self { request, machine, entries, predict, most } = *self;
+        let Self { request, machine, entries, predict, most, .. } = *self;
         let last = times.last().copied().filter(|_| cut);
         let earlier = near::correct(request, machine, &mut times, |i| Some((entries[i].spec, predict(i))));
         // Entries that were cut off get the same correction as the last one, and come after it. If the last
@@ -192,15 +228,16 @@ impl Ranking<'_> {
                 if known == Some(entry.spec) || machine.slices_nothing(&entry.subject(), request) {
                     continue;
                 }
-                let Ok(gemm) = entry.spec.kernel() else { continue };
+                let gemm = entry.spec.unnamed(**entry.plan());
                 match request.admitted(&gemm, machine.slots(entry.plan())) {
                     Ok(()) => {
                         let prediction = Prediction { microseconds, ..predict(i) };
                         let reason = reason::corrected(&gemm, machine, &prediction, earlier.get(&i));
+                        let gemm = entry.spec.with_texts(gemm);
                         selection.ranked.push(Ranked { gemm, prediction, measured: None, reason });
                     }
                     Err(error) if selection.refused.iter().any(|refused| refused.error == error) => {}
-                    Err(error) => selection.refused.push(Refused { name: gemm.name().to_owned(), error }),
+                    Err(error) => selection.refused.extend(refusal(entry, Err(error))),
                 }
             }
             (from, part) = (from + count, part * 4);

@@ -136,14 +136,14 @@ pub(super) struct Busiest {
 impl Machine {
     /// Predicts the time of a kernel for a legal call whose matrices are not in L2.
     pub fn predict(&self, gemm: &AnyGemm, request: &Request<'_>) -> Prediction {
-        self.predict_subject(&Subject::of(gemm), request, request.groups().as_deref())
+        self.predict_subject(&Subject::of(gemm), request, request.counted_groups().as_deref())
     }
 
     pub(super) fn predict_subject(
         &self,
         subject: &Subject<'_>,
         request: &Request<'_>,
-        groups: Option<&[GemmProblem]>,
+        groups: Option<&[(GemmProblem, u32)]>,
     ) -> Prediction {
         let plan = subject.plan;
         let call = request.call.seen_by(plan);
@@ -232,7 +232,7 @@ impl Machine {
         &self,
         subject: &Subject<'_>,
         call: &Call,
-        groups: Option<&[GemmProblem]>,
+        groups: Option<&[(GemmProblem, u32)]>,
         slots: u32,
     ) -> Totals {
         let swapped = subject.plan.swapped();
@@ -268,13 +268,14 @@ impl Machine {
         let width = subject.plan.mainloop.tile[1];
         // Groups are cut into tiles of nearly equal width.
         let step = if subject.plan.balanced() { subject.plan.mainloop.step } else { 0 };
-        for &group in groups {
+        for &(group, times) in groups {
             let problem = if swapped { group.transposed() } else { group };
             let tiles = subject.tiles(problem);
-            let count = tiles.m.saturating_mul(tiles.n);
+            let count = tiles.m.saturating_mul(tiles.n).saturating_mul(times);
             if count == 0 {
                 continue;
             }
+            let times = f64::from(times);
             let (l2, dram) = self.traffic(subject, call, problem, tiles, slots);
             totals.tiles.m = totals.tiles.m.saturating_add(count);
             totals.tiles.k = totals.tiles.k.max(tiles.k);
@@ -285,9 +286,9 @@ impl Machine {
             };
             totals.columns += f64::from(count) * columns;
             totals.narrowest = totals.narrowest.min(columns);
-            totals.l2 += l2;
-            totals.dram += dram;
-            totals.outputs += f64::from(problem.m) * f64::from(problem.n);
+            totals.l2 += l2 * times;
+            totals.dram += dram * times;
+            totals.outputs += f64::from(problem.m) * f64::from(problem.n) * times;
         }
         let count = f64::from(totals.tiles.m.max(1));
         totals.k_tiles /= count;

@@ -52,9 +52,10 @@ struct Row {
 }
 
 struct Shape {
-    extents: [u32; 3],
+    record: &'static known::Shape,
     logarithms: [f64; 3],
-    rows: Vec<Row>,
+    /// Made when a choice first needs them.
+    rows: OnceLock<Vec<Row>>,
 }
 
 /// The point of a kernel: logarithms of the extents as the kernel sees them, properties of its spec, and how
@@ -109,42 +110,45 @@ fn alike(a: &Point, b: &Point) -> f32 {
     1.0 / (1.0 + 0.5 * (((a + e) + (c + g)) + ((b + f) + (d + h))))
 }
 
-/// The library's records together with the model's predictions. A shape with only one kernel says nothing
-/// about others.
+/// The library's records. A shape with only one kernel says nothing about others.
 fn shapes() -> &'static [Shape] {
     static ALL: OnceLock<Vec<Shape>> = OnceLock::new();
     ALL.get_or_init(|| {
-        let (machine, mut entries) = (Machine::h200(), HashMap::new());
-        let many = known::shipped().shapes.iter().filter(|shape| shape.kernels.len() > 1);
-        let shape = |shape: &known::Shape| {
-            let [m, n, k] = shape.extents;
+        let many = known::shipped().shapes.iter().filter(|shape| shape.compares());
+        let shape = |record: &'static known::Shape| Shape {
+            record,
+            logarithms: logarithms(record.extents),
+            rows: OnceLock::new(),
+        };
+        many.map(shape).collect()
+    })
+}
+
+impl Shape {
+    /// The measured kernels together with the model's predictions for the card that they were measured on.
+    fn rows(&self) -> &[Row] {
+        self.rows.get_or_init(|| {
+            let [m, n, k] = self.record.extents;
             let problem = GemmProblem { m, n, k };
             let request = Request::packed(Format::Bf16, [cute_rs::atom::Major::K; 2], problem);
-            let best = shape.kernels[0].1;
-            let row = |&(spec, measured): &(KernelSpec, f64)| {
-                let entry = entries
-                    .entry(spec)
-                    .or_insert_with(|| spec.plan().ok().map(|plan| Entry::new(spec, plan)));
-                let prediction = machine.predict_subject(&entry.as_ref()?.subject(), &request, None);
+            let (machine, mut best) = (Machine::h200(), f64::INFINITY);
+            let row = |(entry, measured): (&Entry, f64)| {
+                best = best.min(measured);
+                let prediction = machine.predict_subject(&entry.subject(), &request, None);
                 let deviation: f32 = match measured / best {
                     ratio if ratio < 1.12 => 0.02,
                     ratio if ratio < 1.35 => 0.04,
                     _ => 0.12,
                 };
-                Some(Row {
-                    point: point(problem, &spec, prediction.waves),
+                Row {
+                    point: point(problem, &entry.spec, prediction.waves),
                     error: (measured / prediction.microseconds).ln().clamp(-MOST, MOST) as f32,
                     doubt: deviation * deviation,
-                })
+                }
             };
-            Shape {
-                extents: shape.extents,
-                logarithms: logarithms(shape.extents),
-                rows: shape.kernels.iter().filter_map(row).collect(),
-            }
-        };
-        many.map(shape).collect()
-    })
+            known::shipped().kernels(self.record).map(row).collect()
+        })
+    }
 }
 
 fn logarithms(extents: [u32; 3]) -> [f64; 3] {
@@ -155,7 +159,7 @@ fn logarithms(extents: [u32; 3]) -> [f64; 3] {
 fn nearest(problem: GemmProblem, without: Option<[u32; 3]>) -> Vec<&'static Shape> {
     let ([m, n, k], all) = (logarithms([problem.m, problem.n, problem.k]), shapes());
     let mut by_distance: Vec<(f64, usize)> = (0..all.len())
-        .filter(|&i| Some(all[i].extents) != without)
+        .filter(|&i| Some(all[i].record.extents) != without)
         .map(|i| {
             let at = all[i].logarithms;
             let across = |m: f64, n: f64| (at[0] - m).powi(2) + (at[1] - n).powi(2);
@@ -178,7 +182,7 @@ fn factors(
     let mut rows: Vec<(f32, usize, &Row)> = Vec::new();
     for (shape, near) in nearest(problem, without).into_iter().enumerate() {
         let like = |row: &Row| points.iter().take(PROBES).map(|at| alike(at, &row.point)).fold(0.0, f32::max);
-        rows.extend(near.rows.iter().map(|row| (like(row), shape, row)));
+        rows.extend(near.rows().iter().map(|row| (like(row), shape, row)));
     }
     // The sort is stable, so the choice among equals is always the same.
     rows.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -234,9 +238,7 @@ pub(super) fn correct(
     look: impl Fn(usize) -> Option<(KernelSpec, Prediction)>,
 ) -> HashMap<usize, f64> {
     let mut earlier = HashMap::new();
-    // The measured kernels load by tensor copies, which need rows of a multiple of 16 B.
-    if times.is_empty() || !known::is_recorded(request, machine) || !request.call.problem.k.is_multiple_of(8)
-    {
+    if times.is_empty() || !known::corrects(request, machine) {
         return earlier;
     }
     let order = |a: &(f64, usize), b: &(f64, usize)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
@@ -287,18 +289,18 @@ mod tests {
     fn records_of_other_shapes_improve_the_choice() {
         let machine = Machine::h200();
         let (mut good, mut cost, mut count) = ([0_u32; 2], [0.0; 2], 0_u32);
-        for shape in known::shipped().shapes.iter().filter(|shape| shape.kernels.len() > 1) {
+        let shipped = known::shipped();
+        for shape in shipped.shapes.iter().filter(|shape| shape.compares()) {
             let [m, n, k] = shape.extents;
             let problem = GemmProblem { m, n, k };
             let request = Request::packed(Format::Bf16, [cute_rs::atom::Major::K; 2], problem);
-            let mut kernels: Vec<(KernelSpec, Prediction, f64)> = shape
-                .kernels
-                .iter()
-                .map(|&(spec, time)| {
-                    let entry = Entry::new(spec, spec.plan().expect("a legal spec"));
-                    (spec, machine.predict_subject(&entry.subject(), &request, None), time)
+            let mut kernels: Vec<(KernelSpec, Prediction, f64)> = shipped
+                .kernels(shape)
+                .map(|(entry, time)| {
+                    (entry.spec, machine.predict_subject(&entry.subject(), &request, None), time)
                 })
                 .collect();
+            let best = kernels[0].2;
             // The order of equal predictions must not depend on the measured times.
             kernels.sort_by_cached_key(|(spec, ..)| spec.to_string());
             kernels.sort_by(|a, b| a.1.microseconds.total_cmp(&b.1.microseconds));
@@ -310,7 +312,7 @@ mod tests {
                 let time = |i: usize| kernels[i].1.microseconds * factors[i];
                 let taken =
                     (0..kernels.len()).min_by(|&a, &b| time(a).total_cmp(&time(b))).expect("a kernel");
-                let ratio = kernels[taken].2 / shape.kernels[0].1;
+                let ratio = kernels[taken].2 / best;
                 good[way] += u32::from(ratio <= 1.03);
                 cost[way] += ratio - 1.0;
             }

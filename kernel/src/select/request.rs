@@ -1,15 +1,19 @@
 //! What to select a kernel for: a call, its types and directions, and its measurements.
 
-use collective::{BlockScales, Form, Format, Fusion, GroupScales, MatrixRef, sparse, weights};
+use collective::{
+    BlockScales, Form, Format, Fusion, GroupScales, MatrixRef, Plan, Producer, sparse, weights,
+};
 use cute_rs::atom::Major;
 
 use super::known::Known;
 use super::space::Space;
-use crate::arguments::Whatever;
+use crate::arguments::{Given, Whatever};
+use crate::check::OutputRule;
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
 use crate::problem::{Call, GemmProblem, WorkspaceRef};
 use crate::products::Products;
+use crate::spec::KernelSpec;
 use crate::types::Types;
 
 /// What to select a kernel for: a call, the types and directions of its matrices, and its epilogue.
@@ -125,6 +129,14 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// The different problems among the GEMMs, and how often each occurs; `None` if all have the call's shape.
+    pub(super) fn counted_groups(&self) -> Option<Vec<(GemmProblem, u32)>> {
+        let mut groups = self.groups()?;
+        groups.sort_unstable_by_key(|&GemmProblem { m, n, k }| [m, n, k]);
+        let chunks = groups.chunk_by(|a, b| a == b);
+        Some(chunks.map(|equal| (equal[0], u32::try_from(equal.len()).unwrap_or(u32::MAX))).collect())
+    }
+
     /// The problem of each GEMM; `None` if all have the call's shape.
     pub(crate) fn groups(&self) -> Option<Vec<GemmProblem>> {
         let (one, count) = (self.call.problem, self.call.products.count());
@@ -170,11 +182,44 @@ impl<'a> Request<'a> {
     pub(super) fn space(&self) -> Space {
         let form = self.call.products.form();
         let sourced = self.fusion.is_none() && self.call.epilogue.beta != 0.0;
-        let (call, output) = (&self.call, self.output());
+        let (unaligned, copied) = (self.unaligned(), self.copied());
+        let (types, majors, fusion) = (self.stored(), self.majors, self.fusion);
+        Space { form, types, majors, fusion, sourced, unaligned, copied }
+    }
+
+    /// Whether rows of D begin or end where tensor copies cannot store.
+    fn unaligned(&self) -> bool {
+        let (d, output) = (self.call.d, self.output());
         let bytes = u64::from(output.bits() / 8);
-        let unaligned = !(call.d.address | call.d.pitch.wrapping_mul(bytes)).is_multiple_of(16)
-            || !call.d.stride.wrapping_mul(bytes).is_multiple_of(16);
-        Space { form, types: self.stored(), majors: self.majors, fusion: self.fusion, sourced, unaligned }
+        let spec = |fusion: Fusion| fusion.spec(self.types.a, KernelSpec::DEFAULT.store).ok();
+        let halvings = self.fusion.and_then(spec).map_or(0, |spec| spec.halvings);
+        let row = u64::from(self.call.problem.n >> halvings);
+        [d.address, d.pitch.wrapping_mul(bytes), d.stride.wrapping_mul(bytes), row.wrapping_mul(bytes)]
+            .into_iter()
+            .any(|bytes| !bytes.is_multiple_of(16))
+    }
+
+    /// Whether A or B is where tensor copies cannot load. Where records describe the products, nothing is known of
+    /// their matrices.
+    pub(super) fn copied(&self) -> bool {
+        let Call { problem: GemmProblem { m, n, k }, products, a, b, .. } = self.call;
+        let (count, described) = (products.count(), products.form().described());
+        let apart = match products {
+            Products::Batched { .. } => [count > 1; 2],
+            Products::Ragged { .. } | Products::Masked { .. } => [false, count > 1],
+            Products::One | Products::KGrouped { .. } | Products::Grouped { .. } => [false; 2],
+        };
+        let formats = [self.types.a, self.types.b];
+        let out_of_reach = |i: usize, matrix: MatrixRef| {
+            let alignment = Producer::Thread.alignment(formats[i].bits()).into();
+            let bytes = |elements: u64| elements.wrapping_mul(u64::from(formats[i].bits() / 8));
+            let stride = if apart[i] { bytes(matrix.stride) } else { 0 };
+            self.types.weights[i].is_none()
+                && ![matrix.address, bytes(matrix.pitch), stride]
+                    .iter()
+                    .all(|of| of.is_multiple_of(alignment))
+        };
+        !described && m > 0 && n > 0 && k > 0 && (out_of_reach(0, a) || out_of_reach(1, b))
     }
 
     /// Elements of D.
@@ -203,15 +248,36 @@ impl<'a> Request<'a> {
 
     /// Fails if a kernel cannot compute the call.
     pub(super) fn admitted(&self, gemm: &AnyGemm, slots: u32) -> Result<(), LaunchError> {
+        let call = self.call_for(&gemm.plan);
         match self.fusion {
-            None => gemm.launch(&self.call, slots).map(|_| ()),
-            Some(_) => {
-                // Rows of D are as long as the epilogue leaves them.
-                let columns = self.call.problem.n >> gemm.plan.epilogue.halvings;
-                let d = MatrixRef { pitch: self.call.d.pitch.max(columns.into()), ..self.call.d };
-                gemm.launch(&Call { d, ..self.call }.with(Whatever), slots).map(|_| ())
-            }
+            None => gemm.launch(&call, slots).map(|_| ()),
+            Some(_) => gemm.launch(&call.with(Whatever), slots).map(|_| ()),
         }
+    }
+
+    /// The call, with rows of D as long as a plan's epilogue leaves them.
+    fn call_for(&self, plan: &Plan) -> Call {
+        let pitch = match self.fusion {
+            None => self.call.d.pitch,
+            Some(_) => self.call.d.pitch.max(u64::from(self.call.problem.n >> plan.epilogue.halvings)),
+        };
+        Call { d: MatrixRef { pitch, ..self.call.d }, ..self.call }
+    }
+
+    /// Whether kernels of a plan's [class](super::space::Class) can access the matrices. This is a part of
+    /// [`admitted`](Self::admitted) which does not depend on the tile.
+    pub(super) fn reached(&self, plan: &Plan) -> Result<(), LaunchError> {
+        let products = self.call.products.for_form(plan.form)?;
+        if products.form().described() {
+            return Ok(());
+        }
+        let (call, rule) = (self.call_for(plan), OutputRule::of(plan));
+        let GemmProblem { m, n, .. } = call.problem;
+        let checked = call.check(plan, &rule, self.fusion.is_some() || call.epilogue.multiplied())?;
+        if m > 0 && n > 0 && products.count() > 0 {
+            products.checked(plan, checked, &rule, [call.a, call.b, call.d])?;
+        }
+        Ok(())
     }
 }
 
@@ -240,8 +306,6 @@ fn packed_groups(types: Types, GemmProblem { m, n, .. }: GemmProblem) -> Option<
 /// Why no kernel has the types, directions, form and epilogue of a request; `None` if some do.
 #[cfg(feature = "tune")]
 pub(crate) fn impossible(request: &Request<'_>) -> Option<String> {
-    use crate::spec::KernelSpec;
-
     let mut spec = KernelSpec { form: request.call.products.form(), ..KernelSpec::DEFAULT };
     let types = request.stored();
     let Types { a, b, d, scaled, weights, sparse } = types;

@@ -4,11 +4,11 @@
 //! are left out because no shape was seen to profit from them: wide tiles with few columns, deep k-tiles of
 //! tall tiles, and rings of two stages.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use collective::{
-    Arrivals, CachePolicy, Form, Fusion, MainloopSpec, Multiply, Plan, Producer, Roles, StoreSpec,
-    TileLayout, Way,
+    Arrivals, CachePolicy, EpilogueSpec, Form, Fusion, MainloopNeeds, MainloopSpec, Multiply, Plan, Producer,
+    Roles, StoreSpec, TileLayout, Way,
 };
 use cute_rs::atom::{Major, SwizzleMode};
 use scheduler::{
@@ -17,6 +17,8 @@ use scheduler::{
 };
 
 use super::model::Subject;
+use super::table::Table;
+use crate::legal;
 use crate::products::Products;
 use crate::spec::{EpilogueKind, KernelSpec};
 use crate::types::Types;
@@ -73,21 +75,37 @@ pub(super) struct Space {
     pub(super) fusion: Option<Fusion>,
     /// Whether C is read.
     pub(super) sourced: bool,
-    /// Whether rows of D begin where tensor copies cannot store.
+    /// Whether rows of D begin or end where tensor copies cannot store.
     pub(super) unaligned: bool,
+    /// Whether A or B is where tensor copies cannot load, so that threads have to.
+    pub(super) copied: bool,
 }
 
 /// A legal spec, with what the model needs of it.
 pub(super) struct Entry {
     pub(super) spec: KernelSpec,
-    plan: Plan,
+    plan: Arc<Plan>,
     facts: Facts,
     scheduler: Arc<dyn Schedule>,
 }
 
+/// What decides whether a kernel of a space may access a call's matrices: how its operands are loaded, and the
+/// alignment in bytes that it needs of D.
+pub(super) type Class = (Producer, u32);
+
 impl Entry {
-    pub(super) fn new(spec: KernelSpec, plan: Plan) -> Self {
+    /// `plan` is the spec's.
+    pub(super) fn new(spec: KernelSpec, plan: Arc<Plan>) -> Self {
         Self { spec, plan, facts: spec.scheduler.facts(), scheduler: spec.scheduler.schedule() }
+    }
+
+    /// `None` if the spec is illegal.
+    pub(super) fn of(spec: KernelSpec) -> Option<Self> {
+        spec.plan().ok().map(|plan| Self::new(spec, Arc::new(plan)))
+    }
+
+    pub(super) fn class(&self) -> Class {
+        (self.plan.mainloop.producer, self.plan.epilogue.alignment)
     }
 
     pub(super) fn subject(&self) -> Subject<'_> {
@@ -99,13 +117,55 @@ impl Entry {
         }
     }
 
-    pub(super) fn plan(&self) -> &Plan {
+    pub(super) fn plan(&self) -> &Arc<Plan> {
         &self.plan
     }
 }
 
 /// Most sums of a thread next to as many accumulators.
 const MOST_SUMS: u32 = 96;
+
+/// The entries of a space while they are collected.
+#[derive(Default)]
+struct Entries {
+    all: Vec<Entry>,
+    /// The last plans and what they were made of. Most schedulers of a tile have the same.
+    plans: [Option<(MainloopSpec, EpilogueSpec, u32, Option<Arc<Plan>>)>; 4],
+    /// Number of plans that were made.
+    made: usize,
+}
+
+impl Entries {
+    /// The plan of a spec; `None` if the spec is illegal.
+    fn plan(&mut self, spec: &KernelSpec) -> Option<Arc<Plan>> {
+        let (epilogue, facts) = (spec.roles().ok()?, spec.scheduler.facts());
+        let (mainloop, slots) =
+            legal::asked(spec.form, (spec.mainloop, MainloopNeeds::NONE), epilogue, facts).ok()?;
+        let known = self
+            .plans
+            .iter()
+            .flatten()
+            .find(|known| (known.0, known.1, known.2) == (mainloop, epilogue, slots));
+        let plan = match known {
+            Some((.., plan)) => plan.clone(),
+            None => {
+                let plan = Plan::of_form(spec.form, (mainloop, MainloopNeeds::NONE), epilogue, slots)
+                    .ok()
+                    .map(Arc::new);
+                self.plans[self.made % self.plans.len()] = Some((mainloop, epilogue, slots, plan.clone()));
+                self.made += 1;
+                plan
+            }
+        };
+        plan.filter(|plan| legal::scheduled(plan, facts).is_ok())
+    }
+
+    /// Adds a spec if it is legal, and if `admits` says so of its plan.
+    fn add(&mut self, spec: KernelSpec, admits: impl FnOnce(&Plan) -> bool) {
+        let plan = self.plan(&spec).filter(|plan| admits(plan));
+        self.all.extend(plan.map(|plan| Entry::new(spec, plan)));
+    }
+}
 
 /// The shape of a tile, and the warps that compute it.
 #[derive(Clone, Copy)]
@@ -148,34 +208,54 @@ impl Tile {
 
 impl Space {
     /// All entries of the space. They are computed once per process.
-    pub(super) fn entries(self) -> Arc<[Entry]> {
-        static KNOWN: Mutex<Vec<(Space, Arc<[Entry]>)>> = Mutex::new(Vec::new());
-        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, entries)) = known.iter().find(|(space, _)| *space == self) {
-            return Arc::clone(entries);
-        }
-        let entries: Arc<[Entry]> = self.every().into();
-        known.push((self, Arc::clone(&entries)));
-        entries
+    pub(super) fn entries(self) -> Arc<Vec<Entry>> {
+        static KNOWN: Table<Space, Arc<Vec<Entry>>> = Table::new();
+        KNOWN.get(&self, || Arc::new(self.every().all))
     }
 
-    fn every(self) -> Vec<Entry> {
+    /// For a space that leaves tensor copies out: a kernel with tensor copies, which says why.
+    pub(super) fn left_out(self) -> Option<Entry> {
+        let mut spec = self.base().filter(|_| self.copied)?;
+        let swapped = self.types.weights[1].is_some() || self.types.sparse[1];
+        swap(&mut spec, swapped);
+        (spec.mainloop.tile, spec.mainloop.consumers) = ([64, 64, DEPTHS[0] / self.types.a.bytes()], 1);
+        spec.store.way = Way::Direct;
+        Entry::of(spec)
+    }
+
+    fn every(self) -> Entries {
         let mut entries = self.all();
         // Groups along K begin at multiples of tile K.
         let fits = |entry: &Entry| Products::K_STEP.is_multiple_of(entry.spec.mainloop.tile[2]);
-        entries.retain(|entry| !self.form.divides_k() || fits(entry));
+        entries.all.retain(|entry| !self.form.divides_k() || fits(entry));
         entries
     }
 
-    fn all(self) -> Vec<Entry> {
-        let Some(base) = self.base() else { return Vec::new() };
-        let mut entries = Vec::new();
+    fn all(self) -> Entries {
+        let mut entries = Entries::default();
+        let Some(base) = self.base() else { return entries };
         if base.mainloop.atom.by_threads() {
             for (tile, consumers) in BY_THREADS {
                 by_threads(base, tile, consumers, &mut entries);
             }
             return entries;
         }
+        if !self.copied {
+            self.by_tensor_copies(base, &mut entries);
+        }
+        for [m, n] in COPIED {
+            copied(base, [m, n, DEPTHS[0] / self.types.a.bytes()], &mut entries);
+        }
+        if self.sourced {
+            let persistent = |entry: &&Entry| matches!(entry.spec.scheduler, SchedulerSpec::Persistent(_));
+            let sourced = |entry: &Entry| KernelSpec { epilogue: EpilogueKind::Sourced, ..entry.spec };
+            let more: Vec<KernelSpec> = entries.all.iter().filter(persistent).map(sourced).collect();
+            more.into_iter().for_each(|spec| entries.add(spec, |_| true));
+        }
+        entries
+    }
+
+    fn by_tensor_copies(self, base: KernelSpec, entries: &mut Entries) {
         let little = self.types.has_weights() || self.types.has_sparse();
         for (m, roles, consumers) in ROWS {
             for n in COLUMNS {
@@ -185,7 +265,7 @@ impl Space {
                         for swapped in [false, true] {
                             let tile = Tile { extents: [m, n, k], roles, consumers, cluster, swapped };
                             if tile.is_worth_trying(depth, little) {
-                                of_tile(base, tile, self.unaligned, &mut entries);
+                                of_tile(base, tile, self.unaligned, entries);
                             }
                         }
                     }
@@ -194,22 +274,9 @@ impl Space {
         }
         if matches!(self.form, Form::Ragged | Form::Masked) {
             for cluster in [[1, 1], [2, 1]] {
-                fitted(base, cluster, DEPTHS[0] / self.types.a.bytes(), self.unaligned, &mut entries);
+                fitted(base, cluster, DEPTHS[0] / self.types.a.bytes(), self.unaligned, entries);
             }
         }
-        for [m, n] in COPIED {
-            copied(base, [m, n, DEPTHS[0] / self.types.a.bytes()], &mut entries);
-        }
-        if self.sourced {
-            let sourced = |entry: &Entry| {
-                let spec = KernelSpec { epilogue: EpilogueKind::Sourced, ..entry.spec };
-                let persistent = matches!(spec.scheduler, SchedulerSpec::Persistent(_));
-                persistent.then(|| spec.plan().ok().map(|plan| Entry::new(spec, plan))).flatten()
-            };
-            let more: Vec<Entry> = entries.iter().filter_map(sourced).collect();
-            entries.extend(more);
-        }
-        entries
     }
 
     fn base(self) -> Option<KernelSpec> {
@@ -231,20 +298,26 @@ impl Space {
     }
 }
 
+/// Makes the caller's B the kernel's A, if `swapped` is set.
+fn swap(spec: &mut KernelSpec, swapped: bool) {
+    spec.store.transposed = swapped;
+    if swapped {
+        let mainloop = &mut spec.mainloop;
+        mainloop.operands.swap(0, 1);
+        let [a, b] = mainloop.operands.map(|operand| operand.format);
+        mainloop.atom = Multiply::Wgmma.atom(a, b).unwrap_or(mainloop.atom).taking(mainloop.operands[0]);
+    }
+}
+
 /// The specs of a tile: both ways to store it, and all schedulers.
-fn of_tile(base: KernelSpec, tile: Tile, unaligned: bool, entries: &mut Vec<Entry>) {
+fn of_tile(base: KernelSpec, tile: Tile, unaligned: bool, entries: &mut Entries) {
     let mut spec = base;
     let Tile { extents: [_, n, _], roles, consumers, cluster, swapped } = tile;
     let mainloop = &mut spec.mainloop;
     (mainloop.tile, mainloop.roles, mainloop.consumers) = (tile.extents, roles, consumers);
     mainloop.cluster = cluster;
     mainloop.waves = waves(mainloop);
-    spec.store.transposed = swapped;
-    if swapped {
-        mainloop.operands.swap(0, 1);
-        let [a, b] = mainloop.operands.map(|operand| operand.format);
-        mainloop.atom = Multiply::Wgmma.atom(a, b).unwrap_or(mainloop.atom).taking(mainloop.operands[0]);
-    }
+    swap(&mut spec, swapped);
     // If no other tile reads the weights, L2 should evict them first.
     const FIRST: CachePolicy = CachePolicy::EvictFirst;
     const NORMAL: CachePolicy = CachePolicy::Normal;
@@ -291,8 +364,7 @@ fn of_tile(base: KernelSpec, tile: Tile, unaligned: bool, entries: &mut Vec<Entr
                 };
                 let store = StoreSpec { way, layout, ..spec.store };
                 let spec = KernelSpec { scheduler, store, overlaps, ..spec };
-                let plan = spec.plan().ok().filter(|plan| plan.ring.stages >= LEAST_STAGES && !spills(plan));
-                entries.extend(plan.map(|plan| Entry::new(spec, plan)));
+                entries.add(spec, |plan| plan.ring.stages >= LEAST_STAGES && !spills(plan));
             }
         }
     }
@@ -300,15 +372,16 @@ fn of_tile(base: KernelSpec, tile: Tile, unaligned: bool, entries: &mut Vec<Entr
 
 /// The specs of tiles as wide as their group, with swap-AB: the caller's B fills their rows, and rows of
 /// groups fill their columns, in steps of 32. Tiles are taken from a counter, the widest first.
-fn fitted(base: KernelSpec, cluster: [u32; 2], k: u32, unaligned: bool, entries: &mut Vec<Entry>) {
+fn fitted(base: KernelSpec, cluster: [u32; 2], k: u32, unaligned: bool, entries: &mut Entries) {
     let tile =
         Tile { extents: [128, 256, k], roles: Roles::Cooperative, consumers: 2, cluster, swapped: true };
-    let (mut own, mut narrowed) = (Vec::new(), base);
+    let (mut own, mut narrowed) = (Entries::default(), base);
     narrowed.mainloop.step = 32;
     of_tile(narrowed, tile, unaligned, &mut own);
-    let drawn = SchedulerSpec::Dynamic(Drawn { raster: RasterSpec::AlongM });
-    let spec = own.first().map(|entry| KernelSpec { scheduler: drawn, ..entry.spec });
-    entries.extend(spec.and_then(|spec| spec.plan().ok().map(|plan| Entry::new(spec, plan))));
+    if let Some(Entry { spec, .. }) = own.all.first() {
+        let drawn = SchedulerSpec::Dynamic(Drawn { raster: RasterSpec::AlongM });
+        entries.add(KernelSpec { scheduler: drawn, ..*spec }, |_| true);
+    }
 }
 
 /// Whether too few registers are left for an epilogue that stores directly from registers and needs addresses
@@ -369,7 +442,7 @@ fn schedulers(tile: Tile) -> Vec<(SchedulerSpec, bool)> {
 
 /// The specs of a tile of elements that `wgmma` does not multiply. There are few, because the model is not
 /// accurate for them.
-fn by_threads(base: KernelSpec, [m, n]: [u32; 2], consumers: u32, entries: &mut Vec<Entry>) {
+fn by_threads(base: KernelSpec, [m, n]: [u32; 2], consumers: u32, entries: &mut Entries) {
     let mut spec = base;
     let mainloop = &mut spec.mainloop;
     // 64 bytes along K, so that several CTAs fit on an SM.
@@ -381,13 +454,13 @@ fn by_threads(base: KernelSpec, [m, n]: [u32; 2], consumers: u32, entries: &mut 
         spec.store.way = way;
         for scheduler in [SchedulerSpec::Persistent(Walk { raster: RASTERS[0] }), one] {
             let spec = KernelSpec { scheduler, ..spec };
-            entries.extend(spec.plan().ok().map(|plan| Entry::new(spec, plan)));
+            entries.add(spec, |_| true);
         }
     }
 }
 
 /// The specs of a tile whose operands tensor copies cannot load.
-fn copied(base: KernelSpec, tile: [u32; 3], entries: &mut Vec<Entry>) {
+fn copied(base: KernelSpec, tile: [u32; 3], entries: &mut Entries) {
     let mut spec = base;
     spec.mainloop.tile = tile;
     spec.mainloop.producer = Producer::Warpgroup;
@@ -396,7 +469,7 @@ fn copied(base: KernelSpec, tile: [u32; 3], entries: &mut Vec<Entry>) {
     let one = SchedulerSpec::OneTile(Whole { raster: RasterSpec::AlongM });
     for scheduler in [SchedulerSpec::Persistent(Walk { raster: RASTERS[0] }), one] {
         let spec = KernelSpec { scheduler, ..spec };
-        entries.extend(spec.plan().ok().map(|plan| Entry::new(spec, plan)));
+        entries.add(spec, |_| true);
     }
 }
 
@@ -409,7 +482,7 @@ mod tests {
     fn space(types: Types, fusion: Option<Fusion>, unaligned: bool) -> Space {
         let (form, types) =
             (Form::Single, fusion.map_or(types, |fusion| types.stored(fusion.output(types.a))));
-        Space { form, types, majors: [Major::K; 2], fusion, sourced: false, unaligned }
+        Space { form, types, majors: [Major::K; 2], fusion, sourced: false, unaligned, copied: false }
     }
 
     #[test]
@@ -445,7 +518,7 @@ mod tests {
             let mut seen = std::collections::HashSet::new();
             for entry in entries.iter() {
                 assert!(seen.insert(entry.spec), "{}", entry.spec);
-                assert_eq!(entry.spec.plan().as_ref(), Ok(&entry.plan), "{}", entry.spec);
+                assert_eq!(entry.spec.plan().as_ref(), Ok(&*entry.plan), "{}", entry.spec);
                 if matches!(entry.spec.scheduler, SchedulerSpec::NarrowTail(_)) {
                     let kernel = entry.spec.kernel().expect("a legal spec");
                     assert_eq!(kernel.spec(), Some(entry.spec), "{}", entry.spec);

@@ -517,15 +517,15 @@ impl KernelSpec {
 impl fmt::Display for KernelSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::new();
+        // Every key with the value that follows from the words so far and the defaults.
+        let following = |text: &str| Self::parse(text).map_or_else(|_| Vec::new(), |spec| spec.words());
+        let mut follows = following(&text);
         for (key, value) in self.words() {
-            // Leave out what follows from the words so far and the defaults.
-            let said = Self::parse(&text).ok().and_then(|spec| {
-                let mut said = spec.words().into_iter();
-                said.find(|(known, _)| *known == key).map(|(_, value)| value)
-            });
-            if said.as_ref() != Some(&value) || matches!(key, "dtype" | "layout" | "tile") {
+            let said = follows.iter().find(|(known, _)| *known == key).map(|(_, value)| value);
+            if said != Some(&value) || matches!(key, "dtype" | "layout" | "tile") {
                 let between = if text.is_empty() { "" } else { " " };
                 text.push_str(&format!("{between}{key}={value}"));
+                follows = following(&text);
             }
         }
         f.write_str(&text)

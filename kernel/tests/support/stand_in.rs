@@ -1,7 +1,7 @@
 //! Tests with a stand-in for CUDA's driver. Each test runs again in its own process, whose loader finds the
 //! stand-in.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 /// The variable that names the stand-in's log. It is set if a test runs with the stand-in.
@@ -11,10 +11,16 @@ const LOG: &str = "STAND_IN_LOG";
 #[allow(dead_code, reason = "not every program of tests has a use for it")]
 pub(crate) const UNSET: &str = "\u{1}";
 
+/// Whether this process runs a test with the stand-in.
+#[allow(dead_code, reason = "not every program of tests has a use for it")]
+pub(crate) fn is_stand_in() -> bool {
+    std::env::var_os(LOG).is_some()
+}
+
 /// Compiles the stand-in, and runs a test again with it, in a new process. In that process, runs the test's
 /// body.
 pub(crate) fn with_stand_in(test: &str, cfg: &[&str], environment: &[(&str, &str)], body: fn()) {
-    if std::env::var_os(LOG).is_some() {
+    if is_stand_in() {
         return body();
     }
     run_again(test, test, cfg, environment);
@@ -25,7 +31,8 @@ pub(crate) fn with_stand_in(test: &str, cfg: &[&str], environment: &[(&str, &str
 pub(crate) fn run_again(test: &str, name: &str, cfg: &[&str], environment: &[(&str, &str)]) {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("stand-in-{name}"));
     std::fs::create_dir_all(&folder).expect("a writable folder");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/driver/stand_in/cuda.rs");
+    let source = folder.join("cuda.rs");
+    std::fs::write(&source, include_str!("../../src/driver/stand_in/cuda.rs")).expect("a writable folder");
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let mut compile = Command::new(rustc);
     compile.args(["--edition=2024", "--crate-type=cdylib", "--crate-name=cuda", "--cap-lints=allow"]);

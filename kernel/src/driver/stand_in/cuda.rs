@@ -118,8 +118,16 @@ pub unsafe extern "C" fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], _: c_int) -> c_
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, _: c_int) -> c_int {
+    // The test may name a card: SMs, clock and memory clock in kHz, bits of the memory bus, bytes of L2. By default it
+    // is an H200.
+    let card = std::env::var("STAND_IN_CARD").unwrap_or_else(|_| "132 1980000 3201000 6016 62914560".to_owned());
+    let of_card = |index: usize| card.split(' ').nth(index).and_then(|word| word.parse().ok()).unwrap_or(0);
     let answer = match attribute {
-        16 => 132,
+        16 => of_card(0),
+        13 => of_card(1),
+        36 => of_card(2),
+        37 => of_card(3),
+        38 => of_card(4),
         75 => 9,
         76 => 0,
         _ => 1000,
@@ -271,6 +279,14 @@ pub unsafe extern "C" fn cuModuleLoadDataEx(
     options: *const c_int,
     values: *const usize,
 ) -> c_int {
+    // The test may hold what compiles for as long as a file exists.
+    let held = std::env::var("STAND_IN_HOLD").map(std::path::PathBuf::from);
+    if let Some(file) = held.ok().filter(|file| file.exists()) {
+        note("held");
+        while file.exists() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
     if unsafe { std::slice::from_raw_parts(image, 4) } == ELF {
         let bytes = unsafe { std::slice::from_raw_parts(image, BINARY) };
         // The test may have binaries rejected, or accepted whatever they contain.
@@ -310,6 +326,7 @@ pub unsafe extern "C" fn cuModuleGetFunction(
     name: *const c_char,
 ) -> c_int {
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
+    note(&format!("function {name}"));
     alive(|state| {
         state.names.insert(module, name);
         unsafe { put(function, module) }

@@ -168,7 +168,7 @@ impl Loaded {
         epilogue: &E,
         tuning: Tuning,
     ) -> Result<Tuned, EngineError> {
-        let machine = Machine::h200();
+        let machine = context.machine()?;
         // Before anything is measured, reject calls that no kernel can compute.
         let predicted = fastest(request, &machine).map_err(|refused| {
             let reason = refused.map(|error| error.to_string()).or_else(|| impossible(request));
