@@ -84,7 +84,9 @@ static uint64_t on_card(const void *host, size_t bytes) {
 
 /* y (rows x outputs) = x (rows x inputs) times the transpose of w (outputs x inputs). */
 static void multiply(int rows, int outputs, int inputs, const uint16_t *x, const uint16_t *w, uint16_t *y) {
-    falchion_gemm_desc desc = {.types = "bf16", .layout = "kk", .m = rows, .n = outputs, .k = inputs};
+    falchion_gemm_desc desc = {
+        .size = sizeof desc, .types = "bf16", .layout = "kk", .m = rows, .n = outputs, .k = inputs,
+        .alignment = 16, .card = card.found};
     falchion_gemm_args args = {.a = x, .b = w, .d = y, .alpha = 1};
     falchion_gemm *gemm;
     check(falchion_gemm_create(&desc, &gemm), "create");

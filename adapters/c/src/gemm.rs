@@ -8,8 +8,8 @@ use falchion::collective::Format;
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::driver::{Context, Loaded};
 use falchion::kernel::{
-    AnyGemm, Call, Emulator, Engine, EngineError, GemmProblem, KernelSpec, LinearArguments, Machine,
-    MatrixRef, Products, Program, Request, Types, fastest,
+    AnyGemm, Buffer, Call, Emulator, Engine, EngineError, GemmProblem, KernelSpec, LinearArguments, Machine,
+    MatrixRef, Program, Request, Types, WorkspaceRef, fastest, rank,
 };
 
 use crate::{DRIVER, FAULT, Failure, INTERNAL, INVALID, NO_KERNEL, text};
@@ -18,6 +18,8 @@ use crate::{DRIVER, FAULT, Failure, INTERNAL, INVALID, NO_KERNEL, text};
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Description {
+    /// Size of the caller's structure in bytes.
+    pub size: usize,
     /// Number formats of A, B and D, for example `bf16` or `e4m3-e5m2-bf16`.
     pub types: *const c_char,
     /// Contiguous directions of A and B: `kk`, `kn`, `mk` or `mn`; null is `kk`.
@@ -32,6 +34,38 @@ pub struct Description {
     pub batch: u32,
     /// Text of the kernel's spec; null lets the library choose.
     pub spec: *const c_char,
+    /// Leading dimensions of A, B, C and D, in elements; 0 is packed.
+    pub pitches: [u64; 4],
+    /// Elements from one GEMM's matrix to the next one's, for A, B, C and D; 0 is packed.
+    pub strides: [u64; 4],
+    /// Bytes of which every matrix address is a multiple; 0 is 256.
+    pub alignment: u32,
+    /// The card to choose for, counted from 1; 0 is an H200, whether there is a card or not.
+    pub card: u32,
+}
+
+impl Description {
+    /// The description at an address. A caller's structure may be longer, if it says nothing there.
+    ///
+    /// # Safety
+    /// The address is that of a `usize` and of as many bytes as it says.
+    pub(crate) unsafe fn read(address: *const Self) -> Result<Self, Failure> {
+        let own = size_of::<Self>();
+        // SAFETY: the caller guarantees it.
+        let size = unsafe { address.cast::<usize>().read() };
+        if size < own || size > 1 << 16 {
+            return invalid(format!("size is {size}, sizeof(falchion_gemm_desc), {own}, was needed"));
+        }
+        // SAFETY: the caller guarantees that number of bytes.
+        let rest = unsafe { core::slice::from_raw_parts(address.cast::<u8>().add(own), size - own) };
+        if rest.iter().any(|&byte| byte != 0) {
+            return invalid(format!(
+                "size is {size} and this library knows the first {own} bytes, zeros were needed after them"
+            ));
+        }
+        // SAFETY: it has as many bytes.
+        Ok(unsafe { address.read() })
+    }
 }
 
 /// The arguments of a run: `falchion_gemm_args`.
@@ -46,10 +80,6 @@ pub struct Arguments {
     pub c: *const c_void,
     /// Address of D.
     pub d: *mut c_void,
-    /// Leading dimensions of A, B, C and D, in elements; 0 is packed.
-    pub pitches: [u64; 4],
-    /// Elements from one GEMM's matrix to the next one's, for A, B, C and D; 0 is packed.
-    pub strides: [u64; 4],
     /// Factor of `A * B`.
     pub alpha: f32,
     /// Factor of C.
@@ -66,9 +96,12 @@ pub struct Gemm {
     pub(crate) ptx: CString,
     gemm: AnyGemm,
     program: Program,
-    problem: GemmProblem,
-    batch: u32,
-    majors: [Major; 2],
+    /// The call, with matrices at addresses of the described alignment.
+    call: Call,
+    /// C as [`call`](Self::call) has the others.
+    c: MatrixRef,
+    /// Number of elements of A, B, C and D, from the first to the last.
+    elements: [u64; 4],
     loaded: Mutex<Option<Loaded>>,
 }
 
@@ -106,11 +139,84 @@ fn failed(error: &EngineError) -> Failure {
 /// The names of the matrices, in the order of the arguments.
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
+/// Where the matrices of a description are.
+struct Places {
+    /// Leading dimension and stride of each.
+    places: [[u64; 2]; 4],
+    /// Number of elements of each, from the first to the last.
+    elements: [u64; 4],
+}
+
+impl Places {
+    fn new(description: &Description, majors: [Major; 2]) -> Result<Self, Failure> {
+        let [m, n, k] = [description.m, description.n, description.k].map(u64::from);
+        let of = |major, mn| if major == Major::K { [mn, k] } else { [k, mn] };
+        // Contiguous lines, and the elements of one line.
+        let extents = [of(majors[0], m), of(majors[1], n), [m, n], [m, n]];
+        let mut all = Self { places: [[0; 2]; 4], elements: [0; 4] };
+        for (i, [lines, contiguous]) in extents.into_iter().enumerate() {
+            let Description { pitches, strides, batch, .. } = description;
+            let pitch = if pitches[i] == 0 { contiguous } else { pitches[i] };
+            if pitch < contiguous {
+                return invalid(format!("ld{} is {pitch}, {contiguous} or more was needed", NAMES[i]));
+            }
+            let one = lines.checked_sub(1).map_or(Some(0), |before| {
+                before.checked_mul(pitch).and_then(|before| before.checked_add(contiguous))
+            });
+            let stride = if strides[i] == 0 { lines.saturating_mul(pitch) } else { strides[i] };
+            let others = u64::from((*batch).max(1) - 1).checked_mul(stride);
+            let elements = one.zip(others).and_then(|(one, others)| one.checked_add(others));
+            let Some(elements) = elements.filter(|&elements| elements < 1 << 48) else {
+                return invalid(format!("{} would have 2^48 elements or more, fewer were needed", NAMES[i]));
+            };
+            (all.places[i], all.elements[i]) = ([pitch, stride], elements);
+        }
+        Ok(all)
+    }
+}
+
+/// The spec of a text, in which the description's types, layout and batch may be left out but not be others.
+fn of_text(text: &str, types: Types, layout: &str, batched: bool) -> Result<AnyGemm, Failure> {
+    let [a, b, d] = [types.a, types.b, types.d].map(Format::name);
+    let form = if batched { "batched" } else { "single" };
+    let mut whole = text.to_owned();
+    for (key, value, from) in [
+        ("form", form, "batch"),
+        ("dtype", a, "types"),
+        ("dtype-b", b, "types"),
+        ("out", d, "types"),
+        ("layout", layout, "layout"),
+    ] {
+        let words = text.split([' ', ',', '\t', '\n']).filter_map(|word| word.split_once('='));
+        match words.into_iter().find(|(known, _)| *known == key) {
+            None => whole = format!("{key}={value} {whole}"),
+            Some((_, given)) if given == value => {}
+            Some((_, given)) => {
+                return invalid(format!("spec: {key} is `{given}`, `{value}` was needed, as {from} says"));
+            }
+        }
+    }
+    let failed = |error: String| Failure(INVALID, format!("spec: {error}"));
+    let spec: KernelSpec =
+        whole.parse().map_err(|error: falchion::kernel::SpecError| failed(error.to_string()))?;
+    spec.kernel().map_err(|error| failed(error.to_string()))
+}
+
+/// The kernel of a spec, if it serves a request.
+fn served(gemm: AnyGemm, request: &Request<'_>, machine: &Machine) -> Result<AnyGemm, Failure> {
+    let mut selection = rank(vec![gemm], request, machine);
+    match (selection.ranked.pop(), selection.refused.pop()) {
+        (Some(ranked), _) => Ok(ranked.gemm),
+        (None, Some(refused)) => invalid(format!("spec: {}", refused.error)),
+        (None, None) => invalid("spec: `epilogue=linear` or `epilogue=sourced` was needed".to_owned()),
+    }
+}
+
 impl Gemm {
     /// # Safety
     /// The strings are null or end in a zero.
     pub(crate) unsafe fn new(description: &Description) -> Result<Self, Failure> {
-        let Description { types, layout, m, n, k, batch, spec } = *description;
+        let Description { types, layout, m, n, k, batch, spec, alignment, card, .. } = *description;
         // SAFETY: the caller guarantees it.
         let (types, layout, spec) =
             unsafe { (words(types, "types")?, words(layout, "layout")?, words(spec, "spec")?) };
@@ -122,29 +228,39 @@ impl Gemm {
                 "types is \"{named}\", one to three of {all} with `-` between them were needed"
             ));
         };
-        let majors = match layout.unwrap_or("kk") {
+        let layout = layout.unwrap_or("kk");
+        let majors = match layout {
             "kk" => [Major::K, Major::K],
             "kn" => [Major::K, Major::Mn],
             "mk" => [Major::Mn, Major::K],
             "mn" => [Major::Mn, Major::Mn],
             other => return invalid(format!("layout is \"{other}\", one of kk, kn, mk, mn was needed")),
         };
-        let problem = GemmProblem { m, n, k };
-        let (batch, batched) = (batch.max(1), batch > 1);
-        let gemm = match spec {
-            Some(spec) => {
-                let layout = layout.unwrap_or("kk");
-                let form = if batched { "form=batched " } else { "" };
-                let [a, b, d] = [types.a, types.b, types.d].map(Format::name);
-                let text = format!("{form}dtype={a} dtype-b={b} out={d} layout={layout} {spec}");
-                let spec: KernelSpec =
-                    text.parse().map_err(|error| Failure(INVALID, format!("spec: {error}")))?;
-                spec.kernel().map_err(|error| Failure(INVALID, format!("spec: {error}")))?
+        if alignment != 0 && !alignment.is_power_of_two() {
+            return invalid(format!("alignment is {alignment}, 0 or a power of two was needed"));
+        }
+        let Places { places, elements } = Places::new(description, majors)?;
+        let alignment = if alignment == 0 { 256 } else { alignment.min(256) };
+        let [a, b, c, d] = [(0, types.a), (1, types.b), (2, types.d), (3, types.d)].map(|(i, format)| {
+            let [pitch, stride] = places[i];
+            // A multiple of the alignment, and of no more; an element is aligned in any case.
+            let address = (1 << 20) | u64::from(alignment.max(format.bytes()));
+            MatrixRef { address, pitch, stride }
+        });
+        let request = Request::packed(types, majors, GemmProblem { m, n, k });
+        let mut request = if batch > 1 { request.batched(batch) } else { request };
+        request.call = Call { a, b, d, ..request.call };
+        let machine = match card.checked_sub(1) {
+            None => Machine::h200(),
+            Some(ordinal) => {
+                let context = Context::primary(ordinal as usize).map_err(|error| failed(&error))?;
+                context.machine().map_err(|error| failed(&error))?
             }
+        };
+        let gemm = match spec {
+            Some(spec) => served(of_text(spec, types, layout, batch > 1)?, &request, &machine)?,
             None => {
-                let request = Request::packed(types, majors, problem);
-                let request = if batched { request.batched(batch) } else { request };
-                let ranked = fastest(&request, &Machine::h200()).map_err(|refused| {
+                let ranked = fastest(&request, &machine).map_err(|refused| {
                     let reason = refused
                         .map_or_else(|| "no kernel of the space fits".to_owned(), |error| error.to_string());
                     Failure(NO_KERNEL, format!("{m} x {n} x {k} {types}: {reason}"))
@@ -158,54 +274,24 @@ impl Gemm {
             ptx: text(program.text()),
             gemm,
             program,
-            problem,
-            batch,
-            majors,
+            call: Call { workspace: None, ..request.call },
+            c,
+            elements,
             loaded: Mutex::new(None),
         })
     }
 
-    /// Leading dimension, stride, and number of elements of each matrix.
-    fn matrices(&self, arguments: &Arguments) -> Result<[([u64; 2], u64); 4], Failure> {
-        let [m, n, k] = [self.problem.m, self.problem.n, self.problem.k].map(u64::from);
-        let of = |major, mn| if major == Major::K { [mn, k] } else { [k, mn] };
-        // Contiguous lines, and the elements of one line.
-        let extents = [of(self.majors[0], m), of(self.majors[1], n), [m, n], [m, n]];
-        let mut all = [([0; 2], 0); 4];
-        for (i, [lines, contiguous]) in extents.into_iter().enumerate() {
-            let pitch = if arguments.pitches[i] == 0 { contiguous } else { arguments.pitches[i] };
-            if pitch < contiguous {
-                return invalid(format!("ld{} is {pitch}, {contiguous} or more was needed", NAMES[i]));
-            }
-            let one = lines.checked_sub(1).and_then(|before| before.checked_mul(pitch));
-            let one = one.and_then(|before| before.checked_add(contiguous)).unwrap_or(0);
-            let packed = lines.saturating_mul(pitch);
-            let stride = if arguments.strides[i] == 0 { packed } else { arguments.strides[i] };
-            let more =
-                u64::from(self.batch - 1).checked_mul(stride).and_then(|before| before.checked_add(one));
-            let Some(elements) = more.filter(|&elements| elements < 1 << 48) else {
-                return invalid(format!("{} would have 2^48 elements or more, fewer were needed", NAMES[i]));
-            };
-            all[i] = ([pitch, stride], elements);
-        }
-        Ok(all)
-    }
-
     /// The call for matrices at these addresses.
-    fn call(&self, places: [[u64; 2]; 4], addresses: [u64; 4], arguments: &Arguments) -> Call {
-        let matrix =
-            |i: usize| MatrixRef { address: addresses[i], pitch: places[i][0], stride: places[i][1] };
-        let call = Call::of(self.problem);
-        let products = if self.batch > 1 { Products::Batched { count: self.batch } } else { call.products };
+    fn call(&self, [a, b, c, d]: [u64; 4], arguments: &Arguments) -> Call {
+        let at = |matrix: MatrixRef, address| MatrixRef { address, ..matrix };
         let (alpha, beta) = (arguments.alpha, arguments.beta);
-        let c = (beta != 0.0).then(|| matrix(2));
+        let c = (beta != 0.0).then(|| at(self.c, c));
         Call {
-            products,
-            a: matrix(0),
-            b: matrix(1),
-            d: matrix(3),
+            a: at(self.call.a, a),
+            b: at(self.call.b, b),
+            d: at(self.call.d, d),
             epilogue: LinearArguments { alpha, beta, c },
-            ..call
+            ..self.call
         }
     }
 
@@ -229,25 +315,16 @@ impl Gemm {
     }
 
     pub(crate) fn workspace(&self) -> Result<u64, Failure> {
-        self.with(|loaded| {
-            let call = Call::of(self.problem);
-            let products =
-                if self.batch > 1 { Products::Batched { count: self.batch } } else { call.products };
-            Ok(loaded.gemm().workspace(&Call { products, ..call }, loaded.slots()))
-        })
+        self.with(|loaded| Ok(loaded.gemm().workspace(&self.call, loaded.slots())))
     }
 
     /// # Safety
     /// As `falchion_gemm_launch`.
     pub(crate) unsafe fn launch(&self, stream: *mut c_void, arguments: &Arguments) -> Result<(), Failure> {
-        let places = self.matrices(arguments)?.map(|(places, _)| places);
-        let Arguments { a, b, c, d, workspace, workspace_bytes, .. } = *arguments;
-        let addresses = [a.addr(), b.addr(), c.addr(), d.addr()].map(|address| address as u64);
-        let call = self.call(places, addresses, arguments);
-        let workspace = (!workspace.is_null()).then(|| falchion::kernel::WorkspaceRef {
-            address: workspace.addr() as u64,
-            bytes: workspace_bytes,
-        });
+        let Arguments { workspace, workspace_bytes, .. } = *arguments;
+        let call = self.call(addresses(arguments), arguments);
+        let workspace = (!workspace.is_null())
+            .then(|| WorkspaceRef { address: workspace.addr() as u64, bytes: workspace_bytes });
         // SAFETY: the caller guarantees it.
         self.with(|loaded| unsafe {
             loaded.launch_raw(stream, &Call { workspace, ..call }).map_err(|error| failed(&error))
@@ -257,46 +334,58 @@ impl Gemm {
     /// # Safety
     /// As `falchion_gemm_emulate`.
     pub(crate) unsafe fn emulate(&self, arguments: &Arguments) -> Result<(), Failure> {
-        let matrices = self.matrices(arguments)?;
+        let mut engine = Emulator::new();
+        let slots = engine.slots(&self.program).map_err(|error| failed(&error))?;
+        let checked = |call: &Call| {
+            let kernel = self.program.name().to_owned();
+            let launch = self.gemm.launch(call, slots);
+            launch.map_err(|source| failed(&EngineError::Call { kernel, source }))
+        };
+        // The caller's own addresses are checked, as a launch checks them. Only the workspace is the emulator's.
+        let given = self.call(addresses(arguments), arguments);
+        let room = WorkspaceRef { address: 1 << 20, bytes: u64::MAX };
+        if checked(&Call { workspace: Some(room), ..given })?.is_none() {
+            return Ok(());
+        }
         let [a, b, d] = self.gemm.formats().map(|format| u64::from(format.bytes()));
         let bytes = [a, b, d, d];
-        let pointers = [arguments.a, arguments.b, arguments.c, arguments.d.cast_const()];
         let reads_c = arguments.beta != 0.0 && arguments.c != arguments.d.cast_const();
-        let mut engine = Emulator::new();
-        let (mut addresses, mut of_d) = ([0; 4], None);
-        for i in 0..4 {
-            let count = (matrices[i].1 * bytes[i]) as usize;
-            if count == 0 || (i == 2 && !reads_c) {
+        let multiplies = arguments.alpha != 0.0 && self.call.problem.k > 0;
+        let mut own = [(0, Buffer { address: 0, bytes: 0 }); 4];
+        let matrices = [arguments.a, arguments.b, arguments.c, arguments.d.cast_const()];
+        for (i, matrix) in matrices.into_iter().enumerate() {
+            if (i == 2 && !reads_c) || (i < 2 && !multiplies) {
                 continue;
             }
-            if pointers[i].is_null() {
-                return invalid(format!("{} is NULL, a matrix of {count} bytes was needed", NAMES[i]));
-            }
-            // SAFETY: the caller guarantees that the matrix has this number of bytes.
-            let matrix = unsafe { core::slice::from_raw_parts(pointers[i].cast::<u8>(), count) };
-            let buffer = engine.upload(matrix).map_err(|error| failed(&error))?;
-            addresses[i] = buffer.address;
-            if i == 3 {
-                of_d = Some(buffer);
-            }
+            let count = (self.elements[i] * bytes[i]) as usize;
+            // As far after a multiple of 256 as the caller's matrix.
+            let before = matrix.addr() % 256;
+            let mut copy = vec![0; before];
+            // SAFETY: the caller guarantees that the matrix has this number of bytes; its address was checked.
+            copy.extend_from_slice(unsafe { core::slice::from_raw_parts(matrix.cast::<u8>(), count) });
+            own[i] = (before, engine.upload(&copy).map_err(|error| failed(&error))?);
         }
-        let Some(of_d) = of_d else { return Ok(()) };
         if !reads_c {
-            addresses[2] = addresses[3];
+            own[2] = own[3];
         }
-        let call = self.call(matrices.map(|(places, _)| places), addresses, arguments);
-        let slots = engine.slots(&self.program).map_err(|error| failed(&error))?;
+        let call = self.call(own.map(|(before, buffer)| buffer.address + before as u64), arguments);
         let workspace =
             engine.workspace(self.gemm.workspace(&call, slots)).map_err(|error| failed(&error))?;
-        let launch = self.gemm.launch(&Call { workspace, ..call }, slots);
-        let launch = launch.map_err(|error| Failure(INVALID, error.to_string()))?;
-        let Some(launch) = launch else { return Ok(()) };
+        let Some(launch) = checked(&Call { workspace, ..call })? else { return Ok(()) };
         engine
             .launch(&self.program, launch.grid, &launch.arguments)
             .map_err(|error| Failure(FAULT, error.to_string()))?;
+        let (before, of_d) = own[3];
         let result = engine.read(of_d).map_err(|error| failed(&error))?;
+        let result = &result[before..];
         // SAFETY: the caller guarantees that D has this number of bytes, and that no other thread uses them.
         unsafe { core::ptr::copy_nonoverlapping(result.as_ptr(), arguments.d.cast::<u8>(), result.len()) };
         Ok(())
     }
+}
+
+/// The addresses of A, B, C and D.
+fn addresses(arguments: &Arguments) -> [u64; 4] {
+    let Arguments { a, b, c, d, .. } = *arguments;
+    [a.addr(), b.addr(), c.addr(), d.addr()].map(|address| address as u64)
 }

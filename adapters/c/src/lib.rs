@@ -80,7 +80,8 @@ pub extern "C" fn falchion_last_error() -> *const c_char {
 /// Chooses a kernel for a description, or takes the kernel that its spec names.
 ///
 /// # Safety
-/// Both pointers are null or valid, and the description's strings are null or end in a zero.
+/// Both pointers are null or valid, the description has as many bytes as its size says, and its strings are null or end
+/// in a zero.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn falchion_gemm_create(
     description: *const Description,
@@ -92,7 +93,9 @@ pub unsafe extern "C" fn falchion_gemm_create(
             let out =
                 gemm.as_mut().ok_or_else(|| Failure(INVALID, "gemm is NULL, one was needed".to_owned()))?;
             *out = core::ptr::null_mut();
-            *out = Box::into_raw(Box::new(Gemm::new(given(description, "desc")?)?));
+            given(description.cast::<usize>(), "desc")?;
+            let description = Description::read(description)?;
+            *out = Box::into_raw(Box::new(Gemm::new(&description)?));
         }
         Ok(())
     })

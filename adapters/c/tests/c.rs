@@ -1,6 +1,10 @@
 //! The library as C sees it: the example is compiled and run, what is refused is named, and the header says what is there.
 
-use core::ffi::{CStr, c_char};
+#[cfg(target_os = "linux")]
+#[path = "../../../kernel/tests/support/stand_in.rs"]
+mod stand_in;
+
+use core::ffi::{CStr, c_char, c_void};
 use core::ptr::{null, null_mut};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -40,6 +44,21 @@ fn the_example_is_verified() {
     assert!(output.status.success() && words.ends_with("verified\n"));
 }
 
+/// The structures as another language lays them out.
+#[test]
+fn the_example_in_python_is_verified() {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let library = libraries().join("libfalchion_c.so");
+    let Ok(output) = Command::new("python3").arg(own.join("examples/multiply.py")).arg(library).output()
+    else {
+        eprintln!("skipped: this machine has no python3");
+        return;
+    };
+    let words = String::from_utf8_lossy(&output.stdout);
+    println!("{words}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && words.contains("load=copy") && words.ends_with("verified\n"));
+}
+
 #[test]
 fn the_header_declares_what_is_exported() {
     let names = |text: &str, before: &str| -> BTreeSet<String> {
@@ -65,8 +84,31 @@ fn the_header_declares_what_is_exported() {
     assert_eq!(exported.len(), 10, "{exported:?}");
 }
 
-const NOTHING: Description =
-    Description { types: null(), layout: null(), m: 64, n: 64, k: 64, batch: 0, spec: null() };
+const NOTHING: Description = Description {
+    size: size_of::<Description>(),
+    types: null(),
+    layout: null(),
+    m: 64,
+    n: 64,
+    k: 64,
+    batch: 0,
+    spec: null(),
+    pitches: [0; 4],
+    strides: [0; 4],
+    alignment: 0,
+    card: 0,
+};
+
+const NO_ARGUMENTS: Arguments = Arguments {
+    a: null(),
+    b: null(),
+    c: null(),
+    d: null_mut(),
+    alpha: 1.0,
+    beta: 0.0,
+    workspace: null_mut(),
+    workspace_bytes: 0,
+};
 
 fn last() -> String {
     // SAFETY: the text lives until the thread's next failure.
@@ -107,6 +149,48 @@ fn descriptions_that_are_none_are_refused() {
             "64 x 64 x 64 e4m3",
         ),
         ("no text", Description { layout: c(c"\xff"), ..bf16 }, INVALID, "UTF-8"),
+        ("no size", Description { size: 0, ..bf16 }, INVALID, "size is 0, sizeof(falchion_gemm_desc)"),
+        ("an older structure", Description { size: 48, ..bf16 }, INVALID, "size is 48"),
+        ("rows are short", Description { pitches: [8, 0, 0, 0], ..bf16 }, INVALID, "lda is 8, 64 or more"),
+        ("far apart", Description { batch: 3, strides: [1 << 47, 0, 0, 0], ..bf16 }, INVALID, "2^48"),
+        ("no power of two", Description { alignment: 24, ..bf16 }, INVALID, "alignment is 24"),
+        ("other types", Description { spec: c(c"dtype=f16"), ..bf16 }, INVALID, "dtype is `f16`, `bf16` was"),
+        (
+            "another layout",
+            Description { spec: c(c"layout=kn"), ..bf16 },
+            INVALID,
+            "layout is `kn`, `kk` was",
+        ),
+        (
+            "no batch",
+            Description { spec: c(c"form=batched"), ..bf16 },
+            INVALID,
+            "form is `batched`, `single` was",
+        ),
+        (
+            "an epilogue with arguments",
+            Description { spec: c(c"epilogue=bias-gelu"), ..bf16 },
+            INVALID,
+            "`epilogue=linear`",
+        ),
+        (
+            "a spec that cannot load such rows",
+            Description { spec: c(c"tile=64x64x64"), pitches: [69, 0, 0, 0], ..bf16 },
+            INVALID,
+            "spec: A's leading dimension",
+        ),
+        (
+            "a spec that cannot load from such addresses",
+            Description { spec: c(c"tile=64x64x64"), alignment: 2, ..bf16 },
+            INVALID,
+            "spec: A",
+        ),
+        (
+            "D of a batch overlaps",
+            Description { batch: 2, strides: [0, 0, 0, 8], ..bf16 },
+            NO_KERNEL,
+            "overlap",
+        ),
     ] {
         let mut gemm = null_mut();
         // SAFETY: both are there.
@@ -124,6 +208,110 @@ fn descriptions_that_are_none_are_refused() {
     }
 }
 
+/// A later structure is taken if it says nothing that this library does not know.
+#[test]
+fn longer_descriptions_are_taken_where_they_end_in_zeros() {
+    #[repr(C)]
+    struct Later(Description, u64);
+    let size = size_of::<Later>();
+    for (more, status) in [(0, OK), (7, INVALID)] {
+        let later = Later(Description { size, types: c(c"bf16"), ..NOTHING }, more);
+        let mut gemm = null_mut();
+        // SAFETY: the description has as many bytes as it says.
+        unsafe {
+            assert_eq!(falchion_gemm_create((&raw const later).cast(), &mut gemm), status, "{}", last());
+            falchion_gemm_destroy(gemm);
+        }
+    }
+}
+
+/// The kernel serves the described leading dimensions and addresses, and its name is the spec of the same kernel.
+#[test]
+fn kernels_serve_what_is_described() {
+    let bf16 = Description { types: c(c"bf16"), m: 64, n: 72, k: 128, ..NOTHING };
+    for (why, description, copied) in [
+        ("packed", bf16, false),
+        ("padded rows", Description { pitches: [136, 128, 0, 80], ..bf16 }, false),
+        ("rows at odd elements", Description { pitches: [133, 0, 0, 0], ..bf16 }, true),
+        ("rows of B at odd elements", Description { layout: c(c"kn"), pitches: [0, 77, 0, 0], ..bf16 }, true),
+        ("addresses of elements", Description { alignment: 2, ..bf16 }, true),
+        ("addresses of 16 B", Description { alignment: 16, ..bf16 }, false),
+        (
+            "matrices of a batch at odd distances",
+            Description { batch: 2, strides: [8193, 0, 0, 0], ..bf16 },
+            true,
+        ),
+        ("a batch", Description { batch: 3, ..bf16 }, false),
+        ("another D", Description { types: c(c"e4m3-e5m2-f32"), ..bf16 }, false),
+        ("K is odd", Description { types: c(c"s8"), k: 37, ..bf16 }, true),
+    ] {
+        let gemm = create(&description);
+        // SAFETY: the kernel lives.
+        let name = unsafe { CStr::from_ptr(falchion_gemm_name(gemm)) };
+        assert_eq!(name.to_string_lossy().contains("load=copy"), copied, "{why}: {name:?}");
+        let again = create(&Description { spec: name.as_ptr(), ..description });
+        // SAFETY: both kernels live.
+        unsafe {
+            assert_eq!(CStr::from_ptr(falchion_gemm_name(again)), name, "{why}");
+            assert_eq!(
+                CStr::from_ptr(falchion_gemm_ptx(again)),
+                CStr::from_ptr(falchion_gemm_ptx(gemm)),
+                "{why}"
+            );
+            falchion_gemm_destroy(again);
+            falchion_gemm_destroy(gemm);
+        }
+    }
+}
+
+/// With a stand-in for the driver: what a launch refuses, `emulate` refuses with the same words, and what a launch
+/// takes, `emulate` runs.
+#[cfg(target_os = "linux")]
+#[test]
+fn emulate_checks_what_a_launch_checks() {
+    stand_in::with_stand_in("emulate_checks_what_a_launch_checks", &[], &[], || {
+        let bf16 = Description { types: c(c"bf16"), m: 64, n: 64, k: 64, ..NOTHING };
+        // 256 bytes more than a matrix needs, at a multiple of 256.
+        let memory = vec![[0u8; 256]; 4 * 34];
+        let base = memory.as_ptr().cast::<u8>();
+        let start = base.wrapping_add(base.align_offset(256));
+        let at =
+            |matrix: usize, offset: usize| start.wrapping_add(matrix * 33 * 256 + offset).cast::<c_void>();
+        let good = Arguments { a: at(0, 0), b: at(1, 0), d: at(2, 0).cast_mut(), ..NO_ARGUMENTS };
+        for (why, alignment, arguments, legal) in [
+            ("aligned", 0, good, true),
+            ("A one element off", 0, Arguments { a: at(0, 2), ..good }, false),
+            ("B one element off", 0, Arguments { b: at(1, 2), ..good }, false),
+            ("A one element off, as described", 2, Arguments { a: at(0, 2), ..good }, true),
+            ("half an element off", 2, Arguments { a: at(0, 1), ..good }, false),
+            ("A is nowhere", 0, Arguments { a: null(), ..good }, false),
+            ("D is nowhere", 2, Arguments { d: null_mut(), ..good }, false),
+            ("C is nowhere", 0, Arguments { beta: 1.0, ..good }, false),
+            ("C between elements", 0, Arguments { beta: 1.0, c: at(2, 1), ..good }, false),
+            ("A is not read", 0, Arguments { alpha: 0.0, a: null(), b: at(1, 2), ..good }, true),
+        ] {
+            let gemm = create(&Description { alignment, spec: null(), ..bf16 });
+            let workspace = vec![0u128; 1 << 16];
+            let arguments = Arguments {
+                workspace: workspace.as_ptr().cast_mut().cast(),
+                workspace_bytes: 16 << 16,
+                ..arguments
+            };
+            // SAFETY: the matrices are there; the stand-in runs nothing.
+            let said = unsafe {
+                assert_eq!(falchion_gemm_load(gemm, 0), OK, "{}", last());
+                let launched = (falchion_gemm_launch(gemm, null_mut(), &arguments), last());
+                let emulated = (falchion_gemm_emulate(gemm, &arguments), last());
+                falchion_gemm_destroy(gemm);
+                [launched, emulated]
+            };
+            let [(launched, words), (emulated, same)] = said;
+            assert_eq!((launched, launched == OK), (emulated, legal), "{why}: {words} / {same}");
+            assert!(legal || words == same, "{why}: {words} / {same}");
+        }
+    });
+}
+
 /// `(beta, batch, padding)`: integers, which are exact.
 #[test]
 fn kernels_are_emulated_on_the_hosts_memory() {
@@ -134,8 +322,18 @@ fn kernels_are_emulated_on_the_hosts_memory() {
         (2, 2, 32, c(c"tile=64x64x128 scheduler=stream-k divide=split2 min-k-tiles=1")),
     ] {
         let (m, n, k) = (40usize, 48usize, 272usize);
-        let description =
-            Description { types: c(c"s8"), m: m as u32, n: n as u32, k: k as u32, batch, spec, ..NOTHING };
+        let (ld, ld_d) = (k + more, n + more);
+        let description = Description {
+            types: c(c"s8"),
+            m: m as u32,
+            n: n as u32,
+            k: k as u32,
+            batch,
+            spec,
+            pitches: [ld as u64, ld as u64, ld_d as u64, ld_d as u64],
+            alignment: 16,
+            ..NOTHING
+        };
         let gemm = create(&description);
         // SAFETY: the kernel lives.
         let (name, ptx) =
@@ -143,7 +341,7 @@ fn kernels_are_emulated_on_the_hosts_memory() {
         assert!(
             name.to_string_lossy().contains("dtype=s8") && ptx.to_string_lossy().contains(".target sm_90a")
         );
-        let (ld, ld_d, batch) = (k + more, n + more, batch as usize);
+        let batch = batch as usize;
         let small =
             |count: usize, by: usize| -> Vec<i8> { (0..count).map(|i| (i * by % 15) as i8 - 7).collect() };
         let (a, b) = (small(batch * m * ld, 7), small(batch * n * ld, 11));
@@ -154,12 +352,8 @@ fn kernels_are_emulated_on_the_hosts_memory() {
             b: b.as_ptr().cast(),
             c: d.as_ptr().cast(),
             d: d.as_mut_ptr().cast(),
-            pitches: [ld as u64, ld as u64, ld_d as u64, ld_d as u64],
-            strides: [0; 4],
-            alpha: 1.0,
             beta: beta as f32,
-            workspace: null_mut(),
-            workspace_bytes: 0,
+            ..NO_ARGUMENTS
         };
         // SAFETY: the matrices are as large as was said.
         assert_eq!(unsafe { falchion_gemm_emulate(gemm, &arguments) }, OK, "{}", last());
@@ -169,27 +363,6 @@ fn kernels_are_emulated_on_the_hosts_memory() {
                 |l: usize| i32::from(a[(of * m + i) * ld + l]) * i32::from(b[(of * n + j) * ld + l]);
             let want = if j < n { (0..k).map(product).sum::<i32>() + beta * before } else { *before };
             assert_eq!(*found, want, "product {of}, row {i}, column {j}");
-        }
-        for (why, arguments, words) in [
-            ("A is nowhere", Arguments { a: null(), ..arguments }, "a is NULL"),
-            ("rows are short", Arguments { pitches: [8, 0, 0, 0], ..arguments }, "lda is 8, 272 or more"),
-            (
-                "rows are odd",
-                Arguments {
-                    pitches: [k as u64 + 1, 0, 0, 0],
-                    a: [0i8; 3 * 41 * 273].as_ptr().cast(),
-                    ..arguments
-                },
-                "16",
-            ),
-            ("far apart", Arguments { strides: [1 << 47, 0, 0, 0], ..arguments }, "2^48"),
-        ] {
-            if why == "far apart" && batch < 3 {
-                continue;
-            }
-            // SAFETY: what is refused is not read; what may be is there.
-            assert_eq!(unsafe { falchion_gemm_emulate(gemm, &arguments) }, INVALID, "{why}");
-            assert!(last().contains(words), "{why}: {}", last());
         }
         // SAFETY: the kernel lives; nothing is launched.
         unsafe {

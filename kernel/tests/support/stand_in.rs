@@ -59,6 +59,7 @@ pub(crate) fn run_again(test: &str, name: &str, cfg: &[&str], environment: &[(&s
 }
 
 /// How often the stand-in logged a line.
+#[allow(dead_code, reason = "not every program of tests has a use for it")]
 pub(crate) fn noted(line: &str) -> usize {
     let log = std::env::var(LOG).expect("set");
     std::fs::read_to_string(log).unwrap_or_default().lines().filter(|&noted| noted == line).count()
