@@ -125,12 +125,15 @@ impl Entry {
 /// Most sums of a thread next to as many accumulators.
 const MOST_SUMS: u32 = 96;
 
+/// What a plan is made of, with the number of slots of its queue, and the plan, if there is a legal one.
+type Made = (MainloopSpec, EpilogueSpec, u32, Option<Arc<Plan>>);
+
 /// The entries of a space while they are collected.
 #[derive(Default)]
 struct Entries {
     all: Vec<Entry>,
-    /// The last plans and what they were made of. Most schedulers of a tile have the same.
-    plans: [Option<(MainloopSpec, EpilogueSpec, u32, Option<Arc<Plan>>)>; 4],
+    /// The last plans. Most schedulers of a tile have the same.
+    plans: [Option<Made>; 4],
     /// Number of plans that were made.
     made: usize,
 }
