@@ -141,8 +141,8 @@ impl fmt::Display for Fault {
             ),
             Self::GlobalUnfenced { address, other } => write!(
                 f,
-                "the async proxy accesses global address {address:#x}, which a generic store wrote, without \
-                 a fence.proxy.async between them\n  it was written by {other}"
+                "the async proxy accesses global address {address:#x}, and no fence.proxy.async separates \
+                 this from a generic store, or another CTA's asynchronous write\n  it was written by {other}"
             ),
             Self::SharedMisaligned { offset, alignment } => {
                 write!(f, "the address of byte {offset} of shared memory is not a multiple of {alignment} B")

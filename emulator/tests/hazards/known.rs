@@ -210,7 +210,9 @@ fn halves(arrival: Arrival) -> Case {
         f.if_(writer, || {
             match arrival {
                 Arrival::Copies => f.copy_async(16, k.base + k.lane() * 16, (own, 0), None),
-                _ => f.store_global(own, 0, [k.lane()]),
+                Arrival::Plain | Arrival::Relaxed | Arrival::State | Arrival::Dropped | Arrival::Peer => {
+                    f.store_global(own, 0, [k.lane()]);
+                }
             }
             match arrival {
                 Arrival::Plain => f.mbarrier_arrive(half),
@@ -231,7 +233,9 @@ fn halves(arrival: Arrival) -> Case {
             let lane = if k.broken { 17 } else { 3 };
             match arrival {
                 Arrival::Copies => k.peek(k.base + lane * 16),
-                _ => k.touch(k.data + u64::from(lane) * 16),
+                Arrival::Plain | Arrival::Relaxed | Arrival::State | Arrival::Dropped | Arrival::Peer => {
+                    k.touch(k.data + u64::from(lane) * 16);
+                }
             }
         });
         f.if_(reader, || f.mbarrier_wait(k.bar(1), 0));

@@ -16,7 +16,7 @@ use checks::{
     follows_its_load, joins_the_next, next_does_as_well, next_step, of_all_alone, of_one_warpgroup,
     of_threads_alone, only, only_use, orders_nothing, untouched, waits_longer,
 };
-use order::{announces_first, fences_behind, maps_are_own, passes_a_turn, tells_the_same};
+use order::{announces_first, fences_behind, maps_are_own, passes_a_turn, tells_the_same, waits_for_a_turn};
 
 /// One kind of equivalent mutants.
 struct Entry {
@@ -126,6 +126,16 @@ const ENTRIES: &[Entry] = &[
         why: "It releases the next consumer in order and publishes no memory: that consumer waits for a \
               stage of the ring next, and accesses no memory before. Consumers share only the stages, and \
               only read them.",
+    },
+    Entry {
+        name: "waits-for-a-turn",
+        target: "mbarrier.try_wait",
+        covers: |function, mutation| {
+            mutation.change == Change::OneLane && waits_for_a_turn(function, mutation)
+        },
+        why: "It waits for the turn of this consumer, which publishes no memory. Next each lane itself waits \
+              for a stage of the ring, and the multiplies after that need the whole warp: the lane that \
+              waits holds back the others.",
     },
     Entry {
         name: "tells-the-same",
@@ -344,6 +354,7 @@ pub(super) fn whatever_the_schedule(name: &str) -> bool {
             | "announces-alone"
             | "last-of-threads"
             | "passes-a-turn"
+            | "waits-for-a-turn"
     )
 }
 

@@ -378,8 +378,8 @@ impl Case {
         }))
     }
 
-    /// Runs a program. Returns the number of instructions, and the contents of D and the workspace. The
-    /// workspace is compared because the next launch begins with its flags.
+    /// Runs a program, twice if it has a workspace. Returns the number of instructions of the last launch, and
+    /// the contents of D and the workspace.
     fn run(&self, program: &Program, (schedule, seed): (Schedule, u64)) -> (Result<u64, Failure>, Vec<u8>) {
         let mut memory = Memory::new();
         let addresses = self.contents.each_ref().map(|bytes| memory.upload(bytes));
@@ -391,7 +391,14 @@ impl Case {
             dependent: self.dependent,
             ..Options::default()
         };
-        let outcome = program.launch(self.launch.grid, &self.launch.arguments, &memory, &options);
+        let mut outcome = program.launch(self.launch.grid, &self.launch.arguments, &memory, &options);
+        // The next launch begins with the workspace as this one has left it.
+        if outcome.is_ok() && !self.long && !self.contents[4].is_empty() {
+            outcome = match memory.write(addresses[3], &self.contents[3]) {
+                Ok(()) => program.launch(self.launch.grid, &self.launch.arguments, &memory, &options),
+                Err(error) => Err(error.into()),
+            };
+        }
         let read = |matrix: usize| memory.read(addresses[matrix], self.contents[matrix].len());
         let output = [3, 4].into_iter().flat_map(|matrix| read(matrix).unwrap_or_default()).collect();
         (outcome.map(|report| report.instructions), output)

@@ -39,12 +39,18 @@ pub(super) fn passes_a_turn(function: &Function, mutation: &Mutation) -> bool {
     );
     let around = mutation.index.checked_sub(1).and_then(|at| all.get(at));
     let alone = matches!(around, Some(Statement::If { then, otherwise, .. }) if then.len() == 1 && otherwise.is_empty());
-    arrives && alone && waits_twice(&function.body)
+    arrives && alone && waits_twice(&function.body, None)
+}
+
+/// Whether the statement waits for the turn of a consumer in order: the next step is a wait for the ring.
+pub(super) fn waits_for_a_turn(function: &Function, mutation: &Mutation) -> bool {
+    let all = numbered(function);
+    all.get(mutation.index).is_some_and(|wait| waits_twice(&function.body, Some(wait)))
 }
 
 /// Whether a block has a wait that is followed, after computations in registers, by a branch or loop that
-/// begins with a wait.
-fn waits_twice(block: &[Statement]) -> bool {
+/// begins with a wait. With `only`, whether this statement is such a wait.
+fn waits_twice(block: &[Statement], only: Option<&Statement>) -> bool {
     let here = block.iter().enumerate().any(|(at, statement)| {
         let next = || block[at + 1..].iter().find(|next| !computes(next));
         let begins_with_a_wait = |next: &Statement| match next {
@@ -53,11 +59,12 @@ fn waits_twice(block: &[Statement]) -> bool {
             }
             Statement::Inst { .. } | Statement::Scope { .. } | Statement::Break { .. } => false,
         };
-        is_wait(statement) && next().is_some_and(begins_with_a_wait)
+        let asked = only.is_none_or(|only| core::ptr::eq(only, statement));
+        asked && is_wait(statement) && next().is_some_and(begins_with_a_wait)
     });
     here || block.iter().any(|statement| match statement {
-        Statement::Loop { body, .. } | Statement::Scope { body, .. } => waits_twice(body),
-        Statement::If { then, otherwise, .. } => waits_twice(then) || waits_twice(otherwise),
+        Statement::Loop { body, .. } | Statement::Scope { body, .. } => waits_twice(body, only),
+        Statement::If { then, otherwise, .. } => waits_twice(then, only) || waits_twice(otherwise, only),
         Statement::Inst { .. } | Statement::Break { .. } => false,
     })
 }
