@@ -146,9 +146,8 @@ fn counts_are_those_of_the_records() {
     let killed =
         proof.split("**").find(|part| part.ends_with(" %") && part.len() < 10).expect("the share of kills");
     let killed: f64 = killed.trim_end_matches(" %").parse().expect("a number");
-    let mutants =
-        proof.split("\n* ").find(|item| item.contains(" mutants of ")).expect("the number of mutants");
-    let mutants = mutants.split(' ').next().expect("a number");
+    let mutants = |line: &'static str| line.strip_prefix("* ")?.split_once(" mutants of ");
+    let (mutants, _) = proof.lines().find_map(mutants).expect("the number of mutants");
     let (hazards, legal) =
         include_str!("../docs/hazards.md").split_once("## Unusual and legal").expect("both");
     let found =
