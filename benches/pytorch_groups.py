@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times PyTorch's grouped GEMMs at the shapes of a record of `falchion tune --rows ... --record FILE`.
+"""Times PyTorch's grouped GEMMs at the shapes of a record of `falchion tune --rows ... --jsonl FILE`.
 
     python3 benches/pytorch_groups.py groups.jsonl
 

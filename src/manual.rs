@@ -67,7 +67,7 @@ pub mod epilogues {}
 ///
 /// If the device code is wrong, the error names the worker, the work unit, and what host and device computed.
 /// Any mainloop and epilogue can use the scheduler. The command
-/// `falchion schedule KERNEL --m 2048 --n 2048 --k 512` draws the schedule of one of the library's kernels.
+/// `falchion schedule --kernel KERNEL --m 2048 --n 2048 --k 512` draws the schedule of one of the library's kernels.
 /// The tests compile the file above in a crate outside the workspace, and run it in kernels.
 pub mod schedulers {}
 

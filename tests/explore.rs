@@ -16,14 +16,14 @@ const BINARY: &str = env!("CARGO_BIN_EXE_falchion");
 
 /// Kernels whose pages show different things, and the arguments for each.
 const KERNELS: &[(&str, &[&str])] = &[
-    ("plain", &["128x256-direct-bf16-kk"]),
-    ("pingpong", &["128x128-pingpong-bf16-kk"]),
-    ("a cluster", &["--spec", "tile=128x192x64 cluster=2x2"]),
-    ("Stream-K", &["--spec", "scheduler=stream-k", "--m", "1000", "--n", "3000", "--k", "2048"]),
+    ("plain", &["--kernel", "128x256-direct-bf16-kk"]),
+    ("pingpong", &["--kernel", "128x128-pingpong-bf16-kk"]),
+    ("a cluster", &["--kernel", "tile=128x192x64 cluster=2x2"]),
+    ("Stream-K", &["--kernel", "scheduler=stream-k", "--m", "1000", "--n", "3000", "--k", "2048"]),
     (
         "slices of tiles",
         &[
-            "--spec",
+            "--kernel",
             "tile=128x128x64 scheduler=narrow-tail splits=2",
             "--m",
             "1152",
@@ -36,7 +36,7 @@ const KERNELS: &[(&str, &[&str])] = &[
     (
         "slices in a cluster, operands exchanged",
         &[
-            "--spec",
+            "--kernel",
             "tile=128x128x64 cluster=1x2 swap=yes scheduler=narrow-tail splits=2",
             "--m",
             "2304",
@@ -46,18 +46,18 @@ const KERNELS: &[(&str, &[&str])] = &[
             "80",
         ],
     ),
-    ("groups of rows", &["ragged-128x128-unaligned-bf16-kk", "--rows", "300,0,17,129"]),
-    ("several products", &["grouped-128x256-bf16-kk"]),
+    ("groups of rows", &["--kernel", "ragged-128x128-unaligned-bf16-kk", "--rows", "300,0,17,129"]),
+    ("several products", &["--kernel", "grouped-128x256-bf16-kk"]),
     (
         "fp8 with scaled blocks",
-        &["--spec", "dtype=e4m3 tile=128x128x128 scale-a=1x128 scale-b=128x128 out=bf16"],
+        &["--kernel", "dtype=e4m3 tile=128x128x128 scale-a=1x128 scale-b=128x128 out=bf16"],
     ),
-    ("weights in four bits", &["--spec", "weights-b=s4 swap=yes"]),
-    ("a sparse operand", &["--spec", "sparse=a"]),
-    ("mma.sync", &["--spec", "multiply=mma.sync"]),
-    ("plain instructions", &["simt-f32-kk"]),
-    ("operands exchanged", &["64x16-swap-bf16-kk"]),
-    ("a fused epilogue", &["128x128-pingpong-bias-gelu-bf16-kk"]),
+    ("weights in four bits", &["--kernel", "weights-b=s4 swap=yes"]),
+    ("a sparse operand", &["--kernel", "sparse=a"]),
+    ("mma.sync", &["--kernel", "multiply=mma.sync"]),
+    ("plain instructions", &["--kernel", "simt-f32-kk"]),
+    ("operands exchanged", &["--kernel", "64x16-swap-bf16-kk"]),
+    ("a fused epilogue", &["--kernel", "128x128-pingpong-bias-gelu-bf16-kk"]),
 ];
 
 fn run(command: &str, arguments: &[&str]) -> Output {
@@ -124,7 +124,7 @@ fn pages_are_one_file() {
 fn pages_agree_with_the_plan() {
     for &(name, arguments) in KERNELS {
         let kernel = &data(&page(arguments))["kernel"];
-        let printed = run("plan", &arguments[..if arguments[0] == "--spec" { 2 } else { 1 }]);
+        let printed = run("plan", &arguments[..2]);
         let printed = text(&printed.stdout);
         for fact in list(&kernel["overview"]["facts"]) {
             let [what, value, of] = [0, 1, 2].map(|at| fact[at].as_str().expect("words"));
@@ -233,39 +233,55 @@ fn refusals_name_what_is_wrong() {
     let file = file.to_str().expect("a name");
     let huge = "4294967295";
     let rows: [(&str, &[&str], &[&str]); 13] = [
-        ("an unknown kernel", &["128x256-direct-bf16-xx"], &["`128x256-direct-bf16-xx`", "falchion configs"]),
-        ("an illegal spec", &["--spec", "tile=100x256x64"], &["100", "tile"]),
-        ("an unknown word of a spec", &["--spec", "sparse"], &["`sparse`", "key=value"]),
-        ("a name and a spec", &["128x256-direct-bf16-kk", "--spec", ""], &["cannot be used with"]),
+        (
+            "an unknown kernel",
+            &["--kernel", "128x256-direct-bf16-xx"],
+            &["`128x256-direct-bf16-xx`", "falchion configs"],
+        ),
+        ("an illegal spec", &["--kernel", "tile=100x256x64"], &["100", "tile"]),
+        ("an unknown word of a spec", &["--kernel", "sparse=a x"], &["`x`", "key=value"]),
+        ("two kernels", &["--kernel", "128x256-direct-bf16-kk", "--kernel", ""], &["multiple times"]),
         (
             "rows without groups",
-            &["128x256-direct-bf16-kk", "--rows", "3,4"],
-            &["128x256-direct-bf16-kk", "--rows", "--m"],
+            &["--kernel", "128x256-direct-bf16-kk", "--rows", "3,4"],
+            &["--rows cannot be used with kernel 128x256-direct-bf16-kk, which computes one GEMM"],
         ),
         (
             "one extent for groups",
-            &["ragged-128x256-bf16-kk", "--m", "5"],
-            &["ragged-128x256-bf16-kk", "--rows", "--m"],
+            &["--kernel", "ragged-128x256-bf16-kk", "--m", "5"],
+            &["--m cannot be used with kernel ragged-128x256-bf16-kk, which computes groups of rows"],
         ),
-        ("no rows at all", &["128x256-direct-bf16-kk", "--m", "0"], &["--m is 0", "at least 1"]),
+        (
+            "no rows at all",
+            &["--kernel", "128x256-direct-bf16-kk", "--m", "0"],
+            &["'0' for '--m <M>'", "from 1 to"],
+        ),
         (
             "absurd sizes",
-            &["128x256-direct-bf16-kk", "--m", huge, "--n", huge, "--k", huge],
+            &["--kernel", "128x256-direct-bf16-kk", "--m", huge, "--n", huge, "--k", huge],
             &["4294967295", "2147483648"],
         ),
         (
             "too many tiles",
-            &["128x256-direct-bf16-kk", "--m", "1000000", "--n", "1000000"],
+            &["--kernel", "128x256-direct-bf16-kk", "--m", "1000000", "--n", "1000000"],
             &["--m 1000000", "at most"],
         ),
         (
             "an absurd run",
-            &["128x256-direct-bf16-kk", "--run", "99999x99999x99999"],
+            &["--kernel", "128x256-direct-bf16-kk", "--run", "99999x99999x99999"],
             &["--run", "at most 65536"],
         ),
-        ("a run that is no shape", &["128x256-direct-bf16-kk", "--run", "64x64"], &["--run", "64x64"]),
-        ("no multiprocessor", &["128x256-direct-bf16-kk", "--sms", "0"], &["'--sms <SMS>'", "1..=1024"]),
-        ("sizes of no kernel", &["--m", "64"], &["--m", "falchion explore KERNEL"]),
+        (
+            "a run that is no shape",
+            &["--kernel", "128x256-direct-bf16-kk", "--run", "64x64"],
+            &["--run", "64x64"],
+        ),
+        (
+            "no multiprocessor",
+            &["--kernel", "128x256-direct-bf16-kk", "--sms", "0"],
+            &["'--sms <N>'", "1..=1024"],
+        ),
+        ("sizes of no kernel", &["--m", "64"], &["--m cannot be used with a gallery", "--kernel was needed"]),
     ];
     for (name, arguments, words) in rows {
         let output = run("explore", &[arguments, &["-o", file]].concat());
@@ -276,7 +292,7 @@ fn refusals_name_what_is_wrong() {
     }
     let nowhere = folder.join("missing").join("page.html");
     let nowhere = nowhere.to_str().expect("a name");
-    let output = run("explore", &["128x256-direct-bf16-kk", "-o", nowhere]);
+    let output = run("explore", &["--kernel", "128x256-direct-bf16-kk", "-o", nowhere]);
     let said = text(&output.stderr);
     assert!(!output.status.success() && said.contains("cannot write") && said.contains(nowhere), "{said}");
     fs::remove_dir_all(&folder).expect("a folder");
@@ -287,8 +303,8 @@ fn refusals_name_what_is_wrong() {
 fn files_are_named_after_kernels() {
     let folder = folder("names");
     for (arguments, file) in [
-        (&["64x64-direct-bf16-kk"] as &[&str], "64x64-direct-bf16-kk.html"),
-        (&["--spec", ""], "gemm_bf16_kk_128x256x64_coop2_linear_tma_persistent_along_m_by_8.html"),
+        (&["--kernel", "64x64-direct-bf16-kk"] as &[&str], "64x64-direct-bf16-kk.html"),
+        (&["--kernel", ""], "gemm_bf16_kk_128x256x64_coop2_linear_tma_persistent_along_m_by_8.html"),
         (&[], "layouts.html"),
     ] {
         let output = Command::new(BINARY).arg("explore").args(arguments).current_dir(&folder).output();
@@ -433,7 +449,7 @@ fn clicks_find_broken_pages() {
         return skipped::skipped("browser: chromium, or what CHROMIUM names");
     };
     let folder = folder("faults");
-    let good = page(&["64x64-direct-bf16-kk"]);
+    let good = page(&["--kernel", "64x64-direct-bf16-kk"]);
     for (name, from, to, found) in [
         ("a script that throws", "start();\n})();", "start();\nnull.x;\n})();", "error: "),
         ("a word to the console", "start();\n})();", "start();\nconsole.error(1);\n})();", "console.error"),

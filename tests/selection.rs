@@ -1,6 +1,6 @@
 //! The model that chooses kernels, compared with measurements.
 //!
-//! `tests/selection/*.jsonl` are records of `falchion tune --record FILE` on an H200 (driver 580.159.04,
+//! `tests/selection/*.jsonl` are records of `falchion tune --jsonl FILE` on an H200 (driver 580.159.04,
 //! burst). `examples/fit` fitted the model's parameters to `fitted.jsonl`. `fresh.jsonl` has other shapes of
 //! the next draw; it judges the model and the records of the fitted shapes that come with the library.
 //! `formats.jsonl` has shapes of other formats: 60 drawn ones (seed 20261123, extents rounded up to multiples

@@ -190,7 +190,7 @@ fn what_calls_say_of_a_sparse_operand_is_checked() {
 fn what_cannot_be_sparse_is_refused() {
     for (words, sentence) in [
         ("sparse=b", "swap A and B"),
-        ("sparse=both", "swap A and B"),
+        ("sparse=both", "multiplies a sparse operand by a dense one: leave one dense"),
         ("sparse=a layout=mk", "contiguous along K"),
         ("sparse=a tile=128x128x96", "tile K of a sparse operand is 96, a multiple of 64 was needed"),
         (

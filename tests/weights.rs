@@ -232,7 +232,8 @@ fn what_calls_say_of_weights_is_checked() {
 fn specs_that_cannot_be_are_refused() {
     for (words, sentence) in [
         ("weights-b=s4", "swap A and B"),
-        ("weights-a=s4 weights-b=s4", "swap A and B"),
+        ("weights-a=s4 weights-b=s4", "both operands are weights in few bits"),
+        ("dtype=e4m3 weights-b=s4", "multiplied as bf16 or f16"),
         ("dtype=e4m3 weights-a=s4", "multiplied as bf16 or f16"),
         ("weights-a=s4 layout=mk", "contiguous along K"),
         ("weights-a=s4 group=96", "K of a group of weights is 96, 32, 64 or 128 was needed"),

@@ -96,9 +96,9 @@ impl Format {
         Self::F64,
     ];
 
-    /// The error for operands that no `wgmma` multiplies. It lists the pairs that are possible.
-    pub const NO_PRODUCT: &str = "Hopper has no `wgmma` for these operands: A and B are both bf16, both f16 or both tf32, each \
-                                  e4m3 or e5m2, or each s8 or u8";
+    /// The error for operands that no instruction multiplies. It lists the pairs that are possible.
+    pub const NO_PRODUCT: &str = "Hopper has no instruction that multiplies these operands: A and B are both bf16, both f16, both \
+                                  tf32, both f32 or both f64, each e4m3 or e5m2, or each s8 or u8";
 
     /// D's formats in words, those for integer accumulators last.
     pub(crate) const RESULTS: [&str; 2] = ["f32, bf16, f16, e4m3 or e5m2", "s32"];
@@ -313,6 +313,7 @@ impl fmt::Display for Format {
 #[cfg(test)]
 mod tests {
     use super::Format;
+    use crate::Multiply;
 
     /// The sentences list exactly the formats of the table.
     #[test]
@@ -322,7 +323,7 @@ mod tests {
             let named = |words: &str| words.split([' ', ',']).any(|word| word == format.name());
             assert_eq!(named(floats), format.is_output(false), "{format}");
             assert_eq!(named(integers), format.is_output(true) && !format.is_float(), "{format}");
-            let multiplied = Format::operands().any(|operand| operand == format);
+            let multiplied = Multiply::fastest(format, format).is_some();
             assert_eq!(named(Format::NO_PRODUCT), multiplied, "{format}");
             assert_eq!(Format::named(format.name()), Some(format));
         }

@@ -27,6 +27,18 @@ pub enum Form {
 }
 
 impl Form {
+    /// The GEMMs of a launch, in words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Single => "one GEMM",
+            Self::Batched => "a batch of GEMMs",
+            Self::Ragged => "groups of rows",
+            Self::Masked => "groups of rows in buffers of one size",
+            Self::KGrouped => "groups along K",
+            Self::Grouped => "a pointer array of GEMMs",
+        }
+    }
+
     /// Its part of a kernel's name.
     pub const fn suffix(self) -> &'static str {
         match self {

@@ -152,6 +152,13 @@ impl Plan {
         if k == 0 || !k.is_multiple_of(step) {
             return Err(PlanError::TileK { k, step });
         }
+        // What the operands are comes first: it decides more than the roles.
+        if let Err(error) = mainloop.weighing(&epilogue, form) {
+            return Err(error);
+        }
+        if let Err(error) = mainloop.sparsity(&epilogue, form) {
+            return Err(error);
+        }
         if let Err(error) = mainloop.by_threads() {
             return Err(error);
         }
@@ -162,12 +169,6 @@ impl Plan {
             return Err(error);
         }
         if let Err(error) = mainloop.scaling(&epilogue, form) {
-            return Err(error);
-        }
-        if let Err(error) = mainloop.weighing(&epilogue, form) {
-            return Err(error);
-        }
-        if let Err(error) = mainloop.sparsity(&epilogue, form) {
             return Err(error);
         }
         if m > 256 {

@@ -1,7 +1,7 @@
 //! Fits the numbers of the model that ranks kernels to measured records of a GPU:
 //!
 //! ```sh
-//! falchion tune --shapes shapes.txt --record seen.jsonl --model-alone   # on the GPU
+//! falchion tune --shapes shapes.txt --jsonl seen.jsonl --no-records   # on the GPU
 //! cargo run --release --example fit -- 20000 seen.jsonl             # on any machine
 //! cargo run --release --example fit -- 0 seen.jsonl l2=15e6 seed=3  # other initial numbers, other random steps
 //! cargo run --release --example fit -- 20000 seen.jsonl judge=fresh.jsonl

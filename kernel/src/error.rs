@@ -550,8 +550,10 @@ pub enum LaunchError {
     },
     /// The kernel's form is not the call's.
     #[error(
-        "the kernel is {kernel:?} and the call is {call:?}: take a kernel for the call's `products`, `Batched<..>`, `Ragged<..>`, \
-         `Masked<..>`, `KGrouped<..>` or `PointerArray<..>` of its type, or one for a single product"
+        "the kernel computes {}, and the call is {}: take a kernel for the call's `products`, `Batched<..>`, `Ragged<..>`, \
+         `Masked<..>`, `KGrouped<..>` or `PointerArray<..>` of its type, or one for a single product",
+        kernel.words(),
+        call.words()
     )]
     Form {
         /// The form that the kernel computes.

@@ -1,4 +1,4 @@
-//! A built-in kernel as plain data: [`KernelSpec`]. Its text is what the command line's `--spec` takes, and
+//! A built-in kernel as plain data: [`KernelSpec`]. Its text is what the command line's `--kernel` takes, and
 //! the selection searches specs.
 //!
 //! ```

@@ -148,11 +148,15 @@ fn an_illegal_spec_is_refused_with_the_rule_and_the_nearest_legal_one() {
         ("tile=128x256x60", "60", Some("tile=128x256x64")),
         ("tile=256x256x64 consumers=2", "registers", Some("tile=256x208x64")),
         ("cluster=3x3", "", None),
-        ("dtype=f16 dtype-b=bf16", "both bf16, both f16 or both tf32", None),
+        ("cluster=4x4", "lower it (Cluster<M, N>, cluster=MxN)", Some("cluster=2x4")),
+        ("dtype=f64 layout=mk", "tensor cores read MN-major operands only of 16 bits", None),
+        ("dtype=f64 sparse=a", "multiplied by sparse instructions, of 16 bits, 8 bits or tf32", None),
+        ("dtype=f64 weights-a=s4", "multiplied as bf16 or f16", None),
+        ("dtype=f16 dtype-b=bf16", "both bf16, both f16, both tf32, both f32 or both f64", None),
         ("dtype=e4m3 dtype-b=s8", "each e4m3 or e5m2, or each s8 or u8", None),
         (
             "dtype=e4m3 layout=kn",
-            "B is MN-major with elements of 8 bits, and wgmma reads MN-major operands only of 16 bits",
+            "B is MN-major with elements of 8 bits, and tensor cores read MN-major operands only of 16 bits",
             None,
         ),
         ("dtype=tf32 layout=mk", "A is MN-major with elements of 32 bits", None),
@@ -191,6 +195,17 @@ fn an_illegal_spec_is_refused_with_the_rule_and_the_nearest_legal_one() {
         assert!(error.to_string().contains(rule), "{text}: {error}");
         if nearest.is_some() {
             assert_eq!(found.as_deref(), nearest, "{text}: {error}");
+        }
+    }
+}
+
+/// Roles that need a narrower tile than others have one by default.
+#[test]
+fn roles_alone_are_a_legal_spec() {
+    for roles in ["cooperative", "pingpong"] {
+        for dtype in ["bf16", "e4m3", "tf32", "s8"] {
+            let spec = format!("dtype={dtype} roles={roles}");
+            assert!(spec.parse::<KernelSpec>().is_ok(), "{spec}: {:?}", spec.parse::<KernelSpec>());
         }
     }
 }

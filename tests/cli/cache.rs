@@ -129,7 +129,7 @@ fn folders_of_all_kinds() {
 fn limits_are_judged_as_values() {
     let (path, text) = filled("refused");
     for (why, arguments, words) in [
-        ("no limit", &["trim"][..], &["--keep <BYTES>", "--older-than <DAYS>"][..]),
+        ("no limit", &["trim"][..], &["--keep or --older-than was needed"][..]),
         ("two", &["trim", "--keep", "1", "--older-than", "1"], &["cannot be used with"]),
         ("a unit of nobody's", &["trim", "--keep", "5MiB"], &["'5MiB' for '--keep <BYTES>'", "20kB"]),
         ("a negative size", &["trim", "--keep", "-1"], &["'-1' for '--keep <BYTES>'", "a number of bytes"]),

@@ -15,12 +15,12 @@ fn what_no_machine_holds_is_refused_before_anything_is_allocated() {
         &[
             (
                 "an extent of 32 bits",
-                &["64x64-direct-bf16-kk", "--m", LARGE],
+                &["--kernel", "64x64-direct-bf16-kk", "--m", LARGE],
                 &["M is 4294967295", "below 2147483648"],
             ),
             (
                 "gigabytes, and events without end",
-                &["64x64-direct-bf16-kk", "--m", "60000", "--n", "60000", "--k", "64"],
+                &["--kernel", "64x64-direct-bf16-kk", "--m", "60000", "--n", "60000", "--k", "64"],
                 &[
                     "--m 60000, --n 60000, --k 64",
                     "879844 tiles of 1 k-tiles",
@@ -30,11 +30,19 @@ fn what_no_machine_holds_is_refused_before_anything_is_allocated() {
             ),
             (
                 "a long sum",
-                &["64x64-direct-bf16-kk", "--m", "64", "--n", "64", "--k", "2000000000"],
+                &["--kernel", "64x64-direct-bf16-kk", "--m", "64", "--n", "64", "--k", "2000000000"],
                 &["--k 2000000000", "1 tiles of 31250000 k-tiles"],
             ),
-            ("no rows", &["64x64-direct-bf16-kk", "--m", "0"], &["--m is 0", "at least 1"]),
-            ("no columns", &["64x64-direct-bf16-kk", "--n", "0"], &["--n is 0", "at least 1"]),
+            (
+                "no rows",
+                &["--kernel", "64x64-direct-bf16-kk", "--m", "0"],
+                &["'0' for '--m <M>'", "from 1 to"],
+            ),
+            (
+                "no columns",
+                &["--kernel", "64x64-direct-bf16-kk", "--n", "0"],
+                &["'0' for '--n <N>'", "from 1 to"],
+            ),
         ],
     );
     refused(
@@ -52,7 +60,7 @@ fn what_no_machine_holds_is_refused_before_anything_is_allocated() {
             ),
             (
                 "a kernel with one",
-                &["--config", "128x256-bias-bf16-kk", "--m", LARGE, "--n", LARGE],
+                &["--kernel", "128x256-bias-bf16-kk", "--m", LARGE, "--n", LARGE],
                 &["GB of memory"],
             ),
             ("a group", &["--group", "4294967295x8x8"], &["--group", "M is 4294967295", "below 2147483648"]),
@@ -70,7 +78,7 @@ fn what_no_machine_holds_is_refused_before_anything_is_allocated() {
             (
                 "a batch of empty ones",
                 &["--batch", LARGE, "--m", "0", "--n", "1", "--k", "1"],
-                &["--batch", "GB"],
+                &["'0' for '--m <M>'"],
             ),
             ("an extent of B's", &["--group", "1x4294967295x4294967295"], &["elements of B"]),
             (
@@ -129,7 +137,7 @@ fn the_memory_of_a_fused_epilogue_is_counted() {
 #[test]
 fn no_argument_asks_for_a_life() {
     let page = folder("limits").join("page.html").display().to_string();
-    let run = quickly(&["explore", "64x64-direct-bf16-kk", "--k", "2147483647", "-o", &page]);
+    let run = quickly(&["explore", "--kernel", "64x64-direct-bf16-kk", "--k", "2147483647", "-o", &page]);
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     refused("gemm", &[("runs", &["--repeat", LARGE], &["--repeat", "1000000"])]);
     #[cfg(unix)]
@@ -147,12 +155,13 @@ fn schedules_count_in_enough_bits() {
         &[
             (
                 "a group of 32 bits",
-                &["grouped-128x256-bf16-kk", "--group", "4294967295x4294967295x64"],
+                &["--kernel", "grouped-128x256-bf16-kk", "--group", "4294967295x4294967295x64"],
                 &["--group 4294967295x4294967295x64", "M is 4294967295", "below 2147483648"],
             ),
             (
                 "a batch of 2^33 tiles",
                 &[
+                    "--kernel",
                     "batched-128x256-bf16-kk",
                     "--batch",
                     "65536",
@@ -167,29 +176,38 @@ fn schedules_count_in_enough_bits() {
             ),
             (
                 "groups of 2^36 tiles",
-                &["grouped-128x256-bf16-kk", "--group", "2147483647x2147483647x64,8x8x8"],
+                &["--kernel", "grouped-128x256-bf16-kk", "--group", "2147483647x2147483647x64,8x8x8"],
                 &["--group", "tiles", "at most 2147483647"],
             ),
             (
                 "rows of 32 bits in all",
-                &["ragged-128x256-bf16-kk", "--experts", "2147483647,2147483647", "--n", "8", "--k", "8"],
-                &["--experts 2147483647,2147483647", "M is 4294967294", "below 2147483648"],
+                &[
+                    "--kernel",
+                    "ragged-128x256-bf16-kk",
+                    "--rows",
+                    "2147483647,2147483647",
+                    "--n",
+                    "8",
+                    "--k",
+                    "8",
+                ],
+                &["--rows 2147483647,2147483647", "M is 4294967294", "below 2147483648"],
             ),
             (
                 "more tiles than a picture shows, of groups",
-                &["grouped-128x256-bf16-kk", "--group", "1000000x1000000x64"],
+                &["--kernel", "grouped-128x256-bf16-kk", "--group", "1000000x1000000x64"],
                 &["--group 1000000x1000000x64 make", "at most 262144"],
             ),
             (
                 "the same of experts",
-                &["ragged-128x256-bf16-kk", "--experts", "2000000,1", "--n", "8000", "--k", "8"],
-                &["--experts 2000000,1, --n 8000, --k 8 make", "at most 262144"],
+                &["--kernel", "ragged-128x256-bf16-kk", "--rows", "2000000,1", "--n", "8000", "--k", "8"],
+                &["--rows 2000000,1, --n 8000, --k 8 make", "at most 262144"],
             ),
         ],
     );
     for (arguments, other) in [
-        (&["grouped-128x256-bf16-kk", "--group", "1000000x1000000x64"][..], "--m"),
-        (&["ragged-128x256-bf16-kk", "--experts", "2000000,1", "--n", "8000", "--k", "8"], "--m"),
+        (&["--kernel", "grouped-128x256-bf16-kk", "--group", "1000000x1000000x64"][..], "--m"),
+        (&["--kernel", "ragged-128x256-bf16-kk", "--rows", "2000000,1", "--n", "8000", "--k", "8"], "--m"),
     ] {
         let run = falchion(&[&["schedule"], arguments].concat());
         assert!(!run.stderr.contains(other), "{arguments:?}: {other} was not given: {}", run.stderr);

@@ -5,6 +5,7 @@ mod catalogue;
 mod chart;
 mod files;
 mod limits;
+mod options;
 #[cfg(target_os = "linux")]
 mod out;
 mod pipes;

@@ -34,7 +34,7 @@ fn links_stay() {
     symlink("far/real.npy", &link).expect("ours");
     let out = link.display().to_string();
     let is_link = || fs::symlink_metadata(&link).is_ok_and(|there| there.is_symlink());
-    let failed = falchion(&[&SMALL[..], &["--config", "nothing", "--out", &out]].concat());
+    let failed = falchion(&[&SMALL[..], &["--kernel", "nothing", "--out", &out]].concat());
     assert_eq!(failed.code, Some(2), "{}", failed.stdout);
     assert!(is_link() && names(&folder.join("far")).is_empty(), "{:?}", names(&folder));
     for why in ["to no file yet", "to the file of the first run"] {
@@ -106,8 +106,8 @@ fn pipes_are_written() {
     let bytes = reader.join().expect("it reads");
     assert!(bytes.starts_with(b"\x93NUMPY") && bytes.len() == 128 + 64 * 64 * 4, "{} B", bytes.len());
     assert_eq!(names(&folder), ["d.npy"]);
-    let emitted = falchion(&["emit", "64x64-direct-bf16-kk"]).stdout;
-    let run = falchion(&["emit", "64x64-direct-bf16-kk", "-o", "/dev/stdout"]);
+    let emitted = falchion(&["emit", "--kernel", "64x64-direct-bf16-kk"]).stdout;
+    let run = falchion(&["emit", "--kernel", "64x64-direct-bf16-kk", "-o", "/dev/stdout"]);
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     assert!(run.stdout.contains(emitted.trim()), "{}", run.stdout);
 }

@@ -8,12 +8,12 @@ use crate::folder;
 /// Each command, with arguments that run quickly.
 const COMMANDS: [&[&str]; 12] = [
     &["configs"],
-    &["emit", "128x256-direct-bf16-kk"],
-    &["plan", "128x256-direct-bf16-kk"],
+    &["emit", "--kernel", "128x256-direct-bf16-kk"],
+    &["plan", "--kernel", "128x256-direct-bf16-kk"],
     &["plan", "--m", "512", "--n", "512", "--k", "512"],
     &["layout", "(4,8)", "--table"],
-    &["schedule", "64x64-direct-bf16-kk", "--m", "512", "--n", "512", "--k", "512"],
-    &["trace", "64x64-direct-bf16-kk", "--m", "64", "--n", "64", "--k", "64"],
+    &["schedule", "--kernel", "64x64-direct-bf16-kk", "--m", "512", "--n", "512", "--k", "512"],
+    &["trace", "--kernel", "64x64-direct-bf16-kk", "--m", "64", "--n", "64", "--k", "64"],
     &["gemm", "--engine", "emulator", "--m", "64", "--n", "64", "--k", "64"],
     &["gemm", "--engine", "emulator", "--batch", "2", "--m", "64", "--n", "64", "--k", "64"],
     &["verify", "--engine", "emulator", "--filter", "alpha-zero"],
@@ -50,15 +50,41 @@ fn a_full_disk_is_an_error() {
         assert!(stderr.starts_with(sentence) && stderr.lines().count() == 1, "{arguments:?}: {stderr}");
     }
     // Where standard error cannot be written either, only the exit code reports the failure.
-    for arguments in [&["gemm", "--m", "0"][..], &["plan", "nothing"], &["gemm", "--nothing"], &["configs"]] {
+    for arguments in
+        [&["gemm", "--m", "0"][..], &["plan", "--kernel", "nothing"], &["gemm", "--nothing"], &["configs"]]
+    {
         let out = if arguments == ["configs"] { full().into() } else { Stdio::null() };
         assert_eq!(run(arguments, out, full()).0, Some(2), "{arguments:?}");
     }
     for arguments in [
         &["gemm", "--engine", "emulator", "--out", "/dev/full/d.npy"][..],
-        &["emit", "64x64-direct-bf16-kk", "-o", "/dev/full"],
-        &["trace", "64x64-direct-bf16-kk", "--m", "64", "--n", "64", "--k", "64", "-o", "/dev/full"],
-        &["schedule", "64x64-direct-bf16-kk", "--m", "64", "--n", "64", "--k", "64", "--svg", "/dev/full"],
+        &["emit", "--kernel", "64x64-direct-bf16-kk", "-o", "/dev/full"],
+        &[
+            "trace",
+            "--kernel",
+            "64x64-direct-bf16-kk",
+            "--m",
+            "64",
+            "--n",
+            "64",
+            "--k",
+            "64",
+            "-o",
+            "/dev/full",
+        ],
+        &[
+            "schedule",
+            "--kernel",
+            "64x64-direct-bf16-kk",
+            "--m",
+            "64",
+            "--n",
+            "64",
+            "--k",
+            "64",
+            "--svg",
+            "/dev/full",
+        ],
         &["layout", "(4,8)", "--svg", "/dev/full"],
     ] {
         let (code, stderr) = run(arguments, Stdio::null(), Stdio::piped());
@@ -76,11 +102,23 @@ fn files_that_cannot_be_written_are_found_first() {
     fs::write(&kept, "as it was").expect("a writable folder");
     for arguments in [
         &["gemm", "--engine", "emulator", "--out", &nowhere][..],
-        &["trace", "64x64-direct-bf16-kk", "-o", &nowhere],
-        &["trace", "64x64-direct-bf16-kk", "--svg", &nowhere],
-        &["schedule", "64x64-direct-bf16-kk", "--m", "64", "--n", "64", "--k", "64", "--svg", &nowhere],
+        &["trace", "--kernel", "64x64-direct-bf16-kk", "-o", &nowhere],
+        &["trace", "--kernel", "64x64-direct-bf16-kk", "--svg", &nowhere],
+        &[
+            "schedule",
+            "--kernel",
+            "64x64-direct-bf16-kk",
+            "--m",
+            "64",
+            "--n",
+            "64",
+            "--k",
+            "64",
+            "--svg",
+            &nowhere,
+        ],
         &["layout", "(4,8)", "--latex", &nowhere],
-        &["emit", "64x64-direct-bf16-kk", "-o", &nowhere],
+        &["emit", "--kernel", "64x64-direct-bf16-kk", "-o", &nowhere],
         &["verify", "--suite", "instructions", "--record", &nowhere],
     ] {
         let path = folder.join("stdout");

@@ -7,8 +7,8 @@ fn a_product_of_random_matrices_is_verified() {
     for arguments in [
         &["gemm", "--engine", "emulator"][..],
         &["gemm", "--m", "130", "--n", "70", "--k", "72", "--dtype", "f16", "--alpha", "0.5", "--beta", "-2"],
-        &["gemm", "--n", "264", "--config", "128x256-bf16-mn", "--seed", "5"],
-        &["gemm", "--m", "40", "--config", "256x192-stream-k-bf16-kk", "--k", "2048", "--repeat", "3"],
+        &["gemm", "--n", "264", "--kernel", "128x256-bf16-mn", "--seed", "5"],
+        &["gemm", "--m", "40", "--kernel", "256x192-stream-k-bf16-kk", "--k", "2048", "--repeat", "3"],
     ] {
         let run = falchion(arguments);
         assert_eq!(run.code, Some(0), "{arguments:?}: {}", run.stderr);
@@ -24,10 +24,10 @@ fn a_product_of_random_matrices_is_verified() {
 fn products_of_every_format_are_verified() {
     let more: [(&[&str], &str); 16] = [
         (&["--dtype", "e4m3", "--alpha", "0.5", "--beta", "2"], "e4m3 by e4m3 to bf16"),
-        (&["--spec", "dtype=e4m3 dtype-b=e5m2 out=e5m2", "--alpha", "0.1"], "e4m3 by e5m2 to e5m2"),
-        (&["--spec", "dtype=u8 dtype-b=s8 swap=yes", "--beta", "-3"], "u8 by s8 to s32"),
-        (&["--spec", "dtype=s8 out=f16", "--alpha", "0.001"], "s8 by s8 to f16"),
-        (&["--spec", "dtype=bf16 out=f32 tile=128x128x64", "--beta", "1"], "bf16 by bf16 to f32"),
+        (&["--kernel", "dtype=e4m3 dtype-b=e5m2 out=e5m2", "--alpha", "0.1"], "e4m3 by e5m2 to e5m2"),
+        (&["--kernel", "dtype=u8 dtype-b=s8 swap=yes", "--beta", "-3"], "u8 by s8 to s32"),
+        (&["--kernel", "dtype=s8 out=f16", "--alpha", "0.001"], "s8 by s8 to f16"),
+        (&["--kernel", "dtype=bf16 out=f32 tile=128x128x64", "--beta", "1"], "bf16 by bf16 to f32"),
         (&["--dtype", "s8", "--batch", "2", "--beta", "1"], "s8 by s8 to s32"),
         (&["--dtype", "e4m3", "--rows", "3,0,70"], "e4m3 by e4m3 to bf16"),
         (&["--dtype", "tf32", "--group", "70x9x40", "--group", "3x24x8"], "tf32 by tf32 to f32"),
@@ -44,16 +44,16 @@ fn products_of_every_format_are_verified() {
         ),
         (
             &[
-                "--spec",
+                "--kernel",
                 "dtype=e4m3 epilogue=quantized tile=128x128x128 scale-a=1x128 scale-b=128x128",
                 "--k",
                 "200",
             ],
             "verified",
         ),
-        (&["--spec", "dtype=e4m3 out=e4m3 epilogue=bias-fp8 tile=128x128x128", "--m", "72"], "verified"),
+        (&["--kernel", "dtype=e4m3 out=e4m3 epilogue=bias-fp8 tile=128x128x128", "--m", "72"], "verified"),
         (
-            &["--spec", "dtype=e4m3 epilogue=swiglu scale-a=1x128 scale-b=128x128", "--k", "300"],
+            &["--kernel", "dtype=e4m3 epilogue=swiglu scale-a=1x128 scale-b=128x128", "--k", "300"],
             "silu(gate) * up",
         ),
     ];
@@ -94,19 +94,19 @@ fn products_of_every_direction_are_verified() {
     }
     for (arguments, words) in [
         (
-            &["--config", "64x64-direct-bf16-kk", "--layout", "mn"][..],
+            &["--kernel", "64x64-direct-bf16-kk", "--layout", "mn"][..],
             "transpose A from M-major to K-major: 262.1 kB",
         ),
         (
-            &["--config", "64x64-direct-bf16-mn", "--layout", "kn"],
+            &["--kernel", "64x64-direct-bf16-mn", "--layout", "kn"],
             "transpose A from K-major to M-major: 262.1 kB",
         ),
         (
-            &["--spec", "dtype=e4m3 scale-a=1x128 scale-b=128x128", "--layout", "mn", "--k", "200"],
+            &["--kernel", "dtype=e4m3 scale-a=1x128 scale-b=128x128", "--layout", "mn", "--k", "200"],
             "transpose B",
         ),
         (&["--dtype", "e4m3", "--dtype-b", "e5m2", "--layout", "mk"], "transpose A"),
-        (&["--spec", "dtype=f64", "--layout", "mk", "--m", "70"], "transpose A from M-major to K-major"),
+        (&["--kernel", "dtype=f64", "--layout", "mk", "--m", "70"], "transpose A from M-major to K-major"),
         (&["--dtype", "f64", "--layout", "kn", "--n", "70"], "transpose B from N-major to K-major"),
     ] {
         let run = falchion(&[&["gemm", "--engine", "emulator"], arguments].concat());
@@ -117,10 +117,14 @@ fn products_of_every_direction_are_verified() {
     refused(
         "gemm",
         &[
-            ("a batch", &["--batch", "2", "--layout", "mk"], &["--batch", "--layout"]),
+            (
+                "a batch of bytes",
+                &["--batch", "2", "--layout", "mk", "--dtype", "s8"],
+                &["8 bits", "--layout kk"],
+            ),
             (
                 "half an operand",
-                &["--spec", "sparse=a", "--layout", "mk"],
+                &["--kernel", "sparse=a", "--layout", "mk"],
                 &["contiguous along K", "--layout"],
             ),
         ],
@@ -145,6 +149,11 @@ fn several_products_are_verified() {
         (&["--group", "70x9x40", "--group", "3x24x8"], &["2 of any shapes", "kernel    form=grouped "]),
         (&["--group", "0x9x40", "--group", "17x24x8", "--group", "0x8x8"], &["3 of any shapes"]),
         (&["--group", "0x9x40"], &["1 of any shapes"]),
+        // Empty in each direction: without K, D is beta times C.
+        (
+            &["--group", "40x0x8", "--group", "8x24x0", "--group", "17x24x8", "--beta", "2"],
+            &["3 of any shapes"],
+        ),
         (&["--batch", "2", "--m", "9", "--repeat", "2"], &["the same bits in all 2 runs"]),
     ] {
         let run = falchion(&[&["gemm", "--engine", "emulator"], arguments].concat());
@@ -156,18 +165,23 @@ fn several_products_are_verified() {
     }
     for (arguments, words) in [
         (&["--group", "1x2"][..], &["`1x2` is no shape"][..]),
-        (&["--group", "1x0x8"], &["`1x0x8` is no shape", "only M may be 0"]),
         (&["--repeat", "0"], &["--repeat", "0 is not in 1.."]),
         (&["--batch", "2", "--rows", "3"], &["--batch", "--rows"]),
         (&["--batch", "0"], &["--batch", "0 is not in 1.."]),
         (
-            &["--batch", "2", "--config", "ragged-128x256-bf16-kk"],
-            &["ragged-128x256-bf16-kk is Ragged", "Batched"],
+            &["--batch", "2", "--kernel", "ragged-128x256-bf16-kk"],
+            &["ragged-128x256-bf16-kk computes groups of rows, and --batch means a batch"],
         ),
-        (&["--rows", "2", "--config", "64x64-direct-bf16-kk"], &["64x64-direct-bf16-kk is Single", "Ragged"]),
-        (&["--batch", "2", "--config", "batched-128x256-f16-kk", "--dtype", "bf16"], &["for f16"]),
+        (
+            &["--rows", "2", "--kernel", "64x64-direct-bf16-kk"],
+            &["64x64-direct-bf16-kk computes one GEMM, and --rows means groups of rows"],
+        ),
+        (
+            &["--batch", "2", "--kernel", "batched-128x256-f16-kk", "--dtype", "bf16"],
+            &["--kernel cannot be used with --dtype"],
+        ),
         (&["--batch", "4000000000", "--m", "4000000000"], &["rows in all are too many"]),
-        (&["--config", "ragged-128x256-bf16-kk"], &["Ragged", "--rows"]),
+        (&["--kernel", "ragged-128x256-bf16-kk"], &["computes groups of rows", "--rows"]),
     ] {
         let run = falchion(&[&["gemm", "--engine", "emulator"], arguments].concat());
         assert_eq!(run.code, Some(2), "{arguments:?}: {}{}", run.stdout, run.stderr);
@@ -186,8 +200,8 @@ fn what_overflows_is_no_mistake() {
         &["--alpha", "1e38", "--beta", "1e38", "--dtype", "f16"],
         &["--alpha", "3e38"],
         &["--beta", "-3e38", "--dtype", "f16"],
-        &["--alpha", "1e38", "--beta", "-1e38", "--config", "128x256-sourced-bf16-kk"],
-        &["--alpha", "1e38", "--beta", "1e38", "--config", "128x128-stream-k-2x2-bf16-kk", "--k", "1024"],
+        &["--alpha", "1e38", "--beta", "-1e38", "--kernel", "128x256-sourced-bf16-kk"],
+        &["--alpha", "1e38", "--beta", "1e38", "--kernel", "128x128-stream-k-2x2-bf16-kk", "--k", "1024"],
         &["--alpha", "1e38", "--beta", "1e38", "--batch", "2", "--m", "100"],
     ] {
         let run = falchion(&[&["gemm", "--engine", "emulator"], arguments].concat());
@@ -211,9 +225,9 @@ fn what_overflows_is_no_mistake() {
 fn fused_kernels_run_by_name() {
     for (name, more) in [
         ("128x128-pingpong-bias-gelu-bf16-kk", &[][..]),
-        ("128x256-swiglu-f16-kk", &["--dtype", "f16", "--m", "100", "--n", "128", "--k", "72"]),
+        ("128x256-swiglu-f16-kk", &["--m", "100", "--n", "128", "--k", "72"]),
     ] {
-        let run = falchion(&[&["gemm", "--engine", "emulator", "--config", name], more].concat());
+        let run = falchion(&[&["gemm", "--engine", "emulator", "--kernel", name], more].concat());
         assert_eq!(run.code, Some(0), "{name}: {}{}", run.stdout, run.stderr);
         assert_eq!(run.stdout.lines().last(), Some("verified"), "{name}: {}", run.stdout);
         assert!(run.stdout.contains(&format!("kernel    {name}")), "{}", run.stdout);
@@ -222,22 +236,30 @@ fn fused_kernels_run_by_name() {
     refused(
         "gemm",
         &[
-            ("factors", &["--config", name, "--alpha", "2"], &["bias-gelu", "leave out --alpha"]),
-            ("another factor", &["--config", name, "--beta", "2"], &["leave out --beta"]),
+            ("factors", &["--kernel", name, "--alpha", "2"], &["bias-gelu", "--alpha cannot be used with"]),
+            ("another factor", &["--kernel", name, "--beta", "2"], &["--beta cannot be used with"]),
             (
                 "files",
-                &["--config", name, "--a", "a.npy", "--b", "b.npy"],
-                &["random matrices", "leave out --a"],
+                &["--kernel", name, "--a", "a.npy", "--b", "b.npy"],
+                &["--a, --b cannot be used with", "random matrices"],
             ),
-            ("a file of D", &["--config", name, "--out", "d.npy"], &["leave out --out"]),
-            ("repetitions", &["--config", name, "--repeat", "2"], &["runs once", "leave out --repeat"]),
-            ("another type", &["--config", name, "--dtype", "f16"], &["is for bf16, --dtype is f16"]),
+            ("a file of D", &["--kernel", name, "--out", "d.npy"], &["--out cannot be used with"]),
+            (
+                "repetitions",
+                &["--kernel", name, "--repeat", "2"],
+                &["runs once", "--repeat cannot be used with"],
+            ),
+            (
+                "another type",
+                &["--kernel", name, "--dtype", "f16"],
+                &["--kernel cannot be used with --dtype"],
+            ),
             (
                 "several products",
-                &["--config", name, "--batch", "2"],
-                &["one GEMM", "128x128-pingpong-bf16-kk"],
+                &["--kernel", name, "--batch", "2"],
+                &["without a fused epilogue", "128x128-pingpong-bf16-kk"],
             ),
-            ("columns that it cannot store", &["--config", name, "--n", "3"], &["6 B, a multiple of 16 B"]),
+            ("columns that it cannot store", &["--kernel", name, "--n", "3"], &["6 B, a multiple of 16 B"]),
         ],
     );
 }

@@ -28,19 +28,19 @@ fn bad_input_is_one_paragraph_and_exit_code_2() {
     let cases: &[(&str, &[&str], &[&str])] = &[
         (
             "K of 24 bytes",
-            &["--config", "64x64-direct-bf16-kk", "--k", "12"],
+            &["--kernel", "64x64-direct-bf16-kk", "--k", "12"],
             &["A's leading dimension is 24 B", "multiple of 16 B"],
         ),
-        ("no rows", &["--m", "0"], &["--m is 0", "at least 1"]),
-        ("no products", &["--k", "0"], &["--k is 0"]),
-        ("unknown kernel", &["--config", "tiny"], &["`tiny`", "falchion configs"]),
+        ("no rows", &["--m", "0"], &["'0' for '--m <M>'", "from 1 to"]),
+        ("no products", &["--k", "0"], &["'0' for '--k <K>'"]),
+        ("unknown kernel", &["--kernel", "tiny"], &["`tiny`", "falchion configs"]),
         (
             "kernel of another type",
-            &["--config", "64x64-direct-f16-kk", "--dtype", "bf16"],
-            &["is for f16", "--dtype is bf16"],
+            &["--kernel", "64x64-direct-f16-kk", "--dtype", "bf16"],
+            &["--kernel cannot be used with --dtype"],
         ),
-        ("unknown type", &["--dtype", "f8"], &["`f8`", "bf16, f16, e4m3"]),
-        ("no operand", &["--dtype", "s32"], &["`s32`", "tf32"]),
+        ("unknown type", &["--dtype", "f8"], &["'f8'", "bf16, f16, e4m3"]),
+        ("no operand", &["--dtype", "s32"], &["'s32'", "tf32"]),
         (
             "a fused epilogue of integers",
             &["--dtype", "s8", "--epilogue", "bias"],
@@ -71,7 +71,7 @@ fn bad_input_is_one_paragraph_and_exit_code_2() {
         ("tensor of integers", &["--a", &integer_tensor, "--b", &square], &["I64", "BF16"]),
         (
             "rows of 14 bytes",
-            &["--config", "64x64-direct-bf16-kk", "--a", &thin, "--b", &thinner],
+            &["--kernel", "64x64-direct-bf16-kk", "--a", &thin, "--b", &thinner],
             &["14 B", "multiple of 16 B"],
         ),
         ("beta without C", &["--a", &square, "--b", &square, "--beta", "1"], &["--beta is 1", "--c"]),
@@ -118,20 +118,24 @@ fn bench_checks_its_arguments_first() {
     for (why, arguments, words) in [
         ("JSON into no folder", &["--json", &nowhere][..], &["cannot write", "no-folder"][..]),
         ("CSV into no folder", &["--csv", &nowhere], &["cannot write", "no-folder"]),
-        ("a picture into no folder", &["--plot", &nowhere], &["cannot write", "no-folder"]),
+        ("a picture into no folder", &["--svg", &nowhere], &["cannot write", "no-folder"]),
         ("no shape", &["--shape", "12x13"], &["`12x13` is no shape", "MxNxK"]),
         ("no suite", &["--suite", "secret"], &["secret", "public", "selection"]),
         ("no type", &["--dtype", "f8"], &["'f8'", "bf16, f16, e4m3"]),
-        ("scales of one operand", &["--dtype", "e4m3", "--scale-a", "1x128"], &["--scale-b"]),
+        (
+            "scales of one operand",
+            &["--dtype", "e4m3", "--scale-block-a", "1x128"],
+            &["needs --scale-block-b"],
+        ),
         (
             "operands that nothing multiplies",
-            &["--dtype", "e4m3", "--dtype-b", "bf16"],
-            &["Hopper has no `wgmma`"],
+            &["--dtype", "e4m3", "--dtype-b", "s8"],
+            &["Hopper has no instruction that multiplies"],
         ),
         ("results of no kernel", &["--dtype", "e4m3", "--out-dtype", "s32"], &["s32"]),
         (
             "scales of other operands",
-            &["--scale-a", "1x128", "--scale-b", "1x128"],
+            &["--scale-block-a", "1x128", "--scale-block-b", "1x128"],
             &["blocks with scales are of 8-bit floats"],
         ),
         (
@@ -146,34 +150,47 @@ fn bench_checks_its_arguments_first() {
         ),
         (
             "a fused epilogue of scaled blocks",
-            &["--epilogue", "bias", "--dtype", "e4m3", "--scale-a", "1x128", "--scale-b", "1x128"],
+            &[
+                "--epilogue",
+                "bias",
+                "--dtype",
+                "e4m3",
+                "--scale-block-a",
+                "1x128",
+                "--scale-block-b",
+                "1x128",
+            ],
             &["operands are e4m3-1x128-1x128", "falchion tune --epilogue bias"],
         ),
         (
             "experts by a kernel of another type",
-            &["--rows", "3", "--dtype", "e4m3", "--config", "ragged-128x256-bf16-kk"],
-            &["no K-major kernel of e4m3 for experts"],
+            &["--rows", "3", "--dtype", "e4m3", "--kernel", "ragged-128x256-bf16-kk"],
+            &["--kernel cannot be used with --dtype"],
         ),
         (
             "experts by a dense kernel",
-            &["--suite", "grouped", "--config", "64x64-direct-bf16-kk"],
-            &["--config 64x64-direct-bf16-kk", "ragged-128x256-step32-2x1-bf16-kk"],
+            &["--suite", "grouped", "--kernel", "64x64-direct-bf16-kk"],
+            &["--kernel 64x64-direct-bf16-kk", "ragged-128x256-step32-2x1-bf16-kk"],
         ),
         ("experts without rows", &["--rows", "0,0"], &["--rows has 0 rows"]),
         ("experts and shapes", &["--rows", "3", "--shape", "1x1x8"], &["--rows", "--shape"]),
-        ("experts with a fused epilogue", &["--rows", "3", "--epilogue", "bias"], &["plain", "--epilogue"]),
+        (
+            "experts with a fused epilogue",
+            &["--rows", "3", "--epilogue", "bias"],
+            &["--epilogue cannot be used with --rows", "plain"],
+        ),
         ("experts of other directions", &["--rows", "3", "--layout", "kn"], &["K-major", "--layout"]),
         ("no layout", &["--layout", "xy"], &["xy", "kn"]),
-        ("no kernel", &["--config", "tiny"], &["`tiny`", "falchion configs"]),
+        ("no kernel", &["--kernel", "tiny"], &["`tiny`", "falchion configs"]),
         (
             "a kernel of another type",
-            &["--config", "64x64-direct-f16-kk", "--dtype", "bf16"],
-            &["for f16", "bf16 was needed"],
+            &["--kernel", "64x64-direct-f16-kk", "--dtype", "bf16"],
+            &["--kernel cannot be used with --dtype"],
         ),
         (
             "kernels of two types",
-            &["--config", "64x64-direct-f16-kk", "--config", "64x64-direct-bf16-kk"],
-            &["for bf16", "f16 was needed"],
+            &["--kernel", "64x64-direct-f16-kk", "--kernel", "64x64-direct-bf16-kk"],
+            &["is for bf16", "the first is for f16"],
         ),
         ("an empty product", &["--m", "0"], &["--m", "0"]),
         ("launches of a suite", &["--launch", "--suite", "public"], &["--launch", "--suite"]),
@@ -194,11 +211,11 @@ fn tune_checks_its_arguments_first() {
     let nowhere = folder("tune").join("no-folder").join("out").display().to_string();
     let (rows, shape) = (["--rows", "3,0,5", "--n", "64", "--k", "64"], ["--shape", "64x64x64"]);
     for (why, arguments, words) in [
-        ("nothing", &[][..], &["--shapes", "--shape", "--rows"][..]),
+        ("nothing", &[][..], &["--shape, --shapes or --rows was needed"][..]),
         ("no shape", &["--shape", "12x13"], &["`12x13` is no shape", "MxNxK"]),
         (
             "a record into no folder",
-            &[&shape[..], &["--record", &nowhere]].concat(),
+            &[&shape[..], &["--jsonl", &nowhere]].concat(),
             &["cannot write", "no-folder"],
         ),
         ("rows alone", &["--rows", "3"], &["--n", "--k"]),
@@ -225,7 +242,7 @@ fn tune_checks_its_arguments_first() {
         ),
         (
             "scales of other operands",
-            &[&shape[..], &["--scale-a", "1x128", "--scale-b", "1x128"]].concat(),
+            &[&shape[..], &["--scale-block-a", "1x128", "--scale-block-b", "1x128"]].concat(),
             &["blocks with scales are of 8-bit floats"],
         ),
         (
@@ -253,17 +270,17 @@ fn bench_takes_every_kind_and_type() {
     let rows = ["--rows", "3,0,5", "--n", "64", "--k", "128"];
     for arguments in [
         &["--launch", "--dtype", "s8"][..],
-        &["--launch", "--dtype", "e4m3", "--scale-a", "1x128", "--scale-b", "128x128"],
+        &["--launch", "--dtype", "e4m3", "--scale-block-a", "1x128", "--scale-block-b", "128x128"],
         &["--launch", "--dtype", "f16", "--layout", "mn"],
         &["--epilogue", "bias-gelu", "--dtype", "e4m3"],
         &["--epilogue", "row-column-scaled", "--dtype", "e5m2"],
-        &[&rows[..], &["--dtype", "e4m3", "--scale-a", "1x128", "--scale-b", "128x128"]].concat(),
+        &[&rows[..], &["--dtype", "e4m3", "--scale-block-a", "1x128", "--scale-block-b", "128x128"]].concat(),
         &[&rows[..], &["--dtype", "tf32"]].concat(),
         &[&rows[..], &["--dtype", "e4m3", "--dtype-b", "e5m2", "--out-dtype", "f32"]].concat(),
         &["--suite", "grouped", "--dtype", "s8"],
         &["--sparse", "a"],
         &["--sparse", "b", "--dtype", "e4m3", "--shape", "256x512x1024"],
-        &["--spec", "sparse=b swap=yes"],
+        &["--kernel", "sparse=b swap=yes"],
     ] {
         let run = falchion(&[&["bench"], arguments].concat());
         assert_eq!(run.code, Some(2), "{arguments:?}");
@@ -287,7 +304,7 @@ fn tune_takes_every_kind_and_type() {
         &["--shape", "64x64x64", "--epilogue", "swiglu"],
         &["--shape", "64x64x64", "--epilogue", "bias-gelu", "--dtype", "e4m3"],
         &[&rows[..], &["--dtype", "f16"]].concat(),
-        &[&rows[..], &["--dtype", "e4m3", "--scale-a", "1x128", "--scale-b", "128x128"]].concat(),
+        &[&rows[..], &["--dtype", "e4m3", "--scale-block-a", "1x128", "--scale-block-b", "128x128"]].concat(),
         &[&rows[..], &["--dtype", "s8"]].concat(),
         &[&rows[..], &["--sparse", "b"]].concat(),
         &["--shape", "64x64x64", "--sparse", "a", "--batch", "3"],

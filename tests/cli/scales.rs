@@ -18,7 +18,7 @@ fn products_of_scaled_blocks_are_verified() {
         (spec("form=batched"), &["--batch", "2", "--m", "40"]),
         (spec("form=ragged"), &["--rows", "3,0,70", "--n", "136"]),
     ] {
-        let run = falchion(&[&["gemm", "--engine", "emulator", "--spec", &text], arguments].concat());
+        let run = falchion(&[&["gemm", "--engine", "emulator", "--kernel", &text], arguments].concat());
         assert_eq!(run.code, Some(0), "{text}: {}{}", run.stdout, run.stderr);
         assert_eq!(run.stdout.lines().last(), Some("verified"), "{text}: {}", run.stdout);
         assert!(run.stdout.contains("_scaled_"), "{text}: {}", run.stdout);
@@ -29,10 +29,10 @@ fn products_of_scaled_blocks_are_verified() {
 #[test]
 fn scaled_kernels_are_traced_and_scheduled() {
     for arguments in [
-        &["trace", "--spec", FP8, "--m", "70", "--n", "136", "--k", "300"][..],
-        &["trace", "--spec", &format!("{FP8} swap=yes tile=128x32x128"), "--m", "5"],
-        &["schedule", "--spec", FP8, "--m", "300", "--n", "264", "--k", "640"],
-        &["plan", "--spec", FP8],
+        &["trace", "--kernel", FP8, "--m", "70", "--n", "136", "--k", "300"][..],
+        &["trace", "--kernel", &format!("{FP8} swap=yes tile=128x32x128"), "--m", "5"],
+        &["schedule", "--kernel", FP8, "--m", "300", "--n", "264", "--k", "640"],
+        &["plan", "--kernel", FP8],
     ] {
         let run = falchion(arguments);
         assert_eq!(run.code, Some(0), "{arguments:?}: {}{}", run.stdout, run.stderr);
@@ -139,14 +139,14 @@ fn scales_of_other_shapes_are_refused() {
         ),
         (&["--scale-a", &one, "--scale-b", &blocks], "--scale-a has one number"),
         (
-            &["--scale-a", &vector, "--scale-b", &one, "--spec", "dtype=e4m3"],
+            &["--scale-a", &vector, "--scale-b", &one, "--kernel", "dtype=e4m3"],
             "has no scales of rows and columns, and --scale-a and --scale-b are some",
         ),
         (&["--scale-a", &vector, "--dtype", "e4m3", "--beta", "1"], "cannot be used with --beta and --c"),
         (&[&both[..], &["--dtype", "bf16"]].concat(), "blocks with scales are of 8-bit floats"),
-        (&[&both[..], &["--spec", "dtype=e4m3"]].concat(), "has no block scales, and --scale-a"),
+        (&[&both[..], &["--kernel", "dtype=e4m3"]].concat(), "has no block scales, and --scale-a"),
         (
-            &[&both[..], &["--spec", "dtype=e4m3 scale-a=1x128 scale-b=1x128"]].concat(),
+            &[&both[..], &["--kernel", "dtype=e4m3 scale-a=1x128 scale-b=1x128"]].concat(),
             "has scales of blocks of 1 and 1 by 128, and --scale-a and --scale-b are scales of blocks of 1 and 128 by 128",
         ),
         (&[&both[..], &["--batch", "2"]].concat(), "--scale-a"),
@@ -158,10 +158,13 @@ fn scales_of_other_shapes_are_refused() {
             &["--a", &v1, "--b", &v1, "--dtype", "e4m3"],
             "type V1, which may be any 8-bit float: a .safetensors file says which",
         ),
-        (&["--dtype", "e4m3", "--dtype-b", "tf32"], "Hopper has no `wgmma` for these operands"),
+        (
+            &["--dtype", "e4m3", "--dtype-b", "tf32"],
+            "Hopper has no instruction that multiplies these operands",
+        ),
         (&["--dtype", "e4m3", "--out-dtype", "s32"], "s32"),
         (&["--out-dtype", "fp4"], "'fp4' for '--out-dtype"),
-        (&["--dtype-b", "s32"], "--dtype-b is `s32`"),
+        (&["--dtype-b", "s32"], "'s32' for '--dtype-b <FORMAT>'"),
     ] {
         refused("gemm", &[(words, arguments, &[words])]);
     }
@@ -193,7 +196,7 @@ fn a_line_of_scales_is_read_for_any_k() {
     }
     // A kernel of block scales reads the same files as block scales.
     let scales = ["--scale-a", &rows, "--scale-b", &columns];
-    let spec = ["--spec", "dtype=e4m3 scale-a=1x128 scale-b=1x128", "--m", "70", "--n", "48", "--k", "128"];
+    let spec = ["--kernel", "dtype=e4m3 scale-a=1x128 scale-b=1x128", "--m", "70", "--n", "48", "--k", "128"];
     let run = falchion(&[&["gemm", "--engine", "emulator"][..], &spec, &scales].concat());
     assert_eq!(run.stdout.lines().last(), Some("verified"), "{}", run.stderr);
 }

@@ -17,19 +17,21 @@ fn without_prediction(text: &str) -> String {
 #[test]
 fn a_schedule_is_drawn() {
     let shape = ["--m", "192", "--n", "192", "--k", "256", "--sms", "2"];
-    let run = falchion(&[&["schedule", "128x128-direct-bf16-kk"], &shape[..], &["--columns", "40"]].concat());
+    let run = falchion(
+        &[&["schedule", "--kernel", "128x128-direct-bf16-kk"], &shape[..], &["--width", "40"]].concat(),
+    );
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     assert_eq!(without_prediction(&run.stdout), include_str!("../schedule/medium.txt"));
     // Nine tiles of 128 k-tiles for eight SMs: 144 k-tiles each, and the time of 3 for exchanging partial
     // sums.
     let shape = ["--m", "768", "--n", "576", "--k", "8192", "--sms", "8"];
-    let divided = falchion(&[&["schedule", "256x192-stream-k-bf16-kk"], &shape[..]].concat());
+    let divided = falchion(&[&["schedule", "--kernel", "256x192-stream-k-bf16-kk"], &shape[..]].concat());
     assert_eq!(divided.code, Some(0), "{}", divided.stderr);
     assert_eq!(without_prediction(&divided.stdout), include_str!("../schedule/stream.txt"));
     // Two waves of three tiles, and one tile in two slices: each takes half of a tile's 8 k-tiles.
     let spec = "tile=128x128x64 scheduler=narrow-tail raster=m splits=2";
     let shape = ["--m", "896", "--n", "128", "--k", "512", "--sms", "3"];
-    let sliced = falchion(&[&["schedule", "--spec", spec], &shape[..]].concat());
+    let sliced = falchion(&[&["schedule", "--kernel", spec], &shape[..]].concat());
     assert_eq!(sliced.code, Some(0), "{}", sliced.stderr);
     assert_eq!(without_prediction(&sliced.stdout), include_str!("../schedule/slices.txt"));
 }
@@ -54,7 +56,7 @@ fn slices_are_shown_as_what_they_are() {
         let spec = format!("tile=128x128x64 scheduler=narrow-tail {words}");
         let [m, n, sms] = [m, n, sms].map(|number: u32| number.to_string());
         let arguments =
-            ["schedule", "--spec", &spec, "--m", &m, "--n", &n, "--k", "512", "--sms", &sms, "--svg", &svg];
+            ["schedule", "--kernel", &spec, "--m", &m, "--n", &n, "--k", "512", "--sms", &sms, "--svg", &svg];
         let drawn = falchion(&arguments);
         assert_eq!(drawn.code, Some(0), "{words}: {}", drawn.stderr);
         let listed = falchion(&[&arguments[..], &["--list"]].concat());
@@ -93,6 +95,7 @@ fn every_kernel_has_a_schedule() {
     for entry in kernel::catalogue().iter().filter(|entry| entry.name().ends_with("-bf16-kk")) {
         let run = falchion(&[
             "schedule",
+            "--kernel",
             entry.name(),
             "--m",
             "600",
@@ -135,12 +138,33 @@ fn every_kernel_has_a_schedule() {
 fn schedules_of_several_products() {
     for (arguments, tiles, longest) in [
         // 3, 0, 1 and 2 tiles of 128 rows; 5 of 256 columns; 2 k-tiles.
-        (&["ragged-128x256-bf16-kk", "--experts", "300,0,17,129", "--n", "1100", "--k", "100"][..], 30, 2),
+        (
+            &["--kernel", "ragged-128x256-bf16-kk", "--rows", "300,0,17,129", "--n", "1100", "--k", "100"][..],
+            30,
+            2,
+        ),
         // 2, 0, 1 and 1 tiles of 256 rows; 9 of 128 columns.
-        (&["ragged-128x256-step32-bf16-kk", "--experts", "300,0,17,129", "--n", "1100", "--k", "100"], 36, 2),
-        (&["batched-128x256-bf16-kk", "--batch", "3", "--m", "200", "--n", "300", "--k", "64"], 12, 1),
+        (
+            &[
+                "--kernel",
+                "ragged-128x256-step32-bf16-kk",
+                "--rows",
+                "300,0,17,129",
+                "--n",
+                "1100",
+                "--k",
+                "100",
+            ],
+            36,
+            2,
+        ),
+        (
+            &["--kernel", "batched-128x256-bf16-kk", "--batch", "3", "--m", "200", "--n", "300", "--k", "64"],
+            12,
+            1,
+        ),
         // 3 x 2 tiles of one k-tile, and one of 8.
-        (&["grouped-128x256-bf16-kk", "--group", "300x512x64,70x40x512"], 7, 8),
+        (&["--kernel", "grouped-128x256-bf16-kk", "--group", "300x512x64,70x40x512"], 7, 8),
     ] {
         let run = falchion(&[&["schedule"], arguments, &["--sms", "8", "--list"]].concat());
         assert_eq!(run.code, Some(0), "{arguments:?}: {}", run.stderr);
@@ -160,14 +184,19 @@ fn schedules_of_several_products() {
         let narrowed = "narrowed   to 32 to 160 columns, 0.50 of a tile on average";
         assert_eq!(
             run.stdout.contains(narrowed),
-            arguments[0] == "ragged-128x256-step32-bf16-kk",
+            arguments[1] == "ragged-128x256-step32-bf16-kk",
             "{}",
             run.stdout
         );
     }
-    let wrong = falchion(&["schedule", "64x64-direct-bf16-kk", "--experts", "3", "--n", "8", "--k", "8"]);
+    let wrong =
+        falchion(&["schedule", "--kernel", "64x64-direct-bf16-kk", "--rows", "3", "--n", "8", "--k", "8"]);
     assert_eq!(wrong.code, Some(2));
-    assert!(wrong.stderr.contains("64x64-direct-bf16-kk is Single, one that is Ragged"), "{}", wrong.stderr);
+    assert!(
+        wrong.stderr.contains("64x64-direct-bf16-kk computes one GEMM, and --rows means groups of rows"),
+        "{}",
+        wrong.stderr
+    );
 }
 
 #[test]
@@ -176,7 +205,12 @@ fn schedules_of_nothing_say_why() {
     let svg = file.display().to_string();
     let shape = ["--m", "512", "--n", "4096", "--k", "512"];
     let run = falchion(
-        &[&["schedule", "256x128-dynamic-1x2-f16-kk"], &shape[..], &["--svg", &svg, "--rows", "3"]].concat(),
+        &[
+            &["schedule", "--kernel", "256x128-dynamic-1x2-f16-kk"],
+            &shape[..],
+            &["--svg", &svg, "--lines", "3"],
+        ]
+        .concat(),
     );
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     assert!(run.stdout.contains("more slots"), "{}", run.stdout);
@@ -184,25 +218,44 @@ fn schedules_of_nothing_say_why() {
     for (why, arguments, words) in [
         (
             "no such kernel",
-            &["tiny-bf16-kk", "--m", "8", "--n", "8", "--k", "8"][..],
+            &["--kernel", "tiny-bf16-kk", "--m", "8", "--n", "8", "--k", "8"][..],
             &["`tiny-bf16-kk`"][..],
         ),
-        ("no extents", &["64x64-direct-bf16-kk", "--m", "8"], &["--n", "--k"]),
-        ("an empty product", &["64x64-direct-bf16-kk", "--m", "8", "--n", "0", "--k", "8"], &["--n", "0"]),
+        ("no extents", &["--kernel", "64x64-direct-bf16-kk", "--m", "8"], &["--n was needed"]),
+        (
+            "an empty product",
+            &["--kernel", "64x64-direct-bf16-kk", "--m", "8", "--n", "0", "--k", "8"],
+            &["--n", "0"],
+        ),
         (
             "no multiprocessor",
-            &["64x64-direct-bf16-kk", "--m", "8", "--n", "8", "--k", "8", "--sms", "0"],
+            &["--kernel", "64x64-direct-bf16-kk", "--m", "8", "--n", "8", "--k", "8", "--sms", "0"],
             &["--sms", "0"],
         ),
-        ("rows of 72 B", &["128x256-bf16-kk", "--m", "8", "--n", "36", "--k", "8"], &["D", "72 B", "16 B"]),
+        (
+            "rows of 72 B",
+            &["--kernel", "128x256-bf16-kk", "--m", "8", "--n", "36", "--k", "8"],
+            &["D", "72 B", "16 B"],
+        ),
         (
             "too many tiles",
-            &["64x64-direct-bf16-kk", "--m", "65536", "--n", "65536", "--k", "8"],
+            &["--kernel", "64x64-direct-bf16-kk", "--m", "65536", "--n", "65536", "--k", "8"],
             &["--m 65536", "1048576 tiles", "262144"],
         ),
         (
             "a picture into no folder",
-            &["64x64-direct-bf16-kk", "--m", "8", "--n", "8", "--k", "8", "--svg", "/no such folder/a.svg"],
+            &[
+                "--kernel",
+                "64x64-direct-bf16-kk",
+                "--m",
+                "8",
+                "--n",
+                "8",
+                "--k",
+                "8",
+                "--svg",
+                "/no such folder/a.svg",
+            ],
             &["cannot write /no such folder/a.svg"],
         ),
     ] {

@@ -14,7 +14,7 @@ fn products_of_sparse_operands_are_verified() {
         (&["--sparse", "a", "--batch", "3", "--m", "70"], "form=batched dtype=bf16 layout=kk sparse=a "),
         (&["--sparse", "b", "--rows", "3,0,70", "--n", "136"], "form=ragged dtype=bf16 layout=kk sparse=b "),
         (
-            &["--sparse", "b", "--rows", "3,0,70", "--room", "80"],
+            &["--sparse", "b", "--rows", "3,0,70", "--max-rows", "80"],
             "form=masked dtype=bf16 layout=kk sparse=b ",
         ),
     ] {
@@ -59,7 +59,7 @@ fn files_of_sparse_operands_are_checked() {
 fn sparse_kernels_are_planned() {
     let cube = ["--m", "8192", "--n", "8192", "--k", "8192"];
     for (arguments, words) in [
-        (&["--sparse", "a"][..], &["bf16-sparse-a", "  sparse=a tile=", "Sparse<KMajor<bf16>>"][..]),
+        (&["--sparse", "a"][..], &["bf16-sparse-a", " sparse=a tile=", "Sparse<KMajor<bf16>>"][..]),
         (&["--sparse", "b", "--dtype", "e4m3"], &["e4m3-sparse-b", "swap=yes"]),
         (
             &["--sparse", "a", "--layout", "kn"],
@@ -67,7 +67,7 @@ fn sparse_kernels_are_planned() {
         ),
         (&["--sparse", "a", "--dtype", "s8", "--layout", "kn"], &["B is N-major", "B is transposed first"]),
         (&["--sparse", "b", "--epilogue", "bias-gelu"], &["bf16-sparse-b with bias-gelu"]),
-        (&["--sparse", "a", "--batch", "4"], &["form=batched sparse=a"]),
+        (&["--sparse", "a", "--batch", "4"], &["form=batched dtype=bf16 layout=kk sparse=a"]),
     ] {
         let run = falchion(&[&["plan"], &cube[..], arguments].concat());
         assert_eq!(run.code, Some(0), "{arguments:?}: {}", run.stderr);
@@ -81,7 +81,7 @@ fn sparse_kernels_are_planned() {
 fn what_cannot_be_sparse_is_refused() {
     let cube = ["--m", "256", "--n", "256", "--k", "256"];
     let shape = ["--shape", "256x256x256"];
-    let scaled = ["--dtype", "e4m3", "--scale-a", "1x128", "--scale-b", "1x128"];
+    let scaled = ["--dtype", "e4m3", "--scale-block-a", "1x128", "--scale-block-b", "1x128"];
     for (command, extents) in [("plan", &cube[..]), ("tune", &shape), ("bench", &shape)] {
         let of = |arguments: &[&'static str]| [extents, arguments].concat();
         refused(
@@ -101,7 +101,7 @@ fn what_cannot_be_sparse_is_refused() {
                 (
                     "scales",
                     &[&of(&["--sparse", "b"])[..], &scaled].concat(),
-                    &["--sparse is b", "--scale-a is 1x128", "leave out --sparse"],
+                    &["--scale-block-a cannot be used with --sparse"],
                 ),
                 (
                     "A along M",
@@ -136,9 +136,14 @@ fn what_cannot_be_sparse_is_refused() {
     refused(
         "gemm",
         &[
-            ("a named kernel", &["--sparse", "a", "--spec", "tile=64x64x64"], &["--sparse", "--spec"]),
-            ("directions", &["--sparse", "a", "--layout", "kn"], &["--sparse", "--layout"]),
-            ("few bits", &["--sparse", "a", "--dtype-b", "int4"], &["--dtype-b is int4", "leave out one"]),
+            ("a named kernel", &["--sparse", "a", "--kernel", "tile=64x64x64"], &["--sparse", "--kernel"]),
+            ("directions", &["--sparse", "a", "--layout", "mk"], &["--sparse is a", "--layout is mk"]),
+            ("few bits", &["--sparse", "a", "--dtype-b", "s4"], &["--dtype-b is s4", "leave out one"]),
+            (
+                "bytes as codes",
+                &["--sparse", "b", "--dtype-b", "e4m3"],
+                &["--dtype-b is e4m3", "leave out one"],
+            ),
             ("64 bits", &["--sparse", "b", "--dtype", "f64"], &["--dtype is f64", "one of bf16"]),
         ],
     );

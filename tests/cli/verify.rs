@@ -12,11 +12,21 @@ fn verify_closes_with_its_count() {
     for suite in ["instructions", "fusions"] {
         let refused = falchion(&["verify", "--suite", suite, "--repeat", "2"]);
         assert!(
-            refused.code == Some(2) && refused.stderr.contains("--repeat 2"),
+            refused.code == Some(2) && refused.stderr.contains("--repeat cannot be used with --suite"),
             "{suite}: {}",
             refused.stderr
         );
     }
     let nothing = falchion(&["verify", "--suite", "slow"]);
     assert_eq!(nothing.code, Some(2));
+    // Every kind of run closes with such a line.
+    for (arguments, last) in [
+        (&["--suite", "instructions", "--filter", "shfl"][..], " passed, 0 failed, 0 skipped"),
+        (&["--kernel", "tile=64x64x64", "--problems", "2"], "2 passed, 0 failed, 0 skipped"),
+        (&["--random-specs", "2"], "2 passed, 0 failed, 0 skipped"),
+    ] {
+        let run = falchion(&[&["verify", "--engine", "emulator"], arguments].concat());
+        let line = run.stdout.lines().last().unwrap_or_default();
+        assert!(line.ends_with(last), "{arguments:?}: {}{}", run.stdout, run.stderr);
+    }
 }

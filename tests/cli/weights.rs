@@ -10,17 +10,14 @@ use crate::{bytes, falchion, folder, npy, refused, safetensors};
 #[test]
 fn products_of_weights_are_verified() {
     for (arguments, words) in [
-        (&["--dtype-b", "int4", "--group", "128", "--m", "9", "--k", "300"][..], "bf16 by s4 to bf16"),
-        (&["--dtype", "f16", "--dtype-b", "uint8", "--n", "72"], "f16 by u8 to f16"),
-        (
-            &["--dtype", "mxfp4", "--dtype-b", "bf16", "--group", "32", "--out-dtype", "f32"],
-            "e2m1 by bf16 to f32",
-        ),
+        (&["--dtype-b", "s4g128", "--m", "9", "--k", "300"][..], "bf16 by s4 to bf16"),
+        (&["--dtype", "f16", "--dtype-b", "u8", "--n", "72"], "f16 by u8 to f16"),
+        (&["--dtype", "e2m1g32", "--dtype-b", "bf16", "--out-dtype", "f32"], "e2m1 by bf16 to f32"),
         (&["--dtype-b", "e4m3", "--batch", "2", "--m", "40", "--n", "64"], "bf16 by e4m3 to bf16"),
-        (&["--dtype-b", "mxfp4", "--group", "32", "--rows", "3,0,70", "--n", "136"], "bf16 by e2m1 to bf16"),
-        (&["--dtype-b", "s4", "--group", "64", "--rows", "3,9", "--room", "16"], "bf16 by s4 to bf16"),
+        (&["--dtype-b", "e2m1g32", "--rows", "3,0,70", "--n", "136"], "bf16 by e2m1 to bf16"),
+        (&["--dtype-b", "s4g64", "--rows", "3,9", "--max-rows", "16"], "bf16 by s4 to bf16"),
         (
-            &["--spec", "weights-b=u4 group=64 zeros=yes swap=yes epilogue=bias-gelu", "--m", "40"],
+            &["--kernel", "weights-b=u4 group=64 zeros=yes swap=yes epilogue=bias-gelu", "--m", "40"],
             "kernel    weights",
         ),
     ] {
@@ -37,10 +34,10 @@ fn products_of_weights_are_verified() {
 fn kernels_of_weights_are_traced_and_scheduled() {
     let spec = "weights-b=s4 group=128 swap=yes tile=128x32x128";
     for arguments in [
-        &["trace", "--spec", spec, "--m", "20", "--n", "136", "--k", "300"][..],
-        &["schedule", "--spec", spec, "--m", "300", "--n", "264", "--k", "640"],
-        &["plan", "--spec", spec],
-        &["emit", "--spec", spec],
+        &["trace", "--kernel", spec, "--m", "20", "--n", "136", "--k", "300"][..],
+        &["schedule", "--kernel", spec, "--m", "300", "--n", "264", "--k", "640"],
+        &["plan", "--kernel", spec],
+        &["emit", "--kernel", spec],
     ] {
         let run = falchion(arguments);
         assert_eq!(run.code, Some(0), "{arguments:?}: {}{}", run.stdout, run.stderr);
@@ -82,29 +79,18 @@ fn files_of_weights_are_multiplied() {
     let channel_file = npy(&path("channels.npy"), "<f4", false, "(72,)", &single(&channels));
     let number_file = npy(&path("number.npy"), "<f4", false, "()", &single(&[0.5]));
     let out = path("d.npy").display().to_string();
-    let all = [
-        "gemm",
-        "--engine",
-        "emulator",
-        "--a",
-        &a_file,
-        "--b",
-        &b_file,
-        "--dtype-b",
-        "uint4",
-        "--out-dtype",
-        "f32",
-        "--out",
-        &out,
-    ];
+    let all =
+        ["gemm", "--engine", "emulator", "--a", &a_file, "--b", &b_file, "--out-dtype", "f32", "--out", &out];
     let weight = |place: usize, column: usize| f32::from(codes[place * n + column]);
     let of_group = |values: &[f32], place: usize, column: usize| values[place / 64 * n + column];
     type Element<'a> = &'a dyn Fn(usize, usize) -> f32;
     let cases: [(&[&str], Element<'_>); 4] = [
-        (&[], &|place, column| weight(place, column)),
-        (&["--scale-b", &number_file], &|place, column| weight(place, column) * 0.5),
-        (&["--scale-b", &channel_file], &|place, column| weight(place, column) * channels[column]),
-        (&["--scale-b", &scale_file, "--zero-b", &zero_file, "--group", "64"], &|place, column| {
+        (&["--dtype-b", "u4"], &|place, column| weight(place, column)),
+        (&["--dtype-b", "u4", "--scale-b", &number_file], &|place, column| weight(place, column) * 0.5),
+        (&["--dtype-b", "u4", "--scale-b", &channel_file], &|place, column| {
+            weight(place, column) * channels[column]
+        }),
+        (&["--dtype-b", "u4g64z", "--scale-b", &scale_file, "--zero-b", &zero_file], &|place, column| {
             (weight(place, column) - of_group(&zeros, place, column)) * of_group(&scales, place, column)
         }),
     ];
@@ -124,7 +110,8 @@ fn files_of_weights_are_multiplied() {
     let far = npy(&path("far.npy"), "<f4", false, "(192, 72)", &single(&vec![16.0; k * n]));
     let with = |b: &'static str, more: &[&str]| -> Vec<String> {
         let b = if b == "far" { &far } else { &b_file };
-        ["--a", &a_file, "--b", b, "--dtype-b", "uint4"].iter().chain(more).map(ToString::to_string).collect()
+        let code = if more.contains(&"--dtype-b") { &[][..] } else { &["--dtype-b", "u4"] };
+        ["--a", &a_file, "--b", b].iter().chain(code).chain(more).map(ToString::to_string).collect()
     };
     for (why, arguments, words) in [
         (
@@ -134,10 +121,15 @@ fn files_of_weights_are_multiplied() {
         ),
         (
             "scales of another group",
-            with("b", &["--scale-b", &scale_file, "--group", "32"]),
+            with("b", &["--scale-b", &scale_file, "--dtype-b", "u4g32"]),
             &["--scale-b is 3 x 72 of an operand of 192 x 72; 6 x 72 (groups of 32) was needed"],
         ),
-        ("no scales", with("b", &["--group", "64"]), &["--scale-b was needed"]),
+        ("no scales", with("b", &["--dtype-b", "u4g64"]), &["--scale-b was needed"]),
+        (
+            "no zero points",
+            with("b", &["--scale-b", &scale_file, "--dtype-b", "u4g64z"]),
+            &["zero points (z): --zero-b was needed"],
+        ),
         (
             "zero points alone",
             with("b", &["--zero-b", &zero_file]),
@@ -147,7 +139,7 @@ fn files_of_weights_are_multiplied() {
         ("no code", with("far", &[]), &["--b has 16 in row 0, column 0: a value of u4 was needed"]),
         (
             "channels and groups",
-            with("b", &["--scale-b", &channel_file, "--group", "64"]),
+            with("b", &["--scale-b", &channel_file, "--dtype-b", "u4g64"]),
             &[
                 "--scale-b is 1 x 72 of an operand of 192 x 72; 3 x 72 (groups of 64) was needed",
                 "3 x 72 (groups of 64) was needed",
@@ -235,7 +227,7 @@ fn layers_of_other_tools_are_multiplied() {
     for (why, arguments, words) in [
         ("no layer", with(plain, &[]), &["FILE.safetensors:LAYER was needed"][..]),
         ("another layer", with(&other, &[]), &["no tensor `down.qweight`", "up.qweight"]),
-        ("scales of one's own", with(&b, &["--group", "64"]), &["leave it out"]),
+        ("scales of one's own", with(&b, &["--scale-b", plain]), &["--scale-b cannot be used with"]),
         ("another format", with(&b, &["--dtype", "e4m3"]), &["bf16 or f16 was needed"]),
     ] {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -248,27 +240,23 @@ fn layers_of_other_tools_are_multiplied() {
 #[test]
 fn kernels_of_weights_are_planned() {
     let shape = ["plan", "--m", "16", "--n", "4096", "--k", "4096"];
-    for types in
-        [&["--dtype-b", "s4g128"][..], &["--dtype-b", "u4g64z"], &["--dtype", "e2m1g32", "--dtype-b", "bf16"]]
-    {
+    for types in [
+        &["--dtype-b", "s4"][..],
+        &["--dtype-b", "s4g128"],
+        &["--dtype-b", "u4g64z"],
+        &["--dtype", "e2m1g32", "--dtype-b", "bf16"],
+    ] {
         let run = falchion(&[&shape[..], types].concat());
         assert_eq!(run.code, Some(0), "{types:?}: {}{}", run.stdout, run.stderr);
         assert!(run.stdout.contains("weights-"), "{types:?}: {}", run.stdout);
     }
     refused(
         "plan",
-        &[
-            (
-                "no group",
-                &["--m", "8", "--n", "8", "--k", "8", "--dtype-b", "s4"],
-                &["as s4g128, was needed"],
-            ),
-            (
-                "a code alone",
-                &["--m", "8", "--n", "8", "--k", "8", "--dtype", "s4g128"],
-                &["of bf16 or f16 was needed"],
-            ),
-        ],
+        &[(
+            "a code alone",
+            &["--m", "8", "--n", "8", "--k", "8", "--dtype", "s4g128"],
+            &["of bf16 or f16 was needed"],
+        )],
     );
 }
 
@@ -277,23 +265,14 @@ fn what_is_no_weight_is_refused() {
     refused(
         "gemm",
         &[
-            (
-                "a group without weights",
-                &["--group", "64"],
-                &["--group 64 is about weights", "--dtype-b int4"],
-            ),
-            ("an unknown code", &["--dtype-b", "int5"], &["--dtype-b is `int5`", "int4", "e2m1"]),
-            ("another group", &["--dtype-b", "int4", "--group", "96"], &["32, 64 or 128 was needed"]),
-            ("zero points without weights", &["--zero-b", "z.npy"], &["--zero-b is about weights"]),
-            (
-                "products and weights",
-                &["--dtype-b", "int4", "--group", "64", "--group", "8x8x8"],
-                &["--group MxNxK cannot be used with"],
-            ),
-            ("extents of a product", &["--group", "8x8x8", "--m", "5"], &["cannot be used with --m"]),
+            ("a group that is no GEMM", &["--group", "64"], &["`64` is no shape"]),
+            ("an unknown code", &["--dtype-b", "int4"], &["'int4' for '--dtype-b", "s4", "e2m1"]),
+            ("another group", &["--dtype-b", "s4g96"], &["with g32, g64 or g128"]),
+            ("zero points without weights", &["--zero-b", "z.npy"], &["--zero-b cannot be used with"]),
+            ("extents of a product", &["--group", "8x8x8", "--m", "5"], &["--m cannot be used with --group"]),
             (
                 "MXFP4 in half precision",
-                &["--dtype", "f16", "--dtype-b", "mxfp4", "--group", "32"],
+                &["--dtype", "f16", "--dtype-b", "e2m1g32"],
                 &["use operands of bf16"],
             ),
         ],
@@ -309,48 +288,19 @@ fn one_line_of_scales_is_enough() {
     };
     let (columns, one) = (scale("columns.npy", "(1, 48)", 48), scale("one.npy", "(1, 1)", 1));
     for (why, arguments) in [
-        ("per column, K 32", &["--n", "48", "--k", "32", "--dtype-b", "int4", "--scale-b", &columns][..]),
-        ("per column, K 128", &["--n", "48", "--k", "128", "--dtype-b", "int4", "--scale-b", &columns]),
-        ("a number", &["--n", "48", "--k", "64", "--dtype-b", "int4", "--scale-b", &one]),
-        (
-            "one group",
-            &["--n", "48", "--k", "128", "--dtype-b", "int4", "--group", "128", "--scale-b", &columns],
-        ),
+        ("per column, K 32", &["--n", "48", "--k", "32", "--dtype-b", "s4", "--scale-b", &columns][..]),
+        ("per column, K 128", &["--n", "48", "--k", "128", "--dtype-b", "s4", "--scale-b", &columns]),
+        ("a number", &["--n", "48", "--k", "64", "--dtype-b", "s4", "--scale-b", &one]),
+        ("one group", &["--n", "48", "--k", "128", "--dtype-b", "s4g128", "--scale-b", &columns]),
         (
             "one group of one row",
-            &[
-                "--m",
-                "1",
-                "--k",
-                "128",
-                "--dtype",
-                "int4",
-                "--dtype-b",
-                "bf16",
-                "--group",
-                "128",
-                "--scale-a",
-                &one,
-            ],
+            &["--m", "1", "--k", "128", "--dtype", "s4g128", "--dtype-b", "bf16", "--scale-a", &one],
         ),
     ] {
         let run = falchion(&[&["gemm", "--engine", "emulator"][..], arguments].concat());
         assert_eq!(run.stdout.lines().last(), Some("verified"), "{why}: {}{}", run.stdout, run.stderr);
     }
-    let wrong = [
-        "--m",
-        "5",
-        "--k",
-        "128",
-        "--dtype",
-        "int4",
-        "--dtype-b",
-        "bf16",
-        "--group",
-        "128",
-        "--scale-a",
-        &one,
-    ];
+    let wrong = ["--m", "5", "--k", "128", "--dtype", "s4g128", "--dtype-b", "bf16", "--scale-a", &one];
     refused(
         "gemm",
         &[("one number for a group", &wrong, &["--scale-a is 1 x 1", "5 x 1 (groups of 128) was needed"])],

@@ -12,7 +12,7 @@ fn values_are_judged_as_values() {
             (
                 "a negative extent",
                 &["--m", "-1"],
-                &["invalid value '-1' for '--m <M>'", "not in 0..=4294967295"],
+                &["invalid value '-1' for '--m <M>'", "from 1 to 4294967295"],
             ),
             (
                 "a negative infinity",
@@ -35,31 +35,43 @@ fn values_are_judged_as_values() {
             ("a negative seed", &["--seed", "-5"], &["'-5' for '--seed"]),
             (
                 "a kernel of groups",
-                &["--config", "ragged-128x256-bf16-kk"],
-                &["Ragged", "for groups of rows", "--rows"],
+                &["--kernel", "ragged-128x256-bf16-kk"],
+                &["computes groups of rows", "--rows"],
             ),
-            ("a kernel of any shapes", &["--config", "grouped-128x256-bf16-kk"], &["Grouped", "--group"]),
+            (
+                "a kernel of any shapes",
+                &["--kernel", "grouped-128x256-bf16-kk"],
+                &["a pointer array of GEMMs", "--group"],
+            ),
         ],
     );
     refused(
         "trace",
         &[
-            ("an infinity", &["64x64-direct-bf16-kk", "--beta", "-inf"], &["-inf is not finite"]),
-            ("a negative extent", &["64x64-direct-bf16-kk", "--k", "-8"], &["'-8' for '--k <K>'"]),
+            ("an infinity", &["--kernel", "64x64-direct-bf16-kk", "--beta", "-inf"], &["-inf is not finite"]),
+            (
+                "a negative extent",
+                &["--kernel", "64x64-direct-bf16-kk", "--k", "-8"],
+                &["'-8' for '--k <K>'"],
+            ),
             (
                 "a kernel of groups",
-                &["ragged-128x256-bf16-kk"],
-                &["for groups of rows", "falchion gemm --rows"],
+                &["--kernel", "ragged-128x256-bf16-kk"],
+                &["computes groups of rows", "`falchion gemm` and --rows"],
             ),
         ],
     );
     refused(
         "schedule",
         &[
-            ("a negative extent", &["64x64-direct-bf16-kk", "--m", "-1"], &["'-1' for '--m <M>'"]),
+            (
+                "a negative extent",
+                &["--kernel", "64x64-direct-bf16-kk", "--m", "-1"],
+                &["'-1' for '--m <M>'"],
+            ),
             (
                 "a negative group",
-                &["grouped-128x256-bf16-kk", "--group", "-1x8x8"],
+                &["--kernel", "grouped-128x256-bf16-kk", "--group", "-1x8x8"],
                 &["`-1x8x8` is no shape"],
             ),
         ],
@@ -121,7 +133,7 @@ fn what_is_repeated_of_the_user_is_short() {
     for (command, arguments, words) in [
         ("layout", &[long.as_str()][..], &["column 1: "][..]),
         ("layout", &[&sum], &["column 16006: ", "the expression ends"]),
-        ("plan", &[&long], &["more characters", "`falchion configs` lists all"]),
+        ("plan", &["--kernel", &long], &["more characters", "`falchion configs` lists all"]),
         ("verify", &["--filter", &long], &["more characters"]),
         ("verify", &["--suite", &long], &["more characters"]),
         ("gemm", &["--a", &element, "--b", &element], &["element.npy", "more characters"]),

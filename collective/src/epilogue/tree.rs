@@ -11,7 +11,7 @@ use ptx::{Builder, Value};
 use super::parts::{Order, Parts};
 use super::store::{Access, Combine, Output, Store, StoreDevice, StoreSpec, Stored};
 use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, Evaluated};
-use crate::element::Element;
+use crate::element::{Element, Format};
 use crate::extent::Extent;
 use crate::form::{Form, Forms};
 use crate::mainloop::{Consumer, Fragment, FragmentRow, Piece, begin, output_elements};
@@ -114,6 +114,9 @@ impl<X: Node> Treed<X> {
                 "a tree computes in f32, and D is made of integers: store f32, bf16, f16, e4m3 or e5m2, or use \
                  LinearCombination<i32>, which computes in integers",
             );
+        }
+        if matches!(store.format, Format::F64) {
+            return Err("a tree computes in f32, and D is f64: use LinearCombination<f64, DirectStore>");
         }
         if store.transposed && Self::HALVINGS > 0 {
             return Err(

@@ -480,7 +480,7 @@ impl PlanError {
                 .text(operand)
                 .text(" is MN-major with elements of ")
                 .number(bits)
-                .text(" bits, and wgmma reads MN-major operands only of 16 bits: use KMajor (layout=kk)"),
+                .text(" bits, and tensor cores read MN-major operands only of 16 bits: use KMajor (layout=kk)"),
             Self::Fragments => s.text(
                 "A comes from registers, whose elements are neighbours along K: use KMajor for A",
             ),
@@ -515,7 +515,7 @@ impl PlanError {
                 .number(n)
                 .text(" CTAs, 1 to ")
                 .number(most)
-                .text(" are possible: change Cluster<U2, U1>"),
+                .text(" are possible: lower it (Cluster<M, N>, cluster=MxN)"),
             Self::Alone { what, m, n } => s
                 .text("the cluster is ")
                 .number(m)

@@ -39,7 +39,12 @@ impl MainloopSpec {
     pub(super) const fn sparsity(&self, epilogue: &EpilogueSpec, form: Form) -> Result<(), PlanError> {
         let [a, b] = self.operands;
         if b.sparse {
-            return Err(PlanError::Rule { rule: "only operand A can be sparse: swap A and B" });
+            let rule = if a.sparse {
+                "both operands are sparse, and the instruction multiplies a sparse operand by a dense one: leave one dense"
+            } else {
+                "the sparse operand is the kernel's A, and B is sparse: swap A and B (swap=yes)"
+            };
+            return Err(PlanError::Rule { rule });
         }
         if !a.sparse {
             return if self.atom.sparse {
@@ -50,6 +55,11 @@ impl MainloopSpec {
                 Ok(())
             };
         }
+        if !self.multiplies_sparse() || !self.atom.sparse {
+            return Err(PlanError::Rule {
+                rule: "a sparse operand is multiplied by sparse instructions, of 16 bits, 8 bits or tf32",
+            });
+        }
         let (k, unit_k) = (self.tile[2], sparse::unit_k(a.format));
         if !k.is_multiple_of(unit_k) {
             let needed = if unit_k == 64 { "a multiple of 64" } else { "a multiple of 32" };
@@ -57,9 +67,7 @@ impl MainloopSpec {
         }
         // A sparse instruction reads 64 bytes of K of B.
         let width = b.mode(self.tile[1], k).bytes();
-        let rule = if !self.multiplies_sparse() || !self.atom.sparse {
-            "a sparse operand is multiplied by sparse instructions, of 16 bits, 8 bits or tf32"
-        } else if !matches!(self.atom.a, Source::Shared) || a.weights.is_some() {
+        let rule = if !matches!(self.atom.a, Source::Shared) || a.weights.is_some() {
             "a sparse operand is multiplied from shared memory, without conversion"
         } else if !matches!(a.major, Major::K) {
             "a sparse operand is contiguous along K"
@@ -86,7 +94,7 @@ impl MainloopSpec {
         } else if form.divides_k() {
             "groups along K are of dense operands, with or without block scales: use one product, a batch or groups of rows"
         } else if form.shares_rows() && !epilogue.transposed {
-            "with groups of rows, the sparse operand is the caller's B: swap A and B"
+            "with groups of rows, the sparse operand is the caller's B: swap A and B (swap=yes)"
         } else {
             return Ok(());
         };

@@ -6,6 +6,9 @@ use crate::element::{Code, Format};
 use crate::form::Form;
 use cute_rs::atom::unit;
 
+/// The rule that weights of another format break.
+const WIDE: &str = "weights in few bits are multiplied as bf16 or f16: use operands of these formats";
+
 /// How a 16-bit operand is stored in fewer bits.
 ///
 /// An element is `s * (q - z)`. `q` is the value of its code; `s` and `z` are the scale and the zero point of
@@ -114,11 +117,19 @@ impl MainloopSpec {
     pub(super) const fn weighing(&self, epilogue: &EpilogueSpec, form: Form) -> Result<(), PlanError> {
         let [a, b] = self.operands;
         if b.weights.is_some() {
-            return Err(PlanError::Rule {
-                rule: "weights in few bits come from registers, so they are the kernel's operand A: swap A and B",
-            });
+            let rule = if a.weights.is_some() {
+                "both operands are weights in few bits, and these are multiplied with a bf16 or f16 operand: leave one whole"
+            } else if b.format.bits() != 16 || !b.format.is_float() {
+                WIDE
+            } else {
+                "weights in few bits come from registers, so they are the kernel's operand A: swap A and B (swap=yes)"
+            };
+            return Err(PlanError::Rule { rule });
         }
         let Some(WeightsSpec { code, group, zeros }) = a.weights else { return Ok(()) };
+        if a.format.bits() != 16 || !a.format.is_float() {
+            return Err(PlanError::Rule { rule: WIDE });
+        }
         let (k, unit_k) = (self.tile[2], unit::k(code.bits()));
         if !matches!(group, 0 | 32 | 64 | 128) {
             let what = "K of a group of weights";
@@ -137,9 +148,7 @@ impl MainloopSpec {
             let extent = "tile M of weights, in blocks of 64 rows";
             return Err(PlanError::Slice { extent, elements: blocks, ctas: self.cluster[1] });
         }
-        let rule = if a.format.bits() != 16 || !a.format.is_float() {
-            "weights in few bits are multiplied as bf16 or f16: use operands of these formats"
-        } else if !matches!(self.atom.a, Source::Registers)
+        let rule = if !matches!(self.atom.a, Source::Registers)
             || !matches!(self.atom.sums(), super::SumType::F32)
         {
             "weights in few bits are multiplied from registers, and summed in f32"
@@ -170,7 +179,7 @@ impl MainloopSpec {
         } else if form.divides_k() {
             "groups along K are of dense operands, with or without block scales: use one product, a batch or groups of rows"
         } else if form.shares_rows() && !epilogue.transposed {
-            "with groups of rows, weights are the caller's B: swap A and B"
+            "with groups of rows, weights are the caller's B: swap A and B (swap=yes)"
         } else {
             return Ok(());
         };

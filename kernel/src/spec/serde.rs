@@ -1,4 +1,4 @@
-//! Specs in files, as their text. So a file stays readable, and a name or a `--spec` can be copied from it.
+//! Specs in files, as their text. So a file stays readable, and a name or a `--kernel` can be copied from it.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 

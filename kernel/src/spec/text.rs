@@ -346,13 +346,17 @@ impl KernelSpec {
             // The same number of bytes of A, and twice as many of B.
             mainloop.tile[2] *= 2;
         }
+        mainloop.roles = words.one_of("roles", mainloop.roles, &ROLES)?;
+        if mainloop.roles == Roles::Pingpong {
+            // Each consumer has the accumulators of a whole tile.
+            mainloop.tile[1] = 128;
+        }
         mainloop.tile = words.extents("tile", mainloop.tile)?;
         mainloop.step = words.number("step", 0)?;
         let sums = words.take("sums");
         let promote = words.number("promote", 0)?;
         mainloop.waves = words.number("waves", 1)?;
         mainloop.cluster = words.extents("cluster", mainloop.cluster)?;
-        mainloop.roles = words.one_of("roles", mainloop.roles, &ROLES)?;
         mainloop.consumers = words.number("consumers", consumers(mainloop.roles, mainloop.tile[0]))?;
         mainloop.stages = match words.take("stages") {
             None | Some("auto") => None,

@@ -7,84 +7,69 @@ use std::time::Duration;
 use kernel::disk::{Cache, Entry, Limit, Removed, VARIABLE};
 
 use crate::memory::bytes;
+use crate::options::{Given, Verb};
 use crate::output::{out, shortened};
-use crate::{Failure, numbers};
+use crate::{Command, Failure};
 
-/// Show the folder of compiled kernels and tuning records, trim it or clear it.
-///
-/// The environment variable FALCHION_CACHE names the folder. If it is not set, the folder is `falchion` in
-/// the platform's cache folder, on Linux ~/.cache/falchion. If it is set to the empty string, nothing is
-/// kept. An entry is valid for one card, driver version and falchion version.
-///
-/// Compiled kernels are kept only if the environment variable FALCHION_PTXAS names NVIDIA's assembler, which
-/// then compiles them. Each assembler version has its own entries. Otherwise the driver compiles kernels and
-/// uses its own cache.
-#[derive(clap::Args, Debug)]
-#[command(
-    after_help = "Examples:\n  falchion cache\n  falchion cache trim --keep 200MB\n  falchion cache trim --older-than 30\n  FALCHION_CACHE=/data/kernels falchion cache clear"
-)]
-pub(crate) struct CacheArgs {
-    #[command(subcommand)]
-    action: Option<Action>,
-}
+pub(crate) const COMMAND: Command = Command {
+    verb: Verb::Cache,
+    about: "Show the folder of compiled kernels and tuning records, trim it or clear it.
 
-#[derive(clap::Subcommand, Debug)]
-enum Action {
-    Trim(TrimArgs),
-    /// Remove every entry. Other files in the folder stay.
-    Clear,
-}
+The environment variable FALCHION_CACHE names the folder. If it is not set, the folder is `falchion` in the platform's cache \
+folder, on Linux ~/.cache/falchion. If it is set to the empty string, nothing is kept. An entry is valid for one card, driver \
+version and falchion version.
 
-/// Remove the entries that were unused for longest. Compiled kernels are removed before tuning records.
-#[derive(clap::Args, Debug)]
-#[group(required = true, multiple = false)]
-struct TrimArgs {
-    /// Keep at most this many bytes, for example 500000, 20kB, 200MB or 1GB (powers of 1000). The most
-    /// recently used entries stay.
-    #[arg(long, value_name = "BYTES", allow_negative_numbers = true, value_parser = numbers::size)]
-    keep: Option<u64>,
-    /// Remove entries that were not used for more than this number of days.
-    #[arg(long, value_name = "DAYS", allow_negative_numbers = true)]
-    older_than: Option<u32>,
-}
+Compiled kernels are kept only if the environment variable FALCHION_PTXAS names NVIDIA's assembler, which then compiles them. Each \
+assembler version has its own entries. Otherwise the driver compiles kernels and uses its own cache.",
+    examples: "Examples:\n  falchion cache\n  falchion cache trim --keep 200MB\n  falchion cache trim --older-than 30\n  FALCHION_CACHE=/data/kernels falchion cache clear",
+    run: |_| run(None),
+};
 
-impl CacheArgs {
-    pub(crate) fn run(&self) -> Result<(), Failure> {
-        let chosen = Cache::of_environment()?;
-        let out = &mut out();
-        let Some(cache) = chosen else {
-            writeln!(out, "{VARIABLE} is empty: no kernels and no records are kept")?;
-            return match self.action {
-                None => Ok(()),
-                Some(Action::Trim(_) | Action::Clear) => {
-                    Err(Failure::usage(format!("{VARIABLE} is empty: set it to the folder, or unset it")))
-                }
-            };
+pub(crate) const TRIM: Command = Command {
+    verb: Verb::Trim,
+    about: "Remove the entries that were unused for longest. Compiled kernels are removed before tuning records.",
+    examples: "",
+    run: |given| run(Some(&|cache| cache.trim(limit(given)?).map_err(Failure::from))),
+};
+
+pub(crate) const CLEAR: Command = Command {
+    verb: Verb::Clear,
+    about: "Remove every entry. Other files in the folder stay.",
+    examples: "",
+    run: |_| run(Some(&|cache| cache.clear().map_err(Failure::from))),
+};
+
+/// Shows the folder, or removes entries of it.
+fn run(remove: Option<&dyn Fn(&Cache) -> Result<Removed, Failure>>) -> Result<(), Failure> {
+    let chosen = Cache::of_environment()?;
+    let out = &mut out();
+    let Some(cache) = chosen else {
+        writeln!(out, "{VARIABLE} is empty: no kernels and no records are kept")?;
+        return match remove {
+            None => Ok(()),
+            Some(_) => Err(Failure::usage(format!("{VARIABLE} is empty: set it to the folder, or unset it"))),
         };
-        let removed = match &self.action {
-            None => return show(out, &cache),
-            Some(Action::Clear) => cache.clear()?,
-            Some(Action::Trim(args)) => cache.trim(args.limit())?,
-        };
-        let left = cache.entries()?;
-        let Removed { entries, bytes: gone } = removed;
-        writeln!(
-            out,
-            "{}: removed {}, {} left",
-            cache.folder().display(),
-            count(entries, gone),
-            count(left.len(), total(&left))
-        )?;
-        Ok(())
-    }
+    };
+    let Some(remove) = remove else { return show(out, &cache) };
+    let removed = remove(&cache)?;
+    let left = cache.entries()?;
+    let Removed { entries, bytes: gone } = removed;
+    writeln!(
+        out,
+        "{}: removed {}, {} left",
+        cache.folder().display(),
+        count(entries, gone),
+        count(left.len(), total(&left))
+    )?;
+    Ok(())
 }
 
-impl TrimArgs {
-    fn limit(&self) -> Limit {
-        match (self.keep, self.older_than) {
-            (Some(bytes), _) => Limit::Bytes(bytes),
-            (None, days) => Limit::Age(Duration::from_secs(u64::from(days.unwrap_or(0)) * 86_400)),
-        }
+/// What `trim` keeps.
+fn limit(given: &Given) -> Result<Limit, Failure> {
+    match (given.get("keep"), given.get::<u32>("older-than")) {
+        (Some(bytes), _) => Ok(Limit::Bytes(bytes)),
+        (None, Some(days)) => Ok(Limit::Age(Duration::from_secs(u64::from(days) * 86_400))),
+        (None, None) => Err(Failure::usage("--keep or --older-than was needed")),
     }
 }
 

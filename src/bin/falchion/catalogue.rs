@@ -13,77 +13,37 @@ use kernel::{
     Request, Selection, Types, UnknownConfig, UnknownName, WorkspaceRef,
 };
 
-use crate::gemm::fusion_names;
-use crate::named::{self, KernelArgs};
+use crate::call::{Launched, SEVERAL};
+use crate::named;
+use crate::options::{Given, Verb};
 use crate::output::{out, shortened};
 use crate::types::TypeArgs;
-use crate::{Failure, files, memory, types};
+use crate::{Command, Failure, files, memory, types};
 
-/// Print every number of a kernel, or rank the kernels for a shape.
-///
-/// With a name or --spec: prints every number of the kernel. With --m, --n and --k: ranks the kernels for the
-/// shape by predicted time on an H200, fastest first, and prints the reason for the first and its Rust type.
-#[derive(clap::Args, Debug)]
-#[command(
-    group(clap::ArgGroup::new("depth").args(["k", "k_groups"])),
-    override_usage = "falchion plan <NAME>\n       falchion plan --spec <WORDS>\n       falchion plan [OPTIONS] --m <M> --n <N> --k <K>\n       falchion plan [OPTIONS] --rows <ROWS,ROWS,..> --n <N> --k <K>\n       falchion plan [OPTIONS] --k-groups <K,K,..> --m <M> --n <N>",
-    after_help = "Examples:\n  falchion plan 128x256-direct-bf16-kk\n  falchion plan --spec \"tile=192x160x64 cluster=2x1 scheduler=stream-k\"\n  falchion plan 128x128-pingpong-bias-gelu-bf16-kk\n  falchion plan --m 4096 --n 14336 --k 4096\n  falchion plan --rows 30,0,500 --n 4096 --k 7168\n  falchion plan --k-groups 512,0,2048 --m 4096 --n 7168\n  falchion plan --m 4096 --n 4096 --k 4096 --epilogue bias-gelu\n  \
-                  falchion plan --m 2048 --n 2048 --k 512 --dtype f16 --layout kn\n  falchion plan --m 8192 --n 8192 --k 8192 --sparse a"
-)]
-pub(crate) struct PlanArgs {
-    /// Kernel name from `falchion configs`.
-    #[arg(required_unless_present_any = ["m", "rows", "spec"], conflicts_with_all = ["m", "n", "k", "dtype", "dtype_b", "out_dtype", "scale_a", "scale_b", "sparse", "layout", "spec"])]
-    name: Option<String>,
-    /// Kernel as `key=value` words. Words that are left out have defaults; `--spec ""` prints them all.
-    #[arg(long, value_name = "WORDS", conflicts_with_all = ["m", "n", "k", "dtype", "dtype_b", "out_dtype", "scale_a", "scale_b", "sparse", "layout"], value_parser = named::spec)]
-    spec: Option<KernelSpec>,
-    /// Rows of A and D.
-    #[arg(long, requires = "n", requires = "depth", value_parser = clap::value_parser!(u32).range(1..))]
-    m: Option<u32>,
-    /// Columns of B and D.
-    #[arg(long, requires = "depth", value_parser = clap::value_parser!(u32).range(1..))]
-    n: Option<u32>,
-    /// Columns of A, rows of B.
-    #[arg(long, requires = "n", value_parser = clap::value_parser!(u32).range(1..))]
-    k: Option<u32>,
-    /// K of each group along K, in place of --k. One launch; the groups are ranges of K of the same A and B, and
-    /// each has its own D. A group may have K 0.
-    #[arg(long, value_name = "K,K,..", value_delimiter = ',', value_parser = crate::numbers::lengths, requires = "m", requires = "n",
-        conflicts_with_all = ["name", "spec", "batch", "rows", "epilogue", "sparse"])]
-    k_groups: Vec<u32>,
-    /// Name of a fused epilogue.
-    #[arg(long, value_name = "NAME", requires = "m", value_parser = fusion_names(),
-        conflicts_with_all = ["name", "spec", "batch", "rows"])]
-    epilogue: Option<String>,
-    /// Number of GEMMs in the batch, all of this shape, in one launch.
-    #[arg(long, value_name = "COUNT", requires = "m", conflicts_with_all = ["name", "spec"],
-        value_parser = clap::value_parser!(u32).range(1..))]
-    batch: Option<u32>,
-    /// Rows of each group of an MoE grouped GEMM, in place of --m. One launch; each group has its own B. A
-    /// group may have 0 rows.
-    #[arg(long, value_name = "ROWS,ROWS,..", value_delimiter = ',', value_parser = crate::numbers::rows, requires = "n",
-        conflicts_with_all = ["name", "spec", "m", "batch"])]
-    rows: Vec<u32>,
-    #[command(flatten)]
-    types: TypeArgs,
-    /// Contiguous dimension of A (k or m) and of B (k or n). With kn, both are row-major.
-    #[arg(long, default_value = "kk", value_parser = ["kk", "kn", "mk", "mn"])]
-    layout: String,
-}
+pub(crate) const CONFIGS: Command = Command {
+    verb: Verb::Configs,
+    about: "List the named kernels.",
+    examples: "",
+    run: |_| Ok(list(&mut out())?),
+};
 
-/// Print a kernel as PTX.
-#[derive(clap::Args, Debug)]
-#[command(
-    override_usage = "falchion emit [OPTIONS] <NAME>\n       falchion emit [OPTIONS] --spec <WORDS>",
-    after_help = "Examples:\n  falchion emit 64x64-direct-f16-mn\n  falchion emit 128x256-direct-bf16-kk -o large.ptx"
-)]
-pub(crate) struct EmitArgs {
-    #[command(flatten)]
-    kernel: KernelArgs,
-    /// Write the PTX to this file instead of standard output.
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-}
+pub(crate) const PLAN: Command = Command {
+    verb: Verb::Plan,
+    about: "Print every number of a kernel, or rank the kernels for a shape.
+
+With --kernel: prints every number of the kernel. With --m, --n and --k, or several GEMMs: ranks the kernels by predicted time on \
+an H200, fastest first, and prints the reason for the first and its Rust type.",
+    examples: "Examples:\n  falchion plan --kernel 128x256-direct-bf16-kk\n  falchion plan --kernel \"tile=192x160x64 cluster=2x1 scheduler=stream-k\"\n  falchion plan --m 4096 --n 14336 --k 4096\n  falchion plan --rows 30,0,500 --n 4096 --k 7168\n  falchion plan --k-groups 512,0,2048 --m 4096 --n 7168\n  falchion plan --m 4096 --n 4096 --k 4096 --epilogue bias-gelu\n  \
+                  falchion plan --m 2048 --n 2048 --k 512 --dtype f16 --layout kn\n  falchion plan --m 8192 --n 8192 --k 8192 --sparse a",
+    run: plan,
+};
+
+pub(crate) const EMIT: Command = Command {
+    verb: Verb::Emit,
+    about: "Print a kernel as PTX.",
+    examples: "Examples:\n  falchion emit --kernel 64x64-direct-f16-mn\n  falchion emit --kernel 128x256-direct-bf16-kk -o large.ptx",
+    run: emit,
+};
 
 /// The tile as text, MxNxK.
 pub(crate) fn tile(plan: &Plan) -> String {
@@ -96,10 +56,6 @@ fn direction(major: Major, other: &'static str) -> &'static str {
         Major::K => "K",
         Major::Mn => other,
     }
-}
-
-pub(crate) fn configs() -> Result<(), Failure> {
-    Ok(list(&mut out())?)
 }
 
 fn list(out: &mut impl Write) -> io::Result<()> {
@@ -182,27 +138,14 @@ pub(crate) fn plain(name: &str, instead: impl FnOnce(&str, &str) -> String) -> R
     }
 }
 
-/// Fails for a kernel of another element type than the requested one.
-pub(crate) fn of_type(name: &str, element: &str, dtype: &str) -> Result<(), Failure> {
-    if element == dtype {
-        return Ok(());
-    }
-    Err(Failure::usage(format!("kernel {name} is for {element}, --dtype is {dtype}")))
-}
-
 /// Fails for a grouped kernel: a launch of one GEMM says too little about it.
 pub(crate) fn one_product(entry: &AnyGemm) -> Result<(), Failure> {
-    let form = entry.form();
-    let (of, flag) = match form {
-        // One GEMM is a batch of one.
-        Form::Single | Form::Batched => return Ok(()),
-        Form::Ragged => ("groups of rows", "--rows"),
-        Form::Masked => ("groups of rows in buffers of one size", "--rows … --room …"),
-        Form::KGrouped => ("groups along K", "--k-groups"),
-        Form::Grouped => ("GEMMs of any shapes", "--group"),
-    };
+    if matches!(entry.form(), Form::Single | Form::Batched) {
+        return Ok(()); // one GEMM is a batch of one
+    }
+    let (option, of) = (Launched::options(entry.form()), entry.form().words());
     Err(Failure::usage(format!(
-        "kernel {} is {form:?}, for {of}: run it with `falchion gemm {flag}`",
+        "kernel {} computes {of}, and one GEMM was asked for: run it with `falchion gemm` and {option}",
         entry.name()
     )))
 }
@@ -247,40 +190,36 @@ pub(crate) fn padded(types: impl Into<Types>, majors: [Major; 2], problem: GemmP
     Request { call: Call { a: whole(call.a, a_bytes), b: whole(call.b, b_bytes), ..call }, ..request }
 }
 
-impl PlanArgs {
-    pub(crate) fn run(&self) -> Result<(), Failure> {
-        let out = &mut out();
-        let all = |sizes: &[u32]| sizes.iter().fold(0u32, |sum, &size| sum.saturating_add(size));
-        let k = self.k.or((!self.k_groups.is_empty()).then(|| all(&self.k_groups)));
-        if let (m, Some(n), Some(k)) = (self.m, self.n, k) {
-            let majors = majors(&self.layout);
-            let problem = GemmProblem { m: m.unwrap_or(all(&self.rows)), n, k };
-            let groups: Vec<GemmProblem> = self.rows.iter().map(|&m| GemmProblem { m, ..problem }).collect();
-            let along_k: Vec<GemmProblem> =
-                self.k_groups.iter().map(|&k| GemmProblem { k, ..problem }).collect();
-            let types = self.types.types()?;
-            types::sparse_as_it_lies(types, &self.layout, !groups.is_empty())?;
-            let request = Request::packed(types, majors, problem);
-            let fusion = self.epilogue.as_deref().and_then(Fusion::named);
-            let request = match (fusion, self.batch) {
-                (Some(fusion), _) => request.fused(fusion),
-                (None, Some(count)) => request.batched(count),
-                (None, None) if !groups.is_empty() => request.ragged(&groups),
-                (None, None) if !along_k.is_empty() => request.k_grouped(&along_k),
-                (None, None) => request,
-            };
-            let first_of_all = request.k_major(1 << 20);
-            let selection = kernel::select(&first_of_all.request, &Machine::h200());
-            first(&selection)?;
-            ranking(out, &request, &self.layout, &selection)?;
-            return Ok(transposes(out, &first_of_all, &selection)?);
-        }
-        let kernel = match (&self.name, self.spec) {
-            (Some(name), _) => find(name)?,
-            (None, spec) => find(&spec.unwrap_or(KernelSpec::DEFAULT).to_string())?,
-        };
-        Ok(explain(out, &kernel)?)
+fn plan(given: &Given) -> Result<(), Failure> {
+    let out = &mut out();
+    if let Some(name) = named::kernel(given)? {
+        given.finish("--kernel")?;
+        return Ok(explain(out, &find(&name)?)?);
     }
+    let missing = |name: &str| {
+        Err(Failure::usage(format!(
+            "--{name} was needed: --m, --n and --k rank the kernels for a shape, and --kernel explains one"
+        )))
+    };
+    let launched = Launched::read(given, missing)?;
+    let types = TypeArgs::read(given).types()?;
+    let layout: String = given.value("layout");
+    let majors = majors(&layout);
+    types::sparse_as_it_lies(types, &layout, matches!(launched.form, Form::Ragged | Form::Masked))?;
+    let request = launched.request(Request::packed(types, majors, launched.extents()?));
+    let (request, with) = match given.first(&SEVERAL) {
+        Some(flag) => (request, format!("--{flag}")),
+        None => {
+            let fusion = given.get::<String>("epilogue").as_deref().and_then(Fusion::named);
+            (fusion.map_or(request, |fusion| request.fused(fusion)), "a ranking".to_owned())
+        }
+    };
+    given.finish(&with)?;
+    let first_of_all = request.k_major(1 << 20);
+    let selection = kernel::select(&first_of_all.request, &Machine::h200());
+    first(&selection, &first_of_all.request)?;
+    ranking(out, &request, &layout, &selection)?;
+    Ok(transposes(out, &first_of_all, &selection)?)
 }
 
 /// Parses directions as in kernel names: `kn` is a K-major A and an N-major B.
@@ -290,12 +229,28 @@ pub(crate) fn majors(layout: &str) -> [Major; 2] {
 }
 
 /// The kernel with the shortest predicted time, or the reason why there is none.
-pub(crate) fn first(selection: &Selection) -> Result<&Ranked, Failure> {
+pub(crate) fn first<'s>(selection: &'s Selection, request: &Request<'_>) -> Result<&'s Ranked, Failure> {
     let none = || match selection.refused.first() {
         Some(Refused { error, .. }) => Failure::usage(error),
-        None => Failure::usage("there is no kernel for this element type and these directions"),
+        None => none(request),
     };
     selection.ranked.first().ok_or_else(none)
+}
+
+/// Why there is no kernel for a request: the rule that the simplest one breaks.
+fn none(request: &Request<'_>) -> Failure {
+    let form = KernelSpec { form: request.call.products.form(), ..KernelSpec::DEFAULT };
+    let form =
+        form.words().into_iter().find(|(key, _)| *key == "form").map_or(String::new(), |(_, form)| form);
+    let majors = request.majors.map(|major| major == Major::K);
+    let layout = format!("{}{}", if majors[0] { "k" } else { "m" }, if majors[1] { "k" } else { "n" });
+    let types = request.fusion.map_or(request.types, |of| request.types.stored(of.output(request.types.a)));
+    let epilogue = request.fusion.map_or(String::new(), |of| format!(" epilogue={}", of.name()));
+    let spec = format!("form={form} layout={layout} {}{epilogue}", words(types));
+    match find(&spec) {
+        Err(rule) => rule,
+        Ok(_) => Failure::usage(format!("no kernel was found like `{spec}`")),
+    }
 }
 
 /// What the GEMMs of a launch are, in words.
@@ -325,15 +280,13 @@ fn ranking(
         (None, products) => format!(" in {} {}", products.count(), many(products)),
     };
     let types = request.types;
-    let element = types.a.name();
     writeln!(out, "{m} x {n} x {k} {types}{products}, directions {layout}, predicted for an H200\n")?;
     let operations = request.operations();
     writeln!(out, "{:>10} {:>8} {:>6}  kernel", "us", "TFLOP/s", "waves")?;
-    let own = |gemm: &AnyGemm| gemm.name().replace(&format!("dtype={element} layout={layout} "), "");
     for (i, Ranked { gemm, prediction, reason, .. }) in selection.ranked.iter().take(SHOWN).enumerate() {
         let microseconds = prediction.microseconds;
         let rate = operations / microseconds / 1e6;
-        writeln!(out, "{microseconds:10.1} {rate:8.0} {:6.2}  {}", prediction.waves, own(gemm))?;
+        writeln!(out, "{microseconds:10.1} {rate:8.0} {:6.2}  {}", prediction.waves, gemm.name())?;
         if i == 0 {
             writeln!(out, "{:27} {reason}", "")?;
         }
@@ -482,18 +435,12 @@ fn swizzle(bytes: u32) -> &'static str {
     }
 }
 
-impl EmitArgs {
-    pub(crate) fn run(&self) -> Result<(), Failure> {
-        let kernel = self.kernel.find()?;
-        if let Some(path) = &self.output {
-            files::writable(path)?;
-        }
-        let program = kernel.program()?;
-        match &self.output {
-            None => Ok(out().write_all(program.text().as_bytes())?),
-            Some(path) => files::write_text(path, program.text()),
-        }
-    }
+fn emit(given: &Given) -> Result<(), Failure> {
+    let kernel = named::find(given)?;
+    let path = given.get::<PathBuf>("out").unwrap_or_else(|| PathBuf::from("-"));
+    given.finish("a kernel's PTX")?;
+    files::writable(&path)?;
+    files::write_text(&path, kernel.program()?.text())
 }
 
 /// Contiguous directions of A and B, as in kernel names.

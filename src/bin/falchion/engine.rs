@@ -11,14 +11,29 @@ use kernel::{Emulator, Engine, EngineError, Gpu};
 use crate::Failure;
 
 /// Where to run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Choice {
     /// The GPU if there is a usable one, else the emulator.
+    #[default]
     Auto,
     /// The emulator, on any machine.
     Emulator,
     /// The GPU, or an error.
     Gpu,
+}
+
+/// Where to run cases.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Engines {
+    /// The GPU if there is a usable one, else the emulator.
+    #[default]
+    Auto,
+    /// The emulator, on any machine.
+    Emulator,
+    /// The GPU, or an error.
+    Gpu,
+    /// Both. Without a GPU, its cases are skipped.
+    All,
 }
 
 /// An engine, and why it was chosen.

@@ -28,6 +28,14 @@ impl Failure {
         Self::Environment(message.to_string())
     }
 
+    /// The same with what it is about before the message.
+    pub(crate) fn about(self, what: &str) -> Self {
+        match self {
+            Self::Usage(message) => Self::Usage(format!("{what}: {message}")),
+            Self::Wrong | Self::Environment(_) | Self::Closed => self,
+        }
+    }
+
     /// Prints the reason and returns the exit code.
     pub(crate) fn report(self) -> ExitCode {
         match self {

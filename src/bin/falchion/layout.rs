@@ -4,50 +4,31 @@ use std::fmt::Display;
 use std::io::Write;
 use std::path::PathBuf;
 
-use clap::Args;
 use cute_rs::draw::{Access, Atom, Picture, Walk};
 use cute_rs::expr::{Value, evaluate, operations};
 use cute_rs::{ComposedLayout, ThreadValue};
 
+use crate::options::{Given, Verb};
 use crate::output::{out, shortened};
-use crate::{Failure, files};
+use crate::{Command, Failure, files};
 
-/// Evaluate a layout expression, or name an instruction's layout, and draw it.
-///
-/// The last line of the output is the result in CuTe's notation.
-#[derive(Debug, Args)]
-#[command(after_long_help = help())]
-pub(crate) struct LayoutArgs {
-    /// Expression: a layout `(4,(2,3)):(1,(4,8))`, a shape, `Sw<3,4,3> o 0 o L`, or a call such as
-    /// `composition(A,B)`
-    #[arg(required_unless_present = "atom", conflicts_with = "atom")]
+pub(crate) const COMMAND: Command = Command {
+    verb: Verb::Layout,
+    about: "Evaluate a layout expression, or name an instruction's layout, and draw it.
+
+The last line of the output is the result in CuTe's notation.",
+    examples: "",
+    run: |given| LayoutArgs::read(given).execute(given, &mut out()),
+};
+
+/// The options of the command.
+#[derive(Debug)]
+struct LayoutArgs {
     expr: Option<String>,
-    /// Name of an instruction's layout: `wgmma-m64n64k16-bf16-c`, `…-a`, `stmatrix-x4-source`,
-    /// `ldmatrix-x2-trans-destination`, `smem-k-128B-bf16-64x64`, `smem-mn-64B-…`
-    #[arg(long, value_name = "NAME")]
     atom: Option<String>,
-    /// Print a grid before the result: offsets, banks (with --banks), or owners (with --tile or an --atom in registers)
-    #[arg(long)]
     table: bool,
-    /// Write an SVG picture to this file
-    #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Write a LaTeX picture to this file
-    #[arg(long, value_name = "FILE")]
     latex: Option<PathBuf>,
-    /// Read the layout as `(thread, value) -> m + M n` of a tile of M x N elements
-    #[arg(long, value_name = "MxN", allow_hyphen_values = true, conflicts_with_all = ["atom", "banks"], value_parser = tile)]
-    tile: Option<(i64, i64)>,
-    /// Show shared-memory banks, for elements of this many bits
-    #[arg(long, value_name = "BITS")]
-    banks: Option<u32>,
-    /// Elements that the 32 lanes of a warp access: `row`, `column`, or a layout from lanes to coordinates
-    /// [default: row]. Needs --banks, or a `smem-…` atom
-    #[arg(long, value_name = "ACCESS")]
-    access: Option<String>,
-    /// Bytes that each lane moves: 1, 2, 4, 8 or 16 [default: one element; 16 for a `smem-…` atom]. Needs --banks, or a `smem-…` atom
-    #[arg(long, value_name = "BYTES")]
-    lane_bytes: Option<u32>,
 }
 
 /// What to print and draw.
@@ -59,16 +40,19 @@ enum Subject {
 }
 
 impl LayoutArgs {
-    pub(crate) fn run(&self) -> Result<(), Failure> {
-        self.execute(&mut out())
+    fn read(given: &Given) -> Self {
+        let (table, [expr, atom]) = (given.flag("table"), ["expr", "atom"].map(|name| given.get(name)));
+        let [svg, latex] = ["svg", "latex"].map(|name| given.get(name));
+        Self { expr, atom, table, svg, latex }
     }
 
-    fn execute(&self, out: &mut impl Write) -> Result<(), Failure> {
+    fn execute(&self, given: &Given, out: &mut dyn Write) -> Result<(), Failure> {
         for path in [&self.svg, &self.latex].into_iter().flatten() {
             files::writable(path)?;
         }
         let subject = self.subject().map_err(Failure::Usage)?;
-        let picture = self.picture(&subject).map_err(Failure::Usage)?;
+        let picture = self.picture(given, &subject).map_err(Failure::Usage)?;
+        given.finish("such a layout")?;
         self.write(out, picture.as_ref(), &subject)
     }
 
@@ -76,20 +60,21 @@ impl LayoutArgs {
         match (&self.expr, &self.atom) {
             (Some(expr), _) => evaluated(expr).map(Subject::Value),
             (None, Some(name)) => name.parse().map(Subject::Atom).map_err(text),
-            (None, None) => Err("name an expression or an atom".into()),
+            (None, None) => Err("an expression, or --atom, was needed".into()),
         }
     }
 
     /// The requested picture, if any.
-    fn picture(&self, subject: &Subject) -> Result<Option<Picture>, String> {
-        let banks = self.banks.is_some() || self.access.is_some() || self.lane_bytes.is_some();
-        if !(self.table || self.svg.is_some() || self.latex.is_some() || self.tile.is_some() || banks) {
+    fn picture(&self, given: &Given, subject: &Subject) -> Result<Option<Picture>, String> {
+        let banks = given.first(&["banks", "access", "lane-bytes"]).is_some();
+        let tile = given.get::<(i64, i64)>("tile");
+        if !(self.table || self.svg.is_some() || self.latex.is_some() || tile.is_some() || banks) {
             return Ok(None);
         }
-        let picture = match (subject, self.tile) {
+        let bits = || given.get::<u32>("banks");
+        let picture = match (subject, tile) {
             (Subject::Atom(Atom::Shared { tile, element_bits, access }), _) => {
-                let bits = self.banks.unwrap_or(*element_bits);
-                Picture::of_banks(tile, bits, &self.access(access.clone())?)
+                Picture::of_banks(tile, bits().unwrap_or(*element_bits), &asked(given, access.clone())?)
             }
             (Subject::Atom(_), _) if banks => return Err("registers have no banks of shared memory".into()),
             (Subject::Atom(atom), _) => atom.picture(),
@@ -100,9 +85,9 @@ impl LayoutArgs {
             (Subject::Value(value), Some(_)) => return Err(format!("{value} is no thread-value layout")),
             (Subject::Value(value), None) if banks => {
                 let tile = composed(value)?;
-                let bits = self.banks.ok_or("an access needs `--banks BITS`, the width of an element")?;
+                let bits = bits().ok_or("an access needs `--banks BITS`, the width of an element")?;
                 let element = Access::row(0, (bits / 8).max(1));
-                Picture::of_banks(&tile, bits, &self.access(element)?)
+                Picture::of_banks(&tile, bits, &asked(given, element)?)
             }
             (Subject::Value(Value::Layout(layout)), None) => Picture::of_layout(layout),
             (Subject::Value(Value::Coords(coords)), None) => Picture::of_coords(coords),
@@ -116,26 +101,9 @@ impl LayoutArgs {
         }))
     }
 
-    /// The requested access, or the default one.
-    fn access(&self, usual: Access) -> Result<Access, String> {
-        let walk = match self.access.as_deref() {
-            None => usual.walk,
-            Some("row") => Walk::Row(0),
-            Some("column") => Walk::Column(0),
-            Some(expr) => {
-                let value = evaluated(expr)?;
-                let Value::Layout(layout) = value else {
-                    return Err(format!("`--access` is `row`, `column` or a layout, not {value}"));
-                };
-                Walk::Threads(layout)
-            }
-        };
-        Ok(Access { walk, lane_bytes: self.lane_bytes.unwrap_or(usual.lane_bytes) })
-    }
-
     fn write(
         &self,
-        out: &mut impl Write,
+        out: &mut dyn Write,
         picture: Option<&Picture>,
         subject: &Subject,
     ) -> Result<(), Failure> {
@@ -158,6 +126,23 @@ impl LayoutArgs {
         writeln!(out, "{subject}")?;
         Ok(out.flush()?)
     }
+}
+
+/// The requested access, or the usual one.
+fn asked(given: &Given, usual: Access) -> Result<Access, String> {
+    let walk = match given.get::<String>("access").as_deref() {
+        None => usual.walk,
+        Some("row") => Walk::Row(0),
+        Some("column") => Walk::Column(0),
+        Some(expr) => {
+            let value = evaluated(expr)?;
+            let Value::Layout(layout) = value else {
+                return Err(format!("`--access` is `row`, `column` or a layout, not {value}"));
+            };
+            Walk::Threads(layout)
+        }
+    };
+    Ok(Access { walk, lane_bytes: given.get("lane-bytes").unwrap_or(usual.lane_bytes) })
 }
 
 impl Display for Subject {
@@ -193,7 +178,7 @@ fn composed(value: &Value) -> Result<ComposedLayout, String> {
 }
 
 /// Parses a tile such as `64x128`.
-fn tile(text: &str) -> Result<(i64, i64), String> {
+pub(crate) fn tile(text: &str) -> Result<(i64, i64), String> {
     let numbers =
         text.split_once('x').and_then(|(rows, columns)| Some((rows.parse().ok()?, columns.parse().ok()?)));
     match numbers {
@@ -203,7 +188,7 @@ fn tile(text: &str) -> Result<(i64, i64), String> {
 }
 
 /// Help text: the grammar and the operations.
-fn help() -> String {
+pub(crate) fn help() -> String {
     let usages: Vec<_> = operations().iter().map(|operation| operation.usage).collect();
     let lines: Vec<_> = usages.chunks(4).map(|line| format!("  {}", line.join("  "))).collect();
     format!(
@@ -219,19 +204,15 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        args: LayoutArgs,
-    }
 
     /// What the command prints, or why it fails.
     fn run(line: &[&str]) -> Result<String, String> {
-        let cli = Cli::try_parse_from([&["layout"], line].concat()).map_err(text)?;
+        let matches = COMMAND.definition().try_get_matches_from([&["layout"], line].concat());
         let mut out = Vec::new();
-        match cli.args.execute(&mut out) {
+        let given = matches.map_err(text).and_then(|matches| {
+            Given::new(Verb::Layout, matches).map_err(|failure| format!("{failure:?}"))
+        })?;
+        match LayoutArgs::read(&given).execute(&given, &mut out) {
             Ok(()) => String::from_utf8(out).map_err(text),
             Err(Failure::Usage(message) | Failure::Environment(message)) => Err(message),
             Err(Failure::Wrong) => Err("a wrong result".into()),
@@ -289,11 +270,11 @@ mod tests {
             ("nothing to draw", &["size((4,8))", "--table"], "32 is no layout"),
             ("no thread-value layout", &["(4,8)", "--tile", "2x2"], "lies outside the tile"),
             ("no tile", &["(4,8)", "--tile", "2"], "a tile is written `64x128`"),
-            ("an access of what", &["(4,8)", "--access", "row"], "needs `--banks BITS`"),
+            ("an access of what", &["(4,8)", "--access", "row"], "--access needs --banks or --atom"),
             ("an access by what", &["(4,8)", "--banks", "16", "--access", "rank(4)"], "not 1"),
             ("no banks", &["--atom", "wgmma-m64n64k16-bf16-c", "--access", "row"], "registers have no banks"),
             ("no atom", &["--atom", "hmma"], "no atom is called `hmma`"),
-            ("neither", &[], "required"),
+            ("neither", &[], "--atom, was needed"),
             ("both", &["(4,8)", "--atom", "wgmma-m64n64k16-bf16-c"], "cannot be used with"),
             ("no folder", &["(4,8)", "--svg", "/no such folder/a.svg"], "cannot write /no such folder/a.svg"),
         ] {

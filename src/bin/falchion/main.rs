@@ -8,6 +8,7 @@
 
 mod bench;
 mod cache;
+mod call;
 mod catalogue;
 mod engine;
 mod explore;
@@ -18,6 +19,7 @@ mod layout;
 mod memory;
 mod named;
 mod numbers;
+mod options;
 mod output;
 mod packed;
 mod scales;
@@ -32,63 +34,96 @@ mod weights;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
-
 use failure::Failure;
+use options::{Given, Verb};
 
-/// GEMM kernels for Hopper as Rust types: run, check, print and time them.
-///
-/// Only `bench` and `tune` need a GPU; the other commands also run without one, in the emulator. Exit codes:
-/// 0 success, 1 a wrong result, 2 bad usage or an environment that cannot do what was asked, 141 the reader
-/// of standard output closed it.
-#[derive(Debug, Parser)]
-#[command(name = "falchion", version, max_term_width = 110)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
+/// A command of the command line.
+#[derive(Clone, Copy)]
+struct Command {
+    verb: Verb,
+    /// The first paragraph is what the list of commands shows.
+    about: &'static str,
+    examples: &'static str,
+    run: fn(&Given) -> Result<(), Failure>,
 }
 
-#[derive(Debug, Subcommand)]
-enum Command {
-    Gemm(Box<gemm::GemmArgs>),
-    /// List the named kernels.
-    Configs,
-    Plan(catalogue::PlanArgs),
-    Emit(catalogue::EmitArgs),
-    Verify(verify::VerifyArgs),
-    Trace(trace::TraceArgs),
-    Bench(bench::BenchArgs),
-    Tune(bench::tune::TuneArgs),
-    Chart(bench::chart::ChartArgs),
-    #[command(hide = true)]
-    Compile(bench::compilers::CompileArgs),
-    Layout(layout::LayoutArgs),
-    Schedule(schedule::ScheduleArgs),
-    Explore(explore::ExploreArgs),
-    Cache(cache::CacheArgs),
+const ABOUT: &str = "GEMM kernels for Hopper as Rust types: run, check, print and time them.
+
+Only `bench` and `tune` need a GPU; the other commands also run without one, in the emulator. Exit codes: 0 success, 1 a \
+wrong result, 2 bad usage or an environment that cannot do what was asked, 141 the reader of standard output closed it. \
+A file that is written may be `-`, standard output; the report then goes to standard error.";
+
+const COMMANDS: [Command; 14] = [
+    gemm::COMMAND,
+    catalogue::CONFIGS,
+    catalogue::PLAN,
+    catalogue::EMIT,
+    verify::COMMAND,
+    trace::COMMAND,
+    bench::COMMAND,
+    bench::tune::COMMAND,
+    bench::chart::COMMAND,
+    bench::compilers::COMMAND,
+    layout::COMMAND,
+    schedule::COMMAND,
+    explore::COMMAND,
+    cache::COMMAND,
+];
+
+impl Command {
+    /// clap's definition of the command.
+    fn definition(&self) -> clap::Command {
+        let command = described(clap::Command::new(self.verb.name()), self.about);
+        let command = command.args(options::args(self.verb)).after_help(self.examples);
+        match self.verb {
+            Verb::Compile => command.hide(true),
+            Verb::Cache => command.subcommands([cache::TRIM, cache::CLEAR].map(|of| of.definition())),
+            Verb::Layout => command.after_long_help(layout::help()),
+            _ => command,
+        }
+    }
+
+    /// Runs the command, or its own command.
+    fn run(&self, matches: &clap::ArgMatches) -> Result<(), Failure> {
+        let own = matches.subcommand();
+        let own = own.and_then(|(name, of)| {
+            [cache::TRIM, cache::CLEAR].into_iter().find(|own| own.verb.name() == name).zip(Some(of))
+        });
+        if let Some((command, matches)) = own {
+            return command.run(matches);
+        }
+        let given = Given::new(self.verb, matches.clone())?;
+        output::redirect(&given)?;
+        (self.run)(&given)?;
+        // Each command has refused what it does not take before it began. This finds a command that did not.
+        given.finish(&format!("`falchion {}`", self.verb.name()))
+    }
+}
+
+/// A command with its description: short, its first paragraph; long, all of it.
+fn described(command: clap::Command, about: &'static str) -> clap::Command {
+    let first = about.split("\n\n").next().unwrap_or(about);
+    command.about(first.trim_end_matches('.')).long_about(about)
+}
+
+/// clap's definition of the command line.
+fn definition() -> clap::Command {
+    let cli = described(clap::Command::new("falchion"), ABOUT);
+    let cli = cli.version(env!("CARGO_PKG_VERSION")).max_term_width(110);
+    cli.subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands(COMMANDS.iter().map(Command::definition))
 }
 
 fn main() -> ExitCode {
-    let cli = match output::parse::<Cli>() {
-        Ok(cli) => cli,
+    let matches = match output::parse(definition()) {
+        Ok(matches) => matches,
         Err(code) => return code,
     };
-    let result = match cli.command {
-        Command::Gemm(args) => args.run(),
-        Command::Configs => catalogue::configs(),
-        Command::Plan(args) => args.run(),
-        Command::Emit(args) => args.run(),
-        Command::Verify(args) => args.run(),
-        Command::Trace(args) => args.run(),
-        Command::Bench(args) => args.run(),
-        Command::Tune(args) => args.run(),
-        Command::Chart(args) => args.run(),
-        Command::Compile(args) => args.run(),
-        Command::Layout(args) => args.run(),
-        Command::Schedule(args) => args.run(),
-        Command::Explore(args) => args.run(),
-        Command::Cache(args) => args.run(),
-    };
+    let command = matches.subcommand().and_then(|(name, of)| {
+        COMMANDS.iter().find(|command| command.verb.name() == name).map(|command| (command, of))
+    });
+    let result = command.map_or(Ok(()), |(command, matches)| command.run(matches));
     match result.and_then(|()| Ok(output::out().flush()?)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),

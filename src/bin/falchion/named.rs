@@ -1,35 +1,37 @@
-//! The arguments that select a kernel: a name, or a spec.
+//! `--kernel`: a kernel's name, or the words of a spec.
 
 use kernel::{AnyGemm, KernelSpec};
 
+use crate::options::Given;
 use crate::{Failure, catalogue};
 
-/// Parses a spec.
-pub(crate) fn spec(text: &str) -> Result<KernelSpec, String> {
-    text.parse().map_err(|error: kernel::SpecError| error.to_string())
+/// The text of `--kernel`, with a spec as the library prints it. No words at all are the default spec.
+pub(crate) fn text(given: &str) -> Result<String, Failure> {
+    if !given.contains('=') && !given.trim().is_empty() {
+        return Ok(given.trim().to_owned());
+    }
+    let spec: KernelSpec = given.parse().map_err(|error| Failure::usage(format!("--kernel: {error}")))?;
+    Ok(spec.to_string())
 }
 
-/// A kernel by its name or by its spec.
-#[derive(clap::Args, Debug)]
-pub(crate) struct KernelArgs {
-    /// Kernel name from `falchion configs`.
-    #[arg(required_unless_present = "spec", conflicts_with = "spec")]
-    name: Option<String>,
-    /// Kernel as `key=value` words. Words that are left out have the defaults that `falchion plan --spec ""`
-    /// prints.
-    #[arg(long, value_name = "WORDS", value_parser = spec)]
-    spec: Option<KernelSpec>,
+/// The text of `--kernel`, if it is given.
+pub(crate) fn kernel(given: &Given) -> Result<Option<String>, Failure> {
+    given.get::<String>("kernel").map(|words| text(&words)).transpose()
 }
 
-impl KernelArgs {
-    /// The name, or the spec's text, which is valid in place of a name.
-    pub(crate) fn name(&self) -> String {
-        let spec = || self.spec.map(|spec| spec.to_string()).unwrap_or_default();
-        self.name.clone().unwrap_or_else(spec)
-    }
+/// The text of `--kernel`.
+///
+/// # Errors
+/// It is not given.
+pub(crate) fn needed(given: &Given) -> Result<String, Failure> {
+    let missing = "--kernel was needed: a name from `falchion configs`, or the words of a spec";
+    kernel(given)?.ok_or_else(|| Failure::usage(missing))
+}
 
-    /// The kernel.
-    pub(crate) fn find(&self) -> Result<AnyGemm, Failure> {
-        catalogue::find(&self.name())
-    }
+/// The kernel of `--kernel`.
+///
+/// # Errors
+/// It is not given, or there is no such kernel.
+pub(crate) fn find(given: &Given) -> Result<AnyGemm, Failure> {
+    catalogue::find(&needed(given)?)
 }

@@ -41,6 +41,12 @@ pub(crate) fn in_single(flag: &str, factor: f64, d: Format) -> Result<f32, Failu
     )))
 }
 
+/// An extent of a matrix.
+pub(crate) fn extent(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|&extent: &u32| extent > 0);
+    number.ok_or_else(|| format!("a number from 1 to {} was needed", u32::MAX))
+}
+
 /// The number of rows of a group.
 pub(crate) fn rows(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| format!("a number of rows from 0 to {} was needed, as in 300,0,17", u32::MAX))

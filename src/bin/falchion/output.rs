@@ -3,21 +3,55 @@
 //! A failed write to standard output ends the command. If the reader has closed it, the command ends without
 //! a message, as SIGPIPE ends other tools; otherwise it reports an error. A failed write to standard error is
 //! ignored.
+//!
+//! A file that is written may be `-`: it is then written to standard output, and the report to standard error.
 
-use std::io::{self, StdoutLock, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use clap::{CommandFactory, FromArgMatches};
+use clap::error::{ContextKind, ContextValue};
 
 use crate::Failure;
+use crate::options::Given;
 
 /// The exit code when the reader has closed standard output: what shells report for a process that SIGPIPE
 /// ended.
 pub(crate) const CLOSED: u8 = 141;
 
-/// Standard output. Its errors become [`Failure`]s by `?`.
-pub(crate) fn out() -> StdoutLock<'static> {
-    io::stdout().lock()
+/// Whether a file is written to standard output, so that the report goes to standard error.
+static REDIRECTED: AtomicBool = AtomicBool::new(false);
+
+/// The options that name a file to write.
+pub(crate) const WRITTEN: [&str; 7] = ["out", "svg", "latex", "json", "csv", "jsonl", "record"];
+
+/// Sends the report to standard error if a file is written to standard output.
+///
+/// # Errors
+/// Two files are.
+pub(crate) fn redirect(given: &Given) -> Result<(), Failure> {
+    let names: Vec<&str> = WRITTEN.into_iter().filter(|name| given.writes_stdout(name)).collect();
+    if let [first, second, ..] = names[..] {
+        return Err(Failure::usage(format!(
+            "--{first} and --{second} are both `-`: standard output takes one of them"
+        )));
+    }
+    REDIRECTED.store(!names.is_empty(), Ordering::Relaxed);
+    Ok(())
+}
+
+/// Where the report goes: standard output, or standard error if a file is written to standard output. Its errors
+/// become [`Failure`]s by `?`.
+pub(crate) fn out() -> Box<dyn Write> {
+    match REDIRECTED.load(Ordering::Relaxed) {
+        false => Box::new(io::stdout().lock()),
+        true => Box::new(io::stderr().lock()),
+    }
+}
+
+/// Whether a file is standard output.
+pub(crate) fn is_stdout(path: &std::path::Path) -> bool {
+    path.as_os_str() == "-"
 }
 
 /// Prints on standard error why a command fails.
@@ -39,13 +73,13 @@ pub(crate) fn plain(text: &str) -> String {
     plain
 }
 
-/// Parses the command line. If clap prints help or an error, the command must end with the returned code.
-pub(crate) fn parse<C: CommandFactory + FromArgMatches>() -> Result<C, ExitCode> {
-    // Every argument takes a negative number as its value, so that the error is about the value.
-    let negative = |arg: clap::Arg| arg.allow_negative_numbers(true);
-    let command = C::command().mut_subcommands(|command| command.mut_args(negative));
-    let parsed = command.try_get_matches().and_then(|matches| C::from_arg_matches(&matches));
-    parsed.map_err(|error| {
+/// Parses the command line. If clap prints help or an error, the program must end with the returned code.
+pub(crate) fn parse(command: clap::Command) -> Result<clap::ArgMatches, ExitCode> {
+    command.try_get_matches().map_err(|mut error| {
+        if let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) {
+            let value = ContextValue::String(shortened(value));
+            error.insert(ContextKind::InvalidValue, value);
+        }
         let code = u8::try_from(error.exit_code()).unwrap_or(2);
         let printed = error.print().and_then(|()| out().flush());
         match printed {

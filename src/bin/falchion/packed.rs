@@ -57,7 +57,7 @@ impl Packing {
         }
     }
 
-    const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Gptq => "gptq",
             Self::Awq => "awq",

@@ -10,77 +10,30 @@ use collective::Form;
 use kernel::{AnyGemm, GemmProblem, Machine, Prediction, Request, Types};
 use scheduler::{Activity, Slice, Span, Tiles, Timeline, Work};
 
+use crate::call::Launched;
 use crate::catalogue::tile;
 use crate::memory::bytes;
-use crate::named::KernelArgs;
+use crate::options::{Given, Verb};
 use crate::output::{out, shortened};
-use crate::{Failure, catalogue, files};
+use crate::{Command, Failure, catalogue, files, named};
 
-/// Draw which worker computes which tile, and which range of K, over time.
-///
-/// A worker is a CTA or a cluster; a slot is a place for one worker on the GPU. The unit of time is a k-tile:
-/// the part of K that one stage holds.
-/// The drawing assumes that every slot multiplies equally fast, and that loads and epilogues overlap the next
-/// tile. A slice of a tile takes its part of the tile's time. Traffic is a prediction of the model of `falchion plan`.
-#[derive(clap::Args, Debug)]
-#[command(
-    override_usage = "falchion schedule [OPTIONS] <NAME> --m <M> --n <N> --k <K>\n       \
-                  falchion schedule [OPTIONS] <NAME> --experts <ROWS,ROWS,..> --n <N> --k <K>\n       \
-                  falchion schedule [OPTIONS] <NAME> --k-groups <K,K,..> --m <M> --n <N>\n       \
-                  falchion schedule [OPTIONS] <NAME> --group <MxNxK>\n       \
-                  With --spec <WORDS>, leave out <NAME>.",
-    after_help = "Examples:\n  falchion schedule 128x256-bf16-kk --m 4096 --n 4096 --k 4096\n  \
-                  falchion schedule 256x192-stream-k-bf16-kk --m 2048 --n 2048 --k 512 --sms 20 --svg schedule.svg\n  \
-                  falchion schedule 128x128-stream-k-2x2-f16-kk --m 256 --n 256 --k 8192 --list\n  \
-                  falchion schedule ragged-128x256-step32-bf16-kk --experts 300,0,17,129 --n 512 --k 512 --sms 8\n  \
-                  falchion schedule grouped-128x256-bf16-kk --group 300x512x64,70x40x512 --sms 8"
-)]
-pub(crate) struct ScheduleArgs {
-    #[command(flatten)]
-    kernel: KernelArgs,
-    /// Rows of A and D.
-    #[arg(long, required_unless_present_any = ["experts", "group"],
-        value_parser = clap::value_parser!(u32).range(1..))]
-    m: Option<u32>,
-    /// Columns of B and D.
-    #[arg(long, required_unless_present = "group",
-        value_parser = clap::value_parser!(u32).range(1..))]
-    n: Option<u32>,
-    /// Columns of A, rows of B.
-    #[arg(long, required_unless_present_any = ["group", "k_groups"],
-        value_parser = clap::value_parser!(u32).range(1..))]
-    k: Option<u32>,
-    /// Number of GEMMs in the batch, all of this shape, for kernels `batched…`.
-    #[arg(long, value_name = "COUNT", conflicts_with_all = ["experts", "group"],
-        value_parser = clap::value_parser!(u32).range(1..=65536))]
-    batch: Option<u32>,
-    /// Rows of each group, comma-separated, for kernels `ragged…` and `masked…`. A group may have 0 rows.
-    #[arg(long, value_name = "ROWS,ROWS,..", value_delimiter = ',', allow_hyphen_values = true, value_parser = crate::numbers::rows, conflicts_with_all = ["m", "group"])]
-    experts: Vec<u32>,
-    /// K of each group along K, comma-separated, in place of --k, for kernels `form=k-grouped …`. A group may have
-    /// K 0.
-    #[arg(long, value_name = "K,K,..", value_delimiter = ',', allow_hyphen_values = true, value_parser = crate::numbers::lengths, conflicts_with_all = ["k", "batch", "experts", "group"])]
-    k_groups: Vec<u32>,
-    /// Shape of each GEMM, comma-separated, for kernels `grouped…`. Repeatable.
-    #[arg(long, value_name = "MxNxK", value_delimiter = ',', value_parser = crate::bench::suites::parse_group, allow_hyphen_values = true,
-        conflicts_with_all = ["m", "n", "k"])]
-    group: Vec<GemmProblem>,
-    /// Number of SMs of the GPU.
-    #[arg(long, default_value_t = 132, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    sms: u32,
-    /// Largest number of slots in the text drawing.
-    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(2..))]
-    rows: u32,
-    /// Width of the text drawing in characters.
-    #[arg(long, default_value_t = 96, value_parser = clap::value_parser!(u32).range(8..=1000))]
-    columns: u32,
-    /// List every work unit instead of drawing. For a slice of a tile, also its columns in the tile.
-    #[arg(long)]
-    list: bool,
-    /// Write a picture of every slot, and of the tiles in D, to this SVG file.
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
-}
+pub(crate) const COMMAND: Command = Command {
+    verb: Verb::Schedule,
+    about: "Draw which worker computes which tile, and which range of K, over time.
+
+A worker is a CTA or a cluster; a slot is a place for one worker on the GPU. The unit of time is a k-tile: the part of K that one \
+stage holds. The drawing assumes that every slot multiplies equally fast, and that loads and epilogues overlap the next tile. A \
+slice of a tile takes its part of the tile's time. Traffic is a prediction of the model of `falchion plan`.",
+    examples: "Examples:\n  falchion schedule --kernel 128x256-bf16-kk --m 4096 --n 4096 --k 4096\n  \
+                  falchion schedule --kernel 256x192-stream-k-bf16-kk --m 2048 --n 2048 --k 512 --sms 20 --svg schedule.svg\n  \
+                  falchion schedule --kernel 128x128-stream-k-2x2-f16-kk --m 256 --n 256 --k 8192 --list\n  \
+                  falchion schedule --kernel ragged-128x256-step32-bf16-kk --rows 300,0,17,129 --n 512 --k 512 --sms 8\n  \
+                  falchion schedule --kernel grouped-128x256-bf16-kk --group 300x512x64,70x40x512 --sms 8",
+    run: schedule,
+};
+
+/// Largest number of GEMMs of a batch in a picture.
+const MOST_BATCHED: u32 = 65_536;
 
 /// Largest number of tiles in a picture.
 const MOST_TILES: u64 = 1 << 18;
@@ -101,91 +54,65 @@ pub(crate) struct Schedule {
     pub(crate) prediction: Option<Prediction>,
 }
 
-impl ScheduleArgs {
-    pub(crate) fn run(&self) -> Result<(), Failure> {
-        if let Some(path) = &self.svg {
-            files::writable(path)?;
-        }
-        let schedule = self.schedule()?;
-        if let Some(path) = &self.svg {
-            files::write_text(path, &svg::document(&schedule))?;
-        }
-        Ok(self.print(&mut out(), &schedule)?)
+fn schedule(given: &Given) -> Result<(), Failure> {
+    let svg = given.get::<PathBuf>("svg");
+    if let Some(path) = &svg {
+        files::writable(path)?;
     }
+    let instead =
+        |plain: &str, _: &str| format!("its tiles are assigned to workers like those of {plain}; draw that");
+    let entry = catalogue::plain(&named::needed(given)?, instead)?;
+    let missing = |name: &str| Err(Failure::usage(format!("--{name} was needed")));
+    let launched = Launched::read(given, missing)?;
+    if launched.batch > MOST_BATCHED {
+        let count = launched.batch;
+        return Err(Failure::usage(format!("--batch is {count}, at most {MOST_BATCHED} are drawn")));
+    }
+    let size = if given.flag("list") { None } else { Some([given.value("lines"), given.value("width")]) };
+    let sms = given.value("sms");
+    given.finish("these GEMMs")?;
+    let schedule = Schedule::new(entry, &launched, sms, &asked(given, &launched))?;
+    if let Some(path) = &svg {
+        files::write_text(path, &svg::document(&schedule))?;
+    }
+    let out = &mut out();
+    for line in schedule.summary() {
+        writeln!(out, "{line}")?;
+    }
+    writeln!(out)?;
+    match size {
+        None => schedule.list(out)?,
+        Some([lines, width]) => picture::draw(out, &schedule, lines, width)?,
+    }
+    Ok(out.flush()?)
+}
 
-    fn schedule(&self) -> Result<Schedule, Failure> {
-        let instead = |plain: &str, _: &str| {
-            format!("its tiles are assigned to workers like those of {plain}; draw that")
-        };
-        let entry = catalogue::plain(&self.kernel.name(), instead)?;
-        Schedule::new(entry, self.products(), self.form(), self.sms, &self.asked())
-    }
-
-    /// The given arguments about extents, as text.
-    fn asked(&self) -> String {
-        let list = |name: &str, values: Vec<String>| {
-            (!values.is_empty()).then(|| format!("{name} {}", shortened(&values.join(","))))
-        };
-        let one = |name: &str, value: Option<u32>| value.map(|value| format!("{name} {value}"));
-        let shape = |GemmProblem { m, n, k }: &GemmProblem| format!("{m}x{n}x{k}");
-        let given = [
-            one("--batch", self.batch),
-            list("--experts", self.experts.iter().map(u32::to_string).collect()),
-            list("--k-groups", self.k_groups.iter().map(u32::to_string).collect()),
-            list("--group", self.group.iter().map(shape).collect()),
-            one("--m", self.m),
-            one("--n", self.n),
-            one("--k", self.k),
-        ];
-        given.into_iter().flatten().collect::<Vec<_>>().join(", ")
-    }
-
-    /// The form of the launch.
-    fn form(&self) -> Form {
-        match (self.batch, &self.experts[..], &self.group[..]) {
-            (Some(_), ..) => Form::Batched,
-            _ if !self.k_groups.is_empty() => Form::KGrouped,
-            (_, [_, ..], _) => Form::Ragged,
-            (.., [_, ..]) => Form::Grouped,
-            _ => Form::Single,
-        }
-    }
-
-    fn products(&self) -> Vec<GemmProblem> {
-        let [m, n, k] = [self.m, self.n, self.k].map(|extent| extent.unwrap_or(0));
-        let one = GemmProblem { m, n, k };
-        match self.form() {
-            Form::Single => vec![one],
-            Form::Batched => vec![one; self.batch.unwrap_or(1) as usize],
-            Form::Ragged | Form::Masked => self.experts.iter().map(|&m| GemmProblem { m, ..one }).collect(),
-            Form::KGrouped => self.k_groups.iter().map(|&k| GemmProblem { k, ..one }).collect(),
-            Form::Grouped => self.group.clone(),
-        }
-    }
-
-    fn print(&self, out: &mut impl Write, schedule: &Schedule) -> io::Result<()> {
-        for line in schedule.summary() {
-            writeln!(out, "{line}")?;
-        }
-        writeln!(out)?;
-        if self.list {
-            schedule.list(out)?;
-        } else {
-            picture::draw(out, schedule, self.rows, self.columns)?;
-        }
-        out.flush()
-    }
+/// The given options about extents, as text.
+fn asked(given: &Given, launched: &Launched) -> String {
+    let list = |name: &str, of: &dyn Fn(&GemmProblem) -> String| {
+        let values: Vec<String> = launched.groups.iter().map(of).collect();
+        given.has(name).then(|| format!("--{name} {}", shortened(&values.join(","))))
+    };
+    let one = |name: &str| given.has(name).then(|| given.get::<u32>(name)).flatten();
+    let number = |name: &str| one(name).map(|value| format!("--{name} {value}"));
+    let asked = [
+        number("batch"),
+        list("rows", &|one| one.m.to_string()),
+        number("max-rows"),
+        list("k-groups", &|one| one.k.to_string()),
+        list("group", &|GemmProblem { m, n, k }| format!("{m}x{n}x{k}")),
+        number("m"),
+        number("n"),
+        number("k"),
+    ];
+    asked.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 impl Schedule {
-    /// The schedule of `products` on a GPU with `sms` SMs. `asked` is the text of the arguments, for errors.
-    pub(crate) fn new(
-        entry: AnyGemm,
-        products: Vec<GemmProblem>,
-        asked_form: Form,
-        sms: u32,
-        asked: &str,
-    ) -> Result<Self, Failure> {
+    /// The schedule of a launch on a GPU with `sms` SMs. `asked` is the text of the arguments, for errors.
+    pub(crate) fn new(entry: AnyGemm, launched: &Launched, sms: u32, asked: &str) -> Result<Self, Failure> {
+        launched.suits(entry.name(), entry.form())?;
+        let products = launched.products();
         let plan = entry.plan();
         let machine = Machine::h200();
         let clusters = machine.clusters.map(|clusters| sms * clusters / machine.multiprocessors);
@@ -198,22 +125,8 @@ impl Schedule {
             let along_k = form == Form::KGrouped;
             catalogue::legal(&entry, GemmProblem { k: if along_k { all } else { first.k }, ..first })
         });
-        match (form, asked_form, &call) {
-            (is, was, _) if is != was => {
-                let shape = match is {
-                    Form::Single => "one shape with --m, --n and --k",
-                    Form::Batched => "--batch",
-                    Form::Ragged | Form::Masked => "the rows of each group with --experts",
-                    Form::KGrouped => "the K of each group with --k-groups",
-                    Form::Grouped => "each shape with --group",
-                };
-                return Err(Failure::usage(format!(
-                    "kernel {} is {is:?}, one that is {was:?} was needed for these GEMMs: use another kernel, or give {shape}",
-                    entry.name()
-                )));
-            }
-            (Form::Single, _, Some(call)) => drop(entry.launch(call, slots)?),
-            _ => {}
+        if let (Form::Single, Some(call)) = (form, &call) {
+            entry.launch(call, slots)?;
         }
         let tiles = entry.tiles_of(&products).map_err(|error| Failure::usage(format!("{asked}: {error}")))?;
         let all = u64::from(tiles.m) * u64::from(tiles.n);

@@ -13,50 +13,19 @@ use falchion::verify::{Format, HostMatrix, Order};
 use kernel::{AnyGemm, Call, GemmProblem, Launch, LinearArguments, MatrixRef, WorkspaceRef};
 use scheduler::Tiles;
 
-use crate::named::KernelArgs;
+use crate::options::{Given, Verb};
 use crate::output::out;
-use crate::{Failure, catalogue, files, memory, numbers};
+use crate::{Command, Failure, catalogue, files, memory, named};
 
-/// Run a kernel in the emulator and record what each warp and each asynchronous unit did.
-///
-/// Open the file of -o in https://ui.perfetto.dev. Times are steps of the emulator, not seconds: the timeline shows
-/// which warp waits for which, and what overlaps. Shared-memory bank conflicts are printed per instruction.
-#[derive(clap::Args, Debug)]
-#[command(
-    override_usage = "falchion trace [OPTIONS] <NAME>\n       falchion trace [OPTIONS] --spec <WORDS>",
-    after_help = "Example:\n  falchion trace 128x256-direct-bf16-kk --m 256 --n 256 --k 512 -o trace.json --svg trace.svg"
-)]
-pub(crate) struct TraceArgs {
-    #[command(flatten)]
-    kernel: KernelArgs,
-    /// Rows of A and D.
-    #[arg(long, default_value_t = 256)]
-    m: u32,
-    /// Columns of B and D.
-    #[arg(long, default_value_t = 256)]
-    n: u32,
-    /// Columns of A, rows of B.
-    #[arg(long, default_value_t = 512)]
-    k: u32,
-    /// Factor of C; 0 leaves C out.
-    #[arg(long, default_value_t = 0.0, value_parser = numbers::factor, allow_hyphen_values = true)]
-    beta: f32,
-    /// Write the timeline to this JSON file, for Perfetto or Chrome.
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-    /// Write a picture of the timeline to this SVG file.
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
-    /// Number of clusters that run at the same time. A persistent kernel launches that many.
-    #[arg(long, default_value_t = 1)]
-    clusters: u32,
-    /// Order in which warps run and asynchronous work completes.
-    #[arg(long, value_enum, default_value = "paced")]
-    schedule: Pace,
-    /// Seed of the random schedule.
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
-}
+pub(crate) const COMMAND: Command = Command {
+    verb: Verb::Trace,
+    about: "Run a kernel in the emulator and record what each warp and each asynchronous unit did.
+
+Open the file of -o in https://ui.perfetto.dev. Times are steps of the emulator, not seconds: the timeline shows which warp waits \
+for which, and what overlaps. Shared-memory bank conflicts are printed per instruction.",
+    examples: "Example:\n  falchion trace --kernel 128x256-direct-bf16-kk --m 256 --n 256 --k 512 -o trace.json --svg trace.svg",
+    run: trace,
+};
 
 /// Largest number of k-tiles and epilogues in a trace. Each has some hundred events of all warps; all take a
 /// minute or two.
@@ -66,9 +35,10 @@ const MOST_PIECES: u128 = 1 << 16;
 const PIECE_BYTES: u128 = 40_000;
 
 /// The emulator's schedules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Pace {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Pace {
     /// All warps run at the same pace; asynchronous work takes a nominal number of steps.
+    #[default]
     Paced,
     /// Warps run in round-robin order; asynchronous work completes only when no warp can continue.
     Default,
@@ -184,49 +154,53 @@ impl Run {
     }
 }
 
-impl TraceArgs {
-    pub(crate) fn run(&self) -> Result<(), Failure> {
-        for path in [&self.output, &self.svg].into_iter().flatten() {
-            files::writable(path)?;
-        }
-        let instead = |plain: &str, _: &str| {
-            format!("a trace has no arguments for it; trace {plain}, the same kernel without it")
-        };
-        let entry = catalogue::plain(&self.kernel.name(), instead)?;
-        catalogue::one_product(&entry)?;
-        let Self { m, n, k, beta, clusters, seed, .. } = *self;
-        let run = Run { problem: GemmProblem { m, n, k }, beta, clusters, seed, ..Run::default() };
-        let (trace, outcome) = Run { schedule: self.schedule.schedule(), ..run }.traced(&entry)?;
-        self.show(&trace)?;
-        if let Some(path) = &self.output {
-            write(path, &trace.chrome_json())?;
-        }
-        if let Some(path) = &self.svg {
-            write(path, &trace.svg())?;
-        }
-        // A trace that ends in a trap is written too: it is the most useful kind.
-        outcome
+fn trace(given: &Given) -> Result<(), Failure> {
+    let [output, svg] = ["out", "svg"].map(|name| given.get::<PathBuf>(name));
+    for path in [&output, &svg].into_iter().flatten() {
+        files::writable(path)?;
     }
+    let instead = |plain: &str, _: &str| {
+        format!("a trace has no arguments for it; trace {plain}, the same kernel without it")
+    };
+    let entry = catalogue::plain(&named::needed(given)?, instead)?;
+    catalogue::one_product(&entry)?;
+    let [m, n, k] = ["m", "n", "k"].map(|name| given.value(name));
+    let schedule = given.value::<Pace>("schedule").schedule();
+    // The other schedules are not random.
+    let seed = if schedule == Schedule::Random { given.value("seed") } else { 0 };
+    let (beta, clusters) = (given.value::<f64>("beta") as f32, given.value("clusters"));
+    given.finish("a schedule that is not random")?;
+    let run = Run { problem: GemmProblem { m, n, k }, beta, clusters, schedule, seed };
+    let (trace, outcome) = run.traced(&entry)?;
+    show(&trace)?;
+    if let Some(path) = &output {
+        write(path, &trace.chrome_json())?;
+    }
+    if let Some(path) = &svg {
+        write(path, &trace.svg())?;
+    }
+    // A trace that ends in a trap is written too: it is the most useful kind.
+    outcome
+}
 
-    fn show(&self, trace: &Trace) -> io::Result<()> {
-        writeln!(out(), "kernel    {}", trace.kernel)?;
-        writeln!(
-            out(),
-            "events    {} in {} steps of the emulator (not a time)",
-            trace.events.len(),
-            trace.steps()
-        )?;
-        for (words, share) in waits(&trace.events) {
-            writeln!(out(), "waits     {:>5.1} % of the warps' steps: {words}", share * 100.0)?;
-        }
-        if trace.shared.is_empty() {
-            writeln!(out(), "banks     no warp reads or writes shared memory by its own loads and stores")?;
-        }
-        for (access, instructions) in by_statement(&trace.shared) {
-            writeln!(out(), "banks     {}", conflicts(&access, instructions))?;
-        }
-        Ok(())
+fn show(trace: &Trace) -> io::Result<()> {
+    writeln!(out(), "kernel    {}", trace.kernel)?;
+    writeln!(
+        out(),
+        "events    {} in {} steps of the emulator (not a time)",
+        trace.events.len(),
+        trace.steps()
+    )?;
+    for (words, share) in waits(&trace.events) {
+        writeln!(out(), "waits     {:>5.1} % of the warps' steps: {words}", share * 100.0)?;
     }
+    if trace.shared.is_empty() {
+        writeln!(out(), "banks     no warp reads or writes shared memory by its own loads and stores")?;
+    }
+    for (access, instructions) in by_statement(&trace.shared) {
+        writeln!(out(), "banks     {}", conflicts(&access, instructions))?;
+    }
+    Ok(())
 }
 
 /// The fraction of all warps' steps that each kind of wait takes, largest first.

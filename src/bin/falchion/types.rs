@@ -1,38 +1,13 @@
-//! The arguments for number formats, block scales and sparse operands.
+//! The options for number formats, block scales and sparse operands.
 
-use collective::{Code, Format};
+use collective::{Code, Format, WeightsSpec};
 use cute_rs::atom::Major;
 use kernel::{KernelSpec, Types};
 
+use crate::options::Given;
+use crate::packed::Packing;
+use crate::weights::Coded;
 use crate::{Failure, catalogue};
-
-/// The formats of the operands and of D.
-#[derive(clap::Args, Debug)]
-pub(crate) struct TypeArgs {
-    /// Number format of A and B: bf16, f16, tf32, f32, f64, e4m3, e5m2, s8 or u8 [default: bf16]. If
-    /// --dtype-b has 16 bits, A may also be weights in few bits: a code and the number of elements along K
-    /// that share a scale, such as s4g128.
-    #[arg(long, value_parser = operand)]
-    dtype: Option<String>,
-    /// Number format of B, if it differs from A's: another 8-bit format. If A has 16 bits, B may also be
-    /// weights in few bits: a code and the number of elements along K that share a scale, such as s4g128, or
-    /// u4g64z with zero points.
-    #[arg(long, value_parser = operand)]
-    dtype_b: Option<String>,
-    /// Number format of D [default: that of A and B; bf16 for 8-bit floats, s32 for 8-bit integers, f32 for
-    /// tf32].
-    #[arg(long, value_parser = Format::ALL.map(Format::name))]
-    out_dtype: Option<String>,
-    /// Block of A that shares a scale, as rows x elements along K. For 8-bit floats.
-    #[arg(long, requires = "scale_b", value_parser = KINDS)]
-    scale_a: Option<String>,
-    /// Block of B that shares a scale, as columns x elements along K. For 8-bit floats.
-    #[arg(long, requires = "scale_a", value_parser = KINDS)]
-    scale_b: Option<String>,
-    /// Operand that is 2:4 sparse along K, a or b: of four neighbours two are stored, of tf32 one of two.
-    #[arg(long, value_name = "OPERAND", value_parser = SIDES)]
-    sparse: Option<String>,
-}
 
 /// Operands that can be sparse.
 pub(crate) const SIDES: [&str; 2] = ["a", "b"];
@@ -47,35 +22,51 @@ pub(crate) fn operands() -> Vec<&'static str> {
     KernelSpec::operands().map(Format::name).collect()
 }
 
-/// The blocks that can have a scale.
-const KINDS: [&str; 2] = ["1x128", "128x128"];
+/// The blocks that can have a scale: rows, or columns, by elements along K.
+pub(crate) const BLOCKS: [&str; 2] = ["1x128", "128x128"];
 
-/// Parses the name of an operand format, or of a code and its group.
-fn operand(text: &str) -> Result<String, String> {
-    let names = operands();
-    let few_bits = || Types::named(&format!("bf16-{text}")).is_some_and(|types| types.has_weights());
-    if names.contains(&text) || few_bits() {
+/// Rows of a block's name; 0 without one.
+fn block_rows(name: Option<&str>) -> u32 {
+    name.map_or(0, |name| if name == BLOCKS[0] { 1 } else { 128 })
+}
+
+/// Parses the name of an operand's format, or of a code and its group.
+pub(crate) fn operand(text: &str) -> Result<String, String> {
+    if operands().contains(&text) || Coded::named(text).is_some() {
         return Ok(text.to_owned());
     }
     let codes = Code::ALL.map(Code::name).join(", ");
     Err(format!(
-        "one of {}, or one of {codes} with its group size along K, as s4g128, was needed",
-        names.join(", ")
+        "one of {}, or quantised weights was needed: one of {codes}, with g32, g64 or g128 for groups that share a \
+         scale and z for zero points, as s4g128",
+        operands().join(", ")
     ))
 }
 
-/// Fails if no sparse instruction multiplies the formats that `--dtype` and `--dtype-b` name.
-pub(crate) fn can_be_sparse(side: &str, names: [Option<&str>; 2]) -> Result<(), Failure> {
+/// Parses the format of B, which may also be that of a file of another tool.
+pub(crate) fn operand_b(text: &str) -> Result<String, String> {
+    if Packing::named(text).is_some() { Ok(text.to_owned()) } else { operand(text) }
+}
+
+/// Fails if no sparse instruction multiplies the named formats.
+fn can_be_sparse(side: &str, names: [(&str, &str); 2], quantised: bool) -> Result<(), Failure> {
     let formats: Vec<&str> = Format::operands().map(Format::name).collect();
-    for (flag, name) in ["--dtype", "--dtype-b"].into_iter().zip(names) {
-        let Some(name) = name.filter(|name| !formats.contains(name)) else { continue };
-        let instead = match Format::named(name) {
-            Some(_) => format!("one of {} was needed", formats.join(", ")),
-            None => {
-                "weights in few bits are multiplied with a dense operand; leave out one of both".to_owned()
-            }
-        };
-        return Err(Failure::usage(format!("--sparse is {side}, and {flag} is {name}: {instead}")));
+    let refused = |flag: &str, name: &str, instead: &str| {
+        Err(Failure::usage(format!("--sparse is {side}, and {flag} is {name}: {instead}")))
+    };
+    for (flag, name) in names {
+        // Beside 16 bits, 8-bit floats and integers are codes too.
+        let code = quantised && Format::named(name).is_none_or(|format| format.bits() != 16);
+        if code {
+            return refused(
+                flag,
+                name,
+                "quantised weights are multiplied with a dense operand; leave out one of both",
+            );
+        }
+        if !formats.contains(&name) {
+            return refused(flag, name, &format!("one of {} was needed", formats.join(", ")));
+        }
     }
     Ok(())
 }
@@ -104,60 +95,131 @@ pub(crate) fn sparse_as_it_lies(types: Types, layout: &str, groups: bool) -> Res
     Ok(())
 }
 
-/// The types of a GEMM: A's format, the formats of B and D if they are named, and the rows of the scaled
-/// blocks (0 for none).
-pub(crate) fn named(a: Format, b: Option<&str>, d: Option<&str>, scaled: [u32; 2]) -> Result<Types, Failure> {
-    let types = Types::of(a).scaled(scaled);
-    let types = b.and_then(Format::named).map_or(types, |b| types.with_b(b));
-    let types = d.and_then(Format::named).map_or(types, |d| types.stored(d));
-    catalogue::possible(types)?;
-    Ok(types)
+/// What the options say about formats.
+#[derive(Clone, Debug)]
+pub(crate) struct TypeArgs {
+    dtype: Option<String>,
+    dtype_b: Option<String>,
+    out: Option<Format>,
+    /// Rows of blocks that share a scale.
+    scaled: [u32; 2],
+    sparse: Option<String>,
 }
 
 impl TypeArgs {
-    /// The requested types; `None` if no argument is given.
-    pub(crate) fn given(&self) -> Result<Option<Types>, Failure> {
-        let Self { dtype, dtype_b, out_dtype, scale_a, scale_b, sparse } = self;
-        let all = [dtype, dtype_b, out_dtype, scale_a, scale_b, sparse];
-        if all.into_iter().all(Option::is_none) { Ok(None) } else { self.types().map(Some) }
+    /// Takes the options.
+    pub(crate) fn read(given: &Given) -> Self {
+        let block = |name| block_rows(given.get::<String>(name).as_deref());
+        Self {
+            dtype: given.get("dtype"),
+            dtype_b: given.get("dtype-b"),
+            out: given.get::<String>("out-dtype").as_deref().and_then(Format::named),
+            scaled: ["scale-block-a", "scale-block-b"].map(block),
+            sparse: given.get("sparse"),
+        }
     }
 
-    /// The requested types, with defaults for what is not given.
-    pub(crate) fn types(&self) -> Result<Types, Failure> {
-        let rows = |kind: &Option<String>| match kind.as_deref() {
-            None => 0,
-            Some("1x128") => 1,
-            Some(_) => 128,
-        };
-        let (a, b) = (self.dtype.as_deref().unwrap_or("bf16"), self.dtype_b.as_deref());
-        let scaled = [rows(&self.scale_a), rows(&self.scale_b)];
-        let weights = Types::named(&[a, b.unwrap_or(a)].join("-")).filter(Types::has_weights);
-        self.is_possible(a)?;
-        if let Some(types) = weights {
-            let types = self.out_dtype.as_deref().and_then(Format::named).map_or(types, |d| types.stored(d));
-            catalogue::possible(types.scaled(scaled))?;
-            return Ok(types);
+    /// The names of A's and B's formats. A layer of GPTQ or AWQ has 16-bit floats for scales, so A has `f16` then.
+    fn names(&self) -> [&str; 2] {
+        let usual = if self.packing().is_some() { "f16" } else { Format::Bf16.name() };
+        let a = self.dtype.as_deref().unwrap_or(usual);
+        [a, self.dtype_b.as_deref().unwrap_or(a)]
+    }
+
+    /// The kind of quantized file that B is in.
+    pub(crate) fn packing(&self) -> Option<Packing> {
+        self.dtype_b.as_deref().and_then(Packing::named)
+    }
+
+    /// The quantised operand, if there is one: whether it is B, its code, and the 16-bit format that is multiplied.
+    ///
+    /// # Errors
+    /// Neither operand has 16 bits.
+    pub(crate) fn weights(&self) -> Result<Option<(bool, Coded, Format)>, Failure> {
+        let [a, b] = self.names();
+        let wide = |name| Format::named(name).filter(|format| format.bits() == 16 && format.is_float());
+        if self.packing().is_some() {
+            let coded = Coded { code: Code::U4, group: None, zeros: true };
+            return match wide(a) {
+                Some(wide) => Ok(Some((true, coded, wide))),
+                None => Err(Failure::usage(format!(
+                    "--dtype is {a}, bf16 or f16 was needed for --dtype-b gptq and awq"
+                ))),
+            };
         }
-        let few_bits = [Some(a), b].into_iter().flatten().find(|name| Format::named(name).is_none());
-        if let Some(name) = few_bits {
+        if let (Some(coded), Some(wide)) = (Coded::named(b), wide(a)) {
+            return Ok(Some((true, coded, wide)));
+        }
+        if let (Some(coded), Some(wide)) = (Coded::named(a), wide(b)) {
+            return Ok(Some((false, coded, wide)));
+        }
+        match [a, b].into_iter().find(|name| Format::named(name).is_none()) {
+            None => Ok(None),
+            Some(name) => Err(Failure::usage(format!(
+                "{name} is a code of quantised weights, which are multiplied with 16 bits: --dtype or --dtype-b of bf16 or \
+                 f16 was needed"
+            ))),
+        }
+    }
+
+    /// The requested types.
+    ///
+    /// # Errors
+    /// No kernel multiplies or stores such formats.
+    pub(crate) fn types(&self) -> Result<Types, Failure> {
+        if let Some(packing) = self.packing() {
             return Err(Failure::usage(format!(
-                "{name} is a code of few bits, which needs an operand of 16 bits: --dtype or --dtype-b of bf16 or f16 was needed"
+                "--dtype-b {} reads a layer of a file, with `falchion gemm --a FILE --b FILE.safetensors:LAYER`: one of \
+                 u4g32, u4g64 and u4g128, with z, was needed here",
+                packing.name()
             )));
         }
-        let types = named(Format::named(a).unwrap_or(Format::Bf16), b, self.out_dtype.as_deref(), scaled)?;
+        let spec = |(_, coded, _): (_, Coded, _)| coded.spec();
+        self.with(self.weights()?.map(spec), self.scaled)
+    }
+
+    /// The requested types with scales of blocks of `scaled` rows, and with `weights` in place of the quantised
+    /// operand's.
+    ///
+    /// # Errors
+    /// No kernel multiplies or stores such formats.
+    pub(crate) fn with(&self, weights: Option<WeightsSpec>, scaled: [u32; 2]) -> Result<Types, Failure> {
+        let ([a, b], quantised) = (self.names(), self.weights()?);
+        if let Some(side) = &self.sparse {
+            can_be_sparse(side, [("--dtype", a), ("--dtype-b", b)], quantised.is_some())?;
+        }
+        let types = match quantised {
+            Some((is_b, _, wide)) => {
+                let of = if is_b { [None, weights] } else { [weights, None] };
+                Types::of(wide).weights(of)
+            }
+            None => {
+                let format = |name| Format::named(name).unwrap_or(Format::Bf16);
+                Types::of(format(a)).with_b(format(b))
+            }
+        };
+        let types = self.out.map_or(types, |d| types.stored(d)).scaled(scaled);
         let types = types.sparse(sparse(self.sparse.as_deref()));
         catalogue::possible(types)?;
         Ok(types)
     }
 
-    /// Fails where a sparse operand goes with nothing else that is asked for.
-    fn is_possible(&self, dtype: &str) -> Result<(), Failure> {
-        let Some(side) = &self.sparse else { return Ok(()) };
-        if let Some(scale) = &self.scale_a {
-            return Err(Failure::usage(format!(
-                "--sparse is {side}, and --scale-a is {scale}: blocks with scales are multiplied dense; leave out --sparse, or --scale-a and --scale-b"
-            )));
-        }
-        can_be_sparse(side, [Some(dtype), self.dtype_b.as_deref()])
+    /// Rows of blocks that share a scale, as the options say; 0 without.
+    pub(crate) fn scaled(&self) -> [u32; 2] {
+        self.scaled
+    }
+
+    /// D's format, if it is given.
+    pub(crate) fn out(&self) -> Option<Format> {
+        self.out
+    }
+
+    /// A's format as it is multiplied.
+    pub(crate) fn multiplied(&self) -> Result<Format, Failure> {
+        let [a, _] = self.names();
+        Ok(match self.weights()? {
+            Some((.., wide)) => wide,
+            None => Format::named(a).unwrap_or(Format::Bf16),
+        })
     }
 }

@@ -6,87 +6,47 @@ mod instructions;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use clap::ValueEnum;
 use emulator::{Numerics, Schedule};
 use falchion::verify::tables::{Case, Repeated, Share, Verdict, tables};
 
 use falchion::verify::random::{self, Place, Trial, trial_of};
-use kernel::{Emulator, Engine, Gpu, KernelSpec};
+use kernel::{AnyGemm, Emulator, Engine, Gpu};
 use rayon::prelude::*;
 
-use crate::Failure;
-use crate::named;
+use self::instructions::Files;
+use crate::engine::Engines;
+use crate::options::{Given, Verb};
 use crate::output::{out, shortened};
+use crate::{Command, Failure, catalogue, named};
 
-/// Run the embedded case tables. The last line is `N passed, N failed, N skipped`.
-///
-/// A case is one kernel at one problem, checked against an f64 reference. It is skipped if its engine is missing. In the emulator `quick` takes minutes, and `full` about ten
-/// times as long.
-#[derive(clap::Args, Debug)]
-#[command(after_help = "Examples:\n  falchion verify\n  falchion verify --engine all --suite full\n  \
-                        falchion verify --filter special-values")]
-pub(crate) struct VerifyArgs {
-    /// Where to run the cases.
-    #[arg(long, value_enum, default_value = "auto")]
+pub(crate) const COMMAND: Command = Command {
+    verb: Verb::Verify,
+    about: "Run the embedded case tables. The last line is `N passed, N failed, N skipped`.
+
+A case is one kernel at one problem, checked against an f64 reference. It is skipped if its engine is missing. In the emulator \
+`quick` takes minutes, and `full` about ten times as long. With --kernel: random problems for one kernel. With --random-specs: \
+random kernels.",
+    examples: "Examples:\n  falchion verify\n  falchion verify --engine all --suite full\n  \
+                        falchion verify --filter special-values\n  falchion verify --kernel \"tile=128x64x64\" --problems 5",
+    run: verify,
+};
+
+/// The suites of cases.
+pub(crate) const SUITES: [&str; 5] = ["quick", "full", "all", "fusions", "instructions"];
+
+/// The options that every suite takes.
+#[derive(Debug)]
+struct VerifyArgs {
     engine: Engines,
-    /// Run only cases whose name or kernel contains this text.
-    #[arg(long, default_value = "")]
-    filter: String,
-    /// Suite to run: `quick`, `full` or `all` of the case tables; `fusions` for every kernel with a fused
-    /// epilogue; `instructions` for one program per form of an instruction, compared bit by bit.
-    #[arg(long, default_value = "quick")]
-    suite: String,
-    /// Print the verdicts of --suite instructions as JSON.
-    #[arg(long)]
-    json: bool,
-    /// Write the GPU's outputs of --suite instructions to this file.
-    #[arg(long, value_name = "FILE")]
-    record: Option<PathBuf>,
-    /// Read the GPU's outputs of --suite instructions from this file, which --record wrote, in place of a
-    /// GPU.
-    #[arg(long, value_name = "FILE", conflicts_with = "record")]
-    replay: Option<PathBuf>,
-    /// Run each case in the emulator under every fixed schedule of warps and asynchronous work, and under
-    /// this many random schedules. A failure names the schedule and the seed that reproduce it.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    schedules: Option<u64>,
-    /// Accumulate in the emulator exactly as the hardware does, which takes about three times as long. With
-    /// `--engine all`, also compare the GPU's results with the emulator's, bit for bit.
-    #[arg(long)]
     exact: bool,
-    /// Number of runs of each GEMM of the tables. The first result is compared with the reference, every
-    /// other result with the first, bit for bit, on the device.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    filter: String,
+    schedules: Option<u64>,
     repeat: u32,
-    /// Run the kernel of these `key=value` words on random problems. The emulator runs each under a random
-    /// schedule.
-    #[arg(long, value_name = "WORDS", conflicts_with = "suite", value_parser = named::spec)]
-    spec: Option<KernelSpec>,
-    /// Number of random specs, legal and illegal; each legal one runs on a random problem. With --spec, the
-    /// number of random problems for that kernel [default: 20 with --spec]. The emulator runs them unless
-    /// --engine is `gpu` or `all`.
-    #[arg(long, value_name = "N", conflicts_with = "suite", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
-    random_specs: Option<u64>,
-    /// Seed of the random matrices, problems and specs.
-    #[arg(long, default_value_t = 0)]
     seed: u64,
 }
 
-/// Number of problems for `--spec` without `--random-specs`.
+/// Number of problems for `--kernel` without `--problems`.
 const PROBLEMS: u64 = 20;
-
-/// The engines that run the cases.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Engines {
-    /// The GPU if there is a usable one, else the emulator.
-    Auto,
-    /// The emulator.
-    Emulator,
-    /// The GPU, or an error.
-    Gpu,
-    /// Both. Without a GPU, its cases are skipped.
-    All,
-}
 
 #[derive(Default)]
 struct Count {
@@ -95,43 +55,61 @@ struct Count {
     skipped: usize,
 }
 
-impl VerifyArgs {
-    pub(crate) fn run(&self) -> Result<(), Failure> {
-        if self.repeat > 1 && ["instructions", "fusions"].contains(&self.suite.as_str()) {
-            return Err(Failure::usage(format!(
-                "--repeat {} is for the GEMMs of the tables, --suite is `{}`",
-                self.repeat, self.suite
-            )));
+fn verify(given: &Given) -> Result<(), Failure> {
+    let (engine, seed) = (given.value("engine"), given.value("seed"));
+    let mut args =
+        VerifyArgs { engine, exact: false, filter: String::new(), schedules: None, repeat: 1, seed };
+    let kernel = named::kernel(given)?.map(|name| catalogue::find(&name)).transpose()?;
+    let random = given.get::<u64>("random-specs");
+    if kernel.is_some() || random.is_some() {
+        // The emulator is exact or not.
+        args.exact = engine != Engines::Gpu && given.flag("exact");
+        let trials = match kernel {
+            Some(_) => given.get("problems").unwrap_or(PROBLEMS),
+            None => random.unwrap_or(0),
+        };
+        given.finish(if kernel.is_some() { "--kernel" } else { "--random-specs" })?;
+        return args.random(kernel.as_ref(), trials, &mut out());
+    }
+    args.filter = given.get("filter").unwrap_or_default();
+    let suite: String = given.value("suite");
+    let with = format!("--suite {suite}");
+    match suite.as_str() {
+        "instructions" => {
+            let [json, record, replay] = ["json", "record", "replay"].map(|name| given.get::<PathBuf>(name));
+            given.finish(&with)?;
+            args.instructions(&Files { json, record, replay })
         }
-        if self.spec.is_some() || self.random_specs.is_some() {
-            return self.random(&mut out());
-        }
-        if self.suite == "instructions" {
-            return self.instructions();
-        }
-        if self.json || self.record.is_some() || self.replay.is_some() {
-            return Err(Failure::usage("--json, --record and --replay need --suite instructions"));
-        }
-        if self.suite == "fusions" {
+        "fusions" => {
+            given.finish(&with)?;
             let (mut count, mut out) = (Count::default(), out());
-            self.fusions(&mut count, &mut out)?;
-            return count.close(&mut out);
+            args.fusions(&mut count, &mut out)?;
+            count.close(&mut out)
         }
+        _ => {
+            args.repeat = given.value("repeat");
+            // Only the emulator has schedules, and is exact or not.
+            if engine != Engines::Gpu {
+                (args.exact, args.schedules) = (given.flag("exact"), given.get("schedules"));
+            }
+            given.finish(if engine == Engines::Gpu { "--engine gpu" } else { &with })?;
+            args.tables(&suite)
+        }
+    }
+}
+
+impl VerifyArgs {
+    /// Runs the case tables.
+    fn tables(&self, suite: &str) -> Result<(), Failure> {
         let cases: Vec<Case> =
-            tables()?.into_iter().filter(|case| self.suite == "all" || case.suite == self.suite).collect();
-        if cases.is_empty() {
-            return Err(Failure::usage(format!(
-                "--suite is `{}`, one of quick, full, all, fusions and instructions was needed",
-                shortened(&self.suite)
-            )));
-        }
+            tables()?.into_iter().filter(|case| suite == "all" || case.suite == suite).collect();
         let shares: Vec<_> = cases
             .iter()
             .flat_map(Case::shares)
             .filter(|share| share.case.name.contains(&self.filter) || share.kernel.contains(&self.filter))
             .collect();
         if shares.is_empty() {
-            let (suite, filter) = (&self.suite, shortened(&self.filter));
+            let filter = shortened(&self.filter);
             return Err(Failure::usage(format!(
                 "no case or kernel of --suite {suite} has `{filter}` in its name; --suite all has every case"
             )));
@@ -197,12 +175,12 @@ fn both(emulated: Option<Trial>, there: Trial, exact: bool) -> Trial {
 }
 
 impl VerifyArgs {
-    /// Random problems for one spec, or random specs.
-    fn random(&self, out: &mut impl Write) -> Result<(), Failure> {
-        let trials = self.random_specs.unwrap_or(PROBLEMS);
+    /// Random problems for one kernel, or random specs.
+    fn random(&self, kernel: Option<&AnyGemm>, trials: u64, out: &mut impl Write) -> Result<(), Failure> {
+        let one = kernel.and_then(AnyGemm::spec);
         let (mut count, mut right, mut refused) = (Count::default(), 0, 0);
         let first = self.seed.wrapping_mul(1 << 32);
-        let spec_of = |seed| self.spec.unwrap_or_else(|| random::spec(seed));
+        let spec_of = |seed| one.unwrap_or_else(|| random::spec(seed));
         let emulate = self.engine != Engines::Gpu;
         let mut gpu = match self.engine {
             Engines::Gpu => Some(Gpu::new(0)?),
@@ -252,7 +230,13 @@ impl VerifyArgs {
             }
         }
         count.passed = right + refused;
-        writeln!(out, "{right} legal specs computed the right result, {refused} illegal ones were refused")?;
+        match kernel {
+            Some(_) => writeln!(out, "{right} problems had the right result, {refused} were refused")?,
+            None => writeln!(
+                out,
+                "{right} legal specs computed the right result, {refused} illegal ones were refused"
+            )?,
+        }
         count.close(out)
     }
 

@@ -1,26 +1,24 @@
-//! `--dtype-b int4 --group 128`: weights in few bits, with scales and zero points from files.
+//! `--dtype-b s4g128`: quantised weights, with scales and zero points from files.
 
 use collective::{Code, Format, WeightsSpec};
 use falchion::verify::{Format as Oracle, HostMatrix, Order, Weights, weights};
-use kernel::{GemmProblem, Types};
+use kernel::GemmProblem;
 
+use crate::Failure;
 use crate::files::{self, Found as File, Matrix, held};
 use crate::scales::Scaling;
-use crate::{Failure, catalogue};
 
 /// Which operand is in few bits, its code, and the 16-bit format that it is converted to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FewBits {
-    pub(crate) code: Code,
+    pub(crate) coded: Coded,
     pub(crate) is_b: bool,
     pub(crate) wide: Format,
 }
 
-/// The arguments about it.
+/// The files about it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Said<'a> {
-    /// `--group`.
-    pub(crate) group: Option<u32>,
     /// `--scale-a`, `--scale-b`.
     pub(crate) scales: [Option<&'a str>; 2],
     /// `--zero-a`, `--zero-b`.
@@ -35,35 +33,34 @@ pub(crate) struct Found {
     pub(crate) scaling: Scaling,
 }
 
-/// The code of a name, with the names that other libraries use.
-pub(crate) fn named(name: &str) -> Option<Code> {
-    match name {
-        "int4" => Some(Code::S4),
-        "uint4" => Some(Code::U4),
-        "int8" => Some(Code::S8),
-        "uint8" => Some(Code::U8),
-        "mxfp4" | "fp4" => Some(Code::E2m1),
-        name => Code::named(name),
-    }
+/// Quantised weights as `--dtype` and `--dtype-b` say them: a code, `g` and the group, `z` for zero points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Coded {
+    pub(crate) code: Code,
+    /// Number of elements along K that share a scale; `None` if none do, or if a file of scales says it.
+    pub(crate) group: Option<u32>,
+    pub(crate) zeros: bool,
 }
 
-/// The operand in few bits, if one name is a code and the other a 16-bit format.
-pub(crate) fn of_names(a: &str, b: &str) -> Option<FewBits> {
-    let wide = |name| Format::named(name).filter(|format| format.bits() == 16);
-    let few = |code, other, is_b| Some(FewBits { code: named(code)?, is_b, wide: wide(other)? });
-    few(a, b, false).or_else(|| few(b, a, true))
+impl Coded {
+    pub(crate) fn named(text: &str) -> Option<Self> {
+        let (zeros, word) = text.strip_suffix('z').map_or((false, text), |word| (true, word));
+        if let Some(code) = Code::named(word) {
+            return Some(Self { code, group: None, zeros });
+        }
+        let (code, group) = word.rsplit_once('g')?;
+        let size = group.parse().ok().filter(|size: &u32| size.to_string() == group)?;
+        let group = WeightsSpec::GROUPS.contains(&size).then_some(size);
+        (group.is_some() || size == 0).then_some(Self { code: Code::named(code)?, group, zeros })
+    }
+
+    /// The same without files.
+    pub(crate) fn spec(self) -> WeightsSpec {
+        WeightsSpec { code: self.code, group: self.group.unwrap_or(0), zeros: self.zeros }
+    }
 }
 
 impl FewBits {
-    /// The types of a GEMM with such weights.
-    pub(crate) fn types(&self, spec: WeightsSpec, d: Option<&str>) -> Result<Types, Failure> {
-        let weights = if self.is_b { [None, Some(spec)] } else { [Some(spec), None] };
-        let types = Types::of(self.wide).weights(weights);
-        let types = d.and_then(Format::named).map_or(types, |d| types.stored(d));
-        catalogue::possible(types)?;
-        Ok(types)
-    }
-
     fn side(&self) -> &'static str {
         if self.is_b { "b" } else { "a" }
     }
@@ -92,17 +89,18 @@ impl FewBits {
                 "--scale-{side} has a scale per row or block: with weights in few bits, one number was needed"
             )));
         };
-        let zeros = said.zeros[of].map(|name| self.lines("zero", name, [rows, k], said.group)).transpose()?;
+        let zeros =
+            said.zeros[of].map(|name| self.lines("zero", name, [rows, k], self.coded.group)).transpose()?;
         // Scales of groups, if groups are asked for; otherwise as the file's shape says.
-        let grouped = said.group.is_some() || zeros.is_some();
+        let grouped = self.coded.group.is_some() || zeros.is_some();
         let scales = match said.scales[of] {
             None => None,
             Some(name) => match self.factors(name, [rows, k])?.filter(|_| !grouped) {
-                None => Some(self.lines("scale", name, [rows, k], said.group)?),
+                None => Some(self.lines("scale", name, [rows, k], self.coded.group)?),
                 Some(factors) => return self.of_channels(factors, factor, problem, matrix),
             },
         };
-        let group = match (&scales, &zeros, said.group) {
+        let group = match (&scales, &zeros, self.coded.group) {
             (Some((group, _)), ..) => *group,
             (None, Some(_), _) => {
                 let side = self.side();
@@ -113,7 +111,7 @@ impl FewBits {
             (None, None, Some(_)) if matrix.is_some() => {
                 let side = self.side();
                 return Err(Failure::usage(format!(
-                    "--group needs scales per group: --scale-{side} was needed"
+                    "groups need scales per group: --scale-{side} was needed"
                 )));
             }
             (None, None, group) => group.unwrap_or(0),
@@ -126,7 +124,14 @@ impl FewBits {
                 self.side()
             )));
         }
-        let spec = WeightsSpec { code: self.code, group, zeros: zeros.is_some() };
+        if self.coded.zeros && matrix.is_some() && zeros.is_none() {
+            let side = self.side();
+            return Err(Failure::usage(format!(
+                "the weights have zero points (z): --zero-{side} was needed"
+            )));
+        }
+        let zero_points = zeros.is_some() || self.coded.zeros;
+        let spec = WeightsSpec { code: self.coded.code, group, zeros: zero_points };
         let scales = scales.map(|(_, matrix)| matrix);
         let weights = matrix
             .map(|matrix| self.weights(matrix, group, scales, zeros.map(|(_, zeros)| zeros)))
@@ -143,7 +148,7 @@ impl FewBits {
         matrix: Option<&Matrix>,
     ) -> Result<Found, Failure> {
         let weights = matrix.map(|matrix| self.weights(matrix, 0, None, None)).transpose()?;
-        let spec = WeightsSpec::of(self.code);
+        let spec = WeightsSpec::of(self.coded.code);
         let scaling = match factors[..] {
             [one] => Scaling::Number(f64::from(one) * factor),
             _ if self.is_b => Scaling::Vectors([vec![factor as f32; m as usize], factors]),
@@ -158,7 +163,7 @@ impl FewBits {
     fn factors(&self, name: &str, [rows, k]: [u32; 2]) -> Result<Option<Vec<f32>>, Failure> {
         let file = files::look_any_rank(name)?;
         let (groups, found) = self.groups(&file);
-        let line = found == rows && (k > 128 || self.code != Code::E2m1);
+        let line = found == rows && (k > 128 || self.coded.code != Code::E2m1);
         if groups != 1 || found != 1 && !line {
             return Ok(None);
         }
@@ -216,10 +221,13 @@ impl FewBits {
                     self.shape(groups, found),
                     self.wanted([rows, k], group)
                 ),
-                _ => format!("--{what}-{side} has one line, which fits groups of {fitting:?}: give --group"),
+                _ => format!(
+                    "--{what}-{side} has one line, which fits groups of {fitting:?}: name the group, as {}g{}",
+                    self.coded.code, fitting[0]
+                ),
             }));
         };
-        let powers = what == "scale" && self.code == Code::E2m1;
+        let powers = what == "scale" && self.coded.code == Code::E2m1;
         let format =
             if powers { Oracle::U8 } else { Oracle::named(self.wide.name()).unwrap_or(Oracle::Bf16) };
         let matrix = file.read()?;
@@ -252,18 +260,18 @@ impl FewBits {
         zeros: Option<HostMatrix>,
     ) -> Result<Weights, Failure> {
         let (rows, k) = if self.is_b { (matrix.columns, matrix.rows) } else { (matrix.rows, matrix.columns) };
-        let code = weights::Code::named(self.code.name()).unwrap_or(weights::Code::S4);
+        let code = weights::Code::named(self.coded.code.name()).unwrap_or(weights::Code::S4);
         let mut codes = Vec::with_capacity(rows as usize * k as usize);
         for (row, column) in (0..rows).flat_map(|row| (0..k).map(move |column| (row, column))) {
             let value = if self.is_b { matrix.get(column, row) } else { matrix.get(row, column) };
-            match self.code.nearest(value).filter(|&code| self.code.value(code) == Some(value)) {
+            match self.coded.code.nearest(value).filter(|&code| self.coded.code.value(code) == Some(value)) {
                 Some(code) => codes.push(code),
                 None => {
                     let [line, place] = if self.is_b { [column, row] } else { [row, column] };
                     return Err(Failure::usage(format!(
                         "--{} has {value} in row {line}, column {place}: a value of {} was needed",
                         self.side(),
-                        self.code
+                        self.coded.code
                     )));
                 }
             }

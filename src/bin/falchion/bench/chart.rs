@@ -2,55 +2,41 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
 use kernel::Types;
 
 use super::measure::State;
 use super::svg::{self, dot, label, line};
 use super::tune::seen::Line;
-use crate::output::out;
-use crate::{Failure, files};
+use crate::options::{Given, Verb};
+use crate::{Command, Failure, files};
 
-/// Draw the records of `falchion tune` as SVG: how many times as fast as cuBLASLt's fastest algorithm the best
-/// kernel is.
-///
-/// Each type of GEMM has a row with one dot per shape, and geometric means by family of shapes. With a sparse
-/// operand the comparison is with cuSPARSELt.
-#[derive(Args, Debug)]
-#[command(
-    after_help = "Example:\n  falchion chart bf16.jsonl e4m3.jsonl --card \"H200, driver 580.159.04, cuBLASLt 13.1.0\" -o ratios.svg"
-)]
-pub(crate) struct ChartArgs {
-    /// Record of `falchion tune`. Repeatable.
-    #[arg(required = true, value_name = "RECORD")]
-    records: Vec<PathBuf>,
-    /// Card, driver and library of the records, for the caption.
-    #[arg(long, value_name = "TEXT")]
-    card: String,
-    /// File to write; `-` is standard output.
-    #[arg(short, long, value_name = "FILE", default_value = "-")]
-    out: PathBuf,
-}
+pub(crate) const COMMAND: Command = Command {
+    verb: Verb::Chart,
+    about: "Draw the records of `falchion tune` as SVG: how many times as fast as cuBLASLt's fastest algorithm the best kernel is.
 
-impl ChartArgs {
-    pub(crate) fn run(&self) -> Result<(), Failure> {
-        let to_stdout = self.out.as_os_str() == "-";
-        if !to_stdout {
-            files::writable(&self.out)?;
-        }
-        let mut lines = Vec::new();
-        for path in &self.records {
-            lines.extend(read(path)?);
-        }
-        let picture = Chart::of(&lines)?.svg(&self.card);
-        if to_stdout {
-            return Ok(out().write_all(picture.as_bytes())?);
-        }
-        files::write_text(&self.out, &picture)
+Each type of GEMM has a row with one dot per shape, and geometric means by family of shapes. With a sparse operand the comparison \
+is with cuSPARSELt.",
+    examples: "Example:\n  falchion chart bf16.jsonl e4m3.jsonl --card \"H200, driver 580.159.04, cuBLASLt 13.1.0\" -o ratios.svg",
+    run: chart,
+};
+
+fn chart(given: &Given) -> Result<(), Failure> {
+    let (records, card) = (given.list::<PathBuf>("records"), given.get::<String>("card"));
+    let file = given.get::<PathBuf>("out").unwrap_or_else(|| PathBuf::from("-"));
+    given.finish("a chart")?;
+    let card =
+        card.ok_or_else(|| Failure::usage("--card was needed: the card, driver and library of the records"))?;
+    if records.is_empty() {
+        return Err(Failure::usage("at least one RECORD was needed, a file of `falchion tune --jsonl`"));
     }
+    files::writable(&file)?;
+    let mut lines = Vec::new();
+    for path in &records {
+        lines.extend(read(path)?);
+    }
+    files::write_text(&file, &Chart::of(&lines)?.svg(&card))
 }
 
 fn read(path: &Path) -> Result<Vec<Line>, Failure> {

@@ -6,36 +6,38 @@
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{self, Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use kernel::{Gpu, KernelSpec};
 
-use crate::Failure;
+use crate::options::Verb;
 use crate::output::out;
+use crate::{Command, Failure};
 
-/// Compile kernels for the GPU ahead of their use. Reads one spec per line from standard input, and answers
-/// each with a line. The kernels go to the driver's cache, or, if FALCHION_PTXAS names an assembler, to the
-/// folder that `falchion cache` shows.
-#[derive(clap::Args, Debug)]
-pub(crate) struct CompileArgs {}
+pub(crate) const COMMAND: Command = Command {
+    verb: Verb::Compile,
+    about: "Compile kernels for the GPU ahead of their use.
 
-impl CompileArgs {
-    #[expect(clippy::unused_self, reason = "as all commands")]
-    pub(crate) fn run(&self) -> Result<(), Failure> {
-        let mut gpu = Gpu::new(0)?;
-        for line in io::stdin().lock().lines() {
-            let spec: KernelSpec = line?.parse().map_err(Failure::usage)?;
-            let program = spec.kernel().map_err(Failure::usage)?.program()?;
-            match gpu.kernel(&program) {
-                Ok(_) => writeln!(out(), "compiled")?,
-                Err(error) => writeln!(out(), "{}", error.to_string().replace('\n', " "))?,
-            }
-            out().flush()?;
+Reads one spec per line from standard input, and answers each with a line. The kernels go to the driver's cache, or, if \
+FALCHION_PTXAS names an assembler, to the folder that `falchion cache` shows.",
+    examples: "",
+    run: |_| compile(),
+};
+
+fn compile() -> Result<(), Failure> {
+    let mut gpu = Gpu::new(0)?;
+    for line in io::stdin().lock().lines() {
+        let spec: KernelSpec = line?.parse().map_err(Failure::usage)?;
+        let program = spec.kernel().map_err(Failure::usage)?.program()?;
+        match gpu.kernel(&program) {
+            Ok(_) => writeln!(out(), "compiled")?,
+            Err(error) => writeln!(out(), "{}", error.to_string().replace('\n', " "))?,
         }
-        Ok(())
+        out().flush()?;
     }
+    Ok(())
 }
 
 /// The specs that are still to be compiled, and the progress.
@@ -103,7 +105,7 @@ struct Compiler {
 
 impl Compiler {
     fn new() -> io::Result<Self> {
-        let mut child = Command::new(std::env::current_exe()?)
+        let mut child = process::Command::new(std::env::current_exe()?)
             .arg("compile")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

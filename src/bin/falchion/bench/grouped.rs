@@ -85,8 +85,9 @@ impl Layer {
     pub(super) fn ranked(&self, types: Types) -> Result<Vec<AnyGemm>, Failure> {
         let groups = self.groups();
         let request = Request::packed(types, [Major::K; 2], self.dense());
-        let selection = kernel::search(&request.ragged(&groups), &Machine::h200(), RANKED);
-        catalogue::first(&selection)?;
+        let ragged = request.ragged(&groups);
+        let selection = kernel::search(&ragged, &Machine::h200(), RANKED);
+        catalogue::first(&selection, &ragged)?;
         let described = kernel::search(&request.grouped(&groups), &Machine::h200(), RANKED);
         Ok(selection.ranked.into_iter().chain(described.ranked).map(|ranked| ranked.gemm).collect())
     }
@@ -237,7 +238,7 @@ impl Timed<'_> {
         }
         let request = Request::packed(types, [Major::K; 2], dense);
         let selection = kernel::select(&request, &Machine::h200());
-        let entry = &catalogue::first(&selection)?.gemm;
+        let entry = &catalogue::first(&selection, &request)?.gemm;
         let program = entry.program()?;
         let slots = gpu.slots(&program)?;
         let call = placed.dense();
@@ -296,7 +297,7 @@ pub(super) fn kernels(names: &[String], types: Types) -> Result<Vec<AnyGemm>, Fa
     if let Some(other) = names.iter().find(|&name| all.iter().all(|entry| entry.name() != name)) {
         let names: Vec<&str> = all.iter().map(|entry| entry.name()).collect();
         return Err(Failure::usage(format!(
-            "--config {other} is no K-major kernel of {types} for experts; {}",
+            "--kernel {other} is no K-major kernel of {types} for experts; {}",
             if names.is_empty() {
                 "these have no names".to_owned()
             } else {

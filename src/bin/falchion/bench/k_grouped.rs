@@ -64,9 +64,9 @@ impl Groups {
     pub(super) fn kernels(&self, named: Vec<AnyGemm>) -> Result<Vec<AnyGemm>, Failure> {
         if let Some(other) = named.iter().find(|entry| entry.form() != Form::KGrouped) {
             return Err(Failure::usage(format!(
-                "kernel {} is {:?}, one for groups along K was needed: form=k-grouped",
+                "kernel {} computes {}, one for groups along K was needed: form=k-grouped",
                 other.name(),
-                other.form()
+                other.form().words()
             )));
         }
         let begins = self.each.iter().scan(0, |end, group| {
@@ -86,7 +86,7 @@ impl Groups {
             return Ok(named);
         }
         let selection = kernel::search(&self.request(), &Machine::h200(), RANKED);
-        catalogue::first(&selection)?;
+        catalogue::first(&selection, &self.request())?;
         Ok(selection.ranked.into_iter().map(|ranked| ranked.gemm).collect())
     }
 
@@ -169,8 +169,9 @@ fn of_inputs(
     for entry in kernels {
         ours(gpu, entry, entry.name().to_owned(), None)?;
     }
-    let dense = kernel::select(&Request::packed(types, groups.majors, whole), &Machine::h200());
-    let dense = &catalogue::first(&dense)?.gemm;
+    let request = Request::packed(types, groups.majors, whole);
+    let dense = kernel::select(&request, &Machine::h200());
+    let dense = &catalogue::first(&dense, &request)?.gemm;
     ours(gpu, dense, format!("one product, {}", dense.name()), Some(Products::One))?;
 
     // cuBLASLt's plans are of one product's scales.

@@ -33,8 +33,7 @@ use kernel::driver::cublaslt::CublasLt;
 use kernel::driver::tune::{Candidate, Inputs};
 use kernel::driver::{Enqueue, Monitor};
 use kernel::{
-    AnyGemm, Call, Engine, GemmProblem, Gpu, KernelSpec, LinearArguments, Machine, Program, Request, Types,
-    WorkspaceRef,
+    AnyGemm, Call, Engine, GemmProblem, Gpu, LinearArguments, Machine, Program, Request, Types, WorkspaceRef,
 };
 
 use ceiling::Ceiling;
@@ -46,90 +45,35 @@ use suites::Suite;
 
 use crate::engine::Progress;
 use crate::named;
+use crate::options::{Given, Verb};
 use crate::output::out;
 use crate::types::TypeArgs;
-use crate::{Failure, catalogue, files, memory, types};
+use crate::{Command, Failure, catalogue, files, memory, types};
 
-/// Time our kernels on the GPU, and compare them with cuBLASLt and the multiply-only ceiling.
-///
-/// Kernels with a sparse operand are compared with cuSPARSELt and with our dense kernel. TFLOP/s count the
-/// operations of the dense GEMM.
-#[derive(clap::Args, Debug)]
-#[command(
-    after_help = "Examples:\n  falchion bench\n  falchion bench --shape 4096x14336x4096 --shape 1024x1024x1024\n  \
+pub(crate) const COMMAND: Command = Command {
+    verb: Verb::Bench,
+    about: "Time our kernels on the GPU, and compare them with cuBLASLt and the multiply-only ceiling.
+
+Kernels with a sparse operand are compared with cuSPARSELt and with our dense kernel. TFLOP/s count the operations of the dense \
+GEMM. With --rows it measures what --suite grouped does; with --k-groups the four kernels with the shortest predicted times, or \
+those of --kernel.",
+    examples: "Examples:\n  falchion bench\n  falchion bench --shape 4096x14336x4096 --shape 1024x1024x1024\n  \
                         falchion bench --suite public --json public.json --csv public.csv\n  \
-                        falchion bench --suite selection --all-configs --json table.json\n  \
+                        falchion bench --suite selection --all-kernels --json table.json\n  \
                         falchion bench --epilogue bias-gelu --shape 4096x4096x512\n  \
                         falchion bench --rows 300,0,17,512 --n 4096 --k 7168\n  \
                         falchion bench --k-groups 4096,4096,8192 --m 4096 --n 7168 --layout mn\n  \
-                        falchion bench --sparse a"
-)]
-pub(crate) struct BenchArgs {
-    /// Rows of A and D.
-    #[arg(long, default_value_t = 8192, value_parser = clap::value_parser!(u32).range(1..))]
-    m: u32,
-    /// Columns of B and D.
-    #[arg(long, default_value_t = 8192, value_parser = clap::value_parser!(u32).range(1..))]
-    n: u32,
-    /// Columns of A, rows of B.
-    #[arg(long, default_value_t = 8192, value_parser = clap::value_parser!(u32).range(1..))]
-    k: u32,
-    /// Shape to time, in place of --m, --n and --k. Repeatable.
-    #[arg(long, value_name = "MxNxK", value_parser = suites::parse, allow_hyphen_values = true, conflicts_with_all = ["m", "n", "k"])]
-    shape: Vec<GemmProblem>,
-    /// List of shapes to time.
-    #[arg(long, value_enum, conflicts_with_all = ["m", "n", "k", "shape"])]
-    suite: Option<Suite>,
-    /// Rows of each group of an MoE grouped GEMM, comma-separated, with --n and --k; each group has its own B,
-    /// N x K. Measures what --suite grouped does.
-    #[arg(long, value_name = "ROWS,ROWS,..", value_delimiter = ',', allow_hyphen_values = true, conflicts_with_all = ["m", "shape", "suite"],
-        value_parser = crate::numbers::rows)]
-    rows: Option<Vec<u32>>,
-    /// K of each group along K, comma-separated, with --m and --n: the weight gradients of experts. The groups are
-    /// ranges of K of the same A and B, and each has its own D. Times the four kernels with the shortest predicted
-    /// times, or those of --config and --spec.
-    #[arg(long, value_name = "K,K,..", value_delimiter = ',', allow_hyphen_values = true, value_parser = crate::numbers::lengths,
-        conflicts_with_all = ["k", "shape", "suite", "rows", "all_configs", "epilogue", "launch", "plot"])]
-    k_groups: Option<Vec<u32>>,
-    /// Kernel to time, from `falchion configs` [default: at each shape, the one that `falchion plan` ranks
-    /// first]. Repeatable.
-    #[arg(long, value_name = "NAME")]
-    config: Vec<String>,
-    /// Kernel to time as `key=value` words. Words that are left out have the defaults that `falchion plan
-    /// --spec ""` prints. Repeatable.
-    #[arg(long, value_name = "WORDS", value_parser = named::spec)]
-    spec: Vec<KernelSpec>,
-    /// Time every kernel of the catalogue that can compute the shape; with --epilogue, every one with that fusion.
-    #[arg(long, conflicts_with_all = ["config", "spec"])]
-    all_configs: bool,
-    /// Name of a fused epilogue. Times the four kernels with the shortest predicted times, with and without
-    /// it, and cuBLASLt's own fusion if there is one. A and B are K-major.
-    #[arg(long, value_name = "NAME", value_parser = crate::gemm::fusion_names(),
-        conflicts_with_all = ["config", "spec", "layout", "launch", "plot"])]
-    epilogue: Option<String>,
-    #[command(flatten)]
-    types: TypeArgs,
-    /// Contiguous dimension of A (k or m) and of B (k or n). With --config, that of the first kernel.
-    #[arg(long, default_value = "kk", value_parser = ["kk", "kn", "mk", "mn"])]
-    layout: String,
-    /// Number of times that each candidate is timed, per state [default: 7; 3 for --suite selection].
-    #[arg(long)]
-    turns: Option<usize>,
-    /// Measure only the burst state, not the sustained one.
-    #[arg(long)]
-    burst_only: bool,
-    /// Time the host's cost of a launch instead, and replay a launch from a CUDA graph.
-    #[arg(long, conflicts_with_all = ["suite", "shape", "rows", "m", "n", "k", "config", "spec", "all_configs", "csv", "plot"])]
-    launch: bool,
-    /// Write every figure to this JSON file.
-    #[arg(long, value_name = "FILE")]
+                        falchion bench --sparse a",
+    run: |given| BenchArgs::read(given).run(given),
+};
+
+/// The options that every kind of measurement takes.
+#[derive(Debug)]
+struct BenchArgs {
     json: Option<PathBuf>,
-    /// Write every figure to this CSV file.
-    #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Draw a roofline and the ratios to the library's fastest to this SVG file.
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
+    svg: Option<PathBuf>,
+    layout: String,
 }
 
 /// One of our kernels, ready to launch.
@@ -180,53 +124,95 @@ impl Choice {
 }
 
 impl BenchArgs {
-    pub(crate) fn run(&self) -> Result<(), Failure> {
-        for path in [&self.json, &self.csv, &self.plot].into_iter().flatten() {
-            files::writable(path)?;
+    fn read(given: &Given) -> Self {
+        Self { json: given.get("json"), csv: None, svg: None, layout: "kk".to_owned() }
+    }
+
+    fn run(mut self, given: &Given) -> Result<(), Failure> {
+        if given.flag("launch") {
+            return self.launches(given);
         }
-        let shapes = match self.suite {
-            Some(suite) => suite.shapes(),
-            None if !self.shape.is_empty() => self.shape.clone(),
-            None => vec![GemmProblem { m: self.m, n: self.n, k: self.k }],
+        self.csv = given.get("csv");
+        let suite = given.get::<Suite>("suite");
+        let grouped = given.has("rows") || suite == Some(Suite::Grouped);
+        if grouped || !(given.has("k-groups") || given.has("epilogue")) {
+            self.svg = given.get("svg");
+        }
+        self.writable()?;
+        let protocol = protocol(given, suite == Some(Suite::Selection));
+        if grouped {
+            return self.grouped(given, protocol);
+        }
+        if given.has("k-groups") {
+            return self.k_grouped(given, protocol);
+        }
+        let extents = ["m", "n", "k"].map(|name| given.value(name));
+        let shapes = match (suite, given.list("shape")) {
+            (Some(suite), _) => suite.shapes(),
+            (None, shapes) if !shapes.is_empty() => shapes,
+            (None, _) => vec![GemmProblem { m: extents[0], n: extents[1], k: extents[2] }],
         };
-        if self.rows.is_none() && self.k_groups.is_none() {
-            shapes.iter().try_for_each(|&shape| arena::possible(shape))?;
+        shapes.iter().try_for_each(|&shape| arena::possible(shape))?;
+        match given.get::<String>("epilogue") {
+            Some(name) => self.fused(given, &name, &shapes, protocol),
+            None => self.plain(given, &shapes, protocol, suite == Some(Suite::Selection)),
         }
-        // Named kernels determine the directions.
-        if self.config.is_empty() && self.spec.is_empty() {
-            let types = self.types.types()?;
-            catalogue::multiplied_as_they_lie(types, &self.layout)?;
-            types::sparse_as_it_lies(types, &self.layout, false)?;
-        }
-        if self.epilogue.is_some() {
-            shapes.iter().try_for_each(|&shape| memory::drawn(shape))?;
-        }
-        if self.rows.is_some() || self.suite == Some(Suite::Grouped) {
-            return self.grouped();
-        }
-        if let Some(lengths) = &self.k_groups {
-            return self.k_grouped(lengths);
-        }
-        if let Some(name) = &self.epilogue {
-            return self.fused(name, &shapes);
-        }
-        if self.launch && self.types.types()?.has_sparse() {
+    }
+
+    /// Fails unless the files can be written.
+    fn writable(&self) -> Result<(), Failure> {
+        [&self.json, &self.csv, &self.svg].into_iter().flatten().try_for_each(|path| files::writable(path))
+    }
+
+    /// The requested types, in the requested directions.
+    fn types(&mut self, given: &Given) -> Result<Types, Failure> {
+        let types = TypeArgs::read(given).types()?;
+        self.layout = given.get("layout").unwrap_or_else(|| "kk".to_owned());
+        catalogue::multiplied_as_they_lie(types, &self.layout)?;
+        types::sparse_as_it_lies(types, &self.layout, false)?;
+        Ok(types)
+    }
+
+    /// Times the host's cost of launches.
+    fn launches(&mut self, given: &Given) -> Result<(), Failure> {
+        let types = self.types(given)?;
+        given.finish("--launch")?;
+        self.writable()?;
+        if types.has_sparse() {
             return Err(Failure::usage("--launch times dense products: leave out --sparse"));
         }
-        let launched = match self.launch {
-            true => Some(launch::small(self.types.types()?, &self.layout)?),
-            false => None,
-        };
-        let (kernels, choice) = self.kernels(&shapes)?;
+        let kernel = launch::small(types, &self.layout)?;
         let mut gpu = Gpu::new(0)?;
         writeln!(out(), "{}", gpu.describe())?;
-        if let Some(kernel) = launched {
-            let mut record = self.record(&gpu, None, Types::of_kernel(&kernel))?;
-            record.launches = launch::measure(&mut gpu, kernel)?;
-            return self.write(&record);
-        }
-        // This suite is for the selection, which chooses among our kernels: nothing else is timed.
-        let alone = self.suite == Some(Suite::Selection);
+        let mut record = self.record(&gpu, None, Types::of_kernel(&kernel))?;
+        record.launches = launch::measure(&mut gpu, kernel)?;
+        self.write(&record)
+    }
+
+    /// Times kernels without a fused epilogue. This suite is for the selection if `alone`, which chooses among our
+    /// kernels: nothing else is timed.
+    fn plain(
+        &mut self,
+        given: &Given,
+        shapes: &[GemmProblem],
+        protocol: Protocol,
+        alone: bool,
+    ) -> Result<(), Failure> {
+        let named = named(given)?;
+        let types = match named.first() {
+            Some(first) => Types::of_kernel(first),
+            None => self.types(given)?,
+        };
+        let (kernels, choice) = if !named.is_empty() {
+            (named, Choice::Named { only: shapes.len() == 1 })
+        } else if given.flag("all-kernels") {
+            (catalogue::of(types, &self.layout), Choice::All)
+        } else {
+            self.first(types, shapes)?
+        };
+        given.finish(if given.has("kernel") { "--kernel" } else { "such a measurement" })?;
+        let mut gpu = Gpu::new(0)?;
+        writeln!(out(), "{}", gpu.describe())?;
         let ours = kernels.into_iter().map(|entry| {
             let program = entry.program()?;
             let slots = gpu.slots(&program)?;
@@ -234,7 +220,6 @@ impl BenchArgs {
         });
         let ours = ours.collect::<Result<Vec<_>, Failure>>()?;
         let majors = ours.first().map_or([Major::K; 2], |ours| ours.entry.plan().majors());
-        let types = ours.first().map_or(self.types.types(), |ours| Ok(Types::of_kernel(&ours.entry)))?;
         let peer = if alone || types.has_sparse() { None } else { peer(&gpu)? };
         let rivals = if alone { None } else { Rivals::new(&gpu, types)? };
         let ceiling = if alone { None } else { Some(Ceiling::new(&mut gpu, types)?) };
@@ -243,10 +228,9 @@ impl BenchArgs {
         if let Some(first) = ours.first() {
             record.layout = catalogue::layout(&first.entry);
         }
-        let protocol = self.protocol(alone);
         let monitor = if protocol.states.contains(&State::Sustained) { monitor(&gpu)? } else { None };
         let mut bench = Bench { gpu, peer, rivals, monitor, types, ceiling, ours, protocol, majors, choice };
-        let outcome = bench.all(&shapes, &mut record.figures);
+        let outcome = bench.all(shapes, &mut record.figures);
         if outcome.is_err() && !record.figures.is_empty() {
             self.write(&record)?; // keep the measurements so far
         }
@@ -259,24 +243,24 @@ impl BenchArgs {
     }
 
     /// Times MoE layers.
-    fn grouped(&self) -> Result<(), Failure> {
-        if self.all_configs || self.epilogue.is_some() || self.layout != "kk" {
-            return Err(Failure::usage(
-                "products of several experts are timed plain and K-major, with all kernels that are for them unless --config \
-                 names some: leave out --all-configs, --epilogue and --layout",
-            ));
-        }
-        let types = self.types.types()?;
+    fn grouped(&mut self, given: &Given, protocol: Protocol) -> Result<(), Failure> {
+        let names = kernel_names(given)?;
+        let types = match names.first() {
+            Some(name) => Types::of_kernel(&catalogue::find(name)?),
+            None => TypeArgs::read(given).types()?,
+        };
         if types.has_sparse() {
             return Err(Failure::usage(
                 "products of several experts are timed dense here: leave out --sparse, or take `falchion tune --rows … --sparse b`",
             ));
         }
-        let layers = match &self.rows {
-            Some(rows) => vec![grouped::Layer::new(rows, self.n, self.k, types.b.bytes())?],
-            None => grouped::layers(),
+        let layers = match given.list::<u32>("rows") {
+            rows if rows.is_empty() => grouped::layers(),
+            rows => vec![grouped::Layer::new(&rows, given.value("n"), given.value("k"), types.b.bytes())?],
         };
-        let kernels = grouped::kernels(&self.config, types)?;
+        let flag = if given.has("rows") { "--rows" } else { "--suite grouped" };
+        given.finish(&format!("{flag}, which times experts plain and K-major, by all kernels for them unless --kernel names some"))?;
+        let kernels = grouped::kernels(&names, types)?;
         if kernels.is_empty() {
             layers.iter().try_for_each(|layer| layer.ranked(types).map(|_| ()))?;
         }
@@ -284,43 +268,57 @@ impl BenchArgs {
         writeln!(out(), "{}", gpu.describe())?;
         let peer = peer(&gpu)?;
         let mut record = self.record(&gpu, peer.as_ref(), types)?;
-        let protocol = self.protocol(false);
         let timed = grouped::Timed { peer: peer.as_ref(), kernels, types, protocol };
         record.figures = timed.layers(&mut gpu, &layers)?;
         self.write(&record)
     }
 
     /// Times groups along K.
-    fn k_grouped(&self, lengths: &[u32]) -> Result<(), Failure> {
-        let named = self.named()?;
-        let types = named.first().map_or(self.types.types(), |entry| Ok(Types::of_kernel(entry)))?;
+    fn k_grouped(&mut self, given: &Given, protocol: Protocol) -> Result<(), Failure> {
+        let lengths = given.list::<u32>("k-groups");
+        let named = named(given)?;
+        let types = match named.first() {
+            Some(first) => {
+                self.layout = catalogue::layout(first);
+                Types::of_kernel(first)
+            }
+            None => self.types(given)?,
+        };
         if types.has_sparse() || types.has_weights() {
             return Err(Failure::usage(
-                "groups along K are of dense operands, with or without block scales: leave out --sparse and weights in few bits",
+                "groups along K are of dense operands, with or without block scales: leave out --sparse, and the weights in few bits of --dtype or --dtype-b",
             ));
         }
-        let layout = named.first().map_or(self.layout.clone(), catalogue::layout);
-        let groups = k_grouped::Groups::new(types, catalogue::majors(&layout), (lengths, self.m, self.n))?;
+        let extents = (&lengths[..], given.value("m"), given.value("n"));
+        given.finish("--k-groups")?;
+        let groups = k_grouped::Groups::new(types, catalogue::majors(&self.layout), extents)?;
         let kernels = groups.kernels(named)?;
         let mut gpu = Gpu::new(0)?;
         writeln!(out(), "{}", gpu.describe())?;
         let peer = peer(&gpu)?;
         let record = self.record(&gpu, peer.as_ref(), types)?;
-        let protocol = self.protocol(false);
         let figures = k_grouped::measure(&mut gpu, peer.as_ref(), &groups, &kernels, &protocol)?;
-        self.write(&Record { layout, figures, ..record })
+        self.write(&Record { figures, ..record })
     }
 
     /// Times kernels with a fused epilogue.
-    fn fused(&self, name: &str, shapes: &[GemmProblem]) -> Result<(), Failure> {
-        let types = self.types.types()?;
+    fn fused(
+        &mut self,
+        given: &Given,
+        name: &str,
+        shapes: &[GemmProblem],
+        protocol: Protocol,
+    ) -> Result<(), Failure> {
+        let types = TypeArgs::read(given).types()?;
+        let all = given.flag("all-kernels");
+        given.finish("--epilogue, which is timed with K-major operands")?;
+        shapes.iter().try_for_each(|&shape| memory::drawn(shape))?;
         let fusion = epilogue::fusion(name, types)?;
         let mut gpu = Gpu::new(0)?;
         writeln!(out(), "{}", gpu.describe())?;
         let peer = peer(&gpu)?;
         let mut record = self.record(&gpu, peer.as_ref(), types)?;
-        let protocol = self.protocol(false);
-        let mut bench = epilogue::Bench::new(&mut gpu, peer, protocol, (fusion, self.all_configs), types)?;
+        let mut bench = epilogue::Bench::new(&mut gpu, peer, protocol, (fusion, all), types)?;
         for &shape in shapes {
             record.figures.extend(bench.shape(shape)?);
         }
@@ -340,36 +338,14 @@ impl BenchArgs {
         })
     }
 
-    fn protocol(&self, alone: bool) -> Protocol {
-        let mut states = vec![State::Burst];
-        if !self.burst_only && !alone {
-            states.push(State::Sustained);
-        }
-        let (turns, rest, burst) = if alone { (3, 30, 0.004) } else { (7, 120, 0.010) };
-        let rest = Duration::from_millis(rest);
-        Protocol { states, turns: self.turns.unwrap_or(turns), rest, burst, near: None }
-    }
-
-    /// The kernels of --config and --spec.
-    fn named(&self) -> Result<Vec<AnyGemm>, Failure> {
-        let names = self.config.iter().cloned().chain(self.spec.iter().map(KernelSpec::to_string));
-        let named = names.map(|name| timed(&name)).collect::<Result<Vec<_>, Failure>>()?;
-        self.of_types(&named)?;
-        Ok(named)
-    }
-
-    fn kernels(&self, shapes: &[GemmProblem]) -> Result<(Vec<AnyGemm>, Choice), Failure> {
-        let named = self.named()?;
-        if !named.is_empty() {
-            return Ok((named, Choice::Named { only: shapes.len() == 1 }));
-        }
-        let types = self.types.types()?;
-        if self.all_configs {
-            return Ok((catalogue::of(types, &self.layout), Choice::All));
-        }
+    /// Per shape, the kernel that the model ranks first.
+    fn first(&self, types: Types, shapes: &[GemmProblem]) -> Result<(Vec<AnyGemm>, Choice), Failure> {
         let first = |&shape: &GemmProblem| {
             let request = Request::packed(types, catalogue::majors(&self.layout), shape);
-            let name = catalogue::first(&kernel::select(&request, &Machine::h200()))?.gemm.name().to_owned();
+            let name = catalogue::first(&kernel::select(&request, &Machine::h200()), &request)?
+                .gemm
+                .name()
+                .to_owned();
             Ok((shape, name))
         };
         let picks = shapes.iter().map(first).collect::<Result<Vec<_>, Failure>>()?;
@@ -380,20 +356,6 @@ impl BenchArgs {
         Ok((kernels, Choice::First(picks)))
     }
 
-    /// Fails if the kernels and the command line need different matrices.
-    fn of_types(&self, named: &[AnyGemm]) -> Result<(), Failure> {
-        let (Some(first), given) = (named.first(), self.types.given()?) else { return Ok(()) };
-        let types = given.unwrap_or(Types::of_kernel(first));
-        match named.iter().find(|entry| Types::of_kernel(entry) != types) {
-            None => Ok(()),
-            Some(other) => {
-                let of = Types::of_kernel(other);
-                let needed = format!("kernel {} is for {of}, {types} was needed", other.name());
-                Err(Failure::usage(needed))
-            }
-        }
-    }
-
     fn write(&self, record: &Record) -> Result<(), Failure> {
         if let Some(path) = &self.json {
             files::write_text(path, &record.json()?)?;
@@ -401,10 +363,48 @@ impl BenchArgs {
         if let Some(path) = &self.csv {
             files::write_text(path, &record.csv())?;
         }
-        if let Some(path) = &self.plot {
+        if let Some(path) = &self.svg {
             files::write_text(path, &plot::svg(record))?;
         }
         Ok(())
+    }
+}
+
+/// How candidates are timed.
+fn protocol(given: &Given, alone: bool) -> Protocol {
+    let mut states = vec![State::Burst];
+    // The selection is timed in the burst state alone.
+    if !alone && !given.flag("burst-only") {
+        states.push(State::Sustained);
+    }
+    let (turns, rest, burst) = if alone { (3, 30, 0.004) } else { (7, 120, 0.010) };
+    let rest = Duration::from_millis(rest);
+    let turns = given.get::<u32>("turns").map_or(turns, |turns| turns as usize);
+    Protocol { states, turns, rest, burst, near: None }
+}
+
+/// The texts of --kernel.
+fn kernel_names(given: &Given) -> Result<Vec<String>, Failure> {
+    given.list::<String>("kernel").iter().map(|words| named::text(words)).collect()
+}
+
+/// The kernels of --kernel, which all take matrices of the same types and directions.
+fn named(given: &Given) -> Result<Vec<AnyGemm>, Failure> {
+    let named = kernel_names(given)?.iter().map(|name| timed(name)).collect::<Result<Vec<_>, Failure>>()?;
+    let what = |entry: &AnyGemm| (Types::of_kernel(entry), catalogue::layout(entry));
+    let Some(first) = named.first().map(what) else { return Ok(named) };
+    match named.iter().find(|entry| what(entry) != first) {
+        None => Ok(named),
+        Some(other) => {
+            let (types, layout) = what(other);
+            Err(Failure::usage(format!(
+                "kernel {} is for {types} in directions {layout}, and the first is for {} in directions {}: all must be \
+                 for the same matrices",
+                other.name(),
+                first.0,
+                first.1
+            )))
+        }
     }
 }
 

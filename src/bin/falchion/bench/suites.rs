@@ -3,9 +3,11 @@
 use clap::ValueEnum;
 use kernel::GemmProblem;
 
+use crate::output::shortened;
+
 /// A named list of shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Suite {
+pub(crate) enum Suite {
     /// Shapes at which GEMMs are commonly compared.
     Public,
     /// MoE layers, as grouped GEMMs: groups of rows, each with its own weights. Compares our kernels with a
@@ -117,34 +119,18 @@ pub(super) fn counts(shape: GemmProblem) -> bool {
 pub(crate) fn parse(text: &str) -> Result<GemmProblem, String> {
     match extents(text) {
         Some([m, n, k]) if m > 0 && n > 0 && k > 0 => Ok(GemmProblem { m, n, k }),
-        _ => Err(format!("`{text}` is no shape; MxNxK was needed, as 4096x14336x4096")),
+        _ => Err(format!("`{}` is no shape; MxNxK was needed, as 4096x14336x4096", shortened(text))),
     }
 }
 
-/// Parses the shape of a GEMM of a grouped launch, which may have no rows.
+/// Parses the shape of a GEMM of a grouped launch, which may be empty.
 pub(crate) fn parse_group(text: &str) -> Result<GemmProblem, String> {
     match extents(text) {
-        Some([m, n, k]) if n > 0 && k > 0 => Ok(GemmProblem { m, n, k }),
-        _ => Err(format!("`{text}` is no shape; MxNxK was needed, where only M may be 0, as 300x512x64")),
-    }
-}
-
-/// A value of `--group`: one GEMM, or the group size of weights in few bits.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Group {
-    /// `MxNxK`.
-    Product(GemmProblem),
-    /// Number of elements along K that share a scale.
-    Weights(u32),
-}
-
-pub(crate) fn parse_group_or_size(text: &str) -> Result<Group, String> {
-    match text.parse() {
-        Ok(size) if [32, 64, 128].contains(&size) => Ok(Group::Weights(size)),
-        Ok(size) => Err(format!(
-            "groups of {size} weights have no kernels; 32, 64 or 128 was needed, or MxNxK for a product"
+        Some([m, n, k]) => Ok(GemmProblem { m, n, k }),
+        _ => Err(format!(
+            "`{}` is no shape; MxNxK was needed, where extents may be 0, as 300x512x64",
+            shortened(text)
         )),
-        Err(_) => parse_group(text).map(Group::Product),
     }
 }
 
@@ -176,7 +162,9 @@ mod tests {
         ] {
             assert_eq!(parse(text).ok(), want, "`{text}`");
         }
-        for (text, want) in [("0x2x3", shape(0, 2, 3)), ("4x0x3", None), ("4x2x0", None), ("4x2", None)] {
+        for (text, want) in
+            [("0x2x3", shape(0, 2, 3)), ("4x0x3", shape(4, 0, 3)), ("4x2x0", shape(4, 2, 0)), ("4x2", None)]
+        {
             assert_eq!(parse_group(text).ok(), want, "`{text}`");
         }
     }

@@ -21,75 +21,34 @@ use super::compilers::Compilers;
 use super::measure::{Protocol, State};
 use super::sparse::Rivals;
 use super::{arena, fused, report, suites};
-use crate::output::out;
+use crate::options::{Given, Verb};
+use crate::output::{is_stdout, out};
 use crate::types::TypeArgs;
-use crate::{Failure, catalogue, files, types};
+use crate::{Command, Failure, catalogue, files, types};
 use job::Job;
 use seen::{Others, Timed, Tuned};
 
-/// Measure on the GPU the kernels that the model ranks first at each shape, and compare them with cuBLASLt.
-///
-/// Every candidate is first timed briefly, after a rest. Candidates near the best are timed again,
-/// alternating; after two turns only those that are still near the best continue. One line per shape names
-/// the best kernel and the model's choice, and compares them with cuBLASLt's fastest and first algorithms if
-/// cuBLASLt has such a GEMM. With a sparse operand, the comparison is with cuSPARSELt and with our dense
-/// kernel. Results are added to the tuning records on disk (see `falchion cache`).
-#[derive(clap::Args, Debug)]
-#[command(
-    group(clap::ArgGroup::new("what").required(true).args(["shapes", "shape", "rows"])),
-    after_help = "Examples:\n  falchion tune --shape 1000x5000x2056\n  falchion tune --shapes shapes.txt --budget 24 --record seen.jsonl\n  \
+pub(crate) const COMMAND: Command = Command {
+    verb: Verb::Tune,
+    about: "Measure on the GPU the kernels that the model ranks first at each shape, and compare them with cuBLASLt.
+
+Every candidate is first timed briefly, after a rest. Candidates near the best are timed again, alternating; after two turns only \
+those that are still near the best continue. One line per shape names the best kernel and the model's choice, and compares them \
+with cuBLASLt's fastest and first algorithms if cuBLASLt has such a GEMM. With a sparse operand, the comparison is with \
+cuSPARSELt and with our dense kernel. Results are added to the tuning records on disk (see `falchion cache`).",
+    examples: "Examples:\n  falchion tune --shape 1000x5000x2056\n  falchion tune --shapes shapes.txt --budget 24 --jsonl seen.jsonl\n  \
                   falchion tune --shape 4096x4096x512 --epilogue bias-gelu\n  falchion tune --shape 64x64x4096 --batch 96 --dtype f16\n  \
-                  falchion tune --rows 300,0,17,512 --n 4096 --k 7168 --dtype e4m3 --scale-a 1x128 --scale-b 128x128\n  \
-                  falchion tune --shape 8192x8192x8192 --sparse a"
-)]
-pub(crate) struct TuneArgs {
-    /// File of shapes to tune, one `MxNxK` per line.
-    #[arg(long, value_name = "FILE")]
-    shapes: Option<PathBuf>,
-    /// Shape to tune. Repeatable.
-    #[arg(long, value_name = "MxNxK", value_parser = suites::parse)]
-    shape: Vec<GemmProblem>,
-    /// Rows of each group of an MoE grouped GEMM, comma-separated. One launch; each group has its own B, N x
-    /// K. A group may have 0 rows.
-    #[arg(long, value_name = "ROWS,ROWS,..", value_delimiter = ',', allow_hyphen_values = true,
-        value_parser = crate::numbers::rows, requires_all = ["n", "k"], conflicts_with = "batch")]
-    rows: Option<Vec<u32>>,
-    /// Columns of B and D, with --rows.
-    #[arg(long, requires = "rows", value_parser = clap::value_parser!(u32).range(1..))]
-    n: Option<u32>,
-    /// Columns of A, rows of B, with --rows.
-    #[arg(long, requires = "rows", value_parser = clap::value_parser!(u32).range(1..))]
-    k: Option<u32>,
-    /// Number of GEMMs in the batch, for every shape, in one launch.
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
-    batch: Option<u32>,
-    /// Name of a fused epilogue for the kernels. It determines D's format.
-    #[arg(long, value_name = "NAME", value_parser = crate::gemm::fusion_names(), conflicts_with = "out_dtype")]
-    epilogue: Option<String>,
-    /// Number of kernels to measure per shape.
-    #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..))]
-    budget: u32,
-    #[command(flatten)]
-    types: TypeArgs,
-    /// Contiguous dimension of A (k or m) and of B (k or n). With kn, both are row-major.
-    #[arg(long, default_value = "kk", value_parser = ["kk", "kn", "mk", "mn"])]
+                  falchion tune --rows 300,0,17,512 --n 4096 --k 7168 --dtype e4m3 --scale-block-a 1x128 --scale-block-b 128x128\n  \
+                  falchion tune --shape 8192x8192x8192 --sparse a",
+    run: |given| TuneArgs::run(given),
+};
+
+/// The options of a measurement.
+#[derive(Debug)]
+struct TuneArgs {
     layout: String,
-    /// Rank kernels by the model alone, without the records that come with the library. For records that the model
-    /// is fitted to.
-    #[arg(long)]
-    model_alone: bool,
-    /// Number of times that each candidate near the best is timed.
-    #[arg(long, default_value_t = 5)]
     turns: usize,
-    /// Also measure the sustained state, with the GPU kept busy for seconds.
-    #[arg(long)]
     sustained: bool,
-    /// Stop before the next shape once this many seconds have passed.
-    #[arg(long, value_name = "SECONDS")]
-    seconds: Option<u64>,
-    /// Append the measurements to this file, one line of JSON per shape.
-    #[arg(long, value_name = "FILE")]
-    record: Option<PathBuf>,
 }
 
 /// Largest file of shapes in bytes: more shapes than anybody has time for.
@@ -99,20 +58,38 @@ const MOST_SHAPES: u64 = 1 << 20;
 const NEAR: f64 = 1.04;
 
 impl TuneArgs {
-    pub(crate) fn run(&self) -> Result<(), Failure> {
+    fn run(given: &Given) -> Result<(), Failure> {
         let begun = Instant::now();
-        let types = self.types.types()?;
-        let jobs = self.jobs(types)?;
-        let chosen = jobs.iter().map(|job| self.candidates(job)).collect::<Result<Vec<_>, _>>()?;
-        if let Some(path) = &self.record {
+        let args = Self {
+            layout: given.value("layout"),
+            turns: given.value::<u32>("turns") as usize,
+            sustained: given.flag("sustained"),
+        };
+        let types = TypeArgs::read(given).types()?;
+        let budget = given.value::<u32>("budget") as usize;
+        let known = if given.flag("no-records") { Known::Nothing } else { Known::Shipped };
+        let (seconds, path) = (given.get::<u64>("seconds"), given.get::<PathBuf>("jsonl"));
+        let jobs = args.jobs(given, types)?;
+        given.finish(if given.has("rows") { "--rows" } else { "--shape and --shapes" })?;
+        // The kernels to measure for each problem, with their predicted times.
+        let candidates = |job: &Job| -> Result<Vec<Ranked>, Failure> {
+            let selection = job.search(budget, known);
+            catalogue::first(&selection, &job.request())?;
+            Ok(selection.ranked)
+        };
+        let chosen = jobs.iter().map(candidates).collect::<Result<Vec<_>, _>>()?;
+        if let Some(path) = &path {
             files::writable(path)?;
         }
         let mut gpu = Gpu::new(0)?;
         writeln!(out(), "{}", gpu.describe())?;
         let rivals = Rivals::new(&gpu, types)?;
         let peer = if rivals.is_some() { None } else { super::peer::peer(&gpu)? };
-        let mut record = match &self.record {
-            Some(path) => Some(BufWriter::new(OpenOptions::new().create(true).append(true).open(path)?)),
+        let mut record: Option<Box<dyn Write>> = match &path {
+            Some(path) if is_stdout(path) => Some(Box::new(std::io::stdout())),
+            Some(path) => {
+                Some(Box::new(BufWriter::new(OpenOptions::new().create(true).append(true).open(path)?)))
+            }
             None => None,
         };
         let (mut all, mut kept): (Vec<Tuned>, Records) = Default::default();
@@ -123,11 +100,11 @@ impl TuneArgs {
         let compilers = Compilers::new((processors * 3 / 4).max(1), chosen.iter().map(names).collect());
         for (i, (job, candidates)) in jobs.iter().zip(chosen).enumerate() {
             compilers.wait(i);
-            if self.seconds.is_some_and(|most| begun.elapsed() > Duration::from_secs(most)) {
+            if seconds.is_some_and(|most| begun.elapsed() > Duration::from_secs(most)) {
                 writeln!(out(), "stopped after {} of {} shapes", all.len(), jobs.len())?;
                 break;
             }
-            for tuned in self.measure(&mut gpu, (peer.as_ref(), rivals.as_ref()), job, candidates)? {
+            for tuned in args.measure(&mut gpu, (peer.as_ref(), rivals.as_ref()), job, candidates)? {
                 if let Some(file) = &mut record {
                     writeln!(file, "{}", tuned.line()?)?;
                     file.flush()?;
@@ -147,38 +124,19 @@ impl TuneArgs {
     }
 
     /// The problems to tune, in order.
-    fn jobs(&self, types: Types) -> Result<Vec<Job>, Failure> {
-        let fusion = self.epilogue.as_deref().and_then(Fusion::named);
+    fn jobs(&self, given: &Given, types: Types) -> Result<Vec<Job>, Failure> {
+        let fusion = given.get::<String>("epilogue").as_deref().and_then(Fusion::named);
         catalogue::multiplied_as_they_lie(types, &self.layout)?;
-        types::sparse_as_it_lies(types, &self.layout, self.rows.is_some())?;
+        types::sparse_as_it_lies(types, &self.layout, given.has("rows"))?;
         let majors = catalogue::majors(&self.layout);
-        if let (Some(rows), Some(n), Some(k)) = (&self.rows, self.n, self.k) {
-            return Ok(vec![Job::of_rows(types, majors, fusion, (rows, n, k))?]);
+        if given.has("rows") {
+            let missing = || Failure::usage("--rows needs --n and --k");
+            let extents = given.get("n").zip(given.get("k")).ok_or_else(missing)?;
+            let rows = given.list::<u32>("rows");
+            return Ok(vec![Job::of_rows(types, majors, fusion, (&rows, extents.0, extents.1))?]);
         }
-        let job = |shape| Job::new(types, majors, fusion, (shape, self.batch));
-        self.shapes()?.into_iter().map(job).collect()
-    }
-
-    fn shapes(&self) -> Result<Vec<GemmProblem>, Failure> {
-        let Some(path) = &self.shapes else { return Ok(self.shape.clone()) };
-        let text = files::text(path, MOST_SHAPES)
-            .map_err(|error| Failure::usage(format!("cannot read --shapes {}: {error}", path.display())))?;
-        let shapes = text.split_whitespace().map(suites::parse).collect::<Result<Vec<_>, _>>();
-        match shapes {
-            Ok(shapes) if shapes.is_empty() => {
-                Err("it has no shape; MxNxK was needed, one per line".to_owned())
-            }
-            other => other,
-        }
-        .map_err(|error| Failure::usage(format!("--shapes {}: {error}", path.display())))
-    }
-
-    /// The kernels to measure for a problem, with their predicted times.
-    fn candidates(&self, job: &Job) -> Result<Vec<Ranked>, Failure> {
-        let known = if self.model_alone { Known::Nothing } else { Known::Shipped };
-        let selection = job.search(self.budget as usize, known);
-        catalogue::first(&selection)?;
-        Ok(selection.ranked)
+        let (shapes, batch) = (shapes(given)?, given.get("batch"));
+        shapes.into_iter().map(|shape| Job::new(types, majors, fusion, (shape, batch))).collect()
     }
 
     fn measure(
@@ -253,6 +211,23 @@ impl TuneArgs {
         dense.map_or(Ok(()), |dense| dense.free(gpu))?;
         Ok(tuned)
     }
+}
+
+/// The shapes of --shape and --shapes.
+fn shapes(given: &Given) -> Result<Vec<GemmProblem>, Failure> {
+    let Some(path) = given.get::<PathBuf>("shapes") else {
+        let shapes = given.list("shape");
+        let missing = "--shape, --shapes or --rows was needed";
+        return if shapes.is_empty() { Err(Failure::usage(missing)) } else { Ok(shapes) };
+    };
+    let text = files::text(&path, MOST_SHAPES)
+        .map_err(|error| Failure::usage(format!("cannot read --shapes {}: {error}", path.display())))?;
+    let shapes = text.split_whitespace().map(suites::parse).collect::<Result<Vec<_>, _>>();
+    match shapes {
+        Ok(shapes) if shapes.is_empty() => Err("it has no shape; MxNxK was needed, one per line".to_owned()),
+        other => other,
+    }
+    .map_err(|error| Failure::usage(format!("--shapes {}: {error}", path.display())))
 }
 
 /// Times a few launches of each kernel, with random arguments for the epilogue.

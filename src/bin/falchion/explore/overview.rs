@@ -1,6 +1,6 @@
 //! The plan section: a kernel's numbers, and what each warpgroup of a CTA does.
 
-use collective::{Form, Format, Producer, Roles};
+use collective::{Format, Producer, Roles};
 use kernel::AnyGemm;
 use serde::Serialize;
 
@@ -25,7 +25,7 @@ pub(super) struct Overview {
     shared_bytes: u32,
     /// Whether the kernel computes the transpose of D (swap-AB).
     swapped: bool,
-    form: String,
+    form: &'static str,
     /// Name, value and note, as `falchion plan` prints them.
     facts: Vec<[String; 3]>,
     warpgroups: Vec<Warpgroup>,
@@ -56,12 +56,7 @@ impl Overview {
             threads: plan.threads,
             shared_bytes: plan.shared_bytes,
             swapped: plan.swapped(),
-            form: match entry.form() {
-                Form::Single => "one GEMM".to_owned(),
-                form @ (Form::Batched | Form::Ragged | Form::Masked | Form::KGrouped | Form::Grouped) => {
-                    format!("{form:?} GEMMs")
-                }
-            },
+            form: entry.form().words(),
             facts: catalogue::facts(entry),
             warpgroups: warpgroups(entry),
         }

@@ -10,6 +10,7 @@ use tempfile::NamedTempFile;
 
 use super::npy;
 use crate::Failure;
+use crate::output::is_stdout;
 
 /// Where a path leads.
 enum Target {
@@ -75,6 +76,9 @@ fn unwritten(path: &Path, error: &io::Error) -> Failure {
 
 /// Fails unless a file can be written at that path. Nothing changes there, and a pipe is not opened.
 pub(crate) fn writable(path: &Path) -> Result<(), Failure> {
+    if is_stdout(path) {
+        return Ok(());
+    }
     let possible = || match Target::of(path)? {
         Target::File(at) => beside(&at).map(drop),
         Target::Stream => Ok(()),
@@ -82,8 +86,11 @@ pub(crate) fn writable(path: &Path) -> Result<(), Failure> {
     possible().map_err(|error| unwritten(path, &error))
 }
 
-/// Writes a file: whole, or not at all.
+/// Writes a file: whole, or not at all; or standard output, for `-`.
 fn replace(path: &Path, contents: impl Fn(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+    if is_stdout(path) {
+        return Ok(contents(&mut io::stdout().lock())?);
+    }
     let written = || match Target::of(path)? {
         Target::Stream => {
             let mut stream = BufWriter::new(OpenOptions::new().append(true).open(path)?);

@@ -16,21 +16,21 @@ pub(super) struct Inputs {
     pub(super) c: Option<Matrix>,
 }
 
-impl GemmArgs {
+impl GemmArgs<'_> {
     /// The matrices of files are compared by their headers before their elements are read.
     pub(super) fn inputs(&self) -> Result<Inputs, Failure> {
-        let packing = self.packing()?;
-        let c = self.c.as_deref().map(files::look).transpose()?;
-        let (problem, files, layer) = match (&self.a, &self.b, packing) {
+        let name = |name: &str| self.given.get::<String>(name);
+        let c = name("c").as_deref().map(files::look).transpose()?;
+        let (problem, files, layer) = match (name("a"), name("b"), self.types.packing()) {
             (Some(a), Some(b), None) => {
-                let (a, b) = (files::look(a)?, files::look(b)?);
+                let (a, b) = (files::look(&a)?, files::look(&b)?);
                 let problem = self.of_files(&a, [b.rows, b.columns], c.as_ref())?;
                 (problem, Some([a.read()?, b.read()?]), None)
             }
-            (Some(a), Some(b), Some((packing, wide))) => {
-                let a = files::look(a)?;
+            (Some(a), Some(b), Some(packing)) => {
+                let (wide, a) = (self.types.multiplied()?, files::look(&a)?);
                 let fits = |extents| self.of_files(&a, extents, c.as_ref());
-                let (problem, codes, layer) = packing.read(b, wide, &fits)?;
+                let (problem, codes, layer) = packing.read(&b, wide, &fits)?;
                 // Permute A's columns into the order of the groups, so that each group is contiguous along K.
                 let a = match &layer.order {
                     Some(order) => a.read()?.with_columns(order),
@@ -43,13 +43,7 @@ impl GemmArgs {
                     "--dtype-b gptq and awq read a layer of a file: --a and --b were needed",
                 ));
             }
-            (_, _, None) => {
-                let or_default = |extent: Option<u32>| extent.unwrap_or(256);
-                let problem =
-                    GemmProblem { m: or_default(self.m), n: or_default(self.n), k: or_default(self.k) };
-                self.possible(problem)?;
-                (problem, None, None)
-            }
+            (_, _, None) => (self.random_problem()?, None, None),
         };
         Ok(Inputs { problem, files, layer, c: c.map(Found::read).transpose()? })
     }
@@ -68,15 +62,20 @@ impl GemmArgs {
             )));
         }
         let problem = GemmProblem { m: a.rows, n: columns, k: rows };
-        self.possible(problem)?;
-        let GemmProblem { m, n, .. } = problem;
+        let GemmProblem { m, n, k } = problem;
+        for (name, there) in [("m", m), ("n", n), ("k", k)] {
+            if let Some(asked) = self.given.get::<u32>(name).filter(|&asked| asked != there) {
+                return Err(Failure::usage(format!("--{name} is {asked}, the files have {there}")));
+            }
+        }
+        possible(problem)?;
         if let Some(c) = c.filter(|c| [c.rows, c.columns] != [m, n]) {
             return Err(Failure::usage(format!(
                 "C is {} x {}, D is {m} x {n}: the shapes must be equal",
                 c.rows, c.columns
             )));
         }
-        if c.is_some() && self.beta.is_none() {
+        if c.is_some() && !self.given.has("beta") {
             return Err(Failure::usage(
                 "--c is given and --beta is not, so beta is 0 and C has no effect: give --beta 1, or another factor",
             ));
@@ -87,24 +86,28 @@ impl GemmArgs {
         Ok(problem)
     }
 
-    /// Fails if the extents are not those that are asked for, or are too large for this machine.
-    fn possible(&self, problem: GemmProblem) -> Result<(), Failure> {
-        let GemmProblem { m, n, k } = problem;
-        for (name, asked, there) in [("--m", self.m, m), ("--n", self.n, n), ("--k", self.k, k)] {
-            if let Some(asked) = asked.filter(|&asked| asked != there) {
-                return Err(Failure::usage(format!("{name} is {asked}, the files have {there}")));
-            }
-            if there == 0 {
-                return Err(Failure::usage(format!("{name} is 0, at least 1 was needed")));
-            }
-        }
-        let needed = memory::checked(&[problem]);
-        memory::enough(&format!("{m} x {n} x {k}"), needed, "--m, --n or --k")?;
-        for (name, extent) in [("--m", m), ("--n", n), ("--k", k)] {
-            if extent > i32::MAX as u32 {
-                return Err(Failure::usage(format!("{name} is {extent}, at most {} is possible", i32::MAX)));
-            }
-        }
-        Ok(())
+    /// The given extents.
+    fn extents(&self, usual: u32) -> GemmProblem {
+        let [m, n, k] = ["m", "n", "k"].map(|name| self.given.get(name).unwrap_or(usual));
+        GemmProblem { m, n, k }
     }
+
+    /// The extents of one GEMM of random matrices.
+    pub(super) fn random_problem(&self) -> Result<GemmProblem, Failure> {
+        let problem = self.extents(256);
+        possible(problem).map(|()| problem)
+    }
+}
+
+/// Fails for a GEMM that this machine has no memory for.
+fn possible(problem: GemmProblem) -> Result<(), Failure> {
+    let GemmProblem { m, n, k } = problem;
+    let needed = memory::checked(&[problem]);
+    memory::enough(&format!("{m} x {n} x {k}"), needed, "--m, --n or --k")?;
+    for (name, extent) in [("--m", m), ("--n", n), ("--k", k)] {
+        if extent > i32::MAX as u32 {
+            return Err(Failure::usage(format!("{name} is {extent}, at most {} is possible", i32::MAX)));
+        }
+    }
+    Ok(())
 }

@@ -13,20 +13,23 @@ use kernel::{AnyGemm, Machine, MatrixRef};
 use super::GemmArgs;
 use crate::{Failure, catalogue, memory};
 
-impl GemmArgs {
+impl GemmArgs<'_> {
     /// The order of A and B: what the kernel reads, or what --layout says.
     pub(super) fn orders(&self, entry: &AnyGemm) -> Result<[Order; 2], Failure> {
-        let Some(layout) = &self.layout else { return Ok(orders(entry)) };
-        let plan = entry.plan();
-        if plan.mainloop.is_sparse() || of_few_bits(entry).is_some() {
-            return Err(Failure::usage(format!(
-                "kernel {} has an operand in few bits or a sparse one, which is always contiguous along K: leave out --layout",
-                entry.name()
-            )));
-        }
-        let [a, b] = catalogue::majors(layout);
+        let Some(layout) = self.given.get::<String>("layout") else { return Ok(orders(entry)) };
+        let [a, b] = catalogue::majors(&layout);
         let a = if a == Major::K { Order::RowMajor } else { Order::ColumnMajor };
-        Ok([a, if b == Major::K { Order::ColumnMajor } else { Order::RowMajor }])
+        let asked = [a, if b == Major::K { Order::ColumnMajor } else { Order::RowMajor }];
+        let whole = !entry.plan().mainloop.is_sparse() && of_few_bits(entry).is_none();
+        if whole || asked == orders(entry) {
+            return Ok(asked);
+        }
+        Err(Failure::usage(format!(
+            "--layout is {layout}, and kernel {} reads {}: it has an operand in few bits or a sparse one, which is always \
+             contiguous along K, and none is transposed for it",
+            entry.name(),
+            catalogue::layout(entry)
+        )))
     }
 }
 

@@ -7,8 +7,9 @@ use falchion::verify::{Bench, FusedGemm, fused_catalogue};
 use kernel::{Emulator, Engine, GemmProblem, Gpu};
 use rayon::prelude::*;
 
-use super::{Count, Engines, VerifyArgs};
+use super::{Count, VerifyArgs};
 use crate::Failure;
+use crate::engine::Engines;
 use crate::output::shortened;
 
 /// Problems with full tiles, and with partial tiles at the edges.

@@ -1,0 +1,141 @@
+//! The GEMMs of a launch, as the options say them.
+
+use collective::Form;
+use kernel::{GemmProblem, Request};
+
+use crate::Failure;
+use crate::options::Given;
+
+/// The GEMMs of a launch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Launched {
+    pub(crate) form: Form,
+    /// The extents of each GEMM. For groups of rows M is 0, for groups along K K is 0, for a pointer array all are.
+    pub(crate) one: GemmProblem,
+    /// The GEMMs one by one, unless there is one, or a batch.
+    pub(crate) groups: Vec<GemmProblem>,
+    /// Number of GEMMs of a batch; 1 otherwise.
+    pub(crate) batch: u32,
+    /// Rows of the buffer of each group; 0 without buffers of one size.
+    pub(crate) max_rows: u32,
+}
+
+/// The options that say a launch of several GEMMs.
+pub(crate) const SEVERAL: [&str; 4] = ["batch", "rows", "k-groups", "group"];
+
+impl Launched {
+    /// Takes the options. `missing` is the extent that is not given, by its name.
+    ///
+    /// # Errors
+    /// An extent is missing, or there are more rows in all, or K, than can be numbered.
+    pub(crate) fn read(
+        given: &Given,
+        missing: impl Fn(&str) -> Result<u32, Failure>,
+    ) -> Result<Self, Failure> {
+        let extent = |name: &str| given.get(name).map_or_else(|| missing(name), Ok);
+        let several = given.first(&SEVERAL);
+        let one = match several {
+            Some("group") => GemmProblem { m: 0, n: 0, k: 0 },
+            Some("rows") => GemmProblem { m: 0, n: extent("n")?, k: extent("k")? },
+            Some("k-groups") => GemmProblem { m: extent("m")?, n: extent("n")?, k: 0 },
+            _ => GemmProblem { m: extent("m")?, n: extent("n")?, k: extent("k")? },
+        };
+        let launched = Self { form: Form::Single, one, groups: Vec::new(), batch: 1, max_rows: 0 };
+        Ok(match several {
+            Some("batch") => Self { form: Form::Batched, batch: given.get("batch").unwrap_or(1), ..launched },
+            Some("rows") => {
+                let max_rows = given.get("max-rows");
+                let rows = given.list::<u32>("rows");
+                if let Some((most, max)) = rows.iter().max().zip(max_rows).filter(|(most, max)| *most > max) {
+                    return Err(Failure::usage(format!(
+                        "--rows has {most}, and --max-rows is {max}: a group has at most --max-rows rows"
+                    )));
+                }
+                let form = if max_rows.is_some() { Form::Masked } else { Form::Ragged };
+                let groups = rows.into_iter().map(|m| GemmProblem { m, ..one }).collect();
+                Self { form, groups, max_rows: max_rows.unwrap_or(0), ..launched }
+            }
+            Some("k-groups") => {
+                let lengths = given.list::<u32>("k-groups").into_iter();
+                Self {
+                    form: Form::KGrouped,
+                    groups: lengths.map(|k| GemmProblem { k, ..one }).collect(),
+                    ..launched
+                }
+            }
+            Some("group") => Self { form: Form::Grouped, groups: given.list("group"), ..launched },
+            _ => launched,
+        })
+    }
+
+    /// The options that say a launch of a form.
+    pub(crate) const fn options(form: Form) -> &'static str {
+        match form {
+            Form::Single => "--m, --n and --k",
+            Form::Batched => "--batch",
+            Form::Ragged => "--rows",
+            Form::Masked => "--rows and --max-rows",
+            Form::KGrouped => "--k-groups",
+            Form::Grouped => "--group",
+        }
+    }
+
+    /// Fails for a kernel of another form.
+    pub(crate) fn suits(&self, name: &str, form: Form) -> Result<(), Failure> {
+        // One GEMM is a batch of one.
+        if form == self.form || (form, self.form) == (Form::Batched, Form::Single) {
+            return Ok(());
+        }
+        let ([option, given], [of, is]) =
+            ([form, self.form].map(Self::options), [form, self.form].map(Form::words));
+        Err(Failure::usage(format!(
+            "kernel {name} computes {of}, and {given} means {is}: give {option}, or another kernel"
+        )))
+    }
+
+    /// The extents of the whole: the rows of all groups, or their K.
+    pub(crate) fn whole(&self) -> Result<GemmProblem, Failure> {
+        let sum = |of: &dyn Fn(&GemmProblem) -> u32| self.groups.iter().map(|one| u64::from(of(one))).sum();
+        let (flag, what, sum): (_, _, u64) = match self.form {
+            Form::Ragged => ("--rows", "rows", sum(&|one| one.m)),
+            Form::Masked => {
+                ("--rows and --max-rows", "rows", self.groups.len() as u64 * u64::from(self.max_rows))
+            }
+            Form::KGrouped => ("--k-groups", "along K", sum(&|one| one.k)),
+            Form::Single | Form::Batched | Form::Grouped => return Ok(self.one),
+        };
+        let sum = u32::try_from(sum).ok().filter(|&sum| sum <= i32::MAX as u32).ok_or_else(|| {
+            Failure::usage(format!("{flag}: {sum} {what} in all, at most {} are possible", i32::MAX))
+        })?;
+        Ok(match self.form {
+            Form::KGrouped => GemmProblem { k: sum, ..self.one },
+            _ => GemmProblem { m: sum, ..self.one },
+        })
+    }
+
+    /// The request for such a launch, with the extents of [`Self::whole`] or of one GEMM.
+    pub(crate) fn request<'a>(&'a self, request: Request<'a>) -> Request<'a> {
+        match self.form {
+            Form::Single => request,
+            Form::Batched => request.batched(self.batch),
+            Form::Ragged => request.ragged(&self.groups),
+            Form::Masked => request.masked(self.max_rows, &self.groups),
+            Form::KGrouped => request.k_grouped(&self.groups),
+            Form::Grouped => request.grouped(&self.groups),
+        }
+    }
+
+    /// The GEMMs one by one.
+    pub(crate) fn products(&self) -> Vec<GemmProblem> {
+        match self.form {
+            Form::Single | Form::Batched => vec![self.one; self.batch as usize],
+            Form::Ragged | Form::Masked | Form::KGrouped | Form::Grouped => self.groups.clone(),
+        }
+    }
+
+    /// The extents that a request begins with, before it is one of several GEMMs.
+    pub(crate) fn extents(&self) -> Result<GemmProblem, Failure> {
+        let whole = self.whole()?;
+        Ok(if self.form == Form::Masked { self.one } else { whole })
+    }
+}
