@@ -39,8 +39,11 @@ pub(crate) const CLEAR: Command = Command {
     run: |_| run(Some(&|cache| cache.clear().map_err(Failure::from))),
 };
 
+/// Removes entries of the folder.
+type Remove<'a> = &'a dyn Fn(&Cache) -> Result<Removed, Failure>;
+
 /// Shows the folder, or removes entries of it.
-fn run(remove: Option<&dyn Fn(&Cache) -> Result<Removed, Failure>>) -> Result<(), Failure> {
+fn run(remove: Option<Remove<'_>>) -> Result<(), Failure> {
     let chosen = Cache::of_environment()?;
     let out = &mut out();
     let Some(cache) = chosen else {

@@ -109,7 +109,9 @@ impl Launched {
         })?;
         Ok(match self.form {
             Form::KGrouped => GemmProblem { k: sum, ..self.one },
-            _ => GemmProblem { m: sum, ..self.one },
+            Form::Single | Form::Batched | Form::Ragged | Form::Masked | Form::Grouped => {
+                GemmProblem { m: sum, ..self.one }
+            }
         })
     }
 

@@ -75,12 +75,11 @@ impl Command {
     fn definition(&self) -> clap::Command {
         let command = described(clap::Command::new(self.verb.name()), self.about);
         let command = command.args(options::args(self.verb)).after_help(self.examples);
-        match self.verb {
-            Verb::Compile => command.hide(true),
-            Verb::Cache => command.subcommands([cache::TRIM, cache::CLEAR].map(|of| of.definition())),
-            Verb::Layout => command.after_long_help(layout::help()),
-            _ => command,
+        let command = command.hide(self.verb == Verb::Compile);
+        if self.verb == Verb::Cache {
+            return command.subcommands([cache::TRIM, cache::CLEAR].map(|of| of.definition()));
         }
+        if self.verb == Verb::Layout { command.after_long_help(layout::help()) } else { command }
     }
 
     /// Runs the command, or its own command.

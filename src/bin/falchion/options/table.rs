@@ -66,11 +66,11 @@ impl Row {
 type Value = (&'static str, fn() -> ValueParser);
 
 const SWITCH: Value = ("", || value_parser!(bool));
-const FILE: Value = ("FILE", || value_parser!(std::path::PathBuf).into());
-const MATRIX: Value = ("FILE", || value_parser!(String).into());
+const FILE: Value = ("FILE", || value_parser!(std::path::PathBuf));
+const MATRIX: Value = ("FILE", || value_parser!(String));
 const SEED: Value = ("SEED", || value_parser!(u64).into());
 
-const KERNEL: Value = ("KERNEL", || value_parser!(String).into());
+const KERNEL: Value = ("KERNEL", || value_parser!(String));
 
 /// Help of a kernel.
 const OF_KERNEL: &str = "Kernel: a name from `falchion configs`, or the `key=value` words of a spec. Words that are left \
@@ -411,7 +411,7 @@ pub(super) const ROWS: &[Row] = &[
     .excludes(&["kernel", "random-specs"]),
     row(
         "filter",
-        ("TEXT", || value_parser!(String).into()),
+        ("TEXT", || value_parser!(String)),
         &[(Verify, None)],
         "Run only cases whose name or kernel contains this text.",
     )
@@ -527,17 +527,17 @@ pub(super) const ROWS: &[Row] = &[
         "Time the host's cost of a launch instead, and replay a launch from a CUDA graph.",
     ),
     // Drawings and layouts.
-    row("records", ("RECORD", || value_parser!(std::path::PathBuf).into()), &[(Chart, None)], "Record of `falchion tune --jsonl`.")
+    row("records", ("RECORD", || value_parser!(std::path::PathBuf)), &[(Chart, None)], "Record of `falchion tune --jsonl`.")
         .many(Positionals),
     row(
         "card",
-        ("TEXT", || value_parser!(String).into()),
+        ("TEXT", || value_parser!(String)),
         &[(Chart, None)],
         "Card, driver and library of the records, for the caption.",
     ),
     row(
         "expr",
-        ("EXPR", || value_parser!(String).into()),
+        ("EXPR", || value_parser!(String)),
         &[(Layout, None)],
         "Expression: a layout `(4,(2,3)):(1,(4,8))`, a shape, `Sw<3,4,3> o 0 o L`, or a call such as `composition(A,B)`.",
     )
@@ -545,7 +545,7 @@ pub(super) const ROWS: &[Row] = &[
     .excludes(&["atom"]),
     row(
         "atom",
-        ("NAME", || value_parser!(String).into()),
+        ("NAME", || value_parser!(String)),
         &[(Layout, None)],
         "Name of an instruction's layout: `wgmma-m64n64k16-bf16-c`, `…-a`, `stmatrix-x4-source`, \
          `ldmatrix-x2-trans-destination`, `smem-k-128B-bf16-64x64`, `smem-mn-64B-…`.",
@@ -574,7 +574,7 @@ pub(super) const ROWS: &[Row] = &[
     .unit("bits"),
     row(
         "access",
-        ("ACCESS", || value_parser!(String).into()),
+        ("ACCESS", || value_parser!(String)),
         &[(Layout, Says("row"))],
         "Elements that the 32 lanes of a warp access: `row`, `column`, or a layout from lanes to coordinates. An atom is \
          a `smem-…` one.",
