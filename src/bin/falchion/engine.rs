@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
-use kernel::{Emulator, Engine, EngineError, Gpu};
+use kernel::driver::Context;
+use kernel::{Emulator, Engine, EngineError, Gpu, Machine};
 
 use crate::Failure;
 
@@ -41,6 +42,15 @@ pub(crate) struct Chosen {
     pub(crate) engine: Box<dyn Engine>,
     pub(crate) emulated: bool,
     pub(crate) why: String,
+}
+
+/// The machine that kernels are ranked for: the GPU's, or an H200 where there is none.
+pub(crate) fn machine() -> &'static Machine {
+    static MACHINE: OnceLock<Machine> = OnceLock::new();
+    MACHINE.get_or_init(|| {
+        let card = Context::primary(0).and_then(|context| context.machine());
+        card.unwrap_or_else(|_| Machine::h200())
+    })
 }
 
 impl Choice {

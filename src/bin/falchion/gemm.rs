@@ -18,14 +18,14 @@ use falchion::verify::storage::{self, of_few_bits};
 use falchion::verify::{
     Bench, Format, FusedGemm, Fusion, HostMatrix, Order, Product, RunError, TreeError, Weights, fusions,
 };
-use kernel::{AnyGemm, GemmProblem, Machine, Request, Types};
+use kernel::{AnyGemm, GemmProblem, Request, Types};
 
 use self::inputs::Inputs;
 use self::report::report;
 pub(crate) use self::report::{repeated, words};
 use self::transposed::transposes;
 use crate::call::SEVERAL;
-use crate::engine::{Choice, Chosen, Progress};
+use crate::engine::{Choice, Chosen, Progress, machine};
 use crate::files;
 use crate::named;
 use crate::options::{Given, Verb};
@@ -429,7 +429,7 @@ fn of_reference(format: collective::Format) -> Format {
 
 /// The kernel with the shortest predicted time.
 fn first(request: &Request<'_>) -> Result<AnyGemm, Failure> {
-    let mut selection = kernel::select(request, &Machine::h200());
+    let mut selection = kernel::select(request, machine());
     catalogue::first(&selection, request)?;
     Ok(selection.ranked.swap_remove(0).gemm)
 }

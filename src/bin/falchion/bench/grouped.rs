@@ -14,14 +14,15 @@ use kernel::driver::Enqueue;
 use kernel::driver::cublaslt::{CublasLt, Product};
 use kernel::driver::tune::{Candidate, Inputs};
 use kernel::{
-    AnyGemm, Buffer, Call, Engine, GemmProblem, Gpu, Launch, LinearArguments, Machine, Products, Request,
-    Types, WorkspaceRef,
+    AnyGemm, Buffer, Call, Engine, GemmProblem, Gpu, Launch, LinearArguments, Products, Request, Types,
+    WorkspaceRef,
 };
 
 use super::arena;
 use super::measure::Protocol;
 use super::peer::FastestPlans;
 use super::report::{self, Figure};
+use crate::engine::machine;
 use crate::output::out;
 use crate::{Failure, catalogue, memory};
 
@@ -86,9 +87,9 @@ impl Layer {
         let groups = self.groups();
         let request = Request::packed(types, [Major::K; 2], self.dense());
         let ragged = request.ragged(&groups);
-        let selection = kernel::search(&ragged, &Machine::h200(), RANKED);
+        let selection = kernel::search(&ragged, machine(), RANKED);
         catalogue::first(&selection, &ragged)?;
-        let described = kernel::search(&request.grouped(&groups), &Machine::h200(), RANKED);
+        let described = kernel::search(&request.grouped(&groups), machine(), RANKED);
         Ok(selection.ranked.into_iter().chain(described.ranked).map(|ranked| ranked.gemm).collect())
     }
 
@@ -237,7 +238,7 @@ impl Timed<'_> {
             candidates.push(candidate(entry.name().to_owned(), Box::new(prepared), Some(slots)));
         }
         let request = Request::packed(types, [Major::K; 2], dense);
-        let selection = kernel::select(&request, &Machine::h200());
+        let selection = kernel::select(&request, machine());
         let entry = &catalogue::first(&selection, &request)?.gemm;
         let program = entry.program()?;
         let slots = gpu.slots(&program)?;

@@ -13,13 +13,14 @@ use kernel::driver::Enqueue;
 use kernel::driver::cublaslt::{CublasLt, Product};
 use kernel::driver::tune::{Candidate, Inputs};
 use kernel::{
-    AnyGemm, Call, Engine, GemmProblem, Gpu, LinearArguments, Machine, Products, Request, Types, WorkspaceRef,
+    AnyGemm, Call, Engine, GemmProblem, Gpu, LinearArguments, Products, Request, Types, WorkspaceRef,
 };
 
 use super::arena;
 use super::measure::Protocol;
 use super::peer::FastestPlans;
 use super::report::{self, Figure};
+use crate::engine::machine;
 use crate::output::out;
 use crate::{Failure, catalogue, memory};
 
@@ -85,7 +86,7 @@ impl Groups {
         if !named.is_empty() {
             return Ok(named);
         }
-        let selection = kernel::search(&self.request(), &Machine::h200(), RANKED);
+        let selection = kernel::search(&self.request(), machine(), RANKED);
         catalogue::first(&selection, &self.request())?;
         Ok(selection.ranked.into_iter().map(|ranked| ranked.gemm).collect())
     }
@@ -170,7 +171,7 @@ fn of_inputs(
         ours(gpu, entry, entry.name().to_owned(), None)?;
     }
     let request = Request::packed(types, groups.majors, whole);
-    let dense = kernel::select(&request, &Machine::h200());
+    let dense = kernel::select(&request, machine());
     let dense = &catalogue::first(&dense, &request)?.gemm;
     ours(gpu, dense, format!("one product, {}", dense.name()), Some(Products::One))?;
 

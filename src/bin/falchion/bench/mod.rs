@@ -33,7 +33,7 @@ use kernel::driver::cublaslt::CublasLt;
 use kernel::driver::tune::{Candidate, Inputs};
 use kernel::driver::{Enqueue, Monitor};
 use kernel::{
-    AnyGemm, Call, Engine, GemmProblem, Gpu, LinearArguments, Machine, Program, Request, Types, WorkspaceRef,
+    AnyGemm, Call, Engine, GemmProblem, Gpu, LinearArguments, Program, Request, Types, WorkspaceRef,
 };
 
 use ceiling::Ceiling;
@@ -43,7 +43,7 @@ use report::{Figure, Record};
 use sparse::Rivals;
 use suites::Suite;
 
-use crate::engine::Progress;
+use crate::engine::{Progress, machine};
 use crate::named;
 use crate::options::{Given, Verb};
 use crate::output::out;
@@ -342,10 +342,8 @@ impl BenchArgs {
     fn first(&self, types: Types, shapes: &[GemmProblem]) -> Result<(Vec<AnyGemm>, Choice), Failure> {
         let first = |&shape: &GemmProblem| {
             let request = Request::packed(types, catalogue::majors(&self.layout), shape);
-            let name = catalogue::first(&kernel::select(&request, &Machine::h200()), &request)?
-                .gemm
-                .name()
-                .to_owned();
+            let name =
+                catalogue::first(&kernel::select(&request, machine()), &request)?.gemm.name().to_owned();
             Ok((shape, name))
         };
         let picks = shapes.iter().map(first).collect::<Result<Vec<_>, Failure>>()?;

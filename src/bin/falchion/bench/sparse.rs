@@ -6,11 +6,10 @@ use cute_rs::atom::Major;
 use kernel::driver::Enqueue;
 use kernel::driver::cusparselt::{Choice, CusparseLt, Product};
 use kernel::driver::tune::Candidate;
-use kernel::{
-    Call, Engine, EngineError, GemmProblem, Gpu, LinearArguments, Machine, Request, Types, fastest,
-};
+use kernel::{Call, Engine, EngineError, GemmProblem, Gpu, LinearArguments, Request, Types, fastest};
 
 use super::report;
+use crate::engine::machine;
 use crate::output::out;
 use crate::{Failure, catalogue};
 
@@ -113,7 +112,7 @@ fn dense(
         Some(error) => Failure::usage(error),
         None => Failure::usage("there is no dense kernel of this element type and these directions"),
     };
-    let gemm = fastest(&request, &Machine::h200()).map_err(refused)?.gemm;
+    let gemm = fastest(&request, machine()).map_err(refused)?.gemm;
     let program = gemm.program()?;
     let slots = gpu.slots(&program)?;
     let needed = sets.first().map_or(0, |set| gemm.workspace(&set.with(LinearArguments::default()), slots));

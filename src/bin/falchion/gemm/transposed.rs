@@ -8,9 +8,10 @@ use falchion::verify::product::orders;
 use falchion::verify::storage::of_few_bits;
 use falchion::verify::transposed::{transposition, turned};
 use falchion::verify::{Order, Product};
-use kernel::{AnyGemm, Machine, MatrixRef};
+use kernel::{AnyGemm, MatrixRef};
 
 use super::GemmArgs;
+use crate::engine::machine;
 use crate::{Failure, catalogue, memory};
 
 impl GemmArgs<'_> {
@@ -46,7 +47,7 @@ pub(super) fn transposes(out: &mut impl Write, entry: &AnyGemm, product: &Produc
             "transpose {name} from {lies}-major to {wanted}-major: {} read and written, {} of workspace, {:.1} us predicted for an H200",
             memory::bytes(traffic),
             memory::bytes(workspace as f64),
-            transpose.microseconds(&what, &Machine::h200())
+            transpose.microseconds(&what, machine())
         )?;
     }
     Ok(())

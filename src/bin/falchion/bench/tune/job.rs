@@ -2,9 +2,10 @@
 
 use collective::Fusion;
 use cute_rs::atom::Major;
-use kernel::{GemmProblem, Known, Machine, Request, Selection, Types};
+use kernel::{GemmProblem, Known, Request, Selection, Types};
 
 use crate::bench::arena;
+use crate::engine::machine;
 use crate::{Failure, memory};
 
 /// A request, and the data that it borrows.
@@ -77,6 +78,6 @@ impl Job {
 
     /// The `most` kernels that are ranked first.
     pub(super) fn search(&self, most: usize, known: Known<'_>) -> Selection {
-        kernel::search(&self.request().known(known), &Machine::h200(), most)
+        kernel::search(&self.request().known(known), machine(), most)
     }
 }
