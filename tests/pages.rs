@@ -69,5 +69,5 @@ fn sources_that_pages_name_exist() {
             }
         }
     }
-    assert!(count > 40, "{count} files");
+    assert!(count > 20, "{count} files");
 }
