@@ -369,7 +369,7 @@ fn reasons_of_illegal_plans() {
             PlanError::Cluster { m: 3, n: 3, most: 8 },
             "the cluster is 3 x 3 CTAs, 1 to 8 are possible",
         ),
-        ([0, 1], PlanError::Cluster { m: 0, n: 1, most: 8 }, "change Cluster"),
+        ([0, 1], PlanError::Cluster { m: 0, n: 1, most: 8 }, "change it (Cluster"),
         ([2, 1], PlanError::Slice { extent: "tile N", elements: 120, ctas: 2 }, "not a multiple of 16"),
     ];
     for (cluster, want, words) in cases {

@@ -148,7 +148,7 @@ fn an_illegal_spec_is_refused_with_the_rule_and_the_nearest_legal_one() {
         ("tile=128x256x60", "60", Some("tile=128x256x64")),
         ("tile=256x256x64 consumers=2", "registers", Some("tile=256x208x64")),
         ("cluster=3x3", "", None),
-        ("cluster=4x4", "lower it (Cluster<M, N>, cluster=MxN)", Some("cluster=2x4")),
+        ("cluster=4x4", "change it (Cluster<M, N>, cluster=MxN)", Some("cluster=2x4")),
         ("dtype=f64 layout=mk", "tensor cores read MN-major operands only of 16 bits", None),
         ("dtype=f64 sparse=a", "multiplied by sparse instructions, of 16 bits, 8 bits or tf32", None),
         ("dtype=f64 weights-a=s4", "multiplied as bf16 or f16", None),

@@ -515,7 +515,7 @@ impl PlanError {
                 .number(n)
                 .text(" CTAs, 1 to ")
                 .number(most)
-                .text(" are possible: lower it (Cluster<M, N>, cluster=MxN)"),
+                .text(" are possible: change it (Cluster<M, N>, cluster=MxN)"),
             Self::Alone { what, m, n } => s
                 .text("the cluster is ")
                 .number(m)
