@@ -165,6 +165,8 @@ impl AnyGemm {
         arguments.extend(self.scales([a, b], call.scales)?);
         arguments.extend(self.group_scales(a, call.group_scales)?);
         arguments.extend(self.metadata(a, call.metadata)?);
+        // The mainloop declares the parameters of scales and of metadata, too.
+        let of_operands = arguments.len();
         let k_tiles = if described && !epilogue.multiplied() { 0 } else { tiles.k };
         arguments.extend([seen.m.into(), seen.n.into(), k_tiles.into()]);
         arguments.extend(products.arguments());
@@ -176,7 +178,7 @@ impl AnyGemm {
         if self.works_in_memory() {
             arguments.push(call.workspace_for(self.workspace_bytes(tiles, workers))?.into());
         }
-        self.check_counts(of_mainloop.len(), arguments.len())?;
+        self.check_counts(of_operands, arguments.len())?;
         let ctas = u64::from(workers) * u64::from(plan.cluster_size());
         match u32::try_from(ctas) {
             Ok(ctas) if ctas <= MOST_CTAS => {
