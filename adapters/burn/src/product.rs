@@ -80,7 +80,7 @@ pub(crate) fn shape(tensor: &impl TensorMetadata) -> Shape {
 
 /// Computes `activation(A * B + bias)` of two matrices or of a batch. A has shape `(M, K)` or `(batch, M, K)`,
 /// B `(K, N)` or `(batch, K, N)`, unless [`Product::transposed`] says that they are stored transposed. The
-/// bias has N elements. Operands without gradients are constants beside operands with gradients.
+/// bias has N elements. Operands without gradients are constants next to operands with gradients.
 ///
 /// # Errors
 /// A shape, an element type or a device that does not fit; an error of the card's driver.
