@@ -67,9 +67,10 @@ const _: Plan = Gemm::<Ring>::PLAN;
 const _: Plan = Gemm::<StagedRing>::PLAN;
 const _: Plan = Gemm::<Tail>::PLAN;
 
-/// Kernels by their specs: promoted accumulators, block scales, masked groups, low-bit weights, a sparse
-/// operand, split-K in a cluster, tiles of the last wave in slices, staged rows without a swizzle.
-const SPECS: [(&str, &str); 15] = [
+/// Kernels by their specs: promoted accumulators, block scales, masked groups and groups along K, low-bit
+/// weights, a sparse operand, split-K in a cluster, tiles of the last wave in slices, staged rows without a
+/// swizzle.
+const SPECS: &[(&str, &str)] = &[
     ("promoted", "dtype=e4m3 tile=128x64x128 promote=2"),
     ("promoted-waves", "dtype=e4m3 tile=128x64x128 promote=2 waves=2"),
     ("scaled-waves-1x2", "dtype=e4m3 scale-a=1x128 scale-b=128x128 tile=256x32x128 waves=2 cluster=1x2"),
@@ -79,12 +80,24 @@ const SPECS: [(&str, &str); 15] = [
         "dtype=e4m3 scale-a=1x128 scale-b=1x128 tile=64x32x128 roles=pingpong cluster=2x1",
     ),
     ("scaled-ragged", "form=ragged dtype=e4m3 scale-a=1x128 scale-b=128x128 tile=64x64x128 consumers=1"),
+    (
+        "scaled-stream-k",
+        "dtype=e4m3 scale-a=1x128 scale-b=128x128 tile=128x64x128 scheduler=stream-k raster=m",
+    ),
+    ("scaled-k-grouped", "form=k-grouped dtype=e4m3 scale-a=1x128 scale-b=1x128 tile=64x64x128 consumers=1"),
+    ("scaled-masked", "form=masked dtype=e4m3 scale-a=1x128 scale-b=128x128 tile=64x64x128 consumers=1"),
+    ("k-grouped", "form=k-grouped tile=64x64x64 consumers=1"),
     ("masked", "form=masked tile=64x64x64 consumers=1"),
     ("sparse", "sparse=a tile=128x32x128"),
     ("cluster-k", "tile=128x64x64 store=direct scheduler=cluster-k raster=m splits=2"),
+    ("sparse-stream-k", "sparse=a tile=128x32x128 scheduler=stream-k raster=m"),
     ("sparse-2x1-pingpong", "dtype=e4m3 sparse=b swap=yes tile=64x32x128 roles=pingpong cluster=2x1"),
     ("few-bits", "weights-b=u4 group=64 zeros=yes swap=yes tile=128x32x128"),
     ("few-bits-1x2-pingpong", "weights-b=u8 group=128 swap=yes tile=128x16x64 roles=pingpong cluster=1x2"),
+    (
+        "few-bits-stream-k",
+        "weights-b=u4 group=64 zeros=yes swap=yes tile=128x32x128 scheduler=stream-k raster=m",
+    ),
     ("narrow-tail", "tile=128x128x64 scheduler=narrow-tail raster=m splits=2"),
     ("unswizzled-rows", "tile=64x40x64"),
     ("unswizzled-rows-swap", "tile=64x24x64 swap=yes"),
@@ -93,9 +106,9 @@ const SPECS: [(&str, &str); 15] = [
 /// The kernels.
 pub(super) fn kernels() -> Vec<AnyGemm> {
     let by_type = by_type();
-    let by_spec = SPECS.map(|(name, spec)| {
+    let by_spec = SPECS.iter().map(|(name, spec)| {
         let spec: KernelSpec = spec.parse().unwrap_or_else(|error| panic!("{name}: {error}"));
-        spec.named(name).unwrap_or_else(|error| panic!("{name}: {error}"))
+        spec.named(*name).unwrap_or_else(|error| panic!("{name}: {error}"))
     });
     by_type.into_iter().chain(by_spec).collect()
 }

@@ -17,7 +17,7 @@ use kernel::{AnyGemm, Call, Composed, Gemm, GemmConfig, GemmProblem};
 use scheduler::{AlongM, OneTile, Persistent, StreamK};
 use typenum::{U2, U4, U64, U128};
 
-use super::subject::{Subject, Tree};
+use super::subject::{self, Tree};
 
 type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
 /// Cooperative, with two consumer warpgroups; several tiles per CTA.
@@ -62,7 +62,7 @@ const _: Plan = Gemm::<Persists<LinearBiasScaled<bf16>>>::PLAN;
 const _: Plan = Gemm::<Once<Ordered>>::PLAN;
 
 /// The kernels.
-pub(super) fn kernels() -> Vec<Subject> {
+pub(super) fn kernels() -> Vec<subject::Gemm> {
     vec![
         fused::<Persists<LinearBiasGelu<bf16>>, LinearBiasGelu<bf16>>(
             "fused-bias-gelu",
@@ -135,7 +135,7 @@ fn fused<C: GemmConfig, X: Node>(
     name: &str,
     more: fn(Shape) -> u64,
     arguments: fn(&Call, u64) -> X::Arguments,
-) -> Subject
+) -> subject::Gemm
 where
     X::Arguments: 'static,
 {
@@ -143,5 +143,5 @@ where
         gemm.launch(&call.with(kernel::Tree::<X>(&arguments(call, more))), slots)
     };
     let more = move |problem: GemmProblem| more(shape(problem));
-    Subject::fused(AnyGemm::of::<C>(name), Tree { more: Box::new(more), launch: Box::new(launch) })
+    subject::Gemm::fused(AnyGemm::of::<C>(name), Tree { more: Box::new(more), launch: Box::new(launch) })
 }

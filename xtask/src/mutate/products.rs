@@ -7,17 +7,17 @@ use cute_rs::atom::Major;
 use emulator::Memory;
 use kernel::{Call, GemmProblem, Launch, LaunchError, LinearArguments, MatrixRef, WorkspaceRef};
 
-use super::subject::Subject;
+use super::subject::Gemm;
 use super::trial::{Purpose, Size};
 
 /// The number of GEMMs of the problem's shape in a launch: 2 for batched kernels and for groups along K,
 /// otherwise 1.
-pub(super) fn count(gemm: &Subject) -> u32 {
+pub(super) fn count(gemm: &Gemm) -> u32 {
     if gemm.form().outputs() { 2 } else { 1 }
 }
 
 /// The formats of A, B, C and D.
-pub(super) fn formats(gemm: &Subject) -> [Format; 4] {
+pub(super) fn formats(gemm: &Gemm) -> [Format; 4] {
     let [a, b, d] = gemm.formats();
     [a, b, d, d]
 }
@@ -74,7 +74,7 @@ pub(super) struct Products {
 impl Products {
     /// The arguments of a problem. Leading dimensions are multiples of 16 elements, plus padding for some
     /// purposes.
-    pub(super) fn new(gemm: &Subject, problem: GemmProblem, purpose: Purpose) -> Self {
+    pub(super) fn new(gemm: &Gemm, problem: GemmProblem, purpose: Purpose) -> Self {
         let plan = &gemm.plan();
         let GemmProblem { m, n, k } = problem;
         let pitch = |extent: u32| extent.max(1).next_multiple_of(16);
@@ -208,7 +208,7 @@ impl Products {
     }
 
     /// The grid and the arguments for an engine with `slots` resident clusters.
-    pub(super) fn launch(&self, gemm: &Subject, slots: u32) -> Result<Option<Launch>, LaunchError> {
+    pub(super) fn launch(&self, gemm: &Gemm, slots: u32) -> Result<Option<Launch>, LaunchError> {
         gemm.launch(&self.call, slots)
     }
 }

@@ -10,9 +10,9 @@ use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, IntoParallelRef
 use super::journal::Journal;
 use super::record::{self, Kind, Known, Outcome, Record, Row, Unbroken};
 use super::report;
-use super::subject::Subject;
+use super::subject::{Gemm, Subject};
 use super::trial::{Specimen, Verdict};
-use super::{Mutate, class, equivalent, extra, fused};
+use super::{Mutate, class, equivalent, extra, fused, preparations};
 use crate::error::Error;
 
 /// The number of schedules for a mutant that is equivalent by checks of the program.
@@ -27,24 +27,29 @@ const LONG: usize = 8;
 
 /// A kernel and the class of its synchronisation.
 struct Kernel {
-    gemm: Subject,
+    subject: Box<dyn Subject>,
     class: u64,
 }
 
 /// All kernels, in the order of the tables.
 fn kernels() -> Result<Vec<Kernel>, Error> {
-    let plain = kernel::catalogue().into_iter().chain(kernel::several()).chain(extra::kernels());
-    let all: Vec<_> = plain.map(Subject::from).chain(fused::kernels()).collect();
-    let class = |gemm: &Subject| match gemm.program() {
+    let plain = kernel::catalogue().into_iter().chain(kernel::by_threads()).chain(kernel::several());
+    let gemms = plain
+        .chain(extra::kernels())
+        .map(Gemm::from)
+        .chain(fused::kernels())
+        .map(|gemm| Box::new(gemm) as Box<dyn Subject>);
+    let all: Vec<_> = gemms.chain(preparations::kernels()).collect();
+    let class = |subject: &Box<dyn Subject>| match subject.program() {
         Ok(program) => Ok(class::of(program.function())),
-        Err(error) => Err(Error::Proof(format!("{}: {error}", gemm.name()))),
+        Err(error) => Err(Error::Proof(format!("{}: {error}", subject.name()))),
     };
     let classes: Vec<u64> = all.par_iter().map(class).collect::<Result<_, _>>()?;
-    Ok(all.into_iter().zip(classes).map(|(gemm, class)| Kernel { gemm, class }).collect())
+    Ok(all.into_iter().zip(classes).map(|(subject, class)| Kernel { subject, class }).collect())
 }
 
 fn named(kernels: &[Kernel]) -> Vec<report::Named<'_>> {
-    kernels.iter().map(|kernel| (kernel.gemm.name(), kernel.class)).collect()
+    kernels.iter().map(|kernel| (kernel.subject.name(), kernel.class)).collect()
 }
 
 /// Runs the task.
@@ -64,7 +69,7 @@ pub(crate) fn run(arguments: &Mutate) -> Result<(), Error> {
         let chosen = |name: &str| {
             arguments.kernel.is_empty() || arguments.kernel.iter().any(|part| name.contains(part))
         };
-        let chosen: Vec<&Kernel> = all.iter().filter(|kernel| chosen(kernel.gemm.name())).collect();
+        let chosen: Vec<&Kernel> = all.iter().filter(|kernel| chosen(kernel.subject.name())).collect();
         if chosen.is_empty() {
             return Err(Error::Proof(format!("no kernel's name contains {:?}", arguments.kernel)));
         }
@@ -112,8 +117,8 @@ fn false_alarms(all: &[Kernel], chosen: &[&Kernel], random: u64, arguments: &Mut
 
 /// Runs one unbroken kernel under many schedules. Returns the counts and the false alarms.
 fn listen(kernel: &Kernel, random: u64) -> Result<(Unbroken, Vec<String>), Error> {
-    let (name, start) = (kernel.gemm.name(), Instant::now());
-    let specimen = Specimen::new(&kernel.gemm).map_err(Error::Proof)?;
+    let (name, start) = (kernel.subject.name(), Instant::now());
+    let specimen = Specimen::new(kernel.subject.as_ref()).map_err(Error::Proof)?;
     let schedules: Vec<_> = Schedule::sweep(random).enumerate().collect();
     let is_long = |at: usize| at < LONG || at.is_multiple_of(LONG);
     let alarm = |(at, schedule)| {
@@ -142,7 +147,7 @@ fn mutants(all: &[Kernel], chosen: &[&Kernel], arguments: &Mutate) -> Result<(),
         if !due(kernel, arguments, |record| &record.rows)? {
             continue;
         }
-        let name = kernel.gemm.name();
+        let name = kernel.subject.name();
         let before = if arguments.survivors {
             let rows = record::load()?.rows;
             let as_it_is = |row: &Row| row.kernel == name && row.class == kernel.class && row.survived() > 0;
@@ -151,7 +156,7 @@ fn mutants(all: &[Kernel], chosen: &[&Kernel], arguments: &Mutate) -> Result<(),
         } else {
             None
         };
-        let specimen = Specimen::new(&kernel.gemm).map_err(Error::Proof)?;
+        let specimen = Specimen::new(kernel.subject.as_ref()).map_err(Error::Proof)?;
         let journal = match before {
             None if arguments.write => Some(Journal::open(name, kernel.class, arguments.schedules)?),
             None | Some(_) => None,
@@ -236,18 +241,18 @@ mod tests {
         row.kinds.keys().filter(|kind| kind.outcome == Outcome::Survived).collect()
     }
 
-    fn proved(gemm: &Subject, schedules: u64, every: usize) -> Row {
+    fn proved(subject: &dyn Subject, schedules: u64, every: usize) -> Row {
         let arguments = Mutate { schedules, every, ..Mutate::default() };
-        let specimen = Specimen::new(gemm).expect("the kernel itself is right");
-        prove((gemm.name(), 0), &specimen, &arguments, None, None).expect("nothing is written")
+        let specimen = Specimen::new(subject).expect("the kernel itself is right");
+        prove((subject.name(), 0), &specimen, &arguments, None, None).expect("nothing is written")
     }
 
     /// The whole proof of one small kernel. It takes some seconds, so each change of the emulator is tested
     /// with it.
     #[test]
     fn every_mutant_of_a_small_kernel_is_killed() {
-        let gemm = kernel::find("64x64-direct-bf16-kk").expect("a catalogue name").into();
-        let row = proved(&gemm, 2, 1);
+        let gemm = kernel::find("64x64-direct-bf16-kk").expect("a catalogue name");
+        let row = proved(&Gemm::from(gemm), 2, 1);
         assert!(survivors(&row).is_empty(), "{:?}", survivors(&row));
         assert!(row.count(Outcome::killed) > 100, "{row:?}");
     }
@@ -272,7 +277,7 @@ mod tests {
     /// A fault that shows only if a CTA is delayed between the signals of its first and its last warp.
     #[test]
     fn a_flag_that_every_thread_raises_is_noticed() {
-        let gemm = kernel::find("256x192-stream-k-bf16-kk").expect("a catalogue name").into();
+        let gemm = Gemm::from(kernel::find("256x192-stream-k-bf16-kk").expect("a catalogue name"));
         let mutant = Some("if in every thread in consumer / fix-up (".to_owned());
         let arguments = Mutate { schedules: 8, every: 1, mutant, ..Mutate::default() };
         let specimen = Specimen::new(&gemm).expect("the kernel itself is right");
@@ -289,7 +294,7 @@ mod tests {
             .chain([kernel::find("128x128-direct-f16-mn").expect("a catalogue name")])
         {
             // Wrong barrier numbers show under some random schedules only.
-            let row = proved(&gemm.into(), 8, 5);
+            let row = proved(&Gemm::from(gemm), 8, 5);
             assert!(survivors(&row).is_empty(), "{}: {:?}", row.kernel, survivors(&row));
         }
     }

@@ -1,11 +1,27 @@
-//! A kernel as the proof calls it: as a plain GEMM, whatever its epilogue is.
+//! A kernel as the proof sees it: a program and its problems.
 
 use core::ops::Deref;
 
-use kernel::{AnyGemm, Call, GemmProblem, Launch, LaunchError};
+use kernel::{AnyGemm, Call, GemmProblem, Launch, LaunchError, Program};
+use ptx::{Function, VerifyError};
 
-/// A kernel, and for a fused one the conversion of a plain call to a call of its tree.
-pub(super) struct Subject {
+use super::trial::{self, Case};
+
+/// A kernel of the proof.
+pub(super) trait Subject: Send + Sync {
+    /// The name in the tables.
+    fn name(&self) -> &str;
+
+    /// The unbroken program.
+    fn program(&self) -> Result<Program, VerifyError>;
+
+    /// The problems that the program and its mutants run on.
+    fn cases(&self, function: &Function) -> Result<Vec<Case>, String>;
+}
+
+/// A GEMM, called as a plain one, whatever its epilogue is. A fused one has the conversion of a plain call to a
+/// call of its tree.
+pub(super) struct Gemm {
     gemm: AnyGemm,
     tree: Option<Tree>,
 }
@@ -21,7 +37,7 @@ pub(super) struct Tree {
 
 type Launches = dyn Fn(&AnyGemm, &Call, u64, u32) -> Result<Option<Launch>, LaunchError> + Send + Sync;
 
-impl Subject {
+impl Gemm {
     /// A kernel with a tree.
     pub(super) fn fused(gemm: AnyGemm, tree: Tree) -> Self {
         Self { gemm, tree: Some(tree) }
@@ -53,16 +69,30 @@ impl Subject {
     }
 }
 
-impl From<AnyGemm> for Subject {
+impl From<AnyGemm> for Gemm {
     fn from(gemm: AnyGemm) -> Self {
         Self { gemm, tree: None }
     }
 }
 
-impl Deref for Subject {
+impl Deref for Gemm {
     type Target = AnyGemm;
 
     fn deref(&self) -> &AnyGemm {
         &self.gemm
+    }
+}
+
+impl Subject for Gemm {
+    fn name(&self) -> &str {
+        self.gemm.name()
+    }
+
+    fn program(&self) -> Result<Program, VerifyError> {
+        self.gemm.program()
+    }
+
+    fn cases(&self, function: &Function) -> Result<Vec<Case>, String> {
+        trial::cases(self, function)
     }
 }

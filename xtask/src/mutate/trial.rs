@@ -12,7 +12,7 @@ use scheduler::{Tiles, Work};
 
 use super::products::{self, Products};
 use super::record::Outcome;
-use super::subject::Subject;
+use super::subject::{Gemm, Subject};
 
 /// The number of resident clusters: few, so that persistent kernels compute several tiles per cluster.
 const SLOTS: u32 = 2;
@@ -54,19 +54,26 @@ impl fmt::Display for Verdict {
 }
 
 /// One problem of a kernel.
-struct Case {
-    launch: Launch,
-    /// The contents before the launch: A, B, C, D, workspace, offsets of groups, block scales of A and B,
-    /// scales and zero points of weights, and metadata.
-    contents: [Vec<u8>; 11],
-    /// The contents of D and the workspace after the unbroken launch.
-    expected: Vec<u8>,
-    fuel: u64,
-    /// Whether the kernel waits for the grids that it depends on, so that it may begin before they have
-    /// ended.
-    dependent: bool,
+pub(super) struct Case {
+    pub(super) launch: Launch,
+    /// The contents of memory before the launch, in the order of allocation.
+    pub(super) contents: Vec<Vec<u8>>,
+    /// Which contents the kernel writes.
+    pub(super) outputs: Vec<usize>,
+    /// The output that is restored before a second launch, which begins with all else as the first launch left
+    /// it. `None`: there is no second launch.
+    pub(super) again: Option<usize>,
     /// Whether the case exercises the ring. It then takes many times as long as a short case.
-    long: bool,
+    pub(super) long: bool,
+}
+
+/// A case, and what the unbroken program does with it.
+struct Known {
+    case: Case,
+    /// The contents of the outputs after the unbroken launch.
+    expected: Vec<u8>,
+    /// Instructions after which a mutant counts as endless.
+    fuel: u64,
 }
 
 /// The purpose of a case.
@@ -87,7 +94,8 @@ pub(super) struct Purpose {
 pub(super) enum Size {
     /// Four tiles of a few stages each; for pingpong kernels that many per consumer.
     Small,
-    /// The same tiles without k-tiles: nothing is multiplied, and everything is stored.
+    /// Tiles without k-tiles: nothing is multiplied, and everything is stored. Where tiles are drawn, there
+    /// are enough of them that the queue of their numbers wraps twice.
     Empty,
     /// Tiles of one stage each, enough per CTA that each stage is the first stage of a tile twice. Only for
     /// kernels that compute more than one tile per CTA.
@@ -174,32 +182,34 @@ const PURPOSES: [Purpose; 19] = [
 /// A kernel and the problems on which its mutants run.
 pub(super) struct Specimen {
     function: Function,
-    cases: Vec<Case>,
+    /// Whether the kernel waits for the grids that it depends on, so that it may begin before they have
+    /// ended.
+    dependent: bool,
+    cases: Vec<Known>,
 }
 
 impl Specimen {
     /// Builds a kernel, and runs it unbroken on its problems for the expected outputs.
-    pub(super) fn new(gemm: &Subject) -> Result<Self, String> {
-        let failed = |error: &dyn fmt::Display| format!("{}: {error}", gemm.name());
-        let program = gemm.program().map_err(|error| failed(&error))?;
+    pub(super) fn new(subject: &dyn Subject) -> Result<Self, String> {
+        let failed = |error: &dyn fmt::Display| format!("{}: {error}", subject.name());
+        let program = subject.program().map_err(|error| failed(&error))?;
         let lowered = Program::new(program.function());
         let function: Function = (**program.function()).clone();
-        let mut cases = Vec::new();
-        for purpose in PURPOSES {
-            let Some(mut case) = Case::new(gemm, &function, purpose).map_err(|error| failed(&error))? else {
-                continue;
-            };
-            let (outcome, output) = case.run(&lowered, (Schedule::Default, 0));
-            case.fuel = outcome.map_err(|failure| failed(&failure))? * 16 + (1 << 16);
-            case.expected = output;
-            cases.push(case);
+        let cases = subject.cases(&function).map_err(|error| failed(&error))?;
+        let mut specimen = Self { dependent: function.waits_for_grids(), function, cases: Vec::new() };
+        for case in cases {
+            let mut known = Known { case, expected: Vec::new(), fuel: Options::default().fuel };
+            let (outcome, output) = specimen.run(&known, &lowered, (Schedule::Default, 0));
+            known.fuel = outcome.map_err(|failure| failed(&failure))? * 16 + (1 << 16);
+            known.expected = output;
+            specimen.cases.push(known);
         }
-        Ok(Self { function, cases })
+        Ok(specimen)
     }
 
     /// The number of problems, with or without the long ones.
     pub(super) fn problems(&self, long: bool) -> usize {
-        self.cases.iter().filter(|case| long || !case.long).count()
+        self.cases.iter().filter(|known| long || !known.case.long).count()
     }
 
     /// The unbroken program.
@@ -213,8 +223,8 @@ impl Specimen {
         let Ok(verified) = mutant.verify() else { return Verdict::Refused };
         let program = Program::new(&verified);
         // Most mutants are killed under the first schedule, so all problems run under it first.
-        let runs = schedules.iter().flat_map(|by| self.cases.iter().map(move |case| (case, *by)));
-        Self::compare(&program, runs)
+        let runs = schedules.iter().flat_map(|by| self.cases.iter().map(move |known| (known, *by)));
+        self.compare(&program, runs)
     }
 
     /// As [`judge`](Self::judge), on the short problems only, with the schedules in parallel. For the few
@@ -223,7 +233,8 @@ impl Specimen {
         let Ok(verified) = mutant.verify() else { return Verdict::Refused };
         let program = Program::new(&verified);
         let under = |by: &(Schedule, u64)| {
-            Self::compare(&program, self.cases.iter().filter(|case| !case.long).map(|case| (case, *by)))
+            let short = self.cases.iter().filter(|known| !known.case.long);
+            self.compare(&program, short.map(|known| (known, *by)))
         };
         let told = |verdict: &Verdict| !matches!(verdict, Verdict::Alive);
         schedules.par_iter().map(under).find_first(told).unwrap_or(Verdict::Alive)
@@ -233,26 +244,66 @@ impl Specimen {
     pub(super) fn repeat(&self, schedule: (Schedule, u64), long: bool) -> Verdict {
         let Ok(verified) = self.function.clone().verify() else { return Verdict::Refused };
         let program = Program::new(&verified);
-        let cases = self.cases.iter().filter(|case| long || !case.long);
-        Self::compare(&program, cases.map(|case| (case, schedule)))
+        let cases = self.cases.iter().filter(|known| long || !known.case.long);
+        self.compare(&program, cases.map(|known| (known, schedule)))
     }
 
-    fn compare<'c>(program: &Program, runs: impl Iterator<Item = (&'c Case, (Schedule, u64))>) -> Verdict {
-        for (case, schedule) in runs {
-            let (by, report) = match case.run(program, schedule) {
-                (Ok(_), output) if output == case.expected => continue,
-                (Ok(_), output) => (Outcome::WrongOutput, difference(&output, &case.expected)),
+    fn compare<'k>(
+        &self,
+        program: &Program,
+        runs: impl Iterator<Item = (&'k Known, (Schedule, u64))>,
+    ) -> Verdict {
+        for (known, schedule) in runs {
+            let (by, report) = match self.run(known, program, schedule) {
+                (Ok(_), output) if output == known.expected => continue,
+                (Ok(_), output) => (Outcome::WrongOutput, difference(&output, &known.expected)),
                 (Err(failure), _) => (class(&failure), failure.to_string()),
             };
             return Verdict::Killed { by, schedule, report };
         }
         Verdict::Alive
     }
+
+    /// Runs a program on a case, twice if the case says so. Returns the number of instructions of the last
+    /// launch, and the contents of the outputs.
+    fn run(
+        &self,
+        known: &Known,
+        program: &Program,
+        (schedule, seed): (Schedule, u64),
+    ) -> (Result<u64, Failure>, Vec<u8>) {
+        let Case { launch, contents, outputs, again, .. } = &known.case;
+        let mut memory = Memory::new();
+        let addresses: Vec<u64> = contents.iter().map(|bytes| memory.upload(bytes)).collect();
+        let options = Options {
+            schedule,
+            seed,
+            fuel: known.fuel,
+            threads: 1,
+            dependent: self.dependent,
+            ..Options::default()
+        };
+        let mut outcome = program.launch(launch.grid, &launch.arguments, &memory, &options);
+        if let (Ok(_), &Some(restored)) = (&outcome, again) {
+            outcome = match memory.write(addresses[restored], &contents[restored]) {
+                Ok(()) => program.launch(launch.grid, &launch.arguments, &memory, &options),
+                Err(error) => Err(error.into()),
+            };
+        }
+        let read = |&at: &usize| memory.read(addresses[at], contents[at].len());
+        let output = outputs.iter().flat_map(|at| read(at).unwrap_or_default()).collect();
+        (outcome.map(|report| report.instructions), output)
+    }
+}
+
+/// The problems of a GEMM.
+pub(super) fn cases(gemm: &Gemm, function: &Function) -> Result<Vec<Case>, String> {
+    PURPOSES.iter().filter_map(|purpose| Case::new(gemm, function, *purpose).transpose()).collect()
 }
 
 impl Case {
     /// Makes a case for a purpose. `None` if the kernel does not accept such a problem.
-    fn new(gemm: &Subject, function: &Function, purpose: Purpose) -> Result<Option<Self>, String> {
+    fn new(gemm: &Gemm, function: &Function, purpose: Purpose) -> Result<Option<Self>, String> {
         if purpose.in_place && !gemm.is_linear() {
             return Ok(None);
         }
@@ -283,6 +334,9 @@ impl Case {
             },
             Size::OneMoreThanStages if persists => {
                 ((plan.ring.stages + 1) * SLOTS * cluster_tile_m - 8, cluster_tile_n - 8)
+            }
+            Size::Empty if plan.queue.slots > 0 => {
+                ((2 * plan.queue.slots + 1) * SLOTS * cluster_tile_m - 8, cluster_tile_n - 8)
             }
             // A buffer has `4 * turns` rows of whole tiles, two per cluster and turn, and a partial row.
             Size::Small | Size::Empty | Size::Long if gemm.form() == Form::Masked => {
@@ -360,53 +414,22 @@ impl Case {
         let mut word = || (0..8).fold(0, |word, _| word << 4 | named[random.next() as usize % named.len()]);
         let metadata = (0..products.metadata).flat_map(|_| word().to_le_bytes()).collect();
         let workspace = vec![0; products.workspace];
-        let contents = [a, b, c, d, workspace, offsets, a_scales, b_scales, scales, zeros, metadata];
-        Ok(Some(Self {
-            launch,
-            contents,
-            expected: Vec::new(),
-            fuel: Options::default().fuel,
-            dependent: function.waits_for_grids(),
-            long: matches!(
-                purpose.size,
-                Size::DividedWidths
-                    | Size::OneStageTiles
-                    | Size::OneMoreThanStages
-                    | Size::Long
-                    | Size::NarrowOneMoreThanStages
-            ),
-        }))
-    }
-
-    /// Runs a program, twice if it has a workspace. Returns the number of instructions of the last launch, and
-    /// the contents of D and the workspace.
-    fn run(&self, program: &Program, (schedule, seed): (Schedule, u64)) -> (Result<u64, Failure>, Vec<u8>) {
-        let mut memory = Memory::new();
-        let addresses = self.contents.each_ref().map(|bytes| memory.upload(bytes));
-        let options = Options {
-            schedule,
-            seed,
-            fuel: self.fuel,
-            threads: 1,
-            dependent: self.dependent,
-            ..Options::default()
-        };
-        let mut outcome = program.launch(self.launch.grid, &self.launch.arguments, &memory, &options);
-        // The next launch begins with the workspace as this one has left it.
-        if outcome.is_ok() && !self.long && !self.contents[4].is_empty() {
-            outcome = match memory.write(addresses[3], &self.contents[3]) {
-                Ok(()) => program.launch(self.launch.grid, &self.launch.arguments, &memory, &options),
-                Err(error) => Err(error.into()),
-            };
-        }
-        let read = |matrix: usize| memory.read(addresses[matrix], self.contents[matrix].len());
-        let output = [3, 4].into_iter().flat_map(|matrix| read(matrix).unwrap_or_default()).collect();
-        (outcome.map(|report| report.instructions), output)
+        let contents = vec![a, b, c, d, workspace, offsets, a_scales, b_scales, scales, zeros, metadata];
+        let long = matches!(
+            purpose.size,
+            Size::DividedWidths
+                | Size::OneStageTiles
+                | Size::OneMoreThanStages
+                | Size::Long
+                | Size::NarrowOneMoreThanStages
+        );
+        // The next launch begins with the workspace as the first one has left it.
+        let again = (!long && products.workspace > 0).then_some(3);
+        Ok(Some(Self { launch, contents, outputs: vec![3, 4], again, long }))
     }
 }
-
 /// The number of slices of a tile of the last wave; 1 if the scheduler never slices tiles.
-fn slices(gemm: &Subject) -> u32 {
+fn slices(gemm: &Gemm) -> u32 {
     let first = gemm.work(Tiles { m: 1, n: 1, k: 1 }, 0, 1).next();
     first.and_then(|work| work.slice).map_or(1, |slice| slice.of)
 }
@@ -427,7 +450,7 @@ fn sliced(purpose: Purpose, stages: u32, turns: u32) -> Option<u32> {
 }
 
 /// Whether the schedule of a problem has slices of tiles.
-fn has_slices(gemm: &Subject, problem: GemmProblem, slots: u32) -> bool {
+fn has_slices(gemm: &Gemm, problem: GemmProblem, slots: u32) -> bool {
     let tiles = gemm.tiles(problem);
     let workers = gemm.workers(tiles, slots);
     let part = |work: &Work<u32>| work.slice.is_some_and(|slice| slice.count < slice.of);
@@ -441,7 +464,7 @@ fn beside(purpose: Purpose) -> u32 {
 
 /// The smallest number of k-tiles, from 2 to 63, for which tiles of a problem are split. `None` if they are
 /// not.
-fn least_divided(gemm: &Subject, problem: GemmProblem, slots: u32) -> Option<u32> {
+fn least_divided(gemm: &Gemm, problem: GemmProblem, slots: u32) -> Option<u32> {
     let [.., tile_k] = gemm.plan().mainloop.tile;
     gemm.reduction()?;
     (2..64).find(|&k_tiles| {
@@ -471,7 +494,7 @@ fn most_arrivals(function: &Function) -> u32 {
 }
 
 /// SplitMix64, by S. Vigna.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -482,7 +505,7 @@ impl Random {
     }
 
     /// Random elements between -1 and 1.
-    fn matrix(&mut self, format: Format, elements: usize) -> Vec<u8> {
+    pub(super) fn matrix(&mut self, format: Format, elements: usize) -> Vec<u8> {
         let size = format.bytes() as usize;
         let mut bytes = Vec::with_capacity(elements * size);
         for _ in 0..elements {
@@ -495,7 +518,7 @@ impl Random {
 
 fn difference(output: &[u8], expected: &[u8]) -> String {
     let wrong = output.iter().zip(expected).filter(|(a, b)| a != b).count();
-    format!("{wrong} of {} bytes of D and the workspace differ", expected.len())
+    format!("{wrong} of {} bytes of the outputs differ", expected.len())
 }
 
 /// The kind of a failure.

@@ -26,6 +26,22 @@ pub(super) fn next_step<'f>(function: &'f Function, mutation: &Mutation) -> Opti
     })
 }
 
+/// Whether the next statement of the same threads, after computations in registers, is a barrier of the warp or
+/// of the whole CTA.
+pub(super) fn meets_next(function: &Function, mutation: &Mutation) -> bool {
+    let all = numbered(function);
+    let later = all.get(mutation.index + 1..).unwrap_or_default().iter();
+    let next = later.map(|statement| match statement {
+        Statement::Inst { inst, .. } => Some(inst),
+        _ => None,
+    });
+    match next.skip_while(|inst| inst.is_some_and(computes)).next().flatten() {
+        Some(Inst::WarpSync) => true,
+        Some(&Inst::BarrierSync { threads, .. }) => threads == function.threads,
+        _ => false,
+    }
+}
+
 /// All instructions of a program, in its order.
 pub(super) fn instructions(function: &Function) -> Vec<&Inst> {
     let mut all = Vec::new();
