@@ -1,5 +1,5 @@
-//! Configurations outside the catalogue: every parameter of the roles, on the emulator under several
-//! schedules and, if there is one, on the GPU.
+//! Configurations outside the catalogue: every parameter of the roles, on the emulator and, if there is one, on
+//! the GPU. With `cargo xtask test --long` the emulator runs them under several schedules.
 
 mod support;
 
@@ -38,7 +38,9 @@ macro_rules! runs {
 }
 
 fn on_every_engine(run: &dyn Fn(&mut dyn Engine)) {
-    for (schedule, seed) in [(Schedule::Default, 0), (Schedule::Latest, 0), (Schedule::Random, 1)] {
+    let schedules = [(Schedule::Random, 1), (Schedule::Default, 0), (Schedule::Latest, 0)];
+    let tried = if std::env::var_os("FALCHION_LONG").is_some() { schedules.len() } else { 1 };
+    for (schedule, seed) in schedules.into_iter().take(tried) {
         // Few SMs, so that persistent workers take several tiles.
         run(&mut Emulator::new().with_multiprocessors(4).with_schedule(schedule, seed));
     }

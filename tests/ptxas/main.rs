@@ -32,15 +32,16 @@ fn judged((number, gemm): &(usize, kernel::AnyGemm)) -> bool {
 #[test]
 #[ignore = "needs ptxas: run `cargo xtask test`"]
 fn every_catalogue_kernel_assembles_without_spills_or_serialization() {
+    use rayon::prelude::*;
     let catalogue: Vec<_> = kernel::catalogue().into_iter().chain(kernel::several()).collect();
     assert!(catalogue.len() >= 24);
-    for entry in catalogue.into_iter().enumerate().filter(judged).map(|(_, entry)| entry) {
+    catalogue.into_par_iter().enumerate().filter(judged).for_each(|(_, entry)| {
         let program = entry.program().expect("a legal program");
         let report = assemble(entry.name(), program.text());
         assert!(report.accepted, "{}:\n{}", entry.name(), report.log);
         assert!(report.log.contains("bytes spill stores"), "no resource report: {}", report.log);
         assert_eq!(complaints(&report), [""; 0], "{}", entry.name());
-    }
+    });
 }
 
 #[test]

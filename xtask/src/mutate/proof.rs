@@ -286,15 +286,16 @@ mod tests {
         assert_eq!((row.count(Outcome::killed), row.survived()), (1, 0), "{row:?}");
     }
 
-    /// Every fifth mutant of kernels of other sizes and with clusters.
+    /// Every twenty-fifth mutant of kernels of other sizes and with clusters; with `--long` every fifth.
     #[test]
     fn a_sample_of_the_larger_kernels_mutants_is_killed() {
+        let every = if std::env::var_os("FALCHION_LONG").is_some() { 5 } else { 25 };
         for gemm in extra::kernels()
             .into_iter()
             .chain([kernel::find("128x128-direct-f16-mn").expect("a catalogue name")])
         {
             // Wrong barrier numbers show under some random schedules only.
-            let row = proved(&Gemm::from(gemm), 8, 5);
+            let row = proved(&Gemm::from(gemm), 8, every);
             assert!(survivors(&row).is_empty(), "{}: {:?}", row.kernel, survivors(&row));
         }
     }
