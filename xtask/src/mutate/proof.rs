@@ -40,11 +40,12 @@ fn kernels() -> Result<Vec<Kernel>, Error> {
         .chain(fused::kernels())
         .map(|gemm| Box::new(gemm) as Box<dyn Subject>);
     let all: Vec<_> = gemms.chain(preparations::kernels()).collect();
-    let class = |subject: &Box<dyn Subject>| match subject.program() {
+    let class = |subject: &dyn Subject| match subject.program() {
         Ok(program) => Ok(class::of(program.function())),
         Err(error) => Err(Error::Proof(format!("{}: {error}", subject.name()))),
     };
-    let classes: Vec<u64> = all.par_iter().map(class).collect::<Result<_, _>>()?;
+    let classes: Vec<u64> =
+        all.par_iter().map(|subject| class(subject.as_ref())).collect::<Result<_, _>>()?;
     Ok(all.into_iter().zip(classes).map(|(subject, class)| Kernel { subject, class }).collect())
 }
 

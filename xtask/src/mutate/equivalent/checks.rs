@@ -30,14 +30,11 @@ pub(super) fn next_step<'f>(function: &'f Function, mutation: &Mutation) -> Opti
 /// of the whole CTA.
 pub(super) fn meets_next(function: &Function, mutation: &Mutation) -> bool {
     let all = numbered(function);
-    let later = all.get(mutation.index + 1..).unwrap_or_default().iter();
-    let next = later.map(|statement| match statement {
-        Statement::Inst { inst, .. } => Some(inst),
-        _ => None,
-    });
-    match next.skip_while(|inst| inst.is_some_and(computes)).next().flatten() {
-        Some(Inst::WarpSync) => true,
-        Some(&Inst::BarrierSync { threads, .. }) => threads == function.threads,
+    let mut later = all.get(mutation.index + 1..).unwrap_or_default().iter();
+    let next = later.find(|statement| !matches!(statement, Statement::Inst { inst, .. } if computes(inst)));
+    match next {
+        Some(Statement::Inst { inst: Inst::WarpSync, .. }) => true,
+        Some(Statement::Inst { inst: Inst::BarrierSync { threads, .. }, .. }) => *threads == function.threads,
         _ => false,
     }
 }
