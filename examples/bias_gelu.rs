@@ -9,7 +9,8 @@ use std::time::Duration;
 use falchion::collective::tree::{LinearBiasArguments, LinearBiasGelu, RowArgument};
 use falchion::kernel::Launch;
 use falchion::kernel::driver::Enqueue;
-use falchion::kernel::driver::cublaslt::{Activation, CublasLt, Fused as Fusion, Product};
+use falchion::peers::Matmul;
+use falchion::peers::cublaslt::{Activation, CublasLt, Fused as Fusion};
 use falchion::prelude::*;
 use falchion::verify::{Bench, Format};
 
@@ -94,7 +95,7 @@ fn time(gpu: &mut Gpu, problem: GemmProblem) -> Result<(), Box<dyn Error>> {
     both!("128 x 256", "128 x 256, bias + gelu", Long);
     both!("256 x 192", "256 x 192, bias + gelu", Wide);
     both!("pingpong", "pingpong, bias + gelu", Short);
-    let product = Product::new(falchion::collective::Format::Bf16, problem);
+    let product = Matmul::new(falchion::collective::Format::Bf16, problem);
     let fused = Fusion::Bias { activation: Activation::Gelu, bias: bias.address, beta: 0.0 };
     let peer = CublasLt::new(gpu).ok();
     let plans = match &peer {

@@ -7,10 +7,11 @@
 
 use emulator::Numerics;
 use falchion::collective::{BlockScales, F8E4M3, Format};
-use falchion::kernel::driver::cublaslt::{CublasLt, Product};
 use falchion::kernel::{
     Buffer, Call, Emulator, Engine, EngineError, GemmProblem, Gpu, KernelSpec, MatrixRef, Types,
 };
+use falchion::peers::Matmul;
+use falchion::peers::cublaslt::CublasLt;
 
 /// M and N.
 const TILE: usize = 64;
@@ -139,7 +140,7 @@ fn of_cublaslt(k: u32) -> Result<Vec<Errors>, EngineError> {
         ("not fast", types, false),
         ("blocks of 1 x 128 by 128 x 128", types.scaled(SCALED), false),
     ] {
-        let product = Product { scales: [of_a, of_b], fast, ..Product::new(types, case.problem) };
+        let product = Matmul { scales: [of_a, of_b], fast, ..Matmul::new(types, case.problem) };
         let run = library.plan(&product)?;
         gpu.time_many(&[&run.with(0, a, b, d.address)?], 1)?;
         all.push(case.errors(

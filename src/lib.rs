@@ -101,6 +101,8 @@ pub use collective;
 pub use cute_rs;
 pub use emulator;
 pub use kernel;
+#[cfg(feature = "measure")]
+pub use peers;
 pub use ptx;
 pub use scheduler;
 

@@ -140,20 +140,14 @@ pub enum EngineError {
         /// The emulator's report.
         report: String,
     },
-    /// A call of cuBLASLt failed.
-    #[error("cuBLASLt: {call} failed with {status}")]
-    CublasLt {
-        /// The cuBLASLt function.
-        call: &'static str,
-        /// The status that it returned.
-        status: String,
-    },
-    /// A call of cuSPARSELt failed.
-    #[error("cuSPARSELt: {call} failed with {status}")]
-    CusparseLt {
+    /// A call of one of NVIDIA's other libraries failed.
+    #[error("{library}: {call} failed with {status}")]
+    Library {
+        /// The library.
+        library: &'static str,
         /// The function.
         call: &'static str,
-        /// The status it returned, or what was needed.
+        /// The status that it returned, or what was needed.
         status: String,
     },
     /// A GEMM call that is not legal.
@@ -271,12 +265,6 @@ pub enum EngineError {
     /// A graph with no launches.
     #[error("a graph of no launches cannot be captured: pass at least one")]
     EmptyGraph,
-    /// NVML failed.
-    #[error("NVML: {reason}")]
-    Nvml {
-        /// NVML's error message.
-        reason: String,
-    },
     /// A buffer is too small, or does not belong to the engine.
     #[error("the buffer at {address:#x} has {bytes} B; {needed} B are needed")]
     Buffer {

@@ -51,19 +51,6 @@ const _: () = {
     shares::<Gemm<Batched<Simple>>>();
 };
 
-#[cfg(feature = "measure")]
-const _: () = {
-    use kernel::driver::cublaslt::{CublasLt, Plan, Run};
-    shares::<CublasLt>();
-    shares::<Plan>();
-    shares::<Run<'_>>();
-    shares::<kernel::driver::Monitor>();
-    shares::<kernel::driver::cusparselt::CusparseLt>();
-    shares::<kernel::driver::cusparselt::Plan>();
-    shares::<kernel::driver::cusparselt::Algorithm>();
-    shares::<kernel::driver::cusparselt::Run>();
-};
-
 #[test]
 fn an_engine_is_used_by_two_threads() {
     let engine = EMULATOR.get_or_init(|| Mutex::new(Emulator::new()));

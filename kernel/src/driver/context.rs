@@ -89,9 +89,16 @@ impl Context {
         self.ordinal
     }
 
+    /// The version of CUDA that the driver supports, major and minor.
+    pub fn cuda_version(&self) -> (i32, i32) {
+        self.driver.version
+    }
+
     /// The card's UUID.
-    #[cfg(feature = "measure")]
-    pub(super) fn uuid(&self) -> Result<[u8; 16], EngineError> {
+    ///
+    /// # Errors
+    /// A driver error.
+    pub fn uuid(&self) -> Result<[u8; 16], EngineError> {
         let mut uuid = [0; 16];
         // SAFETY: 16 bytes are written.
         let status = unsafe { (self.functions().device_uuid)(&mut uuid, self.device) };
@@ -129,7 +136,10 @@ impl Context {
     }
 
     /// Makes the context current in the calling thread, as long as the returned value is kept.
-    pub(super) fn bind(&self) -> Result<Current<'_>, EngineError> {
+    ///
+    /// # Errors
+    /// An earlier launch made the context unusable, or a driver error.
+    pub fn bind(&self) -> Result<Current<'_>, EngineError> {
         let mut before = ptr::null_mut();
         // SAFETY: one handle is written.
         self.check("cuCtxGetCurrent", unsafe { (self.functions().current)(&mut before) })?;
@@ -142,7 +152,7 @@ impl Context {
     }
 
     /// Waits for everything that runs in the context. After a fault there is nothing to wait for.
-    pub(super) fn wait(&self) {
+    pub fn wait(&self) {
         if let Ok(current) = self.bind() {
             // SAFETY: the context is current.
             let _ = unsafe { (current.functions().synchronize)() };
@@ -226,7 +236,8 @@ impl Context {
 ///
 /// Only through it are the driver's functions reached that work in the current context.
 #[must_use]
-pub(super) struct Current<'a> {
+#[derive(Debug)]
+pub struct Current<'a> {
     context: &'a Context,
     /// What was current before, if that is another context.
     before: Option<RawContext>,

@@ -127,8 +127,7 @@ impl Gpu {
     }
 
     /// The memory of this GPU's buffers.
-    #[cfg(feature = "measure")]
-    pub(super) fn memories(&self) -> &Arc<Memories> {
+    pub fn memories(&self) -> &Arc<Memories> {
         &self.memories
     }
 

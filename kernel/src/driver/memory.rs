@@ -51,7 +51,7 @@ impl Drop for Allocation {
 
 /// The allocations of one [`Gpu`](super::Gpu), by address.
 #[derive(Debug, Default)]
-pub(super) struct Memories(Mutex<BTreeMap<u64, Arc<Allocation>>>);
+pub struct Memories(Mutex<BTreeMap<u64, Arc<Allocation>>>);
 
 impl Memories {
     pub(super) fn insert(&self, allocation: Arc<Allocation>) {
@@ -65,6 +65,11 @@ impl Memories {
     /// The allocation that begins at an address.
     pub(super) fn get(&self, address: u64) -> Option<Arc<Allocation>> {
         lock(&self.0).get(&address).cloned()
+    }
+
+    /// The buffer that contains `bytes` bytes at an address; `None` if there is none.
+    pub fn containing(&self, address: u64, bytes: u64) -> Option<DeviceMemory> {
+        self.around(address, bytes).map(DeviceMemory)
     }
 
     /// The allocation that contains `bytes` bytes at an address.
@@ -85,6 +90,14 @@ impl Memories {
 pub struct DeviceMemory(pub(super) Arc<Allocation>);
 
 impl DeviceMemory {
+    /// Allocates device memory; it is not initialised.
+    ///
+    /// # Errors
+    /// A driver error, for example that the memory is full.
+    pub fn new(context: &Arc<Context>, bytes: usize) -> Result<Self, EngineError> {
+        Allocation::new(context, bytes).map(Self)
+    }
+
     /// Device address.
     pub fn address(&self) -> u64 {
         self.0.address

@@ -1,7 +1,7 @@
 //! The GPU as an engine: memory, compilation, launches and timing through the CUDA driver.
 //!
 //! Nothing from CUDA is needed to build. The driver library is loaded when the first [`Gpu`] or [`Context`]
-//! is made; if it is missing, that is an error. All `unsafe` code of the workspace is in this module.
+//! is made; if it is missing, that is an error. All `unsafe` code of this crate is in this module.
 //!
 //! ```
 //! use kernel::EngineError;
@@ -68,14 +68,8 @@ mod chooser;
 mod context;
 #[cfg(test)]
 mod counting;
-#[cfg(feature = "measure")]
-pub mod cublaslt;
 #[cfg(feature = "cudarc")]
 pub mod cudarc;
-#[cfg(feature = "measure")]
-pub mod cusparselt;
-#[cfg(feature = "measure")]
-mod data_type;
 mod footprint;
 mod gpu;
 mod graph;
@@ -85,8 +79,6 @@ mod load;
 mod loaded;
 mod memory;
 mod module;
-#[cfg(feature = "measure")]
-mod monitor;
 mod reach;
 mod ready;
 mod records;
@@ -102,17 +94,15 @@ mod typed;
 pub use chooser::{Activation, Chooser, Multiplication};
 #[cfg(feature = "cudarc")]
 pub use chooser::{RowMajorProducts, matmul};
-pub use context::Context;
+pub use context::{Context, Current};
 pub use gpu::Gpu;
 pub use graph::Graph;
 pub use kernel::{Kernel, parameter_block};
 pub use load::Origin;
 pub use loaded::Loaded;
-pub use memory::{DeviceMemory, DeviceSlice};
-#[cfg(feature = "measure")]
-pub use monitor::{Monitor, Readings};
+pub use memory::{DeviceMemory, DeviceSlice, Memories};
 pub use records::Records;
-pub use stream::{Stream, StreamRef};
+pub use stream::{Held, Stream, StreamRef};
 pub use tensor_map::{encode_im2col_map, encode_tensor_map};
 pub use timing::{Enqueue, Prepared};
 #[cfg(feature = "tune")]

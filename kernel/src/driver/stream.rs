@@ -12,7 +12,7 @@ use super::sys::{CAPTURE_THREAD_LOCAL, NON_BLOCKING, RawEvent, RawGraph, RawStre
 use crate::error::EngineError;
 
 /// What a graph keeps alive as long as it may be replayed.
-pub(super) type Held = Arc<dyn Any + Send + Sync>;
+pub type Held = Arc<dyn Any + Send + Sync>;
 
 /// What launches need that are captured on streams of other libraries, by address. Nobody says when such a
 /// graph is replayed for the last time, so it is kept as long as the process runs.
@@ -56,7 +56,8 @@ impl Stream {
         &self.context
     }
 
-    pub(super) fn raw(&self) -> RawStream {
+    /// The stream as a `CUstream`. It is alive as long as this value.
+    pub fn raw(&self) -> *mut c_void {
         self.raw
     }
 
@@ -72,7 +73,7 @@ impl Stream {
     }
 
     /// During a capture, records what the next launch needs.
-    pub(super) fn hold(&self, needed: impl IntoIterator<Item = Held>) {
+    pub fn hold(&self, needed: impl IntoIterator<Item = Held>) {
         if let Some(held) = &mut *lock(&self.captured) {
             held.extend(needed);
         }

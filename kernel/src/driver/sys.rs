@@ -134,7 +134,6 @@ pub(super) struct Functions {
     pub(super) device_count: unsafe extern "C" fn(*mut c_int) -> Status,
     pub(super) device_get: unsafe extern "C" fn(*mut c_int, c_int) -> Status,
     pub(super) device_name: unsafe extern "C" fn(*mut c_char, c_int, c_int) -> Status,
-    #[cfg(feature = "measure")]
     pub(super) device_uuid: unsafe extern "C" fn(*mut [u8; 16], c_int) -> Status,
     pub(super) device_attribute: unsafe extern "C" fn(*mut c_int, c_int, c_int) -> Status,
     pub(super) primary_retain: unsafe extern "C" fn(*mut RawContext, c_int) -> Status,
@@ -221,7 +220,6 @@ impl Functions {
                 device_count: get(library, "cuDeviceGetCount")?,
                 device_get: get(library, "cuDeviceGet")?,
                 device_name: get(library, "cuDeviceGetName")?,
-                #[cfg(feature = "measure")]
                 device_uuid: get(library, "cuDeviceGetUuid_v2")?,
                 device_attribute: get(library, "cuDeviceGetAttribute")?,
                 primary_retain: get(library, "cuDevicePrimaryCtxRetain")?,

@@ -1,9 +1,9 @@
 //! Checks that a shape can be measured, and allocates memory for cuBLASLt's matrices.
 
 use collective::BlockScales;
-use kernel::driver::cublaslt::Product;
 use kernel::driver::tune::Inputs;
 use kernel::{Call, GemmProblem, Gpu, Request, Types};
+use peers::Matmul;
 
 use cute_rs::atom::Major;
 
@@ -48,12 +48,7 @@ pub(super) fn dense(
 }
 
 /// cuBLASLt's GEMM of the same matrices, with 16 bits in place of weights in few bits.
-pub(super) fn product(
-    types: Types,
-    [a, b]: [Major; 2],
-    size: GemmProblem,
-    set: Option<&Call<()>>,
-) -> Product {
+pub(super) fn product(types: Types, [a, b]: [Major; 2], size: GemmProblem, set: Option<&Call<()>>) -> Matmul {
     let scales = set.and_then(|set| set.scales).unwrap_or(BlockScales::NONE);
-    Product { a, b, scales: [scales.a.address, scales.b.address], ..Product::new(types.dense(), size) }
+    Matmul { a, b, scales: [scales.a.address, scales.b.address], ..Matmul::new(types.dense(), size) }
 }

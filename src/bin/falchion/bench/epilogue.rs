@@ -9,9 +9,10 @@ use std::io::Write;
 use cute_rs::atom::Major;
 use falchion::verify::{Bench as Inputs, Format, Fused, Fusion, Ready, fusions};
 use kernel::driver::Enqueue;
-use kernel::driver::cublaslt::{CublasLt, Plan, Product};
 use kernel::driver::tune::{self, Candidate};
 use kernel::{Buffer, Call, Engine, GemmProblem, Gpu, Request, Types};
+use peers::Matmul;
+use peers::cublaslt::{CublasLt, Plan};
 
 use super::fused;
 use super::measure::Protocol;
@@ -167,7 +168,7 @@ impl<'g> Bench<'g> {
 
     /// cuBLASLt's plans by name: plain, and with the fusion if it has it.
     fn plans(&self, size: GemmProblem, fused: Option<&fused::Peer>) -> Result<Vec<(String, Plan)>, Failure> {
-        let product = Product::new(self.types.stored(self.fusion.output(self.types.a)), size);
+        let product = Matmul::new(self.types.stored(self.fusion.output(self.types.a)), size);
         let plain = super::peer::planned(self.peer.as_ref(), &product, None)?;
         let fused = match fused {
             Some(fused) => super::peer::planned(self.peer.as_ref(), &product, Some(fused.fused))?,

@@ -2,8 +2,8 @@
 
 use collective::Fusion;
 use falchion::verify::{Bench as Inputs, Format};
-use kernel::driver::cublaslt::{Activation, Fused};
 use kernel::{Buffer, Engine, EngineError, GemmProblem, Gpu, Types};
+use peers::cublaslt::{Activation, Fused};
 
 /// A fusion of cuBLASLt with random arguments.
 pub(super) struct Peer {

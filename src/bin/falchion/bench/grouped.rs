@@ -11,12 +11,13 @@ use std::io::Write;
 use collective::{Form, Format, Record};
 use cute_rs::atom::Major;
 use kernel::driver::Enqueue;
-use kernel::driver::cublaslt::{CublasLt, Product};
 use kernel::driver::tune::{Candidate, Inputs};
 use kernel::{
     AnyGemm, Buffer, Call, Engine, GemmProblem, Gpu, Launch, LinearArguments, Products, Request, Types,
     WorkspaceRef,
 };
+use peers::Matmul;
+use peers::cublaslt::CublasLt;
 
 use super::arena;
 use super::measure::Protocol;
@@ -217,7 +218,7 @@ impl Timed<'_> {
         let dense = placed.layer.dense();
         // Its plans are of one product's scales.
         let peer = peer.filter(|_| !types.is_scaled());
-        let of_all = super::peer::planned(peer, &Product::new(types, dense), None)?;
+        let of_all = super::peer::planned(peer, &Matmul::new(types, dense), None)?;
         let peer = peer.filter(|_| of_all.is_some());
         let candidate = |name: String, launch: Box<dyn Enqueue>, slots| Candidate {
             name,
@@ -252,7 +253,7 @@ impl Timed<'_> {
 
         let products = placed.products();
         if let Some(peer) = peer {
-            let plans = FastestPlans::new(gpu, peer, &products, |size| Product::new(types, size))?;
+            let plans = FastestPlans::new(gpu, peer, &products, |size| Matmul::new(types, size))?;
             if let Some(plans) = plans {
                 let graph = plans.graph(gpu, &products)?;
                 let name = format!("cuBLASLt, graph of {}", graph.launches());

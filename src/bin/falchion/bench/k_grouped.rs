@@ -10,11 +10,12 @@ use std::io::Write;
 use collective::Form;
 use cute_rs::atom::Major;
 use kernel::driver::Enqueue;
-use kernel::driver::cublaslt::{CublasLt, Product};
 use kernel::driver::tune::{Candidate, Inputs};
 use kernel::{
     AnyGemm, Call, Engine, GemmProblem, Gpu, LinearArguments, Products, Request, Types, WorkspaceRef,
 };
+use peers::Matmul;
+use peers::cublaslt::CublasLt;
 
 use super::arena;
 use super::measure::Protocol;
@@ -179,7 +180,7 @@ fn of_inputs(
     if let Some(peer) = peer.filter(|_| !types.is_scaled()) {
         let of_sets: Vec<_> = inputs.sets().iter().map(|set| groups.products(set)).collect();
         let [a, b] = groups.majors;
-        let product = |size| Product { a, b, ..Product::new(types, size) };
+        let product = |size| Matmul { a, b, ..Matmul::new(types, size) };
         let first = of_sets.first().map_or(&[][..], Vec::as_slice);
         if let Some(plans) = FastestPlans::new(gpu, peer, first, product)?.filter(|_| !first.is_empty()) {
             let mut launches: Vec<Box<dyn Enqueue>> = Vec::new();

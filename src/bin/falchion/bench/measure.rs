@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kernel::Gpu;
 use kernel::driver::tune::Candidate;
-use kernel::driver::{Monitor, Readings};
+use peers::{Monitor, Readings};
 use serde::{Deserialize, Serialize};
 
 use crate::Failure;
@@ -114,7 +114,7 @@ impl Protocol {
 
 #[cfg(test)]
 mod tests {
-    use kernel::driver::Readings;
+    use peers::Readings;
 
     use super::Turns;
 

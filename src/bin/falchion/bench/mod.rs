@@ -29,12 +29,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cute_rs::atom::Major;
-use kernel::driver::cublaslt::CublasLt;
+use kernel::driver::Enqueue;
 use kernel::driver::tune::{Candidate, Inputs};
-use kernel::driver::{Enqueue, Monitor};
 use kernel::{
     AnyGemm, Call, Engine, GemmProblem, Gpu, LinearArguments, Program, Request, Types, WorkspaceRef,
 };
+use peers::Monitor;
+use peers::cublaslt::CublasLt;
 
 use ceiling::Ceiling;
 use measure::{Protocol, State};

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io::{self, Write};
 
-use kernel::driver::cublaslt::{CublasLt, Fused, Plan, Product};
 use kernel::driver::tune::Candidate;
 use kernel::driver::{Enqueue, Graph};
 use kernel::{Call, EngineError, GemmProblem, Gpu};
+use peers::Matmul;
+use peers::cublaslt::{CublasLt, Fused, Plan};
 
 use super::ceiling::Ceiling;
 use super::report;
@@ -30,13 +31,13 @@ pub(super) fn peer(gpu: &Gpu) -> io::Result<Option<CublasLt>> {
 /// The peer's plan of a product, maybe with one of its own fusions; it may have no algorithm for it.
 pub(super) fn planned(
     peer: Option<&CublasLt>,
-    product: &Product,
+    product: &Matmul,
     fused: Option<Fused>,
 ) -> Result<Option<Plan>, Failure> {
     let Some(peer) = peer else { return Ok(None) };
     match fused.map_or_else(|| peer.plan(product), |fused| peer.plan_fused(product, fused)) {
         Ok(plan) => Ok(Some(plan)),
-        Err(error @ EngineError::CublasLt { .. }) => {
+        Err(error @ EngineError::Library { .. }) => {
             let GemmProblem { m, n, k } = product.size;
             writeln!(out(), "{m} x {n} x {k} {} without cuBLASLt: {error}", product.types)?;
             Ok(None)
@@ -55,7 +56,7 @@ impl FastestPlans {
         gpu: &mut Gpu,
         peer: &CublasLt,
         products: &[(GemmProblem, [u64; 3])],
-        of: impl Fn(GemmProblem) -> Product,
+        of: impl Fn(GemmProblem) -> Matmul,
     ) -> Result<Option<Self>, Failure> {
         let mut plans = BTreeMap::new();
         for &(size, [a, b, d]) in products {

@@ -4,9 +4,10 @@ use std::io::{self, Write};
 
 use cute_rs::atom::Major;
 use kernel::driver::Enqueue;
-use kernel::driver::cusparselt::{Choice, CusparseLt, Product};
 use kernel::driver::tune::Candidate;
 use kernel::{Call, Engine, EngineError, GemmProblem, Gpu, LinearArguments, Request, Types, fastest};
+use peers::Matmul;
+use peers::cusparselt::{Choice, CusparseLt};
 
 use super::report;
 use crate::engine::machine;
@@ -53,10 +54,10 @@ impl Rivals {
     ) -> Result<Vec<Candidate<'static>>, Failure> {
         let mut all = Vec::new();
         if let Some(library) = &self.library {
-            let product = Product { majors, ..Product::new(types, problem) };
+            let product = Matmul { a: majors[0], b: majors[1], ..Matmul::new(types, problem) };
             match of_library(gpu, library, &product, sets) {
                 Ok(both) => all.extend(both),
-                Err(error @ EngineError::CusparseLt { .. }) => {
+                Err(error @ EngineError::Library { .. }) => {
                     let GemmProblem { m, n, k } = problem;
                     writeln!(out(), "{m} x {n} x {k} {types} without cuSPARSELt: {error}")?;
                 }
@@ -76,7 +77,7 @@ fn candidate(name: &str, launches: Vec<Box<dyn Enqueue>>, problem: GemmProblem) 
 fn of_library(
     gpu: &mut Gpu,
     library: &CusparseLt,
-    product: &Product,
+    product: &Matmul,
     sets: &[Call<()>],
 ) -> Result<Vec<Candidate<'static>>, EngineError> {
     let plan = library.plan(product)?;

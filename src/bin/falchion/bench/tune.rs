@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use collective::{Fusion, with_fusion};
 use falchion::verify::{self, Sample};
 use kernel::disk::records::Records;
-use kernel::driver::cublaslt::CublasLt;
 use kernel::driver::tune::{BURST, Heat, Inputs, REST};
 use kernel::{AnyGemm, Engine, EngineError, GemmProblem, Gpu, Known, Ranked, Request, Tree, Types};
+use peers::cublaslt::CublasLt;
 
 use super::compilers::Compilers;
 use super::measure::{Protocol, State};

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use libloading::Library;
 
-use super::super::library;
-use super::super::sys::RawStream;
-use crate::error::EngineError;
+use kernel::EngineError;
+
+use crate::library;
 
 /// `cublasStatus_t`.
 pub(super) type Status = c_int;
@@ -150,7 +150,7 @@ pub(super) struct Symbols {
         *const RawAlgorithm,
         *mut c_void,
         usize,
-        RawStream,
+        *mut c_void,
     ) -> Status,
     /// Keeps the library, and with it the functions, loaded.
     _library: Library,
@@ -162,19 +162,16 @@ impl fmt::Debug for Symbols {
     }
 }
 
+/// The library's name in errors.
+const LIBRARY: &str = "libcublasLt";
+
 impl Symbols {
     /// Looks for the library of the driver's CUDA version, then for older ones.
     pub(super) fn find(newest: i32) -> Result<Self, EngineError> {
         let names = names(newest);
         // SAFETY: these are the library's own file names.
-        match names.iter().find_map(|name| unsafe { library::open(name) }.ok()) {
-            // SAFETY: this is the library.
-            Some(library) => unsafe { Self::look_up(library) },
-            None => {
-                let tried: Vec<_> = names.iter().map(|name| name.display().to_string()).collect();
-                Err(missing(format!("looked for {}", tried.join(", "))))
-            }
-        }
+        // SAFETY: these are the library's own names, and the type is that of its functions.
+        unsafe { Self::look_up(library::find(LIBRARY, &names)?) }
     }
 
     /// Loads a file.
@@ -183,10 +180,7 @@ impl Symbols {
     /// The file must be cuBLASLt.
     pub(super) unsafe fn load(path: &Path) -> Result<Self, EngineError> {
         // SAFETY: the caller guarantees the file.
-        let library = unsafe { library::open(path) };
-        let library = library.map_err(|error| missing(format!("{}: {error}", path.display())))?;
-        // SAFETY: as above.
-        unsafe { Self::look_up(library) }
+        unsafe { Self::look_up(library::open(LIBRARY, path)?) }
     }
 
     /// # Safety
@@ -196,33 +190,23 @@ impl Symbols {
         // loaded as long as the fields.
         unsafe {
             Ok(Self {
-                create: get(&library, "cublasLtCreate")?,
-                destroy: get(&library, "cublasLtDestroy")?,
-                version: get(&library, "cublasLtGetVersion")?,
-                operation_create: get(&library, "cublasLtMatmulDescCreate")?,
-                operation_set: get(&library, "cublasLtMatmulDescSetAttribute")?,
-                operation_destroy: get(&library, "cublasLtMatmulDescDestroy")?,
-                layout_create: get(&library, "cublasLtMatrixLayoutCreate")?,
-                layout_destroy: get(&library, "cublasLtMatrixLayoutDestroy")?,
-                preference_create: get(&library, "cublasLtMatmulPreferenceCreate")?,
-                preference_set: get(&library, "cublasLtMatmulPreferenceSetAttribute")?,
-                preference_destroy: get(&library, "cublasLtMatmulPreferenceDestroy")?,
-                heuristic: get(&library, "cublasLtMatmulAlgoGetHeuristic")?,
-                matmul: get(&library, "cublasLtMatmul")?,
+                create: library::get(LIBRARY, &library, "cublasLtCreate")?,
+                destroy: library::get(LIBRARY, &library, "cublasLtDestroy")?,
+                version: library::get(LIBRARY, &library, "cublasLtGetVersion")?,
+                operation_create: library::get(LIBRARY, &library, "cublasLtMatmulDescCreate")?,
+                operation_set: library::get(LIBRARY, &library, "cublasLtMatmulDescSetAttribute")?,
+                operation_destroy: library::get(LIBRARY, &library, "cublasLtMatmulDescDestroy")?,
+                layout_create: library::get(LIBRARY, &library, "cublasLtMatrixLayoutCreate")?,
+                layout_destroy: library::get(LIBRARY, &library, "cublasLtMatrixLayoutDestroy")?,
+                preference_create: library::get(LIBRARY, &library, "cublasLtMatmulPreferenceCreate")?,
+                preference_set: library::get(LIBRARY, &library, "cublasLtMatmulPreferenceSetAttribute")?,
+                preference_destroy: library::get(LIBRARY, &library, "cublasLtMatmulPreferenceDestroy")?,
+                heuristic: library::get(LIBRARY, &library, "cublasLtMatmulAlgoGetHeuristic")?,
+                matmul: library::get(LIBRARY, &library, "cublasLtMatmul")?,
                 _library: library,
             })
         }
     }
-}
-
-/// Looks up one function.
-///
-/// # Safety
-/// `F` must be the type of that function. The function must not be called after the library is unloaded.
-unsafe fn get<F: Copy>(library: &Library, name: &str) -> Result<F, EngineError> {
-    // SAFETY: guaranteed by the caller.
-    let symbol = unsafe { library.get::<F>(name.as_bytes()) };
-    symbol.map(|symbol| *symbol).map_err(|error| missing(error.to_string()))
 }
 
 /// File names of the library, the best first.
@@ -234,8 +218,4 @@ fn names(newest: i32) -> Vec<PathBuf> {
         let versioned = majors.map(|major| format!("libcublasLt.so.{major}").into());
         versioned.chain([PathBuf::from("libcublasLt.so")]).collect()
     }
-}
-
-fn missing(reason: String) -> EngineError {
-    EngineError::NoLibrary { library: "libcublasLt", reason }
 }

@@ -15,8 +15,8 @@ use nvml_wrapper::structs::device::FieldId;
 use nvml_wrapper::sys_exports::field_id::NVML_FI_DEV_POWER_INSTANT;
 use nvml_wrapper::{Device, Nvml};
 
-use super::gpu::Gpu;
-use crate::error::EngineError;
+use kernel::EngineError;
+use kernel::driver::Gpu;
 
 /// File names of NVML. The system's loader finds them if a driver is installed.
 const LIBRARIES: &[&str] = if cfg!(windows) {
@@ -58,7 +58,11 @@ impl Monitor {
     /// NVML is not installed, or does not report this card's clock or power.
     pub fn new(gpu: &Gpu) -> Result<Self, EngineError> {
         let monitor = Self { nvml: load()?, uuid: spelled(gpu.context().uuid()?) };
-        monitor.read().map_err(|error| EngineError::Nvml { reason: error.to_string() })?;
+        monitor.read().map_err(|error| EngineError::Library {
+            library: "NVML",
+            call: "nvmlDeviceGetClockInfo",
+            status: error.to_string(),
+        })?;
         Ok(monitor)
     }
 

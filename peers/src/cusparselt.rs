@@ -5,8 +5,9 @@
 //! ```no_run
 //! use collective::Format;
 //! use kernel::driver::Gpu;
-//! use kernel::driver::cusparselt::{Choice, CusparseLt, Product};
 //! use kernel::{Engine, GemmProblem, Types};
+//! use peers::Matmul;
+//! use peers::cusparselt::{Choice, CusparseLt};
 //!
 //! let mut gpu = Gpu::new(0)?;
 //! let size = GemmProblem { m: 4096, n: 4096, k: 4096 };
@@ -14,7 +15,7 @@
 //! let matrices = [gpu.allocate(32 << 20)?, gpu.allocate(32 << 20)?, gpu.allocate(32 << 20)?];
 //! let [a, b, d] = matrices.map(|matrix| matrix.address);
 //!
-//! let plan = CusparseLt::new(&gpu)?.plan(&Product::new(Types::of(Format::Bf16).sparse([true, false]), size))?;
+//! let plan = CusparseLt::new(&gpu)?.plan(&Matmul::new(Types::of(Format::Bf16).sparse([true, false]), size))?;
 //! let a = plan.compress(&mut gpu, a)?;
 //! let usual = plan.algorithm(Choice::FIRST)?.with(&a, b, d)?;
 //! let best = plan.algorithm(plan.fastest(&mut gpu, &a, b, d)?)?.with(&a, b, d)?;
@@ -25,21 +26,19 @@
 
 use core::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use super::context::{Context, lock};
-use super::gpu::Gpu;
-use super::memory::{Allocation, Memories};
-use crate::error::EngineError;
+use kernel::EngineError;
+use kernel::driver::{Context, Gpu, Memories};
+
+use crate::Matmul;
 
 mod algorithm;
 mod plan;
-mod product;
 mod symbols;
 
 pub use algorithm::{Algorithm, Choice, Run, Split, WORKSPACE_BYTES};
 pub use plan::{Compressed, Plan};
-pub use product::Product;
 use symbols::{Opaque, Raw, Status, Symbols, status_name};
 
 /// A handle of cuSPARSELt.
@@ -90,8 +89,8 @@ impl CusparseLt {
     ///
     /// # Errors
     /// Not one operand of it is sparse, or the library does not multiply such matrices.
-    pub fn plan(&self, product: &Product) -> Result<Plan, EngineError> {
-        Plan::new(Arc::clone(&self.handle), product)
+    pub fn plan(&self, matmul: &Matmul) -> Result<Plan, EngineError> {
+        Plan::new(Arc::clone(&self.handle), matmul)
     }
 }
 
@@ -114,7 +113,7 @@ impl Handle {
         function: impl FnOnce(&Symbols, Raw) -> Status,
     ) -> Result<(), EngineError> {
         let _current = self.context.bind()?;
-        let _alone = lock(&self.calls);
+        let _alone = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         status(name, function(&self.symbols, self.raw.raw()))
     }
 
@@ -122,20 +121,6 @@ impl Handle {
     fn destroy(&self, function: impl FnOnce(&Symbols) -> Status) {
         // Nobody looks at what the call says.
         let _ = self.call("destroy", |symbols, _| function(symbols));
-    }
-
-    /// The GPU's buffer that holds a packed matrix of elements of `bytes` bytes.
-    fn buffer(
-        &self,
-        address: u64,
-        [rows, columns]: [u32; 2],
-        bytes: u32,
-    ) -> Result<Arc<Allocation>, EngineError> {
-        let bytes = u64::from(rows).saturating_mul(u64::from(columns)).saturating_mul(bytes.into());
-        self.memories.around(address, bytes).ok_or_else(|| {
-            let needed = usize::try_from(bytes).unwrap_or(usize::MAX);
-            EngineError::Buffer { address, bytes: 0, needed }
-        })
     }
 }
 
@@ -156,20 +141,21 @@ impl Drop for Handle {
 
 /// A status as a result.
 fn status(call: &'static str, status: Status) -> Result<(), EngineError> {
-    if status == 0 { Ok(()) } else { Err(EngineError::CusparseLt { call, status: status_name(status) }) }
+    if status == 0 { Ok(()) } else { Err(refused(call, status_name(status))) }
 }
 
 /// What is wrong with a call before the library is asked.
 fn refused(call: &'static str, status: String) -> EngineError {
-    EngineError::CusparseLt { call, status }
+    EngineError::Library { library: "cuSPARSELt", call, status }
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
+    use kernel::EngineError;
+
     use super::{Symbols, status};
-    use crate::error::EngineError;
 
     #[test]
     fn a_missing_library_is_an_error_that_names_it() {

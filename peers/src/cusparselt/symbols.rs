@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use libloading::Library;
 
-use super::super::library;
-use super::super::sys::RawStream;
-use crate::error::EngineError;
+use kernel::EngineError;
+
+use crate::library;
 
 /// `cusparseStatus_t`.
 pub(super) type Status = c_int;
@@ -91,7 +91,7 @@ type SparseInit = unsafe extern "C" fn(Raw, Raw, i64, i64, i64, u32, c_int, c_in
 /// `cusparseLtMatmulDescriptorInit`: handle, descriptor, operations of A and B, descriptors of A, B, C and D, compute type.
 type MatmulInit = unsafe extern "C" fn(Raw, Raw, c_int, c_int, Raw, Raw, Raw, Raw, c_int) -> Status;
 /// `cusparseLtSpMMACompress2`: handle, descriptor, whether it is A, operation, dense, compressed, scratch, stream.
-type Compress = unsafe extern "C" fn(Raw, Raw, c_int, c_int, Raw, Raw, Raw, RawStream) -> Status;
+type Compress = unsafe extern "C" fn(Raw, Raw, c_int, c_int, Raw, Raw, Raw, *mut c_void) -> Status;
 /// `cusparseLtMatmul`: handle, plan, alpha, A, B, beta, C, D, workspace, streams and their number.
 type Matmul = unsafe extern "C" fn(
     Raw,
@@ -103,7 +103,7 @@ type Matmul = unsafe extern "C" fn(
     Raw,
     Raw,
     Raw,
-    *mut RawStream,
+    *mut *mut c_void,
     i32,
 ) -> Status;
 
@@ -137,22 +137,16 @@ impl fmt::Debug for Symbols {
     }
 }
 
+/// The library's name in errors.
+const LIBRARY: &str = "libcusparseLt";
+
 impl Symbols {
     /// Looks for the library where the system's loader does.
     pub(super) fn find() -> Result<Self, EngineError> {
         let names = names();
         // SAFETY: these are the library's own names.
-        match names.iter().find_map(|name| unsafe { library::open(name) }.ok()) {
-            // SAFETY: it is the library.
-            Some(library) => unsafe { Self::look_up(library) },
-            None => {
-                let tried: Vec<_> = names.iter().map(|name| name.display().to_string()).collect();
-                Err(missing(format!(
-                    "looked for {} where the system's loader looks, so in the folders of LD_LIBRARY_PATH",
-                    tried.join(", ")
-                )))
-            }
-        }
+        // SAFETY: these are the library's own names, and the type is that of its functions.
+        unsafe { Self::look_up(library::find(LIBRARY, &names)?) }
     }
 
     /// Loads a file.
@@ -160,11 +154,8 @@ impl Symbols {
     /// # Safety
     /// It is cuSPARSELt.
     pub(super) unsafe fn load(path: &Path) -> Result<Self, EngineError> {
-        // SAFETY: the caller vouches for the file.
-        let library = unsafe { library::open(path) };
-        let library = library.map_err(|error| missing(format!("{}: {error}", path.display())))?;
-        // SAFETY: as above.
-        unsafe { Self::look_up(library) }
+        // SAFETY: the caller guarantees the file.
+        unsafe { Self::look_up(library::open(LIBRARY, path)?) }
     }
 
     /// # Safety
@@ -173,30 +164,34 @@ impl Symbols {
         // SAFETY: each field's type is that of the function of this name in `cusparseLt.h`; the library stays loaded.
         let symbols = unsafe {
             Self {
-                init: get(&library, "cusparseLtInit")?,
-                destroy: get(&library, "cusparseLtDestroy")?,
-                property: get(&library, "cusparseLtGetProperty")?,
-                dense: get(&library, "cusparseLtDenseDescriptorInit")?,
-                sparse: get(&library, "cusparseLtStructuredDescriptorInit")?,
-                matrix_destroy: get(&library, "cusparseLtMatDescriptorDestroy")?,
-                matmul_init: get(&library, "cusparseLtMatmulDescriptorInit")?,
-                algorithm_init: get(&library, "cusparseLtMatmulAlgSelectionInit")?,
-                algorithm_destroy: get(&library, "cusparseLtMatmulAlgSelectionDestroy").ok(),
-                algorithm_get: get(&library, "cusparseLtMatmulAlgGetAttribute")?,
-                algorithm_set: get(&library, "cusparseLtMatmulAlgSetAttribute")?,
-                plan_init: get(&library, "cusparseLtMatmulPlanInit")?,
-                plan_destroy: get(&library, "cusparseLtMatmulPlanDestroy")?,
-                workspace: get(&library, "cusparseLtMatmulGetWorkspace")?,
-                compressed_size: get(&library, "cusparseLtSpMMACompressedSize2")?,
-                compress: get(&library, "cusparseLtSpMMACompress2")?,
-                matmul: get(&library, "cusparseLtMatmul")?,
+                init: library::get(LIBRARY, &library, "cusparseLtInit")?,
+                destroy: library::get(LIBRARY, &library, "cusparseLtDestroy")?,
+                property: library::get(LIBRARY, &library, "cusparseLtGetProperty")?,
+                dense: library::get(LIBRARY, &library, "cusparseLtDenseDescriptorInit")?,
+                sparse: library::get(LIBRARY, &library, "cusparseLtStructuredDescriptorInit")?,
+                matrix_destroy: library::get(LIBRARY, &library, "cusparseLtMatDescriptorDestroy")?,
+                matmul_init: library::get(LIBRARY, &library, "cusparseLtMatmulDescriptorInit")?,
+                algorithm_init: library::get(LIBRARY, &library, "cusparseLtMatmulAlgSelectionInit")?,
+                algorithm_destroy: library::get(LIBRARY, &library, "cusparseLtMatmulAlgSelectionDestroy")
+                    .ok(),
+                algorithm_get: library::get(LIBRARY, &library, "cusparseLtMatmulAlgGetAttribute")?,
+                algorithm_set: library::get(LIBRARY, &library, "cusparseLtMatmulAlgSetAttribute")?,
+                plan_init: library::get(LIBRARY, &library, "cusparseLtMatmulPlanInit")?,
+                plan_destroy: library::get(LIBRARY, &library, "cusparseLtMatmulPlanDestroy")?,
+                workspace: library::get(LIBRARY, &library, "cusparseLtMatmulGetWorkspace")?,
+                compressed_size: library::get(LIBRARY, &library, "cusparseLtSpMMACompressedSize2")?,
+                compress: library::get(LIBRARY, &library, "cusparseLtSpMMACompress2")?,
+                matmul: library::get(LIBRARY, &library, "cusparseLtMatmul")?,
                 _library: ManuallyDrop::new(library),
             }
         };
         let version = symbols.version();
         if version < OLDEST {
             let [major, minor, patch] = version;
-            return Err(missing(format!("it is version {major}.{minor}.{patch}, 0.6 or newer was needed")));
+            return Err(library::missing(
+                LIBRARY,
+                format!("it is version {major}.{minor}.{patch}, 0.6 or newer was needed"),
+            ));
         }
         Ok(symbols)
     }
@@ -215,23 +210,9 @@ impl Symbols {
 /// The first version whose enumerations have the numbers above.
 const OLDEST: [i32; 3] = [0, 6, 0];
 
-/// One function.
-///
-/// # Safety
-/// `F` is the type of that function, and it is not called once the library is unloaded.
-unsafe fn get<F: Copy>(library: &Library, name: &str) -> Result<F, EngineError> {
-    // SAFETY: the caller's promise.
-    let symbol = unsafe { library.get::<F>(name.as_bytes()) };
-    symbol.map(|symbol| *symbol).map_err(|error| missing(error.to_string()))
-}
-
 /// File names, best first.
 fn names() -> Vec<PathBuf> {
     let names: &[&str] =
         if cfg!(windows) { &["cusparseLt.dll"] } else { &["libcusparseLt.so.0", "libcusparseLt.so"] };
     names.iter().map(PathBuf::from).collect()
-}
-
-fn missing(reason: String) -> EngineError {
-    EngineError::NoLibrary { library: "libcusparseLt", reason }
 }

@@ -4,16 +4,17 @@
 //!
 //! ```no_run
 //! use collective::Format;
-//! use kernel::driver::cublaslt::{CublasLt, Product};
 //! use kernel::driver::Gpu;
 //! use kernel::{Engine, GemmProblem};
+//! use peers::Matmul;
+//! use peers::cublaslt::CublasLt;
 //!
 //! let mut gpu = Gpu::new(0)?;
 //! let size = GemmProblem { m: 4096, n: 4096, k: 4096 };
 //! let matrices = [gpu.allocate(32 << 20)?, gpu.allocate(32 << 20)?, gpu.allocate(32 << 20)?];
 //! let [a, b, d] = matrices.map(|matrix| matrix.address);
 //!
-//! let plan = CublasLt::new(&gpu)?.plan(&Product::new(Format::Bf16, size))?;
+//! let plan = CublasLt::new(&gpu)?.plan(&Matmul::new(Format::Bf16, size))?;
 //! let usual = plan.with(0, a, b, d)?;
 //! let best = plan.with(plan.fastest(&mut gpu, a, b, d)?, a, b, d)?;
 //! println!("{} s, {} s", gpu.time_many(&[&usual], 20)?, gpu.time_many(&[&best], 20)?);
@@ -26,17 +27,17 @@ use core::ptr;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::context::Context;
-use super::gpu::Gpu;
-use super::memory::{Allocation, Memories};
-use crate::error::EngineError;
+use kernel::EngineError;
+use kernel::driver::{Context, DeviceMemory, Gpu, Memories};
 
+use crate::Matmul;
+
+mod fused;
 mod plan;
-mod product;
 mod symbols;
 
+pub use fused::{Activation, Fused};
 pub use plan::{Algorithm, Plan, Run};
-pub use product::{Activation, Fused, Product};
 use symbols::{RawHandle, Status, Symbols, status_name};
 
 /// Bytes of workspace that algorithms may use.
@@ -56,7 +57,7 @@ impl CublasLt {
     /// # Errors
     /// The library was not found, or a call of it failed.
     pub fn new(gpu: &Gpu) -> Result<Self, EngineError> {
-        let (major, _) = gpu.context().driver().version;
+        let (major, _) = gpu.context().cuda_version();
         Self::with_symbols(gpu, Symbols::find(major)?)
     }
 
@@ -77,7 +78,7 @@ impl CublasLt {
         let context = Arc::clone(gpu.context());
         let current = context.bind()?;
         // Only cuBLASLt uses this memory, as its workspace.
-        let workspace = Allocation::new(&context, WORKSPACE_BYTES)?;
+        let workspace = DeviceMemory::new(&context, WORKSPACE_BYTES)?;
         let mut raw = ptr::null_mut();
         // SAFETY: the context is current, and one handle is written.
         status("cublasLtCreate", unsafe { (symbols.create)(&mut raw) })?;
@@ -96,16 +97,16 @@ impl CublasLt {
     ///
     /// # Errors
     /// The heuristic has no algorithm, or a call failed.
-    pub fn plan(&self, product: &Product) -> Result<Plan, EngineError> {
-        Plan::new(Arc::clone(&self.handle), product, None)
+    pub fn plan(&self, matmul: &Matmul) -> Result<Plan, EngineError> {
+        Plan::new(Arc::clone(&self.handle), matmul, None)
     }
 
     /// The same, for a GEMM with one of cuBLASLt's own fused epilogues.
     ///
     /// # Errors
     /// The heuristic has no algorithm, or a call failed.
-    pub fn plan_fused(&self, product: &Product, fused: Fused) -> Result<Plan, EngineError> {
-        Plan::new(Arc::clone(&self.handle), product, Some(fused))
+    pub fn plan_fused(&self, matmul: &Matmul, fused: Fused) -> Result<Plan, EngineError> {
+        Plan::new(Arc::clone(&self.handle), matmul, Some(fused))
     }
 }
 
@@ -115,7 +116,7 @@ struct Handle {
     raw: RawHandle,
     context: Arc<Context>,
     /// [`WORKSPACE_BYTES`] bytes.
-    workspace: Arc<Allocation>,
+    workspace: DeviceMemory,
     /// The GPU's buffers, which hold the matrices.
     memories: Arc<Memories>,
 }
@@ -124,22 +125,6 @@ struct Handle {
 unsafe impl Send for Handle {}
 // SAFETY: as above; every entry that takes the handle may be called concurrently.
 unsafe impl Sync for Handle {}
-
-impl Handle {
-    /// The GPU's buffer that contains a packed matrix with elements of `bytes` bytes.
-    fn buffer(
-        &self,
-        address: u64,
-        [rows, columns]: [u32; 2],
-        bytes: u32,
-    ) -> Result<Arc<Allocation>, EngineError> {
-        let bytes = u64::from(rows).saturating_mul(u64::from(columns)).saturating_mul(bytes.into());
-        self.memories.around(address, bytes).ok_or_else(|| {
-            let needed = usize::try_from(bytes).unwrap_or(usize::MAX);
-            EngineError::Buffer { address, bytes: 0, needed }
-        })
-    }
-}
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -160,7 +145,11 @@ impl Drop for Handle {
 
 /// Turns a status into a result.
 fn status(call: &'static str, status: Status) -> Result<(), EngineError> {
-    if status == 0 { Ok(()) } else { Err(EngineError::CublasLt { call, status: status_name(status) }) }
+    if status == 0 { Ok(()) } else { Err(failed(call, status_name(status))) }
+}
+
+fn failed(call: &'static str, status: String) -> EngineError {
+    EngineError::Library { library: "cuBLASLt", call, status }
 }
 
 /// The library's version number, `major * 10000 + minor * 100 + patch`, as text.
@@ -172,8 +161,9 @@ fn version_text(number: usize) -> String {
 mod tests {
     use std::path::Path;
 
+    use kernel::EngineError;
+
     use super::{Symbols, version_text};
-    use crate::error::EngineError;
 
     #[test]
     fn versions_read_as_people_write_them() {

@@ -8,19 +8,17 @@ use std::sync::Arc;
 
 use collective::{BlockScales, Format};
 
-use super::super::data_type;
-use super::super::gpu::Gpu;
-use super::super::memory::Allocation;
-use super::super::stream::{Held, Stream};
-use super::super::timing::Enqueue;
-use super::product::{Activation, Fused, Product, Stored};
+use kernel::driver::{DeviceMemory, Enqueue, Gpu, Held, Stream};
+use kernel::{EngineError, GemmProblem};
+
+use super::fused::{Activation, Fused};
 use super::symbols::{
     HeuristicResult, Layout, MOST_WORKSPACE, Operation, RawAlgorithm, compute, epilogue, operation,
     scale_mode,
 };
-use super::{Handle, WORKSPACE_BYTES, status};
-use crate::error::EngineError;
-use crate::problem::GemmProblem;
+use super::{Handle, WORKSPACE_BYTES, failed, status};
+use crate::matmul::{Matmul, Stored};
+use crate::{buffer, data_type};
 
 /// The value of an attribute.
 enum Setting {
@@ -49,9 +47,9 @@ pub struct Plan {
     layouts: [Layout; 3],
     algorithms: Vec<HeuristicResult>,
     beta: f32,
-    product: Product,
+    matmul: Matmul,
     /// The buffers of the bias and the scales.
-    read: Vec<Arc<Allocation>>,
+    read: Vec<DeviceMemory>,
 }
 
 // SAFETY: descriptors are plain memory of the library, and no call writes them after `Plan::new`.
@@ -68,12 +66,12 @@ impl fmt::Debug for Plan {
 impl Plan {
     pub(super) fn new(
         handle: Arc<Handle>,
-        product: &Product,
+        matmul: &Matmul,
         fused: Option<Fused>,
     ) -> Result<Self, EngineError> {
         let context = Arc::clone(&handle.context);
         let _current = context.bind()?;
-        let types = product.types;
+        let types = matmul.types;
         let [a, b, d] = [types.a, types.b, types.d].map(data_type::of);
         // Everything created so far is destroyed with the plan, also if a later step fails.
         let mut plan = Self {
@@ -82,7 +80,7 @@ impl Plan {
             layouts: [ptr::null_mut(); 3],
             algorithms: Vec::new(),
             beta: 0.0,
-            product: *product,
+            matmul: *matmul,
             read: Vec::new(),
         };
         let (compute, scale) = match (types.a.is_float(), types.a == Format::Tf32, types.a == Format::F64) {
@@ -95,7 +93,7 @@ impl Plan {
         let result = unsafe { (plan.handle.symbols.operation_create)(&mut plan.operation, compute, scale) };
         status("cublasLtMatmulDescCreate", result)?;
 
-        let operands = product.operands();
+        let operands = matmul.column_major();
         let attributes = [operation::TRANSPOSE_A, operation::TRANSPOSE_B];
         for (attribute, operand) in attributes.into_iter().zip(operands) {
             // `CUBLAS_OP_N` is 0, `CUBLAS_OP_T` is 1.
@@ -103,13 +101,13 @@ impl Plan {
         }
         if types.is_scaled() {
             plan.scale_blocks()?;
-        } else if product.fast && matches!(types.a, Format::E4m3 | Format::E5m2) {
+        } else if matmul.fast && matches!(types.a, Format::E4m3 | Format::E5m2) {
             plan.set(operation::FAST_ACCUMULATION, Setting::Byte(1))?;
         }
         if let Some(fused) = fused {
             plan.fuse(fused)?;
         }
-        let output = Stored { rows: product.size.n, columns: product.size.m, transposed: false };
+        let output = Stored { rows: matmul.size.n, columns: matmul.size.m, transposed: false };
         let symbols = &plan.handle.symbols;
         let stored = [(b, operands[0]), (a, operands[1]), (d, output)];
         for (layout, (element, stored)) in plan.layouts.iter_mut().zip(stored) {
@@ -137,7 +135,7 @@ impl Plan {
 
     /// Sets the attributes of a fusion, and records what it reads.
     fn fuse(&mut self, fused: Fused) -> Result<(), EngineError> {
-        let Product { size: GemmProblem { m, n, .. }, types, .. } = self.product;
+        let Matmul { size: GemmProblem { m, n, .. }, types, .. } = self.matmul;
         match fused {
             Fused::Bias { activation, bias, beta } => {
                 self.beta = beta;
@@ -146,7 +144,7 @@ impl Plan {
                     Activation::Relu => epilogue::RELU_BIAS,
                     Activation::Gelu => epilogue::GELU_BIAS,
                 };
-                self.read.push(self.handle.buffer(bias, [1, n], types.d.bytes())?);
+                self.read.push(buffer(&self.handle.memories, bias, [1, n], types.d.bytes())?);
                 self.set(operation::EPILOGUE, Setting::Number(epilogue))?;
                 self.set(operation::BIAS, Setting::Address(bias))
             }
@@ -159,7 +157,7 @@ impl Plan {
 
     /// Sets the block scales.
     fn scale_blocks(&mut self) -> Result<(), EngineError> {
-        let Product { size: GemmProblem { m, n, k }, types, scales, .. } = self.product;
+        let Matmul { size: GemmProblem { m, n, k }, types, scales, .. } = self.matmul;
         let extents = BlockScales::packed_extents([m, n, k], types.scaled);
         self.scale([0, 1].map(|i| {
             let mode = if types.scaled[i] == 1 { scale_mode::ROWS } else { scale_mode::BLOCKS };
@@ -174,7 +172,7 @@ impl Plan {
             (operation::SCALE_MODE_A, operation::SCALE_POINTER_A),
         ];
         for ((mode, address, extents), (mode_of, pointer_of)) in of.into_iter().zip(attributes) {
-            self.read.push(self.handle.buffer(address, extents, 4)?);
+            self.read.push(buffer(&self.handle.memories, address, extents, 4)?);
             self.set(mode_of, Setting::Number(mode))?;
             self.set(pointer_of, Setting::Address(address))?;
         }
@@ -226,7 +224,7 @@ impl Plan {
         if found.is_empty() {
             let (call, status) =
                 ("cublasLtMatmulAlgoGetHeuristic", "no algorithm for this product".to_owned());
-            return Err(EngineError::CublasLt { call, status });
+            return Err(failed(call, status));
         }
         Ok(found)
     }
@@ -245,13 +243,13 @@ impl Plan {
     pub fn with(&self, algorithm: usize, a: u64, b: u64, d: u64) -> Result<Run<'_>, EngineError> {
         let Some(result) = self.algorithms.get(algorithm) else {
             let status = format!("there is no algorithm {algorithm}, the plan has {}", self.algorithms.len());
-            return Err(EngineError::CublasLt { call: "cublasLtMatmul", status });
+            return Err(failed("cublasLtMatmul", status));
         };
-        let GemmProblem { m, n, k } = self.product.size;
-        let buffer = |address, extents, bytes| self.handle.buffer(address, extents, bytes);
-        let [of_a, of_b, of_d] = self.product.types.bytes();
-        let d_buffer = buffer(d, [m, n], of_d)?;
-        let buffers = [buffer(a, [m, k], of_a)?, buffer(b, [k, n], of_b)?, Arc::clone(&d_buffer), d_buffer];
+        let GemmProblem { m, n, k } = self.matmul.size;
+        let within = |address, extents, bytes| buffer(&self.handle.memories, address, extents, bytes);
+        let [of_a, of_b, of_d] = self.matmul.types.bytes();
+        let d_buffer = within(d, [m, n], of_d)?;
+        let buffers = [within(a, [m, k], of_a)?, within(b, [k, n], of_b)?, d_buffer.clone(), d_buffer];
         Ok(Run { plan: self, algorithm: &result.algorithm, a, b, c: d, d, buffers })
     }
 
@@ -269,10 +267,8 @@ impl Plan {
     /// # Errors
     /// All algorithms are refused, or a driver error.
     pub fn fastest(&self, gpu: &mut Gpu, a: u64, b: u64, d: u64) -> Result<usize, EngineError> {
-        let mut best: Result<(usize, f64), EngineError> = Err(EngineError::CublasLt {
-            call: "cublasLtMatmul",
-            status: "no algorithm runs this product".to_owned(),
-        });
+        let mut best: Result<(usize, f64), EngineError> =
+            Err(failed("cublasLtMatmul", "no algorithm runs this product".to_owned()));
         for index in 0..self.algorithms.len() {
             let run = self.with(index, a, b, d)?;
             // The first run of an algorithm loads its kernels; the best of three short series sees the fewest
@@ -284,7 +280,7 @@ impl Plan {
                 Ok(seconds) if best.as_ref().map_or(true, |&(_, least)| seconds < least) => {
                     best = Ok((index, seconds));
                 }
-                Ok(_) | Err(EngineError::CublasLt { .. }) => {}
+                Ok(_) | Err(EngineError::Library { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -317,7 +313,7 @@ pub struct Run<'p> {
     c: u64,
     d: u64,
     /// The buffers of A, B, D and C.
-    buffers: [Arc<Allocation>; 4],
+    buffers: [DeviceMemory; 4],
 }
 
 impl Run<'_> {
@@ -326,10 +322,10 @@ impl Run<'_> {
     /// # Errors
     /// C is not inside a buffer of the GPU.
     pub fn with_c(self, c: u64) -> Result<Self, EngineError> {
-        let GemmProblem { m, n, .. } = self.plan.product.size;
+        let GemmProblem { m, n, .. } = self.plan.matmul.size;
         let [a, b, d, _] = self.buffers;
-        let bytes = self.plan.product.types.d.bytes();
-        let buffers = [a, b, d, self.plan.handle.buffer(c, [m, n], bytes)?];
+        let bytes = self.plan.matmul.types.d.bytes();
+        let buffers = [a, b, d, buffer(&self.plan.handle.memories, c, [m, n], bytes)?];
         Ok(Self { c, buffers, ..self })
     }
 }
@@ -352,11 +348,11 @@ impl Enqueue for Run<'_> {
     fn enqueue(&self, stream: &Stream) -> Result<(), EngineError> {
         let Plan { handle, operation, layouts: [first, second, output], read, .. } = self.plan;
         let _current = handle.context.bind()?;
-        let buffers = self.buffers.iter().chain(read).map(|buffer| Arc::clone(buffer) as Held);
+        let buffers = self.buffers.iter().chain(read).map(|buffer| Arc::new(buffer.clone()) as Held);
         stream.hold(buffers.chain([Arc::clone(handle) as Held]));
         let pointer = |address: u64| ptr::without_provenance_mut::<c_void>(address as usize);
         // The bits of a factor in the scale type; 32-bit types use the low half.
-        let of_a = self.plan.product.types.a;
+        let of_a = self.plan.matmul.types.a;
         let factor = |factor: f32| -> u64 {
             match (of_a.is_float(), of_a == Format::F64) {
                 (false, _) => (factor as i32).cast_unsigned().into(),

@@ -2,18 +2,18 @@
 
 use collective::Format;
 
-pub(super) const F32: i32 = 0;
-pub(super) const F64: i32 = 1;
-pub(super) const F16: i32 = 2;
-pub(super) const S8: i32 = 3;
-pub(super) const U8: i32 = 8;
-pub(super) const S32: i32 = 10;
-pub(super) const BF16: i32 = 14;
-pub(super) const E4M3: i32 = 28;
-pub(super) const E5M2: i32 = 29;
+pub(crate) const F32: i32 = 0;
+pub(crate) const F64: i32 = 1;
+pub(crate) const F16: i32 = 2;
+pub(crate) const S8: i32 = 3;
+pub(crate) const U8: i32 = 8;
+pub(crate) const S32: i32 = 10;
+pub(crate) const BF16: i32 = 14;
+pub(crate) const E4M3: i32 = 28;
+pub(crate) const E5M2: i32 = 29;
 
 /// The number of a format. `tf32` lies in memory as `f32`.
-pub(super) const fn of(format: Format) -> i32 {
+pub(crate) const fn of(format: Format) -> i32 {
     match format {
         Format::F32 | Format::Tf32 => F32,
         Format::Bf16 => BF16,

@@ -6,14 +6,13 @@ use core::fmt;
 use core::ptr;
 use std::sync::Arc;
 
-use super::super::memory::Allocation;
-use super::super::stream::{Held, Stream};
-use super::super::timing::Enqueue;
+use kernel::driver::{DeviceMemory, Enqueue, Held, Stream};
+use kernel::{EngineError, GemmProblem};
+
 use super::plan::{Compressed, Descriptors};
 use super::refused;
 use super::symbols::{Opaque, algorithm};
-use crate::error::EngineError;
-use crate::problem::GemmProblem;
+use crate::buffer;
 
 /// Bytes of scratch memory that an algorithm may use at most.
 pub const WORKSPACE_BYTES: usize = 256 << 20;
@@ -83,7 +82,7 @@ struct Ready {
     choice: Choice,
     selection: Opaque,
     /// With its workspace, where it can run.
-    plan: Option<(Opaque, Arc<Allocation>)>,
+    plan: Option<(Opaque, DeviceMemory)>,
 }
 
 impl fmt::Debug for Algorithm {
@@ -149,7 +148,7 @@ impl Algorithm {
                 unsafe { (symbols.plan_init)(raw, plan.raw(), matmul, selection) }
             })?;
             // From here on the plan is destroyed with the rest.
-            let nothing = Allocation::new(&handle.context, 0)?;
+            let nothing = DeviceMemory::new(&handle.context, 0)?;
             let plan = ready.plan.insert((plan, nothing));
             let mut bytes = 0_usize;
             handle.call("cusparseLtMatmulGetWorkspace", |symbols, raw| {
@@ -160,7 +159,7 @@ impl Algorithm {
                 let needed = format!("a workspace of {bytes} B, at most {WORKSPACE_BYTES} are given");
                 return Err(refused("cusparseLtMatmulGetWorkspace", needed));
             }
-            plan.1 = Allocation::new(&handle.context, bytes)?;
+            plan.1 = DeviceMemory::new(&handle.context, bytes)?;
         }
         Ok(Self { of: Arc::new(ready) })
     }
@@ -187,28 +186,28 @@ impl Algorithm {
         }
         let Descriptors { handle, product, .. } = &*self.of.descriptors;
         let (GemmProblem { m, n, .. }, types) = (product.size, product.types);
-        let other = usize::from(!product.of_b());
-        let stored = product.operands()[other];
+        let other = usize::from(!product.types.sparse[1]);
+        let stored = product.row_major()[other];
         let bytes = types.bytes();
         let buffers = [
-            Arc::clone(&sparse.values),
-            handle.buffer(dense, [stored.rows, stored.columns], bytes[other])?,
-            handle.buffer(d, [m, n], bytes[2])?,
+            sparse.values.clone(),
+            buffer(&handle.memories, dense, [stored.rows, stored.columns], bytes[other])?,
+            buffer(&handle.memories, d, [m, n], bytes[2])?,
         ];
         let values = sparse.values.address();
-        let [a, b] = if product.of_b() { [dense, values] } else { [values, dense] };
+        let [a, b] = if product.types.sparse[1] { [dense, values] } else { [values, dense] };
         Ok(Run { ready: Arc::clone(&self.of), a, b, d, buffers })
     }
 }
 
-/// A product with everything chosen, ready for a stream and for [`Gpu::time_many`](super::super::Gpu::time_many).
+/// A product with everything chosen, ready for a stream and for [`Gpu::time_many`](kernel::driver::Gpu::time_many).
 pub struct Run {
     ready: Arc<Ready>,
     a: u64,
     b: u64,
     d: u64,
     /// Where the operands and D lie.
-    buffers: [Arc<Allocation>; 3],
+    buffers: [DeviceMemory; 3],
 }
 
 impl fmt::Debug for Run {
@@ -229,7 +228,7 @@ impl Enqueue for Run {
         let Some((plan, workspace)) = plan else {
             return Err(refused("cusparseLtMatmul", "no plan".to_owned()));
         };
-        let buffers = self.buffers.iter().map(|buffer| Arc::clone(buffer) as Held);
+        let buffers = self.buffers.iter().map(|buffer| Arc::new(buffer.clone()) as Held);
         stream.hold(buffers.chain([Arc::clone(&self.ready) as Held]));
         let pointer = |address: u64| ptr::without_provenance_mut::<c_void>(address as usize);
         // Factors are `f32`, also of integers.

@@ -6,14 +6,14 @@ use core::fmt;
 use core::ptr;
 use std::sync::Arc;
 
-use super::super::data_type;
-use super::super::gpu::Gpu;
-use super::super::memory::Allocation;
+use kernel::EngineError;
+use kernel::driver::{DeviceMemory, Gpu};
+
 use super::algorithm::{Algorithm, Choice};
-use super::product::{Product, Stored};
 use super::symbols::{Opaque, algorithm, number};
 use super::{Handle, refused};
-use crate::error::EngineError;
+use crate::matmul::{Matmul, Stored};
+use crate::{buffer, data_type};
 
 /// Bytes that matrices begin at multiples of.
 const ALIGNMENT: u32 = 16;
@@ -27,7 +27,7 @@ pub struct Plan {
 /// What the library knows of a product.
 pub(super) struct Descriptors {
     pub(super) handle: Arc<Handle>,
-    pub(super) product: Product,
+    pub(super) product: Matmul,
     pub(super) matmul: Opaque,
     /// A, B and D: those that were made.
     matrices: Vec<Opaque>,
@@ -42,7 +42,7 @@ impl fmt::Debug for Descriptors {
 /// A sparse operand as the library's products of one [`Plan`] read it.
 #[derive(Clone, Debug)]
 pub struct Compressed {
-    pub(super) values: Arc<Allocation>,
+    pub(super) values: DeviceMemory,
     /// The plan's, whose algorithms read it.
     pub(super) of: Arc<Descriptors>,
 }
@@ -90,8 +90,8 @@ impl Descriptors {
 
     /// The sparse operand's descriptor, and the matrix.
     fn sparse(&self) -> (&Opaque, Stored) {
-        let place = usize::from(self.product.of_b());
-        (&self.matrices[place], self.product.operands()[place])
+        let place = usize::from(self.product.types.sparse[1]);
+        (&self.matrices[place], self.product.row_major()[place])
     }
 }
 
@@ -105,17 +105,17 @@ impl Drop for Descriptors {
 }
 
 impl Plan {
-    pub(super) fn new(handle: Arc<Handle>, product: &Product) -> Result<Self, EngineError> {
-        let types = product.types;
+    pub(super) fn new(handle: Arc<Handle>, matmul: &Matmul) -> Result<Self, EngineError> {
+        let types = matmul.types;
         let [of_a, of_b] = types.sparse;
         if of_a == of_b || types.is_scaled() || types.has_weights() {
             let needed = format!("{types}: one sparse operand without scales was needed");
             return Err(refused("cusparseLtMatmulDescriptorInit", needed));
         }
         // What was made is destroyed with it, also where a later step fails.
-        let mut of = Descriptors { handle, product: *product, matmul: Opaque::new(), matrices: Vec::new() };
-        let [a, b] = product.operands();
-        let d = Stored { rows: product.size.m, columns: product.size.n, transposed: false };
+        let mut of = Descriptors { handle, product: *matmul, matmul: Opaque::new(), matrices: Vec::new() };
+        let [a, b] = matmul.row_major();
+        let d = Stored { rows: matmul.size.m, columns: matmul.size.n, transposed: false };
         let sparse = [of_a, of_b, false];
         for ((stored, format), sparse) in [(a, types.a), (b, types.b), (d, types.d)].into_iter().zip(sparse) {
             of.matrix(stored, data_type::of(format), sparse)?;
@@ -123,7 +123,7 @@ impl Plan {
         let compute = if types.a.is_float() { number::COMPUTE_F32 } else { number::COMPUTE_S32 };
         let raw = [0, 1, 2].map(|i: usize| of.matrices[i].raw());
         of.handle.call("cusparseLtMatmulDescriptorInit", |symbols, handle| {
-            let ([first, second], [a_matrix, b_matrix, d_matrix]) = ([a, b].map(Stored::operation), raw);
+            let ([first, second], [a_matrix, b_matrix, d_matrix]) = ([a, b].map(operation), raw);
             // SAFETY: handle and descriptors are alive, and there is room for the new one. C is described as D is.
             unsafe {
                 (symbols.matmul_init)(
@@ -168,15 +168,15 @@ impl Plan {
     pub fn compress(&self, gpu: &mut Gpu, dense: u64) -> Result<Compressed, EngineError> {
         let Descriptors { handle, product, .. } = &*self.of;
         let (descriptor, stored) = self.of.sparse();
-        let format = if product.of_b() { product.types.b } else { product.types.a };
-        let buffer = handle.buffer(dense, [stored.rows, stored.columns], format.bytes())?;
+        let format = if product.types.sparse[1] { product.types.b } else { product.types.a };
+        let buffer = buffer(&handle.memories, dense, [stored.rows, stored.columns], format.bytes())?;
         let (mut values, mut scratch) = (0_usize, 0_usize);
         handle.call("cusparseLtSpMMACompressedSize2", |symbols, raw| {
             // SAFETY: handle and descriptor are alive, and two numbers are written.
             unsafe { (symbols.compressed_size)(raw, descriptor.raw(), &mut values, &mut scratch) }
         })?;
-        let values = Allocation::new(&handle.context, values)?;
-        let scratch = Allocation::new(&handle.context, scratch)?;
+        let values = DeviceMemory::new(&handle.context, values)?;
+        let scratch = DeviceMemory::new(&handle.context, scratch)?;
         let stream = Arc::clone(gpu.stream());
         let pointer = |address: u64| ptr::without_provenance_mut::<c_void>(address as usize);
         handle.call("cusparseLtSpMMACompress2", |symbols, raw| {
@@ -186,8 +186,8 @@ impl Plan {
                 (symbols.compress)(
                     raw,
                     descriptor.raw(),
-                    c_int::from(!product.of_b()),
-                    stored.operation(),
+                    c_int::from(!product.types.sparse[1]),
+                    operation(stored),
                     pointer(dense),
                     pointer(values.address()),
                     pointer(scratch.address()),
@@ -217,7 +217,7 @@ impl Plan {
         let mut look = |choice: Choice, times: &mut Vec<(f64, Choice)>| {
             match self.time(gpu, choice, (sparse, dense, d)) {
                 Ok(seconds) => times.push((seconds, choice)),
-                Err(error @ EngineError::CusparseLt { .. }) => {
+                Err(error @ EngineError::Library { .. }) => {
                     first.get_or_insert(error);
                 }
                 Err(error) => return Err(error),
@@ -252,6 +252,11 @@ impl Plan {
         gpu.time_many(&[&run], 1)?;
         (0..3).try_fold(f64::INFINITY, |least, _| Ok(gpu.time_many(&[&run], 5)?.min(least)))
     }
+}
+
+/// The library's number of what is done to a matrix before it is multiplied.
+const fn operation(stored: Stored) -> c_int {
+    if stored.transposed { number::TRANSPOSED } else { number::AS_IT_IS }
 }
 
 /// The fastest algorithms, which are also timed with other ways to divide K.
