@@ -81,7 +81,6 @@
 //! | asynchronous reads of shared memory in flight | whole units of 16 bytes, as copies and multiplies read them | nothing |
 //! | multiplies that read 16 bytes | the last one of each warpgroup | nothing: multiplies of a warpgroup end in order |
 //! | uses of an mbarrier; accesses and arrivals of peers | the last one of each thread | nothing. Lanes of the warp that initialises or invalidates an mbarrier are not checked against each other |
-//! | waits that come too late | the newest phase that any lane of the warp knows | a lane that waits for a phase long past, in a warp of which another lane has waited since |
 //!
 //! Not modelled:
 //!

@@ -178,10 +178,17 @@ impl Mbarrier {
         self.base.wrapping_add(self.phase as u32)
     }
 
-    /// Refuses a wait that comes too late. A warp that knows of k completed phases waits for phase k or
-    /// phase k-1, the one with this parity. Two phases later the mbarrier would give the wrong answer.
-    pub(crate) fn in_time(&self, offset: u32, parity: u32, views: &Views) -> Result<(), Fault> {
-        let known = u64::from(views.executed(self.index).saturating_sub(self.base));
+    /// Refuses a wait that comes too late for one of the lanes of a mask. A lane that knows of k completed phases
+    /// waits for phase k or phase k-1, the one with this parity. Two phases later the mbarrier would give the
+    /// wrong answer.
+    pub(crate) fn in_time(
+        &self,
+        offset: u32,
+        (mask, parity): (u32, u32),
+        views: &Views,
+    ) -> Result<(), Fault> {
+        let knows = |view: &View| u64::from(view.executed(self.index).saturating_sub(self.base));
+        let Some(known) = views.groups(mask).map(|(_, view)| knows(view)).min() else { return Ok(()) };
         let behind = if known & 1 == u64::from(parity & 1) { 0 } else { 1 };
         if self.index != usize::MAX && self.phase + behind >= known + 2 {
             return Err(Fault::MbarrierMissed { offset, parity: parity & 1, phase: self.phase, known });

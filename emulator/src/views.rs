@@ -95,11 +95,6 @@ impl Views {
         all
     }
 
-    /// The largest count that any lane knows for a clock index.
-    pub(crate) fn executed(&self, place: usize) -> u32 {
-        self.groups.iter().map(|(_, view)| view.executed(place)).max().unwrap_or(0)
-    }
-
     /// Called when a wait of the lanes of a mask for an mbarrier has succeeded.
     pub(crate) fn acquire(&mut self, mask: u32, barrier: &Mbarrier, order: MbarrierOrder) {
         let mut later = Vec::new();

@@ -204,7 +204,7 @@ impl Machine<'_> {
                 let (views, missed) = (&mut warp.views, &mut warp.missed);
                 waiting.retain(|(offset, parity, lanes)| {
                     let Some(barrier) = cta.shared.barriers.get(offset) else { return false };
-                    if let Err(fault) = barrier.in_time(reported(*offset), *parity, views) {
+                    if let Err(fault) = barrier.in_time(reported(*offset), (*lanes, *parity), views) {
                         *missed = Some(fault);
                         return false;
                     }

@@ -287,7 +287,7 @@ impl Machine<'_> {
         order: MbarrierOrder,
     ) -> Result<Flow, Stop> {
         let states = self.warps[warp].registers.read_wide(state)?;
-        self.look(warp, dst, (barrier, &states), order, |barrier, at, state, _| {
+        self.look(warp, dst, (barrier, &states), order, |barrier, at, (_, state), _| {
             Ok((barrier.state_passed(at, state)?, (barrier.phase & 1) as u32))
         })
     }
@@ -300,8 +300,8 @@ impl Machine<'_> {
         order: MbarrierOrder,
     ) -> Result<Flow, Stop> {
         let parities = self.warps[warp].registers.read(parity)?;
-        self.look(warp, dst, (barrier, &parities), order, |barrier, at, parity, views| {
-            barrier.in_time(at, parity, views)?;
+        self.look(warp, dst, (barrier, &parities), order, |barrier, at, (mask, parity), views| {
+            barrier.in_time(at, (mask, parity), views)?;
             Ok((barrier.passed(parity), parity & 1))
         })
     }
@@ -315,7 +315,7 @@ impl Machine<'_> {
         let parities = self.warps[warp].registers.read(parity)?;
         let mut waiting: Vec<(u32, u32, u32)> = Vec::new();
         self.each_barrier(warp, (barrier, &parities), |warp, barrier, offset, (mask, parity)| {
-            barrier.in_time(reported(offset), parity, &warp.views)?;
+            barrier.in_time(reported(offset), (mask, parity), &warp.views)?;
             if barrier.passed(parity) {
                 warp.views.acquire(mask, barrier, order);
             } else {
@@ -334,11 +334,11 @@ impl Machine<'_> {
         dst: Reg,
         named: (Operand, &Lanes<T>),
         order: MbarrierOrder,
-        passed: impl Fn(&Mbarrier, u32, T, &Views) -> Result<(bool, u32), Fault>,
+        passed: impl Fn(&Mbarrier, u32, (u32, T), &Views) -> Result<(bool, u32), Fault>,
     ) -> Result<Flow, Stop> {
         let mut all = 0;
         self.each_barrier(warp, named, |warp, barrier, offset, (mask, number)| {
-            let (passed, parity) = passed(barrier, reported(offset), number, &warp.views)?;
+            let (passed, parity) = passed(barrier, reported(offset), (mask, number), &warp.views)?;
             if passed {
                 warp.views.acquire(mask, barrier, order);
                 all |= mask;

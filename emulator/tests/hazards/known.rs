@@ -1,6 +1,7 @@
 //! Hazards: one lane knows, and its warp relies on it. Each way in which a lane gets to know is combined with
 //! each access that a warp makes as a whole, and each kind of arrival with each kind of access after the wait.
 
+use emulator::Fault;
 use ptx::{LoadOrder, Location, MbarrierOrder, ProxySpace, Scope, StoreOrder, Value};
 
 use crate::tensor_maps::MAP;
@@ -295,11 +296,45 @@ fn waits_apart(after: Use) -> Case {
     Case::new(why, 64, body, |f| race(f) || unready(f)).isa(WAITS)
 }
 
+/// One lane of a warp waits for the first phase, and all lanes for the second.
+fn phases(poll: bool, order: MbarrierOrder) -> Case {
+    let how = if poll { "polls" } else { "waits for" };
+    let relaxed = if matches!(order, MbarrierOrder::Relaxed(_)) { ", relaxed" } else { "" };
+    let why: &'static str =
+        format!("one lane {how} a phase, and its warp waits for the next one{relaxed}").leak();
+    let body = move |k: Kernel<'_>| {
+        let f = k.f;
+        k.barriers([1, 1], 64);
+        let wait = |parity: u32| match poll {
+            true => f.loop_(|| f.break_if(f.mbarrier_test_parity_as(k.bar(0), parity, order))),
+            false => f.mbarrier_wait_as(k.bar(0), parity, order),
+        };
+        k.in_thread(32, || {
+            f.mbarrier_arrive(k.bar(0));
+            f.mbarrier_wait(k.bar(1), 0);
+            f.mbarrier_arrive(k.bar(0));
+        });
+        k.in_warp(0, || {
+            k.leader(|| {
+                wait(0);
+                f.mbarrier_arrive(k.bar(1));
+            });
+            if !k.broken {
+                f.warp_sync();
+            }
+            wait(1);
+        });
+    };
+    Case::new(why, 64, body, |f| matches!(f, Fault::MbarrierMissed { .. })).isa(WAITS)
+}
+
 pub(crate) fn cases() -> Vec<Case> {
     use Arrival::{Copies, Dropped, Peer, Plain, Relaxed, State};
     const _: () = assert!(BOX_BYTES == 1024, "the stages are next to each other");
     let mut all = knowledge();
     all.extend([Plain, Relaxed, State, Dropped, Copies, Peer].map(halves));
     all.extend([Use::Load, Use::Matrix, Use::Store, Use::TensorStore].map(waits_apart));
+    let orders = [MbarrierOrder::CTA, MbarrierOrder::Relaxed(Scope::Cta)];
+    all.extend(orders.into_iter().flat_map(|order| [false, true].map(|poll| phases(poll, order))));
     all
 }
