@@ -85,6 +85,7 @@ mod select;
 #[path = "../tests/support/skipped.rs"]
 mod skipped;
 mod spec;
+mod summation;
 mod transpose;
 mod typed_mainloop;
 mod types;
@@ -110,5 +111,6 @@ pub use select::{
     select,
 };
 pub use spec::{EpilogueKind, KernelSpec, SpecError};
+pub use summation::Summation;
 pub use transpose::{KMajorRequest, Transpose, Transposition};
 pub use types::Types;

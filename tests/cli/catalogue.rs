@@ -24,6 +24,27 @@ fn the_catalogue_is_printed() {
     assert_eq!(unknown.code, Some(2));
 }
 
+/// Without the option, kernels that split K are ranked first at this shape.
+#[test]
+fn reproducible_kernels_split_no_tile() {
+    let shape = ["plan", "--m", "64", "--n", "2112", "--k", "7168"];
+    let splits = |ranking: &str| ranking.contains("stream-k") || ranking.contains("cluster-k");
+    for (option, want) in [(&[][..], true), (&["--reproducible"], false)] {
+        let ranking = falchion(&[&shape, option].concat());
+        assert_eq!(
+            (ranking.code, splits(&ranking.stdout)),
+            (Some(0), want),
+            "{option:?}: {}",
+            ranking.stdout
+        );
+    }
+    let run = ["gemm", "--m", "32", "--n", "64", "--k", "2048", "--reproducible"];
+    let run = falchion(&run);
+    assert!(run.code == Some(0) && !splits(&run.stdout), "{}{}", run.stdout, run.stderr);
+    let named = falchion(&["gemm", "--kernel", "128x256-direct-bf16-kk", "--reproducible"]);
+    assert_eq!(named.code, Some(2), "{}", named.stdout);
+}
+
 #[test]
 fn kernels_are_ranked_for_a_shape() {
     let shape = ["--m", "4096", "--n", "4096", "--k", "512"];

@@ -35,6 +35,7 @@ pub struct Multiplication<'a> {
     many: Many<'a>,
     bias: Option<(Activation, DeviceSlice<'a>)>,
     scales: Option<[DeviceSlice<'a>; 2]>,
+    reproducible: bool,
 }
 
 /// An activation function, applied to the sum of a GEMM and its bias.
@@ -63,7 +64,15 @@ impl<'a> Multiplication<'a> {
     /// One GEMM. `majors` holds the contiguous directions of A and B: `[Major::K, Major::Mn]` for row-major
     /// matrices, and `[Major::K, Major::K]` if B is given as its transpose, as weights usually are.
     pub fn new(types: impl Into<Types>, majors: [Major; 2], problem: GemmProblem) -> Self {
-        Self { types: types.into(), majors, problem, many: Many::One, bias: None, scales: None }
+        Self {
+            types: types.into(),
+            majors,
+            problem,
+            many: Many::One,
+            bias: None,
+            scales: None,
+            reproducible: false,
+        }
     }
 
     /// A batch of `count` GEMMs of this shape. The matrices of the batch are packed, one after the other.
@@ -91,6 +100,12 @@ impl<'a> Multiplication<'a> {
     #[must_use]
     pub fn biased(self, activation: Activation, bias: DeviceSlice<'a>) -> Self {
         Self { bias: Some((activation, bias)), ..self }
+    }
+
+    /// Asks for a kernel that sums in the same order whatever M, N and the groups are: see [`Request::reproducible`].
+    #[must_use]
+    pub fn reproducible(self) -> Self {
+        Self { reproducible: true, ..self }
     }
 
     fn fusion(&self) -> Option<Fusion> {
@@ -161,6 +176,7 @@ struct Product {
     /// The number of GEMMs of a batch, and the number of groups of rows.
     many: [Option<u32>; 2],
     fusion: Option<Fusion>,
+    reproducible: bool,
 }
 
 /// Numbers of shapes and of kernels that are remembered.
@@ -329,6 +345,7 @@ impl Chooser {
                 Many::Ragged(count, _) => [None, Some(count)],
             },
             fusion: what.fusion(),
+            reproducible: what.reproducible,
         };
         let once = Arc::clone(lock(&self.chosen).by_product.get_or_insert(product, Arc::default));
         once.get(|| {
@@ -351,6 +368,7 @@ impl Chooser {
         let request = what.fusion().map_or(request, |fusion| request.fused(fusion));
         // The sizes of the groups are not known on the host; assume equal ones.
         let mut groups = Vec::new();
+        let request = Request { reproducible: what.reproducible, ..request };
         let mut request = match many {
             Many::One => request,
             Many::Batched(count) => request.batched(count),

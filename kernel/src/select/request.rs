@@ -14,6 +14,7 @@ use crate::gemm::AnyGemm;
 use crate::problem::{Call, GemmProblem, WorkspaceRef};
 use crate::products::Products;
 use crate::spec::KernelSpec;
+use crate::summation::Summation;
 use crate::types::Types;
 
 /// What to select a kernel for: a call, the types and directions of its matrices, and its epilogue.
@@ -32,6 +33,8 @@ pub struct Request<'a> {
     pub shapes: &'a [GemmProblem],
     /// Measurements that the selection may use.
     pub known: Known<'a>,
+    /// Whether the bits of D must depend on nothing but A, B and the epilogue: see [`reproducible`](Self::reproducible).
+    pub reproducible: bool,
 }
 
 impl<'a> Request<'a> {
@@ -51,13 +54,41 @@ impl<'a> Request<'a> {
         let scales = packed_scales(types, problem);
         let call =
             Call { workspace, scales, group_scales, metadata: packed_metadata(types, problem), ..call };
-        Self { types, majors, call, fusion: None, shapes: &[], known: Known::Shipped }
+        Self { types, majors, call, fusion: None, shapes: &[], known: Known::Shipped, reproducible: false }
     }
 
     /// The same request with other measurements.
     #[must_use]
     pub fn known(self, known: Known<'a>) -> Self {
         Self { known, ..self }
+    }
+
+    /// The same request, for kernels that sum every element of D in the same order whatever M, N, the batch, the groups and the
+    /// number of SMs are. So a row of D does not depend on the rows around it, nor on the kernel that was chosen for them. K is
+    /// never split; that costs time where D has few tiles.
+    ///
+    /// ```
+    /// use collective::Format;
+    /// use cute_rs::atom::Major;
+    /// use kernel::{GemmProblem, Machine, Request, select};
+    ///
+    /// let summations = [1, 5000].map(|m| {
+    ///     let request = Request::packed(Format::Bf16, [Major::K; 2], GemmProblem { m, n: 4096, k: 7168 });
+    ///     let selection = select(&request.reproducible(), &Machine::h200());
+    ///     selection.ranked.first().and_then(|ranked| ranked.gemm.summation())
+    /// });
+    /// assert!(summations[0].is_some());
+    /// assert_eq!(summations[0], summations[1]);
+    /// ```
+    #[must_use]
+    pub fn reproducible(self) -> Self {
+        Self { reproducible: true, ..self }
+    }
+
+    /// The order in which every kernel for a [reproducible](Self::reproducible) request adds up products; `None` if the request is not
+    /// reproducible, or if no kernel has its types.
+    pub fn summation(&self) -> Option<Summation> {
+        if self.reproducible { self.space().entries().first()?.summation() } else { None }
     }
 
     /// The same GEMM with a fused epilogue.
@@ -184,7 +215,8 @@ impl<'a> Request<'a> {
         let sourced = self.fusion.is_none() && self.call.epilogue.beta != 0.0;
         let (unaligned, copied) = (self.unaligned(), self.copied());
         let (types, majors, fusion) = (self.stored(), self.majors, self.fusion);
-        Space { form, types, majors, fusion, sourced, unaligned, copied }
+        let reproducible = self.reproducible;
+        Space { form, types, majors, fusion, sourced, unaligned, copied, reproducible }
     }
 
     /// Whether rows of D begin or end where tensor copies cannot store.
@@ -232,7 +264,7 @@ impl<'a> Request<'a> {
         self.types.stored(self.output())
     }
 
-    /// Whether a kernel has the types, directions, form and epilogue of the request.
+    /// Whether a kernel has the types, directions, form, epilogue and order of sums of the request.
     pub(super) fn fits(&self, gemm: &AnyGemm) -> bool {
         let plan = gemm.plan();
         let epilogue = match self.fusion {
@@ -244,6 +276,7 @@ impl<'a> Request<'a> {
             && self.call.products.for_form(plan.form).is_ok()
             && (!plan.form.divides_k() || Products::K_STEP.is_multiple_of(plan.mainloop.tile[2]))
             && epilogue
+            && (!self.reproducible || gemm.summation().is_some_and(|order| Some(order) == self.summation()))
     }
 
     /// Fails if a kernel cannot compute the call.

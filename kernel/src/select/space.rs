@@ -21,6 +21,7 @@ use super::table::Table;
 use crate::legal;
 use crate::products::Products;
 use crate::spec::{EpilogueKind, KernelSpec};
+use crate::summation::Summation;
 use crate::types::Types;
 
 /// Columns of tiles: what one instruction multiplies, or two next to each other.
@@ -79,6 +80,8 @@ pub(super) struct Space {
     pub(super) unaligned: bool,
     /// Whether A or B is where tensor copies cannot load, so that threads have to.
     pub(super) copied: bool,
+    /// Whether all kernels sum in the same order.
+    pub(super) reproducible: bool,
 }
 
 /// A legal spec, with what the model needs of it.
@@ -115,6 +118,10 @@ impl Entry {
             scheduler: self.scheduler.as_ref(),
             overlaps: self.spec.overlaps,
         }
+    }
+
+    pub(super) fn summation(&self) -> Option<Summation> {
+        Summation::of(&self.plan, self.spec.scheduler)
     }
 
     pub(super) fn plan(&self) -> &Arc<Plan> {
@@ -230,7 +237,10 @@ impl Space {
         let mut entries = self.all();
         // Groups along K begin at multiples of tile K.
         let fits = |entry: &Entry| Products::K_STEP.is_multiple_of(entry.spec.mainloop.tile[2]);
-        entries.all.retain(|entry| !self.form.divides_k() || fits(entry));
+        let ordered = |entry: &Entry| entry.summation().is_some_and(Summation::is_whole);
+        entries.all.retain(|entry| {
+            (!self.form.divides_k() || fits(entry)) && (!self.reproducible || ordered(entry))
+        });
         entries
     }
 
@@ -486,7 +496,16 @@ mod tests {
     fn space(types: Types, fusion: Option<Fusion>, unaligned: bool) -> Space {
         let (form, types) =
             (Form::Single, fusion.map_or(types, |fusion| types.stored(fusion.output(types.a))));
-        Space { form, types, majors: [Major::K; 2], fusion, sourced: false, unaligned, copied: false }
+        Space {
+            form,
+            types,
+            majors: [Major::K; 2],
+            fusion,
+            sourced: false,
+            unaligned,
+            copied: false,
+            reproducible: false,
+        }
     }
 
     #[test]
@@ -518,6 +537,15 @@ mod tests {
         ] {
             let entries = space(types, fusion, unaligned).entries();
             println!("{types} {fusion:?} {unaligned}: {}", entries.len());
+            let same = Space { reproducible: true, ..space(types, fusion, unaligned) }.entries();
+            let order = same.first().and_then(Entry::summation);
+            assert!(
+                order.is_some() && same.iter().all(|entry| entry.summation() == order),
+                "{types}: {order:?}"
+            );
+            // Integers have no order, and instructions of single threads no splits.
+            let any = order == Some(Summation::Exact) || matches!(types.a, Format::F32 | Format::F64);
+            assert_eq!(same.len() == entries.len(), any, "{types}");
             assert!((least..5000).contains(&entries.len()), "{types} {fusion:?}: {}", entries.len());
             let mut seen = std::collections::HashSet::new();
             for entry in entries.iter() {

@@ -214,6 +214,7 @@ fn plan(given: &Given) -> Result<(), Failure> {
             (fusion.map_or(request, |fusion| request.fused(fusion)), "a ranking".to_owned())
         }
     };
+    let request = Request { reproducible: given.flag("reproducible"), ..request };
     given.finish(&with)?;
     let first_of_all = request.k_major(1 << 20);
     let selection = kernel::select(&first_of_all.request, &Machine::h200());

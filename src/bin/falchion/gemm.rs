@@ -183,6 +183,14 @@ impl GemmArgs<'_> {
         self.given.value("beta")
     }
 
+    /// The kernel with the shortest predicted time, of those that --reproducible allows.
+    fn first(&self, request: Request<'_>) -> Result<AnyGemm, Failure> {
+        let request = Request { reproducible: self.given.flag("reproducible"), ..request };
+        let mut selection = kernel::select(&request, machine());
+        catalogue::first(&selection, &request)?;
+        Ok(selection.ranked.swap_remove(0).gemm)
+    }
+
     /// The first kernel of the ranking for a fused epilogue, in 16 bits also one that stores any number of columns.
     fn ranked(&self, fusion: Fusion, problem: GemmProblem) -> Result<Option<FusedGemm>, Failure> {
         let types = self.types.types()?;
@@ -192,7 +200,7 @@ impl GemmArgs<'_> {
         // The bench pads leading dimensions, so K may be anything.
         let request = catalogue::padded(types, catalogue::majors(&layout), problem).fused(fusion);
         let any = types == Types::of(types.a) && types.a.bytes() == 2 && layout == "kk";
-        match first(&request) {
+        match self.first(request) {
             Ok(gemm) => Ok(FusedGemm::of(gemm)),
             Err(_) if any => {
                 let format = Format::named(types.a.name()).unwrap_or(Format::Bf16);
@@ -270,7 +278,7 @@ impl GemmArgs<'_> {
             };
             request.call.epilogue.beta = self.beta() as f32;
             request.call.epilogue.c = Some(request.call.d);
-            return first(&request);
+            return self.first(request);
         }
         let types = self.types.with(None, scaling.rows().unwrap_or(self.types.scaled()))?;
         if matches!(scaling, Scaling::Vectors(_)) {
@@ -309,7 +317,7 @@ impl GemmArgs<'_> {
         let mut request = request.k_major(1 << 20).request;
         request.call.epilogue.beta = self.beta() as f32;
         request.call.epilogue.c = Some(request.call.d);
-        first(&request)
+        self.first(request)
     }
 
     fn product(
@@ -425,11 +433,4 @@ impl GemmArgs<'_> {
 /// A format of an operand as the reference knows it.
 fn of_reference(format: collective::Format) -> Format {
     Format::named(format.name()).unwrap_or(Format::Bf16)
-}
-
-/// The kernel with the shortest predicted time.
-fn first(request: &Request<'_>) -> Result<AnyGemm, Failure> {
-    let mut selection = kernel::select(request, machine());
-    catalogue::first(&selection, request)?;
-    Ok(selection.ranked.swap_remove(0).gemm)
 }

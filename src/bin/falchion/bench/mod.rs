@@ -111,15 +111,27 @@ enum Choice {
     Named { only: bool },
     /// All kernels that can compute the shape.
     All,
-    /// Per shape, the name of the kernel that the model ranks first.
-    First(Vec<(GemmProblem, String)>),
+    /// Per shape, the kernel that the model ranks first.
+    First(Vec<Pick>),
+}
+
+/// What the model ranks first at a shape.
+#[derive(Clone, Debug)]
+struct Pick {
+    shape: GemmProblem,
+    /// The kernel's name.
+    name: String,
+    /// The name of the first of the kernels that sum in one order whatever the shape, if both are compared.
+    reproducible: Option<String>,
 }
 
 impl Choice {
     fn includes(&self, shape: GemmProblem, name: &str) -> bool {
         match self {
             Self::Named { .. } | Self::All => true,
-            Self::First(picks) => picks.iter().any(|(of, pick)| *of == shape && pick == name),
+            Self::First(picks) => picks.iter().any(|pick| {
+                pick.shape == shape && (pick.name == name || pick.reproducible.as_deref() == Some(name))
+            }),
         }
     }
 }
@@ -209,7 +221,7 @@ impl BenchArgs {
         } else if given.flag("all-kernels") {
             (catalogue::of(types, &self.layout), Choice::All)
         } else {
-            self.first(types, shapes)?
+            self.first(types, shapes, given.flag("reproducible"))?
         };
         given.finish(if given.has("kernel") { "--kernel" } else { "such a measurement" })?;
         let mut gpu = Gpu::new(0)?;
@@ -238,6 +250,9 @@ impl BenchArgs {
         outcome?;
         for &state in &bench.protocol.states {
             report::print_means(&record.figures, state)?;
+            if let Choice::First(picks) = &bench.choice {
+                report::print_price(&record.figures, picks, state)?;
+            }
         }
         self.write(&record)?;
         bench.close()
@@ -339,16 +354,24 @@ impl BenchArgs {
         })
     }
 
-    /// Per shape, the kernel that the model ranks first.
-    fn first(&self, types: Types, shapes: &[GemmProblem]) -> Result<(Vec<AnyGemm>, Choice), Failure> {
+    /// Per shape, the kernel that the model ranks first; if `reproducible` is set, also the first of those that sum in one order.
+    fn first(
+        &self,
+        types: Types,
+        shapes: &[GemmProblem],
+        reproducible: bool,
+    ) -> Result<(Vec<AnyGemm>, Choice), Failure> {
+        let name = |request: &Request<'_>| -> Result<String, Failure> {
+            Ok(catalogue::first(&kernel::select(request, machine()), request)?.gemm.name().to_owned())
+        };
         let first = |&shape: &GemmProblem| {
             let request = Request::packed(types, catalogue::majors(&self.layout), shape);
-            let name =
-                catalogue::first(&kernel::select(&request, machine()), &request)?.gemm.name().to_owned();
-            Ok((shape, name))
+            let same = reproducible.then(|| name(&request.reproducible())).transpose()?;
+            Ok(Pick { shape, name: name(&request)?, reproducible: same })
         };
         let picks = shapes.iter().map(first).collect::<Result<Vec<_>, Failure>>()?;
-        let mut names: Vec<&String> = picks.iter().map(|(_, name)| name).collect();
+        let mut names: Vec<&String> =
+            picks.iter().flat_map(|pick| pick.reproducible.iter().chain([&pick.name])).collect();
         names.sort_unstable();
         names.dedup();
         let kernels = names.into_iter().map(|name| timed(name)).collect::<Result<Vec<_>, Failure>>()?;

@@ -8,7 +8,7 @@ use kernel::{GemmProblem, Gpu, Types};
 use serde::Serialize;
 
 use super::measure::{Protocol, State, Turns};
-use super::suites;
+use super::{Pick, suites};
 use crate::Failure;
 use crate::output::out;
 
@@ -344,6 +344,42 @@ pub(super) fn print_means(figures: &[Figure], state: State) -> io::Result<()> {
         writeln!(out(), "{:10} {candidate:22} {shapes:7} {first:11.3} {fastest:13.3}", "")?;
     }
     Ok(())
+}
+
+/// Prints what results cost whose bits do not depend on the shape, if they were compared: the time of the first kernel that sums in
+/// one order, over that of the first of all.
+pub(super) fn print_price(figures: &[Figure], picks: &[Pick], state: State) -> io::Result<()> {
+    let mut logs = Vec::new();
+    for group in by_shape(figures, state) {
+        let time = |name: &str| group.iter().find(|of| of.candidate == name).map(|of| of.microseconds);
+        let pick = picks.iter().find(|pick| pick.shape == group[0].shape());
+        let times = pick.and_then(|pick| time(pick.reproducible.as_deref()?).zip(time(&pick.name)));
+        let Some((same, first)) = times else { continue };
+        if logs.is_empty() {
+            writeln!(
+                out(),
+                "\n{:10} {:>22} {:>10} {:>15} {:>6}",
+                state.name(),
+                "",
+                "us",
+                "reproducible us",
+                "x time"
+            )?;
+        }
+        let GemmProblem { m, n, k } = group[0].shape();
+        let shape = format!("{m} x {n} x {k}");
+        writeln!(out(), "{:10} {shape:>22} {first:10.2} {same:15.2} {:6.3}", "", same / first)?;
+        logs.push((same / first).ln());
+    }
+    if logs.is_empty() {
+        return Ok(());
+    }
+    let (count, most) = (logs.len(), logs.iter().copied().fold(f64::MIN, f64::max).exp());
+    let mean = (logs.iter().sum::<f64>() / count as f64).exp();
+    writeln!(
+        out(),
+        "reproducible results take {mean:.3} x the time, geometric mean of {count}, {most:.3} x at most"
+    )
 }
 
 impl Record {

@@ -69,7 +69,8 @@ impl TuneArgs {
         let budget = given.value::<u32>("budget") as usize;
         let known = if given.flag("no-records") { Known::Nothing } else { Known::Shipped };
         let (seconds, path) = (given.get::<u64>("seconds"), given.get::<PathBuf>("jsonl"));
-        let jobs = args.jobs(given, types)?;
+        let same = given.flag("reproducible");
+        let jobs: Vec<Job> = args.jobs(given, types)?.into_iter().map(|job| job.reproducible(same)).collect();
         given.finish(if given.has("rows") { "--rows" } else { "--shape and --shapes" })?;
         // The kernels to measure for each problem, with their predicted times.
         let candidates = |job: &Job| -> Result<Vec<Ranked>, Failure> {

@@ -3,7 +3,7 @@
 use collective::Form;
 use kernel::{AnyGemm, GemmProblem};
 
-use super::{GemmArgs, first};
+use super::GemmArgs;
 use crate::call::Launched;
 use crate::several::Several;
 use crate::{Failure, catalogue, named, types};
@@ -41,7 +41,7 @@ impl GemmArgs<'_> {
         catalogue::multiplied_as_they_lie(types, &layout)?;
         types::sparse_as_it_lies(types, &layout, matches!(launched.form, Form::Ragged | Form::Masked))?;
         let request = catalogue::padded(types, catalogue::majors(&layout), launched.extents()?);
-        first(&launched.request(request))
+        self.first(launched.request(request))
     }
 }
 

@@ -477,6 +477,15 @@ pub(super) const ROWS: &[Row] = &[
         "Number of SMs of the GPU.",
     )
     .unit("SMs"),
+    row(
+        "reproducible",
+        SWITCH,
+        &[(Gemm, None), (Plan, None), (Bench, None), (Tune, None)],
+        "Choose among kernels that sum every element of D in the same order, whatever M, N, the batch and the groups are: a row \
+         of D then has the same bits in every batch. In `bench`, also time the kernel that is chosen without this option, and \
+         print the price.",
+    )
+    .excludes(&["kernel", "all-kernels"]),
     // Measuring.
     row("all-kernels", SWITCH, &[(Bench, None)], "Measure every named kernel that can compute the shape.")
         .excludes(&["kernel", "k-groups"]),

@@ -18,6 +18,7 @@ pub(super) struct Job {
     problem: GemmProblem,
     batch: Option<u32>,
     groups: Vec<GemmProblem>,
+    reproducible: bool,
 }
 
 impl Job {
@@ -28,7 +29,7 @@ impl Job {
         fusion: Option<Fusion>,
         (problem, batch): (GemmProblem, Option<u32>),
     ) -> Result<Self, Failure> {
-        Self { types, majors, fusion, problem, batch, groups: Vec::new() }.possible()
+        Self { types, majors, fusion, problem, batch, groups: Vec::new(), reproducible: false }.possible()
     }
 
     /// Groups of rows with the same N and K.
@@ -44,7 +45,12 @@ impl Job {
         let m = m.ok_or_else(|| Failure::usage(format!("--rows has {all} rows in all; {needed}")))?;
         let groups = rows.iter().map(|&m| GemmProblem { m, n, k }).collect();
         let problem = GemmProblem { m, n, k };
-        Self { types, majors, fusion, problem, batch: None, groups }.possible()
+        Self { types, majors, fusion, problem, batch: None, groups, reproducible: false }.possible()
+    }
+
+    /// The same, for kernels that all sum in the same order.
+    pub(super) fn reproducible(self, reproducible: bool) -> Self {
+        Self { reproducible, ..self }
     }
 
     /// Fails if this machine has not enough memory.
@@ -73,7 +79,7 @@ impl Job {
             (None, []) => request,
             (None, groups) => request.ragged(groups),
         };
-        Request { fusion: self.fusion, ..request }
+        Request { fusion: self.fusion, reproducible: self.reproducible, ..request }
     }
 
     /// The `most` kernels that are ranked first.
