@@ -9,7 +9,7 @@
 //! A clock has one count for all lanes of a warp. For the few warps with lanes that are known to different
 //! extents it has 32 counts.
 //!
-//! Counts of other clusters are shared: clocks that have learnt the same refer to one list, so what a grid
+//! Counts of other clusters are shared: clocks that have learnt the same refer to one tree, so what a grid
 //! barrier tells every thread of a grid is kept once.
 
 mod foreign;
@@ -17,7 +17,7 @@ mod view;
 
 use crate::warp::{ALL, lanes};
 
-use foreign::Foreign;
+use foreign::{Count, Foreign};
 
 pub(crate) use view::{Letter, View};
 
@@ -39,10 +39,8 @@ type Split = Vec<(u32, [u32; 32])>;
 pub(crate) struct Clock {
     local: Vec<u32>,
     foreign: Foreign,
-    /// Counts per lane that exceed the count of the whole warp, by index in the cluster or by number in the
-    /// grid.
+    /// Counts per lane that exceed the count of the whole warp, by index in the cluster.
     local_lanes: Split,
-    foreign_lanes: Split,
 }
 
 /// Raises the counts of the lanes of one warp. Returns the count that all lanes have reached.
@@ -97,20 +95,14 @@ impl Clock {
             return;
         }
         let counts = core::array::from_fn(|lane| if mask >> lane & 1 == 1 { at_least } else { 0 });
-        let base = self.local(index);
-        let base = raise_lanes(&mut self.local_lanes, index as u32, base, &counts);
-        self.raise(index, base);
+        self.learn_lanes(index, &counts);
     }
 
     /// Removes counts per lane that do not exceed the count of the whole warp.
     fn prune(&mut self) {
-        let Self { local, foreign, local_lanes, foreign_lanes } = self;
+        let Self { local, local_lanes, .. } = self;
         local_lanes.retain(|(warp, counts)| {
             let base = local.get(*warp as usize).copied().unwrap_or(0);
-            counts.iter().any(|&count| count > base)
-        });
-        foreign_lanes.retain(|(warp, counts)| {
-            let base = foreign.of(*warp);
             counts.iter().any(|&count| count > base)
         });
     }
@@ -125,43 +117,26 @@ impl Clock {
         }
         self.foreign.join(&other.foreign);
         for (warp, counts) in &other.local_lanes {
-            let base = self.local(*warp as usize);
-            let base = raise_lanes(&mut self.local_lanes, *warp, base, counts);
-            self.raise(*warp as usize, base);
+            self.learn_lanes(*warp as usize, counts);
         }
-        for (warp, counts) in &other.foreign_lanes {
-            self.import_lanes(*warp, counts);
-        }
-        if !self.local_lanes.is_empty() || !self.foreign_lanes.is_empty() {
+        if !self.local_lanes.is_empty() {
             self.prune();
         }
     }
 
     /// Lowers every count to that of another clock: what both know.
     pub(crate) fn meet(&mut self, other: &Self) {
-        let (mine, theirs) =
-            ((&self.local_lanes, &self.foreign_lanes), (&other.local_lanes, &other.foreign_lanes));
         let local_lanes = common(
-            (mine.0, &|warp| self.local(warp as usize)),
-            (theirs.0, &|warp| other.local(warp as usize)),
+            (&self.local_lanes, &|warp| self.local(warp as usize)),
+            (&other.local_lanes, &|warp| other.local(warp as usize)),
         );
-        let foreign_lanes =
-            common((mine.1, &|warp| self.foreign.of(warp)), (theirs.1, &|warp| other.foreign.of(warp)));
         self.local.truncate(other.local.len());
         for (mine, theirs) in self.local.iter_mut().zip(&other.local) {
             *mine = (*mine).min(*theirs);
         }
         self.foreign.meet(&other.foreign);
-        (self.local_lanes, self.foreign_lanes) = (local_lanes, foreign_lanes);
+        self.local_lanes = local_lanes;
         self.prune();
-    }
-
-    fn import_lanes(&mut self, warp: u32, counts: &[u32; 32]) {
-        let base = self.foreign.of(warp);
-        let base = raise_lanes(&mut self.foreign_lanes, warp, base, counts);
-        if base > 0 {
-            self.foreign.raise(&[(warp, base)]);
-        }
     }
 
     /// The count that is known for all lanes of a warp of the grid.
@@ -179,7 +154,7 @@ impl Clock {
         }
         let split = match team.local(warp) {
             Some(index) => lanes_of(&self.local_lanes, index as u32),
-            None => lanes_of(&self.foreign_lanes, warp),
+            None => self.foreign.count(warp).and_then(Count::lanes),
         };
         split.is_some_and(|counts| lanes(mask).all(|lane| counts[lane] >= count))
     }
@@ -188,8 +163,7 @@ impl Clock {
     pub(crate) fn export(&self, team: Team) -> Counts {
         let own = self.local.iter().enumerate().filter(|(_, count)| **count > 0);
         let near = own.filter_map(|(place, &count)| Some((team.number(place)?, count))).collect();
-        let own = self.local_lanes.iter().map(|(index, counts)| (team.first + index, *counts));
-        let lanes = own.chain(self.foreign_lanes.iter().copied()).collect();
+        let lanes = self.local_lanes.iter().map(|(index, counts)| (team.first + index, *counts)).collect();
         Counts { near, far: self.foreign.clone(), lanes }
     }
 
@@ -205,21 +179,31 @@ impl Clock {
                 self.foreign.raise(&counts.near);
             }
         }
-        // Counts of the own cluster may stay in the shared list: they are looked up in `local`.
-        for (place, count) in team.among(counts.far.list()) {
-            self.raise(place, count);
+        // Counts of the own cluster may stay in the shared tree: they are looked up in `local`.
+        for range in team.numbers() {
+            counts.far.each(range, &mut |number, count| {
+                if let Some(place) = team.local(number) {
+                    self.raise(place, count.least());
+                    if let Some(lanes) = count.lanes() {
+                        self.learn_lanes(place, lanes);
+                    }
+                }
+            });
         }
         self.foreign.join(&counts.far);
-        for (warp, counts) in &counts.lanes {
+        for (warp, lanes) in &counts.lanes {
             match team.local(*warp) {
-                Some(index) => {
-                    let base = self.local(index);
-                    let base = raise_lanes(&mut self.local_lanes, index as u32, base, counts);
-                    self.raise(index, base);
-                }
-                None => self.import_lanes(*warp, counts),
+                Some(place) => self.learn_lanes(place, lanes),
+                None => self.foreign.raise_to(*warp, &Count::of_lanes(*lanes)),
             }
         }
+    }
+
+    /// Raises the counts of the lanes of a warp of the cluster.
+    fn learn_lanes(&mut self, place: usize, lanes: &[u32; 32]) {
+        let base = self.local(place);
+        let base = raise_lanes(&mut self.local_lanes, place as u32, base, lanes);
+        self.raise(place, base);
     }
 }
 
@@ -241,10 +225,10 @@ fn common((a, of_a): (&Split, &dyn Fn(u32) -> u32), (b, of_b): (&Split, &dyn Fn(
 /// Counts of warps and of lanes, by the warp's number in the grid.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
-    /// Those of the cluster that has written them, sorted.
+    /// Those of the cluster that has written them, sorted; of whole warps, and of lanes that exceed them.
     near: Vec<(u32, u32)>,
-    far: Foreign,
     lanes: Split,
+    far: Foreign,
 }
 
 impl Counts {
@@ -266,11 +250,8 @@ impl Counts {
         self.far.raise(&core::mem::take(&mut self.near));
         self.far.join(&other.far);
         self.far.raise(&other.near);
-        for (warp, counts) in &other.lanes {
-            let base = raise_lanes(&mut self.lanes, *warp, self.far.of(*warp), counts);
-            if base > self.far.of(*warp) {
-                self.far.raise(&[(*warp, base)]);
-            }
+        for (warp, lanes) in core::mem::take(&mut self.lanes).iter().chain(&other.lanes) {
+            self.far.raise_to(*warp, &Count::of_lanes(*lanes));
         }
     }
 }
@@ -307,15 +288,11 @@ impl Team {
         }
     }
 
-    /// The counts of a sorted list that belong to this cluster, by clock index.
-    fn among(self, list: &[(u32, u32)]) -> impl Iterator<Item = (usize, u32)> + '_ {
+    /// The numbers in the grid of this cluster's clock indices: of its warps, and of what else it counts. Each
+    /// range from the first to the last.
+    fn numbers(self) -> [(u32, u32); 2] {
         let counters = COUNTER | self.cluster() << COUNTER_BITS;
-        let spans = [(self.first, self.warps), (counters, COUNTERS - 1)];
-        spans.into_iter().flat_map(move |(first, extent)| {
-            let from = list.partition_point(|(number, _)| *number < first);
-            let inside = list[from..].iter().take_while(move |(number, _)| *number - first < extent);
-            inside.filter_map(move |&(number, count)| Some((self.local(number)?, count)))
-        })
+        [(self.first, self.first + self.warps.saturating_sub(1)), (counters, counters + (COUNTERS - 2))]
     }
 
     /// The clock index of a number in the grid; `None` if it belongs to another cluster.

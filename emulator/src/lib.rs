@@ -70,7 +70,7 @@
 //! |---|---|---|
 //! | accesses of threads and copies to 16 bytes | all that no kept one implies, however many there are | nothing |
 //! | reads of global memory by copies | the same; lines with the same reads share one list | nothing |
-//! | what a thread knows | a count per lane of each warp of the grid, and per mbarrier and warpgroup of each cluster | counts of mbarriers beyond the 4000th of a cluster, for other clusters: a copy's source that such an mbarrier guards counts as read when the copy is issued |
+//! | what a thread knows | a count per lane of each warp of the grid, shared between threads that know the same, and per mbarrier and warpgroup of each cluster | counts of mbarriers beyond the 4000th of a cluster, for other clusters: a copy's source that such an mbarrier guards counts as read when the copy is issued |
 //! | writes of a word, under [`Schedule::Latest`] and [`Schedule::Random`] | the last eight in coherence order, each with its releases | older ones: a read never returns the ninth-newest value. A plain store or copy to the word drops all: no read returns a value from before it |
 //! | the coherence order of a word | each write takes any place that is allowed among the kept ones | a read that returns a write of which the execution is still to come (load buffering) is never tried |
 //! | reads of a word | the last one of each thread, however many threads there are | nothing. A thread that has missed the last write four times sees it, so that polls end |

@@ -65,6 +65,16 @@ fn a_chain_of_ctas_costs_time_in_proportion() {
     }
 }
 
+/// Each CTA learns what all CTAs before it know, and adds its own. Threads share what they know, so the cost per CTA
+/// does not grow with the length of the chain. The limit is generous, as tests run side by side.
+#[test]
+fn a_long_chain_shares_what_it_knows() {
+    let start = Instant::now();
+    run(3000, Schedule::Default);
+    let time = start.elapsed();
+    assert!(time < Duration::from_secs(10), "{time:?}");
+}
+
 fn built(name: &str, threads: u32, body: impl FnOnce(&Builder)) -> Program {
     let entry =
         Entry { name: name.into(), target: Target::Sm90a, threads, shared_bytes: 0, cluster: [1, 1, 1] };

@@ -26,8 +26,7 @@ pub(crate) struct View {
 }
 
 /// The clock that knows nothing.
-static NOTHING: Clock =
-    Clock { local: Vec::new(), foreign: Foreign(None), local_lanes: Vec::new(), foreign_lanes: Vec::new() };
+static NOTHING: Clock = Clock { local: Vec::new(), foreign: Foreign(None), local_lanes: Vec::new() };
 
 /// The part of a thread's knowledge that a copy may rely on when it reads a tensor map from global memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
