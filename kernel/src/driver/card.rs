@@ -19,6 +19,7 @@ impl Context {
             // Two transfers per cycle.
             memory_bandwidth: 2.0 * kilohertz * 1e3 * bits / 8.0,
             l2_bytes: self.attribute(device::L2_BYTES)?,
+            tensor: Card::tensor_of(&self.name()?),
         })
     }
 

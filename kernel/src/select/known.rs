@@ -7,7 +7,7 @@ use collective::{Form, Format};
 use cute_rs::atom::Major;
 
 use super::space::Entry;
-use super::{Machine, Request};
+use super::{Card, Machine, Request};
 use crate::spec::KernelSpec;
 use crate::types::Types;
 
@@ -123,7 +123,7 @@ pub(super) fn corrects(request: &Request<'_>, machine: &Machine) -> bool {
 pub(super) fn of(request: &Request<'_>, machine: &Machine) -> Vec<(KernelSpec, f64)> {
     let mut known = match request.known {
         Known::Measured(measured) => measured.to_vec(),
-        Known::Shipped if *machine == Machine::h200() && is_recorded(request) => {
+        Known::Shipped if machine.card == Card::H200 && is_recorded(request) => {
             let (all, problem) = (shipped(), request.call.problem);
             let found = all.by_extents.get(&[problem.m, problem.n, problem.k]);
             let kernels =

@@ -8,6 +8,8 @@ use collective::Plan;
 /// card from what its driver reports.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Machine {
+    /// The card's facts, from which other numbers were derived.
+    pub card: Card,
     /// Number of SMs.
     pub multiprocessors: u32,
     /// Number of clusters of 1, 2, … 8 CTAs that are resident at once if each CTA fills an SM. The groups of
@@ -15,6 +17,8 @@ pub struct Machine {
     pub clusters: [u32; 8],
     /// SM cycles per microsecond while few SMs multiply.
     pub cycles: f64,
+    /// Rate of `wgmma` per SM and cycle, as a fraction of an H200's.
+    pub tensor: f64,
     /// Fraction by which everything takes longer if all SMs multiply without pause.
     pub power: f64,
     /// Fraction of a cycle that shared memory takes for 128 bytes that a `wgmma` reads or a copy writes.
@@ -148,6 +152,8 @@ pub struct Card {
     pub memory_bandwidth: f64,
     /// Size of L2 in bytes.
     pub l2_bytes: u32,
+    /// Rate of `wgmma` per SM and cycle, as a fraction of an H200's. The driver does not report it.
+    pub tensor: f64,
 }
 
 impl Card {
@@ -157,7 +163,59 @@ impl Card {
         kilohertz: 1_980_000,
         memory_bandwidth: 2.0 * 3_201_000e3 * 6016.0 / 8.0,
         l2_bytes: 60 << 20,
+        tensor: 1.0,
     };
+
+    /// Hopper cards by name. Those of the H200 and the H100 are what drivers report; the others are published, and were not measured.
+    pub const NAMED: [(&'static str, Self); 5] = [
+        ("h200", Self::H200),
+        (
+            "h100",
+            Self { memory_bandwidth: 2.0 * 2_619_000e3 * 5120.0 / 8.0, l2_bytes: 50 << 20, ..Self::H200 },
+        ),
+        (
+            "h100-pcie",
+            Self {
+                multiprocessors: 114,
+                kilohertz: 1_755_000,
+                memory_bandwidth: 2.0 * 1_593_000e3 * 5120.0 / 8.0,
+                l2_bytes: 50 << 20,
+                tensor: 1.0,
+            },
+        ),
+        ("gh200", Self { memory_bandwidth: 2.0 * 2_619_000e3 * 6144.0 / 8.0, ..Self::H200 }),
+        (
+            "h20",
+            Self {
+                multiprocessors: 78,
+                memory_bandwidth: 2.0 * 2_619_000e3 * 6144.0 / 8.0,
+                tensor: Self::H20_TENSOR,
+                ..Self::H200
+            },
+        ),
+    ];
+
+    /// Of 148 TFLOP/s with 78 SMs, next to 989 with 132 (bf16, published).
+    const H20_TENSOR: f64 = 0.25;
+
+    /// The facts, with another card's in place of those that are 0.
+    fn or(&self, other: &Self) -> Self {
+        let count = |own: u32, other: u32| if own > 0 { own } else { other };
+        let speed = |own: f64, other: f64| if own > 0.0 { own } else { other };
+        Self {
+            multiprocessors: count(self.multiprocessors, other.multiprocessors),
+            kilohertz: count(self.kilohertz, other.kilohertz),
+            memory_bandwidth: speed(self.memory_bandwidth, other.memory_bandwidth),
+            l2_bytes: count(self.l2_bytes, other.l2_bytes),
+            tensor: speed(self.tensor, other.tensor),
+        }
+    }
+
+    /// The rate of `wgmma` of a card that the driver names so: that of an H200, unless the card is known for less.
+    pub(crate) fn tensor_of(name: &str) -> f64 {
+        let is_h20 = name.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == "H20");
+        if is_h20 { Self::H20_TENSOR } else { 1.0 }
+    }
 }
 
 /// Bytes of shared memory per SM, and bytes that the system reserves of each CTA's.
@@ -172,10 +230,12 @@ impl Machine {
     /// burst).
     pub const fn h200() -> Self {
         Self {
+            card: Card::H200,
             multiprocessors: 132,
             // For clusters of 7 as many fit as for clusters of 8.
             clusters: [132, 66, 39, 30, 22, 17, 15, 15],
             cycles: 2043.6,
+            tensor: 1.0,
             power: 0.2524,
             shared: 0.7196,
             // Of three measured products of 8192 cubed (docs/performance.md).
@@ -238,38 +298,40 @@ impl Machine {
     /// * What an SM computes, copies and stores per microsecond is proportional to the clock.
     /// * DRAM's speed is proportional to the peak memory bandwidth, and the part of L2 that keeps operands to its size.
     /// * L2's speed is assumed to be proportional to the SMs and their clock. That was not measured on other cards.
-    /// * Latencies, launches and the effect of power are those of the H200. A card with a lower power limit is
-    ///   predicted too fast where the tensor cores decide.
+    /// * The rate of `wgmma`, and with it the effect of power, is proportional to [`Card::tensor`].
+    /// * Latencies and launches are those of the H200. A card with a lower power limit is predicted too fast where the tensor cores
+    ///   decide.
     ///
     /// A fact that the driver reports as 0 counts as the H200's.
     pub fn of(card: &Card) -> Self {
-        let (h200, of) = (Self::h200(), Card::H200);
-        let ratio = |number: f64, of: f64| if number > 0.0 { number / of } else { 1.0 };
-        let multiprocessors =
-            if card.multiprocessors == 0 { of.multiprocessors } else { card.multiprocessors };
-        let sms = ratio(multiprocessors.into(), of.multiprocessors.into());
-        let clock = ratio(card.kilohertz.into(), of.kilohertz.into());
+        let (h200, of, card) = (Self::h200(), Card::H200, card.or(&Card::H200));
+        let multiprocessors = card.multiprocessors;
+        let sms = f64::from(multiprocessors) / f64::from(of.multiprocessors);
+        let clock = f64::from(card.kilohertz) / f64::from(of.kilohertz);
         let [meeting, rate, further] = h200.near;
         Self {
+            card,
             multiprocessors,
             clusters: h200.clusters.map(|clusters| (f64::from(clusters) * sms).max(1.0) as u32),
             cycles: h200.cycles * clock,
+            tensor: card.tensor,
+            power: h200.power * card.tensor,
             ingest: h200.ingest * clock,
             copied: h200.copied.map(|rate| rate * clock),
             stored: h200.stored * clock,
             exchanged: h200.exchanged * clock,
             near: [meeting, rate * clock, further],
             l2: h200.l2 * sms * clock,
-            l2_bytes: h200.l2_bytes * ratio(card.l2_bytes.into(), of.l2_bytes.into()),
-            dram: h200.dram * ratio(card.memory_bandwidth, of.memory_bandwidth),
+            l2_bytes: h200.l2_bytes * f64::from(card.l2_bytes) / f64::from(of.l2_bytes),
+            dram: h200.dram * (card.memory_bandwidth / of.memory_bandwidth),
             ..h200
         }
     }
 
     /// Whether its SMs are those of another machine: as many, with the same clock.
     pub(super) fn multiplies_as(&self, other: &Self) -> bool {
-        (self.multiprocessors, self.clusters, self.cycles)
-            == (other.multiprocessors, other.clusters, other.cycles)
+        let of = |machine: &Self| (machine.card.multiprocessors, machine.card.kilohertz, machine.card.tensor);
+        of(self) == of(other)
     }
 
     /// Number of a kernel's CTAs that are resident on one SM.
@@ -299,7 +361,28 @@ mod tests {
     /// `(SMs, kHz, kHz of memory, bits of its bus, MiB of L2)`.
     fn card([multiprocessors, kilohertz, memory, bits, l2]: [u32; 5]) -> Card {
         let memory_bandwidth = 2.0 * f64::from(memory) * 1e3 * f64::from(bits) / 8.0;
-        Card { multiprocessors, kilohertz, memory_bandwidth, l2_bytes: l2 << 20 }
+        Card { multiprocessors, kilohertz, memory_bandwidth, l2_bytes: l2 << 20, tensor: 1.0 }
+    }
+
+    #[test]
+    fn cards_with_slow_tensor_cores_are_known_by_name() {
+        for (name, want) in [
+            ("NVIDIA H20", 0.25),
+            ("NVIDIA H20-3e", 0.25),
+            ("NVIDIA H200", 1.0),
+            ("NVIDIA H100 PCIe", 1.0),
+            ("NVIDIA GH200 480GB", 1.0),
+        ] {
+            assert_eq!(Card::tensor_of(name), want, "{name}");
+        }
+        // Without other limits, a quarter of the rate takes four times as long: of 78 SMs, as the vendor's 148 TFLOP/s say.
+        let [(_, h200), .., (name, h20)] = Card::NAMED;
+        let rate = |card: &Card| {
+            let machine = Machine::of(card);
+            machine.cycles * machine.tensor * f64::from(machine.multiprocessors)
+        };
+        assert_eq!(name, "h20");
+        assert!((rate(&h20) / rate(&h200) / (148.0 / 989.0) - 1.0).abs() < 0.02);
     }
 
     #[test]
@@ -333,8 +416,9 @@ mod tests {
                     "{why}: {number} is {found} of the H200's, not {want}"
                 );
             }
-            assert_eq!(machine == h200, matches!(why, "H200" | "nothing is known"), "{why}");
-            assert_eq!(machine.multiplies_as(&h200), sms == 132, "{why}");
+            let same = Machine { card: h200.card, ..machine } == h200;
+            assert_eq!(same, matches!(why, "H200" | "nothing is known"), "{why}");
+            assert_eq!(machine.multiplies_as(&h200), matches!(sms, 132), "{why}");
             assert!(machine.clusters.iter().all(|&clusters| clusters > 0), "{why}");
         }
     }

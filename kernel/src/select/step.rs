@@ -52,7 +52,7 @@ impl Fixed {
         let rows = m / 64.0;
         let adding = m * n / 128.0 * adding(machine, plan) / machine.cycles;
         let slower = slower(plan.mainloop.atom) * if n > 256.0 { 1.0 + machine.wide } else { 1.0 };
-        let math = rows * beside * width / 2.0 * rounds * slower / machine.cycles + adding;
+        let math = rows * beside * width / 2.0 * rounds * slower / (machine.cycles * machine.tensor) + adding;
         // An instruction reads 64 rows of A, and B; copies write both once. Shared memory moves 128 bytes per
         // cycle. A from registers is read once, when threads load it.
         let of_a = if plan.mainloop.weights().is_some() { 0.0 } else { 16.0 };

@@ -9,8 +9,8 @@ use collective::{
 use cute_rs::atom::Major;
 use falchion::verify::FusedGemm;
 use kernel::{
-    AnyGemm, Call, GemmProblem, KMajorRequest, KernelSpec, Machine, MatrixRef, Products, Ranked, Refused,
-    Request, Selection, Types, UnknownConfig, UnknownName, WorkspaceRef,
+    AnyGemm, Call, Card, GemmProblem, KMajorRequest, KernelSpec, Machine, MatrixRef, Products, Ranked,
+    Refused, Request, Selection, Types, UnknownConfig, UnknownName, WorkspaceRef,
 };
 
 use crate::call::{Launched, SEVERAL};
@@ -215,12 +215,15 @@ fn plan(given: &Given) -> Result<(), Failure> {
         }
     };
     let request = Request { reproducible: given.flag("reproducible"), ..request };
+    let card: String = given.value("card");
     given.finish(&with)?;
     let first_of_all = request.k_major(1 << 20);
-    let selection = kernel::select(&first_of_all.request, &Machine::h200());
+    let named = Card::NAMED.into_iter().find(|(name, _)| *name == card);
+    let machine = named.map_or(Machine::h200(), |(_, card)| Machine::of(&card));
+    let selection = kernel::select(&first_of_all.request, &machine);
     first(&selection, &first_of_all.request)?;
-    ranking(out, &request, &layout, &selection)?;
-    Ok(transposes(out, &first_of_all, &selection)?)
+    ranking(out, &request, (&layout, &card), &selection)?;
+    Ok(transposes(out, &first_of_all, &selection, &machine)?)
 }
 
 /// Parses directions as in kernel names: `kn` is a K-major A and an N-major B.
@@ -271,7 +274,7 @@ const SHOWN: usize = 12;
 fn ranking(
     out: &mut impl Write,
     request: &Request<'_>,
-    layout: &str,
+    (layout, card): (&str, &str),
     selection: &Selection,
 ) -> io::Result<()> {
     let GemmProblem { m, n, k } = request.call.problem;
@@ -281,7 +284,11 @@ fn ranking(
         (None, products) => format!(" in {} {}", products.count(), many(products)),
     };
     let types = request.types;
-    writeln!(out, "{m} x {n} x {k} {types}{products}, directions {layout}, predicted for an H200\n")?;
+    writeln!(
+        out,
+        "{m} x {n} x {k} {types}{products}, directions {layout}, predicted for {}\n",
+        card.to_uppercase()
+    )?;
     let operations = request.operations();
     writeln!(out, "{:>10} {:>8} {:>6}  kernel", "us", "TFLOP/s", "waves")?;
     for (i, Ranked { gemm, prediction, reason, .. }) in selection.ranked.iter().take(SHOWN).enumerate() {
@@ -302,8 +309,12 @@ fn ranking(
 }
 
 /// Prints which operands must be transposed before the ranked kernels run, and the predicted time of that.
-fn transposes(out: &mut impl Write, first: &KMajorRequest<'_>, selection: &Selection) -> io::Result<()> {
-    let card = Machine::h200();
+fn transposes(
+    out: &mut impl Write,
+    first: &KMajorRequest<'_>,
+    selection: &Selection,
+    card: &Machine,
+) -> io::Result<()> {
     let bytes = |count: u64| memory::bytes(count as f64);
     for ((transpose, what), (name, lies)) in
         first.operands.iter().zip([("A", "M"), ("B", "N")]).filter_map(|(of, name)| of.map(|of| (of, name)))
@@ -313,11 +324,11 @@ fn transposes(out: &mut impl Write, first: &KMajorRequest<'_>, selection: &Selec
             "\n{name} is {lies}-major, and wgmma reads elements of {} bits only K-major: {name} is transposed first, {} read and written, {:.1} us",
             transpose.bytes() * 8,
             bytes(transpose.traffic(&what)),
-            transpose.microseconds(&what, &card)
+            transpose.microseconds(&what, card)
         )?;
     }
     if let Some(Ranked { prediction, .. }) = selection.ranked.first().filter(|_| !first.is_empty()) {
-        let (multiply, before) = (prediction.microseconds, first.microseconds(&card));
+        let (multiply, before) = (prediction.microseconds, first.microseconds(card));
         writeln!(
             out,
             "transposes {before:.1} us, then the first kernel {multiply:.1} us: {:.1} us in all; workspace of {}",

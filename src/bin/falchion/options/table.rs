@@ -478,6 +478,13 @@ pub(super) const ROWS: &[Row] = &[
     )
     .unit("SMs"),
     row(
+        "card",
+        ("CARD", names!(kernel::Card::NAMED.map(|(name, _)| name))),
+        &[(Plan, Is("h200"))],
+        "Card to predict times for. Only the H200 and the H100 were measured.",
+    )
+    .excludes(&["kernel"]),
+    row(
         "reproducible",
         SWITCH,
         &[(Gemm, None), (Plan, None), (Bench, None), (Tune, None)],
