@@ -43,7 +43,7 @@
 //! | Completion and peers. These trap: a wait that comes two phases late; an access to bytes that a copy wrote, by a thread that has not observed the copy's mbarrier; an access to the shared memory of another CTA that is not ordered after the start and before the exit of that CTA. | Tensor copies and multiplies; Copies of threads; Clusters |
 //! | The lifetime of an mbarrier. If another warp initialised it, a use traps unless it is ordered after the initialisation. An invalidation traps unless it is ordered after all uses by other warps. | Beginnings and ends of mbarriers and peers |
 //! | Which bytes tensor copies read and write: strides, all swizzles on absolute shared addresses, clipping on every side, multicast; in im2col mode, which pixels follow the base and which offset moves them. The mbarrier is credited with the bytes of the whole box, also where the box is clipped. | im2col; `tests/machine.rs`, `tests/instructions/bulk.rs` |
-//! | Bulk copies and reductions of every type and direction, `st.async` and `red.async`. Each element is written in one step. The bytes are owned from the issue until the mbarrier's phase completes or the wait for the group ends. | Bulk copies and asynchronous stores; `tests/instructions/bulk.rs` |
+//! | Bulk copies and reductions of every type and direction, `st.async` and `red.async`. Each element is written in one step. The bytes are owned from the issue until the mbarrier's phase completes or the wait for the group ends. Reductions of the same bytes may be in flight together; who reads them needs all. | Bulk copies and asynchronous stores; Stores and reductions in flight together; `tests/instructions/bulk.rs` |
 //! | Tensor maps in memory: every field that can be replaced. A write to a map must be released through the tensormap proxy, then acquired by the CTA that uses the map, at the address of the map. No copy in flight may use the map during the write. | Tensor maps that change; Maps of other CTAs, and grids before this one; `tests/instructions/tensor_maps.rs` |
 //! | Bounds, alignment and values that were never written, in memory and in registers. | Plain accesses |
 //! | Where `wgmma` finds its operands: through matrix descriptors in every swizzle and both majors, in registers, and by the metadata of a sparse A. Integer results. | `tests/wgmma.rs`, `tests/gemm/main.rs` |
@@ -77,7 +77,7 @@
 //! | relaxed reads until a fence or acquire | the releases of all of them | nothing |
 //! | fences of a thread | the last of each scope | nothing |
 //! | proxy fences | how far each lane's accesses are fenced, for lanes with equal knowledge together | a lane that learns of another lane's store, but not of the proxy fence which both executed after it, counts as fenced |
-//! | asynchronous writes of shared memory | the last one of each byte | nothing: it must have come after the one before |
+//! | asynchronous writes of shared memory | the last one of each byte, and the last reduction through each mbarrier after it | nothing: a write must have come after the one before |
 //! | asynchronous reads of shared memory in flight | whole units of 16 bytes, as copies and multiplies read them | nothing |
 //! | multiplies that read 16 bytes | the last one of each warpgroup | nothing: multiplies of a warpgroup end in order |
 //! | uses of an mbarrier; accesses and arrivals of peers | the last one of each thread | nothing. Lanes of the warp that initialises or invalidates an mbarrier are not checked against each other |

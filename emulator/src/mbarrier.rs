@@ -24,12 +24,14 @@ use crate::views::Views;
 /// Largest arrival count, and largest magnitude of the outstanding bytes.
 pub(crate) const LIMIT: u32 = (1 << 20) - 1;
 
-/// A copy that has arrived: offset, number of bytes, and whether others may write the same bytes.
+/// A copy that has arrived: offset, number of bytes, whether others may write the same bytes, and whether it adds
+/// to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Landed {
     pub(crate) offset: u32,
     pub(crate) bytes: u32,
     pub(crate) joint: bool,
+    pub(crate) adds: bool,
 }
 
 /// The bit that marks the state of an mbarrier.

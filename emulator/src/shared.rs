@@ -36,13 +36,15 @@ struct Granule {
     through: u32,
 }
 
-/// An asynchronous write of some bytes of a granule, after the last one of all its bytes.
+/// An asynchronous write of some bytes of a granule, after the last one of all its bytes. Reductions of the same
+/// bytes are kept for each mbarrier.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     /// The bytes, one bit each.
     mask: u16,
     landed: (u32, u32),
     through: u32,
+    adds: bool,
 }
 
 const FRESH: Granule =
@@ -401,19 +403,28 @@ impl Shared {
         Ok(barrier)
     }
 
-    fn mark_landed(&mut self, offset: u32, bytes: u32, landed: (u32, u32), through: u32) {
+    /// Marks bytes as written by asynchronous work that a phase of the mbarrier at `through` completed. `adds`: by
+    /// reductions, which leave what was there before them part of the value.
+    fn mark_landed(&mut self, (offset, bytes): (u32, u32), landed: (u32, u32), through: u32, adds: bool) {
         for (index, mask) in Self::masks(offset, bytes) {
-            if mask == u16::MAX {
-                (self.granules[index].landed, self.granules[index].through) = (landed, through);
+            let granule = &mut self.granules[index];
+            if mask == u16::MAX && !adds {
+                (granule.landed, granule.through) = (landed, through);
                 self.parts.remove(&index);
                 continue;
             }
             let parts = self.parts.entry(index).or_default();
+            if adds && granule.landed.1 > 0 {
+                let mask = mask & !parts.iter().fold(0, |all, part| all | part.mask);
+                parts.push(Part { mask, landed: granule.landed, through: granule.through, adds: false });
+            }
             parts.retain_mut(|part| {
-                part.mask &= !mask;
+                if !adds || part.landed.0 == landed.0 {
+                    part.mask &= !mask;
+                }
                 part.mask != 0
             });
-            parts.push(Part { mask, landed, through });
+            parts.push(Part { mask, landed, through, adds });
         }
     }
 
@@ -442,6 +453,11 @@ impl Shared {
     /// Refuses an access to bytes that asynchronous work wrote, if the thread does not know the mbarrier's
     /// phase to be complete.
     pub(crate) fn observed(&self, offset: u32, bytes: u32, known: &Clock) -> Result<(), Fault> {
+        self.observed_by(false, (offset, bytes), known)
+    }
+
+    /// The same check for an access that adds, or not. Reductions need no order among themselves.
+    fn observed_by(&self, adds: bool, (offset, bytes): (u32, u32), known: &Clock) -> Result<(), Fault> {
         let check = |(index, count): (u32, u32), through: u32| {
             if count > 0 && known.local(index as usize) < count {
                 let (offset, barrier) = (reported(offset), reported(through));
@@ -455,7 +471,9 @@ impl Shared {
         }
         for (index, mut mask) in Self::masks(offset, bytes) {
             for part in self.parts.get(&index).into_iter().flatten().filter(|part| part.mask & mask != 0) {
-                check(part.landed, part.through)?;
+                if !(adds && part.adds) {
+                    check(part.landed, part.through)?;
+                }
             }
             for part in self.parts.get(&index).into_iter().flatten() {
                 mask &= !part.mask;
@@ -469,8 +487,9 @@ impl Shared {
 
     /// The same check for asynchronous work that overwrites the bytes. It is enough to know that the phase is
     /// over, even if its writes are not visible.
-    pub(crate) fn reused(&self, offset: u32, bytes: u32, view: &View) -> Result<(), Fault> {
-        self.observed(offset, bytes, &view.known).or_else(|_| self.observed(offset, bytes, &view.done))?;
+    pub(crate) fn reused(&self, (offset, bytes): (u32, u32), view: &View, adds: bool) -> Result<(), Fault> {
+        let observed = |by: &Clock| self.observed_by(adds, (offset, bytes), by);
+        observed(&view.known).or_else(|_| observed(&view.done))?;
         self.multiplied(offset, bytes, view)
     }
 
@@ -513,17 +532,17 @@ impl Shared {
         let (landed, copied) = (core::mem::take(&mut barrier.landed), core::mem::take(&mut barrier.copied));
         let (index, count) = barrier.count();
         let mark = u32::try_from(index).map_or((0, 0), |index| (index, count));
-        for Landed { offset: start, bytes, joint } in landed {
+        for Landed { offset: start, bytes, joint, adds } in landed {
             if joint {
                 self.release_joint(start, bytes);
             } else {
                 self.release_write(start, bytes);
             }
-            self.mark_landed(start, bytes, mark, offset);
+            self.mark_landed((start, bytes), mark, offset, adds);
         }
         for (start, bytes) in copied {
             self.release_copy(start, bytes);
-            self.mark_landed(start, bytes, mark, offset);
+            self.mark_landed((start, bytes), mark, offset, false);
         }
     }
 }

@@ -50,10 +50,10 @@ fn asynchronous_stores_own_their_bytes_alone() {
     shared.release_joint(BASE + 4, 8);
     assert!(shared.load(BASE + 4, 4).is_ok() && shared.load(BASE + 8, 4).is_ok());
     let nobody = Clock::default();
-    shared.mark_landed(BASE, 16, (0, 1), 0);
+    shared.mark_landed((BASE, 16), (0, 1), 0, false);
     let mut friend = Clock::default();
     friend.raise(0, 1);
-    shared.mark_landed(BASE + 4, 4, (1, 1), 8);
+    shared.mark_landed((BASE + 4, 4), (1, 1), 8, false);
     for (why, offset, known, seen) in [
         ("all bytes, not observed", 0, &nobody, false),
         ("all bytes, observed", 0, &friend, true),

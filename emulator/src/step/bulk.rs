@@ -185,7 +185,7 @@ impl Machine<'_> {
         shared.bounds(offset, load.bytes(), alignment)?;
         shared.fenced_barrier(at)?;
         let view = self.warps[warp].views.of(lane);
-        self.ctas[cta].shared.reused(offset, load.bytes(), view)?;
+        self.ctas[cta].shared.reused((offset, load.bytes()), view, reduce.is_some())?;
         self.order_async((warp, lane), (cta, offset, load.bytes()), (true, !registers))?;
         if let Source::Shared(from, source, bytes) = load.source {
             self.note_source((warp, by.1, lane), (from, source, bytes), until)?;

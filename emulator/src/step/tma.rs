@@ -242,7 +242,7 @@ impl Machine<'_> {
             receiver.shared.fenced_barrier(barrier_offset)?;
             receiver.shared.take_write(target, bytes)?;
             let view = self.warps[warp].views.of(lane);
-            self.ctas[cta].shared.reused(target, bytes, view)?;
+            self.ctas[cta].shared.reused((target, bytes), view, false)?;
             self.order_async((warp, lane), (cta, target, bytes), (true, true))?;
             self.counts.tensor_loads += u64::from(map_at != LINE);
             let until = self.phase_of(cta, barrier_offset);
@@ -280,7 +280,8 @@ impl Machine<'_> {
         let bytes = load.bytes();
         let Load { cta, target, barrier, source, reduce, by, .. } = load;
         let issuer = self.ctas[self.warps[by.0].cta].rank;
-        let joint = reduce.is_some() || matches!(source, Source::Registers(_));
+        let adds = reduce.is_some();
+        let joint = adds || matches!(source, Source::Registers(_));
         match source {
             Source::Global { map, start, .. } => self.bring_box(cta, target, &map, &start)?,
             Source::Shared(from, offset, _) => {
@@ -295,7 +296,7 @@ impl Machine<'_> {
         let shared = &mut self.ctas[cta].shared;
         let credited = shared.barrier(barrier)?;
         credited.started(issuer);
-        credited.landed.push(Landed { offset: target, bytes, joint });
+        credited.landed.push(Landed { offset: target, bytes, joint, adds });
         if credited.complete(reported(barrier), bytes)? {
             shared.phase_completed(barrier);
         }

@@ -15,6 +15,7 @@ mod flags;
 mod global;
 mod grid;
 mod im2col;
+mod joint;
 mod kept;
 mod known;
 mod lanes;

@@ -10,8 +10,8 @@ use emulator::{Failure, Fault, Options, Schedule};
 
 use crate::{Case, asynchronous, barriers, bulk, global, im2col, launch, mbarriers, memory, tensor_maps};
 use crate::{
-    cluster, coherence, collectives, copies, crossing, flags, grid, kept, known, lanes, legal, lifetimes,
-    locks, matrix, named, pipeline, proxies, sources, staging, unusual, weak,
+    cluster, coherence, collectives, copies, crossing, flags, grid, joint, kept, known, lanes, legal,
+    lifetimes, locks, matrix, named, pipeline, proxies, sources, staging, unusual, weak,
 };
 
 /// Number of random schedules, in addition to the four deterministic ones.
@@ -162,6 +162,7 @@ pub(crate) fn groups() -> Vec<(&'static str, Vec<Case>)> {
         ("Lanes", lanes::cases()),
         ("Weak memory", weak::cases()),
         ("What one lane knows", known::cases()),
+        ("Stores and reductions in flight together", joint::cases()),
         ("All copies of a source", kept::cases()),
         ("Orders of writes", coherence::cases()),
         ("Proxies between CTAs", crossing::cases()),
