@@ -78,9 +78,9 @@ pub(crate) struct Shared {
     granules: Vec<Granule>,
     /// Asynchronous writes of less than a granule, by granule.
     parts: BTreeMap<usize, Vec<Part>>,
-    /// Asynchronous stores and reductions in flight: offset and number of bytes. Several may write the same
-    /// bytes.
-    joint: Vec<(u32, u32)>,
+    /// Asynchronous stores and reductions in flight: offset, number of bytes, and whether it is a reduction.
+    /// Several reductions may write the same bytes.
+    joint: Vec<(u32, u32, bool)>,
     /// Live mbarriers by offset.
     pub(crate) barriers: BTreeMap<u32, Mbarrier>,
     /// For every offset that ever held an mbarrier: the clock index of its phases, and the count when the
@@ -282,9 +282,13 @@ impl Shared {
     }
 
     /// Takes ownership of bytes for an asynchronous store or reduction. Other such operations may use the
-    /// same chunk at the same time. `reads`: the operation uses the old bytes. The caller has checked the
-    /// bounds.
-    pub(crate) fn take_joint(&mut self, offset: u32, bytes: u32, reads: bool) -> Result<(), Fault> {
+    /// same chunk at the same time, and several reductions the same bytes. `adds`: the operation is a reduction.
+    /// The caller has checked the bounds.
+    pub(crate) fn take_joint(&mut self, offset: u32, bytes: u32, adds: bool) -> Result<(), Fault> {
+        let meets = |other: u32, more: u32| offset < other + more && other < offset + bytes;
+        if self.joint.iter().any(|&(other, more, also)| !(adds && also) && meets(other, more)) {
+            return Err(in_flight(offset, bytes, Owner::Peer, true));
+        }
         let mut at = offset;
         while at < offset + bytes {
             let part = (GRANULE - at % GRANULE).min(offset + bytes - at);
@@ -292,12 +296,12 @@ impl Shared {
             let granule = &self.granules[index];
             Self::free_of_barriers(granule, at, mask)?;
             owned(&Granule { joint: 0, ..*granule }, mask, (at, part))?;
-            if reads && granule.written & mask != mask {
+            if adds && granule.written & mask != mask {
                 return Err(Fault::SharedUninitialised { offset: reported(at), bytes: part });
             }
             at += part;
         }
-        self.joint.push((offset, bytes));
+        self.joint.push((offset, bytes, adds));
         for (index, mask) in Self::masks(offset, bytes) {
             self.granules[index].joint |= mask;
         }
@@ -316,7 +320,8 @@ impl Shared {
 
     /// Ends the ownership of such bytes.
     fn release_joint(&mut self, offset: u32, bytes: u32) {
-        if let Some(at) = self.joint.iter().position(|range| *range == (offset, bytes)) {
+        if let Some(at) = self.joint.iter().position(|&(start, extent, _)| (start, extent) == (offset, bytes))
+        {
             self.joint.swap_remove(at);
         }
         for (index, mask) in Self::masks(offset, bytes) {
@@ -324,7 +329,7 @@ impl Shared {
             granule.joint &= !mask;
             granule.written |= mask;
         }
-        for &(other, more) in &self.joint {
+        for &(other, more, _) in &self.joint {
             for (index, mask) in Self::masks(other, more) {
                 self.granules[index].joint |= mask;
             }
