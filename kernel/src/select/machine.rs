@@ -212,6 +212,7 @@ impl Card {
     }
 
     /// The rate of `wgmma` of a card that the driver names so: that of an H200, unless the card is known for less.
+    #[cfg(feature = "driver")]
     pub(crate) fn tensor_of(name: &str) -> f64 {
         let is_h20 = name.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == "H20");
         if is_h20 { Self::H20_TENSOR } else { 1.0 }
