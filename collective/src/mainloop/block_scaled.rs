@@ -160,10 +160,18 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         consumer.turns.begin();
         let (ring, first) = ring.early();
         let operands = product.locate(first);
+        // In waves, a consumer adds while the other multiplies, and the addresses of its next scales are computed
+        // meanwhile.
+        let held = (spec.waves > 1)
+            .then(|| addresses(plan, (first, piece.k_begin)).map(|address| f.variable(address)));
         f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
             let stage = ring.acquire();
+            let starts = match held {
+                Some(held) => held.map(Var::get),
+                None => addresses(plan, (stage, k_tile)),
+            };
             // Loads between the instructions that multiply would delay those after them.
-            let places = places(plan, firsts, (stage, k_tile));
+            let places = places(plan, firsts, starts);
             let factors = Factors::load(f, &fragment, places);
             let found = product.at(&operands);
             for wave in 0..spec.waves {
@@ -171,14 +179,23 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
                 found.clone().wave(wave).issue(false);
                 f.wgmma_commit();
                 f.wgmma_wait(0);
+                let (blocks, value) = of_wave(spec, wave);
+                let count = product.accumulators()[0].len();
+                let scales = factors.of_wave(&fragment, (blocks.clone(), value, count), places);
                 if wave + 1 == spec.waves {
                     // Orders the other lanes' reads of the stage before the warp's arrival.
                     f.warp_sync();
                     consumer.release.arrive(stage.empty);
                     // The next stage is found during the additions, so that its first instruction does not wait.
-                    product.move_to(&operands, ring.advance());
+                    let next = ring.advance();
+                    product.move_to(&operands, next);
+                    if let Some(held) = held {
+                        held.iter()
+                            .zip(addresses(plan, (next, k_tile + 1)))
+                            .for_each(|(var, next)| var.set(next));
+                    }
                 }
-                add(&fragment, of_wave(spec, wave), product.accumulators(), (places, &factors));
+                add(&fragment, (blocks, value), product.accumulators(), &scales);
             }
         });
         consumer.turns.pass();
@@ -212,17 +229,22 @@ fn firsts<'f>(plan: &Plan, fragment: &Fragment<'f, f32>, piece: Piece<'f>) -> [V
     })
 }
 
-/// The places of a thread's scales of A and of B.
-fn places<'f>(
-    plan: &Plan,
-    firsts: [Value<'f, u32>; 2],
-    (stage, k_tile): (Stage<'f>, Value<'f, u32>),
-) -> [Place<'f>; 2] {
+/// The addresses of the scales of the first rows of A's tile and of B's.
+fn addresses<'f>(plan: &Plan, (stage, k_tile): (Stage<'f>, Value<'f, u32>)) -> [Value<'f, u32>; 2] {
     [0, 1].map(|operand| {
-        let rows = plan.mainloop.operands[operand].scaled;
         let address = stage.address + plan.ring.offset(2 + operand);
         // A copy loads several scales along K, one of which is this block's.
-        let address = if rows == 1 { address } else { address + k_tile % FETCHED_SCALES * 4 };
+        match plan.mainloop.operands[operand].scaled {
+            1 => address,
+            _ => address + k_tile % FETCHED_SCALES * 4,
+        }
+    })
+}
+
+/// The places of a thread's scales of A and of B, from the addresses of the tiles' first.
+fn places<'f>(plan: &Plan, firsts: [Value<'f, u32>; 2], addresses: [Value<'f, u32>; 2]) -> [Place<'f>; 2] {
+    [0, 1].map(|operand| {
+        let (rows, address) = (plan.mainloop.operands[operand].scaled, addresses[operand]);
         let granule = granule(plan.mainloop.tile[operand]);
         Place { rows, address, first: firsts[operand], granule, anywhere: plan.begins_anywhere()[operand] }
     })
@@ -250,6 +272,26 @@ impl<'f> Factors<'f> {
         }
         Self { rows, columns }
     }
+
+    /// The scales of a wave's products, by block. Each is multiplied once.
+    fn of_wave(
+        &self,
+        fragment: &Fragment<'f, f32>,
+        (blocks, first, count): (Range<usize>, usize, usize),
+        [a, b]: [Place<'f>; 2],
+    ) -> Vec<Vec<Value<'f, f32>>> {
+        let of_block = |block: usize| {
+            let mut scales = BTreeMap::new();
+            let values = first..first + count;
+            let of_value = |value| {
+                let [row, column] = element(fragment, block, value);
+                let key = (a.key(row), b.key(column));
+                *scales.entry(key).or_insert_with(|| self.rows[block][&key.0] * self.columns[&key.1])
+            };
+            values.map(of_value).collect()
+        };
+        blocks.map(of_block).collect()
+    }
 }
 
 /// Adds the products of a wave, scaled, to its sums: from the value `first` on of each of its blocks.
@@ -257,17 +299,12 @@ fn add<'f>(
     fragment: &Fragment<'f, f32>,
     (blocks, first): (Range<usize>, usize),
     products: &[Vec<Var<'f, f32>>],
-    ([a, b], factors): ([Place<'f>; 2], &Factors<'f>),
+    scales: &[Vec<Value<'f, f32>>],
 ) {
-    for (block, products) in blocks.zip(products) {
-        let mut scales = BTreeMap::new();
-        for (value, product) in (first..).zip(products) {
-            let sum = fragment.blocks[block][value];
-            let [row, column] = element(fragment, block, value);
-            let (row, column) = (a.key(row), b.key(column));
-            let scale = scales.entry((row, column));
-            let scale = *scale.or_insert_with(|| factors.rows[block][&row] * factors.columns[&column]);
-            sum.set(product.get().mul_add(scale, sum.get()));
+    for (block, (products, scales)) in blocks.zip(products.iter().zip(scales)) {
+        for (sum, (product, scale)) in fragment.blocks[block][first..].iter().zip(products.iter().zip(scales))
+        {
+            sum.set(product.get().mul_add(*scale, sum.get()));
         }
     }
 }

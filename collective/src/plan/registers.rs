@@ -91,9 +91,11 @@ impl RegisterPlan {
         let promoted = if added { mainloop.accumulators() } else { 0 } + mainloop.scale_registers();
         let beside = mainloop.beside_sums() + mainloop.weight_registers() + mainloop.metadata_registers();
         let both = accumulators + promoted + beside;
-        // What a mainloop of one's own holds while it multiplies is dead when the epilogue stores.
+        // What a mainloop of one's own holds while it multiplies is dead when the epilogue stores, and so are the
+        // accumulators that waves share.
         let multiplying = both + mainloop.registers + WORKING;
-        let storing = both + max(epilogue.working(form), epilogue.registers);
+        let dead = if mainloop.waves > 1 { promoted } else { 0 };
+        let storing = both - dead + max(epilogue.working(form), epilogue.registers);
         let need = max(multiplying, storing);
         let producer = match mainloop.producer {
             Producer::Thread if mainloop.shares_groups(form) => STARTS_MANY_COPIES,
