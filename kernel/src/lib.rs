@@ -54,6 +54,8 @@
 
 mod arguments;
 mod assembler;
+#[cfg(any(feature = "tune", test))]
+mod bandwidth;
 mod buffer;
 pub mod build;
 mod catalogue;
@@ -107,8 +109,8 @@ pub use products::Products;
 pub use program::Program;
 pub use schedule::{ScheduleError, check_schedule};
 pub use select::{
-    Card, Known, Machine, Prediction, RANKED, Ranked, Refused, Request, Selection, fastest, rank, search,
-    select,
+    Calibration, Card, Known, Machine, Prediction, RANKED, Ranked, Refused, Request, Selection, fastest,
+    rank, search, select,
 };
 pub use spec::{EpilogueKind, KernelSpec, SpecError};
 pub use summation::Summation;

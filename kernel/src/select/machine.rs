@@ -2,6 +2,8 @@
 
 use collective::Plan;
 
+use super::Calibration;
+
 /// The numbers from which the model predicts a kernel's time. All times are in microseconds.
 ///
 /// [`Machine::h200`] holds the numbers of the card that was measured. [`Machine::of`] derives those of another Hopper
@@ -326,6 +328,21 @@ impl Machine {
             l2_bytes: h200.l2_bytes * f64::from(card.l2_bytes) / f64::from(of.l2_bytes),
             dram: h200.dram * (card.memory_bandwidth / of.memory_bandwidth),
             ..h200
+        }
+    }
+
+    /// The same machine with what was measured of the card in place of what was derived: DRAM's and L2's speed, the time of a launch, and
+    /// the rate of `wgmma`. Each changes by as much as the measurement differs from that of the reference card.
+    #[must_use]
+    pub fn calibrated(&self, measured: &Calibration) -> Self {
+        let (reference, of) = (Self::h200(), Calibration::H200);
+        let sms = f64::from(self.multiprocessors) / f64::from(reference.multiprocessors);
+        Self {
+            dram: reference.dram * measured.copy / of.copy,
+            l2: reference.l2 * measured.l2 / of.l2,
+            launch: (reference.launch + measured.launch - of.launch).max(0.5 * reference.launch),
+            tensor: measured.multiply / of.multiply / sms * reference.cycles / self.cycles,
+            ..*self
         }
     }
 

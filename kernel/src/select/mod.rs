@@ -16,6 +16,7 @@
 #[cfg(test)]
 mod awkward;
 mod bound;
+mod calibration;
 mod known;
 mod machine;
 mod model;
@@ -28,6 +29,7 @@ mod table;
 
 use core::fmt;
 
+pub use calibration::Calibration;
 pub use known::Known;
 pub use machine::{Card, Machine};
 pub use model::Prediction;

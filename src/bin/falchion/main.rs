@@ -8,6 +8,7 @@
 
 mod bench;
 mod cache;
+mod calibrate;
 mod call;
 mod catalogue;
 mod engine;
@@ -49,11 +50,11 @@ struct Command {
 
 const ABOUT: &str = "GEMM kernels for Hopper as Rust types: run, check, print and time them.
 
-Only `bench` and `tune` need a GPU; the other commands also run without one, in the emulator. Exit codes: 0 success, 1 a \
+Only `bench`, `tune` and `calibrate` need a GPU; the other commands also run without one, in the emulator. Exit codes: 0 success, 1 a \
 wrong result, 2 bad usage or an environment that cannot do what was asked, 141 the reader of standard output closed it. \
 A file that is written may be `-`, standard output; the report then goes to standard error.";
 
-const COMMANDS: [Command; 14] = [
+const COMMANDS: [Command; 15] = [
     gemm::COMMAND,
     catalogue::CONFIGS,
     catalogue::PLAN,
@@ -62,6 +63,7 @@ const COMMANDS: [Command; 14] = [
     trace::COMMAND,
     bench::COMMAND,
     bench::tune::COMMAND,
+    calibrate::COMMAND,
     bench::chart::COMMAND,
     bench::compilers::COMMAND,
     layout::COMMAND,

@@ -31,6 +31,7 @@
 //! The rest of the module is for measuring tools of your own: [`Inputs`] of a request, a [`Heat`] of its
 //! kernels, and [`Turns`].
 
+mod calibrate;
 mod data;
 mod heat;
 mod inputs;

@@ -120,7 +120,7 @@ fn base(verb: Verb, given: &[&'static Row]) -> Vec<&'static Row> {
         Verb::Layout => &["expr"],
         Verb::Trim => &["keep"],
         Verb::Chart => &["records", "card"],
-        Verb::Verify | Verb::Configs | Verb::Compile | Verb::Cache | Verb::Clear => &[],
+        Verb::Verify | Verb::Configs | Verb::Calibrate | Verb::Compile | Verb::Cache | Verb::Clear => &[],
     };
     let mut all: Vec<&'static Row> = given.to_vec();
     // Scales are of 8-bit floats.
