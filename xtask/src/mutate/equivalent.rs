@@ -13,8 +13,8 @@ use ptx::{Function, Statement};
 
 use checks::{
     advances, always_zero, behind_a_multiply, behind_own_copies, copies_nothing_before, first_of_all,
-    follows_its_load, joins_the_next, meets_next, next_does_as_well, next_step, of_all_alone,
-    of_one_warpgroup, of_threads_alone, only, only_use, orders_nothing, untouched, waits_longer,
+    follows_its_load, joins_the_next, next_does_as_well, next_step, of_all_alone, of_one_warpgroup,
+    of_threads_alone, only, only_use, orders_nothing, untouched, waits_longer,
 };
 use order::{announces_first, fences_behind, maps_are_own, passes_a_turn, tells_the_same, waits_for_a_turn};
 
@@ -218,13 +218,6 @@ const ENTRIES: &[Entry] = &[
             matches!(statement, Some(Statement::Inst { inst: Inst::GridDependency { wait: false }, .. }))
         },
         why: "It is a hint: dependent grids are launched at the latest when this grid has ended.",
-    },
-    Entry {
-        name: "all-hear",
-        target: "griddepcontrol",
-        covers: |function, mutation| mutation.change == Change::OneLane && meets_next(function, mutation),
-        why: "The next step of every lane is a barrier of its warp or of the whole CTA: the lane that waits \
-              for the other grids arrives there after it has waited.",
     },
     Entry {
         name: "no-copies-yet",

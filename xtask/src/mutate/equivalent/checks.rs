@@ -26,19 +26,6 @@ pub(super) fn next_step<'f>(function: &'f Function, mutation: &Mutation) -> Opti
     })
 }
 
-/// Whether the next statement of the same threads, after computations in registers, is a barrier of the warp or
-/// of the whole CTA.
-pub(super) fn meets_next(function: &Function, mutation: &Mutation) -> bool {
-    let all = numbered(function);
-    let mut later = all.get(mutation.index + 1..).unwrap_or_default().iter();
-    let next = later.find(|statement| !matches!(statement, Statement::Inst { inst, .. } if computes(inst)));
-    match next {
-        Some(Statement::Inst { inst: Inst::WarpSync, .. }) => true,
-        Some(Statement::Inst { inst: Inst::BarrierSync { threads, .. }, .. }) => *threads == function.threads,
-        _ => false,
-    }
-}
-
 /// All instructions of a program, in its order.
 pub(super) fn instructions(function: &Function) -> Vec<&Inst> {
     let mut all = Vec::new();
