@@ -44,9 +44,9 @@ fn asynchronous_stores_own_their_bytes_alone() {
     shared.take_joint(BASE + 4, 4, true).unwrap();
     shared.take_joint(BASE + 4, 8, true).unwrap();
     assert!(shared.take_joint(BASE + 8, 4, false).is_err(), "a store is no reduction");
-    assert!(shared.take_joint(BASE + 12, 4, false).is_ok(), "beside them");
+    assert!(shared.take_joint(BASE + 12, 4, false).is_ok(), "next to them");
     shared.release_joint(BASE + 12, 4);
-    assert!(shared.load(BASE, 4).is_ok() && shared.store(BASE + 12, &[0; 4]).is_ok(), "beside them");
+    assert!(shared.load(BASE, 4).is_ok() && shared.store(BASE + 12, &[0; 4]).is_ok(), "next to them");
     assert!(shared.load(BASE + 4, 4).is_err() && shared.store(BASE + 8, &[0; 4]).is_err());
     shared.release_joint(BASE + 4, 4);
     assert!(shared.load(BASE + 4, 4).is_err(), "the other one is in flight");
