@@ -36,12 +36,12 @@
 //! | Named barriers; the cluster barrier; mbarriers with phases, states, arrivals (also dropped and `.noComplete` ones) and signed byte counts; registers of `setmaxnreg`. | Barriers, clusters, registers, ends; Rings of stages; Collectives |
 //! | Atomics of every type, space, scope and order. | Locks, queues, counters; `tests/instructions/atomics.rs` |
 //! | Vector clocks follow what acquires and releases order, per thread and per word, in the whole grid: through barriers, mbarriers, fences, atomics and ordered accesses. Among the instructions of one warp, only `bar.warp.sync` orders memory. | Flags; Orders and scopes of mbarriers; Shared memory; Lanes |
-//! | What one lane knows, its warp does not. An access of a whole warp (`wgmma`, `ldmatrix`, `stmatrix`, `tensormap.cp_fenceproxy`) comes after what *every* lane knows. A lane that arrives, waits or fences does so for itself alone. | What one lane knows |
+//! | What one lane knows, its warp does not. An access of a whole warp (`wgmma`, `ldmatrix`, `stmatrix`, `tensormap.cp_fenceproxy`) comes after what *every* lane knows. So does an access of several lanes to the same bytes in one instruction. A lane that arrives, waits or fences does so for itself alone. | What one lane knows |
 //! | Races. Two accesses of different threads to the same byte of shared or global memory trap if at least one writes and nothing orders them. This does not depend on the values or the schedule. The report names both instructions. Two atomic accesses count as plain accesses to each other if their sizes or their proxies differ, or if the scope of one does not include the other thread. | Global memory between CTAs; Shared memory; Clusters |
 //! | Proxies. An asynchronous access must come after a proxy fence that follows the stores of threads to the same bytes, and the asynchronous writes of other CTAs. A fence of `.shared::cta` counts for the shared memory of its own CTA. | Proxies; Proxies between CTAs; Sources of copies, and staging memory |
 //! | How long copies and multiplies read. A copy owns its source and its tensor map, a multiply owns its operands. A thread may overwrite them only after it has waited for the copy or multiply, or has synchronised with a thread that has. Of several copies, it needs all. | What copies and multiplies still read; All copies of a source; Multiplies and matrices |
 //! | Completion and peers. These trap: a wait that comes two phases late; an access to bytes that a copy wrote, by a thread that has not observed the copy's mbarrier; an access to the shared memory of another CTA that is not ordered after the start and before the exit of that CTA. | Tensor copies and multiplies; Copies of threads; Clusters |
-//! | The lifetime of an mbarrier. If another warp initialised it, a use traps unless it is ordered after the initialisation. An invalidation traps unless it is ordered after all uses by other warps. | Beginnings and ends of mbarriers and peers |
+//! | The lifetime of an mbarrier. If another thread initialised it, a use traps unless it is ordered after the initialisation. An invalidation traps unless it is ordered after all uses by other threads. | Beginnings and ends of mbarriers and peers |
 //! | Which bytes tensor copies read and write: strides, all swizzles on absolute shared addresses, clipping on every side, multicast; in im2col mode, which pixels follow the base and which offset moves them. The mbarrier is credited with the bytes of the whole box, also where the box is clipped. | im2col; `tests/machine.rs`, `tests/instructions/bulk.rs` |
 //! | Bulk copies and reductions of every type and direction, `st.async` and `red.async`. Each element is written in one step. The bytes are owned from the issue until the mbarrier's phase completes or the wait for the group ends. Reductions of the same bytes may be in flight together; who reads them needs all. | Bulk copies and asynchronous stores; Stores and reductions in flight together; `tests/instructions/bulk.rs` |
 //! | Tensor maps in memory: every field that can be replaced. A write to a map must be released through the tensormap proxy, then acquired by the CTA that uses the map, at the address of the map. No copy in flight may use the map during the write. | Tensor maps that change; Maps of other CTAs, and grids before this one; `tests/instructions/tensor_maps.rs` |
@@ -58,7 +58,8 @@
 //! * `ex2`, `lg2`, `sin`, `cos`, `tanh`, `rcp`, `sqrt`, `rsqrt` with `.approx`: the host's functions, rounded
 //!   to the type. PTX bounds the errors and does not define the bits.
 //! * Several lanes that store to one address in one instruction: the last lane wins. Under
-//!   [`Schedule::Latest`] the first lane wins, and under [`Schedule::Random`] either.
+//!   [`Schedule::Latest`] the first lane wins, and under [`Schedule::Random`] either. This is no race, but if
+//!   the values differ, a lane that reads the word without a `bar.warp.sync` traps.
 //! * A program that only computes wrong values in some schedules is found if it checks its values, as the
 //!   programs under *Weak memory* and *Orders of writes* in `docs/hazards.md` do.
 //!
@@ -80,7 +81,7 @@
 //! | asynchronous writes of shared memory | the last one of each byte, and the last reduction through each mbarrier after it | nothing: a write must have come after the one before |
 //! | asynchronous reads of shared memory in flight | whole units of 16 bytes, as copies and multiplies read them | nothing |
 //! | multiplies that read 16 bytes | the last one of each warpgroup | nothing: multiplies of a warpgroup end in order |
-//! | uses of an mbarrier; accesses and arrivals of peers | the last one of each thread | nothing. Lanes of the warp that initialises or invalidates an mbarrier are not checked against each other |
+//! | uses of an mbarrier; accesses and arrivals of peers | the last one of each thread | nothing |
 //!
 //! Not modelled:
 //!

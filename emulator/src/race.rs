@@ -40,10 +40,14 @@ pub(crate) struct Kind {
     size: u8,
     /// Whether asynchronous work makes the access.
     pub(crate) asynchronous: bool,
+    /// Whether lanes of the instruction write different values to the same address. Then no lane knows that
+    /// its own value is the one that stays.
+    disputed: bool,
 }
 
 impl Kind {
-    pub(crate) const READ: Self = Self { write: false, atomic: None, size: 0, asynchronous: false };
+    pub(crate) const READ: Self =
+        Self { write: false, atomic: None, size: 0, asynchronous: false, disputed: false };
     pub(crate) const WRITE: Self = Self { write: true, ..Self::READ };
 
     /// An access of elements of `size` bytes, each in one step.
@@ -53,6 +57,10 @@ impl Kind {
 
     pub(crate) const fn asynchronous(self) -> Self {
         Self { asynchronous: true, ..self }
+    }
+
+    pub(crate) const fn disputed(self, disputed: bool) -> Self {
+        Self { disputed, ..self }
     }
 }
 

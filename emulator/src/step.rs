@@ -27,7 +27,7 @@ pub(crate) use tma::{Load, MapRead};
 pub(crate) use wgmma::{Scratch, Warpgroup};
 
 use ptx::Space;
-use ptx::inst::Inst;
+use ptx::inst::{Inst, MbarrierOrder};
 
 use im2col::Mode;
 
@@ -128,10 +128,11 @@ impl Machine<'_> {
                 return self.mbarrier_arrive(warp, (*barrier, *space, *count), *order);
             }
             Inst::MbarrierArriveExpectTx { barrier, bytes, order } => {
-                return self.mbarrier_expect(warp, (*barrier, Space::Shared, *bytes), Some(*order));
+                return self.mbarrier_expect(warp, (*barrier, Space::Shared, *bytes), (*order, true));
             }
-            Inst::MbarrierExpectTx { barrier, bytes, scope: _ } => {
-                return self.mbarrier_expect(warp, (*barrier, Space::Shared, *bytes), None);
+            Inst::MbarrierExpectTx { barrier, bytes, scope } => {
+                let order = MbarrierOrder::Relaxed(*scope);
+                return self.mbarrier_expect(warp, (*barrier, Space::Shared, *bytes), (order, false));
             }
             Inst::MbarrierTryWait { dst, barrier, parity, order } => {
                 return self.mbarrier_try_wait(warp, *dst, (*barrier, *parity), *order);

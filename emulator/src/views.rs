@@ -77,15 +77,15 @@ impl Views {
     /// What every lane knows of other threads. An access that the warp makes as a whole must come after what
     /// it conflicts with in each of its threads.
     pub(crate) fn common(&self) -> Cow<'_, View> {
-        match &self.groups[..] {
-            [(_, only)] => Cow::Borrowed(only),
-            [(_, first), rest @ ..] => {
-                let mut common = first.clone();
-                rest.iter().for_each(|(_, view)| common.meet(view));
-                Cow::Owned(common)
-            }
-            [] => Cow::Owned(View::default()),
-        }
+        self.common_of(ALL)
+    }
+
+    /// What every lane of a mask knows of other threads.
+    pub(crate) fn common_of(&self, mask: u32) -> Cow<'_, View> {
+        let mut views = self.groups(mask).map(|(_, view)| view);
+        let mut common = views.next().map_or_else(Cow::default, Cow::Borrowed);
+        views.for_each(|view| common.to_mut().meet(view));
+        common
     }
 
     /// What any lane knows of other threads.

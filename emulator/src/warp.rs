@@ -370,6 +370,8 @@ pub(crate) struct Warp<'p> {
     pub(crate) copy_groups: Lanes<u64>,
     /// Number of registers that each thread holds.
     pub(crate) held: u32,
+    /// Its count at each `setmaxnreg` so far.
+    pub(crate) resized: Vec<u32>,
     /// The generation of the cluster barrier in which the warp arrived, until it waits.
     pub(crate) cluster_arrival: Option<u64>,
     /// What its lanes know to have happened.
@@ -417,6 +419,7 @@ impl<'p> Warp<'p> {
             copies: Vec::new(),
             copy_groups: [0; 32],
             held,
+            resized: Vec::new(),
             cluster_arrival: None,
             views: Views::new(place, cta as u32),
             unsettled: Vec::new(),

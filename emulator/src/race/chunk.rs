@@ -322,10 +322,11 @@ impl Record {
 
     /// The lanes of this record that may conflict with the lanes of the same warp that access the byte now.
     fn others(&self, theirs: u32, mine: u32) -> u32 {
-        if mine.is_power_of_two() && (!self.kind.write || self.kind.atomic.is_some()) {
+        let plain = self.kind.write && self.kind.atomic.is_none() && !self.kind.disputed;
+        if mine.is_power_of_two() && !plain {
             theirs & !mine
-        } else if mine & !theirs == 0 && (self.kind.write || mine == theirs && mine.is_power_of_two()) {
-            // The lane itself wrote in the same step, and one of the stores has won.
+        } else if mine & !theirs == 0 && plain {
+            // The lane itself wrote the same value in the same step.
             0
         } else {
             theirs

@@ -176,6 +176,7 @@ impl Machine<'_> {
     pub(super) fn set_max_registers(&mut self, index: usize, grow: bool, asked: u32) -> Result<Flow, Stop> {
         self.warps[index].converged()?;
         self.warpgroup(index)?;
+        self.resized_in_step(index)?;
         let warp = &mut self.warps[index];
         let pool = &mut self.ctas[warp.cta].free_registers;
         let held = warp.held;
@@ -187,8 +188,25 @@ impl Machine<'_> {
         };
         *pool = left;
         warp.held = asked;
+        warp.resized.push(warp.views.count);
         self.collective(index)?;
         Ok(Flow::Next)
+    }
+
+    /// Refuses another `setmaxnreg` of a warp that does not know that its warpgroup has executed the last one.
+    fn resized_in_step(&self, index: usize) -> Result<(), Fault> {
+        let warp = &self.warps[index];
+        let Some(last) = warp.resized.len().checked_sub(1) else { return Ok(()) };
+        let view = warp.views.common();
+        let first = index - warp.index as usize % 4;
+        for other in (first..first + 4).filter(|&other| other != index) {
+            let known = |&count: &u32| view.executed_by(self.number(other), ALL, count, self.team);
+            let other = &self.warps[other];
+            if !other.resized.get(last).is_some_and(known) {
+                return Err(Fault::RegistersTwice { warp: other.index });
+            }
+        }
+        Ok(())
     }
 
     /// Ends a warp. None of its asynchronous work may be in flight.

@@ -4,8 +4,8 @@
 //! wait is `.acquire.cta`. So a default arrival at the mbarrier of another CTA tells how far its thread has
 //! executed, but publishes none of its writes.
 
-use ptx::Space;
 use ptx::inst::{MbarrierInst, MbarrierOrder, Operand, Reg};
+use ptx::{Scope, Space};
 
 use super::Flow;
 use super::barrier::alike;
@@ -30,26 +30,27 @@ impl Machine<'_> {
         place: Place,
         order: MbarrierOrder,
     ) -> Result<Flow, Stop> {
-        self.at_barriers(warp, place, Some(order), &mut |barrier, at, count| barrier.arrive(at, count))?;
+        self.at_barriers(warp, place, order, &mut |barrier, at, count| barrier.arrive(at, count))?;
         Ok(Flow::Next)
     }
 
-    /// Announces bytes. If there is an order, also arrives.
+    /// Announces bytes, and with `arrive` also arrives.
     pub(super) fn mbarrier_expect(
         &mut self,
         warp: usize,
         place: Place,
-        arrive: Option<MbarrierOrder>,
+        (order, arrive): (MbarrierOrder, bool),
     ) -> Result<Flow, Stop> {
-        self.at_barriers(warp, place, arrive, &mut |barrier, at, bytes| {
+        self.at_barriers(warp, place, order, &mut |barrier, at, bytes| {
             barrier.expect(at, bytes)?;
-            if arrive.is_some() { barrier.arrive(at, 1) } else { Ok(false) }
+            if arrive { barrier.arrive(at, 1) } else { Ok(false) }
         })?;
         Ok(Flow::Next)
     }
 
     pub(super) fn mbarrier(&mut self, warp: usize, inst: &MbarrierInst) -> Result<Flow, Stop> {
-        let order = inst.order();
+        // What has no order of its own is `.relaxed`, or publishes nothing.
+        let order = inst.order().unwrap_or(MbarrierOrder::Relaxed(Scope::Cta));
         match inst {
             MbarrierInst::Arrive { dst, barrier, count, order: _ } => {
                 let arrive = |barrier: &mut Mbarrier, at, count| barrier.arrive(at, count);
@@ -88,12 +89,14 @@ impl Machine<'_> {
                 let act: Act<'_> = &mut |barrier, at, count| barrier.drop(at, count);
                 self.at_barriers(warp, (*barrier, *space, *count), order, act)?;
             }
-            MbarrierInst::ExpectCluster { arrive: _, barrier, bytes, order: _ } => {
-                return self.mbarrier_expect(warp, (*barrier, Space::SharedCluster, *bytes), order);
+            MbarrierInst::ExpectCluster { arrive, barrier, bytes, order } => {
+                let place = (*barrier, Space::SharedCluster, *bytes);
+                return self.mbarrier_expect(warp, place, (*order, *arrive));
             }
-            MbarrierInst::Complete { barrier, space, bytes, scope: _ } => {
+            MbarrierInst::Complete { barrier, space, bytes, scope } => {
                 let act: Act<'_> = &mut |barrier, at, bytes| barrier.complete(at, bytes);
-                self.at_barriers(warp, (*barrier, *space, *bytes), None, act)?;
+                let order = MbarrierOrder::Relaxed(*scope);
+                self.at_barriers(warp, (*barrier, *space, *bytes), order, act)?;
             }
             MbarrierInst::Test { dst, barrier, state, patient: _, order } => {
                 return self.mbarrier_test(warp, *dst, (*barrier, *state), *order);
@@ -115,7 +118,7 @@ impl Machine<'_> {
         Ok(Flow::Next)
     }
 
-    /// What an arrival of a lane publishes: everything that the lane knows, or with `.relaxed` what its last
+    /// What an operation of a lane publishes: everything that the lane knows, or with `.relaxed` what its last
     /// fences published. The other lanes of the instruction may arrive at other mbarriers, or in another phase.
     pub(super) fn published(&self, (warp, lane): (usize, usize), order: MbarrierOrder) -> Vec<Published> {
         let views = &self.warps[warp].views;
@@ -130,13 +133,14 @@ impl Machine<'_> {
         }
     }
 
-    /// Applies `act` to the mbarrier that each active lane names, with the lane's number. With an order, this
-    /// is an arrival.
+    /// Applies `act` to the mbarrier that each active lane names, with the lane's number. The order says what
+    /// the operation publishes: also a `.relaxed` one that is no arrival publishes what a fence before it
+    /// covers.
     fn at_barriers(
         &mut self,
         index: usize,
         (barrier, space, number): Place,
-        order: Option<MbarrierOrder>,
+        order: MbarrierOrder,
         act: Act<'_>,
     ) -> Result<(), Stop> {
         let warp = &mut self.warps[index];
@@ -155,11 +159,11 @@ impl Machine<'_> {
             self.reached((index, lane), cta).map_err(|fault| fault.lane(lane))?;
             let used = self.uses(Used { warp: index, lanes: 1 << lane, count, pc }, cta, offset);
             used.map_err(|fault| fault.lane(lane))?;
-            let published = order.map(|order| self.published((index, lane), order));
+            let published = self.published((index, lane), order);
             let shared = &mut self.ctas[cta].shared;
             let barrier = if far { shared.fenced_barrier(offset) } else { shared.barrier(offset) };
             let barrier = barrier.map_err(|fault| fault.lane(lane))?;
-            published.iter().flatten().for_each(|published| barrier.gather(published, far));
+            published.iter().for_each(|published| barrier.gather(published, far));
             let (place, completed) = barrier.count();
             let arrived = Arrived { count, pc, phase: (place, completed + 1) };
             if act(barrier, reported(offset), numbers[lane]).map_err(|fault| fault.lane(lane))? {
@@ -178,7 +182,7 @@ impl Machine<'_> {
         warp: usize,
         dst: Reg,
         (barrier, number): (Operand, Operand),
-        order: Option<MbarrierOrder>,
+        order: MbarrierOrder,
         mut arrive: impl FnMut(&mut Mbarrier, u32, u32) -> Result<bool, Fault>,
     ) -> Result<(), Stop> {
         let mut states = Vec::new();
@@ -211,21 +215,23 @@ impl Machine<'_> {
     }
 
     /// Refuses the use of an mbarrier that is not ordered after its initialisation, and remembers the use.
-    /// Lanes of the warp that initialised it are not checked.
     pub(super) fn uses(&mut self, by: Used, cta: usize, offset: u32) -> Result<(), Fault> {
         let Some(barrier) = self.ctas[cta].shared.barriers.get_mut(&offset) else { return Ok(()) };
         barrier.is_used(by);
         let (made, public) = (barrier.made, barrier.public);
-        if public || made.warp == by.warp || self.knows((by.warp, by.lanes), made) {
+        if public || self.knows((by.warp, by.lanes), made) {
             return Ok(());
         }
         Err(self.used_in_a_race(cta, offset, made))
     }
 
-    /// Whether each lane of a mask knows of a use by other lanes.
+    /// Whether each lane of a mask knows of a use. A lane knows its own.
     fn knows(&self, (warp, mask): (usize, u32), used: Used) -> bool {
         let (number, mut views) = (self.number(used.warp), self.warps[warp].views.groups(mask));
-        views.all(|(_, view)| view.executed_by(number, used.lanes, used.count, self.team))
+        views.all(|(lanes, view)| {
+            let own = if used.warp == warp && lanes.is_power_of_two() { lanes } else { 0 };
+            view.executed_by(number, used.lanes & !own, used.count, self.team)
+        })
     }
 
     fn used_in_a_race(&self, cta: usize, offset: u32, other: Used) -> Fault {
@@ -267,7 +273,7 @@ impl Machine<'_> {
             let mut invalidate = || {
                 let offset = self.used((warp, 1 << lane), barriers[lane])?;
                 let users: Vec<Used> = self.ctas[cta].shared.barrier(offset)?.users().collect();
-                for user in users.into_iter().filter(|user| user.warp != warp) {
+                for user in users {
                     if !self.knows((warp, 1 << lane), user) {
                         return Err(self.used_in_a_race(cta, offset, user));
                     }

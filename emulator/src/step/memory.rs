@@ -218,18 +218,16 @@ impl Machine<'_> {
         src: &[Operand],
         address: Address,
     ) -> Result<Flow, Stop> {
-        if space == Space::Global {
-            let addresses = self.addresses(warp, space, address)?;
-            let bytes = ty.bytes() * src.len() as u32;
-            aligned_lanes(&addresses, bytes, self.warps[warp].registers.active)?;
-            self.note_lanes(warp, space, (&addresses, bytes), Kind::WRITE)?;
-        }
         let addresses = self.addresses(warp, space, address)?;
         let values = self.stored_values(warp, ty, src)?;
-        let order = self.store_order(warp, &addresses);
-        let cta = self.warps[warp].cta;
         let size = ty.bytes() as usize;
         let bytes = (size * src.len()) as u32;
+        if space == Space::Global {
+            aligned_lanes(&addresses, bytes, self.warps[warp].registers.active)?;
+            self.note_stores(warp, space, (&addresses, bytes), (&values, size))?;
+        }
+        let order = self.store_order(warp, &addresses);
+        let cta = self.warps[warp].cta;
         for lane in order {
             let mut buffer = [0u8; 16];
             let buffer = &mut buffer[..bytes as usize];
@@ -253,7 +251,7 @@ impl Machine<'_> {
             }
         }
         if space != Space::Global {
-            self.note_lanes(warp, space, (&addresses, bytes), Kind::WRITE)?;
+            self.note_stores(warp, space, (&addresses, bytes), (&values, size))?;
         }
         Ok(Flow::Next)
     }

@@ -14,6 +14,7 @@ use crate::race::{By, Conflict, Kind, Run, SharedRaces, Who, runs};
 use crate::schedule::Schedule;
 use crate::shared::reported;
 use crate::trap::{Fault, Stop};
+use crate::views::Views;
 use crate::warp::{ALL, Lanes, lanes};
 
 /// The target of an access.
@@ -157,19 +158,45 @@ impl Machine<'_> {
         &mut self,
         warp: usize,
         space: Space,
-        (addresses, bytes): (&Lanes<u64>, u32),
+        accesses: (&Lanes<u64>, u32),
         kind: Kind,
+    ) -> Result<(), Stop> {
+        self.note_each(warp, space, accesses, &|_| kind)
+    }
+
+    /// The same for plain stores of these values, of `size` bytes each.
+    pub(super) fn note_stores(
+        &mut self,
+        warp: usize,
+        space: Space,
+        accesses: (&Lanes<u64>, u32),
+        (values, size): (&[Lanes<u64>], usize),
+    ) -> Result<(), Stop> {
+        let shift = 64 - 8 * size.clamp(1, 8);
+        let differ = |mask: u32| {
+            let first = Views::first(mask);
+            values.iter().any(|all| lanes(mask).any(|lane| (all[lane] ^ all[first]) << shift != 0))
+        };
+        let kind = |by: By| Kind::WRITE.disputed(matches!(by, By::All(mask) if differ(mask)));
+        self.note_each(warp, space, accesses, &kind)
+    }
+
+    fn note_each(
+        &mut self,
+        warp: usize,
+        space: Space,
+        (addresses, bytes): (&Lanes<u64>, u32),
+        kind: &dyn Fn(By) -> Kind,
     ) -> Result<(), Stop> {
         let active = self.warps[warp].registers.active;
         // The instruction gets a count of its own.
         self.warps[warp].views.count += 1;
         if space == Space::Global {
-            for (mask, view) in self.warps[warp].views.groups(active) {
-                for run in runs(addresses, bytes, mask) {
-                    let noted =
-                        self.note_who(self.who(warp, run.by, view), one((run.start, run.bytes)), kind);
-                    noted.map_err(|fault| fault.lane(run.by.first()))?;
-                }
+            for (mask, run) in self.all_runs(warp, addresses, bytes, active) {
+                let view = self.warps[warp].views.common_of(mask);
+                let who = self.who(warp, run.by, &view);
+                let noted = self.note_who(who, one((run.start, run.bytes)), kind(run.by));
+                noted.map_err(|fault| fault.lane(run.by.first()))?;
             }
             return Ok(());
         }
@@ -182,28 +209,41 @@ impl Machine<'_> {
         self.note_runs(warp, &runs, kind, place)
     }
 
+    /// The ranges that the active lanes access, each with the lanes that must know what the access follows.
+    /// Lanes that know different things access the same bytes together: otherwise the record of one who
+    /// knows an earlier access would hide that access from the others.
     fn all_runs(&self, warp: usize, addresses: &Lanes<u64>, bytes: u32, active: u32) -> Vec<(u32, Run)> {
-        let groups = self.warps[warp].views.groups(active);
-        groups
-            .flat_map(|(mask, _)| runs(addresses, bytes, mask).into_iter().map(move |run| (mask, run)))
-            .collect()
+        let groups: Vec<u32> = self.warps[warp].views.groups(active).map(|(mask, _)| mask).collect();
+        let meets = |one: usize, other: usize| addresses[one].abs_diff(addresses[other]) < bytes.into();
+        let mut joint = 0;
+        for &mask in groups.iter().filter(|&&mask| mask != active) {
+            let shares = |&lane: &usize| lanes(active & !mask).any(|other| meets(lane, other));
+            joint |= lanes(mask).filter(shares).fold(0, |all, lane| all | 1 << lane);
+        }
+        let together = |run: Run| (if let By::All(mask) = run.by { mask } else { joint }, run);
+        let mut all: Vec<(u32, Run)> = runs(addresses, bytes, joint).into_iter().map(together).collect();
+        for mask in groups.into_iter().map(|mask| mask & !joint) {
+            all.extend(runs(addresses, bytes, mask).into_iter().map(|run| (mask, run)));
+        }
+        all
     }
 
     fn note_runs(
         &mut self,
         warp: usize,
         runs: &[(u32, Run)],
-        kind: Kind,
+        kind: &dyn Fn(By) -> Kind,
         place: impl Fn(u64) -> (usize, u32),
     ) -> Result<(), Stop> {
         let (number, team) = (self.number(warp), self.team);
         let state = &self.warps[warp];
         let (pc, count) = (u32::try_from(state.pc).unwrap_or(u32::MAX), state.views.count);
         for (mask, run) in runs {
-            let view = state.views.of(crate::views::Views::first(*mask));
-            let who = Who { warp: number, by: run.by, pc, count, view, team, until: None };
+            let view = state.views.common_of(*mask);
+            let who = Who { warp: number, by: run.by, pc, count, view: &view, team, until: None };
             let (cta, offset) = place(run.start);
             let Some(target) = self.ctas.get_mut(cta) else { continue };
+            let kind = kind(run.by);
             if let Err(conflict) = target.races.access(offset, run.bytes as u32, kind, who) {
                 let fault = self.shared_race(cta, conflict, kind.write);
                 return Err(fault.lane(run.by.first()));

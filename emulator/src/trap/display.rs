@@ -388,6 +388,11 @@ impl fmt::Display for Fault {
                 let verb = if *grow { "inc" } else { "dec" };
                 write!(f, "setmaxnreg.{verb} to {asked} registers, but each thread holds {held}")
             }
+            Self::RegistersTwice { warp } => write!(
+                f,
+                "a second setmaxnreg, but nothing synchronises this warp with warp {warp} of its warpgroup \
+                 after the first (ISA \"setmaxnreg\")"
+            ),
             Self::WarpgroupIncomplete { missing } => write!(
                 f,
                 "the CTA ends, but warps {missing:?} have not executed this instruction, which the whole \

@@ -473,6 +473,11 @@ pub enum Fault {
         /// Registers requested per thread.
         asked: u32,
     },
+    /// A warpgroup executes `setmaxnreg` again, and its warps have not synchronised since the last one.
+    RegistersTwice {
+        /// The warp of the CTA that is not known to have executed the last one.
+        warp: u32,
+    },
     /// A thread or a CTA ends while its asynchronous work is in flight.
     ExitInFlight {
         /// The work.

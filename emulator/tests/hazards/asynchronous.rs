@@ -45,6 +45,7 @@ pub(crate) fn cases() -> Vec<Case> {
                 if !k.broken {
                     k.f.bulk_wait(0, true);
                 }
+                k.f.warp_sync();
                 k.f.store_shared(k.base, 0, [k.thread]);
                 k.f.bulk_wait(0, true);
             },

@@ -128,6 +128,7 @@ pub(crate) fn cases() -> Vec<Case> {
             32,
             |k| {
                 k.once(|| k.f.mbarrier_init(k.barrier(), 3));
+                k.f.warp_sync();
                 let count = Operand::Imm(if k.broken { 2 } else { 1 });
                 let barrier = k.barrier().operand();
                 k.f.if_(k.thread.less_than(3), || {
@@ -161,6 +162,7 @@ pub(crate) fn cases() -> Vec<Case> {
                         k.f.fence_mbarrier_init();
                     }
                 });
+                k.f.warp_sync();
                 k.load(k.base);
                 k.f.mbarrier_wait(k.barrier(), 0);
             },
@@ -171,6 +173,7 @@ pub(crate) fn cases() -> Vec<Case> {
             128,
             |k| {
                 k.f.set_max_registers(false, 40);
+                k.f.barrier_sync(1, 128);
                 k.f.set_max_registers(false, if k.broken { 48 } else { 32 });
             },
             |f| matches!(f, Fault::Registers { grow: false, held: 40, asked: 48 }),

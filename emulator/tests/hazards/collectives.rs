@@ -33,6 +33,18 @@ pub(crate) fn cases() -> Vec<Case> {
             |f| matches!(f, Fault::NoWarpgroup { warps: 6 }),
         ),
         Case::new(
+            "setmaxnreg twice, and no barrier of the warpgroup between the two",
+            128,
+            |k| {
+                k.f.set_max_registers(false, 64);
+                if !k.broken {
+                    k.f.barrier_sync(1, 128);
+                }
+                k.f.set_max_registers(false, 24);
+            },
+            |f| matches!(f, Fault::RegistersTwice { .. }),
+        ),
+        Case::new(
             "wgmma.fence in one warp of a warpgroup (ISA wgmma.fence: .aligned)",
             128,
             |k| k.all_or_one(|| k.f.wgmma_fence()),

@@ -291,6 +291,50 @@ fn collectives() -> Vec<Case> {
         )
         .isa(SYNC),
         Case::new(
+            "a count of lanes by atomics read back by all lanes at once",
+            32,
+            |k| {
+                k.zeroed(128, 32);
+                let at = Location::shared(k.base, 0);
+                k.f.reduce(AtomicOp::Add, at, [k.f.constant(1u32)], (AtomicSem::Relaxed, Scope::Cta));
+                k.sync_in_twin();
+                k.peek(k.base);
+            },
+            race,
+        )
+        .isa(SYNC),
+        Case::new(
+            "a word that two lanes store to in one instruction, and read back at once",
+            32,
+            |k| {
+                let word = k.base + k.thread / 2 * 4;
+                // The twin's lanes agree, so it does not matter which of the two stores wins.
+                k.write(word, if k.broken { k.thread } else { k.thread / 2 });
+                k.peek(word);
+            },
+            race,
+        )
+        .isa(SYNC),
+        Case::new(
+            "a word that all lanes overwrite, and one of them has waited for its reader",
+            64,
+            |k| {
+                k.barriers([1], 64);
+                k.zeroed(16, 64);
+                k.in_thread(32, || {
+                    k.peek(k.base);
+                    k.f.mbarrier_arrive(k.bar(0));
+                });
+                k.f.if_(k.thread.less_than(32), || {
+                    k.once(|| k.f.mbarrier_wait(k.bar(0), 0));
+                    k.sync_in_twin();
+                    k.write(k.base, 1u32);
+                });
+            },
+            race,
+        )
+        .isa(SYNC),
+        Case::new(
             "a named barrier by half of a warp",
             32,
             |k| {

@@ -55,6 +55,35 @@ pub(crate) fn cases() -> Vec<Case> {
         )
         .isa("mbarrier.inval"),
         Case::new(
+            "a barrier that the next lane uses at once",
+            32,
+            |k| {
+                k.once(|| k.f.mbarrier_init(k.barrier(), 1));
+                if !k.broken {
+                    k.f.warp_sync();
+                }
+                k.in_thread(1, || k.f.mbarrier_arrive(k.barrier()));
+                k.f.warp_sync();
+                k.f.mbarrier_wait(k.barrier(), 0);
+            },
+            early,
+        )
+        .isa("mbarrier.init; bar.warp.sync"),
+        Case::new(
+            "a barrier that a lane invalidates after another lane's arrival",
+            32,
+            |k| {
+                k.barriers([1], 32);
+                k.in_thread(1, || k.f.mbarrier_arrive(k.bar(0)));
+                if !k.broken {
+                    k.f.warp_sync();
+                }
+                k.once(|| k.invalidate());
+            },
+            early,
+        )
+        .isa("mbarrier.inval; bar.warp.sync"),
+        Case::new(
             "a barrier made where another warp still reads data",
             64,
             |k| {

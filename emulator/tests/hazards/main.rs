@@ -145,12 +145,13 @@ impl<'f> Kernel<'f> {
         self.base + BARRIER
     }
 
-    /// Initialises an mbarrier of one arrival that a tensor load may use.
+    /// Initialises an mbarrier of one arrival that a tensor load may use, for the lanes of the first warp.
     fn init(self) {
         self.once(|| {
             self.f.mbarrier_init(self.barrier(), 1);
             self.f.fence_mbarrier_init();
         });
+        self.f.warp_sync();
     }
 
     /// Loads the box to `dst`.

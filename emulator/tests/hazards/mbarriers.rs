@@ -137,5 +137,27 @@ pub(crate) fn cases() -> Vec<Case> {
             },
             |f| matches!(f, Fault::GlobalRace { .. }),
         ),
+        Case::new(
+            "bytes completed by hand, which publishes nothing without a fence",
+            64,
+            |k| {
+                k.init();
+                k.once(|| k.f.mbarrier_arrive_expect(k.barrier(), 16u32));
+                k.f.barrier_sync(0, 64);
+                k.once(|| {
+                    k.f.store_global(k.data, 0, [k.thread]);
+                    if !k.broken {
+                        k.f.fence(Scope::Cta);
+                    }
+                    k.f.mbarrier_complete(k.barrier(), 16u32, false);
+                });
+                k.f.if_(k.thread.equals(32), || {
+                    k.f.mbarrier_wait(k.barrier(), 0);
+                    let _value = k.f.load_global::<u32>(k.data, 0);
+                });
+            },
+            race,
+        )
+        .isa("mbarrier.complete_tx: .relaxed"),
     ]
 }

@@ -109,7 +109,7 @@ pub(crate) fn section(fault: &Fault) -> &'static str {
             "cp.async.bulk.tensor"
         }
         "Im2colBounds" | "Im2colBase" | "Im2colOffset" => "Tensors: im2col mode",
-        "Registers" => "setmaxnreg",
+        "Registers" | "RegistersTwice" => "setmaxnreg",
         "ExitInFlight" => "exit; completion of asynchronous operations",
         "Trapped" => "trap",
         "Hang" => "barrier that nobody completes",
