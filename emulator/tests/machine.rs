@@ -217,6 +217,7 @@ fn images_of_tensor_loads() {
                 f.tensor_load(load, [f.constant(-8), f.constant(-1), f.constant(1)]);
                 f.mbarrier_arrive_expect(barrier, bytes);
             });
+            f.warp_sync();
             f.mbarrier_wait(barrier, 0);
             f.repeat(f.constant((bytes / 4).div_ceil(32)), |turn| {
                 // The lanes read the image together, 32 words at a time.
