@@ -76,6 +76,7 @@ mod gemm;
 mod groups;
 mod launch;
 pub mod legal;
+pub mod operands;
 mod outputs;
 mod problem;
 mod products;

@@ -4,6 +4,7 @@ use collective::Form;
 use ptx::abi::Argument;
 
 use crate::error::LaunchError;
+use crate::problem::GemmProblem;
 
 /// The GEMMs of one launch: one, a batch, groups of rows, or an array of problems.
 ///
@@ -110,6 +111,24 @@ impl Products {
             (Self::One, Form::Batched) => Ok(Self::Batched { count: 1 }),
             _ if self.form() == form => Ok(self),
             _ => Err(LaunchError::Form { kernel: form, call: self.form() }),
+        }
+    }
+
+    /// The numbers that divide the rows or K among groups of these extents, as a kernel reads them from device
+    /// memory: offsets, or numbers of rows. Empty for GEMMs that need no table.
+    pub fn table(&self, groups: &[GemmProblem]) -> Vec<u32> {
+        let ends = |of: fn(&GemmProblem) -> u32| {
+            let ends = groups.iter().scan(0u32, |end, group| {
+                *end = end.saturating_add(of(group));
+                Some(*end)
+            });
+            core::iter::once(0).chain(ends).collect()
+        };
+        match self {
+            Self::Ragged { .. } => ends(|group| group.m),
+            Self::KGrouped { .. } => ends(|group| group.k),
+            Self::Masked { .. } => groups.iter().map(|group| group.m).collect(),
+            Self::One | Self::Batched { .. } | Self::Grouped { .. } => Vec::new(),
         }
     }
 

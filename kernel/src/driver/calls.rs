@@ -1,20 +1,21 @@
 //! Launches that are kept by the shape of their call. A call with only new addresses reuses the parameter
 //! block of an earlier one and changes the addresses in it.
 
-mod visit;
-
 use core::fmt;
 use core::num::NonZeroUsize;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use collective::Format;
+use cute_rs::atom::Major;
 use lru::LruCache;
 use ptx::Scalar;
 use ptx::abi::{Argument, Grid, TENSOR_MAP_BYTES, TensorMap};
 
-use self::visit::{Visit, Visited};
 use crate::arguments::Given;
 use crate::error::EngineError;
+use crate::operands::{Layouts, Memory, Visit};
 use crate::problem::{Call, Launch};
+use crate::types::Types;
 
 /// Makes launches and parameter blocks.
 pub(super) trait Maker {
@@ -38,6 +39,9 @@ pub(super) trait Maker {
 /// Number of shapes that are kept: the layers of a model, with a margin. Beyond that, the least recently used
 /// is forgotten.
 const KEPT: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
+
+/// The keys of launches do not depend on how far matrices reach.
+const ANY: Layouts = Layouts::new(Types::of(Format::Bf16), [Major::K; 2]);
 
 /// Launches by the shapes of their calls.
 pub(super) struct Calls {
@@ -281,7 +285,7 @@ fn displaced(call: &Call) -> Option<Call> {
     }
 
     impl Visit for Displace {
-        fn address(&mut self, address: &mut u64) {
+        fn memory(&mut self, Memory { address, .. }: Memory<'_>) {
             match distance(self.which) {
                 Some(distance) if *address != 0 => *address = address.wrapping_add(distance),
                 Some(_) => {}
@@ -289,15 +293,10 @@ fn displaced(call: &Call) -> Option<Call> {
             }
             self.which += 1;
         }
-
-        fn length(&mut self, _: &mut u64) {}
-        fn count(&mut self, _: &mut u32) {}
-        fn factor(&mut self, _: &mut f32) {}
-        fn form(&mut self, _: u32) {}
     }
 
     let (mut call, mut displace) = (*call, Displace { which: 0, all: true });
-    call.visit(&mut displace);
+    call.visit(&ANY, &mut displace);
     displace.all.then_some(call)
 }
 
@@ -310,8 +309,8 @@ struct Parts {
 }
 
 impl Visit for Parts {
-    fn address(&mut self, address: &mut u64) {
-        self.addresses.push(*address);
+    fn memory(&mut self, memory: Memory<'_>) {
+        self.addresses.push(*memory.address);
     }
 
     fn length(&mut self, length: &mut u64) {
@@ -337,7 +336,7 @@ impl Parts {
     fn read(&mut self, call: &mut Call, linear: bool) {
         self.shape.clear();
         self.addresses.clear();
-        call.visit(self);
+        call.visit(&ANY, self);
         if linear {
             self.shape.extend(self.addresses.chunks(16).map(classes));
         } else {

@@ -12,7 +12,7 @@ use ptx::{Param, Scalar};
 
 use super::calls::{Calls, Maker};
 use super::context::Context;
-use super::footprint::{self, Matrices};
+use super::footprint;
 use super::kernel::Kernel;
 use super::memory::DeviceSlice;
 use super::stream::{Held, StreamRef};
@@ -21,6 +21,7 @@ use crate::arguments::{Arguments, Given};
 use crate::error::EngineError;
 use crate::gemm::AnyGemm;
 use crate::launch::Made;
+use crate::operands::Layouts;
 use crate::problem::{Call, GemmProblem, Launch};
 use crate::products::Products;
 use crate::program::Program;
@@ -59,7 +60,7 @@ struct Parts {
     program: Program,
     kernel: Arc<Kernel>,
     slots: u32,
-    matrices: Matrices,
+    layouts: Layouts,
 }
 
 impl fmt::Debug for Loaded {
@@ -88,8 +89,8 @@ impl Loaded {
         kernel: Arc<Kernel>,
     ) -> Result<Self, EngineError> {
         let slots = kernel.max_active_clusters()?;
-        let matrices = Matrices::new(&gemm.plan(), gemm.plan().epilogue.output.bits());
-        let parts = Parts { gemm, program, kernel, slots, matrices };
+        let layouts = Layouts::of(&gemm);
+        let parts = Parts { gemm, program, kernel, slots, layouts };
         Ok(Self { parts, calls: Calls::default() })
     }
 
@@ -186,7 +187,8 @@ impl Parts {
         lent: &[DeviceSlice<'_>],
     ) -> Result<(), EngineError> {
         let (name, epilogue) = (self.program.name(), &call.epilogue);
-        footprint::check(name, self.matrices, (&call.lend(), epilogue.multiplied()), lent)?;
+        let layouts = Layouts { multiplied: epilogue.multiplied(), ..self.layouts };
+        footprint::check(name, &layouts, &call.lend(), lent)?;
         let Products::Grouped { count, records } = call.products else {
             return self.reaches_one(call, call, lent);
         };
@@ -202,8 +204,8 @@ impl Parts {
             let (problem, epilogue) = (GemmProblem { m, n, k }, epilogue.clone().with_c(c));
             let product = Call { products: Products::One, a, b, d, workspace: None, ..Call::of(problem) }
                 .with(epilogue);
-            let multiplied = product.epilogue.multiplied();
-            footprint::check(name, self.matrices, (&product.lend(), multiplied), lent)
+            let layouts = Layouts { multiplied: product.epilogue.multiplied(), ..self.layouts };
+            footprint::check(name, &layouts, &product.lend(), lent)
                 .and_then(|()| self.reaches_one(call, &product, lent))
                 .map_err(|source| EngineError::Record { index, source: Box::new(source) })?;
         }

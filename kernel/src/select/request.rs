@@ -1,8 +1,6 @@
 //! What to select a kernel for: a call, its types and directions, and its measurements.
 
-use collective::{
-    BlockScales, Form, Format, Fusion, GroupScales, MatrixRef, Plan, Producer, sparse, weights,
-};
+use collective::{Form, Format, Fusion, MatrixRef, Plan, Producer};
 use cute_rs::atom::Major;
 
 use super::known::Known;
@@ -11,7 +9,8 @@ use crate::arguments::{Given, Whatever};
 use crate::check::OutputRule;
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
-use crate::problem::{Call, GemmProblem, WorkspaceRef};
+use crate::operands::Layouts;
+use crate::problem::{Call, GemmProblem};
 use crate::products::Products;
 use crate::spec::KernelSpec;
 use crate::summation::Summation;
@@ -41,19 +40,7 @@ impl<'a> Request<'a> {
     /// `D = A * B` with packed matrices that begin at aligned addresses.
     pub fn packed(types: impl Into<Types>, majors: [Major; 2], problem: GemmProblem) -> Self {
         let types = types.into();
-        // Nothing is read: the addresses only have to be legal.
-        let kept = types.kept(problem.k);
-        let [a, b] = [(0, problem.m), (1, problem.n)].map(|(i, mn)| match types.weights[i] {
-            Some(weights) => weights::pitch(weights.code, problem.k),
-            None => u64::from(if majors[i] == Major::K { kept[i] } else { mn }),
-        });
-        let call = Call::of(problem).a(1 << 20, a).b(1 << 20, b).d(1 << 20, problem.n.into());
-        // Nothing is allocated either.
-        let workspace = Some(WorkspaceRef { address: 1 << 20, bytes: u64::MAX });
-        let group_scales = packed_groups(types, problem);
-        let scales = packed_scales(types, problem);
-        let call =
-            Call { workspace, scales, group_scales, metadata: packed_metadata(types, problem), ..call };
+        let call = Layouts::new(types, majors).packed(problem, 1);
         Self { types, majors, call, fusion: None, shapes: &[], known: Known::Shipped, reproducible: false }
     }
 
@@ -100,55 +87,46 @@ impl<'a> Request<'a> {
     /// The same GEMM as a batch of `count`, in one launch. The matrices of the batch are packed.
     #[must_use]
     pub fn batched(self, count: u32) -> Self {
-        Self { call: self.apart(self.call.batched(count)), ..self }
+        self.several(Products::Batched { count })
     }
 
     /// One group of rows per shape (MoE grouped GEMM). All shapes have the same N and K.
     #[must_use]
     pub fn ragged(self, shapes: &'a [GemmProblem]) -> Self {
-        let count = u32::try_from(shapes.len()).unwrap_or(u32::MAX);
-        Self { call: self.apart(self.call.ragged(count, 1 << 20)), shapes, ..self }
+        Self { shapes, ..self.several(Products::Ragged { count: number(shapes), offsets: 1 << 20 }) }
     }
 
     /// One group of rows per shape, each in a buffer of `room` rows. A shape's M is the number of rows that its group uses.
     #[must_use]
     pub fn masked(self, room: u32, shapes: &'a [GemmProblem]) -> Self {
-        let count = u32::try_from(shapes.len()).unwrap_or(u32::MAX);
-        let m = count.saturating_mul(room);
-        let problem = GemmProblem { m, ..self.call.problem };
-        let scales = packed_scales(self.types, problem);
-        let call = Call { problem, scales, ..self.call }.masked(count, room, 1 << 20);
-        Self { call: self.apart(call), shapes, ..self }
-    }
-
-    /// A call of several GEMMs with a sparse operand: sets the stride between their stored elements, and between their metadata, so
-    /// that both are packed.
-    fn apart(&self, mut call: Call) -> Call {
-        let GemmProblem { m, n, k } = call.problem;
-        let kept = self.types.kept(k);
-        for (i, (rows, operand)) in [(m, &mut call.a), (n, &mut call.b)].into_iter().enumerate() {
-            if self.types.sparse[i] && operand.stride != 0 {
-                operand.stride = u64::from(rows) * u64::from(kept[i]);
-                let blocks = u64::from(rows.div_ceil(sparse::ROWS));
-                call.metadata = call.metadata.map(|of| of.every(blocks * of.pitch));
-            }
-        }
-        call
+        let count = number(shapes);
+        let problem = GemmProblem { m: count.saturating_mul(room), ..self.call.problem };
+        let scales = self.layouts().packed(problem, 1).scales;
+        let call = Call { problem, scales, ..self.call };
+        Self { call, shapes, ..self }.several(Products::Masked { count, rows: 1 << 20, room })
     }
 
     /// One group along K per shape. All shapes have the same M and N, and the request's K is the sum of theirs. Every
     /// group begins at a multiple of [`Products::K_STEP`].
     #[must_use]
     pub fn k_grouped(self, shapes: &'a [GemmProblem]) -> Self {
-        let count = u32::try_from(shapes.len()).unwrap_or(u32::MAX);
-        Self { call: self.call.k_grouped(count, 1 << 20), shapes, ..self }
+        Self { shapes, ..self.several(Products::KGrouped { count: number(shapes), offsets: 1 << 20 }) }
+    }
+
+    /// The same matrices for these GEMMs. Those of which there are several follow each other.
+    fn several(self, products: Products) -> Self {
+        Self { call: self.layouts().apart(Call { products, ..self.call }), ..self }
+    }
+
+    /// How the matrices are stored. D may have fewer columns than that.
+    pub(crate) fn layouts(&self) -> Layouts {
+        Layouts::new(self.stored(), self.majors)
     }
 
     /// GEMMs of these shapes, as a pointer array: records in device memory describe them.
     #[must_use]
     pub fn grouped(self, shapes: &'a [GemmProblem]) -> Self {
-        let count = u32::try_from(shapes.len()).unwrap_or(u32::MAX);
-        let products = Products::Grouped { count, records: 1 << 20 };
+        let products = Products::Grouped { count: number(shapes), records: 1 << 20 };
         Self { call: Call { products, ..self.call }, shapes, ..self }
     }
 
@@ -314,26 +292,8 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Packed block scales; `None` for types without them.
-fn packed_scales(types: Types, GemmProblem { m, n, k }: GemmProblem) -> Option<BlockScales> {
-    let extents = BlockScales::packed_extents([m, n, k], types.scaled);
-    types.is_scaled().then(|| BlockScales::packed([1 << 20; 2], extents))
-}
-
-/// Packed metadata; `None` if no operand is sparse.
-fn packed_metadata(types: Types, GemmProblem { k, .. }: GemmProblem) -> Option<MatrixRef> {
-    let [a, b] = types.sparse;
-    let format = if a { types.a } else { types.b };
-    let pitch = u64::from(sparse::metadata_pitch(format, k).max(sparse::WORDS));
-    (a || b).then(|| MatrixRef::new(1 << 20, pitch))
-}
-
-/// Packed scales and zero points of weights; `None` for types without them.
-fn packed_groups(types: Types, GemmProblem { m, n, .. }: GemmProblem) -> Option<GroupScales> {
-    let [a, b] = types.weights;
-    let rows = if a.is_some() { m } else { n };
-    let matrix = MatrixRef::new(1 << 20, u64::from(rows).next_multiple_of(16));
-    a.or(b).filter(|weights| weights.group > 0).map(|_| GroupScales { scales: matrix, zeros: matrix })
+fn number(shapes: &[GemmProblem]) -> u32 {
+    u32::try_from(shapes.len()).unwrap_or(u32::MAX)
 }
 
 /// Why no kernel has the types, directions, form and epilogue of a request; `None` if some do.

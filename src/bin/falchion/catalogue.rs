@@ -3,14 +3,13 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use collective::{
-    BlockScales, Form, Format, Fusion, GroupScales, Plan, Producer, Roles, WeightsSpec, sparse, weights,
-};
+use collective::{Form, Format, Fusion, Plan, Producer, Roles, WeightsSpec};
 use cute_rs::atom::Major;
 use falchion::verify::FusedGemm;
+use kernel::operands::Layouts;
 use kernel::{
-    AnyGemm, Call, Card, GemmProblem, KMajorRequest, KernelSpec, Machine, MatrixRef, Products, Ranked,
-    Refused, Request, Selection, Types, UnknownConfig, UnknownName, WorkspaceRef,
+    AnyGemm, Call, Card, GemmProblem, KMajorRequest, KernelSpec, Machine, Products, Ranked, Refused, Request,
+    Selection, Types, UnknownConfig, UnknownName,
 };
 
 use crate::call::{Launched, SEVERAL};
@@ -152,42 +151,14 @@ pub(crate) fn one_product(entry: &AnyGemm) -> Result<(), Failure> {
 
 /// A call that the kernel accepts: rows of its matrices begin at multiples of 16 B.
 pub(crate) fn legal(entry: &AnyGemm, problem: GemmProblem) -> Call {
-    let plan = entry.plan();
-    // The call is never run, so the addresses only have to be legal.
-    let matrix = |of: Format, contiguous: u32, few_bits: Option<WeightsSpec>| {
-        let elements = 16 / of.bytes();
-        let pitch = u64::from(contiguous).next_multiple_of(elements.into());
-        MatrixRef::new(1 << 20, few_bits.map_or(pitch, |of| weights::pitch(of.code, contiguous)))
-    };
-    let GemmProblem { m, n, k } = problem;
-    let contiguous = |major, mn| if major == Major::K { k } else { mn };
-    let [a, b] = plan.majors();
-    let workspace = Some(WorkspaceRef { address: 1 << 20, bytes: u64::MAX });
-    let [of_a, of_b, of_d] = entry.formats();
-    let [a_weights, b_weights] = plan.weights();
-    let (a, b) = (matrix(of_a, contiguous(a, m), a_weights), matrix(of_b, contiguous(b, n), b_weights));
-    let (d, rows) = (matrix(of_d, n, None), if a_weights.is_some() { m } else { n });
-    let of_groups = MatrixRef::new(1 << 20, u64::from(rows).next_multiple_of(16));
-    let grouped = a_weights.or(b_weights).is_some_and(|weights| weights.group > 0);
-    let format = plan.mainloop.operands[0].format;
-    let metadata =
-        plan.mainloop.is_sparse().then(|| MatrixRef::new(1 << 20, sparse::metadata_pitch(format, k).into()));
-    let group_scales = grouped.then_some(GroupScales { scales: of_groups, zeros: of_groups });
-    let scales = plan
-        .mainloop
-        .is_scaled()
-        .then(|| BlockScales::packed([1 << 20; 2], BlockScales::packed_extents([m, n, k], plan.scaled())));
-    Call { a, b, scales, group_scales, metadata, d, workspace, ..Call::of(problem) }
+    Layouts::of(entry).packed(problem, 16)
 }
 
 /// A request for operands whose rows begin at multiples of 16 B.
 pub(crate) fn padded(types: impl Into<Types>, majors: [Major; 2], problem: GemmProblem) -> Request<'static> {
     let request = Request::packed(types, majors, problem);
-    let [a_bytes, b_bytes, _] = request.types.bytes().map(u64::from);
-    let whole =
-        |matrix: MatrixRef, bytes| MatrixRef { pitch: matrix.pitch.next_multiple_of(16 / bytes), ..matrix };
-    let call = request.call;
-    Request { call: Call { a: whole(call.a, a_bytes), b: whole(call.b, b_bytes), ..call }, ..request }
+    let call = Layouts::new(request.types, majors).packed(problem, 16);
+    Request { call: Call { d: request.call.d, ..call }, ..request }
 }
 
 fn plan(given: &Given) -> Result<(), Failure> {

@@ -4,13 +4,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use collective::BlockScales;
 use emulator::{Event, Memory, Options, Program, Recorder, Schedule, SharedAccess, Trace};
-use falchion::verify::matrix::Fill;
-use falchion::verify::product::{formats, orders, random_scales};
-use falchion::verify::storage;
-use falchion::verify::{Format, HostMatrix, Order};
-use kernel::{AnyGemm, Call, GemmProblem, Launch, LinearArguments, MatrixRef, WorkspaceRef};
+use kernel::operands::{self, Layouts, Visit};
+use kernel::{AnyGemm, Call, GemmProblem, Launch, LinearArguments, WorkspaceRef};
 use scheduler::Tiles;
 
 use crate::options::{Given, Verb};
@@ -128,29 +124,27 @@ impl Run {
 
     /// Random matrices in the emulator's memory, and the call on them.
     fn launch(&self, entry: &AnyGemm, memory: &mut Memory) -> Result<Option<Launch>, Failure> {
-        let Self { problem, beta, .. } = *self;
-        let GemmProblem { m, n, k } = problem;
-        let [of_a, of_b, of_d] = formats(entry);
-        let mut random = fastrand::Rng::with_seed(0);
-        let scales = random_scales(entry, problem, &mut random);
-        let mut upload =
-            |matrix: &HostMatrix| MatrixRef::new(memory.upload(&matrix.bytes()), matrix.pitch.into());
-        let scales = scales.map(|[a, b]| BlockScales { a: upload(&a.values), b: upload(&b.values) });
-        let mut draw = |format: Format, extents, order| {
-            HostMatrix::random(format, extents, order, 16 / format.bytes(), Fill::Normal, &mut random)
-        };
-        let [a_order, b_order] = orders(entry);
-        let operands = [draw(of_a, [m, k], a_order), draw(of_b, [k, n], b_order)];
-        let (c, d) = (draw(of_d, [m, n], Order::RowMajor), draw(of_d, [m, n], Order::RowMajor));
-        let ([a, b], [c, d]) = (operands.each_ref().map(&mut upload), [c, d].each_ref().map(&mut upload));
-        let linear = LinearArguments { beta, c: Some(c), ..LinearArguments::default() };
-        let mut call = Call { a, b, scales, d, epilogue: linear, ..Call::of(problem) };
-        let upload = &mut |bytes: &[u8]| Ok::<_, Failure>(memory.upload(bytes));
-        storage::bring_random(entry, &mut call, operands, &mut random, upload)?;
+        let (layouts, mut call) = (Layouts::of(entry), catalogue::legal(entry, self.problem));
         let bytes = entry.workspace(&call, self.clusters);
-        let zeros = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
-        let workspace = (bytes > 0).then(|| WorkspaceRef { address: memory.upload(&zeros), bytes });
-        Ok(entry.launch(&Call { workspace, ..call }, self.clusters)?)
+        call.workspace = (bytes > 0).then_some(WorkspaceRef { address: 0, bytes });
+        let c = (self.beta != 0.0).then_some(call.d);
+        call.epilogue = LinearArguments { beta: self.beta, c, ..LinearArguments::default() };
+        call.visit(&layouts, &mut Uploads(memory));
+        Ok(entry.launch(&call, self.clusters)?)
+    }
+}
+
+/// Gives a call random data in the emulator's memory.
+struct Uploads<'a>(&'a mut Memory);
+
+impl Visit for Uploads<'_> {
+    fn memory(&mut self, place: operands::Memory<'_>) {
+        let bytes = usize::try_from(place.extents.bytes()).unwrap_or(usize::MAX);
+        let mut data = place.contents.random(false);
+        if data.is_empty() {
+            data.push(0);
+        }
+        *place.address = self.0.upload(&data.into_iter().cycle().take(bytes).collect::<Vec<u8>>());
     }
 }
 

@@ -4,13 +4,14 @@ use core::fmt;
 
 use collective::{Form, Format, Plan};
 use emulator::{Failure, Fault, Memory, Options, Program, Schedule};
+use kernel::operands::Contents;
 use kernel::{GemmProblem, Launch};
 use ptx::inst::{Inst, Operand};
 use ptx::{Function, Statement};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use scheduler::{Tiles, Work};
 
-use super::products::{self, Products};
+use super::products::{self, Piece, Products};
 use super::record::Outcome;
 use super::subject::{Gemm, Subject};
 
@@ -398,23 +399,14 @@ impl Case {
             return Ok(None);
         };
         let mut random = Random(0x5EED);
-        let formats = products::formats(gemm);
-        let [a, b, c, mut d] = [0, 1, 2, 3].map(|at| random.matrix(formats[at], products.extents[at]));
-        if purpose.in_place {
-            d.clone_from(&c);
-        } else {
-            // A pattern that shows elements of D that were not written.
-            d.fill(0xA5);
-        }
-        let offsets = products.offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
-        let [a_scales, b_scales] = products.scales.map(|scales| random.matrix(Format::F32, scales));
-        let [scales, zeros] = products.groups.map(|groups| random.matrix(formats[0], groups));
-        // Valid metadata: each chunk keeps two of its four elements, or one of two.
-        let named: &[u32] = if formats[0].bits() == 32 { &[4, 14] } else { &[4, 8, 9, 12, 13, 14] };
-        let mut word = || (0..8).fold(0, |word, _| word << 4 | named[random.next() as usize % named.len()]);
-        let metadata = (0..products.metadata).flat_map(|_| word().to_le_bytes()).collect();
-        let workspace = vec![0; products.workspace];
-        let contents = vec![a, b, c, d, workspace, offsets, a_scales, b_scales, scales, zeros, metadata];
+        let fill = |piece: &Piece| random.fill(piece, purpose.in_place);
+        let contents = products.memory.iter().map(fill).collect();
+        let places = |of: fn(&Contents) -> bool| {
+            let all = products.memory.iter().enumerate();
+            all.filter(|(_, piece)| of(&piece.contents)).map(|(place, _)| place).collect::<Vec<_>>()
+        };
+        let outputs = places(|contents| matches!(contents, Contents::Output(_) | Contents::Workspace));
+        let d = places(|contents| matches!(contents, Contents::Output(_)));
         let long = matches!(
             purpose.size,
             Size::DividedWidths
@@ -424,8 +416,8 @@ impl Case {
                 | Size::NarrowOneMoreThanStages
         );
         // The next launch begins with the workspace as the first one has left it.
-        let again = (!long && products.workspace > 0).then_some(3);
-        Ok(Some(Self { launch, contents, outputs: vec![3, 4], again, long }))
+        let again = d.first().copied().filter(|_| !long && outputs.len() > 1);
+        Ok(Some(Self { launch, contents, outputs, again, long }))
     }
 }
 /// The number of slices of a tile of the last wave; 1 if the scheduler never slices tiles.
@@ -502,6 +494,34 @@ impl Random {
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ (z >> 31)
+    }
+
+    /// The contents of a piece of memory before a launch.
+    fn fill(&mut self, piece: &Piece, in_place: bool) -> Vec<u8> {
+        let mut matrix = |format: Format| self.matrix(format, piece.bytes / format.bytes() as usize);
+        match piece.contents {
+            Contents::Operand(_, format) | Contents::Source(format) | Contents::GroupScales(format) => {
+                matrix(format)
+            }
+            // D is C too.
+            Contents::Output(format) if in_place => matrix(format),
+            // A pattern that shows elements of D that were not written.
+            Contents::Output(_) => vec![0xA5; piece.bytes],
+            Contents::Scales => matrix(Format::F32),
+            // Valid metadata: each chunk keeps two of its four elements, or one of two.
+            Contents::Metadata(format) => {
+                let named: &[u32] = if format.bits() == 32 { &[4, 14] } else { &[4, 8, 9, 12, 13, 14] };
+                let mut word =
+                    || (0..8).fold(0, |word, _| word << 4 | named[self.next() as usize % named.len()]);
+                (0..piece.bytes / 4).flat_map(|_| word().to_le_bytes()).collect()
+            }
+            Contents::Workspace => vec![0; piece.bytes],
+            Contents::Table | Contents::Records => {
+                piece.words.iter().flat_map(|word| word.to_le_bytes()).collect()
+            }
+            // Codes in few bits, and whatever else any bits are.
+            _ => (0..piece.bytes).map(|_| self.next() as u8).collect(),
+        }
     }
 
     /// Random elements between -1 and 1.

@@ -14,13 +14,13 @@ use ptx::abi::{Argument, ArgumentError, Description, Grid, TENSOR_MAP_BYTES, par
 use scheduler::{AlongM, OneTile};
 
 use self::later::{First, Later};
-use super::visit::{Visit, Visited};
-use super::{Calls, KEPT, Maker, Parts};
+use super::{ANY, Calls, KEPT, Maker, Parts};
 use crate::arguments::{Given, Tree};
 use crate::config::Composed;
 use crate::driver::counting::allocations;
 use crate::error::{EngineError, LaunchError};
 use crate::gemm::AnyGemm;
+use crate::operands::{Memory, Visit};
 use crate::problem::{Call, GemmProblem, Launch, WorkspaceRef};
 use crate::products::Products;
 use crate::program::Program;
@@ -112,8 +112,8 @@ fn split(call: &Call) -> (Vec<u64>, Vec<u64>) {
 struct Changes<A, L>(A, L);
 
 impl<A: FnMut(&mut u64), L: FnMut() -> bool> Visit for Changes<A, L> {
-    fn address(&mut self, address: &mut u64) {
-        (self.0)(address);
+    fn memory(&mut self, memory: Memory<'_>) {
+        (self.0)(memory.address);
     }
 
     fn length(&mut self, length: &mut u64) {
@@ -127,8 +127,6 @@ impl<A: FnMut(&mut u64), L: FnMut() -> bool> Visit for Changes<A, L> {
     fn factor(&mut self, factor: &mut f32) {
         *factor = f32::from_bits(factor.to_bits() ^ u32::from((self.1)()));
     }
-
-    fn form(&mut self, _: u32) {}
 }
 
 /// The same call with every address that is not 0 changed.
@@ -139,7 +137,7 @@ fn addressed(call: &Call, mut change: impl FnMut(&mut u64)) -> Call {
             change(address);
         }
     };
-    call.visit(&mut Changes(change, || false));
+    call.visit(&ANY, &mut Changes(change, || false));
     call
 }
 
@@ -179,7 +177,7 @@ fn every_part_of_a_call_is_an_address_or_changes_its_shape() {
                 seen += 1;
                 seen == which + 1
             };
-            call.visit(&mut Changes(|_: &mut u64| {}, &mut turn));
+            call.visit(&ANY, &mut Changes(|_: &mut u64| {}, &mut turn));
             if seen <= which {
                 break;
             }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use collective::Format;
 use ptx::WgmmaTypes;
 
-use super::data::random;
 use crate::bandwidth::{self, Moves, Traffic};
 use crate::buffer::Buffer;
 use crate::ceiling;
@@ -14,6 +13,7 @@ use crate::driver::gpu::Gpu;
 use crate::driver::timing::Enqueue;
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::operands::random;
 use crate::program::Program;
 use crate::select::Calibration;
 

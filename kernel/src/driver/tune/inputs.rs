@@ -1,13 +1,15 @@
 //! Memory in which calls are measured. None of it is the caller's.
 
-use collective::{BlockScales, Form, GroupScales, MatrixRef, Record};
+use core::slice;
+use std::collections::HashMap;
+
+use collective::{Form, Record};
 use cute_rs::atom::Major;
 
-use super::data::{factors, metadata, pruned, random};
 use crate::buffer::Buffer;
-use crate::driver::footprint::{self, Matrices};
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::operands::{Contents, Memory, Visit, random};
 use crate::problem::{Call, GemmProblem};
 use crate::products::Products;
 use crate::select::Request;
@@ -29,23 +31,54 @@ pub struct Inputs {
     buffers: Vec<Buffer>,
 }
 
-/// The memory of one matrix in each set.
-#[derive(Clone, Copy)]
-struct Part {
-    /// Bytes from one set to the next.
-    stride: u64,
-    /// Offset of the matrix from a multiple of [`ALIGNMENT`].
+/// A piece of the memory of each set.
+struct Piece {
+    contents: Contents,
+    /// Offset from a multiple of [`ALIGNMENT`].
     low: u64,
+    /// Bytes from one set to the next; 0 if the piece is not accessed.
+    stride: u64,
+    /// Where the first set's memory begins.
+    base: u64,
 }
 
-impl Part {
-    fn new(address: u64, bytes: u64) -> Self {
-        let low = address % ALIGNMENT;
-        Self { stride: (bytes + low).next_multiple_of(ALIGNMENT), low }
+impl Piece {
+    fn new(contents: Contents, address: u64, bytes: u64) -> Self {
+        let low = if contents == Contents::Table { 0 } else { address % ALIGNMENT };
+        let stride = if bytes == 0 { 0 } else { (bytes + low).next_multiple_of(ALIGNMENT) };
+        Self { contents, low, stride, base: 0 }
     }
 
-    fn of_set(self, base: u64, set: u64) -> u64 {
-        base + set * self.stride + self.low
+    /// Whether each set has its own. Scales and tables are small, and the same for every set.
+    fn turns(&self) -> bool {
+        use Contents::{Codes, Metadata, Operand, Output};
+        matches!(self.contents, Operand(..) | Codes(..) | Metadata(_) | Output(_))
+    }
+
+    fn address(&self, set: u64) -> u64 {
+        self.base + self.low + if self.turns() { set * self.stride } else { 0 }
+    }
+}
+
+/// The pieces of a call, in the order in which they are visited.
+#[derive(Default)]
+struct Pieces(Vec<Piece>);
+
+impl Visit for Pieces {
+    fn memory(&mut self, Memory { address, extents, contents, .. }: Memory<'_>) {
+        self.0.push(Piece::new(contents, *address, extents.bytes()));
+    }
+}
+
+/// Gives a call the addresses of a set.
+struct Places<'a> {
+    pieces: slice::Iter<'a, Piece>,
+    set: u64,
+}
+
+impl Visit for Places<'_> {
+    fn memory(&mut self, Memory { address, .. }: Memory<'_>) {
+        *address = self.pieces.next().map_or(0, |piece| piece.address(self.set));
     }
 }
 
@@ -117,118 +150,42 @@ impl Inputs {
         request: &Request<'_>,
         zeros: [bool; 2],
     ) -> Result<(), EngineError> {
-        let (types, call) = (request.stored(), request.call.lend());
         let groups = request.groups().unwrap_or_default();
+        let call = Call { workspace: None, ..request.call.lend() };
         if let Products::Grouped { .. } = call.products {
             return self.describe(engine, request, &groups);
         }
-        // D may have fewer columns; the extra memory does no harm.
-        let matrices = Matrices {
-            majors: request.majors,
-            bytes: types.bytes().map(u64::from),
-            halvings: 0,
-            scaled: types.scaled,
-            weights: types.weights,
-            sparse: [types.sparse[0].then_some(types.a), types.sparse[1].then_some(types.b)],
-        };
-        let spans = footprint::spans(matrices, &call, true).map(|span| span.bytes);
-        let given = call.scales.unwrap_or(BlockScales::NONE);
-        let part = |matrix: MatrixRef, span: usize| Part::new(matrix.address, spans[span]);
-        let [a, b, d] = [part(call.a, 0), part(call.b, 1), part(call.d, 2)];
-        // Scales are small, and the same for every set.
-        let scales = [part(given.a, 6), part(given.b, 7)];
-        let words = part(call.metadata.unwrap_or(MatrixRef::NONE), 10);
-        let sets = count(a.stride + b.stride + d.stride + words.stride);
-        let numbers = |format, zeros| if zeros { pruned(format) } else { random(format) };
-        let data = numbers(types.a, zeros[0]);
-        let of_a = self.filled(engine, sets * a.stride, &data)?.address;
-        let differs = (types.b, zeros[1]) != (types.a, zeros[0]);
-        let other = differs.then(|| numbers(types.b, zeros[1]));
-        let of_b = self.filled(engine, sets * b.stride, other.as_deref().unwrap_or(&data))?.address;
-        let of_d = self.allocate(engine, sets * d.stride)?.address;
-        let scales = match call.scales {
-            None => None,
-            Some(given) => {
-                let factors = factors();
-                let [a, b] = [scales[0], scales[1]];
-                let place_a = self.filled(engine, a.stride, &factors)?.address;
-                let place_b = self.filled(engine, b.stride, &factors)?.address;
-                let at = |matrix: MatrixRef, address| MatrixRef { address, ..matrix };
-                Some(BlockScales {
-                    a: at(given.a, a.of_set(place_a, 0)),
-                    b: at(given.b, b.of_set(place_b, 0)),
-                })
+        let layouts = request.layouts();
+        let mut pieces = Pieces::default();
+        call.clone().visit(&layouts, &mut pieces);
+        let sets = count(pieces.0.iter().filter(|piece| piece.turns()).map(|piece| piece.stride).sum());
+        let mut data: HashMap<(Contents, bool), Vec<u8>> = HashMap::new();
+        for piece in pieces.0.iter_mut().filter(|piece| piece.stride > 0) {
+            let zeros = matches!(piece.contents, Contents::Operand(i, _) if zeros[i]);
+            let all = if piece.turns() { sets * piece.stride } else { piece.stride };
+            let buffer = self.allocate(engine, all)?;
+            piece.base = buffer.address;
+            if piece.contents == Contents::Table {
+                let numbers = call.products.table(&groups).into_iter().flat_map(u32::to_le_bytes);
+                engine.write(buffer, &numbers.collect::<Vec<u8>>())?;
+                continue;
             }
-        };
-        let group_scales = match call.group_scales {
-            None => None,
-            Some(given) => {
-                let mut place = |matrix: MatrixRef, span: usize| {
-                    let part = part(matrix, span);
-                    let base = self.filled(engine, part.stride.max(ALIGNMENT), &data)?.address;
-                    Ok::<_, EngineError>(MatrixRef { address: part.of_set(base, 0), ..matrix })
-                };
-                Some(GroupScales { scales: place(given.scales, 8)?, zeros: place(given.zeros, 9)? })
+            // A and B of one format have the same numbers.
+            let contents = match piece.contents {
+                Contents::Operand(_, format) => Contents::Operand(0, format),
+                contents => contents,
+            };
+            let data = data.entry((contents, zeros)).or_insert_with(|| contents.random(zeros));
+            if !data.is_empty() {
+                engine.repeat(buffer, data)?;
             }
-        };
-        let of_words = match call.metadata {
-            None => 0,
-            Some(_) => {
-                let format = if types.sparse[0] { types.a } else { types.b };
-                self.filled(engine, sets * words.stride, &metadata(format))?.address
-            }
-        };
-        let products = self.table(engine, call.products, &groups)?;
-        self.sets = (0..sets)
-            .map(|set| {
-                let at = |matrix: MatrixRef, part: Part, base| MatrixRef {
-                    address: part.of_set(base, set),
-                    ..matrix
-                };
-                let (a, b, d) = (at(call.a, a, of_a), at(call.b, b, of_b), at(call.d, d, of_d));
-                let metadata = call.metadata.map(|of| at(of, words, of_words));
-                Call { a, b, d, scales, group_scales, metadata, products, workspace: None, ..call }
-            })
-            .collect();
+        }
+        for set in 0..sets {
+            let mut call = call.clone();
+            call.visit(&layouts, &mut Places { pieces: pieces.0.iter(), set });
+            self.sets.push(call);
+        }
         Ok(())
-    }
-
-    /// The GEMMs of the request, with a table of groups in device memory if they need one.
-    fn table(
-        &mut self,
-        engine: &mut dyn Engine,
-        products: Products,
-        groups: &[GemmProblem],
-    ) -> Result<Products, EngineError> {
-        let upload = |inputs: &mut Self, engine: &mut dyn Engine, numbers: &mut dyn Iterator<Item = u32>| {
-            let bytes: Vec<u8> = numbers.flat_map(u32::to_le_bytes).collect();
-            let buffer = inputs.allocate(engine, bytes.len() as u64)?;
-            engine.write(buffer, &bytes)?;
-            Ok::<u64, EngineError>(buffer.address)
-        };
-        let ends = |of: fn(&GemmProblem) -> u32| {
-            let mut end = 0u32;
-            let ends = groups.iter().map(move |group| {
-                end = end.saturating_add(of(group));
-                end
-            });
-            core::iter::once(0).chain(ends)
-        };
-        Ok(match products {
-            Products::Ragged { count, .. } => {
-                let offsets = upload(self, engine, &mut ends(|group| group.m))?;
-                Products::Ragged { count, offsets }
-            }
-            Products::KGrouped { count, .. } => {
-                let offsets = upload(self, engine, &mut ends(|group| group.k))?;
-                Products::KGrouped { count, offsets }
-            }
-            Products::Masked { count, room, .. } => {
-                let mut rows = groups.iter().map(|group| group.m);
-                Products::Masked { count, room, rows: upload(self, engine, &mut rows)? }
-            }
-            Products::One | Products::Batched { .. } | Products::Grouped { .. } => products,
-        })
     }
 
     /// GEMMs described by records. Their matrices are packed, with rows padded so that tensor copies can
@@ -305,7 +262,9 @@ impl Request<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Part, count};
+    use super::{ALIGNMENT, Piece, count};
+    use crate::operands::Contents;
+    use collective::Format;
 
     #[test]
     fn matrices_begin_as_the_callers_do() {
@@ -314,8 +273,10 @@ mod tests {
             ("beside it", (1 << 20) + 6, 1600, [0x1006, 0x1006 + 1792]),
             ("all of its room used", 768 + 192, 64, [0x10c0, 0x10c0 + 256]),
         ] {
-            let part = Part::new(address, bytes);
-            assert_eq!([part.of_set(0x1000, 0), part.of_set(0x1000, 1)], want, "{why}");
+            let contents = Contents::Output(Format::Bf16);
+            let piece = Piece { base: 0x1000, ..Piece::new(contents, address, bytes) };
+            assert_eq!([piece.address(0), piece.address(1)], want, "{why}");
+            assert!(piece.base.is_multiple_of(ALIGNMENT));
         }
     }
 

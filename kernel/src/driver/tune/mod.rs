@@ -32,7 +32,6 @@
 //! kernels, and [`Turns`].
 
 mod calibrate;
-mod data;
 mod heat;
 mod inputs;
 mod shadow;
@@ -42,7 +41,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-pub use data::random;
 pub use heat::{Heat, Timed};
 pub use inputs::Inputs;
 pub use turns::{Candidate, Turn, Turns, median};

@@ -2,7 +2,7 @@
 
 use collective::Format;
 use kernel::driver::Prepared;
-use kernel::driver::tune::random;
+use kernel::operands::random;
 use kernel::{Buffer, Engine, Gpu, Types, ceiling};
 
 use crate::Failure;

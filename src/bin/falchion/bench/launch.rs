@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use collective::Format;
-use kernel::driver::tune::random;
 use kernel::driver::{DeviceSlice, Enqueue, Graph, Loaded, Prepared, Stream};
+use kernel::operands::random;
 use kernel::{AnyGemm, Buffer, Call, Engine, EngineError, GemmProblem, Gpu, Types};
 
 use super::report::LaunchCost;

@@ -1,6 +1,28 @@
-//! What inputs are filled with, again and again.
+//! What random inputs are filled with, again and again.
 
 use collective::{Format, sparse};
+
+use super::Contents;
+
+impl Contents {
+    /// Random data of which memory with these contents is filled by repetition; empty for contents that are
+    /// no random numbers. `zeros` asks for an operand with a zero for each element that a sparse one does not
+    /// keep.
+    pub fn random(self, zeros: bool) -> Vec<u8> {
+        match self {
+            Self::Operand(_, format) if zeros => pruned(format),
+            Self::Operand(_, format) | Self::Source(format) => random(format),
+            // Every bit pattern is a code.
+            Self::Codes(..) => random(Format::E4m3),
+            Self::GroupScales(format) => random(format),
+            // 1/8 to 8, again and again.
+            Self::Exponents => (124..=130).collect(),
+            Self::Scales => factors(),
+            Self::Metadata(format) => metadata(format),
+            Self::Output(_) | Self::Table | Self::Records | Self::Workspace => Vec::new(),
+        }
+    }
+}
 
 /// Random normal values of a format, to fill matrices by repetition; integers have a deviation of 32.
 pub fn random(format: Format) -> Vec<u8> {
@@ -17,13 +39,13 @@ pub fn random(format: Format) -> Vec<u8> {
 }
 
 /// Random factors of blocks, from 0.5 to 1.5.
-pub(super) fn factors() -> Vec<u8> {
+fn factors() -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(2);
     (0..(1 << 16) + 1).flat_map(|_| (0.5 + random.f32()).to_le_bytes()).collect()
 }
 
 /// The same of which half of each chunk along K is zero: those that a sparse operand does not keep. Chunks begin at multiples of their length.
-pub(super) fn pruned(format: Format) -> Vec<u8> {
+fn pruned(format: Format) -> Vec<u8> {
     let bytes = format.bytes() as usize;
     let element = |of: &[u8]| of.iter().rev().fold(0, |bits, &byte| bits << 8 | u32::from(byte));
     let mut elements: Vec<u32> = random(format).chunks_exact(bytes).map(element).collect();
@@ -36,7 +58,7 @@ pub(super) fn pruned(format: Format) -> Vec<u8> {
 }
 
 /// Random metadata of a sparse operand: each four bits name elements that a compressor may have kept.
-pub(super) fn metadata(format: Format) -> Vec<u8> {
+fn metadata(format: Format) -> Vec<u8> {
     const PAIRS: [[u32; 2]; 6] = [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]];
     const SINGLES: [[u32; 2]; 2] = [[0, 1], [1, 0]];
     let mut random = fastrand::Rng::with_seed(3);

@@ -1,0 +1,361 @@
+//! What a call accesses, stated once: each piece of device memory with its extents and its contents, and each
+//! number that decides what the call's launch is.
+//!
+//! Whatever handles the arguments of a call is a [`Visit`]: the check that memory is lent, the keys of kept
+//! launches and the addresses in them, random inputs, the memory of a proof. So a new argument is stated here
+//! and nowhere else.
+
+mod packed;
+#[cfg(any(feature = "tune", test))]
+mod random;
+#[cfg(test)]
+mod tests;
+
+use collective::{
+    BlockScales, Code, Format, GroupScales, LinearArguments, MatrixRef, Record, sparse, weights,
+};
+use cute_rs::atom::{Major, unit};
+
+use crate::gemm::AnyGemm;
+use crate::problem::{Call, GemmProblem, WorkspaceRef};
+use crate::products::Products;
+use crate::types::Types;
+#[cfg(any(feature = "tune", test))]
+pub use random::random;
+
+/// Sees the parts of a call, one after the other.
+pub trait Visit {
+    /// A piece of device memory. Its address is 0 if there is none.
+    fn memory(&mut self, memory: Memory<'_>);
+
+    /// A leading dimension, a stride, or a number of bytes.
+    fn length(&mut self, _length: &mut u64) {}
+
+    /// An extent, or a number of GEMMs or of rows.
+    fn count(&mut self, _count: &mut u32) {}
+
+    /// A factor.
+    fn factor(&mut self, _factor: &mut f32) {}
+
+    /// Which of several forms a part has: for example whether it is given.
+    fn form(&mut self, _form: u32) {}
+}
+
+/// A piece of device memory that a call accesses.
+#[derive(Debug)]
+pub struct Memory<'a> {
+    /// What it is, in the words of errors.
+    pub name: &'static str,
+    /// Where it begins.
+    pub address: &'a mut u64,
+    /// How far it reaches.
+    pub extents: Extents,
+    /// What is there.
+    pub contents: Contents,
+    /// Whether the kernel writes it.
+    pub writes: bool,
+}
+
+/// What a piece of memory contains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Contents {
+    /// Elements of A (0) or B (1). Those of a sparse operand are the kept ones.
+    Operand(usize, Format),
+    /// Elements of A (0) or B (1) in fewer bits than are multiplied, in the order of
+    /// [`collective::weights::reorder`].
+    Codes(usize, Code),
+    /// Elements of C.
+    Source(Format),
+    /// Elements of D.
+    Output(Format),
+    /// Factors of blocks, in `f32`.
+    Scales,
+    /// Factors, or zero points, of groups of weights, in the format that is multiplied.
+    GroupScales(Format),
+    /// Factors of groups of weights that are powers of two: exponents of 8 bits.
+    Exponents,
+    /// Where the kept elements of a sparse operand of this format were.
+    Metadata(Format),
+    /// Numbers of 32 bits that divide the call's GEMMs: [`Products::table`].
+    Table,
+    /// [`Record`]s.
+    Records,
+    /// The workspace, zero at first.
+    Workspace,
+}
+
+/// The extents of a piece of memory: `count` matrices of `lines` lines of `length` elements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extents {
+    /// Bits per element.
+    pub bits: u32,
+    /// Consecutive elements of a line.
+    pub length: u64,
+    /// Lines of a matrix.
+    pub lines: u32,
+    /// Elements from one line to the next.
+    pub pitch: u64,
+    /// Number of matrices.
+    pub count: u32,
+    /// Elements from one matrix to the next.
+    pub stride: u64,
+}
+
+impl Extents {
+    /// So many consecutive elements.
+    const fn line(bits: u32, length: u64) -> Self {
+        Self { bits, length, lines: 1, pitch: 0, count: 1, stride: 0 }
+    }
+
+    /// Bytes from the first element to the end of the last one; 0 if there are no elements.
+    pub fn bytes(&self) -> u64 {
+        let Self { bits, length, lines, pitch, count, stride } = *self;
+        if length == 0 || lines == 0 || count == 0 {
+            return 0;
+        }
+        let [lines, count] = [lines, count].map(|extent| u128::from(extent) - 1);
+        let last = lines * u128::from(pitch) + count * u128::from(stride);
+        let all = (last + u128::from(length)) * u128::from(bits);
+        u64::try_from(all.div_ceil(8)).unwrap_or(u64::MAX)
+    }
+}
+
+/// How the matrices of a call are stored. With the call's extents it says how far each of them reaches.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Layouts {
+    /// Formats, scales, weights and sparsity.
+    pub types: Types,
+    /// Contiguous directions of A and B.
+    pub majors: [Major; 2],
+    /// D has `N >> halvings` columns.
+    pub halvings: u32,
+    /// Whether A and B are read, and what belongs to them.
+    pub multiplied: bool,
+}
+
+impl Layouts {
+    /// Matrices of these types; D has N columns.
+    pub const fn new(types: Types, majors: [Major; 2]) -> Self {
+        Self { types, majors, halvings: 0, multiplied: true }
+    }
+
+    /// The matrices of a kernel.
+    pub fn of(gemm: &AnyGemm) -> Self {
+        let plan = gemm.plan();
+        let halvings = plan.epilogue.halvings;
+        Self { halvings, ..Self::new(Types::of_kernel(gemm), plan.majors()) }
+    }
+}
+
+/// Arguments of an epilogue whose parts can be visited.
+pub trait Visited {
+    /// Visits the parts for `D (lines, columns)` in a format, of which there are so many.
+    fn visit(&mut self, d: Extents, format: Format, visit: &mut impl Visit);
+}
+
+impl Visited for () {
+    fn visit(&mut self, _: Extents, _: Format, _: &mut impl Visit) {}
+}
+
+impl Visited for LinearArguments {
+    fn visit(&mut self, d: Extents, format: Format, visit: &mut impl Visit) {
+        let Self { alpha, beta, c } = self;
+        visit.factor(alpha);
+        visit.factor(beta);
+        let lines = if *beta == 0.0 { 0 } else { d.lines };
+        visit.form(c.is_some().into());
+        if let Some(c) = c {
+            matrix(visit, ("C", Contents::Source(format), c), Extents { lines, ..d });
+        }
+    }
+}
+
+/// Visits a matrix. Its distances are its own.
+fn matrix(
+    visit: &mut impl Visit,
+    (name, contents, matrix): (&'static str, Contents, &mut MatrixRef),
+    extents: Extents,
+) {
+    let MatrixRef { address, pitch, stride } = matrix;
+    let extents = Extents { pitch: *pitch, stride: *stride, ..extents };
+    let writes = matches!(contents, Contents::Output(_));
+    visit.memory(Memory { name, address, extents, contents, writes });
+    visit.length(pitch);
+    visit.length(stride);
+}
+
+impl<E: Visited> Call<E> {
+    /// Visits every part of the call. All fields are named, without `..`: a new one does not compile until it
+    /// is visited.
+    pub fn visit(&mut self, layouts: &Layouts, visit: &mut impl Visit) {
+        let Self { problem, products, a, b, scales, group_scales, metadata, d, epilogue, workspace } = self;
+        let GemmProblem { m, n, k } = problem;
+        visit.count(m);
+        visit.count(n);
+        visit.count(k);
+        let (problem, of) =
+            (GemmProblem { m: *m, n: *n, k: *k }, Reached::new(layouts, [*m, *n, *k], products));
+        products.visit(of.written, visit);
+        for (i, operand) in [a, b].into_iter().enumerate() {
+            let (contents, extents) = of.operand(i, problem);
+            matrix(visit, (["A", "B"][i], contents, operand), extents);
+        }
+        visit.form(scales.is_some().into());
+        if let Some(BlockScales { a, b }) = scales {
+            matrix(visit, ("A's scales", Contents::Scales, a), of.scales(0, problem));
+            matrix(visit, ("B's scales", Contents::Scales, b), of.scales(1, problem));
+        }
+        visit.form(group_scales.is_some().into());
+        if let Some(GroupScales { scales, zeros }) = group_scales {
+            let (contents, extents) = of.groups(problem, false);
+            matrix(visit, ("the scales of weights", contents, scales), extents);
+            let (contents, extents) = of.groups(problem, true);
+            matrix(visit, ("the zero points of weights", contents, zeros), extents);
+        }
+        visit.form(metadata.is_some().into());
+        if let Some(metadata) = metadata {
+            let (contents, extents) = of.metadata(problem);
+            matrix(visit, ("the metadata of a sparse operand", contents, metadata), extents);
+        }
+        let (format, extents) = of.output(problem);
+        matrix(visit, ("D", Contents::Output(format), d), extents);
+        epilogue.visit(extents, format, visit);
+        visit.form(workspace.is_some().into());
+        if let Some(WorkspaceRef { address, bytes }) = workspace {
+            let extents = Extents::line(8, if of.launched { *bytes } else { 0 });
+            let (name, contents) = ("the workspace", Contents::Workspace);
+            visit.memory(Memory { name, address, extents, contents, writes: true });
+            visit.length(bytes);
+        }
+    }
+}
+
+impl Products {
+    fn visit(&mut self, written: bool, visit: &mut impl Visit) {
+        let form = self.form() as u32;
+        visit.form(form);
+        let mut table = |address: &mut u64, (name, contents), words: u64, count: u64| {
+            let extents = Extents::line(32, if written { words * count } else { 0 });
+            visit.memory(Memory { name, address, extents, contents, writes: false });
+        };
+        match self {
+            Self::One => {}
+            Self::Batched { count } => visit.count(count),
+            Self::Ragged { count, offsets } | Self::KGrouped { count, offsets } => {
+                table(offsets, ("the groups' offsets", Contents::Table), 1, u64::from(*count) + 1);
+                visit.count(count);
+            }
+            Self::Masked { count, rows, room } => {
+                table(rows, ("the groups' numbers of rows", Contents::Table), 1, (*count).into());
+                visit.count(count);
+                visit.count(room);
+            }
+            Self::Grouped { count, records } => {
+                let words = u64::from(Record::BYTES[0] / 4);
+                table(records, ("the records", Contents::Records), words, (*count).into());
+                visit.count(count);
+            }
+        }
+    }
+}
+
+/// Which matrices a call of some extents reaches.
+struct Reached<'a> {
+    layouts: &'a Layouts,
+    /// Number of A, B and D matrices; 0 of those that are not accessed.
+    counts: [u32; 3],
+    /// Whether D is written.
+    written: bool,
+    /// Whether there is anything to launch.
+    launched: bool,
+}
+
+impl<'a> Reached<'a> {
+    fn new(layouts: &'a Layouts, [m, n, k]: [u32; 3], products: &Products) -> Self {
+        let count = products.count();
+        let described = products.form().described();
+        // Records say where the matrices of described GEMMs are.
+        let written = !described && m > 0 && n > 0 && count > 0;
+        let counts = match products {
+            Products::One => [1; 3],
+            Products::Batched { .. } => [count; 3],
+            Products::Ragged { .. } | Products::Masked { .. } => [1, count, 1],
+            Products::KGrouped { .. } => [1, 1, count],
+            Products::Grouped { .. } => [0; 3],
+        };
+        let read = written && layouts.multiplied && k > 0;
+        let counts = [(counts[0], read), (counts[1], read), (counts[2], written)];
+        let counts = counts.map(|(count, there)| if there { count } else { 0 });
+        Self { layouts, counts, written: written || described, launched: written || (described && count > 0) }
+    }
+
+    /// A or B.
+    fn operand(&self, i: usize, GemmProblem { m, n, k }: GemmProblem) -> (Contents, Extents) {
+        let Layouts { types, majors, .. } = self.layouts;
+        let (mn, format, count) = ([m, n][i], [types.a, types.b][i], self.counts[i]);
+        let all = Extents { count, bits: format.bits(), ..Extents::default() };
+        let contents = Contents::Operand(i, format);
+        if let Some(weights) = types.weights[i] {
+            // Quantized weights are stored in blocks of 64 rows, in whole units along K.
+            let (lines, bits) = (mn.next_multiple_of(unit::ROWS), weights.code.bits());
+            let length = weights::pitch(weights.code, k);
+            return (Contents::Codes(i, weights.code), Extents { bits, lines, length, ..all });
+        }
+        let [lines, length] = match majors[i] {
+            Major::K => [mn, types.kept(k)[i]],
+            Major::Mn => [k, mn],
+        };
+        (contents, Extents { lines, length: length.into(), ..all })
+    }
+
+    /// Block scales of A or B.
+    fn scales(&self, i: usize, GemmProblem { m, n, k }: GemmProblem) -> Extents {
+        let (rows, count) = (self.layouts.types.scaled[i], self.counts[i]);
+        let [lines, length] = BlockScales::extents([m, n][i], k, rows.max(1));
+        Extents {
+            bits: 32,
+            lines,
+            length: length.into(),
+            count: if rows > 0 { count } else { 0 },
+            ..Extents::default()
+        }
+    }
+
+    /// Scales, or zero points, of the operand in few bits.
+    fn groups(&self, GemmProblem { m, n, k }: GemmProblem, zeros: bool) -> (Contents, Extents) {
+        let types = &self.layouts.types;
+        let i = usize::from(types.weights[0].is_none());
+        let contents = Contents::GroupScales([types.a, types.b][i]);
+        match types.weights[i].filter(|weights| weights.group > 0 && (weights.zeros || !zeros)) {
+            None => (contents, Extents::default()),
+            Some(weights) => {
+                let powers = !zeros && weights.scale_bytes() == 1;
+                let [lines, length] = GroupScales::extents(weights, [m, n][i], k);
+                let (bits, count) = (if powers { 8 } else { 16 }, self.counts[i]);
+                let extents = Extents { bits, lines, length: length.into(), count, ..Extents::default() };
+                (if powers { Contents::Exponents } else { contents }, extents)
+            }
+        }
+    }
+
+    /// Metadata of the sparse operand.
+    fn metadata(&self, GemmProblem { m, n, k }: GemmProblem) -> (Contents, Extents) {
+        let types = &self.layouts.types;
+        let i = usize::from(!types.sparse[0]);
+        let format = [types.a, types.b][i];
+        let (lines, length) = ([m, n][i].div_ceil(sparse::ROWS), sparse::metadata_pitch(format, k));
+        let count = if types.has_sparse() { self.counts[i] } else { 0 };
+        let extents = Extents { bits: 32, lines, length: length.into(), count, ..Extents::default() };
+        (Contents::Metadata(format), extents)
+    }
+
+    /// D.
+    fn output(&self, GemmProblem { m, n, .. }: GemmProblem) -> (Format, Extents) {
+        let Layouts { types: Types { d, .. }, halvings, .. } = self.layouts;
+        let length = u64::from(n >> halvings);
+        let extents =
+            Extents { bits: d.bits(), lines: m, length, count: self.counts[2], ..Extents::default() };
+        (*d, extents)
+    }
+}
