@@ -15,7 +15,7 @@ use falchion::collective::{
     Epilogue, Format, LinearArguments, Mainloop, MainloopSpec, MmaSync, Multiply, Simt,
 };
 use falchion::kernel::driver::{Enqueue, Prepared};
-use falchion::kernel::{Buffer, Launch, LaunchError, Program, ceiling};
+use falchion::kernel::{Buffer, Ceiling, Launch, LaunchError, Program, Rounds};
 use falchion::prelude::*;
 use falchion::ptx::{VerifyError, WgmmaTypes};
 
@@ -192,12 +192,13 @@ fn climb(mut gpu: Gpu) -> Result<(), Box<dyn Error>> {
     let (buffers, wide) = ([a?, b?], [wide_a?, wide_b?]);
     let d = d?;
 
-    let operands = gpu.upload(&values[..ceiling::OPERAND_BYTES])?;
-    let multiprocessors = gpu.multiprocessors();
-    let sums = gpu.allocate(ceiling::sum_bytes(multiprocessors))?;
-    let (grid, arguments) = ceiling::launch(multiprocessors, operands.address, sums.address, 2000);
-    let limit = gpu.prepare(&ceiling::program(WgmmaTypes::Bf16F32)?, grid, &arguments)?;
-    let mut candidates = vec![(limit, ceiling::operations(WgmmaTypes::Bf16F32, multiprocessors, 2000))];
+    let operands = gpu.upload(&values[..Ceiling::OPERAND_BYTES])?.address;
+    let ctas = gpu.multiprocessors();
+    let sums = gpu.allocate(Rounds::sum_bytes(ctas))?.address;
+    let (limit, rounds) =
+        (Ceiling::dense(WgmmaTypes::Bf16F32), Rounds { ctas, rounds: 2000, operands, sums });
+    let prepared = gpu.prepare_call(&limit, &rounds)?.ok_or("no SMs")?;
+    let mut candidates = vec![(prepared, limit.operations(&rounds))];
     for rung in ladder() {
         let program = (rung.program)()?;
         let slots = gpu.slots(&program)?;

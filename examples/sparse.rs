@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use falchion::collective::{Format, MatrixRef, sparse};
 use falchion::kernel::driver::{Enqueue, Prepared};
-use falchion::kernel::{AnyGemm, Buffer, Compress, Compression, KernelSpec, Machine, Request, fastest};
+use falchion::kernel::{
+    AnyGemm, Buffer, Compress, Compression, Kernel, KernelSpec, Machine, Request, fastest,
+};
 use falchion::prelude::*;
 
 use cute_rs::atom::Major;
@@ -74,8 +76,7 @@ impl Pruned {
             found: found.address,
         };
         let compress = Compress::of(format)?;
-        let launch = compress.launch(&what)?.ok_or("an empty matrix")?;
-        let time = engine.launch(&compress.program()?, launch.grid, &launch.arguments)?;
+        let time = compress.run(engine, &what)?.ok_or("an empty matrix")?;
         compress.check(k, &engine.read(found)?)?;
         engine.free(found)?;
         Ok(Self { dense, values, metadata, time })

@@ -10,7 +10,7 @@ use std::time::Duration;
 use cute_rs::atom::Major;
 use falchion::collective::Format;
 use falchion::kernel::driver::Enqueue;
-use falchion::kernel::{KMajorRequest, Machine, Request, Transpose, Transposition, fastest};
+use falchion::kernel::{KMajorRequest, Kernel, Machine, Request, Transpose, Transposition, fastest};
 use falchion::prelude::*;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -85,8 +85,8 @@ fn transposed(
 ) -> Result<KMajorRequest<'static>, Box<dyn Error>> {
     let workspace = engine.allocate(request.k_major(0).workspace as usize)?;
     let first = request.k_major(workspace.address);
-    for (transpose, launch) in first.launches()? {
-        engine.launch(&transpose.program()?, launch.grid, &launch.arguments)?;
+    for (transpose, what) in first.operands.iter().flatten() {
+        transpose.run(engine, what)?;
     }
     Ok(first)
 }
@@ -103,8 +103,7 @@ fn measure(mut gpu: Gpu) -> Result<(), Box<dyn Error>> {
             let a_ref = MatrixRef::new(a.address, u64::from(columns + beside));
             let d_ref = MatrixRef::new(d.address, u64::from(rows + beside));
             let what = Transposition { rows, columns, count: 1, a: a_ref, d: d_ref };
-            let launch = transpose.launch(&what)?.ok_or("an empty matrix")?;
-            let prepared = gpu.prepare(&transpose.program()?, launch.grid, &launch.arguments)?;
+            let prepared = gpu.prepare_call(&transpose, &what)?.ok_or("an empty matrix")?;
             let seconds = median(&mut gpu, &prepared)?;
             println!(
                 "{:2} bits, {rows} x {columns}, rows of {} elements: {:8.1} us, {:5.2} TB/s; predicted {:.1} us",
@@ -131,8 +130,8 @@ fn measure(mut gpu: Gpu) -> Result<(), Box<dyn Error>> {
     let multiply = gpu.prepare(&program, launch.grid, &launch.arguments)?;
     let multiply = median(&mut gpu, &multiply)?;
     let mut before = 0.0;
-    for (transpose, launch) in first.launches()? {
-        let prepared = gpu.prepare(&transpose.program()?, launch.grid, &launch.arguments)?;
+    for (transpose, what) in first.operands.iter().flatten() {
+        let prepared = gpu.prepare_call(transpose, what)?.ok_or("an empty matrix")?;
         before += median(&mut gpu, &prepared)?;
     }
     println!(

@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let begun = Instant::now();
     let request = Request::packed(Format::Bf16, [Major::K; 2], problem);
     let mut tuned = Loaded::tuned(&context, &request, Tuning::Measured { budget: 8 })?;
-    println!("{}\n{:?}, after {:.1?}", tuned.loaded.gemm().name(), tuned.chosen, begun.elapsed());
+    println!("{}\n{:?}, after {:.1?}", tuned.loaded.kernel().name(), tuned.chosen, begun.elapsed());
     tuned.warnings.iter().for_each(|warning| println!("{warning}"));
 
     // The product of two matrices of ones is K everywhere.
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (a, b) = (gpu.upload(&ones(m * k))?, gpu.upload(&ones(n * k))?);
     let d = gpu.allocate(m as usize * n as usize * 2)?;
     let call = Call::of(problem).a(a.address, k.into()).b(b.address, k.into()).d(d.address, n.into());
-    let workspace = gpu.workspace(tuned.loaded.gemm().workspace(&call, tuned.loaded.slots()))?;
+    let workspace = gpu.workspace(tuned.loaded.kernel().workspace(&call, tuned.loaded.slots()))?;
     let mut memory = vec![gpu.memory(a)?, gpu.memory(b)?, gpu.memory(d)?];
     memory.extend(workspace.map(|workspace| gpu.memory(workspace.buffer())).transpose()?);
     let lent: Vec<DeviceSlice<'_>> = memory.iter().map(DeviceSlice::from).collect();

@@ -9,6 +9,7 @@ use ptx::abi::Argument;
 use crate::check::check_c;
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
+use crate::operands::Visited;
 
 /// Arguments of an epilogue: [`LinearArguments`] (alpha, beta and C), a [`Tree`]'s, or those of an epilogue
 /// of your [`Own`]. [`WithMainloop`] adds arguments of a mainloop of your own.
@@ -17,7 +18,7 @@ pub trait Arguments: Given {}
 impl<T: Given> Arguments for T {}
 
 /// What a launch needs to know about the arguments of an epilogue.
-pub trait Given {
+pub trait Given: Visited {
     /// Whether A and B are read.
     fn multiplied(&self) -> bool {
         true
@@ -103,6 +104,8 @@ impl Given for LinearArguments {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Whatever;
 
+impl Visited for Whatever {}
+
 impl Given for Whatever {
     fn admits(&self, _kernel: &AnyGemm, _product: Shape) -> Result<(), LaunchError> {
         Ok(())
@@ -142,6 +145,8 @@ impl<M: Mainloop, E: fmt::Debug> fmt::Debug for WithMainloop<'_, M, E> {
         f.debug_struct("WithMainloop").field("epilogue", &self.epilogue).finish_non_exhaustive()
     }
 }
+
+impl<M: Mainloop, E> Visited for WithMainloop<'_, M, E> {}
 
 impl<M: Mainloop, E: Given> Given for WithMainloop<'_, M, E> {
     fn multiplied(&self) -> bool {
@@ -210,6 +215,8 @@ impl<X: Node> Tree<'_, X> {
     }
 }
 
+impl<X: Node> Visited for Tree<'_, X> {}
+
 impl<X: Node> Given for Tree<'_, X> {
     fn admits(&self, kernel: &AnyGemm, _product: Shape) -> Result<(), LaunchError> {
         Self::of(kernel).map(|_| ())
@@ -224,6 +231,8 @@ impl<X: Node> Given for Tree<'_, X> {
         Self::of(kernel).map_or_else(|_| Vec::new(), |tree| tree.parameters(&kernel.plan, self.0, d))
     }
 }
+
+impl<E: Epilogue> Visited for Own<'_, E> {}
 
 impl<E: Epilogue> Given for Own<'_, E> {
     fn admits(&self, kernel: &AnyGemm, _product: Shape) -> Result<(), LaunchError> {

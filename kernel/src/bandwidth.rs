@@ -4,9 +4,13 @@
 //! the part of the next CTA, so that nothing comes from L1.
 
 use collective::Plan;
-use ptx::abi::{Argument, Grid};
+use ptx::abi::Grid;
 use ptx::{Builder, Entry, Function, Special, VerifyError};
 
+use crate::error::LaunchError;
+use crate::kernel::Kernel;
+use crate::operands::{Contents, Extents, Memory, Visit};
+use crate::problem::Launch;
 use crate::program::Program;
 
 /// Threads per CTA, and CTAs per SM.
@@ -56,30 +60,52 @@ impl Traffic {
         self.bytes() as f64 * f64::from(self.rounds)
     }
 
-    /// The grid and the arguments. A kernel that reads writes one sum per thread to `target`, 4 bytes each.
-    pub(crate) fn launch(self, source: u64, target: u64) -> (Grid, Vec<Argument>) {
-        let grid = Grid { ctas: [self.ctas(), 1, 1] };
-        (grid, vec![source.into(), target.into(), self.steps.into(), self.rounds.into()])
+    /// From one buffer to another. A kernel that reads writes one sum per thread there, 4 bytes each.
+    pub(crate) fn between(self, source: u64, target: u64) -> Transfer {
+        Transfer { traffic: self, source, target }
     }
 }
 
-/// The kernel.
-///
-/// # Errors
-/// None: the verifier finds no fault in it.
-pub(crate) fn program(moves: Moves) -> Result<Program, VerifyError> {
-    let name = match moves {
-        Moves::Reads => "read_bytes",
-        Moves::Copies => "copy_bytes",
-    };
-    let entry = Entry {
-        name: name.to_owned(),
-        target: Plan::TARGET,
-        threads: THREADS,
-        shared_bytes: 0,
-        cluster: [1, 1, 1],
-    };
-    Program::new(Function::build(entry, |f| emit(f, moves)))
+/// A launch between two buffers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Transfer {
+    traffic: Traffic,
+    source: u64,
+    target: u64,
+}
+
+impl Kernel<Transfer> for Moves {
+    fn program(&self) -> Result<Program, VerifyError> {
+        let name = match self {
+            Self::Reads => "read_bytes",
+            Self::Copies => "copy_bytes",
+        };
+        let entry = Entry {
+            name: name.to_owned(),
+            target: Plan::TARGET,
+            threads: THREADS,
+            shared_bytes: 0,
+            cluster: [1, 1, 1],
+        };
+        Program::new(Function::build(entry, |f| emit(f, *self)))
+    }
+
+    fn launch(&self, of: &Transfer, _slots: u32) -> Result<Option<Launch>, LaunchError> {
+        let Transfer { traffic: Traffic { steps, rounds, .. }, source, target } = *of;
+        let grid = Grid { ctas: [of.traffic.ctas(), 1, 1] };
+        let arguments = vec![source.into(), target.into(), steps.into(), rounds.into()];
+        Ok(Some(Launch { grid, arguments }))
+    }
+
+    fn visit(&self, of: &mut Transfer, visit: &mut impl Visit) {
+        let Transfer { traffic, source, target } = of;
+        let extents = Extents::line(8, traffic.bytes() as u64);
+        let Traffic { multiprocessors, steps, rounds } = traffic;
+        [multiprocessors, steps, rounds].into_iter().for_each(|count| visit.count(count));
+        let contents = Contents::Elements(1);
+        visit.memory(Memory { name: "the source", address: source, extents, contents, writes: false });
+        visit.memory(Memory { name: "the target", address: target, extents, contents, writes: true });
+    }
 }
 
 fn emit(f: &Builder, moves: Moves) {
@@ -123,10 +149,11 @@ mod tests {
         let source = engine.upload(&data).expect("memory");
         let target = engine.allocate(traffic.bytes()).expect("memory");
         for (moves, rounds) in [(Moves::Copies, 1), (Moves::Reads, 3)] {
-            let (grid, arguments) = whole(rounds).launch(source.address, target.address);
-            engine
-                .launch(&program(moves).expect("legal"), grid, &arguments)
-                .unwrap_or_else(|error| panic!("{error}"));
+            let transfer = whole(rounds).between(source.address, target.address);
+            let launch = moves.launch(&transfer, 132).expect("legal").expect("work");
+            let program = moves.program().expect("legal");
+            let run = engine.launch(&program, launch.grid, &launch.arguments);
+            run.unwrap_or_else(|error| panic!("{error}"));
             let moved = engine.read(target).expect("no fault");
             if moves == Moves::Copies {
                 assert!(moved == data);

@@ -3,26 +3,30 @@
 //! Each CTA has two warpgroups, which issue `m64n256` instructions on operands that are already in shared
 //! memory. One CTA runs per SM. The loop has no loads and no stores, so no GEMM on the same card in the same
 //! state can be faster. The operands are the caller's: with random values, the card draws as much power as in
-//! real use. [`sparse_program`] is the same with a
-//! 2:4 sparse A: each instruction has twice the K.
+//! real use. With a 2:4 sparse A each instruction has twice the K.
 //!
 //! ```
-//! use kernel::ceiling;
+//! use kernel::{Ceiling, Kernel, Rounds};
 //! use ptx::inst::WgmmaTypes;
 //!
-//! // Of one round on 132 multiprocessors.
-//! assert!(ceiling::operations(WgmmaTypes::Bf16F32, 132, 1) > 1e8);
-//! assert!(ceiling::program(WgmmaTypes::Bf16F32)?.text().contains("wgmma"));
+//! let ceiling = Ceiling::dense(WgmmaTypes::Bf16F32);
+//! let round = Rounds { ctas: 132, rounds: 1, operands: 1 << 20, sums: 2 << 20 };
+//! assert!(ceiling.operations(&round) > 1e8);
+//! assert!(ceiling.program()?.text().contains("wgmma"));
 //! # Ok::<(), ptx::VerifyError>(())
 //! ```
 
-use collective::{Accumulator, Plan};
+use collective::{Accumulator, Format, Plan};
 use cute_rs::atom::descriptor::MatrixDescriptor;
 use cute_rs::atom::{Major, SwizzleMode};
-use ptx::abi::{Argument, Grid};
+use ptx::abi::Grid;
 use ptx::inst::WgmmaSum;
 use ptx::{Builder, Entry, Function, ProxySpace, Special, Value, VerifyError, WgmmaOperands, WgmmaTypes};
 
+use crate::error::LaunchError;
+use crate::kernel::Kernel;
+use crate::operands::{Contents, Extents, Memory, Visit};
+use crate::problem::Launch;
 use crate::program::Program;
 
 const WARPGROUPS: u32 = 2;
@@ -32,24 +36,89 @@ const ROW_BYTES: u32 = 128;
 const STAGES: u32 = 4;
 const THREADS: u32 = WARPGROUPS * 128;
 
-/// Bytes of operands that [`launch`] reads: they fill shared memory.
-pub const OPERAND_BYTES: usize = (STAGES * Operands::DENSE.stage_bytes()) as usize;
-
-/// The kernel for element types with accumulators of `f32` or `s32`.
-///
-/// # Errors
-/// None: the verifier finds no fault in it.
-pub fn program(types: WgmmaTypes) -> Result<Program, VerifyError> {
-    written("wgmma_ceiling", types, Operands::DENSE)
+/// The kernel for some element types, with accumulators of `f32` or `s32`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ceiling {
+    /// The types that the instruction multiplies.
+    pub types: WgmmaTypes,
+    /// Whether A is 2:4 sparse. Of A half of the elements are then read, with metadata that names the first of
+    /// each chunk; operations count as those of dense operands.
+    pub sparse: bool,
 }
 
-/// The kernel for a 2:4 sparse A. A launch has the grid, the arguments and the operations of the dense one; of A half of the elements are read,
-/// with metadata that names the first of each chunk.
-///
-/// # Errors
-/// What the verifier finds: nothing for types that have a sparse instruction.
-pub fn sparse_program(types: WgmmaTypes) -> Result<Program, VerifyError> {
-    written("wgmma_sparse_ceiling", types, Operands::SPARSE)
+/// A launch of a [`Ceiling`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rounds {
+    /// Number of CTAs: as many as the card has SMs.
+    pub ctas: u32,
+    /// Number of times that each CTA multiplies its operands.
+    pub rounds: u32,
+    /// Device address of the operands, [`Ceiling::OPERAND_BYTES`] bytes.
+    pub operands: u64,
+    /// Device address of the sums, [`Rounds::sum_bytes`] bytes.
+    pub sums: u64,
+}
+
+impl Rounds {
+    /// Bytes of sums that CTAs write.
+    pub const fn sum_bytes(ctas: u32) -> usize {
+        (ctas * THREADS * 4) as usize
+    }
+}
+
+impl Ceiling {
+    /// Bytes of operands that a launch reads: they fill shared memory.
+    pub const OPERAND_BYTES: usize = (STAGES * Operands::DENSE.stage_bytes()) as usize;
+
+    /// The kernel of dense operands.
+    pub const fn dense(types: WgmmaTypes) -> Self {
+        Self { types, sparse: false }
+    }
+
+    /// Number of floating-point operations of a launch.
+    pub fn operations(&self, of: &Rounds) -> f64 {
+        let k = ROW_BYTES * 8 / self.types.element_bits();
+        2.0 * f64::from(of.ctas * WARPGROUPS * 64) * f64::from(N * k) * f64::from(of.rounds)
+    }
+}
+
+impl Kernel<Rounds> for Ceiling {
+    fn program(&self) -> Result<Program, VerifyError> {
+        let Self { types, sparse } = *self;
+        let (name, operands) = if sparse {
+            ("wgmma_sparse_ceiling", Operands::SPARSE)
+        } else {
+            ("wgmma_ceiling", Operands::DENSE)
+        };
+        let entry = Entry {
+            name: name.to_owned(),
+            target: Plan::TARGET,
+            threads: THREADS,
+            shared_bytes: STAGES * operands.stage_bytes(),
+            cluster: [1, 1, 1],
+        };
+        Program::new(Function::build(entry, |f| match types.d() {
+            WgmmaSum::S32 => emit::<i32>(f, types, operands),
+            WgmmaSum::F32 | WgmmaSum::F16 => emit::<f32>(f, types, operands),
+        }))
+    }
+
+    fn launch(&self, of: &Rounds, _slots: u32) -> Result<Option<Launch>, LaunchError> {
+        let Rounds { ctas, rounds, operands, sums } = *of;
+        let arguments = vec![operands.into(), sums.into(), rounds.into()];
+        Ok((ctas > 0).then_some(Launch { grid: Grid { ctas: [ctas, 1, 1] }, arguments }))
+    }
+
+    fn visit(&self, of: &mut Rounds, visit: &mut impl Visit) {
+        let Rounds { ctas, rounds, operands, sums } = of;
+        let sum_bytes = Rounds::sum_bytes(*ctas) as u64;
+        [ctas, rounds].into_iter().for_each(|count| visit.count(count));
+        let extents = Extents::line(8, Self::OPERAND_BYTES as u64);
+        let contents = Contents::Elements(1);
+        visit.memory(Memory { name: "the operands", address: operands, extents, contents, writes: false });
+        let (extents, contents) = (Extents::line(8, sum_bytes), Contents::Output(Format::F32));
+        visit.memory(Memory { name: "the sums", address: sums, extents, contents, writes: true });
+    }
 }
 
 /// Where operands lie in a stage.
@@ -72,37 +141,6 @@ impl Operands {
     const fn stage_bytes(self) -> u32 {
         self.a_bytes() + N * ROW_BYTES
     }
-}
-
-fn written(name: &str, types: WgmmaTypes, operands: Operands) -> Result<Program, VerifyError> {
-    let entry = Entry {
-        name: name.to_owned(),
-        target: Plan::TARGET,
-        threads: THREADS,
-        shared_bytes: STAGES * operands.stage_bytes(),
-        cluster: [1, 1, 1],
-    };
-    Program::new(Function::build(entry, |f| match types.d() {
-        WgmmaSum::S32 => emit::<i32>(f, types, operands),
-        WgmmaSum::F32 | WgmmaSum::F16 => emit::<f32>(f, types, operands),
-    }))
-}
-
-/// The grid and arguments for `rounds` rounds on `multiprocessors` SMs. The kernel reads operands from the
-/// device address `operands` ([`OPERAND_BYTES`] bytes) and writes sums to `sums` ([`sum_bytes`] bytes).
-pub fn launch(multiprocessors: u32, operands: u64, sums: u64, rounds: u32) -> (Grid, Vec<Argument>) {
-    (Grid { ctas: [multiprocessors, 1, 1] }, vec![operands.into(), sums.into(), rounds.into()])
-}
-
-/// Bytes of sums that [`launch`] writes.
-pub fn sum_bytes(multiprocessors: u32) -> usize {
-    (multiprocessors * THREADS * 4) as usize
-}
-
-/// Number of floating-point operations of a launch.
-pub fn operations(types: WgmmaTypes, multiprocessors: u32, rounds: u32) -> f64 {
-    let k = ROW_BYTES * 8 / types.element_bits();
-    2.0 * f64::from(multiprocessors * WARPGROUPS * 64) * f64::from(N * k) * f64::from(rounds)
 }
 
 /// The matrix descriptor of an operand tile at a shared address.
@@ -160,8 +198,6 @@ fn emit<T: Accumulator>(f: &Builder, types: WgmmaTypes, of: Operands) {
 
 #[cfg(test)]
 mod tests {
-    use collective::Format;
-
     use super::*;
     use crate::{Emulator, Engine};
 
@@ -174,12 +210,14 @@ mod tests {
             let mut engine = Emulator::new();
             let bytes = format.bytes() as usize;
             let one = &format.encode(1.0).to_le_bytes()[..bytes];
-            let operands = engine.upload(&one.repeat(OPERAND_BYTES / bytes)).expect("memory");
-            let sums = engine.allocate(sum_bytes(2)).expect("memory");
-            let rounds = 5;
-            let (grid, arguments) = launch(2, operands.address, sums.address, rounds);
-            let program = if sparse { sparse_program(types) } else { program(types) }.expect("legal");
-            engine.launch(&program, grid, &arguments).unwrap_or_else(|error| panic!("{error}"));
+            let operands = engine.upload(&one.repeat(Ceiling::OPERAND_BYTES / bytes)).expect("memory");
+            let sums = engine.allocate(Rounds::sum_bytes(2)).expect("memory");
+            let call = Rounds { ctas: 2, rounds: 5, operands: operands.address, sums: sums.address };
+            let ceiling = Ceiling { types, sparse };
+            let launch = ceiling.launch(&call, 132).expect("legal").expect("work");
+            let program = ceiling.program().expect("legal");
+            let run = engine.launch(&program, launch.grid, &launch.arguments);
+            run.unwrap_or_else(|error| panic!("{error}"));
             let sum = |bytes: &[u8]| {
                 let bits = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
                 format.multiplies(format).map(|types| match types.d() {
@@ -190,7 +228,7 @@ mod tests {
             let total: f64 = engine.read(sums).expect("no fault").chunks_exact(4).filter_map(sum).sum();
             // Half of a sparse A's elements are zero.
             let each = if sparse { 4.0 } else { 2.0 };
-            assert_eq!(total * each, operations(types, 2, rounds), "{format:?} {sparse}");
+            assert_eq!(total * each, ceiling.operations(&call), "{format:?} {sparse}");
         }
     }
 }

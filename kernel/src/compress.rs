@@ -10,6 +10,8 @@ use ptx::abi::Grid;
 
 use crate::check::Rule;
 use crate::error::LaunchError;
+use crate::kernel::Kernel;
+use crate::operands::{Contents, Extents, Memory, Visit};
 use crate::problem::{GemmProblem, Launch};
 use crate::program::Program;
 
@@ -24,7 +26,7 @@ const MOST: u32 = i32::MAX as u32;
 ///
 /// ```
 /// use collective::{Format, MatrixRef, sparse};
-/// use kernel::{Compress, Compression, Emulator, Engine};
+/// use kernel::{Compress, Compression, Emulator, Engine, Kernel};
 ///
 /// let (format, rows, k) = (Format::E4m3, 1_u32, 8);
 /// let compress = Compress::of(format)?;
@@ -42,7 +44,7 @@ const MOST: u32 = i32::MAX as u32;
 ///     metadata: MatrixRef::new(metadata.address, sparse::metadata_pitch(format, k).into()),
 ///     found: found.address,
 /// };
-/// if let Some(launch) = compress.launch(&what)? {
+/// if let Some(launch) = compress.launch(&what, 132)? {
 ///     engine.launch(&compress.program()?, launch.grid, &launch.arguments)?;
 /// }
 /// compress.check(k, &engine.read(found)?)?;
@@ -87,11 +89,29 @@ impl Compress {
         if operand { Ok(Self { format }) } else { Err(SparseError::Format { format }) }
     }
 
-    /// Builds, verifies and prints the kernel's program.
+    /// Checks that the operand could be compressed. `found` is what the 8 bytes at [`Compression::found`]
+    /// hold after the launch.
     ///
     /// # Errors
-    /// None: the verifier finds no fault in it.
-    pub fn program(self) -> Result<Program, VerifyError> {
+    /// [`SparseError::Dense`] with the first chunk, in row-major order, in which more than half is not zero.
+    /// What was written is then not a valid operand. [`SparseError::Elements`] if `found` is not 8 bytes.
+    pub fn check(self, k: u32, found: &[u8]) -> Result<(), SparseError> {
+        let Ok(bytes) = <[u8; 8]>::try_from(found) else {
+            let (what, found) = ("bytes of the report", found.len());
+            return Err(SparseError::Elements { what, rows: 1, k, found, needed: 8 });
+        };
+        if bytes == Self::NOTHING {
+            return Ok(());
+        }
+        let chunk = sparse::chunk(self.format);
+        let (place, chunks) = (u64::from_le_bytes(bytes), u64::from(k.div_ceil(chunk)).max(1));
+        let row = u32::try_from(place / chunks).unwrap_or(u32::MAX);
+        Err(SparseError::Dense { row, column: (place % chunks) as u32 * chunk, chunk })
+    }
+}
+
+impl Kernel<Compression> for Compress {
+    fn program(&self) -> Result<Program, VerifyError> {
         Program::new(emit::function(self.format))
     }
 
@@ -101,7 +121,7 @@ impl Compress {
     /// [`LaunchError::Extent`]. For each matrix: [`LaunchError::Null`], [`LaunchError::Address`] (not a
     /// multiple of an element's or a word's bytes), [`LaunchError::ShortPitch`], [`LaunchError::Pitch`] (2^40
     /// B or more) and [`LaunchError::End`]. [`LaunchError::Grid`].
-    pub fn launch(self, what: &Compression) -> Result<Option<Launch>, LaunchError> {
+    fn launch(&self, what: &Compression, _slots: u32) -> Result<Option<Launch>, LaunchError> {
         let Compression { rows, k, dense, values, metadata, found } = *what;
         GemmProblem { m: rows, n: 0, k }.limited()?;
         if rows == 0 || k == 0 {
@@ -142,23 +162,20 @@ impl Compress {
         }))
     }
 
-    /// Checks that the operand could be compressed. `found` is what the 8 bytes at [`Compression::found`]
-    /// hold after the launch.
-    ///
-    /// # Errors
-    /// [`SparseError::Dense`] with the first chunk, in row-major order, in which more than half is not zero.
-    /// What was written is then not a valid operand. [`SparseError::Elements`] if `found` is not 8 bytes.
-    pub fn check(self, k: u32, found: &[u8]) -> Result<(), SparseError> {
-        let Ok(bytes) = <[u8; 8]>::try_from(found) else {
-            let (what, found) = ("bytes of the report", found.len());
-            return Err(SparseError::Elements { what, rows: 1, k, found, needed: 8 });
-        };
-        if bytes == Self::NOTHING {
-            return Ok(());
-        }
-        let chunk = sparse::chunk(self.format);
-        let (place, chunks) = (u64::from_le_bytes(bytes), u64::from(k.div_ceil(chunk)).max(1));
-        let row = u32::try_from(place / chunks).unwrap_or(u32::MAX);
-        Err(SparseError::Dense { row, column: (place % chunks) as u32 * chunk, chunk })
+    fn visit(&self, what: &mut Compression, visit: &mut impl Visit) {
+        let (Self { format }, Compression { rows, k, dense, values, metadata, found }) = (*self, what);
+        let (lines, extent) = (if *k == 0 { 0 } else { *rows }, *k);
+        [rows, k].into_iter().for_each(|extent| visit.count(extent));
+        let one = Extents { count: 1, lines, ..Extents::default() };
+        let elements = |length: u32| Extents { bits: format.bits(), length: length.into(), ..one };
+        visit.matrix("the dense operand", (Contents::Operand(0, format), false), dense, elements(extent));
+        let kept = elements(sparse::kept(format, extent));
+        visit.matrix("the values matrix", (Contents::Output(format), true), values, kept);
+        let (lines, length) = (lines.div_ceil(sparse::ROWS), sparse::metadata_pitch(format, extent).into());
+        let words = Extents { bits: 32, lines, length, ..one };
+        visit.matrix("the metadata", (Contents::Metadata(format), true), metadata, words);
+        let extents = Extents { bits: 64, lines: lines.min(1), length: 1, ..one };
+        let (name, contents) = ("the report", Contents::Report);
+        visit.memory(Memory { name, address: found, extents, contents, writes: true });
     }
 }

@@ -39,6 +39,24 @@ pub trait Visit {
 
     /// Which of several forms a part has: for example whether it is given.
     fn form(&mut self, _form: u32) {}
+
+    /// There are parts that cannot be visited: arguments of an epilogue or of a mainloop of one's own.
+    fn hidden(&mut self) {}
+
+    /// A matrix, which is written or not. Its leading dimension and its stride are its own.
+    fn matrix(
+        &mut self,
+        name: &'static str,
+        (contents, writes): (Contents, bool),
+        matrix: &mut MatrixRef,
+        extents: Extents,
+    ) {
+        let MatrixRef { address, pitch, stride } = matrix;
+        let extents = Extents { pitch: *pitch, stride: *stride, ..extents };
+        self.memory(Memory { name, address, extents, contents, writes });
+        self.length(pitch);
+        self.length(stride);
+    }
 }
 
 /// A piece of device memory that a call accesses.
@@ -58,7 +76,6 @@ pub struct Memory<'a> {
 
 /// What a piece of memory contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Contents {
     /// Elements of A (0) or B (1). Those of a sparse operand are the kept ones.
     Operand(usize, Format),
@@ -83,6 +100,10 @@ pub enum Contents {
     Records,
     /// The workspace, zero at first.
     Workspace,
+    /// Elements of so many bytes that are not calculated with.
+    Elements(u32),
+    /// Words of which each bit is set at first.
+    Report,
 }
 
 /// The extents of a piece of memory: `count` matrices of `lines` lines of `length` elements.
@@ -104,7 +125,7 @@ pub struct Extents {
 
 impl Extents {
     /// So many consecutive elements.
-    const fn line(bits: u32, length: u64) -> Self {
+    pub const fn line(bits: u32, length: u64) -> Self {
         Self { bits, length, lines: 1, pitch: 0, count: 1, stride: 0 }
     }
 
@@ -148,10 +169,12 @@ impl Layouts {
     }
 }
 
-/// Arguments of an epilogue whose parts can be visited.
+/// Arguments of an epilogue. Their parts are hidden unless an implementation visits them.
 pub trait Visited {
-    /// Visits the parts for `D (lines, columns)` in a format, of which there are so many.
-    fn visit(&mut self, d: Extents, format: Format, visit: &mut impl Visit);
+    /// Visits the parts, for the extents of D in a format.
+    fn visit(&mut self, _d: Extents, _format: Format, visit: &mut impl Visit) {
+        visit.hidden();
+    }
 }
 
 impl Visited for () {
@@ -166,23 +189,9 @@ impl Visited for LinearArguments {
         let lines = if *beta == 0.0 { 0 } else { d.lines };
         visit.form(c.is_some().into());
         if let Some(c) = c {
-            matrix(visit, ("C", Contents::Source(format), c), Extents { lines, ..d });
+            visit.matrix("C", (Contents::Source(format), false), c, Extents { lines, ..d });
         }
     }
-}
-
-/// Visits a matrix. Its distances are its own.
-fn matrix(
-    visit: &mut impl Visit,
-    (name, contents, matrix): (&'static str, Contents, &mut MatrixRef),
-    extents: Extents,
-) {
-    let MatrixRef { address, pitch, stride } = matrix;
-    let extents = Extents { pitch: *pitch, stride: *stride, ..extents };
-    let writes = matches!(contents, Contents::Output(_));
-    visit.memory(Memory { name, address, extents, contents, writes });
-    visit.length(pitch);
-    visit.length(stride);
 }
 
 impl<E: Visited> Call<E> {
@@ -199,27 +208,27 @@ impl<E: Visited> Call<E> {
         products.visit(of.written, visit);
         for (i, operand) in [a, b].into_iter().enumerate() {
             let (contents, extents) = of.operand(i, problem);
-            matrix(visit, (["A", "B"][i], contents, operand), extents);
+            visit.matrix(["A", "B"][i], (contents, false), operand, extents);
         }
         visit.form(scales.is_some().into());
         if let Some(BlockScales { a, b }) = scales {
-            matrix(visit, ("A's scales", Contents::Scales, a), of.scales(0, problem));
-            matrix(visit, ("B's scales", Contents::Scales, b), of.scales(1, problem));
+            visit.matrix("A's scales", (Contents::Scales, false), a, of.scales(0, problem));
+            visit.matrix("B's scales", (Contents::Scales, false), b, of.scales(1, problem));
         }
         visit.form(group_scales.is_some().into());
         if let Some(GroupScales { scales, zeros }) = group_scales {
             let (contents, extents) = of.groups(problem, false);
-            matrix(visit, ("the scales of weights", contents, scales), extents);
+            visit.matrix("the scales of weights", (contents, false), scales, extents);
             let (contents, extents) = of.groups(problem, true);
-            matrix(visit, ("the zero points of weights", contents, zeros), extents);
+            visit.matrix("the zero points of weights", (contents, false), zeros, extents);
         }
         visit.form(metadata.is_some().into());
         if let Some(metadata) = metadata {
             let (contents, extents) = of.metadata(problem);
-            matrix(visit, ("the metadata of a sparse operand", contents, metadata), extents);
+            visit.matrix("the metadata of a sparse operand", (contents, false), metadata, extents);
         }
         let (format, extents) = of.output(problem);
-        matrix(visit, ("D", Contents::Output(format), d), extents);
+        visit.matrix("D", (Contents::Output(format), true), d, extents);
         epilogue.visit(extents, format, visit);
         visit.form(workspace.is_some().into());
         if let Some(WorkspaceRef { address, bytes }) = workspace {

@@ -16,6 +16,8 @@ pub use operands::KMajorRequest;
 
 use crate::check::{Distance, Rule, apart};
 use crate::error::LaunchError;
+use crate::kernel::Kernel;
+use crate::operands::{Contents, Extents, Visit};
 use crate::problem::{GemmProblem, Launch};
 use crate::program::Program;
 use crate::select::Machine;
@@ -32,7 +34,7 @@ const MOST: [u32; 2] = [i32::MAX as u32, 65535];
 ///
 /// ```
 /// use collective::{Format, MatrixRef};
-/// use kernel::{Emulator, Engine, Transpose, Transposition};
+/// use kernel::{Emulator, Engine, Kernel, Transpose, Transposition};
 ///
 /// let transpose = Transpose::of(Format::E4m3).expect("8 bits");
 /// let mut engine = Emulator::new();
@@ -40,7 +42,7 @@ const MOST: [u32; 2] = [i32::MAX as u32, 65535];
 /// let d = engine.allocate(6)?;
 /// let (a_ref, d_ref) = (MatrixRef::new(a.address, 3), MatrixRef::new(d.address, 2));
 /// let what = Transposition { rows: 2, columns: 3, count: 1, a: a_ref, d: d_ref };
-/// if let Some(launch) = transpose.launch(&what)? {
+/// if let Some(launch) = transpose.launch(&what, 132)? {
 ///     engine.launch(&transpose.program()?, launch.grid, &launch.arguments)?;
 /// }
 /// assert_eq!(engine.read(d)?, [1, 4, 2, 5, 3, 6]);
@@ -82,11 +84,35 @@ impl Transpose {
         self.bytes
     }
 
-    /// Builds, verifies and prints the kernel's program.
-    ///
-    /// # Errors
-    /// None: the verifier finds no fault in it.
-    pub fn program(self) -> Result<Program, VerifyError> {
+    /// Bytes that are read and written in total.
+    pub fn traffic(self, what: &Transposition) -> u64 {
+        let elements = u64::from(what.rows) * u64::from(what.columns) * u64::from(what.count);
+        2 * u64::from(self.bytes) * elements
+    }
+
+    /// The model's time for a launch, in microseconds: one launch, plus the traffic at the machine's memory
+    /// bandwidth. Rows of A or D that do not begin at multiples of 16 bytes are read and written one element
+    /// at a time, which takes longer.
+    pub fn microseconds(self, what: &Transposition, machine: &Machine) -> f64 {
+        // Elements per SM and cycle, measured on an H200: about the same for 1, 2 and 4 bytes.
+        const ONE_BY_ONE: f64 = 0.68;
+        let traffic = self.traffic(what);
+        let elements = traffic as f64 / f64::from(2 * self.bytes);
+        let in_lines = |matrix: MatrixRef| {
+            let stride = if what.count > 1 { matrix.stride } else { 0 };
+            [matrix.pitch, stride].iter().all(|of| (of * u64::from(self.bytes)).is_multiple_of(16))
+        };
+        let moved = if in_lines(what.a) && in_lines(what.d) {
+            0.0
+        } else {
+            elements / (ONE_BY_ONE * machine.cycles * f64::from(machine.multiprocessors))
+        };
+        machine.launch + moved.max(traffic as f64 / machine.dram)
+    }
+}
+
+impl Kernel<Transposition> for Transpose {
+    fn program(&self) -> Result<Program, VerifyError> {
         Program::new(emit::function(self.bytes))
     }
 
@@ -97,7 +123,7 @@ impl Transpose {
     /// [`LaunchError::Address`] (not a multiple of an element's bytes), [`LaunchError::ShortPitch`],
     /// [`LaunchError::Pitch`] and [`LaunchError::Distance`] (2^40 B or more), [`LaunchError::End`].
     /// [`LaunchError::Overlap`] if two D matrices share an element. [`LaunchError::TooManyTiles`].
-    pub fn launch(self, what: &Transposition) -> Result<Option<Launch>, LaunchError> {
+    fn launch(&self, what: &Transposition, _slots: u32) -> Result<Option<Launch>, LaunchError> {
         let Transposition { rows, columns, count, a, d } = *what;
         GemmProblem { m: rows, n: columns, k: 0 }.limited()?;
         if rows == 0 || columns == 0 || count == 0 {
@@ -143,29 +169,13 @@ impl Transpose {
         }))
     }
 
-    /// Bytes that are read and written in total.
-    pub fn traffic(self, what: &Transposition) -> u64 {
-        let elements = u64::from(what.rows) * u64::from(what.columns) * u64::from(what.count);
-        2 * u64::from(self.bytes) * elements
-    }
-
-    /// The model's time for a launch, in microseconds: one launch, plus the traffic at the machine's memory
-    /// bandwidth. Rows of A or D that do not begin at multiples of 16 bytes are read and written one element
-    /// at a time, which takes longer.
-    pub fn microseconds(self, what: &Transposition, machine: &Machine) -> f64 {
-        // Elements per SM and cycle, measured on an H200: about the same for 1, 2 and 4 bytes.
-        const ONE_BY_ONE: f64 = 0.68;
-        let traffic = self.traffic(what);
-        let elements = traffic as f64 / f64::from(2 * self.bytes);
-        let in_lines = |matrix: MatrixRef| {
-            let stride = if what.count > 1 { matrix.stride } else { 0 };
-            [matrix.pitch, stride].iter().all(|of| (of * u64::from(self.bytes)).is_multiple_of(16))
-        };
-        let moved = if in_lines(what.a) && in_lines(what.d) {
-            0.0
-        } else {
-            elements / (ONE_BY_ONE * machine.cycles * f64::from(machine.multiprocessors))
-        };
-        machine.launch + moved.max(traffic as f64 / machine.dram)
+    fn visit(&self, what: &mut Transposition, visit: &mut impl Visit) {
+        let Transposition { rows, columns, count, a, d } = what;
+        let [lines, length] = [*rows, *columns];
+        [rows, columns, &mut *count].into_iter().for_each(|extent| visit.count(extent));
+        let contents = Contents::Elements(self.bytes);
+        let all = Extents { bits: 8 * self.bytes, count: *count, ..Extents::default() };
+        visit.matrix("A", (contents, false), a, Extents { lines, length: length.into(), ..all });
+        visit.matrix("D", (contents, true), d, Extents { lines: length, length: lines.into(), ..all });
     }
 }

@@ -7,7 +7,7 @@ mod skipped;
 use collective::sparse::{self, SparseError};
 use collective::{Format, MatrixRef};
 use emulator::Schedule;
-use kernel::{Compress, Compression, Emulator, Engine, LaunchError};
+use kernel::{Compress, Compression, Emulator, Engine, Kernel, LaunchError};
 
 /// A matrix to compress on both sides.
 struct Case {
@@ -67,12 +67,8 @@ impl Case {
             found: found.address,
         };
         let compress = Compress::of(format).expect("a format of operands");
-        let launch = compress.launch(&what).expect("legal");
-        assert_eq!(launch.is_none(), rows == 0 || k == 0);
-        if let Some(launch) = launch {
-            let program = compress.program().expect("legal");
-            engine.launch(&program, launch.grid, &launch.arguments).unwrap_or_else(|error| panic!("{error}"));
-        }
+        let time = compress.run(engine, &what).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(time.is_none(), rows == 0 || k == 0);
         let verdict = compress.check(k, &engine.read(found).expect("read"));
         let host = sparse::compress(format, [rows, k], elements);
         if let Ok(host) = &host {
@@ -259,7 +255,7 @@ fn what_cannot_be_compressed_is_refused() {
         metadata: MatrixRef::new(1 << 21, 512),
         found: 4096,
     };
-    assert_eq!(compress.launch(&legal).expect("legal").expect("not empty").grid.ctas, [8, 1, 1]);
+    assert_eq!(compress.launch(&legal, 1).expect("legal").expect("not empty").grid.ctas, [8, 1, 1]);
     for (what, words) in [
         (Compression { k: 1 << 31, ..legal }, "K is 2147483648, it must be below"),
         (Compression { dense: MatrixRef::NONE, ..legal }, "the dense operand is a null pointer"),
@@ -282,7 +278,7 @@ fn what_cannot_be_compressed_is_refused() {
         (Compression { found: 0, ..legal }, "the report is a null pointer"),
         (Compression { found: 4100, ..legal }, "begins at 0x1004, a multiple of 8 B"),
     ] {
-        let error = compress.launch(&what).expect_err(words).to_string();
+        let error = compress.launch(&what, 1).expect_err(words).to_string();
         assert!(error.contains(words), "`{words}`: {error}");
     }
     let huge = Compression {
@@ -293,7 +289,7 @@ fn what_cannot_be_compressed_is_refused() {
         metadata: MatrixRef::new(4096, 1 << 36),
         found: 4096,
     };
-    assert!(matches!(compress.launch(&huge), Err(LaunchError::Grid { .. })));
+    assert!(matches!(compress.launch(&huge, 1), Err(LaunchError::Grid { .. })));
     let short = SparseError::Elements { what: "bytes of the report", rows: 1, k: 200, found: 4, needed: 8 };
     assert_eq!(compress.check(200, &[0; 4]), Err(short));
 }

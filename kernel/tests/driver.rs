@@ -12,10 +12,14 @@ use std::sync::Arc;
 
 use collective::tree::{LinearBias, LinearBiasArguments, ReduceRow, RowArgument, Sum};
 use collective::{
-    Cooperative, DirectStore, KMajor, LinearCombination, Operands, Record, Tile, TmaWgmma, TreeEpilogue,
+    Cooperative, DirectStore, Format, KMajor, LinearCombination, MatrixRef, Operands, Record, Tile, TmaWgmma,
+    TreeEpilogue,
 };
 use kernel::driver::{Context, DeviceSlice, Enqueue, Loaded, Records, Stream, StreamRef};
-use kernel::{AnyGemm, Call, Composed, Engine, EngineError, GemmProblem, Gpu, Program, Tree};
+use kernel::{
+    AnyGemm, Call, Composed, Engine, EngineError, GemmProblem, Gpu, Kernel, Program, Transpose,
+    Transposition, Tree,
+};
 use scheduler::{AlongM, OneTile};
 use typenum::{U1, U64};
 
@@ -123,6 +127,32 @@ fn loaded_kernels_are_captured() {
         drop(gpu);
         assert_eq!((other::replay(graph), noted("stale replay")), (0, 0));
         assert_eq!((noted("unloaded"), noted("freed")), (1, 1), "they are kept");
+    });
+}
+
+/// A kernel that is no GEMM is loaded, kept and checked as one is.
+#[test]
+fn kernels_of_every_kind_are_loaded() {
+    with_stand_in("kernels_of_every_kind_are_loaded", &[], &[], || {
+        let mut gpu = Gpu::new(0).expect("the stand-in");
+        let stream = Arc::clone(gpu.stream());
+        let buffers = [0; 3].map(|_| gpu.allocate(BYTES).expect("memory"));
+        let memory = buffers.map(|buffer| gpu.memory(buffer).expect("allocated"));
+        let [from, to, other] = memory.each_ref().map(DeviceSlice::from);
+        let transpose = Transpose::of(Format::Bf16).expect("16 bits");
+        let program = transpose.program().expect("legal");
+        let mut loaded = Loaded::load_in(gpu.context(), transpose, program).expect("compiles");
+        let [a, d, e] = buffers.map(|buffer| MatrixRef::new(buffer.address, 16));
+        let what = Transposition { rows: 16, columns: 16, count: 1, a, d };
+        loaded.launch(&stream, &what, &[from, to]).expect("lent");
+        loaded.launch(&stream, &Transposition { d: e, ..what }, &[from, other]).expect("lent");
+        assert_eq!(noted("launched"), 2);
+        let error = loaded.launch(&stream, &what, &[from, other]).expect_err("D is not lent").to_string();
+        assert!(error.contains("D is 512 B"), "{error}");
+        let short = Transposition { a: MatrixRef::new(a.address, 15), ..what };
+        let error = loaded.launch(&stream, &short, &[from, to]).expect_err("a short row").to_string();
+        assert!(error.contains("leading dimension"), "{error}");
+        assert_eq!(noted("launched"), 2);
     });
 }
 

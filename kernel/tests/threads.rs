@@ -4,7 +4,7 @@ use std::sync::{Mutex, OnceLock};
 
 use collective::{Cooperative, KMajor, LinearCombination, Operands, Tile, TmaWgmma};
 use half::bf16;
-use kernel::driver::{Context, DeviceMemory, DeviceSlice, Graph, Kernel, Loaded, Prepared, Stream};
+use kernel::driver::{Context, DeviceMemory, DeviceSlice, Graph, Loaded, LoadedProgram, Prepared, Stream};
 use kernel::{AnyGemm, Batched, Buffer, Composed, Emulator, EngineError, Gemm, Gpu, Launch, Program};
 use scheduler::{AlongM, Persistent};
 use typenum::{U1, U64};
@@ -38,7 +38,7 @@ const _: () = {
     shares::<Emulator>();
     shares::<Gpu>();
     shares::<Prepared>();
-    shares::<Kernel>();
+    shares::<LoadedProgram>();
     shares::<Context>();
     shares::<Stream>();
     shares::<DeviceMemory>();

@@ -9,8 +9,8 @@ use collective::{Format, MatrixRef};
 use cute_rs::atom::Major;
 use emulator::{Memory, Options, Program, Recorder, Schedule};
 use kernel::{
-    Call, Emulator, Engine, GemmProblem, LaunchError, Machine, Request, Transpose, Transposition, Types,
-    fastest,
+    Call, Emulator, Engine, GemmProblem, Kernel, LaunchError, Machine, Request, Transpose, Transposition,
+    Types, fastest,
 };
 
 /// Elements between a multiple of 128 B and the matrix, and from the end of a row to the next.
@@ -74,10 +74,7 @@ fn check(engine: &mut dyn Engine, bytes: u32, [rows, columns]: [u32; 2], count: 
     let (a_ref, d_ref) = (a.of(from.address), d.of(to.address));
     let transpose = Transpose::of(format(bytes)).expect("a width that there is");
     let what = Transposition { rows, columns, count, a: a_ref, d: d_ref };
-    if let Some(launch) = transpose.launch(&what).expect("legal") {
-        let program = transpose.program().expect("legal");
-        engine.launch(&program, launch.grid, &launch.arguments).unwrap_or_else(|error| panic!("{error}"));
-    }
+    transpose.run(engine, &what).unwrap_or_else(|error| panic!("{error}"));
     let width = bytes as usize;
     for z in 0..count as usize {
         for row in 0..rows as usize {
@@ -177,7 +174,7 @@ fn more_matrices_than_a_grid_has() {
     let transpose = Transpose::of(Format::U8).expect("8 bits");
     let (a, d) = (MatrixRef::new(4096, 64), MatrixRef::new(1 << 30, 64));
     let what = Transposition { rows: 64, columns: 64, count: 100_000, a: a.every(4096), d: d.every(4096) };
-    let launch = transpose.launch(&what).expect("legal").expect("not empty");
+    let launch = transpose.launch(&what, 1).expect("legal").expect("not empty");
     assert_eq!(launch.grid.ctas, [1, 1, 65535]);
     // The same with few CTAs.
     let (mut engine, count) = (Emulator::new(), 5);
@@ -186,7 +183,7 @@ fn more_matrices_than_a_grid_has() {
     let to = engine.allocate(source.len()).expect("memory");
     let [a, d] = [from, to].map(|buffer| MatrixRef::new(buffer.address, 64).every(4096));
     let mut launch =
-        transpose.launch(&Transposition { count, a, d, ..what }).expect("legal").expect("not empty");
+        transpose.launch(&Transposition { count, a, d, ..what }, 1).expect("legal").expect("not empty");
     launch.grid.ctas[2] = 2;
     engine.launch(&transpose.program().expect("legal"), launch.grid, &launch.arguments).expect("runs");
     let got = engine.read(to).expect("read");
@@ -207,7 +204,7 @@ fn there_are_no_bank_conflicts() {
         let to = memory.allocate((rows * columns * bytes) as usize);
         let (a, d) = (MatrixRef::new(from, columns.into()), MatrixRef::new(to, rows.into()));
         let what = Transposition { rows, columns, count: 1, a, d };
-        let launch = transpose.launch(&what).expect("legal").expect("not empty");
+        let launch = transpose.launch(&what, 1).expect("legal").expect("not empty");
         let program = transpose.program().expect("legal");
         let recorder = Recorder::default();
         let options = Options { trace: Some(&recorder), ..Options::default() };
@@ -232,7 +229,7 @@ fn what_cannot_be_transposed_is_refused() {
         a: MatrixRef::new(4096, 20).every(600),
         d: MatrixRef::new(1 << 20, 30).every(600),
     };
-    assert!(transpose.launch(&legal).expect("legal").is_some());
+    assert!(transpose.launch(&legal, 1).expect("legal").is_some());
     for (what, words) in [
         (Transposition { rows: 1 << 31, ..legal }, "M is 2147483648, it must be below 2147483648"),
         (Transposition { a: MatrixRef::NONE, ..legal }, "A is a null pointer"),
@@ -260,7 +257,7 @@ fn what_cannot_be_transposed_is_refused() {
         (Transposition { d: MatrixRef::new(4096, 30), ..legal }, "overlap"),
         (Transposition { a: MatrixRef::new(u64::MAX - 3, 20), ..legal }, "ends beyond the last address"),
     ] {
-        let error = transpose.launch(&what).expect_err(words).to_string();
+        let error = transpose.launch(&what, 1).expect_err(words).to_string();
         assert!(error.contains(words), "`{words}`: {error}");
     }
     let huge = Transposition {
@@ -270,7 +267,7 @@ fn what_cannot_be_transposed_is_refused() {
         a: MatrixRef::new(4096, 1 << 31),
         d: MatrixRef::new(4096, 1 << 31),
     };
-    assert!(matches!(transpose.launch(&huge), Err(LaunchError::TooManyTiles { .. })));
+    assert!(matches!(transpose.launch(&huge, 1), Err(LaunchError::TooManyTiles { .. })));
 }
 
 /// What is transposed, where to, and at what cost; kernels multiply the result.
@@ -291,9 +288,9 @@ fn requests_become_k_major() {
             let elements = [1000, 520].into_iter().zip(majors).filter(|(_, major)| *major == Major::Mn);
             let elements: u64 = elements.map(|(mn, _)| mn * 208).sum();
             assert_eq!(first.traffic(), 2 * elements * bytes, "{types} {majors:?}");
-            let (least, launches) = (first.traffic() as f64 / card.dram, first.launches().expect("legal"));
-            assert!(first.microseconds(&card) > least);
-            assert_eq!(launches.len(), majors.iter().filter(|&&major| major == Major::Mn).count());
+            assert!(first.microseconds(&card) > first.traffic() as f64 / card.dram);
+            let transposes = first.operands.iter().flatten().count();
+            assert_eq!(transposes, majors.iter().filter(|&&major| major == Major::Mn).count());
             assert!(fastest(&first.request, &card).is_ok(), "{types} {majors:?}");
             assert_eq!(first.request.majors, [Major::K; 2]);
             let batch = request.batched(3).k_major(1 << 24);
@@ -330,8 +327,8 @@ fn a_batch_is_multiplied_whatever_its_directions() {
     let bytes = request.k_major(0).workspace;
     let workspace = engine.allocate(bytes as usize).expect("memory");
     let first = request.k_major(workspace.address);
-    for (transpose, launch) in first.launches().expect("legal") {
-        engine.launch(&transpose.program().expect("legal"), launch.grid, &launch.arguments).expect("runs");
+    for (transpose, what) in first.operands.iter().flatten() {
+        transpose.run(&mut engine, what).expect("runs");
     }
     let gemm = fastest(&first.request, &Machine::h200()).expect("K-major").gemm;
     let program = gemm.program().expect("legal");

@@ -40,7 +40,7 @@ fn tuned(request: &Request<'_>, tuning: Tuning) -> Tuned {
 }
 
 fn spec(tuned: &Tuned) -> KernelSpec {
-    tuned.loaded.gemm().spec().expect("built in")
+    tuned.loaded.kernel().spec().expect("built in")
 }
 
 /// The model's second choice, which the stand-in runs fastest.
@@ -155,7 +155,7 @@ fn every_kind_of_call_is_measured() {
             assert!(matches!(first.chosen, Chosen::Measured { kernels: 1, .. }), "{why}: {first:?}");
             let again = tuned(&request, budget);
             assert!(matches!(again.chosen, Chosen::Recorded { .. }), "{why}: {again:?}");
-            assert_eq!(again.loaded.gemm().form(), request.call.products.form(), "{why}");
+            assert_eq!(again.loaded.kernel().form(), request.call.products.form(), "{why}");
         }
         assert_eq!((noted("freed twice"), noted("stale launch")), (0, 0));
     });

@@ -18,7 +18,7 @@
 
 use std::time::Duration;
 
-use kernel::{AnyGemm, Buffer, Engine, EngineError, MatrixRef, Transpose, Transposition};
+use kernel::{AnyGemm, Buffer, Engine, EngineError, Kernel, MatrixRef, Transpose, Transposition};
 
 use super::product::{RunError, of_kernels, orders};
 use super::{HostMatrix, Order};
@@ -65,9 +65,6 @@ pub(super) fn transpose(
     // Poison the destination, so that an unwritten element makes the result wrong.
     let poison = vec![matrix.format.poison(); bytes / transpose.bytes() as usize];
     what.d.address = upload(engine, &matrix.format.memory(&poison))?.address;
-    let time = match transpose.launch(&what)? {
-        Some(launch) => engine.launch(&transpose.program()?, launch.grid, &launch.arguments)?,
-        None => Duration::ZERO,
-    };
+    let time = transpose.run(engine, &what)?.unwrap_or_default();
     Ok((what.d, time))
 }

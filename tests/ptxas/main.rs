@@ -10,6 +10,7 @@ mod random;
 
 use assembler::{Report, assemble};
 use cute_rs::atom::Major;
+use kernel::Kernel;
 use ptx::{Entry, Function, Special, Target};
 
 /// Everything in the assembler's output that makes a kernel slow: spills, a stack frame, advisories about

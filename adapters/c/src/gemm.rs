@@ -315,7 +315,7 @@ impl Gemm {
     }
 
     pub(crate) fn workspace(&self) -> Result<u64, Failure> {
-        self.with(|loaded| Ok(loaded.gemm().workspace(&self.call, loaded.slots())))
+        self.with(|loaded| Ok(loaded.kernel().workspace(&self.call, loaded.slots())))
     }
 
     /// # Safety

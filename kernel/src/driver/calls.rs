@@ -5,27 +5,26 @@ use core::fmt;
 use core::num::NonZeroUsize;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use collective::Format;
-use cute_rs::atom::Major;
 use lru::LruCache;
 use ptx::Scalar;
 use ptx::abi::{Argument, Grid, TENSOR_MAP_BYTES, TensorMap};
 
-use crate::arguments::Given;
 use crate::error::EngineError;
-use crate::operands::{Layouts, Memory, Visit};
-use crate::problem::{Call, Launch};
-use crate::types::Types;
+use crate::operands::{Memory, Visit};
+use crate::problem::Launch;
 
-/// Makes launches and parameter blocks.
-pub(super) trait Maker {
-    /// Checks a call and makes its launch; `None` if there is nothing to compute.
-    ///
-    /// An address of the call may only appear in the arguments as the address itself, or plus a fixed number
-    /// of bytes; or it may decide a choice, by being zero or by being a multiple of a power of two up to
-    /// [`ALIGNMENT`]. Launches are kept only if this was found to hold.
-    fn launch<E: Given + Clone>(&self, call: &Call<E>) -> Result<Option<Launch>, EngineError>;
+/// Makes launches of calls `C`.
+pub(super) trait Maker<C>: Blocks {
+    /// Checks a call and makes its launch; `None` if there is nothing to compute. Launches are kept only if
+    /// addresses were found to be where [`Kernel::launch`](crate::Kernel::launch) says.
+    fn launch(&self, call: &C) -> Result<Option<Launch>, EngineError>;
 
+    /// Visits every part of a call.
+    fn visit(&self, call: &mut C, visit: &mut impl Visit);
+}
+
+/// Makes parameter blocks.
+pub(super) trait Blocks {
     /// Lays out arguments as a parameter block.
     fn block(&self, arguments: &[Argument]) -> Result<Vec<u8>, EngineError>;
 
@@ -39,9 +38,6 @@ pub(super) trait Maker {
 /// Number of shapes that are kept: the layers of a model, with a margin. Beyond that, the least recently used
 /// is forgotten.
 const KEPT: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
-
-/// The keys of launches do not depend on how far matrices reach.
-const ANY: Layouts = Layouts::new(Types::of(Format::Bf16), [Major::K; 2]);
 
 /// Launches by the shapes of their calls.
 pub(super) struct Calls {
@@ -75,8 +71,8 @@ struct Kept {
     launch: Option<(Grid, Vec<u8>)>,
     /// Where addresses are in the block; `None` if that is not known.
     moves: Option<Vec<Move>>,
-    /// The arguments that the block was made from, for a call whose epilogue is not linear. They are compared
-    /// with every later call's arguments.
+    /// The arguments that the block was made from, for a call with hidden parts. They are compared with every
+    /// later call's arguments.
     arguments: Vec<Argument>,
 }
 
@@ -104,23 +100,21 @@ impl Calls {
     ///
     /// # Errors
     /// Those of the maker.
-    pub(super) fn get<E: Given + Clone>(
+    pub(super) fn get<C: Clone>(
         &mut self,
-        maker: &impl Maker,
-        call: &Call<E>,
+        maker: &impl Maker<C>,
+        call: &C,
     ) -> Result<Ready<'_>, EngineError> {
         let Self { kept, parts } = self;
-        let linear = call.epilogue.linear();
-        let mut plain = call.lend().with(linear.copied().unwrap_or_default());
-        parts.read(&mut plain, linear.is_some());
-        let Parts { shape, addresses } = parts;
-        let changed = if linear.is_some() {
-            let moved = kept.get_mut(&**shape).map(|kept| kept.move_to(maker, addresses));
-            changed_or(moved, || Kept::new(maker, &plain, addresses))
-        } else {
+        parts.read(|parts| maker.visit(&mut call.clone(), parts));
+        let Parts { shape, addresses, hidden } = parts;
+        let changed = if *hidden {
             let launch = maker.launch(call)?;
             let moved = kept.get_mut(&**shape).map(|kept| kept.change_to(maker, launch.as_ref()));
             changed_or(moved, || Kept::of(maker, launch, addresses))
+        } else {
+            let moved = kept.get_mut(&**shape).map(|kept| kept.move_to(maker, addresses));
+            changed_or(moved, || Kept::new(maker, call, addresses))
         };
         match changed {
             Ok(None) => {}
@@ -149,20 +143,20 @@ fn changed_or(
 }
 
 impl Kept {
-    fn new(maker: &impl Maker, call: &Call, addresses: &[u64]) -> Result<Self, EngineError> {
+    fn new<C: Clone>(maker: &impl Maker<C>, call: &C, addresses: &[u64]) -> Result<Self, EngineError> {
         let arguments = Vec::new();
         let Some(launch) = maker.launch(call)? else {
             let (addresses, moves) = (addresses.into(), Some(Vec::new()));
             return Ok(Self { addresses, launch: None, moves, arguments });
         };
         let block = maker.block(&launch.arguments)?;
-        let moves = displaced(call).and_then(|call| maker.launch(&call).ok().flatten());
+        let moves = displaced(maker, call).and_then(|call| maker.launch(&call).ok().flatten());
         let moves = moves.and_then(|other| moves_between(addresses, &launch, &other, maker.offsets()));
         Ok(Self { addresses: addresses.into(), launch: Some((launch.grid, block)), moves, arguments })
     }
 
     /// A launch whose arguments are kept as well.
-    fn of(maker: &impl Maker, launch: Option<Launch>, addresses: &[u64]) -> Result<Self, EngineError> {
+    fn of(maker: &impl Blocks, launch: Option<Launch>, addresses: &[u64]) -> Result<Self, EngineError> {
         let addresses = addresses.into();
         let Some(Launch { grid, arguments }) = launch else {
             return Ok(Self { addresses, launch: None, moves: None, arguments: Vec::new() });
@@ -173,7 +167,7 @@ impl Kept {
 
     /// Changes the block to the arguments of this launch. New arguments are written; returns `false` if a
     /// tensor map differs in more than its address, because it must be encoded again.
-    fn change_to(&mut self, maker: &impl Maker, launch: Option<&Launch>) -> Result<bool, EngineError> {
+    fn change_to(&mut self, maker: &impl Blocks, launch: Option<&Launch>) -> Result<bool, EngineError> {
         let (Some((grid, block)), Some(launch)) = (&mut self.launch, launch) else {
             return Ok(self.launch.is_none() && launch.is_none());
         };
@@ -205,7 +199,7 @@ impl Kept {
     }
 
     /// Changes the block to these addresses; returns `false` if their positions are not known.
-    fn move_to(&mut self, maker: &impl Maker, addresses: &[u64]) -> Result<bool, EngineError> {
+    fn move_to(&mut self, maker: &impl Blocks, addresses: &[u64]) -> Result<bool, EngineError> {
         if *addresses == *self.addresses {
             return Ok(true);
         }
@@ -278,7 +272,7 @@ fn distance(which: usize) -> Option<u64> {
 }
 
 /// The same call, with every address that is not 0 displaced; `None` if it has too many addresses.
-fn displaced(call: &Call) -> Option<Call> {
+fn displaced<C: Clone>(maker: &impl Maker<C>, call: &C) -> Option<C> {
     struct Displace {
         which: usize,
         all: bool,
@@ -295,8 +289,8 @@ fn displaced(call: &Call) -> Option<Call> {
         }
     }
 
-    let (mut call, mut displace) = (*call, Displace { which: 0, all: true });
-    call.visit(&ANY, &mut displace);
+    let (mut call, mut displace) = (call.clone(), Displace { which: 0, all: true });
+    maker.visit(&mut call, &mut displace);
     displace.all.then_some(call)
 }
 
@@ -306,6 +300,8 @@ struct Parts {
     /// Calls with equal words give launches that differ only in addresses.
     shape: Vec<u64>,
     addresses: Vec<u64>,
+    /// Whether there are parts that were not visited.
+    hidden: bool,
 }
 
 impl Visit for Parts {
@@ -328,19 +324,24 @@ impl Visit for Parts {
     fn form(&mut self, form: u32) {
         self.shape.push(form.into());
     }
+
+    fn hidden(&mut self) {
+        self.hidden = true;
+    }
 }
 
 impl Parts {
-    /// Takes a call apart. Launches of calls that are not linear are compared argument by argument. Alignment
+    /// Takes a call apart. Launches of calls with hidden parts are compared argument by argument. Alignment
     /// need not be part of their shapes: choices by alignment show in the arguments.
-    fn read(&mut self, call: &mut Call, linear: bool) {
+    fn read(&mut self, visit: impl FnOnce(&mut Self)) {
         self.shape.clear();
         self.addresses.clear();
-        call.visit(&ANY, self);
-        if linear {
-            self.shape.extend(self.addresses.chunks(16).map(classes));
-        } else {
+        self.hidden = false;
+        visit(self);
+        if self.hidden {
             self.shape.push(u64::MAX);
+        } else {
+            self.shape.extend(self.addresses.chunks(16).map(classes));
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::memory::DeviceSlice;
 use crate::error::EngineError;
-use crate::operands::{Layouts, Memory, Visit};
-use crate::problem::Call;
+use crate::kernel::Kernel;
+use crate::operands::{Memory, Visit};
 
 /// The first memory that is not inside a slice.
 struct Lent<'a> {
@@ -23,18 +23,17 @@ impl Visit for Lent<'_> {
     }
 }
 
-/// Checks that all memory that a call accesses is inside slices. Memory that the epilogue accesses in
-/// addition to D is not checked here.
+/// Checks that all memory that a call's kernel visits is inside slices.
 ///
 /// # Errors
-/// The first memory that is not inside a slice.
-pub(super) fn check(
-    kernel: &str,
-    layouts: &Layouts,
-    call: &Call<()>,
+/// The first memory that is not.
+pub(super) fn check<C: Clone>(
+    kernel: &impl Kernel<C>,
+    name: &str,
+    call: &C,
     lent: &[DeviceSlice<'_>],
 ) -> Result<(), EngineError> {
-    let mut visit = Lent { kernel, lent, result: Ok(()) };
-    call.clone().visit(layouts, &mut visit);
+    let mut visit = Lent { kernel: name, lent, result: Ok(()) };
+    kernel.visit(&mut call.clone(), &mut visit);
     visit.result
 }

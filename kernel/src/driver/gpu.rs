@@ -14,7 +14,7 @@ use ptx::Target;
 use ptx::abi::{Argument, Grid};
 
 use super::context::Context;
-use super::kernel::Kernel;
+use super::loaded_program::LoadedProgram;
 use super::memory::{Allocation, DeviceMemory, Memories};
 use super::stopwatch::Stopwatch;
 use super::stream::Stream;
@@ -40,7 +40,7 @@ pub struct Gpu {
     multiprocessors: u32,
     memories: Arc<Memories>,
     /// Kernels by the digests of their programs. The least recently used is dropped first.
-    kernels: LruCache<u64, (Arc<str>, Arc<Kernel>)>,
+    kernels: LruCache<u64, (Arc<str>, Arc<LoadedProgram>)>,
 }
 
 impl fmt::Debug for Gpu {
@@ -195,7 +195,7 @@ impl Gpu {
     ///
     /// # Errors
     /// The compiler's log if the driver rejects the program, or a driver error.
-    pub fn kernel(&mut self, program: &Program) -> Result<Arc<Kernel>, EngineError> {
+    pub fn kernel(&mut self, program: &Program) -> Result<Arc<LoadedProgram>, EngineError> {
         let text = program.shared_text();
         // Two texts may have the same digest. Then the later one replaces the earlier.
         if let Some((known, kernel)) = self.kernels.get(&program.digest())
@@ -204,7 +204,7 @@ impl Gpu {
             return Ok(Arc::clone(kernel));
         }
         self.context.alive()?;
-        let kernel = Arc::new(Kernel::load_in(&self.context, program)?);
+        let kernel = Arc::new(LoadedProgram::load_in(&self.context, program)?);
         self.kernels.put(program.digest(), (Arc::clone(text), Arc::clone(&kernel)));
         Ok(kernel)
     }
@@ -222,7 +222,7 @@ impl Gpu {
         let work = || {
             let mut made = Vec::new();
             while let Some(program) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
-                made.push((*program, Kernel::load_in(context, program)));
+                made.push((*program, LoadedProgram::load_in(context, program)));
             }
             made
         };

@@ -23,7 +23,7 @@ pub enum Origin {
     Assembled,
     /// It was read from the folder of compiled kernels ([`disk`](crate::disk)).
     Disk,
-    /// The caller passed it ([`Kernel::load_ahead`](super::Kernel::load_ahead)).
+    /// The caller passed it ([`LoadedProgram::load_ahead`](super::LoadedProgram::load_ahead)).
     Ahead,
 }
 
@@ -67,7 +67,7 @@ impl Context {
         key.map_err(|source| EngineError::Cache { source })
     }
 
-    /// The key of a program's binary on disk, as [`Kernel::load_in`](super::Kernel::load_in) looks for it.
+    /// The key of a program's binary on disk, as [`LoadedProgram::load_in`](super::LoadedProgram::load_in) looks for it.
     ///
     /// In addition to what [`key`](Self::key) depends on, it depends on the version of the assembler that
     /// `FALCHION_PTXAS` names, so a binary of another assembler is never used. If no assembler is named, the
@@ -191,7 +191,7 @@ mod tests {
     use super::{Origin, compile};
     use crate::assembler;
     use crate::disk::Cache;
-    use crate::driver::Kernel;
+    use crate::driver::LoadedProgram;
     use crate::driver::counting::card;
     use crate::engine::Engine;
     use crate::problem::{Call, GemmProblem};
@@ -219,13 +219,13 @@ mod tests {
         let cache = Cache::at(folder.path());
         for gemm in gemms {
             let (name, program) = (gemm.name(), gemm.program()?);
-            let compiled = Kernel::of_image(&program, compile(gpu.context(), &program, Vec::new())?)?;
+            let compiled = LoadedProgram::of_image(&program, compile(gpu.context(), &program, Vec::new())?)?;
             assert_eq!((compiled.origin(), compiled.local_bytes()), (Origin::Compiled, 0), "{name}");
             let ones = bf16::ONE.to_le_bytes().repeat(64 * 64);
             let (operand, d) = (gpu.upload(&ones)?, gpu.allocate(ones.len())?);
             let mut numbers = Vec::new();
             for origin in [Origin::Assembled, Origin::Disk] {
-                let kernel = Kernel::load_from(gpu.context(), &program, Some(&cache))?;
+                let kernel = LoadedProgram::load_from(gpu.context(), &program, Some(&cache))?;
                 assert_eq!((kernel.origin(), kernel.warnings()), (origin, &[][..]), "{name}");
                 assert_eq!(kernel.local_bytes(), compiled.local_bytes(), "{name}");
                 assert_eq!(kernel.advisories(), Vec::<String>::new(), "{name}");

@@ -5,28 +5,23 @@ use core::ffi::c_void;
 use core::fmt;
 use std::sync::Arc;
 
-use collective::tree::{Path, Reach};
-use collective::{MatrixRef, Record};
 use ptx::abi::{Argument, TENSOR_MAP_BYTES};
-use ptx::{Param, Scalar};
 
-use super::calls::{Calls, Maker};
+use super::calls::{Blocks, Calls, Maker};
 use super::context::Context;
 use super::footprint;
-use super::kernel::Kernel;
+use super::loaded_program::LoadedProgram;
 use super::memory::DeviceSlice;
 use super::stream::{Held, StreamRef};
 use super::tensor_map;
-use crate::arguments::{Arguments, Given};
-use crate::error::EngineError;
+use crate::error::{EngineError, LaunchError};
 use crate::gemm::AnyGemm;
-use crate::launch::Made;
-use crate::operands::Layouts;
-use crate::problem::{Call, GemmProblem, Launch};
-use crate::products::Products;
+use crate::kernel::Kernel;
+use crate::operands::Visit;
+use crate::problem::Launch;
 use crate::program::Program;
 
-/// A compiled GEMM kernel that remembers its calls. A repeated call costs a look-up and a launch. A call that
+/// A compiled kernel that remembers its calls: a GEMM, or any other [`Kernel`]. A repeated call costs a look-up and a launch. A call that
 /// differs only in addresses reuses the arguments of the earlier one and changes the addresses in them.
 ///
 /// The first call of a shape is checked, and its tensor maps are encoded; it does not wait for anything
@@ -49,59 +44,56 @@ use crate::program::Program;
 ///     Ok(())
 /// }
 /// ```
-pub struct Loaded {
-    parts: Parts,
+pub struct Loaded<K = AnyGemm> {
+    parts: Parts<K>,
     calls: Calls,
 }
 
 /// What is needed to make a launch.
-struct Parts {
-    gemm: AnyGemm,
+struct Parts<K> {
+    kernel: K,
     program: Program,
-    kernel: Arc<Kernel>,
+    loaded: Arc<LoadedProgram>,
     slots: u32,
-    layouts: Layouts,
 }
 
-impl fmt::Debug for Loaded {
+impl<K> fmt::Debug for Loaded<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { parts: Parts { gemm, slots, .. }, calls } = self;
+        let Self { parts: Parts { program, slots, .. }, calls } = self;
         let mut debug = f.debug_struct("Loaded");
-        debug.field("gemm", &gemm.name()).field("slots", slots).field("shapes", &calls.len());
+        debug.field("program", &program.name()).field("slots", slots).field("shapes", &calls.len());
         debug.finish_non_exhaustive()
     }
 }
 
-impl Loaded {
-    /// Compiles a kernel in a context. `program` must be the kernel's own ([`AnyGemm::program`]).
+impl<K> Loaded<K> {
+    /// Compiles a kernel in a context. `program` must be the kernel's own ([`Kernel::program`]).
     ///
     /// # Errors
     /// The compiler's log if the driver rejects the program, or a driver error.
-    pub fn load_in(context: &Arc<Context>, gemm: AnyGemm, program: Program) -> Result<Self, EngineError> {
-        let kernel = Arc::new(Kernel::load_in(context, &program)?);
-        Self::of_kernel(gemm, program, kernel)
+    pub fn load_in(context: &Arc<Context>, kernel: K, program: Program) -> Result<Self, EngineError> {
+        let loaded = Arc::new(LoadedProgram::load_in(context, &program)?);
+        Self::of_program(kernel, program, loaded)
     }
 
     /// With a program that is already compiled.
-    pub(super) fn of_kernel(
-        gemm: AnyGemm,
+    pub(super) fn of_program(
+        kernel: K,
         program: Program,
-        kernel: Arc<Kernel>,
+        loaded: Arc<LoadedProgram>,
     ) -> Result<Self, EngineError> {
-        let slots = kernel.max_active_clusters()?;
-        let layouts = Layouts::of(&gemm);
-        let parts = Parts { gemm, program, kernel, slots, layouts };
-        Ok(Self { parts, calls: Calls::default() })
+        let slots = loaded.max_active_clusters()?;
+        Ok(Self { parts: Parts { kernel, program, loaded, slots }, calls: Calls::default() })
     }
 
-    /// The compiled kernel.
-    pub fn kernel(&self) -> &Kernel {
-        &self.parts.kernel
+    /// The compiled program.
+    pub fn program(&self) -> &LoadedProgram {
+        &self.parts.loaded
     }
 
     /// The kernel as a value, for example to ask for the workspace of a call.
-    pub fn gemm(&self) -> &AnyGemm {
-        &self.parts.gemm
+    pub fn kernel(&self) -> &K {
+        &self.parts.kernel
     }
 
     /// Number of the kernel's clusters that are resident on the GPU at once.
@@ -124,18 +116,22 @@ impl Loaded {
     /// The first illegal argument, memory that is not lent, records that were not lent as
     /// [`Records`](super::Records), an epilogue that does not report all memory it accesses, or a launch that
     /// the driver rejects. Faults while the kernel runs are reported by a later call.
-    pub fn launch<'s, E: Arguments + Clone>(
+    pub fn launch<'s, C: Clone>(
         &mut self,
         stream: impl Into<StreamRef<'s>>,
-        call: &Call<E>,
+        call: &C,
         lent: &[DeviceSlice<'_>],
-    ) -> Result<(), EngineError> {
+    ) -> Result<(), EngineError>
+    where
+        K: Kernel<C>,
+    {
         let (stream, Self { parts, calls }) = (stream.into(), self);
-        let kernel = &parts.kernel;
+        let Parts { kernel: of, program, loaded: kernel, slots } = &*parts;
         if lent.iter().any(|slice| !slice.serves(stream.raw())) {
             return Err(EngineError::OtherStream { kernel: kernel.name().to_owned() });
         }
-        parts.reaches(call, lent)?;
+        footprint::check(of, program.name(), call, lent)?;
+        of.reaches(call, program, *slots, lent)?;
         let current = kernel.context().bind()?;
         if stream.is_captured(&current)? {
             let memory = lent.iter().filter_map(DeviceSlice::allocation).map(|memory| memory as Held);
@@ -152,7 +148,10 @@ impl Loaded {
     ///
     /// # Errors
     /// The first illegal argument, or a driver error.
-    pub fn prepare<E: Arguments + Clone>(&mut self, call: &Call<E>) -> Result<(), EngineError> {
+    pub fn prepare<C: Clone>(&mut self, call: &C) -> Result<(), EngineError>
+    where
+        K: Kernel<C>,
+    {
         self.calls.get(&self.parts, call).map(|_| ())
     }
 
@@ -163,120 +162,48 @@ impl Loaded {
     /// reported by a later call.
     ///
     /// # Safety
-    /// As [`Kernel::launch_raw`]. The same must hold for the memory that records in device memory point to. If
+    /// As [`LoadedProgram::launch_raw`]. The same must hold for the memory that records in device memory point to. If
     /// the stream is being captured, this value and the memory must be kept as long as the graph may be
     /// replayed.
-    pub unsafe fn launch_raw<E: Arguments + Clone>(
-        &mut self,
-        stream: *mut c_void,
-        call: &Call<E>,
-    ) -> Result<(), EngineError> {
+    pub unsafe fn launch_raw<C: Clone>(&mut self, stream: *mut c_void, call: &C) -> Result<(), EngineError>
+    where
+        K: Kernel<C>,
+    {
         let Self { parts, calls } = self;
-        let current = parts.kernel.context().bind()?;
+        let current = parts.loaded.context().bind()?;
         let Some((grid, block)) = calls.get(parts, call)? else { return Ok(()) };
         // SAFETY: the caller guarantees the stream and the addresses.
-        unsafe { parts.kernel.launch_in(&current, stream, grid, block) }
+        unsafe { parts.loaded.launch_in(&current, stream, grid, block) }
     }
 }
 
-impl Parts {
-    /// Checks that all memory a call accesses is lent.
-    fn reaches<E: Arguments + Clone>(
-        &self,
-        call: &Call<E>,
-        lent: &[DeviceSlice<'_>],
-    ) -> Result<(), EngineError> {
-        let (name, epilogue) = (self.program.name(), &call.epilogue);
-        let layouts = Layouts { multiplied: epilogue.multiplied(), ..self.layouts };
-        footprint::check(name, &layouts, &call.lend(), lent)?;
-        let Products::Grouped { count, records } = call.products else {
-            return self.reaches_one(call, call, lent);
-        };
-        let unknown = || EngineError::Described { kernel: name.to_owned() };
-        if count == 0 {
-            return Ok(());
-        }
-        let known = lent.iter().find_map(|slice| slice.records(records)).ok_or_else(unknown)?;
-        for (index, record) in known.as_slice().get(..count as usize).ok_or_else(unknown)?.iter().enumerate()
-        {
-            let Record { m, n, k, addresses, pitches } = *record;
-            let [a, b, c, d] = [0, 1, 2, 3].map(|i| MatrixRef::new(addresses[i], pitches[i]));
-            let (problem, epilogue) = (GemmProblem { m, n, k }, epilogue.clone().with_c(c));
-            let product = Call { products: Products::One, a, b, d, workspace: None, ..Call::of(problem) }
-                .with(epilogue);
-            let layouts = Layouts { multiplied: product.epilogue.multiplied(), ..self.layouts };
-            footprint::check(name, &layouts, &product.lend(), lent)
-                .and_then(|()| self.reaches_one(call, &product, lent))
-                .map_err(|source| EngineError::Record { index, source: Box::new(source) })?;
-        }
-        Ok(())
-    }
-
-    /// Checks that the memory is lent which the epilogue of one GEMM accesses, and what a mainloop of the
-    /// user's own accesses in addition to A and B.
-    fn reaches_one<E: Arguments + Clone>(
-        &self,
-        call: &Call<E>,
-        product: &Call<E>,
-        lent: &[DeviceSlice<'_>],
-    ) -> Result<(), EngineError> {
-        let (name, epilogue) = (self.program.name(), &product.epilogue);
-        let count = product.products.count();
-        let covers = |address, bytes, writes| lent.iter().any(|slice| slice.covers(address, bytes, writes));
-        let reach = Reach::new(count, &covers);
-        let refused = |source| EngineError::Call { kernel: name.to_owned(), source };
-        let multiplied = epilogue.multiplied();
-        let checked = self.gemm.checked(product, multiplied, &Path::within(&reach)).map_err(refused)?;
-        let built_in = epilogue.linear().is_some() && self.gemm.mainloop.is_built_in();
-        if checked.is_none() || built_in {
-            return Ok(());
-        }
-        let made = self.gemm.make(call, &Path::ROOT, self.slots).map_err(refused)?;
-        let Some(Made { launch, of_mainloop, of_epilogue, operands }) = made else { return Ok(()) };
-        let of_own = Reach::new(count, &covers);
-        call.epilogue.operands(&self.gemm, operands, &Path::within(&of_own)).map_err(refused)?;
-        let given = self.program.function().params.iter().zip(&launch.arguments);
-        let address = |(param, argument): (&Param, &Argument)| match argument {
-            Argument::Scalar(ty, bits) if *ty == <u64 as Scalar>::TYPE && !param.number => *bits,
-            Argument::Scalar(..) => 0,
-            Argument::TensorMap(map) => map.address,
-            Argument::Im2colMap(map) => map.address,
-        };
-        let given: Vec<u64> = given.map(address).collect();
-        let known = operands.map(|operand| operand.address);
-        // Of a linear epilogue the library knows what it reads.
-        let of_epilogue = if self.gemm.epilogue.linear().is_some() { 0..0 } else { of_epilogue };
-        for (role, reach, range, known) in [
-            ("epilogue", reach, of_epilogue, &[call.d.address][..]),
-            ("mainloop", of_own, of_mainloop, &known),
-        ] {
-            let others = given[range].iter().filter(|&address| *address != 0 && !known.contains(address));
-            let (told, addresses) = (reach.told(), others.count());
-            if told < addresses {
-                return Err(EngineError::Untold { kernel: name.to_owned(), role, told, addresses });
-            }
-        }
-        Ok(())
+impl<K> Parts<K> {
+    fn refused(&self, source: LaunchError) -> EngineError {
+        EngineError::Call { kernel: self.program.name().to_owned(), source }
     }
 }
 
-impl Maker for Parts {
-    fn launch<E: Given + Clone>(&self, call: &Call<E>) -> Result<Option<Launch>, EngineError> {
-        let made = self.gemm.make(call, &Path::ROOT, self.slots);
-        let refused = |source| EngineError::Call { kernel: self.program.name().to_owned(), source };
-        Ok(made.map_err(refused)?.map(|made| made.launch))
+impl<K: Kernel<C>, C> Maker<C> for Parts<K> {
+    fn launch(&self, call: &C) -> Result<Option<Launch>, EngineError> {
+        self.kernel.launch(call, self.slots).map_err(|source| self.refused(source))
     }
 
+    fn visit(&self, call: &mut C, visit: &mut impl Visit) {
+        self.kernel.visit(call, visit);
+    }
+}
+
+impl<K> Blocks for Parts<K> {
     fn block(&self, arguments: &[Argument]) -> Result<Vec<u8>, EngineError> {
-        self.kernel.parameter_block(&self.program, arguments)
+        self.loaded.parameter_block(&self.program, arguments)
     }
 
     fn offsets(&self) -> &[usize] {
-        self.kernel.offsets()
+        self.loaded.offsets()
     }
 
     fn readdress(&self, map: &mut [u8; TENSOR_MAP_BYTES], address: u64) -> Result<(), EngineError> {
-        let context = self.kernel.context();
+        let context = self.loaded.context();
         tensor_map::readdress(context.driver(), &|call, status| context.check(call, status), map, address)
     }
 }
@@ -285,7 +212,7 @@ impl Maker for Parts {
 mod tests {
     use collective::Record;
 
-    use super::{Loaded, Maker};
+    use super::{Blocks, Loaded, Maker};
     use crate::driver::DeviceSlice;
     use crate::driver::counting::allocations;
     use crate::driver::counting::card;

@@ -20,17 +20,17 @@
 //! calls, remembers them, and launches on memory that its owners lend as [`DeviceSlice`]s. Buffers of a
 //! [`Gpu`] can be lent; so can slices of cudarc, on streams of cudarc (feature and module `cudarc`). Plain
 //! addresses are `unsafe`, because nothing proves that they are addresses of live device memory.
-//! [`Kernel::launch_raw`] launches on any stream with plain addresses; it allocates nothing and waits for
+//! [`LoadedProgram::launch_raw`] launches on any stream with plain addresses; it allocates nothing and waits for
 //! nothing.
 //!
 //! ```no_run
-//! use kernel::driver::{Context, Kernel, Stream};
+//! use kernel::driver::{Context, LoadedProgram, Stream};
 //! use kernel::{AnyGemm, Call};
 //!
 //! fn multiply(gemm: &AnyGemm, call: &Call, stream: *mut core::ffi::c_void) -> Result<(), Box<dyn std::error::Error>> {
 //!     let context = Context::primary(0)?; // the application's own
 //!     let program = gemm.program()?;
-//!     let kernel = Kernel::load_in(&context, &program)?; // milliseconds; keep it
+//!     let kernel = LoadedProgram::load_in(&context, &program)?; // milliseconds; keep it
 //!     if let Some(launch) = gemm.launch(call, 132)? {
 //!         let block = kernel.parameter_block(&program, &launch.arguments)?;
 //!         // SAFETY: the stream is alive and of that context, and `call` holds addresses of matrices that are alive.
@@ -73,10 +73,11 @@ pub mod cudarc;
 mod footprint;
 mod gpu;
 mod graph;
-mod kernel;
+pub(crate) mod hidden;
 mod library;
 mod load;
 mod loaded;
+mod loaded_program;
 mod memory;
 mod module;
 mod reach;
@@ -97,9 +98,9 @@ pub use chooser::{RowMajorProducts, matmul};
 pub use context::{Context, Current};
 pub use gpu::Gpu;
 pub use graph::Graph;
-pub use kernel::{Kernel, parameter_block};
 pub use load::Origin;
 pub use loaded::Loaded;
+pub use loaded_program::{LoadedProgram, parameter_block};
 pub use memory::{DeviceMemory, DeviceSlice, Memories};
 pub use records::Records;
 pub use stream::{Held, Stream, StreamRef};

@@ -8,8 +8,8 @@ use cute_rs::atom::Major;
 
 use super::context::{Context, lock};
 use super::gpu::Gpu;
-use super::kernel::Kernel;
 use super::loaded::Loaded;
+use super::loaded_program::LoadedProgram;
 use super::memory::{DeviceMemory, DeviceSlice};
 use super::stream::StreamRef;
 use crate::arguments::Arguments;
@@ -75,7 +75,7 @@ impl Ready {
     fn workspace(
         &self,
         stream: StreamRef<'_>,
-        kernel: &Kernel,
+        kernel: &LoadedProgram,
         bytes: u64,
     ) -> Result<Option<Workspace>, EngineError> {
         if bytes == 0 {
@@ -109,8 +109,8 @@ impl Ready {
         lent: &[DeviceSlice<'_>],
     ) -> Result<(), EngineError> {
         let mut loaded = lock(&self.loaded);
-        let bytes = loaded.gemm().workspace(&call, loaded.slots());
-        let workspace = self.workspace(stream, loaded.kernel(), bytes)?;
+        let bytes = loaded.kernel().workspace(&call, loaded.slots());
+        let workspace = self.workspace(stream, loaded.program(), bytes)?;
         let mut lent = lent.to_vec();
         lent.extend(workspace.as_ref().map(|(_, memory)| DeviceSlice::from(memory)));
         let call = Call { workspace: workspace.as_ref().map(|(workspace, _)| *workspace), ..call };

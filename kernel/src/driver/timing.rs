@@ -6,11 +6,13 @@ use std::sync::Arc;
 use ptx::abi::{Argument, Grid};
 
 use super::gpu::Gpu;
-use super::kernel::{Kernel, parameter_block_in};
+use super::loaded_program::{LoadedProgram, parameter_block_in};
 use super::memory::Allocation;
 use super::reach;
 use super::stream::{Held, Stream};
+use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::kernel::{Kernel, prepared};
 use crate::program::Program;
 
 /// Work that can be enqueued on a stream any number of times.
@@ -41,7 +43,7 @@ impl<T: Enqueue + ?Sized> Enqueue for &T {
 /// It keeps its kernel, and the buffers that its arguments point into, alive.
 #[derive(Debug)]
 pub struct Prepared {
-    kernel: Arc<Kernel>,
+    kernel: Arc<LoadedProgram>,
     grid: Grid,
     block: Vec<u8>,
     buffers: Vec<Arc<Allocation>>,
@@ -49,7 +51,7 @@ pub struct Prepared {
 
 impl Prepared {
     /// The compiled kernel.
-    pub fn kernel(&self) -> &Kernel {
+    pub fn kernel(&self) -> &LoadedProgram {
         &self.kernel
     }
 }
@@ -96,6 +98,19 @@ impl Gpu {
         // and the records are in memory that nothing else uses.
         let prepared = unsafe { self.prepare_raw(program, grid, &arguments)? };
         Ok(Prepared { buffers, ..prepared })
+    }
+
+    /// Prepares the launch of a call; `None` if there is nothing to compute.
+    ///
+    /// # Errors
+    /// The verifier's faults, the first illegal argument, or those of [`prepare`](Self::prepare).
+    pub fn prepare_call<C>(
+        &mut self,
+        kernel: &impl Kernel<C>,
+        call: &C,
+    ) -> Result<Option<Prepared>, EngineError> {
+        let (program, launch) = prepared(kernel, call, |program| self.slots(program))?;
+        launch.map(|launch| self.prepare(&program, launch.grid, &launch.arguments)).transpose()
     }
 
     /// Prepares a launch on any memory, as [`prepare`](Self::prepare) does on this GPU's buffers.

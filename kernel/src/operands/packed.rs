@@ -33,7 +33,12 @@ impl Visit for Packs {
             Contents::Scales => length.next_multiple_of(SCALES),
             Contents::GroupScales(_) | Contents::Exponents => length.next_multiple_of(GROUPS),
             Contents::Metadata(_) => length.max(sparse::WORDS.into()),
-            Contents::Codes(..) | Contents::Table | Contents::Records | Contents::Workspace => length,
+            Contents::Codes(..)
+            | Contents::Elements(_)
+            | Contents::Table
+            | Contents::Records
+            | Contents::Report
+            | Contents::Workspace => length,
         };
         let pitch = self.row_bytes.map_or(pitch, packed);
         let stride = if count > 1 { u64::from(lines) * pitch } else { 0 };

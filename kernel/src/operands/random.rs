@@ -19,7 +19,8 @@ impl Contents {
             Self::Exponents => (124..=130).collect(),
             Self::Scales => factors(),
             Self::Metadata(format) => metadata(format),
-            Self::Output(_) | Self::Table | Self::Records | Self::Workspace => Vec::new(),
+            Self::Elements(_) => random(Format::E4m3),
+            Self::Output(_) | Self::Table | Self::Records | Self::Workspace | Self::Report => Vec::new(),
         }
     }
 }

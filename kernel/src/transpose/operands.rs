@@ -4,7 +4,7 @@ use collective::{Format, MatrixRef};
 use cute_rs::atom::Major;
 
 use super::{Transpose, Transposition};
-use crate::problem::{GemmProblem, Launch};
+use crate::problem::GemmProblem;
 use crate::products::Products;
 use crate::select::{Machine, Request};
 
@@ -14,7 +14,8 @@ use crate::select::{Machine, Request};
 pub struct KMajorRequest<'a> {
     /// The same GEMMs, with the K-major transposes in place of the operands that are transposed.
     pub request: Request<'a>,
-    /// How A and B are transposed; `None` for an operand that is multiplied as it is.
+    /// How A and B are transposed, before the GEMM on its stream; `None` for an operand that is multiplied as it
+    /// is.
     pub operands: [Option<(Transpose, Transposition)>; 2],
     /// Bytes of device memory for the transposes, from the address that was given.
     pub workspace: u64,
@@ -34,18 +35,6 @@ impl KMajorRequest<'_> {
     /// The model's time for the transposes, in microseconds.
     pub fn microseconds(&self, machine: &Machine) -> f64 {
         self.operands.iter().flatten().map(|(transpose, what)| transpose.microseconds(what, machine)).sum()
-    }
-
-    /// The launches of the transposes. They come before the GEMM's on its stream. Operands without elements
-    /// need none.
-    ///
-    /// # Errors
-    /// As [`Transpose::launch`].
-    pub fn launches(&self) -> Result<Vec<(Transpose, Launch)>, crate::LaunchError> {
-        let launch = |(transpose, what): &(Transpose, Transposition)| {
-            Ok(transpose.launch(what)?.map(|launch| (*transpose, launch)))
-        };
-        self.operands.iter().flatten().filter_map(|operand| launch(operand).transpose()).collect()
     }
 }
 

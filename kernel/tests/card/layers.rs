@@ -192,7 +192,7 @@ fn layers_of_one_shape_have_their_own_scales_rows_and_metadata() -> Result<(), E
             let d = of_layer[of_layer.len() - 1];
             gpu.write(d, &vec![0x55; layers.d])?;
             let call = layers.call(layer, of_layer);
-            let workspace = gpu.workspace(loaded.gemm().workspace(&call, loaded.slots()))?;
+            let workspace = gpu.workspace(loaded.kernel().workspace(&call, loaded.slots()))?;
             let lent = of_layer.iter().copied().chain(workspace.map(|workspace| workspace.buffer()));
             let lent = lent.map(|buffer| gpu.memory(buffer)).collect::<Result<Vec<_>, _>>()?;
             let lent: Vec<_> = lent.iter().map(DeviceSlice::from).collect();

@@ -1,10 +1,10 @@
 //! The arguments of a launch for a kernel of any form, and the memory that they need.
 
 use collective::{Form, Plan, Producer, Record};
-use emulator::Memory;
-use kernel::operands::{self, Contents, Layouts, Visit};
+use kernel::operands::Layouts;
 use kernel::{Call, GemmProblem, Launch, LaunchError, LinearArguments, MatrixRef, WorkspaceRef};
 
+use super::memory::{Piece, Places};
 use super::subject::Gemm;
 use super::trial::{Purpose, Size};
 
@@ -53,37 +53,6 @@ pub(super) struct Products {
     pub(super) memory: Vec<Piece>,
 }
 
-/// A piece of the memory that a launch accesses.
-pub(super) struct Piece {
-    pub(super) contents: Contents,
-    pub(super) bytes: usize,
-    /// The words of a table or of records.
-    pub(super) words: Vec<u32>,
-}
-
-/// Gives a call memory of its own.
-struct Places {
-    // It returns the same addresses for the same sizes in the same order.
-    memory: Memory,
-    pieces: Vec<Piece>,
-    words: Vec<u32>,
-}
-
-impl Visit for Places {
-    fn memory(&mut self, place: operands::Memory<'_>) {
-        let operands::Memory { address, extents, contents, .. } = place;
-        let bytes = usize::try_from(extents.bytes()).unwrap_or(usize::MAX);
-        if bytes > 0 {
-            *address = self.memory.allocate(bytes);
-            let words = match contents {
-                Contents::Table | Contents::Records => self.words.clone(),
-                _ => Vec::new(),
-            };
-            self.pieces.push(Piece { contents, bytes, words });
-        }
-    }
-}
-
 impl Products {
     /// The arguments of a problem. Rows begin at multiples of 16 bytes, or beside them for some purposes.
     pub(super) fn new(gemm: &Gemm, problem: GemmProblem, purpose: Purpose) -> Self {
@@ -128,7 +97,7 @@ impl Products {
         let c = (!purpose.in_place).then_some(c);
         call.epilogue = LinearArguments { c, beta: 1.0, ..LinearArguments::default() };
         call = Call { workspace: None, ..layouts.apart(call) };
-        let mut places = Places { memory: Memory::new(), pieces: Vec::new(), words: products.table(&groups) };
+        let mut places = Places::with(products.table(&groups));
         if form == Form::Grouped {
             call.visit(&layouts, &mut places);
             let matrices = [call.a, call.b, call.epilogue.c.unwrap_or(call.d), call.d];

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use collective::{Form, Format, Plan};
+use collective::{Form, Plan};
 use emulator::{Failure, Fault, Memory, Options, Program, Schedule};
 use kernel::operands::Contents;
 use kernel::{GemmProblem, Launch};
@@ -11,7 +11,8 @@ use ptx::{Function, Statement};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use scheduler::{Tiles, Work};
 
-use super::products::{self, Piece, Products};
+use super::memory::{self, Random};
+use super::products::{self, Products};
 use super::record::Outcome;
 use super::subject::{Gemm, Subject};
 
@@ -399,14 +400,12 @@ impl Case {
             return Ok(None);
         };
         let mut random = Random(0x5EED);
-        let fill = |piece: &Piece| random.fill(piece, purpose.in_place);
-        let contents = products.memory.iter().map(fill).collect();
-        let places = |of: fn(&Contents) -> bool| {
-            let all = products.memory.iter().enumerate();
-            all.filter(|(_, piece)| of(&piece.contents)).map(|(place, _)| place).collect::<Vec<_>>()
-        };
-        let outputs = places(|contents| matches!(contents, Contents::Output(_) | Contents::Workspace));
-        let d = places(|contents| matches!(contents, Contents::Output(_)));
+        let mut contents: Vec<Vec<u8>> = products.memory.iter().map(|piece| random.fill(piece)).collect();
+        let d = products.memory.iter().position(|piece| matches!(piece.contents, Contents::Output(_)));
+        if let Some(d) = d.filter(|_| purpose.in_place) {
+            // It is C too.
+            contents[d] = random.matrix(gemm.formats()[2], products.memory[d].bytes);
+        }
         let long = matches!(
             purpose.size,
             Size::DividedWidths
@@ -416,7 +415,8 @@ impl Case {
                 | Size::NarrowOneMoreThanStages
         );
         // The next launch begins with the workspace as the first one has left it.
-        let again = d.first().copied().filter(|_| !long && outputs.len() > 1);
+        let outputs = memory::outputs(&products.memory);
+        let again = d.filter(|_| !long && outputs.len() > 1);
         Ok(Some(Self { launch, contents, outputs, again, long }))
     }
 }
@@ -483,57 +483,6 @@ fn most_arrivals(function: &Function) -> u32 {
         most.max().unwrap_or(0)
     }
     search(&function.body)
-}
-
-/// SplitMix64, by S. Vigna.
-pub(super) struct Random(pub(super) u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// The contents of a piece of memory before a launch.
-    fn fill(&mut self, piece: &Piece, in_place: bool) -> Vec<u8> {
-        let mut matrix = |format: Format| self.matrix(format, piece.bytes / format.bytes() as usize);
-        match piece.contents {
-            Contents::Operand(_, format) | Contents::Source(format) | Contents::GroupScales(format) => {
-                matrix(format)
-            }
-            // D is C too.
-            Contents::Output(format) if in_place => matrix(format),
-            // A pattern that shows elements of D that were not written.
-            Contents::Output(_) => vec![0xA5; piece.bytes],
-            Contents::Scales => matrix(Format::F32),
-            // Valid metadata: each chunk keeps two of its four elements, or one of two.
-            Contents::Metadata(format) => {
-                let named: &[u32] = if format.bits() == 32 { &[4, 14] } else { &[4, 8, 9, 12, 13, 14] };
-                let mut word =
-                    || (0..8).fold(0, |word, _| word << 4 | named[self.next() as usize % named.len()]);
-                (0..piece.bytes / 4).flat_map(|_| word().to_le_bytes()).collect()
-            }
-            Contents::Workspace => vec![0; piece.bytes],
-            Contents::Table | Contents::Records => {
-                piece.words.iter().flat_map(|word| word.to_le_bytes()).collect()
-            }
-            // Codes in few bits, and whatever else any bits are.
-            _ => (0..piece.bytes).map(|_| self.next() as u8).collect(),
-        }
-    }
-
-    /// Random elements between -1 and 1.
-    pub(super) fn matrix(&mut self, format: Format, elements: usize) -> Vec<u8> {
-        let size = format.bytes() as usize;
-        let mut bytes = Vec::with_capacity(elements * size);
-        for _ in 0..elements {
-            let value = (self.next() >> 40) as f64 / (1u64 << 23) as f64 - 1.0;
-            bytes.extend(&format.encode(value).to_le_bytes()[..size]);
-        }
-        bytes
-    }
 }
 
 fn difference(output: &[u8], expected: &[u8]) -> String {

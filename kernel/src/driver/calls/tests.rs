@@ -3,28 +3,36 @@
 #[path = "../../../tests/support/later.rs"]
 mod later;
 
+use core::fmt;
 use std::cell::Cell;
 use std::hint::black_box;
 use std::time::Instant;
 
 use collective::tree::{LinearBias, LinearBiasArguments, Path, RowArgument, ScaledArguments, SwiGlu};
-use collective::{BlockScales, Form, GroupScales, LinearArguments, LinearCombination, MatrixRef};
+use collective::{BlockScales, Form, Format, GroupScales, LinearArguments, LinearCombination, MatrixRef};
+use cute_rs::atom::Major;
 use half::bf16;
 use ptx::abi::{Argument, ArgumentError, Description, Grid, TENSOR_MAP_BYTES, parameter_bytes};
+use ptx::{VerifyError, WgmmaTypes};
 use scheduler::{AlongM, OneTile};
 
 use self::later::{First, Later};
-use super::{ANY, Calls, KEPT, Maker, Parts};
-use crate::arguments::{Given, Tree};
+use super::{Blocks, Calls, KEPT, Maker, Parts};
+use crate::arguments::{Arguments, Tree};
+use crate::ceiling::{Ceiling, Rounds};
+use crate::compress::{Compress, Compression};
 use crate::config::Composed;
 use crate::driver::counting::allocations;
 use crate::error::{EngineError, LaunchError};
 use crate::gemm::AnyGemm;
-use crate::operands::{Memory, Visit};
+use crate::kernel::Kernel;
+use crate::operands::{Layouts, Memory, Visit};
 use crate::problem::{Call, GemmProblem, Launch, WorkspaceRef};
 use crate::products::Products;
 use crate::program::Program;
 use crate::spec::KernelSpec;
+use crate::transpose::{Transpose, Transposition};
+use crate::types::Types;
 
 /// Number of single-CTA clusters that are resident at once on an H200.
 const SLOTS: u32 = 132;
@@ -60,14 +68,20 @@ impl Stub {
     }
 }
 
-impl Maker for Stub {
-    fn launch<E: Given + Clone>(&self, call: &Call<E>) -> Result<Option<Launch>, EngineError> {
+impl<E: Arguments + Clone> Maker<Call<E>> for Stub {
+    fn launch(&self, call: &Call<E>) -> Result<Option<Launch>, EngineError> {
         self.launches.set(self.launches.get() + 1);
         let made = self.gemm.make(call, &Path::ROOT, SLOTS);
         let refused = |source| EngineError::Call { kernel: self.gemm.name().to_owned(), source };
         Ok(made.map_err(refused)?.map(|made| made.launch))
     }
 
+    fn visit(&self, call: &mut Call<E>, visit: &mut impl Visit) {
+        Kernel::visit(&self.gemm, call, visit);
+    }
+}
+
+impl Blocks for Stub {
     fn block(&self, arguments: &[Argument]) -> Result<Vec<u8>, EngineError> {
         self.blocks.set(self.blocks.get() + 1);
         let block = parameter_bytes::<ArgumentError>(self.program.function(), arguments, |map| {
@@ -101,10 +115,30 @@ fn call(address: u64) -> Call {
     Call::of(GemmProblem { m: 64, n: 64, k: 64 }).a(address, 64).b(address, 64).d(address, 64)
 }
 
+/// The keys of launches do not depend on how far matrices reach.
+const ANY: Layouts = Layouts::new(Types::of(Format::Bf16), [Major::K; 2]);
+
+/// A GEMM kernel of which only the parts of calls matter.
+struct Linear;
+
+impl Kernel<Call> for Linear {
+    fn program(&self) -> Result<Program, VerifyError> {
+        unreachable!("it is not launched")
+    }
+
+    fn launch(&self, _: &Call, _: u32) -> Result<Option<Launch>, LaunchError> {
+        unreachable!("it is not launched")
+    }
+
+    fn visit(&self, call: &mut Call, visit: &mut impl Visit) {
+        call.visit(&ANY, visit);
+    }
+}
+
 /// A call's shape and its addresses.
-fn split(call: &Call) -> (Vec<u64>, Vec<u64>) {
-    let (mut call, mut parts) = (*call, Parts::default());
-    parts.read(&mut call, true);
+fn split<C: Clone>(kernel: &impl Kernel<C>, call: &C) -> (Vec<u64>, Vec<u64>) {
+    let (mut call, mut parts) = (call.clone(), Parts::default());
+    parts.read(|parts| kernel.visit(&mut call, parts));
     (parts.shape, parts.addresses)
 }
 
@@ -130,14 +164,14 @@ impl<A: FnMut(&mut u64), L: FnMut() -> bool> Visit for Changes<A, L> {
 }
 
 /// The same call with every address that is not 0 changed.
-fn addressed(call: &Call, mut change: impl FnMut(&mut u64)) -> Call {
-    let mut call = *call;
+fn addressed<C: Clone>(kernel: &impl Kernel<C>, call: &C, mut change: impl FnMut(&mut u64)) -> C {
+    let mut call = call.clone();
     let change = |address: &mut u64| {
         if *address != 0 {
             change(address);
         }
     };
-    call.visit(&ANY, &mut Changes(change, || false));
+    kernel.visit(&mut call, &mut Changes(change, || false));
     call
 }
 
@@ -165,46 +199,66 @@ const SEVERAL: [Products; 6] = [
     Products::Grouped { count: 2, records: 11 << 20 },
 ];
 
-/// Every part that is visited either is an address, which a kept launch gets anew, or decides the shape.
-#[test]
-fn every_part_of_a_call_is_an_address_or_changes_its_shape() {
-    let (mut addresses, mut others) = (0, 0);
-    for products in SEVERAL {
-        let base = Call { products, ..full() };
-        for which in 0.. {
-            let (mut call, mut seen) = (base, 0);
-            let mut turn = || {
-                seen += 1;
-                seen == which + 1
-            };
-            call.visit(&ANY, &mut Changes(|_: &mut u64| {}, &mut turn));
-            if seen <= which {
-                break;
-            }
-            assert_ne!(call, base, "the {which}th part was changed");
-            assert_ne!(split(&call).0, split(&base).0, "{call:?}");
-            others += 1;
+/// Checks that every part of a call that is visited either is an address, which a kept launch gets anew, or
+/// decides the shape. Returns the numbers of both.
+fn parts_matter<C: Clone + PartialEq + fmt::Debug>(kernel: &impl Kernel<C>, base: &C) -> [usize; 2] {
+    let (before, given) = split(kernel, base);
+    let mut others = 0;
+    loop {
+        let (mut call, mut seen) = (base.clone(), 0);
+        let mut turn = || {
+            seen += 1;
+            seen == others + 1
+        };
+        kernel.visit(&mut call, &mut Changes(|_: &mut u64| {}, &mut turn));
+        if seen <= others {
+            break;
         }
-        for which in 0..split(&base).1.len() {
-            for (why, change) in [("as aligned", 1u64 << 30), ("less aligned", 8), ("none", 0)] {
-                let mut index = 0;
-                let call = addressed(&base, |address| {
-                    if index == which {
-                        *address = if change == 0 { 0 } else { *address ^ change };
-                    }
-                    index += 1;
-                });
-                let ((shape, moved), (before, given)) = (split(&call), split(&base));
-                assert_ne!(call, base, "the {which}th address was changed");
-                assert_eq!(shape == before, why == "as aligned", "{why}: {call:?}");
-                let changed = (0..given.len()).filter(|&i| moved[i] != given[i]).collect::<Vec<_>>();
-                assert_eq!(changed, [which], "{why}: {call:?}");
-            }
-            addresses += 1;
+        assert_ne!(&call, base, "the {others}th part was changed");
+        assert_ne!(split(kernel, &call).0, before, "{call:?}");
+        others += 1;
+    }
+    for which in 0..given.len() {
+        for (why, change) in [("as aligned", 1u64 << 30), ("less aligned", 8), ("none", 0)] {
+            let mut index = 0;
+            let call = addressed(kernel, base, |address| {
+                if index == which {
+                    *address = if change == 0 { 0 } else { *address ^ change };
+                }
+                index += 1;
+            });
+            let (shape, moved) = split(kernel, &call);
+            assert_ne!(&call, base, "the {which}th address was changed");
+            assert_eq!(shape == before, why == "as aligned", "{why}: {call:?}");
+            let changed = (0..given.len()).filter(|&i| moved[i] != given[i]).collect::<Vec<_>>();
+            assert_eq!(changed, [which], "{why}: {call:?}");
         }
     }
+    [given.len(), others]
+}
+
+#[test]
+fn every_part_of_a_call_is_an_address_or_changes_its_shape() {
     // Nine matrices and the workspace, and for four of six forms a table.
-    assert_eq!((addresses, others), (6 * 10 + 4, 6 * (3 + 2 + 18 + 1) + 6));
+    for (products, table, counts) in SEVERAL
+        .into_iter()
+        .zip([0, 0, 1, 1, 1, 1])
+        .zip([0, 1, 1, 2, 1, 1])
+        .map(|((products, table), counts)| (products, table, counts))
+    {
+        let parts = parts_matter(&Linear, &Call { products, ..full() });
+        assert_eq!(parts, [10 + table, 3 + 2 + 18 + 1 + counts], "{products:?}");
+    }
+    let at = |i: u64| MatrixRef::new(i << 20, 64).every(4096);
+    let transpose = Transpose::of(Format::Bf16).expect("16 bits");
+    let what = Transposition { rows: 64, columns: 64, count: 2, a: at(1), d: at(2) };
+    assert_eq!(parts_matter(&transpose, &what), [2, 3 + 4]);
+    let compress = Compress::of(Format::Bf16).expect("an operand");
+    let (dense, values, metadata, found) = (at(1), at(2), at(3), 4 << 20);
+    let what = Compression { rows: 64, k: 64, dense, values, metadata, found };
+    assert_eq!(parts_matter(&compress, &what), [4, 2 + 6]);
+    let rounds = Rounds { ctas: 132, rounds: 10, operands: 1 << 20, sums: 2 << 20 };
+    assert_eq!(parts_matter(&Ceiling::dense(WgmmaTypes::Bf16F32), &rounds), [2, 2]);
 }
 
 /// What is given, and in which form, decides the shape too.
@@ -227,7 +281,7 @@ fn calls_that_differ_in_what_is_given_have_other_shapes() {
     let all: Vec<Call> = all.collect();
     for (i, one) in all.iter().enumerate() {
         for (j, two) in all.iter().enumerate() {
-            assert_eq!(split(one).0 == split(two).0, i == j, "{one:?} and {two:?}");
+            assert_eq!(split(&Linear, one).0 == split(&Linear, two).0, i == j, "{one:?} and {two:?}");
         }
     }
 }
@@ -346,7 +400,7 @@ fn moved_addresses_are_those_of_a_launch_made_afresh() {
             for turn in 0..12 {
                 // Aligned like the first, or less.
                 let alignment = if turn < 8 { 256 } else { 1 << (random(&mut state) % 8) };
-                let call = addressed(&base, |address| {
+                let call = addressed(&Linear, &base, |address| {
                     *address = ((random(&mut state) >> 16) + 1) * alignment;
                 });
                 let afresh = stub.launch(&call).and_then(|launch| {
@@ -354,7 +408,7 @@ fn moved_addresses_are_those_of_a_launch_made_afresh() {
                 });
                 let before = stub.launches.get();
                 let got = calls.get(&stub, &call).map(|got| got.map(|(grid, block)| (grid, block.to_vec())));
-                if alignment == 256 && split(&call).0 == split(&base).0 {
+                if alignment == 256 && split(&Linear, &call).0 == split(&Linear, &base).0 {
                     assert_eq!(stub.launches.get(), before, "{name}: {call:?} was made afresh");
                     moved += 1;
                 }
@@ -446,8 +500,8 @@ fn new_addresses_of_a_known_shape_allocate_nothing() {
         let base = calls_of(&stub.gemm).into_iter().next().expect("one is legal");
         assert!(allocations(|| _ = black_box(calls.get(&stub, &base))) > 0, "{name}: the counter counts");
         for i in 1..100 {
-            let mut call = addressed(&base, |address| *address += i << 8);
-            if split(&call).0 != split(&base).0 {
+            let mut call = addressed(&Linear, &base, |address| *address += i << 8);
+            if split(&Linear, &call).0 != split(&Linear, &base).0 {
                 call = base;
             }
             assert_eq!(allocations(|| _ = black_box(calls.get(&stub, &call))), 0, "{name}: {call:?}");
@@ -529,12 +583,18 @@ struct Odd(Made);
 /// Computes the argument from the addresses of A and B.
 type Made = fn([u64; 2]) -> Argument;
 
-impl Maker for Odd {
-    fn launch<E: Given + Clone>(&self, call: &Call<E>) -> Result<Option<Launch>, EngineError> {
+impl Maker<Call> for Odd {
+    fn launch(&self, call: &Call) -> Result<Option<Launch>, EngineError> {
         let arguments = vec![(self.0)([call.a.address, call.b.address])];
         Ok(Some(Launch { grid: Grid { ctas: [1; 3] }, arguments }))
     }
 
+    fn visit(&self, call: &mut Call, visit: &mut impl Visit) {
+        call.visit(&ANY, visit);
+    }
+}
+
+impl Blocks for Odd {
     fn block(&self, arguments: &[Argument]) -> Result<Vec<u8>, EngineError> {
         let [Argument::Scalar(_, bits)] = arguments else { unreachable!("made above") };
         Ok(bits.to_le_bytes().to_vec())
@@ -610,11 +670,11 @@ fn parts_of_a_launch_in_nanoseconds() {
         println!("{name}, nanoseconds without the driver:");
         let stub = Stub::named(name);
         let base = calls_of(&stub.gemm).into_iter().next().expect("one is legal");
-        let moved = |i: u64| addressed(&base, |address| *address += (i << 12) + (1 << 11));
+        let moved = |i: u64| addressed(&Linear, &base, |address| *address += (i << 12) + (1 << 11));
         let mut parts = Parts::default();
         median("the call itself", &mut |i| _ = black_box(moved(i)));
         median("shape and addresses", &mut |i| {
-            parts.read(&mut moved(i), true);
+            parts.read(|parts| Kernel::visit(&stub.gemm, &mut moved(i), parts));
             black_box(&parts);
         });
         median("checks, grid and arguments", &mut |i| drop(black_box(stub.launch(&moved(i)))));

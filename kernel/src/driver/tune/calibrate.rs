@@ -6,15 +6,15 @@ use std::time::Duration;
 use collective::Format;
 use ptx::WgmmaTypes;
 
-use crate::bandwidth::{self, Moves, Traffic};
+use crate::bandwidth::{Moves, Traffic};
 use crate::buffer::Buffer;
-use crate::ceiling;
+use crate::ceiling::{Ceiling, Rounds};
 use crate::driver::gpu::Gpu;
-use crate::driver::timing::Enqueue;
+use crate::driver::timing::{Enqueue, Prepared};
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::kernel::Kernel;
 use crate::operands::random;
-use crate::program::Program;
 use crate::select::Calibration;
 
 /// Bytes of a copy, which no L2 holds, and bytes that every L2 holds.
@@ -53,23 +53,22 @@ impl Gpu {
             Ok::<u64, EngineError>(buffer.address)
         };
         let [source, target] = [memory(self)?, memory(self)?];
-        let operands = self.upload(&random(Format::Bf16)[..ceiling::OPERAND_BYTES])?;
+        let operands = self.upload(&random(Format::Bf16)[..Ceiling::OPERAND_BYTES])?;
         buffers.push(operands);
 
-        let traffic = |gpu: &mut Self, moves, traffic: Traffic| {
-            let (grid, arguments) = traffic.launch(source, target);
-            gpu.prepare(&legal(bandwidth::program(moves))?, grid, &arguments)
-        };
+        let traffic =
+            |gpu: &mut Self, moves, traffic: Traffic| ready(gpu, &moves, &traffic.between(source, target));
         let copies = traffic(self, Moves::Copies, copy)?;
         let reads = traffic(self, Moves::Reads, kept)?;
         // One CTA's worth: what it moves takes no time next to the launch.
         let nothing = traffic(self, Moves::Reads, Traffic::new(1, 1, 1))?;
         // As a graph, so that the host does not decide.
         let empty = self.capture(&[&nothing as &dyn Enqueue; EMPTY as usize])?;
-        let rounds = 2000;
-        let (grid, arguments) = ceiling::launch(multiprocessors, operands.address, target, rounds);
-        let multiplies = self.prepare(&legal(ceiling::program(WgmmaTypes::Bf16F32))?, grid, &arguments)?;
-        let operations = ceiling::operations(WgmmaTypes::Bf16F32, multiprocessors, rounds);
+        let ceiling = Ceiling::dense(WgmmaTypes::Bf16F32);
+        let operands = operands.address;
+        let rounds = Rounds { ctas: multiprocessors, rounds: 2000, operands, sums: target };
+        let multiplies = ready(self, &ceiling, &rounds)?;
+        let operations = ceiling.operations(&rounds);
         Ok(Calibration {
             copy: 2.0 * copy.read() / self.median(&copies, 4)?,
             l2: kept.read() / self.median(&reads, 8)?,
@@ -92,7 +91,8 @@ impl Gpu {
     }
 }
 
-/// A program of this library. What the verifier finds is reported as the compiler's words would be.
-fn legal(program: Result<Program, ptx::VerifyError>) -> Result<Program, EngineError> {
-    program.map_err(|error| EngineError::Compile { kernel: "calibration".to_owned(), log: error.to_string() })
+/// A launch that is not empty.
+fn ready<C>(gpu: &mut Gpu, kernel: &impl Kernel<C>, call: &C) -> Result<Prepared, EngineError> {
+    let none = || EngineError::Buffer { address: 0, bytes: 0, needed: 1 };
+    gpu.prepare_call(kernel, call)?.ok_or_else(none)
 }

@@ -157,7 +157,7 @@ impl Inputs {
         }
         let layouts = request.layouts();
         let mut pieces = Pieces::default();
-        call.clone().visit(&layouts, &mut pieces);
+        { call }.visit(&layouts, &mut pieces);
         let sets = count(pieces.0.iter().filter(|piece| piece.turns()).map(|piece| piece.stride).sum());
         let mut data: HashMap<(Contents, bool), Vec<u8>> = HashMap::new();
         for piece in pieces.0.iter_mut().filter(|piece| piece.stride > 0) {
@@ -171,17 +171,17 @@ impl Inputs {
                 continue;
             }
             // A and B of one format have the same numbers.
-            let contents = match piece.contents {
-                Contents::Operand(_, format) => Contents::Operand(0, format),
-                contents => contents,
-            };
+            let mut contents = piece.contents;
+            if let Contents::Operand(which, _) = &mut contents {
+                *which = 0;
+            }
             let data = data.entry((contents, zeros)).or_insert_with(|| contents.random(zeros));
             if !data.is_empty() {
                 engine.repeat(buffer, data)?;
             }
         }
         for set in 0..sets {
-            let mut call = call.clone();
+            let mut call = call;
             call.visit(&layouts, &mut Places { pieces: pieces.0.iter(), set });
             self.sets.push(call);
         }

@@ -259,7 +259,7 @@ fn measure<E: Arguments + Clone>(
     let &(gemm, microseconds) = best.ok_or_else(none)?;
     let program = written(gemm)?;
     let kernel = gpu.kernel(&program)?;
-    let loaded = Loaded::of_kernel(gemm.clone(), program, kernel)?;
+    let loaded = Loaded::of_program(gemm.clone(), program, kernel)?;
     let specs = times.iter().filter_map(|&(gemm, time)| Some((gemm.spec()?, time))).collect();
     Ok((loaded, Chosen::Measured { microseconds, kernels: count }, specs))
 }

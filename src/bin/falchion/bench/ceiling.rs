@@ -3,7 +3,7 @@
 use collective::Format;
 use kernel::driver::Prepared;
 use kernel::operands::random;
-use kernel::{Buffer, Engine, Gpu, Types, ceiling};
+use kernel::{Buffer, Engine, Gpu, Rounds, Types};
 
 use crate::Failure;
 
@@ -23,12 +23,14 @@ impl Ceiling {
         let format = types.a;
         let sparse = types.has_sparse();
         let types = format.multiplies(types.b).ok_or_else(no_product)?;
-        let operands = gpu.upload(&random(format)[..ceiling::OPERAND_BYTES])?;
-        let sums = gpu.allocate(ceiling::sum_bytes(multiprocessors))?;
-        let program = if sparse { ceiling::sparse_program(types)? } else { ceiling::program(types)? };
-        let (grid, arguments) = ceiling::launch(multiprocessors, operands.address, sums.address, rounds);
-        let prepared = gpu.prepare(&program, grid, &arguments)?;
-        Ok(Self { operands, sums, prepared, operations: ceiling::operations(types, multiprocessors, rounds) })
+        let ceiling = kernel::Ceiling { types, sparse };
+        let operands = gpu.upload(&random(format)[..kernel::Ceiling::OPERAND_BYTES])?;
+        let sums = gpu.allocate(Rounds::sum_bytes(multiprocessors))?;
+        let [of_operands, of_sums] = [operands, sums].map(|buffer| buffer.address);
+        let call = Rounds { ctas: multiprocessors, rounds, operands: of_operands, sums: of_sums };
+        let prepared = gpu.prepare_call(&ceiling, &call)?;
+        let prepared = prepared.ok_or_else(|| Failure::environment("the GPU has no SMs"))?;
+        Ok(Self { operands, sums, prepared, operations: ceiling.operations(&call) })
     }
 
     pub(super) fn free(self, gpu: &mut Gpu) -> Result<(), Failure> {

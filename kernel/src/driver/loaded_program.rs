@@ -24,7 +24,7 @@ const MAX_PARAMETERS: usize = 64;
 const PORTABLE_CLUSTER: u32 = 8;
 
 /// A program, compiled and loaded in one context.
-pub struct Kernel {
+pub struct LoadedProgram {
     module: Module,
     function: RawFunction,
     name: Arc<str>,
@@ -44,13 +44,13 @@ pub struct Kernel {
 
 // SAFETY: the function is a handle into `module`, and the driver accepts it from any thread on which the context is
 // current.
-unsafe impl Send for Kernel {}
+unsafe impl Send for LoadedProgram {}
 // SAFETY: as above; nothing is changed through a shared reference.
-unsafe impl Sync for Kernel {}
+unsafe impl Sync for LoadedProgram {}
 
-impl fmt::Debug for Kernel {
+impl fmt::Debug for LoadedProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kernel")
+        f.debug_struct("LoadedProgram")
             .field("name", &self.name)
             .field("registers", &self.registers)
             .field("local_bytes", &self.local_bytes)
@@ -59,7 +59,7 @@ impl fmt::Debug for Kernel {
     }
 }
 
-impl Kernel {
+impl LoadedProgram {
     /// Loads a program into a context, for example a device's primary context, which cudarc, candle, cust and
     /// the CUDA runtime use too.
     ///
@@ -339,7 +339,7 @@ fn check_parameters(program: &Program) -> Result<(), EngineError> {
 }
 
 /// Lays out arguments as a program's parameter block. The driver encodes the tensor maps, for which a context must
-/// be current in the calling thread; [`Kernel::parameter_block`] needs none.
+/// be current in the calling thread; [`LoadedProgram::parameter_block`] needs none.
 ///
 /// # Errors
 /// An argument does not match its parameter, or there is no driver or no current context to encode a tensor map.

@@ -1,0 +1,142 @@
+//! What a kernel is to everything that launches, keeps, measures and proves kernels: one program, and the
+//! launch and the memory of a call.
+
+use std::time::Duration;
+
+use ptx::VerifyError;
+
+use crate::arguments::Arguments;
+#[cfg(feature = "driver")]
+use crate::driver::DeviceSlice;
+use crate::engine::Engine;
+use crate::error::{EngineError, LaunchError};
+use crate::gemm::AnyGemm;
+use crate::operands::{Layouts, Visit};
+use crate::problem::{Call, Launch};
+use crate::program::Program;
+
+/// A kernel that takes calls `C`. [`AnyGemm`] is one for a [`Call`] with the arguments of any epilogue;
+/// [`Transpose`](crate::Transpose), [`Compress`](crate::Compress) and [`Ceiling`](crate::Ceiling) are others.
+///
+/// Whoever writes a kernel of another kind implements it once. [`Loaded`](crate::driver::Loaded) then compiles
+/// the kernel, keeps the launches of its calls, and checks that their memory is lent.
+///
+/// ```
+/// use collective::{Format, MatrixRef};
+/// use kernel::operands::{Memory, Visit};
+/// use kernel::{Kernel, Transpose, Transposition};
+///
+/// struct Names(Vec<&'static str>);
+///
+/// impl Visit for Names {
+///     fn memory(&mut self, memory: Memory<'_>) {
+///         self.0.push(memory.name);
+///     }
+/// }
+///
+/// let transpose = Transpose::of(Format::E4m3).expect("8 bits");
+/// let (a, d) = (MatrixRef::new(1 << 20, 3), MatrixRef::new(2 << 20, 2));
+/// let mut names = Names(Vec::new());
+/// transpose.visit(&mut Transposition { rows: 2, columns: 3, count: 1, a, d }, &mut names);
+/// assert_eq!(names.0, ["A", "D"]);
+/// ```
+pub trait Kernel<C> {
+    /// Builds, verifies and prints the program.
+    ///
+    /// # Errors
+    /// The faults that the verifier found.
+    fn program(&self) -> Result<Program, VerifyError>;
+
+    /// Bytes of workspace that a call needs on a GPU where `slots` of the kernel's clusters are resident at
+    /// once.
+    fn workspace(&self, _call: &C, _slots: u32) -> u64 {
+        0
+    }
+
+    /// Checks a call and makes its launch, for a GPU where `slots` of the kernel's clusters are resident at
+    /// once. `None` if there is nothing to compute.
+    ///
+    /// An address of the call may only appear in the arguments as the address itself, or plus a fixed number
+    /// of bytes; or it may decide a choice, by being zero or by being a multiple of a power of two up to 256.
+    ///
+    /// # Errors
+    /// The first illegal argument, with its value and what is allowed.
+    fn launch(&self, call: &C, slots: u32) -> Result<Option<Launch>, LaunchError>;
+
+    /// Runs a call on an engine, to its end, and returns the time that it took. `None` if there is nothing to
+    /// compute.
+    ///
+    /// # Errors
+    /// The verifier's faults, the first illegal argument, or those of [`Engine::launch`].
+    fn run(&self, engine: &mut dyn Engine, call: &C) -> Result<Option<Duration>, EngineError> {
+        let (program, launch) = prepared(self, call, |program| engine.slots(program))?;
+        let run = |launch: Launch| engine.launch(&program, launch.grid, &launch.arguments);
+        launch.map(run).transpose()
+    }
+
+    /// Visits every part of a call: all memory that its launch accesses, and all else that decides what the
+    /// launch is.
+    fn visit(&self, call: &mut C, visit: &mut impl Visit);
+
+    /// Checks that the memory is lent which [`visit`](Self::visit) does not see, because it is hidden in the
+    /// arguments or described in device memory. By default there is none.
+    ///
+    /// # Errors
+    /// The first memory that is not lent.
+    #[cfg(feature = "driver")]
+    fn reaches(
+        &self,
+        _call: &C,
+        _program: &Program,
+        _slots: u32,
+        _lent: &[DeviceSlice<'_>],
+    ) -> Result<(), EngineError> {
+        Ok(())
+    }
+}
+
+/// The program of a kernel and the launch of a call, for an engine with so many resident clusters of a program.
+pub(crate) fn prepared<C>(
+    kernel: &(impl Kernel<C> + ?Sized),
+    call: &C,
+    slots: impl FnOnce(&Program) -> Result<u32, EngineError>,
+) -> Result<(Program, Option<Launch>), EngineError> {
+    let program = kernel.program().map_err(|error| EngineError::Compile {
+        kernel: core::any::type_name_of_val(kernel).to_owned(),
+        log: error.to_string(),
+    })?;
+    let slots = slots(&program)?;
+    let refused = |source| EngineError::Call { kernel: program.name().to_owned(), source };
+    let launch = kernel.launch(call, slots).map_err(refused)?;
+    Ok((program, launch))
+}
+
+impl<E: Arguments + Clone> Kernel<Call<E>> for AnyGemm {
+    fn program(&self) -> Result<Program, VerifyError> {
+        Self::program(self)
+    }
+
+    fn workspace(&self, call: &Call<E>, slots: u32) -> u64 {
+        Self::workspace(self, call, slots)
+    }
+
+    fn launch(&self, call: &Call<E>, slots: u32) -> Result<Option<Launch>, LaunchError> {
+        Self::launch(self, call, slots)
+    }
+
+    fn visit(&self, call: &mut Call<E>, visit: &mut impl Visit) {
+        let multiplied = call.epilogue.multiplied();
+        call.visit(&Layouts { multiplied, ..Layouts::of(self) }, visit);
+    }
+
+    #[cfg(feature = "driver")]
+    fn reaches(
+        &self,
+        call: &Call<E>,
+        program: &Program,
+        slots: u32,
+        lent: &[DeviceSlice<'_>],
+    ) -> Result<(), EngineError> {
+        crate::driver::hidden::check(self, call, (program, slots), lent)
+    }
+}
