@@ -12,9 +12,10 @@ use ptx::mutate::{Change, Mutation, numbered};
 use ptx::{Function, Statement};
 
 use checks::{
-    advances, always_zero, behind_a_multiply, behind_own_copies, copies_nothing_before, first_of_all,
-    follows_its_load, joins_the_next, next_does_as_well, next_step, of_all_alone, of_one_warpgroup,
-    of_threads_alone, only, only_use, orders_nothing, untouched, waits_longer,
+    advances, all_meet_first, always_zero, behind_a_multiply, behind_own_copies, copies_nothing_before,
+    does_nothing, first_of_all, follows_its_load, in_one_order, joins_the_next, next_does_as_well, next_step,
+    of_all_alone, of_one_warpgroup, of_threads_alone, only, only_use, orders_nothing, untouched,
+    waits_longer,
 };
 use order::{announces_first, fences_behind, maps_are_own, passes_a_turn, tells_the_same, waits_for_a_turn};
 
@@ -202,6 +203,26 @@ const ENTRIES: &[Entry] = &[
               its new number: it waits for the same threads at the same place.",
     },
     Entry {
+        name: "in-one-order",
+        target: "bar.sync",
+        covers: |function, mutation| mutation.change == RENAMED && in_one_order(function),
+        why: "Every thread of the CTA executes all its barriers, under the same conditions: they come in one \
+              order, whatever their numbers are.",
+    },
+    Entry {
+        name: "does-nothing",
+        target: "if",
+        covers: does_nothing,
+        why: "There is nothing in it but computations in registers that nobody else reads.",
+    },
+    Entry {
+        name: "all-meet-first",
+        target: "griddepcontrol",
+        covers: |function, mutation| mutation.change == Change::OneLane && all_meet_first(function, mutation),
+        why: "A barrier of the whole CTA comes before the first access to memory: what one thread knows of the \
+              grids before, all know after it.",
+    },
+    Entry {
         name: "of-one-warpgroup",
         target: "bar.sync",
         covers: |function, mutation| mutation.change == RENAMED && of_one_warpgroup(function, mutation),
@@ -245,7 +266,7 @@ const ENTRIES: &[Entry] = &[
         name: "nothing-to-order",
         target: "bar.sync",
         covers: |function, mutation| mutation.change == Change::Delete && orders_nothing(function, mutation),
-        why: "Between the previous barrier of the whole CTA and this one, on the only path between them, the \
+        why: "Between the previous barrier of the whole CTA, or the kernel's begin, and this one, on the only path, the \
               threads only wait for copies and multiply: they write no memory, and read none that another \
               thread writes after this barrier.",
     },

@@ -339,7 +339,7 @@ fn later<'a>(function: &'a Function, mutation: &Mutation) -> Option<Vec<&'a Inst
 }
 
 /// Whether there are only computations in registers, and operations ordered by mbarriers or by their own
-/// waits, between the last barrier of the whole CTA and this barrier.
+/// waits, between the last barrier of the whole CTA, or the kernel's begin, and this barrier.
 pub(super) fn orders_nothing(function: &Function, mutation: &Mutation) -> bool {
     let Some(before) = earlier(function, mutation) else { return false };
     let meets = |inst: &&Inst| {
@@ -347,8 +347,39 @@ pub(super) fn orders_nothing(function: &Function, mutation: &Mutation) -> bool {
         matches!(inst, Inst::ClusterWait)
             || matches!(inst, Inst::BarrierSync { threads, .. } if of_all(*threads))
     };
-    let Some(met) = before.iter().rposition(meets) else { return false };
-    before[met..].iter().skip(1).all(quiet)
+    let begin = before.iter().rposition(meets).map_or(0, |met| met + 1);
+    before[begin..].iter().all(quiet)
+}
+
+/// Whether all threads of the CTA execute all its barriers, in one order.
+pub(super) fn in_one_order(function: &Function) -> bool {
+    let all = numbered(function);
+    let mut barriers = all.iter().filter(|statement| barrier(statement).is_some());
+    barriers.all(|statement| {
+        matches!(
+            statement,
+            Statement::Inst { inst: Inst::BarrierSync { threads, .. }, .. } if *threads == function.threads
+        ) && of_all(function, &function.body, statement)
+    })
+}
+
+/// Whether there is nothing but computations in registers in an `if`.
+pub(super) fn does_nothing(function: &Function, mutation: &Mutation) -> bool {
+    let all = numbered(function);
+    let Some(Statement::If { then, otherwise, .. }) = all.get(mutation.index) else { return false };
+    let leaves =
+        |statement: &Statement| matches!(statement, Statement::Break { .. } | Statement::Loop { .. });
+    let mut inside = Vec::new();
+    [then, otherwise].into_iter().for_each(|block| collect(block, &mut inside));
+    !then.iter().chain(otherwise).any(leaves)
+        && inside.into_iter().all(|inst| computes(inst) || matches!(inst, Inst::Elect { .. }))
+}
+
+/// Whether the first instruction after the statement that accesses memory, or orders accesses, is a barrier of
+/// the whole CTA.
+pub(super) fn all_meet_first(function: &Function, mutation: &Mutation) -> bool {
+    let first = later(function, mutation).and_then(|later| later.into_iter().find(|inst| !quiet(inst)));
+    matches!(first, Some(Inst::BarrierSync { threads, .. }) if *threads == function.threads)
 }
 
 /// Whether, in a CTA of one warpgroup, the barrier directly follows the wait for all multiplies, and the
