@@ -213,7 +213,7 @@ const ENTRIES: &[Entry] = &[
         name: "does-nothing",
         target: "if",
         covers: does_nothing,
-        why: "There is nothing in it but computations in registers that nobody else reads.",
+        why: "There is nothing in it but computations in registers, and a fence of mbarriers that do not exist.",
     },
     Entry {
         name: "all-meet-first",

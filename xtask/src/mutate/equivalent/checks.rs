@@ -348,7 +348,13 @@ pub(super) fn orders_nothing(function: &Function, mutation: &Mutation) -> bool {
             || matches!(inst, Inst::BarrierSync { threads, .. } if of_all(*threads))
     };
     let begin = before.iter().rposition(meets).map_or(0, |met| met + 1);
-    before[begin..].iter().all(quiet)
+    before[begin..].iter().all(|inst| quiet(inst) || publishes_nothing(function, inst))
+}
+
+/// Whether an instruction publishes the initialisation of mbarriers in a program that has none.
+fn publishes_nothing(function: &Function, inst: &Inst) -> bool {
+    let initialises = |inst: &&Inst| matches!(inst, Inst::MbarrierInit { .. });
+    matches!(inst, Inst::FenceMbarrierInit) && !instructions(function).iter().any(initialises)
 }
 
 /// Whether all threads of the CTA execute all its barriers, in one order.
@@ -363,7 +369,7 @@ pub(super) fn in_one_order(function: &Function) -> bool {
     })
 }
 
-/// Whether there is nothing but computations in registers in an `if`.
+/// Whether there is nothing in an `if` but computations in registers, and a fence that orders nothing.
 pub(super) fn does_nothing(function: &Function, mutation: &Mutation) -> bool {
     let all = numbered(function);
     let Some(Statement::If { then, otherwise, .. }) = all.get(mutation.index) else { return false };
@@ -372,7 +378,9 @@ pub(super) fn does_nothing(function: &Function, mutation: &Mutation) -> bool {
     let mut inside = Vec::new();
     [then, otherwise].into_iter().for_each(|block| collect(block, &mut inside));
     !then.iter().chain(otherwise).any(leaves)
-        && inside.into_iter().all(|inst| computes(inst) || matches!(inst, Inst::Elect { .. }))
+        && inside.into_iter().all(|inst| {
+            computes(inst) || matches!(inst, Inst::Elect { .. }) || publishes_nothing(function, inst)
+        })
 }
 
 /// Whether the first instruction after the statement that accesses memory, or orders accesses, is a barrier of
