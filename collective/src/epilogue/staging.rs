@@ -32,8 +32,9 @@ pub(super) struct Partly<'a, 'f> {
 /// See [`Through`].
 pub(super) type Fill<'a, 'f> = &'a dyn Fn(Value<'f, u32>, [&[Packed<'f>]; 2]);
 
-/// Number of parts computed and stored between two barriers, if the warpgroup has one buffer per part.
-const TOGETHER: usize = 2;
+/// Number of parts computed and stored between two barriers, if the warpgroup has one buffer per part and there is
+/// much to compute.
+const TOGETHER: u32 = 2;
 
 /// One block of a tile in shared memory, and the copies that store it.
 pub(super) struct Staging {
@@ -82,15 +83,20 @@ impl Staging {
             self.coordinates([m, n >> plan.epilogue.halvings], index)
         };
         let copy = |index: u32| (through.copy)(buffer(index), at(index));
-        // If there is much to compute and one buffer per part, the warpgroup meets before the first part and
-        // after every second one. With more parts between two barriers, the assembler interleaves them until
-        // registers run out.
-        if combine.pairs_at_once.is_some() && buffers >= parts && through.partly.is_none() {
+        // With one buffer per part, the warpgroup meets before the first part, and then only where copies begin. If
+        // there is much to compute, that is after every second part: with more between two barriers, the assembler
+        // interleaves them until registers run out.
+        let together = match combine.pairs_at_once {
+            Some(_) => TOGETHER,
+            None if !combine.reads && parts > TOGETHER => parts,
+            None => 0,
+        };
+        if together > 0 && buffers >= parts && through.partly.is_none() {
             let mut first = Some(part(0));
             f.if_(issues, || f.bulk_wait(0, true));
             f.barrier_sync(barrier, 128);
-            for begin in (0..parts).step_by(TOGETHER) {
-                let these = begin..parts.min(begin + TOGETHER as u32);
+            for begin in (0..parts).step_by(together as usize) {
+                let these = begin..parts.min(begin + together);
                 these.clone().for_each(|index| fill(index, first.take().unwrap_or_else(|| part(index))));
                 f.fence_proxy_async(ProxySpace::Shared);
                 f.barrier_sync(barrier, 128);
