@@ -54,7 +54,8 @@ pub struct Machine {
     /// Microseconds per k-tile in addition to what limits it, divided by the number of consumers, which hide
     /// each other's waits.
     pub step: f64,
-    /// Factor by which a k-tile takes longer for pingpong consumers in clusters.
+    /// Factor by which a k-tile takes longer in clusters for pingpong consumers, and for block-scaled operands in
+    /// one wave; without clusters for those in several waves.
     pub coupled: f64,
     /// Bytes per microsecond that one SM can load.
     pub ingest: f64,

@@ -97,7 +97,13 @@ impl Fixed {
                 }
                 _ => 0.0,
             },
-            coupled: if plan.turns() > 0 && clustered { machine.coupled } else { 1.0 },
+            // Consumers that take turns, or add the products of a whole tile, lose time where CTAs wait for each other.
+            // Waves end so often that the others' instructions cover this wait; alone they need more of L2.
+            coupled: match plan.mainloop.waves > 1 {
+                true if !clustered => machine.coupled,
+                false if clustered && (plan.turns() > 0 || scaled) => machine.coupled,
+                _ => 1.0,
+            },
             // Tiles that many clusters request at once come from few places.
             crowd: machine.crowded / f64::from(plan.cluster_size()).sqrt(),
             ingest: machine.ingest,
