@@ -205,26 +205,8 @@ fn kinds_of(fusion: Fusion, element: &str) -> Vec<Kind> {
     // These two are for 8-bit operands, whose kernels have no names.
     let of_bytes = matches!(fusion, Fusion::RowColumnScaled | Fusion::Quantized);
     let mut kinds = if of_bytes { Vec::new() } else { FUSED.to_vec() };
-    let (more, divided) = match fusion {
-        Fusion::Bias | Fusion::BiasRelu | Fusion::BiasGelu => (true, true),
-        Fusion::Residual => (true, false),
-        Fusion::Scaled
-        | Fusion::BiasSilu
-        | Fusion::RowScaled
-        | Fusion::Swiglu
-        | Fusion::SwigluBlocks
-        | Fusion::SwigluSplit
-        | Fusion::BiasDropout
-        | Fusion::Rope
-        | Fusion::BiasSumsOrdered
-        | Fusion::Geglu
-        | Fusion::BiasAmax
-        | Fusion::BiasSums
-        | Fusion::BiasFp8
-        | Fusion::RowColumnScaled
-        | Fusion::Quantized => (false, false),
-    };
-    if more && element == "bf16" {
+    let divided = matches!(fusion, Fusion::Bias | Fusion::BiasRelu | Fusion::BiasGelu);
+    if (divided || fusion == Fusion::Residual) && element == "bf16" {
         kinds.extend(FUSED_MORE);
     }
     if divided && element == "bf16" {

@@ -168,7 +168,7 @@ impl Kernel<Compression> for Compress {
         [rows, k].into_iter().for_each(|extent| visit.count(extent));
         let one = Extents { count: 1, lines, ..Extents::default() };
         let elements = |length: u32| Extents { bits: format.bits(), length: length.into(), ..one };
-        visit.matrix("the dense operand", (Contents::Operand(0, format), false), dense, elements(extent));
+        visit.matrix("the dense operand", (Contents::Multiplied(0, format), false), dense, elements(extent));
         let kept = elements(sparse::kept(format, extent));
         visit.matrix("the values matrix", (Contents::Output(format), true), values, kept);
         let (lines, length) = (lines.div_ceil(sparse::ROWS), sparse::metadata_pitch(format, extent).into());

@@ -78,7 +78,7 @@ pub struct Memory<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Contents {
     /// Elements of A (0) or B (1). Those of a sparse operand are the kept ones.
-    Operand(usize, Format),
+    Multiplied(usize, Format),
     /// Elements of A (0) or B (1) in fewer bits than are multiplied, in the order of
     /// [`collective::weights::reorder`].
     Codes(usize, Code),
@@ -304,7 +304,7 @@ impl<'a> Reached<'a> {
         let Layouts { types, majors, .. } = self.layouts;
         let (mn, format, count) = ([m, n][i], [types.a, types.b][i], self.counts[i]);
         let all = Extents { count, bits: format.bits(), ..Extents::default() };
-        let contents = Contents::Operand(i, format);
+        let contents = Contents::Multiplied(i, format);
         if let Some(weights) = types.weights[i] {
             // Quantized weights are stored in blocks of 64 rows, in whole units along K.
             let (lines, bits) = (mn.next_multiple_of(unit::ROWS), weights.code.bits());

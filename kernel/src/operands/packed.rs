@@ -27,7 +27,7 @@ impl Visit for Packs {
             *address = NOWHERE;
         }
         let packed = |row_bytes: u32| match contents {
-            Contents::Operand(..) | Contents::Source(_) | Contents::Output(_) => {
+            Contents::Multiplied(..) | Contents::Source(_) | Contents::Output(_) => {
                 length.next_multiple_of((row_bytes * 8 / bits).max(1).into())
             }
             Contents::Scales => length.next_multiple_of(SCALES),

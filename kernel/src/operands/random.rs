@@ -10,8 +10,8 @@ impl Contents {
     /// keep.
     pub fn random(self, zeros: bool) -> Vec<u8> {
         match self {
-            Self::Operand(_, format) if zeros => pruned(format),
-            Self::Operand(_, format) | Self::Source(format) => random(format),
+            Self::Multiplied(_, format) if zeros => pruned(format),
+            Self::Multiplied(_, format) | Self::Source(format) => random(format),
             // Every bit pattern is a code.
             Self::Codes(..) => random(Format::E4m3),
             Self::GroupScales(format) => random(format),

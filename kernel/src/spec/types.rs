@@ -1,8 +1,8 @@
 //! A spec as the Rust type to paste into a program.
 
 use collective::{
-    Arrivals, CachePolicy, Form, Format, Fusion, MainloopSpec, Multiply, Producer, Roles, SumType,
-    TileLayout, Way, WeightsSpec,
+    Arrivals, CachePolicy, Form, Format, MainloopSpec, Multiply, Producer, Roles, SumType, TileLayout, Way,
+    WeightsSpec,
 };
 use cute_rs::atom::{Major, SwizzleMode};
 use scheduler::{
@@ -52,34 +52,10 @@ impl KernelSpec {
             }
             (EpilogueKind::Sourced, Way::Direct) => format!("SourcedCombination<{format}>"),
             (EpilogueKind::Fused(fusion), _) => {
-                format!("TreeEpilogue<{format}, {store}, {}>", tree(fusion, operand))
+                let tree = fusion.tree().replace("<T", &format!("<{operand}"));
+                format!("TreeEpilogue<{format}, {store}, {tree}>")
             }
         }
-    }
-}
-
-/// The Rust type of a fusion's tree, with names of `collective::tree`.
-fn tree(fusion: Fusion, operand: &str) -> String {
-    match fusion {
-        Fusion::Scaled => "Scaled".to_owned(),
-        Fusion::Bias => format!("LinearBias<{operand}>"),
-        Fusion::BiasRelu => format!("LinearBiasRelu<{operand}>"),
-        Fusion::BiasGelu => format!("LinearBiasGelu<{operand}>"),
-        Fusion::BiasSilu => format!("LinearBiasSilu<{operand}>"),
-        Fusion::Residual => format!("LinearResidual<{operand}>"),
-        Fusion::RowScaled => format!("RowScaled<{operand}>"),
-        Fusion::Swiglu => "SwiGlu".to_owned(),
-        Fusion::SwigluBlocks => "SwiGluBlocks".to_owned(),
-        Fusion::SwigluSplit => "SwiGluSplit".to_owned(),
-        Fusion::BiasDropout => format!("Dropout<LinearBias<{operand}>>"),
-        Fusion::Rope => format!("Rotate<Scaled, Cyclic<{operand}, U128>>"),
-        Fusion::BiasSumsOrdered => format!("OrderedRow<Sum, LinearBias<{operand}>>"),
-        Fusion::Geglu => "GeGlu".to_owned(),
-        Fusion::BiasAmax => format!("Amax<LinearBias<{operand}>>"),
-        Fusion::BiasSums => format!("ReduceRow<Sum, LinearBias<{operand}>>"),
-        Fusion::BiasFp8 => format!("LinearBiasScaled<{operand}>"),
-        Fusion::RowColumnScaled => "RowColumnScaled".to_owned(),
-        Fusion::Quantized => "Quantize<F8E4M3, Scaled>".to_owned(),
     }
 }
 

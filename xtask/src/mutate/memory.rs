@@ -67,7 +67,7 @@ impl Random {
             _ if piece.writes && !matches!(piece.contents, Contents::Workspace | Contents::Report) => {
                 vec![0xA5; piece.bytes]
             }
-            Contents::Operand(_, format) | Contents::Source(format) | Contents::GroupScales(format) => {
+            Contents::Multiplied(_, format) | Contents::Source(format) | Contents::GroupScales(format) => {
                 matrix(format)
             }
             Contents::Report => vec![0xFF; piece.bytes],

@@ -51,8 +51,8 @@ impl Piece {
 
     /// Whether each set has its own. Scales and tables are small, and the same for every set.
     fn turns(&self) -> bool {
-        use Contents::{Codes, Metadata, Operand, Output};
-        matches!(self.contents, Operand(..) | Codes(..) | Metadata(_) | Output(_))
+        use Contents::{Codes, Metadata, Multiplied, Output};
+        matches!(self.contents, Multiplied(..) | Codes(..) | Metadata(_) | Output(_))
     }
 
     fn address(&self, set: u64) -> u64 {
@@ -161,7 +161,7 @@ impl Inputs {
         let sets = count(pieces.0.iter().filter(|piece| piece.turns()).map(|piece| piece.stride).sum());
         let mut data: HashMap<(Contents, bool), Vec<u8>> = HashMap::new();
         for piece in pieces.0.iter_mut().filter(|piece| piece.stride > 0) {
-            let zeros = matches!(piece.contents, Contents::Operand(i, _) if zeros[i]);
+            let zeros = matches!(piece.contents, Contents::Multiplied(i, _) if zeros[i]);
             let all = if piece.turns() { sets * piece.stride } else { piece.stride };
             let buffer = self.allocate(engine, all)?;
             piece.base = buffer.address;
@@ -172,7 +172,7 @@ impl Inputs {
             }
             // A and B of one format have the same numbers.
             let mut contents = piece.contents;
-            if let Contents::Operand(which, _) = &mut contents {
+            if let Contents::Multiplied(which, _) = &mut contents {
                 *which = 0;
             }
             let data = data.entry((contents, zeros)).or_insert_with(|| contents.random(zeros));
