@@ -1,188 +1,108 @@
 //! The usual fused epilogues by name: trees that kernel selection and the catalogue know.
 
-use crate::element::Format;
-use crate::epilogue::{EpilogueEmitter, StoreSpec, Treed};
-use crate::plan::EpilogueSpec;
+use core::marker::PhantomData;
 use std::sync::Arc;
 
-/// A fused epilogue with a name, as the command line and specs use it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Fusion {
-    /// `alpha * A * B`.
-    Scaled,
-    /// `alpha * A * B + bias`.
-    Bias,
-    /// `relu(alpha * A * B + bias)`.
-    BiasRelu,
-    /// `gelu(alpha * A * B + bias)`.
-    BiasGelu,
-    /// `silu(alpha * A * B + bias)`.
-    BiasSilu,
-    /// `alpha * A * B + bias + beta * C`.
-    Residual,
-    /// `scale * A * B + bias`, with one scale per row.
-    RowScaled,
-    /// `silu(gate) * up` of alternating columns.
-    Swiglu,
-    /// As [`Swiglu`](Self::Swiglu), with columns in alternating blocks of 8 gates and 8 ups.
-    SwigluBlocks,
-    /// As [`Swiglu`](Self::Swiglu), with all gates first, then all ups.
-    SwigluSplit,
-    /// Dropout of `alpha * A * B + bias`.
-    BiasDropout,
-    /// Rotary position embedding.
-    Rope,
-    /// `alpha * A * B + bias` and the sums of its columns, with the same bits in every run.
-    BiasSumsOrdered,
-    /// `gelu(gate) * up` of alternating columns.
-    Geglu,
-    /// `alpha * A * B + bias` and its largest magnitude.
-    BiasAmax,
-    /// `alpha * A * B + bias` and the sums of its columns.
-    BiasSums,
-    /// `alpha * A * B + bias` in e4m3, and its largest magnitude.
-    BiasFp8,
-    /// `rows * A * B * columns`, with one scale per row and one per column.
-    RowColumnScaled,
-    /// `alpha * A * B` in e4m3, with one scale per 128 columns of a row.
-    Quantized,
+use typenum::U128;
+
+use crate::F8E4M3;
+use crate::element::{Element, Format};
+use crate::epilogue::{EpilogueEmitter, StoreSpec, Treed};
+use crate::plan::EpilogueSpec;
+use crate::tree::{
+    Amax, Cyclic, Dropout, GeGlu, LinearBias, LinearBiasGelu, LinearBiasRelu, LinearBiasScaled,
+    LinearBiasSilu, LinearResidual, Node, OrderedRow, Quantize, ReduceRow, Rotate, RowColumnScaled,
+    RowScaled, Scaled, Sum, SwiGlu, SwiGluBlocks, SwiGluSplit,
+};
+
+/// Defines the fusions from a table: variant, name, formula of D, and tree. `T` is the format of the tree's
+/// vectors and matrices. `$d` is a dollar sign, for the macro that the table defines.
+macro_rules! fusions {
+    ($d:tt $($variant:ident $name:literal $formula:literal $tree:ty;)*) => {
+        /// A fused epilogue with a name, as the command line and specs use it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Fusion {
+            $(#[doc = concat!("`", $formula, "`.")] $variant,)*
+        }
+
+        impl Fusion {
+            /// Every fusion.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$variant),*];
+
+            /// Its name on the command line and in kernel names.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),* }
+            }
+
+            /// The formula of D.
+            pub const fn formula(self) -> &'static str {
+                match self { $(Self::$variant => $formula),* }
+            }
+
+            /// The tree as a Rust type, with names of [`tree`](crate::tree). `T` is the type of its vectors and
+            /// matrices.
+            pub const fn tree(self) -> &'static str {
+                match self { $(Self::$variant => stringify!($tree)),* }
+            }
+        }
+
+        /// The trees of the fusions.
+        pub trait Trees {
+            $(#[doc = concat!("`", $formula, "`.")] type $variant: Node;)*
+        }
+
+        impl<T: Element> Trees for TreesOf<T> {
+            $(type $variant = $tree;)*
+        }
+
+        /// Binds the type `$x` to the tree of a fusion for operands of a format, and expands `$body` once per
+        /// tree. With 16-bit operands, the tree's vectors and matrices have the operands' format. With 8-bit
+        /// operands they are `bf16`.
+        #[macro_export]
+        macro_rules! with_fusion {
+            ($d fusion:expr, $d format:expr, $d x:ident => $d body:expr) => {
+                match ($d fusion, $d format) {$(
+                    ($crate::Fusion::$variant, $crate::Format::F16) => {
+                        type $d x = <$crate::TreesOf<half::f16> as $crate::Trees>::$variant;
+                        $d body
+                    }
+                    ($crate::Fusion::$variant, _) => {
+                        type $d x = <$crate::TreesOf<half::bf16> as $crate::Trees>::$variant;
+                        $d body
+                    }
+                )*}
+            };
+        }
+    };
 }
 
-/// Binds the type `$x` to the tree of a fusion for operands of a format, and expands `$body` once per tree.
-/// With 16-bit operands, the tree's vectors and matrices have the operands' format. With 8-bit operands they
-/// are `bf16`.
-#[macro_export]
-macro_rules! with_fusion {
-    ($fusion:expr, $format:expr, $x:ident => $body:expr) => {
-        if matches!($format, $crate::Format::F16) {
-            $crate::with_fusion!(@ half::f16, $fusion, $x => $body)
-        } else {
-            $crate::with_fusion!(@ half::bf16, $fusion, $x => $body)
-        }
-    };
-    (@ $t:ty, $fusion:expr, $x:ident => $body:expr) => {
-        match $fusion {
-            $crate::Fusion::Scaled => { type $x = $crate::tree::Scaled; $body }
-            $crate::Fusion::Bias => { type $x = $crate::tree::LinearBias<$t>; $body }
-            $crate::Fusion::BiasRelu => { type $x = $crate::tree::LinearBiasRelu<$t>; $body }
-            $crate::Fusion::BiasGelu => { type $x = $crate::tree::LinearBiasGelu<$t>; $body }
-            $crate::Fusion::BiasSilu => { type $x = $crate::tree::LinearBiasSilu<$t>; $body }
-            $crate::Fusion::Residual => { type $x = $crate::tree::LinearResidual<$t>; $body }
-            $crate::Fusion::RowScaled => { type $x = $crate::tree::RowScaled<$t>; $body }
-            $crate::Fusion::Swiglu => { type $x = $crate::tree::SwiGlu; $body }
-            $crate::Fusion::SwigluBlocks => { type $x = $crate::tree::SwiGluBlocks; $body }
-            $crate::Fusion::SwigluSplit => { type $x = $crate::tree::SwiGluSplit; $body }
-            $crate::Fusion::BiasDropout => { type $x = $crate::tree::Dropout<$crate::tree::LinearBias<$t>>; $body }
-            $crate::Fusion::Rope => {
-                type $x = $crate::tree::Rotate<$crate::tree::Scaled, $crate::tree::Cyclic<$t, typenum::U128>>;
-                $body
-            }
-            $crate::Fusion::BiasSumsOrdered => {
-                type $x = $crate::tree::OrderedRow<$crate::tree::Sum, $crate::tree::LinearBias<$t>>;
-                $body
-            }
-            $crate::Fusion::Geglu => { type $x = $crate::tree::GeGlu; $body }
-            $crate::Fusion::BiasAmax => { type $x = $crate::tree::Amax<$crate::tree::LinearBias<$t>>; $body }
-            $crate::Fusion::BiasSums => {
-                type $x = $crate::tree::ReduceRow<$crate::tree::Sum, $crate::tree::LinearBias<$t>>;
-                $body
-            }
-            $crate::Fusion::BiasFp8 => { type $x = $crate::tree::LinearBiasScaled<$t>; $body }
-            $crate::Fusion::RowColumnScaled => { type $x = $crate::tree::RowColumnScaled; $body }
-            $crate::Fusion::Quantized => {
-                type $x = $crate::tree::Quantize<$crate::F8E4M3, $crate::tree::Scaled>;
-                $body
-            }
-        }
-    };
+/// The [`Trees`] whose vectors and matrices are made of `T`.
+#[derive(Clone, Copy, Debug)]
+pub struct TreesOf<T>(PhantomData<T>);
+
+fusions! { $
+    Scaled "scaled" "alpha * A * B" Scaled;
+    Bias "bias" "alpha * A * B + bias" LinearBias<T>;
+    BiasRelu "bias-relu" "relu(alpha * A * B + bias)" LinearBiasRelu<T>;
+    BiasGelu "bias-gelu" "gelu(alpha * A * B + bias)" LinearBiasGelu<T>;
+    BiasSilu "bias-silu" "silu(alpha * A * B + bias)" LinearBiasSilu<T>;
+    Residual "residual" "alpha * A * B + bias + beta * C" LinearResidual<T>;
+    RowScaled "row-scaled" "scale * A * B + bias, a scale for each row" RowScaled<T>;
+    Swiglu "swiglu" "silu(gate) * up of alternating columns of alpha * A * B" SwiGlu;
+    SwigluBlocks "swiglu-blocks" "silu(gate) * up of alpha * A * B, whose columns are 8 gates, 8 ups, and so on" SwiGluBlocks;
+    SwigluSplit "swiglu-split" "silu(gate) * up of alpha * A * B, whose columns are all gates, then all ups" SwiGluSplit;
+    BiasDropout "bias-dropout" "dropout(alpha * A * B + bias), scaled" Dropout<LinearBias<T>>;
+    Rope "rope" "pairs of columns of alpha * A * B, rotated by a table of 128 columns, cosine and sine" Rotate<Scaled, Cyclic<T, U128>>;
+    BiasSumsOrdered "bias-sums-ordered" "alpha * A * B + bias, and the sums of its columns, the same bits in every run" OrderedRow<Sum, LinearBias<T>>;
+    Geglu "geglu" "gelu(gate) * up of alternating columns of alpha * A * B" GeGlu;
+    BiasAmax "bias-amax" "alpha * A * B + bias, and its largest magnitude" Amax<LinearBias<T>>;
+    BiasSums "bias-sums" "alpha * A * B + bias, and the sums of its columns" ReduceRow<Sum, LinearBias<T>>;
+    BiasFp8 "bias-fp8" "e4m3(scale * (alpha * A * B + bias)), and the largest magnitude before the scale" LinearBiasScaled<T>;
+    RowColumnScaled "row-column-scaled" "A * B * rows * columns, a scale in f32 for each row and for each column" RowColumnScaled;
+    Quantized "quantized" "e4m3(alpha * A * B / scale), and a scale for each 128 columns of a row" Quantize<F8E4M3, Scaled>;
 }
 
 impl Fusion {
-    /// Every fusion.
-    pub const ALL: [Self; 19] = [
-        Self::Scaled,
-        Self::Bias,
-        Self::BiasRelu,
-        Self::BiasGelu,
-        Self::BiasSilu,
-        Self::Residual,
-        Self::RowScaled,
-        Self::Swiglu,
-        Self::SwigluBlocks,
-        Self::SwigluSplit,
-        Self::BiasDropout,
-        Self::Rope,
-        Self::BiasSumsOrdered,
-        Self::Geglu,
-        Self::BiasAmax,
-        Self::BiasSums,
-        Self::BiasFp8,
-        Self::RowColumnScaled,
-        Self::Quantized,
-    ];
-
-    /// Its name on the command line and in kernel names.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Scaled => "scaled",
-            Self::Bias => "bias",
-            Self::BiasRelu => "bias-relu",
-            Self::BiasGelu => "bias-gelu",
-            Self::BiasSilu => "bias-silu",
-            Self::Residual => "residual",
-            Self::RowScaled => "row-scaled",
-            Self::Swiglu => "swiglu",
-            Self::SwigluBlocks => "swiglu-blocks",
-            Self::SwigluSplit => "swiglu-split",
-            Self::BiasDropout => "bias-dropout",
-            Self::Rope => "rope",
-            Self::BiasSumsOrdered => "bias-sums-ordered",
-            Self::Geglu => "geglu",
-            Self::BiasAmax => "bias-amax",
-            Self::BiasSums => "bias-sums",
-            Self::BiasFp8 => "bias-fp8",
-            Self::RowColumnScaled => "row-column-scaled",
-            Self::Quantized => "quantized",
-        }
-    }
-
-    /// The formula of D.
-    pub const fn formula(self) -> &'static str {
-        match self {
-            Self::Scaled => "alpha * A * B",
-            Self::Bias => "alpha * A * B + bias",
-            Self::BiasRelu => "relu(alpha * A * B + bias)",
-            Self::BiasGelu => "gelu(alpha * A * B + bias)",
-            Self::BiasSilu => "silu(alpha * A * B + bias)",
-            Self::Residual => "alpha * A * B + bias + beta * C",
-            Self::RowScaled => "scale * A * B + bias, a scale for each row",
-            Self::Swiglu => "silu(gate) * up of alternating columns of alpha * A * B",
-            Self::SwigluBlocks => {
-                "silu(gate) * up of alpha * A * B, whose columns are 8 gates, 8 ups, and so on"
-            }
-            Self::SwigluSplit => {
-                "silu(gate) * up of alpha * A * B, whose columns are all gates, then all ups"
-            }
-            Self::BiasDropout => "dropout(alpha * A * B + bias), scaled",
-            Self::Rope => {
-                "pairs of columns of alpha * A * B, rotated by a table of 128 columns, cosine and sine"
-            }
-            Self::BiasSumsOrdered => {
-                "alpha * A * B + bias, and the sums of its columns, the same bits in every run"
-            }
-            Self::Geglu => "gelu(gate) * up of alternating columns of alpha * A * B",
-            Self::BiasAmax => "alpha * A * B + bias, and its largest magnitude",
-            Self::BiasSums => "alpha * A * B + bias, and the sums of its columns",
-            Self::BiasFp8 => {
-                "e4m3(scale * (alpha * A * B + bias)), and the largest magnitude before the scale"
-            }
-            Self::Quantized => "e4m3(alpha * A * B / scale), and a scale for each 128 columns of a row",
-            Self::RowColumnScaled => {
-                "A * B * rows * columns, a scale in f32 for each row and for each column"
-            }
-        }
-    }
-
     /// The fusion of this name; `None` if there is none.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|fusion| fusion.name() == name)
@@ -190,26 +110,7 @@ impl Fusion {
 
     /// D's default format for operands of this format.
     pub const fn output(self, operand: Format) -> Format {
-        match self {
-            Self::BiasFp8 | Self::Quantized => Format::E4m3,
-            Self::Scaled
-            | Self::Bias
-            | Self::BiasRelu
-            | Self::BiasGelu
-            | Self::BiasSilu
-            | Self::Residual
-            | Self::RowScaled
-            | Self::Swiglu
-            | Self::SwigluBlocks
-            | Self::SwigluSplit
-            | Self::BiasDropout
-            | Self::Rope
-            | Self::BiasSumsOrdered
-            | Self::Geglu
-            | Self::BiasAmax
-            | Self::BiasSums
-            | Self::RowColumnScaled => operand.output(),
-        }
+        if matches!(self, Self::BiasFp8 | Self::Quantized) { Format::E4m3 } else { operand.output() }
     }
 
     /// The error for operands of other formats.

@@ -82,7 +82,7 @@ pub use fixup::{FixUp, Share, exchange_in_cluster, sums_bytes};
 pub use float8::{F8E4M3, F8E5M2};
 pub use form::{Batch, Form, Forms};
 pub use functions::{Gradient, Pointwise, Scalars, evaluate, evaluate_bounded, evaluate_in};
-pub use fusion::Fusion;
+pub use fusion::{Fusion, Trees, TreesOf};
 pub use group_scales::GroupScales;
 pub use mainloop::{
     Accumulator, Consumer, Convert, CopyWgmma, DeviceMainloop, Finish, Found, Fragment, FragmentPair,
