@@ -95,7 +95,7 @@ pub trait Kernel<C> {
     }
 }
 
-/// The program of a kernel and the launch of a call, for an engine with so many resident clusters of a program.
+/// The program of a kernel, and the launch of a call. `slots` says how many clusters of a program are resident.
 pub(crate) fn prepared<C>(
     kernel: &(impl Kernel<C> + ?Sized),
     call: &C,

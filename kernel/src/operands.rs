@@ -100,9 +100,9 @@ pub enum Contents {
     Records,
     /// The workspace, zero at first.
     Workspace,
-    /// Elements of so many bytes that are not calculated with.
+    /// Elements that are only moved; their size in bytes.
     Elements(u32),
-    /// Words of which each bit is set at first.
+    /// A report. All its bits are set before the launch.
     Report,
 }
 
@@ -124,7 +124,7 @@ pub struct Extents {
 }
 
 impl Extents {
-    /// So many consecutive elements.
+    /// A line of `length` consecutive elements.
     pub const fn line(bits: u32, length: u64) -> Self {
         Self { bits, length, lines: 1, pitch: 0, count: 1, stride: 0 }
     }
@@ -163,7 +163,7 @@ impl Layouts {
 
     /// The matrices of a kernel.
     pub fn of(gemm: &AnyGemm) -> Self {
-        let plan = gemm.plan();
+        let plan = &gemm.plan;
         let halvings = plan.epilogue.halvings;
         Self { halvings, ..Self::new(Types::of_kernel(gemm), plan.majors()) }
     }

@@ -92,7 +92,7 @@ impl Types {
     /// The types of a kernel.
     pub fn of_kernel(gemm: &AnyGemm) -> Self {
         let [a, b, d] = gemm.formats();
-        let plan = gemm.plan();
+        let plan = &gemm.plan;
         Self { a, b, d, scaled: plan.scaled(), weights: plan.weights(), sparse: plan.sparse() }
     }
 

@@ -50,8 +50,8 @@
 //! ([`disk`](crate::disk)), so the next process does not run the assembler. The environment variable
 //! `FALCHION_CACHE` names the folder; if it is empty, nothing is kept. A file is made again if it is damaged,
 //! if it belongs to another driver or another version of the assembler, or if the driver rejects it. If the
-//! assembler fails, that is an error: the driver does not compile in its place. [`Kernel::origin`] says where
-//! a kernel's binary came from, and [`Kernel::warnings`] what was wrong with the folder.
+//! assembler fails, that is an error: the driver does not compile in its place. [`LoadedProgram::origin`] says where
+//! a kernel's binary came from, and [`LoadedProgram::warnings`] what was wrong with the folder.
 //!
 //! # What is trusted
 //!

@@ -68,7 +68,7 @@ impl Layouts {
         call
     }
 
-    /// The same call; the matrices of which it has several follow each other.
+    /// The same call with new strides: where it has several matrices of a kind, they follow each other.
     #[must_use]
     pub fn apart<E: Visited>(&self, mut call: Call<E>) -> Call<E> {
         call.visit(self, &mut Packs { row_bytes: None, next: Vec::new() });

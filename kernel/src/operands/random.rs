@@ -5,9 +5,8 @@ use collective::{Format, sparse};
 use super::Contents;
 
 impl Contents {
-    /// Random data of which memory with these contents is filled by repetition; empty for contents that are
-    /// no random numbers. `zeros` asks for an operand with a zero for each element that a sparse one does not
-    /// keep.
+    /// Random data for memory with these contents, to be repeated. It is empty for contents that are no random
+    /// numbers. With `zeros`, an operand has a zero for each element that a sparse one does not keep.
     pub fn random(self, zeros: bool) -> Vec<u8> {
         match self {
             Self::Multiplied(_, format) if zeros => pruned(format),

@@ -113,7 +113,7 @@ impl<'a> Request<'a> {
         Self { shapes, ..self.several(Products::KGrouped { count: number(shapes), offsets: 1 << 20 }) }
     }
 
-    /// The same matrices for these GEMMs. Those of which there are several follow each other.
+    /// The same request for these GEMMs. Several matrices of a kind follow each other.
     fn several(self, products: Products) -> Self {
         Self { call: self.layouts().apart(Call { products, ..self.call }), ..self }
     }

@@ -95,7 +95,9 @@ impl Products {
         let c = MatrixRef { pitch: call.d.pitch + u64::from(purpose.odd), ..call.d };
         // C is there even if it is not read.
         let c = (!purpose.in_place).then_some(c);
-        call.epilogue = LinearArguments { c, beta: 1.0, ..LinearArguments::default() };
+        // Where C is not read, alpha = 1 may have code of its own. Both kinds of code run.
+        let alpha = if purpose.beta == 0.0 && !purpose.odd { 0.5 } else { 1.0 };
+        call.epilogue = LinearArguments { alpha, beta: 1.0, c };
         call = Call { workspace: None, ..layouts.apart(call) };
         let mut places = Places::with(products.table(&groups));
         if form == Form::Grouped {
