@@ -13,7 +13,8 @@ struct Preparation<K, C> {
     name: String,
     kernel: K,
     calls: Vec<C>,
-    /// Of two neighbours in what the first `pruned` calls read first, one is zero; of so many bytes each.
+    /// Number of calls whose first input is made sparse, and the bytes of its elements: every other element is
+    /// zero.
     pruned: (usize, usize),
 }
 

@@ -54,7 +54,7 @@ pub(super) struct Products {
 }
 
 impl Products {
-    /// The arguments of a problem. Rows begin at multiples of 16 bytes, or beside them for some purposes.
+    /// The arguments of a problem. Rows begin at multiples of 16 bytes; for some purposes they do not.
     pub(super) fn new(gemm: &Gemm, problem: GemmProblem, purpose: Purpose) -> Self {
         let (plan, form, layouts) = (&gemm.plan(), gemm.form(), Layouts::of(gemm));
         let GemmProblem { m, n, k } = problem;
@@ -65,7 +65,7 @@ impl Products {
             }
             _ => 0,
         };
-        // The second group has no rows, or one k-tile less than half of them, or none.
+        // Of groups of rows, the second has none. Of groups along K, the first has fewer k-tiles, or none.
         let third = plan.mainloop.tile[2];
         let k_first = k.div_ceil(third).saturating_sub(1) / 2 * third;
         let group = |m, k| GemmProblem { m, n, k };

@@ -21,7 +21,7 @@ use crate::types::Types;
 /// The keys of launches do not depend on how far matrices reach.
 pub(super) const ANY: Layouts = Layouts::new(Types::of(Format::Bf16), [Major::K; 2]);
 
-/// A GEMM kernel of which only the parts of calls matter.
+/// Stands for a GEMM kernel. It visits calls and launches nothing.
 pub(super) struct Linear;
 
 impl Kernel<Call> for Linear {
