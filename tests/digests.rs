@@ -1,5 +1,5 @@
-//! The program texts of every named kernel must not change unnoticed. They are still the texts from the time
-//! when each kernel was a type of its own, instantiated by hand.
+//! The program texts of every named kernel, and of kernels whose stages hold more than the tiles of A and B,
+//! must not change unnoticed.
 //!
 //! `tests/digests.txt` has a digest of each text without the entry's name. An intended change updates that
 //! table and gives its reason in the commit; `DIGESTS=write cargo test --test digests` writes the table.
@@ -24,12 +24,44 @@ fn digest(gemm: &AnyGemm) -> u64 {
     })
 }
 
-/// Every named kernel, and the kernels that fusions fall back to.
+/// Kernels with scales, zero points or metadata in their stages; each also batched and in clusters.
+const STAGES_OF_MORE: [&str; 10] = [
+    "dtype=e4m3 scale-a=1x128 scale-b=128x128 tile=128x64x128",
+    "dtype=e4m3 scale-a=1x128 scale-b=1x128 tile=128x64x128",
+    "dtype=e4m3 scale-a=128x128 scale-b=128x128 tile=128x64x128",
+    "dtype=e4m3 scale-a=1x128 scale-b=128x128 tile=256x32x128 waves=2",
+    "weights-b=s4 group=128 swap=yes tile=128x32x64",
+    "weights-b=u4 group=64 zeros=yes swap=yes tile=128x32x128",
+    "weights-b=u8 swap=yes tile=128x16x64",
+    "weights-b=e2m1 group=32 swap=yes tile=128x32x64",
+    "sparse=a tile=128x32x128",
+    "dtype=e4m3 sparse=b swap=yes tile=128x32x128",
+];
+
+/// Other forms and roles of them. Here, tiles begin at rows that only the device knows.
+const FORMS_OF_MORE: [&str; 7] = [
+    "form=ragged dtype=e4m3 scale-a=1x128 scale-b=128x128 tile=64x64x128 consumers=1",
+    "form=masked dtype=e4m3 scale-a=1x128 scale-b=1x128 swap=yes tile=64x64x128 consumers=1",
+    "form=k-grouped dtype=e4m3 scale-a=1x128 scale-b=1x128 tile=64x64x128 consumers=1",
+    "form=ragged weights-b=e2m1 group=32 swap=yes tile=128x32x64",
+    "form=masked weights-b=u4 group=64 zeros=yes swap=yes tile=128x32x128",
+    "form=ragged dtype=e4m3 sparse=b swap=yes tile=128x32x128",
+    "sparse=a tile=64x32x128 roles=pingpong l2-a=evict-first l2-b=evict-last",
+];
+
+fn kernels_of_more() -> impl Iterator<Item = AnyGemm> {
+    let placed =
+        |spec| ["", " form=batched", " cluster=2x1", " cluster=1x2"].map(|place| format!("{spec}{place}"));
+    let texts = STAGES_OF_MORE.into_iter().flat_map(placed).chain(FORMS_OF_MORE.map(str::to_owned));
+    texts.map(|text| kernel::find(&text).unwrap_or_else(|error| panic!("{text}: {error}")))
+}
+
+/// Every named kernel, the kernels that fusions fall back to, and those with more in their stages.
 fn kernels() -> Vec<AnyGemm> {
     let formats = [Format::Bf16, Format::F16];
     let fallback = |(fusion, format)| any_columns(fusion, format).expect("legal").gemm;
     let all = Fusion::ALL.into_iter().flat_map(|fusion| formats.map(|format| (fusion, format)));
-    kernel::all().into_iter().chain(all.map(fallback)).collect()
+    kernel::all().into_iter().chain(all.map(fallback)).chain(kernels_of_more()).collect()
 }
 
 #[test]
@@ -55,7 +87,7 @@ fn programs_are_what_they_were() {
         now.iter().filter(|(name, digest)| before.get(*name) != Some(digest)).map(|(name, _)| name).collect();
     let gone: Vec<&String> = before.keys().filter(|name| !now.contains_key(*name)).collect();
     assert!(changed.is_empty() && gone.is_empty(), "changed or new: {changed:?}; gone: {gone:?}");
-    assert_eq!(now.len(), 518);
+    assert_eq!(now.len(), 565);
 }
 
 /// A kernel's spec makes the same kernel again. So does the text of the spec, with defaults written out or
