@@ -79,7 +79,7 @@ fn programs_are_what_they_were() {
     let before: BTreeMap<String, u64> = TABLE
         .lines()
         .map(|line| {
-            let (name, digest) = line.split_once(' ').expect("a name and a digest");
+            let (name, digest) = line.rsplit_once(' ').expect("a name and a digest");
             (name.to_owned(), u64::from_str_radix(digest, 16).expect("a digest"))
         })
         .collect();
