@@ -171,9 +171,9 @@ fn what_calls_say_of_a_sparse_operand_is_checked() {
     assert!(gemm.launch(&legal, 132).expect("legal").is_some());
     for (call, words) in [
         (Call { metadata: None, ..legal }, "Call::metadata was needed"),
-        (legal.sparse(MatrixRef::NONE), "is at 0x0, a multiple of 16 above 0 was needed"),
-        (legal.sparse(MatrixRef::new(4096, 384)), "is 384 words, a multiple of 128 from 512 on"),
-        (legal.sparse(MatrixRef::new(4096, 576)), "is 576 words, a multiple of 128 from 512 on"),
+        (legal.sparse(MatrixRef::NONE), "are at 0x0, a multiple of 16 above 0 was needed"),
+        (legal.sparse(MatrixRef::new(4096, 384)), "is 384, a multiple of 128 from 512 on"),
+        (legal.sparse(MatrixRef::new(4096, 576)), "is 576, a multiple of 128 from 512 on"),
         (legal.a(1 << 16, 96), "A's leading dimension is 96 elements, at least 100 were needed"),
     ] {
         let error = gemm.launch(&call, 132).expect_err(words).to_string();

@@ -66,6 +66,7 @@ mod record;
 mod scales;
 mod sentence;
 pub mod sparse;
+mod tensor_map;
 mod tile;
 pub mod tree;
 pub mod weights;

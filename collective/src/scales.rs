@@ -1,9 +1,10 @@
 //! Block scales of 8-bit operands, as callers pass them.
 
-use ptx::abi::{Argument, Promotion, TensorElement, TensorMap, TensorSwizzle};
+use ptx::abi::{Argument, TensorElement};
 
 use crate::operand::{Matrix, MatrixRef};
 use crate::plan::{FETCHED_SCALES, Plan, SCALED_K, scaled_blocks, scales_of_rows};
+use crate::tensor_map::{Companion, Dimension};
 
 /// The addresses of a GEMM's block scales, in `f32`. The result is the sum of `scale(A) * scale(B) * A * B`.
 ///
@@ -23,10 +24,6 @@ pub struct BlockScales {
     /// B's scales, as A's.
     pub b: MatrixRef,
 }
-
-/// Leading dimensions and strides must be less than this, in scales: tensor copies have strides below 2^40
-/// bytes.
-const MOST_PITCH: u64 = 1 << 38;
 
 impl BlockScales {
     /// No scales.
@@ -63,64 +60,21 @@ impl BlockScales {
     /// # Errors
     /// A sentence: which operand's scales, the value found, and what is allowed.
     pub fn arguments(&self, plan: &Plan, [a, b]: [Matrix; 2]) -> Result<Vec<Argument>, String> {
+        let names = if plan.swapped() { ["B's scales", "A's scales"] } else { ["A's scales", "B's scales"] };
         let mut arguments = Vec::new();
-        let names = if plan.swapped() { ["B", "A"] } else { ["A", "B"] };
-        let batches = plan.operand_batches();
-        for (i, (scales, matrix)) in [(self.a, a), (self.b, b)].into_iter().enumerate() {
+        for (i, (given, operand)) in [(self.a, a), (self.b, b)].into_iter().enumerate() {
             let (rows, tile) = (plan.mainloop.operands[i].scaled, plan.mainloop.tile[i]);
-            check(names[i], scales, matrix, rows)?;
-            let row_box = [scales_of_rows(tile, plan.begins_anywhere()[i]), 1];
-            let box_dims = if rows == 1 { row_box } else { [FETCHED_SCALES, scaled_blocks(tile)] };
-            arguments.push(map(scales, matrix, rows, (box_dims, batches[i])).into());
-            if batches[i] {
-                arguments.push(u32::from(scales.stride != 0).into());
-            }
+            let [outer, inner] = Self::extents(operand.mn, operand.k, rows);
+            let row = [scales_of_rows(tile, plan.begins_anywhere()[i]), 1];
+            let [columns, lines] = if rows == 1 { row } else { [FETCHED_SCALES, scaled_blocks(tile)] };
+            let batched = plan.operand_batches()[i];
+            let companion =
+                Companion { name: names[i], element: TensorElement::F32, given, operand, batched };
+            arguments.extend(companion.arguments([
+                Dimension::contiguous(inner, columns),
+                Dimension { extent: outer, stride: given.pitch, copied: lines },
+            ])?);
         }
         Ok(arguments)
     }
-}
-
-fn check(name: &str, scales: MatrixRef, matrix: Matrix, rows: u32) -> Result<(), String> {
-    if matrix.k == 0 {
-        return Ok(());
-    }
-    let MatrixRef { address, pitch, stride } = scales;
-    let [_, contiguous] = BlockScales::extents(matrix.mn, matrix.k, rows);
-    if address == 0 || !address.is_multiple_of(16) {
-        return Err(format!("{name}'s scales are at {address:#x}, a multiple of 16 above 0 was needed"));
-    }
-    if pitch < contiguous.into() || pitch >= MOST_PITCH || !pitch.is_multiple_of(4) {
-        return Err(format!(
-            "the leading dimension of {name}'s scales is {pitch}, a multiple of 4 from {contiguous} on, below {MOST_PITCH}, was needed"
-        ));
-    }
-    if !stride.is_multiple_of(4) || stride >= MOST_PITCH {
-        return Err(format!(
-            "the stride of {name}'s scales is {stride}, a multiple of 4 below {MOST_PITCH} was needed"
-        ));
-    }
-    Ok(())
-}
-
-/// The tensor map of the scales, `rows` rows per scale, with a box for one tile.
-fn map(scales: MatrixRef, matrix: Matrix, rows: u32, (box_dims, batched): ([u32; 2], bool)) -> TensorMap {
-    let [outer, inner] = BlockScales::extents(matrix.mn, matrix.k, rows);
-    // If K is 0, nothing is read; the leading dimension was not checked and may be anything.
-    let pitch = if matrix.k == 0 { FETCHED_SCALES.into() } else { scales.pitch };
-    let mut map = TensorMap {
-        element: TensorElement::F32,
-        address: scales.address,
-        dims: vec![u64::from(inner).max(1), u64::from(outer).max(1)],
-        strides: vec![pitch * 4],
-        box_dims: box_dims.to_vec(),
-        swizzle: TensorSwizzle::None,
-        promotion: Promotion::B128,
-    };
-    if batched {
-        let several = scales.stride != 0 && matrix.k > 0;
-        map.dims.push(if several { matrix.batch.count.into() } else { 1 });
-        map.strides.push(if several { scales.stride } else { pitch } * 4);
-        map.box_dims.push(1);
-    }
-    map
 }

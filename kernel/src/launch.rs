@@ -162,9 +162,7 @@ impl AnyGemm {
         let [a, b] = if plan.swapped() { [checked.b, checked.a] } else { [checked.a, checked.b] };
         let mut arguments = epilogue.operands(self, [a, b], &Path::ROOT)?;
         let of_mainloop = 0..arguments.len();
-        arguments.extend(self.scales([a, b], call.scales)?);
-        arguments.extend(self.group_scales(a, call.group_scales)?);
-        arguments.extend(self.metadata(a, call.metadata)?);
+        arguments.extend(self.companions([a, b], call)?);
         // The mainloop declares the parameters of scales and of metadata, too.
         let of_operands = arguments.len();
         let k_tiles = if described && !epilogue.multiplied() { 0 } else { tiles.k };
@@ -191,51 +189,42 @@ impl AnyGemm {
 }
 
 impl AnyGemm {
-    /// Values of the parameters for block scales, if the kernel's operands `[A, B]` have them.
-    fn scales(
-        &self,
-        operands: [Matrix; 2],
-        scales: Option<BlockScales>,
-    ) -> Result<Vec<Argument>, LaunchError> {
-        let scales = match scales {
-            Some(_) if !self.plan.mainloop.is_scaled() => return Err(LaunchError::NotScaled),
-            None if !self.plan.mainloop.is_scaled() => return Ok(Vec::new()),
-            // If K is 0 or alpha is 0, nothing is multiplied and the scales are not read.
-            None if operands[0].k > 0 => return Err(LaunchError::NoScales),
-            given => given.unwrap_or(BlockScales::NONE),
-        };
-        let seen = if self.plan.swapped() { scales.transposed() } else { scales };
-        seen.arguments(&self.plan, operands).map_err(|reason| LaunchError::Scales { reason })
+    /// Values of the parameters for what operands `[A, B]` of this kernel need in addition: block scales,
+    /// group scales, metadata.
+    fn companions<E>(&self, operands: [Matrix; 2], call: &Call<E>) -> Result<Vec<Argument>, LaunchError> {
+        use LaunchError::{NoGroupScales, NoMetadata, NoScales, NotGroupScaled, NotScaled, NotSparse};
+        let (plan, [a, _]) = (&self.plan, operands);
+        // If K is 0 or alpha is 0, nothing is multiplied, and none of it is read.
+        let read = a.k > 0;
+        let scaled = plan.mainloop.is_scaled();
+        let scales = companion((call.scales, BlockScales::NONE), (scaled, NotScaled), (read, NoScales))?;
+        let scales = scales.map(|of| if plan.swapped() { of.transposed() } else { of });
+        let grouped = plan.mainloop.weights().is_some_and(|weights| weights.group > 0);
+        let given = (call.group_scales, GroupScales::NONE);
+        let groups = companion(given, (grouped, NotGroupScaled), (read, NoGroupScales))?;
+        let sparse = plan.mainloop.is_sparse();
+        let metadata = companion((call.metadata, MatrixRef::NONE), (sparse, NotSparse), (read, NoMetadata))?;
+        let all = [
+            scales.map(|of| of.arguments(plan, operands)),
+            groups.map(|of| of.arguments(plan, a)),
+            metadata.map(|of| sparse::arguments(plan, of, a)),
+        ];
+        let all: Result<Vec<_>, _> = all.into_iter().flatten().collect();
+        Ok(all.map_err(|reason| LaunchError::Scales { reason })?.concat())
     }
 }
 
-impl AnyGemm {
-    /// Values of the parameters for group scales, if the kernel's operand A is quantized weights with scales.
-    fn group_scales(&self, a: Matrix, groups: Option<GroupScales>) -> Result<Vec<Argument>, LaunchError> {
-        let grouped = self.plan.mainloop.weights().is_some_and(|weights| weights.group > 0);
-        let groups = match groups {
-            Some(_) if !grouped => return Err(LaunchError::NotGroupScaled),
-            None if !grouped => return Ok(Vec::new()),
-            // If nothing is multiplied, the scales are not read.
-            None if a.k > 0 => return Err(LaunchError::NoGroupScales),
-            given => given.unwrap_or(GroupScales::NONE),
-        };
-        groups.arguments(&self.plan, a).map_err(|reason| LaunchError::Scales { reason })
-    }
-}
-
-impl AnyGemm {
-    /// Values of the parameters for metadata, if the kernel's operand A is sparse.
-    fn metadata(&self, a: Matrix, metadata: Option<MatrixRef>) -> Result<Vec<Argument>, LaunchError> {
-        let sparse = self.plan.mainloop.is_sparse();
-        let metadata = match metadata {
-            Some(_) if !sparse => return Err(LaunchError::NotSparse),
-            None if !sparse => return Ok(Vec::new()),
-            // If nothing is multiplied, the metadata is not read.
-            None if a.k > 0 => return Err(LaunchError::NoMetadata),
-            given => given.unwrap_or(MatrixRef::NONE),
-        };
-        sparse::arguments(&self.plan, metadata, a).map_err(|reason| LaunchError::Scales { reason })
+/// What a call gives in addition to an operand, or `none` if it is not read. `None` if the kernel does not take
+/// it.
+fn companion<T>(
+    (given, none): (Option<T>, T),
+    (taken, not_taken): (bool, LaunchError),
+    (read, missing): (bool, LaunchError),
+) -> Result<Option<T>, LaunchError> {
+    match given {
+        Some(_) if !taken => Err(not_taken),
+        None if taken && read => Err(missing),
+        given => Ok(taken.then(|| given.unwrap_or(none))),
     }
 }
 

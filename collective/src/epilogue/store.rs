@@ -3,7 +3,7 @@
 
 use cute_rs::ComposedLayout;
 use cute_rs::atom::Major;
-use ptx::abi::{Argument, Promotion, TensorMap};
+use ptx::abi::{Argument, TensorMap};
 use ptx::{Builder, Value};
 
 use super::direct::{self, DirectDevice};
@@ -14,6 +14,7 @@ use crate::extent::Extent;
 use crate::form::Batch;
 use crate::mainloop::{Fragment, FragmentRow, tensor_swizzle};
 use crate::plan::{Plan, TileLayout};
+use crate::tensor_map::{Dimension, tensor_map};
 
 /// A row-major output matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,23 +35,14 @@ impl Output {
     /// Its tensor map, with boxes of one buffer. Rows are dimension 1; if there are several outputs, their
     /// index is dimension 2.
     pub(super) fn tensor_map(self, format: Format, plan: &Plan) -> TensorMap {
-        let bytes = u64::from(format.bytes());
-        let mut map = TensorMap {
-            element: format.tensor(),
-            address: self.address,
-            dims: vec![self.n.into(), self.m.into()],
-            strides: vec![self.pitch * bytes],
-            box_dims: plan.stored_box().to_vec(),
-            swizzle: tensor_swizzle(plan.staging.swizzle),
-            promotion: Promotion::default(),
-        };
-        if plan.form.outputs() {
-            let several = self.batch.distinct() > 1;
-            map.dims.push(self.batch.distinct().into());
-            map.strides.push(if several { self.batch.stride } else { self.pitch } * bytes);
-            map.box_dims.push(1);
-        }
-        map
+        let [columns, rows] = plan.stored_box();
+        let dimensions = [
+            Dimension::contiguous(self.n, columns),
+            Dimension { extent: self.m, stride: self.pitch, copied: rows },
+        ];
+        let batch = plan.form.outputs().then_some(self.batch);
+        let swizzle = tensor_swizzle(plan.staging.swizzle);
+        TensorMap { swizzle, ..tensor_map(format.tensor(), self.address, &dimensions, batch) }
     }
 }
 

@@ -2,18 +2,20 @@
 //! registers.
 
 use cute_rs::atom::unit;
-use ptx::abi::{Argument, Promotion, TensorElement, TensorMap, TensorSwizzle};
+use ptx::abi::{Argument, Promotion, TensorElement, TensorMap};
 use ptx::inst::FloatOp;
 use ptx::{Builder, TensorLoad, Value, Var, WgmmaSource};
 
 use super::convert::{Converter, both};
 use super::stages::Older;
-use super::tensor_copy::{Origin, TensorCopy, tensor_map};
+use super::tensor_copy::{Origin, TensorCopy};
 use super::tma_wgmma::OperandMap;
 use super::{Consumer, DeviceMainloop, Finish, MainloopEmitter, Piece, Product};
+use crate::form::Batch;
 use crate::operand::Matrix;
 use crate::pipeline::{ClusterPosition, Position, Stage};
 use crate::plan::{MainloopSpec, Plan, WeightsSpec};
+use crate::tensor_map::{self, Dimension};
 
 /// The emitter of [`TmaWgmma`](super::TmaWgmma) for [`Quantized`](crate::Quantized) weights. The plan holds
 /// all numbers. After the parameters of the operands follow those of [`GroupScales`](crate::GroupScales).
@@ -50,47 +52,37 @@ impl MainloopEmitter for QuantizedCopies {
 
     fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
         let [a_batched, b_batched] = plan.operand_batches();
-        let mut arguments = Vec::new();
-        if let Some(weights) = plan.mainloop.weights() {
-            arguments.push(units_map(plan, weights, a, a_batched).into());
-        }
-        if a_batched {
-            arguments.push(u32::from(a.batch.stride != 0).into());
-        }
-        arguments.push(tensor_map(&plan.operands[1], b, b_batched).into());
-        if b_batched {
-            arguments.push(u32::from(b.batch.stride != 0).into());
-        }
-        arguments
+        let codes = plan.mainloop.weights().map(|weights| {
+            // A batch of words.
+            let stride = a.batch.stride * u64::from(weights.code.bits()) / 32;
+            let batch = a_batched.then_some(Batch { stride, ..a.batch });
+            tensor_map::arguments(units_map(plan, weights, a, batch), batch)
+        });
+        codes.into_iter().flatten().chain(plan.operands[1].arguments(b, b_batched)).collect()
     }
 }
 
 /// The tensor map of a matrix in units. Dimensions: words of a line, lines along K, blocks of 64 rows, and
 /// matrices if there are several.
-fn units_map(plan: &Plan, WeightsSpec { code, .. }: WeightsSpec, a: Matrix, batched: bool) -> TensorMap {
+fn units_map(
+    plan: &Plan,
+    WeightsSpec { code, .. }: WeightsSpec,
+    a: Matrix,
+    batch: Option<Batch>,
+) -> TensorMap {
     let [m, _, k] = plan.mainloop.tile;
-    let bits = u64::from(code.bits());
     let (unit_k, slices) = (unit::k(code.bits()), plan.mainloop.cluster[1]);
-    let mut map = TensorMap {
-        element: TensorElement::U32,
-        address: a.address,
-        dims: vec![
-            LINE.into(),
-            u64::from(a.k.div_ceil(unit_k) * LINES).max(1),
-            u64::from(a.mn.div_ceil(unit::ROWS)).max(1),
-        ],
-        strides: vec![u64::from(4 * LINE), u64::from(unit::ROWS) * a.pitch * bits / 8],
-        box_dims: vec![LINE, k / unit_k * LINES, m / unit::ROWS / slices],
-        swizzle: TensorSwizzle::None,
-        promotion: Promotion::B256,
-    };
-    if batched {
-        let matrices = a.batch.distinct();
-        map.dims.push(matrices.into());
-        map.strides.push(if matrices == 1 { 16 } else { a.batch.stride * bits / 8 });
-        map.box_dims.push(1);
-    }
-    map
+    let dimensions = [
+        Dimension::contiguous(LINE, LINE),
+        Dimension { extent: a.k.div_ceil(unit_k) * LINES, stride: LINE.into(), copied: k / unit_k * LINES },
+        Dimension {
+            extent: a.mn.div_ceil(unit::ROWS),
+            stride: u64::from(unit::ROWS * code.bits() / 32) * a.pitch,
+            copied: m / unit::ROWS / slices,
+        },
+    ];
+    let map = tensor_map::tensor_map(TensorElement::U32, a.address, &dimensions, batch);
+    TensorMap { promotion: Promotion::B256, ..map }
 }
 
 /// The parameters on the device.

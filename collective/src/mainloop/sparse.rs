@@ -6,7 +6,7 @@ use ptx::{Builder, TensorLoad, Value, Var};
 use super::quantized::copy;
 use super::stages::Older;
 use super::sums::{Accumulator, Sums};
-use super::tensor_copy::{Origin, TensorCopy, tensor_map};
+use super::tensor_copy::{Origin, TensorCopy};
 use super::tma_wgmma::{OperandMap, TensorMaps};
 use super::{Consumer, DeviceMainloop, Finish, MainloopEmitter, Piece, Product};
 use crate::operand::Matrix;
@@ -45,15 +45,8 @@ impl MainloopEmitter for SparseCopies {
     fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
         let [a_batched, b_batched] = plan.operand_batches();
         let kept = Matrix { k: sparse::kept(plan.mainloop.operands[0].format, a.k), ..a };
-        let mut arguments = vec![tensor_map(&plan.operands[0], kept, a_batched).into()];
-        if a_batched {
-            arguments.push(u32::from(a.batch.stride != 0).into());
-        }
-        arguments.push(tensor_map(&plan.operands[1], b, b_batched).into());
-        if b_batched {
-            arguments.push(u32::from(b.batch.stride != 0).into());
-        }
-        arguments
+        let [a_tile, b_tile] = &plan.operands;
+        a_tile.arguments(kept, a_batched).chain(b_tile.arguments(b, b_batched)).collect()
     }
 }
 

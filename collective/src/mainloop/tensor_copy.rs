@@ -2,63 +2,50 @@
 
 use cute_rs::atom::Major;
 use cute_rs::atom::tma::{self, TmaTiles};
-use ptx::abi::TensorMap;
+use ptx::abi::{Argument, TensorMap};
 use ptx::{Builder, TensorLoad, Value};
 
 use super::tensor_swizzle;
+use crate::form::Batch;
 use crate::operand::Matrix;
 use crate::pipeline::Stage;
 use crate::plan::OperandTile;
+use crate::tensor_map::{Dimension, arguments, tensor_map};
 
 impl OperandTile {
     /// The tensor map for copies of such tiles of a matrix: the value of a parameter that
     /// [`Builder::tensor_map`] declares.
     pub fn tensor_map(&self, matrix: Matrix) -> TensorMap {
-        tensor_map(self, matrix, false)
+        self.map_of(matrix, None)
     }
-}
 
-/// The tensor map of a matrix. Dimension 0 is the contiguous direction. If the matrix is split, dimension 2
-/// is the half. If there are several matrices, the last dimension is their index. Every launch makes one, so
-/// this must be fast.
-pub(super) fn tensor_map(tile: &OperandTile, matrix: Matrix, batched: bool) -> TensorMap {
-    let OperandTile { format, major, swizzle, mn, k, slices, split, promotion, .. } = *tile;
-    let element = format.tensor();
-    let extent = if split { matrix.mn / 2 } else { matrix.mn };
-    let [width, other] = tma::box_dims(major, swizzle, format.bits(), mn, k);
-    let (inner, outer) = match major {
-        Major::K => (matrix.k, extent),
-        Major::Mn => (extent, matrix.k),
-    };
-    let bytes = u64::from(element.bytes());
-    let mut map = TensorMap {
-        element,
-        address: matrix.address,
-        dims: vec![u64::from(inner).max(1), u64::from(outer).max(1)],
-        strides: vec![matrix.pitch * bytes],
-        box_dims: vec![width, other / slices],
-        swizzle: tensor_swizzle(swizzle),
-        promotion,
-    };
-    if split {
-        let (rows, distance) = match major {
-            Major::K if slices == 1 => (2, u64::from(extent) * matrix.pitch),
-            Major::K => (1, u64::from(extent) * matrix.pitch),
-            Major::Mn => (1, u64::from(extent)),
+    /// The tensor map of a matrix, or of a batch. Dimension 0 is the contiguous direction. If the matrix is
+    /// split, dimension 2 is the half.
+    pub(super) fn map_of(&self, matrix: Matrix, batch: Option<Batch>) -> TensorMap {
+        let Self { format, major, swizzle, mn, k, slices, split, promotion, .. } = *self;
+        let extent = if split { matrix.mn / 2 } else { matrix.mn };
+        let [width, other] = tma::box_dims(major, swizzle, format.bits(), mn, k);
+        let ((inner, outer), to_half) = match major {
+            Major::K => ((matrix.k, extent), u64::from(extent) * matrix.pitch),
+            Major::Mn => ((extent, matrix.k), u64::from(extent)),
         };
-        map.dims.push(2);
-        map.strides.push(distance * bytes);
-        // If one CTA loads both halves, one box has both.
-        map.box_dims[1] /= rows;
-        map.box_dims.push(rows);
+        // If one CTA loads both halves of rows, one box has both.
+        let halves = if split && major == Major::K && slices == 1 { 2 } else { 1 };
+        let dimensions = [
+            Dimension::contiguous(inner, width),
+            Dimension { extent: outer, stride: matrix.pitch, copied: other / slices / halves },
+            Dimension { extent: 2, stride: to_half, copied: halves },
+        ];
+        let used = if split { &dimensions } else { &dimensions[..2] };
+        let map = tensor_map(format.tensor(), matrix.address, used, batch);
+        TensorMap { swizzle: tensor_swizzle(swizzle), promotion, ..map }
     }
-    if batched {
-        let matrices = matrix.batch.distinct();
-        map.dims.push(matrices.into());
-        map.strides.push(if matrices == 1 { matrix.pitch * bytes } else { matrix.batch.stride * bytes });
-        map.box_dims.push(1);
+
+    /// The values of the parameters that [`OperandMap::declare`](super::tma_wgmma::OperandMap) declares.
+    pub(super) fn arguments(&self, matrix: Matrix, batched: bool) -> impl Iterator<Item = Argument> + use<> {
+        let batch = batched.then_some(matrix.batch);
+        arguments(self.map_of(matrix, batch), batch)
     }
-    map
 }
 
 /// The source of a tensor copy, and the CTAs that receive the tile.

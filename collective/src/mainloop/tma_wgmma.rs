@@ -10,12 +10,12 @@ use ptx::{Builder, Value};
 
 use super::maps::OwnMaps;
 use super::multiplier;
-use super::tensor_copy::{Origin, TensorCopy, tensor_map};
+use super::tensor_copy::{Origin, TensorCopy};
 use super::{Consumer, DeviceMainloop, Mainloop, MainloopEmitter, Piece, Sums, both_staged, unbounded};
 use crate::form::Forms;
 use crate::operand::{Matrix, OperandPair};
 use crate::pipeline::{ClusterPosition, Position, Stage};
-use crate::plan::{MainloopNeeds, MainloopSpec, OperandTile, Plan, Producer};
+use crate::plan::{MainloopNeeds, MainloopSpec, Plan, Producer};
 use crate::tile::{TileShape, WarpRoles};
 
 /// The warp-specialised mainloop with operand pair `O`, tile shape `T` and warp roles `R`. Addresses, leading
@@ -67,14 +67,6 @@ impl<'f> OperandMap<'f> {
         Self { address: f.tensor_map(map), step: batched.then(|| f.param(step)) }
     }
 
-    fn arguments(tile: &OperandTile, matrix: Matrix, batched: bool) -> Vec<Argument> {
-        let mut arguments = vec![tensor_map(tile, matrix, batched).into()];
-        if batched {
-            arguments.push(u32::from(matrix.batch.stride != 0).into());
-        }
-        arguments
-    }
-
     /// The coordinate of the group's matrix; `None` if there is only one matrix.
     pub(super) fn coordinate(&self, group: Option<Value<'f, u32>>) -> Option<Value<'f, u32>> {
         self.step.zip(group).map(|(step, group)| group * step)
@@ -116,12 +108,8 @@ impl MainloopEmitter for TensorCopies {
         // In a grouped launch, records describe the matrices; nothing is read through the maps that the host
         // encodes.
         let map = |matrix: Matrix| Matrix { address: if described { 0 } else { matrix.address }, ..matrix };
-        let mut arguments = OperandMap::arguments(a_tile, map(a), a_batched);
-        arguments.extend(OperandMap::arguments(b_tile, map(b), b_batched));
-        if described {
-            arguments.push(a.address.into());
-        }
-        arguments
+        let arguments = a_tile.arguments(map(a), a_batched).chain(b_tile.arguments(map(b), b_batched));
+        arguments.chain(described.then(|| a.address.into())).collect()
     }
 }
 
