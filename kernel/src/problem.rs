@@ -1,6 +1,6 @@
 //! What a caller passes to a kernel: the problem, the matrices, the workspace.
 
-use collective::{BlockScales, GroupScales, LinearArguments, Mainloop, MatrixRef, Plan};
+use collective::{BlockScales, GroupScales, LinearArguments, Mainloop, MatrixRef};
 use ptx::abi::{Argument, Grid};
 
 use crate::arguments::WithMainloop;
@@ -278,15 +278,5 @@ impl<E> Call<E> {
     pub(crate) fn lend(&self) -> Call<()> {
         let Self { problem, products, a, b, scales, group_scales, metadata, d, workspace, .. } = *self;
         Call { problem, products, a, b, scales, group_scales, metadata, d, epilogue: (), workspace }
-    }
-
-    /// The call as the kernel sees it. For a swap-AB kernel, A and B and the extents M and N are swapped; D
-    /// stays as it is.
-    pub(crate) fn seen_by(self, plan: &Plan) -> Self {
-        if plan.swapped() {
-            Self { problem: self.problem.transposed(), a: self.b, b: self.a, ..self }
-        } else {
-            self
-        }
     }
 }

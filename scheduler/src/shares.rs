@@ -70,9 +70,8 @@ impl Shares<u32> {
             return Self::NONE;
         }
         // All are less than 2^31.
-        let [units, each, span, base, longer] =
-            [units, each, span, span / each, span % each].map(|number| u32::try_from(number).unwrap_or(0));
-        Self { tiles, units, each, span, base, longer, abreast: 1 }
+        let (units, each, span) = (units as u32, each as u32, span as u32);
+        Self { tiles, units, each, span, base: span / each, longer: span % each, abreast: 1 }
     }
 
     /// The same units for `workers` workers, in the order in which the same K-range of all tiles comes first. The order

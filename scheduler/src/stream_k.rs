@@ -245,13 +245,9 @@ impl Streamed {
             let parts = u64::from(workers.div_ceil(all)) + 1;
             even + fixed + parts * u64::from(cost)
         };
-        let parts = |parts: u32| {
-            let length = k.div_ceil(u64::from(parts));
-            let waves = u64::from((all * parts).div_ceil(workers));
-            waves * length + fixed + u64::from(cost * (parts - 1))
-        };
+        // All units of that number of parts run at once.
         let most = (workers / all.max(1)).min(tiles.k / least.max(1));
-        let equal = (2..=most).map(|count| (parts(count), count)).min();
+        let equal = fewest(tiles.k, cost, most).map(|(time, count)| (time + fixed, count));
         let streamed = if of_one_tile || tiles.k < 2 * least { u64::MAX } else { remainder };
         match equal {
             Some((time, count)) if time < whole && time <= streamed => {
@@ -275,6 +271,28 @@ impl Streamed {
         let split = Some(shares.split(unit, tile, tiles.k, self.least));
         Work { m, n, k_begin: begin.most(start) - start, k_end: end - start, split, slice: None }
     }
+}
+
+/// The number of equal parts, 2 to `most`, of a tile of `k` k-tiles that ends first if all run at once, and its time before that:
+/// k-tiles of the longest part, and `cost` for each further part. The smallest such number; `None` if `most` is less than 2.
+fn fewest(k: u32, cost: u32, most: u32) -> Option<(u64, u32)> {
+    if most < 2 {
+        return None;
+    }
+    if cost == 0 {
+        let length = k.div_ceil(most);
+        return Some((length.into(), k.div_ceil(length)));
+    }
+    let mut best = (u64::MAX, 2);
+    for parts in 2..=most {
+        let added = u64::from(cost) * u64::from(parts - 1);
+        // From here on, the additions alone take longer.
+        if added >= best.0 {
+            break;
+        }
+        best = best.min((u64::from(k.div_ceil(parts)) + added, parts));
+    }
+    Some(best)
 }
 
 /// The names of the kernel parameters, in the order of the fields of [`Shares`].
@@ -386,5 +404,23 @@ impl Schedule for Streamed {
             left.set(f.constant(u32::MAX).where_or(done, start));
             body(Work { k_begin, k_end, ..piece });
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fewest_parts_are_the_smallest_of_the_fastest() {
+        for k in (1_u32..200).chain([511, 512, 1000, 4097]) {
+            for cost in [0, 1, 3, 7] {
+                for most in [0, 1, 2, 3, 5, 16, 33, 132].map(|most| k.min(most)) {
+                    let time = |parts: u32| u64::from(k.div_ceil(parts)) + u64::from(cost * (parts - 1));
+                    let every = (2..=most).map(|parts| (time(parts), parts)).min();
+                    assert_eq!(fewest(k, cost, most), every, "{k} k-tiles at {cost}, {most} parts at most");
+                }
+            }
+        }
     }
 }

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use collective::{Code, Format, Fusion, WeightsSpec};
 use cute_rs::atom::Major;
 
-use super::{Machine, Request, closed, fastest};
+use super::candidates::Candidates;
+use super::{Machine, Request, fastest, open};
 use crate::problem::GemmProblem;
 use crate::types::Types;
 
@@ -23,10 +24,11 @@ struct Row<'a> {
 }
 
 /// Number of kernels that are open to a request: no more are predicted.
-fn open(request: &Request<'_>) -> usize {
-    let entries = request.space().entries();
-    let (closed, _) = closed(&entries, request);
-    entries.iter().filter(|entry| !closed.contains(&entry.class())).count()
+fn count(request: &Request<'_>) -> usize {
+    let (space, entries) = (request.space(), request.space().entries());
+    let candidates = Candidates::of(space, &entries, &H200);
+    let (open, _) = open(&candidates, &entries, request);
+    candidates.asked(request, &H200).times(&open).len()
 }
 
 /// Kernels whose operands threads copy: three tiles, two schedulers.
@@ -97,7 +99,7 @@ fn rows() -> Vec<Row<'static>> {
 #[test]
 fn awkward_calls_are_chosen_for_quickly() {
     for Row { why, request, most } in rows() {
-        let count = open(&request);
+        let count = count(&request);
         let first = fastest(&request, &H200);
         let time = (0..5)
             .map(|_| {

@@ -15,8 +15,9 @@
 
 #[cfg(test)]
 mod awkward;
-mod bound;
 mod calibration;
+mod candidates;
+mod dealing;
 mod known;
 mod machine;
 mod model;
@@ -26,6 +27,7 @@ mod request;
 mod space;
 mod step;
 mod table;
+mod tiling;
 
 use core::fmt;
 
@@ -37,7 +39,7 @@ pub use request::Request;
 #[cfg(feature = "tune")]
 pub(crate) use request::impossible;
 
-use bound::Bounds;
+use candidates::Candidates;
 use space::{Class, Entry, Space};
 
 use crate::error::LaunchError;
@@ -123,12 +125,9 @@ pub(crate) fn measured(request: &Request<'_>, machine: &Machine) -> Option<Ranke
 /// Ranks a space for a call. Returns at most `most` kernels that can compute it, the fastest first.
 fn of_space(space: Space, request: &Request<'_>, machine: &Machine, most: usize) -> Selection {
     let entries = space.entries();
-    let groups = request.counted_groups();
-    let predict = |i: usize| machine.predict_subject(&entries[i].subject(), request, groups.as_deref());
-    let (closed, mut refused) = closed(&entries, request);
-    let ranking = Ranking { request, machine, entries: &entries, closed: &closed, predict: &predict, most };
-    let few = ranking.of_few(&Bounds::of(space, &entries, machine));
-    let mut selection = few.unwrap_or_else(|| ranking.of_all());
+    let candidates = Candidates::of(space, &entries, machine);
+    let (open, mut refused) = open(&candidates, &entries, request);
+    let mut selection = ranked(&candidates, &entries, &open, request, machine, most);
     if selection.ranked.len() < most {
         refused.extend(space.left_out().and_then(|entry| refusal(&entry, request.reached(entry.plan()))));
     }
@@ -137,115 +136,73 @@ fn of_space(space: Space, request: &Request<'_>, machine: &Machine, most: usize)
     selection
 }
 
-/// The classes of entries that cannot access a call's matrices, and why.
-fn closed(entries: &[Entry], request: &Request<'_>) -> (Vec<Class>, Vec<Refused>) {
-    let (mut seen, mut closed, mut refused) = (Vec::new(), Vec::new(), Vec::<Refused>::new());
-    for entry in entries {
-        if seen.contains(&entry.class()) {
-            continue;
+/// Which classes of candidates can access a call's matrices, and why the others cannot.
+fn open(candidates: &Candidates, entries: &[Entry], request: &Request<'_>) -> (Vec<bool>, Vec<Refused>) {
+    let mut refused = Vec::<Refused>::new();
+    let open = |&(_, first): &(Class, usize)| {
+        let entry = &entries[first];
+        let Some(refusal) = refusal(entry, request.reached(entry.plan())) else { return true };
+        if refused.iter().all(|known| known.error != refusal.error) {
+            refused.push(refusal);
         }
-        seen.push(entry.class());
-        if let Some(refusal) = refusal(entry, request.reached(entry.plan())) {
-            closed.push(entry.class());
-            if refused.iter().all(|known| known.error != refusal.error) {
-                refused.push(refusal);
-            }
-        }
-    }
-    (closed, refused)
+        false
+    };
+    (candidates.classes.iter().map(open).collect(), refused)
 }
 
 fn refusal(entry: &Entry, result: Result<(), LaunchError>) -> Option<Refused> {
     result.err().map(|error| Refused { name: entry.spec.to_string(), error })
 }
 
-/// Ranks the entries of a space.
-struct Ranking<'r> {
-    request: &'r Request<'r>,
-    machine: &'r Machine,
-    entries: &'r [Entry],
-    /// Classes of entries that are left out.
-    closed: &'r [Class],
-    predict: &'r dyn Fn(usize) -> Prediction,
-    /// Number of kernels asked for.
+/// Ranks the entries of a space whose classes are `open`.
+fn ranked(
+    candidates: &Candidates,
+    entries: &[Entry],
+    open: &[bool],
+    request: &Request<'_>,
+    machine: &Machine,
     most: usize,
-}
-
-impl Ranking<'_> {
-    /// Number of entries to check first.
-    fn part(&self) -> usize {
-        self.most.saturating_add(self.most / 4 + 8)
-    }
-
-    /// The selection from bounds and a few predictions; `None` if these are not enough.
-    fn of_few(&self, bounds: &Bounds) -> Option<Selection> {
-        // Entries for the correction by similar shapes, in addition to those that the selection looks at.
-        let enough = self.part().saturating_add(near::CORRECTED);
-        let predict = |i| (self.predict)(i).microseconds;
-        let open = (self.entries, self.closed);
-        self.of(bounds.fastest(self.request, self.machine, enough, open, predict)?, true)
-    }
-
-    /// The selection, from predictions of all entries.
-    fn of_all(&self) -> Selection {
-        let open = |i: &usize| !self.closed.contains(&self.entries[*i].class());
-        let times = (0..self.entries.len()).filter(open);
-        self.of(times.map(|i| ((self.predict)(i).microseconds, i)).collect(), false).unwrap_or_default()
-    }
-
-    /// The selection from predicted times. If `cut` is set, `times` holds only the fastest entries, in order;
-    /// the result is then `None` if other entries could belong to it.
-    fn of(&self, mut times: Vec<(f64, usize)>, cut: bool) -> Option<Selection> {
-        let Self { request, machine, entries, predict, most, .. } = *self;
-        let last = times.last().copied().filter(|_| cut);
-        let earlier = near::correct(request, machine, &mut times, |i| Some((entries[i].spec, predict(i))));
-        // Entries that were cut off get the same correction as the last one, and come after it. If the last
-        // one is not corrected, they may be equal to it.
-        let limit = last.and_then(|last| {
-            let corrected = times.iter().find(|(_, i)| *i == last.1)?.0;
-            Some((corrected, if corrected == last.0 { last.1 } else { 0 }))
-        });
-        let order = |a: &(f64, usize), b: &(f64, usize)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
-        let mut selection = Selection::default();
-        let first = measured(request, machine);
-        let known = first.as_ref().and_then(|ranked| ranked.gemm.spec());
-        selection.ranked.extend(first);
-        // Look at few entries; at more if most of them cannot compute the call.
-        let (mut from, mut part) = (0, self.part());
-        while from < times.len() && selection.ranked.len() < most {
-            let rest = &mut times[from..];
-            let count = part.min(rest.len());
-            if count < rest.len() {
-                rest.select_nth_unstable_by(count, order);
-            }
-            rest[..count].sort_unstable_by(order);
-            for &(microseconds, i) in &rest[..count] {
-                let entry = &entries[i];
-                if selection.ranked.len() == most {
-                    break;
-                }
-                if limit.is_some_and(|limit| order(&(microseconds, i), &limit).is_gt()) {
-                    return None;
-                }
-                if known == Some(entry.spec) || machine.slices_nothing(&entry.subject(), request) {
-                    continue;
-                }
-                let gemm = entry.spec.unnamed(**entry.plan());
-                match request.admitted(&gemm, machine.slots(entry.plan())) {
-                    Ok(()) => {
-                        let prediction = Prediction { microseconds, ..predict(i) };
-                        let reason = reason::corrected(&gemm, machine, &prediction, earlier.get(&i));
-                        let gemm = entry.spec.with_texts(gemm);
-                        selection.ranked.push(Ranked { gemm, prediction, measured: None, reason });
-                    }
-                    Err(error) if selection.refused.iter().any(|refused| refused.error == error) => {}
-                    Err(error) => selection.refused.extend(refusal(entry, Err(error))),
-                }
-            }
-            (from, part) = (from + count, part * 4);
+) -> Selection {
+    let asked = candidates.asked(request, machine);
+    let mut times = asked.times(open);
+    let earlier = near::correct(request, machine, &mut times, |i| Some((entries[i].spec, asked.predict(i))));
+    let order = |a: &(f64, usize), b: &(f64, usize)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+    let mut selection = Selection::default();
+    let first = measured(request, machine);
+    let known = first.as_ref().and_then(|ranked| ranked.gemm.spec());
+    selection.ranked.extend(first);
+    // Look at few entries; at more if most of them cannot compute the call.
+    let (mut rest, mut part) = (&mut times[..], most.saturating_add(most / 4 + 8));
+    while !rest.is_empty() && selection.ranked.len() < most {
+        let count = part.min(rest.len());
+        if count < rest.len() {
+            rest.select_nth_unstable_by(count, order);
         }
-        (selection.ranked.len() == most || !cut).then_some(selection)
+        let (next, after) = rest.split_at_mut(count);
+        next.sort_unstable_by(order);
+        for &mut (microseconds, i) in next {
+            let entry = &entries[i];
+            if selection.ranked.len() == most {
+                break;
+            }
+            if known == Some(entry.spec) || asked.slices_nothing(i) {
+                continue;
+            }
+            let gemm = entry.spec.unnamed(**entry.plan());
+            match request.admitted(&gemm, machine.slots(entry.plan())) {
+                Ok(()) => {
+                    let prediction = Prediction { microseconds, ..asked.predict(i) };
+                    let reason = reason::corrected(&gemm, machine, &prediction, earlier.get(&i));
+                    let gemm = entry.spec.with_texts(gemm);
+                    selection.ranked.push(Ranked { gemm, prediction, measured: None, reason });
+                }
+                Err(error) if selection.refused.iter().any(|refused| refused.error == error) => {}
+                Err(error) => selection.refused.extend(refusal(entry, Err(error))),
+            }
+        }
+        (rest, part) = (after, part * 4);
     }
+    selection
 }
 
 /// Ranks given kernels for a call. Kernels with other types, directions, form or epilogue are left out.

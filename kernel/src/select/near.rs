@@ -134,7 +134,7 @@ impl Shape {
             let (machine, mut best) = (Machine::h200(), f64::INFINITY);
             let row = |(entry, measured): (&Entry, f64)| {
                 best = best.min(measured);
-                let prediction = machine.predict_subject(&entry.subject(), &request, None);
+                let prediction = machine.predict_subject(&entry.subject(), &request);
                 let deviation: f32 = match measured / best {
                     ratio if ratio < 1.12 => 0.02,
                     ratio if ratio < 1.35 => 0.04,
@@ -296,9 +296,7 @@ mod tests {
             let request = Request::packed(Format::Bf16, [cute_rs::atom::Major::K; 2], problem);
             let mut kernels: Vec<(KernelSpec, Prediction, f64)> = shipped
                 .kernels(shape)
-                .map(|(entry, time)| {
-                    (entry.spec, machine.predict_subject(&entry.subject(), &request, None), time)
-                })
+                .map(|(entry, time)| (entry.spec, machine.predict_subject(&entry.subject(), &request), time))
                 .collect();
             let best = kernels[0].2;
             // The order of equal predictions must not depend on the measured times.

@@ -107,15 +107,11 @@ impl Entry {
         spec.plan().ok().map(|plan| Self::new(spec, Arc::new(plan)))
     }
 
-    pub(super) fn class(&self) -> Class {
-        (self.plan.mainloop.producer, self.plan.epilogue.alignment)
-    }
-
     pub(super) fn subject(&self) -> Subject<'_> {
         Subject {
             plan: &self.plan,
             facts: &self.facts,
-            scheduler: self.scheduler.as_ref(),
+            scheduler: &self.scheduler,
             overlaps: self.spec.overlaps,
         }
     }

@@ -19,11 +19,8 @@ pub(super) enum Step {
 /// The part of a k-tile's time that depends only on the kernel and the machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Fixed {
-    /// Extents of a tile along M, N and K, and bits per element of A and B.
-    tile: [f64; 3],
-    bits: [f64; 2],
-    /// Factors by which copies of A and B take longer because the rows of their slabs are short.
-    short: [f64; 2],
+    /// Microseconds in which an SM loads A, and B, if nothing else requests them.
+    loads: [f64; 2],
     /// Microseconds of the multiplications, and of shared memory.
     pub(super) math: f64,
     shared: f64,
@@ -33,11 +30,12 @@ pub(super) struct Fixed {
     latency: f64,
     stages: f64,
     /// In addition to what limits a k-tile: for each CTA that shares an SM, and for all.
-    pub(super) between: f64,
-    pub(super) alone: f64,
+    between: f64,
+    alone: f64,
     coupled: f64,
     crowd: f64,
-    ingest: f64,
+    /// If threads copy operands: bytes of a k-tile of A and of B.
+    copied: Option<[f64; 2]>,
 }
 
 impl Fixed {
@@ -73,9 +71,8 @@ impl Fixed {
         let latency = machine.latency * if clustered { 1.0 + machine.clustered_latency } else { 1.0 };
         let (scaled, adds) = (plan.mainloop.is_scaled(), plan.mainloop.atom.promote > 0);
         Self {
-            tile: [m, n, k],
-            bits: bits_of(plan),
-            short: short_rows(plan),
+            loads: [(m, 0), (n, 1)]
+                .map(|(rows, i)| rows * k * bits_of(plan)[i] / 8.0 * short_rows(plan)[i] / machine.ingest),
             converting: match conversions(plan) {
                 0.0 => 0.0,
                 instructions => {
@@ -106,41 +103,52 @@ impl Fixed {
             },
             // Tiles that many clusters request at once come from few places.
             crowd: machine.crowded / f64::from(plan.cluster_size()).sqrt(),
-            ingest: machine.ingest,
+            copied: match plan.mainloop.producer {
+                Producer::Thread => None,
+                Producer::Warpgroup => Some([0, 1].map(|i| f64::from(plan.ring.tile_bytes(i)))),
+            },
         }
     }
 
-    /// Microseconds from one k-tile to the next if a copy thread loads them, and what limits it. Given are
-    /// the numbers of tiles along M and N, of k-tiles that the CTA computes, of CTAs per SM, and of clusters on
-    /// the card at once.
+    /// Microseconds from one k-tile to the next, and what limits it. Given are the numbers of tiles along M and N, of
+    /// k-tiles that the CTA computes, of CTAs per SM, and of clusters on the card at once, and the bytes of A and of B that
+    /// threads copy per microsecond.
     #[inline]
     pub(super) fn step(
         &self,
-        [tiles_m, tiles_n]: [u32; 2],
+        [tiles_m, tiles_n]: [f64; 2],
         k_tiles: f64,
         sharing: f64,
         at_once: f64,
+        rates: [f64; 2],
     ) -> (f64, Step) {
-        let ([m, n, k], [a_bits, b_bits], [short_a, short_b]) = (self.tile, self.bits, self.short);
-        let of = |readers: u32| 1.0 + self.crowd * f64::from(readers).min(at_once);
-        let bytes = (m * of(tiles_n) * a_bits * short_a + n * of(tiles_m) * b_bits * short_b) * k / 8.0;
-        let copies = bytes / self.ingest;
-        let resources = [
-            (self.math * sharing, Step::Multiplications),
-            (self.shared * sharing, Step::SharedMemory),
-            (copies * sharing, Step::Copies),
-            (self.converting * sharing, Step::Conversions),
-            // The loads of the first stages are requested together, when the launch begins.
-            (self.latency * (1.0 - self.stages / k_tiles.max(1.0)).max(0.0), Step::Latency),
-        ];
-        let mut longest = resources[0];
-        for resource in &resources[1..] {
-            if resource.0 > longest.0 {
-                longest = *resource;
+        let of = |readers: f64| 1.0 + self.crowd * readers.min(at_once);
+        let [a, b] = self.loads;
+        let copies = a * of(tiles_n) + b * of(tiles_m);
+        let mut longest = (self.math, Step::Multiplications);
+        let mut or = |time: f64, step: Step| {
+            if time > longest.0 {
+                longest = (time, step);
             }
+        };
+        or(self.shared, Step::SharedMemory);
+        or(copies, Step::Copies);
+        or(self.converting, Step::Conversions);
+        let mut longest = (longest.0 * sharing, longest.1);
+        if self.latency > longest.0 {
+            // The loads of the first stages are requested together, when the launch begins.
+            let later = self.latency * (1.0 - self.stages / k_tiles.max(1.0)).max(0.0);
+            longest = if later > longest.0 { (later, Step::Latency) } else { longest };
         }
         let between = self.between * sharing + self.alone;
-        ((longest.0 + between) * self.coupled, longest.1)
+        let (step, why) = ((longest.0 + between) * self.coupled, longest.1);
+        match self.copied {
+            None => (step, why),
+            Some([a, b]) => {
+                let copied = (a / rates[0] + b / rates[1]) * sharing;
+                if copied > step { (copied + between, Step::Copies) } else { (step + between, why) }
+            }
+        }
     }
 }
 

@@ -1,0 +1,234 @@
+//! The kernels of a space as numbers. What several kernels have in common is there once, and is computed once for
+//! each request.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use collective::Plan;
+use scheduler::SchedulerSpec;
+
+use super::dealing::{Dealing, Dealt};
+use super::model::{Finish, Kernel, Prediction, Subject};
+use super::space::{Class, Entry, Space};
+use super::step::Fixed;
+use super::table::Table;
+use super::tiling::{Counts, Seen, Tiled, Tiling, View};
+use super::{Machine, Request};
+
+/// Kernels as numbers, for one machine.
+#[derive(Default)]
+pub(super) struct Candidates {
+    views: Vec<View>,
+    tilings: Vec<(usize, Tiling)>,
+    dealings: Vec<(usize, Dealing)>,
+    fixed: Vec<Fixed>,
+    kernels: Vec<Candidate>,
+    /// The classes of kernels, each with its first kernel.
+    pub(super) classes: Vec<(Class, usize)>,
+    /// The dealings of schedulers, by what else decides them.
+    known: HashMap<(usize, u32, SchedulerSpec, bool), usize>,
+}
+
+/// A kernel, with the places of what it shares with others.
+struct Candidate {
+    kernel: Kernel,
+    tiling: u32,
+    dealing: u32,
+    class: u32,
+    /// Of its tiles, and of slices of them.
+    fixed: [u32; 2],
+    /// The plan, if groups decide how wide its tiles are.
+    fitted: Option<Box<Plan>>,
+}
+
+/// The place of a value among others. Values that are added one after the other are mostly equal.
+fn place<T: PartialEq>(all: &mut Vec<T>, value: T) -> usize {
+    all.iter().rposition(|known| *known == value).unwrap_or_else(|| {
+        all.push(value);
+        all.len() - 1
+    })
+}
+
+impl Candidates {
+    /// The entries of a space. Their numbers are computed once per process.
+    pub(super) fn of(space: Space, entries: &[Entry], machine: &Machine) -> Arc<Self> {
+        static KNOWN: Table<(Space, Machine), Arc<Candidates>> = Table::new();
+        KNOWN.get(&(space, *machine), || {
+            let mut all = Self::default();
+            entries.iter().for_each(|entry| all.add(&entry.subject(), machine));
+            Arc::new(all)
+        })
+    }
+
+    pub(super) fn add(&mut self, subject: &Subject<'_>, machine: &Machine) {
+        let plan = subject.plan;
+        let view = place(&mut self.views, View::of(plan));
+        let tiling = place(&mut self.tilings, (view, Tiling::of(plan)));
+        let dealing = Dealing::of(subject, machine);
+        let new = self.dealings.len();
+        let dealing_of = match subject.scheduler.spec() {
+            Some(spec) => *self.known.entry((tiling, dealing.slots, spec, dealing.may_join)).or_insert(new),
+            None => new,
+        };
+        if dealing_of == new {
+            self.dealings.push((tiling, dealing));
+        }
+        let width = f64::from(plan.mainloop.tile[1]);
+        let fixed = [width, width / f64::from(subject.facts.slices)];
+        let fixed = fixed.map(|width| place(&mut self.fixed, Fixed::new(machine, plan, width)) as u32);
+        let fitted = plan.balanced().then(|| Box::new(*plan));
+        let class = (plan.mainloop.producer, plan.epilogue.alignment);
+        let class = self.classes.iter().position(|(known, _)| *known == class).unwrap_or_else(|| {
+            self.classes.push((class, self.kernels.len()));
+            self.classes.len() - 1
+        });
+        let [tiling, dealing, class] = [tiling, dealing_of, class].map(|place| place as u32);
+        let kernel = Kernel::new(subject, machine);
+        self.kernels.push(Candidate { kernel, tiling, dealing, class, fixed, fitted });
+    }
+
+    /// Looks at a request.
+    pub(super) fn asked<'a>(&'a self, request: &Request<'_>, machine: &'a Machine) -> Asked<'a> {
+        let groups = request.counted_groups();
+        let see = |view: &View| view.see(machine, request, groups.as_deref());
+        let seen: Vec<Seen> = self.views.iter().map(see).collect();
+        let (mut counts, mut tiled) = (Counts::new(), Vec::with_capacity(self.tilings.len()));
+        for (view, tiling) in &self.tilings {
+            tiled.push(tiling.cut(&seen[*view], &mut counts));
+        }
+        let mut dealt = Vec::with_capacity(self.dealings.len());
+        for (tiling, dealing) in &self.dealings {
+            let seen = &seen[self.tilings[*tiling].0];
+            dealt.push(dealing.deal(machine, seen, &tiled[*tiling], &counts));
+        }
+        Asked { all: self, machine, finish: Finish::of(request), seen, tiled, dealt }
+    }
+}
+
+/// The kernels, and what follows for a request.
+pub(super) struct Asked<'a> {
+    all: &'a Candidates,
+    machine: &'a Machine,
+    finish: Finish,
+    seen: Vec<Seen>,
+    tiled: Vec<Tiled>,
+    dealt: Vec<Dealt>,
+}
+
+impl Asked<'_> {
+    /// The predicted times of all kernels whose class `open` says, with their numbers.
+    pub(super) fn times(&self, open: &[bool]) -> Vec<(f64, usize)> {
+        let mut times = Vec::with_capacity(self.all.kernels.len());
+        for (i, kernel) in self.all.kernels.iter().enumerate() {
+            if open[kernel.class as usize] {
+                times.push((self.predict(i).microseconds, i));
+            }
+        }
+        times
+    }
+
+    /// The prediction of a kernel.
+    #[inline]
+    pub(super) fn predict(&self, i: usize) -> Prediction {
+        let Candidate { kernel, tiling, dealing, fixed, fitted, .. } = &self.all.kernels[i];
+        let (tiling, dealing) = (*tiling as usize, *dealing as usize);
+        let (tiled, dealt) = (&self.tiled[tiling], &self.dealt[dealing]);
+        let about = (&self.seen[self.all.tilings[tiling].0], tiled, dealt);
+        match fitted {
+            None => {
+                let [tile, slice] = *fixed;
+                let fixed = [&self.all.fixed[tile as usize], &self.all.fixed[slice as usize]];
+                kernel.predict(self.machine, self.finish, about, fixed)
+            }
+            Some(plan) => {
+                let fixed = &Fixed::new(self.machine, plan, tiled.fitted * f64::from(plan.mainloop.tile[1]));
+                kernel.predict(self.machine, self.finish, about, [fixed; 2])
+            }
+        }
+    }
+
+    /// Whether a kernel that may slice tiles slices none here. It then does as one with `Persistent`.
+    pub(super) fn slices_nothing(&self, i: usize) -> bool {
+        let Candidate { kernel, dealing, .. } = &self.all.kernels[i];
+        kernel.slices > 1.0 && self.dealt[*dealing as usize].busiest.slices == 0.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use collective::{Code, Format, Fusion, WeightsSpec};
+    use cute_rs::atom::Major;
+
+    use super::*;
+    use crate::problem::GemmProblem;
+    use crate::types::Types;
+
+    const H200: Machine = Machine::h200();
+
+    /// Requests of many kinds, with pseudo-random extents between 1 and 2^14.
+    fn drawn(mut each: impl FnMut(&str, &Request<'_>)) {
+        let mut state = 20_260_401_u64;
+        let mut draw = move |most: u32| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let size = (state >> 33) as u32 % most;
+            let odd = (state >> 20) as u32 % 3;
+            // Mostly round numbers, and some others.
+            match (1u32 << size, odd) {
+                (extent, 0) => extent,
+                (extent, 1) => extent + (extent / 2).next_multiple_of(8),
+                (extent, _) => extent + (state >> 8) as u32 % extent,
+            }
+        };
+        let e4m3 = Types::of(Format::E4m3);
+        let weights = WeightsSpec { group: 128, ..WeightsSpec::of(Code::S4) };
+        for _ in 0..12 {
+            let problem = GemmProblem { m: draw(14), n: draw(14), k: draw(15) };
+            let packed = |types: Types, majors| Request::packed(types, majors, problem);
+            let bf16 = packed(Types::of(Format::Bf16), [Major::K; 2]);
+            let groups = [1, 0, 3, 1].map(|part| GemmProblem { m: problem.m.div_ceil(2) * part, ..problem });
+            let rows = GemmProblem { m: groups.iter().map(|group| group.m).sum(), ..problem };
+            let grouped = Request::packed(Format::Bf16, [Major::K; 2], rows).ragged(&groups);
+            let mut read = bf16;
+            (read.call.epilogue.beta, read.call.epilogue.c) = (0.5, Some(read.call.d));
+            let mut padded = bf16;
+            (padded.call.a.pitch, padded.call.b.pitch) =
+                (u64::from(problem.k).next_multiple_of(64), u64::from(problem.k).next_multiple_of(8));
+            for (why, request) in [
+                ("plain", bf16),
+                ("with C", read),
+                ("padded", padded),
+                ("other directions", packed(Types::of(Format::F16), [Major::Mn, Major::K])),
+                ("a batch", bf16.batched(1 + problem.k % 7)),
+                ("groups of rows", grouped),
+                ("fused", bf16.fused(Fusion::BiasGelu)),
+                ("halves of columns", bf16.fused(Fusion::Swiglu)),
+                ("bytes", packed(e4m3, [Major::K; 2])),
+                ("scaled", packed(e4m3.scaled([1, 128]), [Major::K; 2])),
+                ("integers", packed(Types::of(Format::S8), [Major::K; 2])),
+                ("weights", packed(Types::of(Format::Bf16).weights([None, Some(weights)]), [Major::K; 2])),
+                ("a sparse A", packed(Types::of(Format::Bf16).sparse([true, false]), [Major::K; 2])),
+                ("a sparse B", packed(e4m3.sparse([false, true]), [Major::K; 2])),
+                ("a sparse A of tf32", packed(Types::of(Format::Tf32).sparse([true, false]), [Major::K; 2])),
+            ] {
+                each(why, &request);
+            }
+        }
+    }
+
+    /// What kernels have in common changes no prediction.
+    #[test]
+    fn kernels_are_predicted_as_if_they_were_alone() {
+        let mut shared = 0;
+        drawn(|why, request| {
+            let entries = request.space().entries();
+            let all = Candidates::of(request.space(), &entries, &H200);
+            let asked = all.asked(request, &H200);
+            shared += entries.len() - all.dealings.len();
+            for (i, entry) in entries.iter().enumerate() {
+                let alone = H200.predict_subject(&entry.subject(), request);
+                assert_eq!(asked.predict(i), alone, "{why} {:?}: {}", request.call.problem, entry.spec);
+            }
+        });
+        assert!(shared > 1000, "{shared}");
+    }
+}

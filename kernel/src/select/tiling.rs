@@ -1,0 +1,252 @@
+//! How a call's GEMMs are cut into tiles, and the bytes that these read.
+//!
+//! Hundreds of kernels have the same tiles. What follows from the tiles alone is computed once for all of them.
+
+use collective::{MatrixRef, Plan};
+use scheduler::Tiles;
+
+use super::step::bits_of;
+use super::{Machine, Request};
+use crate::problem::GemmProblem;
+
+/// Which of the caller's operands is a kernel's A, and the bits of both operands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct View {
+    swapped: bool,
+    /// Bits per element.
+    bits: [u32; 2],
+    /// Bytes in memory for each of K.
+    kept: [f64; 2],
+}
+
+/// A call as the kernels of a [`View`] see it.
+pub(super) struct Seen {
+    gemms: Vec<Gemm>,
+    /// Whether the GEMMs may have different extents.
+    grouped: bool,
+    /// Factors by which L2 takes longer for A and for B.
+    costs: [f64; 2],
+    /// Bytes of A and of B that threads copy per microsecond.
+    pub(super) copied: [f64; 2],
+    /// Elements of all outputs.
+    pub(super) outputs: f64,
+}
+
+/// GEMMs of equal extents.
+struct Gemm {
+    problem: GemmProblem,
+    times: u32,
+    /// Bytes of A and of B.
+    bytes: [f64; 2],
+    /// Fraction of them that L2 no longer has when they are read again.
+    lost: [f64; 2],
+}
+
+/// The tiles of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Tiling {
+    /// Elements of a cluster's tile along M, N and K.
+    extents: [u32; 3],
+    /// If groups are cut into tiles of nearly equal width: the columns of a whole tile, and the unit of widths.
+    fitted: Option<[u32; 2]>,
+}
+
+/// The tiles of all GEMMs of a launch together.
+pub(super) struct Tiled {
+    /// Tiles of the only GEMM, or of one of a batch. Of groups: their tiles one below the other, and the most k-tiles.
+    tiles: Tiles<u32>,
+    grouped: bool,
+    /// Number of GEMMs of a batch.
+    count: u32,
+    /// Mean number of k-tiles per tile.
+    pub(super) k_tiles: f64,
+    /// Mean number of columns per tile, as a fraction of a whole one's. Tiles of groups may be as narrow as their group.
+    pub(super) fitted: f64,
+    /// Columns of the narrowest tile, as a fraction of the mean.
+    pub(super) narrowest: f64,
+    /// Bytes of A that tiles read again if L2 evicts A first, and the same of B.
+    pub(super) evicted: [f64; 2],
+    /// Bytes of both operands; bytes that several clusters read; bytes from L2; and from L2 if requests are joined before.
+    operands: f64,
+    shared: f64,
+    l2: f64,
+    joined: f64,
+    /// The place of the first GEMM's numbers of tiles.
+    from: usize,
+}
+
+/// Numbers of tiles along M and N of every GEMM, for each tiling.
+pub(super) type Counts = Vec<[f64; 2]>;
+
+/// Number of sides of the card. Each has half of the SMs, and joins their requests for the same line of L2.
+const SIDES: f64 = 2.0;
+
+impl View {
+    pub(super) fn of(plan: &Plan) -> Self {
+        Self {
+            swapped: plan.swapped(),
+            bits: plan.mainloop.operands.map(|operand| operand.bits()),
+            kept: bits_of(plan).map(|bits| bits / 8.0),
+        }
+    }
+
+    /// `groups` are those of [`Request::counted_groups`].
+    pub(super) fn see(
+        &self,
+        machine: &Machine,
+        request: &Request<'_>,
+        groups: Option<&[(GemmProblem, u32)]>,
+    ) -> Seen {
+        let call = &request.call;
+        let matrices = if self.swapped { [call.b, call.a] } else { [call.a, call.b] };
+        let gemm = |&(problem, times): &(GemmProblem, u32)| {
+            let problem = if self.swapped { problem.transposed() } else { problem };
+            let [m, n, k] = [problem.m, problem.n, problem.k].map(f64::from);
+            let bytes = [m * k * self.kept[0], n * k * self.kept[1]];
+            Gemm { problem, times, bytes, lost: bytes.map(|bytes| machine.lost(bytes)) }
+        };
+        let filled = |(problem, _): &&(GemmProblem, u32)| problem.m > 0 && problem.n > 0;
+        let gemms: Vec<Gemm> = match groups {
+            Some(groups) => groups.iter().filter(filled).map(gemm).collect(),
+            None => vec![gemm(&(call.problem, call.products.count()))],
+        };
+        let elements = |of: &Gemm| f64::from(of.problem.m) * f64::from(of.problem.n) * f64::from(of.times);
+        Seen {
+            outputs: gemms.iter().map(elements).sum(),
+            grouped: groups.is_some(),
+            costs: [0, 1].map(|i| machine.line_cost(matrices[i], self.bits[i])),
+            copied: [0, 1].map(|i| machine.copy_rate(matrices[i], self.bits[i])),
+            gemms,
+        }
+    }
+}
+
+impl Tiling {
+    pub(super) fn of(plan: &Plan) -> Self {
+        let ([m, n, k], [across, along]) = (plan.mainloop.tile, plan.mainloop.cluster);
+        let fitted = plan.balanced().then_some([n, plan.mainloop.step]);
+        Self { extents: [m * across, n * along, k], fitted }
+    }
+
+    fn tiles(&self, problem: GemmProblem) -> Tiles<u32> {
+        let [m, n, k] = self.extents;
+        Tiles { m: problem.m.div_ceil(m), n: problem.n.div_ceil(n), k: problem.k.div_ceil(k) }
+    }
+
+    /// Cuts a call into tiles, and adds the numbers of tiles of its GEMMs to `counts`.
+    pub(super) fn cut(&self, seen: &Seen, counts: &mut Counts) -> Tiled {
+        let mut all = Tiled {
+            tiles: Tiles { m: 0, n: 1, k: 1 },
+            grouped: seen.grouped,
+            count: 1,
+            k_tiles: 0.0,
+            fitted: 0.0,
+            narrowest: f64::INFINITY,
+            evicted: [0.0; 2],
+            operands: 0.0,
+            shared: 0.0,
+            l2: 0.0,
+            joined: 0.0,
+            from: counts.len(),
+        };
+        for &Gemm { problem, times, bytes: [a, b], .. } in &seen.gemms {
+            let tiles = self.tiles(problem);
+            let (tiles_m, tiles_n) = (f64::from(tiles.m.max(1)), f64::from(tiles.n.max(1)));
+            counts.push([tiles_m, tiles_n]);
+            let ([a_cost, b_cost], of_all) = (seen.costs, f64::from(times));
+            all.operands += (a + b) * of_all;
+            all.shared += (if tiles.n > 1 { a } else { 0.0 } + if tiles.m > 1 { b } else { 0.0 }) * of_all;
+            all.l2 += (a * tiles_n * a_cost + b * tiles_m * b_cost) * of_all;
+            all.joined += SIDES * (a * a_cost + b * b_cost) * of_all;
+            all.evicted[0] += a * (tiles_n - 1.0) * of_all;
+            all.evicted[1] += b * (tiles_m - 1.0) * of_all;
+            if !seen.grouped {
+                let k_tiles = tiles.k.into();
+                return Tiled { tiles, count: times, k_tiles, fitted: 1.0, narrowest: 1.0, ..all };
+            }
+            let count = tiles.m.saturating_mul(tiles.n).saturating_mul(times);
+            all.tiles.m = all.tiles.m.saturating_add(count);
+            all.tiles.k = all.tiles.k.max(tiles.k);
+            all.k_tiles += f64::from(count) * f64::from(tiles.k);
+            let columns = match self.fitted {
+                None => 1.0,
+                Some([width, step]) => {
+                    f64::from(problem.n.next_multiple_of(step)) / f64::from(tiles.n) / f64::from(width)
+                }
+            };
+            all.fitted += f64::from(count) * columns;
+            all.narrowest = all.narrowest.min(columns);
+        }
+        let count = f64::from(all.tiles.m.max(1));
+        all.k_tiles /= count;
+        all.fitted = if all.fitted > 0.0 { all.fitted / count } else { 1.0 };
+        all.narrowest = (all.narrowest / all.fitted).min(1.0);
+        all
+    }
+}
+
+impl Tiled {
+    /// The tiles as a scheduler sees them that reaches the end of M last, or of N.
+    pub(super) fn stacked(&self, rows_last: bool) -> Tiles<u32> {
+        let Tiles { m, n, .. } = self.tiles;
+        match rows_last {
+            true => Tiles { m: m.saturating_mul(self.count), ..self.tiles },
+            false => Tiles { n: n.saturating_mul(self.count), ..self.tiles },
+        }
+    }
+
+    /// The tiles of one GEMM, if all have the same extents.
+    pub(super) fn one(&self) -> Option<Tiles<u32>> {
+        (!self.grouped).then_some(self.tiles)
+    }
+
+    /// Bytes from L2, bytes from DRAM, and bytes of these that are there twice because several clusters read them at nearly
+    /// the same time. Tiles of a band are computed together; `slots` clusters run at once.
+    pub(super) fn read(
+        &self,
+        seen: &Seen,
+        counts: &Counts,
+        (rows_last, band): (bool, u32),
+        slots: u32,
+        joins: bool,
+    ) -> [f64; 3] {
+        let (slots, band) = (f64::from(slots), f64::from(band.max(1)));
+        // The operand that crosses the bands is read again for each band, unless L2 still has it.
+        let (again, mut crossed) = (usize::from(rows_last), 0.0);
+        for (gemm, &[tiles_m, tiles_n]) in seen.gemms.iter().zip(&counts[self.from..]) {
+            let (across, along) = if rows_last { (tiles_m, tiles_n) } else { (tiles_n, tiles_m) };
+            let bands = (across / band.max(slots.min(tiles_m * tiles_n) / along)).ceil();
+            crossed += gemm.bytes[again] * (bands - 1.0) * gemm.lost[again] * f64::from(gemm.times);
+        }
+        // Each of the two sides of the card requests a line once, however many of its CTAs ask for it.
+        let l2 = if joins { self.l2.min(self.joined) } else { self.l2 };
+        [l2, self.operands + crossed, if joins { 0.0 } else { self.shared }]
+    }
+}
+
+impl Machine {
+    /// Fraction of `bytes` bytes that L2 no longer has when they are read again.
+    fn lost(&self, bytes: f64) -> f64 {
+        let ratio = self.l2_bytes / bytes.max(1.0);
+        1.0 / (1.0 + ratio * ratio * ratio)
+    }
+
+    /// Factor by which copies fetch more than they need of a matrix, because its rows may begin inside a
+    /// sector or a line.
+    fn line_cost(&self, matrix: MatrixRef, bits: u32) -> f64 {
+        // Units of weights are whole lines.
+        let pitch = if bits < 8 { 0 } else { matrix.pitch.wrapping_mul((bits / 8).into()) };
+        match (pitch.is_multiple_of(128), pitch.is_multiple_of(32)) {
+            (true, _) => 1.0,
+            (false, true) => self.part_lines,
+            (false, false) => self.part_sectors,
+        }
+    }
+
+    /// Bytes of a matrix that threads copy per microsecond.
+    fn copy_rate(&self, matrix: MatrixRef, bits: u32) -> f64 {
+        let bytes = u64::from(bits / 8);
+        let aligned = |width: u64| (matrix.address | matrix.pitch.wrapping_mul(bytes)).is_multiple_of(width);
+        self.copied[[16, 8, 4].into_iter().position(aligned).unwrap_or(3)]
+    }
+}
