@@ -1,7 +1,9 @@
 //! Scales and zero points of weights in few bits, as callers pass them.
 
 use ptx::abi::{Argument, TensorElement};
+use ptx::{Builder, Value};
 
+use crate::mainloop::{AnyTile, BoxTile, Piece};
 use crate::operand::{Matrix, MatrixRef};
 use crate::plan::{Plan, WeightsSpec};
 use crate::tensor_map::{Companion, Dimension};
@@ -52,4 +54,20 @@ impl GroupScales {
         }
         Ok(arguments)
     }
+}
+
+/// The tiles of a stage: scales and zero points, as far as the weights have them.
+pub(crate) fn tiles<'f>(f: &'f Builder, plan: &Plan) -> Vec<AnyTile<'f>> {
+    let Some(weights) = plan.mainloop.weights() else { return Vec::new() };
+    let ([batched, _], k) = (plan.operand_batches(), plan.mainloop.tile[2]);
+    let place = move |piece: Piece<'f>, k_tile: Value<'f, u32>| {
+        let group =
+            if weights.group > k { k_tile / (weights.group / k) } else { k_tile * (k / weights.group) };
+        vec![piece.m, group]
+    };
+    // (BLK_M, GROUPS, PIPE)
+    let tile = |names, number| BoxTile::declare(f, names, batched, number, place);
+    let scales = (weights.group > 0).then(|| tile(["scales_map", "scales_step"], 2));
+    let zeros = weights.zeros.then(|| tile(["zeros_map", "zeros_step"], 3));
+    scales.into_iter().chain(zeros).collect()
 }

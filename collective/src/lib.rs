@@ -88,8 +88,8 @@ pub use group_scales::GroupScales;
 pub use mainloop::{
     Accumulator, Consumer, Convert, CopyWgmma, DeviceMainloop, Finish, Found, Fragment, FragmentPair,
     FragmentRow, Fragments, InFlight, Mainloop, MainloopEmitter, MmaPair, MmaSync, MmaSyncWith, Origin,
-    Piece, Product, QuantizedCopies, ScaledCopies, Simt, SimtElement, SimtPair, SparseCopies, Sums,
-    TensorCopies, TensorCopy, ThreadCopies, ThreadCopy, ThreadOrigin, TmaWgmma,
+    Piece, Product, Simt, SimtElement, SimtPair, Sums, TensorCopies, TensorCopy, ThreadCopies, ThreadCopy,
+    ThreadOrigin, TmaWgmma,
 };
 pub use operand::{
     BlockScaled, EvictFirst, EvictLast, InHalf, InWaves, KMajor, Matrix, MatrixRef, MnMajor, Operand,

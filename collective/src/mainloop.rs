@@ -20,19 +20,18 @@ mod product;
 mod promotion;
 mod quantized;
 mod sparse;
+mod stage_tile;
 mod stages;
 mod sums;
 mod tensor_copy;
 mod thread_copy;
 mod tma_wgmma;
 
-pub use block_scaled::ScaledCopies;
 pub use copy_wgmma::{CopyWgmma, ThreadCopies};
 pub use fragments::{Convert, Fragments};
 pub use multistage::{MmaPair, MmaSync, MmaSyncWith, Simt, SimtElement, SimtPair};
 pub use product::{Found, Product};
-pub use quantized::QuantizedCopies;
-pub use sparse::SparseCopies;
+pub(crate) use stage_tile::{AnyTile, BoxTile};
 pub use stages::InFlight;
 pub use sums::{Accumulator, Sums};
 pub use tensor_copy::{Origin, TensorCopy};
@@ -229,12 +228,6 @@ pub(crate) fn begin<'f>(
     let zero = tile[0].builder().constant(0);
     let coord = [thread, part, None, None].map(|coord| Some(coord.unwrap_or(zero)));
     parts.tensor(tile, &coord).expect("a matrix has two modes, and its parts four").start
-}
-
-/// The coordinates of up to three modes whose extents are known only on the device. The extent given here is
-/// a placeholder; tiles may lie beyond it.
-pub(crate) fn unbounded(modes: usize) -> Result<CoordLayout, LayoutError> {
-    CoordLayout::identity(IntTuple::int(1 << 20).repeat(modes)?)
 }
 
 /// Refuses a stage without A or B: `TmaWgmma` and `CopyWgmma` load both.

@@ -1,7 +1,9 @@
 //! Block scales of 8-bit operands, as callers pass them.
 
+use ptx::Builder;
 use ptx::abi::{Argument, TensorElement};
 
+use crate::mainloop::{AnyTile, BoxTile, Piece};
 use crate::operand::{Matrix, MatrixRef};
 use crate::plan::{FETCHED_SCALES, Plan, SCALED_K, scaled_blocks, scales_of_rows};
 use crate::tensor_map::{Companion, Dimension};
@@ -77,4 +79,24 @@ impl BlockScales {
         }
         Ok(arguments)
     }
+}
+
+/// The tiles of a stage: A's scales and B's, if the operands have block scales.
+pub(crate) fn tiles<'f>(f: &'f Builder, plan: &Plan) -> Vec<AnyTile<'f>> {
+    let names = [["a_scales_map", "a_scales_step"], ["b_scales_map", "b_scales_step"]];
+    let tile = |(i, names): (usize, _)| {
+        let (rows, anywhere) = (plan.mainloop.operands[i].scaled, plan.begins_anywhere()[i]);
+        // (BLK_MN, 1, PIPE), or (4, BLK_MN / 128, PIPE)
+        BoxTile::declare(f, names, plan.operand_batches()[i], 2 + i, move |piece: Piece<'f>, k_tile| {
+            let first = [piece.m, piece.n][i];
+            match rows {
+                // A copy begins at a multiple of 16 bytes.
+                1 if anywhere => vec![first / FETCHED_SCALES * FETCHED_SCALES, k_tile],
+                1 => vec![first, k_tile],
+                rows => vec![k_tile / FETCHED_SCALES * FETCHED_SCALES, first / rows],
+            }
+        })
+    };
+    let scaled = plan.mainloop.is_scaled();
+    names.into_iter().enumerate().filter(|_| scaled).map(tile).collect()
 }

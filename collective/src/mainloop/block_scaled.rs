@@ -4,53 +4,12 @@
 use core::ops::Range;
 use std::collections::BTreeMap;
 
-use ptx::abi::Argument;
-use ptx::{Builder, TensorLoad, Value, Var};
+use ptx::{Builder, Value, Var};
 
 use super::promotion::of_wave;
-use super::tma_wgmma::{Loader, OperandMap, TensorCopies, TensorMaps};
-use super::{Consumer, DeviceMainloop, Finish, Fragment, MainloopEmitter, Piece, Product, Sums};
-use crate::operand::Matrix;
-use crate::pipeline::{ClusterPosition, Position, Stage};
-use crate::plan::{FETCHED_SCALES, MainloopSpec, Plan, SCALED_ROWS, granule, scaled_blocks};
-
-/// The emitter of [`TmaWgmma`](super::TmaWgmma) for [`BlockScaled`](crate::BlockScaled) operands. The plan
-/// holds all numbers. After the parameters of the operands follow those of
-/// [`BlockScales`](crate::BlockScales).
-#[derive(Clone, Copy, Debug)]
-pub struct ScaledCopies;
-
-impl MainloopEmitter for ScaledCopies {
-    fn name(&self, spec: &MainloopSpec) -> String {
-        spec.name()
-    }
-
-    fn is_built_in(&self) -> bool {
-        true
-    }
-
-    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        let maps = TensorMaps::declare(f, plan);
-        let [a, b] = plan.operand_batches();
-        let scales = [
-            OperandMap::declare(f, ["a_scales_map", "a_scales_step"], a),
-            OperandMap::declare(f, ["b_scales_map", "b_scales_step"], b),
-        ];
-        Box::new(Device { maps, scales })
-    }
-
-    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
-        TensorCopies.arguments(plan, a, b)
-    }
-}
-
-/// The parameters on the device.
-#[derive(Clone, Copy, Debug)]
-struct Device<'f> {
-    maps: TensorMaps<'f>,
-    /// The tensor maps of A's scales and of B's.
-    scales: [OperandMap<'f>; 2],
-}
+use super::{Consumer, Finish, Fragment, Piece, Product, Sums};
+use crate::pipeline::{Position, Stage};
+use crate::plan::{FETCHED_SCALES, Plan, SCALED_ROWS, granule, scaled_blocks};
 
 /// The place of an operand's scales in a stage, for one thread.
 #[derive(Clone, Copy)]
@@ -99,108 +58,65 @@ struct Factors<'f> {
     columns: BTreeMap<u32, Value<'f, f32>>,
 }
 
-impl<'f> DeviceMainloop<'f> for Device<'f> {
-    fn prefetch(&self, f: &'f Builder) {
-        self.maps.prefetch(f);
-        for scales in self.scales {
-            f.prefetch_tensor_map(scales.address);
-        }
-    }
-
-    fn load(
-        &self,
-        f: &'f Builder,
-        plan: &Plan,
-        cluster: ClusterPosition<'f>,
-        ring: Position<'f>,
-        piece: Piece<'f>,
-    ) {
-        let loader = Loader::new(f, plan, self.maps, cluster, piece, None);
-        let bytes = f.constant(plan.ring.transaction_bytes());
-        f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
-            ring.produce(bytes, |stage| {
-                loader.load(stage, k_tile);
-                for (operand, first) in [piece.m, piece.n].into_iter().enumerate() {
-                    let dst = stage.address + plan.ring.offset(2 + operand);
-                    let (map, barrier) = (self.scales[operand].address, stage.full);
-                    let load = TensorLoad { map, dst, barrier, multicast: None, hint: None };
-                    let [inner, outer] = match plan.mainloop.operands[operand].scaled {
-                        // A copy begins at a multiple of 16 bytes.
-                        1 if plan.begins_anywhere()[operand] => {
-                            [first / FETCHED_SCALES * FETCHED_SCALES, k_tile]
-                        }
-                        1 => [first, k_tile],
-                        rows => [k_tile / FETCHED_SCALES * FETCHED_SCALES, first / rows],
-                    };
-                    match self.scales[operand].coordinate(piece.group) {
-                        None => f.tensor_load(load, [inner, outer].map(Value::cast)),
-                        Some(matrix) => f.tensor_load(load, [inner, outer, matrix].map(Value::cast)),
-                    }
+/// The consumer side: see [`DeviceMainloop::multiply`](super::DeviceMainloop::multiply).
+pub(super) fn multiply<'f>(
+    f: &'f Builder,
+    plan: &Plan,
+    consumer: Consumer<'f>,
+    ring: Position<'f>,
+    piece: Piece<'f>,
+    finish: Finish<'_, 'f>,
+) {
+    let product = Product::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part)
+        .expect("the plan admits only tiles that wgmma multiplies");
+    let spec = &plan.mainloop;
+    let zeros = |_| (0..spec.block_sums()).map(|_| f.variable(0.0f32)).collect();
+    let sums: Vec<Vec<Var<'f, f32>>> = (0..spec.blocks()).map(zeros).collect();
+    let fragment = product.fragment_of((consumer, piece), spec.tile[1], sums);
+    let firsts = firsts(plan, &fragment, piece);
+    consumer.turns.begin();
+    let (ring, first) = ring.early();
+    let operands = product.locate(first);
+    // In waves, a consumer adds while the other multiplies, and the addresses of its next scales are computed
+    // meanwhile.
+    let held =
+        (spec.waves > 1).then(|| addresses(plan, (first, piece.k_begin)).map(|address| f.variable(address)));
+    f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
+        let stage = ring.acquire();
+        let starts = match held {
+            Some(held) => held.map(Var::get),
+            None => addresses(plan, (stage, k_tile)),
+        };
+        // Loads between the instructions that multiply would delay those after them.
+        let places = places(plan, firsts, starts);
+        let factors = Factors::load(f, &fragment, places);
+        let found = product.at(&operands);
+        for wave in 0..spec.waves {
+            f.wgmma_fence();
+            found.clone().wave(wave).issue(false);
+            f.wgmma_commit();
+            f.wgmma_wait(0);
+            let (blocks, value) = of_wave(spec, wave);
+            let count = product.accumulators()[0].len();
+            let scales = factors.of_wave(&fragment, (blocks.clone(), value, count), places);
+            if wave + 1 == spec.waves {
+                // Orders the other lanes' reads of the stage before the warp's arrival.
+                f.warp_sync();
+                consumer.release.arrive(stage.empty);
+                // The next stage is found during the additions, so that its first instruction does not wait.
+                let next = ring.advance();
+                product.move_to(&operands, next);
+                if let Some(held) = held {
+                    held.iter()
+                        .zip(addresses(plan, (next, k_tile + 1)))
+                        .for_each(|(var, next)| var.set(next));
                 }
-            });
-        });
-    }
-
-    fn multiply(
-        &self,
-        f: &'f Builder,
-        plan: &Plan,
-        consumer: Consumer<'f>,
-        ring: Position<'f>,
-        piece: Piece<'f>,
-        finish: Finish<'_, 'f>,
-    ) {
-        let product = Product::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part)
-            .expect("the plan admits only tiles that wgmma multiplies");
-        let spec = &plan.mainloop;
-        let zeros = |_| (0..spec.block_sums()).map(|_| f.variable(0.0f32)).collect();
-        let sums: Vec<Vec<Var<'f, f32>>> = (0..spec.blocks()).map(zeros).collect();
-        let fragment = product.fragment_of((consumer, piece), spec.tile[1], sums);
-        let firsts = firsts(plan, &fragment, piece);
-        consumer.turns.begin();
-        let (ring, first) = ring.early();
-        let operands = product.locate(first);
-        // In waves, a consumer adds while the other multiplies, and the addresses of its next scales are computed
-        // meanwhile.
-        let held = (spec.waves > 1)
-            .then(|| addresses(plan, (first, piece.k_begin)).map(|address| f.variable(address)));
-        f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
-            let stage = ring.acquire();
-            let starts = match held {
-                Some(held) => held.map(Var::get),
-                None => addresses(plan, (stage, k_tile)),
-            };
-            // Loads between the instructions that multiply would delay those after them.
-            let places = places(plan, firsts, starts);
-            let factors = Factors::load(f, &fragment, places);
-            let found = product.at(&operands);
-            for wave in 0..spec.waves {
-                f.wgmma_fence();
-                found.clone().wave(wave).issue(false);
-                f.wgmma_commit();
-                f.wgmma_wait(0);
-                let (blocks, value) = of_wave(spec, wave);
-                let count = product.accumulators()[0].len();
-                let scales = factors.of_wave(&fragment, (blocks.clone(), value, count), places);
-                if wave + 1 == spec.waves {
-                    // Orders the other lanes' reads of the stage before the warp's arrival.
-                    f.warp_sync();
-                    consumer.release.arrive(stage.empty);
-                    // The next stage is found during the additions, so that its first instruction does not wait.
-                    let next = ring.advance();
-                    product.move_to(&operands, next);
-                    if let Some(held) = held {
-                        held.iter()
-                            .zip(addresses(plan, (next, k_tile + 1)))
-                            .for_each(|(var, next)| var.set(next));
-                    }
-                }
-                add(&fragment, (blocks, value), product.accumulators(), &scales);
             }
-        });
-        consumer.turns.pass();
-        finish(plan, Sums::F32(fragment));
-    }
+            add(&fragment, (blocks, value), product.accumulators(), &scales);
+        }
+    });
+    consumer.turns.pass();
+    finish(plan, Sums::F32(fragment));
 }
 
 /// The element `(row, column)` of a block's value, relative to the thread's first.

@@ -33,7 +33,7 @@ impl<'f> OwnMaps<'f> {
     }
 
     /// Emitted for the lanes of a warp: copies the templates of A and B to all pairs.
-    pub(super) fn prepare(self, f: &'f Builder, plan: &Plan, templates: [Value<'f, u64>; 2]) {
+    pub(super) fn prepare(self, f: &'f Builder, plan: &Plan, templates: Vec<Value<'f, u64>>) {
         let own = self.address + f.special(Special::Lane).mul_wide(4);
         for (operand, template) in (0..).zip(templates) {
             let word = f.tensor_map_word(template);

@@ -7,20 +7,14 @@ use ptx::inst::FloatOp;
 use ptx::{Builder, TensorLoad, Value, Var, WgmmaSource};
 
 use super::convert::{Converter, both};
+use super::stage_tile::{AnyTile, LoadTile, Loading, MapDevice, StageTile};
 use super::stages::Older;
-use super::tensor_copy::{Origin, TensorCopy};
-use super::tma_wgmma::OperandMap;
-use super::{Consumer, DeviceMainloop, Finish, MainloopEmitter, Piece, Product};
+use super::{Consumer, Finish, Piece, Product};
 use crate::form::Batch;
 use crate::operand::Matrix;
-use crate::pipeline::{ClusterPosition, Position, Stage};
-use crate::plan::{MainloopSpec, Plan, WeightsSpec};
+use crate::pipeline::{Position, Stage};
+use crate::plan::{Plan, WeightsSpec};
 use crate::tensor_map::{self, Dimension};
-
-/// The emitter of [`TmaWgmma`](super::TmaWgmma) for [`Quantized`](crate::Quantized) weights. The plan holds
-/// all numbers. After the parameters of the operands follow those of [`GroupScales`](crate::GroupScales).
-#[derive(Clone, Copy, Debug)]
-pub struct QuantizedCopies;
 
 /// 4-byte words per line of a box. A box has at most 256 elements along each dimension.
 const LINE: u32 = 256;
@@ -28,38 +22,12 @@ const LINE: u32 = 256;
 /// Lines per unit.
 const LINES: u32 = unit::BYTES / (4 * LINE);
 
-impl MainloopEmitter for QuantizedCopies {
-    fn name(&self, spec: &MainloopSpec) -> String {
-        spec.name()
-    }
-
-    fn is_built_in(&self) -> bool {
-        true
-    }
-
-    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        let Some(weights) = plan.mainloop.weights() else {
-            f.refuse("QuantizedCopies multiplies weights in few bits: say how operand A lies in `OperandSpec::weights`");
-            return Box::new(super::tma_wgmma::TensorMaps::declare(f, plan));
-        };
-        let [a, b] = plan.operand_batches();
-        let [of_a, of_b] =
-            [OperandMap::declare(f, ["a_map", "a_step"], a), OperandMap::declare(f, ["b_map", "b_step"], b)];
-        let scales = (weights.group > 0).then(|| OperandMap::declare(f, ["scales_map", "scales_step"], a));
-        let zeros = weights.zeros.then(|| OperandMap::declare(f, ["zeros_map", "zeros_step"], a));
-        Box::new(Device { weights, a: of_a, b: of_b, scales, zeros })
-    }
-
-    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
-        let [a_batched, b_batched] = plan.operand_batches();
-        let codes = plan.mainloop.weights().map(|weights| {
-            // A batch of words.
-            let stride = a.batch.stride * u64::from(weights.code.bits()) / 32;
-            let batch = a_batched.then_some(Batch { stride, ..a.batch });
-            tensor_map::arguments(units_map(plan, weights, a, batch), batch)
-        });
-        codes.into_iter().flatten().chain(plan.operands[1].arguments(b, b_batched)).collect()
-    }
+/// The values of the codes' parameters.
+pub(super) fn arguments(plan: &Plan, weights: WeightsSpec, a: Matrix, batched: bool) -> Vec<Argument> {
+    // A batch of words.
+    let stride = a.batch.stride * u64::from(weights.code.bits()) / 32;
+    let batch = batched.then_some(Batch { stride, ..a.batch });
+    tensor_map::arguments(units_map(plan, weights, a, batch), batch).collect()
 }
 
 /// The tensor map of a matrix in units. Dimensions: words of a line, lines along K, blocks of 64 rows, and
@@ -85,105 +53,57 @@ fn units_map(
     TensorMap { promotion: Promotion::B256, ..map }
 }
 
-/// The parameters on the device.
-#[derive(Clone, Copy, Debug)]
-struct Device<'f> {
-    weights: WeightsSpec,
-    a: OperandMap<'f>,
-    b: OperandMap<'f>,
-    scales: Option<OperandMap<'f>>,
-    zeros: Option<OperandMap<'f>>,
+/// A's tile in units, on the device. Each CTA of a row of the cluster loads some blocks of 64 rows for all of
+/// them.
+struct Codes<'f>(WeightsSpec, MapDevice<'f>);
+
+pub(super) fn codes<'f>(f: &'f Builder, plan: &Plan, weights: WeightsSpec) -> AnyTile<'f> {
+    Box::new(Codes(weights, MapDevice::declare(f, ["a_map", "a_step"], plan.operand_batches()[0])))
 }
 
-impl<'f> DeviceMainloop<'f> for Device<'f> {
+impl<'f> StageTile<'f> for Codes<'f> {
     fn prefetch(&self, f: &'f Builder) {
-        for map in [Some(self.a), Some(self.b), self.scales, self.zeros].into_iter().flatten() {
-            f.prefetch_tensor_map(map.address);
-        }
+        f.prefetch_tensor_map(self.1.address);
     }
 
-    fn load(
-        &self,
-        f: &'f Builder,
-        plan: &Plan,
-        cluster: ClusterPosition<'f>,
-        ring: Position<'f>,
-        piece: Piece<'f>,
-    ) {
-        let Self { weights, a, b, scales, zeros } = *self;
-        let ([m, _, k], unit_k) = (plan.mainloop.tile, unit::k(weights.code.bits()));
-        let b_copy = TensorCopy::new(plan.operands[1]);
-        let bytes = f.constant(plan.ring.transaction_bytes());
-        // Each CTA of a row of the cluster loads some blocks of 64 rows for all of them.
-        let blocks = m / unit::ROWS / plan.mainloop.cluster[1];
-        let slice = cluster.n * blocks;
-        f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
-            ring.produce(bytes, |stage| {
-                let load = TensorLoad {
-                    map: a.address,
-                    dst: stage.address + plan.ring.offset(0) + slice * weights.bytes(unit::ROWS, k),
-                    barrier: stage.full,
-                    multicast: cluster.row_mask(),
-                    hint: plan.mainloop.operands[0].cache.bits(),
-                };
-                let place = [f.constant(0), k_tile * (k / unit_k * LINES), piece.m / unit::ROWS + slice];
-                copy(f, load, place, a.coordinate(piece.group));
-                let origin = Origin {
-                    map: b.address,
-                    matrix: b.coordinate(piece.group),
-                    slice: cluster.m,
-                    receivers: cluster.column_mask(),
-                };
-                b_copy.load(f, stage, origin, [piece.n, k_tile * k]);
-                for (of, tile) in [(scales, 2), (zeros, 3)] {
-                    let Some(of) = of else { continue };
-                    let dst = stage.address + plan.ring.offset(tile);
-                    let load =
-                        TensorLoad { map: of.address, dst, barrier: stage.full, multicast: None, hint: None };
-                    let group = if weights.group > k {
-                        k_tile / (weights.group / k)
-                    } else {
-                        k_tile * (k / weights.group)
-                    };
-                    copy(f, load, [piece.m, group], of.coordinate(piece.group));
-                }
-            });
-        });
-    }
-
-    fn multiply(
-        &self,
-        f: &'f Builder,
-        plan: &Plan,
-        consumer: Consumer<'f>,
-        ring: Position<'f>,
-        piece: Piece<'f>,
-        finish: Finish<'_, 'f>,
-    ) {
-        let product = Product::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part)
-            .expect("the plan admits only tiles that wgmma multiplies");
-        let registers = Registers::new(f, plan, self.weights, consumer);
-        consumer.turns.begin();
-        let multiply = |stage: Stage<'f>, older: Older<'_>| registers.multiply(&product, stage, older);
-        consumer.in_sets(f, (ring, piece), &multiply, &|| product.clear());
-        finish(plan, product.sums(consumer, piece));
+    fn load<'a>(
+        &'a self,
+        Loading { f, plan, cluster, piece, .. }: Loading<'f, 'a>,
+    ) -> (Value<'f, u32>, LoadTile<'a, 'f>) {
+        let (Self(weights, map), [m, _, k]) = (self, plan.mainloop.tile);
+        let (block_bytes, lines) = (weights.bytes(unit::ROWS, k), k / unit::k(weights.code.bits()) * LINES);
+        let slice = cluster.n * (m / unit::ROWS / plan.mainloop.cluster[1]);
+        let load = move |stage: Stage<'f>, k_tile: Value<'f, u32>| {
+            let load = TensorLoad {
+                map: map.address,
+                dst: stage.address + plan.ring.offset(0) + slice * block_bytes,
+                barrier: stage.full,
+                multicast: cluster.row_mask(),
+                hint: plan.mainloop.operands[0].cache.bits(),
+            };
+            map.copy(f, load, vec![f.constant(0), k_tile * lines, piece.m / unit::ROWS + slice], piece);
+        };
+        (f.constant(plan.ring.tile_bytes(0)), Box::new(load))
     }
 }
 
-/// Starts a copy from one of several matrices, or from the only one.
-pub(super) fn copy<'f, const D: usize>(
+/// The consumer side: see [`DeviceMainloop::multiply`](super::DeviceMainloop::multiply).
+pub(super) fn multiply<'f>(
     f: &'f Builder,
-    load: TensorLoad<'f>,
-    place: [Value<'f, u32>; D],
-    matrix: Option<Value<'f, u32>>,
+    plan: &Plan,
+    consumer: Consumer<'f>,
+    ring: Position<'f>,
+    piece: Piece<'f>,
+    finish: Finish<'_, 'f>,
 ) {
-    let place: Vec<Value<'f, i32>> = place.into_iter().chain(matrix).map(Value::cast).collect();
-    match place[..] {
-        [x, y] => f.tensor_load(load, [x, y]),
-        [x, y, z] => f.tensor_load(load, [x, y, z]),
-        [x, y, z, w] => f.tensor_load(load, [x, y, z, w]),
-        _ => f.refuse("a tensor copy has two to five coordinates"),
-    }
+    let product = Product::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part)
+        .expect("the plan admits only tiles that wgmma multiplies");
+    let weights = plan.mainloop.weights().expect("called for weights in few bits");
+    let registers = Registers::new(f, plan, weights, consumer);
+    consumer.turns.begin();
+    let multiply = |stage: Stage<'f>, older: Older<'_>| registers.multiply(&product, stage, older);
+    consumer.in_sets(f, (ring, piece), &multiply, &|| product.clear());
+    finish(plan, product.sums(consumer, piece));
 }
 
 /// Registers of a consumer for everything except accumulators, fragments, and the codes and factors they are

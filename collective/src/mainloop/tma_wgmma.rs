@@ -4,19 +4,20 @@
 use core::marker::PhantomData;
 use std::sync::Arc;
 
-use cute_rs::{CoordLayout, IntTuple, Partition, Tiler};
 use ptx::abi::Argument;
 use ptx::{Builder, Value};
 
-use super::maps::OwnMaps;
-use super::multiplier;
-use super::tensor_copy::{Origin, TensorCopy};
-use super::{Consumer, DeviceMainloop, Mainloop, MainloopEmitter, Piece, Sums, both_staged, unbounded};
+use super::stage_tile::{AnyTile, LoadTile, Loading, OperandTiles};
+use super::{
+    Consumer, DeviceMainloop, Finish, Mainloop, MainloopEmitter, Piece, Sums, block_scaled, both_staged,
+    multiplier, quantized,
+};
 use crate::form::Forms;
 use crate::operand::{Matrix, OperandPair};
-use crate::pipeline::{ClusterPosition, Position, Stage};
+use crate::pipeline::{ClusterPosition, Position};
 use crate::plan::{MainloopNeeds, MainloopSpec, Plan, Producer};
 use crate::tile::{TileShape, WarpRoles};
+use crate::{group_scales, scales, sparse};
 
 /// The warp-specialised mainloop with operand pair `O`, tile shape `T` and warp roles `R`. Addresses, leading
 /// dimensions and strides of operands must be multiples of 16 B; for others use
@@ -30,49 +31,6 @@ use crate::tile::{TileShape, WarpRoles};
 #[derive(Clone, Copy, Debug)]
 pub struct TmaWgmma<O, T, R>(PhantomData<(O, T, R)>);
 
-/// The operands' tensor maps on the device.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct TensorMaps<'f> {
-    a: OperandMap<'f>,
-    b: OperandMap<'f>,
-    /// The maps that replace them in a grouped launch, where device memory describes the matrices.
-    own: Option<OwnMaps<'f>>,
-}
-
-impl<'f> TensorMaps<'f> {
-    /// Declares the kernel parameters.
-    pub(super) fn declare(f: &'f Builder, plan: &Plan) -> Self {
-        both_staged(f, plan);
-        let [a, b] = plan.operand_batches();
-        Self {
-            a: OperandMap::declare(f, ["a_map", "a_step"], a),
-            b: OperandMap::declare(f, ["b_map", "b_step"], b),
-            own: plan.form.described().then(|| OwnMaps::declare(f, plan)),
-        }
-    }
-}
-
-/// An operand's tensor map on the device.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct OperandMap<'f> {
-    /// Generic address of the map.
-    pub(super) address: Value<'f, u64>,
-    /// Distance between the matrix coordinates of consecutive GEMMs, 1 or 0; `None` if there is only one
-    /// matrix.
-    step: Option<Value<'f, u32>>,
-}
-
-impl<'f> OperandMap<'f> {
-    pub(super) fn declare(f: &'f Builder, [map, step]: [&'static str; 2], batched: bool) -> Self {
-        Self { address: f.tensor_map(map), step: batched.then(|| f.param(step)) }
-    }
-
-    /// The coordinate of the group's matrix; `None` if there is only one matrix.
-    pub(super) fn coordinate(&self, group: Option<Value<'f, u32>>) -> Option<Value<'f, u32>> {
-        self.step.zip(group).map(|(step, group)| group * step)
-    }
-}
-
 impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> {
     const SPEC: MainloopSpec = MainloopSpec::of::<O, T, R>(Producer::Thread);
     const NEEDS: MainloopNeeds = MainloopNeeds::NONE;
@@ -84,7 +42,10 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> 
     }
 }
 
-/// The emitter of [`TmaWgmma`]. The plan holds all numbers.
+/// The emitter of [`TmaWgmma`], also for [`BlockScaled`](crate::BlockScaled), [`Quantized`](crate::Quantized)
+/// and [`Sparse`](crate::Sparse) operands. The plan holds all numbers. After the parameters of the operands
+/// follow those of [`BlockScales`](crate::BlockScales), [`GroupScales`](crate::GroupScales) or
+/// [metadata](crate::sparse::arguments).
 #[derive(Clone, Copy, Debug)]
 pub struct TensorCopies;
 
@@ -98,33 +59,58 @@ impl MainloopEmitter for TensorCopies {
     }
 
     fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        Box::new(TensorMaps::declare(f, plan))
+        both_staged(f, plan);
+        let operands = |which: &[usize]| OperandTiles::declare(f, plan, which);
+        let mut tiles = match plan.mainloop.weights() {
+            // (WORDS, LINES, BLK_M / 64, PIPE), (BLK_N, BLK_K, PIPE)
+            Some(weights) => vec![quantized::codes(f, plan, weights), operands(&[1])],
+            // (BLK_M, BLK_K / 2, PIPE), (BLK_N, BLK_K, PIPE)
+            None if plan.mainloop.is_sparse() => vec![operands(&[0]), operands(&[1])],
+            // (BLK_M, BLK_K, PIPE), (BLK_N, BLK_K, PIPE)
+            None => vec![operands(&[0, 1])],
+        };
+        tiles.extend(scales::tiles(f, plan));
+        tiles.extend(group_scales::tiles(f, plan));
+        tiles.extend(sparse::tiles(f, plan));
+        Box::new(Tiles(tiles))
     }
 
     fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
-        let [a_batched, b_batched] = plan.operand_batches();
-        let [a_tile, b_tile] = &plan.operands;
+        let ([a_batched, b_batched], [a_tile, b_tile]) = (plan.operand_batches(), &plan.operands);
         let described = plan.form.described();
         // In a grouped launch, records describe the matrices; nothing is read through the maps that the host
         // encodes.
         let map = |matrix: Matrix| Matrix { address: if described { 0 } else { matrix.address }, ..matrix };
-        let arguments = a_tile.arguments(map(a), a_batched).chain(b_tile.arguments(map(b), b_batched));
-        arguments.chain(described.then(|| a.address.into())).collect()
+        let k = if plan.mainloop.is_sparse() { sparse::kept(a_tile.format, a.k) } else { a.k };
+        let mut arguments = match plan.mainloop.weights() {
+            Some(weights) => quantized::arguments(plan, weights, a, a_batched),
+            None => a_tile.arguments(map(Matrix { k, ..a }), a_batched).collect(),
+        };
+        arguments.extend(b_tile.arguments(map(b), b_batched));
+        arguments.extend(described.then(|| a.address.into()));
+        arguments
     }
 }
 
-impl<'f> DeviceMainloop<'f> for TensorMaps<'f> {
+/// The tiles of a stage, on the device.
+struct Tiles<'f>(Vec<AnyTile<'f>>);
+
+impl<'f> Tiles<'f> {
+    /// Emitted once per work unit: the bytes per stage, and what is emitted per k-tile.
+    fn load<'a>(&'a self, of: Loading<'f, 'a>) -> (Value<'f, u32>, LoadTile<'a, 'f>) {
+        let (bytes, loads): (Vec<_>, Vec<_>) = self.0.iter().map(|tile| tile.load(of)).unzip();
+        let bytes = bytes.into_iter().fold(of.f.constant(0), |sum, bytes| sum + bytes);
+        (bytes, Box::new(move |stage, k_tile| loads.iter().for_each(|load| load(stage, k_tile))))
+    }
+}
+
+impl<'f> DeviceMainloop<'f> for Tiles<'f> {
     fn prefetch(&self, f: &'f Builder) {
-        if self.own.is_none() {
-            f.prefetch_tensor_map(self.a.address);
-            f.prefetch_tensor_map(self.b.address);
-        }
+        self.0.iter().for_each(|tile| tile.prefetch(f));
     }
 
     fn prepare(&self, f: &'f Builder, plan: &Plan) {
-        if let Some(own) = self.own {
-            own.prepare(f, plan, [self.a.address, self.b.address]);
-        }
+        self.0.iter().for_each(|tile| tile.prepare(f, plan));
     }
 
     fn load(
@@ -135,10 +121,28 @@ impl<'f> DeviceMainloop<'f> for TensorMaps<'f> {
         ring: Position<'f>,
         piece: Piece<'f>,
     ) {
-        let loader = Loader::new(f, plan, *self, cluster, piece, None);
+        let (bytes, load) = self.load(Loading { f, plan, cluster, piece, loads: None });
         f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
-            ring.produce(loader.bytes, |stage| loader.load(stage, k_tile));
+            ring.produce(bytes, |stage| load(stage, k_tile));
         });
+    }
+
+    fn multiply(
+        &self,
+        f: &'f Builder,
+        plan: &Plan,
+        consumer: Consumer<'f>,
+        ring: Position<'f>,
+        piece: Piece<'f>,
+        finish: Finish<'_, 'f>,
+    ) {
+        let multiply = match plan.mainloop.weights() {
+            Some(_) => quantized::multiply,
+            None if plan.mainloop.is_sparse() => super::sparse::multiply,
+            None if plan.mainloop.is_scaled() => block_scaled::multiply,
+            None => multiplier::ring,
+        };
+        multiply(f, plan, consumer, ring, piece, finish);
     }
 
     fn load_and_multiply(
@@ -151,8 +155,8 @@ impl<'f> DeviceMainloop<'f> for TensorMaps<'f> {
     ) -> Sums<'f> {
         let loads = consumer.warpgroup.equals(0) & consumer.thread.equals(0);
         let cluster = ClusterPosition::new(f, plan.mainloop.cluster);
-        let loader = Loader::new(f, plan, *self, cluster, piece, Some(loads));
-        let fill = |k_tile| ahead.fill(loader.bytes, |stage| loader.load(stage, k_tile));
+        let (bytes, load) = self.load(Loading { f, plan, cluster, piece, loads: Some(loads) });
+        let fill = |k_tile| ahead.fill(bytes, |stage| load(stage, k_tile));
         let first = || {
             let first = (piece.k_end - piece.k_begin).min(plan.ring.stages) + piece.k_begin;
             f.if_(loads, || f.repeat_from(piece.k_begin, first, fill));
@@ -163,77 +167,5 @@ impl<'f> DeviceMainloop<'f> for TensorMaps<'f> {
             f.if_(loads & next.less_than(piece.k_end), || fill(next));
         };
         multiplier::in_turn(f, plan, consumer, ring, piece, (&first, &next))
-    }
-}
-
-/// Starts the copies of one work unit's operands.
-pub(super) struct Loader<'f, 'p> {
-    f: &'f Builder,
-    plan: &'p Plan,
-    maps: [Value<'f, u64>; 2],
-    cluster: ClusterPosition<'f>,
-    piece: Piece<'f>,
-    /// Bytes loaded per stage.
-    bytes: Value<'f, u32>,
-    /// Matrix coordinates of the work unit, for A and B, if there are several matrices.
-    matrices: [Option<Value<'f, u32>>; 2],
-    /// The coordinates `(m, n, k)` of the problem, divided into tiles.
-    tiles: Partition<CoordLayout>,
-    a: TensorCopy,
-    b: TensorCopy,
-}
-
-impl<'f, 'p> Loader<'f, 'p> {
-    pub(super) fn new(
-        f: &'f Builder,
-        plan: &'p Plan,
-        device: TensorMaps<'f>,
-        cluster: ClusterPosition<'f>,
-        piece: Piece<'f>,
-        loads: Option<Value<'f, bool>>,
-    ) -> Self {
-        let tile = IntTuple::from(<(i64, i64, i64)>::from(plan.mainloop.tile.map(i64::from)));
-        let tiles = unbounded(3).and_then(|problem| problem.inner_partition(&Tiler::Shape(&tile)));
-        let tiles = tiles.expect("a tile has positive extents");
-        let [part, parts] = plan.mainloop.parts();
-        let bytes = match piece.columns {
-            None => f.constant(plan.ring.tile_bytes(0) + plan.ring.tile_bytes(1)),
-            Some(columns) => {
-                columns.div_ceil(part) * (plan.ring.tile_bytes(1) / parts) + plan.ring.tile_bytes(0)
-            }
-        };
-        Self {
-            f,
-            plan,
-            cluster,
-            piece,
-            bytes,
-            maps: match device.own {
-                Some(own) => own.of(f, plan, piece, loads),
-                None => [device.a.address, device.b.address],
-            },
-            matrices: [device.a, device.b].map(|operand| operand.coordinate(piece.group)),
-            tiles,
-            a: TensorCopy::new(plan.operands[0]),
-            b: TensorCopy::new(plan.operands[1]),
-        }
-    }
-
-    /// Starts this CTA's copies of one k-tile into a stage.
-    pub(super) fn load(&self, stage: Stage<'f>, k_tile: Value<'f, u32>) {
-        let Self { f, plan, maps, cluster, piece, tiles, .. } = *self;
-        let (origin, coord) = ([piece.m, piece.n, f.constant(0)], [f.constant(0), f.constant(0), k_tile]);
-        let tile = tiles.tensor(origin, &coord.map(Some)).expect("a tile has a number for M, N and K");
-        let [m, n, k] = tile.start;
-        let n = if plan.epilogue.split { n >> 1 } else { n };
-        let (row, column) = (cluster.row_mask(), cluster.column_mask());
-        let [a, b] = self.matrices;
-        let a = Origin { map: maps[0], matrix: a, slice: cluster.n, receivers: row };
-        let b = Origin { map: maps[1], matrix: b, slice: cluster.m, receivers: column };
-        self.a.load(f, stage, a, [m, k]);
-        match piece.columns {
-            None => self.b.load(f, stage, b, [n, k]),
-            Some(columns) => self.b.load_columns(f, stage, b, [n, k], (columns, plan.mainloop.cluster[0])),
-        }
     }
 }

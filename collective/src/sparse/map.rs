@@ -1,8 +1,10 @@
-//! The metadata of a call's sparse operand, as kernel parameters.
+//! The metadata of a call's sparse operand: its kernel parameters, and its tile in a stage.
 
 use ptx::abi::{Argument, TensorElement};
+use ptx::{Builder, Value};
 
 use super::{ROWS, WORDS, unit_k};
+use crate::mainloop::{AnyTile, BoxTile, Piece};
 use crate::operand::{Matrix, MatrixRef};
 use crate::plan::Plan;
 use crate::tensor_map::{Companion, Dimension};
@@ -26,4 +28,14 @@ pub fn arguments(plan: &Plan, given: MatrixRef, a: Matrix) -> Result<Vec<Argumen
         Dimension { extent: a.mn.div_ceil(ROWS), stride: given.pitch, copied: plan.mainloop.tile[0] / ROWS },
     ])?;
     Ok(arguments.collect())
+}
+
+/// The tile of a stage: metadata, if A is sparse.
+pub(crate) fn tiles<'f>(f: &'f Builder, plan: &Plan) -> Option<AnyTile<'f>> {
+    let ([batched, _], units) = (plan.operand_batches(), plan.mainloop.metadata_words());
+    // (WORDS, UNITS, BLK_M / 64, PIPE)
+    let place =
+        move |piece: Piece<'f>, k_tile: Value<'f, u32>| vec![f.constant(0), k_tile * units, piece.m / ROWS];
+    let declare = || BoxTile::declare(f, ["metadata_map", "metadata_step"], batched, 2, place);
+    plan.mainloop.is_sparse().then(declare)
 }

@@ -1,0 +1,195 @@
+//! The tiles of a stage on the device: each declares its kernel parameters and loads itself.
+
+use ptx::{Builder, TensorLoad, Value};
+
+use super::Piece;
+use super::maps::OwnMaps;
+use super::tensor_copy::{Origin, TensorCopy};
+use crate::pipeline::{ClusterPosition, Stage};
+use crate::plan::Plan;
+
+/// What one thread of a CTA loads: a work unit.
+#[derive(Clone, Copy)]
+pub(crate) struct Loading<'f, 'p> {
+    pub f: &'f Builder,
+    pub plan: &'p Plan,
+    pub cluster: ClusterPosition<'f>,
+    pub piece: Piece<'f>,
+    /// Whether the executing thread is the one that loads; `None` if no other thread executes this.
+    pub loads: Option<Value<'f, bool>>,
+}
+
+/// Starts the copies of a k-tile, by its number, into a stage.
+pub(crate) type LoadTile<'a, 'f> = Box<dyn Fn(Stage<'f>, Value<'f, u32>) + 'a>;
+
+/// A tile of a stage, or several tiles that share coordinates.
+pub(crate) trait StageTile<'f> {
+    /// Emitted for one thread at the start: prefetches the tensor maps.
+    fn prefetch(&self, f: &'f Builder);
+
+    /// As [`DeviceMainloop::prepare`](super::DeviceMainloop::prepare).
+    fn prepare(&self, _f: &'f Builder, _plan: &Plan) {}
+
+    /// Emitted once per work unit. Returns the number of bytes per stage, and what is emitted per k-tile.
+    fn load<'a>(&'a self, of: Loading<'f, 'a>) -> (Value<'f, u32>, LoadTile<'a, 'f>);
+}
+
+/// One of the tiles of a stage.
+pub(crate) type AnyTile<'f> = Box<dyn StageTile<'f> + 'f>;
+
+/// The parameters of a tensor map on the device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MapDevice<'f> {
+    /// Generic address of the map.
+    pub(super) address: Value<'f, u64>,
+    /// Distance between the coordinates of consecutive GEMMs in the map, 1 or 0; `None` if it has no batch.
+    step: Option<Value<'f, u32>>,
+}
+
+impl<'f> MapDevice<'f> {
+    pub(super) fn declare(f: &'f Builder, [map, step]: [&'static str; 2], batched: bool) -> Self {
+        Self { address: f.tensor_map(map), step: batched.then(|| f.param(step)) }
+    }
+
+    /// The coordinate of a work unit's GEMM; `None` if the map has no batch.
+    fn coordinate(&self, piece: Piece<'f>) -> Option<Value<'f, u32>> {
+        self.step.zip(piece.group).map(|(step, group)| group * step)
+    }
+
+    /// Starts the copy of one box. `first` is where it begins, innermost coordinate first.
+    pub(super) fn copy(
+        &self,
+        f: &'f Builder,
+        load: TensorLoad<'f>,
+        first: Vec<Value<'f, u32>>,
+        piece: Piece<'f>,
+    ) {
+        let place: Vec<Value<'f, i32>> =
+            first.into_iter().chain(self.coordinate(piece)).map(Value::cast).collect();
+        match place[..] {
+            [x, y] => f.tensor_load(load, [x, y]),
+            [x, y, z] => f.tensor_load(load, [x, y, z]),
+            [x, y, z, w] => f.tensor_load(load, [x, y, z, w]),
+            _ => f.refuse("a box has two or three coordinates, and one more in a batch"),
+        }
+    }
+}
+
+/// The tiles of A and B, or of one of them. They have the same extent along K.
+pub(super) struct OperandTiles<'f> {
+    /// By operand: its number and its map.
+    maps: Vec<(usize, MapDevice<'f>)>,
+    /// The maps that replace them in a grouped launch, where device memory describes the matrices.
+    own: Option<OwnMaps<'f>>,
+}
+
+impl<'f> OperandTiles<'f> {
+    pub(super) fn declare(f: &'f Builder, plan: &Plan, operands: &[usize]) -> AnyTile<'f> {
+        let names = [["a_map", "a_step"], ["b_map", "b_step"]];
+        let declare = |i: usize| (i, MapDevice::declare(f, names[i], plan.operand_batches()[i]));
+        let maps = operands.iter().copied().map(declare).collect();
+        Box::new(Self { maps, own: plan.form.described().then(|| OwnMaps::declare(f, plan)) })
+    }
+
+    fn addresses(&self) -> Vec<Value<'f, u64>> {
+        self.maps.iter().map(|(_, map)| map.address).collect()
+    }
+
+    fn bytes(&self, Loading { f, plan, piece, .. }: Loading<'f, '_>) -> Value<'f, u32> {
+        let of_tile = |i| plan.ring.tile_bytes(i);
+        match piece.columns {
+            None => f.constant(self.maps.iter().map(|&(i, _)| of_tile(i)).sum()),
+            Some(columns) => {
+                let [part, parts] = plan.mainloop.parts();
+                columns.div_ceil(part) * (of_tile(1) / parts) + of_tile(0)
+            }
+        }
+    }
+}
+
+impl<'f> StageTile<'f> for OperandTiles<'f> {
+    fn prefetch(&self, f: &'f Builder) {
+        if self.own.is_none() {
+            self.addresses().into_iter().for_each(|map| f.prefetch_tensor_map(map));
+        }
+    }
+
+    fn prepare(&self, f: &'f Builder, plan: &Plan) {
+        if let Some(own) = self.own {
+            own.prepare(f, plan, self.addresses());
+        }
+    }
+
+    fn load<'a>(&'a self, of: Loading<'f, 'a>) -> (Value<'f, u32>, LoadTile<'a, 'f>) {
+        let Loading { f, plan, cluster, piece, loads } = of;
+        let bytes = self.bytes(of);
+        let own = self.own.map(|own| own.of(f, plan, piece, loads).to_vec());
+        let sources = self.maps.iter().zip(own.unwrap_or_else(|| self.addresses()));
+        let sources: Vec<_> =
+            sources.map(|(&(i, map), address)| (i, address, map.coordinate(piece))).collect();
+        let load = move |stage: Stage<'f>, k_tile: Value<'f, u32>| {
+            let k = k_tile * plan.operands[sources[0].0].k;
+            let [m, n] = [piece.m, if plan.epilogue.split { piece.n >> 1 } else { piece.n }];
+            let origins = sources.iter().map(|&(i, map, matrix)| {
+                let (mn, slice, receivers) = match i {
+                    0 => (m, cluster.n, cluster.row_mask()),
+                    _ => (n, cluster.m, cluster.column_mask()),
+                };
+                (i, mn, Origin { map, matrix, slice, receivers })
+            });
+            for (i, mn, origin) in origins.collect::<Vec<_>>() {
+                let copy = TensorCopy::new(plan.operands[i]);
+                match piece.columns.filter(|_| i == 1) {
+                    None => copy.load(f, stage, origin, [mn, k]),
+                    Some(columns) => {
+                        copy.load_columns(f, stage, origin, [mn, k], (columns, plan.mainloop.cluster[0]));
+                    }
+                }
+            }
+        };
+        (bytes, Box::new(load))
+    }
+}
+
+/// A tile that one box fills, for this CTA alone: scales, zero points, metadata.
+pub(crate) struct BoxTile<'f> {
+    map: MapDevice<'f>,
+    /// Its number in the stage.
+    number: usize,
+    place: Place<'f>,
+}
+
+/// Where the box of a k-tile of a work unit begins, innermost coordinate first.
+type Place<'f> = Box<dyn Fn(Piece<'f>, Value<'f, u32>) -> Vec<Value<'f, u32>> + 'f>;
+
+impl<'f> BoxTile<'f> {
+    /// Declares its parameters: the map, and the distance between GEMMs if it has a batch.
+    pub(crate) fn declare(
+        f: &'f Builder,
+        parameters: [&'static str; 2],
+        batched: bool,
+        number: usize,
+        place: impl Fn(Piece<'f>, Value<'f, u32>) -> Vec<Value<'f, u32>> + 'f,
+    ) -> AnyTile<'f> {
+        let map = MapDevice::declare(f, parameters, batched);
+        Box::new(Self { map, number, place: Box::new(place) })
+    }
+}
+
+impl<'f> StageTile<'f> for BoxTile<'f> {
+    fn prefetch(&self, f: &'f Builder) {
+        f.prefetch_tensor_map(self.map.address);
+    }
+
+    fn load<'a>(
+        &'a self,
+        Loading { f, plan, piece, .. }: Loading<'f, 'a>,
+    ) -> (Value<'f, u32>, LoadTile<'a, 'f>) {
+        let load = move |stage: Stage<'f>, k_tile| {
+            let (map, dst) = (self.map.address, stage.address + plan.ring.offset(self.number));
+            let load = TensorLoad { map, dst, barrier: stage.full, multicast: None, hint: None };
+            self.map.copy(f, load, (self.place)(piece, k_tile), piece);
+        };
+        (f.constant(plan.ring.tile_bytes(self.number)), Box::new(load))
+    }
+}
