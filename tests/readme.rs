@@ -164,7 +164,7 @@ fn counts_are_those_of_the_records() {
         (format!("{} mistakes with a corrected twin", found.len()), words(FEATURES)),
         (format!("{always} of them under all 54"), words(FEATURES)),
         (format!("{legal} unusual legal programs"), words(FEATURES)),
-        (format!("{killed:.1} %"), words(README)),
+        (format!("{killed:.2} %"), words(README)),
         (format!("{plain} plain kernels of the catalogue"), proof.to_owned()),
         (format!("{fused} kernels with a fused"), proof.to_owned()),
     ] {

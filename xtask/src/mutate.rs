@@ -61,7 +61,8 @@ pub(crate) struct Mutate {
     /// Run only one kernel of each class that has no result in docs/proof.tsv
     #[arg(long)]
     stale: bool,
-    /// Run only mutants that survived according to docs/proof.tsv, of kernels that have not changed since
+    /// Run only mutants of the statements and changes that survived according to docs/proof.tsv, of kernels that have
+    /// not changed since
     #[arg(long, conflicts_with_all = ["stale", "mutant", "every", "false_alarms"])]
     survivors: bool,
     /// Write the results to docs/proof.tsv, and the tables of all results to docs/proof.md

@@ -4,20 +4,25 @@
 //! A mutant with a reason is still run under the first schedules, and counts as killed if one of them finds
 //! it.
 
+mod barriers;
 mod checks;
 mod order;
+mod threads;
 
 use ptx::inst::{BinaryOp, Inst};
 use ptx::mutate::{Change, Mutation, numbered};
 use ptx::{Function, Statement};
 
-use checks::{
-    advances, all_meet_first, always_zero, behind_a_multiply, behind_own_copies, copies_nothing_before,
-    does_nothing, first_of_all, follows_its_load, in_one_order, joins_the_next, next_does_as_well, next_step,
-    of_all_alone, of_one_warpgroup, of_threads_alone, only, only_use, orders_nothing, untouched,
-    waits_longer,
+use barriers::{
+    behind_a_multiply, behind_another, behind_own_copies, first_of_all, in_one_order, next_does_as_well,
+    nothing_staged_yet, of_all_alone, of_one_warpgroup, only_use, orders_nothing,
 };
-use order::{announces_first, fences_behind, maps_are_own, passes_a_turn, tells_the_same, waits_for_a_turn};
+use checks::{
+    advances, always_zero, copies_nothing_before, does_nothing, follows_its_load, joins_the_next, next_step,
+    of_cta_alone, of_threads_alone, only, untouched, waits_longer,
+};
+use order::{announces_first, fences_behind, maps_are_own, passes_a_turn, waits_for_a_turn};
+use threads::{begins_inside, either_way, may_repeat, meets_first, tells_the_same};
 
 /// One kind of equivalent mutants.
 struct Entry {
@@ -161,10 +166,9 @@ const ENTRIES: &[Entry] = &[
         name: "last-of-threads",
         target: "mbarrier.init",
         covers: |function, mutation| {
-            function.cluster == [1, 1, 1]
-                && matches!(next_step(function, mutation), Some(Inst::FenceMbarrierInit))
+            of_cta_alone(function) && matches!(next_step(function, mutation), Some(Inst::FenceMbarrierInit))
         },
-        why: "The cluster is one CTA, and only threads arrive at the mbarrier that is initialised last: the \
+        why: "No other CTA uses the mbarriers, and only threads arrive at the one that is initialised last: the \
               CTA's barrier orders the initialisation for them.",
     },
     Entry {
@@ -210,6 +214,37 @@ const ENTRIES: &[Entry] = &[
               order, whatever their numbers are.",
     },
     Entry {
+        name: "behind-another",
+        target: "bar.sync",
+        covers: |function, mutation| mutation.change == RENAMED && behind_another(function, mutation),
+        why: "Every thread of the CTA executes it, and after each use of its new number it meets all others at \
+              another barrier before: no thread waits at both at the same time.",
+    },
+    Entry {
+        name: "either-way",
+        target: "if",
+        covers: |function, mutation| {
+            mutation.change == Change::Force(false) && either_way(function, mutation)
+        },
+        why: "It chooses a faster way to store tiles that end inside of D. The other way compares rows or \
+              columns with the same limit, and stores such tiles too, to the same bits.",
+    },
+    Entry {
+        name: "once-is-enough",
+        target: "if",
+        covers: |function, mutation| mutation.change == Change::Force(true) && may_repeat(function, mutation),
+        why: "Every lane of the warp has the same value, and one of them takes the maximum or minimum with the \
+              word in memory. It does not change if the others do the same.",
+    },
+    Entry {
+        name: "begins-inside",
+        target: "if",
+        covers: |function, mutation| {
+            mutation.change == Change::Force(true) && begins_inside(function, mutation)
+        },
+        why: "It asks whether the tile begins inside of D. Only in a cluster of several CTAs some tiles do not.",
+    },
+    Entry {
         name: "does-nothing",
         target: "if",
         covers: does_nothing,
@@ -218,9 +253,9 @@ const ENTRIES: &[Entry] = &[
     Entry {
         name: "all-meet-first",
         target: "griddepcontrol",
-        covers: |function, mutation| mutation.change == Change::OneLane && all_meet_first(function, mutation),
-        why: "A barrier of the whole CTA comes before the first access to memory: what one thread knows of the \
-              grids before, all know after it.",
+        covers: |function, mutation| mutation.change == Change::OneLane && meets_first(function, mutation),
+        why: "Only the first lanes of warps, which wait, access global memory before their warps' next \
+              barrier: what one thread knows of the grids before, all threads know after a barrier with it.",
     },
     Entry {
         name: "of-one-warpgroup",
@@ -266,9 +301,18 @@ const ENTRIES: &[Entry] = &[
         name: "nothing-to-order",
         target: "bar.sync",
         covers: |function, mutation| mutation.change == Change::Delete && orders_nothing(function, mutation),
-        why: "Between the previous barrier of the whole CTA, or the kernel's begin, and this one, on the only path, the \
-              threads only wait for copies and multiply: they write no memory, and read none that another \
-              thread writes after this barrier.",
+        why: "Between the previous barrier of the whole CTA or of the same threads, or the kernel's begin, and \
+              this one, on every path, the threads only start copies or wait for some, and multiply: they write no \
+              memory, and read none that another thread writes after this barrier.",
+    },
+    Entry {
+        name: "nothing-staged-yet",
+        target: "bar.sync",
+        covers: |function, mutation| {
+            mutation.change == Change::Delete && nothing_staged_yet(function, mutation)
+        },
+        why: "Before it the threads only access global memory and mbarriers, and multiply. Until the next barrier of \
+              the same threads, which orders those accesses as well, they only write shared memory.",
     },
     Entry {
         name: "next-does-as-well",
@@ -304,8 +348,8 @@ const ENTRIES: &[Entry] = &[
         covers: |function, mutation| {
             mutation.change == Change::Narrow && follows_its_load(function, mutation)
         },
-        why: "An acquiring load of the word has seen what the other CTA stored there, and the next use is in \
-              the next launch: in this launch, no other thread accesses the word any more.",
+        why: "An acquiring load or atomic of the word has seen what the other CTAs stored there, and the next use \
+              is in the next launch: in this launch, no other thread accesses the word any more.",
     },
     Entry {
         name: "one-stage",
@@ -372,6 +416,9 @@ pub(super) fn whatever_the_schedule(name: &str) -> bool {
         "last-arrival"
             | "first-stage"
             | "last-touch"
+            | "either-way"
+            | "begins-inside"
+            | "nothing-staged-yet"
             | "announces-alone"
             | "last-of-threads"
             | "passes-a-turn"

@@ -84,7 +84,9 @@ where
                 contents[0].chunks_exact_mut(2 * bytes).for_each(|pair| pair[..bytes].fill(0));
             }
             let launch = self.kernel.launch(&call, 1).map_err(|error| error.to_string())?;
-            let launch = launch.ok_or("the problem has no elements")?;
+            let mut launch = launch.ok_or("the problem has no elements")?;
+            // As for more matrices than a grid's largest third dimension: the CTAs go on to other matrices.
+            launch.grid.ctas[2] = launch.grid.ctas[2].div_ceil(2);
             Ok(Case { launch, contents, outputs: outputs(&places.pieces), again: None, long: false })
         };
         self.calls.iter().enumerate().map(case).collect()

@@ -25,14 +25,18 @@ pub(super) fn widths(plan: &Plan) -> u32 {
 pub(super) fn fitted(plan: &Plan, purpose: Purpose) -> Vec<u32> {
     let step = plan.mainloop.step;
     let rows = |width: u32| width * step - if purpose.odd { 0 } else { 5 };
-    let mut groups: Vec<u32> = if let Size::Divided { tiles, .. } = purpose.size {
-        (0..tiles).map(|tile| rows(widths(plan) - 3 * tile)).collect()
+    let divided = if let Size::Divided { tiles, .. } = purpose.size {
+        Some(tiles)
     } else {
-        // Not sorted by width.
-        (0..widths(plan)).map(|i| rows((3 * i) % widths(plan) + 1)).collect()
+        (purpose.size == Size::DividedShort).then_some(6)
+    };
+    // Not sorted by width.
+    let mut groups: Vec<u32> = match divided {
+        Some(tiles) => (0..tiles).map(|tile| rows(widths(plan) - 3 * tile % widths(plan))).collect(),
+        None => (0..widths(plan)).map(|i| rows((3 * i) % widths(plan) + 1)).collect(),
     };
     groups.insert(1, 0);
-    if purpose.odd && !matches!(purpose.size, Size::Divided { .. }) {
+    if purpose.odd && divided.is_none() {
         groups.push(plan.mainloop.tile[1] + step);
     }
     // More groups than a warp has lanes, so that several warps write the table. Most have no rows.
@@ -40,7 +44,7 @@ pub(super) fn fitted(plan: &Plan, purpose: Purpose) -> Vec<u32> {
         groups.splice(4..4, [0; 32]);
     }
     // The last group has exactly one tile of the smallest width.
-    if !matches!(purpose.size, Size::Divided { .. }) {
+    if divided.is_none() {
         groups.push(step);
     }
     groups

@@ -176,7 +176,7 @@ fn mutants(all: &[Kernel], chosen: &[&Kernel], arguments: &Mutate) -> Result<(),
     }
 }
 
-/// Runs the requested mutants of one kernel; with `before`, only those that survived in that row.
+/// Runs the requested mutants of one kernel; with `before`, only those that are like survivors in that row.
 fn prove(
     (name, class): (&str, u64),
     specimen: &Specimen,
@@ -188,9 +188,8 @@ fn prove(
     let schedules: Vec<_> = Schedule::sweep(arguments.schedules).collect();
     let function = specimen.function();
     let asked = |mutation: &Mutation| {
-        let text = mutation.to_string();
-        arguments.mutant.as_ref().is_none_or(|part| text.contains(part.as_str()))
-            && before.as_ref().is_none_or(|row| row.has_survivor(&text))
+        arguments.mutant.as_ref().is_none_or(|part| mutation.to_string().contains(part.as_str()))
+            && before.as_ref().is_none_or(|row| row.has_survivor_like(mutation))
     };
     let chosen: Vec<_> =
         mutations(function).into_iter().filter(asked).step_by(arguments.every.max(1)).collect();

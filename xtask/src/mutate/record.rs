@@ -8,7 +8,7 @@
 use core::fmt;
 use core::fmt::Write as _;
 use core::str::FromStr;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use ptx::mutate::Mutation;
@@ -127,23 +127,23 @@ impl Row {
         self.kinds.iter().filter(|(kind, _)| is(kind.outcome)).map(|(_, count)| count).sum()
     }
 
-    /// Whether a mutant with this description survived.
-    pub(super) fn has_survivor(&self, mutation: &str) -> bool {
-        self.kinds.keys().any(|kind| kind.outcome == Outcome::Survived && kind.note == mutation)
+    /// Whether a mutant of the same statement and change survived. (Its line may have another number since.)
+    pub(super) fn has_survivor_like(&self, mutation: &Mutation) -> bool {
+        self.changes_that_survived().contains(&(mutation.target.to_owned(), mutation.change.to_string()))
     }
 
-    /// The row with its survivors replaced by the results in `tried`. `tried` may also have mutants with the
-    /// same description that were killed before; those are not counted twice.
+    /// The row with the results of all mutants that are like survivors replaced by those in `tried`.
     pub(super) fn with_survivors_as(mut self, tried: Self) -> Self {
-        let mut again = tried.count(|_| true).saturating_sub(self.survived());
-        self.kinds.retain(|kind, _| kind.outcome != Outcome::Survived);
-        for (kind, count) in tried.kinds {
-            let known = self.kinds.entry(kind.clone()).or_default();
-            let same = if kind.outcome.killed() { again.min(count).min(*known) } else { 0 };
-            again -= same;
-            *known += count - same;
-        }
+        let again = self.changes_that_survived();
+        self.kinds.retain(|kind, _| !again.contains(&(kind.target.clone(), kind.change.clone())));
+        self.kinds.extend(tried.kinds);
         self
+    }
+
+    /// The statements and changes of all survivors.
+    fn changes_that_survived(&self) -> BTreeSet<(String, String)> {
+        let survivors = self.kinds.keys().filter(|kind| kind.outcome == Outcome::Survived);
+        survivors.map(|kind| (kind.target.clone(), kind.change.clone())).collect()
     }
 
     pub(super) fn survived(&self) -> usize {
@@ -288,6 +288,9 @@ pub(super) fn path(file: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use ptx::inst::BinaryOp;
+    use ptx::mutate::Change;
+
     use super::*;
 
     fn row(kernel: &str, random: u64, count: usize) -> Row {
@@ -328,26 +331,37 @@ mod tests {
     }
 
     #[test]
-    fn survivors_are_tried_again_and_nobody_counts_twice() {
-        let kind = |outcome, note: &str| Kind {
+    fn survivors_are_tried_again_with_all_mutants_of_their_kind() {
+        let kind = |change: &str, outcome, note: &str| Kind {
             target: "mapa".to_owned(),
-            change: "rank ^ 1".to_owned(),
+            change: change.to_owned(),
             outcome,
             note: note.to_owned(),
         };
-        let trap = || kind(Outcome::Trap, "Default");
         let row = |kinds: &[(Kind, usize)]| Row {
             kernel: "one".to_owned(),
             class: 7,
             random: 8,
             kinds: kinds.iter().cloned().collect(),
         };
-        let before = row(&[(trap(), 5), (kind(Outcome::Survived, "mapa at line 1"), 2)]);
-        assert!(before.has_survivor("mapa at line 1") && !before.has_survivor("mapa at line 2"));
-        // Three mutants have this description; one was killed before.
-        let tried = row(&[(trap(), 2), (kind(Outcome::Equivalent, "same"), 1)]);
-        let after = before.with_survivors_as(tried);
-        assert_eq!(after, row(&[(trap(), 6), (kind(Outcome::Equivalent, "same"), 1)]));
+        let (rank, deleted) = (Change::Operand { name: "rank", op: BinaryOp::Xor, by: 1 }, Change::Delete);
+        let mutation = |change| Mutation {
+            target: "mapa",
+            change,
+            scopes: Vec::new(),
+            site: std::panic::Location::caller(),
+            index: 0,
+            within: None,
+        };
+        let trap = |change| kind(change, Outcome::Trap, "Default");
+        let survivor = kind("rank ^ 1", Outcome::Survived, "mapa at line 1");
+        let before = row(&[(trap("rank ^ 1"), 5), (trap("deleted"), 3), (survivor, 2)]);
+        assert!(before.has_survivor_like(&mutation(rank)) && !before.has_survivor_like(&mutation(deleted)));
+        let tried = row(&[(trap("rank ^ 1"), 6), (kind("rank ^ 1", Outcome::Equivalent, "same"), 1)]);
+        let after = before.with_survivors_as(tried.clone());
+        assert_eq!((after.survived(), after.count(|_| true)), (0, 10));
+        let all: BTreeMap<_, _> = row(&[(trap("deleted"), 3)]).kinds.into_iter().chain(tried.kinds).collect();
+        assert_eq!(after.kinds, all);
     }
 
     #[test]

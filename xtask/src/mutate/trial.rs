@@ -115,6 +115,10 @@ pub(super) enum Size {
         /// The number of resident clusters.
         slots: u32,
     },
+    /// As [`Size::Divided`], with six tiles for eleven clusters. One of them computes the first part of a tile, and
+    /// then the last part of the tile before. That part has so few k-tiles that one consumer can compute it while
+    /// another one still stores its sums of the first part.
+    DividedShort,
     /// As [`Size::Divided`], with one tile of each width. Only for kernels that split and narrow tiles.
     DividedWidths,
     /// A number of tiles for a number of clusters, so that some clusters compute a slice alone, or a whole tile
@@ -141,6 +145,7 @@ impl Purpose {
     pub(super) fn slots(self, plan: &Plan) -> u32 {
         match self.size {
             Size::Divided { slots, .. } | Size::Sliced { slots, .. } => slots,
+            Size::DividedShort => 11,
             // One per tile, so that all tiles are split.
             Size::DividedWidths => products::widths(plan),
             // One cluster, which computes tiles of each width one after the other.
@@ -159,7 +164,7 @@ impl Purpose {
 /// The cheap cases come first: most mutants are killed there. The first cases exercise the variants of the
 /// epilogue, the divided ones the reduction of partial sums, the sliced and narrow ones the code of slices, and
 /// the last four the ring.
-const PURPOSES: [Purpose; 19] = [
+const PURPOSES: [Purpose; 20] = [
     Purpose::new(1.0, false, Size::Small),
     Purpose::new(0.0, false, Size::Small),
     Purpose::new(1.0, true, Size::Small),
@@ -169,6 +174,7 @@ const PURPOSES: [Purpose; 19] = [
     Purpose::new(1.0, false, Size::Divided { tiles: 1, slots: 2 }),
     Purpose::new(0.0, true, Size::Divided { tiles: 1, slots: 3 }),
     Purpose::new(1.0, false, Size::Divided { tiles: 3, slots: 2 }),
+    Purpose::new(1.0, false, Size::DividedShort),
     Purpose::new(1.0, false, Size::DividedWidths),
     Purpose::new(1.0, false, Size::Sliced { tiles: 1, slots: 2 }),
     Purpose::new(0.0, true, Size::Sliced { tiles: 4, slots: 3 }),
@@ -323,7 +329,7 @@ impl Case {
         let (m, n) = match purpose.size {
             _ if plan.balanced() => {
                 let rows = products::fitted(&plan, purpose).iter().sum();
-                (beside(purpose) * cluster_tile_m - 8, rows)
+                (beside(purpose, plan.ring.stages) * cluster_tile_m - 8, rows)
             }
             _ if parts > 1 => match sliced(purpose, plan.ring.stages, turns) {
                 Some(tiles) => {
@@ -352,6 +358,7 @@ impl Case {
                 ((2 * turns - 1) * cluster_tile_m + 8, cluster_tile_n + 8)
             }
             Size::Divided { tiles, .. } => (tiles * cluster_tile_m - 8, cluster_tile_n - 8),
+            Size::DividedShort => (6 / products::count(gemm) * cluster_tile_m - 8, cluster_tile_n - 8),
             Size::OneStageTiles => ((2 * plan.ring.stages + 1) * SLOTS * cluster_tile_m - 8, cluster_tile_n),
             Size::DividedWidths | Size::Sliced { .. } | Size::Narrow | Size::NarrowOneMoreThanStages => {
                 return Ok(None);
@@ -373,7 +380,8 @@ impl Case {
         let clusters = launch.grid.ctas.iter().product::<u32>() / (cluster_m * cluster_n);
         let all = m.div_ceil(cluster_tile_m) * n.div_ceil(cluster_tile_n) * products::count(gemm);
         // The number of tiles per cluster; of each width, if widths differ.
-        let tiles_each = if plan.balanced() { beside(purpose) } else { all / clusters.max(1) };
+        let tiles_each =
+            if plan.balanced() { beside(purpose, plan.ring.stages) } else { all / clusters.max(1) };
         let k_tiles = match purpose.size {
             Size::Empty => 0,
             Size::Small | Size::Narrow => 4u32.div_ceil(tiles_each.max(1)),
@@ -382,10 +390,12 @@ impl Case {
             Size::OneMoreThanStages | Size::Sliced { .. } | Size::NarrowOneMoreThanStages => {
                 plan.ring.stages + 1
             }
-            Size::Divided { .. } | Size::DividedWidths => match least_divided(gemm, problem, slots) {
-                Some(k_tiles) => k_tiles,
-                None => return Ok(None),
-            },
+            Size::Divided { .. } | Size::DividedShort | Size::DividedWidths => {
+                match least_divided(gemm, problem, slots) {
+                    Some(k_tiles) => k_tiles,
+                    None => return Ok(None),
+                }
+            }
             Size::Long => {
                 // The 2 k-tiles more let the code after the last k-tile reach the end of the ring, too.
                 (plan.ring.stages * (most_arrivals(function) + SPARE_USES)).div_ceil(tiles_each.max(1)) + 2
@@ -431,7 +441,7 @@ fn slices(gemm: &Gemm) -> u32 {
 fn sliced(purpose: Purpose, stages: u32, turns: u32) -> Option<u32> {
     let waves = match purpose.size {
         Size::Sliced { tiles, .. } => return Some(tiles),
-        Size::Divided { .. } | Size::DividedWidths => return None,
+        Size::Divided { .. } | Size::DividedShort | Size::DividedWidths => return None,
         Size::Small | Size::Empty | Size::Narrow => 2 * turns,
         Size::OneStageTiles => 2 * stages + 1,
         Size::OneMoreThanStages | Size::NarrowOneMoreThanStages => stages + 1,
@@ -449,9 +459,15 @@ fn has_slices(gemm: &Gemm, problem: GemmProblem, slots: u32) -> bool {
     (0..workers).any(|worker| gemm.work(tiles, worker, workers).any(|work| part(&work)))
 }
 
-/// The number of tiles of the same width next to each other, for kernels that narrow tiles.
-fn beside(purpose: Purpose) -> u32 {
-    if purpose.odd || matches!(purpose.size, Size::Divided { .. } | Size::DividedWidths) { 1 } else { 2 }
+/// The number of tiles of the same width next to each other, for kernels that narrow tiles. Of tiles of one stage
+/// there are enough that each width once begins with each stage.
+fn beside(purpose: Purpose, stages: u32) -> u32 {
+    let divided = matches!(purpose.size, Size::Divided { .. } | Size::DividedShort | Size::DividedWidths);
+    match purpose.size == Size::OneStageTiles {
+        true => stages,
+        false if divided || purpose.odd => 1,
+        false => 2,
+    }
 }
 
 /// The smallest number of k-tiles, from 2 to 63, for which tiles of a problem are split. `None` if they are

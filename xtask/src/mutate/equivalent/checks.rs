@@ -1,10 +1,22 @@
 //! Checks of the program for the reasons why mutants are equivalent.
 
-use ptx::inst::{
-    BarrierReduce, BinaryOp, CompareOp, Inst, LoadOrder, MapInst, Operand, Ordered, Reg, WgmmaA,
-};
-use ptx::mutate::{Change, Mutation, chooses_threads, computes, numbered};
-use ptx::{Function, Statement};
+use ptx::inst::{Atomic, AtomicSem, BinaryOp, CompareOp, Inst, LoadOrder, Operand, Ordered, Reg, WgmmaA};
+use ptx::mutate::{Change, Mutation, computes, numbered};
+use ptx::{Function, Space, Statement};
+
+/// Whether no other CTA uses the mbarriers of a CTA.
+pub(super) fn of_cta_alone(function: &Function) -> bool {
+    let reaches = |inst: &Inst| {
+        matches!(
+            inst,
+            Inst::MbarrierArrive { space: Space::SharedCluster, .. }
+                | Inst::TensorLoad { multicast: Some(_), .. }
+                | Inst::MbarrierMore(_)
+                | Inst::Bulk(_)
+        )
+    };
+    function.cluster == [1, 1, 1] || !instructions(function).into_iter().any(reaches)
+}
 
 /// Whether the program uses mbarriers of its own CTA only, and only threads arrive at them.
 pub(super) fn of_threads_alone(function: &Function) -> bool {
@@ -80,7 +92,7 @@ fn uses(function: &Function, inst: &Inst) -> Vec<Reg> {
     reads.chain(operands.writes.iter().map(|(reg, _)| *reg)).collect()
 }
 
-fn collect<'a>(statements: &'a [Statement], into: &mut Vec<&'a Inst>) {
+pub(super) fn collect<'a>(statements: &'a [Statement], into: &mut Vec<&'a Inst>) {
     for statement in statements {
         match statement {
             Statement::Inst { inst, .. } => into.push(inst),
@@ -92,124 +104,6 @@ fn collect<'a>(statements: &'a [Statement], into: &mut Vec<&'a Inst>) {
             Statement::Break { .. } => {}
         }
     }
-}
-
-/// The number of the named barrier that a statement uses.
-fn barrier(statement: &Statement) -> Option<Operand> {
-    let (Statement::Inst { inst: Inst::BarrierSync { id, .. } | Inst::BarrierArrive { id, .. }, .. }
-    | Statement::Inst { inst: Inst::BarrierReduce(BarrierReduce { id, .. }), .. }) = statement
-    else {
-        return None;
-    };
-    Some(*id)
-}
-
-/// Whether a statement uses the named barrier with this number, or one whose number is in a register.
-fn takes(statement: &Statement, number: u64) -> bool {
-    barrier(statement).is_some_and(|id| !matches!(id, Operand::Imm(id) if id != number))
-}
-
-/// Whether a statement is an unconditional barrier of the whole CTA.
-fn meets_all(function: &Function, statement: &Statement) -> bool {
-    let all = matches!(
-        statement,
-        Statement::Inst { inst: Inst::BarrierSync { id: Operand::Imm(_), threads }, .. } if *threads == function.threads
-    );
-    all && function.body.iter().any(|other| core::ptr::eq(other, statement))
-}
-
-/// Whether no other statement uses the barrier of the statement, or the barrier with the next number.
-/// Barriers of the whole CTA before the statement do not count: they are complete when a thread reaches the
-/// statement.
-pub(super) fn only_use(function: &Function, mutation: &Mutation) -> bool {
-    let all = numbered(function);
-    let own = all.get(mutation.index).and_then(|statement| barrier(statement));
-    let Some(Operand::Imm(own)) = own else { return false };
-    let counts = |(index, statement): &(usize, &&Statement)| {
-        *index != mutation.index && !(*index < mutation.index && meets_all(function, statement))
-    };
-    let mut others = all.iter().enumerate().filter(counts);
-    !others.any(|(_, statement)| takes(statement, own) || takes(statement, own + 1))
-}
-
-/// Whether all threads of the CTA reach the barrier if one does, and no statement uses the next number.
-pub(super) fn of_all_alone(function: &Function, mutation: &Mutation) -> bool {
-    let all = numbered(function);
-    let Some(Statement::Inst { inst: Inst::BarrierSync { id: Operand::Imm(own), threads }, .. }) =
-        all.get(mutation.index)
-    else {
-        return false;
-    };
-    *threads == function.threads
-        && of_all(function, &function.body, all[mutation.index])
-        && !all.iter().any(|statement| takes(statement, own + 1))
-}
-
-/// Whether a statement is in a block, or inside it in loops, scopes and branches whose conditions are the
-/// same in all threads.
-fn of_all(function: &Function, block: &[Statement], statement: &Statement) -> bool {
-    block.iter().any(|other| {
-        let inside = match other {
-            Statement::Loop { body, .. } => {
-                let leaves = |inner: &Statement| match inner {
-                    Statement::Break { cond, .. } => !chooses_threads(function, *cond),
-                    Statement::Inst { .. }
-                    | Statement::If { .. }
-                    | Statement::Loop { .. }
-                    | Statement::Scope { .. } => true,
-                };
-                body.iter().all(leaves) && of_all(function, body, statement)
-            }
-            Statement::Scope { body, .. } => of_all(function, body, statement),
-            Statement::If { cond, then, otherwise, .. } => {
-                !chooses_threads(function, *cond)
-                    && (of_all(function, then, statement) || of_all(function, otherwise, statement))
-            }
-            Statement::Inst { .. } | Statement::Break { .. } => false,
-        };
-        inside || core::ptr::eq(other, statement)
-    })
-}
-
-/// Whether all threads of the CTA reach the barrier before a thread uses its new number.
-pub(super) fn first_of_all(function: &Function, mutation: &Mutation) -> bool {
-    let all = numbered(function);
-    let Some(statement) = all.get(mutation.index) else { return false };
-    let Some(Operand::Imm(own)) = barrier(statement) else { return false };
-    meets_all(function, statement) && !all[..mutation.index].iter().any(|statement| takes(statement, own + 1))
-}
-
-/// Whether another barrier of the whole CTA follows, and until then no thread accesses what was written
-/// before this one: before this barrier only mbarriers are initialised, and until the next one they are not
-/// used.
-pub(super) fn next_does_as_well(function: &Function, mutation: &Mutation) -> bool {
-    let all = numbered(function);
-    let Some(statement) = all.get(mutation.index) else { return false };
-    let whole = |statement: &Statement| meets_all(function, statement);
-    let body = &function.body;
-    let Some(at) = body.iter().position(|other| core::ptr::eq(other, *statement)) else { return false };
-    let Some(next) = body[at + 1..].iter().position(whole) else { return false };
-    let within = |block: &[Statement]| {
-        let mut found = Vec::new();
-        collect(block, &mut found);
-        found.into_iter().cloned().collect::<Vec<_>>()
-    };
-    let initialises = |inst: &Inst| {
-        quiet(&inst)
-            && !matches!(inst, Inst::MbarrierWait { .. } | Inst::MbarrierArrive { .. } | Inst::Wgmma { .. })
-            || matches!(
-                inst,
-                Inst::MbarrierInit { .. } | Inst::FenceMbarrierInit | Inst::PrefetchTensorMap { .. }
-            )
-    };
-    let apart = |inst: &Inst| {
-        quiet(&inst)
-            && !matches!(inst, Inst::MbarrierWait { .. } | Inst::MbarrierArrive { .. } | Inst::Wgmma { .. })
-            || matches!(inst, Inst::Load { .. } | Inst::Store { .. } | Inst::TensorMap(MapInst::Word { .. }))
-    };
-    whole(statement)
-        && within(&body[..at]).iter().all(initialises)
-        && within(&body[at + 1..at + 1 + next]).iter().all(apart)
 }
 
 /// Whether no copy from shared memory can have started before the statement is executed.
@@ -259,60 +153,6 @@ pub(super) fn joins_the_next(function: &Function, mutation: &Mutation) -> bool {
     nothing_behind && next.is_some_and(same) && waits_for_all
 }
 
-/// Whether the barrier belongs to the only consumer warpgroup of the CTA: its warps reach all its barriers,
-/// in one order, and all other barriers have the number zero.
-pub(super) fn of_one_warpgroup(function: &Function, mutation: &Mutation) -> bool {
-    let all = numbered(function);
-    let of_cta = |statement: &Statement| {
-        matches!(
-            statement,
-            Statement::Inst { inst: Inst::BarrierSync { id: Operand::Imm(0), threads }, .. }
-                if *threads == function.threads
-        )
-    };
-    let consumers = all.iter().find_map(|statement| match statement {
-        Statement::Scope { name: "consumer", body } => Some(body),
-        Statement::Scope { .. }
-        | Statement::Inst { .. }
-        | Statement::If { .. }
-        | Statement::Loop { .. }
-        | Statement::Break { .. } => None,
-    });
-    let Some(consumers) = consumers else { return false };
-    let theirs = |statement: &Statement| {
-        matches!(
-            statement,
-            Statement::Inst { inst: Inst::BarrierSync { id: Operand::Reg(_), threads: 128 }, .. }
-        ) && of_all(function, consumers, statement)
-    };
-    // One producer warpgroup and one consumer warpgroup.
-    let two = function.threads == 256 && chosen_by_halves(function, consumers);
-    let itself = all.get(mutation.index).is_some_and(|statement| theirs(statement));
-    two && itself
-        && all
-            .iter()
-            .filter(|statement| barrier(statement).is_some())
-            .all(|other| theirs(other) || of_cta(other))
-}
-
-/// Whether a block is the `otherwise` branch of a condition that is true for the first four warps (the
-/// producer): it is executed by the other warps of the CTA.
-fn chosen_by_halves(function: &Function, block: &[Statement]) -> bool {
-    let all = instructions(function);
-    let below_four = |cond: &Operand| {
-        all.iter().any(|inst| {
-            matches!(inst, Inst::Compare { op: CompareOp::Lt, dst, b: Operand::Imm(4), .. } if *cond == Operand::Reg(*dst))
-        })
-    };
-    numbered(function).into_iter().any(|statement| match statement {
-        Statement::If { cond, otherwise, .. } => {
-            let inside = |other: &Statement| matches!(other, Statement::Scope { body, .. } if core::ptr::eq(&body[..], block));
-            below_four(cond) && otherwise.iter().any(inside)
-        }
-        Statement::Inst { .. } | Statement::Loop { .. } | Statement::Scope { .. } | Statement::Break { .. } => false,
-    })
-}
-
 /// The instructions that may be executed after a statement outside of all loops.
 fn later<'a>(function: &'a Function, mutation: &Mutation) -> Option<Vec<&'a Inst>> {
     fn search<'a>(block: &'a [Statement], statement: &Statement, into: &mut Vec<&'a Inst>) -> bool {
@@ -338,35 +178,10 @@ fn later<'a>(function: &'a Function, mutation: &Mutation) -> Option<Vec<&'a Inst
     search(&function.body, statement, &mut behind).then_some(behind)
 }
 
-/// Whether there are only computations in registers, and operations ordered by mbarriers or by their own
-/// waits, between the last barrier of the whole CTA, or the kernel's begin, and this barrier.
-pub(super) fn orders_nothing(function: &Function, mutation: &Mutation) -> bool {
-    let Some(before) = earlier(function, mutation) else { return false };
-    let meets = |inst: &&Inst| {
-        let of_all = |threads: u32| threads == function.threads;
-        matches!(inst, Inst::ClusterWait)
-            || matches!(inst, Inst::BarrierSync { threads, .. } if of_all(*threads))
-    };
-    let begin = before.iter().rposition(meets).map_or(0, |met| met + 1);
-    before[begin..].iter().all(|inst| quiet(inst) || publishes_nothing(function, inst))
-}
-
 /// Whether an instruction publishes the initialisation of mbarriers in a program that has none.
-fn publishes_nothing(function: &Function, inst: &Inst) -> bool {
+pub(super) fn publishes_nothing(function: &Function, inst: &Inst) -> bool {
     let initialises = |inst: &&Inst| matches!(inst, Inst::MbarrierInit { .. });
     matches!(inst, Inst::FenceMbarrierInit) && !instructions(function).iter().any(initialises)
-}
-
-/// Whether all threads of the CTA execute all its barriers, in one order.
-pub(super) fn in_one_order(function: &Function) -> bool {
-    let all = numbered(function);
-    let mut barriers = all.iter().filter(|statement| barrier(statement).is_some());
-    barriers.all(|statement| {
-        matches!(
-            statement,
-            Statement::Inst { inst: Inst::BarrierSync { threads, .. }, .. } if *threads == function.threads
-        ) && of_all(function, &function.body, statement)
-    })
 }
 
 /// Whether there is nothing in an `if` but computations in registers, and a fence that orders nothing.
@@ -383,64 +198,8 @@ pub(super) fn does_nothing(function: &Function, mutation: &Mutation) -> bool {
         })
 }
 
-/// Whether the first instruction after the statement that accesses memory, or orders accesses, is a barrier of
-/// the whole CTA.
-pub(super) fn all_meet_first(function: &Function, mutation: &Mutation) -> bool {
-    let first = later(function, mutation).and_then(|later| later.into_iter().find(|inst| !quiet(inst)));
-    matches!(first, Some(Inst::BarrierSync { threads, .. }) if *threads == function.threads)
-}
-
-/// Whether, in a CTA of one warpgroup, the barrier directly follows the wait for all multiplies, and the
-/// threads access memory only by multiplies and copies.
-pub(super) fn behind_a_multiply(function: &Function, mutation: &Mutation) -> bool {
-    let Some(before) = earlier(function, mutation) else { return false };
-    let all = numbered(function);
-    let waits = matches!(
-        mutation.index.checked_sub(1).and_then(|at| all.get(at)),
-        Some(Statement::Inst { inst: Inst::WgmmaWait { pending: 0 }, .. })
-    );
-    let Some(met) = before.iter().position(|inst| matches!(inst, Inst::BarrierSync { .. })) else {
-        return false;
-    };
-    let copies = |inst: &&&Inst| {
-        matches!(
-            inst,
-            Inst::TensorLoad { .. } | Inst::MbarrierArriveExpectTx { .. } | Inst::BarrierSync { .. }
-        )
-    };
-    function.threads == 128 && waits && before[met..].iter().all(|inst| quiet(inst) || copies(&inst))
-}
-
-/// Whether, in a CTA without roles, all threads reach the barrier after a wait for copies, and only single
-/// warpgroups use other barrier numbers.
-pub(super) fn behind_own_copies(function: &Function, mutation: &Mutation) -> bool {
-    let all = numbered(function);
-    let Some(Statement::Inst { inst: Inst::BarrierSync { threads, .. }, .. }) = all.get(mutation.index)
-    else {
-        return false;
-    };
-    let Some(before) = earlier(function, mutation) else { return false };
-    let has_roles = all
-        .iter()
-        .any(|statement| matches!(statement, Statement::Inst { inst: Inst::SetMaxRegisters { .. }, .. }));
-    let waits = |inst: &&Inst| matches!(inst, Inst::MbarrierWait { .. });
-    let own = |statement: &&Statement| match statement {
-        Statement::Inst { inst: Inst::BarrierSync { id: Operand::Reg(_), threads }, .. } => *threads == 128,
-        Statement::Inst { inst: Inst::BarrierSync { id: Operand::Imm(id), .. }, .. } => *id == 0,
-        Statement::Inst { inst, .. } => !matches!(inst, Inst::BarrierArrive { .. } | Inst::BarrierReduce(_)),
-        Statement::If { .. } | Statement::Loop { .. } | Statement::Scope { .. } | Statement::Break { .. } => {
-            true
-        }
-    };
-    *threads == function.threads
-        && !has_roles
-        && before.iter().any(waits)
-        && of_all(function, &function.body, all[mutation.index])
-        && all.iter().all(own)
-}
-
-/// Whether an acquire load before the store reads the same address, and no other ordered access or atomic
-/// uses that address.
+/// Whether an acquire load or atomic before the store has the same address, and no other ordered access or
+/// atomic uses that address.
 pub(super) fn follows_its_load(function: &Function, mutation: &Mutation) -> bool {
     let Some(before) = earlier(function, mutation) else { return false };
     let Some(Statement::Inst { inst: Inst::Ordered(Ordered::Store { address: own, .. }), .. }) =
@@ -452,6 +211,10 @@ pub(super) fn follows_its_load(function: &Function, mutation: &Mutation) -> bool
         matches!(
             inst,
             Inst::Ordered(Ordered::Load { order: LoadOrder::Acquire(_), address, .. }) if address == own
+        ) || matches!(
+            inst,
+            Inst::Atomic(Atomic { sem: AtomicSem::Acquire | AtomicSem::AcquireRelease, address, .. })
+                if address == own
         )
     };
     let all = instructions(function);
@@ -503,7 +266,7 @@ pub(super) fn always_zero(function: &Function, mutation: &Mutation) -> bool {
 }
 
 /// Whether an instruction accesses no memory by ordinary loads and stores of threads.
-fn quiet(inst: &&Inst) -> bool {
+pub(super) fn quiet(inst: &&Inst) -> bool {
     matches!(
         inst,
         Inst::Move { .. }
@@ -539,7 +302,7 @@ fn quiet(inst: &&Inst) -> bool {
 
 /// The instructions that may have been executed before a statement, in order: those before it in its own
 /// branches, and all instructions of the loops around it.
-fn earlier<'a>(function: &'a Function, mutation: &Mutation) -> Option<Vec<&'a Inst>> {
+pub(super) fn earlier<'a>(function: &'a Function, mutation: &Mutation) -> Option<Vec<&'a Inst>> {
     fn search<'a>(block: &'a [Statement], statement: &Statement, into: &mut Vec<&'a Inst>) -> bool {
         for other in block {
             if core::ptr::eq(other, statement) {
