@@ -327,8 +327,7 @@ impl Schedule for Streamed {
     fn workers(&self, tiles: Tiles<u32>, slots: u32) -> u32 {
         let Some(all) = tiles.count() else { return 0 };
         let slots = slots.max(1);
-        let shares = self.shares(tiles, slots);
-        all.max(shares.units).min(slots)
+        if all < slots { all.max(self.shares(tiles, slots).units).min(slots) } else { slots }
     }
 
     fn divided(&self, tiles: Tiles<u32>, workers: u32) -> Divided {

@@ -8,7 +8,7 @@ use collective::Plan;
 use scheduler::SchedulerSpec;
 
 use super::dealing::{Dealing, Dealt};
-use super::model::{Finish, Kernel, Prediction, Subject};
+use super::model::{Kernel, Prediction, Subject, norm};
 use super::space::{Class, Entry, Space};
 use super::step::Fixed;
 use super::table::Table;
@@ -61,12 +61,12 @@ impl Candidates {
     }
 
     pub(super) fn add(&mut self, subject: &Subject<'_>, machine: &Machine) {
-        let plan = subject.plan;
+        let Subject { plan, facts, scheduler, .. } = subject;
         let view = place(&mut self.views, View::of(plan));
         let tiling = place(&mut self.tilings, (view, Tiling::of(plan)));
         let dealing = Dealing::of(subject, machine);
         let new = self.dealings.len();
-        let dealing_of = match subject.scheduler.spec() {
+        let dealing_of = match scheduler.spec() {
             Some(spec) => *self.known.entry((tiling, dealing.slots, spec, dealing.may_join)).or_insert(new),
             None => new,
         };
@@ -74,9 +74,10 @@ impl Candidates {
             self.dealings.push((tiling, dealing));
         }
         let width = f64::from(plan.mainloop.tile[1]);
-        let fixed = [width, width / f64::from(subject.facts.slices)];
-        let fixed = fixed.map(|width| place(&mut self.fixed, Fixed::new(machine, plan, width)) as u32);
-        let fitted = plan.balanced().then(|| Box::new(*plan));
+        let mut fixed = |columns: f64| place(&mut self.fixed, Fixed::new(machine, plan, columns)) as u32;
+        let whole = fixed(width);
+        let fixed = [whole, if facts.slices > 1 { fixed(width / f64::from(facts.slices)) } else { whole }];
+        let fitted = plan.balanced().then(|| Box::new(**plan));
         let class = (plan.mainloop.producer, plan.epilogue.alignment);
         let class = self.classes.iter().position(|(known, _)| *known == class).unwrap_or_else(|| {
             self.classes.push((class, self.kernels.len()));
@@ -92,16 +93,18 @@ impl Candidates {
         let groups = request.counted_groups();
         let see = |view: &View| view.see(machine, request, groups.as_deref());
         let seen: Vec<Seen> = self.views.iter().map(see).collect();
-        let (mut counts, mut tiled) = (Counts::new(), Vec::with_capacity(self.tilings.len()));
+        let mut tiled = Vec::with_capacity(self.tilings.len());
+        let gemms = groups.as_ref().map_or(1, Vec::len);
+        let mut counts = Counts::with_capacity(gemms * self.tilings.len());
         for (view, tiling) in &self.tilings {
-            tiled.push(tiling.cut(&seen[*view], &mut counts));
+            tiled.push(tiling.cut(machine, &seen[*view], &mut counts));
         }
         let mut dealt = Vec::with_capacity(self.dealings.len());
         for (tiling, dealing) in &self.dealings {
             let seen = &seen[self.tilings[*tiling].0];
             dealt.push(dealing.deal(machine, seen, &tiled[*tiling], &counts));
         }
-        Asked { all: self, machine, finish: Finish::of(request), seen, tiled, dealt }
+        Asked { all: self, machine, seen, tiled, dealt }
     }
 }
 
@@ -109,7 +112,6 @@ impl Candidates {
 pub(super) struct Asked<'a> {
     all: &'a Candidates,
     machine: &'a Machine,
-    finish: Finish,
     seen: Vec<Seen>,
     tiled: Vec<Tiled>,
     dealt: Vec<Dealt>,
@@ -118,39 +120,57 @@ pub(super) struct Asked<'a> {
 impl Asked<'_> {
     /// The predicted times of all kernels whose class `open` says, with their numbers.
     pub(super) fn times(&self, open: &[bool]) -> Vec<(f64, usize)> {
+        // Roots take long. Those of several kernels are taken together.
+        const TOGETHER: usize = 64;
         let mut times = Vec::with_capacity(self.all.kernels.len());
-        for (i, kernel) in self.all.kernels.iter().enumerate() {
-            if open[kernel.class as usize] {
-                times.push((self.predict(i).microseconds, i));
+        let [mut all, mut busy, mut l2, mut dram] = [[0.0; TOGETHER]; 4];
+        for (part, kernels) in self.all.kernels.chunks(TOGETHER).enumerate() {
+            for (i, kernel) in kernels.iter().enumerate() {
+                let prediction;
+                (prediction, busy[i]) = self.parts(kernel);
+                (all[i], l2[i], dram[i]) = (prediction.microseconds, prediction.l2, prediction.dram);
+            }
+            for i in 0..TOGETHER {
+                all[i] += norm(busy[i], l2[i], dram[i]);
+            }
+            for (i, kernel) in kernels.iter().enumerate() {
+                if open[kernel.class as usize] {
+                    times.push((all[i], part * TOGETHER + i));
+                }
             }
         }
         times
     }
 
     /// The prediction of a kernel.
-    #[inline]
     pub(super) fn predict(&self, i: usize) -> Prediction {
-        let Candidate { kernel, tiling, dealing, fixed, fitted, .. } = &self.all.kernels[i];
+        let (mut prediction, busy) = self.parts(&self.all.kernels[i]);
+        prediction.microseconds += norm(busy, prediction.l2, prediction.dram);
+        prediction
+    }
+
+    #[inline(always)]
+    fn parts(&self, candidate: &Candidate) -> (Prediction, f64) {
+        let Candidate { kernel, tiling, dealing, fixed, fitted, .. } = candidate;
         let (tiling, dealing) = (*tiling as usize, *dealing as usize);
         let (tiled, dealt) = (&self.tiled[tiling], &self.dealt[dealing]);
         let about = (&self.seen[self.all.tilings[tiling].0], tiled, dealt);
-        match fitted {
-            None => {
-                let [tile, slice] = *fixed;
-                let fixed = [&self.all.fixed[tile as usize], &self.all.fixed[slice as usize]];
-                kernel.predict(self.machine, self.finish, about, fixed)
-            }
+        let narrow;
+        let fixed = match fitted {
+            None => [&self.all.fixed[fixed[0] as usize], &self.all.fixed[fixed[1] as usize]],
             Some(plan) => {
-                let fixed = &Fixed::new(self.machine, plan, tiled.fitted * f64::from(plan.mainloop.tile[1]));
-                kernel.predict(self.machine, self.finish, about, [fixed; 2])
+                let width = tiled.fitted * f64::from(plan.mainloop.tile[1]);
+                narrow = Fixed::new(self.machine, plan, width);
+                [&narrow; 2]
             }
-        }
+        };
+        kernel.parts(self.machine, about, fixed)
     }
 
     /// Whether a kernel that may slice tiles slices none here. It then does as one with `Persistent`.
     pub(super) fn slices_nothing(&self, i: usize) -> bool {
         let Candidate { kernel, dealing, .. } = &self.all.kernels[i];
-        kernel.slices > 1.0 && self.dealt[*dealing as usize].busiest.slices == 0.0
+        kernel.slices > 1.0 && self.dealt[*dealing as usize].slices == 0.0
     }
 }
 

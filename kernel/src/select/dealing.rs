@@ -6,7 +6,7 @@ use scheduler::{Divided, Facts, Schedule, Tiles};
 
 use super::Machine;
 use super::model::Subject;
-use super::tiling::{Counts, Seen, Tiled};
+use super::tiling::{Counts, Seen, Tiled, ceil};
 
 /// How a kernel deals its tiles to workers.
 pub(super) struct Dealing {
@@ -20,32 +20,25 @@ pub(super) struct Dealing {
 }
 
 /// What follows for a call.
+#[derive(Default)]
 pub(super) struct Dealt {
     /// Tiles along M and N as the scheduler sees them.
     pub(super) tiles: [f64; 2],
     /// K-tiles of all tiles, for each SM.
-    pub(super) k_tiles: f64,
-    /// Number of workers that run at once, and of those that request different data at once.
+    pub(super) work: f64,
+    /// Number of workers that can run at once, that do, and of those that request different data at once.
+    pub(super) slots: f64,
     pub(super) at_once: f64,
     pub(super) crowd: f64,
-    pub(super) waves: f64,
-    pub(super) busiest: Busiest,
     /// Microseconds of L2, and bytes of the operands from DRAM.
     pub(super) l2: f64,
     pub(super) dram: f64,
-}
-
-/// The work of the busiest worker.
-#[derive(Default)]
-pub(super) struct Busiest {
+    /// K-tiles of the busiest worker. Those of tiles that are split at different places along K.
     pub(super) k_tiles: f64,
-    /// K-tiles of these that belong to tiles split at different places along K.
     pub(super) unaligned: f64,
-    /// Work units, without slices of tiles.
+    /// Its work units, without slices of tiles along N; these slices; and work units that are parts of tiles along K.
     pub(super) pieces: f64,
-    /// Slices of tiles along N.
     pub(super) slices: f64,
-    /// Work units of these that are parts of tiles along K.
     pub(super) divided: f64,
     /// Parts per split tile, and the square root of the number of other parts.
     pub(super) parts: f64,
@@ -56,7 +49,7 @@ pub(super) struct Busiest {
 
 impl Dealing {
     pub(super) fn of(subject: &Subject<'_>, machine: &Machine) -> Self {
-        let Subject { plan, facts, scheduler, overlaps } = *subject;
+        let Subject { plan, facts, scheduler, overlaps } = subject;
         let (cluster, parts) = (plan.cluster_size(), facts.parts);
         Self {
             slots: machine.at_once(cluster * parts, plan) * parts,
@@ -67,71 +60,70 @@ impl Dealing {
     }
 
     pub(super) fn deal(&self, machine: &Machine, seen: &Seen, tiled: &Tiled, counts: &Counts) -> Dealt {
-        let Facts { rows_last, band, .. } = self.facts;
+        let Facts { rows_last, band, parts, slices, .. } = self.facts;
         let tiles = tiled.stacked(rows_last);
-        let workers = self.scheduler.workers(tiles, self.slots).max(1);
-        let divided = self.scheduler.divided(tiles, workers);
-        let busiest = self.busiest(tiles, divided, tiled, workers);
-        let at_once = f64::from(workers.min(self.slots));
-        // CTAs that follow each other read the same K-range of different tiles.
-        let joins = |Divided { units, tiles }: Divided, workers: u32| {
-            units > 0 && units <= workers && units.is_multiple_of(tiles)
-        };
-        let of_one = |tiles: Tiles<u32>| {
-            let workers = self.scheduler.workers(tiles, self.slots);
-            joins(self.scheduler.divided(tiles, workers), workers)
-        };
-        let all_join = self.may_join && joins(divided, workers);
+        let (workers, divided) = self.shared(tiles);
+        let lanes = workers.min(self.slots);
+        let all_join = self.joins(workers, divided);
         let each_joins = match tiled.one() {
-            Some(one) if self.may_join && one != tiles => of_one(one),
+            Some(one) if self.may_join && one != tiles => {
+                let (workers, divided) = self.shared(one);
+                self.joins(workers, divided)
+            }
             Some(_) => all_join,
             None => false,
         };
         let [l2, dram, shared] = tiled.read(seen, counts, (rows_last, band), self.slots, each_joins);
         let (m, n) = (f64::from(tiles.m), f64::from(tiles.n));
-        Dealt {
-            tiles: [m, n],
-            k_tiles: m * n * tiled.k_tiles / f64::from(machine.multiprocessors),
-            at_once,
-            // Joined requests do not crowd.
-            crowd: if all_join { 0.0 } else { at_once },
-            waves: m * n / f64::from(self.slots),
-            busiest,
-            l2: l2 / machine.l2,
-            dram: dram + shared * machine.echo,
-        }
-    }
-
-    fn busiest(&self, tiles: Tiles<u32>, divided: Divided, tiled: &Tiled, workers: u32) -> Busiest {
-        let Tiled { k_tiles, narrowest, .. } = *tiled;
-        let Tiles { m, n, k } = tiles;
-        let all = f64::from(m) * f64::from(n);
         let Divided { units, tiles: divided } = divided;
-        let lanes = workers.min(self.slots);
-        let (dealt, slices) = match self.facts.slices {
-            1 => ((all - f64::from(divided)).max(0.0) / f64::from(lanes), 0.0),
-            slices => in_slices(all, lanes.into(), slices.into()),
+        let (dealt, slices) = match slices {
+            1 => ((m * n - f64::from(divided)).max(0.0) / f64::from(lanes), 0.0),
+            slices => in_slices(m * n, lanes.into(), slices.into()),
         };
         // The narrowest tiles come last, and fill the last wave.
-        let pieces = dealt + (dealt.ceil() - dealt) * narrowest;
-        let (k_tiles, starts) = (pieces * k_tiles, workers.div_ceil(self.slots).into());
-        let whole = Busiest { k_tiles, pieces, slices, starts, ..Busiest::default() };
+        let pieces = dealt + (ceil(dealt) - dealt) * tiled.narrowest;
+        let whole = Dealt {
+            tiles: [m, n],
+            work: m * n * tiled.k_tiles / f64::from(machine.multiprocessors),
+            slots: self.slots.into(),
+            at_once: lanes.into(),
+            // Joined requests do not crowd.
+            crowd: if all_join { 0.0 } else { lanes.into() },
+            l2,
+            dram: dram + shared * machine.echo,
+            k_tiles: pieces * tiled.k_tiles,
+            pieces,
+            slices,
+            starts: workers.div_ceil(self.slots).into(),
+            ..Dealt::default()
+        };
         if divided == 0 || units == 0 {
             return whole;
         }
         let own = f64::from(units.div_ceil(lanes));
-        let length = (u64::from(divided) * u64::from(k)).div_ceil(units.into()) as f64;
-        let even = units.is_multiple_of(divided) && self.facts.parts == 1;
+        let length = (u64::from(divided) * u64::from(tiles.k)).div_ceil(units.into()) as f64;
+        let even = units.is_multiple_of(divided) && parts == 1;
         let parts = f64::from(units) / f64::from(divided);
-        Busiest {
+        Dealt {
             unaligned: if even { 0.0 } else { own * length },
-            k_tiles: k_tiles + own * length,
+            k_tiles: whole.k_tiles + own * length,
             pieces: pieces + own,
             divided: own,
             parts,
             others: (parts - 1.0).max(1.0).sqrt(),
             ..whole
         }
+    }
+
+    /// Workers of these tiles, and what is split among them.
+    fn shared(&self, tiles: Tiles<u32>) -> (u32, Divided) {
+        let workers = self.scheduler.workers(tiles, self.slots).max(1);
+        (workers, self.scheduler.divided(tiles, workers))
+    }
+
+    /// Whether requests are joined: CTAs that follow each other read the same K-range of different tiles.
+    fn joins(&self, workers: u32, Divided { units, tiles }: Divided) -> bool {
+        self.may_join && units > 0 && units <= workers && units.is_multiple_of(tiles)
     }
 }
 

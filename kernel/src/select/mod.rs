@@ -129,7 +129,7 @@ fn of_space(space: Space, request: &Request<'_>, machine: &Machine, most: usize)
     let (open, mut refused) = open(&candidates, &entries, request);
     let mut selection = ranked(&candidates, &entries, &open, request, machine, most);
     if selection.ranked.len() < most {
-        refused.extend(space.left_out().and_then(|entry| refusal(&entry, request.reached(entry.plan()))));
+        refused.extend(space.left_out().and_then(|entry| refusal(&entry, request.reached(&entry.plan))));
     }
     refused.append(&mut selection.refused);
     selection.refused = refused;
@@ -141,7 +141,7 @@ fn open(candidates: &Candidates, entries: &[Entry], request: &Request<'_>) -> (V
     let mut refused = Vec::<Refused>::new();
     let open = |&(_, first): &(Class, usize)| {
         let entry = &entries[first];
-        let Some(refusal) = refusal(entry, request.reached(entry.plan())) else { return true };
+        let Some(refusal) = refusal(entry, request.reached(&entry.plan)) else { return true };
         if refused.iter().all(|known| known.error != refusal.error) {
             refused.push(refusal);
         }
@@ -188,8 +188,8 @@ fn ranked(
             if known == Some(entry.spec) || asked.slices_nothing(i) {
                 continue;
             }
-            let gemm = entry.spec.unnamed(**entry.plan());
-            match request.admitted(&gemm, machine.slots(entry.plan())) {
+            let gemm = entry.spec.unnamed(*entry.plan);
+            match request.admitted(&gemm, machine.slots(&entry.plan)) {
                 Ok(()) => {
                     let prediction = Prediction { microseconds, ..asked.predict(i) };
                     let reason = reason::corrected(&gemm, machine, &prediction, earlier.get(&i));

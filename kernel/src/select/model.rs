@@ -44,20 +44,12 @@ pub struct Prediction {
 }
 
 /// A kernel for the model.
-#[derive(Clone, Copy)]
 pub(super) struct Subject<'a> {
     pub(super) plan: &'a Plan,
-    pub(super) facts: &'a Facts,
-    pub(super) scheduler: &'a Arc<dyn Schedule>,
+    pub(super) facts: Facts,
+    pub(super) scheduler: Arc<dyn Schedule>,
     /// Whether it may begin while the kernel before it still runs.
     pub(super) overlaps: bool,
-}
-
-impl<'a> Subject<'a> {
-    pub(super) fn of(gemm: &'a AnyGemm) -> Self {
-        let AnyGemm { plan, facts, scheduler, overlaps, .. } = gemm;
-        Self { plan, facts, scheduler, overlaps: *overlaps }
-    }
 }
 
 /// What the model uses of a kernel, in addition to its tiles, how it deals them, and the time of a k-tile.
@@ -92,26 +84,9 @@ pub(super) struct Kernel {
     draws: bool,
 }
 
-/// What a request says of the epilogue.
-#[derive(Clone, Copy)]
-pub(super) struct Finish {
-    fused: bool,
-    /// Whether C is read, and whether rows of D have an odd number of elements.
-    beta: bool,
-    odd: bool,
-}
-
-impl Finish {
-    pub(super) fn of(request: &Request<'_>) -> Self {
-        let fused = request.fusion.is_some();
-        let beta = !fused && request.call.epilogue.beta != 0.0;
-        Self { fused, beta, odd: !request.call.d.pitch.is_multiple_of(2) }
-    }
-}
-
 impl Kernel {
     pub(super) fn new(subject: &Subject<'_>, machine: &Machine) -> Self {
-        let Subject { plan, facts, .. } = *subject;
+        let Subject { plan, facts, .. } = subject;
         let staged = plan.epilogue.staged_bits > 0;
         let stored = plan.staging.columns * plan.epilogue.staged_bits;
         Self {
@@ -137,16 +112,16 @@ impl Kernel {
     }
 
     /// Microseconds of one CTA's epilogue.
-    fn finish(&self, machine: &Machine, finish: Finish, fitted: f64) -> f64 {
+    fn finish(&self, machine: &Machine, seen: &Seen, fitted: f64) -> f64 {
         let mut time = self.epilogue * fitted;
-        if self.odd && finish.odd {
+        if self.odd && seen.odd {
             time /= machine.odd_rows;
         }
         // Reading C takes about as long as storing D, unless tensor copies have loaded it before.
-        if finish.beta && !self.sourced {
+        if seen.beta && !self.sourced {
             time *= 2.0;
         }
-        if finish.fused {
+        if seen.fused {
             time = time * (1.0 + machine.fused[usize::from(self.swapped)]) + machine.reading;
         }
         if self.parts > 1.0 {
@@ -155,41 +130,40 @@ impl Kernel {
         if self.staged || self.reduction.is_some() { time } else { time + machine.by_threads }
     }
 
-    /// The prediction. `fixed` is for a whole tile, and for a slice of one.
-    #[inline]
-    pub(super) fn predict(
+    /// The prediction, in which the microseconds are those of the launch, and the time of the busiest SM. `fixed` is for a
+    /// whole tile, and for a slice of one.
+    #[inline(always)]
+    pub(super) fn parts(
         &self,
         machine: &Machine,
-        asked: Finish,
         (seen, tiled, dealt): (&Seen, &Tiled, &Dealt),
         fixed: [&Fixed; 2],
-    ) -> Prediction {
-        let busiest = &dealt.busiest;
+    ) -> (Prediction, f64) {
         let sharing = match self.ctas {
             1.0 => 1.0,
             ctas => (dealt.at_once * self.cluster / f64::from(machine.multiprocessors)).ceil().min(ctas),
         };
-        let in_all = busiest.k_tiles + busiest.slices * tiled.k_tiles;
+        let in_all = dealt.k_tiles + dealt.slices * tiled.k_tiles;
         let step = |fixed: &Fixed| fixed.step(dealt.tiles, in_all, sharing, dealt.crowd, seen.copied);
         let (step_of_tile, why) = step(fixed[0]);
-        let mut multiply = (busiest.k_tiles + busiest.unaligned * machine.unaligned) * step_of_tile;
-        let epilogue = self.finish(machine, asked, tiled.fitted);
-        let (mut pieces, mut last) = (busiest.pieces, epilogue);
-        if busiest.slices > 0.0 {
+        let mut multiply = (dealt.k_tiles + dealt.unaligned * machine.unaligned) * step_of_tile;
+        let epilogue = self.finish(machine, seen, tiled.fitted);
+        let (mut pieces, mut last) = (dealt.pieces, epilogue);
+        if dealt.slices > 0.0 {
             // A slice is a tile of fewer columns.
-            multiply += busiest.slices * tiled.k_tiles * step(fixed[1]).0 * machine.sliced;
-            pieces += busiest.slices;
+            multiply += dealt.slices * tiled.k_tiles * step(fixed[1]).0 * machine.sliced;
+            pieces += dealt.slices;
             last /= self.slices;
         }
         let mut all = pieces * (epilogue + machine.tile) - (epilogue - last);
         let mut exchange = 0.0;
-        if busiest.divided > 0.0 {
+        if dealt.divided > 0.0 {
             // Each unit of such a tile finishes a part of it, not all.
             if self.reduction == Some(ReductionKind::Separate) {
-                let own = epilogue / busiest.parts + if self.staged { machine.staged } else { 0.0 };
-                all -= busiest.divided * (epilogue - own);
+                let own = epilogue / dealt.parts + if self.staged { machine.staged } else { 0.0 };
+                all -= dealt.divided * (epilogue - own);
             }
-            exchange = busiest.divided * (self.exchange[0] + self.exchange[1] * busiest.others);
+            exchange = dealt.divided * (self.exchange[0] + self.exchange[1] * dealt.others);
         }
         let mut busy = if self.turns > 0.0 {
             (multiply + pieces * machine.tile).max(all / self.turns) + last
@@ -201,35 +175,38 @@ impl Kernel {
             busy += pieces * machine.draw;
         }
         // Multiplications of the whole card, as a fraction of the time: power lowers the clock.
-        let work = dealt.k_tiles * self.cluster * fixed[0].math;
+        let work = dealt.work * self.cluster * fixed[0].math;
         let slower = 1.0 + machine.power * (work / busy).min(1.0);
-        let starts = (busiest.starts - 1.0) * machine.start;
+        let starts = (dealt.starts - 1.0) * machine.start;
 
         let d = seen.outputs * self.output;
-        let c = if asked.beta { d } else { 0.0 };
+        let c = if seen.beta { d } else { 0.0 };
         let d = d * if self.torn { 1.0 + machine.torn } else { 1.0 };
         let mut operands = dealt.dram;
         for (first, evicted) in self.first.iter().zip(tiled.evicted) {
             operands += if *first { evicted * machine.refetched } else { 0.0 };
         }
         let (l2, dram) = (dealt.l2, (operands + d + c) / machine.dram);
-        Prediction {
-            microseconds: self.launch + norm(busy * slower + starts, l2, dram),
-            waves: dealt.waves,
+        let prediction = Prediction {
+            microseconds: self.launch,
+            waves: dealt.tiles[0] * dealt.tiles[1] / dealt.slots,
             launch: self.launch + starts,
             multiply: multiply * slower,
             epilogue: (busy - multiply) * slower,
             l2,
             dram,
             step: why,
-        }
+        };
+        (prediction, busy * slower + starts)
     }
 }
 
 impl Machine {
     /// Predicts the time of a kernel for a legal call whose matrices are not in L2.
     pub fn predict(&self, gemm: &AnyGemm, request: &Request<'_>) -> Prediction {
-        self.predict_subject(&Subject::of(gemm), request)
+        let AnyGemm { plan, facts, scheduler, overlaps, .. } = gemm;
+        let scheduler = Arc::clone(scheduler);
+        self.predict_subject(&Subject { plan, facts: *facts, scheduler, overlaps: *overlaps }, request)
     }
 
     pub(super) fn predict_subject(&self, subject: &Subject<'_>, request: &Request<'_>) -> Prediction {
@@ -291,7 +268,8 @@ impl Machine {
 }
 
 /// The time of three resources that overlap: a smooth maximum.
-fn norm(busy: f64, l2: f64, dram: f64) -> f64 {
+#[inline]
+pub(super) fn norm(busy: f64, l2: f64, dram: f64) -> f64 {
     let fourth = |time: f64| (time * time) * (time * time);
     (fourth(busy) + fourth(l2) + fourth(dram)).sqrt().sqrt()
 }

@@ -12,8 +12,7 @@ use collective::{
 };
 use cute_rs::atom::{Major, SwizzleMode};
 use scheduler::{
-    Clustered, DivideSpec, Drawn, Facts, Narrowed, RasterSpec, ReductionKind, Schedule, SchedulerSpec,
-    Streamed, Walk, Whole,
+    Clustered, DivideSpec, Drawn, Narrowed, RasterSpec, ReductionKind, SchedulerSpec, Streamed, Walk, Whole,
 };
 
 use super::model::Subject;
@@ -87,9 +86,7 @@ pub(super) struct Space {
 /// A legal spec, with what the model needs of it.
 pub(super) struct Entry {
     pub(super) spec: KernelSpec,
-    plan: Arc<Plan>,
-    facts: Facts,
-    scheduler: Arc<dyn Schedule>,
+    pub(super) plan: Arc<Plan>,
 }
 
 /// What decides whether a kernel of a space may access a call's matrices: how its operands are loaded, and the
@@ -97,31 +94,18 @@ pub(super) struct Entry {
 pub(super) type Class = (Producer, u32);
 
 impl Entry {
-    /// `plan` is the spec's.
-    pub(super) fn new(spec: KernelSpec, plan: Arc<Plan>) -> Self {
-        Self { spec, plan, facts: spec.scheduler.facts(), scheduler: spec.scheduler.schedule() }
-    }
-
     /// `None` if the spec is illegal.
     pub(super) fn of(spec: KernelSpec) -> Option<Self> {
-        spec.plan().ok().map(|plan| Self::new(spec, Arc::new(plan)))
+        spec.plan().ok().map(|plan| Self { spec, plan: Arc::new(plan) })
     }
 
     pub(super) fn subject(&self) -> Subject<'_> {
-        Subject {
-            plan: &self.plan,
-            facts: &self.facts,
-            scheduler: &self.scheduler,
-            overlaps: self.spec.overlaps,
-        }
+        let scheduler = self.spec.scheduler.schedule();
+        Subject { plan: &self.plan, facts: scheduler.facts(), scheduler, overlaps: self.spec.overlaps }
     }
 
     pub(super) fn summation(&self) -> Option<Summation> {
         Summation::of(&self.plan, self.spec.scheduler)
-    }
-
-    pub(super) fn plan(&self) -> &Arc<Plan> {
-        &self.plan
     }
 }
 
@@ -169,7 +153,7 @@ impl Entries {
     /// Adds a spec if it is legal, and if `admits` says so of its plan.
     fn add(&mut self, spec: KernelSpec, admits: impl FnOnce(&Plan) -> bool) {
         let plan = self.plan(&spec).filter(|plan| admits(plan));
-        self.all.extend(plan.map(|plan| Entry::new(spec, plan)));
+        self.all.extend(plan.map(|plan| Entry { spec, plan }));
     }
 }
 

@@ -28,8 +28,15 @@ pub(super) struct Seen {
     costs: [f64; 2],
     /// Bytes of A and of B that threads copy per microsecond.
     pub(super) copied: [f64; 2],
-    /// Elements of all outputs.
+    /// Elements of all outputs, and bytes of all operands.
     pub(super) outputs: f64,
+    operands: f64,
+    /// Microseconds of L2 if requests are joined before it.
+    joined: f64,
+    /// Whether the epilogue is fused, whether C is read, and whether rows of D have an odd number of elements.
+    pub(super) fused: bool,
+    pub(super) beta: bool,
+    pub(super) odd: bool,
 }
 
 /// GEMMs of equal extents.
@@ -53,11 +60,10 @@ pub(super) struct Tiling {
 
 /// The tiles of all GEMMs of a launch together.
 pub(super) struct Tiled {
-    /// Tiles of the only GEMM, or of one of a batch. Of groups: their tiles one below the other, and the most k-tiles.
-    tiles: Tiles<u32>,
-    grouped: bool,
-    /// Number of GEMMs of a batch.
-    count: u32,
+    /// All tiles one below the other, and the most k-tiles.
+    all: Tiles<u32>,
+    /// If the GEMMs have the same extents: the tiles of one, and the number of GEMMs.
+    each: Option<(Tiles<u32>, u32)>,
     /// Mean number of k-tiles per tile.
     pub(super) k_tiles: f64,
     /// Mean number of columns per tile, as a fraction of a whole one's. Tiles of groups may be as narrow as their group.
@@ -66,11 +72,10 @@ pub(super) struct Tiled {
     pub(super) narrowest: f64,
     /// Bytes of A that tiles read again if L2 evicts A first, and the same of B.
     pub(super) evicted: [f64; 2],
-    /// Bytes of both operands; bytes that several clusters read; bytes from L2; and from L2 if requests are joined before.
-    operands: f64,
+    /// Bytes that several clusters read.
     shared: f64,
+    /// Microseconds of L2.
     l2: f64,
-    joined: f64,
     /// The place of the first GEMM's numbers of tiles.
     from: usize,
 }
@@ -110,12 +115,19 @@ impl View {
             Some(groups) => groups.iter().filter(filled).map(gemm).collect(),
             None => vec![gemm(&(call.problem, call.products.count()))],
         };
-        let elements = |of: &Gemm| f64::from(of.problem.m) * f64::from(of.problem.n) * f64::from(of.times);
+        let [a_cost, b_cost] = [0, 1].map(|i| machine.line_cost(matrices[i], self.bits[i]));
+        let sum = |of: &dyn Fn(&Gemm) -> f64| gemms.iter().map(|gemm| of(gemm) * f64::from(gemm.times)).sum();
         Seen {
-            outputs: gemms.iter().map(elements).sum(),
+            outputs: sum(&|of| f64::from(of.problem.m) * f64::from(of.problem.n)),
+            operands: sum(&|of| of.bytes[0] + of.bytes[1]),
+            // Each of the two sides of the card requests a line once, however many of its CTAs ask for it.
+            joined: sum(&|of| SIDES * (of.bytes[0] * a_cost + of.bytes[1] * b_cost)) / machine.l2,
             grouped: groups.is_some(),
-            costs: [0, 1].map(|i| machine.line_cost(matrices[i], self.bits[i])),
+            costs: [a_cost, b_cost],
             copied: [0, 1].map(|i| machine.copy_rate(matrices[i], self.bits[i])),
+            fused: request.fusion.is_some(),
+            beta: request.fusion.is_none() && call.epilogue.beta != 0.0,
+            odd: !call.d.pitch.is_multiple_of(2),
             gemms,
         }
     }
@@ -134,74 +146,56 @@ impl Tiling {
     }
 
     /// Cuts a call into tiles, and adds the numbers of tiles of its GEMMs to `counts`.
-    pub(super) fn cut(&self, seen: &Seen, counts: &mut Counts) -> Tiled {
-        let mut all = Tiled {
-            tiles: Tiles { m: 0, n: 1, k: 1 },
-            grouped: seen.grouped,
-            count: 1,
-            k_tiles: 0.0,
-            fitted: 0.0,
-            narrowest: f64::INFINITY,
-            evicted: [0.0; 2],
-            operands: 0.0,
-            shared: 0.0,
-            l2: 0.0,
-            joined: 0.0,
-            from: counts.len(),
-        };
+    pub(super) fn cut(&self, machine: &Machine, seen: &Seen, counts: &mut Counts) -> Tiled {
+        let (from, mut all, mut each) = (counts.len(), Tiles { m: 0_u32, n: 1, k: 1 }, None);
+        let (mut k_tiles, mut columns, mut narrowest) = (0.0, 0.0, f64::INFINITY);
+        let (mut evicted, mut shared, mut l2) = ([0.0; 2], 0.0, 0.0);
         for &Gemm { problem, times, bytes: [a, b], .. } in &seen.gemms {
             let tiles = self.tiles(problem);
             let (tiles_m, tiles_n) = (f64::from(tiles.m.max(1)), f64::from(tiles.n.max(1)));
             counts.push([tiles_m, tiles_n]);
             let ([a_cost, b_cost], of_all) = (seen.costs, f64::from(times));
-            all.operands += (a + b) * of_all;
-            all.shared += (if tiles.n > 1 { a } else { 0.0 } + if tiles.m > 1 { b } else { 0.0 }) * of_all;
-            all.l2 += (a * tiles_n * a_cost + b * tiles_m * b_cost) * of_all;
-            all.joined += SIDES * (a * a_cost + b * b_cost) * of_all;
-            all.evicted[0] += a * (tiles_n - 1.0) * of_all;
-            all.evicted[1] += b * (tiles_m - 1.0) * of_all;
-            if !seen.grouped {
-                let k_tiles = tiles.k.into();
-                return Tiled { tiles, count: times, k_tiles, fitted: 1.0, narrowest: 1.0, ..all };
-            }
+            shared += (if tiles.n > 1 { a } else { 0.0 } + if tiles.m > 1 { b } else { 0.0 }) * of_all;
+            l2 += (a * tiles_n * a_cost + b * tiles_m * b_cost) * of_all;
+            evicted[0] += a * (tiles_n - 1.0) * of_all;
+            evicted[1] += b * (tiles_m - 1.0) * of_all;
             let count = tiles.m.saturating_mul(tiles.n).saturating_mul(times);
-            all.tiles.m = all.tiles.m.saturating_add(count);
-            all.tiles.k = all.tiles.k.max(tiles.k);
-            all.k_tiles += f64::from(count) * f64::from(tiles.k);
-            let columns = match self.fitted {
-                None => 1.0,
-                Some([width, step]) => {
+            all = Tiles { m: all.m.saturating_add(count), n: 1, k: all.k.max(tiles.k) };
+            k_tiles += f64::from(count) * f64::from(tiles.k);
+            let width = match self.fitted {
+                Some([width, step]) if seen.grouped => {
                     f64::from(problem.n.next_multiple_of(step)) / f64::from(tiles.n) / f64::from(width)
                 }
+                _ => 1.0,
             };
-            all.fitted += f64::from(count) * columns;
-            all.narrowest = all.narrowest.min(columns);
+            columns += f64::from(count) * width;
+            narrowest = width.min(narrowest);
+            each = (!seen.grouped).then_some((tiles, times));
         }
-        let count = f64::from(all.tiles.m.max(1));
-        all.k_tiles /= count;
-        all.fitted = if all.fitted > 0.0 { all.fitted / count } else { 1.0 };
-        all.narrowest = (all.narrowest / all.fitted).min(1.0);
-        all
+        let count = f64::from(all.m.max(1));
+        let fitted = if columns > 0.0 { columns / count } else { 1.0 };
+        let (k_tiles, narrowest, l2) = (k_tiles / count, (narrowest / fitted).min(1.0), l2 / machine.l2);
+        Tiled { all, each, k_tiles, fitted, narrowest, evicted, shared, l2, from }
     }
 }
 
 impl Tiled {
     /// The tiles as a scheduler sees them that reaches the end of M last, or of N.
     pub(super) fn stacked(&self, rows_last: bool) -> Tiles<u32> {
-        let Tiles { m, n, .. } = self.tiles;
-        match rows_last {
-            true => Tiles { m: m.saturating_mul(self.count), ..self.tiles },
-            false => Tiles { n: n.saturating_mul(self.count), ..self.tiles },
+        match self.each {
+            Some((tiles, count)) if rows_last => Tiles { m: tiles.m.saturating_mul(count), ..tiles },
+            Some((tiles, count)) => Tiles { n: tiles.n.saturating_mul(count), ..tiles },
+            None => self.all,
         }
     }
 
     /// The tiles of one GEMM, if all have the same extents.
     pub(super) fn one(&self) -> Option<Tiles<u32>> {
-        (!self.grouped).then_some(self.tiles)
+        self.each.map(|(tiles, _)| tiles)
     }
 
-    /// Bytes from L2, bytes from DRAM, and bytes of these that are there twice because several clusters read them at nearly
-    /// the same time. Tiles of a band are computed together; `slots` clusters run at once.
+    /// Microseconds of L2, bytes from DRAM, and bytes of these that are there twice because several clusters read them at
+    /// nearly the same time. Tiles of a band are computed together; `slots` clusters run at once.
     pub(super) fn read(
         &self,
         seen: &Seen,
@@ -215,13 +209,20 @@ impl Tiled {
         let (again, mut crossed) = (usize::from(rows_last), 0.0);
         for (gemm, &[tiles_m, tiles_n]) in seen.gemms.iter().zip(&counts[self.from..]) {
             let (across, along) = if rows_last { (tiles_m, tiles_n) } else { (tiles_n, tiles_m) };
-            let bands = (across / band.max(slots.min(tiles_m * tiles_n) / along)).ceil();
+            let bands = ceil(across / band.max(slots.min(tiles_m * tiles_n) / along));
             crossed += gemm.bytes[again] * (bands - 1.0) * gemm.lost[again] * f64::from(gemm.times);
         }
-        // Each of the two sides of the card requests a line once, however many of its CTAs ask for it.
-        let l2 = if joins { self.l2.min(self.joined) } else { self.l2 };
-        [l2, self.operands + crossed, if joins { 0.0 } else { self.shared }]
+        match joins {
+            true => [self.l2.min(seen.joined), seen.operands + crossed, 0.0],
+            false => [self.l2, seen.operands + crossed, self.shared],
+        }
     }
+}
+
+/// The least whole number that is not less. Such numbers are not large; in programs for any x86-64, `f64::ceil` is a call.
+pub(super) fn ceil(number: f64) -> f64 {
+    let whole = f64::from(number as u32);
+    if whole < number { whole + 1.0 } else { whole }
 }
 
 impl Machine {

@@ -525,10 +525,12 @@ impl fmt::Display for KernelSpec {
         let following = |text: &str| Self::parse(text).map_or_else(|_| Vec::new(), |spec| spec.words());
         let mut follows = following(&text);
         for (key, value) in self.words() {
-            let said = follows.iter().find(|(known, _)| *known == key).map(|(_, value)| value);
-            if said != Some(&value) || matches!(key, "dtype" | "layout" | "tile") {
+            let said = follows.iter().any(|(known, follows)| (*known, follows) == (key, &value));
+            if !said || matches!(key, "dtype" | "layout" | "tile") {
                 let between = if text.is_empty() { "" } else { " " };
                 text.push_str(&format!("{between}{key}={value}"));
+            }
+            if !said {
                 follows = following(&text);
             }
         }
