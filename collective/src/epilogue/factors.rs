@@ -74,14 +74,6 @@ impl<'f> Factors<'f> {
         }
     }
 
-    /// Whether alpha is 1.
-    pub(super) fn keeps_sums(self) -> Value<'f, bool> {
-        match self {
-            Self::Single([alpha, _]) => alpha.equals(1.0),
-            Self::Whole([alpha, _]) => alpha.equals(1),
-        }
-    }
-
     /// `alpha * sum`.
     pub(super) fn scaled(self, sum: Value<'f, f32>) -> Value<'f, f32> {
         match self {

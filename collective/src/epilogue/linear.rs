@@ -239,16 +239,14 @@ impl<'f> DeviceEpilogue<'f> for LinearDevice<'f> {
                 & (c.pairs(spec.format, columns) | device.factors.leaves_c());
             (device.c, device.c_pitch) = (c.address, c.pitch);
         }
-        let emit = |source: bool, pairs: bool, copies: bool, scales: bool| {
+        let emit = |source: bool, pairs: bool, copies: bool| {
             let row = |row: &FragmentRow<'f, f32>| {
                 let source = source.then(|| Source::load(f, &device, extent, row, pairs));
                 row.pairs
                     .iter()
                     .enumerate()
                     .map(|(i, pair)| {
-                        let scaled = pair
-                            .values
-                            .map(|value| if scales { device.factors.scaled(value) } else { value });
+                        let scaled = pair.values.map(|value| device.factors.scaled(value));
                         source.as_ref().map_or(scaled, |source| {
                             let [low, high] = source.pairs[i].map(Var::get);
                             [device.factors.with(low, scaled[0]), device.factors.with(high, scaled[1])]
@@ -270,24 +268,11 @@ impl<'f> DeviceEpilogue<'f> for LinearDevice<'f> {
                 || {
                     // A transposed C is loaded element by element, and a staged D is stored by rows.
                     let depends = f.constant(!(spec.transposed && spec.keeps_inside() && copies));
-                    f.if_else(
-                        pairs | !depends,
-                        || emit(true, true, copies, true),
-                        || emit(true, false, copies, true),
-                    );
+                    f.if_else(pairs | !depends, || emit(true, true, copies), || emit(true, false, copies));
                 },
                 || {
                     let depends = f.constant(spec.uses_pairs() || plan.form.described());
-                    let plain = |scales: bool| {
-                        let [all, some] =
-                            [true, false].map(|pairs| move || emit(false, pairs, copies, scales));
-                        f.if_else(pairs | !depends, all, some);
-                    };
-                    // Sums of scaled blocks are rarely scaled again, and that would take as long as a wave's additions.
-                    if copies && plan.mainloop.is_scaled() {
-                        return f.if_else(device.factors.keeps_sums(), || plain(false), || plain(true));
-                    }
-                    plain(true);
+                    f.if_else(pairs | !depends, || emit(false, true, copies), || emit(false, false, copies));
                 },
             );
         };

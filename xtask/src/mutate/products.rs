@@ -99,7 +99,7 @@ impl Products {
         let c = MatrixRef { pitch: call.d.pitch + u64::from(purpose.odd), ..call.d };
         // C is there even if it is not read.
         let c = (!purpose.in_place).then_some(c);
-        // Where C is not read, alpha = 1 may have code of its own. Both kinds of code run.
+        // Alpha is 1 in some calls and another number in others.
         let alpha = if purpose.beta == 0.0 && !purpose.odd { 0.5 } else { 1.0 };
         call.epilogue = LinearArguments { alpha, beta: 1.0, c };
         call = Call { workspace: None, ..layouts.apart(call) };
