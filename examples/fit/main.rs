@@ -73,6 +73,7 @@ const NUMBERS: &[(&str, Number)] = &[
     ("part_lines", |machine| &mut machine.part_lines),
     ("l2_bytes", |machine| &mut machine.l2_bytes),
     ("dram", |machine| &mut machine.dram),
+    ("paired", |machine| &mut machine.paired),
     ("refetched", |machine| &mut machine.refetched),
     ("echo", |machine| &mut machine.echo),
 ];

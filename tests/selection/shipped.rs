@@ -1,8 +1,8 @@
-//! The records that come with the library: those of the fitted shapes, and the fastest kernel of some other
+//! The records that come with the library: those of the files in [`CARDS`], and the fastest kernel of some other
 //! shapes.
 //!
-//! `RECORDS=write cargo test --release --test selection shipped` rewrites `kernel/src/select/h200.txt` from
-//! `fitted.jsonl`. Shapes with one kernel stay unchanged, unless `fitted.jsonl` has them.
+//! `RECORDS=write cargo test --release --test selection shipped` rewrites `kernel/src/select/h200.txt` and `h100.txt` from
+//! these files. Shapes with one kernel stay unchanged, unless a file has them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,8 +15,14 @@ use super::{Line, read};
 /// Microseconds and specs of a shape, the fastest first.
 type Kernels = Vec<(String, String)>;
 
-fn path() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("kernel/src/select/h200.txt")
+/// What ships for a card, the files that it is made of, and the least number of shapes.
+const CARDS: [(&str, &[&str], usize); 2] = [
+    ("h200.txt", &["fitted.jsonl", "added.jsonl"], 900),
+    ("h100.txt", &["h100.jsonl", "h100_latest.jsonl"], 80),
+];
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("kernel/src/select").join(name)
 }
 
 /// Rounds to four digits.
@@ -35,10 +41,11 @@ fn text(line: &Line, spec: &str) -> Option<String> {
     Some(words.collect::<Vec<_>>().join(" "))
 }
 
-/// The measurements of the fitted shapes; several times of a kernel count as their mean.
-fn fitted() -> BTreeMap<[u32; 3], Kernels> {
+/// The measurements of these files; several times of a kernel count as their mean.
+fn measured(files: &[&str]) -> BTreeMap<[u32; 3], Kernels> {
     let mut all: BTreeMap<[u32; 3], BTreeMap<String, Vec<f64>>> = BTreeMap::new();
-    for line in read("fitted.jsonl").iter().filter(|line| line.dtype == "bf16" && line.layout == "kk") {
+    let lines: Vec<Line> = files.iter().flat_map(|name| read(name)).collect();
+    for line in lines.iter().filter(|line| line.dtype == "bf16" && line.layout == "kk") {
         for timed in &line.kernels {
             let Some((spec, time)) = text(line, &timed.spec).zip(timed.microseconds) else { continue };
             all.entry([line.m, line.n, line.k]).or_default().entry(spec).or_default().push(time);
@@ -93,21 +100,23 @@ fn written(before: &str, shapes: &BTreeMap<[u32; 3], Kernels>) -> String {
 
 #[test]
 fn shipped_records_are_what_was_measured() {
-    let before = fs::read_to_string(path()).expect("the file is part of the crate");
-    let (fitted, shipped) = (fitted(), shipped(&before));
-    if std::env::var_os("RECORDS").is_some() {
-        let mut all = shipped;
-        all.retain(|_, kernels| kernels.len() == 1);
-        all.extend(fitted);
-        fs::write(path(), written(&before, &all)).expect("a writable folder");
-        return;
+    for (name, files, least) in CARDS {
+        let before = fs::read_to_string(path(name)).expect("the file is part of the crate");
+        let (measured, shipped) = (measured(files), shipped(&before));
+        if std::env::var_os("RECORDS").is_some() {
+            let mut all = shipped;
+            all.retain(|_, kernels| kernels.len() == 1);
+            all.extend(measured);
+            fs::write(path(name), written(&before, &all)).expect("a writable folder");
+            continue;
+        }
+        assert!(measured.len() >= least, "{name}: {} shapes", measured.len());
+        for (shape, kernels) in &measured {
+            assert_eq!(shipped.get(shape), Some(kernels), "{name}: {shape:?}");
+        }
+        for (shape, kernels) in shipped.iter().filter(|(shape, _)| !measured.contains_key(*shape)) {
+            assert_eq!(kernels.len(), 1, "{name}: {shape:?} is in no file");
+        }
+        assert_eq!(written(&before, &shipped), before, "{name}: as it is written");
     }
-    assert!(fitted.len() > 250, "{} shapes", fitted.len());
-    for (shape, kernels) in &fitted {
-        assert_eq!(shipped.get(shape), Some(kernels), "{shape:?}");
-    }
-    for (shape, kernels) in shipped.iter().filter(|(shape, _)| !fitted.contains_key(*shape)) {
-        assert_eq!(kernels.len(), 1, "{shape:?} is no fitted shape");
-    }
-    assert_eq!(written(&before, &shipped), before, "as it is written");
 }

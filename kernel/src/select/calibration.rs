@@ -23,6 +23,9 @@ impl Calibration {
     /// Of an H200 (driver 580.159.04): medians of five runs, which differed by 1 % at most.
     pub const H200: Self = Self { copy: 3.861e6, l2: 9.90e6, launch: 1.423, multiply: 9.31e8 };
 
+    /// Of H100s (SXM, driver 580.159.04): medians of five runs.
+    pub const H100: Self = Self { copy: 2.79e6, l2: 8.2e6, launch: 1.44, multiply: 9.21e8 };
+
     /// The numbers with their names in the text.
     fn named(&self) -> [(&'static str, f64); 4] {
         let Self { copy, l2, launch, multiply } = *self;

@@ -7,7 +7,7 @@ use collective::{Form, Format};
 use cute_rs::atom::Major;
 
 use super::space::Entry;
-use super::{Card, Machine, Request};
+use super::{Card, Machine, Request, near};
 use crate::spec::KernelSpec;
 use crate::types::Types;
 
@@ -27,11 +27,11 @@ use crate::types::Types;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Known<'a> {
-    /// The records that come with this library, measured on an H200. This is the default.
+    /// The records that come with this library, measured on an H200 and on an H100 (SXM). This is the default.
     ///
-    /// On an H200 they take precedence over the model at the measured shapes, and correct it at similar shapes. On a card
-    /// with the same SMs and clock but other memory (H100 SXM) they only correct it: the ratio of measured to predicted
-    /// time is mostly that of what an SM does. On other cards only the model decides.
+    /// On these cards they take precedence over the model at the measured shapes, and correct it at similar shapes. On another card
+    /// with the same SMs and clock those of an H200 only correct it: the ratio of measured to predicted time is mostly that of what an
+    /// SM does. On other cards only the model decides.
     #[default]
     Shipped,
     /// Specs and their times in microseconds, measured for exactly this call. The fastest legal one is ranked
@@ -41,8 +41,9 @@ pub enum Known<'a> {
     Nothing,
 }
 
-/// The record of an H200, for plain GEMMs of packed bf16 matrices, both K-major.
-const H200: &str = include_str!("h200.txt");
+/// Cards and their records, of plain GEMMs of packed bf16 matrices, both K-major.
+const RECORDS: [(Card, &str); 2] =
+    [(Card::H200, include_str!("h200.txt")), (Card::H100, include_str!("h100.txt"))];
 
 /// Measurements at one shape.
 pub(super) struct Shape {
@@ -51,15 +52,18 @@ pub(super) struct Shape {
     kernels: &'static str,
 }
 
-/// All records that come with the library. A text is parsed when it is first needed: a choice needs few of them.
+/// The records of a card. A text is parsed when it is first needed: a choice needs few of them.
 pub(super) struct Shipped {
+    pub(super) card: Card,
     pub(super) shapes: Vec<Shape>,
+    /// What corrects the model.
+    pub(super) near: OnceLock<Vec<near::Shape>>,
     by_extents: HashMap<[u32; 3], usize>,
     specs: Vec<(&'static str, OnceLock<Option<Entry>>)>,
 }
 
 impl Shipped {
-    fn parse(text: &'static str) -> Self {
+    fn parse((card, text): (Card, &'static str)) -> Self {
         let (mut specs, mut shapes) = (Vec::new(), Vec::new());
         for (first, rest) in text.lines().filter_map(|line| line.split_once(' ')) {
             if first.contains('x') {
@@ -70,7 +74,7 @@ impl Shipped {
             }
         }
         let by_extents = shapes.iter().enumerate().map(|(i, shape)| (shape.extents, i)).collect();
-        Self { shapes, by_extents, specs }
+        Self { card, shapes, near: OnceLock::new(), by_extents, specs }
     }
 
     /// The kernels measured at a shape and their microseconds, the fastest first.
@@ -96,10 +100,10 @@ impl Shape {
     }
 }
 
-/// The records that come with the library, read at the first use.
-pub(super) fn shipped() -> &'static Shipped {
-    static ALL: OnceLock<Shipped> = OnceLock::new();
-    ALL.get_or_init(|| Shipped::parse(H200))
+/// The records of a card, read at the first use.
+fn shipped(place: usize) -> &'static Shipped {
+    static ALL: [OnceLock<Shipped>; RECORDS.len()] = [const { OnceLock::new() }; RECORDS.len()];
+    ALL[place].get_or_init(|| Shipped::parse(RECORDS[place]))
 }
 
 /// Whether the library's records are of such calls.
@@ -114,23 +118,28 @@ fn is_recorded(request: &Request<'_>) -> bool {
         && !request.copied()
 }
 
-/// Whether the library's records correct the model for such calls on such a machine.
-pub(super) fn corrects(request: &Request<'_>, machine: &Machine) -> bool {
-    machine.multiplies_as(&Machine::h200()) && is_recorded(request)
+/// The library's records that correct the model for such calls on such a machine: those of the card, or else of one with the
+/// same SMs.
+pub(super) fn correcting(request: &Request<'_>, machine: &Machine) -> Option<&'static Shipped> {
+    let own = || RECORDS.iter().position(|(card, _)| *card == machine.card);
+    let like = || RECORDS.iter().position(|(card, _)| machine.multiplies_as(card));
+    is_recorded(request).then(|| own().or_else(like)).flatten().map(shipped)
 }
 
 /// The measurements for a call, the fastest first.
 pub(super) fn of(request: &Request<'_>, machine: &Machine) -> Vec<(KernelSpec, f64)> {
     let mut known = match request.known {
         Known::Measured(measured) => measured.to_vec(),
-        Known::Shipped if machine.card == Card::H200 && is_recorded(request) => {
-            let (all, problem) = (shipped(), request.call.problem);
-            let found = all.by_extents.get(&[problem.m, problem.n, problem.k]);
-            let kernels =
-                |&i: &usize| all.kernels(&all.shapes[i]).map(|(of, time)| (of.spec, time)).collect();
-            found.map_or_else(Vec::new, kernels)
+        Known::Shipped => {
+            let problem = request.call.problem;
+            let all = correcting(request, machine).filter(|all| all.card == machine.card);
+            let found = all.and_then(|all| {
+                let at = all.by_extents.get(&[problem.m, problem.n, problem.k])?;
+                Some(all.kernels(&all.shapes[*at]).map(|(of, time)| (of.spec, time)).collect())
+            });
+            found.unwrap_or_default()
         }
-        Known::Shipped | Known::Nothing => Vec::new(),
+        Known::Nothing => Vec::new(),
     };
     known.sort_by(|a, b| a.1.total_cmp(&b.1));
     known
@@ -141,26 +150,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_of_the_record_is_a_legal_spec() {
-        let lines = |shape| {
-            let first = |line: &&str| line.split(' ').next().is_some_and(|word| word.contains('x') == shape);
-            H200.lines().filter(|line| !line.starts_with('#')).filter(first).count()
-        };
-        let all = shipped();
-        assert_eq!((all.shapes.len(), all.by_extents.len()), (lines(true), lines(true)));
-        assert!(all.shapes.len() > 100, "{}", all.shapes.len());
-        let mut specs = std::collections::HashSet::new();
-        for shape in &all.shapes {
-            let (extents, kernels): (_, Vec<_>) = (shape.extents, all.kernels(shape).collect());
-            assert_eq!(kernels.len(), shape.kernels.split(' ').count(), "{extents:?}: every spec is legal");
-            assert!(kernels.is_sorted_by(|a, b| a.1 <= b.1), "{extents:?}");
-            for (entry, microseconds) in kernels {
-                assert!(microseconds > 0.5, "{extents:?}: {microseconds}");
-                specs.insert(entry.spec);
+    fn every_line_of_the_records_is_a_legal_spec() {
+        for (place, least) in [(0, 900), (1, 80)] {
+            let ((card, text), all) = (RECORDS[place], shipped(place));
+            assert_eq!(all.card, card);
+            let lines = |shape| {
+                let first =
+                    |line: &&str| line.split(' ').next().is_some_and(|word| word.contains('x') == shape);
+                text.lines().filter(|line| !line.starts_with('#')).filter(first).count()
+            };
+            assert_eq!((all.shapes.len(), all.by_extents.len()), (lines(true), lines(true)));
+            assert!(all.shapes.len() > least, "{}", all.shapes.len());
+            let mut specs = std::collections::HashSet::new();
+            for shape in &all.shapes {
+                let (extents, kernels): (_, Vec<_>) = (shape.extents, all.kernels(shape).collect());
+                assert_eq!(
+                    kernels.len(),
+                    shape.kernels.split(' ').count(),
+                    "{extents:?}: every spec is legal"
+                );
+                assert!(kernels.is_sorted_by(|a, b| a.1 <= b.1), "{extents:?}");
+                for (entry, microseconds) in kernels {
+                    assert!(microseconds > 0.5, "{extents:?}: {microseconds}");
+                    specs.insert(entry.spec);
+                }
             }
+            assert_eq!(specs.len(), lines(false));
+            let numbers = text.lines().filter_map(|line| line.split(' ').next()?.parse::<usize>().ok());
+            assert!(numbers.eq(0..specs.len()));
         }
-        assert_eq!(specs.len(), lines(false));
-        let numbers = H200.lines().filter_map(|line| line.split(' ').next()?.parse::<usize>().ok());
-        assert!(numbers.eq(0..specs.len()));
     }
 }

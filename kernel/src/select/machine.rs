@@ -127,6 +127,8 @@ pub struct Machine {
     pub l2_bytes: f64,
     /// Bytes per microsecond between DRAM and L2.
     pub dram: f64,
+    /// Bytes per microsecond of these that two neighbouring SMs load.
+    pub paired: f64,
     /// Fraction by which DRAM takes longer for D if tensor copies store rows that are not whole sectors of 32 B.
     pub torn: f64,
     /// Fraction of an evict-first operand that is read from DRAM again for each further tile that uses it.
@@ -169,13 +171,14 @@ impl Card {
         tensor: 1.0,
     };
 
+    /// An H100 (SXM) with 80 GB, as its driver (580.159.04) reports it.
+    pub const H100: Self =
+        Self { memory_bandwidth: 2.0 * 2_619_000e3 * 5120.0 / 8.0, l2_bytes: 50 << 20, ..Self::H200 };
+
     /// Hopper cards by name. Those of the H200 and the H100 are what drivers report; the others are published, and were not measured.
     pub const NAMED: [(&'static str, Self); 5] = [
         ("h200", Self::H200),
-        (
-            "h100",
-            Self { memory_bandwidth: 2.0 * 2_619_000e3 * 5120.0 / 8.0, l2_bytes: 50 << 20, ..Self::H200 },
-        ),
+        ("h100", Self::H100),
         (
             "h100-pcie",
             Self {
@@ -289,6 +292,7 @@ impl Machine {
             part_lines: 1.612,
             l2_bytes: 11.57e6,
             dram: 3.949e6,
+            paired: 76e3,
             // Of a few products with a short K (docs/lab-notes.md, "Wider parts of a store").
             torn: 0.8,
             refetched: 0.05264,
@@ -306,14 +310,14 @@ impl Machine {
     /// * Latencies and launches are those of the H200. A card with a lower power limit is predicted too fast where the tensor cores
     ///   decide.
     ///
-    /// A fact that the driver reports as 0 counts as the H200's.
+    /// An H100 (SXM) is [calibrated](Self::calibrated) by what was measured of one. A fact that the driver reports as 0 counts as the H200's.
     pub fn of(card: &Card) -> Self {
         let (h200, of, card) = (Self::h200(), Card::H200, card.or(&Card::H200));
         let multiprocessors = card.multiprocessors;
         let sms = f64::from(multiprocessors) / f64::from(of.multiprocessors);
         let clock = f64::from(card.kilohertz) / f64::from(of.kilohertz);
         let [meeting, rate, further] = h200.near;
-        Self {
+        let derived = Self {
             card,
             multiprocessors,
             clusters: h200.clusters.map(|clusters| (f64::from(clusters) * sms).max(1.0) as u32),
@@ -328,8 +332,10 @@ impl Machine {
             l2: h200.l2 * sms * clock,
             l2_bytes: h200.l2_bytes * f64::from(card.l2_bytes) / f64::from(of.l2_bytes),
             dram: h200.dram * (card.memory_bandwidth / of.memory_bandwidth),
+            paired: h200.paired * clock,
             ..h200
-        }
+        };
+        if card == Card::H100 { derived.calibrated(&Calibration::H100) } else { derived }
     }
 
     /// The same machine with what was measured of the card in place of what was derived: DRAM's and L2's speed, the time of a launch, and
@@ -347,10 +353,10 @@ impl Machine {
         }
     }
 
-    /// Whether its SMs are those of another machine: as many, with the same clock.
-    pub(super) fn multiplies_as(&self, other: &Self) -> bool {
-        let of = |machine: &Self| (machine.card.multiprocessors, machine.card.kilohertz, machine.card.tensor);
-        of(self) == of(other)
+    /// Whether its SMs are those of another card: as many, with the same clock.
+    pub(super) fn multiplies_as(&self, other: &Card) -> bool {
+        let of = |card: &Card| (card.multiprocessors, card.kilohertz, card.tensor);
+        of(&self.card) == of(other)
     }
 
     /// Number of a kernel's CTAs that are resident on one SM.
@@ -409,7 +415,7 @@ mod tests {
         let h200 = Machine::h200();
         for (why, facts, sms, pairs, cycles, dram) in [
             ("H200", [132, 1_980_000, 3_201_000, 6016, 60], 132, 66, 1.0, 1.0),
-            ("H100 SXM, 3.35 TB/s", [132, 1_980_000, 2_619_000, 5120, 50], 132, 66, 1.0, 3.352 / 4.814),
+            ("H100 SXM, 3.35 TB/s", [132, 1_980_000, 2_619_000, 5120, 50], 132, 66, 1.0, 2.79 / 3.861),
             (
                 "H100 PCIe, 2.0 TB/s",
                 [114, 1_755_000, 1_593_000, 5120, 50],
@@ -437,7 +443,7 @@ mod tests {
             }
             let same = Machine { card: h200.card, ..machine } == h200;
             assert_eq!(same, matches!(why, "H200" | "nothing is known"), "{why}");
-            assert_eq!(machine.multiplies_as(&h200), matches!(sms, 132), "{why}");
+            assert_eq!(machine.multiplies_as(&h200.card), matches!(sms, 132), "{why}");
             assert!(machine.clusters.iter().all(|&clusters| clusters > 0), "{why}");
         }
     }

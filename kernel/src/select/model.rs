@@ -186,7 +186,10 @@ impl Kernel {
         for (first, evicted) in self.first.iter().zip(tiled.evicted) {
             operands += if *first { evicted * machine.refetched } else { 0.0 };
         }
-        let (l2, dram) = (dealt.l2, (operands + d + c) / machine.dram);
+        // Two SMs share a way to memory. If only some of these pairs have two CTAs, the others end earlier.
+        let (pairs, ctas) = (0.5 * f64::from(machine.multiprocessors), dealt.at_once * self.cluster);
+        let rate = if ctas > pairs { machine.dram.min(0.5 * ctas * machine.paired) } else { machine.dram };
+        let (l2, dram) = (dealt.l2, (operands + d + c) / rate);
         let prediction = Prediction {
             microseconds: self.launch,
             waves: dealt.tiles[0] * dealt.tiles[1] / dealt.slots,
