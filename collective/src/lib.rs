@@ -28,6 +28,7 @@
 //! | [`OperandTile`] | describes the layout of an operand's tile in a stage, and finds the tile there |
 //! | [`Room`], [`RingPlan`] | plan a stage from a list of tiles, and a ring from stages |
 //! | [`Ring`](pipeline::Ring), [`Position`](pipeline::Position), [`Release`](pipeline::Release) | walk the ring: fill a stage, wait for it, release it |
+//! | [`OperandMap`] | the parameters of a tensor map, for one matrix or for a batch |
 //! | [`TensorCopy`], [`ThreadCopy`] | load a tile, by tensor copies or by `cp.async` |
 //! | [`Product`] | multiplies two tiles by `wgmma` into accumulators; a mainloop may have several |
 //! | [`Fragments`] | A from registers: converted on the way, or the accumulators of another product |
@@ -87,9 +88,9 @@ pub use fusion::{Fusion, Trees, TreesOf};
 pub use group_scales::GroupScales;
 pub use mainloop::{
     Accumulator, Consumer, Convert, CopyWgmma, DeviceMainloop, Finish, Found, Fragment, FragmentPair,
-    FragmentRow, Fragments, InFlight, Mainloop, MainloopEmitter, MmaPair, MmaSync, MmaSyncWith, Origin,
-    Piece, Product, Simt, SimtElement, SimtPair, Sums, TensorCopies, TensorCopy, ThreadCopies, ThreadCopy,
-    ThreadOrigin, TmaWgmma,
+    FragmentRow, Fragments, InFlight, Mainloop, MainloopEmitter, MmaPair, MmaSync, MmaSyncWith, OperandMap,
+    Origin, Piece, Product, Simt, SimtElement, SimtPair, Sums, TensorCopies, TensorCopy, ThreadCopies,
+    ThreadCopy, ThreadOrigin, TmaWgmma,
 };
 pub use operand::{
     BlockScaled, EvictFirst, EvictLast, InHalf, InWaves, KMajor, Matrix, MatrixRef, MnMajor, Operand,

@@ -31,6 +31,7 @@ pub use copy_wgmma::{CopyWgmma, ThreadCopies};
 pub use fragments::{Convert, Fragments};
 pub use multistage::{MmaPair, MmaSync, MmaSyncWith, Simt, SimtElement, SimtPair};
 pub use product::{Found, Product};
+pub use stage_tile::OperandMap;
 pub(crate) use stage_tile::{AnyTile, BoxTile};
 pub use stages::InFlight;
 pub use sums::{Accumulator, Sums};
@@ -54,9 +55,6 @@ use crate::pipeline::{ClusterPosition, Position, Release, Turns};
 use crate::plan::{MainloopNeeds, MainloopSpec, Plan};
 use crate::record::RecordDevice;
 use crate::tree::{NodeError, Path};
-
-/// Number of the first consumer warpgroup's named barrier; barrier 0 is the CTA's.
-const FIRST_BARRIER: u32 = 1;
 
 /// A work unit in elements: where its output tile begins, and the range of k-tiles to accumulate.
 #[derive(Clone, Copy, Debug)]
@@ -141,7 +139,7 @@ impl<'f, T: Scalar> Fragment<'f, T> {
     /// The named barrier of the warpgroup's 128 threads.
     #[track_caller]
     pub fn barrier(&self) -> Value<'f, u32> {
-        self.warpgroup + FIRST_BARRIER
+        self.warpgroup + Plan::CONSUMER_BARRIER
     }
 
     /// A second view of the same accumulators.
@@ -322,6 +320,13 @@ pub trait MainloopEmitter: fmt::Debug + Send + Sync {
 pub trait DeviceMainloop<'f> {
     /// Emitted for one thread at the start: prefetches what the copies will need.
     fn prefetch(&self, _f: &'f Builder) {}
+
+    /// Emitted for one thread at the start: initialises mbarriers of the mainloop's own, which are in its own
+    /// memory ([`Plan::own_offset`]). A fence of initialised mbarriers follows, and a barrier of all threads.
+    fn initialise(&self, _f: &'f Builder) {}
+
+    /// Emitted once for each consumer warpgroup, before its first work unit: what all work units need.
+    fn prologue(&self, _f: &'f Builder, _plan: &Plan, _consumer: Consumer<'f>) {}
 
     /// Emitted in a grouped launch for the lanes of a CTA's first warp, after the wait for the kernels before.
     /// A barrier follows.

@@ -32,6 +32,8 @@ pub use staging::StagingPlan;
 pub use types::{AtomTypes, Multiply, SumType};
 pub use weights::WeightsSpec;
 
+use core::ops::Range;
+
 use cute_rs::atom::{Major, tma};
 use ptx::Target;
 
@@ -87,6 +89,17 @@ pub struct Plan {
 impl Plan {
     /// The architecture that all plans are for.
     pub const TARGET: Target = units::TARGET;
+
+    /// The named barrier of all threads of a CTA, or of all its consumers.
+    pub const CTA_BARRIER: u32 = 0;
+
+    /// The named barrier of the first consumer warpgroup; those of the others follow.
+    pub const CONSUMER_BARRIER: u32 = Self::CTA_BARRIER + 1;
+
+    /// The named barriers that this library leaves to a mainloop of your own.
+    pub const fn own_barriers(&self) -> Range<u32> {
+        Self::CONSUMER_BARRIER + self.mainloop.consumers..Self::TARGET.limits().barriers
+    }
 
     /// Works out every number of a kernel for a single GEMM, with a mainloop of this crate.
     ///

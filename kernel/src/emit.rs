@@ -61,6 +61,7 @@ impl AnyGemm {
         f.if_(warp.equals(0), || {
             f.if_(f.elect(), || {
                 mainloop.prefetch(f);
+                mainloop.initialise(f);
                 queue::initialise(f, plan, shared);
                 pipeline::initialise(f, plan, ring);
             });
@@ -68,7 +69,7 @@ impl AnyGemm {
         if plan.cluster_size() > 1 {
             meet(f, true);
         } else {
-            f.barrier_sync(0, plan.threads);
+            f.barrier_sync(Plan::CTA_BARRIER, plan.threads);
         }
         if self.overlaps {
             f.grid_launch_dependents();
@@ -138,6 +139,7 @@ impl AnyGemm {
             f.set_max_registers(true, plan.registers.consumer);
             let consumer = consumer(warp / 4 - 1);
             let position = ring.consumer();
+            mainloop.prologue(f, plan, consumer);
             let multiply = |piece, extent, share| {
                 epilogue.begin(f, plan, extent, consumer, piece);
                 mainloop.multiply(f, plan, consumer, position, piece, &|plan, sums| {
@@ -163,6 +165,7 @@ impl AnyGemm {
         let alone = || {
             let consumer = consumer(warp / 4);
             let positions = [ring.consumer(), ring.consumer()];
+            mainloop.prologue(f, plan, consumer);
             each_piece(Part::Loaders, &|piece, extent, share| {
                 epilogue.begin(f, plan, extent, consumer, piece);
                 let sums = mainloop.load_and_multiply(f, plan, consumer, positions, piece);

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use falchion::collective::pipeline::{ClusterPosition, Position};
 use falchion::collective::tree::{NodeError, Path, Shape};
 use falchion::collective::{
-    Consumer, DeviceMainloop, Finish, Format, InFlight, Mainloop, MainloopEmitter, MainloopNeeds, MainloopSpec,
-    Matrix, OperandTile, Origin, Piece, Product, TensorCopy, TileLayout,
+    Consumer, DeviceMainloop, Finish, Form, Format, Forms, InFlight, Mainloop, MainloopEmitter,
+    MainloopNeeds, MainloopSpec, Matrix, OperandMap, OperandTile, Piece, Product, TensorCopy, TileLayout,
 };
 use falchion::cute_rs::atom::Major;
 use falchion::prelude::*;
+use falchion::ptx::Builder;
 use falchion::ptx::abi::Argument;
-use falchion::ptx::{Builder, Value};
 
 use crate::layout::Slab;
 
@@ -26,7 +26,7 @@ pub struct TwoB;
 pub struct Second(pub Option<Matrix>);
 #[derive(Debug)]
 struct Emitter;
-struct Device<'f>([Value<'f, u64>; 3]);
+struct Device<'f>([OperandMap<'f>; 3]);
 
 impl Mainloop for TwoB {
     const SPEC: MainloopSpec = {
@@ -38,27 +38,34 @@ impl Mainloop for TwoB {
     /// D is linear in A * B1 and A * B2, so partial results may be added up. The rest stays as it is by default: whole tiles,
     /// and no cluster.
     const NEEDS: MainloopNeeds = MainloopNeeds { whole_k: false, ..MainloopNeeds::ALL };
+    /// Each GEMM of a batch has its own matrices, or shares them.
+    const FORMS: Forms = Forms::SINGLE.and(Form::Batched);
     type Arguments = Second;
     fn emitter() -> Arc<dyn MainloopEmitter> {
         Arc::new(Emitter)
     }
     fn check(own: &Second, _: Matrix, b: Matrix) -> Result<(), String> {
         match own.0 {
-            Some(second) if (second.mn, second.k) == (b.mn, b.k) => Ok(()),
-            Some(second) => {
-                Err(format!("the second B is {} x {}, {} x {} was needed", second.mn, second.k, b.mn, b.k))
-            }
+            Some(Matrix { mn, k, batch, .. }) if (mn, k, batch.count) == (b.mn, b.k, b.batch.count) => Ok(()),
+            Some(Matrix { mn, k, batch, .. }) => Err(format!(
+                "the second B is {} of {mn} x {k}, {} of {} x {} was needed",
+                batch.count, b.batch.count, b.mn, b.k
+            )),
             None => Err("the second B is missing: bind it".into()),
         }
     }
     fn accesses(own: &Second, _: Matrix, _: Matrix, path: &Path<'_>) -> Result<(), NodeError> {
-        let Some(Matrix { address, mn, k, pitch, .. }) = own.0 else { return Ok(()) };
-        path.then("second").reads_matrix(Format::Bf16, MatrixRef::new(address, pitch), Shape { m: mn, n: k })
+        let Some(Matrix { address, mn, k, pitch, batch }) = own.0 else { return Ok(()) };
+        let matrix = MatrixRef::new(address, pitch).every(batch.stride);
+        path.then("second").reads_matrix(Format::Bf16, matrix, Shape { m: mn, n: k })
     }
     fn arguments(plan: &Plan, a: Matrix, b: Matrix, own: &Second) -> Vec<Argument> {
         let [a_tile, b_tile] = plan.operands;
         let tiles = [(a_tile, a), (b_tile, b), (SECOND, own.0.unwrap_or(b))];
-        tiles.map(|(tile, matrix)| tile.tensor_map(matrix).into()).into()
+        tiles
+            .into_iter()
+            .flat_map(|(tile, matrix)| tile.arguments(matrix, plan.form == Form::Batched))
+            .collect()
     }
 }
 
@@ -66,8 +73,9 @@ impl MainloopEmitter for Emitter {
     fn name(&self, _: &MainloopSpec) -> String {
         "two_b".into()
     }
-    fn declare<'f>(&self, f: &'f Builder, _: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        Box::new(Device(["a_map", "b_map", "second_map"].map(|name| f.tensor_map(name))))
+    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        let names = [["a_map", "a_step"], ["b_map", "b_step"], ["second_map", "second_step"]];
+        Box::new(Device(names.map(|names| OperandMap::declare(f, names, plan.form == Form::Batched))))
     }
     fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
         TwoB::arguments(plan, a, b, &Second::default())
@@ -89,11 +97,12 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         piece: Piece<'f>,
     ) {
         let copies = tiles(plan).map(TensorCopy::new);
+        let origins = self.0.map(|map| map.origin(piece));
         let bytes = f.constant(plan.ring.transaction_bytes());
         f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
             ring.produce(bytes, |stage| {
-                for ((copy, map), mn) in copies.iter().zip(self.0).zip([piece.m, piece.n, piece.n]) {
-                    copy.load(f, stage, Origin::alone(map), [mn, k_tile * plan.mainloop.tile[2]]);
+                for ((copy, origin), mn) in copies.iter().zip(origins).zip([piece.m, piece.n, piece.n]) {
+                    copy.load(f, stage, origin, [mn, k_tile * plan.mainloop.tile[2]]);
                 }
             });
         });

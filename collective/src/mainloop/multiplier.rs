@@ -160,7 +160,9 @@ impl<'f, 'p, T: Accumulator> Multiplier<'f, 'p, T> {
             self.clear_promoted(sums);
             f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
                 let stage = (fragments.as_ref(), ring.acquire());
-                self.by_parts(sums, stage, width, self.parts(), &|| f.barrier_sync(0, plan.threads));
+                self.by_parts(sums, stage, width, self.parts(), &|| {
+                    f.barrier_sync(Plan::CTA_BARRIER, plan.threads);
+                });
                 next(k_tile);
             });
             return self.result(consumer, piece, width);
@@ -168,7 +170,7 @@ impl<'f, 'p, T: Accumulator> Multiplier<'f, 'p, T> {
         let step = |k_tile: Value<'f, u32>, accumulate: bool| {
             self.stage(fragments.as_ref(), ring.acquire(), accumulate, width);
             f.wgmma_wait(0);
-            f.barrier_sync(0, plan.threads);
+            f.barrier_sync(Plan::CTA_BARRIER, plan.threads);
             next(k_tile);
         };
         let multiply = || {

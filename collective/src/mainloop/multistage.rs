@@ -117,13 +117,13 @@ impl<'f, 'p, T: PlainSum> Operands<'f, 'p, T> {
         let (first, end) = (piece.k_begin, piece.k_end);
         let count = (end - first).where_or(first.less_than(end), 0);
         // All threads have read the stages of the work unit before.
-        f.barrier_sync(0, plan.threads);
+        f.barrier_sync(Plan::CTA_BARRIER, plan.threads);
         let ahead = stages - 1;
         f.repeat(count + ahead, |index| {
             let multiplies = index.at_least(ahead);
             f.if_(multiplies, || {
                 f.copy_wait(ahead - 1);
-                f.barrier_sync(0, plan.threads);
+                f.barrier_sync(Plan::CTA_BARRIER, plan.threads);
             });
             f.if_(index.less_than(count), || {
                 fill(filled.get(), first + index);

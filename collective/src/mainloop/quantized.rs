@@ -7,7 +7,7 @@ use ptx::inst::FloatOp;
 use ptx::{Builder, TensorLoad, Value, Var, WgmmaSource};
 
 use super::convert::{Converter, both};
-use super::stage_tile::{AnyTile, LoadTile, Loading, MapDevice, StageTile};
+use super::stage_tile::{AnyTile, LoadTile, Loading, OperandMap, StageTile};
 use super::stages::Older;
 use super::{Consumer, Finish, Piece, Product};
 use crate::form::Batch;
@@ -55,10 +55,10 @@ fn units_map(
 
 /// A's tile in units, on the device. Each CTA of a row of the cluster loads some blocks of 64 rows for all of
 /// them.
-struct Codes<'f>(WeightsSpec, MapDevice<'f>);
+struct Codes<'f>(WeightsSpec, OperandMap<'f>);
 
 pub(super) fn codes<'f>(f: &'f Builder, plan: &Plan, weights: WeightsSpec) -> AnyTile<'f> {
-    Box::new(Codes(weights, MapDevice::declare(f, ["a_map", "a_step"], plan.operand_batches()[0])))
+    Box::new(Codes(weights, OperandMap::declare(f, ["a_map", "a_step"], plan.operand_batches()[0])))
 }
 
 impl<'f> StageTile<'f> for Codes<'f> {

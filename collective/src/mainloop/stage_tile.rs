@@ -37,18 +37,38 @@ pub(crate) trait StageTile<'f> {
 /// One of the tiles of a stage.
 pub(crate) type AnyTile<'f> = Box<dyn StageTile<'f> + 'f>;
 
-/// The parameters of a tensor map on the device.
+/// The parameters of a tensor map on the device, for one matrix or for a batch.
+///
+/// ```
+/// use collective::{OperandMap, Plan};
+/// use ptx::Builder;
+///
+/// /// The maps of A and of B, in any form of kernel in which the host knows the matrices. Their values are those of
+/// /// [`OperandTile::arguments`](collective::OperandTile::arguments), in the same order.
+/// fn declare<'f>(f: &'f Builder, plan: &Plan) -> [OperandMap<'f>; 2] {
+///     let [a, b] = plan.operand_batches();
+///     [OperandMap::declare(f, ["a_map", "a_step"], a), OperandMap::declare(f, ["b_map", "b_step"], b)]
+/// }
+/// ```
 #[derive(Clone, Copy, Debug)]
-pub(super) struct MapDevice<'f> {
+pub struct OperandMap<'f> {
     /// Generic address of the map.
-    pub(super) address: Value<'f, u64>,
+    pub address: Value<'f, u64>,
     /// Distance between the coordinates of consecutive GEMMs in the map, 1 or 0; `None` if it has no batch.
     step: Option<Value<'f, u32>>,
 }
 
-impl<'f> MapDevice<'f> {
-    pub(super) fn declare(f: &'f Builder, [map, step]: [&'static str; 2], batched: bool) -> Self {
+impl<'f> OperandMap<'f> {
+    /// Declares the parameters `map` and, for a batch, `step`.
+    pub fn declare(f: &'f Builder, [map, step]: [&'static str; 2], batched: bool) -> Self {
         Self { address: f.tensor_map(map), step: batched.then(|| f.param(step)) }
+    }
+
+    /// The matrix of a work unit's GEMM, for this CTA only.
+    #[track_caller]
+    pub fn origin(&self, piece: Piece<'f>) -> Origin<'f> {
+        let f = self.address.builder();
+        f.for_caller(|| Origin { matrix: self.coordinate(piece), ..Origin::alone(self.address) })
     }
 
     /// The coordinate of a work unit's GEMM; `None` if the map has no batch.
@@ -78,7 +98,7 @@ impl<'f> MapDevice<'f> {
 /// The tiles of A and B, or of one of them. They have the same extent along K.
 pub(super) struct OperandTiles<'f> {
     /// By operand: its number and its map.
-    maps: Vec<(usize, MapDevice<'f>)>,
+    maps: Vec<(usize, OperandMap<'f>)>,
     /// The maps that replace them in a grouped launch, where device memory describes the matrices.
     own: Option<OwnMaps<'f>>,
 }
@@ -86,7 +106,7 @@ pub(super) struct OperandTiles<'f> {
 impl<'f> OperandTiles<'f> {
     pub(super) fn declare(f: &'f Builder, plan: &Plan, operands: &[usize]) -> AnyTile<'f> {
         let names = [["a_map", "a_step"], ["b_map", "b_step"]];
-        let declare = |i: usize| (i, MapDevice::declare(f, names[i], plan.operand_batches()[i]));
+        let declare = |i: usize| (i, OperandMap::declare(f, names[i], plan.operand_batches()[i]));
         let maps = operands.iter().copied().map(declare).collect();
         Box::new(Self { maps, own: plan.form.described().then(|| OwnMaps::declare(f, plan)) })
     }
@@ -153,7 +173,7 @@ impl<'f> StageTile<'f> for OperandTiles<'f> {
 
 /// A tile that one box fills, for this CTA alone: scales, zero points, metadata.
 pub(crate) struct BoxTile<'f> {
-    map: MapDevice<'f>,
+    map: OperandMap<'f>,
     /// Its number in the stage.
     number: usize,
     place: Place<'f>,
@@ -171,7 +191,7 @@ impl<'f> BoxTile<'f> {
         number: usize,
         place: impl Fn(Piece<'f>, Value<'f, u32>) -> Vec<Value<'f, u32>> + 'f,
     ) -> AnyTile<'f> {
-        let map = MapDevice::declare(f, parameters, batched);
+        let map = OperandMap::declare(f, parameters, batched);
         Box::new(Self { map, number, place: Box::new(place) })
     }
 }

@@ -41,8 +41,9 @@ impl OperandTile {
         TensorMap { swizzle: tensor_swizzle(swizzle), promotion, ..map }
     }
 
-    /// The values of the parameters that [`OperandMap::declare`](super::tma_wgmma::OperandMap) declares.
-    pub(super) fn arguments(&self, matrix: Matrix, batched: bool) -> impl Iterator<Item = Argument> + use<> {
+    /// The values of the parameters that [`OperandMap::declare`](super::OperandMap::declare) declares: the tensor
+    /// map of a matrix, or of its batch.
+    pub fn arguments(&self, matrix: Matrix, batched: bool) -> impl Iterator<Item = Argument> + use<> {
         let batch = batched.then_some(matrix.batch);
         arguments(self.map_of(matrix, batch), batch)
     }

@@ -109,7 +109,7 @@ impl MainloopEmitter for Emitter {
 }
 
 impl<'f> DeviceMainloop<'f> for Device<'f> {
-    fn prefetch(&self, _: &'f Builder) {
+    fn initialise(&self, _: &'f Builder) {
         self.q.initialise();
     }
 

@@ -1,7 +1,8 @@
-//! User-written parts outside the library: an epilogue, layouts, a scheduler, a mainloop, each in kernels
+//! User-written parts outside the library: an epilogue, layouts, a scheduler, mainloops, each in kernels
 //! that the emulator runs.
 
 mod epilogue;
+mod factor;
 mod layout;
 // The manual shows these two files.
 #[path = "../../../src/manual/own_mainloop.rs"]
@@ -11,11 +12,12 @@ mod scheduler;
 
 use std::error::Error;
 
-use falchion::collective::{Batch, Matrix};
+use falchion::collective::{Batch, Mainloop, Matrix};
 use falchion::prelude::*;
 use falchion::verify::{Bench, Format, HostMatrix, Order};
 
 use epilogue::HillOfSums;
+use factor::{Factor, Factored};
 use layout::{Row, Slab};
 use mainloop::{Second, TwoB};
 use scheduler::Runs;
@@ -29,6 +31,10 @@ type Epilogue = Composed<Tma<Kk>, HillOfSums<TmaStore>, OneTile<AlongM>>;
 type Layouts = Composed<Tma<Operands<KMajor<bf16, Slab>, KMajor<bf16>>>, HillOfSums<TmaStore<U2, Row>>, Runs>;
 /// This crate's mainloop and scheduler.
 type Sums = Composed<TwoB, LinearCombination<f32>, Runs>;
+/// The same mainloop in a batch.
+type BatchOfSums = Batched<Composed<TwoB, LinearCombination<f32>, OneTile<AlongM>>>;
+/// A mainloop around one of the library's.
+type Times = Composed<Factored, LinearCombination<f32>, Persistent<AlongM>>;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut engine = Emulator::new().with_multiprocessors(3);
@@ -39,38 +45,93 @@ fn main() -> Result<(), Box<dyn Error>> {
     ] {
         println!("{} elements, error at most {:.2} of the bound", checked.compared, checked.ratio);
     }
-    println!("{} sums of two products", two_products(&mut engine, problem)?);
+    println!("{} sums of two products", sums::<Sums>(&mut engine, problem, 1)?);
+    println!("{} sums of two products in a batch", sums::<BatchOfSums>(&mut engine, problem, 2)?);
+    let factor = engine.upload(&0.5f32.to_le_bytes())?;
+    let [a, b] = [(problem.m, 4), (problem.n, 5)]
+        .map(|(rows, seed)| Matrices::random(&mut engine, rows, problem.k, (1, seed)));
+    let (a, b) = (a?, b?);
+    let want = |i, j| 0.5 * dot(&a.all[0], &b.all[0], i, j);
+    let compared = compare::<Times>(&mut engine, &Factor(factor.address), [&a, &b], &|_, i, j| want(i, j))?;
+    println!("{compared} products times a factor");
     Ok(())
 }
 
-/// Compares `D = A * (B1 + B2)` with sums in f64; returns the number of compared elements.
-fn two_products(engine: &mut Emulator, problem: GemmProblem) -> Result<usize, Box<dyn Error>> {
-    let GemmProblem { m, n, k } = problem;
-    let mut seed = 1u32;
-    let mut random = |rows| {
-        HostMatrix::from_fn(Format::Bf16, [rows, k], Order::RowMajor, k, |_, _| {
-            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            f64::from(seed >> 8) / 8_388_608.0 - 1.0
-        })
-    };
-    let (a, b, more) = (random(m), random(n), random(n));
-    let [a_at, b_at, more_at] = [&a, &b, &more].map(|matrix| engine.upload(&matrix.bytes()));
-    let d = engine.upload(&f32::NAN.to_le_bytes().repeat((m * n) as usize))?;
-    let second =
-        Second(Some(Matrix { address: more_at?.address, mn: n, k, pitch: k.into(), batch: Batch::ONE }));
-    let call = Call::of(problem).a(a_at?.address, k.into()).b(b_at?.address, k.into()).d(d.address, n.into());
-    let program = Gemm::<Sums>::program()?;
-    let launch =
-        Gemm::<Sums>::bind(&second).launch(&call, engine.slots(&program)?)?.ok_or("an empty product")?;
+/// Compares `D = A * (B1 + B2)`, for each GEMM of a batch, with sums in f64; returns the number of compared
+/// elements.
+fn sums<C>(
+    engine: &mut Emulator,
+    GemmProblem { m, n, k }: GemmProblem,
+    count: u32,
+) -> Result<usize, Box<dyn Error>>
+where
+    C: GemmConfig<Mainloop = TwoB, Epilogue = LinearCombination<f32>>,
+{
+    let mut random = |rows, seed| Matrices::random(engine, rows, k, (count, seed));
+    let (a, b, more) = (random(m, 1)?, random(n, 2)?, random(n, 3)?);
+    let batch = Batch { count, stride: u64::from(n * k) };
+    let second = Second(Some(Matrix { address: more.at, mn: n, k, pitch: k.into(), batch }));
+    compare::<C>(engine, &second, [&a, &b], &|g, i, j| {
+        dot(&a.all[g], &b.all[g], i, j) + dot(&a.all[g], &more.all[g], i, j)
+    })
+}
+
+/// Compares every element `(i, j)` of GEMM `g` with `want(g, i, j)`; returns their number.
+fn compare<C>(
+    engine: &mut Emulator,
+    own: &<C::Mainloop as Mainloop>::Arguments,
+    [a, b]: [&Matrices; 2],
+    want: &dyn Fn(usize, u32, u32) -> f64,
+) -> Result<usize, Box<dyn Error>>
+where
+    C: GemmConfig<Epilogue = LinearCombination<f32>>,
+{
+    let ([first, second], count) = ([&a.all[0], &b.all[0]], a.all.len() as u32);
+    let (m, n, k) = (first.rows, second.rows, first.columns);
+    let d = engine.upload(&f32::NAN.to_le_bytes().repeat((count * m * n) as usize))?;
+    let call = Call::of(GemmProblem { m, n, k }).a(a.at, k.into()).b(b.at, k.into()).d(d.address, n.into());
+    let call = if count > 1 { call.batched(count) } else { call };
+    let program = Gemm::<C>::program()?;
+    let launch = Gemm::<C>::bind(own).launch(&call, engine.slots(&program)?)?.ok_or("an empty product")?;
     engine.launch(&program, launch.grid, &launch.arguments)?;
     let got = engine.read(d)?;
     for (place, word) in got.chunks_exact(4).enumerate() {
-        let (i, j) = (place as u32 / n, place as u32 % n);
-        let want: f64 = (0..k).map(|k| a.get(i, k) * (b.get(j, k) + more.get(j, k))).sum();
+        let (row, j) = (place as u32 / n, place as u32 % n);
+        let want = want((row / m) as usize, row % m, j);
         let got = f64::from(f32::from_le_bytes([word[0], word[1], word[2], word[3]]));
-        if (got - want).abs() > 1e-3 {
-            return Err(format!("D({i}, {j}) is {got}, not {want}").into());
+        if (got - want).abs() > 1e-3 || got.is_nan() {
+            return Err(format!("D({row}, {j}) is {got}, not {want}").into());
         }
     }
     Ok(got.len() / 4)
+}
+
+/// Matrices of `bf16` that follow each other in device memory, with K contiguous.
+struct Matrices {
+    all: Vec<HostMatrix>,
+    at: u64,
+}
+
+impl Matrices {
+    fn random(
+        engine: &mut Emulator,
+        rows: u32,
+        k: u32,
+        (count, mut seed): (u32, u32),
+    ) -> Result<Self, Box<dyn Error>> {
+        let mut next = |_, _| {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            f64::from(seed >> 8) / 8_388_608.0 - 1.0
+        };
+        let all: Vec<_> = (0..count)
+            .map(|_| HostMatrix::from_fn(Format::Bf16, [rows, k], Order::RowMajor, k, &mut next))
+            .collect();
+        let bytes: Vec<u8> = all.iter().flat_map(|matrix| matrix.bytes()).collect();
+        Ok(Self { all, at: engine.upload(&bytes)?.address })
+    }
+}
+
+/// Row `i` of `a` times row `j` of `b`.
+fn dot(a: &HostMatrix, b: &HostMatrix, i: u32, j: u32) -> f64 {
+    (0..a.columns).map(|k| a.get(i, k) * b.get(j, k)).sum()
 }

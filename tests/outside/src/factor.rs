@@ -1,0 +1,104 @@
+//! A mainloop around one of the library's: `D = A * B * factor`. Before its first work unit, a CTA reads the factor once
+//! from device memory.
+
+use std::sync::Arc;
+
+use falchion::collective::pipeline::{ClusterPosition, Position};
+use falchion::collective::tree::{NodeError, Path};
+use falchion::collective::{
+    Consumer, DeviceMainloop, Finish, Format, Mainloop, MainloopEmitter, MainloopNeeds, MainloopSpec, Matrix,
+    Piece, Sums, TensorCopies,
+};
+use falchion::prelude::*;
+use falchion::ptx::abi::Argument;
+use falchion::ptx::{Builder, Value, Var};
+
+type Inner = crate::Tma<crate::Kk>;
+
+pub struct Factored;
+/// The address of the factor, an `f32`.
+#[derive(Default)]
+pub struct Factor(pub u64);
+#[derive(Debug)]
+struct Emitter;
+struct Device<'f> {
+    inner: Box<dyn DeviceMainloop<'f> + 'f>,
+    address: Value<'f, u64>,
+    /// The factor in each thread of a consumer.
+    factor: Var<'f, f32>,
+}
+
+impl Mainloop for Factored {
+    const SPEC: MainloopSpec = {
+        let mut spec = <Inner as Mainloop>::SPEC;
+        spec.own_bytes = 16;
+        spec.registers = 1;
+        spec
+    };
+    const NEEDS: MainloopNeeds = MainloopNeeds { whole_k: false, ..MainloopNeeds::ALL };
+    type Arguments = Factor;
+    fn emitter() -> Arc<dyn MainloopEmitter> {
+        Arc::new(Emitter)
+    }
+    fn accesses(own: &Factor, _: Matrix, _: Matrix, path: &Path<'_>) -> Result<(), NodeError> {
+        path.then("factor").reads(Format::F32, own.0, 1)
+    }
+    fn arguments(plan: &Plan, a: Matrix, b: Matrix, own: &Factor) -> Vec<Argument> {
+        let inner = TensorCopies.arguments(plan, a, b);
+        inner.into_iter().chain([own.0.into()]).collect()
+    }
+}
+
+impl MainloopEmitter for Emitter {
+    fn name(&self, _: &MainloopSpec) -> String {
+        "factored".into()
+    }
+    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        let inner = TensorCopies.declare(f, plan);
+        Box::new(Device { inner, address: f.param("factor"), factor: f.variable(0.0) })
+    }
+    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
+        Factored::arguments(plan, a, b, &Factor::default())
+    }
+}
+
+impl<'f> DeviceMainloop<'f> for Device<'f> {
+    fn prologue(&self, f: &'f Builder, plan: &Plan, consumer: Consumer<'f>) {
+        let place = consumer.shared + plan.own_offset;
+        f.if_(consumer.warpgroup.equals(0) & consumer.thread.equals(0), || {
+            f.store_shared(place, 0, [f.load_global::<f32>(self.address, 0)]);
+        });
+        // The producer does not take part, so this is no barrier of the library.
+        f.barrier_sync(plan.own_barriers().start, plan.mainloop.consumers * 128);
+        let [factor] = f.load_shared_vector(place, 0);
+        self.factor.set(factor);
+    }
+
+    fn load(
+        &self,
+        f: &'f Builder,
+        plan: &Plan,
+        cluster: ClusterPosition<'f>,
+        ring: Position<'f>,
+        piece: Piece<'f>,
+    ) {
+        self.inner.load(f, plan, cluster, ring, piece);
+    }
+
+    fn multiply(
+        &self,
+        f: &'f Builder,
+        plan: &Plan,
+        consumer: Consumer<'f>,
+        ring: Position<'f>,
+        piece: Piece<'f>,
+        finish: Finish<'_, 'f>,
+    ) {
+        self.inner.multiply(f, plan, consumer, ring, piece, &|plan, sums| {
+            if let Sums::F32(fragment) = &sums {
+                fragment.blocks.iter().flatten().for_each(|sum| sum.set(sum.get() * self.factor.get()));
+            }
+            finish(plan, sums);
+        });
+    }
+}
