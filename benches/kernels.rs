@@ -5,7 +5,7 @@
 
 use std::hint::black_box;
 
-use collective::{Format, Fusion};
+use collective::Format;
 use criterion::{Criterion, criterion_group, criterion_main};
 use cute_rs::atom::Major;
 use kernel::{Call, Emulator, Engine, GemmProblem, Known, Machine, Request, Types};
@@ -62,7 +62,8 @@ fn choose(criterion: &mut Criterion) {
         }
     }
     let problem = GemmProblem { m: 4096, n: 4096, k: 7168 };
-    let fused = Request::packed(Format::Bf16, [Major::K; 2], problem).fused(Fusion::BiasGelu);
+    let fused =
+        Request::packed(Format::Bf16, [Major::K; 2], problem).fused("bias-gelu".parse().expect("a formula"));
     let scaled = Request::packed(Types::of(Format::E4m3).scaled([1, 128]), [Major::K; 2], problem);
     let groups: Vec<GemmProblem> = (0..64).map(|i| GemmProblem { m: i * 37 % 512, ..problem }).collect();
     let all = GemmProblem { m: groups.iter().map(|group| group.m).sum(), ..problem };

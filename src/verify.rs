@@ -40,7 +40,7 @@ pub mod tables;
 pub mod transposed;
 pub mod tree;
 
-pub use collective::Fusion;
+pub use collective::Formula;
 pub use fusions::{Fused, FusedGemm, Ready, fused_catalogue};
 pub use product::{Mismatch, Outcome, Product, RunError};
 pub use records::RecordProducts;

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use collective::Fusion;
+use collective::Formula;
 use falchion::verify::Format;
 use falchion::verify::fusions::any_columns;
 use kernel::AnyGemm;
@@ -60,7 +60,7 @@ fn kernels_of_more() -> impl Iterator<Item = AnyGemm> {
 fn kernels() -> Vec<AnyGemm> {
     let formats = [Format::Bf16, Format::F16];
     let fallback = |(fusion, format)| any_columns(fusion, format).expect("legal").gemm;
-    let all = Fusion::ALL.into_iter().flat_map(|fusion| formats.map(|format| (fusion, format)));
+    let all = Formula::all().flat_map(|fusion| formats.map(|format| (fusion, format)));
     kernel::all().into_iter().chain(all.map(fallback)).chain(kernels_of_more()).collect()
 }
 

@@ -1,7 +1,6 @@
 //! GEMMs of `f64` whose tiles are split among several CTAs: the partial sums are added in double precision.
 
-use collective::Treed;
-use collective::tree::Accumulator;
+use collective::Formula;
 use emulator::Schedule;
 use falchion::verify::matrix::Fill;
 use falchion::verify::product::{accumulators, formats, orders};
@@ -12,7 +11,7 @@ use kernel::{AnyGemm, Call, Emulator, GemmProblem, KernelSpec};
 #[test]
 fn a_tree_over_doubles_is_refused_by_the_plan() {
     let spec: KernelSpec = "dtype=f64".parse().expect("legal");
-    let error = Treed::<Accumulator>::spec(spec.store).expect_err("f64");
+    let error = "acc*acc".parse::<Formula>().expect("a formula").spec(spec.store).expect_err("f64");
     assert!(error.contains("a tree computes in f32, and D is f64: use LinearCombination<f64"), "{error}");
 }
 

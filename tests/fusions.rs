@@ -5,7 +5,7 @@
 mod waits;
 
 use falchion::verify::fusions::ranked;
-use falchion::verify::{Bench, Format, FusedGemm, Fusion, fused_catalogue};
+use falchion::verify::{Bench, Format, Formula, FusedGemm, fused_catalogue};
 use kernel::{Emulator, Engine, GemmProblem, KernelSpec};
 use rayon::prelude::*;
 
@@ -40,7 +40,7 @@ fn every_kernel_computes_its_tree() {
 #[test]
 fn divided_tiles_are_fused_like_whole_ones() {
     let mut texts = Vec::new();
-    for fusion in Fusion::ALL {
+    for fusion in Formula::all() {
         for (store, reduction) in ["", " store=direct"]
             .into_iter()
             .flat_map(|store| ["ordered", "atomic", "separate"].map(|reduction| (store, reduction)))
@@ -99,7 +99,7 @@ fn fusions_are_ranked_as_plain_kernels() {
         [(2048, 2048, 2048), (4096, 4096, 512), (64, 1000, 64), (8192, 28672, 8192), (7, 512, 4096)]
     {
         let problem = GemmProblem { m, n, k };
-        for fusion in Fusion::ALL {
+        for fusion in Formula::all() {
             let all = ranked(fusion, Format::Bf16, problem);
             for kernel in &all {
                 let plain = kernel::find(&kernel.plain_name()).expect("a plain kernel");

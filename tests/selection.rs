@@ -22,7 +22,7 @@ mod shipped;
 use std::fs;
 use std::path::Path;
 
-use collective::{Format, Fusion};
+use collective::{Format, Formula};
 use cute_rs::atom::Major;
 use kernel::{AnyGemm, GemmProblem, KernelSpec, Known, Machine, Request, Types, rank};
 use serde::Deserialize;
@@ -106,7 +106,7 @@ fn judge<'l>(name: &str, lines: impl IntoIterator<Item = &'l Line>, known: Known
             .collect();
         let problem = GemmProblem { m: line.m, n: line.n, k: line.k };
         let request = Request::packed(line.types(), line.majors(), problem).known(known);
-        let request = Request { fusion: Fusion::named(&line.epilogue), ..request };
+        let request = Request { fusion: Formula::named(&line.epilogue), ..request };
         let kernels = measured.iter().map(|(gemm, _)| gemm.clone()).collect();
         let selection = rank(kernels, &request, &Machine::h200());
         let pick = selection.ranked.first().expect("a measured kernel can do the shape").gemm.name();

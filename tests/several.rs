@@ -1,22 +1,22 @@
 //! Many GEMMs in one launch, in addition to the case tables: invalid offsets, epilogues that are trees, every
 //! mainloop and scheduler, refused calls.
 
-use collective::functions::{Add, Relu};
-use collective::tree::{Accumulator, Compute, Each, EachArgument, RowArgument, RowVector};
 use collective::{
-    Cluster, Cooperative, CopyWgmma, DirectStore, Fitted, Form, KMajor, LinearCombination, Operands,
-    Pingpong, Record, SourcedCombination, Tile, TmaStore, TmaWgmma, Transposed, TreeEpilogue, Unspecialised,
+    Cluster, Cooperative, DirectStore, Fitted, Form, Formula, Input, KMajor, LinearCombination, Operands,
+    Pingpong, Record, SourcedCombination, Tile, TmaStore, TmaWgmma, Transposed, Unspecialised,
 };
 use emulator::Schedule;
-use falchion::verify::matrix::Fill;
-use falchion::verify::{Format, HostMatrix, Order, RecordProducts, SeveralProducts, Sums};
+use falchion::verify::{Bench, Format, RecordProducts, SeveralProducts};
 use half::bf16;
 use kernel::{
-    AnyGemm, Batched, Call, Composed, Emulator, Engine, Gemm, GemmConfig, GemmProblem, KernelSpec, Launch,
-    LaunchError, LinearArguments, MatrixRef, PointerArray, Ragged, WorkspaceRef, several,
+    AnyGemm, Batched, Call, Composed, Emulator, Engine, GemmProblem, KernelSpec, LaunchError,
+    LinearArguments, PointerArray, Ragged, WorkspaceRef, several,
 };
-use scheduler::{AlongM, AlongN, DividedTail, Dynamic, Grouped, OneTile, Persistent, StreamK};
-use typenum::{U1, U2, U3, U4, U32, U64, U128};
+use scheduler::{AlongM, AlongN, DividedTail, Dynamic, Persistent};
+use typenum::{U1, U2, U3, U32, U64, U128};
+
+type Bf16 = Operands<KMajor<bf16>, KMajor<bf16>>;
+type Tma<R> = TmaWgmma<Bf16, Tile<U128, U128, U64>, R>;
 
 /// N and K.
 const COLUMNS: [u32; 2] = [136, 72];
@@ -294,144 +294,59 @@ fn groups_of_k_are_products_of_parts() {
     }
 }
 
-/// `relu(acc + bias)`, with one bias per GEMM.
-type Biased<S> = TreeEpilogue<bf16, S, Compute<Relu, (Compute<Add, (Accumulator, Each<RowVector<bf16>>)>,)>>;
-
-type Bf16 = Operands<KMajor<bf16>, KMajor<bf16>>;
-type Tma<R> = TmaWgmma<Bf16, Tile<U128, U128, U64>, R>;
-
-/// The matrices of one run and the expected results.
-struct Trees {
-    engine: Emulator,
-    rows: Call,
-    bias: EachArgument<RowArgument>,
-    /// By row of all GEMMs.
-    expected: Vec<Vec<f64>>,
-    d: kernel::Buffer,
-}
-
-/// Bytes from one GEMM's bias to the next one's: 2-byte elements with some padding.
-fn bias_stride(n: u32) -> u64 {
-    u64::from(n) * 2 + 8
-}
-
-impl Trees {
-    /// `rows[i]` consecutive rows of A for GEMM `i`.
-    fn new(rows: &[u32], [n, k]: [u32; 2]) -> Self {
-        let mut random = fastrand::Rng::with_seed(5);
-        let mut fill =
-            |extents, order| HostMatrix::random(Format::Bf16, extents, order, 8, Fill::Normal, &mut random);
-        let all: u32 = rows.iter().sum();
-        let a = fill([all, k], Order::RowMajor);
-        let b: Vec<_> = rows.iter().map(|_| fill([k, n], Order::ColumnMajor)).collect();
-        let bias: Vec<_> = rows.iter().map(|_| fill([1, n + 4], Order::RowMajor)).collect();
-        let mut expected = Vec::new();
-        for (i, &m) in rows.iter().enumerate() {
-            let first = expected.len() as u32;
-            let own = HostMatrix::from_fn(Format::Bf16, [m, k], Order::RowMajor, k, |row, column| {
-                a.get(first + row, column)
-            });
-            let sums = Sums::of(&own, &b[i], &|_| ()).sums;
-            expected.extend(sums.chunks(n as usize).map(|row| {
-                (0..).zip(row).map(|(column, sum)| (sum.value + bias[i].get(0, column)).max(0.0)).collect()
-            }));
-        }
-        let mut engine = Emulator::new().with_multiprocessors(6);
-        let mut place = |bytes: &[u8]| engine.upload(bytes).expect("memory").address;
-        let bytes = |all: &[HostMatrix]| all.iter().flat_map(HostMatrix::bytes).collect::<Vec<u8>>();
-        let pack = |all: &[HostMatrix], stride: u64| -> Vec<u8> {
-            all.iter().flat_map(|v| v.bytes().into_iter().take(stride as usize)).collect()
-        };
-        let address = place(&pack(&bias, bias_stride(n)));
-        let (a, b_pitch) = (MatrixRef::new(place(&a.bytes()), a.pitch.into()), b[0].pitch);
-        let b = MatrixRef::new(place(&bytes(&b)), b_pitch.into());
-        let d = engine.upload(&0x7fa5u16.to_le_bytes().repeat((all * n) as usize)).expect("memory");
-        let problem = GemmProblem { m: all, n, k };
-        let d_ref = MatrixRef::new(d.address, n.into());
-        let m = u64::from(rows[0]);
-        let (a, d_ref) = (a.every(m * a.pitch), d_ref.every(m * u64::from(n)));
-        Self {
-            engine,
-            rows: Call { a, b: b.every(u64::from(n * b_pitch)), d: d_ref, ..Call::of(problem) },
-            bias: EachArgument { stride: bias_stride(n), first: RowArgument { address, len: n } },
-            expected,
-            d,
-        }
-    }
-
-    fn check<C: GemmConfig>(
-        mut self,
-        why: &str,
-        launch: impl FnOnce(&Self, u32) -> Result<Option<Launch>, LaunchError>,
-    ) {
-        let program = Gemm::<C>::program().expect("legal");
-        let slots = self.engine.slots(&program).expect("an emulator");
-        let launch = launch(&self, slots).expect("legal").expect("not empty");
-        self.engine
-            .launch(&program, launch.grid, &launch.arguments)
-            .unwrap_or_else(|error| panic!("{why}: {error}"));
-        let bytes = self.engine.read(self.d).expect("memory");
-        let got = bytes.chunks_exact(2).map(|pair| f64::from(bf16::from_le_bytes([pair[0], pair[1]])));
-        let n = self.rows.problem.n as usize;
-        for (i, (got, expected)) in got.zip(self.expected.iter().flatten()).enumerate() {
-            // The error of a few dozen products of order one, and bf16's half ulp.
-            let bound = 1e-4 + expected.abs() / 256.0;
-            assert!(
-                (got - expected).abs() <= bound,
-                "{why}: row {}, column {}: {got}, not {expected}",
-                i / n,
-                i % n
-            );
-        }
-    }
-}
-
-fn batched<M, S, E>(why: &str)
-where
-    Batched<Composed<M, E, S>>: GemmConfig<Epilogue = E>,
-    E: collective::Epilogue<Arguments = ((), (((), ((), EachArgument<RowArgument>)),))>,
-{
-    // The second GEMM's rows begin inside a tile.
-    for shape in [[136, 72], [72, 136]] {
-        Trees::new(&[70, 70, 70], shape).check::<Batched<Composed<M, E, S>>>(why, |trees, slots| {
-            let problem = GemmProblem { m: 70, ..trees.rows.problem };
-            let arguments = ((), (((), ((), trees.bias)),));
-            let call = Call { problem, products: kernel::Products::Batched { count: 3 }, ..trees.rows };
-            let needed = Gemm::<Batched<Composed<M, E, S>>>::workspace(&call, slots);
-            assert_eq!(needed, 0, "{why}: these tiles are whole");
-            Gemm::<Batched<Composed<M, E, S>>>::launch(&call.with(&arguments), slots)
-        });
-    }
-}
-
-fn ragged<M, E, R>(why: &str)
-where
-    Ragged<Composed<M, E, Persistent<R>>>: GemmConfig<Epilogue = E>,
-    E: collective::Epilogue<Arguments = ((), (((), ((), EachArgument<RowArgument>)),))>,
-{
-    let rows = [0, 5, 130, 0, 64, 1];
-    let offsets = [0u32, 0, 5, 135, 135, 199, 200];
-    let mut trees = Trees::new(&rows, [136, 72]);
-    let bytes: Vec<u8> = offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
-    let offsets = trees.engine.upload(&bytes).expect("memory").address;
-    trees.check::<Ragged<Composed<M, E, Persistent<R>>>>(why, |trees, slots| {
-        let arguments = ((), (((), ((), trees.bias)),));
-        let call = Call { products: kernel::Products::Ragged { count: 6, offsets }, ..trees.rows };
-        Gemm::<Ragged<Composed<M, E, Persistent<R>>>>::launch(&call.with(&arguments), slots)
-    });
-}
-
+/// Vectors and matrices of each GEMM's own, and shared ones, in every form that the host describes. The second
+/// GEMM's rows begin inside a tile.
 #[test]
-fn trees_have_vectors_of_each_product() {
-    batched::<Tma<Cooperative<U2>>, Persistent<AlongN>, Biased<TmaStore>>("batched, copies");
-    batched::<Tma<Pingpong>, OneTile<AlongM>, Biased<DirectStore>>("batched, taking turns");
-    batched::<Tma<Unspecialised<U1>>, StreamK<AlongM>, Biased<DirectStore>>("batched, no producer");
-    ragged::<Tma<Cooperative<U2>>, Biased<TmaStore>, AlongN>("ragged, copies");
-    ragged::<Tma<Pingpong>, Biased<TmaStore>, Grouped<AlongM, U4>>("ragged, taking turns");
-    ragged::<Tma<Unspecialised<U1>>, Biased<DirectStore>, AlongM>("ragged, no producer");
-    ragged::<CopyWgmma<Bf16, Tile<U64, U64, U64>, Cooperative<U1>>, Biased<DirectStore>, AlongM>(
-        "ragged, any address",
-    );
+fn formulas_have_vectors_of_each_product() {
+    let formula: Formula =
+        "store(aux[m,n]:f32, relu(acc + bias[l,n])) * rows[l,m]:f32 + shared[n] - t[l,m,n]:f32"
+            .parse()
+            .expect("a formula");
+    let groups = || SeveralProducts::of_rows(&[0, 5, 130, 0, 64, 1], 3, COLUMNS);
+    let same = || SeveralProducts::batch(GemmProblem { m: 70, n: 136, k: 72 }, 3);
+    for (spec, several, one_aux) in [
+        ("form=batched tile=128x128x64", same(), false),
+        ("form=batched tile=128x128x64 roles=pingpong store=direct scheduler=one-tile", same(), false),
+        ("form=batched tile=128x128x64 roles=unspecialised store=direct scheduler=stream-k", same(), false),
+        ("form=ragged tile=128x128x64", groups(), true),
+        ("form=ragged tile=128x128x64 roles=pingpong raster=m4", groups(), true),
+        ("form=ragged tile=128x128x64 roles=unspecialised store=direct", groups(), true),
+        ("form=ragged tile=64x64x64 load=copy store=direct", groups(), true),
+        ("form=masked tile=64x64x64", SeveralProducts::masked(&[3, 0, 70], 70, COLUMNS), true),
+        ("form=k-grouped tile=64x64x64", SeveralProducts::of_lengths(&[64, 0, 128], [70, 136]), false),
+    ] {
+        // A matrix that all GEMMs write would be written several times.
+        let text = if one_aux {
+            formula.text().to_owned()
+        } else {
+            formula.text().replace("store(aux[m,n]:f32,", "abs(")
+        };
+        let formula: Formula = text.parse().expect("a formula");
+        let gemm =
+            KernelSpec::parse(&format!("{spec} epilogue={formula}")).expect(spec).kernel().expect(spec);
+        let mut engine = Emulator::new().with_multiprocessors(6);
+        let mut bench = Bench::new(&mut engine, 5);
+        let (count, shape) = (several.products.count(), several.shape(formula));
+        let mut each = |format: Format, rows: u32, columns: u32| {
+            let pitch = columns + 4;
+            let address = bench.random(format, count * rows * pitch, 0).expect("memory");
+            let stride = u64::from(rows * pitch * format.bytes());
+            Input::Each { address, pitch: pitch.into(), stride }
+        };
+        let (bias, rows) = (each(Format::Bf16, 1, shape.n), each(Format::F32, 1, shape.m));
+        let t = each(Format::F32, shape.m, shape.n);
+        let shared = Input::Address(bench.random(Format::Bf16, shape.n, 0).expect("memory"));
+        let mut given = vec![("bias", bias), ("rows", rows), ("t", t), ("shared", shared)];
+        if one_aux {
+            let aux = bench.output((shape.m * shape.n * 4) as usize).expect("memory");
+            given.push(("aux", Input::matrix(aux, shape.n.into())));
+        }
+        let arguments = formula.bind(collective::Format::Bf16, shape, &given).expect("arguments");
+        let checked = bench
+            .check_several(&gemm, &several, &arguments)
+            .unwrap_or_else(|error| panic!("{spec}: {error}"));
+        assert!(checked.compared > 1000 && checked.ratio > 0.0, "{spec}: {checked:?}");
+    }
 }
 
 #[test]

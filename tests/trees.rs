@@ -5,18 +5,15 @@ mod random;
 
 use falchion::collective::functions::*;
 use falchion::collective::tree::*;
-use falchion::collective::{Fast, Fastest, Transposed};
+use falchion::collective::{Fast, Fastest, Formula, FormulaError};
 use falchion::prelude::*;
 use falchion::verify::{Bench, Sample, TreeError};
-use random::{Family, InEights, InHalves, InPairs, InSixteens, Plain, Random, Rows, Turned, draw};
+use random::{FAMILIES, Family};
 
 type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
 type Bands = Persistent<Grouped<AlongM, U2>>;
 type One<S, X> =
     Composed<TmaWgmma<Kk, Tile<U64, U32, U64>, Cooperative<U1>>, TreeEpilogue<bf16, S, X>, OneTile<AlongN>>;
-/// A kernel for few rows of D, 8, that stores the transpose.
-type Few<S, X> =
-    Composed<TmaWgmma<Kk, Tile<U128, U8, U64>, Cooperative<U1>>, TreeEpilogue<bf16, S, X>, OneTile<AlongN>>;
 type Turns<S, X> = Composed<TmaWgmma<Kk, Tile<U128, U96, U64>, Pingpong>, TreeEpilogue<bf16, S, X>, Bands>;
 
 type Check = fn(&mut Bench<'_>, GemmProblem, u32) -> Result<(), TreeError>;
@@ -106,70 +103,235 @@ fn typed_trees_on_random_shapes() {
     assert!(failures.is_empty(), "{} of 120:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// Runs this thread's tree of a family in one of four kernels.
-fn run<F: Family>(bench: &mut Bench<'_>, problem: GemmProblem, kernel: u32) -> Result<(), TreeError> {
-    let most = if F::FACTS.surveys { [32, 96][kernel as usize & 1] } else { u32::MAX };
-    let problem = GemmProblem { n: problem.n.next_multiple_of(F::STEP).min(most), ..problem };
-    let columns = problem.n >> F::FACTS.halvings.unwrap_or(0);
-    let arguments = Random::<F>::sample(bench, Shape { m: problem.m, n: columns })?;
-    match (columns.is_multiple_of(8) && kernel & 2 != 0, kernel & 1 != 0) {
-        (false, false) => bench.check::<One<DirectStore, Random<F>>>(problem, &arguments)?,
-        (false, true) => bench.check::<Turns<DirectStore, Random<F>>>(problem, &arguments)?,
-        (true, false) => bench.check::<One<TmaStore, Random<F>>>(problem, &arguments)?,
-        (true, true) => bench.check::<Turns<TmaStore, Random<F>>>(problem, &arguments)?,
-    };
-    Ok(())
-}
+/// Kernels in whose place a random tree is tried: stored directly and by tensor copies, in turns, with
+/// pingpong consumers, split along K, and for 8-bit operands; for rows whose columns are a multiple of 8.
+const KERNELS: [(&str, bool); 6] = [
+    ("tile=64x32x64 store=direct scheduler=one-tile", false),
+    ("tile=128x96x64 store=direct roles=pingpong", false),
+    ("tile=64x32x64 scheduler=one-tile", true),
+    ("tile=128x96x64 roles=pingpong raster=m2", true),
+    ("tile=64x96x64 store=direct scheduler=stream-k divide=split2 min-k-tiles=1", false),
+    ("tile=64x96x128 store=direct dtype=e4m3 out=bf16 scheduler=one-tile", false),
+];
 
-/// The same with kernels that compute D's transpose.
-fn run_turned(bench: &mut Bench<'_>, problem: GemmProblem, kernel: u32) -> Result<(), TreeError> {
-    type X = Random<Turned>;
-    let problem = GemmProblem { n: problem.n.next_multiple_of(2), ..problem };
-    let arguments = X::sample(bench, Shape { m: problem.m, n: problem.n })?;
-    match (problem.n.is_multiple_of(8) && kernel & 2 != 0, kernel & 1 != 0) {
-        (false, false) => bench.check::<One<Transposed<DirectStore>, X>>(problem, &arguments)?,
-        (false, true) => bench.check::<Few<Transposed<DirectStore>, X>>(problem, &arguments)?,
-        (true, false) => bench.check::<Turns<Transposed<TmaStore>, X>>(problem, &arguments)?,
-        (true, true) => bench.check::<Few<Transposed<TmaStore>, X>>(problem, &arguments)?,
-    };
-    Ok(())
-}
+/// Kernels that compute D's transpose.
+const TURNED: [(&str, bool); 4] = [
+    ("tile=64x32x64 store=direct swap=yes scheduler=one-tile", false),
+    ("tile=128x8x64 store=direct swap=yes scheduler=one-tile", false),
+    ("tile=128x96x64 swap=yes roles=pingpong raster=m2", true),
+    ("tile=128x8x64 swap=yes scheduler=one-tile", true),
+];
 
-fn draw_and_run<F: Family>(case: u64, problem: GemmProblem, kernel: u32) -> Option<String> {
-    let tree = draw::<F>(&mut fastrand::Rng::with_seed(case), 1 + case as u32 % 4);
+/// Draws a formula, and runs a kernel with it on a random shape.
+fn draw_and_run(case: u64) -> Result<(), String> {
+    let mut random = fastrand::Rng::with_seed(case);
+    let family = FAMILIES[case as usize % FAMILIES.len()];
+    let text = family.draw(&mut random, 1 + case as u32 / 8 % 4);
+    let formula: Formula = text.parse().map_err(|error: FormulaError| error.to_string())?;
+    let again: Result<Formula, _> = formula.text().parse();
+    if again.as_ref() != Ok(&formula) {
+        return Err(format!("{} is read as {again:?}", formula.text()));
+    }
+    let mut extent = |most: u32, step: u32| random.u32(1..=most / step) * step;
+    let (m, n, k) = (extent(150, 1), extent(100, 2), extent(72, 8));
+    let kernels = if family.unordered { &TURNED[..] } else { &KERNELS };
+    let (spec, wide) = kernels[random.usize(..kernels.len())];
+    // Ordered reductions and softmax need whole tiles.
+    let spec = if spec.contains("stream-k") && (text.contains("ordered") || family.surveys) {
+        KERNELS[0].0
+    } else {
+        spec
+    };
+    // A softmax looks at whole rows in one tile.
+    let most = match family.surveys {
+        true if spec.contains("x32x") => 32,
+        true => 96,
+        false => u32::MAX,
+    };
+    let k = k.next_multiple_of(16);
+    // Rotations need an even number of columns, also of a gated value.
+    let step = match family.gated {
+        None => 2,
+        Some("gated8(max,") => 16,
+        Some("gated16(relu,") => 32,
+        Some(_) => 4,
+    };
+    let step = step * if wide { 8 } else { 1 };
+    let problem = GemmProblem { m, n: n.next_multiple_of(step).min(most), k };
+    let gemm = random::kernel(spec, &text)?.kernel().map_err(|error| format!("{spec}: {error}"))?;
     let mut engine = Emulator::new().with_multiprocessors(3);
     let mut bench = Bench::new(&mut engine, case);
-    let run = if F::UNORDERED { run_turned } else { run::<F> };
-    let result = run(&mut bench, problem, kernel);
-    result.err().map(|error| format!("case {case}, {tree:?}, {problem:?}, kernel {kernel}: {error}"))
+    let shape = Shape { m, n: problem.n >> formula.halvings() };
+    let operand = gemm.plan().mainloop.operands[0].format;
+    let arguments = bench.sample(formula, operand, shape).map_err(|error| error.to_string())?;
+    let checked = bench.check_formula(&gemm, problem, &arguments);
+    checked.map(|_| ()).map_err(|error| format!("{spec}, {problem:?}: {error}"))
 }
 
-/// A thousand trees of every kind of node, four levels deep at most.
+/// Two thousand formulas with every kind of node, four levels deep at most.
 #[test]
-fn random_trees_on_random_shapes() {
+fn random_formulas_on_random_shapes() {
     use rayon::prelude::*;
-    const CASES: u64 = 1000;
-    type Run = fn(u64, GemmProblem, u32) -> Option<String>;
-    const FAMILIES: [Run; 8] = [
-        draw_and_run::<Plain>,
-        draw_and_run::<Plain>,
-        draw_and_run::<Rows>,
-        draw_and_run::<InPairs>,
-        draw_and_run::<InEights>,
-        draw_and_run::<InSixteens>,
-        draw_and_run::<InHalves>,
-        draw_and_run::<Turned>,
-    ];
-    let failures: Vec<String> = (0..CASES)
-        .into_par_iter()
-        .filter_map(|case| {
-            let mut random = fastrand::Rng::with_seed(case + CASES);
-            let mut extent = |most: u32, step: u32| random.u32(1..=most / step) * step;
-            let (m, n, k) = (extent(150, 1), extent(100, 2), extent(72, 8));
-            FAMILIES[case as usize / 4 % 8](case, GemmProblem { m, n, k }, random.u32(..4))
-        })
-        .collect();
+    const CASES: u64 = 2000;
+    let wrong = |case: u64| {
+        let error = draw_and_run(case).err()?;
+        let mut random = fastrand::Rng::with_seed(case);
+        let text = FAMILIES[case as usize % FAMILIES.len()].draw(&mut random, 1 + case as u32 / 8 % 4);
+        Some(format!("case {case}, {text}: {error}"))
+    };
+    let failures: Vec<String> = (0..CASES).into_par_iter().filter_map(wrong).collect();
     assert!(failures.is_empty(), "{} of {CASES}:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// Formulas in launches of several GEMMs.
+#[test]
+fn random_formulas_in_several_products() {
+    use falchion::verify::SeveralProducts;
+    use rayon::prelude::*;
+    const CASES: u64 = 300;
+    let run = |case: u64| -> Result<(), String> {
+        let mut random = fastrand::Rng::with_seed(case);
+        let family = FAMILIES[[0, 3, 4][case as usize % 3]];
+        let text = Family { unordered: true, ..family }.draw(&mut random, 1 + case as u32 / 4 % 4);
+        let formula: Formula = text.parse().map_err(|error: FormulaError| error.to_string())?;
+        let mut extent = |most: u32, step: u32| random.u32(1..=most / step) * step;
+        let (rows, n, k) = ([extent(90, 1), extent(20, 1), extent(150, 1)], extent(100, 16), extent(72, 8));
+        let (form, several) = match case / 3 % 4 {
+            0 => ("batched", SeveralProducts::batch(GemmProblem { m: rows[0], n, k }, 3)),
+            1 => ("ragged", SeveralProducts::of_rows(&[rows[0], 0, rows[1], rows[2]], 2, [n, k])),
+            2 => ("masked", SeveralProducts::masked(&[rows[0], 0, rows[1]], 100, [n, k])),
+            _ => ("k-grouped", SeveralProducts::of_lengths(&[64, 0, 128, k], [rows[0], n])),
+        };
+        // What GEMMs of one batch write to one matrix is written in no order.
+        if text.contains("store(") && matches!(form, "batched" | "k-grouped") {
+            return Ok(());
+        }
+        let spec = format!("form={form} tile=64x32x64 store=direct");
+        let gemm = random::kernel(&spec, &text)?.kernel().map_err(|error| format!("{spec}: {error}"))?;
+        let mut engine = Emulator::new().with_multiprocessors(3);
+        let mut bench = Bench::new(&mut engine, case);
+        let arguments = bench.sample(formula, falchion::collective::Format::Bf16, several.shape(formula));
+        let checked = bench.check_several(&gemm, &several, &arguments.map_err(|error| error.to_string())?);
+        checked.map(|_| ()).map_err(|error| format!("{spec}, {text}, {rows:?} x {n} x {k}: {error}"))
+    };
+    let wrong = |case: u64| run(case).err().map(|error| format!("case {case}: {error}"));
+    let failures: Vec<String> = (0..CASES).into_par_iter().filter_map(wrong).collect();
+    assert!(failures.is_empty(), "{} of {CASES}:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// The fused epilogues that other libraries have a class for each: biases by row and by column, activations,
+/// scales and largest magnitudes of 8-bit results, inputs and gradients of activations that are kept, sums for
+/// the gradient of a bias, gates of experts.
+#[test]
+fn usual_fusions_are_a_line_each() {
+    use rayon::prelude::*;
+    let linear = [
+        "alpha*acc",
+        "alpha*acc + beta*c",
+        "alpha[m]:f32*acc + beta[m]:f32*c[m,n]",
+        "alpha[0]:f32*acc + beta[0]:f32*c[m,n]",
+    ];
+    let biases = ["{}", "{} + bias[m]", "{} + bias[n]", "{} + bias[n]:f32", "{} + bias[l,m]"];
+    let around = [
+        "{}",
+        "relu({})",
+        "gelu({})",
+        "gelu_tanh({})",
+        "silu({})",
+        "sigmoid({})",
+        "tanh({})",
+        "hard_swish({})",
+        "leaky_relu({}, slope)",
+        "clamp({}, 0, 6)",
+        "relu(store(aux[m,n], {}))",
+        "gelu(store(aux[m,n]:f32, {}))",
+        "x[m,n] * relu({})",
+        "d_relu({}, x[m,n])",
+        "d_gelu({}, x[m,n])",
+        "reduce_sum(dbias[m], d_gelu({}, x[m,n]))",
+        "ordered_sum(dbias[n], {})",
+        "e4m3(reduce_amax(amax[0], gelu({}))*scale[0]:f32)",
+        "e5m2(clamp(({})*scale, -57344, 57344))",
+        "reduce_amax(amax[0], store(aux[m,n]:e4m3, {}))",
+        "dropout(mask, {}) + x[m,n]",
+        "y = {}; y * sigmoid(y*1.702)",
+    ];
+    let mut texts: Vec<String> =
+        ["top2_softmax(alpha*acc + beta*c)", "top4_softmax(alpha*acc)"].map(str::to_owned).to_vec();
+    for (i, around) in around.into_iter().enumerate() {
+        for (j, bias) in biases.into_iter().enumerate() {
+            let linear = linear[(i + j) % linear.len()];
+            texts.push(around.replace("{}", &bias.replace("{}", linear)));
+        }
+    }
+    let wrong = |text: &String| {
+        let run = || -> Result<(), String> {
+            let gemm = random::kernel("tile=64x64x64 store=direct", text)?
+                .kernel()
+                .map_err(|error| error.to_string())?;
+            let formula: Formula = text.parse().map_err(|error: FormulaError| error.to_string())?;
+            let mut engine = Emulator::new();
+            let mut bench = Bench::new(&mut engine, 1);
+            let problem = GemmProblem { m: 70, n: 40, k: 72 };
+            let arguments = bench.sample(formula, falchion::collective::Format::Bf16, Shape { m: 70, n: 40 });
+            let checked = bench.check_formula(&gemm, problem, &arguments.map_err(|error| error.to_string())?);
+            checked.map(|_| ()).map_err(|error| error.to_string())
+        };
+        run().err().map(|error| format!("{text}: {error}"))
+    };
+    let failures: Vec<String> = texts.par_iter().filter_map(wrong).collect();
+    assert_eq!((texts.len(), &failures[..]), (112, &[] as &[String]));
+}
+
+/// Every word of a formula is drawn.
+#[test]
+fn every_node_is_drawn() {
+    let mut random = fastrand::Rng::with_seed(1);
+    let texts: Vec<String> = (0..1500)
+        .map(|case| FAMILIES[case % FAMILIES.len()].draw(&mut random, 1 + case as u32 / 8 % 4))
+        .collect();
+    for word in [
+        "acc",
+        "0.5",
+        "[0]",
+        "[n]",
+        "[m]",
+        "[m,n]",
+        "[m,n%16]",
+        "*c",
+        "[l,n]",
+        ":f32",
+        ":e4m3",
+        "clamp(",
+        "leaky_relu(",
+        "dropout(",
+        "-(",
+        "relu(",
+        "gelu_fast(",
+        "gelu_tanh_fastest(",
+        "silu_fast(",
+        ";",
+        "rotate(",
+        "+",
+        ")-",
+        "max(",
+        "d_silu_fast(",
+        "store(",
+        "reduce_sum(",
+        "reduce_max(",
+        "reduce_amax(",
+        "ordered_sum(",
+        "ordered_max(",
+        "ordered_amax(",
+        "gated(",
+        "gated8(",
+        "gated16(",
+        "gated_split(",
+        "top3_softmax(",
+    ] {
+        let count = texts.iter().filter(|text| text.contains(word)).count();
+        assert!(count >= 10, "{word} is drawn {count} times");
+    }
 }
 
 /// The check must reject a kernel that leaves out the bias.

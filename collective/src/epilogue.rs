@@ -18,6 +18,7 @@ pub use sourced::{Sourced, SourcedCombination};
 pub use store::{Access, Combine, Output, Store, StoreDevice, StoreSpec, Stored, Values, Way};
 pub use tma::TmaStore;
 pub use transposed::Transposed;
+pub(crate) use tree::spec as tree_spec;
 pub use tree::{TreeEpilogue, Treed};
 
 use core::fmt;
@@ -29,6 +30,7 @@ use ptx::abi::Argument;
 
 use crate::extent::Extent;
 use crate::form::Forms;
+use crate::formula::Formula;
 use crate::mainloop::{Consumer, Fragment, Piece};
 use crate::plan::{EpilogueSpec, Plan};
 use crate::tree::{Bounded, Host, NodeError, Path, Shape};
@@ -75,6 +77,11 @@ pub trait EpilogueEmitter: fmt::Debug + Send + Sync {
 
     /// How it stores D, for an epilogue of this crate; `None` for one of your own.
     fn store(&self) -> Option<StoreSpec> {
+        None
+    }
+
+    /// The tree as text, if the epilogue is a tree that [`Formula`] names or made; else `None`.
+    fn formula(&self) -> Option<Formula> {
         None
     }
 

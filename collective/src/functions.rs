@@ -47,6 +47,9 @@ pub trait Scalars: Copy + 'static {
     /// The scalars in order.
     fn values(self) -> Vec<f32>;
 
+    /// The arguments from numbers of the host.
+    fn of(values: Self::Of<f32>) -> Self;
+
     /// The arguments built from their scalars, in order.
     fn gather<R: Copy>(next: &mut dyn FnMut() -> R) -> Self::Of<R>;
 
@@ -62,6 +65,8 @@ impl Scalars for () {
         Vec::new()
     }
 
+    fn of((): ()) {}
+
     fn gather<R: Copy>(_next: &mut dyn FnMut() -> R) {}
 
     fn fix<R: Real>((): ()) {}
@@ -73,6 +78,10 @@ impl Scalars for f32 {
 
     fn values(self) -> Vec<f32> {
         vec![self]
+    }
+
+    fn of(value: f32) -> Self {
+        value
     }
 
     fn gather<R: Copy>(next: &mut dyn FnMut() -> R) -> R {
@@ -90,6 +99,10 @@ impl<const N: usize> Scalars for [f32; N] {
 
     fn values(self) -> Vec<f32> {
         self.to_vec()
+    }
+
+    fn of(values: [f32; N]) -> Self {
+        values
     }
 
     fn gather<R: Copy>(next: &mut dyn FnMut() -> R) -> [R; N] {

@@ -53,8 +53,8 @@ mod epilogue;
 mod extent;
 mod fixup;
 mod form;
+pub mod formula;
 pub mod functions;
-mod fusion;
 mod group_scales;
 mod mainloop;
 mod operand;
@@ -83,8 +83,8 @@ pub use extent::Extent;
 pub use fixup::{FixUp, Share, exchange_in_cluster, sums_bytes};
 pub use float8::{F8E4M3, F8E5M2};
 pub use form::{Batch, Form, Forms};
+pub use formula::{Formula, FormulaArguments, FormulaError, Input};
 pub use functions::{Gradient, Pointwise, Scalars, evaluate, evaluate_bounded, evaluate_in};
-pub use fusion::{Fusion, Trees, TreesOf};
 pub use group_scales::GroupScales;
 pub use mainloop::{
     Accumulator, Consumer, Convert, CopyWgmma, DeviceMainloop, Finish, Found, Fragment, FragmentPair,

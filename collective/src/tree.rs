@@ -58,7 +58,9 @@ mod quantize;
 mod reduce;
 mod rotate;
 mod share;
+mod supply;
 mod top_k;
+mod value;
 mod vector;
 mod visit;
 
@@ -69,6 +71,7 @@ pub use declare::{Declare, Parameters};
 pub use dropout::{Dropout, DropoutArgument};
 pub use each::{Each, EachArgument};
 pub(crate) use early::EarlyRow;
+pub(crate) use gated::gated;
 pub use gated::{Alternating, Blocks, GateOrder, Gated, Glu, Split};
 pub use host::{Host, Memory, Written};
 pub use leaf::{Accumulator, Constant, Scalar, ScalarPointer};
@@ -81,10 +84,17 @@ pub use named::{
 };
 pub use ordered::{OrderedColumn, OrderedRow, OrderedScalar, Scratch};
 pub use quantize::Quantize;
+pub(crate) use quantize::quantized;
 pub use reduce::{AbsMax, Amax, Max, Reduce, ReduceColumn, ReduceRow, ReduceScalar, Sum};
 pub use rotate::Rotate;
+pub(crate) use rotate::rotated;
+pub(crate) use share::shared;
 pub use share::{Bound, Let};
+pub use supply::{Supplied, Supply};
 pub use top_k::TopKSoftmax;
+pub(crate) use top_k::ranked;
+pub use value::{AnyNode, AnyNodeArguments, Argument, FactsOf, Item, Literal, NodeValue, combined};
+pub(crate) use value::{CHILD, NUMBER};
 pub use vector::{ColumnArgument, ColumnVector, RowArgument, RowDevice, RowVector};
 pub use visit::{Columns, Pair, Part, PartRow, Visit};
 
@@ -132,32 +142,54 @@ impl Facts {
         whole_tiles: false,
     };
 
+    /// How many times the columns have been halved since the accumulators.
+    pub(crate) const fn halved(self) -> u32 {
+        match self.halvings {
+            Some(halvings) => halvings,
+            None => 0,
+        }
+    }
+
     /// The same facts with a function that needs this many registers.
     #[must_use]
     pub const fn of_function(self, registers: u32) -> Self {
         Self { registers: if self.registers > registers { self.registers } else { registers }, ..self }
     }
 
-    /// The facts of a node that combines the values of two others, element by element.
+    /// The facts of a legal node.
     ///
     /// # Panics
-    /// At compile time, if one has half the columns of the other.
+    /// At compile time, if the node is illegal.
     #[must_use]
-    pub const fn beside(self, other: Self) -> Self {
+    pub const fn legal(facts: Result<Self, &'static str>) -> Self {
+        match facts {
+            Ok(facts) => facts,
+            Err(words) => panic!("{}", words),
+        }
+    }
+
+    /// The facts of a node that combines the values of two others, element by element.
+    ///
+    /// # Errors
+    /// One has half the columns of the other.
+    pub const fn beside(self, other: Self) -> Result<Self, &'static str> {
         let halvings = match (self.halvings, other.halvings) {
             (Some(a), Some(b)) if a != b => {
-                panic!("a gated pair is combined with values that are not gated: they have twice its columns")
+                return Err(
+                    "a gated pair is combined with values that are not gated: they have twice its columns",
+                );
             }
             (Some(a), _) => Some(a),
             (None, b) => b,
         };
         let free = if self.free > other.free { self.free } else { other.free };
-        assert!(
-            self.gate_block == 0 || other.gate_block == 0 || self.gate_block == other.gate_block,
-            "two gated pairs with different orders of columns are combined: a tree has one order"
-        );
+        if self.gate_block > 0 && other.gate_block > 0 && self.gate_block != other.gate_block {
+            return Err(
+                "two gated pairs with different orders of columns are combined: a tree has one order",
+            );
+        }
         let gate_block = if self.gate_block > other.gate_block { self.gate_block } else { other.gate_block };
-        Self {
+        Ok(Self {
             halvings,
             free,
             row_vectors: self.row_vectors + other.row_vectors,
@@ -167,7 +199,7 @@ impl Facts {
             surveys: self.surveys || other.surveys,
             block: if self.block > other.block { self.block } else { other.block },
             whole_tiles: self.whole_tiles || other.whole_tiles,
-        }
+        })
     }
 }
 
@@ -185,7 +217,7 @@ pub trait Node: 'static {
     /// The caller's arguments.
     type Arguments;
     /// The node's kernel parameters on the device.
-    type Device<'f>: Copy;
+    type Device<'f>: 'f;
     /// State kept while the code of a tile is emitted: values loaded ahead, partial results.
     type State<'f>: 'f;
     /// Facts that follow from the type alone.

@@ -2,8 +2,10 @@
 
 use core::fmt;
 
-use collective::tree::{Node, Path, Shape};
-use collective::{Epilogue, EpilogueEmitter, LinearArguments, Mainloop, Matrix, MatrixRef, Output, Treed};
+use collective::tree::{AnyNode, Node, Path, Shape};
+use collective::{
+    Epilogue, EpilogueEmitter, FormulaArguments, LinearArguments, Mainloop, Matrix, MatrixRef, Output, Treed,
+};
 use ptx::abi::Argument;
 
 use crate::check::check_c;
@@ -11,8 +13,8 @@ use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
 use crate::operands::Visited;
 
-/// Arguments of an epilogue: [`LinearArguments`] (alpha, beta and C), a [`Tree`]'s, or those of an epilogue
-/// of your [`Own`]. [`WithMainloop`] adds arguments of a mainloop of your own.
+/// Arguments of an epilogue: [`LinearArguments`] (alpha, beta and C), a formula's ([`FormulaArguments`]), a
+/// [`Tree`]'s, or those of an epilogue of your [`Own`]. [`WithMainloop`] adds arguments of a mainloop of your own.
 pub trait Arguments: Given {}
 
 impl<T: Given> Arguments for T {}
@@ -223,12 +225,36 @@ impl<X: Node> Given for Tree<'_, X> {
     }
 
     fn check(&self, kernel: &AnyGemm, product: Shape, path: &Path<'_>) -> Result<(), LaunchError> {
-        self.admits(kernel, product)?;
-        Ok(Treed::<X>::check(self.0, product, path)?)
+        Ok(Self::of(kernel)?.check(self.0, product, path)?)
     }
 
     fn parameters(&self, kernel: &AnyGemm, d: Output) -> Vec<Argument> {
         Self::of(kernel).map_or_else(|_| Vec::new(), |tree| tree.parameters(&kernel.plan, self.0, d))
+    }
+}
+
+/// The kernel's epilogue as the tree of a formula with these arguments.
+fn formula_of(kernel: &AnyGemm, given: &FormulaArguments) -> Result<Treed<AnyNode>, LaunchError> {
+    let tree = kernel.epilogue.store().map(|store| Treed::lowered(given.tree(), store));
+    tree.filter(|tree| EpilogueEmitter::name(tree) == kernel.epilogue.name()).ok_or_else(|| {
+        LaunchError::OtherTree { epilogue: kernel.epilogue.name(), tree: given.tree().name().to_owned() }
+    })
+}
+
+impl Visited for FormulaArguments {}
+
+impl Given for FormulaArguments {
+    fn admits(&self, kernel: &AnyGemm, _product: Shape) -> Result<(), LaunchError> {
+        formula_of(kernel, self).map(|_| ())
+    }
+
+    fn check(&self, kernel: &AnyGemm, product: Shape, path: &Path<'_>) -> Result<(), LaunchError> {
+        Ok(formula_of(kernel, self)?.check(self.nodes(), product, path)?)
+    }
+
+    fn parameters(&self, kernel: &AnyGemm, d: Output) -> Vec<Argument> {
+        formula_of(kernel, self)
+            .map_or_else(|_| Vec::new(), |tree| tree.parameters(&kernel.plan, self.nodes(), d))
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::sync::OnceLock;
 
-use collective::Fusion;
+use collective::Formula;
 
 use crate::gemm::AnyGemm;
 use crate::spec::{EpilogueKind, KernelSpec, SpecError};
@@ -148,7 +148,7 @@ const ELEMENTS: [&str; 2] = ["bf16", "f16"];
 const LAYOUTS: [&str; 4] = ["kk", "kn", "mk", "mn"];
 
 /// The kernel of a kind for an element type and a layout, under its name.
-fn named((kind, text): Kind, element: &str, layout: &str, fusion: Option<Fusion>) -> AnyGemm {
+fn named((kind, text): Kind, element: &str, layout: &str, fusion: Option<Formula>) -> AnyGemm {
     let spec = KernelSpec::parse(&format!("{text} dtype={element} layout={layout}"));
     let mut spec = spec.expect("the catalogue's specs are specs");
     let mut name = format!("{kind}-{element}-{layout}");
@@ -201,12 +201,12 @@ pub fn several() -> Vec<AnyGemm> {
 }
 
 /// The kinds of a fusion for an element type. For `f16` there are only the usual ones.
-fn kinds_of(fusion: Fusion, element: &str) -> Vec<Kind> {
+fn kinds_of(fusion: Formula, element: &str) -> Vec<Kind> {
     // These two are for 8-bit operands, whose kernels have no names.
-    let of_bytes = matches!(fusion, Fusion::RowColumnScaled | Fusion::Quantized);
+    let of_bytes = matches!(fusion.name(), "row-column-scaled" | "quantized");
     let mut kinds = if of_bytes { Vec::new() } else { FUSED.to_vec() };
-    let divided = matches!(fusion, Fusion::Bias | Fusion::BiasRelu | Fusion::BiasGelu);
-    if (divided || fusion == Fusion::Residual) && element == "bf16" {
+    let divided = matches!(fusion.name(), "bias" | "bias-relu" | "bias-gelu");
+    if (divided || fusion.name() == "residual") && element == "bf16" {
         kinds.extend(FUSED_MORE);
     }
     if divided && element == "bf16" {
@@ -218,11 +218,11 @@ fn kinds_of(fusion: Fusion, element: &str) -> Vec<Kind> {
 /// Every kernel with a fused epilogue, in a fixed order. A name is `<kind>-<fusion>-<element>-kk`.
 pub fn fused() -> Vec<AnyGemm> {
     static ALL: OnceLock<Vec<AnyGemm>> = OnceLock::new();
-    let of_fusion = |element: &'static str, fusion: Fusion| {
+    let of_fusion = |element: &'static str, fusion: Formula| {
         kinds_of(fusion, element).into_iter().map(move |kind| named(kind, element, "kk", Some(fusion)))
     };
     let of_element =
-        |&element: &&'static str| Fusion::ALL.into_iter().flat_map(move |fusion| of_fusion(element, fusion));
+        |&element: &&'static str| Formula::all().flat_map(move |fusion| of_fusion(element, fusion));
     ALL.get_or_init(|| ELEMENTS.iter().flat_map(of_element).collect()).clone()
 }
 

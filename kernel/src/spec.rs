@@ -23,8 +23,8 @@ mod values;
 use std::sync::Arc;
 
 use collective::{
-    Arrivals, Atom, EpilogueEmitter, EpilogueSpec, Form, Format, Fusion, Linear, MainloopNeeds, MainloopSpec,
-    OperandSpec, Plan, Producer, Roles, Room, Sourced, StoreSpec, TileLayout, Way,
+    Arrivals, Atom, EpilogueEmitter, EpilogueSpec, Form, Format, Formula, Linear, MainloopNeeds,
+    MainloopSpec, OperandSpec, Plan, Producer, Roles, Room, Sourced, StoreSpec, TileLayout, Way,
 };
 use scheduler::{RasterSpec, SchedulerSpec, Walk};
 
@@ -42,15 +42,15 @@ pub enum EpilogueKind {
     Linear,
     /// The same, with C loaded by tensor copies ([`SourcedCombination`](collective::SourcedCombination)).
     Sourced,
-    /// A named fusion, for example bias and GELU.
-    Fused(Fusion),
+    /// A tree from text, for example `gelu(alpha*acc + bias[n])`.
+    Fused(Formula),
 }
 
 impl KernelSpec {
-    /// The fusion, if the epilogue is a named one.
-    pub const fn fusion(&self) -> Option<Fusion> {
+    /// The formula, if the epilogue is one.
+    pub const fn fusion(&self) -> Option<Formula> {
         match self.epilogue {
-            EpilogueKind::Fused(fusion) => Some(fusion),
+            EpilogueKind::Fused(formula) => Some(formula),
             EpilogueKind::Linear | EpilogueKind::Sourced => None,
         }
     }
@@ -58,11 +58,11 @@ impl KernelSpec {
 
 impl EpilogueKind {
     /// The epilogue's name in a spec's text.
-    pub const fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Linear => "linear",
             Self::Sourced => "sourced",
-            Self::Fused(fusion) => fusion.name(),
+            Self::Fused(formula) => formula.name(),
         }
     }
 }
@@ -141,10 +141,10 @@ impl KernelSpec {
                 ))
             }
             EpilogueKind::Sourced => Ok(Sourced { store }.spec()),
-            EpilogueKind::Fused(_) if !Fusion::takes(self.mainloop.operands[0].format) => {
-                Err(IllegalKernel::Roles(Fusion::OPERANDS))
+            EpilogueKind::Fused(_) if !Formula::takes(self.mainloop.operands[0].format) => {
+                Err(IllegalKernel::Roles(Formula::OPERANDS))
             }
-            EpilogueKind::Fused(fusion) => match fusion.spec(self.mainloop.operands[0].format, store) {
+            EpilogueKind::Fused(formula) => match formula.spec(store) {
                 Ok(spec) => Ok(spec),
                 Err(words) => Err(IllegalKernel::Roles(words)),
             },
@@ -181,7 +181,7 @@ impl KernelSpec {
         match self.epilogue {
             EpilogueKind::Linear => Arc::new(Linear { store }),
             EpilogueKind::Sourced => Arc::new(Sourced { store }),
-            EpilogueKind::Fused(fusion) => fusion.emitter(self.mainloop.operands[0].format, store),
+            EpilogueKind::Fused(formula) => formula.emitter(self.mainloop.operands[0].format, store),
         }
     }
 
@@ -227,13 +227,13 @@ impl AnyGemm {
     pub fn spec(&self) -> Option<KernelSpec> {
         let (scheduler, store) = (self.scheduler.spec()?, self.epilogue.store()?);
         let plan = &self.plan;
-        let fused = |fusion: &Fusion| {
-            fusion.emitter(plan.mainloop.operands[0].format, store).name() == self.epilogue.name()
+        let fused = |formula: &Formula| {
+            formula.emitter(plan.mainloop.operands[0].format, store).name() == self.epilogue.name()
         };
         let epilogue = match (plan.epilogue.sourced, self.epilogue.linear()) {
             (true, Some(_)) => EpilogueKind::Sourced,
             (false, Some(_)) => EpilogueKind::Linear,
-            (_, None) => EpilogueKind::Fused(Fusion::ALL.into_iter().find(fused)?),
+            (_, None) => EpilogueKind::Fused(self.epilogue.formula().filter(fused)?),
         };
         // A spec's text names the operands and what multiplies them, but no further tiles per stage.
         let [a, b] = plan.mainloop.operands;
@@ -244,7 +244,7 @@ impl AnyGemm {
             && b.staged
             && plan.mainloop.more.iter().all(|room| room.bytes == 0)
             && (plan.mainloop.registers, plan.mainloop.own_bytes) == (0, 0)
-            && (!matches!(epilogue, EpilogueKind::Fused(_)) || Fusion::takes(a.format));
+            && (!matches!(epilogue, EpilogueKind::Fused(_)) || Formula::takes(a.format));
         // The step of a scheduler that slices tiles follows from its slices.
         let step = if self.facts.slices > 1 { 0 } else { plan.mainloop.step };
         (said && self.mainloop.is_built_in()).then_some(KernelSpec {

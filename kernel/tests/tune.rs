@@ -9,7 +9,7 @@ use std::fs;
 use std::sync::Arc;
 
 use collective::tree::{LinearBias, LinearBiasArguments, ReduceRow, RowArgument, Sum};
-use collective::{Format, Fusion, MatrixRef};
+use collective::{Format, MatrixRef};
 use cute_rs::atom::Major;
 use kernel::disk::records::{Measurement, Problem};
 use kernel::disk::{Cache, Records};
@@ -179,7 +179,7 @@ fn a_fused_epilogue_is_measured_with_its_arguments() {
         type Summed = ReduceRow<Sum, LinearBias<half::bf16>>;
         let row = |address| RowArgument { address, len: PROBLEM.n };
         let arguments = (row(5 << 20), LinearBiasArguments { alpha: 1.0, bias: row(6 << 20) });
-        let request = request(PROBLEM).fused(Fusion::BiasSums);
+        let request = request(PROBLEM).fused("bias-sums".parse().expect("a formula"));
         let given = Tree::<Summed>(&arguments);
         let error = Loaded::tuned(&context(), &request, FEW).expect_err("no arguments");
         assert!(error.to_string().contains("has arguments of its own"), "{error}");
@@ -192,7 +192,8 @@ fn a_fused_epilogue_is_measured_with_its_arguments() {
         // Found again, also by a caller that has no arguments yet.
         assert!(matches!(tuned(&request, FEW).chosen, Chosen::Recorded { .. }));
         // Illegal arguments are refused, not measured.
-        let other = self::request(GemmProblem { m: 264, ..PROBLEM }).fused(Fusion::BiasSums);
+        let other =
+            self::request(GemmProblem { m: 264, ..PROBLEM }).fused("bias-sums".parse().expect("a formula"));
         let null = (row(0), arguments.1);
         let error = Loaded::tuned_with(&context(), &other, &Tree::<Summed>(&null), FEW).expect_err("null");
         assert!(matches!(error, EngineError::Call { .. }), "{error}");

@@ -1,36 +1,35 @@
-//! Kernels with a fused epilogue that has a name: runs them, and compares them with their trees.
+//! Kernels whose epilogue is a formula: runs them, and compares them with their trees.
 //!
 //! ```
-//! use falchion::verify::{Format, Fusion, fusions::any_columns};
+//! use falchion::verify::{Format, fusions::any_columns};
 //!
-//! let fused = any_columns(Fusion::BiasGelu, Format::Bf16)?;
+//! let fused = any_columns("gelu(alpha*acc + bias[n])".parse()?, Format::Bf16)?;
 //! assert!(fused.stores(129) && fused.kind() == "128x128-direct");
-//! # Ok::<(), falchion::verify::TreeError>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use collective::tree::{Node, Scratch, Shape};
-use collective::{Fusion, with_fusion};
+use collective::Formula;
+use collective::tree::{Scratch, Shape};
 use cute_rs::atom::Major;
 use kernel::{
-    AnyGemm, Call, EpilogueKind, GemmProblem, KernelSpec, Launch, Machine, Program, Request, Tree,
-    WorkspaceRef,
+    AnyGemm, Call, EpilogueKind, GemmProblem, KernelSpec, Launch, Machine, Program, Request, WorkspaceRef,
 };
 
 use super::product::of_kernels;
 use super::tree::Checked;
-use super::{Bench, Format, Sample, TreeError};
+use super::{Bench, Format, TreeError};
 
-/// A kernel with a named fused epilogue.
+/// A kernel whose epilogue is a formula.
 #[derive(Clone, Debug)]
 pub struct FusedGemm {
     /// The kernel.
     pub gemm: AnyGemm,
     /// Its fused epilogue.
-    pub fusion: Fusion,
+    pub fusion: Formula,
 }
 
 impl FusedGemm {
-    /// The kernel, if its epilogue is a named fusion; else `None`.
+    /// The kernel, if its epilogue is a formula; else `None`.
     pub fn of(gemm: AnyGemm) -> Option<Self> {
         let fusion = gemm.spec()?.fusion()?;
         Some(Self { gemm, fusion })
@@ -65,10 +64,18 @@ impl FusedGemm {
     /// # Errors
     /// The first mismatch, or why the kernel could not be run.
     pub fn check(&self, bench: &mut Bench<'_>, problem: GemmProblem) -> Result<Checked, TreeError> {
-        with_fusion!(self.fusion, self.gemm.plan().mainloop.operands[0].format, X => {
-            let arguments = X::sample(bench, shape::<X>(problem))?;
-            bench.check_tree::<X>(&self.gemm, problem, &arguments)
-        })
+        let arguments = bench.sample(self.fusion, self.operand(), self.shape(problem))?;
+        bench.check_formula(&self.gemm, problem, &arguments)
+    }
+
+    /// The format of A and B.
+    fn operand(&self) -> collective::Format {
+        self.gemm.plan().mainloop.operands[0].format
+    }
+
+    /// The shape of D.
+    fn shape(&self, GemmProblem { m, n, .. }: GemmProblem) -> Shape {
+        Shape { m, n: n >> self.fusion.halvings() }
     }
 
     /// Whether the kernel can store D for a GEMM of `n` columns: tensor copies need rows of a multiple of 16
@@ -100,10 +107,28 @@ impl FusedGemm {
         };
         let launches = sets.iter().map(launch).collect::<Result<_, TreeError>>()?;
         let plain = Ready { program, launches, slots };
-        let fused = with_fusion!(
-            self.fusion, gemm.plan().mainloop.operands[0].format, X => prepare::<X>(&self.gemm, bench, problem, sets)
-        )?;
+        let fused = self.ready(bench, problem, sets)?;
         Ok(Fused { kind: self.kind().to_owned(), plain, fused })
+    }
+
+    fn ready(
+        &self,
+        bench: &mut Bench<'_>,
+        problem: GemmProblem,
+        sets: &[[u64; 3]],
+    ) -> Result<Ready, TreeError> {
+        let program = self.gemm.program()?;
+        let slots = bench.engine().slots(&program)?;
+        let workspace = workspace(bench, self.gemm.workspace(&Call::of(problem), slots))?;
+        let shape = self.shape(problem);
+        let mut launches = Vec::new();
+        for &set in sets {
+            let arguments = bench.sample(self.fusion, self.operand(), shape)?;
+            let call = Call { workspace, ..packed(problem, set, shape.n) }.with(arguments);
+            let launch = self.gemm.launch(&call, slots)?;
+            launches.push(launch.ok_or(TreeError::Empty)?);
+        }
+        Ok(Ready { program, launches, slots })
     }
 }
 
@@ -135,7 +160,7 @@ pub struct Fused {
 /// # Errors
 /// The first mismatch, or why the kernel could not be run.
 pub fn check(
-    fusion: Fusion,
+    fusion: Formula,
     bench: &mut Bench<'_>,
     format: Format,
     problem: GemmProblem,
@@ -150,7 +175,7 @@ pub fn check(
 ///
 /// # Errors
 /// The kernel is illegal. That happens for no fusion of this library.
-pub fn any_columns(fusion: Fusion, format: Format) -> Result<FusedGemm, TreeError> {
+pub fn any_columns(fusion: Formula, format: Format) -> Result<FusedGemm, TreeError> {
     let (name, dtype) = (fusion.name(), format.name());
     let spec = KernelSpec::parse(&format!("tile=128x128x64 store=direct dtype={dtype} epilogue={name}"));
     let spec = spec.map_err(|error| TreeError::Unknown(error.into()))?;
@@ -159,27 +184,22 @@ pub fn any_columns(fusion: Fusion, format: Format) -> Result<FusedGemm, TreeErro
 }
 
 /// The kernels of the catalogue with a fusion.
-pub fn kernels(fusion: Fusion, format: Format) -> Vec<FusedGemm> {
+pub fn kernels(fusion: Formula, format: Format) -> Vec<FusedGemm> {
     let fits = |kernel: &FusedGemm| kernel.fusion == fusion && kernel.gemm.element() == format.name();
     fused_catalogue().into_iter().filter(fits).collect()
 }
 
 /// The kernels with a fusion that accept a problem, in the order of [`kernel::select`].
-pub fn ranked(fusion: Fusion, format: Format, problem: GemmProblem) -> Vec<FusedGemm> {
+pub fn ranked(fusion: Formula, format: Format, problem: GemmProblem) -> Vec<FusedGemm> {
     let request = Request::packed(of_kernels(format), [Major::K; 2], problem).fused(fusion);
     let selection = kernel::select(&request, &Machine::h200());
     selection.ranked.into_iter().filter_map(|ranked| FusedGemm::of(ranked.gemm)).collect()
 }
 
 /// The most memory in bytes that [`check`] needs to evaluate a fusion, in addition to the matrices.
-pub fn evaluated_bytes(fusion: Fusion, GemmProblem { m, n, .. }: GemmProblem) -> u64 {
-    let whole = matches!(fusion, Fusion::BiasAmax | Fusion::BiasFp8);
+pub fn evaluated_bytes(fusion: Formula, GemmProblem { m, n, .. }: GemmProblem) -> u64 {
+    let whole = fusion.reduces_all();
     super::tree::evaluated_bytes(Shape { m, n }, whole)
-}
-
-/// The shape of a fusion's D.
-fn shape<X: Node>(problem: GemmProblem) -> Shape {
-    Shape { m: problem.m, n: problem.n >> X::FACTS.halvings.unwrap_or(0) }
 }
 
 /// A call on packed operands, and a D of `columns` columns.
@@ -195,26 +215,6 @@ fn workspace(bench: &mut Bench<'_>, bytes: u64) -> Result<Option<WorkspaceRef>, 
     }
     let Scratch { address, bytes } = bench.scratch(bytes)?;
     Ok(Some(WorkspaceRef { address, bytes }))
-}
-
-fn prepare<X: Sample>(
-    gemm: &AnyGemm,
-    bench: &mut Bench<'_>,
-    problem: GemmProblem,
-    sets: &[[u64; 3]],
-) -> Result<Ready, TreeError> {
-    let program = gemm.program()?;
-    let slots = bench.engine().slots(&program)?;
-    let workspace = workspace(bench, gemm.workspace(&Call::of(problem), slots))?;
-    let shape = shape::<X>(problem);
-    let mut launches = Vec::new();
-    for &set in sets {
-        let arguments = X::sample(bench, shape)?;
-        let call = Call { workspace, ..packed(problem, set, shape.n) }.with(Tree::<X>(&arguments));
-        let launch = gemm.launch(&call, slots)?;
-        launches.push(launch.ok_or(TreeError::Empty)?);
-    }
-    Ok(Ready { program, launches, slots })
 }
 
 /// Every fusion's kernels, in bf16 and f16.

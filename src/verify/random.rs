@@ -18,7 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use collective::{
-    Arrivals, Atom, CachePolicy, Code, Form, Format, Fusion, MainloopSpec, Multiply, OperandSpec, Producer,
+    Arrivals, Atom, CachePolicy, Code, Form, Format, Formula, MainloopSpec, Multiply, OperandSpec, Producer,
     Roles, Source, StoreSpec, TileLayout, Way, WeightsSpec,
 };
 use cute_rs::atom::{Major, SwizzleMode};
@@ -278,7 +278,9 @@ impl Draw {
         let roles = self.of(&[Roles::Cooperative, Roles::Cooperative, Roles::Pingpong, Roles::Unspecialised]);
         let epilogue = match self.random.u32(..8) {
             0 => EpilogueKind::Sourced,
-            1 | 2 if Fusion::takes(a) || self.once_in(10) => EpilogueKind::Fused(self.of(&Fusion::ALL)),
+            1 | 2 if Formula::takes(a) || self.once_in(10) => {
+                EpilogueKind::Fused(self.of(&Formula::all().collect::<Vec<_>>()))
+            }
             _ => EpilogueKind::Linear,
         };
         let form = match epilogue {

@@ -8,6 +8,8 @@
 //! assert_eq!(batch.operations(), 3.0 * 2.0 * 64.0 * 32.0 * 16.0);
 //! ```
 
+mod fused;
+
 use std::time::Duration;
 
 use collective::BlockScales;
@@ -140,6 +142,16 @@ impl SeveralProducts {
         self.products.form().shares_rows()
     }
 
+    /// The form of the launch, with its table at an address.
+    fn at(&self, table: u64) -> Products {
+        match self.products {
+            Products::Ragged { count, .. } => Products::Ragged { count, offsets: table },
+            Products::Masked { count, room, .. } => Products::Masked { count, room, rows: table },
+            Products::KGrouped { count, .. } => Products::KGrouped { count, offsets: table },
+            Products::One | Products::Batched { .. } | Products::Grouped { .. } => self.products,
+        }
+    }
+
     /// First row and number of rows of each GEMM, among the rows of all.
     fn rows(&self) -> Vec<[u32; 2]> {
         let (offsets, m) = (&self.offsets, self.problem.m);
@@ -249,18 +261,7 @@ impl SeveralProducts {
         let d = upload(engine, &format.memory(&before))?;
         let slots = engine.slots(program)?;
         let table: Vec<u8> = self.offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
-        let products = match self.products {
-            Products::Ragged { count, .. } => {
-                Products::Ragged { count, offsets: upload(engine, &table)?.address }
-            }
-            Products::Masked { count, room, .. } => {
-                Products::Masked { count, room, rows: upload(engine, &table)?.address }
-            }
-            Products::KGrouped { count, .. } => {
-                Products::KGrouped { count, offsets: upload(engine, &table)?.address }
-            }
-            Products::One | Products::Batched { .. } | Products::Grouped { .. } => self.products,
-        };
+        let products = self.at(upload(engine, &table)?.address);
         let d_stride = places.get(1).map_or(0, |&second| second as u64);
         let d_ref = MatrixRef::new(d.address, d_pitch as u64).every(d_stride);
         let linear = LinearArguments { alpha, beta, c: (beta != 0.0).then_some(c_ref) };

@@ -35,10 +35,10 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use collective::tree::{Host, Memory, Node, NodeError, Path, Reach, Scratch, Shape, Written};
-use collective::{BlockScales, Bounded, Epilogue, EpilogueSpec, Evaluated, Treed};
+use collective::tree::{AnyNode, Host, Memory, Node, NodeError, Path, Reach, Scratch, Shape, Written};
+use collective::{BlockScales, Bounded, Epilogue, EpilogueSpec, Evaluated, FormulaArguments, Treed};
 use kernel::{
-    AnyGemm, Arguments, Buffer, Call, Engine, EngineError, Gemm, GemmConfig, GemmProblem, Launch,
+    AnyGemm, Arguments, Buffer, Call, Engine, EngineError, Gemm, GemmConfig, GemmProblem, KernelSpec, Launch,
     LaunchError, MatrixRef, Own, Program, Tree, UnknownConfig,
 };
 use reference::memory::{Compared, Contents, Fault, Writes};
@@ -246,11 +246,16 @@ fn writes(
             of_d.insert(address, at);
         }
     }
+    Writes::new(wanted(host), of_d)
+}
+
+/// What a tree has written, by address.
+fn wanted(host: Host<'_>) -> BTreeMap<u64, Wanted> {
     let wanted = |(address, Written { format, unrounded, value })| {
         let format = Format::named(format.name())?;
         Some((address, Wanted { format, unrounded, value: value.value, error: value.error }))
     };
-    Writes::new(host.finish().into_iter().filter_map(wanted).collect(), of_d)
+    host.finish().into_iter().filter_map(wanted).collect()
 }
 
 /// The most memory in bytes that evaluating a tree on a D of this shape needs, in addition to the matrices.
@@ -408,9 +413,30 @@ impl<'e> Bench<'e> {
     ) -> Result<Checked, TreeError> {
         let d = self.packed_d(gemm, problem)?;
         let evaluate = |host: &mut Host<'_>, at| X::evaluate(host, arguments, at);
-        let check = |product, path: &Path<'_>| Treed::<X>::check(arguments, product, path);
+        // How D is stored does not matter to the arguments.
+        let tree = Treed::<X>::new(KernelSpec::DEFAULT.store);
+        let check = |product, path: &Path<'_>| tree.check(arguments, product, path);
         let host = OnHost { evaluate: &evaluate, check: &check };
         self.check_given(gemm, problem, (Tree::<X>(arguments), host), d)
+    }
+
+    /// As [`check`](Self::check), for a kernel whose epilogue is a formula.
+    ///
+    /// # Errors
+    /// The first mismatch, or why the kernel could not be run.
+    pub fn check_formula(
+        &mut self,
+        gemm: &AnyGemm,
+        problem: GemmProblem,
+        arguments: &FormulaArguments,
+    ) -> Result<Checked, TreeError> {
+        let d = self.packed_d(gemm, problem)?;
+        let nodes = arguments.nodes();
+        let evaluate = |host: &mut Host<'_>, at| AnyNode::evaluate(host, nodes, at);
+        let tree = Treed::lowered(arguments.tree(), KernelSpec::DEFAULT.store);
+        let check = |product, path: &Path<'_>| tree.check(nodes, product, path);
+        let host = OnHost { evaluate: &evaluate, check: &check };
+        self.check_given(gemm, problem, (arguments.clone(), host), d)
     }
 
     /// As [`check`](Self::check), with the caller's D: its address and leading dimension.
@@ -435,7 +461,7 @@ impl<'e> Bench<'e> {
     }
 
     /// `given` are the epilogue's arguments, and `host` is the epilogue with them.
-    fn check_given<G: Arguments + Copy>(
+    fn check_given<G: Arguments + Clone>(
         &mut self,
         gemm: &AnyGemm,
         problem: GemmProblem,
@@ -505,7 +531,7 @@ impl<'e> Bench<'e> {
 
     /// The matrices `[a, b]` are the multiplied A and B. If the kernel reads another form of an operand (few
     /// bits, or sparse), both forms are in memory.
-    fn check_call<G: Arguments + Copy>(
+    fn check_call<G: Arguments + Clone>(
         &mut self,
         gemm: &AnyGemm,
         call: &Call<G>,
@@ -531,7 +557,7 @@ impl<'e> Bench<'e> {
             },
             host: on_host,
         };
-        self.check_subject(&Call { a, b, ..call.with(()) }, &subject)
+        self.check_subject(&Call { a, b, ..call.clone().with(()) }, &subject)
     }
 
     fn check_subject(&mut self, call: &Call<()>, subject: &Subject<'_>) -> Result<Checked, TreeError> {
@@ -590,16 +616,26 @@ impl<'e> Bench<'e> {
         if !places.all {
             writes = writes.among(d.rows().chain(subject.host.written(call.problem)));
         }
+        let compared = self.compared(&writes, (!places.all).then_some(d))?;
+        let Compared { ratio, elements, d } = compared;
+        let Places { rows, columns, all } = places;
+        let (places, complete) = ([rows.len(), columns.len()], all);
+        Ok(Checked { time, ratio, compared: elements, places, complete, d })
+    }
+
+    /// Compares everything that was uploaded with what has to be there now. `sampled` is a D of which only a
+    /// sample is in `writes`.
+    fn compared(&mut self, writes: &Writes, sampled: Option<Output>) -> Result<Compared, TreeError> {
         let mut compared = Compared::default();
         for (&begin, &buffer) in &self.uploads {
             let after = self.engine.read(buffer)?;
-            if !places.all && (begin..begin + after.len() as u64).contains(&d.address) {
+            if let Some(d) = sampled.filter(|d| (begin..begin + after.len() as u64).contains(&d.address)) {
                 let before = self.contents.buffer(begin).unwrap_or_default();
                 if let Some([row, column]) = d.unwritten(begin, before, &after) {
                     return Err(TreeError::Unwritten { row, column });
                 }
             }
-            self.contents.compare(begin, &after, &writes, &mut compared).map_err(|fault| match fault {
+            self.contents.compare(begin, &after, writes, &mut compared).map_err(|fault| match fault {
                 Fault::Beside { byte, was, is } => {
                     TreeError::Beside { address: begin + byte as u64, was, is }
                 }
@@ -614,9 +650,25 @@ impl<'e> Bench<'e> {
                 }
             })?;
         }
-        let Compared { ratio, elements, d } = compared;
-        let Places { rows, columns, all } = places;
-        let (places, complete) = ([rows.len(), columns.len()], all);
-        Ok(Checked { time, ratio, compared: elements, places, complete, d })
+        Ok(compared)
+    }
+
+    /// Compares everything that was uploaded with what `evaluate` writes. It also tells the place in D of each
+    /// address.
+    pub(super) fn check_memory(
+        &mut self,
+        time: Option<Duration>,
+        accumulator: &dyn Fn([u32; 2]) -> Bounded,
+        evaluate: impl FnOnce(&mut Host<'_>, &mut BTreeMap<u64, [u32; 2]>),
+    ) -> Result<Checked, TreeError> {
+        let mut of_d = BTreeMap::new();
+        let writes = {
+            let memory = Remembered(&self.contents);
+            let mut host = Host::new(Shape { m: 0, n: 0 }, &memory, accumulator);
+            evaluate(&mut host, &mut of_d);
+            Writes::new(wanted(host), of_d.clone())
+        };
+        let Compared { ratio, elements, d } = self.compared(&writes, None)?;
+        Ok(Checked { time, ratio, compared: elements, places: [of_d.len(), 1], complete: true, d })
     }
 }

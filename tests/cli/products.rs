@@ -22,7 +22,7 @@ fn a_product_of_random_matrices_is_verified() {
 /// Every operand format, also with unaligned rows, and with many GEMMs in one launch.
 #[test]
 fn products_of_every_format_are_verified() {
-    let more: [(&[&str], &str); 16] = [
+    let more: [(&[&str], &str); 23] = [
         (&["--dtype", "e4m3", "--alpha", "0.5", "--beta", "2"], "e4m3 by e4m3 to bf16"),
         (&["--kernel", "dtype=e4m3 dtype-b=e5m2 out=e5m2", "--alpha", "0.1"], "e4m3 by e5m2 to e5m2"),
         (&["--kernel", "dtype=u8 dtype-b=s8 swap=yes", "--beta", "-3"], "u8 by s8 to s32"),
@@ -34,13 +34,32 @@ fn products_of_every_format_are_verified() {
         (&["--dtype", "s8", "--repeat", "2"], "the same bits in all 2 runs"),
         (
             &["--dtype", "e4m3", "--epilogue", "bias-gelu", "--m", "70", "--n", "136"],
-            "gelu(alpha * A * B + bias)",
+            "D = gelu_tanh_fastest(alpha*acc+bias[n])",
         ),
-        (&["--dtype", "e5m2", "--epilogue", "row-column-scaled", "--k", "72"], "a scale in f32 for each row"),
-        (&["--epilogue", "quantized", "--m", "70", "--n", "304"], "a scale for each 128 columns of a row"),
+        (
+            &["--dtype", "e5m2", "--epilogue", "row-column-scaled", "--k", "72"],
+            "acc*rows[m]:f32*columns[n]:f32",
+        ),
+        (&["--dtype", "s8", "--epilogue", "row-column-scaled", "--n", "40"], "s8 by s8 to f32"),
+        (&["--dtype", "tf32", "--epilogue", "relu(acc) + bias[n]", "--n", "72"], "tf32 by tf32 to f32"),
+        (
+            &["--epilogue", "gelu(alpha*acc + beta*c + bias[n])", "--m", "70", "--n", "40"],
+            "D = gelu(alpha*acc+beta*c+bias[n])",
+        ),
+        (
+            &["--epilogue", "y = silu(acc); store(gate[m,n], y) * up[m,n]", "--m", "70", "--n", "33"],
+            "D = y=silu(acc);store(gate[m,n],y)*up[m,n]",
+        ),
+        (&["--epilogue", "relu(acc + bias[n])*rows[m]", "--batch", "3"], "D = relu(acc+bias[n])*rows[m]"),
+        (
+            &["--dtype", "e4m3", "--epilogue", "silu(acc) + x[m,n]", "--rows", "3,0,70"],
+            "D = silu(acc)+x[m,n]",
+        ),
+        (&["--epilogue", "swiglu", "--k-groups", "64,0,128", "--m", "40"], "D = gated(silu_fast,alpha*acc)"),
+        (&["--epilogue", "quantized", "--m", "70", "--n", "304"], "quantize_e4m3(scales,alpha*acc)"),
         (
             &["--dtype", "e4m3", "--epilogue", "quantized", "--m", "3", "--n", "30"],
-            "e4m3(alpha * A * B / scale)",
+            "quantize_e4m3(scales,alpha*acc)",
         ),
         (
             &[
@@ -54,7 +73,7 @@ fn products_of_every_format_are_verified() {
         (&["--kernel", "dtype=e4m3 out=e4m3 epilogue=bias-fp8 tile=128x128x128", "--m", "72"], "verified"),
         (
             &["--kernel", "dtype=e4m3 epilogue=swiglu scale-a=1x128 scale-b=128x128", "--k", "300"],
-            "silu(gate) * up",
+            "gated(silu_fast,alpha*acc)",
         ),
     ];
     let formats = ["bf16", "f16", "tf32", "f32", "f64", "e4m3", "e5m2", "s8", "u8"];
@@ -257,7 +276,7 @@ fn fused_kernels_run_by_name() {
             (
                 "several products",
                 &["--kernel", name, "--batch", "2"],
-                &["without a fused epilogue", "128x128-pingpong-bf16-kk"],
+                &["computes one GEMM, and --batch means"],
             ),
             ("columns that it cannot store", &["--kernel", name, "--n", "3"], &["6 B, a multiple of 16 B"]),
         ],

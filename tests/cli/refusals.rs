@@ -42,9 +42,9 @@ fn bad_input_is_one_paragraph_and_exit_code_2() {
         ("unknown type", &["--dtype", "f8"], &["'f8'", "bf16, f16, e4m3"]),
         ("no operand", &["--dtype", "s32"], &["'s32'", "tf32"]),
         (
-            "a fused epilogue of integers",
-            &["--dtype", "s8", "--epilogue", "bias"],
-            &["bf16, f16 and 8-bit floats"],
+            "a fused epilogue of doubles",
+            &["--dtype", "f64", "--epilogue", "bias"],
+            &["formulas compute in f32, and operands are f64"],
         ),
         (
             "half a factor of integers",
@@ -144,9 +144,9 @@ fn bench_checks_its_arguments_first() {
             &["elements of 8 bits", "KMajor"],
         ),
         (
-            "a fused epilogue of integers",
-            &["--epilogue", "bias", "--dtype", "s8"],
-            &["named fusions are for"],
+            "a fused epilogue of doubles",
+            &["--epilogue", "bias", "--dtype", "f64"],
+            &["formulas compute in f32, and operands are f64"],
         ),
         (
             "a fused epilogue of scaled blocks",

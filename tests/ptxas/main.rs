@@ -143,37 +143,19 @@ fn functions_in_large_tiles_assemble_without_spills() {
     assert_eq!(failures, [""; 0]);
 }
 
-/// The PTX of a tree of a family in a 128 x 256 tile.
-fn random_tree<F: random::Family, S: collective::Store>(case: u64) -> Option<String> {
-    use falchion::prelude::*;
-    type Long<S, X> = Composed<
-        TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U256, U64>, Cooperative<U2>>,
-        TreeEpilogue<bf16, S, X>,
-        Persistent<Grouped<AlongM, U8>>,
-    >;
-    let tree = random::draw::<F>(&mut fastrand::Rng::with_seed(case), 1 + case as u32 % 3);
-    let program = Gemm::<Long<S, random::Random<F>>>::program().expect("a legal program");
-    refused(&format!("random-{case}"), &program).map(|complaints| format!("{tree:?}: {complaints}"))
-}
-
+/// Random formulas in a 128 x 256 tile.
 #[test]
 #[ignore = "needs ptxas: run `cargo xtask test`"]
-fn random_trees_assemble_without_spills() {
-    use collective::{TmaStore, Transposed};
-    use random::{InEights, InHalves, InPairs, InSixteens, Plain, Rows, Turned};
+fn random_formulas_assemble_without_spills() {
     use rayon::prelude::*;
-    type Check = fn(u64) -> Option<String>;
-    const FAMILIES: [Check; 8] = [
-        random_tree::<Plain, TmaStore>,
-        random_tree::<Plain, TmaStore>,
-        random_tree::<Rows, TmaStore>,
-        random_tree::<InPairs, TmaStore>,
-        random_tree::<InEights, TmaStore>,
-        random_tree::<InSixteens, TmaStore>,
-        random_tree::<InHalves, TmaStore>,
-        random_tree::<Turned, Transposed<TmaStore>>,
-    ];
-    let check = |case: u64| FAMILIES[case as usize / 3 % 8](case);
+    let check = |case: u64| {
+        let family = random::FAMILIES[case as usize / 3 % 8];
+        let text = family.draw(&mut fastrand::Rng::with_seed(case), 1 + case as u32 % 3);
+        let swap = if family.unordered { " swap=yes" } else { "" };
+        let spec = random::kernel(&format!("tile=128x256x64{swap}"), &text).expect("a formula");
+        let program = spec.kernel().expect("a legal kernel").program().expect("a legal program");
+        refused(&format!("random-{case}"), &program).map(|complaints| format!("{text}: {complaints}"))
+    };
     let failures: Vec<String> = (0..200).into_par_iter().filter_map(check).collect();
     assert_eq!(failures, [""; 0]);
 }

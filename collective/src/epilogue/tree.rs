@@ -14,9 +14,12 @@ use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, Evaluated};
 use crate::element::{Element, Format};
 use crate::extent::Extent;
 use crate::form::{Form, Forms};
+use crate::formula::{Formula, Lowered};
 use crate::mainloop::{Consumer, Fragment, FragmentRow, Piece, begin, output_elements};
 use crate::plan::{EpilogueSpec, Plan, TileNeeds};
-use crate::tree::{Bounded, Declare, EarlyRow, Facts, Host, Node, NodeError, Parameters, Path, Shape};
+use crate::tree::{
+    AnyNode, Bounded, Declare, EarlyRow, Facts, Host, Node, NodeError, Parameters, Path, Shape,
+};
 
 /// An epilogue whose D is the value of the tree `X`, rounded to `T` and stored by `S`. For the nodes see
 /// [`tree`](crate::tree).
@@ -61,7 +64,7 @@ impl<T: Element, S: Store, X: Node> TreeEpilogue<T, S, X> {
 
 impl<T: Element, S: Store, X: Node> Epilogue for TreeEpilogue<T, S, X> {
     type Arguments = X::Arguments;
-    const SPEC: EpilogueSpec = match Treed::<X>::spec(Self::STORE) {
+    const SPEC: EpilogueSpec = match spec(X::FACTS, Self::STORE) {
         Ok(spec) => spec,
         Err(sentence) => panic!("{}", sentence),
     };
@@ -72,7 +75,7 @@ impl<T: Element, S: Store, X: Node> Epilogue for TreeEpilogue<T, S, X> {
     }
 
     fn check(arguments: &X::Arguments, product: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        Treed::<X>::check(arguments, product, path)
+        Treed::<X>::new(Self::STORE).check(arguments, product, path)
     }
 
     fn parameters(plan: &Plan, arguments: &X::Arguments, d: Output) -> Vec<Argument> {
@@ -80,94 +83,96 @@ impl<T: Element, S: Store, X: Node> Epilogue for TreeEpilogue<T, S, X> {
     }
 }
 
-/// [`TreeEpilogue`] with its store as a value.
+/// What a tree with these facts asks of the plan.
+///
+/// # Errors
+/// A sentence, if the tree cannot be stored in this way.
+pub(crate) const fn spec(facts: Facts, store: StoreSpec) -> Result<EpilogueSpec, &'static str> {
+    if facts.free > 0 {
+        return Err("a Bound stands outside of the Let that it names: enclose it in Let<X, ..>");
+    }
+    if !store.format.is_float() {
+        return Err(
+            "a tree computes in f32, and D is made of integers: store f32, bf16, f16, e4m3 or e5m2, or use \
+             LinearCombination<i32>, which computes in integers",
+        );
+    }
+    if matches!(store.format, Format::F64) {
+        return Err("a tree computes in f32, and D is f64: use LinearCombination<f64, DirectStore>");
+    }
+    if store.transposed && facts.halved() > 0 {
+        return Err(
+            "rows of a transposed tile are D's columns, and gates join columns of a tile: leave Transposed out",
+        );
+    }
+    if store.transposed && (facts.whole_tiles || facts.surveys) {
+        return Err(
+            "ordered reductions, TopKSoftmax and Quantize look along the rows of a tile, which are D's columns where the store \
+             is Transposed: reduce with ReduceRow, ReduceColumn or ReduceScalar, or leave Transposed out",
+        );
+    }
+    Ok(EpilogueSpec {
+        registers: 32,
+        halvings: facts.halved(),
+        split: facts.gate_block == Facts::SPLIT,
+        needs: TileNeeds {
+            columns: match facts.gate_block {
+                0 | 1 => 1,
+                Facts::SPLIT => 16,
+                block => block * 2,
+            },
+            whole: facts.whole_tiles || facts.gate_block > 8 || facts.block > 0,
+            single: facts.whole_tiles,
+            rows: facts.surveys && facts.block == 0,
+            block: facts.block,
+        },
+        ..EpilogueSpec::of(store)
+    })
+}
+
+/// [`TreeEpilogue`] with its store as a value. The tree is a type, or a [`Formula`]'s.
 pub struct Treed<X> {
     /// How D is stored.
     pub store: StoreSpec,
+    facts: Facts,
+    /// The tree, if it is a value.
+    value: Option<Lowered>,
     tree: PhantomData<fn() -> X>,
 }
 
-impl<X: Node> Treed<X> {
-    const HALVINGS: u32 = {
-        assert!(
-            X::FACTS.free == 0,
-            "a Bound stands outside of the Let that it names: enclose it in Let<X, ..>"
-        );
-        match X::FACTS.halvings {
-            Some(halvings) => halvings,
-            None => 0,
-        }
-    };
+impl Treed<AnyNode> {
+    /// The tree of a formula with a store.
+    pub fn lowered(tree: Lowered, store: StoreSpec) -> Self {
+        Self { store, facts: tree.facts(), value: Some(tree), tree: PhantomData }
+    }
+}
 
+impl<X: Node> Treed<X> {
     /// The tree with a store.
     pub const fn new(store: StoreSpec) -> Self {
-        Self { store, tree: PhantomData }
-    }
-
-    /// What the epilogue asks of the plan.
-    ///
-    /// # Errors
-    /// A sentence, if the tree cannot be stored in this way.
-    pub const fn spec(store: StoreSpec) -> Result<EpilogueSpec, &'static str> {
-        if !store.format.is_float() {
-            return Err(
-                "a tree computes in f32, and D is made of integers: store f32, bf16, f16, e4m3 or e5m2, or use \
-                 LinearCombination<i32>, which computes in integers",
-            );
-        }
-        if matches!(store.format, Format::F64) {
-            return Err("a tree computes in f32, and D is f64: use LinearCombination<f64, DirectStore>");
-        }
-        if store.transposed && Self::HALVINGS > 0 {
-            return Err(
-                "rows of a transposed tile are D's columns, and gates join columns of a tile: leave Transposed out",
-            );
-        }
-        if store.transposed && (X::FACTS.whole_tiles || X::FACTS.surveys) {
-            return Err(
-                "ordered reductions, TopKSoftmax and Quantize look along the rows of a tile, which are D's columns where the store \
-                 is Transposed: reduce with ReduceRow, ReduceColumn or ReduceScalar, or leave Transposed out",
-            );
-        }
-        Ok(EpilogueSpec {
-            registers: 32,
-            halvings: Self::HALVINGS,
-            split: X::FACTS.gate_block == Facts::SPLIT,
-            needs: TileNeeds {
-                columns: match X::FACTS.gate_block {
-                    0 | 1 => 1,
-                    Facts::SPLIT => 16,
-                    block => block * 2,
-                },
-                whole: X::FACTS.whole_tiles || X::FACTS.gate_block > 8 || X::FACTS.block > 0,
-                single: X::FACTS.whole_tiles,
-                rows: X::FACTS.surveys && X::FACTS.block == 0,
-                block: X::FACTS.block,
-            },
-            ..EpilogueSpec::of(store)
-        })
+        Self { store, facts: X::FACTS, value: None, tree: PhantomData }
     }
 
     /// Checks the arguments for a GEMM of this shape.
     ///
     /// # Errors
     /// The first illegal argument.
-    pub fn check(arguments: &X::Arguments, product: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        if !product.n.is_multiple_of(1 << Treed::<X>::HALVINGS) {
+    pub fn check(&self, arguments: &X::Arguments, product: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+        let facts = self.facts;
+        if !product.n.is_multiple_of(1 << facts.halved()) {
             let reason =
                 format!("N is {}, a multiple of 2 was needed: the columns are gated in pairs", product.n);
             return Err(path.refuse(reason));
         }
-        let block = if X::FACTS.gate_block == Facts::SPLIT { 0 } else { X::FACTS.gate_block * 2 };
+        let block = if facts.gate_block == Facts::SPLIT { 0 } else { facts.gate_block * 2 };
         if block > 2 && !product.n.is_multiple_of(block) {
             let reason = format!(
                 "N is {}, a multiple of {block} was needed: the columns are gated in blocks of {}",
-                product.n,
-                X::FACTS.gate_block
+                product.n, facts.gate_block
             );
             return Err(path.refuse(reason));
         }
-        X::check(arguments, Shape { n: product.n >> Treed::<X>::HALVINGS, ..product }, path)
+        X::check(arguments, Shape { n: product.n >> facts.halved(), ..product }, path)
     }
 
     /// The values of the kernel parameters.
@@ -184,31 +189,37 @@ impl<X: Node> Treed<X> {
         parameters.values
     }
 
+    /// The tree's name.
+    pub fn tree_name(&self) -> String {
+        self.value.map_or_else(X::name, |tree| tree.name().to_owned())
+    }
+
     /// Number of pairs of the tree's one row vector that a thread loads before a tile is multiplied; 0 if it
     /// loads them afterwards.
     fn early(&self, plan: &Plan) -> usize {
-        let one = X::FACTS.row_vectors == 1 && Self::HALVINGS == 0 && matches!(plan.form, Form::Single);
+        let one =
+            self.facts.row_vectors == 1 && self.facts.halved() == 0 && matches!(plan.form, Form::Single);
         let early = one
             && plan.mainloop.step == 0
-            && ahead::<X>(self.store, plan, MULTIPLYING + plan.mainloop.registers);
+            && ahead(self.facts, self.store, plan, MULTIPLYING + plan.mainloop.registers);
         let pairs = if early { plan.output_tile_n() / 8 } else { 0 };
         pairs as usize
     }
 }
 
 /// Whether there are registers for the row vectors of the whole tile, and for `others` more.
-fn ahead<X: Node>(store: StoreSpec, plan: &Plan, others: u32) -> bool {
+fn ahead(facts: Facts, store: StoreSpec, plan: &Plan, others: u32) -> bool {
     let registers = plan.registers;
     // In addition to 128 accumulators there are registers for row vectors of the whole tile; in addition to
     // more, barely for those of a part.
-    let vectors = X::FACTS.row_vectors * plan.output_tile_n() / 8;
-    let spare = SPARE + X::FACTS.registers.saturating_sub(USUAL);
+    let vectors = facts.row_vectors * plan.output_tile_n() / 8;
+    let spare = SPARE + facts.registers.saturating_sub(USUAL);
     !store.transposed && registers.accumulators + vectors + spare + others <= registers.consumer
 }
 
 impl<X: Node> fmt::Debug for Treed<X> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Treed").field("tree", &X::name()).field("store", &self.store).finish()
+        f.debug_struct("Treed").field("tree", &self.tree_name()).field("store", &self.store).finish()
     }
 }
 
@@ -217,12 +228,20 @@ impl<X: Node> EpilogueEmitter for Treed<X> {
         Some(self.store)
     }
 
+    fn formula(&self) -> Option<Formula> {
+        match self.value {
+            Some(tree) => Some(tree.formula()),
+            None => Formula::with_tree(&X::name()),
+        }
+    }
+
     fn name(&self) -> String {
-        format!("{}{}", X::name(), self.store.suffix())
+        format!("{}{}", self.tree_name(), self.store.suffix())
     }
 
     fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceEpilogue<'f> + 'f> {
-        let mut declare = Declare::ahead(f, self.early(plan));
+        let items = self.value.map_or(&[][..], Lowered::items);
+        let mut declare = Declare::ahead(f, self.early(plan), items);
         let tree = X::declare(&mut declare);
         Box::new(TreeDevice::<X> {
             tree,
@@ -230,6 +249,7 @@ impl<X: Node> EpilogueEmitter for Treed<X> {
             pairs: f.param("pairs"),
             d: self.store.declare(f, plan),
             store: self.store,
+            facts: self.facts,
         })
     }
 }
@@ -237,6 +257,7 @@ impl<X: Node> EpilogueEmitter for Treed<X> {
 /// Parameters of [`Treed`] on the device.
 struct TreeDevice<'f, X: Node> {
     store: StoreSpec,
+    facts: Facts,
     tree: X::Device<'f>,
     /// The row vector that is loaded before a tile is multiplied.
     early: Option<EarlyRow<'f>>,
@@ -265,9 +286,9 @@ impl<'f, X: Node> DeviceEpilogue<'f> for TreeDevice<'f, X> {
 
     fn store(&self, f: &'f Builder, plan: &Plan, extent: Extent<'f>, fragment: Fragment<'f, f32>) {
         let halvings = plan.epilogue.halvings;
-        let order = Order { gate_block: X::FACTS.gate_block, groups: plan.mainloop.tile[1] / 8 };
+        let order = Order { gate_block: self.facts.gate_block, groups: plan.mainloop.tile[1] / 8 };
         let fragment = Fragment { blocks: order.of(&fragment), ..fragment };
-        let ahead = ahead::<X>(self.store, plan, 0);
+        let ahead = ahead(self.facts, self.store, plan, 0);
         let pairs_at_once = if plan.registers.accumulators > 128 { PAIRS / 2 } else { PAIRS };
         let step = pairs_at_once << halvings;
         let emit = |whole: bool| {
@@ -285,7 +306,7 @@ impl<'f, X: Node> DeviceEpilogue<'f> for TreeDevice<'f, X> {
             };
             let values = |block: u32, rows: &[FragmentRow<'f, f32>]| {
                 let state = &mut *state.borrow_mut();
-                if X::FACTS.surveys && surveyed.get() == block {
+                if self.facts.surveys && surveyed.get() == block {
                     survey(block, state);
                     surveyed.set(block + 1);
                 }

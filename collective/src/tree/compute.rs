@@ -23,7 +23,7 @@ pub trait Inputs<const N: usize>: 'static {
     /// The arguments of the operands, in order.
     type Arguments;
     /// The device parameters of the operands, in order.
-    type Device<'f>: Copy;
+    type Device<'f>: 'f;
     /// The states of the operands, in order.
     type State<'f>: 'f;
     /// The combined facts of the operands.
@@ -72,7 +72,11 @@ macro_rules! inputs {
             type Arguments = ($($node::Arguments,)+);
             type Device<'f> = ($($node::Device<'f>,)+);
             type State<'f> = ($($node::State<'f>,)+);
-            const FACTS: Facts = Facts::LEAF$(.beside($node::FACTS))+;
+            const FACTS: Facts = {
+                let facts = Facts::LEAF;
+                $(let facts = Facts::legal(facts.beside($node::FACTS));)+
+                facts
+            };
 
             fn name() -> String {
                 [$($node::name()),+].join("_")

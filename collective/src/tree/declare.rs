@@ -4,6 +4,7 @@ use ptx::abi::Argument;
 use ptx::{Builder, Scalar, Value};
 
 use super::early::{EARLY, EarlyRow};
+use super::value::Item;
 
 /// Parameter names, in the order of the tree.
 const NAMES: [&str; 64] = [
@@ -22,18 +23,33 @@ pub struct Declare<'f> {
     /// Number of pairs of a row vector that are loaded before the tile is multiplied.
     early_pairs: usize,
     early: Option<EarlyRow<'f>>,
+    /// The nodes of a tree that is a value, from the next on.
+    items: &'static [Item],
+    literal: f32,
 }
 
 impl<'f> Declare<'f> {
     /// Declares parameters of the kernel that `f` builds.
     pub fn new(f: &'f Builder) -> Self {
-        Self { f, declared: 0, early_pairs: 0, early: None }
+        Self { f, declared: 0, early_pairs: 0, early: None, items: &[], literal: 0.0 }
     }
 
     /// The same for a tree whose one row vector is loaded before the tile is multiplied, `pairs` pairs per
-    /// thread.
-    pub(crate) fn ahead(f: &'f Builder, pairs: usize) -> Self {
-        Self { early_pairs: pairs.min(EARLY), ..Self::new(f) }
+    /// thread. `items` are the nodes of a tree that is a value.
+    pub(crate) fn ahead(f: &'f Builder, pairs: usize, items: &'static [Item]) -> Self {
+        Self { early_pairs: pairs.min(EARLY), items, ..Self::new(f) }
+    }
+
+    /// Takes the next node of a tree that is a value.
+    pub(super) fn item(&mut self) -> Option<&'static Item> {
+        let (first, rest) = self.items.split_first()?;
+        (self.items, self.literal) = (rest, first.number);
+        Some(first)
+    }
+
+    /// The number of the node that was taken last.
+    pub(super) fn literal(&self) -> f32 {
+        self.literal
     }
 
     /// The row vector that is loaded before the tile is multiplied, if there is one.

@@ -127,6 +127,26 @@ impl<F, X, Order: GateOrder> Gated<F, X, Order> {
     }
 }
 
+/// The facts of a [`Gated`] around a value, in this order, with a function that needs so many registers.
+///
+/// # Errors
+/// The value cannot be gated.
+pub(crate) const fn gated(x: Facts, block: u32, registers: u32) -> Result<Facts, &'static str> {
+    if x.free > 0 {
+        return Err("a Bound inside of Gated names a Let around it, whose value has half the columns");
+    }
+    if matches!(x.halvings, Some(1..)) {
+        return Err("a Gated stands inside of another: columns are halved once");
+    }
+    if block == Facts::SPLIT && (x.whole_tiles || x.surveys) {
+        return Err(
+            "inside of a split Gated a tile has columns of both halves, which no ordered reduction and no TopKSoftmax \
+             looks through: put it around the Gated",
+        );
+    }
+    Ok(Facts { halvings: Some(1), gate_block: block, ..x.of_function(registers) })
+}
+
 /// The state of a [`Gated`] for a tile.
 #[derive(Debug)]
 pub struct GatedState<'f, A, X> {
@@ -143,24 +163,7 @@ impl<F: Pointwise<2>, X: Node, Order: GateOrder> Node for Gated<F, X, Order> {
     type Arguments = (F::Arguments, X::Arguments);
     type Device<'f> = (<F::Arguments as Scalars>::Of<Value<'f, f32>>, X::Device<'f>);
     type State<'f> = GatedState<'f, <F::Arguments as Scalars>::Of<Value<'f, f32>>, X::State<'f>>;
-    const FACTS: Facts = {
-        assert!(
-            X::FACTS.free == 0,
-            "a Bound inside of Gated names a Let around it, whose value has half the columns"
-        );
-        let halvings = match X::FACTS.halvings {
-            Some(halvings) => halvings + 1,
-            None => 1,
-        };
-        assert!(halvings == 1, "a Gated stands inside of another: columns are halved once");
-        assert!(
-            !(Self::SPLIT && (X::FACTS.whole_tiles || X::FACTS.surveys)),
-            "inside of a split Gated a tile has columns of both halves, which no ordered reduction and no TopKSoftmax \
-             looks through: put it around the Gated"
-        );
-        let facts = X::FACTS.of_function(F::REGISTERS);
-        Facts { halvings: Some(halvings), gate_block: Order::BLOCK, ..facts }
-    };
+    const FACTS: Facts = Facts::legal(gated(X::FACTS, Order::BLOCK, F::REGISTERS));
 
     fn name() -> String {
         let block = match Order::BLOCK {

@@ -23,6 +23,9 @@ pub struct Written {
     pub value: Bounded,
 }
 
+/// Values by GEMM and element.
+type Elements = BTreeMap<(u32, [u32; 2]), Bounded>;
+
 /// Reduces an old value and all new ones to one value.
 type Combine = fn(f64, &[Bounded]) -> Bounded;
 
@@ -38,8 +41,8 @@ pub struct Host<'a> {
     accumulator: &'a dyn Fn([u32; 2]) -> Bounded,
     /// Elements written, by address.
     written: BTreeMap<u64, Written>,
-    /// Values to reduce, by address and then by element, with the function that reduces them.
-    reduced: BTreeMap<u64, (Combine, BTreeMap<[u32; 2], Bounded>)>,
+    /// Values to reduce, by address, with the function that reduces them.
+    reduced: BTreeMap<u64, (Combine, Elements)>,
     /// The innermost enclosing binding.
     bound: Option<&'a Link<'a>>,
 }
@@ -85,6 +88,11 @@ impl<'a> Host<'a> {
     #[must_use]
     pub fn of_group(self, group: u32) -> Self {
         Self { group, ..self }
+    }
+
+    /// Goes on with GEMM `group` of a launch of several, whose D has this shape.
+    pub fn enter(&mut self, group: u32, shape: Shape) {
+        (self.group, self.shape) = (group, shape);
     }
 
     /// Evaluates `body` with one more binding: to `value`, which is known at one element.
@@ -171,6 +179,6 @@ impl<'a> Host<'a> {
     pub(super) fn note_reduced(&mut self, combine: Combine, address: u64, at: [u32; 2], value: Bounded) {
         let (_, elements) =
             self.reduced.entry(address + self.displacement).or_insert((combine, BTreeMap::new()));
-        elements.insert(at, value);
+        elements.insert((self.group, at), value);
     }
 }

@@ -14,7 +14,7 @@ use crate::operand::MatrixRef;
 use crate::real::{Accuracy, Fast, Real};
 
 /// Columns per block.
-const BLOCK: u32 = 128;
+pub(super) const BLOCK: u32 = 128;
 
 /// Lower bound of a block's largest magnitude, so that its scale is a normal number.
 const LEAST: f64 = 7.888_609_052_210_118e-31; // 2^-100
@@ -28,6 +28,23 @@ const LEAST: f64 = 7.888_609_052_210_118e-31; // 2^-100
 /// it. NaN stays NaN, and does not affect its block's scale.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantize<T, X>(PhantomData<(T, X)>);
+
+/// The facts of a [`Quantize`] around a value.
+///
+/// # Errors
+/// The value cannot be computed twice, or is known too late.
+pub(crate) const fn quantized(x: Facts) -> Result<Facts, &'static str> {
+    if x.effects {
+        return Err("a Quantize computes what is inside of it twice: put reductions and AuxStore around it");
+    }
+    if x.surveys {
+        return Err("a Quantize stands around a node that looks at rows: they are surveyed once");
+    }
+    if x.free > 0 {
+        return Err("a Bound inside of Quantize names a Let around it: put the Let inside");
+    }
+    Ok(Facts { surveys: true, block: BLOCK, effects: true, ..x })
+}
 
 /// The factor of a block's elements, and its scale.
 fn factors<R: Real>(largest: R, format: Format) -> [R; 2] {
@@ -65,16 +82,7 @@ impl<T: Element, X: Node> Node for Quantize<T, X> {
             matches!(T::FORMAT, Format::E4m3 | Format::E5m2),
             "a Quantize makes 8-bit floats: use F8E4M3 or F8E5M2"
         );
-        assert!(
-            !X::FACTS.effects,
-            "a Quantize computes what is inside of it twice: put reductions and AuxStore around it"
-        );
-        assert!(
-            !X::FACTS.surveys,
-            "a Quantize stands around a node that looks at rows: they are surveyed once"
-        );
-        assert!(X::FACTS.free == 0, "a Bound inside of Quantize names a Let around it: put the Let inside");
-        Facts { surveys: true, block: BLOCK, effects: true, ..X::FACTS }
+        Facts::legal(quantized(X::FACTS))
     };
 
     fn name() -> String {

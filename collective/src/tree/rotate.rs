@@ -14,6 +14,19 @@ use crate::real::Real;
 #[derive(Clone, Copy, Debug)]
 pub struct Rotate<X, Angles>(PhantomData<(X, Angles)>);
 
+/// The facts of a [`Rotate`] of a value by angles.
+///
+/// # Errors
+/// They cannot be combined.
+pub(crate) const fn rotated(x: Facts, angles: Facts) -> Result<Facts, &'static str> {
+    if x.free > 0 || angles.free > 0 {
+        return Err(
+            "a Bound inside of Rotate names a Let around it, which has one column's value where two are needed",
+        );
+    }
+    x.beside(angles)
+}
+
 /// Rotates a point.
 fn turn<R: Real>([x, y]: [R; 2], [cos, sin]: [R; 2]) -> [R; 2] {
     [x.mul_add(cos, -(y * sin)), x.mul_add(sin, y * cos)]
@@ -23,13 +36,7 @@ impl<X: Node, A: Node> Node for Rotate<X, A> {
     type Arguments = (X::Arguments, A::Arguments);
     type Device<'f> = (X::Device<'f>, A::Device<'f>);
     type State<'f> = (X::State<'f>, A::State<'f>);
-    const FACTS: Facts = {
-        assert!(
-            X::FACTS.free == 0 && A::FACTS.free == 0,
-            "a Bound inside of Rotate names a Let around it, which has one column's value where two are needed"
-        );
-        X::FACTS.beside(A::FACTS)
-    };
+    const FACTS: Facts = Facts::legal(rotated(X::FACTS, A::FACTS));
 
     fn name() -> String {
         format!("rot_{}_{}", X::name(), A::name())

@@ -27,14 +27,19 @@ pub struct Let<X, Body>(PhantomData<(X, Body)>);
 #[derive(Clone, Copy, Debug)]
 pub struct Bound<Depth = U0>(PhantomData<Depth>);
 
+/// The facts of a [`Let`] of a value and a body.
+///
+/// # Errors
+/// They cannot be combined.
+pub(crate) const fn shared(x: Facts, body: Facts) -> Result<Facts, &'static str> {
+    x.beside(Facts { free: body.free.saturating_sub(1), ..body })
+}
+
 impl<X: Node, Body: Node> Node for Let<X, Body> {
     type Arguments = (X::Arguments, Body::Arguments);
     type Device<'f> = (X::Device<'f>, Body::Device<'f>);
     type State<'f> = (Rc<RefCell<X::State<'f>>>, Body::State<'f>);
-    const FACTS: Facts = {
-        let (x, body) = (X::FACTS, Body::FACTS);
-        x.beside(Facts { free: body.free.saturating_sub(1), ..body })
-    };
+    const FACTS: Facts = Facts::legal(shared(X::FACTS, Body::FACTS));
 
     fn name() -> String {
         format!("let_{}_in_{}", X::name(), Body::name())

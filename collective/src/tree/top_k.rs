@@ -18,6 +18,25 @@ use crate::real::{Accuracy, Fast, Real};
 #[derive(Clone, Copy, Debug)]
 pub struct TopKSoftmax<K, X, A = Fast>(PhantomData<(K, X, A)>);
 
+/// The facts of a [`TopKSoftmax`] around a value.
+///
+/// # Errors
+/// The value cannot be computed twice, or is known too late.
+pub(crate) const fn ranked(x: Facts) -> Result<Facts, &'static str> {
+    if x.effects {
+        return Err(
+            "a TopKSoftmax computes what is inside of it twice: put reductions and AuxStore around it",
+        );
+    }
+    if x.surveys {
+        return Err("a TopKSoftmax stands inside of another: rows are surveyed once");
+    }
+    if x.free > 0 {
+        return Err("a Bound inside of TopKSoftmax names a Let around it: put the Let inside");
+    }
+    Ok(Facts { surveys: true, whole_tiles: true, ..x })
+}
+
 /// Inserts `x` into a list in descending order; the least value is dropped.
 fn insert<R: Real>(list: &mut [R], x: R) {
     list.iter_mut().fold(x, |x, place| {
@@ -67,16 +86,7 @@ impl<K: Unsigned + 'static, X: Node, A: Accuracy> Node for TopKSoftmax<K, X, A> 
     const FACTS: Facts = {
         assert!(K::U32 > 0, "the softmax of no values is none: use TopKSoftmax<U1, X> or more");
         assert!(K::U32 <= 32, "a TopKSoftmax keeps its largest values in registers: K is 32 at most");
-        assert!(
-            !X::FACTS.effects,
-            "a TopKSoftmax computes what is inside of it twice: put reductions and AuxStore around it"
-        );
-        assert!(!X::FACTS.surveys, "a TopKSoftmax stands inside of another: rows are surveyed once");
-        assert!(
-            X::FACTS.free == 0,
-            "a Bound inside of TopKSoftmax names a Let around it: put the Let inside"
-        );
-        Facts { surveys: true, whole_tiles: true, ..X::FACTS }
+        Facts::legal(ranked(X::FACTS))
     };
 
     fn name() -> String {

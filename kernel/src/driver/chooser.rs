@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use collective::tree::{
     LinearBias, LinearBiasArguments, LinearBiasGelu, LinearBiasRelu, LinearBiasSilu, RowArgument,
 };
-use collective::{BlockScales, Format, Fusion, LinearArguments};
+use collective::{BlockScales, Format, Formula, LinearArguments};
 use cute_rs::atom::Major;
 use half::{bf16, f16};
 use lru::LruCache;
@@ -108,12 +108,13 @@ impl<'a> Multiplication<'a> {
         Self { reproducible: true, ..self }
     }
 
-    fn fusion(&self) -> Option<Fusion> {
-        self.bias.map(|(activation, _)| match activation {
-            Activation::Identity => Fusion::Bias,
-            Activation::Relu => Fusion::BiasRelu,
-            Activation::Gelu => Fusion::BiasGelu,
-            Activation::Silu => Fusion::BiasSilu,
+    fn fusion(&self) -> Option<Formula> {
+        let (activation, _) = self.bias?;
+        Formula::named(match activation {
+            Activation::Identity => "bias",
+            Activation::Relu => "bias-relu",
+            Activation::Gelu => "bias-gelu",
+            Activation::Silu => "bias-silu",
         })
     }
 
@@ -175,7 +176,7 @@ struct Product {
     aligned: [u32; 3],
     /// The number of GEMMs of a batch, and the number of groups of rows.
     many: [Option<u32>; 2],
-    fusion: Option<Fusion>,
+    fusion: Option<Formula>,
     reproducible: bool,
 }
 

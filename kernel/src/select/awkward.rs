@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use collective::{Code, Format, Fusion, WeightsSpec};
+use collective::{Code, Format, Formula, WeightsSpec};
 use cute_rs::atom::Major;
 
 use super::candidates::Candidates;
@@ -88,7 +88,7 @@ fn rows() -> Vec<Row<'static>> {
         *of = of.batched(3);
         of.call.d.stride = 8;
     });
-    for fusion in Fusion::ALL {
+    for fusion in Formula::all() {
         let problem = GemmProblem { k: 1001, ..problem };
         let request = Request::packed(bf16, [Major::K; 2], problem).fused(fusion);
         rows.push(Row { why: format!("{} with an odd K", fusion.name()), request, most: COPIED });

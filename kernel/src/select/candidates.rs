@@ -176,7 +176,7 @@ impl Asked<'_> {
 
 #[cfg(test)]
 mod tests {
-    use collective::{Code, Format, Fusion, WeightsSpec};
+    use collective::{Code, Format, WeightsSpec};
     use cute_rs::atom::Major;
 
     use super::*;
@@ -220,8 +220,8 @@ mod tests {
                 ("other directions", packed(Types::of(Format::F16), [Major::Mn, Major::K])),
                 ("a batch", bf16.batched(1 + problem.k % 7)),
                 ("groups of rows", grouped),
-                ("fused", bf16.fused(Fusion::BiasGelu)),
-                ("halves of columns", bf16.fused(Fusion::Swiglu)),
+                ("fused", bf16.fused("bias-gelu".parse().expect("a formula"))),
+                ("halves of columns", bf16.fused("swiglu".parse().expect("a formula"))),
                 ("bytes", packed(e4m3, [Major::K; 2])),
                 ("scaled", packed(e4m3.scaled([1, 128]), [Major::K; 2])),
                 ("integers", packed(Types::of(Format::S8), [Major::K; 2])),

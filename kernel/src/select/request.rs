@@ -1,6 +1,6 @@
 //! What to select a kernel for: a call, its types and directions, and its measurements.
 
-use collective::{Form, Format, Fusion, MatrixRef, Plan, Producer};
+use collective::{Form, Format, Formula, MatrixRef, Plan, Producer};
 use cute_rs::atom::Major;
 
 use super::known::Known;
@@ -12,6 +12,7 @@ use crate::gemm::AnyGemm;
 use crate::operands::Layouts;
 use crate::problem::{Call, GemmProblem};
 use crate::products::Products;
+#[cfg(feature = "tune")]
 use crate::spec::KernelSpec;
 use crate::summation::Summation;
 use crate::types::Types;
@@ -26,7 +27,7 @@ pub struct Request<'a> {
     /// The call. Its epilogue arguments are ignored if `fusion` is set.
     pub call: Call,
     /// The fused epilogue; `None` for `alpha * A * B + beta * C`.
-    pub fusion: Option<Fusion>,
+    pub fusion: Option<Formula>,
     /// The GEMMs of a launch whose extents are in device memory, as far as the host knows them: one shape per group or
     /// record. If empty, groups count as equally large.
     pub shapes: &'a [GemmProblem],
@@ -80,7 +81,7 @@ impl<'a> Request<'a> {
 
     /// The same GEMM with a fused epilogue.
     #[must_use]
-    pub fn fused(self, fusion: Fusion) -> Self {
+    pub fn fused(self, fusion: Formula) -> Self {
         Self { fusion: Some(fusion), ..self }
     }
 
@@ -201,8 +202,7 @@ impl<'a> Request<'a> {
     fn unaligned(&self) -> bool {
         let (d, output) = (self.call.d, self.output());
         let bytes = u64::from(output.bits() / 8);
-        let spec = |fusion: Fusion| fusion.spec(self.types.a, KernelSpec::DEFAULT.store).ok();
-        let halvings = self.fusion.and_then(spec).map_or(0, |spec| spec.halvings);
+        let halvings = self.fusion.map_or(0, Formula::halvings);
         let row = u64::from(self.call.problem.n >> halvings);
         [d.address, d.pitch.wrapping_mul(bytes), d.stride.wrapping_mul(bytes), row.wrapping_mul(bytes)]
             .into_iter()

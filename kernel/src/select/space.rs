@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use collective::{
-    Arrivals, CachePolicy, EpilogueSpec, Form, Fusion, MainloopNeeds, MainloopSpec, Multiply, Plan, Producer,
-    Roles, StoreSpec, TileLayout, Way,
+    Arrivals, CachePolicy, EpilogueSpec, Form, Formula, MainloopNeeds, MainloopSpec, Multiply, Plan,
+    Producer, Roles, StoreSpec, TileLayout, Way,
 };
 use cute_rs::atom::{Major, SwizzleMode};
 use scheduler::{
@@ -72,7 +72,7 @@ pub(super) struct Space {
     pub(super) types: Types,
     /// Contiguous directions of the caller's A and B.
     pub(super) majors: [Major; 2],
-    pub(super) fusion: Option<Fusion>,
+    pub(super) fusion: Option<Formula>,
     /// Whether C is read.
     pub(super) sourced: bool,
     /// Whether rows of D begin or end where tensor copies cannot store.
@@ -473,7 +473,7 @@ mod tests {
 
     use super::*;
 
-    fn space(types: Types, fusion: Option<Fusion>, unaligned: bool) -> Space {
+    fn space(types: Types, fusion: Option<Formula>, unaligned: bool) -> Space {
         let (form, types) =
             (Form::Single, fusion.map_or(types, |fusion| types.stored(fusion.output(types.a))));
         Space {
@@ -495,17 +495,17 @@ mod tests {
         for (types, fusion, unaligned, least) in [
             (bf16, None, false, 500),
             (bf16, None, true, 500),
-            (bf16, Some(Fusion::BiasGelu), false, 500),
+            (bf16, Some("bias-gelu".parse().expect("a formula")), false, 500),
             (e4m3, None, false, 500),
             (e4m3.with_b(Format::E5m2).stored(Format::F32), None, false, 500),
             (e4m3.scaled([1, 128]), None, false, 100),
             (e4m3.scaled([1, 1]), None, false, 100),
             (bf16.weights([None, weights]), None, false, 200),
             (bf16.weights([weights, None]), None, false, 200),
-            (bf16.weights([None, weights]), Some(Fusion::BiasGelu), false, 200),
+            (bf16.weights([None, weights]), Some("bias-gelu".parse().expect("a formula")), false, 200),
             (bf16.sparse([true, false]), None, false, 200),
             (bf16.sparse([false, true]), None, false, 200),
-            (bf16.sparse([true, false]), Some(Fusion::BiasGelu), false, 200),
+            (bf16.sparse([true, false]), Some("bias-gelu".parse().expect("a formula")), false, 200),
             (bf16.sparse([false, true]), None, true, 200),
             (e4m3.sparse([true, false]), None, false, 200),
             (s8.sparse([false, true]), None, false, 200),

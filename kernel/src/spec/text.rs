@@ -4,7 +4,8 @@ use core::fmt;
 use core::str::FromStr;
 
 use collective::{
-    Arrivals, CachePolicy, Format, Fusion, Multiply, Producer, Roles, StoreSpec, TileLayout, Way, WeightsSpec,
+    Arrivals, CachePolicy, Format, FormulaError, Multiply, Producer, Roles, StoreSpec, TileLayout, Way,
+    WeightsSpec,
 };
 use cute_rs::atom::Major;
 use scheduler::{
@@ -104,6 +105,9 @@ pub enum SpecError {
         /// What the key belongs to.
         of: &'static str,
     },
+    /// An epilogue that is no formula.
+    #[error("epilogue is neither linear nor sourced: {0}")]
+    Formula(#[from] FormulaError),
     /// A legal text of an illegal kernel.
     #[error("{error}{}", nearest.as_ref().map_or_else(String::new, |nearest| format!("; the nearest legal spec has {nearest}")))]
     Illegal {
@@ -118,6 +122,32 @@ pub enum SpecError {
 /// overflows.
 const MOST: u32 = 4096;
 
+/// The words of a text, between blanks or commas. Neither ends a word inside of quotes or brackets, as in
+/// `epilogue=clamp(acc,0,1)`.
+fn split(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    core::iter::from_fn(move || {
+        rest = rest.trim_start_matches([' ', ',', '\t', '\n']);
+        let (mut quote, mut depth) = (None, 0u32);
+        let ends = |(_, c): &(usize, char)| {
+            match (quote, c) {
+                (Some(open), c) if open == *c => quote = None,
+                (Some(_), _) => return false,
+                (None, '"' | '\'') => quote = Some(*c),
+                (None, '(' | '[') => depth += 1,
+                (None, ')' | ']') => depth = depth.saturating_sub(1),
+                (None, ' ' | ',' | '\t' | '\n') => return depth == 0,
+                _ => {}
+            }
+            false
+        };
+        let end = rest.char_indices().find(ends).map_or(rest.len(), |(at, _)| at);
+        let (word, after) = rest.split_at(end);
+        rest = after;
+        (!word.is_empty()).then_some(word)
+    })
+}
+
 /// The words of a spec by key. Each must be taken once.
 pub(super) struct Words<'a> {
     words: Vec<(&'a str, &'a str, bool)>,
@@ -126,7 +156,7 @@ pub(super) struct Words<'a> {
 impl<'a> Words<'a> {
     fn new(text: &'a str) -> Result<Self, SpecError> {
         let mut words: Vec<(&str, &str, bool)> = Vec::new();
-        for word in text.split([' ', ',', '\t', '\n']).filter(|word| !word.is_empty()) {
+        for word in split(text) {
             let Some((key, value)) = word.split_once('=') else {
                 return Err(SpecError::Word { word: shortened(word) });
             };
@@ -136,7 +166,8 @@ impl<'a> Words<'a> {
             if words.iter().any(|(known, ..)| *known == key) {
                 return Err(SpecError::Twice { key: key.to_owned() });
             }
-            words.push((key, value, false));
+            let quoted = ['"', '\''].iter().find_map(|&quote| value.strip_prefix(quote)?.strip_suffix(quote));
+            words.push((key, quoted.unwrap_or(value), false));
         }
         Ok(Self { words })
     }
@@ -241,12 +272,9 @@ impl FromStr for EpilogueKind {
         let kind = match text {
             "linear" => Some(Self::Linear),
             "sourced" => Some(Self::Sourced),
-            name => Fusion::named(name).map(Self::Fused),
+            _ => None,
         };
-        let names: Vec<&str> = Fusion::ALL.into_iter().map(Fusion::name).collect();
-        kind.ok_or_else(|| {
-            refused("epilogue", text, format!("linear, sourced, or one of {}", names.join(", ")))
-        })
+        kind.map_or_else(|| Ok(Self::Fused(text.parse()?)), Ok)
     }
 }
 
@@ -324,7 +352,7 @@ impl KernelSpec {
         let by_threads = multiply != Multiply::Wgmma;
         spec.epilogue = words.take("epilogue").map_or(Ok(EpilogueKind::Linear), str::parse)?;
         let output = match spec.epilogue {
-            EpilogueKind::Fused(fusion) => fusion.output(a),
+            EpilogueKind::Fused(formula) => formula.output(a),
             EpilogueKind::Linear | EpilogueKind::Sourced => a.output(),
         };
         let output = words.one_of("out", output, &formats)?;

@@ -30,9 +30,7 @@ impl KernelSpec {
     }
 
     fn epilogue_type(&self) -> String {
-        let (format, operand) = (self.store.format.rust_type(), self.mainloop.operands[0].format);
-        // The format of a fusion's vectors and matrices: bf16 for operands of 8 bits.
-        let operand = if operand.bits() == 16 { operand } else { Format::Bf16 }.rust_type();
+        let format = self.store.format.rust_type();
         let way = match self.store.way {
             Way::Direct => "DirectStore".to_owned(),
             Way::Tma { buffers } => match (atom(self.store.layout, Major::K, self.store.format), buffers) {
@@ -52,7 +50,7 @@ impl KernelSpec {
             }
             (EpilogueKind::Sourced, Way::Direct) => format!("SourcedCombination<{format}>"),
             (EpilogueKind::Fused(fusion), _) => {
-                let tree = fusion.tree().replace("<T", &format!("<{operand}"));
+                let tree = fusion.lowered(self.mainloop.operands[0].format).rust_type();
                 format!("TreeEpilogue<{format}, {store}, {tree}>")
             }
         }

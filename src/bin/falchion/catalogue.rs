@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use collective::{Form, Format, Fusion, Plan, Producer, Roles, WeightsSpec};
+use collective::{Form, Format, Formula, Plan, Producer, Roles, WeightsSpec};
 use cute_rs::atom::Major;
 use falchion::verify::FusedGemm;
 use kernel::operands::Layouts;
@@ -178,13 +178,9 @@ fn plan(given: &Given) -> Result<(), Failure> {
     let majors = majors(&layout);
     types::sparse_as_it_lies(types, &layout, matches!(launched.form, Form::Ragged | Form::Masked))?;
     let request = launched.request(Request::packed(types, majors, launched.extents()?));
-    let (request, with) = match given.first(&SEVERAL) {
-        Some(flag) => (request, format!("--{flag}")),
-        None => {
-            let fusion = given.get::<String>("epilogue").as_deref().and_then(Fusion::named);
-            (fusion.map_or(request, |fusion| request.fused(fusion)), "a ranking".to_owned())
-        }
-    };
+    let fusion = given.get::<Formula>("epilogue");
+    let request = fusion.map_or(request, |fusion| request.fused(fusion));
+    let with = given.first(&SEVERAL).map_or_else(|| "a ranking".to_owned(), |flag| format!("--{flag}"));
     let request = Request { reproducible: given.flag("reproducible"), ..request };
     let card: String = given.value("card");
     given.finish(&with)?;

@@ -15,8 +15,9 @@ use cute_rs::atom::Major;
 use falchion::verify::matrix::Fill;
 use falchion::verify::product::{accumulators, formats, random_scales, scaled};
 use falchion::verify::storage::{self, of_few_bits};
+use falchion::verify::tree::Checked;
 use falchion::verify::{
-    Bench, Format, FusedGemm, Fusion, HostMatrix, Order, Product, RunError, TreeError, Weights, fusions,
+    Bench, Format, Formula, FusedGemm, HostMatrix, Order, Product, RunError, TreeError, Weights, fusions,
 };
 use kernel::{AnyGemm, GemmProblem, Request, Types};
 
@@ -48,6 +49,11 @@ Without files the matrices are random. The last line is `verified`, or `WRONG` a
     run: |given| GemmArgs { given, types: TypeArgs::read(given) }.run(),
 };
 
+/// The epilogue of 8-bit operands that were quantised row by row, and column by column.
+fn row_column_scaled() -> Formula {
+    Formula::named("row-column-scaled").expect("it has a name")
+}
+
 /// The options of the command.
 #[derive(Debug)]
 pub(crate) struct GemmArgs<'g> {
@@ -69,10 +75,7 @@ impl GemmArgs<'_> {
             );
             return self.fused(kernel.fusion, self.random_problem()?, Some(kernel), &own);
         }
-        if let Some(name) = self.given.get::<String>("epilogue") {
-            let fusion = Fusion::named(&name).ok_or_else(|| {
-                Failure::usage(format!("--epilogue is `{name}`, which is no fused epilogue"))
-            })?;
+        if let Some(fusion) = self.given.get::<Formula>("epilogue") {
             let problem = self.random_problem()?;
             let kernel = self.ranked(fusion, problem)?;
             return self.fused(fusion, problem, kernel, "--epilogue");
@@ -192,7 +195,7 @@ impl GemmArgs<'_> {
     }
 
     /// The first kernel of the ranking for a fused epilogue, in 16 bits also one that stores any number of columns.
-    fn ranked(&self, fusion: Fusion, problem: GemmProblem) -> Result<Option<FusedGemm>, Failure> {
+    fn ranked(&self, fusion: Formula, problem: GemmProblem) -> Result<Option<FusedGemm>, Failure> {
         let types = self.types.types()?;
         let layout = self.given.get::<String>("layout").unwrap_or_else(|| "kk".to_owned());
         catalogue::multiplied_as_they_lie(types, &layout)?;
@@ -214,7 +217,7 @@ impl GemmArgs<'_> {
     /// option that is left cannot be used with.
     fn fused(
         &self,
-        fusion: Fusion,
+        fusion: Formula,
         problem: GemmProblem,
         kernel: Option<FusedGemm>,
         with: &str,
@@ -231,34 +234,10 @@ impl GemmArgs<'_> {
         let mut out = out();
         writeln!(out, "engine    {} ({why})", engine.describe())?;
         writeln!(out, "product   {m} x {n} x {k} {}", words(&kernel.gemm))?;
-        writeln!(out, "epilogue  D = {}", fusion.formula())?;
+        writeln!(out, "epilogue  D = {}", fusion.text())?;
         writeln!(out, "kernel    {}", kernel.name())?;
         let outcome = kernel.check(&mut Bench::new(engine.as_mut(), seed), problem);
-        match outcome {
-            Ok(checked) => {
-                if let Some(time) = checked.time.filter(|_| !emulated) {
-                    writeln!(
-                        out,
-                        "time      {:.1} us on the device (one cold run)",
-                        time.as_secs_f64() * 1e6
-                    )?;
-                }
-                let (ratio, compared, [rows, columns]) = (checked.ratio, checked.compared, checked.places);
-                let sample = match checked.complete {
-                    true => String::new(),
-                    false => format!(", for {rows} rows and {columns} columns of D"),
-                };
-                writeln!(out, "error     at most {ratio:.2} of the bound, of {compared} elements{sample}")?;
-                writeln!(out, "verified")?;
-                Ok(out.flush()?)
-            }
-            Err(TreeError::Launch(error)) => Err(Failure::from(error)),
-            Err(TreeError::Engine(error)) => Err(Failure::from(error)),
-            Err(error) => {
-                writeln!(out, "WRONG {error}")?;
-                Err(Failure::Wrong)
-            }
-        }
+        checked(&mut out, outcome, emulated)
     }
 
     /// The kernel that the model ranks first for the shape and the directions of the files.
@@ -273,7 +252,7 @@ impl GemmArgs<'_> {
             let types = self.types.with(weights, self.types.scaled())?;
             let request = catalogue::padded(types, [Major::K; 2], inputs.problem);
             let mut request = match scaling {
-                Scaling::Vectors(_) => request.fused(Fusion::RowColumnScaled),
+                Scaling::Vectors(_) => request.fused(row_column_scaled()),
                 Scaling::Number(_) | Scaling::Blocks(_) => request,
             };
             request.call.epilogue.beta = self.beta() as f32;
@@ -283,7 +262,7 @@ impl GemmArgs<'_> {
         let types = self.types.with(None, scaling.rows().unwrap_or(self.types.scaled()))?;
         if matches!(scaling, Scaling::Vectors(_)) {
             let out = self.types.out().map(collective::Format::name);
-            let said = Said { dtype_b: Some(types.b.name()), out, epilogue: Some(Fusion::RowColumnScaled) };
+            let said = Said { dtype_b: Some(types.b.name()), out, epilogue: Some(row_column_scaled()) };
             return unranked(format, inputs.problem, said);
         }
         let GemmProblem { m, n, k } = inputs.problem;
@@ -340,7 +319,7 @@ impl GemmArgs<'_> {
                 of_blocks(found)
             )));
         }
-        let vectors = entry.spec().is_some_and(|spec| spec.fusion() == Some(Fusion::RowColumnScaled));
+        let vectors = entry.spec().is_some_and(|spec| spec.fusion() == Some(row_column_scaled()));
         if matches!(scaling, Scaling::Vectors(_)) && !vectors {
             return Err(Failure::usage(format!(
                 "kernel {} has no scales of rows and columns, and --scale-a and --scale-b are some: leave out --kernel",
@@ -433,4 +412,33 @@ impl GemmArgs<'_> {
 /// A format of an operand as the reference knows it.
 fn of_reference(format: collective::Format) -> Format {
     Format::named(format.name()).unwrap_or(Format::Bf16)
+}
+
+/// Reports the check of a kernel with a fused epilogue.
+pub(crate) fn checked(
+    out: &mut impl Write,
+    outcome: Result<Checked, TreeError>,
+    emulated: bool,
+) -> Result<(), Failure> {
+    match outcome {
+        Ok(checked) => {
+            if let Some(time) = checked.time.filter(|_| !emulated) {
+                writeln!(out, "time      {:.1} us on the device (one cold run)", time.as_secs_f64() * 1e6)?;
+            }
+            let (ratio, compared, [rows, columns]) = (checked.ratio, checked.compared, checked.places);
+            let sample = match checked.complete {
+                true => String::new(),
+                false => format!(", for {rows} rows and {columns} columns of D"),
+            };
+            writeln!(out, "error     at most {ratio:.2} of the bound, of {compared} elements{sample}")?;
+            writeln!(out, "verified")?;
+            Ok(out.flush()?)
+        }
+        Err(TreeError::Launch(error)) => Err(Failure::from(error)),
+        Err(TreeError::Engine(error)) => Err(Failure::from(error)),
+        Err(error) => {
+            writeln!(out, "WRONG {error}")?;
+            Err(Failure::Wrong)
+        }
+    }
 }

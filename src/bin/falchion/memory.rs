@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use falchion::verify::{Fusion, Sums, fusions};
+use falchion::verify::{Formula, Sums, fusions};
 use kernel::GemmProblem;
 
 use crate::Failure;
@@ -39,7 +39,7 @@ pub(crate) fn checked(products: &[GemmProblem]) -> u128 {
 
 /// Fails if a fused epilogue has a random matrix with more elements than are possible, or if this machine has not
 /// enough memory to check it.
-pub(crate) fn fused(problem: GemmProblem, fusion: Fusion) -> Result<(), Failure> {
+pub(crate) fn fused(problem: GemmProblem, fusion: Formula) -> Result<(), Failure> {
     drawn(problem)?;
     let GemmProblem { m, n, k } = problem;
     let needed = checked(&[problem]) + u128::from(fusions::evaluated_bytes(fusion, problem));

@@ -2,9 +2,9 @@
 
 use std::io::Write;
 
-use collective::Form;
+use collective::{Form, Formula};
 use falchion::verify::product::formats;
-use falchion::verify::{RecordProducts, RunError, SeveralProducts};
+use falchion::verify::{Bench, RecordProducts, RunError, SeveralProducts};
 use kernel::{AnyGemm, GemmProblem};
 
 use crate::call::Launched;
@@ -16,6 +16,8 @@ use crate::{Failure, memory, numbers};
 #[derive(Debug)]
 pub(crate) struct Several {
     pub(crate) launched: Launched,
+    /// The kernel's formula, if it has one.
+    pub(crate) epilogue: Option<Formula>,
     pub(crate) factors: [f64; 2],
     pub(crate) engine: Choice,
     pub(crate) seed: u64,
@@ -73,6 +75,12 @@ impl Several {
 
     pub(crate) fn run(&self, entry: &AnyGemm) -> Result<(), Failure> {
         self.possible(entry)?;
+        if let (Form::Grouped, Some(formula)) = (self.launched.form, self.epilogue) {
+            return Err(Failure::usage(format!(
+                "--group: GEMMs of any shapes share no vectors, so their results are not compared with {formula}: use \
+                 --batch, --rows or --k-groups, or a kernel without a formula"
+            )));
+        }
         let Launched { form, one, groups, .. } = &self.launched;
         let GemmProblem { m, n, k } = *one;
         let ([alpha, beta], [.., of_d]) = (self.factors, formats(entry));
@@ -104,6 +112,19 @@ impl Several {
                 format!("{} groups, {all} rows in all, N {n}, K {k}", groups.len())
             }
         };
+        if let Some(formula) = self.epilogue {
+            writeln!(out, "products  {products} {}", crate::gemm::words(entry))?;
+            writeln!(out, "epilogue  D = {}", formula.text())?;
+            writeln!(out, "kernel    {} ({})", entry.name(), program.name())?;
+            let mut bench = Bench::new(engine.as_mut(), seed);
+            let operand = entry.plan().mainloop.operands[0].format;
+            let arguments = bench.sample(formula, operand, several.shape(formula))?;
+            return crate::gemm::checked(
+                &mut out,
+                bench.check_several(entry, &several, &arguments),
+                emulated,
+            );
+        }
         writeln!(out, "products  {products} {}, alpha {alpha}, beta {beta}", crate::gemm::words(entry))?;
         writeln!(out, "kernel    {} ({})", entry.name(), program.name())?;
         let outcome = match &described {

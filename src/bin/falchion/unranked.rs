@@ -1,7 +1,7 @@
 //! Default kernels for fused epilogues of formats that the selection does not rank.
 
 use falchion::verify::product::formats;
-use falchion::verify::{Format, Fusion};
+use falchion::verify::{Format, Formula};
 use kernel::{AnyGemm, GemmProblem};
 
 use crate::{Failure, catalogue};
@@ -14,7 +14,7 @@ pub(crate) struct Said<'a> {
     /// D's format.
     pub(crate) out: Option<&'a str>,
     /// The fused epilogue.
-    pub(crate) epilogue: Option<Fusion>,
+    pub(crate) epilogue: Option<Formula>,
 }
 
 /// The default kernel of such a format. If rows of an operand or of D are no multiples of 16 bytes, its loads
@@ -25,7 +25,7 @@ pub(crate) fn unranked(
     Said { dtype_b, out, epilogue }: Said<'_>,
 ) -> Result<AnyGemm, Failure> {
     let word = |key, value: Option<&str>| value.map_or_else(String::new, |value| format!(" {key}={value}"));
-    let epilogue = epilogue.map(Fusion::name);
+    let epilogue = epilogue.map(Formula::name);
     let said = [word("dtype-b", dtype_b), word("out", out), word("epilogue", epilogue)].concat();
     let spec = |more: &str| format!("dtype={}{said}{more}", format.name());
     let found = catalogue::find(&spec(""))?;

@@ -190,7 +190,7 @@ fn what_is_saved_is_loaded_and_merged() {
 #[test]
 fn requests_have_problems() {
     use crate::{GemmProblem, Request, Types};
-    use collective::{Format, Fusion, MatrixRef};
+    use collective::{Format, MatrixRef};
     let one = GemmProblem { m: 128, n: 256, k: 1023 };
     let packed = Request::packed(Format::Bf16, [Major::K; 2], one);
     let groups = [100, 0, 20].map(|m| GemmProblem { m, ..one });
@@ -230,11 +230,11 @@ fn requests_have_problems() {
             packed.grouped(&any),
             Problem { form: Form::Grouped, m: 135, n: 512, groups: 2, ..whole.clone() },
         ),
-        ("fused", padded.fused(Fusion::BiasGelu), epilogue("bias-gelu", &whole)),
+        ("fused", padded.fused("bias-gelu".parse().expect("a formula")), epilogue("bias-gelu", &whole)),
         (
             "fused, of 8 bits",
-            padded.fused(Fusion::BiasFp8),
-            element("bf16-bf16-e4m3", &epilogue(Fusion::BiasFp8.name(), &whole)),
+            padded.fused("bias-fp8".parse().expect("a formula")),
+            element("bf16-bf16-e4m3", &epilogue("bias-fp8", &whole)),
         ),
         (
             "scales",

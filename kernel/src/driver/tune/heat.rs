@@ -154,7 +154,7 @@ fn prepare<E: Arguments + Clone>(
 #[cfg(test)]
 mod tests {
     use collective::tree::{LinearBias, LinearBiasArguments, ReduceRow, RowArgument, Sum};
-    use collective::{Format, Fusion, MatrixRef};
+    use collective::{Format, MatrixRef};
     use cute_rs::atom::Major;
 
     use super::*;
@@ -233,7 +233,7 @@ mod tests {
         type Summed = ReduceRow<Sum, LinearBias<half::bf16>>;
         let row = |address| RowArgument { address, len: ONE.n };
         let arguments = (row(5 << 20), LinearBiasArguments { alpha: 1.0, bias: row(6 << 20) });
-        let fused = bf16.fused(Fusion::BiasSums);
+        let fused = bf16.fused("bias-sums".parse().expect("a formula"));
         runs("a fused epilogue", &fused, &Tree::<Summed>(&arguments));
         runs("of groups", &fused.ragged(&groups), &Tree::<Summed>(&arguments));
     }

@@ -7,7 +7,7 @@
 use std::io::Write;
 
 use cute_rs::atom::Major;
-use falchion::verify::{Bench as Inputs, Format, Fused, Fusion, Ready, fusions};
+use falchion::verify::{Bench as Inputs, Format, Formula, Fused, Ready, fusions};
 use kernel::driver::Enqueue;
 use kernel::driver::tune::{self, Candidate};
 use kernel::{Buffer, Call, Engine, GemmProblem, Gpu, Request, Types};
@@ -31,24 +31,19 @@ pub(super) struct Bench<'g> {
     pub(super) gpu: &'g mut Gpu,
     peer: Option<CublasLt>,
     protocol: Protocol,
-    fusion: Fusion,
+    fusion: Formula,
     format: Format,
     types: Types,
     /// Whether all kernels are timed.
     all: bool,
 }
 
-/// The fused epilogue of a name, if it can be timed with operands of such types.
+/// Checks that a fused epilogue can be timed with operands of such types.
 ///
 /// # Errors
-/// There is no epilogue of this name, or no kernel with it: then the rule that such a kernel breaks.
-pub(super) fn fusion(name: &str, types: Types) -> Result<Fusion, Failure> {
-    let none = || {
-        Failure::usage(format!(
-            "--epilogue is `{name}`, which is no fused epilogue: see `falchion bench --help` for the names"
-        ))
-    };
-    let fusion = Fusion::named(name).ok_or_else(none)?;
+/// No kernel with it: then the rule that such a kernel breaks.
+pub(super) fn can_be_timed(fusion: Formula, types: Types) -> Result<(), Failure> {
+    let name = fusion.name();
     if types != Types::of(types.a) {
         return Err(Failure::usage(format!(
             "operands are {types}; bench compares a kernel with a fused epilogue with the same kernel without it, for \
@@ -58,7 +53,7 @@ pub(super) fn fusion(name: &str, types: Types) -> Result<Fusion, Failure> {
     let (dtype, d) = (types.a.name(), fusion.output(types.a).name());
     let tile = format!("tile=128x128x{} store=direct", 128 / types.a.bytes());
     catalogue::find(&format!("dtype={dtype} out={d} {tile} epilogue={name}"))?;
-    Ok(fusion)
+    Ok(())
 }
 
 /// The name of a candidate with the fusion, from its name without it.
@@ -71,10 +66,10 @@ impl<'g> Bench<'g> {
         gpu: &'g mut Gpu,
         peer: Option<CublasLt>,
         protocol: Protocol,
-        (fusion, all): (Fusion, bool),
+        (fusion, all): (Formula, bool),
         types: Types,
     ) -> Result<Self, Failure> {
-        writeln!(out(), "epilogue  D = {}", fusion.formula())?;
+        writeln!(out(), "epilogue  D = {}", fusion.text())?;
         let format =
             Format::named(types.a.name()).ok_or_else(|| Failure::usage(format!("no format {types}")))?;
         Ok(Self { gpu, peer, protocol, fusion, format, types, all })

@@ -1,6 +1,6 @@
 //! cuBLASLt's fusions: which of ours it has, and what arguments they read.
 
-use collective::Fusion;
+use collective::Formula;
 use falchion::verify::{Bench as Inputs, Format};
 use kernel::{Buffer, Engine, EngineError, GemmProblem, Gpu, Types};
 use peers::cublaslt::{Activation, Fused};
@@ -24,7 +24,7 @@ enum Has {
 }
 
 /// cuBLASLt's fusion of the same formula.
-fn of_peer(fusion: Fusion, types: Types) -> Option<Has> {
+fn of_peer(fusion: Formula, types: Types) -> Option<Has> {
     match fusion.name() {
         "bias" => Some(Has::Bias(Activation::Identity, 0.0)),
         "bias-relu" => Some(Has::Bias(Activation::Relu, 0.0)),
@@ -39,7 +39,7 @@ impl Peer {
     /// cuBLASLt's fusion of a formula for a number of sets of matrices, if it has one.
     pub(super) fn new(
         gpu: &mut Gpu,
-        fusion: Fusion,
+        fusion: Formula,
         types: Types,
         GemmProblem { m, n, .. }: GemmProblem,
         sets: usize,
@@ -71,7 +71,7 @@ impl Peer {
 
 #[cfg(test)]
 mod tests {
-    use collective::{Format, Fusion};
+    use collective::{Format, Formula};
     use kernel::Types;
 
     use super::of_peer;
@@ -82,8 +82,8 @@ mod tests {
             (Format::Bf16, &["bias", "bias-relu", "bias-gelu", "residual"][..]),
             (Format::E4m3, &["bias", "bias-relu", "bias-gelu", "residual", "row-column-scaled"]),
         ] {
-            let has = |fusion: &Fusion| of_peer(*fusion, Types::of(format)).is_some();
-            let names: Vec<_> = Fusion::ALL.into_iter().filter(has).map(Fusion::name).collect();
+            let has = |fusion: &Formula| of_peer(*fusion, Types::of(format)).is_some();
+            let names: Vec<_> = Formula::all().filter(has).map(Formula::name).collect();
             assert_eq!(names, want, "{format}");
         }
     }

@@ -28,6 +28,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use collective::Formula;
 use cute_rs::atom::Major;
 use kernel::driver::Enqueue;
 use kernel::driver::tune::{Candidate, Inputs};
@@ -166,8 +167,8 @@ impl BenchArgs {
             (None, _) => vec![GemmProblem { m: extents[0], n: extents[1], k: extents[2] }],
         };
         shapes.iter().try_for_each(|&shape| arena::possible(shape))?;
-        match given.get::<String>("epilogue") {
-            Some(name) => self.fused(given, &name, &shapes, protocol),
+        match given.get::<Formula>("epilogue") {
+            Some(fusion) => self.fused(given, fusion, &shapes, protocol),
             None => self.plain(given, &shapes, protocol, suite == Some(Suite::Selection)),
         }
     }
@@ -321,7 +322,7 @@ impl BenchArgs {
     fn fused(
         &mut self,
         given: &Given,
-        name: &str,
+        fusion: Formula,
         shapes: &[GemmProblem],
         protocol: Protocol,
     ) -> Result<(), Failure> {
@@ -329,7 +330,7 @@ impl BenchArgs {
         let all = given.flag("all-kernels");
         given.finish("--epilogue, which is timed with K-major operands")?;
         shapes.iter().try_for_each(|&shape| memory::drawn(shape))?;
-        let fusion = epilogue::fusion(name, types)?;
+        epilogue::can_be_timed(fusion, types)?;
         let mut gpu = Gpu::new(0)?;
         writeln!(out(), "{}", gpu.describe())?;
         let peer = peer(&gpu)?;

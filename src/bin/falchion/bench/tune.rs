@@ -10,11 +10,11 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use collective::{Fusion, with_fusion};
-use falchion::verify::{self, Sample};
+use collective::Formula;
+use falchion::verify;
 use kernel::disk::records::Records;
 use kernel::driver::tune::{BURST, Heat, Inputs, REST};
-use kernel::{AnyGemm, Engine, EngineError, GemmProblem, Gpu, Known, Ranked, Request, Tree, Types};
+use kernel::{AnyGemm, Engine, GemmProblem, Gpu, Known, Ranked, Request, Types};
 use peers::cublaslt::CublasLt;
 
 use super::compilers::Compilers;
@@ -126,7 +126,7 @@ impl TuneArgs {
 
     /// The problems to tune, in order.
     fn jobs(&self, given: &Given, types: Types) -> Result<Vec<Job>, Failure> {
-        let fusion = given.get::<String>("epilogue").as_deref().and_then(Fusion::named);
+        let fusion = given.get::<Formula>("epilogue");
         catalogue::multiplied_as_they_lie(types, &self.layout)?;
         types::sparse_as_it_lies(types, &self.layout, given.has("rows"))?;
         let majors = catalogue::majors(&self.layout);
@@ -241,23 +241,14 @@ fn heat(
     let Some(fusion) = request.fusion else {
         return Ok(Heat::run(gpu, (request, inputs), &request.call.epilogue, kernels)?);
     };
-    with_fusion!(fusion, request.types.a, X => {
-        let (arguments, buffers) = arguments::<X>(gpu, request.call.problem)?;
-        let heat = Heat::run(gpu, (request, inputs), &Tree::<X>(&arguments), kernels)?;
-        for buffer in buffers {
-            gpu.free(buffer)?;
-        }
-        Ok(heat)
-    })
-}
-
-/// Random arguments for a fused epilogue, and their memory.
-fn arguments<X: Sample>(
-    gpu: &mut Gpu,
-    GemmProblem { m, n, .. }: GemmProblem,
-) -> Result<(X::Arguments, Vec<kernel::Buffer>), EngineError> {
+    let GemmProblem { m, n, .. } = request.call.problem;
     let mut bench = verify::Bench::aligned(gpu, 0);
-    let n = n >> X::FACTS.halvings.unwrap_or(0);
-    let arguments = X::sample(&mut bench, collective::tree::Shape { m, n })?;
-    Ok((arguments, bench.buffers()))
+    let shape = collective::tree::Shape { m, n: n >> fusion.halvings() };
+    let arguments = bench.sample(fusion, request.types.a, shape)?;
+    let buffers = bench.buffers();
+    let heat = Heat::run(gpu, (request, inputs), &arguments, kernels)?;
+    for buffer in buffers {
+        gpu.free(buffer)?;
+    }
+    Ok(heat)
 }

@@ -1,6 +1,6 @@
 //! The arguments for several GEMMs in one launch.
 
-use collective::Form;
+use collective::{Form, Formula};
 use kernel::{AnyGemm, GemmProblem};
 
 use super::GemmArgs;
@@ -13,35 +13,36 @@ impl GemmArgs<'_> {
     pub(super) fn several(&self, flag: &str) -> Result<(), Failure> {
         let launched = Launched::read(self.given, |_| Ok(256))?;
         possible(&launched)?;
+        let epilogue = self.given.get::<Formula>("epilogue");
         let entry = match named::kernel(self.given)? {
-            Some(name) => {
-                let instead = |plain: &str, _: &str| {
-                    format!("several GEMMs are checked here without a fused epilogue: use {plain}")
-                };
-                catalogue::plain(&name, instead)?
-            }
-            None => self.first_of(&launched).map_err(|error| error.about(&format!("--{flag}")))?,
+            Some(name) => catalogue::find(&name)?,
+            None => self.first_of(&launched, epilogue).map_err(|error| error.about(&format!("--{flag}")))?,
         };
+        let epilogue = entry.spec().and_then(|spec| spec.fusion());
         launched.suits(entry.name(), entry.form())?;
         let several = Several {
             launched,
-            factors: [self.alpha(), self.beta()],
+            epilogue,
+            // A formula has its own numbers, and is run once.
+            factors: if epilogue.is_some() { [1.0, 0.0] } else { [self.alpha(), self.beta()] },
             engine: self.given.value("engine"),
             seed: self.given.value("seed"),
-            repeat: self.given.value("repeat"),
+            repeat: if epilogue.is_some() { 1 } else { self.given.value("repeat") },
         };
-        self.given.finish(&format!("--{flag}"))?;
+        let fused = if epilogue.is_some() { " and --epilogue" } else { "" };
+        self.given.finish(&format!("--{flag}{fused}"))?;
         several.run(&entry)
     }
 
     /// The kernel with the shortest predicted time.
-    fn first_of(&self, launched: &Launched) -> Result<AnyGemm, Failure> {
+    fn first_of(&self, launched: &Launched, epilogue: Option<Formula>) -> Result<AnyGemm, Failure> {
         let types = self.types.types()?;
         let layout = self.given.get::<String>("layout").unwrap_or_else(|| "kk".to_owned());
         catalogue::multiplied_as_they_lie(types, &layout)?;
         types::sparse_as_it_lies(types, &layout, matches!(launched.form, Form::Ragged | Form::Masked))?;
         let request = catalogue::padded(types, catalogue::majors(&layout), launched.extents()?);
-        self.first(launched.request(request))
+        let request = launched.request(request);
+        self.first(epilogue.map_or(request, |formula| request.fused(formula)))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use clap::builder::{EnumValueParser, ValueParser};
 use clap::value_parser;
-use collective::{Format, Fusion};
+use collective::{Format, Formula};
 use kernel::KernelSpec;
 
 use super::Many::{List, Once, Positional, Positionals, Repeated};
@@ -101,10 +101,6 @@ fn outputs() -> Vec<&'static str> {
         stored || KernelSpec::operands().any(|operand| operand.output() == *format)
     };
     Format::ALL.into_iter().filter(can).map(Format::name).collect()
-}
-
-fn fusions() -> Vec<&'static str> {
-    Fusion::ALL.into_iter().map(Fusion::name).collect()
 }
 
 /// Every option.
@@ -328,10 +324,11 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row(
         "epilogue",
-        ("NAME", names!(fusions())),
+        ("FORMULA", || str::parse::<Formula>.into()),
         &[(Gemm, None), (Plan, None), (Bench, None), (Tune, None)],
-        "Fused epilogue, in place of alpha and beta. It determines D's format. `gemm` runs it on random matrices and \
-         checks everything that it writes. `bench` times kernels with and without it, and cuBLASLt's own fusion.",
+        "Fused epilogue, in place of alpha and beta: a formula such as `gelu(alpha*acc + bias[n])`, or the name of one, such \
+         as `bias-gelu`. It determines D's format. `gemm` runs it on random matrices and checks everything that it writes. \
+         `bench` times kernels with and without it, and cuBLASLt's own fusion.",
     ),
     row("alpha", ("ALPHA", || numbers::written.into()), &[(Gemm, Is("1"))], "Factor of A * B.").signed(),
     row(

@@ -1,6 +1,6 @@
 //! A problem to tune: one GEMM, a batch, or groups of rows, plain or with a fused epilogue.
 
-use collective::Fusion;
+use collective::Formula;
 use cute_rs::atom::Major;
 use kernel::{GemmProblem, Known, Request, Selection, Types};
 
@@ -13,7 +13,7 @@ use crate::{Failure, memory};
 pub(super) struct Job {
     types: Types,
     majors: [Major; 2],
-    fusion: Option<Fusion>,
+    fusion: Option<Formula>,
     /// The extents of one GEMM. For groups of rows, M is the sum of all rows.
     problem: GemmProblem,
     batch: Option<u32>,
@@ -26,7 +26,7 @@ impl Job {
     pub(super) fn new(
         types: Types,
         majors: [Major; 2],
-        fusion: Option<Fusion>,
+        fusion: Option<Formula>,
         (problem, batch): (GemmProblem, Option<u32>),
     ) -> Result<Self, Failure> {
         Self { types, majors, fusion, problem, batch, groups: Vec::new(), reproducible: false }.possible()
@@ -36,7 +36,7 @@ impl Job {
     pub(super) fn of_rows(
         types: Types,
         majors: [Major; 2],
-        fusion: Option<Fusion>,
+        fusion: Option<Formula>,
         (rows, n, k): (&[u32], u32, u32),
     ) -> Result<Self, Failure> {
         let all: u64 = rows.iter().copied().map(u64::from).sum();

@@ -239,7 +239,7 @@ pub(super) fn means(all: &[Tuned], state: State) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
-    use collective::{Format, Fusion};
+    use collective::Format;
     use cute_rs::atom::Major;
     use kernel::{GemmProblem, Known, Machine, Types};
 
@@ -268,7 +268,7 @@ mod tests {
             ("a batch", bf16.batched(7), r#""layout":"kk","batch":7,"state""#),
             (
                 "a fused epilogue",
-                bf16.fused(Fusion::BiasGelu),
+                bf16.fused("bias-gelu".parse().expect("a formula")),
                 r#""layout":"kk","epilogue":"bias-gelu","state""#,
             ),
             (
@@ -315,7 +315,7 @@ mod tests {
         for request in [
             bf16,
             bf16.batched(7),
-            bf16.fused(Fusion::BiasGelu),
+            bf16.fused("bias-gelu".parse().expect("a formula")),
             e4m3.ragged(&groups),
             sparse([true, false]),
             sparse([false, true]).ragged(&groups),

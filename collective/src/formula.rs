@@ -1,0 +1,314 @@
+//! Epilogues as text: `gelu(alpha*acc + bias[n])`.
+//!
+//! A [`Formula`] is a [`tree`](crate::tree) as a value. It comes from text, for every form, format, batch and
+//! group; its nodes are those of the library.
+//!
+//! | text | is |
+//! |---|---|
+//! | `acc` | the accumulator |
+//! | `0.5`, `1e-3` | a constant |
+//! | `alpha` | a number from the host |
+//! | `scale[0]` | a number in device memory |
+//! | `bias[n]`, `scale[m]` | a vector with an element per column, per row |
+//! | `x[m,n]`, `x[m,n%128]` | a row-major matrix; one of 128 columns that is repeated along N |
+//! | `beta*c` | a multiple of C, which is read only if beta is not zero |
+//! | `bias[l,n]` | the same with an own vector for each GEMM of a launch; also for `[l,m]`, `[l,m,n]`, `[l,0]` |
+//! | `bias[n]:f32` | a format: `f32`, `bf16`, `f16`, `e4m3`, `e5m2`. Default: that of 16-bit operands, `bf16` for 8-bit floats, else `f32` |
+//! | `a + b`, `a - b`, `a * b`, `a / b`, `-a` | arithmetic; `a*b + c` is rounded once |
+//! | `relu(x)`, `clamp(x, low, high)`, `max(x, y)` | the functions of [`functions`](crate::functions), by their names |
+//! | `d_silu(gradient, x)` | the gradient times a function's derivative at x |
+//! | `gated(silu, x)` | `silu(gate) * up` of alternating columns of x; `gated8`, `gated16` of blocks, `gated_split` of halves |
+//! | `dropout(mask, x)` | x scaled, or zero, by a mask from a seed |
+//! | `rotate(x, angles[m,n%64])` | pairs of columns rotated |
+//! | `top2_softmax(x)` | the softmax of the two largest values of each row |
+//! | `store(aux[m,n], x)` | x, also written to a matrix |
+//! | `reduce_sum(sums[n], x)` | x, also reduced to a row; `[m]`: to a column; `[0]`: to a number. Also `reduce_max`, `reduce_amax` |
+//! | `ordered_sum(sums[n], x)` | the same in a fixed order. Its scratch memory is the input `sums_scratch` |
+//! | `quantize_e4m3(scales, x)` | x divided by a scale per 128 columns of a row, and the scales |
+//! | `y = relu(acc); y*y` | a value that is used several times and computed once |
+//! | `e4m3(x)` | x, and D is of this format unless the kernel says otherwise. Only around all else |
+//!
+//! ```
+//! use collective::Formula;
+//!
+//! let formula: Formula = "gelu(alpha*acc + beta*c + bias[n])".parse()?;
+//! assert_eq!(formula.text(), "gelu(alpha*acc+beta*c+bias[n])");
+//!
+//! let error = "relu(acc + bais[k])".parse::<Formula>().unwrap_err();
+//! assert_eq!(error.to_string(), "`k` is no index: write [n], [m], [m,n], [m,n%64] or [0], and l for an own one per GEMM
+//! relu(acc + bais[k])
+//!                 ^");
+//! # Ok::<(), collective::FormulaError>(())
+//! ```
+
+mod inputs;
+mod kinds;
+mod lower;
+mod syntax;
+
+use core::fmt;
+use core::hash::{Hash, Hasher};
+use core::str::FromStr;
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+pub use inputs::{FormulaArguments, Input};
+pub use syntax::FormulaError;
+
+use crate::element::Format;
+use crate::epilogue::{EpilogueEmitter, StoreSpec, Treed, tree_spec};
+use crate::plan::EpilogueSpec;
+use crate::tree::{Facts, Item};
+
+/// An epilogue's tree as a value, made from text. See the table in [`formula`](self).
+///
+/// Equal texts are one value: a text is read once and kept for the life of the process.
+#[derive(Clone, Copy)]
+pub struct Formula(&'static Known);
+
+/// A formula that has been read.
+struct Known {
+    /// The name, if it is one of [`Formula::NAMED`].
+    name: Option<&'static str>,
+    /// The text without blanks.
+    text: String,
+    /// D's format, if the text says it.
+    output: Option<Format>,
+    facts: Facts,
+    /// The tree with vectors and matrices of each of [`DEFAULTS`].
+    trees: [Tree; 3],
+}
+
+/// The formats that vectors and matrices have if the text does not say it.
+const DEFAULTS: [Format; 3] = [Format::Bf16, Format::F16, Format::F32];
+
+/// A tree as a list of nodes, each before its children.
+struct Tree {
+    items: Vec<Item>,
+    /// The name in kernels' names.
+    name: String,
+}
+
+/// A formula whose vectors and matrices have a format.
+#[derive(Clone, Copy, Debug)]
+pub struct Lowered {
+    formula: Formula,
+    /// Which of the trees.
+    of: usize,
+}
+
+impl Lowered {
+    /// The formula.
+    pub fn formula(self) -> Formula {
+        self.formula
+    }
+
+    /// The nodes, each before its children.
+    pub fn items(self) -> &'static [Item] {
+        &self.formula.0.trees[self.of].items
+    }
+
+    /// The tree's name, as in kernels' names.
+    pub fn name(self) -> &'static str {
+        &self.formula.0.trees[self.of].name
+    }
+
+    pub(crate) fn facts(self) -> Facts {
+        self.formula.0.facts
+    }
+
+    /// The tree as a Rust type, with names of [`tree`](crate::tree) and [`functions`](crate::functions).
+    pub fn rust_type(self) -> String {
+        kinds::rust_type(self.items())
+    }
+}
+
+/// Every formula that has been read, by text.
+static KNOWN: Mutex<BTreeMap<&'static str, Formula>> = Mutex::new(BTreeMap::new());
+
+/// The formulas with a name, in the order of [`Formula::NAMED`].
+static NAMED: LazyLock<Vec<Formula>> = LazyLock::new(|| {
+    let of = |(_, text): &(&str, &str)| Formula::read(text).expect("a named formula is legal");
+    Formula::NAMED.iter().map(of).collect()
+});
+
+impl Formula {
+    /// The formulas with a name of their own.
+    pub const NAMED: [(&'static str, &'static str); 19] = [
+        ("scaled", "alpha*acc"),
+        ("bias", "alpha*acc + bias[n]"),
+        ("bias-relu", "relu(alpha*acc + bias[n])"),
+        ("bias-gelu", "gelu_tanh_fastest(alpha*acc + bias[n])"),
+        ("bias-silu", "silu_fast(alpha*acc + bias[n])"),
+        ("residual", "alpha*acc + bias[n] + beta*c"),
+        ("row-scaled", "scale[m]*acc + bias[n]"),
+        ("swiglu", "gated(silu_fast, alpha*acc)"),
+        ("swiglu-blocks", "gated8(silu_fast, alpha*acc)"),
+        ("swiglu-split", "gated_split(silu_fast, alpha*acc)"),
+        ("bias-dropout", "dropout(mask, alpha*acc + bias[n])"),
+        ("rope", "rotate(alpha*acc, angles[m,n%128])"),
+        ("bias-sums-ordered", "ordered_sum(sums[n], alpha*acc + bias[n])"),
+        ("geglu", "gated(gelu_tanh_fastest, alpha*acc)"),
+        ("bias-amax", "reduce_amax(amax[0], alpha*acc + bias[n])"),
+        ("bias-sums", "reduce_sum(sums[n], alpha*acc + bias[n])"),
+        ("bias-fp8", "e4m3(reduce_amax(amax[0], alpha*acc + bias[n])*scale[0]:f32)"),
+        ("row-column-scaled", "acc*rows[m]:f32*columns[n]:f32"),
+        ("quantized", "quantize_e4m3(scales, alpha*acc)"),
+    ];
+
+    /// The error for operands of `f64`.
+    pub const OPERANDS: &str = "formulas compute in f32, and operands are f64: use epilogue=linear";
+
+    /// Whether a formula accepts operands of this format: all but `f64`. Sums of integers are converted to
+    /// the nearest `f32`.
+    pub const fn takes(operand: Format) -> bool {
+        !matches!(operand, Format::F64)
+    }
+
+    /// Every formula with a name.
+    pub fn all() -> impl ExactSizeIterator<Item = Self> + Clone {
+        NAMED.iter().copied()
+    }
+
+    /// The formula of this name; `None` if there is none.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::all().find(|formula| formula.name() == name)
+    }
+
+    /// The formula with a name whose tree has this name in kernels' names.
+    pub(crate) fn with_tree(tree: &str) -> Option<Self> {
+        Self::all().find(|formula| formula.0.trees.iter().any(|of| of.name == tree))
+    }
+
+    /// Its name; the text, if it has none. [`FromStr`] reads both.
+    pub fn name(self) -> &'static str {
+        self.0.name.unwrap_or(&self.0.text)
+    }
+
+    /// The text without blanks.
+    pub fn text(self) -> &'static str {
+        &self.0.text
+    }
+
+    /// D's default format for operands of this format: `f32` for integers.
+    pub const fn output(self, operand: Format) -> Format {
+        match self.0.output {
+            Some(format) => format,
+            None if operand.is_float() => operand.output(),
+            None => Format::F32,
+        }
+    }
+
+    /// How many times the columns of A * B are halved on the way to D.
+    pub const fn halvings(self) -> u32 {
+        self.0.facts.halved()
+    }
+
+    /// Whether it reduces all of D to one number, whatever else it does.
+    pub fn reduces_all(self) -> bool {
+        let items = self.lowered(Format::Bf16).items();
+        items.iter().any(|item| kinds::reduces_all(item.node))
+    }
+
+    /// The tree for operands of this format. Vectors and matrices whose format is not in the text have that
+    /// of 16-bit operands, `bf16` for 8-bit floats, else `f32`.
+    pub const fn lowered(self, operand: Format) -> Lowered {
+        let of = if matches!(operand, Format::F16) {
+            1
+        } else if operand.is_float() && operand.bits() <= 16 {
+            0
+        } else {
+            2
+        };
+        Lowered { formula: self, of }
+    }
+
+    /// What the epilogue asks of the plan.
+    ///
+    /// # Errors
+    /// A sentence, if the tree cannot be stored in this way.
+    pub const fn spec(self, store: StoreSpec) -> Result<EpilogueSpec, &'static str> {
+        tree_spec(self.0.facts, store)
+    }
+
+    /// The epilogue, for operands of this format.
+    pub fn emitter(self, operand: Format, store: StoreSpec) -> Arc<dyn EpilogueEmitter> {
+        Arc::new(Treed::lowered(self.lowered(operand), store))
+    }
+
+    /// Reads a text.
+    fn read(text: &str) -> Result<Self, FormulaError> {
+        let parsed = syntax::parse(text)?;
+        let canonical = parsed.to_string();
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(formula) = known.get(canonical.as_str()) {
+            return Ok(*formula);
+        }
+        drop(known);
+        let [bf16, f16, f32] = DEFAULTS.map(|format| lower::lower(&parsed, format, text));
+        let (output, lower::Root { items, facts }) = bf16?;
+        let tree = |items: Vec<Item>| Tree { name: kinds::name(&items), items };
+        let trees = [tree(items), tree(f16?.1.items), tree(f32?.1.items)];
+        let blank = |text: &str| text.replace(' ', "");
+        let name = Self::NAMED.iter().find(|(_, text)| blank(text) == canonical).map(|(name, _)| *name);
+        known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another thread may have read it meanwhile.
+        if let Some(formula) = known.get(canonical.as_str()) {
+            return Ok(*formula);
+        }
+        let formula = Self(Box::leak(Box::new(Known { name, text: canonical, output, facts, trees })));
+        known.insert(formula.text(), formula);
+        Ok(formula)
+    }
+}
+
+impl FromStr for Formula {
+    type Err = FormulaError;
+
+    /// Reads a name or a text.
+    fn from_str(text: &str) -> Result<Self, FormulaError> {
+        if let Some(formula) = Self::named(text.trim()) {
+            return Ok(formula);
+        }
+        Self::read(text).map_err(|error| {
+            // A name, most likely.
+            if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+                return error;
+            }
+            let names = Self::NAMED.map(|(name, _)| name).join(", ");
+            let reason = format!(
+                "`{text}` is no formula with a name: they are {names}; or write one such as gelu(alpha*acc+bias[n])"
+            );
+            FormulaError { reason, ..error }
+        })
+    }
+}
+
+impl fmt::Display for Formula {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Debug for Formula {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Formula({})", self.name())
+    }
+}
+
+impl PartialEq for Formula {
+    fn eq(&self, other: &Self) -> bool {
+        core::ptr::eq(self.0, other.0)
+    }
+}
+
+impl Eq for Formula {}
+
+impl Hash for Formula {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text().hash(state);
+    }
+}
+
+#[cfg(test)]
+mod tests;

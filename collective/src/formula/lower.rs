@@ -1,0 +1,430 @@
+//! Expressions to trees.
+
+use std::collections::BTreeMap;
+
+use super::kinds::{
+    ACCUMULATOR, BOUND, CYCLES, DROPOUT, EACH, FUNCTIONS, Function, GATES, LET, LITERAL, QUANTISERS, RANKS,
+    REDUCTIONS, ROTATE, SCALAR, read, residual, store,
+};
+use super::syntax::{Expr, FORMATS, FormulaError, Index, Is, Operator, Place};
+use crate::element::Format;
+use crate::tree::{Argument, Facts, Item, NodeValue};
+
+/// A tree, with the facts of its root.
+pub(super) struct Root {
+    pub(super) items: Vec<Item>,
+    pub(super) facts: Facts,
+}
+
+/// Lowers an expression whose vectors and matrices have a format unless they say otherwise. Also returns
+/// D's format, if the expression says it.
+pub(super) fn lower(expr: &Expr, format: Format, text: &str) -> Result<(Option<Format>, Root), FormulaError> {
+    let mut tree =
+        Lower { text, format, items: Vec::new(), bound: Vec::new(), used: BTreeMap::new(), gated: false };
+    let (mut output, mut root) = (None, expr);
+    if let Is::Call { name, given } = &expr.is {
+        output = FORMATS.into_iter().find(|format| format.name() == name);
+        if output.is_some() {
+            [root] = tree.counted(expr, (name, given), ["x"])?.each_ref();
+        } else {
+            output = QUANTISERS.iter().find(|(known, ..)| known == name).map(|(_, format, _)| *format);
+        }
+    }
+    let facts = tree.expr(root)?;
+    if facts.halvings.is_none() {
+        return Err(tree.error(expr, "the formula has no `acc`, the element of A * B"));
+    }
+    Ok((output, Root { items: tree.items, facts }))
+}
+
+/// What a name without an index stands for.
+const NUMBER: &str = "a number of the host";
+
+struct Lower<'a> {
+    text: &'a str,
+    format: Format,
+    items: Vec<Item>,
+    /// The names of enclosing bindings, outermost first.
+    bound: Vec<String>,
+    /// What the names of arguments stand for.
+    used: BTreeMap<String, String>,
+    /// Whether the value has twice the columns of D.
+    gated: bool,
+}
+
+impl Lower<'_> {
+    fn error(&self, at: &Expr, reason: impl Into<String>) -> FormulaError {
+        FormulaError { text: self.text.to_owned(), column: at.at, reason: reason.into() }
+    }
+
+    /// A name of an argument, which is kept for the life of the process. Everywhere it must stand for the
+    /// same.
+    fn named(&mut self, at: &Expr, name: &str, what: &str) -> Result<&'static str, FormulaError> {
+        let gated = if self.gated && what != NUMBER { " inside of a gate" } else { "" };
+        let what = format!("{what}{gated}");
+        match self.used.get(name) {
+            Some(known) if *known != what => {
+                let reason = format!("`{name}` is {what} here, and {known} elsewhere: give it another name");
+                return Err(self.error(at, reason));
+            }
+            Some(_) => {}
+            None => drop(self.used.insert(name.to_owned(), what)),
+        }
+        Ok(super::inputs::kept(name))
+    }
+
+    /// A node with its children.
+    fn node(
+        &mut self,
+        at: &Expr,
+        node: &'static NodeValue,
+        (label, inputs): (&'static str, Vec<Argument>),
+        children: &[&Expr],
+    ) -> Result<Facts, FormulaError> {
+        self.items.push(Item { node, number: 0.0, label, inputs });
+        let facts: Vec<Facts> = children.iter().map(|child| self.expr(child)).collect::<Result<_, _>>()?;
+        (node.facts)(&facts).map_err(|reason| self.error(at, reason))
+    }
+
+    fn expr(&mut self, expr: &Expr) -> Result<Facts, FormulaError> {
+        match &expr.is {
+            Is::Number(number) => {
+                let inputs = vec![Argument::Number(*number)];
+                self.items.push(Item { node: &LITERAL, number: *number, label: "", inputs });
+                Ok(Facts::LEAF)
+            }
+            Is::Name(name) => self.name(expr, name),
+            Is::Place(place) => self.place(expr, place),
+            Is::Call { name, given } => self.call(expr, name, given),
+            Is::Binary { operator, of } => self.binary(expr, *operator, &of[0], &of[1]),
+            Is::Negative(of) => self.function(expr, "neg", &[of]),
+            Is::Let { name, value, body } => {
+                if self.bound.contains(name) || self.used.contains_key(name) {
+                    return Err(self.error(
+                        expr,
+                        format!("`{name}` has a meaning already: give the value another name"),
+                    ));
+                }
+                self.items.push(Item { node: &LET, number: 0.0, label: "", inputs: Vec::new() });
+                let value = self.expr(value)?;
+                self.bound.push(name.clone());
+                let body = self.expr(body)?;
+                self.bound.pop();
+                (LET.facts)(&[value, body]).map_err(|reason| self.error(expr, reason))
+            }
+        }
+    }
+
+    fn name(&mut self, expr: &Expr, name: &str) -> Result<Facts, FormulaError> {
+        if name == "acc" {
+            return self.node(expr, &ACCUMULATOR, ("", Vec::new()), &[]);
+        }
+        if name == "c" {
+            return Err(self
+                .error(expr, "C is read where a number of the host multiplies it: write beta*c, or c[m,n]"));
+        }
+        if let Some(depth) = self.bound.iter().rev().position(|bound| bound == name) {
+            let Some(node) = BOUND.get(depth) else {
+                let reason = format!(
+                    "`{name}` is bound {} bindings further out: at most {} are legal",
+                    depth,
+                    BOUND.len() - 1
+                );
+                return Err(self.error(expr, reason));
+            };
+            return self.node(expr, node, ("", Vec::new()), &[]);
+        }
+        let name = self.named(expr, name, NUMBER)?;
+        self.node(expr, &SCALAR, (name, vec![Argument::Named(name)]), &[])
+    }
+
+    fn place(&mut self, expr: &Expr, place: &Place) -> Result<Facts, FormulaError> {
+        let format = place.format.unwrap_or(self.format);
+        let Some(node) = read(place.index, format) else {
+            return Err(self.error(expr, format!("a repeated matrix has {CYCLES} columns")));
+        };
+        let name = self.named(expr, &place.name, &place.to_string())?;
+        if place.each {
+            self.items.push(Item {
+                node: &EACH,
+                number: 0.0,
+                label: "",
+                inputs: vec![Argument::Named(name)],
+            });
+        }
+        self.node(expr, node, (name, vec![Argument::Named(name)]), &[])
+    }
+
+    /// A place that is written.
+    fn written(
+        &mut self,
+        expr: &Expr,
+        indices: &[Index],
+        needed: &str,
+    ) -> Result<(&'static str, Place), FormulaError> {
+        let needed = || self.error(expr, format!("a place to write to was needed: {needed}"));
+        let Is::Place(place) = &expr.is else { return Err(needed()) };
+        if place.each {
+            return Err(self.error(expr, "what is written is shared by all GEMMs of a launch: leave `l` out"));
+        }
+        if !indices.contains(&place.index) {
+            return Err(needed());
+        }
+        let name = self.named(expr, &place.name, &format!("written as {place}"))?;
+        Ok((name, place.clone()))
+    }
+
+    fn binary(&mut self, expr: &Expr, operator: Operator, a: &Expr, b: &Expr) -> Result<Facts, FormulaError> {
+        match operator {
+            Operator::Add => {
+                if let (None, Some([x, y])) = (of_c(b), factors(a)) {
+                    return self.function(expr, "mul_add", &[x, y, b]);
+                }
+                if let (None, Some([x, y])) = (of_c(a), factors(b)) {
+                    return self.function(expr, "mul_add", &[x, y, a]);
+                }
+                self.function(expr, "add", &[a, b])
+            }
+            Operator::Subtract => self.function(expr, "sub", &[a, b]),
+            Operator::Divide => self.function(expr, "div", &[a, b]),
+            Operator::Multiply => {
+                if let Some(beta) = of_c(expr) {
+                    if self.bound.contains(beta) {
+                        return Err(self.error(
+                            expr,
+                            format!("C's factor is a number of the host, and `{beta}` is a value"),
+                        ));
+                    }
+                    let beta = self.named(expr, beta, NUMBER)?;
+                    let c = self.named(expr, "c", "C")?;
+                    let inputs = vec![Argument::Named(beta), Argument::Named(c)];
+                    let node =
+                        residual(self.format).ok_or_else(|| self.error(expr, "C has no such format"))?;
+                    return self.node(expr, node, (c, inputs), &[]);
+                }
+                let [x, y] = ordered(a, b);
+                self.function(expr, "mul", &[x, y])
+            }
+        }
+    }
+
+    /// A function of values, none of its arguments a number of the host.
+    fn function(&mut self, expr: &Expr, name: &str, x: &[&Expr]) -> Result<Facts, FormulaError> {
+        match FUNCTIONS.get(name) {
+            Some(function) => self.node(expr, &function.node, ("", Vec::new()), x),
+            None => Err(self.unknown(expr, name)),
+        }
+    }
+
+    fn unknown(&self, expr: &Expr, name: &str) -> FormulaError {
+        let others = ["dropout", "rotate", "store"].into_iter();
+        let others =
+            others.chain(GATES.iter().map(|(name, _)| *name)).chain(REDUCTIONS.iter().map(|(name, _)| *name));
+        let others = others
+            .chain(RANKS.iter().map(|(name, _)| *name))
+            .chain(QUANTISERS.iter().map(|(name, ..)| *name));
+        let names: Vec<&str> = FUNCTIONS.keys().map(String::as_str).chain(others).collect();
+        self.error(expr, format!("`{name}` is no function; the functions are {}", names.join(", ")))
+    }
+
+    /// The expressions that are given, if they are as many as needed.
+    fn counted<'e, const N: usize>(
+        &self,
+        expr: &Expr,
+        (name, given): (&str, &'e [Expr]),
+        needed: [&str; N],
+    ) -> Result<&'e [Expr; N], FormulaError> {
+        given.try_into().map_err(|_| {
+            let (s, were) = (if N == 1 { "" } else { "s" }, if given.len() == 1 { "was" } else { "were" });
+            self.error(
+                expr,
+                format!(
+                    "`{name}` takes {N} argument{s} ({}), {} {were} given",
+                    needed.join(", "),
+                    given.len()
+                ),
+            )
+        })
+    }
+
+    /// Numbers of the host, or of the formula.
+    fn scalars(&mut self, given: &[Expr]) -> Result<Vec<Argument>, FormulaError> {
+        let mut scalar = |expr: &Expr| {
+            if let Is::Number(number) = expr.is {
+                return Ok(Argument::Number(number));
+            }
+            if let Is::Name(name) = &expr.is
+                && name != "acc"
+                && name != "c"
+                && !self.bound.contains(name)
+            {
+                return Ok(Argument::Named(self.named(expr, name, NUMBER)?));
+            }
+            Err(self.error(expr, "this is a number for the whole matrix: write a number, or a name of one"))
+        };
+        given.iter().map(&mut scalar).collect()
+    }
+
+    /// A function of values, followed by numbers.
+    fn apply(
+        &mut self,
+        expr: &Expr,
+        (name, function): (&str, &'static Function),
+        given: &[Expr],
+    ) -> Result<Facts, FormulaError> {
+        let (children, scalars) = (function.node.children(), function.scalars);
+        if given.len() != children + scalars.len() {
+            let names: Vec<&str> =
+                ["x", "y", "z"].into_iter().take(children).chain(scalars.iter().copied()).collect();
+            let (s, were) =
+                (if names.len() == 1 { "" } else { "s" }, if given.len() == 1 { "was" } else { "were" });
+            let reason = format!(
+                "`{name}` takes {} argument{s} ({}), {} {were} given",
+                names.len(),
+                names.join(", "),
+                given.len()
+            );
+            return Err(self.error(expr, reason));
+        }
+        let (x, scalars) = given.split_at(children);
+        let inputs = self.scalars(scalars)?;
+        let x: Vec<&Expr> = x.iter().collect();
+        self.node(expr, &function.node, ("", inputs), &x)
+    }
+
+    fn call(&mut self, expr: &Expr, name: &str, given: &[Expr]) -> Result<Facts, FormulaError> {
+        // A product and a sum inside of a GELU: its halves are taken of what many elements share.
+        if let (Some(fused), [sum]) =
+            (name.strip_prefix("gelu_tanh").map(|of| format!("mul_add_gelu_tanh{of}")), given)
+            && let Is::Binary { operator: Operator::Add, of } = &sum.is
+            && FUNCTIONS.contains_key(&fused)
+        {
+            let [a, b] = &**of;
+            let parts = match (factors(a), factors(b)) {
+                (Some([x, y]), _) if of_c(b).is_none() => Some([x, y, b]),
+                (_, Some([x, y])) if of_c(a).is_none() => Some([x, y, a]),
+                _ => None,
+            };
+            if let Some(parts) = parts {
+                return self.function(expr, &fused, &parts);
+            }
+        }
+        if let Some(function) = FUNCTIONS.get(name) {
+            return self.apply(expr, (name, function), given);
+        }
+        if let Some((_, functions)) = GATES.iter().find(|(order, _)| *order == name) {
+            return self.gate(expr, name, functions, given);
+        }
+        if let Some((_, nodes)) = REDUCTIONS.iter().find(|(known, _)| *known == name) {
+            let [to, x] = self.counted(expr, (name, given), ["a place", "x"])?;
+            let needed = "a row sums[n], a column sums[m] or a number sum[0]";
+            let (label, place) = self.written(to, &[Index::Column, Index::Row, Index::Zero], needed)?;
+            if !matches!(place.format, None | Some(Format::F32)) {
+                return Err(self.error(to, "values are reduced in f32"));
+            }
+            let node = match place.index {
+                Index::Column => &nodes[0],
+                Index::Row => &nodes[1],
+                Index::Zero | Index::Both | Index::Cyclic(_) => &nodes[2],
+            };
+            let mut inputs = vec![Argument::Named(label)];
+            if name.starts_with("ordered") {
+                let scratch = self.named(to, &format!("{label}_scratch"), "scratch memory")?;
+                inputs.push(Argument::Named(scratch));
+            }
+            return self.node(expr, node, (label, inputs), &[x]);
+        }
+        if let Some((_, node)) = RANKS.iter().find(|(known, _)| *known == name) {
+            let [x] = self.counted(expr, (name, given), ["x"])?;
+            return self.node(expr, node, ("", Vec::new()), &[x]);
+        }
+        if let Some((.., node)) = QUANTISERS.iter().find(|(known, ..)| *known == name) {
+            let [to, x] = self.counted(expr, (name, given), ["the scales' name", "x"])?;
+            let Is::Name(scales) = &to.is else {
+                return Err(self.error(to, "the name of the scales was needed, without an index"));
+            };
+            let scales = self.named(to, scales, "the scales of a quantiser")?;
+            return self.node(expr, node, (scales, vec![Argument::Named(scales)]), &[x]);
+        }
+        match name {
+            "store" => {
+                let [to, x] = self.counted(expr, (name, given), ["a matrix", "x"])?;
+                let (label, place) = self.written(to, &[Index::Both], "a matrix aux[m,n]")?;
+                let node = store(place.format.unwrap_or(self.format));
+                let node = node.ok_or_else(|| self.error(to, "no matrix has such a format"))?;
+                self.node(expr, node, (label, vec![Argument::Named(label)]), &[x])
+            }
+            "dropout" => {
+                let [to, x] = self.counted(expr, (name, given), ["the mask's name", "x"])?;
+                let Is::Name(mask) = &to.is else {
+                    return Err(self.error(to, "the name of the mask's arguments was needed"));
+                };
+                let mask = self.named(to, mask, "the arguments of a mask")?;
+                self.node(expr, &DROPOUT, (mask, vec![Argument::Named(mask)]), &[x])
+            }
+            "rotate" => {
+                let [x, angles] = self.counted(expr, (name, given), ["x", "angles"])?;
+                self.node(expr, &ROTATE, ("", Vec::new()), &[x, angles])
+            }
+            _ if FORMATS.iter().any(|format| format.name() == name) => {
+                Err(self.error(expr, format!("`{name}` says D's format: it stands around all else")))
+            }
+            _ => Err(self.unknown(expr, name)),
+        }
+    }
+
+    fn gate(
+        &mut self,
+        expr: &Expr,
+        order: &str,
+        functions: &'static [Function],
+        given: &[Expr],
+    ) -> Result<Facts, FormulaError> {
+        let names = || functions.iter().map(|function| (function.name)()).collect::<Vec<_>>().join(", ");
+        let [gate, rest @ ..] = given else { return Err(self.unknown(expr, order)) };
+        let named = if let Is::Name(name) = &gate.is { name.as_str() } else { "" };
+        let Some(function) = functions.iter().find(|function| (function.name)() == named) else {
+            return Err(self.error(gate, format!("the function of the gate was needed: one of {}", names())));
+        };
+        self.gated = true;
+        let facts = self.apply(expr, (order, function), rest);
+        self.gated = false;
+        facts
+    }
+}
+
+/// The factors of a product, that with the accumulator first; `None` for a multiple of C.
+fn factors(expr: &Expr) -> Option<[&Expr; 2]> {
+    let Is::Binary { operator: Operator::Multiply, of } = &expr.is else { return None };
+    if of_c(expr).is_none() { Some(ordered(&of[0], &of[1])) } else { None }
+}
+
+/// Two factors, that with the accumulator first.
+fn ordered<'e>(a: &'e Expr, b: &'e Expr) -> [&'e Expr; 2] {
+    if leads(b) && !leads(a) { [b, a] } else { [a, b] }
+}
+
+/// The factor of C, if the expression is a multiple of it.
+fn of_c(expr: &Expr) -> Option<&String> {
+    let Is::Binary { operator: Operator::Multiply, of } = &expr.is else { return None };
+    match [&of[0].is, &of[1].is] {
+        [Is::Name(beta), Is::Name(c)] | [Is::Name(c), Is::Name(beta)]
+            if c == "c" && beta != "c" && beta != "acc" =>
+        {
+            Some(beta)
+        }
+        _ => None,
+    }
+}
+
+/// Whether an expression has the accumulator in it.
+fn leads(expr: &Expr) -> bool {
+    match &expr.is {
+        Is::Number(_) | Is::Place(_) => false,
+        Is::Name(name) => name == "acc",
+        Is::Call { given, .. } => given.iter().any(leads),
+        Is::Binary { of, .. } => of.iter().any(leads),
+        Is::Negative(of) => leads(of),
+        Is::Let { value, body, .. } => leads(value) || leads(body),
+    }
+}

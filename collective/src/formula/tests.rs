@@ -1,0 +1,182 @@
+use half::{bf16, f16};
+use typenum::U128;
+
+use super::{Formula, FormulaError, Input};
+use crate::element::Format;
+use crate::tree::{
+    Amax, Cyclic, Dropout, Facts, GeGlu, LinearBias, LinearBiasGelu, LinearBiasRelu, LinearBiasScaled,
+    LinearBiasSilu, LinearResidual, Node, OrderedRow, Quantize, ReduceRow, Rotate, RowColumnScaled,
+    RowScaled, Scaled, Shape, Sum, SwiGlu, SwiGluBlocks, SwiGluSplit,
+};
+
+fn formula(text: &str) -> Formula {
+    text.parse().unwrap_or_else(|error: FormulaError| panic!("{error}"))
+}
+
+/// Name, and facts without what a number of the host stands for.
+fn of<X: Node>() -> (String, Facts) {
+    (X::name(), X::FACTS)
+}
+
+#[test]
+fn named_formulas_are_the_trees_of_the_library() {
+    let typed = [
+        ("scaled", of::<Scaled>()),
+        ("bias", of::<LinearBias<bf16>>()),
+        ("bias-relu", of::<LinearBiasRelu<bf16>>()),
+        ("bias-gelu", of::<LinearBiasGelu<bf16>>()),
+        ("bias-silu", of::<LinearBiasSilu<bf16>>()),
+        ("residual", of::<LinearResidual<bf16>>()),
+        ("row-scaled", of::<RowScaled<bf16>>()),
+        ("swiglu", of::<SwiGlu>()),
+        ("swiglu-blocks", of::<SwiGluBlocks>()),
+        ("swiglu-split", of::<SwiGluSplit>()),
+        ("bias-dropout", of::<Dropout<LinearBias<bf16>>>()),
+        ("rope", of::<Rotate<Scaled, Cyclic<bf16, U128>>>()),
+        ("bias-sums-ordered", of::<OrderedRow<Sum, LinearBias<bf16>>>()),
+        ("geglu", of::<GeGlu>()),
+        ("bias-amax", of::<Amax<LinearBias<bf16>>>()),
+        ("bias-sums", of::<ReduceRow<Sum, LinearBias<bf16>>>()),
+        ("bias-fp8", of::<LinearBiasScaled<bf16>>()),
+        ("row-column-scaled", of::<RowColumnScaled>()),
+        ("quantized", of::<Quantize<crate::F8E4M3, Scaled>>()),
+    ];
+    assert_eq!(typed.each_ref().map(|(name, _)| *name), Formula::NAMED.map(|(name, _)| name));
+    for (name, (tree, facts)) in typed {
+        let lowered = Formula::named(name).unwrap().lowered(Format::Bf16);
+        assert_eq!((lowered.name(), lowered.facts()), (tree.as_str(), facts), "{name}");
+        assert_eq!(Formula::with_tree(&tree), Formula::named(name));
+    }
+    let f16 = Formula::named("bias").unwrap().lowered(Format::F16);
+    assert_eq!(f16.name(), LinearBias::<f16>::name());
+}
+
+#[test]
+fn texts_without_blanks_are_read_as_they_are_written() {
+    for (text, canonical) in [
+        ("acc", "acc"),
+        ("  alpha *acc+ bias [ n ] ", "bias"),
+        ("((acc + 1) * 2) - (3 - x)", "(acc+1)*2-(3-x)"),
+        ("a - (b - acc) - -c1", "a-(b-acc)-(-c1)"),
+        ("-(acc * 2) * -0.5", "(-(acc*2))*(-0.5)"),
+        ("y = relu(acc); z = y*y; max(z, y + z)", "y=relu(acc);z=y*y;max(z,y+z)"),
+        ("2 * (y = acc / 3; y * y)", "2*(y=acc/3;y*y)"),
+        ("clamp(acc, -1e-3, high)", "clamp(acc,-0.001,high)"),
+        ("store(aux[m, n]:f32, acc) + bias[l, n]:f16", "store(aux[m,n]:f32,acc)+bias[l,n]:f16"),
+        ("rotate(acc, angles[m, n % 64])", "rotate(acc,angles[m,n%64])"),
+        ("e5m2(acc)", "e5m2(acc)"),
+    ] {
+        let read = formula(text);
+        assert_eq!(read.to_string(), canonical);
+        assert_eq!((formula(read.text()), formula(canonical)), (read, read));
+    }
+}
+
+#[test]
+fn trees_as_rust_types() {
+    for (text, ty) in [
+        ("bias", "Compute<MultiplyAdd, (Accumulator, Scalar, RowVector<bf16>)>"),
+        (
+            "gelu_tanh_fast(bias[n] + acc*alpha)",
+            "Compute<MultiplyAddGelu<Fast>, (Accumulator, Scalar, RowVector<bf16>)>",
+        ),
+        (
+            "gelu(alpha*acc + beta*c)",
+            "Compute<Gelu<Exact>, (Compute<Add, (Compute<Multiply, (Accumulator, Scalar)>, Residual<bf16>)>,)>",
+        ),
+        (
+            "y = acc/3; y*y",
+            "Let<Compute<Divide, (Accumulator, Constant<U3, U1>)>, Compute<Multiply, (Bound, Bound)>>",
+        ),
+        (
+            "reduce_max(top[m], 0.5*acc - 0.1)",
+            "ReduceColumn<Max, Compute<Subtract, (Compute<Multiply, (Accumulator, Constant<U1, U2>)>, Constant<U1, U10>)>>",
+        ),
+        (
+            "gated8(max, acc + each[l,m]:f32)",
+            "Gated<Maximum, Compute<Add, (Accumulator, Each<ColumnVector<f32>>)>, Blocks<U8>>",
+        ),
+        ("rotate(acc, t[m,n%16])", "Rotate<Accumulator, Cyclic<bf16, U16>>"),
+    ] {
+        assert_eq!(formula(text).lowered(Format::Bf16).rust_type(), ty, "{text}");
+    }
+}
+
+#[test]
+fn refusals_point_at_the_mistake() {
+    for (text, column, reason) in [
+        ("", 0, "a number, a name or `(` was needed, here is the end"),
+        ("alpha * ", 8, "a number, a name or `(` was needed, here is the end"),
+        ("acc + $", 6, "`$` has no meaning in a formula"),
+        ("acc)", 3, "the formula ends before `)`"),
+        ("relu(acc", 8, "`)` was needed, here is the end"),
+        ("alpha + bias[n]", 0, "the formula has no `acc`, the element of A * B"),
+        ("acc + bias[k]", 11, "`k` is no index"),
+        ("acc + bias[n,m]", 11, "`[n,m]` is no index"),
+        ("acc + bias[n]:int", 14, "`int` is no format of a formula"),
+        ("acc + n", 6, "`n` is an index"),
+        ("acc * c", 6, "C is read where a number"),
+        ("acc + f(acc)", 6, "`f` is no function; the functions are abs, add,"),
+        ("clamp(acc, 1)", 0, "`clamp` takes 3 arguments (x, low, high), 2 were given"),
+        ("clamp(acc, acc, 1)", 11, "this is a number for the whole matrix"),
+        ("relu(acc, 1)", 0, "`relu` takes 1 argument (x), 2 were given"),
+        ("acc + x[n] + x[m]", 13, "`x` is x[m] here, and x[n] elsewhere"),
+        ("x[n]*gated(silu, acc + x[n])", 0, "`x` is x[n] here, and x[n] inside of a gate elsewhere"),
+        ("acc + gated(silu, acc)", 0, "a gated pair is combined with values that are not gated"),
+        ("gated(silu, gated(silu, acc))", 0, "a Gated stands inside of another"),
+        ("gated(sum, acc)", 6, "the function of the gate was needed: one of identity,"),
+        ("reduce_sum(acc, acc)", 11, "a place to write to was needed"),
+        ("reduce_sum(out[m,n], acc)", 11, "a place to write to was needed"),
+        ("reduce_sum(out[l,n], acc)", 11, "what is written is shared by all GEMMs"),
+        ("reduce_sum(out[n]:bf16, acc)", 11, "values are reduced in f32"),
+        ("top2_softmax(store(x[m,n], acc))", 0, "a TopKSoftmax computes what is inside of it twice"),
+        ("y = acc; y = y; y", 9, "`y` has a meaning already"),
+        ("acc = 2; acc", 0, "`acc` has a meaning of its own"),
+        ("1e99*acc", 0, "`1e99` is no number of f32"),
+        ("acc + e4m3(acc)", 6, "`e4m3` says D's format"),
+        ("rotate(acc, t[m,n%12])", 12, "a repeated matrix has 8, 16,"),
+    ] {
+        let error = text.parse::<Formula>().expect_err(text);
+        assert!(
+            error.column == column && error.reason.starts_with(reason),
+            "{text}: {} {}",
+            error.column,
+            error.reason
+        );
+    }
+    let deep = "(".repeat(5000) + "acc";
+    for text in [&deep[4000..], &"-".repeat(3000), &"relu(".repeat(800), &deep] {
+        assert!(text.parse::<Formula>().is_err());
+    }
+    let long = vec!["acc"; 1000].join("+");
+    assert!(long.parse::<Formula>().is_ok());
+}
+
+#[test]
+fn arguments_are_given_by_name() {
+    let shape = Shape { m: 4, n: 8 };
+    let bind = |text: &str, given: &[(&str, Input)]| {
+        formula(text).bind(Format::Bf16, shape, given).map(|_| ()).map_err(|error| error.to_string())
+    };
+    let bias = ("bias", Input::Address(64));
+    assert_eq!(bind("bias", &[bias]), Ok(()));
+    assert_eq!(bind("bias", &[]), Err("bias: not given: Input::Address was needed".to_owned()));
+    assert_eq!(bind("residual", &[bias]), Ok(()), "C is not read where beta is 0");
+    let given = [bias, ("beta", Input::Scalar(1.0))];
+    assert_eq!(bind("residual", &given), Err("c: not given: Input::Matrix was needed".to_owned()));
+    assert_eq!(
+        bind("bias", &[bias, ("beta", Input::Scalar(1.0))]),
+        Err("beta: no argument of bias: its arguments are alpha, bias".to_owned())
+    );
+    assert_eq!(
+        bind("bias", &[("bias", Input::Scalar(1.0))]),
+        Err("bias: Scalar(1.0), Input::Address was needed".to_owned())
+    );
+    assert_eq!(bind("bias", &[bias, bias]), Err("bias: given twice".to_owned()));
+    let each = Input::Each { address: 64, pitch: 0, stride: 16 };
+    assert_eq!(bind("acc + bias[l,n]", &[("bias", each)]), Ok(()));
+    assert_eq!(
+        bind("acc + bias[l,n]", &[bias]),
+        Err("bias: Address(64), Input::Each was needed: each GEMM has its own".to_owned())
+    );
+}

@@ -1,0 +1,211 @@
+//! Where the arguments of a tree come from: one walk over its nodes serves whoever makes arguments, be they
+//! named by a caller, drawn at random, or only counted.
+
+use typenum::Unsigned;
+
+use super::quantize::BLOCK;
+use super::value::Item;
+use super::{
+    Accumulator, AuxStore, Bound, ColumnArgument, ColumnVector, Compute, Constant, Cyclic, Dropout,
+    DropoutArgument, Each, EachArgument, GateOrder, Gated, GeGlu, Label, Let, LinearBias,
+    LinearBiasArguments, LinearBiasGelu, LinearBiasRelu, LinearBiasScaled, LinearBiasScaledArguments,
+    LinearBiasSilu, LinearResidual, LinearResidualArguments, Load, MatrixArgument, Named, Node,
+    OrderedColumn, OrderedRow, OrderedScalar, Quantize, Reduce, ReduceColumn, ReduceRow, ReduceScalar,
+    Residual, ResidualArgument, Rotate, RowArgument, RowColumnScaled, RowColumnScaledArguments, RowScaled,
+    RowScaledArguments, RowVector, Scalar, ScalarPointer, Scaled, ScaledArguments, Scratch, Shape, SwiGlu,
+    SwiGluBlocks, SwiGluSplit, TopKSoftmax,
+};
+use crate::element::{Element, Format};
+use crate::functions::{Pointwise, Scalars};
+use crate::real::Accuracy;
+
+/// A source of arguments. A node asks for its own arguments first, then for those of its children in order.
+///
+/// Whoever implements it keeps its own errors: a walk goes on to the end.
+pub trait Supply {
+    /// Numbers of the host, for a function that names them so; none for a number of the tree.
+    fn scalars(&mut self, names: &[&str], values: &mut [f32]);
+
+    /// The address of `len` packed elements that are read.
+    fn vector(&mut self, format: Format, len: u32) -> u64;
+
+    /// A matrix that is read.
+    fn matrix(&mut self, format: Format, shape: Shape) -> MatrixArgument;
+
+    /// A factor and a matrix, which is read if the factor is not zero.
+    fn residual(&mut self, format: Format, shape: Shape) -> ResidualArgument;
+
+    /// A matrix that is written.
+    fn output(&mut self, format: Format, shape: Shape) -> MatrixArgument;
+
+    /// The address of `len` numbers of `f32` with which values are combined, by a function with this
+    /// identity.
+    fn reduced(&mut self, identity: f32, len: u32) -> u64;
+
+    /// Memory for partial results.
+    fn scratch(&mut self, bytes: u64) -> Scratch;
+
+    /// The arguments of a mask.
+    fn dropout(&mut self) -> DropoutArgument;
+
+    /// Bytes from the data of one GEMM of a launch to that of the next, for what is asked next; `None` asks
+    /// for what is shared by all.
+    fn stride(&mut self) -> u64;
+
+    /// The next node of a tree that is a value.
+    fn item(&mut self) -> Option<&'static Item> {
+        None
+    }
+}
+
+/// A tree whose arguments can be supplied.
+pub trait Supplied: Node {
+    /// The arguments for a value of this shape.
+    fn supply(from: &mut dyn Supply, shape: Shape) -> Self::Arguments;
+}
+
+/// Arguments of a function.
+fn arguments<F: Pointwise<N>, const N: usize>(from: &mut dyn Supply) -> F::Arguments {
+    let mut values = vec![0.0; F::Arguments::COUNT];
+    if !values.is_empty() {
+        from.scalars(F::ARGUMENTS, &mut values);
+    }
+    let mut values = values.into_iter();
+    // `gather` requests exactly `COUNT` scalars.
+    F::Arguments::of(F::Arguments::gather(&mut || values.next().unwrap_or(f32::NAN)))
+}
+
+macro_rules! supplied {
+    ($([$($generics:tt)*] $node:ty, |$from:pat_param, $shape:pat_param| $arguments:expr;)*) => {$(
+        impl<$($generics)*> Supplied for $node {
+            fn supply($from: &mut dyn Supply, $shape: Shape) -> Self::Arguments {
+                $arguments
+            }
+        }
+    )*};
+}
+
+supplied! {
+    [] Accumulator, |_, _| ();
+    [N: Unsigned + 'static, D: Unsigned + 'static] Constant<N, D>, |_, _| ();
+    [D: Unsigned + 'static] Bound<D>, |_, _| ();
+    [] Scalar, |from, _| {
+        let mut value = [0.0];
+        from.scalars(&[], &mut value);
+        value[0]
+    };
+    [T: Element] ScalarPointer<T>, |from, _| from.vector(T::FORMAT, 1);
+    [T: Element] RowVector<T>, |from, shape| {
+        RowArgument { address: from.vector(T::FORMAT, shape.n), len: shape.n }
+    };
+    [T: Element] ColumnVector<T>, |from, shape| {
+        ColumnArgument { address: from.vector(T::FORMAT, shape.m), len: shape.m }
+    };
+    [T: Element] Load<T>, |from, shape| from.matrix(T::FORMAT, shape);
+    [T: Element, P: Unsigned + 'static] Cyclic<T, P>, |from, shape| {
+        from.matrix(T::FORMAT, Shape { n: P::U32, ..shape })
+    };
+    [T: Element] Residual<T>, |from, shape| from.residual(T::FORMAT, shape);
+    [T: Element, X: Supplied] AuxStore<T, X>, |from, shape| {
+        (from.output(T::FORMAT, shape), X::supply(from, shape))
+    };
+    [O: Reduce, X: Supplied] ReduceRow<O, X>, |from, shape| {
+        let row = RowArgument { address: from.reduced(O::IDENTITY, shape.n), len: shape.n };
+        (row, X::supply(from, shape))
+    };
+    [O: Reduce, X: Supplied] ReduceColumn<O, X>, |from, shape| {
+        let column = ColumnArgument { address: from.reduced(O::IDENTITY, shape.m), len: shape.m };
+        (column, X::supply(from, shape))
+    };
+    [O: Reduce, X: Supplied] ReduceScalar<O, X>, |from, shape| {
+        (from.reduced(O::IDENTITY, 1), X::supply(from, shape))
+    };
+    [O: Reduce, X: Supplied] OrderedRow<O, X>, |from, shape| {
+        let row = RowArgument { address: from.reduced(O::IDENTITY, shape.n), len: shape.n };
+        ((row, from.scratch(Self::scratch_bytes(shape))), X::supply(from, shape))
+    };
+    [O: Reduce, X: Supplied] OrderedColumn<O, X>, |from, shape| {
+        let column = ColumnArgument { address: from.reduced(O::IDENTITY, shape.m), len: shape.m };
+        ((column, from.scratch(Self::scratch_bytes(shape))), X::supply(from, shape))
+    };
+    [O: Reduce, X: Supplied] OrderedScalar<O, X>, |from, shape| {
+        let address = from.reduced(O::IDENTITY, 1);
+        ((address, from.scratch(Self::scratch_bytes(shape))), X::supply(from, shape))
+    };
+    [T: Element, X: Supplied] Quantize<T, X>, |from, shape| {
+        let of_blocks = Shape { m: shape.n.div_ceil(BLOCK), n: shape.m };
+        (from.output(Format::F32, of_blocks), X::supply(from, shape))
+    };
+    [L: Label, X: Supplied] Named<L, X>, |from, shape| X::supply(from, shape);
+    [X: Supplied, Body: Supplied] Let<X, Body>, |from, shape| {
+        (X::supply(from, shape), Body::supply(from, shape))
+    };
+    [X: Supplied] Dropout<X>, |from, shape| (from.dropout(), X::supply(from, shape));
+    [X: Supplied] Each<X>, |from, shape| {
+        EachArgument { stride: from.stride(), first: X::supply(from, shape) }
+    };
+    [X: Supplied, A: Supplied] Rotate<X, A>, |from, shape| {
+        (X::supply(from, shape), A::supply(from, shape))
+    };
+    [K: Unsigned + 'static, X: Supplied, A: Accuracy] TopKSoftmax<K, X, A>, |from, shape| {
+        X::supply(from, shape)
+    };
+    [F: Pointwise<2>, X: Supplied, Order: GateOrder] Gated<F, X, Order>, |from, shape| {
+        (arguments::<F, 2>(from), X::supply(from, Shape { n: shape.n * 2, ..shape }))
+    };
+    [F: Pointwise<1>, A: Supplied] Compute<F, (A,)>, |from, shape| {
+        (arguments::<F, 1>(from), (A::supply(from, shape),))
+    };
+    [F: Pointwise<2>, A: Supplied, B: Supplied] Compute<F, (A, B)>, |from, shape| {
+        (arguments::<F, 2>(from), (A::supply(from, shape), B::supply(from, shape)))
+    };
+    [F: Pointwise<3>, A: Supplied, B: Supplied, C: Supplied] Compute<F, (A, B, C)>, |from, shape| {
+        let own = arguments::<F, 3>(from);
+        (own, (A::supply(from, shape), B::supply(from, shape), C::supply(from, shape)))
+    };
+    [F: Pointwise<4>, A: Supplied, B: Supplied, C: Supplied, D: Supplied] Compute<F, (A, B, C, D)>,
+    |from, shape| {
+        let own = arguments::<F, 4>(from);
+        let first = (A::supply(from, shape), B::supply(from, shape));
+        (own, (first.0, first.1, C::supply(from, shape), D::supply(from, shape)))
+    };
+}
+
+/// Alpha.
+fn alpha(from: &mut dyn Supply) -> ScaledArguments {
+    ScaledArguments { alpha: Scalar::supply(from, Shape { m: 0, n: 0 }) }
+}
+
+/// Alpha and a bias.
+fn biased<T: Element>(from: &mut dyn Supply, shape: Shape) -> LinearBiasArguments {
+    LinearBiasArguments { alpha: alpha(from).alpha, bias: RowVector::<T>::supply(from, shape) }
+}
+
+supplied! {
+    [] Scaled, |from, _| alpha(from);
+    [] SwiGlu, |from, _| alpha(from);
+    [] SwiGluBlocks, |from, _| alpha(from);
+    [] SwiGluSplit, |from, _| alpha(from);
+    [] GeGlu, |from, _| alpha(from);
+    [T: Element] LinearBias<T>, |from, shape| biased::<T>(from, shape);
+    [T: Element] LinearBiasRelu<T>, |from, shape| biased::<T>(from, shape);
+    [T: Element] LinearBiasGelu<T>, |from, shape| biased::<T>(from, shape);
+    [T: Element] LinearBiasSilu<T>, |from, shape| biased::<T>(from, shape);
+    [T: Element] LinearBiasScaled<T>, |from, shape| {
+        let LinearBiasArguments { alpha, bias } = biased::<T>(from, shape);
+        let amax = from.reduced(0.0, 1);
+        LinearBiasScaledArguments { alpha, bias, amax, scale: from.vector(Format::F32, 1) }
+    };
+    [T: Element] LinearResidual<T>, |from, shape| {
+        let LinearBiasArguments { alpha, bias } = biased::<T>(from, shape);
+        LinearResidualArguments { alpha, bias, residual: from.residual(T::FORMAT, shape) }
+    };
+    [] RowColumnScaled, |from, shape| RowColumnScaledArguments {
+        rows: ColumnVector::<f32>::supply(from, shape),
+        columns: RowVector::<f32>::supply(from, shape),
+    };
+    [T: Element] RowScaled<T>, |from, shape| RowScaledArguments {
+        scale: ColumnVector::<T>::supply(from, shape),
+        bias: RowVector::<T>::supply(from, shape),
+    };
+}
