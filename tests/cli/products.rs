@@ -22,7 +22,7 @@ fn a_product_of_random_matrices_is_verified() {
 /// Every operand format, also with unaligned rows, and with many GEMMs in one launch.
 #[test]
 fn products_of_every_format_are_verified() {
-    let more: [(&[&str], &str); 23] = [
+    let more: [(&[&str], &str); 24] = [
         (&["--dtype", "e4m3", "--alpha", "0.5", "--beta", "2"], "e4m3 by e4m3 to bf16"),
         (&["--kernel", "dtype=e4m3 dtype-b=e5m2 out=e5m2", "--alpha", "0.1"], "e4m3 by e5m2 to e5m2"),
         (&["--kernel", "dtype=u8 dtype-b=s8 swap=yes", "--beta", "-3"], "u8 by s8 to s32"),
@@ -55,6 +55,7 @@ fn products_of_every_format_are_verified() {
             &["--dtype", "e4m3", "--epilogue", "silu(acc) + x[m,n]", "--rows", "3,0,70"],
             "D = silu(acc)+x[m,n]",
         ),
+        (&["--epilogue", "-abs(acc) + 1", "--n", "40"], "D = (-abs(acc))+1"),
         (&["--epilogue", "swiglu", "--k-groups", "64,0,128", "--m", "40"], "D = gated(silu_fast,alpha*acc)"),
         (&["--epilogue", "quantized", "--m", "70", "--n", "304"], "quantize_e4m3(scales,alpha*acc)"),
         (

@@ -329,7 +329,8 @@ pub(super) const ROWS: &[Row] = &[
         "Fused epilogue, in place of alpha and beta: a formula such as `gelu(alpha*acc + bias[n])`, or the name of one, such \
          as `bias-gelu`. It determines D's format. `gemm` runs it on random matrices and checks everything that it writes. \
          `bench` times kernels with and without it, and cuBLASLt's own fusion.",
-    ),
+    )
+    .signed(),
     row("alpha", ("ALPHA", || numbers::written.into()), &[(Gemm, Is("1"))], "Factor of A * B.").signed(),
     row(
         "beta",
