@@ -238,6 +238,9 @@ impl Formula {
 
     /// Reads a text.
     fn read(text: &str) -> Result<Self, FormulaError> {
+        if let Some(formula) = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(text) {
+            return Ok(*formula);
+        }
         let parsed = syntax::parse(text)?;
         let canonical = parsed.to_string();
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -278,7 +278,7 @@ impl Draw {
         let roles = self.of(&[Roles::Cooperative, Roles::Cooperative, Roles::Pingpong, Roles::Unspecialised]);
         let epilogue = match self.random.u32(..8) {
             0 => EpilogueKind::Sourced,
-            1 | 2 if Formula::takes(a) || self.once_in(10) => {
+            1 | 2 if (a.is_float() && a.bits() <= 16) || self.once_in(10) => {
                 EpilogueKind::Fused(self.of(&Formula::all().collect::<Vec<_>>()))
             }
             _ => EpilogueKind::Linear,

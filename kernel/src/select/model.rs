@@ -39,6 +39,8 @@ pub struct Prediction {
     pub l2: f64,
     /// Time of DRAM for operands and output.
     pub dram: f64,
+    /// Bytes of operands and output between DRAM and L2.
+    pub dram_bytes: f64,
     /// What limits a k-tile.
     pub(super) step: Step,
 }
@@ -189,7 +191,8 @@ impl Kernel {
         // Two SMs share a way to memory. If only some of these pairs have two CTAs, the others end earlier.
         let (pairs, ctas) = (0.5 * f64::from(machine.multiprocessors), dealt.at_once * self.cluster);
         let rate = if ctas > pairs { machine.dram.min(0.5 * ctas * machine.paired) } else { machine.dram };
-        let (l2, dram) = (dealt.l2, (operands + d + c) / rate);
+        let dram_bytes = operands + d + c;
+        let (l2, dram) = (dealt.l2, dram_bytes / rate);
         let prediction = Prediction {
             microseconds: self.launch,
             waves: dealt.tiles[0] * dealt.tiles[1] / dealt.slots,
@@ -198,6 +201,7 @@ impl Kernel {
             epilogue: (busy - multiply) * slower,
             l2,
             dram,
+            dram_bytes,
             step: why,
         };
         (prediction, busy * slower + starts)

@@ -287,7 +287,7 @@ impl Schedule {
             ));
         }
         if let Some(prediction) = &self.prediction {
-            let (l2, dram) = (prediction.l2 * self.machine.l2, prediction.dram * self.machine.dram);
+            let (l2, dram) = (prediction.l2 * self.machine.l2, prediction.dram_bytes);
             lines.push(format!(
                 "traffic    {} from L2 to the SMs, {} between memory and L2 (predicted)",
                 bytes(l2),
