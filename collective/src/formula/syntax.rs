@@ -93,7 +93,7 @@ pub(super) enum Index {
     Row,
     Column,
     Both,
-    /// A matrix of so many columns, repeated along N.
+    /// A matrix with this number of columns, repeated along N.
     Cyclic(u32),
 }
 

@@ -1,3 +1,5 @@
+//! Formulas: trees of the library by name, texts that are read and written, types, refusals, arguments.
+
 use half::{bf16, f16};
 use typenum::U128;
 

@@ -127,7 +127,8 @@ impl<F, X, Order: GateOrder> Gated<F, X, Order> {
     }
 }
 
-/// The facts of a [`Gated`] around a value, in this order, with a function that needs so many registers.
+/// The facts of a [`Gated`] around a value. `block` is [`GateOrder::BLOCK`], and `registers` are those that the
+/// function needs.
 ///
 /// # Errors
 /// The value cannot be gated.

@@ -84,12 +84,6 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// The same for GEMM `group` of a launch of several.
-    #[must_use]
-    pub fn of_group(self, group: u32) -> Self {
-        Self { group, ..self }
-    }
-
     /// Goes on with GEMM `group` of a launch of several, whose D has this shape.
     pub fn enter(&mut self, group: u32, shape: Shape) {
         (self.group, self.shape) = (group, shape);

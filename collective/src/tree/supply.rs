@@ -1,5 +1,5 @@
-//! Where the arguments of a tree come from: one walk over its nodes serves whoever makes arguments, be they
-//! named by a caller, drawn at random, or only counted.
+//! Where the arguments of a tree come from. A caller names them, or they are drawn at random: both use one
+//! walk over the nodes.
 
 use typenum::Unsigned;
 
@@ -48,8 +48,8 @@ pub trait Supply {
     /// The arguments of a mask.
     fn dropout(&mut self) -> DropoutArgument;
 
-    /// Bytes from the data of one GEMM of a launch to that of the next, for what is asked next; `None` asks
-    /// for what is shared by all.
+    /// Bytes from the data of one GEMM of a launch to that of the next, for what is asked next; 0 if all
+    /// share it.
     fn stride(&mut self) -> u64;
 
     /// The next node of a tree that is a value.
