@@ -76,8 +76,8 @@ pub use cute_rs::types::{ColumnMajor, RowMajor, Sw, Swizzled};
 pub use element::{Code, Coded, Element, F4E2M1, Format, Int4, MultipliesWith, Narrow, Packed, Tf32, Uint4};
 pub use epilogue::{
     Access, Combine, DeviceEpilogue, DirectStore, Epilogue, EpilogueEmitter, Evaluated, Linear,
-    LinearArguments, LinearCombination, LinearHost, Output, Sourced, SourcedCombination, Store, StoreDevice,
-    StoreSpec, Stored, TmaStore, Transposed, TreeEpilogue, Treed, Values, Way,
+    LinearArguments, LinearCombination, LinearHost, Output, Sourced, SourcedCombination, StagedRows, Store,
+    StoreDevice, StoreSpec, Stored, TmaStore, Transposed, TreeEpilogue, Treed, Values, Way,
 };
 pub use extent::Extent;
 pub use fixup::{FixUp, Share, exchange_in_cluster, sums_bytes};
@@ -89,8 +89,8 @@ pub use group_scales::GroupScales;
 pub use mainloop::{
     Accumulator, Consumer, Convert, CopyWgmma, DeviceMainloop, Finish, Found, Fragment, FragmentPair,
     FragmentRow, Fragments, InFlight, Mainloop, MainloopEmitter, MmaPair, MmaSync, MmaSyncWith, OperandMap,
-    Origin, Piece, Product, Simt, SimtElement, SimtPair, Sums, TensorCopies, TensorCopy, ThreadCopies,
-    ThreadCopy, ThreadOrigin, TmaWgmma,
+    Origin, Piece, Product, RowVariables, Simt, SimtElement, SimtPair, Sums, TensorCopies, TensorCopy,
+    ThreadCopies, ThreadCopy, ThreadOrigin, TmaWgmma,
 };
 pub use operand::{
     BlockScaled, EvictFirst, EvictLast, InHalf, InWaves, KMajor, Matrix, MatrixRef, MnMajor, Operand,

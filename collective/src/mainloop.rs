@@ -98,6 +98,15 @@ pub struct Fragment<'f, T> {
     pub thread: Value<'f, u32>,
 }
 
+/// The accumulators of one row of a block that a thread holds.
+#[derive(Clone, Debug)]
+pub struct RowVariables<'f, T> {
+    /// Row, relative to the thread's value 0.
+    pub row: u32,
+    /// Each accumulator with its column, relative to the thread's value 0.
+    pub elements: Vec<(u32, Var<'f, T>)>,
+}
+
 /// One row of a block as a thread holds it, or some neighbouring columns of that row.
 #[derive(Debug)]
 pub struct FragmentRow<'f, T> {
@@ -177,20 +186,37 @@ impl<'f, T: Scalar> Fragment<'f, T> {
     }
 
     fn rows_from(&self, [row, column]: [Value<'f, u32>; 2], block: u32) -> Vec<FragmentRow<'f, T>> {
+        let accumulators = self.blocks.get(block as usize).map_or(&[][..], Vec::as_slice);
+        let values: Vec<_> = accumulators.iter().map(|accumulator| accumulator.get()).collect();
+        let pairs = |elements: Vec<(u32, Value<'f, T>)>| {
+            let pair = |pair: &[(u32, _)]| FragmentPair { column: pair[0].0, values: [pair[0].1, pair[1].1] };
+            elements.chunks_exact(2).map(pair).collect()
+        };
+        let row = |(offset, elements)| FragmentRow { row: row + offset, column, pairs: pairs(elements) };
+        self.by_row(block, &values).into_iter().map(row).collect()
+    }
+
+    /// The accumulators of a block by row, top to bottom, as variables: to mask or to scale them in place. Rows and
+    /// columns are relative to the thread's [first element](Self::start).
+    pub fn variables(&self, block: u32) -> Vec<RowVariables<'f, T>> {
+        let accumulators = self.blocks.get(block as usize).map_or(&[][..], Vec::as_slice);
+        let row = |(row, elements)| RowVariables { row, elements };
+        self.by_row(block, accumulators).into_iter().map(row).collect()
+    }
+
+    /// What there is one of per accumulator of a block: by row, each with its column.
+    fn by_row<X: Copy>(&self, block: u32, values: &[X]) -> BTreeMap<u32, Vec<(u32, X)>> {
         let elements = self.elements.part();
         // The values of neighbouring instructions follow each other.
         let held = elements.mode(0).size();
-        let accumulators = self.blocks.get(block as usize).map_or(&[][..], Vec::as_slice);
-        let mut by_row = BTreeMap::<u32, Vec<FragmentPair<'f, T>>>::new();
-        for (value, pair) in (0i64..).step_by(2).zip(accumulators.chunks_exact(2)) {
+        let mut by_row = BTreeMap::<u32, Vec<(u32, X)>>::new();
+        for (value, &of_value) in (0i64..).zip(values) {
             let element = elements.at_modes(&[value % held, block.into(), value / held]);
             let [row, column] =
                 [0, 1].map(|mode| u32::try_from(element.leaf(mode)).expect("a tile is small"));
-            let values = [pair[0].get(), pair[1].get()];
-            by_row.entry(row).or_default().push(FragmentPair { column, values });
+            by_row.entry(row).or_default().push((column, of_value));
         }
-        let row = |(offset, pairs)| FragmentRow { row: row + offset, column, pairs };
-        by_row.into_iter().map(row).collect()
+        by_row
     }
 }
 

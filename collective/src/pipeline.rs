@@ -256,6 +256,11 @@ pub fn initialise<'f>(f: &'f Builder, plan: &Plan, ring: Ring<'f>) {
 }
 
 impl<'f> Turns<'f> {
+    /// No order: for consumers that do not alternate.
+    pub fn none(f: &'f Builder) -> Self {
+        Self { f, barriers: None, speaks: f.constant(false) }
+    }
+
     /// The turns of consumer `warpgroup`, with barriers in the dynamic shared memory that begins at `base`.
     /// Consumer 0 has the first turn.
     #[track_caller]

@@ -93,7 +93,7 @@ impl<E> Call<E> {
             };
             if !empty {
                 let alignment = spec.producer.alignment(bits).into();
-                let rule = Rule { name, contiguous, lines, bytes, alignment };
+                let rule = MatrixRule { name, contiguous, lines, bytes, alignment };
                 rule.check(matrix)?;
             }
             // If nothing is multiplied, nothing is read. The tensor map must still be legal.
@@ -106,7 +106,7 @@ impl<E> Call<E> {
         let OutputRule { bits, alignment, halvings } = *output;
         let (columns, bytes) = (n >> halvings, u64::from(bits / 8));
         if m > 0 && n > 0 {
-            Rule { name: "D", contiguous: columns, lines: m, bytes, alignment }.check(self.d)?;
+            MatrixRule { name: "D", contiguous: columns, lines: m, bytes, alignment }.check(self.d)?;
         }
         let row_bytes = u64::from(columns) * bytes;
         if m > 0 && !row_bytes.is_multiple_of(alignment) {
@@ -131,7 +131,7 @@ impl Products {
         let [a_bits, b_bits] = plan.operand_bits();
         let rule = |name, bits: u32| {
             let alignment = plan.mainloop.producer.alignment(bits).into();
-            Distance { name, bits: bits.into(), alignment }
+            StrideRule { name, bits: bits.into(), alignment }
         };
         // If nothing is multiplied, nothing is read.
         let operand = |(name, bits), matrix: Matrix, count, of: MatrixRef| match matrix.k {
@@ -142,7 +142,7 @@ impl Products {
             }
         };
         let outputs = |count| {
-            let rule = Distance { name: "D", bits: output.bits.into(), alignment: output.alignment };
+            let rule = StrideRule { name: "D", bits: output.bits.into(), alignment: output.alignment };
             let batch = rule.check(count, d_ref.stride, d.address)?;
             let d = Output { batch, ..d };
             if !apart(d) {
@@ -192,26 +192,33 @@ pub(crate) fn check_c(arguments: &LinearArguments, c_bits: u32, [m, n]: [u32; 2]
         Some(_) if m == 0 || n == 0 => Ok(()),
         Some(c) => {
             let bytes = u64::from(c_bits / 8);
-            Rule { name: "C", contiguous: n, lines: m, bytes, alignment: bytes }.check(c)
+            MatrixRule { name: "C", contiguous: n, lines: m, bytes, alignment: bytes }.check(c)
         }
     }
 }
 
-/// What a matrix must satisfy.
-pub(crate) struct Rule {
-    pub(crate) name: &'static str,
+/// What a matrix must satisfy. A [`Kernel`](crate::Kernel) of your own checks its calls with it.
+#[derive(Clone, Copy, Debug)]
+pub struct MatrixRule {
+    /// The matrix's name in errors.
+    pub name: &'static str,
     /// Number of contiguous elements per row (or column).
-    pub(crate) contiguous: u32,
+    pub contiguous: u32,
     /// Number of such rows or columns.
-    pub(crate) lines: u32,
+    pub lines: u32,
     /// Bytes per element.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// The matrix's address and leading dimension must be multiples of this number of bytes.
-    pub(crate) alignment: u64,
+    pub alignment: u64,
 }
 
-impl Rule {
-    pub(crate) fn check(&self, matrix: MatrixRef) -> Result<(), LaunchError> {
+impl MatrixRule {
+    /// Checks a matrix.
+    ///
+    /// # Errors
+    /// [`LaunchError::Null`], [`LaunchError::Address`], [`LaunchError::ShortPitch`], [`LaunchError::Pitch`] (also
+    /// 2^40 B or more) or [`LaunchError::End`].
+    pub fn check(&self, matrix: MatrixRef) -> Result<(), LaunchError> {
         let Self { name, contiguous, lines, bytes, alignment } = *self;
         if matrix.address == 0 {
             return Err(LaunchError::Null { name });
@@ -281,15 +288,22 @@ fn table(groups: u32, (name, address, alignment): (&'static str, u64, u64)) -> R
 }
 
 /// What the distance between the matrices of a batch must satisfy.
-pub(crate) struct Distance {
-    pub(crate) name: &'static str,
+#[derive(Clone, Copy, Debug)]
+pub struct StrideRule {
+    /// The matrices' name in errors.
+    pub name: &'static str,
     /// Bits per element.
-    pub(crate) bits: u64,
-    pub(crate) alignment: u64,
+    pub bits: u64,
+    /// The distance must be a multiple of this number of bytes.
+    pub alignment: u64,
 }
 
-impl Distance {
-    pub(crate) fn check(&self, count: u32, stride: u64, address: u64) -> Result<Batch, LaunchError> {
+impl StrideRule {
+    /// Checks the distance, in elements, between `count` matrices of which the first is at `address`.
+    ///
+    /// # Errors
+    /// [`LaunchError::Distance`] or [`LaunchError::End`].
+    pub fn check(&self, count: u32, stride: u64, address: u64) -> Result<Batch, LaunchError> {
         let Self { name, bits, alignment } = *self;
         let stride_bytes = u128::from(stride) * u128::from(bits) / 8;
         if count > 1 && (!stride_bytes.is_multiple_of(alignment.into()) || stride_bytes >= 1 << 40) {

@@ -8,7 +8,7 @@ use collective::{Format, MatrixRef};
 use ptx::VerifyError;
 use ptx::abi::Grid;
 
-use crate::check::Rule;
+use crate::check::MatrixRule;
 use crate::error::LaunchError;
 use crate::kernel::Kernel;
 use crate::operands::{Contents, Extents, Memory, Visit};
@@ -140,7 +140,7 @@ impl Kernel<Compression> for Compress {
             ("the metadata", words, blocks, 4, metadata),
             ("the report", 1, 1, 8, MatrixRef::new(found, 1)),
         ] {
-            Rule { name, contiguous, lines, bytes, alignment: bytes }.check(matrix)?;
+            MatrixRule { name, contiguous, lines, bytes, alignment: bytes }.check(matrix)?;
         }
         let in_bytes = |matrix: MatrixRef| matrix.pitch * bytes;
         let whole = |matrix: MatrixRef| u32::from((matrix.address | in_bytes(matrix)).is_multiple_of(16));

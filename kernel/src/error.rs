@@ -439,6 +439,12 @@ pub enum LaunchError {
         /// Which ones, what is wrong, and what is needed.
         reason: String,
     },
+    /// A problem that the kernel does not solve.
+    #[error("{reason}")]
+    Problem {
+        /// Which number, its value, and what is needed.
+        reason: String,
+    },
     /// An argument of the mainloop's own is illegal. If the call has none, it is a default one.
     #[error(
         "mainloop `{mainloop}` refuses its arguments, {arguments}: {reason} (`Call::with_mainloop` and `Gemm::bind` pass them)"

@@ -14,7 +14,7 @@ use ptx::abi::Grid;
 
 pub use operands::KMajorRequest;
 
-use crate::check::{Distance, Rule, apart};
+use crate::check::{MatrixRule, StrideRule, apart};
 use crate::error::LaunchError;
 use crate::kernel::Kernel;
 use crate::operands::{Contents, Extents, Visit};
@@ -131,8 +131,8 @@ impl Kernel<Transposition> for Transpose {
         }
         let bytes = u64::from(self.bytes);
         let check = |name, [lines, contiguous]: [u32; 2], matrix: MatrixRef| {
-            Rule { name, contiguous, lines, bytes, alignment: bytes }.check(matrix)?;
-            let distance = Distance { name, bits: bytes * 8, alignment: bytes };
+            MatrixRule { name, contiguous, lines, bytes, alignment: bytes }.check(matrix)?;
+            let distance = StrideRule { name, bits: bytes * 8, alignment: bytes };
             distance.check(count, matrix.stride, matrix.address)
         };
         check("A", [rows, columns], a)?;

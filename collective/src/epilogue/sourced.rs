@@ -12,7 +12,7 @@ use super::factors::{self, Factors};
 use super::linear::LinearArguments;
 use super::staging::{Staging, Through};
 use super::store::{Combine, Output, StoreSpec};
-use super::tma::{TmaDevice, TmaStore, drain, fill, matrices};
+use super::tma::{TmaDevice, TmaStore};
 use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, LinearHost};
 use crate::element::{Element, Format, Packed};
 use crate::extent::Extent;
@@ -268,14 +268,11 @@ impl<'f> DeviceEpilogue<'f> for SourcedDevice<'f> {
         let place = [fragment.shared, fragment.warpgroup];
         let copies = Copies::new(format, f, plan, place, self.source(extent.group), fragment.first);
         let staging = &copies.staging;
-        let buffer = matrices(format, staging, fragment.thread);
-        let of_lane = buffer.at(0).expect("a buffer is small") * format.bytes();
+        let staged = staging.staged_rows(fragment.thread);
         let copy = |address, [row, column]: [Value<'f, u32>; 2]| {
             extent.tensor_store(f, plan, self.d.map, address, [column, row]);
         };
-        let fill = |address, rows: [&[Packed<'f>]; 2]| {
-            fill(format, f, &buffer.layout, [of_lane, address], rows);
-        };
+        let fill = |address, rows: [&[Packed<'f>]; 2]| staged.fill(f, address, rows);
         let scaled = |row: &FragmentRow<'f, f32>| {
             row.pairs.iter().map(|pair| pair.values.map(|v| self.factors.scaled(v))).collect()
         };
@@ -307,7 +304,7 @@ impl<'f> DeviceEpilogue<'f> for SourcedDevice<'f> {
                 copies.wait(part, odd);
                 let address = copies.buffers + part % copies.count * copies.bytes;
                 let pairs = staging.columns as usize / 8;
-                *source.borrow_mut() = drain(format, f, &buffer.layout, [of_lane, address], pairs);
+                *source.borrow_mut() = staged.drain(f, address, pairs);
                 // Lanes store to places that other lanes have read.
                 f.warp_sync();
                 if let [upper, lower] = &staging.packed(f, plan, &rows, part, combine)[..] {

@@ -4,6 +4,7 @@
 use cute_rs::ComposedLayout;
 use ptx::{Builder, ProxySpace, Value};
 
+use super::staged_rows::StagedRows;
 use super::store::Combine;
 use crate::element::{Format, Packed};
 use crate::mainloop::{Fragment, FragmentRow};
@@ -54,6 +55,11 @@ impl Staging {
         let StagingPlan { columns, .. } = plan.staging;
         let buffer = plan.staged_layout().expect("the plan has rows of whole 16 bytes");
         Self { buffer, count: plan.output_tile_n() / columns, columns, rows: plan.block_rows(), format }
+    }
+
+    /// The places of a thread's pairs in a buffer.
+    pub(super) fn staged_rows<'f>(&self, thread: Value<'f, u32>) -> StagedRows<'f> {
+        StagedRows::new(self.format, self.buffer, [self.rows, self.columns], thread)
     }
 
     /// Emits the stores of a warpgroup's fragment of a tile, buffer by buffer.

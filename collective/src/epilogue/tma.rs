@@ -2,8 +2,7 @@
 
 use core::marker::PhantomData;
 
-use cute_rs::atom::stmatrix;
-use cute_rs::{ComposedLayout, Layout, Tensor};
+use cute_rs::ComposedLayout;
 use ptx::abi::{Argument, TensorMap};
 use ptx::{Builder, Value};
 use typenum::{U2, Unsigned};
@@ -11,7 +10,7 @@ use typenum::{U2, Unsigned};
 use super::direct::{self, DirectDevice};
 use super::staging::{Staging, Through};
 use super::store::{Access, Combine, Output, Store, Stored, Way};
-use crate::element::{Format, Packed};
+use crate::element::Format;
 use crate::extent::Extent;
 use crate::operand::{TileAtom, Widest};
 use crate::plan::Plan;
@@ -98,8 +97,7 @@ pub(super) fn store<'f>(
         return direct::store(format, f, plan, device, tile, combine);
     }
     let staging = Staging::new(format, plan);
-    let matrices = matrices(format, &staging, fragment.thread);
-    let of_lane = matrices.at(0).expect("a buffer is small") * format.bytes();
+    let rows = staging.staged_rows(fragment.thread);
     let copy = |buffer, [row, column]: [Value<'f, u32>; 2]| {
         extent.tensor_store(f, plan, device.map, buffer, [column, row]);
     };
@@ -108,122 +106,6 @@ pub(super) fn store<'f>(
         plan,
         fragment,
         combine,
-        &Through {
-            fill: &|buffer, rows| fill(format, f, &matrices.layout, [of_lane, buffer], rows),
-            copy: &copy,
-            partly: None,
-        },
+        &Through { fill: &|buffer, pairs| rows.fill(f, buffer, pairs), copy: &copy, partly: None },
     );
-}
-
-/// Whether a thread passes rows to `stmatrix`, which moves 16-bit elements, instead of storing its own pairs.
-const fn by_matrices(format: Format) -> bool {
-    format.bits() == 16
-}
-
-/// The places in a buffer that a thread writes. For `stmatrix` the modes are the eight elements of a row of a
-/// matrix, the matrices below each other (one), and the matrices next to each other. Otherwise they are the
-/// elements of a matrix that the thread holds, in pairs, and the same two.
-pub(super) fn matrices<'f>(
-    format: Format,
-    staging: &Staging,
-    thread: Value<'f, u32>,
-) -> Tensor<ComposedLayout, Value<'f, u32>> {
-    // A buffer of 8 columns has only one matrix per row. If the number of matrices per row is odd, the layout
-    // goes on for one more, which no thread writes.
-    let (matrices, buffer) = match staging.columns {
-        8 => (2, staging.buffer),
-        columns if columns.is_multiple_of(16) => (4, staging.buffer),
-        columns => {
-            let wide = [staging.rows, columns + 8].map(i64::from);
-            let layout = Layout::flat(&wide, &[columns.into(), 1]).expect("a buffer is small");
-            (4, ComposedLayout { layout, ..staging.buffer })
-        }
-    };
-    let copy = stmatrix::stmatrix(matrices, false).and_then(|warp| warp.in_groups(&[4, 1]));
-    let parts = copy.and_then(|warps| match by_matrices(format) {
-        true => warps.partition_d(&buffer),
-        false => warps.partition_s(&buffer),
-    });
-    let start = thread.builder().constant(0);
-    parts.and_then(|parts| parts.tensor(start, &[Some(thread)])).expect("a buffer consists of matrices")
-}
-
-/// Shared address of what a thread writes at these coordinates of [`matrices`]. `of_lane` is the byte offset
-/// of its first row, or of its first element. A swizzle is linear over exclusive or, so a constant column is
-/// added with one operation.
-fn address<'f>(
-    format: Format,
-    matrices: &ComposedLayout,
-    [of_lane, buffer]: [Value<'f, u32>; 2],
-    [value, column]: [i64; 2],
-) -> Value<'f, u32> {
-    let place = u32::try_from(matrices.at_modes(&[value, 0, column])).expect("a buffer is small");
-    let place = place * format.bytes();
-    if matrices.swizzle.bits == 0 {
-        return of_lane + buffer + place;
-    }
-    (of_lane ^ of_lane.builder().constant(place)) + buffer
-}
-
-/// Stores the packed pairs of a thread's two rows into a buffer.
-pub(super) fn fill<'f>(
-    format: Format,
-    f: &'f Builder,
-    matrices: &ComposedLayout,
-    place: [Value<'f, u32>; 2],
-    [upper, lower]: [&[Packed<'f>]; 2],
-) {
-    let address = |value: i64, column: i64| address(format, matrices, place, [value, column]);
-    for (column, (upper, lower)) in (0i64..).zip(upper.chunks(2).zip(lower.chunks(2))) {
-        if !by_matrices(format) {
-            for (index, pairs) in (0i64..).zip(upper.iter().zip(lower)) {
-                for (row, &pair) in (0i64..).zip([pairs.0, pairs.1]) {
-                    pair.store_shared(address(4 * index + 2 * row, column));
-                }
-            }
-            continue;
-        }
-        let words = |pairs: &[Packed<'f>]| pairs.iter().filter_map(|pair| pair.word()).collect();
-        let (upper, lower): (Vec<_>, Vec<_>) = (words(upper), words(lower));
-        match (&upper[..], &lower[..]) {
-            ([a, c], [b, d]) => f.store_matrix(address(0, column), [*a, *b, *c, *d], false),
-            ([a], [b]) => f.store_matrix(address(0, column), [*a, *b], false),
-            _ => {}
-        }
-    }
-}
-
-/// The inverse of [`fill`](Self::fill): loads `pairs` pairs of each of a thread's two rows from a buffer.
-pub(super) fn drain<'f>(
-    format: Format,
-    f: &'f Builder,
-    matrices: &ComposedLayout,
-    place: [Value<'f, u32>; 2],
-    pairs: usize,
-) -> [Vec<[Value<'f, f32>; 2]>; 2] {
-    let address = |value: i64, column: i64| address(format, matrices, place, [value, column]);
-    let [mut upper, mut lower] = [Vec::new(), Vec::new()];
-    for (column, first) in (0i64..).zip((0..pairs).step_by(2)) {
-        let count = (pairs - first).min(2);
-        if by_matrices(format) {
-            let wide = |word| format.of_word(f, word).map(|pair| pair.map(|value| format.widen(value)));
-            let words = match count {
-                2 => f.load_matrix::<4>(address(0, column), false).to_vec(),
-                _ => f.load_matrix::<2>(address(0, column), false).to_vec(),
-            };
-            for both in words.chunks_exact(2) {
-                upper.extend(wide(both[0]));
-                lower.extend(wide(both[1]));
-            }
-            continue;
-        }
-        for index in (0i64..).take(count) {
-            for (row, values) in (0i64..).zip([&mut upper, &mut lower]) {
-                let at = address(4 * index + 2 * row, column);
-                values.push(format.load_shared_pair(f, at).map(|value| format.widen(value)));
-            }
-        }
-    }
-    [upper, lower]
 }

@@ -4,7 +4,7 @@ use ptx::{Builder, TensorLoad, Value};
 
 use super::Piece;
 use super::maps::OwnMaps;
-use super::tensor_copy::{Origin, TensorCopy};
+use super::tensor_copy::{Origin, TensorCopy, tensor_load};
 use crate::pipeline::{ClusterPosition, Stage};
 use crate::plan::Plan;
 
@@ -84,14 +84,7 @@ impl<'f> OperandMap<'f> {
         first: Vec<Value<'f, u32>>,
         piece: Piece<'f>,
     ) {
-        let place: Vec<Value<'f, i32>> =
-            first.into_iter().chain(self.coordinate(piece)).map(Value::cast).collect();
-        match place[..] {
-            [x, y] => f.tensor_load(load, [x, y]),
-            [x, y, z] => f.tensor_load(load, [x, y, z]),
-            [x, y, z, w] => f.tensor_load(load, [x, y, z, w]),
-            _ => f.refuse("a box has two or three coordinates, and one more in a batch"),
-        }
+        tensor_load(f, load, first.into_iter().chain(self.coordinate(piece)));
     }
 }
 
@@ -155,7 +148,7 @@ impl<'f> StageTile<'f> for OperandTiles<'f> {
                     0 => (m, cluster.n, cluster.row_mask()),
                     _ => (n, cluster.m, cluster.column_mask()),
                 };
-                (i, mn, Origin { map, matrix, slice, receivers })
+                (i, mn, Origin { matrix, slice, receivers, ..Origin::alone(map) })
             });
             for (i, mn, origin) in origins.collect::<Vec<_>>() {
                 let copy = TensorCopy::new(plan.operands[i]);

@@ -56,6 +56,9 @@ pub struct Origin<'f> {
     pub map: Value<'f, u64>,
     /// The coordinate of the matrix among several; `None` if the map has only one.
     pub matrix: Option<Value<'f, u32>>,
+    /// The coordinate of the group of matrices among several: of a sequence among those of a batch, if `matrix` is a
+    /// head. `None` if the map has only one.
+    pub batch: Option<Value<'f, u32>>,
     /// Which slice of the tile this CTA loads; 0 if it loads the whole tile.
     pub slice: Value<'f, u32>,
     /// Multicast mask, one bit per rank of the CTAs that receive the tile; `None` for this CTA only.
@@ -65,7 +68,23 @@ pub struct Origin<'f> {
 impl<'f> Origin<'f> {
     /// The only matrix of a map, for this CTA only.
     pub fn alone(map: Value<'f, u64>) -> Self {
-        Self { map, matrix: None, slice: map.builder().constant(0), receivers: None }
+        Self { map, matrix: None, batch: None, slice: map.builder().constant(0), receivers: None }
+    }
+}
+
+/// Starts the copy of a box at these coordinates, innermost first.
+pub(super) fn tensor_load<'f>(
+    f: &'f Builder,
+    load: TensorLoad<'f>,
+    first: impl IntoIterator<Item = Value<'f, u32>>,
+) {
+    let place: Vec<Value<'f, i32>> = first.into_iter().map(Value::cast).collect();
+    match place[..] {
+        [x, y] => f.tensor_load(load, [x, y]),
+        [x, y, z] => f.tensor_load(load, [x, y, z]),
+        [x, y, z, w] => f.tensor_load(load, [x, y, z, w]),
+        [x, y, z, w, v] => f.tensor_load(load, [x, y, z, w, v]),
+        _ => f.refuse("a box has two to five coordinates"),
     }
 }
 
@@ -140,7 +159,7 @@ impl TensorCopy {
         &self,
         f: &'f Builder,
         load: TensorLoad<'f>,
-        Origin { matrix, slice, .. }: Origin<'f>,
+        Origin { matrix, batch, slice, .. }: Origin<'f>,
         first: [Value<'f, u32>; 2],
         columns: Option<Value<'f, u32>>,
     ) {
@@ -156,14 +175,9 @@ impl TensorCopy {
                 let along = if self.tile.major == Major::K { &mut outer } else { &mut inner };
                 *along = *along - half * (self.tile.mn / 2);
             }
-            let copy = || match (half, matrix) {
-                (None, None) => f.tensor_load(load, [inner, outer].map(Value::cast)),
-                (Some(third), None) | (None, Some(third)) => {
-                    f.tensor_load(load, [inner, outer, third].map(Value::cast));
-                }
-                (Some(half), Some(matrix)) => {
-                    f.tensor_load(load, [inner, outer, half, matrix].map(Value::cast));
-                }
+            let copy = || {
+                let further = [half, matrix, batch].into_iter().flatten();
+                tensor_load(f, load, [inner, outer].into_iter().chain(further));
             };
             match columns {
                 Some(columns) => f.if_(columns.more_than(self.tiles.get(i).mn), copy),
