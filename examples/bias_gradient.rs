@@ -29,7 +29,7 @@ fn main() -> Result<(), Report> {
     let problem = GemmProblem { m: 300, n: 200, k: 96 };
     let GemmProblem { m, n, .. } = problem;
     let mut bench = Bench::new(engine.as_mut(), 1);
-    let before = MatrixArgument { address: bench.random(Format::Bf16, m * n, 0)?, pitch: n.into() };
+    let before = MatrixArgument { address: bench.random(Format::Bf16, m * n, 0)?, ld: n.into() };
     let zeros = |count: u32| vec![0; 4 * count as usize];
     let gradient = RowArgument { address: bench.upload(&zeros(n))?, len: n };
     let largest = bench.upload(&zeros(1))?;

@@ -71,13 +71,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         [place(&of_w1.bytes)?, place(&of_w1.scales)?, place(&of_w2.bytes)?, place(&of_w2.scales)?];
     let [hidden, hidden_scales, y] =
         [place(&vec![0; M * N])?, place(&vec![0; N / 128 * M * 4])?, place(&vec![0; M * OUT * 4])?];
-    let at = |address, pitch: usize| MatrixRef::new(address, pitch as u64);
+    let at = |address, ld: usize| MatrixRef::new(address, ld as u64);
 
     let program = Gemm::<First>::program()?;
     let problem = GemmProblem { m: M as u32, n: N as u32, k: K as u32 };
     let call = Call { a: at(x_at, K), b: at(w1_at, K), d: at(hidden, N), ..Call::of(problem) };
     let call = call.scaled(BlockScales { a: at(x_scales, M), b: at(w1_scales, K / 128) });
-    let scales = MatrixArgument { address: hidden_scales, pitch: M as u64 };
+    let scales = MatrixArgument { address: hidden_scales, ld: M as u64 };
     let arguments = (scales, ((), ((),)));
     let launch =
         Gemm::<First>::launch(&call.with(&arguments), engine.slots(&program)?)?.ok_or("nothing to do")?;

@@ -12,7 +12,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use falchion::collective::{
-    Epilogue, Format, LinearArguments, Mainloop, MainloopSpec, MmaSync, Multiply, Simt,
+    Epilogue, Format, LinearArguments, Mainloop, MainloopSpec, MmaKind, MmaSync, Simt,
 };
 use falchion::kernel::driver::{Enqueue, Prepared};
 use falchion::kernel::{Buffer, Ceiling, Launch, LaunchError, Program, Rounds};
@@ -45,7 +45,7 @@ struct Rung {
     /// Format of A and B.
     operands: Format,
     /// The kind of multiplying instruction.
-    multiply: Multiply,
+    multiply: MmaKind,
     program: fn() -> Result<Program, VerifyError>,
     launch: fn(&Call, u32) -> Result<Option<Launch>, LaunchError>,
 }
@@ -146,7 +146,7 @@ fn emulate() -> Result<(), Box<dyn Error>> {
     let mut random = fastrand::Rng::with_seed(1);
     let (a, b) = (normal(300 * 200, &mut random), normal(520 * 200, &mut random));
     // The first result of each instruction.
-    let mut firsts: Vec<(Multiply, Vec<u8>)> = Vec::new();
+    let mut firsts: Vec<(MmaKind, Vec<u8>)> = Vec::new();
     for rung in ladder() {
         let mut engine = Emulator::new().with_multiprocessors(4);
         let [a, b] = [&a, &b].map(|values| stored(values, rung.operands));

@@ -40,7 +40,7 @@ impl Case {
         let [a, b] = [(); 2].map(|()| (0..TILE * length).map(&mut normal).collect::<Vec<F8E4M3>>());
         let extents = BlockScales::packed_extents([problem.m, problem.n, k], SCALED);
         let scales =
-            extents.map(|[rows, pitch]| (0..rows * pitch).map(|_| 0.5 + random.f32()).collect::<Vec<f32>>());
+            extents.map(|[rows, ld]| (0..rows * ld).map(|_| 0.5 + random.f32()).collect::<Vec<f32>>());
         // A's scales are contiguous along M, those of B along K.
         let scale = |i: usize, block: usize| {
             f64::from(scales[0][block * extents[0][1] as usize + i]) * f64::from(scales[1][block])
@@ -116,7 +116,7 @@ pub(crate) fn errors(k: u32) -> Result<Vec<Errors>, Box<dyn std::error::Error>> 
         let mut engine = Emulator::new().with_numerics(Numerics::Exact);
         let ([a, b, of_a, of_b], d) = case.upload(&mut engine)?;
         let GemmProblem { m, n, .. } = case.problem;
-        let at = |address, pitch: u32| MatrixRef::new(address, pitch.into());
+        let at = |address, ld: u32| MatrixRef::new(address, ld.into());
         let call = Call { a: at(a, k), b: at(b, k), d: at(d.address, n), ..Call::of(case.problem) };
         let scales = BlockScales::packed([of_a, of_b], BlockScales::packed_extents([m, n, k], SCALED));
         let call = if scaled { call.scaled(scales) } else { call };

@@ -23,13 +23,13 @@ fn main() -> Result<(), Report> {
     let problem = GemmProblem { m: 300, n: 200, k: 96 };
     let GemmProblem { m, n, .. } = problem;
     let mut bench = Bench::new(engine.as_mut(), 1);
-    let c = MatrixArgument { address: bench.random(Format::Bf16, m * n, 0)?, pitch: n.into() };
+    let c = MatrixArgument { address: bench.random(Format::Bf16, m * n, 0)?, ld: n.into() };
     let arguments = LinearResidualArguments {
         alpha: 0.5,
         bias: RowArgument { address: bench.random(Format::Bf16, n, 0)?, len: n },
         residual: ResidualArgument { beta: 1.0, c: Some(c) },
     };
-    let in_place = MatrixRef::new(c.address, c.pitch);
+    let in_place = MatrixRef::new(c.address, c.ld);
     let checked = bench.check_at::<MyGemm>(problem, &arguments, in_place)?;
     println!("{} elements, error at most {:.2} of the bound", checked.compared, checked.ratio);
     Ok(())

@@ -33,7 +33,7 @@ fn main() -> Result<(), Report> {
         })
         .collect();
     let mut bench = Bench::new(engine.as_mut(), 1);
-    let angles = MatrixArgument { address: bench.upload(&table)?, pitch: HEAD.into() };
+    let angles = MatrixArgument { address: bench.upload(&table)?, ld: HEAD.into() };
     let problem = GemmProblem { m: positions, n: heads * HEAD, k: 128 };
     let checked = bench.check::<MyGemm>(problem, &((), angles))?;
     println!(

@@ -63,16 +63,16 @@ impl Pruned {
     ) -> Result<Self, Box<dyn Error>> {
         sparse::prune(format, [rows, k], &mut elements)?;
         let dense = engine.upload(&bytes(format, &elements))?;
-        let (kept, pitch) = (sparse::kept(format, k), sparse::metadata_pitch(format, k));
+        let (kept, ld) = (sparse::kept(format, k), sparse::metadata_ld(format, k));
         let values = engine.allocate(rows as usize * kept as usize * format.bytes() as usize)?;
-        let metadata = engine.allocate(rows.div_ceil(sparse::ROWS) as usize * pitch as usize * 4)?;
+        let metadata = engine.allocate(rows.div_ceil(sparse::ROWS) as usize * ld as usize * 4)?;
         let found = engine.upload(&Compress::NOTHING)?;
         let what = Compression {
             rows,
             k,
             dense: MatrixRef::new(dense.address, k.into()),
             values: MatrixRef::new(values.address, kept.into()),
-            metadata: MatrixRef::new(metadata.address, pitch.into()),
+            metadata: MatrixRef::new(metadata.address, ld.into()),
             found: found.address,
         };
         let compress = Compress::of(format)?;
@@ -96,10 +96,10 @@ fn call(problem: GemmProblem, format: Format, [a, b, d]: [Buffer; 3], metadata: 
     match metadata {
         None => dense.a(a.address, k.into()),
         Some(metadata) => {
-            let pitch = sparse::metadata_pitch(format, k).into();
+            let ld = sparse::metadata_ld(format, k).into();
             dense.a(a.address, sparse::kept(format, k).into()).sparse(MatrixRef {
                 address: metadata.address,
-                pitch,
+                ld,
                 stride: 0,
             })
         }

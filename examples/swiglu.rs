@@ -29,7 +29,7 @@ fn main() -> Result<(), Report> {
     };
     let (tokens, model, hidden) = (200, 128, 192);
     let mut bench = Bench::new(engine.as_mut(), 1);
-    let matrix = |address, pitch: u32| MatrixRef::new(address, pitch.into());
+    let matrix = |address, ld: u32| MatrixRef::new(address, ld.into());
     let x = matrix(bench.random(Format::Bf16, tokens * model, 0)?, model);
     let gate_and_up = matrix(bench.random(Format::Bf16, 2 * hidden * model, 0)?, model);
     let down = matrix(bench.random(Format::Bf16, model * hidden, 0)?, hidden);

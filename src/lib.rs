@@ -128,8 +128,8 @@ pub mod prelude {
     #[cfg(feature = "driver")]
     pub use kernel::Gpu;
     pub use kernel::{
-        Batched, Call, Composed, Emulator, Engine, Gemm, GemmConfig, GemmProblem, KGrouped, LinearArguments,
-        Masked, MatrixRef, PointerArray, Products, Ragged, Tree,
+        Batched, Call, Composed, Emulator, Engine, Gemm, GemmConfig, GemmProblem, GroupedContiguous,
+        GroupedMasked, GroupedProblem, KGrouped, LinearArguments, MatrixRef, PointerArray, Tree,
     };
     pub use scheduler::{
         AlongM, AlongN, Atomic, ClusterK, DividedTail, Dynamic, EveryTile, Grouped, Heuristic, Hilbert,

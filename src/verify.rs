@@ -1,6 +1,6 @@
 //! Checks kernels: case tables, random inputs, an f64 reference, and an error bound per element.
 //!
-//! A [`Product`] is a GEMM call with its matrices on the host. [`Product::run`] runs a kernel of the
+//! A [`GemmCase`] is a GEMM call with its matrices on the host. [`GemmCase::run`] runs a kernel of the
 //! catalogue or of a spec on an engine, and compares every element with the reference ([`oracle`]), within a
 //! bound derived from K and the formats ([`bound`]). D is poisoned before the run, and the memory around it
 //! must not change.
@@ -42,7 +42,7 @@ pub mod tree;
 
 pub use collective::Formula;
 pub use fusions::{Fused, FusedGemm, Ready, fused_catalogue};
-pub use product::{Mismatch, Outcome, Product, RunError};
+pub use product::{GemmCase, Mismatch, Outcome, RunError};
 pub use records::RecordProducts;
 pub use reference::{
     Accumulators, Format, HostMatrix, Order, Scales, Sums, Weights, bound, format, matrix, oracle, weights,

@@ -84,12 +84,12 @@ fn quick_cases_on_the_gpu() {
 #[test]
 fn a_wrong_result_is_noticed() {
     use falchion::verify::matrix::Fill;
-    use falchion::verify::{Format, HostMatrix, Order, Product, Sums};
+    use falchion::verify::{Format, GemmCase, HostMatrix, Order, Sums};
     let mut random = fastrand::Rng::with_seed(3);
     let mut fill = |order| HostMatrix::random(Format::Bf16, [64, 64], order, 1, Fill::Normal, &mut random);
     let (a, b) = (fill(Order::RowMajor), fill(Order::ColumnMajor));
     let sums = Sums::of(&a, &b, &|_| ());
-    let product = Product {
+    let product = GemmCase {
         a,
         b,
         scales: None,
@@ -99,13 +99,13 @@ fn a_wrong_result_is_noticed() {
         c: None,
         alpha: 1.0,
         beta: 0.0,
-        d_pitch: 64,
+        d_ld: 64,
         d_offset: 0,
         in_place: false,
     };
     let entry = kernel::find("64x64-direct-bf16-kk").expect("a catalogue name");
     let program = entry.program().expect("a legal program");
-    let run = |product: &Product| {
+    let run = |product: &GemmCase| {
         product.run(&entry, &program, &mut Emulator::new(), &sums).expect("runs").mismatch
     };
     assert_eq!(run(&product), None);

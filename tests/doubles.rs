@@ -4,7 +4,7 @@ use collective::Formula;
 use emulator::Schedule;
 use falchion::verify::matrix::Fill;
 use falchion::verify::product::{accumulators, formats, orders};
-use falchion::verify::{HostMatrix, Order, Product};
+use falchion::verify::{GemmCase, HostMatrix, Order};
 use kernel::{AnyGemm, Call, Emulator, GemmProblem, KernelSpec};
 
 /// A tree computes in single precision: the plan says so, before anything is emitted.
@@ -19,12 +19,12 @@ fn kernel(text: &str) -> AnyGemm {
     text.parse::<KernelSpec>().unwrap_or_else(|error| panic!("{text}: {error}")).kernel().expect(text)
 }
 
-fn product(gemm: &AnyGemm, GemmProblem { m, n, k }: GemmProblem, seed: u64) -> Product {
+fn product(gemm: &AnyGemm, GemmProblem { m, n, k }: GemmProblem, seed: u64) -> GemmCase {
     let ([of_a, of_b, of_d], [a_order, b_order]) = (formats(gemm), orders(gemm));
     let mut random = fastrand::Rng::with_seed(seed);
     let mut fill =
         |format, extents, order| HostMatrix::random(format, extents, order, 2, Fill::Normal, &mut random);
-    Product {
+    GemmCase {
         a: fill(of_a, [m, k], a_order),
         b: fill(of_b, [k, n], b_order),
         scales: None,
@@ -34,7 +34,7 @@ fn product(gemm: &AnyGemm, GemmProblem { m, n, k }: GemmProblem, seed: u64) -> P
         c: Some(fill(of_d, [m, n], Order::RowMajor)),
         alpha: 0.5,
         beta: -2.0,
-        d_pitch: n,
+        d_ld: n,
         d_offset: 0,
         in_place: false,
     }

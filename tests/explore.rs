@@ -126,7 +126,7 @@ fn pages_agree_with_the_plan() {
         let kernel = &data(&page(arguments))["kernel"];
         let printed = run("plan", &arguments[..2]);
         let printed = text(&printed.stdout);
-        for fact in list(&kernel["overview"]["facts"]) {
+        for fact in list(&kernel["overview"]["traits"]) {
             let [what, value, of] = [0, 1, 2].map(|at| fact[at].as_str().expect("words"));
             let row = |line: &&str| line.starts_with(what) && line.contains(value) && line.ends_with(of);
             assert!(printed.lines().any(|line| row(&line)), "{name}: {what} {value} {of}\n{printed}");

@@ -6,8 +6,8 @@ use emulator::Schedule;
 use falchion::verify::SeveralProducts;
 use half::bf16;
 use kernel::{
-    AnyGemm, Call, Composed, Emulator, GemmProblem, KGrouped, KernelSpec, LaunchError, Machine, Products,
-    Request, Types, select,
+    AnyGemm, Call, Composed, Emulator, GemmProblem, GroupedProblem, KGrouped, KernelSpec, LaunchError,
+    Machine, Request, Types, select,
 };
 use scheduler::{AlongM, Persistent};
 use typenum::{U2, U64, U128};
@@ -151,7 +151,7 @@ fn kernels_for_groups_along_k_are_found() {
             for ranked in &selection.ranked {
                 assert_eq!(ranked.gemm.form(), Form::KGrouped);
                 let tile = ranked.gemm.plan().mainloop.tile[2];
-                assert!(Products::K_STEP.is_multiple_of(tile), "{}", ranked.gemm.name());
+                assert!(GroupedProblem::K_STEP.is_multiple_of(tile), "{}", ranked.gemm.name());
             }
         }
     }

@@ -191,7 +191,7 @@ impl<X: Node> Node for Peak<X> {
     type Arguments = X::Arguments;
     type Device<'f> = X::Device<'f>;
     type State<'f> = PeakState<'f, X::State<'f>>;
-    const FACTS: Facts = Facts { surveys: true, whole_tiles: true, ..X::FACTS };
+    const TRAITS: NodeTraits = NodeTraits { surveys: true, whole_tiles: true, ..X::TRAITS };
 
     fn name() -> String {
         format!("peak_{}", X::name())

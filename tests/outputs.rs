@@ -138,8 +138,8 @@ fn linear_combinations_are_held_to_their_formula() {
         let problem = GemmProblem { m: 70, n: 80, k: 80 };
         let mut engine = Emulator::new();
         let mut bench = Bench::new(&mut engine, 13);
-        let pitch = 88;
-        let c = MatrixRef::new(bench.random(of_c, problem.m * pitch, 0).expect("memory"), pitch.into());
+        let ld = 88;
+        let c = MatrixRef::new(bench.random(of_c, problem.m * ld, 0).expect("memory"), ld.into());
         let checked = bench
             .check::<C>(problem, &LinearArguments { alpha, beta, c: Some(c) })
             .unwrap_or_else(|error| panic!("{format:?}, {alpha} and {beta}: {error}"));

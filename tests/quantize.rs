@@ -4,7 +4,7 @@
 use falchion::collective::functions::*;
 use falchion::collective::tree::*;
 use falchion::collective::{F8E4M3, F8E5M2};
-use falchion::kernel::Ragged;
+use falchion::kernel::GroupedContiguous;
 use falchion::prelude::*;
 use falchion::verify::{Bench, Sample, TreeError};
 
@@ -27,7 +27,7 @@ where
 {
     let mut engine = Emulator::new().with_multiprocessors(3);
     let mut bench = Bench::new(&mut engine, seed);
-    let n = problem.n >> X::FACTS.halvings.unwrap_or(0);
+    let n = problem.n >> X::TRAITS.halvings.unwrap_or(0);
     let arguments = X::sample(&mut bench, Shape { m: problem.m, n })?;
     bench.check::<C>(problem, &arguments).map(|_| ())
 }
@@ -56,8 +56,9 @@ fn blocks_of_rows_are_quantised() {
 #[test]
 fn groups_of_rows_are_quantised() {
     type Tiles = TmaWgmma<Kk, Tile<U64, U128, U64>, Cooperative<U1>>;
-    type Sums = Ragged<Composed<Tiles, LinearCombination<f32, DirectStore>, Persistent<AlongM>>>;
-    type Bytes = Ragged<Composed<Tiles, TreeEpilogue<F8E4M3, TmaStore, Plain>, Persistent<AlongM>>>;
+    type Sums = GroupedContiguous<Composed<Tiles, LinearCombination<f32, DirectStore>, Persistent<AlongM>>>;
+    type Bytes =
+        GroupedContiguous<Composed<Tiles, TreeEpilogue<F8E4M3, TmaStore, Plain>, Persistent<AlongM>>>;
     let (m, n, k, groups) = (170u32, 304u32, 72u32, [0u32, 3, 3, 100, 170]);
     let mut engine = Emulator::new().with_multiprocessors(3);
     let mut random = fastrand::Rng::with_seed(4);
@@ -76,7 +77,7 @@ fn groups_of_rows_are_quantised() {
     let call = |d: u64| {
         let call = Call::of(GemmProblem { m, n, k }).a(a, k.into()).b(b, k.into()).d(d, n.into());
         let call = call.ragged(4, offsets);
-        assert!(matches!(call.products, Products::Ragged { count: 4, .. }));
+        assert!(matches!(call.products, GroupedProblem::GroupedContiguous { count: 4, .. }));
         call
     };
     let mut run = |program: falchion::kernel::Program, launch: &dyn Fn(u32) -> falchion::kernel::Launch| {
@@ -87,7 +88,7 @@ fn groups_of_rows_are_quantised() {
     run(Gemm::<Sums>::program().expect("legal"), &|slots| {
         Gemm::<Sums>::launch(&call(sums.address), slots).expect("legal").expect("not empty")
     });
-    let arguments = (MatrixArgument { address: scales.address, pitch: m.into() }, ());
+    let arguments = (MatrixArgument { address: scales.address, ld: m.into() }, ());
     run(Gemm::<Bytes>::program().expect("legal"), &|slots| {
         let call = call(bytes.address).with(&arguments);
         Gemm::<Bytes>::launch(&call, slots).expect("legal").expect("not empty")

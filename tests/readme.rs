@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use falchion::collective::{Code, Format, MainloopSpec, Multiply, Producer, WeightsSpec};
+use falchion::collective::{Code, Format, MainloopSpec, MmaKind, Producer, WeightsSpec};
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::{AnyGemm, KernelSpec, Known, Machine, Request, Types};
 use falchion::prelude::*;
@@ -86,10 +86,10 @@ const WEIGHTS: WeightsSpec = WeightsSpec { code: Code::S4, group: 128, zeros: fa
 #[test]
 fn its_table_is_what_specs_and_choices_are() {
     let loads = [
-        ("multiply=wgmma load=tma", Multiply::Wgmma, Producer::Thread),
-        ("multiply=wgmma load=copy", Multiply::Wgmma, Producer::Warpgroup),
-        ("multiply=mma.sync", Multiply::MmaSync, Producer::Warpgroup),
-        ("multiply=simt", Multiply::Simt, Producer::Warpgroup),
+        ("multiply=wgmma load=tma", MmaKind::Wgmma, Producer::Thread),
+        ("multiply=wgmma load=copy", MmaKind::Wgmma, Producer::Warpgroup),
+        ("multiply=mma.sync", MmaKind::MmaSync, Producer::Warpgroup),
+        ("multiply=simt", MmaKind::Simt, Producer::Warpgroup),
     ];
     let rows: [Row; 9] = [
         ("`bf16`, `f16`", &[Format::Bf16, Format::F16], "", |types| types),

@@ -9,8 +9,8 @@ use emulator::Schedule;
 use falchion::verify::{Bench, Format, RecordProducts, SeveralProducts};
 use half::bf16;
 use kernel::{
-    AnyGemm, Batched, Call, Composed, Emulator, Engine, GemmProblem, KernelSpec, LaunchError,
-    LinearArguments, PointerArray, Ragged, WorkspaceRef, several,
+    AnyGemm, Batched, Call, Composed, Emulator, Engine, GemmProblem, GroupedContiguous, KernelSpec,
+    LaunchError, LinearArguments, PointerArray, WorkspaceRef, several,
 };
 use scheduler::{AlongM, AlongN, DividedTail, Dynamic, Persistent};
 use typenum::{U1, U2, U3, U32, U64, U128};
@@ -67,13 +67,13 @@ fn whatever_offsets_say_groups_stay_inside() {
 /// unchanged, for any values in memory.
 #[test]
 fn groups_with_room_use_their_first_rows() {
-    let ragged = |gemm: &AnyGemm| gemm.form() == Form::Ragged && gemm.name().ends_with("bf16-kk");
+    let ragged = |gemm: &AnyGemm| gemm.form() == Form::GroupedContiguous && gemm.name().ends_with("bf16-kk");
     let kernels: Vec<AnyGemm> = several().into_iter().filter(ragged).collect();
     assert!(kernels.len() >= 8, "{}", kernels.len());
     for gemm in kernels {
-        let spec = KernelSpec { form: Form::Masked, ..gemm.spec().expect("of built-in parts") };
+        let spec = KernelSpec { form: Form::GroupedMasked, ..gemm.spec().expect("of built-in parts") };
         let entry = spec.kernel().unwrap_or_else(|error| panic!("{spec}: {error}"));
-        assert!(spec.rust_type().starts_with("Masked<"), "{}", spec.rust_type());
+        assert!(spec.rust_type().starts_with("GroupedMasked<"), "{}", spec.rust_type());
         let program = entry.program().expect("legal");
         for (rows, room) in [
             (&[3, 0, 70, 64][..], 70),
@@ -102,7 +102,8 @@ fn drawn_tiles_and_copied_sources() {
     type Linear = LinearCombination<bf16, TmaStore>;
     let batch = |shared| SeveralProducts { shared, ..batch(3, 70) };
     let with_c = |products| SeveralProducts { factors: [0.5, 2.0], ..products };
-    let drawn = AnyGemm::of::<Ragged<Composed<Tma<Roles>, Linear, Dynamic<AlongN>>>>("ragged, drawn");
+    let drawn =
+        AnyGemm::of::<GroupedContiguous<Composed<Tma<Roles>, Linear, Dynamic<AlongN>>>>("ragged, drawn");
     let batch_drawn = AnyGemm::of::<Batched<Composed<Tma<Roles>, Linear, Dynamic<AlongM>>>>("batched, drawn");
     let sourced = || {
         AnyGemm::of::<Batched<Composed<Tma<Roles>, SourcedCombination<bf16>, Persistent<AlongM>>>>(
@@ -136,13 +137,15 @@ fn tails_of_groups_are_divided() {
         DividedTail<AlongM, U3, U1>,
     >;
     let whole = AnyGemm::of::<
-        Ragged<Composed<Tma<Cooperative<U2>>, LinearCombination<bf16>, DividedTail<AlongM, U2, U2>>>,
+        GroupedContiguous<
+            Composed<Tma<Cooperative<U2>>, LinearCombination<bf16>, DividedTail<AlongM, U2, U2>>,
+        >,
     >;
     let rows = [&[0, 70, 3, 0, 130, 33][..], &[20], &[0, 0]];
     for (entry, rows) in rows.into_iter().flat_map(|rows| {
         [
-            (AnyGemm::of::<Ragged<Narrowed<Cluster<U1, U1>>>>("narrowed"), rows),
-            (AnyGemm::of::<Ragged<Narrowed<Cluster<U2, U1>>>>("narrowed pairs"), rows),
+            (AnyGemm::of::<GroupedContiguous<Narrowed<Cluster<U1, U1>>>>("narrowed"), rows),
+            (AnyGemm::of::<GroupedContiguous<Narrowed<Cluster<U2, U1>>>>("narrowed pairs"), rows),
             (whole("whole"), rows),
         ]
     }) {
@@ -243,7 +246,7 @@ fn arrays_of_products_are_checked() {
         assert!(error.contains(words), "{error}");
     }
     let single = kernel::find("64x64-direct-bf16-kk").expect("a name");
-    let wrong = LaunchError::Form { kernel: Form::Single, call: Form::Grouped };
+    let wrong = LaunchError::Form { kernel: Form::Single, call: Form::PointerArray };
     assert_eq!(single.launch(&legal, 132), Err(wrong));
 }
 
@@ -272,7 +275,7 @@ fn groups_of_k_are_products_of_parts() {
             0,
             d.address + group * u64::from(m * n) * 2,
         ],
-        pitches: [m, n, n, n].map(u64::from),
+        lds: [m, n, n, n].map(u64::from),
     };
     let records: Vec<u8> =
         (0..).zip(offsets.windows(2)).map(record).flat_map(|record| record.to_bytes()).collect();
@@ -328,10 +331,10 @@ fn formulas_have_vectors_of_each_product() {
         let mut bench = Bench::new(&mut engine, 5);
         let (count, shape) = (several.products.count(), several.shape(formula));
         let mut each = |format: Format, rows: u32, columns: u32| {
-            let pitch = columns + 4;
-            let address = bench.random(format, count * rows * pitch, 0).expect("memory");
-            let stride = u64::from(rows * pitch * format.bytes());
-            Input::Each { address, pitch: pitch.into(), stride }
+            let ld = columns + 4;
+            let address = bench.random(format, count * rows * ld, 0).expect("memory");
+            let stride = u64::from(rows * ld * format.bytes());
+            Input::Each { address, ld: ld.into(), stride }
         };
         let (bias, rows) = (each(Format::Bf16, 1, shape.n), each(Format::F32, 1, shape.m));
         let t = each(Format::F32, shape.m, shape.n);
@@ -390,8 +393,8 @@ fn illegal_calls_say_what_was_needed() {
         assert!(error.contains(words), "{error}");
     }
     let form = |kernel, call| Err(LaunchError::Form { kernel, call });
-    assert_eq!(ragged.launch(&first, 132), form(Form::Ragged, Form::Single));
-    assert_eq!(batched.launch(&legal, 132), form(Form::Batched, Form::Ragged));
+    assert_eq!(ragged.launch(&first, 132), form(Form::GroupedContiguous, Form::Single));
+    assert_eq!(batched.launch(&legal, 132), form(Form::Batched, Form::GroupedContiguous));
     let single = kernel::find("64x64-direct-bf16-kk").expect("a name");
     assert_eq!(single.launch(&first.batched(2), 132), form(Form::Single, Form::Batched));
     assert!(batched.launch(&first, 132).expect("a batch of one").is_some());

@@ -11,7 +11,7 @@ use cute_rs::atom::Major;
 use emulator::{Numerics, Schedule};
 use falchion::verify::matrix::Fill;
 use falchion::verify::product::{accumulators, formats, orders};
-use falchion::verify::{HostMatrix, Order, Product, storage};
+use falchion::verify::{GemmCase, HostMatrix, Order, storage};
 use half::bf16;
 use kernel::{
     AnyGemm, Batched, Call, Composed, Emulator, Gemm, GemmProblem, KernelSpec, Known, LaunchError, Machine,
@@ -25,7 +25,7 @@ fn kernel(text: &str) -> AnyGemm {
 }
 
 /// A GEMM of random matrices; the sparse one is pruned.
-fn product(gemm: &AnyGemm, problem: GemmProblem, seed: u64) -> Product {
+fn product(gemm: &AnyGemm, problem: GemmProblem, seed: u64) -> GemmCase {
     let GemmProblem { m, n, k } = problem;
     let ([of_a, of_b, of_d], [a_order, b_order]) = (formats(gemm), orders(gemm));
     let mut random = fastrand::Rng::with_seed(seed);
@@ -35,7 +35,7 @@ fn product(gemm: &AnyGemm, problem: GemmProblem, seed: u64) -> Product {
     let operands = [fill(of_a, [m, k], a_order), fill(of_b, [k, n], b_order)];
     let c = fill(of_d, [m, n], Order::RowMajor);
     let ([a, b], weights) = storage::fitted(gemm, problem, operands, &mut random);
-    Product {
+    GemmCase {
         a,
         b,
         scales: None,
@@ -45,7 +45,7 @@ fn product(gemm: &AnyGemm, problem: GemmProblem, seed: u64) -> Product {
         c: Some(c),
         alpha: 1.0,
         beta: 1.0,
-        d_pitch: n,
+        d_ld: n,
         d_offset: 0,
         in_place: false,
     }

@@ -19,8 +19,8 @@ type Turns<S, X> = Composed<TmaWgmma<Kk, Tile<U128, U96, U64>, Pingpong>, TreeEp
 type Check = fn(&mut Bench<'_>, GemmProblem, u32) -> Result<(), TreeError>;
 
 fn check<X: Sample>(bench: &mut Bench<'_>, problem: GemmProblem, kernel: u32) -> Result<(), TreeError> {
-    let halvings = X::FACTS.halvings.unwrap_or(0);
-    let step = if X::FACTS.gate_block == Facts::SPLIT { 4 } else { (X::FACTS.gate_block * 2).max(1) };
+    let halvings = X::TRAITS.halvings.unwrap_or(0);
+    let step = if X::TRAITS.gate_block == NodeTraits::SPLIT { 4 } else { (X::TRAITS.gate_block * 2).max(1) };
     let problem = GemmProblem { n: problem.n.next_multiple_of(step), ..problem };
     let columns = problem.n >> halvings;
     let arguments = X::sample(bench, Shape { m: problem.m, n: columns })?;

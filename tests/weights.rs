@@ -9,11 +9,11 @@ use emulator::{Numerics, Schedule};
 use falchion::verify::matrix::Fill;
 use falchion::verify::product::{accumulators, formats, orders};
 use falchion::verify::storage::random_weights;
-use falchion::verify::{Format, HostMatrix, Order, Product, Weights, weights};
+use falchion::verify::{Format, GemmCase, HostMatrix, Order, Weights, weights};
 use half::bf16;
 use kernel::{
-    AnyGemm, Call, Composed, Emulator, Gemm, GemmProblem, KernelSpec, LaunchError, MatrixRef, Ragged,
-    WorkspaceRef,
+    AnyGemm, Call, Composed, Emulator, Gemm, GemmProblem, GroupedContiguous, KernelSpec, LaunchError,
+    MatrixRef, WorkspaceRef,
 };
 use scheduler::{AlongM, Grouped, Persistent, StreamK};
 use typenum::{U1, U2, U8, U32, U64, U128};
@@ -23,7 +23,7 @@ fn kernel(text: &str) -> AnyGemm {
 }
 
 /// A GEMM of random matrices, one of them quantised weights.
-fn product(gemm: &AnyGemm, problem: GemmProblem, weights: Weights, random: &mut fastrand::Rng) -> Product {
+fn product(gemm: &AnyGemm, problem: GemmProblem, weights: Weights, random: &mut fastrand::Rng) -> GemmCase {
     let GemmProblem { m, n, k } = problem;
     let ([of_a, of_b, of_d], [a_order, b_order]) = (formats(gemm), orders(gemm));
     let mut fill =
@@ -34,7 +34,7 @@ fn product(gemm: &AnyGemm, problem: GemmProblem, weights: Weights, random: &mut 
         [Some(_), _] => a = weights.matrix(of_a, false),
         _ => b = weights.matrix(of_b, true),
     }
-    Product {
+    GemmCase {
         a,
         b,
         scales: None,
@@ -44,7 +44,7 @@ fn product(gemm: &AnyGemm, problem: GemmProblem, weights: Weights, random: &mut 
         c: Some(c),
         alpha: 1.0,
         beta: 0.0,
-        d_pitch: n,
+        d_ld: n,
         d_offset: 0,
         in_place: false,
     }
@@ -53,7 +53,7 @@ fn product(gemm: &AnyGemm, problem: GemmProblem, weights: Weights, random: &mut 
 fn right(gemm: &AnyGemm, problem: GemmProblem, seed: u64, emulator: &mut Emulator) {
     let mut random = fastrand::Rng::with_seed(seed);
     let weights = random_weights(gemm, problem, &mut random).expect("a kernel of weights");
-    let product = Product { beta: 0.5, ..product(gemm, problem, weights, &mut random) };
+    let product = GemmCase { beta: 0.5, ..product(gemm, problem, weights, &mut random) };
     let program = gemm.program().expect("legal");
     let sums = product.sums(accumulators(gemm), &|_| ());
     let outcome = product.run(gemm, &program, emulator, &sums).expect("runs");
@@ -82,7 +82,7 @@ fn every_code_is_the_number_it_stands_for() {
                 f64::from(u8::from(row == column))
             });
             let mut random = fastrand::Rng::with_seed(1);
-            let product = Product { a: identity, ..product(&gemm, problem, weights.clone(), &mut random) };
+            let product = GemmCase { a: identity, ..product(&gemm, problem, weights.clone(), &mut random) };
             let (program, sums) =
                 (gemm.program().expect("legal"), product.sums(accumulators(&gemm), &|_| ()));
             let outcome = product.run(&gemm, &program, &mut Emulator::new(), &sums).expect("runs");
@@ -150,7 +150,7 @@ type Dense = Composed<
 >;
 
 /// MXFP4 experts.
-type Experts = Ragged<
+type Experts = GroupedContiguous<
     Composed<
         TmaWgmma<
             Operands<Quantized<KMajor<bf16>, F4E2M1, U32>, KMajor<bf16>>,

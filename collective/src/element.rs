@@ -313,7 +313,7 @@ impl fmt::Display for Format {
 #[cfg(test)]
 mod tests {
     use super::Format;
-    use crate::Multiply;
+    use crate::MmaKind;
 
     /// The sentences list exactly the formats of the table.
     #[test]
@@ -323,7 +323,7 @@ mod tests {
             let named = |words: &str| words.split([' ', ',']).any(|word| word == format.name());
             assert_eq!(named(floats), format.is_output(false), "{format}");
             assert_eq!(named(integers), format.is_output(true) && !format.is_float(), "{format}");
-            let multiplied = Multiply::fastest(format, format).is_some();
+            let multiplied = MmaKind::fastest(format, format).is_some();
             assert_eq!(named(Format::NO_PRODUCT), multiplied, "{format}");
             assert_eq!(Format::named(format.name()), Some(format));
         }

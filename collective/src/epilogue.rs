@@ -17,7 +17,7 @@ pub use direct::DirectStore;
 pub use linear::{Linear, LinearArguments, LinearCombination};
 pub use sourced::{Sourced, SourcedCombination};
 pub use staged_rows::StagedRows;
-pub use store::{Access, Combine, Output, Store, StoreDevice, StoreSpec, Stored, Values, Way};
+pub use store::{Access, Combine, Output, Store, StoreDevice, StorePath, StoreSpec, Stored, Values};
 pub use tma::TmaStore;
 pub use transposed::Transposed;
 pub(crate) use tree::spec as tree_spec;
@@ -33,7 +33,7 @@ use ptx::abi::Argument;
 use crate::extent::Extent;
 use crate::form::Forms;
 use crate::formula::Formula;
-use crate::mainloop::{Consumer, Fragment, Piece};
+use crate::mainloop::{Consumer, Fragment, WorkUnit};
 use crate::plan::{EpilogueSpec, Plan};
 use crate::tree::{Bounded, Host, NodeError, Path, Shape};
 
@@ -122,7 +122,7 @@ pub trait DeviceEpilogue<'f> {
         _plan: &Plan,
         _extent: Extent<'f>,
         _consumer: Consumer<'f>,
-        _piece: Piece<'f>,
+        _piece: WorkUnit<'f>,
     ) {
     }
 

@@ -10,20 +10,20 @@ pub enum Form {
     Single,
     /// Batched: GEMMs of one shape, with matrices at a fixed distance from each other.
     Batched,
-    /// Ragged: GEMMs that share N and K. The rows of A follow each other, group by group, and so do those of
+    /// Grouped, contiguous rows: GEMMs that share N and K. The rows of A follow each other, group by group, and so do those of
     /// D. Only the device knows where each group begins. Each group has a B of its own: for a mixture of
     /// experts, the tokens sent to each expert.
-    Ragged,
-    /// Masked: GEMMs that share N and K, as [`Ragged`](Self::Ragged). Each group has a buffer of rows, all
+    GroupedContiguous,
+    /// Grouped, masked rows: GEMMs that share N and K, as [`GroupedContiguous`](Self::GroupedContiguous). Each group has a buffer of rows, all
     /// buffers of one size, and uses its first rows. Only the device knows how many rows a group uses.
-    Masked,
+    GroupedMasked,
     /// Grouped along K: GEMMs that share M, N and the matrices A and B. Each group is a range of K, so it takes
     /// some columns of A and of B. Only the device knows where each range begins. Each group has a D of its
     /// own, at a fixed distance from the one before: for a mixture of experts, the weight gradients.
     KGrouped,
-    /// Grouped (pointer array): GEMMs of any shapes, with matrices anywhere. A [`Record`](crate::Record) in
+    /// Pointer array (grouped): GEMMs of any shapes, with matrices anywhere. A [`Record`](crate::Record) in
     /// device memory describes each.
-    Grouped,
+    PointerArray,
 }
 
 impl Form {
@@ -32,10 +32,10 @@ impl Form {
         match self {
             Self::Single => "one GEMM",
             Self::Batched => "a batch of GEMMs",
-            Self::Ragged => "groups of rows",
-            Self::Masked => "groups of rows in buffers of one size",
+            Self::GroupedContiguous => "groups of rows",
+            Self::GroupedMasked => "groups of rows in buffers of one size",
             Self::KGrouped => "groups along K",
-            Self::Grouped => "a pointer array of GEMMs",
+            Self::PointerArray => "a pointer array of GEMMs",
         }
     }
 
@@ -44,10 +44,10 @@ impl Form {
         match self {
             Self::Single => "",
             Self::Batched => "_batched",
-            Self::Ragged => "_ragged",
-            Self::Masked => "_masked",
+            Self::GroupedContiguous => "_ragged",
+            Self::GroupedMasked => "_masked",
             Self::KGrouped => "_k_grouped",
-            Self::Grouped => "_grouped",
+            Self::PointerArray => "_grouped",
         }
     }
 
@@ -55,9 +55,9 @@ impl Form {
     /// before.
     pub const fn operands(self) -> [bool; 2] {
         match self {
-            Self::Single | Self::KGrouped | Self::Grouped => [false, false],
+            Self::Single | Self::KGrouped | Self::PointerArray => [false, false],
             Self::Batched => [true, true],
-            Self::Ragged | Self::Masked => [false, true],
+            Self::GroupedContiguous | Self::GroupedMasked => [false, true],
         }
     }
 
@@ -69,18 +69,20 @@ impl Form {
     pub const fn table_bytes(self) -> u32 {
         match self {
             Self::Single | Self::Batched | Self::KGrouped => 0,
-            Self::Ragged | Self::Masked | Self::Grouped => (Self::MOST_GROUPS + 1) * 8 + 4,
+            Self::GroupedContiguous | Self::GroupedMasked | Self::PointerArray => {
+                (Self::MOST_GROUPS + 1) * 8 + 4
+            }
         }
     }
 
     /// Whether a tile may end in rows of the next group, which it must not store.
     pub const fn shares_rows(self) -> bool {
-        matches!(self, Self::Ragged | Self::Masked)
+        matches!(self, Self::GroupedContiguous | Self::GroupedMasked)
     }
 
     /// Whether device memory describes the matrices.
     pub const fn described(self) -> bool {
-        matches!(self, Self::Grouped)
+        matches!(self, Self::PointerArray)
     }
 
     /// Whether C and D are batches: one matrix per GEMM, at a fixed distance from the one before.
@@ -119,9 +121,9 @@ impl Forms {
         match form {
             Form::Single => self,
             Form::Batched => Self { batched: true, ..self },
-            Form::Ragged | Form::Masked => Self { ragged: true, ..self },
+            Form::GroupedContiguous | Form::GroupedMasked => Self { ragged: true, ..self },
             Form::KGrouped => Self { k_grouped: true, ..self },
-            Form::Grouped => Self { grouped: true, ..self },
+            Form::PointerArray => Self { grouped: true, ..self },
         }
     }
 
@@ -130,9 +132,9 @@ impl Forms {
         match form {
             Form::Single => true,
             Form::Batched => self.batched,
-            Form::Ragged | Form::Masked => self.ragged,
+            Form::GroupedContiguous | Form::GroupedMasked => self.ragged,
             Form::KGrouped => self.k_grouped,
-            Form::Grouped => self.grouped,
+            Form::PointerArray => self.grouped,
         }
     }
 }

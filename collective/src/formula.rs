@@ -58,7 +58,7 @@ pub use syntax::FormulaError;
 use crate::element::Format;
 use crate::epilogue::{EpilogueEmitter, StoreSpec, Treed, tree_spec};
 use crate::plan::EpilogueSpec;
-use crate::tree::{Facts, Item};
+use crate::tree::{Item, NodeTraits};
 
 /// An epilogue's tree as a value, made from text. See the table in [`formula`](self).
 ///
@@ -74,7 +74,7 @@ struct Known {
     text: String,
     /// D's format, if the text says it.
     output: Option<Format>,
-    facts: Facts,
+    traits: NodeTraits,
     /// The tree with vectors and matrices of each of [`DEFAULTS`].
     trees: [Tree; 3],
 }
@@ -113,8 +113,8 @@ impl Lowered {
         &self.formula.0.trees[self.of].name
     }
 
-    pub(crate) fn facts(self) -> Facts {
-        self.formula.0.facts
+    pub(crate) fn traits(self) -> NodeTraits {
+        self.formula.0.traits
     }
 
     /// The tree as a Rust type, with names of [`tree`](crate::tree) and [`functions`](crate::functions).
@@ -159,7 +159,7 @@ impl Formula {
     /// The error for operands of `f64`.
     pub const OPERANDS: &str = "formulas compute in f32, and operands are f64: use epilogue=linear";
 
-    /// Whether a formula accepts operands of this format: all but `f64`. Sums of integers are converted to
+    /// Whether a formula accepts operands of this format: all but `f64`. Accumulators of integers are converted to
     /// the nearest `f32`.
     pub const fn takes(operand: Format) -> bool {
         !matches!(operand, Format::F64)
@@ -201,7 +201,7 @@ impl Formula {
 
     /// How many times the columns of A * B are halved on the way to D.
     pub const fn halvings(self) -> u32 {
-        self.0.facts.halved()
+        self.0.traits.halved()
     }
 
     /// Whether it reduces all of D to one number, whatever else it does.
@@ -228,7 +228,7 @@ impl Formula {
     /// # Errors
     /// A sentence, if the tree cannot be stored in this way.
     pub const fn spec(self, store: StoreSpec) -> Result<EpilogueSpec, &'static str> {
-        tree_spec(self.0.facts, store)
+        tree_spec(self.0.traits, store)
     }
 
     /// The epilogue, for operands of this format.
@@ -249,7 +249,7 @@ impl Formula {
         }
         drop(known);
         let [bf16, f16, f32] = DEFAULTS.map(|format| lower::lower(&parsed, format, text));
-        let (output, lower::Root { items, facts }) = bf16?;
+        let (output, lower::Root { items, traits }) = bf16?;
         let tree = |items: Vec<Item>| Tree { name: kinds::name(&items), items };
         let trees = [tree(items), tree(f16?.1.items), tree(f32?.1.items)];
         let blank = |text: &str| text.replace(' ', "");
@@ -259,7 +259,7 @@ impl Formula {
         if let Some(formula) = known.get(canonical.as_str()) {
             return Ok(*formula);
         }
-        let formula = Self(Box::leak(Box::new(Known { name, text: canonical, output, facts, trees })));
+        let formula = Self(Box::leak(Box::new(Known { name, text: canonical, output, traits, trees })));
         known.insert(formula.text(), formula);
         Ok(formula)
     }

@@ -3,7 +3,7 @@
 use ptx::abi::{Argument, TensorElement};
 use ptx::{Builder, Value};
 
-use crate::mainloop::{AnyTile, BoxTile, Piece};
+use crate::mainloop::{AnyTile, BoxTile, WorkUnit};
 use crate::operand::{Matrix, MatrixRef};
 use crate::plan::{Plan, WeightsSpec};
 use crate::tensor_map::{Companion, Dimension};
@@ -49,7 +49,7 @@ impl GroupScales {
             let companion = Companion { name, element, given, operand: a, batched };
             arguments.extend(companion.arguments([
                 Dimension::contiguous(rows, m),
-                Dimension { extent: groups, stride: given.pitch, copied: weights.groups(k) },
+                Dimension { extent: groups, stride: given.ld, copied: weights.groups(k) },
             ])?);
         }
         Ok(arguments)
@@ -60,7 +60,7 @@ impl GroupScales {
 pub(crate) fn tiles<'f>(f: &'f Builder, plan: &Plan) -> Vec<AnyTile<'f>> {
     let Some(weights) = plan.mainloop.weights() else { return Vec::new() };
     let ([batched, _], k) = (plan.operand_batches(), plan.mainloop.tile[2]);
-    let place = move |piece: Piece<'f>, k_tile: Value<'f, u32>| {
+    let place = move |piece: WorkUnit<'f>, k_tile: Value<'f, u32>| {
         let group =
             if weights.group > k { k_tile / (weights.group / k) } else { k_tile * (k / weights.group) };
         vec![piece.m, group]

@@ -26,11 +26,11 @@
 //! | part | does |
 //! |---|---|
 //! | [`OperandTile`] | describes the layout of an operand's tile in a stage, and finds the tile there |
-//! | [`Room`], [`RingPlan`] | plan a stage from a list of tiles, and a ring from stages |
+//! | [`StageSlot`], [`RingPlan`] | plan a stage from a list of tiles, and a ring from stages |
 //! | [`Ring`](pipeline::Ring), [`Position`](pipeline::Position), [`Release`](pipeline::Release) | walk the ring: fill a stage, wait for it, release it |
 //! | [`OperandMap`] | the parameters of a tensor map, for one matrix or for a batch |
 //! | [`TensorCopy`], [`ThreadCopy`] | load a tile, by tensor copies or by `cp.async` |
-//! | [`Product`] | multiplies two tiles by `wgmma` into accumulators; a mainloop may have several |
+//! | [`WarpgroupMma`] | multiplies two tiles by `wgmma` into accumulators; a mainloop may have several |
 //! | [`Fragments`] | A from registers: converted on the way, or the accumulators of another product |
 //! | [`Consumer::each_stage`] | walks the stages of a work unit |
 //!
@@ -77,7 +77,7 @@ pub use element::{Code, Coded, Element, F4E2M1, Format, Int4, MultipliesWith, Na
 pub use epilogue::{
     Access, Combine, DeviceEpilogue, DirectStore, Epilogue, EpilogueEmitter, Evaluated, Linear,
     LinearArguments, LinearCombination, LinearHost, Output, Sourced, SourcedCombination, StagedRows, Store,
-    StoreDevice, StoreSpec, Stored, TmaStore, Transposed, TreeEpilogue, Treed, Values, Way,
+    StoreDevice, StorePath, StoreSpec, Stored, TmaStore, Transposed, TreeEpilogue, Treed, Values,
 };
 pub use extent::Extent;
 pub use fixup::{FixUp, Share, exchange_in_cluster, sums_bytes};
@@ -87,19 +87,19 @@ pub use formula::{Formula, FormulaArguments, FormulaError, Input};
 pub use functions::{Gradient, Pointwise, Scalars, evaluate, evaluate_bounded, evaluate_in};
 pub use group_scales::GroupScales;
 pub use mainloop::{
-    Accumulator, Consumer, Convert, CopyWgmma, DeviceMainloop, Finish, Found, Fragment, FragmentPair,
-    FragmentRow, Fragments, InFlight, Mainloop, MainloopEmitter, MmaPair, MmaSync, MmaSyncWith, OperandMap,
-    Origin, Piece, Product, RowVariables, Simt, SimtElement, SimtPair, Sums, TensorCopies, TensorCopy,
-    ThreadCopies, ThreadCopy, ThreadOrigin, TmaWgmma,
+    Accumulator, Accumulators, Consumer, Convert, CopyWgmma, DeviceMainloop, Finish, Fragment, FragmentPair,
+    FragmentRow, Fragments, InFlight, Mainloop, MainloopEmitter, MmaOperands, MmaPair, MmaSync, MmaSyncWith,
+    OperandMap, Origin, RowVariables, Simt, SimtElement, SimtPair, TensorCopies, TensorCopy, ThreadCopies,
+    ThreadCopy, ThreadOrigin, TmaWgmma, WarpgroupMma, WorkUnit,
 };
 pub use operand::{
     BlockScaled, EvictFirst, EvictLast, InHalf, InWaves, KMajor, Matrix, MatrixRef, MnMajor, Operand,
     OperandPair, Operands, Promoted, Quantized, Sparse, Summing, TileAtom, Unpromoted, Widest, ZeroPoints,
 };
 pub use plan::{
-    Arrivals, Atom, AtomTypes, CachePolicy, EpilogueSpec, MainloopNeeds, MainloopSpec, Multiply, OperandSpec,
-    OperandTile, Plan, PlanError, Producer, QueuePlan, RegisterPlan, RingPlan, Roles, Room, Source,
-    StagingPlan, SumType, TileLayout, TileNeeds, WeightsSpec,
+    AccumulatorType, Arrivals, Atom, AtomTypes, CachePolicy, EpilogueSpec, MainloopNeeds, MainloopSpec,
+    MmaKind, OperandSpec, OperandTile, Plan, PlanError, Producer, QueuePlan, RegisterPlan, RingPlan, Roles,
+    Source, StageSlot, StagingPlan, TileLayout, TileNeeds, WeightsSpec,
 };
 pub use real::{Accuracy, Bounded, Dual, Elementary, Exact, Fast, Fastest, Level, Real};
 pub use record::{Record, RecordDevice};

@@ -2,7 +2,7 @@
 //!
 //! A mainloop has two sides. Each side is emitted into the branch of its warp role. The *producer* side
 //! copies the tiles of a work unit into the stages of the ring. The *consumer* side multiplies them into
-//! accumulators and hands these to the epilogue as [`Sums`]: a [`Fragment`] of the accumulator type.
+//! accumulators and hands these to the epilogue as [`Accumulators`]: a [`Fragment`] of the accumulator type.
 //!
 //! The mainloops of this crate are made of public parts, from which you can make your own: see the crate's
 //! front page.
@@ -30,11 +30,11 @@ mod tma_wgmma;
 pub use copy_wgmma::{CopyWgmma, ThreadCopies};
 pub use fragments::{Convert, Fragments};
 pub use multistage::{MmaPair, MmaSync, MmaSyncWith, Simt, SimtElement, SimtPair};
-pub use product::{Found, Product};
+pub use product::{MmaOperands, WarpgroupMma};
 pub use stage_tile::OperandMap;
 pub(crate) use stage_tile::{AnyTile, BoxTile};
 pub use stages::InFlight;
-pub use sums::{Accumulator, Sums};
+pub use sums::{Accumulator, Accumulators};
 pub use tensor_copy::{Origin, TensorCopy};
 pub use thread_copy::{ThreadCopy, ThreadOrigin};
 pub use tma_wgmma::{TensorCopies, TmaWgmma};
@@ -58,7 +58,7 @@ use crate::tree::{NodeError, Path};
 
 /// A work unit in elements: where its output tile begins, and the range of k-tiles to accumulate.
 #[derive(Clone, Copy, Debug)]
-pub struct Piece<'f> {
+pub struct WorkUnit<'f> {
     /// First row of the output tile.
     pub m: Value<'f, u32>,
     /// First column of the output tile.
@@ -273,7 +273,7 @@ pub(crate) fn tensor_swizzle(mode: SwizzleMode) -> TensorSwizzle {
 
 /// Called with the finished accumulators of one work unit. A mainloop whose tiles may be narrowed emits it
 /// once per width; one of them runs.
-pub type Finish<'a, 'f> = &'a dyn Fn(&Plan, Sums<'f>);
+pub type Finish<'a, 'f> = &'a dyn Fn(&Plan, Accumulators<'f>);
 
 /// A collective mainloop as a type: the first role of a kernel.
 ///
@@ -291,7 +291,7 @@ pub trait Mainloop: 'static {
     /// schedulers that divide K, narrowed tiles and clusters are refused.
     const NEEDS: MainloopNeeds = MainloopNeeds::ALL;
     /// The forms of kernels it supports. Beyond a single GEMM it has to select its operands by
-    /// [`Piece::group`] and [`Piece::record`].
+    /// [`WorkUnit::group`] and [`WorkUnit::record`].
     const FORMS: Forms = Forms::SINGLE;
     /// Host arguments of its own, in addition to the operands: for example indices to gather rows by. `()` if
     /// there are none.
@@ -367,7 +367,7 @@ pub trait DeviceMainloop<'f> {
         _plan: &Plan,
         _cluster: ClusterPosition<'f>,
         _ring: Position<'f>,
-        _piece: Piece<'f>,
+        _piece: WorkUnit<'f>,
     ) {
         f.refuse("the mainloop's SPEC has a producer: write `DeviceMainloop::load`");
     }
@@ -382,7 +382,7 @@ pub trait DeviceMainloop<'f> {
         plan: &Plan,
         consumer: Consumer<'f>,
         ring: Position<'f>,
-        piece: Piece<'f>,
+        piece: WorkUnit<'f>,
         finish: Finish<'_, 'f>,
     ) {
         multiplier::ring(f, plan, consumer, ring, piece, finish);
@@ -398,10 +398,10 @@ pub trait DeviceMainloop<'f> {
         plan: &Plan,
         consumer: Consumer<'f>,
         _positions: [Position<'f>; 2],
-        piece: Piece<'f>,
-    ) -> Sums<'f> {
+        piece: WorkUnit<'f>,
+    ) -> Accumulators<'f> {
         f.refuse("the mainloop's SPEC has no producer: write `DeviceMainloop::load_and_multiply`");
-        Sums::F32(Fragment {
+        Accumulators::F32(Fragment {
             blocks: Vec::new(),
             elements: output_elements(&plan.mainloop)
                 .expect("a plan admits only tiles that wgmma multiplies"),

@@ -370,7 +370,7 @@ pub struct MatrixRef {
     /// Device address of the first element.
     pub address: u64,
     /// Leading dimension: elements from one contiguous row or column to the next.
-    pub pitch: u64,
+    pub ld: u64,
     /// Batch stride: elements from the matrix of one GEMM to that of the next in a batched launch; 0 if all
     /// share one matrix.
     pub stride: u64,
@@ -381,8 +381,8 @@ impl MatrixRef {
     pub const NONE: Self = Self::new(0, 0);
 
     /// One matrix, or one that all GEMMs of a launch share.
-    pub const fn new(address: u64, pitch: u64) -> Self {
-        Self { address, pitch, stride: 0 }
+    pub const fn new(address: u64, ld: u64) -> Self {
+        Self { address, ld, stride: 0 }
     }
 
     /// The first matrix of a batch, with `stride` elements from each to the next.
@@ -402,7 +402,7 @@ pub struct Matrix {
     /// Extent along K, in elements.
     pub k: u32,
     /// Leading dimension: elements from one row (K-major) or column (MN-major) to the next.
-    pub pitch: u64,
+    pub ld: u64,
     /// The batch of which it is the first matrix.
     pub batch: Batch,
 }

@@ -8,10 +8,10 @@
 //! empty".
 //!
 //! ```
-//! use collective::{RingPlan, Room};
+//! use collective::{RingPlan, StageSlot};
 //!
 //! // Four stages, each with room for 8 KB of A and 16 KB of B, and two mbarriers.
-//! const PLAN: RingPlan = RingPlan::of(&[Room::line(8 << 10), Room::line(16 << 10)]).placed(4, 0, 96 << 10).arrivals(1, 2);
+//! const PLAN: RingPlan = RingPlan::of(&[StageSlot::line(8 << 10), StageSlot::line(16 << 10)]).placed(4, 0, 96 << 10).arrivals(1, 2);
 //! assert_eq!(PLAN.transaction_bytes(), 24 << 10);
 //! assert_eq!(PLAN.barrier_bytes(), 4 * 2 * 8);
 //! ```
@@ -32,11 +32,11 @@ const AHEAD: u32 = 4;
 ///
 /// ```
 /// use collective::pipeline::{ClusterPosition, Release, Ring, Stage};
-/// use collective::{Arrivals, RingPlan, Room};
+/// use collective::{Arrivals, RingPlan, StageSlot};
 /// use ptx::{BulkLoad, Entry, Function, Target};
 ///
 /// // Two stages of 1 KB, which one thread fills and every thread of a warpgroup gives back.
-/// const PLAN: RingPlan = RingPlan::of(&[Room::line(1024)]).placed(2, 0, 2048).arrivals(1, 128);
+/// const PLAN: RingPlan = RingPlan::of(&[StageSlot::line(1024)]).placed(2, 0, 2048).arrivals(1, 128);
 /// let entry = Entry {
 ///     name: "ring".to_owned(),
 ///     target: Target::Sm90a,
@@ -99,7 +99,7 @@ pub struct Early<'f> {
 /// The oldest stage that threads have filled but not yet published. It is some stages before the one they are
 /// filling.
 #[derive(Clone, Copy, Debug)]
-pub struct Behind<'f> {
+pub struct PendingStages<'f> {
     ring: Ring<'f>,
     stage: Var<'f, u32>,
 }
@@ -420,7 +420,7 @@ impl<'f> Position<'f> {
     }
 
     /// Waits until the current stage is empty, and advances. The caller owns the stage until it
-    /// [publishes](Behind::publish) it.
+    /// [publishes](PendingStages::publish) it.
     #[track_caller]
     pub fn claim(&self) -> Stage<'f> {
         let stage = self.ring.stage(self.stage.get());
@@ -458,11 +458,11 @@ impl<'f> Position<'f> {
         });
     }
 
-    /// The current stage, as the first of those that will be [published](Behind::publish) one after the
+    /// The current stage, as the first of those that will be [published](PendingStages::publish) one after the
     /// other.
     #[track_caller]
-    pub fn behind(&self) -> Behind<'f> {
-        Behind { ring: self.ring, stage: self.ring.f.variable(self.stage.get()) }
+    pub fn behind(&self) -> PendingStages<'f> {
+        PendingStages { ring: self.ring, stage: self.ring.f.variable(self.stage.get()) }
     }
 
     /// Advances past `count` stages that belong to other consumers.
@@ -531,7 +531,7 @@ impl<'f> Early<'f> {
     }
 }
 
-impl Behind<'_> {
+impl PendingStages<'_> {
     /// Signals that the executing thread has written its part of the current stage, and advances.
     #[track_caller]
     pub fn publish(&self) {

@@ -26,10 +26,10 @@ pub use needs::MainloopNeeds;
 pub use operand::{CachePolicy, OperandTile, TileLayout};
 pub use queue::QueuePlan;
 pub use registers::RegisterPlan;
-pub use ring::{RingPlan, Room};
+pub use ring::{RingPlan, StageSlot};
 pub use spec::{Arrivals, EpilogueSpec, MainloopSpec, OperandSpec, Producer, Roles, TileNeeds};
 pub use staging::StagingPlan;
-pub use types::{AtomTypes, Multiply, SumType};
+pub use types::{AccumulatorType, AtomTypes, MmaKind};
 pub use weights::WeightsSpec;
 
 use core::ops::Range;
@@ -221,9 +221,9 @@ impl Plan {
             match mainloop.weights() {
                 Some(weights) => mainloop.weight_rooms(weights)[0],
                 None if mainloop.operands[0].staged => a.room(),
-                None => Room::NONE,
+                None => StageSlot::NONE,
             },
-            if mainloop.operands[1].staged { b.room() } else { Room::NONE },
+            if mainloop.operands[1].staged { b.room() } else { StageSlot::NONE },
         ];
         let ring = RingPlan::of(&[rooms[0], rooms[1], c, d, e, f]);
         let own_bytes = mainloop.own_bytes;
@@ -406,8 +406,8 @@ impl Plan {
     /// elements.
     const fn formats(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> Result<(), PlanError> {
         let MainloopSpec { atom, operands: [a, b], .. } = *mainloop;
-        let integers = matches!(atom.sums(), SumType::S32);
-        let doubles = matches!(atom.sums(), SumType::F64);
+        let integers = matches!(atom.sums(), AccumulatorType::S32);
+        let doubles = matches!(atom.sums(), AccumulatorType::F64);
         if doubles != matches!(epilogue.output, Format::F64) {
             return Err(PlanError::Doubles {
                 rule: "A, B and D are all f64, or none is: change the format of D",

@@ -20,7 +20,7 @@ pub struct Record {
     /// Device addresses of A, B, C and D. C is not read if beta is zero.
     pub addresses: [u64; 4],
     /// Leading dimensions of A, B, C and D, in elements.
-    pub pitches: [u64; 4],
+    pub lds: [u64; 4],
 }
 
 impl Record {
@@ -29,10 +29,10 @@ impl Record {
 
     /// The bytes of the record in device memory.
     pub fn to_bytes(&self) -> [u8; Self::BYTES[0] as usize] {
-        let Self { m, n, k, addresses, pitches } = *self;
+        let Self { m, n, k, addresses, lds } = *self;
         let mut bytes = [0; Self::BYTES[0] as usize];
         let words = [m, n, k, 0].into_iter().flat_map(u32::to_le_bytes);
-        let wide = addresses.into_iter().chain(pitches).flat_map(u64::to_le_bytes);
+        let wide = addresses.into_iter().chain(lds).flat_map(u64::to_le_bytes);
         for (byte, value) in bytes.iter_mut().zip(words.chain(wide)) {
             *byte = value;
         }
@@ -49,7 +49,7 @@ pub struct RecordDevice<'f>(Value<'f, u64>);
 pub(crate) struct Described<'f> {
     pub(crate) address: Value<'f, u64>,
     /// Leading dimension in elements.
-    pub(crate) pitch: Value<'f, u64>,
+    pub(crate) ld: Value<'f, u64>,
 }
 
 impl<'f> RecordDevice<'f> {
@@ -65,8 +65,8 @@ impl<'f> RecordDevice<'f> {
     }
 
     fn matrix(self, f: &'f Builder, index: i32) -> Described<'f> {
-        let [address, pitch] = [16, 48].map(|first| f.load_global::<u64>(self.0, first + 8 * index));
-        Described { address, pitch }
+        let [address, ld] = [16, 48].map(|first| f.load_global::<u64>(self.0, first + 8 * index));
+        Described { address, ld }
     }
 
     /// The kernel's operands A and B.
@@ -88,6 +88,6 @@ impl<'f> Described<'f> {
     /// Whether rows of `columns` elements consist of aligned pairs.
     pub(crate) fn pairs(self, format: Format, columns: Value<'f, u32>) -> Value<'f, bool> {
         let bytes = u64::from(format.bits() / 4);
-        (self.address & (bytes - 1)).equals(0) & (self.pitch & 1u64).equals(0) & (columns & 1u32).equals(0)
+        (self.address & (bytes - 1)).equals(0) & (self.ld & 1u64).equals(0) & (columns & 1u32).equals(0)
     }
 }

@@ -3,7 +3,7 @@
 use ptx::Builder;
 use ptx::abi::{Argument, TensorElement};
 
-use crate::mainloop::{AnyTile, BoxTile, Piece};
+use crate::mainloop::{AnyTile, BoxTile, WorkUnit};
 use crate::operand::{Matrix, MatrixRef};
 use crate::plan::{FETCHED_SCALES, Plan, SCALED_K, scaled_blocks, scales_of_rows};
 use crate::tensor_map::{Companion, Dimension};
@@ -53,8 +53,8 @@ impl BlockScales {
     }
 
     /// Packed scales with these extents, at these addresses.
-    pub fn packed([a, b]: [u64; 2], [[_, a_pitch], [_, b_pitch]]: [[u32; 2]; 2]) -> Self {
-        Self { a: MatrixRef::new(a, a_pitch.into()), b: MatrixRef::new(b, b_pitch.into()) }
+    pub fn packed([a, b]: [u64; 2], [[_, a_ld], [_, b_ld]]: [[u32; 2]; 2]) -> Self {
+        Self { a: MatrixRef::new(a, a_ld.into()), b: MatrixRef::new(b, b_ld.into()) }
     }
 
     /// The values of the kernel parameters that follow the operands' own, for the kernel's operands A and B.
@@ -74,7 +74,7 @@ impl BlockScales {
                 Companion { name: names[i], element: TensorElement::F32, given, operand, batched };
             arguments.extend(companion.arguments([
                 Dimension::contiguous(inner, columns),
-                Dimension { extent: outer, stride: given.pitch, copied: lines },
+                Dimension { extent: outer, stride: given.ld, copied: lines },
             ])?);
         }
         Ok(arguments)
@@ -87,7 +87,7 @@ pub(crate) fn tiles<'f>(f: &'f Builder, plan: &Plan) -> Vec<AnyTile<'f>> {
     let tile = |(i, names): (usize, _)| {
         let (rows, anywhere) = (plan.mainloop.operands[i].scaled, plan.begins_anywhere()[i]);
         // (BLK_MN, 1, PIPE), or (4, BLK_MN / 128, PIPE)
-        BoxTile::declare(f, names, plan.operand_batches()[i], 2 + i, move |piece: Piece<'f>, k_tile| {
+        BoxTile::declare(f, names, plan.operand_batches()[i], 2 + i, move |piece: WorkUnit<'f>, k_tile| {
             let first = [piece.m, piece.n][i];
             match rows {
                 // A copy begins at a multiple of 16 bytes.

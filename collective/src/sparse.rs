@@ -85,7 +85,7 @@ pub enum SparseError {
 pub struct Compressed {
     /// The kept elements, row by row, [`kept`] per row.
     pub values: Vec<u32>,
-    /// The metadata: blocks of 64 rows, [`metadata_pitch`] words each.
+    /// The metadata: blocks of 64 rows, [`metadata_ld`] words each.
     pub metadata: Vec<u32>,
 }
 
@@ -105,7 +105,7 @@ pub const fn unit_k(format: Format) -> u32 {
 }
 
 /// Words of metadata from one block of 64 rows to the next.
-pub const fn metadata_pitch(format: Format, k: u32) -> u32 {
+pub const fn metadata_ld(format: Format, k: u32) -> u32 {
     k.div_ceil(unit_k(format)) * WORDS
 }
 
@@ -140,7 +140,7 @@ fn place(format: Format, k: u32, [row, chunk_index]: [u32; 2]) -> (usize, u32) {
     let of_unit = unit_k(format) / chunk(format);
     let within = [row % ROWS, chunk_index % of_unit].map(i64::from);
     let place = unit(format).at_modes(&within) as u32;
-    let before = row / ROWS * metadata_pitch(format, k) + chunk_index / of_unit * WORDS;
+    let before = row / ROWS * metadata_ld(format, k) + chunk_index / of_unit * WORDS;
     ((before + place / 8) as usize, place % 8 * 4)
 }
 
@@ -197,7 +197,7 @@ pub fn compress(format: Format, [rows, k]: [u32; 2], elements: &[u32]) -> Result
     let mut values = Vec::with_capacity(rows as usize * kept(format, k) as usize);
     // Padding of the last blocks and units selects the first elements of each chunk.
     let nothing = (0..8).fold(0, |word, i| word | bits(format, [0, 1]) << (4 * i));
-    let mut metadata = vec![nothing; rows.div_ceil(ROWS) as usize * metadata_pitch(format, k) as usize];
+    let mut metadata = vec![nothing; rows.div_ceil(ROWS) as usize * metadata_ld(format, k) as usize];
     for (row, line) in (0..rows).zip(elements.chunks(k.max(1) as usize)) {
         for (index, of_chunk) in (0..).zip(line.chunks(chunk as usize)) {
             let at = |place: u32| of_chunk.get(place as usize).copied().unwrap_or(0);
@@ -230,7 +230,7 @@ pub fn restore(
     supported(format)?;
     let (chunk, half, kept) = (chunk(format), chunk(format) / 2, kept(format, k));
     sized("values", [rows, k], compressed.values.len(), u64::from(rows) * u64::from(kept))?;
-    let words = u64::from(rows.div_ceil(ROWS)) * u64::from(metadata_pitch(format, k));
+    let words = u64::from(rows.div_ceil(ROWS)) * u64::from(metadata_ld(format, k));
     sized("words of metadata", [rows, k], compressed.metadata.len(), words)?;
     let mut elements = vec![0; rows as usize * k as usize];
     for (row, index) in (0..rows).flat_map(|row| (0..k.div_ceil(chunk)).map(move |index| (row, index))) {

@@ -91,13 +91,13 @@ impl Companion {
         if operand.k == 0 {
             given = MatrixRef::new(0, step);
         } else {
-            let MatrixRef { address, pitch, stride } = given;
+            let MatrixRef { address, ld, stride } = given;
             if address == 0 || !address.is_multiple_of(16) {
                 return Err(format!("{name} are at {address:#x}, a multiple of 16 above 0 was needed"));
             }
-            if pitch < least || pitch >= MOST_PITCH || !pitch.is_multiple_of(step) {
+            if ld < least || ld >= MOST_PITCH || !ld.is_multiple_of(step) {
                 return Err(format!(
-                    "the leading dimension of {name} is {pitch}, a multiple of {step} from {least} on, below 2^38, was needed"
+                    "the leading dimension of {name} is {ld}, a multiple of {step} from {least} on, below 2^38, was needed"
                 ));
             }
             if stride >= MOST_PITCH || !stride.is_multiple_of(aligned) {
@@ -106,7 +106,7 @@ impl Companion {
                 ));
             }
         }
-        dimensions[D - 1].stride = given.pitch;
+        dimensions[D - 1].stride = given.ld;
         let batch = batched.then_some(Batch { stride: given.stride, ..operand.batch });
         Ok(arguments(tensor_map(element, given.address, &dimensions, batch), batch))
     }

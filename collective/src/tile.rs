@@ -6,7 +6,7 @@ use typenum::{U1, U2, Unsigned};
 
 use crate::element::Element;
 use crate::operand::{Operand, OperandPair};
-use crate::plan::{Arrivals, Atom, MainloopSpec, OperandSpec, Producer, Roles, Room};
+use crate::plan::{Arrivals, Atom, MainloopSpec, OperandSpec, Producer, Roles, StageSlot};
 
 /// The tile one CTA computes at a time: `M x N` of the output, and `K` of the reduction per stage.
 #[derive(Clone, Copy, Debug)]
@@ -232,7 +232,7 @@ impl MainloopSpec {
     ) -> Self {
         Self {
             operands,
-            more: [Room::NONE; Self::MORE],
+            more: [StageSlot::NONE; Self::MORE],
             atom,
             own_bytes: 0,
             registers: 0,

@@ -98,9 +98,9 @@ pub(crate) use value::{CHILD, NUMBER};
 pub use vector::{ColumnArgument, ColumnVector, RowArgument, RowDevice, RowVector};
 pub use visit::{Columns, Pair, Part, PartRow, Visit};
 
-/// Facts about a tree that follow from its type alone.
+/// NodeTraits about a tree that follow from its type alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct NodeTraits {
     /// How many times the columns of its value have been halved since the accumulators; `None` if it reads no
     /// accumulator.
     pub halvings: Option<u32>,
@@ -108,7 +108,7 @@ pub struct Facts {
     pub free: u32,
     /// Number of row vectors it reads, counted once per occurrence.
     pub row_vectors: u32,
-    /// Number of consecutive gates in gated columns; 0 if no columns are gated, [`Facts::SPLIT`] if all gates
+    /// Number of consecutive gates in gated columns; 0 if no columns are gated, [`NodeTraits::SPLIT`] if all gates
     /// come before all ups.
     pub gate_block: u32,
     /// Most registers that one of its functions needs: see
@@ -125,7 +125,7 @@ pub struct Facts {
     pub whole_tiles: bool,
 }
 
-impl Facts {
+impl NodeTraits {
     /// All gates come before all ups.
     pub const SPLIT: u32 = u32::MAX;
 
@@ -150,25 +150,25 @@ impl Facts {
         }
     }
 
-    /// The same facts with a function that needs this many registers.
+    /// The same traits with a function that needs this many registers.
     #[must_use]
     pub const fn of_function(self, registers: u32) -> Self {
         Self { registers: if self.registers > registers { self.registers } else { registers }, ..self }
     }
 
-    /// The facts of a legal node.
+    /// The traits of a legal node.
     ///
     /// # Panics
     /// At compile time, if the node is illegal.
     #[must_use]
-    pub const fn legal(facts: Result<Self, &'static str>) -> Self {
-        match facts {
-            Ok(facts) => facts,
+    pub const fn legal(traits: Result<Self, &'static str>) -> Self {
+        match traits {
+            Ok(traits) => traits,
             Err(words) => panic!("{}", words),
         }
     }
 
-    /// The facts of a node that combines the values of two others, element by element.
+    /// The traits of a node that combines the values of two others, element by element.
     ///
     /// # Errors
     /// One has half the columns of the other.
@@ -220,8 +220,8 @@ pub trait Node: 'static {
     type Device<'f>: 'f;
     /// State kept while the code of a tile is emitted: values loaded ahead, partial results.
     type State<'f>: 'f;
-    /// Facts that follow from the type alone.
-    const FACTS: Facts;
+    /// NodeTraits that follow from the type alone.
+    const TRAITS: NodeTraits;
 
     /// An identifier for kernel names.
     fn name() -> String;
@@ -245,7 +245,7 @@ pub trait Node: 'static {
     /// Emitted before the first part of a tile.
     fn begin<'f>(tile: &Visit<'f>, device: &Self::Device<'f>) -> Self::State<'f>;
 
-    /// Emitted if [`Facts::surveys`], before the first [`load`](Node::load) of each 64-row block, for all
+    /// Emitted if [`NodeTraits::surveys`], before the first [`load`](Node::load) of each 64-row block, for all
     /// parts of the block from left to right. For nodes that must know a row before they have values; others
     /// pass the call on to their children.
     fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>);

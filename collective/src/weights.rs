@@ -11,7 +11,7 @@
 //! let codes: Vec<u8> = (0..96 * 80).map(|i| (i * 7 % 16) as u8).collect();
 //! let units = weights::reorder(Code::S4, [96, 80], &codes)?;
 //! // 80 of K take two units of 64; 96 rows take two blocks of 64.
-//! assert_eq!(weights::pitch(Code::S4, 80), 128);
+//! assert_eq!(weights::ld(Code::S4, 80), 128);
 //! assert_eq!(units.len(), 128 * 128 / 2);
 //! assert_eq!(weights::restore(Code::S4, [96, 80], &units)?, codes);
 //! # Ok::<(), weights::WeightsError>(())
@@ -89,13 +89,13 @@ pub enum WeightsError {
 }
 
 /// Leading dimension of weights in units, in elements: K rounded up to whole units.
-pub const fn pitch(code: Code, k: u32) -> u64 {
+pub const fn ld(code: Code, k: u32) -> u64 {
     (k as u64).next_multiple_of(unit::k(code.bits()) as u64)
 }
 
-/// Bytes of weights in units: rows rounded up to a multiple of 64, with [`pitch`] codes each.
+/// Bytes of weights in units: rows rounded up to a multiple of 64, with [`ld`] codes each.
 pub const fn bytes(code: Code, [rows, k]: [u32; 2]) -> u64 {
-    (rows as u64).next_multiple_of(unit::ROWS as u64) * pitch(code, k) * code.bits() as u64 / 8
+    (rows as u64).next_multiple_of(unit::ROWS as u64) * ld(code, k) * code.bits() as u64 / 8
 }
 
 /// Packs codes into units. The codes are given one per byte, row by row. Padding of the last units is 0.

@@ -2,7 +2,7 @@
 
 use collective::{
     Arrivals, Atom, EpilogueSpec, Form, Format, MainloopNeeds, MainloopSpec, OperandSpec, OperandTile, Plan,
-    PlanError, Producer, RingPlan, Roles, Room, TileLayout, TileNeeds,
+    PlanError, Producer, RingPlan, Roles, StageSlot, TileLayout, TileNeeds,
 };
 use cute_rs::LayoutError;
 use cute_rs::atom::{Major, SwizzleMode};
@@ -28,7 +28,7 @@ const PLAIN: EpilogueSpec = EpilogueSpec {
 fn spec(tile: [u32; 3], consumers: u32, stages: Option<u32>) -> MainloopSpec {
     MainloopSpec {
         operands: [OperandSpec::k_major(Format::Bf16); 2],
-        more: [Room::NONE; MainloopSpec::MORE],
+        more: [StageSlot::NONE; MainloopSpec::MORE],
         atom: Atom::shared(WgmmaTypes::Bf16F32),
         own_bytes: 0,
         registers: 0,
@@ -265,7 +265,7 @@ fn reasons_of_illegal_plans() {
                 operands: [OperandSpec { scaled: 1, ..OperandSpec::k_major(Format::E4m3) }; 2],
                 atom: Atom::shared(WgmmaTypes::Fp8F32(Fp8::E4m3, Fp8::E4m3)),
                 arrivals: Arrivals::Warp,
-                more: [Room::NONE, Room::NONE, Room::line(16), Room::NONE],
+                more: [StageSlot::NONE, StageSlot::NONE, StageSlot::line(16), StageSlot::NONE],
                 ..spec([64, 64, 128], 1, None)
             },
             PlanError::Rule {
@@ -554,6 +554,6 @@ fn extents_that_no_memory_holds_are_refused() {
             assert!(matches!(made, Err(LayoutError::Range { .. })), "{extents:?}: {made:?}");
         }
     }
-    let ring = RingPlan::of(&[Room { bytes: u32::MAX, alignment: 1024 }; 2]);
+    let ring = RingPlan::of(&[StageSlot { bytes: u32::MAX, alignment: 1024 }; 2]);
     assert_eq!((ring.fit(1 << 17), ring.need(1), ring.transaction_bytes()), (0, u32::MAX, u32::MAX));
 }

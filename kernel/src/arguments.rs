@@ -14,13 +14,13 @@ use crate::gemm::AnyGemm;
 use crate::operands::Visited;
 
 /// Arguments of an epilogue: [`LinearArguments`] (alpha, beta and C), a formula's ([`FormulaArguments`]), a
-/// [`Tree`]'s, or those of an epilogue of your [`Own`]. [`WithMainloop`] adds arguments of a mainloop of your own.
-pub trait Arguments: Given {}
+/// [`Tree`]'s, or those of an epilogue of your [`EpilogueArgs`]. [`WithMainloop`] adds arguments of a mainloop of your own.
+pub trait Arguments: EpilogueArguments {}
 
-impl<T: Given> Arguments for T {}
+impl<T: EpilogueArguments> Arguments for T {}
 
 /// What a launch needs to know about the arguments of an epilogue.
-pub trait Given: Visited {
+pub trait EpilogueArguments: Visited {
     /// Whether A and B are read.
     fn multiplied(&self) -> bool {
         true
@@ -71,7 +71,7 @@ pub trait Given: Visited {
     }
 }
 
-impl Given for LinearArguments {
+impl EpilogueArguments for LinearArguments {
     fn multiplied(&self) -> bool {
         self.alpha != 0.0
     }
@@ -104,11 +104,11 @@ impl Given for LinearArguments {
 /// Stand-in for arguments that are not known yet, of any epilogue. The rest of a call can be checked with it;
 /// nothing can be launched.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Whatever;
+pub(crate) struct UnknownArguments;
 
-impl Visited for Whatever {}
+impl Visited for UnknownArguments {}
 
-impl Given for Whatever {
+impl EpilogueArguments for UnknownArguments {
     fn admits(&self, _kernel: &AnyGemm, _product: Shape) -> Result<(), LaunchError> {
         Ok(())
     }
@@ -126,7 +126,7 @@ impl Given for Whatever {
 pub struct Tree<'a, X: Node>(pub &'a X::Arguments);
 
 /// Arguments of the epilogue `E`, also of one of your own.
-pub struct Own<'a, E: Epilogue>(pub &'a E::Arguments);
+pub struct EpilogueArgs<'a, E: Epilogue>(pub &'a E::Arguments);
 
 /// Arguments of an epilogue, and those of the mainloop `M`, of your own. [`Call::with_mainloop`] makes it.
 ///
@@ -150,7 +150,7 @@ impl<M: Mainloop, E: fmt::Debug> fmt::Debug for WithMainloop<'_, M, E> {
 
 impl<M: Mainloop, E> Visited for WithMainloop<'_, M, E> {}
 
-impl<M: Mainloop, E: Given> Given for WithMainloop<'_, M, E> {
+impl<M: Mainloop, E: EpilogueArguments> EpilogueArguments for WithMainloop<'_, M, E> {
     fn multiplied(&self) -> bool {
         self.epilogue.multiplied()
     }
@@ -189,13 +189,13 @@ impl<X: Node> Clone for Tree<'_, X> {
 
 impl<X: Node> Copy for Tree<'_, X> {}
 
-impl<E: Epilogue> Clone for Own<'_, E> {
+impl<E: Epilogue> Clone for EpilogueArgs<'_, E> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<E: Epilogue> Copy for Own<'_, E> {}
+impl<E: Epilogue> Copy for EpilogueArgs<'_, E> {}
 
 impl<X: Node> fmt::Debug for Tree<'_, X> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -203,9 +203,9 @@ impl<X: Node> fmt::Debug for Tree<'_, X> {
     }
 }
 
-impl<E: Epilogue> fmt::Debug for Own<'_, E> {
+impl<E: Epilogue> fmt::Debug for EpilogueArgs<'_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Own({})", E::emitter().name())
+        write!(f, "EpilogueArgs({})", E::emitter().name())
     }
 }
 
@@ -219,7 +219,7 @@ impl<X: Node> Tree<'_, X> {
 
 impl<X: Node> Visited for Tree<'_, X> {}
 
-impl<X: Node> Given for Tree<'_, X> {
+impl<X: Node> EpilogueArguments for Tree<'_, X> {
     fn admits(&self, kernel: &AnyGemm, _product: Shape) -> Result<(), LaunchError> {
         Self::of(kernel).map(|_| ())
     }
@@ -243,7 +243,7 @@ fn formula_of(kernel: &AnyGemm, given: &FormulaArguments) -> Result<Treed<AnyNod
 
 impl Visited for FormulaArguments {}
 
-impl Given for FormulaArguments {
+impl EpilogueArguments for FormulaArguments {
     fn admits(&self, kernel: &AnyGemm, _product: Shape) -> Result<(), LaunchError> {
         formula_of(kernel, self).map(|_| ())
     }
@@ -258,9 +258,9 @@ impl Given for FormulaArguments {
     }
 }
 
-impl<E: Epilogue> Visited for Own<'_, E> {}
+impl<E: Epilogue> Visited for EpilogueArgs<'_, E> {}
 
-impl<E: Epilogue> Given for Own<'_, E> {
+impl<E: Epilogue> EpilogueArguments for EpilogueArgs<'_, E> {
     fn admits(&self, kernel: &AnyGemm, _product: Shape) -> Result<(), LaunchError> {
         let (epilogue, own) = (kernel.epilogue.name(), E::emitter().name());
         if own == epilogue { Ok(()) } else { Err(LaunchError::OtherTree { epilogue, tree: own }) }

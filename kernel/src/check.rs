@@ -7,7 +7,7 @@ use cute_rs::atom::{Major, unit};
 
 use crate::error::LaunchError;
 use crate::problem::{Call, GemmProblem, WorkspaceRef};
-use crate::products::Products;
+use crate::products::GroupedProblem;
 
 /// What a kernel requires of D.
 pub(crate) struct OutputRule {
@@ -81,8 +81,8 @@ impl<E> Call<E> {
                 if !empty {
                     check_weights(name, matrix, [mn, k], weights.code)?;
                 }
-                let (address, pitch) = if empty { (0, 64) } else { (matrix.address, matrix.pitch) };
-                return Ok(Matrix { address, mn, k, pitch, batch: Batch::ONE });
+                let (address, ld) = if empty { (0, 64) } else { (matrix.address, matrix.ld) };
+                return Ok(Matrix { address, mn, k, ld, batch: Batch::ONE });
             }
             let bytes = u64::from(bits / 8);
             let (contiguous, lines) = match major {
@@ -97,9 +97,9 @@ impl<E> Call<E> {
                 rule.check(matrix)?;
             }
             // If nothing is multiplied, nothing is read. The tensor map must still be legal.
-            let pitch = if empty { 16 / bytes } else { matrix.pitch };
+            let ld = if empty { 16 / bytes } else { matrix.ld };
             let address = if empty { 0 } else { matrix.address };
-            Ok::<_, LaunchError>(Matrix { address, mn, k, pitch, batch: Batch::ONE })
+            Ok::<_, LaunchError>(Matrix { address, mn, k, ld, batch: Batch::ONE })
         };
         let a = operand(("A", 0), self.a, m, a_major, a_bits)?;
         let b = operand(("B", 1), self.b, n, b_major, b_bits)?;
@@ -112,12 +112,12 @@ impl<E> Call<E> {
         if m > 0 && !row_bytes.is_multiple_of(alignment) {
             return Err(LaunchError::Row { name: "D", bytes: row_bytes, alignment });
         }
-        let d = Output { address: self.d.address, m, n: columns, pitch: self.d.pitch, batch: Batch::ONE };
+        let d = Output { address: self.d.address, m, n: columns, ld: self.d.ld, batch: Batch::ONE };
         Ok(Checked { a, b, d })
     }
 }
 
-impl Products {
+impl GroupedProblem {
     /// The matrices of all GEMMs, checked. `first` holds those of the first GEMM, which have been checked;
     /// the references are A, B and D with their strides.
     pub(crate) fn checked(
@@ -146,8 +146,8 @@ impl Products {
             let batch = rule.check(count, d_ref.stride, d.address)?;
             let d = Output { batch, ..d };
             if !apart(d) {
-                let (stride, Output { m, n, pitch, .. }) = (d_ref.stride, d);
-                return Err(LaunchError::Overlap { stride, m, n, pitch });
+                let (stride, Output { m, n, ld, .. }) = (d_ref.stride, d);
+                return Err(LaunchError::Overlap { stride, m, n, ld });
             }
             Ok(d)
         };
@@ -161,14 +161,14 @@ impl Products {
                     d,
                 })
             }
-            Self::Ragged { count, offsets } => {
+            Self::GroupedContiguous { count, offsets } => {
                 table(count, ("the groups' offsets", offsets, 4))?;
                 Ok(Checked { a, b: operand(("B", b_bits), b, count, b_ref)?, d })
             }
-            Self::Masked { count, rows, room } => {
+            Self::GroupedMasked { count, rows, room } => {
                 table(count, ("the groups' numbers of rows", rows, 4))?;
                 if u64::from(count) * u64::from(room) > d.m.into() {
-                    return Err(LaunchError::Room { count, room, rows: d.m });
+                    return Err(LaunchError::StageSlot { count, room, rows: d.m });
                 }
                 Ok(Checked { a, b: operand(("B", b_bits), b, count, b_ref)?, d })
             }
@@ -176,7 +176,7 @@ impl Products {
                 table(count, ("the groups' offsets", offsets, 4))?;
                 Ok(Checked { a, b, d: outputs(count)? })
             }
-            Self::Grouped { count, records } => {
+            Self::PointerArray { count, records } => {
                 table(count, ("the records", records, Record::BYTES[1].into()))?;
                 Ok(Checked { a, b, d })
             }
@@ -216,7 +216,7 @@ impl MatrixRule {
     /// Checks a matrix.
     ///
     /// # Errors
-    /// [`LaunchError::Null`], [`LaunchError::Address`], [`LaunchError::ShortPitch`], [`LaunchError::Pitch`] (also
+    /// [`LaunchError::Null`], [`LaunchError::Address`], [`LaunchError::ShortLd`], [`LaunchError::Pitch`] (also
     /// 2^40 B or more) or [`LaunchError::End`].
     pub fn check(&self, matrix: MatrixRef) -> Result<(), LaunchError> {
         let Self { name, contiguous, lines, bytes, alignment } = *self;
@@ -226,10 +226,10 @@ impl MatrixRule {
         if !matrix.address.is_multiple_of(alignment) {
             return Err(LaunchError::Address { name, address: matrix.address, alignment });
         }
-        if matrix.pitch < u64::from(contiguous) {
-            return Err(LaunchError::ShortPitch { name, pitch: matrix.pitch, needed: contiguous });
+        if matrix.ld < u64::from(contiguous) {
+            return Err(LaunchError::ShortLd { name, ld: matrix.ld, needed: contiguous });
         }
-        let pitch_bytes = u128::from(matrix.pitch) * u128::from(bytes);
+        let pitch_bytes = u128::from(matrix.ld) * u128::from(bytes);
         if !pitch_bytes.is_multiple_of(alignment.into()) || pitch_bytes >= 1 << 40 {
             return Err(LaunchError::Pitch { name, bytes: pitch_bytes, alignment });
         }
@@ -245,7 +245,7 @@ fn check_weights(
     [rows, k]: [u32; 2],
     code: Code,
 ) -> Result<(), LaunchError> {
-    let MatrixRef { address, pitch, .. } = matrix;
+    let MatrixRef { address, ld, .. } = matrix;
     let (unit_k, alignment) = (u64::from(unit::k(code.bits())), 16);
     if address == 0 {
         return Err(LaunchError::Null { name });
@@ -253,16 +253,16 @@ fn check_weights(
     if !address.is_multiple_of(alignment) {
         return Err(LaunchError::Address { name, address, alignment });
     }
-    if pitch < weights::pitch(code, k) {
-        let needed = u32::try_from(weights::pitch(code, k)).unwrap_or(u32::MAX);
-        return Err(LaunchError::ShortPitch { name, pitch, needed });
+    if ld < weights::ld(code, k) {
+        let needed = u32::try_from(weights::ld(code, k)).unwrap_or(u32::MAX);
+        return Err(LaunchError::ShortLd { name, ld, needed });
     }
-    if !pitch.is_multiple_of(unit_k) || pitch >= 1 << 34 {
-        let bytes = u128::from(pitch) * u128::from(code.bits()) / 8;
+    if !ld.is_multiple_of(unit_k) || ld >= 1 << 34 {
+        let bytes = u128::from(ld) * u128::from(code.bits()) / 8;
         return Err(LaunchError::Pitch { name, bytes, alignment: unit_k * u64::from(code.bits()) / 8 });
     }
     let rows = u128::from(rows.next_multiple_of(unit::ROWS));
-    within(name, address, rows * u128::from(pitch) * u128::from(code.bits()) / 8)
+    within(name, address, rows * u128::from(ld) * u128::from(code.bits()) / 8)
 }
 
 /// Checks that an address plus a number of bytes does not pass the end of the address space.
@@ -318,10 +318,8 @@ impl StrideRule {
 
 /// Whether no two outputs share an element. Either each output ends before the next begins, or the rows of
 /// all outputs are next to each other.
-pub(crate) fn apart(Output { m, n, pitch, batch: Batch { count, stride }, .. }: Output) -> bool {
+pub(crate) fn apart(Output { m, n, ld, batch: Batch { count, stride }, .. }: Output) -> bool {
     let [m, n, count] = [m, n, count].map(u128::from);
-    let [pitch, stride] = [pitch, stride].map(u128::from);
-    count <= 1
-        || stride >= m.saturating_sub(1) * pitch + n
-        || stride >= n && pitch >= (count - 1) * stride + n
+    let [ld, stride] = [ld, stride].map(u128::from);
+    count <= 1 || stride >= m.saturating_sub(1) * ld + n || stride >= n && ld >= (count - 1) * stride + n
 }

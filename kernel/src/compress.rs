@@ -33,7 +33,7 @@ const MOST: u32 = i32::MAX as u32;
 /// let mut engine = Emulator::new();
 /// let dense = engine.upload(&[0, 0x38, 0, 0x40, 0, 0, 0x80, 0])?; // 0 1 0 2, 0 0 -0 0
 /// let values = engine.allocate(sparse::kept(format, k) as usize)?;
-/// let words = rows.div_ceil(sparse::ROWS) * sparse::metadata_pitch(format, k);
+/// let words = rows.div_ceil(sparse::ROWS) * sparse::metadata_ld(format, k);
 /// let metadata = engine.allocate(words as usize * 4)?;
 /// let found = engine.upload(&Compress::NOTHING)?;
 /// let what = Compression {
@@ -41,7 +41,7 @@ const MOST: u32 = i32::MAX as u32;
 ///     k,
 ///     dense: MatrixRef::new(dense.address, k.into()),
 ///     values: MatrixRef::new(values.address, sparse::kept(format, k).into()),
-///     metadata: MatrixRef::new(metadata.address, sparse::metadata_pitch(format, k).into()),
+///     metadata: MatrixRef::new(metadata.address, sparse::metadata_ld(format, k).into()),
 ///     found: found.address,
 /// };
 /// if let Some(launch) = compress.launch(&what, 132)? {
@@ -69,7 +69,7 @@ pub struct Compression {
     /// kernels need rows of multiples of 16 B.
     pub values: MatrixRef,
     /// The metadata: words in blocks of 64 rows. The leading dimension, from one block to the next, is at
-    /// least [`sparse::metadata_pitch`] words. GEMM kernels need blocks that begin at multiples of 16 B.
+    /// least [`sparse::metadata_ld`] words. GEMM kernels need blocks that begin at multiples of 16 B.
     pub metadata: MatrixRef,
     /// Device address of 8 bytes, a multiple of 8. They must hold [`Compress::NOTHING`] before the launch.
     /// After it, [`Compress::check`] reads them.
@@ -119,7 +119,7 @@ impl Kernel<Compression> for Compress {
     ///
     /// # Errors
     /// [`LaunchError::Extent`]. For each matrix: [`LaunchError::Null`], [`LaunchError::Address`] (not a
-    /// multiple of an element's or a word's bytes), [`LaunchError::ShortPitch`], [`LaunchError::Pitch`] (2^40
+    /// multiple of an element's or a word's bytes), [`LaunchError::ShortLd`], [`LaunchError::Pitch`] (2^40
     /// B or more) and [`LaunchError::End`]. [`LaunchError::Grid`].
     fn launch(&self, what: &Compression, _slots: u32) -> Result<Option<Launch>, LaunchError> {
         let Compression { rows, k, dense, values, metadata, found } = *what;
@@ -133,7 +133,7 @@ impl Kernel<Compression> for Compress {
         let Some(grid) = u32::try_from(ctas).ok().filter(|&ctas| ctas <= MOST) else {
             return Err(LaunchError::Grid { ctas, most: MOST });
         };
-        let words = sparse::metadata_pitch(self.format, k);
+        let words = sparse::metadata_ld(self.format, k);
         for (name, contiguous, lines, bytes, matrix) in [
             ("the dense operand", k, rows, bytes, dense),
             ("the values matrix", sparse::kept(self.format, k), rows, bytes, values),
@@ -142,7 +142,7 @@ impl Kernel<Compression> for Compress {
         ] {
             MatrixRule { name, contiguous, lines, bytes, alignment: bytes }.check(matrix)?;
         }
-        let in_bytes = |matrix: MatrixRef| matrix.pitch * bytes;
+        let in_bytes = |matrix: MatrixRef| matrix.ld * bytes;
         let whole = |matrix: MatrixRef| u32::from((matrix.address | in_bytes(matrix)).is_multiple_of(16));
         Ok(Some(Launch {
             grid: Grid { ctas: [grid, 1, 1] },
@@ -155,7 +155,7 @@ impl Kernel<Compression> for Compress {
                 k.into(),
                 in_bytes(dense).into(),
                 in_bytes(values).into(),
-                (metadata.pitch * 4).into(),
+                (metadata.ld * 4).into(),
                 whole(dense).into(),
                 whole(values).into(),
             ],
@@ -171,7 +171,7 @@ impl Kernel<Compression> for Compress {
         visit.matrix("the dense operand", (Contents::Multiplied(0, format), false), dense, elements(extent));
         let kept = elements(sparse::kept(format, extent));
         visit.matrix("the values matrix", (Contents::Output(format), true), values, kept);
-        let (lines, length) = (lines.div_ceil(sparse::ROWS), sparse::metadata_pitch(format, extent).into());
+        let (lines, length) = (lines.div_ceil(sparse::ROWS), sparse::metadata_ld(format, extent).into());
         let words = Extents { bits: 32, lines, length, ..one };
         visit.matrix("the metadata", (Contents::Metadata(format), true), metadata, words);
         let extents = Extents { bits: 64, lines: lines.min(1), length: 1, ..one };

@@ -7,7 +7,7 @@ use core::marker::PhantomData;
 use collective::{Epilogue, Form, Mainloop, Plan};
 use scheduler::{TileScheduler, Tiles};
 
-use crate::arguments::Own;
+use crate::arguments::EpilogueArgs;
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
 use crate::legal;
@@ -44,8 +44,8 @@ pub trait GemmConfig: 'static {
     /// dependent launch). Its CTAs then start and set up their barriers, and wait for the previous kernel
     /// before they access global memory. Results do not depend on this. Default: `true`.
     const OVERLAPS: bool = true;
-    /// Whether a launch computes one GEMM or several. [`Batched`](crate::Batched), [`Ragged`](crate::Ragged),
-    /// [`Masked`](crate::Masked), [`KGrouped`](crate::KGrouped) and [`PointerArray`](crate::PointerArray) set it. Default: one.
+    /// Whether a launch computes one GEMM or several. [`Batched`](crate::Batched), [`GroupedContiguous`](crate::GroupedContiguous),
+    /// [`GroupedMasked`](crate::GroupedMasked), [`KGrouped`](crate::KGrouped) and [`PointerArray`](crate::PointerArray) set it. Default: one.
     const FORM: Form = Form::Single;
 }
 
@@ -78,7 +78,7 @@ impl<C: GemmConfig> Gemm<C> {
         C::FORM,
         (<C::Mainloop as Mainloop>::SPEC, <C::Mainloop as Mainloop>::NEEDS, <C::Mainloop as Mainloop>::FORMS),
         (<C::Epilogue as Epilogue>::SPEC, <C::Epilogue as Epilogue>::FORMS),
-        <C::Scheduler as TileScheduler>::FACTS,
+        <C::Scheduler as TileScheduler>::TRAITS,
     );
 
     /// The kernel as a value.
@@ -154,7 +154,7 @@ impl<C: GemmConfig> Bound<'_, C> {
     where
         E: Borrow<<C::Epilogue as Epilogue>::Arguments>,
     {
-        let call = call.lend().with(Own::<C::Epilogue>(call.epilogue.borrow()));
+        let call = call.lend().with(EpilogueArgs::<C::Epilogue>(call.epilogue.borrow()));
         Gemm::<C>::kernel().launch(&call.with_mainloop::<C::Mainloop>(self.mainloop), slots)
     }
 }
@@ -171,7 +171,7 @@ impl AnyGemm {
             mainloop_type: Some(MainloopType::of::<C::Mainloop>()),
             epilogue: C::Epilogue::emitter(),
             scheduler: C::Scheduler::schedule(),
-            facts: <C::Scheduler as TileScheduler>::FACTS,
+            traits: <C::Scheduler as TileScheduler>::TRAITS,
         }
     }
 }

@@ -3,17 +3,17 @@
 use collective::pipeline::{self, ClusterPosition, Release, Ring, Turns};
 use collective::queue::{self, Part, Queue};
 use collective::{
-    Consumer, DeviceEpilogue, DeviceMainloop, Extent, Fragment, MainloopSpec, Piece, Plan, Producer, Roles,
-    Share, Sums, exchange_in_cluster,
+    Accumulators, Consumer, DeviceEpilogue, DeviceMainloop, Extent, Fragment, MainloopSpec, Plan, Producer,
+    Roles, Share, WorkUnit, exchange_in_cluster,
 };
 use ptx::{Builder, Number, Special, Value, Var};
 use scheduler::{Draw, Work, WorkLoop};
 
 use crate::gemm::AnyGemm;
-use crate::outputs::{Given, Outputs, Placed};
+use crate::outputs::{GroupParameters, Outputs, Placed};
 
 /// What is emitted per work unit.
-type Body<'b, 'f> = &'b dyn Fn(Piece<'f>, Extent<'f>, Option<Share<'f>>);
+type Body<'b, 'f> = &'b dyn Fn(WorkUnit<'f>, Extent<'f>, Option<Share<'f>>);
 
 /// The kernel's queue of tile numbers, as its scheduler uses it.
 struct Drawn<'f>(Queue<'f>);
@@ -31,7 +31,7 @@ impl<'f> Draw<'f> for Drawn<'f> {
 /// The kernel's parameters.
 pub(crate) struct Declared<'f> {
     mainloop: Box<dyn DeviceMainloop<'f> + 'f>,
-    given: Given<'f>,
+    given: GroupParameters<'f>,
     epilogue: Box<dyn DeviceEpilogue<'f> + 'f>,
     schedule: Vec<Value<'f, u32>>,
     workspace: Option<Value<'f, u64>>,
@@ -42,7 +42,7 @@ impl AnyGemm {
     pub(crate) fn declare<'f>(&self, f: &'f Builder) -> Declared<'f> {
         Declared {
             mainloop: self.mainloop.declare(f, &self.plan),
-            given: Given::declare(f, self.plan.form),
+            given: GroupParameters::declare(f, self.plan.form),
             epilogue: self.epilogue.declare(f, &self.plan),
             schedule: self.scheduler.declare(f),
             workspace: self.works_in_memory().then(|| f.param::<u64>("workspace")),
@@ -103,7 +103,7 @@ impl AnyGemm {
                 Producer::Warpgroup => load(),
             }
             // Consumers of the cluster exchange partial sums; the producer takes part in that barrier.
-            if self.facts.parts > 1 {
+            if self.traits.parts > 1 {
                 meet(f, false);
             }
         };
@@ -118,7 +118,7 @@ impl AnyGemm {
                 turns: Turns::new(f, plan, shared, warpgroup, thread),
             }
         };
-        let store = |narrowed: &Plan, sums: Sums<'f>, extent, share| {
+        let store = |narrowed: &Plan, sums: Accumulators<'f>, extent, share| {
             let finish = |plan: &Plan, fragment| {
                 f.scope("epilogue", || epilogue.store(f, plan, extent, fragment));
             };
@@ -130,9 +130,9 @@ impl AnyGemm {
             };
             let plans = [plan, narrowed];
             match sums {
-                Sums::F32(fragment) => self.add_up(f, plans, (workspace, share), fragment, &finish),
-                Sums::S32(fragment) => self.add_up(f, plans, (workspace, share), fragment, &whole),
-                Sums::F64(fragment) => self.add_up(f, plans, (workspace, share), fragment, &doubles),
+                Accumulators::F32(fragment) => self.add_up(f, plans, (workspace, share), fragment, &finish),
+                Accumulators::S32(fragment) => self.add_up(f, plans, (workspace, share), fragment, &whole),
+                Accumulators::F64(fragment) => self.add_up(f, plans, (workspace, share), fragment, &doubles),
             }
         };
         let consume = || {
@@ -204,8 +204,8 @@ impl AnyGemm {
                 let slots = workspace + self.counter_bytes();
                 f.scope("fix-up", || fix_up.exchange(f, plans, slots, share, fragment, finish));
             }
-            _ if self.facts.parts > 1 => {
-                f.scope("fix-up", || exchange_in_cluster(f, plan, self.facts.parts, &fragment, finish));
+            _ if self.traits.parts > 1 => {
+                f.scope("fix-up", || exchange_in_cluster(f, plan, self.traits.parts, &fragment, finish));
             }
             _ => finish(narrowed, fragment),
         }
@@ -244,7 +244,7 @@ impl AnyGemm {
             });
             let columns = columns(f, plan, n, extent);
             let (group, record) = (extent.group, extent.record);
-            body(Piece { m, n, k_begin, k_end, columns, group, record }, extent, share);
+            body(WorkUnit { m, n, k_begin, k_end, columns, group, record }, extent, share);
         };
         self.scheduler.emit(f, &mut WorkLoop { parameters, tiles, worker, workers, draw, body: &mut body });
     }

@@ -371,12 +371,12 @@ pub enum LaunchError {
         alignment: u64,
     },
     /// A leading dimension is so small that rows or columns of the matrix would overlap.
-    #[error("{name}'s leading dimension is {pitch} elements, at least {needed} were needed")]
-    ShortPitch {
+    #[error("{name}'s leading dimension is {ld} elements, at least {needed} were needed")]
+    ShortLd {
         /// Which matrix.
         name: &'static str,
         /// Its leading dimension in elements.
-        pitch: u64,
+        ld: u64,
         /// Number of contiguous elements per row (or column).
         needed: u32,
     },
@@ -511,7 +511,7 @@ pub enum LaunchError {
     },
     /// The D matrices of a batch overlap.
     #[error(
-        "D's matrices of {m} x {n} in rows of {pitch} elements lie {stride} elements from each other, so that they overlap: \
+        "D's matrices of {m} x {n} in rows of {ld} elements lie {stride} elements from each other, so that they overlap: \
          each must end before the next begins, or their rows lie side by side"
     )]
     Overlap {
@@ -522,11 +522,11 @@ pub enum LaunchError {
         /// Columns.
         n: u32,
         /// Leading dimension: elements from one row to the next.
-        pitch: u64,
+        ld: u64,
     },
     /// The groups' buffers have more rows than M.
     #[error("{count} groups in buffers of {room} rows need {needed} rows, and M is {rows}", needed = u64::from(*count) * u64::from(*room))]
-    Room {
+    StageSlot {
         /// Number of groups.
         count: u32,
         /// Rows per buffer.
@@ -544,8 +544,8 @@ pub enum LaunchError {
     },
     /// The kernel's form is not the call's.
     #[error(
-        "the kernel computes {}, and the call is {}: take a kernel for the call's `products`, `Batched<..>`, `Ragged<..>`, \
-         `Masked<..>`, `KGrouped<..>` or `PointerArray<..>` of its type, or one for a single product",
+        "the kernel computes {}, and the call is {}: take a kernel for the call's `products`, `Batched<..>`, `GroupedContiguous<..>`, \
+         `GroupedMasked<..>`, `KGrouped<..>` or `PointerArray<..>` of its type, or one for a single product",
         kernel.words(),
         call.words()
     )]

@@ -50,16 +50,16 @@ pub struct Batched<C>(PhantomData<C>);
 /// begins, so the host need not wait for that to be computed. Groups may be empty.
 ///
 /// Every mainloop and epilogue is legal. The scheduler must be one that does not need the number of tiles on
-/// the host ([`Facts::tiles_on_device`](scheduler::Facts::tiles_on_device)).
+/// the host ([`SchedulerTraits::tiles_on_device`](scheduler::SchedulerTraits::tiles_on_device)).
 ///
 /// ```
 /// use collective::{Cooperative, KMajor, LinearCombination, Operands, Tile, TmaWgmma};
 /// use half::bf16;
-/// use kernel::{Call, Composed, Emulator, Engine, Gemm, GemmProblem, Ragged};
+/// use kernel::{Call, Composed, Emulator, Engine, Gemm, GemmProblem, GroupedContiguous};
 /// use scheduler::{AlongM, Persistent};
 /// use typenum::{U1, U64};
 ///
-/// type Mine = Ragged<
+/// type Mine = GroupedContiguous<
 ///     Composed<
 ///         TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U64, U64>, Cooperative<U1>>,
 ///         LinearCombination<bf16>,
@@ -85,16 +85,16 @@ pub struct Batched<C>(PhantomData<C>);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Ragged<C>(PhantomData<C>);
+pub struct GroupedContiguous<C>(PhantomData<C>);
 
-/// The kernel `C` for groups of rows in buffers of one size ([`Products::Masked`](crate::Products::Masked)):
+/// The kernel `C` for groups of rows in buffers of one size ([`GroupedProblem::GroupedMasked`](crate::GroupedProblem::GroupedMasked)):
 /// for example experts that each have room for the same number of tokens. A group uses the first rows of its
 /// buffer. The kernel reads from device memory how many.
 #[derive(Clone, Copy, Debug)]
-pub struct Masked<C>(PhantomData<C>);
+pub struct GroupedMasked<C>(PhantomData<C>);
 
 /// The kernel `C` for groups along K: each GEMM is a range of K of the same A and B, and has a D of its own
-/// ([`Products::KGrouped`](crate::Products::KGrouped)). For example, the weight gradients of the experts of a
+/// ([`GroupedProblem::KGrouped`](crate::GroupedProblem::KGrouped)). For example, the weight gradients of the experts of a
 /// layer: K counts tokens. The kernel reads from device memory where each group begins. Groups may be empty.
 ///
 /// Dense operands, with or without block scales, and every epilogue that a batch can have are legal. The
@@ -139,7 +139,7 @@ pub struct KGrouped<C>(PhantomData<C>);
 /// records are computed. GEMMs may be empty.
 ///
 /// Every mainloop and epilogue is legal. The scheduler must be one that does not need the number of tiles on
-/// the host ([`Facts::tiles_on_device`](scheduler::Facts::tiles_on_device)). D is stored directly, whatever
+/// the host ([`SchedulerTraits::tiles_on_device`](scheduler::SchedulerTraits::tiles_on_device)). D is stored directly, whatever
 /// the epilogue's store.
 #[derive(Clone, Copy, Debug)]
 pub struct PointerArray<C>(PhantomData<C>);
@@ -156,4 +156,4 @@ macro_rules! forms {
     };
 }
 
-forms!(Batched => Batched, Ragged => Ragged, Masked => Masked, KGrouped => KGrouped, PointerArray => Grouped);
+forms!(Batched => Batched, GroupedContiguous => GroupedContiguous, GroupedMasked => GroupedMasked, KGrouped => KGrouped, PointerArray => PointerArray);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use collective::{EpilogueEmitter, FixUp, Form, Format, MainloopEmitter, MainloopSpec, Plan, QueuePlan};
 use ptx::{Builder, Entry, Function};
-use scheduler::{Divided, Facts, ReductionKind, Schedule, Tiles, Work};
+use scheduler::{Divided, ReductionKind, Schedule, SchedulerTraits, Tiles, Work};
 
 use crate::problem::GemmProblem;
 use crate::program::Program;
@@ -26,7 +26,7 @@ pub struct AnyGemm {
     pub(crate) mainloop_type: Option<MainloopType>,
     pub(crate) epilogue: Arc<dyn EpilogueEmitter>,
     pub(crate) scheduler: Arc<dyn Schedule>,
-    pub(crate) facts: Facts,
+    pub(crate) traits: SchedulerTraits,
 }
 
 impl fmt::Debug for AnyGemm {
@@ -130,13 +130,13 @@ impl AnyGemm {
 
     /// How the partial sums of split tiles are reduced; `None` if the scheduler splits no tile.
     pub fn reduction(&self) -> Option<ReductionKind> {
-        self.facts.reduction
+        self.traits.reduction
     }
 
     /// Whether workers take their tiles from a counter in global memory while the kernel runs (dynamic
     /// scheduling).
     pub fn draws(&self) -> bool {
-        self.facts.draws
+        self.traits.draws
     }
 
     /// Number of workers (clusters) that are launched if `slots` of them are resident on the GPU at once.
@@ -151,12 +151,12 @@ impl AnyGemm {
 
     /// CTAs per cluster as launched: the mainloop's cluster, times the CTAs that share one tile's K.
     pub fn cluster_size(&self) -> u32 {
-        self.plan.cluster_size() * self.facts.parts
+        self.plan.cluster_size() * self.traits.parts
     }
 
     /// How partial sums of split tiles are reduced through the workspace; `None` if they are not.
     pub(crate) fn fix_up(&self) -> Option<FixUp> {
-        match self.facts.reduction? {
+        match self.traits.reduction? {
             ReductionKind::Ordered => Some(FixUp::Ordered),
             ReductionKind::Atomic => Some(FixUp::Atomic),
             ReductionKind::Separate => Some(FixUp::Separate),
@@ -166,13 +166,13 @@ impl AnyGemm {
 
     /// Whether the kernel needs a workspace.
     pub(crate) fn works_in_memory(&self) -> bool {
-        self.facts.draws || self.fix_up().is_some()
+        self.traits.draws || self.fix_up().is_some()
     }
 
     /// Bytes at the start of the workspace for the counter that workers take tiles from. The partial sums
     /// follow it.
     pub(crate) fn counter_bytes(&self) -> u64 {
-        if self.facts.draws { QueuePlan::WORKSPACE_BYTES } else { 0 }
+        if self.traits.draws { QueuePlan::WORKSPACE_BYTES } else { 0 }
     }
 
     pub(crate) fn workspace_bytes(&self, tiles: Tiles<u32>, workers: u32) -> u64 {

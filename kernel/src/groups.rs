@@ -3,7 +3,7 @@
 
 use collective::{Form, Plan};
 use scheduler::Tiles;
-use scheduler::groups::{Balanced, Batched, Cut, Described, Groups, Ragged};
+use scheduler::groups::{Balanced, Batched, Cut, Described, GroupedContiguous, Groups};
 
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
@@ -24,8 +24,8 @@ impl AnyGemm {
     /// The direction in which the scheduler places the GEMMs one after the other: 0 is M, 1 is N.
     pub(crate) fn axis(&self) -> usize {
         let rows = match self.plan.form {
-            Form::Single | Form::Batched | Form::KGrouped => self.facts.rows_last,
-            Form::Ragged | Form::Masked | Form::Grouped => !self.plan.swapped(),
+            Form::Single | Form::Batched | Form::KGrouped => self.traits.rows_last,
+            Form::GroupedContiguous | Form::GroupedMasked | Form::PointerArray => !self.plan.swapped(),
         };
         usize::from(!rows)
     }
@@ -64,14 +64,14 @@ impl AnyGemm {
                 let k = each().map(|tiles| tiles.k).max().unwrap_or(0);
                 Batched::counted(Tiles { k, ..one }, count, axis).map(Groups::Batched)
             }
-            Form::Ragged | Form::Masked if plan.balanced() => {
+            Form::GroupedContiguous | Form::GroupedMasked if plan.balanced() => {
                 Balanced::listed(&rows, cut(plan), [one.m, one.k], workers).map(Groups::Balanced)
             }
             // Groups in buffers of one size have as many tiles, of the same widths, as consecutive groups.
-            Form::Ragged | Form::Masked => {
-                Ragged::listed(&rows, tile(plan)[axis], axis, one).map(Groups::Ragged)
+            Form::GroupedContiguous | Form::GroupedMasked => {
+                GroupedContiguous::listed(&rows, tile(plan)[axis], axis, one).map(Groups::GroupedContiguous)
             }
-            Form::Grouped => {
+            Form::PointerArray => {
                 let longest = each().map(|tiles| tiles.k).max().unwrap_or(0);
                 Described::listed(each().map(|tiles| [tiles.m, tiles.n]), longest).map(Groups::Described)
             }

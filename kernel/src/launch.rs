@@ -9,12 +9,12 @@ use ptx::abi::{Argument, Grid};
 use scheduler::Tiles;
 use scheduler::groups::Balanced;
 
-use crate::arguments::{Arguments, Given};
+use crate::arguments::{Arguments, EpilogueArguments};
 use crate::check::{Checked, OutputRule, WORKSPACE_ALIGNMENT};
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
 use crate::problem::{Call, EXTENT_LIMIT, GemmProblem, Launch};
-use crate::products::Products;
+use crate::products::GroupedProblem;
 
 /// The largest grid along x, in CTAs.
 const MOST_CTAS: u32 = i32::MAX as u32;
@@ -25,18 +25,20 @@ impl AnyGemm {
     pub(crate) fn all_tiles(
         &self,
         problem: GemmProblem,
-        products: &Products,
+        products: &GroupedProblem,
     ) -> Result<Tiles<u32>, LaunchError> {
         let (Tiles { m, n, k }, count) = (self.tiles(problem), u128::from(products.count()));
         let mut all = [m, n].map(u128::from);
         let along = &mut all[self.axis()];
         match products {
-            Products::One => {}
-            Products::Batched { .. } | Products::KGrouped { .. } => *along *= count,
+            GroupedProblem::One => {}
+            GroupedProblem::Batched { .. } | GroupedProblem::KGrouped { .. } => *along *= count,
             // A group may begin or end inside a tile that it shares with a neighbour.
-            Products::Ragged { .. } | Products::Masked { .. } => *along += count,
+            GroupedProblem::GroupedContiguous { .. } | GroupedProblem::GroupedMasked { .. } => {
+                *along += count;
+            }
             // Only the device knows the number of tiles.
-            Products::Grouped { .. } => all = [Tiles::MOST.into(), 1],
+            GroupedProblem::PointerArray { .. } => all = [Tiles::MOST.into(), 1],
         }
         let most = if self.plan.balanced() { Balanced::MOST_TILES } else { Tiles::MOST };
         self.banded(Tiles::counted(all, k, most)?)
@@ -44,7 +46,7 @@ impl AnyGemm {
 
     /// The tiles, if the scheduler can number them in its raster order.
     pub(crate) fn banded(&self, tiles: Tiles<u32>) -> Result<Tiles<u32>, LaunchError> {
-        let (band, along) = (self.facts.band, if self.facts.rows_last { tiles.n } else { tiles.m });
+        let (band, along) = (self.traits.band, if self.traits.rows_last { tiles.n } else { tiles.m });
         match band.checked_mul(along) {
             Some(_) => Ok(tiles),
             None => Err(LaunchError::Band { band, tiles: along }),
@@ -53,7 +55,7 @@ impl AnyGemm {
 
     /// Bytes of workspace that a call needs ([`Call::workspace`]) on a GPU where `slots` of the kernel's
     /// clusters are resident at once. Zero for schedulers that assign only whole tiles, and assign them
-    /// before the launch. Also zero if a launch cannot number the call's tiles. For [`Products::Grouped`],
+    /// before the launch. Also zero if a launch cannot number the call's tiles. For [`GroupedProblem::PointerArray`],
     /// kernels that load by tensor copies also keep their tensor maps in it.
     pub fn workspace<E>(&self, call: &Call<E>, slots: u32) -> u64 {
         let products = call.products.for_form(self.plan.form).unwrap_or(call.products);
@@ -63,7 +65,7 @@ impl AnyGemm {
         }
         self.all_tiles(call.problem, &products).map_or(0, |tiles| {
             // The device may count more tiles than one GEMM of this shape has.
-            let counted = products != Products::One && self.facts.tiles_on_device;
+            let counted = products != GroupedProblem::One && self.traits.tiles_on_device;
             let workers = if counted { slots.max(1) } else { self.scheduler.workers(tiles, slots) };
             self.workspace_bytes(tiles, workers)
         })
@@ -85,7 +87,7 @@ impl AnyGemm {
     }
 
     /// The same, with an epilogue that may access the memory that `path` names.
-    pub(crate) fn make<E: Given + Clone>(
+    pub(crate) fn make<E: EpilogueArguments + Clone>(
         &self,
         call: &Call<E>,
         path: &Path<'_>,
@@ -93,7 +95,7 @@ impl AnyGemm {
     ) -> Result<Option<Made>, LaunchError> {
         let plan = &self.plan;
         let products = call.products.for_form(plan.form)?;
-        if let Products::Grouped { .. } = products {
+        if let GroupedProblem::PointerArray { .. } = products {
             return self.fill(&self.templates(call, slots)?, products, path, slots);
         }
         self.fill(call, products, path, slots)
@@ -101,7 +103,11 @@ impl AnyGemm {
 
     /// A call that stands in for GEMMs described in device memory. The host encodes tensor maps as templates;
     /// their matrices are where the kernel keeps its own maps.
-    fn templates<E: Given + Clone>(&self, call: &Call<E>, slots: u32) -> Result<Call<E>, LaunchError> {
+    fn templates<E: EpilogueArguments + Clone>(
+        &self,
+        call: &Call<E>,
+        slots: u32,
+    ) -> Result<Call<E>, LaunchError> {
         let mut nowhere = MatrixRef::new(WORKSPACE_ALIGNMENT, 1 << 31);
         let d = nowhere;
         if call.products.count() > 0 {
@@ -116,7 +122,7 @@ impl AnyGemm {
 
     /// The matrices of the call's first GEMM, if they and the epilogue's arguments are legal for this kernel.
     /// `None` if there is nothing to compute.
-    pub(crate) fn checked<E: Given>(
+    pub(crate) fn checked<E: EpilogueArguments>(
         &self,
         call: &Call<E>,
         multiplied: bool,
@@ -141,10 +147,10 @@ impl AnyGemm {
         Ok(Some(checked))
     }
 
-    fn fill<E: Given>(
+    fn fill<E: EpilogueArguments>(
         &self,
         call: &Call<E>,
-        products: Products,
+        products: GroupedProblem,
         path: &Path<'_>,
         slots: u32,
     ) -> Result<Option<Made>, LaunchError> {

@@ -15,7 +15,7 @@ use collective::{
     Sentence, sums_bytes,
 };
 use cute_rs::atom::Major;
-use scheduler::{Facts, ReductionKind, ScheduleError};
+use scheduler::{ReductionKind, ScheduleError, SchedulerTraits};
 
 /// Why a kernel is illegal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub const fn plan(
     form: Form,
     (mainloop, needs): (MainloopSpec, MainloopNeeds),
     epilogue: EpilogueSpec,
-    scheduler: Facts,
+    scheduler: SchedulerTraits,
 ) -> Result<Plan, IllegalKernel> {
     let (mainloop, slots) = match asked(form, (mainloop, needs), epilogue, scheduler) {
         Ok(asked) => asked,
@@ -89,7 +89,7 @@ pub(crate) const fn asked(
     form: Form,
     (mut mainloop, needs): (MainloopSpec, MainloopNeeds),
     epilogue: EpilogueSpec,
-    scheduler: Facts,
+    scheduler: SchedulerTraits,
 ) -> Result<(MainloopSpec, u32), IllegalKernel> {
     if scheduler.slices > 1 {
         let [_, n, _] = mainloop.tile;
@@ -104,7 +104,7 @@ pub(crate) const fn asked(
     if matches!(form, Form::Batched | Form::KGrouped) && !scheduler.batches {
         return Err(IllegalKernel::Roles(
             "the scheduler supports one GEMM per launch, and this kernel has several: use Persistent, or set `batches` in the \
-             scheduler's FACTS if it numbers the tiles of all GEMMs",
+             scheduler's TRAITS if it numbers the tiles of all GEMMs",
         ));
     }
     if let Some(words) = misfit(form, (&mainloop, needs), &epilogue, scheduler) {
@@ -114,7 +114,7 @@ pub(crate) const fn asked(
 }
 
 /// The rules of a scheduler that need the finished plan.
-pub(crate) const fn scheduled(plan: &Plan, scheduler: Facts) -> Result<(), IllegalKernel> {
+pub(crate) const fn scheduled(plan: &Plan, scheduler: SchedulerTraits) -> Result<(), IllegalKernel> {
     if scheduler.parts > 1 && sums_bytes(plan) > plan.epilogue_offset as u64 {
         return Err(IllegalKernel::Roles(
             "ClusterK stores a tile's sums in the memory of its stages, and they are larger: use a smaller tile or more stages",
@@ -132,12 +132,12 @@ pub(crate) const fn checked(
     form: Form,
     (mainloop, needs, mainloop_forms): (MainloopSpec, MainloopNeeds, Forms),
     (epilogue, epilogue_forms): (EpilogueSpec, Forms),
-    scheduler: Facts,
+    scheduler: SchedulerTraits,
 ) -> Plan {
     assert!(
         mainloop_forms.has(form),
         "the mainloop supports one GEMM per launch, and this kernel has several: use TmaWgmma or CopyWgmma, or add the form to the \
-         mainloop's FORMS if it loads the operands of `Piece::group`"
+         mainloop's FORMS if it loads the operands of `WorkUnit::group`"
     );
     assert!(
         epilogue_forms.has(form),
@@ -155,7 +155,7 @@ const fn misfit(
     form: Form,
     (mainloop, needs): (&MainloopSpec, MainloopNeeds),
     epilogue: &EpilogueSpec,
-    scheduler: Facts,
+    scheduler: SchedulerTraits,
 ) -> Option<&'static str> {
     let divides = scheduler.reduction.is_some();
     if needs.whole_k && divides {
@@ -164,10 +164,10 @@ const fn misfit(
              Persistent<..> or Dynamic<..>, or set `whole_k: false` in NEEDS if the results of ranges of K may be added",
         );
     }
-    if matches!(form, Form::Grouped) && !scheduler.tiles_on_device {
+    if matches!(form, Form::PointerArray) && !scheduler.tiles_on_device {
         return Some("only the device knows the number of tiles of a pointer array: use Persistent<..>");
     }
-    if matches!(form, Form::Grouped) && divides {
+    if matches!(form, Form::PointerArray) && divides {
         return Some(
             "the GEMMs of a pointer array differ in K, so no scheduler can split K: use Persistent<..>",
         );

@@ -18,7 +18,7 @@ use cute_rs::atom::{Major, unit};
 
 use crate::gemm::AnyGemm;
 use crate::problem::{Call, GemmProblem, WorkspaceRef};
-use crate::products::Products;
+use crate::products::GroupedProblem;
 use crate::types::Types;
 #[cfg(any(feature = "tune", test))]
 pub use random::random;
@@ -51,10 +51,10 @@ pub trait Visit {
         matrix: &mut MatrixRef,
         extents: Extents,
     ) {
-        let MatrixRef { address, pitch, stride } = matrix;
-        let extents = Extents { pitch: *pitch, stride: *stride, ..extents };
+        let MatrixRef { address, ld, stride } = matrix;
+        let extents = Extents { ld: *ld, stride: *stride, ..extents };
         self.memory(Memory { name, address, extents, contents, writes });
-        self.length(pitch);
+        self.length(ld);
         self.length(stride);
     }
 }
@@ -94,7 +94,7 @@ pub enum Contents {
     Exponents,
     /// Where the kept elements of a sparse operand of this format were.
     Metadata(Format),
-    /// Numbers of 32 bits that divide the call's GEMMs: [`Products::table`].
+    /// Numbers of 32 bits that divide the call's GEMMs: [`GroupedProblem::table`].
     Table,
     /// [`Record`]s.
     Records,
@@ -116,7 +116,7 @@ pub struct Extents {
     /// Lines of a matrix.
     pub lines: u32,
     /// Elements from one line to the next.
-    pub pitch: u64,
+    pub ld: u64,
     /// Number of matrices.
     pub count: u32,
     /// Elements from one matrix to the next.
@@ -126,17 +126,17 @@ pub struct Extents {
 impl Extents {
     /// A line of `length` consecutive elements.
     pub const fn line(bits: u32, length: u64) -> Self {
-        Self { bits, length, lines: 1, pitch: 0, count: 1, stride: 0 }
+        Self { bits, length, lines: 1, ld: 0, count: 1, stride: 0 }
     }
 
     /// Bytes from the first element to the end of the last one; 0 if there are no elements.
     pub fn bytes(&self) -> u64 {
-        let Self { bits, length, lines, pitch, count, stride } = *self;
+        let Self { bits, length, lines, ld, count, stride } = *self;
         if length == 0 || lines == 0 || count == 0 {
             return 0;
         }
         let [lines, count] = [lines, count].map(|extent| u128::from(extent) - 1);
-        let last = lines * u128::from(pitch) + count * u128::from(stride);
+        let last = lines * u128::from(ld) + count * u128::from(stride);
         let all = (last + u128::from(length)) * u128::from(bits);
         u64::try_from(all.div_ceil(8)).unwrap_or(u64::MAX)
     }
@@ -240,7 +240,7 @@ impl<E: Visited> Call<E> {
     }
 }
 
-impl Products {
+impl GroupedProblem {
     fn visit(&mut self, written: bool, visit: &mut impl Visit) {
         let form = self.form() as u32;
         visit.form(form);
@@ -251,16 +251,16 @@ impl Products {
         match self {
             Self::One => {}
             Self::Batched { count } => visit.count(count),
-            Self::Ragged { count, offsets } | Self::KGrouped { count, offsets } => {
+            Self::GroupedContiguous { count, offsets } | Self::KGrouped { count, offsets } => {
                 table(offsets, ("the groups' offsets", Contents::Table), 1, u64::from(*count) + 1);
                 visit.count(count);
             }
-            Self::Masked { count, rows, room } => {
+            Self::GroupedMasked { count, rows, room } => {
                 table(rows, ("the groups' numbers of rows", Contents::Table), 1, (*count).into());
                 visit.count(count);
                 visit.count(room);
             }
-            Self::Grouped { count, records } => {
+            Self::PointerArray { count, records } => {
                 let words = u64::from(Record::BYTES[0] / 4);
                 table(records, ("the records", Contents::Records), words, (*count).into());
                 visit.count(count);
@@ -281,17 +281,17 @@ struct Reached<'a> {
 }
 
 impl<'a> Reached<'a> {
-    fn new(layouts: &'a Layouts, [m, n, k]: [u32; 3], products: &Products) -> Self {
+    fn new(layouts: &'a Layouts, [m, n, k]: [u32; 3], products: &GroupedProblem) -> Self {
         let count = products.count();
         let described = products.form().described();
         // Records say where the matrices of described GEMMs are.
         let written = !described && m > 0 && n > 0 && count > 0;
         let counts = match products {
-            Products::One => [1; 3],
-            Products::Batched { .. } => [count; 3],
-            Products::Ragged { .. } | Products::Masked { .. } => [1, count, 1],
-            Products::KGrouped { .. } => [1, 1, count],
-            Products::Grouped { .. } => [0; 3],
+            GroupedProblem::One => [1; 3],
+            GroupedProblem::Batched { .. } => [count; 3],
+            GroupedProblem::GroupedContiguous { .. } | GroupedProblem::GroupedMasked { .. } => [1, count, 1],
+            GroupedProblem::KGrouped { .. } => [1, 1, count],
+            GroupedProblem::PointerArray { .. } => [0; 3],
         };
         let read = written && layouts.multiplied && k > 0;
         let counts = [(counts[0], read), (counts[1], read), (counts[2], written)];
@@ -308,7 +308,7 @@ impl<'a> Reached<'a> {
         if let Some(weights) = types.weights[i] {
             // Quantized weights are stored in blocks of 64 rows, in whole units along K.
             let (lines, bits) = (mn.next_multiple_of(unit::ROWS), weights.code.bits());
-            let length = weights::pitch(weights.code, k);
+            let length = weights::ld(weights.code, k);
             return (Contents::Codes(i, weights.code), Extents { bits, lines, length, ..all });
         }
         let [lines, length] = match majors[i] {
@@ -353,7 +353,7 @@ impl<'a> Reached<'a> {
         let types = &self.layouts.types;
         let i = usize::from(!types.sparse[0]);
         let format = [types.a, types.b][i];
-        let (lines, length) = ([m, n][i].div_ceil(sparse::ROWS), sparse::metadata_pitch(format, k));
+        let (lines, length) = ([m, n][i].div_ceil(sparse::ROWS), sparse::metadata_ld(format, k));
         let count = if types.has_sparse() { self.counts[i] } else { 0 };
         let extents = Extents { bits: 32, lines, length: length.into(), count, ..Extents::default() };
         (Contents::Metadata(format), extents)

@@ -4,17 +4,19 @@ use collective::pipeline::ClusterPosition;
 use collective::{Extent, Form, Plan, Record, RecordDevice};
 use ptx::{Builder, Special, Value};
 use scheduler::Tiles;
-use scheduler::groups::{Balanced, Batched, Described, Elements, Groups, Offsets, Ragged, SharedTable};
+use scheduler::groups::{
+    Balanced, Batched, Described, Elements, GroupedContiguous, Groups, Offsets, SharedTable,
+};
 
 use crate::gemm::AnyGemm;
 use crate::groups::{cut, tile};
 
-const _: () = assert!(SharedTable::bytes(Form::MOST_GROUPS) + 4 <= Form::Ragged.table_bytes());
-const _: () = assert!(SharedTable::bytes(Form::MOST_GROUPS) + 4 <= Form::Grouped.table_bytes());
+const _: () = assert!(SharedTable::bytes(Form::MOST_GROUPS) + 4 <= Form::GroupedContiguous.table_bytes());
+const _: () = assert!(SharedTable::bytes(Form::MOST_GROUPS) + 4 <= Form::PointerArray.table_bytes());
 
 /// The kernel parameters that describe the GEMMs of a launch.
 #[derive(Clone, Copy)]
-pub(crate) struct Given<'f> {
+pub(crate) struct GroupParameters<'f> {
     /// Number of GEMMs or groups.
     count: Value<'f, u32>,
     /// Address of the offsets, row counts or records in device memory.
@@ -27,7 +29,7 @@ pub(crate) struct Given<'f> {
     k_tiles: Value<'f, u32>,
 }
 
-impl<'f> Given<'f> {
+impl<'f> GroupParameters<'f> {
     /// Declares the kernel parameters.
     pub(crate) fn declare(f: &'f Builder, form: Form) -> Self {
         let extent = Extent { m: f.param("m"), n: f.param("n"), group: None, record: None };
@@ -35,11 +37,11 @@ impl<'f> Given<'f> {
         let (count, address) = match form {
             Form::Single => (f.constant(1), f.constant(0)),
             Form::Batched => (f.param("batch"), f.constant(0)),
-            Form::Ragged | Form::KGrouped => (f.param("groups"), f.param("offsets")),
-            Form::Masked => (f.param("groups"), f.param("rows")),
-            Form::Grouped => (f.param("groups"), f.param("records")),
+            Form::GroupedContiguous | Form::KGrouped => (f.param("groups"), f.param("offsets")),
+            Form::GroupedMasked => (f.param("groups"), f.param("rows")),
+            Form::PointerArray => (f.param("groups"), f.param("records")),
         };
-        let room = matches!(form, Form::Masked).then(|| f.param("room"));
+        let room = matches!(form, Form::GroupedMasked).then(|| f.param("room"));
         Self { count, address, room, extent, k_tiles }
     }
 }
@@ -70,7 +72,7 @@ impl<'a, 'f> Outputs<'a, 'f> {
         f: &'f Builder,
         gemm: &'a AnyGemm,
         cluster: ClusterPosition<'f>,
-        Given { count, address, room, extent, k_tiles: k }: Given<'f>,
+        GroupParameters { count, address, room, extent, k_tiles: k }: GroupParameters<'f>,
     ) -> Self {
         let (plan, tile) = (&gemm.plan, tile(&gemm.plan));
         let view = View { f, plan, cluster, address };
@@ -84,15 +86,15 @@ impl<'a, 'f> Outputs<'a, 'f> {
         let groups = match plan.form {
             Form::Single => Groups::Single(one()),
             Form::Batched | Form::KGrouped => Groups::Batched(Batched::new(one(), count, gemm.axis())),
-            Form::Ragged | Form::Masked if plan.balanced() => {
+            Form::GroupedContiguous | Form::GroupedMasked if plan.balanced() => {
                 let (height, table) = (others.div_ceil(tile[0]), table());
                 let workers = f.special(Special::GridX) / plan.cluster_size();
                 Groups::Balanced(Balanced::stored(table, offsets, cut(plan), [height, workers, k]))
             }
-            Form::Ragged | Form::Masked => {
-                Groups::Ragged(Ragged::stored(table(), offsets, (gemm.axis(), tile), [others, k]))
-            }
-            Form::Grouped => {
+            Form::GroupedContiguous | Form::GroupedMasked => Groups::GroupedContiguous(
+                GroupedContiguous::stored(table(), offsets, (gemm.axis(), tile), [others, k]),
+            ),
+            Form::PointerArray => {
                 let extents = |group| {
                     let (_, [m, n, _]) = view.record(group);
                     [m, n]

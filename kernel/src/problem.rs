@@ -6,7 +6,7 @@ use ptx::abi::{Argument, Grid};
 use crate::arguments::WithMainloop;
 use crate::buffer::Buffer;
 use crate::error::LaunchError;
-use crate::products::Products;
+use crate::products::GroupedProblem;
 
 /// Extents of one GEMM, `D (M, N) = alpha * A (M, K) * B (K, N) + beta * C (M, N)`, in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl WorkspaceRef {
 /// One call of a kernel: the GEMMs of a launch, and the arguments of the kernel's epilogue.
 ///
 /// ```
-/// use kernel::{Call, GemmProblem, LinearArguments, Products};
+/// use kernel::{Call, GemmProblem, LinearArguments, GroupedProblem};
 ///
 /// let problem = GemmProblem { m: 128, n: 256, k: 64 };
 /// let [a, b, d] = [0x1000, 0x8000, 0x20000]; // device addresses
@@ -76,18 +76,18 @@ impl WorkspaceRef {
 /// // D = 2 * A * B, for a batch of 12 packed matrices, with one B that all of them share.
 /// let twelve = one.batched(12).with(LinearArguments::scaled(2.0));
 /// let twelve = Call { b: one.b, ..twelve };
-/// assert_eq!(twelve.products, Products::Batched { count: 12 });
+/// assert_eq!(twelve.products, GroupedProblem::Batched { count: 12 });
 /// assert_eq!([twelve.a, twelve.b, twelve.d].map(|matrix| matrix.stride), [128 * 64, 0, 128 * 256]);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Call<E = LinearArguments> {
-    /// Extents of the GEMM, or of each GEMM of a batch. For [`Products::Ragged`] and [`Products::Masked`], M
-    /// is the number of all rows; N and K are those of each group. For [`Products::KGrouped`], K is that of all
-    /// groups; M and N are those of each. [`Products::Grouped`] ignores them: its
+    /// Extents of the GEMM, or of each GEMM of a batch. For [`GroupedProblem::GroupedContiguous`] and [`GroupedProblem::GroupedMasked`], M
+    /// is the number of all rows; N and K are those of each group. For [`GroupedProblem::KGrouped`], K is that of all
+    /// groups; M and N are those of each. [`GroupedProblem::PointerArray`] ignores them: its
     /// extents are in device memory. If the epilogue combines pairs of columns, D has half of N columns.
     pub problem: GemmProblem,
     /// The number of GEMMs, and how they are given.
-    pub products: Products,
+    pub products: GroupedProblem,
     /// A, with the major direction that the kernel's type says.
     pub a: MatrixRef,
     /// B, with the major direction that the kernel's type says.
@@ -128,10 +128,10 @@ impl Call {
     /// [`d`](Self::d) set them.
     pub fn of(problem: GemmProblem) -> Self {
         let GemmProblem { n, k, .. } = problem;
-        let matrix = |pitch: u32| MatrixRef::new(0, pitch.into());
+        let matrix = |ld: u32| MatrixRef::new(0, ld.into());
         let (a, b, d) = (matrix(k), matrix(k), matrix(n));
         let epilogue = LinearArguments::default();
-        let products = Products::One;
+        let products = GroupedProblem::One;
         Self {
             problem,
             products,
@@ -146,12 +146,13 @@ impl Call {
         }
     }
 
-    /// The `count` GEMMs that [`Record`](collective::Record)s describe ([`Products::Grouped`]). `records` is
+    /// The `count` GEMMs that [`Record`](collective::Record)s describe ([`GroupedProblem::PointerArray`]). `records` is
     /// their device address.
     pub fn grouped(count: u32, records: u64) -> Self {
         let [a, b, d] = [MatrixRef::NONE; 3];
         let problem = GemmProblem { m: 0, n: 0, k: 0 };
-        let (products, epilogue) = (Products::Grouped { count, records }, LinearArguments::default());
+        let (products, epilogue) =
+            (GroupedProblem::PointerArray { count, records }, LinearArguments::default());
         Self {
             problem,
             products,
@@ -166,14 +167,14 @@ impl Call {
         }
     }
 
-    /// A batch of `count` GEMMs of this shape ([`Products::Batched`]). The matrices of the batch are packed,
+    /// A batch of `count` GEMMs of this shape ([`GroupedProblem::Batched`]). The matrices of the batch are packed,
     /// one after the other.
     #[must_use]
     pub fn batched(self, count: u32) -> Self {
         let [m, n, k] = [self.problem.m, self.problem.n, self.problem.k].map(u64::from);
         let c = self.epilogue.c.map(|c| c.every(m * n));
         Self {
-            products: Products::Batched { count },
+            products: GroupedProblem::Batched { count },
             a: self.a.every(m * k),
             b: self.b.every(k * n),
             d: self.d.every(m * n),
@@ -182,62 +183,70 @@ impl Call {
         }
     }
 
-    /// `count` groups of rows ([`Products::Ragged`]). `offsets` is the device address of where each group
+    /// `count` groups of rows ([`GroupedProblem::GroupedContiguous`]). `offsets` is the device address of where each group
     /// begins. The B matrices of the groups are packed, one after the other.
     #[must_use]
     pub fn ragged(self, count: u32, offsets: u64) -> Self {
         let stride = u64::from(self.problem.k) * u64::from(self.problem.n);
-        Self { products: Products::Ragged { count, offsets }, b: self.b.every(stride), ..self }
+        Self {
+            products: GroupedProblem::GroupedContiguous { count, offsets },
+            b: self.b.every(stride),
+            ..self
+        }
     }
 
-    /// `count` groups of rows in buffers of `room` rows each ([`Products::Masked`]). `rows` is the device
+    /// `count` groups of rows in buffers of `room` rows each ([`GroupedProblem::GroupedMasked`]). `rows` is the device
     /// address of the number of rows that each group uses. The B matrices of the groups are packed, one after
     /// the other.
     #[must_use]
     pub fn masked(self, count: u32, room: u32, rows: u64) -> Self {
         let stride = u64::from(self.problem.k) * u64::from(self.problem.n);
-        Self { products: Products::Masked { count, rows, room }, b: self.b.every(stride), ..self }
+        Self {
+            products: GroupedProblem::GroupedMasked { count, rows, room },
+            b: self.b.every(stride),
+            ..self
+        }
     }
 
-    /// `count` groups along K ([`Products::KGrouped`]). `offsets` is the device address of where each group
+    /// `count` groups along K ([`GroupedProblem::KGrouped`]). `offsets` is the device address of where each group
     /// begins. The D matrices of the groups are packed, one after the other, and so are the C matrices.
     #[must_use]
     pub fn k_grouped(self, count: u32, offsets: u64) -> Self {
         let stride = u64::from(self.problem.m) * u64::from(self.problem.n);
         let c = self.epilogue.c.map(|c| c.every(stride));
         Self {
-            products: Products::KGrouped { count, offsets },
+            products: GroupedProblem::KGrouped { count, offsets },
             d: self.d.every(stride),
             epilogue: LinearArguments { c, ..self.epilogue },
             ..self
         }
     }
 
-    /// Adds `beta * C`. `address` is C's device address, `pitch` its leading dimension in elements.
+    /// Adds `beta * C`. `address` is C's device address, `ld` its leading dimension in elements.
     #[must_use]
-    pub fn plus(self, beta: f32, address: u64, pitch: u64) -> Self {
-        let c = Some(MatrixRef::new(address, pitch));
+    pub fn plus(self, beta: f32, address: u64, ld: u64) -> Self {
+        let c = Some(MatrixRef::new(address, ld));
         Self { epilogue: LinearArguments { beta, c, ..self.epilogue }, ..self }
     }
 }
 
 impl<E> Call<E> {
-    /// Sets A: its device address, and its leading dimension `pitch` in elements.
+    /// Sets A: its device address, and its leading dimension `ld` in elements.
     #[must_use]
-    pub fn a(self, address: u64, pitch: u64) -> Self {
-        Self { a: MatrixRef { address, pitch, ..self.a }, ..self }
+    pub fn a(self, address: u64, ld: u64) -> Self {
+        Self { a: MatrixRef { address, ld, ..self.a }, ..self }
     }
 
-    /// Sets B: its device address, and its leading dimension `pitch` in elements.
+    /// Sets B: its device address, and its leading dimension `ld` in elements.
     #[must_use]
-    pub fn b(self, address: u64, pitch: u64) -> Self {
-        Self { b: MatrixRef { address, pitch, ..self.b }, ..self }
+    pub fn b(self, address: u64, ld: u64) -> Self {
+        Self { b: MatrixRef { address, ld, ..self.b }, ..self }
     }
 
-    /// Sets D: its device address, and its leading dimension `pitch` in elements.
+    /// Sets D: its device address, and its leading dimension `ld` in elements.
     #[must_use]
-    pub fn d(self, address: u64, pitch: u64) -> Self {
-        Self { d: MatrixRef { address, pitch, ..self.d }, ..self }
+    pub fn d(self, address: u64, ld: u64) -> Self {
+        Self { d: MatrixRef { address, ld, ..self.d }, ..self }
     }
 
     /// Adds block scales, for a kernel with scaled operands.
@@ -259,7 +268,7 @@ impl<E> Call<E> {
     }
 
     /// The same call with other epilogue arguments: [`LinearArguments`], [`Tree`](crate::Tree) or
-    /// [`Own`](crate::Own).
+    /// [`EpilogueArgs`](crate::EpilogueArgs).
     pub fn with<F>(self, epilogue: F) -> Call<F> {
         let Self { problem, products, a, b, scales, group_scales, metadata, d, workspace, .. } = self;
         Call { problem, products, a, b, scales, group_scales, metadata, d, epilogue, workspace }

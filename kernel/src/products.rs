@@ -12,7 +12,7 @@ use crate::problem::GemmProblem;
 /// ([`MatrixRef::every`](collective::MatrixRef::every)) is the distance in elements to the same matrix of the
 /// next GEMM. It is 0 where all GEMMs share one matrix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Products {
+pub enum GroupedProblem {
     /// One GEMM.
     #[default]
     One,
@@ -23,7 +23,7 @@ pub enum Products {
     },
     /// Groups of consecutive rows, each with its own B (MoE grouped GEMM). The call's M is the number of rows
     /// of A, C and D; it may be more than the groups use.
-    Ragged {
+    GroupedContiguous {
         /// Number of groups, at most [`Form::MOST_GROUPS`].
         count: u32,
         /// Device address of `count + 1` offsets (`u32`): group `i` is rows `offsets[i]` up to, but not
@@ -35,7 +35,7 @@ pub enum Products {
     /// Groups of rows in buffers of one size, each with its own B. Group `i` is at row `i * room` of A, C and
     /// D, and uses the first rows of its buffer. The call's M is the number of rows of all buffers, at least
     /// `count * room`.
-    Masked {
+    GroupedMasked {
         /// Number of groups, at most [`Form::MOST_GROUPS`].
         count: u32,
         /// Device address of `count` row counts (`u32`), one per group. The kernel reads them, so a kernel
@@ -68,7 +68,7 @@ pub enum Products {
     ///
     /// The workspace must be memory of this kernel's own. It has the number of bytes that
     /// [`AnyGemm::workspace`](crate::AnyGemm::workspace) returns, and is zero before the first launch.
-    Grouped {
+    PointerArray {
         /// Number of GEMMs, at most [`Form::MOST_GROUPS`].
         count: u32,
         /// Device address of `count` consecutive [`Record`](collective::Record)s, a multiple of 16 bytes.
@@ -76,7 +76,7 @@ pub enum Products {
     },
 }
 
-impl Products {
+impl GroupedProblem {
     /// Offsets that are multiples of this are right for all kernels that a [selection](crate::select) finds
     /// for [`KGrouped`](Self::KGrouped).
     pub const K_STEP: u32 = 128;
@@ -86,10 +86,10 @@ impl Products {
         match self {
             Self::One => Form::Single,
             Self::Batched { .. } => Form::Batched,
-            Self::Ragged { .. } => Form::Ragged,
-            Self::Masked { .. } => Form::Masked,
+            Self::GroupedContiguous { .. } => Form::GroupedContiguous,
+            Self::GroupedMasked { .. } => Form::GroupedMasked,
             Self::KGrouped { .. } => Form::KGrouped,
-            Self::Grouped { .. } => Form::Grouped,
+            Self::PointerArray { .. } => Form::PointerArray,
         }
     }
 
@@ -98,10 +98,10 @@ impl Products {
         match *self {
             Self::One => 1,
             Self::Batched { count }
-            | Self::Ragged { count, .. }
-            | Self::Masked { count, .. }
+            | Self::GroupedContiguous { count, .. }
+            | Self::GroupedMasked { count, .. }
             | Self::KGrouped { count, .. }
-            | Self::Grouped { count, .. } => count,
+            | Self::PointerArray { count, .. } => count,
         }
     }
 
@@ -125,10 +125,10 @@ impl Products {
             core::iter::once(0).chain(ends).collect()
         };
         match self {
-            Self::Ragged { .. } => ends(|group| group.m),
+            Self::GroupedContiguous { .. } => ends(|group| group.m),
             Self::KGrouped { .. } => ends(|group| group.k),
-            Self::Masked { .. } => groups.iter().map(|group| group.m).collect(),
-            Self::One | Self::Batched { .. } | Self::Grouped { .. } => Vec::new(),
+            Self::GroupedMasked { .. } => groups.iter().map(|group| group.m).collect(),
+            Self::One | Self::Batched { .. } | Self::PointerArray { .. } => Vec::new(),
         }
     }
 
@@ -137,11 +137,11 @@ impl Products {
         match *self {
             Self::One => Vec::new(),
             Self::Batched { count } => vec![count.into()],
-            Self::Ragged { count, offsets } | Self::KGrouped { count, offsets } => {
+            Self::GroupedContiguous { count, offsets } | Self::KGrouped { count, offsets } => {
                 vec![count.into(), offsets.into()]
             }
-            Self::Masked { count, rows, room } => vec![count.into(), rows.into(), room.into()],
-            Self::Grouped { count, records } => vec![count.into(), records.into()],
+            Self::GroupedMasked { count, rows, room } => vec![count.into(), rows.into(), room.into()],
+            Self::PointerArray { count, records } => vec![count.into(), records.into()],
         }
     }
 }

@@ -98,14 +98,14 @@ const RECORD: u32 = 48;
 ///
 /// Three things are checked. The host model computes every K-tile of every output tile exactly once. The
 /// device code, run by the emulator, computes the same work units in the same order. If workers
-/// [draw](scheduler::Facts::draws) their tiles from a counter, they compute everything exactly once,
+/// [draw](scheduler::SchedulerTraits::draws) their tiles from a counter, they compute everything exactly once,
 /// whichever worker comes first.
 ///
 /// # Errors
 /// The first thing that is wrong, with the scheduler's name.
 pub fn check_schedule(schedule: &dyn Schedule, tiles: Tiles<u32>, slots: u32) -> Result<(), ScheduleError> {
     let pieces = (u64::from(tiles.m) * u64::from(tiles.n)).saturating_mul(tiles.k.max(1).into());
-    let pieces = pieces.saturating_mul(schedule.facts().slices.into());
+    let pieces = pieces.saturating_mul(schedule.traits().slices.into());
     if pieces > MOST_PIECES {
         return Err(ScheduleError::TooLarge { scheduler: schedule.name(), pieces, most: MOST_PIECES });
     }
@@ -132,7 +132,7 @@ pub fn check_schedule(schedule: &dyn Schedule, tiles: Tiles<u32>, slots: u32) ->
             }
         }
     }
-    if schedule.facts().draws {
+    if schedule.traits().draws {
         let mut memory = Memory::new();
         let counter = memory.upload(&[0; 4]);
         for (order, seed) in [(emulator::Schedule::Latest, 0), (emulator::Schedule::Random, 1)] {

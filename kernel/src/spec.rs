@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use collective::{
     Arrivals, Atom, EpilogueEmitter, EpilogueSpec, Form, Format, Formula, Linear, MainloopNeeds,
-    MainloopSpec, OperandSpec, Plan, Producer, Roles, Room, Sourced, StoreSpec, TileLayout, Way,
+    MainloopSpec, OperandSpec, Plan, Producer, Roles, Sourced, StageSlot, StorePath, StoreSpec, TileLayout,
 };
 use scheduler::{RasterSpec, SchedulerSpec, Walk};
 
@@ -97,7 +97,7 @@ impl KernelSpec {
         form: Form::Single,
         mainloop: MainloopSpec {
             operands: [OperandSpec::k_major(Format::Bf16); 2],
-            more: [Room::NONE; MainloopSpec::MORE],
+            more: [StageSlot::NONE; MainloopSpec::MORE],
             atom: match Format::Bf16.multiplies(Format::Bf16) {
                 Some(types) => Atom::shared(types),
                 None => panic!("Hopper multiplies bf16"),
@@ -117,7 +117,7 @@ impl KernelSpec {
         epilogue: EpilogueKind::Linear,
         store: StoreSpec {
             format: Format::Bf16,
-            way: Way::Tma { buffers: 2 },
+            way: StorePath::Tma { buffers: 2 },
             layout: TileLayout::Widest,
             transposed: false,
         },
@@ -128,14 +128,14 @@ impl KernelSpec {
     /// What the epilogue needs from the plan.
     const fn epilogue_spec(&self) -> Result<EpilogueSpec, IllegalKernel> {
         let store = self.store;
-        if let Way::Tma { buffers: 0 } = store.way {
+        if let StorePath::Tma { buffers: 0 } = store.way {
             return Err(IllegalKernel::Roles(
                 "TmaStore has no buffer to store from: use TmaStore<U1> or more",
             ));
         }
         match self.epilogue {
             EpilogueKind::Linear => Ok(Linear { store }.spec()),
-            EpilogueKind::Sourced if matches!(store.way, Way::Direct) || store.transposed => {
+            EpilogueKind::Sourced if matches!(store.way, StorePath::Direct) || store.transposed => {
                 Err(IllegalKernel::Roles(
                     "SourcedCombination stores by tensor copies in the caller's rows: use TmaStore, and exchange no operands",
                 ))
@@ -157,9 +157,12 @@ impl KernelSpec {
     /// The first rule that the spec breaks.
     pub const fn plan(&self) -> Result<Plan, IllegalKernel> {
         match self.roles() {
-            Ok(epilogue) => {
-                legal::plan(self.form, (self.mainloop, MainloopNeeds::NONE), epilogue, self.scheduler.facts())
-            }
+            Ok(epilogue) => legal::plan(
+                self.form,
+                (self.mainloop, MainloopNeeds::NONE),
+                epilogue,
+                self.scheduler.traits(),
+            ),
             Err(error) => Err(error),
         }
     }
@@ -217,7 +220,7 @@ impl KernelSpec {
             mainloop_type: None,
             epilogue: self.emitter(),
             scheduler: self.scheduler.schedule(),
-            facts: self.scheduler.facts(),
+            traits: self.scheduler.traits(),
         }
     }
 }
@@ -246,7 +249,7 @@ impl AnyGemm {
             && (plan.mainloop.registers, plan.mainloop.own_bytes) == (0, 0)
             && (!matches!(epilogue, EpilogueKind::Fused(_)) || Formula::takes(a.format));
         // The step of a scheduler that slices tiles follows from its slices.
-        let step = if self.facts.slices > 1 { 0 } else { plan.mainloop.step };
+        let step = if self.traits.slices > 1 { 0 } else { plan.mainloop.step };
         (said && self.mainloop.is_built_in()).then_some(KernelSpec {
             form: plan.form,
             mainloop: MainloopSpec { step, ..plan.mainloop },

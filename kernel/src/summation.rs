@@ -1,6 +1,6 @@
 //! The order in which a kernel adds up the products of an element of D.
 
-use collective::{Multiply, Plan, SumType};
+use collective::{AccumulatorType, MmaKind, Plan};
 use scheduler::SchedulerSpec;
 
 use crate::gemm::AnyGemm;
@@ -30,11 +30,11 @@ pub enum Summation {
     /// Along K, instruction by instruction.
     Ordered {
         /// The instruction that multiplies.
-        multiply: Multiply,
+        multiply: MmaKind,
         /// Its K in elements. The instruction adds that many products at once.
         k: u32,
         /// The accumulators' type.
-        sums: SumType,
+        sums: AccumulatorType,
         /// Elements of K after which accumulators are added to sums: usually, and after the last whole interval. Zeros if they never
         /// are. With block scales: the blocks.
         promoted: [u32; 2],
@@ -49,7 +49,7 @@ impl Summation {
     /// which CTA comes first.
     pub(crate) const fn of(plan: &Plan, scheduler: SchedulerSpec) -> Option<Self> {
         let (atom, tile_k) = (plan.mainloop.atom, plan.mainloop.tile[2]);
-        if let SumType::S32 = atom.sums() {
+        if let AccumulatorType::S32 = atom.sums() {
             return Some(Self::Exact);
         }
         let parts = match scheduler {

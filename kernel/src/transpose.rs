@@ -100,7 +100,7 @@ impl Transpose {
         let elements = traffic as f64 / f64::from(2 * self.bytes);
         let in_lines = |matrix: MatrixRef| {
             let stride = if what.count > 1 { matrix.stride } else { 0 };
-            [matrix.pitch, stride].iter().all(|of| (of * u64::from(self.bytes)).is_multiple_of(16))
+            [matrix.ld, stride].iter().all(|of| (of * u64::from(self.bytes)).is_multiple_of(16))
         };
         let moved = if in_lines(what.a) && in_lines(what.d) {
             0.0
@@ -120,7 +120,7 @@ impl Kernel<Transposition> for Transpose {
     ///
     /// # Errors
     /// [`LaunchError::Extent`] for rows or columns. For A and D: [`LaunchError::Null`],
-    /// [`LaunchError::Address`] (not a multiple of an element's bytes), [`LaunchError::ShortPitch`],
+    /// [`LaunchError::Address`] (not a multiple of an element's bytes), [`LaunchError::ShortLd`],
     /// [`LaunchError::Pitch`] and [`LaunchError::Distance`] (2^40 B or more), [`LaunchError::End`].
     /// [`LaunchError::Overlap`] if two D matrices share an element. [`LaunchError::TooManyTiles`].
     fn launch(&self, what: &Transposition, _slots: u32) -> Result<Option<Launch>, LaunchError> {
@@ -137,9 +137,9 @@ impl Kernel<Transposition> for Transpose {
         };
         check("A", [rows, columns], a)?;
         let batch: Batch = check("D", [columns, rows], d)?;
-        if !apart(Output { address: d.address, m: columns, n: rows, pitch: d.pitch, batch }) {
-            let (stride, pitch) = (d.stride, d.pitch);
-            return Err(LaunchError::Overlap { stride, m: columns, n: rows, pitch });
+        if !apart(Output { address: d.address, m: columns, n: rows, ld: d.ld, batch }) {
+            let (stride, ld) = (d.stride, d.ld);
+            return Err(LaunchError::Overlap { stride, m: columns, n: rows, ld });
         }
         let [down, across] = [rows.div_ceil(emit::ROWS), columns.div_ceil(emit::columns(self.bytes))];
         let tiles = u64::from(down) * u64::from(across);
@@ -147,9 +147,9 @@ impl Kernel<Transposition> for Transpose {
             return Err(LaunchError::TooManyTiles { m: down.into(), n: across.into(), most: MOST[0] });
         };
         let in_bytes = |matrix: MatrixRef| {
-            [matrix.pitch, if count > 1 { matrix.stride } else { 0 }].map(|elements| elements * bytes)
+            [matrix.ld, if count > 1 { matrix.stride } else { 0 }].map(|elements| elements * bytes)
         };
-        let ([a_pitch, a_stride], [d_pitch, d_stride]) = (in_bytes(a), in_bytes(d));
+        let ([a_ld, a_stride], [d_ld, d_stride]) = (in_bytes(a), in_bytes(d));
         let whole = |all: [u64; 3]| u32::from(all.iter().all(|bytes| bytes.is_multiple_of(16)));
         Ok(Some(Launch {
             grid: Grid { ctas: [tiles, 1, count.min(MOST[1])] },
@@ -159,12 +159,12 @@ impl Kernel<Transposition> for Transpose {
                 rows.into(),
                 columns.into(),
                 count.into(),
-                a_pitch.into(),
-                d_pitch.into(),
+                a_ld.into(),
+                d_ld.into(),
                 a_stride.into(),
                 d_stride.into(),
-                whole([a.address, a_pitch, a_stride]).into(),
-                whole([d.address, d_pitch, d_stride]).into(),
+                whole([a.address, a_ld, a_stride]).into(),
+                whole([d.address, d_ld, d_stride]).into(),
             ],
         }))
     }

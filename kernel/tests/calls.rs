@@ -20,7 +20,7 @@ fn illegal_calls_say_what_was_needed() {
             "a packed K-major operand whose rows are no multiple of 16 B",
             Call {
                 problem: GemmProblem { k: 60, ..call.problem },
-                a: MatrixRef { pitch: 60, ..call.a },
+                a: MatrixRef { ld: 60, ..call.a },
                 ..call
             },
             LaunchError::Pitch { name: "A", bytes: 120, alignment: 16 },
@@ -28,8 +28,8 @@ fn illegal_calls_say_what_was_needed() {
         ),
         (
             "rows that overlap",
-            Call { b: MatrixRef { pitch: 56, ..call.b }, ..call },
-            LaunchError::ShortPitch { name: "B", pitch: 56, needed: 64 },
+            Call { b: MatrixRef { ld: 56, ..call.b }, ..call },
+            LaunchError::ShortLd { name: "B", ld: 56, needed: 64 },
             "B's leading dimension is 56 elements, at least 64 were needed",
         ),
         (
@@ -63,8 +63,8 @@ fn illegal_calls_say_what_was_needed() {
             "M is 2147483648",
         ),
         (
-            "a pitch beyond 40 bits",
-            Call { b: MatrixRef { pitch: 1 << 40, ..call.b }, ..call },
+            "an ld beyond 40 bits",
+            Call { b: MatrixRef { ld: 1 << 40, ..call.b }, ..call },
             LaunchError::Pitch { name: "B", bytes: 1 << 41, alignment: 16 },
             "below 2^40",
         ),
@@ -73,7 +73,7 @@ fn illegal_calls_say_what_was_needed() {
             Call {
                 problem: GemmProblem { m: (1 << 31) - 1, n: (1 << 31) - 8, k: 64 },
                 epilogue: LinearArguments::default(),
-                d: MatrixRef { pitch: 1 << 31, ..call.d },
+                d: MatrixRef { ld: 1 << 31, ..call.d },
                 ..call
             },
             LaunchError::TooManyTiles { m: 1 << 25, n: 1 << 25, most: (1 << 31) - 1 },

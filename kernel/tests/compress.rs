@@ -47,23 +47,23 @@ impl Case {
             let at = dense_before as usize + row * dense_pitch as usize;
             dense[at..at + line.len()].copy_from_slice(line);
         }
-        let words = sparse::metadata_pitch(format, k);
-        let (blocks, pitch) = (rows.div_ceil(sparse::ROWS), words + gaps.blocks);
+        let words = sparse::metadata_ld(format, k);
+        let (blocks, ld) = (rows.div_ceil(sparse::ROWS), words + gaps.blocks);
         let from = engine.upload(&memory(format, dense.into_iter())).expect("memory");
         let mut wanted = vec![POISON; ((values_before + rows * values_pitch) * bytes) as usize + 32];
-        let mut wanted_words = vec![POISON; (blocks * pitch) as usize * 4 + 32];
+        let mut wanted_words = vec![POISON; (blocks * ld) as usize * 4 + 32];
         let values = engine.upload(&wanted).expect("memory");
         let metadata = engine.upload(&wanted_words).expect("memory");
         let found = engine.upload(&Compress::NOTHING).expect("memory");
-        let at = |address: u64, before: u32, pitch: u32| {
-            MatrixRef::new(address + u64::from(before * bytes), pitch.into())
+        let at = |address: u64, before: u32, ld: u32| {
+            MatrixRef::new(address + u64::from(before * bytes), ld.into())
         };
         let what = Compression {
             rows,
             k,
             dense: at(from.address, dense_before, dense_pitch),
             values: at(values.address, values_before, values_pitch),
-            metadata: MatrixRef::new(metadata.address, pitch.into()),
+            metadata: MatrixRef::new(metadata.address, ld.into()),
             found: found.address,
         };
         let compress = Compress::of(format).expect("a format of operands");
@@ -79,7 +79,7 @@ impl Case {
             }
             for (block, line) in host.metadata.chunks(words.max(1) as usize).enumerate() {
                 let line: Vec<u8> = line.iter().flat_map(|word| word.to_le_bytes()).collect();
-                let at = block * pitch as usize * 4;
+                let at = block * ld as usize * 4;
                 wanted_words[at..at + line.len()].copy_from_slice(&line);
             }
             assert!(engine.read(values).expect("read") == wanted, "values of {format} {rows} x {k}");

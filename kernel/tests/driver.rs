@@ -184,7 +184,7 @@ fn the_callers_context_stays_current() {
                 loaded.launch(&stream, &call, &lent).expect("legal");
                 stays("a launch");
             }
-            let wide = Call { d: kernel::MatrixRef { pitch: 63, ..call.d }, ..call };
+            let wide = Call { d: kernel::MatrixRef { ld: 63, ..call.d }, ..call };
             loaded.launch(&stream, &wide, &lent).expect_err("rows overlap");
             stays("a launch that is refused");
             stream.wait().expect("no fault");
@@ -390,7 +390,7 @@ fn records_name_buffers_alone() {
             ("A of the host", 64, [host, own, 0, own], false),
             ("D of the host", 0, [0, 0, 0, host], false),
         ] {
-            let record = Record { m: 64, n: 64, k, addresses, pitches: [64; 4] };
+            let record = Record { m: 64, n: 64, k, addresses, lds: [64; 4] };
             let records = gpu.upload(&record.to_bytes()).expect("memory");
             let call = Call { workspace, ..Call::grouped(1, records.address) };
             let launch = gemm.launch(&call, 132).expect("legal").expect("not empty");
@@ -426,7 +426,7 @@ fn records_are_lent_with_what_they_name() {
         let of_workspace = gpu.memory(buffer_of(workspace)).expect("allocated");
         let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
         let [a, b, c, d] = buffers.map(|buffer| buffer.address);
-        let good = Record { m: 64, n: 64, k: 64, addresses: [a, b, c, d], pitches: [64; 4] };
+        let good = Record { m: 64, n: 64, k: 64, addresses: [a, b, c, d], lds: [64; 4] };
         let at = |index: usize, address| {
             let mut addresses = good.addresses;
             addresses[index] = address;
@@ -444,7 +444,7 @@ fn records_are_lent_with_what_they_name() {
             ("D of an odd address", at(3, d + 2), 0.0, "record 1"),
             (
                 "A with rows between the units of copies",
-                Record { pitches: [65, 64, 64, 64], m: 32, ..good },
+                Record { lds: [65, 64, 64, 64], m: 32, ..good },
                 0.0,
                 "record 1",
             ),
@@ -466,8 +466,10 @@ fn records_are_lent_with_what_they_name() {
             }
             let error = loaded.launch(gpu.stream(), &call, &lent[..5]).expect_err("no records");
             assert!(error.to_string().contains("the records"), "{why}: {error}");
-            let more =
-                Call { products: kernel::Products::Grouped { count: 3, records: records.address() }, ..call };
+            let more = Call {
+                products: kernel::GroupedProblem::PointerArray { count: 3, records: records.address() },
+                ..call
+            };
             let error = loaded.launch(gpu.stream(), &more, &lent).expect_err("two records");
             assert!(error.to_string().contains("the records is 240 B"), "{why}: {error}");
         }

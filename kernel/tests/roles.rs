@@ -15,7 +15,8 @@ use later::{First, Later, Ours};
 use ptx::abi::Argument;
 use ptx::{Builder, Value};
 use scheduler::{
-    AlongM, CoverageFault, Facts, OneTile, Persistent, Schedule, TileScheduler, Tiles, Work, WorkLoop,
+    AlongM, CoverageFault, OneTile, Persistent, Schedule, SchedulerTraits, TileScheduler, Tiles, Work,
+    WorkLoop,
 };
 
 type Gathers = Composed<Later, LinearCombination<bf16>, OneTile<AlongM>>;
@@ -173,8 +174,8 @@ impl<const MISTAKE: u8> Schedule for Wrong<MISTAKE> {
         "one worker has all".to_owned()
     }
 
-    fn facts(&self) -> Facts {
-        Facts::WHOLE
+    fn traits(&self) -> SchedulerTraits {
+        SchedulerTraits::WHOLE
     }
 
     fn workers(&self, tiles: Tiles<u32>, _slots: u32) -> u32 {

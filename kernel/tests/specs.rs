@@ -6,7 +6,7 @@ use collective::{
     Transposed, TreeEpilogue, Unspecialised,
 };
 use half::{bf16, f16};
-use kernel::{Batched, Composed, Gemm, GemmConfig, KernelSpec, Ragged, SpecError};
+use kernel::{Batched, Composed, Gemm, GemmConfig, GroupedContiguous, KernelSpec, SpecError};
 use scheduler::{
     AlongM, AlongN, Atomic, ClusterK, DividedTail, Dynamic, EveryTile, Grouped, Hilbert, OneTile, Persistent,
     StreamK,
@@ -56,7 +56,7 @@ fn types_lower_to_specs() {
     >("dtype=bf16 layout=kk tile=128x128x64 store=direct scheduler=cluster-k raster=m splits=6");
     // The kernel's A is the caller's B.
     lowers::<
-        Ragged<
+        GroupedContiguous<
             Composed<
                 TmaWgmma<
                     Operands<EvictFirst<MnMajor<bf16>>, KMajor<bf16>>,

@@ -23,7 +23,7 @@ struct Gaps {
 struct Placed {
     bytes: usize,
     lines: usize,
-    pitch: usize,
+    ld: usize,
     stride: usize,
     count: usize,
     before: usize,
@@ -31,12 +31,12 @@ struct Placed {
 
 impl Placed {
     fn new(bytes: u32, [lines, contiguous]: [u32; 2], count: u32, Gaps { before, beside }: &Gaps) -> Self {
-        let pitch = contiguous as usize + *beside as usize;
+        let ld = contiguous as usize + *beside as usize;
         // The matrices of a batch are separated by a row and a gap.
-        let stride = (lines as usize + 1) * pitch + *beside as usize;
+        let stride = (lines as usize + 1) * ld + *beside as usize;
         let [bytes, lines, count, before] =
             [bytes as usize, lines as usize, count as usize, *before as usize];
-        Self { bytes, lines, pitch, stride, count, before }
+        Self { bytes, lines, ld, stride, count, before }
     }
 
     fn len(&self) -> usize {
@@ -45,12 +45,12 @@ impl Placed {
 
     fn at(&self, z: usize, line: usize, place: usize) -> usize {
         assert!(line < self.lines && z < self.count);
-        (self.before + z * self.stride + line * self.pitch + place) * self.bytes
+        (self.before + z * self.stride + line * self.ld + place) * self.bytes
     }
 
     fn of(&self, address: u64) -> MatrixRef {
         let stride = if self.count > 1 { self.stride as u64 } else { 0 };
-        MatrixRef::new(address + (self.before * self.bytes) as u64, self.pitch as u64).every(stride)
+        MatrixRef::new(address + (self.before * self.bytes) as u64, self.ld as u64).every(stride)
     }
 }
 

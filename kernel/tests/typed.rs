@@ -11,9 +11,7 @@ use std::time::{Duration, Instant};
 use collective::{Cooperative, Format, KMajor, LinearCombination, Operands, Tile, TmaWgmma};
 use cute_rs::atom::Major;
 use half::bf16;
-use kernel::driver::{
-    Activation, Chooser, Context, DeviceMemory, DeviceSlice, Multiplication, Stream, StreamRef,
-};
+use kernel::driver::{Activation, Chooser, Context, DeviceMemory, DeviceSlice, GemmDesc, Stream, StreamRef};
 use kernel::{
     Composed, Engine, EngineError, Gemm, GemmProblem, Gpu, LinearArguments, Machine, MatrixRef, Request,
     Types, fastest,
@@ -137,7 +135,7 @@ fn prepared_shapes_are_captured() {
         let divided = Gemm::<Divided>::load(gpu.context()).expect("compiles");
         let [known, prepared, cold] =
             [PROBLEM, GemmProblem { m: 64, ..PROBLEM }, GemmProblem { m: 32, ..PROBLEM }]
-                .map(|problem| Multiplication::new(Format::Bf16, [Major::K; 2], problem));
+                .map(|problem| GemmDesc::new(Format::Bf16, [Major::K; 2], problem));
         chooser.enqueue(first, &known, all).expect("legal");
         chooser.prepare(first, &prepared, all).expect("legal");
         divided.prepare(first, PROBLEM, all).expect("legal");
@@ -193,8 +191,8 @@ fn kernels_are_chosen_and_kept() {
         assert!(error.to_string().contains("100 x 64 x 512 s8"), "{error}");
         // A batch, groups of rows and a bias need another kernel each.
         let [a, b, d] = all;
-        let weights = Multiplication::new(Format::Bf16, [Major::K; 2], PROBLEM);
-        let half = Multiplication::new(Format::Bf16, [Major::K; 2], GemmProblem { m: 50, n: 32, k: 512 });
+        let weights = GemmDesc::new(Format::Bf16, [Major::K; 2], PROBLEM);
+        let half = GemmDesc::new(Format::Bf16, [Major::K; 2], GemmProblem { m: 50, n: 32, k: 512 });
         let before = noted("launched");
         for what in [half.batched(2), half.ragged(2, a), weights.biased(Activation::Gelu, b), half.batched(0)]
         {
@@ -202,7 +200,7 @@ fn kernels_are_chosen_and_kept() {
         }
         assert_eq!(noted("launched") - before, 3);
         // Block scales: 4 along K for each row of A, and for the only 128 columns of B.
-        let scaled = Multiplication::new(Types::of(Format::E4m3).scaled([1, 128]), [Major::K; 2], PROBLEM);
+        let scaled = GemmDesc::new(Types::of(Format::E4m3).scaled([1, 128]), [Major::K; 2], PROBLEM);
         chooser.enqueue(&stream, &scaled.scaled([a, b]), all).expect("legal");
         assert_eq!(noted("launched") - before, 4);
         for (why, what, words) in [
@@ -287,7 +285,7 @@ fn a_chooser_asks_its_card() {
     let test = "a_chooser_asks_its_card";
     if stand_in::is_stand_in() {
         let (context, problem) = (Context::primary(0).expect("the stand-in"), PROBLEM);
-        let machine = context.machine().expect("facts");
+        let machine = context.machine().expect("traits");
         let request = |problem| Request::packed(Format::Bf16, [Major::K; 2], problem);
         let chosen = |problem, machine: &Machine| {
             fastest(&request(problem), machine).expect("a kernel").gemm.entry_name()
@@ -308,7 +306,7 @@ fn a_chooser_asks_its_card() {
         assert_eq!(differ == 0, machine == Machine::h200());
         return;
     }
-    for (name, facts) in CARDS {
-        stand_in::run_again(test, test, &[], &[("STAND_IN_CARD", facts), ("CARD", name)]);
+    for (name, traits) in CARDS {
+        stand_in::run_again(test, test, &[], &[("STAND_IN_CARD", traits), ("CARD", name)]);
     }
 }

@@ -30,7 +30,7 @@ pub struct HostMatrix {
     /// Contiguous direction.
     pub order: Order,
     /// Leading dimension in elements: the distance from one row (or column) to the next.
-    pub pitch: u32,
+    pub ld: u32,
     /// The bits of the elements, including padding, one word per element.
     pub bits: Vec<u64>,
 }
@@ -51,19 +51,19 @@ pub enum Fill {
 }
 
 impl HostMatrix {
-    /// A matrix of `value(row, column)`, rounded to `format`. `pitch` is the leading dimension in elements.
+    /// A matrix of `value(row, column)`, rounded to `format`. `ld` is the leading dimension in elements.
     /// Padding is NaN, or for integers the largest value.
     pub fn from_fn(
         format: Format,
         [rows, columns]: [u32; 2],
         order: Order,
-        pitch: u32,
+        ld: u32,
         mut value: impl FnMut(u32, u32) -> f64,
     ) -> Self {
         let lines = if order == Order::RowMajor { rows } else { columns };
         let padding = format.round(if format.is_integer() { f64::INFINITY } else { f64::NAN });
-        let bits = vec![padding; pitch as usize * lines as usize];
-        let mut matrix = Self { format, rows, columns, order, pitch, bits };
+        let bits = vec![padding; ld as usize * lines as usize];
+        let mut matrix = Self { format, rows, columns, order, ld, bits };
         for row in 0..rows {
             for column in 0..columns {
                 let at = matrix.index(row, column);
@@ -84,8 +84,8 @@ impl HostMatrix {
         random: &mut fastrand::Rng,
     ) -> Self {
         let contiguous = if order == Order::RowMajor { columns } else { rows };
-        let pitch = contiguous.next_multiple_of(pad.max(1)).max(pad);
-        Self::from_fn(format, [rows, columns], order, pitch, |_, _| match fill {
+        let ld = contiguous.next_multiple_of(pad.max(1)).max(pad);
+        Self::from_fn(format, [rows, columns], order, ld, |_, _| match fill {
             _ if format.is_integer() => format.decode(random.u32(..).into()),
             Fill::Normal => normal(random),
             Fill::Special => match random.u32(0..200) {
@@ -105,7 +105,7 @@ impl HostMatrix {
             Order::RowMajor => (row, column),
             Order::ColumnMajor => (column, row),
         };
-        line as usize * self.pitch as usize + place as usize
+        line as usize * self.ld as usize + place as usize
     }
 
     /// The value of an element.

@@ -111,16 +111,16 @@ impl Contents {
         self.0.get(&address).map(Vec::as_slice)
     }
 
-    /// The matrix at `address`, with the leading dimension `pitch` in elements. Elements outside of all
+    /// The matrix at `address`, with the leading dimension `ld` in elements. Elements outside of all
     /// buffers are zero.
     pub fn matrix(
         &self,
         format: Format,
         extents: [u32; 2],
         order: Order,
-        (address, pitch): (u64, u32),
+        (address, ld): (u64, u32),
     ) -> HostMatrix {
-        let mut host = HostMatrix::from_fn(format, extents, order, pitch, |_, _| 0.0);
+        let mut host = HostMatrix::from_fn(format, extents, order, ld, |_, _| 0.0);
         let bytes = format.bytes();
         for (i, bits) in (0u64..).zip(&mut host.bits) {
             *bits = self.read(address + u64::from(bytes) * i, bytes).unwrap_or(0);

@@ -38,9 +38,9 @@ impl Scales {
     pub fn random(extents: [u32; 2], rows: u32, random: &mut fastrand::Rng) -> Self {
         let [lines, blocks] = Self::extents(extents, rows);
         let order = Self::order(rows);
-        let pitch = if order == Order::RowMajor { blocks } else { lines }.next_multiple_of(4).max(4);
+        let ld = if order == Order::RowMajor { blocks } else { lines }.next_multiple_of(4).max(4);
         let value = |_, _| (random.f64() * 8.0 - 4.0).exp2();
-        Self { rows, values: HostMatrix::from_fn(Format::F32, [lines, blocks], order, pitch, value) }
+        Self { rows, values: HostMatrix::from_fn(Format::F32, [lines, blocks], order, ld, value) }
     }
 
     /// The scale of a row of the operand in a block along K.
@@ -53,9 +53,9 @@ impl Scales {
     pub fn along_k(&self, [first, length]: [u32; 2]) -> Self {
         let (first, count) = (first / BLOCK, length.div_ceil(BLOCK));
         let HostMatrix { format, rows: lines, order, .. } = self.values;
-        let pitch = if order == Order::RowMajor { count } else { lines }.next_multiple_of(4).max(4);
+        let ld = if order == Order::RowMajor { count } else { lines }.next_multiple_of(4).max(4);
         let value = |line, block| self.values.get(line, first + block);
-        Self { rows: self.rows, values: HostMatrix::from_fn(format, [lines, count], order, pitch, value) }
+        Self { rows: self.rows, values: HostMatrix::from_fn(format, [lines, count], order, ld, value) }
     }
 
     /// The scales of `rows` rows of the operand from `first` on, with one scale per row.
@@ -63,8 +63,8 @@ impl Scales {
     pub fn part(&self, first: u32, rows: u32) -> Self {
         let HostMatrix { columns, order, .. } = self.values;
         let value = |row, block| self.get(first + row, block);
-        let pitch = rows.next_multiple_of(4).max(4);
-        Self { rows: 1, values: HostMatrix::from_fn(Format::F32, [rows, columns], order, pitch, value) }
+        let ld = rows.next_multiple_of(4).max(4);
+        Self { rows: 1, values: HostMatrix::from_fn(Format::F32, [rows, columns], order, ld, value) }
     }
 }
 

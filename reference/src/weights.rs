@@ -118,17 +118,17 @@ impl Weights {
         });
         let codes = codes.collect();
         let lines = if group == 0 { 0 } else { k.div_ceil(group) };
-        let pitch = rows.next_multiple_of(16).max(16);
+        let ld = rows.next_multiple_of(16).max(16);
         let powers = code == Code::E2m1;
         let of_scales = if powers { Format::U8 } else { format };
         let mut scale = || {
             if powers { f64::from(random.u32(121..129)) } else { (random.f64() * 4.0 - 6.0).exp2() }
         };
         let scales = (group > 0)
-            .then(|| HostMatrix::from_fn(of_scales, [lines, rows], Order::RowMajor, pitch, |_, _| scale()));
+            .then(|| HostMatrix::from_fn(of_scales, [lines, rows], Order::RowMajor, ld, |_, _| scale()));
         let most = code.count() / 2;
         let zero = |_, _| f64::from(random.u16(..most));
-        let zeros = zeros.then(|| HostMatrix::from_fn(format, [lines, rows], Order::RowMajor, pitch, zero));
+        let zeros = zeros.then(|| HostMatrix::from_fn(format, [lines, rows], Order::RowMajor, ld, zero));
         Self { code, extents, codes, group, scales, zeros }
     }
 

@@ -11,7 +11,7 @@
 use core::fmt;
 use std::collections::BTreeMap;
 
-use crate::{Facts, Schedule, Tiles, Work};
+use crate::{Schedule, SchedulerTraits, Tiles, Work};
 
 /// A schedule does not compute each k-tile of each output tile exactly once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub enum CoverageFault {
         /// The work unit.
         work: Work<u32>,
     },
-    /// A tile is split, but the scheduler's [`Facts`] have no reduction.
+    /// A tile is split, but the scheduler's [`SchedulerTraits`] have no reduction.
     Part {
         /// The work unit.
         work: Work<u32>,
@@ -86,7 +86,7 @@ impl fmt::Display for CoverageError {
             CoverageFault::Part { work: Work { m, n, k_begin, k_end, .. } } => write!(
                 f,
                 "a work unit has only the k-tiles {k_begin}..{k_end} of tile ({m}, {n}): assign whole tiles, \
-                 or state a reduction in the scheduler's facts"
+                 or state a reduction in the scheduler's traits"
             ),
             CoverageFault::Endless { worker, most } => {
                 write!(f, "worker {worker} does not end: the problem has at most {most} work units")
@@ -121,7 +121,7 @@ pub fn covered(
 ) -> Result<(), CoverageError> {
     let error = |fault| Err(CoverageError { scheduler: schedule.name(), tiles, workers, fault });
     let Tiles { m, n, k } = tiles;
-    let Facts { reduction, parts, slices, .. } = schedule.facts();
+    let SchedulerTraits { reduction, parts, slices, .. } = schedule.traits();
     let most = (u64::from(m) * u64::from(n))
         .saturating_mul(k.max(parts).max(1).into())
         .saturating_mul(slices.into());

@@ -8,8 +8,8 @@ use ptx::Builder;
 use typenum::Unsigned;
 
 use crate::{
-    Divided, Facts, Index, Raster, RasterSpec, Schedule, SchedulerSpec, Split, TileScheduler, Tiles, Work,
-    WorkLoop,
+    Divided, Index, Raster, RasterSpec, Schedule, SchedulerSpec, SchedulerTraits, Split, TileScheduler,
+    Tiles, Work, WorkLoop,
 };
 
 /// Split-K inside a cluster: each tile, in the order `R`, is computed by a cluster of `Parts` CTAs. Use it
@@ -37,7 +37,7 @@ impl<R: Raster, Parts: Unsigned + 'static> ClusterK<R, Parts> {
 }
 
 impl<R: Raster, Parts: Unsigned + 'static> TileScheduler for ClusterK<R, Parts> {
-    const FACTS: Facts = SchedulerSpec::ClusterK(Self::VALUE).checked_facts();
+    const TRAITS: SchedulerTraits = SchedulerSpec::ClusterK(Self::VALUE).checked_traits();
 
     fn schedule() -> Arc<dyn Schedule> {
         Arc::new(Self::VALUE)
@@ -77,8 +77,8 @@ impl Schedule for Clustered {
         format!("one tile per cluster, split along K among {} CTAs, {}", self.parts, self.raster.describe())
     }
 
-    fn facts(&self) -> Facts {
-        SchedulerSpec::ClusterK(*self).facts()
+    fn traits(&self) -> SchedulerTraits {
+        SchedulerSpec::ClusterK(*self).traits()
     }
 
     fn spec(&self) -> Option<SchedulerSpec> {

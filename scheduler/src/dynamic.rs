@@ -8,7 +8,9 @@ use ptx::{Builder, Value};
 
 use crate::persistent::Walk;
 use crate::single::whole;
-use crate::{Facts, Raster, RasterSpec, Schedule, SchedulerSpec, TileScheduler, Tiles, Work, WorkLoop};
+use crate::{
+    Raster, RasterSpec, Schedule, SchedulerSpec, SchedulerTraits, TileScheduler, Tiles, Work, WorkLoop,
+};
 
 /// How the threads of a worker get its next tile number (they *draw* it).
 ///
@@ -38,7 +40,7 @@ pub trait Draw<'f> {
 pub struct Dynamic<R>(PhantomData<R>);
 
 impl<R: Raster> TileScheduler for Dynamic<R> {
-    const FACTS: Facts = SchedulerSpec::Dynamic(Drawn { raster: R::RASTER }).checked_facts();
+    const TRAITS: SchedulerTraits = SchedulerSpec::Dynamic(Drawn { raster: R::RASTER }).checked_traits();
 
     fn schedule() -> Arc<dyn Schedule> {
         Arc::new(Drawn { raster: R::RASTER })
@@ -61,8 +63,8 @@ impl Schedule for Drawn {
         format!("persistent CTAs that take tiles from a counter, {}", self.raster.describe())
     }
 
-    fn facts(&self) -> Facts {
-        SchedulerSpec::Dynamic(*self).facts()
+    fn traits(&self) -> SchedulerTraits {
+        SchedulerSpec::Dynamic(*self).traits()
     }
 
     fn spec(&self) -> Option<SchedulerSpec> {

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | [`Single`](Groups::Single) | one | the tiles of that GEMM |
 //! | [`Batched`] | of one shape | the outputs stacked along M or N |
-//! | [`Ragged`] | groups of rows of one matrix (MoE) | the groups' rows of tiles, one group after the other |
+//! | [`GroupedContiguous`] | groups of rows of one matrix (MoE) | the groups' rows of tiles, one group after the other |
 //! | [`Balanced`] | the same | one column of tiles; tiles of nearly equal width, wide ones first |
 //! | [`Described`] | of any shapes (pointer array) | one column of tiles; each GEMM column by column |
 //!
@@ -18,10 +18,10 @@
 //!
 //! ```
 //! use scheduler::Tiles;
-//! use scheduler::groups::{Groups, Ragged};
+//! use scheduler::groups::{Groups, GroupedContiguous};
 //!
 //! // Groups of 130, 0 and 64 rows in tiles of 128 by 64, under 256 columns: three rows of tiles.
-//! let groups = Groups::Ragged(Ragged::listed(&[130, 0, 64], 128, 0, Tiles { m: 0, n: 4, k: 16 })?);
+//! let groups = Groups::GroupedContiguous(GroupedContiguous::listed(&[130, 0, 64], 128, 0, Tiles { m: 0, n: 4, k: 16 })?);
 //! assert_eq!((groups.tiles().m, groups.tiles().n), (3, 4));
 //! # Ok::<(), scheduler::TooManyTiles>(())
 //! ```
@@ -41,7 +41,7 @@ pub use batched::Batched;
 pub use described::Described;
 pub use order::Cut;
 pub use place::{Elements, Place};
-pub use ragged::Ragged;
+pub use ragged::GroupedContiguous;
 pub use shared::{Offsets, SharedTable};
 
 use crate::{Index, Tiles};
@@ -54,7 +54,7 @@ pub enum Groups<'a, I> {
     /// GEMMs of one shape.
     Batched(Batched<I>),
     /// Groups of rows of one matrix.
-    Ragged(Ragged<'a, I>),
+    GroupedContiguous(GroupedContiguous<'a, I>),
     /// Groups of rows, cut into tiles of nearly equal width.
     Balanced(Balanced<'a, I>),
     /// GEMMs of any shapes.
@@ -67,7 +67,7 @@ impl<I: Index> Groups<'_, I> {
         match self {
             Self::Single(tiles) => *tiles,
             Self::Batched(batched) => batched.tiles(),
-            Self::Ragged(ragged) => ragged.tiles(),
+            Self::GroupedContiguous(ragged) => ragged.tiles(),
             Self::Balanced(balanced) => balanced.tiles(),
             Self::Described(described) => described.tiles(),
         }
@@ -79,7 +79,7 @@ impl<I: Index> Groups<'_, I> {
         match self {
             Self::Single(_) => Place::of(None, tile, elements),
             Self::Batched(batched) => batched.place(tile, elements),
-            Self::Ragged(ragged) => ragged.place(tile, elements),
+            Self::GroupedContiguous(ragged) => ragged.place(tile, elements),
             Self::Balanced(balanced) => balanced.place(tile, elements),
             Self::Described(described) => described.place(tile, elements),
         }

@@ -176,7 +176,7 @@ pub struct Divided {
 
 /// What a kernel has to know about a scheduler before the kernel is emitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct SchedulerTraits {
     /// How the partial sums of a split tile are added up. `None` if every work unit is a whole tile.
     pub reduction: Option<ReductionKind>,
     /// Whether workers draw: they take their next tile number from a counter while the kernel runs
@@ -199,7 +199,7 @@ pub struct Facts {
     pub batches: bool,
 }
 
-impl Facts {
+impl SchedulerTraits {
     /// Whole tiles of one output, assigned by the host.
     pub const WHOLE: Self = Self {
         reduction: None,
@@ -223,7 +223,7 @@ impl Facts {
 )]
 pub trait TileScheduler: 'static {
     /// What the plan needs to know at compile time.
-    const FACTS: Facts;
+    const TRAITS: SchedulerTraits;
 
     /// The scheduler as a value.
     fn schedule() -> Arc<dyn Schedule>;
@@ -240,8 +240,8 @@ pub trait Schedule: fmt::Debug + Send + Sync {
     /// A description in words, for output to people.
     fn describe(&self) -> String;
 
-    /// What a kernel has to know about the scheduler. The same as [`TileScheduler::FACTS`].
-    fn facts(&self) -> Facts;
+    /// What a kernel has to know about the scheduler. The same as [`TileScheduler::TRAITS`].
+    fn traits(&self) -> SchedulerTraits;
 
     /// The scheduler as plain data. `None`, the default, for a scheduler of your own.
     fn spec(&self) -> Option<SchedulerSpec> {
@@ -269,7 +269,7 @@ pub trait Schedule: fmt::Debug + Send + Sync {
     }
 
     /// The host model: the work units of worker `worker` of `workers`, in order. Empty if there are too many
-    /// tiles to [count](Tiles::count). If workers [draw](Facts::draws), these are the work units that they
+    /// tiles to [count](Tiles::count). If workers [draw](SchedulerTraits::draws), these are the work units that they
     /// would get if all were equally fast.
     fn work(&self, tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>>;
 
@@ -287,7 +287,7 @@ pub struct WorkLoop<'a, 'f> {
     pub worker: Value<'f, u32>,
     /// The number of workers.
     pub workers: Value<'f, u32>,
-    /// Where schedules that [draw](Facts::draws) get their next tile number. With `None` they use the numbers
+    /// Where schedules that [draw](SchedulerTraits::draws) get their next tile number. With `None` they use the numbers
     /// of the host model.
     pub draw: Option<&'a dyn Draw<'f>>,
     /// Emits the body of the loop. Called once; the statements run once per work unit.

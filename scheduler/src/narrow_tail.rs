@@ -7,7 +7,8 @@ use ptx::Builder;
 use typenum::{U2, Unsigned};
 
 use crate::{
-    Facts, Index, Raster, RasterSpec, Schedule, SchedulerSpec, Slice, TileScheduler, Tiles, Work, WorkLoop,
+    Index, Raster, RasterSpec, Schedule, SchedulerSpec, SchedulerTraits, Slice, TileScheduler, Tiles, Work,
+    WorkLoop,
 };
 
 /// As [`Persistent`](crate::Persistent), but the tiles of a last, partial wave of the order `R` are computed
@@ -36,7 +37,7 @@ impl<R: Raster, Parts: Unsigned + 'static> NarrowTail<R, Parts> {
 }
 
 impl<R: Raster, Parts: Unsigned + 'static> TileScheduler for NarrowTail<R, Parts> {
-    const FACTS: Facts = SchedulerSpec::NarrowTail(Self::VALUE).checked_facts();
+    const TRAITS: SchedulerTraits = SchedulerSpec::NarrowTail(Self::VALUE).checked_traits();
 
     fn schedule() -> Arc<dyn Schedule> {
         Arc::new(Self::VALUE)
@@ -102,8 +103,8 @@ impl Schedule for Narrowed {
         )
     }
 
-    fn facts(&self) -> Facts {
-        SchedulerSpec::NarrowTail(*self).facts()
+    fn traits(&self) -> SchedulerTraits {
+        SchedulerSpec::NarrowTail(*self).traits()
     }
 
     fn spec(&self) -> Option<SchedulerSpec> {

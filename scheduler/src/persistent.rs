@@ -7,7 +7,9 @@ use std::sync::Arc;
 use ptx::Builder;
 
 use crate::single::whole;
-use crate::{Facts, Raster, RasterSpec, Schedule, SchedulerSpec, TileScheduler, Tiles, Work, WorkLoop};
+use crate::{
+    Raster, RasterSpec, Schedule, SchedulerSpec, SchedulerTraits, TileScheduler, Tiles, Work, WorkLoop,
+};
 
 /// Static persistent scheduling: worker `w` of `W` computes tiles `w`, `w + W`, `w + 2W`, … of the order `R`.
 /// The default choice for outputs of several waves.
@@ -18,7 +20,7 @@ use crate::{Facts, Raster, RasterSpec, Schedule, SchedulerSpec, TileScheduler, T
 pub struct Persistent<R>(PhantomData<R>);
 
 impl<R: Raster> TileScheduler for Persistent<R> {
-    const FACTS: Facts = SchedulerSpec::Persistent(Walk { raster: R::RASTER }).checked_facts();
+    const TRAITS: SchedulerTraits = SchedulerSpec::Persistent(Walk { raster: R::RASTER }).checked_traits();
 
     fn schedule() -> Arc<dyn Schedule> {
         Arc::new(Walk { raster: R::RASTER })
@@ -41,8 +43,8 @@ impl Schedule for Walk {
         format!("persistent CTAs, {}", self.raster.describe())
     }
 
-    fn facts(&self) -> Facts {
-        SchedulerSpec::Persistent(*self).facts()
+    fn traits(&self) -> SchedulerTraits {
+        SchedulerSpec::Persistent(*self).traits()
     }
 
     fn spec(&self) -> Option<SchedulerSpec> {

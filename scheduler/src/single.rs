@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ptx::Builder;
 
 use crate::{
-    Facts, Index, Raster, RasterSpec, Schedule, SchedulerSpec, TileScheduler, Tiles, Work, WorkLoop,
+    Index, Raster, RasterSpec, Schedule, SchedulerSpec, SchedulerTraits, TileScheduler, Tiles, Work, WorkLoop,
 };
 
 /// Non-persistent scheduling: each worker computes exactly one tile, in the order `R`.
@@ -14,7 +14,7 @@ use crate::{
 pub struct OneTile<R>(PhantomData<R>);
 
 impl<R: Raster> TileScheduler for OneTile<R> {
-    const FACTS: Facts = SchedulerSpec::OneTile(Whole { raster: R::RASTER }).checked_facts();
+    const TRAITS: SchedulerTraits = SchedulerSpec::OneTile(Whole { raster: R::RASTER }).checked_traits();
 
     fn schedule() -> Arc<dyn Schedule> {
         Arc::new(Whole { raster: R::RASTER })
@@ -37,8 +37,8 @@ impl Schedule for Whole {
         format!("one tile per CTA, {}", self.raster.describe())
     }
 
-    fn facts(&self) -> Facts {
-        SchedulerSpec::OneTile(*self).facts()
+    fn traits(&self) -> SchedulerTraits {
+        SchedulerSpec::OneTile(*self).traits()
     }
 
     fn spec(&self) -> Option<SchedulerSpec> {

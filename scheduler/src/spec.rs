@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Clustered, DivideSpec, Drawn, Facts, Narrowed, RasterSpec, ReductionKind, Schedule, ScheduleError,
-    Streamed, Tailed, Walk, Whole,
+    Clustered, DivideSpec, Drawn, Narrowed, RasterSpec, ReductionKind, Schedule, ScheduleError,
+    SchedulerTraits, Streamed, Tailed, Walk, Whole,
 };
 
 /// A scheduler of this crate with all its parameters, as plain data. Use it to choose a scheduler at run
@@ -80,7 +80,7 @@ impl SchedulerSpec {
     }
 
     /// What a kernel has to know about the scheduler.
-    pub const fn facts(self) -> Facts {
+    pub const fn traits(self) -> SchedulerTraits {
         let (reduction, draws, tiles_on_device) = match self {
             Self::OneTile(_) => (None, false, false),
             Self::Persistent(_) => (None, false, true),
@@ -93,7 +93,7 @@ impl SchedulerSpec {
         let parts = if let Self::ClusterK(Clustered { parts, .. }) = self { parts } else { 1 };
         let slices = if let Self::NarrowTail(Narrowed { parts, .. }) = self { parts } else { 1 };
         let raster = self.raster();
-        Facts {
+        SchedulerTraits {
             reduction,
             draws,
             rows_last: raster.rows_last(),
@@ -105,13 +105,13 @@ impl SchedulerSpec {
         }
     }
 
-    /// The facts, after [`check`](Self::check). In a constant, illegal parameters stop the build.
+    /// The traits, after [`check`](Self::check). In a constant, illegal parameters stop the build.
     ///
     /// # Panics
     /// If the parameters are illegal, with the sentence of the error.
-    pub const fn checked_facts(self) -> Facts {
+    pub const fn checked_traits(self) -> SchedulerTraits {
         match self.check() {
-            Ok(()) => self.facts(),
+            Ok(()) => self.traits(),
             Err(error) => panic!("{}", error.sentence()),
         }
     }

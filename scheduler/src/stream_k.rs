@@ -2,7 +2,7 @@
 //! time.
 //!
 //! Source of the idea: Osama et al., "Stream-K: Work-centric Parallel Decomposition for Dense Matrix-Matrix
-//! Multiplication on the GPU" (PPoPP 2023).
+//! GemmDesc on the GPU" (PPoPP 2023).
 
 use core::marker::PhantomData;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use typenum::{U4, U28, Unsigned};
 
 use crate::single::whole;
 use crate::{
-    Divided, Facts, Index, Raster, RasterSpec, Schedule, SchedulerSpec, Shares, TileScheduler, Tiles, Work,
-    WorkLoop,
+    Divided, Index, Raster, RasterSpec, Schedule, SchedulerSpec, SchedulerTraits, Shares, TileScheduler,
+    Tiles, Work, WorkLoop,
 };
 
 /// How the partial sums of a split tile are added up.
@@ -179,7 +179,7 @@ impl<R: Raster, A: Reduction, D: Divide> StreamK<R, A, D> {
 }
 
 impl<R: Raster, A: Reduction, D: Divide> TileScheduler for StreamK<R, A, D> {
-    const FACTS: Facts = SchedulerSpec::StreamK(Self::VALUE).checked_facts();
+    const TRAITS: SchedulerTraits = SchedulerSpec::StreamK(Self::VALUE).checked_traits();
 
     fn schedule() -> Arc<dyn Schedule> {
         Arc::new(Self::VALUE)
@@ -316,8 +316,8 @@ impl Schedule for Streamed {
         format!("persistent CTAs, {}, {}", self.raster.describe(), self.divide.describe())
     }
 
-    fn facts(&self) -> Facts {
-        SchedulerSpec::StreamK(*self).facts()
+    fn traits(&self) -> SchedulerTraits {
+        SchedulerSpec::StreamK(*self).traits()
     }
 
     fn spec(&self) -> Option<SchedulerSpec> {

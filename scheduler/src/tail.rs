@@ -9,8 +9,8 @@ use typenum::{U3, U16, Unsigned};
 
 use crate::dynamic::drawn;
 use crate::{
-    Divided, Facts, Index, Raster, RasterSpec, Schedule, SchedulerSpec, Shares, Split, TileScheduler, Tiles,
-    Work, WorkLoop,
+    Divided, Index, Raster, RasterSpec, Schedule, SchedulerSpec, SchedulerTraits, Shares, Split,
+    TileScheduler, Tiles, Work, WorkLoop,
 };
 
 /// As [`Dynamic`](crate::Dynamic), but the last tiles of the order `R` are split along K into `Parts` equal
@@ -49,7 +49,7 @@ impl<R: Raster, Parts: Unsigned + 'static, Least: Unsigned + 'static> DividedTai
 impl<R: Raster, Parts: Unsigned + 'static, Least: Unsigned + 'static> TileScheduler
     for DividedTail<R, Parts, Least>
 {
-    const FACTS: Facts = SchedulerSpec::DividedTail(Self::VALUE).checked_facts();
+    const TRAITS: SchedulerTraits = SchedulerSpec::DividedTail(Self::VALUE).checked_traits();
 
     fn schedule() -> Arc<dyn Schedule> {
         Arc::new(Self::VALUE)
@@ -119,8 +119,8 @@ impl Schedule for Tailed {
         )
     }
 
-    fn facts(&self) -> Facts {
-        SchedulerSpec::DividedTail(*self).facts()
+    fn traits(&self) -> SchedulerTraits {
+        SchedulerSpec::DividedTail(*self).traits()
     }
 
     fn spec(&self) -> Option<SchedulerSpec> {

@@ -251,7 +251,7 @@ mod tests {
     fn timeline<S: TileScheduler>(tiles: Tiles<u32>, slots: u32) -> Timeline {
         let rule = S::schedule();
         let workers = rule.workers(tiles, slots);
-        Timeline::new(tiles, workers, slots, S::FACTS.reduction, |worker| rule.work(tiles, worker, workers))
+        Timeline::new(tiles, workers, slots, S::TRAITS.reduction, |worker| rule.work(tiles, worker, workers))
     }
 
     /// Times computed by hand: the end, and the time spent multiplying, waiting and adding up.

@@ -189,7 +189,7 @@ fn draws_each_tile_once<S: TileScheduler>() {
             }
             let once = |(pieces, sums): &(u32, Vec<u32>)| {
                 sums.iter().all(|&count| count == 1)
-                    && (*pieces == 1 || S::FACTS.reduction.is_some() && (1..=k).contains(pieces))
+                    && (*pieces == 1 || S::TRAITS.reduction.is_some() && (1..=k).contains(pieces))
             };
             assert!(computed.iter().all(once), "{why}: {computed:?}");
             assert_eq!(memory.read(counter, 4).expect("inside"), [0; 4], "{why}: the counter");

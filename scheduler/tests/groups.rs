@@ -8,7 +8,7 @@ use ptx::abi::{Argument, Grid};
 use ptx::{Builder, Entry, Function, Special, Target, Value};
 use scheduler::Tiles;
 use scheduler::groups::{
-    Balanced, Batched, Cut, Described, Elements, Groups, Offsets, Place, Ragged, SharedTable,
+    Balanced, Batched, Cut, Described, Elements, GroupedContiguous, Groups, Offsets, Place, SharedTable,
 };
 
 /// Elements of a tile along M and N.
@@ -191,7 +191,12 @@ fn groups_of_rows() {
     let programs = [0, 1].map(|axis| {
         lister(move |given| {
             let others = [given.extent[1 - axis], given.k];
-            Groups::Ragged(Ragged::stored(given.table, given.offsets, (axis, TILE), others))
+            Groups::GroupedContiguous(GroupedContiguous::stored(
+                given.table,
+                given.offsets,
+                (axis, TILE),
+                others,
+            ))
         })
     });
     let mut random = Random(7);
@@ -201,7 +206,9 @@ fn groups_of_rows() {
         for (axis, program) in programs.iter().enumerate() {
             let tile = TILE[1 - axis];
             let one = Tiles { m: other.div_ceil(tile), n: other.div_ceil(tile), k: 3 };
-            let groups = Groups::Ragged(Ragged::listed(&rows, TILE[axis], axis, one).expect("few"));
+            let groups = Groups::GroupedContiguous(
+                GroupedContiguous::listed(&rows, TILE[axis], axis, one).expect("few"),
+            );
             let mut extent = [other; 2];
             extent[axis] = all;
             let given = [count, extent[0], extent[1], 3];
@@ -229,7 +236,7 @@ fn groups_of_rows() {
 fn offsets_that_fall_or_leave_the_rows() {
     let program = lister(|given| {
         let others = [given.extent[1], given.k];
-        Groups::Ragged(Ragged::stored(given.table, given.offsets, (0, TILE), others))
+        Groups::GroupedContiguous(GroupedContiguous::stored(given.table, given.offsets, (0, TILE), others))
     });
     for (offsets, rows) in [
         (vec![0, 500, 200, 700], [500, 0, 200]),
@@ -237,7 +244,8 @@ fn offsets_that_fall_or_leave_the_rows() {
         (vec![0, u32::MAX, 0, 1], [900, 0, 0]),
     ] {
         let one = Tiles { m: 0, n: 1, k: 1 };
-        let groups = Groups::Ragged(Ragged::listed(&rows, TILE[0], 0, one).expect("few"));
+        let groups =
+            Groups::GroupedContiguous(GroupedContiguous::listed(&rows, TILE[0], 0, one).expect("few"));
         agree(&program, &groups, [3, 900, 8, 1], (900, &offsets), &offsets);
     }
 }

@@ -7,7 +7,7 @@ use falchion::collective::pipeline::{ClusterPosition, Position};
 use falchion::collective::tree::{NodeError, Path, Shape};
 use falchion::collective::{
     Consumer, DeviceMainloop, Finish, Form, Format, Forms, InFlight, Mainloop, MainloopEmitter,
-    MainloopNeeds, MainloopSpec, Matrix, OperandMap, OperandTile, Piece, Product, TensorCopy, TileLayout,
+    MainloopNeeds, MainloopSpec, Matrix, OperandMap, OperandTile, WorkUnit, WarpgroupMma, TensorCopy, TileLayout,
 };
 use falchion::cute_rs::atom::Major;
 use falchion::prelude::*;
@@ -55,8 +55,8 @@ impl Mainloop for TwoB {
         }
     }
     fn accesses(own: &Second, _: Matrix, _: Matrix, path: &Path<'_>) -> Result<(), NodeError> {
-        let Some(Matrix { address, mn, k, pitch, batch }) = own.0 else { return Ok(()) };
-        let matrix = MatrixRef::new(address, pitch).every(batch.stride);
+        let Some(Matrix { address, mn, k, ld, batch }) = own.0 else { return Ok(()) };
+        let matrix = MatrixRef::new(address, ld).every(batch.stride);
         path.then("second").reads_matrix(Format::Bf16, matrix, Shape { m: mn, n: k })
     }
     fn arguments(plan: &Plan, a: Matrix, b: Matrix, own: &Second) -> Vec<Argument> {
@@ -94,7 +94,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         plan: &Plan,
         _: ClusterPosition<'f>,
         ring: Position<'f>,
-        piece: Piece<'f>,
+        piece: WorkUnit<'f>,
     ) {
         let copies = tiles(plan).map(TensorCopy::new);
         let origins = self.0.map(|map| map.origin(piece));
@@ -114,12 +114,12 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         plan: &Plan,
         consumer: Consumer<'f>,
         ring: Position<'f>,
-        piece: Piece<'f>,
+        piece: WorkUnit<'f>,
         finish: Finish<'_, 'f>,
     ) {
         let [a, b, second] = tiles(plan);
         let product =
-            |b| Product::<f32>::new(f, &plan.mainloop, [a, b], consumer.part).expect("the spec's tile");
+            |b| WarpgroupMma::<f32>::new(f, &plan.mainloop, [a, b], consumer.part).expect("the spec's tile");
         let (sums, others) = (product(b), product(second));
         consumer.each_stage(
             f,

@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use falchion::ptx::Builder;
-use falchion::scheduler::{Facts, Schedule, TileScheduler, Tiles, Work, WorkLoop};
+use falchion::scheduler::{SchedulerTraits, Schedule, TileScheduler, Tiles, Work, WorkLoop};
 
 /// The scheduler, as a type and as a value.
 #[derive(Clone, Copy, Debug)]
 pub struct Runs;
 
 impl TileScheduler for Runs {
-    const FACTS: Facts = Facts::WHOLE;
+    const TRAITS: SchedulerTraits = SchedulerTraits::WHOLE;
     fn schedule() -> Arc<dyn Schedule> {
         Arc::new(Self)
     }
@@ -24,8 +24,8 @@ impl Schedule for Runs {
     fn describe(&self) -> String {
         "persistent CTAs, each with a run of neighbouring tiles".into()
     }
-    fn facts(&self) -> Facts {
-        Facts::WHOLE
+    fn traits(&self) -> SchedulerTraits {
+        SchedulerTraits::WHOLE
     }
     fn workers(&self, tiles: Tiles<u32>, slots: u32) -> u32 {
         tiles.count().unwrap_or(0).min(slots.max(1))

@@ -208,7 +208,7 @@ impl Form {
     /// # Errors
     /// [`FormError::Program`], or [`FormError::Form`] if a case's sizes are not the form's.
     pub fn prepare(&self, seed: u64) -> Result<Prepared<'_>, FormError> {
-        let [input, output] = self.pitches();
+        let [input, output] = self.lds();
         let entry = Entry {
             name: "form".to_owned(),
             target: Target::Sm90a,
@@ -219,7 +219,7 @@ impl Form {
         let function = Function::build(entry, |f| {
             let (inputs, outputs) = (f.param::<u64>("inputs"), f.param::<u64>("outputs"));
             let case = f.special(Special::CtaX) / self.cluster.max(1);
-            let offset = |pitch: usize| case.mul_wide(u32::try_from(pitch).unwrap_or(0));
+            let offset = |ld: usize| case.mul_wide(u32::try_from(ld).unwrap_or(0));
             (self.emit)(f, inputs + offset(input), outputs + offset(output));
         });
         let cases = (self.cases)(seed);
@@ -240,7 +240,7 @@ impl Form {
     }
 
     /// Strides in bytes between the inputs of consecutive cases, and between their outputs.
-    fn pitches(&self) -> [usize; 2] {
+    fn lds(&self) -> [usize; 2] {
         [self.input_bytes, self.output_bytes].map(|bytes| bytes.next_multiple_of(ALIGNMENT).max(ALIGNMENT))
     }
 }
@@ -261,7 +261,7 @@ impl Prepared<'_> {
     /// # Errors
     /// The engine fails.
     pub fn run(&self, engine: &mut dyn Engine) -> Result<Vec<u8>, FormError> {
-        let [input, output] = self.form.pitches();
+        let [input, output] = self.form.lds();
         let mut bytes = vec![0; input * self.cases.len()];
         for (place, case) in bytes.chunks_exact_mut(input).zip(&self.cases) {
             place[..case.input.len()].copy_from_slice(&case.input);

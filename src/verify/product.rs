@@ -3,13 +3,13 @@
 //! ```
 //! use falchion::kernel::{Emulator, KernelSpec};
 //! use falchion::verify::matrix::Fill;
-//! use falchion::verify::product::{Product, accumulators};
+//! use falchion::verify::product::{GemmCase, accumulators};
 //! use falchion::verify::{Format, HostMatrix, Order};
 //!
 //! let gemm = "tile=64x32x64 consumers=1".parse::<KernelSpec>()?.kernel()?;
 //! let mut random = fastrand::Rng::new();
 //! let mut fill = |extents, order| HostMatrix::random(Format::Bf16, extents, order, 1, Fill::Normal, &mut random);
-//! let product = Product {
+//! let product = GemmCase {
 //!     a: fill([70, 64], Order::RowMajor),
 //!     b: fill([64, 40], Order::ColumnMajor),
 //!     c: None,
@@ -19,7 +19,7 @@
 //!     operand_offset: 0,
 //!     alpha: 1.0,
 //!     beta: 0.0,
-//!     d_pitch: 40,
+//!     d_ld: 40,
 //!     d_offset: 0,
 //!     in_place: false,
 //! };
@@ -33,7 +33,7 @@ use core::fmt;
 use std::time::Duration;
 
 use collective::tree::{ColumnArgument, RowArgument, RowColumnScaled, RowColumnScaledArguments};
-use collective::{BlockScales, SumType};
+use collective::{AccumulatorType, BlockScales};
 use kernel::{
     AnyGemm, Buffer, Call, Engine, EngineError, GemmProblem, LaunchError, LinearArguments, MatrixRef,
     Program, Tree,
@@ -47,7 +47,7 @@ use reference::Sum;
 
 /// A GEMM call with its matrices on the host, in the formats of the kernel that will run ([`formats`]).
 #[derive(Clone, Debug)]
-pub struct Product {
+pub struct GemmCase {
     /// A, `(M, K)`: row-major for a kernel with a K-major A, column-major for one with an M-major A
     /// ([`orders`]). In any other order, [`kernel::Transpose`] transposes it on the engine first.
     pub a: HostMatrix,
@@ -71,7 +71,7 @@ pub struct Product {
     /// Factor of C.
     pub beta: f32,
     /// D's leading dimension in elements.
-    pub d_pitch: u32,
+    pub d_ld: u32,
     /// Offset of D from an aligned address, in elements.
     pub d_offset: u32,
     /// Whether D overwrites C.
@@ -184,7 +184,7 @@ pub struct Outcome {
     pub mismatch: Option<Mismatch>,
     /// The first integer that does not fit; `None` if all do.
     pub wrapped: Option<Wrapped>,
-    /// D after the run: `M` rows of `d_pitch` elements, one word per element.
+    /// D after the run: `M` rows of `d_ld` elements, one word per element.
     pub d: Vec<u64>,
 }
 
@@ -227,7 +227,7 @@ pub enum RunError {
 /// Number of elements after D that must not change.
 const GUARD: usize = 256;
 
-impl Product {
+impl GemmCase {
     /// The extents.
     pub fn problem(&self) -> GemmProblem {
         GemmProblem { m: self.a.rows, n: self.b.columns, k: self.a.columns }
@@ -297,7 +297,7 @@ impl Product {
         let mut operand = |engine: &mut dyn Engine, matrix: &HostMatrix| {
             let offset = u64::from(self.operand_offset) * u64::from(matrix.format.bytes());
             let buffer = upload(engine, &behind(matrix))?;
-            Ok::<_, EngineError>(MatrixRef::new(buffer.address + offset, matrix.pitch.into()))
+            Ok::<_, EngineError>(MatrixRef::new(buffer.address + offset, matrix.ld.into()))
         };
         let (mut a, mut b) = (operand(engine, &self.a)?, operand(engine, &self.b)?);
         let mut transposed = None;
@@ -312,10 +312,10 @@ impl Product {
         let before = self.d_before(format);
         let d = upload(engine, &format.memory(&before))?;
         let d_offset = u64::from(self.d_offset) * u64::from(format.bytes());
-        let d_ref = MatrixRef::new(d.address + d_offset, self.d_pitch.into());
+        let d_ref = MatrixRef::new(d.address + d_offset, self.d_ld.into());
         let c = match &self.c {
             Some(_) if self.in_place => Some(d_ref),
-            Some(c) => Some(MatrixRef::new(upload(engine, &c.bytes())?.address, c.pitch.into())),
+            Some(c) => Some(MatrixRef::new(upload(engine, &c.bytes())?.address, c.ld.into())),
             None => None,
         };
         let (alpha, beta) = (self.alpha, self.beta);
@@ -326,7 +326,7 @@ impl Product {
             Some(scales) => {
                 let mut place = |scales: &Scales| -> Result<MatrixRef, EngineError> {
                     let buffer = upload(engine, &scales.values.bytes())?;
-                    Ok(MatrixRef::new(buffer.address, scales.values.pitch.into()))
+                    Ok(MatrixRef::new(buffer.address, scales.values.ld.into()))
                 };
                 Some(BlockScales { a: place(&scales[0])?, b: place(&scales[1])? })
             }
@@ -380,12 +380,12 @@ impl Product {
 
     /// D's memory before the run: poison, or C if D overwrites C.
     fn d_before(&self, format: Format) -> Vec<u64> {
-        let (m, pitch, offset) = (self.a.rows as usize, self.d_pitch as usize, self.d_offset as usize);
-        let mut before = vec![format.poison(); chunks(format, offset + m * pitch + GUARD)];
+        let (m, ld, offset) = (self.a.rows as usize, self.d_ld as usize, self.d_offset as usize);
+        let mut before = vec![format.poison(); chunks(format, offset + m * ld + GUARD)];
         if let Some(c) = self.c.as_ref().filter(|_| self.in_place) {
             for row in 0..c.rows {
                 for column in 0..c.columns {
-                    before[offset + row as usize * pitch + column as usize] = c.bits[c.index(row, column)];
+                    before[offset + row as usize * ld + column as usize] = c.bits[c.index(row, column)];
                 }
             }
         }
@@ -410,8 +410,8 @@ impl Product {
         after: &[u64],
     ) -> Outcome {
         let GemmProblem { m, n, k } = self.problem();
-        let (pitch, offset) = (self.d_pitch as usize, self.d_offset as usize);
-        let d = after.get(offset..offset + m as usize * pitch).unwrap_or_default().to_vec();
+        let (ld, offset) = (self.d_ld as usize, self.d_offset as usize);
+        let d = after.get(offset..offset + m as usize * ld).unwrap_or_default().to_vec();
         let mut outcome = Outcome {
             time,
             transposed: None,
@@ -427,7 +427,7 @@ impl Product {
         for ((row, column), &sum) in pairs.zip(&sums.sums) {
             let c = self.c.as_ref().map(|c| c.get(row, column));
             let expected = Expected::new(format, k, [self.alpha, self.beta], sum, c);
-            let got = format.decode(outcome.d[row as usize * pitch + column as usize]);
+            let got = format.decode(outcome.d[row as usize * ld + column as usize]);
             if outcome.wrapped.is_none() {
                 let exact = self.exact(format, sum, c).filter(|exact| f64::from(*exact as i32) != *exact);
                 outcome.wrapped = exact.map(|exact| Wrapped { row, column, exact });
@@ -446,13 +446,12 @@ impl Product {
         // not computed.
         let poison = format.poison();
         let unwritten = (0..m).find_map(|row| {
-            let line = &outcome.d[row as usize * pitch..][..n as usize];
+            let line = &outcome.d[row as usize * ld..][..n as usize];
             let column = line.iter().position(|&bits| bits == poison)?;
             Some(Mismatch::Unwritten { row, column: column as u32 })
         });
         let inside = |i: usize| {
-            i.checked_sub(offset)
-                .is_some_and(|i| pitch > 0 && i / pitch < m as usize && i % pitch < n as usize)
+            i.checked_sub(offset).is_some_and(|i| ld > 0 && i / ld < m as usize && i % ld < n as usize)
         };
         let beside = before.iter().zip(after).enumerate().find(|&(i, (was, is))| !inside(i) && was != is);
         let beside = beside.map(|(i, (_, &is))| Mismatch::Beside {
@@ -476,8 +475,8 @@ pub fn orders(entry: &AnyGemm) -> [Order; 2] {
 /// The kind of accumulators that a kernel has.
 pub fn accumulators(entry: &AnyGemm) -> Accumulators {
     match entry.plan().mainloop.atom.sums() {
-        SumType::F16 => Accumulators::Half,
-        SumType::F32 | SumType::S32 | SumType::F64 => Accumulators::Single,
+        AccumulatorType::F16 => Accumulators::Half,
+        AccumulatorType::F32 | AccumulatorType::S32 | AccumulatorType::F64 => Accumulators::Single,
     }
 }
 
@@ -578,7 +577,7 @@ mod tests {
             |extents, order| HostMatrix::random(Format::Bf16, extents, order, 8, Fill::Nan, &mut random);
         let (a, b) = (fill([2, 8], Order::RowMajor), fill([8, 8], Order::ColumnMajor));
         let sums = Sums::of(&a, &b, &|_| ());
-        let product = Product {
+        let product = GemmCase {
             a,
             b,
             scales: None,
@@ -588,7 +587,7 @@ mod tests {
             c: None,
             alpha: 1.0,
             beta: 0.0,
-            d_pitch: 10,
+            d_ld: 10,
             d_offset: 8,
             in_place: false,
         };

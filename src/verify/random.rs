@@ -18,8 +18,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use collective::{
-    Arrivals, Atom, CachePolicy, Code, Form, Format, Formula, MainloopSpec, Multiply, OperandSpec, Producer,
-    Roles, Source, StoreSpec, TileLayout, Way, WeightsSpec,
+    Arrivals, Atom, CachePolicy, Code, Form, Format, Formula, MainloopSpec, MmaKind, OperandSpec, Producer,
+    Roles, Source, StorePath, StoreSpec, TileLayout, WeightsSpec,
 };
 use cute_rs::atom::{Major, SwizzleMode};
 use emulator::{Numerics, Schedule};
@@ -236,7 +236,8 @@ impl Draw {
         let raster = self.raster();
         let wild = self.once_in(20);
         let persistent = [1, 1, 2, 3];
-        let on_device = matches!(form, Form::Ragged | Form::Masked | Form::Grouped) && !self.once_in(6);
+        let on_device = matches!(form, Form::GroupedContiguous | Form::GroupedMasked | Form::PointerArray)
+            && !self.once_in(6);
         let whole = form == Form::KGrouped && !self.once_in(6);
         let drawn = match (on_device, whole) {
             (true, _) => self.of(&persistent),
@@ -288,10 +289,10 @@ impl Draw {
                 Form::Single,
                 Form::Single,
                 Form::Batched,
-                Form::Ragged,
-                Form::Masked,
+                Form::GroupedContiguous,
+                Form::GroupedMasked,
                 Form::KGrouped,
-                Form::Grouped,
+                Form::PointerArray,
             ]),
             EpilogueKind::Sourced => self.of(&[Form::Single, Form::Batched, Form::KGrouped]),
             EpilogueKind::Fused(_) => Form::Single,
@@ -376,13 +377,13 @@ impl Draw {
         };
         let direct = if epilogue == EpilogueKind::Sourced { 30 } else { 3 };
         let way = if self.once_in(direct) {
-            Way::Direct
+            StorePath::Direct
         } else if self.once_in(40) {
-            Way::Tma { buffers: 0 }
+            StorePath::Tma { buffers: 0 }
         } else {
-            Way::Tma { buffers: self.of(&[1, 2, 2, 2, 3, 4, 8]) }
+            StorePath::Tma { buffers: self.of(&[1, 2, 2, 2, 3, 4, 8]) }
         };
-        let layout = if way == Way::Direct { TileLayout::Widest } else { self.layout() };
+        let layout = if way == StorePath::Direct { TileLayout::Widest } else { self.layout() };
         let store = StoreSpec { format: output, way, layout, transposed };
         let scheduler = self.scheduler(form);
         let spec = KernelSpec { form, mainloop, epilogue, store, scheduler, overlaps: !self.once_in(4) };
@@ -397,7 +398,7 @@ impl Draw {
     fn sparse(&mut self, spec: KernelSpec) -> KernelSpec {
         let MainloopSpec { operands: [a, b], mut tile, atom, .. } = spec.mainloop;
         let wild = self.once_in(12);
-        let fits = !matches!(spec.form, Form::Grouped) && a.weights.is_none() && a.scaled == 0;
+        let fits = !matches!(spec.form, Form::PointerArray) && a.weights.is_none() && a.scaled == 0;
         if !(fits || self.once_in(60)) || !self.once_in(8) {
             return spec;
         }
@@ -427,7 +428,7 @@ impl Draw {
     fn in_few_bits(&mut self, spec: KernelSpec) -> KernelSpec {
         let MainloopSpec { operands: [a, b], mut tile, atom, .. } = spec.mainloop;
         let wild = self.once_in(12);
-        let fits = a.format.bits() == 16 && a.format == b.format && !matches!(spec.form, Form::Grouped);
+        let fits = a.format.bits() == 16 && a.format == b.format && !matches!(spec.form, Form::PointerArray);
         if !(fits || self.once_in(60)) || !self.once_in(6) {
             return spec;
         }
@@ -461,12 +462,12 @@ impl Draw {
             (mainloop.operands[0].format, mainloop.operands[1].format) = (other, other);
             (spec.epilogue, spec.store.format) = (EpilogueKind::Linear, other);
             if other == Format::F64 && !self.once_in(8) {
-                (spec.store.way, spec.store.transposed) = (Way::Direct, false);
+                (spec.store.way, spec.store.transposed) = (StorePath::Direct, false);
                 spec.store.layout = TileLayout::Widest;
             }
         }
         let [a, b] = mainloop.operands.map(|operand| operand.format);
-        let by = if a == Format::F32 { Multiply::Simt } else { Multiply::MmaSync };
+        let by = if a == Format::F32 { MmaKind::Simt } else { MmaKind::MmaSync };
         let Some(atom) = by.atom(a, b) else { return spec };
         mainloop.atom = atom;
         mainloop.tile[2] = self.extent(atom.k(), 1024 / a.bits());

@@ -21,7 +21,7 @@
 use kernel::{AnyGemm, Buffer, Call, Engine, LinearArguments, Program};
 
 use super::matrix::Fill;
-use super::product::{Product, RunError, accumulators, formats, freeing, orders};
+use super::product::{GemmCase, RunError, accumulators, formats, freeing, orders};
 use super::repeat::{Again, chunks};
 use super::several::{GAP, SeveralOutcome};
 use super::{Format, HostMatrix, Order, Sums};
@@ -92,7 +92,7 @@ impl RecordProducts {
         let mut records = Vec::new();
         for product in &products {
             let rows = product.a.rows as usize;
-            regions.push(begin..begin + rows * product.d_pitch as usize + GAP);
+            regions.push(begin..begin + rows * product.d_ld as usize + GAP);
             begin += regions[regions.len() - 1].len();
             let mut record = collective::Record {
                 m: product.a.rows,
@@ -103,9 +103,9 @@ impl RecordProducts {
             let c = product.c.as_ref().unwrap_or(&product.a);
             for (i, matrix) in [&product.a, &product.b, c].into_iter().enumerate() {
                 record.addresses[i] = upload(engine, &matrix.bytes())?.address;
-                record.pitches[i] = matrix.pitch.into();
+                record.lds[i] = matrix.ld.into();
             }
-            record.pitches[3] = product.d_pitch.into();
+            record.lds[3] = product.d_ld.into();
             records.push(record);
         }
         let before = vec![format.poison(); chunks(format, begin)];
@@ -148,13 +148,13 @@ impl RecordProducts {
         Ok(outcome)
     }
 
-    fn products(&self, [a, b, d]: [Format; 3], [a_order, b_order]: [Order; 2]) -> Vec<Product> {
+    fn products(&self, [a, b, d]: [Format; 3], [a_order, b_order]: [Order; 2]) -> Vec<GemmCase> {
         let Self { factors: [alpha, beta], operand_bytes, d_padding, .. } = *self;
         let mut random = fastrand::Rng::with_seed(self.seed);
         let mut fill = |extents, order, (format, multiple): (Format, u32)| {
             HostMatrix::random(format, extents, order, multiple, Fill::Normal, &mut random)
         };
-        let product = |&[m, n, k]: &[u32; 3]| Product {
+        let product = |&[m, n, k]: &[u32; 3]| GemmCase {
             a: fill([m, k], a_order, (a, operand_bytes / a.bytes())),
             b: fill([k, n], b_order, (b, operand_bytes / b.bytes())),
             scales: None,
@@ -164,7 +164,7 @@ impl RecordProducts {
             c: Some(fill([m, n], Order::RowMajor, (d, 1))),
             alpha,
             beta,
-            d_pitch: n + d_padding,
+            d_ld: n + d_padding,
             d_offset: 0,
             in_place: false,
         };

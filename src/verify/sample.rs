@@ -90,10 +90,10 @@ impl Supply for Drawn<'_, '_> {
 
     /// There are up to two elements between rows.
     fn matrix(&mut self, format: collective::Format, Shape { m, n }: Shape) -> MatrixArgument {
-        let pitch = n + self.bench.shift();
+        let ld = n + self.bench.shift();
         let shift = self.bench.shift();
-        let address = self.bench.random(named(format), m * pitch, shift);
-        MatrixArgument { address: self.kept(address, 0), pitch: pitch.into() }
+        let address = self.bench.random(named(format), m * ld, shift);
+        MatrixArgument { address: self.kept(address, 0), ld: ld.into() }
     }
 
     fn residual(&mut self, format: collective::Format, shape: Shape) -> ResidualArgument {
@@ -104,9 +104,9 @@ impl Supply for Drawn<'_, '_> {
     }
 
     fn output(&mut self, format: collective::Format, Shape { m, n }: Shape) -> MatrixArgument {
-        let pitch = n + self.bench.shift();
-        let address = self.bench.output(m as usize * pitch as usize * format.bytes() as usize);
-        MatrixArgument { address: self.kept(address, 0), pitch: pitch.into() }
+        let ld = n + self.bench.shift();
+        let address = self.bench.output(m as usize * ld as usize * format.bytes() as usize);
+        MatrixArgument { address: self.kept(address, 0), ld: ld.into() }
     }
 
     /// Initial values that do not change a reduction's result.

@@ -13,10 +13,12 @@ mod fused;
 use std::time::Duration;
 
 use collective::BlockScales;
-use kernel::{AnyGemm, Buffer, Call, Engine, GemmProblem, LinearArguments, MatrixRef, Products, Program};
+use kernel::{
+    AnyGemm, Buffer, Call, Engine, GemmProblem, GroupedProblem, LinearArguments, MatrixRef, Program,
+};
 
 use super::matrix::Fill;
-use super::product::{Product, RunError, Wrapped, accumulators, formats, freeing, orders, scaled};
+use super::product::{GemmCase, RunError, Wrapped, accumulators, formats, freeing, orders, scaled};
 use super::repeat::{Again, chunks};
 use super::{HostMatrix, Order, Scales, Weights, storage};
 
@@ -26,7 +28,7 @@ use super::{HostMatrix, Order, Scales, Weights, storage};
 pub struct SeveralProducts {
     /// The form of the launch. A run writes the offsets of the groups to its own memory, whatever address
     /// this gives.
-    pub products: Products,
+    pub products: GroupedProblem,
     /// Extents of each GEMM of a batch. For groups of rows, M is the number of rows of A, C and D; for groups
     /// along K, K is that of A and B.
     pub problem: GemmProblem,
@@ -81,7 +83,7 @@ impl SeveralProducts {
     /// A batch of GEMMs of packed matrices: D = AB.
     pub fn batch(problem: GemmProblem, count: u32) -> Self {
         Self {
-            products: Products::Batched { count },
+            products: GroupedProblem::Batched { count },
             problem,
             offsets: Vec::new(),
             shared: [false; 3],
@@ -96,7 +98,11 @@ impl SeveralProducts {
     /// Groups that begin at `offsets`, in M rows.
     pub fn groups(problem: GemmProblem, offsets: Vec<u32>) -> Self {
         let count = offsets.len().saturating_sub(1) as u32;
-        Self { products: Products::Ragged { count, offsets: 0 }, offsets, ..Self::batch(problem, 0) }
+        Self {
+            products: GroupedProblem::GroupedContiguous { count, offsets: 0 },
+            offsets,
+            ..Self::batch(problem, 0)
+        }
     }
 
     /// Groups of these numbers of rows, and `spare` rows after them.
@@ -109,14 +115,14 @@ impl SeveralProducts {
     pub fn masked(rows: &[u32], room: u32, [n, k]: [u32; 2]) -> Self {
         let count = rows.len() as u32;
         let problem = GemmProblem { m: count.saturating_mul(room), n, k };
-        let products = Products::Masked { count, rows: 0, room };
+        let products = GroupedProblem::GroupedMasked { count, rows: 0, room };
         Self { products, offsets: rows.to_vec(), ..Self::batch(problem, 0) }
     }
 
     /// Groups along K that begin at `offsets`.
     pub fn along_k(problem: GemmProblem, offsets: Vec<u32>) -> Self {
         let count = offsets.len().saturating_sub(1) as u32;
-        Self { products: Products::KGrouped { count, offsets: 0 }, offsets, ..Self::batch(problem, 0) }
+        Self { products: GroupedProblem::KGrouped { count, offsets: 0 }, offsets, ..Self::batch(problem, 0) }
     }
 
     /// Groups of these lengths along K, one after the other, of `m` rows and `n` columns.
@@ -128,7 +134,7 @@ impl SeveralProducts {
     /// First and last K of each GEMM, for a kernel whose tile K is `tile`.
     fn ranges(&self, tile: u32) -> Vec<[u32; 2]> {
         let k = self.problem.k;
-        if !matches!(self.products, Products::KGrouped { .. }) {
+        if !matches!(self.products, GroupedProblem::KGrouped { .. }) {
             return vec![[0, k]; self.products.count() as usize];
         }
         // As documented: an offset counts as the next multiple of tile K, and as at most K.
@@ -143,12 +149,18 @@ impl SeveralProducts {
     }
 
     /// The form of the launch, with its table at an address.
-    fn at(&self, table: u64) -> Products {
+    fn at(&self, table: u64) -> GroupedProblem {
         match self.products {
-            Products::Ragged { count, .. } => Products::Ragged { count, offsets: table },
-            Products::Masked { count, room, .. } => Products::Masked { count, room, rows: table },
-            Products::KGrouped { count, .. } => Products::KGrouped { count, offsets: table },
-            Products::One | Products::Batched { .. } | Products::Grouped { .. } => self.products,
+            GroupedProblem::GroupedContiguous { count, .. } => {
+                GroupedProblem::GroupedContiguous { count, offsets: table }
+            }
+            GroupedProblem::GroupedMasked { count, room, .. } => {
+                GroupedProblem::GroupedMasked { count, room, rows: table }
+            }
+            GroupedProblem::KGrouped { count, .. } => GroupedProblem::KGrouped { count, offsets: table },
+            GroupedProblem::One | GroupedProblem::Batched { .. } | GroupedProblem::PointerArray { .. } => {
+                self.products
+            }
         }
     }
 
@@ -158,7 +170,7 @@ impl SeveralProducts {
         if !self.ragged() {
             return (0..self.products.count()).map(|i| [i * m, m]).collect();
         }
-        if let Products::Masked { room, .. } = self.products {
+        if let GroupedProblem::GroupedMasked { room, .. } = self.products {
             return (0..)
                 .zip(offsets)
                 .map(|(i, &rows): (u32, _)| [i.saturating_mul(room), rows.min(room)])
@@ -239,8 +251,8 @@ impl SeveralProducts {
         };
         let all_bytes = |all: &[HostMatrix]| all.iter().flat_map(HostMatrix::bytes).collect::<Vec<u8>>();
         let mut place = |engine: &mut dyn Engine, all: &[HostMatrix]| -> Result<MatrixRef, RunError> {
-            let pitch = all.first().map_or(16, |matrix| matrix.pitch).into();
-            Ok(MatrixRef::new(upload(engine, &all_bytes(all))?.address, pitch).every(stride(all)))
+            let ld = all.first().map_or(16, |matrix| matrix.ld).into();
+            Ok(MatrixRef::new(upload(engine, &all_bytes(all))?.address, ld).every(stride(all)))
         };
         let [a, b, c] = [&matrices.a, &matrices.b, &matrices.c];
         let (a_ref, b_ref, c_ref) = (place(engine, a)?, place(engine, b)?, place(engine, c)?);
@@ -253,17 +265,17 @@ impl SeveralProducts {
                 Some(BlockScales { a: place(engine, &a)?, b: place(engine, &b)? })
             }
         };
-        let (places, d_pitch) = self.places();
+        let (places, d_ld) = self.places();
         let (rows, ranges) = (self.rows(), self.ranges(entry.plan().mainloop.tile[2]));
         let last = if self.ragged() { Some(0) } else { places.last().copied() };
-        let inner = last.map_or(0, |last| last + problem.m as usize * d_pitch);
+        let inner = last.map_or(0, |last| last + problem.m as usize * d_ld);
         let before = vec![format.poison(); chunks(format, inner + GAP)];
         let d = upload(engine, &format.memory(&before))?;
         let slots = engine.slots(program)?;
         let table: Vec<u8> = self.offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
         let products = self.at(upload(engine, &table)?.address);
         let d_stride = places.get(1).map_or(0, |&second| second as u64);
-        let d_ref = MatrixRef::new(d.address, d_pitch as u64).every(d_stride);
+        let d_ref = MatrixRef::new(d.address, d_ld as u64).every(d_stride);
         let linear = LinearArguments { alpha, beta, c: (beta != 0.0).then_some(c_ref) };
         let mut call =
             Call { products, a: a_ref, b: b_ref, scales, d: d_ref, epilogue: linear, ..Call::of(problem) };
@@ -282,7 +294,7 @@ impl SeveralProducts {
             SeveralOutcome { time, ratio: 0.0, compared: 0, mismatch: None, wrapped: None, d: after.clone() };
         let mut inside = vec![false; after.len()];
         for (i, ((&place, &[first, m]), &range)) in places.iter().zip(&rows).zip(&ranges).enumerate() {
-            let element = |row: u32, column: u32| place + row as usize * d_pitch + column as usize;
+            let element = |row: u32, column: u32| place + row as usize * d_ld + column as usize;
             let mut dense = Vec::new();
             for (row, column) in (0..m).flat_map(|row| (0..problem.n).map(move |column| (row, column))) {
                 dense.push(after[element(row, column)]);
@@ -324,12 +336,12 @@ impl SeveralProducts {
         let several = |shared: bool| if shared { count.min(1) } else { count };
         let [a, b, c] = match self.products {
             _ if self.ragged() => [1, count, 1],
-            Products::KGrouped { .. } => [true, true, self.shared[2]].map(several),
-            Products::One
-            | Products::Batched { .. }
-            | Products::Ragged { .. }
-            | Products::Masked { .. }
-            | Products::Grouped { .. } => self.shared.map(several),
+            GroupedProblem::KGrouped { .. } => [true, true, self.shared[2]].map(several),
+            GroupedProblem::One
+            | GroupedProblem::Batched { .. }
+            | GroupedProblem::GroupedContiguous { .. }
+            | GroupedProblem::GroupedMasked { .. }
+            | GroupedProblem::PointerArray { .. } => self.shared.map(several),
         };
         let mut of_a: Vec<_> = (0..a).map(|_| fill([m, k], a_order, formats[0])).collect();
         let mut of_b: Vec<_> = (0..b).map(|_| fill([k, n], b_order, formats[1])).collect();
@@ -370,21 +382,21 @@ impl Matrices {
         of: &SeveralProducts,
         i: usize,
         ([first, m], [begin, end]): ([u32; 2], [u32; 2]),
-    ) -> Product {
+    ) -> GemmCase {
         let own = |all: &[HostMatrix]| all[i.min(all.len() - 1)].clone();
         let part = |matrix: HostMatrix, [first_row, rows]: [u32; 2], [first_column, columns]: [u32; 2]| {
             if [rows, columns] == [matrix.rows, matrix.columns] {
                 return matrix;
             }
             let HostMatrix { format, order, .. } = matrix;
-            let pitch = if order == Order::RowMajor { columns } else { rows };
-            HostMatrix::from_fn(format, [rows, columns], order, pitch, |row, column| {
+            let ld = if order == Order::RowMajor { columns } else { rows };
+            HostMatrix::from_fn(format, [rows, columns], order, ld, |row, column| {
                 matrix.get(first_row + row, first_column + column)
             })
         };
         let (rows, columns) = (if of.ragged() { [first, m] } else { [0, of.problem.m] }, [0, of.problem.n]);
         let (range, [alpha, beta]) = ([begin, end - begin], of.factors);
-        Product {
+        GemmCase {
             a: part(own(&self.a), rows, range),
             b: part(own(&self.b), range, columns),
             scales: self.scales.as_ref().map(|[a, b]| {
@@ -397,7 +409,7 @@ impl Matrices {
             c: Some(part(own(&self.c), rows, columns)),
             alpha,
             beta,
-            d_pitch: of.problem.n,
+            d_ld: of.problem.n,
             d_offset: 0,
             in_place: false,
         }

@@ -118,26 +118,26 @@ fn place_sparse<E>(
     upload: &mut dyn FnMut(&[u8]) -> Result<u64, E>,
 ) -> Result<[MatrixRef; 2], E> {
     let (mut values, mut metadata) = (Vec::new(), Vec::new());
-    let (mut pitches, mut strides) = ([16; 2], [0; 2]);
+    let (mut lds, mut strides) = ([16; 2], [0; 2]);
     for operand in all {
         let ([mn, k], elements) = lines(operand, is_b);
         let format = of_kernels(operand.format);
         let compressed = sparse::compress(format, [mn, k], &elements).expect("a pruned operand");
         let (kept, of_line) = (sparse::kept(format, k), 16 / operand.format.bytes());
-        let pitch = kept.next_multiple_of(of_line).max(of_line);
+        let ld = kept.next_multiple_of(of_line).max(of_line);
         for line in compressed.values.chunks(kept.max(1) as usize) {
             let mut line: Vec<u64> = line.iter().map(|&bits| bits.into()).collect();
-            line.resize(pitch as usize, operand.format.poison());
+            line.resize(ld as usize, operand.format.poison());
             values.extend(operand.format.memory(&line));
         }
         metadata.extend(compressed.metadata.iter().flat_map(|word| word.to_le_bytes()));
-        pitches = [pitch.into(), sparse::metadata_pitch(format, k).max(sparse::WORDS).into()];
-        strides = [u64::from(mn) * u64::from(pitch), compressed.metadata.len() as u64];
+        lds = [ld.into(), sparse::metadata_ld(format, k).max(sparse::WORDS).into()];
+        strides = [u64::from(mn) * u64::from(ld), compressed.metadata.len() as u64];
     }
     let stride = |i: usize| if all.len() > 1 { strides[i] } else { 0 };
     Ok([
-        MatrixRef::new(upload(&values)?, pitches[0]).every(stride(0)),
-        MatrixRef::new(upload(&metadata)?, pitches[1]).every(stride(1)),
+        MatrixRef::new(upload(&values)?, lds[0]).every(stride(0)),
+        MatrixRef::new(upload(&metadata)?, lds[1]).every(stride(1)),
     ])
 }
 
@@ -197,13 +197,13 @@ fn place<E>(
     let units: Vec<Vec<u8>> = all.iter().map(of_one).collect();
     let stride = |length: usize| if all.len() > 1 { length as u64 } else { 0 };
     let first = units.first().map_or(0, |units| units.len() * 8 / code.bits() as usize);
-    let pitch = all.first().map_or(0, |weights| collective::weights::pitch(code, weights.extents[1]));
-    let codes = MatrixRef::new(upload(&units.concat())?, pitch).every(stride(first));
+    let ld = all.first().map_or(0, |weights| collective::weights::ld(code, weights.extents[1]));
+    let codes = MatrixRef::new(upload(&units.concat())?, ld).every(stride(first));
     let mut matrices = |of: fn(&Weights) -> Option<&HostMatrix>| -> Result<MatrixRef, E> {
         let found: Vec<&HostMatrix> = all.iter().filter_map(of).collect();
         let Some(first) = found.first() else { return Ok(MatrixRef::NONE) };
         let bytes: Vec<u8> = found.iter().flat_map(|matrix| matrix.bytes()).collect();
-        Ok(MatrixRef::new(upload(&bytes)?, first.pitch.into()).every(stride(first.bits.len())))
+        Ok(MatrixRef::new(upload(&bytes)?, first.ld.into()).every(stride(first.bits.len())))
     };
     let scales = matrices(|weights| weights.scales.as_ref())?;
     Ok((codes, GroupScales { scales, zeros: matrices(|weights| weights.zeros.as_ref())? }))

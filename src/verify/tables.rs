@@ -11,7 +11,7 @@ use kernel::{AnyGemm, Engine, GemmProblem, Program};
 use serde::Deserialize;
 
 use super::matrix::{Fill, HostMatrix};
-use super::product::{Product, RunError, accumulators, formats, orders};
+use super::product::{GemmCase, RunError, accumulators, formats, orders};
 use super::{Format, Order, RecordProducts, SeveralOutcome, SeveralProducts, Sums, fnv, fnv_from};
 
 /// One row of a table. It stands for all combinations of its lists: kinds, element types, shapes, pairs of
@@ -346,8 +346,8 @@ impl Share<'_> {
         let [_, _, of_d] = formats(entry);
         let c = HostMatrix::random(of_d, [m, n], Order::RowMajor, 1, case.c, &mut random);
         let sums = Sums::in_accumulators(accumulators(entry), &a, &b, &|_| ());
-        let (d_pitch, d_offset) = (n + case.d_padding, case.d_offset);
-        let mut product = Product {
+        let (d_ld, d_offset) = (n + case.d_padding, case.d_offset);
+        let mut product = GemmCase {
             a,
             b,
             scales: None,
@@ -357,7 +357,7 @@ impl Share<'_> {
             c: Some(c),
             alpha: 1.0,
             beta: 0.0,
-            d_pitch,
+            d_ld,
             d_offset,
             in_place: case.in_place,
         };

@@ -46,9 +46,9 @@ pub fn transposition(
         Order::ColumnMajor => [matrix.columns, matrix.rows],
     };
     let bytes = transpose.bytes() as usize;
-    let pitch = (rows as usize).next_multiple_of(16 / bytes);
-    let d = MatrixRef::new(0, pitch as u64);
-    Ok((transpose, Transposition { rows, columns, count: 1, a, d }, columns as usize * pitch * bytes))
+    let ld = (rows as usize).next_multiple_of(16 / bytes);
+    let d = MatrixRef::new(0, ld as u64);
+    Ok((transpose, Transposition { rows, columns, count: 1, a, d }, columns as usize * ld * bytes))
 }
 
 /// Uploads bytes to an engine.

@@ -38,8 +38,8 @@ use std::time::Duration;
 use collective::tree::{AnyNode, Host, Memory, Node, NodeError, Path, Reach, Scratch, Shape, Written};
 use collective::{BlockScales, Bounded, Epilogue, EpilogueSpec, Evaluated, FormulaArguments, Treed};
 use kernel::{
-    AnyGemm, Arguments, Buffer, Call, Engine, EngineError, Gemm, GemmConfig, GemmProblem, KernelSpec, Launch,
-    LaunchError, MatrixRef, Own, Program, Tree, UnknownConfig,
+    AnyGemm, Arguments, Buffer, Call, Engine, EngineError, EpilogueArgs, Gemm, GemmConfig, GemmProblem,
+    KernelSpec, Launch, LaunchError, MatrixRef, Program, Tree, UnknownConfig,
 };
 use reference::memory::{Compared, Contents, Fault, Writes};
 use reference::{Elements, Wanted};
@@ -190,14 +190,14 @@ struct Output {
     shape: Shape,
     address: u64,
     /// Leading dimension in elements.
-    pitch: u64,
+    ld: u64,
     /// Bytes per element.
     bytes: u64,
 }
 
 impl Output {
     fn element(&self, [row, column]: [u32; 2]) -> u64 {
-        self.address + (u64::from(row) * self.pitch + u64::from(column)) * self.bytes
+        self.address + (u64::from(row) * self.ld + u64::from(column)) * self.bytes
     }
 
     /// The memory of its rows.
@@ -456,7 +456,7 @@ impl<'e> Bench<'e> {
         let evaluate = |host: &mut Host<'_>, at| C::Epilogue::evaluate(host, arguments, at);
         let check = |product, path: &Path<'_>| C::Epilogue::check(arguments, product, path);
         let host = OnHost { evaluate: &evaluate, check: &check };
-        let given = Own::<C::Epilogue>(arguments);
+        let given = EpilogueArgs::<C::Epilogue>(arguments);
         self.check_given(&Gemm::<C>::kernel(), problem, (given, host), d)
     }
 
@@ -476,7 +476,7 @@ impl<'e> Bench<'e> {
         let random = [operand(of_a, [m, k], a_order), operand(of_b, [k, n], b_order)];
         let ([host_a, host_b], weights) = storage::fitted(gemm, problem, random, &mut self.random);
         let scales = random_scales(gemm, problem, &mut self.random);
-        let matrix = |address, matrix: &HostMatrix| MatrixRef::new(address, matrix.pitch.into());
+        let matrix = |address, matrix: &HostMatrix| MatrixRef::new(address, matrix.ld.into());
         let slots = self.engine.slots(&gemm.program()?)?;
         let a = matrix(self.upload(&host_a.bytes())?, &host_a);
         let b = matrix(self.upload(&host_b.bytes())?, &host_b);
@@ -525,7 +525,7 @@ impl<'e> Bench<'e> {
         let evaluate = |host: &mut Host<'_>, at| C::Epilogue::evaluate(host, arguments, at);
         let check = |product, path: &Path<'_>| C::Epilogue::check(arguments, product, path);
         let host = OnHost { evaluate: &evaluate, check: &check };
-        let given = Own::<C::Epilogue>(arguments);
+        let given = EpilogueArgs::<C::Epilogue>(arguments);
         self.check_call(&Gemm::<C>::kernel(), &call.with(given), host, [call.a, call.b])
     }
 
@@ -576,8 +576,8 @@ impl<'e> Bench<'e> {
         let slots = self.engine.slots(program)?;
         let launch = (subject.launch)(slots)?;
         let operand = |format, extents, order, matrix: MatrixRef| {
-            let pitch = u32::try_from(matrix.pitch).unwrap_or(u32::MAX);
-            self.contents.matrix(format, extents, order, (matrix.address, pitch))
+            let ld = u32::try_from(matrix.ld).unwrap_or(u32::MAX);
+            self.contents.matrix(format, extents, order, (matrix.address, ld))
         };
         let (a, b) = (operand(*of_a, [m, k], *a_order, call.a), operand(*of_b, [k, n], *b_order, call.b));
         let scales_of = |mn, rows, scales| Scales {
@@ -595,7 +595,7 @@ impl<'e> Bench<'e> {
             None => Elements::new(*accumulators, &a, &b),
             Some(scales) => Elements::in_blocks(&a, &b, scales.each_ref()),
         };
-        let d = Output { shape: Shape { m, n: n >> halvings }, address: d.address, pitch: d.pitch, bytes };
+        let d = Output { shape: Shape { m, n: n >> halvings }, address: d.address, ld: d.ld, bytes };
         let reduces = |at| {
             let (memory, one) = (Remembered(&self.contents), |_| Bounded::exact(1.0));
             let mut host = Host::new(d.shape, &memory, &one);

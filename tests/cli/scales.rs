@@ -77,8 +77,8 @@ fn the_kind_of_scaling_follows_from_the_shapes() {
         ("one each row, and a number", 1, m, 1, 1, "cf32_rf32"),
         ("a number, and one each column", 1, 1, n, 1, "cf32_rf32"),
     ] {
-        let (a_scale, a_values, a_pitch) = scale("sa.npy", a_rows, a_blocks);
-        let (b_scale, b_values, b_pitch) = scale("sb.npy", b_blocks, b_columns);
+        let (a_scale, a_values, a_ld) = scale("sa.npy", a_rows, a_blocks);
+        let (b_scale, b_values, b_ld) = scale("sb.npy", b_blocks, b_columns);
         let files = ["--a", &a_name, "--b", &b_name, "--scale-a", &a_scale, "--scale-b", &b_scale];
         let others = ["gemm", "--engine", "emulator", "--dtype", "e4m3", "--out-dtype", "f32", "--out", &out];
         let run = falchion(&[&others[..], &files].concat());
@@ -97,8 +97,8 @@ fn the_kind_of_scaling_follows_from_the_shapes() {
                 let a_block = if a_blocks == m { row } else { block.min(a_blocks - 1) };
                 let b_block = if b_blocks == n { column } else { block.min(b_blocks - 1) };
                 let b_column = place(column, n, b_columns).min(b_columns - 1);
-                let of_a = a_values[place(row, m, a_rows).min(a_rows - 1) * a_pitch + a_block];
-                let of_b = b_values[b_block * b_pitch + b_column];
+                let of_a = a_values[place(row, m, a_rows).min(a_rows - 1) * a_ld + a_block];
+                let of_b = b_values[b_block * b_ld + b_column];
                 let term =
                     f64::from(of_a * of_b) * f64::from(e4m3(a[row * k + kk]) * e4m3(b[kk * n + column]));
                 exact += term;

@@ -17,7 +17,7 @@ use cudarc::driver::{CudaContext, CudaStream, result, sys};
 use falchion::collective::Format;
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::GemmProblem;
-use falchion::kernel::driver::{self, Chooser, DeviceSlice, Multiplication, StreamRef};
+use falchion::kernel::driver::{self, Chooser, DeviceSlice, GemmDesc, StreamRef};
 
 use crate::product::{Backend, Extents, Product};
 use crate::{Activation, Error};
@@ -161,7 +161,7 @@ impl Backend for CubeBackend {
             None => None,
         };
         let majors = [if of_a { Major::Mn } else { Major::K }, if of_b { Major::K } else { Major::Mn }];
-        let what = Multiplication::new(format, majors, problem);
+        let what = GemmDesc::new(format, majors, problem);
         let what = match extents.batch {
             Some(count) => what.batched(number(count)?),
             None => what,

@@ -35,7 +35,7 @@ pub struct Description {
     /// Text of the kernel's spec; null lets the library choose.
     pub spec: *const c_char,
     /// Leading dimensions of A, B, C and D, in elements; 0 is packed.
-    pub pitches: [u64; 4],
+    pub lds: [u64; 4],
     /// Elements from one GEMM's matrix to the next one's, for A, B, C and D; 0 is packed.
     pub strides: [u64; 4],
     /// Bytes of which every matrix address is a multiple; 0 is 256.
@@ -155,21 +155,21 @@ impl Places {
         let extents = [of(majors[0], m), of(majors[1], n), [m, n], [m, n]];
         let mut all = Self { places: [[0; 2]; 4], elements: [0; 4] };
         for (i, [lines, contiguous]) in extents.into_iter().enumerate() {
-            let Description { pitches, strides, batch, .. } = description;
-            let pitch = if pitches[i] == 0 { contiguous } else { pitches[i] };
-            if pitch < contiguous {
-                return invalid(format!("ld{} is {pitch}, {contiguous} or more was needed", NAMES[i]));
+            let Description { lds, strides, batch, .. } = description;
+            let ld = if lds[i] == 0 { contiguous } else { lds[i] };
+            if ld < contiguous {
+                return invalid(format!("ld{} is {ld}, {contiguous} or more was needed", NAMES[i]));
             }
             let one = lines.checked_sub(1).map_or(Some(0), |before| {
-                before.checked_mul(pitch).and_then(|before| before.checked_add(contiguous))
+                before.checked_mul(ld).and_then(|before| before.checked_add(contiguous))
             });
-            let stride = if strides[i] == 0 { lines.saturating_mul(pitch) } else { strides[i] };
+            let stride = if strides[i] == 0 { lines.saturating_mul(ld) } else { strides[i] };
             let others = u64::from((*batch).max(1) - 1).checked_mul(stride);
             let elements = one.zip(others).and_then(|(one, others)| one.checked_add(others));
             let Some(elements) = elements.filter(|&elements| elements < 1 << 48) else {
                 return invalid(format!("{} would have 2^48 elements or more, fewer were needed", NAMES[i]));
             };
-            (all.places[i], all.elements[i]) = ([pitch, stride], elements);
+            (all.places[i], all.elements[i]) = ([ld, stride], elements);
         }
         Ok(all)
     }
@@ -242,10 +242,10 @@ impl Gemm {
         let Places { places, elements } = Places::new(description, majors)?;
         let alignment = if alignment == 0 { 256 } else { alignment.min(256) };
         let [a, b, c, d] = [(0, types.a), (1, types.b), (2, types.d), (3, types.d)].map(|(i, format)| {
-            let [pitch, stride] = places[i];
+            let [ld, stride] = places[i];
             // A multiple of the alignment, and of no more; an element is aligned in any case.
             let address = (1 << 20) | u64::from(alignment.max(format.bytes()));
-            MatrixRef { address, pitch, stride }
+            MatrixRef { address, ld, stride }
         });
         let request = Request::packed(types, majors, GemmProblem { m, n, k });
         let mut request = if batch > 1 { request.batched(batch) } else { request };

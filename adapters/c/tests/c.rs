@@ -93,7 +93,7 @@ const NOTHING: Description = Description {
     k: 64,
     batch: 0,
     spec: null(),
-    pitches: [0; 4],
+    lds: [0; 4],
     strides: [0; 4],
     alignment: 0,
     card: 0,
@@ -151,7 +151,7 @@ fn descriptions_that_are_none_are_refused() {
         ("no text", Description { layout: c(c"\xff"), ..bf16 }, INVALID, "UTF-8"),
         ("no size", Description { size: 0, ..bf16 }, INVALID, "size is 0, sizeof(falchion_gemm_desc)"),
         ("an older structure", Description { size: 48, ..bf16 }, INVALID, "size is 48"),
-        ("rows are short", Description { pitches: [8, 0, 0, 0], ..bf16 }, INVALID, "lda is 8, 64 or more"),
+        ("rows are short", Description { lds: [8, 0, 0, 0], ..bf16 }, INVALID, "lda is 8, 64 or more"),
         ("far apart", Description { batch: 3, strides: [1 << 47, 0, 0, 0], ..bf16 }, INVALID, "2^48"),
         ("no power of two", Description { alignment: 24, ..bf16 }, INVALID, "alignment is 24"),
         ("other types", Description { spec: c(c"dtype=f16"), ..bf16 }, INVALID, "dtype is `f16`, `bf16` was"),
@@ -175,7 +175,7 @@ fn descriptions_that_are_none_are_refused() {
         ),
         (
             "a spec that cannot load such rows",
-            Description { spec: c(c"tile=64x64x64"), pitches: [69, 0, 0, 0], ..bf16 },
+            Description { spec: c(c"tile=64x64x64"), lds: [69, 0, 0, 0], ..bf16 },
             INVALID,
             "spec: A's leading dimension",
         ),
@@ -231,9 +231,9 @@ fn kernels_serve_what_is_described() {
     let bf16 = Description { types: c(c"bf16"), m: 64, n: 72, k: 128, ..NOTHING };
     for (why, description, copied) in [
         ("packed", bf16, false),
-        ("padded rows", Description { pitches: [136, 128, 0, 80], ..bf16 }, false),
-        ("rows at odd elements", Description { pitches: [133, 0, 0, 0], ..bf16 }, true),
-        ("rows of B at odd elements", Description { layout: c(c"kn"), pitches: [0, 77, 0, 0], ..bf16 }, true),
+        ("padded rows", Description { lds: [136, 128, 0, 80], ..bf16 }, false),
+        ("rows at odd elements", Description { lds: [133, 0, 0, 0], ..bf16 }, true),
+        ("rows of B at odd elements", Description { layout: c(c"kn"), lds: [0, 77, 0, 0], ..bf16 }, true),
         ("addresses of elements", Description { alignment: 2, ..bf16 }, true),
         ("addresses of 16 B", Description { alignment: 16, ..bf16 }, false),
         (
@@ -330,7 +330,7 @@ fn kernels_are_emulated_on_the_hosts_memory() {
             k: k as u32,
             batch,
             spec,
-            pitches: [ld as u64, ld as u64, ld_d as u64, ld_d as u64],
+            lds: [ld as u64, ld as u64, ld_d as u64, ld_d as u64],
             alignment: 16,
             ..NOTHING
         };

@@ -11,7 +11,7 @@ use candle_core::{DType, Error, Layout, Result, Storage, bail};
 use falchion::collective::Format;
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::driver::cudarc::{read, write};
-use falchion::kernel::driver::{self, Chooser, DeviceSlice, Multiplication};
+use falchion::kernel::driver::{self, Chooser, DeviceSlice, GemmDesc};
 use falchion::kernel::{EngineError, GemmProblem, Types};
 use float8::F8E4M3;
 use half::{bf16, f16};
@@ -121,7 +121,7 @@ fn multiply<T: Half>(
     let [of_a, of_b] = product.transposed;
     // A is contiguous along K or along M, and B along K or along N.
     let majors = [if of_a { Major::Mn } else { Major::K }, if of_b { Major::K } else { Major::Mn }];
-    let what = Multiplication::new(T::FORMAT, majors, problem);
+    let what = GemmDesc::new(T::FORMAT, majors, problem);
     let what = match extents.batch {
         Some(count) => what.batched(u32::try_from(count).map_err(Error::wrap)?),
         None => what,
@@ -164,7 +164,7 @@ fn grouped<T: Half>(
     let (x, weights, offsets) = (view::<T>(x)?, view::<T>(weights)?, view::<u32>(offsets)?);
     let count = u32::try_from(count).map_err(Error::wrap)?;
     let of_weights = if experts.transposed { Major::K } else { Major::Mn };
-    let what = Multiplication::new(T::FORMAT, [Major::K, of_weights], problem(extents)?);
+    let what = GemmDesc::new(T::FORMAT, [Major::K, of_weights], problem(extents)?);
     // The groups may not cover all rows, so D begins as zeros.
     let mut d = device.alloc_zeros::<T>(extents.elements()[2])?;
     {
@@ -204,7 +204,7 @@ pub(crate) fn scaled(
     bias: Option<Stored<'_>>,
 ) -> Result<CudaStorage> {
     let types = Types::of(Format::E4m3).scaled([1, 128]);
-    let what = Multiplication::new(types, [Major::K; 2], problem(extents)?);
+    let what = GemmDesc::new(types, [Major::K; 2], problem(extents)?);
     let bias = bias.map(view::<bf16>).transpose()?;
     if let Some(bias) = &bias
         && bias.len() != extents.n

@@ -35,7 +35,7 @@ use cust::stream::Stream;
 use falchion::collective::{Epilogue, Format, LinearArguments};
 use falchion::cute_rs::atom::Major;
 pub use falchion::kernel::driver::Activation;
-use falchion::kernel::driver::{self, Chooser, LoadedGemm, Multiplication, StreamRef};
+use falchion::kernel::driver::{self, Chooser, LoadedGemm, GemmDesc, StreamRef};
 pub use falchion::kernel::{EngineError, GemmProblem};
 use falchion::kernel::{Gemm, GemmConfig};
 
@@ -123,7 +123,7 @@ impl Products {
         b: &DeviceSlice<T>,
         d: &mut DeviceSlice<T>,
     ) -> Result<(), Error> {
-        let what = Multiplication::new(T::FORMAT, [Major::K, Major::Mn], problem);
+        let what = GemmDesc::new(T::FORMAT, [Major::K, Major::Mn], problem);
         // SAFETY: the caller guarantees it.
         unsafe { Ok(self.chooser.enqueue(on(stream), &what, [readable(a), readable(b), writable(d)])?) }
     }
@@ -162,7 +162,7 @@ impl Products {
         weight: &Weight<'_, T>,
         y: &mut DeviceSlice<T>,
     ) -> Result<(), Error> {
-        let what = Multiplication::new(T::FORMAT, [Major::K; 2], problem);
+        let what = GemmDesc::new(T::FORMAT, [Major::K; 2], problem);
         // SAFETY: the caller guarantees it.
         unsafe {
             let what = match (weight.bias, weight.activation) {

@@ -3,7 +3,7 @@
 use ptx::abi::Argument;
 use ptx::{Builder, Value};
 
-use super::store::{Access, Combine, Output, Store, Stored, Way, row_address};
+use super::store::{Access, Combine, Output, Store, StorePath, Stored, row_address};
 use crate::element::{Format, Packed};
 use crate::extent::Extent;
 use crate::form::displaced;
@@ -33,7 +33,7 @@ impl<'f> OutputRow<'f> {
             let first = fragment.first[1];
             row.column = (first >> halvings) + (row.column - first);
         }
-        let base = row_address(format, device.address, device.pitch, &row);
+        let base = row_address(format, device.address, device.ld, &row);
         Self { base, columns: row.columns_inside(Extent { n: extent.n >> halvings, ..extent }) }
     }
 
@@ -62,7 +62,7 @@ pub struct DirectStore;
 #[derive(Clone, Copy, Debug)]
 pub struct DirectDevice<'f> {
     address: Value<'f, u64>,
-    pitch: Value<'f, u64>,
+    ld: Value<'f, u64>,
     /// Bytes from one output of a batch to the next; `None` if there is only one.
     batch: Option<Value<'f, u64>>,
 }
@@ -71,18 +71,18 @@ impl<'f> DirectDevice<'f> {
     /// Declares the kernel parameters.
     pub(super) fn declare(f: &'f Builder, plan: &Plan) -> Self {
         if plan.form.described() {
-            return Self { address: f.constant(0), pitch: f.constant(0), batch: None };
+            return Self { address: f.constant(0), ld: f.constant(0), batch: None };
         }
-        let (address, pitch) = (f.param("d"), f.number("d_pitch"));
-        Self { address, pitch, batch: plan.form.outputs().then(|| f.number("d_batch")) }
+        let (address, ld) = (f.param("d"), f.number("d_pitch"));
+        Self { address, ld, batch: plan.form.outputs().then(|| f.number("d_batch")) }
     }
 
     /// The output of a group.
     fn of(self, extent: Extent<'f>) -> Self {
         match extent.record {
             Some(record) => {
-                let Described { address, pitch } = record.d(self.address.builder());
-                Self { address, pitch, batch: None }
+                let Described { address, ld } = record.d(self.address.builder());
+                Self { address, ld, batch: None }
             }
             None => Self { address: displaced(self.address, self.batch, extent.group), ..self },
         }
@@ -90,13 +90,13 @@ impl<'f> DirectDevice<'f> {
 
     /// D's address and leading dimension.
     pub(super) fn place(self, extent: Extent<'f>) -> [Value<'f, u64>; 2] {
-        let Self { address, pitch, .. } = self.of(extent);
-        [address, pitch]
+        let Self { address, ld, .. } = self.of(extent);
+        [address, ld]
     }
 }
 
 impl Store for DirectStore {
-    const WAY: Way = Way::Direct;
+    const WAY: StorePath = StorePath::Direct;
 }
 
 /// The values of the kernel parameters.
@@ -104,7 +104,7 @@ pub(super) fn parameters(format: Format, plan: &Plan, output: Output) -> Vec<Arg
     if plan.form.described() {
         return Vec::new();
     }
-    let mut parameters = vec![output.address.into(), output.pitch.into()];
+    let mut parameters = vec![output.address.into(), output.ld.into()];
     if plan.form.outputs() {
         parameters.push((output.batch.stride * u64::from(format.bytes())).into());
     }

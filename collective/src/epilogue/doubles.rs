@@ -41,7 +41,7 @@ fn each_row<'f>(
     let start = fragment.start();
     for (block, _) in (0u32..).zip(&fragment.blocks) {
         for row in fragment.rows(start, block) {
-            let [c, d] = [c, d].map(|[address, pitch]| row_address(FORMAT, address, pitch, &row));
+            let [c, d] = [c, d].map(|[address, ld]| row_address(FORMAT, address, ld, &row));
             let inside = row.columns_inside(extent);
             for pair in &row.pairs {
                 let offset = |column: u32| (column * FORMAT.bytes()).cast_signed();

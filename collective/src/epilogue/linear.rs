@@ -103,9 +103,8 @@ impl<T: Element, S: Store> Evaluated for LinearCombination<T, S> {
     ) -> Bounded {
         let [row, column] = at.map(u64::from);
         let format = T::FORMAT;
-        let of_c = |c: MatrixRef| {
-            host.read(format, c.address + (row * c.pitch + column) * u64::from(format.bytes()))
-        };
+        let of_c =
+            |c: MatrixRef| host.read(format, c.address + (row * c.ld + column) * u64::from(format.bytes()));
         let c = c.filter(|_| beta != 0.0).map(of_c);
         let sum = Some(host.accumulator(at)).filter(|_| alpha != 0.0);
         let terms = [(alpha, sum), (beta, c)]
@@ -165,19 +164,19 @@ impl LinearHost for Linear {
 
     fn parameters(&self, plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
         let LinearArguments { beta, c, .. } = *arguments;
-        let MatrixRef { address: c, pitch: c_pitch, stride: c_batch } =
+        let MatrixRef { address: c, ld: c_ld, stride: c_batch } =
             c.filter(|_| beta != 0.0).unwrap_or(MatrixRef::NONE);
         let format = self.store.format;
         let pair = u64::from(format.bits() / 4);
         let even = |address: u64, strides: u64| address.is_multiple_of(pair) && strides.is_multiple_of(2);
         let pairs = d.n.is_multiple_of(2)
-            && even(d.address, d.pitch | d.batch.stride)
-            && (beta == 0.0 || even(c, c_pitch | c_batch));
+            && even(d.address, d.ld | d.batch.stride)
+            && (beta == 0.0 || even(c, c_ld | c_batch));
         let mut parameters = factors::parameters(format, *arguments);
         if plan.form.described() {
             return parameters;
         }
-        parameters.extend([c.into(), c_pitch.into()]);
+        parameters.extend([c.into(), c_ld.into()]);
         if plan.form.outputs() {
             parameters.push((c_batch * u64::from(format.bytes())).into());
         }
@@ -206,7 +205,7 @@ impl EpilogueEmitter for Linear {
             store: self.store.moved(),
             factors: Factors::declare(f, self.store.format),
             c: described.unwrap_or_else(|| f.param("c")),
-            c_pitch: described.unwrap_or_else(|| f.number("c_pitch")),
+            c_ld: described.unwrap_or_else(|| f.number("c_pitch")),
             c_batch: plan.form.outputs().then(|| f.number("c_batch")),
             pairs: if described.is_some() { f.constant(0) } else { f.param("pairs") },
             d: self.store.declare(f, plan),
@@ -220,7 +219,7 @@ struct LinearDevice<'f> {
     store: StoreSpec,
     factors: Factors<'f>,
     c: Value<'f, u64>,
-    c_pitch: Value<'f, u64>,
+    c_ld: Value<'f, u64>,
     c_batch: Option<Value<'f, u64>>,
     pairs: Value<'f, u32>,
     d: StoreDevice<'f>,
@@ -237,7 +236,7 @@ impl<'f> DeviceEpilogue<'f> for LinearDevice<'f> {
             let c = record.c(f);
             pairs = record.d(f).pairs(spec.format, columns)
                 & (c.pairs(spec.format, columns) | device.factors.leaves_c());
-            (device.c, device.c_pitch) = (c.address, c.pitch);
+            (device.c, device.c_ld) = (c.address, c.ld);
         }
         let emit = |source: bool, pairs: bool, copies: bool| {
             let row = |row: &FragmentRow<'f, f32>| {
@@ -296,12 +295,12 @@ impl<'f> DeviceEpilogue<'f> for LinearDevice<'f> {
             return;
         };
         let mut pairs = self.pairs.differs_from(0);
-        let mut c = [displaced(self.c, self.c_batch, extent.group), self.c_pitch];
+        let mut c = [displaced(self.c, self.c_batch, extent.group), self.c_ld];
         if let Some(record) = extent.record {
             let of_c = record.c(f);
             pairs = record.d(f).pairs(self.store.format, extent.n)
                 & (of_c.pairs(self.store.format, extent.n) | self.factors.leaves_c());
-            c = [of_c.address, of_c.pitch];
+            c = [of_c.address, of_c.ld];
         }
         let (factors, reads_c) = (self.factors.doubles(), self.factors.reads_c());
         let of = Doubles { factors, reads_c, pairs, c, d: direct.place(extent) };
@@ -329,9 +328,9 @@ impl<'f> Source<'f> {
     ) -> Self {
         let format = device.store.format;
         if device.store.transposed {
-            return Self::load_transposed(format, f, [device.c, device.c_pitch], extent, row);
+            return Self::load_transposed(format, f, [device.c, device.c_ld], extent, row);
         }
-        let base = super::store::row_address(format, device.c, device.c_pitch, row);
+        let base = super::store::row_address(format, device.c, device.c_ld, row);
         let columns = row.columns_inside(extent);
         let load = |column: u32| {
             let values = [f.variable(0.0), f.variable(0.0)];
@@ -359,11 +358,11 @@ impl<'f> Source<'f> {
     fn load_transposed(
         format: Format,
         f: &'f Builder,
-        [c, pitch]: [Value<'f, u64>; 2],
+        [c, ld]: [Value<'f, u64>; 2],
         extent: Extent<'f>,
         row: &FragmentRow<'f, f32>,
     ) -> Self {
-        let line = Line::new(format, [c, pitch], extent, row);
+        let line = Line::new(format, [c, ld], extent, row);
         let load = |column: u32| {
             let value = f.variable(0.0);
             f.if_(line.inside(column), || {

@@ -8,12 +8,12 @@ use ptx::{Builder, Value, Var};
 use crate::extent::Extent;
 use crate::mainloop::{Fragment, FragmentRow};
 use crate::plan::Plan;
-use crate::tree::{Columns, Facts, Pair, Part, PartRow, Visit};
+use crate::tree::{Columns, NodeTraits, Pair, Part, PartRow, Visit};
 
 /// The order in which the groups of 8 columns of a tile are visited: those of a gate, then those of its up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Order {
-    /// [`Facts::gate_block`].
+    /// [`NodeTraits::gate_block`].
     pub(super) gate_block: u32,
     /// Groups per tile.
     pub(super) groups: u32,
@@ -22,7 +22,7 @@ pub(super) struct Order {
 impl Order {
     /// The group at position `index`.
     const fn group(self, index: u32) -> u32 {
-        let groups = if self.gate_block == Facts::SPLIT { self.groups / 2 } else { self.gate_block / 8 };
+        let groups = if self.gate_block == NodeTraits::SPLIT { self.groups / 2 } else { self.gate_block / 8 };
         if groups < 2 {
             // Alternating columns, or blocks of 8 and 8: the order is unchanged.
             return index;
@@ -138,7 +138,7 @@ impl<'f> Parts<'f> {
         }
         let Columns { first, pairs, n } = self.tile.columns;
         let joined: Vec<u32> = places.iter().step_by(2).map(|place| place / 2).collect();
-        let doubled = if self.order.gate_block == Facts::SPLIT {
+        let doubled = if self.order.gate_block == NodeTraits::SPLIT {
             let ups = Columns { first: first + n, pairs, n: self.tile.doubled.n };
             [(self.tile.columns, 0), (ups, 1)]
                 .map(|(columns, up)| self.part(columns, block, rows, joined.clone(), &|pair| pair % 2 == up))

@@ -17,7 +17,7 @@ use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, LinearHost};
 use crate::element::{Element, Format, Packed};
 use crate::extent::Extent;
 use crate::form::{Batch, Forms};
-use crate::mainloop::{Consumer, Fragment, FragmentRow, Piece, begin, output_elements};
+use crate::mainloop::{Consumer, Fragment, FragmentRow, WorkUnit, begin, output_elements};
 use crate::operand::{TileAtom, Widest};
 use crate::plan::{EpilogueSpec, MBARRIER_BYTES, Plan};
 use crate::tree::{NodeError, Path, Shape};
@@ -185,9 +185,9 @@ impl LinearHost for Sourced {
         let Some(c) = arguments.read()? else { return Ok(()) };
         let (path, format) = (path.then("C"), self.store.format);
         path.reads_matrix(format, c, product)?;
-        let [pitch, batch] = [c.pitch, c.stride].map(|stride| stride.saturating_mul(format.bytes().into()));
+        let [ld, batch] = [c.ld, c.stride].map(|stride| stride.saturating_mul(format.bytes().into()));
         let alignment = u64::from(self.store.alignment());
-        for (what, value) in [("address", c.address), ("pitch in bytes", pitch), ("stride in bytes", batch)] {
+        for (what, value) in [("address", c.address), ("pitch in bytes", ld), ("stride in bytes", batch)] {
             if !value.is_multiple_of(alignment) {
                 let needed = format!("the {what} is {value:#x}, a multiple of {alignment} was needed");
                 return Err(path.refuse(format!("{needed}: tensor copies load it")));
@@ -201,7 +201,7 @@ impl LinearHost for Sourced {
         // If C is not read, D's map serves as a placeholder.
         let source = c.filter(|_| beta != 0.0).map_or(d, |c| Output {
             address: c.address,
-            pitch: c.pitch,
+            ld: c.ld,
             batch: Batch { stride: if d.batch.count > 1 { c.stride } else { 0 }, ..d.batch },
             ..d
         });
@@ -247,7 +247,7 @@ impl<'f> DeviceEpilogue<'f> for SourcedDevice<'f> {
         plan: &Plan,
         _extent: Extent<'f>,
         consumer: Consumer<'f>,
-        piece: Piece<'f>,
+        piece: WorkUnit<'f>,
     ) {
         let elements =
             output_elements(&plan.mainloop).expect("a plan admits only tiles that wgmma multiplies");

@@ -26,7 +26,7 @@ pub struct Output {
     /// Columns.
     pub n: u32,
     /// Leading dimension: elements from one row to the next.
-    pub pitch: u64,
+    pub ld: u64,
     /// The batch of outputs of which it is the first.
     pub batch: Batch,
 }
@@ -38,7 +38,7 @@ impl Output {
         let [columns, rows] = plan.stored_box();
         let dimensions = [
             Dimension::contiguous(self.n, columns),
-            Dimension { extent: self.m, stride: self.pitch, copied: rows },
+            Dimension { extent: self.m, stride: self.ld, copied: rows },
         ];
         let batch = plan.form.outputs().then_some(self.batch);
         let swizzle = tensor_swizzle(plan.staging.swizzle);
@@ -126,7 +126,7 @@ pub struct Access {
 )]
 pub trait Store: 'static {
     /// The path to global memory.
-    const WAY: Way;
+    const WAY: StorePath;
     /// Whether it stores the transpose of D (swap-AB): its rows are D's columns.
     const TRANSPOSED: bool = false;
     /// The layout atom of its buffers, K-major; `None` for the widest.
@@ -135,7 +135,7 @@ pub trait Store: 'static {
 
 /// The path of a tile to global memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Way {
+pub enum StorePath {
     /// [`DirectStore`](super::DirectStore).
     Direct,
     /// [`TmaStore`](super::TmaStore), with at most this number of buffers per consumer warpgroup.
@@ -151,7 +151,7 @@ pub struct StoreSpec {
     /// Format of D's elements.
     pub format: Format,
     /// The path of the elements to global memory.
-    pub way: Way,
+    pub way: StorePath,
     /// Layout of a buffer in shared memory, if there is one.
     pub layout: TileLayout,
     /// Whether it stores the transpose of D (swap-AB): its rows are D's columns.
@@ -161,9 +161,9 @@ pub struct StoreSpec {
 /// The output of a store, on the device.
 #[derive(Clone, Copy, Debug)]
 pub enum StoreDevice<'f> {
-    /// For [`Way::Direct`].
+    /// For [`StorePath::Direct`].
     Direct(DirectDevice<'f>),
-    /// For [`Way::Tma`].
+    /// For [`StorePath::Tma`].
     Tma(TmaDevice<'f>),
 }
 
@@ -174,7 +174,7 @@ impl StoreSpec {
     /// At compile time, with the error's sentence.
     pub(super) const fn of<S: Store>(format: Format) -> Self {
         assert!(
-            !matches!(S::WAY, Way::Tma { buffers: 0 }),
+            !matches!(S::WAY, StorePath::Tma { buffers: 0 }),
             "TmaStore has no buffer to store from: use TmaStore<U1> or more"
         );
         let layout = TileLayout::checked(S::ATOM, Major::K, format.bits());
@@ -184,45 +184,45 @@ impl StoreSpec {
     /// Bits of an element that is staged through shared memory; 0 if none is.
     pub const fn staged_bits(self) -> u32 {
         match self.way {
-            Way::Direct => 0,
-            Way::Tma { .. } => self.format.bits(),
+            StorePath::Direct => 0,
+            StorePath::Tma { .. } => self.format.bits(),
         }
     }
 
     /// Most buffers per consumer warpgroup; each has 64 rows of one swizzle width.
     pub const fn buffers(self) -> u32 {
         match self.way {
-            Way::Direct => 0,
-            Way::Tma { buffers } => buffers,
+            StorePath::Direct => 0,
+            StorePath::Tma { buffers } => buffers,
         }
     }
 
     /// What D's address, row length and leading dimension must be a multiple of, in bytes.
     pub const fn alignment(self) -> u32 {
         match self.way {
-            Way::Direct => self.format.bytes(),
-            Way::Tma { .. } => 16,
+            StorePath::Direct => self.format.bytes(),
+            StorePath::Tma { .. } => 16,
         }
     }
 
     /// Whether it emits different code if rows consist of aligned pairs.
     pub const fn uses_pairs(self) -> bool {
-        matches!(self.way, Way::Direct)
+        matches!(self.way, StorePath::Direct)
     }
 
     /// Whether it can itself store a tile whose last rows belong to the next group, by threads where copies
     /// may not.
     pub const fn keeps_inside(self) -> bool {
-        self.transposed && matches!(self.way, Way::Tma { .. })
+        self.transposed && matches!(self.way, StorePath::Tma { .. })
     }
 
     /// Its part of a kernel's name; it omits 16-bit formats.
     pub fn suffix(self) -> String {
         let transposed = if self.transposed { "_transposed" } else { "" };
         let way = match self.way {
-            Way::Direct => String::new(),
-            Way::Tma { buffers: 2 } => "_tma".to_owned(),
-            Way::Tma { buffers } => format!("_tma{buffers}"),
+            StorePath::Direct => String::new(),
+            StorePath::Tma { buffers: 2 } => "_tma".to_owned(),
+            StorePath::Tma { buffers } => format!("_tma{buffers}"),
         };
         let element = if self.format.bits() == 16 { String::new() } else { format!("_{}", self.format) };
         let layout = match self.layout {
@@ -235,16 +235,16 @@ impl StoreSpec {
     /// Declares the kernel parameters.
     pub fn declare<'f>(self, f: &'f Builder, plan: &Plan) -> StoreDevice<'f> {
         match self.way {
-            Way::Direct => StoreDevice::Direct(DirectDevice::declare(f, plan)),
-            Way::Tma { .. } => StoreDevice::Tma(TmaDevice::declare(f, plan)),
+            StorePath::Direct => StoreDevice::Direct(DirectDevice::declare(f, plan)),
+            StorePath::Tma { .. } => StoreDevice::Tma(TmaDevice::declare(f, plan)),
         }
     }
 
     /// The values of the kernel parameters.
     pub fn parameters(self, plan: &Plan, output: Output) -> Vec<Argument> {
         match (self.way, self.transposed) {
-            (Way::Direct, _) => direct::parameters(self.format, plan, output),
-            (Way::Tma { .. }, _) => tma::parameters(self.format, plan, output),
+            (StorePath::Direct, _) => direct::parameters(self.format, plan, output),
+            (StorePath::Tma { .. }, _) => tma::parameters(self.format, plan, output),
         }
     }
 
@@ -274,8 +274,8 @@ impl StoreSpec {
     /// Emitted after a consumer warpgroup's last tile: waits for outstanding copies.
     pub fn finish(self, f: &Builder, thread: Value<'_, u32>) {
         match self.way {
-            Way::Direct => {}
-            Way::Tma { .. } => f.if_(thread.equals(0), || f.bulk_wait(0, false)),
+            StorePath::Direct => {}
+            StorePath::Tma { .. } => f.if_(thread.equals(0), || f.bulk_wait(0, false)),
         }
     }
 }
@@ -295,9 +295,9 @@ pub struct Stored<'a, 'f> {
 pub(super) fn row_address<'f, T>(
     format: Format,
     matrix: Value<'f, u64>,
-    pitch: Value<'f, u64>,
+    ld: Value<'f, u64>,
     row: &FragmentRow<'f, T>,
 ) -> Value<'f, u64> {
-    let element = row.row.cast::<u64>().mul_add(pitch, row.column.cast::<u64>());
+    let element = row.row.cast::<u64>().mul_add(ld, row.column.cast::<u64>());
     matrix + element * u64::from(format.bytes())
 }

@@ -9,7 +9,7 @@ use typenum::{U2, Unsigned};
 
 use super::direct::{self, DirectDevice};
 use super::staging::{Staging, Through};
-use super::store::{Access, Combine, Output, Store, Stored, Way};
+use super::store::{Access, Combine, Output, Store, StorePath, Stored};
 use crate::element::Format;
 use crate::extent::Extent;
 use crate::operand::{TileAtom, Widest};
@@ -74,7 +74,7 @@ impl<'f> TmaDevice<'f> {
 }
 
 impl<B: Unsigned + 'static, L: TileAtom> Store for TmaStore<B, L> {
-    const WAY: Way = Way::Tma { buffers: B::U32 };
+    const WAY: StorePath = StorePath::Tma { buffers: B::U32 };
     const ATOM: Option<ComposedLayout> = L::ATOM;
 }
 

@@ -12,7 +12,7 @@ use typenum::Unsigned;
 
 use super::direct::{DirectDevice, DirectStore};
 use super::staging::{Partly, Staging, Through};
-use super::store::{Combine, Store, Stored, Way};
+use super::store::{Combine, Store, StorePath, Stored};
 use super::tma::{TmaDevice, TmaStore};
 use crate::element::{Format, Packed};
 use crate::extent::Extent;
@@ -45,7 +45,7 @@ pub struct Transposed<S>(PhantomData<S>);
 pub(super) struct Line<'f> {
     base: Value<'f, u64>,
     /// Bytes from one row of the matrix to the next.
-    pitch: Value<'f, u64>,
+    ld: Value<'f, u64>,
     /// Number of rows of the matrix from the thread's first one on.
     rows: Value<'f, u32>,
 }
@@ -54,13 +54,13 @@ impl<'f> Line<'f> {
     /// `matrix` is an address and a leading dimension in elements.
     pub(super) fn new(
         format: Format,
-        [address, pitch]: [Value<'f, u64>; 2],
+        [address, ld]: [Value<'f, u64>; 2],
         extent: Extent<'f>,
         row: &FragmentRow<'f, f32>,
     ) -> Self {
         let bytes = u64::from(format.bytes());
-        let element = row.column.cast::<u64>().mul_add(pitch, row.row.cast::<u64>());
-        Self { base: address + element * bytes, pitch: pitch * bytes, rows: row.columns_inside(extent) }
+        let element = row.column.cast::<u64>().mul_add(ld, row.row.cast::<u64>());
+        Self { base: address + element * bytes, ld: ld * bytes, rows: row.columns_inside(extent) }
     }
 
     /// Whether element `column`, relative to the thread's first, is inside the matrix.
@@ -70,17 +70,17 @@ impl<'f> Line<'f> {
 
     /// Address of element `column`, relative to the thread's first.
     pub(super) fn address(&self, column: u32) -> Value<'f, u64> {
-        self.base + self.pitch * u64::from(column)
+        self.base + self.ld * u64::from(column)
     }
 }
 
 impl Store for Transposed<DirectStore> {
-    const WAY: Way = Way::Direct;
+    const WAY: StorePath = StorePath::Direct;
     const TRANSPOSED: bool = true;
 }
 
 impl<B: Unsigned + 'static> Store for Transposed<TmaStore<B>> {
-    const WAY: Way = <TmaStore<B> as Store>::WAY;
+    const WAY: StorePath = <TmaStore<B> as Store>::WAY;
     const TRANSPOSED: bool = true;
 }
 
@@ -188,14 +188,14 @@ pub(super) fn store<'f>(
     let output = device.place(extent);
     let chunks = format.bits() / 2;
     let by_threads = |address, [row, column]: [Value<'f, u32>; 2], left: Value<'f, u32>| {
-        let Some([d, pitch]) = output else { return };
+        let Some([d, ld]) = output else { return };
         let first = fragment.thread % chunks * (128 / format.bits());
         let inside = (row + first).less_than(extent.m);
         for lines in (0..staging.columns).step_by(128 / chunks as usize) {
             let line = fragment.thread / chunks + lines;
             let chunk = address + place([first, line]);
             f.if_(inside & line.less_than(left), || {
-                let element = (column + line).cast::<u64>().mul_add(pitch, (row + first).cast());
+                let element = (column + line).cast::<u64>().mul_add(ld, (row + first).cast());
                 let values = f.load_shared_vector::<u32, 4>(chunk, 0);
                 f.store_global(d + element * u64::from(format.bytes()), 0, values);
             });

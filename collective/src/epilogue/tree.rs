@@ -15,10 +15,10 @@ use crate::element::{Element, Format};
 use crate::extent::Extent;
 use crate::form::{Form, Forms};
 use crate::formula::{Formula, Lowered};
-use crate::mainloop::{Consumer, Fragment, FragmentRow, Piece, begin, output_elements};
+use crate::mainloop::{Consumer, Fragment, FragmentRow, WorkUnit, begin, output_elements};
 use crate::plan::{EpilogueSpec, Plan, TileNeeds};
 use crate::tree::{
-    AnyNode, Bounded, Declare, EarlyRow, Facts, Host, Node, NodeError, Parameters, Path, Shape,
+    AnyNode, Bounded, Declare, EarlyRow, Host, Node, NodeError, NodeTraits, Parameters, Path, Shape,
 };
 
 /// An epilogue whose D is the value of the tree `X`, rounded to `T` and stored by `S`. For the nodes see
@@ -64,7 +64,7 @@ impl<T: Element, S: Store, X: Node> TreeEpilogue<T, S, X> {
 
 impl<T: Element, S: Store, X: Node> Epilogue for TreeEpilogue<T, S, X> {
     type Arguments = X::Arguments;
-    const SPEC: EpilogueSpec = match spec(X::FACTS, Self::STORE) {
+    const SPEC: EpilogueSpec = match spec(X::TRAITS, Self::STORE) {
         Ok(spec) => spec,
         Err(sentence) => panic!("{}", sentence),
     };
@@ -83,12 +83,12 @@ impl<T: Element, S: Store, X: Node> Epilogue for TreeEpilogue<T, S, X> {
     }
 }
 
-/// What a tree with these facts asks of the plan.
+/// What a tree with these traits asks of the plan.
 ///
 /// # Errors
 /// A sentence, if the tree cannot be stored in this way.
-pub(crate) const fn spec(facts: Facts, store: StoreSpec) -> Result<EpilogueSpec, &'static str> {
-    if facts.free > 0 {
+pub(crate) const fn spec(traits: NodeTraits, store: StoreSpec) -> Result<EpilogueSpec, &'static str> {
+    if traits.free > 0 {
         return Err("a Bound stands outside of the Let that it names: enclose it in Let<X, ..>");
     }
     if !store.format.is_float() {
@@ -100,12 +100,12 @@ pub(crate) const fn spec(facts: Facts, store: StoreSpec) -> Result<EpilogueSpec,
     if matches!(store.format, Format::F64) {
         return Err("a tree computes in f32, and D is f64: use LinearCombination<f64, DirectStore>");
     }
-    if store.transposed && facts.halved() > 0 {
+    if store.transposed && traits.halved() > 0 {
         return Err(
             "rows of a transposed tile are D's columns, and gates join columns of a tile: leave Transposed out",
         );
     }
-    if store.transposed && (facts.whole_tiles || facts.surveys) {
+    if store.transposed && (traits.whole_tiles || traits.surveys) {
         return Err(
             "ordered reductions, TopKSoftmax and Quantize look along the rows of a tile, which are D's columns where the store \
              is Transposed: reduce with ReduceRow, ReduceColumn or ReduceScalar, or leave Transposed out",
@@ -113,18 +113,18 @@ pub(crate) const fn spec(facts: Facts, store: StoreSpec) -> Result<EpilogueSpec,
     }
     Ok(EpilogueSpec {
         registers: 32,
-        halvings: facts.halved(),
-        split: facts.gate_block == Facts::SPLIT,
+        halvings: traits.halved(),
+        split: traits.gate_block == NodeTraits::SPLIT,
         needs: TileNeeds {
-            columns: match facts.gate_block {
+            columns: match traits.gate_block {
                 0 | 1 => 1,
-                Facts::SPLIT => 16,
+                NodeTraits::SPLIT => 16,
                 block => block * 2,
             },
-            whole: facts.whole_tiles || facts.gate_block > 8 || facts.block > 0,
-            single: facts.whole_tiles,
-            rows: facts.surveys && facts.block == 0,
-            block: facts.block,
+            whole: traits.whole_tiles || traits.gate_block > 8 || traits.block > 0,
+            single: traits.whole_tiles,
+            rows: traits.surveys && traits.block == 0,
+            block: traits.block,
         },
         ..EpilogueSpec::of(store)
     })
@@ -134,7 +134,7 @@ pub(crate) const fn spec(facts: Facts, store: StoreSpec) -> Result<EpilogueSpec,
 pub struct Treed<X> {
     /// How D is stored.
     pub store: StoreSpec,
-    facts: Facts,
+    traits: NodeTraits,
     /// The tree, if it is a value.
     value: Option<Lowered>,
     tree: PhantomData<fn() -> X>,
@@ -143,14 +143,14 @@ pub struct Treed<X> {
 impl Treed<AnyNode> {
     /// The tree of a formula with a store.
     pub fn lowered(tree: Lowered, store: StoreSpec) -> Self {
-        Self { store, facts: tree.facts(), value: Some(tree), tree: PhantomData }
+        Self { store, traits: tree.traits(), value: Some(tree), tree: PhantomData }
     }
 }
 
 impl<X: Node> Treed<X> {
     /// The tree with a store.
     pub const fn new(store: StoreSpec) -> Self {
-        Self { store, facts: X::FACTS, value: None, tree: PhantomData }
+        Self { store, traits: X::TRAITS, value: None, tree: PhantomData }
     }
 
     /// Checks the arguments for a GEMM of this shape.
@@ -158,21 +158,21 @@ impl<X: Node> Treed<X> {
     /// # Errors
     /// The first illegal argument.
     pub fn check(&self, arguments: &X::Arguments, product: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        let facts = self.facts;
-        if !product.n.is_multiple_of(1 << facts.halved()) {
+        let traits = self.traits;
+        if !product.n.is_multiple_of(1 << traits.halved()) {
             let reason =
                 format!("N is {}, a multiple of 2 was needed: the columns are gated in pairs", product.n);
             return Err(path.refuse(reason));
         }
-        let block = if facts.gate_block == Facts::SPLIT { 0 } else { facts.gate_block * 2 };
+        let block = if traits.gate_block == NodeTraits::SPLIT { 0 } else { traits.gate_block * 2 };
         if block > 2 && !product.n.is_multiple_of(block) {
             let reason = format!(
                 "N is {}, a multiple of {block} was needed: the columns are gated in blocks of {}",
-                product.n, facts.gate_block
+                product.n, traits.gate_block
             );
             return Err(path.refuse(reason));
         }
-        X::check(arguments, Shape { n: product.n >> facts.halved(), ..product }, path)
+        X::check(arguments, Shape { n: product.n >> traits.halved(), ..product }, path)
     }
 
     /// The values of the kernel parameters.
@@ -182,7 +182,7 @@ impl<X: Node> Treed<X> {
         let pair_bytes = u64::from(self.store.format.bits() / 4);
         let pairs = d.n.is_multiple_of(2)
             && d.address.is_multiple_of(pair_bytes)
-            && d.pitch.is_multiple_of(2)
+            && d.ld.is_multiple_of(2)
             && X::pairs(arguments);
         parameters.push(u32::from(pairs));
         parameters.values.extend(self.store.parameters(plan, d));
@@ -198,22 +198,22 @@ impl<X: Node> Treed<X> {
     /// loads them afterwards.
     fn early(&self, plan: &Plan) -> usize {
         let one =
-            self.facts.row_vectors == 1 && self.facts.halved() == 0 && matches!(plan.form, Form::Single);
+            self.traits.row_vectors == 1 && self.traits.halved() == 0 && matches!(plan.form, Form::Single);
         let early = one
             && plan.mainloop.step == 0
-            && ahead(self.facts, self.store, plan, MULTIPLYING + plan.mainloop.registers);
+            && ahead(self.traits, self.store, plan, MULTIPLYING + plan.mainloop.registers);
         let pairs = if early { plan.output_tile_n() / 8 } else { 0 };
         pairs as usize
     }
 }
 
 /// Whether there are registers for the row vectors of the whole tile, and for `others` more.
-fn ahead(facts: Facts, store: StoreSpec, plan: &Plan, others: u32) -> bool {
+fn ahead(traits: NodeTraits, store: StoreSpec, plan: &Plan, others: u32) -> bool {
     let registers = plan.registers;
     // In addition to 128 accumulators there are registers for row vectors of the whole tile; in addition to
     // more, barely for those of a part.
-    let vectors = facts.row_vectors * plan.output_tile_n() / 8;
-    let spare = SPARE + facts.registers.saturating_sub(USUAL);
+    let vectors = traits.row_vectors * plan.output_tile_n() / 8;
+    let spare = SPARE + traits.registers.saturating_sub(USUAL);
     !store.transposed && registers.accumulators + vectors + spare + others <= registers.consumer
 }
 
@@ -249,7 +249,7 @@ impl<X: Node> EpilogueEmitter for Treed<X> {
             pairs: f.param("pairs"),
             d: self.store.declare(f, plan),
             store: self.store,
-            facts: self.facts,
+            traits: self.traits,
         })
     }
 }
@@ -257,7 +257,7 @@ impl<X: Node> EpilogueEmitter for Treed<X> {
 /// Parameters of [`Treed`] on the device.
 struct TreeDevice<'f, X: Node> {
     store: StoreSpec,
-    facts: Facts,
+    traits: NodeTraits,
     tree: X::Device<'f>,
     /// The row vector that is loaded before a tile is multiplied.
     early: Option<EarlyRow<'f>>,
@@ -273,7 +273,7 @@ impl<'f, X: Node> DeviceEpilogue<'f> for TreeDevice<'f, X> {
         plan: &Plan,
         extent: Extent<'f>,
         consumer: Consumer<'f>,
-        piece: Piece<'f>,
+        piece: WorkUnit<'f>,
     ) {
         let Some(early) = self.early else { return };
         let elements =
@@ -286,9 +286,9 @@ impl<'f, X: Node> DeviceEpilogue<'f> for TreeDevice<'f, X> {
 
     fn store(&self, f: &'f Builder, plan: &Plan, extent: Extent<'f>, fragment: Fragment<'f, f32>) {
         let halvings = plan.epilogue.halvings;
-        let order = Order { gate_block: self.facts.gate_block, groups: plan.mainloop.tile[1] / 8 };
+        let order = Order { gate_block: self.traits.gate_block, groups: plan.mainloop.tile[1] / 8 };
         let fragment = Fragment { blocks: order.of(&fragment), ..fragment };
-        let ahead = ahead(self.facts, self.store, plan, 0);
+        let ahead = ahead(self.traits, self.store, plan, 0);
         let pairs_at_once = if plan.registers.accumulators > 128 { PAIRS / 2 } else { PAIRS };
         let step = pairs_at_once << halvings;
         let emit = |whole: bool| {
@@ -306,7 +306,7 @@ impl<'f, X: Node> DeviceEpilogue<'f> for TreeDevice<'f, X> {
             };
             let values = |block: u32, rows: &[FragmentRow<'f, f32>]| {
                 let state = &mut *state.borrow_mut();
-                if self.facts.surveys && surveyed.get() == block {
+                if self.traits.surveys && surveyed.get() == block {
                     survey(block, state);
                     surveyed.set(block + 1);
                 }

@@ -42,7 +42,7 @@ pub enum Input {
         /// The first GEMM's address.
         address: u64,
         /// Elements from one row to the next, for a matrix.
-        pitch: u64,
+        ld: u64,
         /// Bytes from one GEMM's data to the next's, a multiple of 4.
         stride: u64,
     },
@@ -50,8 +50,8 @@ pub enum Input {
 
 impl Input {
     /// A row-major matrix: its device address, and elements from one row to the next.
-    pub const fn matrix(address: u64, pitch: u64) -> Self {
-        Self::Matrix(MatrixArgument { address, pitch })
+    pub const fn matrix(address: u64, ld: u64) -> Self {
+        Self::Matrix(MatrixArgument { address, ld })
     }
 }
 
@@ -249,8 +249,8 @@ impl ByName<'_> {
 }
 
 fn matrix(input: Input) -> Option<Matrix> {
-    if let Input::Each { address, pitch, .. } = input {
-        return Some(Matrix(MatrixArgument { address, pitch }));
+    if let Input::Each { address, ld, .. } = input {
+        return Some(Matrix(MatrixArgument { address, ld }));
     }
     if let Input::Matrix(matrix) = input { Some(Matrix(matrix)) } else { None }
 }
@@ -260,7 +260,7 @@ struct Matrix(MatrixArgument);
 
 impl Default for Matrix {
     fn default() -> Self {
-        Self(MatrixArgument { address: 0, pitch: 0 })
+        Self(MatrixArgument { address: 0, ld: 0 })
     }
 }
 
@@ -377,7 +377,7 @@ impl Supply for Nothing {
     }
 
     fn matrix(&mut self, _format: Format, _shape: Shape) -> MatrixArgument {
-        MatrixArgument { address: 0, pitch: 0 }
+        MatrixArgument { address: 0, ld: 0 }
     }
 
     fn residual(&mut self, _format: Format, _shape: Shape) -> ResidualArgument {
@@ -385,7 +385,7 @@ impl Supply for Nothing {
     }
 
     fn output(&mut self, _format: Format, _shape: Shape) -> MatrixArgument {
-        MatrixArgument { address: 0, pitch: 0 }
+        MatrixArgument { address: 0, ld: 0 }
     }
 
     fn reduced(&mut self, _identity: f32, _len: u32) -> u64 {

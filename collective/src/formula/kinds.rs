@@ -17,12 +17,12 @@ use crate::functions::{
 use crate::real::{Exact, Fast, Fastest};
 use crate::tree::{
     AbsMax, Accumulator, Alternating, AnyNode, AuxStore, Blocks, Bound, CHILD, ColumnVector, Compute, Cyclic,
-    Dropout, Each, Facts, Gated, Glu, Item, Let, Literal, Load, Max, NUMBER, NodeValue, OrderedColumn,
+    Dropout, Each, Gated, Glu, Item, Let, Literal, Load, Max, NUMBER, NodeTraits, NodeValue, OrderedColumn,
     OrderedRow, OrderedScalar, Quantize, ReduceColumn, ReduceRow, ReduceScalar, Residual, Rotate, RowVector,
     Scalar, ScalarPointer, Split, Sum, TopKSoftmax, combined, gated, quantized, ranked, rotated, shared,
 };
 
-/// A kind of node whose facts are its children's and its own.
+/// A kind of node whose traits are its children's and its own.
 macro_rules! node {
     ($node:ty) => {
         NodeValue::of::<$node>(stringify!($node), combined::<$node>)
@@ -101,9 +101,9 @@ pub(super) static FUNCTIONS: LazyLock<BTreeMap<String, &'static Function>> = Laz
     ALL.iter().map(|function| ((function.name)(), function)).collect()
 });
 
-/// The facts of a gate in an order.
-fn gate<F: Pointwise<2>, const BLOCK: u32>(x: &[Facts]) -> Result<Facts, &'static str> {
-    gated(x.first().copied().unwrap_or(Facts::LEAF), BLOCK, F::REGISTERS)
+/// The traits of a gate in an order.
+fn gate<F: Pointwise<2>, const BLOCK: u32>(x: &[NodeTraits]) -> Result<NodeTraits, &'static str> {
+    gated(x.first().copied().unwrap_or(NodeTraits::LEAF), BLOCK, F::REGISTERS)
 }
 
 macro_rules! gates {
@@ -128,7 +128,7 @@ pub(super) static GATES: [(&str, &[Function]); 4] = gates! {
     "gated" Alternating, 1;
     "gated8" Blocks<U8>, 8;
     "gated16" Blocks<U16>, 16;
-    "gated_split" Split, Facts::SPLIT;
+    "gated_split" Split, NodeTraits::SPLIT;
     ; {
         Glu<Identity>: <Identity as Pointwise>::name;
         Glu<Relu>: <Relu as Pointwise>::name;
@@ -216,12 +216,12 @@ pub(super) fn reduces_all(node: &NodeValue) -> bool {
 
 /// The softmax of the largest values of each row.
 pub(super) static RANKS: [(&str, NodeValue); 8] = {
-    fn facts(x: &[Facts]) -> Result<Facts, &'static str> {
-        ranked(x.first().copied().unwrap_or(Facts::LEAF))
+    fn traits(x: &[NodeTraits]) -> Result<NodeTraits, &'static str> {
+        ranked(x.first().copied().unwrap_or(NodeTraits::LEAF))
     }
     macro_rules! of {
         ($($name:literal $k:ty),*) => {
-            [$(($name, NodeValue::of::<TopKSoftmax<$k, AnyNode>>(stringify!(TopKSoftmax<$k, AnyNode>), facts))),*]
+            [$(($name, NodeValue::of::<TopKSoftmax<$k, AnyNode>>(stringify!(TopKSoftmax<$k, AnyNode>), traits))),*]
         };
     }
     of!(
@@ -232,19 +232,19 @@ pub(super) static RANKS: [(&str, NodeValue); 8] = {
 
 /// Values in blocks with a scale each.
 pub(super) static QUANTISERS: [(&str, Format, NodeValue); 2] = {
-    fn facts(x: &[Facts]) -> Result<Facts, &'static str> {
-        quantized(x.first().copied().unwrap_or(Facts::LEAF))
+    fn traits(x: &[NodeTraits]) -> Result<NodeTraits, &'static str> {
+        quantized(x.first().copied().unwrap_or(NodeTraits::LEAF))
     }
     [
         (
             "quantize_e4m3",
             Format::E4m3,
-            NodeValue::of::<Quantize<F8E4M3, AnyNode>>("Quantize<F8E4M3, AnyNode>", facts),
+            NodeValue::of::<Quantize<F8E4M3, AnyNode>>("Quantize<F8E4M3, AnyNode>", traits),
         ),
         (
             "quantize_e5m2",
             Format::E5m2,
-            NodeValue::of::<Quantize<F8E5M2, AnyNode>>("Quantize<F8E5M2, AnyNode>", facts),
+            NodeValue::of::<Quantize<F8E5M2, AnyNode>>("Quantize<F8E5M2, AnyNode>", traits),
         ),
     ]
 };
@@ -257,12 +257,12 @@ pub(super) static DROPOUT: NodeValue = node!(Dropout<AnyNode>);
 pub(super) static ROTATE: NodeValue =
     NodeValue::of::<Rotate<AnyNode, AnyNode>>("Rotate<AnyNode, AnyNode>", |x| match x {
         [x, angles] => rotated(*x, *angles),
-        _ => Ok(Facts::LEAF),
+        _ => Ok(NodeTraits::LEAF),
     });
 pub(super) static LET: NodeValue =
     NodeValue::of::<Let<AnyNode, AnyNode>>("Let<AnyNode, AnyNode>", |x| match x {
         [x, body] => shared(*x, *body),
-        _ => Ok(Facts::LEAF),
+        _ => Ok(NodeTraits::LEAF),
     });
 
 /// The values of enclosing bindings, the innermost first.

@@ -8,12 +8,12 @@ use super::kinds::{
 };
 use super::syntax::{Expr, FORMATS, FormulaError, Index, Is, Operator, Place};
 use crate::element::Format;
-use crate::tree::{Argument, Facts, Item, NodeValue};
+use crate::tree::{Argument, Item, NodeTraits, NodeValue};
 
-/// A tree, with the facts of its root.
+/// A tree, with the traits of its root.
 pub(super) struct Root {
     pub(super) items: Vec<Item>,
-    pub(super) facts: Facts,
+    pub(super) traits: NodeTraits,
 }
 
 /// Lowers an expression whose vectors and matrices have a format unless they say otherwise. Also returns
@@ -30,11 +30,11 @@ pub(super) fn lower(expr: &Expr, format: Format, text: &str) -> Result<(Option<F
             output = QUANTISERS.iter().find(|(known, ..)| known == name).map(|(_, format, _)| *format);
         }
     }
-    let facts = tree.expr(root)?;
-    if facts.halvings.is_none() {
+    let traits = tree.expr(root)?;
+    if traits.halvings.is_none() {
         return Err(tree.error(expr, "the formula has no `acc`, the element of A * B"));
     }
-    Ok((output, Root { items: tree.items, facts }))
+    Ok((output, Root { items: tree.items, traits }))
 }
 
 /// What a name without an index stands for.
@@ -80,18 +80,19 @@ impl Lower<'_> {
         node: &'static NodeValue,
         (label, inputs): (&'static str, Vec<Argument>),
         children: &[&Expr],
-    ) -> Result<Facts, FormulaError> {
+    ) -> Result<NodeTraits, FormulaError> {
         self.items.push(Item { node, number: 0.0, label, inputs });
-        let facts: Vec<Facts> = children.iter().map(|child| self.expr(child)).collect::<Result<_, _>>()?;
-        (node.facts)(&facts).map_err(|reason| self.error(at, reason))
+        let traits: Vec<NodeTraits> =
+            children.iter().map(|child| self.expr(child)).collect::<Result<_, _>>()?;
+        (node.traits)(&traits).map_err(|reason| self.error(at, reason))
     }
 
-    fn expr(&mut self, expr: &Expr) -> Result<Facts, FormulaError> {
+    fn expr(&mut self, expr: &Expr) -> Result<NodeTraits, FormulaError> {
         match &expr.is {
             Is::Number(number) => {
                 let inputs = vec![Argument::Number(*number)];
                 self.items.push(Item { node: &LITERAL, number: *number, label: "", inputs });
-                Ok(Facts::LEAF)
+                Ok(NodeTraits::LEAF)
             }
             Is::Name(name) => self.name(expr, name),
             Is::Place(place) => self.place(expr, place),
@@ -110,12 +111,12 @@ impl Lower<'_> {
                 self.bound.push(name.clone());
                 let body = self.expr(body)?;
                 self.bound.pop();
-                (LET.facts)(&[value, body]).map_err(|reason| self.error(expr, reason))
+                (LET.traits)(&[value, body]).map_err(|reason| self.error(expr, reason))
             }
         }
     }
 
-    fn name(&mut self, expr: &Expr, name: &str) -> Result<Facts, FormulaError> {
+    fn name(&mut self, expr: &Expr, name: &str) -> Result<NodeTraits, FormulaError> {
         if name == "acc" {
             return self.node(expr, &ACCUMULATOR, ("", Vec::new()), &[]);
         }
@@ -138,7 +139,7 @@ impl Lower<'_> {
         self.node(expr, &SCALAR, (name, vec![Argument::Named(name)]), &[])
     }
 
-    fn place(&mut self, expr: &Expr, place: &Place) -> Result<Facts, FormulaError> {
+    fn place(&mut self, expr: &Expr, place: &Place) -> Result<NodeTraits, FormulaError> {
         let format = place.format.unwrap_or(self.format);
         let Some(node) = read(place.index, format) else {
             return Err(self.error(expr, format!("a repeated matrix has {CYCLES} columns")));
@@ -174,7 +175,13 @@ impl Lower<'_> {
         Ok((name, place.clone()))
     }
 
-    fn binary(&mut self, expr: &Expr, operator: Operator, a: &Expr, b: &Expr) -> Result<Facts, FormulaError> {
+    fn binary(
+        &mut self,
+        expr: &Expr,
+        operator: Operator,
+        a: &Expr,
+        b: &Expr,
+    ) -> Result<NodeTraits, FormulaError> {
         match operator {
             Operator::Add => {
                 if let (None, Some([x, y])) = (of_c(b), factors(a)) {
@@ -209,7 +216,7 @@ impl Lower<'_> {
     }
 
     /// A function of values, none of its arguments a number of the host.
-    fn function(&mut self, expr: &Expr, name: &str, x: &[&Expr]) -> Result<Facts, FormulaError> {
+    fn function(&mut self, expr: &Expr, name: &str, x: &[&Expr]) -> Result<NodeTraits, FormulaError> {
         match FUNCTIONS.get(name) {
             Some(function) => self.node(expr, &function.node, ("", Vec::new()), x),
             None => Err(self.unknown(expr, name)),
@@ -271,7 +278,7 @@ impl Lower<'_> {
         expr: &Expr,
         (name, function): (&str, &'static Function),
         given: &[Expr],
-    ) -> Result<Facts, FormulaError> {
+    ) -> Result<NodeTraits, FormulaError> {
         let (children, scalars) = (function.node.children(), function.scalars);
         if given.len() != children + scalars.len() {
             let names: Vec<&str> =
@@ -292,7 +299,7 @@ impl Lower<'_> {
         self.node(expr, &function.node, ("", inputs), &x)
     }
 
-    fn call(&mut self, expr: &Expr, name: &str, given: &[Expr]) -> Result<Facts, FormulaError> {
+    fn call(&mut self, expr: &Expr, name: &str, given: &[Expr]) -> Result<NodeTraits, FormulaError> {
         // A product and a sum inside of a GELU: its halves are taken of what many elements share.
         if let (Some(fused), [sum]) =
             (name.strip_prefix("gelu_tanh").map(|of| format!("mul_add_gelu_tanh{of}")), given)
@@ -379,7 +386,7 @@ impl Lower<'_> {
         order: &str,
         functions: &'static [Function],
         given: &[Expr],
-    ) -> Result<Facts, FormulaError> {
+    ) -> Result<NodeTraits, FormulaError> {
         let names = || functions.iter().map(|function| (function.name)()).collect::<Vec<_>>().join(", ");
         let [gate, rest @ ..] = given else { return Err(self.unknown(expr, order)) };
         let named = if let Is::Name(name) = &gate.is { name.as_str() } else { "" };
@@ -387,9 +394,9 @@ impl Lower<'_> {
             return Err(self.error(gate, format!("the function of the gate was needed: one of {}", names())));
         };
         self.gated = true;
-        let facts = self.apply(expr, (order, function), rest);
+        let traits = self.apply(expr, (order, function), rest);
         self.gated = false;
-        facts
+        traits
     }
 }
 

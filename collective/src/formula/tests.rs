@@ -6,18 +6,18 @@ use typenum::U128;
 use super::{Formula, FormulaError, Input};
 use crate::element::Format;
 use crate::tree::{
-    Amax, Cyclic, Dropout, Facts, GeGlu, LinearBias, LinearBiasGelu, LinearBiasRelu, LinearBiasScaled,
-    LinearBiasSilu, LinearResidual, Node, OrderedRow, Quantize, ReduceRow, Rotate, RowColumnScaled,
-    RowScaled, Scaled, Shape, Sum, SwiGlu, SwiGluBlocks, SwiGluSplit,
+    Amax, Cyclic, Dropout, GeGlu, LinearBias, LinearBiasGelu, LinearBiasRelu, LinearBiasScaled,
+    LinearBiasSilu, LinearResidual, Node, NodeTraits, OrderedRow, Quantize, ReduceRow, Rotate,
+    RowColumnScaled, RowScaled, Scaled, Shape, Sum, SwiGlu, SwiGluBlocks, SwiGluSplit,
 };
 
 fn formula(text: &str) -> Formula {
     text.parse().unwrap_or_else(|error: FormulaError| panic!("{error}"))
 }
 
-/// Name, and facts without what a number of the host stands for.
-fn of<X: Node>() -> (String, Facts) {
-    (X::name(), X::FACTS)
+/// Name, and traits without what a number of the host stands for.
+fn of<X: Node>() -> (String, NodeTraits) {
+    (X::name(), X::TRAITS)
 }
 
 #[test]
@@ -44,9 +44,9 @@ fn named_formulas_are_the_trees_of_the_library() {
         ("quantized", of::<Quantize<crate::F8E4M3, Scaled>>()),
     ];
     assert_eq!(typed.each_ref().map(|(name, _)| *name), Formula::NAMED.map(|(name, _)| name));
-    for (name, (tree, facts)) in typed {
+    for (name, (tree, traits)) in typed {
         let lowered = Formula::named(name).unwrap().lowered(Format::Bf16);
-        assert_eq!((lowered.name(), lowered.facts()), (tree.as_str(), facts), "{name}");
+        assert_eq!((lowered.name(), lowered.traits()), (tree.as_str(), traits), "{name}");
         assert_eq!(Formula::with_tree(&tree), Formula::named(name));
     }
     let f16 = Formula::named("bias").unwrap().lowered(Format::F16);
@@ -175,7 +175,7 @@ fn arguments_are_given_by_name() {
         Err("bias: Scalar(1.0), Input::Address was needed".to_owned())
     );
     assert_eq!(bind("bias", &[bias, bias]), Err("bias: given twice".to_owned()));
-    let each = Input::Each { address: 64, pitch: 0, stride: 16 };
+    let each = Input::Each { address: 64, ld: 0, stride: 16 };
     assert_eq!(bind("acc + bias[l,n]", &[("bias", each)]), Ok(()));
     assert_eq!(
         bind("acc + bias[l,n]", &[bias]),

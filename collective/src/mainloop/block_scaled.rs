@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use ptx::{Builder, Value, Var};
 
 use super::promotion::of_wave;
-use super::{Consumer, Finish, Fragment, Piece, Product, Sums};
+use super::{Accumulators, Consumer, Finish, Fragment, WarpgroupMma, WorkUnit};
 use crate::pipeline::{Position, Stage};
 use crate::plan::{FETCHED_SCALES, Plan, SCALED_ROWS, granule, scaled_blocks};
 
@@ -64,10 +64,10 @@ pub(super) fn multiply<'f>(
     plan: &Plan,
     consumer: Consumer<'f>,
     ring: Position<'f>,
-    piece: Piece<'f>,
+    piece: WorkUnit<'f>,
     finish: Finish<'_, 'f>,
 ) {
-    let product = Product::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part)
+    let product = WarpgroupMma::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part)
         .expect("the plan admits only tiles that wgmma multiplies");
     let spec = &plan.mainloop;
     let zeros = |_| (0..spec.block_sums()).map(|_| f.variable(0.0f32)).collect();
@@ -116,7 +116,7 @@ pub(super) fn multiply<'f>(
         }
     });
     consumer.turns.pass();
-    finish(plan, Sums::F32(fragment));
+    finish(plan, Accumulators::F32(fragment));
 }
 
 /// The element `(row, column)` of a block's value, relative to the thread's first.
@@ -130,7 +130,7 @@ fn element(fragment: &Fragment<'_, f32>, block: usize, value: usize) -> [u32; 2]
 }
 
 /// The thread's first row of A and of B, relative to the first row whose scale is in a stage.
-fn firsts<'f>(plan: &Plan, fragment: &Fragment<'f, f32>, piece: Piece<'f>) -> [Value<'f, u32>; 2] {
+fn firsts<'f>(plan: &Plan, fragment: &Fragment<'f, f32>, piece: WorkUnit<'f>) -> [Value<'f, u32>; 2] {
     let (starts, tile) = (fragment.start(), [piece.m, piece.n]);
     [0, 1].map(|operand| {
         let first = starts[operand] - tile[operand];

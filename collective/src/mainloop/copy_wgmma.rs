@@ -14,7 +14,9 @@ use ptx::abi::Argument;
 use ptx::{Builder, Special, Value};
 
 use super::thread_copy::{Copying, ThreadCopy, ThreadOrigin, WIDTHS, thread_arguments};
-use super::{Consumer, DeviceMainloop, Mainloop, MainloopEmitter, Piece, Sums, both_staged, multistage};
+use super::{
+    Accumulators, Consumer, DeviceMainloop, Mainloop, MainloopEmitter, WorkUnit, both_staged, multistage,
+};
 use crate::form::Forms;
 use crate::operand::{Matrix, OperandPair};
 use crate::pipeline::{ClusterPosition, Position};
@@ -41,19 +43,19 @@ struct Sources<'f> {
 
 impl<'f> Sources<'f> {
     /// The sources of a work unit.
-    fn of(self, f: &'f Builder, plan: &Plan, piece: Piece<'f>) -> Self {
+    fn of(self, f: &'f Builder, plan: &Plan, piece: WorkUnit<'f>) -> Self {
         let Some(record) = piece.record else {
             return Self { a: self.a.of(piece.group), b: self.b.of(piece.group), ..self };
         };
         let [m, n, k] = record.extents(f, plan);
-        let source = |Described { address, pitch }: Described<'f>, mn, tile: OperandTile| {
+        let source = |Described { address, ld }: Described<'f>, mn, tile: OperandTile| {
             let bits = tile.bits();
-            let pitch = pitch * u64::from(bits / 8);
+            let ld = ld * u64::from(bits / 8);
             let width = WIDTHS.into_iter().rev().fold(f.constant(bits / 8), |narrow, width| {
-                let fits = ((address | pitch) & u64::from(width - 1)).equals(0);
+                let fits = ((address | ld) & u64::from(width - 1)).equals(0);
                 f.constant(width).where_or(fits, narrow)
             });
-            ThreadOrigin { address, pitch, mn, width, batch: None }
+            ThreadOrigin { address, ld, mn, width, batch: None }
         };
         let [a, b] = record.operands(f, plan);
         let [a_tile, b_tile] = plan.operands;
@@ -89,7 +91,7 @@ impl MainloopEmitter for ThreadCopies {
         both_staged(f, plan);
         if plan.form.described() {
             let (wide, narrow) = (f.constant(0), f.constant(0));
-            let nowhere = ThreadOrigin { address: wide, pitch: wide, mn: narrow, width: narrow, batch: None };
+            let nowhere = ThreadOrigin { address: wide, ld: wide, mn: narrow, width: narrow, batch: None };
             return Box::new(Sources { a: nowhere, b: nowhere, k: narrow });
         }
         let origin = |names: [&'static str; 4], batch: &'static str, batched: bool| {
@@ -127,7 +129,7 @@ impl<'f> DeviceMainloop<'f> for Sources<'f> {
         plan: &Plan,
         _cluster: ClusterPosition<'f>,
         ring: Position<'f>,
-        piece: Piece<'f>,
+        piece: WorkUnit<'f>,
     ) {
         let thread = f.special(Special::ThreadX) % 128;
         let Sources { a, b, k } = self.of(f, plan, piece);
@@ -148,8 +150,8 @@ impl<'f> DeviceMainloop<'f> for Sources<'f> {
         plan: &Plan,
         consumer: Consumer<'f>,
         _positions: [Position<'f>; 2],
-        piece: Piece<'f>,
-    ) -> Sums<'f> {
+        piece: WorkUnit<'f>,
+    ) -> Accumulators<'f> {
         let copying = Copying { thread: f.special(Special::ThreadX), threads: plan.threads, chunks: 1 };
         let Sources { a, b, k } = self.of(f, plan, piece);
         let [a_tile, b_tile] = plan.operands;

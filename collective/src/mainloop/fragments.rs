@@ -22,7 +22,7 @@ use crate::plan::{MainloopSpec, OperandTile, PlanError, Source};
 ///
 /// ```
 /// use collective::pipeline::Position;
-/// use collective::{Consumer, Format, Fragments, InFlight, Piece, Plan, PlanError, Product, Sums};
+/// use collective::{Consumer, Format, Fragments, InFlight, WorkUnit, Plan, PlanError, WarpgroupMma, Accumulators};
 /// use ptx::Builder;
 ///
 /// /// A's elements are 8-bit floats in memory and are multiplied as bf16.
@@ -31,9 +31,9 @@ use crate::plan::{MainloopSpec, OperandTile, PlanError, Source};
 ///     plan: &Plan,
 ///     consumer: Consumer<'f>,
 ///     ring: Position<'f>,
-///     piece: Piece<'f>,
-/// ) -> Result<Sums<'f>, PlanError> {
-///     let product = Product::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part)?;
+///     piece: WorkUnit<'f>,
+/// ) -> Result<Accumulators<'f>, PlanError> {
+///     let product = WarpgroupMma::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part)?;
 ///     let a = Fragments::new(f, &plan.mainloop, plan.operands[0], consumer)?;
 ///     consumer.each_stage(
 ///         f,

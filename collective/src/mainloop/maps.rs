@@ -9,7 +9,7 @@
 use cute_rs::atom::Major;
 use ptx::{Builder, MapChange, Scope, Special, Value, Var};
 
-use super::Piece;
+use super::WorkUnit;
 use crate::plan::{OperandTile, Plan};
 use crate::record::Described;
 
@@ -50,7 +50,7 @@ impl<'f> OwnMaps<'f> {
         self,
         f: &'f Builder,
         plan: &Plan,
-        piece: Piece<'f>,
+        piece: WorkUnit<'f>,
         loads: Option<Value<'f, bool>>,
     ) -> [Value<'f, u64>; 2] {
         let maps = |pair: Value<'f, u32>| {
@@ -91,7 +91,7 @@ fn replace<'f>(
     f: &'f Builder,
     map: Value<'f, u64>,
     tile: OperandTile,
-    Described { address, pitch }: Described<'f>,
+    Described { address, ld }: Described<'f>,
     [mn, k]: [Value<'f, u32>; 2],
 ) {
     let [inner, outer] = match tile.major {
@@ -101,5 +101,5 @@ fn replace<'f>(
     f.replace_tensor_map(map, MapChange::Address(address));
     f.replace_tensor_map(map, MapChange::Extent(0, inner));
     f.replace_tensor_map(map, MapChange::Extent(1, outer));
-    f.replace_tensor_map(map, MapChange::Stride(1, pitch * u64::from(tile.bits() / 8)));
+    f.replace_tensor_map(map, MapChange::Stride(1, ld * u64::from(tile.bits() / 8)));
 }

@@ -4,12 +4,12 @@
 use ptx::{Builder, Value};
 
 use super::fragments::Fragments;
-use super::product::Product;
+use super::product::WarpgroupMma;
 use super::promotion::Promoted;
-use super::sums::{Accumulator, Sums};
-use super::{Consumer, Finish, InFlight, Piece};
+use super::sums::{Accumulator, Accumulators};
+use super::{Consumer, Finish, InFlight, WorkUnit};
 use crate::pipeline::{Position, Stage};
-use crate::plan::{Plan, Source, SumType};
+use crate::plan::{AccumulatorType, Plan, Source};
 
 const PLANNED: &str = "the plan admits only tiles that wgmma multiplies";
 
@@ -17,7 +17,7 @@ const PLANNED: &str = "the plan admits only tiles that wgmma multiplies";
 pub(super) struct Multiplier<'f, 'p, T: Accumulator> {
     pub(super) f: &'f Builder,
     pub(super) plan: &'p Plan,
-    pub(super) product: Product<'f, T>,
+    pub(super) product: WarpgroupMma<'f, T>,
     /// The `f32` sums to which accumulators are promoted, if they are.
     pub(super) sums: Option<Promoted<'f, T>>,
 }
@@ -29,14 +29,14 @@ pub(super) fn ring<'f>(
     plan: &Plan,
     consumer: Consumer<'f>,
     ring: Position<'f>,
-    piece: Piece<'f>,
+    piece: WorkUnit<'f>,
     finish: Finish<'_, 'f>,
 ) {
     match plan.mainloop.atom.sums() {
-        SumType::S32 => Multiplier::<i32>::new(f, plan, consumer).ring(consumer, ring, piece, finish),
-        SumType::F16 => Multiplier::<u32>::new(f, plan, consumer).ring(consumer, ring, piece, finish),
+        AccumulatorType::S32 => Multiplier::<i32>::new(f, plan, consumer).ring(consumer, ring, piece, finish),
+        AccumulatorType::F16 => Multiplier::<u32>::new(f, plan, consumer).ring(consumer, ring, piece, finish),
         // No `wgmma` accumulates in f64.
-        SumType::F32 | SumType::F64 => {
+        AccumulatorType::F32 | AccumulatorType::F64 => {
             Multiplier::<f32>::new(f, plan, consumer).ring(consumer, ring, piece, finish);
         }
     }
@@ -49,14 +49,18 @@ pub(super) fn in_turn<'f>(
     plan: &Plan,
     consumer: Consumer<'f>,
     ring: Position<'f>,
-    piece: Piece<'f>,
+    piece: WorkUnit<'f>,
     fills: (&dyn Fn(), &dyn Fn(Value<'f, u32>)),
-) -> Sums<'f> {
+) -> Accumulators<'f> {
     match plan.mainloop.atom.sums() {
-        SumType::S32 => Multiplier::<i32>::new(f, plan, consumer).in_turn(consumer, ring, piece, fills),
-        SumType::F16 => Multiplier::<u32>::new(f, plan, consumer).in_turn(consumer, ring, piece, fills),
+        AccumulatorType::S32 => {
+            Multiplier::<i32>::new(f, plan, consumer).in_turn(consumer, ring, piece, fills)
+        }
+        AccumulatorType::F16 => {
+            Multiplier::<u32>::new(f, plan, consumer).in_turn(consumer, ring, piece, fills)
+        }
         // No `wgmma` accumulates in f64.
-        SumType::F32 | SumType::F64 => {
+        AccumulatorType::F32 | AccumulatorType::F64 => {
             Multiplier::<f32>::new(f, plan, consumer).in_turn(consumer, ring, piece, fills)
         }
     }
@@ -64,11 +68,11 @@ pub(super) fn in_turn<'f>(
 
 impl<'f, 'p, T: Accumulator> Multiplier<'f, 'p, T> {
     fn new(f: &'f Builder, plan: &'p Plan, consumer: Consumer<'f>) -> Self {
-        let product = Product::new(f, &plan.mainloop, plan.operands, consumer.part).expect(PLANNED);
+        let product = WarpgroupMma::new(f, &plan.mainloop, plan.operands, consumer.part).expect(PLANNED);
         Self::of(f, plan, product)
     }
 
-    fn of(f: &'f Builder, plan: &'p Plan, product: Product<'f, T>) -> Self {
+    fn of(f: &'f Builder, plan: &'p Plan, product: WarpgroupMma<'f, T>) -> Self {
         let block = |_| (0..plan.mainloop.block_sums()).map(|_| f.uninitialised()).collect();
         let sums = || (0..plan.mainloop.blocks()).map(block).collect();
         let sums = (plan.mainloop.atom.promote > 0).then(sums);
@@ -85,7 +89,7 @@ impl<'f, 'p, T: Accumulator> Multiplier<'f, 'p, T> {
     /// If tiles may be narrowed, emits `finish` once per width. Otherwise accumulators of several widths
     /// would meet in the same variables. The assembler would have to move them, and it serializes
     /// instructions whose registers it moves.
-    fn ring(&self, consumer: Consumer<'f>, ring: Position<'f>, piece: Piece<'f>, finish: Finish<'_, 'f>) {
+    fn ring(&self, consumer: Consumer<'f>, ring: Position<'f>, piece: WorkUnit<'f>, finish: Finish<'_, 'f>) {
         let [tile_n, step] = [self.plan.mainloop.tile[1], self.plan.mainloop.step];
         consumer.turns.begin();
         let Some(columns) = piece.columns.filter(|_| step > 0) else {
@@ -113,7 +117,7 @@ impl<'f, 'p, T: Accumulator> Multiplier<'f, 'p, T> {
     }
 
     /// Multiplies the first `width` columns of a work unit; the accumulators of other columns become zero.
-    fn stages(&self, consumer: Consumer<'f>, ring: Position<'f>, piece: Piece<'f>, width: u32) {
+    fn stages(&self, consumer: Consumer<'f>, ring: Position<'f>, piece: WorkUnit<'f>, width: u32) {
         if let Some(sums) = &self.sums {
             return self.promoted(sums, (consumer, ring, piece), width);
         }
@@ -150,9 +154,9 @@ impl<'f, 'p, T: Accumulator> Multiplier<'f, 'p, T> {
         &self,
         consumer: Consumer<'f>,
         ring: Position<'f>,
-        piece: Piece<'f>,
+        piece: WorkUnit<'f>,
         (first, next): (&dyn Fn(), &dyn Fn(Value<'f, u32>)),
-    ) -> Sums<'f> {
+    ) -> Accumulators<'f> {
         let (f, plan, width) = (self.f, self.plan, self.plan.mainloop.tile[1]);
         let fragments = self.fragments(consumer);
         first();

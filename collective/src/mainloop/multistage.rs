@@ -20,8 +20,8 @@ use ptx::{Builder, Value, Var};
 
 use super::places::Places;
 use super::sums::PlainSum;
-use super::{Consumer, Fragment, Piece, Sums, begin, output_elements, tiled};
-use crate::plan::{AtomTypes, Plan, RingPlan, SumType};
+use super::{Accumulators, Consumer, Fragment, WorkUnit, begin, output_elements, tiled};
+use crate::plan::{AccumulatorType, AtomTypes, Plan, RingPlan};
 
 pub use types::{MmaPair, MmaSync, MmaSyncWith, Simt, SimtElement, SimtPair};
 
@@ -35,19 +35,23 @@ pub(super) fn multiply<'f>(
     f: &'f Builder,
     plan: &Plan,
     consumer: Consumer<'f>,
-    piece: Piece<'f>,
+    piece: WorkUnit<'f>,
     fill: Fill<'_, 'f>,
-) -> Sums<'f> {
+) -> Accumulators<'f> {
     let atom = plan.mainloop.atom;
     match (atom.types, atom.sums()) {
-        (AtomTypes::MmaSync(types), SumType::F32) => by_warps::<f32>(f, plan, types, (consumer, piece), fill),
-        (AtomTypes::MmaSync(types), SumType::S32) => by_warps::<i32>(f, plan, types, (consumer, piece), fill),
-        (AtomTypes::MmaSync(_), SumType::F64) => {
+        (AtomTypes::MmaSync(types), AccumulatorType::F32) => {
+            by_warps::<f32>(f, plan, types, (consumer, piece), fill)
+        }
+        (AtomTypes::MmaSync(types), AccumulatorType::S32) => {
+            by_warps::<i32>(f, plan, types, (consumer, piece), fill)
+        }
+        (AtomTypes::MmaSync(_), AccumulatorType::F64) => {
             let doubles = Operands::<f64>::new(f, plan, consumer);
             doubles.walk(consumer, piece, fill, &|stage| doubles.multiply_doubles(stage));
             doubles.sums(consumer, piece)
         }
-        (AtomTypes::MmaSync(_), SumType::F16) | (AtomTypes::Wgmma(_) | AtomTypes::Simt, _) => {
+        (AtomTypes::MmaSync(_), AccumulatorType::F16) | (AtomTypes::Wgmma(_) | AtomTypes::Simt, _) => {
             let threads = Operands::<f32>::new(f, plan, consumer);
             threads.walk(consumer, piece, fill, &|stage| threads.multiply_plainly(stage));
             threads.sums(consumer, piece)
@@ -59,9 +63,9 @@ fn by_warps<'f, T: PlainSum>(
     f: &'f Builder,
     plan: &Plan,
     types: MmaTypes,
-    (consumer, piece): (Consumer<'f>, Piece<'f>),
+    (consumer, piece): (Consumer<'f>, WorkUnit<'f>),
     fill: Fill<'_, 'f>,
-) -> Sums<'f> {
+) -> Accumulators<'f> {
     let warps = Operands::<T>::new(f, plan, consumer);
     warps.walk(consumer, piece, fill, &|stage| warps.multiply_by_warps(types, stage));
     warps.sums(consumer, piece)
@@ -99,7 +103,7 @@ impl<'f, 'p, T: PlainSum> Operands<'f, 'p, T> {
     fn walk(
         &self,
         consumer: Consumer<'f>,
-        piece: Piece<'f>,
+        piece: WorkUnit<'f>,
         fill: Fill<'_, 'f>,
         multiply: &dyn Fn(Value<'f, u32>),
     ) {
@@ -140,7 +144,7 @@ impl<'f, 'p, T: PlainSum> Operands<'f, 'p, T> {
     }
 
     /// The accumulators of the warpgroup after all k-tiles.
-    fn sums(&self, consumer: Consumer<'f>, piece: Piece<'f>) -> Sums<'f> {
+    fn sums(&self, consumer: Consumer<'f>, piece: WorkUnit<'f>) -> Accumulators<'f> {
         let elements = output_elements(&self.plan.mainloop).expect(PLANNED);
         T::handed_on(Fragment {
             first: begin(&elements, [piece.m, piece.n], [None, Some(consumer.part)]),

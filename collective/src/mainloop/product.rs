@@ -8,8 +8,8 @@ use cute_rs::{CoordLayout, Layout, LayoutError, Partition};
 use ptx::{Builder, Value, Var, WgmmaOperands, WgmmaSource, WgmmaTypes};
 
 use super::fragments::Fragments;
-use super::sums::{Accumulator, Sums};
-use super::{Consumer, Fragment, Piece, begin, output_elements, tiled_mma};
+use super::sums::{Accumulator, Accumulators};
+use super::{Consumer, Fragment, WorkUnit, begin, output_elements, tiled_mma};
 use crate::pipeline::Stage;
 use crate::plan::{MainloopSpec, OperandTile, PlanError, Source};
 
@@ -20,7 +20,7 @@ use crate::plan::{MainloopSpec, OperandTile, PlanError, Source};
 ///
 /// ```
 /// use collective::pipeline::Position;
-/// use collective::{Accumulator, Consumer, InFlight, Piece, Plan, PlanError, Product, Sums};
+/// use collective::{Accumulator, Consumer, InFlight, WorkUnit, Plan, PlanError, WarpgroupMma, Accumulators};
 /// use ptx::Builder;
 ///
 /// /// What the mainloops of this crate do if tiles are not narrowed.
@@ -29,9 +29,9 @@ use crate::plan::{MainloopSpec, OperandTile, PlanError, Source};
 ///     plan: &Plan,
 ///     consumer: Consumer<'f>,
 ///     ring: Position<'f>,
-///     piece: Piece<'f>,
-/// ) -> Result<Sums<'f>, PlanError> {
-///     let product = Product::<T>::new(f, &plan.mainloop, plan.operands, consumer.part)?;
+///     piece: WorkUnit<'f>,
+/// ) -> Result<Accumulators<'f>, PlanError> {
+///     let product = WarpgroupMma::<T>::new(f, &plan.mainloop, plan.operands, consumer.part)?;
 ///     consumer.each_stage(
 ///         f,
 ///         (ring, piece),
@@ -43,7 +43,7 @@ use crate::plan::{MainloopSpec, OperandTile, PlanError, Source};
 /// }
 /// ```
 #[derive(Debug)]
-pub struct Product<'f, T> {
+pub struct WarpgroupMma<'f, T> {
     f: &'f Builder,
     spec: MainloopSpec,
     types: WgmmaTypes,
@@ -70,8 +70,8 @@ struct SharedA<'f> {
 
 /// A product whose operands have been located in a stage. What remains is to issue the instructions.
 #[derive(Clone, Debug)]
-pub struct Found<'a, 'f, T> {
-    product: &'a Product<'f, T>,
+pub struct MmaOperands<'a, 'f, T> {
+    product: &'a WarpgroupMma<'f, T>,
     a: Option<Value<'f, u64>>,
     b: Value<'f, u64>,
     /// Number of columns to multiply.
@@ -104,7 +104,7 @@ impl OperandTile {
     }
 }
 
-impl<'f, T: Accumulator> Product<'f, T> {
+impl<'f, T: Accumulator> WarpgroupMma<'f, T> {
     /// The product of A's tile and B's, for the warpgroup with index `part` among those that share the tile
     /// ([`Consumer::part`]). Tile, atom and roles are those of `spec`.
     ///
@@ -185,16 +185,16 @@ impl<'f, T: Accumulator> Product<'f, T> {
 
     /// The accumulators of the warpgroup as a fragment, after all stages have been multiplied.
     #[track_caller]
-    pub fn fragment(&self, consumer: Consumer<'f>, piece: Piece<'f>) -> Fragment<'f, T::Sum> {
+    pub fn fragment(&self, consumer: Consumer<'f>, piece: WorkUnit<'f>) -> Fragment<'f, T::Sum> {
         self.f.for_caller(|| {
             let single = self.accumulators.iter().map(|block| T::single(self.f, block)).collect();
             self.fragment_of((consumer, piece), self.spec.tile[1], single)
         })
     }
 
-    /// The same fragment as [`Sums`], to be handed to the epilogue.
+    /// The same fragment as [`Accumulators`], to be handed to the epilogue.
     #[track_caller]
-    pub fn sums(&self, consumer: Consumer<'f>, piece: Piece<'f>) -> Sums<'f> {
+    pub fn sums(&self, consumer: Consumer<'f>, piece: WorkUnit<'f>) -> Accumulators<'f> {
         T::sums(self.fragment(consumer, piece))
     }
 
@@ -202,7 +202,7 @@ impl<'f, T: Accumulator> Product<'f, T> {
     #[track_caller]
     pub(super) fn fragment_of(
         &self,
-        (consumer, piece): (Consumer<'f>, Piece<'f>),
+        (consumer, piece): (Consumer<'f>, WorkUnit<'f>),
         columns: u32,
         blocks: Vec<Vec<Var<'f, T::Sum>>>,
     ) -> Fragment<'f, T::Sum> {
@@ -225,15 +225,15 @@ impl<'f, T: Accumulator> Product<'f, T> {
     }
 
     /// Locates the operands in a stage. To issue several products as one commit group, locate all of them
-    /// before the fence; then `wgmma_fence`, each [`issue`](Found::issue), `wgmma_commit`.
+    /// before the fence; then `wgmma_fence`, each [`issue`](MmaOperands::issue), `wgmma_commit`.
     #[track_caller]
-    pub fn find(&self, stage: Stage<'f>) -> Found<'_, 'f, T> {
+    pub fn find(&self, stage: Stage<'f>) -> MmaOperands<'_, 'f, T> {
         self.find_in([stage; 2])
     }
 
     /// As [`find`](Self::find), with A's tile in a stage of one ring and B's in a stage of another.
     #[track_caller]
-    pub fn find_in(&self, [a_stage, b_stage]: [Stage<'f>; 2]) -> Found<'_, 'f, T> {
+    pub fn find_in(&self, [a_stage, b_stage]: [Stage<'f>; 2]) -> MmaOperands<'_, 'f, T> {
         let [a, b] = self.tiles.map(|tile| tile.offset);
         let a = self
             .f
@@ -242,20 +242,20 @@ impl<'f, T: Accumulator> Product<'f, T> {
         self.located(a, b)
     }
 
-    fn located(&self, a: Option<Value<'f, u64>>, b: Value<'f, u64>) -> Found<'_, 'f, T> {
+    fn located(&self, a: Option<Value<'f, u64>>, b: Value<'f, u64>) -> MmaOperands<'_, 'f, T> {
         let steps = 0..self.spec.tile[2] / self.spec.atom.k();
-        Found { product: self, a, b, width: self.spec.tile[1], steps, wave: 0 }
+        MmaOperands { product: self, a, b, width: self.spec.tile[1], steps, wave: 0 }
     }
 
     /// The operands of a stage, which may not be full yet, for [`at`](Self::at).
     pub(super) fn locate(&self, stage: Stage<'f>) -> Located<'f> {
-        let Found { a, b, .. } = self.find(stage);
+        let MmaOperands { a, b, .. } = self.find(stage);
         Located { a: a.map(|a| self.f.variable(a)), b: self.f.variable(b) }
     }
 
     /// Changes a place to that of another stage.
     pub(super) fn move_to(&self, place: &Located<'f>, stage: Stage<'f>) {
-        let Found { a, b, .. } = self.find(stage);
+        let MmaOperands { a, b, .. } = self.find(stage);
         if let Some((place, a)) = place.a.zip(a) {
             place.set(a);
         }
@@ -263,7 +263,7 @@ impl<'f, T: Accumulator> Product<'f, T> {
     }
 
     /// The operands at a place, to issue instructions. Nothing has to be computed for it.
-    pub(super) fn at(&self, place: &Located<'f>) -> Found<'_, 'f, T> {
+    pub(super) fn at(&self, place: &Located<'f>) -> MmaOperands<'_, 'f, T> {
         self.located(place.a.map(Var::get), place.b.get())
     }
 
@@ -287,7 +287,7 @@ impl<'f, T: Accumulator> Product<'f, T> {
     }
 }
 
-impl<'f, T: Accumulator> Found<'_, 'f, T> {
+impl<'f, T: Accumulator> MmaOperands<'_, 'f, T> {
     /// Only the first `width` columns.
     #[track_caller]
     pub(super) fn narrowed(self, width: u32) -> Self {
@@ -356,7 +356,7 @@ impl<'f, T: Accumulator> Found<'_, 'f, T> {
     }
 
     fn all(&self, accumulate: bool, a: impl Fn(u32, u32) -> (WgmmaSource<'f>, Option<(Var<'f, u32>, u32)>)) {
-        let Product { f, spec, types, tiles, b_places, accumulators, .. } = self.product;
+        let WarpgroupMma { f, spec, types, tiles, b_places, accumulators, .. } = self.product;
         let held = |columns| spec.atom.accumulators(columns) as usize;
         let transposed = |i: usize| tiles[i].major == Major::Mn;
         let [blocks, sides] = spec.wave(self.wave);
@@ -386,7 +386,7 @@ impl<'f, T: Accumulator> Found<'_, 'f, T> {
     }
 }
 
-impl<T> Product<'_, T> {
+impl<T> WarpgroupMma<'_, T> {
     /// Start of an instruction's operand, in descriptor units of 16 B.
     fn units(&self, places: &Layout, [place, step]: [u32; 2]) -> u64 {
         let elements = places.at_modes(&[0, place.into(), step.into()]).unsigned_abs();

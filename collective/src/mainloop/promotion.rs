@@ -6,8 +6,8 @@ use ptx::Var;
 
 use super::fragments::Fragments;
 use super::multiplier::Multiplier;
-use super::sums::{Accumulator, Sums};
-use super::{Consumer, Piece};
+use super::sums::{Accumulator, Accumulators};
+use super::{Consumer, WorkUnit};
 use crate::pipeline::{Position, Stage};
 use crate::plan::MainloopSpec;
 
@@ -27,7 +27,7 @@ impl<'f, T: Accumulator> Multiplier<'f, '_, T> {
     pub(super) fn promoted(
         &self,
         sums: &Promoted<'f, T>,
-        (consumer, ring, piece): (Consumer<'f>, Position<'f>, Piece<'f>),
+        (consumer, ring, piece): (Consumer<'f>, Position<'f>, WorkUnit<'f>),
         width: u32,
     ) {
         let f = self.f;
@@ -134,7 +134,7 @@ impl<'f, T: Accumulator> Multiplier<'f, '_, T> {
     }
 
     /// The result of the warpgroup for the tile: the promoted sums if there are any, else the accumulators.
-    pub(super) fn result(&self, consumer: Consumer<'f>, piece: Piece<'f>, width: u32) -> Sums<'f> {
+    pub(super) fn result(&self, consumer: Consumer<'f>, piece: WorkUnit<'f>, width: u32) -> Accumulators<'f> {
         let single = || self.product.accumulators().iter().map(|block| T::single(self.f, block)).collect();
         let blocks = self.sums.clone().unwrap_or_else(single);
         T::sums(self.product.fragment_of((consumer, piece), width, blocks))

@@ -9,7 +9,7 @@ use ptx::{Builder, TensorLoad, Value, Var, WgmmaSource};
 use super::convert::{Converter, both};
 use super::stage_tile::{AnyTile, LoadTile, Loading, OperandMap, StageTile};
 use super::stages::Older;
-use super::{Consumer, Finish, Piece, Product};
+use super::{Consumer, Finish, WarpgroupMma, WorkUnit};
 use crate::form::Batch;
 use crate::operand::Matrix;
 use crate::pipeline::{Position, Stage};
@@ -45,7 +45,7 @@ fn units_map(
         Dimension { extent: a.k.div_ceil(unit_k) * LINES, stride: LINE.into(), copied: k / unit_k * LINES },
         Dimension {
             extent: a.mn.div_ceil(unit::ROWS),
-            stride: u64::from(unit::ROWS * code.bits() / 32) * a.pitch,
+            stride: u64::from(unit::ROWS * code.bits() / 32) * a.ld,
             copied: m / unit::ROWS / slices,
         },
     ];
@@ -93,10 +93,10 @@ pub(super) fn multiply<'f>(
     plan: &Plan,
     consumer: Consumer<'f>,
     ring: Position<'f>,
-    piece: Piece<'f>,
+    piece: WorkUnit<'f>,
     finish: Finish<'_, 'f>,
 ) {
-    let product = Product::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part)
+    let product = WarpgroupMma::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part)
         .expect("the plan admits only tiles that wgmma multiplies");
     let weights = plan.mainloop.weights().expect("called for weights in few bits");
     let registers = Registers::new(f, plan, weights, consumer);
@@ -154,7 +154,7 @@ impl<'f, 'p> Registers<'f, 'p> {
     /// overwritten, waits until the instructions that read them are complete. `older` is emitted as soon as
     /// the whole stage before has been multiplied. Without `older` there is no stage before, and the
     /// accumulators are overwritten.
-    fn multiply(&self, product: &Product<'f, f32>, stage: Stage<'f>, older: Older<'_>) {
+    fn multiply(&self, product: &WarpgroupMma<'f, f32>, stage: Stage<'f>, older: Older<'_>) {
         let Self { f, plan, weights, .. } = *self;
         let (spec, depth) = (&plan.mainloop, plan.mainloop.depth());
         let (step_k, unit_k) = (spec.atom.k(), unit::k(weights.code.bits()));

@@ -3,10 +3,10 @@
 use ptx::{Builder, Value, Var};
 
 use super::stages::Older;
-use super::sums::{Accumulator, Sums};
-use super::{Consumer, Finish, Piece, Product};
+use super::sums::{Accumulator, Accumulators};
+use super::{Consumer, Finish, WarpgroupMma, WorkUnit};
 use crate::pipeline::{Position, Stage};
-use crate::plan::{Plan, SumType};
+use crate::plan::{AccumulatorType, Plan};
 use crate::sparse;
 
 /// Metadata that selects the first elements of every chunk. Outside the matrix, copies fill metadata with
@@ -19,14 +19,14 @@ pub(super) fn multiply<'f>(
     plan: &Plan,
     consumer: Consumer<'f>,
     ring: Position<'f>,
-    piece: Piece<'f>,
+    piece: WorkUnit<'f>,
     finish: Finish<'_, 'f>,
 ) {
     let sums = match plan.mainloop.atom.sums() {
-        SumType::S32 => sums::<i32>(f, plan, consumer, ring, piece),
-        SumType::F16 => sums::<u32>(f, plan, consumer, ring, piece),
+        AccumulatorType::S32 => sums::<i32>(f, plan, consumer, ring, piece),
+        AccumulatorType::F16 => sums::<u32>(f, plan, consumer, ring, piece),
         // No `wgmma` accumulates in f64.
-        SumType::F32 | SumType::F64 => sums::<f32>(f, plan, consumer, ring, piece),
+        AccumulatorType::F32 | AccumulatorType::F64 => sums::<f32>(f, plan, consumer, ring, piece),
     };
     finish(plan, sums);
 }
@@ -36,9 +36,9 @@ fn sums<'f, T: Accumulator>(
     plan: &Plan,
     consumer: Consumer<'f>,
     ring: Position<'f>,
-    piece: Piece<'f>,
-) -> Sums<'f> {
-    let product = Product::<T>::new(f, &plan.mainloop, plan.operands, consumer.part)
+    piece: WorkUnit<'f>,
+) -> Accumulators<'f> {
+    let product = WarpgroupMma::<T>::new(f, &plan.mainloop, plan.operands, consumer.part)
         .expect("the plan admits only tiles that wgmma multiplies");
     let metadata = Metadata::new(f, plan, consumer);
     consumer.turns.begin();
@@ -71,7 +71,7 @@ impl<'f, 'p> Metadata<'f, 'p> {
     /// waits until the instructions that read them are complete. `older` is emitted as soon as the whole
     /// stage before has been multiplied. Without `older` there is no stage before, and the accumulators are
     /// overwritten.
-    fn multiply<T: Accumulator>(&self, product: &Product<'f, T>, stage: Stage<'f>, older: Older<'_>) {
+    fn multiply<T: Accumulator>(&self, product: &WarpgroupMma<'f, T>, stage: Stage<'f>, older: Older<'_>) {
         let Self { f, plan, .. } = *self;
         let spec = &plan.mainloop;
         let (units, unit_k) = (spec.metadata_words(), sparse::unit_k(spec.operands[0].format));

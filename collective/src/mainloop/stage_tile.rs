@@ -2,7 +2,7 @@
 
 use ptx::{Builder, TensorLoad, Value};
 
-use super::Piece;
+use super::WorkUnit;
 use super::maps::OwnMaps;
 use super::tensor_copy::{Origin, TensorCopy, tensor_load};
 use crate::pipeline::{ClusterPosition, Stage};
@@ -14,7 +14,7 @@ pub(crate) struct Loading<'f, 'p> {
     pub f: &'f Builder,
     pub plan: &'p Plan,
     pub cluster: ClusterPosition<'f>,
-    pub piece: Piece<'f>,
+    pub piece: WorkUnit<'f>,
     /// Whether the executing thread is the one that loads; `None` if no other thread executes this.
     pub loads: Option<Value<'f, bool>>,
 }
@@ -66,13 +66,13 @@ impl<'f> OperandMap<'f> {
 
     /// The matrix of a work unit's GEMM, for this CTA only.
     #[track_caller]
-    pub fn origin(&self, piece: Piece<'f>) -> Origin<'f> {
+    pub fn origin(&self, piece: WorkUnit<'f>) -> Origin<'f> {
         let f = self.address.builder();
         f.for_caller(|| Origin { matrix: self.coordinate(piece), ..Origin::alone(self.address) })
     }
 
     /// The coordinate of a work unit's GEMM; `None` if the map has no batch.
-    fn coordinate(&self, piece: Piece<'f>) -> Option<Value<'f, u32>> {
+    fn coordinate(&self, piece: WorkUnit<'f>) -> Option<Value<'f, u32>> {
         self.step.zip(piece.group).map(|(step, group)| group * step)
     }
 
@@ -82,7 +82,7 @@ impl<'f> OperandMap<'f> {
         f: &'f Builder,
         load: TensorLoad<'f>,
         first: Vec<Value<'f, u32>>,
-        piece: Piece<'f>,
+        piece: WorkUnit<'f>,
     ) {
         tensor_load(f, load, first.into_iter().chain(self.coordinate(piece)));
     }
@@ -173,7 +173,7 @@ pub(crate) struct BoxTile<'f> {
 }
 
 /// Where the box of a k-tile of a work unit begins, innermost coordinate first.
-type Place<'f> = Box<dyn Fn(Piece<'f>, Value<'f, u32>) -> Vec<Value<'f, u32>> + 'f>;
+type Place<'f> = Box<dyn Fn(WorkUnit<'f>, Value<'f, u32>) -> Vec<Value<'f, u32>> + 'f>;
 
 impl<'f> BoxTile<'f> {
     /// Declares its parameters: the map, and the distance between GEMMs if it has a batch.
@@ -182,7 +182,7 @@ impl<'f> BoxTile<'f> {
         parameters: [&'static str; 2],
         batched: bool,
         number: usize,
-        place: impl Fn(Piece<'f>, Value<'f, u32>) -> Vec<Value<'f, u32>> + 'f,
+        place: impl Fn(WorkUnit<'f>, Value<'f, u32>) -> Vec<Value<'f, u32>> + 'f,
     ) -> AnyTile<'f> {
         let map = OperandMap::declare(f, parameters, batched);
         Box::new(Self { map, number, place: Box::new(place) })

@@ -2,7 +2,7 @@
 
 use ptx::{Builder, Value};
 
-use super::{Consumer, Piece};
+use super::{Consumer, WorkUnit};
 use crate::pipeline::{Position, Stage};
 
 /// Number of commit groups that may still run when a consumer moves on to the next stage.
@@ -28,12 +28,12 @@ impl<'f> Consumer<'f> {
     /// the accumulators), once in a loop for all others (`true`: add to them). `rest` is emitted in two
     /// places: after the last stage, when all instructions are complete (`true`), and for a work unit without
     /// stages (`false`), where it must set the accumulators to zero. For an example see
-    /// [`Product`](super::Product).
+    /// [`WarpgroupMma`](super::WarpgroupMma).
     #[track_caller]
     pub fn each_stage(
         &self,
         f: &'f Builder,
-        walk: (Position<'f>, Piece<'f>),
+        walk: (Position<'f>, WorkUnit<'f>),
         in_flight: InFlight,
         multiply: &dyn Fn(Stage<'f>, bool),
         rest: &dyn Fn(bool),
@@ -52,7 +52,7 @@ impl<'f> Consumer<'f> {
     pub(super) fn in_sets(
         &self,
         f: &'f Builder,
-        (ring, piece): (Position<'f>, Piece<'f>),
+        (ring, piece): (Position<'f>, WorkUnit<'f>),
         multiply: &dyn Fn(Stage<'f>, Older<'_>),
         clear: &dyn Fn(),
     ) {
@@ -88,7 +88,7 @@ impl<'f> Consumer<'f> {
     pub(super) fn stages(
         &self,
         f: &'f Builder,
-        (ring, piece): (Position<'f>, Piece<'f>),
+        (ring, piece): (Position<'f>, WorkUnit<'f>),
         in_flight: InFlight,
         multiply: &dyn Fn(Stage<'f>, bool),
         rest: &dyn Fn(bool),

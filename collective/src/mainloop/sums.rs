@@ -28,8 +28,8 @@ pub trait Accumulator: Number + Default {
     #[track_caller]
     fn single<'f>(f: &'f Builder, registers: &[Var<'f, Self>]) -> Vec<Var<'f, Self::Sum>>;
 
-    /// The fragment as [`Sums`].
-    fn sums(fragment: Fragment<'_, Self::Sum>) -> Sums<'_>;
+    /// The fragment as [`Accumulators`].
+    fn sums(fragment: Fragment<'_, Self::Sum>) -> Accumulators<'_>;
 }
 
 impl Accumulator for f32 {
@@ -47,8 +47,8 @@ impl Accumulator for f32 {
         registers.to_vec()
     }
 
-    fn sums(fragment: Fragment<'_, Self>) -> Sums<'_> {
-        Sums::F32(fragment)
+    fn sums(fragment: Fragment<'_, Self>) -> Accumulators<'_> {
+        Accumulators::F32(fragment)
     }
 }
 
@@ -67,8 +67,8 @@ impl Accumulator for i32 {
         registers.to_vec()
     }
 
-    fn sums(fragment: Fragment<'_, Self>) -> Sums<'_> {
-        Sums::S32(fragment)
+    fn sums(fragment: Fragment<'_, Self>) -> Accumulators<'_> {
+        Accumulators::S32(fragment)
     }
 }
 
@@ -88,15 +88,15 @@ impl Accumulator for u32 {
         f.for_caller(|| values.map(|value| f.variable(value)).collect())
     }
 
-    fn sums(fragment: Fragment<'_, f32>) -> Sums<'_> {
-        Sums::F32(fragment)
+    fn sums(fragment: Fragment<'_, f32>) -> Accumulators<'_> {
+        Accumulators::F32(fragment)
     }
 }
 
 /// The accumulators of a consumer warpgroup, as the mainloop hands them on. Fix-up adds partial sums of a
 /// tile in this type. An epilogue computes in `f32`, or stores integers as integers.
 #[derive(Debug)]
-pub enum Sums<'f> {
+pub enum Accumulators<'f> {
     /// Single precision; also for instructions that accumulate in `f16`.
     F32(Fragment<'f, f32>),
     /// 32-bit integers.
@@ -107,25 +107,25 @@ pub enum Sums<'f> {
 
 /// Accumulators of which a register holds exactly one, in the type that is handed to the epilogue.
 pub(super) trait PlainSum: Number + Default {
-    /// The fragment as [`Sums`].
-    fn handed_on(fragment: Fragment<'_, Self>) -> Sums<'_>;
+    /// The fragment as [`Accumulators`].
+    fn handed_on(fragment: Fragment<'_, Self>) -> Accumulators<'_>;
 }
 
 impl PlainSum for f32 {
-    fn handed_on(fragment: Fragment<'_, Self>) -> Sums<'_> {
-        Sums::F32(fragment)
+    fn handed_on(fragment: Fragment<'_, Self>) -> Accumulators<'_> {
+        Accumulators::F32(fragment)
     }
 }
 
 impl PlainSum for i32 {
-    fn handed_on(fragment: Fragment<'_, Self>) -> Sums<'_> {
-        Sums::S32(fragment)
+    fn handed_on(fragment: Fragment<'_, Self>) -> Accumulators<'_> {
+        Accumulators::S32(fragment)
     }
 }
 
 impl PlainSum for f64 {
-    fn handed_on(fragment: Fragment<'_, Self>) -> Sums<'_> {
-        Sums::F64(fragment)
+    fn handed_on(fragment: Fragment<'_, Self>) -> Accumulators<'_> {
+        Accumulators::F64(fragment)
     }
 }
 

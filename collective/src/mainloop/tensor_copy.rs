@@ -26,14 +26,14 @@ impl OperandTile {
         let extent = if split { matrix.mn / 2 } else { matrix.mn };
         let [width, other] = tma::box_dims(major, swizzle, format.bits(), mn, k);
         let ((inner, outer), to_half) = match major {
-            Major::K => ((matrix.k, extent), u64::from(extent) * matrix.pitch),
+            Major::K => ((matrix.k, extent), u64::from(extent) * matrix.ld),
             Major::Mn => ((extent, matrix.k), u64::from(extent)),
         };
         // If one CTA loads both halves of rows, one box has both.
         let halves = if split && major == Major::K && slices == 1 { 2 } else { 1 };
         let dimensions = [
             Dimension::contiguous(inner, width),
-            Dimension { extent: outer, stride: matrix.pitch, copied: other / slices / halves },
+            Dimension { extent: outer, stride: matrix.ld, copied: other / slices / halves },
             Dimension { extent: 2, stride: to_half, copied: halves },
         ];
         let used = if split { &dimensions } else { &dimensions[..2] };

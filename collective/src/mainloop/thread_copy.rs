@@ -16,7 +16,7 @@ use crate::plan::{OperandTile, Producer};
 pub struct ThreadOrigin<'f> {
     pub(super) address: Value<'f, u64>,
     /// Leading dimension in bytes, from one row (K-major) or column (MN-major) to the next.
-    pub(super) pitch: Value<'f, u64>,
+    pub(super) ld: Value<'f, u64>,
     /// Extent along M or N.
     pub(super) mn: Value<'f, u32>,
     /// Bytes per copy: what the alignment of every 16 B of a tile allows.
@@ -42,13 +42,13 @@ pub(super) fn thread_arguments(
 ) -> Vec<Argument> {
     let OperandTile { major, split, .. } = *tile;
     let bits = tile.bits();
-    let [pitch, batch] = [matrix.pitch, matrix.batch.stride].map(|stride| stride * u64::from(bits / 8));
+    let [ld, batch] = [matrix.ld, matrix.batch.stride].map(|stride| stride * u64::from(bits / 8));
     // Byte offset of the right half in a line that holds both halves.
     let half = if split && major == Major::Mn { u64::from(matrix.mn / 2 * (bits / 8)) } else { 0 };
     let fits =
-        |width: &u32| !anywhere && (matrix.address | pitch | batch | half).is_multiple_of((*width).into());
+        |width: &u32| !anywhere && (matrix.address | ld | batch | half).is_multiple_of((*width).into());
     let width = WIDTHS.into_iter().find(fits).unwrap_or(bits / 8);
-    let mut arguments = vec![matrix.address.into(), pitch.into(), matrix.mn.into(), width.into()];
+    let mut arguments = vec![matrix.address.into(), ld.into(), matrix.mn.into(), width.into()];
     if batched {
         arguments.push(batch.into());
     }
@@ -59,10 +59,10 @@ impl<'f> ThreadOrigin<'f> {
     /// Declares the parameters of a matrix under these names: address, leading dimension in bytes, number of
     /// rows, and bytes per copy.
     #[track_caller]
-    pub fn declare(f: &'f Builder, [address, pitch, mn, width]: [&'static str; 4]) -> Self {
+    pub fn declare(f: &'f Builder, [address, ld, mn, width]: [&'static str; 4]) -> Self {
         Self {
             address: f.param(address),
-            pitch: f.number(pitch),
+            ld: f.number(ld),
             mn: f.param(mn),
             width: f.param(width),
             batch: None,
@@ -222,7 +222,7 @@ impl<'f> Copier<'f> {
         }
         let mn = source.mn >> 1;
         let distance = match tile.major {
-            Major::K => mn.cast::<u64>() * source.pitch,
+            Major::K => mn.cast::<u64>() * source.ld,
             Major::Mn => mn.mul_wide(tile.bits() / 8),
         };
         let half = |address, skipped| Self {
@@ -245,9 +245,8 @@ impl<'f> Copier<'f> {
         let [line, column] = ordered(self.tile.major, first);
         let [own_line, own_column] = self.own;
         let (line, column) = (line + own_line, column + own_column);
-        let source = self.source.address
-            + line.cast::<u64>() * self.source.pitch
-            + column.mul_wide(self.tile.bits() / 8);
+        let source =
+            self.source.address + line.cast::<u64>() * self.source.ld + column.mul_wide(self.tile.bits() / 8);
         let place = address + self.place;
         self.in_widths(&WIDTHS, &|width| self.blocks([line, column], source, place, width));
     }
@@ -291,7 +290,7 @@ impl<'f> Copier<'f> {
                 let offset = self.layout.at_modes(&at.map(i64::from));
                 let offset = u32::try_from(offset).expect("a tile is small") * (bits / 8);
                 if pass > 0 {
-                    source = source + self.source.pitch * u64::from(at_once);
+                    source = source + self.source.ld * u64::from(at_once);
                 }
                 let own =
                     (skipped + at_once > tile_lines).then(|| self.own[0].less_than(tile_lines - skipped));

@@ -9,8 +9,8 @@ use ptx::{Builder, Value};
 
 use super::stage_tile::{AnyTile, LoadTile, Loading, OperandTiles};
 use super::{
-    Consumer, DeviceMainloop, Finish, Mainloop, MainloopEmitter, Piece, Sums, block_scaled, both_staged,
-    multiplier, quantized,
+    Accumulators, Consumer, DeviceMainloop, Finish, Mainloop, MainloopEmitter, WorkUnit, block_scaled,
+    both_staged, multiplier, quantized,
 };
 use crate::form::Forms;
 use crate::operand::{Matrix, OperandPair};
@@ -119,7 +119,7 @@ impl<'f> DeviceMainloop<'f> for Tiles<'f> {
         plan: &Plan,
         cluster: ClusterPosition<'f>,
         ring: Position<'f>,
-        piece: Piece<'f>,
+        piece: WorkUnit<'f>,
     ) {
         let (bytes, load) = self.load(Loading { f, plan, cluster, piece, loads: None });
         f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
@@ -133,7 +133,7 @@ impl<'f> DeviceMainloop<'f> for Tiles<'f> {
         plan: &Plan,
         consumer: Consumer<'f>,
         ring: Position<'f>,
-        piece: Piece<'f>,
+        piece: WorkUnit<'f>,
         finish: Finish<'_, 'f>,
     ) {
         let multiply = match plan.mainloop.weights() {
@@ -151,8 +151,8 @@ impl<'f> DeviceMainloop<'f> for Tiles<'f> {
         plan: &Plan,
         consumer: Consumer<'f>,
         [ring, ahead]: [Position<'f>; 2],
-        piece: Piece<'f>,
-    ) -> Sums<'f> {
+        piece: WorkUnit<'f>,
+    ) -> Accumulators<'f> {
         let loads = consumer.warpgroup.equals(0) & consumer.thread.equals(0);
         let cluster = ClusterPosition::new(f, plan.mainloop.cluster);
         let (bytes, load) = self.load(Loading { f, plan, cluster, piece, loads: Some(loads) });

@@ -5,7 +5,7 @@ use cute_rs::{LayoutError, MmaAtom};
 use ptx::WgmmaTypes;
 use ptx::inst::MmaTypes;
 
-use super::{AtomTypes, OperandSpec, SumType};
+use super::{AccumulatorType, AtomTypes, OperandSpec};
 
 /// Where an instruction reads operand A from. It always reads B from shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -20,12 +20,12 @@ pub enum Source {
 /// multiply by other instructions.
 ///
 /// ```
-/// use collective::{Atom, SumType};
+/// use collective::{Atom, AccumulatorType};
 /// use ptx::WgmmaTypes;
 /// use ptx::inst::Int8;
 ///
 /// let bytes = Atom::shared(WgmmaTypes::Int8 { a: Int8::S8, b: Int8::S8, saturate: false });
-/// assert_eq!((bytes.rows(), bytes.k(), bytes.sums()), (64, 32, SumType::S32));
+/// assert_eq!((bytes.rows(), bytes.k(), bytes.sums()), (64, 32, AccumulatorType::S32));
 /// assert!(bytes.allows(48) && !bytes.allows(40));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -115,7 +115,7 @@ impl Atom {
     }
 
     /// The accumulators' type.
-    pub const fn sums(self) -> SumType {
+    pub const fn sums(self) -> AccumulatorType {
         self.types.d()
     }
 
@@ -133,8 +133,11 @@ impl Atom {
     /// `mma.sync` (one `ldmatrix` feeds two instructions), else 8.
     pub const fn column_step(self) -> u32 {
         match (self.types, self.sums()) {
-            (AtomTypes::MmaSync(_), _) | (_, SumType::S32) => 16,
-            (AtomTypes::Wgmma(_) | AtomTypes::Simt, SumType::F32 | SumType::F16 | SumType::F64) => 8,
+            (AtomTypes::MmaSync(_), _) | (_, AccumulatorType::S32) => 16,
+            (
+                AtomTypes::Wgmma(_) | AtomTypes::Simt,
+                AccumulatorType::F32 | AccumulatorType::F16 | AccumulatorType::F64,
+            ) => 8,
         }
     }
 

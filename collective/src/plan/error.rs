@@ -537,7 +537,7 @@ impl PlanError {
                 .text(" and is narrowed in steps of ")
                 .number(step)
                 .text(", and the mainloop's NEEDS say that it multiplies whole tiles: leave out Fitted<_, _> and \
-                       NarrowTail, or load and multiply `Piece::columns` and set `whole_n: false` in NEEDS"),
+                       NarrowTail, or load and multiply `WorkUnit::columns` and set `whole_n: false` in NEEDS"),
             Self::Doubles { rule } => s.text("with f64 operands: ").text(rule),
             Self::ByThreads { rule } => s.text("threads load the operands of mma.sync and of plain instructions: ").text(rule),
             Self::NoProducer => s.text(

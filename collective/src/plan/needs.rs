@@ -20,7 +20,7 @@ pub struct MainloopNeeds {
     /// is so if they are linear in the products: sums of them, but not `silu(A * B) * (A * C)`.
     pub whole_k: bool,
     /// A work unit must have all columns of its tile. False if the mainloop loads and multiplies only the
-    /// [`Piece::columns`](crate::Piece::columns) of a tile that is narrowed or sliced.
+    /// [`WorkUnit::columns`](crate::WorkUnit::columns) of a tile that is narrowed or sliced.
     pub whole_n: bool,
     /// A tile's columns must follow each other in B. False if the mainloop loads the columns from
     /// `piece.n / 2` on where [`EpilogueSpec::split`](crate::EpilogueSpec::split) takes them from both halves

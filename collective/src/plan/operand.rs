@@ -4,7 +4,7 @@ use cute_rs::atom::{Major, SwizzleMode, smem};
 use cute_rs::{ComposedLayout, LayoutError};
 use ptx::abi::Promotion;
 
-use super::{PlanError, Room};
+use super::{PlanError, StageSlot};
 use crate::element::Format;
 
 /// The L2 eviction priority of a matrix.
@@ -104,13 +104,13 @@ impl TileLayout {
 /// in constants:
 ///
 /// ```
-/// use collective::{Format, OperandTile, Room, TileLayout};
+/// use collective::{Format, OperandTile, StageSlot, TileLayout};
 /// use cute_rs::atom::{Major, SwizzleMode};
 ///
 /// /// 128 rows of weights, 64 elements of K, in two slabs of 64 bytes.
 /// const WEIGHTS: OperandTile =
 ///     OperandTile::checked(Format::Bf16, Major::K, [128, 64], TileLayout::Slabs(SwizzleMode::B64));
-/// assert_eq!(WEIGHTS.room(), Room { bytes: 16384, alignment: 512 });
+/// assert_eq!(WEIGHTS.room(), StageSlot { bytes: 16384, alignment: 512 });
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OperandTile {
@@ -217,8 +217,8 @@ impl OperandTile {
     }
 
     /// Bytes and alignment that it needs in a stage.
-    pub const fn room(&self) -> Room {
-        Room { bytes: self.mn * self.k * self.bits() / 8, alignment: self.swizzle.alignment() }
+    pub const fn room(&self) -> StageSlot {
+        StageSlot { bytes: self.mn * self.k * self.bits() / 8, alignment: self.swizzle.alignment() }
     }
 
     /// The layout in shared memory: `(mn, k) -> offset`, in elements.

@@ -128,7 +128,7 @@ impl EpilogueSpec {
     const fn working(&self, form: Form) -> u32 {
         match (self.staged_bits, form) {
             (0, _) if self.transposed => STORES_TRANSPOSED,
-            (0, _) | (_, Form::Ragged | Form::Masked | Form::Grouped) => STORES,
+            (0, _) | (_, Form::GroupedContiguous | Form::GroupedMasked | Form::PointerArray) => STORES,
             (_, Form::Single | Form::Batched | Form::KGrouped) => WORKING,
         }
     }
@@ -184,6 +184,6 @@ impl MainloopSpec {
 
     /// Whether the CTAs of a cluster share operands through tensor maps that the kernel modifies.
     const fn shares_groups(&self, form: Form) -> bool {
-        matches!(form, Form::Grouped) && self.cluster[0] * self.cluster[1] > 1
+        matches!(form, Form::PointerArray) && self.cluster[0] * self.cluster[1] > 1
     }
 }

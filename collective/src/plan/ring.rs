@@ -4,14 +4,14 @@ use super::units::{MBARRIER_BYTES, round_up};
 
 /// The space of one tile in a stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Room {
+pub struct StageSlot {
     /// Bytes.
     pub bytes: u32,
     /// What its offset is a multiple of, in bytes.
     pub alignment: u32,
 }
 
-impl Room {
+impl StageSlot {
     /// No tile.
     pub const NONE: Self = Self { bytes: 0, alignment: 1 };
 
@@ -28,11 +28,11 @@ impl Room {
 /// stage, the number of stages, their place, the number of arrivals.
 ///
 /// ```
-/// use collective::{RingPlan, Room};
+/// use collective::{RingPlan, StageSlot};
 ///
 /// // A, two tiles of B, and 512 bytes of scales.
-/// let tile = |bytes| Room { bytes, alignment: 1024 };
-/// let ring = RingPlan::of(&[tile(16384), tile(8192), tile(8192), Room::line(512)]);
+/// let tile = |bytes| StageSlot { bytes, alignment: 1024 };
+/// let ring = RingPlan::of(&[tile(16384), tile(8192), tile(8192), StageSlot::line(512)]);
 /// assert_eq!((ring.offset(2), ring.offset(3), ring.stage_bytes), (24576, 32768, 33792));
 /// // The stages that fit into 100 KB, each with two mbarriers. The mbarriers follow the stages.
 /// let stages = ring.fit(100 << 10);
@@ -41,7 +41,7 @@ impl Room {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RingPlan {
-    rooms: [Room; Self::MOST],
+    rooms: [StageSlot; Self::MOST],
     offsets: [u32; Self::MOST],
     /// Bytes from one stage to the next.
     pub stage_bytes: u32,
@@ -66,8 +66,8 @@ impl RingPlan {
 
     /// A stage of these tiles, in this order. Tiles beyond [`MOST`](Self::MOST) are ignored. Byte counts
     /// saturate instead of overflowing, so a ring that is too large fits nowhere.
-    pub const fn of(tiles: &[Room]) -> Self {
-        let (mut rooms, mut offsets) = ([Room::NONE; Self::MOST], [0; Self::MOST]);
+    pub const fn of(tiles: &[StageSlot]) -> Self {
+        let (mut rooms, mut offsets) = ([StageSlot::NONE; Self::MOST], [0; Self::MOST]);
         let (mut end, mut i) = (0_u32, 0);
         while i < tiles.len() && i < Self::MOST {
             rooms[i] = tiles[i];

@@ -1,6 +1,8 @@
 //! Block-scaled operands: what the plan checks, and the space of the scales in a stage.
 
-use super::{Arrivals, EpilogueSpec, MainloopSpec, Plan, PlanError, Producer, Roles, Room, SumType};
+use super::{
+    AccumulatorType, Arrivals, EpilogueSpec, MainloopSpec, Plan, PlanError, Producer, Roles, StageSlot,
+};
 use crate::form::Form;
 
 /// K of a scaled block.
@@ -57,7 +59,7 @@ impl MainloopSpec {
     }
 
     /// What a stage holds after the tiles of A and B: scales or metadata, then the mainloop's further tiles.
-    pub(super) const fn behind(&self, epilogue: &EpilogueSpec, form: Form) -> [Room; Self::MORE] {
+    pub(super) const fn behind(&self, epilogue: &EpilogueSpec, form: Form) -> [StageSlot; Self::MORE] {
         if let Some(weights) = self.weights() {
             let [_, scales, zeros] = self.weight_rooms(weights);
             return [scales, zeros, self.more[0], self.more[1]];
@@ -73,10 +75,10 @@ impl MainloopSpec {
     }
 
     /// Space of the scales of an operand's tile.
-    const fn scales(&self, operand: usize, anywhere: bool) -> Room {
+    const fn scales(&self, operand: usize, anywhere: bool) -> StageSlot {
         let (rows, tile) = (self.operands[operand].scaled, self.tile[operand]);
         let blocks = FETCHED_SCALES * scaled_blocks(tile);
-        Room::line(4 * if rows == 1 { scales_of_rows(tile, anywhere) } else { blocks })
+        StageSlot::line(4 * if rows == 1 { scales_of_rows(tile, anywhere) } else { blocks })
     }
 
     /// Registers of a consumer thread for the scales it has read.
@@ -96,7 +98,7 @@ impl MainloopSpec {
             return Ok(());
         }
         let [a, b] = self.operands;
-        if a.format.bits() != 8 || !matches!(self.atom.sums(), SumType::F32) {
+        if a.format.bits() != 8 || !matches!(self.atom.sums(), AccumulatorType::F32) {
             return Err(PlanError::Rule {
                 rule: "blocks with scales are of 8-bit floats and summed in f32: use operands of e4m3 or e5m2, and no sums in f16",
             });

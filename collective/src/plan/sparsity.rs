@@ -2,7 +2,7 @@
 
 use cute_rs::atom::Major;
 
-use super::{Arrivals, EpilogueSpec, MainloopSpec, PlanError, Producer, Roles, Room, Source};
+use super::{Arrivals, EpilogueSpec, MainloopSpec, PlanError, Producer, Roles, Source, StageSlot};
 use crate::form::Form;
 use crate::sparse;
 
@@ -26,8 +26,8 @@ impl MainloopSpec {
     }
 
     /// Space of the metadata of a tile.
-    pub(super) const fn metadata_room(&self) -> Room {
-        Room::line(self.tile[0] / sparse::ROWS * self.metadata_words() * sparse::WORDS * 4)
+    pub(super) const fn metadata_room(&self) -> StageSlot {
+        StageSlot::line(self.tile[0] / sparse::ROWS * self.metadata_words() * sparse::WORDS * 4)
     }
 
     /// Registers of a consumer thread for metadata.

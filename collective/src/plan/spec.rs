@@ -4,7 +4,9 @@ use cute_rs::atom::{Major, SwizzleMode};
 use ptx::abi::Promotion;
 
 use super::waves::MOST_COLUMNS;
-use super::{Atom, CachePolicy, Multiply, OperandTile, PlanError, Room, SumType, TileLayout, WeightsSpec};
+use super::{
+    AccumulatorType, Atom, CachePolicy, MmaKind, OperandTile, PlanError, StageSlot, TileLayout, WeightsSpec,
+};
 use crate::element::Format;
 use crate::epilogue::StoreSpec;
 
@@ -163,7 +165,7 @@ pub struct MainloopSpec {
     pub operands: [OperandSpec; 2],
     /// Further tiles of a stage, after those of A and B: another operand, metadata. The plan puts block
     /// scales before these. With scales, the last two must be empty.
-    pub more: [Room; Self::MORE],
+    pub more: [StageSlot; Self::MORE],
     /// The instruction that multiplies.
     pub atom: Atom,
     /// Bytes of dynamic shared memory for the mainloop alone, mbarriers included, for tiles that are not part
@@ -284,7 +286,7 @@ impl MainloopSpec {
         let weights = if self.is_sparse() { format!("{weights}_sparse") } else { weights };
         let multiply = self.atom.types.multiply();
         let usual = multiply.atom(a_format, b_format).map(|atom| atom.taking(self.operands[0]));
-        let usual = multiply != Multiply::MmaSync && usual == Some(self.atom.promoted(0));
+        let usual = multiply != MmaKind::MmaSync && usual == Some(self.atom.promoted(0));
         let atom = if usual { self.atom.promotion() } else { self.atom.suffix() };
         let [a_layout, b_layout] = self.operands.map(|operand| operand.layout.suffix());
         let [a_cache, b_cache] = self.operands.map(|operand| operand.cache.suffix());
@@ -452,7 +454,7 @@ impl MainloopSpec {
                 rule: "threads meet at a barrier and release no stage: leave EachWarp and EachThread out",
             });
         }
-        if matches!(atom.sums(), SumType::F16) {
+        if matches!(atom.sums(), AccumulatorType::F16) {
             return Err(PlanError::ByThreads { rule: "no sums are kept in f16: use MmaTypes::F16F32" });
         }
         if atom.promote > 0 {
@@ -472,7 +474,7 @@ impl MainloopSpec {
         if every == 0 {
             return Ok(());
         }
-        if matches!(self.atom.sums(), SumType::S32) {
+        if matches!(self.atom.sums(), AccumulatorType::S32) {
             return Err(PlanError::PromotedIntegers);
         }
         if every > Atom::MOST_PROMOTED {

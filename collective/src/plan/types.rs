@@ -19,7 +19,7 @@ pub enum AtomTypes {
 
 /// The type of the accumulators during the mainloop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SumType {
+pub enum AccumulatorType {
     /// Half precision, two per register.
     F16,
     /// Single precision.
@@ -30,7 +30,7 @@ pub enum SumType {
     F64,
 }
 
-impl SumType {
+impl AccumulatorType {
     /// Its name in specs.
     pub const fn suffix(self) -> &'static str {
         match self {
@@ -50,13 +50,13 @@ impl SumType {
     }
 }
 
-impl From<WgmmaSum> for SumType {
+impl From<WgmmaSum> for AccumulatorType {
     fn from(sum: WgmmaSum) -> Self {
         Self::of(sum)
     }
 }
 
-impl SumType {
+impl AccumulatorType {
     /// The accumulator type of a `wgmma`.
     pub const fn of(sum: WgmmaSum) -> Self {
         match sum {
@@ -69,7 +69,7 @@ impl SumType {
 
 /// An instruction that multiplies, without its types: what a spec names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Multiply {
+pub enum MmaKind {
     /// `wgmma`.
     Wgmma,
     /// `mma.sync`.
@@ -78,7 +78,7 @@ pub enum Multiply {
     Simt,
 }
 
-impl Multiply {
+impl MmaKind {
     /// All of them, the fastest first.
     pub const ALL: [Self; 3] = [Self::Wgmma, Self::MmaSync, Self::Simt];
 
@@ -94,12 +94,12 @@ impl Multiply {
     /// The atom that multiplies elements of these formats; `None` if the instruction has none.
     ///
     /// ```
-    /// use collective::{Format, Multiply};
+    /// use collective::{Format, MmaKind};
     ///
-    /// let k = |by: Multiply, format| by.atom(format, format).map(|atom| atom.k());
-    /// assert_eq!(k(Multiply::MmaSync, Format::Bf16), Some(16));
-    /// assert_eq!(k(Multiply::Simt, Format::F32), Some(4));
-    /// assert_eq!(k(Multiply::Wgmma, Format::F32), None);
+    /// let k = |by: MmaKind, format| by.atom(format, format).map(|atom| atom.k());
+    /// assert_eq!(k(MmaKind::MmaSync, Format::Bf16), Some(16));
+    /// assert_eq!(k(MmaKind::Simt, Format::F32), Some(4));
+    /// assert_eq!(k(MmaKind::Wgmma, Format::F32), None);
     /// ```
     pub const fn atom(self, a: Format, b: Format) -> Option<Atom> {
         match (self, a, b) {
@@ -135,11 +135,11 @@ impl Multiply {
 
 impl AtomTypes {
     /// The instruction without its types.
-    pub const fn multiply(self) -> Multiply {
+    pub const fn multiply(self) -> MmaKind {
         match self {
-            Self::Wgmma(_) => Multiply::Wgmma,
-            Self::MmaSync(_) => Multiply::MmaSync,
-            Self::Simt => Multiply::Simt,
+            Self::Wgmma(_) => MmaKind::Wgmma,
+            Self::MmaSync(_) => MmaKind::MmaSync,
+            Self::Simt => MmaKind::Simt,
         }
     }
 
@@ -171,14 +171,14 @@ impl AtomTypes {
     }
 
     /// The accumulators' type.
-    pub const fn d(self) -> SumType {
+    pub const fn d(self) -> AccumulatorType {
         match self {
-            Self::Wgmma(types) => SumType::of(types.d()),
-            Self::MmaSync(MmaTypes::Int8 { .. }) => SumType::S32,
-            Self::MmaSync(MmaTypes::F16F16) => SumType::F16,
-            Self::MmaSync(MmaTypes::F64) => SumType::F64,
+            Self::Wgmma(types) => AccumulatorType::of(types.d()),
+            Self::MmaSync(MmaTypes::Int8 { .. }) => AccumulatorType::S32,
+            Self::MmaSync(MmaTypes::F16F16) => AccumulatorType::F16,
+            Self::MmaSync(MmaTypes::F64) => AccumulatorType::F64,
             Self::MmaSync(MmaTypes::Bf16F32 | MmaTypes::F16F32 | MmaTypes::Tf32F32) | Self::Simt => {
-                SumType::F32
+                AccumulatorType::F32
             }
         }
     }
@@ -187,9 +187,9 @@ impl AtomTypes {
     pub const fn accumulators(self, columns: u32) -> u32 {
         match (self, self.d()) {
             (Self::Wgmma(types), _) => types.accumulators(columns),
-            (Self::MmaSync(_) | Self::Simt, SumType::F16) => columns / 4,
-            (Self::MmaSync(_) | Self::Simt, SumType::F32 | SumType::S32) => columns / 2,
-            (Self::MmaSync(_) | Self::Simt, SumType::F64) => columns,
+            (Self::MmaSync(_) | Self::Simt, AccumulatorType::F16) => columns / 4,
+            (Self::MmaSync(_) | Self::Simt, AccumulatorType::F32 | AccumulatorType::S32) => columns / 2,
+            (Self::MmaSync(_) | Self::Simt, AccumulatorType::F64) => columns,
         }
     }
 

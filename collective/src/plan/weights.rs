@@ -1,7 +1,7 @@
 //! Operand A in few bits: its layout in a stage, and what the plan checks.
 
 use super::units::max;
-use super::{Arrivals, EpilogueSpec, MainloopSpec, PlanError, Producer, Roles, Room, Source};
+use super::{Arrivals, EpilogueSpec, MainloopSpec, PlanError, Producer, Roles, Source, StageSlot};
 use crate::element::{Code, Format};
 use crate::form::Form;
 use cute_rs::atom::unit;
@@ -89,14 +89,14 @@ impl MainloopSpec {
     }
 
     /// The tiles of a stage for weights, which replace A's: codes, scales and zero points.
-    pub(super) const fn weight_rooms(&self, weights: WeightsSpec) -> [Room; 3] {
+    pub(super) const fn weight_rooms(&self, weights: WeightsSpec) -> [StageSlot; 3] {
         let [m, _, k] = self.tile;
         let groups = weights.groups(k);
         let zeros = if weights.zeros { 2 * m * groups } else { 0 };
         [
-            Room::line(weights.bytes(m, k)),
-            Room::line(m * groups * weights.scale_bytes()),
-            if weights.zeros { Room::line(zeros) } else { Room::NONE },
+            StageSlot::line(weights.bytes(m, k)),
+            StageSlot::line(m * groups * weights.scale_bytes()),
+            if weights.zeros { StageSlot::line(zeros) } else { StageSlot::NONE },
         ]
     }
 
@@ -149,7 +149,7 @@ impl MainloopSpec {
             return Err(PlanError::Slice { extent, elements: blocks, ctas: self.cluster[1] });
         }
         let rule = if !matches!(self.atom.a, Source::Registers)
-            || !matches!(self.atom.sums(), super::SumType::F32)
+            || !matches!(self.atom.sums(), super::AccumulatorType::F32)
         {
             "weights in few bits are multiplied from registers, and summed in f32"
         } else if !matches!(a.major, cute_rs::atom::Major::K) {

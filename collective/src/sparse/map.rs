@@ -4,7 +4,7 @@ use ptx::abi::{Argument, TensorElement};
 use ptx::{Builder, Value};
 
 use super::{ROWS, WORDS, unit_k};
-use crate::mainloop::{AnyTile, BoxTile, Piece};
+use crate::mainloop::{AnyTile, BoxTile, WorkUnit};
 use crate::operand::{Matrix, MatrixRef};
 use crate::plan::Plan;
 use crate::tensor_map::{Companion, Dimension};
@@ -25,7 +25,7 @@ pub fn arguments(plan: &Plan, given: MatrixRef, a: Matrix) -> Result<Vec<Argumen
             stride: WORDS.into(),
             copied: plan.mainloop.metadata_words(),
         },
-        Dimension { extent: a.mn.div_ceil(ROWS), stride: given.pitch, copied: plan.mainloop.tile[0] / ROWS },
+        Dimension { extent: a.mn.div_ceil(ROWS), stride: given.ld, copied: plan.mainloop.tile[0] / ROWS },
     ])?;
     Ok(arguments.collect())
 }
@@ -34,8 +34,9 @@ pub fn arguments(plan: &Plan, given: MatrixRef, a: Matrix) -> Result<Vec<Argumen
 pub(crate) fn tiles<'f>(f: &'f Builder, plan: &Plan) -> Option<AnyTile<'f>> {
     let ([batched, _], units) = (plan.operand_batches(), plan.mainloop.metadata_words());
     // (WORDS, UNITS, BLK_M / 64, PIPE)
-    let place =
-        move |piece: Piece<'f>, k_tile: Value<'f, u32>| vec![f.constant(0), k_tile * units, piece.m / ROWS];
+    let place = move |piece: WorkUnit<'f>, k_tile: Value<'f, u32>| {
+        vec![f.constant(0), k_tile * units, piece.m / ROWS]
+    };
     let declare = || BoxTile::declare(f, ["metadata_map", "metadata_step"], batched, 2, place);
     plan.mainloop.is_sparse().then(declare)
 }

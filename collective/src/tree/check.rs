@@ -125,10 +125,10 @@ impl Path<'_> {
     }
 
     fn matrix(&self, format: Format, matrix: MatrixRef, shape: Shape, writes: bool) -> Result<(), NodeError> {
-        let MatrixRef { address, pitch, stride } = matrix;
+        let MatrixRef { address, ld, stride } = matrix;
         self.check_address(format, address)?;
-        self.check_pitch(format, pitch, shape.n)?;
-        let rows = u64::from(shape.m.saturating_sub(1)).saturating_mul(pitch);
+        self.check_ld(format, ld, shape.n)?;
+        let rows = u64::from(shape.m.saturating_sub(1)).saturating_mul(ld);
         let elements = if shape.m == 0 { 0 } else { rows.saturating_add(shape.n.into()) };
         self.each(stride.saturating_mul(format.bytes().into())).reaches(format, address, elements, writes)
     }
@@ -159,9 +159,9 @@ impl Path<'_> {
         Err(self.error(NodeProblem::Length { elements, needed }))
     }
 
-    fn check_pitch(&self, format: Format, pitch: u64, columns: u32) -> Result<(), NodeError> {
-        if pitch < u64::from(columns) || pitch.saturating_mul(u64::from(format.bytes())) >= 1 << 40 {
-            return Err(self.error(NodeProblem::Pitch { pitch, needed: columns }));
+    fn check_ld(&self, format: Format, ld: u64, columns: u32) -> Result<(), NodeError> {
+        if ld < u64::from(columns) || ld.saturating_mul(u64::from(format.bytes())) >= 1 << 40 {
+            return Err(self.error(NodeProblem::Pitch { ld, needed: columns }));
         }
         Ok(())
     }
@@ -214,7 +214,7 @@ pub enum NodeProblem {
     /// Rows of a matrix that overlap, or are too far apart.
     Pitch {
         /// Leading dimension in elements.
-        pitch: u64,
+        ld: u64,
         /// Number of columns, the smallest legal leading dimension.
         needed: u32,
     },
@@ -245,9 +245,9 @@ impl fmt::Display for NodeError {
             NodeProblem::Length { elements, needed } => {
                 write!(f, "{node} has {elements} elements, {needed} were needed")
             }
-            NodeProblem::Pitch { pitch, needed } => write!(
+            NodeProblem::Pitch { ld, needed } => write!(
                 f,
-                "{node}'s leading dimension is {pitch} elements, at least {needed} and less than 2^40 B were needed"
+                "{node}'s leading dimension is {ld} elements, at least {needed} and less than 2^40 B were needed"
             ),
             NodeProblem::NotLent { address, bytes, writes } => {
                 let needed = if *writes { "lent to be written" } else { "lent" };

@@ -2,7 +2,9 @@
 
 use core::marker::PhantomData;
 
-use super::{Bounded, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Visit};
+use super::{
+    Bounded, Declare, Host, Node, NodeError, NodeTraits, Pair, Parameters, Part, Path, Shape, Visit,
+};
 use ptx::Value;
 
 use crate::functions::{Pointwise, Scalars, evaluate_bounded};
@@ -26,8 +28,8 @@ pub trait Inputs<const N: usize>: 'static {
     type Device<'f>: 'f;
     /// The states of the operands, in order.
     type State<'f>: 'f;
-    /// The combined facts of the operands.
-    const FACTS: Facts;
+    /// The combined traits of the operands.
+    const TRAITS: NodeTraits;
 
     /// The combined names of the operands.
     fn name() -> String;
@@ -72,10 +74,10 @@ macro_rules! inputs {
             type Arguments = ($($node::Arguments,)+);
             type Device<'f> = ($($node::Device<'f>,)+);
             type State<'f> = ($($node::State<'f>,)+);
-            const FACTS: Facts = {
-                let facts = Facts::LEAF;
-                $(let facts = Facts::legal(facts.beside($node::FACTS));)+
-                facts
+            const TRAITS: NodeTraits = {
+                let traits = NodeTraits::LEAF;
+                $(let traits = NodeTraits::legal(traits.beside($node::TRAITS));)+
+                traits
             };
 
             fn name() -> String {
@@ -157,7 +159,7 @@ macro_rules! compute {
                 <F::Arguments as Scalars>::Of<Value<'f, f32>>,
                 <($($node,)+) as Inputs<$n>>::State<'f>,
             >;
-            const FACTS: Facts = <($($node,)+) as Inputs<$n>>::FACTS.of_function(F::REGISTERS);
+            const TRAITS: NodeTraits = <($($node,)+) as Inputs<$n>>::TRAITS.of_function(F::REGISTERS);
 
             fn name() -> String {
                 format!("{}_{}", F::name(), <($($node,)+)>::name())

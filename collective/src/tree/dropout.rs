@@ -4,7 +4,9 @@ use core::marker::PhantomData;
 
 use ptx::{Value, Var};
 
-use super::{Bounded, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Visit};
+use super::{
+    Bounded, Declare, Host, Node, NodeError, NodeTraits, Pair, Parameters, Part, Path, Shape, Visit,
+};
 use crate::random::{Word, philox};
 
 /// X times `1 / (1 - p)`, or zero with probability `p`.
@@ -100,7 +102,7 @@ impl<X: Node> Node for Dropout<X> {
     type Arguments = (DropoutArgument, X::Arguments);
     type Device<'f> = (DropoutDevice<'f>, X::Device<'f>);
     type State<'f> = DropoutState<'f, X::State<'f>>;
-    const FACTS: Facts = X::FACTS;
+    const TRAITS: NodeTraits = X::TRAITS;
 
     fn name() -> String {
         format!("drop_{}", X::name())

@@ -4,7 +4,9 @@ use core::marker::PhantomData;
 
 use ptx::Value;
 
-use super::{Bounded, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Visit};
+use super::{
+    Bounded, Declare, Host, Node, NodeError, NodeTraits, Pair, Parameters, Part, Path, Shape, Visit,
+};
 
 /// X with its own vectors and matrices for each GEMM of a launch, at a fixed distance from each other: for
 /// example, the biases of experts. Nodes outside `Each` are shared by all GEMMs.
@@ -36,7 +38,7 @@ impl<X: Node> Node for Each<X> {
     type Arguments = EachArgument<X::Arguments>;
     type Device<'f> = (Value<'f, u64>, X::Device<'f>);
     type State<'f> = X::State<'f>;
-    const FACTS: Facts = X::FACTS;
+    const TRAITS: NodeTraits = X::TRAITS;
 
     fn name() -> String {
         format!("each_{}", X::name())

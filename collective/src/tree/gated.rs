@@ -6,7 +6,7 @@ use ptx::Value;
 use typenum::{U8, Unsigned};
 
 use super::{
-    Bounded, Columns, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Visit,
+    Bounded, Columns, Declare, Host, Node, NodeError, NodeTraits, Pair, Parameters, Part, Path, Shape, Visit,
 };
 use crate::functions::{Pointwise, Scalars, evaluate_bounded};
 use crate::real::Real;
@@ -37,7 +37,7 @@ impl<F: Pointwise> Pointwise<2> for Glu<F> {
 )]
 pub trait GateOrder: 'static {
     /// Number of consecutive gates, which are followed by the same number of ups, then the next gates.
-    /// [`Facts::SPLIT`] if all gates come before all ups.
+    /// [`NodeTraits::SPLIT`] if all gates come before all ups.
     const BLOCK: u32;
 }
 
@@ -63,7 +63,7 @@ pub struct Blocks<G = U8>(PhantomData<G>);
 pub struct Split;
 
 impl GateOrder for Split {
-    const BLOCK: u32 = Facts::SPLIT;
+    const BLOCK: u32 = NodeTraits::SPLIT;
 }
 
 impl GateOrder for Alternating {
@@ -102,7 +102,7 @@ impl<G: Unsigned + 'static> GateOrder for Blocks<G> {
 pub struct Gated<F, X, Order = Alternating>(PhantomData<(F, X, Order)>);
 
 impl<F, X, Order: GateOrder> Gated<F, X, Order> {
-    const SPLIT: bool = Order::BLOCK == Facts::SPLIT;
+    const SPLIT: bool = Order::BLOCK == NodeTraits::SPLIT;
 
     /// The columns of gate and up, of `n` columns, that become column `j`.
     pub const fn columns(j: u32, n: u32) -> [u32; 2] {
@@ -127,25 +127,25 @@ impl<F, X, Order: GateOrder> Gated<F, X, Order> {
     }
 }
 
-/// The facts of a [`Gated`] around a value. `block` is [`GateOrder::BLOCK`], and `registers` are those that the
+/// The traits of a [`Gated`] around a value. `block` is [`GateOrder::BLOCK`], and `registers` are those that the
 /// function needs.
 ///
 /// # Errors
 /// The value cannot be gated.
-pub(crate) const fn gated(x: Facts, block: u32, registers: u32) -> Result<Facts, &'static str> {
+pub(crate) const fn gated(x: NodeTraits, block: u32, registers: u32) -> Result<NodeTraits, &'static str> {
     if x.free > 0 {
         return Err("a Bound inside of Gated names a Let around it, whose value has half the columns");
     }
     if matches!(x.halvings, Some(1..)) {
         return Err("a Gated stands inside of another: columns are halved once");
     }
-    if block == Facts::SPLIT && (x.whole_tiles || x.surveys) {
+    if block == NodeTraits::SPLIT && (x.whole_tiles || x.surveys) {
         return Err(
             "inside of a split Gated a tile has columns of both halves, which no ordered reduction and no TopKSoftmax \
              looks through: put it around the Gated",
         );
     }
-    Ok(Facts { halvings: Some(1), gate_block: block, ..x.of_function(registers) })
+    Ok(NodeTraits { halvings: Some(1), gate_block: block, ..x.of_function(registers) })
 }
 
 /// The state of a [`Gated`] for a tile.
@@ -164,12 +164,12 @@ impl<F: Pointwise<2>, X: Node, Order: GateOrder> Node for Gated<F, X, Order> {
     type Arguments = (F::Arguments, X::Arguments);
     type Device<'f> = (<F::Arguments as Scalars>::Of<Value<'f, f32>>, X::Device<'f>);
     type State<'f> = GatedState<'f, <F::Arguments as Scalars>::Of<Value<'f, f32>>, X::State<'f>>;
-    const FACTS: Facts = Facts::legal(gated(X::FACTS, Order::BLOCK, F::REGISTERS));
+    const TRAITS: NodeTraits = NodeTraits::legal(gated(X::TRAITS, Order::BLOCK, F::REGISTERS));
 
     fn name() -> String {
         let block = match Order::BLOCK {
             1 => String::new(),
-            Facts::SPLIT => "split".to_owned(),
+            NodeTraits::SPLIT => "split".to_owned(),
             block => block.to_string(),
         };
         format!("gated{block}_{}_{}", F::name(), X::name())

@@ -5,7 +5,9 @@ use core::marker::PhantomData;
 use ptx::Value;
 use typenum::{U1, Unsigned};
 
-use super::{Bounded, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Visit};
+use super::{
+    Bounded, Declare, Host, Node, NodeError, NodeTraits, Pair, Parameters, Part, Path, Shape, Visit,
+};
 use crate::element::Element;
 
 /// The accumulator: the element of A * B.
@@ -16,7 +18,7 @@ impl Node for Accumulator {
     type Arguments = ();
     type Device<'f> = ();
     type State<'f> = ();
-    const FACTS: Facts = Facts { halvings: Some(0), ..Facts::LEAF };
+    const TRAITS: NodeTraits = NodeTraits { halvings: Some(0), ..NodeTraits::LEAF };
 
     fn name() -> String {
         "acc".to_owned()
@@ -66,7 +68,7 @@ impl<N: Unsigned + 'static, D: Unsigned + 'static> Node for Constant<N, D> {
     type Arguments = ();
     type Device<'f> = ();
     type State<'f> = ();
-    const FACTS: Facts = Facts::LEAF;
+    const TRAITS: NodeTraits = NodeTraits::LEAF;
 
     fn name() -> String {
         format!("{}d{}", N::U32, D::U32)
@@ -109,7 +111,7 @@ impl Node for Scalar {
     type Arguments = f32;
     type Device<'f> = Value<'f, f32>;
     type State<'f> = Value<'f, f32>;
-    const FACTS: Facts = Facts::LEAF;
+    const TRAITS: NodeTraits = NodeTraits::LEAF;
 
     fn name() -> String {
         "s".to_owned()
@@ -159,7 +161,7 @@ impl<T: Element> Node for ScalarPointer<T> {
     type Arguments = u64;
     type Device<'f> = Value<'f, u64>;
     type State<'f> = Value<'f, f32>;
-    const FACTS: Facts = Facts::LEAF;
+    const TRAITS: NodeTraits = NodeTraits::LEAF;
 
     fn name() -> String {
         format!("p{}", T::FORMAT.name())

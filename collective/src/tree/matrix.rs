@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use ptx::{Value, Var};
 use typenum::Unsigned;
 
-use super::{Bounded, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Visit};
+use super::{
+    Bounded, Declare, Host, Node, NodeError, NodeTraits, Pair, Parameters, Part, Path, Shape, Visit,
+};
 use crate::element::{Element, Format, Narrow};
 use crate::operand::MatrixRef;
 
@@ -16,20 +18,20 @@ pub struct MatrixArgument {
     /// Device address of its first element.
     pub address: u64,
     /// Leading dimension: elements from one row to the next.
-    pub pitch: u64,
+    pub ld: u64,
 }
 
 impl MatrixArgument {
     fn check<T: Element>(&self, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        path.reads_matrix(T::FORMAT, MatrixRef::new(self.address, self.pitch), shape)
+        path.reads_matrix(T::FORMAT, MatrixRef::new(self.address, self.ld), shape)
     }
 
     fn pairs<T: Element>(&self) -> bool {
-        self.address.is_multiple_of(u64::from(T::FORMAT.bits() / 4)) && self.pitch.is_multiple_of(2)
+        self.address.is_multiple_of(u64::from(T::FORMAT.bits() / 4)) && self.ld.is_multiple_of(2)
     }
 
     fn element<T: Element>(&self, [row, column]: [u32; 2]) -> u64 {
-        self.address + (u64::from(row) * self.pitch + u64::from(column)) * u64::from(T::FORMAT.bytes())
+        self.address + (u64::from(row) * self.ld + u64::from(column)) * u64::from(T::FORMAT.bytes())
     }
 }
 
@@ -37,12 +39,12 @@ impl MatrixArgument {
 #[derive(Clone, Copy, Debug)]
 pub struct MatrixDevice<'f> {
     address: Value<'f, u64>,
-    pitch: Value<'f, u64>,
+    ld: Value<'f, u64>,
 }
 
 impl<'f> MatrixDevice<'f> {
     fn declare(declare: &mut Declare<'f>) -> Self {
-        Self { address: declare.param(), pitch: declare.number() }
+        Self { address: declare.param(), ld: declare.number() }
     }
 
     /// The matrix of the tile's group.
@@ -52,7 +54,7 @@ impl<'f> MatrixDevice<'f> {
 
     /// Address of the thread's first element of a row.
     fn row<T: Element>(&self, part: &Part<'f>, row: usize) -> Value<'f, u64> {
-        let element = part.rows[row].row.cast::<u64>().mul_add(self.pitch, part.column.cast::<u64>());
+        let element = part.rows[row].row.cast::<u64>().mul_add(self.ld, part.column.cast::<u64>());
         self.address + element * u64::from(T::FORMAT.bytes())
     }
 
@@ -114,7 +116,7 @@ impl<T: Element> Node for Load<T> {
     type Arguments = MatrixArgument;
     type Device<'f> = MatrixDevice<'f>;
     type State<'f> = LoadState<'f>;
-    const FACTS: Facts = Facts::LEAF;
+    const TRAITS: NodeTraits = NodeTraits::LEAF;
 
     fn name() -> String {
         format!("m{}", T::FORMAT.name())
@@ -130,7 +132,7 @@ impl<T: Element> Node for Load<T> {
 
     fn parameters(matrix: &MatrixArgument, out: &mut Parameters) {
         out.push(matrix.address);
-        out.push(matrix.pitch);
+        out.push(matrix.ld);
     }
 
     fn declare<'f>(declare: &mut Declare<'f>) -> MatrixDevice<'f> {
@@ -167,12 +169,12 @@ impl<T: Element, P: Unsigned + 'static> Node for Cyclic<T, P> {
     type Arguments = MatrixArgument;
     type Device<'f> = MatrixDevice<'f>;
     type State<'f> = LoadState<'f>;
-    const FACTS: Facts = {
+    const TRAITS: NodeTraits = {
         assert!(
             P::U32.is_power_of_two() && P::U32 >= 8,
             "the columns of a Cyclic matrix are a power of two, at least 8: write Cyclic<bf16, U64>, say"
         );
-        Facts::LEAF
+        NodeTraits::LEAF
     };
 
     fn name() -> String {
@@ -189,7 +191,7 @@ impl<T: Element, P: Unsigned + 'static> Node for Cyclic<T, P> {
 
     fn parameters(matrix: &MatrixArgument, out: &mut Parameters) {
         out.push(matrix.address);
-        out.push(matrix.pitch);
+        out.push(matrix.ld);
     }
 
     fn declare<'f>(declare: &mut Declare<'f>) -> MatrixDevice<'f> {
@@ -214,7 +216,7 @@ impl<T: Element, P: Unsigned + 'static> Node for Cyclic<T, P> {
             .map(|column| (column, ((part.column + column) & (P::U32 - 1)).mul_wide(bytes)))
             .collect();
         let load_row = |row: usize| {
-            let base = matrix.address + part.rows[row].row.cast::<u64>() * matrix.pitch * u64::from(bytes);
+            let base = matrix.address + part.rows[row].row.cast::<u64>() * matrix.ld * u64::from(bytes);
             let load = |&offset: &Value<'f, u64>| {
                 if part.tile.whole {
                     return Loaded::Narrow(T::FORMAT.load_pair(f, base + offset, 0));
@@ -271,7 +273,7 @@ impl<T: Element> Node for Residual<T> {
     type Arguments = ResidualArgument;
     type Device<'f> = (Value<'f, f32>, MatrixDevice<'f>);
     type State<'f> = ResidualState<'f>;
-    const FACTS: Facts = Facts::LEAF;
+    const TRAITS: NodeTraits = NodeTraits::LEAF;
 
     fn name() -> String {
         format!("b{}", T::FORMAT.name())
@@ -295,7 +297,7 @@ impl<T: Element> Node for Residual<T> {
         let c = residual.c.filter(|_| residual.beta != 0.0);
         out.push(residual.beta);
         out.push(c.map_or(0, |c| c.address));
-        out.push(c.map_or(0, |c| c.pitch));
+        out.push(c.map_or(0, |c| c.ld));
     }
 
     fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f> {
@@ -346,14 +348,14 @@ impl<T: Element, X: Node> Node for AuxStore<T, X> {
     type Arguments = (MatrixArgument, X::Arguments);
     type Device<'f> = (MatrixDevice<'f>, X::Device<'f>);
     type State<'f> = (MatrixDevice<'f>, Vec<Value<'f, u64>>, X::State<'f>);
-    const FACTS: Facts = Facts { effects: true, ..X::FACTS };
+    const TRAITS: NodeTraits = NodeTraits { effects: true, ..X::TRAITS };
 
     fn name() -> String {
         format!("aux{}_{}", T::FORMAT.name(), X::name())
     }
 
     fn check((matrix, x): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        let written = MatrixRef::new(matrix.address, matrix.pitch);
+        let written = MatrixRef::new(matrix.address, matrix.ld);
         path.then("aux").writes_matrix(T::FORMAT, written, shape)?;
         X::check(x, shape, path)
     }
@@ -364,7 +366,7 @@ impl<T: Element, X: Node> Node for AuxStore<T, X> {
 
     fn parameters((matrix, x): &Self::Arguments, out: &mut Parameters) {
         out.push(matrix.address);
-        out.push(matrix.pitch);
+        out.push(matrix.ld);
         X::parameters(x, out);
     }
 

@@ -5,9 +5,9 @@ use core::marker::PhantomData;
 use typenum::U8;
 
 use super::{
-    Accumulator, Amax, Blocks, Bounded, ColumnArgument, ColumnVector, Compute, Declare, Facts, Gated, Glu,
-    Host, Node, NodeError, Pair, Parameters, Part, Path, Residual, ResidualArgument, RowArgument, RowVector,
-    Scalar, ScalarPointer, Shape, Split, Visit,
+    Accumulator, Amax, Blocks, Bounded, ColumnArgument, ColumnVector, Compute, Declare, Gated, Glu, Host,
+    Node, NodeError, NodeTraits, Pair, Parameters, Part, Path, Residual, ResidualArgument, RowArgument,
+    RowVector, Scalar, ScalarPointer, Shape, Split, Visit,
 };
 use crate::functions::{Add, GeluTanh, Multiply, MultiplyAdd, MultiplyAddGelu, Relu, Silu};
 use crate::real::{Fast, Fastest};
@@ -26,7 +26,7 @@ impl<L: Label, X: Node> Node for Named<L, X> {
     type Arguments = X::Arguments;
     type Device<'f> = X::Device<'f>;
     type State<'f> = X::State<'f>;
-    const FACTS: Facts = X::FACTS;
+    const TRAITS: NodeTraits = X::TRAITS;
 
     fn name() -> String {
         X::name()
@@ -123,7 +123,7 @@ macro_rules! epilogue {
             type Arguments = $arguments;
             type Device<'f> = <$tree as $crate::tree::Node>::Device<'f>;
             type State<'f> = <$tree as $crate::tree::Node>::State<'f>;
-            const FACTS: $crate::tree::Facts = <$tree as $crate::tree::Node>::FACTS;
+            const TRAITS: $crate::tree::NodeTraits = <$tree as $crate::tree::Node>::TRAITS;
 
             fn name() -> String {
                 <$tree as $crate::tree::Node>::name()

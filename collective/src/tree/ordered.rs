@@ -11,7 +11,7 @@ use ptx::{Builder, Location, StoreOrder, Value};
 
 use super::reduce::{Reduce, RowPartials, across, join_pair};
 use super::{
-    Bounded, ColumnArgument, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path,
+    Bounded, ColumnArgument, Declare, Host, Node, NodeError, NodeTraits, Pair, Parameters, Part, Path,
     RowArgument, Shape, Visit,
 };
 use crate::element::Format;
@@ -146,7 +146,7 @@ impl<O: Reduce, X: Node> Node for OrderedRow<O, X> {
     type Arguments = ((RowArgument, Scratch), X::Arguments);
     type Device<'f> = ([Value<'f, u64>; 2], X::Device<'f>);
     type State<'f> = OrderedRowState<'f, X::State<'f>>;
-    const FACTS: Facts = Facts { effects: true, whole_tiles: true, ..X::FACTS };
+    const TRAITS: NodeTraits = NodeTraits { effects: true, whole_tiles: true, ..X::TRAITS };
 
     fn name() -> String {
         format!("orow{}_{}", O::name(), X::name())
@@ -284,7 +284,7 @@ impl<O: Reduce, X: Node> Node for OrderedColumn<O, X> {
     type Arguments = ((ColumnArgument, Scratch), X::Arguments);
     type Device<'f> = ([Value<'f, u64>; 2], X::Device<'f>);
     type State<'f> = OrderedColumnState<'f, X::State<'f>>;
-    const FACTS: Facts = Facts { effects: true, whole_tiles: true, ..X::FACTS };
+    const TRAITS: NodeTraits = NodeTraits { effects: true, whole_tiles: true, ..X::TRAITS };
 
     fn name() -> String {
         format!("ocol{}_{}", O::name(), X::name())
@@ -408,7 +408,7 @@ impl<O: Reduce, X: Node> Node for OrderedScalar<O, X> {
     type Arguments = ((u64, Scratch), X::Arguments);
     type Device<'f> = ([Value<'f, u64>; 2], X::Device<'f>);
     type State<'f> = OrderedScalarState<'f, X::State<'f>>;
-    const FACTS: Facts = Facts { effects: true, whole_tiles: true, ..X::FACTS };
+    const TRAITS: NodeTraits = NodeTraits { effects: true, whole_tiles: true, ..X::TRAITS };
 
     fn name() -> String {
         format!("o{}_{}", O::name(), X::name())

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use ptx::Value;
 
 use super::{
-    Bounded, Declare, Facts, Host, MatrixArgument, Node, NodeError, Pair, Parameters, Part, Path, Shape,
+    Bounded, Declare, Host, MatrixArgument, Node, NodeError, NodeTraits, Pair, Parameters, Part, Path, Shape,
     Visit,
 };
 use crate::element::{Element, Format};
@@ -29,11 +29,11 @@ const LEAST: f64 = 7.888_609_052_210_118e-31; // 2^-100
 #[derive(Clone, Copy, Debug)]
 pub struct Quantize<T, X>(PhantomData<(T, X)>);
 
-/// The facts of a [`Quantize`] around a value.
+/// The traits of a [`Quantize`] around a value.
 ///
 /// # Errors
 /// The value cannot be computed twice, or is known too late.
-pub(crate) const fn quantized(x: Facts) -> Result<Facts, &'static str> {
+pub(crate) const fn quantized(x: NodeTraits) -> Result<NodeTraits, &'static str> {
     if x.effects {
         return Err("a Quantize computes what is inside of it twice: put reductions and AuxStore around it");
     }
@@ -43,7 +43,7 @@ pub(crate) const fn quantized(x: Facts) -> Result<Facts, &'static str> {
     if x.free > 0 {
         return Err("a Bound inside of Quantize names a Let around it: put the Let inside");
     }
-    Ok(Facts { surveys: true, block: BLOCK, effects: true, ..x })
+    Ok(NodeTraits { surveys: true, block: BLOCK, effects: true, ..x })
 }
 
 /// The factor of a block's elements, and its scale.
@@ -57,7 +57,7 @@ fn factors<R: Real>(largest: R, format: Format) -> [R; 2] {
 #[derive(Clone, Copy, Debug)]
 pub struct QuantizeDevice<'f, X> {
     address: Value<'f, u64>,
-    pitch: Value<'f, u64>,
+    ld: Value<'f, u64>,
     x: X,
 }
 
@@ -65,7 +65,7 @@ pub struct QuantizeDevice<'f, X> {
 #[derive(Debug)]
 pub struct QuantizeState<'f, X> {
     address: Value<'f, u64>,
-    pitch: Value<'f, u64>,
+    ld: Value<'f, u64>,
     /// By row of the tile and block: the largest magnitude among the thread's values.
     largest: BTreeMap<(usize, u32), Value<'f, f32>>,
     /// The factor of the elements, by the same keys.
@@ -77,12 +77,12 @@ impl<T: Element, X: Node> Node for Quantize<T, X> {
     type Arguments = (MatrixArgument, X::Arguments);
     type Device<'f> = QuantizeDevice<'f, X::Device<'f>>;
     type State<'f> = QuantizeState<'f, X::State<'f>>;
-    const FACTS: Facts = {
+    const TRAITS: NodeTraits = {
         assert!(
             matches!(T::FORMAT, Format::E4m3 | Format::E5m2),
             "a Quantize makes 8-bit floats: use F8E4M3 or F8E5M2"
         );
-        Facts::legal(quantized(X::FACTS))
+        NodeTraits::legal(quantized(X::TRAITS))
     };
 
     fn name() -> String {
@@ -90,7 +90,7 @@ impl<T: Element, X: Node> Node for Quantize<T, X> {
     }
 
     fn check((scales, x): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        let written = MatrixRef::new(scales.address, scales.pitch);
+        let written = MatrixRef::new(scales.address, scales.ld);
         let of_blocks = Shape { m: shape.n.div_ceil(BLOCK), n: shape.m };
         path.then("scales").writes_matrix(Format::F32, written, of_blocks)?;
         X::check(x, shape, path)
@@ -102,18 +102,18 @@ impl<T: Element, X: Node> Node for Quantize<T, X> {
 
     fn parameters((scales, x): &Self::Arguments, out: &mut Parameters) {
         out.push(scales.address);
-        out.push(scales.pitch);
+        out.push(scales.ld);
         X::parameters(x, out);
     }
 
     fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f> {
-        QuantizeDevice { address: declare.param(), pitch: declare.number(), x: X::declare(declare) }
+        QuantizeDevice { address: declare.param(), ld: declare.number(), x: X::declare(declare) }
     }
 
     fn begin<'f>(tile: &Visit<'f>, device: &Self::Device<'f>) -> Self::State<'f> {
         let (largest, factors) = (BTreeMap::new(), BTreeMap::new());
-        let (address, pitch) = (tile.place(device.address), device.pitch);
-        QuantizeState { address, pitch, largest, factors, x: X::begin(tile, &device.x) }
+        let (address, ld) = (tile.place(device.address), device.ld);
+        QuantizeState { address, ld, largest, factors, x: X::begin(tile, &device.x) }
     }
 
     fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
@@ -146,8 +146,7 @@ impl<T: Element, X: Node> Node for Quantize<T, X> {
                 }
                 let [factor, scale] = factors(largest, T::FORMAT);
                 state.factors.insert((place.index, block), factor);
-                let element =
-                    (first_block + block).cast::<u64>().mul_add(state.pitch, place.row.cast::<u64>());
+                let element = (first_block + block).cast::<u64>().mul_add(state.ld, place.row.cast::<u64>());
                 let address = state.address + element * u64::from(Format::F32.bytes());
                 f.if_(writes, || {
                     part.if_inside(row, block * BLOCK, || f.store_global(address, 0, [scale]));
@@ -177,7 +176,7 @@ impl<T: Element, X: Node> Node for Quantize<T, X> {
         let zero = Bounded::exact(0.0);
         let largest = columns.map(|column| X::evaluate(host, x, [row, column]).abs()).fold(zero, Real::max);
         let [factor, scale] = factors(largest, T::FORMAT);
-        let element = u64::from(block) * scales.pitch + u64::from(row);
+        let element = u64::from(block) * scales.ld + u64::from(row);
         let address = scales.address + element * u64::from(Format::F32.bytes());
         host.write(Format::F32, address, scale);
         X::evaluate(host, x, at) * factor

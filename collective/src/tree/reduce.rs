@@ -12,7 +12,7 @@ use ptx::inst::{AtomicOp, AtomicSem, Scope};
 use ptx::{Builder, Location, Value};
 
 use super::{
-    Bounded, ColumnArgument, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path,
+    Bounded, ColumnArgument, Declare, Host, Node, NodeError, NodeTraits, Pair, Parameters, Part, Path,
     RowArgument, Shape, Visit,
 };
 use crate::element::Format;
@@ -259,7 +259,7 @@ impl<O: Reduce, X: Node> Node for ReduceRow<O, X> {
     type Arguments = (RowArgument, X::Arguments);
     type Device<'f> = (Value<'f, u64>, X::Device<'f>);
     type State<'f> = ReduceRowState<'f, X::State<'f>>;
-    const FACTS: Facts = Facts { effects: true, ..X::FACTS };
+    const TRAITS: NodeTraits = NodeTraits { effects: true, ..X::TRAITS };
 
     fn name() -> String {
         format!("row{}_{}", O::name(), X::name())
@@ -343,7 +343,7 @@ impl<O: Reduce, X: Node> Node for ReduceColumn<O, X> {
     type Arguments = (ColumnArgument, X::Arguments);
     type Device<'f> = (Value<'f, u64>, X::Device<'f>);
     type State<'f> = ReduceColumnState<'f, X::State<'f>>;
-    const FACTS: Facts = Facts { effects: true, ..X::FACTS };
+    const TRAITS: NodeTraits = NodeTraits { effects: true, ..X::TRAITS };
 
     fn name() -> String {
         format!("col{}_{}", O::name(), X::name())
@@ -423,7 +423,7 @@ impl<O: Reduce, X: Node> Node for ReduceScalar<O, X> {
     type Arguments = (u64, X::Arguments);
     type Device<'f> = (Value<'f, u64>, X::Device<'f>);
     type State<'f> = ReduceScalarState<'f, X::State<'f>>;
-    const FACTS: Facts = Facts { effects: true, ..X::FACTS };
+    const TRAITS: NodeTraits = NodeTraits { effects: true, ..X::TRAITS };
 
     fn name() -> String {
         format!("{}_{}", O::name(), X::name())

@@ -2,7 +2,9 @@
 
 use core::marker::PhantomData;
 
-use super::{Bounded, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Visit};
+use super::{
+    Bounded, Declare, Host, Node, NodeError, NodeTraits, Pair, Parameters, Part, Path, Shape, Visit,
+};
 use crate::real::Real;
 
 /// Rotates neighbouring columns (2j, 2j + 1) of X as points of the plane. With `x0, x1` of X, and `c, s` of
@@ -14,11 +16,11 @@ use crate::real::Real;
 #[derive(Clone, Copy, Debug)]
 pub struct Rotate<X, Angles>(PhantomData<(X, Angles)>);
 
-/// The facts of a [`Rotate`] of a value by angles.
+/// The traits of a [`Rotate`] of a value by angles.
 ///
 /// # Errors
 /// They cannot be combined.
-pub(crate) const fn rotated(x: Facts, angles: Facts) -> Result<Facts, &'static str> {
+pub(crate) const fn rotated(x: NodeTraits, angles: NodeTraits) -> Result<NodeTraits, &'static str> {
     if x.free > 0 || angles.free > 0 {
         return Err(
             "a Bound inside of Rotate names a Let around it, which has one column's value where two are needed",
@@ -36,7 +38,7 @@ impl<X: Node, A: Node> Node for Rotate<X, A> {
     type Arguments = (X::Arguments, A::Arguments);
     type Device<'f> = (X::Device<'f>, A::Device<'f>);
     type State<'f> = (X::State<'f>, A::State<'f>);
-    const FACTS: Facts = Facts::legal(rotated(X::FACTS, A::FACTS));
+    const TRAITS: NodeTraits = NodeTraits::legal(rotated(X::TRAITS, A::TRAITS));
 
     fn name() -> String {
         format!("rot_{}_{}", X::name(), A::name())

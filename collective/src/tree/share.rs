@@ -7,7 +7,9 @@ use std::rc::Rc;
 
 use typenum::{U0, Unsigned};
 
-use super::{Bounded, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Visit};
+use super::{
+    Bounded, Declare, Host, Node, NodeError, NodeTraits, Pair, Parameters, Part, Path, Shape, Visit,
+};
 
 /// `Body`, in which [`Bound`] stands for the value of X. X is computed once per element; once more for each
 /// [`Bound`] inside of a node that surveys rows.
@@ -27,19 +29,19 @@ pub struct Let<X, Body>(PhantomData<(X, Body)>);
 #[derive(Clone, Copy, Debug)]
 pub struct Bound<Depth = U0>(PhantomData<Depth>);
 
-/// The facts of a [`Let`] of a value and a body.
+/// The traits of a [`Let`] of a value and a body.
 ///
 /// # Errors
 /// They cannot be combined.
-pub(crate) const fn shared(x: Facts, body: Facts) -> Result<Facts, &'static str> {
-    x.beside(Facts { free: body.free.saturating_sub(1), ..body })
+pub(crate) const fn shared(x: NodeTraits, body: NodeTraits) -> Result<NodeTraits, &'static str> {
+    x.beside(NodeTraits { free: body.free.saturating_sub(1), ..body })
 }
 
 impl<X: Node, Body: Node> Node for Let<X, Body> {
     type Arguments = (X::Arguments, Body::Arguments);
     type Device<'f> = (X::Device<'f>, Body::Device<'f>);
     type State<'f> = (Rc<RefCell<X::State<'f>>>, Body::State<'f>);
-    const FACTS: Facts = Facts::legal(shared(X::FACTS, Body::FACTS));
+    const TRAITS: NodeTraits = NodeTraits::legal(shared(X::TRAITS, Body::TRAITS));
 
     fn name() -> String {
         format!("let_{}_in_{}", X::name(), Body::name())
@@ -133,7 +135,7 @@ impl<X: Node> fmt::Debug for Later<'_, X> {
 
 impl<'f, X: Node> Bind<'f> for Later<'f, X> {
     fn load(&self, part: &Part<'f>) {
-        if X::FACTS.effects {
+        if X::TRAITS.effects {
             part.tile.f.refuse(
                 "a node that surveys rows computes what is inside of it twice, and a Bound inside of it names a Let whose value \
                  writes: put reductions and AuxStore around the node",
@@ -167,7 +169,7 @@ impl<Depth: Unsigned + 'static> Node for Bound<Depth> {
     type Arguments = ();
     type Device<'f> = ();
     type State<'f> = ();
-    const FACTS: Facts = Facts { free: Depth::U32 + 1, ..Facts::LEAF };
+    const TRAITS: NodeTraits = NodeTraits { free: Depth::U32 + 1, ..NodeTraits::LEAF };
 
     fn name() -> String {
         format!("v{}", Depth::U32)

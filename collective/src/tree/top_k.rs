@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use ptx::{Builder, Value};
 use typenum::Unsigned;
 
-use super::{Bounded, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Visit};
+use super::{
+    Bounded, Declare, Host, Node, NodeError, NodeTraits, Pair, Parameters, Part, Path, Shape, Visit,
+};
 use crate::real::{Accuracy, Fast, Real};
 
 /// The softmax over the `K` largest values of each row of X: `e^(x - max) / sum` if x is one of them, else
@@ -18,11 +20,11 @@ use crate::real::{Accuracy, Fast, Real};
 #[derive(Clone, Copy, Debug)]
 pub struct TopKSoftmax<K, X, A = Fast>(PhantomData<(K, X, A)>);
 
-/// The facts of a [`TopKSoftmax`] around a value.
+/// The traits of a [`TopKSoftmax`] around a value.
 ///
 /// # Errors
 /// The value cannot be computed twice, or is known too late.
-pub(crate) const fn ranked(x: Facts) -> Result<Facts, &'static str> {
+pub(crate) const fn ranked(x: NodeTraits) -> Result<NodeTraits, &'static str> {
     if x.effects {
         return Err(
             "a TopKSoftmax computes what is inside of it twice: put reductions and AuxStore around it",
@@ -34,7 +36,7 @@ pub(crate) const fn ranked(x: Facts) -> Result<Facts, &'static str> {
     if x.free > 0 {
         return Err("a Bound inside of TopKSoftmax names a Let around it: put the Let inside");
     }
-    Ok(Facts { surveys: true, whole_tiles: true, ..x })
+    Ok(NodeTraits { surveys: true, whole_tiles: true, ..x })
 }
 
 /// Inserts `x` into a list in descending order; the least value is dropped.
@@ -83,10 +85,10 @@ impl<K: Unsigned + 'static, X: Node, A: Accuracy> Node for TopKSoftmax<K, X, A> 
     type Arguments = X::Arguments;
     type Device<'f> = X::Device<'f>;
     type State<'f> = TopKState<'f, X::State<'f>>;
-    const FACTS: Facts = {
+    const TRAITS: NodeTraits = {
         assert!(K::U32 > 0, "the softmax of no values is none: use TopKSoftmax<U1, X> or more");
         assert!(K::U32 <= 32, "a TopKSoftmax keeps its largest values in registers: K is 32 at most");
-        Facts::legal(ranked(X::FACTS))
+        NodeTraits::legal(ranked(X::TRAITS))
     };
 
     fn name() -> String {

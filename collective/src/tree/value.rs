@@ -10,12 +10,12 @@ use std::sync::Arc;
 use ptx::{Builder, Value};
 
 use super::{
-    Bounded, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Supplied, Supply,
-    Visit,
+    Bounded, Declare, Host, Node, NodeError, NodeTraits, Pair, Parameters, Part, Path, Shape, Supplied,
+    Supply, Visit,
 };
 
-/// The facts of a node from those of its children.
-pub type FactsOf = fn(&[Facts]) -> Result<Facts, &'static str>;
+/// The traits of a node from those of its children.
+pub type FactsOf = fn(&[NodeTraits]) -> Result<NodeTraits, &'static str>;
 
 /// A kind of node as a value.
 #[derive(Clone, Copy)]
@@ -24,8 +24,8 @@ pub struct NodeValue {
     pub rust: &'static str,
     /// The name, with [`AnyNode::name`] for children.
     pub name: fn() -> String,
-    /// The facts from those of the children.
-    pub facts: FactsOf,
+    /// The traits from those of the children.
+    pub traits: FactsOf,
     declare: for<'f> fn(&mut Declare<'f>) -> Box<dyn AnyDevice<'f> + 'f>,
     supply: fn(&mut dyn Supply, Shape) -> Arc<dyn AnyArguments>,
 }
@@ -38,8 +38,8 @@ impl fmt::Debug for NodeValue {
 
 impl NodeValue {
     /// The node `N`, whose children are [`AnyNode`]s and whose Rust type is `rust`.
-    pub const fn of<N: Supplied<Arguments: Send + Sync>>(rust: &'static str, facts: FactsOf) -> Self {
-        Self { rust, name: N::name, facts, declare: declare::<N>, supply: supply::<N> }
+    pub const fn of<N: Supplied<Arguments: Send + Sync>>(rust: &'static str, traits: FactsOf) -> Self {
+        Self { rust, name: N::name, traits, declare: declare::<N>, supply: supply::<N> }
     }
 
     /// The number of children.
@@ -48,12 +48,12 @@ impl NodeValue {
     }
 }
 
-/// The facts of a node that passes on what its children need, and adds what its type says alone.
+/// The traits of a node that passes on what its children need, and adds what its type says alone.
 ///
 /// # Errors
 /// The children cannot be combined.
-pub fn combined<N: Node>(children: &[Facts]) -> Result<Facts, &'static str> {
-    children.iter().try_fold(N::FACTS, |facts, child| facts.beside(*child))
+pub fn combined<N: Node>(children: &[NodeTraits]) -> Result<NodeTraits, &'static str> {
+    children.iter().try_fold(N::TRAITS, |traits, child| traits.beside(*child))
 }
 
 /// One node of a tree that is a value.
@@ -201,7 +201,7 @@ impl Node for AnyNode {
     type Device<'f> = AnyNodeDevice<'f>;
     type State<'f> = AnyNodeState<'f>;
     // What the kind says is known at run time.
-    const FACTS: Facts = Facts::LEAF;
+    const TRAITS: NodeTraits = NodeTraits::LEAF;
 
     fn name() -> String {
         CHILD.to_string()
@@ -275,7 +275,7 @@ impl Node for Literal {
     type Arguments = f32;
     type Device<'f> = f32;
     type State<'f> = Value<'f, f32>;
-    const FACTS: Facts = Facts::LEAF;
+    const TRAITS: NodeTraits = NodeTraits::LEAF;
 
     fn name() -> String {
         NUMBER.to_string()

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use ptx::{Builder, Value, Var};
 
 use super::early::EarlyRow;
-use super::{Bounded, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Visit};
+use super::{
+    Bounded, Declare, Host, Node, NodeError, NodeTraits, Pair, Parameters, Part, Path, Shape, Visit,
+};
 use crate::element::{Element, Narrow};
 
 /// A vector with one element per column, the same for all rows: for example, a bias.
@@ -56,7 +58,7 @@ impl<T: Element> Node for RowVector<T> {
     type Arguments = RowArgument;
     type Device<'f> = RowDevice<'f>;
     type State<'f> = RowState<'f>;
-    const FACTS: Facts = Facts { row_vectors: 1, ..Facts::LEAF };
+    const TRAITS: NodeTraits = NodeTraits { row_vectors: 1, ..NodeTraits::LEAF };
 
     fn name() -> String {
         format!("r{}", T::FORMAT.name())
@@ -161,7 +163,7 @@ impl<T: Element> Node for ColumnVector<T> {
     type Arguments = ColumnArgument;
     type Device<'f> = Value<'f, u64>;
     type State<'f> = ColumnState<'f>;
-    const FACTS: Facts = Facts::LEAF;
+    const TRAITS: NodeTraits = NodeTraits::LEAF;
 
     fn name() -> String {
         format!("c{}", T::FORMAT.name())

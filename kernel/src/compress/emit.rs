@@ -38,12 +38,12 @@ pub(super) fn function(format: Format) -> Function {
 struct Lines<'f> {
     address: Value<'f, u64>,
     /// Bytes from one row to the next.
-    pitch: Value<'f, u64>,
+    ld: Value<'f, u64>,
 }
 
 impl<'f> Lines<'f> {
     fn at(&self, row: Value<'f, u32>, bytes: Value<'f, u64>) -> Value<'f, u64> {
-        self.address + row.cast::<u64>() * self.pitch + bytes
+        self.address + row.cast::<u64>() * self.ld + bytes
     }
 }
 
@@ -81,12 +81,12 @@ impl<'f> Compressor<'f> {
         let [dense, values, metadata, found] =
             ["dense", "values", "metadata", "found"].map(|name| f.param::<u64>(name));
         let [rows, k] = ["rows", "k"].map(|name| f.param::<u32>(name));
-        let pitches = ["dense_pitch", "values_pitch", "metadata_pitch"].map(|name| f.number::<u64>(name));
+        let lds = ["dense_pitch", "values_pitch", "metadata_pitch"].map(|name| f.number::<u64>(name));
         let [of_dense, of_values] =
             ["dense_whole", "values_whole"].map(|name| f.param::<u32>(name).differs_from(0));
         let units = k.div_ceil(sparse::unit_k(format));
         let index = f.special(Special::CtaX);
-        let lines = |address, pitch: usize| Lines { address, pitch: pitches[pitch] };
+        let lines = |address, ld: usize| Lines { address, ld: lds[ld] };
         Self {
             f,
             format,

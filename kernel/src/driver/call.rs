@@ -1,4 +1,4 @@
-//! Calls of the driver, and their errors as text.
+//! LaunchCache of the driver, and their errors as text.
 #![allow(unsafe_code, reason = "calls the CUDA driver")]
 
 use core::ffi::{CStr, c_char};

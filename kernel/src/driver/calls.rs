@@ -14,7 +14,7 @@ use crate::operands::{Memory, Visit};
 use crate::problem::Launch;
 
 /// Makes launches of calls `C`.
-pub(super) trait Maker<C>: Blocks {
+pub(super) trait LaunchBuilder<C>: Blocks {
     /// Checks a call and makes its launch; `None` if there is nothing to compute. Launches are kept only if
     /// addresses were found to be where [`Kernel::launch`](crate::Kernel::launch) says.
     fn launch(&self, call: &C) -> Result<Option<Launch>, EngineError>;
@@ -40,22 +40,22 @@ pub(super) trait Blocks {
 const KEPT: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
 
 /// Launches by the shapes of their calls.
-pub(super) struct Calls {
+pub(super) struct LaunchCache {
     kept: LruCache<Box<[u64]>, Kept, BuildHasherDefault<Mix>>,
     /// The parts of the last call. Their memory is used again.
     parts: Parts,
 }
 
-impl Default for Calls {
+impl Default for LaunchCache {
     fn default() -> Self {
         let kept = LruCache::with_hasher(KEPT, BuildHasherDefault::default());
         Self { kept, parts: Parts::default() }
     }
 }
 
-impl fmt::Debug for Calls {
+impl fmt::Debug for LaunchCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Calls").field("kept", &self.kept.len()).finish_non_exhaustive()
+        f.debug_struct("LaunchCache").field("kept", &self.kept.len()).finish_non_exhaustive()
     }
 }
 
@@ -89,7 +89,7 @@ struct Move {
     map: bool,
 }
 
-impl Calls {
+impl LaunchCache {
     /// Number of shapes that are kept.
     pub(super) fn len(&self) -> usize {
         self.kept.len()
@@ -102,7 +102,7 @@ impl Calls {
     /// Those of the maker.
     pub(super) fn get<C: Clone>(
         &mut self,
-        maker: &impl Maker<C>,
+        maker: &impl LaunchBuilder<C>,
         call: &C,
     ) -> Result<Ready<'_>, EngineError> {
         let Self { kept, parts } = self;
@@ -143,7 +143,11 @@ fn changed_or(
 }
 
 impl Kept {
-    fn new<C: Clone>(maker: &impl Maker<C>, call: &C, addresses: &[u64]) -> Result<Self, EngineError> {
+    fn new<C: Clone>(
+        maker: &impl LaunchBuilder<C>,
+        call: &C,
+        addresses: &[u64],
+    ) -> Result<Self, EngineError> {
         let arguments = Vec::new();
         let Some(launch) = maker.launch(call)? else {
             let (addresses, moves) = (addresses.into(), Some(Vec::new()));
@@ -272,7 +276,7 @@ fn distance(which: usize) -> Option<u64> {
 }
 
 /// The same call, with every address that is not 0 displaced; `None` if it has too many addresses.
-fn displaced<C: Clone>(maker: &impl Maker<C>, call: &C) -> Option<C> {
+fn displaced<C: Clone>(maker: &impl LaunchBuilder<C>, call: &C) -> Option<C> {
     struct Displace {
         which: usize,
         all: bool,
@@ -297,7 +301,7 @@ fn displaced<C: Clone>(maker: &impl Maker<C>, call: &C) -> Option<C> {
 /// The parts of a call: its addresses, and all others as words.
 #[derive(Debug, Default)]
 struct Parts {
-    /// Calls with equal words give launches that differ only in addresses.
+    /// LaunchCache with equal words give launches that differ only in addresses.
     shape: Vec<u64>,
     addresses: Vec<u64>,
     /// Whether there are parts that were not visited.

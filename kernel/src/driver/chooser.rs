@@ -28,7 +28,7 @@ use crate::types::Types;
 
 /// One or several GEMMs of packed matrices, for a [`Chooser`].
 #[derive(Clone, Copy, Debug)]
-pub struct Multiplication<'a> {
+pub struct GemmDesc<'a> {
     types: Types,
     majors: [Major; 2],
     problem: GemmProblem,
@@ -57,10 +57,10 @@ pub enum Activation {
 enum Many<'a> {
     One,
     Batched(u32),
-    Ragged(u32, DeviceSlice<'a>),
+    GroupedContiguous(u32, DeviceSlice<'a>),
 }
 
-impl<'a> Multiplication<'a> {
+impl<'a> GemmDesc<'a> {
     /// One GEMM. `majors` holds the contiguous directions of A and B: `[Major::K, Major::Mn]` for row-major
     /// matrices, and `[Major::K, Major::K]` if B is given as its transpose, as weights usually are.
     pub fn new(types: impl Into<Types>, majors: [Major; 2], problem: GemmProblem) -> Self {
@@ -86,7 +86,7 @@ impl<'a> Multiplication<'a> {
     /// (`u32`) in device memory. The problem's M is the number of rows of all groups.
     #[must_use]
     pub fn ragged(self, count: u32, offsets: DeviceSlice<'a>) -> Self {
-        Self { many: Many::Ragged(count, offsets), ..self }
+        Self { many: Many::GroupedContiguous(count, offsets), ..self }
     }
 
     /// Sets the block scales of A and of B ([`Types::scaled`]): `f32`, laid out as [`BlockScales::packed`]
@@ -124,7 +124,7 @@ impl<'a> Multiplication<'a> {
         let many = match self.many {
             Many::One => String::new(),
             Many::Batched(count) => format!(", {count} of them"),
-            Many::Ragged(count, _) => format!(" in {count} groups of rows"),
+            Many::GroupedContiguous(count, _) => format!(" in {count} groups of rows"),
         };
         let fused = self.fusion().map_or(String::new(), |fusion| format!(" with {}", fusion.name()));
         format!("{m} x {n} x {k} {}{many}{fused}", self.types)
@@ -202,7 +202,7 @@ impl Chooser {
         Ok(Self { machine: context.machine()?, context, chosen: Mutex::new(chosen) })
     }
 
-    /// Enqueues `D = A * B` of packed matrices. Types and directions are as in [`Multiplication::new`];
+    /// Enqueues `D = A * B` of packed matrices. Types and directions are as in [`GemmDesc::new`];
     /// `slices` are lent memory of A, B and D.
     ///
     /// # Errors
@@ -214,7 +214,7 @@ impl Chooser {
         problem: GemmProblem,
         slices: [DeviceSlice<'_>; 3],
     ) -> Result<(), EngineError> {
-        self.enqueue(stream, &Multiplication::new(types, majors, problem), slices)
+        self.enqueue(stream, &GemmDesc::new(types, majors, problem), slices)
     }
 
     /// Enqueues one or several GEMMs of A and B into D, and returns at once. `slices` are lent memory of A, B
@@ -229,7 +229,7 @@ impl Chooser {
     pub fn enqueue<'s>(
         &self,
         stream: impl Into<StreamRef<'s>>,
-        what: &Multiplication<'_>,
+        what: &GemmDesc<'_>,
         slices: [DeviceSlice<'_>; 3],
     ) -> Result<(), EngineError> {
         self.take((Step::Launch, stream.into()), what, slices)
@@ -247,7 +247,7 @@ impl Chooser {
     pub fn prepare<'s>(
         &self,
         stream: impl Into<StreamRef<'s>>,
-        what: &Multiplication<'_>,
+        what: &GemmDesc<'_>,
         slices: [DeviceSlice<'_>; 3],
     ) -> Result<(), EngineError> {
         self.take((Step::Prepare, stream.into()), what, slices)
@@ -256,12 +256,12 @@ impl Chooser {
     fn take(
         &self,
         to: (Step, StreamRef<'_>),
-        what: &Multiplication<'_>,
+        what: &GemmDesc<'_>,
         slices: [DeviceSlice<'_>; 3],
     ) -> Result<(), EngineError> {
         let refused =
             |reason: &str| Err(EngineError::NoKernel { call: what.described(), reason: reason.to_owned() });
-        if let Many::Ragged(0, _) = what.many {
+        if let Many::GroupedContiguous(0, _) = what.many {
             return refused("there are no groups, one was needed");
         }
         if what.types.has_sparse() {
@@ -270,7 +270,7 @@ impl Chooser {
         match (what.types.is_scaled(), what.scales, what.many) {
             (true, None, _) => return refused("its types have scales, and none were given"),
             (false, Some(_), _) => return refused("there are scales, and its types have none"),
-            (true, Some(_), Many::Batched(_) | Many::Ragged(..)) => {
+            (true, Some(_), Many::Batched(_) | Many::GroupedContiguous(..)) => {
                 return refused("there are scales: one product was needed");
             }
             (true, Some(_), Many::One) | (false, None, _) => {}
@@ -295,7 +295,7 @@ impl Chooser {
         let call = match what.many {
             Many::One => call,
             Many::Batched(count) => call.batched(count),
-            Many::Ragged(count, offsets) => {
+            Many::GroupedContiguous(count, offsets) => {
                 lent.push(offsets);
                 call.ragged(count, offsets.address())
             }
@@ -330,11 +330,11 @@ impl Chooser {
     fn ready(
         &self,
         stream: StreamRef<'_>,
-        what: &Multiplication<'_>,
+        what: &GemmDesc<'_>,
         addresses: [u64; 3],
     ) -> Result<Arc<Ready>, EngineError> {
         let aligned = addresses.map(|address| address.trailing_zeros().min(8));
-        let Multiplication { types, majors, problem, many, .. } = *what;
+        let GemmDesc { types, majors, problem, many, .. } = *what;
         let product = Product {
             types,
             majors,
@@ -343,7 +343,7 @@ impl Chooser {
             many: match many {
                 Many::One => [None; 2],
                 Many::Batched(count) => [Some(count), None],
-                Many::Ragged(count, _) => [None, Some(count)],
+                Many::GroupedContiguous(count, _) => [None, Some(count)],
             },
             fusion: what.fusion(),
             reproducible: what.reproducible,
@@ -363,8 +363,8 @@ impl Chooser {
     }
 
     /// Chooses a kernel for a multiplication whose addresses are multiples of these powers of two.
-    fn choose(&self, what: &Multiplication<'_>, aligned: [u32; 3]) -> Result<AnyGemm, EngineError> {
-        let Multiplication { types, majors, problem, many, .. } = *what;
+    fn choose(&self, what: &GemmDesc<'_>, aligned: [u32; 3]) -> Result<AnyGemm, EngineError> {
+        let GemmDesc { types, majors, problem, many, .. } = *what;
         let request = Request::packed(types, majors, problem);
         let request = what.fusion().map_or(request, |fusion| request.fused(fusion));
         // The sizes of the groups are not known on the host; assume equal ones.
@@ -373,7 +373,7 @@ impl Chooser {
         let mut request = match many {
             Many::One => request,
             Many::Batched(count) => request.batched(count),
-            Many::Ragged(count, _) => {
+            Many::GroupedContiguous(count, _) => {
                 let [each, longer] = [problem.m / count, problem.m % count];
                 let group = |i| GemmProblem { m: each + u32::from(i < longer), ..problem };
                 groups.extend((0..count).map(group));

@@ -13,7 +13,7 @@ use crate::error::EngineError;
 use crate::gemm::AnyGemm;
 use crate::launch::Made;
 use crate::problem::{Call, GemmProblem};
-use crate::products::Products;
+use crate::products::GroupedProblem;
 use crate::program::Program;
 
 /// Checks that the memory of a call that is not visited is lent.
@@ -28,7 +28,7 @@ pub(crate) fn check<E: Arguments + Clone>(
     lent: &[DeviceSlice<'_>],
 ) -> Result<(), EngineError> {
     let (name, epilogue) = (kernel.0.name(), &call.epilogue);
-    let Products::Grouped { count, records } = call.products else {
+    let GroupedProblem::PointerArray { count, records } = call.products else {
         return check_one(gemm, (call, call), kernel, lent);
     };
     let unknown = || EngineError::Described { kernel: name.to_owned() };
@@ -37,11 +37,11 @@ pub(crate) fn check<E: Arguments + Clone>(
     }
     let known = lent.iter().find_map(|slice| slice.records(records)).ok_or_else(unknown)?;
     for (index, record) in known.as_slice().get(..count as usize).ok_or_else(unknown)?.iter().enumerate() {
-        let Record { m, n, k, addresses, pitches } = *record;
-        let [a, b, c, d] = [0, 1, 2, 3].map(|i| MatrixRef::new(addresses[i], pitches[i]));
+        let Record { m, n, k, addresses, lds } = *record;
+        let [a, b, c, d] = [0, 1, 2, 3].map(|i| MatrixRef::new(addresses[i], lds[i]));
         let (problem, epilogue) = (GemmProblem { m, n, k }, epilogue.clone().with_c(c));
-        let product =
-            Call { products: Products::One, a, b, d, workspace: None, ..Call::of(problem) }.with(epilogue);
+        let product = Call { products: GroupedProblem::One, a, b, d, workspace: None, ..Call::of(problem) }
+            .with(epilogue);
         footprint::check(gemm, name, &product, lent)
             .and_then(|()| check_one(gemm, (call, &product), kernel, lent))
             .map_err(|source| EngineError::Record { index, source: Box::new(source) })?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ptx::abi::{Argument, TENSOR_MAP_BYTES};
 
-use super::calls::{Blocks, Calls, Maker};
+use super::calls::{Blocks, LaunchBuilder, LaunchCache};
 use super::context::Context;
 use super::footprint;
 use super::loaded_program::LoadedProgram;
@@ -46,7 +46,7 @@ use crate::program::Program;
 /// ```
 pub struct Loaded<K = AnyGemm> {
     parts: Parts<K>,
-    calls: Calls,
+    calls: LaunchCache,
 }
 
 /// What is needed to make a launch.
@@ -83,7 +83,7 @@ impl<K> Loaded<K> {
         loaded: Arc<LoadedProgram>,
     ) -> Result<Self, EngineError> {
         let slots = loaded.max_active_clusters()?;
-        Ok(Self { parts: Parts { kernel, program, loaded, slots }, calls: Calls::default() })
+        Ok(Self { parts: Parts { kernel, program, loaded, slots }, calls: LaunchCache::default() })
     }
 
     /// The compiled program.
@@ -183,7 +183,7 @@ impl<K> Parts<K> {
     }
 }
 
-impl<K: Kernel<C>, C> Maker<C> for Parts<K> {
+impl<K: Kernel<C>, C> LaunchBuilder<C> for Parts<K> {
     fn launch(&self, call: &C) -> Result<Option<Launch>, EngineError> {
         self.kernel.launch(call, self.slots).map_err(|source| self.refused(source))
     }
@@ -212,13 +212,13 @@ impl<K> Blocks for Parts<K> {
 mod tests {
     use collective::Record;
 
-    use super::{Blocks, Loaded, Maker};
+    use super::{Blocks, LaunchBuilder, Loaded};
     use crate::driver::DeviceSlice;
     use crate::driver::counting::allocations;
     use crate::driver::counting::card;
     use crate::engine::Engine;
     use crate::problem::{Call, GemmProblem};
-    use crate::products::Products;
+    use crate::products::GroupedProblem;
 
     fn call(address: u64) -> Call {
         Call::of(GemmProblem { m: 64, n: 64, k: 64 }).a(address, 64).b(address, 64).d(address, 64)
@@ -294,7 +294,7 @@ mod tests {
         let lent = [operand, d].map(|buffer| gpu.memory(buffer).expect("allocated"));
         let all = lent.each_ref().map(DeviceSlice::from);
         let mut wide = call;
-        wide.d.pitch += 1;
+        wide.d.ld += 1;
         // SAFETY: it is the memory of the buffer.
         let read = unsafe { DeviceSlice::readable(d.address, d.bytes as u64) };
         for (why, call, lent, name) in [
@@ -326,7 +326,7 @@ mod tests {
             n: 64,
             k: 64,
             addresses: [operand.address, operand.address, 0, d.address],
-            pitches: [64; 4],
+            lds: [64; 4],
         };
         let records = gpu.upload(&record.to_bytes()).expect("memory").address;
         for name in ["ragged-128x256-bf16-kk", "ragged-128x256-step32-bf16-kk", "grouped-128x256-bf16-kk"] {
@@ -335,7 +335,7 @@ mod tests {
             let slots = gpu.slots(&program).expect("compiles");
             let call = match gemm.form().described() {
                 true => Call::grouped(1, records),
-                false => Call { products: Products::Ragged { count: 3, offsets }, ..rows },
+                false => Call { products: GroupedProblem::GroupedContiguous { count: 3, offsets }, ..rows },
             };
             let workspace = gpu.workspace(gemm.workspace(&call, slots)).expect("memory");
             let call = Call { workspace, ..call };

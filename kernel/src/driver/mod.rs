@@ -92,7 +92,7 @@ mod timing;
 pub mod tune;
 mod typed;
 
-pub use chooser::{Activation, Chooser, Multiplication};
+pub use chooser::{Activation, Chooser, GemmDesc};
 #[cfg(feature = "cudarc")]
 pub use chooser::{RowMajorProducts, matmul};
 pub use context::{Context, Current};

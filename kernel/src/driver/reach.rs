@@ -106,7 +106,7 @@ mod tests {
 
     use super::{addresses, tensor_bytes};
     use crate::problem::{Call, GemmProblem, WorkspaceRef};
-    use crate::products::Products;
+    use crate::products::GroupedProblem;
 
     /// Leading dimensions, distances and counts are not addresses. Every address is inside a matrix of the
     /// call.
@@ -117,7 +117,7 @@ mod tests {
             let workspace = Some(WorkspaceRef { address: 5 << 32, bytes: 1 << 30 });
             let one = Call::of(GemmProblem { m: 256, n: 256, k: 256 });
             let one = one.a(1 << 32, 512).b(2 << 32, 512).d(4 << 32, 512).plus(0.5, 3 << 32, 512);
-            let three = Products::Batched { count: 3 };
+            let three = GroupedProblem::Batched { count: 3 };
             let every = |matrix: MatrixRef| matrix.every(1 << 17);
             let c = one.epilogue.c.map(every);
             let all = one.with(LinearArguments { c, ..one.epilogue });
@@ -126,16 +126,16 @@ mod tests {
                 Form::Batched => {
                     Call { products: three, a: every(one.a), b: every(one.b), d: every(one.d), ..all }
                 }
-                Form::Ragged => {
-                    let products = Products::Ragged { count: 3, offsets: 6 << 32 };
+                Form::GroupedContiguous => {
+                    let products = GroupedProblem::GroupedContiguous { count: 3, offsets: 6 << 32 };
                     Call { products, b: every(one.b), ..one }
                 }
-                Form::Masked => one.masked(3, 80, 6 << 32),
+                Form::GroupedMasked => one.masked(3, 80, 6 << 32),
                 Form::KGrouped => {
-                    let products = Products::KGrouped { count: 3, offsets: 6 << 32 };
+                    let products = GroupedProblem::KGrouped { count: 3, offsets: 6 << 32 };
                     Call { products, d: every(one.d), ..all }
                 }
-                Form::Grouped => Call::grouped(3, 6 << 32).with(one.epilogue),
+                Form::PointerArray => Call::grouped(3, 6 << 32).with(one.epilogue),
             };
             let launch = gemm.launch(&Call { workspace, ..call }, 132);
             let launch = launch.expect("legal").expect("not empty");

@@ -65,8 +65,8 @@ impl Ready {
     /// The call of a GEMM of packed matrices.
     pub(super) fn call(&self, problem: GemmProblem, [a, b, d]: [u64; 3]) -> Call {
         let GemmProblem { m, n, k } = problem;
-        let pitch = |major, mn: u32| u64::from(if major == Major::K { k } else { mn });
-        let [of_a, of_b] = [pitch(self.majors[0], m), pitch(self.majors[1], n)];
+        let ld = |major, mn: u32| u64::from(if major == Major::K { k } else { mn });
+        let [of_a, of_b] = [ld(self.majors[0], m), ld(self.majors[1], n)];
         Call::of(problem).a(a, of_a).b(b, of_b).d(d, n.into())
     }
 

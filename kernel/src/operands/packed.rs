@@ -22,7 +22,7 @@ struct Packs {
 
 impl Visit for Packs {
     fn memory(&mut self, Memory { address, extents, contents, .. }: Memory<'_>) {
-        let Extents { bits, length, lines, count, pitch, .. } = extents;
+        let Extents { bits, length, lines, count, ld, .. } = extents;
         if self.row_bytes.is_some() {
             *address = NOWHERE;
         }
@@ -40,9 +40,9 @@ impl Visit for Packs {
             | Contents::Report
             | Contents::Workspace => length,
         };
-        let pitch = self.row_bytes.map_or(pitch, packed);
-        let stride = if count > 1 { u64::from(lines) * pitch } else { 0 };
-        self.next = if contents == Contents::Workspace { Vec::new() } else { vec![stride, pitch] };
+        let ld = self.row_bytes.map_or(ld, packed);
+        let stride = if count > 1 { u64::from(lines) * ld } else { 0 };
+        self.next = if contents == Contents::Workspace { Vec::new() } else { vec![stride, ld] };
     }
 
     fn length(&mut self, length: &mut u64) {

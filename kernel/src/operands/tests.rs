@@ -5,7 +5,7 @@ use cute_rs::atom::Major;
 
 use super::{Layouts, Memory, Visit, Visited};
 use crate::problem::{Call, GemmProblem, WorkspaceRef};
-use crate::products::Products;
+use crate::products::GroupedProblem;
 use crate::types::Types;
 
 /// The pieces of memory that are accessed: name, bytes, and whether they are written.
@@ -44,7 +44,7 @@ const NAMES: [&str; 10] = [
 fn calls_reach_from_the_first_element_to_the_last() {
     let call = Call {
         problem: GemmProblem { m: 3, n: 5, k: 7 },
-        products: Products::One,
+        products: GroupedProblem::One,
         a: MatrixRef::new(1000, 10).every(100),
         b: MatrixRef::new(2000, 20),
         metadata: Some(MatrixRef::new(9800, 256).every(300)),
@@ -57,7 +57,7 @@ fn calls_reach_from_the_first_element_to_the_last() {
         epilogue: (),
         workspace: Some(WorkspaceRef { address: 5000, bytes: 64 }),
     };
-    let experts = Products::Ragged { count: 2, offsets: 6000 };
+    let experts = GroupedProblem::GroupedContiguous { count: 2, offsets: 6000 };
     let bf16 = Types::of(Format::Bf16);
     let plain = Layouts::new(bf16, [Major::K; 2]);
     let turned = Layouts { halvings: 1, ..Layouts::new(bf16.stored(Format::F32), [Major::Mn; 2]) };
@@ -97,7 +97,7 @@ fn calls_reach_from_the_first_element_to_the_last() {
         (
             "three products, one B",
             plain,
-            Call { products: Products::Batched { count: 3 }, ..call },
+            Call { products: GroupedProblem::Batched { count: 3 }, ..call },
             true,
             [454, 174, 1770, 64, 0, 0, 0, 0, 0, 0],
         ),
@@ -111,7 +111,7 @@ fn calls_reach_from_the_first_element_to_the_last() {
         (
             "groups along K",
             plain,
-            Call { products: Products::KGrouped { count: 2, offsets: 6000 }, ..call },
+            Call { products: GroupedProblem::KGrouped { count: 2, offsets: 6000 }, ..call },
             true,
             [54, 174, 970, 64, 12, 0, 0, 0, 0, 0],
         ),
@@ -138,6 +138,6 @@ fn calls_reach_from_the_first_element_to_the_last() {
     let grouped = Call { workspace: call.workspace, ..Call::grouped(2, 16).with(()) };
     let records = [("the records", 160, false), ("the workspace", 64, true)];
     assert_eq!(pieces(&turned, grouped), records, "records, and not yet what they say");
-    let masked = Call { products: Products::Masked { count: 2, rows: 16, room: 1 }, ..call };
+    let masked = Call { products: GroupedProblem::GroupedMasked { count: 2, rows: 16, room: 1 }, ..call };
     assert_eq!(pieces(&plain, masked)[0], ("the groups' numbers of rows", 8, false));
 }

@@ -72,7 +72,7 @@ fn rows() -> Vec<Row<'static>> {
         rows.push(Row { why: why.to_owned(), request, most });
     };
     case("A begins at an odd element", COPIED, |of| of.call.a.address += 2);
-    case("rows of B are padded by an odd number", COPIED, |of| of.call.b.pitch += 5);
+    case("rows of B are padded by an odd number", COPIED, |of| of.call.b.ld += 5);
     case("a batch at odd distances", COPIED, |of| {
         *of = of.batched(3);
         of.call.a.stride += 1;
@@ -83,7 +83,7 @@ fn rows() -> Vec<Row<'static>> {
         of.call.b.stride += 1;
     });
     case("A is nowhere", 0, |of| of.call.a.address = 0);
-    case("rows of B are shorter than K", 0, |of| of.call.b.pitch = 64);
+    case("rows of B are shorter than K", 0, |of| of.call.b.ld = 64);
     case("D of a batch overlaps", 0, |of| {
         *of = of.batched(3);
         of.call.d.stride = 8;

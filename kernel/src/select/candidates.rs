@@ -61,7 +61,7 @@ impl Candidates {
     }
 
     pub(super) fn add(&mut self, subject: &Subject<'_>, machine: &Machine) {
-        let Subject { plan, facts, scheduler, .. } = subject;
+        let Subject { plan, traits, scheduler, .. } = subject;
         let view = place(&mut self.views, View::of(plan));
         let tiling = place(&mut self.tilings, (view, Tiling::of(plan)));
         let dealing = Dealing::of(subject, machine);
@@ -76,7 +76,7 @@ impl Candidates {
         let width = f64::from(plan.mainloop.tile[1]);
         let mut fixed = |columns: f64| place(&mut self.fixed, Fixed::new(machine, plan, columns)) as u32;
         let whole = fixed(width);
-        let fixed = [whole, if facts.slices > 1 { fixed(width / f64::from(facts.slices)) } else { whole }];
+        let fixed = [whole, if traits.slices > 1 { fixed(width / f64::from(traits.slices)) } else { whole }];
         let fitted = plan.balanced().then(|| Box::new(**plan));
         let class = (plan.mainloop.producer, plan.epilogue.alignment);
         let class = self.classes.iter().position(|(known, _)| *known == class).unwrap_or_else(|| {
@@ -211,7 +211,7 @@ mod tests {
             let mut read = bf16;
             (read.call.epilogue.beta, read.call.epilogue.c) = (0.5, Some(read.call.d));
             let mut padded = bf16;
-            (padded.call.a.pitch, padded.call.b.pitch) =
+            (padded.call.a.ld, padded.call.b.ld) =
                 (u64::from(problem.k).next_multiple_of(64), u64::from(problem.k).next_multiple_of(8));
             for (why, request) in [
                 ("plain", bf16),

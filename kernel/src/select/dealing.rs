@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use scheduler::{Divided, Facts, Schedule, Tiles};
+use scheduler::{Divided, Schedule, SchedulerTraits, Tiles};
 
 use super::Machine;
 use super::model::Subject;
@@ -12,7 +12,7 @@ use super::tiling::{Counts, Seen, Tiled, ceil};
 pub(super) struct Dealing {
     /// Number of workers that run at once.
     pub(super) slots: u32,
-    facts: Facts,
+    traits: SchedulerTraits,
     scheduler: Arc<dyn Schedule>,
     /// Whether the requests of CTAs for the same part of an operand may be joined before L2. CTAs must be launched in
     /// order, on SMs that are all free, and not multicast to each other.
@@ -49,18 +49,18 @@ pub(super) struct Dealt {
 
 impl Dealing {
     pub(super) fn of(subject: &Subject<'_>, machine: &Machine) -> Self {
-        let Subject { plan, facts, scheduler, overlaps } = subject;
-        let (cluster, parts) = (plan.cluster_size(), facts.parts);
+        let Subject { plan, traits, scheduler, overlaps } = subject;
+        let (cluster, parts) = (plan.cluster_size(), traits.parts);
         Self {
             slots: machine.at_once(cluster * parts, plan) * parts,
-            facts: *facts,
+            traits: *traits,
             scheduler: Arc::clone(scheduler),
-            may_join: !overlaps && cluster == 1 && facts.reduction.is_some() && parts == 1,
+            may_join: !overlaps && cluster == 1 && traits.reduction.is_some() && parts == 1,
         }
     }
 
     pub(super) fn deal(&self, machine: &Machine, seen: &Seen, tiled: &Tiled, counts: &Counts) -> Dealt {
-        let Facts { rows_last, band, parts, slices, .. } = self.facts;
+        let SchedulerTraits { rows_last, band, parts, slices, .. } = self.traits;
         let tiles = tiled.stacked(rows_last);
         let (workers, divided) = self.shared(tiles);
         let lanes = workers.min(self.slots);

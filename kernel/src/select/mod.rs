@@ -381,7 +381,7 @@ mod tests {
             for request in [request.ragged(&shapes), request.masked(2048, &shapes), request.grouped(&shapes)]
             {
                 let (form, selection) = (request.call.products.form(), select(&request, &H200));
-                if form == Form::Grouped && types.is_scaled() {
+                if form == Form::PointerArray && types.is_scaled() {
                     assert!(selection.ranked.is_empty(), "records say nothing of scales");
                     continue;
                 }
@@ -429,8 +429,8 @@ mod tests {
         let [a, b] = [[true, false], [false, true]]
             .map(|sparse| Request::packed(Types::of(Format::Bf16).sparse(sparse), [Major::K; 2], problem));
         let batch = a.batched(3).call;
-        assert_eq!((batch.a.pitch, batch.a.stride, batch.b.stride), (320, 200 * 320, 96 * 640));
-        assert_eq!(batch.metadata.map(|of| (of.pitch, of.stride)), Some((1280, 4 * 1280)));
+        assert_eq!((batch.a.ld, batch.a.stride, batch.b.stride), (320, 200 * 320, 96 * 640));
+        assert_eq!(batch.metadata.map(|of| (of.ld, of.stride)), Some((1280, 4 * 1280)));
         let shapes = [150, 0, 50].map(|m| GemmProblem { m, ..problem });
         let groups = b.ragged(&shapes);
         assert_eq!((groups.call.a.stride, groups.call.b.stride), (0, 96 * 320));

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use collective::{CachePolicy, Plan};
-use scheduler::{Facts, ReductionKind, Schedule};
+use scheduler::{ReductionKind, Schedule, SchedulerTraits};
 
 use super::candidates::Candidates;
 use super::dealing::Dealt;
@@ -48,7 +48,7 @@ pub struct Prediction {
 /// A kernel for the model.
 pub(super) struct Subject<'a> {
     pub(super) plan: &'a Plan,
-    pub(super) facts: Facts,
+    pub(super) traits: SchedulerTraits,
     pub(super) scheduler: Arc<dyn Schedule>,
     /// Whether it may begin while the kernel before it still runs.
     pub(super) overlaps: bool,
@@ -88,7 +88,7 @@ pub(super) struct Kernel {
 
 impl Kernel {
     pub(super) fn new(subject: &Subject<'_>, machine: &Machine) -> Self {
-        let Subject { plan, facts, .. } = subject;
+        let Subject { plan, traits, .. } = subject;
         let staged = plan.epilogue.staged_bits > 0;
         let stored = plan.staging.columns * plan.epilogue.staged_bits;
         Self {
@@ -105,11 +105,11 @@ impl Kernel {
             turns: plan.turns().into(),
             first: plan.mainloop.operands.map(|operand| operand.cache == CachePolicy::EvictFirst),
             output: f64::from(plan.epilogue.output.bits() >> plan.epilogue.halvings) / 8.0,
-            reduction: facts.reduction,
-            exchange: facts.reduction.map_or([0.0; 2], |kind| machine.exchange(plan, kind, facts.parts)),
-            parts: facts.parts.into(),
-            slices: facts.slices.into(),
-            draws: facts.draws,
+            reduction: traits.reduction,
+            exchange: traits.reduction.map_or([0.0; 2], |kind| machine.exchange(plan, kind, traits.parts)),
+            parts: traits.parts.into(),
+            slices: traits.slices.into(),
+            draws: traits.draws,
         }
     }
 
@@ -211,9 +211,9 @@ impl Kernel {
 impl Machine {
     /// Predicts the time of a kernel for a legal call whose matrices are not in L2.
     pub fn predict(&self, gemm: &AnyGemm, request: &Request<'_>) -> Prediction {
-        let AnyGemm { plan, facts, scheduler, overlaps, .. } = gemm;
+        let AnyGemm { plan, traits, scheduler, overlaps, .. } = gemm;
         let scheduler = Arc::clone(scheduler);
-        self.predict_subject(&Subject { plan, facts: *facts, scheduler, overlaps: *overlaps }, request)
+        self.predict_subject(&Subject { plan, traits: *traits, scheduler, overlaps: *overlaps }, request)
     }
 
     pub(super) fn predict_subject(&self, subject: &Subject<'_>, request: &Request<'_>) -> Prediction {
@@ -223,15 +223,19 @@ impl Machine {
     }
 
     /// Time of a launch before anything is multiplied.
-    fn launch_of(&self, Subject { plan, facts, overlaps, .. }: &Subject<'_>) -> f64 {
+    fn launch_of(&self, Subject { plan, traits, overlaps, .. }: &Subject<'_>) -> f64 {
         let ([m, n, k], [a, b]) = (plan.mainloop.tile.map(f64::from), bits_of(plan));
-        let clustered = if plan.cluster_size() * facts.parts > 1 { 1.0 } else { 0.0 };
-        let divides = facts.reduction.is_some() && facts.parts == 1;
+        let clustered = if plan.cluster_size() * traits.parts > 1 { 1.0 } else { 0.0 };
+        let divides = traits.reduction.is_some() && traits.parts == 1;
         self.launch
             + clustered * self.clustered_launch
             + if *overlaps { 0.0 } else { self.serial_launch }
             + if divides { self.divided_launch } else { 0.0 }
-            + if facts.tiles_on_device || divides || facts.slices > 1 { self.persistent_launch } else { 0.0 }
+            + if traits.tiles_on_device || divides || traits.slices > 1 {
+                self.persistent_launch
+            } else {
+                0.0
+            }
             + (m * a + n * b) * k / 8.0 * self.filling
             - if plan.mainloop.operands.iter().any(|of| of.cache == CachePolicy::EvictFirst) {
                 self.evicting

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-use collective::{CachePolicy, Format, Roles, Way};
+use collective::{CachePolicy, Format, Roles, StorePath};
 use scheduler::{DivideSpec, RasterSpec, SchedulerSpec, Streamed};
 
 use super::known;
@@ -81,7 +81,7 @@ fn point(problem: GemmProblem, spec: &KernelSpec, waves: f64) -> Point {
         is(mainloop.cluster[1] > 1),
         is(spec.store.transposed),
         is(mainloop.roles == Roles::Pingpong),
-        is(spec.store.way == Way::Direct),
+        is(spec.store.way == StorePath::Direct),
         is(mainloop.operands.iter().any(|operand| operand.cache == CachePolicy::EvictFirst)),
         is(matches!(scheduler, SchedulerSpec::OneTile(_))),
         is(divide.is_some()),

@@ -5,13 +5,13 @@ use cute_rs::atom::Major;
 
 use super::known::Known;
 use super::space::Space;
-use crate::arguments::{Given, Whatever};
+use crate::arguments::{EpilogueArguments, UnknownArguments};
 use crate::check::OutputRule;
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
 use crate::operands::Layouts;
 use crate::problem::{Call, GemmProblem};
-use crate::products::Products;
+use crate::products::GroupedProblem;
 #[cfg(feature = "tune")]
 use crate::spec::KernelSpec;
 use crate::summation::Summation;
@@ -88,13 +88,16 @@ impl<'a> Request<'a> {
     /// The same GEMM as a batch of `count`, in one launch. The matrices of the batch are packed.
     #[must_use]
     pub fn batched(self, count: u32) -> Self {
-        self.several(Products::Batched { count })
+        self.several(GroupedProblem::Batched { count })
     }
 
     /// One group of rows per shape (MoE grouped GEMM). All shapes have the same N and K.
     #[must_use]
     pub fn ragged(self, shapes: &'a [GemmProblem]) -> Self {
-        Self { shapes, ..self.several(Products::Ragged { count: number(shapes), offsets: 1 << 20 }) }
+        Self {
+            shapes,
+            ..self.several(GroupedProblem::GroupedContiguous { count: number(shapes), offsets: 1 << 20 })
+        }
     }
 
     /// One group of rows per shape, each in a buffer of `room` rows. A shape's M is the number of rows that its group uses.
@@ -104,18 +107,18 @@ impl<'a> Request<'a> {
         let problem = GemmProblem { m: count.saturating_mul(room), ..self.call.problem };
         let scales = self.layouts().packed(problem, 1).scales;
         let call = Call { problem, scales, ..self.call };
-        Self { call, shapes, ..self }.several(Products::Masked { count, rows: 1 << 20, room })
+        Self { call, shapes, ..self }.several(GroupedProblem::GroupedMasked { count, rows: 1 << 20, room })
     }
 
     /// One group along K per shape. All shapes have the same M and N, and the request's K is the sum of theirs. Every
-    /// group begins at a multiple of [`Products::K_STEP`].
+    /// group begins at a multiple of [`GroupedProblem::K_STEP`].
     #[must_use]
     pub fn k_grouped(self, shapes: &'a [GemmProblem]) -> Self {
-        Self { shapes, ..self.several(Products::KGrouped { count: number(shapes), offsets: 1 << 20 }) }
+        Self { shapes, ..self.several(GroupedProblem::KGrouped { count: number(shapes), offsets: 1 << 20 }) }
     }
 
     /// The same request for these GEMMs. Several matrices of a kind follow each other.
-    fn several(self, products: Products) -> Self {
+    fn several(self, products: GroupedProblem) -> Self {
         Self { call: self.layouts().apart(Call { products, ..self.call }), ..self }
     }
 
@@ -127,7 +130,7 @@ impl<'a> Request<'a> {
     /// GEMMs of these shapes, as a pointer array: records in device memory describe them.
     #[must_use]
     pub fn grouped(self, shapes: &'a [GemmProblem]) -> Self {
-        let products = Products::Grouped { count: number(shapes), records: 1 << 20 };
+        let products = GroupedProblem::PointerArray { count: number(shapes), records: 1 << 20 };
         Self { call: Call { products, ..self.call }, shapes, ..self }
     }
 
@@ -151,19 +154,19 @@ impl<'a> Request<'a> {
     pub(crate) fn groups(&self) -> Option<Vec<GemmProblem>> {
         let (one, count) = (self.call.problem, self.call.products.count());
         match self.call.products {
-            Products::One | Products::Batched { .. } => None,
-            Products::Ragged { .. }
-            | Products::Masked { .. }
-            | Products::KGrouped { .. }
-            | Products::Grouped { .. }
+            GroupedProblem::One | GroupedProblem::Batched { .. } => None,
+            GroupedProblem::GroupedContiguous { .. }
+            | GroupedProblem::GroupedMasked { .. }
+            | GroupedProblem::KGrouped { .. }
+            | GroupedProblem::PointerArray { .. }
                 if !self.shapes.is_empty() =>
             {
                 Some(self.shapes.to_vec())
             }
-            Products::Masked { room, .. } => {
+            GroupedProblem::GroupedMasked { room, .. } => {
                 Some(vec![GemmProblem { m: room, ..one }; count.min(Form::MOST_GROUPS) as usize])
             }
-            Products::Ragged { .. } => {
+            GroupedProblem::GroupedContiguous { .. } => {
                 let rows = |group| (one.m / count) + u32::from(group < one.m % count);
                 Some(
                     (0..count.min(Form::MOST_GROUPS))
@@ -171,20 +174,20 @@ impl<'a> Request<'a> {
                         .collect(),
                 )
             }
-            Products::KGrouped { .. } => {
+            GroupedProblem::KGrouped { .. } => {
                 let count = count.min(Form::MOST_GROUPS);
-                let steps = one.k.div_ceil(Products::K_STEP);
+                let steps = one.k.div_ceil(GroupedProblem::K_STEP);
                 // Of the first groups together.
                 let k = |groups| match count {
                     0 => 0,
                     _ => (steps / count * groups + (steps % count).min(groups))
-                        .saturating_mul(Products::K_STEP)
+                        .saturating_mul(GroupedProblem::K_STEP)
                         .min(one.k),
                 };
                 let group = |group| GemmProblem { k: k(group + 1) - k(group), ..one };
                 Some((0..count).map(group).collect())
             }
-            Products::Grouped { .. } => Some(vec![one; count.min(Form::MOST_GROUPS) as usize]),
+            GroupedProblem::PointerArray { .. } => Some(vec![one; count.min(Form::MOST_GROUPS) as usize]),
         }
     }
 
@@ -204,7 +207,7 @@ impl<'a> Request<'a> {
         let bytes = u64::from(output.bits() / 8);
         let halvings = self.fusion.map_or(0, Formula::halvings);
         let row = u64::from(self.call.problem.n >> halvings);
-        [d.address, d.pitch.wrapping_mul(bytes), d.stride.wrapping_mul(bytes), row.wrapping_mul(bytes)]
+        [d.address, d.ld.wrapping_mul(bytes), d.stride.wrapping_mul(bytes), row.wrapping_mul(bytes)]
             .into_iter()
             .any(|bytes| !bytes.is_multiple_of(16))
     }
@@ -215,9 +218,13 @@ impl<'a> Request<'a> {
         let Call { problem: GemmProblem { m, n, k }, products, a, b, .. } = self.call;
         let (count, described) = (products.count(), products.form().described());
         let apart = match products {
-            Products::Batched { .. } => [count > 1; 2],
-            Products::Ragged { .. } | Products::Masked { .. } => [false, count > 1],
-            Products::One | Products::KGrouped { .. } | Products::Grouped { .. } => [false; 2],
+            GroupedProblem::Batched { .. } => [count > 1; 2],
+            GroupedProblem::GroupedContiguous { .. } | GroupedProblem::GroupedMasked { .. } => {
+                [false, count > 1]
+            }
+            GroupedProblem::One | GroupedProblem::KGrouped { .. } | GroupedProblem::PointerArray { .. } => {
+                [false; 2]
+            }
         };
         let formats = [self.types.a, self.types.b];
         let out_of_reach = |i: usize, matrix: MatrixRef| {
@@ -225,9 +232,7 @@ impl<'a> Request<'a> {
             let bytes = |elements: u64| elements.wrapping_mul(u64::from(formats[i].bits() / 8));
             let stride = if apart[i] { bytes(matrix.stride) } else { 0 };
             self.types.weights[i].is_none()
-                && ![matrix.address, bytes(matrix.pitch), stride]
-                    .iter()
-                    .all(|of| of.is_multiple_of(alignment))
+                && ![matrix.address, bytes(matrix.ld), stride].iter().all(|of| of.is_multiple_of(alignment))
         };
         !described && m > 0 && n > 0 && k > 0 && (out_of_reach(0, a) || out_of_reach(1, b))
     }
@@ -252,7 +257,7 @@ impl<'a> Request<'a> {
         Types::of_kernel(gemm) == self.stored()
             && plan.majors() == self.majors
             && self.call.products.for_form(plan.form).is_ok()
-            && (!plan.form.divides_k() || Products::K_STEP.is_multiple_of(plan.mainloop.tile[2]))
+            && (!plan.form.divides_k() || GroupedProblem::K_STEP.is_multiple_of(plan.mainloop.tile[2]))
             && epilogue
             && (!self.reproducible || gemm.summation().is_some_and(|order| Some(order) == self.summation()))
     }
@@ -262,17 +267,17 @@ impl<'a> Request<'a> {
         let call = self.call_for(&gemm.plan);
         match self.fusion {
             None => gemm.launch(&call, slots).map(|_| ()),
-            Some(_) => gemm.launch(&call.with(Whatever), slots).map(|_| ()),
+            Some(_) => gemm.launch(&call.with(UnknownArguments), slots).map(|_| ()),
         }
     }
 
     /// The call, with rows of D as long as a plan's epilogue leaves them.
     fn call_for(&self, plan: &Plan) -> Call {
-        let pitch = match self.fusion {
-            None => self.call.d.pitch,
-            Some(_) => self.call.d.pitch.max(u64::from(self.call.problem.n >> plan.epilogue.halvings)),
+        let ld = match self.fusion {
+            None => self.call.d.ld,
+            Some(_) => self.call.d.ld.max(u64::from(self.call.problem.n >> plan.epilogue.halvings)),
         };
-        Call { d: MatrixRef { pitch, ..self.call.d }, ..self.call }
+        Call { d: MatrixRef { ld, ..self.call.d }, ..self.call }
     }
 
     /// Whether kernels of a plan's [class](super::space::Class) can access the matrices. This is a part of
@@ -302,7 +307,7 @@ pub(crate) fn impossible(request: &Request<'_>) -> Option<String> {
     let mut spec = KernelSpec { form: request.call.products.form(), ..KernelSpec::DEFAULT };
     let types = request.stored();
     let Types { a, b, d, scaled, weights, sparse } = types;
-    let multiplied = collective::Multiply::fastest(a, b).and_then(|multiply| multiply.atom(a, b));
+    let multiplied = collective::MmaKind::fastest(a, b).and_then(|multiply| multiply.atom(a, b));
     let Some(multiplied) = multiplied else { return Some(Format::NO_PRODUCT.to_owned()) };
     for (i, operand) in spec.mainloop.operands.iter_mut().enumerate() {
         (operand.format, operand.major) = ([a, b][i], request.majors[i]);
@@ -320,7 +325,7 @@ pub(crate) fn impossible(request: &Request<'_>) -> Option<String> {
     spec.store.format = d;
     // The least that any kernel needs.
     (spec.mainloop.tile, spec.mainloop.consumers) = ([64, 64, 128 / a.bytes()], 1);
-    spec.store.way = collective::Way::Direct;
+    spec.store.way = collective::StorePath::Direct;
     spec.epilogue = request.fusion.map_or(spec.epilogue, crate::spec::EpilogueKind::Fused);
     spec.plan().err().map(|error| error.to_string())
 }

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use collective::{
-    Arrivals, CachePolicy, EpilogueSpec, Form, Formula, MainloopNeeds, MainloopSpec, Multiply, Plan,
-    Producer, Roles, StoreSpec, TileLayout, Way,
+    Arrivals, CachePolicy, EpilogueSpec, Form, Formula, MainloopNeeds, MainloopSpec, MmaKind, Plan, Producer,
+    Roles, StorePath, StoreSpec, TileLayout,
 };
 use cute_rs::atom::{Major, SwizzleMode};
 use scheduler::{
@@ -18,7 +18,7 @@ use scheduler::{
 use super::model::Subject;
 use super::table::Table;
 use crate::legal;
-use crate::products::Products;
+use crate::products::GroupedProblem;
 use crate::spec::{EpilogueKind, KernelSpec};
 use crate::summation::Summation;
 use crate::types::Types;
@@ -101,7 +101,7 @@ impl Entry {
 
     pub(super) fn subject(&self) -> Subject<'_> {
         let scheduler = self.spec.scheduler.schedule();
-        Subject { plan: &self.plan, facts: scheduler.facts(), scheduler, overlaps: self.spec.overlaps }
+        Subject { plan: &self.plan, traits: scheduler.traits(), scheduler, overlaps: self.spec.overlaps }
     }
 
     pub(super) fn summation(&self) -> Option<Summation> {
@@ -128,9 +128,9 @@ struct Entries {
 impl Entries {
     /// The plan of a spec; `None` if the spec is illegal.
     fn plan(&mut self, spec: &KernelSpec) -> Option<Arc<Plan>> {
-        let (epilogue, facts) = (spec.roles().ok()?, spec.scheduler.facts());
+        let (epilogue, traits) = (spec.roles().ok()?, spec.scheduler.traits());
         let (mainloop, slots) =
-            legal::asked(spec.form, (spec.mainloop, MainloopNeeds::NONE), epilogue, facts).ok()?;
+            legal::asked(spec.form, (spec.mainloop, MainloopNeeds::NONE), epilogue, traits).ok()?;
         let known = self
             .plans
             .iter()
@@ -147,7 +147,7 @@ impl Entries {
                 plan
             }
         };
-        plan.filter(|plan| legal::scheduled(plan, facts).is_ok())
+        plan.filter(|plan| legal::scheduled(plan, traits).is_ok())
     }
 
     /// Adds a spec if it is legal, and if `admits` says so of its plan.
@@ -209,14 +209,14 @@ impl Space {
         let swapped = self.types.weights[1].is_some() || self.types.sparse[1];
         swap(&mut spec, swapped);
         (spec.mainloop.tile, spec.mainloop.consumers) = ([64, 64, DEPTHS[0] / self.types.a.bytes()], 1);
-        spec.store.way = Way::Direct;
+        spec.store.way = StorePath::Direct;
         Entry::of(spec)
     }
 
     fn every(self) -> Entries {
         let mut entries = self.all();
         // Groups along K begin at multiples of tile K.
-        let fits = |entry: &Entry| Products::K_STEP.is_multiple_of(entry.spec.mainloop.tile[2]);
+        let fits = |entry: &Entry| GroupedProblem::K_STEP.is_multiple_of(entry.spec.mainloop.tile[2]);
         let ordered = |entry: &Entry| entry.summation().is_some_and(Summation::is_whole);
         entries.all.retain(|entry| {
             (!self.form.divides_k() || fits(entry)) && (!self.reproducible || ordered(entry))
@@ -265,7 +265,7 @@ impl Space {
                 }
             }
         }
-        if matches!(self.form, Form::Ragged | Form::Masked) {
+        if matches!(self.form, Form::GroupedContiguous | Form::GroupedMasked) {
             for cluster in [[1, 1], [2, 1]] {
                 fitted(base, cluster, DEPTHS[0] / self.types.a.bytes(), self.unaligned, entries);
             }
@@ -279,7 +279,7 @@ impl Space {
             (operand.format, operand.major) = ([a, b][i], self.majors[i]);
             (operand.scaled, operand.weights, operand.sparse) = (scaled[i], weights[i], sparse[i]);
         }
-        spec.mainloop.atom = Multiply::fastest(a, b)?.atom(a, b)?.taking(spec.mainloop.operands[0]);
+        spec.mainloop.atom = MmaKind::fastest(a, b)?.atom(a, b)?.taking(spec.mainloop.operands[0]);
         if self.types.is_scaled() || self.types.has_weights() || self.types.has_sparse() {
             spec.mainloop.arrivals = Arrivals::Warp;
         }
@@ -298,7 +298,7 @@ fn swap(spec: &mut KernelSpec, swapped: bool) {
         let mainloop = &mut spec.mainloop;
         mainloop.operands.swap(0, 1);
         let [a, b] = mainloop.operands.map(|operand| operand.format);
-        mainloop.atom = Multiply::Wgmma.atom(a, b).unwrap_or(mainloop.atom).taking(mainloop.operands[0]);
+        mainloop.atom = MmaKind::Wgmma.atom(a, b).unwrap_or(mainloop.atom).taking(mainloop.operands[0]);
     }
 }
 
@@ -326,10 +326,10 @@ fn of_tile(base: KernelSpec, tile: Tile, unaligned: bool, entries: &mut Entries)
     // Parts of tiles store few columns each, so that a stage is worth more than store buffers.
     let direct_parts = tile.elements() <= 128 * 160;
     let ways = match unaligned {
-        true => [None, Some(Way::Direct)],
+        true => [None, Some(StorePath::Direct)],
         // What a stage does not fill is left for store buffers.
-        false if spec.mainloop.waves > 1 => [Some(Way::Tma { buffers: 4 }), None],
-        false => [Some(Way::Tma { buffers: 2 }), (direct || direct_parts).then_some(Way::Direct)],
+        false if spec.mainloop.waves > 1 => [Some(StorePath::Tma { buffers: 4 }), None],
+        false => [Some(StorePath::Tma { buffers: 2 }), (direct || direct_parts).then_some(StorePath::Direct)],
     };
     for &[a, b] in policies {
         (spec.mainloop.operands[0].cache, spec.mainloop.operands[1].cache) = (a, b);
@@ -338,11 +338,14 @@ fn of_tile(base: KernelSpec, tile: Tile, unaligned: bool, entries: &mut Entries)
             for (scheduler, overlaps) in schedulers(tile) {
                 // A store buffer is too wide for each CTA of the cluster to finish some of its columns.
                 let clustered = matches!(scheduler, SchedulerSpec::ClusterK(_));
-                let way = if clustered { Way::Direct } else { way };
-                if clustered && spec.store.way != Way::Direct && ways.contains(&Some(Way::Direct)) {
+                let way = if clustered { StorePath::Direct } else { way };
+                if clustered && spec.store.way != StorePath::Direct && ways.contains(&Some(StorePath::Direct))
+                {
                     continue;
                 }
-                if way == Way::Direct && !(direct || unaligned || clustered || !overlaps && direct_parts) {
+                if way == StorePath::Direct
+                    && !(direct || unaligned || clustered || !overlaps && direct_parts)
+                {
                     continue;
                 }
                 // Groups of rows have tiles of other widths.
@@ -351,7 +354,8 @@ fn of_tile(base: KernelSpec, tile: Tile, unaligned: bool, entries: &mut Entries)
                     continue;
                 }
                 // Half of 192 columns are no multiple of 128 bytes.
-                let layout = match sliced && way != Way::Direct && !tile.extents[1].is_multiple_of(128) {
+                let layout = match sliced && way != StorePath::Direct && !tile.extents[1].is_multiple_of(128)
+                {
                     true => TileLayout::Slabs(SwizzleMode::B64),
                     false => spec.store.layout,
                 };
@@ -444,7 +448,7 @@ fn by_threads(base: KernelSpec, [m, n]: [u32; 2], consumers: u32, entries: &mut 
     (mainloop.roles, mainloop.producer) = (Roles::Unspecialised, Producer::Warpgroup);
     (mainloop.consumers, mainloop.stages) = (consumers, Some(4));
     let one = SchedulerSpec::OneTile(Whole { raster: RasterSpec::AlongM });
-    for way in [Way::Tma { buffers: 2 }, Way::Direct] {
+    for way in [StorePath::Tma { buffers: 2 }, StorePath::Direct] {
         spec.store.way = way;
         for scheduler in [SchedulerSpec::Persistent(Walk { raster: RASTERS[0] }), one] {
             let spec = KernelSpec { scheduler, ..spec };
@@ -459,7 +463,7 @@ fn copied(base: KernelSpec, tile: [u32; 3], entries: &mut Entries) {
     spec.mainloop.tile = tile;
     spec.mainloop.producer = Producer::Warpgroup;
     spec.mainloop.consumers = tile[0] / 64;
-    spec.store.way = Way::Direct;
+    spec.store.way = StorePath::Direct;
     let one = SchedulerSpec::OneTile(Whole { raster: RasterSpec::AlongM });
     for scheduler in [SchedulerSpec::Persistent(Walk { raster: RASTERS[0] }), one] {
         let spec = KernelSpec { scheduler, ..spec };

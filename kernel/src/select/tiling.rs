@@ -127,7 +127,7 @@ impl View {
             copied: [0, 1].map(|i| machine.copy_rate(matrices[i], self.bits[i])),
             fused: request.fusion.is_some(),
             beta: request.fusion.is_none() && call.epilogue.beta != 0.0,
-            odd: !call.d.pitch.is_multiple_of(2),
+            odd: !call.d.ld.is_multiple_of(2),
             gemms,
         }
     }
@@ -236,8 +236,8 @@ impl Machine {
     /// sector or a line.
     fn line_cost(&self, matrix: MatrixRef, bits: u32) -> f64 {
         // Units of weights are whole lines.
-        let pitch = if bits < 8 { 0 } else { matrix.pitch.wrapping_mul((bits / 8).into()) };
-        match (pitch.is_multiple_of(128), pitch.is_multiple_of(32)) {
+        let ld = if bits < 8 { 0 } else { matrix.ld.wrapping_mul((bits / 8).into()) };
+        match (ld.is_multiple_of(128), ld.is_multiple_of(32)) {
             (true, _) => 1.0,
             (false, true) => self.part_lines,
             (false, false) => self.part_sectors,
@@ -247,7 +247,7 @@ impl Machine {
     /// Bytes of a matrix that threads copy per microsecond.
     fn copy_rate(&self, matrix: MatrixRef, bits: u32) -> f64 {
         let bytes = u64::from(bits / 8);
-        let aligned = |width: u64| (matrix.address | matrix.pitch.wrapping_mul(bytes)).is_multiple_of(width);
+        let aligned = |width: u64| (matrix.address | matrix.ld.wrapping_mul(bytes)).is_multiple_of(width);
         self.copied[[16, 8, 4].into_iter().position(aligned).unwrap_or(3)]
     }
 }

@@ -7,10 +7,10 @@ use scheduler::ReductionKind;
 pub(super) const FORMS: [(&str, Form); 6] = [
     ("single", Form::Single),
     ("batched", Form::Batched),
-    ("ragged", Form::Ragged),
-    ("masked", Form::Masked),
+    ("ragged", Form::GroupedContiguous),
+    ("masked", Form::GroupedMasked),
     ("k-grouped", Form::KGrouped),
-    ("grouped", Form::Grouped),
+    ("grouped", Form::PointerArray),
 ];
 pub(super) const ROLES: [(&str, Roles); 3] = [
     ("cooperative", Roles::Cooperative),

@@ -4,7 +4,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use collective::{
-    Arrivals, CachePolicy, Format, FormulaError, Multiply, Producer, Roles, StoreSpec, TileLayout, Way,
+    Arrivals, CachePolicy, Format, FormulaError, MmaKind, Producer, Roles, StorePath, StoreSpec, TileLayout,
     WeightsSpec,
 };
 use cute_rs::atom::Major;
@@ -332,7 +332,7 @@ fn scheduler(words: &mut Words<'_>) -> Result<SchedulerSpec, SpecError> {
 impl KernelSpec {
     /// The formats that operands can have: those that some instruction multiplies.
     pub fn operands() -> impl Iterator<Item = Format> {
-        Format::ALL.into_iter().filter(|&format| Multiply::fastest(format, format).is_some())
+        Format::ALL.into_iter().filter(|&format| MmaKind::fastest(format, format).is_some())
     }
 
     /// Parses a spec, legal or not.
@@ -347,9 +347,9 @@ impl KernelSpec {
         let a = words.one_of("dtype", Format::Bf16, &operand_names())?;
         let operands = [a, words.one_of("dtype-b", a, &operand_names())?];
         let layout = words.one_of("layout", [Major::K; 2], &LAYOUTS)?;
-        let fastest = Multiply::fastest(operands[0], operands[1]).unwrap_or(Multiply::Wgmma);
-        let multiply = words.one_of("multiply", fastest, &Multiply::ALL.map(|by| (by.name(), by)))?;
-        let by_threads = multiply != Multiply::Wgmma;
+        let fastest = MmaKind::fastest(operands[0], operands[1]).unwrap_or(MmaKind::Wgmma);
+        let multiply = words.one_of("multiply", fastest, &MmaKind::ALL.map(|by| (by.name(), by)))?;
+        let by_threads = multiply != MmaKind::Wgmma;
         spec.epilogue = words.take("epilogue").map_or(Ok(EpilogueKind::Linear), str::parse)?;
         let output = match spec.epilogue {
             EpilogueKind::Fused(formula) => formula.output(a),
@@ -404,11 +404,12 @@ impl KernelSpec {
             words.one_of("swizzle-b", TileLayout::Widest, &SWIZZLES)?,
         ];
         let staged = words.one_of("store", output != Format::F64, &[("tma", true), ("direct", false)])?;
-        let way = if staged { Way::Tma { buffers: words.number("buffers", 2)? } } else { Way::Direct };
+        let way =
+            if staged { StorePath::Tma { buffers: words.number("buffers", 2)? } } else { StorePath::Direct };
         let transposed = words.one_of("swap", false, &SWITCH)?;
         let staging = match way {
-            Way::Tma { .. } => words.one_of("swizzle-d", TileLayout::Widest, &SWIZZLES)?,
-            Way::Direct => TileLayout::Widest,
+            StorePath::Tma { .. } => words.one_of("swizzle-d", TileLayout::Widest, &SWIZZLES)?,
+            StorePath::Direct => TileLayout::Widest,
         };
         spec.store = StoreSpec { format: output, way, layout: staging, transposed };
         let [a, b] = if transposed { [1, 0] } else { [0, 1] };
@@ -504,8 +505,8 @@ impl KernelSpec {
             words.extend([("group", group), ("zeros", name_of(&SWITCH, zeros).to_owned())]);
         }
         match store.way {
-            Way::Direct => words.push(("store", "direct".to_owned())),
-            Way::Tma { buffers } => {
+            StorePath::Direct => words.push(("store", "direct".to_owned())),
+            StorePath::Tma { buffers } => {
                 let layout = name_of(&SWIZZLES, store.layout).to_owned();
                 words.extend([
                     ("store", "tma".to_owned()),

@@ -1,8 +1,8 @@
 //! A spec as the Rust type to paste into a program.
 
 use collective::{
-    Arrivals, CachePolicy, Form, Format, MainloopSpec, Multiply, Producer, Roles, SumType, TileLayout, Way,
-    WeightsSpec,
+    AccumulatorType, Arrivals, CachePolicy, Form, Format, MainloopSpec, MmaKind, Producer, Roles, StorePath,
+    TileLayout, WeightsSpec,
 };
 use cute_rs::atom::{Major, SwizzleMode};
 use scheduler::{
@@ -22,33 +22,35 @@ impl KernelSpec {
         match self.form {
             Form::Single => composed,
             Form::Batched => format!("Batched<{composed}>"),
-            Form::Ragged => format!("Ragged<{composed}>"),
-            Form::Masked => format!("Masked<{composed}>"),
+            Form::GroupedContiguous => format!("GroupedContiguous<{composed}>"),
+            Form::GroupedMasked => format!("GroupedMasked<{composed}>"),
             Form::KGrouped => format!("KGrouped<{composed}>"),
-            Form::Grouped => format!("PointerArray<{composed}>"),
+            Form::PointerArray => format!("PointerArray<{composed}>"),
         }
     }
 
     fn epilogue_type(&self) -> String {
         let format = self.store.format.rust_type();
         let way = match self.store.way {
-            Way::Direct => "DirectStore".to_owned(),
-            Way::Tma { buffers } => match (atom(self.store.layout, Major::K, self.store.format), buffers) {
-                (None, 2) => "TmaStore".to_owned(),
-                (None, _) => format!("TmaStore<U{buffers}>"),
-                (Some(atom), _) => format!("TmaStore<U{buffers}, {atom}>"),
-            },
+            StorePath::Direct => "DirectStore".to_owned(),
+            StorePath::Tma { buffers } => {
+                match (atom(self.store.layout, Major::K, self.store.format), buffers) {
+                    (None, 2) => "TmaStore".to_owned(),
+                    (None, _) => format!("TmaStore<U{buffers}>"),
+                    (Some(atom), _) => format!("TmaStore<U{buffers}, {atom}>"),
+                }
+            }
         };
         let store = if self.store.transposed { format!("Transposed<{way}>") } else { way };
         match (self.epilogue, self.store.way) {
             (EpilogueKind::Linear, _) => format!("LinearCombination<{format}, {store}>"),
-            (EpilogueKind::Sourced, Way::Tma { buffers }) => {
+            (EpilogueKind::Sourced, StorePath::Tma { buffers }) => {
                 match atom(self.store.layout, Major::K, self.store.format) {
                     None => format!("SourcedCombination<{format}, U{buffers}>"),
                     Some(atom) => format!("SourcedCombination<{format}, U{buffers}, {atom}>"),
                 }
             }
-            (EpilogueKind::Sourced, Way::Direct) => format!("SourcedCombination<{format}>"),
+            (EpilogueKind::Sourced, StorePath::Direct) => format!("SourcedCombination<{format}>"),
             (EpilogueKind::Fused(fusion), _) => {
                 let tree = fusion.lowered(self.mainloop.operands[0].format).rust_type();
                 format!("TreeEpilogue<{format}, {store}, {tree}>")
@@ -100,15 +102,15 @@ fn mainloop(spec: &MainloopSpec) -> String {
         }
     });
     let name = match (spec.atom.types.multiply(), spec.producer) {
-        (Multiply::Wgmma, Producer::Thread) => "TmaWgmma",
-        (Multiply::Wgmma, Producer::Warpgroup) => "CopyWgmma",
-        (Multiply::MmaSync, _) => "MmaSync",
-        (Multiply::Simt, _) => "Simt",
+        (MmaKind::Wgmma, Producer::Thread) => "TmaWgmma",
+        (MmaKind::Wgmma, Producer::Warpgroup) => "CopyWgmma",
+        (MmaKind::MmaSync, _) => "MmaSync",
+        (MmaKind::Simt, _) => "Simt",
     };
     let [m, n, k] = spec.tile;
     let tile = format!("Tile<U{m}, U{n}, U{k}>");
     let tile = if spec.step > 0 { format!("Fitted<{tile}, U{}>", spec.step) } else { tile };
-    let half = matches!(spec.atom.sums(), SumType::F16);
+    let half = matches!(spec.atom.sums(), AccumulatorType::F16);
     let sums = match (spec.atom.promote, half) {
         (0, false) => None,
         (0, true) => Some("InHalf".to_owned()),

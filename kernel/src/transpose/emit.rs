@@ -67,7 +67,7 @@ pub(super) fn function(bytes: u32) -> Function {
 struct Lines<'f> {
     address: Value<'f, u64>,
     /// Bytes from one row to the next.
-    pitch: Value<'f, u64>,
+    ld: Value<'f, u64>,
     /// Bytes from one matrix to the next.
     stride: Value<'f, u64>,
     /// Whether all rows begin at multiples of 16 B.
@@ -77,7 +77,7 @@ struct Lines<'f> {
 impl<'f> Lines<'f> {
     /// The address of an element of matrix `z`.
     fn at(&self, z: Value<'f, u32>, [row, column]: [Value<'f, u32>; 2], bytes: u32) -> Value<'f, u64> {
-        let before = z.cast::<u64>() * self.stride + row.cast::<u64>() * self.pitch;
+        let before = z.cast::<u64>() * self.stride + row.cast::<u64>() * self.ld;
         self.address + before + column.mul_wide(bytes)
     }
 }
@@ -96,13 +96,13 @@ impl<'f> Matrices<'f> {
     fn params(f: &'f Builder, bytes: u32) -> Self {
         let [a, d] = ["a", "d"].map(|name| f.param::<u64>(name));
         let [rows, columns, count] = ["rows", "columns", "count"].map(|name| f.param::<u32>(name));
-        let [a_pitch, d_pitch] = ["a_pitch", "d_pitch"].map(|name| f.number::<u64>(name));
+        let [a_ld, d_ld] = ["a_pitch", "d_pitch"].map(|name| f.number::<u64>(name));
         let [a_stride, d_stride] = ["a_stride", "d_stride"].map(|name| f.number::<u64>(name));
         let [a_whole, d_whole] = ["a_whole", "d_whole"].map(|name| f.param::<u32>(name).differs_from(0));
         Self {
             bytes,
-            a: Lines { address: a, pitch: a_pitch, stride: a_stride, whole: a_whole },
-            d: Lines { address: d, pitch: d_pitch, stride: d_stride, whole: d_whole },
+            a: Lines { address: a, ld: a_ld, stride: a_stride, whole: a_whole },
+            d: Lines { address: d, ld: d_ld, stride: d_stride, whole: d_whole },
             rows,
             columns,
             count,
@@ -196,7 +196,7 @@ impl<'f> TileOf<'_, 'f> {
         let Matrices { a, bytes, .. } = *self.all;
         let [m, n] = self.first;
         let first = a.at(self.z, [m + row, n + column], bytes);
-        let line = |i: u32| if i == 0 { first } else { first + a.pitch * u64::from(i) };
+        let line = |i: u32| if i == 0 { first } else { first + a.ld * u64::from(i) };
         (0..self.of_word()).map(|i| f.load_global_vector(line(i), 0)).collect()
     }
 

@@ -5,7 +5,7 @@ use cute_rs::atom::Major;
 
 use super::{Transpose, Transposition};
 use crate::problem::GemmProblem;
-use crate::products::Products;
+use crate::products::GroupedProblem;
 use crate::select::{Machine, Request};
 
 /// A request whose operands all are in directions that instructions multiply, and the transposes that it
@@ -54,7 +54,7 @@ impl<'a> Request<'a> {
     /// device memory, from the address `workspace`, a multiple of 128 bytes. Their rows begin at multiples of
     /// 16 B.
     ///
-    /// For GEMMs that device memory describes ([`Products::Grouped`]) nothing is transposed, because the host
+    /// For GEMMs that device memory describes ([`GroupedProblem::PointerArray`]) nothing is transposed, because the host
     /// does not know their operands.
     ///
     /// ```
@@ -72,7 +72,7 @@ impl<'a> Request<'a> {
     /// ```
     pub fn k_major(&self, workspace: u64) -> KMajorRequest<'a> {
         let mut all = KMajorRequest { request: *self, operands: [None; 2], workspace: 0 };
-        if matches!(self.call.products, Products::Grouped { .. }) {
+        if matches!(self.call.products, GroupedProblem::PointerArray { .. }) {
             return all;
         }
         let GemmProblem { m, n, k } = self.call.problem;
@@ -84,14 +84,14 @@ impl<'a> Request<'a> {
             let as_it_lies = self.majors[i] == Major::K || stored;
             let Some(transpose) = along_k_alone(format).filter(|_| !as_it_lies) else { continue };
             let bytes = u64::from(transpose.bytes());
-            let pitch = u64::from(k).next_multiple_of(16 / bytes);
+            let ld = u64::from(k).next_multiple_of(16 / bytes);
             // One matrix if all GEMMs share it, or if the groups are parts of it.
             let one = matrix.stride == 0 || self.call.products.form().divides_k();
             let count = if one { count.min(1) } else { count };
-            let stride = if one { 0 } else { (u64::from(mn) * pitch).next_multiple_of(ALIGNMENT) };
-            let d = MatrixRef::new(workspace + all.workspace, pitch).every(stride);
+            let stride = if one { 0 } else { (u64::from(mn) * ld).next_multiple_of(ALIGNMENT) };
+            let d = MatrixRef::new(workspace + all.workspace, ld).every(stride);
             let what = Transposition { rows: k, columns: mn, count, a: *matrix, d };
-            let each = if stride == 0 { u64::from(mn) * pitch } else { stride * u64::from(count) };
+            let each = if stride == 0 { u64::from(mn) * ld } else { stride * u64::from(count) };
             all.workspace += (each * bytes).next_multiple_of(ALIGNMENT);
             (*matrix, request.majors[i]) = (d, Major::K);
             all.operands[i] = Some((transpose, what));

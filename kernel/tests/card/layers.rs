@@ -7,7 +7,7 @@ use collective::sparse::{self, compress};
 use collective::{BlockScales, F8E4M3, Format, GroupScales};
 use cute_rs::atom::Major;
 use half::bf16;
-use kernel::driver::{Chooser, DeviceSlice, Enqueue, Loaded, Multiplication, Stream};
+use kernel::driver::{Chooser, DeviceSlice, Enqueue, GemmDesc, Loaded, Stream};
 use kernel::{AnyGemm, Buffer, Call, Emulator, Engine, EngineError, GemmProblem, Gpu, KernelSpec, MatrixRef};
 
 use crate::skipped::skipped;
@@ -99,8 +99,8 @@ fn all() -> [Layers; 5] {
             call: |_, at| {
                 let problem = GemmProblem { m: 128, n: 128, k: 128 };
                 let call = Call::of(problem).a(at[0], 64).b(at[1], 128).d(at[3], 128);
-                let pitch = sparse::metadata_pitch(Format::Bf16, 128);
-                call.sparse(MatrixRef::new(at[2], pitch.into()))
+                let ld = sparse::metadata_ld(Format::Bf16, 128);
+                call.sparse(MatrixRef::new(at[2], ld.into()))
             },
             buffers: [[0, 1], [1, 3]].map(compressed),
             d: 128 * 128 * 2,
@@ -236,7 +236,7 @@ fn warm_shapes_are_captured() -> Result<(), EngineError> {
     let other = Call { problem: GemmProblem { m: 32, ..problem }, ..call.d(new.address, 64) };
     loaded.borrow_mut().prepare(&call)?;
     let chooser = Chooser::new(gpu.context())?;
-    let what = Multiplication::new(Format::Bf16, [Major::K; 2], problem);
+    let what = GemmDesc::new(Format::Bf16, [Major::K; 2], problem);
     let memory = [a, b, known, new, chosen].map(|buffer| gpu.memory(buffer).expect("allocated"));
     let lent = memory.each_ref().map(DeviceSlice::from);
     let slices = [lent[0], lent[1], lent[4]];

@@ -67,7 +67,7 @@ impl Types for Integers {
         elements.values = elements.bytes.iter().map(|&byte| f64::from(byte.cast_signed())).collect();
     }
 
-    /// Sums below 2^24 are exact in `f32`, too.
+    /// Accumulators below 2^24 are exact in `f32`, too.
     fn bound(_: u32, _: f64) -> f64 {
         0.0
     }

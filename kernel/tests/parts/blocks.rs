@@ -6,7 +6,9 @@ use collective::{
     Format, KMajor, LinearArguments, LinearCombination, MatrixRef, Operands, Tile, TmaWgmma,
 };
 use emulator::Numerics;
-use kernel::{AnyGemm, Call, Composed, Emulator, Engine, GemmProblem, KernelSpec, LaunchError, Products};
+use kernel::{
+    AnyGemm, Call, Composed, Emulator, Engine, GemmProblem, GroupedProblem, KernelSpec, LaunchError,
+};
 use scheduler::{AlongM, Grouped, Persistent};
 use typenum::{U1, U2, U8, U64, U128};
 
@@ -36,7 +38,7 @@ impl Operand {
     fn upload(&self, engine: &mut dyn Engine) -> [MatrixRef; 2] {
         let of = |engine: &mut dyn Engine, elements: &Elements, rows: u32| {
             let matrix = elements.upload(engine);
-            matrix.every(u64::from(rows) * matrix.pitch)
+            matrix.every(u64::from(rows) * matrix.ld)
         };
         [of(engine, &self.elements, self.each[0]), of(engine, &self.scales, self.each[1])]
     }
@@ -53,7 +55,7 @@ impl Operand {
 /// Rows of D that are compared: from, to, and their GEMM.
 type Rows = Vec<(u32, u32, u32)>;
 
-fn check(engine: &mut dyn Engine, text: &str, problem: GemmProblem, products: (Products, &[u32])) {
+fn check(engine: &mut dyn Engine, text: &str, problem: GemmProblem, products: (GroupedProblem, &[u32])) {
     let gemm = text.parse::<KernelSpec>().expect(text).kernel().expect("legal");
     let GemmProblem { m, n, k } = problem;
     let ([of_a, of_b, _], plan) = (gemm.formats(), gemm.plan());
@@ -62,8 +64,8 @@ fn check(engine: &mut dyn Engine, text: &str, problem: GemmProblem, products: (P
         scaled.reverse();
     }
     let (kind, offsets) = products;
-    let (count, several) = (kind.count(), matches!(kind, Products::Batched { .. }));
-    let along_k = matches!(kind, Products::KGrouped { .. });
+    let (count, several) = (kind.count(), matches!(kind, GroupedProblem::Batched { .. }));
+    let along_k = matches!(kind, GroupedProblem::KGrouped { .. });
     let of_a = Operand::new(of_a, [m, k], scaled[0], if several { count } else { 1 }, 1);
     let of_b = Operand::new(of_b, [n, k], scaled[1], if along_k { 1 } else { count }, 2);
     let ([a, a_scales], [b, b_scales]) = (of_a.upload(engine), of_b.upload(engine));
@@ -72,16 +74,19 @@ fn check(engine: &mut dyn Engine, text: &str, problem: GemmProblem, products: (P
     let d = engine.upload(&nothing).expect("memory");
     let table: Vec<u8> = offsets.iter().flat_map(|row| row.to_le_bytes()).collect();
     let kind = match kind {
-        Products::Ragged { count, .. } => {
-            Products::Ragged { count, offsets: engine.upload(&table).expect("memory").address }
+        GroupedProblem::GroupedContiguous { count, .. } => GroupedProblem::GroupedContiguous {
+            count,
+            offsets: engine.upload(&table).expect("memory").address,
+        },
+        GroupedProblem::GroupedMasked { count, room, .. } => GroupedProblem::GroupedMasked {
+            count,
+            room,
+            rows: engine.upload(&table).expect("memory").address,
+        },
+        GroupedProblem::KGrouped { count, .. } => {
+            GroupedProblem::KGrouped { count, offsets: engine.upload(&table).expect("memory").address }
         }
-        Products::Masked { count, room, .. } => {
-            Products::Masked { count, room, rows: engine.upload(&table).expect("memory").address }
-        }
-        Products::KGrouped { count, .. } => {
-            Products::KGrouped { count, offsets: engine.upload(&table).expect("memory").address }
-        }
-        Products::One | Products::Batched { .. } | Products::Grouped { .. } => kind,
+        GroupedProblem::One | GroupedProblem::Batched { .. } | GroupedProblem::PointerArray { .. } => kind,
     };
     let program = gemm.program().unwrap_or_else(|error| panic!("{text}: {error}"));
     let slots = engine.slots(&program).expect("a program that loads");
@@ -95,11 +100,16 @@ fn check(engine: &mut dyn Engine, text: &str, problem: GemmProblem, products: (P
     let word = |word: &[u8]| f32::from_le_bytes([word[0], word[1], word[2], word[3]]).into();
     let got: Vec<f64> = bytes.chunks_exact(4).map(word).collect();
     let rows: Rows = match kind {
-        Products::Masked { room, .. } => {
+        GroupedProblem::GroupedMasked { room, .. } => {
             (0..).zip(offsets).map(|(i, rows)| (i * room, i * room + rows, i)).collect()
         }
-        Products::Ragged { .. } => (0..).zip(offsets.windows(2)).map(|(i, of)| (of[0], of[1], i)).collect(),
-        Products::One | Products::Batched { .. } | Products::KGrouped { .. } | Products::Grouped { .. } => {
+        GroupedProblem::GroupedContiguous { .. } => {
+            (0..).zip(offsets.windows(2)).map(|(i, of)| (of[0], of[1], i)).collect()
+        }
+        GroupedProblem::One
+        | GroupedProblem::Batched { .. }
+        | GroupedProblem::KGrouped { .. }
+        | GroupedProblem::PointerArray { .. } => {
             (0..all / m.max(1)).map(|i| (i * m, (i + 1) * m, i)).collect()
         }
     };
@@ -142,14 +152,14 @@ fn blocks_are_scaled() {
             "scale-a=1x128 scale-b=128x128 swap=yes tile=256x16x128 arrivals=thread",
         ] {
             for (m, n, k) in [(128, 128, 128), (200, 136, 336), (70, 264, 16), (1, 8, 640)] {
-                check(engine, &of(text), GemmProblem { m, n, k }, (Products::One, &[]));
+                check(engine, &of(text), GemmProblem { m, n, k }, (GroupedProblem::One, &[]));
             }
         }
         for text in [
             "form=batched scale-a=1x128 scale-b=128x128 tile=64x64x128",
             "form=batched scale-a=128x128 scale-b=1x128 tile=64x64x128 swap=yes",
         ] {
-            let batch = Products::Batched { count: 3 };
+            let batch = GroupedProblem::Batched { count: 3 };
             check(engine, &of(text), GemmProblem { m: 70, n: 136, k: 336 }, (batch, &[]));
         }
         for text in [
@@ -157,7 +167,7 @@ fn blocks_are_scaled() {
             "form=ragged scale-a=1x128 scale-b=1x128 tile=64x64x128 cluster=1x2",
             "form=ragged scale-a=1x128 scale-b=128x128 tile=128x16x128 swap=yes",
         ] {
-            let groups = Products::Ragged { count: 4, offsets: 0 };
+            let groups = GroupedProblem::GroupedContiguous { count: 4, offsets: 0 };
             let offsets = [0, 3, 3, 100, 170];
             check(engine, &of(text), GemmProblem { m: 170, n: 136, k: 336 }, (groups, &offsets));
         }
@@ -168,7 +178,7 @@ fn blocks_are_scaled() {
             "form=k-grouped scale-a=1x128 scale-b=1x128 tile=64x64x128 roles=pingpong scheduler=dynamic",
             "form=k-grouped scale-a=1x128 scale-b=1x128 tile=64x64x128 scheduler=one-tile",
         ] {
-            let groups = Products::KGrouped { count: 5, offsets: 0 };
+            let groups = GroupedProblem::KGrouped { count: 5, offsets: 0 };
             // Groups of one block and of several, empty ones, and one that ends in the middle of a block.
             let offsets = [0, 128, 128, 512, 720, 720];
             check(engine, &of(text), GemmProblem { m: 70, n: 136, k: 720 }, (groups, &offsets));
@@ -177,7 +187,7 @@ fn blocks_are_scaled() {
             "form=masked scale-a=1x128 scale-b=128x128 tile=64x64x128",
             "form=masked scale-a=1x128 scale-b=128x128 tile=128x16x128 swap=yes",
         ] {
-            let groups = Products::Masked { count: 4, rows: 0, room: 70 };
+            let groups = GroupedProblem::GroupedMasked { count: 4, rows: 0, room: 70 };
             check(engine, &of(text), GemmProblem { m: 281, n: 136, k: 336 }, (groups, &[3, 0, 70, 64]));
         }
     });
@@ -190,10 +200,10 @@ fn scales_of_any_size_lose_nothing() {
     let (m, n, k) = (64, 64, 1024);
     let [a, b] = [1, 2].map(|seed| Elements::random(Format::E4m3, [64, k], seed));
     let power = |block: u32| f64::powi(2.0, 4 * block.cast_signed() - 16);
-    let of = |values: Vec<f64>, pitch| Elements {
+    let of = |values: Vec<f64>, ld| Elements {
         bytes: values.iter().flat_map(|value| (*value as f32).to_le_bytes()).collect(),
         values,
-        pitch,
+        ld,
     };
     let of_a = of((0..k / 128).flat_map(|block| (0..m).map(move |_| power(block))).collect(), m);
     let of_b = of((0..k / 128).map(|block| 1.0 / power(block)).collect(), k / 128);

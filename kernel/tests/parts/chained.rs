@@ -8,7 +8,8 @@ use collective::pipeline::{ClusterPosition, Position, Ring};
 use collective::{
     Atom, Cluster, Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format, Fragments,
     KMajor, LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix, MnMajor, OperandSpec,
-    OperandTile, Operands, Origin, Piece, Plan, Product, RingPlan, TensorCopy, Tile, TileLayout, TmaWgmma,
+    OperandTile, Operands, Origin, Plan, RingPlan, TensorCopy, Tile, TileLayout, TmaWgmma, WarpgroupMma,
+    WorkUnit,
 };
 use cute_rs::atom::Major;
 use half::bf16;
@@ -119,7 +120,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         plan: &Plan,
         _: ClusterPosition<'f>,
         ring: Position<'f>,
-        piece: Piece<'f>,
+        piece: WorkUnit<'f>,
     ) {
         let [q, key, v] = [Q, KEY.at(plan.ring.offset(2)), plan.operands[1]].map(TensorCopy::new);
         let [q_map, key_map, v_map] = self.maps.map(Origin::alone);
@@ -140,13 +141,13 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         plan: &Plan,
         consumer: Consumer<'f>,
         ring: Position<'f>,
-        piece: Piece<'f>,
+        piece: WorkUnit<'f>,
         finish: Finish<'_, 'f>,
     ) {
         let planned = "the tiles are those of the specs";
         let key = KEY.at(plan.ring.offset(2));
-        let scores = Product::<f32>::new(f, &FIRST, [Q, key], consumer.part).expect(planned);
-        let out = Product::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part).expect(planned);
+        let scores = WarpgroupMma::<f32>::new(f, &FIRST, [Q, key], consumer.part).expect(planned);
+        let out = WarpgroupMma::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part).expect(planned);
         let p = Fragments::new(f, &plan.mainloop, plan.operands[0], consumer).expect(planned);
         let q = self.read.acquire();
         out.clear();

@@ -7,8 +7,8 @@ use collective::functions::Silu;
 use collective::pipeline::{ClusterPosition, Position};
 use collective::{
     Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format, InFlight, KMajor,
-    LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix, OperandTile, Operands, Origin, Piece,
-    Plan, Pointwise, Product, TensorCopy, Tile, TileLayout, TmaWgmma,
+    LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix, OperandTile, Operands, Origin, Plan,
+    Pointwise, TensorCopy, Tile, TileLayout, TmaWgmma, WarpgroupMma, WorkUnit,
 };
 use cute_rs::atom::Major;
 use half::bf16;
@@ -99,7 +99,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         plan: &Plan,
         _: ClusterPosition<'f>,
         ring: Position<'f>,
-        piece: Piece<'f>,
+        piece: WorkUnit<'f>,
     ) {
         let copies = tiles(plan).map(TensorCopy::new);
         let bytes = f.constant(plan.ring.transaction_bytes());
@@ -119,12 +119,12 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         plan: &Plan,
         consumer: Consumer<'f>,
         ring: Position<'f>,
-        piece: Piece<'f>,
+        piece: WorkUnit<'f>,
         finish: Finish<'_, 'f>,
     ) {
         let [a, b, gate] = tiles(plan);
         let product =
-            |b| Product::<f32>::new(f, &plan.mainloop, [a, b], consumer.part).expect("the spec's tile");
+            |b| WarpgroupMma::<f32>::new(f, &plan.mainloop, [a, b], consumer.part).expect("the spec's tile");
         let (product, gates) = (product(b), product(gate));
         consumer.each_stage(
             f,

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use collective::pipeline::{ClusterPosition, Position};
 use collective::{
     Cooperative, CopyWgmma, DeviceMainloop, DirectStore, Format, KMajor, LinearCombination, Mainloop,
-    MainloopEmitter, MainloopNeeds, MainloopSpec, Matrix, Operands, Piece, Plan, ThreadCopy, ThreadOrigin,
-    Tile, TileShape, TmaStore, WarpRoles,
+    MainloopEmitter, MainloopNeeds, MainloopSpec, Matrix, Operands, Plan, ThreadCopy, ThreadOrigin, Tile,
+    TileShape, TmaStore, WarpRoles, WorkUnit,
 };
 use half::bf16;
 use kernel::{Composed, Gemm, GemmProblem};
@@ -35,7 +35,7 @@ struct Emitter;
 
 struct Device<'f> {
     a: Value<'f, u64>,
-    pitch: Value<'f, u64>,
+    ld: Value<'f, u64>,
     indices: Value<'f, u64>,
     m: Value<'f, u32>,
     b: ThreadOrigin<'f>,
@@ -57,8 +57,7 @@ impl<T: TileShape, R: WarpRoles> Mainloop for Gather<T, R> {
 
     fn arguments(plan: &Plan, a: Matrix, b: Matrix, own: &Indices) -> Vec<Argument> {
         let indices = own.0.unwrap_or(0);
-        let mut all: Vec<Argument> =
-            vec![a.address.into(), (a.pitch * 2).into(), indices.into(), a.mn.into()];
+        let mut all: Vec<Argument> = vec![a.address.into(), (a.ld * 2).into(), indices.into(), a.mn.into()];
         all.extend(plan.operands[1].thread_arguments(b));
         all.push(a.k.into());
         all
@@ -73,7 +72,7 @@ impl MainloopEmitter for Emitter {
     fn declare<'f>(&self, f: &'f Builder, _: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
         Box::new(Device {
             a: f.param("a"),
-            pitch: f.number("a_pitch"),
+            ld: f.number("a_pitch"),
             indices: f.param("indices"),
             m: f.param("count"),
             b: ThreadOrigin::declare(f, ["b", "b_pitch", "b_rows", "b_width"]),
@@ -96,7 +95,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         plan: &Plan,
         _: ClusterPosition<'f>,
         ring: Position<'f>,
-        piece: Piece<'f>,
+        piece: WorkUnit<'f>,
     ) {
         let thread = f.special(Special::ThreadX) % 128;
         let [tile_m, _, tile_k] = plan.mainloop.tile;
@@ -110,7 +109,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
                 let (row, index) = (line + pass * lines, f.variable(0i32));
                 let inside = (piece.m + row).less_than(self.m);
                 f.if_(inside, || index.set(f.load_global(self.indices + (piece.m + row).mul_wide(4), 0)));
-                let begin = index.get().cast::<u32>().cast::<u64>() * self.pitch;
+                let begin = index.get().cast::<u32>().cast::<u64>() * self.ld;
                 let place = layout.apply_modes(&[row, element]).expect("two modes") * 2 + plan.ring.offset(0);
                 (self.a + begin + element.mul_wide(2), place, inside)
             })

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use collective::pipeline::{ClusterPosition, Position};
 use collective::{
     Atom, Cluster, Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format, Fragments,
-    InFlight, KMajor, LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix, Operands, Piece,
-    Plan, Product, TensorCopies, ThreadCopies, Tile, TmaWgmma,
+    InFlight, KMajor, LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix, Operands, Plan,
+    TensorCopies, ThreadCopies, Tile, TmaWgmma, WarpgroupMma, WorkUnit,
 };
 use half::bf16;
 use kernel::{Composed, GemmProblem};
@@ -83,7 +83,7 @@ impl<'f> DeviceMainloop<'f> for DoubledDevice<'f> {
         plan: &Plan,
         cluster: ClusterPosition<'f>,
         ring: Position<'f>,
-        piece: Piece<'f>,
+        piece: WorkUnit<'f>,
     ) {
         self.0.load(f, plan, cluster, ring, piece);
     }
@@ -94,11 +94,11 @@ impl<'f> DeviceMainloop<'f> for DoubledDevice<'f> {
         plan: &Plan,
         consumer: Consumer<'f>,
         ring: Position<'f>,
-        piece: Piece<'f>,
+        piece: WorkUnit<'f>,
         finish: Finish<'_, 'f>,
     ) {
-        let product =
-            Product::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part).expect("the spec's tile");
+        let product = WarpgroupMma::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part)
+            .expect("the spec's tile");
         let a = Fragments::new(f, &plan.mainloop, plan.operands[0], consumer).expect("the spec's A");
         consumer.each_stage(
             f,

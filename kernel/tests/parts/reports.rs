@@ -6,8 +6,8 @@ use std::sync::Arc;
 use collective::pipeline::{ClusterPosition, Position, Stage};
 use collective::{
     Cluster, Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format, InFlight, KMajor,
-    LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix, Operands, Origin, Piece, Plan,
-    Product, Real, TensorCopy, Tile, TmaWgmma,
+    LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix, Operands, Origin, Plan, Real,
+    TensorCopy, Tile, TmaWgmma, WarpgroupMma, WorkUnit,
 };
 use half::bf16;
 use kernel::{Call, Composed, Emulator, Engine, Gemm, GemmProblem};
@@ -81,7 +81,7 @@ impl<'f, const DEFECT: u8> DeviceMainloop<'f> for Device<'f, DEFECT> {
         plan: &Plan,
         _: ClusterPosition<'f>,
         ring: Position<'f>,
-        piece: Piece<'f>,
+        piece: WorkUnit<'f>,
     ) {
         let copies = plan.operands.map(TensorCopy::new);
         let times = if DEFECT == TWICE { 2 } else { 1 };
@@ -104,12 +104,13 @@ impl<'f, const DEFECT: u8> DeviceMainloop<'f> for Device<'f, DEFECT> {
         plan: &Plan,
         consumer: Consumer<'f>,
         ring: Position<'f>,
-        piece: Piece<'f>,
+        piece: WorkUnit<'f>,
         finish: Finish<'_, 'f>,
     ) {
         let [a, b] = plan.operands;
         let b = if DEFECT == ELSEWHERE { b.at(plan.ring.stage_bytes) } else { b };
-        let product = Product::<f32>::new(f, &plan.mainloop, [a, b], consumer.part).expect("the spec's tile");
+        let product =
+            WarpgroupMma::<f32>::new(f, &plan.mainloop, [a, b], consumer.part).expect("the spec's tile");
         let sums: Vec<_> = product.accumulators().iter().flatten().collect();
         if DEFECT == KEPT {
             product.clear();
@@ -154,7 +155,7 @@ fn report<const DEFECT: u8>() -> String {
     let [a, b] = [1, 2].map(|seed| Elements::random(Format::Bf16, [64, 512], seed).upload(&mut engine));
     let d = engine.allocate(64 * 64 * 4).expect("memory");
     let program = Gemm::<Kernel<DEFECT>>::program().unwrap_or_else(|error| panic!("{error}"));
-    let call = Call::of(problem).a(a.address, a.pitch).b(b.address, b.pitch).d(d.address, 64);
+    let call = Call::of(problem).a(a.address, a.ld).b(b.address, b.ld).d(d.address, 64);
     let launch = Gemm::<Kernel<DEFECT>>::launch(&call, 1).expect("legal").expect("not empty");
     let launched = engine.launch(&program, launch.grid, &launch.arguments);
     launched.map_or_else(|error| error.to_string(), |_| String::new())

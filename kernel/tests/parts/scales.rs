@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use collective::pipeline::{ClusterPosition, Position};
 use collective::{
-    Cluster, Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format, Fragment,
-    InFlight, KMajor, LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix, Operands, Origin,
-    Piece, Plan, Product, Room, Sums, TensorCopy, Tile, TmaWgmma,
+    Accumulators, Cluster, Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format,
+    Fragment, InFlight, KMajor, LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix, Operands,
+    Origin, Plan, StageSlot, TensorCopy, Tile, TmaWgmma, WarpgroupMma, WorkUnit,
 };
 use half::bf16;
 use kernel::{Composed, GemmProblem};
@@ -45,7 +45,7 @@ struct Device<'f> {
 impl Mainloop for Scaled {
     const SPEC: MainloopSpec = {
         let mut spec = OURS;
-        spec.more[0] = Room::line(LINE);
+        spec.more[0] = StageSlot::line(LINE);
         spec.registers = OURS.accumulators();
         spec
     };
@@ -84,7 +84,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         plan: &Plan,
         _: ClusterPosition<'f>,
         ring: Position<'f>,
-        piece: Piece<'f>,
+        piece: WorkUnit<'f>,
     ) {
         let copies = plan.operands.map(TensorCopy::new);
         f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
@@ -106,11 +106,11 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         plan: &Plan,
         consumer: Consumer<'f>,
         ring: Position<'f>,
-        piece: Piece<'f>,
+        piece: WorkUnit<'f>,
         finish: Finish<'_, 'f>,
     ) {
-        let product =
-            Product::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part).expect("the spec's tile");
+        let product = WarpgroupMma::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part)
+            .expect("the spec's tile");
         let zeros = |block: &Vec<_>| block.iter().map(|_| f.variable(0.0f32)).collect::<Vec<_>>();
         let sums: Vec<_> = product.accumulators().iter().map(zeros).collect();
         let fragment = product.fragment(consumer, piece);
@@ -135,7 +135,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
             },
             &|_| {},
         );
-        finish(plan, Sums::F32(Fragment { blocks: sums, ..fragment }));
+        finish(plan, Accumulators::F32(Fragment { blocks: sums, ..fragment }));
     }
 }
 

@@ -8,7 +8,7 @@ use kernel::{Call, Emulator, Engine, Gemm, GemmConfig, GemmProblem, Gpu};
 pub(crate) struct Elements {
     pub(crate) values: Vec<f64>,
     pub(crate) bytes: Vec<u8>,
-    pub(crate) pitch: u32,
+    pub(crate) ld: u32,
 }
 
 impl Elements {
@@ -23,24 +23,24 @@ impl Elements {
             let bits = format.encode(value).to_le_bytes();
             bits.into_iter().take(format.bytes() as usize)
         });
-        Self { bytes: bytes.collect(), values, pitch: length }
+        Self { bytes: bytes.collect(), values, ld: length }
     }
 
     pub(crate) fn at(&self, row: u32, column: u32) -> f64 {
-        self.values[(row * self.pitch + column) as usize]
+        self.values[(row * self.ld + column) as usize]
     }
 
     /// Copies the matrix to an engine.
     pub(crate) fn upload(&self, engine: &mut dyn Engine) -> MatrixRef {
         let address = engine.upload(&self.bytes).expect("memory").address;
-        MatrixRef::new(address, self.pitch.into())
+        MatrixRef::new(address, self.ld.into())
     }
 
     /// The same as an operand of a mainloop of your own.
     pub(crate) fn operand(&self, engine: &mut dyn Engine, k: u32) -> Matrix {
-        let MatrixRef { address, pitch, .. } = self.upload(engine);
-        let mn = self.values.len() as u32 / self.pitch;
-        Matrix { address, mn, k, pitch, batch: collective::Batch::ONE }
+        let MatrixRef { address, ld, .. } = self.upload(engine);
+        let mn = self.values.len() as u32 / self.ld;
+        Matrix { address, mn, k, ld, batch: collective::Batch::ONE }
     }
 }
 
@@ -74,7 +74,7 @@ where
     let d = engine.upload(&nothing).expect("memory");
     let program = Gemm::<C>::program().unwrap_or_else(|error| panic!("{error}"));
     let slots = engine.slots(&program).expect("a program that loads");
-    let call = Call::of(problem).a(a.address, a.pitch).b(b.address, b.pitch).d(d.address, n.into());
+    let call = Call::of(problem).a(a.address, a.ld).b(b.address, b.ld).d(d.address, n.into());
     let workspace = engine.workspace(Gemm::<C>::workspace(&call, slots)).expect("memory");
     let launch = Gemm::<C>::bind(own).launch(&Call { workspace, ..call }, slots);
     let launch = launch.expect("legal").expect("not empty");

@@ -6,7 +6,7 @@ use collective::pipeline::{ClusterPosition, Position};
 use collective::tree::{NodeError, Path};
 use collective::{
     Cooperative, DeviceMainloop, Format, KMajor, Mainloop, MainloopEmitter, MainloopSpec, Matrix, Operands,
-    Piece, Plan, Tile, TmaWgmma,
+    Plan, Tile, TmaWgmma, WorkUnit,
 };
 use half::bf16;
 use ptx::abi::Argument;
@@ -75,11 +75,11 @@ impl<'f> DeviceMainloop<'f> for LaterDevice<'f> {
         plan: &Plan,
         cluster: ClusterPosition<'f>,
         ring: Position<'f>,
-        piece: Piece<'f>,
+        piece: WorkUnit<'f>,
     ) {
         // The same number of k-tiles, beginning with the one that memory names.
         let first = f.load_global::<u32>(self.first, 0);
-        let piece = Piece { k_begin: piece.k_begin + first, k_end: piece.k_end + first, ..piece };
+        let piece = WorkUnit { k_begin: piece.k_begin + first, k_end: piece.k_end + first, ..piece };
         self.ours.load(f, plan, cluster, ring, piece);
     }
 }

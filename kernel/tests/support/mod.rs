@@ -7,8 +7,8 @@ use kernel::{Call, Engine, Gemm, GemmConfig, GemmProblem, MatrixRef};
 use reference::{Expected, Format, HostMatrix, Order, Sums};
 
 /// Pseudo-random values in -1..1, the same for the same seed. Padding is NaN.
-fn random(extents: [u32; 2], order: Order, pitch: u32, seed: &mut u32) -> HostMatrix {
-    HostMatrix::from_fn(Format::Bf16, extents, order, pitch, |_, _| {
+fn random(extents: [u32; 2], order: Order, ld: u32, seed: &mut u32) -> HostMatrix {
+    HostMatrix::from_fn(Format::Bf16, extents, order, ld, |_, _| {
         *seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         f64::from(*seed >> 8) / 8_388_608.0 - 1.0
     })
@@ -33,31 +33,31 @@ where
     let GemmProblem { m, n, k } = problem;
     let [a_major, b_major] = Gemm::<C>::PLAN.majors();
     let mut seed = m ^ n << 8 ^ k << 16;
-    let pitch = |contiguous: u32| match Gemm::<C>::PLAN.mainloop.producer {
+    let ld = |contiguous: u32| match Gemm::<C>::PLAN.mainloop.producer {
         Producer::Thread => contiguous.next_multiple_of(8),
         // An odd number: rows are aligned only to an element.
         Producer::Warpgroup => contiguous | 1,
     };
     let a = match a_major {
-        Major::K => random([m, k], Order::RowMajor, pitch(k), &mut seed),
-        Major::Mn => random([m, k], Order::ColumnMajor, pitch(m), &mut seed),
+        Major::K => random([m, k], Order::RowMajor, ld(k), &mut seed),
+        Major::Mn => random([m, k], Order::ColumnMajor, ld(m), &mut seed),
     };
     let b = match b_major {
-        Major::K => random([k, n], Order::ColumnMajor, pitch(k), &mut seed),
-        Major::Mn => random([k, n], Order::RowMajor, pitch(n), &mut seed),
+        Major::K => random([k, n], Order::ColumnMajor, ld(k), &mut seed),
+        Major::Mn => random([k, n], Order::RowMajor, ld(n), &mut seed),
     };
     let c = random([m, n], Order::RowMajor, n, &mut seed);
     let poison = bf16::from_bits(0x7fff);
-    let (guard, d_pitch) = (64, n.next_multiple_of(8));
-    let before = poison.to_le_bytes().repeat((m * d_pitch) as usize + guard);
-    let mut upload = |bytes: &[u8], pitch: u32| {
+    let (guard, d_ld) = (64, n.next_multiple_of(8));
+    let before = poison.to_le_bytes().repeat((m * d_ld) as usize + guard);
+    let mut upload = |bytes: &[u8], ld: u32| {
         let buffer = engine.upload(bytes).expect("memory");
-        (buffer, MatrixRef::new(buffer.address, pitch.into()))
+        (buffer, MatrixRef::new(buffer.address, ld.into()))
     };
-    let (_, a_ref) = upload(&a.bytes(), a.pitch);
-    let (_, b_ref) = upload(&b.bytes(), b.pitch);
-    let (_, c_ref) = upload(&c.bytes(), c.pitch);
-    let (d, d_ref) = upload(&before, d_pitch);
+    let (_, a_ref) = upload(&a.bytes(), a.ld);
+    let (_, b_ref) = upload(&b.bytes(), b.ld);
+    let (_, c_ref) = upload(&c.bytes(), c.ld);
+    let (d, d_ref) = upload(&before, d_ld);
     let program = Gemm::<C>::program().expect("a legal program");
     let slots = engine.slots(&program).expect("a program that loads");
     let call = Call { a: a_ref, b: b_ref, d: d_ref, ..Call::of(problem) };
@@ -79,7 +79,7 @@ where
     let places = (0..m).flat_map(|i| (0..n).map(move |j| (i, j)));
     for ((i, j), &sum) in places.zip(&sums.sums) {
         let expected = Expected::new(Format::Bf16, k, [1.5, beta], sum, Some(c.get(i, j)));
-        let got = result[(i * d_pitch + j) as usize].to_f64();
+        let got = result[(i * d_ld + j) as usize].to_f64();
         assert!(
             expected.admits(Format::Bf16, got),
             "{name} at {m} x {n} x {k}: D({i},{j}) is {got}, not {} within {}",
@@ -88,7 +88,7 @@ where
         );
     }
     for (i, value) in result.iter().enumerate() {
-        let outside = i / d_pitch as usize >= m as usize || i % d_pitch as usize >= n as usize;
+        let outside = i / d_ld as usize >= m as usize || i % d_ld as usize >= n as usize;
         assert!(!outside || value.to_bits() == poison.to_bits(), "{name} at {m} x {n} x {k}: wrote beside D");
     }
 }

@@ -1,7 +1,9 @@
 //! Random kernels that claim to sum in the same order, and their bits for the same rows of A and columns of B.
 
 use collective::sparse::{self, compress};
-use collective::{Atom, BlockScales, Form, GroupScales, MatrixRef, OperandSpec, Roles, SumType, weights};
+use collective::{
+    AccumulatorType, Atom, BlockScales, Form, GroupScales, MatrixRef, OperandSpec, Roles, weights,
+};
 use fastrand::Rng;
 use kernel::{
     AnyGemm, Engine, EngineError, GemmProblem, KernelSpec, LinearArguments, Request, Types, WorkspaceRef,
@@ -67,8 +69,9 @@ fn varied(base: &KernelSpec, random: &mut Rng) -> KernelSpec {
         mainloop.waves = of(random, &[1, 1, 2]);
         mainloop.stages = of(random, &[None, Some(2), Some(3)]);
     }
-    let spread =
-        |atom: Atom| if base.mainloop.atom.sums() == SumType::F16 { atom.in_half() } else { Some(atom) };
+    let spread = |atom: Atom| {
+        if base.mainloop.atom.sums() == AccumulatorType::F16 { atom.in_half() } else { Some(atom) }
+    };
     if random.bool() {
         mainloop.operands.swap(0, 1);
         spec.store.transposed = !spec.store.transposed;
@@ -98,10 +101,10 @@ fn varied(base: &KernelSpec, random: &mut Rng) -> KernelSpec {
             ],
         ),
     };
-    spec.store.way = of(random, &[base.store.way, collective::Way::Direct]);
+    spec.store.way = of(random, &[base.store.way, collective::StorePath::Direct]);
     let plain = |of: &OperandSpec| of.scaled == 0 && of.weights.is_none() && !of.sparse;
     if spec.mainloop.operands.iter().all(plain) {
-        spec.form = of(random, &[Form::Single, Form::Single, Form::Batched, Form::Ragged]);
+        spec.form = of(random, &[Form::Single, Form::Single, Form::Batched, Form::GroupedContiguous]);
     }
     spec
 }
@@ -165,15 +168,15 @@ impl Matrices {
     }
 
     /// Scales of some rows, with this leading dimension.
-    fn scales(&self, side: usize, [first, count]: [u32; 2], pitch: u64) -> Vec<u8> {
+    fn scales(&self, side: usize, [first, count]: [u32; 2], ld: u64) -> Vec<u8> {
         let (rows, blocks) = (self.types.scaled[side], self.problem.k.div_ceil(128));
         let [lines, contiguous] = BlockScales::extents(count, self.problem.k, rows);
-        let mut all = vec![0.0f32; lines as usize * pitch as usize];
+        let mut all = vec![0.0f32; lines as usize * ld as usize];
         for line in 0..lines {
             for place in 0..contiguous {
                 let (row, block) =
                     if rows == 1 { (first + place, line) } else { (first + line * rows, place) };
-                all[line as usize * pitch as usize + place as usize] =
+                all[line as usize * ld as usize + place as usize] =
                     self.scales[side][(row * blocks + block) as usize];
             }
         }
@@ -189,7 +192,7 @@ impl Matrices {
     ) -> Result<Option<Vec<u64>>, EngineError> {
         let bytes = self.types.d.bytes();
         // Other rows of the launch, before those that count.
-        let others = if gemm.form() == Form::Ragged { self.problem.m.min(50) } else { 0 };
+        let others = if gemm.form() == Form::GroupedContiguous { self.problem.m.min(50) } else { 0 };
         let problem = GemmProblem { m: rows, n: columns, k: self.problem.k };
         let mut call = Request::packed(self.types, gemm.plan().majors(), problem).call;
         let mut buffers = Vec::new();
@@ -213,19 +216,19 @@ impl Matrices {
         let d = engine.upload(&[vec![0x55; (others * columns * bytes) as usize], c].concat())?;
         call.d.address = d.address;
         if let Some(scales) = &mut call.scales {
-            scales.a.address = upload(engine, self.scales(0, [row, rows], scales.a.pitch))?;
-            scales.b.address = upload(engine, self.scales(1, [column, columns], scales.b.pitch))?;
+            scales.a.address = upload(engine, self.scales(0, [row, rows], scales.a.ld))?;
+            scales.b.address = upload(engine, self.scales(1, [column, columns], scales.b.ld))?;
         }
         if let Some(GroupScales { scales, .. }) = &mut call.group_scales {
             let lines = u64::from(self.problem.k.div_ceil(64));
-            let one = (0..scales.pitch * lines)
-                .map(|i| self.types.a.encode(0.25 + (i % scales.pitch) as f64 / 64.0));
+            let one =
+                (0..scales.ld * lines).map(|i| self.types.a.encode(0.25 + (i % scales.ld) as f64 / 64.0));
             scales.address =
                 upload(engine, one.flat_map(|bits| bits.to_le_bytes().into_iter().take(2)).collect())?;
         }
         if let Some(metadata) = &mut call.metadata {
             metadata.address = upload(engine, [a_metadata, b_metadata].concat())?;
-            metadata.pitch = sparse::metadata_pitch(self.types.a, self.problem.k).into();
+            metadata.ld = sparse::metadata_ld(self.types.a, self.problem.k).into();
         }
         if others > 0 {
             let offsets: Vec<u8> =

@@ -10,14 +10,14 @@ use crate::{Index, Tiles, TooManyTiles};
 /// Groups of rows of one matrix. The schedule sees the groups' tiles one group after the other, along M or N.
 /// Each group begins with a new tile.
 #[derive(Debug)]
-pub struct Ragged<'a, I> {
+pub struct GroupedContiguous<'a, I> {
     table: Box<dyn Table<I> + 'a>,
     tiles: Tiles<I>,
     /// The direction in which groups follow each other: 0 for M, 1 for N.
     axis: usize,
 }
 
-impl Ragged<'static, u32> {
+impl GroupedContiguous<'static, u32> {
     /// The host's table. `rows` has the number of rows per group, along M (`axis` 0) or N (`axis` 1), in
     /// tiles of `tile` rows. `tiles` has the number of tiles in the other direction and the k-tiles.
     ///
@@ -34,7 +34,7 @@ impl Ragged<'static, u32> {
     }
 }
 
-impl<'f> Ragged<'f, Value<'f, u32>> {
+impl<'f> GroupedContiguous<'f, Value<'f, u32>> {
     /// Emits the code by which all threads of a CTA write the table to shared memory. Groups are along M
     /// (`axis` 0) or N (`axis` 1). `tile` has the elements of a tile along M and N, `extent` the elements in
     /// the other direction.
@@ -64,7 +64,7 @@ impl<'f> Ragged<'f, Value<'f, u32>> {
     }
 }
 
-impl<I: Index> Ragged<'_, I> {
+impl<I: Index> GroupedContiguous<'_, I> {
     pub(super) fn tiles(&self) -> Tiles<I> {
         self.tiles
     }

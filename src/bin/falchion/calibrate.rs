@@ -13,7 +13,7 @@ pub(crate) const COMMAND: Command = Command {
     about: "Measure this GPU for the model that chooses kernels, in about two seconds.
 
 It measures memory and L2 bandwidth, the time of a launch and the rate of `wgmma`, and keeps the numbers in the cache folder (see \
-`falchion cache`). From then on they replace what is derived from the driver's facts of the card, in every program that uses this folder. Run it on an idle \
+`falchion cache`). From then on they replace what is derived from the driver's traits of the card, in every program that uses this folder. Run it on an idle \
 GPU. Cards whose records come with the library need it least.",
     examples: "Examples:\n  falchion calibrate",
     run: |given| {

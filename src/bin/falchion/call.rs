@@ -51,7 +51,7 @@ impl Launched {
                         "--rows has {most}, and --max-rows is {max}: a group has at most --max-rows rows"
                     )));
                 }
-                let form = if max_rows.is_some() { Form::Masked } else { Form::Ragged };
+                let form = if max_rows.is_some() { Form::GroupedMasked } else { Form::GroupedContiguous };
                 let groups = rows.into_iter().map(|m| GemmProblem { m, ..one }).collect();
                 Self { form, groups, max_rows: max_rows.unwrap_or(0), ..launched }
             }
@@ -63,7 +63,7 @@ impl Launched {
                     ..launched
                 }
             }
-            Some("group") => Self { form: Form::Grouped, groups: given.list("group"), ..launched },
+            Some("group") => Self { form: Form::PointerArray, groups: given.list("group"), ..launched },
             _ => launched,
         })
     }
@@ -73,10 +73,10 @@ impl Launched {
         match form {
             Form::Single => "--m, --n and --k",
             Form::Batched => "--batch",
-            Form::Ragged => "--rows",
-            Form::Masked => "--rows and --max-rows",
+            Form::GroupedContiguous => "--rows",
+            Form::GroupedMasked => "--rows and --max-rows",
             Form::KGrouped => "--k-groups",
-            Form::Grouped => "--group",
+            Form::PointerArray => "--group",
         }
     }
 
@@ -97,21 +97,23 @@ impl Launched {
     pub(crate) fn whole(&self) -> Result<GemmProblem, Failure> {
         let sum = |of: &dyn Fn(&GemmProblem) -> u32| self.groups.iter().map(|one| u64::from(of(one))).sum();
         let (flag, what, sum): (_, _, u64) = match self.form {
-            Form::Ragged => ("--rows", "rows", sum(&|one| one.m)),
-            Form::Masked => {
+            Form::GroupedContiguous => ("--rows", "rows", sum(&|one| one.m)),
+            Form::GroupedMasked => {
                 ("--rows and --max-rows", "rows", self.groups.len() as u64 * u64::from(self.max_rows))
             }
             Form::KGrouped => ("--k-groups", "along K", sum(&|one| one.k)),
-            Form::Single | Form::Batched | Form::Grouped => return Ok(self.one),
+            Form::Single | Form::Batched | Form::PointerArray => return Ok(self.one),
         };
         let sum = u32::try_from(sum).ok().filter(|&sum| sum <= i32::MAX as u32).ok_or_else(|| {
             Failure::usage(format!("{flag}: {sum} {what} in all, at most {} are possible", i32::MAX))
         })?;
         Ok(match self.form {
             Form::KGrouped => GemmProblem { k: sum, ..self.one },
-            Form::Single | Form::Batched | Form::Ragged | Form::Masked | Form::Grouped => {
-                GemmProblem { m: sum, ..self.one }
-            }
+            Form::Single
+            | Form::Batched
+            | Form::GroupedContiguous
+            | Form::GroupedMasked
+            | Form::PointerArray => GemmProblem { m: sum, ..self.one },
         })
     }
 
@@ -120,10 +122,10 @@ impl Launched {
         match self.form {
             Form::Single => request,
             Form::Batched => request.batched(self.batch),
-            Form::Ragged => request.ragged(&self.groups),
-            Form::Masked => request.masked(self.max_rows, &self.groups),
+            Form::GroupedContiguous => request.ragged(&self.groups),
+            Form::GroupedMasked => request.masked(self.max_rows, &self.groups),
             Form::KGrouped => request.k_grouped(&self.groups),
-            Form::Grouped => request.grouped(&self.groups),
+            Form::PointerArray => request.grouped(&self.groups),
         }
     }
 
@@ -131,13 +133,15 @@ impl Launched {
     pub(crate) fn products(&self) -> Vec<GemmProblem> {
         match self.form {
             Form::Single | Form::Batched => vec![self.one; self.batch as usize],
-            Form::Ragged | Form::Masked | Form::KGrouped | Form::Grouped => self.groups.clone(),
+            Form::GroupedContiguous | Form::GroupedMasked | Form::KGrouped | Form::PointerArray => {
+                self.groups.clone()
+            }
         }
     }
 
     /// The extents that a request begins with, before it is one of several GEMMs.
     pub(crate) fn extents(&self) -> Result<GemmProblem, Failure> {
         let whole = self.whole()?;
-        Ok(if self.form == Form::Masked { self.one } else { whole })
+        Ok(if self.form == Form::GroupedMasked { self.one } else { whole })
     }
 }

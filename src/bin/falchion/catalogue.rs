@@ -8,8 +8,8 @@ use cute_rs::atom::Major;
 use falchion::verify::FusedGemm;
 use kernel::operands::Layouts;
 use kernel::{
-    AnyGemm, Call, Card, GemmProblem, KMajorRequest, KernelSpec, Machine, Products, Ranked, Refused, Request,
-    Selection, Types, UnknownConfig, UnknownName,
+    AnyGemm, Call, Card, GemmProblem, GroupedProblem, KMajorRequest, KernelSpec, Machine, Ranked, Refused,
+    Request, Selection, Types, UnknownConfig, UnknownName,
 };
 
 use crate::call::{Launched, SEVERAL};
@@ -176,7 +176,11 @@ fn plan(given: &Given) -> Result<(), Failure> {
     let types = TypeArgs::read(given).types()?;
     let layout: String = given.value("layout");
     let majors = majors(&layout);
-    types::sparse_as_it_lies(types, &layout, matches!(launched.form, Form::Ragged | Form::Masked))?;
+    types::sparse_as_it_lies(
+        types,
+        &layout,
+        matches!(launched.form, Form::GroupedContiguous | Form::GroupedMasked),
+    )?;
     let request = launched.request(Request::packed(types, majors, launched.extents()?));
     let fusion = given.get::<Formula>("epilogue");
     let request = fusion.map_or(request, |fusion| request.fused(fusion));
@@ -225,13 +229,13 @@ fn none(request: &Request<'_>) -> Failure {
 }
 
 /// What the GEMMs of a launch are, in words.
-fn many(products: Products) -> &'static str {
+fn many(products: GroupedProblem) -> &'static str {
     match products {
-        Products::One => "GEMM",
-        Products::Batched { .. } => "GEMMs of this shape",
-        Products::Ragged { .. } | Products::Masked { .. } => "groups of rows",
-        Products::KGrouped { .. } => "groups along K",
-        Products::Grouped { .. } => "GEMMs of a pointer array",
+        GroupedProblem::One => "GEMM",
+        GroupedProblem::Batched { .. } => "GEMMs of this shape",
+        GroupedProblem::GroupedContiguous { .. } | GroupedProblem::GroupedMasked { .. } => "groups of rows",
+        GroupedProblem::KGrouped { .. } => "groups along K",
+        GroupedProblem::PointerArray { .. } => "GEMMs of a pointer array",
     }
 }
 
@@ -247,7 +251,7 @@ fn ranking(
     let GemmProblem { m, n, k } = request.call.problem;
     let products = match (request.fusion, request.call.products) {
         (Some(fusion), _) => format!(" with {}", fusion.name()),
-        (None, Products::One) => String::new(),
+        (None, GroupedProblem::One) => String::new(),
         (None, products) => format!(" in {} {}", products.count(), many(products)),
     };
     let types = request.types;
@@ -321,7 +325,7 @@ pub(crate) fn multiplied_as_they_lie(types: Types, layout: &str) -> Result<(), F
 
 fn explain(out: &mut impl Write, kernel: &AnyGemm) -> io::Result<()> {
     writeln!(out, "{} ({})", kernel.name(), kernel.entry_name())?;
-    for [what, value, why] in facts(kernel) {
+    for [what, value, why] in traits(kernel) {
         writeln!(out, "{what:24} {value:>12}  {why}")?;
     }
     writeln!(out, "tiles are assigned to {}", kernel.schedule())?;
@@ -334,7 +338,7 @@ fn explain(out: &mut impl Write, kernel: &AnyGemm) -> io::Result<()> {
 }
 
 /// The numbers of a kernel's plan. Each row has a name, a value and a note.
-pub(crate) fn facts(kernel: &AnyGemm) -> Vec<[String; 3]> {
+pub(crate) fn traits(kernel: &AnyGemm) -> Vec<[String; 3]> {
     let plan = kernel.plan();
     let (ring, [a, b]) = (plan.ring, plan.operands);
     let mut rows = Vec::new();

@@ -123,16 +123,20 @@ fn launched(given: &Given, entry: &AnyGemm) -> (Launched, String) {
     let rows = if plan.swapped() { plan.mainloop.tile[1] * plan.mainloop.cluster[1] } else { usual };
     let [n, k] = ["n", "k"].map(|name| given.get(name).unwrap_or(usual));
     let form = entry.form();
-    let m = if matches!(form, Form::Ragged | Form::Masked) { 0 } else { given.get("m").unwrap_or(rows) };
+    let m = if matches!(form, Form::GroupedContiguous | Form::GroupedMasked) {
+        0
+    } else {
+        given.get("m").unwrap_or(rows)
+    };
     let one = GemmProblem { m, n, k };
     let (groups, max_rows, asked) = match form {
         Form::Single | Form::Batched => (Vec::new(), 0, format!("--m {m}, --n {n}, --k {k}")),
-        Form::Ragged | Form::Masked => {
+        Form::GroupedContiguous | Form::GroupedMasked => {
             let rows = Some(given.list::<u32>("rows")).filter(|rows| !rows.is_empty());
             let rows = rows.unwrap_or_else(|| vec![300, 0, 17, 129]);
             let most = rows.iter().max().copied().unwrap_or(0);
             let asked = format!("{} groups of rows, --n {n}, --k {k}", rows.len());
-            let max_rows = if form == Form::Masked { most } else { 0 };
+            let max_rows = if form == Form::GroupedMasked { most } else { 0 };
             (rows.into_iter().map(|m| GemmProblem { m, n, k }).collect(), max_rows, asked)
         }
         Form::KGrouped => {
@@ -142,7 +146,7 @@ fn launched(given: &Given, entry: &AnyGemm) -> (Launched, String) {
             let groups = [half, 0, quarter, k - half - quarter].map(|k| GemmProblem { m, n, k });
             (groups.to_vec(), 0, format!("four groups along K, --m {m}, --n {n}, --k {k}"))
         }
-        Form::Grouped => {
+        Form::PointerArray => {
             // Four GEMMs of different shapes, with the same K.
             let shapes = [[m, n, k], [m / 2, n, k], [m / 4, n / 2, k], [m / 8, n / 8, k]];
             let shape = |[m, n, k]: [u32; 3]| GemmProblem { m: m.max(1), n: n.max(1), k };

@@ -358,9 +358,9 @@ impl Matrix {
         order: Order,
         multiple: u32,
     ) -> Result<HostMatrix, Failure> {
-        let pitch = if order == Order::RowMajor { self.columns } else { self.rows };
-        let pitch = pitch.next_multiple_of(multiple);
-        let mut host = HostMatrix::from_fn(format, [self.rows, self.columns], order, pitch, |_, _| 0.0);
+        let ld = if order == Order::RowMajor { self.columns } else { self.rows };
+        let ld = ld.next_multiple_of(multiple);
+        let mut host = HostMatrix::from_fn(format, [self.rows, self.columns], order, ld, |_, _| 0.0);
         for (row, column) in (0..self.rows).flat_map(|row| (0..self.columns).map(move |column| (row, column)))
         {
             let (value, place) = (self.get(row, column), host.index(row, column));

@@ -17,7 +17,7 @@ use falchion::verify::product::{accumulators, formats, random_scales, scaled};
 use falchion::verify::storage::{self, of_few_bits};
 use falchion::verify::tree::Checked;
 use falchion::verify::{
-    Bench, Format, Formula, FusedGemm, HostMatrix, Order, Product, RunError, TreeError, Weights, fusions,
+    Bench, Format, Formula, FusedGemm, GemmCase, HostMatrix, Order, RunError, TreeError, Weights, fusions,
 };
 use kernel::{AnyGemm, GemmProblem, Request, Types};
 
@@ -305,7 +305,7 @@ impl GemmArgs<'_> {
         entry: &AnyGemm,
         scaling: Scaling,
         weights: Option<Weights>,
-    ) -> Result<Product, Failure> {
+    ) -> Result<GemmCase, Failure> {
         let GemmProblem { m, n, k } = inputs.problem;
         let ([a_order, b_order], [of_a, of_b, of_d]) = (self.orders(entry)?, formats(entry));
         let mut random = fastrand::Rng::with_seed(self.given.value("seed"));
@@ -392,7 +392,7 @@ impl GemmArgs<'_> {
                 (a, b, weights)
             }
         };
-        Ok(Product {
+        Ok(GemmCase {
             a,
             b,
             scales,
@@ -402,7 +402,7 @@ impl GemmArgs<'_> {
             c,
             alpha,
             beta,
-            d_pitch: n,
+            d_ld: n,
             d_offset: 0,
             in_place: false,
         })

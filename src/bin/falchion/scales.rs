@@ -173,8 +173,8 @@ impl Given {
     fn blocks(&self, rows: u32) -> Scales {
         let [lines, blocks] = self.found();
         let order = Scales::order(rows);
-        let pitch = if order == Order::RowMajor { blocks } else { lines }.next_multiple_of(4);
+        let ld = if order == Order::RowMajor { blocks } else { lines }.next_multiple_of(4);
         let at = |line, block| self.at(line, block);
-        Scales { rows, values: HostMatrix::from_fn(Format::F32, [lines, blocks], order, pitch, at) }
+        Scales { rows, values: HostMatrix::from_fn(Format::F32, [lines, blocks], order, ld, at) }
     }
 }

@@ -119,7 +119,7 @@ impl Schedule {
         let machine = Machine { multiprocessors: sms, clusters, ..machine };
         let slots = machine.slots(&plan);
         // Groups in buffers of one size are drawn like contiguous groups.
-        let form = if entry.form() == Form::Masked { Form::Ragged } else { entry.form() };
+        let form = if entry.form() == Form::GroupedMasked { Form::GroupedContiguous } else { entry.form() };
         let all = products.iter().fold(0u32, |sum, problem| sum.saturating_add(problem.k));
         let call = products.first().map(|&first| {
             let along_k = form == Form::KGrouped;
@@ -137,7 +137,7 @@ impl Schedule {
         }
         let workers = entry.workers(tiles, slots);
         // Each GEMM of a pointer array has its own K.
-        let sums = (form == Form::Grouped).then(|| {
+        let sums = (form == Form::PointerArray).then(|| {
             let of = |problem: &GemmProblem| {
                 let tiles = entry.tiles(*problem);
                 core::iter::repeat_n(tiles.k, (tiles.m * tiles.n) as usize)
@@ -177,9 +177,9 @@ impl Schedule {
             let request = match form {
                 Form::Single => request,
                 Form::Batched => request.batched(u32::try_from(products.len()).unwrap_or(u32::MAX)),
-                Form::Ragged | Form::Masked => request.ragged(&products),
+                Form::GroupedContiguous | Form::GroupedMasked => request.ragged(&products),
                 Form::KGrouped => request.k_grouped(&products),
-                Form::Grouped => request.grouped(&products),
+                Form::PointerArray => request.grouped(&products),
             };
             machine.predict(&entry, &request)
         });
@@ -346,7 +346,7 @@ fn what(form: Form, products: &[GemmProblem]) -> String {
     match form {
         Form::Single => shape(first),
         Form::Batched => format!("{count} of {}", shape(first)),
-        Form::Ragged | Form::Masked => {
+        Form::GroupedContiguous | Form::GroupedMasked => {
             let rows: u64 = products.iter().map(|problem| u64::from(problem.m)).sum();
             format!("{count} groups of {rows} rows, N {}, K {},", first.n, first.k)
         }
@@ -354,6 +354,6 @@ fn what(form: Form, products: &[GemmProblem]) -> String {
             let all: u64 = products.iter().map(|problem| u64::from(problem.k)).sum();
             format!("{count} groups of K {all}, {} x {} each,", first.m, first.n)
         }
-        Form::Grouped => format!("{count} GEMMs of any shapes"),
+        Form::PointerArray => format!("{count} GEMMs of any shapes"),
     }
 }

@@ -31,9 +31,9 @@ impl Several {
         let GemmProblem { m, n, k } = *one;
         let sizes = |of: fn(&GemmProblem) -> u32| groups.iter().map(of).collect::<Vec<u32>>();
         match form {
-            Form::Single | Form::Batched | Form::Grouped => SeveralProducts::batch(*one, *batch),
-            Form::Ragged => SeveralProducts::of_rows(&sizes(|one| one.m), 0, [n, k]),
-            Form::Masked => SeveralProducts::masked(&sizes(|one| one.m), *max_rows, [n, k]),
+            Form::Single | Form::Batched | Form::PointerArray => SeveralProducts::batch(*one, *batch),
+            Form::GroupedContiguous => SeveralProducts::of_rows(&sizes(|one| one.m), 0, [n, k]),
+            Form::GroupedMasked => SeveralProducts::masked(&sizes(|one| one.m), *max_rows, [n, k]),
             Form::KGrouped => SeveralProducts::of_lengths(&sizes(|one| one.k), [m, n]),
         }
     }
@@ -52,8 +52,8 @@ impl Several {
                 self.begin_at_tiles(entry)?;
                 (groups.clone(), "--k-groups")
             }
-            Form::Ragged | Form::Masked => (groups.clone(), "--rows"),
-            Form::Grouped => (groups.clone(), "--group"),
+            Form::GroupedContiguous | Form::GroupedMasked => (groups.clone(), "--rows"),
+            Form::PointerArray => (groups.clone(), "--group"),
         };
         entry.tiles_of(&products).map_err(|error| Failure::usage(format!("{flag}: {error}")))?;
         let what = format!("{flag} of {} GEMMs", products.len());
@@ -75,7 +75,7 @@ impl Several {
 
     pub(crate) fn run(&self, entry: &AnyGemm) -> Result<(), Failure> {
         self.possible(entry)?;
-        if let (Form::Grouped, Some(formula)) = (self.launched.form, self.epilogue) {
+        if let (Form::PointerArray, Some(formula)) = (self.launched.form, self.epilogue) {
             return Err(Failure::usage(format!(
                 "--group: GEMMs of any shapes share no vectors, so their results are not compared with {formula}: use \
                  --batch, --rows or --k-groups, or a kernel without a formula"
@@ -86,7 +86,7 @@ impl Several {
         let ([alpha, beta], [.., of_d]) = (self.factors, formats(entry));
         let factors =
             [numbers::in_single("--alpha", alpha, of_d)?, numbers::in_single("--beta", beta, of_d)?];
-        let described = (*form == Form::Grouped).then(|| RecordProducts {
+        let described = (*form == Form::PointerArray).then(|| RecordProducts {
             shapes: groups.iter().map(|&GemmProblem { m, n, k }| [m, n, k]).collect(),
             factors,
             operand_bytes: 16,
@@ -102,12 +102,12 @@ impl Several {
         writeln!(out, "engine    {} ({why})", engine.describe())?;
         let count = several.products.count();
         let products = match form {
-            Form::Grouped => format!("{} of any shapes", groups.len()),
+            Form::PointerArray => format!("{} of any shapes", groups.len()),
             Form::KGrouped => {
                 format!("{count} groups along K, K {} in all, {m} x {n} each,", several.problem.k)
             }
             Form::Single | Form::Batched => format!("{count} of {m} x {n} x {k}"),
-            Form::Ragged | Form::Masked => {
+            Form::GroupedContiguous | Form::GroupedMasked => {
                 let all: u64 = groups.iter().map(|one| u64::from(one.m)).sum();
                 format!("{} groups, {all} rows in all, N {n}, K {k}", groups.len())
             }

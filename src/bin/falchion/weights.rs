@@ -231,8 +231,8 @@ impl FewBits {
         let format =
             if powers { Oracle::U8 } else { Oracle::named(self.wide.name()).unwrap_or(Oracle::Bf16) };
         let matrix = file.read()?;
-        let pitch = rows.next_multiple_of(16).max(16);
-        let mut lines = HostMatrix::from_fn(format, [groups, rows], Order::RowMajor, pitch, |_, _| 0.0);
+        let ld = rows.next_multiple_of(16).max(16);
+        let mut lines = HostMatrix::from_fn(format, [groups, rows], Order::RowMajor, ld, |_, _| 0.0);
         for (group, row) in (0..groups).flat_map(|group| (0..rows).map(move |row| (group, row))) {
             let (value, place) = (self.at(&matrix, row, group), lines.index(group, row));
             let bits = match powers {

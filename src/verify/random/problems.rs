@@ -5,7 +5,7 @@ use fastrand::Rng;
 use kernel::{AnyGemm, Engine, GemmProblem, Program};
 
 use super::super::matrix::Fill;
-use super::super::product::{Outcome, Product, RunError, accumulators, formats, orders, random_scales};
+use super::super::product::{GemmCase, Outcome, RunError, accumulators, formats, orders, random_scales};
 use super::super::{HostMatrix, Order, RecordProducts, SeveralProducts, storage};
 use super::{Draw, Ended, digest};
 
@@ -41,14 +41,14 @@ impl Draw {
                 let products = SeveralProducts { shared, interleaved, ..batch };
                 several(products).run(gemm, program, engine)?
             }
-            Form::Ragged => {
+            Form::GroupedContiguous => {
                 let rows: Vec<u32> =
                     (0..self.random.u32(1..5)).map(|_| self.random.u32(..=problem.m)).collect();
                 let spare = self.random.u32(..3);
                 let products = SeveralProducts::of_rows(&rows, spare, [problem.n, problem.k]);
                 several(products).run(gemm, program, engine)?
             }
-            Form::Masked => {
+            Form::GroupedMasked => {
                 let room = self.random.u32(..=problem.m);
                 // A group may claim more rows than its buffer has.
                 let rows: Vec<u32> =
@@ -75,7 +75,7 @@ impl Draw {
                 let products = SeveralProducts { shared, interleaved: self.once_in(3), ..products };
                 several(products).run(gemm, program, engine)?
             }
-            Form::Grouped => {
+            Form::PointerArray => {
                 let shapes = (0..self.random.u32(1..4)).map(|_| {
                     let part = |random: &mut Rng, extent: u32, step: u32| random.u32(..=extent / step) * step;
                     let random = &mut self.random;
@@ -131,9 +131,9 @@ impl OneProduct {
         let scales = random_scales(gemm, self.problem, &mut self.random);
         let ([a, b], weights) = storage::fitted(gemm, self.problem, [a, b], &mut self.random);
         let in_place = self.in_place && c.is_some();
-        let d_pitch = if in_place { n } else { n + self.d_padding };
+        let d_ld = if in_place { n } else { n + self.d_padding };
         let (operand_offset, d_offset) = (0, 0);
-        let product = Product {
+        let product = GemmCase {
             a,
             b,
             scales,
@@ -143,7 +143,7 @@ impl OneProduct {
             c,
             alpha,
             beta,
-            d_pitch,
+            d_ld,
             d_offset,
             in_place,
         };

@@ -35,8 +35,8 @@ impl Bench<'_> {
         let mut place = |all: &[HostMatrix]| -> Result<MatrixRef, TreeError> {
             let bytes: Vec<u8> = all.iter().flat_map(HostMatrix::bytes).collect();
             let stride = if all.len() > 1 { all[0].bits.len() as u64 } else { 0 };
-            let pitch = all.first().map_or(16, |matrix| matrix.pitch).into();
-            Ok(MatrixRef::new(self.upload(&bytes)?, pitch).every(stride))
+            let ld = all.first().map_or(16, |matrix| matrix.ld).into();
+            Ok(MatrixRef::new(self.upload(&bytes)?, ld).every(stride))
         };
         let (a, b) = (place(&matrices.a)?, place(&matrices.b)?);
         let scales = match &matrices.scales {

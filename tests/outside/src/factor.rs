@@ -7,7 +7,7 @@ use falchion::collective::pipeline::{ClusterPosition, Position};
 use falchion::collective::tree::{NodeError, Path};
 use falchion::collective::{
     Consumer, DeviceMainloop, Finish, Format, Mainloop, MainloopEmitter, MainloopNeeds, MainloopSpec, Matrix,
-    Piece, Sums, TensorCopies,
+    WorkUnit, Accumulators, TensorCopies,
 };
 use falchion::prelude::*;
 use falchion::ptx::abi::Argument;
@@ -80,7 +80,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         plan: &Plan,
         cluster: ClusterPosition<'f>,
         ring: Position<'f>,
-        piece: Piece<'f>,
+        piece: WorkUnit<'f>,
     ) {
         self.inner.load(f, plan, cluster, ring, piece);
     }
@@ -91,11 +91,11 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         plan: &Plan,
         consumer: Consumer<'f>,
         ring: Position<'f>,
-        piece: Piece<'f>,
+        piece: WorkUnit<'f>,
         finish: Finish<'_, 'f>,
     ) {
         self.inner.multiply(f, plan, consumer, ring, piece, &|plan, sums| {
-            if let Sums::F32(fragment) = &sums {
+            if let Accumulators::F32(fragment) = &sums {
                 fragment.blocks.iter().flatten().for_each(|sum| sum.set(sum.get() * self.factor.get()));
             }
             finish(plan, sums);

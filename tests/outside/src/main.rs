@@ -30,7 +30,7 @@ type Epilogue = Composed<Tma<Kk>, HillOfSums<TmaStore>, OneTile<AlongM>>;
 /// This crate's layouts of A's and D's tiles, and its scheduler.
 type Layouts = Composed<Tma<Operands<KMajor<bf16, Slab>, KMajor<bf16>>>, HillOfSums<TmaStore<U2, Row>>, Runs>;
 /// This crate's mainloop and scheduler.
-type Sums = Composed<TwoB, LinearCombination<f32>, Runs>;
+type Accumulators = Composed<TwoB, LinearCombination<f32>, Runs>;
 /// The same mainloop in a batch.
 type BatchOfSums = Batched<Composed<TwoB, LinearCombination<f32>, OneTile<AlongM>>>;
 /// A mainloop around one of the library's.
@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     ] {
         println!("{} elements, error at most {:.2} of the bound", checked.compared, checked.ratio);
     }
-    println!("{} sums of two products", sums::<Sums>(&mut engine, problem, 1)?);
+    println!("{} sums of two products", sums::<Accumulators>(&mut engine, problem, 1)?);
     println!("{} sums of two products in a batch", sums::<BatchOfSums>(&mut engine, problem, 2)?);
     let factor = engine.upload(&0.5f32.to_le_bytes())?;
     let [a, b] = [(problem.m, 4), (problem.n, 5)]
@@ -70,7 +70,7 @@ where
     let mut random = |rows, seed| Matrices::random(engine, rows, k, (count, seed));
     let (a, b, more) = (random(m, 1)?, random(n, 2)?, random(n, 3)?);
     let batch = Batch { count, stride: u64::from(n * k) };
-    let second = Second(Some(Matrix { address: more.at, mn: n, k, pitch: k.into(), batch }));
+    let second = Second(Some(Matrix { address: more.at, mn: n, k, ld: k.into(), batch }));
     compare::<C>(engine, &second, [&a, &b], &|g, i, j| {
         dot(&a.all[g], &b.all[g], i, j) + dot(&a.all[g], &more.all[g], i, j)
     })

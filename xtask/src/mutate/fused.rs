@@ -79,7 +79,7 @@ pub(super) fn kernels() -> Vec<subject::Gemm> {
             |_| 0,
             |call, _| {
                 let LinearBiasArguments { alpha, bias } = biased(call);
-                let c = call.epilogue.c.map(|c| MatrixArgument { address: c.address, pitch: c.pitch });
+                let c = call.epilogue.c.map(|c| MatrixArgument { address: c.address, ld: c.ld });
                 LinearResidualArguments {
                     alpha,
                     bias,

@@ -36,7 +36,7 @@ pub(super) fn kernels() -> Vec<Box<dyn Subject>> {
 
 /// Whole and partial tiles, one and several matrices, rows at multiples of 16 bytes and others.
 fn transpositions() -> Vec<Transposition> {
-    let matrix = |lines: u32, pitch: u32| MatrixRef::new(0, pitch.into()).every((lines * pitch).into());
+    let matrix = |lines: u32, ld: u32| MatrixRef::new(0, ld.into()).every((lines * ld).into());
     let of = |(rows, columns, padding, count): (u32, u32, u32, u32)| Transposition {
         rows,
         columns,
@@ -54,7 +54,7 @@ fn compressions(format: Format) -> Vec<Compression> {
         k,
         dense: MatrixRef::new(0, (k + padding).into()),
         values: MatrixRef::new(0, (sparse::kept(format, k) + padding).into()),
-        metadata: MatrixRef::new(0, sparse::metadata_pitch(format, k).into()),
+        metadata: MatrixRef::new(0, sparse::metadata_ld(format, k).into()),
         found: 0,
     };
     [(128, 256, 0), (70, 100, 2), (70, 200, 8), (5, 36, 0)].map(of).to_vec()

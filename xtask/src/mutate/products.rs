@@ -74,29 +74,33 @@ impl Products {
         let k_first = k.div_ceil(third).saturating_sub(1) / 2 * third;
         let group = |m, k| GemmProblem { m, n, k };
         let groups: Vec<GemmProblem> = match form {
-            Form::Single | Form::Grouped => vec![problem],
+            Form::Single | Form::PointerArray => vec![problem],
             Form::Batched => vec![problem; count(gemm) as usize],
             Form::KGrouped => vec![group(m, k_first), group(m, k - k_first)],
-            Form::Ragged if plan.balanced() => {
+            Form::GroupedContiguous if plan.balanced() => {
                 fitted(plan, purpose).into_iter().map(|rows| group(rows, k)).collect()
             }
-            Form::Ragged => [m / 2 + 3, 0, m - m / 2 - 3].map(|rows| group(rows, k)).to_vec(),
+            Form::GroupedContiguous => [m / 2 + 3, 0, m - m / 2 - 3].map(|rows| group(rows, k)).to_vec(),
             // The first group fills its buffer.
-            Form::Masked => [m, 0, m / 3 / 2 + 3].map(|rows| group(rows, k)).to_vec(),
+            Form::GroupedMasked => [m, 0, m / 3 / 2 + 3].map(|rows| group(rows, k)).to_vec(),
         };
         let several = groups.len() as u32;
         let products = match form {
-            Form::Single | Form::Grouped => kernel::Products::One,
-            Form::Batched => kernel::Products::Batched { count: several },
-            Form::Ragged => kernel::Products::Ragged { count: several, offsets: 0 },
-            Form::Masked => kernel::Products::Masked { count: several, rows: 0, room: m / several },
-            Form::KGrouped => kernel::Products::KGrouped { count: several, offsets: 0 },
+            Form::Single | Form::PointerArray => kernel::GroupedProblem::One,
+            Form::Batched => kernel::GroupedProblem::Batched { count: several },
+            Form::GroupedContiguous => {
+                kernel::GroupedProblem::GroupedContiguous { count: several, offsets: 0 }
+            }
+            Form::GroupedMasked => {
+                kernel::GroupedProblem::GroupedMasked { count: several, rows: 0, room: m / several }
+            }
+            Form::KGrouped => kernel::GroupedProblem::KGrouped { count: several, offsets: 0 },
         };
         let mut call = Call { products, ..layouts.packed(problem, 16) };
         for (i, operand) in [&mut call.a, &mut call.b].into_iter().enumerate() {
-            operand.pitch += if plan.weights()[i].is_some() { 0 } else { padding };
+            operand.ld += if plan.weights()[i].is_some() { 0 } else { padding };
         }
-        let c = MatrixRef { pitch: call.d.pitch + u64::from(purpose.odd), ..call.d };
+        let c = MatrixRef { ld: call.d.ld + u64::from(purpose.odd), ..call.d };
         // C is there even if it is not read.
         let c = (!purpose.in_place).then_some(c);
         // Alpha is 1 in some calls and another number in others.
@@ -104,16 +108,15 @@ impl Products {
         call.epilogue = LinearArguments { alpha, beta: 1.0, c };
         call = Call { workspace: None, ..layouts.apart(call) };
         let mut places = Places::with(products.table(&groups));
-        if form == Form::Grouped {
+        if form == Form::PointerArray {
             call.visit(&layouts, &mut places);
             let matrices = [call.a, call.b, call.epilogue.c.unwrap_or(call.d), call.d];
-            let [addresses, pitches] =
-                [matrices.map(|matrix| matrix.address), matrices.map(|matrix| matrix.pitch)];
-            let record = Record { m, n, k, addresses, pitches }.to_bytes();
+            let [addresses, lds] = [matrices.map(|matrix| matrix.address), matrices.map(|matrix| matrix.ld)];
+            let record = Record { m, n, k, addresses, lds }.to_bytes();
             let words = record.chunks_exact(4);
             places.words =
                 words.map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect();
-            call.products = kernel::Products::Grouped { count: 1, records: 0 };
+            call.products = kernel::GroupedProblem::PointerArray { count: 1, records: 0 };
         }
         let bytes = gemm.workspace(&call, purpose.slots(plan));
         call.workspace = Some(WorkspaceRef { address: 0, bytes });

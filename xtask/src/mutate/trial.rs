@@ -347,7 +347,7 @@ impl Case {
                 ((2 * plan.queue.slots + 1) * SLOTS * cluster_tile_m - 8, cluster_tile_n - 8)
             }
             // A buffer has `4 * turns` rows of whole tiles, two per cluster and turn, and a partial row.
-            Size::Small | Size::Empty | Size::Long if gemm.form() == Form::Masked => {
+            Size::Small | Size::Empty | Size::Long if gemm.form() == Form::GroupedMasked => {
                 (3 * (4 * turns * cluster_tile_m + 8), cluster_tile_n + 8)
             }
             // Each group with rows has a whole tile and a partial one.

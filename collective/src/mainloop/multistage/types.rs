@@ -9,7 +9,7 @@ use crate::element::{Element, Tf32};
 use crate::form::Forms;
 use crate::mainloop::{Mainloop, MainloopEmitter};
 use crate::operand::{Operand, Operands};
-use crate::plan::{Atom, MainloopNeeds, MainloopSpec, Multiply, OperandSpec, Producer};
+use crate::plan::{Atom, MainloopNeeds, MainloopSpec, MmaKind, OperandSpec, Producer};
 use crate::tile::{TileShape, WarpRoles};
 
 /// A mainloop with operand pair `O`, tile shape `T` and warp roles `R` that multiplies by `mma.sync`: the
@@ -98,7 +98,7 @@ where
 {
     type A = A;
     type B = B;
-    const ATOM: Atom = checked::<A, B>(Multiply::MmaSync);
+    const ATOM: Atom = checked::<A, B>(MmaKind::MmaSync);
 }
 
 /// Operands of [`Simt`].
@@ -121,11 +121,11 @@ where
 {
     type A = A;
     type B = B;
-    const ATOM: Atom = checked::<A, B>(Multiply::Simt);
+    const ATOM: Atom = checked::<A, B>(MmaKind::Simt);
 }
 
 /// The atom for element types that a trait has admitted.
-const fn checked<A: Operand, B: Operand>(by: Multiply) -> Atom {
+const fn checked<A: Operand, B: Operand>(by: MmaKind) -> Atom {
     match by.atom(A::Element::FORMAT, B::Element::FORMAT) {
         Some(atom) => atom,
         None => panic!("the traits of elements admit pairs that have an instruction"),

@@ -97,7 +97,7 @@ impl Problem {
         };
         let is_aligned = |matrix: MatrixRef, bytes: u32| {
             let bytes = u64::from(bytes);
-            let all = matrix.address | matrix.pitch.wrapping_mul(bytes) | matrix.stride.wrapping_mul(bytes);
+            let all = matrix.address | matrix.ld.wrapping_mul(bytes) | matrix.stride.wrapping_mul(bytes);
             all.is_multiple_of(16)
         };
         let ([a, b, d], described) = (types.bytes(), call.products.form().described());

@@ -197,7 +197,7 @@ fn requests_have_problems() {
     let along_k = [128, 0, 895].map(|k| GemmProblem { k, ..one });
     let any = [one, GemmProblem { m: 7, n: 512, k: 64 }];
     let mut padded = packed;
-    (padded.call.a.pitch, padded.call.b.pitch) = (1024, 1024);
+    (padded.call.a.ld, padded.call.b.ld) = (1024, 1024);
     let mut read = padded;
     (read.call.epilogue.beta, read.call.epilogue.c) = (0.5, Some(MatrixRef::new(1 << 20, 256)));
     let mut shifted = padded;
@@ -214,11 +214,15 @@ fn requests_have_problems() {
         ("with C", read, epilogue("linear+c", &whole)),
         ("D beside", shifted, Problem { aligned: [true, true, false], ..whole.clone() }),
         ("a batch", padded.batched(3), Problem { form: Form::Batched, groups: 3, ..whole.clone() }),
-        ("rows", padded.ragged(&groups), Problem { form: Form::Ragged, m: 120, groups: 3, ..whole.clone() }),
+        (
+            "rows",
+            padded.ragged(&groups),
+            Problem { form: Form::GroupedContiguous, m: 120, groups: 3, ..whole.clone() },
+        ),
         (
             "buffers",
             packed.masked(128, &groups),
-            Problem { form: Form::Masked, m: 120, groups: 3, ..single.clone() },
+            Problem { form: Form::GroupedMasked, m: 120, groups: 3, ..single.clone() },
         ),
         (
             "groups along K",
@@ -228,7 +232,7 @@ fn requests_have_problems() {
         (
             "any",
             packed.grouped(&any),
-            Problem { form: Form::Grouped, m: 135, n: 512, groups: 2, ..whole.clone() },
+            Problem { form: Form::PointerArray, m: 135, n: 512, groups: 2, ..whole.clone() },
         ),
         ("fused", padded.fused("bias-gelu".parse().expect("a formula")), epilogue("bias-gelu", &whole)),
         (

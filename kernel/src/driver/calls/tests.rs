@@ -16,7 +16,7 @@ use scheduler::{AlongM, OneTile};
 
 use self::later::{First, Later};
 use self::parts::{ANY, Linear, addressed, split};
-use super::{Blocks, Calls, KEPT, Maker, Parts};
+use super::{Blocks, KEPT, LaunchBuilder, LaunchCache, Parts};
 use crate::arguments::{Arguments, Tree};
 use crate::config::Composed;
 use crate::driver::counting::allocations;
@@ -25,7 +25,7 @@ use crate::gemm::AnyGemm;
 use crate::kernel::Kernel;
 use crate::operands::Visit;
 use crate::problem::{Call, GemmProblem, Launch, WorkspaceRef};
-use crate::products::Products;
+use crate::products::GroupedProblem;
 use crate::program::Program;
 use crate::spec::KernelSpec;
 
@@ -63,7 +63,7 @@ impl Stub {
     }
 }
 
-impl<E: Arguments + Clone> Maker<Call<E>> for Stub {
+impl<E: Arguments + Clone> LaunchBuilder<Call<E>> for Stub {
     fn launch(&self, call: &Call<E>) -> Result<Option<Launch>, EngineError> {
         self.launches.set(self.launches.get() + 1);
         let made = self.gemm.make(call, &Path::ROOT, SLOTS);
@@ -110,7 +110,7 @@ fn call(address: u64) -> Call {
     Call::of(GemmProblem { m: 64, n: 64, k: 64 }).a(address, 64).b(address, 64).d(address, 64)
 }
 
-/// Calls of one shape that differ in what they read besides A, B, C and D: the second one is not launched
+/// LaunchCache of one shape that differ in what they read besides A, B, C and D: the second one is not launched
 /// with what the first one reads.
 #[test]
 fn layers_of_one_shape_have_their_own_scales_rows_and_metadata() {
@@ -118,7 +118,10 @@ fn layers_of_one_shape_have_their_own_scales_rows_and_metadata() {
     let problem = GemmProblem { m: 128, n: 128, k: 256 };
     let base = Call::of(problem).a(1 << 30, 512).b(1 << 31, 512).d(1 << 32, 512);
     let base = Call { workspace: Some(WorkspaceRef { address: 1 << 33, bytes: 1 << 30 }), ..base };
-    let rows = |i: u64, room| Call { products: Products::Masked { count: 2, rows: i << 20, room }, ..base };
+    let rows = |i: u64, room| Call {
+        products: GroupedProblem::GroupedMasked { count: 2, rows: i << 20, room },
+        ..base
+    };
     let groups = |scales, zeros| base.group_scaled(GroupScales { scales: at(scales), zeros: at(zeros) });
     let blocks = |a, b| base.scaled(BlockScales { a: at(a), b: at(b) });
     let far = MatrixRef::new(1 << 20, 1024);
@@ -133,7 +136,7 @@ fn layers_of_one_shape_have_their_own_scales_rows_and_metadata() {
         ("form=masked tile=128x128x64", [rows(1, 64), rows(1, 32)]),
     ] {
         let stub = Stub::new(spec.parse::<KernelSpec>().expect("a spec").kernel().expect("legal"));
-        let mut kept = Calls::default();
+        let mut kept = LaunchCache::default();
         for call in calls.iter().chain(&calls) {
             let afresh =
                 stub.launch(call).unwrap_or_else(|error| panic!("{spec}: {error}")).expect("not empty");
@@ -151,7 +154,7 @@ fn random(state: &mut u64) -> u64 {
     (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb) >> 8
 }
 
-/// Calls of a kernel: with one GEMM and several, with C and without, none empty.
+/// LaunchCache of a kernel: with one GEMM and several, with C and without, none empty.
 fn calls_of(gemm: &AnyGemm) -> Vec<Call> {
     let address = 1 << 20;
     let one = Call::of(GemmProblem { m: 192, n: 128, k: 256 });
@@ -160,22 +163,22 @@ fn calls_of(gemm: &AnyGemm) -> Vec<Call> {
     let plain = match gemm.form() {
         Form::Single => one,
         Form::Batched => {
-            let products = Products::Batched { count: 3 };
+            let products = GroupedProblem::Batched { count: 3 };
             Call { products, a: every(one.a), d: every(one.d), ..one }
         }
-        Form::Ragged => {
-            let products = Products::Ragged { count: 3, offsets: 4096 };
+        Form::GroupedContiguous => {
+            let products = GroupedProblem::GroupedContiguous { count: 3, offsets: 4096 };
             Call { products, b: every(one.b), ..one }
         }
-        Form::Masked => {
-            let products = Products::Masked { count: 3, rows: 4096, room: 60 };
+        Form::GroupedMasked => {
+            let products = GroupedProblem::GroupedMasked { count: 3, rows: 4096, room: 60 };
             Call { products, b: every(one.b), ..one }
         }
         Form::KGrouped => {
-            let products = Products::KGrouped { count: 3, offsets: 4096 };
+            let products = GroupedProblem::KGrouped { count: 3, offsets: 4096 };
             Call { products, d: every(one.d), ..one }
         }
-        Form::Grouped => Call::grouped(3, 4096),
+        Form::PointerArray => Call::grouped(3, 4096),
     };
     let plain = Call { workspace: Some(WorkspaceRef { address: 1 << 30, bytes: 1 << 30 }), ..plain };
     let (mainloop, at) = (gemm.plan().mainloop, MatrixRef::new(1 << 29, 512).every(1 << 20));
@@ -186,7 +189,7 @@ fn calls_of(gemm: &AnyGemm) -> Vec<Call> {
         metadata: mainloop.is_sparse().then_some(at),
         ..plain
     };
-    let c = (gemm.form() != Form::Grouped).then(|| every(one.d));
+    let c = (gemm.form() != Form::PointerArray).then(|| every(one.d));
     let sourced = LinearArguments { beta: 0.5, c, ..plain.epilogue };
     let scaled = LinearArguments { alpha: 0.0, ..sourced };
     let mut calls = vec![plain, plain.with(sourced), plain.with(scaled)];
@@ -216,7 +219,7 @@ fn moved_addresses_are_those_of_a_launch_made_afresh() {
     for gemm in named.chain(more) {
         let name = gemm.name().to_owned();
         let stub = Stub::new(gemm);
-        let mut calls = Calls::default();
+        let mut calls = LaunchCache::default();
         let all = calls_of(&stub.gemm);
         assert!(!all.is_empty(), "{name}: no call is legal");
         for base in all {
@@ -250,13 +253,13 @@ fn moved_addresses_are_those_of_a_launch_made_afresh() {
     assert!(moved > 1000 && refused > 100, "{moved} moved, {refused} refused");
 }
 
-/// Calls with a bias: for one shape the block is kept, and what is new is written to it.
+/// LaunchCache with a bias: for one shape the block is kept, and what is new is written to it.
 #[test]
 fn arguments_of_trees_are_those_of_a_launch_made_afresh() {
     type Biased = LinearBias<bf16>;
     let mut state = 9;
     for name in ["256x128-1x2-bias-bf16-kk", "64x64-direct-bias-bf16-kk"] {
-        let (stub, mut calls) = (Stub::named(name), Calls::default());
+        let (stub, mut calls) = (Stub::named(name), LaunchCache::default());
         let mut blocks = 0;
         for turn in 0..200u64 {
             let mut address = || ((random(&mut state) >> 16) + 1) * if turn % 5 == 0 { 16 } else { 256 };
@@ -290,7 +293,7 @@ fn arguments_of_trees_are_those_of_a_launch_made_afresh() {
 #[test]
 fn arguments_of_mainloops_are_those_of_a_launch_made_afresh() {
     type Gathers = Composed<Later, LinearCombination<bf16>, OneTile<AlongM>>;
-    let (stub, mut calls) = (Stub::new(AnyGemm::of::<Gathers>("later")), Calls::default());
+    let (stub, mut calls) = (Stub::new(AnyGemm::of::<Gathers>("later")), LaunchCache::default());
     for (a, first) in [(4096, 16), (4096, 32), (8192, 32), (4096, 16)] {
         let first = First(first);
         let call = call(a).with_mainloop::<Later>(&first);
@@ -320,7 +323,7 @@ fn new_addresses_of_a_known_shape_allocate_nothing() {
         "256x192-stream-k-bf16-kk",
     ] {
         let stub = Stub::named(name);
-        let mut calls = Calls::default();
+        let mut calls = LaunchCache::default();
         let base = calls_of(&stub.gemm).into_iter().next().expect("one is legal");
         assert!(allocations(|| _ = black_box(calls.get(&stub, &base))) > 0, "{name}: the counter counts");
         for i in 1..100 {
@@ -336,7 +339,7 @@ fn new_addresses_of_a_known_shape_allocate_nothing() {
 #[test]
 fn shapes_are_forgotten_and_come_back() {
     let stub = Stub::named("64x64-direct-bf16-kk");
-    let mut calls = Calls::default();
+    let mut calls = LaunchCache::default();
     for k in 0..2 * KEPT.get() as u32 {
         let call = of_depth(k);
         for _ in 0..2 {
@@ -357,8 +360,8 @@ fn of_depth(k: u32) -> Call {
 #[test]
 fn of_too_many_shapes_the_one_that_was_not_called_for_longest_is_forgotten() {
     let stub = Stub::named("64x64-direct-bf16-kk");
-    let mut calls = Calls::default();
-    let made = |calls: &mut Calls, k| {
+    let mut calls = LaunchCache::default();
+    let made = |calls: &mut LaunchCache, k| {
         let before = stub.launches.get();
         calls.get(&stub, &of_depth(k)).expect("legal");
         stub.launches.get() > before
@@ -379,7 +382,7 @@ fn of_too_many_shapes_the_one_that_was_not_called_for_longest_is_forgotten() {
 #[test]
 fn empty_products_are_launched_nowhere() {
     let stub = Stub::named("64x64-direct-bf16-kk");
-    let mut calls = Calls::default();
+    let mut calls = LaunchCache::default();
     for address in [4096, 8192] {
         let problem = GemmProblem { m: 0, n: 64, k: 64 };
         let empty = Call { problem, ..call(address) };
@@ -391,7 +394,7 @@ fn empty_products_are_launched_nowhere() {
 #[test]
 fn a_map_that_the_driver_refuses_leaves_no_launch_behind() {
     let stub = Stub::named("64x64-direct-bf16-kk");
-    let mut calls = Calls::default();
+    let mut calls = LaunchCache::default();
     let [first, second] = [4096, 8192].map(call);
     let made = calls.get(&stub, &first).expect("legal").map(|(_, block)| block.to_vec());
     stub.refuses.set(true);
@@ -407,7 +410,7 @@ struct Odd(Made);
 /// Computes the argument from the addresses of A and B.
 type Made = fn([u64; 2]) -> Argument;
 
-impl Maker<Call> for Odd {
+impl LaunchBuilder<Call> for Odd {
     fn launch(&self, call: &Call) -> Result<Option<Launch>, EngineError> {
         let arguments = vec![(self.0)([call.a.address, call.b.address])];
         Ok(Some(Launch { grid: Grid { ctas: [1; 3] }, arguments }))
@@ -443,7 +446,7 @@ fn arguments_that_are_made_of_addresses_otherwise_are_made_afresh() {
         ("a part", |[a, _]| ((a >> 20) as u32).into(), false),
     ];
     for (why, argument, moves) in makers {
-        let (odd, mut calls) = (Odd(argument), Calls::default());
+        let (odd, mut calls) = (Odd(argument), LaunchCache::default());
         for i in 1..5 {
             let mut call = call(i << 20);
             call.b.address = i << 24;
@@ -458,7 +461,7 @@ fn arguments_that_are_made_of_addresses_otherwise_are_made_afresh() {
 #[test]
 fn addresses_of_another_alignment_are_checked() {
     let stub = Stub::named("64x64-direct-bf16-kk");
-    let mut calls = Calls::default();
+    let mut calls = LaunchCache::default();
     calls.get(&stub, &call(4096)).expect("legal");
     for address in [0, 8, 4097] {
         let error = calls.get(&stub, &call(address)).expect_err("illegal");
@@ -505,10 +508,10 @@ fn parts_of_a_launch_in_nanoseconds() {
         let arguments = stub.launch(&base).expect("legal").expect("not empty").arguments;
         median("parameter block", &mut |_| drop(black_box(stub.block(&arguments))));
         median("a shape it has not seen", &mut |i| {
-            let mut calls = Calls::default();
+            let mut calls = LaunchCache::default();
             black_box(calls.get(&stub, &moved(i)).expect("legal"));
         });
-        let mut calls = Calls::default();
+        let mut calls = LaunchCache::default();
         median("new addresses of a known shape", &mut |i| {
             black_box(calls.get(&stub, &moved(i)).expect("legal"));
         });

@@ -37,7 +37,7 @@ pub struct Timed {
 
 /// Kernels that had a few launches each, and those that are worth measuring in rounds.
 #[derive(Debug)]
-pub struct Heat {
+pub struct Screening {
     /// All kernels, in the order in which they were given.
     pub kernels: Vec<Timed>,
     /// Indices of the kernels near the best, and of the first kernel.
@@ -46,7 +46,7 @@ pub struct Heat {
     pub candidates: Vec<Candidate<'static>>,
 }
 
-impl Heat {
+impl Screening {
     /// Compiles kernels of a request, and times a few launches of each after a rest. `epilogue` holds the
     /// arguments of their epilogue; the memory that they point to is not accessed.
     ///
@@ -158,7 +158,7 @@ mod tests {
     use cute_rs::atom::Major;
 
     use super::*;
-    use crate::{Emulator, GemmProblem, Machine, Products, Tree, Types, search};
+    use crate::{Emulator, GemmProblem, GroupedProblem, Machine, Tree, Types, search};
 
     const ONE: GemmProblem = GemmProblem { m: 72, n: 136, k: 160 };
 
@@ -199,13 +199,13 @@ mod tests {
             Request::packed(Format::F16, [Major::Mn, Major::K], GemmProblem { m: 33, n: 35, k: 37 });
         odd.call.a.address += 2;
         let mut pitched = bf16;
-        (pitched.call.a.pitch, pitched.call.b.pitch, pitched.call.d.pitch) = (176, 192, 200);
+        (pitched.call.a.ld, pitched.call.b.ld, pitched.call.d.ld) = (176, 192, 200);
         let mut read = bf16.batched(3);
         let c = MatrixRef::new(1 << 20, u64::from(ONE.n)).every(u64::from(ONE.m * ONE.n));
         (read.call.epilogue.beta, read.call.epilogue.c) = (0.5, Some(c));
         let mut described = bf16.grouped(&any);
         (described.call.epilogue.beta, described.call.epilogue.c) = (0.5, Some(c));
-        assert!(matches!(described.call.products, Products::Grouped { count: 3, .. }));
+        assert!(matches!(described.call.products, GroupedProblem::PointerArray { count: 3, .. }));
         for (why, request) in [
             ("a product", bf16),
             ("rows that are apart", pitched),

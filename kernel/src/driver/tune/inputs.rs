@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::operands::{Contents, Memory, Visit, random};
 use crate::problem::{Call, GemmProblem};
-use crate::products::Products;
+use crate::products::GroupedProblem;
 use crate::select::Request;
 
 /// Bytes of inputs that surely do not stay in an L2 cache of 60 MB.
@@ -152,7 +152,7 @@ impl Inputs {
     ) -> Result<(), EngineError> {
         let groups = request.groups().unwrap_or_default();
         let call = Call { workspace: None, ..request.call.lend() };
-        if let Products::Grouped { .. } = call.products {
+        if let GroupedProblem::PointerArray { .. } = call.products {
             return self.describe(engine, request, &groups);
         }
         let layouts = request.layouts();
@@ -198,19 +198,19 @@ impl Inputs {
     ) -> Result<(), EngineError> {
         let (types, [a_major, b_major]) = (request.stored(), request.majors);
         let [a_bytes, b_bytes, d_bytes] = types.bytes().map(u64::from);
-        let pitch = |major, mn: u32, k: u32, bytes: u64| {
+        let ld = |major, mn: u32, k: u32, bytes: u64| {
             let contiguous = if major == Major::K { k } else { mn };
             u64::from(contiguous).next_multiple_of(16 / bytes)
         };
         let lines = |major, mn: u32, k: u32| u64::from(if major == Major::K { mn } else { k });
         let of = |GemmProblem { m, n, k }: GemmProblem| {
-            let pitches = [pitch(a_major, m, k, a_bytes), pitch(b_major, n, k, b_bytes), u64::from(n)];
+            let lds = [ld(a_major, m, k, a_bytes), ld(b_major, n, k, b_bytes), u64::from(n)];
             let sizes = [
-                lines(a_major, m, k) * pitches[0] * a_bytes,
-                lines(b_major, n, k) * pitches[1] * b_bytes,
-                u64::from(m) * pitches[2] * d_bytes,
+                lines(a_major, m, k) * lds[0] * a_bytes,
+                lines(b_major, n, k) * lds[1] * b_bytes,
+                u64::from(m) * lds[2] * d_bytes,
             ];
-            (pitches, sizes.map(|bytes| bytes.next_multiple_of(ALIGNMENT)))
+            (lds, sizes.map(|bytes| bytes.next_multiple_of(ALIGNMENT)))
         };
         let mut all = [0; 3];
         for &group in groups {
@@ -231,14 +231,16 @@ impl Inputs {
                 let GemmProblem { m, n, k } = group;
                 let ([of_a, of_b, of_d], sizes) = of(group);
                 let [a, b, d] = next;
-                let (addresses, pitches) = ([a, b, d, d], [of_a, of_b, of_d, of_d]);
-                records.extend(Record { m, n, k, addresses, pitches }.to_bytes());
+                let (addresses, lds) = ([a, b, d, d], [of_a, of_b, of_d, of_d]);
+                records.extend(Record { m, n, k, addresses, lds }.to_bytes());
                 (0..3).for_each(|i| next[i] += sizes[i]);
             }
             let buffer = self.allocate(engine, records.len() as u64)?;
             engine.write(buffer, &records)?;
-            let products =
-                Products::Grouped { count: request.call.products.count(), records: buffer.address };
+            let products = GroupedProblem::PointerArray {
+                count: request.call.products.count(),
+                records: buffer.address,
+            };
             self.sets.push(Call { products, workspace: None, ..request.call.lend() });
         }
         Ok(())
@@ -253,7 +255,7 @@ impl Request<'_> {
             Form::Single | Form::Batched | Form::KGrouped => {
                 one.m == 0 || one.n == 0 || self.call.products.count() == 0
             }
-            Form::Ragged | Form::Masked | Form::Grouped => {
+            Form::GroupedContiguous | Form::GroupedMasked | Form::PointerArray => {
                 self.groups().unwrap_or_default().iter().all(|group| group.m == 0 || group.n == 0)
             }
         }

@@ -28,7 +28,7 @@
 //! and the memory that the epilogue accesses are allocated for the measurement and freed after it. None of
 //! the caller's memory is read or written.
 //!
-//! The rest of the module is for measuring tools of your own: [`Inputs`] of a request, a [`Heat`] of its
+//! The rest of the module is for measuring tools of your own: [`Inputs`] of a request, a [`Screening`] of its
 //! kernels, and [`Turns`].
 
 mod calibrate;
@@ -41,7 +41,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-pub use heat::{Heat, Timed};
+pub use heat::{Screening, Timed};
 pub use inputs::Inputs;
 pub use turns::{Candidate, Turn, Turns, median};
 
@@ -249,7 +249,7 @@ fn measure<E: Arguments + Clone>(
     context.wait();
     let gpu = &mut Gpu::from_context(Arc::clone(context))?;
     let inputs = Inputs::new(gpu, request)?;
-    let Heat { kernels, near, candidates } = Heat::run(gpu, (request, &inputs), epilogue, kernels)?;
+    let Screening { kernels, near, candidates } = Screening::run(gpu, (request, &inputs), epilogue, kernels)?;
     let turns = TURNS.take(gpu, &candidates, &mut |gpu, turn| turn.burst(gpu, REST, BURST))?;
     let time = |seconds: &Vec<f64>| median(seconds).map(|seconds| seconds * 1e6);
     let times = near.iter().zip(&turns).filter_map(|(&i, turns)| Some((&kernels[i].gemm, time(turns)?)));

@@ -15,7 +15,7 @@ use crate::error::EngineError;
 use crate::gemm::AnyGemm;
 use crate::launch::Made;
 use crate::problem::{Call, Launch};
-use crate::products::Products;
+use crate::products::GroupedProblem;
 use crate::program::Program;
 
 /// Zeroed memory in place of what a call's epilogue accesses.
@@ -61,12 +61,12 @@ impl Shadow {
             let reach = Reach::new(count, &note);
             gemm.checked(product, multiplied, &Path::within(&reach)).map(|_| ()).map_err(refused)
         };
-        if let Products::Grouped { .. } = call.products {
+        if let GroupedProblem::PointerArray { .. } = call.products {
             // Records hold the addresses of the matrices, C among them. These are only legal ones to check.
             let place = MatrixRef::new(NOWHERE, 1 << 31);
             for &problem in groups {
                 let (a, b, d) = (place, place, place);
-                let product = Call { problem, products: Products::One, a, b, d, ..call.clone() };
+                let product = Call { problem, products: GroupedProblem::One, a, b, d, ..call.clone() };
                 check(&product.with(call.epilogue.clone().with_c(place)), 1)?;
             }
         } else {

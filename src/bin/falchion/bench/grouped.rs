@@ -13,7 +13,7 @@ use cute_rs::atom::Major;
 use kernel::driver::Enqueue;
 use kernel::driver::tune::{Candidate, Inputs};
 use kernel::{
-    AnyGemm, Buffer, Call, Engine, GemmProblem, Gpu, Launch, LinearArguments, Products, Request, Types,
+    AnyGemm, Buffer, Call, Engine, GemmProblem, Gpu, GroupedProblem, Launch, LinearArguments, Request, Types,
     WorkspaceRef,
 };
 use peers::Matmul;
@@ -128,16 +128,16 @@ impl<'l> Placed<'l> {
     /// A record per expert, as device memory holds them.
     fn records(&self) -> Vec<u8> {
         let Layer { n, k, .. } = *self.layer;
-        let pitches = [k.into(), k.into(), n.into(), n.into()];
+        let lds = [k.into(), k.into(), n.into(), n.into()];
         let record = |(GemmProblem { m, n, k }, [a, b, d]): (GemmProblem, [u64; 3])| {
-            Record { m, n, k, addresses: [a, b, d, d], pitches }.to_bytes()
+            Record { m, n, k, addresses: [a, b, d, d], lds }.to_bytes()
         };
         self.products().into_iter().flat_map(record).collect()
     }
 
     /// All rows with one expert's weights.
     fn dense(&self) -> Call {
-        Call { products: Products::One, ..self.ragged }
+        Call { products: GroupedProblem::One, ..self.ragged }
     }
 
     /// All rows, with each expert's own weights, for a kernel of a given form.
@@ -285,7 +285,7 @@ impl Timed<'_> {
 fn ours(format: Format) -> Vec<AnyGemm> {
     let fits = |entry: &AnyGemm| {
         let (plan, unaligned) = (entry.plan(), entry.name().contains("unaligned"));
-        matches!(entry.form(), Form::Ragged | Form::Grouped)
+        matches!(entry.form(), Form::GroupedContiguous | Form::PointerArray)
             && entry.element() == format.name()
             && plan.majors() == [Major::K; 2]
             && !unaligned

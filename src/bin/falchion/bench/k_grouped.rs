@@ -12,7 +12,7 @@ use cute_rs::atom::Major;
 use kernel::driver::Enqueue;
 use kernel::driver::tune::{Candidate, Inputs};
 use kernel::{
-    AnyGemm, Call, Engine, GemmProblem, Gpu, LinearArguments, Products, Request, Types, WorkspaceRef,
+    AnyGemm, Call, Engine, GemmProblem, Gpu, GroupedProblem, LinearArguments, Request, Types, WorkspaceRef,
 };
 use peers::Matmul;
 use peers::cublaslt::CublasLt;
@@ -146,7 +146,7 @@ fn of_inputs(
 ) -> Result<Vec<Figure>, Failure> {
     let (types, whole) = (groups.types, groups.whole);
     let mut candidates: Vec<Candidate<'_>> = Vec::new();
-    let mut ours = |gpu: &mut Gpu, entry: &AnyGemm, name: String, products: Option<Products>| {
+    let mut ours = |gpu: &mut Gpu, entry: &AnyGemm, name: String, products: Option<GroupedProblem>| {
         let program = entry.program()?;
         let slots = gpu.slots(&program)?;
         let mut launches: Vec<Box<dyn Enqueue>> = Vec::new();
@@ -174,7 +174,7 @@ fn of_inputs(
     let request = Request::packed(types, groups.majors, whole);
     let dense = kernel::select(&request, machine());
     let dense = &catalogue::first(&dense, &request)?.gemm;
-    ours(gpu, dense, format!("one product, {}", dense.name()), Some(Products::One))?;
+    ours(gpu, dense, format!("one product, {}", dense.name()), Some(GroupedProblem::One))?;
 
     // cuBLASLt's plans are of one product's scales.
     if let Some(peer) = peer.filter(|_| !types.is_scaled()) {

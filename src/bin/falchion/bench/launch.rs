@@ -48,8 +48,8 @@ pub(super) fn measure(gpu: &mut Gpu, gemm: AnyGemm) -> Result<Vec<LaunchCost>, F
     let rows = d_bytes + m as usize * 16 * PITCHES as usize;
     let d = gpu.allocate(rows + 256 * ADDRESSES as usize)?;
     let call = catalogue::legal(&gemm, SHAPE);
-    let call = Call { workspace: None, ..call }.a(a.address, call.a.pitch).b(b.address, call.b.pitch);
-    let mut call = call.d(d.address, call.d.pitch);
+    let call = Call { workspace: None, ..call }.a(a.address, call.a.ld).b(b.address, call.b.ld);
+    let mut call = call.d(d.address, call.d.ld);
     if let Some(scales) = &mut call.scales {
         (scales.a.address, scales.b.address) = (factors.address, factors.address);
     }
@@ -62,7 +62,7 @@ pub(super) fn measure(gpu: &mut Gpu, gemm: AnyGemm) -> Result<Vec<LaunchCost>, F
     };
     let reshaped = |i: u64| {
         let mut call = moved(i);
-        call.d.pitch += i % PITCHES * u64::from(16 / of_d.bytes());
+        call.d.ld += i % PITCHES * u64::from(16 / of_d.bytes());
         call
     };
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use collective::Formula;
 use falchion::verify;
 use kernel::disk::records::Records;
-use kernel::driver::tune::{BURST, Heat, Inputs, REST};
+use kernel::driver::tune::{BURST, Inputs, REST, Screening};
 use kernel::{AnyGemm, Engine, GemmProblem, Gpu, Known, Ranked, Request, Types};
 use peers::cublaslt::CublasLt;
 
@@ -169,7 +169,7 @@ impl TuneArgs {
             request.fusion.map_or(request.types, |of| request.types.stored(of.output(request.types.a)));
         let product = arena::product(types, request.majors, size, peers.first());
         let plan = super::peer::planned(peer, &product, fused.as_ref().map(|fused| fused.fused))?;
-        let Heat { kernels, near, mut candidates } = heat(gpu, &request, &inputs, kernels)?;
+        let Screening { kernels, near, mut candidates } = heat(gpu, &request, &inputs, kernels)?;
         if let Some(fastest) = super::peer::fastest(gpu, plan.as_ref(), peers)? {
             let both = plan.as_ref().map(|plan| (plan, fastest));
             let cs = fused.as_ref().map_or(&[][..], |fused| &fused.cs);
@@ -237,16 +237,16 @@ fn heat(
     request: &Request<'_>,
     inputs: &Inputs,
     kernels: Vec<AnyGemm>,
-) -> Result<Heat, Failure> {
+) -> Result<Screening, Failure> {
     let Some(fusion) = request.fusion else {
-        return Ok(Heat::run(gpu, (request, inputs), &request.call.epilogue, kernels)?);
+        return Ok(Screening::run(gpu, (request, inputs), &request.call.epilogue, kernels)?);
     };
     let GemmProblem { m, n, .. } = request.call.problem;
     let mut bench = verify::Bench::aligned(gpu, 0);
     let shape = collective::tree::Shape { m, n: n >> fusion.halvings() };
     let arguments = bench.sample(fusion, request.types.a, shape)?;
     let buffers = bench.buffers();
-    let heat = Heat::run(gpu, (request, inputs), &arguments, kernels)?;
+    let heat = Screening::run(gpu, (request, inputs), &arguments, kernels)?;
     for buffer in buffers {
         gpu.free(buffer)?;
     }

@@ -27,7 +27,7 @@ pub(super) struct Overview {
     swapped: bool,
     form: &'static str,
     /// Name, value and note, as `falchion plan` prints them.
-    facts: Vec<[String; 3]>,
+    traits: Vec<[String; 3]>,
     warpgroups: Vec<Warpgroup>,
 }
 
@@ -57,7 +57,7 @@ impl Overview {
             shared_bytes: plan.shared_bytes,
             swapped: plan.swapped(),
             form: entry.form().words(),
-            facts: catalogue::facts(entry),
+            traits: catalogue::traits(entry),
             warpgroups: warpgroups(entry),
         }
     }

@@ -39,7 +39,11 @@ impl GemmArgs<'_> {
         let types = self.types.types()?;
         let layout = self.given.get::<String>("layout").unwrap_or_else(|| "kk".to_owned());
         catalogue::multiplied_as_they_lie(types, &layout)?;
-        types::sparse_as_it_lies(types, &layout, matches!(launched.form, Form::Ragged | Form::Masked))?;
+        types::sparse_as_it_lies(
+            types,
+            &layout,
+            matches!(launched.form, Form::GroupedContiguous | Form::GroupedMasked),
+        )?;
         let request = catalogue::padded(types, catalogue::majors(&layout), launched.extents()?);
         let request = launched.request(request);
         self.first(epilogue.map_or(request, |formula| request.fused(formula)))
@@ -57,7 +61,9 @@ fn possible(launched: &Launched) -> Result<(), Failure> {
     let operands = match launched.form {
         Form::KGrouped => of(&whole),
         Form::Single | Form::Batched => of(&launched.one) * u128::from(launched.batch),
-        Form::Ragged | Form::Masked | Form::Grouped => launched.groups.iter().map(of).sum(),
+        Form::GroupedContiguous | Form::GroupedMasked | Form::PointerArray => {
+            launched.groups.iter().map(of).sum()
+        }
     };
     if operands > 1 << 32 {
         return Err(Failure::usage(format!(

@@ -7,7 +7,7 @@ use cute_rs::atom::Major;
 use falchion::verify::product::orders;
 use falchion::verify::storage::of_few_bits;
 use falchion::verify::transposed::{transposition, turned};
-use falchion::verify::{Order, Product};
+use falchion::verify::{GemmCase, Order};
 use kernel::{AnyGemm, MatrixRef};
 
 use super::GemmArgs;
@@ -35,7 +35,7 @@ impl GemmArgs<'_> {
 }
 
 /// Prints which operands are transposed first, and the bytes that this reads and writes.
-pub(super) fn transposes(out: &mut impl Write, entry: &AnyGemm, product: &Product) -> Result<(), Failure> {
+pub(super) fn transposes(out: &mut impl Write, entry: &AnyGemm, product: &GemmCase) -> Result<(), Failure> {
     let operands = [&product.a, &product.b];
     for (i, matrix) in operands.into_iter().enumerate().filter(|(i, _)| turned(entry, operands)[*i]) {
         let (transpose, what, workspace) = transposition(matrix, MatrixRef::NONE).map_err(Failure::usage)?;

@@ -13,7 +13,7 @@ use crate::error::LaunchError;
 use crate::kernel::Kernel;
 use crate::operands::{Layouts, Memory, Visit};
 use crate::problem::{Call, GemmProblem, Launch, WorkspaceRef};
-use crate::products::Products;
+use crate::products::GroupedProblem;
 use crate::program::Program;
 use crate::transpose::{Transpose, Transposition};
 use crate::types::Types;
@@ -93,13 +93,13 @@ fn full() -> Call {
     call.sparse(matrix(9)).with(LinearArguments { alpha: 2.0, beta: 3.0, c: Some(matrix(10)) })
 }
 
-const SEVERAL: [Products; 6] = [
-    Products::One,
-    Products::Batched { count: 2 },
-    Products::Ragged { count: 2, offsets: 11 << 20 },
-    Products::Masked { count: 2, rows: 11 << 20, room: 32 },
-    Products::KGrouped { count: 2, offsets: 11 << 20 },
-    Products::Grouped { count: 2, records: 11 << 20 },
+const SEVERAL: [GroupedProblem; 6] = [
+    GroupedProblem::One,
+    GroupedProblem::Batched { count: 2 },
+    GroupedProblem::GroupedContiguous { count: 2, offsets: 11 << 20 },
+    GroupedProblem::GroupedMasked { count: 2, rows: 11 << 20, room: 32 },
+    GroupedProblem::KGrouped { count: 2, offsets: 11 << 20 },
+    GroupedProblem::PointerArray { count: 2, records: 11 << 20 },
 ];
 
 /// Checks that every part of a call that is visited either is an address, which a kept launch gets anew, or

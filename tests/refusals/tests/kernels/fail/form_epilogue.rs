@@ -4,7 +4,7 @@
 use collective::*;
 use half::bf16;
 #[allow(unused_imports)]
-use kernel::{Batched, Composed, Gemm, PointerArray, Ragged};
+use kernel::{Batched, Composed, Gemm, PointerArray, GroupedContiguous};
 use ptx::abi::Argument;
 use ptx::{Builder, Value};
 #[allow(unused_imports)]
@@ -50,7 +50,7 @@ impl<'f> DeviceEpilogue<'f> for Device<'f> {
 }
 
 const _: Plan = Gemm::<Batched<Composed<Ours, Mine, Persistent<AlongM>>>>::PLAN;
-const _: Plan = Gemm::<Ragged<Composed<Ours, Mine, Persistent<AlongM>>>>::PLAN;
+const _: Plan = Gemm::<GroupedContiguous<Composed<Ours, Mine, Persistent<AlongM>>>>::PLAN;
 const _: Plan = Gemm::<PointerArray<Composed<Ours, Mine, Persistent<AlongM>>>>::PLAN;
 
 fn main() {}

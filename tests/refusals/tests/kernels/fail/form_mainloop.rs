@@ -4,7 +4,7 @@
 use collective::*;
 use half::bf16;
 #[allow(unused_imports)]
-use kernel::{Batched, Composed, Gemm, PointerArray, Ragged};
+use kernel::{Batched, Composed, Gemm, PointerArray, GroupedContiguous};
 use ptx::abi::Argument;
 use ptx::Builder;
 #[allow(unused_imports)]
@@ -43,16 +43,16 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         plan: &Plan,
         cluster: pipeline::ClusterPosition<'f>,
         ring: pipeline::Position<'f>,
-        piece: Piece<'f>,
+        piece: WorkUnit<'f>,
     ) {
-        self.0.load(f, plan, cluster, ring, Piece { group: None, ..piece });
+        self.0.load(f, plan, cluster, ring, WorkUnit { group: None, ..piece });
     }
 }
 
 type Mine = Composed<First, LinearCombination<bf16>, Persistent<AlongM>>;
 const _: Plan = Gemm::<Mine>::PLAN; // one product is legal
 const _: Plan = Gemm::<Batched<Mine>>::PLAN;
-const _: Plan = Gemm::<Ragged<Mine>>::PLAN;
+const _: Plan = Gemm::<GroupedContiguous<Mine>>::PLAN;
 const _: Plan = Gemm::<PointerArray<Mine>>::PLAN;
 
 fn main() {}

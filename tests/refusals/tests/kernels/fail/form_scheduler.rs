@@ -4,10 +4,10 @@
 use collective::*;
 use half::bf16;
 #[allow(unused_imports)]
-use kernel::{Batched, Composed, Gemm, PointerArray, Ragged};
+use kernel::{Batched, Composed, Gemm, PointerArray, GroupedContiguous};
 use ptx::Builder;
 #[allow(unused_imports)]
-use scheduler::{Facts, Schedule, TileScheduler, Tiles, Work, WorkLoop};
+use scheduler::{SchedulerTraits, Schedule, TileScheduler, Tiles, Work, WorkLoop};
 use std::sync::Arc;
 use typenum::{U1, U64};
 
@@ -17,7 +17,7 @@ type Ours = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U64, U64>, 
 #[derive(Debug)]
 struct Mine;
 impl TileScheduler for Mine {
-    const FACTS: Facts = Facts::WHOLE;
+    const TRAITS: SchedulerTraits = SchedulerTraits::WHOLE;
     fn schedule() -> Arc<dyn Schedule> {
         Arc::new(Self)
     }
@@ -29,8 +29,8 @@ impl Schedule for Mine {
     fn describe(&self) -> String {
         "one worker".to_owned()
     }
-    fn facts(&self) -> Facts {
-        Facts::WHOLE
+    fn traits(&self) -> SchedulerTraits {
+        SchedulerTraits::WHOLE
     }
     fn workers(&self, _: Tiles<u32>, _: u32) -> u32 {
         1
@@ -42,7 +42,7 @@ impl Schedule for Mine {
 }
 
 const _: Plan = Gemm::<Batched<Composed<Ours, LinearCombination<bf16>, Mine>>>::PLAN;
-const _: Plan = Gemm::<Ragged<Composed<Ours, LinearCombination<bf16>, Mine>>>::PLAN;
+const _: Plan = Gemm::<GroupedContiguous<Composed<Ours, LinearCombination<bf16>, Mine>>>::PLAN;
 const _: Plan = Gemm::<PointerArray<Composed<Ours, LinearCombination<bf16>, Mine>>>::PLAN;
 
 fn main() {}
