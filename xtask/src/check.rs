@@ -50,7 +50,7 @@ const STEPS: [Step; 4] = [
 ];
 
 /// Crates outside the workspace that have lock files.
-const ADAPTERS: [&str; 4] = ["burn", "c", "candle", "cust"];
+const ADAPTERS: [&str; 6] = ["burn", "c", "candle", "core", "cust", "python"];
 
 /// Runs all checks and lists those that failed.
 pub(crate) fn all() -> Result<(), Error> {

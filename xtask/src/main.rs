@@ -22,6 +22,7 @@ mod msrv;
 mod mutate;
 mod package;
 mod ptxas;
+mod python;
 mod skipped;
 mod test;
 mod unpacked;

@@ -26,6 +26,13 @@ impl Skipped {
         }
     }
 
+    /// Adds tests that this program itself has skipped.
+    pub(crate) fn add(&self, tests: &str, reason: &str) -> Result<(), Error> {
+        let mut text = fs::read_to_string(&self.0).unwrap_or_default();
+        text.push_str(&format!("skipped: {tests} ({reason})\n"));
+        fs::write(&self.0, text).map_err(|source| Error::CannotWrite { path: self.0.clone(), source })
+    }
+
     pub(crate) fn path(&self) -> &OsStr {
         self.0.as_os_str()
     }

@@ -10,6 +10,7 @@ use crate::cargo;
 use crate::error::Error;
 use crate::examples;
 use crate::ptxas;
+use crate::python;
 use crate::skipped::{self, Skipped};
 
 const TEST: [&str; 6] = ["test", "--workspace", "--all-features", "--profile", "ci", "--no-fail-fast"];
@@ -65,13 +66,12 @@ pub(crate) fn run(choice: Choice) -> Result<(), Error> {
         };
         command.envs(seed(choice.fresh)).envs(choice.fresh.then_some(LONG));
     });
-    let report = skipped.report();
     let examples = if tested.is_ok() { examples::run().map(Some) } else { Ok(None) };
     let outside = match &ptxas {
-        Some(ptxas) if tested.is_ok() => outside(&ptxas.path),
+        Some(ptxas) if tested.is_ok() => outside(&ptxas.path, &skipped),
         Some(_) | None => Ok(()),
     };
-    eprintln!("\n{report}");
+    eprintln!("\n{}", skipped.report());
     if let Ok(Some(count)) = examples {
         eprintln!("xtask: {count} examples ran");
     }
@@ -87,9 +87,9 @@ fn seed(fresh: bool) -> Option<(&'static str, &'static str)> {
     (!fresh).then_some(SEED)
 }
 
-/// Runs the crates outside the workspace that depend on the library, and the tests of the C adapter.
+/// Runs the crates outside the workspace that depend on the library, and the tests of the adapters for C and Python.
 /// `tests/ahead`, which makes kernels ahead of time, is built without an assembler and with one.
-fn outside(ptxas: &Path) -> Result<(), Error> {
+fn outside(ptxas: &Path, skipped: &Skipped) -> Result<(), Error> {
     let target = cargo::target_directory()?;
     for (manifest, ptxas) in [
         ("tests/outside/Cargo.toml", None),
@@ -104,7 +104,11 @@ fn outside(ptxas: &Path) -> Result<(), Error> {
     // The C compiler is the one that Rust uses as its linker.
     cargo::run(&["test", "--profile", "ci", "--manifest-path", "adapters/c/Cargo.toml"], |command| {
         command.env("CARGO_TARGET_DIR", &target).env_remove(ptxas::VARIABLE);
-    })
+    })?;
+    if let Some(reason) = python::run(&target)? {
+        skipped.add("the adapter for Python", &reason)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,0 +1,130 @@
+//! A kernel with the arguments of its epilogue by name, whose launches are kept and moved to new addresses.
+
+use std::sync::Arc;
+
+use falchion::collective::tree::Shape;
+use falchion::collective::{Format, Formula, Input};
+use falchion::kernel::operands::{Contents, Extents, Layouts, Memory, Visit, Visited};
+use falchion::kernel::{AnyGemm, Call, Kernel, Launch, LaunchError, LinearArguments, Program};
+use falchion::ptx::VerifyError;
+
+use crate::slots::{Kind, Slot, slots};
+
+/// The arguments of a call's epilogue.
+#[derive(Clone, Debug)]
+pub enum Epilogue {
+    /// Alpha, beta and C.
+    Linear(LinearArguments),
+    /// Those of a text: one per [`Slot`], in their order, `None` where it is not given; and the number of GEMMs.
+    Fused(Arc<[Slot]>, Vec<Option<Input>>, u32),
+}
+
+impl Visited for Epilogue {
+    fn visit(&mut self, d: Extents, format: Format, visit: &mut impl Visit) {
+        match self {
+            Self::Linear(linear) => linear.visit(d, format, visit),
+            Self::Fused(slots, inputs, count) => {
+                for (slot, input) in slots.iter().zip(inputs) {
+                    visit.form(input.is_some().into());
+                    if let Some(input) = input {
+                        visit_input(*slot, input, *count, visit);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Visits an argument. `count` is the number of GEMMs.
+fn visit_input(Slot { name, kind }: Slot, input: &mut Input, count: u32, visit: &mut impl Visit) {
+    let (bits, [lines, length], writes) = match kind {
+        Kind::Memory { format, extents, writes, .. } => (format.bits(), extents, writes),
+        Kind::Scalar | Kind::Scratch(_) | Kind::Mask => (8, [1, 0], true),
+    };
+    let contents = Contents::Elements(bits.div_ceil(8));
+    let one = Extents { bits, length: length.into(), lines, ld: 0, count: 1, stride: 0 };
+    let mut memory = |address: &mut u64, extents| {
+        visit.memory(Memory { name, address, extents, contents, writes });
+    };
+    match input {
+        Input::Scalar(number) => visit.factor(number),
+        Input::Address(address) => memory(address, one),
+        Input::Matrix(matrix) => {
+            memory(&mut matrix.address, Extents { ld: matrix.ld, ..one });
+            visit.length(&mut matrix.ld);
+        }
+        Input::Each { address, ld, stride } => {
+            let stride_elements = *stride * 8 / u64::from(bits);
+            memory(address, Extents { ld: *ld, count, stride: stride_elements, ..one });
+            visit.length(ld);
+            visit.length(stride);
+        }
+        Input::Scratch(scratch) => {
+            memory(&mut scratch.address, Extents::line(8, scratch.bytes));
+            visit.length(&mut scratch.bytes);
+        }
+        // A mask's numbers change with each launch.
+        _ => visit.hidden(),
+    }
+}
+
+/// A kernel whose epilogue is linear or a formula.
+#[derive(Clone, Debug)]
+pub struct Described {
+    gemm: AnyGemm,
+    formula: Option<Formula>,
+}
+
+impl Described {
+    pub(crate) fn new(gemm: AnyGemm, formula: Option<Formula>) -> Self {
+        Self { gemm, formula }
+    }
+
+    /// The kernel.
+    pub fn gemm(&self) -> &AnyGemm {
+        &self.gemm
+    }
+
+    /// The arguments of the epilogue's text, for a GEMM with these extents of D; none without a text.
+    pub(crate) fn slots(&self, shape: Shape) -> Vec<Slot> {
+        self.formula.map_or_else(Vec::new, |formula| slots(formula, self.operand(), shape))
+    }
+
+    /// The format that a formula's vectors have by default.
+    fn operand(&self) -> Format {
+        self.gemm.plan().mainloop.operands[0].format
+    }
+}
+
+impl Kernel<Call<Epilogue>> for Described {
+    fn program(&self) -> Result<Program, VerifyError> {
+        self.gemm.program()
+    }
+
+    fn workspace(&self, call: &Call<Epilogue>, slots: u32) -> u64 {
+        self.gemm.workspace(call, slots)
+    }
+
+    fn launch(&self, call: &Call<Epilogue>, slots: u32) -> Result<Option<Launch>, LaunchError> {
+        let arguments = match (&call.epilogue, self.formula) {
+            (Epilogue::Linear(linear), _) => return self.gemm.launch(&call.clone().with(*linear), slots),
+            (Epilogue::Fused(..), None) => {
+                let epilogue = "a text".to_owned();
+                return Err(LaunchError::NotLinear { epilogue });
+            }
+            (Epilogue::Fused(slots, inputs, _), Some(formula)) => {
+                let given = slots.iter().zip(inputs);
+                let given: Vec<_> = given.filter_map(|(slot, input)| Some((slot.name, (*input)?))).collect();
+                let problem = call.problem;
+                let shape = Shape { m: problem.m, n: problem.n >> formula.halvings() };
+                formula.bind(self.operand(), shape, &given)?
+            }
+        };
+        self.gemm.launch(&call.clone().with(arguments), slots)
+    }
+
+    fn visit(&self, call: &mut Call<Epilogue>, visit: &mut impl Visit) {
+        let multiplied = !matches!(&call.epilogue, Epilogue::Linear(linear) if linear.alpha == 0.0);
+        call.visit(&Layouts { multiplied, ..Layouts::of(&self.gemm) }, visit);
+    }
+}

@@ -1,0 +1,256 @@
+//! The kernel for a described GEMM.
+#![allow(unsafe_code, reason = "launches on the caller's memory")]
+
+use core::ffi::c_void;
+use core::fmt;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use falchion::collective::Format;
+use falchion::collective::tree::Shape;
+use falchion::cute_rs::atom::Major;
+use falchion::kernel::driver::{Context, Loaded};
+use falchion::kernel::{
+    AnyGemm, Call, EngineError, GemmProblem, Kernel, KernelSpec, Machine, Program, Ranked, Request,
+    SpecError, Types, fastest, rank,
+};
+
+use crate::described::{Described, Epilogue};
+use crate::host::{self, Run};
+use crate::slots::Slot;
+
+/// Why there is no kernel for a description.
+#[derive(Clone, Debug)]
+pub enum Refusal {
+    /// An argument is invalid: its name, the value found and what was needed.
+    Invalid(String),
+    /// No kernel supports the GEMM, with the reason.
+    NoKernel(String),
+    /// A mistake of this library.
+    Internal(String),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Invalid(words) | Self::NoKernel(words) | Self::Internal(words)) = self;
+        f.write_str(words)
+    }
+}
+
+impl core::error::Error for Refusal {}
+
+/// An address for a description: a multiple of `bytes`, a power of two up to 256, and of no more.
+pub const fn aligned(bytes: u32) -> u64 {
+    (1 << 20) | bytes as u64
+}
+
+/// The kernel for a described GEMM.
+pub struct Gemm {
+    kernel: Described,
+    program: Program,
+    slots: Arc<[Slot]>,
+    reason: String,
+    microseconds: f64,
+    /// The loaded kernel, by card.
+    loaded: OnceLock<(usize, Arc<Mutex<Loaded<Described>>>)>,
+}
+
+impl fmt::Debug for Gemm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gemm").field("kernel", &self.kernel.gemm().name()).finish_non_exhaustive()
+    }
+}
+
+/// The kernels that are loaded, by card and name of their entry: different GEMMs may have one kernel.
+type Kernels = HashMap<(usize, String), Arc<Mutex<Loaded<Described>>>>;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Gemm {
+    /// Chooses the kernel for a request, or takes the one that a spec describes.
+    ///
+    /// # Errors
+    /// A spec that describes no kernel, or another one than the request asks for; no kernel supports the
+    /// request.
+    pub fn new(request: &Request<'_>, spec: Option<&str>, machine: &Machine) -> Result<Self, Refusal> {
+        let ranked = match spec {
+            Some(spec) => served(of_text(spec, request)?, request, machine)?,
+            None => fastest(request, machine).map_err(|refused| {
+                let Types { a, b, d, .. } = request.types;
+                let none = || format!("no kernel multiplies {a} by {b} in these directions and stores {d}");
+                let reason = refused.map_or_else(none, |error| error.to_string());
+                let GemmProblem { m, n, k } = request.call.problem;
+                let fused = request.fusion.map_or_else(String::new, |of| format!(" with {}", of.text()));
+                Refusal::NoKernel(format!("{m} x {n} x {k} {}{fused}: {reason}", request.types))
+            })?,
+        };
+        let Ranked { gemm, prediction, reason, .. } = ranked;
+        let program = gemm.program().map_err(|error| Refusal::Internal(error.to_string()))?;
+        let kernel = Described::new(gemm, request.fusion);
+        let problem = request.call.problem;
+        let halvings = request.fusion.map_or(0, |formula| formula.halvings());
+        let slots = kernel.slots(Shape { m: problem.m, n: problem.n >> halvings }).into();
+        let microseconds = prediction.microseconds;
+        Ok(Self { kernel, program, slots, reason, microseconds, loaded: OnceLock::new() })
+    }
+
+    /// The kernel as a value.
+    pub fn gemm(&self) -> &AnyGemm {
+        self.kernel.gemm()
+    }
+
+    /// The kernel's program.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// The text of the kernel's spec.
+    pub fn name(&self) -> String {
+        self.gemm().spec().map_or_else(|| self.gemm().entry_name(), |spec| spec.to_string())
+    }
+
+    /// What the epilogue's text takes; nothing without a text.
+    pub fn slots(&self) -> &Arc<[Slot]> {
+        &self.slots
+    }
+
+    /// One sentence that says what limits the kernel's time.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// The predicted time in microseconds.
+    pub fn microseconds(&self) -> f64 {
+        self.microseconds
+    }
+
+    /// Compiles the kernel for a card, in its primary context, unless that was done before.
+    ///
+    /// # Errors
+    /// The driver's, or the kernel is loaded for another card.
+    pub fn load(&self, ordinal: usize) -> Result<(), EngineError> {
+        self.loaded_on(ordinal).map(|_| ())
+    }
+
+    fn loaded_on(&self, ordinal: usize) -> Result<&Mutex<Loaded<Described>>, EngineError> {
+        static KERNELS: OnceLock<Mutex<Kernels>> = OnceLock::new();
+        if let Some((known, loaded)) = self.loaded.get() {
+            return if *known == ordinal {
+                Ok(loaded)
+            } else {
+                Err(EngineError::NoDevice { ordinal, count: 0 })
+            };
+        }
+        let key = (ordinal, self.gemm().entry_name());
+        let known = lock(KERNELS.get_or_init(Mutex::default)).get(&key).cloned();
+        let loaded = match known {
+            Some(loaded) => loaded,
+            None => {
+                let context = Context::primary(ordinal)?;
+                let made = Loaded::load_in(&context, self.kernel.clone(), self.program.clone())?;
+                let made = Arc::new(Mutex::new(made));
+                Arc::clone(lock(KERNELS.get_or_init(Mutex::default)).entry(key).or_insert(made))
+            }
+        };
+        Ok(&self.loaded.get_or_init(|| (ordinal, loaded)).1)
+    }
+
+    /// Whether the kernel is loaded, and for which card.
+    pub fn card(&self) -> Option<usize> {
+        self.loaded.get().map(|(ordinal, _)| *ordinal)
+    }
+
+    /// Bytes of workspace that a call needs. The kernel must be loaded; `None` if it is not.
+    pub fn workspace(&self, call: &Call<Epilogue>) -> Option<u64> {
+        let (_, loaded) = self.loaded.get()?;
+        let slots = lock(loaded).slots();
+        Some(self.kernel.workspace(call, slots))
+    }
+
+    /// Enqueues a call on a stream of the card's primary context. A call of a shape that was launched before
+    /// allocates nothing.
+    ///
+    /// # Errors
+    /// The first illegal argument, or a driver error.
+    ///
+    /// # Safety
+    /// As [`Loaded::launch_raw`].
+    pub unsafe fn launch(
+        &self,
+        ordinal: usize,
+        stream: *mut c_void,
+        call: &Call<Epilogue>,
+    ) -> Result<(), EngineError> {
+        let loaded = self.loaded_on(ordinal)?;
+        // SAFETY: the caller guarantees it.
+        unsafe { lock(loaded).launch_raw(stream, call) }
+    }
+
+    /// Runs a call on the host's memory, in the emulator. `None` if there was nothing to compute.
+    ///
+    /// # Errors
+    /// The first illegal argument, or the fault that the emulator found.
+    ///
+    /// # Safety
+    /// Every piece of memory that the call names can be read as far as its extents reach; what the kernel
+    /// writes can be written, and nobody else uses it meanwhile.
+    pub unsafe fn emulate(&self, call: &Call<Epilogue>, how: Run) -> Result<Option<Duration>, EngineError> {
+        // SAFETY: the caller guarantees it.
+        unsafe { host::run(&self.kernel, &self.program, call, how) }
+    }
+}
+
+/// The spec of a text, in which what the request says may be left out but not be otherwise.
+fn of_text(text: &str, request: &Request<'_>) -> Result<AnyGemm, Refusal> {
+    let [a, b, d] = [request.types.a, request.types.b, request.types.d].map(Format::name);
+    let form = match request.call.products.form().suffix().trim_start_matches('_') {
+        "" => "single".to_owned(),
+        suffix => suffix.replace('_', "-"),
+    };
+    let direction = |major, letters: [char; 2]| letters[usize::from(major == Major::Mn)];
+    let layout: String =
+        [direction(request.majors[0], ['k', 'm']), direction(request.majors[1], ['k', 'n'])].iter().collect();
+    let epilogue = request.fusion.map_or("", |formula| formula.text());
+    let mut whole = text.to_owned();
+    for (key, value, from) in [
+        ("form", form.as_str(), "the number of GEMMs"),
+        ("dtype", a, "types"),
+        ("dtype-b", b, "types"),
+        ("out", d, "types"),
+        ("layout", layout.as_str(), "layout"),
+        ("epilogue", epilogue, "epilogue"),
+    ] {
+        let words = text.split([' ', ',', '\t', '\n']).filter_map(|word| word.split_once('='));
+        match words.into_iter().find(|(known, _)| *known == key) {
+            None if value.is_empty() => {}
+            None => whole = format!("{key}={value} {whole}"),
+            // The request's check compares epilogues.
+            Some((_, given)) if given == value || key == "epilogue" => {}
+            Some((_, given)) => {
+                let words = format!("spec: {key} is `{given}`, `{value}` was needed, as {from} says");
+                return Err(Refusal::Invalid(words));
+            }
+        }
+    }
+    let failed = |error: String| Refusal::Invalid(format!("spec: {error}"));
+    let spec: KernelSpec = whole.parse().map_err(|error: SpecError| failed(error.to_string()))?;
+    spec.kernel().map_err(|error| failed(error.to_string()))
+}
+
+/// The kernel of a spec, if it serves a request.
+fn served(gemm: AnyGemm, request: &Request<'_>, machine: &Machine) -> Result<Ranked, Refusal> {
+    let mut selection = rank(vec![gemm], request, machine);
+    match (selection.ranked.pop(), selection.refused.pop()) {
+        (Some(ranked), _) => Ok(ranked),
+        (None, Some(refused)) => Err(Refusal::Invalid(format!("spec: {}", refused.error))),
+        (None, None) => {
+            let needed = request.fusion.map_or("`epilogue=linear` or `epilogue=sourced`".to_owned(), |of| {
+                format!("`epilogue={of}`")
+            });
+            Err(Refusal::Invalid(format!("spec: {needed} was needed")))
+        }
+    }
+}

@@ -1,0 +1,10 @@
+"""Matrix kernels for NVIDIA's Hopper GPUs: any epilogue as text, no CUDA toolkit, and an emulator that proves them.
+
+Arrays of numpy, and tensors of torch on the CPU, are multiplied in an emulator of the card, which runs the program that
+the card runs and finds its races. Tensors of torch on an H100 or H200 are multiplied on the card, on the current stream.
+"""
+
+from ._native import Fault, Kernel, check, matmul, plan
+
+__version__ = "0.1.0"
+__all__ = ["Fault", "Kernel", "check", "matmul", "plan"]

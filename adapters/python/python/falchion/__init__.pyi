@@ -1,0 +1,62 @@
+"""Matrix kernels for NVIDIA's Hopper GPUs: see the functions."""
+
+from typing import Any
+
+__version__: str
+
+
+class Fault(RuntimeError):
+    """The emulator found a race, a bad access or a hang. Its text is the report."""
+
+class Kernel:
+    """A kernel that was chosen, with its predicted time."""
+
+    @property
+    def spec(self) -> str: ...
+    @property
+    def microseconds(self) -> float: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def tile(self) -> tuple[int, int, int]: ...
+    @property
+    def stages(self) -> int: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def shared_bytes(self) -> int: ...
+    @property
+    def rust_type(self) -> str: ...
+    def ptx(self) -> str: ...
+
+def matmul(
+    a: Any,
+    b: Any,
+    *,
+    out: Any | None = None,
+    epilogue: str | None = None,
+    types: str | None = None,
+    c: Any | None = None,
+    alpha: float | None = None,
+    beta: float | None = None,
+    scale_a: Any | None = None,
+    scale_b: Any | None = None,
+    groups: Any | None = None,
+    reproducible: bool = False,
+    spec: str | None = None,
+    **inputs: Any,
+) -> Any: ...
+def check(a: Any, b: Any, *, schedules: int = 8, **keywords: Any) -> Kernel: ...
+def plan(
+    m: int,
+    n: int,
+    k: int,
+    *,
+    types: str = "bf16",
+    layout: str = "kn",
+    batch: int = 1,
+    epilogue: str | None = None,
+    reproducible: bool = False,
+    card: str = "h200",
+    most: int = 1,
+) -> list[Kernel]: ...

@@ -1,0 +1,310 @@
+//! Arrays of numpy, tensors of torch, and whatever else says where its elements are.
+
+use falchion::collective::Format;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::{PyTypeInfo, intern};
+
+/// Where the elements are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Place {
+    Host,
+    Cuda(usize),
+}
+
+impl Place {
+    pub(crate) fn words(self) -> String {
+        match self {
+            Self::Host => "the host's memory".to_owned(),
+            Self::Cuda(ordinal) => format!("cuda:{ordinal}"),
+        }
+    }
+}
+
+/// What has elements: an array of numpy, or a tensor of torch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Library {
+    Numpy,
+    Torch,
+}
+
+/// The most dimensions of an array.
+pub(crate) const MOST: usize = 4;
+
+/// An array: where its elements are, and how far apart, in elements.
+#[derive(Clone, Debug)]
+pub(crate) struct Array<'py> {
+    pub(crate) object: Bound<'py, PyAny>,
+    pub(crate) library: Library,
+    pub(crate) place: Place,
+    pub(crate) address: u64,
+    /// Extents and distances of the dimensions.
+    sizes: [[i64; 2]; MOST],
+    rank: usize,
+    /// The format that its type says.
+    pub(crate) format: Option<Format>,
+    /// Name of the type, and bytes per element.
+    pub(crate) bytes: u32,
+}
+
+/// A `ValueError`.
+pub(crate) fn invalid<T>(words: impl Into<String>) -> PyResult<T> {
+    Err(PyValueError::new_err(words.into()))
+}
+
+/// The types of elements: the names of numpy (with `ml_dtypes`) and of torch.
+const TYPES: [(&str, Option<Format>, u32); 13] = [
+    ("float32", Some(Format::F32), 4),
+    ("float16", Some(Format::F16), 2),
+    ("bfloat16", Some(Format::Bf16), 2),
+    ("float8_e4m3fn", Some(Format::E4m3), 1),
+    ("float8_e5m2", Some(Format::E5m2), 1),
+    ("int8", Some(Format::S8), 1),
+    ("uint8", Some(Format::U8), 1),
+    ("int32", Some(Format::S32), 4),
+    ("float64", Some(Format::F64), 8),
+    ("uint16", None, 2),
+    ("uint32", None, 4),
+    ("int16", None, 2),
+    ("int64", None, 8),
+];
+
+/// The name of the type of a format's elements.
+pub(crate) fn type_name(format: Format) -> &'static str {
+    let format = if format == Format::Tf32 { Format::F32 } else { format };
+    TYPES.iter().find(|(_, of, _)| *of == Some(format)).map_or("float32", |(name, ..)| name)
+}
+
+/// torch, its types of elements in the order of [`TYPES`], and its class of tensors, once it is imported.
+pub(crate) struct Torch {
+    pub(crate) module: Py<PyAny>,
+    tensor: Py<PyAny>,
+    types: Vec<Option<Py<PyAny>>>,
+    stream: Py<PyAny>,
+}
+
+impl Torch {
+    /// torch, if somebody has imported it: there are no tensors before.
+    pub(crate) fn imported(py: Python<'_>) -> Option<&Self> {
+        static TORCH: PyOnceLock<Torch> = PyOnceLock::new();
+        if let Some(torch) = TORCH.get(py) {
+            return Some(torch);
+        }
+        let modules = py.import("sys").ok()?.getattr("modules").ok()?;
+        let module = modules.call_method1("get", ("torch",)).ok().filter(|module| !module.is_none())?;
+        let types = TYPES.iter().map(|(name, ..)| module.getattr(*name).ok().map(Bound::unbind)).collect();
+        // The stream's handle without an object for the stream. An older torch has only the object.
+        let inner = module.getattr("_C").and_then(|inner| inner.getattr("_cuda_getCurrentRawStream"));
+        let stream = inner.map_or_else(|_| py.None(), Bound::unbind);
+        let tensor = module.getattr("Tensor").ok()?.unbind();
+        Some(TORCH.get_or_init(py, || Self { module: module.unbind(), tensor, types, stream }))
+    }
+
+    /// The handle of a card's current stream.
+    pub(crate) fn stream(&self, py: Python<'_>, ordinal: usize) -> PyResult<usize> {
+        if self.stream.is_none(py) {
+            let cuda = self.module.bind(py).getattr("cuda")?;
+            return cuda.call_method1("current_stream", (ordinal,))?.getattr("cuda_stream")?.extract();
+        }
+        self.stream.bind(py).call1((ordinal,))?.extract()
+    }
+}
+
+impl<'py> Array<'py> {
+    /// The array of an argument.
+    pub(crate) fn of(name: &str, object: &Bound<'py, PyAny>) -> PyResult<Self> {
+        let py = object.py();
+        if let Some(torch) = Torch::imported(py)
+            && object.is_instance(torch.tensor.bind(py))?
+        {
+            return Self::of_tensor(name, object, torch);
+        }
+        if object.hasattr(intern!(py, "__array_interface__"))? {
+            return Self::of_numpy(name, object);
+        }
+        if object.hasattr(intern!(py, "__dlpack__"))? {
+            // The library that knows the place of the elements takes them over.
+            let place: (i32, i32) = object.call_method0("__dlpack_device__")?.extract()?;
+            let library = if place.0 == 1 { "numpy" } else { "torch" };
+            let taken = py.import(library)?.getattr("from_dlpack")?.call1((object,))?;
+            return Self::of(name, &taken);
+        }
+        invalid(format!(
+            "{name} is of type {}, an array of numpy, a tensor of torch or an object with __dlpack__ was needed",
+            object.get_type().name()?
+        ))
+    }
+
+    fn of_tensor(name: &str, object: &Bound<'py, PyAny>, torch: &Torch) -> PyResult<Self> {
+        let py = object.py();
+        let place = if object.getattr(intern!(py, "is_cuda"))?.is_truthy()? {
+            Place::Cuda(object.call_method0(intern!(py, "get_device"))?.extract()?)
+        } else if object.getattr(intern!(py, "is_cpu"))?.is_truthy()? {
+            Place::Host
+        } else {
+            let device = object.getattr("device")?;
+            return invalid(format!("{name} is on {device}, cpu or cuda was needed"));
+        };
+        let dtype = object.getattr(intern!(py, "dtype"))?;
+        let known = torch.types.iter().position(|of| of.as_ref().is_some_and(|of| of.is(&dtype)));
+        let Some(index) = known else {
+            return invalid(format!("{name} has elements of {dtype}, {} was needed", names()));
+        };
+        let shape = object.getattr(intern!(py, "shape"))?;
+        let strides = object.call_method0(intern!(py, "stride"))?;
+        let address = object.call_method0(intern!(py, "data_ptr"))?.extract()?;
+        let (shape, strides) = (shape.cast_into::<PyTuple>()?, strides.cast_into::<PyTuple>()?);
+        let all = Self {
+            object: object.clone(),
+            library: Library::Torch,
+            place,
+            address,
+            sizes: [[1, 0]; MOST],
+            rank: 0,
+            format: TYPES[index].1,
+            bytes: TYPES[index].2,
+        };
+        all.sized(name, &shape, &strides, 1)
+    }
+
+    fn of_numpy(name: &str, object: &Bound<'py, PyAny>) -> PyResult<Self> {
+        let py = object.py();
+        let array = py.import("numpy")?.call_method1("asarray", (object,))?;
+        let dtype: String = array.getattr("dtype")?.getattr("name")?.extract()?;
+        let Some(&(_, format, bytes)) = TYPES.iter().find(|(name, ..)| *name == dtype) else {
+            return invalid(format!("{name} has elements of {dtype}, {} was needed", names()));
+        };
+        let address = array.getattr("ctypes")?.getattr("data")?.extract()?;
+        let (shape, strides) = (array.getattr("shape")?, array.getattr("strides")?);
+        let (shape, strides) = (shape.cast_into::<PyTuple>()?, strides.cast_into::<PyTuple>()?);
+        let all = Self {
+            object: array,
+            library: Library::Numpy,
+            place: Place::Host,
+            address,
+            sizes: [[1, 0]; MOST],
+            rank: 0,
+            format,
+            bytes,
+        };
+        all.sized(name, &shape, &strides, bytes.into())
+    }
+
+    fn sized(
+        mut self,
+        name: &str,
+        shape: &Bound<'py, PyTuple>,
+        strides: &Bound<'py, PyTuple>,
+        unit: i64,
+    ) -> PyResult<Self> {
+        if shape.len() > MOST {
+            return invalid(format!("{name} has {} dimensions, {MOST} or fewer were needed", shape.len()));
+        }
+        self.rank = shape.len();
+        for (i, size) in self.sizes.iter_mut().take(self.rank).enumerate() {
+            let stride: i64 = strides.get_item(i)?.extract()?;
+            // A distance that is no whole number of elements is refused where it is asked for.
+            let elements = if stride % unit == 0 { stride / unit } else { i64::MIN };
+            *size = [shape.get_item(i)?.extract()?, elements];
+        }
+        Ok(self)
+    }
+
+    /// Number of dimensions.
+    pub(crate) fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// Extent and distance of a dimension, counted from the last one. Dimensions in front of the first are 1.
+    pub(crate) fn last(&self, i: usize) -> [i64; 2] {
+        if i < self.rank { self.sizes[self.rank - 1 - i] } else { [1, 0] }
+    }
+
+    pub(crate) fn shape(&self) -> Vec<i64> {
+        self.sizes[..self.rank].iter().map(|[extent, _]| *extent).collect()
+    }
+
+    /// The shape, for errors: `(3, 4)`.
+    pub(crate) fn shape_words(&self) -> String {
+        shape_words(&self.shape())
+    }
+
+    /// A packed copy; with `transposed` it is packed along its last dimension but one.
+    pub(crate) fn copied(&self, name: &str, transposed: bool) -> PyResult<Self> {
+        let py = self.object.py();
+        let turned = |object: &Bound<'py, PyAny>| -> PyResult<Bound<'py, PyAny>> {
+            if !transposed {
+                return Ok(object.clone());
+            }
+            match self.library {
+                Library::Numpy => object.call_method1(intern!(py, "swapaxes"), (-1, -2)),
+                Library::Torch => object.getattr(intern!(py, "mT")),
+            }
+        };
+        let object = turned(&self.object)?;
+        let packed = match self.library {
+            Library::Numpy => py.import("numpy")?.call_method1("ascontiguousarray", (object,))?,
+            Library::Torch => object.call_method0(intern!(py, "contiguous"))?,
+        };
+        Self::of(name, &turned(&packed)?)
+    }
+
+    /// A new array of a shape, in the same place. Its elements have this format, with a type of this array's library.
+    pub(crate) fn empty(&self, shape: &[i64], format: Format, zeros: bool) -> PyResult<Bound<'py, PyAny>> {
+        let py = self.object.py();
+        let shape = PyTuple::new(py, shape)?;
+        match self.library {
+            Library::Numpy => {
+                let numpy = py.import("numpy")?;
+                let dtype = if self.format == Some(format) {
+                    self.object.getattr("dtype")?
+                } else {
+                    numpy_type(py, format)?
+                };
+                numpy.call_method1(if zeros { "zeros" } else { "empty" }, (shape, dtype))
+            }
+            Library::Torch => {
+                let index = TYPES.iter().position(|(name, ..)| *name == type_name(format));
+                let types = Torch::imported(py).map(|torch| &torch.types);
+                let dtype = index.zip(types).and_then(|(index, types)| types[index].as_ref());
+                let options = PyDict::new(py);
+                options.set_item(intern!(py, "dtype"), dtype)?;
+                let name: &Bound<'py, PyString> =
+                    if zeros { intern!(py, "new_zeros") } else { intern!(py, "new_empty") };
+                self.object.call_method(name, (shape,), Some(&options))
+            }
+        }
+    }
+}
+
+/// numpy's type for a format: of `ml_dtypes` where numpy has none, or else unsigned integers of its size.
+fn numpy_type<'py>(py: Python<'py>, format: Format) -> PyResult<Bound<'py, PyAny>> {
+    let (numpy, name) = (py.import("numpy")?, type_name(format));
+    if let Ok(found) = numpy.getattr(name) {
+        return numpy.call_method1("dtype", (found,));
+    }
+    match py.import("ml_dtypes").and_then(|types| types.getattr(name)) {
+        Ok(found) => numpy.call_method1("dtype", (found,)),
+        Err(_) => numpy.call_method1("dtype", (if format.bytes() == 1 { "uint8" } else { "uint16" },)),
+    }
+}
+
+/// The names of the types that are multiplied.
+fn names() -> String {
+    let names: Vec<&str> = TYPES.iter().filter(|(_, of, _)| of.is_some()).map(|(name, ..)| *name).collect();
+    names.join(", ")
+}
+
+/// A shape as Python writes it.
+pub(crate) fn shape_words(shape: &[i64]) -> String {
+    let words: Vec<String> = shape.iter().map(i64::to_string).collect();
+    if let [one] = words.as_slice() { format!("({one},)") } else { format!("({})", words.join(", ")) }
+}
+
+/// Whether an object is a number.
+pub(crate) fn number(object: &Bound<'_, PyAny>) -> Option<f32> {
+    let is = pyo3::types::PyFloat::is_type_of(object) || pyo3::types::PyInt::is_type_of(object);
+    is.then(|| object.extract::<f64>().ok()).flatten().map(|number| number as f32)
+}

@@ -1,0 +1,575 @@
+//! From the arguments of `matmul` to a kernel and its call.
+
+use core::ffi::c_void;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use falchion::collective::{Format, Formula, LinearArguments, MatrixRef};
+use falchion::cute_rs::atom::Major;
+use falchion::kernel::driver::Context;
+use falchion::kernel::{
+    Call, EngineError, GemmProblem, GroupedProblem, Machine, Request, Types, WorkspaceRef,
+};
+use falchion_core::{Epilogue, Gemm, Refusal, Run, aligned};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+
+use crate::array::{Array, Library, Place, Torch, invalid, type_name};
+use crate::epilogue::{self, Given, Scaled};
+use crate::operand::{Operand, Sides, row_major};
+use crate::scales::{self, Scales};
+use crate::stored::{self, Stored};
+
+/// The arguments of `matmul`.
+pub(crate) struct Arguments<'py> {
+    pub(crate) a: Bound<'py, PyAny>,
+    pub(crate) b: Bound<'py, PyAny>,
+    pub(crate) out: Option<Bound<'py, PyAny>>,
+    pub(crate) epilogue: Option<Bound<'py, PyString>>,
+    pub(crate) types: Option<String>,
+    pub(crate) c: Option<Bound<'py, PyAny>>,
+    pub(crate) alpha: Option<f32>,
+    pub(crate) beta: Option<f32>,
+    pub(crate) scale_a: Option<Bound<'py, PyAny>>,
+    pub(crate) scale_b: Option<Bound<'py, PyAny>>,
+    pub(crate) groups: Option<Bound<'py, PyAny>>,
+    pub(crate) reproducible: bool,
+    pub(crate) spec: Option<String>,
+    pub(crate) inputs: Option<Bound<'py, PyDict>>,
+}
+
+impl<'py> Arguments<'py> {
+    /// The arguments of a function that takes the keywords of `matmul` and hands them on.
+    pub(crate) fn of(
+        [a, b]: [Bound<'py, PyAny>; 2],
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Self> {
+        let keywords = keywords.map_or_else(|| Ok(PyDict::new(a.py())), |given| given.copy())?;
+        let take = |name: &str| -> PyResult<Option<Bound<'py, PyAny>>> {
+            let found = keywords.get_item(name)?.filter(|value| !value.is_none());
+            if keywords.contains(name)? {
+                keywords.del_item(name)?;
+            }
+            Ok(found)
+        };
+        let text = |name| -> PyResult<Option<String>> { take(name)?.map(|text| text.extract()).transpose() };
+        let number =
+            |name| -> PyResult<Option<f32>> { take(name)?.map(|number| number.extract()).transpose() };
+        let epilogue = take("epilogue")?.map(Bound::cast_into::<PyString>).transpose()?;
+        Ok(Self {
+            a,
+            b,
+            out: take("out")?,
+            epilogue,
+            types: text("types")?,
+            c: take("c")?,
+            alpha: number("alpha")?,
+            beta: number("beta")?,
+            scale_a: take("scale_a")?,
+            scale_b: take("scale_b")?,
+            groups: take("groups")?,
+            reproducible: take("reproducible")?.is_some_and(|given| given.is_truthy().unwrap_or(false)),
+            spec: text("spec")?,
+            inputs: Some(keywords),
+        })
+    }
+}
+
+/// A chosen kernel, with the workspaces of its launches by stream.
+pub(crate) struct Chosen {
+    pub(crate) gemm: Gemm,
+    workspaces: Mutex<HashMap<usize, (Py<PyAny>, WorkspaceRef)>>,
+}
+
+/// What a choice depends on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    place: Place,
+    types: Types,
+    majors: [Major; 2],
+    extents: [u32; 3],
+    /// Which GEMMs: one, a batch or groups; and their number.
+    many: (u8, u32),
+    /// Leading dimension, stride and alignment of A, B, C and D.
+    matrices: [[u64; 3]; 4],
+    formula: Option<Formula>,
+    reads_c: bool,
+    reproducible: bool,
+    spec: Option<String>,
+}
+
+/// Number of choices that are kept. Beyond that, all are forgotten.
+const KEPT: usize = 4096;
+
+static CHOSEN: LazyLock<Mutex<HashMap<Key, Arc<Chosen>>>> = LazyLock::new(Mutex::default);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A checked call, with what must live until it has been enqueued.
+pub(crate) struct Prepared<'py> {
+    pub(crate) chosen: Arc<Chosen>,
+    pub(crate) call: Call<Epilogue>,
+    place: Place,
+    a: Array<'py>,
+    result: Bound<'py, PyAny>,
+    _kept: Vec<Bound<'py, PyAny>>,
+}
+
+pub(crate) fn of_engine(error: &EngineError) -> PyErr {
+    match error {
+        EngineError::Call { source, .. } => PyValueError::new_err(source.to_string()),
+        EngineError::Trap { .. } => crate::Fault::new_err(error.to_string()),
+        _ => PyRuntimeError::new_err(error.to_string()),
+    }
+}
+
+pub(crate) fn of_refusal(refusal: &Refusal) -> PyErr {
+    match refusal {
+        Refusal::Invalid(words) | Refusal::NoKernel(words) => PyValueError::new_err(words.clone()),
+        Refusal::Internal(words) => PyRuntimeError::new_err(words.clone()),
+    }
+}
+
+/// The numbers from which kernels are chosen for a card.
+pub(crate) fn machine(place: Place) -> PyResult<Machine> {
+    static MACHINES: Mutex<Vec<(usize, Machine)>> = Mutex::new(Vec::new());
+    let Place::Cuda(ordinal) = place else { return Ok(Machine::h200()) };
+    let mut known = lock(&MACHINES);
+    if let Some((_, machine)) = known.iter().find(|(of, _)| *of == ordinal) {
+        return Ok(*machine);
+    }
+    let context = Context::primary(ordinal).map_err(|error| of_engine(&error))?;
+    let machine = context.machine().map_err(|error| of_engine(&error))?;
+    known.push((ordinal, machine));
+    Ok(machine)
+}
+
+fn extent(name: &str, array: &Array<'_>, extent: i64) -> PyResult<u32> {
+    u32::try_from(extent).map_err(|_| {
+        PyValueError::new_err(format!(
+            "{name} has shape {}, extents below 2^31 were needed",
+            array.shape_words()
+        ))
+    })
+}
+
+/// Types of A, B and D, and D's if it was asked for.
+fn types_of(
+    given: Option<&str>,
+    [a, b]: [&Array<'_>; 2],
+    out: Option<&Array<'_>>,
+) -> PyResult<(Types, Option<Format>)> {
+    let of_out = out.and_then(|out| out.format);
+    let Some(text) = given else {
+        let known = |name, array: &Array<'_>| {
+            array.format.ok_or_else(|| {
+                PyValueError::new_err(format!(
+                    "{name} has elements that are no numbers of a kernel: types= was needed, for example \"bf16\""
+                ))
+            })
+        };
+        let types = Types::of(known("a", a)?).with_b(known("b", b)?);
+        return Ok((of_out.map_or(types, |d| types.stored(d)), of_out));
+    };
+    let plain = |types: &Types| !types.is_scaled() && types.dense() == *types;
+    let Some(types) = Types::named(text).filter(plain) else {
+        let all = Format::ALL.map(Format::name).join(", ");
+        return invalid(format!(
+            "types is \"{text}\", one to three of {all} with `-` between them were needed"
+        ));
+    };
+    let said = (text.split('-').count() >= 3).then_some(types.d).or(of_out);
+    let types = said.map_or(types, |d| types.stored(d));
+    let out = out.map(|out| ("out", out, types.d));
+    for (name, array, format) in [("a", a, types.a), ("b", b, types.b)].into_iter().chain(out) {
+        let same = array.format.is_none_or(|found| {
+            let raw = matches!(found, Format::U8 | Format::S8 | Format::S32);
+            found == format || raw || found == Format::F32 && format == Format::Tf32
+        });
+        if !same || array.bytes != format.bytes() {
+            let found = array.format.map_or("other", type_name);
+            return invalid(format!(
+                "{name} has elements of {found}, {} was needed, as types \"{text}\" says",
+                type_name(format)
+            ));
+        }
+    }
+    Ok((types, said))
+}
+
+/// How many GEMMs there are, and the shape of the result in front of its rows and columns.
+struct Many<'py> {
+    products: GroupedProblem,
+    /// The shape of the result, whose last extent is N.
+    shape: Vec<i64>,
+    rows: i64,
+    /// Whether A's dimensions are one matrix, and B's.
+    offsets: Option<Array<'py>>,
+}
+
+impl Many<'_> {
+    fn tag(&self) -> (u8, u32) {
+        match self.products {
+            GroupedProblem::Batched { count } => (1, count),
+            GroupedProblem::GroupedContiguous { count, .. } => (2, count),
+            _ => (0, 1),
+        }
+    }
+}
+
+/// The GEMMs of two arrays.
+fn many<'py>(a: &Array<'py>, b: &Array<'py>, n: i64, groups: Option<Array<'py>>) -> PyResult<Many<'py>> {
+    let [rows, _] = a.last(1);
+    if let Some(offsets) = groups {
+        let count = offsets.last(0)[0] - 1;
+        if offsets.rank() != 1 || count < 1 || offsets.bytes != 4 || offsets.last(0)[1] != 1 {
+            return invalid(format!(
+                "groups has shape {} and elements of {} bytes, a contiguous vector of one int32 more than there are groups was needed",
+                offsets.shape_words(),
+                offsets.bytes
+            ));
+        }
+        if a.rank() != 2 || b.rank() != 3 || b.last(2)[0] != count {
+            return invalid(format!(
+                "a has shape {} and b {}, (M, K) and ({count}, K, N) were needed, as groups has {} offsets",
+                a.shape_words(),
+                b.shape_words(),
+                count + 1
+            ));
+        }
+        let (count, address) = (extent("groups", &offsets, count)?, offsets.address);
+        let products = GroupedProblem::GroupedContiguous { count, offsets: address };
+        return Ok(Many { products, shape: vec![rows, n], rows, offsets: Some(offsets) });
+    }
+    match (a.rank(), b.rank()) {
+        (2, 2) => Ok(Many { products: GroupedProblem::One, shape: vec![rows, n], rows, offsets: None }),
+        (3, 3) | (2, 3) | (3, 2) => {
+            let counts = [a.last(2)[0], b.last(2)[0]];
+            let count = if counts[0] == 1 { counts[1] } else { counts[0] };
+            if counts.iter().any(|&of| of != 1 && of != count) {
+                return invalid(format!(
+                    "a has shape {} and b {}: the same number of matrices was needed, or one",
+                    a.shape_words(),
+                    b.shape_words()
+                ));
+            }
+            let products = GroupedProblem::Batched { count: extent("a", a, count)? };
+            Ok(Many { products, shape: vec![count, rows, n], rows, offsets: None })
+        }
+        _ => invalid(format!(
+            "a has shape {} and b {}, matrices or batches of matrices were needed",
+            a.shape_words(),
+            b.shape_words()
+        )),
+    }
+}
+
+/// Checks the arguments, chooses a kernel, and makes its call.
+pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<Prepared<'py>> {
+    let mut kept = Vec::new();
+    let stored = [stored::of("a", &asked.a)?, stored::of("b", &asked.b)?];
+    let array = |i: usize, name, object: &Bound<'py, PyAny>| match &stored[i] {
+        Some(Stored { values, .. }) => Ok(values.clone()),
+        None => Array::of(name, object),
+    };
+    let [a, b] = [array(0, "a", &asked.a)?, array(1, "b", &asked.b)?];
+    let out = asked.out.as_ref().map(|out| Array::of("out", out)).transpose()?;
+    let place = if stored[0].is_some() { b.place } else { a.place };
+    for (name, array) in [("a", Some(&a)), ("b", Some(&b)), ("out", out.as_ref())] {
+        if let Some(array) = array.filter(|array| array.place != place) {
+            let (found, needed) = (array.place.words(), place.words());
+            return invalid(format!("{name} is in {found}, {needed} was needed, as the other operand"));
+        }
+    }
+    // The shapes.
+    let of_a = stored[0].as_ref().map_or_else(|| [a.last(1)[0], a.last(0)[0]], |of| of.shape);
+    let of_b = stored[1].as_ref().map_or_else(|| [b.last(1)[0], b.last(0)[0]], |of| of.shape);
+    if stored.iter().all(Option::is_none) && (a.rank() < 2 || b.rank() < 2) || of_a[1] != of_b[0] {
+        let words = |i: usize, array: &Array<'_>, shape: [i64; 2]| match &stored[i] {
+            Some(_) => crate::array::shape_words(&shape),
+            None => array.shape_words(),
+        };
+        return invalid(format!(
+            "a has shape {} and b {}, (M, K) and (K, N) were needed",
+            words(0, &a, of_a),
+            words(1, &b, of_b)
+        ));
+    }
+    let [m, n, k] = [extent("a", &a, of_a[0])?, extent("b", &b, of_b[1])?, extent("a", &a, of_a[1])?];
+    let groups = asked.groups.as_ref().map(|groups| Array::of("groups", groups)).transpose()?;
+    let several = match stored.iter().any(Option::is_some) {
+        false => many(&a, &b, n.into(), groups)?,
+        true if groups.is_some() || a.rank() > 2 || b.rank() > 2 => {
+            return invalid(
+                "groups and batches are not there for few-bit or sparse operands: one GEMM was needed",
+            );
+        }
+        true => Many {
+            products: GroupedProblem::One,
+            shape: vec![m.into(), n.into()],
+            rows: m.into(),
+            offsets: None,
+        },
+    };
+    // The types.
+    let (types, said) = match &stored {
+        [None, None] => types_of(asked.types.as_deref(), [&a, &b], out.as_ref())?,
+        _ => stored::types(&stored, [&a, &b], out.as_ref(), asked.types.as_deref())?,
+    };
+    let found = scales::of([asked.scale_a.as_ref(), asked.scale_b.as_ref()], [m, n, k], &a)?;
+    let types = if let Scales::Blocks { rows, .. } = &found { types.scaled(*rows) } else { types };
+    let mut alpha = asked.alpha;
+    if let Scales::Number(number) = found {
+        alpha = Some(alpha.unwrap_or(1.0) * number);
+    }
+    // The epilogue.
+    let mut given = Vec::new();
+    if let Some(inputs) = &asked.inputs {
+        for (name, object) in inputs.iter() {
+            given.push(Given::of(name.extract()?, &object)?);
+        }
+    }
+    let scaled = Scaled(found.behind());
+    let text = match &asked.epilogue {
+        Some(text) => Some(text.to_str()?),
+        None if !scaled.0.is_empty() => Some("alpha*acc"),
+        None => None,
+    };
+    let text = text.filter(|text| *text != "acc" || !given.is_empty() || !scaled.0.is_empty());
+    let fused = text.is_some();
+    let mut linear =
+        LinearArguments { alpha: alpha.unwrap_or(1.0), beta: asked.beta.unwrap_or(0.0), c: None };
+    let mut c_format = None;
+    if fused {
+        given.extend(found.given());
+        let number = |name: &str, value: Option<f32>| {
+            value.map(|value| Given { name: name.to_owned(), value: epilogue::Value::Number(value) })
+        };
+        given.extend(number("alpha", alpha).into_iter().chain(number("beta", asked.beta)));
+        if let Some(c) = &asked.c {
+            given.push(Given::of("c".to_owned(), c)?);
+        }
+    } else if let Some(first) = given.first() {
+        return invalid(format!("{} is given, and no epilogue uses it: epilogue= was needed", first.name));
+    } else if let Some(c) = &asked.c {
+        let c = Array::of("c", c)?;
+        if c.place != place || c.shape() != several.shape {
+            return invalid(format!(
+                "c has shape {} in {}, {} in {} was needed",
+                c.shape_words(),
+                c.place.words(),
+                crate::array::shape_words(&several.shape),
+                place.words()
+            ));
+        }
+        c_format = c.format;
+        linear.c = Some(row_major("c", &c)?);
+        kept.push(c.object);
+    } else if linear.beta != 0.0 {
+        return invalid(format!("beta is {}, and c is not given: it was needed", linear.beta));
+    }
+    let formula = text.map(|text| epilogue::formula(text, &given, &scaled, (types.a, said))).transpose()?;
+    let types = formula.map_or(types, |formula| types.stored(formula.output(types.a)));
+    if let Some(format) = c_format.filter(|&format| format != types.d) {
+        return invalid(format!(
+            "c has elements of {}, {} was needed, as the result",
+            type_name(format),
+            type_name(types.d)
+        ));
+    }
+    // The memory.
+    let halvings = formula.map_or(0, |formula| formula.halvings());
+    let mut shape = several.shape.clone();
+    if let Some(last) = shape.last_mut() {
+        *last >>= halvings;
+    }
+    let like = if stored[0].is_some() { &b } else { &a };
+    let out = match out {
+        Some(out) if out.shape() != shape => {
+            let needed = crate::array::shape_words(&shape);
+            return invalid(format!("out has shape {}, {needed} was needed", out.shape_words()));
+        }
+        Some(out) => out,
+        None => Array::of("out", &like.empty(&shape, types.d, false)?)?,
+    };
+    if out.library == Library::Numpy && !out.object.getattr("flags")?.getattr("writeable")?.is_truthy()? {
+        return invalid("out is read-only, a writable array was needed");
+    }
+    let d = row_major("out", &out)?;
+    let aligned_alone = types.is_scaled() || types.has_weights() || types.has_sparse();
+    let ragged = matches!(several.products, GroupedProblem::GroupedContiguous { .. });
+    let sides = |i: usize, name, format| Sides {
+        name,
+        is_b: i == 1,
+        format,
+        aligned: aligned_alone,
+        single: i == 0 && ragged,
+    };
+    let operand = |i: usize, name, array: Array<'py>, format| match &stored[i] {
+        Some(stored) => Ok(Operand { array: stored.values.clone(), matrix: stored.matrix, major: Major::K }),
+        None => sides(i, name, format).of(array),
+    };
+    let [a, b] = [operand(0, "a", a.clone(), types.a)?, operand(1, "b", b, types.b)?];
+    let (like, majors) =
+        (if stored[0].is_some() { b.array.clone() } else { a.array.clone() }, [a.major, b.major]);
+    let alignment = |matrix: MatrixRef| u64::from(1u32 << matrix.address.trailing_zeros().min(4));
+    let of = |matrix: MatrixRef| [matrix.ld, matrix.stride, alignment(matrix)];
+    let key = Key {
+        place,
+        types,
+        majors,
+        extents: [m, n, k],
+        many: several.tag(),
+        matrices: [of(a.matrix), of(b.matrix), linear.c.map_or([0; 3], of), of(d)],
+        formula,
+        reads_c: linear.beta != 0.0,
+        reproducible: asked.reproducible,
+        spec: asked.spec.clone(),
+    };
+    let mut call = Call {
+        a: a.matrix,
+        b: b.matrix,
+        d,
+        products: several.products,
+        epilogue: linear,
+        ..Call::of(GemmProblem { m, n, k })
+    };
+    if let Scales::Blocks { scales, kept: arrays, .. } = &found {
+        call.scales = Some(*scales);
+        kept.extend(arrays.iter().map(|array| array.object.clone()));
+    }
+    for stored in stored.iter().flatten() {
+        call.group_scales = call.group_scales.or(stored.groups);
+        call.metadata = call.metadata.or(stored.metadata);
+        kept.extend(stored.kept.iter().cloned());
+    }
+    let known = lock(&CHOSEN).get(&key).cloned();
+    let chosen = match known {
+        Some(chosen) => chosen,
+        None => choose(py, &key, &call)?,
+    };
+    let epilogue = match formula {
+        None => Epilogue::Linear(linear),
+        Some(_) => {
+            let slots = chosen.gemm.slots();
+            let count = several.products.count();
+            let (inputs, allocated) = epilogue::inputs(slots, &given, (&like, count))?;
+            kept.extend(allocated);
+            Epilogue::Fused(Arc::clone(slots), inputs, count)
+        }
+    };
+    let call = call.with(epilogue);
+    kept.extend([b.array.object.clone(), a.array.object.clone()]);
+    kept.extend(several.offsets.map(|offsets| offsets.object));
+    let _ = several.rows;
+    Ok(Prepared { chosen, call, place, a: like, result: out.object, _kept: kept })
+}
+
+fn choose(py: Python<'_>, key: &Key, call: &Call) -> PyResult<Arc<Chosen>> {
+    let machine = machine(key.place)?;
+    let known = |matrix: MatrixRef| MatrixRef {
+        address: aligned(1 << matrix.address.trailing_zeros().min(4)),
+        ..matrix
+    };
+    let Key { types, majors, extents: [m, n, k], formula, reproducible, .. } = key.clone();
+    let request = Request::packed(types, majors, GemmProblem { m, n, k });
+    let mut request = Request { fusion: formula, reproducible, ..request };
+    let c = call.epilogue.c.map(known);
+    let products = match call.products {
+        GroupedProblem::GroupedContiguous { count, .. } => {
+            GroupedProblem::GroupedContiguous { count, offsets: aligned(16) }
+        }
+        other => other,
+    };
+    request.call = Call {
+        a: known(call.a),
+        b: known(call.b),
+        d: known(call.d),
+        products,
+        scales: call.scales,
+        group_scales: call.group_scales,
+        metadata: call.metadata,
+        epilogue: LinearArguments { c, ..call.epilogue },
+        ..request.call
+    };
+    let spec = key.spec.clone();
+    let made = py.detach(|| Gemm::new(&request, spec.as_deref(), &machine));
+    let gemm = made.map_err(|refusal| of_refusal(&refusal))?;
+    let chosen = Arc::new(Chosen { gemm, workspaces: Mutex::default() });
+    let mut all = lock(&CHOSEN);
+    if all.len() >= KEPT {
+        all.clear();
+    }
+    all.insert(key.clone(), Arc::clone(&chosen));
+    Ok(chosen)
+}
+
+impl<'py> Prepared<'py> {
+    /// Runs the call: enqueues it on the current stream of a card, or emulates it. Returns the result.
+    pub(crate) fn run(mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match self.place {
+            Place::Host => self.emulate(py, Run::default())?,
+            Place::Cuda(ordinal) => self.launch(py, ordinal)?,
+        }
+        Ok(self.result)
+    }
+
+    pub(crate) fn emulate(&self, py: Python<'py>, how: Run) -> PyResult<()> {
+        if self.place != Place::Host {
+            return invalid(format!("a is in {}, the host's memory was needed", self.place.words()));
+        }
+        let Self { chosen, call, .. } = self;
+        // SAFETY: the arrays are alive, and their extents and distances were read from them.
+        let outcome = py.detach(|| unsafe { chosen.gemm.emulate(call, how) });
+        outcome.map(|_| ()).map_err(|error| of_engine(&error))
+    }
+
+    fn launch(&mut self, py: Python<'py>, ordinal: usize) -> PyResult<()> {
+        let Some(torch) = Torch::imported(py) else {
+            return Err(PyRuntimeError::new_err("torch is not imported, and it names the current stream"));
+        };
+        let gemm = &self.chosen.gemm;
+        if gemm.card().is_none() {
+            py.detach(|| gemm.load(ordinal)).map_err(|error| of_engine(&error))?;
+        }
+        let stream = torch.stream(py, ordinal)?;
+        let bytes = gemm.workspace(&self.call).unwrap_or(0);
+        if bytes > 0 {
+            self.call.workspace = Some(self.workspace(py, torch, (ordinal, stream), bytes)?);
+        }
+        let stream = core::ptr::with_exposed_provenance_mut::<c_void>(stream);
+        // SAFETY: torch's stream is alive, and belongs to the card's primary context; the tensors' memory is freed
+        // in the order of that stream.
+        unsafe { gemm.launch(ordinal, stream, &self.call) }.map_err(|error| of_engine(&error))
+    }
+
+    /// A zeroed workspace for launches on a stream. During a capture it belongs to the graph.
+    fn workspace(
+        &self,
+        py: Python<'py>,
+        torch: &Torch,
+        (ordinal, stream): (usize, usize),
+        bytes: u64,
+    ) -> PyResult<WorkspaceRef> {
+        let made = || -> PyResult<(Bound<'py, PyAny>, WorkspaceRef)> {
+            let room = self.a.empty(&[bytes as i64], Format::U8, true)?;
+            let address = Array::of("workspace", &room)?.address;
+            Ok((room, WorkspaceRef { address, bytes }))
+        };
+        let captured = torch.module.bind(py).getattr("cuda")?.call_method0("is_current_stream_capturing")?;
+        if captured.is_truthy()? {
+            return Ok(made()?.1);
+        }
+        let _ = ordinal;
+        let mut all = lock(&self.chosen.workspaces);
+        if let Some((_, known)) = all.get(&stream).filter(|(_, known)| known.bytes >= bytes) {
+            return Ok(*known);
+        }
+        let (room, workspace) = made()?;
+        all.insert(stream, (room.unbind(), workspace));
+        Ok(workspace)
+    }
+}

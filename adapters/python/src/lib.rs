@@ -1,0 +1,120 @@
+//! falchion for Python: the native part of the package. `falchion/__init__.py` documents it for callers.
+
+mod array;
+mod call;
+mod epilogue;
+mod operand;
+mod plan;
+mod scales;
+mod stored;
+
+use falchion::emulator::Schedule;
+use falchion_core::Run;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+
+use crate::call::Arguments;
+use crate::plan::Kernel;
+
+pyo3::create_exception!(_native, Fault, pyo3::exceptions::PyRuntimeError);
+
+/// Multiplies matrices, or batches of matrices: `epilogue(a @ b)`. Returns `out`.
+///
+/// `a` is (M, K) and `b` (K, N), or (L, M, K) and (L, K, N); a matrix is shared by all of a batch. Arrays of numpy, and
+/// tensors of torch on the CPU, are multiplied in the emulator; CUDA tensors on their card, on torch's current stream.
+/// Anything else with `__dlpack__` is taken over by numpy or torch.
+///
+/// Elements: float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2, int8 and uint8 (numpy has some of these
+/// from `ml_dtypes`). `types` says it otherwise: "tf32" multiplies float32 by tensor cores; "bf16-bf16-f32" also says
+/// the result's; with unsigned integers of the same size, "bf16" and "e4m3" need no `ml_dtypes`. By default the result
+/// has the type of `out`, or that of the operands: bfloat16 for 8-bit floats, int32 for integers, float32 for integers with
+/// an epilogue.
+///
+/// Strides: 16-bit elements and float32 are multiplied as they lie if rows or columns are contiguous; the others if K is
+/// contiguous, as in a transposed view of a row-major weight. Other operands are copied first. `out` is never copied.
+///
+/// `epilogue` is the text of a formula, for example "gelu(acc + bias[n])" or "alpha*acc + beta*c". Its arguments are given
+/// by name; numbers are numbers, and arrays have the types of their elements. What it writes (`store`, `reduce_sum`) is
+/// written into the arguments' arrays. Without it, the result is `alpha * (a @ b) + beta * c`.
+///
+/// `scale_a` and `scale_b` multiply operands: two numbers; arrays of one float32; vectors of (M,) and (N,); or blocks of
+/// (M, K/128) or (M/128, K/128) and (K/128, N) or (K/128, N/128), rounded up.
+///
+/// `groups` are the offsets of groups of rows (int32, one more than there are groups): rows `groups[i]` up to
+/// `groups[i + 1]` of `a` are multiplied by `b[i]`, as experts do.
+///
+/// `reproducible`: the bits of a row of the result depend on nothing but that row, `b` and the epilogue. `spec` names the kernel.
+///
+/// Raises `ValueError` with the argument, its value and what was needed, and `Fault` if the emulator finds one.
+#[expect(clippy::too_many_arguments, reason = "keywords of Python")]
+#[pyfunction]
+#[pyo3(signature = (a, b, *, out=None, epilogue=None, types=None, c=None, alpha=None, beta=None, scale_a=None,
+    scale_b=None, groups=None, reproducible=false, spec=None, **inputs))]
+fn matmul<'py>(
+    py: Python<'py>,
+    a: Bound<'py, PyAny>,
+    b: Bound<'py, PyAny>,
+    out: Option<Bound<'py, PyAny>>,
+    epilogue: Option<Bound<'py, PyString>>,
+    types: Option<String>,
+    c: Option<Bound<'py, PyAny>>,
+    alpha: Option<f32>,
+    beta: Option<f32>,
+    scale_a: Option<Bound<'py, PyAny>>,
+    scale_b: Option<Bound<'py, PyAny>>,
+    groups: Option<Bound<'py, PyAny>>,
+    reproducible: bool,
+    spec: Option<String>,
+    inputs: Option<Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let all = Arguments {
+        a,
+        b,
+        out,
+        epilogue,
+        types,
+        c,
+        alpha,
+        beta,
+        scale_a,
+        scale_b,
+        groups,
+        reproducible,
+        spec,
+        inputs,
+    };
+    call::prepare(py, &all)?.run(py)
+}
+
+/// Runs the kernel of a call in the emulator, on arrays in the host's memory, once per schedule: other orders of warps
+/// and of asynchronous operations. Takes the arguments of `matmul`. Raises `Fault` with the emulator's report if a run
+/// finds a race, a bad access or a hang. Returns the kernel.
+#[pyfunction]
+#[pyo3(signature = (a, b, *, schedules=8, **keywords))]
+fn check<'py>(
+    py: Python<'py>,
+    a: Bound<'py, PyAny>,
+    b: Bound<'py, PyAny>,
+    schedules: usize,
+    keywords: Option<Bound<'py, PyDict>>,
+) -> PyResult<Kernel> {
+    let arguments = Arguments::of([a, b], keywords.as_ref())?;
+    let prepared = call::prepare(py, &arguments)?;
+    for (schedule, seed) in Schedule::sweep(schedules as u64).take(schedules.max(1)) {
+        prepared.emulate(py, Run { schedule, seed, exact: false })?;
+    }
+    let gemm = &prepared.chosen.gemm;
+    Ok(Kernel::new(gemm.gemm().clone(), gemm.microseconds(), gemm.reason().to_owned()))
+}
+
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use super::Fault;
+    #[pymodule_export]
+    use super::check;
+    #[pymodule_export]
+    use super::matmul;
+    #[pymodule_export]
+    use super::plan::{Kernel, plan};
+}

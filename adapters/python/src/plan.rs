@@ -1,0 +1,139 @@
+//! Which kernels there are for a GEMM, and what is known of each.
+
+use falchion::collective::{Format, Formula};
+use falchion::cute_rs::atom::Major;
+use falchion::kernel::{AnyGemm, Card, GemmProblem, Machine, Ranked, Request, Types, search};
+use pyo3::prelude::*;
+
+use crate::array::{Place, invalid};
+use crate::call::machine;
+
+/// A kernel that was chosen, with its predicted time.
+#[pyclass(frozen, module = "falchion")]
+pub(crate) struct Kernel {
+    gemm: AnyGemm,
+    /// The kernel's spec, which `spec=` takes.
+    #[pyo3(get)]
+    spec: String,
+    /// Predicted time on the card, in microseconds; `nan` where nothing was predicted.
+    #[pyo3(get)]
+    microseconds: f64,
+    /// What limits the time, in one sentence.
+    #[pyo3(get)]
+    reason: String,
+}
+
+impl Kernel {
+    pub(crate) fn new(gemm: AnyGemm, microseconds: f64, reason: String) -> Self {
+        let spec = gemm.spec().map_or_else(|| gemm.entry_name(), |spec| spec.to_string());
+        Self { gemm, spec, microseconds, reason }
+    }
+}
+
+#[pymethods]
+impl Kernel {
+    /// Extents of a tile along M, N and K, in elements.
+    #[getter]
+    fn tile(&self) -> (u32, u32, u32) {
+        let [m, n, k] = self.gemm.plan().mainloop.tile;
+        (m, n, k)
+    }
+
+    /// Stages of the pipeline in shared memory.
+    #[getter]
+    fn stages(&self) -> u32 {
+        self.gemm.plan().ring.stages
+    }
+
+    /// Threads per CTA.
+    #[getter]
+    fn threads(&self) -> u32 {
+        self.gemm.plan().threads
+    }
+
+    /// Shared memory per CTA, in bytes.
+    #[getter]
+    fn shared_bytes(&self) -> u32 {
+        self.gemm.plan().shared_bytes
+    }
+
+    /// The kernel as a Rust type.
+    #[getter]
+    fn rust_type(&self) -> String {
+        self.gemm.rust_type()
+    }
+
+    /// The kernel's program as PTX.
+    fn ptx(&self) -> PyResult<String> {
+        let program = self.gemm.program();
+        let program =
+            program.map_err(|error| pyo3::exceptions::PyRuntimeError::new_err(error.to_string()))?;
+        Ok(program.text().to_owned())
+    }
+
+    fn __repr__(&self) -> String {
+        let (m, n, k) = self.tile();
+        format!("<falchion.Kernel of {m} x {n} x {k} tiles: {:.1} us, {}>", self.microseconds, self.reason)
+    }
+}
+
+/// The kernels for a GEMM of M x N x K, the one with the shortest predicted time first.
+///
+/// `types` are the formats of A, B and D, `layout` the contiguous directions of A and B: "kn" for row-major
+/// matrices, "kk" for a B that is a transposed view. `card` is the name of a Hopper card; no card is needed.
+#[expect(clippy::too_many_arguments, reason = "keywords of Python")]
+#[pyfunction]
+#[pyo3(signature = (m, n, k, *, types="bf16", layout="kn", batch=1, epilogue=None, reproducible=false, card="h200", most=1))]
+pub(crate) fn plan(
+    py: Python<'_>,
+    m: u32,
+    n: u32,
+    k: u32,
+    types: &str,
+    layout: &str,
+    batch: u32,
+    epilogue: Option<&str>,
+    reproducible: bool,
+    card: &str,
+    most: usize,
+) -> PyResult<Vec<Kernel>> {
+    let Some(types) = Types::named(types) else {
+        let all = Format::ALL.map(Format::name).join(", ");
+        return invalid(format!(
+            "types is \"{types}\", one to three of {all} with `-` between them were needed"
+        ));
+    };
+    let majors = match layout {
+        "kk" => [Major::K, Major::K],
+        "kn" => [Major::K, Major::Mn],
+        "mk" => [Major::Mn, Major::K],
+        "mn" => [Major::Mn, Major::Mn],
+        other => return invalid(format!("layout is \"{other}\", one of kk, kn, mk, mn was needed")),
+    };
+    let machine = of_card(card)?;
+    let formula = epilogue.map(str::parse::<Formula>).transpose();
+    let fusion = formula.or_else(|error| invalid(format!("epilogue: {error}")))?;
+    let request = Request::packed(types, majors, GemmProblem { m, n, k });
+    let request = if batch > 1 { request.batched(batch) } else { request };
+    let request = Request { fusion, reproducible, ..request };
+    let selection = py.detach(|| search(&request, &machine, most.max(1)));
+    if let (true, Some(refused)) = (selection.ranked.is_empty(), selection.refused.first()) {
+        return invalid(format!("{m} x {n} x {k} {types}: {}", refused.error));
+    }
+    let kernel = |Ranked { gemm, prediction, reason, .. }| Kernel::new(gemm, prediction.microseconds, reason);
+    Ok(selection.ranked.into_iter().map(kernel).collect())
+}
+
+/// The numbers of a card by name, or of one of this machine: `cuda:0`.
+fn of_card(name: &str) -> PyResult<Machine> {
+    if let Some(ordinal) = name.strip_prefix("cuda:").and_then(|ordinal| ordinal.parse().ok()) {
+        return machine(Place::Cuda(ordinal));
+    }
+    match Card::NAMED.iter().find(|(known, _)| *known == name) {
+        Some((_, card)) => Ok(Machine::of(card)),
+        None => {
+            let names: Vec<&str> = Card::NAMED.iter().map(|(name, _)| *name).collect();
+            invalid(format!("card is \"{name}\", cuda:0 or one of {} was needed", names.join(", ")))
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Scales of 8-bit operands: of a matrix, of rows and columns, or of blocks.
+
+use falchion::collective::{BlockScales, Format, MatrixRef};
+use pyo3::prelude::*;
+
+use crate::array::{Array, invalid, number};
+use crate::epilogue::{Given, Value};
+
+/// The scales of both operands.
+pub(crate) enum Scales<'py> {
+    None,
+    /// Numbers of the host, multiplied.
+    Number(f32),
+    /// In the epilogue: a number or a vector for A, and one for B.
+    Epilogue(&'static str, [Option<Array<'py>>; 2]),
+    /// Of blocks along K.
+    Blocks {
+        rows: [u32; 2],
+        scales: BlockScales,
+        kept: Vec<Array<'py>>,
+    },
+}
+
+impl<'py> Scales<'py> {
+    /// What is behind `acc` in the text of the epilogue.
+    pub(crate) fn behind(&self) -> &'static str {
+        if let Self::Epilogue(text, _) = self { text } else { "" }
+    }
+
+    /// The arguments of that.
+    pub(crate) fn given(&self) -> Vec<Given<'py>> {
+        let Self::Epilogue(_, arrays) = self else { return Vec::new() };
+        let named = ["scale_a", "scale_b"].into_iter().zip(arrays);
+        let given = named.filter_map(|(name, array)| Some((name, array.clone()?)));
+        given.map(|(name, array)| Given { name: name.to_owned(), value: Value::Array(array) }).collect()
+    }
+}
+
+/// Blocks have this extent along K.
+const BLOCK: i64 = 128;
+
+/// The scales of both operands, for a GEMM of these extents.
+pub(crate) fn of<'py>(
+    given: [Option<&Bound<'py, PyAny>>; 2],
+    [m, n, k]: [u32; 3],
+    a: &Array<'py>,
+) -> PyResult<Scales<'py>> {
+    let [m, n, k] = [m, n, k].map(i64::from);
+    if given.iter().all(Option::is_none) {
+        return Ok(Scales::None);
+    }
+    let numbers = given.map(|given| given.map_or(Some(1.0), number));
+    if let [Some(of_a), Some(of_b)] = numbers {
+        return Ok(Scales::Number(of_a * of_b));
+    }
+    let names = ["scale_a", "scale_b"];
+    let mut arrays = [None, None];
+    for (i, given) in given.into_iter().enumerate() {
+        let Some(object) = given else { continue };
+        if number(object).is_some() {
+            let other = names[1 - i];
+            return invalid(format!(
+                "{} is a number and {other} an array: both as arrays were needed",
+                names[i]
+            ));
+        }
+        let array = Array::of(names[i], object)?;
+        if array.place != a.place || array.format != Some(Format::F32) {
+            let place = a.place.words();
+            return invalid(format!("{} is not of float32 in {place}, as was needed", names[i]));
+        }
+        arrays[i] = Some(array);
+    }
+    let blocks = (k + BLOCK - 1) / BLOCK;
+    // A's scales have the rows of A, B's the columns of B.
+    let shape = |array: &Array<'_>| [array.last(1)[0], array.last(0)[0]];
+    let block = |i: usize| -> Option<u32> {
+        let array = arrays[i].as_ref().filter(|array| array.rank() == 2)?;
+        let [first, second] = shape(array);
+        let (of_k, of_mn, mn) = if i == 0 { (second, first, m) } else { (first, second, n) };
+        let whole = of_k == blocks && (blocks > 1 || of_mn != 1 || mn <= BLOCK);
+        (whole && of_mn == mn).then_some(1).or((whole && of_mn == (mn + BLOCK - 1) / BLOCK).then_some(128))
+    };
+    let whole = |i: usize| arrays[i].as_ref().is_none_or(|array| shape(array) == [1, 1]);
+    let vector = |i: usize| {
+        arrays[i].as_ref().is_some_and(|array| match (array.rank(), i) {
+            (1, _) => array.last(0)[0] == [m, n][i],
+            (2, 0) => shape(array) == [m, 1],
+            (2, 1) => shape(array) == [1, n],
+            _ => false,
+        })
+    };
+    if whole(0) && whole(1) {
+        let text = match &arrays {
+            [Some(_), Some(_)] => "*scale_a[0]:f32*scale_b[0]:f32",
+            [Some(_), None] => "*scale_a[0]:f32",
+            _ => "*scale_b[0]:f32",
+        };
+        return Ok(Scales::Epilogue(text, arrays));
+    }
+    if vector(0) && vector(1) {
+        let flat = |i: usize| -> PyResult<Option<Array<'py>>> {
+            let Some(array) = &arrays[i] else { return Ok(None) };
+            let packed = array.copied(names[i], false)?;
+            Ok(Some(Array::of(names[i], &packed.object.call_method1("reshape", (-1,))?)?))
+        };
+        return Ok(Scales::Epilogue("*scale_a[m]:f32*scale_b[n]:f32", [flat(0)?, flat(1)?]));
+    }
+    if let (Some(of_a), Some(of_b)) = (block(0), block(1)) {
+        let (mut at, mut kept) = ([MatrixRef::NONE; 2], Vec::new());
+        for (i, rows) in [of_a, of_b].into_iter().enumerate() {
+            if let Some(array) = &arrays[i] {
+                let (matrix, array) = laid_out(names[i], array, (i == 0) == (rows == 1))?;
+                at[i] = matrix;
+                kept.push(array);
+            }
+        }
+        return Ok(Scales::Blocks { rows: [of_a, of_b], scales: BlockScales { a: at[0], b: at[1] }, kept });
+    }
+    let words = |i: usize| arrays[i].as_ref().map_or("missing".to_owned(), Array::shape_words);
+    let tiles = [(m + BLOCK - 1) / BLOCK, (n + BLOCK - 1) / BLOCK];
+    invalid(format!(
+        "scale_a has shape {} and scale_b {}, numbers, vectors of {m} and {n}, or blocks of ({m}, {blocks}) or ({}, {blocks}) and \
+         ({blocks}, {n}) or ({blocks}, {}) were needed",
+        words(0),
+        words(1),
+        tiles[0],
+        tiles[1]
+    ))
+}
+
+/// The scales of blocks as kernels read them: in lines, each at a multiple of 16 bytes. `turned` says that the
+/// columns of the array are the lines.
+fn laid_out<'py>(name: &str, array: &Array<'py>, turned: bool) -> PyResult<(MatrixRef, Array<'py>)> {
+    let [line, lines] = if turned { [array.last(1), array.last(0)] } else { [array.last(0), array.last(1)] };
+    let ld = u64::try_from(lines[1]).unwrap_or(0);
+    let fits = line[0] <= 1 || line[1] == 1;
+    if fits && array.address.is_multiple_of(16) && ld.is_multiple_of(4) && ld >= line[0].unsigned_abs() {
+        return Ok((MatrixRef::new(array.address, ld), array.clone()));
+    }
+    let padded = (line[0] + 3) / 4 * 4;
+    let room = array.empty(&[lines[0], padded], Format::F32, true)?;
+    let py = room.py();
+    let view = if turned {
+        let transposed = room.getattr("T")?;
+        transposed.get_item(pyo3::types::PySlice::new(py, 0, line[0] as isize, 1))?
+    } else {
+        let all = pyo3::types::PyEllipsis::get(py);
+        room.get_item((all, pyo3::types::PySlice::new(py, 0, line[0] as isize, 1)))?
+    };
+    view.set_item(pyo3::types::PyEllipsis::get(py), &array.object)?;
+    let room = Array::of(name, &room)?;
+    Ok((MatrixRef::new(room.address, padded as u64), room))
+}
