@@ -97,7 +97,7 @@ impl Kernel<Transfer> for Moves {
         Ok(Some(Launch { grid, arguments }))
     }
 
-    fn visit(&self, of: &mut Transfer, visit: &mut impl Visit) {
+    fn visit(&self, of: &mut Transfer, visit: &mut dyn Visit) {
         let Transfer { traffic, source, target } = of;
         let extents = Extents::line(8, traffic.bytes() as u64);
         let Traffic { multiprocessors, steps, rounds } = traffic;

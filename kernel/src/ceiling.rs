@@ -109,7 +109,7 @@ impl Kernel<Rounds> for Ceiling {
         Ok((ctas > 0).then_some(Launch { grid: Grid { ctas: [ctas, 1, 1] }, arguments }))
     }
 
-    fn visit(&self, of: &mut Rounds, visit: &mut impl Visit) {
+    fn visit(&self, of: &mut Rounds, visit: &mut dyn Visit) {
         let Rounds { ctas, rounds, operands, sums } = of;
         let sum_bytes = Rounds::sum_bytes(*ctas) as u64;
         [ctas, rounds].into_iter().for_each(|count| visit.count(count));

@@ -162,7 +162,7 @@ impl Kernel<Compression> for Compress {
         }))
     }
 
-    fn visit(&self, what: &mut Compression, visit: &mut impl Visit) {
+    fn visit(&self, what: &mut Compression, visit: &mut dyn Visit) {
         let (Self { format }, Compression { rows, k, dense, values, metadata, found }) = (*self, what);
         let (lines, extent) = (if *k == 0 { 0 } else { *rows }, *k);
         [rows, k].into_iter().for_each(|extent| visit.count(extent));

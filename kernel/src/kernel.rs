@@ -76,7 +76,7 @@ pub trait Kernel<C> {
 
     /// Visits every part of a call: all memory that its launch accesses, and all else that decides what the
     /// launch is.
-    fn visit(&self, call: &mut C, visit: &mut impl Visit);
+    fn visit(&self, call: &mut C, visit: &mut dyn Visit);
 
     /// Checks that the memory is lent which [`visit`](Self::visit) does not see, because it is hidden in the
     /// arguments or described in device memory. By default there is none.
@@ -124,7 +124,7 @@ impl<E: Arguments + Clone> Kernel<Call<E>> for AnyGemm {
         Self::launch(self, call, slots)
     }
 
-    fn visit(&self, call: &mut Call<E>, visit: &mut impl Visit) {
+    fn visit(&self, call: &mut Call<E>, visit: &mut dyn Visit) {
         let multiplied = call.epilogue.multiplied();
         call.visit(&Layouts { multiplied, ..Layouts::of(self) }, visit);
     }

@@ -172,17 +172,17 @@ impl Layouts {
 /// Arguments of an epilogue. Their parts are hidden unless an implementation visits them.
 pub trait Visited {
     /// Visits the parts, for the extents of D in a format.
-    fn visit(&mut self, _d: Extents, _format: Format, visit: &mut impl Visit) {
+    fn visit(&mut self, _d: Extents, _format: Format, visit: &mut dyn Visit) {
         visit.hidden();
     }
 }
 
 impl Visited for () {
-    fn visit(&mut self, _: Extents, _: Format, _: &mut impl Visit) {}
+    fn visit(&mut self, _: Extents, _: Format, _: &mut dyn Visit) {}
 }
 
 impl Visited for LinearArguments {
-    fn visit(&mut self, d: Extents, format: Format, visit: &mut impl Visit) {
+    fn visit(&mut self, d: Extents, format: Format, visit: &mut dyn Visit) {
         let Self { alpha, beta, c } = self;
         visit.factor(alpha);
         visit.factor(beta);
@@ -197,7 +197,7 @@ impl Visited for LinearArguments {
 impl<E: Visited> Call<E> {
     /// Visits every part of the call. All fields are named, without `..`: a new one does not compile until it
     /// is visited.
-    pub fn visit(&mut self, layouts: &Layouts, visit: &mut impl Visit) {
+    pub fn visit(&mut self, layouts: &Layouts, visit: &mut dyn Visit) {
         let Self { problem, products, a, b, scales, group_scales, metadata, d, epilogue, workspace } = self;
         let GemmProblem { m, n, k } = problem;
         visit.count(m);
@@ -241,7 +241,7 @@ impl<E: Visited> Call<E> {
 }
 
 impl GroupedProblem {
-    fn visit(&mut self, written: bool, visit: &mut impl Visit) {
+    fn visit(&mut self, written: bool, visit: &mut dyn Visit) {
         let form = self.form() as u32;
         visit.form(form);
         let mut table = |address: &mut u64, (name, contents), words: u64, count: u64| {

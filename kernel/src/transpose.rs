@@ -169,7 +169,7 @@ impl Kernel<Transposition> for Transpose {
         }))
     }
 
-    fn visit(&self, what: &mut Transposition, visit: &mut impl Visit) {
+    fn visit(&self, what: &mut Transposition, visit: &mut dyn Visit) {
         let Transposition { rows, columns, count, a, d } = what;
         let [lines, length] = [*rows, *columns];
         [rows, columns, &mut *count].into_iter().for_each(|extent| visit.count(extent));

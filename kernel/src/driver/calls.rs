@@ -20,7 +20,7 @@ pub(super) trait LaunchBuilder<C>: Blocks {
     fn launch(&self, call: &C) -> Result<Option<Launch>, EngineError>;
 
     /// Visits every part of a call.
-    fn visit(&self, call: &mut C, visit: &mut impl Visit);
+    fn visit(&self, call: &mut C, visit: &mut dyn Visit);
 }
 
 /// Makes parameter blocks.

@@ -188,7 +188,7 @@ impl<K: Kernel<C>, C> LaunchBuilder<C> for Parts<K> {
         self.kernel.launch(call, self.slots).map_err(|source| self.refused(source))
     }
 
-    fn visit(&self, call: &mut C, visit: &mut impl Visit) {
+    fn visit(&self, call: &mut C, visit: &mut dyn Visit) {
         self.kernel.visit(call, visit);
     }
 }

@@ -71,7 +71,7 @@ impl<E: Arguments + Clone> LaunchBuilder<Call<E>> for Stub {
         Ok(made.map_err(refused)?.map(|made| made.launch))
     }
 
-    fn visit(&self, call: &mut Call<E>, visit: &mut impl Visit) {
+    fn visit(&self, call: &mut Call<E>, visit: &mut dyn Visit) {
         Kernel::visit(&self.gemm, call, visit);
     }
 }
@@ -416,7 +416,7 @@ impl LaunchBuilder<Call> for Odd {
         Ok(Some(Launch { grid: Grid { ctas: [1; 3] }, arguments }))
     }
 
-    fn visit(&self, call: &mut Call, visit: &mut impl Visit) {
+    fn visit(&self, call: &mut Call, visit: &mut dyn Visit) {
         call.visit(&ANY, visit);
     }
 }

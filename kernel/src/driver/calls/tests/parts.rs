@@ -33,7 +33,7 @@ impl Kernel<Call> for Linear {
         unreachable!("it is not launched")
     }
 
-    fn visit(&self, call: &mut Call, visit: &mut impl Visit) {
+    fn visit(&self, call: &mut Call, visit: &mut dyn Visit) {
         call.visit(&ANY, visit);
     }
 }
