@@ -87,6 +87,7 @@
 //! * [`kernel`]: composes, checks and runs kernels, and holds the catalogue. Start here. [`kernel::build`]
 //!   writes kernels in a build script. Module `disk` (feature `disk`) keeps compiled kernels and tuning
 //!   records on disk.
+//! * [`attention`]: attention kernels, with masks and score functions of your own.
 //! * [`collective`]: mainloops, epilogues, and the [`Plan`](collective::Plan) with every number of a kernel.
 //! * [`scheduler`]: which CTA computes which tile, in which order.
 //! * [`cute_rs`]: layouts, their algebra, and the layouts that instructions require.
@@ -97,6 +98,7 @@
 //! * [`verify`]: case tables, an f64 reference and derived error bounds. Your own kernels can use them.
 #![forbid(unsafe_code)]
 
+pub use attention;
 pub use collective;
 pub use cute_rs;
 pub use emulator;

@@ -89,7 +89,7 @@ impl<'f> StagedRows<'f> {
             let (upper, lower): (Vec<_>, Vec<_>) = (words(upper), words(lower));
             match (&upper[..], &lower[..]) {
                 ([a, c], [b, d]) => {
-                    f.store_matrix(self.address(buffer, [0, column]), [*a, *b, *c, *d], false)
+                    f.store_matrix(self.address(buffer, [0, column]), [*a, *b, *c, *d], false);
                 }
                 ([a], [b]) => f.store_matrix(self.address(buffer, [0, column]), [*a, *b], false),
                 _ => {}

@@ -1,0 +1,134 @@
+//! Storing O.
+
+use collective::pipeline::Stage;
+use collective::{Consumer, Format, Fragment, FragmentRow, OperandTile, Packed, StagedRows};
+use cute_rs::atom::smem;
+use ptx::{ProxySpace, Value};
+
+use super::{Kernel, Output, QueryTile};
+
+/// A consumer's part of O.
+pub(super) struct Store<'a, 'f> {
+    kernel: &'a Kernel<'a, 'f>,
+    consumer: Consumer<'f>,
+    out: Fragment<'f, f32>,
+    /// O's tile in shared memory, and a thread's places in a slab of it.
+    staged: Option<(OperandTile, StagedRows<'f>)>,
+}
+
+impl<'a, 'f> Store<'a, 'f> {
+    pub(super) fn new(kernel: &'a Kernel<'a, 'f>, consumer: Consumer<'f>, out: Fragment<'f, f32>) -> Self {
+        let staged = kernel.plan.output.map(|tile| {
+            let columns = tile.swizzle().elements(tile.bits());
+            let slab = smem::tile(tile.major(), tile.swizzle(), tile.bits(), 64, columns);
+            let slab = slab.expect("the plan has checked the tile");
+            (tile, StagedRows::new(tile.format(), slab, [64, columns], consumer.thread))
+        });
+        Self { kernel, consumer, out, staged }
+    }
+
+    /// Stores O of a tile, and releases the stage of its queries.
+    pub(super) fn store(&self, unit: QueryTile<'f>, q: Stage<'f>) {
+        let format = self.kernel.plan.spec.output;
+        let rows = self.out.rows(self.out.start(), 0);
+        match (self.kernel.parameters.output, &self.staged) {
+            (Output::Tma(map), Some((tile, staged))) => {
+                self.staged(format, (tile, staged), (map, q), unit, &rows);
+            }
+            (Output::Direct { address, strides: [row, head, batch], pairs }, _) => {
+                self.consumer.release.arrive(q.empty);
+                let first = address + unit.batch.cast::<u64>() * batch + unit.head.cast::<u64>() * head;
+                self.direct(format, (first, row, pairs), unit, &rows);
+            }
+            (Output::Tma(_), None) => self.kernel.f.refuse("a plan with O's tensor map has O's tile"),
+        }
+    }
+
+    /// Through the shared memory of the consumer's own queries, which it needs no more.
+    fn staged(
+        &self,
+        format: Format,
+        (tile, staged): (&OperandTile, &StagedRows<'f>),
+        (map, q): (Value<'f, u64>, Stage<'f>),
+        unit: QueryTile<'f>,
+        rows: &[FragmentRow<'f, f32>],
+    ) {
+        let (f, Consumer { thread, part, warpgroup, release, .. }) = (self.kernel.f, self.consumer);
+        let width = tile.swizzle().elements(tile.bits());
+        let row_bytes = width * tile.bits() / 8;
+        let slab_bytes = self.kernel.plan.spec.tile[0] * row_bytes;
+        let first = q.address + part * (64 * row_bytes);
+        let [_, columns] = tile.extents();
+        let slabs = columns / width;
+        for slab in 0..slabs {
+            let pairs = (width / 8) as usize;
+            let of_row = |row: &FragmentRow<'f, f32>| -> Vec<Packed<'f>> {
+                let part = row.part(slab as usize * pairs, pairs);
+                part.pairs.iter().map(|pair| format.pack(f, pair.values)).collect()
+            };
+            let packed: Vec<_> = rows.iter().map(of_row).collect();
+            if let [upper, lower] = &packed[..] {
+                staged.fill(f, first + slab * slab_bytes, [upper, lower]);
+            }
+        }
+        f.fence_proxy_async(ProxySpace::Shared);
+        f.barrier_sync(warpgroup + collective::Plan::CONSUMER_BARRIER, 128);
+        f.if_(thread.equals(0), || {
+            for slab in 0..slabs {
+                self.copy(map, first + slab * slab_bytes, unit, slab * width);
+            }
+            f.bulk_commit();
+            f.bulk_wait(0, true);
+        });
+        release.arrive(q.empty);
+    }
+
+    /// Starts the copy of a slab, which begins at a column of O.
+    fn copy(&self, map: Value<'f, u64>, slab: Value<'f, u32>, unit: QueryTile<'f>, column: u32) {
+        let f = self.kernel.f;
+        let row = unit.row + self.consumer.part * 64;
+        // Tensor stores skip rows after the last one; a part without any row stores nothing.
+        f.if_(row.less_than(self.kernel.parameters.queries), || {
+            let place = [f.constant(column), row, unit.head, unit.batch].map(Value::cast);
+            f.tensor_store(map, slab, place);
+        });
+    }
+
+    fn direct(
+        &self,
+        format: Format,
+        (first, stride, pairs): (Value<'f, u64>, Value<'f, u64>, Value<'f, bool>),
+        unit: QueryTile<'f>,
+        rows: &[FragmentRow<'f, f32>],
+    ) {
+        let f = self.kernel.f;
+        for row in rows {
+            let at = unit.row + row.row;
+            f.if_(at.less_than(self.kernel.parameters.queries), || {
+                let base = first + at.cast::<u64>() * stride + row.column.mul_wide(format.bytes());
+                let offset = |column: u32| (column * format.bytes()).cast_signed();
+                let packed: Vec<_> =
+                    row.pairs.iter().map(|pair| (pair.column, format.pack(f, pair.values))).collect();
+                f.if_else(
+                    pairs,
+                    || packed.iter().for_each(|&(column, pair)| pair.store_global(base, offset(column))),
+                    || {
+                        for &(column, pair) in &packed {
+                            for (column, element) in (column..).zip(format.unpack(f, pair)) {
+                                element.store_global(base, offset(column));
+                            }
+                        }
+                    },
+                );
+            });
+        }
+    }
+
+    /// Emitted after the last tile: waits for the copies.
+    pub(super) fn finish(&self) {
+        if self.staged.is_some() {
+            let f = self.kernel.f;
+            f.if_(self.consumer.thread.equals(0), || f.bulk_wait(0, false));
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Attention for Hopper: `O = softmax(scale * Q * K^T) * V`, per head, from the parts that GEMM kernels are made
+//! of.
+//!
+//! An [`AttentionSpec`] is a kernel as plain data; an [`AttentionPlan`] has every number of it; [`Attention`] is
+//! the kernel, which runs on any engine of `kernel`. Masks and score functions are types: [`Scores`].
+//!
+//! # How it works
+//!
+//! A CTA has a producer warpgroup and one to three consumer warpgroups of 64 queries each. One thread of the
+//! producer starts the tensor copies of Q, K and V, into three rings. A consumer multiplies its queries by a block
+//! of keys, turns the scores into weights, and multiplies these, from registers, by the block of values. While its
+//! instructions run it computes the weights of the next block. Consumers take turns to multiply, so that the
+//! tensor cores have work while others compute weights.
+//!
+//! Blocks of keys that no query of a tile sees are left out. Producer and consumers compute the range of blocks
+//! by the same function, from [`Scores::seen`]. Only blocks that some query does not see whole are masked; they
+//! have a loop of their own.
+//!
+//! CTAs are persistent. Tiles with the most keys come first, and every second round of tiles is dealt out in the
+//! reverse order.
+#![forbid(unsafe_code)]
+
+mod count;
+mod emit;
+mod kernel;
+mod plan;
+mod problem;
+mod scores;
+mod spec;
+
+pub use crate::kernel::Attention;
+pub use count::Count;
+pub use plan::{AttentionError, AttentionPlan};
+pub use problem::{AttentionCall, AttentionProblem, HeadsRef};
+pub use scores::{Causal, Full, Scope, Scores, consistent};
+pub use spec::{AttentionSpec, Mask, OutputStore};

@@ -1,0 +1,245 @@
+//! The plan: every number of a kernel, from its spec.
+
+use collective::{Arrivals, Atom, Format, MainloopSpec, OperandSpec, OperandTile, RingPlan, TileLayout};
+use cute_rs::atom::Major;
+use kernel::KernelSpec;
+use ptx::Target;
+
+use crate::spec::{AttentionSpec, OutputStore};
+
+/// Why a spec is no kernel. Each error names the field, its value and what was needed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AttentionError {
+    /// A word of a spec's text.
+    #[error("`{key}={value}`: {needed} was needed")]
+    Word {
+        /// The key.
+        key: String,
+        /// The value.
+        value: String,
+        /// What was needed.
+        needed: String,
+    },
+    /// A format that is not supported.
+    #[error("{field} is {format}, {needed} was needed")]
+    Format {
+        /// `format` or `output`.
+        field: &'static str,
+        /// The format given.
+        format: Format,
+        /// What is allowed.
+        needed: &'static str,
+    },
+    /// A number that is not possible.
+    #[error("{field} is {value}, {needed} was needed")]
+    Number {
+        /// Which number.
+        field: &'static str,
+        /// Its value.
+        value: u32,
+        /// What is allowed.
+        needed: &'static str,
+    },
+    /// The tiles do not fit into shared memory.
+    #[error(
+        "Q's tile and {stages} blocks each of K and V need {need} B of shared memory, a CTA has {have} B: take fewer keys per \
+         block, or fewer stages"
+    )]
+    SharedMemory {
+        /// Blocks of K, and of V.
+        stages: u32,
+        /// Bytes needed.
+        need: u32,
+        /// Bytes of a CTA.
+        have: u32,
+    },
+    /// A thread has too few registers.
+    #[error(
+        "a consumer thread needs about {need} registers for a tile of {rows} x {keys}, it has {have}: take fewer keys per block"
+    )]
+    Registers {
+        /// Registers needed.
+        need: u32,
+        /// Registers of a thread.
+        have: u32,
+        /// Queries per tile.
+        rows: u32,
+        /// Keys per block.
+        keys: u32,
+    },
+}
+
+/// Every number of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttentionPlan {
+    /// The spec.
+    pub spec: AttentionSpec,
+    /// Consumer warpgroups, of 64 queries each.
+    pub consumers: u32,
+    /// Threads per CTA.
+    pub threads: u32,
+    /// Tiles of Q, K and V.
+    pub tiles: [OperandTile; 3],
+    /// The tile of weights in registers.
+    pub weights: OperandTile,
+    /// A consumer's part of O's tile in shared memory; `None` if O is stored directly.
+    pub output: Option<OperandTile>,
+    /// The rings of Q, K and V.
+    pub rings: [RingPlan; 3],
+    /// The product of queries and keys.
+    pub scores: MainloopSpec,
+    /// The product of weights and values.
+    pub values: MainloopSpec,
+    /// Registers per thread: of the producer, and of a consumer.
+    pub registers: [u32; 2],
+    /// Bytes of dynamic shared memory.
+    pub shared_bytes: u32,
+}
+
+/// Registers of a consumer apart from accumulators, weights and scores: addresses, statistics, loop state.
+const WORKING: u32 = 28;
+
+/// Most blocks of K, and of V, that are planned if the spec leaves the number open.
+const MOST_STAGES: u32 = 4;
+
+const fn number(field: &'static str, value: u32, needed: &'static str) -> AttentionError {
+    AttentionError::Number { field, value, needed }
+}
+
+impl AttentionPlan {
+    /// The architecture that kernels are made for.
+    pub const TARGET: Target = Target::Sm90a;
+
+    /// Checks a spec and computes every number of its kernel.
+    ///
+    /// # Errors
+    /// The first field of the spec that is not possible.
+    pub const fn new(spec: AttentionSpec) -> Result<Self, AttentionError> {
+        let AttentionSpec { format, output, head: [d, dv], tile: [rows, keys], .. } = spec;
+        let limits = Self::TARGET.limits();
+        let Some(types) = sixteen_bits(format) else {
+            return Err(AttentionError::Format { field: "format", format, needed: "bf16 or f16" });
+        };
+        if !(same(output, format) || same(output, Format::F32) && matches!(spec.store, OutputStore::Direct)) {
+            let needed = "the format of Q, K and V, or f32 with store=direct,";
+            return Err(AttentionError::Format { field: "output", format: output, needed });
+        }
+        if !matches!(d, 64 | 96 | 128 | 192 | 256) {
+            return Err(number("d, the elements of a head of Q and K,", d, "64, 96, 128, 192 or 256"));
+        }
+        if dv != d && !(d == 192 && dv == 128) {
+            let needed = "the number of Q and K, or 128 with their 192,";
+            return Err(number("d of V and O", dv, needed));
+        }
+        if !matches!(rows, 64 | 128 | 192) {
+            return Err(number("the number of queries per tile", rows, "64, 128 or 192"));
+        }
+        if keys < 16 || keys > 256 || !keys.is_multiple_of(16) {
+            return Err(number("the number of keys per block", keys, "a multiple of 16 from 16 to 256"));
+        }
+        let consumers = rows / 64;
+        let threads = (consumers + 1) * 128;
+        let (Ok(q), Ok(k), Ok(v), Ok(weights)) = (
+            OperandTile::new(format, Major::K, [rows, d], TileLayout::Widest),
+            OperandTile::new(format, Major::K, [keys, d], TileLayout::Widest),
+            OperandTile::new(format, Major::Mn, [dv, keys], TileLayout::Widest),
+            OperandTile::new(format, Major::K, [rows, keys], TileLayout::Widest),
+        ) else {
+            return Err(number(
+                "the number of keys per block",
+                keys,
+                "a number whose blocks fit into shared memory",
+            ));
+        };
+        let output_tile = match spec.store {
+            OutputStore::Direct => None,
+            OutputStore::Tma => {
+                match OperandTile::new(format, Major::K, [64, dv], TileLayout::Slabs(q.swizzle())) {
+                    Ok(tile) => Some(tile),
+                    Err(_) => return Err(number("d of V and O", dv, "a multiple of Q's swizzle")),
+                }
+            }
+        };
+
+        let launch = round_down(limits.registers / threads, 8);
+        let launch = if launch > 248 { 248 } else { launch };
+        let producer = if consumers == 3 { 32 } else { 24 };
+        let consumer = round_down((launch * (consumers + 1) - producer) / consumers, 8);
+        let consumer = if consumer > 240 { 240 } else { consumer };
+        let need = dv / 2 + keys / 2 + keys / 4 + WORKING;
+        if need > consumer {
+            return Err(AttentionError::Registers { need, have: consumer, rows, keys });
+        }
+
+        let [q_ring, k_ring, v_ring] =
+            [RingPlan::of(&[q.room()]), RingPlan::of(&[k.room()]), RingPlan::of(&[v.room()])];
+        let (one_q, two_q) = (q_ring.need(1), q_ring.need(2));
+        let each = k_ring.need(1) + v_ring.need(1);
+        let have = limits.shared_bytes;
+        let stages = match spec.stages {
+            Some(stages) => stages,
+            // Two tiles of Q, so that the next one is loaded in time, if that leaves two stages.
+            None if two_q + 2 * each <= have => min((have - two_q) / each, MOST_STAGES),
+            None => 2,
+        };
+        if stages == 0 || stages > 16 {
+            return Err(number("stages", stages, "1 to 16"));
+        }
+        let need = one_q + stages * each;
+        if need > have {
+            return Err(AttentionError::SharedMemory { stages, need, have });
+        }
+        let queries = if two_q + stages * each <= have { 2 } else { 1 };
+        let k_start = queries * q_ring.stage_bytes;
+        let v_start = k_start + stages * k_ring.stage_bytes;
+        let barriers = v_start + stages * v_ring.stage_bytes;
+        let arrivals = consumers * Arrivals::Warpgroup.count();
+        let q_ring = q_ring.placed(queries, 0, barriers).arrivals(1, arrivals);
+        let barriers = barriers + q_ring.barrier_bytes();
+        let k_ring = k_ring.placed(stages, k_start, barriers).arrivals(1, arrivals);
+        let barriers = barriers + k_ring.barrier_bytes();
+        let v_ring = v_ring.placed(stages, v_start, barriers).arrivals(1, arrivals);
+
+        let base = MainloopSpec { consumers, ..KernelSpec::DEFAULT.mainloop };
+        let operand = OperandSpec::k_major(format);
+        let scores =
+            MainloopSpec { operands: [operand; 2], atom: Atom::shared(types), tile: [rows, keys, d], ..base };
+        let values = MainloopSpec {
+            operands: [operand, OperandSpec { major: Major::Mn, ..operand }],
+            atom: Atom::registers(types),
+            tile: [rows, dv, keys],
+            ..base
+        };
+        Ok(Self {
+            spec,
+            consumers,
+            threads,
+            tiles: [q, k, v],
+            weights,
+            output: output_tile,
+            rings: [q_ring, k_ring, v_ring],
+            scores,
+            values,
+            registers: [producer, consumer],
+            shared_bytes: barriers + v_ring.barrier_bytes(),
+        })
+    }
+}
+
+/// The instruction types of a 16-bit format.
+const fn sixteen_bits(format: Format) -> Option<ptx::WgmmaTypes> {
+    if same(format, Format::Bf16) || same(format, Format::F16) { format.multiplies(format) } else { None }
+}
+
+const fn same(a: Format, b: Format) -> bool {
+    a as u32 == b as u32
+}
+
+const fn min(a: u32, b: u32) -> u32 {
+    if a < b { a } else { b }
+}
+
+const fn round_down(value: u32, to: u32) -> u32 {
+    value / to * to
+}

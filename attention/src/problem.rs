@@ -1,0 +1,91 @@
+//! What a launch computes: lengths and heads, and where Q, K, V and O are.
+
+/// The extents of a launch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AttentionProblem {
+    /// Number of sequences.
+    pub batch: u32,
+    /// Heads of Q and O, and heads of K and V. The first is a multiple of the second: consecutive heads of Q share
+    /// one of K and V.
+    pub heads: [u32; 2],
+    /// Number of queries of a sequence.
+    pub queries: u32,
+    /// Number of keys of a sequence.
+    pub keys: u32,
+    /// What products of queries and keys are multiplied by, usually `1 / sqrt(d)`. Above zero.
+    pub scale: f32,
+}
+
+impl AttentionProblem {
+    /// A problem with as many heads of K and V as of Q, and the usual scale for heads of `d` elements.
+    pub fn new(batch: u32, heads: u32, [queries, keys]: [u32; 2], d: u32) -> Self {
+        Self { batch, heads: [heads; 2], queries, keys, scale: (f64::from(d).sqrt().recip()) as f32 }
+    }
+}
+
+/// Where the rows of a tensor are: `batch` sequences of `heads` heads of rows that follow each other at a fixed
+/// distance. All strides are in elements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeadsRef {
+    /// Device address of the first element.
+    pub address: u64,
+    /// From one row to the next.
+    pub row: u64,
+    /// From one head to the next.
+    pub head: u64,
+    /// From one sequence to the next.
+    pub batch: u64,
+}
+
+impl HeadsRef {
+    /// A packed tensor `(batch, heads, length, d)`.
+    pub fn heads_first(address: u64, [heads, length, d]: [u32; 3]) -> Self {
+        let [heads, length, row] = [heads, length, d].map(u64::from);
+        Self { address, row, head: length * row, batch: heads * length * row }
+    }
+
+    /// A packed tensor `(batch, length, heads, d)`.
+    pub fn length_first(address: u64, [heads, length, d]: [u32; 3]) -> Self {
+        let [heads, length, head] = [heads, length, d].map(u64::from);
+        Self { address, head, row: heads * head, batch: length * heads * head }
+    }
+
+    /// Elements from the first to one past the last one; 0 if there are none.
+    pub fn reach(&self, [batch, heads, rows, d]: [u32; 4]) -> u64 {
+        if batch == 0 || heads == 0 || rows == 0 {
+            return 0;
+        }
+        let last = |count: u32, stride: u64| u64::from(count - 1).saturating_mul(stride);
+        let rows = last(rows, self.row).saturating_add(u64::from(d));
+        rows.saturating_add(last(heads, self.head)).saturating_add(last(batch, self.batch))
+    }
+}
+
+/// A call: the problem, and where its tensors are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttentionCall {
+    /// The extents.
+    pub problem: AttentionProblem,
+    /// Queries.
+    pub q: HeadsRef,
+    /// Keys.
+    pub k: HeadsRef,
+    /// Values.
+    pub v: HeadsRef,
+    /// The output.
+    pub o: HeadsRef,
+    /// Device address of the log-sum-exp of the scores of each query, `f32`, packed `(batch, heads, queries)`; 0 if
+    /// it is not needed. It is minus infinity for a query without keys.
+    pub log_sum_exp: u64,
+    /// The values of [`Scores::COUNTS`](crate::Scores::COUNTS).
+    pub counts: Vec<i32>,
+    /// The values of [`Scores::REALS`](crate::Scores::REALS).
+    pub reals: Vec<f32>,
+}
+
+impl AttentionCall {
+    /// A call without log-sum-exp and without arguments for scores.
+    pub const fn new(problem: AttentionProblem, [q, k, v]: [HeadsRef; 3], o: HeadsRef) -> Self {
+        Self { problem, q, k, v, o, log_sum_exp: 0, counts: Vec::new(), reals: Vec::new() }
+    }
+}

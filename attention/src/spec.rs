@@ -1,0 +1,177 @@
+//! A kernel as plain data and as text: [`AttentionSpec`].
+
+use core::fmt;
+use core::str::FromStr;
+
+use collective::Format;
+
+use crate::plan::AttentionError;
+
+/// How O gets from registers to global memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OutputStore {
+    /// Through Q's shared memory, and from there by tensor copies. O's address, and its strides in bytes, must be
+    /// multiples of 16.
+    Tma,
+    /// From registers, at any address.
+    Direct,
+}
+
+/// The masks that a spec can name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mask {
+    /// Every query sees every key.
+    Full,
+    /// A query sees the keys up to its own. The last query stands at the last key.
+    Causal,
+}
+
+/// An attention kernel as plain data. Its text ([`Display`](fmt::Display), [`FromStr`]) names what differs from
+/// the [default](Self::DEFAULT).
+///
+/// ```
+/// use attention::AttentionSpec;
+///
+/// let spec: AttentionSpec = "d=64 tile=192x128 mask=causal".parse()?;
+/// assert_eq!((spec.head, spec.tile), ([64, 64], [192, 128]));
+/// assert_eq!(spec.to_string(), "d=64 tile=192x128 mask=causal");
+/// # Ok::<(), attention::AttentionError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttentionSpec {
+    /// Format of Q, K and V.
+    pub format: Format,
+    /// Format of O.
+    pub output: Format,
+    /// Elements of a head of Q and K, and of V and O.
+    pub head: [u32; 2],
+    /// Queries per tile (64 per consumer warpgroup), and keys per block.
+    pub tile: [u32; 2],
+    /// Number of blocks of K, and of V, in shared memory; `None` for as many as fit, at most four.
+    pub stages: Option<u32>,
+    /// Which keys a query sees.
+    pub mask: Mask,
+    /// How O is stored.
+    pub store: OutputStore,
+    /// Whether consumer warpgroups take turns: while one multiplies, the others compute weights.
+    pub turns: bool,
+}
+
+impl AttentionSpec {
+    /// bf16, heads of 128 elements, 128 queries by 128 keys, every query sees every key.
+    pub const DEFAULT: Self = Self {
+        format: Format::Bf16,
+        output: Format::Bf16,
+        head: [128, 128],
+        tile: [128, 128],
+        stages: None,
+        mask: Mask::Full,
+        store: OutputStore::Tma,
+        turns: true,
+    };
+}
+
+impl Default for AttentionSpec {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+impl Mask {
+    /// Its name in a spec's text.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Causal => "causal",
+        }
+    }
+}
+
+impl OutputStore {
+    /// Its name in a spec's text.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tma => "tma",
+            Self::Direct => "direct",
+        }
+    }
+}
+
+impl fmt::Display for AttentionSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { format, output, head: [d, dv], tile: [rows, keys], stages, mask, store, turns } = *self;
+        let heads = if d == dv { d.to_string() } else { format!("{d}x{dv}") };
+        let stages = stages.map_or_else(|| "auto".to_owned(), |stages| stages.to_string());
+        let words = [
+            (self.format != Self::DEFAULT.format, format!("format={format}")),
+            (output != format, format!("output={output}")),
+            (self.head != Self::DEFAULT.head, format!("d={heads}")),
+            (self.tile != Self::DEFAULT.tile, format!("tile={rows}x{keys}")),
+            (self.stages.is_some(), format!("stages={stages}")),
+            (mask != Self::DEFAULT.mask, format!("mask={}", mask.name())),
+            (store != Self::DEFAULT.store, format!("store={}", store.name())),
+            (!turns, "turns=off".to_owned()),
+        ];
+        let words: Vec<_> = words.into_iter().filter_map(|(differs, word)| differs.then_some(word)).collect();
+        f.write_str(&words.join(" "))
+    }
+}
+
+/// One or two numbers with an `x` between them.
+fn numbers(text: &str) -> Option<[u32; 2]> {
+    let (first, second) = text.split_once('x').unwrap_or((text, text));
+    Some([first.parse().ok()?, second.parse().ok()?])
+}
+
+impl FromStr for AttentionSpec {
+    type Err = AttentionError;
+
+    /// Reads `key=value` words. The spec is checked by [`AttentionPlan::new`](crate::AttentionPlan::new).
+    fn from_str(text: &str) -> Result<Self, AttentionError> {
+        let mut spec = Self::DEFAULT;
+        let mut output = None;
+        for word in text.split_whitespace() {
+            let (key, value) = word.split_once('=').unwrap_or((word, ""));
+            let refused = |needed: &str| AttentionError::Word {
+                key: key.to_owned(),
+                value: value.to_owned(),
+                needed: needed.to_owned(),
+            };
+            let format = || Format::named(value).ok_or_else(|| refused("the name of a format"));
+            match key {
+                "format" => spec.format = format()?,
+                "output" => output = Some(format()?),
+                "d" => spec.head = numbers(value).ok_or_else(|| refused("64, or 192x128 for Q and K x V"))?,
+                "tile" => {
+                    let pair = value.contains('x').then(|| numbers(value)).flatten();
+                    spec.tile = pair.ok_or_else(|| refused("queries x keys, for example 128x176"))?;
+                }
+                "stages" if value == "auto" => spec.stages = None,
+                "stages" => spec.stages = Some(value.parse().map_err(|_| refused("a number, or auto"))?),
+                "mask" => {
+                    let named = [Mask::Full, Mask::Causal].into_iter().find(|mask| mask.name() == value);
+                    spec.mask = named.ok_or_else(|| refused("full or causal"))?;
+                }
+                "store" => {
+                    let ways = [OutputStore::Tma, OutputStore::Direct];
+                    let named = ways.into_iter().find(|store| store.name() == value);
+                    spec.store = named.ok_or_else(|| refused("tma or direct"))?;
+                }
+                "turns" => {
+                    spec.turns = match value {
+                        "on" => true,
+                        "off" => false,
+                        _ => return Err(refused("on or off")),
+                    }
+                }
+                _ => {
+                    return Err(refused(
+                        "one of the keys format, output, d, tile, stages, mask, store, turns",
+                    ));
+                }
+            }
+        }
+        spec.output = output.unwrap_or(spec.format);
+        Ok(spec)
+    }
+}

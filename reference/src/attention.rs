@@ -1,0 +1,158 @@
+//! The reference for attention: a row of O and its log-sum-exp in f64, with bounds on the errors of a correct
+//! kernel.
+//!
+//! For one query let `x_j` be its scores, `w_j = exp(x_j - max x)`, `D = sum w_j` and `N = sum w_j v_j`; then `O =
+//! N / D`, and the log-sum-exp is `ln D + max x`. `u = 2^-24` is the unit roundoff of f32.
+//!
+//! *Scores.* A product of `d` pairs of 16-bit elements errs by at most `(d + 16) u` of the sum of magnitudes (see
+//! [`bound`](crate::bound)). The scale, and with it every score, has a relative error of `u` more.
+//!
+//! *Exponents.* A kernel computes `2^(x_j c - m c)`, where `m` is the largest score so far and `c = log2(e)` times
+//! the scale, rounded once more than the scale. `m c` is rounded, the difference is rounded once. So the natural
+//! exponent errs by the error of `x_j` plus `3 u |x_j| + 3 u M`, where `M` is the largest magnitude of a score. The
+//! hardware's `2^x` errs by a relative `6 u`, and may flush to zero below `2^-126`.
+//!
+//! *Rescaling.* When a block of keys has been multiplied, what was summed before is multiplied by `2^((m - m')
+//! c)`. The differences of all steps add up to `2 M` at most. So they err by `3 u * 2 M` together, and each block
+//! by `8 u` for the function and the product.
+//!
+//! *Sums.* `n` weights are added one by one, and so are their products with values by tensor cores: `(n + 16) u`
+//! of the sum of magnitudes.
+//!
+//! *Weights* are rounded to the format of V before they are multiplied, but not before they are added up. In `f16`
+//! a small weight errs by half of the smallest subnormal. `D` is at least 1, less its error.
+//!
+//! *The quotient* is a product with the hardware's reciprocal: `4 u`.
+//!
+//! ```
+//! use reference::{Format, attention::{Row, Score}};
+//!
+//! // Two keys with equal scores: the mean of their values.
+//! let mut row = Row::new(Format::Bf16, 64);
+//! row.key(Score { value: 0.0, error: 0.0 });
+//! row.key(Score { value: 0.0, error: 0.0 });
+//! let o = row.output(Format::Bf16, |key| [1.0, 3.0][key]);
+//! assert!(o.value == 2.0 && o.error < 0.01);
+//! assert!((row.log_sum_exp().value - 2f64.ln()).abs() < 1e-12);
+//! ```
+
+use crate::bound::U;
+use crate::{Format, Wanted};
+
+/// The score of a query and a key, in units of the natural exponent, and the largest error of a correct kernel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Score {
+    /// The score.
+    pub value: f64,
+    /// The largest error.
+    pub error: f64,
+}
+
+impl Score {
+    /// The score `scale * sum(q_i k_i)`, without a mask.
+    pub fn of(q: &[f64], k: &[f64], scale: f32) -> Self {
+        let products = || q.iter().zip(k).map(|(q, k)| q * k);
+        let (sum, magnitude) = (products().sum::<f64>(), products().map(f64::abs).sum::<f64>());
+        let (scale, u) = (f64::from(scale), U);
+        let error = (q.len() as f64 + 16.0) * u * magnitude;
+        Self { value: sum * scale, error: (error + 2.0 * u * magnitude) * scale }
+    }
+}
+
+/// A query's scores for the keys that it sees.
+#[derive(Clone, Debug)]
+pub struct Row {
+    format: Format,
+    /// Keys per block.
+    block: usize,
+    scores: Vec<Score>,
+}
+
+impl Row {
+    /// A query without keys. Weights are rounded to `format`; keys come in blocks of `block`.
+    pub fn new(format: Format, block: u32) -> Self {
+        Self { format, block: block.max(1) as usize, scores: Vec::new() }
+    }
+
+    /// Adds the next key that the query sees.
+    pub fn key(&mut self, score: Score) {
+        self.scores.push(score);
+    }
+
+    /// Number of keys that it sees.
+    pub fn keys(&self) -> usize {
+        self.scores.len()
+    }
+
+    fn most(&self) -> f64 {
+        self.scores.iter().map(|score| score.value).fold(f64::NEG_INFINITY, f64::max)
+    }
+
+    /// Each weight, and its relative error.
+    fn weights(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
+        let most = self.most();
+        let largest = self.scores.iter().map(|score| score.value.abs() + score.error).fold(0.0, f64::max);
+        // There may be a block more than whole ones at each end of a mask's range.
+        let blocks = (self.scores.len() / self.block + 2) as f64;
+        let rescaling = 6.0 * U * largest + 8.0 * U * blocks;
+        // The largest score of a correct kernel may be another one; all of its scores err.
+        self.scores.iter().map(move |score| {
+            let exponent = score.error + 3.0 * U * score.value.abs() + 3.0 * U * largest + rescaling;
+            ((score.value - most).exp(), exponent.exp_m1() + 6.0 * U)
+        })
+    }
+
+    /// The sum of weights, and its error.
+    fn sum(&self) -> (f64, f64) {
+        let count = self.scores.len() as f64 + 16.0;
+        let (sum, error) = self.weights().fold((0.0, 0.0), |(sum, error), (weight, relative)| {
+            (sum + weight, error + weight * relative + FLUSHED)
+        });
+        (sum, error + count * U * (sum + error))
+    }
+
+    /// An element of O, before it is rounded to `output`; `value` returns V's element of the column for a key, by
+    /// its number among those that the query sees.
+    pub fn output(&self, output: Format, value: impl Fn(usize) -> f64) -> Wanted {
+        let wanted = |value, error| Wanted { format: output, unrounded: false, value, error };
+        if self.scores.is_empty() {
+            return Wanted { unrounded: true, ..wanted(0.0, 0.0) };
+        }
+        let (sum, sum_error) = self.sum();
+        let round = self.format.unit_roundoff();
+        let (mut total, mut magnitude, mut error) = (0.0, 0.0, 0.0);
+        for (key, (weight, relative)) in self.weights().enumerate() {
+            let value = value(key);
+            total += weight * value;
+            magnitude += weight * value.abs();
+            let relative = relative + round + relative * round;
+            error += value.abs() * (weight * relative + self.format.tiniest() / 2.0 + FLUSHED);
+        }
+        let count = self.scores.len() as f64 + 16.0;
+        error += count * U * (magnitude + error);
+        let quotient = total / sum;
+        let least = sum - sum_error;
+        if least <= 0.0 {
+            return wanted(quotient, f64::INFINITY);
+        }
+        let error = (error + quotient.abs() * sum_error) / least;
+        wanted(quotient, error + 4.0 * U * (quotient.abs() + error))
+    }
+
+    /// The log-sum-exp, in f32; minus infinity for a query without keys.
+    pub fn log_sum_exp(&self) -> Wanted {
+        let format = Format::F32;
+        if self.scores.is_empty() {
+            return Wanted { format, unrounded: true, value: f64::NEG_INFINITY, error: 0.0 };
+        }
+        let ((sum, error), most) = (self.sum(), self.most());
+        let own = self.scores.iter().map(|score| score.error).fold(0.0, f64::max);
+        let relative = error / (sum - error).max(f64::MIN_POSITIVE);
+        let logarithm = sum.ln();
+        let error = own + relative + 8.0 * U * logarithm.abs() + 4.0 * U + 4.0 * U * most.abs();
+        Wanted { format, unrounded: false, value: logarithm + most, error }
+    }
+}
+
+/// The smallest normal f32: a weight below it may be zero.
+const FLUSHED: f64 = f32::MIN_POSITIVE as f64;
