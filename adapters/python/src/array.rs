@@ -45,8 +45,10 @@ pub(crate) struct Array<'py> {
     rank: usize,
     /// The format that its type says.
     pub(crate) format: Option<Format>,
-    /// Name of the type, and bytes per element.
+    /// Bytes per element.
     pub(crate) bytes: u32,
+    /// Whether torch records what becomes of it, for a gradient.
+    pub(crate) recorded: bool,
 }
 
 /// A `ValueError`.
@@ -77,6 +79,11 @@ pub(crate) fn type_name(format: Format) -> &'static str {
     TYPES.iter().find(|(_, of, _)| *of == Some(format)).map_or("float32", |(name, ..)| name)
 }
 
+/// The format of a type's name.
+pub(crate) fn format_of(name: &str) -> Option<Format> {
+    TYPES.iter().find(|(known, ..)| *known == name).and_then(|(_, format, _)| *format)
+}
+
 /// torch, its types of elements in the order of [`TYPES`], and its class of tensors, once it is imported.
 pub(crate) struct Torch {
     pub(crate) module: Py<PyAny>,
@@ -100,6 +107,11 @@ impl Torch {
         let stream = inner.map_or_else(|_| py.None(), Bound::unbind);
         let tensor = module.getattr("Tensor").ok()?.unbind();
         Some(TORCH.get_or_init(py, || Self { module: module.unbind(), tensor, types, stream }))
+    }
+
+    /// Whether operations are recorded for gradients.
+    pub(crate) fn records(&self, py: Python<'_>) -> PyResult<bool> {
+        self.module.bind(py).call_method0("is_grad_enabled")?.is_truthy()
     }
 
     /// The handle of a card's current stream.
@@ -165,6 +177,7 @@ impl<'py> Array<'py> {
             rank: 0,
             format: TYPES[index].1,
             bytes: TYPES[index].2,
+            recorded: object.getattr(intern!(py, "requires_grad"))?.is_truthy()?,
         };
         all.sized(name, &shape, &strides, 1)
     }
@@ -188,6 +201,7 @@ impl<'py> Array<'py> {
             rank: 0,
             format,
             bytes,
+            recorded: false,
         };
         all.sized(name, &shape, &strides, bytes.into())
     }

@@ -270,7 +270,7 @@ fn many<'py>(a: &Array<'py>, b: &Array<'py>, n: i64, groups: Option<Array<'py>>)
 /// Checks the arguments, chooses a kernel, and makes its call.
 pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<Prepared<'py>> {
     let mut kept = Vec::new();
-    let stored = [stored::of("a", &asked.a)?, stored::of("b", &asked.b)?];
+    let stored = [stored::of(0, &asked.a)?, stored::of(1, &asked.b)?];
     let array = |i: usize, name, object: &Bound<'py, PyAny>| match &stored[i] {
         Some(Stored { values, .. }) => Ok(values.clone()),
         None => Array::of(name, object),
@@ -283,6 +283,12 @@ pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<
             let (found, needed) = (array.place.words(), place.words());
             return invalid(format!("{name} is in {found}, {needed} was needed, as the other operand"));
         }
+    }
+    if (a.recorded || b.recorded) && Torch::imported(py).map_or(Ok(false), |torch| torch.records(py))? {
+        let name = if a.recorded { "a" } else { "b" };
+        return invalid(format!(
+            "{name} requires a gradient, which matmul does not have: falchion.torch.linear or torch.no_grad() was needed"
+        ));
     }
     // The shapes.
     let of_a = stored[0].as_ref().map_or_else(|| [a.last(1)[0], a.last(0)[0]], |of| of.shape);
@@ -317,7 +323,7 @@ pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<
     // The types.
     let (types, said) = match &stored {
         [None, None] => types_of(asked.types.as_deref(), [&a, &b], out.as_ref())?,
-        _ => stored::types(&stored, [&a, &b], out.as_ref(), asked.types.as_deref())?,
+        _ => stored::types(&stored, [&a, &b], out.as_ref())?,
     };
     let found = scales::of([asked.scale_a.as_ref(), asked.scale_b.as_ref()], [m, n, k], &a)?;
     let types = if let Scales::Blocks { rows, .. } = &found { types.scaled(*rows) } else { types };

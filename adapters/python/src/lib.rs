@@ -116,5 +116,7 @@ mod _native {
     #[pymodule_export]
     use super::matmul;
     #[pymodule_export]
-    use super::plan::{Kernel, plan};
+    use super::plan::{Kernel, plan, result};
+    #[pymodule_export]
+    use super::stored::{Operand, compress, reorder};
 }

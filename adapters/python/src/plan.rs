@@ -5,7 +5,7 @@ use falchion::cute_rs::atom::Major;
 use falchion::kernel::{AnyGemm, Card, GemmProblem, Machine, Ranked, Request, Types, search};
 use pyo3::prelude::*;
 
-use crate::array::{Place, invalid};
+use crate::array::{Place, format_of, invalid, type_name};
 use crate::call::machine;
 
 /// A kernel that was chosen, with its predicted time.
@@ -136,4 +136,25 @@ fn of_card(name: &str) -> PyResult<Machine> {
             invalid(format!("card is \"{name}\", cuda:0 or one of {} was needed", names.join(", ")))
         }
     }
+}
+
+/// How often the columns of a result are halved, and the name of the type of its elements.
+#[pyfunction]
+#[pyo3(signature = (dtype, epilogue, types))]
+pub(crate) fn result(
+    dtype: &str,
+    epilogue: Option<&str>,
+    types: Option<&str>,
+) -> PyResult<(u32, &'static str)> {
+    let operand = types.and_then(Types::named).map(|types| types.a).or_else(|| format_of(dtype));
+    let Some(operand) = operand else {
+        return invalid(format!("a has elements of {dtype}, a type of a kernel was needed"));
+    };
+    let said =
+        types.filter(|types| types.split('-').count() >= 3).and_then(Types::named).map(|types| types.d);
+    let Some(text) = epilogue.filter(|text| *text != "acc") else {
+        return Ok((0, type_name(said.unwrap_or(operand.output()))));
+    };
+    let formula = text.parse::<Formula>().or_else(|error| invalid(format!("epilogue: {error}")))?;
+    Ok((formula.halvings(), type_name(said.unwrap_or(formula.output(operand)))))
 }

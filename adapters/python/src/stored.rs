@@ -1,12 +1,136 @@
 //! Operands that are stored in fewer bits than are multiplied, or with half of their elements.
 
-use falchion::collective::{Format, GroupScales, MatrixRef, WeightsSpec};
+use falchion::collective::{Code, Format, GroupScales, MatrixRef, WeightsSpec, sparse, weights};
 use falchion::kernel::Types;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
-use crate::array::{Array, invalid};
+use crate::array::{Array, format_of, invalid, type_name};
 
-/// A prepared operand: few-bit weights, or a sparse matrix.
+/// A prepared operand: few-bit weights, or a sparse matrix. `falchion.weights` and `falchion.sparse` make it.
+#[pyclass(frozen, module = "falchion")]
+pub(crate) struct Operand {
+    values: Py<PyAny>,
+    scales: Option<Py<PyAny>>,
+    zeros: Option<Py<PyAny>>,
+    metadata: Option<Py<PyAny>>,
+    /// Rows and columns as they are multiplied.
+    #[pyo3(get)]
+    shape: (i64, i64),
+    /// Whether its columns are stored, one after the other: it is a B.
+    is_b: bool,
+    format: Format,
+    weights: Option<WeightsSpec>,
+}
+
+#[pymethods]
+impl Operand {
+    #[new]
+    #[pyo3(signature = (values, shape, dtype, *, is_b, code=None, group=0, scales=None, zeros=None, metadata=None))]
+    fn new(
+        values: Bound<'_, PyAny>,
+        shape: (i64, i64),
+        dtype: &str,
+        is_b: bool,
+        code: Option<&str>,
+        group: u32,
+        scales: Option<Py<PyAny>>,
+        zeros: Option<Py<PyAny>>,
+        metadata: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
+        let Some(format) = format_of(dtype) else {
+            return invalid(format!("dtype is \"{dtype}\", the type that is multiplied was needed"));
+        };
+        let weights = match code {
+            None => None,
+            Some(name) => Some(WeightsSpec { code: self::code(name)?, group, zeros: zeros.is_some() }),
+        };
+        let values = values.unbind();
+        Ok(Self { values, scales, zeros, metadata, shape, is_b, format, weights })
+    }
+
+    /// The same on a device of torch, for example "cuda".
+    fn to(&self, py: Python<'_>, device: Bound<'_, PyAny>) -> PyResult<Self> {
+        let torch = py.import("torch")?;
+        let moved = |array: &Py<PyAny>| -> PyResult<Py<PyAny>> {
+            // torch takes over numpy's own types only: the bytes move.
+            let array = array.bind(py);
+            let Ok(bytes) = array.call_method1("view", ("uint8",)) else {
+                return Ok(array.call_method1("to", (&device,))?.unbind());
+            };
+            Ok(torch.call_method1("as_tensor", (bytes,))?.call_method1("to", (&device,))?.unbind())
+        };
+        let maybe = |array: &Option<Py<PyAny>>| array.as_ref().map(moved).transpose();
+        Ok(Self {
+            values: moved(&self.values)?,
+            scales: maybe(&self.scales)?,
+            zeros: maybe(&self.zeros)?,
+            metadata: maybe(&self.metadata)?,
+            ..*self
+        })
+    }
+
+    fn __repr__(&self) -> String {
+        let (rows, columns) = self.shape;
+        let format = type_name(self.format);
+        match self.weights {
+            Some(WeightsSpec { code, group, .. }) => {
+                format!(
+                    "<falchion.Operand of {rows} x {columns}: {code} in groups of {group}, multiplied in {format}>"
+                )
+            }
+            None => format!("<falchion.Operand of {rows} x {columns}: 2:4 sparse {format}>"),
+        }
+    }
+}
+
+fn code(name: &str) -> PyResult<Code> {
+    let Some(code) = Code::named(name) else {
+        let names: Vec<&str> = Code::ALL.iter().map(|code| code.name()).collect();
+        return invalid(format!("code is \"{name}\", one of {} was needed", names.join(", ")));
+    };
+    Ok(code)
+}
+
+/// Codes, one per byte and row by row, in the order that kernels read.
+#[pyfunction]
+pub(crate) fn reorder<'py>(
+    py: Python<'py>,
+    code: &str,
+    shape: [u32; 2],
+    codes: &[u8],
+) -> PyResult<Bound<'py, PyBytes>> {
+    let code = self::code(code)?;
+    let units = py.detach(|| weights::reorder(code, shape, codes));
+    Ok(PyBytes::new(py, &units.or_else(|error| invalid(error.to_string()))?))
+}
+
+/// The kept elements of a matrix and their metadata. Elements are given as `uint32`, row by row.
+#[pyfunction]
+pub(crate) fn compress<'py>(
+    py: Python<'py>,
+    dtype: &str,
+    shape: [u32; 2],
+    elements: &[u8],
+    prune: bool,
+) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+    let Some(format) = format_of(dtype) else {
+        return invalid(format!("weight has elements of {dtype}, a type of a kernel was needed"));
+    };
+    let words = elements.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word));
+    let mut elements: Vec<u32> = words.collect();
+    let compressed = py.detach(|| {
+        if prune {
+            sparse::prune(format, shape, &mut elements)?;
+        }
+        sparse::compress(format, shape, &elements)
+    });
+    let compressed = compressed.or_else(|error| invalid(format!("weight: {error}")))?;
+    let bytes = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+    Ok((PyBytes::new(py, &bytes(&compressed.values)), PyBytes::new(py, &bytes(&compressed.metadata))))
+}
+
+/// A prepared operand of a call.
 pub(crate) struct Stored<'py> {
     /// Codes, or the elements that are kept.
     pub(crate) values: Array<'py>,
@@ -15,23 +139,75 @@ pub(crate) struct Stored<'py> {
     pub(crate) shape: [i64; 2],
     pub(crate) groups: Option<GroupScales>,
     pub(crate) metadata: Option<MatrixRef>,
-    pub(crate) weights: Option<WeightsSpec>,
-    /// The format that is multiplied, of a sparse matrix.
-    format: Option<Format>,
+    weights: Option<WeightsSpec>,
+    format: Format,
     pub(crate) kept: Vec<Bound<'py, PyAny>>,
 }
 
 /// The prepared operand of an argument; `None` for an array.
-pub(crate) fn of<'py>(_name: &str, _object: &Bound<'py, PyAny>) -> PyResult<Option<Stored<'py>>> {
-    Ok(None)
+pub(crate) fn of<'py>(i: usize, object: &Bound<'py, PyAny>) -> PyResult<Option<Stored<'py>>> {
+    let Ok(operand) = object.cast::<Operand>() else { return Ok(None) };
+    let (py, name, operand) = (object.py(), ["a", "b"][i], operand.get());
+    if operand.is_b != (i == 1) {
+        return invalid(format!("{name} was prepared as the other operand: is_b={} was needed", i == 1));
+    }
+    let mut kept = vec![object.clone()];
+    let mut array = |part: &Option<Py<PyAny>>| -> PyResult<Option<Array<'py>>> {
+        let Some(part) = part else { return Ok(None) };
+        let array = Array::of(name, part.bind(py))?;
+        kept.push(array.object.clone());
+        Ok(Some(array))
+    };
+    let [scales, zeros, metadata] =
+        [array(&operand.scales)?, array(&operand.zeros)?, array(&operand.metadata)?];
+    let values = Array::of(name, operand.values.bind(py))?;
+    let (rows, columns) = operand.shape;
+    let k = u32::try_from(if operand.is_b { rows } else { columns }).unwrap_or(u32::MAX);
+    // Arrays of bytes: the distance of rows is counted in elements of their format.
+    let row = |array: &Array<'_>, bytes: u32| {
+        let ld = array.last(1)[1].unsigned_abs() * u64::from(array.bytes) / u64::from(bytes);
+        MatrixRef::new(array.address, ld)
+    };
+    let matrix = match operand.weights {
+        Some(WeightsSpec { code, .. }) => MatrixRef::new(values.address, weights::ld(code, k)),
+        None => row(&values, operand.format.bytes()),
+    };
+    let groups = operand.weights.filter(|weights| weights.group > 0).and_then(|weights| {
+        let scales = row(scales.as_ref()?, weights.scale_bytes());
+        let zeros = zeros.as_ref().map_or(MatrixRef::NONE, |zeros| row(zeros, operand.format.bytes()));
+        Some(GroupScales { scales, zeros })
+    });
+    let of_metadata =
+        |array: Array<'_>| MatrixRef::new(array.address, sparse::metadata_ld(operand.format, k).into());
+    let metadata = metadata.map(of_metadata);
+    let (shape, format, weights) = ([rows, columns], operand.format, operand.weights);
+    Ok(Some(Stored { values, matrix, shape, groups, metadata, weights, format, kept }))
 }
 
-/// The types of a GEMM with a prepared operand.
+/// The types of a GEMM with a prepared operand, and D's if it was asked for.
 pub(crate) fn types(
-    _stored: &[Option<Stored<'_>>; 2],
-    _arrays: [&Array<'_>; 2],
-    _out: Option<&Array<'_>>,
-    _given: Option<&str>,
+    stored: &[Option<Stored<'_>>; 2],
+    arrays: [&Array<'_>; 2],
+    out: Option<&Array<'_>>,
 ) -> PyResult<(Types, Option<Format>)> {
-    invalid("")
+    let format = |i: usize| match &stored[i] {
+        Some(stored) => Ok(stored.format),
+        None => arrays[i].format.map_or_else(
+            || invalid(format!("{} has elements that are no numbers of a kernel", ["a", "b"][i])),
+            Ok,
+        ),
+    };
+    let [a, b] = [format(0)?, format(1)?];
+    if a != b && (stored.iter().flatten().any(|of| of.weights.is_some())) {
+        return invalid(format!(
+            "a is multiplied in {} and b in {}: the same type was needed",
+            type_name(a),
+            type_name(b)
+        ));
+    }
+    let weights = [0, 1].map(|i| stored[i].as_ref().and_then(|of| of.weights));
+    let sparse = [0, 1].map(|i| stored[i].as_ref().is_some_and(|of| of.metadata.is_some()));
+    let types = Types::of(a).with_b(b).weights(weights).sparse(sparse);
+    let said = out.and_then(|out| out.format);
+    Ok((said.map_or(types, |d| types.stored(d)), said))
 }

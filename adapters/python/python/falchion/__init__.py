@@ -4,7 +4,8 @@ Arrays of numpy, and tensors of torch on the CPU, are multiplied in an emulator 
 the card runs and finds its races. Tensors of torch on an H100 or H200 are multiplied on the card, on the current stream.
 """
 
-from ._native import Fault, Kernel, check, matmul, plan
+from . import sparse, weights
+from ._native import Fault, Kernel, Operand, check, matmul, plan
 
 __version__ = "0.1.0"
-__all__ = ["Fault", "Kernel", "check", "matmul", "plan"]
+__all__ = ["Fault", "Kernel", "Operand", "check", "matmul", "plan", "sparse", "weights"]

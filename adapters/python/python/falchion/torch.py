@@ -1,0 +1,109 @@
+"""Operations and layers for torch: `linear` with a gradient, `matmul` for `torch.compile`, `Linear`, `replace_linears`.
+
+The operations are `torch.ops.falchion.linear` and `torch.ops.falchion.matmul`. They have fake kernels, so that
+`torch.compile` traces through them, and CUDA graphs capture them after one call outside of the capture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from . import _native
+
+__all__ = ["Linear", "linear", "matmul", "replace_linears"]
+
+_library = torch.library.Library("falchion", "DEF")
+_library.define("linear(Tensor x, Tensor weight, Tensor? bias) -> Tensor")
+_library.define("matmul(Tensor a, Tensor b, str? epilogue, str? types, str[] names, Tensor[] tensors, str[] scalars, float[] values) -> Tensor")
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    if bias is None:
+        return _native.matmul(x, weight.t())
+    return _native.matmul(x, weight.t(), epilogue="acc + bias[n]", bias=bias)
+
+
+def _linear_fake(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return x.new_empty((x.shape[0], weight.shape[0]))
+
+
+def _matmul(a, b, epilogue, types, names, tensors, scalars, values):
+    inputs = dict(zip(names, tensors)) | dict(zip(scalars, values))
+    return _native.matmul(a, b, epilogue=epilogue, types=types, **inputs)
+
+
+def _matmul_fake(a, b, epilogue, types, names, tensors, scalars, values):
+    halvings, dtype = _native.result(str(a.dtype).removeprefix("torch."), epilogue, types)
+    batch = a.shape[:-2] if a.dim() == 3 and (b.dim() < 3 or a.shape[0] != 1) else b.shape[:-2]
+    return a.new_empty((*batch, a.shape[-2], b.shape[-1] >> halvings), dtype=getattr(torch, dtype))
+
+
+for _name, _kernel, _fake in [("linear", _linear, _linear_fake), ("matmul", _matmul, _matmul_fake)]:
+    _library.impl(_name, _kernel, "CUDA")
+    _library.impl(_name, _kernel, "CPU")
+    torch.library.register_fake(f"falchion::{_name}", _fake, lib=_library)
+
+
+def _keep(ctx, inputs, output):
+    x, weight, bias = inputs
+    ctx.save_for_backward(x, weight)
+    ctx.biased = bias is not None
+
+
+def _gradient(ctx, gradient: Tensor):
+    x, weight = ctx.saved_tensors
+    needs_x, needs_weight, needs_bias = ctx.needs_input_grad
+    of_x = matmul(gradient, weight) if needs_x else None
+    of_weight = matmul(gradient.t(), x) if needs_weight else None
+    of_bias = gradient.sum(0, dtype=torch.float32).to(gradient.dtype) if ctx.biased and needs_bias else None
+    return of_x, of_weight, of_bias
+
+
+torch.library.register_autograd("falchion::linear", _gradient, setup_context=_keep, lib=_library)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`x @ weight.T + bias`, as `torch.nn.functional.linear`: x is (..., in), weight (out, in), bias (out)."""
+    rows = x.shape[:-1]
+    y = torch.ops.falchion.linear(x.reshape(-1, x.shape[-1]), weight, bias)
+    return y.reshape(*rows, weight.shape[0])
+
+
+def matmul(a: Tensor, b: Tensor, *, epilogue: str | None = None, types: str | None = None, **inputs: Tensor | float) -> Tensor:
+    """`falchion.matmul` as an operation of torch, for `torch.compile`. It has no gradient, and its epilogue writes nothing but
+    the result."""
+    tensors = {name: value for name, value in inputs.items() if isinstance(value, Tensor)}
+    scalars = {name: float(value) for name, value in inputs.items() if name not in tensors}
+    return torch.ops.falchion.matmul(
+        a, b, epilogue, types, list(tensors), list(tensors.values()), list(scalars), list(scalars.values())
+    )
+
+
+class Linear(nn.Linear):
+    """`torch.nn.Linear` whose products, forward and backward, are falchion's."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        weight, bias = self.weight, self.bias
+        device = input.device.type
+        if torch.is_autocast_enabled(device):
+            dtype = torch.get_autocast_dtype(device)
+            input, weight = input.to(dtype), weight.to(dtype)
+            bias = None if bias is None else bias.to(dtype)
+        return linear(input, weight, bias)
+
+
+def replace_linears(
+    model: nn.Module, choose: Callable[[str, nn.Linear], bool] = lambda name, layer: True
+) -> nn.Module:
+    """Replaces each `torch.nn.Linear` in a model by `Linear` with the same parameters, where `choose(name, layer)` is true.
+
+    Subclasses of `torch.nn.Linear` stay. Returns the model.
+    """
+    for name, layer in list(model.named_modules()):
+        if type(layer) is nn.Linear and choose(name, layer):
+            # The same object: parameters, hooks and whoever refers to it stay.
+            layer.__class__ = Linear
+    return model

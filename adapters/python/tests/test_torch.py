@@ -1,0 +1,77 @@
+"""torch's tensors, on the CPU: the operations, their gradients, and `torch.compile`. Skipped without torch."""
+
+import falchion
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import falchion.torch as ft
+
+
+def close(found, expected, tolerance=2e-3):
+    assert found.shape == expected.shape
+    error = (found.double() - expected.double()).abs().max() / expected.double().abs().max().clamp(min=1e-9)
+    assert error <= tolerance, error
+
+
+def test_tensors_are_multiplied_as_they_lie():
+    torch.manual_seed(1)
+    for dtype in [torch.float16, torch.bfloat16, torch.float32, torch.float64]:
+        a, w = torch.randn(20, 72, dtype=dtype), torch.randn(40, 72, dtype=dtype)
+        y = falchion.matmul(a, w.t())
+        assert y.dtype == dtype
+        close(y, a.double() @ w.double().t(), 1e-2 if dtype == torch.bfloat16 else 2e-3)
+    a, b = torch.randn(3, 20, 72), torch.randn(72, 40)
+    close(falchion.matmul(a, b.expand(3, 72, 40)), a.double() @ b.double())
+    a, b = torch.randn(20, 72).to(torch.float8_e4m3fn), torch.randn(40, 72).to(torch.float8_e4m3fn)
+    y = falchion.matmul(a, b.t(), scale_a=torch.rand(20), scale_b=torch.ones(40))
+    assert y.dtype == torch.bfloat16
+
+
+def test_weights_of_tensors():
+    weight = torch.randn(64, 128, dtype=torch.bfloat16) * 0.1
+    operand = falchion.weights.quantize(weight)
+    x = torch.randn(12, 128, dtype=torch.bfloat16)
+    close(falchion.matmul(x, operand.to("cpu")), x.double() @ weight.double().t(), 0.15)
+
+
+def test_the_operations_are_operations():
+    x, w, b = torch.randn(9, 24), torch.randn(17, 24), torch.randn(17)
+    for arguments in [(x, w, b), (x, w, None), tuple(t.requires_grad_() for t in (x, w, b))]:
+        torch.library.opcheck(torch.ops.falchion.linear, arguments)
+    arguments = (x.detach(), w.detach().t(), "gelu(acc + bias[n])", None, ["bias"], [b.detach()], [], [])
+    torch.library.opcheck(torch.ops.falchion.matmul, arguments)
+    with pytest.raises(ValueError, match="a requires a gradient"):
+        falchion.matmul(x, w.detach().t())
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_layers_have_torchs_gradients(bias):
+    torch.manual_seed(2)
+    plain = torch.nn.Sequential(torch.nn.Linear(24, 40, bias=bias), torch.nn.GELU(), torch.nn.Linear(40, 8, bias=bias))
+    ours = torch.nn.Sequential(torch.nn.Linear(24, 40, bias=bias), torch.nn.GELU(), torch.nn.Linear(40, 8, bias=bias))
+    ours.load_state_dict(plain.state_dict())
+    ft.replace_linears(ours)
+    assert [type(layer) for layer in ours] == [ft.Linear, torch.nn.GELU, ft.Linear]
+    x = torch.randn(2, 7, 24)
+    results = [model(x) for model in (plain, ours)]
+    close(results[1], results[0], 1e-5)
+    for result in results:
+        (result**2).sum().backward()
+    for one, other in zip(plain.parameters(), ours.parameters()):
+        close(other.grad, one.grad, 1e-4)
+
+
+def test_compile_has_no_break():
+    torch.manual_seed(3)
+    model = ft.replace_linears(torch.nn.Sequential(torch.nn.Linear(24, 40), torch.nn.ReLU(), torch.nn.Linear(40, 8)))
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    x = torch.randn(5, 24)
+    expected = model(x)
+    close(compiled(x), expected, 1e-6)
+    compiled(x).sum().backward()
+    fused = torch.compile(
+        lambda a, b, bias: ft.matmul(a, b, epilogue="relu(acc + bias[n])", bias=bias) * 2, fullgraph=True, backend="aot_eager"
+    )
+    a, b, bias = torch.randn(5, 24), torch.randn(24, 16), torch.randn(16)
+    close(fused(a, b, bias), torch.relu(a @ b + bias) * 2, 1e-5)

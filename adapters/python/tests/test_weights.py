@@ -1,0 +1,109 @@
+"""Few-bit and sparse weights, compared with the numbers that they stand for."""
+
+import falchion
+import numpy as np
+import pytest
+from falchion import sparse, weights
+from reference import ml_dtypes, wrong
+
+RNG = np.random.default_rng(3)
+
+
+def inputs(m, k, dtype="float16"):
+    return RNG.standard_normal((m, k)).astype(dtype)
+
+
+def check(x, operand, wide, **keywords):
+    """`wide` is the weight (N, K) in double precision."""
+    y = falchion.matmul(x, operand, **keywords)
+    x = x.astype(float)
+    # A scaled weight is rounded to the type that is multiplied: twice, with a scale that is rounded too.
+    k, unit = x.shape[1], 2.0**-8 if y.dtype != np.float16 else 2.0**-11
+    magnitude = np.abs(x) @ np.abs(wide.T) * (1 + 2 * unit / (1.2 * (k + 8) * 2.0**-23))
+    found = wrong(y, x @ wide.T, magnitude, k, "float16", str(y.dtype))
+    assert found is None, found
+
+
+@pytest.mark.parametrize(("n", "k", "group"), [(96, 256, 128), (72, 96, 32), (40, 136, 64)])
+@pytest.mark.parametrize("code", ["s4", "s8"])
+def test_rounded(n, k, group, code):
+    weight = RNG.standard_normal((n, k)).astype(np.float16)
+    operand = weights.quantize(weight, code=code, group=group)
+    assert operand.shape == (k, n)
+    largest = 7 if code == "s4" else 127
+    padded = np.zeros((n, -(-k // group) * group))
+    padded[:, :k] = weight
+    blocks = padded.reshape(n, -1, group)
+    scales = (np.abs(blocks).max(2).astype(np.float32) / largest).astype(np.float16).astype(float)[..., None]
+    wide = (np.rint(blocks / scales).clip(-largest - 1, largest) * scales).reshape(n, -1)[:, :k]
+    assert np.abs(wide - weight).max() <= 0.51 * scales.max()
+    check(inputs(33, k), operand, wide)
+    bias = RNG.standard_normal(n).astype(np.float32)
+    y = falchion.matmul(inputs(5, k) * 0, operand, epilogue="acc + bias[n]", bias=bias)
+    assert np.allclose(y, bias[None], atol=2e-3)
+
+
+def packed(fields, bits):
+    """Words of 32 bits of fields in the last dimension, the first in the lowest bits."""
+    of_word = 32 // bits
+    fields = fields.astype(np.uint32).reshape(*fields.shape[:-1], -1, of_word)
+    return (fields << np.arange(0, 32, bits, dtype=np.uint32)).sum(-1, dtype=np.uint32).view(np.int32)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_gptq(bits):
+    n, k, group = 64, 256, 128
+    codes, zeros = RNG.integers(0, 2**bits, (n, k)), RNG.integers(1, 2**bits, (k // group, n))
+    scales = RNG.uniform(0.01, 0.02, (k // group, n)).astype(np.float16)
+    wide = (codes - np.repeat(zeros, group, 0).T) * np.repeat(scales.astype(float), group, 0).T
+    operand = weights.gptq(packed(codes, bits).T.copy(), scales, packed(zeros - 1, bits), bits=bits)
+    check(inputs(20, k), operand, wide)
+
+
+def test_awq():
+    n, k, group = 64, 128, 64
+    codes, zeros = RNG.integers(0, 16, (n, k)), RNG.integers(0, 16, (k // group, n))
+    scales = RNG.uniform(0.01, 0.02, (k // group, n)).astype(np.float16)
+    wide = (codes - np.repeat(zeros, group, 0).T) * np.repeat(scales.astype(float), group, 0).T
+    places = [0, 2, 4, 6, 1, 3, 5, 7]  # column of each field
+    mixed = lambda lines: lines.reshape(len(lines), -1, 8)[..., places].reshape(len(lines), -1)
+    operand = weights.awq(packed(mixed(codes.T.copy()), 4), scales, packed(mixed(zeros), 4))
+    check(inputs(20, k), operand, wide)
+
+
+@pytest.mark.skipif(ml_dtypes is None, reason="ml_dtypes has bfloat16")
+def test_mxfp4():
+    n, k = 48, 128
+    codes, exponents = RNG.integers(0, 16, (n, k)), RNG.integers(120, 130, (n, k // 32)).astype(np.uint8)
+    table = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    wide = np.where(codes < 8, 1, -1) * table[codes & 7] * np.repeat(2.0 ** (exponents.astype(int) - 127), 32, 1)
+    blocks = (codes[:, ::2] | codes[:, 1::2] << 4).astype(np.uint8)
+    check(inputs(9, k, ml_dtypes.bfloat16), weights.mxfp4(blocks, exponents), wide)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8"])
+def test_sparse(dtype):
+    n, k = 72, 160
+    weight = (RNG.standard_normal((n, k)) * 8).astype(dtype)
+    weight.reshape(n, -1, 4)[..., [0, 3]] = 0
+    x = (RNG.standard_normal((30, k)) * 8).astype(dtype)
+    operand = sparse.compress(weight)
+    if dtype == "int8":
+        assert (falchion.matmul(x, operand) == x.astype(int) @ weight.T.astype(int)).all()
+    else:
+        check(x, operand, weight.astype(float), epilogue="alpha*acc", alpha=1.0)
+    with pytest.raises(ValueError, match="weight: "):
+        sparse.compress(np.ones((n, k), dtype))
+
+
+def test_refusals():
+    operand = weights.pack(np.zeros((8, 64), np.uint8), dtype="float16")
+    for words, call in [
+        ("b was prepared as the other operand|a was prepared", lambda: falchion.matmul(operand, inputs(64, 8))),
+        ("a has shape .3, 32. and b .64, 8.", lambda: falchion.matmul(inputs(3, 32), operand)),
+        ("dtype is not given", lambda: weights.pack(np.zeros((8, 64), np.uint8))),
+        ("scales has shape .1, 9.", lambda: weights.pack(np.zeros((8, 64), np.uint8), np.ones((1, 9), "f2"))),
+        ('code is "x4"', lambda: weights.pack(np.zeros((8, 64), np.uint8), code="x4", dtype="float16")),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            call()
