@@ -504,29 +504,49 @@ impl<'f> Position<'f> {
 }
 
 impl<'f> Early<'f> {
-    /// Waits until the current stage is full, unless it was found to be. The caller owns the stage until it
-    /// arrives on [`Stage::empty`].
+    /// Waits until the current stage is full, unless [`advance`](Self::advance) has found it full. The caller owns the
+    /// stage until it arrives on [`Stage::empty`].
     #[track_caller]
     pub fn acquire(&self) -> Stage<'f> {
-        let Position { ring, stage, parity } = self.position;
-        let Stage { full, .. } = ring.stage(stage.get());
-        ring.f.if_(self.full.get().equals(0), || ring.f.mbarrier_wait(full, parity.get()));
-        Stage { address: self.address.get(), full, empty: self.empty.get() }
+        self.position.ring.f.if_(self.full.get().equals(0), || {
+            self.wait();
+        });
+        self.current()
+    }
+
+    /// As [`acquire`](Self::acquire), after [`step`](Self::step).
+    #[track_caller]
+    pub fn wait(&self) -> Stage<'f> {
+        let stage = self.current();
+        self.position.ring.f.mbarrier_wait(stage.full, self.position.parity.get());
+        stage
+    }
+
+    fn current(&self) -> Stage<'f> {
+        let Position { ring, stage, .. } = self.position;
+        Stage { address: self.address.get(), full: ring.stage(stage.get()).full, empty: self.empty.get() }
     }
 
     /// Advances to the next stage, which is returned, and asks once whether it is full. What is emitted between
     /// this and [`acquire`](Self::acquire) takes place while the answer comes.
     #[track_caller]
     pub fn advance(&self) -> Stage<'f> {
-        let Position { ring, stage, parity } = self.position;
+        let (f, next) = (self.position.ring.f, self.step());
+        // `try_wait` could suspend the thread, at the end of a work unit until the next unit's first stage is full.
+        let full = f.mbarrier_test_parity(next.full, self.position.parity.get());
+        let (yes, no) = (f.constant(1u32), f.constant(0u32));
+        self.full.set(yes.where_or(full, no));
+        next
+    }
+
+    /// Advances to the next stage, which is returned. Only for a stage that will be filled for the same work unit.
+    #[track_caller]
+    pub fn step(&self) -> Stage<'f> {
+        let Position { ring, stage, .. } = self.position;
         self.position.advance();
         let next = ring.stage(stage.get());
         self.address.set(next.address);
         self.empty.set(next.empty);
-        // `try_wait` could suspend the thread, at the end of a work unit until the next unit's first stage is full.
-        let full = ring.f.mbarrier_test_parity(next.full, parity.get());
-        let (yes, no) = (ring.f.constant(1u32), ring.f.constant(0u32));
-        self.full.set(yes.where_or(full, no));
         next
     }
 }

@@ -58,6 +58,10 @@ struct Factors<'f> {
     columns: BTreeMap<u32, Value<'f, f32>>,
 }
 
+/// Number of k-tiles in a turn of the loop. Between two of them nothing branches, so the assembler moves the question
+/// whether the next stage is full, and what is known of that stage, among the additions.
+const UNROLLED: u32 = 8;
+
 /// The consumer side: see [`DeviceMainloop::multiply`](super::DeviceMainloop::multiply).
 pub(super) fn multiply<'f>(
     f: &'f Builder,
@@ -81,8 +85,8 @@ pub(super) fn multiply<'f>(
     // meanwhile.
     let held =
         (spec.waves > 1).then(|| addresses(plan, (first, piece.k_begin)).map(|address| f.variable(address)));
-    f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
-        let stage = ring.acquire();
+    let multiply = |k_tile: Value<'f, u32>, [begins, ends]: [bool; 2]| {
+        let stage = if begins { ring.acquire() } else { ring.wait() };
         let starts = match held {
             Some(held) => held.map(Var::get),
             None => addresses(plan, (stage, k_tile)),
@@ -104,7 +108,7 @@ pub(super) fn multiply<'f>(
                 f.warp_sync();
                 consumer.release.arrive(stage.empty);
                 // The next stage is found during the additions, so that its first instruction does not wait.
-                let next = ring.advance();
+                let next = if ends { ring.advance() } else { ring.step() };
                 product.move_to(&operands, next);
                 if let Some(held) = held {
                     held.iter()
@@ -114,7 +118,15 @@ pub(super) fn multiply<'f>(
             }
             add(&fragment, (blocks, value), product.accumulators(), &scales);
         }
+    };
+    let turns = (piece.k_end - piece.k_begin) / UNROLLED;
+    let rest = piece.k_begin + turns * UNROLLED;
+    f.repeat(turns, |turn| {
+        for i in 0..UNROLLED {
+            multiply(piece.k_begin + turn * UNROLLED + i, [i == 0, i + 1 == UNROLLED]);
+        }
     });
+    f.repeat_from(rest, piece.k_end, |k_tile| multiply(k_tile, [true; 2]));
     consumer.turns.pass();
     finish(plan, Accumulators::F32(fragment));
 }

@@ -23,6 +23,20 @@ pub(crate) struct Launched {
 /// The options that say a launch of several GEMMs.
 pub(crate) const SEVERAL: [&str; 4] = ["batch", "rows", "k-groups", "group"];
 
+/// The rows of the buffer that each group of `rows` has, if --max-rows says them.
+///
+/// # Errors
+/// A group has more.
+pub(crate) fn max_rows(given: &Given, rows: &[u32]) -> Result<Option<u32>, Failure> {
+    let max_rows = given.get("max-rows");
+    match rows.iter().max().zip(max_rows) {
+        Some((most, max)) if *most > max => Err(Failure::usage(format!(
+            "--rows has {most}, and --max-rows is {max}: a group has at most --max-rows rows"
+        ))),
+        _ => Ok(max_rows),
+    }
+}
+
 impl Launched {
     /// Takes the options. `missing` is the extent that is not given, by its name.
     ///
@@ -44,13 +58,8 @@ impl Launched {
         Ok(match several {
             Some("batch") => Self { form: Form::Batched, batch: given.get("batch").unwrap_or(1), ..launched },
             Some("rows") => {
-                let max_rows = given.get("max-rows");
                 let rows = given.list::<u32>("rows");
-                if let Some((most, max)) = rows.iter().max().zip(max_rows).filter(|(most, max)| *most > max) {
-                    return Err(Failure::usage(format!(
-                        "--rows has {most}, and --max-rows is {max}: a group has at most --max-rows rows"
-                    )));
-                }
+                let max_rows = max_rows(given, &rows)?;
                 let form = if max_rows.is_some() { Form::GroupedMasked } else { Form::GroupedContiguous };
                 let groups = rows.into_iter().map(|m| GemmProblem { m, ..one }).collect();
                 Self { form, groups, max_rows: max_rows.unwrap_or(0), ..launched }

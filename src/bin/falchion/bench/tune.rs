@@ -24,7 +24,7 @@ use super::{arena, fused, report, suites};
 use crate::options::{Given, Verb};
 use crate::output::{is_stdout, out};
 use crate::types::TypeArgs;
-use crate::{Command, Failure, catalogue, files, types};
+use crate::{Command, Failure, call, catalogue, files, types};
 use job::Job;
 use seen::{Others, Timed, Tuned};
 
@@ -39,6 +39,7 @@ cuSPARSELt and with our dense kernel. Results are added to the tuning records on
     examples: "Examples:\n  falchion tune --shape 1000x5000x2056\n  falchion tune --shapes shapes.txt --budget 24 --jsonl seen.jsonl\n  \
                   falchion tune --shape 4096x4096x512 --epilogue bias-gelu\n  falchion tune --shape 64x64x4096 --batch 96 --dtype f16\n  \
                   falchion tune --rows 300,0,17,512 --n 4096 --k 7168 --dtype e4m3 --scale-block-a 1x128 --scale-block-b 128x128\n  \
+                  falchion tune --rows 50,50,50,50 --max-rows 512 --n 4096 --k 7168\n  \
                   falchion tune --shape 8192x8192x8192 --sparse a",
     run: |given| TuneArgs::run(given),
 };
@@ -134,7 +135,8 @@ impl TuneArgs {
             let missing = || Failure::usage("--rows needs --n and --k");
             let extents = given.get("n").zip(given.get("k")).ok_or_else(missing)?;
             let rows = given.list::<u32>("rows");
-            return Ok(vec![Job::of_rows(types, majors, fusion, (&rows, extents.0, extents.1))?]);
+            let job = Job::of_rows(types, majors, fusion, (&rows, extents.0, extents.1))?;
+            return Ok(vec![job.in_buffers(call::max_rows(given, &rows)?)?]);
         }
         let (shapes, batch) = (shapes(given)?, given.get("batch"));
         shapes.into_iter().map(|shape| Job::new(types, majors, fusion, (shape, batch))).collect()

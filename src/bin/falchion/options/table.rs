@@ -228,7 +228,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "max-rows",
         ("ROWS", count!(u32, 1..)),
-        &[(Gemm, None), (Plan, None), (Schedule, None)],
+        &[(Gemm, None), (Plan, None), (Tune, None), (Schedule, None)],
         "Rows of the buffer that each group of --rows has. The group uses the first of them.",
     )
     .unit("rows")

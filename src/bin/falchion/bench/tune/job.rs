@@ -18,6 +18,8 @@ pub(super) struct Job {
     problem: GemmProblem,
     batch: Option<u32>,
     groups: Vec<GemmProblem>,
+    /// Rows of the buffer of each group, if each has one.
+    max_rows: Option<u32>,
     reproducible: bool,
 }
 
@@ -29,7 +31,17 @@ impl Job {
         fusion: Option<Formula>,
         (problem, batch): (GemmProblem, Option<u32>),
     ) -> Result<Self, Failure> {
-        Self { types, majors, fusion, problem, batch, groups: Vec::new(), reproducible: false }.possible()
+        Self {
+            types,
+            majors,
+            fusion,
+            problem,
+            batch,
+            groups: Vec::new(),
+            max_rows: None,
+            reproducible: false,
+        }
+        .possible()
     }
 
     /// Groups of rows with the same N and K.
@@ -45,7 +57,21 @@ impl Job {
         let m = m.ok_or_else(|| Failure::usage(format!("--rows has {all} rows in all; {needed}")))?;
         let groups = rows.iter().map(|&m| GemmProblem { m, n, k }).collect();
         let problem = GemmProblem { m, n, k };
-        Self { types, majors, fusion, problem, batch: None, groups, reproducible: false }.possible()
+        Self { types, majors, fusion, problem, batch: None, groups, max_rows: None, reproducible: false }
+            .possible()
+    }
+
+    /// The same groups, each at the start of a buffer of its own of this number of rows.
+    pub(super) fn in_buffers(self, max_rows: Option<u32>) -> Result<Self, Failure> {
+        if let Some(rows) = max_rows {
+            let count = self.groups.len() as u64;
+            let m = u32::try_from(u64::from(rows) * count).ok().filter(|&m| m <= i32::MAX as u32);
+            let most = "at most 2147483647 rows in all were needed";
+            let m =
+                m.ok_or_else(|| Failure::usage(format!("--max-rows is {rows} for {count} groups; {most}")))?;
+            arena::several(GemmProblem { m, ..self.problem }, 1)?;
+        }
+        Ok(Self { max_rows, ..self })
     }
 
     /// The same, for kernels that all sum in the same order.
@@ -77,7 +103,10 @@ impl Job {
         let request = match (self.batch, &self.groups[..]) {
             (Some(count), _) => request.batched(count),
             (None, []) => request,
-            (None, groups) => request.ragged(groups),
+            (None, groups) => match self.max_rows {
+                Some(rows) => request.masked(rows, groups),
+                None => request.ragged(groups),
+            },
         };
         Request { fusion: self.fusion, reproducible: self.reproducible, ..request }
     }

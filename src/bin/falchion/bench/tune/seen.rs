@@ -6,7 +6,7 @@ use collective::Form;
 use kernel::disk::Cache;
 use kernel::disk::records::{Measurement, Problem, Records};
 use kernel::driver::tune;
-use kernel::{Gpu, KernelSpec, Request};
+use kernel::{Gpu, GroupedProblem, KernelSpec, Request};
 use serde::{Deserialize, Serialize};
 
 use crate::bench::measure::State;
@@ -26,6 +26,9 @@ pub(in crate::bench) struct Line {
     pub(in crate::bench) epilogue: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(in crate::bench) rows: Vec<u32>,
+    /// Rows of the buffer of each group, if each has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_rows: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::bench) batch: Option<u32>,
     pub(in crate::bench) state: State,
@@ -125,6 +128,8 @@ impl Tuned {
         let sparse = request.types.has_sparse();
         let [dense_peer, sparse_peer] =
             if sparse { [[None; 2], [first, fastest]] } else { [[first, fastest], [None; 2]] };
+        let max_rows =
+            if let GroupedProblem::GroupedMasked { room, .. } = products { Some(room) } else { None };
         let batch = (products.form() == Form::Batched).then(|| products.count());
         let line = Line {
             m,
@@ -134,6 +139,7 @@ impl Tuned {
             layout: layout.to_owned(),
             epilogue: request.fusion.map_or_else(String::new, |fusion| fusion.name().to_owned()),
             rows: request.shapes.iter().map(|group| group.m).collect(),
+            max_rows,
             batch,
             state,
             kernels,
