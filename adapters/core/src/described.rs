@@ -20,7 +20,7 @@ pub enum Epilogue {
 }
 
 impl Visited for Epilogue {
-    fn visit(&mut self, d: Extents, format: Format, visit: &mut impl Visit) {
+    fn visit(&mut self, d: Extents, format: Format, visit: &mut dyn Visit) {
         match self {
             Self::Linear(linear) => linear.visit(d, format, visit),
             Self::Fused(slots, inputs, count) => {
@@ -36,7 +36,7 @@ impl Visited for Epilogue {
 }
 
 /// Visits an argument. `count` is the number of GEMMs.
-fn visit_input(Slot { name, kind }: Slot, input: &mut Input, count: u32, visit: &mut impl Visit) {
+fn visit_input(Slot { name, kind }: Slot, input: &mut Input, count: u32, visit: &mut dyn Visit) {
     let (bits, [lines, length], writes) = match kind {
         Kind::Memory { format, extents, writes, .. } => (format.bits(), extents, writes),
         Kind::Scalar | Kind::Scratch(_) | Kind::Mask => (8, [1, 0], true),
@@ -123,7 +123,7 @@ impl Kernel<Call<Epilogue>> for Described {
         self.gemm.launch(&call.clone().with(arguments), slots)
     }
 
-    fn visit(&self, call: &mut Call<Epilogue>, visit: &mut impl Visit) {
+    fn visit(&self, call: &mut Call<Epilogue>, visit: &mut dyn Visit) {
         let multiplied = !matches!(&call.epilogue, Epilogue::Linear(linear) if linear.alpha == 0.0);
         call.visit(&Layouts { multiplied, ..Layouts::of(&self.gemm) }, visit);
     }

@@ -20,6 +20,11 @@ _library.define("linear(Tensor x, Tensor weight, Tensor? bias) -> Tensor")
 _library.define("matmul(Tensor a, Tensor b, str? epilogue, str? types, str[] names, Tensor[] tensors, str[] scalars, float[] values) -> Tensor")
 
 
+def _plain(*tensors: Tensor | None) -> bool:
+    """Whether a call runs now: nobody traces it, and the tensors have memory."""
+    return not torch.compiler.is_compiling() and all(type(x) in (Tensor, nn.Parameter, type(None)) for x in tensors)
+
+
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     if bias is None:
         return _native.matmul(x, weight.t())
@@ -62,19 +67,32 @@ def _gradient(ctx, gradient: Tensor):
     return of_x, of_weight, of_bias
 
 
+class _Linear(torch.autograd.Function):
+    """The same without the dispatcher, whose calls of Python take longer than a launch."""
+
+    forward = staticmethod(_linear)
+    setup_context = staticmethod(_keep)
+    backward = staticmethod(_gradient)
+
+
 torch.library.register_autograd("falchion::linear", _gradient, setup_context=_keep, lib=_library)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`x @ weight.T + bias`, as `torch.nn.functional.linear`: x is (..., in), weight (out, in), bias (out)."""
-    rows = x.shape[:-1]
-    y = torch.ops.falchion.linear(x.reshape(-1, x.shape[-1]), weight, bias)
-    return y.reshape(*rows, weight.shape[0])
+    if x.dim() != 2:
+        y = linear(x.reshape(-1, x.shape[-1]), weight, bias)
+        return y.reshape(*x.shape[:-1], weight.shape[0])
+    if not _plain(x, weight, bias):
+        return torch.ops.falchion.linear(x, weight, bias)
+    return _Linear.apply(x, weight, bias) if torch.is_grad_enabled() else _linear(x, weight, bias)
 
 
 def matmul(a: Tensor, b: Tensor, *, epilogue: str | None = None, types: str | None = None, **inputs: Tensor | float) -> Tensor:
     """`falchion.matmul` as an operation of torch, for `torch.compile`. It has no gradient, and its epilogue writes nothing but
     the result."""
+    if _plain(a, b, *(value for value in inputs.values() if isinstance(value, Tensor))):
+        return _native.matmul(a, b, epilogue=epilogue, types=types, **inputs)
     tensors = {name: value for name, value in inputs.items() if isinstance(value, Tensor)}
     scalars = {name: float(value) for name, value in inputs.items() if name not in tensors}
     return torch.ops.falchion.matmul(
