@@ -7,6 +7,8 @@
 //!
 //! Use a [`Bench`] for kernels whose epilogue is a tree, and for your own kernels ([`tree`]).
 //!
+//! [`attention`] checks attention kernels.
+//!
 //! [`instructions`] checks single instructions, bit by bit.
 //!
 //! Matrices, formats, reference and bound are re-exports of crate `reference`.
@@ -27,6 +29,7 @@
 //! checked.expect("every element of D is right, and nothing else was written");
 //! ```
 
+pub mod attention;
 pub mod fusions;
 pub mod instructions;
 pub mod product;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use collective::{Batch, Format, Matrix, MatrixRef, OperandTile};
+use collective::{Batch, Bounded, Format, Matrix, MatrixRef, OperandTile};
 use kernel::operands::{Contents, Extents, Memory, Visit};
 use kernel::{Kernel, Launch, LaunchError, MatrixRule, Program, StrideRule};
 use ptx::abi::{Argument, Grid, TensorMap};
@@ -11,14 +11,11 @@ use ptx::{Entry, Function, VerifyError};
 use crate::emit;
 use crate::plan::{AttentionError, AttentionPlan};
 use crate::problem::{AttentionCall, AttentionProblem, HeadsRef};
-use crate::scores::{AnyScores, Causal, Full, Scores, any};
+use crate::scores::{AnyScores, Causal, Full, Scope, Scores, any};
 use crate::spec::{AttentionSpec, Mask};
 
 /// Extents are below this.
 const LIMIT: u32 = 1 << 31;
-
-/// Bytes of K and V that CTAs which run at the same time should share in L2.
-const L2_BYTES: u64 = 32 << 20;
 
 /// An attention kernel: `O = softmax(scale * Q * K^T) * V`, per head, with a mask and scores as its [`Scores`]
 /// say.
@@ -88,6 +85,17 @@ impl Attention {
         2.0 * f64::from(batch) * f64::from(heads) * f64::from(queries) * f64::from(keys) * f64::from(d + dv)
     }
 
+    /// Whether query `row` sees key `key`, on the host.
+    pub fn sees(&self, of: &Scope<'_, i64>, row: i64, key: i64) -> bool {
+        self.scores.host_sees(of, row, key)
+    }
+
+    /// The score of a query and a key, on the host. `x` is their product times the scale; its error, and the
+    /// result's, bound those of the device.
+    pub fn score(&self, of: &Scope<'_, i64>, place: [i64; 2], x: Bounded) -> Bounded {
+        self.scores.host_score(of, place, x)
+    }
+
     /// Checks a problem.
     fn check(&self, problem: &AttentionProblem) -> Result<(), LaunchError> {
         let AttentionProblem { batch, heads: [heads, shared], queries, keys, scale } = *problem;
@@ -135,9 +143,12 @@ impl Attention {
         let AttentionProblem { batch, heads: [heads, shared], keys, .. } = *problem;
         let [d, dv] = self.plan.spec.head;
         let bytes = u64::from(keys).max(1) * u64::from(d + dv) * u64::from(self.plan.spec.format.bytes());
-        let together = (L2_BYTES / bytes).max(1) * u64::from(heads / shared.max(1));
+        let together =
+            ((u64::from(self.plan.spec.l2) << 20) / bytes).max(1) * u64::from(heads / shared.max(1));
         let all = u64::from(batch) * u64::from(heads);
-        u32::try_from(together.min(all)).unwrap_or(u32::MAX).max(1)
+        // Sections of about the same number of heads.
+        let sections = all.div_ceil(together).max(1);
+        u32::try_from(all.div_ceil(sections)).unwrap_or(u32::MAX).max(1)
     }
 }
 

@@ -16,7 +16,7 @@
 //! by the same function, from [`Scores::seen`]. Only blocks that some query does not see whole are masked; they
 //! have a loop of their own.
 //!
-//! CTAs are persistent. Tiles with the most keys come first, and every second round of tiles is dealt out in the
+//! CTAs are persistent. Of the heads that share L2, tiles with the most keys come first, and every second round of tiles is dealt out in the
 //! reverse order.
 #![forbid(unsafe_code)]
 

@@ -185,6 +185,8 @@ pub(crate) trait AnyScores: fmt::Debug + Send + Sync {
     fn changes(&self) -> bool;
     fn counts(&self) -> &'static [&'static str];
     fn reals(&self) -> &'static [&'static str];
+    fn host_sees(&self, of: &Scope<'_, i64>, row: i64, key: i64) -> bool;
+    fn host_score(&self, of: &Scope<'_, i64>, place: [i64; 2], x: Bounded) -> Bounded;
     fn seen<'f>(&self, of: &DeviceScope<'_, 'f>, rows: [Value<'f, i32>; 2]) -> [Value<'f, i32>; 2];
     fn seen_by_all<'f>(&self, of: &DeviceScope<'_, 'f>, rows: [Value<'f, i32>; 2]) -> [Value<'f, i32>; 2];
     fn sees<'f>(&self, of: &DeviceScope<'_, 'f>, row: Value<'f, i32>, key: Value<'f, i32>)
@@ -224,6 +226,14 @@ impl<S: Scores> AnyScores for Typed<S> {
 
     fn reals(&self) -> &'static [&'static str] {
         S::REALS
+    }
+
+    fn host_sees(&self, of: &Scope<'_, i64>, row: i64, key: i64) -> bool {
+        !S::MASKS || S::sees(of, row, key)
+    }
+
+    fn host_score(&self, of: &Scope<'_, i64>, [row, key]: [i64; 2], x: Bounded) -> Bounded {
+        if S::CHANGES { S::score(of, row, key, x) } else { x }
     }
 
     fn seen<'f>(&self, of: &DeviceScope<'_, 'f>, rows: [Value<'f, i32>; 2]) -> [Value<'f, i32>; 2] {

@@ -55,6 +55,8 @@ pub struct AttentionSpec {
     pub store: OutputStore,
     /// Whether consumer warpgroups take turns: while one multiplies, the others compute weights.
     pub turns: bool,
+    /// MiB of K and V that CTAs which run at the same time should share in L2. Tiles are ordered by it.
+    pub l2: u32,
 }
 
 impl AttentionSpec {
@@ -68,6 +70,7 @@ impl AttentionSpec {
         mask: Mask::Full,
         store: OutputStore::Tma,
         turns: true,
+        l2: 32,
     };
 }
 
@@ -99,7 +102,8 @@ impl OutputStore {
 
 impl fmt::Display for AttentionSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { format, output, head: [d, dv], tile: [rows, keys], stages, mask, store, turns } = *self;
+        let Self { format, output, head: [d, dv], tile: [rows, keys], stages, mask, store, turns, l2 } =
+            *self;
         let heads = if d == dv { d.to_string() } else { format!("{d}x{dv}") };
         let stages = stages.map_or_else(|| "auto".to_owned(), |stages| stages.to_string());
         let words = [
@@ -111,6 +115,7 @@ impl fmt::Display for AttentionSpec {
             (mask != Self::DEFAULT.mask, format!("mask={}", mask.name())),
             (store != Self::DEFAULT.store, format!("store={}", store.name())),
             (!turns, "turns=off".to_owned()),
+            (l2 != Self::DEFAULT.l2, format!("l2={l2}")),
         ];
         let words: Vec<_> = words.into_iter().filter_map(|(differs, word)| differs.then_some(word)).collect();
         f.write_str(&words.join(" "))
@@ -164,9 +169,10 @@ impl FromStr for AttentionSpec {
                         _ => return Err(refused("on or off")),
                     }
                 }
+                "l2" => spec.l2 = value.parse().map_err(|_| refused("a number of MiB"))?,
                 _ => {
                     return Err(refused(
-                        "one of the keys format, output, d, tile, stages, mask, store, turns",
+                        "one of the keys format, output, d, tile, stages, mask, store, turns, l2",
                     ));
                 }
             }

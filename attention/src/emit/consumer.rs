@@ -101,7 +101,7 @@ impl<'f> Kernel<'_, 'f> {
             of.values.clear();
             let [begin, end] = unit.blocks;
             let q = of.positions[0].acquire();
-            f.if_(begin.less_than(end), || of.blocks(turns, unit, q));
+            f.if_else(begin.less_than(end), || of.blocks(turns, unit, q, &store), || store.release());
             of.softmax.finish(self, unit, consumer.thread);
             store.store(unit, q);
         });
@@ -112,11 +112,12 @@ impl<'f> Kernel<'_, 'f> {
 
 impl<'f> Consuming<'_, 'f> {
     /// Multiplies all blocks of a tile, from the last to the first.
-    fn blocks(&self, turns: Turns<'_, 'f>, unit: QueryTile<'f>, q: Stage<'f>) {
+    fn blocks(&self, turns: Turns<'_, 'f>, unit: QueryTile<'f>, q: Stage<'f>, store: &Store<'_, 'f>) {
         let f = self.kernel.f;
         let QueryTile { blocks: [begin, end], whole: [whole, whole_end], from_first, .. } = unit;
         let block = f.variable(end - 1);
         self.first(turns, unit, q, block.get());
+        store.release();
         let walk = |until: Value<'f, u32>, masked: bool| {
             f.while_(
                 || block.get().more_than(until),

@@ -150,23 +150,32 @@ impl<'f> Parameters<'f> {
 
 impl<'f> Kernel<'_, 'f> {
     /// Emits `body` for each tile of the CTA. Every role calls it, so all walk the same tiles.
+    ///
+    /// CTAs take tiles in rounds. If a mask makes tiles differ, a section of heads begins with a round, and every
+    /// second round is dealt out in the reverse order: tiles get shorter within a section, so every CTA gets about
+    /// the same work.
     fn each_tile(&self, body: impl FnOnce(QueryTile<'f>)) {
-        let (f, tiles) = (self.f, self.parameters.tiles);
+        let (f, Parameters { tiles, across, section, .. }) = (self.f, &self.parameters);
+        let (tiles, masks) = (*tiles, self.scores.masks());
         let (cta, ctas) = (f.special(Special::CtaX), f.special(Special::GridX));
+        let of_section = *across * *section;
         let (first, odd) = (f.variable(0u32), f.variable(0u32));
+        let end = if masks { of_section.min(tiles) } else { tiles };
+        let end = f.variable(end);
         f.while_(
             || first.get().less_than(tiles),
             || {
-                // Tiles get shorter, so every second round is dealt out in the reverse order.
-                let place = if self.scores.masks() {
-                    (ctas - 1 - cta).where_or(odd.get().differs_from(0), cta)
-                } else {
-                    cta
-                };
+                let reverse = odd.get().differs_from(0);
+                let place = if masks { (ctas - 1 - cta).where_or(reverse, cta) } else { cta };
                 let index = first.get() + place;
-                f.if_(index.less_than(tiles), || body(self.query_tile(index)));
-                first.set(first.get() + ctas);
-                odd.set(odd.get() ^ 1);
+                f.if_(index.less_than(end.get()), || body(self.query_tile(index)));
+                let next = (first.get() + ctas).min(end.get());
+                first.set(next);
+                if masks {
+                    odd.set(odd.get() ^ 1);
+                    let further = (next + of_section).min(tiles);
+                    end.set(further.where_or(next.equals(end.get()), end.get()));
+                }
             },
         );
     }

@@ -3,7 +3,7 @@
 use collective::pipeline::Stage;
 use collective::{Consumer, Format, Fragment, FragmentRow, OperandTile, Packed, StagedRows};
 use cute_rs::atom::smem;
-use ptx::{ProxySpace, Value};
+use ptx::{ProxySpace, Value, Var};
 
 use super::{Kernel, Output, QueryTile};
 
@@ -14,6 +14,9 @@ pub(super) struct Store<'a, 'f> {
     out: Fragment<'f, f32>,
     /// O's tile in shared memory, and a thread's places in a slab of it.
     staged: Option<(OperandTile, StagedRows<'f>)>,
+    /// The empty barrier of the stage of Q from which the last O is being copied, 0 if there is none. `None` if
+    /// there is one stage of Q, which is released at once.
+    pending: Option<Var<'f, u32>>,
 }
 
 impl<'a, 'f> Store<'a, 'f> {
@@ -24,7 +27,9 @@ impl<'a, 'f> Store<'a, 'f> {
             let slab = slab.expect("the plan has checked the tile");
             (tile, StagedRows::new(tile.format(), slab, [64, columns], consumer.thread))
         });
-        Self { kernel, consumer, out, staged }
+        let several = staged.is_some() && kernel.plan.rings[0].stages > 1;
+        let pending = several.then(|| kernel.f.variable(0));
+        Self { kernel, consumer, out, staged, pending }
     }
 
     /// Stores O of a tile, and releases the stage of its queries.
@@ -78,9 +83,25 @@ impl<'a, 'f> Store<'a, 'f> {
                 self.copy(map, first + slab * slab_bytes, unit, slab * width);
             }
             f.bulk_commit();
-            f.bulk_wait(0, true);
+            if self.pending.is_none() {
+                f.bulk_wait(0, true);
+            }
         });
-        release.arrive(q.empty);
+        match self.pending {
+            Some(pending) => pending.set(q.empty),
+            None => release.arrive(q.empty),
+        }
+    }
+
+    /// Emitted when a tile has begun: releases the queries of the tile before, when O has been copied from there.
+    pub(super) fn release(&self) {
+        let (f, Consumer { thread, release, .. }) = (self.kernel.f, self.consumer);
+        if let Some(pending) = self.pending {
+            f.if_(pending.get().differs_from(0), || {
+                f.if_(thread.equals(0), || f.bulk_wait(0, true));
+                release.arrive(pending.get());
+            });
+        }
     }
 
     /// Starts the copy of a slab, which begins at a column of O.

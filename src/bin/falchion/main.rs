@@ -6,6 +6,7 @@
 // The macros panic where standard output cannot be written: see `output`.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod attention;
 mod bench;
 mod cache;
 mod calibrate;
@@ -54,8 +55,9 @@ Only `bench`, `tune` and `calibrate` need a GPU; the other commands also run wit
 wrong result, 2 bad usage or an environment that cannot do what was asked, 141 the reader of standard output closed it. \
 A file that is written may be `-`, standard output; the report then goes to standard error.";
 
-const COMMANDS: [Command; 15] = [
+const COMMANDS: [Command; 16] = [
     gemm::COMMAND,
+    attention::COMMAND,
     catalogue::CONFIGS,
     catalogue::PLAN,
     catalogue::EMIT,

@@ -22,6 +22,7 @@ use crate::{Failure, output};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Gemm,
+    Attention,
     Configs,
     Plan,
     Emit,
@@ -45,6 +46,7 @@ impl Verb {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Gemm => "gemm",
+            Self::Attention => "attention",
             Self::Configs => "configs",
             Self::Plan => "plan",
             Self::Emit => "emit",

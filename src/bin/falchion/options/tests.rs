@@ -53,6 +53,8 @@ fn commands() -> impl Iterator<Item = Command> {
 fn value(verb: Verb, row: &Row, file: &str) -> Option<String> {
     let text = match (row.name, verb) {
         _ if row.value.is_empty() => return None,
+        ("kernel", Verb::Attention) => "d=64 tile=64x64",
+        ("rows" | "kv-heads", Verb::Attention) => "1",
         ("kernel", _) => "tile=64x64x64 store=direct",
         ("m" | "n" | "k" | "width" | "lines", _) => "64",
         ("shape" | "group" | "run", _) => "64x64x64",
@@ -120,6 +122,7 @@ fn base(verb: Verb, given: &[&'static Row]) -> Vec<&'static Row> {
         Verb::Layout => &["expr"],
         Verb::Trim => &["keep"],
         Verb::Chart => &["records", "card"],
+        Verb::Attention => &["shape"],
         Verb::Verify | Verb::Configs | Verb::Calibrate | Verb::Compile | Verb::Cache | Verb::Clear => &[],
     };
     let mut all: Vec<&'static Row> = given.to_vec();

@@ -1,0 +1,420 @@
+//! Checks attention kernels: random inputs, an f64 reference, a bound per element, and memory around O that must
+//! not change.
+//!
+//! ```
+//! use falchion::attention::{Attention, AttentionProblem};
+//! use falchion::prelude::Emulator;
+//! use falchion::verify::attention::Case;
+//!
+//! let kernel = Attention::new("d=64 tile=64x64 mask=causal".parse()?)?;
+//! let checked = Case::new(AttentionProblem::new(1, 2, [70, 100], 64)).check(&mut Emulator::new(), &kernel)?;
+//! assert!(checked.o.ratio <= 1.0 && checked.rows == 140);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::time::Duration;
+
+use attention::{Attention, AttentionCall, AttentionProblem, HeadsRef, Scope};
+use collective::Bounded;
+use kernel::{Buffer, Engine, EngineError, Kernel};
+use reference::attention::{Row, Score};
+use reference::{Format, Wanted};
+
+/// How the heads of a tensor lie in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// `(batch, heads, length, d)`.
+    HeadsFirst,
+    /// `(batch, length, heads, d)`.
+    LengthFirst,
+    /// `(batch, heads, length, d)`, with gaps after rows, heads and sequences.
+    Gaps,
+}
+
+/// What Q and K contain. V has uniform numbers from -2 to 2.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Values {
+    /// Numbers around zero. The standard deviation of scores is about this.
+    Normal(f64),
+    /// Few elements are not zero. Scores are about as large as this, of both signs.
+    Large(f64),
+}
+
+/// A call with random inputs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// The extents.
+    pub problem: AttentionProblem,
+    /// How all tensors lie in memory.
+    pub layout: Layout,
+    /// What Q and K contain.
+    pub values: Values,
+    /// The whole-number arguments of the kernel's scores.
+    pub counts: Vec<i32>,
+    /// The real arguments of the kernel's scores.
+    pub reals: Vec<f32>,
+    /// Seed of the inputs, and of the choice of rows.
+    pub seed: u64,
+    /// Number of queries that are compared, chosen at random; all, if there are fewer. For all others it is only
+    /// checked that they were written.
+    pub rows: usize,
+}
+
+/// The largest error, and the largest fraction of its bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Largest {
+    /// The largest error.
+    pub error: f64,
+    /// Its bound.
+    pub bound: f64,
+    /// The largest error as a fraction of its bound.
+    pub ratio: f64,
+}
+
+/// What was found right.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Checked {
+    /// Errors of O.
+    pub o: Largest,
+    /// Errors of the log-sum-exp.
+    pub log_sum_exp: Largest,
+    /// Number of queries that were compared.
+    pub rows: usize,
+    /// The engine's time; `None` if there was nothing to compute.
+    pub time: Option<Duration>,
+}
+
+/// What is wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AttentionFault {
+    /// The engine could not run the call.
+    #[error("{0}")]
+    Engine(#[from] EngineError),
+    /// A result is wrong.
+    #[error(
+        "{what} of sequence {}, head {}, query {} is {got}, {} +- {} was expected ({keys} keys)",
+        place[0], place[1], place[2], wanted.value, wanted.bound()
+    )]
+    Value {
+        /// Which result.
+        what: String,
+        /// The sequence, the head and the query.
+        place: [u32; 3],
+        /// Number of keys that the query sees.
+        keys: usize,
+        /// The result.
+        got: f64,
+        /// The expected result.
+        wanted: Wanted,
+    },
+    /// Memory was written that is not O's, or an element was not written.
+    #[error("{0}")]
+    Memory(&'static str),
+}
+
+/// A tensor on the host: elements, and where each is.
+struct Tensor {
+    format: Format,
+    extents: [u32; 4],
+    at: HeadsRef,
+    bytes: Vec<u8>,
+}
+
+/// Elements before and after a tensor, which nobody may touch.
+const AROUND: u64 = 64;
+
+impl Tensor {
+    /// All memory is NaN, except for the elements.
+    fn new(format: Format, layout: Layout, extents: [u32; 4], mut element: impl FnMut() -> u64) -> Self {
+        let [_, heads, rows, d] = extents;
+        let at = match layout {
+            Layout::HeadsFirst => HeadsRef::heads_first(0, [heads, rows, d]),
+            Layout::LengthFirst => HeadsRef::length_first(0, [heads, rows, d]),
+            Layout::Gaps => {
+                let row = u64::from(d) + 8;
+                let head = (u64::from(rows) + 1) * row + 16;
+                HeadsRef { address: 0, row, head, batch: u64::from(heads) * head + 24 }
+            }
+        };
+        let elements = at.reach(extents) + 2 * AROUND;
+        let width = format.bytes() as usize;
+        let nan = format.round(f64::NAN).to_le_bytes();
+        let mut tensor = Self { format, extents, at, bytes: nan[..width].repeat(elements as usize) };
+        for index in 0..tensor.rows() {
+            let first = tensor.byte(index);
+            for byte in (first..).step_by(width).take(d as usize) {
+                tensor.bytes[byte..byte + width].copy_from_slice(&element().to_le_bytes()[..width]);
+            }
+        }
+        tensor
+    }
+
+    fn rows(&self) -> usize {
+        self.extents[..3].iter().map(|&extent| extent as usize).product()
+    }
+
+    /// Where a row begins, by its index in `(batch, heads, rows)`.
+    fn byte(&self, index: usize) -> usize {
+        let [_, heads, rows, _] = self.extents.map(|extent| extent as usize);
+        let [b, h, r] = [index / rows / heads, index / rows % heads, index % rows].map(|i| i as u64);
+        let HeadsRef { row, head, batch, .. } = self.at;
+        (AROUND + b * batch + h * head + r * row) as usize * self.format.bytes() as usize
+    }
+
+    fn row_bytes(&self) -> usize {
+        (self.extents[3] * self.format.bytes()) as usize
+    }
+
+    /// The elements of a row in some memory that is laid out as this tensor.
+    fn row<'a>(&self, memory: &'a [u8], index: usize) -> impl Iterator<Item = u64> + use<'a> {
+        let (first, width) = (self.byte(index), self.format.bytes() as usize);
+        let bits = |element: &[u8]| element.iter().rev().fold(0, |bits, &byte| bits << 8 | u64::from(byte));
+        memory[first..first + self.row_bytes()].chunks_exact(width).map(bits)
+    }
+
+    fn values(&self, index: usize) -> Vec<f64> {
+        self.row(&self.bytes, index).map(|bits| self.format.decode(bits)).collect()
+    }
+
+    fn placed(&self, address: u64) -> HeadsRef {
+        HeadsRef { address: address + AROUND * u64::from(self.format.bytes()), ..self.at }
+    }
+}
+
+/// Random elements, from which rows are taken at random places: a large tensor is filled in no time.
+struct Pool(Vec<u64>);
+
+impl Pool {
+    const COUNT: usize = 1 << 16;
+
+    fn new(mut element: impl FnMut() -> u64) -> Self {
+        Self((0..Self::COUNT).map(|_| element()).collect())
+    }
+
+    /// The elements of rows of `d`.
+    fn elements<'a>(&'a self, d: u32, random: &'a mut fastrand::Rng) -> impl FnMut() -> u64 + 'a {
+        let (mut place, mut left) = (0, 0);
+        move || {
+            if left == 0 {
+                (place, left) = (random.usize(0..Self::COUNT - d as usize), d);
+            }
+            (place, left) = (place + 1, left - 1);
+            self.0[place - 1]
+        }
+    }
+}
+
+/// A case in the memory of an engine.
+pub struct Uploaded<'a> {
+    case: &'a Case,
+    kernel: &'a Attention,
+    /// Q, K, V and O.
+    tensors: [Tensor; 4],
+    buffers: [Buffer; 5],
+    /// The call.
+    pub call: AttentionCall,
+}
+
+impl core::fmt::Debug for Uploaded<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Uploaded").field("case", self.case).field("call", &self.call).finish_non_exhaustive()
+    }
+}
+
+fn named(format: collective::Format) -> Format {
+    Format::ALL.into_iter().find(|of| of.name() == format.name()).unwrap_or(Format::F32)
+}
+
+impl Largest {
+    fn add(&mut self, wanted: &Wanted, got: f64) {
+        let (error, ratio) = (wanted.distance(got), wanted.ratio(got));
+        if error > self.error {
+            (self.error, self.bound) = (error, wanted.bound());
+        }
+        self.ratio = self.ratio.max(ratio);
+    }
+}
+
+impl Case {
+    /// A case of packed tensors with scores of about 1, in which every row is compared.
+    pub const fn new(problem: AttentionProblem) -> Self {
+        let (layout, values) = (Layout::HeadsFirst, Values::Normal(1.0));
+        Self { problem, layout, values, counts: Vec::new(), reals: Vec::new(), seed: 1, rows: usize::MAX }
+    }
+
+    /// Runs the case on an engine, and compares its results.
+    ///
+    /// # Errors
+    /// The first wrong result, or why the engine could not run it.
+    pub fn check(&self, engine: &mut dyn Engine, kernel: &Attention) -> Result<Checked, AttentionFault> {
+        let uploaded = self.upload(engine, kernel)?;
+        let time = kernel.run(engine, &uploaded.call);
+        let checked = time.map_err(AttentionFault::from).and_then(|time| {
+            let checked = uploaded.compare(engine)?;
+            Ok(Checked { time, ..checked })
+        });
+        uploaded.free(engine)?;
+        checked
+    }
+
+    /// Puts random inputs, and an output of NaN, into an engine's memory.
+    ///
+    /// # Errors
+    /// The engine has not enough memory.
+    pub fn upload<'a>(
+        &'a self,
+        engine: &mut dyn Engine,
+        kernel: &'a Attention,
+    ) -> Result<Uploaded<'a>, EngineError> {
+        let spec = kernel.plan().spec;
+        let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = self.problem;
+        let [d, dv] = spec.head;
+        let (format, output) = (named(spec.format), named(spec.output));
+        let mut random = fastrand::Rng::with_seed(self.seed);
+        let mut operand = |extents, query: bool| {
+            let mut index = 0;
+            match self.values {
+                Values::Normal(scale) => {
+                    // Three uniform numbers: about normal, with a variance of 1.
+                    let mut normal = || (0..3).map(|_| random.f64() * 2.0 - 1.0).sum::<f64>() * scale.sqrt();
+                    let pool = Pool::new(|| format.round(normal()));
+                    Tensor::new(format, self.layout, extents, pool.elements(d, &mut random))
+                }
+                Values::Large(scale) => Tensor::new(format, self.layout, extents, || {
+                    let column = index % d;
+                    index += 1;
+                    let one = column == 3 || query && column == 9;
+                    let size = scale.sqrt() * f64::from(d).powf(0.25) * (0.5 + random.f64());
+                    format.round(if !one {
+                        0.0
+                    } else if random.bool() {
+                        size
+                    } else {
+                        -size
+                    })
+                }),
+            }
+        };
+        let q = operand([batch, heads, queries, d], true);
+        let k = operand([batch, shared, keys, d], false);
+        let mut random = fastrand::Rng::with_seed(self.seed ^ 0x1234);
+        let pool = Pool::new(|| format.round(random.f64() * 4.0 - 2.0));
+        let extents = [batch, shared, keys, dv];
+        let v = Tensor::new(format, self.layout, extents, pool.elements(dv, &mut random));
+        let o = Tensor::new(output, self.layout, [batch, heads, queries, dv], || output.round(f64::NAN));
+        let buffers = [
+            engine.upload(&q.bytes)?,
+            engine.upload(&k.bytes)?,
+            engine.upload(&v.bytes)?,
+            engine.upload(&o.bytes)?,
+            engine.upload(&[0xff; 4].repeat(o.rows() + 8))?,
+        ];
+        let tensors = [q, k, v, o];
+        let [q, k, v, o] = core::array::from_fn(|i| tensors[i].placed(buffers[i].address));
+        let call = AttentionCall {
+            log_sum_exp: buffers[4].address,
+            counts: self.counts.clone(),
+            reals: self.reals.clone(),
+            ..AttentionCall::new(self.problem, [q, k, v], o)
+        };
+        Ok(Uploaded { case: self, kernel, tensors, buffers, call })
+    }
+}
+
+impl Uploaded<'_> {
+    /// Compares what a launch of the call has written.
+    ///
+    /// # Errors
+    /// The first wrong result, or a failure of the engine.
+    pub fn compare(&self, engine: &mut dyn Engine) -> Result<Checked, AttentionFault> {
+        let [_, _, _, o] = &self.tensors;
+        let (after, lse) = (engine.read(self.buffers[3])?, engine.read(self.buffers[4])?);
+        let (count, width) = (o.rows(), o.row_bytes());
+        let mut around = after.clone();
+        for index in 0..count {
+            let byte = o.byte(index);
+            around[byte..byte + width].copy_from_slice(&o.bytes[byte..byte + width]);
+        }
+        if around != o.bytes {
+            return Err(AttentionFault::Memory("memory around O was written"));
+        }
+        if lse[count * 4..].iter().any(|&byte| byte != 0xff) {
+            return Err(AttentionFault::Memory("memory after the log-sum-exp was written"));
+        }
+        if lse[..count * 4].chunks_exact(4).any(|bits| bits == [0xff; 4]) {
+            return Err(AttentionFault::Memory("a log-sum-exp was not written"));
+        }
+        let mut checked = Checked { rows: count.min(self.case.rows), ..Checked::default() };
+        let mut random = fastrand::Rng::with_seed(self.case.seed);
+        for i in 0..checked.rows {
+            let index = if checked.rows == count { i } else { random.usize(0..count) };
+            self.compare_row(index, [&after, &lse], &mut checked)?;
+        }
+        Ok(checked)
+    }
+
+    fn compare_row(
+        &self,
+        index: usize,
+        [after, lse]: [&[u8]; 2],
+        checked: &mut Checked,
+    ) -> Result<(), AttentionFault> {
+        let [q, k, v, o] = &self.tensors;
+        let AttentionProblem { heads: [heads, shared], queries, keys, scale, .. } = self.case.problem;
+        let spec = self.kernel.plan().spec;
+        let [b, h, r] =
+            [index as u32 / queries / heads, index as u32 / queries % heads, index as u32 % queries];
+        let counts: Vec<i64> = self.case.counts.iter().map(|&count| count.into()).collect();
+        let reals: Vec<_> = self.case.reals.iter().map(|&real| Bounded::exact(real.into())).collect();
+        let of = Scope {
+            queries: i64::from(queries),
+            keys: i64::from(keys),
+            head: h.into(),
+            batch: b.into(),
+            counts: &counts,
+            reals: &reals,
+        };
+        let first = (b * shared + h / (heads / shared)) as usize * keys as usize;
+        let query = q.values(index);
+        let (mut row, mut values) = (Row::new(q.format, spec.tile[1]), Vec::new());
+        for key in (0..keys).filter(|&key| self.kernel.sees(&of, r.into(), key.into())) {
+            let at = first + key as usize;
+            let Score { value, error } = Score::of(&query, &k.values(at), scale);
+            let place = [r, key].map(i64::from);
+            let Bounded { value, error } = self.kernel.score(&of, place, Bounded::new(value, error));
+            row.key(Score { value, error });
+            values.push(v.values(at));
+        }
+        let fault = |what: String, got: f64, wanted: Wanted| AttentionFault::Value {
+            what,
+            place: [b, h, r],
+            keys: row.keys(),
+            got,
+            wanted,
+        };
+        let bits = lse[index * 4..][..4].iter().rev().fold(0, |bits, &byte| bits << 8 | u32::from(byte));
+        let (wanted, got) = (row.log_sum_exp(), f64::from(f32::from_bits(bits)));
+        if !wanted.admits(bits.into()) {
+            return Err(fault("the log-sum-exp".to_owned(), got, wanted));
+        }
+        checked.log_sum_exp.add(&wanted, got);
+        for (column, bits) in o.row(after, index).enumerate() {
+            let wanted = row.output(o.format, |key| values[key][column]);
+            let got = o.format.decode(bits);
+            if !wanted.admits(bits) {
+                return Err(fault(format!("element {column} of O"), got, wanted));
+            }
+            checked.o.add(&wanted, got);
+        }
+        Ok(())
+    }
+
+    /// Frees the memory.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn free(self, engine: &mut dyn Engine) -> Result<(), EngineError> {
+        self.buffers.into_iter().try_for_each(|buffer| engine.free(buffer))
+    }
+}

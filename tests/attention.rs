@@ -1,0 +1,155 @@
+//! Attention's forward pass in the emulator, against the reference in f64.
+
+use emulator::Schedule;
+use falchion::attention::{Attention, AttentionCall, AttentionProblem, AttentionSpec, HeadsRef};
+use falchion::kernel::Kernel;
+use falchion::prelude::Emulator;
+use falchion::verify::attention::{Case, Checked, Layout, Values};
+
+/// A case of one sequence and one head.
+fn case(queries: u32, keys: u32, d: u32) -> Case {
+    Case::new(AttentionProblem::new(1, 1, [queries, keys], d))
+}
+
+/// The same with heads of queries and heads of keys.
+fn of_heads(case: Case, batch: u32, heads: [u32; 2]) -> Case {
+    Case { problem: AttentionProblem { batch, heads, ..case.problem }, ..case }
+}
+
+fn kernel(spec: &str) -> Attention {
+    let spec = spec.parse().unwrap_or_else(|error| panic!("{spec}: {error}"));
+    Attention::new(spec).unwrap_or_else(|error| panic!("{spec}: {error}"))
+}
+
+/// Checks a case under a schedule, on a device of a few SMs, so that CTAs have several tiles.
+fn run(name: &str, kernel: &Attention, case: &Case, (schedule, seed): (Schedule, u64)) -> Checked {
+    let mut engine = Emulator::new().with_multiprocessors(3).with_schedule(schedule, seed);
+    let checked = case.check(&mut engine, kernel);
+    checked.unwrap_or_else(|error| panic!("{name}, {case:?}, {schedule:?} {seed}: {error}"))
+}
+
+const DEFAULT: (Schedule, u64) = (Schedule::Default, 0);
+
+#[test]
+fn lengths() {
+    for spec in ["d=64 tile=64x64", "d=64 tile=64x64 mask=causal"] {
+        let kernel = kernel(spec);
+        for queries in [1, 5, 63, 64, 65, 130] {
+            for keys in [0, 1, 7, 63, 64, 65, 129, 200] {
+                run(spec, &kernel, &case(queries, keys, 64), DEFAULT);
+            }
+        }
+        let nothing = run(spec, &kernel, &case(0, 5, 64), DEFAULT);
+        assert_eq!((nothing.time, nothing.rows), (None, 0));
+    }
+}
+
+#[test]
+fn kernels() {
+    for spec in [
+        "d=64 tile=192x128 mask=causal",
+        "d=64 tile=128x96 format=f16",
+        "d=64 tile=64x64 store=direct output=f32",
+        "d=96 tile=128x64 mask=causal",
+        "d=192x128 tile=128x64",
+        "d=256 tile=128x64 mask=causal",
+        "tile=128x128 mask=causal",
+        "tile=128x176",
+        "tile=128x64 format=f16 mask=causal stages=1 turns=off",
+        "tile=64x48 store=direct mask=causal",
+    ] {
+        let kernel = kernel(spec);
+        let case = of_heads(case(200, 333, kernel.plan().spec.head[0]), 1, [2, 1]);
+        let Checked { o, log_sum_exp, .. } = run(spec, &kernel, &case, DEFAULT);
+        assert!(o.ratio > 0.01 && log_sum_exp.ratio > 0.001, "{spec}: bounds that say nothing: {o:?}");
+    }
+}
+
+#[test]
+fn heads_and_layouts() {
+    for layout in [Layout::HeadsFirst, Layout::LengthFirst, Layout::Gaps] {
+        // With l2=0 heads of queries are mixed only if they share one of keys.
+        for spec in ["d=64 tile=64x64 mask=causal l2=0", "d=64 tile=64x64 store=direct l2=0"] {
+            run(spec, &kernel(spec), &Case { layout, ..of_heads(case(70, 100, 64), 2, [6, 2]) }, DEFAULT);
+        }
+    }
+}
+
+#[test]
+fn values() {
+    for values in [Values::Normal(1e-4), Values::Normal(20.0), Values::Large(1e4), Values::Large(1e-4)] {
+        for format in ["bf16", "f16"] {
+            let spec = format!("d=64 tile=64x64 mask=causal format={format}");
+            run(&spec, &kernel(&spec), &Case { values, ..case(130, 200, 64) }, DEFAULT);
+        }
+    }
+}
+
+#[test]
+fn schedules() {
+    for spec in [
+        "d=64 tile=128x64 mask=causal l2=0",
+        "d=64 tile=192x64 mask=causal stages=1",
+        "d=64 tile=128x64 stages=2 turns=off store=direct mask=causal",
+    ] {
+        let kernel = kernel(spec);
+        for schedule in Schedule::sweep(6) {
+            run(spec, &kernel, &of_heads(case(300, 270, 64), 1, [4, 2]), schedule);
+        }
+    }
+}
+
+#[test]
+fn specs() {
+    for text in
+        ["", "format=f16 output=f32 d=192x128 tile=192x64 stages=3 mask=causal store=direct turns=off l2=8"]
+    {
+        let spec: AttentionSpec = text.parse().expect("a spec");
+        assert_eq!(spec.to_string(), text);
+    }
+    for (text, words) in [
+        ("d=80", "d, the elements of a head of Q and K, is 80"),
+        ("d=192x64", "d of V and O is 64"),
+        ("tile=100x64", "the number of queries per tile is 100"),
+        ("tile=128x72", "the number of keys per block is 72"),
+        ("tile=128x256", "registers"),
+        ("tile=128x176 stages=3", "shared memory"),
+        ("stages=0", "stages is 0"),
+        ("format=e4m3", "format is e4m3"),
+        ("output=f32", "output is f32"),
+        ("mask=none", "`mask=none`: full or causal was needed"),
+        ("colour=red", "one of the keys"),
+    ] {
+        let refused = text.parse::<AttentionSpec>().and_then(Attention::new);
+        let error = refused.map(|_| ()).expect_err(text).to_string();
+        assert!(error.contains(words), "{text}: {error}");
+    }
+}
+
+#[test]
+fn calls_that_are_refused() {
+    let kernel = kernel("d=64 tile=64x64");
+    let at = |address| HeadsRef::heads_first(address, [2, 70, 64]);
+    let problem = AttentionProblem::new(1, 2, [70, 70], 64);
+    let call = AttentionCall::new(problem, [1, 2, 3].map(|i| at(i << 20)), at(4 << 20));
+    assert!(kernel.launch(&call, 132).is_ok());
+    let with = |change: &dyn Fn(&mut AttentionCall)| {
+        let mut call = call.clone();
+        change(&mut call);
+        kernel.launch(&call, 132).map(|_| ()).expect_err("illegal").to_string()
+    };
+    for (words, error) in [
+        ("there are 2 heads of queries and 3 of keys", with(&|call| call.problem.heads[1] = 3)),
+        ("the scale is 0", with(&|call| call.problem.scale = 0.0)),
+        ("the scale is NaN", with(&|call| call.problem.scale = f32::NAN)),
+        ("the number of keys is 2147483648", with(&|call| call.problem.keys = 1 << 31)),
+        ("K is a null pointer", with(&|call| call.k.address = 0)),
+        ("Q begins at 0x100002", with(&|call| call.q.address += 2)),
+        ("V's leading dimension is 63 elements", with(&|call| call.v.row = 63)),
+        ("O", with(&|call| call.o.head = 4)),
+        ("the log-sum-exp begins at 0x2", with(&|call| call.log_sum_exp = 2)),
+        ("full takes 0 whole and 0 real arguments, 1 and 0", with(&|call| call.counts.push(1))),
+    ] {
+        assert!(error.contains(words), "{words}: {error}");
+    }
+}
