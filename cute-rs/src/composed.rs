@@ -9,7 +9,6 @@ mod tiles;
 
 use core::fmt;
 
-use crate::algebra::Tiler;
 use crate::error::LayoutError;
 use crate::evaluate::{Arithmetic, unsigned};
 use crate::int_tuple::{IntTuple, div_up};
@@ -43,42 +42,6 @@ pub struct ComposedLayout {
 }
 
 impl ComposedLayout {
-    /// The shape, which is the shape of the layout.
-    ///
-    /// ```
-    /// # use cute_rs::{IntTuple, Layout, Swizzle};
-    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
-    /// assert_eq!(tile.shape(), IntTuple::from((8, 64)));
-    /// # Ok::<(), cute_rs::LayoutError>(())
-    /// ```
-    pub const fn shape(&self) -> IntTuple {
-        self.layout.shape()
-    }
-
-    /// Number of modes.
-    ///
-    /// ```
-    /// # use cute_rs::{Layout, Swizzle};
-    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
-    /// assert_eq!(tile.rank(), 2);
-    /// # Ok::<(), cute_rs::LayoutError>(())
-    /// ```
-    pub const fn rank(&self) -> usize {
-        self.layout.rank()
-    }
-
-    /// Number of coordinates.
-    ///
-    /// ```
-    /// # use cute_rs::{Layout, Swizzle};
-    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
-    /// assert_eq!(tile.size(), 512);
-    /// # Ok::<(), cute_rs::LayoutError>(())
-    /// ```
-    pub const fn size(&self) -> i64 {
-        self.layout.size()
-    }
-
     /// The number of elements that an array needs for the layout. It is `offset + cosize(L)`, rounded up to
     /// whole patterns of the swizzle, because the swizzle moves elements anywhere inside a pattern.
     ///
@@ -91,18 +54,6 @@ impl ComposedLayout {
     pub const fn cosize(&self) -> i64 {
         let (reach, period) = (self.offset.saturating_add(self.layout.cosize()), self.swizzle.period());
         div_up(reach, period).saturating_mul(period)
-    }
-
-    /// Mode `i` as its own layout, with the offset: the offsets at which all other coordinates are 0.
-    ///
-    /// ```
-    /// # use cute_rs::{Layout, Swizzle};
-    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
-    /// assert_eq!(tile.mode(0).to_string(), "Sw<3,3,3> o 0 o 8:64");
-    /// # Ok::<(), cute_rs::LayoutError>(())
-    /// ```
-    pub const fn mode(&self, i: usize) -> Self {
-        Self { layout: self.layout.mode(i), ..*self }
     }
 
     /// The offset of an integer coordinate.
@@ -167,160 +118,6 @@ impl ComposedLayout {
         let start = unsigned(self.offset)?;
         let inner = self.layout.apply_modes(coords)?;
         Ok(self.swizzle.apply_to(if start == 0 { inner } else { inner + start }))
-    }
-
-    /// The layout, which is evaluated first.
-    pub(crate) const fn inner(&self) -> &Layout {
-        &self.layout
-    }
-
-    /// The same with another layout before the swizzle.
-    pub(crate) const fn with_inner(&self, layout: Layout) -> Self {
-        Self { layout, ..*self }
-    }
-
-    /// The same with another layout before the swizzle.
-    const fn with(&self, layout: Result<Layout, LayoutError>) -> Result<Self, LayoutError> {
-        match layout {
-            Ok(layout) => Ok(Self { layout, ..*self }),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// The same function with the fewest leaves: `R(i) = C(i)`. See [`Layout::coalesce`].
-    ///
-    /// ```
-    /// # use cute_rs::{Layout, Swizzle};
-    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
-    /// let columns = tile.select(&[1, 0])?;
-    /// assert_eq!(columns.coalesce().to_string(), "Sw<3,3,3> o 0 o 512:1");
-    /// # Ok::<(), cute_rs::LayoutError>(())
-    /// ```
-    #[must_use]
-    pub const fn coalesce(&self) -> Self {
-        Self { layout: self.layout.coalesce(), ..*self }
-    }
-
-    /// The same function without nesting: `R(i) = C(i)`. See [`Layout::flatten`].
-    ///
-    /// ```
-    /// # use cute_rs::{Layout, Swizzle};
-    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
-    /// assert_eq!(tile.group(0, 2)?.flatten(), tile);
-    /// # Ok::<(), cute_rs::LayoutError>(())
-    /// ```
-    #[must_use]
-    pub const fn flatten(&self) -> Self {
-        Self { layout: self.layout.flatten(), ..*self }
-    }
-
-    /// `R(c) = C(B(c))`. See [`Layout::composition`].
-    ///
-    /// ```
-    /// # use cute_rs::{Layout, Swizzle};
-    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
-    /// let every_other_row = Layout::flat(&[4, 64], &[2, 8])?;
-    /// assert_eq!(tile.composition(&every_other_row)?.to_string(), "Sw<3,3,3> o 0 o (4,64):(128,1)");
-    /// # Ok::<(), cute_rs::LayoutError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Those of [`Layout::composition`].
-    pub const fn composition(&self, b: &Layout) -> Result<Self, LayoutError> {
-        self.with(self.layout.composition(b))
-    }
-
-    /// `R((c0,c1,…)) = C((T0(c0),T1(c1),…))`. See [`Layout::composition_by`].
-    ///
-    /// ```
-    /// # use cute_rs::{IntTuple, Layout, Swizzle, Tiler};
-    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
-    /// let corner = tile.composition_by(&Tiler::Shape(&IntTuple::from((4, 16))))?;
-    /// assert_eq!(corner.to_string(), "Sw<3,3,3> o 0 o (4,16):(64,1)");
-    /// # Ok::<(), cute_rs::LayoutError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Those of [`Layout::composition_by`].
-    pub const fn composition_by(&self, tiler: &Tiler<'_>) -> Result<Self, LayoutError> {
-        self.with(self.layout.composition_by(tiler))
-    }
-
-    /// Gives the elements another shape: `R(i) = C(i)`. See [`Layout::with_shape`].
-    ///
-    /// ```
-    /// # use cute_rs::{IntTuple, Layout, Swizzle};
-    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
-    /// assert_eq!(tile.with_shape(IntTuple::from((8, (8, 8))))?.to_string(), "Sw<3,3,3> o 0 o (8,(8,8)):(64,(1,8))");
-    /// # Ok::<(), cute_rs::LayoutError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Those of [`Layout::with_shape`].
-    pub const fn with_shape(&self, shape: IntTuple) -> Result<Self, LayoutError> {
-        self.with(self.layout.with_shape(shape))
-    }
-
-    /// Coalesces at the leaves of a profile: `R(c) = C(c)` for coordinates with the nesting of the profile.
-    /// See [`Layout::coalesce_by`].
-    ///
-    /// ```
-    /// # use cute_rs::{IntTuple, Layout, Swizzle};
-    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
-    /// let chunks = tile.with_shape(IntTuple::from((8, (8, 8))))?;
-    /// assert_eq!(chunks.coalesce_by(&IntTuple::from((1, 1)))?, tile);
-    /// # Ok::<(), cute_rs::LayoutError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Those of [`Layout::coalesce_by`].
-    pub const fn coalesce_by(&self, profile: &IntTuple) -> Result<Self, LayoutError> {
-        self.with(self.layout.coalesce_by(profile))
-    }
-
-    /// Groups modes `begin..end` into one mode: `R(i) = C(i)`. See [`Layout::group`].
-    ///
-    /// ```
-    /// # use cute_rs::{Layout, Swizzle};
-    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
-    /// assert_eq!(tile.group(0, 2)?.to_string(), "Sw<3,3,3> o 0 o ((8,64)):((64,1))");
-    /// # Ok::<(), cute_rs::LayoutError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Those of [`Layout::group`].
-    pub const fn group(&self, begin: usize, end: usize) -> Result<Self, LayoutError> {
-        self.with(self.layout.group(begin, end))
-    }
-
-    /// Selects modes in the given order. See [`Layout::select`].
-    ///
-    /// ```
-    /// # use cute_rs::{Layout, Swizzle};
-    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
-    /// assert_eq!(tile.select(&[1, 0])?.to_string(), "Sw<3,3,3> o 0 o (64,8):(1,64)");
-    /// # Ok::<(), cute_rs::LayoutError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Those of [`Layout::select`].
-    pub const fn select(&self, modes: &[usize]) -> Result<Self, LayoutError> {
-        self.with(self.layout.select(modes))
-    }
-
-    /// Modes `begin..end`. See [`Layout::take`].
-    ///
-    /// ```
-    /// # use cute_rs::{Layout, Swizzle};
-    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
-    /// assert_eq!(tile.take(1, 2)?.to_string(), "Sw<3,3,3> o 0 o (64):(1)");
-    /// # Ok::<(), cute_rs::LayoutError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Those of [`Layout::take`].
-    pub const fn take(&self, begin: usize, end: usize) -> Result<Self, LayoutError> {
-        self.with(self.layout.take(begin, end))
     }
 
     /// Appends a mode before the swizzle: `R((c,b)) = Sw(offset + L(c) + B(b))`. See [`Layout::append`].

@@ -38,8 +38,8 @@ pub use basis::Basis;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CoordLayout {
     /// The strides carry their components.
-    layout: Layout,
-    profile: IntTuple,
+    pub(crate) layout: Layout,
+    pub(crate) profile: IntTuple,
 }
 
 impl CoordLayout {
@@ -106,18 +106,6 @@ impl CoordLayout {
         }
     }
 
-    /// The shape.
-    ///
-    /// ```
-    /// # use cute_rs::{CoordLayout, IntTuple};
-    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
-    /// assert_eq!(identity.shape(), IntTuple::from((8, 6)));
-    /// # Ok::<(), cute_rs::LayoutError>(())
-    /// ```
-    pub const fn shape(&self) -> IntTuple {
-        self.layout.shape()
-    }
-
     /// The nesting of the coordinates that the layout yields, with zeros as leaves.
     ///
     /// ```
@@ -144,18 +132,6 @@ impl CoordLayout {
             0 => Basis::plain(scale),
             axis => Basis::of_leaf(scale, &self.profile, usize::from(axis) - 1),
         }
-    }
-
-    /// Number of modes.
-    ///
-    /// ```
-    /// # use cute_rs::{CoordLayout, IntTuple};
-    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
-    /// assert_eq!(identity.rank(), 2);
-    /// # Ok::<(), cute_rs::LayoutError>(())
-    /// ```
-    pub const fn rank(&self) -> usize {
-        self.layout.rank()
     }
 
     /// Levels of nesting of the modes.
@@ -192,30 +168,6 @@ impl CoordLayout {
             i += 1;
         }
         self.profile.with_leaves(&extents)
-    }
-
-    /// Number of coordinates that the layout maps: the size of its shape.
-    ///
-    /// ```
-    /// # use cute_rs::{CoordLayout, IntTuple};
-    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
-    /// assert_eq!(identity.size(), 48);
-    /// # Ok::<(), cute_rs::LayoutError>(())
-    /// ```
-    pub const fn size(&self) -> i64 {
-        self.layout.size()
-    }
-
-    /// Mode `i` as its own layout.
-    ///
-    /// ```
-    /// # use cute_rs::{CoordLayout, IntTuple};
-    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
-    /// assert_eq!(identity.mode(1).to_string(), "6:1@1");
-    /// # Ok::<(), cute_rs::LayoutError>(())
-    /// ```
-    pub const fn mode(&self, i: usize) -> Self {
-        Self { layout: self.layout.mode(i), ..*self }
     }
 
     /// The result at an integer coordinate. Each component is the sum of digits times the strides along it.
@@ -303,11 +255,6 @@ impl CoordLayout {
         }
     }
 
-    /// The layout whose strides carry their components.
-    pub(crate) const fn inner(&self) -> &Layout {
-        &self.layout
-    }
-
     /// The same with another layout of strides that carry their components.
     pub(crate) fn map_inner<E>(&self, change: impl FnOnce(&Layout) -> Result<Layout, E>) -> Result<Self, E> {
         Ok(Self { layout: change(&self.layout)?, profile: self.profile })
@@ -345,11 +292,6 @@ impl CoordLayout {
         }
         let strides: Vec<_> = (0..self.shape().len()).map(|i| self.stride(i)).collect();
         Self::new(self.shape(), &strides, cover(&self.profile, shape)?)
-    }
-
-    /// The same with another layout whose strides carry components.
-    pub(crate) const fn with_inner(&self, layout: Layout) -> Self {
-        Self { layout, ..*self }
     }
 
     /// Component `i` of the coordinates as a layout: `R(c) = leaf i of L(c)`.

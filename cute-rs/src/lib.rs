@@ -345,6 +345,7 @@ mod int_tuple;
 #[cfg(feature = "proptest")]
 pub mod laws;
 mod layout;
+mod lifted;
 mod nest;
 mod partition;
 mod sentence;

@@ -31,7 +31,7 @@
 //!
 //! | claim | tested by |
 //! |---|---|
-//! | Integer and logic operations, floats of 16, 32 and 64 bits, `fma`, division and conversions: bit for bit what PTX defines. Where PTX defines nothing, the result is that of an H200 (`docs/hardware.md`): NaNs are canonical, except after the conversions that keep a sign; NaN converted to an integer; bit fields that run beyond a word. Division of integers by zero gives all ones. | `src/step/alu_tests.rs`, `src/step/arith.rs`, `src/float.rs` |
+//! | Integer and logic operations, floats of 16, 32 and 64 bits, `fma`, division and conversions: bit for bit what PTX defines. Where PTX defines nothing, the result is that of an H200 (`docs/hardware.md`): NaNs are canonical, except after the conversions that keep a sign; NaN converted to an integer; bit fields that run beyond a word. Division of integers by zero gives all ones. | `src/step/alu/tests.rs`, `src/step/arith.rs`, `src/float.rs` |
 //! | Lanes, divergence and reconvergence of structured control flow; votes, matches, `redux`, shuffles; `ldmatrix` and `stmatrix`. Each thread makes progress: branches of a warp may wait for each other, and lanes that have left a loop can continue while other lanes stay in it. Lanes may meet in `bar.warp.sync` at different places. | Lanes; Unusual and legal; `tests/instructions/warps.rs`, `tests/machine.rs` |
 //! | Named barriers; the cluster barrier; mbarriers with phases, states, arrivals (also dropped and `.noComplete` ones) and signed byte counts; registers of `setmaxnreg`. | Barriers, clusters, registers, ends; Rings of stages; Collectives |
 //! | Atomics of every type, space, scope and order. | Locks, queues, counters; `tests/instructions/atomics.rs` |

@@ -387,5 +387,4 @@ fn half(value: f32, bf16: bool, toward_zero: bool) -> u16 {
 }
 
 #[cfg(test)]
-#[path = "alu_tests.rs"]
 mod tests;
