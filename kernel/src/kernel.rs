@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::error::{EngineError, LaunchError};
 use crate::gemm::AnyGemm;
 use crate::operands::{Layouts, Visit};
-use crate::problem::{Call, Launch};
+use crate::problem::{Call, Launch, WorkspaceRef};
 use crate::program::Program;
 
 /// A kernel that takes calls `C`. [`AnyGemm`] is one for a [`Call`] with the arguments of any epilogue;
@@ -52,6 +52,9 @@ pub trait Kernel<C> {
     fn workspace(&self, _call: &C, _slots: u32) -> u64 {
         0
     }
+
+    /// Gives a call a workspace. By default no call has one.
+    fn lend_workspace(&self, _call: &mut C, _workspace: Option<WorkspaceRef>) {}
 
     /// Checks a call and makes its launch, for a GPU where `slots` of the kernel's clusters are resident at
     /// once. `None` if there is nothing to compute.
@@ -118,6 +121,10 @@ impl<E: Arguments + Clone> Kernel<Call<E>> for AnyGemm {
 
     fn workspace(&self, call: &Call<E>, slots: u32) -> u64 {
         Self::workspace(self, call, slots)
+    }
+
+    fn lend_workspace(&self, call: &mut Call<E>, workspace: Option<WorkspaceRef>) {
+        call.workspace = workspace;
     }
 
     fn launch(&self, call: &Call<E>, slots: u32) -> Result<Option<Launch>, LaunchError> {

@@ -71,6 +71,8 @@ mod emit;
 mod emulated;
 mod engine;
 mod error;
+#[cfg(feature = "records")]
+mod family;
 mod form;
 mod gemm;
 mod groups;
@@ -106,6 +108,8 @@ pub use driver::Gpu;
 pub use emulated::{Emulator, Progress};
 pub use engine::Engine;
 pub use error::{EngineError, LaunchError};
+#[cfg(feature = "records")]
+pub use family::{Family, Predicted, cheapest};
 pub use form::{Batched, GroupedContiguous, GroupedMasked, KGrouped, PointerArray};
 pub use gemm::AnyGemm;
 pub use kernel::Kernel;

@@ -36,7 +36,7 @@ pub use known::Known;
 pub use machine::{Card, Machine};
 pub use model::Prediction;
 pub use request::Request;
-#[cfg(feature = "tune")]
+#[cfg(feature = "records")]
 pub(crate) use request::impossible;
 
 use candidates::Candidates;

@@ -12,7 +12,7 @@ use crate::gemm::AnyGemm;
 use crate::operands::Layouts;
 use crate::problem::{Call, GemmProblem};
 use crate::products::GroupedProblem;
-#[cfg(feature = "tune")]
+#[cfg(feature = "records")]
 use crate::spec::KernelSpec;
 use crate::summation::Summation;
 use crate::types::Types;
@@ -302,7 +302,7 @@ fn number(shapes: &[GemmProblem]) -> u32 {
 }
 
 /// Why no kernel has the types, directions, form and epilogue of a request; `None` if some do.
-#[cfg(feature = "tune")]
+#[cfg(feature = "records")]
 pub(crate) fn impossible(request: &Request<'_>) -> Option<String> {
     let mut spec = KernelSpec { form: request.call.products.form(), ..KernelSpec::DEFAULT };
     let types = request.stored();

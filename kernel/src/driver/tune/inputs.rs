@@ -9,6 +9,7 @@ use cute_rs::atom::Major;
 use crate::buffer::Buffer;
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::family::Family;
 use crate::operands::{Contents, Memory, Visit, random};
 use crate::problem::{Call, GemmProblem};
 use crate::products::GroupedProblem;
@@ -23,13 +24,19 @@ const MOST_SETS: u64 = 8;
 /// Matrices begin at a multiple of this, plus the offset of the caller's matrix from such a multiple.
 const ALIGNMENT: u64 = 256;
 
-/// Matrices of a request on the device, several sets of them where one would stay in the L2 cache: A, B, scales and metadata of random numbers,
-/// and a D that nobody else has. Rows lie as far apart, and begin at multiples of the same powers of two, as the request's.
+/// Memory of a call on the device, several sets of it where one would stay in the L2 cache: inputs are random numbers, and nobody else has
+/// the outputs. Rows lie as far apart, and begin at multiples of the same powers of two, as the call's.
 #[derive(Debug)]
-pub struct Inputs {
-    sets: Vec<Call<()>>,
+pub struct Inputs<C = Call<()>> {
+    sets: Vec<C>,
     buffers: Vec<Buffer>,
 }
+
+/// Visits a call of a request.
+type Visits<'a, C> = &'a dyn Fn(&mut C, &mut dyn Visit);
+
+/// The words of a table or of records.
+type Words<'a> = &'a dyn Fn(Contents) -> Vec<u32>;
 
 /// A piece of the memory of each set.
 struct Piece {
@@ -44,15 +51,24 @@ struct Piece {
 
 impl Piece {
     fn new(contents: Contents, address: u64, bytes: u64) -> Self {
-        let low = if contents == Contents::Table { 0 } else { address % ALIGNMENT };
+        let told = matches!(contents, Contents::Table | Contents::Records);
+        let low = if told { 0 } else { address % ALIGNMENT };
         let stride = if bytes == 0 { 0 } else { (bytes + low).next_multiple_of(ALIGNMENT) };
         Self { contents, low, stride, base: 0 }
     }
 
+    /// Whether its words describe the call.
+    fn is_told(&self) -> bool {
+        matches!(self.contents, Contents::Table | Contents::Records)
+    }
+
     /// Whether each set has its own. Scales and tables are small, and the same for every set.
     fn turns(&self) -> bool {
-        use Contents::{Codes, Metadata, Multiplied, Output};
-        matches!(self.contents, Multiplied(..) | Codes(..) | Metadata(_) | Output(_))
+        use Contents::{Codes, Elements, Metadata, Multiplied, Output, Source};
+        matches!(
+            self.contents,
+            Multiplied(..) | Codes(..) | Metadata(_) | Output(_) | Source(_) | Elements(_)
+        )
     }
 
     fn address(&self, set: u64) -> u64 {
@@ -87,39 +103,28 @@ fn count(bytes: u64) -> u64 {
     (ROTATION_BYTES / bytes.max(1) + 1).min(MOST_SETS)
 }
 
-impl Inputs {
-    /// Allocates and fills memory for a request on an engine. It stays allocated until it is
+impl<C: Clone> Inputs<C> {
+    /// Allocates and fills memory for a request of a family's kernels on an engine. It stays allocated until it is
     /// [freed](Self::free) or the engine is dropped.
     ///
     /// # Errors
     /// The card has too little memory, or another driver error.
-    pub fn new(engine: &mut dyn Engine, request: &Request<'_>) -> Result<Self, EngineError> {
-        Self::pruned(engine, request, [false; 2])
-    }
-
-    /// The same for a request of dense operands, of which A, or B, has a zero for each element that a 2:4 sparse one does not keep. Rows of
-    /// a pruned operand lie along K, a multiple of 4 elements apart.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
-    pub fn pruned(
+    pub fn of<K: Family<Call = C>>(
         engine: &mut dyn Engine,
-        request: &Request<'_>,
-        pruned: [bool; 2],
+        kernels: &[K],
+        request: &K::Request<'_>,
     ) -> Result<Self, EngineError> {
-        let mut inputs = Self { sets: Vec::new(), buffers: Vec::new() };
-        match inputs.fill(engine, request, pruned) {
-            Ok(()) => Ok(inputs),
-            Err(error) => {
-                // Report the first error.
-                let _ = inputs.free(engine);
-                Err(error)
-            }
-        }
+        // All kernels of a request access the same memory.
+        let Some(kernel) = kernels.first() else { return Ok(Self { sets: Vec::new(), buffers: Vec::new() }) };
+        let visits = |call: &mut C, visit: &mut dyn Visit| kernel.visit(call, visit);
+        let words = |contents| K::words(request, contents);
+        Self::made(engine, |inputs, engine| {
+            inputs.fill(engine, &K::call(request), &visits, &words, [false; 2])
+        })
     }
 
-    /// The request's call on each set, without a workspace and without epilogue arguments.
-    pub fn sets(&self) -> &[Call<()>] {
+    /// The call on each set, without a workspace.
+    pub fn sets(&self) -> &[C] {
         &self.sets
     }
 
@@ -129,6 +134,21 @@ impl Inputs {
     /// It belongs to another engine.
     pub fn free(self, engine: &mut dyn Engine) -> Result<(), EngineError> {
         self.buffers.into_iter().try_for_each(|buffer| engine.free(buffer))
+    }
+
+    fn made(
+        engine: &mut dyn Engine,
+        fill: impl FnOnce(&mut Self, &mut dyn Engine) -> Result<(), EngineError>,
+    ) -> Result<Self, EngineError> {
+        let mut inputs = Self { sets: Vec::new(), buffers: Vec::new() };
+        match fill(&mut inputs, engine) {
+            Ok(()) => Ok(inputs),
+            Err(error) => {
+                // Report the first error.
+                let _ = inputs.free(engine);
+                Err(error)
+            }
+        }
     }
 
     fn allocate(&mut self, engine: &mut dyn Engine, bytes: u64) -> Result<Buffer, EngineError> {
@@ -147,17 +167,13 @@ impl Inputs {
     fn fill(
         &mut self,
         engine: &mut dyn Engine,
-        request: &Request<'_>,
+        call: &C,
+        visits: Visits<'_, C>,
+        words: Words<'_>,
         zeros: [bool; 2],
     ) -> Result<(), EngineError> {
-        let groups = request.groups().unwrap_or_default();
-        let call = Call { workspace: None, ..request.call.lend() };
-        if let GroupedProblem::PointerArray { .. } = call.products {
-            return self.describe(engine, request, &groups);
-        }
-        let layouts = request.layouts();
         let mut pieces = Pieces::default();
-        { call }.visit(&layouts, &mut pieces);
+        visits(&mut call.clone(), &mut pieces);
         let sets = count(pieces.0.iter().filter(|piece| piece.turns()).map(|piece| piece.stride).sum());
         let mut data: HashMap<(Contents, bool), Vec<u8>> = HashMap::new();
         for piece in pieces.0.iter_mut().filter(|piece| piece.stride > 0) {
@@ -165,8 +181,8 @@ impl Inputs {
             let all = if piece.turns() { sets * piece.stride } else { piece.stride };
             let buffer = self.allocate(engine, all)?;
             piece.base = buffer.address;
-            if piece.contents == Contents::Table {
-                let numbers = call.products.table(&groups).into_iter().flat_map(u32::to_le_bytes);
+            if piece.is_told() {
+                let numbers = words(piece.contents).into_iter().flat_map(u32::to_le_bytes);
                 engine.write(buffer, &numbers.collect::<Vec<u8>>())?;
                 continue;
             }
@@ -181,11 +197,43 @@ impl Inputs {
             }
         }
         for set in 0..sets {
-            let mut call = call;
-            call.visit(&layouts, &mut Places { pieces: pieces.0.iter(), set });
+            let mut call = call.clone();
+            visits(&mut call, &mut Places { pieces: pieces.0.iter(), set });
             self.sets.push(call);
         }
         Ok(())
+    }
+}
+
+impl Inputs {
+    /// Memory for a request of a GEMM, without the epilogue's.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub fn new(engine: &mut dyn Engine, request: &Request<'_>) -> Result<Self, EngineError> {
+        Self::pruned(engine, request, [false; 2])
+    }
+
+    /// The same for a request of dense operands, of which A, or B, has a zero for each element that a 2:4 sparse one does not keep. Rows of
+    /// a pruned operand lie along K, a multiple of 4 elements apart.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub fn pruned(
+        engine: &mut dyn Engine,
+        request: &Request<'_>,
+        zeros: [bool; 2],
+    ) -> Result<Self, EngineError> {
+        let groups = request.groups().unwrap_or_default();
+        let call = Call { workspace: None, ..request.call.lend() };
+        Self::made(engine, |inputs, engine| {
+            if let GroupedProblem::PointerArray { .. } = call.products {
+                return inputs.describe(engine, request, &groups);
+            }
+            let layouts = request.layouts();
+            let visits = |call: &mut Call<()>, visit: &mut dyn Visit| call.visit(&layouts, visit);
+            inputs.fill(engine, &call, &visits, &|_| call.products.table(&groups), zeros)
+        })
     }
 
     /// GEMMs described by records. Their matrices are packed, with rows padded so that tensor copies can

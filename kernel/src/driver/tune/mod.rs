@@ -22,7 +22,7 @@
 //!
 //! # What is measured
 //!
-//! The kernels that [`search`] ranks first, as in `falchion tune`. Each gets a few launches after a rest;
+//! The kernels that [`search`](crate::search) ranks first, as in `falchion tune`. Each gets a few launches after a rest;
 //! then those near the best are measured alternately, in several rounds ([`Turns`]). Inputs are random. If
 //! one set of inputs would stay in the L2 cache, several sets are used, one per launch. Matrices, workspaces
 //! and the memory that the epilogue accesses are allocated for the measurement and freed after it. None of
@@ -32,30 +32,32 @@
 //! kernels, and [`Turns`].
 
 mod calibrate;
-mod heat;
 mod inputs;
+mod screening;
 mod shadow;
 mod turns;
 
+use core::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-pub use heat::{Screening, Timed};
 pub use inputs::Inputs;
+pub use screening::{Screening, Timed};
 pub use turns::{Candidate, Turn, Turns, median};
 
 use super::context::Context;
 use super::gpu::Gpu;
-use super::load;
+use super::load::of_process;
 use super::loaded::Loaded;
 use crate::arguments::Arguments;
-use crate::disk::records::{Measurement, Problem};
-use crate::disk::{CacheError, Key, Records};
+use crate::disk::records::{Measurement, RecordsOf};
+use crate::disk::{CacheError, Key};
 use crate::error::EngineError;
+use crate::family::{Family, Predicted};
 use crate::gemm::AnyGemm;
-use crate::select::{Known, Machine, Ranked, Request, fastest, impossible, measured, search};
-use crate::spec::KernelSpec;
+use crate::select::{Machine, Request};
+use screening::written;
 
 /// How [`Loaded::tuned`] chooses a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +74,7 @@ pub enum Tuning {
     /// Use what was measured for the call on this card, but measure nothing now. If nothing was measured, as
     /// [`Model`](Self::Model).
     Records,
-    /// Choose as [`fastest`] does: by the model, and by the measurements that the [`Request`] carries.
+    /// Choose as [`fastest`](crate::fastest) does: by the model, and by the measurements that the [`Request`] carries.
     /// Nothing is measured, and nothing on disk is read.
     Model,
 }
@@ -87,9 +89,9 @@ impl Default for Tuning {
 /// A kernel that is ready to be launched, and why it was chosen.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Tuned {
+pub struct Tuned<K = AnyGemm> {
     /// The kernel.
-    pub loaded: Loaded,
+    pub loaded: Loaded<K>,
     /// Why it was chosen.
     pub chosen: Chosen,
     /// What was wrong with the records on disk. The kernel works, but it may be measured again next time.
@@ -112,7 +114,7 @@ pub enum Chosen {
         /// Time per launch, in microseconds.
         microseconds: f64,
     },
-    /// [`fastest`] chose it.
+    /// [`fastest`](crate::fastest) chose it.
     Predicted {
         /// Time per launch in microseconds, from the model or from what the request knows.
         microseconds: f64,
@@ -128,8 +130,8 @@ pub const REST: Duration = Duration::from_millis(80);
 /// Length of a burst, in seconds.
 pub const BURST: f64 = 0.006;
 
-/// What this process knows about each card, also if no folder keeps it.
-static KNOWN: Mutex<Option<HashMap<Key, Records>>> = Mutex::new(None);
+/// What this process knows about each card, also if no folder keeps it: [`RecordsOf`] a family.
+static KNOWN: Mutex<Option<HashMap<(TypeId, Key), Box<dyn Any + Send>>>> = Mutex::new(None);
 
 /// Only one measurement per process at a time: another one would disturb it.
 static MEASURING: Mutex<()> = Mutex::new(());
@@ -167,145 +169,162 @@ impl Loaded {
         epilogue: &E,
         tuning: Tuning,
     ) -> Result<Tuned, EngineError> {
-        let machine = context.machine()?;
-        // Before anything is measured, reject calls that no kernel can compute.
-        let predicted = fastest(request, &machine).map_err(|refused| {
-            let reason = refused.map(|error| error.to_string()).or_else(|| impossible(request));
-            let reason = reason.unwrap_or_else(|| "no kernel of the space fits".to_owned());
-            EngineError::NoKernel { call: words(request), reason }
-        })?;
-        let mut warnings = Vec::new();
-        if let Tuning::Records | Tuning::Measured { .. } = tuning {
-            let shelf = Shelf::new(context, request, &mut warnings)?;
-            if let Some(ranked) = shelf.find(request, &machine, &mut warnings) {
-                return ranked.recorded(context, warnings);
-            }
-            if let Tuning::Measured { budget } = tuning
-                && !request.is_empty()
-                && epilogue.multiplied()
-            {
-                let alone = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
-                // Another thread of this process may have measured it meanwhile.
-                if let Some(ranked) = shelf.find(request, &machine, &mut warnings) {
-                    return ranked.recorded(context, warnings);
-                }
-                let kernels = search(request, &machine, budget.max(1) as usize).ranked;
-                let kernels = kernels.into_iter().map(|ranked| ranked.gemm).collect();
-                let (loaded, chosen, times) = measure(context, (request, epilogue), kernels)?;
-                drop(alone);
-                shelf.keep(times, &mut warnings);
-                return Ok(Tuned { loaded, chosen, warnings });
-            }
+        let measurable = !request.is_empty() && epilogue.multiplied();
+        choose(context, request, tuning, measurable, |gpu, kernels| {
+            let inputs = Inputs::new(gpu, request)?;
+            Screening::with_epilogue(gpu, (request, &inputs), epilogue, kernels)
+        })
+    }
+}
+
+/// The kernel of a family for a request, loaded in a context: as [`Loaded::tuned`].
+///
+/// # Errors
+/// As [`Loaded::tuned`].
+pub fn tuned<K: Family>(
+    context: &Arc<Context>,
+    request: &K::Request<'_>,
+    tuning: Tuning,
+) -> Result<Tuned<K>, EngineError> {
+    let measurable = K::operations(request) > 0.0;
+    choose(context, request, tuning, measurable, |gpu, kernels: Vec<K>| {
+        let inputs = Inputs::of(gpu, &kernels, request)?;
+        Screening::run(gpu, &inputs, K::operations(request), kernels)
+    })
+}
+
+/// Chooses a kernel; `screen` compares some.
+fn choose<K: Family>(
+    context: &Arc<Context>,
+    request: &K::Request<'_>,
+    tuning: Tuning,
+    measurable: bool,
+    screen: impl FnOnce(&mut Gpu, Vec<K>) -> Result<Screening<K>, EngineError>,
+) -> Result<Tuned<K>, EngineError> {
+    let machine = context.machine()?;
+    let none = |reason| EngineError::NoKernel { call: K::problem(request).to_string(), reason };
+    // Before anything is measured, reject calls that no kernel can compute.
+    let mut predicted = K::ranked(request, &machine, 1).map_err(none)?;
+    let mut warnings = Vec::new();
+    if let Tuning::Records | Tuning::Measured { .. } = tuning {
+        let shelf = Shelf::<K>::new(context, request, &mut warnings)?;
+        let find = |warnings: &mut Vec<CacheError>| shelf.find(request, &machine, warnings);
+        if let Some(recorded) = find(&mut warnings) {
+            return load(context, recorded, true, warnings);
         }
-        let microseconds = predicted.measured.unwrap_or(predicted.prediction.microseconds);
-        predicted.load(context, Chosen::Predicted { microseconds }, warnings)
+        if let Tuning::Measured { budget } = tuning
+            && measurable
+        {
+            let alone = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
+            // Another thread of this process may have measured it meanwhile.
+            if let Some(recorded) = find(&mut warnings) {
+                return load(context, recorded, true, warnings);
+            }
+            let kernels = K::ranked(request, &machine, budget.max(1) as usize).map_err(none)?;
+            let kernels = kernels.into_iter().map(|predicted| predicted.kernel).collect();
+            let best = measure(context, kernels, screen)?;
+            drop(alone);
+            let (loaded, chosen, times) = best.ok_or_else(|| none("none was measured".to_owned()))?;
+            shelf.keep(times, &mut warnings);
+            return Ok(Tuned { loaded, chosen, warnings });
+        }
+    }
+    match predicted.pop() {
+        Some(predicted) => load(context, predicted, false, warnings),
+        None => Err(none("none was ranked".to_owned())),
     }
 }
 
-impl Ranked {
-    fn load(
-        self,
-        context: &Arc<Context>,
-        chosen: Chosen,
-        warnings: Vec<CacheError>,
-    ) -> Result<Tuned, EngineError> {
-        let program = written(&self.gemm)?;
-        Ok(Tuned { loaded: Loaded::load_in(context, self.gemm, program)?, chosen, warnings })
-    }
-
-    /// Loads the kernel of a record.
-    fn recorded(self, context: &Arc<Context>, warnings: Vec<CacheError>) -> Result<Tuned, EngineError> {
-        let microseconds = self.measured.unwrap_or(self.prediction.microseconds);
-        self.load(context, Chosen::Recorded { microseconds }, warnings)
-    }
-}
-
-/// Builds a kernel's program.
-fn written(gemm: &AnyGemm) -> Result<crate::Program, EngineError> {
-    let refused =
-        |error: ptx::VerifyError| EngineError::Compile { kernel: gemm.entry_name(), log: error.to_string() };
-    gemm.program().map_err(refused)
-}
-
-/// A description of a request, for errors.
-fn words(request: &Request<'_>) -> String {
-    let Problem { form, element, majors, epilogue, .. } = Problem::of(request);
-    let crate::GemmProblem { m, n, k } = request.call.problem;
-    let (form, layout) = (crate::spec::form_name(form), crate::spec::layout_name(majors));
-    format!("{form} {m} x {n} x {k} {element} {layout} with epilogue {epilogue}")
+/// Loads a kernel that was recorded, or that was predicted.
+fn load<K: Family>(
+    context: &Arc<Context>,
+    Predicted { kernel, microseconds }: Predicted<K>,
+    recorded: bool,
+    warnings: Vec<CacheError>,
+) -> Result<Tuned<K>, EngineError> {
+    let program = written(&kernel)?;
+    let chosen =
+        if recorded { Chosen::Recorded { microseconds } } else { Chosen::Predicted { microseconds } };
+    Ok(Tuned { loaded: Loaded::load_in(context, kernel, program)?, chosen, warnings })
 }
 
 /// Specs of kernels, and their times in microseconds.
-type Times = Vec<(KernelSpec, f64)>;
+type Times<K> = Vec<(<K as Family>::Spec, f64)>;
 
 /// Measures kernels. Returns the fastest, and the times of all that were measured in rounds.
-fn measure<E: Arguments + Clone>(
+fn measure<K: Family>(
     context: &Arc<Context>,
-    (request, epilogue): (&Request<'_>, &E),
-    kernels: Vec<AnyGemm>,
-) -> Result<(Loaded, Chosen, Times), EngineError> {
+    kernels: Vec<K>,
+    screen: impl FnOnce(&mut Gpu, Vec<K>) -> Result<Screening<K>, EngineError>,
+) -> Result<Option<(Loaded<K>, Chosen, Times<K>)>, EngineError> {
     let count = kernels.len();
     // Work that the application has enqueued would run at the same time as what is timed.
     context.wait();
     let gpu = &mut Gpu::from_context(Arc::clone(context))?;
-    let inputs = Inputs::new(gpu, request)?;
-    let Screening { kernels, near, candidates } = Screening::run(gpu, (request, &inputs), epilogue, kernels)?;
+    let Screening { kernels, near, candidates } = screen(gpu, kernels)?;
     let turns = TURNS.take(gpu, &candidates, &mut |gpu, turn| turn.burst(gpu, REST, BURST))?;
     let time = |seconds: &Vec<f64>| median(seconds).map(|seconds| seconds * 1e6);
-    let times = near.iter().zip(&turns).filter_map(|(&i, turns)| Some((&kernels[i].gemm, time(turns)?)));
-    let times: Vec<(&AnyGemm, f64)> = times.collect();
-    let best = times.iter().min_by(|a, b| a.1.total_cmp(&b.1));
-    let none = || EngineError::NoKernel { call: words(request), reason: "none was measured".to_owned() };
-    let &(gemm, microseconds) = best.ok_or_else(none)?;
-    let program = written(gemm)?;
-    let kernel = gpu.kernel(&program)?;
-    let loaded = Loaded::of_program(gemm.clone(), program, kernel)?;
-    let specs = times.iter().filter_map(|&(gemm, time)| Some((gemm.spec()?, time))).collect();
-    Ok((loaded, Chosen::Measured { microseconds, kernels: count }, specs))
+    let times = near.iter().zip(&turns).filter_map(|(&i, turns)| Some((&kernels[i].kernel, time(turns)?)));
+    let times: Vec<(&K, f64)> = times.collect();
+    let Some(&(kernel, microseconds)) = times.iter().min_by(|a, b| a.1.total_cmp(&b.1)) else {
+        return Ok(None);
+    };
+    let program = written(kernel)?;
+    let compiled = gpu.kernel(&program)?;
+    let loaded = Loaded::of_program(kernel.clone(), program, compiled)?;
+    let specs = times.iter().filter_map(|&(kernel, time)| Some((kernel.spec()?, time))).collect();
+    Ok(Some((loaded, Chosen::Measured { microseconds, kernels: count }, specs)))
 }
 
 /// The records of a card: this process's, and those on disk.
-struct Shelf {
+struct Shelf<K: Family> {
     key: Key,
-    problem: Problem,
+    problem: K::Problem,
     cache: Option<&'static crate::disk::Cache>,
 }
 
-impl Shelf {
+impl<K: Family> Shelf<K> {
     fn new(
         context: &Context,
-        request: &Request<'_>,
+        request: &K::Request<'_>,
         warnings: &mut Vec<CacheError>,
     ) -> Result<Self, EngineError> {
-        let (cache, warning) = load::of_process()?;
+        let (cache, warning) = of_process()?;
         warnings.extend(warning);
-        Ok(Self { key: context.key(Records::digest())?, problem: Problem::of(request), cache })
+        Ok(Self { key: context.key(RecordsOf::<K>::digest())?, problem: K::problem(request), cache })
     }
 
     /// Accesses the records of this process.
-    fn known<T>(&self, look: impl FnOnce(&mut Records) -> T) -> T {
+    fn known<T>(&self, look: impl FnOnce(&mut RecordsOf<K>) -> T) -> T {
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        look(known.get_or_insert_default().entry(self.key.clone()).or_default())
+        let of_family = (TypeId::of::<K>(), self.key.clone());
+        let new = || Box::new(RecordsOf::<K>::default()) as Box<dyn Any + Send>;
+        let records = known.get_or_insert_default().entry(of_family).or_insert_with(new);
+        match records.downcast_mut() {
+            Some(records) => look(records),
+            // It has the family's type in its key.
+            None => look(&mut RecordsOf::default()),
+        }
     }
 
     /// The fastest measured kernel that can compute the call, from this process's records or else from disk.
     fn find(
         &self,
-        request: &Request<'_>,
+        request: &K::Request<'_>,
         machine: &Machine,
         warnings: &mut Vec<CacheError>,
-    ) -> Option<Ranked> {
+    ) -> Option<Predicted<K>> {
         let of_process = || {
-            let times: Times = self.known(|records| {
+            let times: Times<K> = self.known(|records| {
                 let measured = records.lookup(&self.problem).iter();
-                measured.map(|of| (of.spec, of.microseconds)).collect()
+                measured.map(|of| (of.spec.clone(), of.microseconds)).collect()
             });
-            measured(&request.known(Known::Measured(&times)), machine)
+            K::measured(request, machine, &times)
         };
-        if let Some(ranked) = of_process() {
-            return Some(ranked);
+        if let Some(recorded) = of_process() {
+            return Some(recorded);
         }
-        let (saved, unused) = Records::load(self.cache?, &self.key);
+        let (saved, unused) = RecordsOf::load(self.cache?, &self.key);
         // Report each warning once.
         warnings.extend(unused.into_iter().filter(|warning| !warnings.contains(warning)).collect::<Vec<_>>());
         self.known(|records| records.merge(saved));
@@ -313,8 +332,8 @@ impl Shelf {
     }
 
     /// Keeps measured times.
-    fn keep(&self, times: Times, warnings: &mut Vec<CacheError>) {
-        let mut own = Records::default();
+    fn keep(&self, times: Times<K>, warnings: &mut Vec<CacheError>) {
+        let mut own = RecordsOf::<K>::default();
         for (spec, microseconds) in times {
             warnings.extend(own.insert(self.problem.clone(), Measurement::now(spec, microseconds)).err());
         }

@@ -241,14 +241,14 @@ fn heat(
     kernels: Vec<AnyGemm>,
 ) -> Result<Screening, Failure> {
     let Some(fusion) = request.fusion else {
-        return Ok(Screening::run(gpu, (request, inputs), &request.call.epilogue, kernels)?);
+        return Ok(Screening::with_epilogue(gpu, (request, inputs), &request.call.epilogue, kernels)?);
     };
     let GemmProblem { m, n, .. } = request.call.problem;
     let mut bench = verify::Bench::aligned(gpu, 0);
     let shape = collective::tree::Shape { m, n: n >> fusion.halvings() };
     let arguments = bench.sample(fusion, request.types.a, shape)?;
     let buffers = bench.buffers();
-    let heat = Screening::run(gpu, (request, inputs), &arguments, kernels)?;
+    let heat = Screening::with_epilogue(gpu, (request, inputs), &arguments, kernels)?;
     for buffer in buffers {
         gpu.free(buffer)?;
     }

@@ -78,7 +78,7 @@ pub(in crate::bench) struct Timed {
 
 impl Timed {
     pub(super) fn new(timed: &tune::Timed, predicted: f64, microseconds: Option<f64>) -> Self {
-        let &tune::Timed { ref gemm, slots, quick } = timed;
+        let &tune::Timed { kernel: ref gemm, slots, quick } = timed;
         let spec = catalogue::own_words(gemm.name());
         Self { spec, predicted: Some(predicted), slots, quick, microseconds, kernel: gemm.spec() }
     }
@@ -257,7 +257,7 @@ mod tests {
     fn seen(request: &Request<'_>, times: [Option<f64>; 2]) -> Tuned {
         let selection = kernel::search(&request.known(Known::Nothing), &Machine::h200(), 2);
         let timed = selection.ranked.into_iter().zip(times).map(|(ranked, time)| {
-            let of = tune::Timed { gemm: ranked.gemm, slots: 132, quick: 9.5 };
+            let of = tune::Timed { kernel: ranked.gemm, slots: 132, quick: 9.5 };
             Timed::new(&of, 10.25, time)
         });
         Tuned::new(request, "kk", State::Burst, timed.collect(), Others::default())

@@ -12,6 +12,7 @@ use crate::driver::timing::Enqueue;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::gemm::AnyGemm;
+use crate::kernel::Kernel;
 use crate::problem::{Call, Launch, WorkspaceRef};
 use crate::program::Program;
 use crate::select::Request;
@@ -26,9 +27,9 @@ const REST: f64 = 12.0;
 
 /// A kernel that was timed.
 #[derive(Clone, Debug)]
-pub struct Timed {
+pub struct Timed<K = AnyGemm> {
     /// The kernel.
-    pub gemm: AnyGemm,
+    pub kernel: K,
     /// Number of its clusters that are resident at once.
     pub slots: u32,
     /// Time per launch in microseconds, from a few launches only.
@@ -37,67 +38,118 @@ pub struct Timed {
 
 /// Kernels that had a few launches each, and those that are worth measuring in rounds.
 #[derive(Debug)]
-pub struct Screening {
+pub struct Screening<K = AnyGemm> {
     /// All kernels, in the order in which they were given.
-    pub kernels: Vec<Timed>,
+    pub kernels: Vec<Timed<K>>,
     /// Indices of the kernels near the best, and of the first kernel.
     pub near: Vec<usize>,
     /// The kernels of [`near`](Self::near), ready to be measured in rounds.
     pub candidates: Vec<Candidate<'static>>,
 }
 
-impl Screening {
-    /// Compiles kernels of a request, and times a few launches of each after a rest. `epilogue` holds the
-    /// arguments of their epilogue; the memory that they point to is not accessed.
+/// Launches of a kernel, one per set, and the workspace that they share.
+type Launches = (Vec<Launch>, Option<WorkspaceRef>);
+
+/// A kernel, its program, and the number of its clusters that are resident.
+type Ready<'a, K> = (&'a K, &'a Program, u32);
+
+impl<K: Clone> Screening<K> {
+    /// Compiles kernels, and times a few launches of each on some sets of memory after a rest. `operations` is what a launch counts as.
     ///
     /// # Errors
-    /// A kernel that rejects the call or the epilogue's arguments, an epilogue that does not report all
-    /// memory it accesses, or a driver error.
-    pub fn run<E: Arguments + Clone>(
+    /// A kernel that rejects the call, or a driver error.
+    pub fn run<C: Clone>(
         gpu: &mut Gpu,
-        (request, inputs): (&Request<'_>, &Inputs),
-        epilogue: &E,
-        kernels: Vec<AnyGemm>,
-    ) -> Result<Self, EngineError> {
-        let written = |gemm: AnyGemm| match gemm.program() {
-            Ok(program) => Ok((gemm, program)),
-            Err(error) => Err(EngineError::Compile { kernel: gemm.entry_name(), log: error.to_string() }),
-        };
-        let programs = kernels.into_iter().map(written).collect::<Result<Vec<_>, _>>()?;
-        let all: Vec<&Program> = programs.iter().map(|(_, program)| program).collect();
-        gpu.compile(&all)?;
-        let shadows = match programs.first() {
-            Some((first, _)) => shadows(gpu, first, epilogue, (request, inputs))?,
-            None => Vec::new(),
-        };
-        let (mut timed, mut launches) = (Vec::new(), Vec::new());
+        inputs: &Inputs<C>,
+        operations: f64,
+        kernels: Vec<K>,
+    ) -> Result<Self, EngineError>
+    where
+        K: Kernel<C>,
+    {
+        Self::of::<C>(gpu, operations, kernels, |engine, (kernel, program, slots)| {
+            let refused = |source| EngineError::Call { kernel: program.name().to_owned(), source };
+            let needed = inputs.sets().first().map_or(0, |call| kernel.workspace(call, slots));
+            let workspace = engine.workspace(needed)?;
+            let mut launches = Vec::new();
+            for call in inputs.sets() {
+                let mut call = call.clone();
+                kernel.lend_workspace(&mut call, workspace);
+                launches.extend(kernel.launch(&call, slots).map_err(refused)?);
+            }
+            Ok((launches, workspace))
+        })
+    }
+
+    /// The same with launches, one per set, and the workspace that they share, from `launches`.
+    fn of<C>(
+        gpu: &mut Gpu,
+        operations: f64,
+        kernels: Vec<K>,
+        launches: impl Fn(&mut dyn Engine, Ready<'_, K>) -> Result<Launches, EngineError>,
+    ) -> Result<Self, EngineError>
+    where
+        K: Kernel<C>,
+    {
+        let programs = kernels.iter().map(written).collect::<Result<Vec<_>, _>>()?;
+        gpu.compile(&programs.iter().collect::<Vec<_>>())?;
+        let (mut timed, mut prepared) = (Vec::new(), Vec::new());
         let mut rest = Duration::from_millis(60);
-        for (gemm, program) in &programs {
+        for (kernel, program) in kernels.into_iter().zip(&programs) {
             let slots = gpu.slots(program)?;
-            let own = prepare(gpu, (gemm, program, slots), epilogue, (inputs, &shadows))?;
+            let (own, workspace) = launches(gpu, (&kernel, program, slots))?;
+            let own = prepare(gpu, program, own, workspace)?;
             // The card's clock falls under load. Without a rest, later kernels would be slower.
             thread::sleep(rest);
             time(gpu, &own, 1)?;
             let quick = time(gpu, &own, 4)?.min(time(gpu, &own, 4)?) * 1e6;
             rest = Duration::from_secs_f64((quick * 9e-6 * REST).clamp(0.002, 0.06));
-            timed.push(Timed { gemm: gemm.clone(), slots, quick });
-            launches.push(own);
-        }
-        for shadow in shadows {
-            shadow.free(gpu)?;
+            timed.push(Timed { kernel, slots, quick });
+            prepared.push(own);
         }
         let best = timed.iter().map(|timed| timed.quick).fold(f64::INFINITY, f64::min);
         let is_near = |i: usize| i == 0 || timed[i].quick <= SLOWER * best + 1.0;
         let near: Vec<usize> = (0..timed.len()).filter(|&i| is_near(i)).collect();
-        let operations = request.operations();
         let candidate = |(i, launches): (usize, Vec<Box<dyn Enqueue>>)| {
-            let Timed { gemm, slots, .. } = &timed[i];
-            Candidate { name: gemm.name().to_owned(), launches, operations, slots: Some(*slots) }
+            let name = programs[i].name().to_owned();
+            Candidate { name, launches, operations, slots: Some(timed[i].slots) }
         };
-        let kept = launches.into_iter().enumerate().filter(|(i, _)| is_near(*i));
+        let kept = prepared.into_iter().enumerate().filter(|(i, _)| is_near(*i));
         let candidates = kept.map(candidate).collect();
         Ok(Self { kernels: timed, near, candidates })
     }
+}
+
+impl Screening {
+    /// The same for a request's GEMM with any epilogue. `epilogue` holds its arguments; the memory that they point to is not accessed.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), or the epilogue rejects its arguments or does not report all memory it accesses.
+    pub fn with_epilogue<E: Arguments + Clone>(
+        gpu: &mut Gpu,
+        (request, inputs): (&Request<'_>, &Inputs),
+        epilogue: &E,
+        kernels: Vec<AnyGemm>,
+    ) -> Result<Self, EngineError> {
+        let shadows = match kernels.first() {
+            Some(first) => shadows(gpu, first, epilogue, (request, inputs))?,
+            None => Vec::new(),
+        };
+        let own = |engine: &mut dyn Engine, kernel: Ready<'_, AnyGemm>| {
+            launches(engine, kernel, epilogue, (inputs, &shadows))
+        };
+        let screening = Self::of::<Call<E>>(gpu, request.operations(), kernels, own)?;
+        for shadow in shadows {
+            shadow.free(gpu)?;
+        }
+        Ok(screening)
+    }
+}
+
+/// A kernel's program.
+pub(super) fn written<C>(kernel: &impl Kernel<C>) -> Result<Program, EngineError> {
+    let name = core::any::type_name_of_val(kernel);
+    kernel.program().map_err(|error| EngineError::Compile { kernel: name.to_owned(), log: error.to_string() })
 }
 
 /// For each set, memory in place of what the epilogue's arguments point to.
@@ -115,10 +167,10 @@ fn shadows<E: Arguments + Clone>(
 /// Launches of a kernel, one per set, and the workspace that they share.
 fn launches<E: Arguments + Clone>(
     engine: &mut dyn Engine,
-    (gemm, program, slots): (&AnyGemm, &Program, u32),
+    (gemm, program, slots): Ready<'_, AnyGemm>,
     epilogue: &E,
     (inputs, shadows): (&Inputs, &[Shadow]),
-) -> Result<(Vec<Launch>, Option<WorkspaceRef>), EngineError> {
+) -> Result<Launches, EngineError> {
     let refused = |source| EngineError::Call { kernel: program.name().to_owned(), source };
     let needed = inputs.sets().first().map_or(0, |call| gemm.workspace(call, slots));
     let workspace = engine.workspace(needed)?;
@@ -132,17 +184,16 @@ fn launches<E: Arguments + Clone>(
     Ok((all, workspace))
 }
 
-/// The same launches, ready to be enqueued.
-fn prepare<E: Arguments + Clone>(
+/// The launches, ready to be enqueued.
+fn prepare(
     gpu: &mut Gpu,
-    kernel: (&AnyGemm, &Program, u32),
-    epilogue: &E,
-    memory: (&Inputs, &[Shadow]),
+    program: &Program,
+    launches: Vec<Launch>,
+    workspace: Option<WorkspaceRef>,
 ) -> Result<Vec<Box<dyn Enqueue>>, EngineError> {
-    let (launches, workspace) = launches(gpu, kernel, epilogue, memory)?;
     let mut all: Vec<Box<dyn Enqueue>> = Vec::new();
     for Launch { grid, arguments } in launches {
-        all.push(Box::new(gpu.prepare(kernel.1, grid, &arguments)?));
+        all.push(Box::new(gpu.prepare(program, grid, &arguments)?));
     }
     // The launches keep the memory that they need.
     if let Some(workspace) = workspace {

@@ -1,0 +1,172 @@
+//! What a GEMM's record is kept under.
+
+use core::fmt;
+use core::str::FromStr;
+
+use collective::{Form, MatrixRef};
+use cute_rs::atom::Major;
+
+use crate::problem::GemmProblem;
+use crate::select::Request;
+use crate::spec::{form_name, form_named, layout_name, layout_named};
+use crate::types::Types;
+
+/// A problem: everything that decides which kernel is fastest.
+///
+/// [`of`](Self::of) makes one from a [`Request`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Problem {
+    /// One GEMM per launch, or several.
+    pub form: Form,
+    /// The [`Types`], as text: `bf16`, for example, `e4m3-1x128-128x128` or `bf16-sparse-a`. D's format is that which the epilogue stores.
+    pub element: String,
+    /// Contiguous directions of A and B.
+    pub majors: [Major; 2],
+    /// Rows of A and D; for groups of rows, the sum over all groups.
+    pub m: u32,
+    /// Columns of B and D; for GEMMs described by records, the largest.
+    pub n: u32,
+    /// Columns of A, rows of B; for groups along K, of all groups; for GEMMs described by records, the largest.
+    pub k: u32,
+    /// Number of GEMMs of the launch; 1 for [`Form::Single`].
+    pub groups: u32,
+    /// Name of the epilogue: `linear`, `linear+c` if C is read, or the name of a fusion.
+    pub epilogue: String,
+    /// Whether all rows of A, of B and of D begin at multiples of 16 bytes, so that tensor copies can access
+    /// them.
+    pub aligned: [bool; 3],
+}
+
+impl Problem {
+    /// One GEMM `[m, n, k]` of packed matrices with the epilogue `linear`.
+    pub fn single(element: impl Into<String>, majors: [Major; 2], [m, n, k]: [u32; 3]) -> Self {
+        let (element, epilogue) = (element.into(), "linear".to_owned());
+        let aligned = packed(&element, majors, [m, n, k]);
+        Self { form: Form::Single, element, majors, m, n, k, groups: 1, epilogue, aligned }
+    }
+
+    /// The problem of a request.
+    pub fn of(request: &Request<'_>) -> Self {
+        let (call, types) = (&request.call, request.stored());
+        let groups = request.groups().unwrap_or_else(|| vec![call.problem]);
+        let most = |of: fn(&GemmProblem) -> u32| groups.iter().map(of).max().unwrap_or(0);
+        let sum = |of: fn(&GemmProblem) -> u32| groups.iter().map(of).fold(0, u32::saturating_add);
+        let along_k = call.products.form().divides_k();
+        let epilogue = match request.fusion {
+            Some(fusion) => fusion.name(),
+            None if call.epilogue.beta != 0.0 => "linear+c",
+            None => "linear",
+        };
+        let is_aligned = |matrix: MatrixRef, bytes: u32| {
+            let bytes = u64::from(bytes);
+            let all = matrix.address | matrix.ld.wrapping_mul(bytes) | matrix.stride.wrapping_mul(bytes);
+            all.is_multiple_of(16)
+        };
+        let ([a, b, d], described) = (types.bytes(), call.products.form().described());
+        Self {
+            form: call.products.form(),
+            element: types.to_string(),
+            majors: request.majors,
+            m: if along_k { call.problem.m } else { sum(|group| group.m) },
+            n: most(|group| group.n),
+            k: if along_k { call.problem.k } else { most(|group| group.k) },
+            groups: call.products.count(),
+            epilogue: epilogue.to_owned(),
+            // The host does not know where described matrices are.
+            aligned: [(call.a, a), (call.b, b), (call.d, d)]
+                .map(|(matrix, bytes)| described || is_aligned(matrix, bytes)),
+        }
+    }
+
+    /// Whether `aligned` is the same as for packed matrices.
+    fn is_packed(&self) -> bool {
+        self.aligned == packed(&self.element, self.majors, [self.m, self.n, self.k])
+    }
+
+    /// The order of problems.
+    fn rank(&self) -> impl Ord {
+        let Self { form, element, majors, m, n, k, groups, epilogue, aligned } = self;
+        (form_name(*form), element, layout_name(*majors), epilogue, [*m, *n, *k, *groups], aligned)
+    }
+}
+
+/// Whether rows of packed A, B and D of `[m, n, k]` begin at multiples of 16 bytes. For unknown types: yes.
+fn packed(element: &str, majors: [Major; 2], [m, n, k]: [u32; 3]) -> [bool; 3] {
+    let Some(types) = Types::named(element) else { return [true; 3] };
+    let kept = types.kept(k);
+    let contiguous = |i: usize, mn| if majors[i] == Major::K { kept[i] } else { mn };
+    let rows = [contiguous(0, m), contiguous(1, n), n];
+    let [a, b, d] = types.bytes();
+    [0, 1, 2].map(|i| (u64::from(rows[i]) * u64::from([a, b, d][i])).is_multiple_of(16))
+}
+
+impl Ord for Problem {
+    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
+        self.rank().cmp(&other.rank())
+    }
+}
+
+impl PartialOrd for Problem {
+    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// For example `single 4096x4096x4096 bf16 kk epilogue=linear`. With several GEMMs, `groups=` says how many. `aligned=` is there
+/// unless alignment is that of packed matrices: of A, B and D, `1` or `0` each. The epilogue is last, because it may have spaces.
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { form, element, majors, m, n, k, groups, epilogue, aligned } = self;
+        write!(f, "{} {m}x{n}x{k} {element} {}", form_name(*form), layout_name(*majors))?;
+        if *groups != 1 {
+            write!(f, " groups={groups}")?;
+        }
+        if !self.is_packed() {
+            let [a, b, d] = aligned.map(u8::from);
+            write!(f, " aligned={a}{b}{d}")?;
+        }
+        write!(f, " epilogue={epilogue}")
+    }
+}
+
+impl FromStr for Problem {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (words, epilogue) = text
+            .split_once(" epilogue=")
+            .ok_or_else(|| format!("`{text}` has no epilogue, ` epilogue=..` was needed at the end"))?;
+        let mut words = words.split(' ');
+        let mut next = |what: &str| words.next().ok_or_else(|| format!("`{text}` has no {what}"));
+        let form = next("form")?;
+        let form = form_named(form).ok_or_else(|| {
+            format!("form is `{form}`, single, batched, ragged, masked, k-grouped or grouped was needed")
+        })?;
+        let extents = next("extents")?;
+        let numbers: Vec<u32> = extents.split('x').filter_map(|number| number.parse().ok()).collect();
+        let &[m, n, k] = &numbers[..] else {
+            return Err(format!("extents are `{extents}`, MxNxK was needed"));
+        };
+        let element = next("element")?.to_owned();
+        let layout = next("layout")?;
+        let majors = layout_named(layout)
+            .ok_or_else(|| format!("layout is `{layout}`, kk, kn, mk or mn was needed"))?;
+        let mut problem =
+            Self { form, epilogue: epilogue.to_owned(), ..Self::single(element, majors, [m, n, k]) };
+        for word in words {
+            match word.split_once('=') {
+                Some(("groups", count)) => {
+                    let count = count.parse();
+                    problem.groups =
+                        count.map_err(|error| format!("groups: {error}, a number was needed"))?;
+                }
+                Some(("aligned", "000" | "001" | "010" | "011" | "100" | "101" | "110" | "111")) => {
+                    let bits = word.as_bytes();
+                    problem.aligned = [8, 9, 10].map(|i| bits.get(i) == Some(&b'1'));
+                }
+                _ => return Err(format!("`{word}` was found, groups=COUNT or aligned=ABD was needed")),
+            }
+        }
+        Ok(problem)
+    }
+}

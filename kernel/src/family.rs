@@ -1,0 +1,174 @@
+//! Families of kernels: what a kernel of many, described by a spec, adds to [`Kernel`].
+
+use core::fmt::{Debug, Display};
+use core::str::FromStr;
+
+use crate::disk::records::Problem;
+use crate::gemm::AnyGemm;
+use crate::kernel::Kernel;
+use crate::operands::Contents;
+use crate::problem::Call;
+use crate::select::{Known, Machine, Ranked, Request, Selection, impossible, measured, search};
+use crate::spec::KernelSpec;
+
+/// A family: kernels that specs describe, for problems of one kind. The tuner, the records on disk, the checks
+/// against a reference and the proof work with any family. [`AnyGemm`](crate::AnyGemm) is one.
+///
+/// Specs and problems have texts. Records are kept under them, so a text must say all that its value says, and
+/// be read back as the same value.
+pub trait Family: Kernel<Self::Call> + Clone + Debug + Send + 'static {
+    /// The name, in errors and for the records on disk.
+    const NAME: &'static str;
+
+    /// What is asked of a kernel: all of a call but memory.
+    type Request<'r>;
+
+    /// The part of a request that decides which kernel is fastest.
+    type Problem: Clone + Ord + Debug + Send + Display + FromStr<Err: Display>;
+
+    /// A kernel as plain data.
+    type Spec: Clone + PartialEq + Debug + Send + Display + FromStr<Err: Display>;
+
+    /// A call.
+    type Call: Clone;
+
+    /// The kernel of a spec.
+    ///
+    /// # Errors
+    /// The rule that the spec breaks, in a sentence.
+    fn of_spec(spec: &Self::Spec) -> Result<Self, String>;
+
+    /// The kernel's spec; `None` for a kernel with parts from outside the family.
+    fn spec(&self) -> Option<Self::Spec>;
+
+    /// The problem of a request.
+    fn problem(request: &Self::Request<'_>) -> Self::Problem;
+
+    /// The call of a request. If no memory was given, addresses are 0, or any others that are aligned as the
+    /// memory will be.
+    fn call(request: &Self::Request<'_>) -> Self::Call;
+
+    /// The kernels that can compute a request, at most `most` of them, the fastest first as far as a model
+    /// can tell.
+    ///
+    /// # Errors
+    /// There is none: why, in a sentence.
+    fn ranked(
+        request: &Self::Request<'_>,
+        machine: &Machine,
+        most: usize,
+    ) -> Result<Vec<Predicted<Self>>, String>;
+
+    /// Operations that a request counts as, to compare its kernels by their rates.
+    fn operations(request: &Self::Request<'_>) -> f64;
+
+    /// The words of memory that describes a request to the device, where [`Contents`] are such: tables and
+    /// records. By default there are none.
+    fn words(_request: &Self::Request<'_>, _contents: Contents) -> Vec<u32> {
+        Vec::new()
+    }
+
+    /// The first of these kernels, with times in microseconds, the fastest first, that can compute the
+    /// request.
+    fn measured(
+        _request: &Self::Request<'_>,
+        _machine: &Machine,
+        times: &[(Self::Spec, f64)],
+    ) -> Option<Predicted<Self>> {
+        times.iter().find_map(|(spec, microseconds)| {
+            let kernel = Self::of_spec(spec).ok()?;
+            Some(Predicted { kernel, microseconds: *microseconds })
+        })
+    }
+}
+
+/// A kernel and its time.
+#[derive(Clone, Debug)]
+pub struct Predicted<K> {
+    /// The kernel.
+    pub kernel: K,
+    /// Time per launch, in microseconds.
+    pub microseconds: f64,
+}
+
+/// The legal kernels of a space with their predicted times, at most `most` of them, the fastest first: an
+/// implementation of [`Family::ranked`] for a space that is small.
+///
+/// # Errors
+/// No spec is legal: what is wrong with the first one.
+pub fn cheapest<K: Family>(
+    space: impl IntoIterator<Item = K::Spec>,
+    most: usize,
+    time: impl Fn(&K) -> f64,
+) -> Result<Vec<Predicted<K>>, String> {
+    let (mut all, mut refused) = (Vec::new(), None);
+    for spec in space {
+        match K::of_spec(&spec) {
+            Ok(kernel) => all.push(Predicted { microseconds: time(&kernel), kernel }),
+            Err(reason) => refused = refused.or(Some(reason)),
+        }
+    }
+    all.sort_by(|a, b| a.microseconds.total_cmp(&b.microseconds));
+    all.truncate(most);
+    match refused {
+        Some(reason) if all.is_empty() => Err(reason),
+        _ if all.is_empty() => Err("the space is empty".to_owned()),
+        _ => Ok(all),
+    }
+}
+
+impl Family for AnyGemm {
+    const NAME: &'static str = "gemm";
+    type Request<'r> = Request<'r>;
+    type Problem = Problem;
+    type Spec = KernelSpec;
+    type Call = Call;
+
+    fn of_spec(spec: &KernelSpec) -> Result<Self, String> {
+        spec.kernel().map_err(|error| error.to_string())
+    }
+
+    fn spec(&self) -> Option<KernelSpec> {
+        Self::spec(self)
+    }
+
+    fn problem(request: &Request<'_>) -> Problem {
+        Problem::of(request)
+    }
+
+    fn call(request: &Request<'_>) -> Call {
+        request.call
+    }
+
+    fn ranked(request: &Request<'_>, machine: &Machine, most: usize) -> Result<Vec<Predicted<Self>>, String> {
+        let Selection { ranked, refused } = search(request, machine, most);
+        if ranked.is_empty() {
+            let reason = refused.into_iter().next().map(|refused| refused.error.to_string());
+            let reason = reason.or_else(|| impossible(request));
+            return Err(reason.unwrap_or_else(|| "no kernel of the space fits".to_owned()));
+        }
+        Ok(ranked.into_iter().map(Predicted::from).collect())
+    }
+
+    fn operations(request: &Request<'_>) -> f64 {
+        request.operations()
+    }
+
+    fn words(request: &Request<'_>, _contents: Contents) -> Vec<u32> {
+        request.call.products.table(&request.groups().unwrap_or_default())
+    }
+
+    fn measured(
+        request: &Request<'_>,
+        machine: &Machine,
+        times: &[(KernelSpec, f64)],
+    ) -> Option<Predicted<Self>> {
+        measured(&request.known(Known::Measured(times)), machine).map(Predicted::from)
+    }
+}
+
+impl From<Ranked> for Predicted<AnyGemm> {
+    fn from(Ranked { gemm, prediction, measured, .. }: Ranked) -> Self {
+        Self { kernel: gemm, microseconds: measured.unwrap_or(prediction.microseconds) }
+    }
+}
