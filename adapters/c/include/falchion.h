@@ -31,17 +31,20 @@ typedef struct falchion_gemm falchion_gemm;
 
 /* Describes the GEMMs of a kernel. Set all fields that are not used to 0: {.size = sizeof(falchion_gemm_desc), ...}. */
 typedef struct {
-    /* sizeof(falchion_gemm_desc). Later versions append fields; a shorter structure than this library's is refused, and so is a longer
-     * one that is not zero where this library knows no field. */
+    /* sizeof(falchion_gemm_desc). Later versions append fields, which are 0 in an earlier version's shorter structure. A longer structure
+     * than this library's is refused if it is not zero where this library knows no field. */
     size_t size;
     /* Number formats of A, B and D: "bf16" (all three), "bf16-bf16-f32", "f16", "tf32", "f32", "f64", "e4m3", "e4m3-e5m2-bf16", "s8", "u8". With
-     * one name, D has its default format: f32 for tf32, bf16 for 8-bit floats, s32 for integers, otherwise the same. */
+     * one name, D has its default format: f32 for tf32, bf16 for 8-bit floats, s32 for integers (f32 with an epilogue), otherwise the same.
+     * "e4m3-1x128-128x128": 8-bit floats with scales of blocks of 128 along K, of 1 or 128 rows of A, and columns of B. "bf16-s4g128",
+     * "f16-u4g128z", "bf16-e2m1g32": B in codes of few bits, in groups of K with scales, and zero points (z); "s4g128-bf16": A.
+     * "bf16-sparse-b", "s8-sparse-a": an operand that is 2:4 sparse along K. */
     const char *types;
     /* The contiguous directions of A and B: "kk" (A row-major, B column-major, as weights are stored), "kn" (both row-major), "mk",
      * "mn". NULL is "kk". 8-bit formats and tf32 support only "kk". */
     const char *layout;
     uint32_t m, n, k;
-    /* Number of GEMMs in one launch; 0 means 1. */
+    /* Number of GEMMs, or of groups, in one launch; 0 means 1. */
     uint32_t batch;
     /* The kernel's spec, for example "tile=128x192x64 cluster=2x1"; NULL lets the library choose. falchion_gemm_name() returns such a
      * text. Types, layout and batch may be left out of it; where it names them, they must be those of this description. */
@@ -55,7 +58,42 @@ typedef struct {
     uint32_t alignment;
     /* The card to choose for: 1 is the driver's card 0. 0 chooses for an H200 and asks no card. */
     uint32_t card;
+    /* sizeof(falchion_gemm_args); 0 for its fields up to workspace_bytes. */
+    size_t args_size;
+    /* The epilogue as text, for example "gelu(alpha*acc + bias[n]:f32)"; NULL is alpha * A * B + beta * C. The manual of falchion's
+     * collective::formula has the language. falchion_gemm_args passes its arguments by name. D's format is that of types, where it names
+     * all three, otherwise the text's. */
+    const char *epilogue;
+    uint32_t flags; /* FALCHION_REPRODUCIBLE, or 0 */
+    uint32_t form;  /* a falchion_form */
+    uint32_t room;  /* rows of each group's buffer, for FALCHION_MASKED_ROWS */
+    uint32_t reserved;
+    /* Leading dimensions of scales, in scales; 0 is packed: rounded up to 16 bytes. */
+    uint64_t ld_scale_a, ld_scale_b, ld_group_scales;
 } falchion_gemm_desc;
+
+/* The bits of a row of D depend on nothing but that row of A, on B and on the epilogue: kernels sum in one order. */
+#define FALCHION_REPRODUCIBLE 1u
+
+/* How a launch has several GEMMs. */
+typedef enum {
+    FALCHION_BATCH = 0,        /* `batch` GEMMs of one shape, with matrices at the strides */
+    FALCHION_GROUPED_ROWS = 1, /* `batch` groups of consecutive rows of A and D, each with its own B; m is the number of all rows.
+                                * args->groups: batch + 1 offsets (uint32_t) in memory that the kernel reads */
+    FALCHION_MASKED_ROWS = 2,  /* the same, each in a buffer of `room` rows; args->groups: the number of rows that each uses */
+    FALCHION_GROUPED_K = 3     /* groups along K, each with its own D; args->groups: batch + 1 offsets, multiples of 128 */
+} falchion_form;
+
+/* An argument of the epilogue's text. */
+typedef struct {
+    const char *name;    /* as in the text; alpha, beta and c are fields of falchion_gemm_args */
+    const void *address; /* a vector or a matrix, which the kernel reads or writes; NULL for a number */
+    uint64_t ld;         /* elements from one row of a matrix to the next; 0 is packed */
+    uint64_t stride;     /* bytes from one GEMM's to the next one's, where the index has an l; 0 is packed */
+    float value;         /* a number; the probability of a mask */
+    uint32_t reserved;   /* 0 */
+    uint64_t seed, offset; /* of a mask */
+} falchion_input;
 
 /* The arguments of a run: device addresses for falchion_gemm_launch, host pointers for falchion_gemm_emulate. */
 typedef struct {
@@ -66,6 +104,15 @@ typedef struct {
      * emulator ignores it. */
     void *workspace;
     uint64_t workspace_bytes;
+    /* The following are read if desc.args_size covers them. Addresses are multiples of 16. */
+    /* Block scales (float): of blocks of one row, K by K block, each with M (or N) contiguous scales; of 128 rows, a line of K blocks each. */
+    const void *scale_a, *scale_b;
+    /* Scales and zero points of weights in few bits: a line of N (or M) per group, in the format that is multiplied; of e2m1 bytes. */
+    const void *group_scales, *group_zeros;
+    const void *metadata; /* of a sparse operand, from falchion_sparse_compress */
+    const void *groups;   /* see falchion_form */
+    const falchion_input *inputs; /* the arguments of the epilogue's text */
+    size_t input_count;
 } falchion_gemm_args;
 
 /* Returns the library's version, for example "0.1.0". */
@@ -99,6 +146,19 @@ falchion_status falchion_gemm_launch(falchion_gemm *gemm, void *stream, const fa
 /* Runs the kernel on the host's memory, in an emulator of the card that finds races, and waits for the result. Addresses are checked as
  * falchion_gemm_launch checks them. */
 falchion_status falchion_gemm_emulate(falchion_gemm *gemm, const falchion_gemm_args *args);
+
+/* Writes the number of bytes of weights in few bits, in the order that kernels read. code is s4, u4, s8, u8, e4m3, e5m2 or e2m1. */
+falchion_status falchion_weights_bytes(const char *code, uint32_t rows, uint32_t k, uint64_t *bytes);
+
+/* Puts weights in that order, on the host: codes are one per byte, row by row; rows are N (of a B) or M. */
+falchion_status falchion_weights_reorder(const char *code, uint32_t rows, uint32_t k, const uint8_t *codes, uint8_t *out);
+
+/* Writes how many elements of a row of a sparse operand are kept, and the bytes of its metadata. type is bf16, f16, e4m3, s8, ... */
+falchion_status falchion_sparse_sizes(const char *type, uint32_t rows, uint32_t k, uint32_t *kept, uint64_t *metadata_bytes);
+
+/* Compresses a packed matrix of rows x k on the host. values are rows * kept elements: kept is the leading dimension of the operand. */
+falchion_status falchion_sparse_compress(const char *type, uint32_t rows, uint32_t k, const uint8_t *elements, uint8_t *values,
+                                         uint8_t *metadata);
 
 #ifdef __cplusplus
 }

@@ -3,14 +3,20 @@
 //! No panic unwinds into C: each function is one call of `guard`, which turns errors and panics into a status
 //! and a message.
 
+mod description;
 mod gemm;
+mod prepare;
 
 use core::cell::RefCell;
 use core::ffi::{c_char, c_int, c_void};
 use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-pub use gemm::{Arguments, Description, Gemm};
+pub use description::{Description, REPRODUCIBLE};
+pub use gemm::{Arguments, Gemm, NamedInput};
+pub use prepare::{
+    falchion_sparse_compress, falchion_sparse_sizes, falchion_weights_bytes, falchion_weights_reorder,
+};
 
 /// The status that a function returns: `falchion_status`.
 pub type Status = c_int;
@@ -33,6 +39,10 @@ pub(crate) struct Failure(pub(crate) Status, pub(crate) String);
 
 thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
+}
+
+fn invalid<T>(words: String) -> Result<T, Failure> {
+    Err(Failure(INVALID, words))
 }
 
 /// A string for C. It ends at its first zero.

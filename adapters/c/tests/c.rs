@@ -69,7 +69,8 @@ fn the_header_declares_what_is_exported() {
         };
         words.filter_map(name).filter(|name| name.starts_with("falchion_")).collect()
     };
-    let exported = names(include_str!("../src/lib.rs"), "extern \"C\" fn");
+    let sources = concat!(include_str!("../src/lib.rs"), include_str!("../src/prepare.rs"));
+    let exported = names(sources, "extern \"C\" fn");
     let header = include_str!("../include/falchion.h");
     let declared: BTreeSet<String> = ["const char *", "falchion_status ", "void "]
         .iter()
@@ -81,7 +82,7 @@ fn the_header_declares_what_is_exported() {
         })
         .collect();
     assert_eq!(exported, declared);
-    assert_eq!(exported.len(), 10, "{exported:?}");
+    assert_eq!(exported.len(), 14, "{exported:?}");
 }
 
 const NOTHING: Description = Description {
@@ -97,6 +98,13 @@ const NOTHING: Description = Description {
     strides: [0; 4],
     alignment: 0,
     card: 0,
+    args_size: size_of::<Arguments>(),
+    epilogue: null(),
+    flags: 0,
+    form: 0,
+    room: 0,
+    reserved: 0,
+    scale_lds: [0; 3],
 };
 
 const NO_ARGUMENTS: Arguments = Arguments {
@@ -108,6 +116,14 @@ const NO_ARGUMENTS: Arguments = Arguments {
     beta: 0.0,
     workspace: null_mut(),
     workspace_bytes: 0,
+    scale_a: null(),
+    scale_b: null(),
+    group_scales: null(),
+    group_zeros: null(),
+    metadata: null(),
+    groups: null(),
+    inputs: null(),
+    input_count: 0,
 };
 
 fn last() -> String {
@@ -138,7 +154,27 @@ fn descriptions_that_are_none_are_refused() {
             INVALID,
             "types is \"bf15\", one to three of f32, bf16",
         ),
-        ("scales", Description { types: c(c"e4m3-1x128-128x128"), ..NOTHING }, INVALID, "types is"),
+        ("no form", Description { form: 4, ..bf16 }, INVALID, "form is 4"),
+        ("no flag", Description { flags: 2, ..bf16 }, INVALID, "flags is 0x2"),
+        ("no formula", Description { epilogue: c(c"gelu(acc"), ..bf16 }, INVALID, "epilogue: `)` was needed"),
+        (
+            "sums in a fixed order",
+            Description { epilogue: c(c"ordered_sum(sums[n], acc)"), ..bf16 },
+            INVALID,
+            "use reduce_sum",
+        ),
+        (
+            "scales that cannot be loaded",
+            Description { types: c(c"e4m3-1x128-128x128"), scale_lds: [66, 0, 0], ..NOTHING },
+            NO_KERNEL,
+            "scales",
+        ),
+        (
+            "few bits that are nowhere",
+            Description { types: c(c"bf16-s4g128"), lds: [0, 32, 0, 0], ..NOTHING },
+            INVALID,
+            "ldb is 32, 64 or more",
+        ),
         ("a layout", Description { layout: c(c"rows"), ..bf16 }, INVALID, "layout is \"rows\", one of kk"),
         ("a spec", Description { spec: c(c"tail=1"), ..bf16 }, INVALID, "no key `tail`"),
         ("an illegal spec", Description { spec: c(c"tile=192x163x64"), ..bf16 }, INVALID, "163"),

@@ -52,8 +52,8 @@ pub struct Gemm {
     slots: Arc<[Slot]>,
     reason: String,
     microseconds: f64,
-    /// The loaded kernel, by card.
-    loaded: OnceLock<(usize, Arc<Mutex<Loaded<Described>>>)>,
+    /// The card for which the kernel was loaded last, and the loaded kernel.
+    loaded: Mutex<Option<(usize, Shared)>>,
 }
 
 impl fmt::Debug for Gemm {
@@ -62,8 +62,11 @@ impl fmt::Debug for Gemm {
     }
 }
 
-/// The kernels that are loaded, by card and name of their entry: different GEMMs may have one kernel.
-type Kernels = HashMap<(usize, String), Arc<Mutex<Loaded<Described>>>>;
+/// A loaded kernel. Different GEMMs may have one kernel.
+type Shared = Arc<Mutex<Loaded<Described>>>;
+
+/// The kernels that are loaded, by card and name of their entry.
+type Kernels = HashMap<(usize, String), Shared>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -94,7 +97,7 @@ impl Gemm {
         let halvings = request.fusion.map_or(0, |formula| formula.halvings());
         let slots = kernel.slots(Shape { m: problem.m, n: problem.n >> halvings }).into();
         let microseconds = prediction.microseconds;
-        Ok(Self { kernel, program, slots, reason, microseconds, loaded: OnceLock::new() })
+        Ok(Self { kernel, program, slots, reason, microseconds, loaded: Mutex::default() })
     }
 
     /// The kernel as a value.
@@ -130,19 +133,15 @@ impl Gemm {
     /// Compiles the kernel for a card, in its primary context, unless that was done before.
     ///
     /// # Errors
-    /// The driver's, or the kernel is loaded for another card.
+    /// The driver's.
     pub fn load(&self, ordinal: usize) -> Result<(), EngineError> {
         self.loaded_on(ordinal).map(|_| ())
     }
 
-    fn loaded_on(&self, ordinal: usize) -> Result<&Mutex<Loaded<Described>>, EngineError> {
+    fn loaded_on(&self, ordinal: usize) -> Result<Shared, EngineError> {
         static KERNELS: OnceLock<Mutex<Kernels>> = OnceLock::new();
-        if let Some((known, loaded)) = self.loaded.get() {
-            return if *known == ordinal {
-                Ok(loaded)
-            } else {
-                Err(EngineError::NoDevice { ordinal, count: 0 })
-            };
+        if let Some((_, loaded)) = lock(&self.loaded).as_ref().filter(|(known, _)| *known == ordinal) {
+            return Ok(Arc::clone(loaded));
         }
         let key = (ordinal, self.gemm().entry_name());
         let known = lock(KERNELS.get_or_init(Mutex::default)).get(&key).cloned();
@@ -155,18 +154,19 @@ impl Gemm {
                 Arc::clone(lock(KERNELS.get_or_init(Mutex::default)).entry(key).or_insert(made))
             }
         };
-        Ok(&self.loaded.get_or_init(|| (ordinal, loaded)).1)
+        *lock(&self.loaded) = Some((ordinal, Arc::clone(&loaded)));
+        Ok(loaded)
     }
 
-    /// Whether the kernel is loaded, and for which card.
+    /// The card for which the kernel was loaded last; `None` if it was not loaded.
     pub fn card(&self) -> Option<usize> {
-        self.loaded.get().map(|(ordinal, _)| *ordinal)
+        lock(&self.loaded).as_ref().map(|(ordinal, _)| *ordinal)
     }
 
-    /// Bytes of workspace that a call needs. The kernel must be loaded; `None` if it is not.
+    /// Bytes of workspace that a call needs on that card; `None` if the kernel was not loaded.
     pub fn workspace(&self, call: &Call<Epilogue>) -> Option<u64> {
-        let (_, loaded) = self.loaded.get()?;
-        let slots = lock(loaded).slots();
+        let loaded = lock(&self.loaded).as_ref().map(|(_, loaded)| Arc::clone(loaded))?;
+        let slots = lock(&loaded).slots();
         Some(self.kernel.workspace(call, slots))
     }
 
@@ -186,7 +186,7 @@ impl Gemm {
     ) -> Result<(), EngineError> {
         let loaded = self.loaded_on(ordinal)?;
         // SAFETY: the caller guarantees it.
-        unsafe { lock(loaded).launch_raw(stream, call) }
+        unsafe { lock(&loaded).launch_raw(stream, call) }
     }
 
     /// Runs a call on the host's memory, in the emulator. `None` if there was nothing to compute.

@@ -13,8 +13,10 @@ mod described;
 mod gemm;
 mod host;
 mod slots;
+mod words;
 
 pub use described::{Described, Epilogue};
 pub use gemm::{Gemm, Refusal, aligned};
 pub use host::Run;
 pub use slots::{Kind, Slot, slots};
+pub use words::{formula, majors, types};

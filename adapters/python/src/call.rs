@@ -174,14 +174,13 @@ fn types_of(
         let types = Types::of(known("a", a)?).with_b(known("b", b)?);
         return Ok((of_out.map_or(types, |d| types.stored(d)), of_out));
     };
-    let plain = |types: &Types| !types.is_scaled() && types.dense() == *types;
-    let Some(types) = Types::named(text).filter(plain) else {
-        let all = Format::ALL.map(Format::name).join(", ");
+    let (types, said) = falchion_core::types(text).map_err(|refusal| of_refusal(&refusal))?;
+    if types.is_scaled() || types.dense() != types {
         return invalid(format!(
-            "types is \"{text}\", one to three of {all} with `-` between them were needed"
+            "types is \"{text}\", formats alone were needed: scales and prepared operands are arguments"
         ));
-    };
-    let said = (text.split('-').count() >= 3).then_some(types.d).or(of_out);
+    }
+    let said = said.or(of_out);
     let types = said.map_or(types, |d| types.stored(d));
     let out = out.map(|out| ("out", out, types.d));
     for (name, array, format) in [("a", a, types.a), ("b", b, types.b)].into_iter().chain(out) {

@@ -10,6 +10,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::array::{Array, invalid, number, shape_words, type_name};
+use crate::call::of_refusal;
 use crate::operand::row_major;
 
 /// An argument by name: a number, an array, or whatever else was given.
@@ -69,19 +70,7 @@ pub(crate) fn formula(
         return Ok(*formula);
     }
     let whole = completed(text, given, scaled);
-    let read = |text: &str| {
-        text.parse::<Formula>().map_err(|error| PyValueError::new_err(format!("epilogue: {error}")))
-    };
-    let mut formula = read(&whole)?;
-    if let Some(d) = d.filter(|&d| d != formula.output(operand)) {
-        formula = read(&format!("{d}({whole})")).map_err(|_| {
-            PyValueError::new_err(format!(
-                "out is {}, and the epilogue gives {}: no epilogue of {whole} gives the former",
-                type_name(d),
-                type_name(formula.output(operand))
-            ))
-        })?;
-    }
+    let formula = falchion_core::formula(&whole, operand, d).map_err(|refusal| of_refusal(&refusal))?;
     let formats = given.iter().map(Given::format).collect();
     known.entry(text.to_owned()).or_default().push((formats, scaled.0, operand, d, formula));
     Ok(formula)

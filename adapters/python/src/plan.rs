@@ -1,12 +1,10 @@
 //! Which kernels there are for a GEMM, and what is known of each.
 
-use falchion::collective::{Format, Formula};
-use falchion::cute_rs::atom::Major;
 use falchion::kernel::{AnyGemm, Card, GemmProblem, Machine, Ranked, Request, Types, search};
 use pyo3::prelude::*;
 
 use crate::array::{Place, format_of, invalid, type_name};
-use crate::call::machine;
+use crate::call::{machine, of_refusal};
 
 /// A kernel that was chosen, with its predicted time.
 #[pyclass(frozen, module = "falchion")]
@@ -97,22 +95,11 @@ pub(crate) fn plan(
     card: &str,
     most: usize,
 ) -> PyResult<Vec<Kernel>> {
-    let Some(types) = Types::named(types) else {
-        let all = Format::ALL.map(Format::name).join(", ");
-        return invalid(format!(
-            "types is \"{types}\", one to three of {all} with `-` between them were needed"
-        ));
-    };
-    let majors = match layout {
-        "kk" => [Major::K, Major::K],
-        "kn" => [Major::K, Major::Mn],
-        "mk" => [Major::Mn, Major::K],
-        "mn" => [Major::Mn, Major::Mn],
-        other => return invalid(format!("layout is \"{other}\", one of kk, kn, mk, mn was needed")),
-    };
+    let (types, said) = falchion_core::types(types).map_err(|refusal| of_refusal(&refusal))?;
+    let majors = falchion_core::majors(layout).map_err(|refusal| of_refusal(&refusal))?;
     let machine = of_card(card)?;
-    let formula = epilogue.map(str::parse::<Formula>).transpose();
-    let fusion = formula.or_else(|error| invalid(format!("epilogue: {error}")))?;
+    let formula = |text| falchion_core::formula(text, types.a, said).map_err(|refusal| of_refusal(&refusal));
+    let fusion = epilogue.map(formula).transpose()?;
     let request = Request::packed(types, majors, GemmProblem { m, n, k });
     let request = if batch > 1 { request.batched(batch) } else { request };
     let request = Request { fusion, reproducible, ..request };
@@ -150,11 +137,11 @@ pub(crate) fn result(
     let Some(operand) = operand else {
         return invalid(format!("a has elements of {dtype}, a type of a kernel was needed"));
     };
-    let said =
-        types.filter(|types| types.split('-').count() >= 3).and_then(Types::named).map(|types| types.d);
+    let said = types.map(falchion_core::types).transpose().map_err(|refusal| of_refusal(&refusal))?;
+    let said = said.and_then(|(_, said)| said);
     let Some(text) = epilogue.filter(|text| *text != "acc") else {
         return Ok((0, type_name(said.unwrap_or(operand.output()))));
     };
-    let formula = text.parse::<Formula>().or_else(|error| invalid(format!("epilogue: {error}")))?;
-    Ok((formula.halvings(), type_name(said.unwrap_or(formula.output(operand)))))
+    let formula = falchion_core::formula(text, operand, said).map_err(|refusal| of_refusal(&refusal))?;
+    Ok((formula.halvings(), type_name(formula.output(operand))))
 }

@@ -1,0 +1,60 @@
+/* falchion for C++: a kernel that is freed by its destructor, and exceptions. falchion.h documents the structures.
+ *
+ *     falchion::Gemm gemm{desc};
+ *     gemm.emulate(args);            // on the host's memory
+ *     gemm.load(0);
+ *     gemm.launch(stream, args);     // on a card
+ */
+#ifndef FALCHION_HPP
+#define FALCHION_HPP
+
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include "falchion.h"
+
+namespace falchion {
+
+/* An error: its status, and the message as what(). */
+class Error : public std::runtime_error {
+public:
+    explicit Error(falchion_status status) : std::runtime_error(falchion_last_error()), status(status) {}
+    falchion_status status;
+};
+
+inline void check(falchion_status status) {
+    if (status != FALCHION_OK) throw Error(status);
+}
+
+/* A kernel. It can be moved, not copied. */
+class Gemm {
+public:
+    explicit Gemm(const falchion_gemm_desc &desc) {
+        falchion_gemm *made = nullptr;
+        check(falchion_gemm_create(&desc, &made));
+        gemm_.reset(made);
+    }
+    std::string name() const { return falchion_gemm_name(gemm_.get()); }
+    std::string ptx() const { return falchion_gemm_ptx(gemm_.get()); }
+    void load(int device) { check(falchion_gemm_load(gemm_.get(), device)); }
+    std::uint64_t workspace() const {
+        std::uint64_t bytes = 0;
+        check(falchion_gemm_workspace(gemm_.get(), &bytes));
+        return bytes;
+    }
+    void launch(void *stream, const falchion_gemm_args &args) { check(falchion_gemm_launch(gemm_.get(), stream, &args)); }
+    void emulate(const falchion_gemm_args &args) { check(falchion_gemm_emulate(gemm_.get(), &args)); }
+    falchion_gemm *get() const { return gemm_.get(); }
+
+private:
+    struct Free {
+        void operator()(falchion_gemm *gemm) const { falchion_gemm_destroy(gemm); }
+    };
+    std::unique_ptr<falchion_gemm, Free> gemm_;
+};
+
+}  // namespace falchion
+
+#endif

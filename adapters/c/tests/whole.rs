@@ -1,0 +1,340 @@
+//! What a description can ask for beyond plain GEMMs, in the emulator, on small integers, which are exact.
+
+use core::ffi::{CStr, c_void};
+use core::ptr::{null, null_mut};
+
+use falchion_c::{
+    Arguments, Description, Gemm, NamedInput, OK, REPRODUCIBLE, falchion_gemm_create, falchion_gemm_destroy,
+    falchion_gemm_emulate, falchion_gemm_name, falchion_last_error, falchion_sparse_compress,
+    falchion_sparse_sizes, falchion_weights_bytes, falchion_weights_reorder,
+};
+
+/// A structure of zeros.
+fn zeros<T: Copy>() -> T {
+    // SAFETY: the structures of the interface may be zero.
+    unsafe { core::mem::zeroed() }
+}
+
+fn last() -> String {
+    // SAFETY: the text lives until the thread's next failure.
+    unsafe { CStr::from_ptr(falchion_last_error()) }.to_string_lossy().into_owned()
+}
+
+fn description(types: &CStr, [m, n, k]: [usize; 3]) -> Description {
+    let [m, n, k] = [m, n, k].map(|extent| extent as u32);
+    let (size, args_size) = (size_of::<Description>(), size_of::<Arguments>());
+    Description { size, args_size, types: types.as_ptr(), m, n, k, alignment: 16, ..zeros() }
+}
+
+/// Memory at a multiple of 256 bytes, plus an offset.
+struct Aligned(Vec<u8>, usize);
+
+impl Aligned {
+    fn new(bytes: &[u8], offset: usize) -> Self {
+        let mut all = vec![0; bytes.len() + 512];
+        let start = all.as_ptr().align_offset(256) + offset;
+        all[start..start + bytes.len()].copy_from_slice(bytes);
+        Self(all, start)
+    }
+
+    fn of<T: Copy, const N: usize>(values: &[T], bytes: impl Fn(T) -> [u8; N]) -> Self {
+        Self::new(&values.iter().flat_map(|&value| bytes(value)).collect::<Vec<u8>>(), 0)
+    }
+
+    fn at(&self) -> *const c_void {
+        self.0[self.1..].as_ptr().cast()
+    }
+
+    fn f32s(&self, count: usize) -> Vec<f32> {
+        self.0[self.1..].as_chunks().0.iter().take(count).map(|bytes| f32::from_le_bytes(*bytes)).collect()
+    }
+}
+
+/// Emulates a GEMM and returns the kernel's name.
+fn emulate(why: &str, description: &Description, arguments: &Arguments) -> String {
+    let mut gemm: *mut Gemm = null_mut();
+    // SAFETY: the structures are valid, and so is the memory that they name.
+    unsafe {
+        assert_eq!(falchion_gemm_create(description, &mut gemm), OK, "{why}: {}", last());
+        assert_eq!(falchion_gemm_emulate(gemm, arguments), OK, "{why}: {}", last());
+        let name = CStr::from_ptr(falchion_gemm_name(gemm)).to_string_lossy().into_owned();
+        falchion_gemm_destroy(gemm);
+        name
+    }
+}
+
+/// Small integers.
+fn small(count: usize, by: usize) -> Vec<i8> {
+    (0..count).map(|i| (i * by % 7) as i8 - 3).collect()
+}
+
+/// `A * B^T` of rows of K.
+fn product(a: &[i8], b: &[i8], [m, n, k]: [usize; 3]) -> Vec<f32> {
+    let dot =
+        |i: usize, j: usize| (0..k).map(|l| i32::from(a[i * k + l]) * i32::from(b[j * k + l])).sum::<i32>();
+    (0..m * n).map(|at| dot(at / n, at % n) as f32).collect()
+}
+
+const EXTENTS: [usize; 3] = [40, 48, 256];
+
+#[test]
+fn epilogues_are_text() {
+    let [m, n, k] = EXTENTS;
+    let (a, b) = (small(m * k, 5), small(n * k, 3));
+    let bias: Vec<f32> = (0..n).map(|j| j as f32 - 20.0).collect();
+    let (of_a, of_b) = (Aligned::of(&a, i8::to_le_bytes), Aligned::of(&b, i8::to_le_bytes));
+    let (of_bias, d, aux) = (
+        Aligned::of(&bias, f32::to_le_bytes),
+        Aligned::new(&vec![0; 4 * m * n], 0),
+        Aligned::new(&vec![0; 4 * m * n], 0),
+    );
+    let input = |name: &'static CStr, memory: &Aligned| NamedInput {
+        name: name.as_ptr(),
+        address: memory.at(),
+        ..zeros()
+    };
+    let low = NamedInput { name: c"low".as_ptr(), value: -5.0, ..zeros() };
+    let inputs = [input(c"bias", &of_bias), input(c"aux", &aux), low];
+    let description = Description {
+        epilogue: c"max(store(aux[m,n]:f32, alpha*acc + bias[n]:f32), low)".as_ptr(),
+        ..description(c"s8", EXTENTS)
+    };
+    let arguments = Arguments {
+        a: of_a.at(),
+        b: of_b.at(),
+        d: d.at().cast_mut(),
+        alpha: 2.0,
+        inputs: inputs.as_ptr(),
+        input_count: inputs.len(),
+        ..zeros()
+    };
+    emulate("text", &description, &arguments);
+    let linear: Vec<f32> =
+        product(&a, &b, EXTENTS).iter().enumerate().map(|(at, x)| 2.0 * x + bias[at % n]).collect();
+    assert_eq!(aux.f32s(m * n), linear);
+    assert_eq!(d.f32s(m * n), linear.iter().map(|x| x.max(-5.0)).collect::<Vec<_>>());
+    // What is wrong is named.
+    let mut gemm: *mut Gemm = null_mut();
+    let wrong = NamedInput { name: c"bais".as_ptr(), ..inputs[0] };
+    for (inputs, count, words) in [
+        (inputs.as_ptr(), 2, "input `low` is not given"),
+        (&raw const wrong, 1, "input `bais` is no argument of the epilogue: they are alpha, aux, bias, low"),
+        (null(), 3, "inputs is NULL and input_count 3"),
+    ] {
+        // SAFETY: as above.
+        unsafe {
+            assert_eq!(falchion_gemm_create(&description, &mut gemm), OK);
+            let arguments = Arguments { inputs, input_count: count, ..arguments };
+            assert_ne!(falchion_gemm_emulate(gemm, &arguments), OK);
+            assert!(last().contains(words), "{}", last());
+            falchion_gemm_destroy(gemm);
+        }
+    }
+}
+
+/// `e4m3` codes of small integers.
+fn e4m3(value: i8) -> [u8; 1] {
+    let size = [0, 0x38, 0x40, 0x44][usize::from(value.unsigned_abs())];
+    [if value < 0 { 0x80 | size } else { size }]
+}
+
+/// `f16` bits of small numbers.
+fn f16(value: f32) -> [u8; 2] {
+    let bits = value.to_bits();
+    let exponent = (bits >> 23 & 0xff) as u16;
+    let half = if value == 0.0 { 0 } else { (exponent - 112) << 10 | (bits >> 13 & 0x3ff) as u16 };
+    (half | (bits >> 16 & 0x8000) as u16).to_le_bytes()
+}
+
+#[test]
+fn blocks_have_scales() {
+    let [m, n, k] = EXTENTS;
+    let (a, b) = (small(m * k, 5), small(n * k, 3));
+    // Two blocks along K: of A with M contiguous, of B one line of four.
+    let of_a: Vec<f32> = (0..2 * m).map(|i| [0.5, 1.0, 2.0][i % 3]).collect();
+    let of_b = [4.0f32, 0.25, 0.0, 0.0];
+    let memory = (Aligned::of(&a, e4m3), Aligned::of(&b, e4m3));
+    let scales = (Aligned::of(&of_a, f32::to_le_bytes), Aligned::of(&of_b, f32::to_le_bytes));
+    let d = Aligned::new(&vec![0; 4 * m * n], 0);
+    let description = description(c"e4m3-e4m3-f32-1x128-128x128", EXTENTS);
+    let arguments = Arguments {
+        a: memory.0.at(),
+        b: memory.1.at(),
+        d: d.at().cast_mut(),
+        alpha: 1.0,
+        scale_a: scales.0.at(),
+        scale_b: scales.1.at(),
+        ..zeros()
+    };
+    emulate("scales", &description, &arguments);
+    let want = (0..m * n).map(|at| {
+        let block = |block: usize| {
+            let sum: i32 = (block * 128..(block + 1) * 128)
+                .map(|l| i32::from(a[at / n * k + l]) * i32::from(b[at % n * k + l]))
+                .sum();
+            sum as f32 * of_a[block * m + at / n] * of_b[block]
+        };
+        block(0) + block(1)
+    });
+    assert_eq!(d.f32s(m * n), want.collect::<Vec<_>>());
+}
+
+#[test]
+fn weights_have_few_bits() {
+    let [m, n, k] = EXTENTS;
+    let (a, b) = (small(m * k, 5), small(n * k, 3));
+    let codes: Vec<u8> = b.iter().map(|&code| code as u8 & 15).collect();
+    let scales: Vec<f32> = (0..2 * n).map(|i| [0.5, 1.0, 2.0][i % 3]).collect();
+    let mut bytes = 0;
+    // SAFETY: the structures and the memory that they name are valid.
+    let units = unsafe {
+        assert_eq!(falchion_weights_bytes(c"s4".as_ptr(), n as u32, k as u32, &mut bytes), OK);
+        let mut units = vec![0; bytes as usize];
+        let status =
+            falchion_weights_reorder(c"s4".as_ptr(), n as u32, k as u32, codes.as_ptr(), units.as_mut_ptr());
+        assert_eq!(status, OK, "{}", last());
+        units
+    };
+    let a_memory = Aligned::of(&a, |value| f16(value.into()));
+    let (units, of_scales, d) =
+        (Aligned::new(&units, 0), Aligned::of(&scales, f16), Aligned::new(&vec![0; 4 * m * n], 0));
+    let arguments = Arguments {
+        a: a_memory.at(),
+        b: units.at(),
+        d: d.at().cast_mut(),
+        alpha: 1.0,
+        group_scales: of_scales.at(),
+        ..zeros()
+    };
+    emulate("weights", &description(c"f16-s4g128-f32", EXTENTS), &arguments);
+    let want = (0..m * n).map(|at| {
+        let term = |l: usize| {
+            f32::from(a[at / n * k + l]) * f32::from(b[at % n * k + l]) * scales[l / 128 * n + at % n]
+        };
+        (0..k).map(term).sum::<f32>()
+    });
+    assert_eq!(d.f32s(m * n), want.collect::<Vec<_>>());
+}
+
+#[test]
+fn operands_are_sparse() {
+    let [m, n, k] = EXTENTS;
+    let (a, mut b) = (small(m * k, 5), small(n * k, 3));
+    b.iter_mut().enumerate().filter(|(at, _)| at % 4 == 1 || at % 4 == 2).for_each(|(_, value)| *value = 0);
+    let (mut kept, mut bytes) = (0, 0);
+    // SAFETY: as above.
+    let (values, metadata) = unsafe {
+        let (n, k) = (n as u32, k as u32);
+        assert_eq!(falchion_sparse_sizes(c"s8".as_ptr(), n, k, &mut kept, &mut bytes), OK);
+        let (mut values, mut metadata) = (vec![0; (n * kept) as usize], vec![0; bytes as usize]);
+        let (to, from) = (values.as_mut_ptr(), b.as_ptr().cast());
+        let status = falchion_sparse_compress(c"s8".as_ptr(), n, k, from, to, metadata.as_mut_ptr());
+        assert_eq!(status, OK, "{}", last());
+        (values, metadata)
+    };
+    let memory = (Aligned::of(&a, i8::to_le_bytes), Aligned::new(&values, 0), Aligned::new(&metadata, 0));
+    let d = Aligned::new(&vec![0; 4 * m * n], 0);
+    let arguments = Arguments {
+        a: memory.0.at(),
+        b: memory.1.at(),
+        d: d.at().cast_mut(),
+        alpha: 1.0,
+        metadata: memory.2.at(),
+        ..zeros()
+    };
+    emulate("sparse", &description(c"s8-sparse-b", EXTENTS), &arguments);
+    let found: Vec<f32> = d.f32s(m * n).iter().map(|bits| bits.to_bits().cast_signed() as f32).collect();
+    assert_eq!(found, product(&a, &b, EXTENTS));
+}
+
+/// Groups of rows, in one launch and in any order of sizes; and groups along K.
+#[test]
+fn groups_have_matrices_of_their_own() {
+    let [m, n, k] = EXTENTS;
+    let (a, b) = (small(m * k, 5), small(3 * n * k, 3));
+    let memory = (Aligned::of(&a, i8::to_le_bytes), Aligned::of(&b, i8::to_le_bytes));
+    let ints = |d: &Aligned, count| -> Vec<f32> {
+        d.f32s(count).iter().map(|bits| bits.to_bits().cast_signed() as f32).collect()
+    };
+    let offsets = [0u32, 17, 17, 40];
+    let table = Aligned::of(&offsets, u32::to_le_bytes);
+    let d = Aligned::new(&vec![0; 4 * m * n], 0);
+    let arguments = Arguments {
+        a: memory.0.at(),
+        b: memory.1.at(),
+        d: d.at().cast_mut(),
+        alpha: 1.0,
+        groups: table.at(),
+        ..zeros()
+    };
+    let rows = Description { batch: 3, form: 1, flags: REPRODUCIBLE, ..description(c"s8", EXTENTS) };
+    emulate("rows", &rows, &arguments);
+    let mut want = Vec::new();
+    for group in 0..3 {
+        let [from, to] = [offsets[group] as usize, offsets[group + 1] as usize];
+        want.extend(product(&a[from * k..to * k], &b[group * n * k..], [to - from, n, k]));
+    }
+    assert_eq!(ints(&d, m * n), want);
+
+    let table = Aligned::of(&[0u32, 128, 256], u32::to_le_bytes);
+    let d = Aligned::new(&vec![0; 4 * 2 * m * n], 0);
+    let arguments = Arguments { d: d.at().cast_mut(), groups: table.at(), ..arguments };
+    emulate("k", &Description { batch: 2, form: 3, ..description(c"s8", EXTENTS) }, &arguments);
+    let half = |x: &[i8], rows: usize, part: usize| -> Vec<i8> {
+        (0..rows).flat_map(|row| x[row * k + part * 128..row * k + (part + 1) * 128].to_vec()).collect()
+    };
+    let want = (0..2).flat_map(|part| product(&half(&a, m, part), &half(&b, n, part), [m, n, 128]));
+    assert_eq!(ints(&d, 2 * m * n), want.collect::<Vec<_>>());
+}
+
+/// What is created runs: random extents, leading dimensions, alignments and epilogues, and no run is refused.
+#[test]
+fn what_is_created_is_launched() {
+    let mut state = 12345u64;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let mut copied = 0;
+    for round in 0..60 {
+        // Half of the rows are multiples of 16 bytes.
+        let step = if random(2) == 0 { 16 } else { 1 };
+        let [m, n] = [1 + random(60), 1 + random(60)].map(|extent| extent as usize);
+        let k = ((1 + random(80)) * step).min(96) as usize;
+        let alignment = if step == 16 { 16 << random(3) } else { 1u32 << random(6) };
+        let [lda, ldb, ldd] = [k, k, n].map(|extent| extent as u64 + step * random(3));
+        let (a, b) = (small(m * lda as usize, 5), small(n * ldb as usize, 3));
+        let offset = if alignment >= 32 { 0 } else { alignment as usize };
+        let at = |values: &[i8]| {
+            Aligned::new(&values.iter().map(|&value| value as u8).collect::<Vec<_>>(), offset)
+        };
+        let (of_a, of_b) = (at(&a), at(&b));
+        let d = Aligned::new(&vec![0x55; 4 * m * ldd as usize], offset.next_multiple_of(4));
+        let fused = random(2) == 1;
+        let description = Description {
+            alignment,
+            lds: [lda, ldb, 0, ldd],
+            epilogue: if fused { c"3*acc".as_ptr() } else { null() },
+            ..description(c"s8", [m, n, k])
+        };
+        let arguments = Arguments { a: of_a.at(), b: of_b.at(), d: d.at().cast_mut(), alpha: 1.0, ..zeros() };
+        let why = format!(
+            "round {round}: {m} x {n} x {k}, {lda} {ldb} {ldd}, alignment {alignment}, fused {fused}"
+        );
+        copied += usize::from(emulate(&why, &description, &arguments).contains("load=copy"));
+        let rows = |x: &[i8], rows: usize, ld: usize| -> Vec<i8> {
+            (0..rows).flat_map(|row| x[row * ld..row * ld + k].to_vec()).collect()
+        };
+        let want = product(&rows(&a, m, lda as usize), &rows(&b, n, ldb as usize), [m, n, k]);
+        for (at, found) in d.f32s(m * ldd as usize).into_iter().enumerate() {
+            let (row, column) = (at / ldd as usize, at % ldd as usize);
+            if column >= n {
+                assert_eq!(found.to_bits(), 0x5555_5555, "{why}: beyond row {row}");
+                continue;
+            }
+            let found = if fused { found / 3.0 } else { found.to_bits().cast_signed() as f32 };
+            assert_eq!(found, want[row * n + column], "{why}: ({row}, {column})");
+        }
+    }
+    assert!((10..55).contains(&copied), "{copied} kernels without tensor copies");
+}

@@ -1,0 +1,54 @@
+//! What a description says in words: types, directions, the text of an epilogue.
+
+use falchion::collective::{Format, Formula};
+use falchion::cute_rs::atom::Major;
+use falchion::kernel::Types;
+
+use crate::gemm::Refusal;
+
+/// The types of a text, and D's format if the text says it.
+///
+/// # Errors
+/// The text describes no types.
+pub fn types(text: &str) -> Result<(Types, Option<Format>), Refusal> {
+    let Some(types) = Types::named(text) else {
+        let all = Format::ALL.map(Format::name).join(", ");
+        return Err(Refusal::Invalid(format!(
+            "types is \"{text}\", one to three of {all} with `-` between them were needed"
+        )));
+    };
+    // The words of scales, and of a sparse operand, follow those of the formats.
+    let formats = text.split('-').filter(|word| *word != "sparse" && !word.ends_with("x128"));
+    let said = formats.count() - usize::from(types.has_sparse()) >= 3;
+    Ok((types, said.then_some(types.d)))
+}
+
+/// The contiguous directions of A and B: `kk`, `kn`, `mk` or `mn`.
+///
+/// # Errors
+/// Another text.
+pub fn majors(layout: &str) -> Result<[Major; 2], Refusal> {
+    match layout {
+        "kk" => Ok([Major::K, Major::K]),
+        "kn" => Ok([Major::K, Major::Mn]),
+        "mk" => Ok([Major::Mn, Major::K]),
+        "mn" => Ok([Major::Mn, Major::Mn]),
+        other => Err(Refusal::Invalid(format!("layout is \"{other}\", one of kk, kn, mk, mn was needed"))),
+    }
+}
+
+/// The formula of an epilogue's text, for operands of a format. D has the format `d`, if it is given.
+///
+/// # Errors
+/// The text is no formula, or its result cannot have that format.
+pub fn formula(text: &str, operand: Format, d: Option<Format>) -> Result<Formula, Refusal> {
+    let read = |text: &str| text.parse::<Formula>();
+    let formula = read(text).map_err(|error| Refusal::Invalid(format!("epilogue: {error}")))?;
+    match d.filter(|&d| d != formula.output(operand)) {
+        None => Ok(formula),
+        Some(d) => read(&format!("{d}({})", formula.text())).map_err(|_| {
+            let given = formula.output(operand);
+            Refusal::Invalid(format!("epilogue: {text} gives {given}, and D is {d}: the same was needed"))
+        }),
+    }
+}
