@@ -34,6 +34,8 @@ const NUMBERS: &[(&str, Number)] = &[
     ("sliced", |machine| &mut machine.sliced),
     ("promoted", |machine| &mut machine.promoted),
     ("alone", |machine| &mut machine.alone),
+    ("added", |machine| &mut machine.added),
+    ("runs", |machine| &mut machine.runs),
     ("beside", |machine| &mut machine.beside),
     ("columns", |machine| &mut machine.columns),
     ("latency", |machine| &mut machine.latency),

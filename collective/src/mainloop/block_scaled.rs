@@ -58,10 +58,6 @@ struct Factors<'f> {
     columns: BTreeMap<u32, Value<'f, f32>>,
 }
 
-/// Number of k-tiles in a turn of the loop. Between two of them nothing branches, so the assembler moves the question
-/// whether the next stage is full, and what is known of that stage, among the additions.
-const UNROLLED: u32 = 8;
-
 /// The consumer side: see [`DeviceMainloop::multiply`](super::DeviceMainloop::multiply).
 pub(super) fn multiply<'f>(
     f: &'f Builder,
@@ -119,11 +115,14 @@ pub(super) fn multiply<'f>(
             add(&fragment, (blocks, value), product.accumulators(), &scales);
         }
     };
-    let turns = (piece.k_end - piece.k_begin) / UNROLLED;
-    let rest = piece.k_begin + turns * UNROLLED;
+    // Between two k-tiles of a turn nothing branches, so the assembler moves the question whether the next stage is
+    // full, and what is known of that stage, among the additions.
+    let unrolled = spec.unrolled();
+    let turns = (piece.k_end - piece.k_begin) / unrolled;
+    let rest = piece.k_begin + turns * unrolled;
     f.repeat(turns, |turn| {
-        for i in 0..UNROLLED {
-            multiply(piece.k_begin + turn * UNROLLED + i, [i == 0, i + 1 == UNROLLED]);
+        for i in 0..unrolled {
+            multiply(piece.k_begin + turn * unrolled + i, [i == 0, i + 1 == unrolled]);
         }
     });
     f.repeat_from(rest, piece.k_end, |k_tile| multiply(k_tile, [true; 2]));

@@ -58,6 +58,17 @@ impl MainloopSpec {
         self.operands[0].scaled > 0 || self.operands[1].scaled > 0
     }
 
+    /// Number of runs of the tile's columns that share a scale; 0 if blocks of columns have none.
+    pub const fn scaled_runs(&self) -> u32 {
+        let n = self.tile[1];
+        if self.operands[1].scaled > 1 { n / granule(n) } else { 0 }
+    }
+
+    /// Number of k-tiles in a turn of the consumers' loop.
+    pub const fn unrolled(&self) -> u32 {
+        if self.is_scaled() { 8 } else { 1 }
+    }
+
     /// What a stage holds after the tiles of A and B: scales or metadata, then the mainloop's further tiles.
     pub(super) const fn behind(&self, epilogue: &EpilogueSpec, form: Form) -> [StageSlot; Self::MORE] {
         if let Some(weights) = self.weights() {

@@ -36,10 +36,15 @@ pub struct Machine {
     /// Fraction by which multiplications take longer if two instructions next to each other multiply a tile.
     pub wide: f64,
     /// Microseconds that a k-tile takes longer if its accumulators are added to sums while no other consumer
-    /// multiplies.
+    /// multiplies; and for each accumulator of a thread.
     pub alone: f64,
+    /// See [`alone`](Self::alone).
+    pub added: f64,
     /// The same for block-scaled operands while another consumer multiplies.
     pub beside: f64,
+    /// Microseconds that a k-tile takes longer for each further run of columns that share a scale: its scale is loaded, and
+    /// multiplied by those of the rows.
+    pub runs: f64,
     /// Cycles per instruction that converts weights to operands.
     pub converted: f64,
     /// Fraction of the multiplications that these instructions do not overlap.
@@ -252,8 +257,11 @@ impl Machine {
             promoted: 0.375,
             columns: 1.49,
             wide: 0.02094,
-            alone: 0.1314,
+            // Chosen at the records of H200s before the last, as `runs` (docs/lab-notes.md, "Few rows with block scales").
+            alone: 0.05,
+            added: 0.00084,
             beside: 0.0498,
+            runs: 0.0125,
             converted: 1.2,
             uncovered: 0.55,
             latency: 1.017,

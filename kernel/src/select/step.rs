@@ -70,6 +70,10 @@ impl Fixed {
         let clustered = plan.cluster_size() > 1;
         let latency = machine.latency * if clustered { 1.0 + machine.clustered_latency } else { 1.0 };
         let (scaled, adds) = (plan.mainloop.is_scaled(), plan.mainloop.atom.promote > 0);
+        let sharing = f64::from(plan.mainloop.sharing());
+        // Where columns have scales, each accumulator has a scale to multiply first.
+        let instructions = if plan.mainloop.operands[1].scaled == 1 { 2.0 } else { 1.0 };
+        let alone = machine.alone + machine.added * instructions * m * n / (128.0 * sharing.max(1.0));
         Self {
             loads: [(m, 0), (n, 1)]
                 .map(|(rows, i)| rows * k * bits_of(plan)[i] / 8.0 * short_rows(plan)[i] / machine.ingest),
@@ -84,13 +88,14 @@ impl Fixed {
             shared,
             latency: latency / (f64::from(plan.ring.stages) - machine.drained),
             stages: f64::from(plan.ring.stages),
-            between: machine.step / f64::from(plan.mainloop.consumers),
+            between: machine.step / f64::from(plan.mainloop.consumers)
+                + machine.runs * f64::from(plan.mainloop.scaled_runs().saturating_sub(1)),
             alone: match plan.mainloop.sharing() > 1 {
-                false if scaled || adds => machine.alone,
+                false if scaled || adds => alone,
                 // Narrow tiles end before the others' multiplications can cover it.
                 true if scaled => {
-                    let others = math * (1.0 - 1.0 / f64::from(plan.mainloop.sharing()));
-                    machine.beside.max(machine.alone - others)
+                    let others = math * (1.0 - 1.0 / sharing);
+                    machine.beside.max(alone - others)
                 }
                 _ => 0.0,
             },

@@ -77,15 +77,21 @@ const SPECS: &[(&str, &str)] = &[
     ("scaled", "dtype=e4m3 scale-a=1x128 scale-b=128x128 tile=128x64x128"),
     (
         "scaled-2x1-pingpong",
-        "dtype=e4m3 scale-a=1x128 scale-b=1x128 tile=64x32x128 roles=pingpong cluster=2x1",
+        "dtype=e4m3 scale-a=1x128 scale-b=1x128 tile=64x32x128 roles=pingpong cluster=2x1 stages=3",
     ),
     ("scaled-ragged", "form=ragged dtype=e4m3 scale-a=1x128 scale-b=128x128 tile=64x64x128 consumers=1"),
     (
         "scaled-stream-k",
         "dtype=e4m3 scale-a=1x128 scale-b=128x128 tile=128x64x128 scheduler=stream-k raster=m",
     ),
-    ("scaled-k-grouped", "form=k-grouped dtype=e4m3 scale-a=1x128 scale-b=1x128 tile=64x64x128 consumers=1"),
-    ("scaled-masked", "form=masked dtype=e4m3 scale-a=1x128 scale-b=128x128 tile=64x64x128 consumers=1"),
+    (
+        "scaled-k-grouped",
+        "form=k-grouped dtype=e4m3 scale-a=1x128 scale-b=1x128 tile=64x64x128 consumers=1 stages=3",
+    ),
+    (
+        "scaled-masked",
+        "form=masked dtype=e4m3 scale-a=1x128 scale-b=128x128 tile=64x64x128 consumers=1 stages=3",
+    ),
     ("k-grouped", "form=k-grouped tile=64x64x64 consumers=1"),
     ("masked", "form=masked tile=64x64x64 consumers=1"),
     ("sparse", "sparse=a tile=128x32x128"),

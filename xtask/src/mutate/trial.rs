@@ -398,7 +398,14 @@ impl Case {
             }
             Size::Long => {
                 // The 2 k-tiles more let the code after the last k-tile reach the end of the ring, too.
-                (plan.ring.stages * (most_arrivals(function) + SPARE_USES)).div_ceil(tiles_each.max(1)) + 2
+                let uses =
+                    (plan.ring.stages * (most_arrivals(function) + SPARE_USES)).div_ceil(tiles_each.max(1));
+                // A ring of three stages wraps after each k-tile of a turn in one of three turns.
+                let unrolled = plan.mainloop.unrolled();
+                let turns = if unrolled > 1 { 3 * unrolled + 1 } else { 0 };
+                // Two groups along K have half of it each.
+                let groups = if gemm.form() == Form::KGrouped { 2 } else { 1 };
+                (uses + 2).max(groups * turns + groups - 1)
             }
         };
         problem.k = (tile_k * k_tiles).saturating_sub(8);
