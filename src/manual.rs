@@ -8,6 +8,7 @@
 //! | [`epilogues`] | write your own function, reduction and epilogue tree |
 //! | [`schedulers`] | choose which CTA computes which tile, and prove that every tile is computed once |
 //! | [`mainloops`] | write a mainloop from the library's parts |
+//! | [`attention`] | attention kernels, and masks of your own |
 //! | [`tuning`] | find the fastest kernel for a shape once, and keep the result |
 //! | [`races`] | find a race with the emulator |
 //! | [`numerics`] | know the largest error that a result may have |
@@ -74,6 +75,9 @@ pub mod schedulers {}
 #[doc = include_str!("manual/mainloops.md")]
 #[doc = concat!("```text\n", include_str!("manual/own_mainloop.rs"), "```")]
 pub mod mainloops {}
+
+#[doc = include_str!("manual/attention.md")]
+pub mod attention {}
 
 #[doc = include_str!("manual/tuning.md")]
 pub mod tuning {}

@@ -1,7 +1,10 @@
 //! Attention's forward pass in the emulator, against the reference in f64.
 
 use emulator::Schedule;
-use falchion::attention::{Attention, AttentionCall, AttentionProblem, AttentionSpec, HeadsRef};
+use falchion::attention::{
+    Attention, AttentionCall, AttentionProblem, AttentionSpec, Count, HeadsRef, Scope, Scores, consistent,
+};
+use falchion::collective::Real;
 use falchion::kernel::Kernel;
 use falchion::prelude::Emulator;
 use falchion::verify::attention::{Case, Checked, Layout, Values};
@@ -90,6 +93,8 @@ fn schedules() {
     for spec in [
         "d=64 tile=128x64 mask=causal l2=0",
         "d=64 tile=192x64 mask=causal stages=1",
+        "d=64 tile=128x64 mask=causal overlap=on",
+        "d=64 tile=192x64 overlap=on stages=1",
         "d=64 tile=128x64 stages=2 turns=off store=direct mask=causal",
     ] {
         let kernel = kernel(spec);
@@ -101,9 +106,10 @@ fn schedules() {
 
 #[test]
 fn specs() {
-    for text in
-        ["", "format=f16 output=f32 d=192x128 tile=192x64 stages=3 mask=causal store=direct turns=off l2=8"]
-    {
+    for text in [
+        "",
+        "format=f16 output=f32 d=192x128 tile=192x64 stages=3 mask=causal store=direct turns=off l2=8 overlap=on",
+    ] {
         let spec: AttentionSpec = text.parse().expect("a spec");
         assert_eq!(spec.to_string(), text);
     }
@@ -152,4 +158,92 @@ fn calls_that_are_refused() {
     ] {
         assert!(error.contains(words), "{words}: {error}");
     }
+}
+
+/// Keys at most `before` before a query and `after` after it; scores fall with the distance, by heads.
+struct Near;
+
+impl Scores for Near {
+    const MASKS: bool = true;
+    const CHANGES: bool = true;
+    const COUNTS: &'static [&'static str] = &["before", "after"];
+    const REALS: &'static [&'static str] = &["slope"];
+
+    fn name() -> String {
+        "near".into()
+    }
+
+    fn seen<N: Count>(of: &Scope<'_, N>, [first, last]: [N; 2]) -> [N; 2] {
+        [of.diagonal(first) - of.counts[0], of.diagonal(last).plus(1) + of.counts[1]]
+    }
+
+    fn seen_by_all<N: Count>(of: &Scope<'_, N>, [first, last]: [N; 2]) -> [N; 2] {
+        [of.diagonal(last) - of.counts[0], of.diagonal(first).plus(1) + of.counts[1]]
+    }
+
+    fn sees<N: Count>(of: &Scope<'_, N>, row: N, key: N) -> N::Truth {
+        let own = of.diagonal(row);
+        (own - of.counts[0]).at_most(key) & key.at_most(own + of.counts[1])
+    }
+
+    fn score<N: Count>(of: &Scope<'_, N>, row: N, key: N, x: N::Real) -> N::Real {
+        let distance = (of.diagonal(row) - key).real().abs();
+        x - distance * of.reals[0] * (of.head.plus(1)).real()
+    }
+}
+
+/// Chunks of 32 keys; the mask says nothing of blocks.
+struct Chunks;
+
+impl Scores for Chunks {
+    const MASKS: bool = true;
+
+    fn name() -> String {
+        "chunks".into()
+    }
+
+    fn sees<N: Count>(_of: &Scope<'_, N>, row: N, key: N) -> N::Truth {
+        let chunk = row.constant(32);
+        (row / chunk).equals(key / chunk)
+    }
+}
+
+/// A mask whose range leaves out a key that is seen.
+struct Wrong;
+
+impl Scores for Wrong {
+    const MASKS: bool = true;
+
+    fn name() -> String {
+        "wrong".into()
+    }
+
+    fn seen<N: Count>(of: &Scope<'_, N>, [_, last]: [N; 2]) -> [N; 2] {
+        [last.constant(0), of.diagonal(last)]
+    }
+
+    fn sees<N: Count>(of: &Scope<'_, N>, row: N, key: N) -> N::Truth {
+        key.at_most(of.diagonal(row))
+    }
+}
+
+#[test]
+fn masks_and_scores_of_ones_own() {
+    let spec: AttentionSpec = "d=64 tile=128x64 l2=0".parse().expect("a spec");
+    let near = Attention::with::<Near>(spec).expect("legal");
+    for [before, after] in [[0, 0], [70, 3], [1, 200], [1000, 1000]] {
+        for (queries, keys) in [(300, 270), (130, 400), (65, 1)] {
+            let case = of_heads(case(queries, keys, 64), 1, [4, 2]);
+            let case = Case { counts: vec![before, after], reals: vec![0.25], ..case };
+            for schedule in Schedule::sweep(1) {
+                run("near", &near, &case, schedule);
+            }
+        }
+    }
+    let chunks = Attention::with::<Chunks>(spec).expect("legal");
+    run("chunks", &chunks, &case(200, 150, 64), DEFAULT);
+    assert_eq!(consistent::<Near>(&[3, 1], &[1.0]), Ok(()));
+    assert_eq!(consistent::<Chunks>(&[], &[]), Ok(()));
+    let words = consistent::<Wrong>(&[], &[]).expect_err("a key is left out");
+    assert!(words.contains("query 0 of 1 sees key 0 of 1, but `seen`"), "{words}");
 }

@@ -93,6 +93,8 @@ pub struct AttentionPlan {
     pub values: MainloopSpec,
     /// Registers per thread: of the producer, and of a consumer.
     pub registers: [u32; 2],
+    /// Whether the end of a tile overlaps with the beginning of the next one.
+    pub overlaps: bool,
     /// Bytes of dynamic shared memory.
     pub shared_bytes: u32,
 }
@@ -191,13 +193,17 @@ impl AttentionPlan {
             return Err(AttentionError::SharedMemory { stages, need, have });
         }
         let queries = if two_q + stages * each <= have { 2 } else { 1 };
+        // One block of K more, if that fits: it is needed before the values of the block before it.
+        let need = q_ring.need(queries) + stages * each + k_ring.need(1);
+        let more = spec.stages.is_none() && need <= have;
+        let k_stages = if more { stages + 1 } else { stages };
         let k_start = queries * q_ring.stage_bytes;
-        let v_start = k_start + stages * k_ring.stage_bytes;
+        let v_start = k_start + k_stages * k_ring.stage_bytes;
         let barriers = v_start + stages * v_ring.stage_bytes;
         let arrivals = consumers * Arrivals::Warpgroup.count();
         let q_ring = q_ring.placed(queries, 0, barriers).arrivals(1, arrivals);
         let barriers = barriers + q_ring.barrier_bytes();
-        let k_ring = k_ring.placed(stages, k_start, barriers).arrivals(1, arrivals);
+        let k_ring = k_ring.placed(k_stages, k_start, barriers).arrivals(1, arrivals);
         let barriers = barriers + k_ring.barrier_bytes();
         let v_ring = v_ring.placed(stages, v_start, barriers).arrivals(1, arrivals);
 
@@ -222,6 +228,7 @@ impl AttentionPlan {
             scores,
             values,
             registers: [producer, consumer],
+            overlaps: spec.overlap && queries > 1,
             shared_bytes: barriers + v_ring.barrier_bytes(),
         })
     }

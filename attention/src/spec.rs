@@ -57,6 +57,9 @@ pub struct AttentionSpec {
     pub turns: bool,
     /// MiB of K and V that CTAs which run at the same time should share in L2. Tiles are ordered by it.
     pub l2: u32,
+    /// Whether the end of a tile overlaps with the first products of the next one, if there is shared memory for two
+    /// tiles of queries.
+    pub overlap: bool,
 }
 
 impl AttentionSpec {
@@ -70,7 +73,8 @@ impl AttentionSpec {
         mask: Mask::Full,
         store: OutputStore::Tma,
         turns: true,
-        l2: 32,
+        l2: 16,
+        overlap: false,
     };
 }
 
@@ -102,8 +106,18 @@ impl OutputStore {
 
 impl fmt::Display for AttentionSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { format, output, head: [d, dv], tile: [rows, keys], stages, mask, store, turns, l2 } =
-            *self;
+        let Self {
+            format,
+            output,
+            head: [d, dv],
+            tile: [rows, keys],
+            stages,
+            mask,
+            store,
+            turns,
+            l2,
+            overlap,
+        } = *self;
         let heads = if d == dv { d.to_string() } else { format!("{d}x{dv}") };
         let stages = stages.map_or_else(|| "auto".to_owned(), |stages| stages.to_string());
         let words = [
@@ -116,6 +130,7 @@ impl fmt::Display for AttentionSpec {
             (store != Self::DEFAULT.store, format!("store={}", store.name())),
             (!turns, "turns=off".to_owned()),
             (l2 != Self::DEFAULT.l2, format!("l2={l2}")),
+            (overlap, "overlap=on".to_owned()),
         ];
         let words: Vec<_> = words.into_iter().filter_map(|(differs, word)| differs.then_some(word)).collect();
         f.write_str(&words.join(" "))
@@ -162,17 +177,18 @@ impl FromStr for AttentionSpec {
                     let named = ways.into_iter().find(|store| store.name() == value);
                     spec.store = named.ok_or_else(|| refused("tma or direct"))?;
                 }
-                "turns" => {
-                    spec.turns = match value {
+                "turns" | "overlap" => {
+                    let on = match value {
                         "on" => true,
                         "off" => false,
                         _ => return Err(refused("on or off")),
-                    }
+                    };
+                    *(if key == "turns" { &mut spec.turns } else { &mut spec.overlap }) = on;
                 }
                 "l2" => spec.l2 = value.parse().map_err(|_| refused("a number of MiB"))?,
                 _ => {
                     return Err(refused(
-                        "one of the keys format, output, d, tile, stages, mask, store, turns, l2",
+                        "one of the keys format, output, d, tile, stages, mask, store, turns, l2, overlap",
                     ));
                 }
             }

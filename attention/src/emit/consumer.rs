@@ -2,11 +2,11 @@
 
 use collective::pipeline::Stage;
 use collective::{Consumer, Fragments, Plan, WarpgroupMma, WorkUnit};
-use ptx::Value;
+use ptx::{Builder, Value, Var};
 
-use super::softmax::Softmax;
+use super::softmax::{Softmax, Statistics};
 use super::store::Store;
-use super::{Kernel, Positions, QueryTile};
+use super::{CurrentTile, Kernel, Positions, QueryTile};
 
 /// What a consumer multiplies with.
 struct Consuming<'a, 'f> {
@@ -18,6 +18,11 @@ struct Consuming<'a, 'f> {
     /// The weights, as operand A.
     weights: Fragments<'f>,
     softmax: Softmax<'f>,
+    turns: Turns<'a, 'f>,
+    /// The stage of the tile's queries.
+    q: Held<'f>,
+    /// The block of keys whose weights were computed last.
+    block: Var<'f, u32>,
 }
 
 /// The turns of the consumers: named barriers after those of the consumers themselves. A consumer takes one turn
@@ -94,66 +99,113 @@ impl<'f> Kernel<'_, 'f> {
         let store = Store::new(self, consumer, values.fragment(consumer, tile));
         let positions = self.rings.map(|ring| ring.consumer());
         let turns = Turns { kernel: self, warpgroup: consumer.warpgroup };
-        let of = Consuming { kernel: self, consumer, positions, scores, values, weights, softmax };
+        let (q, block) = (Held::new(f), f.variable(0u32));
+        let of = Consuming {
+            kernel: self,
+            consumer,
+            positions,
+            scores,
+            values,
+            weights,
+            softmax,
+            turns,
+            q,
+            block,
+        };
+        let walk = self.walk();
         turns.begin();
-        self.each_tile(|unit| {
-            of.softmax.begin();
-            of.values.clear();
-            let [begin, end] = unit.blocks;
-            let q = of.positions[0].acquire();
-            f.if_else(begin.less_than(end), || of.blocks(turns, unit, q, &store), || store.release());
-            of.softmax.finish(self, unit, consumer.thread);
-            store.store(unit, q);
+        f.if_(walk.is_at_tile(), || {
+            let tile = CurrentTile::new(f, self.query_tile(walk.index()));
+            let finish = |statistics: &[Statistics<'f>], v: Stage<'f>| {
+                f.wgmma_wait(0);
+                consumer.release.arrive(v.empty);
+                of.softmax.finish(self, tile.get(), statistics, consumer.thread);
+                store.store(tile.get(), of.q.stage());
+            };
+            of.first(tile.get());
+            f.loop_(|| {
+                of.blocks(tile.get(), &store);
+                walk.advance();
+                if plan.overlaps {
+                    f.break_if(!walk.is_at_tile());
+                    of.boundary(self.query_tile(walk.index()), &tile, &finish);
+                } else {
+                    let v = of.last();
+                    // Computed while the last product runs.
+                    let next = self.query_tile(walk.index());
+                    finish(&of.softmax.statistics(), v);
+                    f.break_if(!walk.is_at_tile());
+                    tile.set(next);
+                    of.first(next);
+                }
+            });
+            if plan.overlaps {
+                let v = of.last();
+                finish(&of.softmax.statistics(), v);
+            }
         });
         turns.finish();
         store.finish();
     }
 }
 
-impl<'f> Consuming<'_, 'f> {
-    /// Multiplies all blocks of a tile, from the last to the first.
-    fn blocks(&self, turns: Turns<'_, 'f>, unit: QueryTile<'f>, q: Stage<'f>, store: &Store<'_, 'f>) {
-        let f = self.kernel.f;
-        let QueryTile { blocks: [begin, end], whole: [whole, whole_end], from_first, .. } = unit;
-        let block = f.variable(end - 1);
-        self.first(turns, unit, q, block.get());
-        store.release();
-        let walk = |until: Value<'f, u32>, masked: bool| {
-            f.while_(
-                || block.get().more_than(until),
-                || {
-                    block.set(block.get() - 1);
-                    self.next(turns, unit, q, block.get(), masked);
-                },
-            );
-        };
-        // The first block is one of those after `whole`, if there are any.
-        if self.kernel.scores.masks() {
-            walk(whole_end, true);
-        }
-        walk(whole, false);
-        if self.kernel.scores.masks() && !from_first {
-            walk(begin, true);
-        }
-        // Only weights are left.
-        let v = self.positions[2].acquire();
-        self.values.multiply_registers(&self.weights, v, true);
-        f.wgmma_wait(0);
-        self.consumer.release.arrive(v.empty);
+/// A stage in variables, from one tile to the next.
+#[derive(Clone, Copy)]
+struct Held<'f> {
+    address: Var<'f, u32>,
+    empty: Var<'f, u32>,
+}
+
+impl<'f> Held<'f> {
+    fn new(f: &'f Builder) -> Self {
+        Self { address: f.variable(0), empty: f.variable(0) }
     }
 
-    /// The weights of the first block of a tile.
-    fn first(&self, turns: Turns<'_, 'f>, unit: QueryTile<'f>, q: Stage<'f>, block: Value<'f, u32>) {
-        let (f, softmax) = (self.kernel.f, &self.softmax);
-        let k = self.positions[1].acquire();
-        turns.wait();
+    fn set(&self, stage: Stage<'f>) {
+        self.address.set(stage.address);
+        self.empty.set(stage.empty);
+    }
+
+    fn stage(&self) -> Stage<'f> {
+        let (address, empty) = (self.address.get(), self.empty.get());
+        Stage { address, full: empty, empty }
+    }
+}
+
+/// Ends a tile: called with the statistics of its rows and the stage of its last values.
+type Finish<'a, 'f> = &'a dyn Fn(&[Statistics<'f>], Stage<'f>);
+
+impl<'f> Consuming<'_, 'f> {
+    /// Starts the scores of a block of keys.
+    fn multiply_keys(&self, q: Stage<'f>, k: Stage<'f>) {
+        let f = self.kernel.f;
         let operands = self.scores.find_in([q, k]);
         f.wgmma_fence();
         operands.issue(false);
         f.wgmma_commit();
-        turns.pass();
+    }
+
+    /// The weights of a tile's last block, the first one that is multiplied.
+    fn first(&self, unit: QueryTile<'f>) {
+        let f = self.kernel.f;
+        let (q, k) = (self.positions[0].acquire(), self.positions[1].acquire());
+        self.q.set(q);
+        self.turns.wait();
+        self.multiply_keys(q, k);
+        self.turns.pass();
+        self.values.clear();
         f.wgmma_wait(0);
         self.consumer.release.arrive(k.empty);
+        self.begin(unit);
+        self.weights.pack(self.scores.accumulators());
+    }
+
+    /// Begins a tile: the scores of its last block become weights.
+    fn begin(&self, unit: QueryTile<'f>) {
+        let (f, softmax) = (self.kernel.f, &self.softmax);
+        let block = unit.blocks[1] - 1;
+        self.block.set(block);
+        softmax.begin();
         let [begin, end] = unit.whole;
         let whole = block.at_least(begin) & block.less_than(end);
         if self.kernel.scores.changes() {
@@ -162,35 +214,79 @@ impl<'f> Consuming<'_, 'f> {
             f.if_(!whole, || softmax.score(self.kernel, unit, block, true));
         }
         softmax.weigh(self.kernel.parameters.to_log2);
-        self.weights.pack(self.scores.accumulators());
     }
 
-    /// The weights of a block, while the values of the block before are multiplied.
-    fn next(
-        &self,
-        turns: Turns<'_, 'f>,
-        unit: QueryTile<'f>,
-        q: Stage<'f>,
-        block: Value<'f, u32>,
-        masked: bool,
-    ) {
+    /// Multiplies a tile's blocks, from the last to the first, except for the values of the first.
+    fn blocks(&self, unit: QueryTile<'f>, store: &Store<'_, 'f>) {
+        let f = self.kernel.f;
+        let QueryTile { blocks: [begin, _], whole: [whole, whole_end], from_first, .. } = unit;
+        let walk = |until: Value<'f, u32>, masked: bool| {
+            f.while_(
+                || self.block.get().more_than(until),
+                || {
+                    self.block.set(self.block.get() - 1);
+                    self.next(unit, masked);
+                    store.release();
+                },
+            );
+        };
+        // The last block is one of those after `whole`, if there are any.
+        if self.kernel.scores.masks() {
+            walk(whole_end, true);
+        }
+        walk(whole, false);
+        if self.kernel.scores.masks() && !from_first {
+            walk(begin, true);
+        }
+        store.release();
+    }
+
+    /// The weights of a block, while the values of the block after it are multiplied.
+    fn next(&self, unit: QueryTile<'f>, masked: bool) {
         let (f, softmax, release) = (self.kernel.f, &self.softmax, &self.consumer.release);
         let k = self.positions[1].acquire();
-        turns.wait();
-        let scores = self.scores.find_in([q, k]);
-        f.wgmma_fence();
-        scores.issue(false);
-        f.wgmma_commit();
-        let v = self.positions[2].acquire();
-        self.values.multiply_registers(&self.weights, v, true);
-        turns.pass();
+        let v = self.multiply_both(self.q.stage(), k);
         f.wgmma_wait(1);
         release.arrive(k.empty);
-        softmax.score(self.kernel, unit, block, masked);
+        softmax.score(self.kernel, unit, self.block.get(), masked);
         let factors = softmax.weigh(self.kernel.parameters.to_log2);
         f.wgmma_wait(0);
         release.arrive(v.empty);
         softmax.rescale(&factors);
         self.weights.pack(self.scores.accumulators());
+    }
+
+    /// As `next`, from the first block of a tile to the last block of the next tile.
+    fn boundary(&self, next: QueryTile<'f>, tile: &CurrentTile<'f>, finish: Finish<'_, 'f>) {
+        let f = self.kernel.f;
+        let (q, k) = (self.positions[0].acquire(), self.positions[1].acquire());
+        let v = self.multiply_both(q, k);
+        f.wgmma_wait(1);
+        self.consumer.release.arrive(k.empty);
+        let statistics = self.softmax.statistics();
+        self.begin(next);
+        finish(&statistics, v);
+        self.values.clear();
+        self.weights.pack(self.scores.accumulators());
+        self.q.set(q);
+        tile.set(next);
+    }
+
+    /// In the consumer's turn, starts the scores of a block and the product of the last weights. Returns the stage
+    /// of values.
+    fn multiply_both(&self, q: Stage<'f>, k: Stage<'f>) -> Stage<'f> {
+        self.turns.wait();
+        self.multiply_keys(q, k);
+        let v = self.positions[2].acquire();
+        self.values.multiply_registers(&self.weights, v, true);
+        self.turns.pass();
+        v
+    }
+
+    /// Starts the product of the last weights of all. Returns the stage of values.
+    fn last(&self) -> Stage<'f> {
+        let v = self.positions[2].acquire();
+        self.values.multiply_registers(&self.weights, v, true);
+        v
     }
 }

@@ -6,7 +6,7 @@ mod store;
 
 use collective::pipeline::{ClusterPosition, Position, Release, Ring};
 use collective::{Arrivals, Consumer, Origin, Plan, TensorCopy};
-use ptx::{Builder, Special, Value};
+use ptx::{Builder, Special, Value, Var};
 
 use crate::plan::AttentionPlan;
 use crate::scores::{AnyScores, DeviceScope, Scope};
@@ -58,12 +58,97 @@ struct QueryTile<'f> {
     row: Value<'f, u32>,
     head: Value<'f, u32>,
     batch: Value<'f, u32>,
-    /// Blocks of keys, from the first to one past the last.
+    /// Blocks of keys, from the first to one past the last; at least one. If no query sees a key, it is the one after
+    /// the last key.
     blocks: [Value<'f, u32>; 2],
     /// Among these, the blocks that every query sees whole.
     whole: [Value<'f, u32>; 2],
     /// Whether no block before `whole` is needed, for any tile.
     from_first: bool,
+}
+
+/// The tiles of a CTA, one after the other.
+///
+/// CTAs take tiles in rounds. If a mask makes tiles differ, a section of heads begins with a round, and every
+/// second round is dealt out in the reverse order: tiles get shorter within a section, so every CTA gets about the
+/// same work.
+#[derive(Clone, Copy)]
+struct Walk<'f> {
+    tiles: Value<'f, u32>,
+    of_section: Value<'f, u32>,
+    /// First tile of the round.
+    first: Var<'f, u32>,
+    /// One past the last tile of the section.
+    end: Var<'f, u32>,
+    /// Whether the round is dealt out in the reverse order.
+    odd: Option<Var<'f, u32>>,
+}
+
+impl<'f> Walk<'f> {
+    /// Whether there is a tile.
+    fn is_at_tile(&self) -> Value<'f, bool> {
+        self.first.get().less_than(self.tiles)
+    }
+
+    /// The tile's number.
+    fn index(&self) -> Value<'f, u32> {
+        let f = self.tiles.builder();
+        let (cta, ctas) = (f.special(Special::CtaX), f.special(Special::GridX));
+        let reverse = self.odd.map(|odd| odd.get().differs_from(0));
+        self.first.get() + reverse.map_or(cta, |reverse| (ctas - 1 - cta).where_or(reverse, cta))
+    }
+
+    /// Advances to the next tile.
+    fn advance(&self) {
+        self.next_round();
+        self.seek();
+    }
+
+    fn next_round(&self) {
+        let ctas = self.tiles.builder().special(Special::GridX);
+        let next = (self.first.get() + ctas).min(self.end.get());
+        self.first.set(next);
+        let further = (next + self.of_section).min(self.tiles);
+        self.end.set(further.where_or(next.equals(self.end.get()), self.end.get()));
+        if let Some(odd) = self.odd {
+            odd.set(odd.get() ^ 1);
+        }
+    }
+
+    /// Skips rounds in which the CTA has no tile.
+    fn seek(&self) {
+        let misses = || self.is_at_tile() & self.index().at_least(self.end.get());
+        self.tiles.builder().while_(misses, || self.next_round());
+    }
+}
+
+/// A tile of queries in variables.
+struct CurrentTile<'f> {
+    numbers: [Var<'f, u32>; 7],
+    from_first: bool,
+}
+
+impl<'f> CurrentTile<'f> {
+    fn new(f: &'f Builder, tile: QueryTile<'f>) -> Self {
+        Self { numbers: tile.numbers().map(|number| f.variable(number)), from_first: tile.from_first }
+    }
+
+    fn set(&self, tile: QueryTile<'f>) {
+        self.numbers.iter().zip(tile.numbers()).for_each(|(variable, number)| variable.set(number));
+    }
+
+    fn get(&self) -> QueryTile<'f> {
+        let [row, head, batch, begin, end, whole, whole_end] = self.numbers.map(Var::get);
+        let (blocks, whole) = ([begin, end], [whole, whole_end]);
+        QueryTile { row, head, batch, blocks, whole, from_first: self.from_first }
+    }
+}
+
+impl<'f> QueryTile<'f> {
+    fn numbers(&self) -> [Value<'f, u32>; 7] {
+        let Self { row, head, batch, blocks: [begin, end], whole: [whole, whole_end], .. } = *self;
+        [row, head, batch, begin, end, whole, whole_end]
+    }
 }
 
 /// What every role knows.
@@ -149,35 +234,20 @@ impl<'f> Parameters<'f> {
 }
 
 impl<'f> Kernel<'_, 'f> {
-    /// Emits `body` for each tile of the CTA. Every role calls it, so all walk the same tiles.
-    ///
-    /// CTAs take tiles in rounds. If a mask makes tiles differ, a section of heads begins with a round, and every
-    /// second round is dealt out in the reverse order: tiles get shorter within a section, so every CTA gets about
-    /// the same work.
-    fn each_tile(&self, body: impl FnOnce(QueryTile<'f>)) {
+    /// The CTA's place among the tiles, at its first one. Every role has its own, so all walk the same tiles.
+    fn walk(&self) -> Walk<'f> {
         let (f, Parameters { tiles, across, section, .. }) = (self.f, &self.parameters);
-        let (tiles, masks) = (*tiles, self.scores.masks());
-        let (cta, ctas) = (f.special(Special::CtaX), f.special(Special::GridX));
-        let of_section = *across * *section;
-        let (first, odd) = (f.variable(0u32), f.variable(0u32));
-        let end = if masks { of_section.min(tiles) } else { tiles };
-        let end = f.variable(end);
-        f.while_(
-            || first.get().less_than(tiles),
-            || {
-                let reverse = odd.get().differs_from(0);
-                let place = if masks { (ctas - 1 - cta).where_or(reverse, cta) } else { cta };
-                let index = first.get() + place;
-                f.if_(index.less_than(end.get()), || body(self.query_tile(index)));
-                let next = (first.get() + ctas).min(end.get());
-                first.set(next);
-                if masks {
-                    odd.set(odd.get() ^ 1);
-                    let further = (next + of_section).min(tiles);
-                    end.set(further.where_or(next.equals(end.get()), end.get()));
-                }
-            },
-        );
+        let masks = self.scores.masks();
+        let of_section = if masks { *across * *section } else { *tiles };
+        let walk = Walk {
+            tiles: *tiles,
+            of_section,
+            first: f.variable(0u32),
+            end: f.variable(of_section.min(*tiles)),
+            odd: masks.then(|| f.variable(0u32)),
+        };
+        walk.seek();
+        walk
     }
 
     /// The tile with this number: of each section of heads, first the last queries of all its heads, since these
@@ -202,8 +272,9 @@ impl<'f> Kernel<'_, 'f> {
         };
         let [begin, end] = inside(self.scores.seen(&scope, ends));
         let blocks = [begin / block, end.div_ceil(block)];
-        // No key, no block.
-        let blocks = [blocks[0], blocks[1].where_or(begin.less_than(end), blocks[0])];
+        // Without keys, a block that tensor copies fill with zeros, of which nothing is seen.
+        let (some, beyond) = (begin.less_than(end), keys.max(1).div_ceil(block));
+        let blocks = [blocks[0].where_or(some, beyond), blocks[1].where_or(some, beyond + 1)];
         let all = self.scores.seen_by_all(&scope, ends);
         let from_first = all[0].known_bits() == Some(0);
         let [begin, end] = inside(all);
@@ -220,7 +291,8 @@ impl<'f> Kernel<'_, 'f> {
 
     /// Emitted for one thread: loads Q, K and V of each tile.
     ///
-    /// A block of keys is needed before the values of the block that was multiplied before it.
+    /// A block of keys is needed before the values of the block that was multiplied before it; if tiles overlap, also
+    /// that of the next tile.
     fn produce(&self) {
         let Self { f, plan, parameters, .. } = self;
         let [q, k, v] = self.rings.map(|ring| ring.producer());
@@ -228,34 +300,49 @@ impl<'f> Kernel<'_, 'f> {
         let bytes = plan.rings.map(|ring| f.constant(ring.transaction_bytes()));
         let zero = f.constant(0);
         let keys = plan.spec.tile[1];
-        self.each_tile(|unit| {
-            let QueryTile { row, head, batch, blocks: [begin, end], .. } = unit;
-            let shared = head / parameters.share;
-            let from = |i: usize, head| Origin {
-                matrix: Some(head),
-                batch: Some(batch),
-                ..Origin::alone(parameters.maps[i])
-            };
-            let load_k = |block: Value<'f, u32>| {
-                k.produce(bytes[1], |stage| copies[1].load(f, stage, from(1, shared), [block * keys, zero]));
-            };
-            let load_v = |block: Value<'f, u32>| {
-                v.produce(bytes[2], |stage| copies[2].load(f, stage, from(2, shared), [zero, block * keys]));
-            };
-            // O goes through the memory of Q, so Q is loaded also for tiles without keys.
-            q.produce(bytes[0], |stage| copies[0].load(f, stage, from(0, head), [row, zero]));
-            f.if_(begin.less_than(end), || {
-                load_k(end - 1);
+        let walk = self.walk();
+        let from = |i: usize, tile: QueryTile<'f>| Origin {
+            matrix: Some(if i == 0 { tile.head } else { tile.head / parameters.share }),
+            batch: Some(tile.batch),
+            ..Origin::alone(parameters.maps[i])
+        };
+        let load_k = |tile: QueryTile<'f>, block: Value<'f, u32>| {
+            k.produce(bytes[1], |stage| copies[1].load(f, stage, from(1, tile), [block * keys, zero]));
+        };
+        let load_v = |tile: QueryTile<'f>, block: Value<'f, u32>| {
+            v.produce(bytes[2], |stage| copies[2].load(f, stage, from(2, tile), [zero, block * keys]));
+        };
+        let first = |tile: QueryTile<'f>| {
+            q.produce(bytes[0], |stage| copies[0].load(f, stage, from(0, tile), [tile.row, zero]));
+            load_k(tile, tile.blocks[1] - 1);
+        };
+        f.if_(walk.is_at_tile(), || {
+            let tile = CurrentTile::new(f, self.query_tile(walk.index()));
+            first(tile.get());
+            f.loop_(|| {
+                let unit = tile.get();
+                let [begin, end] = unit.blocks;
                 let block = f.variable(end - 1);
                 f.while_(
                     || block.get().more_than(begin),
                     || {
-                        load_k(block.get() - 1);
-                        load_v(block.get());
+                        load_k(unit, block.get() - 1);
+                        load_v(unit, block.get());
                         block.set(block.get() - 1);
                     },
                 );
-                load_v(begin);
+                walk.advance();
+                if !plan.overlaps {
+                    load_v(unit, begin);
+                }
+                f.if_(walk.is_at_tile(), || {
+                    tile.set(self.query_tile(walk.index()));
+                    first(tile.get());
+                });
+                if plan.overlaps {
+                    load_v(unit, begin);
+                }
+                f.break_if(!walk.is_at_tile());
             });
         });
     }

@@ -19,6 +19,13 @@ pub(super) struct Row<'f> {
     sum: Var<'f, f32>,
 }
 
+/// What is known of a query's scores: the largest, and the thread's part of the sum of weights.
+#[derive(Clone, Copy)]
+pub(super) struct Statistics<'f> {
+    most: Value<'f, f32>,
+    sum: Value<'f, f32>,
+}
+
 /// The queries of a thread.
 pub(super) struct Softmax<'f> {
     f: &'f Builder,
@@ -124,11 +131,22 @@ impl<'f> Softmax<'f> {
         }
     }
 
+    /// The statistics of all rows, before the next tile begins.
+    pub(super) fn statistics(&self) -> Vec<Statistics<'f>> {
+        self.rows.iter().map(|row| Statistics { most: row.most.get(), sum: row.sum.get() }).collect()
+    }
+
     /// Ends a tile: divides O by the sums of weights, and stores the log-sum-exp.
-    pub(super) fn finish(&self, kernel: &Kernel<'_, 'f>, unit: QueryTile<'f>, thread: Value<'f, u32>) {
+    pub(super) fn finish(
+        &self,
+        kernel: &Kernel<'_, 'f>,
+        unit: QueryTile<'f>,
+        statistics: &[Statistics<'f>],
+        thread: Value<'f, u32>,
+    ) {
         let f = self.f;
         let super::Parameters { queries, heads, log_sum_exp, to_ln, .. } = kernel.parameters;
-        let sums = self.rows.iter().map(|row| across(f, row.sum.get(), |a, b| a + b));
+        let sums = statistics.iter().map(|row| across(f, row.sum, |a, b| a + b));
         let sums: Vec<_> = sums.collect();
         let inverse = |&sum: &Value<'f, f32>| {
             let inverse = Fast::divide(f.constant(1.0), sum);
@@ -139,10 +157,10 @@ impl<'f> Softmax<'f> {
         let rows = (unit.batch * heads + unit.head).mul_wide(queries);
         let speaks = (thread % 4).equals(0) & log_sum_exp.differs_from(0);
         f.if_(speaks, || {
-            for (row, &sum) in self.rows.iter().zip(&sums) {
+            for ((row, &sum), statistics) in self.rows.iter().zip(&sums).zip(statistics) {
                 let at = first + row.offset;
                 f.if_(at.less_than(queries), || {
-                    let value = Fast::ln(sum) + row.most.get() * to_ln;
+                    let value = Fast::ln(sum) + statistics.most * to_ln;
                     let value = f.constant(f32::NEG_INFINITY).where_or(sum.equals(0.0), value);
                     f.store_global(log_sum_exp + (rows + at.cast::<u64>()) * 4, 0, [value]);
                 });

@@ -100,6 +100,7 @@ impl<'a, 'f> Store<'a, 'f> {
             f.if_(pending.get().differs_from(0), || {
                 f.if_(thread.equals(0), || f.bulk_wait(0, true));
                 release.arrive(pending.get());
+                pending.set(0);
             });
         }
     }

@@ -1,0 +1,56 @@
+//! Attention with a mask and scores of your own: a sliding window over causal attention, with a soft cap. The same
+//! Rust functions on the host check the result.
+//!
+//! `cargo run --release --example attention`
+
+use falchion::attention::{Attention, AttentionProblem, Count, Scope, Scores, consistent};
+use falchion::collective::Real;
+use falchion::prelude::*;
+use falchion::verify::attention::Case;
+
+/// A query sees `window` keys, up to its own. Scores are `cap * tanh(score / cap)`.
+struct Window;
+
+impl Scores for Window {
+    const MASKS: bool = true;
+    const CHANGES: bool = true;
+    const COUNTS: &'static [&'static str] = &["window"];
+    const REALS: &'static [&'static str] = &["cap"];
+
+    fn name() -> String {
+        "window_softcap".into()
+    }
+
+    /// The keys that the queries from `first` to `last` see: blocks without any of them are left out.
+    fn seen<N: Count>(of: &Scope<'_, N>, [first, last]: [N; 2]) -> [N; 2] {
+        [of.diagonal(first).plus(1) - of.counts[0], of.diagonal(last).plus(1)]
+    }
+
+    /// The keys that all of them see: blocks of these alone are not masked.
+    fn seen_by_all<N: Count>(of: &Scope<'_, N>, [first, last]: [N; 2]) -> [N; 2] {
+        [of.diagonal(last).plus(1) - of.counts[0], of.diagonal(first).plus(1)]
+    }
+
+    fn sees<N: Count>(of: &Scope<'_, N>, row: N, key: N) -> N::Truth {
+        let own = of.diagonal(row);
+        key.at_most(own) & own.less(key + of.counts[0])
+    }
+
+    fn score<N: Count>(of: &Scope<'_, N>, _row: N, _key: N, x: N::Real) -> N::Real {
+        (x / of.reals[0]).tanh() * of.reals[0]
+    }
+}
+
+fn main() -> Result<(), Report> {
+    consistent::<Window>(&[5], &[20.0])?; // the three functions agree
+    let mut engine: Box<dyn Engine> = match Gpu::new(0) {
+        Ok(gpu) => Box::new(gpu),
+        Err(_) => Box::new(Emulator::new()),
+    };
+    let kernel = Attention::with::<Window>("d=64 tile=64x64".parse()?)?;
+    let problem = AttentionProblem { heads: [4, 2], ..AttentionProblem::new(1, 4, [300, 300], 64) };
+    let case = Case { counts: vec![100], reals: vec![20.0], ..Case::new(problem) };
+    let checked = case.check(engine.as_mut(), &kernel)?;
+    println!("{} queries, error at most {:.2} of the bound", checked.rows, checked.o.ratio);
+    Ok(())
+}
