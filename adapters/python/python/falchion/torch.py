@@ -63,7 +63,7 @@ def _gradient(ctx, gradient: Tensor):
     needs_x, needs_weight, needs_bias = ctx.needs_input_grad
     of_x = matmul(gradient, weight) if needs_x else None
     of_weight = matmul(gradient.t(), x) if needs_weight else None
-    of_bias = gradient.sum(0, dtype=torch.float32).to(gradient.dtype) if ctx.biased and needs_bias else None
+    of_bias = gradient.sum(0) if ctx.biased and needs_bias else None
     return of_x, of_weight, of_bias
 
 
