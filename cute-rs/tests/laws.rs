@@ -1,5 +1,5 @@
-//! Tests of the equations of the algebra on random layouts: each check runs a law of [`cute_rs::laws`] on 10
-//! 000 cases with a result.
+//! Tests of the equations of the algebra on random layouts: each check runs a law of [`cute_rs::laws`] on
+//! 2500 cases with a result; with `cargo xtask test --long`, on 10 000.
 
 use cute_rs::atom::SwizzleMode;
 use cute_rs::laws::{self, check};
@@ -12,7 +12,9 @@ use cute_rs::{
 };
 use proptest::strategy::Strategy;
 
-const CASES: u32 = 10_000;
+fn cases() -> u32 {
+    if std::env::var_os("FALCHION_LONG").is_some() { 10_000 } else { 2500 }
+}
 
 /// A layout, and for its first modes a part that `part` draws, or nothing in one of four cases.
 fn by_mode(
@@ -32,7 +34,7 @@ fn open(choices: &mut Choices, rank: usize) -> Vec<Option<i64>> {
 
 #[test]
 fn tuples_are_their_trees() {
-    check(CASES, 100, choices(|choices| choices.tuple(-4, 12)), |tuple| laws::tuple_structure(&tuple));
+    check(cases(), 100, choices(|choices| choices.tuple(-4, 12)), |tuple| laws::tuple_structure(&tuple));
 }
 
 #[test]
@@ -53,23 +55,23 @@ fn tuples_relate_as_their_trees_do() {
         };
         (a, b)
     });
-    check(CASES, 100, pairs, |(a, b)| laws::tuple_relations(&a, &b));
+    check(cases(), 100, pairs, |(a, b)| laws::tuple_relations(&a, &b));
 }
 
 #[test]
 fn coordinates_stand_for_each_other() {
-    check(CASES, 100, (shapes(), shapes()), |(a, b)| laws::coordinates(&a, &b));
+    check(cases(), 100, (shapes(), shapes()), |(a, b)| laws::coordinates(&a, &b));
 }
 
 #[test]
 fn coordinates_come_in_any_order() {
-    let cases = choices(|choices| {
+    let drawn = choices(|choices| {
         let shape = choices.layout().shape();
         let places: Vec<_> = (0..shape.len()).map(|_| choices.below(4)).collect();
         let order = IntTuple::flat(&places).and_then(|flat| flat.unflatten(&shape));
         (shape, if choices.one_in(4) { IntTuple::int(0) } else { order.unwrap_or(shape) })
     });
-    check(CASES, 100, cases, |(shape, order)| laws::ordered_coordinates(&shape, &order));
+    check(cases(), 100, drawn, |(shape, order)| laws::ordered_coordinates(&shape, &order));
 }
 
 #[test]
@@ -81,164 +83,164 @@ fn shapes_are_divided_from_the_left() {
         let before: i64 = (0..leaf).map(|i| shape.leaf(i)).product();
         (shape, before * choices.between(1, shape.leaf(leaf)))
     });
-    check(CASES, 60, divisors, |(shape, n)| laws::shape_division(&shape, n));
-    check(CASES, 15, (shapes(), 1_i64..40), |(shape, n)| laws::shape_division(&shape, n));
+    check(cases(), 60, divisors, |(shape, n)| laws::shape_division(&shape, n));
+    check(cases(), 15, (shapes(), 1_i64..40), |(shape, n)| laws::shape_division(&shape, n));
 }
 
 #[test]
 fn tuples_are_edited() {
-    let cases =
+    let drawn =
         choices(|choices| (choices.tuple(-2, 9), choices.tuple(-2, 9), choices.index(5), choices.index(5)));
-    check(CASES, 100, cases, |(a, b, i, j)| laws::tuple_edits(&a, &b, i, j));
+    check(cases(), 100, drawn, |(a, b, i, j)| laws::tuple_edits(&a, &b, i, j));
 }
 
 #[test]
 fn a_layout_is_its_leaves() {
-    check(CASES, 100, layouts(), |layout| laws::evaluation(&layout));
-    check(CASES, 100, signed_layouts(), |layout| laws::evaluation(&layout));
+    check(cases(), 100, layouts(), |layout| laws::evaluation(&layout));
+    check(cases(), 100, signed_layouts(), |layout| laws::evaluation(&layout));
 }
 
 #[test]
 fn coalesce_keeps_the_function_and_is_minimal() {
-    check(CASES, 100, signed_layouts(), |layout| laws::coalesce(&layout));
+    check(cases(), 100, signed_layouts(), |layout| laws::coalesce(&layout));
 }
 
 #[test]
 fn composition_is_one_after_the_other() {
-    check(CASES, 100, composable_pairs(), |(a, b)| laws::composition(&a, &b));
+    check(cases(), 100, composable_pairs(), |(a, b)| laws::composition(&a, &b));
     // Pairs that may have no result: A may have negative strides, and B may have one.
     let odd = choices(|choices| {
         let a = choices.signed_layout();
         (a, choices.nearly_composable_with(&a))
     });
-    check(CASES, 50, odd, |(a, b)| laws::composition(&a, &b));
-    check(CASES, 20, (layouts(), signed_layouts()), |(a, b)| laws::composition(&a, &b));
+    check(cases(), 50, odd, |(a, b)| laws::composition(&a, &b));
+    check(cases(), 20, (layouts(), signed_layouts()), |(a, b)| laws::composition(&a, &b));
 }
 
 #[test]
 fn composition_goes_mode_by_mode() {
-    let cases = choices(|choices| by_mode(choices, Choices::composable_with));
-    check(CASES, 100, cases, |(layout, tilers)| laws::composition_by_mode(&layout, &tilers));
+    let drawn = choices(|choices| by_mode(choices, Choices::composable_with));
+    check(cases(), 100, drawn, |(layout, tilers)| laws::composition_by_mode(&layout, &tilers));
 }
 
 #[test]
 fn layouts_take_other_shapes() {
-    let cases = choices(|choices| {
+    let drawn = choices(|choices| {
         let layout = choices.layout();
         let shape = if choices.one_in(3) { choices.layout() } else { choices.composable_with(&layout) };
         (layout, shape.shape())
     });
-    check(CASES, 30, cases, |(layout, shape)| laws::with_shape(&layout, &shape));
+    check(cases(), 30, drawn, |(layout, shape)| laws::with_shape(&layout, &shape));
 }
 
 #[test]
 fn complement_fills_up_without_overlap() {
-    check(CASES, 60, (layouts(), 1_i64..1000), |(layout, n)| laws::complement(&layout, n));
-    check(CASES, 100, (injective_layouts(), 1_i64..1000), |(layout, n)| laws::complement(&layout, n));
+    check(cases(), 60, (layouts(), 1_i64..1000), |(layout, n)| laws::complement(&layout, n));
+    check(cases(), 100, (injective_layouts(), 1_i64..1000), |(layout, n)| laws::complement(&layout, n));
 }
 
 #[test]
 fn inverses_undo() {
-    check(CASES, 40, layouts(), |layout| laws::inverses(&layout));
-    check(CASES, 100, injective_layouts(), |layout| laws::inverses(&layout));
+    check(cases(), 40, layouts(), |layout| laws::inverses(&layout));
+    check(cases(), 100, injective_layouts(), |layout| laws::inverses(&layout));
 }
 
 #[test]
 fn common_layouts_agree() {
-    check(CASES, 100, congruent_pairs(), |(a, b)| laws::common(&a, &b));
+    check(cases(), 100, congruent_pairs(), |(a, b)| laws::common(&a, &b));
     let compact = (compact_layouts(), compact_layouts())
         .prop_map(|(a, b)| if a.size() == b.size() { (a, b) } else { (a, a) });
-    check(CASES, 100, compact, |(a, b)| laws::common(&a, &b));
+    check(cases(), 100, compact, |(a, b)| laws::common(&a, &b));
 }
 
 #[test]
 fn alignment_keeps_groups_whole() {
-    check(CASES, 100, injective_layouts(), |layout| laws::alignment(&layout));
+    check(cases(), 100, injective_layouts(), |layout| laws::alignment(&layout));
 }
 
 #[test]
 fn items_are_spread_over_a_shape() {
-    check(CASES, 100, (shapes(), 1_i64..64), |(shape, n)| laws::distribution(&shape, n));
+    check(cases(), 100, (shapes(), 1_i64..64), |(shape, n)| laws::distribution(&shape, n));
 }
 
 #[test]
 fn logical_divide_walks_tiles() {
-    check(CASES, 100, divisible_tilers(), |(layout, tiler)| laws::logical_divide(&layout, &tiler));
+    check(cases(), 100, divisible_tilers(), |(layout, tiler)| laws::logical_divide(&layout, &tiler));
     let odd = choices(|choices| {
         let layout = choices.layout();
         (layout, choices.nearly_composable_with(&layout))
     });
-    check(CASES, 40, odd, |(layout, tiler)| laws::logical_divide(&layout, &tiler));
+    check(cases(), 40, odd, |(layout, tiler)| laws::logical_divide(&layout, &tiler));
 }
 
 #[test]
 fn divides_go_mode_by_mode() {
-    let cases = choices(|choices| by_mode(choices, Choices::composable_with));
-    check(CASES, 100, cases, |(layout, tilers)| laws::divides_by_mode(&layout, &tilers));
+    let drawn = choices(|choices| by_mode(choices, Choices::composable_with));
+    check(cases(), 100, drawn, |(layout, tilers)| laws::divides_by_mode(&layout, &tilers));
 }
 
 #[test]
 fn logical_product_repeats() {
-    let cases = choices(|choices| {
+    let drawn = choices(|choices| {
         let block = choices.injective_layout();
         let rank = choices.between(1, 3) as usize;
         (block, choices.grid(rank))
     });
-    check(CASES, 60, cases, |(block, grid)| laws::logical_product(&block, &grid));
+    check(cases(), 60, drawn, |(block, grid)| laws::logical_product(&block, &grid));
 }
 
 #[test]
 fn products_go_mode_by_mode() {
-    let cases = choices(|choices| by_mode(choices, |choices, _| choices.grid(1)));
-    check(CASES, 40, cases, |(block, grids)| laws::products_by_mode(&block, &grids));
+    let drawn = choices(|choices| by_mode(choices, |choices, _| choices.grid(1)));
+    check(cases(), 40, drawn, |(block, grids)| laws::products_by_mode(&block, &grids));
 }
 
 #[test]
 fn blocks_repeat_mode_by_mode() {
-    check(CASES, 50, blocks_and_grids(), |(block, grid)| laws::blocked_and_raked(&block, &grid));
+    check(cases(), 50, blocks_and_grids(), |(block, grid)| laws::blocked_and_raked(&block, &grid));
 }
 
 #[test]
 fn blocks_fill_a_shape_in_order() {
-    let cases = choices(|choices| {
+    let drawn = choices(|choices| {
         let block = choices.injective_layout();
         let counts: Vec<_> = (0..block.rank()).map(|_| choices.between(1, 3)).collect();
         let mut order: Vec<_> = (0..block.rank()).collect();
         choices.shuffle(&mut order);
         (block, counts, order)
     });
-    check(CASES, 50, cases, |(block, counts, order)| laws::filled_shape(&block, &counts, &order));
+    check(cases(), 50, drawn, |(block, counts, order)| laws::filled_shape(&block, &counts, &order));
 }
 
 #[test]
 fn slices_are_parts() {
-    let cases = choices(|choices| {
+    let drawn = choices(|choices| {
         let layout = choices.layout();
         (layout, open(choices, layout.rank()))
     });
-    check(CASES, 100, cases, |(layout, coord)| laws::slices(&layout, &coord));
+    check(cases(), 100, drawn, |(layout, coord)| laws::slices(&layout, &coord));
 }
 
 #[test]
 fn layouts_are_edited() {
-    let cases =
+    let drawn =
         choices(|choices| (choices.signed_layout(), choices.layout(), choices.index(5), choices.index(5)));
-    check(CASES, 100, cases, |(a, b, i, j)| laws::layout_edits(&a, &b, i, j));
+    check(cases(), 100, drawn, |(a, b, i, j)| laws::layout_edits(&a, &b, i, j));
 }
 
 #[test]
 fn strides_are_generated_in_order() {
-    let cases = choices(|choices| {
+    let drawn = choices(|choices| {
         let order: Vec<_> = (0..5).map(|_| choices.below(4)).collect();
         (choices.layout(), order)
     });
-    check(CASES, 100, cases, |(layout, order)| laws::generated_strides(&layout, &order));
+    check(cases(), 100, drawn, |(layout, order)| laws::generated_strides(&layout, &order));
 }
 
 #[test]
 fn elements_are_joined_and_split() {
-    let cases = choices(|choices| (choices.injective_layout(), [2, 4, 8, 3, 1][choices.index(5)]));
-    check(CASES, 20, cases, |(layout, n)| laws::recasts(&layout, n));
+    let drawn = choices(|choices| (choices.injective_layout(), [2, 4, 8, 3, 1][choices.index(5)]));
+    check(cases(), 20, drawn, |(layout, n)| laws::recasts(&layout, n));
     // Layouts whose elements were split, so that they can be joined again.
     let split = choices(|choices| {
         let (layout, n) = (choices.injective_layout(), [2, 4, 8, 3, 1][choices.index(5)]);
@@ -252,12 +254,12 @@ fn elements_are_joined_and_split() {
             (nested(&extents).expect("few leaves"), nested(&strides).expect("few leaves"));
         (Layout::new(extents, strides).expect("positive extents"), n)
     });
-    check(CASES, 80, split, |(layout, n)| laws::recasts(&layout, n));
+    check(cases(), 80, split, |(layout, n)| laws::recasts(&layout, n));
 }
 
 #[test]
 fn swizzles_are_their_bits() {
-    check(CASES, 5, (swizzles(), swizzles(), 0_i64..1 << 16), |(a, b, x)| laws::swizzle(a, b, x));
+    check(cases(), 5, (swizzles(), swizzles(), 0_i64..1 << 16), |(a, b, x)| laws::swizzle(a, b, x));
     // Two parts of one swizzle, whose composition is that swizzle.
     let parts = choices(|choices| {
         let whole = choices.swizzle();
@@ -269,17 +271,17 @@ fn swizzles_are_their_bits() {
         let pair = if choices.one_in(2) { (first, second) } else { (second, first) };
         (pair, choices.below(1 << 16))
     });
-    check(CASES, 100, parts, |((a, b), x)| laws::swizzle(a, b, x));
+    check(cases(), 100, parts, |((a, b), x)| laws::swizzle(a, b, x));
 }
 
 #[test]
 fn composed_layouts_add_then_permute() {
-    let cases = choices(|choices| {
+    let drawn = choices(|choices| {
         let composed = choices.composed_layout();
         let b = choices.composable_with(&composed.layout);
         (composed, b, open(choices, composed.rank()))
     });
-    check(CASES, 100, cases, |(layout, b, fixed)| laws::composed(&layout, &b, &fixed));
+    check(cases(), 100, drawn, |(layout, b, fixed)| laws::composed(&layout, &b, &fixed));
     let pairs = choices(|choices| {
         let a = choices.composed_layout();
         // Another swizzle after the same layout or after the reversed layout, or no swizzle.
@@ -288,14 +290,14 @@ fn composed_layouts_add_then_permute() {
         let plain = Swizzle::NONE.after(layout);
         (a, if choices.one_in(3) { plain } else { ComposedLayout { layout, ..other } })
     });
-    check(CASES, 60, pairs, |(a, b)| laws::composed_common(&a, &b));
+    check(cases(), 60, pairs, |(a, b)| laws::composed_common(&a, &b));
     let repeated = choices(|choices| (choices.composed_layout(), choices.grid(2)));
-    check(CASES, 50, repeated, |(block, grid)| laws::composed_products(&block, &grid));
+    check(cases(), 50, repeated, |(block, grid)| laws::composed_products(&block, &grid));
 }
 
 #[test]
 fn threads_hold_rows_and_columns() {
-    let cases = choices(|choices| {
+    let drawn = choices(|choices| {
         let (rows, columns) = ([8, 4, 6, 16][choices.index(4)], choices.between(1, 8));
         let tile = Layout::column_major(IntTuple::from((rows, columns))).expect("positive extents");
         let walk =
@@ -308,21 +310,21 @@ fn threads_hold_rows_and_columns() {
         let owners = padded.group(threads, rank).and_then(|owners| owners.group(0, threads));
         (owners.expect("two modes"), rows, columns)
     });
-    check(CASES, 60, cases, |(layout, rows, columns)| laws::thread_value(&layout, rows, columns));
+    check(cases(), 60, drawn, |(layout, rows, columns)| laws::thread_value(&layout, rows, columns));
 }
 
 #[test]
 fn identities_yield_their_coordinates() {
-    let cases = choices(|choices| {
+    let drawn = choices(|choices| {
         let tile: Vec<_> = (0..5).map(|_| choices.below(8)).collect();
         (choices.layout().shape(), tile)
     });
-    check(CASES, 100, cases, |(shape, tile)| laws::identity(&shape, &tile));
+    check(cases(), 100, drawn, |(shape, tile)| laws::identity(&shape, &tile));
 }
 
 #[test]
 fn coordinate_layouts_sum_by_component() {
-    let cases = choices(|choices| {
+    let drawn = choices(|choices| {
         let coords = choices.coord_layout();
         // A layout A whose shape has exactly the range of the coordinates that occur.
         let leaves = coords.profile().len();
@@ -334,12 +336,12 @@ fn coordinate_layouts_sum_by_component() {
         let (shape, stride) = (nested(&extents).expect("few leaves"), nested(&strides).expect("few leaves"));
         (coords, Layout::new(shape, stride).expect("positive extents"), choices.layout())
     });
-    check(CASES, 100, cases, |(coords, a, b)| laws::coordinate_layout(&coords, &b, &a));
+    check(cases(), 100, drawn, |(coords, a, b)| laws::coordinate_layout(&coords, &b, &a));
 }
 
 #[test]
 fn coordinates_are_found_again() {
-    check(CASES, 100, choices(Choices::coord_layout), |coords| laws::coordinate_inverses(&coords));
+    check(cases(), 100, choices(Choices::coord_layout), |coords| laws::coordinate_inverses(&coords));
     // Tiles of an identity layout, with their modes in any order. They have every coordinate exactly once.
     let tiled = choices(|choices| {
         let layout = choices.layout();
@@ -351,7 +353,7 @@ fn coordinates_are_found_again() {
         choices.shuffle(&mut order);
         tiles.select(&order).expect("each mode once")
     });
-    check(CASES, 90, tiled, |coords| laws::coordinate_inverses(&coords));
+    check(cases(), 90, tiled, |coords| laws::coordinate_inverses(&coords));
 }
 
 /// One extent per mode. Some do not divide the mode.
@@ -370,23 +372,23 @@ fn tile_of(choices: &mut Choices, layout: &Layout) -> Vec<i64> {
 
 #[test]
 fn tiles_hold_their_elements() {
-    let cases = choices(|choices| {
+    let drawn = choices(|choices| {
         let layout = choices.layout();
         let tile = tile_of(choices, &layout);
         (layout, tile)
     });
-    check(CASES, 50, cases, |(layout, tile)| laws::tiles(&layout, &tile));
+    check(cases(), 50, drawn, |(layout, tile)| laws::tiles(&layout, &tile));
     let swizzled = choices(|choices| {
         let layout = choices.composed_layout();
         let tile = tile_of(choices, &layout.layout);
         (layout, tile)
     });
-    check(CASES, 50, swizzled, |(layout, tile)| laws::composed_tiles(&layout, &tile));
+    check(cases(), 50, swizzled, |(layout, tile)| laws::composed_tiles(&layout, &tile));
 }
 
 #[test]
 fn threads_hold_each_element_once() {
-    let cases = choices(|choices| {
+    let drawn = choices(|choices| {
         let rank = choices.between(1, 3) as usize;
         let threads = choices.grid(rank);
         // Threads with a stride, such as the first threads of consecutive warps.
@@ -401,46 +403,46 @@ fn threads_hold_each_element_once() {
         let layout = IntTuple::flat(&shape).and_then(Layout::row_major).expect("positive extents");
         (layout, spread)
     });
-    check(CASES, 80, cases, |(layout, threads)| laws::threads(&layout, &threads));
+    check(cases(), 80, drawn, |(layout, threads)| laws::threads(&layout, &threads));
 }
 
 #[test]
 fn predicates_say_what_is_inside() {
-    let cases = choices(|choices| {
+    let drawn = choices(|choices| {
         let rank = choices.between(1, 3);
         let shape: Vec<_> = (0..rank).map(|_| choices.between(1, 9)).collect();
         let tile: Vec<_> = (0..rank).map(|_| choices.between(1, 5)).collect();
         (shape, tile)
     });
-    check(CASES, 100, cases, |(shape, tile)| laws::predicate(&shape, &tile));
+    check(cases(), 100, drawn, |(shape, tile)| laws::predicate(&shape, &tile));
 }
 
 #[test]
 fn copies_move_each_element_once() {
-    let cases = choices(|choices| {
+    let drawn = choices(|choices| {
         let rank = choices.between(1, 3) as usize;
         let (threads, values) = (choices.grid(rank), choices.grid(rank));
         let tiles: Vec<_> = (0..rank).map(|_| choices.between(1, 3)).collect();
         (threads, values, tiles)
     });
-    check(CASES, 100, cases, |(threads, values, tiles)| laws::tiled_copy(&threads, &values, &tiles));
+    check(cases(), 100, drawn, |(threads, values, tiles)| laws::tiled_copy(&threads, &values, &tiles));
 }
 
 #[test]
 fn groups_copy_side_by_side() {
-    let cases = choices(|choices| {
+    let drawn = choices(|choices| {
         let copy = TiledCopy::new(&choices.grid(2), &choices.grid(2)).expect("compact grids");
         // A copy that writes in another order than it reads, as `stmatrix` does.
         let exchanged = TiledCopy::between(copy.source().reverse(), copy.source(), copy.tile());
         let copy = if choices.one_in(2) { exchanged.expect("the same elements") } else { copy };
         (copy, [choices.between(1, 4), choices.between(1, 4)])
     });
-    check(CASES, 60, cases, |(copy, groups)| laws::grouped_copy(&copy, &groups));
+    check(cases(), 60, drawn, |(copy, groups)| laws::grouped_copy(&copy, &groups));
 }
 
 #[test]
 fn registers_are_handed_on() {
-    let cases = choices(|choices| {
+    let drawn = choices(|choices| {
         let rank = 2;
         let (threads, values) = (choices.grid(rank), choices.grid(rank));
         let copy = TiledCopy::new(&threads, &values).expect("compact grids");
@@ -452,7 +454,7 @@ fn registers_are_handed_on() {
         let fragment = Layout::concat(&[first, values]).expect("few modes");
         if choices.one_in(4) { (copy, copy.source().reverse()) } else { (copy, fragment) }
     });
-    check(CASES, 60, cases, |(copy, fragment)| laws::retile(&copy, &fragment));
+    check(cases(), 60, drawn, |(copy, fragment)| laws::retile(&copy, &fragment));
 }
 
 /// A thread-value layout that assigns each element of a tile to one thread or, with `shared`, to all threads.
@@ -472,7 +474,7 @@ fn dealt(choices: &mut Choices, threads: i64, shape: [i64; 2], shared: bool) -> 
 
 #[test]
 fn instructions_hold_each_element() {
-    let cases = choices(|choices| {
+    let drawn = choices(|choices| {
         let (m, n) = (choices.between(1, 4), choices.between(1, 4));
         let k = choices.between(1, 3);
         let c = if choices.one_in(2) {
@@ -496,7 +498,7 @@ fn instructions_hold_each_element() {
         let rows = choices.one_in(2).then_some(rows);
         (mma.permuted([rows, None, None]).expect("a permutation"), groups, rows, repeats)
     });
-    check(CASES, 90, cases, |(mma, groups, rows, repeats)| {
+    check(cases(), 90, drawn, |(mma, groups, rows, repeats)| {
         laws::tiled_mma(&mma, groups, rows.as_ref(), repeats)
     });
 }
@@ -506,7 +508,7 @@ fn instructions_hold_each_element() {
 /// with gaps or without.
 #[test]
 fn boxes_put_elements_where_the_shared_layout_says() {
-    let cases = choices(|choices| {
+    let drawn = choices(|choices| {
         let bits = [16, 8, 32][choices.index(3)];
         let mode = SwizzleMode::ALL[choices.index(4)];
         let rank = choices.between(1, 3) as usize;
@@ -553,7 +555,7 @@ fn boxes_put_elements_where_the_shared_layout_says() {
         let shared = mode.swizzle(bits).after(Layout::concat(&modes).expect("few modes"));
         (global, shared, tile, bits, [1, 1, 1, 2, 3][choices.index(5)])
     });
-    check(CASES, 40, cases, |(global, shared, tile, bits, slices)| {
+    check(cases(), 40, drawn, |(global, shared, tile, bits, slices)| {
         laws::tensor_boxes(&global, &shared, &tile, bits, slices)
     });
 }

@@ -127,23 +127,16 @@ impl RecordProducts {
             None => None,
         };
         let after = format.elements(&engine.read(d)?);
-        let mut outcome =
-            SeveralOutcome { time, ratio: 0.0, compared: 0, mismatch: None, wrapped: None, d: after.clone() };
+        let mut outcome = SeveralOutcome::new(time, after.clone());
         for (i, (product, region)) in products.iter().zip(regions).enumerate() {
             let sums = Sums::in_accumulators(accumulators(entry), &product.a, &product.b, &|_| ());
             let (was, is) = (&before[region.clone()], &after[region]);
             let checked = product.compare(format, &sums, None, was, is);
-            outcome.ratio = outcome.ratio.max(checked.ratio);
-            outcome.compared += checked.compared;
-            outcome.wrapped = outcome.wrapped.or(checked.wrapped);
-            if let Some(mismatch) = checked.mismatch.filter(|_| outcome.mismatch.is_none()) {
-                outcome.mismatch = Some(format!("product {i}: {mismatch}"));
-            }
+            outcome.add(i, checked);
         }
-        if let Some(launch) = launch.filter(|_| outcome.mismatch.is_none()) {
-            let again = Again { program, launch: &launch, d, format, before: &before, first: &after };
-            let change = again.run(engine, runs, buffers)?;
-            outcome.mismatch = change.map(|change| change.to_string());
+        if let Some(launch) = &launch {
+            let again = Again { program, launch, d, format, before: &before, first: &after };
+            outcome.repeat(&again, engine, runs, buffers)?;
         }
         Ok(outcome)
     }

@@ -18,7 +18,7 @@ use kernel::{
 };
 
 use super::matrix::Fill;
-use super::product::{GemmCase, RunError, Wrapped, accumulators, formats, freeing, orders, scaled};
+use super::product::{GemmCase, Outcome, RunError, Wrapped, accumulators, formats, freeing, orders, scaled};
 use super::repeat::{Again, chunks};
 use super::{HostMatrix, Order, Scales, Weights, storage};
 
@@ -64,6 +64,37 @@ pub struct SeveralOutcome {
     pub wrapped: Option<Wrapped>,
     /// All of D's memory, one word per element.
     pub d: Vec<u64>,
+}
+
+impl SeveralOutcome {
+    /// Nothing compared yet.
+    pub(super) fn new(time: Option<Duration>, d: Vec<u64>) -> Self {
+        Self { time, ratio: 0.0, compared: 0, mismatch: None, wrapped: None, d }
+    }
+
+    /// Adds the comparison of the GEMM of a number.
+    pub(super) fn add(&mut self, i: usize, of_one: Outcome) {
+        self.ratio = self.ratio.max(of_one.ratio);
+        self.compared += of_one.compared;
+        self.wrapped = self.wrapped.take().or(of_one.wrapped);
+        if let Some(mismatch) = of_one.mismatch.filter(|_| self.mismatch.is_none()) {
+            self.mismatch = Some(format!("product {i}: {mismatch}"));
+        }
+    }
+
+    /// Runs the kernel again, unless a mismatch was found.
+    pub(super) fn repeat(
+        &mut self,
+        again: &Again<'_>,
+        engine: &mut dyn Engine,
+        runs: u32,
+        buffers: &mut Vec<Buffer>,
+    ) -> Result<(), RunError> {
+        if self.mismatch.is_none() {
+            self.mismatch = again.run(engine, runs, buffers)?.map(|change| change.to_string());
+        }
+        Ok(())
+    }
 }
 
 /// Where groups of these sizes begin, and where the last one ends.
@@ -290,8 +321,7 @@ impl SeveralProducts {
         };
         let after = format.elements(&engine.read(d)?);
 
-        let mut outcome =
-            SeveralOutcome { time, ratio: 0.0, compared: 0, mismatch: None, wrapped: None, d: after.clone() };
+        let mut outcome = SeveralOutcome::new(time, after.clone());
         let mut inside = vec![false; after.len()];
         for (i, ((&place, &[first, m]), &range)) in places.iter().zip(&rows).zip(&ranges).enumerate() {
             let element = |row: u32, column: u32| place + row as usize * d_ld + column as usize;
@@ -303,12 +333,7 @@ impl SeveralProducts {
             let product = matrices.product(self, i, ([first, m], range));
             let sums = product.sums(accumulators(entry), &|_| ());
             let checked = product.compare(format, &sums, None, &vec![format.poison(); dense.len()], &dense);
-            outcome.ratio = outcome.ratio.max(checked.ratio);
-            outcome.compared += checked.compared;
-            outcome.wrapped = outcome.wrapped.or(checked.wrapped);
-            if let Some(mismatch) = checked.mismatch.filter(|_| outcome.mismatch.is_none()) {
-                outcome.mismatch = Some(format!("product {i}: {mismatch}"));
-            }
+            outcome.add(i, checked);
         }
         let touched = (0..after.len()).find(|&at| !inside[at] && after[at] != before[at]);
         if let Some(at) = touched.filter(|_| outcome.mismatch.is_none()) {
@@ -316,10 +341,9 @@ impl SeveralProducts {
             outcome.mismatch =
                 Some(format!("element {at} of D's memory is of no product and was overwritten with {got}"));
         }
-        if let Some(launch) = launch.filter(|_| outcome.mismatch.is_none()) {
-            let again = Again { program, launch: &launch, d, format, before: &before, first: &after };
-            let change = again.run(engine, runs, buffers)?;
-            outcome.mismatch = change.map(|change| change.to_string());
+        if let Some(launch) = &launch {
+            let again = Again { program, launch, d, format, before: &before, first: &after };
+            outcome.repeat(&again, engine, runs, buffers)?;
         }
         Ok(outcome)
     }

@@ -167,21 +167,6 @@ pub(super) fn bring<E, F>(
     Ok(())
 }
 
-/// The same for random operands of one GEMM.
-///
-/// # Errors
-/// Those of `upload`.
-pub fn bring_random<E>(
-    entry: &AnyGemm,
-    call: &mut Call,
-    operands: [HostMatrix; 2],
-    random: &mut fastrand::Rng,
-    upload: &mut dyn FnMut(&[u8]) -> Result<u64, E>,
-) -> Result<(), E> {
-    let ([a, b], weights) = fitted(entry, call.problem, operands, random);
-    bring(entry, call, [&[a], &[b]], weights.as_slice(), upload)
-}
-
 /// Uploads the weights of several GEMMs, one after the other: returns the addresses of codes, scales and zero
 /// points.
 fn place<E>(

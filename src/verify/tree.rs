@@ -39,7 +39,7 @@ use collective::tree::{AnyNode, Host, Memory, Node, NodeError, Path, Reach, Scra
 use collective::{BlockScales, Bounded, Epilogue, EpilogueSpec, Evaluated, FormulaArguments, Treed};
 use kernel::{
     AnyGemm, Arguments, Buffer, Call, Engine, EngineError, EpilogueArgs, Gemm, GemmConfig, GemmProblem,
-    KernelSpec, Launch, LaunchError, MatrixRef, Program, Tree, UnknownConfig,
+    KernelSpec, Launch, LaunchError, MatrixRef, Program, UnknownConfig,
 };
 use reference::memory::{Compared, Contents, Fault, Writes};
 use reference::{Elements, Wanted};
@@ -399,25 +399,6 @@ impl<'e> Bench<'e> {
         let columns = n >> epilogue.halvings;
         let bytes = m as usize * columns as usize * epilogue.output.bytes() as usize;
         Ok(MatrixRef::new(self.output(bytes)?, columns.into()))
-    }
-
-    /// As [`check`](Self::check), for a kernel that is a value; only its tree is a type.
-    ///
-    /// # Errors
-    /// The first mismatch, or why the kernel could not be run.
-    pub fn check_tree<X: Node>(
-        &mut self,
-        gemm: &AnyGemm,
-        problem: GemmProblem,
-        arguments: &X::Arguments,
-    ) -> Result<Checked, TreeError> {
-        let d = self.packed_d(gemm, problem)?;
-        let evaluate = |host: &mut Host<'_>, at| X::evaluate(host, arguments, at);
-        // How D is stored does not matter to the arguments.
-        let tree = Treed::<X>::new(KernelSpec::DEFAULT.store);
-        let check = |product, path: &Path<'_>| tree.check(arguments, product, path);
-        let host = OnHost { evaluate: &evaluate, check: &check };
-        self.check_given(gemm, problem, (Tree::<X>(arguments), host), d)
     }
 
     /// As [`check`](Self::check), for a kernel whose epilogue is a formula.

@@ -142,12 +142,6 @@ impl Key {
         self.digest
     }
 
-    /// The same card, driver and version, with another digest.
-    #[must_use]
-    pub fn with_digest(&self, digest: Digest) -> Self {
-        Self { digest, ..self.clone() }
-    }
-
     /// The file name of the entry of a kind: a digest of everything in the key.
     pub(super) fn file_name(&self, kind: Kind) -> String {
         let Self { card, driver, version, digest } = self;
