@@ -32,6 +32,11 @@ impl<'f> Kernel<'f> {
         self.f.if_(self.rank().equals(rank), body);
     }
 
+    /// Thread 0 of a CTA of the cluster.
+    pub(crate) fn once_in_rank(self, rank: u32, body: impl FnOnce()) {
+        self.in_rank(rank, || self.once(body));
+    }
+
     /// The destination in rank 1: the address of the data, and the mbarrier.
     pub(crate) fn peer(self) -> (Value<'f, u32>, Value<'f, u32>) {
         (self.f.map_shared(self.base, 1), self.f.map_shared(self.barrier(), 1))
@@ -66,65 +71,60 @@ fn copies() -> Vec<Case> {
         Case::new(
             "a bulk load not waited for is read",
             32,
+            |fault| owned_by(fault, Owner::TensorLoad),
             |k| {
                 k.init();
                 k.bulk_load(64);
-                if !k.broken {
-                    k.f.mbarrier_wait(k.barrier(), 0);
-                }
+                k.in_twin(|| k.f.mbarrier_wait(k.barrier(), 0));
                 let _value = k.f.load_shared_vector::<u32, 1>(k.base, 0);
                 k.f.mbarrier_wait(k.barrier(), 0);
             },
-            |fault| owned_by(fault, Owner::TensorLoad),
         ),
         Case::new(
             "a bulk load of half a chunk",
             32,
+            |fault| matches!(fault, Fault::BulkSize { bytes: 56 }),
             |k| {
                 k.init();
                 k.bulk_load(k.f.special(Special::ThreadsX) * 2 - if k.broken { 8 } else { 0 });
                 k.f.mbarrier_wait(k.barrier(), 0);
             },
-            |fault| matches!(fault, Fault::BulkSize { bytes: 56 }),
         ),
         Case::new(
             "a bulk store's source is overwritten",
             32,
+            |fault| owned_by(fault, Owner::AsyncRead),
             |k| {
                 k.zero(64);
                 k.once(|| {
                     k.f.bulk_store(k.out, k.base, 64);
                     k.f.bulk_commit();
                 });
-                if !k.broken {
-                    k.f.bulk_wait(0, true);
-                }
+                k.in_twin(|| k.f.bulk_wait(0, true));
                 k.once(|| k.f.store_shared(k.base, 0, [k.thread]));
                 k.f.bulk_wait(0, false);
             },
-            |fault| owned_by(fault, Owner::AsyncRead),
         ),
         Case::new(
             "a bulk store of what no proxy fence stands behind",
             32,
+            |fault| matches!(fault, Fault::MissingProxyFence { .. }),
             |k| {
                 k.once(|| {
                     k.f.store_shared(k.base, 0, [k.thread; 4]);
-                    if !k.broken {
-                        k.f.fence_proxy_async(ProxySpace::Shared);
-                    }
+                    k.in_twin(|| k.f.fence_proxy_async(ProxySpace::Shared));
                     k.f.bulk_store(k.out, k.base, 16);
                     k.f.bulk_commit();
                     k.f.bulk_wait(0, false);
                 });
             },
-            |fault| matches!(fault, Fault::MissingProxyFence { .. }),
         ),
         Case {
             ctas: 2,
             ..Case::new(
                 "two CTAs that add to one line, one of them by a store",
                 32,
+                |fault| matches!(fault, Fault::GlobalRace { .. }),
                 |k| {
                     k.zero(64);
                     k.once(|| {
@@ -143,12 +143,12 @@ fn copies() -> Vec<Case> {
                         k.f.bulk_wait(0, false);
                     });
                 },
-                |fault| matches!(fault, Fault::GlobalRace { .. }),
             )
         },
         Case::new(
             "a tensor reduction that its elements do not have",
             32,
+            |fault| matches!(fault, Fault::TensorReduction { op: "inc", .. }),
             |k| {
                 k.zero(BOX_BYTES);
                 let op = if k.broken { AtomicOp::Inc } else { AtomicOp::Add };
@@ -158,7 +158,6 @@ fn copies() -> Vec<Case> {
                     k.f.bulk_wait(0, true);
                 });
             },
-            |fault| matches!(fault, Fault::TensorReduction { op: "inc", .. }),
         ),
     ]
 }
@@ -167,6 +166,7 @@ fn peers() -> Vec<Case> {
     vec![
         Case::in_cluster(
             "what a peer stores asynchronously is read before it has come",
+            |fault| owned_by(fault, Owner::Peer),
             |k| {
                 k.ready();
                 k.in_rank(0, || k.f.store_async(k.peer_words(), [k.thread]));
@@ -178,46 +178,44 @@ fn peers() -> Vec<Case> {
                 });
                 k.meet();
             },
-            |fault| owned_by(fault, Owner::Peer),
         ),
         Case::in_cluster(
             "a peer that has not been told how much will come",
+            |fault| matches!(fault, Fault::Hang { .. }),
             |k| {
                 k.ready();
                 k.in_rank(0, || k.f.store_async(k.peer_words(), [k.thread]));
                 k.awaits(if k.broken { 132 } else { 128 }, true);
                 k.meet();
             },
-            |fault| matches!(fault, Fault::Hang { .. }),
         ),
         Case::in_cluster(
             "a peer that ends before an asynchronous store has come",
+            |fault| matches!(fault, Fault::ExitInFlight { .. }),
             |k| {
                 k.ready();
                 k.in_rank(0, || k.f.store_async(k.peer_words(), [k.thread]));
                 k.awaits(128, !k.broken);
                 k.meet();
             },
-            |fault| matches!(fault, Fault::ExitInFlight { .. }),
         ),
         Case::in_cluster(
             "a reduction of what a peer has not written",
+            |fault| matches!(fault, Fault::SharedUninitialised { .. }),
             |k| {
                 k.ready();
-                k.in_rank(0, || {
-                    k.once(|| {
-                        let (dst, barrier) = k.peer();
-                        let dst = dst + if k.broken { 2048u32 } else { 0 };
-                        k.f.reduce_async((AtomicOp::Add, AtomicType::U32), (dst, barrier), k.thread);
-                    });
+                k.once_in_rank(0, || {
+                    let (dst, barrier) = k.peer();
+                    let dst = dst + if k.broken { 2048u32 } else { 0 };
+                    k.f.reduce_async((AtomicOp::Add, AtomicType::U32), (dst, barrier), k.thread);
                 });
                 k.awaits(4, true);
                 k.meet();
             },
-            |fault| matches!(fault, Fault::SharedUninitialised { .. }),
         ),
         Case::in_cluster(
             "the source of a copy to a peer is overwritten",
+            |fault| owned_by(fault, Owner::AsyncRead),
             |k| {
                 k.ready();
                 k.awaits(64, false);
@@ -225,32 +223,27 @@ fn peers() -> Vec<Case> {
                     k.once(|| {
                         k.f.bulk_share(k.peer(), k.base, 64, None);
                     });
-                    if k.broken {
-                        k.once(|| k.f.store_shared(k.base, 0, [k.thread]));
-                    }
+                    k.in_broken(|| k.once(|| k.f.store_shared(k.base, 0, [k.thread])));
                 });
                 k.in_rank(1, || k.f.mbarrier_wait(k.barrier(), 0));
                 k.meet();
-                k.in_rank(0, || k.once(|| k.f.store_shared(k.base, 0, [k.thread])));
+                k.once_in_rank(0, || k.f.store_shared(k.base, 0, [k.thread]));
             },
-            |fault| owned_by(fault, Owner::AsyncRead),
         ),
         Case::in_cluster(
             "a peer's barrier that is not the target's",
+            |fault| matches!(fault, Fault::SharedOtherCta { .. }),
             |k| {
                 k.ready();
                 k.awaits(64, false);
-                k.in_rank(0, || {
-                    k.once(|| {
-                        let (dst, barrier) = k.peer();
-                        let barrier = if k.broken { k.barrier() } else { barrier };
-                        k.f.bulk_share((dst, barrier), k.base, 64, Some((AtomicOp::Add, AtomicType::U32)));
-                    });
+                k.once_in_rank(0, || {
+                    let (dst, barrier) = k.peer();
+                    let barrier = if k.broken { k.barrier() } else { barrier };
+                    k.f.bulk_share((dst, barrier), k.base, 64, Some((AtomicOp::Add, AtomicType::U32)));
                 });
                 k.in_rank(1, || k.f.mbarrier_wait(k.barrier(), 0));
                 k.meet();
             },
-            |fault| matches!(fault, Fault::SharedOtherCta { .. }),
         ),
     ]
 }
@@ -268,6 +261,7 @@ fn barriers() -> Vec<Case> {
         Case::new(
             "a state of two phases ago",
             32,
+            |fault| matches!(fault, Fault::MbarrierState { .. }),
             |k| {
                 k.init();
                 k.once(|| {
@@ -276,11 +270,11 @@ fn barriers() -> Vec<Case> {
                     let _done = k.f.mbarrier_test(k.barrier(), if k.broken { state } else { next }, true);
                 });
             },
-            |fault| matches!(fault, Fault::MbarrierState { .. }),
         ),
         Case::new(
             "an arrival where the last one was dropped",
             32,
+            |fault| matches!(fault, Fault::MbarrierOverArrival { .. }),
             |k| {
                 k.once(|| {
                     k.f.mbarrier_init(k.barrier(), 2);
@@ -288,11 +282,11 @@ fn barriers() -> Vec<Case> {
                     k.f.mbarrier_arrive(k.barrier());
                 });
             },
-            |fault| matches!(fault, Fault::MbarrierOverArrival { .. }),
         ),
         Case::new(
             "an arrival that may not complete the phase and does",
             32,
+            |fault| matches!(fault, Fault::MbarrierNoComplete { count: 1, phase: 0, .. }),
             |k| {
                 k.once(|| {
                     k.f.mbarrier_init(k.barrier(), if k.broken { 2 } else { 3 });
@@ -300,11 +294,11 @@ fn barriers() -> Vec<Case> {
                     let _second = k.f.mbarrier_arrive_no_complete(k.barrier(), 1, true);
                 });
             },
-            |fault| matches!(fault, Fault::MbarrierNoComplete { count: 1, phase: 0, .. }),
         ),
         Case::new(
             "two arrivals where one has been dropped for good",
             32,
+            |fault| matches!(fault, Fault::MbarrierOverArrival { count: 2, pending: 1, phase: 1, .. }),
             |k| {
                 k.once(|| {
                     k.f.mbarrier_init(k.barrier(), 2);
@@ -314,10 +308,10 @@ fn barriers() -> Vec<Case> {
                     let _second = k.f.mbarrier_drop_state(k.barrier(), if k.broken { 2 } else { 1 });
                 });
             },
-            |fault| matches!(fault, Fault::MbarrierOverArrival { count: 2, pending: 1, phase: 1, .. }),
         ),
         Case::in_cluster(
             "bytes announced to a peer with a last arrival, and not all brought",
+            |fault| matches!(fault, Fault::Hang { .. }),
             |k| {
                 k.init();
                 k.f.cluster_arrive(false);
@@ -334,11 +328,11 @@ fn barriers() -> Vec<Case> {
                 k.f.cluster_arrive(false);
                 k.f.cluster_wait();
             },
-            |fault| matches!(fault, Fault::Hang { .. }),
         ),
         Case::new(
             "bytes that are counted as arrived without being announced",
             32,
+            |fault| matches!(fault, Fault::Hang { .. }),
             |k| {
                 k.init();
                 k.once(|| {
@@ -347,18 +341,17 @@ fn barriers() -> Vec<Case> {
                 });
                 k.f.mbarrier_wait(k.barrier(), 0);
             },
-            |fault| matches!(fault, Fault::Hang { .. }),
         ),
         Case::new(
             "a reducing barrier for more threads than come",
             64,
+            |fault| matches!(fault, Fault::Hang { .. }),
             |k| {
                 let some = k.thread.less_than(3);
                 k.f.if_(k.thread.less_than(32), || {
                     let _count = k.f.barrier_count(1, if k.broken { 64 } else { 32 }, some);
                 });
             },
-            |fault| matches!(fault, Fault::Hang { .. }),
         ),
     ]
 }

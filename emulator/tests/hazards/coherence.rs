@@ -55,19 +55,15 @@ fn ticket(read: Read) -> Case {
         let f = k.f;
         k.once(|| {
             f.reduce(AtomicOp::Add, k.flag_at(8), [f.constant(1u32)], RELAXED);
-            if !k.broken {
-                f.fence(Scope::Gpu);
-            }
+            k.in_twin(|| f.fence(Scope::Gpu));
             let before = k.add(k.flag_at(0), AtomicSem::Relaxed);
             f.if_(before.equals(2), || {
-                if !k.broken {
-                    f.fence(Scope::Gpu);
-                }
+                k.in_twin(|| f.fence(Scope::Gpu));
                 f.if_(k.reads_sum(read).differs_from(3), || f.trap());
             });
         });
     };
-    grid(why, 3, body, trapped).isa(TICKET)
+    grid(why, 3, trapped, body).isa(TICKET)
 }
 
 /// The order of the stores of [`both_first`].
@@ -91,39 +87,35 @@ fn both_first(stores: Stores) -> Case {
     let body = move |k: Kernel<'_>| {
         let (f, relaxed) = (k.f, StoreOrder::Relaxed(Scope::Gpu));
         for cta in 0..2u32 {
-            k.in_cta(cta, || {
-                k.once(|| {
-                    let order = match stores {
-                        _ if !k.broken => relaxed,
-                        Stores::Relaxed | Stores::Fenced => relaxed,
-                        Stores::Volatile => StoreOrder::Volatile,
-                        Stores::Released => RELEASE,
-                    };
-                    let (first, second) = if cta == 0 { (4, 8) } else { (8, 4) };
-                    f.store_ordered(order, k.flag_at(first), [f.constant(1u32)]);
-                    if !k.broken {
-                        f.fence_sc(Scope::Gpu);
-                    } else if stores == Stores::Fenced {
-                        f.fence(Scope::Gpu);
-                    }
-                    f.store_ordered(order, k.flag_at(second), [f.constant(2u32)]);
-                    let _old = k.add(k.flag_at(0), AtomicSem::Release);
-                });
+            k.once_in(cta, || {
+                let order = match stores {
+                    _ if !k.broken => relaxed,
+                    Stores::Relaxed | Stores::Fenced => relaxed,
+                    Stores::Volatile => StoreOrder::Volatile,
+                    Stores::Released => RELEASE,
+                };
+                let (first, second) = if cta == 0 { (4, 8) } else { (8, 4) };
+                f.store_ordered(order, k.flag_at(first), [f.constant(1u32)]);
+                if !k.broken {
+                    f.fence_sc(Scope::Gpu);
+                } else if stores == Stores::Fenced {
+                    f.fence(Scope::Gpu);
+                }
+                f.store_ordered(order, k.flag_at(second), [f.constant(2u32)]);
+                let _old = k.add(k.flag_at(0), AtomicSem::Release);
             });
         }
-        k.in_cta(2, || {
-            k.once(|| {
-                f.loop_(|| {
-                    let [seen] = f.load_ordered::<u32, 1>(ACQUIRE, k.flag_at(0));
-                    f.break_if(seen.equals(2));
-                });
-                let [[a], [b]] =
-                    [4, 8].map(|at| f.load_ordered::<u32, 1>(LoadOrder::Relaxed(Scope::Gpu), k.flag_at(at)));
-                f.if_(a.equals(1) & b.equals(1), || f.trap());
+        k.once_in(2, || {
+            f.loop_(|| {
+                let [seen] = f.load_ordered::<u32, 1>(ACQUIRE, k.flag_at(0));
+                f.break_if(seen.equals(2));
             });
+            let [[a], [b]] =
+                [4, 8].map(|at| f.load_ordered::<u32, 1>(LoadOrder::Relaxed(Scope::Gpu), k.flag_at(at)));
+            f.if_(a.equals(1) & b.equals(1), || f.trap());
         });
     };
-    grid(why, 3, body, trapped).isa(COHERENCE)
+    grid(why, 3, trapped, body).isa(COHERENCE)
 }
 
 /// The same between two warps, in shared memory.
@@ -136,9 +128,7 @@ fn both_first_shared() -> Case {
             k.in_thread(32 * warp, || {
                 let (first, second) = if warp == 0 { (0, 64) } else { (64, 0) };
                 f.store_ordered(relaxed, Location::shared(k.base, first), [f.constant(1u32)]);
-                if !k.broken {
-                    f.fence_sc(Scope::Cta);
-                }
+                k.in_twin(|| f.fence_sc(Scope::Cta));
                 f.store_ordered(relaxed, Location::shared(k.base, second), [f.constant(2u32)]);
             });
         }
@@ -148,7 +138,7 @@ fn both_first_shared() -> Case {
             f.if_(a.equals(1) & b.equals(1), || f.trap());
         });
     };
-    Case::new("two words of shared memory written in opposite orders", 64, body, trapped).isa(COHERENCE)
+    Case::new("two words of shared memory written in opposite orders", 64, trapped, body).isa(COHERENCE)
 }
 
 /// A CTA lowers a flag for the next round and raises it again; another one raises it once. An atomic
@@ -156,21 +146,17 @@ fn both_first_shared() -> Case {
 fn missed_store() -> Case {
     let body = |k: Kernel<'_>| {
         let f = k.f;
-        k.in_cta(0, || {
-            k.once(|| {
-                k.set_flag(8, StoreOrder::Relaxed(Scope::Gpu));
-                k.set_flag(0, if k.broken { StoreOrder::Relaxed(Scope::Gpu) } else { RELEASE });
-            });
+        k.once_in(0, || {
+            k.set_flag(8, StoreOrder::Relaxed(Scope::Gpu));
+            k.set_flag(0, if k.broken { StoreOrder::Relaxed(Scope::Gpu) } else { RELEASE });
         });
-        k.in_cta(1, || {
-            k.once(|| {
-                let seen = f.load_ordered::<u32, 1>(ACQUIRE, k.flag_at(0));
-                let old = f.atomic(AtomicOp::Exchange, k.flag_at(8), f.constant(7u32), RELAXED);
-                f.if_(seen[0].differs_from(0) & old.equals(0), || f.trap());
-            });
+        k.once_in(1, || {
+            let seen = f.load_ordered::<u32, 1>(ACQUIRE, k.flag_at(0));
+            let old = f.atomic(AtomicOp::Exchange, k.flag_at(8), f.constant(7u32), RELAXED);
+            f.if_(seen[0].differs_from(0) & old.equals(0), || f.trap());
         });
     };
-    grid("a relaxed store missed by an atomic exchange after the flag", 2, body, trapped).isa(COHERENCE)
+    grid("a relaxed store missed by an atomic exchange after the flag", 2, trapped, body).isa(COHERENCE)
 }
 
 /// `red` is no acquire, even before a fence.
@@ -195,7 +181,7 @@ fn reduction_acquires_nothing() -> Case {
             });
         });
     };
-    grid("a red and a fence taken for an acquire", 2, body, crate::tools::race).isa("red: no acquire pattern")
+    grid("a red and a fence taken for an acquire", 2, crate::tools::race, body).isa("red: no acquire pattern")
 }
 
 pub(crate) fn cases() -> Vec<Case> {

@@ -97,12 +97,10 @@ fn between(write: Write, then: Then, before: bool) -> Case {
                 f.fence_proxy_async(ProxySpace::Global);
             }
         };
-        k.in_cta(0, || {
-            k.once(|| {
-                k.writes_box(write);
-                fence(before);
-                k.set_flag(0, RELEASE);
-            });
+        k.once_in(0, || {
+            k.writes_box(write);
+            fence(before);
+            k.set_flag(0, RELEASE);
         });
         k.in_cta(1, || {
             k.once(|| {
@@ -115,7 +113,7 @@ fn between(write: Write, then: Then, before: bool) -> Case {
             }
         });
     };
-    grid(why, 2, body, unfenced).isa(CAUSALITY)
+    grid(why, 2, unfenced, body).isa(CAUSALITY)
 }
 
 /// How a thread writes to the memory of a peer.
@@ -152,25 +150,23 @@ fn remote(write: Remote, reader: Reader) -> Case {
     let body = move |k: Kernel<'_>| {
         let f = k.f;
         k.ready();
-        k.in_rank(0, || {
-            k.once(|| {
-                let at = Location::cluster(f.map_shared(k.base, 1), 0);
-                match write {
-                    Remote::Store => f.emit(ptx::Inst::Store {
-                        space: ptx::Space::SharedCluster,
-                        ty: ptx::Type::U32,
-                        src: vec![k.thread.operand()],
-                        address: at.address(),
-                    }),
-                    Remote::Relaxed => {
-                        f.store_ordered(StoreOrder::Relaxed(Scope::Cluster), at, [k.thread]);
-                    }
-                    Remote::Atomic => {
-                        f.reduce(AtomicOp::Add, at, [k.thread], (AtomicSem::Relaxed, Scope::Cluster));
-                    }
+        k.once_in_rank(0, || {
+            let at = Location::cluster(f.map_shared(k.base, 1), 0);
+            match write {
+                Remote::Store => f.emit(ptx::Inst::Store {
+                    space: ptx::Space::SharedCluster,
+                    ty: ptx::Type::U32,
+                    src: vec![k.thread.operand()],
+                    address: at.address(),
+                }),
+                Remote::Relaxed => {
+                    f.store_ordered(StoreOrder::Relaxed(Scope::Cluster), at, [k.thread]);
                 }
-                f.fence_proxy_async(if k.broken { ProxySpace::Shared } else { ProxySpace::SharedCluster });
-            });
+                Remote::Atomic => {
+                    f.reduce(AtomicOp::Add, at, [k.thread], (AtomicSem::Relaxed, Scope::Cluster));
+                }
+            }
+            f.fence_proxy_async(if k.broken { ProxySpace::Shared } else { ProxySpace::SharedCluster });
         });
         k.meet();
         k.in_rank(0, || {
@@ -199,7 +195,7 @@ fn remote(write: Remote, reader: Reader) -> Case {
         });
         k.meet();
     };
-    Case::in_cluster(why, body, unfenced).isa("fence.proxy.async: .shared::cta")
+    Case::in_cluster(why, unfenced, body).isa("fence.proxy.async: .shared::cta")
 }
 
 /// Atomics of the generic proxy and reductions by copies are not morally strong to each other.
@@ -209,26 +205,20 @@ fn sums(write: Write) -> Case {
         let f = k.f;
         k.zero(BOX_BYTES);
         f.warp_sync();
-        k.in_cta(0, || {
-            k.once(|| {
-                k.writes_box(write);
-                if !k.broken {
-                    f.fence_proxy_async(ProxySpace::Global);
-                    k.set_flag(0, RELEASE);
-                }
-            });
+        k.once_in(0, || {
+            k.writes_box(write);
+            if !k.broken {
+                f.fence_proxy_async(ProxySpace::Global);
+                k.set_flag(0, RELEASE);
+            }
         });
-        k.in_cta(1, || {
-            k.once(|| {
-                if !k.broken {
-                    k.poll(k.flag_at(0), ACQUIRE);
-                }
-                let (at, one) = (Location::global(k.data, 0), f.constant(0u16));
-                f.reduce_as(AtomicOp::Add, AtomicType::Bf16, at, [one], crate::tools::RELAXED);
-            });
+        k.once_in(1, || {
+            k.in_twin(|| k.poll(k.flag_at(0), ACQUIRE));
+            let (at, one) = (Location::global(k.data, 0), f.constant(0u16));
+            f.reduce_as(AtomicOp::Add, AtomicType::Bf16, at, [one], crate::tools::RELAXED);
         });
     };
-    grid(why, 2, body, |fault: &Fault| race(fault))
+    grid(why, 2, |fault: &Fault| race(fault), body)
         .isa("Memory Consistency Model, Morally strong operations: the same proxy")
 }
 

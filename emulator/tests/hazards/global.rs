@@ -31,6 +31,11 @@ impl<'f> Kernel<'f> {
         self.f.if_(self.f.special(Special::CtaX).equals(number), body);
     }
 
+    /// Thread 0 of a CTA.
+    pub(crate) fn once_in(self, number: u32, body: impl FnOnce()) {
+        self.in_cta(number, || self.once(body));
+    }
+
     pub(crate) fn word(self) -> Value<'f, u64> {
         self.data + self.thread.mul_wide(4)
     }
@@ -83,7 +88,7 @@ fn race(fault: &Fault) -> bool {
 }
 
 pub(crate) fn cases() -> Vec<Case> {
-    let two = |why, program: fn(Kernel<'_>)| Case { ctas: 2, ..Case::new(why, 64, program, race) };
+    let two = |why, program: fn(Kernel<'_>)| Case { ctas: 2, ..Case::new(why, 64, race, program) };
     let cases = [
         two("two CTAs that write one word", |k| {
             let cta = k.f.special(Special::CtaX);
@@ -133,15 +138,13 @@ pub(crate) fn cases() -> Vec<Case> {
             ..Case::new(
                 "a flag that nobody raises",
                 32,
+                |fault| matches!(fault, Fault::Hang { .. } | Fault::Fuel { .. }),
                 |k| {
                     k.in_cta(1, || {
-                        if !k.broken {
-                            k.raise();
-                        }
+                        k.in_twin(|| k.raise());
                     });
                     k.in_cta(0, || k.await_flag(SOUND.look));
                 },
-                |fault| matches!(fault, Fault::Hang { .. } | Fault::Fuel { .. }),
             )
         },
         two("a tensor store whose source alone has been waited for", |k| {
@@ -166,6 +169,7 @@ pub(crate) fn cases() -> Vec<Case> {
             ..Case::new(
                 "a tensor load of what another CTA stored, without a proxy fence",
                 64,
+                |fault| matches!(fault, Fault::GlobalUnfenced { .. }),
                 |k| {
                     let f = k.f;
                     k.in_cta(0, || {
@@ -177,14 +181,11 @@ pub(crate) fn cases() -> Vec<Case> {
                     k.in_cta(1, || {
                         k.init();
                         k.await_flag(SOUND.look);
-                        if !k.broken {
-                            k.once(|| f.fence_proxy_async(ProxySpace::Global));
-                        }
+                        k.in_twin(|| k.once(|| f.fence_proxy_async(ProxySpace::Global)));
                         k.load(k.base);
                         k.once(|| f.mbarrier_wait(k.barrier(), 0));
                     });
                 },
-                |fault| matches!(fault, Fault::GlobalUnfenced { .. }),
             )
         },
     ];

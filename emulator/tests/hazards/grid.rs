@@ -16,6 +16,7 @@ fn maps() -> Vec<Case> {
         grid(
             "a map rewritten by another CTA before the copies through it have ended",
             2,
+            |f| race(f) || matches!(f, Fault::TensorMapInFlight { .. }),
             |k| {
                 let f = k.f;
                 let used = 2;
@@ -35,37 +36,28 @@ fn maps() -> Vec<Case> {
                     f.warp_sync();
                     k.acquired();
                     k.use_it();
-                    if !k.broken {
-                        f.mbarrier_wait(k.barrier(), 0);
-                    }
+                    k.in_twin(|| f.mbarrier_wait(k.barrier(), 0));
                     k.once(|| k.set_flag(used, RELEASE));
                     f.mbarrier_wait(k.barrier(), 0);
                 });
             },
-            |f| race(f) || matches!(f, Fault::TensorMapInFlight { .. }),
         )
         .isa("tensormap.replace: weak memory operation on the map"),
-        Case::new(
-            "a map replaced in shared memory that other lanes still copy there",
-            32,
-            |k| {
-                k.init();
-                k.f.copy_tensor_map(k.map, k.base + MAP);
-                if !k.broken {
-                    k.f.warp_sync();
-                }
-                k.once(|| k.f.replace_tensor_map(k.base + MAP, MapChange::Address(k.data)));
-                k.f.warp_sync();
-                k.f.publish_tensor_map(k.out, k.base + MAP, Scope::Gpu);
-                k.acquired();
-                k.used();
-            },
-            race,
-        )
+        Case::new("a map replaced in shared memory that other lanes still copy there", 32, race, |k| {
+            k.init();
+            k.f.copy_tensor_map(k.map, k.base + MAP);
+            k.in_twin(|| k.f.warp_sync());
+            k.once(|| k.f.replace_tensor_map(k.base + MAP, MapChange::Address(k.data)));
+            k.f.warp_sync();
+            k.f.publish_tensor_map(k.out, k.base + MAP, Scope::Gpu);
+            k.acquired();
+            k.used();
+        })
         .isa("bar.warp.sync: memory ordering among participating threads"),
         grid(
             "a map acquired at another CTA's address",
             2,
+            fault!(Fault::TensorMapUnfenced { .. } | Fault::TensorMap { .. }),
             |k| {
                 let f = k.f;
                 k.in_cta(0, || {
@@ -80,7 +72,6 @@ fn maps() -> Vec<Case> {
                     k.used();
                 });
             },
-            |f| matches!(f, Fault::TensorMapUnfenced { .. } | Fault::TensorMap { .. }),
         )
         .isa("fence.proxy.tensormap::generic.acquire: address"),
     ]
@@ -89,23 +80,19 @@ fn maps() -> Vec<Case> {
 fn dependents() -> Vec<Case> {
     let dependent = |why, program: fn(Kernel<'_>)| {
         let found = |fault: &Fault| matches!(fault, Fault::GridNotAwaited { .. });
-        Case { dependent: true, ..Case::new(why, 64, program, found) }
+        Case { dependent: true, ..Case::new(why, 64, found, program) }
     };
     vec![
         dependent("a tensor load before the grids before this one have ended", |k| {
             k.barriers([1], 64);
-            if !k.broken {
-                k.f.grid_wait();
-            }
+            k.in_twin(|| k.f.grid_wait());
             k.once(|| k.bring(k.base, k.bar(0)));
             k.f.mbarrier_wait(k.bar(0), 0);
             k.f.grid_wait();
         })
         .isa("griddepcontrol.wait"),
         dependent("a store before the grids before this one have ended", |k| {
-            if !k.broken {
-                k.f.grid_wait();
-            }
+            k.in_twin(|| k.f.grid_wait());
             k.f.store_global(k.out + k.thread.mul_wide(4), 0, [k.thread]);
             k.f.grid_wait();
         })
@@ -121,16 +108,12 @@ fn dependents() -> Vec<Case> {
         .isa("griddepcontrol.launch_dependents"),
         dependent("one warp waits for the grids, another loads", |k| {
             k.f.if_((k.thread / 32).equals(0), || k.f.grid_wait());
-            if !k.broken {
-                k.f.barrier_sync(0, 64);
-            }
+            k.in_twin(|| k.f.barrier_sync(0, 64));
             k.in_thread(32, || k.touch(k.data));
         })
         .isa("griddepcontrol.wait: the executing thread"),
         dependent("an atomic before the grids before this one have ended", |k| {
-            if !k.broken {
-                k.f.grid_wait();
-            }
+            k.in_twin(|| k.f.grid_wait());
             k.once(|| k.f.reduce(AtomicOp::Add, k.flag_at(0), [k.f.constant(1u32)], RELAXED));
             k.f.grid_wait();
         })
@@ -209,7 +192,7 @@ fn early() -> Vec<Case> {
             f.mbarrier_wait(k.bar(0), 0);
             f.grid_wait();
         };
-        Case { dependent: true, ..Case::new(why, 64, body, found) }
+        Case { dependent: true, ..Case::new(why, 64, found, body) }
             .isa("griddepcontrol.wait: the executing thread")
     };
     use Access::{Acquire, BulkLoad, BulkReduction, TensorReduction, TensorStore, ThreadCopy, Volatile};

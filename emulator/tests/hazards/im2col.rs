@@ -23,6 +23,7 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new(
             "a copy in tile mode through an im2col map",
             32,
+            |fault| matches!(fault, Fault::TensorMode { im2col: true }),
             |k| {
                 k.init();
                 if !k.broken {
@@ -35,39 +36,39 @@ pub(crate) fn cases() -> Vec<Case> {
                     k.f.tensor_load(load, [k.f.constant(0); 4]);
                 });
             },
-            |fault| matches!(fault, Fault::TensorMode { im2col: true }),
         ),
         Case::new(
             "a copy in im2col mode through a tiled map",
             32,
+            |fault| matches!(fault, Fault::TensorMode { im2col: false }),
             |k| {
                 k.init();
                 k.pixels_from(if k.broken { k.map } else { k.pixels }, [0; 4], [0; 2]);
             },
-            |fault| matches!(fault, Fault::TensorMode { im2col: false }),
         ),
         Case::new(
             "a base outside of the bounding box",
             32,
+            |fault| matches!(fault, Fault::Im2colBase { dim: 1, base: 1, low: -1, high: 0 }),
             |k| {
                 k.init();
                 // The tensor has a pixel 1, but the bounding box does not: no filter begins there.
                 k.pixels_from(k.pixels, [0, 0, if k.broken { 1 } else { 0 }, 0], [1, 1]);
             },
-            |fault| matches!(fault, Fault::Im2colBase { dim: 1, base: 1, low: -1, high: 0 }),
         ),
         Case::new(
             "a filter offset of too many bits",
             32,
+            |fault| matches!(fault, Fault::Im2colOffset { dim: 0, offset: 256, bits: 8 }),
             |k| {
                 k.init();
                 k.pixels_from(k.pixels, [0; 4], [if k.broken { 256 } else { 255 }, 0]);
             },
-            |fault| matches!(fault, Fault::Im2colOffset { dim: 0, offset: 256, bits: 8 }),
         ),
         Case::new(
             "a part of an im2col map replaced",
             32,
+            |fault| matches!(fault, Fault::TensorMapFields { reason, .. } if reason.contains("im2col")),
             |k| {
                 let copy = k.base + 4096;
                 k.init();
@@ -81,27 +82,25 @@ pub(crate) fn cases() -> Vec<Case> {
                 k.f.acquire_tensor_map(k.out, Scope::Gpu);
                 k.pixels_from(k.out, [0; 4], [0; 2]);
             },
-            |fault| matches!(fault, Fault::TensorMapFields { reason, .. } if reason.contains("im2col")),
         ),
         Case::new(
             "an im2col store's source changed before it was read",
             32,
+            |fault| matches!(fault, Fault::SharedInFlight { .. }),
             |k| {
                 k.zero(BOX_BYTES);
                 k.once(|| {
                     k.f.im2col_store(k.out_pixels, k.base, [k.f.constant(0); 4], None);
                     k.f.bulk_commit();
-                    if !k.broken {
-                        k.f.bulk_wait(0, true);
-                    }
+                    k.in_twin(|| k.f.bulk_wait(0, true));
                     k.f.store_shared(k.base + 3 * 128, 0, [k.thread]);
                 });
             },
-            |fault| matches!(fault, Fault::SharedInFlight { .. }),
         ),
         Case::new(
             "an im2col store through a bounding box that is not inside of the tensor",
             32,
+            |fault| matches!(fault, Fault::Im2colBounds { dim: 0, low: -1, high: 0, extent: 2 }),
             |k| {
                 k.zero(BOX_BYTES);
                 k.once(|| {
@@ -111,7 +110,6 @@ pub(crate) fn cases() -> Vec<Case> {
                     k.f.bulk_wait(0, false);
                 });
             },
-            |fault| matches!(fault, Fault::Im2colBounds { dim: 0, low: -1, high: 0, extent: 2 }),
         ),
     ]
 }

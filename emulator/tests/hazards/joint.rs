@@ -96,7 +96,7 @@ fn forgotten(first: Operation, second: Operation, missing: u32) -> Case {
         });
         k.meet();
     };
-    Case::in_cluster(why, body, |f| race(f) || unready(f)).isa("red.async: asynchronous operation")
+    Case::in_cluster(why, |f| race(f) || unready(f), body).isa("red.async: asynchronous operation")
 }
 
 /// Two operations on one word, of which at least one does not add: nothing says which comes first.
@@ -119,7 +119,7 @@ fn unordered(first: Operation, second: Operation) -> Case {
         });
         k.meet();
     };
-    Case::in_cluster(why, body, |f| race(f) || unready(f)).isa("st.async: asynchronous operation")
+    Case::in_cluster(why, |f| race(f) || unready(f), body).isa("st.async: asynchronous operation")
 }
 
 pub(crate) fn cases() -> Vec<Case> {

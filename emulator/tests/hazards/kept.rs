@@ -96,7 +96,7 @@ fn all_but(copy: Copy, missed: u32, by: Over) -> Case {
             f.mbarrier_wait(k.bar(number), 0);
         }
     };
-    Case::new(why, 128, body, race).isa(SOURCE)
+    Case::new(why, 128, race, body).isa(SOURCE)
 }
 
 /// Rank 0 sends to four ranks. The last rank overwrites the source when all but one have told.
@@ -112,7 +112,7 @@ fn multicast(missed: u32) -> Case {
         });
         k.meet();
         k.once(|| f.mbarrier_arrive_expect(k.bar(0), BOX_BYTES));
-        k.in_rank(0, || k.once(|| k.copy_box(k.base, k.bar(0), Some(f.constant(0xFu16)))));
+        k.once_in_rank(0, || k.copy_box(k.base, k.bar(0), Some(f.constant(0xFu16))));
         f.mbarrier_wait(k.bar(0), 0);
         // In the broken program rank `missed` is told in its place.
         let rank = k.rank();
@@ -120,9 +120,7 @@ fn multicast(missed: u32) -> Case {
         let other = f.map_shared(k.bar(1), 3);
         k.once(|| {
             f.if_(tells & rank.less_than(3), || f.mbarrier_arrive_cluster(other));
-            if k.broken {
-                k.in_rank(3, || f.mbarrier_arrive(k.bar(1)));
-            }
+            k.in_broken(|| k.in_rank(3, || f.mbarrier_arrive(k.bar(1))));
         });
         k.in_rank(3, || {
             f.mbarrier_wait(k.bar(1), 0);
@@ -130,7 +128,7 @@ fn multicast(missed: u32) -> Case {
         });
         k.meet();
     };
-    let case = Case::new(why, 32, body, |fault: &Fault| race(fault));
+    let case = Case::new(why, 32, |fault: &Fault| race(fault), body);
     Case { cluster: 4, ctas: 4, ..case }
         .isa("cp.async.bulk.tensor: .multicast::cluster, completion on each CTA's mbarrier")
 }
@@ -167,7 +165,7 @@ fn crowd(reduces: bool) -> Case {
             );
         });
     };
-    Case::new(why, 32, body, race).ctas(101).isa("Memory Consistency Model, Conflict and data-races")
+    Case::new(why, 32, race, body).ctas(101).isa("Memory Consistency Model, Conflict and data-races")
 }
 
 /// Three CTAs reduce into a box. The fourth knows that all but one have ended.
@@ -195,7 +193,7 @@ fn reductions() -> Case {
             );
         });
     };
-    Case::new("sums of three bulk reductions read when two have ended", 32, body, race)
+    Case::new("sums of three bulk reductions read when two have ended", 32, race, body)
         .ctas(4)
         .isa("cp.reduce.async.bulk: completion mechanism")
 }

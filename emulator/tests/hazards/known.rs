@@ -128,7 +128,7 @@ fn warps(way: Way, access: Access) -> Case {
             },
         );
     };
-    Case::new(why, 160, body, |f| race(f) || unready(f) || unfenced(f)).isa(WAITS)
+    Case::new(why, 160, |f| race(f) || unready(f) || unfenced(f), body).isa(WAITS)
 }
 
 impl Way {
@@ -244,7 +244,7 @@ fn halves(arrival: Arrival) -> Case {
             k.meet();
         }
     };
-    let case = Case::new(why, 64, body, |f| race(f) || unready(f)).isa(ARRIVES);
+    let case = Case::new(why, 64, |f| race(f) || unready(f), body).isa(ARRIVES);
     if peer { Case { cluster: 2, ctas: 2, ..case } } else { case }
 }
 
@@ -276,9 +276,7 @@ fn waits_apart(after: Use) -> Case {
         k.in_warp(0, || {
             let half = k.lane() / 16;
             f.mbarrier_wait(k.bar(0) + half * 8, 0);
-            if !k.broken {
-                f.warp_sync();
-            }
+            k.in_twin(|| f.warp_sync());
             match after {
                 Use::Load => k.peek(k.base + (half ^ 1) * 1024),
                 Use::Store => k.write(k.base + (half ^ 1) * 1024 + k.lane() * 4, 0u32),
@@ -293,7 +291,7 @@ fn waits_apart(after: Use) -> Case {
             f.mbarrier_wait(k.bar(stage), 0);
         }
     };
-    Case::new(why, 64, body, |f| race(f) || unready(f)).isa(WAITS)
+    Case::new(why, 64, |f| race(f) || unready(f), body).isa(WAITS)
 }
 
 /// One lane of a warp waits for the first phase, and all lanes for the second.
@@ -319,13 +317,11 @@ fn phases(poll: bool, order: MbarrierOrder) -> Case {
                 wait(0);
                 f.mbarrier_arrive(k.bar(1));
             });
-            if !k.broken {
-                f.warp_sync();
-            }
+            k.in_twin(|| f.warp_sync());
             wait(1);
         });
     };
-    Case::new(why, 64, body, |f| matches!(f, Fault::MbarrierMissed { .. })).isa(WAITS)
+    Case::new(why, 64, fault!(Fault::MbarrierMissed { .. }), body).isa(WAITS)
 }
 
 pub(crate) fn cases() -> Vec<Case> {

@@ -10,7 +10,7 @@ use crate::{BOX_BYTES, Case, Kernel};
 const SYNC: &str = "bar.warp.sync: memory ordering among participating threads";
 
 fn lanes(why: &'static str, program: fn(Kernel<'_>)) -> Case {
-    Case::new(why, 32, program, race).isa(SYNC)
+    Case::new(why, 32, race, program).isa(SYNC)
 }
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -89,69 +89,55 @@ fn exchanges() -> Vec<Case> {
             k.sync_in_twin();
             k.touch(k.data);
         }),
-        Case::new(
-            "32 lanes write, one arrives",
-            64,
-            |k| {
-                k.zero(1024);
-                k.barriers([1], 64);
-                k.f.if_else(
-                    (k.thread / 32).equals(0),
-                    || {
-                        k.write(k.own(k.base), 0u32);
-                        k.sync_in_twin();
-                        k.leader(|| k.f.mbarrier_arrive(k.bar(0)));
-                    },
-                    || {
-                        k.f.mbarrier_wait(k.bar(0), 0);
-                        let _value = k.read(k.other(k.base));
-                    },
-                );
-            },
-            race,
-        )
-        .isa(SYNC),
-        Case::new(
-            "32 lanes write to global memory, one raises the flag",
-            32,
-            |k| {
-                k.in_cta(0, || {
-                    k.f.store_global(k.data + k.thread.mul_wide(4), 0, [k.thread]);
+        Case::new("32 lanes write, one arrives", 64, race, |k| {
+            k.zero(1024);
+            k.barriers([1], 64);
+            k.f.if_else(
+                (k.thread / 32).equals(0),
+                || {
+                    k.write(k.own(k.base), 0u32);
                     k.sync_in_twin();
-                    k.once(|| k.set_flag(0, StoreOrder::Release(Scope::Gpu)));
-                });
-                k.in_cta(1, || {
-                    k.once(|| k.poll(k.flag_at(0), LoadOrder::Acquire(Scope::Gpu)));
-                    k.f.warp_sync();
-                    k.touch(k.data + k.thread.mul_wide(4));
-                });
-            },
-            race,
-        )
+                    k.leader(|| k.f.mbarrier_arrive(k.bar(0)));
+                },
+                || {
+                    k.f.mbarrier_wait(k.bar(0), 0);
+                    let _value = k.read(k.other(k.base));
+                },
+            );
+        })
+        .isa(SYNC),
+        Case::new("32 lanes write to global memory, one raises the flag", 32, race, |k| {
+            k.in_cta(0, || {
+                k.f.store_global(k.data + k.thread.mul_wide(4), 0, [k.thread]);
+                k.sync_in_twin();
+                k.once(|| k.set_flag(0, StoreOrder::Release(Scope::Gpu)));
+            });
+            k.in_cta(1, || {
+                k.once(|| k.poll(k.flag_at(0), LoadOrder::Acquire(Scope::Gpu)));
+                k.f.warp_sync();
+                k.touch(k.data + k.thread.mul_wide(4));
+            });
+        })
         .isa(SYNC)
         .ctas(2),
-        Case::new(
-            "one lane sees the flag, all read",
-            32,
-            |k| {
-                k.in_cta(0, || {
-                    k.f.store_global(k.data + k.thread.mul_wide(4), 0, [k.thread]);
-                    k.f.warp_sync();
-                    k.once(|| k.set_flag(0, StoreOrder::Release(Scope::Gpu)));
-                });
-                k.in_cta(1, || {
-                    k.once(|| k.poll(k.flag_at(0), LoadOrder::Acquire(Scope::Gpu)));
-                    k.sync_in_twin();
-                    k.touch(k.data + k.thread.mul_wide(4));
-                });
-            },
-            race,
-        )
+        Case::new("one lane sees the flag, all read", 32, race, |k| {
+            k.in_cta(0, || {
+                k.f.store_global(k.data + k.thread.mul_wide(4), 0, [k.thread]);
+                k.f.warp_sync();
+                k.once(|| k.set_flag(0, StoreOrder::Release(Scope::Gpu)));
+            });
+            k.in_cta(1, || {
+                k.once(|| k.poll(k.flag_at(0), LoadOrder::Acquire(Scope::Gpu)));
+                k.sync_in_twin();
+                k.touch(k.data + k.thread.mul_wide(4));
+            });
+        })
         .isa(SYNC)
         .ctas(2),
         Case::new(
             "one lane waits for a load, all read",
             32,
+            |f| race(f) || unready(f),
             |k| {
                 k.barriers([1], 32);
                 k.once(|| k.bring(k.base, k.bar(0)));
@@ -159,12 +145,12 @@ fn exchanges() -> Vec<Case> {
                 k.sync_in_twin();
                 let _value = k.read(k.own(k.base));
             },
-            |f| race(f) || unready(f),
         )
         .isa("mbarrier.try_wait: visibility to the executing thread"),
         Case::new(
             "one lane fences for all and stores",
             32,
+            |f| race(f) || unfenced(f),
             |k| {
                 k.zeroed(BOX_BYTES, 32);
                 k.write(k.own(k.base), k.thread);
@@ -176,12 +162,12 @@ fn exchanges() -> Vec<Case> {
                 k.store(k.base);
                 k.f.bulk_wait(0, true);
             },
-            |f| race(f) || unfenced(f),
         )
         .isa(SYNC),
         Case::new(
             "each lane's own cp.async, waited for, read by a neighbour",
             32,
+            |f| race(f) || unready(f),
             |k| {
                 k.zeroed(512, 32);
                 k.f.copy_async(16, k.base + k.thread * 16, (k.data + k.thread.mul_wide(16), 0), None);
@@ -189,7 +175,6 @@ fn exchanges() -> Vec<Case> {
                 k.sync_in_twin();
                 let _value = k.read(k.base + (k.thread ^ 1) * 16);
             },
-            |f| race(f) || unready(f),
         )
         .isa("cp.async.wait_all: visible to the executing thread"),
     ]
@@ -200,6 +185,7 @@ fn collectives() -> Vec<Case> {
         Case::new(
             "thread 0 waits for the group that the elected lane committed",
             32,
+            |f| race(f) || matches!(f, Fault::ExitInFlight { .. }),
             |k| {
                 k.zeroed(BOX_BYTES, 32);
                 let leader = k.f.elect();
@@ -213,53 +199,50 @@ fn collectives() -> Vec<Case> {
                 k.write(k.own(k.base), k.thread);
                 k.f.bulk_wait(0, false);
             },
-            |f| race(f) || matches!(f, Fault::ExitInFlight { .. }),
         )
         .isa("elect.sync: which lane is elected is not said"),
-        Case::new(
-            "the elected lane's value taken from lane 0",
-            32,
-            |k| {
-                k.zeroed(128, 32);
-                let leader = k.f.elect();
-                let word = k.f.variable(0u32);
-                k.f.if_(leader, || word.set(k.add(k.flag_at(0), AtomicSem::Relaxed) + 1));
-                if !k.broken {
-                    word.set(k.f.reduce_lanes(ReduceOp::Max, word.get()));
-                }
-                let told = k.f.shuffle(word.get(), 0);
-                k.f.if_(told.equals(0), || k.f.trap());
-            },
-            |f| matches!(f, Fault::Trapped),
-        )
+        Case::new("the elected lane's value taken from lane 0", 32, fault!(Fault::Trapped), |k| {
+            k.zeroed(128, 32);
+            let leader = k.f.elect();
+            let word = k.f.variable(0u32);
+            k.f.if_(leader, || word.set(k.add(k.flag_at(0), AtomicSem::Relaxed) + 1));
+            k.in_twin(|| word.set(k.f.reduce_lanes(ReduceOp::Max, word.get())));
+            let told = k.f.shuffle(word.get(), 0);
+            k.f.if_(told.equals(0), || k.f.trap());
+        })
         .isa("elect.sync: which lane is elected is not said"),
         Case::new(
             "setmaxnreg in one warp of a warpgroup",
             128,
+            |f| hang(f) || matches!(f, Fault::WarpgroupIncomplete { .. }),
             |k| {
                 let warps = if k.broken { 1 } else { 4 };
                 k.f.if_(k.f.warp_index().less_than(warps), || k.f.set_max_registers(false, 40));
             },
-            |f| hang(f) || matches!(f, Fault::WarpgroupIncomplete { .. }),
         )
         .isa("setmaxnreg.sync.aligned: all threads of the warpgroup"),
         Case::new(
             "setmaxnreg with another count in one warp",
             128,
-            |k| {
-                let last = k.f.warp_index().equals(if k.broken { 3 } else { 4 });
-                k.f.if_else(last, || k.f.set_max_registers(false, 48), || k.f.set_max_registers(false, 40));
-            },
             |f| {
                 matches!(f, Fault::WarpgroupDisagrees { .. })
                     || hang(f)
                     || f.to_string().contains("setmaxnreg")
+            },
+            |k| {
+                let last = k.f.warp_index().equals(if k.broken { 3 } else { 4 });
+                k.f.if_else(last, || k.f.set_max_registers(false, 48), || k.f.set_max_registers(false, 40));
             },
         )
         .isa("setmaxnreg.sync.aligned: all threads of the warpgroup"),
         Case::new(
             "a wgmma.fence in one warp of a warpgroup alone",
             128,
+            |f| {
+                hang(f)
+                    || matches!(f, Fault::WarpgroupDisagrees { .. } | Fault::ExitInFlight { .. })
+                    || f.to_string().contains("warpgroup")
+            },
             |k| {
                 let d = k.accumulators();
                 k.ready_to_multiply();
@@ -268,56 +251,42 @@ fn collectives() -> Vec<Case> {
                 let warps = if k.broken { 1 } else { 4 };
                 k.f.if_(k.f.warp_index().less_than(warps), || k.f.wgmma_fence());
             },
-            |f| {
-                hang(f)
-                    || matches!(f, Fault::WarpgroupDisagrees { .. } | Fault::ExitInFlight { .. })
-                    || f.to_string().contains("warpgroup")
-            },
         )
         .isa("wgmma.fence.sync.aligned: all threads of the warp; every warp of the warpgroup"),
-        Case::new(
-            "a count of lanes by atomics read back by lane 0 at once",
-            32,
-            |k| {
-                k.zeroed(128, 32);
-                let at = Location::shared(k.base, 0);
-                k.f.reduce(AtomicOp::Add, at, [k.f.constant(1u32)], (AtomicSem::Relaxed, Scope::Cta));
-                k.sync_in_twin();
-                k.once(|| {
-                    let _count = k.read(k.base);
-                });
-            },
-            race,
-        )
+        Case::new("a count of lanes by atomics read back by lane 0 at once", 32, race, |k| {
+            k.zeroed(128, 32);
+            let at = Location::shared(k.base, 0);
+            k.f.reduce(AtomicOp::Add, at, [k.f.constant(1u32)], (AtomicSem::Relaxed, Scope::Cta));
+            k.sync_in_twin();
+            k.once(|| {
+                let _count = k.read(k.base);
+            });
+        })
         .isa(SYNC),
-        Case::new(
-            "a count of lanes by atomics read back by all lanes at once",
-            32,
-            |k| {
-                k.zeroed(128, 32);
-                let at = Location::shared(k.base, 0);
-                k.f.reduce(AtomicOp::Add, at, [k.f.constant(1u32)], (AtomicSem::Relaxed, Scope::Cta));
-                k.sync_in_twin();
-                k.peek(k.base);
-            },
-            race,
-        )
+        Case::new("a count of lanes by atomics read back by all lanes at once", 32, race, |k| {
+            k.zeroed(128, 32);
+            let at = Location::shared(k.base, 0);
+            k.f.reduce(AtomicOp::Add, at, [k.f.constant(1u32)], (AtomicSem::Relaxed, Scope::Cta));
+            k.sync_in_twin();
+            k.peek(k.base);
+        })
         .isa(SYNC),
         Case::new(
             "a word that two lanes store to in one instruction, and read back at once",
             32,
+            race,
             |k| {
                 let word = k.base + k.thread / 2 * 4;
                 // The twin's lanes agree, so it does not matter which of the two stores wins.
                 k.write(word, if k.broken { k.thread } else { k.thread / 2 });
                 k.peek(word);
             },
-            race,
         )
         .isa(SYNC),
         Case::new(
             "a word that all lanes overwrite, and one of them has waited for its reader",
             64,
+            race,
             |k| {
                 k.barriers([1], 64);
                 k.zeroed(16, 64);
@@ -331,17 +300,16 @@ fn collectives() -> Vec<Case> {
                     k.write(k.base, 1u32);
                 });
             },
-            race,
         )
         .isa(SYNC),
         Case::new(
             "a named barrier by half of a warp",
             32,
+            |f| hang(f) || matches!(f, Fault::Divergence { .. }),
             |k| {
                 let lanes = if k.broken { 16 } else { 32 };
                 k.f.if_(k.lane().less_than(lanes), || k.f.barrier_sync(1, 32));
             },
-            |f| hang(f) || matches!(f, Fault::Divergence { .. }),
         )
         .isa("bar.sync: .aligned"),
     ]

@@ -7,7 +7,7 @@ use crate::tools::{ACQUIRE, RELAXED, RELEASE};
 use crate::{BOX_BYTES, Case, Kernel};
 
 fn legal(why: &'static str, threads: u32, program: impl Fn(Kernel<'_>) + Send + Sync + 'static) -> Case {
-    Case::new(why, threads, program, |_: &Fault| false)
+    Case::new(why, threads, |_: &Fault| false, program)
 }
 
 fn grid(why: &'static str, ctas: u32, program: impl Fn(Kernel<'_>) + Send + Sync + 'static) -> Case {
@@ -15,7 +15,7 @@ fn grid(why: &'static str, ctas: u32, program: impl Fn(Kernel<'_>) + Send + Sync
 }
 
 fn pair(why: &'static str, program: fn(Kernel<'_>)) -> Case {
-    Case::in_cluster(why, program, |_: &Fault| false)
+    Case::in_cluster(why, |_: &Fault| false, program)
 }
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -218,10 +218,8 @@ fn barriers() -> Vec<Case> {
             });
             k.f.cluster_arrive(true);
             k.f.cluster_wait();
-            k.in_rank(1, || {
-                k.once(|| {
-                    let _value = k.read(k.base);
-                });
+            k.once_in_rank(1, || {
+                let _value = k.read(k.base);
             });
             k.meet();
         })
@@ -244,65 +242,49 @@ fn memory() -> Vec<Case> {
         })
         .isa("Memory Consistency Model, Overlap"),
         grid("a message passed on by a third CTA", 3, |k| {
-            k.in_cta(0, || {
-                k.once(|| {
-                    k.f.store_global(k.data, 0, [k.thread]);
-                    k.set_flag(0, RELEASE);
-                });
+            k.once_in(0, || {
+                k.f.store_global(k.data, 0, [k.thread]);
+                k.set_flag(0, RELEASE);
             });
-            k.in_cta(1, || {
-                k.once(|| {
-                    k.poll(k.flag_at(0), ACQUIRE);
-                    k.set_flag(4, RELEASE);
-                });
+            k.once_in(1, || {
+                k.poll(k.flag_at(0), ACQUIRE);
+                k.set_flag(4, RELEASE);
             });
-            k.in_cta(2, || {
-                k.once(|| {
-                    k.poll(k.flag_at(4), ACQUIRE);
-                    k.touch(k.data);
-                });
+            k.once_in(2, || {
+                k.poll(k.flag_at(4), ACQUIRE);
+                k.touch(k.data);
             });
         })
         .isa("Memory Consistency Model, Causality order: cumulativity"),
         grid("a release that others' atomics pass on", 3, |k| {
             // CTA 1 adds with a relaxed atomic. CTA 2 acquires the sum, and with it the release of CTA 0.
-            k.in_cta(0, || {
-                k.once(|| {
-                    k.f.store_global(k.data, 0, [k.thread]);
-                    let _old = k.add(k.flag_at(0), AtomicSem::Release);
-                });
+            k.once_in(0, || {
+                k.f.store_global(k.data, 0, [k.thread]);
+                let _old = k.add(k.flag_at(0), AtomicSem::Release);
             });
-            k.in_cta(1, || {
-                k.once(|| {
-                    k.poll(k.flag_at(0), LoadOrder::Relaxed(Scope::Gpu));
-                    let _old = k.add(k.flag_at(0), AtomicSem::Relaxed);
-                });
+            k.once_in(1, || {
+                k.poll(k.flag_at(0), LoadOrder::Relaxed(Scope::Gpu));
+                let _old = k.add(k.flag_at(0), AtomicSem::Relaxed);
             });
-            k.in_cta(2, || {
-                k.once(|| {
-                    k.f.loop_(|| {
-                        let [seen] = k.f.load_ordered::<u32, 1>(ACQUIRE, k.flag_at(0));
-                        k.f.break_if(seen.equals(2));
-                    });
-                    k.touch(k.data);
+            k.once_in(2, || {
+                k.f.loop_(|| {
+                    let [seen] = k.f.load_ordered::<u32, 1>(ACQUIRE, k.flag_at(0));
+                    k.f.break_if(seen.equals(2));
                 });
+                k.touch(k.data);
             });
         })
         .isa("Memory Consistency Model, Observation: through atomic read-modify-writes"),
         grid("fences on both sides of relaxed accesses", 2, |k| {
-            k.in_cta(0, || {
-                k.once(|| {
-                    k.f.store_global(k.data, 0, [k.thread]);
-                    k.f.fence(Scope::Gpu);
-                    k.set_flag(0, StoreOrder::Relaxed(Scope::Gpu));
-                });
+            k.once_in(0, || {
+                k.f.store_global(k.data, 0, [k.thread]);
+                k.f.fence(Scope::Gpu);
+                k.set_flag(0, StoreOrder::Relaxed(Scope::Gpu));
             });
-            k.in_cta(1, || {
-                k.once(|| {
-                    k.poll(k.flag_at(0), LoadOrder::Relaxed(Scope::Gpu));
-                    k.f.fence(Scope::Gpu);
-                    k.touch(k.data);
-                });
+            k.once_in(1, || {
+                k.poll(k.flag_at(0), LoadOrder::Relaxed(Scope::Gpu));
+                k.f.fence(Scope::Gpu);
+                k.touch(k.data);
             });
         })
         .isa("Memory Consistency Model, Release and Acquire Patterns"),

@@ -2,6 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
+/// Whether a fault is one of a pattern.
+macro_rules! fault {
+    ($($pattern:tt)+) => {
+        |fault: &emulator::Fault| matches!(fault, $($pattern)+)
+    };
+}
+
 mod asynchronous;
 mod barriers;
 mod bulk;
@@ -141,6 +148,20 @@ impl<'f> Kernel<'f> {
         self.f.if_(self.thread.equals(0), body);
     }
 
+    /// Emitted only in the correct twin.
+    fn in_twin(self, body: impl FnOnce()) {
+        if !self.broken {
+            body();
+        }
+    }
+
+    /// Emitted only in the program with the hazard.
+    fn in_broken(self, body: impl FnOnce()) {
+        if self.broken {
+            body();
+        }
+    }
+
     fn barrier(self) -> Value<'f, u32> {
         self.base + BARRIER
     }
@@ -221,8 +242,8 @@ impl Case {
     fn new(
         why: &'static str,
         threads: u32,
-        program: impl Fn(Kernel<'_>) + Send + Sync + 'static,
         found: fn(&Fault) -> bool,
+        program: impl Fn(Kernel<'_>) + Send + Sync + 'static,
     ) -> Self {
         let program = Box::new(program);
         Self { why, threads, cluster: 1, ctas: 1, isa: None, dependent: false, program, found }
@@ -231,10 +252,10 @@ impl Case {
     /// Two CTAs of one warp each.
     fn in_cluster(
         why: &'static str,
-        program: impl Fn(Kernel<'_>) + Send + Sync + 'static,
         found: fn(&Fault) -> bool,
+        program: impl Fn(Kernel<'_>) + Send + Sync + 'static,
     ) -> Self {
-        Self { cluster: 2, ctas: 2, ..Self::new(why, 32, program, found) }
+        Self { cluster: 2, ctas: 2, ..Self::new(why, 32, found, program) }
     }
 
     /// Sets the section of the ISA that forbids it.
@@ -294,17 +315,15 @@ fn a_dependent_grid_waits_for_those_before_it() {
     let case = Case::new(
         "a dependent grid",
         64,
+        |fault| matches!(fault, Fault::GridNotAwaited { .. }),
         |k| {
             // The first warp waits for both.
             k.f.if_(k.thread.less_than(32), || {
-                if !k.broken {
-                    k.f.grid_wait();
-                }
+                k.in_twin(|| k.f.grid_wait());
             });
             k.f.barrier_sync(0, 64);
             let _value = k.f.load_global::<u32>(k.data, 0);
         },
-        |fault| matches!(fault, Fault::GridNotAwaited { .. }),
     );
     let options = Options { dependent: true, ..Options::default() };
     assert!(launch(&case, false, &options).is_ok());

@@ -52,68 +52,44 @@ fn race(fault: &Fault) -> bool {
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
-        Case::in_cluster(
-            "a peer's arrival of the CTA's scope, by default, publishes nothing",
-            |k| {
-                let arrive = if k.broken { MbarrierOrder::CTA } else { MbarrierOrder::CLUSTER };
-                k.hand_over_by_mbarrier(&HandOver { arrive, ..SOUND });
-            },
-            race,
-        ),
-        Case::in_cluster(
-            "a wait of the CTA's scope, by default, acquires nothing of a peer",
-            |k| {
-                let wait = if k.broken { MbarrierOrder::CTA } else { MbarrierOrder::CLUSTER };
-                k.hand_over_by_mbarrier(&HandOver { wait, ..SOUND });
-            },
-            race,
-        ),
-        Case::in_cluster(
-            "a relaxed arrival publishes what a fence stands before",
-            |k| {
-                let fence = (!k.broken).then_some(Scope::Cluster);
-                k.hand_over_by_mbarrier(&HandOver { fence, arrive: RELAXED, ..SOUND });
-            },
-            race,
-        ),
-        Case::in_cluster(
-            "a fence of the CTA before a relaxed arrival",
-            |k| {
-                let fence = Some(if k.broken { Scope::Cta } else { Scope::Cluster });
-                k.hand_over_by_mbarrier(&HandOver { fence, arrive: RELAXED, ..SOUND });
-            },
-            race,
-        ),
-        Case::in_cluster(
-            "a relaxed wait acquires where a fence stands after it",
-            |k| {
-                let fence_after = (!k.broken).then_some(Scope::Cluster);
-                k.hand_over_by_mbarrier(&HandOver { wait: RELAXED, fence_after, ..SOUND });
-            },
-            race,
-        ),
-        Case::new(
-            "a relaxed arrival in the CTA",
-            64,
-            |k| {
-                let order = if k.broken { MbarrierOrder::Relaxed(Scope::Cta) } else { MbarrierOrder::CTA };
-                k.init();
-                k.f.barrier_sync(0, 64);
-                let warp = k.f.warp_index();
-                k.f.if_(warp.equals(1), || {
-                    k.f.store_global(k.data + k.thread.mul_wide(4) - 128, 0, [k.thread]);
-                    k.f.warp_sync();
-                    k.f.if_(k.thread.equals(32), || k.f.mbarrier_arrive_as(k.barrier(), false, order));
-                });
-                k.f.if_(warp.equals(0), || {
-                    k.f.mbarrier_wait(k.barrier(), 0);
-                    let _value = k.f.load_global::<u32>(k.data + k.thread.mul_wide(4), 0);
-                });
-            },
-            race,
-        ),
+        Case::in_cluster("a peer's arrival of the CTA's scope, by default, publishes nothing", race, |k| {
+            let arrive = if k.broken { MbarrierOrder::CTA } else { MbarrierOrder::CLUSTER };
+            k.hand_over_by_mbarrier(&HandOver { arrive, ..SOUND });
+        }),
+        Case::in_cluster("a wait of the CTA's scope, by default, acquires nothing of a peer", race, |k| {
+            let wait = if k.broken { MbarrierOrder::CTA } else { MbarrierOrder::CLUSTER };
+            k.hand_over_by_mbarrier(&HandOver { wait, ..SOUND });
+        }),
+        Case::in_cluster("a relaxed arrival publishes what a fence stands before", race, |k| {
+            let fence = (!k.broken).then_some(Scope::Cluster);
+            k.hand_over_by_mbarrier(&HandOver { fence, arrive: RELAXED, ..SOUND });
+        }),
+        Case::in_cluster("a fence of the CTA before a relaxed arrival", race, |k| {
+            let fence = Some(if k.broken { Scope::Cta } else { Scope::Cluster });
+            k.hand_over_by_mbarrier(&HandOver { fence, arrive: RELAXED, ..SOUND });
+        }),
+        Case::in_cluster("a relaxed wait acquires where a fence stands after it", race, |k| {
+            let fence_after = (!k.broken).then_some(Scope::Cluster);
+            k.hand_over_by_mbarrier(&HandOver { wait: RELAXED, fence_after, ..SOUND });
+        }),
+        Case::new("a relaxed arrival in the CTA", 64, race, |k| {
+            let order = if k.broken { MbarrierOrder::Relaxed(Scope::Cta) } else { MbarrierOrder::CTA };
+            k.init();
+            k.f.barrier_sync(0, 64);
+            let warp = k.f.warp_index();
+            k.f.if_(warp.equals(1), || {
+                k.f.store_global(k.data + k.thread.mul_wide(4) - 128, 0, [k.thread]);
+                k.f.warp_sync();
+                k.f.if_(k.thread.equals(32), || k.f.mbarrier_arrive_as(k.barrier(), false, order));
+            });
+            k.f.if_(warp.equals(0), || {
+                k.f.mbarrier_wait(k.barrier(), 0);
+                let _value = k.f.load_global::<u32>(k.data + k.thread.mul_wide(4), 0);
+            });
+        }),
         Case::in_cluster(
             "a place that a peer has read is overwritten after its plain arrival, or before",
+            fault!(Fault::GlobalRace { .. }),
             |k| {
                 let f = k.f;
                 let rank = f.special(Special::ClusterRank);
@@ -127,37 +103,27 @@ pub(crate) fn cases() -> Vec<Case> {
                     k.once(|| f.mbarrier_arrive_cluster(remote));
                 });
                 f.if_(rank.equals(0), || {
-                    if k.broken {
-                        f.store_global(word, 0, [k.thread]);
-                    }
+                    k.in_broken(|| f.store_global(word, 0, [k.thread]));
                     f.mbarrier_wait(k.barrier(), 0);
                     f.store_global(word, 0, [k.thread]);
                 });
                 k.meet();
             },
-            |f| matches!(f, Fault::GlobalRace { .. }),
         ),
-        Case::new(
-            "bytes completed by hand, which publishes nothing without a fence",
-            64,
-            |k| {
-                k.init();
-                k.once(|| k.f.mbarrier_arrive_expect(k.barrier(), 16u32));
-                k.f.barrier_sync(0, 64);
-                k.once(|| {
-                    k.f.store_global(k.data, 0, [k.thread]);
-                    if !k.broken {
-                        k.f.fence(Scope::Cta);
-                    }
-                    k.f.mbarrier_complete(k.barrier(), 16u32, false);
-                });
-                k.f.if_(k.thread.equals(32), || {
-                    k.f.mbarrier_wait(k.barrier(), 0);
-                    let _value = k.f.load_global::<u32>(k.data, 0);
-                });
-            },
-            race,
-        )
+        Case::new("bytes completed by hand, which publishes nothing without a fence", 64, race, |k| {
+            k.init();
+            k.once(|| k.f.mbarrier_arrive_expect(k.barrier(), 16u32));
+            k.f.barrier_sync(0, 64);
+            k.once(|| {
+                k.f.store_global(k.data, 0, [k.thread]);
+                k.in_twin(|| k.f.fence(Scope::Cta));
+                k.f.mbarrier_complete(k.barrier(), 16u32, false);
+            });
+            k.f.if_(k.thread.equals(32), || {
+                k.f.mbarrier_wait(k.barrier(), 0);
+                let _value = k.f.load_global::<u32>(k.data, 0);
+            });
+        })
         .isa("mbarrier.complete_tx: .relaxed"),
     ]
 }

@@ -76,9 +76,7 @@ fn consume(k: Kernel<'_>, flaw: Flaw) {
         let value = k.read(k.stage(read) + k.lane() * 4);
         if flaw == Flaw::WritesInPlace {
             k.write(k.stage(stage) + k.lane() * 4, value + 1);
-            if !k.broken {
-                f.fence_proxy_async(ptx::ProxySpace::Shared);
-            }
+            k.in_twin(|| f.fence_proxy_async(ptx::ProxySpace::Shared));
         }
         if !flawed(Flaw::ReleaseBeforeRead) {
             release();
@@ -87,8 +85,8 @@ fn consume(k: Kernel<'_>, flaw: Flaw) {
 }
 
 pub(crate) fn cases() -> Vec<Case> {
-    let one = |why, program: fn(Kernel<'_>), found: fn(&Fault) -> bool| Case::new(why, 64, program, found);
-    let two = |why, program: fn(Kernel<'_>), found: fn(&Fault) -> bool| Case::new(why, 96, program, found);
+    let one = |why, program: fn(Kernel<'_>), found: fn(&Fault) -> bool| Case::new(why, 64, found, program);
+    let two = |why, program: fn(Kernel<'_>), found: fn(&Fault) -> bool| Case::new(why, 96, found, program);
     vec![
         one(
             "ring: a consumer waits for the phase before",

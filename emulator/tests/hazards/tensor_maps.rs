@@ -52,97 +52,70 @@ fn not_acquired(fault: &Fault) -> bool {
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
-        Case::new(
-            "a map written and not acquired",
-            32,
-            |k| {
-                k.init();
-                k.published(Scope::Gpu);
-                if !k.broken {
-                    k.acquired();
-                }
-                k.used();
-            },
-            not_acquired,
-        ),
-        Case::new(
-            "a map changed in place and not released",
-            32,
-            |k| {
-                k.init();
-                k.published(Scope::Gpu);
+        Case::new("a map written and not acquired", 32, not_acquired, |k| {
+            k.init();
+            k.published(Scope::Gpu);
+            k.in_twin(|| k.acquired());
+            k.used();
+        }),
+        Case::new("a map changed in place and not released", 32, unfenced, |k| {
+            k.init();
+            k.published(Scope::Gpu);
+            k.acquired();
+            k.once(|| {
+                k.f.replace_tensor_map(k.out, MapChange::Extent(1, k.f.constant(4)));
+                k.in_twin(|| k.f.release_tensor_maps(Scope::Gpu));
                 k.acquired();
-                k.once(|| {
-                    k.f.replace_tensor_map(k.out, MapChange::Extent(1, k.f.constant(4)));
-                    if !k.broken {
-                        k.f.release_tensor_maps(Scope::Gpu);
-                    }
-                    k.acquired();
+            });
+            k.used();
+        }),
+        Case::new("a map acquired before it was released", 64, not_acquired, |k| {
+            k.init();
+            k.in_warp(1, || {
+                k.in_broken(|| k.acquired());
+            });
+            k.in_warp(0, || k.published(Scope::Gpu));
+            k.f.barrier_sync(0, 64);
+            k.in_warp(1, || {
+                k.in_twin(|| k.acquired());
+                k.f.if_(k.thread.equals(32), || {
+                    k.f.mbarrier_arrive_expect(k.barrier(), crate::BOX_BYTES);
+                    let load = ptx::TensorLoad {
+                        map: k.out,
+                        dst: k.base,
+                        barrier: k.barrier(),
+                        multicast: None,
+                        hint: None,
+                    };
+                    k.f.tensor_load(load, [k.f.constant(0); 2]);
                 });
-                k.used();
-            },
-            unfenced,
-        ),
-        Case::new(
-            "a map acquired before it was released",
-            64,
-            |k| {
-                k.init();
-                k.in_warp(1, || {
-                    if k.broken {
-                        k.acquired();
-                    }
-                });
-                k.in_warp(0, || k.published(Scope::Gpu));
-                k.f.barrier_sync(0, 64);
-                k.in_warp(1, || {
-                    if !k.broken {
-                        k.acquired();
-                    }
-                    k.f.if_(k.thread.equals(32), || {
-                        k.f.mbarrier_arrive_expect(k.barrier(), crate::BOX_BYTES);
-                        let load = ptx::TensorLoad {
-                            map: k.out,
-                            dst: k.base,
-                            barrier: k.barrier(),
-                            multicast: None,
-                            hint: None,
-                        };
-                        k.f.tensor_load(load, [k.f.constant(0); 2]);
-                    });
-                    k.f.mbarrier_wait(k.barrier(), 0);
-                });
-            },
-            not_acquired,
-        ),
+                k.f.mbarrier_wait(k.barrier(), 0);
+            });
+        }),
         Case {
             ctas: 2,
-            ..Case::new(
-                "a map released for the own CTA alone",
-                32,
-                |k| {
-                    let f = k.f;
-                    let first = f.special(Special::CtaX).equals(0);
-                    f.if_(first, || {
-                        k.published(if k.broken { Scope::Cta } else { Scope::Gpu });
-                        k.once(|| f.fence(Scope::Gpu));
-                        k.raise();
-                    });
-                    f.if_(!first, || {
-                        k.init();
-                        k.await_flag(Some(LoadOrder::Acquire(Scope::Gpu)));
-                        k.acquired();
-                        k.used();
-                    });
-                },
-                unfenced,
-            )
+            ..Case::new("a map released for the own CTA alone", 32, unfenced, |k| {
+                let f = k.f;
+                let first = f.special(Special::CtaX).equals(0);
+                f.if_(first, || {
+                    k.published(if k.broken { Scope::Cta } else { Scope::Gpu });
+                    k.once(|| f.fence(Scope::Gpu));
+                    k.raise();
+                });
+                f.if_(!first, || {
+                    k.init();
+                    k.await_flag(Some(LoadOrder::Acquire(Scope::Gpu)));
+                    k.acquired();
+                    k.used();
+                });
+            })
         },
         Case {
             ctas: 2,
             ..Case::new(
                 "a map that another CTA writes, nobody knows when",
                 32,
+                |fault| matches!(fault, Fault::GlobalRace { .. }),
                 |k| {
                     let f = k.f;
                     let first = f.special(Special::CtaX).equals(0);
@@ -162,28 +135,26 @@ pub(crate) fn cases() -> Vec<Case> {
                         k.used();
                     });
                 },
-                |fault| matches!(fault, Fault::GlobalRace { .. }),
             )
         },
         Case::new(
             "a map that changes while a load uses it",
             32,
+            |fault| matches!(fault, Fault::TensorMapInFlight { .. }),
             |k| {
                 k.init();
                 k.published(Scope::Gpu);
                 k.acquired();
                 k.use_it();
-                if !k.broken {
-                    k.f.mbarrier_wait(k.barrier(), 0);
-                }
+                k.in_twin(|| k.f.mbarrier_wait(k.barrier(), 0));
                 k.f.publish_tensor_map(k.out, k.base + MAP, Scope::Gpu);
                 k.f.mbarrier_wait(k.barrier(), 0);
             },
-            |fault| matches!(fault, Fault::TensorMapInFlight { .. }),
         ),
         Case::new(
             "a map that changes before its group has been read",
             32,
+            |fault| matches!(fault, Fault::TensorMapInFlight { .. }),
             |k| {
                 k.init();
                 k.published(Scope::Gpu);
@@ -196,11 +167,11 @@ pub(crate) fn cases() -> Vec<Case> {
                 k.f.publish_tensor_map(k.out, k.base + MAP, Scope::Gpu);
                 k.f.mbarrier_wait(k.barrier(), 0);
             },
-            |fault| matches!(fault, Fault::TensorMapInFlight { .. }),
         ),
         Case::new(
             "a map pointed to half a chunk",
             32,
+            |fault| matches!(fault, Fault::TensorMapFields { .. }),
             |k| {
                 k.init();
                 k.changed(k.data + if k.broken { 8u64 } else { 0 });
@@ -208,11 +179,11 @@ pub(crate) fn cases() -> Vec<Case> {
                 k.acquired();
                 k.used();
             },
-            |fault| matches!(fault, Fault::TensorMapFields { .. }),
         ),
         Case::new(
             "a change of what is no map",
             32,
+            |fault| matches!(fault, Fault::TensorMap { .. }),
             |k| {
                 k.zero(MAP + 128);
                 k.f.warp_sync();
@@ -222,7 +193,6 @@ pub(crate) fn cases() -> Vec<Case> {
                 }
                 k.once(|| k.f.replace_tensor_map(k.base + MAP, MapChange::Rank(1)));
             },
-            |fault| matches!(fault, Fault::TensorMap { .. }),
         ),
     ]
 }

@@ -124,10 +124,10 @@ impl<'f> Kernel<'f> {
 pub(crate) fn grid(
     why: &'static str,
     ctas: u32,
-    program: impl Fn(Kernel<'_>) + Send + Sync + 'static,
     found: fn(&Fault) -> bool,
+    program: impl Fn(Kernel<'_>) + Send + Sync + 'static,
 ) -> Case {
-    Case::new(why, 32, program, found).ctas(ctas)
+    Case::new(why, 32, found, program).ctas(ctas)
 }
 
 /// Two accesses that nothing orders, reported by any of the rules.

@@ -9,7 +9,7 @@ use crate::tools::{ACQUIRE, RELEASE};
 use crate::{BOX_BYTES, Case, Kernel};
 
 fn legal(why: &'static str, threads: u32, program: impl Fn(Kernel<'_>) + Send + Sync + 'static) -> Case {
-    Case::new(why, threads, program, |_: &Fault| false)
+    Case::new(why, threads, |_: &Fault| false, program)
 }
 
 fn grid(why: &'static str, ctas: u32, program: impl Fn(Kernel<'_>) + Send + Sync + 'static) -> Case {
@@ -41,17 +41,17 @@ fn copies() -> Vec<Case> {
     vec![
         Case::in_cluster(
             "the source of a multicast overwritten after both CTAs have told",
+            |_: &Fault| false,
             |k| {
                 k.ready();
                 k.once(|| k.f.mbarrier_arrive_expect(k.barrier(), BOX_BYTES));
                 k.meet();
-                k.in_rank(0, || k.once(|| k.copy_box(k.base, k.barrier(), Some(k.f.constant(3u16)))));
+                k.once_in_rank(0, || k.copy_box(k.base, k.barrier(), Some(k.f.constant(3u16))));
                 k.f.mbarrier_wait(k.barrier(), 0);
                 k.meet();
-                k.in_rank(1, || k.once(|| k.f.store_global(k.data, 0, [k.thread])));
+                k.once_in_rank(1, || k.f.store_global(k.data, 0, [k.thread]));
                 k.meet();
             },
-            |_: &Fault| false,
         )
         .isa("cp.async.bulk.tensor: .multicast::cluster; barrier.cluster"),
         legal("a source loaded twice and overwritten after both phases", 64, |k| {
@@ -75,17 +75,13 @@ fn copies() -> Vec<Case> {
                 });
                 k.f.mbarrier_wait(k.barrier(), 0);
             });
-            k.in_cta(1, || {
-                k.once(|| {
-                    k.poll(k.flag_at(0), ACQUIRE);
-                    k.set_flag(4, RELEASE);
-                });
+            k.once_in(1, || {
+                k.poll(k.flag_at(0), ACQUIRE);
+                k.set_flag(4, RELEASE);
             });
-            k.in_cta(2, || {
-                k.once(|| {
-                    k.poll(k.flag_at(4), ACQUIRE);
-                    k.f.store_global(k.data, 0, [k.thread]);
-                });
+            k.once_in(2, || {
+                k.poll(k.flag_at(4), ACQUIRE);
+                k.f.store_global(k.data, 0, [k.thread]);
             });
         })
         .isa("Memory Consistency Model, Causality order: cumulativity"),
@@ -238,27 +234,24 @@ fn order() -> Vec<Case> {
         .isa("Independent thread scheduling: forward progress of each thread"),
         Case::in_cluster(
             "a peer that says through global memory that it has started",
+            |_: &Fault| false,
             |k| {
-                k.in_rank(1, || {
-                    k.once(|| {
-                        k.write(k.base, 0u32);
-                        k.set_flag(0, RELEASE);
-                    });
+                k.once_in_rank(1, || {
+                    k.write(k.base, 0u32);
+                    k.set_flag(0, RELEASE);
                 });
-                k.in_rank(0, || {
-                    k.once(|| {
-                        k.poll(k.flag_at(0), ACQUIRE);
-                        let at = Location::cluster(k.f.map_shared(k.base, 1), 0);
-                        k.f.store_ordered(StoreOrder::Relaxed(Scope::Cluster), at, [k.thread]);
-                    });
+                k.once_in_rank(0, || {
+                    k.poll(k.flag_at(0), ACQUIRE);
+                    let at = Location::cluster(k.f.map_shared(k.base, 1), 0);
+                    k.f.store_ordered(StoreOrder::Relaxed(Scope::Cluster), at, [k.thread]);
                 });
                 k.meet();
             },
-            |_: &Fault| false,
         )
         .isa("Memory Consistency Model, Causality order"),
         Case::in_cluster(
             "a barrier made by another warp's elected lane, and a relaxed barrier of the cluster",
+            |_: &Fault| false,
             |k| {
                 k.f.if_(k.f.elect(), || {
                     k.f.mbarrier_init(k.barrier(), 1);
@@ -273,7 +266,6 @@ fn order() -> Vec<Case> {
                 k.f.mbarrier_wait(k.barrier(), 0);
                 k.meet();
             },
-            |_: &Fault| false,
         )
         .isa("fence.mbarrier_init.release.cluster; barrier.cluster.arrive.relaxed"),
         legal("a barrier invalidated after the users said so through another", 64, |k| {
@@ -477,11 +469,12 @@ fn neighbours() -> Vec<Case> {
     vec![
         Case::in_cluster(
             "words next to an asynchronous store in flight",
+            |_: &Fault| false,
             |k| {
                 let f = k.f;
                 k.ready();
                 k.awaits(4, false);
-                k.in_rank(0, || k.once(|| f.store_async(k.peer(), [k.thread])));
+                k.once_in_rank(0, || f.store_async(k.peer(), [k.thread]));
                 k.in_rank(1, || {
                     k.in_thread(1, || {
                         k.write(k.base + 4, 1u32);
@@ -491,23 +484,22 @@ fn neighbours() -> Vec<Case> {
                 });
                 k.meet();
             },
-            |_: &Fault| false,
         )
         .isa("st.async: the bytes that it writes"),
         Case::in_cluster(
             "words next to an asynchronous store that another warp has waited for",
+            |_: &Fault| false,
             |k| {
                 let f = k.f;
                 k.ready();
                 k.awaits(4, false);
-                k.in_rank(0, || k.once(|| f.store_async(k.peer(), [k.thread])));
+                k.once_in_rank(0, || f.store_async(k.peer(), [k.thread]));
                 k.in_rank(1, || {
                     k.in_thread(0, || f.mbarrier_wait(k.barrier(), 0));
                     k.in_thread(1, || k.peek(k.base + 8));
                 });
                 k.meet();
             },
-            |_: &Fault| false,
         )
         .isa("st.async: the bytes that it writes"),
         legal("words next to a cp.async of 4 bytes in flight", 32, |k| {
