@@ -150,21 +150,8 @@ impl Call {
     /// their device address.
     pub fn grouped(count: u32, records: u64) -> Self {
         let [a, b, d] = [MatrixRef::NONE; 3];
-        let problem = GemmProblem { m: 0, n: 0, k: 0 };
-        let (products, epilogue) =
-            (GroupedProblem::PointerArray { count, records }, LinearArguments::default());
-        Self {
-            problem,
-            products,
-            a,
-            b,
-            scales: None,
-            group_scales: None,
-            metadata: None,
-            d,
-            epilogue,
-            workspace: None,
-        }
+        let products = GroupedProblem::PointerArray { count, records };
+        Self { products, a, b, d, ..Self::of(GemmProblem { m: 0, n: 0, k: 0 }) }
     }
 
     /// A batch of `count` GEMMs of this shape ([`GroupedProblem::Batched`]). The matrices of the batch are packed,

@@ -412,16 +412,15 @@ impl Draw {
             ],
             atom: Atom { promote: if wild { atom.promote } else { 0 }, sparse: true, ..atom },
             tile,
-            step: if wild { spec.mainloop.step } else { 0 },
-            arrivals: if wild {
-                spec.mainloop.arrivals
-            } else {
-                self.of(&[Arrivals::Warp, Arrivals::Thread])
-            },
-            producer: if wild { spec.mainloop.producer } else { Producer::Thread },
-            ..spec.mainloop
+            ..if wild { spec.mainloop } else { self.read_by_threads(spec.mainloop) }
         };
         KernelSpec { mainloop, ..spec }
+    }
+
+    /// A mainloop whose threads read more from the stage than the multiply does.
+    fn read_by_threads(&mut self, mainloop: MainloopSpec) -> MainloopSpec {
+        let arrivals = self.of(&[Arrivals::Warp, Arrivals::Thread]);
+        MainloopSpec { step: 0, arrivals, producer: Producer::Thread, ..mainloop }
     }
 
     /// Makes the kernel's A weights in few bits in a sixth of the specs that allow it.
@@ -442,14 +441,7 @@ impl Draw {
             operands: [OperandSpec { weights, major: if wild { a.major } else { Major::K }, ..a }, b],
             atom: Atom { promote: 0, a: Source::Registers, ..atom },
             tile,
-            step: if wild { spec.mainloop.step } else { 0 },
-            arrivals: if wild {
-                spec.mainloop.arrivals
-            } else {
-                self.of(&[Arrivals::Warp, Arrivals::Thread])
-            },
-            producer: if wild { spec.mainloop.producer } else { Producer::Thread },
-            ..spec.mainloop
+            ..if wild { spec.mainloop } else { self.read_by_threads(spec.mainloop) }
         };
         KernelSpec { mainloop, ..spec }
     }

@@ -32,44 +32,34 @@ pub trait Accumulator: Number + Default {
     fn sums(fragment: Fragment<'_, Self::Sum>) -> Accumulators<'_>;
 }
 
-impl Accumulator for f32 {
-    const SUMS: WgmmaSum = WgmmaSum::F32;
+/// Registers that each hold one accumulator.
+macro_rules! one_per_register {
+    ($($of:ty: $name:ident;)+) => {$(
+        impl Accumulator for $of {
+            const SUMS: WgmmaSum = WgmmaSum::$name;
 
-    type Sum = Self;
+            type Sum = Self;
 
-    #[track_caller]
-    fn values<'f>(_: &'f Builder, register: &Var<'f, Self>) -> Vec<Value<'f, Self>> {
-        vec![register.get()]
-    }
+            #[track_caller]
+            fn values<'f>(_: &'f Builder, register: &Var<'f, Self>) -> Vec<Value<'f, Self>> {
+                vec![register.get()]
+            }
 
-    #[track_caller]
-    fn single<'f>(_: &'f Builder, registers: &[Var<'f, Self>]) -> Vec<Var<'f, Self>> {
-        registers.to_vec()
-    }
+            #[track_caller]
+            fn single<'f>(_: &'f Builder, registers: &[Var<'f, Self>]) -> Vec<Var<'f, Self>> {
+                registers.to_vec()
+            }
 
-    fn sums(fragment: Fragment<'_, Self>) -> Accumulators<'_> {
-        Accumulators::F32(fragment)
-    }
+            fn sums(fragment: Fragment<'_, Self>) -> Accumulators<'_> {
+                Accumulators::$name(fragment)
+            }
+        }
+    )+};
 }
 
-impl Accumulator for i32 {
-    const SUMS: WgmmaSum = WgmmaSum::S32;
-
-    type Sum = Self;
-
-    #[track_caller]
-    fn values<'f>(_: &'f Builder, register: &Var<'f, Self>) -> Vec<Value<'f, Self>> {
-        vec![register.get()]
-    }
-
-    #[track_caller]
-    fn single<'f>(_: &'f Builder, registers: &[Var<'f, Self>]) -> Vec<Var<'f, Self>> {
-        registers.to_vec()
-    }
-
-    fn sums(fragment: Fragment<'_, Self>) -> Accumulators<'_> {
-        Accumulators::S32(fragment)
-    }
+one_per_register! {
+    f32: F32;
+    i32: S32;
 }
 
 impl Accumulator for u32 {

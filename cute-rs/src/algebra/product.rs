@@ -45,6 +45,14 @@ impl Layout {
     /// # Errors
     /// [`LayoutError::Rank`] if the ranks differ; those of [`Layout::logical_product`].
     pub const fn blocked_product(&self, grid: &Self) -> Result<Self, LayoutError> {
+        match self.block_and_copies(grid) {
+            Ok((block, copies)) => block.zip(&copies),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The block and its copies over a grid, each with one mode per mode of the grid.
+    const fn block_and_copies(&self, grid: &Self) -> Result<(Self, Self), LayoutError> {
         let rank = self.rank();
         if grid.rank() != rank {
             return Err(LayoutError::Rank { needed: rank, given: grid.rank() });
@@ -58,7 +66,7 @@ impl Layout {
         let copies = if grid.shape_ref().is_int() { product.mode(1).wrap() } else { Ok(product.mode(1)) };
         let block = if self.shape_ref().is_int() { product.mode(0).wrap() } else { Ok(product.mode(0)) };
         match (block, copies) {
-            (Ok(block), Ok(copies)) => block.zip(&copies),
+            (Ok(block), Ok(copies)) => Ok((block, copies)),
             (Err(error), _) | (_, Err(error)) => Err(error),
         }
     }
@@ -78,19 +86,9 @@ impl Layout {
     /// # Errors
     /// Those of [`blocked_product`](Self::blocked_product).
     pub const fn raked_product(&self, grid: &Self) -> Result<Self, LayoutError> {
-        let rank = self.rank();
-        if grid.rank() != rank {
-            return Err(LayoutError::Rank { needed: rank, given: grid.rank() });
-        }
-        let product = match self.logical_product(grid) {
-            Ok(product) => product,
-            Err(error) => return Err(error),
-        };
-        let copies = if grid.shape_ref().is_int() { product.mode(1).wrap() } else { Ok(product.mode(1)) };
-        let block = if self.shape_ref().is_int() { product.mode(0).wrap() } else { Ok(product.mode(0)) };
-        match (copies, block) {
-            (Ok(copies), Ok(block)) => copies.zip(&block),
-            (Err(error), _) | (_, Err(error)) => Err(error),
+        match self.block_and_copies(grid) {
+            Ok((block, copies)) => copies.zip(&block),
+            Err(error) => Err(error),
         }
     }
 
