@@ -30,6 +30,8 @@
 //! ```
 
 pub mod attention;
+#[cfg(feature = "records")]
+pub mod family;
 pub mod fusions;
 pub mod instructions;
 pub mod product;

@@ -6,6 +6,7 @@
 //! and nowhere else.
 
 mod packed;
+mod places;
 #[cfg(any(feature = "tune", test))]
 mod random;
 #[cfg(test)]
@@ -20,6 +21,7 @@ use crate::gemm::AnyGemm;
 use crate::problem::{Call, GemmProblem, WorkspaceRef};
 use crate::products::GroupedProblem;
 use crate::types::Types;
+pub use places::{Fill, Piece, Places};
 #[cfg(any(feature = "tune", test))]
 pub use random::random;
 

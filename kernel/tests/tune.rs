@@ -308,7 +308,7 @@ fn processes_at_once_lose_nothing() {
     assert_eq!(entries.len(), 1, "{entries:?}");
     let text = fs::read_to_string(&entries[0].path).expect("readable");
     for shape in 1..=4 {
-        assert!(text.contains(&format!("\"m\":{},", 64 * shape)), "{text}");
+        assert!(text.contains(&format!("\"single {}x", 64 * shape)), "{text}");
     }
 }
 

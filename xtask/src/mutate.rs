@@ -19,7 +19,6 @@ mod fused;
 #[cfg(feature = "proof")]
 mod journal;
 #[cfg(feature = "proof")]
-mod memory;
 #[cfg(feature = "proof")]
 mod preparations;
 #[cfg(feature = "proof")]

@@ -1,10 +1,11 @@
 //! Kernels that are no GEMM: those that transpose and compress operands.
 
 use collective::{Format, MatrixRef, sparse};
+use emulator::Memory;
+use kernel::operands::{Fill, Places};
 use kernel::{Compress, Compression, Kernel, Program, Transpose, Transposition};
 use ptx::{Function, VerifyError};
 
-use super::memory::{Places, Random, outputs};
 use super::subject::Subject;
 use super::trial::Case;
 
@@ -75,10 +76,12 @@ where
 
     fn cases(&self, _: &Function) -> Result<Vec<Case>, String> {
         let case = |(i, call): (usize, &C)| {
-            let (mut call, mut places) = (call.clone(), Places::default());
+            let (mut call, mut memory) = (call.clone(), Memory::new());
+            let mut allocate = |bytes| memory.allocate(bytes);
+            let mut places = Places::new(&mut allocate);
             self.kernel.visit(&mut call, &mut places);
-            let mut random = Random(0x5EED);
-            let mut contents: Vec<Vec<u8>> = places.pieces.iter().map(|piece| random.fill(piece)).collect();
+            let mut random = Fill::new(0x5EED);
+            let mut contents: Vec<Vec<u8>> = places.pieces.iter().map(|piece| random.bytes(piece)).collect();
             let (pruned, bytes) = self.pruned;
             if i < pruned {
                 contents[0].chunks_exact_mut(2 * bytes).for_each(|pair| pair[..bytes].fill(0));
@@ -87,7 +90,7 @@ where
             let mut launch = launch.ok_or("the problem has no elements")?;
             // As for more matrices than a grid's largest third dimension: the CTAs go on to other matrices.
             launch.grid.ctas[2] = launch.grid.ctas[2].div_ceil(2);
-            Ok(Case { launch, contents, outputs: outputs(&places.pieces), again: None, long: false })
+            Ok(Case { launch, contents, outputs: places.outputs(), again: None, long: false })
         };
         self.calls.iter().enumerate().map(case).collect()
     }

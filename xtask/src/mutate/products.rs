@@ -1,10 +1,10 @@
 //! The arguments of a launch for a kernel of any form, and the memory that they need.
 
 use collective::{Form, Plan, Producer, Record};
-use kernel::operands::Layouts;
+use emulator::Memory;
+use kernel::operands::{Layouts, Piece, Places};
 use kernel::{Call, GemmProblem, Launch, LaunchError, LinearArguments, MatrixRef, WorkspaceRef};
 
-use super::memory::{Piece, Places};
 use super::subject::Gemm;
 use super::trial::{Purpose, Size};
 
@@ -107,7 +107,9 @@ impl Products {
         let alpha = if purpose.beta == 0.0 && !purpose.odd { 0.5 } else { 1.0 };
         call.epilogue = LinearArguments { alpha, beta: 1.0, c };
         call = Call { workspace: None, ..layouts.apart(call) };
-        let mut places = Places::with(products.table(&groups));
+        let mut memory = Memory::new();
+        let mut allocate = |bytes| memory.allocate(bytes);
+        let mut places = Places::new(&mut allocate).with(products.table(&groups));
         if form == Form::PointerArray {
             call.visit(&layouts, &mut places);
             let matrices = [call.a, call.b, call.epilogue.c.unwrap_or(call.d), call.d];

@@ -4,14 +4,13 @@ use core::fmt;
 
 use collective::{Form, Plan};
 use emulator::{Failure, Fault, Memory, Options, Program, Schedule};
-use kernel::operands::Contents;
+use kernel::operands::{Contents, Fill};
 use kernel::{GemmProblem, Launch};
 use ptx::inst::{Inst, Operand};
 use ptx::{Function, Statement};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use scheduler::{Tiles, Work};
 
-use super::memory::{self, Random};
 use super::products::{self, Products};
 use super::record::Outcome;
 use super::subject::{Gemm, Subject};
@@ -416,8 +415,8 @@ impl Case {
         let Some(launch) = products.launch(gemm, slots).map_err(|error| error.to_string())? else {
             return Ok(None);
         };
-        let mut random = Random(0x5EED);
-        let mut contents: Vec<Vec<u8>> = products.memory.iter().map(|piece| random.fill(piece)).collect();
+        let mut random = Fill::new(0x5EED);
+        let mut contents: Vec<Vec<u8>> = products.memory.iter().map(|piece| random.bytes(piece)).collect();
         let d = products.memory.iter().position(|piece| matches!(piece.contents, Contents::Output(_)));
         if let Some(d) = d.filter(|_| purpose.in_place) {
             // It is C too.
@@ -432,7 +431,8 @@ impl Case {
                 | Size::NarrowOneMoreThanStages
         );
         // The next launch begins with the workspace as the first one has left it.
-        let outputs = memory::outputs(&products.memory);
+        let outputs: Vec<usize> =
+            (0..products.memory.len()).filter(|&at| products.memory[at].writes).collect();
         let again = d.filter(|_| !long && outputs.len() > 1);
         Ok(Some(Self { launch, contents, outputs, again, long }))
     }

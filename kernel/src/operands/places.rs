@@ -1,0 +1,167 @@
+//! A call on memory of its own: the pieces that it accesses, and what is in them before a launch.
+
+use collective::Format;
+
+use super::{Contents, Extents, Memory, Visit};
+
+/// A piece of the memory that a launch accesses.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    /// What it is, in the words of errors.
+    pub name: &'static str,
+    /// Where it begins.
+    pub address: u64,
+    /// How far it reaches.
+    pub extents: Extents,
+    /// What is there.
+    pub contents: Contents,
+    /// Its bytes.
+    pub bytes: usize,
+    /// Whether the kernel writes it.
+    pub writes: bool,
+    /// The words of a table or of records.
+    words: Vec<u32>,
+}
+
+impl Piece {
+    /// The format of its elements, if they are numbers.
+    pub const fn format(&self) -> Option<Format> {
+        match self.contents {
+            Contents::Multiplied(_, format)
+            | Contents::Source(format)
+            | Contents::Output(format)
+            | Contents::GroupScales(format) => Some(format),
+            Contents::Scales => Some(Format::F32),
+            Contents::Codes(..)
+            | Contents::Exponents
+            | Contents::Metadata(_)
+            | Contents::Table
+            | Contents::Records
+            | Contents::Workspace
+            | Contents::Elements(_)
+            | Contents::Report => None,
+        }
+    }
+}
+
+/// Gives a call memory of its own.
+///
+/// ```
+/// use collective::{Format, MatrixRef};
+/// use kernel::operands::{Fill, Places};
+/// use kernel::{Emulator, Engine, Kernel, Transpose, Transposition};
+///
+/// let mut engine = Emulator::new();
+/// let transpose = Transpose::of(Format::E4m3).expect("8 bits");
+/// let mut call = Transposition { rows: 2, columns: 3, count: 1, a: MatrixRef::new(0, 3), d: MatrixRef::new(0, 2) };
+/// let mut allocate = |bytes| engine.allocate(bytes).map_or(0, |buffer| buffer.address);
+/// let mut places = Places::new(&mut allocate);
+/// transpose.visit(&mut call, &mut places);
+/// let fill = Fill::new(1).bytes(&places.pieces[0]);
+/// assert_eq!((places.pieces.len(), fill.len()), (2, 6));
+/// ```
+pub struct Places<'a> {
+    allocate: &'a mut dyn FnMut(usize) -> u64,
+    /// The pieces that were visited, in order, without empty ones.
+    pub pieces: Vec<Piece>,
+    /// The words of a table or of records that are visited.
+    pub words: Vec<u32>,
+}
+
+impl<'a> Places<'a> {
+    /// Places in memory that `allocate` allocates, given a number of bytes.
+    pub fn new(allocate: &'a mut dyn FnMut(usize) -> u64) -> Self {
+        Self { allocate, pieces: Vec::new(), words: Vec::new() }
+    }
+
+    /// The same for a call with a table of these words.
+    #[must_use]
+    pub fn with(self, words: Vec<u32>) -> Self {
+        Self { words, ..self }
+    }
+
+    /// Which pieces a launch writes.
+    pub fn outputs(&self) -> Vec<usize> {
+        (0..self.pieces.len()).filter(|&at| self.pieces[at].writes).collect()
+    }
+}
+
+impl core::fmt::Debug for Places<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Places").field("pieces", &self.pieces).finish_non_exhaustive()
+    }
+}
+
+impl Visit for Places<'_> {
+    fn memory(&mut self, place: Memory<'_>) {
+        let Memory { name, address, extents, contents, writes } = place;
+        let bytes = usize::try_from(extents.bytes()).unwrap_or(usize::MAX);
+        if bytes > 0 {
+            *address = (self.allocate)(bytes);
+            let told = matches!(contents, Contents::Table | Contents::Records);
+            let words = if told { self.words.clone() } else { Vec::new() };
+            let address = *address;
+            self.pieces.push(Piece { name, address, extents, contents, bytes, writes, words });
+        }
+    }
+}
+
+/// Random contents of memory, by SplitMix64 of S. Vigna.
+#[derive(Clone, Debug)]
+pub struct Fill(u64);
+
+impl Fill {
+    /// The contents that follow from a seed.
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// The contents of a piece of memory before a launch.
+    pub fn bytes(&mut self, piece: &Piece) -> Vec<u8> {
+        let mut matrix = |format: Format| self.matrix(format, piece.bytes);
+        match piece.contents {
+            // A pattern that shows elements that were not written.
+            _ if piece.writes && !matches!(piece.contents, Contents::Workspace | Contents::Report) => {
+                vec![0xA5; piece.bytes]
+            }
+            Contents::Multiplied(_, format) | Contents::Source(format) | Contents::GroupScales(format) => {
+                matrix(format)
+            }
+            Contents::Report => vec![0xFF; piece.bytes],
+            Contents::Scales => matrix(Format::F32),
+            // Valid metadata: each chunk keeps two of its four elements, or one of two.
+            Contents::Metadata(format) => {
+                let named: &[u32] = if format.bits() == 32 { &[4, 14] } else { &[4, 8, 9, 12, 13, 14] };
+                let mut word =
+                    || (0..8).fold(0, |word, _| word << 4 | named[self.next() as usize % named.len()]);
+                (0..piece.bytes / 4).flat_map(|_| word().to_le_bytes()).collect()
+            }
+            Contents::Workspace => vec![0; piece.bytes],
+            Contents::Table | Contents::Records => {
+                piece.words.iter().flat_map(|word| word.to_le_bytes()).collect()
+            }
+            // Any bits are legal.
+            Contents::Codes(..) | Contents::Exponents | Contents::Elements(_) | Contents::Output(_) => {
+                (0..piece.bytes).map(|_| self.next() as u8).collect()
+            }
+        }
+    }
+
+    /// Bytes of random elements between -1 and 1.
+    pub fn matrix(&mut self, format: Format, length: usize) -> Vec<u8> {
+        let size = format.bytes() as usize;
+        let mut bytes = Vec::with_capacity(length);
+        for _ in 0..length / size {
+            let value = (self.next() >> 40) as f64 / (1u64 << 23) as f64 - 1.0;
+            bytes.extend(&format.encode(value).to_le_bytes()[..size]);
+        }
+        bytes
+    }
+}
