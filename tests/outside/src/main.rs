@@ -4,6 +4,7 @@
 mod epilogue;
 mod factor;
 mod layout;
+mod rms_norm;
 // The manual shows these two files.
 #[path = "../../../src/manual/own_mainloop.rs"]
 mod mainloop;
@@ -13,12 +14,17 @@ mod scheduler;
 use std::error::Error;
 
 use falchion::collective::{Batch, Mainloop, Matrix};
+use falchion::kernel::disk::records::{Measurement, RecordsOf};
+use falchion::kernel::disk::{Cache, Key};
+use falchion::kernel::{Family, Machine, Predicted};
 use falchion::prelude::*;
+use falchion::verify::family;
 use falchion::verify::{Bench, Format, HostMatrix, Order};
 
 use epilogue::HillOfSums;
 use factor::{Factor, Factored};
 use layout::{Row, Slab};
+use rms_norm::{RmsNorm, Rows};
 use mainloop::{Second, TwoB};
 use scheduler::Runs;
 
@@ -54,6 +60,37 @@ fn main() -> Result<(), Box<dyn Error>> {
     let want = |i, j| 0.5 * dot(&a.all[0], &b.all[0], i, j);
     let compared = compare::<Times>(&mut engine, &Factor(factor.address), [&a, &b], &|_, i, j| want(i, j))?;
     println!("{compared} products times a factor");
+    norms(&mut engine)
+}
+
+/// A family of this crate: chosen, checked, traced, kept on disk, and proven.
+fn norms(engine: &mut Emulator) -> Result<(), Box<dyn Error>> {
+    let machine = Machine::h200();
+    for request in [Rows { rows: 7, columns: 264 }, Rows { rows: 300, columns: 1000 }, Rows { rows: 0, columns: 8 }] {
+        let ranked = RmsNorm::ranked(&request, &machine, 6)?;
+        assert_eq!(ranked.len(), 6);
+        for Predicted { kernel, .. } in &ranked {
+            let agreed = family::check(engine, kernel, &request, 1)?;
+            assert_eq!(agreed.compared, (request.rows * request.columns) as usize);
+        }
+    }
+    let (request, kernel) = (Rows { rows: 5, columns: 264 }, "warps=2".parse::<RmsNorm>()?);
+    let proof = family::prove(&kernel, &request, 20)?;
+    // Another number for one of its two barriers is as good.
+    assert!(proof.survivors.iter().all(|of| of.to_string().starts_with("bar.sync id + 1")), "{proof:?}");
+    println!("{} mutants of a norm are noticed", proof.killed + proof.refused);
+    // Its records on disk.
+    let folder = std::env::temp_dir().join(format!("outside-{}", std::process::id()));
+    let (cache, key) = (Cache::at(&folder), Key::new("a card", "a driver", RecordsOf::<RmsNorm>::digest())?);
+    let mut records = RecordsOf::<RmsNorm>::default();
+    records.insert(RmsNorm::problem(&request), Measurement::now(kernel, 2.5))?;
+    records.save(&cache, &key)?;
+    let (kept, warnings) = RecordsOf::<RmsNorm>::load(&cache, &key);
+    std::fs::remove_dir_all(&folder)?;
+    assert_eq!((&kept, warnings.len()), (&records, 0));
+    let times: Vec<_> = kept.lookup(&request).iter().map(|of| (of.spec, of.microseconds)).collect();
+    let best = RmsNorm::measured(&request, &machine, &times).ok_or("it was kept")?;
+    assert_eq!((best.kernel, best.microseconds), (kernel, 2.5));
     Ok(())
 }
 
