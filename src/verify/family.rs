@@ -2,17 +2,20 @@
 //! synchronisation, by breaking it.
 //!
 //! A family that implements [`Reference`] says what its kernels must write. [`check`] runs one on any engine. [`prove`] runs
-//! its [mutants](ptx::mutate) in the emulator.
+//! the [mutants](ptx::mutate) of any [`Kernel`] in the emulator, and [`trace`] records what it does.
 
-use emulator::{Memory, Options, Program, Schedule};
+use emulator::{Failure, Memory, Options, Program, Recorder, Schedule, Trace};
 use kernel::operands::{Contents, Fill, Piece, Places};
-use kernel::{Engine, EngineError, Family, Launch, LaunchError};
+use kernel::{Engine, EngineError, Family, Kernel, Launch, LaunchError, WorkspaceRef};
 use ptx::VerifyError;
 use ptx::mutate::{Mutation, mutations};
 use thiserror::Error;
 
 /// Bytes after each piece of memory that must not change.
 const MARGIN: usize = 64;
+
+/// Clusters that run at the same time: few, so that persistent kernels compute several tiles per cluster.
+const SLOTS: u32 = 2;
 
 /// What is in memory that no kernel has written.
 const POISON: u8 = 0xA5;
@@ -177,7 +180,7 @@ fn elements<'a>(piece: &'a Piece, bytes: &'a [u8]) -> impl Iterator<Item = (usiz
     let places = all.flat_map(move |()| {
         (0..u64::from(of.count)).flat_map(move |matrix| {
             (0..u64::from(of.lines)).flat_map(move |line| {
-                let first = matrix * u64::from(of.stride) + line * of.ld;
+                let first = matrix * of.stride + line * of.ld;
                 (first..first + of.length).map(move |at| at as usize * size)
             })
         })
@@ -208,8 +211,7 @@ impl Agreed {
                 may[at..at + size].fill(true);
                 let same = found == expected || (found.is_nan() && expected.is_nan());
                 let error = if same { 0.0 } else { (found - expected).abs() };
-                // Also where the error is NaN.
-                if !(error <= bound) {
+                if error > bound || error.is_nan() {
                     return Err(FamilyError::Element { name, index, found, expected, bound });
                 }
                 self.compared += 1;
@@ -239,54 +241,36 @@ pub struct Proof {
 }
 
 /// Breaks every synchronising step of a kernel, one at a time, and runs each broken program in the emulator under the deterministic schedules and
-/// `random` random ones, until it behaves differently.
+/// `random` random ones, until it behaves differently. `call` may have any addresses: memory is made for it.
 ///
 /// # Errors
 /// The unbroken kernel fails under one of the schedules, or the call is illegal.
-pub fn prove<K: Family>(kernel: &K, request: &K::Request<'_>, random: u64) -> Result<Proof, FamilyError> {
-    let (mut call, mut memory) = (K::call(request), Memory::new());
-    let mut allocate = |bytes| memory.allocate(bytes);
-    let mut places = Places::new(&mut allocate).with(K::words(request, Contents::Table));
-    kernel.visit(&mut call, &mut places);
-    let pieces = places.pieces;
-    let mut fill = Fill::new(1);
-    let mut contents: Vec<Vec<u8>> = pieces.iter().map(|piece| fill.bytes(piece)).collect();
-    let program = kernel.program()?;
-    let slots = 2;
-    let needed = kernel.workspace(&call, slots);
-    if needed > 0 {
-        let bytes = usize::try_from(needed).unwrap_or(usize::MAX);
-        let address = memory.allocate(bytes);
-        kernel.lend_workspace(&mut call, Some(kernel::WorkspaceRef { address, bytes: needed }));
-        contents.push(vec![0; bytes]);
-    }
-    let Some(launch) = kernel.launch(&call, slots)? else { return Ok(Proof::default()) };
-    let written: Vec<usize> = (0..pieces.len()).filter(|&at| pieces[at].writes).collect();
-    let trial = Trial { launch, contents, written, dependent: program.function().waits_for_grids() };
-    let unbroken = Program::new(program.function());
-    let want = trial.run(&unbroken, (Schedule::Default, 0), Options::default().fuel);
+pub fn prove<C: Clone>(kernel: &impl Kernel<C>, call: &C, random: u64) -> Result<Proof, FamilyError> {
+    let Some(trial) = Trial::new(kernel, call, SLOTS)? else { return Ok(Proof::default()) };
+    let unbroken = Program::new(trial.program.function());
+    let failed = |(schedule, seed), reason| FamilyError::Unbroken { schedule, seed, reason };
+    let run = |program: &Program, by, fuel| {
+        let options = Options { fuel, threads: 1, ..trial.options(by) };
+        trial.run(program, &options).map_err(|failure| failure.to_string())
+    };
+    let first = (Schedule::Default, 0);
     let (instructions, want) =
-        want.map_err(|reason| FamilyError::Unbroken { schedule: Schedule::Default, seed: 0, reason })?;
+        run(&unbroken, first, Options::default().fuel).map_err(|reason| failed(first, reason))?;
     let fuel = instructions * 16 + (1 << 16);
-    for (schedule, seed) in Schedule::sweep(random) {
-        let same = trial.run(&unbroken, (schedule, seed), fuel).and_then(|(_, got)| {
-            if got == want {
-                Ok(())
-            } else {
-                Err("the outputs differ from those of the default schedule".to_owned())
-            }
-        });
-        same.map_err(|reason| FamilyError::Unbroken { schedule, seed, reason })?;
+    for by in Schedule::sweep(random) {
+        let (_, got) = run(&unbroken, by, fuel).map_err(|reason| failed(by, reason))?;
+        if got != want {
+            return Err(failed(by, "it wrote other bits than under the default schedule".to_owned()));
+        }
     }
     let mut proof = Proof::default();
-    for mutation in mutations(program.function()) {
-        let Ok(mutant) = mutation.apply(program.function()).verify() else {
+    for mutation in mutations(trial.program.function()) {
+        let Ok(mutant) = mutation.apply(trial.program.function()).verify() else {
             proof.refused += 1;
             continue;
         };
         let mutant = Program::new(&mutant);
-        let alive = |by| trial.run(&mutant, by, fuel).is_ok_and(|(_, got)| got == want);
-        if Schedule::sweep(random).all(alive) {
+        if Schedule::sweep(random).all(|by| run(&mutant, by, fuel).is_ok_and(|(_, got)| got == want)) {
             proof.survivors.push(mutation);
         } else {
             proof.killed += 1;
@@ -295,35 +279,70 @@ pub fn prove<K: Family>(kernel: &K, request: &K::Request<'_>, random: u64) -> Re
     Ok(proof)
 }
 
-/// A launch in the emulator.
+/// Records what a kernel does with a call in the emulator, with `slots` clusters at a time, and how the run ended: a run that ends in a
+/// trap has a trace too. `call` may have any addresses: memory is made for it. `None`: there is nothing to compute.
+///
+/// # Errors
+/// The call is illegal.
+pub fn trace<C: Clone>(
+    kernel: &impl Kernel<C>,
+    call: &C,
+    (slots, schedule, seed): (u32, Schedule, u64),
+) -> Result<Option<Traced>, FamilyError> {
+    let Some(trial) = Trial::new(kernel, call, slots)? else { return Ok(None) };
+    let recorder = Recorder::default();
+    let options = Options { trace: Some(&recorder), ..trial.options((schedule, seed)) };
+    let outcome = trial.run(&Program::new(trial.program.function()), &options).map(|_| ());
+    Ok(Some((recorder.into_trace(), outcome)))
+}
+
+/// What a kernel did, and how its run ended.
+pub type Traced = (Trace, Result<(), Failure>);
+
+/// A launch on memory of its own in the emulator.
 struct Trial {
+    program: kernel::Program,
     launch: Launch,
     /// The contents of memory before the launch, in the order of allocation.
     contents: Vec<Vec<u8>>,
     /// Which of them the kernel writes.
     written: Vec<usize>,
-    dependent: bool,
 }
 
 impl Trial {
+    fn new<C: Clone>(kernel: &impl Kernel<C>, call: &C, slots: u32) -> Result<Option<Self>, FamilyError> {
+        let (mut call, mut memory) = (call.clone(), Memory::new());
+        let mut allocate = |bytes| memory.allocate(bytes);
+        let mut places = Places::new(&mut allocate);
+        kernel.visit(&mut call, &mut places);
+        let pieces = places.pieces;
+        let mut fill = Fill::new(1);
+        let mut contents: Vec<Vec<u8>> = pieces.iter().map(|piece| fill.bytes(piece)).collect();
+        let bytes = kernel.workspace(&call, slots);
+        if bytes > 0 {
+            let length = usize::try_from(bytes).unwrap_or(usize::MAX);
+            let address = memory.allocate(length);
+            kernel.lend_workspace(&mut call, Some(WorkspaceRef { address, bytes }));
+            contents.push(vec![0; length]);
+        }
+        let written = (0..pieces.len()).filter(|&at| pieces[at].writes).collect();
+        let (program, launch) = (kernel.program()?, kernel.launch(&call, slots)?);
+        Ok(launch.map(|launch| Self { program, launch, contents, written }))
+    }
+
+    fn options(&self, (schedule, seed): (Schedule, u64)) -> Options<'static> {
+        Options { schedule, seed, dependent: self.program.function().waits_for_grids(), ..Options::default() }
+    }
+
     /// Runs a program. Returns the number of instructions, and what it wrote.
-    fn run(
-        &self,
-        program: &Program,
-        (schedule, seed): (Schedule, u64),
-        fuel: u64,
-    ) -> Result<(u64, Vec<u8>), String> {
+    fn run(&self, program: &Program, options: &Options<'_>) -> Result<(u64, Vec<u8>), Failure> {
         let mut memory = Memory::new();
         // It returns the same addresses for the same sizes in the same order.
         let addresses: Vec<u64> = self.contents.iter().map(|bytes| memory.upload(bytes)).collect();
-        let options =
-            Options { schedule, seed, fuel, threads: 1, dependent: self.dependent, ..Options::default() };
-        let report = program.launch(self.launch.grid, &self.launch.arguments, &memory, &options);
-        let report = report.map_err(|failure| failure.to_string())?;
+        let report = program.launch(self.launch.grid, &self.launch.arguments, &memory, options)?;
         let mut all = Vec::new();
         for &at in &self.written {
-            let bytes = memory.read(addresses[at], self.contents[at].len());
-            all.extend(bytes.map_err(|error| error.to_string())?);
+            all.extend(memory.read(addresses[at], self.contents[at].len())?);
         }
         Ok((report.instructions, all))
     }

@@ -4,9 +4,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use emulator::{Event, Memory, Options, Program, Recorder, Schedule, SharedAccess, Trace};
-use kernel::operands::{self, Layouts, Visit};
-use kernel::{AnyGemm, Call, GemmProblem, Launch, LinearArguments, WorkspaceRef};
+use emulator::{Event, Schedule, SharedAccess, Trace};
+use falchion::verify::family;
+use kernel::{AnyGemm, Call, GemmProblem, LinearArguments};
 use scheduler::Tiles;
 
 use crate::options::{Given, Verb};
@@ -79,22 +79,11 @@ impl Run {
     /// What the kernel did, and how the run ended. A run that ends in a trap has a trace too.
     pub(crate) fn traced(&self, entry: &AnyGemm) -> Result<(Trace, Result<(), Failure>), Failure> {
         self.possible(entry)?;
-        let program = entry.program()?;
-        let mut memory = Memory::new();
-        let Some(launch) = self.launch(entry, &mut memory)? else {
+        let traced = family::trace(entry, &self.call(entry), (self.clusters, self.schedule, self.seed));
+        let Some((trace, outcome)) = traced.map_err(Failure::environment)? else {
             return Err(Failure::usage("--m or --n is 0, at least 1 was needed"));
         };
-        let recorder = Recorder::default();
-        let options = Options {
-            schedule: self.schedule,
-            seed: self.seed,
-            trace: Some(&recorder),
-            ..Options::default()
-        };
-        let lowered = Program::new(program.function());
-        let outcome = lowered.launch(launch.grid, &launch.arguments, &memory, &options);
-        let outcome = outcome.map(|_| ()).map_err(|failure| Failure::environment(format!("{failure}")));
-        Ok((recorder.into_trace(), outcome))
+        Ok((trace, outcome.map_err(|failure| Failure::environment(format!("{failure}")))))
     }
 
     /// Fails if the GEMM or its trace is too large. Checked before anything is allocated.
@@ -122,29 +111,11 @@ impl Run {
         memory::enough(&what, matrices + pieces * PIECE_BYTES, "--m, --n or --k")
     }
 
-    /// Random matrices in the emulator's memory, and the call on them.
-    fn launch(&self, entry: &AnyGemm, memory: &mut Memory) -> Result<Option<Launch>, Failure> {
-        let (layouts, mut call) = (Layouts::of(entry), catalogue::legal(entry, self.problem));
-        let bytes = entry.workspace(&call, self.clusters);
-        call.workspace = (bytes > 0).then_some(WorkspaceRef { address: 0, bytes });
+    /// The call, without memory.
+    fn call(&self, entry: &AnyGemm) -> Call {
+        let call = catalogue::legal(entry, self.problem);
         let c = (self.beta != 0.0).then_some(call.d);
-        call.epilogue = LinearArguments { beta: self.beta, c, ..LinearArguments::default() };
-        call.visit(&layouts, &mut Uploads(memory));
-        Ok(entry.launch(&call, self.clusters)?)
-    }
-}
-
-/// Gives a call random data in the emulator's memory.
-struct Uploads<'a>(&'a mut Memory);
-
-impl Visit for Uploads<'_> {
-    fn memory(&mut self, place: operands::Memory<'_>) {
-        let bytes = usize::try_from(place.extents.bytes()).unwrap_or(usize::MAX);
-        let mut data = place.contents.random(false);
-        if data.is_empty() {
-            data.push(0);
-        }
-        *place.address = self.0.upload(&data.into_iter().cycle().take(bytes).collect::<Vec<u8>>());
+        call.with(LinearArguments { beta: self.beta, c, ..LinearArguments::default() })
     }
 }
 

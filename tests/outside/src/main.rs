@@ -14,6 +14,7 @@ mod scheduler;
 use std::error::Error;
 
 use falchion::collective::{Batch, Mainloop, Matrix};
+use falchion::emulator::Schedule;
 use falchion::kernel::disk::records::{Measurement, RecordsOf};
 use falchion::kernel::disk::{Cache, Key};
 use falchion::kernel::{Family, Machine, Predicted};
@@ -66,7 +67,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// A family of this crate: chosen, checked, traced, kept on disk, and proven.
 fn norms(engine: &mut Emulator) -> Result<(), Box<dyn Error>> {
     let machine = Machine::h200();
-    for request in [Rows { rows: 7, columns: 264 }, Rows { rows: 300, columns: 1000 }, Rows { rows: 0, columns: 8 }] {
+    for request in [Rows { rows: 7, columns: 264 }, Rows { rows: 40, columns: 1000 }, Rows { rows: 0, columns: 8 }] {
         let ranked = RmsNorm::ranked(&request, &machine, 6)?;
         assert_eq!(ranked.len(), 6);
         for Predicted { kernel, .. } in &ranked {
@@ -75,10 +76,14 @@ fn norms(engine: &mut Emulator) -> Result<(), Box<dyn Error>> {
         }
     }
     let (request, kernel) = (Rows { rows: 5, columns: 264 }, "warps=2".parse::<RmsNorm>()?);
-    let proof = family::prove(&kernel, &request, 20)?;
+    let proof = family::prove(&kernel, &RmsNorm::call(&request), 4)?;
     // Another number for one of its two barriers is as good.
     assert!(proof.survivors.iter().all(|of| of.to_string().starts_with("bar.sync id + 1")), "{proof:?}");
     println!("{} mutants of a norm are noticed", proof.killed + proof.refused);
+    let traced = family::trace(&kernel, &RmsNorm::call(&request), (2, Schedule::Paced, 0))?;
+    let (trace, outcome) = traced.ok_or("there are rows")?;
+    outcome?;
+    assert!(!trace.events.is_empty());
     // Its records on disk.
     let folder = std::env::temp_dir().join(format!("outside-{}", std::process::id()));
     let (cache, key) = (Cache::at(&folder), Key::new("a card", "a driver", RecordsOf::<RmsNorm>::digest())?);

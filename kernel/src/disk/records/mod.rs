@@ -114,7 +114,7 @@ impl<K: Family> PartialEq for RecordsOf<K> {
 impl<K: Family> RecordsOf<K> {
     /// The digest in the key of tuning records.
     pub fn digest() -> Digest {
-        Digest::of(&format!("tuning records of {}", K::NAME))
+        Digest::of(format!("tuning records of {}", K::NAME))
     }
 
     /// Reads what is saved in a folder under a key. Also returns what could not be used. If nothing is saved,

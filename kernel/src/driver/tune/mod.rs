@@ -130,8 +130,11 @@ pub const REST: Duration = Duration::from_millis(80);
 /// Length of a burst, in seconds.
 pub const BURST: f64 = 0.006;
 
-/// What this process knows about each card, also if no folder keeps it: [`RecordsOf`] a family.
-static KNOWN: Mutex<Option<HashMap<(TypeId, Key), Box<dyn Any + Send>>>> = Mutex::new(None);
+/// What this process knows about each card, also if no folder keeps it.
+static KNOWN: Mutex<Option<HashMap<(TypeId, Key), OfFamily>>> = Mutex::new(None);
+
+/// [`RecordsOf`] a family.
+type OfFamily = Box<dyn Any + Send>;
 
 /// Only one measurement per process at a time: another one would disturb it.
 static MEASURING: Mutex<()> = Mutex::new(());
@@ -251,12 +254,15 @@ fn load<K: Family>(
 /// Specs of kernels, and their times in microseconds.
 type Times<K> = Vec<(<K as Family>::Spec, f64)>;
 
-/// Measures kernels. Returns the fastest, and the times of all that were measured in rounds.
+/// The fastest of the kernels that were measured, and the times of all that were measured in rounds.
+type Measured<K> = (Loaded<K>, Chosen, Times<K>);
+
+/// Measures kernels. `None` if there was nothing to launch.
 fn measure<K: Family>(
     context: &Arc<Context>,
     kernels: Vec<K>,
     screen: impl FnOnce(&mut Gpu, Vec<K>) -> Result<Screening<K>, EngineError>,
-) -> Result<Option<(Loaded<K>, Chosen, Times<K>)>, EngineError> {
+) -> Result<Option<Measured<K>>, EngineError> {
     let count = kernels.len();
     // Work that the application has enqueued would run at the same time as what is timed.
     context.wait();
@@ -298,7 +304,7 @@ impl<K: Family> Shelf<K> {
     fn known<T>(&self, look: impl FnOnce(&mut RecordsOf<K>) -> T) -> T {
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         let of_family = (TypeId::of::<K>(), self.key.clone());
-        let new = || Box::new(RecordsOf::<K>::default()) as Box<dyn Any + Send>;
+        let new = || Box::new(RecordsOf::<K>::default()) as OfFamily;
         let records = known.get_or_insert_default().entry(of_family).or_insert_with(new);
         match records.downcast_mut() {
             Some(records) => look(records),
