@@ -2,12 +2,14 @@
 
 use emulator::Schedule;
 use falchion::attention::{
-    Attention, AttentionCall, AttentionProblem, AttentionSpec, Count, HeadsRef, Scope, Scores, consistent,
+    Attention, AttentionCall, AttentionProblem, AttentionRequest, AttentionSpec, Count, HeadsRef, Mask,
+    Scope, Scores, consistent,
 };
 use falchion::collective::Real;
-use falchion::kernel::Kernel;
+use falchion::kernel::{Family, Kernel, Machine};
 use falchion::prelude::Emulator;
 use falchion::verify::attention::{Case, Checked, Layout, Values};
+use falchion::verify::family;
 
 /// A case of one sequence and one head.
 fn case(queries: u32, keys: u32, d: u32) -> Case {
@@ -246,4 +248,48 @@ fn masks_and_scores_of_ones_own() {
     assert_eq!(consistent::<Chunks>(&[], &[]), Ok(()));
     let words = consistent::<Wrong>(&[], &[]).expect_err("a key is left out");
     assert!(words.contains("query 0 of 1 sees key 0 of 1, but `seen`"), "{words}");
+}
+
+/// The kernels that the model ranks can do what they were ranked for, and their texts are read back.
+#[test]
+fn choices_are_right() {
+    for (d, mask, heads, lengths) in [
+        ([64; 2], Mask::Full, [2, 1], [70, 130]),
+        ([96; 2], Mask::Causal, [1, 1], [65, 90]),
+        ([128; 2], Mask::Causal, [2, 2], [130, 130]),
+        ([192, 128], Mask::Full, [1, 1], [10, 70]),
+        ([256; 2], Mask::Causal, [1, 1], [66, 66]),
+    ] {
+        let problem = AttentionProblem { heads, ..AttentionProblem::new(1, 1, lengths, d[0]) };
+        let request = AttentionRequest { head: d, mask, ..AttentionRequest::new(problem, d[0]) };
+        let ranked = Attention::ranked(&request, &Machine::h200(), 64).expect("there are kernels");
+        assert!(ranked.len() > 1 && ranked.is_sorted_by_key(|of| of.microseconds), "{request:?}");
+        for of in &ranked {
+            let spec = of.kernel.spec().expect("a mask of specs");
+            assert_eq!(spec.to_string().parse(), Ok(spec));
+        }
+        run("the first", &ranked[0].kernel, &Case::new(problem), DEFAULT);
+    }
+    let wrong = AttentionRequest::new(AttentionProblem::new(1, 1, [1; 2], 65), 65);
+    let refused = Attention::ranked(&wrong, &Machine::h200(), 1).expect_err("no such head");
+    assert!(refused.contains("65") && refused.contains("64, 96, 128"), "{refused}");
+}
+
+/// Steps whose absence changes nothing, because of what stands beside them.
+const EQUIVALENT: [&str; 0] = [];
+
+/// Every synchronising step is needed, and the emulator notices if it is broken.
+#[test]
+#[ignore = "minutes: `cargo test --test attention -- --ignored`"]
+fn every_step_is_needed() {
+    for (spec, lengths) in
+        [("d=64 tile=128x64", [300, 400]), ("d=64 tile=128x64 mask=causal stages=2", [200, 333])]
+    {
+        let request = AttentionRequest::new(AttentionProblem::new(1, 2, lengths, 64), 64);
+        let proof = family::prove(&kernel(spec), &Attention::call(&request), 4).expect("it runs");
+        let survivors: Vec<String> = proof.survivors.iter().map(ToString::to_string).collect();
+        println!("{spec}: {} killed, {} refused, alive: {survivors:#?}", proof.killed, proof.refused);
+        let unknown = survivors.iter().filter(|of| !EQUIVALENT.iter().any(|known| of.contains(known)));
+        assert_eq!(unknown.count(), 0, "{survivors:#?}");
+    }
 }

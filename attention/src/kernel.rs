@@ -71,6 +71,13 @@ impl Attention {
         &self.plan
     }
 
+    /// Whether its mask is one that specs can name, and not one of the user's own.
+    #[cfg(feature = "records")]
+    pub(crate) fn has_masks_of_specs(&self) -> bool {
+        let of_spec = Self::new(self.plan.spec).map(|of_spec| of_spec.scores.name());
+        of_spec.is_ok_and(|name| name == self.scores.name())
+    }
+
     /// The kernel's name.
     pub fn name(&self) -> String {
         let AttentionSpec { format, head: [d, dv], tile: [rows, keys], .. } = self.plan.spec;

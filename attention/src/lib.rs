@@ -22,6 +22,8 @@
 
 mod count;
 mod emit;
+#[cfg(feature = "records")]
+mod family;
 mod kernel;
 mod plan;
 mod problem;
@@ -30,6 +32,8 @@ mod spec;
 
 pub use crate::kernel::Attention;
 pub use count::Count;
+#[cfg(feature = "records")]
+pub use family::AttentionRequest;
 pub use plan::{AttentionError, AttentionPlan};
 pub use problem::{AttentionCall, AttentionProblem, HeadsRef};
 pub use scores::{Causal, Full, Scope, Scores, consistent};
