@@ -9,7 +9,6 @@ use falchion::collective::Real;
 use falchion::kernel::{Family, Kernel, Machine};
 use falchion::prelude::Emulator;
 use falchion::verify::attention::{Case, Checked, Layout, Values};
-use falchion::verify::family;
 
 /// A case of one sequence and one head.
 fn case(queries: u32, keys: u32, d: u32) -> Case {
@@ -273,23 +272,4 @@ fn choices_are_right() {
     let wrong = AttentionRequest::new(AttentionProblem::new(1, 1, [1; 2], 65), 65);
     let refused = Attention::ranked(&wrong, &Machine::h200(), 1).expect_err("no such head");
     assert!(refused.contains("65") && refused.contains("64, 96, 128"), "{refused}");
-}
-
-/// Steps whose absence changes nothing, because of what stands beside them.
-const EQUIVALENT: [&str; 0] = [];
-
-/// Every synchronising step is needed, and the emulator notices if it is broken.
-#[test]
-#[ignore = "minutes: `cargo test --test attention -- --ignored`"]
-fn every_step_is_needed() {
-    for (spec, lengths) in
-        [("d=64 tile=128x64", [300, 400]), ("d=64 tile=128x64 mask=causal stages=2", [200, 333])]
-    {
-        let request = AttentionRequest::new(AttentionProblem::new(1, 2, lengths, 64), 64);
-        let proof = family::prove(&kernel(spec), &Attention::call(&request), 4).expect("it runs");
-        let survivors: Vec<String> = proof.survivors.iter().map(ToString::to_string).collect();
-        println!("{spec}: {} killed, {} refused, alive: {survivors:#?}", proof.killed, proof.refused);
-        let unknown = survivors.iter().filter(|of| !EQUIVALENT.iter().any(|known| of.contains(known)));
-        assert_eq!(unknown.count(), 0, "{survivors:#?}");
-    }
 }

@@ -21,7 +21,7 @@ impl CoordLayout {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Layout::slice`].
+    /// Those of [`Layout::slice`](crate::Layout::slice).
     pub const fn slice(&self, coord: &[Option<i64>]) -> Result<(Self, IntTuple), LayoutError> {
         match self.layout.slice(coord) {
             Ok((layout, _)) => {
@@ -50,7 +50,7 @@ impl CoordLayout {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Layout::slice_at`].
+    /// Those of [`Layout::slice_at`](crate::Layout::slice_at).
     pub const fn slice_at(&self, coord: &Coord<'_>) -> Result<(Self, IntTuple), LayoutError> {
         match self.layout.slice_at(coord) {
             Ok((layout, _)) => {
@@ -88,7 +88,7 @@ impl CoordLayout {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Layout::composition_coords`].
+    /// Those of [`Layout::composition_coords`](crate::Layout::composition_coords).
     pub const fn then(&self, a: &Self) -> Result<Self, LayoutError> {
         a.with(walk_components(&a.layout, &self.layout, &self.profile))
     }

@@ -113,7 +113,7 @@ impl Run {
 
     /// The call, without memory.
     fn call(&self, entry: &AnyGemm) -> Call {
-        let call = catalogue::legal(entry, self.problem);
+        let call = Call { workspace: None, ..catalogue::legal(entry, self.problem) };
         let c = (self.beta != 0.0).then_some(call.d);
         call.with(LinearArguments { beta: self.beta, c, ..LinearArguments::default() })
     }
