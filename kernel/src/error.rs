@@ -26,14 +26,14 @@ pub enum EngineError {
         reason: String,
     },
     /// The CUDA driver lacks a function.
-    #[error("the CUDA driver has no function {function}: install NVIDIA's driver of CUDA 12.4 or later")]
+    #[error("the CUDA driver has no function {function}: install NVIDIA's driver of CUDA 12.0 or later")]
     MissingFunction {
         /// The function's name.
         function: &'static str,
     },
-    /// The CUDA driver does not know the PTX version that kernels are printed in.
+    /// The CUDA driver does not know the PTX version of the kernel, or of any kernel.
     #[error(
-        "the CUDA driver is of CUDA {}.{}; kernels need one of {}.{} or later",
+        "the CUDA driver is of CUDA {}.{}; one of {}.{} or later was needed",
         version.0, version.1, needed.0, needed.1
     )]
     OldDriver {

@@ -15,7 +15,7 @@ use collective::{
     Cooperative, DirectStore, Format, KMajor, LinearCombination, MatrixRef, Operands, Record, Tile, TmaWgmma,
     TreeEpilogue,
 };
-use kernel::driver::{Context, DeviceSlice, Enqueue, Loaded, Records, Stream, StreamRef};
+use kernel::driver::{Context, DeviceSlice, Enqueue, Loaded, LoadedProgram, Records, Stream, StreamRef};
 use kernel::{
     AnyGemm, Call, Composed, Engine, EngineError, GemmProblem, Gpu, Kernel, Program, Transpose,
     Transposition, Tree,
@@ -522,9 +522,34 @@ fn a_driver_that_lacks_a_function_is_an_error() {
 
 #[test]
 fn an_old_driver_is_an_error() {
-    with_stand_in("an_old_driver_is_an_error", &[], &[("STAND_IN_VERSION", "12030")], || {
+    with_stand_in("an_old_driver_is_an_error", &[], &[("STAND_IN_VERSION", "11080")], || {
         let error = Gpu::new(0).expect_err("too old");
-        assert!(matches!(error, EngineError::OldDriver { version: (12, 3), needed: (12, 4) }), "{error}");
+        assert!(matches!(error, EngineError::OldDriver { version: (11, 8), needed: (12, 0) }), "{error}");
+    });
+}
+
+/// A driver of CUDA 12.0 loads what needs no more, and nothing else.
+#[test]
+fn a_driver_loads_the_programs_that_it_knows() {
+    with_stand_in("a_driver_loads_the_programs_that_it_knows", &[], &[("STAND_IN_VERSION", "12000")], || {
+        let gpu = Gpu::new(0).expect("new enough");
+        let program = |spec: &str| kernel::find(spec).expect("legal").program().expect("legal");
+        for (spec, needed) in [
+            ("tile=128x128x64", None),
+            ("dtype=e4m3 scale-a=1x128 scale-b=128x128 tile=128x64x128", None),
+            ("sparse=a tile=128x32x128", Some((12, 2))),
+            ("form=grouped tile=128x128x64", Some((12, 3))),
+            ("dtype=s8 dtype-b=s8 tile=128x128x128", None),
+            ("dtype=s8 dtype-b=u8 tile=128x128x128", Some((12, 4))),
+        ] {
+            match (LoadedProgram::load_in(gpu.context(), &program(spec)), needed) {
+                (Ok(_), None) => {}
+                (Err(EngineError::OldDriver { version: (12, 0), needed }), Some(wanted)) => {
+                    assert_eq!(needed, wanted, "{spec}");
+                }
+                (other, _) => panic!("{spec}: {other:?}"),
+            }
+        }
     });
 }
 

@@ -162,10 +162,15 @@ impl Function {
         any(&self.body, &|inst| matches!(inst, Inst::GridDependency { wait: true }))
     }
 
-    /// The PTX version that the newest instruction needs, if it is above the target's version; otherwise (0,
-    /// 0).
-    pub(crate) fn newest(&self) -> (u32, u32) {
-        if any(&self.body, &Inst::is_relaxed_mbarrier) { (8, 6) } else { (0, 0) }
+    /// The PTX version of the printed module, as (major, minor): the oldest that has every instruction. PTX 8.0 came with
+    /// CUDA 12.0, and 8.1 to 8.4 with 12.1 to 12.4; an older driver does not load the module.
+    pub fn version(&self) -> (u32, u32) {
+        let newest = core::cell::Cell::new(self.target.version());
+        any(&self.body, &|inst| {
+            newest.set(newest.get().max(inst.since()));
+            false
+        });
+        newest.get()
     }
 
     /// What the byte at `offset` of dynamic shared memory belongs to: the smallest region that holds it.

@@ -26,6 +26,7 @@ pub mod im2col;
 pub mod mbarrier;
 pub mod memory;
 pub mod operands;
+mod since;
 pub mod tensor_map;
 pub mod tma;
 pub mod warp;

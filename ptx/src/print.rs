@@ -52,7 +52,7 @@ impl Printer<'_> {
 
     fn module(&mut self) {
         let function = self.function;
-        let (major, minor) = function.target.version().max(function.newest());
+        let (major, minor) = function.version();
         let name = function.target.name();
         let _ = writeln!(self.out, ".version {major}.{minor}\n.target {name}\n.address_size 64\n");
         let _ = writeln!(self.out, ".extern .shared .align {SHARED_ALIGNMENT} .b8 dynamic_shared[];\n");

@@ -33,11 +33,11 @@ impl Target {
         }
     }
 
-    /// The PTX version of printed modules, as (major, minor). Modules with relaxed mbarrier operations have a
-    /// newer one.
+    /// The PTX version that a printed module has at least, as (major, minor): the oldest that knows the target. A module has
+    /// the version that its instructions need: [`Function::version`](crate::Function::version).
     pub const fn version(self) -> (u32, u32) {
         match self {
-            Self::Sm90a => (8, 4),
+            Self::Sm90a => (8, 0),
         }
     }
 

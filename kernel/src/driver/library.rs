@@ -12,9 +12,19 @@ use crate::error::EngineError;
 /// File names of the CUDA driver.
 const DRIVER: &[&str] = if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so.1", "libcuda.so"] };
 
-/// The oldest driver that accepts the printed PTX version, as `cuDriverGetVersion` reports it: CUDA 12.4, PTX
-/// 8.4.
-const OLDEST_VERSION: i32 = 12_040;
+/// The oldest driver that knows Hopper's instructions, as `cuDriverGetVersion` reports it: CUDA 12.0, PTX 8.0. Some programs
+/// need a newer one: [`needed`].
+const OLDEST_VERSION: i32 = 12_000;
+
+/// The CUDA version whose driver loads a program of a PTX version.
+pub(super) fn needed(ptx: (u32, u32)) -> (i32, i32) {
+    match ptx {
+        // PTX 8.0 to 8.5 are of CUDA 12.0 to 12.5.
+        (8, minor @ 0..=5) => (12, minor.cast_signed()),
+        (8, 6) => (12, 7),
+        _ => (12, 8),
+    }
+}
 
 /// The CUDA driver of this process, after it was found, is new enough, and has every function.
 pub(super) struct Driver {

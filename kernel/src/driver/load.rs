@@ -6,6 +6,7 @@
 use std::sync::{Arc, OnceLock};
 
 use super::context::Context;
+use super::library;
 use super::module::Module;
 use super::sys::RawFunction;
 use crate::assembler::Assembler;
@@ -92,6 +93,10 @@ pub(super) fn load(
     program: &Program,
     cache: Option<&Cache>,
 ) -> Result<Image, EngineError> {
+    let (version, needed) = (context.cuda_version(), library::needed(program.function().version()));
+    if version < needed {
+        return Err(EngineError::OldDriver { version, needed });
+    }
     let assembler = Assembler::of_process().map_err(|source| EngineError::Assembler { source })?;
     let mut warnings = Vec::new();
     let entry = match cache.map(|cache| context.kernel_key(program).map(|key| (cache, key))).transpose() {

@@ -68,8 +68,9 @@ impl LoadedProgram {
     /// driver compiles the program.
     ///
     /// # Errors
-    /// The compiler's log if the driver rejects the program; `FALCHION_PTXAS` names an assembler that fails;
-    /// `FALCHION_CACHE` names a folder that cannot be made; or a driver error.
+    /// The driver is too old for the program's version of PTX; the compiler's log if the driver rejects the
+    /// program; `FALCHION_PTXAS` names an assembler that fails; `FALCHION_CACHE` names a folder that cannot be
+    /// made; or a driver error.
     pub fn load_in(context: &Arc<Context>, program: &Program) -> Result<Self, EngineError> {
         check_parameters(program)?;
         let (cache, warning) = load::of_process()?;

@@ -3,7 +3,7 @@
 //!
 //! Why no binding crate: such a crate chooses a CUDA version at build time. It then looks for a toolkit, or
 //! conflicts with the version that another crate of the same program chose. The functions here are in every
-//! driver since CUDA 12.4.
+//! driver since CUDA 12.0.
 #![allow(unsafe_code, reason = "looks functions up by name")]
 
 use core::ffi::{c_char, c_int, c_uint, c_void};

@@ -316,11 +316,6 @@ impl Inst {
             _ => None,
         }
     }
-
-    /// Whether it is a `.relaxed` arrival or wait. Those need a newer PTX version.
-    pub(crate) fn is_relaxed_mbarrier(&self) -> bool {
-        self.mbarrier_order().is_some_and(|order| !order.synchronises())
-    }
 }
 
 /// The reduction of a `bar.red`; each thread gets its result.
