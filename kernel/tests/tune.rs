@@ -291,7 +291,8 @@ fn processes_at_once_lose_nothing() {
     if again() {
         let shape: u32 = std::env::var("SHAPE").expect("set").parse().expect("a number");
         let request = request(GemmProblem { m: 64 * shape, ..PROBLEM });
-        assert!(matches!(tuned(&request, FEW).chosen, Chosen::Measured { .. }));
+        let tuned = tuned(&request, FEW);
+        assert!(matches!(tuned.chosen, Chosen::Measured { .. }) && tuned.warnings.is_empty(), "{tuned:?}");
         return;
     }
     std::thread::scope(|scope| {

@@ -7,8 +7,8 @@ use fs4::{FileExt, TryLockError};
 
 use super::{Cache, CacheError};
 
-/// How long a process waits for the lock. Each process holds it for milliseconds.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a process waits for the lock. Each process holds it for milliseconds, or for seconds where the disk is busy.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A lock. It is held until it is dropped or the process ends.
 #[derive(Debug)]
