@@ -136,11 +136,6 @@ impl Family for Attention {
     }
 
     fn operations(request: &AttentionRequest) -> f64 {
-        let AttentionRequest { head: [d, dv], mask, problem, .. } = *request;
-        let AttentionProblem { batch, heads: [heads, _], queries, keys, .. } = problem;
-        // A mask that leaves out half counts as half.
-        let part = if mask == Mask::Causal { 0.5 } else { 1.0 };
-        let scores = f64::from(batch) * f64::from(heads) * f64::from(queries) * f64::from(keys);
-        part * 2.0 * scores * f64::from(d + dv)
+        request.spec().operations(&request.problem)
     }
 }

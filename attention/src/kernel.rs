@@ -85,13 +85,6 @@ impl Attention {
         format!("attention_{format}_{heads}_{rows}x{keys}_{}", self.scores.name())
     }
 
-    /// Floating-point operations of a problem without a mask: two products of `2 * queries * keys * d`.
-    pub fn operations(&self, problem: &AttentionProblem) -> f64 {
-        let AttentionProblem { batch, heads: [heads, _], queries, keys, .. } = *problem;
-        let [d, dv] = self.plan.spec.head;
-        2.0 * f64::from(batch) * f64::from(heads) * f64::from(queries) * f64::from(keys) * f64::from(d + dv)
-    }
-
     /// Whether query `row` sees key `key`, on the host.
     pub fn sees(&self, of: &Scope<'_, i64>, row: i64, key: i64) -> bool {
         self.scores.host_sees(of, row, key)

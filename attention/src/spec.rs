@@ -6,6 +6,7 @@ use core::str::FromStr;
 use collective::Format;
 
 use crate::plan::AttentionError;
+use crate::problem::AttentionProblem;
 
 /// How O gets from registers to global memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -76,6 +77,15 @@ impl AttentionSpec {
         l2: 16,
         overlap: false,
     };
+
+    /// Floating-point operations that a problem counts as: two products of `2 * queries * keys * d`. A causal mask counts as half.
+    pub fn operations(&self, problem: &AttentionProblem) -> f64 {
+        let AttentionProblem { batch, heads: [heads, _], queries, keys, .. } = *problem;
+        let part = if self.mask == Mask::Causal { 0.5 } else { 1.0 };
+        let scores = f64::from(batch) * f64::from(heads) * f64::from(queries) * f64::from(keys);
+        let [d, dv] = self.head;
+        part * 2.0 * scores * f64::from(d + dv)
+    }
 }
 
 impl Default for AttentionSpec {

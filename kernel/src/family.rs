@@ -44,7 +44,7 @@ pub trait Family: Kernel<Self::Call> + Clone + Debug + Send + 'static {
     /// The problem of a request.
     fn problem(request: &Self::Request<'_>) -> Self::Problem;
 
-    /// The call of a request. If no memory was given, addresses are 0, or any others that are aligned as the
+    /// The call of a request, without a workspace. If no memory was given, addresses are 0, or any others that are aligned as the
     /// memory will be.
     fn call(request: &Self::Request<'_>) -> Self::Call;
 
@@ -137,7 +137,7 @@ impl Family for AnyGemm {
     }
 
     fn call(request: &Request<'_>) -> Call {
-        request.call
+        Call { workspace: None, ..request.call }
     }
 
     fn ranked(request: &Request<'_>, machine: &Machine, most: usize) -> Result<Vec<Predicted<Self>>, String> {

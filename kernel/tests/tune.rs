@@ -14,7 +14,7 @@ use cute_rs::atom::Major;
 use kernel::disk::records::{Measurement, Problem};
 use kernel::disk::{Cache, Records};
 use kernel::driver::{Chosen, Context, Loaded, Tuned, Tuning};
-use kernel::{EngineError, GemmProblem, KernelSpec, Known, Machine, Request, Tree, Types, search};
+use kernel::{AnyGemm, EngineError, GemmProblem, KernelSpec, Known, Machine, Request, Tree, Types, search};
 
 use stand_in::{UNSET, noted, run_again, with_stand_in};
 
@@ -158,6 +158,29 @@ fn every_kind_of_call_is_measured() {
             assert_eq!(again.loaded.kernel().form(), request.call.products.form(), "{why}");
         }
         assert_eq!((noted("freed twice"), noted("stale launch")), (0, 0));
+    });
+}
+
+/// What every family uses, with GEMM as one: memory from the visited parts of a call, and kernels called as any others.
+#[test]
+fn a_family_is_measured() {
+    with_stand_in("a_family_is_measured", &[], &[], || {
+        let rows = [100, 0, 28].map(|m| GemmProblem { m, ..PROBLEM });
+        let mut read = request(PROBLEM).batched(3);
+        (read.call.epilogue.beta, read.call.epilogue.c) = (0.5, Some(read.call.d));
+        let groups = request(GemmProblem { m: 128, ..PROBLEM }).ragged(&rows);
+        for (why, request) in
+            [("one", request(PROBLEM)), ("a batch with C", read), ("groups of rows", groups)]
+        {
+            let of_family = || kernel::driver::tuned::<AnyGemm>(&context(), &request, FEW).expect(why);
+            let (first, again) = (of_family(), of_family());
+            assert!(
+                matches!(first.chosen, Chosen::Measured { .. }) && first.warnings.is_empty(),
+                "{why}: {first:?}"
+            );
+            assert!(matches!(again.chosen, Chosen::Recorded { .. }), "{why}: {again:?}");
+        }
+        assert_eq!((noted("allocated"), noted("freed twice")), (noted("freed"), 0));
     });
 }
 

@@ -42,7 +42,7 @@ impl<'py> Given<'py> {
     }
 }
 
-/// The scales of a whole matrix, in the text of an epilogue: what is behind `acc`.
+/// The scales of a whole matrix, in the text of an epilogue: what follows `acc`.
 pub(crate) struct Scaled(pub(crate) &'static str);
 
 /// The formula of a text. Arrays have the format of their elements, where the text does not say another one;
@@ -76,7 +76,7 @@ pub(crate) fn formula(
     Ok(formula)
 }
 
-/// The text with the format of each array, and with scales behind `acc`.
+/// The text with the format of each array, and with scales after `acc`.
 fn completed(text: &str, given: &[Given<'_>], scaled: &Scaled) -> String {
     let text = Formula::NAMED.iter().find(|(name, _)| *name == text.trim()).map_or(text, |(_, text)| text);
     let mut whole = String::new();

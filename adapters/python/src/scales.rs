@@ -22,7 +22,7 @@ pub(crate) enum Scales<'py> {
 }
 
 impl<'py> Scales<'py> {
-    /// What is behind `acc` in the text of the epilogue.
+    /// What follows `acc` in the text of the epilogue.
     pub(crate) fn behind(&self) -> &'static str {
         if let Self::Epilogue(text, _) = self { text } else { "" }
     }

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use falchion::attention::{Attention, AttentionProblem, AttentionSpec, Mask};
+use falchion::attention::{Attention, AttentionProblem, AttentionSpec};
 use falchion::verify::attention::{AttentionFault, Case, Checked};
 use kernel::driver::tune::{Candidate, Turns};
 use kernel::{Engine, Gpu};
@@ -141,9 +141,7 @@ fn time(
                 return Err(Failure::Wrong);
             }
         }
-        // A mask that leaves out half counts as half.
-        let part = if kernel.plan().spec.mask == Mask::Causal { 0.5 } else { 1.0 };
-        let operations = kernel.operations(&case.problem) * part;
+        let operations = kernel.plan().spec.operations(&case.problem);
         candidates.push(Candidate {
             name: titled(name, &case),
             launches: vec![Box::new(prepared)],
