@@ -6,7 +6,7 @@ use collective::{Batch, Bounded, Format, Matrix, MatrixRef, OperandTile};
 use kernel::operands::{Contents, Extents, Memory, Visit};
 use kernel::{Kernel, Launch, LaunchError, MatrixRule, Program, StrideRule};
 use ptx::abi::{Argument, Grid, TensorMap};
-use ptx::{Entry, Function, VerifyError};
+use ptx::{Function, VerifyError};
 
 use crate::emit;
 use crate::plan::{AttentionError, AttentionPlan};
@@ -173,14 +173,7 @@ fn map(tile: &OperandTile, of: HeadsRef, [batch, heads, rows, d]: [u32; 4]) -> T
 impl Kernel<AttentionCall> for Attention {
     fn program(&self) -> Result<Program, VerifyError> {
         let plan = &self.plan;
-        let entry = Entry {
-            name: self.name(),
-            target: AttentionPlan::TARGET,
-            threads: plan.threads,
-            shared_bytes: plan.shared_bytes,
-            cluster: [1, 1, 1],
-        };
-        Program::new(Function::build(entry, |f| emit::emit(f, plan, &*self.scores)))
+        Program::new(Function::build(plan.cta.entry(self.name()), |f| emit::emit(f, plan, &*self.scores)))
     }
 
     fn launch(&self, call: &AttentionCall, slots: u32) -> Result<Option<Launch>, LaunchError> {

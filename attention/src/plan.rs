@@ -1,6 +1,9 @@
 //! The plan: every number of a kernel, from its spec.
 
-use collective::{Arrivals, Atom, Format, MainloopSpec, OperandSpec, OperandTile, RingPlan, TileLayout};
+use collective::{
+    Arrivals, Atom, CtaPlan, Format, MainloopSpec, OperandSpec, OperandTile, Peers, Producer, RegisterPlan,
+    RingPlan, TileLayout,
+};
 use cute_rs::atom::Major;
 use kernel::KernelSpec;
 use ptx::Target;
@@ -75,10 +78,8 @@ pub enum AttentionError {
 pub struct AttentionPlan {
     /// The spec.
     pub spec: AttentionSpec,
-    /// Consumer warpgroups, of 64 queries each.
-    pub consumers: u32,
-    /// Threads per CTA.
-    pub threads: u32,
+    /// The CTA. Each consumer warpgroup has 64 queries.
+    pub cta: CtaPlan,
     /// Tiles of Q, K and V.
     pub tiles: [OperandTile; 3],
     /// The tile of weights in registers.
@@ -91,12 +92,8 @@ pub struct AttentionPlan {
     pub scores: MainloopSpec,
     /// The product of weights and values.
     pub values: MainloopSpec,
-    /// Registers per thread: of the producer, and of a consumer.
-    pub registers: [u32; 2],
     /// Whether the end of a tile overlaps with the beginning of the next one.
     pub overlaps: bool,
-    /// Bytes of dynamic shared memory.
-    pub shared_bytes: u32,
 }
 
 /// Registers of a consumer apart from accumulators, weights and scores: addresses, statistics, loop state.
@@ -141,7 +138,6 @@ impl AttentionPlan {
             return Err(number("the number of keys per block", keys, "a multiple of 16 from 16 to 256"));
         }
         let consumers = rows / 64;
-        let threads = (consumers + 1) * 128;
         let (Ok(q), Ok(k), Ok(v), Ok(weights)) = (
             OperandTile::new(format, Major::K, [rows, d], TileLayout::Widest),
             OperandTile::new(format, Major::K, [keys, d], TileLayout::Widest),
@@ -164,11 +160,8 @@ impl AttentionPlan {
             }
         };
 
-        let launch = round_down(limits.registers / threads, 8);
-        let launch = if launch > 248 { 248 } else { launch };
         let producer = if consumers == 3 { 32 } else { 24 };
-        let consumer = round_down((launch * (consumers + 1) - producer) / consumers, 8);
-        let consumer = if consumer > 240 { 240 } else { consumer };
+        let [_, consumer] = RegisterPlan::divided(consumers, Some(producer));
         let need = dv / 2 + keys / 2 + keys / 4 + WORKING;
         if need > consumer {
             return Err(AttentionError::Registers { need, have: consumer, rows, keys });
@@ -197,15 +190,10 @@ impl AttentionPlan {
         let need = q_ring.need(queries) + stages * each + k_ring.need(1);
         let more = spec.stages.is_none() && need <= have;
         let k_stages = if more { stages + 1 } else { stages };
-        let k_start = queries * q_ring.stage_bytes;
-        let v_start = k_start + k_stages * k_ring.stage_bytes;
-        let barriers = v_start + stages * v_ring.stage_bytes;
         let arrivals = consumers * Arrivals::Warpgroup.count();
-        let q_ring = q_ring.placed(queries, 0, barriers).arrivals(1, arrivals);
-        let barriers = barriers + q_ring.barrier_bytes();
-        let k_ring = k_ring.placed(k_stages, k_start, barriers).arrivals(1, arrivals);
-        let barriers = barriers + k_ring.barrier_bytes();
-        let v_ring = v_ring.placed(stages, v_start, barriers).arrivals(1, arrivals);
+        let rings =
+            [q_ring.arrivals(1, arrivals), k_ring.arrivals(1, arrivals), v_ring.arrivals(1, arrivals)];
+        let (rings, shared_bytes) = RingPlan::placed_together(rings, [queries, k_stages, stages], 0);
 
         let base = MainloopSpec { consumers, ..KernelSpec::DEFAULT.mainloop };
         let operand = OperandSpec::k_major(format);
@@ -219,17 +207,23 @@ impl AttentionPlan {
         };
         Ok(Self {
             spec,
-            consumers,
-            threads,
+            cta: CtaPlan {
+                producer: Some(Producer::Thread),
+                consumers,
+                registers: [producer, consumer],
+                shared_bytes,
+                cluster: 1,
+                peers: Peers::Apart,
+                overlaps: false,
+                turns: spec.turns && consumers > 1,
+            },
             tiles: [q, k, v],
             weights,
             output: output_tile,
-            rings: [q_ring, k_ring, v_ring],
+            rings,
             scores,
             values,
-            registers: [producer, consumer],
             overlaps: spec.overlap && queries > 1,
-            shared_bytes: barriers + v_ring.barrier_bytes(),
         })
     }
 }
@@ -245,8 +239,4 @@ const fn same(a: Format, b: Format) -> bool {
 
 const fn min(a: u32, b: u32) -> u32 {
     if a < b { a } else { b }
-}
-
-const fn round_down(value: u32, to: u32) -> u32 {
-    value / to * to
 }

@@ -66,6 +66,7 @@ mod real;
 mod record;
 mod scales;
 mod sentence;
+pub mod skeleton;
 pub mod sparse;
 mod tensor_map;
 mod tile;
@@ -97,9 +98,9 @@ pub use operand::{
     OperandPair, Operands, Promoted, Quantized, Sparse, Summing, TileAtom, Unpromoted, Widest, ZeroPoints,
 };
 pub use plan::{
-    AccumulatorType, Arrivals, Atom, AtomTypes, CachePolicy, EpilogueSpec, MainloopNeeds, MainloopSpec,
-    MmaKind, OperandSpec, OperandTile, Plan, PlanError, Producer, QueuePlan, RegisterPlan, RingPlan, Roles,
-    Source, StageSlot, StagingPlan, TileLayout, TileNeeds, WeightsSpec,
+    AccumulatorType, Arrivals, Atom, AtomTypes, CachePolicy, CtaPlan, EpilogueSpec, MainloopNeeds,
+    MainloopSpec, MmaKind, OperandSpec, OperandTile, Peers, Plan, PlanError, Producer, QueuePlan,
+    RegisterPlan, RingPlan, Roles, Source, StageSlot, StagingPlan, TileLayout, TileNeeds, WeightsSpec,
 };
 pub use real::{Accuracy, Bounded, Dual, Elementary, Exact, Fast, Fastest, Level, Real};
 pub use record::{Record, RecordDevice};

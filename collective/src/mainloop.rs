@@ -52,7 +52,7 @@ use crate::extent::Extent;
 use crate::form::Forms;
 use crate::operand::Matrix;
 use crate::pipeline::{ClusterPosition, Position, Release, Turns};
-use crate::plan::{MainloopNeeds, MainloopSpec, Plan};
+use crate::plan::{CtaPlan, MainloopNeeds, MainloopSpec, Plan};
 use crate::record::RecordDevice;
 use crate::tree::{NodeError, Path};
 
@@ -148,7 +148,7 @@ impl<'f, T: Scalar> Fragment<'f, T> {
     /// The named barrier of the warpgroup's 128 threads.
     #[track_caller]
     pub fn barrier(&self) -> Value<'f, u32> {
-        self.warpgroup + Plan::CONSUMER_BARRIER
+        CtaPlan::consumer_barrier(self.warpgroup)
     }
 
     /// A second view of the same accumulators.

@@ -20,7 +20,7 @@ use core::panic::Location;
 
 use ptx::{Builder, ProxySpace, Region, Special, Value, Var};
 
-use crate::plan::{Arrivals, MBARRIER_BYTES, Plan, QueuePlan, RingPlan, WORD_BYTES};
+use crate::plan::{Arrivals, CtaPlan, MBARRIER_BYTES, Plan, QueuePlan, RingPlan, WORD_BYTES};
 
 /// Warps of a warpgroup.
 const WARPS: u32 = 4;
@@ -221,17 +221,34 @@ impl<'f> Release<'f> {
     }
 }
 
-/// The order of pingpong consumers: they alternate, one turn each. A no-op for other roles.
+/// The order of consumers that alternate, one turn each: pingpong consumers, with a turn per work unit; or consumers
+/// that take turns in loops, with a turn per step. A no-op for other consumers.
 ///
-/// A turn lasts from a consumer's first wait for a stage to its last. If a consumer waited for its stages
-/// earlier, it could be two phases away from the stages' barriers, and a parity would be ambiguous.
+/// A turn per work unit lasts from a consumer's first wait for a stage to its last. If a consumer waited for its
+/// stages earlier, it could be two phases away from the stages' barriers, and a parity would be ambiguous.
 #[derive(Clone, Copy, Debug)]
 pub struct Turns<'f> {
     f: &'f Builder,
-    /// The own barrier, the next consumer's, and the parity of the own one.
-    barriers: Option<(Value<'f, u32>, Value<'f, u32>, Var<'f, u32>)>,
+    order: Order<'f>,
     speaks: Value<'f, bool>,
 }
+
+/// How consumers pass turns.
+#[derive(Clone, Copy, Debug)]
+enum Order<'f> {
+    None,
+    /// By mbarriers: the own one, the next consumer's, and the parity of the own one.
+    Units(Value<'f, u32>, Value<'f, u32>, Var<'f, u32>),
+    /// By named barriers, one per consumer.
+    Steps {
+        first: u32,
+        consumers: u32,
+        warpgroup: Value<'f, u32>,
+    },
+}
+
+/// Threads that meet at the named barrier of a turn: those that wait for it, and those that pass it.
+const OF_TURN: u32 = 2 * 128;
 
 /// Address of the barrier that starts a consumer's turn.
 #[track_caller]
@@ -239,8 +256,8 @@ fn turn_barrier<'f>(plan: &Plan, base: Value<'f, u32>, consumer: Value<'f, u32>)
     base + plan.turns_offset() + consumer * MBARRIER_BYTES
 }
 
-/// Initialises all barriers of a kernel except those of its queue. One thread calls it; a CTA-wide barrier
-/// must follow.
+/// Initialises all barriers of a GEMM except those of its queue. One thread calls it; `fence.mbarrier_init` and a
+/// CTA-wide barrier must follow.
 #[track_caller]
 pub fn initialise<'f>(f: &'f Builder, plan: &Plan, ring: Ring<'f>) {
     let base = ring.base;
@@ -252,13 +269,12 @@ pub fn initialise<'f>(f: &'f Builder, plan: &Plan, ring: Ring<'f>) {
         let offset = plan.source_barriers_offset() + source * MBARRIER_BYTES;
         f.mbarrier_init(base + offset, 1);
     }
-    f.fence_mbarrier_init();
 }
 
 impl<'f> Turns<'f> {
     /// No order: for consumers that do not alternate.
     pub fn none(f: &'f Builder) -> Self {
-        Self { f, barriers: None, speaks: f.constant(false) }
+        Self { f, order: Order::None, speaks: f.constant(false) }
     }
 
     /// The turns of consumer `warpgroup`, with barriers in the dynamic shared memory that begins at `base`.
@@ -276,18 +292,38 @@ impl<'f> Turns<'f> {
             let next = f.constant(0u32).where_or(next.equals(plan.turns()), next);
             let first = f.constant(1u32).where_or(warpgroup.equals(0), 0);
             let [own, next] = [warpgroup, next].map(|consumer| turn_barrier(plan, base, consumer));
-            (own, next, f.variable(first))
+            Order::Units(own, next, f.variable(first))
         };
-        let barriers = f.for_caller(|| (plan.turns() > 0).then(barriers));
-        Self { f, barriers, speaks: (thread % 32).equals(0) }
+        let order = f.for_caller(|| if plan.turns() > 0 { barriers() } else { Order::None });
+        Self { f, order, speaks: (thread % 32).equals(0) }
+    }
+
+    /// The turns of consumer `warpgroup` in loops, with the named barriers that the plan hands out. All consumers take
+    /// the same number of turns, from [`start`](Self::start) to [`finish`](Self::finish).
+    pub fn in_loop(f: &'f Builder, plan: &CtaPlan, warpgroup: Value<'f, u32>) -> Self {
+        let (first, consumers) = (plan.turn_barriers().start, plan.consumers);
+        let order = if plan.turns { Order::Steps { first, consumers, warpgroup } } else { Order::None };
+        Self { order, ..Self::none(f) }
+    }
+
+    /// Emitted before the first turn of a loop: consumer 0 has it.
+    #[track_caller]
+    pub fn start(&self) {
+        if let Order::Steps { consumers, warpgroup, .. } = self.order {
+            self.f.for_caller(|| self.f.if_(warpgroup.equals(consumers - 1), || self.pass()));
+        }
     }
 
     /// Waits for this consumer's turn.
     #[track_caller]
     pub fn begin(&self) {
-        if let Some((own, _, parity)) = self.barriers {
-            self.f.mbarrier_wait(own, parity.get());
-            parity.set(parity.get() ^ 1);
+        match self.order {
+            Order::None => {}
+            Order::Units(own, _, parity) => {
+                self.f.mbarrier_wait(own, parity.get());
+                parity.set(parity.get() ^ 1);
+            }
+            Order::Steps { first, warpgroup, .. } => self.f.barrier_sync(warpgroup + first, OF_TURN),
         }
     }
 
@@ -296,8 +332,23 @@ impl<'f> Turns<'f> {
     /// possible if a turn is one stage long.
     #[track_caller]
     pub fn pass(&self) {
-        if let Some((_, next, _)) = self.barriers {
-            self.f.for_caller(|| self.f.if_(self.speaks, || self.f.mbarrier_arrive(next)));
+        let f = self.f;
+        match self.order {
+            Order::None => {}
+            Order::Units(_, next, _) => f.for_caller(|| f.if_(self.speaks, || f.mbarrier_arrive(next))),
+            Order::Steps { first, consumers, warpgroup } => {
+                let next = warpgroup + 1;
+                let next = f.constant(0).where_or(next.equals(consumers), next);
+                f.barrier_arrive(next + first, OF_TURN);
+            }
+        }
+    }
+
+    /// Emitted after the last turn of a loop: nobody else waits for the turn that was passed last.
+    #[track_caller]
+    pub fn finish(&self) {
+        if let Order::Steps { warpgroup, .. } = self.order {
+            self.f.for_caller(|| self.f.if_(warpgroup.equals(0), || self.begin()));
         }
     }
 }

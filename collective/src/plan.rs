@@ -5,6 +5,7 @@
 //! as a value.
 
 mod atom;
+mod cta;
 mod error;
 mod needs;
 mod operand;
@@ -21,6 +22,7 @@ mod waves;
 mod weights;
 
 pub use atom::{Atom, Source};
+pub use cta::{CtaPlan, Peers};
 pub use error::PlanError;
 pub use needs::MainloopNeeds;
 pub use operand::{CachePolicy, OperandTile, TileLayout};
@@ -90,15 +92,28 @@ impl Plan {
     /// The architecture that all plans are for.
     pub const TARGET: Target = units::TARGET;
 
-    /// The named barrier of all threads of a CTA, or of all its consumers.
-    pub const CTA_BARRIER: u32 = 0;
-
-    /// The named barrier of the first consumer warpgroup; those of the others follow.
-    pub const CONSUMER_BARRIER: u32 = Self::CTA_BARRIER + 1;
-
-    /// The named barriers that this library leaves to a mainloop of your own.
+    /// The named barriers that are left to a mainloop of your own.
     pub const fn own_barriers(&self) -> Range<u32> {
-        Self::CONSUMER_BARRIER + self.mainloop.consumers..Self::TARGET.limits().barriers
+        self.cta(1, false).own_barriers()
+    }
+
+    /// The numbers of the CTA. `parts` CTAs share the K of a tile as a cluster; 1 if none do.
+    pub const fn cta(&self, parts: u32, overlaps: bool) -> CtaPlan {
+        let MainloopSpec { consumers, producer, roles, .. } = self.mainloop;
+        CtaPlan {
+            producer: if matches!(roles, Roles::Unspecialised) { None } else { Some(producer) },
+            consumers,
+            registers: [self.registers.producer, self.registers.consumer],
+            shared_bytes: self.shared_bytes,
+            cluster: self.cluster_size() * parts,
+            peers: match (self.cluster_size(), parts) {
+                (1, 1) => Peers::Apart,
+                (1, _) => Peers::Exchange,
+                _ => Peers::Fill,
+            },
+            overlaps,
+            turns: false,
+        }
     }
 
     /// Works out every number of a kernel for a single GEMM, with a mainloop of this crate.

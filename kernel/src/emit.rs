@@ -2,6 +2,7 @@
 
 use collective::pipeline::{self, ClusterPosition, Release, Ring, Turns};
 use collective::queue::{self, Part, Queue};
+use collective::skeleton::Cta;
 use collective::{
     Accumulators, Consumer, DeviceEpilogue, DeviceMainloop, Extent, Fragment, MainloopSpec, Plan, Producer,
     Roles, Share, WorkUnit, exchange_in_cluster,
@@ -57,27 +58,14 @@ impl AnyGemm {
         let shared = f.shared_base();
         let ring = Ring::of(f, plan, shared);
         let cluster = ClusterPosition::new(f, plan.mainloop.cluster);
-        let warp = f.warp_index();
-        f.if_(warp.equals(0), || {
-            f.if_(f.elect(), || {
-                mainloop.prefetch(f);
-                mainloop.initialise(f);
-                queue::initialise(f, plan, shared);
-                pipeline::initialise(f, plan, ring);
-            });
+        let cta = Cta::begin(f, self.cta(), || {
+            mainloop.prefetch(f);
+            mainloop.initialise(f);
+            queue::initialise(f, plan, shared);
+            pipeline::initialise(f, plan, ring);
         });
-        if plan.cluster_size() > 1 {
-            meet(f, true);
-        } else {
-            f.barrier_sync(Plan::CTA_BARRIER, plan.threads);
-        }
-        if self.overlaps {
-            f.grid_launch_dependents();
-            f.grid_wait();
-        }
-
         if plan.form.described() {
-            f.if_(warp.equals(0), || mainloop.prepare(f, plan));
+            cta.first_warp(|| mainloop.prepare(f, plan));
         }
         let outputs = &Outputs::new(f, self, cluster, given);
         let each_piece = |part, body: Body<'_, 'f>| {
@@ -87,25 +75,14 @@ impl AnyGemm {
         };
         let thread = f.special(Special::ThreadX) % 128;
         let produce = || {
-            f.set_max_registers(false, plan.registers.producer);
-            let load = || {
-                let position = ring.producer();
-                let part = match plan.mainloop.producer {
-                    Producer::Thread => Part::Loader,
-                    Producer::Warpgroup => Part::Loaders,
-                };
-                each_piece(part, &|piece, _, _| {
-                    mainloop.load(f, plan, cluster, position, piece);
-                });
+            let position = ring.producer();
+            let part = match plan.mainloop.producer {
+                Producer::Thread => Part::Loader,
+                Producer::Warpgroup => Part::Loaders,
             };
-            match plan.mainloop.producer {
-                Producer::Thread => f.if_(warp.equals(0), || f.if_(f.elect(), load)),
-                Producer::Warpgroup => load(),
-            }
-            // Consumers of the cluster exchange partial sums; the producer takes part in that barrier.
-            if self.traits.parts > 1 {
-                meet(f, false);
-            }
+            each_piece(part, &|piece, _, _| {
+                mainloop.load(f, plan, cluster, position, piece);
+            });
         };
         let consumer = |warpgroup: Value<'f, u32>| {
             let shares = plan.mainloop.sharing() > 1;
@@ -135,9 +112,7 @@ impl AnyGemm {
                 Accumulators::F64(fragment) => self.add_up(f, plans, (workspace, share), fragment, &doubles),
             }
         };
-        let consume = || {
-            f.set_max_registers(true, plan.registers.consumer);
-            let consumer = consumer(warp / 4 - 1);
+        let consume = |consumer: Consumer<'f>| {
             let position = ring.consumer();
             mainloop.prologue(f, plan, consumer);
             let multiply = |piece, extent, share| {
@@ -162,8 +137,7 @@ impl AnyGemm {
             }
             epilogue.finish(f, plan, thread);
         };
-        let alone = || {
-            let consumer = consumer(warp / 4);
+        let alone = |consumer: Consumer<'f>| {
             let positions = [ring.consumer(), ring.consumer()];
             mainloop.prologue(f, plan, consumer);
             each_piece(Part::Loaders, &|piece, extent, share| {
@@ -173,20 +147,10 @@ impl AnyGemm {
             });
             epilogue.finish(f, plan, thread);
         };
-        match plan.mainloop.roles {
-            Roles::Unspecialised => f.scope("consumer", alone),
-            Roles::Cooperative | Roles::Pingpong => {
-                f.if_else(
-                    warp.less_than(4),
-                    || f.scope("producer", produce),
-                    || f.scope("consumer", consume),
-                );
-            }
-        }
-        if self.cluster_size() > 1 {
-            // No CTA may exit while other CTAs still access its shared memory or arrive on its barriers.
-            meet(f, false);
-        }
+        cta.roles(produce, |warpgroup| match plan.mainloop.roles {
+            Roles::Unspecialised => alone(consumer(warpgroup)),
+            Roles::Cooperative | Roles::Pingpong => consume(consumer(warpgroup)),
+        });
     }
 
     /// Reduces the partial sums of a split tile, and finishes tiles that are complete.
@@ -257,13 +221,6 @@ fn next_turn<'f>(f: &'f Builder, plan: &Plan, turn: Var<'f, u32>) -> Value<'f, u
     let (next, first) = (now + 1, f.constant(0u32));
     turn.set(first.where_or(next.equals(plan.mainloop.consumers), next));
     now
-}
-
-/// A barrier for all threads of the cluster. With `relaxed`, it orders no memory accesses; the caller has
-/// fenced them already.
-fn meet(f: &Builder, relaxed: bool) {
-    f.cluster_arrive(relaxed);
-    f.cluster_wait();
 }
 
 /// Number of columns to compute of a tile that begins at column `n`, if the kernel narrows tiles.

@@ -3,7 +3,9 @@
 use core::fmt;
 use std::sync::Arc;
 
-use collective::{EpilogueEmitter, FixUp, Form, Format, MainloopEmitter, MainloopSpec, Plan, QueuePlan};
+use collective::{
+    CtaPlan, EpilogueEmitter, FixUp, Form, Format, MainloopEmitter, MainloopSpec, Plan, QueuePlan,
+};
 use ptx::{Builder, Entry, Function};
 use scheduler::{Divided, ReductionKind, Schedule, SchedulerTraits, Tiles, Work};
 
@@ -95,13 +97,11 @@ impl AnyGemm {
     }
 
     fn entry(&self) -> Entry {
-        Entry {
-            name: self.entry_name(),
-            target: Plan::TARGET,
-            threads: self.plan.threads,
-            shared_bytes: self.plan.shared_bytes,
-            cluster: [self.cluster_size(), 1, 1],
-        }
+        self.cta().entry(self.entry_name())
+    }
+
+    pub(crate) fn cta(&self) -> CtaPlan {
+        self.plan.cta(self.traits.parts, self.overlaps)
     }
 
     /// Number of parameters that the mainloop declares, and number of all parameters of the kernel.

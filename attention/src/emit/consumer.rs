@@ -1,7 +1,7 @@
 //! The consumers: scores, weights, and their products with values.
 
 use collective::pipeline::Stage;
-use collective::{Consumer, Fragments, Plan, WarpgroupMma, WorkUnit};
+use collective::{Consumer, Fragments, WarpgroupMma, WorkUnit};
 use ptx::{Builder, Value, Var};
 
 use super::softmax::{Softmax, Statistics};
@@ -18,61 +18,10 @@ struct Consuming<'a, 'f> {
     /// The weights, as operand A.
     weights: Fragments<'f>,
     softmax: Softmax<'f>,
-    turns: Turns<'a, 'f>,
     /// The stage of the tile's queries.
     q: Held<'f>,
     /// The block of keys whose weights were computed last.
     block: Var<'f, u32>,
-}
-
-/// The turns of the consumers: named barriers after those of the consumers themselves. A consumer takes one turn
-/// per block of keys, and passes the turn on when it has started its instructions.
-#[derive(Clone, Copy)]
-struct Turns<'a, 'f> {
-    kernel: &'a Kernel<'a, 'f>,
-    warpgroup: Value<'f, u32>,
-}
-
-/// Threads that meet at the barrier of a turn: those that wait for it, and those that pass it.
-const OF_TURN: u32 = 2 * 128;
-
-impl<'f> Turns<'_, 'f> {
-    fn taken(&self) -> bool {
-        self.kernel.plan.spec.turns && self.kernel.plan.consumers > 1
-    }
-
-    fn barrier(&self, warpgroup: Value<'f, u32>) -> Value<'f, u32> {
-        warpgroup + (Plan::CONSUMER_BARRIER + self.kernel.plan.consumers)
-    }
-
-    /// Before the first tile: consumer 0 has the first turn.
-    fn begin(&self) {
-        if self.taken() {
-            let last = self.warpgroup.equals(self.kernel.plan.consumers - 1);
-            self.kernel.f.if_(last, || self.pass());
-        }
-    }
-
-    fn wait(&self) {
-        if self.taken() {
-            self.kernel.f.barrier_sync(self.barrier(self.warpgroup), OF_TURN);
-        }
-    }
-
-    fn pass(&self) {
-        if self.taken() {
-            let (f, next) = (self.kernel.f, self.warpgroup + 1);
-            let next = f.constant(0).where_or(next.equals(self.kernel.plan.consumers), next);
-            f.barrier_arrive(self.barrier(next), OF_TURN);
-        }
-    }
-
-    /// After the last tile: nobody waits for the turn that was passed last.
-    fn finish(&self) {
-        if self.taken() {
-            self.kernel.f.if_(self.warpgroup.equals(0), || self.wait());
-        }
-    }
 }
 
 impl<'f> Kernel<'_, 'f> {
@@ -98,22 +47,10 @@ impl<'f> Kernel<'_, 'f> {
         let softmax = Softmax::new(f, &scores.fragment(consumer, tile), &values.fragment(consumer, tile));
         let store = Store::new(self, consumer, values.fragment(consumer, tile));
         let positions = self.rings.map(|ring| ring.consumer());
-        let turns = Turns { kernel: self, warpgroup: consumer.warpgroup };
         let (q, block) = (Held::new(f), f.variable(0u32));
-        let of = Consuming {
-            kernel: self,
-            consumer,
-            positions,
-            scores,
-            values,
-            weights,
-            softmax,
-            turns,
-            q,
-            block,
-        };
+        let of = Consuming { kernel: self, consumer, positions, scores, values, weights, softmax, q, block };
         let walk = self.walk();
-        turns.begin();
+        consumer.turns.start();
         f.if_(walk.is_at_tile(), || {
             let tile = CurrentTile::new(f, self.query_tile(walk.index()));
             let finish = |statistics: &[Statistics<'f>], v: Stage<'f>| {
@@ -144,7 +81,7 @@ impl<'f> Kernel<'_, 'f> {
                 finish(&of.softmax.statistics(), v);
             }
         });
-        turns.finish();
+        consumer.turns.finish();
         store.finish();
     }
 }
@@ -190,9 +127,9 @@ impl<'f> Consuming<'_, 'f> {
         let f = self.kernel.f;
         let (q, k) = (self.positions[0].acquire(), self.positions[1].acquire());
         self.q.set(q);
-        self.turns.wait();
+        self.consumer.turns.begin();
         self.multiply_keys(q, k);
-        self.turns.pass();
+        self.consumer.turns.pass();
         self.values.clear();
         f.wgmma_wait(0);
         self.consumer.release.arrive(k.empty);
@@ -275,11 +212,11 @@ impl<'f> Consuming<'_, 'f> {
     /// In the consumer's turn, starts the scores of a block and the product of the last weights. Returns the stage
     /// of values.
     fn multiply_both(&self, q: Stage<'f>, k: Stage<'f>) -> Stage<'f> {
-        self.turns.wait();
+        self.consumer.turns.begin();
         self.multiply_keys(q, k);
         let v = self.positions[2].acquire();
         self.values.multiply_registers(&self.weights, v, true);
-        self.turns.pass();
+        self.consumer.turns.pass();
         v
     }
 

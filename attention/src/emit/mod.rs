@@ -4,8 +4,9 @@ mod consumer;
 mod softmax;
 mod store;
 
-use collective::pipeline::{ClusterPosition, Position, Release, Ring};
-use collective::{Arrivals, Consumer, Origin, Plan, TensorCopy};
+use collective::pipeline::{ClusterPosition, Position, Release, Ring, Turns};
+use collective::skeleton::Cta;
+use collective::{Arrivals, Consumer, Origin, TensorCopy};
 use ptx::{Builder, Special, Value, Var};
 
 use crate::plan::AttentionPlan;
@@ -169,31 +170,11 @@ pub(crate) fn emit(f: &Builder, plan: &AttentionPlan, scores: &dyn AnyScores) {
     let rings = [("the ring of Q", q), ("the ring of K", k), ("the ring of V", v)];
     let rings = rings.map(|(name, ring)| Ring::named(f, name, ring, shared));
     let kernel = Kernel { f, plan, scores, parameters, shared, rings };
-    let warp = f.warp_index();
-    f.if_(warp.equals(0), || {
-        f.if_(f.elect(), || {
-            kernel.parameters.maps.iter().for_each(|&map| f.prefetch_tensor_map(map));
-            rings.iter().for_each(Ring::initialise);
-            f.fence_mbarrier_init();
-        });
+    let cta = Cta::begin(f, plan.cta, || {
+        kernel.parameters.maps.iter().for_each(|&map| f.prefetch_tensor_map(map));
+        rings.iter().for_each(Ring::initialise);
     });
-    f.barrier_sync(Plan::CTA_BARRIER, plan.threads);
-    let [producer, consumer] = plan.registers;
-    f.if_else(
-        warp.less_than(4),
-        || {
-            f.scope("producer", || {
-                f.set_max_registers(false, producer);
-                f.if_(warp.equals(0), || f.if_(f.elect(), || kernel.produce()));
-            });
-        },
-        || {
-            f.scope("consumer", || {
-                f.set_max_registers(true, consumer);
-                kernel.consume(kernel.consumer(warp / 4 - 1));
-            });
-        },
-    );
+    cta.roles(|| kernel.produce(), |warpgroup| kernel.consume(kernel.consumer(warpgroup)));
 }
 
 impl<'f> Parameters<'f> {
@@ -354,10 +335,10 @@ impl<'f> Kernel<'_, 'f> {
         Consumer {
             shared,
             warpgroup,
-            part: if self.plan.consumers > 1 { warpgroup } else { f.constant(0) },
+            part: if self.plan.cta.consumers > 1 { warpgroup } else { f.constant(0) },
             thread,
             release: Release::new(f, Arrivals::Warpgroup, alone, shared, thread),
-            turns: collective::pipeline::Turns::none(f),
+            turns: Turns::in_loop(f, &self.plan.cta, warpgroup),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Storing O.
 
 use collective::pipeline::Stage;
-use collective::{Consumer, Format, Fragment, FragmentRow, OperandTile, Packed, StagedRows};
+use collective::{Consumer, CtaPlan, Format, Fragment, FragmentRow, OperandTile, Packed, StagedRows};
 use cute_rs::atom::smem;
 use ptx::{ProxySpace, Value, Var};
 
@@ -77,7 +77,7 @@ impl<'a, 'f> Store<'a, 'f> {
             }
         }
         f.fence_proxy_async(ProxySpace::Shared);
-        f.barrier_sync(warpgroup + collective::Plan::CONSUMER_BARRIER, 128);
+        f.barrier_sync(CtaPlan::consumer_barrier(warpgroup), 128);
         f.if_(thread.equals(0), || {
             for slab in 0..slabs {
                 self.copy(map, first + slab * slab_bytes, unit, slab * width);

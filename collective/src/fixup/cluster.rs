@@ -5,7 +5,7 @@ use ptx::{Builder, Number, Special};
 
 use super::{GROUPS, Part, group_bytes, in_vectors, places};
 use crate::mainloop::Fragment;
-use crate::plan::Plan;
+use crate::plan::{CtaPlan, Plan};
 
 /// Bytes of the partial sums of a tile in each CTA. They reuse the memory of the stages.
 pub const fn sums_bytes(plan: &Plan) -> u64 {
@@ -29,7 +29,7 @@ pub fn exchange_in_cluster<'f, T: Number + Default>(
     let finish = &|narrowed: &Plan, sums| finish(narrowed, in_vectors(plan, sums));
     let fragment = &in_vectors(plan, fragment.copied());
     // A warp may overwrite operands that another warp still reads.
-    f.barrier_sync(Plan::CTA_BARRIER, plan.mainloop.consumers * 128);
+    f.barrier_sync(CtaPlan::CTA_BARRIER, plan.mainloop.consumers * 128);
     let of_warpgroup = (sums_bytes(plan) / u64::from(plan.mainloop.sharing())) as u32;
     let own = fragment.shared + fragment.warpgroup * of_warpgroup + fragment.thread * 16;
     for (group, offset) in Part::groups(fragment) {

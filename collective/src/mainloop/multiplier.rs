@@ -9,7 +9,7 @@ use super::promotion::Promoted;
 use super::sums::{Accumulator, Accumulators};
 use super::{Consumer, Finish, InFlight, WorkUnit};
 use crate::pipeline::{Position, Stage};
-use crate::plan::{AccumulatorType, Plan, Source};
+use crate::plan::{AccumulatorType, CtaPlan, Plan, Source};
 
 const PLANNED: &str = "the plan admits only tiles that wgmma multiplies";
 
@@ -165,7 +165,7 @@ impl<'f, 'p, T: Accumulator> Multiplier<'f, 'p, T> {
             f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
                 let stage = (fragments.as_ref(), ring.acquire());
                 self.by_parts(sums, stage, width, self.parts(), &|| {
-                    f.barrier_sync(Plan::CTA_BARRIER, plan.threads);
+                    f.barrier_sync(CtaPlan::CTA_BARRIER, plan.threads);
                 });
                 next(k_tile);
             });
@@ -174,7 +174,7 @@ impl<'f, 'p, T: Accumulator> Multiplier<'f, 'p, T> {
         let step = |k_tile: Value<'f, u32>, accumulate: bool| {
             self.stage(fragments.as_ref(), ring.acquire(), accumulate, width);
             f.wgmma_wait(0);
-            f.barrier_sync(Plan::CTA_BARRIER, plan.threads);
+            f.barrier_sync(CtaPlan::CTA_BARRIER, plan.threads);
             next(k_tile);
         };
         let multiply = || {

@@ -21,7 +21,7 @@ use ptx::{Builder, Value, Var};
 use super::places::Places;
 use super::sums::PlainSum;
 use super::{Accumulators, Consumer, Fragment, WorkUnit, begin, output_elements, tiled};
-use crate::plan::{AccumulatorType, AtomTypes, Plan, RingPlan};
+use crate::plan::{AccumulatorType, AtomTypes, CtaPlan, Plan, RingPlan};
 
 pub use types::{MmaPair, MmaSync, MmaSyncWith, Simt, SimtElement, SimtPair};
 
@@ -121,13 +121,13 @@ impl<'f, 'p, T: PlainSum> Operands<'f, 'p, T> {
         let (first, end) = (piece.k_begin, piece.k_end);
         let count = (end - first).where_or(first.less_than(end), 0);
         // All threads have read the stages of the work unit before.
-        f.barrier_sync(Plan::CTA_BARRIER, plan.threads);
+        f.barrier_sync(CtaPlan::CTA_BARRIER, plan.threads);
         let ahead = stages - 1;
         f.repeat(count + ahead, |index| {
             let multiplies = index.at_least(ahead);
             f.if_(multiplies, || {
                 f.copy_wait(ahead - 1);
-                f.barrier_sync(Plan::CTA_BARRIER, plan.threads);
+                f.barrier_sync(CtaPlan::CTA_BARRIER, plan.threads);
             });
             f.if_(index.less_than(count), || {
                 fill(filled.get(), first + index);

@@ -68,15 +68,27 @@ const SPARE: u32 = 8;
 const MOST: u32 = 240;
 
 impl RegisterPlan {
+    /// Registers per thread of a CTA with `consumers` consumer warpgroups: at launch, and the most to which a
+    /// consumer can raise itself if the threads of a producer warpgroup keep `producer`. `None`: there is no
+    /// producer.
+    pub const fn divided(consumers: u32, producer: Option<u32>) -> [u32; 2] {
+        let warpgroups = consumers + producer.is_some() as u32;
+        let per_thread = TARGET.limits().registers / (warpgroups * 128) / 8 * 8;
+        let launch = if per_thread > 248 { 248 } else { per_thread };
+        let consumer = match producer {
+            None => launch,
+            Some(producer) => (launch * warpgroups).saturating_sub(producer) / consumers / 8 * 8,
+        };
+        [launch, if consumer > MOST { MOST } else { consumer }]
+    }
+
     pub(super) const fn of(
         mainloop: &MainloopSpec,
         needs: MainloopNeeds,
         epilogue: &EpilogueSpec,
         form: Form,
     ) -> Result<Self, PlanError> {
-        let warpgroups = mainloop.warpgroups();
-        let per_thread = TARGET.limits().registers / (warpgroups * 128) / 8 * 8;
-        let launch = if per_thread > 248 { 248 } else { per_thread };
+        let [launch, _] = mainloop.divided(0);
         // Before ptxas knows which role raises its number of registers, each instruction must fit into the
         // registers of the launch.
         let instruction = mainloop.atom.accumulators(mainloop.widest()) + INSTRUCTION;
@@ -101,7 +113,7 @@ impl RegisterPlan {
             Producer::Thread if mainloop.shares_groups(form) => STARTS_MANY_COPIES,
             Producer::Thread
                 if mainloop.starts_many_copies()
-                    && mainloop.left(launch, STARTS_MANY_COPIES) >= need + SPARE =>
+                    && mainloop.divided(STARTS_MANY_COPIES)[1] >= need + SPARE =>
             {
                 STARTS_MANY_COPIES
             }
@@ -110,7 +122,7 @@ impl RegisterPlan {
             Producer::Warpgroup => COPIES,
         };
         let producer = max(producer, round_up(needs.producer, 8));
-        let consumer = mainloop.left(launch, producer);
+        let [_, consumer] = mainloop.divided(producer);
         if producer > launch {
             // A producer can give up registers, not get more.
             let consumers = mainloop.consumers;
@@ -135,15 +147,10 @@ impl EpilogueSpec {
 }
 
 impl MainloopSpec {
-    /// Most registers of a consumer thread if a producer thread keeps `producer`.
-    const fn left(&self, launch: u32, producer: u32) -> u32 {
-        let consumer = match self.roles {
-            Roles::Unspecialised => launch,
-            Roles::Cooperative | Roles::Pingpong => {
-                (launch * self.warpgroups() - producer) / self.consumers / 8 * 8
-            }
-        };
-        if consumer > MOST { MOST } else { consumer }
+    /// As [`RegisterPlan::divided`].
+    const fn divided(&self, producer: u32) -> [u32; 2] {
+        let specialised = !matches!(self.roles, Roles::Unspecialised);
+        RegisterPlan::divided(self.consumers, if specialised { Some(producer) } else { None })
     }
 
     /// Registers of a consumer for the addresses of a stage's slabs, and for the copies if it starts them

@@ -97,6 +97,28 @@ impl RingPlan {
         Self { stages, start, barriers, ..self }
     }
 
+    /// Rings with these numbers of stages: one after the other from byte `start` of dynamic shared memory on (a
+    /// multiple of 1024), and the mbarriers of all of them after the last stage. Returns where these end, too.
+    pub const fn placed_together<const N: usize>(
+        mut rings: [Self; N],
+        stages: [u32; N],
+        start: u32,
+    ) -> ([Self; N], u32) {
+        let (mut end, mut i) = (start, 0);
+        while i < N {
+            rings[i] = rings[i].placed(stages[i], end, 0);
+            end += stages[i] * rings[i].stage_bytes;
+            i += 1;
+        }
+        i = 0;
+        while i < N {
+            rings[i].barriers = end;
+            end += rings[i].barrier_bytes();
+            i += 1;
+        }
+        (rings, end)
+    }
+
     /// The same ring with these numbers of arrivals on a full and on an empty barrier.
     #[must_use]
     pub const fn arrivals(self, filling: u32, emptying: u32) -> Self {
