@@ -46,7 +46,7 @@ pub mod transposed;
 pub mod tree;
 
 pub use collective::Formula;
-pub use fusions::{Fused, FusedGemm, Ready, fused_catalogue};
+pub use fusions::{FusedGemm, fused_catalogue};
 pub use product::{GemmCase, Mismatch, Outcome, RunError};
 pub use records::RecordProducts;
 pub use reference::{

@@ -4,9 +4,11 @@
 #[path = "../kernel/tests/support/waits.rs"]
 mod waits;
 
+use cute_rs::atom::Major;
 use falchion::verify::fusions::ranked;
 use falchion::verify::{Bench, Format, Formula, FusedGemm, fused_catalogue};
-use kernel::{Emulator, Engine, GemmProblem, KernelSpec};
+use kernel::driver::tune::Inputs;
+use kernel::{Emulator, Engine, GemmProblem, KernelSpec, Request};
 use rayon::prelude::*;
 
 fn failures(check: impl Fn(&FusedGemm) -> Result<(), String> + Sync) -> Vec<String> {
@@ -115,24 +117,26 @@ fn fusions_are_ranked_as_plain_kernels() {
     }
 }
 
-/// One launch of both kernels per set of matrices, with the arguments of each.
+/// Each set of matrices gets arguments of its own.
 #[test]
-fn both_kernels_are_prepared_for_every_set() {
+fn calls_of_sets_run() {
     let problem = GemmProblem { m: 256, n: 768, k: 512 };
-    let mut engine = Emulator::new().with_multiprocessors(3);
-    let mut memory = |elements: u32| engine.upload(&vec![0; elements as usize * 2]).expect("memory").address;
-    let sets = [(); 2].map(|()| [memory(256 * 512), memory(768 * 512), memory(256 * 768)]);
+    let request = Request::packed(collective::Format::Bf16, [Major::K; 2], problem);
+    let engine = &mut Emulator::new().with_multiprocessors(3);
+    let inputs = Inputs::new(engine, &request).expect("memory");
     let names = ["256x192-stream-k-bias-gelu-bf16-kk", "128x128-pingpong-bias-gelu-bf16-kk"];
     for kernel in fused_catalogue().iter().filter(|kernel| names.contains(&kernel.name())) {
-        let mut bench = Bench::aligned(&mut engine, 0);
-        let both = kernel.prepare(&mut bench, problem, &sets).expect("a legal problem");
-        assert_eq!(both.kind, kernel.kind());
-        for ready in [both.plain, both.fused] {
-            let [first, second] = &ready.launches[..] else { panic!("{} launches", ready.launches.len()) };
-            assert_ne!(first.arguments, second.arguments);
-            for launch in [first, second] {
-                engine.launch(&ready.program, launch.grid, &launch.arguments).expect("a kernel that runs");
-            }
+        let program = kernel.gemm.program().expect("legal");
+        let mut launches = Vec::new();
+        for set in &inputs.sets()[..2] {
+            let mut bench = Bench::aligned(engine, 0);
+            let mut call = kernel.call(&mut bench, set).expect("memory");
+            let slots = engine.slots(&program).expect("legal");
+            call.workspace = engine.workspace(kernel.gemm.workspace(&call, slots)).expect("memory");
+            let launch = kernel.gemm.launch(&call, slots).expect("legal").expect("rows");
+            engine.launch(&program, launch.grid, &launch.arguments).expect("a kernel that runs");
+            launches.push(launch.arguments);
         }
+        assert_ne!(launches[0], launches[1]);
     }
 }

@@ -8,11 +8,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use collective::Formula;
-use collective::tree::{Scratch, Shape};
+use collective::tree::Shape;
+use collective::{Formula, FormulaArguments};
 use cute_rs::atom::Major;
 use kernel::{
-    AnyGemm, Call, EpilogueKind, GemmProblem, KernelSpec, Launch, Machine, Program, Request, WorkspaceRef,
+    AnyGemm, Call, EngineError, EpilogueKind, GemmProblem, KernelSpec, Machine, MatrixRef, Request,
 };
 
 use super::product::of_kernels;
@@ -86,72 +86,16 @@ impl FusedGemm {
         (columns * u64::from(epilogue.staged_bits)).is_multiple_of(128)
     }
 
-    /// Prepares launches of the kernel and of the same kernel without the fusion. Each set of addresses is of
-    /// a packed A (M x K), B (N x K) and D. The bench draws the epilogue's arguments.
+    /// A call of some packed matrices with random arguments of the epilogue, which the bench draws.
     ///
     /// # Errors
-    /// The kernels refuse the problem, or the engine fails.
-    pub fn prepare(
-        &self,
-        bench: &mut Bench<'_>,
-        problem: GemmProblem,
-        sets: &[[u64; 3]],
-    ) -> Result<Fused, TreeError> {
-        let gemm = kernel::find(&self.plain_name())?;
-        let program = gemm.program()?;
-        let slots = bench.engine().slots(&program)?;
-        let workspace = workspace(bench, gemm.workspace(&Call::of(problem), slots))?;
-        let launch = |set: &[u64; 3]| {
-            let call = Call { workspace, ..packed(problem, *set, problem.n) };
-            gemm.launch(&call, slots)?.ok_or(TreeError::Empty)
-        };
-        let launches = sets.iter().map(launch).collect::<Result<_, TreeError>>()?;
-        let plain = Ready { program, launches, slots };
-        let fused = self.ready(bench, problem, sets)?;
-        Ok(Fused { kind: self.kind().to_owned(), plain, fused })
+    /// The engine fails.
+    pub fn call(&self, bench: &mut Bench<'_>, set: &Call<()>) -> Result<Call<FormulaArguments>, EngineError> {
+        let shape = self.shape(set.problem);
+        let arguments = bench.sample(self.fusion, self.operand(), shape)?;
+        let d = MatrixRef { ld: shape.n.into(), ..set.d };
+        Ok(Call { d, ..set.with(arguments) })
     }
-
-    fn ready(
-        &self,
-        bench: &mut Bench<'_>,
-        problem: GemmProblem,
-        sets: &[[u64; 3]],
-    ) -> Result<Ready, TreeError> {
-        let program = self.gemm.program()?;
-        let slots = bench.engine().slots(&program)?;
-        let workspace = workspace(bench, self.gemm.workspace(&Call::of(problem), slots))?;
-        let shape = self.shape(problem);
-        let mut launches = Vec::new();
-        for &set in sets {
-            let arguments = bench.sample(self.fusion, self.operand(), shape)?;
-            let call = Call { workspace, ..packed(problem, set, shape.n) }.with(arguments);
-            let launch = self.gemm.launch(&call, slots)?;
-            launches.push(launch.ok_or(TreeError::Empty)?);
-        }
-        Ok(Ready { program, launches, slots })
-    }
-}
-
-/// A kernel, ready to launch.
-#[derive(Clone, Debug)]
-pub struct Ready {
-    /// The kernel.
-    pub program: Program,
-    /// Grid and arguments, one per set of matrices.
-    pub launches: Vec<Launch>,
-    /// Number of its clusters that run at the same time.
-    pub slots: u32,
-}
-
-/// A kernel with a fused epilogue, and the same kernel without it.
-#[derive(Clone, Debug)]
-pub struct Fused {
-    /// The kind, as in the catalogue's names.
-    pub kind: String,
-    /// `D = A * B`.
-    pub plain: Ready,
-    /// The fusion.
-    pub fused: Ready,
 }
 
 /// Runs a fusion on random matrices, and compares everything that it writes with its tree. The kernel is the
@@ -200,21 +144,6 @@ pub fn ranked(fusion: Formula, format: Format, problem: GemmProblem) -> Vec<Fuse
 pub fn evaluated_bytes(fusion: Formula, GemmProblem { m, n, .. }: GemmProblem) -> u64 {
     let whole = fusion.reduces_all();
     super::tree::evaluated_bytes(Shape { m, n }, whole)
-}
-
-/// A call on packed operands, and a D of `columns` columns.
-fn packed(problem: GemmProblem, [a, b, d]: [u64; 3], columns: u32) -> Call {
-    let k = problem.k.into();
-    Call::of(problem).a(a, k).b(b, k).d(d, columns.into())
-}
-
-/// A workspace in the bench's memory, for a kernel that splits tiles.
-fn workspace(bench: &mut Bench<'_>, bytes: u64) -> Result<Option<WorkspaceRef>, TreeError> {
-    if bytes == 0 {
-        return Ok(None);
-    }
-    let Scratch { address, bytes } = bench.scratch(bytes)?;
-    Ok(Some(WorkspaceRef { address, bytes }))
 }
 
 /// Every fusion's kernels, in bf16 and f16.

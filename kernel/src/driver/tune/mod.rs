@@ -57,7 +57,7 @@ use crate::error::EngineError;
 use crate::family::{Family, Predicted};
 use crate::gemm::AnyGemm;
 use crate::select::{Machine, Request};
-use screening::written;
+use turns::written;
 
 /// How [`Loaded::tuned`] chooses a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

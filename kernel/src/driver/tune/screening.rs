@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use super::inputs::Inputs;
 use super::shadow::Shadow;
-use super::turns::{Candidate, time};
+use super::turns::{Candidate, time, written};
 use crate::arguments::Arguments;
 use crate::driver::gpu::Gpu;
-use crate::driver::timing::Enqueue;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::gemm::AnyGemm;
@@ -67,55 +66,39 @@ impl<K: Clone> Screening<K> {
     where
         K: Kernel<C>,
     {
-        Self::of::<C>(gpu, operations, kernels, |engine, (kernel, program, slots)| {
-            let refused = |source| EngineError::Call { kernel: program.name().to_owned(), source };
-            let needed = inputs.sets().first().map_or(0, |call| kernel.workspace(call, slots));
-            let workspace = engine.workspace(needed)?;
-            let mut launches = Vec::new();
-            for call in inputs.sets() {
-                let mut call = call.clone();
-                kernel.lend_workspace(&mut call, workspace);
-                launches.extend(kernel.launch(&call, slots).map_err(refused)?);
-            }
-            Ok((launches, workspace))
-        })
+        Self::of::<C>(gpu, kernels, |gpu, kernel| Candidate::written(gpu, kernel, inputs.sets(), operations))
     }
 
-    /// The same with launches, one per set, and the workspace that they share, from `launches`.
+    /// The same with candidates from `candidate`.
     fn of<C>(
         gpu: &mut Gpu,
-        operations: f64,
         kernels: Vec<K>,
-        launches: impl Fn(&mut dyn Engine, Ready<'_, K>) -> Result<Launches, EngineError>,
+        candidate: impl Fn(&mut Gpu, (&K, &Program)) -> Result<Candidate<'static>, EngineError>,
     ) -> Result<Self, EngineError>
     where
         K: Kernel<C>,
     {
         let programs = kernels.iter().map(written).collect::<Result<Vec<_>, _>>()?;
         gpu.compile(&programs.iter().collect::<Vec<_>>())?;
-        let (mut timed, mut prepared) = (Vec::new(), Vec::new());
+        let (mut timed, mut candidates) = (Vec::new(), Vec::new());
         let mut rest = Duration::from_millis(60);
         for (kernel, program) in kernels.into_iter().zip(&programs) {
             let slots = gpu.slots(program)?;
-            let (own, workspace) = launches(gpu, (&kernel, program, slots))?;
-            let own = prepare(gpu, program, own, workspace)?;
+            let candidate = candidate(gpu, (&kernel, program))?;
+            let own = &candidate.launches;
             // The card's clock falls under load. Without a rest, later kernels would be slower.
             thread::sleep(rest);
-            time(gpu, &own, 1)?;
-            let quick = time(gpu, &own, 4)?.min(time(gpu, &own, 4)?) * 1e6;
+            time(gpu, own, 1)?;
+            let quick = time(gpu, own, 4)?.min(time(gpu, own, 4)?) * 1e6;
             rest = Duration::from_secs_f64((quick * 9e-6 * REST).clamp(0.002, 0.06));
             timed.push(Timed { kernel, slots, quick });
-            prepared.push(own);
+            candidates.push(candidate);
         }
         let best = timed.iter().map(|timed| timed.quick).fold(f64::INFINITY, f64::min);
         let is_near = |i: usize| i == 0 || timed[i].quick <= SLOWER * best + 1.0;
         let near: Vec<usize> = (0..timed.len()).filter(|&i| is_near(i)).collect();
-        let candidate = |(i, launches): (usize, Vec<Box<dyn Enqueue>>)| {
-            let name = programs[i].name().to_owned();
-            Candidate { name, launches, operations, slots: Some(timed[i].slots) }
-        };
-        let kept = prepared.into_iter().enumerate().filter(|(i, _)| is_near(*i));
-        let candidates = kept.map(candidate).collect();
+        let candidates = candidates.into_iter().enumerate();
+        let candidates = candidates.filter(|(i, _)| is_near(*i)).map(|(_, candidate)| candidate).collect();
         Ok(Self { kernels: timed, near, candidates })
     }
 }
@@ -135,21 +118,16 @@ impl Screening {
             Some(first) => shadows(gpu, first, epilogue, (request, inputs))?,
             None => Vec::new(),
         };
-        let own = |engine: &mut dyn Engine, kernel: Ready<'_, AnyGemm>| {
-            launches(engine, kernel, epilogue, (inputs, &shadows))
-        };
-        let screening = Self::of::<Call<E>>(gpu, request.operations(), kernels, own)?;
+        let screening = Self::of::<Call<E>>(gpu, kernels, |gpu, (kernel, program)| {
+            let slots = gpu.slots(program)?;
+            let (own, workspace) = launches(gpu, (kernel, program, slots), epilogue, (inputs, &shadows))?;
+            Candidate::prepared(gpu, (program, slots), own, workspace, request.operations())
+        })?;
         for shadow in shadows {
             shadow.free(gpu)?;
         }
         Ok(screening)
     }
-}
-
-/// A kernel's program.
-pub(super) fn written<C>(kernel: &impl Kernel<C>) -> Result<Program, EngineError> {
-    let name = core::any::type_name_of_val(kernel);
-    kernel.program().map_err(|error| EngineError::Compile { kernel: name.to_owned(), log: error.to_string() })
 }
 
 /// For each set, memory in place of what the epilogue's arguments point to.
@@ -182,24 +160,6 @@ fn launches<E: Arguments + Clone>(
         all.push(shadow.redirect(program, made, call.d.address)?);
     }
     Ok((all, workspace))
-}
-
-/// The launches, ready to be enqueued.
-fn prepare(
-    gpu: &mut Gpu,
-    program: &Program,
-    launches: Vec<Launch>,
-    workspace: Option<WorkspaceRef>,
-) -> Result<Vec<Box<dyn Enqueue>>, EngineError> {
-    let mut all: Vec<Box<dyn Enqueue>> = Vec::new();
-    for Launch { grid, arguments } in launches {
-        all.push(Box::new(gpu.prepare(program, grid, &arguments)?));
-    }
-    // The launches keep the memory that they need.
-    if let Some(workspace) = workspace {
-        gpu.free(workspace.buffer())?;
-    }
-    Ok(all)
 }
 
 #[cfg(test)]

@@ -6,7 +6,11 @@ use std::time::Duration;
 
 use crate::driver::gpu::Gpu;
 use crate::driver::timing::Enqueue;
+use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::kernel::Kernel;
+use crate::problem::{Launch, WorkspaceRef};
+use crate::program::Program;
 
 /// A candidate to time.
 pub struct Candidate<'a> {
@@ -28,6 +32,66 @@ impl fmt::Debug for Candidate<'_> {
         debug.field("name", name).field("launches", &launches.len());
         debug.field("operations", operations).field("slots", slots).finish()
     }
+}
+
+impl Candidate<'static> {
+    /// A kernel, with a launch of each call that is not empty. They share a workspace. `operations` is what a launch counts as.
+    ///
+    /// # Errors
+    /// The kernel rejects a call, or a driver error.
+    pub fn of<C: Clone>(
+        gpu: &mut Gpu,
+        kernel: &impl Kernel<C>,
+        calls: &[C],
+        operations: f64,
+    ) -> Result<Self, EngineError> {
+        Self::written(gpu, (kernel, &written(kernel)?), calls, operations)
+    }
+
+    /// The same, where the program is written.
+    pub(super) fn written<C: Clone>(
+        gpu: &mut Gpu,
+        (kernel, program): (&impl Kernel<C>, &Program),
+        calls: &[C],
+        operations: f64,
+    ) -> Result<Self, EngineError> {
+        let slots = gpu.slots(program)?;
+        let refused = |source| EngineError::Call { kernel: program.name().to_owned(), source };
+        let needed = calls.first().map_or(0, |call| kernel.workspace(call, slots));
+        let workspace = gpu.workspace(needed)?;
+        let mut launches = Vec::new();
+        for call in calls {
+            let mut call = call.clone();
+            kernel.lend_workspace(&mut call, workspace);
+            launches.extend(kernel.launch(&call, slots).map_err(refused)?);
+        }
+        Self::prepared(gpu, (program, slots), launches, workspace, operations)
+    }
+
+    /// Launches, and the workspace that they share.
+    pub(super) fn prepared(
+        gpu: &mut Gpu,
+        (program, slots): (&Program, u32),
+        all: Vec<Launch>,
+        workspace: Option<WorkspaceRef>,
+        operations: f64,
+    ) -> Result<Self, EngineError> {
+        let mut launches: Vec<Box<dyn Enqueue>> = Vec::new();
+        for Launch { grid, arguments } in all {
+            launches.push(Box::new(gpu.prepare(program, grid, &arguments)?));
+        }
+        // The launches keep the memory that they need.
+        if let Some(workspace) = workspace {
+            gpu.free(workspace.buffer())?;
+        }
+        Ok(Self { name: program.name().to_owned(), launches, operations, slots: Some(slots) })
+    }
+}
+
+/// A kernel's program.
+pub(super) fn written<C>(kernel: &impl Kernel<C>) -> Result<Program, EngineError> {
+    let name = core::any::type_name_of_val(kernel);
+    kernel.program().map_err(|error| EngineError::Compile { kernel: name.to_owned(), log: error.to_string() })
 }
 
 /// How many rounds each candidate gets.

@@ -7,13 +7,13 @@
 use std::io::Write;
 
 use cute_rs::atom::Major;
-use falchion::verify::{Bench as Inputs, Format, Formula, Fused, Ready, fusions};
-use kernel::driver::Enqueue;
-use kernel::driver::tune::{self, Candidate};
-use kernel::{Buffer, Call, Engine, GemmProblem, Gpu, Request, Types};
+use falchion::verify::{Bench as Inputs, Format, Formula, fusions};
+use kernel::driver::tune;
+use kernel::{Engine, GemmProblem, Gpu, Request, Types};
 use peers::Matmul;
-use peers::cublaslt::{CublasLt, Plan};
+use peers::cublaslt::CublasLt;
 
+use super::contest::{Contest, Planned, View, plain};
 use super::fused;
 use super::measure::Protocol;
 use super::report::{self, Figure};
@@ -77,54 +77,6 @@ impl<'g> Bench<'g> {
 
     /// Measures one shape.
     pub(super) fn shape(&mut self, problem: GemmProblem) -> Result<Vec<Figure>, Failure> {
-        let memory = tune::Inputs::new(self.gpu, &Request::packed(self.types, [Major::K; 2], problem))?;
-        let sets = memory.sets().to_vec();
-        let mut given = Vec::new();
-        let ours = self.ours(problem, &sets, &mut given)?;
-        let peer = fused::Peer::new(self.gpu, self.fusion, self.types, problem, sets.len())?;
-        let plans = self.plans(problem, peer.as_ref())?;
-        let mut candidates = ours;
-        for (name, plan) in &plans {
-            let Some(set) = sets.first() else { continue };
-            let fastest = plan.fastest(self.gpu, set.a.address, set.b.address, set.d.address)?;
-            let cs = peer.as_ref().filter(|_| *name != PEER).map_or(&[][..], |peer| &peer.cs);
-            let launches = super::peer::launches(plan, fastest, &sets, cs)?;
-            let operations = problem.operations();
-            candidates.push(Candidate { name: name.clone(), launches, operations, slots: None });
-        }
-        let GemmProblem { m, n, k } = problem;
-        writeln!(out(), "\n{m} x {n} x {k} {}", self.format.name())?;
-        let mut figures = Vec::new();
-        for &state in &self.protocol.states {
-            let turns = self.protocol.measure(self.gpu, None, &candidates, state, &|| ())?;
-            let of_state: Vec<Figure> = candidates
-                .iter()
-                .zip(&turns)
-                .map(|(candidate, turns)| Figure::new(problem, state, candidate, turns))
-                .collect();
-            report::fused_table(state, &of_state, self.fusion.name(), PEER)?;
-            figures.extend(of_state);
-        }
-        drop(candidates);
-        drop(plans);
-        for buffer in given {
-            self.gpu.free(buffer)?;
-        }
-        peer.map_or(Ok(()), |peer| peer.free(self.gpu))?;
-        memory.free(self.gpu)?;
-        Ok(figures)
-    }
-
-    /// Our kernels without and with the epilogue, with one launch per set of matrices.
-    fn ours(
-        &mut self,
-        problem: GemmProblem,
-        sets: &[Call<()>],
-        given: &mut Vec<Buffer>,
-    ) -> Result<Vec<Candidate<'static>>, Failure> {
-        let addresses: Vec<[u64; 3]> =
-            sets.iter().map(|set| [set.a, set.b, set.d].map(|matrix| matrix.address)).collect();
-        let timed = if self.all { usize::MAX } else { TIMED };
         let kernels = fusions::ranked(self.fusion, self.format, problem);
         if kernels.is_empty() {
             return Err(Failure::usage(format!(
@@ -132,44 +84,40 @@ impl<'g> Bench<'g> {
                 problem.n
             )));
         }
-        let mut candidates = Vec::new();
-        for kernel in kernels.iter().take(timed) {
-            let mut inputs = Inputs::aligned(self.gpu, 0);
-            let both = kernel.prepare(&mut inputs, problem, &addresses);
-            given.extend(inputs.buffers());
-            let Fused { kind, plain, fused } = both.map_err(|error| Failure::usage(error.to_string()))?;
-            candidates.push(self.candidate(kind.clone(), problem, &plain)?);
-            candidates.push(self.candidate(with(&kind, self.fusion.name()), problem, &fused)?);
-        }
-        Ok(candidates)
-    }
-
-    /// The launches of a kernel.
-    fn candidate(
-        &mut self,
-        name: String,
-        problem: GemmProblem,
-        Ready { program, launches, slots }: &Ready,
-    ) -> Result<Candidate<'static>, Failure> {
-        let launches: Result<Vec<_>, Failure> = launches
-            .iter()
-            .map(|launch| {
-                let prepared = self.gpu.prepare(program, launch.grid, &launch.arguments)?;
-                Ok(Box::new(prepared) as Box<dyn Enqueue>)
-            })
-            .collect();
-        Ok(Candidate { name, launches: launches?, operations: problem.operations(), slots: Some(*slots) })
-    }
-
-    /// cuBLASLt's plans by name: plain, and with the fusion if it has it.
-    fn plans(&self, size: GemmProblem, fused: Option<&fused::Peer>) -> Result<Vec<(String, Plan)>, Failure> {
-        let product = Matmul::new(self.types.stored(self.fusion.output(self.types.a)), size);
-        let plain = super::peer::planned(self.peer.as_ref(), &product, None)?;
-        let fused = match fused {
-            Some(fused) => super::peer::planned(self.peer.as_ref(), &product, Some(fused.fused))?,
+        let (gpu, name) = (&mut *self.gpu, self.fusion.name());
+        let memory = tune::Inputs::new(gpu, &Request::packed(self.types, [Major::K; 2], problem))?;
+        let sets = memory.sets();
+        let product = Matmul::new(self.types.stored(self.fusion.output(self.types.a)), problem);
+        let of_peer = fused::Peer::new(gpu, self.fusion, self.types, problem, sets.len())?;
+        let with_fusion = match of_peer {
+            Some(fused) => Planned::new(gpu, self.peer.as_ref(), &product, Some(fused), sets.to_vec())?,
             None => None,
         };
-        let named = [(PEER.to_owned(), plain), (with(PEER, self.fusion.name()), fused)];
-        Ok(named.into_iter().filter_map(|(name, plan)| Some((name, plan?))).collect())
+        let without = Planned::new(gpu, self.peer.as_ref(), &product, None, sets.to_vec())?;
+        let mut contest = Contest::of(problem);
+        for kernel in kernels.iter().take(if self.all { usize::MAX } else { TIMED }) {
+            contest.kernel(gpu, kernel.kind(), &catalogue::find(&kernel.plain_name())?, &plain(sets))?;
+            let mut inputs = Inputs::aligned(gpu, 0);
+            let calls = sets.iter().map(|set| kernel.call(&mut inputs, set)).collect::<Result<Vec<_>, _>>();
+            let given = inputs.buffers();
+            contest.kernel(gpu, with(kernel.kind(), name), &kernel.gemm, &calls?)?;
+            given.into_iter().try_for_each(|buffer| gpu.free(buffer))?;
+        }
+        if let Some(plan) = &without {
+            plan.fastest(&mut contest, PEER)?;
+        }
+        if let Some(plan) = &with_fusion {
+            plan.fastest(&mut contest, with(PEER, name))?;
+        }
+        let GemmProblem { m, n, k } = problem;
+        writeln!(out(), "\n{m} x {n} x {k} {}", self.format.name())?;
+        let table = |state, figures: &[Figure]| report::fused_table(state, figures, name, PEER);
+        let figures = contest.run(gpu, &self.protocol, &View { table: &table, ..View::default() })?;
+        drop(contest);
+        for plan in [with_fusion, without].into_iter().flatten() {
+            plan.free(gpu)?;
+        }
+        memory.free(gpu)?;
+        Ok(figures)
     }
 }

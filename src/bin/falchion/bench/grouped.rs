@@ -1,310 +1,300 @@
-//! `falchion bench --suite grouped`: MoE grouped GEMMs. Each of our kernels computes a layer in one launch:
-//! as groups of rows, or as a pointer array whose records are in device memory.
+//! `falchion bench --suite grouped`, `--rows` and `--k-groups`: several GEMMs in one launch. Groups of rows are the experts of an MoE layer;
+//! groups along K are, for example, the gradients of their weights.
 //!
-//! Our kernels are compared with two others. The first is a CUDA graph with one cuBLASLt call per expert that
-//! has rows, each with cuBLASLt's fastest algorithm for that shape. The second is one dense GEMM with the
-//! same number of rows, which is what the experts would cost if all had the same weights. Operands are
-//! K-major, and far larger than the L2 cache.
+//! Our kernels are compared with three others. The first is our kernel for one GEMM of the same matrices, the second is cuBLASLt's. The
+//! third is a CUDA graph with one cuBLASLt call per group that is not empty, each with cuBLASLt's fastest algorithm for that shape. cuBLASLt's
+//! operands are packed group by group.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
-use collective::{Form, Format, Record};
+use collective::{Form, Record};
 use cute_rs::atom::Major;
 use kernel::driver::Enqueue;
-use kernel::driver::tune::{Candidate, Inputs};
-use kernel::{
-    AnyGemm, Buffer, Call, Engine, GemmProblem, Gpu, GroupedProblem, Launch, LinearArguments, Request, Types,
-    WorkspaceRef,
-};
+use kernel::driver::tune::Inputs;
+use kernel::{AnyGemm, Buffer, Call, Engine, GemmProblem, Gpu, GroupedProblem, Request, Types};
 use peers::Matmul;
 use peers::cublaslt::CublasLt;
 
 use super::arena;
+use super::contest::{Contest, Planned, View, plain};
 use super::measure::Protocol;
-use super::peer::FastestPlans;
-use super::report::{self, Figure};
+use super::report::Figure;
 use crate::engine::machine;
 use crate::output::out;
 use crate::{Failure, catalogue, memory};
 
-/// The rows of each expert, and the extents of its weights.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Layer {
-    rows: Vec<u32>,
-    n: u32,
-    k: u32,
-}
-
-/// Number of kernels of groups of rows, and of pointer arrays, that are timed for types without named
-/// kernels.
+/// Number of kernels of each form that are timed if none is named.
 const RANKED: usize = 4;
 
 /// Largest number of rows of an expert.
 const MOST_ROWS: u32 = 512;
 
+/// The groups of a launch.
+#[derive(Clone, Debug)]
+pub(super) struct Layer {
+    types: Types,
+    majors: [Major; 2],
+    /// The extents of all groups together.
+    whole: GemmProblem,
+    groups: Vec<GemmProblem>,
+    along_k: bool,
+}
+
 /// Two layers of a large MoE model with random rows, for few experts and for many.
-pub(super) fn layers() -> Vec<Layer> {
+pub(super) fn layers(types: Types) -> Result<Vec<Layer>, Failure> {
     let mut random = fastrand::Rng::with_seed(3);
     let mut layers = Vec::new();
     for experts in [8, 64] {
         let rows: Vec<u32> = (0..experts).map(|_| random.u32(0..=MOST_ROWS)).collect();
-        layers.extend([(4096, 7168), (7168, 2048)].map(|(n, k)| Layer { rows: rows.clone(), n, k }));
+        for (n, k) in [(4096, 7168), (7168, 2048)] {
+            layers.push(Layer::of_rows(types, &rows, [n, k])?);
+        }
     }
-    layers
+    Ok(layers)
 }
 
 impl Layer {
-    /// A layer from the command line, whose weights have a number of bytes per element.
-    pub(super) fn new(rows: &[u32], n: u32, k: u32, bytes: u32) -> Result<Self, Failure> {
-        let all: u64 = rows.iter().copied().map(u64::from).sum();
-        if all == 0 || all > i32::MAX as u64 {
+    /// Groups of rows, each with weights of its own.
+    pub(super) fn of_rows(types: Types, rows: &[u32], [n, k]: [u32; 2]) -> Result<Self, Failure> {
+        let groups: Vec<_> = rows.iter().map(|&m| GemmProblem { m, n, k }).collect();
+        let m = total("--rows", " rows", rows)?;
+        Self { types, majors: [Major::K; 2], whole: GemmProblem { m, n, k }, groups, along_k: false }
+            .possible()
+    }
+
+    /// Groups of these lengths along K, each with a D of its own.
+    pub(super) fn of_lengths(
+        types: Types,
+        majors: [Major; 2],
+        lengths: &[u32],
+        [m, n]: [u32; 2],
+    ) -> Result<Self, Failure> {
+        let groups: Vec<_> = lengths.iter().map(|&k| GemmProblem { m, n, k }).collect();
+        let k = total("--k-groups", "", lengths)?;
+        Self { types, majors, whole: GemmProblem { m, n, k }, groups, along_k: true }.possible()
+    }
+
+    fn possible(self) -> Result<Self, Failure> {
+        arena::possible(self.whole)?;
+        let [m, n, k, count] =
+            [self.whole.m, self.whole.n, self.whole.k, self.groups.len() as u32].map(u128::from);
+        if self.along_k {
+            let of = format!("--k-groups of {count} groups");
+            memory::enough(&of, 4 * count * m * n, "--k-groups, --m or --n")?;
+        } else {
+            let weights = u128::from(self.types.b.bytes()) * count * n * k;
+            memory::enough(&format!("--rows of {count} experts"), weights, "--rows, --n or --k")?;
+        }
+        Ok(self)
+    }
+
+    fn one(&self) -> Request<'static> {
+        Request::packed(self.types, self.majors, self.whole)
+    }
+
+    pub(super) fn request(&self) -> Request<'_> {
+        if self.along_k { self.one().k_grouped(&self.groups) } else { self.one().ragged(&self.groups) }
+    }
+
+    /// The kernels that the model ranks first; for groups of rows, then those for pointer arrays.
+    pub(super) fn ranked(&self) -> Result<Vec<AnyGemm>, Failure> {
+        let selection = kernel::search(&self.request(), machine(), RANKED);
+        catalogue::first(&selection, &self.request())?;
+        let arrays =
+            (!self.along_k).then(|| kernel::search(&self.one().grouped(&self.groups), machine(), RANKED));
+        let arrays = arrays.into_iter().flat_map(|selection| selection.ranked);
+        Ok(selection.ranked.into_iter().chain(arrays).map(|ranked| ranked.gemm).collect())
+    }
+
+    /// Fails for a kernel that cannot compute the groups.
+    pub(super) fn suits(&self, kernel: &AnyGemm) -> Result<(), Failure> {
+        if !self.along_k {
+            return Ok(());
+        }
+        if kernel.form() != Form::KGrouped {
             return Err(Failure::usage(format!(
-                "--rows has {all} rows in all; 1 to 2147483647 were needed, in groups of any size"
+                "kernel {} computes {}, one for groups along K was needed: form=k-grouped",
+                kernel.name(),
+                kernel.form().words()
             )));
         }
-        let layer = Self { rows: rows.to_vec(), n, k };
-        arena::possible(layer.dense())?;
-        let weights = u128::from(bytes) * rows.len() as u128 * u128::from(n) * u128::from(k);
-        memory::enough(&format!("--rows of {} experts", rows.len()), weights, "--rows, --n or --k")?;
-        Ok(layer)
-    }
-
-    /// The first row of each expert, and the end of the last expert's rows.
-    fn offsets(&self) -> Vec<u32> {
-        let mut offsets = vec![0];
-        for rows in &self.rows {
-            offsets.push(offsets[offsets.len() - 1] + rows);
+        let (tile, mut begin) = (kernel.plan().mainloop.tile[2], 0);
+        for group in &self.groups {
+            if begin < self.whole.k && !u32::is_multiple_of(begin, tile) {
+                return Err(Failure::usage(format!(
+                    "--k-groups: a group begins at K = {begin}, a multiple of tile K = {tile} was needed for kernel {}",
+                    kernel.name()
+                )));
+            }
+            begin += group.k;
         }
-        offsets
+        Ok(())
     }
 
-    /// The GEMM of each expert.
-    fn groups(&self) -> Vec<GemmProblem> {
-        self.rows.iter().map(|&m| GemmProblem { m, ..self.dense() }).collect()
+    /// The groups that are not empty, and the addresses of their A, B and D in a set, with packed operands.
+    fn products(&self, set: &Call<()>) -> Vec<(GemmProblem, [u64; 3])> {
+        let [of_a, of_b, of_d] = self.types.bytes().map(u64::from);
+        let mut begin = 0;
+        let product = |(group, &size): (u64, &GemmProblem)| {
+            let GemmProblem { m, n, k } = size;
+            let [m, n, k] = [m, n, k].map(u64::from);
+            let (offsets, length) = if self.along_k {
+                ([begin * m, begin * n, group * m * n], k)
+            } else {
+                ([begin * k, group * n * k, begin * n], m)
+            };
+            begin += length;
+            let [a, b, d] = [set.a, set.b, set.d].map(|matrix| matrix.address);
+            (size, [a + offsets[0] * of_a, b + offsets[1] * of_b, d + offsets[2] * of_d])
+        };
+        let products = (0u64..).zip(&self.groups).map(product);
+        products.filter(|(size, _)| size.m > 0 && size.k > 0).collect()
     }
 
-    /// The kernels that the model ranks first: those for groups of rows, then those for pointer arrays.
-    pub(super) fn ranked(&self, types: Types) -> Result<Vec<AnyGemm>, Failure> {
-        let groups = self.groups();
-        let request = Request::packed(types, [Major::K; 2], self.dense());
-        let ragged = request.ragged(&groups);
-        let selection = kernel::search(&ragged, machine(), RANKED);
-        catalogue::first(&selection, &ragged)?;
-        let described = kernel::search(&request.grouped(&groups), machine(), RANKED);
-        Ok(selection.ranked.into_iter().chain(described.ranked).map(|ranked| ranked.gemm).collect())
-    }
-
-    /// All rows with one expert's weights.
-    fn dense(&self) -> GemmProblem {
-        GemmProblem { m: self.rows.iter().sum(), n: self.n, k: self.k }
-    }
-}
-
-/// A layer's matrices on a device.
-struct Placed<'l> {
-    layer: &'l Layer,
-    types: Types,
-    inputs: Inputs,
-    /// All rows, with each expert's own weights.
-    ragged: Call,
-    /// A record for each expert.
-    records: Buffer,
-}
-
-impl<'l> Placed<'l> {
-    fn new(engine: &mut dyn Engine, types: Types, layer: &'l Layer) -> Result<Self, Failure> {
-        let groups = layer.groups();
-        let inputs =
-            Inputs::new(engine, &Request::packed(types, [Major::K; 2], layer.dense()).ragged(&groups))?;
-        // A layer is larger than the L2 cache.
-        let ragged = inputs.sets().first().map(|set| set.with(LinearArguments::default()));
-        let ragged = ragged.ok_or_else(|| Failure::usage("a layer has no matrices"))?;
-        let records = engine.allocate(groups.len() * Record::BYTES[0] as usize)?;
-        let placed = Self { layer, types, inputs, ragged, records };
-        engine.write(records, &placed.records())?;
-        Ok(placed)
-    }
-
-    /// A record per expert, as device memory holds them.
-    fn records(&self) -> Vec<u8> {
-        let Layer { n, k, .. } = *self.layer;
-        let lds = [k.into(), k.into(), n.into(), n.into()];
+    /// The groups of a set as a pointer array, whose records are device memory.
+    fn described(&self, engine: &mut dyn Engine, set: &Call<()>) -> Result<(Call, Buffer), Failure> {
         let record = |(GemmProblem { m, n, k }, [a, b, d]): (GemmProblem, [u64; 3])| {
+            let lds = [k.into(), k.into(), n.into(), n.into()];
             Record { m, n, k, addresses: [a, b, d, d], lds }.to_bytes()
         };
-        self.products().into_iter().flat_map(record).collect()
+        let records: Vec<_> = self.products(set).into_iter().map(record).collect();
+        let buffer = engine.upload(&records.concat())?;
+        Ok((Call::grouped(records.len() as u32, buffer.address), buffer))
     }
 
-    /// All rows with one expert's weights.
-    fn dense(&self) -> Call {
-        Call { products: GroupedProblem::One, ..self.ragged }
-    }
-
-    /// All rows, with each expert's own weights, for a kernel of a given form.
-    fn experts(&self, form: Form) -> Call {
-        match form.described() {
-            true => Call::grouped(self.products().len() as u32, self.records.address),
-            false => self.ragged,
-        }
-    }
-
-    /// The kernel's launch, and its workspace.
-    fn launch(
+    /// Times the kernels, or those that the model ranks first.
+    pub(super) fn measure(
         &self,
-        engine: &mut dyn Engine,
-        entry: &AnyGemm,
-        slots: u32,
-    ) -> Result<(Option<Launch>, Option<WorkspaceRef>), Failure> {
-        let call = self.experts(entry.form());
-        let workspace = engine.workspace(entry.workspace(&call, slots))?;
-        Ok((entry.launch(&Call { workspace, ..call }, slots)?, workspace))
-    }
-
-    /// The GEMMs one by one: extents, and the addresses of A, B and D. Experts without rows are left out.
-    fn products(&self) -> Vec<(GemmProblem, [u64; 3])> {
-        let (Layer { rows, n, k }, [of_a, of_b, of_d]) = (self.layer, self.types.bytes());
-        let bytes =
-            |rows: u32, columns: u32, bytes: u32| u64::from(rows) * u64::from(columns) * u64::from(bytes);
-        let Call { a, b, d, .. } = self.ragged;
-        let product = |((expert, &m), first): ((u64, &u32), u32)| {
-            let addresses = [
-                a.address + bytes(first, *k, of_a),
-                b.address + expert * bytes(*n, *k, of_b),
-                d.address + bytes(first, *n, of_d),
-            ];
-            (GemmProblem { m, n: *n, k: *k }, addresses)
-        };
-        (0u64..)
-            .zip(rows)
-            .zip(self.layer.offsets())
-            .map(product)
-            .filter(|(problem, _)| problem.m > 0)
-            .collect()
-    }
-
-    fn free(self, engine: &mut dyn Engine) -> Result<(), Failure> {
-        engine.free(self.records)?;
-        Ok(self.inputs.free(engine)?)
-    }
-}
-
-/// The setup that all layers share.
-pub(super) struct Timed<'t> {
-    pub(super) peer: Option<&'t CublasLt>,
-    /// The kernels to time: the named ones, or all of the catalogue. For types without named kernels, those
-    /// that the model ranks first.
-    pub(super) kernels: Vec<AnyGemm>,
-    pub(super) types: Types,
-    pub(super) protocol: Protocol,
-}
-
-impl Timed<'_> {
-    /// Measures every layer.
-    pub(super) fn layers(&self, gpu: &mut Gpu, layers: &[Layer]) -> Result<Vec<Figure>, Failure> {
-        let mut figures = Vec::new();
-        for layer in layers {
-            let placed = Placed::new(gpu, self.types, layer)?;
-            let GemmProblem { m, n, k } = layer.dense();
-            writeln!(out(), "\n{} experts, {m} rows in all, N {n}, K {k} {}", layer.rows.len(), self.types)?;
-            let result = self.one(gpu, &placed);
-            placed.free(gpu)?;
-            figures.extend(result?);
+        gpu: &mut Gpu,
+        peer: Option<&CublasLt>,
+        kernels: &[AnyGemm],
+        protocol: &Protocol,
+    ) -> Result<Vec<Figure>, Failure> {
+        let (GemmProblem { m, n, k }, count, types) = (self.whole, self.groups.len(), self.types);
+        if self.along_k {
+            writeln!(out(), "\n{count} groups along K, K {k} in all, {m} x {n} each, {types}")?;
+        } else {
+            writeln!(out(), "\n{count} experts, {m} rows in all, N {n}, K {k} {types}")?;
         }
+        let inputs = Inputs::new(gpu, &self.request())?;
+        let sets = inputs.sets();
+        let (first, grouped) = (&sets[..sets.len().min(1)], plain(sets));
+        let ranked = if kernels.is_empty() { self.ranked()? } else { Vec::new() };
+        let (of_one, plans);
+        let mut contest = Contest::of(self.whole);
+        for kernel in kernels.iter().chain(&ranked) {
+            if !kernel.form().described() {
+                contest.kernel(gpu, kernel.name(), kernel, &grouped)?;
+                continue;
+            }
+            let mut calls = Vec::new();
+            for set in sets {
+                calls.push(self.described(gpu, set)?);
+            }
+            let (calls, buffers): (Vec<_>, Vec<_>) = calls.into_iter().unzip();
+            contest.kernel(gpu, kernel.name(), kernel, &calls)?;
+            buffers.into_iter().try_for_each(|buffer| gpu.free(buffer))?;
+        }
+        let selection = kernel::select(&self.one(), machine());
+        let dense = &catalogue::first(&selection, &self.one())?.gemm;
+        let one: Vec<_> =
+            grouped.iter().map(|call| Call { products: GroupedProblem::One, ..*call }).collect();
+        contest.kernel(gpu, format!("one product, {}", dense.name()), dense, &one)?;
+
+        // cuBLASLt's plans are of one product's scales.
+        let peer = peer.filter(|_| !types.is_scaled());
+        let [a, b] = self.majors;
+        let product = |size| Matmul { a, b, ..Matmul::new(types, size) };
+        of_one = Planned::new(gpu, peer, &product(self.whole), None, sets.to_vec())?;
+        if let Some(of_one) = &of_one {
+            plans = self.plans(gpu, peer, product, first)?;
+            if let Some(plans) = &plans {
+                contest.add(format!("cuBLASLt, graph of {}", plans.len()), self.graphs(gpu, plans, sets)?);
+            }
+            of_one.fastest(&mut contest, "cuBLASLt, one product")?;
+        }
+        let figures = contest.run(gpu, protocol, &View::default())?;
+        drop(contest);
+        inputs.free(gpu)?;
         Ok(figures)
     }
 
-    fn one(&self, gpu: &mut Gpu, placed: &Placed<'_>) -> Result<Vec<Figure>, Failure> {
-        let Self { peer, ref kernels, types, ref protocol } = *self;
-        let dense = placed.layer.dense();
-        // Its plans are of one product's scales.
-        let peer = peer.filter(|_| !types.is_scaled());
-        let of_all = super::peer::planned(peer, &Matmul::new(types, dense), None)?;
-        let peer = peer.filter(|_| of_all.is_some());
-        let candidate = |name: String, launch: Box<dyn Enqueue>, slots| Candidate {
-            name,
-            launches: vec![launch],
-            operations: dense.operations(),
-            slots,
-        };
-        let mut candidates: Vec<Candidate<'_>> = Vec::new();
-        let mut workspaces = Vec::new();
-        let ranked = if kernels.is_empty() { placed.layer.ranked(types)? } else { Vec::new() };
-        for entry in kernels.iter().chain(&ranked) {
-            let program = entry.program()?;
-            let slots = gpu.slots(&program)?;
-            let (launch, workspace) = placed.launch(gpu, entry, slots)?;
-            workspaces.extend(workspace);
-            let Some(launch) = launch else { continue };
-            let prepared = gpu.prepare(&program, launch.grid, &launch.arguments)?;
-            candidates.push(candidate(entry.name().to_owned(), Box::new(prepared), Some(slots)));
-        }
-        let request = Request::packed(types, [Major::K; 2], dense);
-        let selection = kernel::select(&request, machine());
-        let entry = &catalogue::first(&selection, &request)?.gemm;
-        let program = entry.program()?;
-        let slots = gpu.slots(&program)?;
-        let call = placed.dense();
-        let workspace = gpu.workspace(entry.workspace(&call, slots))?;
-        workspaces.extend(workspace);
-        if let Some(launch) = entry.launch(&Call { workspace, ..call }, slots)? {
-            let prepared = gpu.prepare(&program, launch.grid, &launch.arguments)?;
-            candidates.push(candidate(format!("dense {}", entry.name()), Box::new(prepared), Some(slots)));
-        }
-
-        let products = placed.products();
-        if let Some(peer) = peer {
-            let plans = FastestPlans::new(gpu, peer, &products, |size| Matmul::new(types, size))?;
-            if let Some(plans) = plans {
-                let graph = plans.graph(gpu, &products)?;
-                let name = format!("cuBLASLt, graph of {}", graph.launches());
-                candidates.push(candidate(name, Box::new(graph), None));
+    /// cuBLASLt's plans of the groups, one for each shape; `None` if it has no algorithm for one.
+    fn plans(
+        &self,
+        gpu: &mut Gpu,
+        peer: Option<&CublasLt>,
+        of: impl Fn(GemmProblem) -> Matmul,
+        sets: &[Call<()>],
+    ) -> Result<Option<Plans>, Failure> {
+        let mut plans = Plans::new();
+        for (size, [a, b, d]) in sets.iter().flat_map(|set| self.products(set)) {
+            let set = Call::of(size).a(a, 0).b(b, 0).d(d, 0).with(());
+            let shape = [size.m, size.n, size.k];
+            if !plans.contains_key(&shape) {
+                let Some(plan) = Planned::new(gpu, peer, &of(size), None, vec![set])? else {
+                    return Ok(None);
+                };
+                plans.insert(shape, plan);
             }
         }
-        let [a, b, d] = [placed.ragged.a, placed.ragged.b, placed.ragged.d];
-        if let Some(plan) = &of_all {
-            let fastest = plan.fastest(gpu, a.address, b.address, d.address)?;
-            let run = plan.with(fastest, a.address, b.address, d.address)?;
-            candidates.push(Candidate {
-                name: "cuBLASLt, dense".to_owned(),
-                launches: vec![Box::new(run)],
-                operations: dense.operations(),
-                slots: None,
-            });
-        }
-
-        let figures = report::measured(gpu, protocol, dense, &candidates)?;
-        drop(candidates);
-        for workspace in workspaces {
-            gpu.free(workspace.buffer())?;
-        }
-        Ok(figures)
+        Ok(Some(plans))
     }
+
+    /// For each set, a graph of one call per group.
+    fn graphs<'p>(
+        &self,
+        gpu: &mut Gpu,
+        plans: &Plans,
+        sets: &[Call<()>],
+    ) -> Result<Vec<Box<dyn Enqueue + 'p>>, Failure> {
+        let mut graphs: Vec<Box<dyn Enqueue>> = Vec::new();
+        for set in sets {
+            let products = self.products(set);
+            let of =
+                |(size, at): &(GemmProblem, [u64; 3])| Some(plans.get(&[size.m, size.n, size.k])?.run(*at));
+            let runs = products.iter().filter_map(of).collect::<Result<Vec<_>, _>>()?;
+            let runs: Vec<&dyn Enqueue> = runs.iter().map(|run| run as &dyn Enqueue).collect();
+            graphs.push(Box::new(gpu.capture(&runs)?));
+        }
+        Ok(graphs)
+    }
+}
+
+/// cuBLASLt's plans of GEMMs of several shapes.
+type Plans = BTreeMap<[u32; 3], Planned>;
+
+/// The sum of extents of an option.
+fn total(option: &str, of: &str, extents: &[u32]) -> Result<u32, Failure> {
+    let all: u64 = extents.iter().copied().map(u64::from).sum();
+    u32::try_from(all).ok().filter(|&all| all > 0 && all <= i32::MAX as u32).ok_or_else(|| {
+        Failure::usage(format!(
+            "{option} has {all}{of} in all; 1 to 2147483647 were needed, in groups of any size"
+        ))
+    })
 }
 
 /// Our kernels for experts, K-major.
-fn ours(format: Format) -> Vec<AnyGemm> {
+fn ours(types: Types) -> Vec<AnyGemm> {
     let fits = |entry: &AnyGemm| {
-        let (plan, unaligned) = (entry.plan(), entry.name().contains("unaligned"));
         matches!(entry.form(), Form::GroupedContiguous | Form::PointerArray)
-            && entry.element() == format.name()
-            && plan.majors() == [Major::K; 2]
-            && !unaligned
+            && Types::of_kernel(entry) == types
+            && entry.plan().majors() == [Major::K; 2]
+            && !entry.name().contains("unaligned")
     };
-    kernel::several().into_iter().filter(|entry| fits(entry)).collect()
+    kernel::several().into_iter().filter(fits).collect()
 }
 
-/// The named kernels, or all of the catalogue; empty for types without named kernels.
+/// The named kernels for experts, or all of the catalogue; empty for types without named kernels.
 pub(super) fn kernels(names: &[String], types: Types) -> Result<Vec<AnyGemm>, Failure> {
-    let mut all = if types == Types::of(types.a) { ours(types.a) } else { Vec::new() };
+    let mut all = ours(types);
     if let Some(other) = names.iter().find(|&name| all.iter().all(|entry| entry.name() != name)) {
         let names: Vec<&str> = all.iter().map(|entry| entry.name()).collect();
+        let named = format!("these are: {}", names.join(", "));
         return Err(Failure::usage(format!(
             "--kernel {other} is no K-major kernel of {types} for experts; {}",
-            if names.is_empty() {
-                "these have no names".to_owned()
-            } else {
-                format!("these are: {}", names.join(", "))
-            }
+            if names.is_empty() { "these have no names" } else { &named }
         )));
     }
     all.retain(|entry| names.is_empty() || names.iter().any(|name| name == entry.name()));
@@ -314,56 +304,70 @@ pub(super) fn kernels(names: &[String], types: Types) -> Result<Vec<AnyGemm>, Fa
 #[cfg(test)]
 mod tests {
     use collective::Format;
-    use kernel::{Buffer, Call, Emulator, Engine, Types};
+    use kernel::{Emulator, Kernel};
 
-    use super::{Layer, MOST_ROWS, Placed, layers, ours};
+    use super::*;
 
     #[test]
     fn layers_are_as_documented() {
-        let layers = layers();
-        let shapes: Vec<_> = layers.iter().map(|layer| (layer.rows.len(), layer.n, layer.k)).collect();
+        let layers = layers(Types::of(Format::Bf16)).expect("possible");
+        let shapes: Vec<_> = layers.iter().map(|of| (of.groups.len(), of.whole.n, of.whole.k)).collect();
         assert_eq!(shapes, [(8, 4096, 7168), (8, 7168, 2048), (64, 4096, 7168), (64, 7168, 2048)]);
-        assert!(layers.iter().flat_map(|layer| &layer.rows).all(|&rows| rows <= MOST_ROWS));
-        assert!(layers.iter().all(|layer| layer.dense().m > 0));
-        assert!(
-            ours(Format::Bf16).len() >= 9 && ours(Format::F16).len() >= 9 && ours(Format::E4m3).is_empty()
-        );
+        assert!(layers.iter().flat_map(|layer| &layer.groups).all(|group| group.m <= MOST_ROWS));
+        assert!(layers.iter().all(|layer| layer.whole.m > 0));
+        let count = |format| ours(Types::of(format)).len();
+        assert!(count(Format::Bf16) >= 9 && count(Format::F16) >= 9 && count(Format::E4m3) == 0);
     }
 
-    /// The GEMMs one by one with a dense kernel, and the ragged call on the same memory, give the same bits.
+    /// The GEMMs one by one with a dense kernel, and the kernels of the whole on the same memory, give the same bits.
     #[test]
-    fn the_products_one_by_one_are_those_of_the_ragged_call() {
-        let layer = Layer { rows: vec![3, 0, 130, 64], n: 144, k: 80 };
-        assert_eq!(layer.offsets(), [0, 3, 3, 133, 197]);
-        for (types, dense) in [
-            (Types::of(Format::Bf16), "64x64-direct-bf16-kk"),
-            (Types::of(Format::S8), "tile=64x64x128 dtype=s8"),
-            (Types::of(Format::E4m3).with_b(Format::E5m2), "tile=64x64x128 dtype=e4m3 dtype-b=e5m2"),
+    fn the_products_one_by_one_are_those_of_the_grouped_call() {
+        let bf16 = Types::of(Format::Bf16);
+        let rows = |types| Layer::of_rows(types, &[3, 0, 130, 64], [144, 80]).expect("possible");
+        for (layer, sizes, dense) in [
+            (rows(bf16), vec![3, 130, 64], "64x64-direct-bf16-kk"),
+            (rows(Types::of(Format::S8)), vec![3, 130, 64], "tile=64x64x128 dtype=s8"),
+            (
+                rows(Types::of(Format::E4m3).with_b(Format::E5m2)),
+                vec![3, 130, 64],
+                "tile=64x64x128 dtype=e4m3 dtype-b=e5m2",
+            ),
+            (
+                Layer::of_lengths(bf16, [Major::Mn; 2], &[128, 0, 256], [96, 144]).expect("possible"),
+                vec![96, 96],
+                "64x64-direct-bf16-mn",
+            ),
         ] {
-            let mut engine = Emulator::new();
-            let placed = Placed::new(&mut engine, types, &layer).expect("memory");
-            let d = Buffer { address: placed.ragged.d.address, bytes: 197 * 144 * types.d.bytes() as usize };
-            let products = placed.products();
-            assert_eq!(products.iter().map(|(problem, _)| problem.m).collect::<Vec<_>>(), [3, 130, 64]);
+            let engine = &mut Emulator::new();
+            let inputs = Inputs::new(engine, &layer.request()).expect("memory");
+            let set = &inputs.sets()[0];
+            let count = if layer.along_k { layer.groups.len() } else { 1 };
+            let bytes = count * (layer.whole.m * layer.whole.n * layer.types.d.bytes()) as usize;
+            let d = Buffer { address: set.d.address, bytes };
+            let products = layer.products(set);
+            assert_eq!(products.iter().map(|(size, _)| size.m).collect::<Vec<_>>(), sizes);
             let dense = kernel::find(dense).expect("legal");
-            let program = dense.program().expect("legal");
-            for (problem, [a, b, d]) in products {
-                let call = Call::of(problem).a(a, 80).b(b, 80).d(d, 144);
-                let launch = dense.launch(&call, 132).expect("legal").expect("rows");
-                engine.launch(&program, launch.grid, &launch.arguments).expect("runs");
+            engine.write(d, &vec![0; d.bytes]).expect("memory");
+            for (size, [a, b, d]) in products {
+                let GemmProblem { m, n, k } = size;
+                let [a_ld, b_ld] = if layer.along_k { [m, n] } else { [k; 2] }.map(u64::from);
+                let call: Call = Call::of(size).a(a, a_ld).b(b, b_ld).d(d, n.into());
+                dense.run(engine, &call).expect("runs").expect("rows");
             }
             let one_by_one = engine.read(d).expect("memory");
-            let named = ours(types.a);
-            let ranked = layer.ranked(types).expect("some");
-            for entry in if named.is_empty() { ranked } else { named } {
+            let named = ours(layer.types);
+            let ranked = layer.ranked().expect("some");
+            for kernel in if named.is_empty() || layer.along_k { ranked } else { named } {
                 engine.write(d, &vec![0; d.bytes]).expect("memory");
-                let program = entry.program().expect("legal");
-                let (launch, _) = placed.launch(&mut engine, &entry, 132).expect("legal");
-                let launch = launch.expect("rows");
-                engine.launch(&program, launch.grid, &launch.arguments).expect("runs");
-                assert_eq!(engine.read(d).expect("memory"), one_by_one, "{}", entry.name());
+                let described =
+                    kernel.form().described().then(|| layer.described(engine, set).expect("memory").0);
+                let mut call = described.unwrap_or_else(|| plain(inputs.sets())[0]);
+                let program = kernel.program().expect("legal");
+                let slots = engine.slots(&program).expect("legal");
+                call.workspace = engine.workspace(kernel.workspace(&call, slots)).expect("memory");
+                Kernel::run(&kernel, engine, &call).expect("runs").expect("rows");
+                assert_eq!(engine.read(d).expect("memory"), one_by_one, "{}", kernel.name());
             }
-            placed.free(&mut engine).expect("its own");
         }
     }
 }

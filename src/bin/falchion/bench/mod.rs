@@ -9,13 +9,12 @@ mod arena;
 mod ceiling;
 pub(crate) mod chart;
 pub(crate) mod compilers;
+mod contest;
 mod epilogue;
 mod fused;
 mod grouped;
-mod k_grouped;
 mod launch;
 mod measure;
-mod peer;
 mod plot;
 mod report;
 mod sparse;
@@ -30,17 +29,15 @@ use std::time::Duration;
 
 use collective::Formula;
 use cute_rs::atom::Major;
-use kernel::driver::Enqueue;
-use kernel::driver::tune::{Candidate, Inputs};
-use kernel::{
-    AnyGemm, Call, Engine, GemmProblem, Gpu, LinearArguments, Program, Request, Types, WorkspaceRef,
-};
+use kernel::driver::tune::Inputs;
+use kernel::{AnyGemm, Engine, GemmProblem, Gpu, Request, Types};
 use peers::Monitor;
 use peers::cublaslt::CublasLt;
 
 use ceiling::Ceiling;
+use contest::{Contest, Peers, View, plain};
+use grouped::Layer;
 use measure::{Protocol, State};
-use peer::{candidates, fastest, peer, planned};
 use report::{Figure, Record};
 use sparse::Rivals;
 use suites::Suite;
@@ -78,31 +75,18 @@ struct BenchArgs {
     layout: String,
 }
 
-/// One of our kernels, ready to launch.
-struct Ours {
-    entry: AnyGemm,
-    program: Program,
-    slots: u32,
-    /// Large enough for the largest problem so far.
-    workspace: Option<WorkspaceRef>,
-}
-
 /// The setup that all shapes share.
 struct Bench {
     gpu: Gpu,
-    peer: Option<CublasLt>,
-    rivals: Option<Rivals>,
+    peers: Peers,
     monitor: Option<Monitor>,
     types: Types,
     ceiling: Option<Ceiling>,
-    ours: Vec<Ours>,
+    ours: Vec<AnyGemm>,
     protocol: Protocol,
     majors: [Major; 2],
     choice: Choice,
 }
-
-type Launches = Vec<Candidate<'static>>;
-type Refusals = Vec<(String, String)>;
 
 /// Which of the kernels are timed at a shape.
 #[derive(Clone, Debug)]
@@ -227,23 +211,17 @@ impl BenchArgs {
         given.finish(if given.has("kernel") { "--kernel" } else { "such a measurement" })?;
         let mut gpu = Gpu::new(0)?;
         writeln!(out(), "{}", gpu.describe())?;
-        let ours = kernels.into_iter().map(|entry| {
-            let program = entry.program()?;
-            let slots = gpu.slots(&program)?;
-            Ok(Ours { entry, program, slots, workspace: None })
-        });
-        let ours = ours.collect::<Result<Vec<_>, Failure>>()?;
-        let majors = ours.first().map_or([Major::K; 2], |ours| ours.entry.plan().majors());
-        let peer = if alone || types.has_sparse() { None } else { peer(&gpu)? };
-        let rivals = if alone { None } else { Rivals::new(&gpu, types)? };
+        let majors = kernels.first().map_or([Major::K; 2], |first| first.plan().majors());
+        let peers = if alone { Peers::default() } else { Peers::new(&gpu, types)? };
         let ceiling = if alone { None } else { Some(Ceiling::new(&mut gpu, types)?) };
-        let mut record = self.record(&gpu, peer.as_ref(), types)?;
-        record.cusparselt = rivals.as_ref().and_then(Rivals::version);
-        if let Some(first) = ours.first() {
-            record.layout = catalogue::layout(&first.entry);
+        let mut record = self.record(&gpu, peers.cublaslt.as_ref(), types)?;
+        record.cusparselt = peers.rivals.as_ref().and_then(Rivals::version);
+        if let Some(first) = kernels.first() {
+            record.layout = catalogue::layout(first);
         }
         let monitor = if protocol.states.contains(&State::Sustained) { monitor(&gpu)? } else { None };
-        let mut bench = Bench { gpu, peer, rivals, monitor, types, ceiling, ours, protocol, majors, choice };
+        let mut bench =
+            Bench { gpu, peers, monitor, types, ceiling, ours: kernels, protocol, majors, choice };
         let outcome = bench.all(shapes, &mut record.figures);
         if outcome.is_err() && !record.figures.is_empty() {
             self.write(&record)?; // keep the measurements so far
@@ -272,21 +250,34 @@ impl BenchArgs {
             ));
         }
         let layers = match given.list::<u32>("rows") {
-            rows if rows.is_empty() => grouped::layers(),
-            rows => vec![grouped::Layer::new(&rows, given.value("n"), given.value("k"), types.b.bytes())?],
+            rows if rows.is_empty() => grouped::layers(types)?,
+            rows => vec![Layer::of_rows(types, &rows, ["n", "k"].map(|name| given.value(name)))?],
         };
         let flag = if given.has("rows") { "--rows" } else { "--suite grouped" };
         given.finish(&format!("{flag}, which times experts plain and K-major, by all kernels for them unless --kernel names some"))?;
         let kernels = grouped::kernels(&names, types)?;
-        if kernels.is_empty() {
-            layers.iter().try_for_each(|layer| layer.ranked(types).map(|_| ()))?;
-        }
+        self.layers(&layers, &kernels, types, &protocol)
+    }
+
+    /// Times several GEMMs per launch.
+    fn layers(
+        &self,
+        layers: &[Layer],
+        kernels: &[AnyGemm],
+        types: Types,
+        protocol: &Protocol,
+    ) -> Result<(), Failure> {
+        // What no kernel can compute is refused before anything is measured.
+        let none =
+            layers.iter().filter(|_| kernels.is_empty()).try_for_each(|layer| layer.ranked().map(|_| ()));
+        none?;
         let mut gpu = Gpu::new(0)?;
         writeln!(out(), "{}", gpu.describe())?;
-        let peer = peer(&gpu)?;
+        let peer = contest::cublaslt(&gpu)?;
         let mut record = self.record(&gpu, peer.as_ref(), types)?;
-        let timed = grouped::Timed { peer: peer.as_ref(), kernels, types, protocol };
-        record.figures = timed.layers(&mut gpu, &layers)?;
+        for layer in layers {
+            record.figures.extend(layer.measure(&mut gpu, peer.as_ref(), kernels, protocol)?);
+        }
         self.write(&record)
     }
 
@@ -306,16 +297,11 @@ impl BenchArgs {
                 "groups along K are of dense operands, with or without block scales: leave out --sparse, and the weights in few bits of --dtype or --dtype-b",
             ));
         }
-        let extents = (&lengths[..], given.value("m"), given.value("n"));
+        let extents = ["m", "n"].map(|name| given.value(name));
         given.finish("--k-groups")?;
-        let groups = k_grouped::Groups::new(types, catalogue::majors(&self.layout), extents)?;
-        let kernels = groups.kernels(named)?;
-        let mut gpu = Gpu::new(0)?;
-        writeln!(out(), "{}", gpu.describe())?;
-        let peer = peer(&gpu)?;
-        let record = self.record(&gpu, peer.as_ref(), types)?;
-        let figures = k_grouped::measure(&mut gpu, peer.as_ref(), &groups, &kernels, &protocol)?;
-        self.write(&Record { figures, ..record })
+        let layer = Layer::of_lengths(types, catalogue::majors(&self.layout), &lengths, extents)?;
+        named.iter().try_for_each(|kernel| layer.suits(kernel))?;
+        self.layers(&[layer], &named, types, &protocol)
     }
 
     /// Times kernels with a fused epilogue.
@@ -333,7 +319,7 @@ impl BenchArgs {
         epilogue::can_be_timed(fusion, types)?;
         let mut gpu = Gpu::new(0)?;
         writeln!(out(), "{}", gpu.describe())?;
-        let peer = peer(&gpu)?;
+        let peer = contest::cublaslt(&gpu)?;
         let mut record = self.record(&gpu, peer.as_ref(), types)?;
         let mut bench = epilogue::Bench::new(&mut gpu, peer, protocol, (fusion, all), types)?;
         for &shape in shapes {
@@ -468,103 +454,45 @@ impl Bench {
         progress: &Progress,
         step: &dyn Fn(usize),
     ) -> Result<(), Failure> {
-        let inputs = Inputs::new(&mut self.gpu, &Request::packed(self.types, self.majors, problem))?;
-        let dense = arena::dense(&mut self.gpu, self.types, self.majors, problem)?;
-        let peers = dense.as_ref().map_or(inputs.sets(), Inputs::sets);
-        let measured = self.measured(problem, [inputs.sets(), peers], figures, progress, step);
-        inputs.free(&mut self.gpu)?;
-        dense.map_or(Ok(()), |dense| dense.free(&mut self.gpu))?;
-        measured
-    }
-
-    /// Measures one shape: our kernels on some sets of matrices, cuBLASLt on others.
-    fn measured(
-        &mut self,
-        problem: GemmProblem,
-        [sets, peers]: [&[Call<()>]; 2],
-        figures: &mut Vec<Figure>,
-        progress: &Progress,
-        step: &dyn Fn(usize),
-    ) -> Result<(), Failure> {
-        let (ours, refused) = self.prepared(problem, sets)?;
-        let product = arena::product(self.types, self.majors, problem, peers.first());
-        let plan = planned(self.peer.as_ref(), &product, None)?;
-        let fastest = fastest(&mut self.gpu, plan.as_ref(), peers)?;
-        let mut candidates =
-            candidates(ours, plan.as_ref().zip(fastest), (peers, &[]), problem, self.ceiling.as_ref())?;
-        if let Some(rivals) = &self.rivals {
-            let of = (self.types, self.majors);
-            candidates.extend(rivals.candidates(&mut self.gpu, of, problem, peers)?);
+        let Self { gpu, peers, monitor, types, ceiling, ours, protocol, majors, choice } = self;
+        let request = Request::packed(*types, *majors, problem);
+        let inputs = Inputs::new(gpu, &request)?;
+        let planned;
+        let mut contest = Contest::of(problem);
+        ceiling.iter().for_each(|ceiling| contest.ceiling(ceiling));
+        let (mut refused, calls) = (Vec::new(), plain(inputs.sets()));
+        for kernel in ours.iter().filter(|kernel| choice.includes(problem, kernel.name())) {
+            match (contest.kernel(gpu, kernel.name(), kernel, &calls), &*choice) {
+                (Err(Failure::Usage(reason)), Choice::Named { only: false }) => {
+                    refused.push((kernel.name().to_owned(), reason));
+                }
+                (Err(_), Choice::All) => {}
+                (other, _) => other?,
+            }
         }
+        planned = peers.invite(gpu, &request, &inputs, &mut contest)?;
+        planned.iter().try_for_each(|planned| planned.join(&mut contest))?;
         let GemmProblem { m, n, k } = problem;
-        progress.aside(|| writeln!(out(), "\n{m} x {n} x {k} {}", self.types))?;
+        progress.aside(|| writeln!(out(), "\n{m} x {n} x {k} {}", types))?;
         for (name, reason) in refused {
             progress.aside(|| writeln!(out(), "           {name} is left out: {reason}"))?;
         }
-        if !candidates.iter().any(|candidate| candidate.slots.is_some()) {
-            progress.aside(|| writeln!(out(), "           none of the kernels takes this shape"))?;
-            return Ok(());
-        }
-        let whole = candidates.len() * self.protocol.turns.max(1) * self.protocol.states.len();
-        let done = Cell::new(0);
-        for &state in &self.protocol.states {
-            let monitor = self.monitor.as_ref();
-            let turns = self.protocol.measure(&mut self.gpu, monitor, &candidates, state, &|| {
+        if contest.candidates.iter().any(|candidate| candidate.slots.is_some()) {
+            let whole = contest.candidates.len() * protocol.turns.max(1) * protocol.states.len();
+            let done = Cell::new(0);
+            let step = || {
                 done.set(done.get() + 1);
                 step(done.get() * 1000 / whole.max(1));
-            })?;
-            let first = figures.len();
-            figures.extend(
-                candidates
-                    .iter()
-                    .zip(&turns)
-                    .map(|(candidate, turns)| Figure::new(problem, state, candidate, turns)),
-            );
-            progress.aside(|| report::table(state, &figures[first..]))?;
+            };
+            let table = |state, figures: &[Figure]| progress.aside(|| report::table(state, figures));
+            let view = View { monitor: monitor.as_ref(), step: &step, table: &table };
+            figures.extend(contest.run(gpu, protocol, &view)?);
+        } else {
+            progress.aside(|| writeln!(out(), "           none of the kernels takes this shape"))?;
         }
-        Ok(())
-    }
-
-    /// Launches of our kernels, one per set of matrices; and the named kernels that cannot compute the
-    /// problem, with the reason.
-    fn prepared(&mut self, problem: GemmProblem, sets: &[Call<()>]) -> Result<(Launches, Refusals), Failure> {
-        let (mut all, mut refused) = (Vec::new(), Vec::new());
-        for Ours { entry, program, slots, workspace } in &mut self.ours {
-            if !self.choice.includes(problem, entry.name()) {
-                continue;
-            }
-            let needed = entry.workspace(&Call::of(problem), *slots);
-            if workspace.is_none_or(|given| given.bytes < needed) {
-                if let Some(small) = workspace.take() {
-                    self.gpu.free(small.buffer())?;
-                }
-                *workspace = self.gpu.workspace(needed)?;
-            }
-            let launches: Result<Vec<Box<dyn Enqueue>>, Failure> = sets
-                .iter()
-                .map(|set| {
-                    let call = Call { workspace: *workspace, ..set.with(LinearArguments::default()) };
-                    let launch = entry.launch(&call, *slots)?;
-                    let launch = launch.ok_or_else(|| Failure::usage("an empty product takes no time"))?;
-                    let prepared = self.gpu.prepare(program, launch.grid, &launch.arguments)?;
-                    Ok(Box::new(prepared) as Box<dyn Enqueue>)
-                })
-                .collect();
-            match launches {
-                Ok(launches) => all.push(Candidate {
-                    name: entry.name().to_owned(),
-                    launches,
-                    operations: problem.operations(),
-                    slots: Some(*slots),
-                }),
-                Err(_) if matches!(self.choice, Choice::All) => {}
-                Err(Failure::Usage(reason)) if matches!(self.choice, Choice::Named { only: false }) => {
-                    refused.push((entry.name().to_owned(), reason));
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok((all, refused))
+        drop(contest);
+        planned.map_or(Ok(()), |planned| planned.free(gpu))?;
+        Ok(inputs.free(gpu)?)
     }
 
     fn close(mut self) -> Result<(), Failure> {

@@ -210,9 +210,7 @@ mod tests {
 
     fn figure(extent: u32, candidate: &str, tflops: f64) -> Figure {
         Figure {
-            m: extent,
-            n: extent,
-            k: extent,
+            of: GemmProblem { m: extent, n: extent, k: extent }.into(),
             candidate: candidate.to_owned(),
             state: State::Burst,
             slots: (candidate.starts_with("ours")).then_some(132),

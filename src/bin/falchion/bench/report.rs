@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
 use kernel::driver::tune::Candidate;
-use kernel::{GemmProblem, Gpu, Types};
+use kernel::{GemmProblem, Types};
 use serde::Serialize;
 
-use super::measure::{Protocol, State, Turns};
+use super::measure::{State, Turns};
 use super::{Pick, suites};
 use crate::Failure;
 use crate::output::out;
@@ -64,12 +64,33 @@ pub(super) struct LaunchCost {
     pub(super) p99_nanoseconds: f64,
 }
 
+/// What was measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub(super) enum Of {
+    /// A GEMM, or several that have these extents together.
+    Gemm { m: u32, n: u32, k: u32 },
+    /// A problem of another family.
+    Problem { problem: String },
+}
+
+impl From<GemmProblem> for Of {
+    fn from(GemmProblem { m, n, k }: GemmProblem) -> Self {
+        Self::Gemm { m, n, k }
+    }
+}
+
+impl From<String> for Of {
+    fn from(problem: String) -> Self {
+        Self::Problem { problem }
+    }
+}
+
 /// One candidate at one shape in one state.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Figure {
-    pub(super) m: u32,
-    pub(super) n: u32,
-    pub(super) k: u32,
+    #[serde(flatten)]
+    pub(super) of: Of,
     pub(super) candidate: String,
     pub(super) state: State,
     /// Number of clusters that run at the same time, for our kernels.
@@ -88,20 +109,18 @@ pub(super) struct Figure {
 }
 
 impl Figure {
+    /// The turns of a candidate of a problem that counts as a number of operations.
     pub(super) fn new(
-        shape: GemmProblem,
+        (of, operations): (&Of, f64),
         state: State,
-        candidate: &kernel::driver::tune::Candidate<'_>,
+        candidate: &Candidate<'_>,
         turns: &Turns,
     ) -> Self {
-        let GemmProblem { m, n, k } = shape;
         let tflops = turns.spread();
         let card = turns.card();
-        let microseconds = shape.operations() / tflops[1] / 1e6;
+        let microseconds = operations / tflops[1] / 1e6;
         Self {
-            m,
-            n,
-            k,
+            of: of.clone(),
             candidate: candidate.name.clone(),
             state,
             slots: candidate.slots,
@@ -114,8 +133,12 @@ impl Figure {
         }
     }
 
+    /// The extents of a GEMM; those of another problem are 0.
     pub(super) fn shape(&self) -> GemmProblem {
-        GemmProblem { m: self.m, n: self.n, k: self.k }
+        match self.of {
+            Of::Gemm { m, n, k } => GemmProblem { m, n, k },
+            Of::Problem { .. } => GemmProblem { m: 0, n: 0, k: 0 },
+        }
     }
 
     /// Whether it is one of our kernels.
@@ -138,7 +161,7 @@ fn cell(value: Option<f64>, width: usize, digits: usize) -> String {
 }
 
 /// Prints the figures of one state without a comparison: TFLOP/s and microseconds.
-fn plain_table(state: State, figures: &[Figure]) -> io::Result<()> {
+pub(super) fn plain_table(state: State, figures: &[Figure]) -> io::Result<()> {
     writeln!(
         out(),
         "{:10} {:30} {:>10} {:>8} {:>8} {:>8}",
@@ -153,27 +176,6 @@ fn plain_table(state: State, figures: &[Figure]) -> io::Result<()> {
         writeln!(out(), "{:10} {candidate:30} {microseconds:10.1} {least:8.1} {median:8.1} {most:8.1}", "")?;
     }
     Ok(())
-}
-
-/// Measures candidates that compute `whole` in every state of the protocol, and prints a plain table of each.
-pub(super) fn measured(
-    gpu: &mut Gpu,
-    protocol: &Protocol,
-    whole: GemmProblem,
-    candidates: &[Candidate<'_>],
-) -> Result<Vec<Figure>, Failure> {
-    let mut figures = Vec::new();
-    for &state in &protocol.states {
-        let turns = protocol.measure(gpu, None, candidates, state, &|| ())?;
-        let of_state: Vec<Figure> = candidates
-            .iter()
-            .zip(&turns)
-            .map(|(candidate, turns)| Figure::new(whole, state, candidate, turns))
-            .collect();
-        plain_table(state, &of_state)?;
-        figures.extend(of_state);
-    }
-    Ok(figures)
 }
 
 /// Prints the figures of one shape in one state.
@@ -454,9 +456,7 @@ mod tests {
         let slots = (!candidate.starts_with("cuBLASLt") && candidate != CEILING).then_some(132);
         let shape = GemmProblem { m: extent, n: extent, k: extent };
         Figure {
-            m: extent,
-            n: extent,
-            k: extent,
+            of: shape.into(),
             candidate: candidate.to_owned(),
             state: State::Burst,
             slots,

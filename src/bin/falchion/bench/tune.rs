@@ -15,12 +15,11 @@ use falchion::verify;
 use kernel::disk::records::Records;
 use kernel::driver::tune::{BURST, Inputs, REST, Screening};
 use kernel::{AnyGemm, Engine, GemmProblem, Gpu, Known, Ranked, Request, Types};
-use peers::cublaslt::CublasLt;
 
 use super::compilers::Compilers;
+use super::contest::{Contest, Peers, View};
 use super::measure::{Protocol, State};
-use super::sparse::Rivals;
-use super::{arena, fused, report, suites};
+use super::{report, suites};
 use crate::options::{Given, Verb};
 use crate::output::{is_stdout, out};
 use crate::types::TypeArgs;
@@ -85,8 +84,7 @@ impl TuneArgs {
         }
         let mut gpu = Gpu::new(0)?;
         writeln!(out(), "{}", gpu.describe())?;
-        let rivals = Rivals::new(&gpu, types)?;
-        let peer = if rivals.is_some() { None } else { super::peer::peer(&gpu)? };
+        let peers = Peers::new(&gpu, types)?;
         let mut record: Option<Box<dyn Write>> = match &path {
             Some(path) if is_stdout(path) => Some(Box::new(std::io::stdout())),
             Some(path) => {
@@ -106,7 +104,7 @@ impl TuneArgs {
                 writeln!(out(), "stopped after {} of {} shapes", all.len(), jobs.len())?;
                 break;
             }
-            for tuned in args.measure(&mut gpu, (peer.as_ref(), rivals.as_ref()), job, candidates)? {
+            for tuned in args.measure(&mut gpu, &peers, job, candidates)? {
                 if let Some(file) = &mut record {
                     writeln!(file, "{}", tuned.line()?)?;
                     file.flush()?;
@@ -145,7 +143,7 @@ impl TuneArgs {
     fn measure(
         &self,
         gpu: &mut Gpu,
-        (peer, rivals): (Option<&CublasLt>, Option<&Rivals>),
+        peers: &Peers,
         job: &Job,
         candidates: Vec<Ranked>,
     ) -> Result<Vec<Tuned>, Failure> {
@@ -153,65 +151,40 @@ impl TuneArgs {
         let inputs = Inputs::new(gpu, &request)?;
         let predicted: Vec<f64> = candidates.iter().map(|ranked| ranked.prediction.microseconds).collect();
         let kernels = candidates.into_iter().map(|ranked| ranked.gemm).collect();
-        // cuBLASLt is not timed for several GEMMs, nor for an epilogue that it does not have.
-        let peer = peer.filter(|_| job.is_one());
-        let size = request.call.problem;
-        let fused = match request.fusion.filter(|_| peer.is_some()) {
-            Some(fusion) => fused::Peer::new(gpu, fusion, request.types, size, inputs.sets().len())?,
-            None => None,
-        };
-        let peer = peer.filter(|_| request.fusion.is_none() || fused.is_some());
-        let rivals = rivals.filter(|_| job.is_one() && request.fusion.is_none());
-        let dense = match (peer, rivals) {
-            (None, None) => None,
-            (Some(_), _) | (_, Some(_)) => arena::dense(gpu, request.types, request.majors, size)?,
-        };
-        let peers = dense.as_ref().map_or(inputs.sets(), Inputs::sets);
-        let types =
-            request.fusion.map_or(request.types, |of| request.types.stored(of.output(request.types.a)));
-        let product = arena::product(types, request.majors, size, peers.first());
-        let plan = super::peer::planned(peer, &product, fused.as_ref().map(|fused| fused.fused))?;
-        let Screening { kernels, near, mut candidates } = heat(gpu, &request, &inputs, kernels)?;
-        if let Some(fastest) = super::peer::fastest(gpu, plan.as_ref(), peers)? {
-            let both = plan.as_ref().map(|plan| (plan, fastest));
-            let cs = fused.as_ref().map_or(&[][..], |fused| &fused.cs);
-            candidates.extend(super::peer::candidates(Vec::new(), both, (peers, cs), size, None)?);
-        }
-        if let Some(rivals) = rivals {
-            candidates.extend(rivals.candidates(gpu, (request.types, request.majors), size, peers)?);
-        }
+        let planned;
+        let mut contest = Contest::new(request.call.problem, request.operations());
+        let Screening { kernels, near, candidates } = heat(gpu, &request, &inputs, kernels)?;
+        contest.candidates = candidates;
+        // The libraries are not timed for several GEMMs.
+        planned = if job.is_one() { peers.invite(gpu, &request, &inputs, &mut contest)? } else { None };
+        planned.iter().try_for_each(|planned| planned.join(&mut contest))?;
         let mut states = vec![State::Burst];
         states.extend(self.sustained.then_some(State::Sustained));
-        let protocol = Protocol {
-            states: states.clone(),
-            turns: self.turns,
-            rest: REST,
-            burst: BURST,
-            near: Some(NEAR),
-        };
+        let protocol = Protocol { states, turns: self.turns, rest: REST, burst: BURST, near: Some(NEAR) };
+        let quiet = View { table: &|_, _| Ok(()), ..View::default() };
+        let figures = contest.run(gpu, &protocol, &quiet)?;
         let mut tuned = Vec::new();
-        for state in states {
-            let turns = protocol.measure(gpu, None, &candidates, state, &|| {})?;
-            let times: Vec<f64> =
-                turns.iter().map(|turns| request.operations() / turns.spread()[1] / 1e6).collect();
-            let time = |place: usize| near.iter().position(|&of| of == place).map(|turn| times[turn]);
+        for figures in figures.chunks(contest.candidates.len().max(1)) {
+            let time = |place: usize| {
+                let turn = near.iter().position(|&of| of == place)?;
+                Some(figures[turn].microseconds)
+            };
             let timed = kernels.iter().zip(&predicted).enumerate();
             let timed = timed.map(|(i, (of, &predicted))| Timed::new(of, predicted, time(i)));
             let named = |names: &[&str]| {
-                let place = candidates.iter().position(|candidate| names.contains(&candidate.name.as_str()));
-                place.map(|place| times[place])
+                let named = figures.iter().find(|figure| names.contains(&figure.candidate.as_str()));
+                named.map(|figure| figure.microseconds)
             };
             let others = Others {
                 first: named(&report::FIRSTS),
                 fastest: named(&report::FASTESTS),
                 dense: named(&[report::DENSE]),
             };
-            tuned.push(Tuned::new(&request, &self.layout, state, timed.collect(), others));
+            tuned.push(Tuned::new(&request, &self.layout, figures[0].state, timed.collect(), others));
         }
-        drop(candidates);
+        drop(contest);
+        planned.map_or(Ok(()), |planned| planned.free(gpu))?;
         inputs.free(gpu)?;
-        fused.map_or(Ok(()), |fused| fused.free(gpu))?;
-        dense.map_or(Ok(()), |dense| dense.free(gpu))?;
         Ok(tuned)
     }
 }
