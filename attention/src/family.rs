@@ -1,9 +1,12 @@
 //! Attention as a family of kernels: what is asked, the space of specs, and a prediction.
 
+use core::str::FromStr;
+
 use collective::Format;
 use kernel::{Family, Machine, Predicted, cheapest};
 
 use crate::kernel::Attention;
+use crate::plan::AttentionError;
 use crate::problem::{AttentionCall, AttentionProblem, HeadsRef};
 use crate::spec::{AttentionSpec, Mask, OutputStore};
 
@@ -30,12 +33,21 @@ pub struct AttentionRequest {
     pub mask: Mask,
     /// The extents.
     pub problem: AttentionProblem,
+    /// Whether the log-sum-exp of each query's scores is stored.
+    pub log_sum_exp: bool,
 }
 
 impl AttentionRequest {
     /// bf16 with heads of `d` elements, where every query sees every key.
     pub const fn new(problem: AttentionProblem, d: u32) -> Self {
-        Self { format: Format::Bf16, output: Format::Bf16, head: [d, d], mask: Mask::Full, problem }
+        Self {
+            format: Format::Bf16,
+            output: Format::Bf16,
+            head: [d, d],
+            mask: Mask::Full,
+            problem,
+            log_sum_exp: false,
+        }
     }
 
     /// The request's words of a spec.
@@ -43,6 +55,44 @@ impl AttentionRequest {
         let Self { format, output, head, mask, .. } = *self;
         let store = if output == format { OutputStore::Tma } else { OutputStore::Direct };
         AttentionSpec { format, output, head, mask, store, ..AttentionSpec::DEFAULT }
+    }
+}
+
+impl FromStr for AttentionRequest {
+    type Err = String;
+
+    /// Reads extents, and words of a spec: `4x16x4096 d=64 mask=causal`. Extents are sequences, heads, queries and keys; without the last one
+    /// there are as many keys as queries. Heads of K and V follow those of Q where they are fewer: `4x16/4x4096x4096`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (extents, words) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
+        let refused = || {
+            format!(
+                "`{extents}` was found, sequences x heads x queries x keys were needed, as 4x16/4x4096x4096"
+            )
+        };
+        let parts: Vec<&str> = extents.split('x').collect();
+        let (&[batch, heads, queries], keys) = (match parts.get(..3) {
+            Some(first @ [..]) => <&[&str; 3]>::try_from(first).map(|first| (first, parts.get(3))),
+            None => return Err(refused()),
+        })
+        .map_err(|_| refused())?;
+        let number = |text: &str| text.parse::<u32>().map_err(|_| refused());
+        let (heads, shared) = heads.split_once('/').unwrap_or((heads, heads));
+        let queries = number(queries)?;
+        let keys = keys.map_or(Ok(queries), |keys| number(keys))?;
+        if parts.len() > 4 {
+            return Err(refused());
+        }
+        let spec: AttentionSpec = words.parse().map_err(|error: AttentionError| error.to_string())?;
+        let AttentionSpec { format, output, head, mask, .. } = spec;
+        let problem = AttentionProblem::new(number(batch)?, number(heads)?, [queries, keys], head[0]);
+        let problem = AttentionProblem { heads: [problem.heads[0], number(shared)?], ..problem };
+        let request = Self { format, output, head, mask, problem, log_sum_exp: false };
+        if request.spec() == (AttentionSpec { store: request.spec().store, ..spec }) {
+            Ok(request)
+        } else {
+            Err(format!("`{words}` is of a kernel: format, output, d and mask are a problem's words"))
+        }
     }
 }
 
@@ -116,7 +166,9 @@ impl Family for Attention {
         let AttentionProblem { heads: [heads, shared], queries, keys, .. } = problem;
         let packed = |heads, length, d| HeadsRef::heads_first(0, [heads, length, d]);
         let read = [packed(heads, queries, d), packed(shared, keys, d), packed(shared, keys, dv)];
-        AttentionCall::new(problem, read, packed(heads, queries, dv))
+        // Any address that is not 0 says that it is stored.
+        let log_sum_exp = u64::from(request.log_sum_exp) << 8;
+        AttentionCall { log_sum_exp, ..AttentionCall::new(problem, read, packed(heads, queries, dv)) }
     }
 
     fn ranked(

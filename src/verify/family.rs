@@ -5,7 +5,7 @@
 //! the [mutants](ptx::mutate) of any [`Kernel`] in the emulator, and [`trace`] records what it does.
 
 use emulator::{Failure, Memory, Options, Program, Recorder, Schedule, Trace};
-use kernel::operands::{Contents, Fill, Piece, Places};
+use kernel::operands::{Contents, Extents, Fill, Piece, Places};
 use kernel::{Engine, EngineError, Family, Kernel, Launch, LaunchError, WorkspaceRef};
 use ptx::VerifyError;
 use ptx::mutate::{Mutation, mutations};
@@ -20,20 +20,59 @@ const SLOTS: u32 = 2;
 /// What is in memory that no kernel has written.
 const POISON: u8 = 0xA5;
 
-/// What the kernels of a family must write.
+/// What commands and checks know of a family in addition: how its requests are written, and what its kernels must write.
 pub trait Reference: Family {
-    /// The elements of each piece of memory that a kernel writes, by name, in the order of the piece's lines.
-    /// `input` gives the elements of a piece that is read.
-    fn expect(request: &Self::Request<'_>, input: &dyn Fn(&str) -> Vec<f64>) -> Vec<Expected>;
+    /// The request of a text, for operands that are packed. The text of its [`Problem`](Family::Problem) is such a text.
+    ///
+    /// # Errors
+    /// What is wrong with the text, in a sentence.
+    fn request(text: &str) -> Result<Self::Request<'static>, String>;
+
+    /// The elements that the kernel writes. Of each piece of memory that it writes, all are expected or some.
+    fn expect(&self, request: &Self::Request<'_>, inputs: &Inputs<'_>) -> Vec<Expected>;
+
+    /// Numbers of the kernel: a name, a value and a note each. Those of its program are known.
+    fn numbers(&self) -> Vec<[String; 3]> {
+        Vec::new()
+    }
 }
 
-/// What a piece of memory must hold.
+/// The inputs of a check.
+#[derive(Debug)]
+pub struct Inputs<'a> {
+    pieces: &'a [Piece],
+    bytes: &'a [Vec<u8>],
+    seed: u64,
+    most: usize,
+}
+
+impl Inputs<'_> {
+    /// `count` elements of a piece of memory from the `first` on, in the order of its lines; fewer, if there are no more.
+    pub fn elements(&self, name: &str, first: usize, count: usize) -> Vec<f64> {
+        let found = self.pieces.iter().zip(self.bytes).find(|(piece, _)| piece.name == name);
+        found.map_or_else(Vec::new, |(piece, bytes)| {
+            elements(piece, bytes, first).take(count).map(|(_, value)| value).collect()
+        })
+    }
+
+    /// Some of `count` results, at random, as many as are to be compared.
+    pub fn chosen(&self, count: usize) -> Vec<usize> {
+        if count <= self.most {
+            return (0..count).collect();
+        }
+        let mut random = fastrand::Rng::with_seed(self.seed);
+        (0..self.most).map(|_| random.usize(0..count)).collect()
+    }
+}
+
+/// What a piece of memory must hold. Of other elements, it is only checked that the kernel wrote something there.
 #[derive(Clone, Debug)]
 pub struct Expected {
     /// The piece's name.
     pub name: &'static str,
-    /// Values, and how far the kernel's may be from them.
-    pub elements: Vec<(f64, f64)>,
+    /// Consecutive elements: the number of the first one in the order of the piece's lines; values, and how far the kernel's may be from
+    /// them.
+    pub elements: Vec<(usize, Vec<(f64, f64)>)>,
 }
 
 /// A check that found no error.
@@ -82,15 +121,25 @@ pub enum FamilyError {
         /// The number of the byte.
         byte: usize,
     },
-    /// The reference and the kernel disagree on what is written.
-    #[error("the reference has {expected} elements of {name}, the kernel writes {written}")]
+    /// An element that is expected is outside the piece.
+    #[error("element {index} of {name} is expected, it has {count}")]
     Extents {
         /// The piece.
         name: &'static str,
-        /// Elements of the reference.
-        expected: usize,
-        /// Elements of the piece.
-        written: usize,
+        /// The element's number.
+        index: usize,
+        /// Number of elements of the piece.
+        count: usize,
+    },
+    /// Elements were not written.
+    #[error("no element of {name} from {index} on was written, in {count} of them")]
+    Unwritten {
+        /// The piece.
+        name: &'static str,
+        /// The first element's number.
+        index: usize,
+        /// Number of elements.
+        count: usize,
     },
     /// The unbroken kernel failed in the emulator.
     #[error("the unbroken kernel under {schedule:?}, seed {seed}: {reason}")]
@@ -104,8 +153,8 @@ pub enum FamilyError {
     },
 }
 
-/// Runs a kernel of a request once, on random inputs from a seed, and compares all that it writes with the reference.
-/// Nothing else may change.
+/// Runs a kernel of a request once, on random inputs from a seed, and compares what it writes with the reference: everything, or a number of
+/// results where the reference leaves the choice. Nothing else may change.
 ///
 /// # Errors
 /// The first element that is wrong or the first byte that changed; or why the kernel could not be run.
@@ -113,7 +162,7 @@ pub fn check<K: Reference>(
     engine: &mut dyn Engine,
     kernel: &K,
     request: &K::Request<'_>,
-    seed: u64,
+    (seed, most): (u64, usize),
 ) -> Result<Agreed, FamilyError> {
     let mut call = K::call(request);
     let (mut buffers, mut failed) = (Vec::new(), None);
@@ -158,11 +207,7 @@ pub fn check<K: Reference>(
     if let Some(workspace) = workspace {
         engine.free(workspace.buffer())?;
     }
-    let input = |name: &str| {
-        let found = pieces.iter().position(|piece| piece.name == name);
-        found.map_or_else(Vec::new, |i| elements(&pieces[i], &before[i]).map(|(_, value)| value).collect())
-    };
-    let expected = K::expect(request, &input);
+    let expected = kernel.expect(request, &Inputs { pieces: &pieces, bytes: &before, seed, most });
     let mut agreed = Agreed { compared: 0, ratio: 0.0 };
     for (i, piece) in pieces.iter().enumerate() {
         let of_piece = expected.iter().find(|expected| expected.name == piece.name).filter(|_| piece.writes);
@@ -171,25 +216,22 @@ pub fn check<K: Reference>(
     Ok(agreed)
 }
 
-/// The elements of a piece in the order of its lines: the number of its first byte, and its value.
-fn elements<'a>(piece: &'a Piece, bytes: &'a [u8]) -> impl Iterator<Item = (usize, f64)> + 'a {
-    let of = piece.extents;
-    let format = piece.format();
-    let size = format.map_or(1, |format| format.bytes() as usize);
-    let all = format.is_some().then_some(()).into_iter();
-    let places = all.flat_map(move |()| {
-        (0..u64::from(of.count)).flat_map(move |matrix| {
-            (0..u64::from(of.lines)).flat_map(move |line| {
-                let first = matrix * of.stride + line * of.ld;
-                (first..first + of.length).map(move |at| at as usize * size)
-            })
-        })
-    });
-    places.map(move |at| {
+/// The elements of a piece in the order of its lines, from one on: the number of its first byte, and its value.
+fn elements<'a>(piece: &'a Piece, bytes: &'a [u8], first: usize) -> impl Iterator<Item = (usize, f64)> + 'a {
+    let Extents { length, lines, ld, count, stride, .. } = piece.extents;
+    let size = piece.format().map_or(1, |format| format.bytes() as usize);
+    let all = if piece.format().is_some() { length * u64::from(lines) * u64::from(count) } else { 0 };
+    (first as u64..all).map(move |index| {
+        let (line, element) = (index / length, index % length);
+        let [matrix, line] = [line / u64::from(lines), line % u64::from(lines)];
+        let at = (matrix * stride + line * ld + element) as usize * size;
         let bits = bytes[at..at + size].iter().rev().fold(0, |bits, &byte| bits << 8 | u64::from(byte));
-        (at, format.map_or(0.0, |format| format.decode(bits)))
+        (at, piece.format().map_or(0.0, |format| format.decode(bits)))
     })
 }
+
+/// Elements in a row of which at least one must have changed. One alone may have had its new value before.
+const RUN: usize = 16;
 
 impl Agreed {
     fn compare(
@@ -202,20 +244,28 @@ impl Agreed {
         let mut may = vec![false; after.len()];
         if let Some(Expected { elements: expected, .. }) = expected {
             let size = piece.format().map_or(1, |format| format.bytes() as usize);
-            let found: Vec<(usize, f64)> = elements(piece, after).collect();
-            if found.len() != expected.len() {
-                let (expected, written) = (expected.len(), found.len());
-                return Err(FamilyError::Extents { name, expected, written });
-            }
-            for (index, (&(at, found), &(expected, bound))) in found.iter().zip(expected).enumerate() {
-                may[at..at + size].fill(true);
-                let same = found == expected || (found.is_nan() && expected.is_nan());
-                let error = if same { 0.0 } else { (found - expected).abs() };
-                if error > bound || error.is_nan() {
-                    return Err(FamilyError::Element { name, index, found, expected, bound });
+            let places: Vec<usize> = elements(piece, after, 0).map(|(at, _)| at).collect();
+            for (i, run) in places.chunks(RUN).enumerate() {
+                let same = |&at: &usize| before[at..at + size] == after[at..at + size];
+                if run.iter().all(same) {
+                    return Err(FamilyError::Unwritten { name, index: i * RUN, count: run.len() });
                 }
-                self.compared += 1;
-                self.ratio = self.ratio.max(if error > 0.0 { error / bound } else { 0.0 });
+                run.iter().for_each(|&at| may[at..at + size].fill(true));
+            }
+            for (first, expected) in expected {
+                let mut found = elements(piece, after, *first);
+                for (index, &(expected, bound)) in (*first..).zip(expected) {
+                    let Some((_, found)) = found.next() else {
+                        return Err(FamilyError::Extents { name, index, count: places.len() });
+                    };
+                    let same = found == expected || (found.is_nan() && expected.is_nan());
+                    let error = if same { 0.0 } else { (found - expected).abs() };
+                    if error > bound || error.is_nan() {
+                        return Err(FamilyError::Element { name, index, found, expected, bound });
+                    }
+                    self.compared += 1;
+                    self.ratio = self.ratio.max(if error > 0.0 { error / bound } else { 0.0 });
+                }
             }
         } else if piece.writes && piece.format().is_none() {
             // A workspace, or a report.

@@ -3,6 +3,7 @@
 mod cache;
 mod catalogue;
 mod chart;
+mod family;
 mod files;
 mod limits;
 mod options;

@@ -68,6 +68,23 @@ impl Choice {
     }
 }
 
+/// An engine by its name, or why there is none.
+pub(crate) type Found = (&'static str, Result<Box<dyn Engine>, EngineError>);
+
+impl Engines {
+    /// The engines, of which only those of `all` may be missing.
+    pub(crate) fn open(self) -> Result<Vec<Found>, Failure> {
+        let gpu = || Gpu::new(0).map(|gpu| Box::new(gpu) as Box<dyn Engine>);
+        let emulator = ("emulator", Ok(Box::new(Emulator::new()) as Box<dyn Engine>));
+        Ok(match self {
+            Self::Emulator => vec![emulator],
+            Self::Gpu => vec![("gpu", Ok(gpu()?))],
+            Self::Auto => vec![gpu().map_or(emulator, |gpu| ("gpu", Ok(gpu)))],
+            Self::All => vec![emulator, ("gpu", gpu())],
+        })
+    }
+}
+
 fn emulator(why: String) -> Chosen {
     let bar = Progress::new("emulating");
     let engine = Emulator::new().with_progress(Box::new(move |done, total| bar.show(done, total)));

@@ -6,7 +6,6 @@
 // The macros panic where standard output cannot be written: see `output`.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-mod attention;
 mod bench;
 mod cache;
 mod calibrate;
@@ -15,6 +14,7 @@ mod catalogue;
 mod engine;
 mod explore;
 mod failure;
+mod family;
 mod files;
 mod gemm;
 mod layout;
@@ -55,9 +55,8 @@ Only `bench`, `tune` and `calibrate` need a GPU; the other commands also run wit
 wrong result, 2 bad usage or an environment that cannot do what was asked, 141 the reader of standard output closed it. \
 A file that is written may be `-`, standard output; the report then goes to standard error.";
 
-const COMMANDS: [Command; 16] = [
+const COMMANDS: [Command; 15] = [
     gemm::COMMAND,
-    attention::COMMAND,
     catalogue::CONFIGS,
     catalogue::PLAN,
     catalogue::EMIT,
@@ -86,6 +85,11 @@ impl Command {
         if self.verb == Verb::Layout { command.after_long_help(layout::help()) } else { command }
     }
 
+    /// Runs the command for the family that was given.
+    fn begin(&self, given: &Given) -> Result<(), Failure> {
+        family::command(given, self.verb).unwrap_or(self.run)(given)
+    }
+
     /// Runs the command, or its own command.
     fn run(&self, matches: &clap::ArgMatches) -> Result<(), Failure> {
         let own = matches.subcommand();
@@ -97,7 +101,7 @@ impl Command {
         }
         let given = Given::new(self.verb, matches.clone())?;
         output::redirect(&given)?;
-        (self.run)(&given)?;
+        self.begin(&given)?;
         // Each command has refused what it does not take before it began. This finds a command that did not.
         given.finish(&format!("`falchion {}`", self.verb.name()))
     }

@@ -22,7 +22,6 @@ use crate::{Failure, output};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Gemm,
-    Attention,
     Configs,
     Plan,
     Emit,
@@ -46,7 +45,6 @@ impl Verb {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Gemm => "gemm",
-            Self::Attention => "attention",
             Self::Configs => "configs",
             Self::Plan => "plan",
             Self::Emit => "emit",

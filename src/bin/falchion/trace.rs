@@ -119,31 +119,52 @@ impl Run {
     }
 }
 
-fn trace(given: &Given) -> Result<(), Failure> {
-    let [output, svg] = ["out", "svg"].map(|name| given.get::<PathBuf>(name));
-    for path in [&output, &svg].into_iter().flatten() {
-        files::writable(path)?;
+/// The files that a trace is written to.
+pub(crate) struct Kept([Option<PathBuf>; 2]);
+
+impl Kept {
+    /// Takes the options.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub(crate) fn read(given: &Given) -> Result<Self, Failure> {
+        let kept = Self(["out", "svg"].map(|name| given.get(name)));
+        kept.0.iter().flatten().try_for_each(|path| files::writable(path))?;
+        Ok(kept)
     }
+
+    /// Prints a trace, and writes the files.
+    pub(crate) fn keep(&self, trace: &Trace) -> Result<(), Failure> {
+        show(trace)?;
+        let texts = [Trace::chrome_json, Trace::svg];
+        self.0.iter().zip(texts).try_for_each(|(path, text)| match path {
+            Some(path) => write(path, &text(trace)),
+            None => Ok(()),
+        })
+    }
+}
+
+/// The schedule of the options, and its seed.
+pub(crate) fn schedule(given: &Given) -> (Schedule, u64) {
+    let schedule = given.value::<Pace>("schedule").schedule();
+    // The other schedules are not random.
+    (schedule, if schedule == Schedule::Random { given.value("seed") } else { 0 })
+}
+
+fn trace(given: &Given) -> Result<(), Failure> {
+    let kept = Kept::read(given)?;
     let instead = |plain: &str, _: &str| {
         format!("a trace has no arguments for it; trace {plain}, the same kernel without it")
     };
     let entry = catalogue::plain(&named::needed(given)?, instead)?;
     catalogue::one_product(&entry)?;
     let [m, n, k] = ["m", "n", "k"].map(|name| given.value(name));
-    let schedule = given.value::<Pace>("schedule").schedule();
-    // The other schedules are not random.
-    let seed = if schedule == Schedule::Random { given.value("seed") } else { 0 };
+    let (schedule, seed) = self::schedule(given);
     let (beta, clusters) = (given.value::<f64>("beta") as f32, given.value("clusters"));
     given.finish("a schedule that is not random")?;
     let run = Run { problem: GemmProblem { m, n, k }, beta, clusters, schedule, seed };
     let (trace, outcome) = run.traced(&entry)?;
-    show(&trace)?;
-    if let Some(path) = &output {
-        write(path, &trace.chrome_json())?;
-    }
-    if let Some(path) = &svg {
-        write(path, &trace.svg())?;
-    }
+    kept.keep(&trace)?;
     // A trace that ends in a trap is written too: it is the most useful kind.
     outcome
 }

@@ -9,7 +9,7 @@ use falchion::kernel::{Family, Kernel, Launch, LaunchError, Machine, MatrixRef, 
 use falchion::prelude::bf16;
 use falchion::ptx::abi::Grid;
 use falchion::ptx::{Builder, Entry, Function, Special, Target, Value, VerifyError};
-use falchion::verify::family::{Expected, Reference};
+use falchion::verify::family::{Expected, Inputs, Reference};
 
 /// What is added to the mean.
 const EPS: f32 = 1e-6;
@@ -216,15 +216,22 @@ impl Family for RmsNorm {
 }
 
 impl Reference for RmsNorm {
-    fn expect(request: &Rows, input: &dyn Fn(&str) -> Vec<f64>) -> Vec<Expected> {
-        let (x, weights, columns) = (input("X"), input("the weights"), request.columns as usize);
-        let row = |row: &[f64]| -> Vec<(f64, f64)> {
-            let mean = row.iter().map(|x| x * x).sum::<f64>() / columns as f64;
+    fn request(text: &str) -> Result<Rows, String> {
+        text.parse()
+    }
+
+    fn expect(&self, &Rows { rows, columns }: &Rows, inputs: &Inputs<'_>) -> Vec<Expected> {
+        let columns = columns as usize;
+        let weights = inputs.elements("the weights", 0, columns);
+        let row = |row: usize| -> (usize, Vec<(f64, f64)>) {
+            let x = inputs.elements("X", row * columns, columns);
+            let mean = x.iter().map(|x| x * x).sum::<f64>() / columns as f64;
             let factor = 1.0 / (mean + f64::from(EPS)).sqrt();
             // The sum's relative error, that of the two fast functions, and the rounding of the result.
             let bound = columns as f64 * 2f64.powi(-24) + 2f64.powi(-20) + 2f64.powi(-8);
-            row.iter().zip(&weights).map(|(x, w)| (x * factor * w, (x * factor * w).abs() * bound)).collect()
+            let products = x.iter().zip(&weights).map(|(x, w)| x * factor * w);
+            (row * columns, products.map(|d| (d, d.abs() * bound)).collect())
         };
-        vec![Expected { name: "D", elements: x.chunks(columns).flat_map(row).collect() }]
+        vec![Expected { name: "D", elements: inputs.chosen(rows as usize).into_iter().map(row).collect() }]
     }
 }

@@ -27,8 +27,9 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use collective::Formula;
+use collective::{Format, Formula};
 use cute_rs::atom::Major;
+use falchion::verify::family::Reference;
 use kernel::driver::tune::Inputs;
 use kernel::{AnyGemm, Engine, GemmProblem, Gpu, Request, Types};
 use peers::Monitor;
@@ -47,7 +48,7 @@ use crate::named;
 use crate::options::{Given, Verb};
 use crate::output::out;
 use crate::types::TypeArgs;
-use crate::{Command, Failure, catalogue, files, memory, types};
+use crate::{Command, Failure, catalogue, family, files, memory, types};
 
 pub(crate) const COMMAND: Command = Command {
     verb: Verb::Bench,
@@ -55,14 +56,15 @@ pub(crate) const COMMAND: Command = Command {
 
 Kernels with a sparse operand are compared with cuSPARSELt and with our dense kernel. TFLOP/s count the operations of the dense \
 GEMM. With --rows it measures what --suite grouped does; with --k-groups the four kernels with the shortest predicted times, or \
-those of --kernel.",
+those of --kernel. With --family it times the four kernels with the shortest predicted times, or those of --kernel, at each --problem, after a check.",
     examples: "Examples:\n  falchion bench\n  falchion bench --shape 4096x14336x4096 --shape 1024x1024x1024\n  \
                         falchion bench --suite public --json public.json --csv public.csv\n  \
                         falchion bench --suite selection --all-kernels --json table.json\n  \
                         falchion bench --epilogue bias-gelu --shape 4096x4096x512\n  \
                         falchion bench --rows 300,0,17,512 --n 4096 --k 7168\n  \
                         falchion bench --k-groups 4096,4096,8192 --m 4096 --n 7168 --layout mn\n  \
-                        falchion bench --sparse a",
+                        falchion bench --sparse a\n  \
+                        falchion bench --family attention --problem \"4x16x4096 mask=causal\"",
     run: |given| BenchArgs::read(given).run(given),
 };
 
@@ -378,6 +380,45 @@ impl BenchArgs {
         Ok(())
     }
 }
+
+/// Number of kernels that are timed if none is given.
+const TIMED: usize = 4;
+
+/// Times kernels of a family at problems, after a check of what they compute.
+pub(crate) fn family<K: Reference>(given: &Given) -> Result<(), Failure> {
+    let mut args = BenchArgs::read(given);
+    args.layout.clear();
+    args.writable()?;
+    let own = family::kernels::<K>(&given.list("kernel"))?;
+    let (problems, protocol) = (family::problems::<K>(given)?, protocol(given, false));
+    given.finish(&format!("--family {}", K::NAME))?;
+    let mut gpu = Gpu::new(0)?;
+    writeln!(out(), "{}", gpu.describe())?;
+    let monitor = if protocol.states.contains(&State::Sustained) { monitor(&gpu)? } else { None };
+    let mut record =
+        Record { dtype: K::NAME.to_owned(), ..args.record(&gpu, None, Types::of(Format::Bf16))? };
+    for (problem, request) in &problems {
+        let ranked =
+            if own.is_empty() { family::ranked::<K>(request, machine(), TIMED)? } else { Vec::new() };
+        let kernels: Vec<&K> = own.iter().chain(ranked.iter().map(|of| &of.kernel)).collect();
+        writeln!(out(), "\n{problem}")?;
+        let mut contest = Contest::new(problem.clone(), K::operations(request));
+        for &kernel in &kernels {
+            family::check(("gpu", &mut gpu), (problem, request), kernel, (0, CHECKED))?;
+        }
+        let inputs = Inputs::of(&mut gpu, &kernels.iter().copied().cloned().collect::<Vec<_>>(), request)?;
+        for kernel in kernels {
+            contest.kernel(&mut gpu, family::name(kernel), kernel, inputs.sets())?;
+        }
+        inputs.free(&mut gpu)?;
+        let view = View { monitor: monitor.as_ref(), ..View::default() };
+        record.figures.extend(contest.run(&mut gpu, &protocol, &view)?);
+    }
+    args.write(&record)
+}
+
+/// Number of results of a family's kernel that are compared with the reference before it is timed.
+const CHECKED: usize = 64;
 
 /// How candidates are timed.
 fn protocol(given: &Given, alone: bool) -> Protocol {

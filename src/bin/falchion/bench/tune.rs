@@ -5,25 +5,26 @@
 mod job;
 pub(super) mod seen;
 
-use std::fs::OpenOptions;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use collective::Formula;
 use falchion::verify;
-use kernel::disk::records::Records;
+use kernel::disk::records::{Measurement, Records, RecordsOf};
 use kernel::driver::tune::{BURST, Inputs, REST, Screening};
-use kernel::{AnyGemm, Engine, GemmProblem, Gpu, Known, Ranked, Request, Types};
+use kernel::{AnyGemm, Engine, Family, GemmProblem, Gpu, Known, Ranked, Request, Types};
 
 use super::compilers::Compilers;
 use super::contest::{Contest, Peers, View};
 use super::measure::{Protocol, State};
-use super::{report, suites};
+use super::report::{self, Figure};
+use super::suites;
+use crate::engine::machine;
 use crate::options::{Given, Verb};
-use crate::output::{is_stdout, out};
+use crate::output::out;
 use crate::types::TypeArgs;
-use crate::{Command, Failure, call, catalogue, files, types};
+use crate::{Command, Failure, call, catalogue, family, files, types};
 use job::Job;
 use seen::{Others, Timed, Tuned};
 
@@ -39,7 +40,8 @@ cuSPARSELt and with our dense kernel. Results are added to the tuning records on
                   falchion tune --shape 4096x4096x512 --epilogue bias-gelu\n  falchion tune --shape 64x64x4096 --batch 96 --dtype f16\n  \
                   falchion tune --rows 300,0,17,512 --n 4096 --k 7168 --dtype e4m3 --scale-block-a 1x128 --scale-block-b 128x128\n  \
                   falchion tune --rows 50,50,50,50 --max-rows 512 --n 4096 --k 7168\n  \
-                  falchion tune --shape 8192x8192x8192 --sparse a",
+                  falchion tune --shape 8192x8192x8192 --sparse a\n  \
+                  falchion tune --family attention --problem \"4x16x4096 mask=causal\"",
     run: |given| TuneArgs::run(given),
 };
 
@@ -79,19 +81,11 @@ impl TuneArgs {
             Ok(selection.ranked)
         };
         let chosen = jobs.iter().map(candidates).collect::<Result<Vec<_>, _>>()?;
-        if let Some(path) = &path {
-            files::writable(path)?;
-        }
+        path.as_deref().map_or(Ok(()), files::writable)?;
         let mut gpu = Gpu::new(0)?;
         writeln!(out(), "{}", gpu.describe())?;
         let peers = Peers::new(&gpu, types)?;
-        let mut record: Option<Box<dyn Write>> = match &path {
-            Some(path) if is_stdout(path) => Some(Box::new(std::io::stdout())),
-            Some(path) => {
-                Some(Box::new(BufWriter::new(OpenOptions::new().create(true).append(true).open(path)?)))
-            }
-            None => None,
-        };
+        let mut record = family::lines(path.as_ref())?;
         let (mut all, mut kept): (Vec<Tuned>, Records) = Default::default();
         let names =
             |ranked: &Vec<Ranked>| ranked.iter().map(|ranked| ranked.gemm.name().to_owned()).collect();
@@ -158,19 +152,14 @@ impl TuneArgs {
         // The libraries are not timed for several GEMMs.
         planned = if job.is_one() { peers.invite(gpu, &request, &inputs, &mut contest)? } else { None };
         planned.iter().try_for_each(|planned| planned.join(&mut contest))?;
-        let mut states = vec![State::Burst];
-        states.extend(self.sustained.then_some(State::Sustained));
-        let protocol = Protocol { states, turns: self.turns, rest: REST, burst: BURST, near: Some(NEAR) };
-        let quiet = View { table: &|_, _| Ok(()), ..View::default() };
-        let figures = contest.run(gpu, &protocol, &quiet)?;
+        let figures = contest.run(gpu, &protocol(self.turns, self.sustained), &QUIET)?;
         let mut tuned = Vec::new();
         for figures in figures.chunks(contest.candidates.len().max(1)) {
-            let time = |place: usize| {
-                let turn = near.iter().position(|&of| of == place)?;
-                Some(figures[turn].microseconds)
-            };
             let timed = kernels.iter().zip(&predicted).enumerate();
-            let timed = timed.map(|(i, (of, &predicted))| Timed::new(of, predicted, time(i)));
+            let timed = timed.map(|(i, (of, &predicted))| {
+                let spec = catalogue::own_words(of.kernel.name());
+                Timed::new((spec, of.kernel.spec()), of, predicted, time(figures, &near, i))
+            });
             let named = |names: &[&str]| {
                 let named = figures.iter().find(|figure| names.contains(&figure.candidate.as_str()));
                 named.map(|figure| figure.microseconds)
@@ -187,6 +176,66 @@ impl TuneArgs {
         inputs.free(gpu)?;
         Ok(tuned)
     }
+}
+
+/// Nothing is printed of single candidates.
+const QUIET: View<'static> = View { monitor: None, step: &|| (), table: &|_, _| Ok(()) };
+
+fn protocol(turns: usize, sustained: bool) -> Protocol {
+    let mut states = vec![State::Burst];
+    states.extend(sustained.then_some(State::Sustained));
+    Protocol { states, turns, rest: REST, burst: BURST, near: Some(NEAR) }
+}
+
+/// The time of a kernel in microseconds, if it was near the best.
+fn time(figures: &[Figure], near: &[usize], kernel: usize) -> Option<f64> {
+    Some(figures[near.iter().position(|&of| of == kernel)?].microseconds)
+}
+
+/// Tunes kernels of a family.
+pub(crate) fn family<K: Family>(given: &Given) -> Result<(), Failure>
+where
+    K: falchion::verify::family::Reference,
+{
+    let (budget, turns): (u32, u32) = (given.value("budget"), given.value("turns"));
+    let protocol = protocol(turns as usize, given.flag("sustained"));
+    let (problems, path) = (family::problems::<K>(given)?, given.get::<PathBuf>("jsonl"));
+    given.finish(&format!("--family {}", K::NAME))?;
+    path.as_deref().map_or(Ok(()), files::writable)?;
+    let mut gpu = Gpu::new(0)?;
+    writeln!(out(), "{}", gpu.describe())?;
+    let (mut lines, mut kept) = (family::lines(path.as_ref())?, RecordsOf::<K>::default());
+    for (problem, request) in &problems {
+        let ranked = family::ranked::<K>(request, machine(), budget as usize)?;
+        let predicted: Vec<f64> = ranked.iter().map(|of| of.microseconds).collect();
+        let kernels: Vec<K> = ranked.into_iter().map(|of| of.kernel).collect();
+        let inputs = Inputs::of(&mut gpu, &kernels, request)?;
+        let operations = K::operations(request);
+        let Screening { kernels, near, candidates } = Screening::run(&mut gpu, &inputs, operations, kernels)?;
+        inputs.free(&mut gpu)?;
+        let mut contest = Contest::new(problem.clone(), operations);
+        contest.candidates = candidates;
+        let figures = contest.run(&mut gpu, &protocol, &QUIET)?;
+        for figures in figures.chunks(contest.candidates.len().max(1)) {
+            let state = figures[0].state;
+            let timed = kernels.iter().zip(&predicted).enumerate().map(|(i, (of, &predicted))| {
+                Timed::new((family::name(&of.kernel), None), of, predicted, time(figures, &near, i))
+            });
+            let line = seen::OfFamily { family: K::NAME, problem, state, kernels: timed.collect() };
+            line.print()?;
+            if let Some(file) = &mut lines {
+                writeln!(file, "{}", serde_json::to_string(&line).map_err(Failure::environment)?)?;
+                file.flush()?;
+            }
+            for (i, of) in kernels.iter().enumerate().filter(|_| state == State::Burst) {
+                if let (Some(spec), Some(time)) = (of.kernel.spec(), time(figures, &near, i)) {
+                    let kept = kept.insert(K::problem(request), Measurement::now(spec, time));
+                    kept.map_err(Failure::environment)?;
+                }
+            }
+        }
+    }
+    if kept.is_empty() { Ok(()) } else { seen::save(&gpu, kept) }
 }
 
 /// The shapes of --shape and --shapes.

@@ -7,15 +7,13 @@ use kernel::KernelSpec;
 
 use super::Many::{List, Once, Positional, Positionals, Repeated};
 use super::Preset::{Is, None, Says};
-use super::Verb::{
-    Attention, Bench, Chart, Emit, Explore, Gemm, Layout, Plan, Schedule, Trace, Trim, Tune, Verify,
-};
+use super::Verb::{Bench, Chart, Emit, Explore, Gemm, Layout, Plan, Schedule, Trace, Trim, Tune, Verify};
 use super::{Many, Preset, Row, Verb};
 use crate::bench::suites::{self, Suite};
 use crate::engine::{Choice, Engines};
 use crate::trace::Pace;
 use crate::types::{BLOCKS, SIDES, operand, operand_b};
-use crate::{attention, layout, numbers, verify};
+use crate::{family, layout, numbers, verify};
 
 /// A row without short name, unit and relations.
 const fn row(
@@ -132,12 +130,35 @@ pub(super) const ROWS: &[Row] = &[
     .many(Repeated)
     .excludes(SAYS_KERNEL),
     row(
-        "kernel",
-        KERNEL,
-        &[(Attention, Says("bf16, d 128, 128 queries by 128 keys, no mask"))],
-        "Attention kernel: the `key=value` words of its spec.",
+        "family",
+        ("FAMILY", names!(family::names())),
+        &[
+            (Plan, Is("gemm")),
+            (Emit, Is("gemm")),
+            (Verify, Is("gemm")),
+            (Trace, Is("gemm")),
+            (Bench, Is("gemm")),
+            (Tune, Is("gemm")),
+        ],
+        "Family of kernels. Those that are no GEMMs have specs and problems of their own: --kernel and --problem.",
+    ),
+    row(
+        "problem",
+        ("PROBLEM", || value_parser!(String)),
+        &[(Plan, None), (Verify, None), (Trace, None), (Bench, None), (Tune, None)],
+        "Problem of --family. attention: sequences x heads x queries x keys, then words of a spec: \
+         `4x16x4096x4096 d=64 mask=causal`, or `4x16/4x4096` where 16 heads share 4 of K and V, with as many keys as queries.",
     )
-    .many(Repeated),
+    .many(Repeated)
+    .needs(&["family"]),
+    row(
+        "compare",
+        ("COUNT", count!(u32, 1..)),
+        &[(Verify, Is("256"))],
+        "Number of results of --family that are compared with the reference, chosen at random. attention: queries.",
+    )
+    .unit("results")
+    .needs(&["family"]),
     // The extents.
     row(
         "m",
@@ -199,27 +220,6 @@ pub(super) const ROWS: &[Row] = &[
     .many(List)
     .signed()
     .excludes(&["rows", "k-groups", "suite", "shapes"]),
-    row(
-        "shape",
-        ("BxHxQxK", || attention::extents.into()),
-        &[(Attention, Says("1x2x256"))],
-        "Sequences x heads x queries x keys. Without keys: as many as queries.",
-    )
-    .many(List),
-    row(
-        "kv-heads",
-        ("COUNT", count!(u32, 1..)),
-        &[(Attention, Says("as many as heads"))],
-        "Heads of K and V, which the heads of Q share equally.",
-    )
-    .unit("heads"),
-    row(
-        "rows",
-        ("COUNT", count!(u32, 1..)),
-        &[(Attention, Says("256"))],
-        "Number of queries that are compared with the reference, chosen at random.",
-    )
-    .unit("queries"),
     row("shapes", FILE, &[(Tune, None)], "File of shapes to measure, one `MxNxK` per line.").excludes(&["rows"]),
     row(
         "suite",
@@ -406,7 +406,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "engine",
         ("ENGINE", || EnumValueParser::<Choice>::new().into()),
-        &[(Gemm, Is("auto")), (Attention, Is("auto"))],
+        &[(Gemm, Is("auto"))],
         "Where to run the kernel.",
     ),
     row(
@@ -418,7 +418,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "seed",
         SEED,
-        &[(Gemm, Is("0")), (Attention, Is("0")), (Verify, Is("0")), (Trace, Is("0"))],
+        &[(Gemm, Is("0")), (Verify, Is("0")), (Trace, Is("0"))],
         "Seed of everything random: matrices, problems, specs, schedules.",
     ),
     row(
@@ -541,17 +541,10 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "turns",
         ("N", count!(u32, 1..)),
-        &[(Bench, Says("7; 3 for --suite selection")), (Tune, Is("5")), (Attention, Says("7"))],
+        &[(Bench, Says("7; 3 for --suite selection")), (Tune, Is("5"))],
         "Number of times that each candidate is timed, per state. In `tune`, each candidate near the best.",
     )
     .unit("turns"),
-    row(
-        "time",
-        SWITCH,
-        &[(Attention, None)],
-        "Time the kernels on the GPU, in bursts, in turns. Their results are checked first.",
-    )
-    .excludes(&["engine"]),
     row(
         "burst-only",
         SWITCH,

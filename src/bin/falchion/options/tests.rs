@@ -53,8 +53,8 @@ fn commands() -> impl Iterator<Item = Command> {
 fn value(verb: Verb, row: &Row, file: &str) -> Option<String> {
     let text = match (row.name, verb) {
         _ if row.value.is_empty() => return None,
-        ("kernel", Verb::Attention) => "d=64 tile=64x64",
-        ("rows" | "kv-heads", Verb::Attention) => "1",
+        ("family", _) => "attention",
+        ("problem", _) => "1x2x100 d=64",
         ("kernel", _) => "tile=64x64x64 store=direct",
         ("m" | "n" | "k" | "width" | "lines", _) => "64",
         ("shape" | "group" | "run", _) => "64x64x64",
@@ -103,7 +103,7 @@ fn said(command: &Command, given: &[&Row], file: &str) -> Option<String> {
         Err(error) => return Some(error.to_string()),
     };
     let run =
-        Given::new(command.verb, matches).and_then(|given| (command.run)(&Given { dry: true, ..given }));
+        Given::new(command.verb, matches).and_then(|given| command.begin(&Given { dry: true, ..given }));
     match run {
         Err(Failure::Closed) => None,
         Err(Failure::Usage(words) | Failure::Environment(words)) => Some(words),
@@ -122,7 +122,6 @@ fn base(verb: Verb, given: &[&'static Row]) -> Vec<&'static Row> {
         Verb::Layout => &["expr"],
         Verb::Trim => &["keep"],
         Verb::Chart => &["records", "card"],
-        Verb::Attention => &["shape"],
         Verb::Verify | Verb::Configs | Verb::Calibrate | Verb::Compile | Verb::Cache | Verb::Clear => &[],
     };
     let mut all: Vec<&'static Row> = given.to_vec();

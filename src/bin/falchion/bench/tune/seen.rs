@@ -4,14 +4,14 @@ use std::io::Write;
 
 use collective::Form;
 use kernel::disk::Cache;
-use kernel::disk::records::{Measurement, Problem, Records};
+use kernel::disk::records::{Measurement, Problem, Records, RecordsOf};
 use kernel::driver::tune;
-use kernel::{Gpu, GroupedProblem, KernelSpec, Request};
+use kernel::{Family, Gpu, GroupedProblem, KernelSpec, Request};
 use serde::{Deserialize, Serialize};
 
+use crate::Failure;
 use crate::bench::measure::State;
 use crate::output::out;
-use crate::{Failure, catalogue};
 
 /// The measurements of one shape, as a line of a record.
 #[derive(Debug, Serialize, Deserialize)]
@@ -77,18 +77,57 @@ pub(in crate::bench) struct Timed {
 }
 
 impl Timed {
-    pub(super) fn new(timed: &tune::Timed, predicted: f64, microseconds: Option<f64>) -> Self {
-        let &tune::Timed { kernel: ref gemm, slots, quick } = timed;
-        let spec = catalogue::own_words(gemm.name());
-        Self { spec, predicted: Some(predicted), slots, quick, microseconds, kernel: gemm.spec() }
+    pub(super) fn new<K>(
+        (spec, kernel): (String, Option<KernelSpec>),
+        &tune::Timed { slots, quick, .. }: &tune::Timed<K>,
+        predicted: f64,
+        microseconds: Option<f64>,
+    ) -> Self {
+        Self { spec, predicted: Some(predicted), slots, quick, microseconds, kernel }
+    }
+
+    /// The best of some kernels with its time.
+    fn best(kernels: &[Self]) -> Option<(&Self, f64)> {
+        let times = kernels.iter().filter_map(|timed| Some((timed, timed.microseconds?)));
+        times.min_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    /// Prints the best of some kernels, and the model's choice, which is the first.
+    fn print(problem: &str, state: State, kernels: &[Self]) -> std::io::Result<()> {
+        let Some((_, time)) = Self::best(kernels) else { return Ok(()) };
+        let first = kernels.first();
+        let model = first.and_then(|first| first.microseconds).unwrap_or(f64::NAN);
+        let predicted = first.and_then(|first| first.predicted).unwrap_or(f64::NAN);
+        let state = state.name();
+        write!(
+            out(),
+            "{problem:>20} {state:9} best {time:8.1} us, model's {model:8.1} (predicted {predicted:8.1}); "
+        )
+    }
+}
+
+/// The measurements of a problem of another family, as a line of a record.
+#[derive(Debug, Serialize)]
+pub(super) struct OfFamily<'a> {
+    pub(super) family: &'static str,
+    pub(super) problem: &'a str,
+    pub(super) state: State,
+    pub(super) kernels: Vec<Timed>,
+}
+
+impl OfFamily<'_> {
+    pub(super) fn print(&self) -> std::io::Result<()> {
+        Timed::print(self.problem, self.state, &self.kernels)?;
+        let best = Timed::best(&self.kernels).map_or("", |(best, _)| &best.spec);
+        writeln!(out(), "{best}")?;
+        out().flush()
     }
 }
 
 impl Line {
     /// The best kernel with its time.
     fn best(&self) -> Option<(&Timed, f64)> {
-        let times = self.kernels.iter().filter_map(|timed| Some((timed, timed.microseconds?)));
-        times.min_by(|a, b| a.1.total_cmp(&b.1))
+        Timed::best(&self.kernels)
     }
 
     /// The times of the library's first choice, and of the faster of its two.
@@ -175,15 +214,7 @@ impl Tuned {
     pub(super) fn print(&self) -> Result<(), Failure> {
         let line = &self.line;
         let Some((best, time)) = line.best() else { return Ok(()) };
-        let model = line.kernels.first().and_then(|first| first.microseconds).unwrap_or(f64::NAN);
-        let shape = format!("{}x{}x{}", line.m, line.n, line.k);
-        let state = line.state;
-        let predicted = line.kernels.first().and_then(|first| first.predicted).unwrap_or(f64::NAN);
-        write!(
-            out(),
-            "{shape:>20} {:9} best {time:8.1} us, model's {model:8.1} (predicted {predicted:8.1}); ",
-            state.name()
-        )?;
+        Timed::print(&format!("{}x{}x{}", line.m, line.n, line.k), line.state, &line.kernels)?;
         if let Some([first, fastest]) = line.ratios() {
             write!(
                 out(),
@@ -200,17 +231,17 @@ impl Tuned {
 }
 
 /// Adds records to those on disk, if there is a folder for them.
-pub(super) fn save(gpu: &Gpu, mut records: Records) -> Result<(), Failure> {
+pub(super) fn save<K: Family>(gpu: &Gpu, mut records: RecordsOf<K>) -> Result<(), Failure> {
     let Some(cache) = Cache::of_environment().map_err(Failure::environment)? else {
         writeln!(out(), "the records are kept nowhere: FALCHION_CACHE is empty")?;
         return Ok(());
     };
-    let key = gpu.context().key(Records::digest())?;
+    let key = gpu.context().key(RecordsOf::<K>::digest())?;
     let count = records.len();
     for warning in records.save(&cache, &key).map_err(Failure::environment)? {
         writeln!(out(), "warning: {warning}")?;
     }
-    writeln!(out(), "kept what was measured of {count} shapes in {}", cache.folder().display())?;
+    writeln!(out(), "kept what was measured of {count} problems in {}", cache.folder().display())?;
     Ok(())
 }
 
@@ -249,6 +280,8 @@ mod tests {
     use cute_rs::atom::Major;
     use kernel::{GemmProblem, Known, Machine, Types};
 
+    use crate::catalogue;
+
     use super::*;
 
     const ONE: GemmProblem = GemmProblem { m: 317, n: 512, k: 256 };
@@ -258,7 +291,7 @@ mod tests {
         let selection = kernel::search(&request.known(Known::Nothing), &Machine::h200(), 2);
         let timed = selection.ranked.into_iter().zip(times).map(|(ranked, time)| {
             let of = tune::Timed { kernel: ranked.gemm, slots: 132, quick: 9.5 };
-            Timed::new(&of, 10.25, time)
+            Timed::new((catalogue::own_words(of.kernel.name()), of.kernel.spec()), &of, 10.25, time)
         });
         Tuned::new(request, "kk", State::Burst, timed.collect(), Others::default())
     }

@@ -1,0 +1,255 @@
+//! `--family`: plan, emit, verify, trace, bench and tune for kernels of any family that is no GEMM.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use falchion::attention::Attention;
+use falchion::verify::family::{self, Reference};
+use kernel::{Card, Engine, Family, Machine, Predicted};
+
+use crate::engine::{Engines, machine};
+use crate::options::{Given, Verb};
+use crate::output::{is_stdout, out};
+use crate::{Failure, bench, files, trace};
+
+/// The families. GEMM is the first: its commands have options of their own.
+const FAMILIES: [(&str, fn(Verb) -> Option<Run>); 2] =
+    [("gemm", |_| None), (Attention::NAME, of::<Attention>)];
+
+/// The names of the families.
+pub(crate) fn names() -> [&'static str; FAMILIES.len()] {
+    FAMILIES.map(|(name, _)| name)
+}
+
+/// A command.
+type Run = fn(&Given) -> Result<(), Failure>;
+
+/// The command for the family that was given; `None` for GEMMs.
+pub(crate) fn command(given: &Given, verb: Verb) -> Option<Run> {
+    let name = given.get::<String>("family")?;
+    let (_, of) = FAMILIES.into_iter().find(|(of, _)| *of == name)?;
+    of(verb)
+}
+
+/// The commands of a family.
+fn of<K: Reference>(verb: Verb) -> Option<Run> {
+    match verb {
+        Verb::Plan => Some(plan::<K>),
+        Verb::Emit => Some(emit::<K>),
+        Verb::Verify => Some(verify::<K>),
+        Verb::Trace => Some(traced::<K>),
+        Verb::Bench => Some(bench::family::<K>),
+        Verb::Tune => Some(bench::tune::family::<K>),
+        _ => None,
+    }
+}
+
+/// A problem: its text and its request.
+pub(crate) type Problem<K> = (String, <K as Family>::Request<'static>);
+
+/// The problems of `--problem`, at least one.
+pub(crate) fn problems<K: Reference>(given: &Given) -> Result<Vec<Problem<K>>, Failure> {
+    let texts: Vec<String> = given.list("problem");
+    if texts.is_empty() {
+        return Err(Failure::usage(format!("--family {} needs --problem", K::NAME)));
+    }
+    let read = |text: String| {
+        let request = K::request(&text).map_err(|error| Failure::usage(format!("--problem {text}: {error}")));
+        request.map(|request| (K::problem(&request).to_string(), request))
+    };
+    texts.into_iter().map(read).collect()
+}
+
+/// The kernels of `--kernel`.
+pub(crate) fn kernels<K: Family>(texts: &[String]) -> Result<Vec<K>, Failure> {
+    let read = |text: &String| {
+        let spec = text.parse::<K::Spec>().map_err(|error| error.to_string());
+        let kernel = spec.and_then(|spec| K::of_spec(&spec));
+        kernel.map_err(|error| Failure::usage(format!("--kernel {text}: {error}")))
+    };
+    texts.iter().map(read).collect()
+}
+
+/// The kernels that are ranked first for a request.
+pub(crate) fn ranked<K: Family>(
+    request: &K::Request<'_>,
+    machine: &Machine,
+    most: usize,
+) -> Result<Vec<Predicted<K>>, Failure> {
+    let about = |error| Failure::usage(format!("--problem {}: {error}", K::problem(request)));
+    K::ranked(request, machine, most).map_err(about)
+}
+
+/// What a kernel is called.
+pub(crate) fn name<K: Family>(kernel: &K) -> String {
+    let spec = kernel.spec().map(|spec| spec.to_string());
+    spec.filter(|spec| !spec.is_empty()).unwrap_or_else(|| "the default".to_owned())
+}
+
+/// The kernel of `--kernel`.
+fn kernel<K: Family>(given: &Given) -> Result<Option<K>, Failure> {
+    let text = given.get::<String>("kernel").into_iter().collect::<Vec<_>>();
+    Ok(kernels(&text)?.pop())
+}
+
+fn needed<K: Family>(given: &Given) -> Result<K, Failure> {
+    kernel(given)?.ok_or_else(|| Failure::usage("--kernel was needed: the words of a spec"))
+}
+
+/// Number of kernels that a ranking shows.
+const SHOWN: usize = 12;
+
+fn plan<K: Reference>(given: &Given) -> Result<(), Failure> {
+    let (kernel, card): (Option<K>, String) = (kernel(given)?, given.value("card"));
+    if let Some(kernel) = kernel {
+        given.finish("--kernel")?;
+        return explain(&kernel);
+    }
+    let named = Card::NAMED.into_iter().find(|(name, _)| *name == card);
+    let machine = named.map_or(Machine::h200(), |(_, card)| Machine::of(&card));
+    let problems = problems::<K>(given)?;
+    given.finish(&format!("--family {}", K::NAME))?;
+    for (problem, request) in problems {
+        let ranked = ranked::<K>(&request, &machine, SHOWN)?;
+        writeln!(out(), "{problem}, predicted for {}\n", card.to_uppercase())?;
+        writeln!(out(), "{:>10} {:>8}  kernel", "us", "TFLOP/s")?;
+        let operations = K::operations(&request);
+        for Predicted { kernel, microseconds } in ranked {
+            let rate = operations / microseconds / 1e6;
+            writeln!(out(), "{microseconds:10.1} {rate:8.0}  {}", name(&kernel))?;
+        }
+    }
+    Ok(())
+}
+
+fn explain<K: Reference>(kernel: &K) -> Result<(), Failure> {
+    let program = kernel.program()?;
+    let function = program.function();
+    let [x, y, z] = function.cluster;
+    let own = [
+        ("cluster", format!("{x}x{y}x{z}"), "CTAs"),
+        ("threads", function.threads.to_string(), "per CTA"),
+        ("shared bytes", function.shared_bytes.to_string(), "of the 232448 that a CTA can have"),
+    ];
+    writeln!(out(), "{} ({})", name(kernel), program.name())?;
+    let own = own.map(|(what, value, why)| [what.to_owned(), value, why.to_owned()]);
+    for [what, value, why] in own.into_iter().chain(kernel.numbers()) {
+        writeln!(out(), "{what:24} {value:>12}  {why}")?;
+    }
+    Ok(())
+}
+
+fn emit<K: Reference>(given: &Given) -> Result<(), Failure> {
+    let kernel: K = needed(given)?;
+    let path = given.get::<PathBuf>("out").unwrap_or_else(|| PathBuf::from("-"));
+    given.finish("a kernel's PTX")?;
+    files::writable(&path)?;
+    files::write_text(&path, kernel.program()?.text())
+}
+
+/// Number of kernels that are checked if none is given.
+const CHECKED: usize = 4;
+
+fn verify<K: Reference>(given: &Given) -> Result<(), Failure> {
+    let (engines, seed, rows): (Engines, u64, u32) =
+        (given.value("engine"), given.value("seed"), given.value("compare"));
+    let (own, problems) = (kernel::<K>(given)?, problems::<K>(given)?);
+    given.finish(&format!("--family {}", K::NAME))?;
+    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    for (at, engine) in engines.open()? {
+        let mut engine = match engine {
+            Ok(engine) => engine,
+            Err(error) => {
+                writeln!(out(), "skip {} problems on a GPU: {error}", problems.len())?;
+                skipped += problems.len();
+                continue;
+            }
+        };
+        for (problem, request) in &problems {
+            let kernels = match &own {
+                Some(kernel) => vec![kernel.clone()],
+                None => ranked::<K>(request, machine(), CHECKED)?.into_iter().map(|of| of.kernel).collect(),
+            };
+            for kernel in kernels {
+                match check((at, &mut *engine), (problem, request), &kernel, (seed, rows as usize)) {
+                    Ok(()) => passed += 1,
+                    Err(Failure::Wrong) => failed += 1,
+                    Err(other) => return Err(other),
+                }
+            }
+        }
+    }
+    writeln!(out(), "{passed} passed, {failed} failed, {skipped} skipped")?;
+    if failed == 0 { Ok(()) } else { Err(Failure::Wrong) }
+}
+
+/// Checks a kernel on random inputs, and prints what was found.
+///
+/// # Errors
+/// It is wrong; it cannot compute the problem; the engine failed.
+pub(crate) fn check<K: Reference>(
+    (at, engine): (&str, &mut dyn Engine),
+    (problem, request): (&str, &K::Request<'_>),
+    kernel: &K,
+    sample: (u64, usize),
+) -> Result<(), Failure> {
+    let what = format!("{problem}: {} on {at}", name(kernel));
+    match family::check(engine, kernel, request, sample) {
+        Ok(agreed) => {
+            let (compared, ratio) = (agreed.compared, agreed.ratio);
+            Ok(writeln!(out(), "ok   {what}: {compared} elements, {ratio:.2} of the bound")?)
+        }
+        Err(error @ (family::FamilyError::Engine(_) | family::FamilyError::Program(_))) => {
+            Err(Failure::environment(error))
+        }
+        Err(error @ family::FamilyError::Call(_)) => Err(Failure::usage(error)),
+        Err(wrong) => {
+            writeln!(out(), "FAIL {what}: {wrong}")?;
+            Err(Failure::Wrong)
+        }
+    }
+}
+
+/// Operations of the largest problem that is traced: it takes minutes.
+const MOST_OPERATIONS: f64 = 1e11;
+
+fn traced<K: Reference>(given: &Given) -> Result<(), Failure> {
+    let kept = trace::Kept::read(given)?;
+    let own: Option<K> = kernel(given)?;
+    let mut problems = problems::<K>(given)?;
+    let (clusters, schedule) = (given.value("clusters"), trace::schedule(given));
+    given.finish(&format!("--family {}", K::NAME))?;
+    let (Some((problem, request)), true) = (problems.pop(), problems.is_empty()) else {
+        return Err(Failure::usage("one --problem is traced"));
+    };
+    let operations = K::operations(&request);
+    if operations > MOST_OPERATIONS {
+        return Err(Failure::usage(format!(
+            "--problem {problem} has {operations:.1e} operations, at most {MOST_OPERATIONS:.0e} are traced"
+        )));
+    }
+    let kernel = match own {
+        Some(kernel) => kernel,
+        None => {
+            let first = ranked::<K>(&request, machine(), 1)?.pop();
+            first.ok_or_else(|| Failure::usage("no kernel was ranked"))?.kernel
+        }
+    };
+    let traced = family::trace(&kernel, &K::call(&request), (clusters, schedule.0, schedule.1));
+    let Some((trace, outcome)) = traced.map_err(Failure::environment)? else {
+        return Err(Failure::usage(format!("--problem {problem} has nothing to compute")));
+    };
+    kept.keep(&trace)?;
+    outcome.map_err(Failure::environment)
+}
+
+/// A file of lines of JSON to append to, if one is given.
+pub(crate) fn lines(path: Option<&PathBuf>) -> Result<Option<Box<dyn Write>>, Failure> {
+    let Some(path) = path else { return Ok(None) };
+    files::writable(path)?;
+    if is_stdout(path) {
+        return Ok(Some(Box::new(io::stdout())));
+    }
+    Ok(Some(Box::new(io::BufWriter::new(OpenOptions::new().create(true).append(true).open(path)?))))
+}

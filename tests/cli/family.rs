@@ -1,0 +1,47 @@
+//! `--family`: the commands for kernels that are no GEMM.
+
+use super::falchion;
+
+/// What each command prints, or why it refuses.
+#[test]
+fn attention_has_the_commands_of_gemm() {
+    const OF: [&str; 2] = ["--family", "attention"];
+    const CAUSAL: &str = "d=64 tile=64x64 mask=causal";
+    for (line, code, words) in [
+        (&["plan", "--kernel", CAUSAL][..], 0, "stages of K"),
+        (
+            &["plan", "--problem", "4x16/4x4096 mask=causal"],
+            0,
+            "4x16/4x4096x4096 mask=causal, predicted for H200",
+        ),
+        (&["emit", "--kernel", CAUSAL], 0, ".visible .entry attention_bf16_64_64x64_causal"),
+        (
+            &["verify", "--problem", "1x4/2x70x90 d=64", "--engine", "emulator"],
+            0,
+            "4 passed, 0 failed, 0 skipped",
+        ),
+        // Another mask than that of the problem.
+        (
+            &["verify", "--problem", "1x1x70 d=64", "--kernel", CAUSAL],
+            1,
+            "FAIL 1x1/1x70x70 d=64: d=64 tile=64x64 mask=causal",
+        ),
+        (&["trace", "--problem", "1x1x70 d=64"], 0, "kernel    attention_bf16_64_64x80_full"),
+        (&["trace", "--problem", "64x64x8192"], 2, "at most 1e11 are traced"),
+        (&["plan"], 2, "--family attention needs --problem"),
+        (&["plan", "--problem", "4x16"], 2, "sequences x heads x queries x keys were needed"),
+        (&["plan", "--problem", "4x16x64 tile=64x64"], 2, "format, output, d and mask are a problem's words"),
+        (&["plan", "--problem", "4x16x64 d=80"], 2, "--problem 4x16/16x64x64 d=80"),
+        (
+            &["verify", "--problem", "1x1x70", "--suite", "quick"],
+            2,
+            "--suite cannot be used with --family attention",
+        ),
+    ] {
+        let run = falchion(&[line, &OF].concat());
+        let text = format!("{}{}", run.stdout, run.stderr);
+        assert!(run.code == Some(code) && text.contains(words), "{line:?}: {:?} {text}", run.code);
+    }
+    let without = falchion(&["plan", "--problem", "4x16x64"]);
+    assert!(without.stderr.contains("--problem needs --family"), "{}", without.stderr);
+}
