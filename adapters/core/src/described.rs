@@ -1,13 +1,14 @@
 //! A kernel with the arguments of its epilogue by name, whose launches are kept and moved to new addresses.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use falchion::collective::tree::Shape;
 use falchion::collective::{Format, Formula, Input};
 use falchion::kernel::operands::{Contents, Extents, Layouts, Memory, Visit, Visited};
-use falchion::kernel::{AnyGemm, Call, Kernel, Launch, LaunchError, LinearArguments, Program};
+use falchion::kernel::{AnyGemm, Call, Kernel, Launch, LaunchError, LinearArguments, Program, WorkspaceRef};
 use falchion::ptx::VerifyError;
 
+use crate::kept::{Shelf, Shelved};
 use crate::slots::{Kind, Slot, slots};
 
 /// The arguments of a call's epilogue.
@@ -96,6 +97,13 @@ impl Described {
     }
 }
 
+impl Shelved for Described {
+    fn shelf() -> &'static Shelf<Self> {
+        static SHELF: LazyLock<Shelf<Described>> = LazyLock::new(Shelf::default);
+        &SHELF
+    }
+}
+
 impl Kernel<Call<Epilogue>> for Described {
     fn program(&self) -> Result<Program, VerifyError> {
         self.gemm.program()
@@ -103,6 +111,10 @@ impl Kernel<Call<Epilogue>> for Described {
 
     fn workspace(&self, call: &Call<Epilogue>, slots: u32) -> u64 {
         self.gemm.workspace(call, slots)
+    }
+
+    fn lend_workspace(&self, call: &mut Call<Epilogue>, workspace: Option<WorkspaceRef>) {
+        call.workspace = workspace;
     }
 
     fn launch(&self, call: &Call<Epilogue>, slots: u32) -> Result<Option<Launch>, LaunchError> {

@@ -3,21 +3,20 @@
 
 use core::ffi::c_void;
 use core::fmt;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use falchion::collective::Format;
 use falchion::collective::tree::Shape;
 use falchion::cute_rs::atom::Major;
-use falchion::kernel::driver::{Context, Loaded};
 use falchion::kernel::{
-    AnyGemm, Call, EngineError, GemmProblem, Kernel, KernelSpec, Machine, Program, Ranked, Request,
+    AnyGemm, Call, EngineError, GemmProblem, KernelSpec, Machine, Program, Ranked, Request,
     SpecError, Types, fastest, rank,
 };
 
 use crate::described::{Described, Epilogue};
-use crate::host::{self, Run};
+use crate::host::Run;
+use crate::kept::Kept;
 use crate::slots::Slot;
 
 /// Why there is no kernel for a description.
@@ -47,29 +46,16 @@ pub const fn aligned(bytes: u32) -> u64 {
 
 /// The kernel for a described GEMM.
 pub struct Gemm {
-    kernel: Described,
-    program: Program,
+    kept: Kept<Described>,
     slots: Arc<[Slot]>,
     reason: String,
     microseconds: f64,
-    /// The card for which the kernel was loaded last, and the loaded kernel.
-    loaded: Mutex<Option<(usize, Shared)>>,
 }
 
 impl fmt::Debug for Gemm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gemm").field("kernel", &self.kernel.gemm().name()).finish_non_exhaustive()
+        f.debug_struct("Gemm").field("kernel", &self.gemm().name()).finish_non_exhaustive()
     }
-}
-
-/// A loaded kernel. Different GEMMs may have one kernel.
-type Shared = Arc<Mutex<Loaded<Described>>>;
-
-/// The kernels that are loaded, by card and name of their entry.
-type Kernels = HashMap<(usize, String), Shared>;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Gemm {
@@ -97,17 +83,18 @@ impl Gemm {
         let halvings = request.fusion.map_or(0, |formula| formula.halvings());
         let slots = kernel.slots(Shape { m: problem.m, n: problem.n >> halvings }).into();
         let microseconds = prediction.microseconds;
-        Ok(Self { kernel, program, slots, reason, microseconds, loaded: Mutex::default() })
+        let text = kernel.gemm().entry_name();
+        Ok(Self { kept: Kept::new(kernel, program, text), slots, reason, microseconds })
     }
 
     /// The kernel as a value.
     pub fn gemm(&self) -> &AnyGemm {
-        self.kernel.gemm()
+        self.kept.kernel().gemm()
     }
 
     /// The kernel's program.
     pub fn program(&self) -> &Program {
-        &self.program
+        self.kept.program()
     }
 
     /// The text of the kernel's spec.
@@ -135,39 +122,17 @@ impl Gemm {
     /// # Errors
     /// The driver's.
     pub fn load(&self, ordinal: usize) -> Result<(), EngineError> {
-        self.loaded_on(ordinal).map(|_| ())
-    }
-
-    fn loaded_on(&self, ordinal: usize) -> Result<Shared, EngineError> {
-        static KERNELS: OnceLock<Mutex<Kernels>> = OnceLock::new();
-        if let Some((_, loaded)) = lock(&self.loaded).as_ref().filter(|(known, _)| *known == ordinal) {
-            return Ok(Arc::clone(loaded));
-        }
-        let key = (ordinal, self.gemm().entry_name());
-        let known = lock(KERNELS.get_or_init(Mutex::default)).get(&key).cloned();
-        let loaded = match known {
-            Some(loaded) => loaded,
-            None => {
-                let context = Context::primary(ordinal)?;
-                let made = Loaded::load_in(&context, self.kernel.clone(), self.program.clone())?;
-                let made = Arc::new(Mutex::new(made));
-                Arc::clone(lock(KERNELS.get_or_init(Mutex::default)).entry(key).or_insert(made))
-            }
-        };
-        *lock(&self.loaded) = Some((ordinal, Arc::clone(&loaded)));
-        Ok(loaded)
+        self.kept.on(ordinal).map(|_| ())
     }
 
     /// The card for which the kernel was loaded last; `None` if it was not loaded.
     pub fn card(&self) -> Option<usize> {
-        lock(&self.loaded).as_ref().map(|(ordinal, _)| *ordinal)
+        self.kept.card()
     }
 
     /// Bytes of workspace that a call needs on that card; `None` if the kernel was not loaded.
     pub fn workspace(&self, call: &Call<Epilogue>) -> Option<u64> {
-        let loaded = lock(&self.loaded).as_ref().map(|(_, loaded)| Arc::clone(loaded))?;
-        let slots = lock(&loaded).slots();
-        Some(self.kernel.workspace(call, slots))
+        self.kept.workspace(call)
     }
 
     /// Enqueues a call on a stream of the card's primary context. A call of a shape that was launched before
@@ -184,9 +149,8 @@ impl Gemm {
         stream: *mut c_void,
         call: &Call<Epilogue>,
     ) -> Result<(), EngineError> {
-        let loaded = self.loaded_on(ordinal)?;
         // SAFETY: the caller guarantees it.
-        unsafe { lock(&loaded).launch_raw(stream, call) }
+        unsafe { self.kept.launch(ordinal, stream, call) }
     }
 
     /// Runs a call on the host's memory, in the emulator. `None` if there was nothing to compute.
@@ -199,7 +163,7 @@ impl Gemm {
     /// writes can be written, and nobody else uses it meanwhile.
     pub unsafe fn emulate(&self, call: &Call<Epilogue>, how: Run) -> Result<Option<Duration>, EngineError> {
         // SAFETY: the caller guarantees it.
-        unsafe { host::run(&self.kernel, &self.program, call, how) }
+        unsafe { self.kept.emulate(call, how) }
     }
 }
 

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use falchion::emulator::{Numerics, Schedule};
 use falchion::kernel::operands::{Memory, Visit};
-use falchion::kernel::{Buffer, Call, Emulator, Engine, EngineError, Kernel, LaunchError, Program};
-
-use crate::described::{Described, Epilogue};
+use falchion::kernel::{Buffer, Emulator, Engine, EngineError, Kernel, LaunchError, Program};
 
 /// How the emulator runs a call.
 #[derive(Clone, Copy, Debug)]
@@ -86,10 +84,10 @@ impl Visit for Upload<'_> {
 /// # Safety
 /// Every piece of memory that the call names can be read as far as its extents reach; what the kernel writes
 /// can be written, and nobody else uses it meanwhile.
-pub(crate) unsafe fn run(
-    kernel: &Described,
+pub(crate) unsafe fn run<C: Clone>(
+    kernel: &impl Kernel<C>,
     program: &Program,
-    call: &Call<Epilogue>,
+    call: &C,
     run: Run,
 ) -> Result<Option<Duration>, EngineError> {
     let numerics = if run.exact { Numerics::Exact } else { Numerics::Fast };
@@ -97,18 +95,18 @@ pub(crate) unsafe fn run(
     let slots = engine.slots(program)?;
     let refused = |source: LaunchError| EngineError::Call { kernel: program.name().to_owned(), source };
     // The caller's own addresses are checked, as a launch checks them. The workspace is the emulator's.
-    let bytes = kernel.workspace(call, slots);
-    let workspace = engine.workspace(bytes)?;
-    let mut call = Call { workspace, ..call.clone() };
+    let workspace = engine.workspace(kernel.workspace(call, slots))?;
+    let mut call = call.clone();
+    kernel.lend_workspace(&mut call, workspace);
     if kernel.launch(&call, slots).map_err(refused)?.is_none() {
         return Ok(None);
     }
-    call.workspace = None;
+    kernel.lend_workspace(&mut call, None);
     let mut upload = Upload { engine: &mut engine, copied: Vec::new(), failed: None };
     kernel.visit(&mut call, &mut upload);
     let Upload { copied, failed, .. } = upload;
     failed.map_or(Ok(()), Err)?;
-    call.workspace = workspace;
+    kernel.lend_workspace(&mut call, workspace);
     let Some(launch) = kernel.launch(&call, slots).map_err(refused)? else { return Ok(None) };
     let time = engine.launch(program, launch.grid, &launch.arguments)?;
     for Copied { host, bytes, buffer, before, .. } in copied.into_iter().filter(|copied| copied.writes) {

@@ -1,20 +1,23 @@
-//! A GEMM that is described at run time, for adapters to other languages: the kernel is chosen, or taken from
+//! A GEMM, or attention, that is described at run time, for adapters to other languages: the kernel is chosen, or taken from
 //! a spec; the epilogue may be a text; it is launched with plain addresses on any stream, or run in the
 //! emulator on the host's memory.
 //!
 //! A description is a [`Request`](falchion::kernel::Request). Its addresses say only which powers of two
 //! divide the later ones: see [`aligned`].
 //!
-//! * [`Gemm`]: the chosen kernel.
+//! * [`Gemm`]: the chosen kernel; [`Attend`] is one of attention.
 //! * [`Slot`]: an argument of the epilogue's text, and what it must be.
 //! * [`Epilogue`]: the arguments of a call's epilogue.
 
+mod attention;
 mod described;
 mod gemm;
 mod host;
+mod kept;
 mod slots;
 mod words;
 
+pub use attention::Attend;
 pub use described::{Described, Epilogue};
 pub use gemm::{Gemm, Refusal, aligned};
 pub use host::Run;

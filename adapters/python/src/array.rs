@@ -7,6 +7,8 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use pyo3::{PyTypeInfo, intern};
 
+use crate::exchange::Exchange;
+
 /// Where the elements are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Place {
@@ -47,8 +49,6 @@ pub(crate) struct Array<'py> {
     pub(crate) format: Option<Format>,
     /// Bytes per element.
     pub(crate) bytes: u32,
-    /// Whether torch records what becomes of it, for a gradient.
-    pub(crate) recorded: bool,
 }
 
 /// A `ValueError`.
@@ -90,6 +90,9 @@ pub(crate) struct Torch {
     tensor: Py<PyAny>,
     types: Vec<Option<Py<PyAny>>>,
     stream: Py<PyAny>,
+    /// Whether operations are recorded for gradients.
+    records: Py<PyAny>,
+    exchange: Option<Exchange>,
 }
 
 impl Torch {
@@ -105,17 +108,24 @@ impl Torch {
         // The stream's handle without an object for the stream. An older torch has only the object.
         let inner = module.getattr("_C").and_then(|inner| inner.getattr("_cuda_getCurrentRawStream"));
         let stream = inner.map_or_else(|_| py.None(), Bound::unbind);
-        let tensor = module.getattr("Tensor").ok()?.unbind();
-        Some(TORCH.get_or_init(py, || Self { module: module.unbind(), tensor, types, stream }))
+        let tensor = module.getattr("Tensor").ok()?;
+        let records = module.getattr("is_grad_enabled").ok()?.unbind();
+        let exchange = Exchange::of(&tensor);
+        let tensor = tensor.unbind();
+        let all = Self { module: module.unbind(), tensor, types, stream, records, exchange };
+        Some(TORCH.get_or_init(py, || all))
     }
 
-    /// Whether operations are recorded for gradients.
-    pub(crate) fn records(&self, py: Python<'_>) -> PyResult<bool> {
-        self.module.bind(py).call_method0("is_grad_enabled")?.is_truthy()
+    /// Whether operations are recorded now.
+    fn records(&self, py: Python<'_>) -> PyResult<bool> {
+        self.records.bind(py).call0()?.is_truthy()
     }
 
     /// The handle of a card's current stream.
     pub(crate) fn stream(&self, py: Python<'_>, ordinal: usize) -> PyResult<usize> {
+        if let Some(exchange) = &self.exchange {
+            return exchange.stream(py, ordinal);
+        }
         if self.stream.is_none(py) {
             let cuda = self.module.bind(py).getattr("cuda")?;
             return cuda.call_method1("current_stream", (ordinal,))?.getattr("cuda_stream")?.extract();
@@ -128,10 +138,17 @@ impl<'py> Array<'py> {
     /// The array of an argument.
     pub(crate) fn of(name: &str, object: &Bound<'py, PyAny>) -> PyResult<Self> {
         let py = object.py();
-        if let Some(torch) = Torch::imported(py)
-            && object.is_instance(torch.tensor.bind(py))?
-        {
-            return Self::of_tensor(name, object, torch);
+        if let Some(torch) = Torch::imported(py) {
+            let class = torch.tensor.bind(py);
+            // Subclasses, which may have no memory, have only attributes.
+            if let (Some(exchange), true) = (&torch.exchange, object.get_type().is(class))
+                && let Some(array) = Self::exchanged(object, exchange)
+            {
+                return Ok(array);
+            }
+            if object.is_instance(class)? {
+                return Self::of_tensor(name, object, torch);
+            }
         }
         if object.hasattr(intern!(py, "__array_interface__"))? {
             return Self::of_numpy(name, object);
@@ -147,6 +164,33 @@ impl<'py> Array<'py> {
             "{name} is of type {}, an array of numpy, a tensor of torch or an object with __dlpack__ was needed",
             object.get_type().name()?
         ))
+    }
+
+    /// The tensor of an exchange; `None` for a type, a place or a rank that is refused with its attributes.
+    fn exchanged(object: &Bound<'py, PyAny>, exchange: &Exchange) -> Option<Self> {
+        let tensor = exchange.tensor(object)?;
+        let place = match tensor.device {
+            [1, _] => Place::Host,
+            [2, ordinal] => Place::Cuda(usize::try_from(ordinal).ok()?),
+            _ => return None,
+        };
+        let dtype = tensor.dtype()?;
+        let (_, format, bytes) = TYPES.iter().find(|(name, ..)| *name == dtype)?;
+        let (sizes, rank) = tensor.sizes::<MOST>()?;
+        let (library, address) = (Library::Torch, tensor.address());
+        let (format, bytes) = (*format, *bytes);
+        Some(Self { object: object.clone(), library, place, address, sizes, rank, format, bytes })
+    }
+
+    /// Whether torch records what becomes of the array, for a gradient.
+    pub(crate) fn recorded(&self) -> PyResult<bool> {
+        let py = self.object.py();
+        match (self.library, Torch::imported(py)) {
+            (Library::Torch, Some(torch)) if torch.records(py)? => {
+                self.object.getattr(intern!(py, "requires_grad"))?.is_truthy()
+            }
+            _ => Ok(false),
+        }
     }
 
     fn of_tensor(name: &str, object: &Bound<'py, PyAny>, torch: &Torch) -> PyResult<Self> {
@@ -177,7 +221,6 @@ impl<'py> Array<'py> {
             rank: 0,
             format: TYPES[index].1,
             bytes: TYPES[index].2,
-            recorded: object.getattr(intern!(py, "requires_grad"))?.is_truthy()?,
         };
         all.sized(name, &shape, &strides, 1)
     }
@@ -201,7 +244,6 @@ impl<'py> Array<'py> {
             rank: 0,
             format,
             bytes,
-            recorded: false,
         };
         all.sized(name, &shape, &strides, bytes.into())
     }
@@ -263,6 +305,19 @@ impl<'py> Array<'py> {
             Library::Torch => object.call_method0(intern!(py, "contiguous"))?,
         };
         Self::of(name, &turned(&packed)?)
+    }
+
+    /// A new array of a shape with elements of the same type, in the same place.
+    pub(crate) fn room(&self, shape: &[i64]) -> PyResult<Bound<'py, PyAny>> {
+        let py = self.object.py();
+        let shape = PyTuple::new(py, shape)?;
+        match self.library {
+            Library::Numpy => {
+                let dtype = self.object.getattr(intern!(py, "dtype"))?;
+                py.import("numpy")?.call_method1("empty", (shape, dtype))
+            }
+            Library::Torch => self.object.call_method1(intern!(py, "new_empty"), (shape,)),
+        }
     }
 
     /// A new array of a shape, in the same place. Its elements have this format, with a type of this array's library.

@@ -100,7 +100,7 @@ struct Key {
 }
 
 /// Number of choices that are kept. Beyond that, all are forgotten.
-const KEPT: usize = 4096;
+pub(crate) const KEPT: usize = 4096;
 
 static CHOSEN: LazyLock<Mutex<HashMap<Key, Arc<Chosen>>>> = LazyLock::new(Mutex::default);
 
@@ -283,11 +283,12 @@ pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<
             return invalid(format!("{name} is in {found}, {needed} was needed, as the other operand"));
         }
     }
-    if (a.recorded || b.recorded) && Torch::imported(py).map_or(Ok(false), |torch| torch.records(py))? {
-        let name = if a.recorded { "a" } else { "b" };
-        return invalid(format!(
-            "{name} requires a gradient, which matmul does not have: falchion.torch.linear or torch.no_grad() was needed"
-        ));
+    for (name, array) in [("a", &a), ("b", &b)] {
+        if array.recorded()? {
+            return invalid(format!(
+                "{name} requires a gradient, which matmul does not have: falchion.torch.linear or torch.no_grad() was needed"
+            ));
+        }
     }
     // The shapes.
     let of_a = stored[0].as_ref().map_or_else(|| [a.last(1)[0], a.last(0)[0]], |of| of.shape);

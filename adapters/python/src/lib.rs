@@ -1,8 +1,10 @@
 //! falchion for Python: the native part of the package. `falchion/__init__.py` documents it for callers.
 
 mod array;
+mod attention;
 mod call;
 mod epilogue;
+mod exchange;
 mod operand;
 mod plan;
 mod scales;
@@ -111,6 +113,8 @@ fn check<'py>(
 mod _native {
     #[pymodule_export]
     use super::Fault;
+    #[pymodule_export]
+    use super::attention::attention;
     #[pymodule_export]
     use super::check;
     #[pymodule_export]

@@ -63,8 +63,7 @@ impl Sides {
         }
         let (extent, multiple) = (shape[rank - 1], i64::from(16 / array.bytes));
         shape[rank - 1] = (extent + multiple - 1) / multiple * multiple;
-        let format = array.format.unwrap_or(self.format);
-        let room = array.empty(&shape, format, false)?;
+        let room = array.room(&shape)?;
         let columns = PySlice::new(py, 0, extent as isize, 1);
         let mut view = room.get_item((PyEllipsis::get(py), columns))?;
         if turned {

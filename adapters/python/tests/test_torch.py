@@ -75,3 +75,22 @@ def test_compile_has_no_break():
     )
     a, b, bias = torch.randn(5, 24), torch.randn(24, 16), torch.randn(16)
     close(fused(a, b, bias), torch.relu(a @ b + bias) * 2, 1e-5)
+
+
+def test_attention_is_an_operation():
+    torch.manual_seed(4)
+    q, k, v = (torch.randn(2, heads, 70, 64, dtype=torch.float16) for heads in (4, 2, 2))
+    torch.library.opcheck(torch.ops.falchion.attention, (q, k, v, True, None))
+    wide = [x.double() for x in (q, k.repeat_interleave(2, 1), v.repeat_interleave(2, 1))]
+    expected = torch.nn.functional.scaled_dot_product_attention(*wide, is_causal=True)
+    o, sums = ft.attention(q, k, v, causal=True, log_sum_exp=True)
+    assert o.dtype == q.dtype and sums.dtype == torch.float32
+    close(o, expected)
+    after = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v)]
+    assert torch.equal(falchion.attention(*after, causal=True), o)
+    compiled = torch.compile(lambda q, k, v: ft.attention(q, k, v, causal=True) + 1, fullgraph=True, backend="aot_eager")
+    close(compiled(q, k, v), expected + 1)
+    with pytest.raises(ValueError, match="q requires a gradient"):
+        ft.attention(q.requires_grad_(), k, v)
+    with torch.no_grad():
+        close(ft.attention(q, k, v), torch.nn.functional.scaled_dot_product_attention(*wide))

@@ -46,6 +46,18 @@ def matmul(
     spec: str | None = None,
     **inputs: Any,
 ) -> Any: ...
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    out: Any | None = None,
+    log_sum_exp: Any | None = None,
+    types: str | None = None,
+    spec: str | None = None,
+) -> Any: ...
 def check(a: Any, b: Any, *, schedules: int = 8, **keywords: Any) -> Kernel: ...
 def plan(
     m: int,

@@ -1,6 +1,6 @@
-"""Operations and layers for torch: `linear` with a gradient, `matmul` for `torch.compile`, `Linear`, `replace_linears`.
+"""Operations and layers for torch: `linear` with a gradient, `matmul` and `attention` for `torch.compile`, `Linear`, `replace_linears`.
 
-The operations are `torch.ops.falchion.linear` and `torch.ops.falchion.matmul`. They have fake kernels, so that
+The operations are `torch.ops.falchion.linear`, `.matmul` and `.attention`. They have fake kernels, so that
 `torch.compile` traces through them, and CUDA graphs capture them after one call outside of the capture.
 """
 
@@ -13,11 +13,12 @@ from torch import Tensor, nn
 
 from . import _native
 
-__all__ = ["Linear", "linear", "matmul", "replace_linears"]
+__all__ = ["Linear", "attention", "linear", "matmul", "replace_linears"]
 
 _library = torch.library.Library("falchion", "DEF")
 _library.define("linear(Tensor x, Tensor weight, Tensor? bias) -> Tensor")
 _library.define("matmul(Tensor a, Tensor b, str? epilogue, str? types, str[] names, Tensor[] tensors, str[] scalars, float[] values) -> Tensor")
+_library.define("attention(Tensor q, Tensor k, Tensor v, bool causal, float? scale) -> (Tensor, Tensor)")
 
 
 def _plain(*tensors: Tensor | None) -> bool:
@@ -46,7 +47,16 @@ def _matmul_fake(a, b, epilogue, types, names, tensors, scalars, values):
     return a.new_empty((*batch, a.shape[-2], b.shape[-1] >> halvings), dtype=getattr(torch, dtype))
 
 
-for _name, _kernel, _fake in [("linear", _linear, _linear_fake), ("matmul", _matmul, _matmul_fake)]:
+def _attention(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None) -> tuple[Tensor, Tensor]:
+    return _native.attention(q, k, v, causal=causal, scale=scale, log_sum_exp=True)
+
+
+def _attention_fake(q, k, v, causal, scale):
+    return q.new_empty((*q.shape[:-1], v.shape[-1])), q.new_empty(q.shape[:-1], dtype=torch.float32)
+
+
+_OPERATIONS = [("linear", _linear, _linear_fake), ("matmul", _matmul, _matmul_fake), ("attention", _attention, _attention_fake)]
+for _name, _kernel, _fake in _OPERATIONS:
     _library.impl(_name, _kernel, "CUDA")
     _library.impl(_name, _kernel, "CPU")
     torch.library.register_fake(f"falchion::{_name}", _fake, lib=_library)
@@ -98,6 +108,19 @@ def matmul(a: Tensor, b: Tensor, *, epilogue: str | None = None, types: str | No
     return torch.ops.falchion.matmul(
         a, b, epilogue, types, list(tensors), list(tensors.values()), list(scalars), list(scalars.values())
     )
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, scale: float | None = None, log_sum_exp: bool = False) -> Tensor | tuple[Tensor, Tensor]:
+    """`falchion.attention` as an operation of torch, for `torch.compile`: softmax(scale * q @ k.mT) @ v per head, of tensors
+    (B, H, L, D); with `log_sum_exp` also the log-sum-exp (B, H, L). It has no gradient yet.
+
+    With `causal` the last query stands at the last key; `torch.nn.functional.scaled_dot_product_attention` puts the first query
+    at the first key, which is the same where there are as many queries as keys.
+    """
+    if _plain(q, k, v):
+        return _native.attention(q, k, v, causal=causal, scale=scale, log_sum_exp=log_sum_exp)
+    o, sums = torch.ops.falchion.attention(q, k, v, causal, scale)
+    return (o, sums) if log_sum_exp else o
 
 
 class Linear(nn.Linear):

@@ -1,0 +1,165 @@
+//! The kernel for described attention.
+#![allow(unsafe_code, reason = "launches on the caller's memory")]
+
+use core::ffi::c_void;
+use core::fmt;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use falchion::attention::{Attention, AttentionCall, AttentionRequest, AttentionSpec, OutputStore};
+use falchion::kernel::{EngineError, Family, Kernel, Machine, Predicted, Program};
+
+use crate::gemm::Refusal;
+use crate::host::Run;
+use crate::kept::{Kept, Shelf, Shelved};
+
+impl Shelved for Attention {
+    fn shelf() -> &'static Shelf<Self> {
+        static SHELF: LazyLock<Shelf<Attention>> = LazyLock::new(Shelf::default);
+        &SHELF
+    }
+}
+
+/// The kernel for described attention.
+pub struct Attend {
+    kept: Kept<Attention>,
+    microseconds: f64,
+}
+
+impl fmt::Debug for Attend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attend").field("kernel", &self.name()).finish_non_exhaustive()
+    }
+}
+
+impl Attend {
+    /// Chooses the kernel for a request, or takes the one that a spec describes. `aligned` says whether O begins, and its
+    /// strides are, at multiples of 16 bytes: others are stored from registers.
+    ///
+    /// A spec's format, heads and mask may be left out; where it names them, they must be the request's.
+    ///
+    /// # Errors
+    /// A spec that describes no kernel, or another one than the request asks for; no kernel supports the
+    /// request.
+    pub fn new(
+        request: &AttentionRequest,
+        spec: Option<&str>,
+        aligned: bool,
+        machine: &Machine,
+    ) -> Result<Self, Refusal> {
+        let none = |reason: String| Refusal::NoKernel(format!("{}: {reason}", Attention::problem(request)));
+        let Predicted { kernel, microseconds } = match spec {
+            Some(text) => {
+                let kernel = of_text(text, request)?;
+                let predicted = Attention::ranked(request, machine, usize::MAX).ok().into_iter().flatten();
+                let mut known = predicted.filter(|of| of.kernel.plan().spec == kernel.plan().spec);
+                let microseconds = known.next().map_or(f64::NAN, |of| of.microseconds);
+                Predicted { kernel, microseconds }
+            }
+            None => Attention::ranked(request, machine, 1)
+                .map_err(none)?
+                .pop()
+                .ok_or_else(|| none("no kernel of the space fits".to_owned()))?,
+        };
+        let kernel = match kernel.plan().spec {
+            spec if aligned || spec.store == OutputStore::Direct => kernel,
+            spec => Attention::new(AttentionSpec { store: OutputStore::Direct, ..spec })
+                .map_err(|error| none(error.to_string()))?,
+        };
+        let program = kernel.program().map_err(|error| Refusal::Internal(error.to_string()))?;
+        // A kernel's name does not say all; its spec does, and the text of the default one is empty.
+        let text = format!("{} {}", kernel.name(), kernel.plan().spec);
+        Ok(Self { kept: Kept::new(kernel, program, text), microseconds })
+    }
+
+    /// The kernel as a value.
+    pub fn attention(&self) -> &Attention {
+        self.kept.kernel()
+    }
+
+    /// The kernel's program.
+    pub fn program(&self) -> &Program {
+        self.kept.program()
+    }
+
+    /// The text of the kernel's spec; that of the default one is empty.
+    pub fn name(&self) -> String {
+        self.attention().plan().spec.to_string()
+    }
+
+    /// The predicted time in microseconds; not a number if the model does not rank the kernel.
+    pub fn microseconds(&self) -> f64 {
+        self.microseconds
+    }
+
+    /// Compiles the kernel for a card, in its primary context, unless that was done before.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn load(&self, ordinal: usize) -> Result<(), EngineError> {
+        self.kept.on(ordinal).map(|_| ())
+    }
+
+    /// The card for which the kernel was loaded last; `None` if it was not loaded.
+    pub fn card(&self) -> Option<usize> {
+        self.kept.card()
+    }
+
+    /// Enqueues a call on a stream of the card's primary context.
+    ///
+    /// # Errors
+    /// The first illegal argument, or a driver error.
+    ///
+    /// # Safety
+    /// As [`Loaded::launch_raw`](falchion::kernel::driver::Loaded::launch_raw).
+    pub unsafe fn launch(
+        &self,
+        ordinal: usize,
+        stream: *mut c_void,
+        call: &AttentionCall,
+    ) -> Result<(), EngineError> {
+        // SAFETY: the caller guarantees it.
+        unsafe { self.kept.launch(ordinal, stream, call) }
+    }
+
+    /// Runs a call on the host's memory, in the emulator. `None` if there was nothing to compute.
+    ///
+    /// # Errors
+    /// The first illegal argument, or the fault that the emulator found.
+    ///
+    /// # Safety
+    /// Q, K, V, O and the log-sum-exp can be read as far as their extents reach; the last two can be written, and nobody
+    /// else uses them meanwhile.
+    pub unsafe fn emulate(&self, call: &AttentionCall, how: Run) -> Result<Option<Duration>, EngineError> {
+        // SAFETY: the caller guarantees it.
+        unsafe { self.kept.emulate(call, how) }
+    }
+}
+
+/// The kernel of a spec's text, in which what the request says may be left out but not be otherwise.
+fn of_text(text: &str, request: &AttentionRequest) -> Result<Attention, Refusal> {
+    let AttentionRequest { format, output, head: [d, dv], mask, .. } = *request;
+    let mut whole = text.to_owned();
+    for (key, value) in [
+        ("format", format.name().to_owned()),
+        ("output", output.name().to_owned()),
+        ("d", format!("{d}x{dv}")),
+        ("mask", mask.name().to_owned()),
+    ] {
+        let mut words = text.split_whitespace().filter_map(|word| word.split_once('='));
+        match words.find(|(known, _)| *known == key) {
+            None => whole = format!("{whole} {key}={value}"),
+            Some((_, given)) if given == value || (key == "d" && d == dv && given == d.to_string()) => {}
+            Some((_, given)) => {
+                let words = format!("spec: {key} is `{given}`, `{value}` was needed, as the tensors say");
+                return Err(Refusal::Invalid(words));
+            }
+        }
+    }
+    // O in another format is stored from registers, unless the spec says how.
+    if output != format && !text.contains("store=") {
+        whole += " store=direct";
+    }
+    let spec = whole.parse::<AttentionSpec>();
+    spec.and_then(Attention::new).map_err(|error| Refusal::Invalid(format!("spec: {error}")))
+}
