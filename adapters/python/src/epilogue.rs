@@ -8,6 +8,7 @@ use falchion::collective::{Format, Formula, Input};
 use falchion_core::{Kind, Slot};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 use crate::array::{Array, invalid, number, shape_words, type_name};
 use crate::call::of_refusal;
@@ -29,10 +30,12 @@ impl<'py> Given<'py> {
     pub(crate) fn of(name: String, object: &Bound<'py, PyAny>) -> PyResult<Self> {
         let value = match number(object) {
             Some(number) => Value::Number(number),
-            None => match object.extract::<(f32, u64, u64)>() {
-                Ok((probability, seed, offset)) => Value::Mask(DropoutArgument { probability, seed, offset }),
-                Err(_) => Value::Array(Array::of(&name, object)?),
-            },
+            // Without this question, every array would make an error first.
+            None if object.is_instance_of::<PyTuple>() => {
+                let (probability, seed, offset) = object.extract()?;
+                Value::Mask(DropoutArgument { probability, seed, offset })
+            }
+            None => Value::Array(Array::of(&name, object)?),
         };
         Ok(Self { name, value })
     }
