@@ -7,9 +7,10 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use falchion::attention::{Attention, AttentionCall, AttentionRequest, AttentionSpec, OutputStore};
+use falchion::kernel::driver::{Chosen, Context, Tuning, tuned};
 use falchion::kernel::{EngineError, Family, Kernel, Machine, Predicted, Program};
 
-use crate::gemm::Refusal;
+use crate::gemm::{Refusal, of_driver};
 use crate::host::Run;
 use crate::kept::{Kept, Shelf, Shelved};
 
@@ -61,10 +62,45 @@ impl Attend {
                 .pop()
                 .ok_or_else(|| none("no kernel of the space fits".to_owned()))?,
         };
+        Self::of(kernel, microseconds, aligned)
+    }
+
+    /// The kernel that was measured to be the fastest for a request on a card, by [`tuned`](Self::tuned), now or earlier.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn recorded(
+        request: &AttentionRequest,
+        aligned: bool,
+        ordinal: usize,
+    ) -> Result<Option<Self>, Refusal> {
+        let context = Context::primary(ordinal).map_err(of_driver)?;
+        let found = falchion::kernel::driver::recorded::<Attention>(&context, request).map_err(of_driver)?;
+        found.map(|of| Self::of(of.kernel, of.microseconds, aligned)).transpose()
+    }
+
+    /// Measures up to `budget` kernels for a request on a card, keeps the times on disk, and returns the fastest: as
+    /// [`Gemm::tuned`](crate::Gemm::tuned).
+    ///
+    /// # Errors
+    /// No kernel supports the request; the driver's.
+    pub fn tuned(request: &AttentionRequest, ordinal: usize, budget: u32) -> Result<Self, Refusal> {
+        let context = Context::primary(ordinal).map_err(of_driver)?;
+        let tuned = tuned::<Attention>(&context, request, Tuning::Measured { budget }).map_err(of_driver)?;
+        let microseconds = match tuned.chosen {
+            Chosen::Measured { microseconds, .. }
+            | Chosen::Recorded { microseconds }
+            | Chosen::Predicted { microseconds } => microseconds,
+            _ => f64::NAN,
+        };
+        Self::of(tuned.loaded.kernel().clone(), microseconds, true)
+    }
+
+    fn of(kernel: Attention, microseconds: f64, aligned: bool) -> Result<Self, Refusal> {
         let kernel = match kernel.plan().spec {
             spec if aligned || spec.store == OutputStore::Direct => kernel,
             spec => Attention::new(AttentionSpec { store: OutputStore::Direct, ..spec })
-                .map_err(|error| none(error.to_string()))?,
+                .map_err(|error| Refusal::NoKernel(error.to_string()))?,
         };
         let program = kernel.program().map_err(|error| Refusal::Internal(error.to_string()))?;
         // A kernel's name does not say all; its spec does, and the text of the default one is empty.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use falchion::collective::Format;
 use falchion::collective::tree::Shape;
 use falchion::cute_rs::atom::Major;
+use falchion::kernel::driver::{Chosen, Context, Loaded, Tuning};
 use falchion::kernel::{
     AnyGemm, Call, EngineError, GemmProblem, KernelSpec, Machine, Program, Ranked, Request,
     SpecError, Types, fastest, rank,
@@ -26,13 +27,16 @@ pub enum Refusal {
     Invalid(String),
     /// No kernel supports the GEMM, with the reason.
     NoKernel(String),
+    /// The driver is missing, or returned an error.
+    Driver(String),
     /// A mistake of this library.
     Internal(String),
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Invalid(words) | Self::NoKernel(words) | Self::Internal(words)) = self;
+        let (Self::Invalid(words) | Self::NoKernel(words) | Self::Driver(words) | Self::Internal(words)) =
+            self;
         f.write_str(words)
     }
 }
@@ -77,12 +81,64 @@ impl Gemm {
             })?,
         };
         let Ranked { gemm, prediction, reason, .. } = ranked;
+        Self::of(gemm, request, prediction.microseconds, reason)
+    }
+
+    /// The kernel that was measured to be the fastest for a request on a card, by [`tuned`](Self::tuned), now or earlier.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn recorded(request: &Request<'_>, ordinal: usize) -> Result<Option<Self>, Refusal> {
+        let context = Context::primary(ordinal).map_err(of_driver)?;
+        let found = falchion::kernel::driver::recorded::<AnyGemm>(&context, request).map_err(of_driver)?;
+        let reason = || "the fastest of those that were measured on this card".to_owned();
+        found.map(|of| Self::of(of.kernel, request, of.microseconds, reason())).transpose()
+    }
+
+    /// Measures up to `budget` kernels for a request on a card, keeps the times on disk, and returns the fastest. If the
+    /// request was measured earlier, nothing is measured. It takes seconds, and memory for another copy of the call's matrices.
+    ///
+    /// # Errors
+    /// No kernel supports the request; the driver's.
+    pub fn tuned(request: &Request<'_>, ordinal: usize, budget: u32) -> Result<Self, Refusal> {
+        let context = Context::primary(ordinal).map_err(of_driver)?;
+        let tuning = Tuning::Measured { budget };
+        let tuned = match request.fusion {
+            None => Loaded::tuned(&context, request, tuning),
+            Some(formula) => {
+                let (operand, shape) = (request.types.a, shape_of(request));
+                let slots = crate::slots::slots(formula, operand, shape);
+                let given: Vec<_> = slots.iter().map(|slot| (slot.name, slot.placeholder())).collect();
+                let bound = formula.bind(operand, shape, &given);
+                let arguments = bound.map_err(|error| Refusal::Internal(error.to_string()))?;
+                Loaded::tuned_with(&context, request, &arguments, tuning)
+            }
+        };
+        let tuned = tuned.map_err(of_driver)?;
+        let (microseconds, reason) = match tuned.chosen {
+            Chosen::Measured { microseconds, kernels } => {
+                (microseconds, format!("the fastest of {kernels} kernels that were measured"))
+            }
+            Chosen::Recorded { microseconds } => {
+                (microseconds, "the fastest of those that were measured on this card".to_owned())
+            }
+            Chosen::Predicted { microseconds } => (microseconds, "predicted: nothing was measured".to_owned()),
+            other => (f64::NAN, format!("{other:?}")),
+        };
+        let warnings: Vec<_> = tuned.warnings.iter().map(ToString::to_string).collect();
+        let reason = [vec![reason], warnings].concat().join("; ");
+        Self::of(tuned.loaded.kernel().clone(), request, microseconds, reason)
+    }
+
+    fn of(
+        gemm: AnyGemm,
+        request: &Request<'_>,
+        microseconds: f64,
+        reason: String,
+    ) -> Result<Self, Refusal> {
         let program = gemm.program().map_err(|error| Refusal::Internal(error.to_string()))?;
         let kernel = Described::new(gemm, request.fusion);
-        let problem = request.call.problem;
-        let halvings = request.fusion.map_or(0, |formula| formula.halvings());
-        let slots = kernel.slots(Shape { m: problem.m, n: problem.n >> halvings }).into();
-        let microseconds = prediction.microseconds;
+        let slots = kernel.slots(shape_of(request)).into();
         let text = kernel.gemm().entry_name();
         Ok(Self { kept: Kept::new(kernel, program, text), slots, reason, microseconds })
     }
@@ -164,6 +220,19 @@ impl Gemm {
     pub unsafe fn emulate(&self, call: &Call<Epilogue>, how: Run) -> Result<Option<Duration>, EngineError> {
         // SAFETY: the caller guarantees it.
         unsafe { self.kept.emulate(call, how) }
+    }
+}
+
+/// The extents of D.
+fn shape_of(request: &Request<'_>) -> Shape {
+    let GemmProblem { m, n, .. } = request.call.problem;
+    Shape { m, n: n >> request.fusion.map_or(0, |formula| formula.halvings()) }
+}
+
+pub(crate) fn of_driver(error: EngineError) -> Refusal {
+    match error {
+        EngineError::NoKernel { .. } => Refusal::NoKernel(error.to_string()),
+        _ => Refusal::Driver(error.to_string()),
     }
 }
 

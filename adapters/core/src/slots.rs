@@ -4,6 +4,8 @@
 use falchion::collective::tree::{DropoutArgument, MatrixArgument, ResidualArgument, Scratch, Shape, Supply};
 use falchion::collective::{Format, Formula, Input};
 
+use crate::gemm::aligned;
+
 /// An argument of an epilogue's text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slot {
@@ -37,6 +39,27 @@ pub enum Kind {
     Scratch(u64),
     /// A mask: probability, seed and offset.
     Mask,
+}
+
+impl Slot {
+    /// An argument of the right kind, for a call that is never launched.
+    pub(crate) fn placeholder(&self) -> Input {
+        let address = aligned(256);
+        match self.kind {
+            Kind::Scalar => Input::Scalar(1.0),
+            Kind::Scratch(bytes) => Input::Scratch(Scratch { address, bytes }),
+            Kind::Mask => Input::Dropout(DropoutArgument { probability: 0.1, ..DropoutArgument::default() }),
+            Kind::Memory { extents: [rows, columns], matrix, format, each, .. } => {
+                let ld = u64::from(columns);
+                let stride = u64::from(rows) * ld * u64::from(format.bytes());
+                match (each, matrix) {
+                    (true, _) => Input::Each { address, ld, stride: stride.next_multiple_of(16) },
+                    (false, true) => Input::matrix(address, ld),
+                    (false, false) => Input::Address(address),
+                }
+            }
+        }
+    }
 }
 
 /// The arguments of a formula for operands of a format and a D of a shape, sorted by name.

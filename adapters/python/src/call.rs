@@ -129,7 +129,7 @@ pub(crate) fn of_engine(error: &EngineError) -> PyErr {
 pub(crate) fn of_refusal(refusal: &Refusal) -> PyErr {
     match refusal {
         Refusal::Invalid(words) | Refusal::NoKernel(words) => PyValueError::new_err(words.clone()),
-        Refusal::Internal(words) => PyRuntimeError::new_err(words.clone()),
+        Refusal::Driver(words) | Refusal::Internal(words) => PyRuntimeError::new_err(words.clone()),
     }
 }
 
@@ -474,6 +474,11 @@ pub(crate) fn prepare<'py>(py: Python<'py>, asked: &Arguments<'py>) -> PyResult<
     Ok(Prepared { chosen, call, place, a: like, result: out.object, _kept: kept })
 }
 
+/// Forgets the choices, so that what was measured is found.
+pub(crate) fn forget() {
+    lock(&CHOSEN).clear();
+}
+
 fn choose(py: Python<'_>, key: &Key, call: &Call) -> PyResult<Arc<Chosen>> {
     let machine = machine(key.place)?;
     let known = |matrix: MatrixRef| MatrixRef {
@@ -502,7 +507,14 @@ fn choose(py: Python<'_>, key: &Key, call: &Call) -> PyResult<Arc<Chosen>> {
         ..request.call
     };
     let spec = key.spec.clone();
-    let made = py.detach(|| Gemm::new(&request, spec.as_deref(), &machine));
+    let made = py.detach(|| match (key.place, &spec) {
+        // What was measured on this card comes first.
+        (Place::Cuda(ordinal), None) => match Gemm::recorded(&request, ordinal)? {
+            Some(recorded) => Ok(recorded),
+            None => Gemm::new(&request, None, &machine),
+        },
+        _ => Gemm::new(&request, spec.as_deref(), &machine),
+    });
     let gemm = made.map_err(|refusal| of_refusal(&refusal))?;
     let chosen = Arc::new(Chosen { gemm, workspaces: Mutex::default() });
     let mut all = lock(&CHOSEN);

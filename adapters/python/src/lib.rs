@@ -120,7 +120,7 @@ mod _native {
     #[pymodule_export]
     use super::matmul;
     #[pymodule_export]
-    use super::plan::{Kernel, plan, result};
+    use super::plan::{Kernel, plan, result, tune};
     #[pymodule_export]
     use super::stored::{Operand, compress, reorder};
 }

@@ -75,6 +75,31 @@ impl Kernel {
     }
 }
 
+/// What `plan` and `tune` are asked.
+struct Asked<'a> {
+    extents: [u32; 3],
+    types: &'a str,
+    layout: &'a str,
+    batch: u32,
+    epilogue: Option<&'a str>,
+    reproducible: bool,
+}
+
+impl Asked<'_> {
+    fn request(&self) -> PyResult<Request<'static>> {
+        let Self { extents: [m, n, k], batch, reproducible, .. } = *self;
+        let (types, said) = falchion_core::types(self.types).map_err(|refusal| of_refusal(&refusal))?;
+        let majors = falchion_core::majors(self.layout).map_err(|refusal| of_refusal(&refusal))?;
+        let formula =
+            |text| falchion_core::formula(text, types.a, said).map_err(|refusal| of_refusal(&refusal));
+        let fusion = self.epilogue.map(formula).transpose()?;
+        let types = fusion.map_or(types, |fusion| types.stored(fusion.output(types.a)));
+        let request = Request::packed(types, majors, GemmProblem { m, n, k });
+        let request = if batch > 1 { request.batched(batch) } else { request };
+        Ok(Request { fusion, reproducible, ..request })
+    }
+}
+
 /// The kernels for a GEMM of M x N x K, the one with the shortest predicted time first.
 ///
 /// `types` are the formats of A, B and D, `layout` the contiguous directions of A and B: "kn" for row-major
@@ -95,25 +120,57 @@ pub(crate) fn plan(
     card: &str,
     most: usize,
 ) -> PyResult<Vec<Kernel>> {
-    let (types, said) = falchion_core::types(types).map_err(|refusal| of_refusal(&refusal))?;
-    let majors = falchion_core::majors(layout).map_err(|refusal| of_refusal(&refusal))?;
+    let request = Asked { extents: [m, n, k], types, layout, batch, epilogue, reproducible }.request()?;
     let machine = of_card(card)?;
-    let formula = |text| falchion_core::formula(text, types.a, said).map_err(|refusal| of_refusal(&refusal));
-    let fusion = epilogue.map(formula).transpose()?;
-    let request = Request::packed(types, majors, GemmProblem { m, n, k });
-    let request = if batch > 1 { request.batched(batch) } else { request };
-    let request = Request { fusion, reproducible, ..request };
     let selection = py.detach(|| search(&request, &machine, most.max(1)));
     if let (true, Some(refused)) = (selection.ranked.is_empty(), selection.refused.first()) {
-        return invalid(format!("{m} x {n} x {k} {types}: {}", refused.error));
+        return invalid(format!("{m} x {n} x {k} {}: {}", request.types, refused.error));
     }
     let kernel = |Ranked { gemm, prediction, reason, .. }| Kernel::new(gemm, prediction.microseconds, reason);
     Ok(selection.ranked.into_iter().map(kernel).collect())
 }
 
+/// Measures up to `budget` kernels for a GEMM of M x N x K on a card of this machine, and returns the fastest. Its
+/// `microseconds` are measured.
+///
+/// The times are kept on disk (`FALCHION_CACHE`, or the user's folder for caches). `matmul` of the same extents, types,
+/// layout and epilogue on this card takes that kernel from then on, in this process and in later ones. What was measured
+/// before is not measured again. It takes seconds and memory for another copy of the matrices; other work on the card
+/// makes it less exact.
+#[expect(clippy::too_many_arguments, reason = "keywords of Python")]
+#[pyfunction]
+#[pyo3(signature = (m, n, k, *, types="bf16", layout="kn", batch=1, epilogue=None, reproducible=false, card="cuda:0", budget=24))]
+pub(crate) fn tune(
+    py: Python<'_>,
+    m: u32,
+    n: u32,
+    k: u32,
+    types: &str,
+    layout: &str,
+    batch: u32,
+    epilogue: Option<&str>,
+    reproducible: bool,
+    card: &str,
+    budget: u32,
+) -> PyResult<Kernel> {
+    let request = Asked { extents: [m, n, k], types, layout, batch, epilogue, reproducible }.request()?;
+    let Some(ordinal) = of_this_machine(card) else {
+        return invalid(format!("card is \"{card}\", one of this machine was needed: cuda:0"));
+    };
+    let tuned = py.detach(|| falchion_core::Gemm::tuned(&request, ordinal, budget));
+    let tuned = tuned.map_err(|refusal| of_refusal(&refusal))?;
+    crate::call::forget();
+    Ok(Kernel::new(tuned.gemm().clone(), tuned.microseconds(), tuned.reason().to_owned()))
+}
+
+/// The number of a card of this machine.
+fn of_this_machine(name: &str) -> Option<usize> {
+    name.strip_prefix("cuda:")?.parse().ok()
+}
+
 /// The numbers of a card by name, or of one of this machine: `cuda:0`.
 fn of_card(name: &str) -> PyResult<Machine> {
-    if let Some(ordinal) = name.strip_prefix("cuda:").and_then(|ordinal| ordinal.parse().ok()) {
+    if let Some(ordinal) = of_this_machine(name) {
         return machine(Place::Cuda(ordinal));
     }
     match Card::NAMED.iter().find(|(known, _)| *known == name) {

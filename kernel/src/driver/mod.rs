@@ -107,5 +107,5 @@ pub use stream::{Held, Stream, StreamRef};
 pub use tensor_map::{encode_im2col_map, encode_tensor_map};
 pub use timing::{Enqueue, Prepared};
 #[cfg(feature = "tune")]
-pub use tune::{Chosen, Tuned, Tuning, tuned};
+pub use tune::{Chosen, Tuned, Tuning, recorded, tuned};
 pub use typed::{DeviceElement, InContext, LoadedGemm};

@@ -72,3 +72,16 @@ def plan(
     card: str = "h200",
     most: int = 1,
 ) -> list[Kernel]: ...
+def tune(
+    m: int,
+    n: int,
+    k: int,
+    *,
+    types: str = "bf16",
+    layout: str = "kn",
+    batch: int = 1,
+    epilogue: str | None = None,
+    reproducible: bool = False,
+    card: str = "cuda:0",
+    budget: int = 24,
+) -> Kernel: ...

@@ -196,6 +196,19 @@ pub fn tuned<K: Family>(
     })
 }
 
+/// The fastest of the kernels that were measured for a request on a context's card, by this process or an earlier one, and that can
+/// compute it. Nothing is measured or loaded. Records that cannot be read count as none.
+///
+/// # Errors
+/// `FALCHION_CACHE` names a folder that cannot be made, or a driver error.
+pub fn recorded<K: Family>(
+    context: &Context,
+    request: &K::Request<'_>,
+) -> Result<Option<Predicted<K>>, EngineError> {
+    let (machine, mut warnings) = (context.machine()?, Vec::new());
+    Ok(Shelf::<K>::new(context, request, &mut warnings)?.find(request, &machine, &mut warnings))
+}
+
 /// Chooses a kernel; `screen` compares some.
 fn choose<K: Family>(
     context: &Arc<Context>,
