@@ -1,4 +1,4 @@
-/* GEMMs by falchion's kernels for NVIDIA's Hopper (sm_90a).
+/* GEMMs and attention by falchion's kernels for NVIDIA's Hopper (sm_90a).
  *
  *     D = alpha * A * B + beta * C        A is M x K, B is K x N, C and D are M x N, row-major
  *
@@ -81,8 +81,19 @@ typedef enum {
     FALCHION_GROUPED_ROWS = 1, /* `batch` groups of consecutive rows of A and D, each with its own B; m is the number of all rows.
                                 * args->groups: batch + 1 offsets (uint32_t) in memory that the kernel reads */
     FALCHION_MASKED_ROWS = 2,  /* the same, each in a buffer of `room` rows; args->groups: the number of rows that each uses */
-    FALCHION_GROUPED_K = 3     /* groups along K, each with its own D; args->groups: batch + 1 offsets, multiples of 128 */
+    FALCHION_GROUPED_K = 3,    /* groups along K, each with its own D; args->groups: batch + 1 offsets, multiples of 128 */
+    FALCHION_POINTER_ARRAYS = 4 /* `batch` GEMMs of any shapes; m, n and k are those of a typical one, by which the kernel is chosen.
+                                * args->groups: `batch` falchion_records in memory that the kernel reads. a, b, c and d of the arguments,
+                                * leading dimensions and strides are not used. Formats alone: no scales, weights or sparse operands */
 } falchion_form;
+
+/* One GEMM of a pointer array, at a multiple of 16 bytes. The kernel reads it unchecked. */
+typedef struct {
+    uint32_t m, n, k, reserved;
+    const void *a, *b, *c; /* multiples of 16 bytes; C may be NULL where beta is 0 */
+    void *d;
+    uint64_t lda, ldb, ldc, ldd; /* in elements; multiples of 16 bytes */
+} falchion_record;
 
 /* An argument of the epilogue's text. */
 typedef struct {
@@ -125,6 +136,14 @@ const char *falchion_last_error(void);
  * a description that no kernel serves is refused. A card is needed only where desc->card is not 0. *gemm is NULL on failure. */
 falchion_status falchion_gemm_create(const falchion_gemm_desc *desc, falchion_gemm **gemm);
 
+/* Measures up to `budget` kernels for the description on card `desc->card - 1`, and makes the fastest. The times are kept on disk (in the folder
+ * that FALCHION_CACHE names, or the user's for caches): later calls of this function measure nothing, and falchion_gemm_create takes what was
+ * measured on its card. It takes seconds, and memory for another copy of the matrices. */
+falchion_status falchion_gemm_tune(const falchion_gemm_desc *desc, uint32_t budget, falchion_gemm **gemm);
+
+/* Returns the kernel's time in microseconds: measured if it was tuned, otherwise predicted, or a NaN. */
+double falchion_gemm_microseconds(const falchion_gemm *gemm);
+
 /* Frees a kernel; NULL is ignored. Its launches must have ended. */
 void falchion_gemm_destroy(falchion_gemm *gemm);
 
@@ -159,6 +178,49 @@ falchion_status falchion_sparse_sizes(const char *type, uint32_t rows, uint32_t 
 /* Compresses a packed matrix of rows x k on the host. values are rows * kept elements: kept is the leading dimension of the operand. */
 falchion_status falchion_sparse_compress(const char *type, uint32_t rows, uint32_t k, const uint8_t *elements, uint8_t *values,
                                          uint8_t *metadata);
+
+/* Attention: O = softmax(scale * Q * K^T) * V per head. A kernel for one shape. */
+typedef struct falchion_attention falchion_attention;
+
+/* A query sees the keys up to its own, where the last query stands at the last key. */
+#define FALCHION_CAUSAL 1u
+
+/* Describes attention. Set all fields that are not used to 0. */
+typedef struct {
+    size_t size;                     /* sizeof(falchion_attention_desc) */
+    const char *types;               /* "bf16" or "f16"; "bf16-f32", "f16-f32": O is float */
+    uint32_t batch, heads, kv_heads; /* heads is a multiple of kv_heads, whose 0 means heads: consecutive heads of Q share one of K and V */
+    uint32_t queries, keys;          /* of a sequence */
+    uint32_t d, dv;                  /* elements of a head of Q and K, and of V and O (0 means d): 64, 96, 128, 192 or 256 */
+    float scale;                     /* 0 means 1 / sqrt(d) */
+    uint32_t flags;                  /* FALCHION_CAUSAL, or 0 */
+    uint32_t card;                   /* as falchion_gemm_desc */
+    const char *spec;                /* for example "tile=128x160"; NULL lets the library choose */
+    /* Elements from one row, head and sequence to the next, of Q, K, V and O; 0 is packed: (batch, heads, length, d). Those of Q, K and V are
+     * multiples of 16 bytes, as their addresses are. */
+    uint64_t row[4], head[4], sequence[4];
+    uint32_t alignment; /* bytes of which O's address is a multiple; 0 means 256. Below 16 a slower kernel is chosen */
+    uint32_t reserved;  /* 0 */
+    size_t args_size;   /* sizeof(falchion_attention_args) */
+} falchion_attention_desc;
+
+/* Device addresses for falchion_attention_launch, host pointers for falchion_attention_emulate. */
+typedef struct {
+    const void *q, *k, *v;
+    void *o;
+    float *log_sum_exp; /* of each query's scores, packed (batch, heads, queries); NULL if it is not needed */
+} falchion_attention_args;
+
+/* As the functions of falchion_gemm of the same names. Attention needs no workspace. */
+falchion_status falchion_attention_create(const falchion_attention_desc *desc, falchion_attention **attention);
+falchion_status falchion_attention_tune(const falchion_attention_desc *desc, uint32_t budget, falchion_attention **attention);
+void falchion_attention_destroy(falchion_attention *attention);
+const char *falchion_attention_name(const falchion_attention *attention); /* "" is the default kernel's */
+const char *falchion_attention_ptx(const falchion_attention *attention);
+double falchion_attention_microseconds(const falchion_attention *attention);
+falchion_status falchion_attention_load(falchion_attention *attention, int device);
+falchion_status falchion_attention_launch(falchion_attention *attention, void *stream, const falchion_attention_args *args);
+falchion_status falchion_attention_emulate(falchion_attention *attention, const falchion_attention_args *args);
 
 #ifdef __cplusplus
 }

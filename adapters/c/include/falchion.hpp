@@ -1,4 +1,4 @@
-/* falchion for C++: a kernel that is freed by its destructor, and exceptions. falchion.h documents the structures.
+/* falchion for C++: kernels that are freed by their destructors, and exceptions. falchion.h documents the structures.
  *
  *     falchion::Gemm gemm{desc};
  *     gemm.emulate(args);            // on the host's memory
@@ -53,6 +53,27 @@ private:
         void operator()(falchion_gemm *gemm) const { falchion_gemm_destroy(gemm); }
     };
     std::unique_ptr<falchion_gemm, Free> gemm_;
+};
+
+/* An attention kernel. It can be moved, not copied. */
+class Attention {
+public:
+    explicit Attention(const falchion_attention_desc &desc) {
+        falchion_attention *made = nullptr;
+        check(falchion_attention_create(&desc, &made));
+        attention_.reset(made);
+    }
+    std::string name() const { return falchion_attention_name(attention_.get()); }
+    void load(int device) { check(falchion_attention_load(attention_.get(), device)); }
+    void launch(void *stream, const falchion_attention_args &args) { check(falchion_attention_launch(attention_.get(), stream, &args)); }
+    void emulate(const falchion_attention_args &args) { check(falchion_attention_emulate(attention_.get(), &args)); }
+    falchion_attention *get() const { return attention_.get(); }
+
+private:
+    struct Free {
+        void operator()(falchion_attention *attention) const { falchion_attention_destroy(attention); }
+    };
+    std::unique_ptr<falchion_attention, Free> attention_;
 };
 
 }  // namespace falchion

@@ -9,7 +9,7 @@ use falchion::cute_rs::atom::Major;
 use falchion::kernel::{Call, GemmProblem, GroupedProblem, Request, Types};
 use falchion_core::{Refusal, aligned};
 
-use crate::{Failure, INTERNAL, INVALID, NO_KERNEL, invalid};
+use crate::{DRIVER, Failure, INTERNAL, INVALID, NO_KERNEL, invalid};
 
 /// The description of a GEMM: `falchion_gemm_desc`.
 #[repr(C)]
@@ -111,6 +111,7 @@ impl From<Refusal> for Failure {
         match refusal {
             Refusal::Invalid(_) => Self(INVALID, words),
             Refusal::NoKernel(_) => Self(NO_KERNEL, words),
+            Refusal::Driver(_) => Self(DRIVER, words),
             Refusal::Internal(_) => Self(INTERNAL, words),
         }
     }
@@ -175,9 +176,20 @@ impl Description {
             1 => GroupedProblem::GroupedContiguous { count, offsets: table },
             2 => GroupedProblem::GroupedMasked { count, rows: table, room },
             3 => GroupedProblem::KGrouped { count, offsets: table },
-            other => return invalid(format!("form is {other}, a falchion_form from 0 to 3 was needed")),
+            4 => GroupedProblem::PointerArray { count, records: table },
+            other => return invalid(format!("form is {other}, a falchion_form from 0 to 4 was needed")),
         };
         let types = fusion.map_or(types, |formula| types.stored(formula.output(types.a)));
+        if form == 4 {
+            let plain = types.dense() == types && !types.is_scaled();
+            if !plain || self.lds != [0; 4] || self.strides != [0; 4] || alignment % 16 != 0 {
+                return invalid(format!(
+                    "form is FALCHION_POINTER_ARRAYS with types {named}, leading dimensions {:?}, strides {:?} and alignment {alignment}: \
+                     formats alone, zeros, and 0 or a multiple of 16 were needed, because the records say the rest",
+                    self.lds, self.strides
+                ));
+            }
+        }
         let places = self.places(types, majors, fusion, form)?;
         let alignment = if alignment == 0 { 256 } else { alignment.min(256) };
         let [a, b, c, d] = [(0, types.a), (1, types.b), (2, types.d), (3, types.d)].map(|(i, format)| {
@@ -247,9 +259,14 @@ impl Description {
         // Contiguous lines, and the elements of one line.
         let extents = [operand(0, m, types.a), operand(1, n, types.b), [m, columns], [m, columns]];
         // Which matrices there are several of: those of a batch, the Bs of groups of rows, the Ds of groups along K.
-        let several =
-            [[true; 4], [false, true, false, false], [false, true, false, false], [false, false, true, true]];
-        let several = several[form.min(3) as usize];
+        let several = [
+            [true; 4],
+            [false, true, false, false],
+            [false, true, false, false],
+            [false, false, true, true],
+            [false; 4],
+        ];
+        let several = several[form.min(4) as usize];
         let mut all = [[0; 2]; 4];
         for (i, [lines, contiguous]) in extents.into_iter().enumerate() {
             let Self { lds, strides, batch, .. } = self;

@@ -87,7 +87,7 @@ impl core::fmt::Debug for Gemm {
     }
 }
 
-fn failed(error: &EngineError) -> Failure {
+pub(crate) fn failed(error: &EngineError) -> Failure {
     let status = match error {
         EngineError::Call { .. } => INVALID,
         EngineError::Trap { .. } => FAULT,
@@ -96,20 +96,51 @@ fn failed(error: &EngineError) -> Failure {
     Failure(status, error.to_string())
 }
 
+/// The number of a card that is counted from 1.
+pub(crate) fn card_of(card: u32) -> Option<usize> {
+    card.checked_sub(1).map(|ordinal| ordinal as usize)
+}
+
+/// The numbers from which kernels are chosen for a card; without one, those of an H200.
+pub(crate) fn machine_of(card: Option<usize>) -> Result<Machine, Failure> {
+    let Some(ordinal) = card else { return Ok(Machine::h200()) };
+    let context = Context::primary(ordinal).map_err(|error| failed(&error))?;
+    context.machine().map_err(|error| failed(&error))
+}
+
+/// The number of a device.
+pub(crate) fn ordinal_of(device: c_int) -> Result<usize, Failure> {
+    usize::try_from(device).or_else(|_| invalid(format!("device is {device}, 0 or more was needed")))
+}
+
 impl Gemm {
+    /// A kernel that is chosen, or with a budget measured.
+    ///
     /// # Safety
     /// The strings are null or end in a zero.
-    pub(crate) unsafe fn new(description: &Description) -> Result<Self, Failure> {
+    pub(crate) unsafe fn new(description: &Description, budget: Option<u32>) -> Result<Self, Failure> {
         // SAFETY: the caller guarantees it.
         let (asked, spec) = unsafe { description.asked() }?;
-        let machine = match description.card.checked_sub(1) {
-            None => Machine::h200(),
-            Some(ordinal) => {
-                let context = Context::primary(ordinal as usize).map_err(|error| failed(&error))?;
-                context.machine().map_err(|error| failed(&error))?
+        let request = &asked.request;
+        let gemm = match (budget, card_of(description.card)) {
+            (None, None) => falchion_core::Gemm::new(request, spec, &machine_of(None)?),
+            (None, Some(card)) => {
+                // What was measured on this card comes first.
+                let recorded = match spec {
+                    None => falchion_core::Gemm::recorded(request, card)?,
+                    Some(_) => None,
+                };
+                match recorded {
+                    Some(recorded) => Ok(recorded),
+                    None => falchion_core::Gemm::new(request, spec, &machine_of(Some(card))?),
+                }
             }
-        };
-        let gemm = falchion_core::Gemm::new(&asked.request, spec, &machine)?;
+            (Some(_), None) => return invalid("card is 0, 1 or more was needed to tune on".to_owned()),
+            (Some(_), Some(_)) if spec.is_some() => {
+                return invalid("spec is given, NULL was needed to tune".to_owned());
+            }
+            (Some(budget), Some(card)) => falchion_core::Gemm::tuned(request, card, budget),
+        }?;
         let ordered = gemm.slots().iter().find(|slot| matches!(slot.kind, Kind::Scratch(_)));
         if let Some(Slot { name, .. }) = ordered {
             return invalid(format!(
@@ -147,6 +178,9 @@ impl Gemm {
                 GroupedProblem::GroupedMasked { count, rows: table, room }
             }
             GroupedProblem::KGrouped { count, .. } => GroupedProblem::KGrouped { count, offsets: table },
+            GroupedProblem::PointerArray { count, .. } => {
+                GroupedProblem::PointerArray { count, records: table }
+            }
             other => other,
         };
         let workspace =
@@ -239,10 +273,11 @@ impl Gemm {
     }
 
     pub(crate) fn load(&self, device: c_int) -> Result<(), Failure> {
-        let Ok(ordinal) = usize::try_from(device) else {
-            return invalid(format!("device is {device}, 0 or more was needed"));
-        };
-        self.gemm.load(ordinal).map_err(|error| failed(&error))
+        self.gemm.load(ordinal_of(device)?).map_err(|error| failed(&error))
+    }
+
+    pub(crate) fn microseconds(&self) -> f64 {
+        self.gemm.microseconds()
     }
 
     fn card(&self) -> Result<usize, Failure> {

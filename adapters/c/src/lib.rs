@@ -3,6 +3,7 @@
 //! No panic unwinds into C: each function is one call of `guard`, which turns errors and panics into a status
 //! and a message.
 
+mod attention;
 mod description;
 mod gemm;
 mod prepare;
@@ -12,6 +13,12 @@ use core::ffi::{c_char, c_int, c_void};
 use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+pub use attention::{
+    AttentionArguments, AttentionDescription, AttentionKernel, CAUSAL, falchion_attention_create,
+    falchion_attention_destroy, falchion_attention_emulate, falchion_attention_launch,
+    falchion_attention_load, falchion_attention_microseconds, falchion_attention_name,
+    falchion_attention_ptx, falchion_attention_tune,
+};
 pub use description::{Description, REPRODUCIBLE};
 pub use gemm::{Arguments, Gemm, NamedInput};
 pub use prepare::{
@@ -87,6 +94,23 @@ pub extern "C" fn falchion_last_error() -> *const c_char {
     LAST.with(|last| last.borrow().as_ptr())
 }
 
+/// # Safety
+/// As [`falchion_gemm_create`].
+unsafe fn make(description: *const Description, budget: Option<u32>, gemm: *mut *mut Gemm) -> Status {
+    guard(|| {
+        // SAFETY: the caller guarantees valid pointers, and they are used only here.
+        unsafe {
+            let out =
+                gemm.as_mut().ok_or_else(|| Failure(INVALID, "gemm is NULL, one was needed".to_owned()))?;
+            *out = core::ptr::null_mut();
+            given(description.cast::<usize>(), "desc")?;
+            let description = Description::read(description)?;
+            *out = Box::into_raw(Box::new(Gemm::new(&description, budget)?));
+        }
+        Ok(())
+    })
+}
+
 /// Chooses a kernel for a description, or takes the kernel that its spec names.
 ///
 /// # Safety
@@ -97,18 +121,32 @@ pub unsafe extern "C" fn falchion_gemm_create(
     description: *const Description,
     gemm: *mut *mut Gemm,
 ) -> Status {
-    guard(|| {
-        // SAFETY: the caller guarantees valid pointers, and they are used only here.
-        unsafe {
-            let out =
-                gemm.as_mut().ok_or_else(|| Failure(INVALID, "gemm is NULL, one was needed".to_owned()))?;
-            *out = core::ptr::null_mut();
-            given(description.cast::<usize>(), "desc")?;
-            let description = Description::read(description)?;
-            *out = Box::into_raw(Box::new(Gemm::new(&description)?));
-        }
-        Ok(())
-    })
+    // SAFETY: the caller guarantees it.
+    unsafe { make(description, None, gemm) }
+}
+
+/// Measures kernels for a description on its card, and returns the fastest.
+///
+/// # Safety
+/// As [`falchion_gemm_create`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn falchion_gemm_tune(
+    description: *const Description,
+    budget: u32,
+    gemm: *mut *mut Gemm,
+) -> Status {
+    // SAFETY: the caller guarantees it.
+    unsafe { make(description, Some(budget), gemm) }
+}
+
+/// Returns the kernel's time: measured if it was tuned, otherwise predicted.
+///
+/// # Safety
+/// The kernel is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn falchion_gemm_microseconds(gemm: *const Gemm) -> f64 {
+    // SAFETY: the caller guarantees it.
+    unsafe { gemm.as_ref() }.map_or(f64::NAN, Gemm::microseconds)
 }
 
 /// Frees a kernel; null is ignored.

@@ -12,8 +12,8 @@ use std::process::Command;
 
 use falchion_c::{
     Arguments, Description, Gemm, INVALID, NO_KERNEL, OK, falchion_gemm_create, falchion_gemm_destroy,
-    falchion_gemm_emulate, falchion_gemm_launch, falchion_gemm_load, falchion_gemm_name, falchion_gemm_ptx,
-    falchion_gemm_workspace, falchion_last_error,
+    falchion_gemm_emulate, falchion_gemm_launch, falchion_gemm_load, falchion_gemm_microseconds,
+    falchion_gemm_name, falchion_gemm_ptx, falchion_gemm_tune, falchion_gemm_workspace, falchion_last_error,
 };
 
 /// Where cargo puts the shared library: beside the tests.
@@ -69,10 +69,14 @@ fn the_header_declares_what_is_exported() {
         };
         words.filter_map(name).filter(|name| name.starts_with("falchion_")).collect()
     };
-    let sources = concat!(include_str!("../src/lib.rs"), include_str!("../src/prepare.rs"));
+    let sources = concat!(
+        include_str!("../src/lib.rs"),
+        include_str!("../src/prepare.rs"),
+        include_str!("../src/attention.rs")
+    );
     let exported = names(sources, "extern \"C\" fn");
     let header = include_str!("../include/falchion.h");
-    let declared: BTreeSet<String> = ["const char *", "falchion_status ", "void "]
+    let declared: BTreeSet<String> = ["const char *", "falchion_status ", "void ", "double "]
         .iter()
         .flat_map(|start| {
             names(
@@ -82,7 +86,7 @@ fn the_header_declares_what_is_exported() {
         })
         .collect();
     assert_eq!(exported, declared);
-    assert_eq!(exported.len(), 14, "{exported:?}");
+    assert_eq!(exported.len(), 25, "{exported:?}");
 }
 
 const NOTHING: Description = Description {
@@ -154,7 +158,7 @@ fn descriptions_that_are_none_are_refused() {
             INVALID,
             "types is \"bf15\", one to three of f32, bf16",
         ),
-        ("no form", Description { form: 4, ..bf16 }, INVALID, "form is 4"),
+        ("no form", Description { form: 5, ..bf16 }, INVALID, "form is 5"),
         ("no flag", Description { flags: 2, ..bf16 }, INVALID, "flags is 0x2"),
         ("no formula", Description { epilogue: c(c"gelu(acc"), ..bf16 }, INVALID, "epilogue: `)` was needed"),
         (
@@ -412,4 +416,29 @@ fn kernels_are_emulated_on_the_hosts_memory() {
             falchion_gemm_destroy(gemm);
         }
     }
+}
+
+/// With a stand-in for the driver: what is tuned is kept, and found when a kernel is made for the card.
+#[test]
+#[cfg(target_os = "linux")]
+fn what_was_measured_is_found() {
+    stand_in::with_stand_in("what_was_measured_is_found", &[], &[], || {
+        let description = Description { types: c(c"bf16"), m: 512, n: 384, k: 256, card: 1, ..NOTHING };
+        let mut tuned: *mut Gemm = null_mut();
+        // SAFETY: the description is valid.
+        assert_eq!(unsafe { falchion_gemm_tune(&description, 3, &mut tuned) }, OK, "{}", last());
+        let made = create(&description);
+        // SAFETY: both kernels live.
+        unsafe {
+            assert_eq!(CStr::from_ptr(falchion_gemm_name(made)), CStr::from_ptr(falchion_gemm_name(tuned)));
+            assert_eq!(falchion_gemm_microseconds(made), falchion_gemm_microseconds(tuned));
+            falchion_gemm_destroy(tuned);
+            falchion_gemm_destroy(made);
+        }
+    });
+    let description = Description { types: c(c"bf16"), ..NOTHING };
+    let mut gemm: *mut Gemm = null_mut();
+    // SAFETY: the description is valid.
+    assert_eq!(unsafe { falchion_gemm_tune(&description, 3, &mut gemm) }, INVALID);
+    assert!(last().contains("card is 0, 1 or more was needed"), "{}", last());
 }

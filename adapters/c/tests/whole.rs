@@ -338,3 +338,57 @@ fn what_is_created_is_launched() {
     }
     assert!((10..55).contains(&copied), "{copied} kernels without tensor copies");
 }
+
+/// `falchion_record`.
+#[repr(C, align(16))]
+#[derive(Clone, Copy)]
+struct Record {
+    extents: [u32; 4],
+    matrices: [*const c_void; 4],
+    lds: [u64; 4],
+}
+
+/// GEMMs of different shapes, two of which store next to each other into one matrix.
+#[test]
+fn pointer_arrays_have_any_shapes() {
+    let shapes = [[40, 48, 64], [16, 32, 128], [40, 64, 64], [0, 16, 16]];
+    let lines = 112; // D of the first and the third
+    let parts: Vec<[Vec<i8>; 2]> =
+        shapes.iter().map(|&[m, n, k]| [small(m * k, 5), small(n * k, 3)]).collect();
+    let memory: Vec<[Aligned; 2]> =
+        parts.iter().map(|both| both.each_ref().map(|of| Aligned::of(of, i8::to_le_bytes))).collect();
+    let shared = Aligned::new(&vec![0; 4 * 40 * lines], 0);
+    let own = Aligned::new(&vec![0; 4 * 16 * 32], 0);
+    let at = |i: usize| match i {
+        0 => (shared.at(), lines),
+        2 => (shared.at().wrapping_byte_add(4 * 48), lines),
+        _ => (own.at(), 32),
+    };
+    let record = |i: usize| {
+        let [m, n, k] = shapes[i];
+        let ((d, ld), [a, b]) = (at(i), &memory[i]);
+        let lds = [k, k, ld, ld].map(|ld| ld as u64);
+        let extents = [m as u32, n as u32, k as u32, 0];
+        Record { extents, matrices: [a.at(), b.at(), null(), d], lds }
+    };
+    let records: [Record; 4] = core::array::from_fn(record);
+    let description = Description { batch: 4, form: 4, ..description(c"s8", [40, 64, 64]) };
+    let arguments = Arguments { groups: records.as_ptr().cast(), alpha: 1.0, ..zeros() };
+    let name = emulate("pointer arrays", &description, &arguments);
+    assert!(name.contains("form=grouped"), "{name}");
+    let ints = |memory: &Aligned, count| -> Vec<f32> {
+        memory.f32s(count).iter().map(|bits| bits.to_bits().cast_signed() as f32).collect()
+    };
+    let whole = ints(&shared, 40 * lines);
+    for (i, first) in [(0, 0), (2, 48)] {
+        let [m, n, _] = shapes[i];
+        let found: Vec<f32> = (0..m * n).map(|at| whole[at / n * lines + first + at % n]).collect();
+        assert_eq!(found, product(&parts[i][0], &parts[i][1], shapes[i]), "GEMM {i}");
+    }
+    assert_eq!(ints(&own, 16 * 32), product(&parts[1][0], &parts[1][1], shapes[1]));
+    let mut gemm: *mut Gemm = null_mut();
+    let refused = Description { lds: [64, 0, 0, 0], ..description };
+    // SAFETY: the description is valid.
+    assert_ne!(unsafe { falchion_gemm_create(&refused, &mut gemm) }, OK);
+    assert!(last().contains("the records say the rest"), "{}", last());
+}

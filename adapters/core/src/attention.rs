@@ -11,7 +11,7 @@ use falchion::kernel::driver::{Chosen, Context, Tuning, tuned};
 use falchion::kernel::{EngineError, Family, Kernel, Machine, Predicted, Program};
 
 use crate::gemm::{Refusal, of_driver};
-use crate::host::Run;
+use crate::host::{Hosted, Run};
 use crate::kept::{Kept, Shelf, Shelved};
 
 impl Shelved for Attention {
@@ -20,6 +20,8 @@ impl Shelved for Attention {
         &SHELF
     }
 }
+
+impl Hosted<AttentionCall> for Attention {}
 
 /// The kernel for described attention.
 pub struct Attend {

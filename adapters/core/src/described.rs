@@ -1,13 +1,18 @@
 //! A kernel with the arguments of its epilogue by name, whose launches are kept and moved to new addresses.
+#![allow(unsafe_code, reason = "reads the caller's records")]
 
 use std::sync::{Arc, LazyLock};
 
 use falchion::collective::tree::Shape;
-use falchion::collective::{Format, Formula, Input};
+use falchion::collective::{Format, Formula, Input, Record};
+use falchion::cute_rs::atom::Major;
 use falchion::kernel::operands::{Contents, Extents, Layouts, Memory, Visit, Visited};
-use falchion::kernel::{AnyGemm, Call, Kernel, Launch, LaunchError, LinearArguments, Program, WorkspaceRef};
+use falchion::kernel::{
+    AnyGemm, Call, GroupedProblem, Kernel, Launch, LaunchError, LinearArguments, Program, WorkspaceRef,
+};
 use falchion::ptx::VerifyError;
 
+use crate::host::Hosted;
 use crate::kept::{Shelf, Shelved};
 use crate::slots::{Kind, Slot, slots};
 
@@ -138,5 +143,55 @@ impl Kernel<Call<Epilogue>> for Described {
     fn visit(&self, call: &mut Call<Epilogue>, visit: &mut dyn Visit) {
         let multiplied = !matches!(&call.epilogue, Epilogue::Linear(linear) if linear.alpha == 0.0);
         call.visit(&Layouts { multiplied, ..Layouts::of(&self.gemm) }, visit);
+    }
+}
+
+impl Hosted<Call<Epilogue>> for Described {
+    unsafe fn records(&self, call: &Call<Epilogue>) -> Vec<Record> {
+        let GroupedProblem::PointerArray { count, records } = call.products else { return Vec::new() };
+        let first = core::ptr::with_exposed_provenance::<u64>(records as usize);
+        let word = |i: usize, word: usize| {
+            // SAFETY: the caller guarantees that the records can be read; the launch has checked their address.
+            unsafe { first.add(10 * i + word).read_unaligned() }
+        };
+        let record = |i: usize| Record {
+            m: word(i, 0) as u32,
+            n: (word(i, 0) >> 32) as u32,
+            k: word(i, 1) as u32,
+            addresses: [2, 3, 4, 5].map(|at| word(i, at)),
+            lds: [6, 7, 8, 9].map(|at| word(i, at)),
+        };
+        (0..count as usize).map(record).collect()
+    }
+
+    fn visit_records(&self, call: &Call<Epilogue>, records: &mut [Record], visit: &mut dyn Visit) {
+        let [of_a, of_b, of_d] = self.gemm.formats();
+        let [a, b] = self.gemm.plan().majors();
+        let halvings = self.formula.map_or(0, |formula| formula.halvings());
+        let beta = match &call.epilogue {
+            Epilogue::Linear(linear) => linear.beta != 0.0,
+            Epilogue::Fused(slots, inputs, _) => slots.iter().zip(inputs).any(|(slot, input)| {
+                slot.name == "beta" && !matches!(input, None | Some(Input::Scalar(0.0)))
+            }),
+        };
+        for Record { m, n, k, addresses, lds } in records {
+            let turned = |major, mn: u32| if major == Major::K { [mn, *k] } else { [*k, mn] };
+            let columns = *n >> halvings;
+            let shapes = [turned(a, *m), turned(b, *n), [if beta { *m } else { 0 }, columns], [*m, columns]];
+            let formats = [of_a, of_b, of_d, of_d];
+            for (i, (name, format)) in ["A", "B", "C", "D"].into_iter().zip(formats).enumerate() {
+                let [lines, length] = shapes[i];
+                let bits = format.bits();
+                let extents = Extents { bits, length: length.into(), lines, ld: lds[i], count: 1, stride: 0 };
+                let contents = Contents::Elements(bits.div_ceil(8));
+                visit.memory(Memory { name, address: &mut addresses[i], extents, contents, writes: i == 3 });
+            }
+        }
+    }
+
+    fn move_records(&self, call: &mut Call<Epilogue>, address: u64) {
+        if let GroupedProblem::PointerArray { records, .. } = &mut call.products {
+            *records = address;
+        }
     }
 }

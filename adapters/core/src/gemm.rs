@@ -11,8 +11,8 @@ use falchion::collective::tree::Shape;
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::driver::{Chosen, Context, Loaded, Tuning};
 use falchion::kernel::{
-    AnyGemm, Call, EngineError, GemmProblem, KernelSpec, Machine, Program, Ranked, Request,
-    SpecError, Types, fastest, rank,
+    AnyGemm, Call, EngineError, GemmProblem, KernelSpec, Machine, Program, Ranked, Request, SpecError, Types,
+    fastest, rank,
 };
 
 use crate::described::{Described, Epilogue};
@@ -122,7 +122,9 @@ impl Gemm {
             Chosen::Recorded { microseconds } => {
                 (microseconds, "the fastest of those that were measured on this card".to_owned())
             }
-            Chosen::Predicted { microseconds } => (microseconds, "predicted: nothing was measured".to_owned()),
+            Chosen::Predicted { microseconds } => {
+                (microseconds, "predicted: nothing was measured".to_owned())
+            }
             other => (f64::NAN, format!("{other:?}")),
         };
         let warnings: Vec<_> = tuned.warnings.iter().map(ToString::to_string).collect();
@@ -130,12 +132,7 @@ impl Gemm {
         Self::of(tuned.loaded.kernel().clone(), request, microseconds, reason)
     }
 
-    fn of(
-        gemm: AnyGemm,
-        request: &Request<'_>,
-        microseconds: f64,
-        reason: String,
-    ) -> Result<Self, Refusal> {
+    fn of(gemm: AnyGemm, request: &Request<'_>, microseconds: f64, reason: String) -> Result<Self, Refusal> {
         let program = gemm.program().map_err(|error| Refusal::Internal(error.to_string()))?;
         let kernel = Described::new(gemm, request.fusion);
         let slots = kernel.slots(shape_of(request)).into();

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use falchion::collective::Record;
 use falchion::emulator::{Numerics, Schedule};
 use falchion::kernel::operands::{Memory, Visit};
 use falchion::kernel::{Buffer, Emulator, Engine, EngineError, Kernel, LaunchError, Program};
@@ -24,57 +25,105 @@ impl Default for Run {
     }
 }
 
-/// A copy of the caller's memory in the emulator.
-struct Copied {
-    /// The caller's address.
-    host: u64,
-    bytes: usize,
-    buffer: Buffer,
-    /// Bytes of the buffer before the copy.
-    before: usize,
-    writes: bool,
-}
-
-/// Copies the memory of a call into an emulator, and changes the call's addresses to those of the copies.
-struct Upload<'a> {
-    engine: &'a mut Emulator,
-    copied: Vec<Copied>,
-    failed: Option<EngineError>,
-}
-
-impl Upload<'_> {
-    /// The emulator's address for `bytes` bytes at the caller's.
+/// A kernel whose calls run on the host's memory.
+pub(crate) trait Hosted<C>: Kernel<C> {
+    /// The records that a call names.
     ///
     /// # Safety
-    /// They can be read.
-    unsafe fn copy(&mut self, host: u64, bytes: usize, writes: bool) -> Result<u64, EngineError> {
-        let whole = |copied: &&mut Copied| copied.host == host && copied.bytes >= bytes;
-        if let Some(known) = self.copied.iter_mut().find(whole) {
-            known.writes |= writes;
-            return Ok(known.buffer.address + known.before as u64);
+    /// As [`run`].
+    unsafe fn records(&self, _call: &C) -> Vec<Record> {
+        Vec::new()
+    }
+
+    /// Visits the memory that records name.
+    fn visit_records(&self, _call: &C, _records: &mut [Record], _visit: &mut dyn Visit) {}
+
+    /// Changes the address of a call's records.
+    fn move_records(&self, _call: &mut C, _address: u64) {}
+}
+
+/// The caller's memory, in pieces that do not overlap.
+#[derive(Default)]
+struct Pieces(Vec<Piece>);
+
+struct Piece {
+    /// The caller's address, and that of the first byte after it.
+    host: u64,
+    end: u64,
+    writes: bool,
+    /// The copy, and its bytes before the caller's.
+    copy: Option<(Buffer, usize)>,
+}
+
+impl Visit for Pieces {
+    fn memory(&mut self, Memory { address, extents, writes, .. }: Memory<'_>) {
+        let bytes = extents.bytes();
+        if bytes > 0 && *address != 0 {
+            let end = address.saturating_add(bytes);
+            self.0.push(Piece { host: *address, end, writes, copy: None });
         }
-        // As far after a multiple of 256 as the caller's.
-        let before = (host % 256) as usize;
-        let mut copy = vec![0; before];
-        let start = core::ptr::with_exposed_provenance::<u8>(host as usize);
-        // SAFETY: the caller guarantees that these bytes can be read.
-        copy.extend_from_slice(unsafe { core::slice::from_raw_parts(start, bytes) });
-        let buffer = self.engine.upload(&copy)?;
-        self.copied.push(Copied { host, bytes, buffer, before, writes });
-        Ok(buffer.address + before as u64)
     }
 }
 
-impl Visit for Upload<'_> {
-    fn memory(&mut self, Memory { address, extents, writes, .. }: Memory<'_>) {
-        let bytes = usize::try_from(extents.bytes()).unwrap_or(usize::MAX);
-        if bytes == 0 || *address == 0 || self.failed.is_some() {
-            return;
+impl Pieces {
+    /// Joins pieces that overlap: what one writes, another may read, and no copy may overwrite another one's results.
+    fn join(&mut self) {
+        let mut all = core::mem::take(&mut self.0);
+        all.sort_by_key(|piece| piece.host);
+        for piece in all {
+            match self.0.last_mut().filter(|last| piece.host < last.end) {
+                Some(last) => {
+                    last.end = last.end.max(piece.end);
+                    last.writes |= piece.writes;
+                }
+                None => self.0.push(piece),
+            }
         }
-        // SAFETY: whoever emulates a call guarantees the memory that it names; the call has been checked.
-        match unsafe { self.copy(*address, bytes, writes) } {
-            Ok(own) => *address = own,
-            Err(error) => self.failed = Some(error),
+    }
+
+    /// Copies the pieces into an emulator.
+    ///
+    /// # Safety
+    /// They can be read.
+    unsafe fn upload(&mut self, engine: &mut Emulator) -> Result<(), EngineError> {
+        for piece in &mut self.0 {
+            // As far after a multiple of 256 as the caller's.
+            let before = (piece.host % 256) as usize;
+            let mut copy = vec![0; before];
+            let start = core::ptr::with_exposed_provenance::<u8>(piece.host as usize);
+            let bytes = usize::try_from(piece.end - piece.host).unwrap_or(usize::MAX);
+            // SAFETY: the caller guarantees that these bytes can be read.
+            copy.extend_from_slice(unsafe { core::slice::from_raw_parts(start, bytes) });
+            piece.copy = Some((engine.upload(&copy)?, before));
+        }
+        Ok(())
+    }
+
+    /// Copies what was written back to the caller's memory.
+    ///
+    /// # Safety
+    /// It may be written, and nobody else uses it.
+    unsafe fn download(&self, engine: &mut Emulator) -> Result<(), EngineError> {
+        for Piece { host, end, copy, .. } in self.0.iter().filter(|piece| piece.writes) {
+            let Some((buffer, before)) = copy else { continue };
+            let result = engine.read(*buffer)?;
+            let to = core::ptr::with_exposed_provenance_mut::<u8>(*host as usize);
+            let bytes = usize::try_from(end - host).unwrap_or(usize::MAX);
+            // SAFETY: the caller guarantees that these bytes may be written, and that nobody else uses them.
+            unsafe { core::ptr::copy_nonoverlapping(result[*before..].as_ptr(), to, bytes) };
+        }
+        Ok(())
+    }
+}
+
+/// Changes the caller's addresses to those of the copies.
+struct Moved<'a>(&'a Pieces);
+
+impl Visit for Moved<'_> {
+    fn memory(&mut self, Memory { address, extents, .. }: Memory<'_>) {
+        let of = |piece: &&Piece| (piece.host..piece.end).contains(address) && extents.bytes() > 0;
+        if let Some(Piece { host, copy: Some((buffer, before)), .. }) = self.0.0.iter().find(of) {
+            *address = buffer.address + *before as u64 + (*address - host);
         }
     }
 }
@@ -85,7 +134,7 @@ impl Visit for Upload<'_> {
 /// Every piece of memory that the call names can be read as far as its extents reach; what the kernel writes
 /// can be written, and nobody else uses it meanwhile.
 pub(crate) unsafe fn run<C: Clone>(
-    kernel: &impl Kernel<C>,
+    kernel: &impl Hosted<C>,
     program: &Program,
     call: &C,
     run: Run,
@@ -102,18 +151,24 @@ pub(crate) unsafe fn run<C: Clone>(
         return Ok(None);
     }
     kernel.lend_workspace(&mut call, None);
-    let mut upload = Upload { engine: &mut engine, copied: Vec::new(), failed: None };
-    kernel.visit(&mut call, &mut upload);
-    let Upload { copied, failed, .. } = upload;
-    failed.map_or(Ok(()), Err)?;
+    let mut pieces = Pieces::default();
+    // SAFETY: the caller guarantees all of it.
+    let mut records = unsafe { kernel.records(&call) };
+    kernel.visit(&mut call, &mut pieces);
+    kernel.visit_records(&call, &mut records, &mut pieces);
+    pieces.join();
+    // SAFETY: the same.
+    unsafe { pieces.upload(&mut engine) }?;
+    kernel.visit_records(&call, &mut records, &mut Moved(&pieces));
+    kernel.visit(&mut call, &mut Moved(&pieces));
+    if !records.is_empty() {
+        let bytes: Vec<u8> = records.iter().flat_map(Record::to_bytes).collect();
+        kernel.move_records(&mut call, engine.upload(&bytes)?.address);
+    }
     kernel.lend_workspace(&mut call, workspace);
     let Some(launch) = kernel.launch(&call, slots).map_err(refused)? else { return Ok(None) };
     let time = engine.launch(program, launch.grid, &launch.arguments)?;
-    for Copied { host, bytes, buffer, before, .. } in copied.into_iter().filter(|copied| copied.writes) {
-        let result = engine.read(buffer)?;
-        let end = core::ptr::with_exposed_provenance_mut::<u8>(host as usize);
-        // SAFETY: the caller guarantees that these bytes may be written, and that nobody else uses them.
-        unsafe { core::ptr::copy_nonoverlapping(result[before..].as_ptr(), end, bytes) };
-    }
+    // SAFETY: the same.
+    unsafe { pieces.download(&mut engine) }?;
     Ok(Some(time))
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use falchion::kernel::driver::{Context, Loaded};
 use falchion::kernel::{EngineError, Kernel, Program};
 
-use crate::host::{self, Run};
+use crate::host::{self, Hosted, Run};
 
 /// A loaded kernel. Different requests may have one kernel.
 type Shared<K> = Arc<Mutex<Loaded<K>>>;
@@ -106,13 +106,9 @@ impl<K: Shelved> Kept<K> {
     ///
     /// # Safety
     /// As [`host::run`].
-    pub(crate) unsafe fn emulate<C: Clone>(
-        &self,
-        call: &C,
-        how: Run,
-    ) -> Result<Option<Duration>, EngineError>
+    pub(crate) unsafe fn emulate<C: Clone>(&self, call: &C, how: Run) -> Result<Option<Duration>, EngineError>
     where
-        K: Kernel<C>,
+        K: Hosted<C>,
     {
         // SAFETY: the caller guarantees it.
         unsafe { host::run(&self.kernel, &self.program, call, how) }

@@ -67,7 +67,8 @@ pub(crate) fn attention<'py>(
     let [q, k, v] = [q?, k?, v?];
     let format = format(&q, named)?;
     for (name, array) in [("k", &k), ("v", &v)] {
-        if array.place != q.place || array.rank() != q.rank() || array.bytes != 2 || array.format != q.format {
+        if array.place != q.place || array.rank() != q.rank() || array.bytes != 2 || array.format != q.format
+        {
             return invalid(format!(
                 "{name} has {} dimensions of {} in {}, those of q were needed: {} of {} in {}",
                 array.rank(),
@@ -83,9 +84,7 @@ pub(crate) fn attention<'py>(
     let [[heads, _], [shared, _], [batch, _], [d, _], [dv, _]] =
         [q.last(2), k.last(2), q.last(3), q.last(0), v.last(0)];
     let of = |extents: &[i64]| shape_words(&extents[4 - q.rank()..]);
-    for (name, array, needed) in
-        [("k", &k, [batch, shared, keys, d]), ("v", &v, [batch, shared, keys, dv])]
-    {
+    for (name, array, needed) in [("k", &k, [batch, shared, keys, d]), ("v", &v, [batch, shared, keys, dv])] {
         if array.shape() != needed[4 - q.rank()..] {
             return invalid(format!("{name} has shape {}, {} was needed", array.shape_words(), of(&needed)));
         }
@@ -116,7 +115,9 @@ pub(crate) fn attention<'py>(
     writable("out", &o)?;
     let Some(of_o) = heads_of(&o) else {
         let found = o.shape_words();
-        return invalid(format!("out of shape {found} has no contiguous heads, contiguous elements of a head were needed"));
+        return invalid(format!(
+            "out of shape {found} has no contiguous heads, contiguous elements of a head were needed"
+        ));
     };
     let sums = match &log_sum_exp {
         None => None,
@@ -133,7 +134,11 @@ pub(crate) fn attention<'py>(
             let [extent, found] = sums.last(i);
             (extent <= 1 || found == stride).then_some(stride * extent.max(1))
         });
-        if sums.shape() != needed || sums.format != Some(Format::F32) || packed.is_none() || sums.place != q.0.place {
+        if sums.shape() != needed
+            || sums.format != Some(Format::F32)
+            || packed.is_none()
+            || sums.place != q.0.place
+        {
             return invalid(format!(
                 "log_sum_exp has shape {} of {} in {}, a packed array of shape {} of float32 in {} was needed",
                 sums.shape_words(),
@@ -172,7 +177,9 @@ pub(crate) fn attention<'py>(
         }
         Place::Cuda(ordinal) => {
             let Some(torch) = Torch::imported(py) else {
-                return Err(PyRuntimeError::new_err("torch is not imported, and it names the current stream"));
+                return Err(PyRuntimeError::new_err(
+                    "torch is not imported, and it names the current stream",
+                ));
             };
             if chosen.card() != Some(ordinal) {
                 py.detach(|| chosen.load(ordinal)).map_err(|error| of_engine(&error))?;

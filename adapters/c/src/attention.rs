@@ -1,0 +1,371 @@
+//! The attention kernel of the C interface: described, chosen or tuned, loaded, launched, emulated.
+
+use core::ffi::{c_char, c_int, c_void};
+use std::ffi::CString;
+
+use falchion::attention::{AttentionCall, AttentionProblem, AttentionRequest, HeadsRef, Mask};
+use falchion::collective::Format;
+use falchion::kernel::Kernel;
+use falchion_core::{Attend, Run, aligned as aligned_address};
+
+use crate::description::{sized, words};
+use crate::gemm::{card_of, failed, machine_of, ordinal_of};
+use crate::{Failure, INVALID, Status, given, guard, invalid, text};
+
+/// The description of attention: `falchion_attention_desc`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionDescription {
+    /// Size of the caller's structure in bytes.
+    pub size: usize,
+    /// `bf16` or `f16`; `bf16-f32` stores O in `f32`.
+    pub types: *const c_char,
+    /// Number of sequences.
+    pub batch: u32,
+    /// Heads of Q and O.
+    pub heads: u32,
+    /// Heads of K and V; 0 means as many as of Q.
+    pub kv_heads: u32,
+    /// Queries of a sequence.
+    pub queries: u32,
+    /// Keys of a sequence.
+    pub keys: u32,
+    /// Elements of a head of Q and K.
+    pub d: u32,
+    /// Elements of a head of V and O; 0 means `d`.
+    pub dv: u32,
+    /// Factor of the scores; 0 means `1 / sqrt(d)`.
+    pub scale: f32,
+    /// `FALCHION_CAUSAL`.
+    pub flags: u32,
+    /// The card to choose for, counted from 1; 0 is an H200, whether there is a card or not.
+    pub card: u32,
+    /// Text of the kernel's spec; null lets the library choose.
+    pub spec: *const c_char,
+    /// Elements from one row to the next, of Q, K, V and O; 0 is packed.
+    pub rows: [u64; 4],
+    /// Elements from one head to the next; 0 is packed.
+    pub head_strides: [u64; 4],
+    /// Elements from one sequence to the next; 0 is packed.
+    pub sequences: [u64; 4],
+    /// Bytes of which O's address is a multiple; 0 is 256. Q, K and V need 16.
+    pub alignment: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Size of the caller's structure of arguments.
+    pub args_size: usize,
+}
+
+/// `FALCHION_CAUSAL`.
+pub const CAUSAL: u32 = 1;
+
+/// The arguments of a run: `falchion_attention_args`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionArguments {
+    /// Address of Q.
+    pub q: *const c_void,
+    /// Address of K.
+    pub k: *const c_void,
+    /// Address of V.
+    pub v: *const c_void,
+    /// Address of O.
+    pub o: *mut c_void,
+    /// Address of the log-sum-exp, `f32`, packed; null if it is not needed.
+    pub log_sum_exp: *mut c_void,
+}
+
+/// An attention kernel for one shape: `falchion_attention`.
+pub struct AttentionKernel {
+    name: CString,
+    ptx: CString,
+    attend: Attend,
+    /// The call, whose addresses are 0.
+    call: AttentionCall,
+    args_size: usize,
+}
+
+impl core::fmt::Debug for AttentionKernel {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("AttentionKernel").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// What a description asks for.
+struct Asked {
+    request: AttentionRequest,
+    call: AttentionCall,
+    aligned: bool,
+}
+
+impl AttentionDescription {
+    /// # Safety
+    /// The strings are null or end in a zero.
+    unsafe fn asked<'a>(&self) -> Result<(Asked, Option<&'a str>), Failure> {
+        let Self { batch, heads, queries, keys, d, flags, alignment, .. } = *self;
+        // SAFETY: the caller guarantees it.
+        let (types, spec) = unsafe { (words(self.types, "types")?, words(self.spec, "spec")?) };
+        let (format, output) = match types {
+            Some("bf16") => (Format::Bf16, Format::Bf16),
+            Some("f16") => (Format::F16, Format::F16),
+            Some("bf16-f32") => (Format::Bf16, Format::F32),
+            Some("f16-f32") => (Format::F16, Format::F32),
+            other => {
+                let given = other.unwrap_or("NULL");
+                return invalid(format!(
+                    "types is \"{given}\", one of bf16, f16, bf16-f32, f16-f32 was needed"
+                ));
+            }
+        };
+        if flags & !CAUSAL != 0 || self.reserved != 0 {
+            return invalid(format!(
+                "flags is {flags:#x} and reserved {}, 0 or FALCHION_CAUSAL and 0 were needed",
+                self.reserved
+            ));
+        }
+        if alignment != 0 && !alignment.is_power_of_two() {
+            return invalid(format!("alignment is {alignment}, 0 or a power of two was needed"));
+        }
+        let shared = if self.kv_heads == 0 { heads } else { self.kv_heads };
+        let dv = if self.dv == 0 { d } else { self.dv };
+        let problem = AttentionProblem::new(batch, heads, [queries, keys], d);
+        let scale = if self.scale == 0.0 { problem.scale } else { self.scale };
+        let problem = AttentionProblem { heads: [heads, shared], scale, ..problem };
+        let mask = if flags & CAUSAL == 0 { Mask::Full } else { Mask::Causal };
+        let at = |i: usize, [heads, length, d]: [u32; 3]| {
+            let row = if self.rows[i] == 0 { d.into() } else { self.rows[i] };
+            let of = |given: u64, packed: u64| if given == 0 { packed } else { given };
+            let head = of(self.head_strides[i], u64::from(length).saturating_mul(row));
+            HeadsRef {
+                address: 0,
+                row,
+                head,
+                batch: of(self.sequences[i], u64::from(heads).saturating_mul(head)),
+            }
+        };
+        let read = [at(0, [heads, queries, d]), at(1, [shared, keys, d]), at(2, [shared, keys, dv])];
+        let o = at(3, [heads, queries, dv]);
+        let bytes = u64::from(output.bytes());
+        let address = if alignment == 0 { 256 } else { u64::from(alignment) };
+        let places = [address, o.row * bytes, o.head * bytes, o.batch * bytes];
+        let aligned = places.iter().all(|at| at.is_multiple_of(16));
+        let request = AttentionRequest { format, output, head: [d, dv], mask, problem };
+        Ok((Asked { request, call: AttentionCall::new(problem, read, o), aligned }, spec))
+    }
+}
+
+/// Size of the structures' first versions.
+const FIRST: [usize; 2] = [size_of::<AttentionDescription>(), size_of::<AttentionArguments>()];
+
+impl AttentionKernel {
+    /// # Safety
+    /// The description has as many bytes as its size says, and its strings are null or end in a zero.
+    unsafe fn new(address: *const AttentionDescription, budget: Option<u32>) -> Result<Self, Failure> {
+        // SAFETY: the caller guarantees it.
+        let (description, (asked, spec)) = unsafe {
+            let size = given(address.cast::<usize>(), "desc")?;
+            let description = sized(address, *size, (FIRST[0], "falchion_attention_desc"))?;
+            (description, description.asked()?)
+        };
+        let Asked { request, call, aligned } = asked;
+        let attend = match (budget, card_of(description.card)) {
+            (None, None) => Attend::new(&request, spec, aligned, &machine_of(None)?),
+            (None, Some(card)) => {
+                match spec.map_or_else(|| Attend::recorded(&request, aligned, card), |_| Ok(None))? {
+                    Some(recorded) => Ok(recorded),
+                    None => Attend::new(&request, spec, aligned, &machine_of(Some(card))?),
+                }
+            }
+            (Some(_), None) => return invalid("card is 0, 1 or more was needed to tune on".to_owned()),
+            (Some(_), Some(_)) if spec.is_some() => {
+                return invalid("spec is given, NULL was needed to tune".to_owned());
+            }
+            (Some(budget), Some(card)) => Attend::tuned(&request, card, budget),
+        }?;
+        // What a launch would refuse, whatever the addresses are.
+        let at = |of: HeadsRef| HeadsRef { address: aligned_address(if aligned { 256 } else { 4 }), ..of };
+        let read = |of: HeadsRef| HeadsRef { address: aligned_address(256), ..of };
+        let AttentionCall { q, k, v, o, .. } = call;
+        let tried = AttentionCall { q: read(q), k: read(k), v: read(v), o: at(o), ..call.clone() };
+        attend.attention().launch(&tried, 1).or_else(|error| invalid(error.to_string()))?;
+        let args_size = description.args_size;
+        Ok(Self { name: text(&attend.name()), ptx: text(attend.program().text()), attend, call, args_size })
+    }
+
+    /// # Safety
+    /// The arguments have as many bytes as the description said.
+    unsafe fn call(&self, arguments: *const AttentionArguments) -> Result<AttentionCall, Failure> {
+        let size = if self.args_size == 0 { FIRST[1] } else { self.args_size };
+        // SAFETY: the caller guarantees it.
+        let arguments = unsafe {
+            given(arguments, "args")?;
+            sized(arguments, size, (FIRST[1], "falchion_attention_args"))?
+        };
+        let at = |of: HeadsRef, pointer: *const c_void| HeadsRef {
+            address: pointer.expose_provenance() as u64,
+            ..of
+        };
+        let AttentionCall { q, k, v, o, .. } = self.call;
+        Ok(AttentionCall {
+            q: at(q, arguments.q),
+            k: at(k, arguments.k),
+            v: at(v, arguments.v),
+            o: at(o, arguments.o),
+            log_sum_exp: arguments.log_sum_exp.expose_provenance() as u64,
+            ..self.call.clone()
+        })
+    }
+}
+
+/// # Safety
+/// As [`falchion_attention_create`].
+unsafe fn make(
+    description: *const AttentionDescription,
+    budget: Option<u32>,
+    attention: *mut *mut AttentionKernel,
+) -> Status {
+    guard(|| {
+        // SAFETY: the caller guarantees valid pointers, and they are used only here.
+        unsafe {
+            let Some(out) = attention.as_mut() else {
+                return invalid("attention is NULL, one was needed".to_owned());
+            };
+            *out = core::ptr::null_mut();
+            *out = Box::into_raw(Box::new(AttentionKernel::new(description, budget)?));
+        }
+        Ok(())
+    })
+}
+
+/// Chooses a kernel for a description, or takes the kernel that its spec names.
+///
+/// # Safety
+/// Both pointers are null or valid, the description has as many bytes as its size says, and its strings are null or end
+/// in a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn falchion_attention_create(
+    description: *const AttentionDescription,
+    attention: *mut *mut AttentionKernel,
+) -> Status {
+    // SAFETY: the caller guarantees it.
+    unsafe { make(description, None, attention) }
+}
+
+/// Measures kernels for a description on its card, and returns the fastest.
+///
+/// # Safety
+/// As [`falchion_attention_create`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn falchion_attention_tune(
+    description: *const AttentionDescription,
+    budget: u32,
+    attention: *mut *mut AttentionKernel,
+) -> Status {
+    // SAFETY: the caller guarantees it.
+    unsafe { make(description, Some(budget), attention) }
+}
+
+/// Frees a kernel; null is ignored.
+///
+/// # Safety
+/// The kernel is null, or [`falchion_attention_create`] made it and it is no longer used.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn falchion_attention_destroy(attention: *mut AttentionKernel) {
+    if !attention.is_null() {
+        guard(|| {
+            // SAFETY: `Box::into_raw` made the pointer.
+            drop(unsafe { Box::from_raw(attention) });
+            Ok(())
+        });
+    }
+}
+
+/// Returns the text of the kernel's spec; that of the default kernel is empty.
+///
+/// # Safety
+/// The kernel is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn falchion_attention_name(attention: *const AttentionKernel) -> *const c_char {
+    // SAFETY: the caller guarantees it.
+    unsafe { attention.as_ref() }.map_or(core::ptr::null(), |attention| attention.name.as_ptr())
+}
+
+/// Returns the kernel's program as PTX.
+///
+/// # Safety
+/// The kernel is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn falchion_attention_ptx(attention: *const AttentionKernel) -> *const c_char {
+    // SAFETY: the caller guarantees it.
+    unsafe { attention.as_ref() }.map_or(core::ptr::null(), |attention| attention.ptx.as_ptr())
+}
+
+/// Returns the kernel's time: measured if it was tuned, otherwise predicted.
+///
+/// # Safety
+/// The kernel is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn falchion_attention_microseconds(attention: *const AttentionKernel) -> f64 {
+    // SAFETY: the caller guarantees it.
+    unsafe { attention.as_ref() }.map_or(f64::NAN, |attention| attention.attend.microseconds())
+}
+
+/// Compiles the kernel for a card, in its primary context.
+///
+/// # Safety
+/// The kernel is null or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn falchion_attention_load(attention: *mut AttentionKernel, device: c_int) -> Status {
+    guard(|| {
+        // SAFETY: the caller guarantees it.
+        let attention = unsafe { given(attention, "attention") }?;
+        attention.attend.load(ordinal_of(device)?).map_err(|error| failed(&error))
+    })
+}
+
+/// Enqueues attention on a stream.
+///
+/// # Safety
+/// Kernel and arguments are null or valid. The stream is alive and belongs to the card's primary context. The
+/// tensors have the described sizes, and are in memory that the device can access until the launch has
+/// ended. No other work uses O and the log-sum-exp meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn falchion_attention_launch(
+    attention: *mut AttentionKernel,
+    stream: *mut c_void,
+    arguments: *const AttentionArguments,
+) -> Status {
+    guard(|| {
+        // SAFETY: the caller guarantees all of it.
+        unsafe {
+            let attention = given(attention, "attention")?;
+            let missing = || {
+                Failure(INVALID, "the kernel is not loaded: call falchion_attention_load first".to_owned())
+            };
+            let card = attention.attend.card().ok_or_else(missing)?;
+            let call = attention.call(arguments)?;
+            attention.attend.launch(card, stream, &call).map_err(|error| failed(&error))
+        }
+    })
+}
+
+/// Runs the kernel in the emulator, on the host's memory.
+///
+/// # Safety
+/// Kernel and arguments are null or valid. The tensors are in the host's memory and have the described
+/// sizes. No other thread uses O and the log-sum-exp meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn falchion_attention_emulate(
+    attention: *mut AttentionKernel,
+    arguments: *const AttentionArguments,
+) -> Status {
+    guard(|| {
+        // SAFETY: the caller guarantees all of it.
+        unsafe {
+            let attention = given(attention, "attention")?;
+            let call = attention.call(arguments)?;
+            attention.attend.emulate(&call, Run::default()).map_err(|error| failed(&error))?;
+        }
+        Ok(())
+    })
+}
