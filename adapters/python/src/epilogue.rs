@@ -112,12 +112,15 @@ fn completed(text: &str, given: &[Given<'_>], scaled: &Scaled) -> String {
     whole
 }
 
+/// An argument per slot, and what was allocated for them.
+type Inputs<'py> = (Vec<Option<Input>>, Vec<Bound<'py, PyAny>>);
+
 /// The arguments of the slots, and what was allocated for them.
 pub(crate) fn inputs<'py>(
     slots: &Arc<[Slot]>,
     given: &[Given<'py>],
     (like, count): (&Array<'py>, u32),
-) -> PyResult<(Vec<Option<Input>>, Vec<Bound<'py, PyAny>>)> {
+) -> PyResult<Inputs<'py>> {
     for Given { name, .. } in given {
         if !slots.iter().any(|slot| slot.name == name) {
             let names: Vec<&str> = slots.iter().map(|slot| slot.name).collect();

@@ -25,6 +25,7 @@ pub(crate) struct Operand {
 
 #[pymethods]
 impl Operand {
+    #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
     #[new]
     #[pyo3(signature = (values, shape, dtype, *, is_b, code=None, group=0, scales=None, zeros=None, metadata=None))]
     fn new(
