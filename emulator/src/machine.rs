@@ -243,18 +243,20 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// Whether a cluster that was set aside may have something to do: a warp that can continue is not polling
-    /// words, or one of the polled words has changed.
+    /// Whether a cluster that was set aside may have something to do: asynchronous work can complete, a warp that can
+    /// continue is not polling words, or one of the polled words has changed.
     pub(crate) fn is_stirred(&self) -> bool {
-        self.warps.iter().any(|warp| {
-            let changed = |&(address, bytes, seen): &(u64, usize, u64)| {
-                let mut buffer = [0; 8];
-                let loaded = self.memory.load(address, &mut buffer[..bytes.min(8)]);
-                loaded.is_err() || u64::from_le_bytes(buffer) != seen
-            };
-            let looks = !warp.watched.is_empty();
-            !warp.exited && warp.blocked.is_none() && (!looks || warp.watched.iter().any(changed))
-        })
+        let completes = self.first_completion().is_some();
+        completes
+            || self.warps.iter().any(|warp| {
+                let changed = |&(address, bytes, seen): &(u64, usize, u64)| {
+                    let mut buffer = [0; 8];
+                    let loaded = self.memory.load(address, &mut buffer[..bytes.min(8)]);
+                    loaded.is_err() || u64::from_le_bytes(buffer) != seen
+                };
+                let looks = !warp.watched.is_empty();
+                !warp.exited && warp.blocked.is_none() && (!looks || warp.watched.iter().any(changed))
+            })
     }
 
     /// Called after the last run, whether it succeeded or not.

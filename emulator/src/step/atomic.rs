@@ -415,6 +415,9 @@ impl Machine<'_> {
         let found = values.iter().fold(u64::from(active), |all, values| {
             lanes(active).fold(all, |all, lane| mix(all, values[lane]))
         });
+        // Equal values of other words are another look.
+        let found = at
+            .map_or(found, |(addresses, _)| lanes(active).fold(found, |all, lane| mix(all, addresses[lane])));
         let look = Some((state.pc, found));
         if state.look != look {
             state.watched.clear();
