@@ -96,48 +96,6 @@ impl Attention {
         self.scores.host_score(of, place, x)
     }
 
-    /// Checks a problem.
-    fn check(&self, problem: &AttentionProblem) -> Result<(), LaunchError> {
-        let AttentionProblem { batch, heads: [heads, shared], queries, keys, scale } = *problem;
-        for (name, extent) in [
-            ("the number of sequences", batch),
-            ("the number of heads", heads),
-            ("the number of queries", queries),
-            ("the number of keys", keys),
-        ] {
-            if extent >= LIMIT {
-                return Err(LaunchError::Extent { name, extent: extent.into(), limit: LIMIT });
-            }
-        }
-        let refused = |reason| Err(LaunchError::Problem { reason });
-        if shared == 0 && heads > 0 || shared > 0 && !heads.is_multiple_of(shared) {
-            return refused(format!(
-                "there are {heads} heads of queries and {shared} of keys, a multiple of the latter was needed"
-            ));
-        }
-        if !(scale > 0.0 && scale.is_finite()) {
-            return refused(format!("the scale is {scale}, a finite number above zero was needed"));
-        }
-        Ok(())
-    }
-
-    /// Checks a tensor with `rows` rows of `d` elements.
-    fn check_tensor(
-        &self,
-        (name, of): (&'static str, HeadsRef),
-        [batch, heads, rows, d]: [u32; 4],
-        (format, alignment): (Format, u64),
-    ) -> Result<(), LaunchError> {
-        let HeadsRef { address, row, head, batch: sequence } = of;
-        let bytes = format.bytes().into();
-        let rule = MatrixRule { name, contiguous: d, lines: rows, bytes, alignment };
-        rule.check(MatrixRef::new(address, row))?;
-        let rule = StrideRule { name, bits: format.bits().into(), alignment };
-        rule.check(heads, head, address)?;
-        rule.check(batch, sequence, address)?;
-        Ok(())
-    }
-
     /// How tiles are numbered: for each group of heads that CTAs work on at the same time, all tiles of queries.
     fn section(&self, problem: &AttentionProblem) -> u32 {
         let AttentionProblem { batch, heads: [heads, shared], keys, .. } = *problem;
@@ -152,8 +110,49 @@ impl Attention {
     }
 }
 
+/// Checks a problem.
+pub(crate) fn check_problem(problem: &AttentionProblem) -> Result<(), LaunchError> {
+    let AttentionProblem { batch, heads: [heads, shared], queries, keys, scale } = *problem;
+    for (name, extent) in [
+        ("the number of sequences", batch),
+        ("the number of heads", heads),
+        ("the number of queries", queries),
+        ("the number of keys", keys),
+    ] {
+        if extent >= LIMIT {
+            return Err(LaunchError::Extent { name, extent: extent.into(), limit: LIMIT });
+        }
+    }
+    let refused = |reason| Err(LaunchError::Problem { reason });
+    if shared == 0 && heads > 0 || shared > 0 && !heads.is_multiple_of(shared) {
+        return refused(format!(
+            "there are {heads} heads of queries and {shared} of keys, a multiple of the latter was needed"
+        ));
+    }
+    if !(scale > 0.0 && scale.is_finite()) {
+        return refused(format!("the scale is {scale}, a finite number above zero was needed"));
+    }
+    Ok(())
+}
+
+/// Checks a tensor with `rows` rows of `d` elements.
+pub(crate) fn check_tensor(
+    (name, of): (&'static str, HeadsRef),
+    [batch, heads, rows, d]: [u32; 4],
+    (format, alignment): (Format, u64),
+) -> Result<(), LaunchError> {
+    let HeadsRef { address, row, head, batch: sequence } = of;
+    let bytes = format.bytes().into();
+    let rule = MatrixRule { name, contiguous: d, lines: rows, bytes, alignment };
+    rule.check(MatrixRef::new(address, row))?;
+    let rule = StrideRule { name, bits: format.bits().into(), alignment };
+    rule.check(heads, head, address)?;
+    rule.check(batch, sequence, address)?;
+    Ok(())
+}
+
 /// The tensor map of the heads of a tensor, for copies of a tile.
-fn map(tile: &OperandTile, of: HeadsRef, [batch, heads, rows, d]: [u32; 4]) -> TensorMap {
+pub(crate) fn map(tile: &OperandTile, of: HeadsRef, [batch, heads, rows, d]: [u32; 4]) -> TensorMap {
     let [mn, k] = match tile.major() {
         cute_rs::atom::Major::K => [rows, d],
         cute_rs::atom::Major::Mn => [d, rows],
@@ -178,7 +177,7 @@ impl Kernel<AttentionCall> for Attention {
 
     fn launch(&self, call: &AttentionCall, slots: u32) -> Result<Option<Launch>, LaunchError> {
         let AttentionCall { problem, q, k, v, o, log_sum_exp, ref counts, ref reals } = *call;
-        self.check(&problem)?;
+        check_problem(&problem)?;
         let given = [counts.len(), reals.len()];
         let needed = [self.scores.counts().len(), self.scores.reals().len()];
         if given != needed {
@@ -195,17 +194,17 @@ impl Kernel<AttentionCall> for Attention {
         }
         let plan = &self.plan;
         let AttentionSpec { format, output, head: [d, dv], tile: [rows, _], .. } = plan.spec;
-        self.check_tensor(("Q", q), [batch, heads, queries, d], (format, 16))?;
+        check_tensor(("Q", q), [batch, heads, queries, d], (format, 16))?;
         let [k, v] = if keys > 0 {
-            self.check_tensor(("K", k), [batch, shared, keys, d], (format, 16))?;
-            self.check_tensor(("V", v), [batch, shared, keys, dv], (format, 16))?;
+            check_tensor(("K", k), [batch, shared, keys, d], (format, 16))?;
+            check_tensor(("V", v), [batch, shared, keys, dv], (format, 16))?;
             [k, v]
         } else {
             // Nothing is read. The tensor maps must still be legal.
             [HeadsRef { row: dv.max(d).into(), head: 8, batch: 8, ..HeadsRef::default() }; 2]
         };
         let alignment = if plan.output.is_some() { 16 } else { output.bytes().into() };
-        self.check_tensor(("O", o), [batch, heads, queries, dv], (output, alignment))?;
+        check_tensor(("O", o), [batch, heads, queries, dv], (output, alignment))?;
         if !log_sum_exp.is_multiple_of(4) {
             let (name, address, alignment) = ("the log-sum-exp", log_sum_exp, 4);
             return Err(LaunchError::Address { name, address, alignment });

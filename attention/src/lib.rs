@@ -20,6 +20,7 @@
 //! reverse order.
 #![forbid(unsafe_code)]
 
+pub mod backward;
 mod count;
 mod emit;
 #[cfg(feature = "records")]

@@ -229,7 +229,7 @@ impl AttentionPlan {
 }
 
 /// The instruction types of a 16-bit format.
-const fn sixteen_bits(format: Format) -> Option<ptx::WgmmaTypes> {
+pub(crate) const fn sixteen_bits(format: Format) -> Option<ptx::WgmmaTypes> {
     if same(format, Format::Bf16) || same(format, Format::F16) { format.multiplies(format) } else { None }
 }
 

@@ -36,6 +36,8 @@
 //! assert!((row.log_sum_exp().value - 2f64.ln()).abs() < 1e-12);
 //! ```
 
+pub mod gradients;
+
 use crate::bound::U;
 use crate::{Format, Wanted};
 

@@ -12,6 +12,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod backward;
+
 use std::time::Duration;
 
 use attention::{Attention, AttentionCall, AttentionProblem, HeadsRef, Scope};
@@ -185,6 +187,16 @@ impl Tensor {
         self.row(&self.bytes, index).map(|bits| self.format.decode(bits)).collect()
     }
 
+    /// Whether some memory that is laid out as this tensor is the same around its elements.
+    fn is_same_around(&self, memory: &[u8]) -> bool {
+        let mut around = memory.to_owned();
+        for index in 0..self.rows() {
+            let (byte, width) = (self.byte(index), self.row_bytes());
+            around[byte..byte + width].copy_from_slice(&self.bytes[byte..byte + width]);
+        }
+        around == self.bytes
+    }
+
     fn placed(&self, address: u64) -> HeadsRef {
         HeadsRef { address: address + AROUND * u64::from(self.format.bytes()), ..self.at }
     }
@@ -276,9 +288,32 @@ impl Case {
         kernel: &'a Attention,
     ) -> Result<Uploaded<'a>, EngineError> {
         let spec = kernel.plan().spec;
+        let AttentionProblem { batch, heads: [heads, _], queries, .. } = self.problem;
+        let [_, dv] = spec.head;
+        let output = named(spec.output);
+        let [q, k, v] = self.operands(named(spec.format), spec.head);
+        let o = Tensor::new(output, self.layout, [batch, heads, queries, dv], || output.round(f64::NAN));
+        let buffers = [
+            engine.upload(&q.bytes)?,
+            engine.upload(&k.bytes)?,
+            engine.upload(&v.bytes)?,
+            engine.upload(&o.bytes)?,
+            engine.upload(&[0xff; 4].repeat(o.rows() + 8))?,
+        ];
+        let tensors = [q, k, v, o];
+        let [q, k, v, o] = core::array::from_fn(|i| tensors[i].placed(buffers[i].address));
+        let call = AttentionCall {
+            log_sum_exp: buffers[4].address,
+            counts: self.counts.clone(),
+            reals: self.reals.clone(),
+            ..AttentionCall::new(self.problem, [q, k, v], o)
+        };
+        Ok(Uploaded { case: self, kernel, tensors, buffers, call })
+    }
+
+    /// Q, K and V.
+    fn operands(&self, format: Format, [d, dv]: [u32; 2]) -> [Tensor; 3] {
         let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = self.problem;
-        let [d, dv] = spec.head;
-        let (format, output) = (named(spec.format), named(spec.output));
         let mut random = fastrand::Rng::with_seed(self.seed);
         let mut operand = |extents, query: bool| {
             let mut index = 0;
@@ -306,27 +341,14 @@ impl Case {
         };
         let q = operand([batch, heads, queries, d], true);
         let k = operand([batch, shared, keys, d], false);
-        let mut random = fastrand::Rng::with_seed(self.seed ^ 0x1234);
+        [q, k, self.uniform(0x1234, format, [batch, shared, keys, dv])]
+    }
+
+    /// Uniform numbers from -2 to 2.
+    fn uniform(&self, seed: u64, format: Format, extents: [u32; 4]) -> Tensor {
+        let mut random = fastrand::Rng::with_seed(self.seed ^ seed);
         let pool = Pool::new(|| format.round(random.f64() * 4.0 - 2.0));
-        let extents = [batch, shared, keys, dv];
-        let v = Tensor::new(format, self.layout, extents, pool.elements(dv, &mut random));
-        let o = Tensor::new(output, self.layout, [batch, heads, queries, dv], || output.round(f64::NAN));
-        let buffers = [
-            engine.upload(&q.bytes)?,
-            engine.upload(&k.bytes)?,
-            engine.upload(&v.bytes)?,
-            engine.upload(&o.bytes)?,
-            engine.upload(&[0xff; 4].repeat(o.rows() + 8))?,
-        ];
-        let tensors = [q, k, v, o];
-        let [q, k, v, o] = core::array::from_fn(|i| tensors[i].placed(buffers[i].address));
-        let call = AttentionCall {
-            log_sum_exp: buffers[4].address,
-            counts: self.counts.clone(),
-            reals: self.reals.clone(),
-            ..AttentionCall::new(self.problem, [q, k, v], o)
-        };
-        Ok(Uploaded { case: self, kernel, tensors, buffers, call })
+        Tensor::new(format, self.layout, extents, pool.elements(extents[3], &mut random))
     }
 }
 
@@ -338,13 +360,8 @@ impl Uploaded<'_> {
     pub fn compare(&self, engine: &mut dyn Engine) -> Result<Checked, AttentionFault> {
         let [_, _, _, o] = &self.tensors;
         let (after, lse) = (engine.read(self.buffers[3])?, engine.read(self.buffers[4])?);
-        let (count, width) = (o.rows(), o.row_bytes());
-        let mut around = after.clone();
-        for index in 0..count {
-            let byte = o.byte(index);
-            around[byte..byte + width].copy_from_slice(&o.bytes[byte..byte + width]);
-        }
-        if around != o.bytes {
+        let count = o.rows();
+        if !o.is_same_around(&after) {
             return Err(AttentionFault::Memory("memory around O was written"));
         }
         if lse[count * 4..].iter().any(|&byte| byte != 0xff) {

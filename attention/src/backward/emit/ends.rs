@@ -1,0 +1,181 @@
+//! The programs before and after the main one. A CTA has a tile of queries of a head.
+
+use collective::{CtaPlan, Packed};
+use ptx::{Builder, Special, Value};
+
+use super::consumer::{consumer, dq_product, fragment, own_sums};
+use crate::backward::plan::{BackwardPlan, LINE};
+
+/// Threads of a CTA that prepares.
+pub(in crate::backward) const PREPARE_THREADS: u32 = 128;
+
+/// Elements that a thread loads or stores at once: 16 bytes.
+const AT_ONCE: u32 = 8;
+
+/// Floats from a row to the next one in the shared memory of the last program: no two rows begin in the same bank.
+const fn pitch(plan: &BackwardPlan) -> u32 {
+    plan.wide + 4
+}
+
+/// Bytes of shared memory of the last program.
+pub(in crate::backward) const fn finish_bytes(plan: &BackwardPlan) -> u32 {
+    plan.spec.tile[0] * pitch(plan) * 4
+}
+
+/// A tensor, as its address and its strides in bytes.
+struct Tensor<'f> {
+    address: Value<'f, u64>,
+    strides: [Value<'f, u64>; 3],
+}
+
+impl<'f> Tensor<'f> {
+    fn declare(f: &'f Builder, [address, row, head, batch]: [&'static str; 4]) -> Self {
+        Self { address: f.param(address), strides: [row, head, batch].map(|name| f.number(name)) }
+    }
+
+    /// The address of a row.
+    fn row(&self, [row, head, batch]: [Value<'f, u32>; 3]) -> Value<'f, u64> {
+        let [to_row, to_head, to_batch] = self.strides;
+        let [row, head, batch] = [row, head, batch].map(Value::cast::<u64>);
+        self.address + batch * to_batch + head * to_head + row * to_row
+    }
+}
+
+/// The CTA's tile of queries.
+struct Tile<'f> {
+    /// Number of queries of a sequence.
+    queries: Value<'f, u32>,
+    /// The tile's number among the tiles of all heads, and its first query.
+    index: Value<'f, u32>,
+    first: Value<'f, u32>,
+    /// Its head among the heads of all sequences, its head, and its sequence.
+    line: Value<'f, u32>,
+    head: Value<'f, u32>,
+    batch: Value<'f, u32>,
+}
+
+impl<'f> Tile<'f> {
+    /// Declares the last parameters.
+    fn declare(f: &'f Builder, plan: &BackwardPlan) -> Self {
+        let [queries, heads, across] = ["queries", "heads", "across"].map(|name| f.param(name));
+        let index = f.special(Special::CtaX);
+        let line = index / across;
+        let first = (index - line * across) * plan.spec.tile[0];
+        Self { queries, index, first, line, head: line % heads, batch: line / heads }
+    }
+}
+
+/// Emits the first program: row sums, exponents, and zeros for sums.
+pub(in crate::backward) fn prepare(f: &Builder, plan: &BackwardPlan) {
+    let (format, rows) = (plan.spec.format, plan.spec.tile[0]);
+    let o = Tensor::declare(f, ["o", "o_row", "o_head", "o_batch"]);
+    let d_o = Tensor::declare(f, ["do", "do_row", "do_head", "do_batch"]);
+    let [log_sum_exp, exponents, row_sums, dq_sums] =
+        ["log_sum_exp", "exponents", "row_sums", "dq_sums"].map(|name| f.param::<u64>(name));
+    let added = plan.spec.deterministic.then(|| f.param::<u64>("added"));
+    let tile = Tile::declare(f, plan);
+    let thread = f.special(Special::ThreadX);
+
+    let sums = dq_sums + tile.index.mul_wide(plan.sum_bytes()) + thread.mul_wide(16u32);
+    let step = PREPARE_THREADS * 16;
+    for i in 0..plan.sum_bytes() / step {
+        f.store_global(sums, (i * step).cast_signed(), [f.constant(0f32); 4]);
+    }
+    if let Some(added) = added {
+        f.if_(thread.equals(0), || f.store_global(added + tile.index.mul_wide(4u32), 0, [f.constant(0u32)]));
+    }
+
+    // So many neighbouring lanes have a row.
+    let lanes = (plan.spec.head / AT_ONCE).next_power_of_two();
+    let (lane, at_once) = (thread % lanes, PREPARE_THREADS / lanes);
+    let has_elements = lane.less_than(plan.spec.head / AT_ONCE);
+    let offset = lane.mul_wide(AT_ONCE * format.bytes());
+    for before in (0..rows).step_by(at_once as usize) {
+        let own = thread / lanes + before;
+        let row = tile.first + own;
+        let (exists, sum) = (row.less_than(tile.queries), f.variable(0f32));
+        f.if_(exists & has_elements, || {
+            let [o, d_o] = [&o, &d_o].map(|of| {
+                let at = of.row([row, tile.head, tile.batch]) + offset;
+                f.load_global_vector::<u32, 4>(at, 0)
+            });
+            for (a, b) in o.into_iter().zip(d_o) {
+                let wide =
+                    |word| format.of_word(f, word).map(|pair| pair.map(|element| format.widen(element)));
+                for (a, b) in wide(a).into_iter().flatten().zip(wide(b).into_iter().flatten()) {
+                    sum.set(a.mul_add(b, sum.get()));
+                }
+            }
+        });
+        let mut distance = 1;
+        while distance < lanes {
+            sum.set(sum.get() + f.shuffle_xor(sum.get(), distance));
+            distance *= 2;
+        }
+        let is_of_tile = own.less_than(rows);
+        f.if_(lane.equals(0) & is_of_tile, || {
+            // A query that does not exist, or sees no key, has weights of zero.
+            let exponent = f.variable(f32::INFINITY);
+            f.if_(exists, || {
+                let at = (tile.line.mul_wide(tile.queries) + row.cast::<u64>()) * 4;
+                let value = f.load_global::<f32>(log_sum_exp + at, 0);
+                let none = value.equals(f32::NEG_INFINITY);
+                exponent.set(exponent.get().where_or(none, value * core::f32::consts::LOG2_E));
+            });
+            let at = tile.index.mul_wide(rows * LINE) + own.mul_wide(LINE);
+            f.store_global(exponents + at, 0, [exponent.get()]);
+            f.store_global(row_sums + at, 0, [sum.get()]);
+        });
+    }
+}
+
+/// Emits the last program: dQ from its sums.
+pub(in crate::backward) fn finish(f: &Builder, plan: &BackwardPlan) {
+    let (format, rows) = (plan.spec.format, plan.spec.tile[0]);
+    let d_q = Tensor::declare(f, ["dq", "dq_row", "dq_head", "dq_batch"]);
+    let dq_sums = f.param::<u64>("dq_sums");
+    let scale = f.param::<f32>("scale");
+    let tile = Tile::declare(f, plan);
+    let (thread, shared) = (f.special(Special::ThreadX), f.shared_base());
+
+    // The sums are in the order of the main program's accumulators.
+    let consumer = consumer(f, shared, f.warp_index() / 4, plan.cta.consumers);
+    let product = dq_product(f, plan, consumer.part);
+    let own = dq_sums + tile.index.mul_wide(plan.sum_bytes()) + own_sums(&product, consumer).cast::<u64>();
+    let sums: Vec<_> = product.accumulators().iter().flatten().collect();
+    for (i, four) in (0..).zip(sums.chunks_exact(4)) {
+        let loaded = f.load_global_vector::<f32, 4>(own, i * 128 * 16);
+        four.iter().zip(loaded).for_each(|(sum, value)| sum.set(value));
+    }
+    let fragment = fragment(f, &product, consumer);
+    let [row, column] = fragment.start();
+    let pitch = pitch(plan) * 4;
+    let steps = if plan.dq_transposed { [4, pitch] } else { [pitch, 4] };
+    let first = shared + row * steps[0] + column * steps[1];
+    for of in (0..).zip(&fragment.blocks).flat_map(|(block, _)| fragment.variables(block)) {
+        for (column, element) in of.elements {
+            let offset = of.row * steps[0] + column * steps[1];
+            f.store_shared(first, offset.cast_signed(), [element.get()]);
+        }
+    }
+    let threads = plan.cta.consumers * 128;
+    f.barrier_sync(CtaPlan::CTA_BARRIER, threads);
+
+    let across = plan.spec.head / AT_ONCE;
+    for before in (0..rows * across).step_by(threads as usize) {
+        let index = thread + before;
+        let (own, place) = (index / across, index % across);
+        let row = tile.first + own;
+        f.if_(own.less_than(rows) & row.less_than(tile.queries), || {
+            let at = shared + own * pitch + place * (AT_ONCE * 4);
+            let values: Vec<_> =
+                [0, 16].into_iter().flat_map(|offset| f.load_shared_vector::<f32, 4>(at, offset)).collect();
+            let pack = |i: usize| match format.pack(f, [values[i] * scale, values[i + 1] * scale]) {
+                Packed::Word(word) => word,
+                Packed::Pair(_) | Packed::Half(_) | Packed::Doubles(_) => f.constant(0),
+            };
+            let to = d_q.row([row, tile.head, tile.batch]) + place.mul_wide(AT_ONCE * format.bytes());
+            f.store_global(to, 0, [0, 2, 4, 6].map(pack));
+        });
+    }
+}

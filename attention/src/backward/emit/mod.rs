@@ -1,0 +1,314 @@
+//! The emitters of the three programs. This file has what the roles of the main program share, and its producer.
+
+mod consumer;
+mod ends;
+
+use collective::pipeline::{Ring, Stage};
+use collective::skeleton::Cta;
+use collective::{OperandTile, Origin, TensorCopy};
+use ptx::inst::{AtomicOp, AtomicSem, AtomicType, LoadOrder, Scope as Reach};
+use ptx::{Builder, BulkLoad, Location, ProxySpace, Special, Value};
+
+pub(super) use ends::{PREPARE_THREADS, finish, finish_bytes, prepare};
+
+use super::plan::{BackwardPlan, LINE};
+use crate::scores::{AnyScores, DeviceScope, Scope};
+
+/// The main program's parameters, in the order of a launch's arguments.
+struct Parameters<'f> {
+    /// Tensor maps of Q, K, V and dO, and of dK and dV.
+    q: Value<'f, u64>,
+    k: Value<'f, u64>,
+    v: Value<'f, u64>,
+    d_o: Value<'f, u64>,
+    d_k: Value<'f, u64>,
+    d_v: Value<'f, u64>,
+    /// Addresses of the exponents, the row sums, and the sums of dQ.
+    exponents: Value<'f, u64>,
+    row_sums: Value<'f, u64>,
+    dq_sums: Value<'f, u64>,
+    /// Address of the numbers of blocks that were added to each tile's sums, if their order is fixed.
+    added: Option<Value<'f, u64>>,
+    queries: Value<'f, u32>,
+    keys: Value<'f, u32>,
+    /// Heads of keys.
+    heads: Value<'f, u32>,
+    /// Heads of queries per head of keys.
+    share: Value<'f, u32>,
+    /// Heads of keys of all sequences.
+    all_heads: Value<'f, u32>,
+    /// Tiles of queries, and blocks of keys, per head.
+    across: Value<'f, u32>,
+    blocks: Value<'f, u32>,
+    /// Heads whose blocks are mixed: those that share L2.
+    section: Value<'f, u32>,
+    scale: Value<'f, f32>,
+    /// What a score is multiplied by to be an exponent of 2.
+    to_log2: Value<'f, f32>,
+    counts: Vec<Value<'f, i32>>,
+    reals: Vec<Value<'f, f32>>,
+}
+
+/// The CTA's block of keys.
+#[derive(Clone, Copy)]
+struct KeyBlock<'f> {
+    /// Its number in its head, and its first key.
+    block: Value<'f, u32>,
+    first: Value<'f, u32>,
+    /// Head of keys, and sequence.
+    head: Value<'f, u32>,
+    batch: Value<'f, u32>,
+}
+
+/// A tile of queries that sees some key of the CTA's block.
+#[derive(Clone, Copy)]
+struct QueryTile<'f> {
+    /// Its number in its head, and its first query.
+    tile: Value<'f, u32>,
+    first: Value<'f, u32>,
+    /// Head of queries.
+    head: Value<'f, u32>,
+    /// Its number among the tiles of all heads of all sequences.
+    index: Value<'f, u32>,
+}
+
+/// What every role of the main program knows.
+struct Kernel<'a, 'f> {
+    f: &'f Builder,
+    plan: &'a BackwardPlan,
+    scores: &'a dyn AnyScores,
+    parameters: Parameters<'f>,
+    shared: Value<'f, u32>,
+    keys: KeyBlock<'f>,
+    kv_ring: Ring<'f>,
+    q_ring: Ring<'f>,
+    o_ring: Ring<'f>,
+    dq_ring: Ring<'f>,
+}
+
+/// Emits the main program.
+pub(super) fn main(f: &Builder, plan: &BackwardPlan, scores: &dyn AnyScores) {
+    let parameters = Parameters::declare(f, plan, scores);
+    let shared = f.shared_base();
+    let ring = |name, plan| Ring::named(f, name, plan, shared);
+    let kernel = Kernel {
+        f,
+        plan,
+        scores,
+        shared,
+        keys: parameters.key_block(f, plan),
+        kv_ring: ring("the ring of K and V", plan.kv_ring),
+        q_ring: ring("the ring of Q", plan.q_ring),
+        o_ring: ring("the ring of dO", plan.o_ring),
+        dq_ring: ring("the ring of dQ", plan.dq_ring),
+        parameters,
+    };
+    let Parameters { q, k, v, d_o, .. } = kernel.parameters;
+    let cta = Cta::begin(f, plan.cta, || {
+        [q, k, v, d_o].into_iter().for_each(|map| f.prefetch_tensor_map(map));
+        [kernel.kv_ring, kernel.q_ring, kernel.o_ring, kernel.dq_ring].iter().for_each(Ring::initialise);
+    });
+    let produce = || {
+        let warp = f.warp_index();
+        f.if_(warp.equals(0), || f.if_(f.elect(), || kernel.load()));
+        f.if_(warp.equals(1), || f.if_(f.elect(), || kernel.add_dq()));
+    };
+    cta.roles(produce, |warpgroup| kernel.consume(warpgroup));
+}
+
+impl<'f> Parameters<'f> {
+    fn declare(f: &'f Builder, plan: &BackwardPlan, scores: &dyn AnyScores) -> Self {
+        let [q, k, v, d_o, d_k, d_v] =
+            ["q_map", "k_map", "v_map", "do_map", "dk_map", "dv_map"].map(|name| f.tensor_map(name));
+        let [exponents, row_sums, dq_sums] = ["exponents", "row_sums", "dq_sums"].map(|name| f.param(name));
+        let added = plan.spec.deterministic.then(|| f.param("added"));
+        let numbers = ["queries", "keys", "heads", "share", "all_heads", "across", "blocks", "section"];
+        let [queries, keys, heads, share, all_heads, across, blocks, section] =
+            numbers.map(|name| f.param(name));
+        let [scale, to_log2] = ["scale", "to_log2"].map(|name| f.param(name));
+        let counts = scores.counts().iter().map(|name| f.param::<u32>(name).bits_as()).collect();
+        let reals = scores.reals().iter().map(|name| f.param(name)).collect();
+        Self {
+            q,
+            k,
+            v,
+            d_o,
+            d_k,
+            d_v,
+            exponents,
+            row_sums,
+            dq_sums,
+            added,
+            queries,
+            keys,
+            heads,
+            share,
+            all_heads,
+            across,
+            blocks,
+            section,
+            scale,
+            to_log2,
+            counts,
+            reals,
+        }
+    }
+
+    /// The CTA's block of keys: of each section of heads, first the first keys of all its heads, since these are seen by
+    /// the most queries if a mask is causal. If dQ is added in a fixed order, a block follows those that it waits for.
+    fn key_block(&self, f: &'f Builder, plan: &BackwardPlan) -> KeyBlock<'f> {
+        let Self { heads, all_heads, blocks, section, added, .. } = *self;
+        let index = f.special(Special::CtaX);
+        let of_section = section * blocks;
+        let before = index / of_section;
+        let (within, first) = (index - before * of_section, before * section);
+        let together = (all_heads - first).min(section);
+        let (block, head) = (within / together, first + within % together);
+        let block = if added.is_some() { blocks - 1 - block } else { block };
+        KeyBlock { block, first: block * plan.spec.tile[1], head: head % heads, batch: head / heads }
+    }
+}
+
+impl<'f> Kernel<'_, 'f> {
+    fn scope(&self, head: Value<'f, u32>) -> DeviceScope<'_, 'f> {
+        let Parameters { queries, keys, counts, reals, .. } = &self.parameters;
+        let [queries, keys, head, batch] = [*queries, *keys, head, self.keys.batch].map(Value::cast);
+        Scope { queries, keys, head, batch, counts, reals }
+    }
+
+    /// The first and the last query of a tile.
+    fn ends(&self, tile: Value<'f, u32>) -> [Value<'f, i32>; 2] {
+        let rows = self.plan.spec.tile[0];
+        let first = tile * rows;
+        [first, (first + (rows - 1)).min(self.parameters.queries - 1)].map(Value::cast)
+    }
+
+    /// The keys that some query of a tile sees, from the first to one past the last.
+    fn seen(&self, head: Value<'f, u32>, tile: Value<'f, u32>) -> [Value<'f, i32>; 2] {
+        let [begin, end] = self.scores.seen(&self.scope(head), self.ends(tile));
+        [begin.max(0), end.min(self.parameters.keys.cast::<i32>())]
+    }
+
+    /// Whether some query of a tile sees some key of the block.
+    fn is_needed(&self, head: Value<'f, u32>, tile: Value<'f, u32>) -> Value<'f, bool> {
+        let [begin, end] = self.seen(head, tile);
+        let first = self.keys.first.cast::<i32>();
+        begin.less_than(end)
+            & begin.less_than(first + self.plan.spec.tile[1].cast_signed())
+            & first.less_than(end)
+    }
+
+    /// Whether a tile must be masked: some query does not see some key of the block, or the block has keys after the last.
+    fn is_masked(&self, of: QueryTile<'f>) -> Value<'f, bool> {
+        let first = self.keys.first.cast::<i32>();
+        let end = first + self.plan.spec.tile[1].cast_signed();
+        let beyond = end.more_than(self.parameters.keys.cast::<i32>());
+        if !self.scores.masks() {
+            return beyond;
+        }
+        let [begin_all, end_all] = self.scores.seen_by_all(&self.scope(of.head), self.ends(of.tile));
+        beyond | begin_all.more_than(first) | end.more_than(end_all)
+    }
+
+    /// Emits a loop over the tiles of queries, of all heads that share the head of keys, which see some key of the block.
+    /// Every role walks over the same tiles.
+    fn each_tile(&self, body: impl FnOnce(QueryTile<'f>)) {
+        let (f, Parameters { share, heads, across, .. }) = (self.f, &self.parameters);
+        f.repeat(*share, |i| {
+            let head = self.keys.head * *share + i;
+            let tile = f.variable(0u32);
+            let first_index = (self.keys.batch * *heads * *share + head) * *across;
+            f.loop_(|| {
+                if self.scores.masks() {
+                    let skips = || tile.get().less_than(*across) & !self.is_needed(head, tile.get());
+                    f.while_(skips, || tile.set(tile.get() + 1));
+                }
+                f.break_if(tile.get().at_least(*across));
+                let now = tile.get();
+                body(QueryTile {
+                    tile: now,
+                    first: now * self.plan.spec.tile[0],
+                    head,
+                    index: first_index + now,
+                });
+                tile.set(now + 1);
+            });
+        });
+    }
+
+    /// Emitted for one thread: loads K and V once, and Q and dO of each tile with what belongs to its rows.
+    fn load(&self) {
+        let Self { f, plan, parameters, keys, .. } = self;
+        let zero = f.constant(0);
+        let copy = |tile: OperandTile, stage: Stage<'f>, map, head, row| {
+            let origin = Origin { matrix: Some(head), batch: Some(keys.batch), ..Origin::alone(map) };
+            TensorCopy::new(tile).load(f, stage, origin, [row, zero]);
+        };
+        let kv = plan.kv_ring;
+        self.kv_ring.producer().fill(f.constant(kv.transaction_bytes()), |stage| {
+            copy(plan.keys, stage, parameters.k, keys.head, keys.first);
+            copy(plan.keys.at(kv.offset(1)), stage, parameters.v, keys.head, keys.first);
+        });
+        let (q, d_o) = (self.q_ring.producer(), self.o_ring.producer());
+        let bytes = plan.q_ring.transaction_bytes();
+        let line = plan.spec.tile[0] * LINE;
+        self.each_tile(|of| {
+            for (ring, map, numbers) in
+                [(&q, parameters.q, parameters.exponents), (&d_o, parameters.d_o, parameters.row_sums)]
+            {
+                ring.produce(f.constant(bytes), |stage| {
+                    copy(plan.queries, stage, map, of.head, of.first);
+                    let load = BulkLoad {
+                        src: numbers + of.index.mul_wide(line),
+                        dst: stage.address + plan.q_ring.offset(1),
+                        barrier: stage.full,
+                        multicast: None,
+                        hint: None,
+                    };
+                    f.bulk_load(load, line);
+                });
+            }
+        });
+    }
+
+    /// Emitted for one thread: adds each tile's part of dQ to its sums.
+    fn add_dq(&self) {
+        let Self { f, plan, parameters, .. } = self;
+        let ring = self.dq_ring.consumer();
+        let bytes = plan.sum_bytes();
+        self.each_tile(|of| {
+            let stage = ring.acquire();
+            let sums = parameters.dq_sums + of.index.mul_wide(bytes);
+            let add = || {
+                f.bulk_reduce((AtomicOp::Add, AtomicType::F32), sums, stage.address, bytes);
+                f.bulk_commit();
+            };
+            match parameters.added {
+                None => {
+                    add();
+                    f.bulk_wait(0, true);
+                }
+                Some(added) => {
+                    let at = Location::global(added + of.index.mul_wide(4), 0);
+                    // The last block that the tile sees is the first one.
+                    let [_, end] = self.seen(of.head, of.tile);
+                    let last = (end - 1).cast::<u32>() / plan.spec.tile[1];
+                    let before = last - self.keys.block;
+                    let waits = || {
+                        let [count] = f.load_ordered::<u32, 1>(LoadOrder::Acquire(Reach::Gpu), at);
+                        count.differs_from(before)
+                    };
+                    f.while_(waits, || {});
+                    // Bulk reductions are made by the async proxy.
+                    f.fence_proxy_async(ProxySpace::Global);
+                    add();
+                    f.bulk_wait(0, false);
+                    f.fence_proxy_async(ProxySpace::Global);
+                    f.reduce(AtomicOp::Add, at, [f.constant(1u32)], (AtomicSem::Release, Reach::Gpu));
+                }
+            }
+            f.mbarrier_arrive(stage.empty);
+        });
+        f.bulk_wait(0, false);
+    }
+}

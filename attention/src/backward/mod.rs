@@ -1,0 +1,34 @@
+//! The backward pass: dQ, dK and dV from Q, K, V, O, the gradient of O, and the log-sum-exp.
+//!
+//! With `P = exp(scale * Q K^T - log-sum-exp)` and `D = rowsum(dO * O)`, per head:
+//!
+//! ```text
+//! dV = P^T dO        dS = P * (dO V^T - D)        dK = scale * dS^T Q        dQ = scale * dS K
+//! ```
+//!
+//! Three programs run one after the other ([`AttentionBackward::steps`]):
+//!
+//! 1. *Prepare*: `D` and the exponent `log2(e) * log-sum-exp` of each query in `f32`, and zeros for the sums of dQ.
+//! 2. *Main*: a CTA has a block of keys, of which K and V stay in shared memory. It walks over the tiles of queries that see
+//!    some of its keys. Each consumer warpgroup has 64 keys; it keeps their dK and dV in registers. It computes the transposed
+//!    scores `K Q^T`, so that P and dS are operand A of the products for dV and dK without leaving registers. Only dS goes
+//!    through shared memory, because dQ needs all keys of the block. A warp of the producer adds the tile's part of dQ to the
+//!    sums in memory, by bulk reductions.
+//! 3. *Finish*: dQ from its sums, with the scale, in 16 bits.
+//!
+//! Heads of queries that share a head of keys follow each other in a CTA, so dK and dV are summed in registers.
+//!
+//! Sums of dQ are added in any order, so their last bits differ from run to run. With
+//! [`deterministic`](BackwardSpec::deterministic) they are added in a fixed order, from the last block of keys to the
+//! first one.
+
+mod call;
+mod emit;
+mod kernel;
+mod plan;
+mod spec;
+
+pub use call::BackwardCall;
+pub use kernel::{AttentionBackward, BackwardStep, Step};
+pub use plan::{BackwardError, BackwardPlan};
+pub use spec::BackwardSpec;

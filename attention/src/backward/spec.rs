@@ -1,0 +1,124 @@
+//! A kernel of the backward pass as plain data and as text: [`BackwardSpec`].
+
+use core::fmt;
+use core::str::FromStr;
+
+use collective::Format;
+
+use super::plan::BackwardError;
+use crate::problem::AttentionProblem;
+use crate::spec::Mask;
+
+/// A kernel of the backward pass as plain data. Its text ([`Display`](fmt::Display), [`FromStr`]) names what differs
+/// from the [default](Self::DEFAULT).
+///
+/// ```
+/// use attention::backward::BackwardSpec;
+///
+/// let spec: BackwardSpec = "d=64 tile=128x128 mask=causal".parse()?;
+/// assert_eq!((spec.head, spec.tile), (64, [128, 128]));
+/// assert_eq!(spec.to_string(), "d=64 tile=128x128 mask=causal");
+/// # Ok::<(), attention::backward::BackwardError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BackwardSpec {
+    /// Format of all tensors but the log-sum-exp.
+    pub format: Format,
+    /// Elements of a head.
+    pub head: u32,
+    /// Queries per tile, and keys per block (64 per consumer warpgroup).
+    pub tile: [u32; 2],
+    /// Which keys a query sees.
+    pub mask: Mask,
+    /// Whether dQ has the same bits in every run.
+    pub deterministic: bool,
+    /// MiB of Q, dO and sums of dQ that CTAs which run at the same time should share in L2. Blocks of keys are ordered by it.
+    pub l2: u32,
+}
+
+impl BackwardSpec {
+    /// bf16, heads of 128 elements, 64 queries by 128 keys, every query sees every key.
+    pub const DEFAULT: Self = Self {
+        format: Format::Bf16,
+        head: 128,
+        tile: [64, 128],
+        mask: Mask::Full,
+        deterministic: false,
+        l2: 16,
+    };
+
+    /// Floating-point operations that a problem counts as: five products of `2 * queries * keys * d`. A causal mask counts
+    /// as half.
+    pub fn operations(&self, problem: &AttentionProblem) -> f64 {
+        let AttentionProblem { batch, heads: [heads, _], queries, keys, .. } = *problem;
+        let part = if self.mask == Mask::Causal { 0.5 } else { 1.0 };
+        let scores = f64::from(batch) * f64::from(heads) * f64::from(queries) * f64::from(keys);
+        part * 10.0 * scores * f64::from(self.head)
+    }
+}
+
+impl Default for BackwardSpec {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+impl fmt::Display for BackwardSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { format, head, tile: [queries, keys], mask, deterministic, l2 } = *self;
+        let words = [
+            (format != Self::DEFAULT.format, format!("format={format}")),
+            (head != Self::DEFAULT.head, format!("d={head}")),
+            (self.tile != Self::DEFAULT.tile, format!("tile={queries}x{keys}")),
+            (mask != Self::DEFAULT.mask, format!("mask={}", mask.name())),
+            (deterministic, "deterministic=on".to_owned()),
+            (l2 != Self::DEFAULT.l2, format!("l2={l2}")),
+        ];
+        let words: Vec<_> = words.into_iter().filter_map(|(differs, word)| differs.then_some(word)).collect();
+        f.write_str(&words.join(" "))
+    }
+}
+
+impl FromStr for BackwardSpec {
+    type Err = BackwardError;
+
+    /// Reads `key=value` words. The spec is checked by [`BackwardPlan::new`](super::BackwardPlan::new).
+    fn from_str(text: &str) -> Result<Self, BackwardError> {
+        let mut spec = Self::DEFAULT;
+        for word in text.split_whitespace() {
+            let (key, value) = word.split_once('=').unwrap_or((word, ""));
+            let refused = |needed: &str| BackwardError::Word {
+                key: key.to_owned(),
+                value: value.to_owned(),
+                needed: needed.to_owned(),
+            };
+            match key {
+                "format" => {
+                    spec.format = Format::named(value).ok_or_else(|| refused("the name of a format"))?;
+                }
+                "d" => spec.head = value.parse().map_err(|_| refused("a number of elements"))?,
+                "tile" => {
+                    let pair = value.split_once('x').map(|(queries, keys)| (queries.parse(), keys.parse()));
+                    let Some((Ok(queries), Ok(keys))) = pair else {
+                        return Err(refused("queries x keys, for example 64x128"));
+                    };
+                    spec.tile = [queries, keys];
+                }
+                "mask" => {
+                    let named = [Mask::Full, Mask::Causal].into_iter().find(|mask| mask.name() == value);
+                    spec.mask = named.ok_or_else(|| refused("full or causal"))?;
+                }
+                "deterministic" => {
+                    spec.deterministic = match value {
+                        "on" => true,
+                        "off" => false,
+                        _ => return Err(refused("on or off")),
+                    };
+                }
+                "l2" => spec.l2 = value.parse().map_err(|_| refused("a number of MiB"))?,
+                _ => return Err(refused("one of the keys format, d, tile, mask, deterministic, l2")),
+            }
+        }
+        Ok(spec)
+    }
+}

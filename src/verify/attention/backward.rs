@@ -1,0 +1,349 @@
+//! Checks the backward pass: random inputs, an f64 reference, a bound per element, and memory around the gradients that must not
+//! change.
+//!
+//! O and the log-sum-exp are those of the forward pass: of the reference, or, for problems that are large, of a kernel on the
+//! same engine.
+//!
+//! ```
+//! use falchion::attention::AttentionProblem;
+//! use falchion::attention::backward::AttentionBackward;
+//! use falchion::prelude::Emulator;
+//! use falchion::verify::attention::Case;
+//!
+//! let kernel = AttentionBackward::new("d=64 tile=64x64 mask=causal".parse()?)?;
+//! let case = Case::new(AttentionProblem::new(1, 2, [70, 100], 64));
+//! let checked = case.check_backward(&mut Emulator::new(), &kernel, None)?;
+//! assert!(checked.d_q.ratio <= 1.0 && checked.rows == 140 + 200);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use attention::backward::{AttentionBackward, BackwardCall};
+use attention::{Attention, AttentionCall, AttentionProblem, Scope};
+use collective::Bounded;
+use kernel::{Buffer, Engine, EngineError, Kernel, WorkspaceRef};
+use reference::attention::gradients::{Erring, Pair, Query, gradient};
+use reference::attention::{Row, Score};
+use reference::{Format, Wanted};
+
+use super::{AttentionFault, Case, Largest, Tensor, named};
+
+/// What was found right.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Checked {
+    /// Errors of dQ.
+    pub d_q: Largest,
+    /// Errors of dK.
+    pub d_k: Largest,
+    /// Errors of dV.
+    pub d_v: Largest,
+    /// Number of queries and keys that were compared.
+    pub rows: usize,
+}
+
+/// A case in the memory of an engine.
+pub struct Uploaded<'a> {
+    case: &'a Case,
+    kernel: &'a AttentionBackward,
+    /// Q, K, V, O, dO, dQ, dK and dV.
+    tensors: [Tensor; 8],
+    log_sum_exp: Vec<f64>,
+    buffers: Vec<Buffer>,
+    /// The call.
+    pub call: BackwardCall,
+}
+
+impl core::fmt::Debug for Uploaded<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Uploaded").field("case", self.case).field("call", &self.call).finish_non_exhaustive()
+    }
+}
+
+/// Which of the tensors are compared, and their names.
+const GRADIENTS: [(usize, &str); 3] = [(5, "dQ"), (6, "dK"), (7, "dV")];
+
+impl Case {
+    /// Runs the backward pass of the case on an engine, and compares its results. With `forward`, O and the log-sum-exp are
+    /// that kernel's, and not the reference's.
+    ///
+    /// # Errors
+    /// The first wrong result, or why the engine could not run it.
+    pub fn check_backward(
+        &self,
+        engine: &mut dyn Engine,
+        kernel: &AttentionBackward,
+        forward: Option<&Attention>,
+    ) -> Result<Checked, AttentionFault> {
+        let uploaded = self.upload_backward(engine, kernel, forward)?;
+        let ran = kernel.run(engine, &uploaded.call).map_err(AttentionFault::from);
+        let checked = ran.and_then(|()| uploaded.compare(engine));
+        uploaded.free(engine)?;
+        checked
+    }
+
+    /// Allocates the case's memory on an engine. The gradients are NaN.
+    ///
+    /// # Errors
+    /// The engine has not enough memory, or could not run the forward pass.
+    pub fn upload_backward<'a>(
+        &'a self,
+        engine: &mut dyn Engine,
+        kernel: &'a AttentionBackward,
+        forward: Option<&Attention>,
+    ) -> Result<Uploaded<'a>, EngineError> {
+        let spec = kernel.plan().spec;
+        let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = self.problem;
+        let (format, d) = (named(spec.format), spec.head);
+        let [of_queries, of_keys] = [[batch, heads, queries, d], [batch, shared, keys, d]];
+        let nothing = |extents| Tensor::new(format, self.layout, extents, || format.round(f64::NAN));
+        let [q, k, v] = self.operands(format, [d, d]);
+        let mut o = nothing(of_queries);
+        let d_o = self.uniform(0x5678, format, of_queries);
+        let mut tensors = [q, k, v];
+        let log_sum_exp = match forward {
+            Some(forward) => self.forward(engine, forward, &tensors, &mut o)?,
+            None => self.reference(kernel, &tensors, &mut o),
+        };
+        let [q, k, v] = &mut tensors;
+        let take = |tensor: &mut Tensor| core::mem::replace(tensor, nothing([0; 4]));
+        let tensors =
+            [take(q), take(k), take(v), o, d_o, nothing(of_queries), nothing(of_keys), nothing(of_keys)];
+        let mut buffers = Vec::new();
+        for tensor in &tensors {
+            buffers.push(engine.upload(&tensor.bytes)?);
+        }
+        let rows: Vec<u8> = log_sum_exp.iter().flat_map(|&value| (value as f32).to_le_bytes()).collect();
+        buffers.push(engine.upload(&[&rows[..], &[0xff; 32]].concat())?);
+        // What is in the workspace does not matter: it is NaN.
+        let bytes = kernel.workspace(&self.problem);
+        let memory = engine.allocate(usize::try_from(bytes).unwrap_or(usize::MAX))?;
+        engine.repeat(memory, &[0xff])?;
+        buffers.push(memory);
+        let at = |i: usize| tensors[i].placed(buffers[i].address);
+        let call = BackwardCall {
+            problem: self.problem,
+            q: at(0),
+            k: at(1),
+            v: at(2),
+            o: at(3),
+            d_o: at(4),
+            log_sum_exp: buffers[8].address,
+            d_q: at(5),
+            d_k: at(6),
+            d_v: at(7),
+            workspace: Some(WorkspaceRef { address: memory.address, bytes }),
+            counts: self.counts.clone(),
+            reals: self.reals.clone(),
+        };
+        Ok(Uploaded { case: self, kernel, tensors, log_sum_exp, buffers, call })
+    }
+
+    /// Whether a query of a head sees a key.
+    fn sees(&self, kernel: &AttentionBackward, [b, h, r, key]: [usize; 4]) -> bool {
+        let counts: Vec<i64> = self.counts.iter().map(|&count| count.into()).collect();
+        let reals: Vec<_> = self.reals.iter().map(|&real| Bounded::exact(real.into())).collect();
+        let [queries, keys] = [self.problem.queries, self.problem.keys].map(i64::from);
+        let of = Scope { queries, keys, head: h as i64, batch: b as i64, counts: &counts, reals: &reals };
+        kernel.sees(&of, r as i64, key as i64)
+    }
+
+    /// Fills O by a kernel, and returns the log-sum-exp.
+    fn forward(
+        &self,
+        engine: &mut dyn Engine,
+        forward: &Attention,
+        operands: &[Tensor; 3],
+        o: &mut Tensor,
+    ) -> Result<Vec<f64>, EngineError> {
+        let mut buffers = Vec::new();
+        for tensor in operands.iter().chain([&*o]) {
+            buffers.push(engine.upload(&tensor.bytes)?);
+        }
+        buffers.push(engine.allocate(o.rows() * 4)?);
+        let at = |i: usize| operands[i].placed(buffers[i].address);
+        let call = AttentionCall {
+            log_sum_exp: buffers[4].address,
+            counts: self.counts.clone(),
+            reals: self.reals.clone(),
+            ..AttentionCall::new(self.problem, [at(0), at(1), at(2)], o.placed(buffers[3].address))
+        };
+        forward.run(engine, &call)?;
+        o.bytes = engine.read(buffers[3])?;
+        let rows = engine.read(buffers[4])?;
+        buffers.into_iter().try_for_each(|buffer| engine.free(buffer))?;
+        let value = |bytes: &[u8]| {
+            f64::from(f32::from_bits(bytes.iter().rev().fold(0, |bits, &byte| bits << 8 | u32::from(byte))))
+        };
+        Ok(rows.chunks_exact(4).take(o.rows()).map(value).collect())
+    }
+
+    /// Fills O by the reference, and returns the log-sum-exp.
+    fn reference(&self, kernel: &AttentionBackward, operands: &[Tensor; 3], o: &mut Tensor) -> Vec<f64> {
+        let [q, k, v] = operands;
+        let AttentionProblem { heads: [heads, shared], queries, keys, scale, .. } = self.problem;
+        let [heads, shared, queries, keys] = [heads, shared, queries, keys].map(|extent| extent as usize);
+        let width = o.format.bytes() as usize;
+        let mut log_sum_exp = Vec::new();
+        for index in 0..o.rows() {
+            let [b, h, r] = [index / queries / heads, index / queries % heads, index % queries];
+            let first = (b * shared + h / (heads / shared)) * keys;
+            let (query, mut row, mut values) = (q.values(index), Row::new(q.format, 64), Vec::new());
+            for key in (0..keys).filter(|&key| self.sees(kernel, [b, h, r, key])) {
+                row.key(Score::of(&query, &k.values(first + key), scale));
+                values.push(v.values(first + key));
+            }
+            let place = o.byte(index);
+            for (column, at) in (place..place + o.row_bytes()).step_by(width).enumerate() {
+                let value = row.output(o.format, |key| values[key][column]).value;
+                let bits = o.format.round(value).to_le_bytes();
+                o.bytes[at..at + width].copy_from_slice(&bits[..width]);
+            }
+            log_sum_exp.push(f64::from(row.log_sum_exp().value as f32));
+        }
+        log_sum_exp
+    }
+}
+
+impl Uploaded<'_> {
+    /// Compares what the programs have written.
+    ///
+    /// # Errors
+    /// The first wrong result, or a failure of the engine.
+    pub fn compare(&self, engine: &mut dyn Engine) -> Result<Checked, AttentionFault> {
+        let mut checked = Checked::default();
+        let after = self.gradients(engine)?;
+        for ((i, _), memory) in GRADIENTS.into_iter().zip(&after) {
+            let tensor = &self.tensors[i];
+            if !tensor.is_same_around(memory) {
+                return Err(AttentionFault::Memory("memory around a gradient was written"));
+            }
+            let unwritten = |index| tensor.row(memory, index).eq(tensor.row(&tensor.bytes, index));
+            if (0..tensor.rows()).any(unwritten) {
+                return Err(AttentionFault::Memory("a row of a gradient was not written"));
+            }
+        }
+        let mut random = fastrand::Rng::with_seed(self.case.seed);
+        let [d_q, d_k, d_v] = &after[..] else { return Ok(checked) };
+        for (of_queries, count) in [(true, self.tensors[5].rows()), (false, self.tensors[6].rows())] {
+            let rows = count.min(self.case.rows);
+            for i in 0..rows {
+                let index = if rows == count { i } else { random.usize(0..count) };
+                if of_queries {
+                    self.compare_query(index, d_q, &mut checked.d_q)?;
+                } else {
+                    self.compare_key(index, [d_k, d_v], &mut checked)?;
+                }
+            }
+            checked.rows += rows;
+        }
+        Ok(checked)
+    }
+
+    /// The bytes of dQ, dK and dV with the memory around them.
+    ///
+    /// # Errors
+    /// A failure of the engine.
+    pub fn gradients(&self, engine: &mut dyn Engine) -> Result<Vec<Vec<u8>>, EngineError> {
+        GRADIENTS.into_iter().map(|(i, _)| engine.read(self.buffers[i])).collect()
+    }
+
+    fn extents(&self) -> [usize; 4] {
+        let AttentionProblem { heads: [heads, shared], queries, keys, .. } = self.case.problem;
+        [heads, shared, queries, keys].map(|extent| extent as usize)
+    }
+
+    /// Compares a row of a gradient.
+    fn compare_row(
+        &self,
+        (i, index): (usize, usize),
+        memory: &[u8],
+        wanted: impl Fn(usize) -> Wanted,
+        largest: &mut Largest,
+    ) -> Result<(), AttentionFault> {
+        let tensor = &self.tensors[i];
+        let name = GRADIENTS.iter().find(|(gradient, _)| *gradient == i).map_or("", |(_, name)| name);
+        let [_, heads, rows, _] = tensor.extents;
+        for (column, bits) in tensor.row(memory, index).enumerate() {
+            let (wanted, got) = (wanted(column), tensor.format.decode(bits));
+            if !wanted.admits(bits) {
+                let index = index as u32;
+                let place = [index / rows / heads, index / rows % heads, index % rows];
+                let what = format!("element {column} of {name}");
+                return Err(AttentionFault::Value { what, place, keys: 0, got, wanted });
+            }
+            largest.add(&wanted, got);
+        }
+        Ok(())
+    }
+
+    /// Queries with what belongs to them, by index.
+    fn with_query<R>(&self, index: usize, body: impl FnOnce(&Query<'_>) -> R) -> R {
+        let [q, _, _, o, d_o, ..] = &self.tensors;
+        let (q, o, d_o) = (q.values(index), o.values(index), d_o.values(index));
+        let log_sum_exp = self.log_sum_exp[index];
+        body(&Query { q: &q, d_o: &d_o, log_sum_exp, row_sum: Query::row_sum(&o, &d_o) })
+    }
+
+    fn compare_query(
+        &self,
+        index: usize,
+        memory: &[u8],
+        largest: &mut Largest,
+    ) -> Result<(), AttentionFault> {
+        let [heads, shared, queries, keys] = self.extents();
+        let (format, scale) = (self.format(), self.case.problem.scale);
+        let [b, h, r] = [index / queries / heads, index / queries % heads, index % queries];
+        let first = (b * shared + h / (heads / shared)) * keys;
+        let [_, k, v, ..] = &self.tensors;
+        let seen: Vec<(Erring, Vec<f64>)> = self.with_query(index, |query| {
+            let seen = (0..keys).filter(|&key| self.case.sees(self.kernel, [b, h, r, key]));
+            let pair = |key| {
+                let k = k.values(first + key);
+                (Pair::of(query, &k, &v.values(first + key), scale).difference, k)
+            };
+            seen.map(pair).collect()
+        });
+        let wanted = |column: usize| gradient(format, scale, seen.iter().map(|(ds, k)| (*ds, k[column])));
+        self.compare_row((5, index), memory, wanted, largest)
+    }
+
+    fn compare_key(
+        &self,
+        index: usize,
+        [d_k, d_v]: [&[u8]; 2],
+        checked: &mut Checked,
+    ) -> Result<(), AttentionFault> {
+        let [heads, shared, queries, keys] = self.extents();
+        let (format, scale, share) = (self.format(), self.case.problem.scale, heads / shared);
+        let [b, h, key] = [index / keys / shared, index / keys % shared, index % keys];
+        let (k, v) = (self.tensors[1].values(index), self.tensors[2].values(index));
+        let mut seen = Vec::new();
+        for head in h * share..(h + 1) * share {
+            for r in (0..queries).filter(|&r| self.case.sees(self.kernel, [b, head, r, key])) {
+                self.with_query((b * heads + head) * queries + r, |query| {
+                    let pair = Pair::of(query, &k, &v, scale);
+                    seen.push((pair, query.q.to_vec(), query.d_o.to_vec()));
+                });
+            }
+        }
+        let of_k = |column: usize| {
+            gradient(format, scale, seen.iter().map(|(pair, q, _)| (pair.difference, q[column])))
+        };
+        self.compare_row((6, index), d_k, of_k, &mut checked.d_k)?;
+        let of_v = |column: usize| {
+            gradient(format, 1.0, seen.iter().map(|(pair, _, d_o)| (pair.weight, d_o[column])))
+        };
+        self.compare_row((7, index), d_v, of_v, &mut checked.d_v)
+    }
+
+    fn format(&self) -> Format {
+        self.tensors[0].format
+    }
+
+    /// Frees the memory.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn free(self, engine: &mut dyn Engine) -> Result<(), EngineError> {
+        self.buffers.into_iter().try_for_each(|buffer| engine.free(buffer))
+    }
+}

@@ -1,0 +1,239 @@
+//! Attention's backward pass in the emulator, against the reference in f64.
+
+use emulator::Schedule;
+use falchion::attention::backward::{AttentionBackward, BackwardCall, BackwardSpec};
+use falchion::attention::{AttentionProblem, Count, Scope, Scores};
+use falchion::kernel::Kernel;
+use falchion::prelude::Emulator;
+use falchion::verify::attention::backward::Checked;
+use falchion::verify::attention::{Case, Layout, Values};
+
+/// A case of one sequence and one head.
+fn case(queries: u32, keys: u32, d: u32) -> Case {
+    Case::new(AttentionProblem::new(1, 1, [queries, keys], d))
+}
+
+/// The same with heads of queries and heads of keys.
+fn of_heads(case: Case, batch: u32, heads: [u32; 2]) -> Case {
+    Case { problem: AttentionProblem { batch, heads, ..case.problem }, ..case }
+}
+
+fn kernel(spec: &str) -> AttentionBackward {
+    let spec = spec.parse().unwrap_or_else(|error| panic!("{spec}: {error}"));
+    AttentionBackward::new(spec).unwrap_or_else(|error| panic!("{spec}: {error}"))
+}
+
+fn run(name: &str, kernel: &AttentionBackward, case: &Case, (schedule, seed): (Schedule, u64)) -> Checked {
+    let mut engine = Emulator::new().with_multiprocessors(3).with_schedule(schedule, seed);
+    let checked = case.check_backward(&mut engine, kernel, None);
+    checked.unwrap_or_else(|error| panic!("{name}, {case:?}, {schedule:?} {seed}: {error}"))
+}
+
+const DEFAULT: (Schedule, u64) = (Schedule::Default, 0);
+
+#[test]
+fn kernels() {
+    for spec in [
+        "d=64 tile=64x64",
+        "d=64 tile=64x64 mask=causal",
+        "d=64 tile=128x128 format=f16",
+        "d=64 tile=16x64 mask=causal deterministic=on",
+        "",
+        "mask=causal",
+        "tile=80x128 mask=causal deterministic=on",
+        "d=96 tile=64x128 mask=causal",
+        "tile=64x64",
+    ] {
+        let kernel = kernel(spec);
+        let case = of_heads(case(150, 210, kernel.plan().spec.head), 1, [2, 1]);
+        let checked = run(spec, &kernel, &case, DEFAULT);
+        for largest in [checked.d_q, checked.d_k, checked.d_v] {
+            assert!(largest.ratio > 0.01, "{spec}: bounds that say nothing: {checked:?}");
+        }
+    }
+}
+
+#[test]
+fn lengths() {
+    for spec in ["d=64 tile=64x64", "d=64 tile=32x64 mask=causal"] {
+        let kernel = kernel(spec);
+        for queries in [1, 63, 65, 130] {
+            for keys in [0, 1, 64, 65, 200] {
+                run(spec, &kernel, &case(queries, keys, 64), DEFAULT);
+            }
+        }
+        let nothing = run(spec, &kernel, &case(0, 5, 64), DEFAULT);
+        assert_eq!(nothing.rows, 5, "dK and dV are zeros");
+    }
+}
+
+#[test]
+fn heads_and_layouts() {
+    for layout in [Layout::HeadsFirst, Layout::LengthFirst, Layout::Gaps] {
+        // With l2=0 blocks of keys are mixed with those of no other head.
+        for spec in ["d=64 tile=64x64 mask=causal", "d=64 tile=64x64 l2=0 deterministic=on"] {
+            run(spec, &kernel(spec), &Case { layout, ..of_heads(case(70, 100, 64), 2, [6, 2]) }, DEFAULT);
+        }
+    }
+}
+
+#[test]
+fn values() {
+    for values in [Values::Normal(1e-4), Values::Normal(20.0), Values::Large(1e4), Values::Large(1e-4)] {
+        for format in ["bf16", "f16"] {
+            let spec = format!("d=64 tile=64x64 mask=causal format={format}");
+            run(&spec, &kernel(&spec), &Case { values, ..case(130, 200, 64) }, DEFAULT);
+        }
+    }
+}
+
+#[test]
+fn schedules() {
+    for spec in
+        ["d=64 tile=128x128 mask=causal", "d=64 tile=64x64 deterministic=on", "tile=80x128 mask=causal"]
+    {
+        let kernel = kernel(spec);
+        for schedule in Schedule::sweep(4) {
+            let case = of_heads(case(200, 150, kernel.plan().spec.head), 1, [4, 2]);
+            run(spec, &kernel, &case, schedule);
+        }
+    }
+}
+
+/// In a fixed order, dQ has the same bits under every schedule.
+#[test]
+fn a_fixed_order_has_the_same_bits() {
+    let kernel = kernel("d=64 tile=64x64 mask=causal deterministic=on");
+    let case = case(200, 300, 64);
+    let bits = |(schedule, seed)| {
+        let mut engine = Emulator::new().with_schedule(schedule, seed);
+        let uploaded = case.upload_backward(&mut engine, &kernel, None).expect("memory");
+        kernel.run(&mut engine, &uploaded.call).expect("it runs");
+        uploaded.gradients(&mut engine).expect("memory")
+    };
+    let first = bits(DEFAULT);
+    for schedule in Schedule::sweep(6) {
+        assert!(bits(schedule) == first, "{schedule:?}");
+    }
+}
+
+#[test]
+fn specs() {
+    for text in ["", "format=f16 d=64 tile=128x64 mask=causal deterministic=on l2=8"] {
+        let spec: BackwardSpec = text.parse().expect("a spec");
+        assert_eq!(spec.to_string(), text);
+    }
+    for (text, words) in [
+        ("d=80", "d, the elements of a head, is 80, 64, 96 or 128 was needed"),
+        ("d=192", "d, the elements of a head, is 192"),
+        ("tile=100x64", "the number of queries per tile is 100"),
+        ("tile=64x96", "the number of keys per block is 96, 64 or 128 was needed"),
+        ("d=64", "the number of queries per tile is 64, 128 for 128 keys with d=64 was needed"),
+        (
+            "tile=128x128",
+            "needs about 300 registers for 128 queries per tile, it has 240: take fewer queries per tile",
+        ),
+        ("format=e4m3", "format is e4m3, bf16 or f16 was needed"),
+        ("mask=none", "`mask=none`: full or causal was needed"),
+        ("deterministic=yes", "`deterministic=yes`: on or off was needed"),
+        ("colour=red", "one of the keys"),
+    ] {
+        let refused = text.parse::<BackwardSpec>().and_then(AttentionBackward::new);
+        let error = refused.map(|_| ()).expect_err(text).to_string();
+        assert!(error.contains(words), "{text}: {error}");
+    }
+}
+
+#[test]
+fn calls_that_are_refused() {
+    let kernel = kernel("d=64 tile=64x64");
+    let case = case(70, 70, 64);
+    let mut engine = Emulator::new();
+    let uploaded = case.upload_backward(&mut engine, &kernel, None).expect("memory");
+    let [_, main, _] = kernel.steps();
+    assert!(main.launch(&uploaded.call, 132).is_ok());
+    let with = |change: &dyn Fn(&mut BackwardCall)| {
+        let mut call = uploaded.call.clone();
+        change(&mut call);
+        main.launch(&call, 132).map(|_| ()).expect_err("illegal").to_string()
+    };
+    for (words, error) in [
+        ("there are 1 heads of queries and 3 of keys", with(&|call| call.problem.heads[1] = 3)),
+        ("the scale is 0", with(&|call| call.problem.scale = 0.0)),
+        ("dO is a null pointer", with(&|call| call.d_o.address = 0)),
+        ("dQ begins at 0x", with(&|call| call.d_q.address += 2)),
+        ("dV's leading dimension is 63 elements", with(&|call| call.d_v.row = 63)),
+        ("the log-sum-exp begins at 0x0", with(&|call| call.log_sum_exp = 0)),
+        ("the workspace has 0 B, 33792 B were needed", with(&|call| call.workspace = None)),
+        ("full takes 0 whole and 0 real arguments, 1 and 0", with(&|call| call.counts.push(1))),
+    ] {
+        assert!(error.contains(words), "{words}: {error}");
+    }
+}
+
+/// Keys at most `before` before a query; the mask says which blocks are seen.
+struct Window;
+
+impl Scores for Window {
+    const MASKS: bool = true;
+    const COUNTS: &'static [&'static str] = &["before"];
+
+    fn name() -> String {
+        "window".into()
+    }
+
+    fn seen<N: Count>(of: &Scope<'_, N>, [first, last]: [N; 2]) -> [N; 2] {
+        [of.diagonal(first) - of.counts[0], of.diagonal(last).plus(1)]
+    }
+
+    fn sees<N: Count>(of: &Scope<'_, N>, row: N, key: N) -> N::Truth {
+        let own = of.diagonal(row);
+        (own - of.counts[0]).at_most(key) & key.at_most(own)
+    }
+}
+
+/// Chunks of 32 keys, by heads; the mask says nothing of blocks.
+struct Chunks;
+
+impl Scores for Chunks {
+    const MASKS: bool = true;
+
+    fn name() -> String {
+        "chunks".into()
+    }
+
+    fn sees<N: Count>(of: &Scope<'_, N>, row: N, key: N) -> N::Truth {
+        let chunk = row.constant(32) * of.head.plus(1);
+        (row / chunk).equals(key / chunk)
+    }
+}
+
+/// Scores that fall with the distance.
+struct Fading;
+
+impl Scores for Fading {
+    const CHANGES: bool = true;
+
+    fn name() -> String {
+        "fading".into()
+    }
+}
+
+#[test]
+fn masks_of_ones_own() {
+    for text in ["d=64 tile=64x64", "d=64 tile=32x64 deterministic=on l2=0"] {
+        let spec: BackwardSpec = text.parse().expect("a spec");
+        let window = AttentionBackward::with::<Window>(spec).expect("legal");
+        for before in [0, 70, 1000] {
+            for (queries, keys) in [(200, 170), (130, 300), (65, 1)] {
+                let case = Case { counts: vec![before], ..of_heads(case(queries, keys, 64), 1, [2, 1]) };
+                run(text, &window, &case, (Schedule::Random, 1));
+            }
+        }
+        let chunks = AttentionBackward::with::<Chunks>(spec).expect("legal");
+        run(text, &chunks, &of_heads(case(200, 150, 64), 1, [2, 1]), DEFAULT);
+        let refused = AttentionBackward::with::<Fading>(spec).map(|_| ()).expect_err("no derivative");
+        let words = "the scores `fading` are changed by a function whose derivative is not known";
+        assert!(refused.to_string().contains(words), "{refused}");
+    }
+}
