@@ -39,6 +39,7 @@ pub mod random;
 pub mod records;
 mod repeat;
 pub mod sample;
+mod session;
 pub mod several;
 pub mod storage;
 pub mod tables;

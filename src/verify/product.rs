@@ -32,15 +32,15 @@
 use core::fmt;
 use std::time::Duration;
 
+use collective::AccumulatorType;
 use collective::tree::{ColumnArgument, RowArgument, RowColumnScaled, RowColumnScaledArguments};
-use collective::{AccumulatorType, BlockScales};
 use kernel::{
-    AnyGemm, Buffer, Call, Engine, EngineError, GemmProblem, LaunchError, LinearArguments, MatrixRef,
-    Program, Tree,
+    AnyGemm, Call, Engine, EngineError, GemmProblem, LaunchError, LinearArguments, MatrixRef, Program, Tree,
 };
 
 use super::bound::Expected;
-use super::repeat::{Again, Change, chunks};
+use super::repeat::Change;
+use super::session::{Session, Upload};
 use super::transposed::{transpose, turned};
 use super::{Accumulators, Format, HostMatrix, Order, Scales, Sums, Weights, storage};
 use reference::Sum;
@@ -188,20 +188,6 @@ pub struct Outcome {
     pub d: Vec<u64>,
 }
 
-/// Runs a body and then frees the buffers that it has collected, even if it failed.
-pub(super) fn freeing<T>(
-    engine: &mut dyn Engine,
-    body: impl FnOnce(&mut dyn Engine, &mut Vec<Buffer>) -> Result<T, RunError>,
-) -> Result<T, RunError> {
-    let mut buffers = Vec::new();
-    let result = body(engine, &mut buffers);
-    for buffer in buffers {
-        // After a fault the device and its memory are lost. Report the fault, not the failure to free.
-        let _ = engine.free(buffer);
-    }
-    result
-}
-
 /// Why a GEMM could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -273,102 +259,52 @@ impl GemmCase {
         sums: &Sums,
         runs: u32,
     ) -> Result<Outcome, RunError> {
-        freeing(engine, |engine, buffers| self.run_with(entry, program, engine, (sums, runs), buffers))
-    }
-
-    fn run_with(
-        &self,
-        entry: &AnyGemm,
-        program: &Program,
-        engine: &mut dyn Engine,
-        (sums, runs): (&Sums, u32),
-        buffers: &mut Vec<Buffer>,
-    ) -> Result<Outcome, RunError> {
-        let mut upload = |engine: &mut dyn Engine, bytes: &[u8]| -> Result<Buffer, EngineError> {
-            let buffer = engine.upload(bytes)?;
-            buffers.push(buffer);
-            Ok(buffer)
-        };
+        let session = &mut Session::new(engine);
         let [.., format] = formats(entry);
-        let behind = |matrix: &HostMatrix| {
-            let before = vec![matrix.format.poison(); self.operand_offset as usize];
-            [matrix.format.memory(&before), matrix.bytes()].concat()
-        };
-        let mut operand = |engine: &mut dyn Engine, matrix: &HostMatrix| {
-            let offset = u64::from(self.operand_offset) * u64::from(matrix.format.bytes());
-            let buffer = upload(engine, &behind(matrix))?;
-            Ok::<_, EngineError>(MatrixRef::new(buffer.address + offset, matrix.ld.into()))
-        };
-        let (mut a, mut b) = (operand(engine, &self.a)?, operand(engine, &self.b)?);
+        let (mut a, mut b) = (self.operand(session, &self.a)?, self.operand(session, &self.b)?);
         let mut transposed = None;
         let of_operands = [(&self.a, &mut a), (&self.b, &mut b)].into_iter();
         for ((matrix, place), turned) in of_operands.zip(turned(entry, [&self.a, &self.b])) {
             if turned {
-                let (there, time) = transpose(engine, matrix, *place, &mut upload)?;
+                let (there, time) = transpose(session, matrix, *place)?;
                 *place = there;
                 *transposed.get_or_insert_default() += time;
             }
         }
-        let before = self.d_before(format);
-        let d = upload(engine, &format.memory(&before))?;
+        let d = session.output(format, self.d_before(format))?;
         let d_offset = u64::from(self.d_offset) * u64::from(format.bytes());
-        let d_ref = MatrixRef::new(d.address + d_offset, self.d_ld.into());
+        let d_ref = MatrixRef::new(d.buffer.address + d_offset, self.d_ld.into());
         let c = match &self.c {
             Some(_) if self.in_place => Some(d_ref),
-            Some(c) => Some(MatrixRef::new(upload(engine, &c.bytes())?.address, c.ld.into())),
+            Some(c) => Some(session.matrices([c])?),
             None => None,
         };
-        let (alpha, beta) = (self.alpha, self.beta);
-        let slots = engine.slots(program)?;
-        let problem = self.problem();
-        let scales = match &self.scales {
-            None => None,
-            Some(scales) => {
-                let mut place = |scales: &Scales| -> Result<MatrixRef, EngineError> {
-                    let buffer = upload(engine, &scales.values.bytes())?;
-                    Ok(MatrixRef::new(buffer.address, scales.values.ld.into()))
-                };
-                Some(BlockScales { a: place(&scales[0])?, b: place(&scales[1])? })
-            }
-        };
-        let mut call = Call { a, b, scales, d: d_ref, ..Call::of(problem) };
+        let scales = self.scales.as_ref().map(|scales| scales.each_ref().map(core::slice::from_ref));
+        let scales = scales.map(|scales| session.scales(scales)).transpose()?;
+        let mut call = Call { a, b, scales, d: d_ref, ..Call::of(self.problem()) };
         let operands = [&self.a, &self.b].map(core::slice::from_ref);
-        let weights = self.weights.as_slice();
-        storage::bring(entry, &mut call, operands, weights, &mut |bytes| {
-            Ok::<_, EngineError>(upload(engine, bytes)?.address)
-        })?;
-        let vectors = match &self.vectors {
-            None => None,
+        storage::bring(entry, &mut call, operands, self.weights.as_slice(), session)?;
+        let call = call.with(LinearArguments { alpha: self.alpha, beta: self.beta, c });
+        let ran = match &self.vectors {
+            None => session.launch((entry, program), call)?,
             Some([rows, columns]) => {
                 let mut place = |values: &[f32]| {
-                    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-                    Ok::<_, EngineError>((upload(engine, &bytes)?.address, values.len() as u32))
+                    let bits: Vec<u32> = values.iter().map(|value| value.to_bits()).collect();
+                    Ok::<_, EngineError>((session.words(&bits)?, values.len() as u32))
                 };
                 let ((row, m), (column, n)) = (place(rows)?, place(columns)?);
-                Some(RowColumnScaledArguments {
+                let vectors = RowColumnScaledArguments {
                     rows: ColumnArgument { address: row, len: m },
                     columns: RowArgument { address: column, len: n },
-                })
+                };
+                session.launch((entry, program), call.with(Tree::<RowColumnScaled>(&vectors)))?
             }
         };
-        let call = call.with(LinearArguments { alpha, beta, c });
-        let workspace = engine.workspace(entry.workspace(&call, slots))?;
-        buffers.extend(workspace.map(|workspace| workspace.buffer()));
-        let call = Call { workspace, ..call };
-        let launch = match &vectors {
-            None => entry.launch(&call, slots)?,
-            Some(vectors) => entry.launch(&call.with(Tree::<RowColumnScaled>(vectors)), slots)?,
-        };
-        let time = match &launch {
-            Some(launch) => Some(engine.launch(program, launch.grid, &launch.arguments)?),
-            None => None,
-        };
-        let after = format.elements(&engine.read(d)?);
-        let mut outcome = self.compare(format, sums, time, &before, &after);
+        let after = session.read(&d)?;
+        let mut outcome = self.compare(format, sums, ran.time, &d.before, &after);
         outcome.transposed = transposed;
-        if let Some(launch) = launch.filter(|_| outcome.mismatch.is_none()) {
-            let again = Again { program, launch: &launch, d, format, before: &before, first: &after };
-            let change = again.run(engine, runs, buffers)?;
+        if outcome.mismatch.is_none() {
+            let change = session.repeat(&ran, (&d, &after), runs)?;
             outcome.mismatch = change.map(|Change { run, place, bits }| Mismatch::Changed {
                 run,
                 place: place as i64 - i64::from(self.d_offset),
@@ -378,10 +314,17 @@ impl GemmCase {
         Ok(outcome)
     }
 
+    /// Copies an operand, some elements after an aligned address.
+    fn operand(&self, session: &mut Session<'_>, matrix: &HostMatrix) -> Result<MatrixRef, EngineError> {
+        let before = matrix.format.memory(&vec![matrix.format.poison(); self.operand_offset as usize]);
+        let address = session.upload(&[&before[..], &matrix.bytes()].concat())?;
+        Ok(MatrixRef::new(address + before.len() as u64, matrix.ld.into()))
+    }
+
     /// D's memory before the run: poison, or C if D overwrites C.
     fn d_before(&self, format: Format) -> Vec<u64> {
         let (m, ld, offset) = (self.a.rows as usize, self.d_ld as usize, self.d_offset as usize);
-        let mut before = vec![format.poison(); chunks(format, offset + m * ld + GUARD)];
+        let mut before = vec![format.poison(); offset + m * ld + GUARD];
         if let Some(c) = self.c.as_ref().filter(|_| self.in_place) {
             for row in 0..c.rows {
                 for column in 0..c.columns {
@@ -515,6 +458,7 @@ pub fn formats(entry: &AnyGemm) -> [Format; 3] {
 
 #[cfg(test)]
 mod tests {
+    use kernel::Buffer;
     use ptx::abi::{Argument, Grid};
 
     #[test]

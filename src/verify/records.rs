@@ -18,13 +18,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use kernel::{AnyGemm, Buffer, Call, Engine, LinearArguments, Program};
+use kernel::{AnyGemm, Call, Engine, GemmProblem, LinearArguments, Program};
 
 use super::matrix::Fill;
-use super::product::{GemmCase, RunError, accumulators, formats, freeing, orders};
-use super::repeat::{Again, chunks};
-use super::several::{GAP, SeveralOutcome};
-use super::{Format, HostMatrix, Order, Sums};
+use super::product::{GemmCase, RunError, formats, orders};
+use super::session::{Session, Upload};
+use super::several::{GAP, Placed, SeveralOutcome};
+use super::{Format, HostMatrix, Order};
 
 /// GEMMs of any shapes with random matrices at separate addresses, in the formats of the kernel that runs
 /// them.
@@ -68,77 +68,32 @@ impl RecordProducts {
         engine: &mut dyn Engine,
         runs: u32,
     ) -> Result<SeveralOutcome, RunError> {
-        freeing(engine, |engine, buffers| self.run_with(entry, program, engine, runs, buffers))
-    }
-
-    fn run_with(
-        &self,
-        entry: &AnyGemm,
-        program: &Program,
-        engine: &mut dyn Engine,
-        runs: u32,
-        buffers: &mut Vec<Buffer>,
-    ) -> Result<SeveralOutcome, RunError> {
+        let session = &mut Session::new(engine);
         let [.., format] = formats(entry);
         let products = self.products(formats(entry), orders(entry));
-        let mut upload = |engine: &mut dyn Engine, bytes: &[u8]| -> Result<Buffer, RunError> {
-            let buffer = engine.upload(bytes)?;
-            buffers.push(buffer);
-            Ok(buffer)
-        };
         // The D matrices are consecutive in memory, each followed by a guard. They may begin at any element.
-        let mut begin = 0;
-        let mut regions = Vec::new();
-        let mut records = Vec::new();
-        for product in &products {
-            let rows = product.a.rows as usize;
-            regions.push(begin..begin + rows * product.d_ld as usize + GAP);
-            begin += regions[regions.len() - 1].len();
-            let mut record = collective::Record {
-                m: product.a.rows,
-                n: product.b.columns,
-                k: product.a.columns,
-                ..Default::default()
-            };
-            let c = product.c.as_ref().unwrap_or(&product.a);
-            for (i, matrix) in [&product.a, &product.b, c].into_iter().enumerate() {
-                record.addresses[i] = upload(engine, &matrix.bytes())?.address;
-                record.lds[i] = matrix.ld.into();
-            }
-            record.lds[3] = product.d_ld.into();
-            records.push(record);
+        let (mut begin, mut placed, mut records) = (0, Vec::new(), Vec::new());
+        for case in products {
+            let GemmProblem { m, n, k } = case.problem();
+            let c = session.matrices([case.c.as_ref().unwrap_or(&case.a)])?;
+            let [a, b] = [session.matrices([&case.a])?, session.matrices([&case.b])?];
+            let (addresses, lds) =
+                ([a.address, b.address, c.address, 0], [a.ld, b.ld, c.ld, case.d_ld.into()]);
+            records.push(collective::Record { m, n, k, addresses, lds });
+            let ld = case.d_ld as usize;
+            placed.push(Placed { case, begin, ld });
+            begin += m as usize * ld + GAP;
         }
-        let before = vec![format.poison(); chunks(format, begin)];
-        let d = upload(engine, &format.memory(&before))?;
-        for (record, region) in records.iter_mut().zip(&regions) {
-            record.addresses[3] = d.address + u64::from(format.bytes()) * region.start as u64;
+        let d = session.output(format, vec![format.poison(); begin])?;
+        for (record, placed) in records.iter_mut().zip(&placed) {
+            record.addresses[3] = d.buffer.address + u64::from(format.bytes()) * placed.begin as u64;
         }
         let bytes: Vec<u8> = records.iter().flat_map(collective::Record::to_bytes).collect();
-        let records = upload(engine, &bytes)?.address;
-        let slots = engine.slots(program)?;
         let [alpha, beta] = self.factors;
         let linear = LinearArguments { alpha, beta, c: None };
-        let call = Call::grouped(products.len() as u32, records).with(linear);
-        let workspace = engine.workspace(entry.workspace(&call, slots))?;
-        buffers.extend(workspace.map(|workspace| workspace.buffer()));
-        let launch = entry.launch(&Call { workspace, ..call }, slots)?;
-        let time = match &launch {
-            Some(launch) => Some(engine.launch(program, launch.grid, &launch.arguments)?),
-            None => None,
-        };
-        let after = format.elements(&engine.read(d)?);
-        let mut outcome = SeveralOutcome::new(time, after.clone());
-        for (i, (product, region)) in products.iter().zip(regions).enumerate() {
-            let sums = Sums::in_accumulators(accumulators(entry), &product.a, &product.b, &|_| ());
-            let (was, is) = (&before[region.clone()], &after[region]);
-            let checked = product.compare(format, &sums, None, was, is);
-            outcome.add(i, checked);
-        }
-        if let Some(launch) = &launch {
-            let again = Again { program, launch, d, format, before: &before, first: &after };
-            outcome.repeat(&again, engine, runs, buffers)?;
-        }
-        Ok(outcome)
+        let call = Call::grouped(records.len() as u32, session.upload(&bytes)?).with(linear);
+        let ran = session.launch((entry, program), call)?;
+        SeveralOutcome::of(session, (entry, &ran), &d, placed, runs)
     }
 
     fn products(&self, [a, b, d]: [Format; 3], [a_order, b_order]: [Order; 2]) -> Vec<GemmCase> {

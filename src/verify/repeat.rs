@@ -5,11 +5,12 @@
 
 use core::fmt;
 
-use kernel::{Buffer, Engine, EngineError, Launch, Program};
-use ptx::abi::Grid;
+use kernel::{Engine, EngineError, Program};
+use ptx::abi::{Argument, Grid};
 use ptx::{AtomicOp, AtomicSem, Builder, Entry, Function, Location, Scope, Special, Target};
 
 use super::Format;
+use super::session::{Output, Ran, Session, Upload};
 
 /// Number of bytes that are compared at a time. The size of D's memory is a multiple of it.
 const CHUNK_BYTES: u32 = 16;
@@ -23,22 +24,6 @@ const THREADS: u32 = 256;
 
 /// The result if no word differs.
 const NOWHERE: u32 = u32::MAX;
-
-/// A launch that has run once.
-pub(super) struct Again<'a> {
-    /// The kernel.
-    pub(super) program: &'a Program,
-    /// Its grid and arguments.
-    pub(super) launch: &'a Launch,
-    /// D's memory.
-    pub(super) d: Buffer,
-    /// Format of its elements.
-    pub(super) format: Format,
-    /// Its contents before the first run, one word per element.
-    pub(super) before: &'a [u64],
-    /// Its contents after the first run.
-    pub(super) first: &'a [u64],
-}
 
 /// A run that gave another D.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,30 +46,23 @@ impl fmt::Display for Change {
     }
 }
 
-impl Again<'_> {
-    /// Runs the kernel for runs 2 to `runs`. Stops at the first run that gives other bits.
-    pub(super) fn run(
-        &self,
-        engine: &mut dyn Engine,
+impl Session<'_> {
+    /// Runs a kernel for runs 2 to `runs`. `first` is D after the first run. Stops at the first run that gives other bits.
+    pub(super) fn repeat(
+        &mut self,
+        ran: &Ran<'_>,
+        (d, first): (&Output, &[u64]),
         runs: u32,
-        buffers: &mut Vec<Buffer>,
     ) -> Result<Option<Change>, EngineError> {
-        if runs < 2 {
-            return Ok(None);
-        }
-        let mut upload = |engine: &mut dyn Engine, bytes: &[u8]| -> Result<Buffer, EngineError> {
-            let buffer = engine.upload(bytes)?;
-            buffers.push(buffer);
-            Ok(buffer)
-        };
-        let bytes = self.format.memory(self.before);
+        let Some(launch) = ran.launch.as_ref().filter(|_| runs >= 2) else { return Ok(None) };
+        let bytes = d.format.memory(&d.before);
         let chunks = (bytes.len() / CHUNK_BYTES as usize) as u32;
-        let before = upload(engine, &bytes)?;
-        let first = upload(engine, &self.format.memory(self.first))?;
-        let place = upload(engine, &NOWHERE.to_le_bytes())?;
-        let ctas = chunks.div_ceil(THREADS).clamp(1, 8 * engine.multiprocessors().max(1));
+        let before = self.upload(&bytes)?;
+        let of_first = self.upload(&d.format.memory(first))?;
+        let place = self.buffer(&NOWHERE.to_le_bytes())?;
+        let ctas = chunks.div_ceil(THREADS).clamp(1, 8 * self.engine.multiprocessors().max(1));
         let comparer = comparer()?;
-        let addresses = [self.d, first, before, place].map(|buffer| buffer.address.into());
+        let addresses = [d.buffer.address, of_first, before, place.address].map(Argument::from);
         let arguments = [&addresses[..], &[chunks.into()]].concat();
         let compare = |engine: &mut dyn Engine| -> Result<u32, EngineError> {
             engine.launch(&comparer, Grid { ctas: [ctas, 1, 1] }, &arguments)?;
@@ -92,19 +70,19 @@ impl Again<'_> {
             Ok(bytes.iter().rev().fold(0, |word, &byte| word << 8 | u32::from(byte)))
         };
         // After the first run everything is equal, so this restores the poison.
-        compare(engine)?;
+        compare(self.engine)?;
         for run in 2..=runs {
-            engine.launch(self.program, self.launch.grid, &self.launch.arguments)?;
-            let word = compare(engine)?;
+            self.engine.launch(ran.program, launch.grid, &launch.arguments)?;
+            let word = compare(self.engine)?;
             if word == NOWHERE {
                 continue;
             }
             // The program has left the differing chunk unchanged.
-            let now = self.format.elements(&engine.read(self.d)?);
-            let begin = word as usize * 4 / self.format.bytes() as usize;
-            let differs = |&place: &usize| now[place] != self.first[place];
+            let now = self.read(d)?;
+            let begin = word as usize * 4 / d.format.bytes() as usize;
+            let differs = |&place: &usize| now[place] != first[place];
             let place = (begin..now.len()).find(differs).unwrap_or(begin);
-            return Ok(Some(Change { run, place, bits: [self.first[place], now[place]] }));
+            return Ok(Some(Change { run, place, bits: [first[place], now[place]] }));
         }
         Ok(None)
     }
@@ -151,7 +129,7 @@ fn comparer() -> Result<Program, EngineError> {
 
 #[cfg(test)]
 mod tests {
-    use kernel::{Emulator, Engine, GemmProblem};
+    use kernel::{Emulator, GemmProblem, Launch};
 
     use super::*;
     use crate::verify::SeveralProducts;
@@ -188,18 +166,17 @@ mod tests {
         for (runs, want) in [(1, None), (2, None), (3, Some(change)), (9, Some(change))] {
             let (mut engine, program) = (Emulator::new(), fickle());
             let format = Format::Bf16;
-            let poison = vec![format.poison(); 2 * WORDS as usize];
-            let d = engine.upload(&format.memory(&poison)).expect("memory");
-            let count = engine.upload(&[0; 4]).expect("memory");
-            let arguments = vec![d.address.into(), count.address.into()];
-            let launch = Launch { grid: Grid { ctas: [1, 1, 1] }, arguments };
-            engine.launch(&program, launch.grid, &launch.arguments).expect("runs");
-            let first = format.elements(&engine.read(d).expect("memory"));
-            let again =
-                Again { program: &program, launch: &launch, d, format, before: &poison, first: &first };
-            assert_eq!(again.run(&mut engine, runs, &mut Vec::new()).expect("runs"), want, "{runs} runs");
+            let session = &mut Session::new(&mut engine);
+            let d = session.output(format, vec![format.poison(); 2 * WORDS as usize]).expect("memory");
+            let count = session.upload(&[0; 4]).expect("memory");
+            let (address, grid) = (d.buffer.address, Grid { ctas: [1, 1, 1] });
+            let launch = Launch { grid, arguments: vec![address.into(), count.into()] };
+            session.engine.launch(&program, launch.grid, &launch.arguments).expect("runs");
+            let first = session.read(&d).expect("memory");
+            let ran = Ran { program: &program, launch: Some(launch), time: None };
+            assert_eq!(session.repeat(&ran, (&d, &first), runs).expect("runs"), want, "{runs} runs");
             if want.is_none() && runs > 1 {
-                assert_eq!(engine.read(d).expect("memory"), format.memory(&poison), "poisoned for the next");
+                assert_eq!(session.read(&d).expect("memory"), d.before, "poisoned for the next");
             }
         }
     }

@@ -12,14 +12,13 @@ mod fused;
 
 use std::time::Duration;
 
-use collective::BlockScales;
 use kernel::{
-    AnyGemm, Buffer, Call, Engine, GemmProblem, GroupedProblem, LinearArguments, MatrixRef, Program,
+    AnyGemm, Call, Engine, EngineError, GemmProblem, GroupedProblem, LinearArguments, MatrixRef, Program,
 };
 
 use super::matrix::Fill;
-use super::product::{GemmCase, Outcome, RunError, Wrapped, accumulators, formats, freeing, orders, scaled};
-use super::repeat::{Again, chunks};
+use super::product::{GemmCase, RunError, Wrapped, accumulators, formats, orders, scaled};
+use super::session::{Output, Ran, Session, Upload};
 use super::{HostMatrix, Order, Scales, Weights, storage};
 
 /// The GEMMs of one launch with random matrices, in the formats of the kernel that runs them: a batch,
@@ -66,34 +65,51 @@ pub struct SeveralOutcome {
     pub d: Vec<u64>,
 }
 
+/// A GEMM, and where its D is in the memory of all.
+pub(super) struct Placed {
+    pub(super) case: GemmCase,
+    pub(super) begin: usize,
+    pub(super) ld: usize,
+}
+
 impl SeveralOutcome {
-    /// Nothing compared yet.
-    pub(super) fn new(time: Option<Duration>, d: Vec<u64>) -> Self {
-        Self { time, ratio: 0.0, compared: 0, mismatch: None, wrapped: None, d }
-    }
-
-    /// Adds the comparison of the GEMM of a number.
-    pub(super) fn add(&mut self, i: usize, of_one: Outcome) {
-        self.ratio = self.ratio.max(of_one.ratio);
-        self.compared += of_one.compared;
-        self.wrapped = self.wrapped.take().or(of_one.wrapped);
-        if let Some(mismatch) = of_one.mismatch.filter(|_| self.mismatch.is_none()) {
-            self.mismatch = Some(format!("product {i}: {mismatch}"));
-        }
-    }
-
-    /// Runs the kernel again, unless a mismatch was found.
-    pub(super) fn repeat(
-        &mut self,
-        again: &Again<'_>,
-        engine: &mut dyn Engine,
+    /// Compares the GEMMs of a launch one by one, and the memory around their D. Then the kernel runs until there were `runs` runs, unless
+    /// something is wrong.
+    pub(super) fn of(
+        session: &mut Session<'_>,
+        (entry, ran): (&AnyGemm, &Ran<'_>),
+        d: &Output,
+        placed: impl IntoIterator<Item = Placed>,
         runs: u32,
-        buffers: &mut Vec<Buffer>,
-    ) -> Result<(), RunError> {
-        if self.mismatch.is_none() {
-            self.mismatch = again.run(engine, runs, buffers)?.map(|change| change.to_string());
+    ) -> Result<Self, RunError> {
+        let (format, after) = (d.format, session.read(d)?);
+        let (mut ratio, mut compared, mut mismatch, mut wrapped) = (0.0_f64, 0, None, None);
+        let mut inside = vec![false; after.len()];
+        for (i, Placed { case, begin, ld }) in placed.into_iter().enumerate() {
+            let GemmProblem { m, n, .. } = case.problem();
+            let mut dense = Vec::new();
+            for (row, column) in (0..m).flat_map(|row| (0..n).map(move |column| (row, column))) {
+                let at = begin + row as usize * ld + column as usize;
+                dense.push(after[at]);
+                inside[at] = true;
+            }
+            let sums = case.sums(accumulators(entry), &|_| ());
+            let case = GemmCase { d_ld: n, ..case };
+            let of_one = case.compare(format, &sums, None, &vec![format.poison(); dense.len()], &dense);
+            ratio = ratio.max(of_one.ratio);
+            compared += of_one.compared;
+            wrapped = wrapped.or(of_one.wrapped);
+            mismatch = mismatch.or(of_one.mismatch.map(|mismatch| format!("product {i}: {mismatch}")));
         }
-        Ok(())
+        let touched = (0..after.len()).find(|&at| !inside[at] && after[at] != d.before[at]);
+        mismatch = mismatch.or(touched.map(|at| {
+            let got = format.decode(after[at]);
+            format!("element {at} of D's memory is of no product and was overwritten with {got}")
+        }));
+        if mismatch.is_none() {
+            mismatch = session.repeat(ran, (d, &after), runs)?.map(|change| change.to_string());
+        }
+        Ok(Self { time: ran.time, ratio, compared, mismatch, wrapped, d: after })
     }
 }
 
@@ -257,95 +273,37 @@ impl SeveralProducts {
         engine: &mut dyn Engine,
         runs: u32,
     ) -> Result<SeveralOutcome, RunError> {
-        freeing(engine, |engine, buffers| self.run_with(entry, program, engine, runs, buffers))
-    }
-
-    fn run_with(
-        &self,
-        entry: &AnyGemm,
-        program: &Program,
-        engine: &mut dyn Engine,
-        runs: u32,
-        buffers: &mut Vec<Buffer>,
-    ) -> Result<SeveralOutcome, RunError> {
-        let Self { problem, factors: [alpha, beta], .. } = *self;
-        let [.., format] = formats(entry);
-        let matrices = self.matrices(entry);
-        let mut upload = |engine: &mut dyn Engine, bytes: &[u8]| -> Result<Buffer, RunError> {
-            let buffer = engine.upload(bytes)?;
-            buffers.push(buffer);
-            Ok(buffer)
-        };
-        let stride = |all: &[HostMatrix]| match all {
-            [first, _, ..] => first.bits.len() as u64,
-            _ => 0,
-        };
-        let all_bytes = |all: &[HostMatrix]| all.iter().flat_map(HostMatrix::bytes).collect::<Vec<u8>>();
-        let mut place = |engine: &mut dyn Engine, all: &[HostMatrix]| -> Result<MatrixRef, RunError> {
-            let ld = all.first().map_or(16, |matrix| matrix.ld).into();
-            Ok(MatrixRef::new(upload(engine, &all_bytes(all))?.address, ld).every(stride(all)))
-        };
-        let [a, b, c] = [&matrices.a, &matrices.b, &matrices.c];
-        let (a_ref, b_ref, c_ref) = (place(engine, a)?, place(engine, b)?, place(engine, c)?);
-        let scales = match &matrices.scales {
-            None => None,
-            Some(scales) => {
-                let values =
-                    |of: &[Scales]| of.iter().map(|scales| scales.values.clone()).collect::<Vec<_>>();
-                let [a, b] = scales.each_ref().map(|of| values(of));
-                Some(BlockScales { a: place(engine, &a)?, b: place(engine, &b)? })
-            }
-        };
+        let session = &mut Session::new(engine);
+        let (problem, matrices) = (self.problem, self.matrices(entry));
+        let mut call = self.call(session, &matrices)?;
+        let operands = [&matrices.a[..], &matrices.b];
+        storage::bring(entry, &mut call, operands, &matrices.weights, session)?;
         let (places, d_ld) = self.places();
         let (rows, ranges) = (self.rows(), self.ranges(entry.plan().mainloop.tile[2]));
         let last = if self.ragged() { Some(0) } else { places.last().copied() };
         let inner = last.map_or(0, |last| last + problem.m as usize * d_ld);
-        let before = vec![format.poison(); chunks(format, inner + GAP)];
-        let d = upload(engine, &format.memory(&before))?;
-        let slots = engine.slots(program)?;
-        let table: Vec<u8> = self.offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
-        let products = self.at(upload(engine, &table)?.address);
+        let [.., format] = formats(entry);
+        let d = session.output(format, vec![format.poison(); inner + GAP])?;
         let d_stride = places.get(1).map_or(0, |&second| second as u64);
-        let d_ref = MatrixRef::new(d.address, d_ld as u64).every(d_stride);
-        let linear = LinearArguments { alpha, beta, c: (beta != 0.0).then_some(c_ref) };
-        let mut call =
-            Call { products, a: a_ref, b: b_ref, scales, d: d_ref, epilogue: linear, ..Call::of(problem) };
-        let upload = &mut |bytes: &[u8]| Ok::<_, RunError>(upload(engine, bytes)?.address);
-        storage::bring(entry, &mut call, [a, b], &matrices.weights, upload)?;
-        let workspace = engine.workspace(entry.workspace(&call, slots))?;
-        buffers.extend(workspace.map(|workspace| workspace.buffer()));
-        let launch = entry.launch(&Call { workspace, ..call }, slots)?;
-        let time = match &launch {
-            Some(launch) => Some(engine.launch(program, launch.grid, &launch.arguments)?),
-            None => None,
-        };
-        let after = format.elements(&engine.read(d)?);
+        call.d = MatrixRef::new(d.buffer.address, d_ld as u64).every(d_stride);
+        let (c, [alpha, beta]) = (session.matrices(&matrices.c)?, self.factors);
+        let linear = LinearArguments { alpha, beta, c: (beta != 0.0).then_some(c) };
+        let ran = session.launch((entry, program), call.with(linear))?;
+        let placed = places.iter().zip(&rows).zip(&ranges).enumerate();
+        let placed = placed.map(|(i, ((&begin, &rows), &range))| Placed {
+            case: matrices.product(self, i, (rows, range)),
+            begin,
+            ld: d_ld,
+        });
+        SeveralOutcome::of(session, (entry, &ran), &d, placed, runs)
+    }
 
-        let mut outcome = SeveralOutcome::new(time, after.clone());
-        let mut inside = vec![false; after.len()];
-        for (i, ((&place, &[first, m]), &range)) in places.iter().zip(&rows).zip(&ranges).enumerate() {
-            let element = |row: u32, column: u32| place + row as usize * d_ld + column as usize;
-            let mut dense = Vec::new();
-            for (row, column) in (0..m).flat_map(|row| (0..problem.n).map(move |column| (row, column))) {
-                dense.push(after[element(row, column)]);
-                inside[element(row, column)] = true;
-            }
-            let product = matrices.product(self, i, ([first, m], range));
-            let sums = product.sums(accumulators(entry), &|_| ());
-            let checked = product.compare(format, &sums, None, &vec![format.poison(); dense.len()], &dense);
-            outcome.add(i, checked);
-        }
-        let touched = (0..after.len()).find(|&at| !inside[at] && after[at] != before[at]);
-        if let Some(at) = touched.filter(|_| outcome.mismatch.is_none()) {
-            let got = format.decode(after[at]);
-            outcome.mismatch =
-                Some(format!("element {at} of D's memory is of no product and was overwritten with {got}"));
-        }
-        if let Some(launch) = &launch {
-            let again = Again { program, launch, d, format, before: &before, first: &after };
-            outcome.repeat(&again, engine, runs, buffers)?;
-        }
-        Ok(outcome)
+    /// A call of the matrices, without D, and without operands in another form than they are multiplied.
+    fn call(&self, to: &mut impl Upload, matrices: &Matrices) -> Result<Call<()>, EngineError> {
+        let (a, b) = (to.matrices(&matrices.a)?, to.matrices(&matrices.b)?);
+        let scales = matrices.scales.as_ref().map(|[a, b]| to.scales([a, b])).transpose()?;
+        let products = self.at(to.words(&self.offsets)?);
+        Ok(Call { products, a, b, scales, ..Call::of(self.problem) }.with(()))
     }
 
     fn matrices(&self, entry: &AnyGemm) -> Matrices {

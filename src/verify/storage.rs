@@ -15,9 +15,10 @@
 
 use collective::sparse::{self, SparseError};
 use collective::{GroupScales, WeightsSpec};
-use kernel::{AnyGemm, Call, GemmProblem, MatrixRef};
+use kernel::{AnyGemm, Call, EngineError, GemmProblem, MatrixRef};
 
 use super::product::{formats, of_kernels};
+use super::session::Upload;
 use super::{HostMatrix, Weights, weights::Code};
 
 /// The weights in few bits of a kernel, and whether they are the caller's B; `None` if no operand is in few
@@ -112,11 +113,7 @@ fn lines(operand: &HostMatrix, is_b: bool) -> ([u32; 2], Vec<u32>) {
 }
 
 /// The compressed sparse operands of several GEMMs, one after the other: kept elements, and metadata.
-fn place_sparse<E>(
-    all: &[HostMatrix],
-    is_b: bool,
-    upload: &mut dyn FnMut(&[u8]) -> Result<u64, E>,
-) -> Result<[MatrixRef; 2], E> {
+fn place_sparse(all: &[HostMatrix], is_b: bool, to: &mut impl Upload) -> Result<[MatrixRef; 2], EngineError> {
     let (mut values, mut metadata) = (Vec::new(), Vec::new());
     let (mut lds, mut strides) = ([16; 2], [0; 2]);
     for operand in all {
@@ -130,14 +127,14 @@ fn place_sparse<E>(
             line.resize(ld as usize, operand.format.poison());
             values.extend(operand.format.memory(&line));
         }
-        metadata.extend(compressed.metadata.iter().flat_map(|word| word.to_le_bytes()));
         lds = [ld.into(), sparse::metadata_ld(format, k).max(sparse::WORDS).into()];
         strides = [u64::from(mn) * u64::from(ld), compressed.metadata.len() as u64];
+        metadata.extend(compressed.metadata);
     }
     let stride = |i: usize| if all.len() > 1 { strides[i] } else { 0 };
     Ok([
-        MatrixRef::new(upload(&values)?, lds[0]).every(stride(0)),
-        MatrixRef::new(upload(&metadata)?, lds[1]).every(stride(1)),
+        MatrixRef::new(to.upload(&values)?, lds[0]).every(stride(0)),
+        MatrixRef::new(to.words(&metadata)?, lds[1]).every(stride(1)),
     ])
 }
 
@@ -145,22 +142,22 @@ fn place_sparse<E>(
 /// address to the call. With several GEMMs, uploads the operands of all. Does nothing for other kernels.
 ///
 /// # Errors
-/// Those of `upload`, which returns the address of uploaded bytes.
-pub(super) fn bring<E, F>(
+/// The engine fails.
+pub(super) fn bring<F>(
     entry: &AnyGemm,
     call: &mut Call<F>,
     [a, b]: [&[HostMatrix]; 2],
     weights: &[Weights],
-    upload: &mut dyn FnMut(&[u8]) -> Result<u64, E>,
-) -> Result<(), E> {
+    to: &mut impl Upload,
+) -> Result<(), EngineError> {
     if let Some((spec, is_b)) = of_few_bits(entry) {
-        let (codes, scales) = place(weights, spec, upload)?;
+        let (codes, scales) = place(weights, spec, to)?;
         *if is_b { &mut call.b } else { &mut call.a } = codes;
         call.group_scales = (spec.group > 0).then_some(scales);
     }
     let [of_a, of_b] = entry.plan().sparse();
     if of_a || of_b {
-        let [values, metadata] = place_sparse(if of_b { b } else { a }, of_b, upload)?;
+        let [values, metadata] = place_sparse(if of_b { b } else { a }, of_b, to)?;
         *if of_b { &mut call.b } else { &mut call.a } = values;
         call.metadata = Some(metadata);
     }
@@ -169,26 +166,24 @@ pub(super) fn bring<E, F>(
 
 /// Uploads the weights of several GEMMs, one after the other: returns the addresses of codes, scales and zero
 /// points.
-fn place<E>(
+fn place(
     all: &[Weights],
     spec: WeightsSpec,
-    upload: &mut dyn FnMut(&[u8]) -> Result<u64, E>,
-) -> Result<(MatrixRef, GroupScales), E> {
+    to: &mut impl Upload,
+) -> Result<(MatrixRef, GroupScales), EngineError> {
     let code = spec.code;
     let of_one = |weights: &Weights| {
         collective::weights::reorder(code, weights.extents, &weights.codes)
             .expect("codes that were drawn are numbers")
     };
     let units: Vec<Vec<u8>> = all.iter().map(of_one).collect();
-    let stride = |length: usize| if all.len() > 1 { length as u64 } else { 0 };
     let first = units.first().map_or(0, |units| units.len() * 8 / code.bits() as usize);
+    let stride = if all.len() > 1 { first as u64 } else { 0 };
     let ld = all.first().map_or(0, |weights| collective::weights::ld(code, weights.extents[1]));
-    let codes = MatrixRef::new(upload(&units.concat())?, ld).every(stride(first));
-    let mut matrices = |of: fn(&Weights) -> Option<&HostMatrix>| -> Result<MatrixRef, E> {
+    let codes = MatrixRef::new(to.upload(&units.concat())?, ld).every(stride);
+    let mut matrices = |of: fn(&Weights) -> Option<&HostMatrix>| {
         let found: Vec<&HostMatrix> = all.iter().filter_map(of).collect();
-        let Some(first) = found.first() else { return Ok(MatrixRef::NONE) };
-        let bytes: Vec<u8> = found.iter().flat_map(|matrix| matrix.bytes()).collect();
-        Ok(MatrixRef::new(upload(&bytes)?, first.ld.into()).every(stride(first.bits.len())))
+        if found.is_empty() { Ok(MatrixRef::NONE) } else { to.matrices(found) }
     };
     let scales = matrices(|weights| weights.scales.as_ref())?;
     Ok((codes, GroupScales { scales, zeros: matrices(|weights| weights.zeros.as_ref())? }))

@@ -18,9 +18,10 @@
 
 use std::time::Duration;
 
-use kernel::{AnyGemm, Buffer, Engine, EngineError, Kernel, MatrixRef, Transpose, Transposition};
+use kernel::{AnyGemm, Kernel, MatrixRef, Transpose, Transposition};
 
 use super::product::{RunError, of_kernels, orders};
+use super::session::{Session, Upload};
 use super::{HostMatrix, Order};
 
 /// Whether A, and B, must be transposed for a kernel. Never for operands in few bits and sparse operands:
@@ -51,20 +52,16 @@ pub fn transposition(
     Ok((transpose, Transposition { rows, columns, count: 1, a, d }, columns as usize * ld * bytes))
 }
 
-/// Uploads bytes to an engine.
-type Upload<'a> = &'a mut dyn FnMut(&mut dyn Engine, &[u8]) -> Result<Buffer, EngineError>;
-
 /// Transposes an operand in device memory. Returns the place of the transpose, and the device time.
 pub(super) fn transpose(
-    engine: &mut dyn Engine,
+    session: &mut Session<'_>,
     matrix: &HostMatrix,
     place: MatrixRef,
-    upload: Upload<'_>,
 ) -> Result<(MatrixRef, Duration), RunError> {
     let (transpose, mut what, bytes) = transposition(matrix, place)?;
     // Poison the destination, so that an unwritten element makes the result wrong.
     let poison = vec![matrix.format.poison(); bytes / transpose.bytes() as usize];
-    what.d.address = upload(engine, &matrix.format.memory(&poison))?.address;
-    let time = transpose.run(engine, &what)?.unwrap_or_default();
+    what.d.address = session.upload(&matrix.format.memory(&poison))?;
+    let time = transpose.run(session.engine, &what)?.unwrap_or_default();
     Ok((what.d, time))
 }

@@ -36,7 +36,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use collective::tree::{AnyNode, Host, Memory, Node, NodeError, Path, Reach, Scratch, Shape, Written};
-use collective::{BlockScales, Bounded, Epilogue, EpilogueSpec, Evaluated, FormulaArguments, Treed};
+use collective::{Bounded, Epilogue, EpilogueSpec, Evaluated, FormulaArguments, Treed};
 use kernel::{
     AnyGemm, Arguments, Buffer, Call, Engine, EngineError, EpilogueArgs, Gemm, GemmConfig, GemmProblem,
     KernelSpec, Launch, LaunchError, MatrixRef, Program, UnknownConfig,
@@ -47,6 +47,7 @@ use reference::{Elements, Wanted};
 use self::places::Places;
 use super::matrix::Fill;
 use super::product::{accumulators, formats, orders, random_scales, scaled};
+use super::session::Upload;
 use super::{Accumulators, Format, HostMatrix, Order, Scales, storage};
 
 /// An epilogue with its arguments, on the host.
@@ -272,6 +273,12 @@ const POISON: u8 = 0xff;
 /// Number of bytes after a matrix that must not change.
 const GUARD: usize = 64;
 
+impl Upload for Bench<'_> {
+    fn upload(&mut self, bytes: &[u8]) -> Result<u64, EngineError> {
+        Self::upload(self, bytes)
+    }
+}
+
 impl<'e> Bench<'e> {
     /// A bench on an engine. The seed determines the random values.
     pub fn new(engine: &'e mut dyn Engine, seed: u64) -> Self {
@@ -457,22 +464,13 @@ impl<'e> Bench<'e> {
         let random = [operand(of_a, [m, k], a_order), operand(of_b, [k, n], b_order)];
         let ([host_a, host_b], weights) = storage::fitted(gemm, problem, random, &mut self.random);
         let scales = random_scales(gemm, problem, &mut self.random);
-        let matrix = |address, matrix: &HostMatrix| MatrixRef::new(address, matrix.ld.into());
         let slots = self.engine.slots(&gemm.program()?)?;
-        let a = matrix(self.upload(&host_a.bytes())?, &host_a);
-        let b = matrix(self.upload(&host_b.bytes())?, &host_b);
-        let scales = match scales {
-            None => None,
-            Some(scales) => {
-                let [of_a, of_b] = scales.map(|scales| scales.values);
-                let [a, b] = [self.upload(&of_a.bytes())?, self.upload(&of_b.bytes())?];
-                Some(BlockScales { a: matrix(a, &of_a), b: matrix(b, &of_b) })
-            }
-        };
-        let multiplied = [a, b];
+        let multiplied @ [a, b] = [self.matrices([&host_a])?, self.matrices([&host_b])?];
+        let scales = scales.as_ref().map(|scales| scales.each_ref().map(core::slice::from_ref));
+        let scales = scales.map(|scales| self.scales(scales)).transpose()?;
         let mut call = Call { a, b, scales, d, ..Call::of(problem) };
         let operands = [&host_a, &host_b].map(core::slice::from_ref);
-        storage::bring(gemm, &mut call, operands, weights.as_slice(), &mut |bytes| self.upload(bytes))?;
+        storage::bring(gemm, &mut call, operands, weights.as_slice(), self)?;
         let call = call.with(given);
         let workspace = self.engine.workspace(gemm.workspace(&call, slots))?;
         self.check_call(gemm, &Call { workspace, ..call }, host, multiplied)

@@ -3,12 +3,12 @@
 use std::cell::Cell;
 
 use collective::tree::{AnyNode, Node, Shape};
-use collective::{BlockScales, Bounded, Formula, FormulaArguments};
+use collective::{Bounded, Formula, FormulaArguments};
 use kernel::{AnyGemm, Call, MatrixRef};
 
 use super::super::product::accumulators;
+use super::super::storage;
 use super::super::tree::{Bench, Checked, TreeError};
-use super::super::{HostMatrix, Scales, storage};
 use super::{GAP, SeveralProducts};
 
 impl SeveralProducts {
@@ -32,25 +32,7 @@ impl Bench<'_> {
     ) -> Result<Checked, TreeError> {
         let problem = several.problem;
         let matrices = several.matrices(gemm);
-        let mut place = |all: &[HostMatrix]| -> Result<MatrixRef, TreeError> {
-            let bytes: Vec<u8> = all.iter().flat_map(HostMatrix::bytes).collect();
-            let stride = if all.len() > 1 { all[0].bits.len() as u64 } else { 0 };
-            let ld = all.first().map_or(16, |matrix| matrix.ld).into();
-            Ok(MatrixRef::new(self.upload(&bytes)?, ld).every(stride))
-        };
-        let (a, b) = (place(&matrices.a)?, place(&matrices.b)?);
-        let scales = match &matrices.scales {
-            None => None,
-            Some(scales) => {
-                let values =
-                    |of: &[Scales]| of.iter().map(|scales| scales.values.clone()).collect::<Vec<_>>();
-                let [a, b] = scales.each_ref().map(|of| values(of));
-                Some(BlockScales { a: place(&a)?, b: place(&b)? })
-            }
-        };
-        let table: Vec<u8> = several.offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
-        let products = several.at(self.upload(&table)?);
-
+        let mut call = several.call(self, &matrices)?;
         let (rows, ranges) = (several.rows(), several.ranges(gemm.plan().mainloop.tile[2]));
         let spec = gemm.plan().epilogue;
         let columns = (problem.n >> spec.halvings) as usize;
@@ -67,11 +49,9 @@ impl Bench<'_> {
         let address = self.output(elements * bytes)?;
         let d = MatrixRef::new(address, columns as u64).every(between as u64);
 
-        let mut call = Call { products, a, b, scales, d, ..Call::of(problem) };
-        storage::bring(gemm, &mut call, [&matrices.a, &matrices.b], &matrices.weights, &mut |bytes| {
-            self.upload(bytes)
-        })?;
-        let call = call.with(arguments.clone());
+        let operands = [&matrices.a[..], &matrices.b];
+        storage::bring(gemm, &mut call, operands, &matrices.weights, self)?;
+        let call = Call { d, ..call.with(arguments.clone()) };
         let program = gemm.program()?;
         let slots = self.engine().slots(&program)?;
         let workspace = self.engine().workspace(gemm.workspace(&call, slots))?;
