@@ -81,7 +81,7 @@ pub use epilogue::{
     StoreDevice, StorePath, StoreSpec, Stored, TmaStore, Transposed, TreeEpilogue, Treed, Values,
 };
 pub use extent::Extent;
-pub use fixup::{FixUp, Share, exchange_in_cluster, sums_bytes};
+pub use fixup::{FixUp, Partial, Share, Slot, SlotPlan, Slots, exchange_in_cluster, sums_bytes};
 pub use float8::{F8E4M3, F8E5M2};
 pub use form::{Batch, Form, Forms};
 pub use formula::{Formula, FormulaArguments, FormulaError, Input};

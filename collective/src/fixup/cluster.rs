@@ -3,7 +3,7 @@
 
 use ptx::{Builder, Number, Special};
 
-use super::{GROUPS, Part, group_bytes, in_vectors, places};
+use super::{GROUPS, group_bytes, groups, in_vectors, places};
 use crate::mainloop::Fragment;
 use crate::plan::{CtaPlan, Plan};
 
@@ -32,7 +32,7 @@ pub fn exchange_in_cluster<'f, T: Number + Default>(
     f.barrier_sync(CtaPlan::CTA_BARRIER, plan.mainloop.consumers * 128);
     let of_warpgroup = (sums_bytes(plan) / u64::from(plan.mainloop.sharing())) as u32;
     let own = fragment.shared + fragment.warpgroup * of_warpgroup + fragment.thread * 16;
-    for (group, offset) in Part::groups(fragment) {
+    for (group, offset) in groups(fragment) {
         let [a, b, c, d] = group.map(|value| value.get());
         match places::<T>() {
             [_, _, 8, _] => f.store_shared(own, offset, [a, b, c, d]),
@@ -47,14 +47,14 @@ pub fn exchange_in_cluster<'f, T: Number + Default>(
 
     let narrow = plan.narrowed(GROUPS * 8);
     let [_, n, _] = narrow.mainloop.tile;
-    let (groups, columns) = (n / 8, plan.mainloop.tile[1] / n);
+    let (count, columns) = (n / 8, plan.mainloop.tile[1] / n);
     let of_ranks: Vec<_> = (0..parts).map(|rank| f.map_shared(own, rank)).collect();
     let index = f.variable(f.special(Special::ClusterRank));
     f.while_(
         || index.get().less_than(plan.blocks() * columns),
         || {
-            let first = index.get() * (groups * group_bytes::<T>().unsigned_abs());
-            let totals: Vec<_> = (0..groups * 4).map(|_| f.variable(T::default())).collect();
+            let first = index.get() * (count * group_bytes::<T>().unsigned_abs());
+            let totals: Vec<_> = (0..count * 4).map(|_| f.variable(T::default())).collect();
             for &of_rank in &of_ranks {
                 let at = of_rank + first;
                 for (i, totals) in (0..).zip(totals.chunks_exact(4)) {
