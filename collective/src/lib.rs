@@ -58,6 +58,7 @@ pub mod functions;
 mod group_scales;
 mod mainloop;
 mod operand;
+pub mod operands;
 pub mod pipeline;
 mod plan;
 pub mod queue;

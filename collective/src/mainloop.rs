@@ -51,10 +51,10 @@ use ptx::{Builder, Scalar, Value, Var};
 use crate::extent::Extent;
 use crate::form::Forms;
 use crate::operand::Matrix;
+use crate::operands::MainloopArguments;
 use crate::pipeline::{ClusterPosition, Position, Release, Turns};
 use crate::plan::{CtaPlan, MainloopNeeds, MainloopSpec, Plan};
 use crate::record::RecordDevice;
-use crate::tree::{NodeError, Path};
 
 /// A work unit in elements: where its output tile begins, and the range of k-tiles to accumulate.
 #[derive(Clone, Copy, Debug)]
@@ -295,7 +295,7 @@ pub trait Mainloop: 'static {
     const FORMS: Forms = Forms::SINGLE;
     /// Host arguments of its own, in addition to the operands: for example indices to gather rows by. `()` if
     /// there are none.
-    type Arguments: Default;
+    type Arguments: MainloopArguments;
 
     /// The emitter of this mainloop.
     fn emitter() -> Arc<dyn MainloopEmitter>;
@@ -305,16 +305,6 @@ pub trait Mainloop: 'static {
     /// # Errors
     /// A sentence that names the argument, its value, and what is allowed.
     fn check(_own: &Self::Arguments, _a: Matrix, _b: Matrix) -> Result<(), String> {
-        Ok(())
-    }
-
-    /// Reports the memory that the mainloop's own arguments name: each address once, by
-    /// [`Path::reads`](crate::tree::Path::reads) or [`Path::writes`](crate::tree::Path::writes). A and B are
-    /// not reported here. By default: none.
-    ///
-    /// # Errors
-    /// Memory that the launch may not access.
-    fn accesses(_own: &Self::Arguments, _a: Matrix, _b: Matrix, _path: &Path<'_>) -> Result<(), NodeError> {
         Ok(())
     }
 
@@ -357,6 +347,17 @@ pub trait DeviceMainloop<'f> {
     /// Emitted in a grouped launch for the lanes of a CTA's first warp, after the wait for the kernels before.
     /// A barrier follows.
     fn prepare(&self, _f: &'f Builder, _plan: &Plan) {}
+
+    /// Emitted per work unit, for every role: the k-tiles that are needed, if the device knows that some are not,
+    /// such as those of a triangle. All roles get the part of the work unit's own range that lies in it, which may be
+    /// empty. A split of K works with that: units add up what they have.
+    fn range(&self, _f: &'f Builder, _plan: &Plan, _piece: WorkUnit<'f>) -> Option<[Value<'f, u32>; 2]> {
+        None
+    }
+
+    /// Emitted for a pingpong consumer that leaves a work unit to another one: advances its positions in rings of the
+    /// mainloop's own ([`Position::skip`]). Its position in the kernel's ring is advanced already.
+    fn skip(&self, _f: &'f Builder, _plan: &Plan, _piece: WorkUnit<'f>) {}
 
     /// Emitted for the producer: copies a work unit into stages. [`MainloopSpec::producer`] says whether one
     /// thread or the warpgroup runs it. A mainloop with a producer must implement it; the default makes the

@@ -4,14 +4,14 @@ use core::fmt;
 
 use collective::tree::{AnyNode, Node, Path, Shape};
 use collective::{
-    Epilogue, EpilogueEmitter, FormulaArguments, LinearArguments, Mainloop, Matrix, MatrixRef, Output, Treed,
+    Epilogue, EpilogueEmitter, Format, FormulaArguments, LinearArguments, Matrix, MatrixRef, Output, Treed,
 };
 use ptx::abi::Argument;
 
 use crate::check::check_c;
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
-use crate::operands::Visited;
+use crate::operands::{Extents, MainloopArguments, Visit, Visited};
 
 /// Arguments of an epilogue: [`LinearArguments`] (alpha, beta and C), a formula's ([`FormulaArguments`]), a
 /// [`Tree`]'s, or those of an epilogue of your [`EpilogueArgs`]. [`WithMainloop`] adds arguments of a mainloop of your own.
@@ -128,29 +128,28 @@ pub struct Tree<'a, X: Node>(pub &'a X::Arguments);
 /// Arguments of the epilogue `E`, also of one of your own.
 pub struct EpilogueArgs<'a, E: Epilogue>(pub &'a E::Arguments);
 
-/// Arguments of an epilogue, and those of the mainloop `M`, of your own. [`Call::with_mainloop`] makes it.
+/// Arguments of an epilogue, and those of a mainloop of your own. [`Call::with_mainloop`] makes it.
 ///
 /// [`Call::with_mainloop`]: crate::Call::with_mainloop
-pub struct WithMainloop<'a, M: Mainloop, E> {
-    pub(crate) mainloop: &'a M::Arguments,
-    pub(crate) epilogue: E,
+#[derive(Clone, Debug)]
+pub struct WithMainloop<A, E> {
+    /// Arguments of the mainloop.
+    pub mainloop: A,
+    /// Arguments of the epilogue.
+    pub epilogue: E,
 }
 
-impl<M: Mainloop, E: Clone> Clone for WithMainloop<'_, M, E> {
-    fn clone(&self) -> Self {
-        Self { mainloop: self.mainloop, epilogue: self.epilogue.clone() }
+impl<A: MainloopArguments, E: Visited> Visited for WithMainloop<A, E> {
+    fn visit(&mut self, d: Extents, format: Format, visit: &mut dyn Visit) {
+        self.epilogue.visit(d, format, visit);
+    }
+
+    fn visit_mainloop(&mut self, problem: [u32; 3], visit: &mut dyn Visit) {
+        self.mainloop.visit(problem, visit);
     }
 }
 
-impl<M: Mainloop, E: fmt::Debug> fmt::Debug for WithMainloop<'_, M, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WithMainloop").field("epilogue", &self.epilogue).finish_non_exhaustive()
-    }
-}
-
-impl<M: Mainloop, E> Visited for WithMainloop<'_, M, E> {}
-
-impl<M: Mainloop, E: EpilogueArguments> EpilogueArguments for WithMainloop<'_, M, E> {
+impl<A: MainloopArguments, E: EpilogueArguments> EpilogueArguments for WithMainloop<A, E> {
     fn multiplied(&self) -> bool {
         self.epilogue.multiplied()
     }
@@ -177,7 +176,7 @@ impl<M: Mainloop, E: EpilogueArguments> EpilogueArguments for WithMainloop<'_, M
         operands: [Matrix; 2],
         path: &Path<'_>,
     ) -> Result<Vec<Argument>, LaunchError> {
-        kernel.operands_of::<M>(self.mainloop, operands, path)
+        kernel.operands_with(&self.mainloop, operands, path)
     }
 }
 

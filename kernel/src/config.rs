@@ -155,7 +155,7 @@ impl<C: GemmConfig> Bound<'_, C> {
         E: Borrow<<C::Epilogue as Epilogue>::Arguments>,
     {
         let call = call.lend().with(EpilogueArgs::<C::Epilogue>(call.epilogue.borrow()));
-        Gemm::<C>::kernel().launch(&call.with_mainloop::<C::Mainloop>(self.mainloop), slots)
+        Gemm::<C>::kernel().launch(&call.with_mainloop(self.mainloop.clone()), slots)
     }
 }
 

@@ -71,7 +71,7 @@ impl AnyGemm {
         let each_piece = |part, body: Body<'_, 'f>| {
             let queue = workspace.filter(|_| plan.queue.slots > 0);
             let queue = queue.map(|workspace| Queue::new(f, plan, shared, workspace, part));
-            self.each_piece(f, &schedule, outputs, queue, body);
+            self.each_piece(f, (&*mainloop, &schedule), outputs, queue, body);
         };
         let thread = f.special(Special::ThreadX) % 128;
         let produce = || {
@@ -129,7 +129,10 @@ impl AnyGemm {
                         f.if_else(
                             own,
                             || multiply(piece, extent, share),
-                            || position.skip(piece.k_end - piece.k_begin),
+                            || {
+                                position.skip(piece.k_end - piece.k_begin);
+                                mainloop.skip(f, plan, piece);
+                            },
                         );
                     });
                 }
@@ -179,7 +182,7 @@ impl AnyGemm {
     fn each_piece<'f>(
         &self,
         f: &'f Builder,
-        parameters: &[Value<'f, u32>],
+        (mainloop, parameters): (&dyn DeviceMainloop<'f>, &[Value<'f, u32>]),
         outputs: &Outputs<'_, 'f>,
         queue: Option<Queue<'f>>,
         body: Body<'_, 'f>,
@@ -208,7 +211,12 @@ impl AnyGemm {
             });
             let columns = columns(f, plan, n, extent);
             let (group, record) = (extent.group, extent.record);
-            body(WorkUnit { m, n, k_begin, k_end, columns, group, record }, extent, share);
+            let mut piece = WorkUnit { m, n, k_begin, k_end, columns, group, record };
+            if let Some([first, end]) = mainloop.range(f, plan, piece) {
+                piece.k_begin = k_begin.max(first);
+                piece.k_end = k_end.min(end).max(piece.k_begin);
+            }
+            body(piece, extent, share);
         };
         self.scheduler.emit(f, &mut WorkLoop { parameters, tiles, worker, workers, draw, body: &mut body });
     }

@@ -457,15 +457,15 @@ pub enum LaunchError {
         /// Which one, and what is needed.
         reason: String,
     },
-    /// The arguments are those of another mainloop than the kernel's.
+    /// The arguments are not of the type that the kernel's mainloop takes.
     #[error(
-        "the mainloop is `{mainloop}`, and the arguments are those of {given}: pass those of the kernel's own mainloop; \
+        "the mainloop is `{mainloop}`, and it does not take {given}: pass the `Arguments` of the kernel's own mainloop; \
          a kernel made from a spec takes none"
     )]
     OtherMainloop {
         /// The kernel's mainloop.
         mainloop: String,
-        /// The type of the mainloop that the arguments belong to.
+        /// The type of the arguments.
         given: &'static str,
     },
     /// A role of your own gives more or fewer arguments than it declares parameters.

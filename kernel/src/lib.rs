@@ -81,6 +81,8 @@ mod launch;
 pub mod legal;
 pub mod operands;
 mod outputs;
+#[cfg(feature = "records")]
+mod own;
 mod problem;
 mod products;
 mod program;
@@ -113,6 +115,8 @@ pub use family::{Family, Predicted, cheapest};
 pub use form::{Batched, GroupedContiguous, GroupedMasked, KGrouped, PointerArray};
 pub use gemm::AnyGemm;
 pub use kernel::Kernel;
+#[cfg(feature = "records")]
+pub use own::{GemmFamily, OwnGemm};
 pub use problem::{Call, GemmProblem, Launch, WorkspaceRef};
 pub use products::GroupedProblem;
 pub use program::Program;

@@ -12,137 +12,17 @@ mod random;
 #[cfg(test)]
 mod tests;
 
-use collective::{
-    BlockScales, Code, Format, GroupScales, LinearArguments, MatrixRef, Record, sparse, weights,
-};
+use collective::{BlockScales, Format, GroupScales, LinearArguments, Record, sparse, weights};
 use cute_rs::atom::{Major, unit};
 
 use crate::gemm::AnyGemm;
 use crate::problem::{Call, GemmProblem, WorkspaceRef};
 use crate::products::GroupedProblem;
 use crate::types::Types;
+pub use collective::operands::{Contents, Extents, MainloopArguments, Memory, Visit};
 pub use places::{Fill, Piece, Places};
 #[cfg(any(feature = "tune", test))]
-pub use random::random;
-
-/// Sees the parts of a call, one after the other.
-pub trait Visit {
-    /// A piece of device memory. Its address is 0 if there is none.
-    fn memory(&mut self, memory: Memory<'_>);
-
-    /// A leading dimension, a stride, or a number of bytes.
-    fn length(&mut self, _length: &mut u64) {}
-
-    /// An extent, or a number of GEMMs or of rows.
-    fn count(&mut self, _count: &mut u32) {}
-
-    /// A factor.
-    fn factor(&mut self, _factor: &mut f32) {}
-
-    /// Which of several forms a part has: for example whether it is given.
-    fn form(&mut self, _form: u32) {}
-
-    /// There are parts that cannot be visited: arguments of an epilogue or of a mainloop of one's own.
-    fn hidden(&mut self) {}
-
-    /// A matrix, which is written or not. Its leading dimension and its stride are its own.
-    fn matrix(
-        &mut self,
-        name: &'static str,
-        (contents, writes): (Contents, bool),
-        matrix: &mut MatrixRef,
-        extents: Extents,
-    ) {
-        let MatrixRef { address, ld, stride } = matrix;
-        let extents = Extents { ld: *ld, stride: *stride, ..extents };
-        self.memory(Memory { name, address, extents, contents, writes });
-        self.length(ld);
-        self.length(stride);
-    }
-}
-
-/// A piece of device memory that a call accesses.
-#[derive(Debug)]
-pub struct Memory<'a> {
-    /// What it is, in the words of errors.
-    pub name: &'static str,
-    /// Where it begins.
-    pub address: &'a mut u64,
-    /// How far it reaches.
-    pub extents: Extents,
-    /// What is there.
-    pub contents: Contents,
-    /// Whether the kernel writes it.
-    pub writes: bool,
-}
-
-/// What a piece of memory contains.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Contents {
-    /// Elements of A (0) or B (1). Those of a sparse operand are the kept ones.
-    Multiplied(usize, Format),
-    /// Elements of A (0) or B (1) in fewer bits than are multiplied, in the order of
-    /// [`collective::weights::reorder`].
-    Codes(usize, Code),
-    /// Elements of C.
-    Source(Format),
-    /// Elements of D.
-    Output(Format),
-    /// Factors of blocks, in `f32`.
-    Scales,
-    /// Factors, or zero points, of groups of weights, in the format that is multiplied.
-    GroupScales(Format),
-    /// Factors of groups of weights that are powers of two: exponents of 8 bits.
-    Exponents,
-    /// Where the kept elements of a sparse operand of this format were.
-    Metadata(Format),
-    /// Numbers of 32 bits that divide the call's GEMMs: [`GroupedProblem::table`].
-    Table,
-    /// [`Record`]s.
-    Records,
-    /// The workspace, zero at first.
-    Workspace,
-    /// Elements that are only moved; their size in bytes.
-    Elements(u32),
-    /// A report. All its bits are set before the launch.
-    Report,
-}
-
-/// The extents of a piece of memory: `count` matrices of `lines` lines of `length` elements.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Extents {
-    /// Bits per element.
-    pub bits: u32,
-    /// Consecutive elements of a line.
-    pub length: u64,
-    /// Lines of a matrix.
-    pub lines: u32,
-    /// Elements from one line to the next.
-    pub ld: u64,
-    /// Number of matrices.
-    pub count: u32,
-    /// Elements from one matrix to the next.
-    pub stride: u64,
-}
-
-impl Extents {
-    /// A line of `length` consecutive elements.
-    pub const fn line(bits: u32, length: u64) -> Self {
-        Self { bits, length, lines: 1, ld: 0, count: 1, stride: 0 }
-    }
-
-    /// Bytes from the first element to the end of the last one; 0 if there are no elements.
-    pub fn bytes(&self) -> u64 {
-        let Self { bits, length, lines, ld, count, stride } = *self;
-        if length == 0 || lines == 0 || count == 0 {
-            return 0;
-        }
-        let [lines, count] = [lines, count].map(|extent| u128::from(extent) - 1);
-        let last = lines * u128::from(ld) + count * u128::from(stride);
-        let all = (last + u128::from(length)) * u128::from(bits);
-        u64::try_from(all.div_ceil(8)).unwrap_or(u64::MAX)
-    }
-}
+pub use random::{random, random_contents};
 
 /// How the matrices of a call are stored. With the call's extents it says how far each of them reaches.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -177,6 +57,9 @@ pub trait Visited {
     fn visit(&mut self, _d: Extents, _format: Format, visit: &mut dyn Visit) {
         visit.hidden();
     }
+
+    /// Visits arguments of the mainloop, as [`MainloopArguments::visit`]. By default there are none.
+    fn visit_mainloop(&mut self, _problem: [u32; 3], _visit: &mut dyn Visit) {}
 }
 
 impl Visited for () {
@@ -229,6 +112,8 @@ impl<E: Visited> Call<E> {
             let (contents, extents) = of.metadata(problem);
             visit.matrix("the metadata of a sparse operand", (contents, false), metadata, extents);
         }
+        let k = if of.counts[0] > 0 { problem.k } else { 0 };
+        epilogue.visit_mainloop(if of.written { [problem.m, problem.n, k] } else { [0; 3] }, visit);
         let (format, extents) = of.output(problem);
         visit.matrix("D", (Contents::Output(format), true), d, extents);
         epilogue.visit(extents, format, visit);

@@ -1,11 +1,12 @@
 //! What a caller passes to a kernel: the problem, the matrices, the workspace.
 
-use collective::{BlockScales, GroupScales, LinearArguments, Mainloop, MatrixRef};
+use collective::{BlockScales, GroupScales, LinearArguments, MatrixRef};
 use ptx::abi::{Argument, Grid};
 
 use crate::arguments::WithMainloop;
 use crate::buffer::Buffer;
 use crate::error::LaunchError;
+use crate::operands::MainloopArguments;
 use crate::products::GroupedProblem;
 
 /// Extents of one GEMM, `D (M, N) = alpha * A (M, K) * B (K, N) + beta * C (M, N)`, in elements.
@@ -261,13 +262,12 @@ impl<E> Call<E> {
         Call { problem, products, a, b, scales, group_scales, metadata, d, epilogue, workspace }
     }
 
-    /// Adds arguments of the mainloop `M`, of your own. A call without them has the mainloop's default ones.
+    /// Adds arguments of a mainloop of your own. A call without them has the mainloop's default ones.
     ///
     /// They are part of what [`Loaded`](crate::driver::Loaded) compares: two calls that differ in them are
     /// two launches.
-    pub fn with_mainloop<M: Mainloop>(self, own: &M::Arguments) -> Call<WithMainloop<'_, M, E>> {
-        let call = self.lend();
-        call.with(WithMainloop { mainloop: own, epilogue: self.epilogue })
+    pub fn with_mainloop<A: MainloopArguments>(self, mainloop: A) -> Call<WithMainloop<A, E>> {
+        self.lend().with(WithMainloop { mainloop, epilogue: self.epilogue })
     }
 
     /// The same call without epilogue arguments.

@@ -1,36 +1,54 @@
 //! Mainloops whose type is known: their own arguments, checked, as values of the kernel's parameters.
 
-use core::any::{TypeId, type_name};
+use core::any::{Any, type_name};
 use std::sync::{Arc, OnceLock};
 
-use collective::tree::Path;
+use collective::operands::{MainloopArguments, Memory, Visit};
+use collective::tree::{NodeError, Path};
 use collective::{Mainloop, Matrix};
 use ptx::abi::Argument;
 
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
 
-/// Values of a mainloop's parameters for its operands.
-type Operands = fn(&AnyGemm, [Matrix; 2], &Path<'_>) -> Result<Vec<Argument>, LaunchError>;
+/// Values of a mainloop's parameters for its operands and for arguments of its own, the default ones if there are
+/// none; `None` if the mainloop takes arguments of another type.
+type Operands =
+    fn(&AnyGemm, Option<&dyn Any>, [Matrix; 2], &Path<'_>) -> Option<Result<Vec<Argument>, LaunchError>>;
 
 /// The mainloop's type, for a kernel that was made from a type.
 #[derive(Clone)]
 pub(crate) struct MainloopType {
-    id: TypeId,
-    /// Values of the mainloop's parameters with its default arguments.
-    default: Operands,
+    operands: Operands,
     /// The name of the type of its own arguments.
     arguments: &'static str,
     /// Number of the mainloop's parameters, and of all parameters of the kernel, once they were counted.
     parameters: Arc<OnceLock<[usize; 2]>>,
 }
 
+/// Checks the memory that a mainloop's own arguments name.
+struct Told<'a> {
+    path: Path<'a>,
+    result: Result<(), String>,
+}
+
+impl Visit for Told<'_> {
+    fn memory(&mut self, memory: Memory<'_>) {
+        if self.result.is_ok() {
+            self.result =
+                self.path.then(memory.name).visited(&memory).map_err(|error: NodeError| error.to_string());
+        }
+    }
+}
+
 impl MainloopType {
     pub(crate) fn of<M: Mainloop>() -> Self {
         Self {
-            id: TypeId::of::<M>(),
-            default: |kernel, operands, path| {
-                kernel.operands_of::<M>(&M::Arguments::default(), operands, path)
+            operands: |kernel, own, operands, path| match own {
+                None => Some(kernel.operands_of::<M>(M::Arguments::default(), operands, path)),
+                Some(own) => {
+                    own.downcast_ref().cloned().map(|own| kernel.operands_of::<M>(own, operands, path))
+                }
             },
             arguments: type_name::<M::Arguments>(),
             parameters: Arc::default(),
@@ -45,32 +63,42 @@ impl AnyGemm {
         operands: [Matrix; 2],
         path: &Path<'_>,
     ) -> Result<Vec<Argument>, LaunchError> {
-        match &self.mainloop_type {
-            Some(known) => (known.default)(self, operands, path),
-            // A built-in mainloop, which has no arguments of its own.
-            None => Ok(self.mainloop.arguments(&self.plan, operands[0], operands[1])),
-        }
+        let known = self.mainloop_type.as_ref();
+        // A built-in mainloop has no arguments of its own.
+        let built_in = || Ok(self.mainloop.arguments(&self.plan, operands[0], operands[1]));
+        known.and_then(|known| (known.operands)(self, None, operands, path)).unwrap_or_else(built_in)
     }
 
-    /// Values of the mainloop's parameters for these operands, with arguments of its own. What memory they
-    /// name is checked against `path`.
-    pub(crate) fn operands_of<M: Mainloop>(
+    /// The same with arguments of the mainloop's own.
+    pub(crate) fn operands_with<A: MainloopArguments>(
         &self,
-        own: &M::Arguments,
+        own: &A,
+        operands: [Matrix; 2],
+        path: &Path<'_>,
+    ) -> Result<Vec<Argument>, LaunchError> {
+        let known = self.mainloop_type.as_ref();
+        known.and_then(|known| (known.operands)(self, Some(own), operands, path)).unwrap_or_else(|| {
+            let mainloop = self.mainloop.name(&self.plan.mainloop);
+            Err(LaunchError::OtherMainloop { mainloop, given: type_name::<A>() })
+        })
+    }
+
+    /// The memory that `own` names is checked against `path`.
+    fn operands_of<M: Mainloop>(
+        &self,
+        mut own: M::Arguments,
         [a, b]: [Matrix; 2],
         path: &Path<'_>,
     ) -> Result<Vec<Argument>, LaunchError> {
-        let mainloop = self.mainloop.name(&self.plan.mainloop);
-        if self.mainloop_type.as_ref().is_none_or(|known| known.id != TypeId::of::<M>()) {
-            return Err(LaunchError::OtherMainloop { mainloop, given: type_name::<M>() });
-        }
-        M::check(own, a, b)
-            .and_then(|()| M::accesses(own, a, b, &path.then("mainloop")).map_err(|error| error.to_string()))
-            .map_err(|reason| {
-                let arguments = type_name::<M::Arguments>();
-                LaunchError::Mainloop { mainloop, arguments, reason }
-            })?;
-        Ok(M::arguments(&self.plan, a, b, own))
+        let [m, n] = if self.plan.swapped() { [b.mn, a.mn] } else { [a.mn, b.mn] };
+        let mut told = Told { path: path.then("mainloop"), result: M::check(&own, a, b) };
+        own.visit([m, n, a.k], &mut told);
+        told.result.map_err(|reason| LaunchError::Mainloop {
+            mainloop: self.mainloop.name(&self.plan.mainloop),
+            arguments: type_name::<M::Arguments>(),
+            reason,
+        })?;
+        Ok(M::arguments(&self.plan, a, b, &own))
     }
 
     /// Checks that the roles gave a value for every parameter that they declare, and no more: `operands` by

@@ -348,12 +348,12 @@ fn memory_of_mainloops_is_lent() {
         for (why, own, lent, words) in [
             ("all is lent", first.address, &all[..], ""),
             ("another number of the same buffer", first.address + 64, &all[..], ""),
-            ("it is not lent", first.address, &all[..3], "mainloop.first is 4 B"),
-            ("the last byte is not lent", first.address + BYTES as u64 - 2, &all[..], "a multiple of 4 B"),
-            ("memory of the host", 1 << 33, &all[..], "mainloop.first is 4 B"),
-            ("nothing", 0, &all[..], "first is null"),
+            ("it is not lent", first.address, &all[..3], "first is 4 B"),
+            ("the last byte is not lent", first.address + BYTES as u64 - 2, &all[..], "first is 4 B"),
+            ("memory of the host", 1 << 33, &all[..], "first is 4 B"),
+            ("nothing", 0, &all[..], "first is 4 B at 0x0"),
         ] {
-            match loaded.launch(&stream, &call.with_mainloop::<Later>(&First(own)), lent) {
+            match loaded.launch(&stream, &call.with_mainloop(First(own)), lent) {
                 Ok(()) => assert_eq!(words, "", "{why}"),
                 Err(error) => {
                     let text = error.to_string();

@@ -49,7 +49,7 @@ fn a_mainloop_has_arguments_of_its_own() {
         (
             "another mainloop",
             AnyGemm::of::<Composed<Ours, LinearCombination<bf16>, OneTile<AlongM>>>("ours"),
-            "Later",
+            "First",
         ),
         (
             "one of a spec",
@@ -57,7 +57,7 @@ fn a_mainloop_has_arguments_of_its_own() {
             "a kernel made from a spec takes none",
         ),
     ] {
-        let error = gemm.launch(&call.with_mainloop::<Later>(&First(16)), 132).expect_err(why);
+        let error = gemm.launch(&call.with_mainloop(First(16)), 132).expect_err(why);
         assert!(matches!(error, LaunchError::OtherMainloop { .. }), "{why}: {error}");
         assert!(error.to_string().contains(words), "{why}: {error}");
     }
@@ -65,7 +65,7 @@ fn a_mainloop_has_arguments_of_its_own() {
         let own = First(engine.upload(&first.to_le_bytes()).expect("memory").address);
         let launch = Gemm::<Gathers>::bind(&own).launch(&call, 132);
         let launch = launch.expect("legal").expect("not empty");
-        let same = any.launch(&call.with_mainloop::<Later>(&own), 132);
+        let same = any.launch(&call.with_mainloop(own.clone()), 132);
         assert_eq!(same.expect("legal"), Some(launch.clone()));
         engine.launch(&program, launch.grid, &launch.arguments).expect("runs");
         // K-tiles beyond the last are zeros.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use falchion::collective::pipeline::{ClusterPosition, Position};
-use falchion::collective::tree::{NodeError, Path, Shape};
+use falchion::collective::operands::{MainloopArguments, Visit};
 use falchion::collective::{
     Consumer, DeviceMainloop, Finish, Form, Format, Forms, InFlight, Mainloop, MainloopEmitter,
     MainloopNeeds, MainloopSpec, Matrix, OperandMap, OperandTile, WorkUnit, WarpgroupMma, TensorCopy, TileLayout,
@@ -22,8 +22,18 @@ const SECOND: OperandTile = OperandTile::checked(Format::Bf16, Major::K, [64, 64
 /// The mainloop as a type.
 pub struct TwoB;
 /// The second B, of the same shape as the first.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Second(pub Option<Matrix>);
+
+impl MainloopArguments for Second {
+    fn visit(&mut self, _: [u32; 3], visit: &mut dyn Visit) {
+        visit.form(self.0.is_some().into());
+        if let Some(second) = &mut self.0 {
+            visit.operand("the second B", (1, Format::Bf16), Major::K, second);
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Emitter;
 struct Device<'f>([OperandMap<'f>; 3]);
@@ -53,11 +63,6 @@ impl Mainloop for TwoB {
             )),
             None => Err("the second B is missing: bind it".into()),
         }
-    }
-    fn accesses(own: &Second, _: Matrix, _: Matrix, path: &Path<'_>) -> Result<(), NodeError> {
-        let Some(Matrix { address, mn, k, ld, batch }) = own.0 else { return Ok(()) };
-        let matrix = MatrixRef::new(address, ld).every(batch.stride);
-        path.then("second").reads_matrix(Format::Bf16, matrix, Shape { m: mn, n: k })
     }
     fn arguments(plan: &Plan, a: Matrix, b: Matrix, own: &Second) -> Vec<Argument> {
         let [a_tile, b_tile] = plan.operands;

@@ -6,7 +6,9 @@
 
 use emulator::{Failure, Memory, Options, Program, Recorder, Schedule, Trace};
 use kernel::operands::{Contents, Extents, Fill, Piece, Places};
-use kernel::{Engine, EngineError, Family, Kernel, Launch, LaunchError, WorkspaceRef};
+use kernel::{
+    Engine, EngineError, Family, GemmFamily, GemmProblem, Kernel, Launch, LaunchError, OwnGemm, WorkspaceRef,
+};
 use ptx::VerifyError;
 use ptx::mutate::{Mutation, mutations};
 use thiserror::Error;
@@ -62,6 +64,28 @@ impl Inputs<'_> {
         }
         let mut random = fastrand::Rng::with_seed(self.seed);
         (0..self.most).map(|_| random.usize(0..count)).collect()
+    }
+}
+
+/// What the kernels of a [`GemmFamily`] must write.
+pub trait GemmReference: GemmFamily {
+    /// A row of D: values, and how far the kernel's may be from them.
+    fn row(problem: GemmProblem, row: usize, inputs: &Inputs<'_>) -> Vec<(f64, f64)>;
+}
+
+impl<F: GemmReference> Reference for OwnGemm<F> {
+    fn request(text: &str) -> Result<GemmProblem, String> {
+        let extents: Vec<_> = text.split('x').map_while(|extent| extent.parse().ok()).collect();
+        match extents[..] {
+            [m, n, k] if Self::problem(&GemmProblem { m, n, k }) == text => Ok(GemmProblem { m, n, k }),
+            _ => Err(format!("`{text}` was found, MxNxK was needed")),
+        }
+    }
+
+    fn expect(&self, problem: &GemmProblem, inputs: &Inputs<'_>) -> Vec<Expected> {
+        let GemmProblem { m, n, .. } = *problem;
+        let row = |row| (row * n as usize, F::row(*problem, row, inputs));
+        vec![Expected { name: "D", elements: inputs.chosen(m as usize).into_iter().map(row).collect() }]
     }
 }
 

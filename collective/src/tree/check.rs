@@ -5,6 +5,7 @@ use core::fmt;
 
 use crate::element::Format;
 use crate::operand::MatrixRef;
+use crate::operands::Memory;
 
 /// The extents of a node's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,13 +97,35 @@ impl Path<'_> {
         self.reaches(format, address, elements, true)
     }
 
+    /// Checks memory that the arguments of a mainloop visit.
+    ///
+    /// # Errors
+    /// Those of [`reads`](Self::reads) and [`writes`](Self::writes).
+    pub fn visited(&self, memory: &Memory<'_>) -> Result<(), NodeError> {
+        let (address, bytes) = (*memory.address, memory.extents.bytes());
+        if bytes > 0 {
+            self.reaches_bytes(memory.extents.bits / 8, address, bytes, memory.writes)
+        } else {
+            Ok(())
+        }
+    }
+
     fn reaches(&self, format: Format, address: u64, elements: u64, writes: bool) -> Result<(), NodeError> {
-        self.check_address(format, address)?;
+        let products = self.reach.map_or(0, |reach| reach.products);
+        let others = self.stride.saturating_mul(products.saturating_sub(1).into());
+        let bytes = if elements == 0 {
+            0
+        } else {
+            elements.saturating_mul(format.bytes().into()).saturating_add(others)
+        };
+        self.reaches_bytes(format.bytes(), address, bytes, writes)
+    }
+
+    fn reaches_bytes(&self, element: u32, address: u64, bytes: u64, writes: bool) -> Result<(), NodeError> {
+        self.check_address(element, address)?;
         let Some(reach) = self.reach else { return Ok(()) };
         reach.told.set(reach.told.get() + 1);
-        let others = self.stride.saturating_mul(reach.products.saturating_sub(1).into());
-        let bytes = elements.saturating_mul(format.bytes().into()).saturating_add(others);
-        if elements > 0 && !(reach.lent)(address, bytes, writes) {
+        if bytes > 0 && !(reach.lent)(address, bytes, writes) {
             return Err(self.error(NodeProblem::NotLent { address, bytes, writes }));
         }
         Ok(())
@@ -126,7 +149,7 @@ impl Path<'_> {
 
     fn matrix(&self, format: Format, matrix: MatrixRef, shape: Shape, writes: bool) -> Result<(), NodeError> {
         let MatrixRef { address, ld, stride } = matrix;
-        self.check_address(format, address)?;
+        self.check_address(format.bytes(), address)?;
         self.check_ld(format, ld, shape.n)?;
         let rows = u64::from(shape.m.saturating_sub(1)).saturating_mul(ld);
         let elements = if shape.m == 0 { 0 } else { rows.saturating_add(shape.n.into()) };
@@ -137,8 +160,8 @@ impl Path<'_> {
         NodeError { node: self.to_string(), problem }
     }
 
-    fn check_address(&self, format: Format, address: u64) -> Result<(), NodeError> {
-        let alignment = u64::from(format.bytes());
+    fn check_address(&self, element: u32, address: u64) -> Result<(), NodeError> {
+        let alignment = u64::from(element.max(1));
         if address == 0 {
             return Err(self.error(NodeProblem::Null));
         }

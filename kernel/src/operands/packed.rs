@@ -36,6 +36,7 @@ impl Visit for Packs {
             Contents::Codes(..)
             | Contents::Elements(_)
             | Contents::Table
+            | Contents::Indices(_)
             | Contents::Records
             | Contents::Report
             | Contents::Workspace => length,

@@ -32,6 +32,7 @@ impl Piece {
             | Contents::Output(format)
             | Contents::GroupScales(format) => Some(format),
             Contents::Scales => Some(Format::F32),
+            Contents::Indices(_) => Some(Format::S32),
             Contents::Codes(..)
             | Contents::Exponents
             | Contents::Metadata(_)
@@ -144,6 +145,10 @@ impl Fill {
                 (0..piece.bytes / 4).flat_map(|_| word().to_le_bytes()).collect()
             }
             Contents::Workspace => vec![0; piece.bytes],
+            Contents::Indices(below) => {
+                let index = |_| ((self.next() >> 32) as u32 % below.max(1)).to_le_bytes();
+                (0..piece.bytes / 4).flat_map(index).collect()
+            }
             Contents::Table | Contents::Records => {
                 piece.words.iter().flat_map(|word| word.to_le_bytes()).collect()
             }

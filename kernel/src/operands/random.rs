@@ -4,24 +4,31 @@ use collective::{Format, sparse};
 
 use super::Contents;
 
-impl Contents {
-    /// Random data for memory with these contents, to be repeated. It is empty for contents that are no random
-    /// numbers. With `zeros`, an operand has a zero for each element that a sparse one does not keep.
-    pub fn random(self, zeros: bool) -> Vec<u8> {
-        match self {
-            Self::Multiplied(_, format) if zeros => pruned(format),
-            Self::Multiplied(_, format) | Self::Source(format) => random(format),
-            // Every bit pattern is a code.
-            Self::Codes(..) => random(Format::E4m3),
-            Self::GroupScales(format) => random(format),
-            // 1/8 to 8, again and again.
-            Self::Exponents => (124..=130).collect(),
-            Self::Scales => factors(),
-            Self::Metadata(format) => metadata(format),
-            Self::Elements(_) => random(Format::E4m3),
-            Self::Output(_) | Self::Table | Self::Records | Self::Workspace | Self::Report => Vec::new(),
-        }
+/// Random data for memory with these contents, to be repeated. It is empty for contents that are no random
+/// numbers. With `zeros`, an operand has a zero for each element that a sparse one does not keep.
+pub fn random_contents(contents: Contents, zeros: bool) -> Vec<u8> {
+    use Contents::{
+        Codes, Elements, Exponents, GroupScales, Indices, Metadata, Multiplied, Output, Records, Report,
+        Scales, Source, Table, Workspace,
+    };
+    match contents {
+        Multiplied(_, format) if zeros => pruned(format),
+        Multiplied(_, format) | Source(format) | GroupScales(format) => random(format),
+        // Every bit pattern is a code.
+        Codes(..) | Elements(_) => random(Format::E4m3),
+        // 1/8 to 8, again and again.
+        Exponents => (124..=130).collect(),
+        Scales => factors(),
+        Metadata(format) => metadata(format),
+        Indices(below) => indices(below),
+        Output(_) | Table | Records | Workspace | Report => Vec::new(),
     }
+}
+
+/// Random numbers below this one.
+fn indices(below: u32) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(4);
+    (0..(1 << 16) + 1).flat_map(|_| random.u32(..below.max(1)).to_le_bytes()).collect()
 }
 
 /// Random normal values of a format, to fill matrices by repetition; integers have a deviation of 32.

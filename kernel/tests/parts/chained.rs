@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use collective::operands::MainloopArguments;
 use collective::pipeline::{ClusterPosition, Position, Ring};
 use collective::{
     Atom, Cluster, Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format, Fragments,
@@ -60,8 +61,10 @@ const OWN: RingPlan = RingPlan::of(&[Q.room()]).placed(1, 0, Q.room().bytes).arr
 
 struct Chained;
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Queries(Option<[Matrix; 2]>);
+
+impl MainloopArguments for Queries {}
 
 #[derive(Debug)]
 struct Emitter;

@@ -1,14 +1,16 @@
-//! Two GEMMs with one A: `D = (A * B) silu(A * Gate)`. A stage holds three operand tiles, a warpgroup two
-//! sets of accumulators.
+//! Two GEMMs with one A: `D = (A * B) silu(A * Gate)`. Gates have a ring of their own, also where consumers alternate; a
+//! warpgroup has two sets of accumulators.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use collective::functions::Silu;
-use collective::pipeline::{ClusterPosition, Position};
+use collective::operands::MainloopArguments;
+use collective::pipeline::{ClusterPosition, Position, Ring};
 use collective::{
-    Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format, InFlight, KMajor,
-    LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix, OperandTile, Operands, Origin, Plan,
-    Pointwise, TensorCopy, Tile, TileLayout, TmaWgmma, WarpgroupMma, WorkUnit,
+    Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format, KMajor, LinearCombination,
+    Mainloop, MainloopEmitter, MainloopSpec, Matrix, OperandTile, Operands, Origin, Pingpong, Plan,
+    Pointwise, RingPlan, TensorCopy, Tile, TileLayout, TmaWgmma, WarpRoles, WarpgroupMma, WorkUnit,
 };
 use cute_rs::atom::Major;
 use half::bf16;
@@ -21,34 +23,35 @@ use typenum::{U2, U3, U64, U128};
 use crate::support::{Elements, compare, on_every_engine, run, sum};
 
 /// Tile, roles and ring are those of one GEMM.
-type One = TmaWgmma<
-    Operands<KMajor<bf16>, KMajor<bf16>>,
-    Tile<U128, U64, U64>,
-    Cooperative<U2, collective::Cluster<typenum::U1, typenum::U1>, EachWarp<U3>>,
->;
-const ONE: MainloopSpec = <One as Mainloop>::SPEC;
+type One<R> = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U64, U64>, R>;
 
-/// The gates' tile: the third of a stage.
+/// The gates' tile, and their ring in the mainloop's own memory.
 const GATE: OperandTile = OperandTile::checked(Format::Bf16, Major::K, [64, 64], TileLayout::Widest);
+const GATES: ([RingPlan; 1], u32) = RingPlan::placed_together([RingPlan::of(&[GATE.room()])], [2], 0);
 
-struct Dual;
+struct Dual<R>(PhantomData<R>);
 
 /// The second B, as large as the first.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Gate(Option<Matrix>);
+
+impl MainloopArguments for Gate {}
 
 #[derive(Debug)]
 struct Emitter;
 
 struct Device<'f> {
     maps: [Value<'f, u64>; 3],
+    gates: Ring<'f>,
+    /// Positions of producer and consumer among the gates.
+    positions: [Position<'f>; 2],
 }
 
-impl Mainloop for Dual {
+impl<R: WarpRoles> Mainloop for Dual<R> {
     const SPEC: MainloopSpec = {
-        let mut spec = ONE;
-        spec.more[0] = GATE.room();
-        spec.registers = ONE.accumulators();
+        let mut spec = <One<R> as Mainloop>::SPEC;
+        spec.own_bytes = GATES.1;
+        spec.registers = spec.accumulators();
         spec
     };
     type Arguments = Gate;
@@ -77,22 +80,30 @@ impl MainloopEmitter for Emitter {
         "dual".to_owned()
     }
 
-    fn declare<'f>(&self, f: &'f Builder, _: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        Box::new(Device { maps: ["a_map", "b_map", "gate_map"].map(|name| f.tensor_map(name)) })
+    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        let own = GATES.0[0].arrivals(1, plan.ring.emptying);
+        let gates = Ring::named(f, "the ring of gates", own, f.shared_base() + plan.own_offset);
+        Box::new(Device {
+            maps: ["a_map", "b_map", "gate_map"].map(|name| f.tensor_map(name)),
+            gates,
+            positions: [gates.producer(), gates.consumer()],
+        })
     }
 
-    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
-        Dual::arguments(plan, a, b, &Gate::default())
+    fn arguments(&self, _: &Plan, _: Matrix, _: Matrix) -> Vec<Argument> {
+        Vec::new()
     }
-}
-
-/// The tiles of A, B and the gates in a stage.
-fn tiles(plan: &Plan) -> [OperandTile; 3] {
-    let [a, b] = plan.operands;
-    [a, b, GATE.at(plan.ring.offset(2))]
 }
 
 impl<'f> DeviceMainloop<'f> for Device<'f> {
+    fn initialise(&self, _: &'f Builder) {
+        self.gates.initialise();
+    }
+
+    fn skip(&self, _: &'f Builder, _: &Plan, piece: WorkUnit<'f>) {
+        self.positions[1].skip(piece.k_end - piece.k_begin);
+    }
+
     fn load(
         &self,
         f: &'f Builder,
@@ -101,14 +112,17 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         ring: Position<'f>,
         piece: WorkUnit<'f>,
     ) {
-        let copies = tiles(plan).map(TensorCopy::new);
-        let bytes = f.constant(plan.ring.transaction_bytes());
+        let [a, b] = plan.operands;
+        let [a, b, gate] = [a, b, GATE].map(TensorCopy::new);
+        let origins = self.maps.map(Origin::alone);
         f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
             let k = k_tile * plan.mainloop.tile[2];
-            ring.produce(bytes, |stage| {
-                for ((copy, map), mn) in copies.iter().zip(self.maps).zip([piece.m, piece.n, piece.n]) {
-                    copy.load(f, stage, Origin::alone(map), [mn, k]);
-                }
+            ring.produce(f.constant(plan.ring.transaction_bytes()), |stage| {
+                a.load(f, stage, origins[0], [piece.m, k]);
+                b.load(f, stage, origins[1], [piece.n, k]);
+            });
+            self.positions[0].produce(f.constant(GATE.room().bytes), |stage| {
+                gate.load(f, stage, origins[2], [piece.n, k]);
             });
         });
     }
@@ -122,28 +136,24 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         piece: WorkUnit<'f>,
         finish: Finish<'_, 'f>,
     ) {
-        let [a, b, gate] = tiles(plan);
+        let [a, b] = plan.operands;
         let product =
             |b| WarpgroupMma::<f32>::new(f, &plan.mainloop, [a, b], consumer.part).expect("the spec's tile");
-        let (product, gates) = (product(b), product(gate));
-        consumer.each_stage(
-            f,
-            (ring, piece),
-            InFlight::One,
-            // Both multiplications of a stage are one group of instructions.
-            &|stage, accumulate| {
-                let both = [product.find(stage), gates.find(stage)];
-                f.wgmma_fence();
-                both.iter().for_each(|found| found.issue(accumulate));
-                f.wgmma_commit();
-            },
-            &|multiplied| {
-                if !multiplied {
-                    product.clear();
-                    gates.clear();
-                }
-            },
-        );
+        let (product, gates) = (product(b), product(GATE));
+        product.clear();
+        gates.clear();
+        consumer.turns.begin();
+        f.repeat_from(piece.k_begin, piece.k_end, |_| {
+            let (stage, gate) = (ring.acquire(), self.positions[1].acquire());
+            let both = [product.find(stage), gates.find_in([stage, gate])];
+            f.wgmma_fence();
+            both.iter().for_each(|found| found.issue(true));
+            f.wgmma_commit();
+            f.wgmma_wait(0);
+            f.warp_sync();
+            [stage, gate].iter().for_each(|stage| consumer.release.arrive(stage.empty));
+        });
+        consumer.turns.pass();
         for (sum, gate) in product.accumulators().iter().flatten().zip(gates.accumulators().iter().flatten())
         {
             sum.set(sum.get() * <Silu as Pointwise<1>>::apply((), [gate.get()]));
@@ -152,17 +162,23 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
     }
 }
 
-type Kernel = Composed<Dual, LinearCombination<f32, DirectStore>, Persistent<AlongM>>;
+type Kernel<R> = Composed<Dual<R>, LinearCombination<f32, DirectStore>, Persistent<AlongM>>;
+type Alone = collective::Cluster<typenum::U1, typenum::U1>;
 
 #[test]
-fn two_products_of_one_stage() {
+fn two_products_with_rings_of_their_own() {
+    dual::<Cooperative<U2, Alone, EachWarp<U3>>>();
+    dual::<Pingpong<U2, Alone, EachWarp<U3>>>();
+}
+
+fn dual<R: WarpRoles>() {
     on_every_engine(&|engine| {
-        for (m, n, k) in [(128, 64, 64), (200, 72, 328), (8, 136, 16)] {
+        for (m, n, k) in [(128, 64, 64), (400, 72, 328), (8, 136, 16)] {
             let elements = |rows, seed| Elements::random(Format::Bf16, [rows, k], seed);
             let (a, b, gate) = (elements(m, 1), elements(n, 2), elements(n, 3));
             let operands = [a.upload(engine), b.upload(engine)];
             let own = Gate(Some(gate.operand(engine, k)));
-            let got = run::<Kernel>(engine, GemmProblem { m, n, k }, operands, &own);
+            let got = run::<Kernel<R>>(engine, GemmProblem { m, n, k }, operands, &own);
             compare("dual", [m, n], &got, |i, j| {
                 let [x, x_all] = sum(k, |k| a.at(i, k) * b.at(j, k));
                 let [y, y_all] = sum(k, |k| a.at(i, k) * gate.at(j, k));

@@ -7,6 +7,7 @@ mod assembler;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use collective::operands::MainloopArguments;
 use collective::pipeline::{ClusterPosition, Position};
 use collective::{
     Cooperative, CopyWgmma, DeviceMainloop, DirectStore, Format, KMajor, LinearCombination, Mainloop,
@@ -29,6 +30,8 @@ struct Gather<T, R>(PhantomData<(T, R)>);
 /// Device address of M row numbers, `i32`.
 #[derive(Clone, Copy, Default)]
 struct Indices(Option<u64>);
+
+impl MainloopArguments for Indices {}
 
 #[derive(Debug)]
 struct Emitter;

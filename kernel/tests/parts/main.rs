@@ -10,3 +10,4 @@ mod registers;
 mod reports;
 mod scales;
 mod support;
+mod triangle;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use collective::operands::MainloopArguments;
 use collective::pipeline::{ClusterPosition, Position};
 use collective::{
     Accumulators, Cluster, Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format,
@@ -30,8 +31,10 @@ const LINE: u32 = 128 * 4;
 struct Scaled;
 
 /// The address of the scales: 128 per k-tile of each tile of rows, one k-tile after the other.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Scales(u64);
+
+impl MainloopArguments for Scales {}
 
 #[derive(Debug)]
 struct Emitter;

@@ -30,6 +30,13 @@ impl Elements {
         self.values[(row * self.ld + column) as usize]
     }
 
+    /// Changes an element.
+    pub(crate) fn set(&mut self, format: Format, [row, column]: [u32; 2], value: f64) {
+        let (index, bytes) = ((row * self.ld + column) as usize, format.bytes() as usize);
+        self.values[index] = value;
+        self.bytes[index * bytes..][..bytes].copy_from_slice(&format.encode(value).to_le_bytes()[..bytes]);
+    }
+
     /// Copies the matrix to an engine.
     pub(crate) fn upload(&self, engine: &mut dyn Engine) -> MatrixRef {
         let address = engine.upload(&self.bytes).expect("memory").address;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use collective::operands::{Contents, Extents, MainloopArguments, Memory, Visit};
 use collective::pipeline::{ClusterPosition, Position};
-use collective::tree::{NodeError, Path};
 use collective::{
-    Cooperative, DeviceMainloop, Format, KMajor, Mainloop, MainloopEmitter, MainloopSpec, Matrix, Operands,
-    Plan, Tile, TmaWgmma, WorkUnit,
+    Cooperative, DeviceMainloop, KMajor, Mainloop, MainloopEmitter, MainloopSpec, Matrix, Operands, Plan,
+    Tile, TmaWgmma, WorkUnit,
 };
 use half::bf16;
 use ptx::abi::Argument;
@@ -19,8 +19,15 @@ pub(crate) type Ours = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, 
 pub(crate) struct Later;
 
 /// Address of the first k-tile's number.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct First(pub(crate) u64);
+
+impl MainloopArguments for First {
+    fn visit(&mut self, _: [u32; 3], visit: &mut dyn Visit) {
+        let (extents, contents) = (Extents::line(32, 1), Contents::Indices(1));
+        visit.memory(Memory { name: "first", address: &mut self.0, extents, contents, writes: false });
+    }
+}
 
 /// Its emitter.
 #[derive(Debug)]
@@ -37,14 +44,6 @@ impl Mainloop for Later {
 
     fn emitter() -> Arc<dyn MainloopEmitter> {
         Arc::new(LaterEmitter)
-    }
-
-    fn check(own: &First, _: Matrix, _: Matrix) -> Result<(), String> {
-        if own.0 == 0 { Err("first is null, an address was needed: bind it".to_owned()) } else { Ok(()) }
-    }
-
-    fn accesses(own: &First, _: Matrix, _: Matrix, path: &Path<'_>) -> Result<(), NodeError> {
-        path.then("first").reads(Format::S32, own.0, 1)
     }
 
     fn arguments(plan: &Plan, a: Matrix, b: Matrix, own: &First) -> Vec<Argument> {

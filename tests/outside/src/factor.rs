@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use falchion::collective::pipeline::{ClusterPosition, Position};
-use falchion::collective::tree::{NodeError, Path};
+use falchion::collective::operands::{Contents, Extents, MainloopArguments, Memory, Visit};
 use falchion::collective::{
     Consumer, DeviceMainloop, Finish, Format, Mainloop, MainloopEmitter, MainloopNeeds, MainloopSpec, Matrix,
     WorkUnit, Accumulators, TensorCopies,
@@ -17,8 +17,16 @@ type Inner = crate::Tma<crate::Kk>;
 
 pub struct Factored;
 /// The address of the factor, an `f32`.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Factor(pub u64);
+
+impl MainloopArguments for Factor {
+    fn visit(&mut self, _: [u32; 3], visit: &mut dyn Visit) {
+        let (extents, contents) = (Extents::line(32, 1), Contents::Source(Format::F32));
+        visit.memory(Memory { name: "the factor", address: &mut self.0, extents, contents, writes: false });
+    }
+}
+
 #[derive(Debug)]
 struct Emitter;
 struct Device<'f> {
@@ -39,9 +47,6 @@ impl Mainloop for Factored {
     type Arguments = Factor;
     fn emitter() -> Arc<dyn MainloopEmitter> {
         Arc::new(Emitter)
-    }
-    fn accesses(own: &Factor, _: Matrix, _: Matrix, path: &Path<'_>) -> Result<(), NodeError> {
-        path.then("factor").reads(Format::F32, own.0, 1)
     }
     fn arguments(plan: &Plan, a: Matrix, b: Matrix, own: &Factor) -> Vec<Argument> {
         let inner = TensorCopies.arguments(plan, a, b);

@@ -289,18 +289,17 @@ fn arguments_of_trees_are_those_of_a_launch_made_afresh() {
     }
 }
 
-/// A mainloop's own arguments are compared with those of every later call.
+/// A mainloop's own arguments move with those of later calls.
 #[test]
 fn arguments_of_mainloops_are_those_of_a_launch_made_afresh() {
     type Gathers = Composed<Later, LinearCombination<bf16>, OneTile<AlongM>>;
     let (stub, mut calls) = (Stub::new(AnyGemm::of::<Gathers>("later")), LaunchCache::default());
-    for (a, first) in [(4096, 16), (4096, 32), (8192, 32), (4096, 16)] {
-        let first = First(first);
-        let call = call(a).with_mainloop::<Later>(&first);
+    for (a, first) in [(4096, 256), (4096, 512), (8192, 512), (4096, 256)] {
+        let call = call(a).with_mainloop(First(first));
         let afresh = stub.launch(&call).expect("legal").expect("not empty");
         let block = stub.block(&afresh.arguments).expect("legal");
         let got = calls.get(&stub, &call).expect("legal").map(|(grid, block)| (grid, block.to_vec()));
-        assert_eq!(got, Some((afresh.grid, block)), "A at {a}, first at {}", first.0);
+        assert_eq!(got, Some((afresh.grid, block)), "A at {a}, first at {first}");
     }
     assert_eq!(calls.len(), 1, "it is one shape");
     assert!(calls.get(&stub, &call(4096)).is_err(), "the default is refused");

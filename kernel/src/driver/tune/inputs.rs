@@ -10,7 +10,7 @@ use crate::buffer::Buffer;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::family::Family;
-use crate::operands::{Contents, Memory, Visit, random};
+use crate::operands::{Contents, Memory, Visit, random, random_contents};
 use crate::problem::{Call, GemmProblem};
 use crate::products::GroupedProblem;
 use crate::select::Request;
@@ -191,7 +191,7 @@ impl<C: Clone> Inputs<C> {
             if let Contents::Multiplied(which, _) = &mut contents {
                 *which = 0;
             }
-            let data = data.entry((contents, zeros)).or_insert_with(|| contents.random(zeros));
+            let data = data.entry((contents, zeros)).or_insert_with(|| random_contents(contents, zeros));
             if !data.is_empty() {
                 engine.repeat(buffer, data)?;
             }

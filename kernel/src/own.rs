@@ -1,0 +1,142 @@
+//! GEMM kernels with roles of your own as a family: chosen, tuned, recorded, checked and proven like the library's.
+
+use core::fmt;
+use core::marker::PhantomData;
+
+use crate::arguments::Arguments;
+#[cfg(feature = "driver")]
+use crate::driver::DeviceSlice;
+#[cfg(feature = "driver")]
+use crate::error::EngineError;
+use crate::error::LaunchError;
+use crate::family::{Family, Predicted, cheapest};
+use crate::gemm::AnyGemm;
+use crate::kernel::Kernel;
+use crate::operands::{Layouts, Visit};
+use crate::problem::{Call, GemmProblem, Launch, WorkspaceRef};
+use crate::program::Program;
+use crate::select::{Machine, Request};
+
+/// GEMM kernels with a mainloop, an epilogue or a scheduler of your own. [`OwnGemm`] makes a [`Family`] of them, whose
+/// specs are the kernels' names.
+pub trait GemmFamily: 'static {
+    /// The name, in errors and for the records on disk.
+    const NAME: &'static str;
+
+    /// Arguments of calls: of the epilogue, and [of the mainloop](crate::WithMainloop).
+    type Arguments: Arguments + Clone;
+
+    /// The kernels, each with a name of its own.
+    fn kernels() -> Vec<AnyGemm>;
+
+    /// A call, with addresses of 0 and without a workspace.
+    fn call(problem: GemmProblem) -> Call<Self::Arguments>;
+
+    /// Operations that a problem counts as, to compare kernels by their rates.
+    fn operations(GemmProblem { m, n, k }: GemmProblem) -> f64 {
+        2.0 * f64::from(m) * f64::from(n) * f64::from(k)
+    }
+}
+
+/// A kernel of a [`GemmFamily`].
+pub struct OwnGemm<F> {
+    kernel: AnyGemm,
+    family: PhantomData<fn() -> F>,
+}
+
+impl<F> OwnGemm<F> {
+    /// The kernel.
+    pub const fn kernel(&self) -> &AnyGemm {
+        &self.kernel
+    }
+}
+
+impl<F> Clone for OwnGemm<F> {
+    fn clone(&self) -> Self {
+        Self { kernel: self.kernel.clone(), family: PhantomData }
+    }
+}
+
+impl<F> fmt::Debug for OwnGemm<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OwnGemm").field(&self.kernel).finish()
+    }
+}
+
+impl<F: GemmFamily> Kernel<Call<F::Arguments>> for OwnGemm<F> {
+    fn program(&self) -> Result<Program, ptx::VerifyError> {
+        self.kernel.program()
+    }
+
+    fn workspace(&self, call: &Call<F::Arguments>, slots: u32) -> u64 {
+        self.kernel.workspace(call, slots)
+    }
+
+    fn lend_workspace(&self, call: &mut Call<F::Arguments>, workspace: Option<WorkspaceRef>) {
+        self.kernel.lend_workspace(call, workspace);
+    }
+
+    fn launch(&self, call: &Call<F::Arguments>, slots: u32) -> Result<Option<Launch>, LaunchError> {
+        self.kernel.launch(call, slots)
+    }
+
+    fn visit(&self, call: &mut Call<F::Arguments>, visit: &mut dyn Visit) {
+        Kernel::visit(&self.kernel, call, visit);
+    }
+
+    #[cfg(feature = "driver")]
+    fn reaches(
+        &self,
+        call: &Call<F::Arguments>,
+        program: &Program,
+        slots: u32,
+        lent: &[DeviceSlice<'_>],
+    ) -> Result<(), EngineError> {
+        self.kernel.reaches(call, program, slots, lent)
+    }
+}
+
+impl<F: GemmFamily> Family for OwnGemm<F> {
+    const NAME: &'static str = F::NAME;
+    type Request<'r> = GemmProblem;
+    type Problem = String;
+    type Spec = String;
+    type Call = Call<F::Arguments>;
+
+    fn of_spec(spec: &String) -> Result<Self, String> {
+        let kernels = F::kernels();
+        match kernels.iter().find(|kernel| kernel.name() == spec) {
+            Some(kernel) => Ok(Self { kernel: kernel.clone(), family: PhantomData }),
+            None => {
+                let names: Vec<_> = kernels.iter().map(AnyGemm::name).collect();
+                Err(format!("the kernel is `{spec}`, one of {} was needed", names.join(", ")))
+            }
+        }
+    }
+
+    fn spec(&self) -> Option<String> {
+        Some(self.kernel.name().to_owned())
+    }
+
+    /// For example `128x256x64`: M, N and K.
+    fn problem(GemmProblem { m, n, k }: &GemmProblem) -> String {
+        format!("{m}x{n}x{k}")
+    }
+
+    fn call(request: &GemmProblem) -> Self::Call {
+        F::call(*request)
+    }
+
+    /// The model knows the tiles, stages and schedule of a kernel, and the operands of one GEMM.
+    fn ranked(request: &GemmProblem, machine: &Machine, most: usize) -> Result<Vec<Predicted<Self>>, String> {
+        let names = F::kernels().iter().map(|kernel| kernel.name().to_owned()).collect::<Vec<_>>();
+        cheapest(names, most, |Self { kernel, .. }: &Self| {
+            let Layouts { types, majors, .. } = Layouts::of(kernel);
+            machine.predict(kernel, &Request::packed(types, majors, *request)).microseconds
+        })
+    }
+
+    fn operations(request: &GemmProblem) -> f64 {
+        F::operations(*request)
+    }
+}
