@@ -97,6 +97,11 @@ impl Emulator {
         self.report.as_ref()
     }
 
+    /// The device memory, for parts of buffers. Whoever frees memory there takes it from a buffer.
+    pub fn memory(&mut self) -> &mut Memory {
+        &mut self.memory
+    }
+
     fn known(&self, buffer: Buffer, needed: usize) -> Result<(), EngineError> {
         let bytes = self.sizes.get(&buffer.address).copied().unwrap_or(0);
         let fits = bytes >= needed && bytes > 0;

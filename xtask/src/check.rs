@@ -50,7 +50,15 @@ const STEPS: [Step; 4] = [
 ];
 
 /// Crates outside the workspace that have lock files.
-const ADAPTERS: [&str; 6] = ["burn", "c", "candle", "core", "cust", "python"];
+const OUTSIDE: [&str; 7] = [
+    "adapters/burn",
+    "adapters/c",
+    "adapters/candle",
+    "adapters/core",
+    "adapters/cust",
+    "adapters/python",
+    "parallel",
+];
 
 /// Runs all checks and lists those that failed.
 pub(crate) fn all() -> Result<(), Error> {
@@ -73,13 +81,13 @@ pub(crate) fn all() -> Result<(), Error> {
         Ok(count) => eprintln!("{count} packages have permissive licences and come from crates.io"),
         Err(error) => failed.push(error.to_string()),
     }
-    eprintln!("\nxtask: lock files of the adapters");
-    for adapter in ADAPTERS {
-        let manifest = format!("adapters/{adapter}/Cargo.toml");
+    eprintln!("\nxtask: lock files of the crates outside the workspace");
+    for folder in OUTSIDE {
+        let manifest = format!("{folder}/Cargo.toml");
         let arguments = ["update", "--quiet", "--workspace", "--locked", "--manifest-path", &manifest];
         if let Err(error) = cargo::run(&arguments, |_| {}) {
             failed
-                .push(format!("lock files: run `cargo update --workspace` in adapters/{adapter} ({error})"));
+                .push(format!("lock files: run `cargo update --workspace` in {folder} ({error})"));
         }
     }
     eprintln!("\nxtask: files and profiles of the published packages");

@@ -87,7 +87,8 @@ fn seed(fresh: bool) -> Option<(&'static str, &'static str)> {
     (!fresh).then_some(SEED)
 }
 
-/// Runs the crates outside the workspace that depend on the library, and the tests of the adapters for C and Python.
+/// Runs the crates outside the workspace that depend on the library, and the tests of the adapters for C and Python
+/// and of layers on several GPUs.
 /// `tests/ahead`, which makes kernels ahead of time, is built without an assembler and with one.
 fn outside(ptxas: &Path, skipped: &Skipped) -> Result<(), Error> {
     let target = cargo::target_directory()?;
@@ -102,9 +103,11 @@ fn outside(ptxas: &Path, skipped: &Skipped) -> Result<(), Error> {
         })?;
     }
     // The C compiler is the one that Rust uses as its linker.
-    cargo::run(&["test", "--profile", "ci", "--manifest-path", "adapters/c/Cargo.toml"], |command| {
-        command.env("CARGO_TARGET_DIR", &target).env_remove(ptxas::VARIABLE);
-    })?;
+    for manifest in ["adapters/c/Cargo.toml", "parallel/Cargo.toml"] {
+        cargo::run(&["test", "--profile", "ci", "--manifest-path", manifest], |command| {
+            command.env("CARGO_TARGET_DIR", &target).env_remove(ptxas::VARIABLE);
+        })?;
+    }
     if let Some(reason) = python::run(&target)? {
         skipped.add("the adapter for Python", &reason)?;
     }

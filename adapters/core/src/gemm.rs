@@ -145,6 +145,11 @@ impl Gemm {
         self.kept.kernel().gemm()
     }
 
+    /// The kernel with the arguments of its epilogue by name, to run on any engine.
+    pub fn kernel(&self) -> &Described {
+        &self.kernel
+    }
+
     /// The kernel's program.
     pub fn program(&self) -> &Program {
         self.kept.program()

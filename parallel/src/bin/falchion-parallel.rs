@@ -1,0 +1,209 @@
+//! The command line of groups of ranks.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use falchion_parallel::bench::{self, LAYERS, Times};
+use falchion_parallel::verify::{Drawn, Failure};
+use falchion_parallel::{Error, Group, Limits};
+
+/// Layers that are divided among GPUs.
+#[derive(Parser)]
+#[command(version)]
+struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Compares random layers with the whole product in f64.
+    Check(Check),
+    /// Times layers of models beside the sequence of NCCL and cuBLASLt.
+    Bench(Bench),
+}
+
+/// Which ranks there are. Without options, torchrun, Slurm or MPI says it.
+#[derive(Args, Clone)]
+struct Ranks {
+    /// Ranks in this process, one per GPU: its numbers.
+    #[arg(long, value_delimiter = ',', value_name = "NUMBERS")]
+    gpus: Option<Vec<usize>>,
+    /// Ranks in this process, each with an emulator.
+    #[arg(long, value_name = "COUNT", conflicts_with = "gpus")]
+    ranks: Option<u32>,
+    /// Emulators instead of GPUs, where a launcher says the ranks.
+    #[arg(long, conflicts_with_all = ["gpus", "ranks"])]
+    emulated: bool,
+    /// Seconds in which all ranks come to the meeting.
+    #[arg(long, default_value_t = 60.0)]
+    meeting: f64,
+    /// Seconds in which all ranks come to a layer, and a GPU ends what was enqueued.
+    #[arg(long, default_value_t = 30.0)]
+    timeout: f64,
+    /// Seconds without a sign of life after which a rank is lost.
+    #[arg(long, default_value_t = 10.0)]
+    silence: f64,
+}
+
+#[derive(Args)]
+struct Check {
+    #[command(flatten)]
+    ranks: Ranks,
+    /// Number of layers.
+    #[arg(long, default_value_t = 100)]
+    layers: usize,
+    /// Seed of the layers. All ranks need the same.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Args)]
+struct Bench {
+    #[command(flatten)]
+    ranks: Ranks,
+    /// Tokens of all ranks.
+    #[arg(long, value_delimiter = ',', default_value = "512,2048,8192,16384", value_name = "COUNTS")]
+    tokens: Vec<u32>,
+    /// What is multiplied.
+    #[arg(long, value_delimiter = ',', default_value = "bf16,e4m3", value_name = "FORMATS")]
+    dtype: Vec<Multiplied>,
+    /// Layers whose names contain this.
+    #[arg(long, default_value = "")]
+    layer: String,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Multiplied {
+    /// bf16.
+    Bf16,
+    /// e4m3 with a scale per 1 x 128 and per 128 x 128 numbers.
+    E4m3,
+}
+
+impl Ranks {
+    fn limits(&self) -> Result<Limits, Error> {
+        let of = |name: &str, seconds: f64| {
+            let needed = || Error::Argument {
+                field: format!("--{name}"),
+                found: seconds.to_string(),
+                needed: "more than 0 seconds".to_owned(),
+            };
+            Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero()).ok_or_else(needed)
+        };
+        Ok(Limits {
+            meeting: of("meeting", self.meeting)?,
+            timeout: of("timeout", self.timeout)?,
+            silence: of("silence", self.silence)?,
+        })
+    }
+
+    /// Does the same on each rank of this process; whether all could.
+    fn each<E: core::fmt::Display + Send>(&self, work: impl Fn(Group) -> Result<(), E> + Sync) -> ExitCode {
+        let failed = |error: &dyn core::fmt::Display| {
+            eprintln!("falchion-parallel: {error}");
+            ExitCode::FAILURE
+        };
+        let groups = self.limits().and_then(|limits| match (&self.gpus, self.ranks) {
+            (Some(gpus), _) => Group::gpus(gpus, limits),
+            (None, Some(ranks)) => Group::emulated_within(ranks, limits),
+            (None, None) if self.emulated => {
+                Group::emulated_from_environment(limits).map(|group| vec![group])
+            }
+            (None, None) => Group::from_environment(limits).map(|group| vec![group]),
+        });
+        let groups = match groups {
+            Ok(groups) => groups,
+            Err(error) => return failed(&error),
+        };
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let work = &work;
+            let rank = |group: Group| (group.rank(), scope.spawn(move || work(group)));
+            let ranks: Vec<_> = groups.into_iter().map(rank).collect();
+            ranks.into_iter().map(|(rank, work)| (rank, work.join())).collect()
+        });
+        let mut code = ExitCode::SUCCESS;
+        for (rank, result) in results {
+            match result {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => code = failed(&format!("rank {rank}: {error}")),
+                Err(_) => code = failed(&format!("rank {rank}: panicked")),
+            }
+        }
+        code
+    }
+}
+
+fn main() -> ExitCode {
+    match Options::parse().command {
+        Command::Check(check) => check.ranks.each(|group| check.run(group)),
+        Command::Bench(bench) => bench.ranks.each(|group| bench.run(group)),
+    }
+}
+
+impl Check {
+    fn run(&self, mut group: Group) -> Result<(), Failure> {
+        let (rank, size) = (group.rank(), group.size());
+        if rank == 0 {
+            println!("{size} ranks, each with {}", group.describe());
+        }
+        let mut of = fastrand::Rng::with_seed(self.seed);
+        for i in 0..self.layers {
+            Drawn::new(&mut of, size).check(&mut group)?;
+            if rank == 0 && (i + 1) % 10 == 0 {
+                println!("{} layers", i + 1);
+            }
+        }
+        if rank == 0 {
+            println!("{} layers equal the whole product", self.layers);
+        }
+        Ok(())
+    }
+}
+
+impl Bench {
+    fn run(&self, mut group: Group) -> Result<(), Error> {
+        let (rank, size) = (group.rank(), group.size());
+        if rank == 0 {
+            let nccl = group.members()[0].nccl.clone().unwrap_or_default();
+            println!(
+                "{size} x {}, NCCL {nccl}; microseconds, the slowest rank; ratios: ours / theirs",
+                group.describe()
+            );
+            println!(
+                "| layer | tokens | dtype | ours | host | NCCL + cuBLASLt, first | its fastest | collective | ratio to first | to fastest |"
+            );
+            println!("|---|---|---|---|---|---|---|---|---|---|");
+        }
+        let mut logarithms = [0.0, 0.0, 0.0];
+        for &dtype in &self.dtype {
+            for layer in LAYERS.into_iter().filter(|layer| layer.name.contains(&self.layer)) {
+                let scaled = matches!(dtype, Multiplied::E4m3);
+                let times = bench::layer(&mut group, layer, &self.tokens, scaled)?;
+                for (tokens, times) in self.tokens.iter().zip(times) {
+                    let Times { ours, host, first, fastest, collective } = times;
+                    let ratios = [ours / first, ours / fastest];
+                    logarithms
+                        .iter_mut()
+                        .zip([ratios[0].ln(), ratios[1].ln(), 1.0])
+                        .for_each(|(sum, own)| *sum += own);
+                    if rank == 0 {
+                        let (name, dtype) = (layer.name, if scaled { "e4m3" } else { "bf16" });
+                        println!(
+                            "| {name} | {tokens} | {dtype} | {ours:.1} | {host:.1} | {first:.1} | {fastest:.1} | {collective:.1} | {:.3} | {:.3} |",
+                            ratios[0], ratios[1]
+                        );
+                    }
+                }
+            }
+        }
+        if rank == 0 {
+            let [first, fastest] = [0, 1].map(|i| (logarithms[i] / logarithms[2]).exp());
+            println!(
+                "geometric mean: {first:.3} of the sequence with cuBLASLt's first algorithm, {fastest:.3} with its fastest"
+            );
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,337 @@
+//! A rank's machine: a GPU with NCCL, or the emulator with sockets.
+
+pub(crate) mod nccl;
+
+use std::any::Any;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use falchion::collective::Format;
+use falchion::kernel::driver::{DeviceMemory, Gpu};
+use falchion::kernel::{Buffer, Call, Emulator, Engine, Kernel, Machine, WorkspaceRef};
+use falchion_core::{Described, Epilogue, Gemm};
+use half::{bf16, f16};
+
+use self::nccl::{Collective, Communicator, Reduction};
+use crate::control::Control;
+use crate::element::{Element, Kind, bytes, numbers};
+use crate::error::Error;
+
+/// A rank's machine. Tensors share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Device(Arc<Mutex<Backend>>);
+
+enum Backend {
+    Emulated(Emulator),
+    Card { gpu: Gpu, ordinal: usize, communicator: Option<Arc<Communicator>> },
+}
+
+impl fmt::Debug for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Emulated(_) => "Emulated",
+            Self::Card { .. } => "Card",
+        })
+    }
+}
+
+impl Backend {
+    fn engine(&mut self) -> &mut dyn Engine {
+        match self {
+            Self::Emulated(emulator) => emulator,
+            Self::Card { gpu, .. } => gpu,
+        }
+    }
+}
+
+/// Memory of a device. It is freed with its last owner.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    pub(crate) buffer: Buffer,
+    device: Device,
+    /// Of a GPU: work in flight keeps it.
+    _kept: Option<DeviceMemory>,
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // A broken device has freed it.
+        let _ = self.device.lock().engine().free(self.buffer);
+    }
+}
+
+/// The kernel of a product, ready to run: its workspace belongs to it.
+pub(crate) struct Ready {
+    pub(crate) gemm: Gemm,
+    workspace: Option<Memory>,
+    kept: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl fmt::Debug for Ready {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ready")
+            .field("gemm", &self.gemm)
+            .field("kept", &self.kept.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Device {
+    pub(crate) fn emulated() -> Self {
+        Self(Arc::new(Mutex::new(Backend::Emulated(Emulator::new()))))
+    }
+
+    pub(crate) fn card(gpu: Gpu, ordinal: usize) -> Self {
+        Self(Arc::new(Mutex::new(Backend::Card { gpu, ordinal, communicator: None })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Backend> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Joins the other ranks' GPUs. In the emulator there is nothing to do.
+    pub(crate) fn connect(&self, control: &mut Control) -> Result<(), Error> {
+        if let Backend::Emulated(_) = *self.lock() {
+            return Ok(());
+        }
+        let own = if control.rank() == 0 { nccl::unique_id()? } else { Vec::new() };
+        let ids = control.exchange("NCCL's id", &own)?;
+        let (rank, size) = (control.rank(), control.members().len() as u32);
+        let mut device = self.lock();
+        let Backend::Card { gpu, communicator, .. } = &mut *device else { return Ok(()) };
+        let _current = gpu.context().bind()?;
+        let made = Communicator::new(&ids[0], (rank, size), control.limits().timeout, || control.alive());
+        let made = Arc::new(made.inspect_err(|error| control.fail(format!("rank {rank}: {error}")))?);
+        let aborted = Arc::clone(&made);
+        control.when_failed(Box::new(move || aborted.abort()));
+        *communicator = Some(made);
+        Ok(())
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        self.lock().engine().describe()
+    }
+
+    pub(crate) fn machine(&self) -> Result<Machine, Error> {
+        match &*self.lock() {
+            Backend::Emulated(_) => Ok(Machine::h200()),
+            Backend::Card { gpu, .. } => Ok(gpu.context().machine()?),
+        }
+    }
+
+    pub(crate) fn allocate(&self, bytes: usize) -> Result<Memory, Error> {
+        let mut device = self.lock();
+        let buffer = device.engine().allocate(bytes.max(16))?;
+        let kept = match &*device {
+            Backend::Emulated(_) => None,
+            Backend::Card { gpu, .. } => Some(gpu.memory(buffer)?),
+        };
+        drop(device);
+        Ok(Memory { buffer, device: self.clone(), _kept: kept })
+    }
+
+    pub(crate) fn write(&self, memory: &Memory, bytes: &[u8]) -> Result<(), Error> {
+        Ok(self.lock().engine().write(memory.buffer, bytes)?)
+    }
+
+    pub(crate) fn read(&self, memory: &Memory, control: &Control) -> Result<Vec<u8>, Error> {
+        let read = control.timed(|| self.lock().engine().read(memory.buffer));
+        control.alive()?;
+        Ok(read?)
+    }
+
+    /// Waits for everything that was enqueued.
+    pub(crate) fn wait(&self, control: &Control) -> Result<(), Error> {
+        let waited = match &mut *self.lock() {
+            Backend::Emulated(_) => Ok(()),
+            Backend::Card { gpu, .. } => control.timed(|| gpu.wait()),
+        };
+        control.alive()?;
+        Ok(waited?)
+    }
+
+    /// Loads the kernel of a call, and gives it a workspace.
+    pub(crate) fn prepare(&self, gemm: Gemm, call: &Call<Epilogue>) -> Result<Ready, Error> {
+        let bytes = match &mut *self.lock() {
+            Backend::Emulated(emulator) => {
+                let slots = emulator.slots(gemm.program())?;
+                gemm.kernel().workspace(call, slots)
+            }
+            Backend::Card { ordinal, .. } => {
+                gemm.load(*ordinal)?;
+                gemm.workspace(call).unwrap_or(0)
+            }
+        };
+        let workspace = match usize::try_from(bytes).unwrap_or(usize::MAX) {
+            0 => None,
+            bytes => {
+                let memory = self.allocate(bytes)?;
+                self.write(&memory, &vec![0; bytes])?;
+                Some(memory)
+            }
+        };
+        Ok(Ready { gemm, workspace, kept: None })
+    }
+
+    /// Enqueues a call.
+    #[allow(unsafe_code, reason = "layers check the memory of their calls")]
+    pub(crate) fn multiply(&self, ready: &Ready, call: Call<Epilogue>) -> Result<(), Error> {
+        let workspace = ready.workspace.as_ref();
+        let workspace = workspace
+            .map(|memory| WorkspaceRef { address: memory.buffer.address, bytes: memory.buffer.bytes as u64 });
+        let call = Call { workspace, ..call };
+        match &mut *self.lock() {
+            Backend::Emulated(emulator) => {
+                let kernel: &Described = ready.gemm.kernel();
+                kernel.run(emulator, &call)?;
+            }
+            Backend::Card { gpu, ordinal, .. } => {
+                // SAFETY: the addresses are those of tensors that layers have checked. Memory that is freed
+                // waits for what was enqueued.
+                unsafe { ready.gemm.launch(*ordinal, gpu.stream().raw(), &call)? };
+            }
+        }
+        Ok(())
+    }
+
+    /// Enqueues a collective of all ranks.
+    #[allow(unsafe_code, reason = "layers check the memory of their collectives")]
+    pub(crate) fn collective(
+        &self,
+        control: &mut Control,
+        kind: Kind,
+        operation: &Collective,
+    ) -> Result<(), Error> {
+        match &mut *self.lock() {
+            Backend::Emulated(emulator) => emulated(emulator, control, kind, operation),
+            Backend::Card { gpu, communicator, .. } => {
+                let Some(communicator) = communicator else {
+                    return Err(Error::Nccl("no communicator".to_owned()));
+                };
+                let _current = gpu.context().bind()?;
+                let (stream, within) = (gpu.stream().raw(), control.limits().timeout);
+                // SAFETY: as in `multiply`; the stream is the GPU's own.
+                unsafe { communicator.enqueue(operation, kind, stream, within, || control.alive()) }
+            }
+        }
+    }
+
+    /// Ends the communicator, with the other ranks.
+    pub(crate) fn end(&self, control: &Control) {
+        if let Backend::Card { gpu, communicator: Some(communicator), .. } = &mut *self.lock() {
+            if control.alive().is_ok() && !std::thread::panicking() {
+                let _ = gpu.wait();
+                if gpu.context().bind().is_ok() {
+                    communicator.end(control.limits().silence);
+                }
+            } else {
+                communicator.abort();
+            }
+        }
+    }
+
+    /// The GPU, to enqueue what layers do not; `None` in the emulator.
+    pub(crate) fn with_gpu<T>(&self, work: impl FnOnce(&mut Gpu) -> T) -> Option<T> {
+        match &mut *self.lock() {
+            Backend::Emulated(_) => None,
+            Backend::Card { gpu, .. } => Some(work(gpu)),
+        }
+    }
+}
+
+/// A collective in the emulator: what a rank sends goes over its socket.
+fn emulated(
+    engine: &mut Emulator,
+    control: &mut Control,
+    kind: Kind,
+    operation: &Collective,
+) -> Result<(), Error> {
+    let (rank, size, width) = (control.rank() as usize, control.members().len(), kind.bytes());
+    match operation {
+        Collective::AllGather { from, to, count } => {
+            let own = peek(engine, *from, count * width)?;
+            let all = control.exchange(&format!("all-gather of {count} {}", kind.name()), &own)?;
+            poke(engine, *to, &all.concat())
+        }
+        Collective::AllReduce { from, to, count, by } => {
+            let own = peek(engine, *from, count * width)?;
+            let all = control.exchange(&format!("all-reduce of {count} {}", kind.name()), &own)?;
+            poke(engine, *to, &reduced(kind, *by, &all)?)
+        }
+        Collective::ReduceScatter { from, to, count } => {
+            let own = peek(engine, *from, size * count * width)?;
+            let all = control.exchange(&format!("reduce-scatter of {count} {}", kind.name()), &own)?;
+            let part = rank * count * width..(rank + 1) * count * width;
+            let parts: Vec<_> = all.iter().map(|all| all[part.clone()].to_vec()).collect();
+            poke(engine, *to, &reduced(kind, Reduction::Sum, &parts)?)
+        }
+        Collective::AllToAll { from, to, sent, received } => {
+            // What a rank sends, one part after the other, behind the lengths.
+            let mut own = Vec::new();
+            sent.iter()
+                .for_each(|[_, count]| own.extend_from_slice(&(*count as u64 * width as u64).to_le_bytes()));
+            for [first, count] in sent {
+                own.extend(peek(engine, from + (first * width) as u64, count * width)?);
+            }
+            let all = control.exchange(&format!("all-to-all of {}", kind.name()), &own)?;
+            for (peer, ([first, count], from)) in received.iter().zip(&all).enumerate() {
+                let (lengths, bytes) = from.split_at(8 * size);
+                let lengths: Vec<usize> =
+                    lengths.chunks_exact(8).map(|length| numbers_of(length) as usize).collect();
+                let begin: usize = lengths[..rank].iter().sum();
+                if lengths[rank] != count * width {
+                    let found = lengths[rank] / width;
+                    return Err(Error::argument(
+                        format!("numbers from rank {peer}"),
+                        found,
+                        count.to_string(),
+                    ));
+                }
+                poke(engine, to + (first * width) as u64, &bytes[begin..begin + lengths[rank]])?;
+            }
+            Ok(())
+        }
+    }
+}
+
+fn numbers_of(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |number, &byte| (number << 8) | u64::from(byte))
+}
+
+/// The sums or maxima of ranks' numbers, in the order of the ranks, rounded after each step as a ring does.
+fn reduced(kind: Kind, by: Reduction, all: &[Vec<u8>]) -> Result<Vec<u8>, Error> {
+    fn of<T: Element>(all: &[Vec<u8>], to: impl Fn(T, T) -> T) -> Vec<u8> {
+        let mut parts = all.iter().map(|part| numbers::<T>(part));
+        let mut sum = parts.next().unwrap_or_default();
+        for part in parts {
+            sum.iter_mut().zip(part).for_each(|(sum, other)| *sum = to(*sum, other));
+        }
+        bytes(&sum)
+    }
+    Ok(match (kind, by) {
+        (Kind::Float(Format::Bf16), Reduction::Sum) => {
+            of(all, |a: bf16, b| bf16::from_f32(a.to_f32() + b.to_f32()))
+        }
+        (Kind::Float(Format::F16), Reduction::Sum) => {
+            of(all, |a: f16, b| f16::from_f32(a.to_f32() + b.to_f32()))
+        }
+        (Kind::Float(Format::F32), Reduction::Sum) => of(all, |a: f32, b| a + b),
+        (Kind::Float(Format::F32), Reduction::Max) => of(all, f32::max),
+        (kind, by) => {
+            return Err(Error::argument(
+                "a reduction",
+                format!("{by:?} of {}", kind.name()),
+                "a sum of bf16, f16 or f32, or a maximum of f32",
+            ));
+        }
+    })
+}
+
+/// Bytes of the emulator's memory.
+fn peek(engine: &mut Emulator, address: u64, bytes: usize) -> Result<Vec<u8>, Error> {
+    engine.memory().read(address, bytes).map_err(|error| Error::Engine(error.to_string()))
+}
+
+fn poke(engine: &mut Emulator, address: u64, bytes: &[u8]) -> Result<(), Error> {
+    engine.memory().write(address, bytes).map_err(|error| Error::Engine(error.to_string()))
+}

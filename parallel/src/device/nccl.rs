@@ -1,0 +1,443 @@
+//! NCCL, loaded at run time.
+#![allow(unsafe_code, reason = "calls NCCL")]
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::{fmt, ptr};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cudarc::nccl::sys::{
+    cudaStream_t, ncclComm_t, ncclConfig_t, ncclDataType_t, ncclRedOp_t, ncclResult_t, ncclUniqueId,
+};
+use falchion::collective::Format;
+use libloading::Library;
+
+use crate::element::Kind;
+use crate::error::Error;
+
+/// The oldest NCCL that serves: since then, communicators need not block, so a rank can give up.
+const OLDEST: [u32; 2] = [2, 18];
+
+/// The variable that names NCCL's library.
+const PATH: &str = "FALCHION_NCCL";
+
+type Status = ncclResult_t;
+
+/// NCCL's functions.
+struct Functions {
+    _library: Library,
+    version: unsafe extern "C" fn(*mut c_int) -> Status,
+    unique_id: unsafe extern "C" fn(*mut ncclUniqueId) -> Status,
+    init: unsafe extern "C" fn(*mut ncclComm_t, c_int, ncclUniqueId, c_int, *mut ncclConfig_t) -> Status,
+    abort: unsafe extern "C" fn(ncclComm_t) -> Status,
+    destroy: unsafe extern "C" fn(ncclComm_t) -> Status,
+    finalize: unsafe extern "C" fn(ncclComm_t) -> Status,
+    state: unsafe extern "C" fn(ncclComm_t, *mut Status) -> Status,
+    error: unsafe extern "C" fn(Status) -> *const c_char,
+    last_error: unsafe extern "C" fn(ncclComm_t) -> *const c_char,
+    group_start: unsafe extern "C" fn() -> Status,
+    group_end: unsafe extern "C" fn() -> Status,
+    all_gather: unsafe extern "C" fn(
+        *const c_void,
+        *mut c_void,
+        usize,
+        ncclDataType_t,
+        ncclComm_t,
+        cudaStream_t,
+    ) -> Status,
+    all_reduce: unsafe extern "C" fn(
+        *const c_void,
+        *mut c_void,
+        usize,
+        ncclDataType_t,
+        ncclRedOp_t,
+        ncclComm_t,
+        cudaStream_t,
+    ) -> Status,
+    reduce_scatter: unsafe extern "C" fn(
+        *const c_void,
+        *mut c_void,
+        usize,
+        ncclDataType_t,
+        ncclRedOp_t,
+        ncclComm_t,
+        cudaStream_t,
+    ) -> Status,
+    send:
+        unsafe extern "C" fn(*const c_void, usize, ncclDataType_t, c_int, ncclComm_t, cudaStream_t) -> Status,
+    receive:
+        unsafe extern "C" fn(*mut c_void, usize, ncclDataType_t, c_int, ncclComm_t, cudaStream_t) -> Status,
+}
+
+/// Loads a library and looks its functions up.
+fn load() -> Result<Functions, String> {
+    let names = match std::env::var(PATH) {
+        Ok(path) => vec![path],
+        Err(_) => ["libnccl.so.2", "libnccl.so"].map(str::to_owned).to_vec(),
+    };
+    let mut reasons = Vec::new();
+    let library = names.iter().find_map(|name| {
+        // SAFETY: NCCL's initialisers have no conditions.
+        unsafe { Library::new(name) }.map_err(|error| reasons.push(error.to_string())).ok()
+    });
+    let library = library.ok_or_else(|| {
+        format!("no library was found: {}. Install NCCL, or name its file in {PATH}", reasons.join("; "))
+    })?;
+    macro_rules! function {
+        ($name:literal) => {
+            // SAFETY: the type is that of NCCL's header; the library is kept as long as its functions.
+            *unsafe { library.get($name.as_bytes()) }.map_err(|_| {
+                format!("the library has no function {}: it is too old, or another one", $name)
+            })?
+        };
+    }
+    // First of all, so that a library that is too old is called that.
+    let version: unsafe extern "C" fn(*mut c_int) -> Status = function!("ncclGetVersion");
+    let [major, minor, _] = version_of(version)?;
+    if [major, minor] < OLDEST {
+        let [needed, than] = OLDEST;
+        return Err(format!("the library's version is {major}.{minor}, {needed}.{than} or later was needed"));
+    }
+    Ok(Functions {
+        version,
+        unique_id: function!("ncclGetUniqueId"),
+        init: function!("ncclCommInitRankConfig"),
+        abort: function!("ncclCommAbort"),
+        destroy: function!("ncclCommDestroy"),
+        finalize: function!("ncclCommFinalize"),
+        state: function!("ncclCommGetAsyncError"),
+        error: function!("ncclGetErrorString"),
+        last_error: function!("ncclGetLastError"),
+        group_start: function!("ncclGroupStart"),
+        group_end: function!("ncclGroupEnd"),
+        all_gather: function!("ncclAllGather"),
+        all_reduce: function!("ncclAllReduce"),
+        reduce_scatter: function!("ncclReduceScatter"),
+        send: function!("ncclSend"),
+        receive: function!("ncclRecv"),
+        _library: library,
+    })
+}
+
+fn version_of(version: unsafe extern "C" fn(*mut c_int) -> Status) -> Result<[u32; 3], String> {
+    let mut number = 0;
+    // SAFETY: one number is written.
+    let status = unsafe { version(&mut number) };
+    if status != ncclResult_t::ncclSuccess {
+        return Err(format!("the library does not say its version: {status:?}"));
+    }
+    let number = u32::try_from(number).unwrap_or(0);
+    // Since 2.9 the major version counts 10000, before that 1000.
+    let major = if number >= 10_000 { 10_000 } else { 1000 };
+    Ok([number / major, number % major / 100, number % 100])
+}
+
+fn functions() -> Result<&'static Functions, Error> {
+    static LOADED: OnceLock<Result<Functions, String>> = OnceLock::new();
+    LOADED.get_or_init(load).as_ref().map_err(|reason| Error::Nccl(reason.clone()))
+}
+
+/// The library's version.
+pub(crate) fn version() -> Result<String, Error> {
+    let [major, minor, patch] = version_of(functions()?.version).map_err(Error::Nccl)?;
+    Ok(format!("{major}.{minor}.{patch}"))
+}
+
+/// The bytes of a new id, by which ranks find each other.
+pub(crate) fn unique_id() -> Result<Vec<u8>, Error> {
+    let functions = functions()?;
+    let mut id = ncclUniqueId { internal: [0; 128] };
+    // SAFETY: one id is written.
+    check(functions, None, "ncclGetUniqueId", unsafe { (functions.unique_id)(&mut id) })?;
+    Ok(id.internal.iter().map(|&byte| byte.cast_unsigned()).collect())
+}
+
+fn check(functions: &Functions, comm: Option<ncclComm_t>, call: &str, status: Status) -> Result<(), Error> {
+    if matches!(status, ncclResult_t::ncclSuccess | ncclResult_t::ncclInProgress) {
+        return Ok(());
+    }
+    // SAFETY: NCCL returns texts that live as long as the library, or as the thread's next call.
+    let text = |text: *const c_char| {
+        (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+    };
+    // SAFETY: any status has a text.
+    let name = text(unsafe { (functions.error)(status) }).unwrap_or_default();
+    // SAFETY: the communicator is alive; null is allowed.
+    let last = text(unsafe { (functions.last_error)(comm.unwrap_or(ptr::null_mut())) })
+        .filter(|last| !last.is_empty());
+    Err(Error::Nccl(format!("{call}: {name}{}", last.map_or(String::new(), |last| format!(" ({last})")))))
+}
+
+/// A communicator.
+struct Raw(ncclComm_t);
+
+// SAFETY: a communicator may be used by any thread, one at a time; a mutex sees to that.
+unsafe impl Send for Raw {}
+
+/// A rank's communicator. Nothing blocks, so it can be aborted at any time, from any thread.
+pub(crate) struct Communicator {
+    raw: Mutex<Option<Raw>>,
+    functions: &'static Functions,
+}
+
+impl fmt::Debug for Communicator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Communicator").finish_non_exhaustive()
+    }
+}
+
+/// A collective operation.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Collective {
+    /// Every rank's `count` numbers, one after the other.
+    AllGather { from: u64, to: u64, count: usize },
+    /// The sums of every rank's `count` numbers.
+    AllReduce { from: u64, to: u64, count: usize, by: Reduction },
+    /// The rank's `count` of the sums of all numbers.
+    ReduceScatter { from: u64, to: u64, count: usize },
+    /// To each rank its numbers, from each its numbers: first number and count among the buffer's.
+    AllToAll { from: u64, to: u64, sent: Vec<[usize; 2]>, received: Vec<[usize; 2]> },
+}
+
+/// How numbers of ranks become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reduction {
+    /// Their sum.
+    Sum,
+    /// Their maximum.
+    Max,
+}
+
+fn data_type(kind: Kind) -> Result<ncclDataType_t, Error> {
+    Ok(match kind {
+        Kind::Float(Format::Bf16) => ncclDataType_t::ncclBfloat16,
+        Kind::Float(Format::F16) => ncclDataType_t::ncclFloat16,
+        Kind::Float(Format::F32) => ncclDataType_t::ncclFloat32,
+        // Moved as bytes; nothing adds them up.
+        Kind::Float(Format::E4m3) => ncclDataType_t::ncclUint8,
+        Kind::U32 => ncclDataType_t::ncclUint32,
+        Kind::Float(other) => {
+            return Err(Error::argument(
+                "a collective's numbers",
+                other.name(),
+                "bf16, f16, f32, e4m3 or u32",
+            ));
+        }
+    })
+}
+
+fn pointer(address: u64) -> *mut c_void {
+    ptr::with_exposed_provenance_mut(address as usize)
+}
+
+impl Communicator {
+    /// Joins the ranks of an id. The rank's context is current.
+    pub(crate) fn new(
+        id: &[u8],
+        (rank, size): (u32, u32),
+        within: Duration,
+        alive: impl Fn() -> Result<(), Error>,
+    ) -> Result<Self, Error> {
+        let functions = functions()?;
+        let mut unique = ncclUniqueId { internal: [0; 128] };
+        if id.len() != unique.internal.len() {
+            return Err(Error::Nccl(format!(
+                "an id has {} bytes, {} were needed",
+                id.len(),
+                unique.internal.len()
+            )));
+        }
+        unique.internal.iter_mut().zip(id).for_each(|(own, byte)| *own = byte.cast_signed());
+        let undefined = c_int::MIN;
+        let mut config = ncclConfig_t {
+            size: size_of::<ncclConfig_t>(),
+            magic: 0xcafe_beef,
+            version: 22_600,
+            blocking: 0,
+            cgaClusterSize: undefined,
+            minCTAs: undefined,
+            maxCTAs: undefined,
+            netName: ptr::null(),
+            splitShare: undefined,
+            trafficClass: undefined,
+        };
+        let mut comm = ptr::null_mut();
+        // SAFETY: one handle is written, and the configuration is read before the call returns.
+        let status = unsafe {
+            (functions.init)(&mut comm, size.cast_signed(), unique, rank.cast_signed(), &mut config)
+        };
+        check(functions, None, "ncclCommInitRankConfig", status)?;
+        let own = Self { raw: Mutex::new(Some(Raw(comm))), functions };
+        own.settle("ncclCommInitRankConfig", within, alive)?;
+        Ok(own)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Raw>> {
+        self.raw.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until a call that did not block is done.
+    fn settle(
+        &self,
+        call: &str,
+        within: Duration,
+        alive: impl Fn() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let began = Instant::now();
+        loop {
+            {
+                let raw = self.lock();
+                let Some(Raw(comm)) = *raw else {
+                    return alive().and(Err(Error::Nccl(format!("{call}: aborted"))));
+                };
+                let mut state = ncclResult_t::ncclSuccess;
+                // SAFETY: the communicator is alive, and one status is written.
+                let status = unsafe { (self.functions.state)(comm, &mut state) };
+                check(self.functions, Some(comm), call, status)?;
+                check(self.functions, Some(comm), call, state)?;
+                if state == ncclResult_t::ncclSuccess {
+                    return Ok(());
+                }
+            }
+            if let Err(error) = alive() {
+                self.abort();
+                return Err(error);
+            }
+            if began.elapsed() > within {
+                self.abort();
+                return Err(Error::Nccl(format!("{call} did not end within {} s", within.as_secs_f64())));
+            }
+            thread::sleep(Duration::from_micros(20));
+        }
+    }
+
+    /// Enqueues a collective on a stream.
+    ///
+    /// # Safety
+    /// The memory is allocated as far as the operation reaches, and nobody else uses it meanwhile. The
+    /// stream is alive, and its context is current.
+    pub(crate) unsafe fn enqueue(
+        &self,
+        operation: &Collective,
+        kind: Kind,
+        stream: *mut c_void,
+        within: Duration,
+        alive: impl Fn() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let (of, numbers, bytes, stream) =
+            (self.functions, data_type(kind)?, kind.bytes() as u64, stream.cast());
+        {
+            let raw = self.lock();
+            let Some(Raw(comm)) = *raw else {
+                return alive().and(Err(Error::Nccl("the group was aborted".to_owned())));
+            };
+            // SAFETY: the caller guarantees memory and stream; the communicator is alive.
+            let (call, status) = unsafe {
+                match *operation {
+                    Collective::AllGather { from, to, count } => (
+                        "ncclAllGather",
+                        (of.all_gather)(pointer(from), pointer(to), count, numbers, comm, stream),
+                    ),
+                    Collective::AllReduce { from, to, count, by } => {
+                        let by = match by {
+                            Reduction::Sum => ncclRedOp_t::ncclSum,
+                            Reduction::Max => ncclRedOp_t::ncclMax,
+                        };
+                        (
+                            "ncclAllReduce",
+                            (of.all_reduce)(pointer(from), pointer(to), count, numbers, by, comm, stream),
+                        )
+                    }
+                    Collective::ReduceScatter { from, to, count } => {
+                        let sum = ncclRedOp_t::ncclSum;
+                        (
+                            "ncclReduceScatter",
+                            (of.reduce_scatter)(
+                                pointer(from),
+                                pointer(to),
+                                count,
+                                numbers,
+                                sum,
+                                comm,
+                                stream,
+                            ),
+                        )
+                    }
+                    Collective::AllToAll { from, to, ref sent, ref received } => {
+                        let mut status = (of.group_start)();
+                        for (peer, (&[first, count], &[to_first, to_count])) in
+                            sent.iter().zip(received).enumerate()
+                        {
+                            let good = |status: Status| {
+                                matches!(status, ncclResult_t::ncclSuccess | ncclResult_t::ncclInProgress)
+                            };
+                            let peer = peer as c_int;
+                            if good(status) && count > 0 {
+                                status = (of.send)(
+                                    pointer(from + first as u64 * bytes),
+                                    count,
+                                    numbers,
+                                    peer,
+                                    comm,
+                                    stream,
+                                );
+                            }
+                            if good(status) && to_count > 0 {
+                                status = (of.receive)(
+                                    pointer(to + to_first as u64 * bytes),
+                                    to_count,
+                                    numbers,
+                                    peer,
+                                    comm,
+                                    stream,
+                                );
+                            }
+                        }
+                        let ended = (of.group_end)();
+                        (
+                            "ncclSend and ncclRecv",
+                            if status == ncclResult_t::ncclSuccess { ended } else { status },
+                        )
+                    }
+                }
+            };
+            check(of, Some(comm), call, status)?;
+            if status == ncclResult_t::ncclSuccess {
+                return Ok(());
+            }
+        }
+        self.settle("a collective", within, alive)
+    }
+
+    /// Gives up: what runs on the GPU ends at once, and nothing more can be enqueued.
+    pub(crate) fn abort(&self) {
+        if let Some(Raw(comm)) = self.lock().take() {
+            // SAFETY: the communicator is alive, and nobody can take it any more.
+            let _ = unsafe { (self.functions.abort)(comm) };
+        }
+    }
+
+    /// Ends the communicator; every rank does.
+    pub(crate) fn end(&self, within: Duration) {
+        {
+            let raw = self.lock();
+            let Some(Raw(comm)) = *raw else { return };
+            // SAFETY: the communicator is alive.
+            let _ = unsafe { (self.functions.finalize)(comm) };
+        }
+        if self.settle("ncclCommFinalize", within, || Ok(())).is_err() {
+            return self.abort();
+        }
+        if let Some(Raw(comm)) = self.lock().take() {
+            // SAFETY: as above, and nobody can take it any more.
+            let _ = unsafe { (self.functions.destroy)(comm) };
+        }
+    }
+}
+
+impl Drop for Communicator {
+    fn drop(&mut self) {
+        self.abort();
+    }
+}

@@ -1,0 +1,35 @@
+//! Layers that are divided among GPUs: tensor parallelism over NCCL with falchion's kernels.
+//!
+//! A [`Group`] is a rank's part among others: one process per GPU, started by torchrun, Slurm or MPI, or one
+//! thread per GPU. The same group runs on a laptop, where each rank has an emulator and the ranks talk over
+//! sockets; layers, their tests and their errors are the same.
+//!
+//! * [`Group`]: forming a group, memory, collectives.
+//! * [`ColumnParallel`], [`RowParallel`]: products whose weights are divided, with their collective.
+//! * [`Cut`]: which part of a matrix a rank takes.
+//! * [`Place`]: which rank a process is.
+//!
+//! Nothing hangs: a rank that ends, does not come, or brings another shape is an error on every rank, within
+//! the times of [`Limits`].
+
+pub mod bench;
+mod control;
+mod device;
+mod element;
+mod error;
+mod group;
+mod layer;
+mod place;
+mod tensor;
+pub mod verify;
+
+pub use control::Limits;
+pub use control::frame::Member;
+pub use device::nccl::Reduction;
+pub use element::{Element, Kind};
+pub use error::Error;
+pub use falchion::collective::F8E4M3;
+pub use group::Group;
+pub use layer::{Argument, ColumnParallel, Cut, Input, RowParallel, Scales, Tokens, Weights};
+pub use place::{Meeting, Place};
+pub use tensor::{Slice, SliceMut, Tensor};

@@ -1,0 +1,300 @@
+//! Random layers, compared with the whole product in `f64`: on any group, each rank compares its own output.
+
+use core::fmt;
+use core::ops::Range;
+
+use falchion::collective::F8E4M3;
+use half::{bf16, f16};
+
+use crate::element::Element;
+use crate::error::Error;
+use crate::group::Group;
+use crate::layer::{Argument, ColumnParallel, Cut, Input, RowParallel, Tokens, Weights};
+
+/// A layer that was drawn. All ranks draw the same.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Drawn {
+    /// What it is.
+    pub kind: Kind,
+    /// What is multiplied.
+    pub numbers: Numbers,
+    /// Tokens of all ranks.
+    pub tokens: u32,
+    /// Outputs of all ranks.
+    pub n: u32,
+    /// Inputs of all ranks.
+    pub k: u32,
+    /// Whether a bias is added.
+    pub bias: bool,
+    /// Whether each rank holds a part of the tokens, before a column-parallel layer and after a row-parallel
+    /// one.
+    pub divided: bool,
+    /// The seed of its numbers.
+    pub seed: u64,
+}
+
+/// Which outputs or inputs a rank has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Neighbouring outputs.
+    Column,
+    /// Neighbouring outputs of each of three parts.
+    Parts,
+    /// Neighbouring inputs.
+    Row,
+}
+
+/// What is multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numbers {
+    /// `bf16`.
+    Bf16,
+    /// `f16`.
+    F16,
+    /// `e4m3` with block scales; the output is `bf16`.
+    Scaled,
+}
+
+impl fmt::Display for Drawn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, numbers, tokens, n, k, bias, divided, .. } = self;
+        let words = [(*bias, ", bias"), (*divided, ", tokens divided")];
+        let words: String = words.into_iter().filter_map(|(is, word)| is.then_some(word)).collect();
+        write!(f, "{kind:?} {numbers:?} {tokens} x {n} x {k}{words}")
+    }
+}
+
+impl Drawn {
+    /// Draws a layer for a number of ranks.
+    pub fn new(of: &mut fastrand::Rng, ranks: u32) -> Self {
+        let kind = [Kind::Column, Kind::Parts, Kind::Row][of.usize(..3)];
+        let numbers = [Numbers::Bf16, Numbers::Bf16, Numbers::F16, Numbers::Scaled][of.usize(..4)];
+        let scaled = numbers == Numbers::Scaled;
+        // Rows are whole 16 bytes; blocks of scales are whole.
+        let step = if scaled { 128 } else { 8 };
+        let (n, k) = match kind {
+            Kind::Row => (8 * of.u32(1..20), ranks * step * of.u32(1..=if scaled { 2 } else { 12 })),
+            Kind::Column | Kind::Parts => {
+                let n = 4 * ranks * step * of.u32(1..=if scaled { 1 } else { 4 });
+                (n, step * of.u32(1..=if scaled { 2 } else { 20 }))
+            }
+        };
+        let divided = of.bool();
+        let tokens = if divided { ranks * of.u32(1..20) } else { of.u32(1..90) };
+        Self { kind, numbers, tokens, n, k, bias: of.bool(), divided, seed: of.u64(..) }
+    }
+
+    /// Runs the layer on a rank and compares each of its numbers. All ranks do.
+    ///
+    /// # Errors
+    /// The first number that is wrong; or what the layer could not do.
+    pub fn check(&self, group: &mut Group) -> Result<(), Failure> {
+        match self.numbers {
+            Numbers::Bf16 => Whole::<bf16>::new(self).check::<bf16>(self, group),
+            Numbers::F16 => Whole::<f16>::new(self).check::<f16>(self, group),
+            Numbers::Scaled => Whole::<F8E4M3>::new(self).check::<bf16>(self, group),
+        }
+    }
+
+    /// Columns that a rank of a column-parallel layer has, or all.
+    fn columns(&self, (rank, size): (u32, u32)) -> Vec<usize> {
+        match self.kind {
+            Kind::Row => (0..self.n as usize).collect(),
+            Kind::Column | Kind::Parts => {
+                let ranges = self.cut().ranges(self.n, (rank, size)).unwrap_or_default();
+                ranges
+                    .into_iter()
+                    .flat_map(|[first, count]| first as usize..(first + count) as usize)
+                    .collect()
+            }
+        }
+    }
+
+    fn cut(&self) -> Cut {
+        match self.kind {
+            Kind::Parts => Cut::Parts(vec![self.n / 2, self.n / 4, self.n / 4]),
+            Kind::Column | Kind::Row => Cut::Rows,
+        }
+    }
+
+    fn tokens(&self) -> Tokens {
+        if self.divided { Tokens::Divided } else { Tokens::Whole }
+    }
+}
+
+/// Why a layer failed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Failure {
+    /// It did not run.
+    #[error("{0}")]
+    Error(#[from] Error),
+    /// It computed something else.
+    #[error("{0}")]
+    Wrong(String),
+}
+
+/// A number type of layers.
+trait Multiplied: Element {
+    /// Half of the distance from 1 to the next number.
+    const UNIT: f64;
+
+    fn of(number: f32) -> Self;
+    fn number(self) -> f64;
+}
+
+macro_rules! multiplied {
+    ($($host:ty: $unit:expr;)+) => {$(
+        impl Multiplied for $host {
+            const UNIT: f64 = $unit;
+
+            fn of(number: f32) -> Self {
+                Self::from_f32(number)
+            }
+
+            fn number(self) -> f64 {
+                self.to_f32().into()
+            }
+        }
+    )+};
+}
+
+multiplied! {
+    bf16: 1.0 / 256.0;
+    f16: 1.0 / 2048.0;
+    F8E4M3: 1.0 / 16.0;
+}
+
+/// The numbers of a layer.
+struct Whole<T> {
+    x: Vec<T>,
+    w: Vec<T>,
+    /// Of each token and 128 inputs; of each 128 outputs and 128 inputs.
+    scales: Option<[Vec<f32>; 2]>,
+    bias: Vec<f32>,
+}
+
+/// Numbers after an output that nobody may write.
+const GUARD: usize = 64;
+
+impl<T: Multiplied> Whole<T> {
+    fn new(layer: &Drawn) -> Self {
+        let mut of = fastrand::Rng::with_seed(layer.seed);
+        let [tokens, n, k] = [layer.tokens, layer.n, layer.k].map(|extent| extent as usize);
+        let mut some = |count: usize| (0..count).map(|_| T::of(of.f32() * 2.0 - 1.0)).collect::<Vec<_>>();
+        let (x, w) = (some(tokens * k), some(n * k));
+        let blocks = k.div_ceil(128);
+        let mut scale = |count: usize| (0..count).map(|_| 0.5 + of.f32()).collect::<Vec<_>>();
+        let scaled = layer.numbers == Numbers::Scaled;
+        let scales = scaled.then(|| [scale(tokens * blocks), scale(n.div_ceil(128) * blocks)]);
+        // Numbers that every format has.
+        let bias = (0..n).map(|i| (i % 15) as f32 / 8.0 - 0.75).collect();
+        Self { x, w, scales, bias }
+    }
+
+    /// An output before rounding, and the sum of its magnitudes.
+    fn expect(&self, layer: &Drawn, token: usize, column: usize) -> [f64; 2] {
+        let (k, blocks) = (layer.k as usize, layer.k.div_ceil(128) as usize);
+        let mut sums = [0.0; 2];
+        for i in 0..k {
+            let scale = self.scales.as_ref().map_or(1.0, |[x, w]| {
+                f64::from(x[token * blocks + i / 128]) * f64::from(w[column / 128 * blocks + i / 128])
+            });
+            let product = self.x[token * k + i].number() * self.w[column * k + i].number() * scale;
+            sums = [sums[0] + product, sums[1] + product.abs()];
+        }
+        let bias = if layer.bias { f64::from(self.bias[column]) } else { 0.0 };
+        [sums[0] + bias, sums[1] + bias.abs()]
+    }
+
+    /// Scales of some rows and blocks, as kernels want them.
+    fn scales_of(&self, rows: Range<usize>, blocks: Range<usize>, all: usize) -> Vec<f32> {
+        let Some([x, _]) = &self.scales else { return Vec::new() };
+        let padded = rows.len().next_multiple_of(4);
+        let mut scales = vec![0.0; padded * blocks.len()];
+        for (i, row) in rows.enumerate() {
+            for (j, block) in blocks.clone().enumerate() {
+                scales[j * padded + i] = x[row * all + block];
+            }
+        }
+        scales
+    }
+
+    fn check<D: Multiplied>(&self, layer: &Drawn, group: &mut Group) -> Result<(), Failure> {
+        let (found, first) = self.run::<D>(layer, group)?;
+        let (rank, size) = (group.rank(), group.size());
+        let columns = layer.columns((rank, size));
+        let (output, guard) = found.split_at(found.len() - GUARD);
+        if guard.iter().any(|number| !number.number().is_nan()) {
+            return Err(Failure::Wrong(format!("{layer}: rank {rank} wrote behind its output")));
+        }
+        for (i, found) in output.iter().enumerate() {
+            let (token, column, found) =
+                (first + i / columns.len(), columns[i % columns.len()], found.number());
+            let [expected, magnitude] = self.expect(layer, token, column);
+            // Each rank's product is rounded, and so is each sum of two; products are added up in f32.
+            let roundings = if layer.kind == Kind::Row { 2.0 * f64::from(size) } else { 1.0 };
+            let bound = magnitude * (roundings * D::UNIT + f64::from(layer.k) / 8e6) + 1e-5;
+            if found.is_nan() || (found - expected).abs() > bound {
+                return Err(Failure::Wrong(format!(
+                    "{layer}: rank {rank}, token {token}, column {column}: {found} for {expected}, within {bound}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// A rank's output with its guard, and its first token.
+    fn run<D: Multiplied>(&self, layer: &Drawn, group: &mut Group) -> Result<(Vec<D>, usize), Error> {
+        let [tokens, k] = [layer.tokens, layer.k].map(|extent| extent as usize);
+        let (rank, size) = (group.rank() as usize, group.size() as usize);
+        let weights = Weights::new(&self.w, [layer.n, layer.k])?;
+        let weights = match &self.scales {
+            Some([_, scales]) => weights.scaled(&scales[..])?,
+            None => weights,
+        };
+        let (blocks, part) = (k.div_ceil(128), tokens / size);
+        let own = if layer.divided { rank * part..(rank + 1) * part } else { 0..tokens };
+        let (x, scales) = match layer.kind {
+            Kind::Row => {
+                let own = k / size;
+                let columns = |row: usize| &self.x[row * k + rank * own..row * k + (rank + 1) * own];
+                let x = (0..tokens).flat_map(columns).copied().collect();
+                (x, self.scales_of(0..tokens, rank * own / 128..((rank + 1) * own).div_ceil(128), blocks))
+            }
+            Kind::Column | Kind::Parts => {
+                (self.x[own.start * k..own.end * k].to_vec(), self.scales_of(own.clone(), 0..blocks, blocks))
+            }
+        };
+        let outputs = match layer.kind {
+            Kind::Row => own.len(),
+            Kind::Column | Kind::Parts => tokens,
+        } * layer.columns((group.rank(), group.size())).len();
+        let mut y = group.upload(&vec![D::of(f32::NAN); outputs + GUARD])?;
+        let (x, scales) = (group.upload::<T>(&x)?, group.upload(&scales)?);
+        let input = match self.scales {
+            Some(_) => Input::scaled(x.view(), scales.view()),
+            None => Input::from(x.view()),
+        };
+        let mut all = y.view_mut();
+        let to = all.part(..outputs)?;
+        match layer.kind {
+            Kind::Row => {
+                let mut row = RowParallel::<T, D>::new(group, &weights, layer.tokens())?;
+                if layer.bias {
+                    row = row.with_bias(group, &self.bias)?;
+                }
+                row.forward(group, input, to)?;
+            }
+            Kind::Column | Kind::Parts => {
+                let mut column = ColumnParallel::<T, D>::new(group, &weights, &layer.cut(), layer.tokens())?;
+                if layer.bias {
+                    let bias = [("bias", Argument::Columns(self.bias.clone()))];
+                    column = column.with_epilogue(group, "acc + bias[n]:f32", &bias)?;
+                }
+                column.forward(group, input, to)?;
+            }
+        }
+        let first = if layer.kind == Kind::Row { own.start } else { 0 };
+        Ok((group.read(&y)?, first))
+    }
+}
