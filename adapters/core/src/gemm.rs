@@ -147,7 +147,7 @@ impl Gemm {
 
     /// The kernel with the arguments of its epilogue by name, to run on any engine.
     pub fn kernel(&self) -> &Described {
-        &self.kernel
+        self.kept.kernel()
     }
 
     /// The kernel's program.
