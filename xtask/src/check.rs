@@ -86,8 +86,7 @@ pub(crate) fn all() -> Result<(), Error> {
         let manifest = format!("{folder}/Cargo.toml");
         let arguments = ["update", "--quiet", "--workspace", "--locked", "--manifest-path", &manifest];
         if let Err(error) = cargo::run(&arguments, |_| {}) {
-            failed
-                .push(format!("lock files: run `cargo update --workspace` in {folder} ({error})"));
+            failed.push(format!("lock files: run `cargo update --workspace` in {folder} ({error})"));
         }
     }
     eprintln!("\nxtask: files and profiles of the published packages");
