@@ -139,6 +139,7 @@ fn tensor_map(address: u64, rows: u32, k: u32) -> Result<TensorMap, LayoutError>
         box_dims: boxes.extents().to_vec(),
         swizzle: TensorSwizzle::B128,
         promotion: Promotion::default(),
+        reach: None,
     })
 }
 

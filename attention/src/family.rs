@@ -85,6 +85,10 @@ impl FromStr for AttentionRequest {
         }
         let spec: AttentionSpec = words.parse().map_err(|error: AttentionError| error.to_string())?;
         let AttentionSpec { format, output, head, mask, .. } = spec;
+        if !matches!(mask, Mask::Full | Mask::Causal) {
+            let name = mask.name();
+            return Err(format!("mask={name} has numbers of its own: a problem's mask is full or causal"));
+        }
         let problem = AttentionProblem::new(number(batch)?, number(heads)?, [queries, keys], head[0]);
         let problem = AttentionProblem { heads: [problem.heads[0], number(shared)?], ..problem };
         let request = Self { format, output, head, mask, problem, log_sum_exp: false };
@@ -99,23 +103,28 @@ impl FromStr for AttentionRequest {
 /// Operations of a `wgmma` of 16-bit formats, per SM and cycle of an H200.
 const RATE: f64 = 4096.0;
 /// Cycles of an SM for a score: its mask, its exponential, its sum, and its conversion.
-const WEIGHT: f64 = 0.1;
+const WEIGHT: f64 = 0.07;
 /// The part of the shorter of products and weights that the longer one does not cover, while consumers take turns.
 const UNCOVERED: f64 = 0.25;
 /// Cycles of a block of keys, and of a tile, in addition.
-const BLOCK: f64 = 100.0;
-const TILE: f64 = 1500.0;
+const BLOCK: f64 = 250.0;
+const TILE: f64 = 3500.0;
+/// More cycles of a tile if there is one stage of Q, so that queries are loaded after the last tile was stored; if a
+/// mask grows; and, fewer, if tiles overlap.
+const ALONE: f64 = 3500.0;
+const MASKED: f64 = 2000.0;
+const OVERLAPPED: f64 = 450.0;
+/// Factor of a block if O is rescaled lazily: with as many elements of O as scores per thread, or with fewer.
+const LAZY: [f64; 2] = [0.985, 1.02];
 /// Microseconds of a launch.
 const LAUNCH: f64 = 3.0;
 
 impl Attention {
-    /// Predicted microseconds. The numbers of this model are from a few kernels on an H100.
-    fn predict(
-        &self,
-        AttentionProblem { batch, heads, queries, keys, .. }: &AttentionProblem,
-        machine: &Machine,
-    ) -> f64 {
-        let AttentionSpec { head: [d, dv], tile: [rows, block], mask, turns, .. } = self.plan().spec;
+    /// Predicted microseconds. The numbers of this model are from some thirty kernels and shapes on an H100.
+    fn predict(&self, request: &AttentionRequest, machine: &Machine) -> f64 {
+        let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = request.problem;
+        let plan = self.plan();
+        let AttentionSpec { head: [d, dv], tile: [rows, block], mask, turns, pack, lazy, .. } = plan.spec;
         let scores = f64::from(rows) * f64::from(block);
         let products = 2.0 * scores * f64::from(d + dv) / (RATE * machine.tensor);
         let weights = scores * WEIGHT;
@@ -124,18 +133,27 @@ impl Attention {
         } else {
             products + weights
         };
-        let tiles = f64::from(queries.div_ceil(rows));
+        let factor = if lazy { LAZY[usize::from(block > dv)] } else { 1.0 };
+        let grows = mask == Mask::Causal;
+        let tiles = f64::from(queries.div_ceil(rows / pack));
         let blocks = f64::from(keys.div_ceil(block));
         // Tiles of a causal mask are dealt out so that CTAs have about as many blocks.
-        let seen = if mask == Mask::Causal && keys >= queries {
+        let seen = if grows && keys >= queries {
             let least = f64::from(keys - queries) / f64::from(block);
             (least + blocks) / 2.0 + 0.5
         } else {
             blocks
         };
-        let all = f64::from(*batch) * f64::from(heads[0]) * tiles;
+        let tile =
+            TILE + if plan.rings[0].stages == 1 { ALONE } else { 0.0 } + if grows { MASKED } else { 0.0 }
+                - if plan.overlaps { OVERLAPPED } else { 0.0 };
+        let all = f64::from(batch) * f64::from(heads / pack) * tiles;
         let waves = (all / f64::from(machine.multiprocessors)).ceil();
-        LAUNCH + waves * (seen * (both + BLOCK) + TILE) / machine.cycles
+        let computed = waves * (seen * factor * (both + BLOCK) + tile) / machine.cycles;
+        // Everything comes from memory once.
+        let rows = f64::from(heads) * f64::from(queries) + f64::from(shared) * f64::from(keys);
+        let bytes = f64::from(batch) * rows * f64::from(d + dv) * f64::from(plan.spec.format.bytes());
+        LAUNCH + computed.max(bytes / machine.dram)
     }
 }
 
@@ -181,10 +199,16 @@ impl Family for Attention {
         let tiles = [128, 192, 64].into_iter().flat_map(|rows| {
             [128, 176, 160, 144, 112, 96, 80, 64, 48].into_iter().map(move |keys| [rows, keys])
         });
+        let [heads, shared] = request.problem.heads;
+        let share = if shared > 0 && heads.is_multiple_of(shared) { heads / shared } else { 1 };
+        let packs = [1, share].into_iter().take(if share > 1 && share <= 64 { 2 } else { 1 });
+        let switches = [(false, false), (true, false), (false, true), (true, true)];
         let space = tiles.flat_map(|tile| {
-            [true, false].into_iter().map(move |turns| AttentionSpec { tile, turns, ..spec })
+            packs.clone().flat_map(move |pack| {
+                switches.map(|(overlap, lazy)| AttentionSpec { tile, pack, overlap, lazy, ..spec })
+            })
         });
-        cheapest(space, most, |kernel: &Self| kernel.predict(&request.problem, machine))
+        cheapest(space, most, |kernel: &Self| kernel.predict(request, machine))
     }
 
     fn operations(request: &AttentionRequest) -> f64 {

@@ -9,13 +9,41 @@ use ptx::abi::{Argument, Grid, TensorMap};
 use ptx::{Function, VerifyError};
 
 use crate::emit;
+use crate::masks::of_spec;
 use crate::plan::{AttentionError, AttentionPlan};
-use crate::problem::{AttentionCall, AttentionProblem, HeadsRef};
-use crate::scores::{AnyScores, Causal, Full, Scope, Scores, any};
-use crate::spec::{AttentionSpec, Mask};
+use crate::problem::{AttentionCall, AttentionProblem, HeadsRef, Packed};
+use crate::scores::{AnyScores, Scope, Scores, any};
+use crate::spec::{AttentionSpec, Lengths};
 
 /// Extents are below this.
 const LIMIT: u32 = 1 << 31;
+
+/// An address for tensor maps of tensors without elements.
+const NOWHERE: u64 = 1 << 40;
+
+fn refused<T>(reason: String) -> Result<T, LaunchError> {
+    Err(LaunchError::Problem { reason })
+}
+
+/// Checks where sequences begin. The numbers themselves are in device memory.
+fn check_packed(packed: &Packed) -> Result<(), LaunchError> {
+    let names = ["the beginnings of queries", "the beginnings of keys"];
+    for (name, address) in names.into_iter().zip(packed.begins) {
+        if address == 0 {
+            return Err(LaunchError::Null { name });
+        }
+        if !address.is_multiple_of(4) {
+            return Err(LaunchError::Address { name, address, alignment: 4 });
+        }
+    }
+    let names = ["the number of all queries", "the number of all keys"];
+    for (name, extent) in names.into_iter().zip(packed.rows) {
+        if extent >= LIMIT {
+            return Err(LaunchError::Extent { name, extent: extent.into(), limit: LIMIT });
+        }
+    }
+    Ok(())
+}
 
 /// An attention kernel: `O = softmax(scale * Q * K^T) * V`, per head, with a mask and scores as its [`Scores`]
 /// say.
@@ -51,11 +79,7 @@ impl Attention {
     /// # Errors
     /// Those of [`AttentionPlan::new`].
     pub fn new(spec: AttentionSpec) -> Result<Self, AttentionError> {
-        let scores = match spec.mask {
-            Mask::Full => any::<Full>(),
-            Mask::Causal => any::<Causal>(),
-        };
-        Ok(Self { plan: AttentionPlan::new(spec)?, scores })
+        Ok(Self { plan: AttentionPlan::new(spec)?, scores: of_spec(&spec) })
     }
 
     /// The kernel of a spec with a mask or a score function of your own in place of the spec's.
@@ -82,7 +106,11 @@ impl Attention {
     pub fn name(&self) -> String {
         let AttentionSpec { format, head: [d, dv], tile: [rows, keys], .. } = self.plan.spec;
         let heads = if d == dv { d.to_string() } else { format!("{d}x{dv}") };
-        format!("attention_{format}_{heads}_{rows}x{keys}_{}", self.scores.name())
+        let AttentionSpec { sinks, lengths, pack, .. } = self.plan.spec;
+        let sinks = if sinks { "_sinks" } else { "" };
+        let packed = if lengths == Lengths::Packed { "_packed" } else { "" };
+        let pack = if pack > 1 { format!("_pack{pack}") } else { String::new() };
+        format!("attention_{format}_{heads}_{rows}x{keys}_{}{sinks}{packed}{pack}", self.scores.name())
     }
 
     /// Whether query `row` sees key `key`, on the host.
@@ -96,17 +124,21 @@ impl Attention {
         self.scores.host_score(of, place, x)
     }
 
-    /// How tiles are numbered: for each group of heads that CTAs work on at the same time, all tiles of queries.
-    fn section(&self, problem: &AttentionProblem) -> u32 {
-        let AttentionProblem { batch, heads: [heads, shared], keys, .. } = *problem;
-        let [d, dv] = self.plan.spec.head;
-        let bytes = u64::from(keys).max(1) * u64::from(d + dv) * u64::from(self.plan.spec.format.bytes());
-        let together =
-            ((u64::from(self.plan.spec.l2) << 20) / bytes).max(1) * u64::from(heads / shared.max(1));
-        let all = u64::from(batch) * u64::from(heads);
-        // Sections of about the same number of heads.
-        let sections = all.div_ceil(together).max(1);
-        u32::try_from(all.div_ceil(sections)).unwrap_or(u32::MAX).max(1)
+    /// Heads whose tiles are mixed. If later queries see more keys, these are the fewest heads whose tiles fill their
+    /// rounds; otherwise those that share K and V.
+    fn section(&self, [batch, heads, share]: [u32; 3], across: u32, ctas: u32) -> u32 {
+        if !self.scores.grows() {
+            return share;
+        }
+        let all = batch.saturating_mul(heads).max(1);
+        let idle = |heads: u32| {
+            let tiles = u64::from(heads) * u64::from(across);
+            // Per thousand tiles; up to 40 is as good as none.
+            let rounded = tiles.next_multiple_of(ctas.into());
+            ((rounded - tiles) * 1000 / tiles.max(1)).max(40)
+        };
+        let most = all.min((4 * ctas).div_ceil(across).max(4));
+        (1..=most).min_by_key(|&heads| idle(heads)).unwrap_or(1)
     }
 }
 
@@ -123,7 +155,6 @@ pub(crate) fn check_problem(problem: &AttentionProblem) -> Result<(), LaunchErro
             return Err(LaunchError::Extent { name, extent: extent.into(), limit: LIMIT });
         }
     }
-    let refused = |reason| Err(LaunchError::Problem { reason });
     if shared == 0 && heads > 0 || shared > 0 && !heads.is_multiple_of(shared) {
         return refused(format!(
             "there are {heads} heads of queries and {shared} of keys, a multiple of the latter was needed"
@@ -153,18 +184,51 @@ pub(crate) fn check_tensor(
 
 /// The tensor map of the heads of a tensor, for copies of a tile.
 pub(crate) fn map(tile: &OperandTile, of: HeadsRef, [batch, heads, rows, d]: [u32; 4]) -> TensorMap {
+    map_of(tile, of, [batch, heads, d], Rows { most: rows, all: None }, 1)
+}
+
+/// The rows of a tensor: those of a sequence, or the most of one and all.
+#[derive(Clone, Copy)]
+struct Rows {
+    most: u32,
+    /// Rows of all sequences, if lengths differ.
+    all: Option<u32>,
+}
+
+/// The tensor map of the heads of a tensor, for copies of a tile of which each row has `pack` heads. `emit` says how
+/// sequences of different lengths are found in it.
+fn map_of(tile: &OperandTile, of: HeadsRef, [batch, heads, d]: [u32; 3], rows: Rows, pack: u32) -> TensorMap {
     let [mn, k] = match tile.major() {
-        cute_rs::atom::Major::K => [rows, d],
-        cute_rs::atom::Major::Mn => [d, rows],
+        cute_rs::atom::Major::K => [rows.most, d],
+        cute_rs::atom::Major::Mn => [d, rows.most],
     };
-    let mut map = tile.tensor_map(Matrix { address: of.address, mn, k, ld: of.row, batch: Batch::ONE });
     let bytes = u64::from(tile.format().bytes());
-    for (count, stride) in [(heads, of.head), (batch, of.batch)] {
+    let address = match rows.all {
+        Some(_) => of.address.wrapping_sub(u64::from(rows.most) * of.row * bytes),
+        None => of.address,
+    };
+    let mut map = tile.tensor_map(Matrix { address, mn, k, ld: of.row, batch: Batch::ONE });
+    if pack > 1 {
+        // A row is `pack` heads, and then the next query.
+        map.dims.insert(1, pack.into());
+        map.strides.insert(0, of.head * bytes);
+        map.box_dims.insert(1, pack);
+        map.box_dims[2] /= pack;
+    }
+    let (sequences, sequence) = match rows.all {
+        Some(all) => (u64::from(all) + 1, of.row),
+        None => (batch.into(), of.batch),
+    };
+    for (count, stride) in [(u64::from(heads / pack), of.head * u64::from(pack)), (sequences, sequence)] {
         // After the only one nothing follows, so any legal distance will do.
         let stride = if count > 1 { stride } else { of.row };
-        map.dims.push(u64::from(count).max(1));
+        map.dims.push(count.max(1));
         map.strides.push(stride * bytes);
         map.box_dims.push(1);
+    }
+    if let Some(all) = rows.all {
+        let first = u64::from(rows.most) * of.row * bytes;
+        map.reach = Some([first, first + of.reach([1, heads, all, d]) * bytes]);
     }
     map
 }
@@ -176,8 +240,15 @@ impl Kernel<AttentionCall> for Attention {
     }
 
     fn launch(&self, call: &AttentionCall, slots: u32) -> Result<Option<Launch>, LaunchError> {
-        let AttentionCall { problem, q, k, v, o, log_sum_exp, ref counts, ref reals } = *call;
+        let AttentionCall { problem, q, k, v, o, log_sum_exp, packed, sinks, ref counts, ref reals } = *call;
         check_problem(&problem)?;
+        let (heads, pack) = (problem.heads, self.plan.spec.pack);
+        if pack > 1 && u64::from(heads[0]) != u64::from(heads[1]) * u64::from(pack) {
+            let [heads, shared] = heads;
+            return refused(format!(
+                "{heads} heads of queries and {shared} of keys were given, {pack} times as many of queries were needed by pack={pack}"
+            ));
+        }
         let given = [counts.len(), reals.len()];
         let needed = [self.scores.counts().len(), self.scores.reals().len()];
         if given != needed {
@@ -189,45 +260,80 @@ impl Kernel<AttentionCall> for Attention {
             return Err(LaunchError::Problem { reason });
         }
         let AttentionProblem { batch, heads: [heads, shared], queries, keys, scale } = problem;
-        if batch == 0 || heads == 0 || queries == 0 {
+        let plan = &self.plan;
+        let AttentionSpec { format, output, head: [d, dv], tile: [rows, _], lengths, pack, .. } = plan.spec;
+        let differ = lengths == Lengths::Packed;
+        let [all_queries, all_keys] = if differ { packed.rows } else { [queries, keys] };
+        if batch == 0 || heads == 0 || queries == 0 || all_queries == 0 {
             return Ok(None);
         }
-        let plan = &self.plan;
-        let AttentionSpec { format, output, head: [d, dv], tile: [rows, _], .. } = plan.spec;
-        check_tensor(("Q", q), [batch, heads, queries, d], (format, 16))?;
-        let [k, v] = if keys > 0 {
-            check_tensor(("K", k), [batch, shared, keys, d], (format, 16))?;
-            check_tensor(("V", v), [batch, shared, keys, dv], (format, 16))?;
+        if differ {
+            check_packed(&packed)?;
+        }
+        // Packed sequences are one of all rows.
+        let sequences = if differ { 1 } else { batch };
+        check_tensor(("Q", q), [sequences, heads, all_queries, d], (format, 16))?;
+        let [k, v] = if keys > 0 && all_keys > 0 {
+            check_tensor(("K", k), [sequences, shared, all_keys, d], (format, 16))?;
+            check_tensor(("V", v), [sequences, shared, all_keys, dv], (format, 16))?;
             [k, v]
         } else {
             // Nothing is read. The tensor maps must still be legal.
-            [HeadsRef { row: dv.max(d).into(), head: 8, batch: 8, ..HeadsRef::default() }; 2]
+            [HeadsRef { address: NOWHERE, row: dv.max(d).into(), head: 8, batch: 8 }; 2]
         };
         let alignment = if plan.output.is_some() { 16 } else { output.bytes().into() };
-        check_tensor(("O", o), [batch, heads, queries, dv], (output, alignment))?;
-        if !log_sum_exp.is_multiple_of(4) {
-            let (name, address, alignment) = ("the log-sum-exp", log_sum_exp, 4);
-            return Err(LaunchError::Address { name, address, alignment });
+        check_tensor(("O", o), [sequences, heads, all_queries, dv], (output, alignment))?;
+        for (name, address) in [("the log-sum-exp", log_sum_exp), ("the sinks", sinks)] {
+            if !address.is_multiple_of(4) {
+                return Err(LaunchError::Address { name, address, alignment: 4 });
+            }
         }
-        let across = queries.div_ceil(rows);
-        let tiles = u128::from(across) * u128::from(heads) * u128::from(batch);
+        if plan.spec.sinks && sinks == 0 {
+            return Err(LaunchError::Null { name: "the sinks" });
+        }
+        let queries_per_tile = rows / pack;
+        let across = if differ {
+            u64::from(all_queries / queries_per_tile) + u64::from(batch)
+        } else {
+            queries.div_ceil(queries_per_tile).into()
+        };
+        let tiles = u128::from(across) * u128::from(heads / pack) * u128::from(sequences);
         let Some(tiles) = u32::try_from(tiles).ok().filter(|&tiles| tiles < LIMIT) else {
-            let (m, n) = (across.into(), u128::from(heads) * u128::from(batch));
+            let (m, n) = (across.into(), u128::from(heads / pack) * u128::from(sequences));
             return Err(LaunchError::TooManyTiles { m, n, most: LIMIT - 1 });
         };
+        // As many as tiles at most.
+        let across = tiles / (heads / pack) / sequences;
         let factor = if self.scores.changes() { 1.0 } else { scale };
+        let rows =
+            |most: u32, all: u32| Rows { most: if all == 0 { 1 } else { most }, all: differ.then_some(all) };
+        let [q_rows, k_rows] = [rows(queries, all_queries), rows(keys, all_keys)];
+        for (name, of, rows, bytes) in [
+            ("Q", q, q_rows, format.bytes()),
+            ("K", k, k_rows, format.bytes()),
+            ("V", v, k_rows, format.bytes()),
+            ("O", o, q_rows, output.bytes()),
+        ] {
+            let least = u64::from(rows.most) * of.row * u64::from(bytes);
+            if differ && of.address < least {
+                return refused(format!(
+                    "{name} is at {:#x}, an address from {least:#x} on was needed: sequences of different lengths are copied by a tensor map that begins before them",
+                    of.address
+                ));
+            }
+        }
         let mut arguments: Vec<Argument> = vec![
-            map(&plan.tiles[0], q, [batch, heads, queries, d]).into(),
-            map(&plan.tiles[1], k, [batch, shared, keys, d]).into(),
-            map(&plan.tiles[2], v, [batch, shared, keys, dv]).into(),
+            map_of(&plan.tiles[0], q, [batch, heads, d], q_rows, pack).into(),
+            map_of(&plan.tiles[1], k, [batch, shared, d], k_rows, 1).into(),
+            map_of(&plan.tiles[2], v, [batch, shared, dv], k_rows, 1).into(),
         ];
         match &plan.output {
-            Some(tile) => arguments.push(map(tile, o, [batch, heads, queries, dv]).into()),
+            Some(tile) => arguments.push(map_of(tile, o, [batch, heads, dv], q_rows, pack).into()),
             None => {
                 let bytes = u64::from(output.bytes());
                 let strides = [o.row, o.head, o.batch].map(|stride| stride * bytes);
                 // Neighbours are stored together if they all begin at a multiple of their size.
-                let pairs = [o.address, strides[0], strides[1], strides[2]];
+                let pairs = [o.address, strides[0], strides[1], if differ { 0 } else { strides[2] }];
                 let pairs = pairs.iter().all(|of| of.is_multiple_of(2 * bytes));
                 arguments.push(o.address.into());
                 arguments.extend(strides.map(Argument::from));
@@ -235,20 +341,33 @@ impl Kernel<AttentionCall> for Attention {
             }
         }
         arguments.push(log_sum_exp.into());
-        let numbers = [queries, keys, heads, heads / shared, tiles, across, self.section(&problem)];
-        arguments.extend(numbers.map(Argument::from));
+        if plan.spec.sinks {
+            arguments.push(sinks.into());
+        }
+        if differ {
+            arguments.extend(packed.begins.map(Argument::from));
+            arguments.extend(packed.rows.map(Argument::from));
+            arguments.push(batch.into());
+        }
+        let (ctas, heads, share) = (slots.min(tiles).max(1), heads / pack, heads / shared / pack);
+        let section = self.section([sequences, heads, share], across, ctas);
+        arguments.extend([queries, keys, heads, share, tiles, across, section].map(Argument::from));
         arguments.extend([scale, factor * core::f32::consts::LOG2_E, factor].map(Argument::from));
         arguments.extend(counts.iter().map(|count| Argument::from(count.cast_unsigned())));
         arguments.extend(reals.iter().copied().map(Argument::from));
-        Ok(Some(Launch { grid: Grid { ctas: [slots.min(tiles).max(1), 1, 1] }, arguments }))
+        Ok(Some(Launch { grid: Grid { ctas: [ctas, 1, 1] }, arguments }))
     }
 
     fn visit(&self, call: &mut AttentionCall, visit: &mut dyn Visit) {
         let AttentionSpec { format, output, head: [d, dv], .. } = self.plan.spec;
-        let AttentionCall { problem, q, k, v, o, log_sum_exp, counts, reals } = call;
+        let AttentionCall { problem, q, k, v, o, log_sum_exp, packed, sinks, counts, reals } = call;
         let AttentionProblem { batch, heads: [heads, shared], queries, keys, scale } = problem;
-        let extents = [*batch, *heads, *queries];
-        let read = [*batch, *shared, if extents.contains(&0) { 0 } else { *keys }];
+        let differ = self.plan.spec.lengths == Lengths::Packed;
+        let [all_queries, all_keys] = if differ { packed.rows } else { [*queries, *keys] };
+        let (sequences, heads_read) = (if differ { (*batch).min(1) } else { *batch }, *heads);
+        let extents = [sequences, *heads, if *queries == 0 { 0 } else { all_queries }];
+        let read = [sequences, *shared, if extents.contains(&0) || *keys == 0 { 0 } else { all_keys }];
+        let entries = if differ && !extents.contains(&0) { u64::from(*batch) + 1 } else { 0 };
         for count in [batch, heads, shared, queries, keys] {
             visit.count(count);
         }
@@ -265,12 +384,24 @@ impl Kernel<AttentionCall> for Attention {
             visit.memory(Memory { name, address: &mut of.address, extents, contents, writes });
             [&mut of.row, &mut of.head, &mut of.batch].into_iter().for_each(|length| visit.length(length));
         }
+        for ((name, address), rows) in ["the beginnings of queries", "the beginnings of keys"]
+            .into_iter()
+            .zip(&mut packed.begins)
+            .zip(&mut packed.rows)
+        {
+            let extents = Extents::line(32, entries);
+            visit.memory(Memory { name, address, extents, contents: Contents::Table, writes: false });
+            visit.count(rows);
+        }
         let given = *log_sum_exp != 0;
         visit.form(given.into());
         let rows = extents.map(u64::from).into_iter().product();
         let extents = Extents::line(32, if given { rows } else { 0 });
         let (name, contents) = ("the log-sum-exp", Contents::Output(Format::F32));
         visit.memory(Memory { name, address: log_sum_exp, extents, contents, writes: true });
+        let extents = Extents::line(32, if self.plan.spec.sinks { heads_read.into() } else { 0 });
+        let (name, contents) = ("the sinks", Contents::Source(Format::F32));
+        visit.memory(Memory { name, address: sinks, extents, contents, writes: false });
         for count in counts {
             let mut bits = count.cast_unsigned();
             visit.count(&mut bits);

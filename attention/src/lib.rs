@@ -16,8 +16,9 @@
 //! by the same function, from [`Scores::seen`]. Only blocks that some query does not see whole are masked; they
 //! have a loop of their own.
 //!
-//! CTAs are persistent. Of the heads that share L2, tiles with the most keys come first, and every second round of tiles is dealt out in the
-//! reverse order.
+//! CTAs are persistent. The tiles of a head follow each other, so that its K and V are read from memory once. If
+//! later queries see more keys, the longest tiles of a round of heads come first, and every second round is dealt out
+//! in the reverse order.
 #![forbid(unsafe_code)]
 
 pub mod backward;
@@ -26,6 +27,7 @@ mod emit;
 #[cfg(feature = "records")]
 mod family;
 mod kernel;
+mod masks;
 mod plan;
 mod problem;
 mod scores;
@@ -35,7 +37,8 @@ pub use crate::kernel::Attention;
 pub use count::Count;
 #[cfg(feature = "records")]
 pub use family::AttentionRequest;
+pub use masks::{Alibi, Causal, Chunked, Full, SoftCap, Window};
 pub use plan::{AttentionError, AttentionPlan};
-pub use problem::{AttentionCall, AttentionProblem, HeadsRef};
-pub use scores::{Causal, Full, Scope, Scores, consistent};
-pub use spec::{AttentionSpec, Mask, OutputStore};
+pub use problem::{AttentionCall, AttentionProblem, HeadsRef, Packed};
+pub use scores::{Scope, Scores, consistent};
+pub use spec::{AttentionSpec, Lengths, Mask, OutputStore};

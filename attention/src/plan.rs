@@ -137,6 +137,13 @@ impl AttentionPlan {
         if keys < 16 || keys > 256 || !keys.is_multiple_of(16) {
             return Err(number("the number of keys per block", keys, "a multiple of 16 from 16 to 256"));
         }
+        if !spec.pack.is_power_of_two() || spec.pack > 64 {
+            return Err(number(
+                "pack, the heads that are rows of a tile,",
+                spec.pack,
+                "a power of two up to 64",
+            ));
+        }
         let consumers = rows / 64;
         let (Ok(q), Ok(k), Ok(v), Ok(weights)) = (
             OperandTile::new(format, Major::K, [rows, d], TileLayout::Widest),

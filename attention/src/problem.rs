@@ -8,9 +8,9 @@ pub struct AttentionProblem {
     /// Heads of Q and O, and heads of K and V. The first is a multiple of the second: consecutive heads of Q share
     /// one of K and V.
     pub heads: [u32; 2],
-    /// Number of queries of a sequence.
+    /// Number of queries of a sequence; of the longest one, if lengths differ.
     pub queries: u32,
-    /// Number of keys of a sequence.
+    /// Number of keys of a sequence; of the most, if lengths differ.
     pub keys: u32,
     /// What products of queries and keys are multiplied by, usually `1 / sqrt(d)`. Above zero.
     pub scale: f32,
@@ -61,6 +61,20 @@ impl HeadsRef {
     }
 }
 
+/// Where sequences of different lengths begin. Their rows follow each other in each tensor, whose `batch` stride is not
+/// used; the log-sum-exp is packed `(heads, queries)`.
+///
+/// Whatever is in the tables, a launch reads and writes the tensors alone. A sequence that is longer than the problem
+/// says has wrong results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Packed {
+    /// Device addresses of `batch + 1` numbers, `u32`: the sums of the numbers of queries, and of keys, of the sequences
+    /// before. The first is 0, the last the number of all.
+    pub begins: [u64; 2],
+    /// Number of queries, and of keys, of all sequences.
+    pub rows: [u32; 2],
+}
+
 /// A call: the problem, and where its tensors are.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttentionCall {
@@ -77,15 +91,32 @@ pub struct AttentionCall {
     /// Device address of the log-sum-exp of the scores of each query, `f32`, packed `(batch, heads, queries)`; 0 if
     /// it is not needed. It is minus infinity for a query without keys.
     pub log_sum_exp: u64,
+    /// Where sequences begin, if the spec has `lengths=packed`.
+    pub packed: Packed,
+    /// Device address of the sink of each query head, `f32`, if the spec has sinks.
+    pub sinks: u64,
     /// The values of [`Scores::COUNTS`](crate::Scores::COUNTS).
     pub counts: Vec<i32>,
     /// The values of [`Scores::REALS`](crate::Scores::REALS).
     pub reals: Vec<f32>,
 }
 
+const NONE: Packed = Packed { begins: [0; 2], rows: [0; 2] };
+
 impl AttentionCall {
     /// A call without log-sum-exp and without arguments for scores.
     pub const fn new(problem: AttentionProblem, [q, k, v]: [HeadsRef; 3], o: HeadsRef) -> Self {
-        Self { problem, q, k, v, o, log_sum_exp: 0, counts: Vec::new(), reals: Vec::new() }
+        Self {
+            problem,
+            q,
+            k,
+            v,
+            o,
+            log_sum_exp: 0,
+            packed: NONE,
+            sinks: 0,
+            counts: Vec::new(),
+            reals: Vec::new(),
+        }
     }
 }

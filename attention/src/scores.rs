@@ -35,11 +35,9 @@ impl<N: Count> Scope<'_, N> {
     }
 }
 
-/// A mask, a score function, or both, as a type.
+/// A mask, a score function, or both, as a type. A pair `(A, B)` is both masks, and `B`'s function of `A`'s scores.
 ///
-/// [`seen`](Self::seen) and [`seen_by_all`](Self::seen_by_all) tell the kernel which keys it can leave out for a
-/// block of queries, and for which it need not ask. Both must agree with [`sees`](Self::sees): check that with
-/// [`consistent`].
+/// If the keys that a query sees are a range, [`range`](Self::range) says all of it:
 ///
 /// ```
 /// use attention::{Count, Scope, Scores};
@@ -54,14 +52,8 @@ impl<N: Count> Scope<'_, N> {
 ///     fn name() -> String {
 ///         "fading".into()
 ///     }
-///     fn seen<N: Count>(of: &Scope<'_, N>, [_, last]: [N; 2]) -> [N; 2] {
-///         [last.constant(0), of.diagonal(last).plus(1)]
-///     }
-///     fn seen_by_all<N: Count>(of: &Scope<'_, N>, [first, _]: [N; 2]) -> [N; 2] {
-///         [first.constant(0), of.diagonal(first).plus(1)]
-///     }
-///     fn sees<N: Count>(of: &Scope<'_, N>, row: N, key: N) -> N::Truth {
-///         key.at_most(of.diagonal(row))
+///     fn range<N: Count>(of: &Scope<'_, N>, row: N) -> Option<[N; 2]> {
+///         Some([row.constant(0), of.diagonal(row).plus(1)])
 ///     }
 ///     fn score<N: Count>(of: &Scope<'_, N>, row: N, key: N, x: N::Real) -> N::Real {
 ///         x - (of.diagonal(row) - key).real() * of.reals[0]
@@ -70,77 +62,83 @@ impl<N: Count> Scope<'_, N> {
 /// attention::consistent::<Fading>(&[], &[0.5])?;
 /// # Ok::<(), String>(())
 /// ```
+///
+/// Otherwise [`sees`](Self::sees) says it, and [`seen`](Self::seen) and [`seen_by_all`](Self::seen_by_all) tell the
+/// kernel which keys it can leave out for a block of queries, and for which it need not ask. These must agree with
+/// `sees`: check that with [`consistent`].
 pub trait Scores: 'static {
     /// Whether it masks: whether some query may not see some key.
     const MASKS: bool = false;
+    /// Whether later queries see more keys, so that tiles of different lengths have to be dealt out evenly. By
+    /// default, if it masks.
+    const GROWS: bool = Self::MASKS;
     /// Whether it changes scores.
     const CHANGES: bool = false;
     /// Names of its whole-number arguments. Each is a kernel parameter.
     const COUNTS: &'static [&'static str] = &[];
     /// Names of its real arguments. Each is a kernel parameter.
     const REALS: &'static [&'static str] = &[];
+    /// Length of the result of [`per_head`](Self::per_head).
+    const PER_HEAD: usize = 0;
 
     /// An identifier for kernel names.
     fn name() -> String;
 
+    /// Names of all whole-number arguments. [`COUNTS`](Self::COUNTS), except for a pair.
+    fn counts() -> Vec<&'static str> {
+        Self::COUNTS.to_vec()
+    }
+
+    /// Names of all real arguments. [`REALS`](Self::REALS), except for a pair.
+    fn reals() -> Vec<&'static str> {
+        Self::REALS.to_vec()
+    }
+
+    /// The range of keys that query `row` sees, from the first to one past the last, if it is a range. It may reach
+    /// beyond the keys that there are. Neither end may decrease from one query to the next.
+    fn range<N: Count>(_of: &Scope<'_, N>, _row: N) -> Option<[N; 2]> {
+        None
+    }
+
     /// A range of keys, from the first to one past the last, with every key that at least one of the queries
-    /// `rows`, first to last, sees. It may reach beyond the keys that there are. By default: all keys.
-    fn seen<N: Count>(of: &Scope<'_, N>, rows: [N; 2]) -> [N; 2] {
-        [rows[0].constant(0), of.keys]
+    /// `rows`, first to last, sees. It may reach beyond the keys that there are. By default that of
+    /// [`range`](Self::range), or all keys.
+    fn seen<N: Count>(of: &Scope<'_, N>, [first, last]: [N; 2]) -> [N; 2] {
+        match (Self::range(of, first), Self::range(of, last)) {
+            (Some([begin, _]), Some([_, end])) => [begin, end],
+            _ => [first.constant(0), of.keys],
+        }
     }
 
     /// A range of keys, from the first to one past the last, that each of the queries `rows`, first to last, sees.
-    /// It may be empty, and it may reach beyond the keys that there are. By default: empty, if it masks.
-    fn seen_by_all<N: Count>(of: &Scope<'_, N>, rows: [N; 2]) -> [N; 2] {
-        let zero = rows[0].constant(0);
-        if Self::MASKS { [zero, zero] } else { [zero, of.keys] }
+    /// It may be empty, and it may reach beyond the keys that there are. By default that of [`range`](Self::range);
+    /// without one it is empty, if it masks.
+    fn seen_by_all<N: Count>(of: &Scope<'_, N>, [first, last]: [N; 2]) -> [N; 2] {
+        let zero = first.constant(0);
+        match (Self::range(of, first), Self::range(of, last)) {
+            (Some([_, end]), Some([begin, _])) => [begin, end],
+            _ if Self::MASKS => [zero, zero],
+            _ => [zero, of.keys],
+        }
     }
 
-    /// Whether query `row` sees key `key`. By default it does.
-    fn sees<N: Count>(_of: &Scope<'_, N>, row: N, _key: N) -> N::Truth {
-        row.equals(row)
+    /// Whether query `row` sees key `key`. By default, if it is in its [`range`](Self::range), or always.
+    fn sees<N: Count>(of: &Scope<'_, N>, row: N, key: N) -> N::Truth {
+        match Self::range(of, row) {
+            Some([begin, end]) => begin.at_most(key) & key.less(end),
+            None => row.equals(row),
+        }
+    }
+
+    /// Numbers that are the same for all queries and keys of a head. [`score`](Self::score) finds them in the scope's
+    /// `reals`, after its arguments.
+    fn per_head<N: Count>(_of: &Scope<'_, N>) -> Vec<N::Real> {
+        Vec::new()
     }
 
     /// The score of a query and a key. `x` is their product times the scale. By default: `x`.
     fn score<N: Count>(_of: &Scope<'_, N>, _row: N, _key: N, x: N::Real) -> N::Real {
         x
-    }
-}
-
-/// Every query sees every key.
-#[derive(Clone, Copy, Debug)]
-pub struct Full;
-
-impl Scores for Full {
-    fn name() -> String {
-        "full".into()
-    }
-}
-
-/// A query sees the keys up to its own. The last query stands at the last key.
-#[derive(Clone, Copy, Debug)]
-pub struct Causal;
-
-impl Scores for Causal {
-    const MASKS: bool = true;
-
-    fn name() -> String {
-        "causal".into()
-    }
-
-    #[track_caller]
-    fn seen<N: Count>(of: &Scope<'_, N>, [_, last]: [N; 2]) -> [N; 2] {
-        [last.constant(0), of.diagonal(last).plus(1)]
-    }
-
-    #[track_caller]
-    fn seen_by_all<N: Count>(of: &Scope<'_, N>, [first, _]: [N; 2]) -> [N; 2] {
-        [first.constant(0), of.diagonal(first).plus(1)]
-    }
-
-    #[track_caller]
-    fn sees<N: Count>(of: &Scope<'_, N>, row: N, key: N) -> N::Truth {
-        key.at_most(of.diagonal(row))
     }
 }
 
@@ -150,20 +148,25 @@ impl Scores for Causal {
 /// The first query and key on which they disagree.
 pub fn consistent<S: Scores>(counts: &[i64], reals: &[f32]) -> Result<(), String> {
     let reals: Vec<_> = reals.iter().map(|&real| Bounded::exact(real.into())).collect();
+    let within = |[begin, end]: [i64; 2], key| (begin..end).contains(&key);
     for (queries, keys) in [(1, 1), (1, 9), (9, 1), (7, 7), (12, 20), (20, 12), (33, 40)] {
         let of = Scope { queries, keys, head: 1, batch: 1, counts, reals: &reals };
         for first in 0..queries {
             for last in first..Ord::min(queries, first + 8) {
                 let [seen, all] = [S::seen(&of, [first, last]), S::seen_by_all(&of, [first, last])];
                 for (row, key) in (first..=last).flat_map(|row| (0..keys).map(move |key| (row, key))) {
-                    let within = |[begin, end]: [i64; 2]| (begin..end).contains(&key);
                     let sees = S::sees(&of, row, key) || !S::MASKS;
-                    if sees && !within(seen) {
+                    if let Some(range) = S::range(&of, row).filter(|&range| within(range, key) != sees) {
+                        return Err(format!(
+                            "`sees` of query {row} of {queries} and key {key} of {keys} is {sees}, but its range is {range:?}"
+                        ));
+                    }
+                    if sees && !within(seen, key) {
                         return Err(format!(
                             "query {row} of {queries} sees key {key} of {keys}, but `seen` of queries {first} to {last} is {seen:?}"
                         ));
                     }
-                    if !sees && within(all) {
+                    if !sees && within(all, key) {
                         return Err(format!(
                             "query {row} of {queries} does not see key {key} of {keys}, but `seen_by_all` of queries {first} to {last} is {all:?}"
                         ));
@@ -182,15 +185,18 @@ pub(crate) type DeviceScope<'a, 'f> = Scope<'a, Value<'f, i32>>;
 pub(crate) trait AnyScores: fmt::Debug + Send + Sync {
     fn name(&self) -> String;
     fn masks(&self) -> bool;
+    fn grows(&self) -> bool;
     fn changes(&self) -> bool;
-    fn counts(&self) -> &'static [&'static str];
-    fn reals(&self) -> &'static [&'static str];
+    fn counts(&self) -> Vec<&'static str>;
+    fn reals(&self) -> Vec<&'static str>;
     fn host_sees(&self, of: &Scope<'_, i64>, row: i64, key: i64) -> bool;
     fn host_score(&self, of: &Scope<'_, i64>, place: [i64; 2], x: Bounded) -> Bounded;
+    fn range<'f>(&self, of: &DeviceScope<'_, 'f>, row: Value<'f, i32>) -> Option<[Value<'f, i32>; 2]>;
     fn seen<'f>(&self, of: &DeviceScope<'_, 'f>, rows: [Value<'f, i32>; 2]) -> [Value<'f, i32>; 2];
     fn seen_by_all<'f>(&self, of: &DeviceScope<'_, 'f>, rows: [Value<'f, i32>; 2]) -> [Value<'f, i32>; 2];
     fn sees<'f>(&self, of: &DeviceScope<'_, 'f>, row: Value<'f, i32>, key: Value<'f, i32>)
     -> Value<'f, bool>;
+    fn per_head<'f>(&self, of: &DeviceScope<'_, 'f>) -> Vec<Value<'f, f32>>;
     fn score<'f>(
         &self,
         of: &DeviceScope<'_, 'f>,
@@ -216,16 +222,20 @@ impl<S: Scores> AnyScores for Typed<S> {
         S::MASKS
     }
 
+    fn grows(&self) -> bool {
+        S::GROWS
+    }
+
     fn changes(&self) -> bool {
         S::CHANGES
     }
 
-    fn counts(&self) -> &'static [&'static str] {
-        S::COUNTS
+    fn counts(&self) -> Vec<&'static str> {
+        S::counts()
     }
 
-    fn reals(&self) -> &'static [&'static str] {
-        S::REALS
+    fn reals(&self) -> Vec<&'static str> {
+        S::reals()
     }
 
     fn host_sees(&self, of: &Scope<'_, i64>, row: i64, key: i64) -> bool {
@@ -233,7 +243,15 @@ impl<S: Scores> AnyScores for Typed<S> {
     }
 
     fn host_score(&self, of: &Scope<'_, i64>, [row, key]: [i64; 2], x: Bounded) -> Bounded {
-        if S::CHANGES { S::score(of, row, key, x) } else { x }
+        if !S::CHANGES {
+            return x;
+        }
+        let reals = [of.reals, &S::per_head(of)].concat();
+        S::score(&Scope { reals: &reals, ..*of }, row, key, x)
+    }
+
+    fn range<'f>(&self, of: &DeviceScope<'_, 'f>, row: Value<'f, i32>) -> Option<[Value<'f, i32>; 2]> {
+        S::range(of, row)
     }
 
     fn seen<'f>(&self, of: &DeviceScope<'_, 'f>, rows: [Value<'f, i32>; 2]) -> [Value<'f, i32>; 2] {
@@ -251,6 +269,10 @@ impl<S: Scores> AnyScores for Typed<S> {
         key: Value<'f, i32>,
     ) -> Value<'f, bool> {
         S::sees(of, row, key)
+    }
+
+    fn per_head<'f>(&self, of: &DeviceScope<'_, 'f>) -> Vec<Value<'f, f32>> {
+        S::per_head(of)
     }
 
     fn score<'f>(

@@ -25,6 +25,20 @@ pub enum Mask {
     Full,
     /// A query sees the keys up to its own. The last query stands at the last key.
     Causal,
+    /// A query sees keys near its own: [`Window`](crate::Window).
+    Window,
+    /// A query sees the keys of its chunk up to its own: [`Chunked`](crate::Chunked).
+    Chunked,
+}
+
+/// How long sequences are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lengths {
+    /// All as long as each other.
+    Equal,
+    /// Each has its own number of queries and of keys. They follow each other without gaps, and device memory has
+    /// where each begins: [`Packed`](crate::Packed).
+    Packed,
 }
 
 /// An attention kernel as plain data. Its text ([`Display`](fmt::Display), [`FromStr`]) names what differs from
@@ -52,12 +66,23 @@ pub struct AttentionSpec {
     pub stages: Option<u32>,
     /// Which keys a query sees.
     pub mask: Mask,
+    /// Whether scores are capped: [`SoftCap`](crate::SoftCap).
+    pub soft_cap: bool,
+    /// Whether scores fall with the distance: [`Alibi`](crate::Alibi). A cap comes first.
+    pub alibi: bool,
+    /// Whether each head has a sink: a score without a value, which takes part in the sum of weights.
+    pub sinks: bool,
+    /// How long sequences are.
+    pub lengths: Lengths,
+    /// Heads of Q, of those that share a head of K and V, that are rows of one tile: 1, or all of them. A tile then has
+    /// so many times fewer queries. For few queries.
+    pub pack: u32,
+    /// Whether O is rescaled only when a larger score would make weights exceed 2^8.
+    pub lazy: bool,
     /// How O is stored.
     pub store: OutputStore,
     /// Whether consumer warpgroups take turns: while one multiplies, the others compute weights.
     pub turns: bool,
-    /// MiB of K and V that CTAs which run at the same time should share in L2. Tiles are ordered by it.
-    pub l2: u32,
     /// Whether the end of a tile overlaps with the first products of the next one, if there is shared memory for two
     /// tiles of queries.
     pub overlap: bool,
@@ -72,13 +97,19 @@ impl AttentionSpec {
         tile: [128, 128],
         stages: None,
         mask: Mask::Full,
+        soft_cap: false,
+        alibi: false,
+        sinks: false,
+        lengths: Lengths::Equal,
+        pack: 1,
+        lazy: false,
         store: OutputStore::Tma,
         turns: true,
-        l2: 16,
         overlap: false,
     };
 
-    /// Floating-point operations that a problem counts as: two products of `2 * queries * keys * d`. A causal mask counts as half.
+    /// Floating-point operations that a problem counts as: two products of `2 * queries * keys * d`. A causal mask
+    /// counts as half; other masks count as none, since their arguments are those of a call.
     pub fn operations(&self, problem: &AttentionProblem) -> f64 {
         let AttentionProblem { batch, heads: [heads, _], queries, keys, .. } = *problem;
         let part = if self.mask == Mask::Causal { 0.5 } else { 1.0 };
@@ -95,11 +126,16 @@ impl Default for AttentionSpec {
 }
 
 impl Mask {
+    /// Every mask.
+    pub const ALL: [Self; 4] = [Self::Full, Self::Causal, Self::Window, Self::Chunked];
+
     /// Its name in a spec's text.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Full => "full",
             Self::Causal => "causal",
+            Self::Window => "window",
+            Self::Chunked => "chunked",
         }
     }
 }
@@ -123,9 +159,14 @@ impl fmt::Display for AttentionSpec {
             tile: [rows, keys],
             stages,
             mask,
+            soft_cap,
+            alibi,
+            sinks,
+            lengths,
+            pack,
+            lazy,
             store,
             turns,
-            l2,
             overlap,
         } = *self;
         let heads = if d == dv { d.to_string() } else { format!("{d}x{dv}") };
@@ -137,9 +178,14 @@ impl fmt::Display for AttentionSpec {
             (self.tile != Self::DEFAULT.tile, format!("tile={rows}x{keys}")),
             (self.stages.is_some(), format!("stages={stages}")),
             (mask != Self::DEFAULT.mask, format!("mask={}", mask.name())),
+            (soft_cap, "softcap=on".to_owned()),
+            (alibi, "alibi=on".to_owned()),
+            (sinks, "sinks=on".to_owned()),
+            (lengths != Lengths::Equal, "lengths=packed".to_owned()),
+            (pack != 1, format!("pack={pack}")),
+            (lazy, "lazy=on".to_owned()),
             (store != Self::DEFAULT.store, format!("store={}", store.name())),
             (!turns, "turns=off".to_owned()),
-            (l2 != Self::DEFAULT.l2, format!("l2={l2}")),
             (overlap, "overlap=on".to_owned()),
         ];
         let words: Vec<_> = words.into_iter().filter_map(|(differs, word)| differs.then_some(word)).collect();
@@ -179,27 +225,41 @@ impl FromStr for AttentionSpec {
                 "stages" if value == "auto" => spec.stages = None,
                 "stages" => spec.stages = Some(value.parse().map_err(|_| refused("a number, or auto"))?),
                 "mask" => {
-                    let named = [Mask::Full, Mask::Causal].into_iter().find(|mask| mask.name() == value);
-                    spec.mask = named.ok_or_else(|| refused("full or causal"))?;
+                    let named = Mask::ALL.into_iter().find(|mask| mask.name() == value);
+                    spec.mask = named.ok_or_else(|| refused("full, causal, window or chunked"))?;
                 }
+                "lengths" => {
+                    spec.lengths = match value {
+                        "equal" => Lengths::Equal,
+                        "packed" => Lengths::Packed,
+                        _ => return Err(refused("equal or packed")),
+                    };
+                }
+                "pack" => spec.pack = value.parse().map_err(|_| refused("a number of heads"))?,
                 "store" => {
                     let ways = [OutputStore::Tma, OutputStore::Direct];
                     let named = ways.into_iter().find(|store| store.name() == value);
                     spec.store = named.ok_or_else(|| refused("tma or direct"))?;
                 }
-                "turns" | "overlap" => {
-                    let on = match value {
+                _ => {
+                    let switch = match key {
+                        "softcap" => &mut spec.soft_cap,
+                        "alibi" => &mut spec.alibi,
+                        "sinks" => &mut spec.sinks,
+                        "lazy" => &mut spec.lazy,
+                        "turns" => &mut spec.turns,
+                        "overlap" => &mut spec.overlap,
+                        _ => {
+                            return Err(refused(
+                                "one of the keys format, output, d, tile, stages, mask, softcap, alibi, sinks, lengths, pack, lazy, store, turns, overlap",
+                            ));
+                        }
+                    };
+                    *switch = match value {
                         "on" => true,
                         "off" => false,
                         _ => return Err(refused("on or off")),
                     };
-                    *(if key == "turns" { &mut spec.turns } else { &mut spec.overlap }) = on;
-                }
-                "l2" => spec.l2 = value.parse().map_err(|_| refused("a number of MiB"))?,
-                _ => {
-                    return Err(refused(
-                        "one of the keys format, output, d, tile, stages, mask, store, turns, l2, overlap",
-                    ));
                 }
             }
         }

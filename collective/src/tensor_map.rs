@@ -48,6 +48,7 @@ pub(crate) fn tensor_map(
         box_dims: all().map(|of| of.copied).collect(),
         swizzle: TensorSwizzle::None,
         promotion: Promotion::default(),
+        reach: None,
     }
 }
 

@@ -247,6 +247,7 @@ fn encode_pixels(map: &Im2colMap) -> Raw {
         box_dims: vec![map.channels, map.pixels],
         swizzle: map.swizzle,
         promotion: Promotion::default(),
+        reach: None,
     };
     let corner =
         |of: &[i32]| of.iter().rev().fold(0u64, |word, &corner| word << 16 | u64::from(corner as u16));
@@ -360,6 +361,7 @@ mod tests {
             box_dims: vec![64, 256, 2],
             swizzle: TensorSwizzle::B128,
             promotion: Promotion::default(),
+            reach: None,
         }
     }
 
@@ -412,6 +414,7 @@ mod tests {
             box_dims: vec![8, 9],
             swizzle: TensorSwizzle::B32,
             promotion: Promotion::default(),
+            reach: None,
         };
         assert_eq!(decode(&bytes), decode(&encode(Description::Tiled(&wanted))));
         let map = decode(&replaced(&bytes, ElementStride(1), 2).unwrap()).unwrap().unwrap();

@@ -257,6 +257,7 @@ fn images_of_tensor_loads() {
             box_dims: vec![columns, rows, planes],
             swizzle,
             promotion: Promotion::default(),
+            reach: None,
         };
         let arguments = [map(address).into(), map(copy).into(), out.into()];
         run(&program, [1, 1, 1], &arguments, &memory);
@@ -330,6 +331,7 @@ fn a_multicast_reaches_every_cta_of_the_mask() {
         box_dims: vec![32, 2],
         swizzle: TensorSwizzle::None,
         promotion: Promotion::default(),
+        reach: None,
     };
     run(&program, [4, 1, 1], &[map.into(), out.into()], &memory);
     for rank in [1u32, 3] {
@@ -413,6 +415,7 @@ fn generic_stores_reach_a_tensor_store() {
             box_dims: vec![32],
             swizzle: TensorSwizzle::None,
             promotion: Promotion::default(),
+            reach: None,
         };
         let options = Options { schedule, ..Options::default() };
         program.launch(Grid { ctas: [1, 1, 1] }, &[map.into()], &memory, &options).unwrap();
@@ -460,6 +463,7 @@ fn a_poll_of_global_memory_does_not_hold_copies_up() {
             box_dims: vec![32],
             swizzle: TensorSwizzle::None,
             promotion: Promotion::default(),
+            reach: None,
         };
         let options = Options { schedule, fuel: 1 << 20, ..Options::default() };
         program.launch(Grid { ctas: [1, 1, 1] }, &[map.into(), flag.into()], &memory, &options).unwrap();

@@ -179,6 +179,7 @@ fn check(case: Case, options: &Options<'_>) {
             box_dims: box_dims(major, extent, case.swizzle),
             swizzle: case.swizzle,
             promotion: Promotion::default(),
+            reach: None,
         };
         (address, map)
     };

@@ -107,5 +107,6 @@ pub(crate) fn box_map(address: u64) -> TensorMap {
         box_dims: vec![64, 8],
         swizzle: TensorSwizzle::B128,
         promotion: Promotion::default(),
+        reach: None,
     }
 }

@@ -180,6 +180,10 @@ pub struct TensorMap {
     pub swizzle: TensorSwizzle,
     /// L2 promotion.
     pub promotion: Promotion,
+    /// The bytes, from the address on, that a program's copies access: the first, and one past the last. `None` for all
+    /// that the extents reach. Not part of the encoded map: for a tensor whose dimensions overlap, it says which
+    /// memory has to be there.
+    pub reach: Option<[u64; 2]>,
 }
 
 /// A description breaks a rule of `cuTensorMapEncodeTiled` or `cuTensorMapEncodeIm2col`.

@@ -7,7 +7,8 @@
 //! *Scores.* A product of `d` pairs of 16-bit elements errs by at most `(d + 16) u` of the sum of magnitudes (see
 //! [`bound`](crate::bound)). The scale, and with it every score, has a relative error of `u` more.
 //!
-//! *Exponents.* A kernel computes `2^(x_j c - m c)`, where `m` is the largest score so far and `c = log2(e)` times
+//! *Exponents.* A kernel computes `2^(x_j c - m c)`, where `m` is the largest score so far, or an older one by which
+//! no weight exceeds `2^8`, and `c = log2(e)` times
 //! the scale, rounded once more than the scale. `m c` is rounded, the difference is rounded once. So the natural
 //! exponent errs by the error of `x_j` plus `3 u |x_j| + 3 u M`, where `M` is the largest magnitude of a score. The
 //! hardware's `2^x` errs by a relative `6 u`, and may flush to zero below `2^-126`.
@@ -68,17 +69,27 @@ pub struct Row {
     /// Keys per block.
     block: usize,
     scores: Vec<Score>,
+    sink: Option<Score>,
 }
 
 impl Row {
     /// A query without keys. Weights are rounded to `format`; keys come in blocks of `block`.
     pub fn new(format: Format, block: u32) -> Self {
-        Self { format, block: block.max(1) as usize, scores: Vec::new() }
+        Self { format, block: block.max(1) as usize, scores: Vec::new(), sink: None }
     }
 
     /// Adds the next key that the query sees.
     pub fn key(&mut self, score: Score) {
         self.scores.push(score);
+    }
+
+    /// Adds a score without a value, which takes part in the sum of weights.
+    pub fn sink(&mut self, value: f64) {
+        self.sink = Some(Score { value, error: 0.0 });
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Score> + Clone {
+        self.scores.iter().chain(&self.sink)
     }
 
     /// Number of keys that it sees.
@@ -87,18 +98,18 @@ impl Row {
     }
 
     fn most(&self) -> f64 {
-        self.scores.iter().map(|score| score.value).fold(f64::NEG_INFINITY, f64::max)
+        self.all().map(|score| score.value).fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// Each weight, and its relative error.
+    /// Each weight, and its relative error; last that of the sink.
     fn weights(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
         let most = self.most();
-        let largest = self.scores.iter().map(|score| score.value.abs() + score.error).fold(0.0, f64::max);
-        // There may be a block more than whole ones at each end of a mask's range.
-        let blocks = (self.scores.len() / self.block + 2) as f64;
+        let largest = self.all().map(|score| score.value.abs() + score.error).fold(0.0, f64::max);
+        // There may be a block more than whole ones at each end of a mask's range, and the sink is one of its own.
+        let blocks = (self.scores.len() / self.block + 3) as f64;
         let rescaling = 6.0 * U * largest + 8.0 * U * blocks;
         // The largest score of a correct kernel may be another one; all of its scores err.
-        self.scores.iter().map(move |score| {
+        self.all().map(move |score| {
             let exponent = score.error + 3.0 * U * score.value.abs() + 3.0 * U * largest + rescaling;
             ((score.value - most).exp(), exponent.exp_m1() + 6.0 * U)
         })
@@ -123,7 +134,7 @@ impl Row {
         let (sum, sum_error) = self.sum();
         let round = self.format.unit_roundoff();
         let (mut total, mut magnitude, mut error) = (0.0, 0.0, 0.0);
-        for (key, (weight, relative)) in self.weights().enumerate() {
+        for (key, (weight, relative)) in self.weights().take(self.scores.len()).enumerate() {
             let value = value(key);
             total += weight * value;
             magnitude += weight * value.abs();
@@ -144,14 +155,16 @@ impl Row {
     /// The log-sum-exp, in f32; minus infinity for a query without keys.
     pub fn log_sum_exp(&self) -> Wanted {
         let format = Format::F32;
-        if self.scores.is_empty() {
+        if self.scores.is_empty() && self.sink.is_none() {
             return Wanted { format, unrounded: true, value: f64::NEG_INFINITY, error: 0.0 };
         }
         let ((sum, error), most) = (self.sum(), self.most());
         let own = self.scores.iter().map(|score| score.error).fold(0.0, f64::max);
         let relative = error / (sum - error).max(f64::MIN_POSITIVE);
         let logarithm = sum.ln();
-        let error = own + relative + 8.0 * U * logarithm.abs() + 4.0 * U + 4.0 * U * most.abs();
+        // The kernel's own logarithm is larger by that of 2^8 at most.
+        let error =
+            own + relative + 8.0 * U * (logarithm.abs() + 5.6) + 4.0 * U + 4.0 * U * (most.abs() + 5.6);
         Wanted { format, unrounded: false, value: logarithm + most, error }
     }
 }

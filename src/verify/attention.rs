@@ -16,7 +16,7 @@ pub mod backward;
 
 use std::time::Duration;
 
-use attention::{Attention, AttentionCall, AttentionProblem, HeadsRef, Scope};
+use attention::{Attention, AttentionCall, AttentionProblem, HeadsRef, Lengths, Packed, Scope};
 #[cfg(feature = "records")]
 use attention::{AttentionRequest, AttentionSpec};
 use collective::Bounded;
@@ -53,8 +53,11 @@ pub enum Values {
 /// A call with random inputs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
-    /// The extents.
+    /// The extents. Those of [`lengths`](Self::lengths) replace its number of sequences, and their lengths.
     pub problem: AttentionProblem,
+    /// Queries and keys of each sequence, if lengths differ. The keys and values of a sequence without queries are NaN:
+    /// no other sequence may be affected.
+    pub lengths: Option<Vec<[u32; 2]>>,
     /// How all tensors lie in memory.
     pub layout: Layout,
     /// What Q and K contain.
@@ -160,6 +163,15 @@ impl Tensor {
         tensor
     }
 
+    /// Makes a row NaN.
+    fn poison(&mut self, index: usize) {
+        let row = self.byte(index)..self.byte(index) + self.row_bytes();
+        let nan = self.format.round(f64::NAN).to_le_bytes();
+        for element in self.bytes[row].chunks_exact_mut(self.format.bytes() as usize) {
+            element.copy_from_slice(&nan[..element.len()]);
+        }
+    }
+
     fn rows(&self) -> usize {
         self.extents[..3].iter().map(|&extent| extent as usize).product()
     }
@@ -231,7 +243,9 @@ pub struct Uploaded<'a> {
     kernel: &'a Attention,
     /// Q, K, V and O.
     tensors: [Tensor; 4],
-    buffers: [Buffer; 5],
+    buffers: [Buffer; 8],
+    sinks: Vec<f32>,
+    sequences: Vec<Sequence>,
     /// The call.
     pub call: AttentionCall,
 }
@@ -256,11 +270,45 @@ impl Largest {
     }
 }
 
+/// A sequence: queries and keys of those before it, and its own.
+#[derive(Clone, Copy, Debug)]
+struct Sequence {
+    before: [u32; 2],
+    rows: [u32; 2],
+}
+
 impl Case {
+    /// The problem of all sequences, and where each begins in packed tensors.
+    fn sequences(&self, lengths: Lengths) -> (AttentionProblem, Vec<Sequence>) {
+        let equal = || vec![[self.problem.queries, self.problem.keys]; self.problem.batch as usize];
+        let all = match lengths {
+            Lengths::Equal => return (self.problem, Vec::new()),
+            Lengths::Packed => self.lengths.clone().unwrap_or_else(equal),
+        };
+        let mut sums = [0; 2];
+        let sequence = |&rows: &[u32; 2]| {
+            let before = sums;
+            sums = [0, 1].map(|i| sums[i] + rows[i]);
+            Sequence { before, rows }
+        };
+        let sequences = all.iter().map(sequence).collect();
+        let [queries, keys] = [0, 1].map(|i| all.iter().map(|rows| rows[i]).max().unwrap_or(0));
+        (AttentionProblem { batch: all.len() as u32, queries, keys, ..self.problem }, sequences)
+    }
+
     /// A case of packed tensors with scores of about 1, in which every row is compared.
     pub const fn new(problem: AttentionProblem) -> Self {
         let (layout, values) = (Layout::HeadsFirst, Values::Normal(1.0));
-        Self { problem, layout, values, counts: Vec::new(), reals: Vec::new(), seed: 1, rows: usize::MAX }
+        Self {
+            problem,
+            lengths: None,
+            layout,
+            values,
+            counts: Vec::new(),
+            reals: Vec::new(),
+            seed: 1,
+            rows: usize::MAX,
+        }
     }
 
     /// Runs the case on an engine, and compares its results.
@@ -288,32 +336,66 @@ impl Case {
         kernel: &'a Attention,
     ) -> Result<Uploaded<'a>, EngineError> {
         let spec = kernel.plan().spec;
-        let AttentionProblem { batch, heads: [heads, _], queries, .. } = self.problem;
-        let [_, dv] = spec.head;
-        let output = named(spec.output);
-        let [q, k, v] = self.operands(named(spec.format), spec.head);
-        let o = Tensor::new(output, self.layout, [batch, heads, queries, dv], || output.round(f64::NAN));
+        let (problem, sequences) = self.sequences(spec.lengths);
+        // Packed sequences are one of all rows.
+        let (batch, [queries, keys]) = match spec.lengths {
+            Lengths::Equal => (problem.batch, [problem.queries, problem.keys]),
+            Lengths::Packed => {
+                (1, sequences.last().map_or([0; 2], |last| [0, 1].map(|i| last.before[i] + last.rows[i])))
+            }
+        };
+        let (output, [heads, shared]) = (named(spec.output), problem.heads);
+        let stored = AttentionProblem { batch, queries, keys, ..problem };
+        let [q, mut k, mut v] = self.operands(&stored, named(spec.format), spec.head);
+        if spec.lengths == Lengths::Packed {
+            for &Sequence { before: [_, first], rows: [_, count], .. } in
+                sequences.iter().filter(|of| of.rows[0] == 0)
+            {
+                for row in
+                    (0..shared).flat_map(|head| (first..first + count).map(move |row| head * keys + row))
+                {
+                    [&mut k, &mut v].into_iter().for_each(|tensor| tensor.poison(row as usize));
+                }
+            }
+        }
+        let o = Tensor::new(output, self.layout, [batch, heads, queries, spec.head[1]], || {
+            output.round(f64::NAN)
+        });
+        // Some far above, and some far below the scores.
+        let mut random = fastrand::Rng::with_seed(self.seed ^ 0x4321);
+        let sinks: Vec<f32> = (0..heads.max(1)).map(|_| (random.f32() - 0.5) * 40.0).collect();
+        let table = |i: usize| -> Vec<u8> {
+            let begins = sequences.iter().map(|of| of.before[i]).chain([[queries, keys][i]]);
+            begins.flat_map(u32::to_le_bytes).collect()
+        };
         let buffers = [
             engine.upload(&q.bytes)?,
             engine.upload(&k.bytes)?,
             engine.upload(&v.bytes)?,
             engine.upload(&o.bytes)?,
             engine.upload(&[0xff; 4].repeat(o.rows() + 8))?,
+            engine.upload(&sinks.iter().flat_map(|sink| sink.to_le_bytes()).collect::<Vec<_>>())?,
+            engine.upload(&table(0))?,
+            engine.upload(&table(1))?,
         ];
         let tensors = [q, k, v, o];
         let [q, k, v, o] = core::array::from_fn(|i| tensors[i].placed(buffers[i].address));
-        let call = AttentionCall {
+        let mut call = AttentionCall {
             log_sum_exp: buffers[4].address,
+            sinks: if spec.sinks { buffers[5].address } else { 0 },
             counts: self.counts.clone(),
             reals: self.reals.clone(),
-            ..AttentionCall::new(self.problem, [q, k, v], o)
+            ..AttentionCall::new(problem, [q, k, v], o)
         };
-        Ok(Uploaded { case: self, kernel, tensors, buffers, call })
+        if spec.lengths == Lengths::Packed {
+            call.packed = Packed { begins: [buffers[6].address, buffers[7].address], rows: [queries, keys] };
+        }
+        Ok(Uploaded { case: self, kernel, tensors, buffers, sinks, sequences, call })
     }
 
     /// Q, K and V.
-    fn operands(&self, format: Format, [d, dv]: [u32; 2]) -> [Tensor; 3] {
-        let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = self.problem;
+    fn operands(&self, problem: &AttentionProblem, format: Format, [d, dv]: [u32; 2]) -> [Tensor; 3] {
+        let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = *problem;
         let mut random = fastrand::Rng::with_seed(self.seed);
         let mut operand = |extents, query: bool| {
             let mut index = 0;
@@ -386,10 +468,22 @@ impl Uploaded<'_> {
         checked: &mut Checked,
     ) -> Result<(), AttentionFault> {
         let [q, k, v, o] = &self.tensors;
-        let AttentionProblem { heads: [heads, shared], queries, keys, scale, .. } = self.case.problem;
+        let AttentionProblem { heads: [heads, shared], scale, .. } = self.case.problem;
         let spec = self.kernel.plan().spec;
-        let [b, h, r] =
-            [index as u32 / queries / heads, index as u32 / queries % heads, index as u32 % queries];
+        let [all_queries, all_keys] = [q, k].map(|of| of.extents[2]);
+        let [first, h, row] = [
+            index as u32 / all_queries / heads,
+            index as u32 / all_queries % heads,
+            index as u32 % all_queries,
+        ];
+        let (b, before, [queries, keys]) = match spec.lengths {
+            Lengths::Equal => (first, [0; 2], [all_queries, all_keys]),
+            Lengths::Packed => {
+                let b = self.sequences.partition_point(|of| of.before[0] + of.rows[0] <= row);
+                (b as u32, self.sequences[b].before, self.sequences[b].rows)
+            }
+        };
+        let r = row - before[0];
         let counts: Vec<i64> = self.case.counts.iter().map(|&count| count.into()).collect();
         let reals: Vec<_> = self.case.reals.iter().map(|&real| Bounded::exact(real.into())).collect();
         let of = Scope {
@@ -400,9 +494,12 @@ impl Uploaded<'_> {
             counts: &counts,
             reals: &reals,
         };
-        let first = (b * shared + h / (heads / shared)) as usize * keys as usize;
+        let first = (first * shared + h / (heads / shared)) as usize * all_keys as usize + before[1] as usize;
         let query = q.values(index);
         let (mut row, mut values) = (Row::new(q.format, spec.tile[1]), Vec::new());
+        if spec.sinks {
+            row.sink(self.sinks[h as usize].into());
+        }
         for key in (0..keys).filter(|&key| self.kernel.sees(&of, r.into(), key.into())) {
             let at = first + key as usize;
             let Score { value, error } = Score::of(&query, &k.values(at), scale);

@@ -13,10 +13,10 @@ use super::emit;
 use super::plan::{BackwardError, BackwardPlan, LINE};
 use super::spec::BackwardSpec;
 use crate::kernel::{check_problem, check_tensor, map};
+use crate::masks::of_mask;
 use crate::plan::AttentionPlan;
 use crate::problem::{AttentionProblem, HeadsRef};
-use crate::scores::{AnyScores, Causal, Full, Scores, any};
-use crate::spec::Mask;
+use crate::scores::{AnyScores, Scores, any};
 
 /// One of the programs of the backward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,11 +96,7 @@ impl AttentionBackward {
     /// # Errors
     /// Those of [`BackwardPlan::new`].
     pub fn new(spec: BackwardSpec) -> Result<Self, BackwardError> {
-        let scores = match spec.mask {
-            Mask::Full => any::<Full>(),
-            Mask::Causal => any::<Causal>(),
-        };
-        Ok(Self { plan: BackwardPlan::new(spec)?, scores })
+        Ok(Self { plan: BackwardPlan::new(spec)?, scores: of_mask(spec.mask) })
     }
 
     /// The kernel of a spec with a mask of your own in place of the spec's.

@@ -51,8 +51,9 @@ impl<'f> Kernel<'_, 'f> {
         let of = Consuming { kernel: self, consumer, positions, scores, values, weights, softmax, q, block };
         let walk = self.walk();
         consumer.turns.start();
+        let tile = self.tile_at(&walk);
         f.if_(walk.is_at_tile(), || {
-            let tile = CurrentTile::new(f, self.query_tile(walk.index()));
+            let tile = CurrentTile::new(f, tile);
             let finish = |statistics: &[Statistics<'f>], v: Stage<'f>| {
                 f.wgmma_wait(0);
                 consumer.release.arrive(v.empty);
@@ -64,12 +65,13 @@ impl<'f> Kernel<'_, 'f> {
                 of.blocks(tile.get(), &store);
                 walk.advance();
                 if plan.overlaps {
+                    let next = self.tile_at(&walk);
                     f.break_if(!walk.is_at_tile());
-                    of.boundary(self.query_tile(walk.index()), &tile, &finish);
+                    of.boundary(next, &tile, &finish);
                 } else {
                     let v = of.last();
                     // Computed while the last product runs.
-                    let next = self.query_tile(walk.index());
+                    let next = self.tile_at(&walk);
                     finish(&of.softmax.statistics(), v);
                     f.break_if(!walk.is_at_tile());
                     tile.set(next);
@@ -150,7 +152,7 @@ impl<'f> Consuming<'_, 'f> {
         } else {
             f.if_(!whole, || softmax.score(self.kernel, unit, block, true));
         }
-        softmax.weigh(self.kernel.parameters.to_log2);
+        softmax.weigh(self.kernel.parameters.to_log2, false);
     }
 
     /// Multiplies a tile's blocks, from the last to the first, except for the values of the first.
@@ -186,10 +188,15 @@ impl<'f> Consuming<'_, 'f> {
         f.wgmma_wait(1);
         release.arrive(k.empty);
         softmax.score(self.kernel, unit, self.block.get(), masked);
-        let factors = softmax.weigh(self.kernel.parameters.to_log2);
+        let lazy = self.kernel.plan.spec.lazy;
+        let factors = softmax.weigh(self.kernel.parameters.to_log2, lazy);
         f.wgmma_wait(0);
         release.arrive(v.empty);
-        softmax.rescale(&factors);
+        if lazy {
+            softmax.rescale_lazily(&factors);
+        } else {
+            softmax.rescale(&factors);
+        }
         self.weights.pack(self.scores.accumulators());
     }
 

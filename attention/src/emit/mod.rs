@@ -19,15 +19,19 @@ struct Parameters<'f> {
     output: Output<'f>,
     /// Address of the log-sum-exp; 0 if it is not needed.
     log_sum_exp: Value<'f, u64>,
-    queries: Value<'f, u32>,
-    keys: Value<'f, u32>,
+    /// Address of the heads' sinks.
+    sinks: Option<Value<'f, u64>>,
+    /// Queries and keys of a sequence; the most, if lengths differ.
+    most: [Value<'f, u32>; 2],
+    packed: Option<Lengths<'f>>,
+    /// Heads of tiles: those of Q, or groups of these that are rows of one tile.
     heads: Value<'f, u32>,
-    /// Heads of Q per head of K and V.
+    /// Heads of tiles per head of K and V.
     share: Value<'f, u32>,
     tiles: Value<'f, u32>,
-    /// Tiles of queries per head.
+    /// Tiles of queries per head. If lengths differ, some are empty.
     across: Value<'f, u32>,
-    /// Heads whose tiles are mixed: those that share L2.
+    /// Heads whose tiles are mixed.
     section: Value<'f, u32>,
     scale: Value<'f, f32>,
     /// What a score is multiplied by to be an exponent of 2.
@@ -36,6 +40,16 @@ struct Parameters<'f> {
     to_ln: Value<'f, f32>,
     counts: Vec<Value<'f, i32>>,
     reals: Vec<Value<'f, f32>>,
+}
+
+/// Where sequences of different lengths begin, for queries and for keys.
+#[derive(Clone, Copy)]
+struct Lengths<'f> {
+    /// Addresses of the tables.
+    begins: [Value<'f, u64>; 2],
+    /// Rows of all sequences.
+    rows: [Value<'f, u32>; 2],
+    batch: Value<'f, u32>,
 }
 
 /// Where O is.
@@ -59,6 +73,11 @@ struct QueryTile<'f> {
     row: Value<'f, u32>,
     head: Value<'f, u32>,
     batch: Value<'f, u32>,
+    /// Queries and keys of its sequence, and the rows before these in packed tensors.
+    lengths: [Value<'f, u32>; 2],
+    before: [Value<'f, u32>; 2],
+    /// Whether there is such a tile; `None` if there always is.
+    exists: Option<Value<'f, bool>>,
     /// Blocks of keys, from the first to one past the last; at least one. If no query sees a key, it is the one after
     /// the last key.
     blocks: [Value<'f, u32>; 2],
@@ -70,7 +89,7 @@ struct QueryTile<'f> {
 
 /// The tiles of a CTA, one after the other.
 ///
-/// CTAs take tiles in rounds. If a mask makes tiles differ, a section of heads begins with a round, and every
+/// CTAs take tiles in rounds. If later queries see more keys, a section of heads begins with a round, and every
 /// second round is dealt out in the reverse order: tiles get shorter within a section, so every CTA gets about the
 /// same work.
 #[derive(Clone, Copy)]
@@ -125,13 +144,14 @@ impl<'f> Walk<'f> {
 
 /// A tile of queries in variables.
 struct CurrentTile<'f> {
-    numbers: [Var<'f, u32>; 7],
-    from_first: bool,
+    /// Its numbers, and those of its sequence if lengths differ.
+    numbers: Vec<Var<'f, u32>>,
+    of: QueryTile<'f>,
 }
 
 impl<'f> CurrentTile<'f> {
     fn new(f: &'f Builder, tile: QueryTile<'f>) -> Self {
-        Self { numbers: tile.numbers().map(|number| f.variable(number)), from_first: tile.from_first }
+        Self { numbers: tile.numbers().map(|number| f.variable(number)).collect(), of: tile }
     }
 
     fn set(&self, tile: QueryTile<'f>) {
@@ -139,16 +159,22 @@ impl<'f> CurrentTile<'f> {
     }
 
     fn get(&self) -> QueryTile<'f> {
-        let [row, head, batch, begin, end, whole, whole_end] = self.numbers.map(Var::get);
-        let (blocks, whole) = ([begin, end], [whole, whole_end]);
-        QueryTile { row, head, batch, blocks, whole, from_first: self.from_first }
+        let mut numbers = self.numbers.iter().map(|number| number.get());
+        let mut next = |of: Value<'f, u32>| numbers.next().unwrap_or(of);
+        let QueryTile { row, head, batch, blocks, whole, lengths, before, .. } = self.of;
+        let ([row, head, batch], blocks, whole) =
+            ([row, head, batch].map(&mut next), blocks.map(&mut next), whole.map(&mut next));
+        let (lengths, before) = (lengths.map(&mut next), before.map(&mut next));
+        QueryTile { row, head, batch, blocks, whole, lengths, before, ..self.of }
     }
 }
 
 impl<'f> QueryTile<'f> {
-    fn numbers(&self) -> [Value<'f, u32>; 7] {
-        let Self { row, head, batch, blocks: [begin, end], whole: [whole, whole_end], .. } = *self;
-        [row, head, batch, begin, end, whole, whole_end]
+    /// What differs from tile to tile.
+    fn numbers(&self) -> impl Iterator<Item = Value<'f, u32>> {
+        let Self { row, head, batch, blocks, whole, lengths, before, exists, .. } = *self;
+        let of_sequence = exists.map(|_| [lengths, before]).into_iter().flatten().flatten();
+        [row, head, batch].into_iter().chain(blocks).chain(whole).chain(of_sequence)
     }
 }
 
@@ -189,6 +215,12 @@ impl<'f> Parameters<'f> {
             },
         };
         let log_sum_exp = f.param("log_sum_exp");
+        let sinks = plan.spec.sinks.then(|| f.param("sinks"));
+        let packed = (plan.spec.lengths == crate::spec::Lengths::Packed).then(|| Lengths {
+            begins: ["queries_begin", "keys_begin"].map(|name| f.param(name)),
+            rows: ["all_queries", "all_keys"].map(|name| f.param(name)),
+            batch: f.param("batch"),
+        });
         let [queries, keys, heads, share, tiles, across, section] =
             ["queries", "keys", "heads", "share", "tiles", "across", "section"].map(|name| f.param(name));
         let [scale, to_log2, to_ln] = ["scale", "to_log2", "to_ln"].map(|name| f.param(name));
@@ -198,8 +230,9 @@ impl<'f> Parameters<'f> {
             maps,
             output,
             log_sum_exp,
-            queries,
-            keys,
+            sinks,
+            most: [queries, keys],
+            packed,
             heads,
             share,
             tiles,
@@ -218,35 +251,94 @@ impl<'f> Kernel<'_, 'f> {
     /// The CTA's place among the tiles, at its first one. Every role has its own, so all walk the same tiles.
     fn walk(&self) -> Walk<'f> {
         let (f, Parameters { tiles, across, section, .. }) = (self.f, &self.parameters);
-        let masks = self.scores.masks();
-        let of_section = if masks { *across * *section } else { *tiles };
+        let grows = self.scores.grows();
+        let of_section = if grows { *across * *section } else { *tiles };
         let walk = Walk {
             tiles: *tiles,
             of_section,
             first: f.variable(0u32),
             end: f.variable(of_section.min(*tiles)),
-            odd: masks.then(|| f.variable(0u32)),
+            odd: grows.then(|| f.variable(0u32)),
         };
         walk.seek();
         walk
     }
 
-    /// The tile with this number: of each section of heads, first the last queries of all its heads, since these
-    /// see the most keys if a mask is causal.
+    /// The tile at which a walk is. If there is none with this number, the walk goes on to the next one; it may end.
+    fn tile_at(&self, walk: &Walk<'f>) -> QueryTile<'f> {
+        let f = self.f;
+        let tile = self.query_tile(walk.index());
+        let Some(exists) = tile.exists else { return tile };
+        let (found, exists) = (CurrentTile::new(f, tile), f.variable(f.constant(1u32).where_or(exists, 0)));
+        f.while_(
+            || walk.is_at_tile() & exists.get().equals(0),
+            || {
+                walk.advance();
+                let tile = self.query_tile(walk.index());
+                found.set(tile);
+                exists
+                    .set(tile.exists.map_or(f.constant(1u32), |exists| f.constant(1u32).where_or(exists, 0)));
+            },
+        );
+        found.get()
+    }
+
+    /// The tile with this number. Of each section of heads, the last queries come first if these see the most keys.
     fn query_tile(&self, index: Value<'f, u32>) -> QueryTile<'f> {
-        let Parameters { queries, keys, heads, tiles, across, section, .. } = self.parameters;
-        let [rows, block] = self.plan.spec.tile;
+        let (f, grows) = (self.f, self.scores.grows());
+        let Parameters { most, packed, heads, tiles, across, section, .. } = self.parameters;
         let of_section = section * across;
         let before = index / of_section;
         let (within, first) = (index - before * of_section, before * section);
         let together = (tiles / across - first).min(section);
         let (tile, head) = (within / together, first + within % together);
-        let tile = if self.scores.masks() { across - 1 - tile } else { tile };
-        let (row, batch, head) = (tile * rows, head / heads, head % heads);
+        let queries = self.queries_per_tile();
+        let Some(lengths) = packed else {
+            let tile = if grows { across - 1 - tile } else { tile };
+            let zero = f.constant(0);
+            return self.blocks(QueryTile {
+                row: tile * queries,
+                head: head % heads,
+                batch: head / heads,
+                lengths: most,
+                before: [zero; 2],
+                exists: None,
+                blocks: [zero; 2],
+                whole: [zero; 2],
+                from_first: false,
+            });
+        };
+        let (batch, tile) = lengths.find(queries, tile);
+        let [(before_q, count_q), (before_k, count_k)] = [0, 1].map(|i| lengths.sequence(i, batch));
+        let count = count_q.div_ceil(queries);
+        let exists = tile.less_than(count);
+        let tile = if grows { (count - 1).where_or(exists, 0) - tile.where_or(exists, 0) } else { tile };
+        let zero = f.constant(0);
+        self.blocks(QueryTile {
+            row: tile * queries,
+            head,
+            batch,
+            lengths: [count_q, count_k],
+            before: [before_q, before_k],
+            exists: Some(exists),
+            blocks: [zero; 2],
+            whole: [zero; 2],
+            from_first: false,
+        })
+    }
 
-        let scope = self.scope(head, batch);
-        let last = (row + (rows - 1)).min(queries - 1);
-        let ends = [row, last].map(Value::cast);
+    /// Queries of a tile. Each has as many rows as heads are packed.
+    fn queries_per_tile(&self) -> u32 {
+        self.plan.spec.tile[0] / self.plan.spec.pack
+    }
+
+    /// The blocks of keys of a tile.
+    fn blocks(&self, tile: QueryTile<'f>) -> QueryTile<'f> {
+        let ([queries, keys], block) = (tile.lengths, self.plan.spec.tile[1]);
+        // Masks do not depend on the head of packed ones.
+        let scope = self.scope(&tile, tile.head * self.plan.spec.pack);
+        let last = (tile.row + (self.queries_per_tile() - 1)).min(queries.max(1) - 1);
+        let ends = [tile.row, last].map(Value::cast);
         let inside = |[begin, end]: [Value<'f, i32>; 2]| {
             let [zero, all] = [self.f.constant(0), keys.cast()];
             [begin.max(zero).min(all), end.max(zero).min(all)].map(Value::cast::<u32>)
@@ -261,13 +353,36 @@ impl<'f> Kernel<'_, 'f> {
         let [begin, end] = inside(all);
         let clip = |at: Value<'f, u32>| at.max(blocks[0]).min(blocks[1]);
         let [begin, end] = [clip(begin.div_ceil(block)), clip(end / block)];
-        QueryTile { row, head, batch, blocks, whole: [begin, end.max(begin)], from_first }
+        QueryTile { blocks, whole: [begin, end.max(begin)], from_first, ..tile }
     }
 
-    fn scope(&self, head: Value<'f, u32>, batch: Value<'f, u32>) -> DeviceScope<'_, 'f> {
-        let Parameters { queries, keys, counts, reals, .. } = &self.parameters;
-        let [queries, keys, head, batch] = [*queries, *keys, head, batch].map(Value::cast);
+    /// What masks and scores of a tile's rows may depend on. `head` is one of Q's.
+    fn scope(&self, tile: &QueryTile<'f>, head: Value<'f, u32>) -> DeviceScope<'_, 'f> {
+        let Parameters { counts, reals, .. } = &self.parameters;
+        let [queries, keys] = tile.lengths;
+        let [queries, keys, head, batch] = [queries, keys, head, tile.batch].map(Value::cast);
         Scope { queries, keys, head, batch, counts, reals }
+    }
+
+    /// The query and the head of Q of a row of a tile.
+    fn query(&self, tile: &QueryTile<'f>, row: Value<'f, u32>) -> [Value<'f, u32>; 2] {
+        match self.plan.spec.pack {
+            1 => [tile.row + row, tile.head],
+            pack => [tile.row + row / pack, tile.head * pack + row % pack],
+        }
+    }
+
+    /// The coordinates of a tile in the tensor maps of Q and O (0), or of K and V (1): the row of query or key 0, and
+    /// the sequence.
+    ///
+    /// A tensor map of packed sequences has a dimension of `most` rows and, after it, one of beginnings, both with the
+    /// distance of rows, and begins `most` rows before the tensor. So row `most - length` of beginning `before +
+    /// length` is the sequence's first row, and its last one is the last of the dimension: what follows is outside.
+    fn place(&self, tile: &QueryTile<'f>, i: usize) -> [Value<'f, u32>; 2] {
+        match self.parameters.packed {
+            None => [self.f.constant(0), tile.batch],
+            Some(_) => [self.parameters.most[i] - tile.lengths[i], tile.before[i] + tile.lengths[i]],
+        }
     }
 
     /// Emitted for one thread: loads Q, K and V of each tile.
@@ -282,23 +397,37 @@ impl<'f> Kernel<'_, 'f> {
         let zero = f.constant(0);
         let keys = plan.spec.tile[1];
         let walk = self.walk();
-        let from = |i: usize, tile: QueryTile<'f>| Origin {
-            matrix: Some(if i == 0 { tile.head } else { tile.head / parameters.share }),
-            batch: Some(tile.batch),
-            ..Origin::alone(parameters.maps[i])
+        let of_keys = |i: usize, tile: QueryTile<'f>, block: Value<'f, u32>| {
+            let [row, sequence] = self.place(&tile, 1);
+            let matrix = Some(tile.head / parameters.share);
+            let origin = Origin { matrix, batch: Some(sequence), ..Origin::alone(parameters.maps[i]) };
+            (origin, row + block * keys)
         };
         let load_k = |tile: QueryTile<'f>, block: Value<'f, u32>| {
-            k.produce(bytes[1], |stage| copies[1].load(f, stage, from(1, tile), [block * keys, zero]));
+            let (origin, row) = of_keys(1, tile, block);
+            k.produce(bytes[1], |stage| copies[1].load(f, stage, origin, [row, zero]));
         };
         let load_v = |tile: QueryTile<'f>, block: Value<'f, u32>| {
-            v.produce(bytes[2], |stage| copies[2].load(f, stage, from(2, tile), [zero, block * keys]));
+            let (origin, row) = of_keys(2, tile, block);
+            v.produce(bytes[2], |stage| copies[2].load(f, stage, origin, [zero, row]));
         };
         let first = |tile: QueryTile<'f>| {
-            q.produce(bytes[0], |stage| copies[0].load(f, stage, from(0, tile), [tile.row, zero]));
+            let [row, sequence] = self.place(&tile, 0);
+            let row = row + tile.row;
+            let origin = Origin {
+                matrix: Some(tile.head),
+                batch: Some(sequence),
+                ..Origin::alone(parameters.maps[0])
+            };
+            let packs = plan.spec.pack > 1;
+            let (origin, row) =
+                if packs { (Origin { rows: Some(row), ..origin }, zero) } else { (origin, row) };
+            q.produce(bytes[0], |stage| copies[0].load(f, stage, origin, [row, zero]));
             load_k(tile, tile.blocks[1] - 1);
         };
+        let tile = self.tile_at(&walk);
         f.if_(walk.is_at_tile(), || {
-            let tile = CurrentTile::new(f, self.query_tile(walk.index()));
+            let tile = CurrentTile::new(f, tile);
             first(tile.get());
             f.loop_(|| {
                 let unit = tile.get();
@@ -316,8 +445,9 @@ impl<'f> Kernel<'_, 'f> {
                 if !plan.overlaps {
                     load_v(unit, begin);
                 }
+                let next = self.tile_at(&walk);
                 f.if_(walk.is_at_tile(), || {
-                    tile.set(self.query_tile(walk.index()));
+                    tile.set(next);
                     first(tile.get());
                 });
                 if plan.overlaps {
@@ -340,6 +470,38 @@ impl<'f> Kernel<'_, 'f> {
             release: Release::new(f, Arrivals::Warpgroup, alone, shared, thread),
             turns: Turns::in_loop(f, &self.plan.cta, warpgroup),
         }
+    }
+}
+
+impl<'f> Lengths<'f> {
+    /// Tiles of a head are numbered so that sequence `b` has those from `begin(b) / queries + b` on: at least as many as
+    /// it needs, and one more at most. The sequence of a tile, and the tile's number in it.
+    fn find(&self, queries: u32, tile: Value<'f, u32>) -> (Value<'f, u32>, Value<'f, u32>) {
+        let f = tile.builder();
+        let first = |batch: Value<'f, u32>| self.begin(0, batch) / queries + batch;
+        let (low, high) = (f.variable(0u32), f.variable(self.batch - 1));
+        f.while_(
+            || low.get().less_than(high.get()),
+            || {
+                let middle = (low.get() + high.get() + 1) / 2;
+                let before = first(middle).at_most(tile);
+                low.set(middle.where_or(before, low.get()));
+                high.set(high.get().where_or(before, middle - 1));
+            },
+        );
+        let batch = low.get();
+        (batch, tile - first(batch))
+    }
+
+    fn begin(&self, i: usize, batch: Value<'f, u32>) -> Value<'f, u32> {
+        let begin: Value<'f, u32> = batch.builder().load_global(self.begins[i] + batch.mul_wide(4u32), 0);
+        begin.min(self.rows[i])
+    }
+
+    /// Rows before a sequence, and its own.
+    fn sequence(&self, i: usize, batch: Value<'f, u32>) -> (Value<'f, u32>, Value<'f, u32>) {
+        let (begin, end) = (self.begin(i, batch), self.begin(i, batch + 1));
+        (begin, end.max(begin) - begin)
     }
 }
 

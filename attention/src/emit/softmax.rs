@@ -1,9 +1,13 @@
 //! The online softmax: scores of a block become weights, relative to the largest score so far.
 
-use collective::{Accuracy, Elementary, Fast, Fragment, Real};
+use core::f32::consts::{LN_2, LOG2_E};
+
+use collective::{Accuracy, Fast, Fragment, Real};
+use ptx::inst::{AluOp, ApproxOp, Vote};
 use ptx::{Builder, Value, Var};
 
 use super::{Kernel, QueryTile};
+use crate::scores::DeviceScope;
 
 /// A query as a thread holds it.
 pub(super) struct Row<'f> {
@@ -43,6 +47,15 @@ fn across<'f>(
     [1, 2].iter().fold(x, |x, &mask| of(x, f.shuffle_xor(x, mask)))
 }
 
+/// Results below 2^-126 are zero: no weight needs them, and the instructions that keep them would be a third of
+/// the softmax.
+fn exp2(x: Value<'_, f32>) -> Value<'_, f32> {
+    x.builder().alu(AluOp::ApproxFlush(ApproxOp::Exp2), &[x.operand()])
+}
+
+/// The largest exponent of 2 of a weight, if sums are rescaled lazily.
+const LAZY: f32 = 8.0;
+
 impl<'f> Softmax<'f> {
     /// The queries whose scores and elements of O are in these fragments, which begin at query 0 and key 0.
     pub(super) fn new(f: &'f Builder, scores: &Fragment<'f, f32>, out: &Fragment<'f, f32>) -> Self {
@@ -79,20 +92,35 @@ impl<'f> Softmax<'f> {
         if !changes && !masked {
             return;
         }
-        let scope = kernel.scope(unit.head, unit.batch);
         let first_key = (block * kernel.plan.spec.tile[1] + self.first[1]).cast::<i32>();
-        let first_row = (unit.row + self.first[0]).cast::<i32>();
         for row in &self.rows {
-            let at = first_row + row.offset.cast_signed();
+            let [at, head] = kernel.query(&unit, self.first[0] + row.offset);
+            let (scope, at) = (kernel.scope(&unit, head), at.cast::<i32>());
+            let reals =
+                if changes { [scope.reals, &kernel.scores.per_head(&scope)].concat() } else { Vec::new() };
+            let with_reals = DeviceScope { reals: &reals, ..scope };
+            // The keys that the query sees, relative to the thread's first, if they are a range.
+            let range =
+                if masks { kernel.scores.range(&scope, at) } else { Some([self.f.constant(0), scope.keys]) };
+            let range = range.filter(|_| masked).map(|[begin, end]| {
+                let begin = (begin.known_bits() != Some(0)).then(|| begin - first_key);
+                (begin, end.min(scope.keys) - first_key)
+            });
             for &(column, score) in &row.scores {
-                let key = first_key + column.cast_signed();
+                let column = column.cast_signed();
+                let key = first_key + column;
                 if changes {
                     let x = score.get() * kernel.parameters.scale;
-                    score.set(kernel.scores.score(&scope, [at, key], x));
+                    score.set(kernel.scores.score(&with_reals, [at, key], x));
                 }
                 if masked {
-                    let inside = key.less_than(scope.keys);
-                    let seen = if masks { inside & kernel.scores.sees(&scope, at, key) } else { inside };
+                    let seen = match range {
+                        Some((begin, end)) => {
+                            let before = end.more_than(column);
+                            begin.map_or(before, |begin| before & begin.at_most(column))
+                        }
+                        None => key.less_than(scope.keys) & kernel.scores.sees(&scope, at, key),
+                    };
                     score.set(score.get().where_or(seen, f32::NEG_INFINITY));
                 }
             }
@@ -100,14 +128,17 @@ impl<'f> Softmax<'f> {
     }
 
     /// Replaces scores by their weights. Returns by row the factor of what was summed before.
-    pub(super) fn weigh(&self, to_log2: Value<'f, f32>) -> Vec<Value<'f, f32>> {
+    ///
+    /// If it is lazy, weights stay relative to an older largest score while they are at most 2^8.
+    pub(super) fn weigh(&self, to_log2: Value<'f, f32>, lazy: bool) -> Vec<Value<'f, f32>> {
         let f = self.f;
-        let exp2 = |x: Value<'f, f32>| Fast::of(Elementary::Exp2, x);
         let each = |row: &Row<'f>| {
             let largest = row.scores.iter().map(|(_, score)| score.get()).reduce(Real::max);
             let largest = largest.unwrap_or(f.constant(f32::NEG_INFINITY));
             let before = row.most.get();
             let most = Real::max(before, across(f, largest, Real::max));
+            let most =
+                if lazy { most.where_or(((most - before) * to_log2).more_than(LAZY), before) } else { most };
             row.most.set(most);
             // A row that has seen no key has weights of zero.
             let base = f.constant(0.0).where_or(most.equals(f32::NEG_INFINITY), most);
@@ -131,6 +162,14 @@ impl<'f> Softmax<'f> {
         }
     }
 
+    /// The same, but only if one of a warp's factors is not 1.
+    pub(super) fn rescale_lazily(&self, factors: &[Value<'f, f32>]) {
+        let differs = factors.iter().map(|&factor| factor.differs_from(1.0)).reduce(|a, b| a | b);
+        if let Some(differs) = differs {
+            self.f.if_(self.f.vote(Vote::Any, differs), || self.rescale(factors));
+        }
+    }
+
     /// The statistics of all rows, before the next tile begins.
     pub(super) fn statistics(&self) -> Vec<Statistics<'f>> {
         self.rows.iter().map(|row| Statistics { most: row.most.get(), sum: row.sum.get() }).collect()
@@ -145,26 +184,51 @@ impl<'f> Softmax<'f> {
         thread: Value<'f, u32>,
     ) {
         let f = self.f;
-        let super::Parameters { queries, heads, log_sum_exp, to_ln, .. } = kernel.parameters;
-        let sums = statistics.iter().map(|row| across(f, row.sum, |a, b| a + b));
-        let sums: Vec<_> = sums.collect();
-        let inverse = |&sum: &Value<'f, f32>| {
-            let inverse = Fast::divide(f.constant(1.0), sum);
-            f.constant(0.0).where_or(sum.equals(0.0), inverse)
+        let super::Parameters { most, packed, heads, log_sum_exp, sinks, to_log2, to_ln, .. } =
+            kernel.parameters;
+        let places = self.rows.iter().map(|row| kernel.query(&unit, self.first[0] + row.offset));
+        let places: Vec<_> = places.collect();
+        let total = |(row, &[_, head]): (&Statistics<'f>, &[Value<'f, u32>; 2])| {
+            let sum = across(f, row.sum, |a, b| a + b);
+            let Some(sinks) = sinks else {
+                return Total { sum, kept: f.constant(1.0), most: row.most * to_ln };
+            };
+            // In units of the exponent of 2, as the sink.
+            let (sink, before) =
+                (f.load_global::<f32>(sinks + head.mul_wide(4u32), 0) * LOG2_E, row.most * to_log2);
+            let most = Real::max(before, sink);
+            let base = f.constant(0.0).where_or(most.equals(f32::NEG_INFINITY), most);
+            let kept = exp2(before - base);
+            Total { sum: sum.mul_add(kept, exp2(sink - base)), kept, most: base * LN_2 }
         };
-        self.rescale(&sums.iter().map(inverse).collect::<Vec<_>>());
-        let first = unit.row + self.first[0];
-        let rows = (unit.batch * heads + unit.head).mul_wide(queries);
+        let totals: Vec<_> = statistics.iter().zip(&places).map(total).collect();
+        let factor = |total: &Total<'f>| {
+            let inverse = Fast::divide(f.constant(1.0), total.sum);
+            let inverse = f.constant(0.0).where_or(total.sum.equals(0.0), inverse);
+            if sinks.is_some() { inverse * total.kept } else { inverse }
+        };
+        self.rescale(&totals.iter().map(factor).collect::<Vec<_>>());
         let speaks = (thread % 4).equals(0) & log_sum_exp.differs_from(0);
         f.if_(speaks, || {
-            for ((row, &sum), statistics) in self.rows.iter().zip(&sums).zip(statistics) {
-                let at = first + row.offset;
-                f.if_(at.less_than(queries), || {
-                    let value = Fast::ln(sum) + statistics.most * to_ln;
+            for (&[at, head], &Total { sum, most: base, .. }) in places.iter().zip(&totals) {
+                f.if_(at.less_than(unit.lengths[0]), || {
+                    let value = Fast::ln(sum) + base;
                     let value = f.constant(f32::NEG_INFINITY).where_or(sum.equals(0.0), value);
-                    f.store_global(log_sum_exp + (rows + at.cast::<u64>()) * 4, 0, [value]);
+                    let before = match packed {
+                        None => (unit.batch * (heads * kernel.plan.spec.pack) + head).mul_wide(most[0]),
+                        Some(lengths) => head.mul_wide(lengths.rows[0]) + unit.before[0].cast::<u64>(),
+                    };
+                    f.store_global(log_sum_exp + (before + at.cast::<u64>()) * 4, 0, [value]);
                 });
             }
         });
     }
+}
+
+/// A row's sum of weights with its sink, what its sum without the sink was multiplied by, and the score that weights
+/// are relative to, as a natural exponent.
+struct Total<'f> {
+    sum: Value<'f, f32>,
+    kept: Value<'f, f32>,
+    most: Value<'f, f32>,
 }

@@ -40,10 +40,9 @@ impl<'a, 'f> Store<'a, 'f> {
             (Output::Tma(map), Some((tile, staged))) => {
                 self.staged(format, (tile, staged), (map, q), unit, &rows);
             }
-            (Output::Direct { address, strides: [row, head, batch], pairs }, _) => {
+            (Output::Direct { address, strides, pairs }, _) => {
                 self.consumer.release.arrive(q.empty);
-                let first = address + unit.batch.cast::<u64>() * batch + unit.head.cast::<u64>() * head;
-                self.direct(format, (first, row, pairs), unit, &rows);
+                self.direct(format, (address, strides, pairs), unit, &rows);
             }
             (Output::Tma(_), None) => self.kernel.f.refuse("a plan with O's tensor map has O's tile"),
         }
@@ -108,25 +107,41 @@ impl<'a, 'f> Store<'a, 'f> {
     /// Starts the copy of a slab, which begins at a column of O.
     fn copy(&self, map: Value<'f, u64>, slab: Value<'f, u32>, unit: QueryTile<'f>, column: u32) {
         let f = self.kernel.f;
-        let row = unit.row + self.consumer.part * 64;
+        let pack = self.kernel.plan.spec.pack;
+        let row = unit.row + self.consumer.part * (64 / pack);
         // Tensor stores skip rows after the last one; a part without any row stores nothing.
-        f.if_(row.less_than(self.kernel.parameters.queries), || {
-            let place = [f.constant(column), row, unit.head, unit.batch].map(Value::cast);
-            f.tensor_store(map, slab, place);
+        f.if_(row.less_than(unit.lengths[0]), || {
+            let [first, sequence] = self.kernel.place(&unit, 0);
+            let (column, row) = (f.constant(column), first + row);
+            if pack > 1 {
+                let place = [column, f.constant(0), row, unit.head, sequence];
+                f.tensor_store(map, slab, place.map(Value::cast));
+            } else {
+                f.tensor_store(map, slab, [column, row, unit.head, sequence].map(Value::cast));
+            }
         });
     }
 
     fn direct(
         &self,
         format: Format,
-        (first, stride, pairs): (Value<'f, u64>, Value<'f, u64>, Value<'f, bool>),
+        (address, [stride, head_stride, sequence], pairs): (
+            Value<'f, u64>,
+            [Value<'f, u64>; 3],
+            Value<'f, bool>,
+        ),
         unit: QueryTile<'f>,
         rows: &[FragmentRow<'f, f32>],
     ) {
         let f = self.kernel.f;
         for row in rows {
-            let at = unit.row + row.row;
-            f.if_(at.less_than(self.kernel.parameters.queries), || {
+            let [at, head] = self.kernel.query(&unit, row.row);
+            f.if_(at.less_than(unit.lengths[0]), || {
+                let before = match self.kernel.parameters.packed {
+                    None => unit.batch.cast::<u64>() * sequence,
+                    Some(_) => unit.before[0].cast::<u64>() * stride,
+                };
+                let first = address + before + head.cast::<u64>() * head_stride;
                 let base = first + at.cast::<u64>() * stride + row.column.mul_wide(format.bytes());
                 let offset = |column: u32| (column * format.bytes()).cast_signed();
                 let packed: Vec<_> =

@@ -54,6 +54,9 @@ impl OperandTile {
 pub struct Origin<'f> {
     /// Generic address of the tensor map.
     pub map: Value<'f, u64>,
+    /// The coordinate of a group of rows, if the rows of a tile are groups of rows that lie apart; `None` if they follow
+    /// each other.
+    pub rows: Option<Value<'f, u32>>,
     /// The coordinate of the matrix among several; `None` if the map has only one.
     pub matrix: Option<Value<'f, u32>>,
     /// The coordinate of the group of matrices among several: of a sequence among those of a batch, if `matrix` is a
@@ -68,7 +71,7 @@ pub struct Origin<'f> {
 impl<'f> Origin<'f> {
     /// The only matrix of a map, for this CTA only.
     pub fn alone(map: Value<'f, u64>) -> Self {
-        Self { map, matrix: None, batch: None, slice: map.builder().constant(0), receivers: None }
+        Self { map, rows: None, matrix: None, batch: None, slice: map.builder().constant(0), receivers: None }
     }
 }
 
@@ -159,7 +162,7 @@ impl TensorCopy {
         &self,
         f: &'f Builder,
         load: TensorLoad<'f>,
-        Origin { matrix, batch, slice, .. }: Origin<'f>,
+        Origin { rows, matrix, batch, slice, .. }: Origin<'f>,
         first: [Value<'f, u32>; 2],
         columns: Option<Value<'f, u32>>,
     ) {
@@ -176,7 +179,7 @@ impl TensorCopy {
                 *along = *along - half * (self.tile.mn / 2);
             }
             let copy = || {
-                let further = [half, matrix, batch].into_iter().flatten();
+                let further = [half, rows, matrix, batch].into_iter().flatten();
                 tensor_load(f, load, [inner, outer].into_iter().chain(further));
             };
             match columns {

@@ -58,6 +58,7 @@ fn try_one(bytes: &[u8], tally: &mut Tally) {
         box_dims: vec![64, 8],
         swizzle: TensorSwizzle::B128,
         promotion: Promotion::default(),
+        reach: None,
     };
     let pixels = Im2colMap {
         element: TensorElement::U32,

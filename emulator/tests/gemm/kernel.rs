@@ -263,6 +263,7 @@ pub(crate) fn matrix(address: u64, rows: u32, columns: u32, box_rows: u32) -> Te
         box_dims: vec![64, box_rows],
         swizzle: TensorSwizzle::B128,
         promotion: Promotion::default(),
+        reach: None,
     }
 }
 

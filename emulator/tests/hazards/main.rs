@@ -119,6 +119,7 @@ fn launch(case: &Case, broken: bool, options: &Options<'_>) -> Result<(), Failur
         box_dims: vec![64, 8],
         swizzle: TensorSwizzle::B128,
         promotion: Promotion::default(),
+        reach: None,
     };
     let pixels = |address| Im2colMap {
         element: TensorElement::Bf16,

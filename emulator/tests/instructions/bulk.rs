@@ -144,6 +144,7 @@ fn a_box_is_added_to_a_tensor() {
         box_dims: vec![4, 8],
         swizzle: TensorSwizzle::None,
         promotion: Promotion::default(),
+        reach: None,
     };
     run(&program, 1, &[map.into()], &memory);
     // Row r of the box goes to row r + 1. The tensor has three rows.

@@ -20,6 +20,7 @@ fn template(address: u64) -> TensorMap {
         box_dims: vec![4, 1],
         swizzle: TensorSwizzle::None,
         promotion: Promotion::default(),
+        reach: None,
     }
 }
 

@@ -422,6 +422,7 @@ mod tests {
             box_dims: vec![64],
             swizzle: TensorSwizzle::B128,
             promotion: Promotion::default(),
+            reach: None,
         };
         for (why, arguments, words) in [
             ("one too few", vec![1u64.into()], "kernel `probe`: the kernel takes 2 arguments, 1 were given"),

@@ -12,7 +12,7 @@ use crate::program::Program;
 
 /// The buffers that a launch's addresses are in.
 ///
-/// A tensor map must be inside one buffer as a whole. For a scalar address only its first byte is known; how
+/// A tensor map must be inside one buffer as a whole, or with all bytes that it says are accessed. For a scalar address only its first byte is known; how
 /// far a program goes from there is not checked here, but by the emulator.
 pub(super) fn buffers(
     memories: &Memories,
@@ -82,6 +82,9 @@ fn addresses<'a>(
             Some((param.name, *bits, 1))
         }
         Argument::Scalar(..) => None,
+        Argument::TensorMap(TensorMap { address, reach: Some([first, end]), .. }) => {
+            Some((param.name, address.wrapping_add(*first), end.saturating_sub(*first)))
+        }
         Argument::TensorMap(TensorMap { element, address, dims, strides, .. })
         | Argument::Im2colMap(Im2colMap { element, address, dims, strides, .. }) => {
             Some((param.name, *address, tensor_bytes(*element, dims, strides)))

@@ -244,6 +244,7 @@ mod tests {
             box_dims: vec![64, 64],
             swizzle: TensorSwizzle::B128,
             promotion: Promotion::default(),
+            reach: None,
         };
         let error = encode_tensor_map(&map).unwrap_err();
         assert!(matches!(error, EngineError::TensorMap { .. }), "{error}");

@@ -53,6 +53,7 @@ fn shape(rank: usize, swizzle: TensorSwizzle, address: u64) -> (TensorMap, [Vec<
         box_dims: boxes[..rank].to_vec(),
         swizzle,
         promotion: Promotion::default(),
+        reach: None,
     };
     (map, [load, store].map(|starts| starts[..rank].to_vec()))
 }
@@ -146,6 +147,7 @@ fn rows(element: TensorElement, address: u64, [columns, rows]: [u32; 2], box_dim
         box_dims: box_dims.to_vec(),
         swizzle: TensorSwizzle::None,
         promotion: Promotion::default(),
+        reach: None,
     }
 }
 
