@@ -1,9 +1,12 @@
 //! User-written parts outside the library: an epilogue, layouts, a scheduler, mainloops, each in kernels
-//! that the emulator runs.
+//! that the emulator runs; and families, of kernels with these mainloops and of kernels that are no GEMM.
 
+mod dual;
 mod epilogue;
 mod factor;
+mod gather;
 mod layout;
+mod mlp;
 mod rms_norm;
 // The manual shows these two files.
 #[path = "../../../src/manual/own_mainloop.rs"]
@@ -17,14 +20,17 @@ use falchion::collective::{Batch, Mainloop, Matrix};
 use falchion::emulator::Schedule;
 use falchion::kernel::disk::records::{Measurement, RecordsOf};
 use falchion::kernel::disk::{Cache, Key};
-use falchion::kernel::{Family, Machine, Predicted};
+use falchion::kernel::{Machine, OwnGemm, Predicted};
 use falchion::prelude::*;
-use falchion::verify::family;
+use falchion::verify::family::{self, Inputs, Proof, Reference};
 use falchion::verify::{Bench, Format, HostMatrix, Order};
 
+use dual::DualGemm;
 use epilogue::HillOfSums;
 use factor::{Factor, Factored};
+use gather::GatherGemm;
 use layout::{Row, Slab};
+use mlp::{Layers, Mlp};
 use rms_norm::{RmsNorm, Rows};
 use mainloop::{Second, TwoB};
 use scheduler::Runs;
@@ -61,42 +67,74 @@ fn main() -> Result<(), Box<dyn Error>> {
     let want = |i, j| 0.5 * dot(&a.all[0], &b.all[0], i, j);
     let compared = compare::<Times>(&mut engine, &Factor(factor.address), [&a, &b], &|_, i, j| want(i, j))?;
     println!("{compared} products times a factor");
-    norms(&mut engine)
+
+    let rows = |rows, columns| Rows { rows, columns };
+    family::<RmsNorm>(&mut engine, &[rows(7, 264), rows(40, 1000), rows(0, 8)], ("warps=2", rows(5, 264)))?;
+    let of = |m, n, k| GemmProblem { m, n, k };
+    let problems = [of(130, 72, 200), of(64, 64, 64), of(0, 8, 8), of(8, 8, 0)];
+    family::<OwnGemm<DualGemm>>(&mut engine, &problems, ("64x64-pingpong", of(200, 64, 136)))?;
+    family::<OwnGemm<GatherGemm>>(&mut engine, &problems, ("64x64-stream-k", of(60, 16, 520)))?;
+    let layers = |rows, hidden| Layers { rows, hidden };
+    family::<Mlp>(&mut engine, &[layers(200, 136), layers(1, 8), layers(9, 0), layers(0, 64)], ("consumers=1 stages=2", layers(264, 136)))
 }
 
-/// A family of this crate: chosen, checked, traced, kept on disk, and proven.
-fn norms(engine: &mut Emulator) -> Result<(), Box<dyn Error>> {
+/// What each kernel of a family reaches: chosen, checked on any engine, proven, traced, kept on disk.
+fn family<K: Reference>(
+    engine: &mut Emulator,
+    requests: &[K::Request<'static>],
+    (spec, small): (&str, K::Request<'static>),
+) -> Result<(), Box<dyn Error>> {
     let machine = Machine::h200();
-    for request in [Rows { rows: 7, columns: 264 }, Rows { rows: 40, columns: 1000 }, Rows { rows: 0, columns: 8 }] {
-        let ranked = RmsNorm::ranked(&request, &machine, 6)?;
-        assert_eq!(ranked.len(), 6);
-        for Predicted { kernel, .. } in &ranked {
-            let agreed = family::check(engine, kernel, &request, (1, usize::MAX))?;
-            assert_eq!(agreed.compared, (request.rows * request.columns) as usize);
+    let mut compared = 0;
+    for request in requests {
+        for Predicted { kernel, .. } in K::ranked(request, &machine, usize::MAX)? {
+            compared += family::check(engine, &kernel, request, (1, usize::MAX))?.compared;
         }
     }
-    let (request, kernel) = (Rows { rows: 5, columns: 264 }, "warps=2".parse::<RmsNorm>()?);
-    let proof = family::prove(&kernel, &RmsNorm::call(&request), 4)?;
-    // Another number for one of its two barriers is as good.
-    assert!(proof.survivors.iter().all(|of| of.to_string().starts_with("bar.sync id + 1")), "{proof:?}");
-    println!("{} mutants of a norm are noticed", proof.killed + proof.refused);
-    let traced = family::trace(&kernel, &RmsNorm::call(&request), (2, Schedule::Paced, 0))?;
-    let (trace, outcome) = traced.ok_or("there are rows")?;
+    let spec: K::Spec = spec.parse().map_err(|error| format!("{error}"))?;
+    let (kernel, call) = (K::of_spec(&spec)?, K::call(&small));
+    let Proof { refused, killed, survivors } = family::prove(&kernel, &call, 4)?;
+    let (noticed, others) = (refused + killed, survivors.len());
+    println!("{}: {compared} elements; {noticed} mutants are noticed, {others} are as good", K::NAME);
+    for mutant in survivors.iter().map(ToString::to_string) {
+        println!("  {mutant}");
+        // Of the waits of producers, those for a ring that another ring holds back can be left out.
+        assert!(!mutant.starts_with("mbarrier.try_wait deleted in consumer"), "{mutant}");
+    }
+    let traced = family::trace(&kernel, &call, (2, Schedule::Paced, 0))?;
+    let (trace, outcome) = traced.ok_or("there is something to compute")?;
     outcome?;
     assert!(!trace.events.is_empty());
     // Its records on disk.
     let folder = std::env::temp_dir().join(format!("outside-{}", std::process::id()));
-    let (cache, key) = (Cache::at(&folder), Key::new("a card", "a driver", RecordsOf::<RmsNorm>::digest())?);
-    let mut records = RecordsOf::<RmsNorm>::default();
-    records.insert(RmsNorm::problem(&request), Measurement::now(kernel, 2.5))?;
+    let (cache, key) = (Cache::at(&folder), Key::new("a card", "a driver", RecordsOf::<K>::digest())?);
+    let mut records = RecordsOf::<K>::default();
+    records.insert(K::problem(&small), Measurement::now(spec.clone(), 2.5))?;
     records.save(&cache, &key)?;
-    let (kept, warnings) = RecordsOf::<RmsNorm>::load(&cache, &key);
+    let (kept, warnings) = RecordsOf::<K>::load(&cache, &key);
     std::fs::remove_dir_all(&folder)?;
-    assert_eq!((&kept, warnings.len()), (&records, 0));
-    let times: Vec<_> = kept.lookup(&request).iter().map(|of| (of.spec, of.microseconds)).collect();
-    let best = RmsNorm::measured(&request, &machine, &times).ok_or("it was kept")?;
-    assert_eq!((best.kernel, best.microseconds), (kernel, 2.5));
+    assert_eq!(warnings.len(), 0);
+    let times: Vec<_> = kept.lookup(&K::problem(&small)).iter().map(|of| (of.spec.clone(), of.microseconds)).collect();
+    let best = K::measured(&small, &machine, &times).ok_or("it was kept")?;
+    assert_eq!((best.kernel.spec(), best.microseconds), (Some(spec), 2.5));
     Ok(())
+}
+
+/// Row `row` of A times a matrix, with bounds of the errors.
+pub fn products(
+    GemmProblem { n, k, .. }: GemmProblem,
+    row: usize,
+    b: &str,
+    inputs: &Inputs<'_>,
+) -> Vec<(f64, f64)> {
+    let [n, k] = [n, k].map(|extent| extent as usize);
+    let (a, b) = (inputs.elements("A", row * k, k), inputs.elements(b, 0, n * k));
+    let element = |column: usize| {
+        let terms = a.iter().zip(&b[column * k..]).map(|(a, b)| a * b);
+        let [sum, all] = terms.fold([0.0; 2], |[sum, all], term| [sum + term, all + term.abs()]);
+        (sum, all * k as f64 * 2f64.powi(-23) + 1e-6)
+    };
+    (0..n).map(element).collect()
 }
 
 /// Compares `D = A * (B1 + B2)`, for each GEMM of a batch, with sums in f64; returns the number of compared

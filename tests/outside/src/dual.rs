@@ -1,0 +1,158 @@
+//! A mainloop of two products that share A: `D = silu(A * G) * (A * B)`, of any tile and roles. CUTLASS's example 45.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use falchion::collective::operands::{MainloopArguments, Visit};
+use falchion::collective::pipeline::{ClusterPosition, Position};
+use falchion::collective::{
+    Batch, Consumer, DeviceMainloop, Finish, Format, InFlight, Mainloop, MainloopEmitter, MainloopSpec, Matrix,
+    OperandTile, Origin, Real, TensorCopy, TileLayout, TileShape, WarpRoles, WarpgroupMma, WorkUnit,
+};
+use falchion::cute_rs::atom::Major;
+use falchion::kernel::{AnyGemm, GemmFamily, WithMainloop};
+use falchion::prelude::*;
+use falchion::ptx::abi::Argument;
+use falchion::ptx::{Builder, Value};
+use falchion::verify::family::{GemmReference, Inputs};
+
+use crate::{Kk, products};
+
+/// The mainloop as a type. Its NEEDS are the default ones: all of K, since D is not linear in the products.
+pub struct Dual<T, R>(PhantomData<(T, R)>);
+/// The gates, of B's shape.
+#[derive(Clone, Debug, Default)]
+pub struct Gates(Option<Matrix>);
+#[derive(Debug)]
+struct Emitter;
+struct Device<'f>([Value<'f, u64>; 3]);
+
+impl MainloopArguments for Gates {
+    fn visit(&mut self, _: [u32; 3], visit: &mut dyn Visit) {
+        visit.form(self.0.is_some().into());
+        if let Some(gates) = &mut self.0 {
+            visit.operand("G", (1, Format::Bf16), Major::K, gates);
+        }
+    }
+}
+
+const fn gate([_, n, k]: [u32; 3]) -> OperandTile {
+    OperandTile::checked(Format::Bf16, Major::K, [n, k], TileLayout::Widest)
+}
+
+fn tiles(plan: &Plan) -> [OperandTile; 3] {
+    let [a, b] = plan.operands;
+    [a, b, gate(plan.mainloop.tile).at(plan.ring.offset(2))]
+}
+
+impl<T: TileShape, R: WarpRoles> Mainloop for Dual<T, R> {
+    const SPEC: MainloopSpec = {
+        let mut spec = <TmaWgmma<Kk, T, R> as Mainloop>::SPEC;
+        spec.more[0] = gate(spec.tile).room();
+        spec.registers = spec.accumulators();
+        spec
+    };
+    type Arguments = Gates;
+    fn emitter() -> Arc<dyn MainloopEmitter> {
+        Arc::new(Emitter)
+    }
+    fn check(own: &Gates, _: Matrix, b: Matrix) -> Result<(), String> {
+        let gates = own.0.ok_or("the gates are missing: pass them by `with_mainloop`")?;
+        let (given, needed) = ([gates.mn, gates.k], [b.mn, b.k]);
+        if given == needed { Ok(()) } else { Err(format!("the gates are {given:?}, {needed:?} was needed")) }
+    }
+    fn arguments(plan: &Plan, a: Matrix, b: Matrix, own: &Gates) -> Vec<Argument> {
+        let matrices = [a, b, own.0.unwrap_or(b)];
+        tiles(plan).iter().zip(matrices).map(|(tile, matrix)| tile.tensor_map(matrix).into()).collect()
+    }
+}
+
+impl MainloopEmitter for Emitter {
+    fn name(&self, spec: &MainloopSpec) -> String {
+        format!("dual_{}x{}x{}", spec.tile[0], spec.tile[1], spec.tile[2])
+    }
+    fn declare<'f>(&self, f: &'f Builder, _: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        Box::new(Device(["a_map", "b_map", "gate_map"].map(|name| f.tensor_map(name))))
+    }
+    fn arguments(&self, _: &Plan, _: Matrix, _: Matrix) -> Vec<Argument> {
+        Vec::new() // not launched without gates: see `check`
+    }
+}
+
+impl<'f> DeviceMainloop<'f> for Device<'f> {
+    fn load(&self, f: &'f Builder, plan: &Plan, _: ClusterPosition<'f>, ring: Position<'f>, piece: WorkUnit<'f>) {
+        let copies = tiles(plan).map(TensorCopy::new);
+        f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
+            ring.produce(f.constant(plan.ring.transaction_bytes()), |stage| {
+                for ((copy, map), mn) in copies.iter().zip(self.0).zip([piece.m, piece.n, piece.n]) {
+                    copy.load(f, stage, Origin::alone(map), [mn, k_tile * plan.mainloop.tile[2]]);
+                }
+            });
+        });
+    }
+
+    fn multiply(
+        &self,
+        f: &'f Builder,
+        plan: &Plan,
+        consumer: Consumer<'f>,
+        ring: Position<'f>,
+        piece: WorkUnit<'f>,
+        finish: Finish<'_, 'f>,
+    ) {
+        // (BLK_M, BLK_K, PIPE), (BLK_N, BLK_K, PIPE), (BLK_N, BLK_K, PIPE)
+        let [a, b, gate] = tiles(plan);
+        let of = |b| WarpgroupMma::<f32>::new(f, &plan.mainloop, [a, b], consumer.part).expect("the spec's tile");
+        let (up, gate) = (of(b), of(gate));
+        let both = |stage, accumulate| {
+            let found = [up.find(stage), gate.find(stage)];
+            f.wgmma_fence();
+            found.iter().for_each(|found| found.issue(accumulate));
+            f.wgmma_commit();
+        };
+        let rest = |multiplied: bool| if !multiplied {
+            [&up, &gate].into_iter().for_each(WarpgroupMma::clear);
+        };
+        consumer.each_stage(f, (ring, piece), InFlight::One, &both, &rest);
+        for (up, gate) in up.accumulators().iter().flatten().zip(gate.accumulators().iter().flatten()) {
+            up.set(gate.get() * gate.get().sigmoid() * up.get());
+        }
+        finish(plan, up.sums(consumer, piece));
+    }
+}
+
+/// The mainloop in two kernels, as a family: consumers share a tile, or alternate.
+pub struct DualGemm;
+type With<T, R> = Composed<Dual<T, R>, LinearCombination<f32>, Persistent<AlongM>>;
+
+impl GemmFamily for DualGemm {
+    const NAME: &'static str = "dual-gemm";
+    type Arguments = WithMainloop<Gates, LinearArguments>;
+    fn kernels() -> Vec<AnyGemm> {
+        vec![
+            AnyGemm::of::<With<Tile<U128, U64, U64>, Cooperative<U2, Cluster<U1, U1>, U2>>>("128x64"),
+            AnyGemm::of::<With<Tile<U64, U64, U64>, Pingpong<U2, Cluster<U1, U1>, U2>>>("64x64-pingpong"),
+        ]
+    }
+    fn call(problem: GemmProblem) -> Call<Self::Arguments> {
+        let GemmProblem { n, k, .. } = problem;
+        let gates = Matrix { address: 0, mn: n, k, ld: k.into(), batch: Batch::ONE };
+        Call::of(problem).a(0, k.into()).b(0, k.into()).d(0, n.into()).with_mainloop(Gates(Some(gates)))
+    }
+    fn operations(GemmProblem { m, n, k }: GemmProblem) -> f64 {
+        4.0 * f64::from(m) * f64::from(n) * f64::from(k)
+    }
+}
+
+impl GemmReference for DualGemm {
+    fn row(problem: GemmProblem, row: usize, inputs: &Inputs<'_>) -> Vec<(f64, f64)> {
+        let [ups, gates] = ["B", "G"].map(|b| products(problem, row, b, inputs));
+        let each = |(&(up, up_error), &(gate, gate_error)): (&(f64, f64), &(f64, f64))| {
+            let silu = gate / (1.0 + (-gate).exp());
+            // The slope of silu is at most 1.1; the sigmoid has a few roundings.
+            let error = up_error * silu.abs() + 1.1 * gate_error * up.abs() + 1e-5 * (silu * up).abs();
+            (silu * up, error + 1e-6)
+        };
+        ups.iter().zip(&gates).map(each).collect()
+    }
+}

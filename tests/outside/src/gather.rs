@@ -1,0 +1,142 @@
+//! A mainloop that gathers: row i of the product is row `indices[i]` of A, times B. Threads copy A's rows by `cp.async`, and
+//! one of them starts the tensor copies of B. CUTLASS's example 52.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use falchion::collective::operands::{Contents, Extents, MainloopArguments, Memory, Visit};
+use falchion::collective::pipeline::{ClusterPosition, Position};
+use falchion::collective::{
+    DeviceMainloop, Mainloop, MainloopEmitter, MainloopNeeds, MainloopSpec, Matrix, Origin, TensorCopy, TileShape,
+    WarpRoles, WorkUnit,
+};
+use falchion::kernel::{AnyGemm, GemmFamily, WithMainloop};
+use falchion::prelude::*;
+use falchion::ptx::abi::Argument;
+use falchion::ptx::{Builder, Special, Value};
+use falchion::verify::family::{GemmReference, Inputs};
+
+use crate::{Kk, products};
+
+/// The mainloop as a type. A's and B's rows begin at multiples of 16 B.
+pub struct Gather<T, R>(PhantomData<(T, R)>);
+/// Device address of a row number of A, below M, for each row of D.
+#[derive(Clone, Debug, Default)]
+pub struct Indices(u64);
+#[derive(Debug)]
+struct Emitter;
+struct Device<'f> {
+    a: Value<'f, u64>,
+    ld: Value<'f, u64>,
+    indices: Value<'f, u64>,
+    m: Value<'f, u32>,
+    b: Value<'f, u64>,
+    k: Value<'f, u32>,
+}
+
+impl MainloopArguments for Indices {
+    fn visit(&mut self, [m, _, _]: [u32; 3], visit: &mut dyn Visit) {
+        let (extents, contents) = (Extents::line(32, m.into()), Contents::Indices(m));
+        visit.memory(Memory { name: "the indices", address: &mut self.0, extents, contents, writes: false });
+    }
+}
+
+impl<T: TileShape, R: WarpRoles> Mainloop for Gather<T, R> {
+    const SPEC: MainloopSpec = <CopyWgmma<Kk, T, R> as Mainloop>::SPEC;
+    const NEEDS: MainloopNeeds = MainloopNeeds { whole_k: false, producer: 144, ..MainloopNeeds::ALL };
+    type Arguments = Indices;
+    fn emitter() -> Arc<dyn MainloopEmitter> {
+        Arc::new(Emitter)
+    }
+    fn check(_: &Indices, a: Matrix, b: Matrix) -> Result<(), String> {
+        let aligned = |of: Matrix| of.address % 16 == 0 && of.ld % 8 == 0;
+        if aligned(a) && aligned(b) { Ok(()) } else { Err("rows of A and B must begin at multiples of 16 B".into()) }
+    }
+    fn arguments(plan: &Plan, a: Matrix, b: Matrix, own: &Indices) -> Vec<Argument> {
+        let b = plan.operands[1].tensor_map(b);
+        vec![a.address.into(), (a.ld * 2).into(), own.0.into(), a.mn.into(), b.into(), a.k.into()]
+    }
+}
+
+impl MainloopEmitter for Emitter {
+    fn name(&self, spec: &MainloopSpec) -> String {
+        format!("gather_{}x{}x{}", spec.tile[0], spec.tile[1], spec.tile[2])
+    }
+    fn declare<'f>(&self, f: &'f Builder, _: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        Box::new(Device {
+            a: f.param("a"),
+            ld: f.number("a_ld"),
+            indices: f.param("indices"),
+            m: f.param("rows"),
+            b: f.tensor_map("b_map"),
+            k: f.param("k"),
+        })
+    }
+    fn arguments(&self, _: &Plan, _: Matrix, _: Matrix) -> Vec<Argument> {
+        Vec::new() // not launched without indices
+    }
+}
+
+/// Elements of a `cp.async` of 16 B.
+const CHUNK: u32 = 8;
+
+impl<'f> DeviceMainloop<'f> for Device<'f> {
+    fn load(&self, f: &'f Builder, plan: &Plan, _: ClusterPosition<'f>, ring: Position<'f>, piece: WorkUnit<'f>) {
+        let thread = f.special(Special::ThreadX) % 128;
+        let [tile_m, _, tile_k] = plan.mainloop.tile;
+        let [a_tile, b_tile] = plan.operands;
+        let (chunks, layout, b) = (tile_k / CHUNK, a_tile.layout(), TensorCopy::new(b_tile));
+        let (line, element, lines) = (thread / chunks, thread % chunks * CHUNK, 128 / chunks);
+        // The thread's rows of A, the same in all k-tiles.
+        let row = |pass: u32| {
+            let (row, index) = (line + pass * lines, f.variable(0u32));
+            let inside = (piece.m + row).less_than(self.m);
+            f.if_(inside, || index.set(f.load_global(self.indices + (piece.m + row).mul_wide(4), 0)));
+            let source = self.a + index.get().cast::<u64>() * self.ld + element.mul_wide(2);
+            // (BLK_M, BLK_K)
+            let place = layout.apply_modes(&[row, element]).expect("two modes") * 2 + plan.ring.offset(0);
+            (source, place, inside)
+        };
+        let rows: Vec<_> = (0..tile_m / lines).map(row).collect();
+        ring.fill_by_threads([piece.k_begin, piece.k_end], |stage, k_tile| {
+            let first = k_tile * tile_k;
+            let left = (self.k - first.min(self.k)).max(element) - element;
+            for &(source, place, inside) in &rows {
+                let size = (left.min(CHUNK) * 2).where_or(inside, 0);
+                f.copy_async(2 * CHUNK, stage.address + place, (source + first.mul_wide(2), 0), Some(size));
+            }
+            f.if_(thread.equals(0), || {
+                // Its own arrival comes later, so the phase cannot end before these bytes are announced.
+                f.mbarrier_expect_cluster(stage.full, plan.ring.tile_bytes(1), false);
+                b.load(f, stage, Origin::alone(self.b), [piece.n, first]);
+            });
+        });
+    }
+}
+
+/// The mainloop in kernels of two tiles, one of which splits K, as a family.
+pub struct GatherGemm;
+
+impl GemmFamily for GatherGemm {
+    const NAME: &'static str = "gather-gemm";
+    type Arguments = WithMainloop<Indices, LinearArguments>;
+    fn kernels() -> Vec<AnyGemm> {
+        type Large = Gather<Tile<U128, U64, U64>, Cooperative<U2, Cluster<U1, U1>, U3>>;
+        type Small = Gather<Tile<U64, U64, U64>, Cooperative<U1, Cluster<U1, U1>, U3>>;
+        vec![
+            AnyGemm::of::<Composed<Large, LinearCombination<f32>, Persistent<AlongM>>>("128x64"),
+            AnyGemm::of::<Composed<Small, LinearCombination<f32>, StreamK<AlongM, Ordered, EveryTile<U2>>>>("64x64-stream-k"),
+        ]
+    }
+    fn call(problem: GemmProblem) -> Call<Self::Arguments> {
+        let GemmProblem { n, k, .. } = problem;
+        Call::of(problem).a(0, k.into()).b(0, k.into()).d(0, n.into()).with_mainloop(Indices::default())
+    }
+}
+
+impl GemmReference for GatherGemm {
+    fn row(problem: GemmProblem, row: usize, inputs: &Inputs<'_>) -> Vec<(f64, f64)> {
+        let index = inputs.elements("the indices", row, 1)[0];
+        products(problem, index as usize, "B", inputs)
+    }
+}
