@@ -59,33 +59,45 @@ pub struct Cta<'f> {
 impl<'f> Cta<'f> {
     /// Emits the beginning. One thread runs `initialise`, which prefetches tensor maps and initialises the mbarriers
     /// of all rings. Then all threads see these mbarriers. Global memory is accessed only after this.
+    #[track_caller]
     pub fn begin(f: &'f Builder, plan: CtaPlan, initialise: impl FnOnce()) -> Self {
-        let warp = f.warp_index();
-        f.if_(warp.equals(0), || {
-            f.if_(f.elect(), || {
-                initialise();
-                f.fence_mbarrier_init();
+        f.for_caller(|| {
+            let warp = f.warp_index();
+            f.if_(warp.equals(0), || {
+                f.if_(f.elect(), || {
+                    f.of_caller(initialise);
+                    f.fence_mbarrier_init();
+                });
             });
-        });
-        match plan.peers {
-            Peers::Fill => meet(f, true),
-            Peers::Apart | Peers::Exchange => f.barrier_sync(CtaPlan::CTA_BARRIER, plan.threads()),
-        }
-        if plan.overlaps {
-            f.grid_launch_dependents();
-            f.grid_wait();
-        }
-        Self { f, plan, warp }
+            match plan.peers {
+                Peers::Fill => meet(f, true),
+                Peers::Apart | Peers::Exchange => f.barrier_sync(CtaPlan::CTA_BARRIER, plan.threads()),
+            }
+            if plan.overlaps {
+                f.grid_launch_dependents();
+                f.grid_wait();
+            }
+            Self { f, plan, warp }
+        })
     }
 
     /// Emits something for the lanes of the first warp.
+    #[track_caller]
     pub fn first_warp(&self, body: impl FnOnce()) {
         self.f.if_(self.warp.equals(0), body);
     }
 
     /// Emits the roles, and the end. `produce` is run by the threads that [`CtaPlan::producer`] names, `consume` by
     /// each consumer warpgroup, which gets its number.
+    #[track_caller]
     pub fn roles(self, produce: impl FnOnce(), consume: impl FnOnce(Value<'f, u32>)) {
+        let f = self.f;
+        let produce = || f.of_caller(produce);
+        let consume = |warpgroup| f.of_caller(|| consume(warpgroup));
+        f.for_caller(|| self.branches(produce, consume));
+    }
+
+    fn branches(self, produce: impl FnOnce(), consume: impl FnOnce(Value<'f, u32>)) {
         let Self { f, plan: CtaPlan { producer, registers, peers, .. }, warp } = self;
         match producer {
             None => f.scope("consumer", || consume(warp / 4)),

@@ -30,6 +30,7 @@ impl<'f> Kernel<'_, 'f> {
         let Self { f, plan, .. } = *self;
         let planned = "the plan has checked the tiles";
         let [q, k, v] = plan.tiles;
+        // (QUERIES, KEYS) = (QUERIES, D) * (KEYS, D), (QUERIES, DV) += (QUERIES, KEYS) * (DV, KEYS)
         let scores = WarpgroupMma::<f32>::new(f, &plan.scores, [q, k], consumer.part).expect(planned);
         let values =
             WarpgroupMma::<f32>::new(f, &plan.values, [plan.weights, v], consumer.part).expect(planned);

@@ -192,13 +192,16 @@ struct Kernel<'a, 'f> {
 pub(crate) fn emit(f: &Builder, plan: &AttentionPlan, scores: &dyn AnyScores) {
     let parameters = Parameters::declare(f, plan, scores);
     let shared = f.shared_base();
+    // (QUERIES, D, PIPE_Q), (KEYS, D, PIPE_K), (DV, KEYS, PIPE_V)
     let [q, k, v] = plan.rings;
     let rings = [("the ring of Q", q), ("the ring of K", k), ("the ring of V", v)];
     let rings = rings.map(|(name, ring)| Ring::named(f, name, ring, shared));
     let kernel = Kernel { f, plan, scores, parameters, shared, rings };
     let cta = Cta::begin(f, plan.cta, || {
         kernel.parameters.maps.iter().for_each(|&map| f.prefetch_tensor_map(map));
-        rings.iter().for_each(Ring::initialise);
+        for ring in rings {
+            ring.initialise();
+        }
     });
     cta.roles(|| kernel.produce(), |warpgroup| kernel.consume(kernel.consumer(warpgroup)));
 }

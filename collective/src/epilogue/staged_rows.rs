@@ -33,6 +33,7 @@ impl<'f> StagedRows<'f> {
     ///
     /// # Panics
     /// If the buffer does not consist of matrices of 8 x 8 elements.
+    #[track_caller]
     pub fn new(
         format: Format,
         buffer: ComposedLayout,
@@ -56,6 +57,7 @@ impl<'f> StagedRows<'f> {
             false => warps.partition_s(&buffer),
         });
         let start = thread.builder().constant(0);
+        // (ROWS, COLUMNS) -> (VAL, 1, MATRICES), per thread
         let parts = parts.and_then(|parts| parts.tensor(start, &[Some(thread)]));
         let matrices = parts.expect("a buffer consists of matrices");
         let of_lane = matrices.at(0).expect("a buffer is small") * format.bytes();
@@ -75,6 +77,7 @@ impl<'f> StagedRows<'f> {
     }
 
     /// Stores the packed pairs of the thread's two rows into the buffer at a shared address.
+    #[track_caller]
     pub fn fill(&self, f: &'f Builder, buffer: Value<'f, u32>, [upper, lower]: [&[Packed<'f>]; 2]) {
         for (column, (upper, lower)) in (0i64..).zip(upper.chunks(2).zip(lower.chunks(2))) {
             if !by_matrices(self.format) {

@@ -53,6 +53,7 @@ pub(super) struct Staging {
 impl Staging {
     pub(super) fn new(format: Format, plan: &Plan) -> Self {
         let StagingPlan { columns, .. } = plan.staging;
+        // (ROWS, COLUMNS), and (ROWS, COLUMNS, BUFFERS) of a warpgroup
         let buffer = plan.staged_layout().expect("the plan has rows of whole 16 bytes");
         Self { buffer, count: plan.output_tile_n() / columns, columns, rows: plan.block_rows(), format }
     }

@@ -128,12 +128,17 @@ impl<'f> Slots<'f> {
     /// Emitted for a consumer warpgroup that has computed a unit of work: exchanges results with the other units of the
     /// tile. The unit with the tile's last k-tile waits for the others and merges theirs, from the last to the first.
     /// Returns whether this is the one.
+    #[track_caller]
     pub fn merge_in_order(&self, share: Share<'f>, partial: &dyn Partial<'f>) -> Value<'f, bool> {
+        self.f.for_caller(|| self.merged(share, partial))
+    }
+
+    fn merged(&self, share: Share<'f>, partial: &dyn Partial<'f>) -> Value<'f, bool> {
         let (f, thread, barrier) = (self.f, self.thread, CtaPlan::consumer_barrier(self.warpgroup));
         let last = share.k_end.equals(share.k);
         f.if_(!last, || {
             let own = self.slot(share.unit);
-            partial.store(own);
+            f.of_caller(|| partial.store(own));
             f.barrier_sync(barrier, 128);
             f.if_(thread.equals(0), || own.publish());
         });
@@ -150,7 +155,7 @@ impl<'f> Slots<'f> {
                 },
             );
             f.barrier_sync(barrier, 128);
-            partial.merge(others, &slot);
+            f.of_caller(|| partial.merge(others, &slot));
         });
         last
     }

@@ -99,6 +99,7 @@ impl MainloopEmitter for ThreadCopies {
             ThreadOrigin { batch: batched.then(|| f.number(batch)), ..origin }
         };
         let [a_batched, b_batched] = plan.operand_batches();
+        // (M, K), (N, K), (BATCH) where there is one
         Box::new(Sources {
             a: origin(["a", "a_pitch", "a_rows", "a_width"], "a_batch", a_batched),
             b: origin(["b", "b_pitch", "b_rows", "b_width"], "b_batch", b_batched),
@@ -134,6 +135,7 @@ impl<'f> DeviceMainloop<'f> for Sources<'f> {
         let thread = f.special(Special::ThreadX) % 128;
         let Sources { a, b, k } = self.of(f, plan, piece);
         let [a_tile, b_tile] = plan.operands;
+        // (BLK_M, BLK_K, PIPE), (BLK_N, BLK_K, PIPE)
         let a = ThreadCopy::new(f, a_tile, a, k, thread);
         let b = ThreadCopy::new(f, b_tile, b, k, thread);
         let n = if plan.epilogue.split { piece.n >> 1 } else { piece.n };

@@ -97,11 +97,13 @@ impl<'f> Fragments<'f> {
         tile: OperandTile,
         consumer: Consumer<'f>,
     ) -> Result<Self, LayoutError> {
+        // (BLK_M, BLK_K) -> (VAL, BLOCKS, STEPS), per thread and part
         let parts = tiled_mma(spec)?.partition(cute_rs::Operand::A, &tile.layout())?;
         let own = [Some(consumer.thread), Some(consumer.part), Some(f.constant(0)), Some(f.constant(0))];
         let own = parts.tensor(f.constant(0), &own)?;
         let steps = spec.tile[2] / spec.atom.k();
         let four = || core::array::from_fn(|_| f.uninitialised());
+        // (4, STEPS, BLOCKS)
         let registers = (0..spec.blocks()).map(|_| (0..steps).map(|_| four()).collect()).collect();
         Ok(Self { f, tile, element, own, registers })
     }

@@ -89,6 +89,7 @@ impl<'f, 'p, T: PlainSum> Operands<'f, 'p, T> {
             let mma = tiled(spec, spec.atom.loads(majors)?)?;
             let [a, b] = &plan.operands;
             let (thread, part, first) = (Some(consumer.thread), Some(consumer.part), Some(f.constant(0)));
+            // (BLK_M, BLK_K, PIPE), (BLK_N, BLK_K, PIPE) -> (VAL, BLOCKS or ACROSS, STEPS), per thread and part
             let of_a = mma.partition(cute_rs::Operand::A, &a.layout())?;
             let of_b = mma.partition(cute_rs::Operand::B, &b.layout())?;
             let a = Places::new(f, a, &of_a, &[thread, part, first, first], 1)?;

@@ -140,6 +140,7 @@ impl<'f, T: Accumulator> WarpgroupMma<'f, T> {
             Source::Registers => None,
             Source::Shared => {
                 let descriptor = tiles[0].descriptor()?;
+                // (BLK_M, BLK_K) -> (VAL, BLOCKS, STEPS), per thread and part
                 let of_a = mma.partition(cute_rs::Operand::A, descriptor.layout())?;
                 // Descriptors count units of 16 bytes.
                 let units = of_a.starts().upcast((128 / spec.atom.element_bits()).into())?;
@@ -147,7 +148,9 @@ impl<'f, T: Accumulator> WarpgroupMma<'f, T> {
             }
         };
         let b = tiles[1].descriptor()?;
+        // (BLK_N, BLK_K) -> (VAL, ACROSS, STEPS), per thread
         let b_places = mma.partition(cute_rs::Operand::B, b.layout())?.part();
+        // (BLK_M, BLK_N) -> (VAL, BLOCKS, ACROSS), per thread and part
         let elements = output_elements(spec)?;
         let accumulators = accumulators(f, spec);
         let a = a.map(|(descriptor, rows, places)| SharedA { descriptor, rows: rows.cast(), places });

@@ -200,6 +200,7 @@ impl<'f> Copier<'f> {
         k: Value<'f, u32>,
         copying: Copying<'f>,
     ) -> Self {
+        // (BLK_MN, BLK_K)
         let (layout, bits, thread) = (tile.layout(), tile.bits(), copying.thread);
         let chunks = tile.swizzle.bytes() / CHUNK;
         let own = [thread / chunks, thread % chunks * (CHUNK * 8 / bits)];
