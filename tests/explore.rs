@@ -60,6 +60,9 @@ const KERNELS: &[(&str, &[&str])] = &[
     ("a fused epilogue", &["--kernel", "128x128-pingpong-bias-gelu-bf16-kk"]),
 ];
 
+/// The pages without a kernel of the caller's.
+const OTHERS: [(&str, &[&str]); 2] = [("the gallery", &[]), ("the tour", &["--tour"])];
+
 fn run(command: &str, arguments: &[&str]) -> Output {
     Command::new(BINARY).arg(command).args(arguments).output().expect("the binary runs")
 }
@@ -92,8 +95,7 @@ fn list(value: &Value) -> &[Value] {
 
 #[test]
 fn pages_are_one_file() {
-    let gallery = ("the gallery", &[] as &[&str]);
-    for (name, arguments) in KERNELS.iter().copied().chain([gallery]) {
+    for (name, arguments) in KERNELS.iter().copied().chain(OTHERS) {
         let page = page(arguments);
         for needed in ["<!doctype html>", "</html>", r#"<meta charset="utf-8">"#] {
             assert_eq!(page.matches(needed).count(), 1, "{name}: {needed}");
@@ -232,7 +234,7 @@ fn refusals_name_what_is_wrong() {
     let file = folder.join("page.html");
     let file = file.to_str().expect("a name");
     let huge = "4294967295";
-    let rows: [(&str, &[&str], &[&str]); 13] = [
+    let rows: [(&str, &[&str], &[&str]); 14] = [
         (
             "an unknown kernel",
             &["--kernel", "128x256-direct-bf16-xx"],
@@ -281,6 +283,7 @@ fn refusals_name_what_is_wrong() {
             &["--kernel", "128x256-direct-bf16-kk", "--sms", "0"],
             &["'--sms <N>'", "1..=1024"],
         ),
+        ("a tour of a kernel", &["--tour", "--kernel", ""], &["--tour", "--kernel"]),
         ("sizes of no kernel", &["--m", "64"], &["--m cannot be used with a gallery", "--kernel was needed"]),
     ];
     for (name, arguments, words) in rows {
@@ -306,6 +309,7 @@ fn files_are_named_after_kernels() {
         (&["--kernel", "64x64-direct-bf16-kk"] as &[&str], "64x64-direct-bf16-kk.html"),
         (&["--kernel", ""], "gemm_bf16_kk_128x256x64_coop2_linear_tma_persistent_along_m_by_8.html"),
         (&[], "layouts.html"),
+        (&["--tour"], "tour.html"),
     ] {
         let output = Command::new(BINARY).arg("explore").args(arguments).current_dir(&folder).output();
         let said = text(&output.expect("the binary runs").stdout);
@@ -423,7 +427,6 @@ fn pages_are_clicked_through() {
         return skipped::skipped("browser: chromium, or what CHROMIUM names");
     };
     let folder = folder("clicks");
-    let gallery = ("the gallery", &[] as &[&str]);
     let one = |(name, arguments)| {
         let page = page(arguments);
         for size in [[1440, 900], [600, 1000]] {
@@ -433,7 +436,7 @@ fn pages_are_clicked_through() {
         }
     };
     // A page mostly waits for the next frame, so pages run in parallel.
-    let pages: Vec<_> = KERNELS.iter().copied().chain([gallery]).collect();
+    let pages: Vec<_> = KERNELS.iter().copied().chain(OTHERS).collect();
     thread::scope(|scope| {
         for some in pages.chunks(pages.len().div_ceil(4)) {
             scope.spawn(|| some.iter().copied().for_each(one));
@@ -479,4 +482,28 @@ fn clicks_find_broken_pages() {
         assert!(wrong.iter().any(|line| line.contains(found)), "{name}: {wrong:?}");
     }
     fs::remove_dir_all(&folder).expect("a folder");
+}
+
+/// The tour's choices are kernels, their orders cover the output, and their runs end well.
+#[test]
+fn the_tour_has_seven_stops() {
+    let tour = &data(&page(&["--tour"]))["tour"];
+    let ids: Vec<&str> = list(&tour["stops"]).iter().filter_map(|stop| stop["id"].as_str()).collect();
+    assert_eq!(ids, ["raster", "card", "wgmma", "barriers", "cluster", "schedule", "node"]);
+    for choice in list(&tour["stops"]).iter().flat_map(|stop| list(&stop["choices"])) {
+        let sections = &choice["sections"];
+        if let Some(run) = sections.get("run") {
+            assert!(run["trap"].is_null() && run["cut"].is_null(), "{}: {}", choice["spec"], run["trap"]);
+        }
+        if let Some(order) = sections.get("order") {
+            let tiles: std::collections::BTreeSet<_> =
+                list(&order["spans"]).iter().map(|span| [&span[1], &span[2]].map(number)).collect();
+            let grid = [0, 1].map(|axis| number(&order["grid"][axis]));
+            assert_eq!(tiles.len() as u64, grid[0] * grid[1], "{}", choice["spec"]);
+        }
+    }
+    for part in list(&tour["node"]["shapes"]).iter().flat_map(|shape| list(&shape["ways"])) {
+        let part = list(&part["parts"]);
+        assert!(part.iter().all(|part| part["microseconds"].as_f64().is_some_and(|time| time > 0.0)));
+    }
 }

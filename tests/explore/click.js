@@ -77,7 +77,7 @@
   async function plan({ overview }) {
     $("tab-plan").click();
     await settle();
-    overview.facts.forEach(([what, value], i) => check($(`fact-${i}`)?.innerText.includes(value), `the plan's row “${what}” does not say ${value}`));
+    overview.traits.forEach(([what, value], i) => check($(`fact-${i}`)?.innerText.includes(value), `the plan's row “${what}” does not say ${value}`));
   }
 
   async function memory({ memory: of }) {
@@ -296,9 +296,56 @@
     check(/swizzle/i.test(panel().innerText) && $("layout").value !== "(8,8):(8,1)", "the search does not choose a layout");
   }
 
+  async function tourPage() {
+    const { tour } = data;
+    const tabs = all("#tabs [role=tab]");
+    check(tabs.length === tour.stops.length + 1 && tour.stops.length === 7, `${tabs.length} panels`);
+    for (const [at, tab] of tabs.entries()) {
+      key(String(at), document.body);
+      await settle();
+      check(tab.getAttribute("aria-selected") === "true", `key ${at} does not open its stop`);
+      for (let times = 0; times < 2; times += 1) { $("theme").click(); await settle(); contrast(`${tab.id}, ${document.documentElement.dataset.theme}`); sound(`${tab.id}, ${document.documentElement.dataset.theme}`); }
+      const choices = all("[aria-label='What to look at'] button", panel());
+      const stop = tour.stops[at - 1];
+      check(at === 0 || choices.length === stop.choices.length, `${tab.id}: ${choices.length} choices`);
+      const seen = new Set();
+      for (const [i, pick] of choices.entries()) {
+        pick.click();
+        await settle();
+        sound(`${tab.id}, ${pick.textContent}`);
+        check(panel().querySelector(".spec").textContent.includes(stop.choices[i].spec), `${tab.id}: the spec is not that of ${pick.textContent}`);
+        check(all("h1", panel()).length === 1, `${tab.id}: more than one title`);
+        seen.add(all("canvas", panel()).filter((canvas) => !canvas.hidden && canvas.offsetWidth).map((canvas) => canvas.toDataURL()).join());
+      }
+      check(seen.size === choices.length, `${tab.id}: ${choices.length} choices have ${seen.size} different pictures`);
+    }
+    $("tab-card").click();
+    await settle();
+    for (const [i, button] of all("[aria-label=Card] button", panel()).entries()) {
+      button.click();
+      const of = tour.cards[i];
+      const slide = panel().querySelector("input[type=range]");
+      for (const ctas of [1, 4, 8]) { type(slide, String(ctas)); check(panel().querySelector(".out").innerText.includes(`${of.sms - ctas * of.clusters[ctas - 1]} of ${of.sms} SMs`), `${of.name}: ${panel().querySelector(".out").innerText}`); }
+      sound(`card ${of.name}`);
+    }
+    $("tab-node").click();
+    await settle();
+    for (const [i, shape] of all("[aria-label=GEMM] button", panel()).entries()) for (const [j, way] of all("[aria-label=Way] button", panel()).entries()) {
+      shape.click(); way.click();
+      sound(`node ${shape.textContent} ${way.textContent}`);
+      const parts = tour.node.shapes[i].ways[j].parts;
+      check(parts.every((part) => panel().innerText.includes(part.microseconds.toFixed(1))), `node ${shape.textContent} ${way.textContent}: a time is missing`);
+    }
+    named("Back to the start", panel()).click();
+    check(tabs[0].getAttribute("aria-selected") === "true", "the last stop does not lead to the start");
+    type($("query"), "swizzle");
+    key("Enter", $("query"));
+    check(tabs[3].getAttribute("aria-selected") === "true", "the search does not open a stop");
+  }
+
   try {
     await settle();
-    if (data.kernel) await kernelPage(); else await galleryPage();
+    if (data.kernel) await kernelPage(); else if (data.tour) await tourPage(); else await galleryPage();
     key("?", document.body);
     check($("help").open && $("help").innerText.includes("search"), "the key ? does not open the help");
     check(document.documentElement.scrollWidth <= innerWidth, "the help is wider than the window");

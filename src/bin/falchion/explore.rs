@@ -8,6 +8,7 @@ mod order;
 mod overview;
 mod page;
 mod run;
+mod tour;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -28,9 +29,10 @@ pub(crate) const COMMAND: Command = Command {
     about: "Write a page that shows a kernel: one HTML file that needs no network.
 
 The page has the plan, shared memory with its swizzles and banks, the operands of wgmma, the order of the output's tiles, the \
-cluster, and the timeline of a small run in the emulator. Without a kernel it is a gallery of layouts, with a box to type one.",
+cluster, and the timeline of a small run in the emulator. Without a kernel it is a gallery of layouts, with a box to type one. With --tour it \
+is a tour of seven stops: raster order, the card, wgmma and swizzle, barriers, cluster, tile scheduling, the node.",
     examples: "Examples:\n  falchion explore --kernel 128x256-direct-bf16-kk -o large.html\n  falchion explore --kernel \"tile=128x192x64 cluster=2x1\" \
-                  --m 8192 --n 8192 --k 2048\n  falchion explore -o layouts.html",
+                  --m 8192 --n 8192 --k 2048\n  falchion explore -o layouts.html\n  falchion explore --tour",
     run: explore,
 };
 
@@ -54,9 +56,16 @@ struct Kernel {
 enum Subject {
     Kernel(Kernel),
     Gallery(Vec<gallery::Card>),
+    Tour(tour::Tour),
 }
 
 fn explore(given: &Given) -> Result<(), Failure> {
+    if given.flag("tour") {
+        let file = given.get::<PathBuf>("out").unwrap_or_else(|| PathBuf::from("tour.html"));
+        files::writable(&file)?;
+        given.finish("the tour, which chooses its kernels")?;
+        return written(&file, "tour", &Subject::Tour(tour::Tour::new()?));
+    }
     let entry = named::kernel(given)?.map(|name| catalogue::find(&name)).transpose()?;
     let file = given.get::<PathBuf>("out").unwrap_or_else(|| default_file(entry.as_ref()));
     files::writable(&file)?;
@@ -67,8 +76,12 @@ fn explore(given: &Given) -> Result<(), Failure> {
             ("layouts".to_owned(), Subject::Gallery(gallery::cards().map_err(Failure::environment)?))
         }
     };
-    let page = page::document(&title, &subject)?;
-    files::write_text(&file, &page)?;
+    written(&file, &title, &subject)
+}
+
+fn written(file: &Path, title: &str, subject: &Subject) -> Result<(), Failure> {
+    let page = page::document(title, subject)?;
+    files::write_text(file, &page)?;
     Ok(writeln!(out(), "written   {} ({} kB)", file.display(), page.len() / 1000)?)
 }
 

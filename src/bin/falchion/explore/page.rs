@@ -9,7 +9,7 @@ const TEMPLATE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
 
 /// In order of dependency.
-const SCRIPTS: [&str; 9] = [
+const SCRIPTS: [&str; 10] = [
     include_str!("page/core.js"),
     include_str!("page/layout.js"),
     include_str!("page/overview.js"),
@@ -19,6 +19,7 @@ const SCRIPTS: [&str; 9] = [
     include_str!("page/cluster.js"),
     include_str!("page/timeline.js"),
     include_str!("page/gallery.js"),
+    include_str!("page/tour.js"),
 ];
 
 #[derive(Serialize)]

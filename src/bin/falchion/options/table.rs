@@ -498,6 +498,8 @@ pub(super) const ROWS: &[Row] = &[
     )
     .signed()
     .needs(&["kernel"]),
+    row("tour", SWITCH, &[(Explore, None)], "Write a tour of seven stops instead of a kernel's page.")
+        .excludes(&["kernel", "run", "sms", "m", "n", "k", "rows"]),
     row(
         "sms",
         ("N", count!(u32, 1..=1024)),

@@ -186,6 +186,8 @@ function slider(name, [low, high], value, change) {
 
 const panels = [];
 let current = null;
+/** The number of the first panel, which is also its key. */
+let firstKey = 1;
 
 function panel(id, name, build) { panels.push({ id, name, build, node: null, tab: null, keys: null }); }
 
@@ -215,7 +217,7 @@ function show(id, focus = false) {
 function tabs() {
   panels.forEach((one, i) => {
     one.tab = el("button", { type: "button", role: "tab", id: `tab-${one.id}`, "aria-controls": `panel-${one.id}`, "aria-selected": "false", onclick: () => show(one.id) },
-      el("span", { class: "n", "aria-hidden": "true" }, String(i + 1)), one.name);
+      el("span", { class: "n", "aria-hidden": "true" }, String(i + firstKey)), one.name);
     $("tabs").append(one.tab);
   });
   document.body.classList.toggle("single", panels.length < 2);
@@ -296,7 +298,7 @@ function keys() {
     if (event.key === "?") { event.preventDefault(); $("help").showModal(); return; }
     if (event.key === "t") { $("theme").click(); return; }
     const digit = Number(event.key);
-    if (digit >= 1 && digit <= panels.length && panels.length > 1) { show(panels[digit - 1].id, true); return; }
+    if (/^[0-9]$/.test(event.key) && panels[digit - firstKey] && panels.length > 1) { show(panels[digit - firstKey].id, true); return; }
     if (event.target.type === "range" && event.key.startsWith("Arrow")) return;
     if (current?.keys?.(event)) event.preventDefault();
   });
@@ -306,8 +308,8 @@ function start() {
   $("title").textContent = data.title;
   $("title").title = data.title;
   theme();
-  if (data.kernel) startKernel(data.kernel); else startGallery(data.gallery);
-  if (panels.length > 1) helpKeys.push([`1 … ${panels.length}`, "the panels"]);
+  if (data.kernel) startKernel(data.kernel); else if (data.tour) startTour(data.tour); else startGallery(data.gallery);
+  if (panels.length > 1) helpKeys.push([`${firstKey} … ${panels.length + firstKey - 1}`, "the panels"]);
   tabs();
   search();
   help();

@@ -40,7 +40,7 @@ function overview(kernel) {
           el("p", { class: "mono" }, of.rust_type), of.spec && el("p", { class: "mono" }, `--spec "${of.spec}"`),
           el("p", { class: "says" }, `Tiles are computed by ${of.schedule}.`))),
       card("The plan", "Every number that follows from the type, as `falchion plan` prints it.",
-        table(["number", "value", "note"], of.facts.map(([what, value, why], i) => ({ attributes: { id: `fact-${i}` }, cells: [what, el("span", { class: "mono" }, value), why] })))));
+        table(["number", "value", "note"], of.traits.map(([what, value, why], i) => ({ attributes: { id: `fact-${i}` }, cells: [what, el("span", { class: "mono" }, value), why] })))));
   };
 }
 
@@ -52,8 +52,8 @@ function mark(id) {
   node?.scrollIntoView({ block: "center" });
 }
 
-function findFacts({ overview: { facts } }) {
-  return (query) => facts.flatMap(([what, value, why], i) => (`${what} ${value} ${why}`.toLowerCase().includes(query)
+function findFacts({ overview: { traits } }) {
+  return (query) => traits.flatMap(([what, value, why], i) => (`${what} ${value} ${why}`.toLowerCase().includes(query)
     ? [{ where: "plan", text: `${what}: ${value}`, go: () => { show("plan"); mark(`fact-${i}`); } }] : []));
 }
 
