@@ -1,4 +1,4 @@
-//! Linear layers, batched GEMMs, mixtures of experts and 8-bit floats with scales for [candle](candle_core)'s
+//! Linear layers, batched GEMMs, attention, mixtures of experts and 8-bit floats with scales for [candle](candle_core)'s
 //! tensors, with falchion's kernels for Hopper. Use [`Linear`] in place of `candle_nn::Linear`, and
 //! [`matmul`] in place of `Tensor::matmul`.
 //!
@@ -21,6 +21,7 @@
 //! kernel is then kept. On a CPU the same operations are plain loops with `f32` sums, and tensors may be
 //! `f32` too. The CPU is for tests of models, not for speed.
 
+mod attention;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
@@ -29,6 +30,7 @@ mod linear;
 mod product;
 mod scaled;
 
+pub use attention::{Attention, attention};
 pub use experts::experts;
 pub use linear::Linear;
 pub use product::matmul;

@@ -6,7 +6,9 @@ use core::fmt;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use falchion::attention::{Attention, AttentionCall, AttentionRequest, AttentionSpec, OutputStore};
+use falchion::attention::{
+    Attention, AttentionCall, AttentionProblem, AttentionRequest, AttentionSpec, OutputStore,
+};
 use falchion::kernel::driver::{Chosen, Context, Tuning, tuned};
 use falchion::kernel::{EngineError, Family, Kernel, Machine, Predicted, Program};
 
@@ -200,4 +202,14 @@ fn of_text(text: &str, request: &AttentionRequest) -> Result<Attention, Refusal>
     }
     let spec = whole.parse::<AttentionSpec>();
     spec.and_then(Attention::new).map_err(|error| Refusal::Invalid(format!("spec: {error}")))
+}
+
+/// The problem for which a kernel is chosen in place of another one: lengths are rounded up to one of four steps per power of
+/// two. So a cache of choices does not grow with every token, and the kernel of one problem serves the others.
+pub fn rounded(problem: AttentionProblem) -> AttentionProblem {
+    let round = |length: u32| {
+        let step = (length.max(64).next_power_of_two() / 8).max(1);
+        length.max(1).checked_next_multiple_of(step).unwrap_or(length)
+    };
+    AttentionProblem { queries: round(problem.queries), keys: round(problem.keys), ..problem }
 }

@@ -17,7 +17,7 @@ mod kept;
 mod slots;
 mod words;
 
-pub use attention::Attend;
+pub use attention::{Attend, rounded};
 pub use described::{Described, Epilogue};
 pub use gemm::{Gemm, Refusal, aligned};
 pub use host::Run;

@@ -155,13 +155,15 @@ pub(crate) fn attention<'py>(
     let problem = AttentionProblem::new(batch, heads, [length, keys], d);
     let problem =
         AttentionProblem { heads: [heads, shared], scale: scale.unwrap_or(problem.scale), ..problem };
-    let request = AttentionRequest { format, output, head: [d, dv], mask, problem };
+    // One choice serves many lengths: those of a cache of keys grow with each token.
+    let rounded = falchion_core::rounded(problem);
+    let request = AttentionRequest { format, output, head: [d, dv], mask, problem: rounded, log_sum_exp: false };
     let aligned = on_16(&of_o, &o);
     let key = Key {
         place: q.0.place,
         formats: [format, output],
         head: [d, dv],
-        extents: [batch, heads, shared, length, keys],
+        extents: [batch, heads, shared, rounded.queries, rounded.keys],
         mask,
         aligned,
         spec,

@@ -1,0 +1,71 @@
+//! A decoder-only model with seeded weights, prompt and decode, with candle's operations and with falchion's: tokens and times.
+//!
+//! ```sh
+//! cargo run --release --features cuda --example decoder             # on a card
+//! cargo run --release --example decoder                             # a tiny one, in the emulator
+//! ```
+
+use std::time::{Duration, Instant};
+
+use candle_core::{DType, Device, Result};
+
+#[path = "support/decoder.rs"]
+mod decoder;
+
+use decoder::{By, Decoder, Size};
+
+/// Times of a prompt and of a token after it, the medians of several runs.
+fn times(model: &Decoder, by: By, prompt: &[u32], count: usize, runs: usize) -> Result<[Duration; 2]> {
+    let device = model.cache()?;
+    drop(device);
+    let mut all: Vec<[Duration; 2]> = Vec::new();
+    for _ in 0..runs {
+        let mut cache = model.cache()?;
+        let begun = Instant::now();
+        // The logits are copied to the host, which waits for them.
+        model.forward(by, prompt, &mut cache)?.to_vec1::<f32>()?;
+        let of_prompt = begun.elapsed();
+        let begun = Instant::now();
+        for token in 0..count {
+            model.forward(by, &[token as u32], &mut cache)?.to_vec1::<f32>()?;
+        }
+        all.push([of_prompt, begun.elapsed() / count as u32]);
+    }
+    let median = |i: usize| {
+        let mut times: Vec<Duration> = all.iter().map(|both| both[i]).collect();
+        times.sort_unstable();
+        times[times.len() / 2]
+    };
+    Ok([median(0), median(1)])
+}
+
+fn main() -> Result<()> {
+    let device = Device::new_cuda(0).unwrap_or(Device::Cpu);
+    let (size, dtype, length, count, runs) = if device.is_cpu() {
+        println!("no card, or not built with the feature `cuda`: a tiny model, in the emulator");
+        let size = Size { words: 96, width: 64, hidden: 128, heads: 2, groups: 1, d: 64, blocks: 2, most: 128 };
+        (size, DType::F16, 48, 12, 1)
+    } else {
+        let size = Size {
+            words: 32000, width: 4096, hidden: 14336, heads: 32, groups: 8, d: 128, blocks: 8, most: 4096,
+        };
+        (size, DType::BF16, 2048, 64, 5)
+    };
+    let model = Decoder::new(size, dtype, &device)?;
+    let prompt: Vec<u32> = (0..length).map(|i| i * 7919 % size.words as u32).collect();
+    let (expected, least) = model.generate(By::Candle, &prompt, count)?;
+    let (found, _) = model.generate(By::Falchion, &prompt, count)?;
+    let same = found.iter().zip(&expected).take_while(|(a, b)| a == b).count();
+    println!("tokens    {same} of {count} the same, then the texts differ or end; the closest two logits of candle's differ by {least}");
+    // In turns, in one run.
+    let mut rows = Vec::new();
+    for by in [By::Candle, By::Falchion] {
+        rows.push((by, times(&model, by, &prompt, count, runs)?));
+    }
+    for (by, [prompt, token]) in &rows {
+        println!("{by:?}: {length} tokens of prompt {:.2} ms, each further token {:.3} ms", prompt.as_secs_f64() * 1e3, token.as_secs_f64() * 1e3);
+    }
+    let ratio = |i: usize| rows[0].1[i].as_secs_f64() / rows[1].1[i].as_secs_f64();
+    println!("falchion is {:.2} and {:.2} times as fast", ratio(0), ratio(1));
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! A small decoder-only model with seeded weights: grouped heads, rotary positions, a cache of keys and values. Its products and its
+//! attention are candle's or falchion's; all else is candle's.
+
+use candle_core::{D, DType, Device, Result, Tensor};
+use candle_nn::{Module, ops};
+use falchion_candle::{Activation, Attention, Linear, attention};
+
+/// Whose products and attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    Candle,
+    Falchion,
+}
+
+/// The extents of a model.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    pub words: usize,
+    pub width: usize,
+    pub hidden: usize,
+    pub heads: usize,
+    pub groups: usize,
+    pub d: usize,
+    pub blocks: usize,
+    /// The longest text.
+    pub most: usize,
+}
+
+struct Block {
+    norms: [Tensor; 2],
+    /// Q, K, V and the output; then gate, up and down.
+    weights: [Tensor; 7],
+}
+
+pub struct Decoder {
+    size: Size,
+    embedding: Tensor,
+    blocks: Vec<Block>,
+    norm: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+}
+
+/// Keys and values of the tokens so far, `(1, groups, most, d)` per block.
+pub struct Cache {
+    blocks: Vec<[Tensor; 2]>,
+    pub tokens: usize,
+}
+
+/// Numbers in `-1.0..1.0` from a seed.
+fn seeded(seed: &mut u64, shape: &[usize], scale: f32, dtype: DType, device: &Device) -> Result<Tensor> {
+    let numbers = (0..shape.iter().product()).map(|_| {
+        *seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        ((*seed >> 40) as f32 / (1 << 23) as f32 - 1.0) * scale
+    });
+    Tensor::from_vec(numbers.collect::<Vec<f32>>(), shape, &Device::Cpu)?.to_dtype(dtype)?.to_device(device)
+}
+
+impl Decoder {
+    pub fn new(size: Size, dtype: DType, device: &Device) -> Result<Self> {
+        let Size { words, width, hidden, heads, groups, d, blocks, most } = size;
+        let seed = &mut 7;
+        let mut weight = |rows: usize, columns: usize, gain: f32| {
+            seeded(seed, &[rows, columns], gain * (3.0 / columns as f32).sqrt(), dtype, device)
+        };
+        let embedding = weight(words, width, (width as f32 / 3.0).sqrt())?;
+        let one = || Tensor::ones(width, dtype, device);
+        let mut block = || -> Result<Block> {
+            let weights = [
+                weight(heads * d, width, 1.0)?,
+                weight(groups * d, width, 1.0)?,
+                weight(groups * d, width, 1.0)?,
+                weight(width, heads * d, 1.0)?,
+                weight(hidden, width, 1.0)?,
+                weight(hidden, width, 1.0)?,
+                weight(width, hidden, 1.0)?,
+            ];
+            Ok(Block { norms: [one()?, one()?], weights })
+        };
+        let blocks = (0..blocks).map(|_| block()).collect::<Result<_>>()?;
+        let angle = |at: usize| (at / (d / 2)) as f32 * 10000f32.powf(-((at % (d / 2)) as f32) / (d / 2) as f32);
+        let angles: Vec<f32> = (0..most * d / 2).map(angle).collect();
+        let angles = Tensor::from_vec(angles, (most, d / 2), &Device::Cpu)?;
+        let of = |table: Tensor| table.to_dtype(dtype)?.to_device(device);
+        Ok(Self { size, embedding, blocks, norm: one()?, cos: of(angles.cos()?)?, sin: of(angles.sin()?)? })
+    }
+
+    pub fn cache(&self) -> Result<Cache> {
+        let Size { groups, d, most, .. } = self.size;
+        let zeros = || Tensor::zeros((1, groups, most, d), self.embedding.dtype(), self.embedding.device());
+        let blocks = self.blocks.iter().map(|_| Ok([zeros()?, zeros()?])).collect::<Result<_>>()?;
+        Ok(Cache { blocks, tokens: 0 })
+    }
+
+    /// The logits of the last of these tokens, which follow those in the cache.
+    pub fn forward(&self, by: By, tokens: &[u32], cache: &mut Cache) -> Result<Tensor> {
+        let Size { heads, groups, d, width, .. } = self.size;
+        let (count, before) = (tokens.len(), cache.tokens);
+        let device = self.embedding.device();
+        let mut x = self.embedding.index_select(&Tensor::new(tokens, device)?, 0)?;
+        let [cos, sin] = [&self.cos, &self.sin].map(|table| table.narrow(0, before, count));
+        let (cos, sin) = (cos?, sin?);
+        for (block, [keys, values]) in self.blocks.iter().zip(&mut cache.blocks) {
+            let [q, k, v, o, gate, up, down] = &block.weights;
+            let normed = ops::rms_norm(&x, &block.norms[0], 1e-5)?;
+            let split = |y: Tensor, heads: usize| y.reshape((1, count, heads, d))?.transpose(1, 2)?.contiguous();
+            let turned = |y: Tensor| candle_nn::rotary_emb::rope(&y, &cos, &sin);
+            let q = turned(split(linear(by, &normed, q, Activation::Identity)?, heads)?)?;
+            let new = turned(split(linear(by, &normed, k, Activation::Identity)?, groups)?)?;
+            keys.slice_set(&new, 2, before)?;
+            values.slice_set(&split(linear(by, &normed, v, Activation::Identity)?, groups)?, 2, before)?;
+            let [seen, of_seen] = [&*keys, &*values].map(|all| all.narrow(2, 0, before + count));
+            let y = attend(by, &q, &seen?, &of_seen?)?;
+            let y = y.transpose(1, 2)?.reshape((count, heads * d))?;
+            x = (x + linear(by, &y, o, Activation::Identity)?)?;
+            let normed = ops::rms_norm(&x, &block.norms[1], 1e-5)?;
+            let gated = (linear(by, &normed, gate, Activation::Silu)? * linear(by, &normed, up, Activation::Identity)?)?;
+            x = (x + linear(by, &gated, down, Activation::Identity)?)?;
+        }
+        cache.tokens += count;
+        let last = ops::rms_norm(&x.narrow(0, count - 1, 1)?.reshape((1, width))?, &self.norm, 1e-5)?;
+        linear(by, &last, &self.embedding, Activation::Identity)?.to_dtype(DType::F32)?.squeeze(0)
+    }
+
+    /// The tokens that follow a prompt, the most probable each time; and the smallest distance of the first two logits.
+    pub fn generate(&self, by: By, prompt: &[u32], count: usize) -> Result<(Vec<u32>, f32)> {
+        let mut cache = self.cache()?;
+        let (mut all, mut least) = (Vec::new(), f32::INFINITY);
+        let mut next = prompt.to_vec();
+        for _ in 0..count {
+            let logits = self.forward(by, &next, &mut cache)?.to_vec1::<f32>()?;
+            let best = (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap_or(0);
+            let second = logits.iter().enumerate().filter(|(i, _)| *i != best).map(|(_, logit)| *logit);
+            least = least.min(logits[best] - second.fold(f32::NEG_INFINITY, f32::max));
+            next = vec![best as u32];
+            all.push(best as u32);
+        }
+        Ok((all, least))
+    }
+}
+
+fn linear(by: By, x: &Tensor, weight: &Tensor, activation: Activation) -> Result<Tensor> {
+    if by == By::Falchion {
+        return Linear::new(weight.clone(), None).with_activation(activation).forward(x);
+    }
+    let y = candle_nn::Linear::new(weight.clone(), None).forward(x)?;
+    if activation == Activation::Silu { y.silu() } else { Ok(y) }
+}
+
+/// Causal attention: the queries are the last of the keys' tokens.
+fn attend(by: By, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor> {
+    if by == By::Falchion {
+        return attention(q, k, v, Attention { causal: true, scale: None });
+    }
+    let (_, heads, length, d) = q.dims4()?;
+    let (batch, groups, keys, _) = k.dims4()?;
+    let shared = |x: &Tensor| -> Result<Tensor> {
+        let x = x.unsqueeze(2)?.broadcast_as((batch, groups, heads / groups, keys, d))?;
+        x.reshape((batch, heads, keys, d))?.contiguous()
+    };
+    let mut scores = (q.matmul(&shared(k)?.transpose(2, 3)?.contiguous()?)? * (d as f64).sqrt().recip())?;
+    if length > 1 {
+        let seen = |at: usize| at % keys + length <= at / keys + keys;
+        let mask: Vec<f32> = (0..length * keys).map(|at| if seen(at) { 0.0 } else { f32::NEG_INFINITY }).collect();
+        let mask = Tensor::from_vec(mask, (length, keys), &Device::Cpu)?.to_device(q.device())?.to_dtype(q.dtype())?;
+        scores = scores.broadcast_add(&mask)?;
+    }
+    ops::softmax(&scores, D::Minus1)?.matmul(&shared(v)?)
+}
