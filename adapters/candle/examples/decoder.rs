@@ -43,11 +43,19 @@ fn main() -> Result<()> {
     let device = Device::new_cuda(0).unwrap_or(Device::Cpu);
     let (size, dtype, length, count, runs) = if device.is_cpu() {
         println!("no card, or not built with the feature `cuda`: a tiny model, in the emulator");
-        let size = Size { words: 96, width: 64, hidden: 128, heads: 2, groups: 1, d: 64, blocks: 2, most: 128 };
+        let size =
+            Size { words: 96, width: 64, hidden: 128, heads: 2, groups: 1, d: 64, blocks: 2, most: 128 };
         (size, DType::F16, 48, 12, 1)
     } else {
         let size = Size {
-            words: 32000, width: 4096, hidden: 14336, heads: 32, groups: 8, d: 128, blocks: 8, most: 4096,
+            words: 32000,
+            width: 4096,
+            hidden: 14336,
+            heads: 32,
+            groups: 8,
+            d: 128,
+            blocks: 8,
+            most: 4096,
         };
         (size, DType::BF16, 2048, 64, 5)
     };
@@ -56,14 +64,20 @@ fn main() -> Result<()> {
     let (expected, least) = model.generate(By::Candle, &prompt, count)?;
     let (found, _) = model.generate(By::Falchion, &prompt, count)?;
     let same = found.iter().zip(&expected).take_while(|(a, b)| a == b).count();
-    println!("tokens    {same} of {count} the same, then the texts differ or end; the closest two logits of candle's differ by {least}");
+    println!(
+        "tokens    {same} of {count} the same, then the texts differ or end; the closest two logits of candle's differ by {least}"
+    );
     // In turns, in one run.
     let mut rows = Vec::new();
     for by in [By::Candle, By::Falchion] {
         rows.push((by, times(&model, by, &prompt, count, runs)?));
     }
     for (by, [prompt, token]) in &rows {
-        println!("{by:?}: {length} tokens of prompt {:.2} ms, each further token {:.3} ms", prompt.as_secs_f64() * 1e3, token.as_secs_f64() * 1e3);
+        println!(
+            "{by:?}: {length} tokens of prompt {:.2} ms, each further token {:.3} ms",
+            prompt.as_secs_f64() * 1e3,
+            token.as_secs_f64() * 1e3
+        );
     }
     let ratio = |i: usize| rows[0].1[i].as_secs_f64() / rows[1].1[i].as_secs_f64();
     println!("falchion is {:.2} and {:.2} times as fast", ratio(0), ratio(1));

@@ -111,12 +111,24 @@ impl Attention {
             );
         }
         let number = |extent: usize| u32::try_from(extent).map_err(Error::wrap);
-        let problem = AttentionProblem::new(number(batch)?, number(heads)?, [number(length)?, number(keys)?], number(d)?);
+        let problem = AttentionProblem::new(
+            number(batch)?,
+            number(heads)?,
+            [number(length)?, number(keys)?],
+            number(d)?,
+        );
         let scale = self.scale.unwrap_or(problem.scale);
         let problem = AttentionProblem { heads: [number(heads)?, number(groups)?], scale, ..problem };
         let mask = if self.causal { Mask::Causal } else { Mask::Full };
         let head = [number(d)?, number(dv)?];
-        let request = AttentionRequest { format, output: format, head, mask, problem: falchion_core::rounded(problem), log_sum_exp: false };
+        let request = AttentionRequest {
+            format,
+            output: format,
+            head,
+            mask,
+            problem: falchion_core::rounded(problem),
+            log_sum_exp: false,
+        };
         let of = |layout: &Layout| {
             let stride = |i: usize| {
                 // After the only one nothing follows: any legal distance.

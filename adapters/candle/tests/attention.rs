@@ -72,7 +72,10 @@ fn a_decoder_gives_candles_tokens() -> Result<()> {
         let (expected, least) = model.generate(By::Candle, &prompt, 12)?;
         let (found, _) = model.generate(By::Falchion, &prompt, 12)?;
         assert_eq!(found, expected, "the closest two logits differed by {least}");
-        assert!(expected.iter().any(|token| *token != expected[0]), "the model says one word alone: {expected:?}");
+        assert!(
+            expected.iter().any(|token| *token != expected[0]),
+            "the model says one word alone: {expected:?}"
+        );
     }
     Ok(())
 }

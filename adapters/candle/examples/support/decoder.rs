@@ -35,6 +35,7 @@ struct Block {
 pub struct Decoder {
     size: Size,
     embedding: Tensor,
+    head: Tensor,
     blocks: Vec<Block>,
     norm: Tensor,
     cos: Tensor,
@@ -64,6 +65,8 @@ impl Decoder {
             seeded(seed, &[rows, columns], gain * (3.0 / columns as f32).sqrt(), dtype, device)
         };
         let embedding = weight(words, width, (width as f32 / 3.0).sqrt())?;
+        // Not the embedding: a model whose weights are random would repeat its last word.
+        let head = weight(words, width, 1.0)?;
         let one = || Tensor::ones(width, dtype, device);
         let mut block = || -> Result<Block> {
             let weights = [
@@ -78,11 +81,20 @@ impl Decoder {
             Ok(Block { norms: [one()?, one()?], weights })
         };
         let blocks = (0..blocks).map(|_| block()).collect::<Result<_>>()?;
-        let angle = |at: usize| (at / (d / 2)) as f32 * 10000f32.powf(-((at % (d / 2)) as f32) / (d / 2) as f32);
+        let angle =
+            |at: usize| (at / (d / 2)) as f32 * 10000f32.powf(-((at % (d / 2)) as f32) / (d / 2) as f32);
         let angles: Vec<f32> = (0..most * d / 2).map(angle).collect();
         let angles = Tensor::from_vec(angles, (most, d / 2), &Device::Cpu)?;
         let of = |table: Tensor| table.to_dtype(dtype)?.to_device(device);
-        Ok(Self { size, embedding, blocks, norm: one()?, cos: of(angles.cos()?)?, sin: of(angles.sin()?)? })
+        Ok(Self {
+            size,
+            embedding,
+            head,
+            blocks,
+            norm: one()?,
+            cos: of(angles.cos()?)?,
+            sin: of(angles.sin()?)?,
+        })
     }
 
     pub fn cache(&self) -> Result<Cache> {
@@ -103,7 +115,8 @@ impl Decoder {
         for (block, [keys, values]) in self.blocks.iter().zip(&mut cache.blocks) {
             let [q, k, v, o, gate, up, down] = &block.weights;
             let normed = ops::rms_norm(&x, &block.norms[0], 1e-5)?;
-            let split = |y: Tensor, heads: usize| y.reshape((1, count, heads, d))?.transpose(1, 2)?.contiguous();
+            let split =
+                |y: Tensor, heads: usize| y.reshape((1, count, heads, d))?.transpose(1, 2)?.contiguous();
             let turned = |y: Tensor| candle_nn::rotary_emb::rope(&y, &cos, &sin);
             let q = turned(split(linear(by, &normed, q, Activation::Identity)?, heads)?)?;
             let new = turned(split(linear(by, &normed, k, Activation::Identity)?, groups)?)?;
@@ -114,12 +127,13 @@ impl Decoder {
             let y = y.transpose(1, 2)?.reshape((count, heads * d))?;
             x = (x + linear(by, &y, o, Activation::Identity)?)?;
             let normed = ops::rms_norm(&x, &block.norms[1], 1e-5)?;
-            let gated = (linear(by, &normed, gate, Activation::Silu)? * linear(by, &normed, up, Activation::Identity)?)?;
+            let gated = (linear(by, &normed, gate, Activation::Silu)?
+                * linear(by, &normed, up, Activation::Identity)?)?;
             x = (x + linear(by, &gated, down, Activation::Identity)?)?;
         }
         cache.tokens += count;
         let last = ops::rms_norm(&x.narrow(0, count - 1, 1)?.reshape((1, width))?, &self.norm, 1e-5)?;
-        linear(by, &last, &self.embedding, Activation::Identity)?.to_dtype(DType::F32)?.squeeze(0)
+        linear(by, &last, &self.head, Activation::Identity)?.to_dtype(DType::F32)?.squeeze(0)
     }
 
     /// The tokens that follow a prompt, the most probable each time; and the smallest distance of the first two logits.
@@ -161,8 +175,11 @@ fn attend(by: By, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor> {
     let mut scores = (q.matmul(&shared(k)?.transpose(2, 3)?.contiguous()?)? * (d as f64).sqrt().recip())?;
     if length > 1 {
         let seen = |at: usize| at % keys + length <= at / keys + keys;
-        let mask: Vec<f32> = (0..length * keys).map(|at| if seen(at) { 0.0 } else { f32::NEG_INFINITY }).collect();
-        let mask = Tensor::from_vec(mask, (length, keys), &Device::Cpu)?.to_device(q.device())?.to_dtype(q.dtype())?;
+        let mask: Vec<f32> =
+            (0..length * keys).map(|at| if seen(at) { 0.0 } else { f32::NEG_INFINITY }).collect();
+        let mask = Tensor::from_vec(mask, (length, keys), &Device::Cpu)?
+            .to_device(q.device())?
+            .to_dtype(q.dtype())?;
         scores = scores.broadcast_add(&mask)?;
     }
     ops::softmax(&scores, D::Minus1)?.matmul(&shared(v)?)
