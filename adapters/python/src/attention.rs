@@ -157,7 +157,8 @@ pub(crate) fn attention<'py>(
         AttentionProblem { heads: [heads, shared], scale: scale.unwrap_or(problem.scale), ..problem };
     // One choice serves many lengths: those of a cache of keys grow with each token.
     let rounded = falchion_core::rounded(problem);
-    let request = AttentionRequest { format, output, head: [d, dv], mask, problem: rounded, log_sum_exp: false };
+    let request =
+        AttentionRequest { format, output, head: [d, dv], mask, problem: rounded, log_sum_exp: false };
     let aligned = on_16(&of_o, &o);
     let key = Key {
         place: q.0.place,

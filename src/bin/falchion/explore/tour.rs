@@ -235,7 +235,9 @@ impl Tour {
                 name: "Tile scheduling",
                 view: "order",
                 says: "Tiles rarely fill the last wave. A scheduler can leave the rest idle, divide tiles along K among SMs, or slice the tiles of the last wave.",
-                tries: &["Look at `The slots`: gaps are idle time. Stream-K leaves hardly any, and pays with partial sums that are added up."],
+                tries: &[
+                    "Look at `The slots`: gaps are idle time. Stream-K leaves hardly any, and pays with partial sums that are added up.",
+                ],
                 choices: vec![
                     uneven("Whole tiles", "tile=128x256x64")?,
                     uneven("Stream-K", "tile=128x256x64 scheduler=stream-k")?,
@@ -249,7 +251,9 @@ impl Tour {
                 view: "node",
                 says: "The GPUs of a node can share a GEMM. Each computes a part, by a kernel chosen for that part, and then they exchange results. Times of the parts \
                        are the model's; those of the exchange are bytes divided by the speed of NVLink. The library has no kernels that exchange.",
-                tries: &["For few rows, compare dividing N and K: what is exchanged is the same output, once or as partial sums."],
+                tries: &[
+                    "For few rows, compare dividing N and K: what is exchanged is the same output, once or as partial sums.",
+                ],
                 choices: Vec::new(),
             },
         ];
@@ -261,7 +265,8 @@ impl Tour {
 fn best(machine: &Machine, problem: GemmProblem) -> (f64, String) {
     let request = Request::packed(Format::Bf16, [Major::K; 2], problem);
     let first = search(&request, machine, 1).ranked.into_iter().next();
-    let spec = |gemm: &kernel::AnyGemm| gemm.spec().map_or_else(|| gemm.entry_name(), |spec| spec.to_string());
+    let spec =
+        |gemm: &kernel::AnyGemm| gemm.spec().map_or_else(|| gemm.entry_name(), |spec| spec.to_string());
     first.map_or((f64::NAN, String::new()), |first| (first.prediction.microseconds, spec(&first.gemm)))
 }
 
@@ -319,5 +324,8 @@ fn node() -> Node {
         ];
         Shared { problem: [m, n, k], ways }
     };
-    Node { link: LINK, shapes: [[8192, 8192, 8192], [4096, 28672, 8192], [64, 28672, 8192]].map(shared).into() }
+    Node {
+        link: LINK,
+        shapes: [[8192, 8192, 8192], [4096, 28672, 8192], [64, 28672, 8192]].map(shared).into(),
+    }
 }
