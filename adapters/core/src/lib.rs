@@ -5,11 +5,13 @@
 //! A description is a [`Request`](falchion::kernel::Request). Its addresses say only which powers of two
 //! divide the later ones: see [`aligned`].
 //!
-//! * [`Gemm`]: the chosen kernel; [`Attend`] is one of attention.
+//! * [`Gemm`]: the chosen kernel; [`Attend`] is one of attention, and [`Backward`] are
+//!   those of its gradient.
 //! * [`Slot`]: an argument of the epilogue's text, and what it must be.
 //! * [`Epilogue`]: the arguments of a call's epilogue.
 
 mod attention;
+mod backward;
 mod described;
 mod gemm;
 mod host;
@@ -18,6 +20,7 @@ mod slots;
 mod words;
 
 pub use attention::{Attend, rounded};
+pub use backward::Backward;
 pub use described::{Described, Epilogue};
 pub use gemm::{Gemm, Refusal, aligned};
 pub use host::Run;

@@ -42,7 +42,7 @@ static CHOSEN: LazyLock<Mutex<HashMap<Key, Arc<Attend>>>> = LazyLock::new(Mutex:
 /// a packed array (B, H, L) of float32 that is written; the second result. `types` ("bf16", "f16") says what unsigned
 /// integers are. `spec` names the kernel.
 ///
-/// There is no gradient yet. Raises `ValueError` with the argument, its value and what was needed.
+/// `attention_backward` computes gradients; `falchion.torch.attention` has them. Raises `ValueError` with the argument, its value and what was needed.
 #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
 #[pyfunction]
 #[pyo3(signature = (q, k, v, *, causal=false, scale=None, out=None, log_sum_exp=None, types=None, spec=None))]
@@ -217,7 +217,7 @@ fn choose(py: Python<'_>, key: Key, request: &AttentionRequest) -> PyResult<Arc<
 }
 
 /// The results, if none failed.
-fn all<T: Copy + Default, E, const N: usize>(results: [Result<T, E>; N]) -> Result<[T; N], E> {
+pub(crate) fn all<T: Copy + Default, E, const N: usize>(results: [Result<T, E>; N]) -> Result<[T; N], E> {
     let mut whole = [T::default(); N];
     for (place, result) in whole.iter_mut().zip(results) {
         *place = result?;
@@ -226,12 +226,12 @@ fn all<T: Copy + Default, E, const N: usize>(results: [Result<T, E>; N]) -> Resu
 }
 
 /// The name of the type of an array's elements.
-fn words(array: &Array<'_>) -> &'static str {
+pub(crate) fn words(array: &Array<'_>) -> &'static str {
     array.format.map_or("integers", crate::array::type_name)
 }
 
 /// The format that is multiplied.
-fn format(q: &Array<'_>, named: Option<Format>) -> PyResult<Format> {
+pub(crate) fn format(q: &Array<'_>, named: Option<Format>) -> PyResult<Format> {
     match (q.format, named) {
         (Some(format @ (Format::Bf16 | Format::F16)), None) => Ok(format),
         (Some(format), Some(named)) if format == named => Ok(named),
@@ -247,7 +247,7 @@ fn format(q: &Array<'_>, named: Option<Format>) -> PyResult<Format> {
 }
 
 /// The array of an argument, with what can be said of it alone.
-fn readable<'py>(name: &str, object: &Bound<'py, PyAny>) -> PyResult<Array<'py>> {
+pub(crate) fn readable<'py>(name: &str, object: &Bound<'py, PyAny>) -> PyResult<Array<'py>> {
     let array = Array::of(name, object)?;
     if !matches!(array.rank(), 3 | 4) {
         return invalid(format!(
@@ -257,7 +257,7 @@ fn readable<'py>(name: &str, object: &Bound<'py, PyAny>) -> PyResult<Array<'py>>
     }
     if array.recorded()? {
         return invalid(format!(
-            "{name} requires a gradient, which attention does not have: torch.no_grad() was needed"
+            "{name} requires a gradient, which this function does not have: falchion.torch.attention or torch.no_grad() was needed"
         ));
     }
     Ok(array)
@@ -271,7 +271,7 @@ fn writable(name: &str, array: &Array<'_>) -> PyResult<()> {
 }
 
 /// Where the rows of an array are; `None` if the elements of a head are not contiguous, or a stride is negative.
-fn heads_of(array: &Array<'_>) -> Option<HeadsRef> {
+pub(crate) fn heads_of(array: &Array<'_>) -> Option<HeadsRef> {
     let [d, step] = array.last(0);
     if d > 1 && step != 1 {
         return None;
@@ -291,7 +291,11 @@ fn on_16(of: &HeadsRef, array: &Array<'_>) -> bool {
 }
 
 /// The array as kernels read it: as it lies, or a copy.
-fn aligned<'py>(py: Python<'py>, name: &str, array: Array<'py>) -> PyResult<(Array<'py>, HeadsRef)> {
+pub(crate) fn aligned<'py>(
+    py: Python<'py>,
+    name: &str,
+    array: Array<'py>,
+) -> PyResult<(Array<'py>, HeadsRef)> {
     // Rows that overlap are not distinct for tensor copies; a copy's are.
     let fits = |array: &Array<'py>| {
         heads_of(array).filter(|of| on_16(of, array) && of.row >= array.last(0)[0].unsigned_abs())

@@ -5,6 +5,7 @@ mod attention;
 mod call;
 mod epilogue;
 mod exchange;
+mod gradient;
 mod operand;
 mod plan;
 mod scales;
@@ -124,6 +125,8 @@ mod _native {
     use super::attention::attention;
     #[pymodule_export]
     use super::check;
+    #[pymodule_export]
+    use super::gradient::attention_backward;
     #[pymodule_export]
     use super::matmul;
     #[pymodule_export]

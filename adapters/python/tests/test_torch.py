@@ -91,6 +91,28 @@ def test_attention_is_an_operation():
     compiled = torch.compile(lambda q, k, v: ft.attention(q, k, v, causal=True) + 1, fullgraph=True, backend="aot_eager")
     close(compiled(q, k, v), expected + 1)
     with pytest.raises(ValueError, match="q requires a gradient"):
-        ft.attention(q.requires_grad_(), k, v)
+        falchion.attention(q.requires_grad_(), k, v)
     with torch.no_grad():
         close(ft.attention(q, k, v), torch.nn.functional.scaled_dot_product_attention(*wide))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_has_torchs_gradients(causal):
+    torch.manual_seed(5)
+    inputs = [(torch.randn(2, heads, 70, 64) * 0.7).half().requires_grad_() for heads in (4, 2, 2)]
+    wide = [x.detach().double().requires_grad_() for x in inputs]
+    shared = [wide[0], *(x.repeat_interleave(2, 1) for x in wide[1:])]
+    d_o = torch.randn(2, 4, 70, 64).half()
+    torch.nn.functional.scaled_dot_product_attention(*shared, is_causal=causal).backward(d_o.double())
+    ft.attention(*inputs, causal=causal).backward(d_o)
+    for found, expected in zip(inputs, wide):
+        close(found.grad, expected.grad, 5e-3)
+    torch.library.opcheck(torch.ops.falchion.attention, (*inputs, causal, None))
+    compiled = torch.compile(lambda q, k, v: ft.attention(q, k, v, causal=causal).float().sin().sum(), fullgraph=True, backend="aot_eager")
+    compiled(*inputs).backward()
+    o, sums = falchion.attention(*(x.detach() for x in inputs), causal=causal, log_sum_exp=True)
+    arguments = [x.detach().numpy() for x in (*inputs, o, d_o, sums)]
+    for found, expected in zip(falchion.attention_backward(*arguments, causal=causal, deterministic=True), wide):
+        close(torch.from_numpy(found), expected.grad, 5e-3)
+    with pytest.raises(ValueError, match="the packed second result of attention was needed"):
+        falchion.attention_backward(*arguments[:5], arguments[5][:1])

@@ -58,6 +58,18 @@ def attention(
     types: str | None = None,
     spec: str | None = None,
 ) -> Any: ...
+def attention_backward(
+    q: Any,
+    k: Any,
+    v: Any,
+    o: Any,
+    d_o: Any,
+    log_sum_exp: Any,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    deterministic: bool = False,
+) -> tuple[Any, Any, Any]: ...
 def check(a: Any, b: Any, *, schedules: int = 8, **keywords: Any) -> Kernel: ...
 def plan(
     m: int,

@@ -19,6 +19,7 @@ _library = torch.library.Library("falchion", "DEF")
 _library.define("linear(Tensor x, Tensor weight, Tensor? bias) -> Tensor")
 _library.define("matmul(Tensor a, Tensor b, str? epilogue, str? types, str[] names, Tensor[] tensors, str[] scalars, float[] values) -> Tensor")
 _library.define("attention(Tensor q, Tensor k, Tensor v, bool causal, float? scale) -> (Tensor, Tensor)")
+_library.define("attention_backward(Tensor q, Tensor k, Tensor v, Tensor o, Tensor d_o, Tensor sums, bool causal, float? scale) -> (Tensor, Tensor, Tensor)")
 
 
 def _plain(*tensors: Tensor | None) -> bool:
@@ -55,7 +56,20 @@ def _attention_fake(q, k, v, causal, scale):
     return q.new_empty((*q.shape[:-1], v.shape[-1])), q.new_empty(q.shape[:-1], dtype=torch.float32)
 
 
-_OPERATIONS = [("linear", _linear, _linear_fake), ("matmul", _matmul, _matmul_fake), ("attention", _attention, _attention_fake)]
+def _attention_backward(q, k, v, o, d_o, sums, causal, scale):
+    return _native.attention_backward(q, k, v, o, d_o, sums, causal=causal, scale=scale)
+
+
+def _attention_backward_fake(q, k, v, o, d_o, sums, causal, scale):
+    return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
+
+
+_OPERATIONS = [
+    ("attention_backward", _attention_backward, _attention_backward_fake),
+    ("linear", _linear, _linear_fake),
+    ("matmul", _matmul, _matmul_fake),
+    ("attention", _attention, _attention_fake),
+]
 for _name, _kernel, _fake in _OPERATIONS:
     _library.impl(_name, _kernel, "CUDA")
     _library.impl(_name, _kernel, "CPU")
@@ -110,14 +124,31 @@ def matmul(a: Tensor, b: Tensor, *, epilogue: str | None = None, types: str | No
     )
 
 
+def _keep_attention(ctx, inputs, output):
+    q, k, v, ctx.causal, ctx.scale = inputs
+    o, sums = output
+    ctx.mark_non_differentiable(sums)
+    ctx.save_for_backward(q, k, v, o, sums)
+
+
+def _gradient_of_attention(ctx, d_o, _):
+    q, k, v, o, sums = ctx.saved_tensors
+    return *torch.ops.falchion.attention_backward(q, k, v, o, d_o, sums, ctx.causal, ctx.scale), None, None
+
+
+torch.library.register_autograd("falchion::attention", _gradient_of_attention, setup_context=_keep_attention, lib=_library)
+
+
 def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False, scale: float | None = None, log_sum_exp: bool = False) -> Tensor | tuple[Tensor, Tensor]:
-    """`falchion.attention` as an operation of torch, for `torch.compile`: softmax(scale * q @ k.mT) @ v per head, of tensors
-    (B, H, L, D); with `log_sum_exp` also the log-sum-exp (B, H, L). It has no gradient yet.
+    """`falchion.attention` as an operation of torch, with a gradient and for `torch.compile`: softmax(scale * q @ k.mT) @ v per
+    head, of tensors (B, H, L, D); with `log_sum_exp` also the log-sum-exp (B, H, L), which has no gradient. Gradients are there
+    for D of 64, 96 and 128.
 
     With `causal` the last query stands at the last key; `torch.nn.functional.scaled_dot_product_attention` puts the first query
     at the first key, which is the same where there are as many queries as keys.
     """
-    if _plain(q, k, v):
+    recorded = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
+    if not recorded and _plain(q, k, v):
         return _native.attention(q, k, v, causal=causal, scale=scale, log_sum_exp=log_sum_exp)
     o, sums = torch.ops.falchion.attention(q, k, v, causal, scale)
     return (o, sums) if log_sum_exp else o

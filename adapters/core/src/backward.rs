@@ -1,0 +1,115 @@
+//! The kernels for the gradient of described attention.
+#![allow(unsafe_code, reason = "launches on the caller's memory")]
+
+use core::ffi::c_void;
+use core::fmt;
+use std::sync::LazyLock;
+
+use falchion::attention::backward::{AttentionBackward, BackwardCall, BackwardSpec, BackwardStep};
+use falchion::attention::{AttentionProblem, Mask};
+use falchion::collective::Format;
+use falchion::kernel::{EngineError, Kernel};
+
+use crate::gemm::Refusal;
+use crate::host::{Hosted, Run};
+use crate::kept::{Kept, Shelf, Shelved};
+
+impl Shelved for BackwardStep {
+    fn shelf() -> &'static Shelf<Self> {
+        static SHELF: LazyLock<Shelf<BackwardStep>> = LazyLock::new(Shelf::default);
+        &SHELF
+    }
+}
+
+impl Hosted<BackwardCall> for BackwardStep {}
+
+/// The kernels for the gradient of attention: three programs that run one after the other.
+pub struct Backward {
+    of: AttentionBackward,
+    steps: Vec<Kept<BackwardStep>>,
+}
+
+impl fmt::Debug for Backward {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Backward").field("kernel", &self.of.name()).finish_non_exhaustive()
+    }
+}
+
+impl Backward {
+    /// The kernels for a format, elements of a head, and a mask. `deterministic` sums dQ in a fixed order.
+    ///
+    /// # Errors
+    /// No kernel supports them.
+    pub fn new(format: Format, d: u32, mask: Mask, deterministic: bool) -> Result<Self, Refusal> {
+        let order = if deterministic { "on" } else { "off" };
+        let none =
+            |error: &dyn fmt::Display| Refusal::NoKernel(format!("the gradient of attention: {error}"));
+        // The first tile that is one for these heads, the fastest first.
+        let tiles = ["64x128", "128x128", "64x64"];
+        let all = tiles.map(|tile| {
+            let mask = mask.name();
+            let text = format!("format={format} d={d} mask={mask} deterministic={order} tile={tile}");
+            let of = text.parse::<BackwardSpec>().and_then(AttentionBackward::new);
+            of.map(|of| (text, of)).map_err(|error| none(&error))
+        });
+        let mut all = all.into_iter();
+        let first = all.next().unwrap_or_else(|| Err(none(&"there is no tile")));
+        let (text, of) = first.or_else(|error| all.find_map(Result::ok).ok_or(error))?;
+        let kept = |step: BackwardStep| {
+            let program = Kernel::<BackwardCall>::program(&step);
+            let program = program.map_err(|error| Refusal::Internal(error.to_string()))?;
+            let text = format!("{} {text}", program.name());
+            Ok(Kept::new(step, program, text))
+        };
+        let steps = of.steps().into_iter().map(kept).collect::<Result<_, Refusal>>()?;
+        Ok(Self { of, steps })
+    }
+
+    /// Bytes of workspace that a call needs.
+    pub fn workspace(&self, problem: &AttentionProblem) -> u64 {
+        self.of.workspace(problem)
+    }
+
+    /// Compiles the kernels for a card, in its primary context, unless that was done before.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn load(&self, ordinal: usize) -> Result<(), EngineError> {
+        self.steps.iter().try_for_each(|step| step.on(ordinal).map(|_| ()))
+    }
+
+    /// The card for which the kernels were loaded last; `None` if they were not loaded.
+    pub fn card(&self) -> Option<usize> {
+        self.steps.last().and_then(Kept::card)
+    }
+
+    /// Enqueues a call on a stream of the card's primary context.
+    ///
+    /// # Errors
+    /// The first illegal argument, or a driver error.
+    ///
+    /// # Safety
+    /// As [`Loaded::launch_raw`](falchion::kernel::driver::Loaded::launch_raw).
+    pub unsafe fn launch(
+        &self,
+        ordinal: usize,
+        stream: *mut c_void,
+        call: &BackwardCall,
+    ) -> Result<(), EngineError> {
+        // SAFETY: the caller guarantees it.
+        self.steps.iter().try_for_each(|step| unsafe { step.launch(ordinal, stream, call) })
+    }
+
+    /// Runs a call on the host's memory, in the emulator.
+    ///
+    /// # Errors
+    /// The first illegal argument, or the fault that the emulator found.
+    ///
+    /// # Safety
+    /// All tensors, and the workspace, are there as far as their extents reach; the gradients and the workspace can be
+    /// written, and nobody else uses them meanwhile.
+    pub unsafe fn emulate(&self, call: &BackwardCall, how: Run) -> Result<(), EngineError> {
+        // SAFETY: the caller guarantees it.
+        self.steps.iter().try_for_each(|step| unsafe { step.emulate(call, how) }.map(|_| ()))
+    }
+}

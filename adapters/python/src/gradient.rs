@@ -1,0 +1,161 @@
+//! The gradient of attention.
+
+use core::ffi::c_void;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use falchion::attention::backward::BackwardCall;
+use falchion::attention::{AttentionProblem, Mask};
+use falchion::collective::Format;
+use falchion::kernel::WorkspaceRef;
+use falchion_core::{Backward, Run};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::array::{Array, Place, Torch, invalid};
+use crate::attention::{aligned, all, format, heads_of, readable, words};
+use crate::call::{of_engine, of_refusal};
+
+/// What the kernels depend on.
+type Key = (Format, u32, Mask, bool);
+
+fn choose(py: Python<'_>, key: Key) -> PyResult<Arc<Backward>> {
+    static CHOSEN: Mutex<Option<HashMap<Key, Arc<Backward>>>> = Mutex::new(None);
+    let lock = || CHOSEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = lock().get_or_insert_default().get(&key) {
+        return Ok(Arc::clone(known));
+    }
+    let (format, d, mask, deterministic) = key;
+    let made = py.detach(|| Backward::new(format, d, mask, deterministic));
+    let made = Arc::new(made.map_err(|refusal| of_refusal(&refusal))?);
+    Ok(Arc::clone(lock().get_or_insert_default().entry(key).or_insert(made)))
+}
+
+/// The gradients of `q`, `k` and `v` of `attention(q, k, v)`, from its results `o` and `log_sum_exp` and the gradient `d_o`.
+///
+/// D and E are the same: 64, 96 or 128. Shapes, strides and types are those of `attention`; `d_o` has the shape of `o`.
+/// The gradient of `k` and `v` is the sum over the heads of `q` that share one. `deterministic`: the gradient of `q` has the
+/// same bits in every run.
+#[expect(clippy::too_many_arguments, reason = "keywords of Python")]
+#[pyfunction]
+#[pyo3(signature = (q, k, v, o, d_o, log_sum_exp, *, causal=false, scale=None, deterministic=false))]
+pub(crate) fn attention_backward<'py>(
+    py: Python<'py>,
+    q: Bound<'py, PyAny>,
+    k: Bound<'py, PyAny>,
+    v: Bound<'py, PyAny>,
+    o: Bound<'py, PyAny>,
+    d_o: Bound<'py, PyAny>,
+    log_sum_exp: Bound<'py, PyAny>,
+    causal: bool,
+    scale: Option<f32>,
+    deterministic: bool,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let arrays = [("q", &q), ("k", &k), ("v", &v), ("o", &o), ("d_o", &d_o)];
+    let [q, k, v, o, d_o] = arrays.map(|(name, object)| readable(name, object));
+    let [q, k, v, o, d_o] = [q?, k?, v?, o?, d_o?];
+    let format = format(&q, None)?;
+    let [[batch, _], [heads, _], [length, _], [d, _]] = [3, 2, 1, 0].map(|i| q.last(i));
+    let [[shared, _], [keys, _]] = [2, 1].map(|i| k.last(i));
+    let rank = q.rank();
+    let of_queries = [batch, heads, length, d];
+    let of_keys = [batch, shared, keys, d];
+    for (name, array, needed) in
+        [("k", &k, of_keys), ("v", &v, of_keys), ("o", &o, of_queries), ("d_o", &d_o, of_queries)]
+    {
+        let needed = &needed[4 - rank..];
+        if array.rank() != rank
+            || array.shape() != needed
+            || array.format != q.format
+            || array.place != q.place
+        {
+            return invalid(format!(
+                "{name} has shape {} of {} in {}, {} of {} in {} was needed",
+                array.shape_words(),
+                words(array),
+                array.place.words(),
+                crate::array::shape_words(needed),
+                words(&q),
+                q.place.words()
+            ));
+        }
+    }
+    let sums = Array::of("log_sum_exp", &log_sum_exp)?;
+    let packed = (0..sums.rank()).try_fold(1, |stride, i| {
+        let [extent, found] = sums.last(i);
+        (extent <= 1 || found == stride).then_some(stride * extent.max(1))
+    });
+    if sums.shape() != of_queries[4 - rank..3]
+        || sums.format != Some(Format::F32)
+        || packed.is_none()
+        || sums.place != q.place
+    {
+        return invalid(format!(
+            "log_sum_exp has shape {} of {}, the packed second result of attention was needed",
+            sums.shape_words(),
+            words(&sums)
+        ));
+    }
+    let extents = all([batch, heads, shared, length, keys, d].map(u32::try_from));
+    let Ok([batch, heads, shared, length, keys, d]) = extents else {
+        return invalid(format!("q has shape {}, extents below 2^31 were needed", q.shape_words()));
+    };
+    let mask = if causal { Mask::Causal } else { Mask::Full };
+    let chosen = choose(py, (format, d, mask, deterministic))?;
+    let problem = AttentionProblem::new(batch, heads, [length, keys], d);
+    let problem =
+        AttentionProblem { heads: [heads, shared], scale: scale.unwrap_or(problem.scale), ..problem };
+    let results =
+        [("q", &q), ("k", &k), ("v", &v)].map(|(name, like)| Array::of(name, &like.room(&like.shape())?));
+    let [d_q, d_k, d_v] = results;
+    let [d_q, d_k, d_v] = [d_q?, d_k?, d_v?];
+    let bytes = chosen.workspace(&problem);
+    // Whole lines of 256 bytes, wherever the memory begins.
+    let room = q.empty(&[bytes.next_multiple_of(256) as i64 + 256], Format::U8, false)?;
+    let start = Array::of("workspace", &room)?.address;
+    let workspace = Some(WorkspaceRef { address: start.next_multiple_of(256), bytes });
+    let [q, k, v, o, d_o] =
+        [("q", q), ("k", k), ("v", v), ("o", o), ("d_o", d_o)].map(|(name, array)| aligned(py, name, array));
+    let [q, k, v, o, d_o] = [q?, k?, v?, o?, d_o?];
+    let [Some(to_q), Some(to_k), Some(to_v)] = [&d_q, &d_k, &d_v].map(heads_of) else {
+        return Err(PyRuntimeError::new_err("a new array has no contiguous rows"));
+    };
+    let call = BackwardCall {
+        problem,
+        q: q.1,
+        k: k.1,
+        v: v.1,
+        o: o.1,
+        d_o: d_o.1,
+        log_sum_exp: sums.address,
+        d_q: to_q,
+        d_k: to_k,
+        d_v: to_v,
+        workspace,
+        counts: Vec::new(),
+        reals: Vec::new(),
+    };
+    match q.0.place {
+        Place::Host => {
+            // SAFETY: the arrays are alive, and their extents and distances were read from them.
+            py.detach(|| unsafe { chosen.emulate(&call, Run::default()) })
+                .map_err(|error| of_engine(&error))?;
+        }
+        Place::Cuda(ordinal) => {
+            let Some(torch) = Torch::imported(py) else {
+                return Err(PyRuntimeError::new_err(
+                    "torch is not imported, and it names the current stream",
+                ));
+            };
+            if chosen.card() != Some(ordinal) {
+                py.detach(|| chosen.load(ordinal)).map_err(|error| of_engine(&error))?;
+            }
+            let stream = core::ptr::with_exposed_provenance_mut::<c_void>(torch.stream(py, ordinal)?);
+            // SAFETY: torch's stream is alive, and belongs to the card's primary context; the tensors' memory is
+            // freed in the order of that stream.
+            unsafe { chosen.launch(ordinal, stream, &call) }.map_err(|error| of_engine(&error))?;
+        }
+    }
+    PyTuple::new(py, [d_q.object, d_k.object, d_v.object])
+}
