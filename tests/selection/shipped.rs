@@ -1,7 +1,7 @@
 //! The records that come with the library: those of the files in [`CARDS`], and the fastest kernel of some other
 //! shapes.
 //!
-//! `RECORDS=write cargo test --release --test selection shipped` rewrites `kernel/src/select/h200.txt` and `h100.txt` from
+//! `RECORDS=write cargo test --release --test selection shipped` rewrites `kernel/src/select/h200.txt` and the others from
 //! these files. Shapes with one kernel stay unchanged, unless a file has them.
 
 use std::collections::BTreeMap;
@@ -15,10 +15,11 @@ use super::{Line, read};
 /// Microseconds and specs of a shape, the fastest first.
 type Kernels = Vec<(String, String)>;
 
-/// What ships for a card, the files that it is made of, and the least number of shapes.
-const CARDS: [(&str, &[&str], usize); 2] = [
-    ("h200.txt", &["fitted.jsonl", "added.jsonl"], 900),
-    ("h100.txt", &["h100.jsonl", "h100_latest.jsonl"], 80),
+/// What ships for a card, its formats, the files that it is made of, and the least number of shapes.
+const CARDS: [(&str, &str, &[&str], usize); 3] = [
+    ("h200.txt", "bf16", &["fitted.jsonl", "added.jsonl"], 900),
+    ("h100.txt", "bf16", &["h100.jsonl", "h100_latest.jsonl", "h100_drawn.jsonl"], 160),
+    ("h100_scaled.txt", "e4m3-1x128-128x128", &["scaled_h100.jsonl", "scaled_h100_drawn.jsonl"], 60),
 ];
 
 fn path(name: &str) -> PathBuf {
@@ -34,18 +35,19 @@ fn digits(microseconds: f64) -> String {
 
 /// The text of a spec that is legal now, without the words that all specs share.
 fn text(line: &Line, spec: &str) -> Option<String> {
-    let spec = KernelSpec::parse(&format!("{spec} dtype={} layout={}", line.dtype, line.layout)).ok()?;
+    let spec =
+        KernelSpec::parse(&format!("{spec} dtype={} layout={}", line.types().a.name(), line.layout)).ok()?;
     spec.plan().ok()?;
     let text = spec.to_string();
-    let words = text.split(' ').filter(|word| !word.starts_with("dtype=") && !word.starts_with("layout="));
+    let words = text.split(' ').filter(|word| !matches!(*word, "dtype=bf16" | "layout=kk"));
     Some(words.collect::<Vec<_>>().join(" "))
 }
 
 /// The measurements of these files; several times of a kernel count as their mean.
-fn measured(files: &[&str]) -> BTreeMap<[u32; 3], Kernels> {
+fn measured(types: &str, files: &[&str]) -> BTreeMap<[u32; 3], Kernels> {
     let mut all: BTreeMap<[u32; 3], BTreeMap<String, Vec<f64>>> = BTreeMap::new();
     let lines: Vec<Line> = files.iter().flat_map(|name| read(name)).collect();
-    for line in lines.iter().filter(|line| line.dtype == "bf16" && line.layout == "kk") {
+    for line in lines.iter().filter(|line| line.dtype == types && line.layout == "kk") {
         for timed in &line.kernels {
             let Some((spec, time)) = text(line, &timed.spec).zip(timed.microseconds) else { continue };
             all.entry([line.m, line.n, line.k]).or_default().entry(spec).or_default().push(time);
@@ -100,9 +102,9 @@ fn written(before: &str, shapes: &BTreeMap<[u32; 3], Kernels>) -> String {
 
 #[test]
 fn shipped_records_are_what_was_measured() {
-    for (name, files, least) in CARDS {
+    for (name, types, files, least) in CARDS {
         let before = fs::read_to_string(path(name)).expect("the file is part of the crate");
-        let (measured, shipped) = (measured(files), shipped(&before));
+        let (measured, shipped) = (measured(types, files), shipped(&before));
         if std::env::var_os("RECORDS").is_some() {
             let mut all = shipped;
             all.retain(|_, kernels| kernels.len() == 1);

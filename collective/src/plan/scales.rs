@@ -15,8 +15,8 @@ pub(crate) const SCALED_ROWS: u32 = 128;
 /// scales, one of which is the block's.
 pub(crate) const FETCHED_SCALES: u32 = 4;
 
-/// Smallest run of rows with one scale. Shorter runs would give a thread too many scales to read.
-const LEAST_GRANULE: u32 = 32;
+/// Most runs of a tile's rows with one scale. More would give a thread too many scales to read.
+const MOST_RUNS: u32 = 8;
 
 /// Most rows of a tile of groups of rows, with one scale per row. A copy loads at most 256 scales: four more
 /// than the tile has rows, in steps of 8 rows.
@@ -132,13 +132,13 @@ impl MainloopSpec {
                 let needed = "for scales of groups of rows at most 248";
                 return Err(PlanError::Scaled { what, found: extent, needed });
             }
-            if rows > 1 && granule(extent) < LEAST_GRANULE && !rows.is_multiple_of(extent) {
+            if rows > 1 && extent > MOST_RUNS * granule(extent) {
                 let what =
                     if i == 0 { "tile M of blocks of 128 rows" } else { "tile N of blocks of 128 columns" };
                 return Err(PlanError::Scaled {
                     what,
                     found: extent,
-                    needed: "a divisor of 128 or a multiple of 32",
+                    needed: "at most eight times the largest power of two that divides it",
                 });
             }
             i += 1;

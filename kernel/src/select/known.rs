@@ -27,7 +27,8 @@ use crate::types::Types;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Known<'a> {
-    /// The records that come with this library, measured on an H200 and on an H100 (SXM). This is the default.
+    /// The records that come with this library: of bf16, measured on an H200 and on an H100 (SXM), and of e4m3 with a scale per
+    /// 1 x 128 of A and 128 x 128 of B, measured on an H100. This is the default.
     ///
     /// On these cards they take precedence over the model at the measured shapes, and correct it at similar shapes. On another card
     /// with the same SMs and clock those of an H200 only correct it: the ratio of measured to predicted time is mostly that of what an
@@ -41,9 +42,12 @@ pub enum Known<'a> {
     Nothing,
 }
 
-/// Cards and their records, of plain GEMMs of packed bf16 matrices, both K-major.
-const RECORDS: [(Card, &str); 2] =
-    [(Card::H200, include_str!("h200.txt")), (Card::H100, include_str!("h100.txt"))];
+/// Cards, formats, and records of plain GEMMs of packed matrices of these formats, both K-major.
+const RECORDS: [(Card, Types, &str); 3] = [
+    (Card::H200, Types::of(Format::Bf16), include_str!("h200.txt")),
+    (Card::H100, Types::of(Format::Bf16), include_str!("h100.txt")),
+    (Card::H100, Types::of(Format::E4m3).scaled([1, 128]), include_str!("h100_scaled.txt")),
+];
 
 /// Measurements at one shape.
 pub(super) struct Shape {
@@ -52,9 +56,10 @@ pub(super) struct Shape {
     kernels: &'static str,
 }
 
-/// The records of a card. A text is parsed when it is first needed: a choice needs few of them.
+/// Records of a card. A text is parsed when it is first needed: a choice needs few of them.
 pub(super) struct Shipped {
     pub(super) card: Card,
+    pub(super) types: Types,
     pub(super) shapes: Vec<Shape>,
     /// What corrects the model.
     pub(super) near: OnceLock<Vec<near::Shape>>,
@@ -63,7 +68,7 @@ pub(super) struct Shipped {
 }
 
 impl Shipped {
-    fn parse((card, text): (Card, &'static str)) -> Self {
+    fn parse((card, types, text): (Card, Types, &'static str)) -> Self {
         let (mut specs, mut shapes) = (Vec::new(), Vec::new());
         for (first, rest) in text.lines().filter_map(|line| line.split_once(' ')) {
             if first.contains('x') {
@@ -74,7 +79,7 @@ impl Shipped {
             }
         }
         let by_extents = shapes.iter().enumerate().map(|(i, shape)| (shape.extents, i)).collect();
-        Self { card, shapes, near: OnceLock::new(), by_extents, specs }
+        Self { card, types, shapes, near: OnceLock::new(), by_extents, specs }
     }
 
     /// The kernels measured at a shape and their microseconds, the fastest first.
@@ -100,16 +105,15 @@ impl Shape {
     }
 }
 
-/// The records of a card, read at the first use.
+/// One of the records, read at the first use.
 fn shipped(place: usize) -> &'static Shipped {
     static ALL: [OnceLock<Shipped>; RECORDS.len()] = [const { OnceLock::new() }; RECORDS.len()];
     ALL[place].get_or_init(|| Shipped::parse(RECORDS[place]))
 }
 
-/// Whether the library's records are of such calls.
+/// Whether the library's records may be of such calls, if they are of these formats.
 fn is_recorded(request: &Request<'_>) -> bool {
     request.known == Known::Shipped
-        && request.types == Types::of(Format::Bf16)
         && request.majors == [Major::K; 2]
         && request.fusion.is_none()
         && request.call.products.form() == Form::Single
@@ -118,12 +122,14 @@ fn is_recorded(request: &Request<'_>) -> bool {
         && !request.copied()
 }
 
-/// The library's records that correct the model for such calls on such a machine: those of the card, or else of one with the
-/// same SMs.
+/// The library's records that correct the model for such calls on such a machine: those of the card, or else those of an H200
+/// if it has the same SMs.
 pub(super) fn correcting(request: &Request<'_>, machine: &Machine) -> Option<&'static Shipped> {
-    let own = || RECORDS.iter().position(|(card, _)| *card == machine.card);
-    let like = || RECORDS.iter().position(|(card, _)| machine.multiplies_as(card));
-    is_recorded(request).then(|| own().or_else(like)).flatten().map(shipped)
+    let of = |card: Card| {
+        RECORDS.iter().position(|(of, types, _)| (*of, *types) == (card, request.types)).map(shipped)
+    };
+    let like = || of(Card::H200).filter(|_| machine.multiplies_as(&Card::H200));
+    is_recorded(request).then(|| of(machine.card).or_else(like)).flatten()
 }
 
 /// The measurements for a call, the fastest first.
@@ -151,9 +157,9 @@ mod tests {
 
     #[test]
     fn every_line_of_the_records_is_a_legal_spec() {
-        for (place, least) in [(0, 900), (1, 80)] {
-            let ((card, text), all) = (RECORDS[place], shipped(place));
-            assert_eq!(all.card, card);
+        for (place, least) in [(0, 900), (1, 160), (2, 60)] {
+            let ((card, types, text), all) = (RECORDS[place], shipped(place));
+            assert_eq!((all.card, all.types), (card, types));
             let lines = |shape| {
                 let first =
                     |line: &&str| line.split(' ').next().is_some_and(|word| word.contains('x') == shape);

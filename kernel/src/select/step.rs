@@ -29,9 +29,10 @@ pub(super) struct Fixed {
     /// Latency of a load, divided by the stages in flight, and the number of stages.
     latency: f64,
     stages: f64,
-    /// In addition to what limits a k-tile: for each CTA that shares an SM, and for all.
+    /// In addition to what limits a k-tile.
     between: f64,
-    alone: f64,
+    /// In addition to multiplications and shared memory: what consumers add and read meanwhile. Copies go on.
+    adding: f64,
     coupled: f64,
     crowd: f64,
     /// If threads copy operands: bytes of a k-tile of A and of B.
@@ -88,17 +89,17 @@ impl Fixed {
             shared,
             latency: latency / (f64::from(plan.ring.stages) - machine.drained),
             stages: f64::from(plan.ring.stages),
-            between: machine.step / f64::from(plan.mainloop.consumers)
-                + machine.runs * f64::from(plan.mainloop.scaled_runs().saturating_sub(1)),
-            alone: match plan.mainloop.sharing() > 1 {
-                false if scaled || adds => alone,
-                // Narrow tiles end before the others' multiplications can cover it.
-                true if scaled => {
-                    let others = math * (1.0 - 1.0 / sharing);
-                    machine.beside.max(alone - others)
-                }
-                _ => 0.0,
-            },
+            between: machine.step / f64::from(plan.mainloop.consumers),
+            adding: machine.runs * f64::from(plan.mainloop.scaled_runs().saturating_sub(1))
+                + match plan.mainloop.sharing() > 1 {
+                    false if scaled || adds => alone,
+                    // Narrow tiles end before the others' multiplications can cover it.
+                    true if scaled => {
+                        let others = math * (1.0 - 1.0 / sharing);
+                        machine.beside.max(alone - others)
+                    }
+                    _ => 0.0,
+                },
             // Consumers that take turns, or add the products of a whole tile, lose time where CTAs wait for each other.
             // Waves end so often that the others' instructions cover this wait; alone they need more of L2.
             coupled: match plan.mainloop.waves > 1 {
@@ -130,13 +131,13 @@ impl Fixed {
         let of = |readers: f64| 1.0 + self.crowd * readers.min(at_once);
         let [a, b] = self.loads;
         let copies = a * of(tiles_n) + b * of(tiles_m);
-        let mut longest = (self.math, Step::Multiplications);
+        let mut longest = (self.math + self.adding, Step::Multiplications);
         let mut or = |time: f64, step: Step| {
             if time > longest.0 {
                 longest = (time, step);
             }
         };
-        or(self.shared, Step::SharedMemory);
+        or(self.shared + self.adding, Step::SharedMemory);
         or(copies, Step::Copies);
         or(self.converting, Step::Conversions);
         let mut longest = (longest.0 * sharing, longest.1);
@@ -145,7 +146,7 @@ impl Fixed {
             let later = self.latency * (1.0 - self.stages / k_tiles.max(1.0)).max(0.0);
             longest = if later > longest.0 { (later, Step::Latency) } else { longest };
         }
-        let between = self.between * sharing + self.alone;
+        let between = self.between * sharing;
         let (step, why) = ((longest.0 + between) * self.coupled, longest.1);
         match self.copied {
             None => (step, why),
