@@ -99,8 +99,9 @@ impl Device {
         let (rank, size) = (control.rank(), control.members().len() as u32);
         let mut device = self.lock();
         let Backend::Card { gpu, communicator, .. } = &mut *device else { return Ok(()) };
-        let _current = gpu.context().bind()?;
-        let made = Communicator::new(&ids[0], (rank, size), control.limits().timeout, || control.alive());
+        let context = Arc::clone(gpu.context());
+        let (id, within) = (&ids[0], control.limits().timeout);
+        let made = Communicator::new(id, (rank, size), context, within, || control.alive());
         let made = Arc::new(made.inspect_err(|error| control.fail(format!("rank {rank}: {error}")))?);
         let aborted = Arc::clone(&made);
         control.when_failed(Box::new(move || aborted.abort()));
@@ -144,10 +145,13 @@ impl Device {
     pub(crate) fn wait(&self, control: &Control) -> Result<(), Error> {
         let waited = match &mut *self.lock() {
             Backend::Emulated(_) => Ok(()),
-            Backend::Card { gpu, .. } => control.timed(|| gpu.wait()),
+            Backend::Card { gpu, communicator, .. } => {
+                let waited = control.timed(|| gpu.wait()).map_err(Error::from);
+                waited.and(communicator.as_ref().map_or(Ok(()), |communicator| communicator.state()))
+            }
         };
         control.alive()?;
-        Ok(waited?)
+        waited
     }
 
     /// Loads the kernel of a call, and gives it a workspace.
@@ -194,24 +198,26 @@ impl Device {
         Ok(())
     }
 
-    /// Enqueues a collective of all ranks.
+    /// Enqueues collectives of all ranks, as one.
     #[allow(unsafe_code, reason = "layers check the memory of their collectives")]
-    pub(crate) fn collective(
+    pub(crate) fn collectives(
         &self,
         control: &mut Control,
-        kind: Kind,
-        operation: &Collective,
+        operations: &[(Kind, Collective)],
     ) -> Result<(), Error> {
         match &mut *self.lock() {
-            Backend::Emulated(emulator) => emulated(emulator, control, kind, operation),
+            Backend::Emulated(emulator) => operations
+                .iter()
+                .try_for_each(|(kind, operation)| emulated(emulator, control, *kind, operation)),
             Backend::Card { gpu, communicator, .. } => {
                 let Some(communicator) = communicator else {
                     return Err(Error::Nccl("no communicator".to_owned()));
                 };
                 let _current = gpu.context().bind()?;
-                let (stream, within) = (gpu.stream().raw(), control.limits().timeout);
                 // SAFETY: as in `multiply`; the stream is the GPU's own.
-                unsafe { communicator.enqueue(operation, kind, stream, within, || control.alive()) }
+                let enqueued = unsafe { communicator.enqueue(operations, gpu.stream().raw()) };
+                // The group's failure says more than what followed from it.
+                enqueued.map_err(|error| control.alive().err().unwrap_or(error))
             }
         }
     }
@@ -219,13 +225,10 @@ impl Device {
     /// Ends the communicator, with the other ranks.
     pub(crate) fn end(&self, control: &Control) {
         if let Backend::Card { gpu, communicator: Some(communicator), .. } = &mut *self.lock() {
-            if control.alive().is_ok() && !std::thread::panicking() {
-                let _ = gpu.wait();
-                if gpu.context().bind().is_ok() {
-                    communicator.end(control.limits().silence);
-                }
-            } else {
-                communicator.abort();
+            let whole = control.alive().is_ok() && !std::thread::panicking();
+            match gpu.context().bind() {
+                Ok(_current) if whole && control.timed(|| gpu.stream().wait()).is_ok() => communicator.end(),
+                _ => communicator.abort(),
             }
         }
     }

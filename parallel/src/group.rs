@@ -9,7 +9,7 @@ use crate::control::frame::Member;
 use crate::control::{Control, Limits, coordinator, meeting};
 use crate::device::nccl::{self, Collective, Reduction};
 use crate::device::{Device, Memory};
-use crate::element::{Element, bytes, numbers};
+use crate::element::{Element, Kind, bytes, numbers};
 use crate::error::Error;
 use crate::place::{Meeting, Place};
 use crate::tensor::{Slice, SliceMut, Tensor};
@@ -245,7 +245,7 @@ impl Group {
     pub fn all_gather<T: Element>(&mut self, from: Slice<'_, T>, to: SliceMut<'_, T>) -> Result<(), Error> {
         exactly("to", to.len(), from.len() * self.size() as usize)?;
         let operation = Collective::AllGather { from: from.address(), to: to.address(), count: from.len() };
-        self.collective::<T>(&operation)
+        self.collective::<T>(operation)
     }
 
     /// The sums of every rank's numbers.
@@ -255,7 +255,7 @@ impl Group {
     pub fn all_reduce<T: Element>(&mut self, from: Slice<'_, T>, to: SliceMut<'_, T>) -> Result<(), Error> {
         exactly("to", to.len(), from.len())?;
         let (from, to, count) = (from.address(), to.address(), from.len());
-        self.collective::<T>(&Collective::AllReduce { from, to, count, by: Reduction::Sum })
+        self.collective::<T>(Collective::AllReduce { from, to, count, by: Reduction::Sum })
     }
 
     /// The largest of every rank's numbers.
@@ -265,7 +265,7 @@ impl Group {
     pub fn all_max(&mut self, from: Slice<'_, f32>, to: SliceMut<'_, f32>) -> Result<(), Error> {
         exactly("to", to.len(), from.len())?;
         let (from, to, count) = (from.address(), to.address(), from.len());
-        self.collective::<f32>(&Collective::AllReduce { from, to, count, by: Reduction::Max })
+        self.collective::<f32>(Collective::AllReduce { from, to, count, by: Reduction::Max })
     }
 
     /// The rank's part of the sums of every rank's numbers.
@@ -279,7 +279,7 @@ impl Group {
     ) -> Result<(), Error> {
         exactly("from", from.len(), to.len() * self.size() as usize)?;
         let operation = Collective::ReduceScatter { from: from.address(), to: to.address(), count: to.len() };
-        self.collective::<T>(&operation)
+        self.collective::<T>(operation)
     }
 
     /// To each rank some numbers of `from`, and from each some numbers to `to`, one after the other.
@@ -303,7 +303,7 @@ impl Group {
             Ok::<Vec<_>, Error>(counts.iter().map(place).collect())
         };
         let (sent, received) = (places("from", from.0.len(), from.1)?, places("to", to.0.len(), to.1)?);
-        self.collective::<T>(&Collective::AllToAll {
+        self.collective::<T>(Collective::AllToAll {
             from: from.0.address(),
             to: to.0.address(),
             sent,
@@ -311,9 +311,14 @@ impl Group {
         })
     }
 
-    pub(crate) fn collective<T: Element>(&mut self, operation: &Collective) -> Result<(), Error> {
+    fn collective<T: Element>(&mut self, operation: Collective) -> Result<(), Error> {
+        self.collectives(&[(T::KIND, operation)])
+    }
+
+    /// Enqueues collectives as one.
+    pub(crate) fn collectives(&mut self, operations: &[(Kind, Collective)]) -> Result<(), Error> {
         self.control.alive()?;
-        self.device.collective(&mut self.control, T::KIND, operation)
+        self.device.collectives(&mut self.control, operations)
     }
 
     pub(crate) fn device(&self) -> &Device {

@@ -8,6 +8,10 @@
 //! * [`ColumnParallel`], [`RowParallel`]: products whose weights are divided, with their collective.
 //! * [`Cut`]: which part of a matrix a rank takes.
 //! * [`Place`]: which rank a process is.
+//! * [`topology`], [`predict`]: what connects ranks, and how long layers take on more of them.
+//! * [`verify`], [`mod@bench`]: random layers beside the whole product, and layers of models beside NCCL and cuBLASLt.
+//!
+//! The [guide] goes from one GPU to many machines.
 //!
 //! Nothing hangs: a rank that ends, does not come, or brings another shape is an error on every rank, within
 //! the times of [`Limits`].
@@ -17,10 +21,14 @@ mod control;
 mod device;
 mod element;
 mod error;
+#[doc = include_str!("guide.md")]
+pub mod guide {}
 mod group;
 mod layer;
 mod place;
+pub mod predict;
 mod tensor;
+pub mod topology;
 pub mod verify;
 
 pub use control::Limits;

@@ -4,7 +4,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use falchion::kernel::Machine;
 use falchion_parallel::bench::{self, LAYERS, Times};
+use falchion_parallel::predict::{self, Links};
+use falchion_parallel::topology::Topology;
 use falchion_parallel::verify::{Drawn, Failure};
 use falchion_parallel::{Error, Group, Limits};
 
@@ -22,6 +25,10 @@ enum Command {
     Check(Check),
     /// Times layers of models beside the sequence of NCCL and cuBLASLt.
     Bench(Bench),
+    /// Prints what connects the ranks, and what each pair of them reaches.
+    Topology(Ranks),
+    /// Predicts the times of layers of models on 1 to 16 H200s.
+    Predict(Predict),
 }
 
 /// Which ranks there are. Without options, torchrun, Slurm or MPI says it.
@@ -72,6 +79,52 @@ struct Bench {
     /// Layers whose names contain this.
     #[arg(long, default_value = "")]
     layer: String,
+}
+
+#[derive(Args)]
+struct Predict {
+    /// Tokens of all ranks.
+    #[arg(long, default_value_t = 8192)]
+    tokens: u32,
+    /// GPUs of a host.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
+    per_host: u32,
+    /// GB/s that a GPU receives from other hosts.
+    #[arg(long, default_value_t = 45.0)]
+    network: f64,
+}
+
+impl Predict {
+    fn run(&self) -> Result<(), Error> {
+        if !(self.network > 0.0 && self.network.is_finite()) {
+            let (field, found) = ("--network".to_owned(), self.network.to_string());
+            return Err(Error::Argument { field, found, needed: "more than 0 GB/s".to_owned() });
+        }
+        let links = Links { per_host: self.per_host, between: self.network * 1e9, ..Links::default() };
+        let machine = Machine::h200();
+        println!(
+            "{} tokens, bf16, H200s, {} per host; microseconds: product + collective, one after the other",
+            self.tokens, self.per_host
+        );
+        println!(
+            "inside a host {:.0} GB/s and {:.0} us (measured on two H100s); between hosts {:.0} GB/s and {:.0} us per host (assumed)",
+            links.inside / 1e9,
+            links.inside_latency * 1e6,
+            links.between / 1e9,
+            links.between_latency * 1e6
+        );
+        println!("| layer | 1 | 2 | 4 | 8 | 16 |");
+        println!("|---|---|---|---|---|---|");
+        for layer in LAYERS {
+            let mut row = format!("| {} |", layer.name);
+            for ranks in [1, 2, 4, 8, 16] {
+                let [product, collective] = predict::layer(&machine, &links, layer, (ranks, self.tokens))?;
+                row += &format!(" {:.0} + {:.0} |", product * 1e6, collective * 1e6);
+            }
+            println!("{row}");
+        }
+        Ok(())
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -139,6 +192,20 @@ fn main() -> ExitCode {
     match Options::parse().command {
         Command::Check(check) => check.ranks.each(|group| check.run(group)),
         Command::Bench(bench) => bench.ranks.each(|group| bench.run(group)),
+        Command::Topology(ranks) => ranks.each(|mut group| {
+            let topology = Topology::of(&mut group)?;
+            if group.rank() == 0 {
+                print!("{topology}");
+            }
+            Ok::<_, Error>(())
+        }),
+        Command::Predict(predict) => match predict.run() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("falchion-parallel: {error}");
+                ExitCode::FAILURE
+            }
+        },
     }
 }
 

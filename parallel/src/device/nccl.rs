@@ -3,20 +3,23 @@
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::{fmt, ptr};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use cudarc::nccl::sys::{
-    cudaStream_t, ncclComm_t, ncclConfig_t, ncclDataType_t, ncclRedOp_t, ncclResult_t, ncclUniqueId,
+    cudaStream_t, ncclComm, ncclComm_t, ncclConfig_t, ncclDataType_t, ncclRedOp_t, ncclResult_t, ncclUniqueId,
 };
 use falchion::collective::Format;
+use falchion::kernel::driver::Context;
 use libloading::Library;
 
 use crate::element::Kind;
 use crate::error::Error;
 
-/// The oldest NCCL that serves: since then, communicators need not block, so a rank can give up.
+/// The oldest NCCL that serves: the first whose communicators have the configuration that is given here.
 const OLDEST: [u32; 2] = [2, 18];
 
 /// The variable that names NCCL's library.
@@ -32,7 +35,6 @@ struct Functions {
     init: unsafe extern "C" fn(*mut ncclComm_t, c_int, ncclUniqueId, c_int, *mut ncclConfig_t) -> Status,
     abort: unsafe extern "C" fn(ncclComm_t) -> Status,
     destroy: unsafe extern "C" fn(ncclComm_t) -> Status,
-    finalize: unsafe extern "C" fn(ncclComm_t) -> Status,
     state: unsafe extern "C" fn(ncclComm_t, *mut Status) -> Status,
     error: unsafe extern "C" fn(Status) -> *const c_char,
     last_error: unsafe extern "C" fn(ncclComm_t) -> *const c_char,
@@ -105,7 +107,6 @@ fn load() -> Result<Functions, String> {
         init: function!("ncclCommInitRankConfig"),
         abort: function!("ncclCommAbort"),
         destroy: function!("ncclCommDestroy"),
-        finalize: function!("ncclCommFinalize"),
         state: function!("ncclCommGetAsyncError"),
         error: function!("ncclGetErrorString"),
         last_error: function!("ncclGetLastError"),
@@ -154,7 +155,7 @@ pub(crate) fn unique_id() -> Result<Vec<u8>, Error> {
 }
 
 fn check(functions: &Functions, comm: Option<ncclComm_t>, call: &str, status: Status) -> Result<(), Error> {
-    if matches!(status, ncclResult_t::ncclSuccess | ncclResult_t::ncclInProgress) {
+    if status == ncclResult_t::ncclSuccess {
         return Ok(());
     }
     // SAFETY: NCCL returns texts that live as long as the library, or as the thread's next call.
@@ -169,15 +170,15 @@ fn check(functions: &Functions, comm: Option<ncclComm_t>, call: &str, status: St
     Err(Error::Nccl(format!("{call}: {name}{}", last.map_or(String::new(), |last| format!(" ({last})")))))
 }
 
-/// A communicator.
-struct Raw(ncclComm_t);
-
-// SAFETY: a communicator may be used by any thread, one at a time; a mutex sees to that.
-unsafe impl Send for Raw {}
-
-/// A rank's communicator. Nothing blocks, so it can be aborted at any time, from any thread.
+/// A rank's communicator.
+///
+/// Its calls block: those that do not start a thread each time, which costs a hundred microseconds. What
+/// could wait for a lost rank is ended by [`abort`](Self::abort), from another thread.
 pub(crate) struct Communicator {
-    raw: Mutex<Option<Raw>>,
+    /// Null once it was aborted or has ended.
+    raw: AtomicPtr<ncclComm>,
+    /// Held during a call.
+    calling: Mutex<()>,
     functions: &'static Functions,
 }
 
@@ -232,209 +233,197 @@ fn pointer(address: u64) -> *mut c_void {
 }
 
 impl Communicator {
-    /// Joins the ranks of an id. The rank's context is current.
+    /// Joins the ranks of an id, in the rank's context.
     pub(crate) fn new(
         id: &[u8],
         (rank, size): (u32, u32),
+        context: Arc<Context>,
         within: Duration,
         alive: impl Fn() -> Result<(), Error>,
     ) -> Result<Self, Error> {
         let functions = functions()?;
         let mut unique = ncclUniqueId { internal: [0; 128] };
         if id.len() != unique.internal.len() {
-            return Err(Error::Nccl(format!(
-                "an id has {} bytes, {} were needed",
-                id.len(),
-                unique.internal.len()
-            )));
+            let needed = unique.internal.len();
+            return Err(Error::Nccl(format!("an id has {} bytes, {needed} were needed", id.len())));
         }
         unique.internal.iter_mut().zip(id).for_each(|(own, byte)| *own = byte.cast_signed());
-        let undefined = c_int::MIN;
-        let mut config = ncclConfig_t {
-            size: size_of::<ncclConfig_t>(),
-            magic: 0xcafe_beef,
-            version: 22_600,
-            blocking: 0,
-            cgaClusterSize: undefined,
-            minCTAs: undefined,
-            maxCTAs: undefined,
-            netName: ptr::null(),
-            splitShare: undefined,
-            trafficClass: undefined,
+        let (made, result) = channel();
+        // If a rank is lost now, the call may never return; then only its thread waits.
+        let init = move || {
+            let work = || {
+                let _current = context.bind()?;
+                let undefined = c_int::MIN;
+                let mut config = ncclConfig_t {
+                    size: size_of::<ncclConfig_t>(),
+                    magic: 0xcafe_beef,
+                    version: 22_600,
+                    blocking: 1,
+                    cgaClusterSize: undefined,
+                    minCTAs: undefined,
+                    maxCTAs: undefined,
+                    netName: ptr::null(),
+                    splitShare: undefined,
+                    trafficClass: undefined,
+                };
+                let mut comm = ptr::null_mut();
+                let (size, rank) = (size.cast_signed(), rank.cast_signed());
+                // SAFETY: one handle is written, and the configuration is read before the call returns.
+                let status = unsafe { (functions.init)(&mut comm, size, unique, rank, &mut config) };
+                check(functions, None, "ncclCommInitRankConfig", status)?;
+                Ok(Self { raw: AtomicPtr::new(comm), calling: Mutex::default(), functions })
+            };
+            let _ = made.send(work());
         };
-        let mut comm = ptr::null_mut();
-        // SAFETY: one handle is written, and the configuration is read before the call returns.
-        let status = unsafe {
-            (functions.init)(&mut comm, size.cast_signed(), unique, rank.cast_signed(), &mut config)
-        };
-        check(functions, None, "ncclCommInitRankConfig", status)?;
-        let own = Self { raw: Mutex::new(Some(Raw(comm))), functions };
-        own.settle("ncclCommInitRankConfig", within, alive)?;
-        Ok(own)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Raw>> {
-        self.raw.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits until a call that did not block is done.
-    fn settle(
-        &self,
-        call: &str,
-        within: Duration,
-        alive: impl Fn() -> Result<(), Error>,
-    ) -> Result<(), Error> {
+        let thread = thread::Builder::new().name("falchion-nccl".to_owned()).spawn(init);
+        thread.map_err(|error| Error::system("a thread", &error))?;
         let began = Instant::now();
         loop {
-            {
-                let raw = self.lock();
-                let Some(Raw(comm)) = *raw else {
-                    return alive().and(Err(Error::Nccl(format!("{call}: aborted"))));
-                };
-                let mut state = ncclResult_t::ncclSuccess;
-                // SAFETY: the communicator is alive, and one status is written.
-                let status = unsafe { (self.functions.state)(comm, &mut state) };
-                check(self.functions, Some(comm), call, status)?;
-                check(self.functions, Some(comm), call, state)?;
-                if state == ncclResult_t::ncclSuccess {
-                    return Ok(());
-                }
-            }
-            if let Err(error) = alive() {
-                self.abort();
-                return Err(error);
+            match result.recv_timeout(Duration::from_millis(20)) {
+                Ok(made) => return made,
+                Err(_) => alive()?,
             }
             if began.elapsed() > within {
-                self.abort();
-                return Err(Error::Nccl(format!("{call} did not end within {} s", within.as_secs_f64())));
+                let seconds = within.as_secs_f64();
+                return Err(Error::Nccl(format!("ncclCommInitRankConfig did not end within {seconds} s")));
             }
-            thread::sleep(Duration::from_micros(20));
         }
     }
 
-    /// Enqueues a collective on a stream.
+    /// Enqueues collectives on a stream, as one.
     ///
     /// # Safety
-    /// The memory is allocated as far as the operation reaches, and nobody else uses it meanwhile. The
-    /// stream is alive, and its context is current.
+    /// The memory is allocated as far as the operations reach, and nobody else uses it meanwhile. The stream
+    /// is alive, and its context is current.
     pub(crate) unsafe fn enqueue(
         &self,
-        operation: &Collective,
-        kind: Kind,
+        operations: &[(Kind, Collective)],
         stream: *mut c_void,
-        within: Duration,
-        alive: impl Fn() -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let (of, numbers, bytes, stream) =
-            (self.functions, data_type(kind)?, kind.bytes() as u64, stream.cast());
-        {
-            let raw = self.lock();
-            let Some(Raw(comm)) = *raw else {
-                return alive().and(Err(Error::Nccl("the group was aborted".to_owned())));
-            };
-            // SAFETY: the caller guarantees memory and stream; the communicator is alive.
-            let (call, status) = unsafe {
-                match *operation {
-                    Collective::AllGather { from, to, count } => (
-                        "ncclAllGather",
-                        (of.all_gather)(pointer(from), pointer(to), count, numbers, comm, stream),
-                    ),
-                    Collective::AllReduce { from, to, count, by } => {
-                        let by = match by {
-                            Reduction::Sum => ncclRedOp_t::ncclSum,
-                            Reduction::Max => ncclRedOp_t::ncclMax,
-                        };
-                        (
-                            "ncclAllReduce",
-                            (of.all_reduce)(pointer(from), pointer(to), count, numbers, by, comm, stream),
-                        )
-                    }
-                    Collective::ReduceScatter { from, to, count } => {
-                        let sum = ncclRedOp_t::ncclSum;
-                        (
-                            "ncclReduceScatter",
-                            (of.reduce_scatter)(
-                                pointer(from),
-                                pointer(to),
-                                count,
-                                numbers,
-                                sum,
-                                comm,
-                                stream,
-                            ),
-                        )
-                    }
-                    Collective::AllToAll { from, to, ref sent, ref received } => {
-                        let mut status = (of.group_start)();
-                        for (peer, (&[first, count], &[to_first, to_count])) in
-                            sent.iter().zip(received).enumerate()
-                        {
-                            let good = |status: Status| {
-                                matches!(status, ncclResult_t::ncclSuccess | ncclResult_t::ncclInProgress)
-                            };
-                            let peer = peer as c_int;
-                            if good(status) && count > 0 {
-                                status = (of.send)(
-                                    pointer(from + first as u64 * bytes),
-                                    count,
-                                    numbers,
-                                    peer,
-                                    comm,
-                                    stream,
-                                );
-                            }
-                            if good(status) && to_count > 0 {
-                                status = (of.receive)(
-                                    pointer(to + to_first as u64 * bytes),
-                                    to_count,
-                                    numbers,
-                                    peer,
-                                    comm,
-                                    stream,
-                                );
-                            }
-                        }
-                        let ended = (of.group_end)();
-                        (
-                            "ncclSend and ncclRecv",
-                            if status == ncclResult_t::ncclSuccess { ended } else { status },
-                        )
-                    }
-                }
-            };
-            check(of, Some(comm), call, status)?;
-            if status == ncclResult_t::ncclSuccess {
-                return Ok(());
+        let _calling = self.calling.lock().unwrap_or_else(PoisonError::into_inner);
+        let comm = self.raw.load(Ordering::Acquire);
+        if comm.is_null() {
+            return Err(Error::Nccl("the communicator was aborted".to_owned()));
+        }
+        let of = self.functions;
+        let grouped = operations.len() > 1 || matches!(operations, [(_, Collective::AllToAll { .. })]);
+        let succeeded = |status: Status| status == ncclResult_t::ncclSuccess;
+        // SAFETY: a group begins and ends here.
+        let mut status = if grouped { unsafe { (of.group_start)() } } else { ncclResult_t::ncclSuccess };
+        let mut call = "ncclGroupStart";
+        for (kind, operation) in operations {
+            if succeeded(status) {
+                // SAFETY: the caller guarantees memory and stream; the communicator is alive.
+                (call, status) = unsafe { self.one(comm, *kind, operation, stream.cast())? };
             }
         }
-        self.settle("a collective", within, alive)
+        if grouped {
+            // SAFETY: as above. It ends also if a call failed.
+            let ended = unsafe { (of.group_end)() };
+            if succeeded(status) {
+                (call, status) = ("ncclGroupEnd", ended);
+            }
+        }
+        check(of, Some(comm), call, status)
+    }
+
+    /// # Safety
+    /// As [`enqueue`](Self::enqueue).
+    unsafe fn one(
+        &self,
+        comm: ncclComm_t,
+        kind: Kind,
+        operation: &Collective,
+        stream: cudaStream_t,
+    ) -> Result<(&'static str, Status), Error> {
+        let (of, numbers, bytes) = (self.functions, data_type(kind)?, kind.bytes() as u64);
+        // SAFETY: the caller guarantees memory, stream and communicator.
+        Ok(unsafe {
+            match *operation {
+                Collective::AllGather { from, to, count } => (
+                    "ncclAllGather",
+                    (of.all_gather)(pointer(from), pointer(to), count, numbers, comm, stream),
+                ),
+                Collective::AllReduce { from, to, count, by } => {
+                    let by = match by {
+                        Reduction::Sum => ncclRedOp_t::ncclSum,
+                        Reduction::Max => ncclRedOp_t::ncclMax,
+                    };
+                    let status =
+                        (of.all_reduce)(pointer(from), pointer(to), count, numbers, by, comm, stream);
+                    ("ncclAllReduce", status)
+                }
+                Collective::ReduceScatter { from, to, count } => {
+                    let (from, to, sum) = (pointer(from), pointer(to), ncclRedOp_t::ncclSum);
+                    ("ncclReduceScatter", (of.reduce_scatter)(from, to, count, numbers, sum, comm, stream))
+                }
+                Collective::AllToAll { from, to, ref sent, ref received } => {
+                    let mut status = ncclResult_t::ncclSuccess;
+                    for (peer, (&[first, count], &[to_first, to_count])) in
+                        (0..).zip(sent.iter().zip(received))
+                    {
+                        if status == ncclResult_t::ncclSuccess && count > 0 {
+                            let from = pointer(from + first as u64 * bytes);
+                            status = (of.send)(from, count, numbers, peer, comm, stream);
+                        }
+                        if status == ncclResult_t::ncclSuccess && to_count > 0 {
+                            let to = pointer(to + to_first as u64 * bytes);
+                            status = (of.receive)(to, to_count, numbers, peer, comm, stream);
+                        }
+                    }
+                    ("ncclSend and ncclRecv", status)
+                }
+            }
+        })
+    }
+
+    /// What went wrong since the last call, if something did.
+    pub(crate) fn state(&self) -> Result<(), Error> {
+        let _calling = self.calling.lock().unwrap_or_else(PoisonError::into_inner);
+        let comm = self.raw.load(Ordering::Acquire);
+        if comm.is_null() {
+            return Ok(());
+        }
+        let mut state = ncclResult_t::ncclSuccess;
+        // SAFETY: the communicator is alive, and one status is written.
+        let status = unsafe { (self.functions.state)(comm, &mut state) };
+        check(self.functions, Some(comm), "ncclCommGetAsyncError", status)?;
+        check(self.functions, Some(comm), "a collective", state)
     }
 
     /// Gives up: what runs on the GPU ends at once, and nothing more can be enqueued.
     pub(crate) fn abort(&self) {
-        if let Some(Raw(comm)) = self.lock().take() {
-            // SAFETY: the communicator is alive, and nobody can take it any more.
-            let _ = unsafe { (self.functions.abort)(comm) };
+        let comm = self.raw.swap(ptr::null_mut(), Ordering::AcqRel);
+        if comm.is_null() {
+            return;
         }
+        // A call that goes on for long waits for the rank that was lost: NCCL ends it when it is aborted.
+        let began = Instant::now();
+        let _calling = loop {
+            match self.calling.try_lock() {
+                Ok(guard) => break Some(guard),
+                Err(TryLockError::Poisoned(guard)) => break Some(guard.into_inner()),
+                Err(TryLockError::WouldBlock) if began.elapsed() > PATIENCE => break None,
+                Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        // SAFETY: the communicator is alive, and nobody can take it any more.
+        let _ = unsafe { (self.functions.abort)(comm) };
     }
 
-    /// Ends the communicator; every rank does.
-    pub(crate) fn end(&self, within: Duration) {
-        {
-            let raw = self.lock();
-            let Some(Raw(comm)) = *raw else { return };
-            // SAFETY: the communicator is alive.
-            let _ = unsafe { (self.functions.finalize)(comm) };
-        }
-        if self.settle("ncclCommFinalize", within, || Ok(())).is_err() {
-            return self.abort();
-        }
-        if let Some(Raw(comm)) = self.lock().take() {
-            // SAFETY: as above, and nobody can take it any more.
+    /// Ends the communicator when its work is done; every rank does.
+    pub(crate) fn end(&self) {
+        let _calling = self.calling.lock().unwrap_or_else(PoisonError::into_inner);
+        let comm = self.raw.swap(ptr::null_mut(), Ordering::AcqRel);
+        if !comm.is_null() {
+            // SAFETY: the communicator is alive, and nobody can take it any more.
             let _ = unsafe { (self.functions.destroy)(comm) };
         }
     }
 }
+
+/// How long a call may go on before a communicator is aborted under it.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Drop for Communicator {
     fn drop(&mut self) {

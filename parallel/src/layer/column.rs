@@ -130,14 +130,10 @@ impl<A: Element, D: Element> ColumnParallel<A, D> {
         let scratch = group.scratch(behind + if scaled { count * size as usize * 4 } else { 0 })?;
         let (to, scales_to) = (scratch, scratch + behind as u64);
         self.product.ready(group, "a column-parallel layer", chunks, to, y.address())?;
-        group.collective::<A>(&Collective::AllGather {
-            from: x.values.address(),
-            to,
-            count: x.values.len(),
-        })?;
-        if scaled {
-            group.collective::<f32>(&Collective::AllGather { from: scales, to: scales_to, count })?;
-        }
+        let values = Collective::AllGather { from: x.values.address(), to, count: x.values.len() };
+        let scales = Collective::AllGather { from: scales, to: scales_to, count };
+        let both = [(A::KIND, values), (f32::KIND, scales)];
+        group.collectives(if scaled { &both } else { &both[..1] })?;
         self.product.enqueue(group, "a column-parallel layer", chunks, (to, scales_to), y.address())
     }
 }

@@ -91,12 +91,13 @@ impl<A: Element, D: Element> RowParallel<A, D> {
             _ if size == 1 => self.product.enqueue(group, what, [tokens, 1], from, to),
             Tokens::Whole => {
                 self.product.enqueue(group, what, [tokens, 1], from, to)?;
-                group.collective::<D>(&Collective::AllReduce { from: to, to, count, by: Reduction::Sum })
+                let sums = Collective::AllReduce { from: to, to, count, by: Reduction::Sum };
+                group.collectives(&[(D::KIND, sums)])
             }
             Tokens::Divided => {
                 let all = group.scratch(tokens as usize * n as usize * D::KIND.bytes())?;
                 self.product.enqueue(group, what, [tokens, 1], from, all)?;
-                group.collective::<D>(&Collective::ReduceScatter { from: all, to, count })
+                group.collectives(&[(D::KIND, Collective::ReduceScatter { from: all, to, count })])
             }
         }
     }

@@ -1,0 +1,103 @@
+//! How long layers take on more GPUs than are there: a model, with what it assumes.
+
+use falchion::collective::Format;
+use falchion::cute_rs::atom::Major;
+use falchion::kernel::{GemmProblem, Machine, Request, Types, fastest};
+
+use crate::bench::Layer;
+use crate::error::Error;
+
+/// What connects GPUs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Links {
+    /// GPUs of a host.
+    pub per_host: u32,
+    /// Bytes per second that a GPU receives from others of its host, in a collective. Measured: two H100s
+    /// gather 134 MB each in 564 us; with four and eight of a host 8 and 10 % more.
+    pub inside: f64,
+    /// Seconds that a collective inside a host takes at least. Measured: 27 us, two H100s.
+    pub inside_latency: f64,
+    /// Bytes per second that a GPU receives from other hosts. Assumed: a network card of 400 Gb/s per GPU, of
+    /// which collectives reach 0.9.
+    pub between: f64,
+    /// Seconds that are added per host. Assumed: 12 us.
+    pub between_latency: f64,
+}
+
+impl Default for Links {
+    fn default() -> Self {
+        Self { per_host: 8, inside: 250e9, inside_latency: 27e-6, between: 45e9, between_latency: 12e-6 }
+    }
+}
+
+impl Links {
+    /// Seconds for a collective that brings each of `ranks` ranks the parts of all others, of `bytes` bytes in
+    /// all: an all-gather, or a reduce-scatter. An all-reduce is both.
+    pub fn seconds(&self, ranks: u32, bytes: f64) -> f64 {
+        if ranks < 2 {
+            return 0.0;
+        }
+        let (ranks, hosts) = (f64::from(ranks), f64::from(ranks.div_ceil(self.per_host)));
+        let inside = ranks.min(f64::from(self.per_host));
+        // A switch serves more ranks a little better.
+        let rate = self.inside * (1.0 + 0.035 * (inside.log2() - 1.0));
+        let others = bytes * (ranks - 1.0) / ranks;
+        // As many rings as a host has network cards: a rank receives what all of them bring.
+        let slowest = if hosts > 1.0 { rate.min(self.between * inside) } else { rate };
+        self.inside_latency + self.between_latency * (hosts - 1.0) + others / slowest
+    }
+}
+
+/// Seconds of the product of a rank, and of its collective.
+///
+/// # Errors
+/// No kernel; extents or tokens that do not divide by the number of ranks.
+pub fn layer(
+    machine: &Machine,
+    links: &Links,
+    Layer { column, n, k, .. }: Layer,
+    (ranks, tokens): (u32, u32),
+) -> Result<[f64; 2], Error> {
+    let [n, k] = match column {
+        true => [crate::layer::divided("outputs", n, ranks)?, k],
+        false => [n, crate::layer::divided("inputs", k, ranks)?],
+    };
+    let request = Request::packed(Types::of(Format::Bf16), [Major::K; 2], GemmProblem { m: tokens, n, k });
+    let ranked = fastest(&request, machine).map_err(|refused| {
+        Error::Kernel(refused.map_or_else(|| "no kernel fits".to_owned(), |error| error.to_string()))
+    })?;
+    let moved = f64::from(tokens) * f64::from(if column { k } else { n }) * 2.0;
+    Ok([ranked.prediction.microseconds * 1e-6, links.seconds(ranks, moved)])
+}
+
+#[cfg(test)]
+mod tests {
+    use falchion::kernel::Machine;
+
+    use super::{Links, layer};
+    use crate::bench::LAYERS;
+
+    /// What was measured on two H100s: bytes of all ranks, and seconds.
+    #[test]
+    fn the_model_agrees_with_what_was_measured() {
+        let links = Links::default();
+        for (bytes, seconds) in [(16384.0 * 8192.0 * 2.0, 564e-6), (512.0 * 8192.0 * 2.0, 44e-6)] {
+            let predicted = links.seconds(2, bytes);
+            assert!((predicted / seconds - 1.0).abs() < 0.1, "{predicted} for {seconds}");
+        }
+    }
+
+    #[test]
+    fn more_ranks_compute_less_and_move_more() {
+        let links = Links::default();
+        let of = |ranks| layer(&Machine::h200(), &links, LAYERS[0], (ranks, 8192)).expect("divides");
+        let all = [2, 4, 8, 16].map(of);
+        for pair in all.windows(2) {
+            assert!(pair[1][0] < pair[0][0], "{pair:?}");
+            assert!(pair[1][1] > pair[0][1], "{pair:?}");
+        }
+        let slow = Links { between: 5e9, ..links };
+        let two_hosts = |links: &Links| links.seconds(16, 1e9);
+        assert!(two_hosts(&slow) > 3.0 * two_hosts(&links), "between hosts the network counts");
+    }
+}
