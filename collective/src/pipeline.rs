@@ -265,6 +265,7 @@ pub fn initialise<'f>(f: &'f Builder, plan: &Plan, ring: Ring<'f>) {
         f.mbarrier_init(turn_barrier(plan, base, f.constant(consumer)), WARPS);
     }
     ring.initialise();
+    Ring { plan: plan.own_ring, ..ring }.initialise();
     for source in 0..plan.source_barriers() {
         let offset = plan.source_barriers_offset() + source * MBARRIER_BYTES;
         f.mbarrier_init(base + offset, 1);

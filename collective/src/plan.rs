@@ -5,6 +5,7 @@
 //! as a value.
 
 mod atom;
+mod checks;
 mod cta;
 mod error;
 mod needs;
@@ -36,7 +37,7 @@ pub use weights::WeightsSpec;
 
 use core::ops::Range;
 
-use cute_rs::atom::{Major, tma};
+use cute_rs::atom::Major;
 use ptx::Target;
 
 pub(crate) use self::scales::{
@@ -44,7 +45,6 @@ pub(crate) use self::scales::{
 };
 pub(crate) use self::units::{MBARRIER_BYTES, WORD_BYTES};
 use self::units::{max, round_up};
-use crate::element::Format;
 use crate::form::Form;
 
 /// Every number of a kernel.
@@ -68,6 +68,8 @@ pub struct Plan {
     /// Offset of the mainloop's own memory in dynamic shared memory, in bytes; a multiple of 1024. It comes
     /// last, so the emulator finds every access beyond its end.
     pub own_offset: u32,
+    /// The ring of the mainloop's own ([`MainloopSpec::own_stage`]), after its own memory.
+    pub own_ring: RingPlan,
     /// Offset of the epilogue's memory, in bytes.
     pub epilogue_offset: u32,
     /// Offset of the words, one per consumer warpgroup, through which one thread passes a value to the
@@ -242,6 +244,8 @@ impl Plan {
         ];
         let ring = RingPlan::of(&[rooms[0], rooms[1], c, d, e, f]);
         let own_bytes = mainloop.own_bytes;
+        let own_ring = RingPlan::of(&[mainloop.own_stage]);
+        let own_stage = if own_ring.stage_bytes == 0 { 0 } else { own_ring.need(1) };
         let have = Self::TARGET.limits().shared_bytes;
         let staging = match StagingPlan::of(&mainloop, &epilogue) {
             Ok(staging) => staging,
@@ -254,9 +258,13 @@ impl Plan {
             + if slots > 0 { QueuePlan::CHUNK_BYTES } else { 0 };
         let table_bytes = form.table_bytes();
         let words = (turns + sources) * MBARRIER_BYTES + consumers * WORD_BYTES + queue_bytes + table_bytes;
-        // The mainloop's own memory begins at a multiple of 1024, after everything else.
-        let left = if own_bytes == 0 { have } else { have.saturating_sub(own_bytes) / 1024 * 1024 };
-        let fit = ring.fit(left.saturating_sub(epilogue_bytes + words));
+        // The mainloop's own memory begins at a multiple of 1024, after everything else; its own ring at another.
+        let left = match (own_bytes, own_stage) {
+            (0, 0) => have,
+            (_, 0) => have.saturating_sub(own_bytes) / 1024 * 1024,
+            _ => have.saturating_sub(round_up(own_bytes, 1024)).saturating_sub(1024),
+        };
+        let fit = left.saturating_sub(epilogue_bytes + words) / ring.need(1).saturating_add(own_stage);
         // Without a producer, one stage is enough: it is filled and read alternately.
         let alone = matches!(mainloop.roles, Roles::Unspecialised) && !mainloop.atom.by_threads();
         let least = if alone { 1 } else { 2 };
@@ -267,6 +275,7 @@ impl Plan {
         };
         if stages > fit {
             let need = ring.need(stages).saturating_add(epilogue_bytes).saturating_add(own_bytes);
+            let need = need.saturating_add(stages.saturating_mul(own_stage));
             return Err(PlanError::Shared { stages, need, have });
         }
         let epilogue_offset = stages * ring.stage_bytes;
@@ -278,7 +287,10 @@ impl Plan {
         let queue = QueuePlan { slots, barriers: queue_barriers, words };
         let table_offset = words + slots * QueuePlan::CHUNK_BYTES;
         let end = table_offset + table_bytes;
-        let own_offset = if own_bytes == 0 { end } else { round_up(end, 1024) };
+        let own_offset = if own_bytes == 0 && own_stage == 0 { end } else { round_up(end, 1024) };
+        let own_stages = if own_stage == 0 { 0 } else { stages };
+        let own_end = own_offset + own_bytes;
+        let own_start = if own_stage == 0 { own_end } else { round_up(own_end, 1024) };
         // Without a producer, the warpgroups that multiply also fill the stages. They wait for each other
         // instead.
         let emptying = match mainloop.roles {
@@ -287,6 +299,8 @@ impl Plan {
                 sharing * mainloop.arrivals.count() * mainloop.suppliers()
             }
         };
+        let ([own_ring], shared_bytes) = RingPlan::placed_together([own_ring], [own_stages], own_start);
+        let own_ring = own_ring.arrivals(mainloop.filling(), emptying);
         Ok(Self {
             mainloop,
             needs,
@@ -296,168 +310,16 @@ impl Plan {
             ring: ring.placed(stages, 0, barrier_offset).arrivals(mainloop.filling(), emptying),
             staging,
             own_offset,
+            own_ring,
             epilogue_offset,
             words_offset,
             queue,
             table_offset,
-            shared_bytes: own_offset + own_bytes,
+            shared_bytes,
             threads: 128 * mainloop.warpgroups(),
             registers,
             narrows: mainloop.step > 0,
         })
-    }
-
-    /// Checks that instructions multiply all columns of a tile.
-    const fn columns(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> Result<(), PlanError> {
-        let [_, n, _] = mainloop.tile;
-        let step = mainloop.atom.column_step();
-        if n == 0 || !n.is_multiple_of(8) {
-            return Err(PlanError::TileN { n, step });
-        }
-        let across = mainloop.across();
-        if across > 1 && !n.is_multiple_of(step) {
-            return Err(PlanError::TileN { n, step });
-        }
-        let mut i = 0;
-        while i < across {
-            if !mainloop.atom.allows(mainloop.columns_of(i)[1]) {
-                return Err(PlanError::TileN { n, step });
-            }
-            i += 1;
-        }
-        if across > 1 && mainloop.step > 0 {
-            return Err(PlanError::Across { n, what: "a tile that is narrowed" });
-        }
-        if across > 1 && epilogue.split {
-            return Err(PlanError::Across { n, what: "an epilogue of split weights" });
-        }
-        Ok(())
-    }
-
-    /// Checks that tiles can be narrowed in the given steps.
-    const fn narrowing(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> Result<(), PlanError> {
-        let MainloopSpec { tile: [_, n, k], step, atom, operands: [_, b], .. } = *mainloop;
-        if step == 0 {
-            return Ok(());
-        }
-        if matches!(mainloop.roles, Roles::Unspecialised) {
-            return Err(PlanError::NotNarrowed { what: "a mainloop without a producer" });
-        }
-        if matches!(mainloop.producer, Producer::Warpgroup) {
-            return Err(PlanError::NotNarrowed { what: "a producer that copies chunk by chunk" });
-        }
-        if epilogue.split {
-            return Err(PlanError::NotNarrowed { what: "an epilogue of split weights" });
-        }
-        // A sourced epilogue derives the phases of its buffers from the tile count, so each tile must use the
-        // same number of buffers.
-        if epilogue.sourced {
-            return Err(PlanError::NotNarrowed { what: "an epilogue that loads C by tensor copies" });
-        }
-        // Copies load whole periods of the swizzle, which is as wide as for the whole tile.
-        let whole = step.is_multiple_of(8) && b.mode(n, k).elements(b.format.bits()).is_multiple_of(8);
-        if !whole || !n.is_multiple_of(step) {
-            return Err(PlanError::Narrowed { n, step, least: atom.column_step() });
-        }
-        // Each multiple of the step must be the width of an instruction.
-        let mut width = step;
-        while width <= n {
-            if !atom.allows(width) {
-                return Err(PlanError::Narrowed { n, step, least: atom.column_step() });
-            }
-            width += step;
-        }
-        Ok(())
-    }
-
-    /// Checks the cluster. Each CTA of a row loads a slice of A, each CTA of a column a slice of B.
-    const fn cluster(mainloop: &MainloopSpec) -> Result<(), PlanError> {
-        let [m, n] = mainloop.cluster;
-        let most = Self::TARGET.limits().cluster;
-        if m == 0 || n == 0 || m > most || n > most || m * n > most {
-            return Err(PlanError::Cluster { m, n, most });
-        }
-        let [tile_m, tile_n, tile_k] = mainloop.tile;
-        let [a_operand, b_operand] = mainloop.operands;
-        let (a, a_elements) = match a_operand.major {
-            Major::K => ("tile M", tile_m),
-            Major::Mn => ("tile K", tile_k),
-        };
-        // A tile with more rows than one copy can load takes several copies.
-        let (b, b_elements) = match b_operand.major {
-            Major::K => {
-                let mode = b_operand.mode(tile_n, tile_k);
-                let bits = b_operand.format.bits();
-                let [_, rows] = tma::box_dims(Major::K, mode, bits, tile_n, tile_k);
-                (if rows < tile_n { "a copy's part of tile N" } else { "tile N" }, rows)
-            }
-            Major::Mn => ("tile K", tile_k),
-        };
-        let clustered = m * n > 1;
-        if clustered && matches!(mainloop.roles, Roles::Unspecialised) {
-            return Err(PlanError::Alone { what: "a mainloop without a producer", m, n });
-        }
-        if matches!(mainloop.producer, Producer::Warpgroup) {
-            if clustered {
-                return Err(PlanError::Alone { what: "a producer that copies chunk by chunk", m, n });
-            }
-            if matches!(mainloop.roles, Roles::Unspecialised) && !mainloop.atom.by_threads() {
-                return Err(PlanError::NoProducer);
-            }
-        }
-        if clustered && matches!(mainloop.arrivals, Arrivals::Thread) {
-            return Err(PlanError::Alone { what: "a ring in which every thread arrives", m, n });
-        }
-        if !a_elements.is_multiple_of(8 * n) {
-            return Err(PlanError::Slice { extent: a, elements: a_elements, ctas: n });
-        }
-        if !b_elements.is_multiple_of(8 * m) {
-            return Err(PlanError::Slice { extent: b, elements: b_elements, ctas: m });
-        }
-        Ok(())
-    }
-
-    /// Checks that the instruction can read what a stage holds, and that its accumulators can become D's
-    /// elements.
-    const fn formats(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> Result<(), PlanError> {
-        let MainloopSpec { atom, operands: [a, b], .. } = *mainloop;
-        let integers = matches!(atom.sums(), AccumulatorType::S32);
-        let doubles = matches!(atom.sums(), AccumulatorType::F64);
-        if doubles != matches!(epilogue.output, Format::F64) {
-            return Err(PlanError::Doubles {
-                rule: "A, B and D are all f64, or none is: change the format of D",
-            });
-        }
-        if doubles && (epilogue.staged_bits > 0 || epilogue.transposed) {
-            return Err(PlanError::Doubles {
-                rule: "D is stored straight from registers, not transposed: use DirectStore, without swap-AB",
-            });
-        }
-        if !doubles && !epilogue.output.is_output(integers) {
-            return Err(PlanError::Output { format: epilogue.output, integers });
-        }
-        let bits = atom.element_bits();
-        let shared = matches!(atom.a, Source::Shared);
-        if !shared && !matches!(a.major, Major::K) {
-            return Err(PlanError::Fragments);
-        }
-        if !shared && a.staged && matches!(mainloop.arrivals, Arrivals::Warpgroup) {
-            return Err(PlanError::EarlyArrival);
-        }
-        let (a_wrong, b_wrong) = (shared && a.format.bits() != bits, b.format.bits() != bits);
-        if a_wrong || b_wrong {
-            let (operand, stored) = if a_wrong { ("A", a.format.bits()) } else { ("B", b.format.bits()) };
-            return Err(PlanError::Stored { operand, stored, bits });
-        }
-        if !atom.types.allows_transpose() {
-            if shared && matches!(a.major, Major::Mn) {
-                return Err(PlanError::KMajorOnly { operand: "A", bits });
-            }
-            if matches!(b.major, Major::Mn) {
-                return Err(PlanError::KMajorOnly { operand: "B", bits });
-            }
-        }
-        Ok(())
     }
 
     /// The plan of a constant configuration with a mainloop of this crate. An illegal one stops the build with

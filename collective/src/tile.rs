@@ -235,6 +235,7 @@ impl MainloopSpec {
             more: [StageSlot::NONE; Self::MORE],
             atom,
             own_bytes: 0,
+            own_stage: StageSlot::NONE,
             registers: 0,
             tile: [T::M, T::N, T::K],
             step: T::STEP,

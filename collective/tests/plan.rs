@@ -31,6 +31,7 @@ fn spec(tile: [u32; 3], consumers: u32, stages: Option<u32>) -> MainloopSpec {
         more: [StageSlot::NONE; MainloopSpec::MORE],
         atom: Atom::shared(WgmmaTypes::Bf16F32),
         own_bytes: 0,
+        own_stage: StageSlot::NONE,
         registers: 0,
         tile,
         step: 0,
@@ -497,7 +498,7 @@ fn a_stage_without_a_is_released_by_one_thread() {
 /// The mainloop's own memory is the last, and has as many bytes as were asked for.
 #[test]
 fn shared_memory_ends_with_the_mainloops_own() {
-    for own_bytes in [0, 1, 1000, 1024, 1025, 100_000, 214_000] {
+    for own_bytes in [0, 1, 1000, 1024, 1025, 100_000, 190_000] {
         let plan =
             Plan::new(MainloopSpec { own_bytes, ..spec([64, 64, 32], 1, None) }, PLAIN).expect("legal");
         assert_eq!(plan.shared_bytes, plan.own_offset + own_bytes, "{own_bytes}: {plan:?}");
@@ -508,6 +509,21 @@ fn shared_memory_ends_with_the_mainloops_own() {
             matches!(Plan::new(more, PLAIN), Err(PlanError::Shared { .. })),
             "{own_bytes}: a stage more fits"
         );
+        // With a ring of its own, both rings get as many stages as fit.
+        let own_stage = StageSlot { bytes: 8192, alignment: 1024 };
+        let own = |stages| MainloopSpec { own_bytes, own_stage, ..spec([64, 64, 32], 1, stages) };
+        let both = match Plan::new(own(None), PLAIN) {
+            Ok(both) => both,
+            Err(error) => panic!("{own_bytes}: {error}"),
+        };
+        let ring = both.own_ring;
+        assert_eq!((ring.stages, ring.stage_bytes), (both.ring.stages, 8192), "{own_bytes}");
+        assert!(ring.start.is_multiple_of(1024) && ring.start >= both.own_offset + own_bytes, "{own_bytes}");
+        assert_eq!(ring.barriers, ring.start + ring.stages * 8192, "{own_bytes}");
+        assert_eq!(both.shared_bytes, ring.barriers + ring.barrier_bytes(), "{own_bytes}");
+        assert!(both.shared_bytes <= Plan::TARGET.limits().shared_bytes, "{own_bytes}");
+        assert!(both.ring.stages < plan.ring.stages, "{own_bytes}");
+        assert!(Plan::new(own(Some(ring.stages + 1)), PLAIN).is_err(), "{own_bytes}: a stage more fits");
     }
 }
 

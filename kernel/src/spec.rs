@@ -103,6 +103,7 @@ impl KernelSpec {
                 None => panic!("Hopper multiplies bf16"),
             },
             own_bytes: 0,
+            own_stage: StageSlot::NONE,
             registers: 0,
             tile: [128, 256, 64],
             step: 0,
@@ -247,6 +248,7 @@ impl AnyGemm {
             && b.staged
             && plan.mainloop.more.iter().all(|room| room.bytes == 0)
             && (plan.mainloop.registers, plan.mainloop.own_bytes) == (0, 0)
+            && plan.mainloop.own_stage == StageSlot::NONE
             && (!matches!(epilogue, EpilogueKind::Fused(_)) || Formula::takes(a.format));
         // The step of a scheduler that slices tiles follows from its slices.
         let step = if self.traits.slices > 1 { 0 } else { plan.mainloop.step };

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use collective::{
     Arrivals, Atom, CachePolicy, Code, Form, Format, Formula, MainloopSpec, MmaKind, OperandSpec, Producer,
-    Roles, Source, StorePath, StoreSpec, TileLayout, WeightsSpec,
+    Roles, Source, StageSlot, StorePath, StoreSpec, TileLayout, WeightsSpec,
 };
 use cute_rs::atom::{Major, SwizzleMode};
 use emulator::{Numerics, Schedule};
@@ -350,6 +350,7 @@ impl Draw {
             atom: types.map_or(KernelSpec::DEFAULT.mainloop.atom, Atom::shared).promoted(promote),
             more: KernelSpec::DEFAULT.mainloop.more,
             own_bytes: 0,
+            own_stage: StageSlot::NONE,
             registers: 0,
             tile: [
                 self.extent(rows, 256.max(rows)),

@@ -169,9 +169,13 @@ pub struct MainloopSpec {
     /// The instruction that multiplies.
     pub atom: Atom,
     /// Bytes of dynamic shared memory for the mainloop alone, mbarriers included, for tiles that are not part
-    /// of a stage. They begin at [`Plan::own_offset`](super::Plan::own_offset), and the shared memory ends
-    /// with them.
+    /// of a stage. They begin at [`Plan::own_offset`](super::Plan::own_offset); only stages of the mainloop's own ring
+    /// follow them.
     pub own_bytes: u32,
+    /// A stage of a second ring, of the mainloop's own: tiles that consumers give back earlier or later than those of A
+    /// and B. [`Plan::own_ring`](super::Plan::own_ring) has as many stages as the kernel's ring.
+    /// [`StageSlot::NONE`]: there is none.
+    pub own_stage: StageSlot,
     /// Registers that a consumer thread needs while it multiplies, in addition to the accumulators of one
     /// product and to what every mainloop needs: those of a second product, fragments of A. When `finish` is
     /// called they are free for the epilogue. For those of a producer thread see

@@ -10,7 +10,7 @@ use collective::pipeline::{ClusterPosition, Position, Ring};
 use collective::{
     Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format, KMajor, LinearCombination,
     Mainloop, MainloopEmitter, MainloopSpec, Matrix, OperandTile, Operands, Origin, Pingpong, Plan,
-    Pointwise, RingPlan, TensorCopy, Tile, TileLayout, TmaWgmma, WarpRoles, WarpgroupMma, WorkUnit,
+    Pointwise, TensorCopy, Tile, TileLayout, TmaWgmma, WarpRoles, WarpgroupMma, WorkUnit,
 };
 use cute_rs::atom::Major;
 use half::bf16;
@@ -25,9 +25,8 @@ use crate::support::{Elements, compare, on_every_engine, run, sum};
 /// Tile, roles and ring are those of one GEMM.
 type One<R> = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U64, U64>, R>;
 
-/// The gates' tile, and their ring in the mainloop's own memory.
+/// The gates' tile: a stage of the mainloop's own ring.
 const GATE: OperandTile = OperandTile::checked(Format::Bf16, Major::K, [64, 64], TileLayout::Widest);
-const GATES: ([RingPlan; 1], u32) = RingPlan::placed_together([RingPlan::of(&[GATE.room()])], [2], 0);
 
 struct Dual<R>(PhantomData<R>);
 
@@ -42,7 +41,6 @@ struct Emitter;
 
 struct Device<'f> {
     maps: [Value<'f, u64>; 3],
-    gates: Ring<'f>,
     /// Positions of producer and consumer among the gates.
     positions: [Position<'f>; 2],
 }
@@ -50,7 +48,7 @@ struct Device<'f> {
 impl<R: WarpRoles> Mainloop for Dual<R> {
     const SPEC: MainloopSpec = {
         let mut spec = <One<R> as Mainloop>::SPEC;
-        spec.own_bytes = GATES.1;
+        spec.own_stage = GATE.room();
         spec.registers = spec.accumulators();
         spec
     };
@@ -81,11 +79,9 @@ impl MainloopEmitter for Emitter {
     }
 
     fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        let own = GATES.0[0].arrivals(1, plan.ring.emptying);
-        let gates = Ring::named(f, "the ring of gates", own, f.shared_base() + plan.own_offset);
+        let gates = Ring::named(f, "the ring of gates", plan.own_ring, f.shared_base());
         Box::new(Device {
             maps: ["a_map", "b_map", "gate_map"].map(|name| f.tensor_map(name)),
-            gates,
             positions: [gates.producer(), gates.consumer()],
         })
     }
@@ -96,10 +92,6 @@ impl MainloopEmitter for Emitter {
 }
 
 impl<'f> DeviceMainloop<'f> for Device<'f> {
-    fn initialise(&self, _: &'f Builder) {
-        self.gates.initialise();
-    }
-
     fn skip(&self, _: &'f Builder, _: &Plan, piece: WorkUnit<'f>) {
         self.positions[1].skip(piece.k_end - piece.k_begin);
     }

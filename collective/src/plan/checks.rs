@@ -1,0 +1,163 @@
+//! The rules that a plan checks before it computes anything: columns, narrowed tiles, clusters, formats.
+
+use cute_rs::atom::{Major, tma};
+
+use super::{
+    AccumulatorType, Arrivals, EpilogueSpec, MainloopSpec, Plan, PlanError, Producer, Roles, Source,
+};
+use crate::element::Format;
+
+impl Plan {
+    /// Checks that instructions multiply all columns of a tile.
+    pub(super) const fn columns(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> Result<(), PlanError> {
+        let [_, n, _] = mainloop.tile;
+        let step = mainloop.atom.column_step();
+        if n == 0 || !n.is_multiple_of(8) {
+            return Err(PlanError::TileN { n, step });
+        }
+        let across = mainloop.across();
+        if across > 1 && !n.is_multiple_of(step) {
+            return Err(PlanError::TileN { n, step });
+        }
+        let mut i = 0;
+        while i < across {
+            if !mainloop.atom.allows(mainloop.columns_of(i)[1]) {
+                return Err(PlanError::TileN { n, step });
+            }
+            i += 1;
+        }
+        if across > 1 && mainloop.step > 0 {
+            return Err(PlanError::Across { n, what: "a tile that is narrowed" });
+        }
+        if across > 1 && epilogue.split {
+            return Err(PlanError::Across { n, what: "an epilogue of split weights" });
+        }
+        Ok(())
+    }
+
+    /// Checks that tiles can be narrowed in the given steps.
+    pub(super) const fn narrowing(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> Result<(), PlanError> {
+        let MainloopSpec { tile: [_, n, k], step, atom, operands: [_, b], .. } = *mainloop;
+        if step == 0 {
+            return Ok(());
+        }
+        if matches!(mainloop.roles, Roles::Unspecialised) {
+            return Err(PlanError::NotNarrowed { what: "a mainloop without a producer" });
+        }
+        if matches!(mainloop.producer, Producer::Warpgroup) {
+            return Err(PlanError::NotNarrowed { what: "a producer that copies chunk by chunk" });
+        }
+        if epilogue.split {
+            return Err(PlanError::NotNarrowed { what: "an epilogue of split weights" });
+        }
+        // A sourced epilogue derives the phases of its buffers from the tile count, so each tile must use the
+        // same number of buffers.
+        if epilogue.sourced {
+            return Err(PlanError::NotNarrowed { what: "an epilogue that loads C by tensor copies" });
+        }
+        // Copies load whole periods of the swizzle, which is as wide as for the whole tile.
+        let whole = step.is_multiple_of(8) && b.mode(n, k).elements(b.format.bits()).is_multiple_of(8);
+        if !whole || !n.is_multiple_of(step) {
+            return Err(PlanError::Narrowed { n, step, least: atom.column_step() });
+        }
+        // Each multiple of the step must be the width of an instruction.
+        let mut width = step;
+        while width <= n {
+            if !atom.allows(width) {
+                return Err(PlanError::Narrowed { n, step, least: atom.column_step() });
+            }
+            width += step;
+        }
+        Ok(())
+    }
+
+    /// Checks the cluster. Each CTA of a row loads a slice of A, each CTA of a column a slice of B.
+    pub(super) const fn cluster(mainloop: &MainloopSpec) -> Result<(), PlanError> {
+        let [m, n] = mainloop.cluster;
+        let most = Self::TARGET.limits().cluster;
+        if m == 0 || n == 0 || m > most || n > most || m * n > most {
+            return Err(PlanError::Cluster { m, n, most });
+        }
+        let [tile_m, tile_n, tile_k] = mainloop.tile;
+        let [a_operand, b_operand] = mainloop.operands;
+        let (a, a_elements) = match a_operand.major {
+            Major::K => ("tile M", tile_m),
+            Major::Mn => ("tile K", tile_k),
+        };
+        // A tile with more rows than one copy can load takes several copies.
+        let (b, b_elements) = match b_operand.major {
+            Major::K => {
+                let mode = b_operand.mode(tile_n, tile_k);
+                let bits = b_operand.format.bits();
+                let [_, rows] = tma::box_dims(Major::K, mode, bits, tile_n, tile_k);
+                (if rows < tile_n { "a copy's part of tile N" } else { "tile N" }, rows)
+            }
+            Major::Mn => ("tile K", tile_k),
+        };
+        let clustered = m * n > 1;
+        if clustered && matches!(mainloop.roles, Roles::Unspecialised) {
+            return Err(PlanError::Alone { what: "a mainloop without a producer", m, n });
+        }
+        if matches!(mainloop.producer, Producer::Warpgroup) {
+            if clustered {
+                return Err(PlanError::Alone { what: "a producer that copies chunk by chunk", m, n });
+            }
+            if matches!(mainloop.roles, Roles::Unspecialised) && !mainloop.atom.by_threads() {
+                return Err(PlanError::NoProducer);
+            }
+        }
+        if clustered && matches!(mainloop.arrivals, Arrivals::Thread) {
+            return Err(PlanError::Alone { what: "a ring in which every thread arrives", m, n });
+        }
+        if !a_elements.is_multiple_of(8 * n) {
+            return Err(PlanError::Slice { extent: a, elements: a_elements, ctas: n });
+        }
+        if !b_elements.is_multiple_of(8 * m) {
+            return Err(PlanError::Slice { extent: b, elements: b_elements, ctas: m });
+        }
+        Ok(())
+    }
+
+    /// Checks that the instruction can read what a stage holds, and that its accumulators can become D's
+    /// elements.
+    pub(super) const fn formats(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> Result<(), PlanError> {
+        let MainloopSpec { atom, operands: [a, b], .. } = *mainloop;
+        let integers = matches!(atom.sums(), AccumulatorType::S32);
+        let doubles = matches!(atom.sums(), AccumulatorType::F64);
+        if doubles != matches!(epilogue.output, Format::F64) {
+            return Err(PlanError::Doubles {
+                rule: "A, B and D are all f64, or none is: change the format of D",
+            });
+        }
+        if doubles && (epilogue.staged_bits > 0 || epilogue.transposed) {
+            return Err(PlanError::Doubles {
+                rule: "D is stored straight from registers, not transposed: use DirectStore, without swap-AB",
+            });
+        }
+        if !doubles && !epilogue.output.is_output(integers) {
+            return Err(PlanError::Output { format: epilogue.output, integers });
+        }
+        let bits = atom.element_bits();
+        let shared = matches!(atom.a, Source::Shared);
+        if !shared && !matches!(a.major, Major::K) {
+            return Err(PlanError::Fragments);
+        }
+        if !shared && a.staged && matches!(mainloop.arrivals, Arrivals::Warpgroup) {
+            return Err(PlanError::EarlyArrival);
+        }
+        let (a_wrong, b_wrong) = (shared && a.format.bits() != bits, b.format.bits() != bits);
+        if a_wrong || b_wrong {
+            let (operand, stored) = if a_wrong { ("A", a.format.bits()) } else { ("B", b.format.bits()) };
+            return Err(PlanError::Stored { operand, stored, bits });
+        }
+        if !atom.types.allows_transpose() {
+            if shared && matches!(a.major, Major::Mn) {
+                return Err(PlanError::KMajorOnly { operand: "A", bits });
+            }
+            if matches!(b.major, Major::Mn) {
+                return Err(PlanError::KMajorOnly { operand: "B", bits });
+            }
+        }
+        Ok(())
+    }
+}
