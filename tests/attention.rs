@@ -109,7 +109,7 @@ fn schedules() {
 fn specs() {
     for text in [
         "",
-        "format=f16 output=f32 d=192x128 tile=192x64 stages=3 mask=causal softcap=on alibi=on sinks=on lengths=packed pack=4 lazy=on store=direct turns=off overlap=on",
+        "format=f16 output=f32 d=192x128 tile=192x64 stages=3 mask=causal softcap=on alibi=on sinks=on lengths=packed pack=4 parts=on lazy=on store=direct turns=off overlap=on",
     ] {
         let spec: AttentionSpec = text.parse().expect("a spec");
         assert_eq!(spec.to_string(), text);
@@ -350,6 +350,35 @@ fn packed_heads() {
             }
         }
     }
+}
+
+/// Keys in parts, and their merge: also more parts than blocks, masks, sinks, lengths that differ and rows without keys.
+#[test]
+fn parts_of_keys() {
+    for (spec, layout) in [
+        ("d=64 tile=64x64 pack=4 parts=on store=direct output=f32", Layout::HeadsFirst),
+        ("d=64 tile=128x64 parts=on store=direct output=f32 mask=causal sinks=on overlap=on", Layout::Gaps),
+        ("d=96 tile=64x32 format=f16 parts=on store=direct output=f32 mask=window", Layout::LengthFirst),
+        (
+            "d=64 tile=64x64 pack=4 parts=on store=direct output=f32 lengths=packed mask=causal",
+            Layout::LengthFirst,
+        ),
+    ] {
+        let kernel = kernel(spec);
+        let counts = if spec.contains("window") { vec![90, 0] } else { Vec::new() };
+        for (lengths, parts) in [([1, 600], 5), ([70, 130], 3), ([3, 64], 7), ([5, 0], 2), ([1, 300], 1)] {
+            let d = kernel.plan().spec.head[0];
+            let case = of_heads(case(lengths[0], lengths[1], d), 2, [8, 2]);
+            let differ = vec![lengths, [0, 9], [2, 200], [lengths[0], 1]];
+            let lengths = spec.contains("packed").then_some(differ);
+            let case = Case { lengths, layout, parts, counts: counts.clone(), ..case };
+            for schedule in Schedule::sweep(1) {
+                run(spec, &kernel, &case, schedule);
+            }
+        }
+    }
+    let refused = "parts=on".parse().and_then(Attention::new).expect_err("16 bits").to_string();
+    assert!(refused.contains("f32 with store=direct, for parts=on"), "{refused}");
 }
 
 /// The model's times next to those that an H100 took (580.159.04, bursts of 10 ms): within a tenth of the geometric mean of their

@@ -10,6 +10,7 @@ use ptx::{Function, VerifyError};
 
 use crate::emit;
 use crate::masks::of_spec;
+use crate::merge::check_parts;
 use crate::plan::{AttentionError, AttentionPlan};
 use crate::problem::{AttentionCall, AttentionProblem, HeadsRef, Packed};
 use crate::scores::{AnyScores, Scope, Scores, any};
@@ -240,7 +241,8 @@ impl Kernel<AttentionCall> for Attention {
     }
 
     fn launch(&self, call: &AttentionCall, slots: u32) -> Result<Option<Launch>, LaunchError> {
-        let AttentionCall { problem, q, k, v, o, log_sum_exp, packed, sinks, ref counts, ref reals } = *call;
+        let AttentionCall { problem, q, k, v, o, log_sum_exp, packed, parts, sinks, ref counts, ref reals } =
+            *call;
         check_problem(&problem)?;
         let (heads, pack) = (problem.heads, self.plan.spec.pack);
         if pack > 1 && u64::from(heads[0]) != u64::from(heads[1]) * u64::from(pack) {
@@ -288,6 +290,17 @@ impl Kernel<AttentionCall> for Attention {
                 return Err(LaunchError::Address { name, address, alignment: 4 });
             }
         }
+        check_parts(&parts)?;
+        let divided = plan.spec.parts;
+        if !divided && parts.count != 1 {
+            return refused(format!(
+                "there are {} parts of keys, a kernel with parts=on was needed",
+                parts.count
+            ));
+        }
+        if divided && log_sum_exp == 0 {
+            return Err(LaunchError::Null { name: "the log-sum-exp" });
+        }
         if plan.spec.sinks && sinks == 0 {
             return Err(LaunchError::Null { name: "the sinks" });
         }
@@ -297,13 +310,14 @@ impl Kernel<AttentionCall> for Attention {
         } else {
             queries.div_ceil(queries_per_tile).into()
         };
-        let tiles = u128::from(across) * u128::from(heads / pack) * u128::from(sequences);
+        let of_parts = u128::from(heads / pack) * u128::from(parts.count);
+        let tiles = u128::from(across) * of_parts * u128::from(sequences);
         let Some(tiles) = u32::try_from(tiles).ok().filter(|&tiles| tiles < LIMIT) else {
-            let (m, n) = (across.into(), u128::from(heads / pack) * u128::from(sequences));
+            let (m, n) = (across.into(), of_parts * u128::from(sequences));
             return Err(LaunchError::TooManyTiles { m, n, most: LIMIT - 1 });
         };
         // As many as tiles at most.
-        let across = tiles / (heads / pack) / sequences;
+        let across = tiles / (heads / pack) / parts.count / sequences;
         let factor = if self.scores.changes() { 1.0 } else { scale };
         let rows =
             |most: u32, all: u32| Rows { most: if all == 0 { 1 } else { most }, all: differ.then_some(all) };
@@ -350,7 +364,11 @@ impl Kernel<AttentionCall> for Attention {
             arguments.push(batch.into());
         }
         let (ctas, heads, share) = (slots.min(tiles).max(1), heads / pack, heads / shared / pack);
-        let section = self.section([sequences, heads, share], across, ctas);
+        if divided {
+            let rows = u64::from(sequences) * u64::from(heads * pack) * u64::from(all_queries);
+            arguments.extend([parts.count.into(), Argument::from(parts.stride * 4), rows.into()]);
+        }
+        let section = self.section([sequences, heads * parts.count, share * parts.count], across, ctas);
         arguments.extend([queries, keys, heads, share, tiles, across, section].map(Argument::from));
         arguments.extend([scale, factor * core::f32::consts::LOG2_E, factor].map(Argument::from));
         arguments.extend(counts.iter().map(|count| Argument::from(count.cast_unsigned())));
@@ -360,7 +378,7 @@ impl Kernel<AttentionCall> for Attention {
 
     fn visit(&self, call: &mut AttentionCall, visit: &mut dyn Visit) {
         let AttentionSpec { format, output, head: [d, dv], .. } = self.plan.spec;
-        let AttentionCall { problem, q, k, v, o, log_sum_exp, packed, sinks, counts, reals } = call;
+        let AttentionCall { problem, q, k, v, o, log_sum_exp, packed, parts, sinks, counts, reals } = call;
         let AttentionProblem { batch, heads: [heads, shared], queries, keys, scale } = problem;
         let differ = self.plan.spec.lengths == Lengths::Packed;
         let [all_queries, all_keys] = if differ { packed.rows } else { [*queries, *keys] };
@@ -380,7 +398,10 @@ impl Kernel<AttentionCall> for Attention {
             ("O", o, with(extents, dv), Contents::Output(output)),
         ] {
             let (writes, format) = (name == "O", if name == "O" { output } else { format });
-            let extents = Extents::line(format.bits(), of.reach(extents));
+            let of_parts =
+                if name == "O" { u64::from(parts.count.saturating_sub(1)) * parts.stride } else { 0 };
+            let reach = of.reach(extents);
+            let extents = Extents::line(format.bits(), if reach > 0 { reach + of_parts } else { 0 });
             visit.memory(Memory { name, address: &mut of.address, extents, contents, writes });
             [&mut of.row, &mut of.head, &mut of.batch].into_iter().for_each(|length| visit.length(length));
         }
@@ -395,7 +416,9 @@ impl Kernel<AttentionCall> for Attention {
         }
         let given = *log_sum_exp != 0;
         visit.form(given.into());
-        let rows = extents.map(u64::from).into_iter().product();
+        let rows = extents.map(u64::from).into_iter().product::<u64>() * u64::from(parts.count);
+        visit.count(&mut parts.count);
+        visit.length(&mut parts.stride);
         let extents = Extents::line(32, if given { rows } else { 0 });
         let (name, contents) = ("the log-sum-exp", Contents::Output(Format::F32));
         visit.memory(Memory { name, address: log_sum_exp, extents, contents, writes: true });

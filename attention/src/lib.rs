@@ -28,6 +28,7 @@ mod emit;
 mod family;
 mod kernel;
 mod masks;
+mod merge;
 mod plan;
 mod problem;
 mod scores;
@@ -38,6 +39,7 @@ pub use count::Count;
 #[cfg(feature = "records")]
 pub use family::AttentionRequest;
 pub use masks::{Alibi, Causal, Chunked, Full, SoftCap, Window};
+pub use merge::{Merge, MergeCall, Parts};
 pub use plan::{AttentionError, AttentionPlan};
 pub use problem::{AttentionCall, AttentionProblem, HeadsRef, Packed};
 pub use scores::{Scope, Scores, consistent};

@@ -124,6 +124,10 @@ impl AttentionPlan {
             let needed = "the format of Q, K and V, or f32 with store=direct,";
             return Err(AttentionError::Format { field: "output", format: output, needed });
         }
+        if spec.parts && !same(output, Format::F32) {
+            let needed = "f32 with store=direct, for parts=on,";
+            return Err(AttentionError::Format { field: "output", format: output, needed });
+        }
         if !matches!(d, 64 | 96 | 128 | 192 | 256) {
             return Err(number("d, the elements of a head of Q and K,", d, "64, 96, 128, 192 or 256"));
         }

@@ -1,5 +1,7 @@
 //! What a launch computes: lengths and heads, and where Q, K, V and O are.
 
+use crate::merge::Parts;
+
 /// The extents of a launch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionProblem {
@@ -93,6 +95,9 @@ pub struct AttentionCall {
     pub log_sum_exp: u64,
     /// Where sequences begin, if the spec has `lengths=packed`.
     pub packed: Packed,
+    /// Into how many parts keys are divided, if the spec has `parts=on`. O, and the log-sum-exp, which is needed, are then
+    /// those of the first part; the log-sum-exp of the next part follows.
+    pub parts: Parts,
     /// Device address of the sink of each query head, `f32`, if the spec has sinks.
     pub sinks: u64,
     /// The values of [`Scores::COUNTS`](crate::Scores::COUNTS).
@@ -114,6 +119,7 @@ impl AttentionCall {
             o,
             log_sum_exp: 0,
             packed: NONE,
+            parts: Parts { count: 1, stride: 0 },
             sinks: 0,
             counts: Vec::new(),
             reals: Vec::new(),

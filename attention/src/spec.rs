@@ -77,6 +77,9 @@ pub struct AttentionSpec {
     /// Heads of Q, of those that share a head of K and V, that are rows of one tile: 1, or all of them. A tile then has
     /// so many times fewer queries. For few queries.
     pub pack: u32,
+    /// Whether the keys of a tile are divided into parts, which have a tile each, and whose results
+    /// [`Merge`](crate::Merge) merges. For few queries and many keys. O must be stored directly in `f32`.
+    pub parts: bool,
     /// Whether O is rescaled only when a larger score would make weights exceed 2^8.
     pub lazy: bool,
     /// How O is stored.
@@ -102,6 +105,7 @@ impl AttentionSpec {
         sinks: false,
         lengths: Lengths::Equal,
         pack: 1,
+        parts: false,
         lazy: false,
         store: OutputStore::Tma,
         turns: true,
@@ -164,6 +168,7 @@ impl fmt::Display for AttentionSpec {
             sinks,
             lengths,
             pack,
+            parts,
             lazy,
             store,
             turns,
@@ -183,6 +188,7 @@ impl fmt::Display for AttentionSpec {
             (sinks, "sinks=on".to_owned()),
             (lengths != Lengths::Equal, "lengths=packed".to_owned()),
             (pack != 1, format!("pack={pack}")),
+            (parts, "parts=on".to_owned()),
             (lazy, "lazy=on".to_owned()),
             (store != Self::DEFAULT.store, format!("store={}", store.name())),
             (!turns, "turns=off".to_owned()),
@@ -246,12 +252,13 @@ impl FromStr for AttentionSpec {
                         "softcap" => &mut spec.soft_cap,
                         "alibi" => &mut spec.alibi,
                         "sinks" => &mut spec.sinks,
+                        "parts" => &mut spec.parts,
                         "lazy" => &mut spec.lazy,
                         "turns" => &mut spec.turns,
                         "overlap" => &mut spec.overlap,
                         _ => {
                             return Err(refused(
-                                "one of the keys format, output, d, tile, stages, mask, softcap, alibi, sinks, lengths, pack, lazy, store, turns, overlap",
+                                "one of the keys format, output, d, tile, stages, mask, softcap, alibi, sinks, lengths, pack, parts, lazy, store, turns, overlap",
                             ));
                         }
                     };

@@ -70,12 +70,13 @@ pub struct Row {
     block: usize,
     scores: Vec<Score>,
     sink: Option<Score>,
+    merged: bool,
 }
 
 impl Row {
     /// A query without keys. Weights are rounded to `format`; keys come in blocks of `block`.
     pub fn new(format: Format, block: u32) -> Self {
-        Self { format, block: block.max(1) as usize, scores: Vec::new(), sink: None }
+        Self { format, block: block.max(1) as usize, scores: Vec::new(), sink: None, merged: false }
     }
 
     /// Adds the next key that the query sees.
@@ -86,6 +87,11 @@ impl Row {
     /// Adds a score without a value, which takes part in the sum of weights.
     pub fn sink(&mut self, value: f64) {
         self.sink = Some(Score { value, error: 0.0 });
+    }
+
+    /// Keys were divided into parts, whose outputs were added with the exponentials of their log-sum-exp's as weights.
+    pub fn merge(&mut self) {
+        self.merged = true;
     }
 
     fn all(&self) -> impl Iterator<Item = &Score> + Clone {
@@ -107,7 +113,10 @@ impl Row {
         let largest = self.all().map(|score| score.value.abs() + score.error).fold(0.0, f64::max);
         // There may be a block more than whole ones at each end of a mask's range, and the sink is one of its own.
         let blocks = (self.scores.len() / self.block + 3) as f64;
-        let rescaling = 6.0 * U * largest + 8.0 * U * blocks;
+        // A part's log-sum-exp errs as that of all, and so does the exponent that is computed from it.
+        let logarithm = (self.scores.len() as f64 + 1.0).ln() + 5.6;
+        let merging = if self.merged { 24.0 * U * (logarithm + largest) + 32.0 * U } else { 0.0 };
+        let rescaling = 6.0 * U * largest + 8.0 * U * blocks + merging;
         // The largest score of a correct kernel may be another one; all of its scores err.
         self.all().map(move |score| {
             let exponent = score.error + 3.0 * U * score.value.abs() + 3.0 * U * largest + rescaling;

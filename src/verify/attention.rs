@@ -16,7 +16,9 @@ pub mod backward;
 
 use std::time::Duration;
 
-use attention::{Attention, AttentionCall, AttentionProblem, HeadsRef, Lengths, Packed, Scope};
+use attention::{
+    Attention, AttentionCall, AttentionProblem, HeadsRef, Lengths, Merge, MergeCall, Packed, Parts, Scope,
+};
 #[cfg(feature = "records")]
 use attention::{AttentionRequest, AttentionSpec};
 use collective::Bounded;
@@ -58,6 +60,8 @@ pub struct Case {
     /// Queries and keys of each sequence, if lengths differ. The keys and values of a sequence without queries are NaN:
     /// no other sequence may be affected.
     pub lengths: Option<Vec<[u32; 2]>>,
+    /// Parts into which keys are divided, if the kernel has `parts=on`. O is then what [`Merge`] makes of them.
+    pub parts: u32,
     /// How all tensors lie in memory.
     pub layout: Layout,
     /// What Q and K contain.
@@ -243,7 +247,8 @@ pub struct Uploaded<'a> {
     kernel: &'a Attention,
     /// Q, K, V and O.
     tensors: [Tensor; 4],
-    buffers: [Buffer; 8],
+    buffers: [Buffer; 10],
+    merge: Option<(Merge, MergeCall)>,
     sinks: Vec<f32>,
     sequences: Vec<Sequence>,
     /// The call.
@@ -302,6 +307,7 @@ impl Case {
         Self {
             problem,
             lengths: None,
+            parts: 1,
             layout,
             values,
             counts: Vec::new(),
@@ -317,7 +323,12 @@ impl Case {
     /// The first wrong result, or why the engine could not run it.
     pub fn check(&self, engine: &mut dyn Engine, kernel: &Attention) -> Result<Checked, AttentionFault> {
         let uploaded = self.upload(engine, kernel)?;
-        let time = kernel.run(engine, &uploaded.call);
+        let time = kernel.run(engine, &uploaded.call).and_then(|time| {
+            if let Some((merge, call)) = &uploaded.merge {
+                merge.run(engine, call)?;
+            }
+            Ok(time)
+        });
         let checked = time.map_err(AttentionFault::from).and_then(|time| {
             let checked = uploaded.compare(engine)?;
             Ok(Checked { time, ..checked })
@@ -344,7 +355,8 @@ impl Case {
                 (1, sequences.last().map_or([0; 2], |last| [0, 1].map(|i| last.before[i] + last.rows[i])))
             }
         };
-        let (output, [heads, shared]) = (named(spec.output), problem.heads);
+        let [heads, shared] = problem.heads;
+        let output = named(if spec.parts { spec.format } else { spec.output });
         let stored = AttentionProblem { batch, queries, keys, ..problem };
         let [q, mut k, mut v] = self.operands(&stored, named(spec.format), spec.head);
         if spec.lengths == Lengths::Packed {
@@ -368,6 +380,8 @@ impl Case {
             let begins = sequences.iter().map(|of| of.before[i]).chain([[queries, keys][i]]);
             begins.flat_map(u32::to_le_bytes).collect()
         };
+        let parts = if spec.parts { self.parts } else { 0 };
+        let rows_of_parts = o.rows() * parts as usize + 1;
         let buffers = [
             engine.upload(&q.bytes)?,
             engine.upload(&k.bytes)?,
@@ -377,6 +391,8 @@ impl Case {
             engine.upload(&sinks.iter().flat_map(|sink| sink.to_le_bytes()).collect::<Vec<_>>())?,
             engine.upload(&table(0))?,
             engine.upload(&table(1))?,
+            engine.upload(&[0xff; 4].repeat(rows_of_parts * spec.head[1] as usize))?,
+            engine.upload(&[0xff; 4].repeat(rows_of_parts))?,
         ];
         let tensors = [q, k, v, o];
         let [q, k, v, o] = core::array::from_fn(|i| tensors[i].placed(buffers[i].address));
@@ -390,7 +406,15 @@ impl Case {
         if spec.lengths == Lengths::Packed {
             call.packed = Packed { begins: [buffers[6].address, buffers[7].address], rows: [queries, keys] };
         }
-        Ok(Uploaded { case: self, kernel, tensors, buffers, sinks, sequences, call })
+        let mut merge = None;
+        if let Some(kernel) = Merge::new(spec.format, spec.head[1]).ok().filter(|_| spec.parts) {
+            let stride = tensors[3].rows() as u64 * u64::from(spec.head[1]);
+            call.parts = Parts { count: parts, stride };
+            call.o = HeadsRef::heads_first(buffers[8].address, [heads, queries, spec.head[1]]);
+            call.log_sum_exp = buffers[9].address;
+            merge = Some((kernel, MergeCall::of(&call, o, buffers[4].address)));
+        }
+        Ok(Uploaded { case: self, kernel, tensors, buffers, sinks, sequences, merge, call })
     }
 
     /// Q, K and V.
@@ -497,6 +521,9 @@ impl Uploaded<'_> {
         let first = (first * shared + h / (heads / shared)) as usize * all_keys as usize + before[1] as usize;
         let query = q.values(index);
         let (mut row, mut values) = (Row::new(q.format, spec.tile[1]), Vec::new());
+        if spec.parts {
+            row.merge();
+        }
         if spec.sinks {
             row.sink(self.sinks[h as usize].into());
         }

@@ -24,6 +24,8 @@ struct Parameters<'f> {
     /// Queries and keys of a sequence; the most, if lengths differ.
     most: [Value<'f, u32>; 2],
     packed: Option<Lengths<'f>>,
+    /// Parts of keys, the bytes from one part's O to the next one, and the rows of a part.
+    parts: Option<(Value<'f, u32>, [Value<'f, u64>; 2])>,
     /// Heads of tiles: those of Q, or groups of these that are rows of one tile.
     heads: Value<'f, u32>,
     /// Heads of tiles per head of K and V.
@@ -76,6 +78,8 @@ struct QueryTile<'f> {
     /// Queries and keys of its sequence, and the rows before these in packed tensors.
     lengths: [Value<'f, u32>; 2],
     before: [Value<'f, u32>; 2],
+    /// The part of its keys, if these are divided.
+    part: Option<Value<'f, u32>>,
     /// Whether there is such a tile; `None` if there always is.
     exists: Option<Value<'f, bool>>,
     /// Blocks of keys, from the first to one past the last; at least one. If no query sees a key, it is the one after
@@ -164,17 +168,18 @@ impl<'f> CurrentTile<'f> {
         let QueryTile { row, head, batch, blocks, whole, lengths, before, .. } = self.of;
         let ([row, head, batch], blocks, whole) =
             ([row, head, batch].map(&mut next), blocks.map(&mut next), whole.map(&mut next));
+        let part = self.of.part.map(&mut next);
         let (lengths, before) = (lengths.map(&mut next), before.map(&mut next));
-        QueryTile { row, head, batch, blocks, whole, lengths, before, ..self.of }
+        QueryTile { part, row, head, batch, blocks, whole, lengths, before, ..self.of }
     }
 }
 
 impl<'f> QueryTile<'f> {
     /// What differs from tile to tile.
     fn numbers(&self) -> impl Iterator<Item = Value<'f, u32>> {
-        let Self { row, head, batch, blocks, whole, lengths, before, exists, .. } = *self;
+        let Self { row, head, batch, blocks, whole, part, lengths, before, exists, .. } = *self;
         let of_sequence = exists.map(|_| [lengths, before]).into_iter().flatten().flatten();
-        [row, head, batch].into_iter().chain(blocks).chain(whole).chain(of_sequence)
+        [row, head, batch].into_iter().chain(blocks).chain(whole).chain(part).chain(of_sequence)
     }
 }
 
@@ -224,6 +229,8 @@ impl<'f> Parameters<'f> {
             rows: ["all_queries", "all_keys"].map(|name| f.param(name)),
             batch: f.param("batch"),
         });
+        let parts = || (f.param("parts"), ["o_part", "part_rows"].map(|name| f.number(name)));
+        let parts = plan.spec.parts.then(parts);
         let [queries, keys, heads, share, tiles, across, section] =
             ["queries", "keys", "heads", "share", "tiles", "across", "section"].map(|name| f.param(name));
         let [scale, to_log2, to_ln] = ["scale", "to_log2", "to_ln"].map(|name| f.param(name));
@@ -236,6 +243,7 @@ impl<'f> Parameters<'f> {
             sinks,
             most: [queries, keys],
             packed,
+            parts,
             heads,
             share,
             tiles,
@@ -289,12 +297,14 @@ impl<'f> Kernel<'_, 'f> {
     /// The tile with this number. Of each section of heads, the last queries come first if these see the most keys.
     fn query_tile(&self, index: Value<'f, u32>) -> QueryTile<'f> {
         let (f, grows) = (self.f, self.scores.grows());
-        let Parameters { most, packed, heads, tiles, across, section, .. } = self.parameters;
+        let Parameters { most, packed, parts, heads, tiles, across, section, .. } = self.parameters;
         let of_section = section * across;
         let before = index / of_section;
         let (within, first) = (index - before * of_section, before * section);
         let together = (tiles / across - first).min(section);
         let (tile, head) = (within / together, first + within % together);
+        let part = parts.map(|(count, _)| head % count);
+        let head = parts.map_or(head, |(count, _)| head / count);
         let queries = self.queries_per_tile();
         let Some(lengths) = packed else {
             let tile = if grows { across - 1 - tile } else { tile };
@@ -305,6 +315,7 @@ impl<'f> Kernel<'_, 'f> {
                 batch: head / heads,
                 lengths: most,
                 before: [zero; 2],
+                part,
                 exists: None,
                 blocks: [zero; 2],
                 whole: [zero; 2],
@@ -323,6 +334,7 @@ impl<'f> Kernel<'_, 'f> {
             batch,
             lengths: [count_q, count_k],
             before: [before_q, before_k],
+            part,
             exists: Some(exists),
             blocks: [zero; 2],
             whole: [zero; 2],
@@ -351,6 +363,16 @@ impl<'f> Kernel<'_, 'f> {
         // Without keys, a block that tensor copies fill with zeros, of which nothing is seen.
         let (some, beyond) = (begin.less_than(end), keys.max(1).div_ceil(block));
         let blocks = [blocks[0].where_or(some, beyond), blocks[1].where_or(some, beyond + 1)];
+        let blocks = match (tile.part, self.parameters.parts) {
+            (Some(part), Some((parts, _))) => {
+                let each = (blocks[1] - blocks[0] + parts - 1) / parts;
+                let begin = (blocks[0] + part * each).min(blocks[1]);
+                let end = (begin + each).min(blocks[1]);
+                let some = begin.less_than(end);
+                [begin.where_or(some, beyond), end.where_or(some, beyond + 1)]
+            }
+            _ => blocks,
+        };
         let all = self.scores.seen_by_all(&scope, ends);
         let from_first = all[0].known_bits() == Some(0);
         let [begin, end] = inside(all);

@@ -184,7 +184,7 @@ impl<'f> Softmax<'f> {
         thread: Value<'f, u32>,
     ) {
         let f = self.f;
-        let super::Parameters { most, packed, heads, log_sum_exp, sinks, to_log2, to_ln, .. } =
+        let super::Parameters { most, packed, parts, heads, log_sum_exp, sinks, to_log2, to_ln, .. } =
             kernel.parameters;
         let places = self.rows.iter().map(|row| kernel.query(&unit, self.first[0] + row.offset));
         let places: Vec<_> = places.collect();
@@ -196,6 +196,9 @@ impl<'f> Softmax<'f> {
             // In units of the exponent of 2, as the sink.
             let (sink, before) =
                 (f.load_global::<f32>(sinks + head.mul_wide(4u32), 0) * LOG2_E, row.most * to_log2);
+            // The sink is one of the first part's scores.
+            let none = f.constant(f32::NEG_INFINITY);
+            let sink = unit.part.map_or(sink, |part| sink.where_or(part.equals(0), none));
             let most = Real::max(before, sink);
             let base = f.constant(0.0).where_or(most.equals(f32::NEG_INFINITY), most);
             let kept = exp2(before - base);
@@ -217,6 +220,10 @@ impl<'f> Softmax<'f> {
                     let before = match packed {
                         None => (unit.batch * (heads * kernel.plan.spec.pack) + head).mul_wide(most[0]),
                         Some(lengths) => head.mul_wide(lengths.rows[0]) + unit.before[0].cast::<u64>(),
+                    };
+                    let before = match (unit.part, parts) {
+                        (Some(part), Some((_, [_, rows]))) => before + part.cast::<u64>() * rows,
+                        _ => before,
                     };
                     f.store_global(log_sum_exp + (before + at.cast::<u64>()) * 4, 0, [value]);
                 });

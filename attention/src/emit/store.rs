@@ -141,6 +141,10 @@ impl<'a, 'f> Store<'a, 'f> {
                     None => unit.batch.cast::<u64>() * sequence,
                     Some(_) => unit.before[0].cast::<u64>() * stride,
                 };
+                let before = match (unit.part, self.kernel.parameters.parts) {
+                    (Some(part), Some((_, [of_part, _]))) => before + part.cast::<u64>() * of_part,
+                    _ => before,
+                };
                 let first = address + before + head.cast::<u64>() * head_stride;
                 let base = first + at.cast::<u64>() * stride + row.column.mul_wide(format.bytes());
                 let offset = |column: u32| (column * format.bytes()).cast_signed();
