@@ -37,7 +37,23 @@ pub(crate) fn max_rows(given: &Given, rows: &[u32]) -> Result<Option<u32>, Failu
     }
 }
 
+/// The sum of the extents that an option gives to groups.
+pub(crate) fn total(option: &str, of: &str, extents: impl Iterator<Item = u32>) -> Result<u32, Failure> {
+    let all: u64 = extents.map(u64::from).sum();
+    u32::try_from(all).ok().filter(|&all| all > 0 && all <= i32::MAX as u32).ok_or_else(|| {
+        Failure::usage(format!(
+            "{option} has {all}{of} in all; 1 to 2147483647 were needed, in groups of any size"
+        ))
+    })
+}
+
 impl Launched {
+    /// GEMMs of one shape.
+    pub(crate) fn shape(one: GemmProblem, batch: Option<u32>) -> Self {
+        let form = if batch.is_some() { Form::Batched } else { Form::Single };
+        Self { form, one, groups: Vec::new(), batch: batch.unwrap_or(1), max_rows: 0 }
+    }
+
     /// Takes the options. `missing` is the extent that is not given, by its name.
     ///
     /// # Errors
@@ -54,9 +70,9 @@ impl Launched {
             Some("k-groups") => GemmProblem { m: extent("m")?, n: extent("n")?, k: 0 },
             _ => GemmProblem { m: extent("m")?, n: extent("n")?, k: extent("k")? },
         };
-        let launched = Self { form: Form::Single, one, groups: Vec::new(), batch: 1, max_rows: 0 };
+        let launched = Self::shape(one, None);
         Ok(match several {
-            Some("batch") => Self { form: Form::Batched, batch: given.get("batch").unwrap_or(1), ..launched },
+            Some("batch") => Self::shape(one, given.get("batch")),
             Some("rows") => {
                 let rows = given.list::<u32>("rows");
                 let max_rows = max_rows(given, &rows)?;

@@ -68,19 +68,28 @@ impl Choice {
     }
 }
 
-/// An engine by its name, or why there is none.
-pub(crate) type Found = (&'static str, Result<Box<dyn Engine>, EngineError>);
+/// An engine, or why it is missing.
+pub(crate) struct Found {
+    pub(crate) name: &'static str,
+    pub(crate) engine: Result<Box<dyn Engine>, EngineError>,
+    /// Why it was chosen.
+    pub(crate) why: String,
+}
 
 impl Engines {
-    /// The engines, of which only those of `all` may be missing.
+    /// The engines. Only the GPU of `all` may be missing.
     pub(crate) fn open(self) -> Result<Vec<Found>, Failure> {
         let gpu = || Gpu::new(0).map(|gpu| Box::new(gpu) as Box<dyn Engine>);
-        let emulator = ("emulator", Ok(Box::new(Emulator::new()) as Box<dyn Engine>));
+        let found = |name, engine| Found { name, engine, why: "as asked".to_owned() };
+        let emulator = found("emulator", Ok(Box::new(Emulator::new())));
         Ok(match self {
             Self::Emulator => vec![emulator],
-            Self::Gpu => vec![("gpu", Ok(gpu()?))],
-            Self::Auto => vec![gpu().map_or(emulator, |gpu| ("gpu", Ok(gpu)))],
-            Self::All => vec![emulator, ("gpu", gpu())],
+            Self::Gpu => vec![found("gpu", Ok(gpu()?))],
+            Self::Auto => match gpu() {
+                Ok(gpu) => vec![found("gpu", Ok(gpu))],
+                Err(error) => vec![Found { why: format!("no usable GPU here: {error}"), ..emulator }],
+            },
+            Self::All => vec![emulator, found("gpu", gpu())],
         })
     }
 }

@@ -8,7 +8,7 @@ use falchion::attention::Attention;
 use falchion::verify::family::{self, Reference};
 use kernel::{Card, Engine, Family, Machine, Predicted};
 
-use crate::engine::{Engines, machine};
+use crate::engine::{Engines, Found, machine};
 use crate::options::{Given, Verb};
 use crate::output::{is_stdout, out};
 use crate::{Failure, bench, files, trace};
@@ -157,7 +157,7 @@ fn verify<K: Reference>(given: &Given) -> Result<(), Failure> {
     let (own, problems) = (kernel::<K>(given)?, problems::<K>(given)?);
     given.finish(&format!("--family {}", K::NAME))?;
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
-    for (at, engine) in engines.open()? {
+    for Found { name: at, engine, .. } in engines.open()? {
         let mut engine = match engine {
             Ok(engine) => engine,
             Err(error) => {

@@ -10,11 +10,11 @@ use emulator::{Numerics, Schedule};
 use falchion::verify::tables::{Case, Repeated, Share, Verdict, tables};
 
 use falchion::verify::random::{self, Place, Trial, trial_of};
-use kernel::{AnyGemm, Emulator, Engine, Gpu};
+use kernel::{AnyGemm, Emulator, Gpu};
 use rayon::prelude::*;
 
 use self::instructions::Files;
-use crate::engine::Engines;
+use crate::engine::{Engines, Found};
 use crate::options::{Given, Verb};
 use crate::output::{out, shortened};
 use crate::{Command, Failure, catalogue, named};
@@ -114,47 +114,32 @@ impl VerifyArgs {
                 "no case or kernel of --suite {suite} has `{filter}` in its name; --suite all has every case"
             )));
         }
-        let mut why = "as asked".to_owned();
-        let gpu = match self.engine {
-            Engines::Emulator => None,
-            Engines::Gpu => Some(Ok(Gpu::new(0)?)),
-            Engines::Auto => match Gpu::new(0) {
-                Ok(gpu) => Some(Ok(gpu)),
-                Err(error) => {
-                    why = format!("no usable GPU here: {error}");
-                    None
-                }
-            },
-            Engines::All => Some(Gpu::new(0)),
-        };
-        let emulate = matches!(self.engine, Engines::Emulator | Engines::All) || gpu.is_none();
-        let mut count = Count::default();
-        let mut out = out();
+        let (mut count, mut out) = (Count::default(), out());
         let mut emulated: Vec<Verdict> = Vec::new();
-        if emulate {
-            writeln!(out, "engine: {} ({why})", Emulator::new().describe())?;
-            let verdicts: Vec<_> = shares.par_iter().map(|share| self.emulate(share)).collect();
-            for (share, verdict) in shares.iter().zip(verdicts) {
-                count.line(&mut out, "emulator", share, &verdict)?;
-                emulated.push(verdict);
-            }
-        }
-        match gpu {
-            None => {}
-            Some(Ok(mut gpu)) => {
-                writeln!(out, "engine: {}", gpu.describe())?;
-                for (i, share) in shares.iter().enumerate() {
-                    let mut verdict = share.run_times(&mut gpu, self.repeated());
-                    let other = emulated.get(i).is_some_and(|emulated| emulated.digest != verdict.digest);
-                    if self.exact && other && verdict.failure.is_none() {
-                        verdict.failure = Some("other bits than the emulator's".to_owned());
-                    }
-                    count.line(&mut out, "gpu", share, &verdict)?;
+        for Found { name, engine, why } in self.engine.open()? {
+            let mut engine = match engine {
+                Ok(engine) => engine,
+                Err(error) => {
+                    writeln!(out, "skip {} cases on a GPU: {error}", shares.len())?;
+                    count.skipped += shares.len();
+                    continue;
                 }
+            };
+            writeln!(out, "engine: {} ({why})", engine.describe())?;
+            if name == "emulator" {
+                emulated = shares.par_iter().map(|share| self.emulate(share)).collect();
+                for (share, verdict) in shares.iter().zip(&emulated) {
+                    count.line(&mut out, name, share, verdict)?;
+                }
+                continue;
             }
-            Some(Err(error)) => {
-                writeln!(out, "skip {} cases on a GPU: {error}", shares.len())?;
-                count.skipped += shares.len();
+            for (i, share) in shares.iter().enumerate() {
+                let mut verdict = share.run_times(&mut *engine, self.repeated());
+                let other = emulated.get(i).is_some_and(|emulated| emulated.digest != verdict.digest);
+                if self.exact && other && verdict.failure.is_none() {
+                    verdict.failure = Some("other bits than the emulator's".to_owned());
+                }
+                count.line(&mut out, name, share, &verdict)?;
             }
         }
         count.close(&mut out)

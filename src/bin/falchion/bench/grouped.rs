@@ -20,6 +20,7 @@ use super::arena;
 use super::contest::{Contest, Planned, View, plain};
 use super::measure::Protocol;
 use super::report::Figure;
+use crate::call::total;
 use crate::engine::machine;
 use crate::output::out;
 use crate::{Failure, catalogue, memory};
@@ -58,7 +59,7 @@ impl Layer {
     /// Groups of rows, each with weights of its own.
     pub(super) fn of_rows(types: Types, rows: &[u32], [n, k]: [u32; 2]) -> Result<Self, Failure> {
         let groups: Vec<_> = rows.iter().map(|&m| GemmProblem { m, n, k }).collect();
-        let m = total("--rows", " rows", rows)?;
+        let m = total("--rows", " rows", rows.iter().copied())?;
         Self { types, majors: [Major::K; 2], whole: GemmProblem { m, n, k }, groups, along_k: false }
             .possible()
     }
@@ -71,7 +72,7 @@ impl Layer {
         [m, n]: [u32; 2],
     ) -> Result<Self, Failure> {
         let groups: Vec<_> = lengths.iter().map(|&k| GemmProblem { m, n, k }).collect();
-        let k = total("--k-groups", "", lengths)?;
+        let k = total("--k-groups", "", lengths.iter().copied())?;
         Self { types, majors, whole: GemmProblem { m, n, k }, groups, along_k: true }.possible()
     }
 
@@ -210,7 +211,8 @@ impl Layer {
         if let Some(of_one) = &of_one {
             plans = self.plans(gpu, peer, product, first)?;
             if let Some(plans) = &plans {
-                contest.add(format!("cuBLASLt, graph of {}", plans.len()), self.graphs(gpu, plans, sets)?);
+                let calls = first.iter().map(|set| self.products(set).len()).sum::<usize>();
+                contest.add(format!("cuBLASLt, graph of {calls}"), self.graphs(gpu, plans, sets)?);
             }
             of_one.fastest(&mut contest, "cuBLASLt, one product")?;
         }
@@ -264,16 +266,6 @@ impl Layer {
 
 /// cuBLASLt's plans of GEMMs of several shapes.
 type Plans = BTreeMap<[u32; 3], Planned>;
-
-/// The sum of extents of an option.
-fn total(option: &str, of: &str, extents: &[u32]) -> Result<u32, Failure> {
-    let all: u64 = extents.iter().copied().map(u64::from).sum();
-    u32::try_from(all).ok().filter(|&all| all > 0 && all <= i32::MAX as u32).ok_or_else(|| {
-        Failure::usage(format!(
-            "{option} has {all}{of} in all; 1 to 2147483647 were needed, in groups of any size"
-        ))
-    })
-}
 
 /// Our kernels for experts, K-major.
 fn ours(types: Types) -> Vec<AnyGemm> {

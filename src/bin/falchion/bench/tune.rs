@@ -20,11 +20,12 @@ use super::contest::{Contest, Peers, View};
 use super::measure::{Protocol, State};
 use super::report::{self, Figure};
 use super::suites;
+use crate::call::Launched;
 use crate::engine::machine;
 use crate::options::{Given, Verb};
 use crate::output::out;
 use crate::types::TypeArgs;
-use crate::{Command, Failure, call, catalogue, family, files, types};
+use crate::{Command, Failure, catalogue, family, files, types};
 use job::Job;
 use seen::{Others, Timed, Tuned};
 
@@ -71,8 +72,7 @@ impl TuneArgs {
         let budget = given.value::<u32>("budget") as usize;
         let known = if given.flag("no-records") { Known::Nothing } else { Known::Shipped };
         let (seconds, path) = (given.get::<u64>("seconds"), given.get::<PathBuf>("jsonl"));
-        let same = given.flag("reproducible");
-        let jobs: Vec<Job> = args.jobs(given, types)?.into_iter().map(|job| job.reproducible(same)).collect();
+        let jobs = args.jobs(given, types)?;
         given.finish(if given.has("rows") { "--rows" } else { "--shape and --shapes" })?;
         // The kernels to measure for each problem, with their predicted times.
         let candidates = |job: &Job| -> Result<Vec<Ranked>, Failure> {
@@ -119,19 +119,17 @@ impl TuneArgs {
 
     /// The problems to tune, in order.
     fn jobs(&self, given: &Given, types: Types) -> Result<Vec<Job>, Failure> {
-        let fusion = given.get::<Formula>("epilogue");
+        let with = (given.get::<Formula>("epilogue"), given.flag("reproducible"));
         catalogue::multiplied_as_they_lie(types, &self.layout)?;
         types::sparse_as_it_lies(types, &self.layout, given.has("rows"))?;
         let majors = catalogue::majors(&self.layout);
-        if given.has("rows") {
-            let missing = || Failure::usage("--rows needs --n and --k");
-            let extents = given.get("n").zip(given.get("k")).ok_or_else(missing)?;
-            let rows = given.list::<u32>("rows");
-            let job = Job::of_rows(types, majors, fusion, (&rows, extents.0, extents.1))?;
-            return Ok(vec![job.in_buffers(call::max_rows(given, &rows)?)?]);
-        }
-        let (shapes, batch) = (shapes(given)?, given.get("batch"));
-        shapes.into_iter().map(|shape| Job::new(types, majors, fusion, (shape, batch))).collect()
+        let launched = if given.has("rows") {
+            vec![Launched::read(given, |_| Err(Failure::usage("--rows needs --n and --k")))?]
+        } else {
+            let batch = given.get("batch");
+            shapes(given)?.into_iter().map(|shape| Launched::shape(shape, batch)).collect()
+        };
+        launched.into_iter().map(|launched| Job::new(types, majors, with, launched)).collect()
     }
 
     fn measure(

@@ -4,12 +4,12 @@
 use std::io::{self, Write};
 
 use falchion::verify::{Bench, FusedGemm, fused_catalogue};
-use kernel::{Emulator, Engine, GemmProblem, Gpu};
+use kernel::{Emulator, Engine, GemmProblem};
 use rayon::prelude::*;
 
 use super::{Count, VerifyArgs};
 use crate::Failure;
-use crate::engine::Engines;
+use crate::engine::Found;
 use crate::output::shortened;
 
 /// Problems with full tiles, and with partial tiles at the edges.
@@ -34,29 +34,21 @@ impl VerifyArgs {
         let run = |engine: &mut dyn Engine, (kernel, problem): &(FusedGemm, GemmProblem)| {
             kernel.check(&mut Bench::new(engine, self.seed), *problem)
         };
-        let gpu = match self.engine {
-            Engines::Emulator => None,
-            Engines::Gpu => Some(Ok(Gpu::new(0)?)),
-            Engines::Auto => Gpu::new(0).ok().map(Ok),
-            Engines::All => Some(Gpu::new(0)),
-        };
-        if matches!(self.engine, Engines::Emulator | Engines::All) || gpu.is_none() {
-            let results: Vec<_> = cases.par_iter().map(|case| run(&mut Emulator::new(), case)).collect();
-            for (case, result) in cases.iter().zip(results) {
-                count.fused(out, "emulator", case, result.map(|checked| checked.ratio))?;
-            }
-        }
-        match gpu {
-            None => {}
-            Some(Ok(mut gpu)) => {
-                for case in &cases {
-                    let result = run(&mut gpu, case);
-                    count.fused(out, "gpu", case, result.map(|checked| checked.ratio))?;
+        for Found { name, engine, .. } in self.engine.open()? {
+            let results: Vec<_> = match engine {
+                // The cases are independent: each has an emulator of its own.
+                Ok(_) if name == "emulator" => {
+                    cases.par_iter().map(|case| run(&mut Emulator::new(), case)).collect()
                 }
-            }
-            Some(Err(error)) => {
-                writeln!(out, "skip {} fused kernels on a GPU: {error}", cases.len())?;
-                count.skipped += cases.len();
+                Ok(mut gpu) => cases.iter().map(|case| run(&mut *gpu, case)).collect(),
+                Err(error) => {
+                    writeln!(out, "skip {} fused kernels on a GPU: {error}", cases.len())?;
+                    count.skipped += cases.len();
+                    continue;
+                }
+            };
+            for (case, result) in cases.iter().zip(results) {
+                count.fused(out, name, case, result.map(|checked| checked.ratio))?;
             }
         }
         Ok(())
