@@ -20,6 +20,7 @@ use falchion::collective::{Batch, Mainloop, Matrix};
 use falchion::emulator::Schedule;
 use falchion::kernel::disk::records::{Measurement, RecordsOf};
 use falchion::kernel::disk::{Cache, Key};
+use falchion::kernel::driver::{Context, Tuning, tuned};
 use falchion::kernel::{Machine, OwnGemm, Predicted};
 use falchion::prelude::*;
 use falchion::verify::family::{self, Inputs, Proof, Reference};
@@ -70,6 +71,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let rows = |rows, columns| Rows { rows, columns };
     family::<RmsNorm>(&mut engine, &[rows(7, 264), rows(40, 1000), rows(0, 8)], ("warps=2", rows(5, 264)))?;
+    measured::<RmsNorm>(&[rows(32768, 1024), rows(4096, 16384)])?;
     let of = |m, n, k| GemmProblem { m, n, k };
     let problems = [of(130, 72, 200), of(64, 64, 64), of(0, 8, 8), of(8, 8, 0)];
     family::<OwnGemm<DualGemm>>(&mut engine, &problems, ("64x64-pingpong", of(200, 64, 136)))?;
@@ -117,6 +119,17 @@ fn family<K: Reference>(
     let times: Vec<_> = kept.lookup(&K::problem(&small)).iter().map(|of| (of.spec.clone(), of.microseconds)).collect();
     let best = K::measured(&small, &machine, &times).ok_or("it was kept")?;
     assert_eq!((best.kernel.spec(), best.microseconds), (Some(spec), 2.5));
+    Ok(())
+}
+
+/// On a card, if there is one, the tuner measures a family as it measures GEMMs.
+fn measured<K: Reference>(requests: &[K::Request<'static>]) -> Result<(), Box<dyn Error>> {
+    let Ok(context) = Context::primary(0) else { return Ok(()) };
+    for request in requests {
+        let tuned = tuned::<K>(&context, request, Tuning::default())?;
+        family::check(&mut Gpu::new(0)?, tuned.loaded.kernel(), request, (1, 64))?;
+        println!("{}: {:?}, {:?}", K::problem(request), tuned.loaded.kernel().spec(), tuned.chosen);
+    }
     Ok(())
 }
 

@@ -1,38 +1,68 @@
-//! Kernels that are no GEMM: those that transpose and compress operands.
+//! Kernels that are no GEMM: those that transpose and compress operands, and attention.
 
+use attention::{Attention, AttentionProblem, AttentionRequest};
 use collective::{Format, MatrixRef, sparse};
 use emulator::Memory;
 use kernel::operands::{Fill, Places};
-use kernel::{Compress, Compression, Kernel, Program, Transpose, Transposition};
+use kernel::{Compress, Compression, Family, Kernel, Program, Transpose, Transposition};
 use ptx::{Function, VerifyError};
 
 use super::subject::Subject;
 use super::trial::Case;
 
 /// A kernel and the calls of its problems, with addresses of no memory.
-struct Preparation<K, C> {
+struct Calls<K, C> {
     name: String,
     kernel: K,
     calls: Vec<C>,
     /// Number of calls whose first input is made sparse, and the bytes of its elements: every other element is
     /// zero.
     pruned: (usize, usize),
+    /// Number of resident clusters.
+    slots: u32,
 }
 
-/// The kernels: one of each element size.
+/// Specs of attention, of which the program differs in how warps wait for each other.
+const ATTENTION: [&str; 4] = [
+    "d=64 tile=64x64",
+    "d=64 tile=128x64 mask=causal",
+    "d=64 tile=128x64 mask=causal overlap=on turns=off",
+    "d=64 tile=64x64 store=direct stages=1",
+];
+
+/// Kernels of attention. Two CTAs have several tiles each: with one block of keys, with more of them than a ring has stages, and whole and
+/// partial ones.
+fn attention() -> impl Iterator<Item = Box<dyn Subject>> {
+    ATTENTION.into_iter().filter_map(|text| {
+        let kernel = Attention::of_spec(&text.parse().ok()?).ok()?;
+        let spec = kernel.plan().spec;
+        let call = |(heads, lengths): ([u32; 2], [u32; 2])| {
+            let problem =
+                AttentionProblem { heads, ..AttentionProblem::new(1, heads[0], lengths, spec.head[0]) };
+            let request = AttentionRequest::new(problem, spec.head[0]);
+            let request = AttentionRequest { mask: spec.mask, log_sum_exp: true, ..request };
+            Attention::call(&request)
+        };
+        let calls = [([2, 1], [70, 50]), ([4, 2], [130, 64]), ([2, 2], [200, 470])].map(call).to_vec();
+        let name = format!("attention {text}");
+        Some(Box::new(Calls { name, kernel, calls, pruned: (0, 1), slots: 2 }) as Box<dyn Subject>)
+    })
+}
+
+/// The kernels: those that prepare operands are one of each element size.
 pub(super) fn kernels() -> Vec<Box<dyn Subject>> {
     let of_sizes = [Format::E4m3, Format::Bf16, Format::Tf32, Format::F64];
     let transposes = of_sizes.into_iter().filter_map(|format| {
         let (name, kernel) = (format!("transpose-{}", format.name()), Transpose::of(format)?);
         let (calls, pruned) = (transpositions(), (0, 1));
-        Some(Box::new(Preparation { name, kernel, calls, pruned }) as Box<dyn Subject>)
+        Some(Box::new(Calls { name, kernel, calls, pruned, slots: 1 }) as Box<dyn Subject>)
     });
     let compresses = of_sizes.into_iter().filter_map(|format| {
         let (name, kernel) = (format!("compress-{}", format.name()), Compress::of(format).ok()?);
         let (calls, pruned) = (compressions(format), (2, format.bytes() as usize));
-        Some(Box::new(Preparation { name, kernel, calls, pruned }) as Box<dyn Subject>)
+        Some(Box::new(Calls { name, kernel, calls, pruned, slots: 1 }) as Box<dyn Subject>)
     });
-    transposes.chain(compresses).collect()
+    transposes.chain(compresses).chain(attention()).collect()
 }
 
 /// Whole and partial tiles, one and several matrices, rows at multiples of 16 bytes and others.
@@ -61,7 +91,7 @@ fn compressions(format: Format) -> Vec<Compression> {
     [(128, 256, 0), (70, 100, 2), (70, 200, 8), (5, 36, 0)].map(of).to_vec()
 }
 
-impl<K, C> Subject for Preparation<K, C>
+impl<K, C> Subject for Calls<K, C>
 where
     K: Kernel<C> + Send + Sync,
     C: Clone + Send + Sync,
@@ -86,7 +116,7 @@ where
             if i < pruned {
                 contents[0].chunks_exact_mut(2 * bytes).for_each(|pair| pair[..bytes].fill(0));
             }
-            let launch = self.kernel.launch(&call, 1).map_err(|error| error.to_string())?;
+            let launch = self.kernel.launch(&call, self.slots).map_err(|error| error.to_string())?;
             let mut launch = launch.ok_or("the problem has no elements")?;
             // As for more matrices than a grid's largest third dimension: the CTAs go on to other matrices.
             launch.grid.ctas[2] = launch.grid.ctas[2].div_ceil(2);
