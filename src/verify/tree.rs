@@ -29,13 +29,14 @@
 mod places;
 #[cfg(test)]
 mod tests;
+mod written;
 
 use core::ops::Range;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use collective::tree::{AnyNode, Host, Memory, Node, NodeError, Path, Reach, Scratch, Shape, Written};
+use collective::tree::{AnyNode, Host, Node, NodeError, Path, Reach, Scratch, Shape};
 use collective::{Bounded, Epilogue, EpilogueSpec, Evaluated, FormulaArguments, Treed};
 use kernel::{
     AnyGemm, Arguments, Buffer, Call, Engine, EngineError, EpilogueArgs, Gemm, GemmConfig, GemmProblem,
@@ -44,7 +45,10 @@ use kernel::{
 use reference::memory::{Compared, Contents, Fault, Writes};
 use reference::{Elements, Wanted};
 
+pub(super) use self::written::evaluated_bytes;
+
 use self::places::Places;
+use self::written::{Element, Output, POISON, Remembered, wanted, writes};
 use super::matrix::Fill;
 use super::product::{accumulators, formats, orders, random_scales, scaled};
 use super::session::Upload;
@@ -181,94 +185,6 @@ struct Subject<'a> {
     element: Element<'a>,
     host: OnHost<'a>,
 }
-
-/// Evaluates a tree for an element of D, and writes the value to an address.
-type Element<'a> = &'a dyn Fn(&mut Host<'_>, u64, [u32; 2]);
-
-/// D in device memory.
-#[derive(Clone, Copy)]
-struct Output {
-    shape: Shape,
-    address: u64,
-    /// Leading dimension in elements.
-    ld: u64,
-    /// Bytes per element.
-    bytes: u64,
-}
-
-impl Output {
-    fn element(&self, [row, column]: [u32; 2]) -> u64 {
-        self.address + (u64::from(row) * self.ld + u64::from(column)) * self.bytes
-    }
-
-    /// The memory of its rows.
-    fn rows(self) -> impl Iterator<Item = Range<u64>> {
-        let bytes = u64::from(self.shape.n) * self.bytes;
-        (0..self.shape.m).map(move |row| self.element([row, 0])..self.element([row, 0]) + bytes)
-    }
-
-    /// The first element that has the poison of before the run. `begin` is the address of its buffer.
-    fn unwritten(self, begin: u64, before: &[u8], after: &[u8]) -> Option<[u32; 2]> {
-        let poisoned = |bytes: &[u8]| bytes.iter().all(|&byte| byte == POISON);
-        (0..).zip(self.rows()).find_map(|(row, Range { start, end })| {
-            let part = (start - begin) as usize..(end - begin) as usize;
-            let elements = |bytes| <[u8]>::chunks_exact(bytes, self.bytes as usize);
-            let mut both = elements(before.get(part.clone())?).zip(elements(after.get(part)?));
-            let column = both.position(|(was, is)| poisoned(was) && poisoned(is))?;
-            Some([row, column as u32])
-        })
-    }
-}
-
-/// The host's copies of the uploads, as the memory that a tree reads.
-struct Remembered<'a>(&'a Contents);
-
-impl Memory for Remembered<'_> {
-    fn read(&self, address: u64, bytes: u32) -> Option<u64> {
-        self.0.read(address, bytes)
-    }
-}
-
-/// What a tree writes for some elements of D. `element` evaluates it for an element of D, and writes the value
-/// to an address.
-fn writes(
-    contents: &Contents,
-    accumulator: &dyn Fn([u32; 2]) -> Bounded,
-    (d, places): (Output, &Places),
-    element: Element<'_>,
-) -> Writes {
-    let memory = Remembered(contents);
-    let mut host = Host::new(d.shape, &memory, accumulator);
-    let mut of_d = BTreeMap::new();
-    for &row in &places.rows {
-        for &column in &places.columns {
-            let (at, address) = ([row, column], d.element([row, column]));
-            element(&mut host, address, at);
-            of_d.insert(address, at);
-        }
-    }
-    Writes::new(wanted(host), of_d)
-}
-
-/// What a tree has written, by address.
-fn wanted(host: Host<'_>) -> BTreeMap<u64, Wanted> {
-    let wanted = |(address, Written { format, unrounded, value })| {
-        let format = Format::named(format.name())?;
-        Some((address, Wanted { format, unrounded, value: value.value, error: value.error }))
-    };
-    host.finish().into_iter().filter_map(wanted).collect()
-}
-
-/// The most memory in bytes that evaluating a tree on a D of this shape needs, in addition to the matrices.
-/// `whole` says that the tree reduces all of D to one number.
-pub(super) fn evaluated_bytes(shape: Shape, whole: bool) -> u64 {
-    // Sums, expected values and places, in maps by address.
-    const EACH: u64 = 320;
-    EACH.saturating_mul(Places::at_most(shape, whole))
-}
-
-/// A byte that, repeated, is NaN in every float format.
-const POISON: u8 = 0xff;
 
 /// Number of bytes after a matrix that must not change.
 const GUARD: usize = 64;

@@ -14,8 +14,10 @@ use crate::output::{is_stdout, out};
 use crate::{Failure, bench, files, trace};
 
 /// The families. GEMM is the first: its commands have options of their own.
-const FAMILIES: [(&str, fn(Verb) -> Option<Run>); 2] =
-    [("gemm", |_| None), (Attention::NAME, of::<Attention>)];
+const FAMILIES: [(&str, Commands); 2] = [("gemm", |_| None), (Attention::NAME, of::<Attention>)];
+
+/// The commands of a family.
+type Commands = fn(Verb) -> Option<Run>;
 
 /// The names of the families.
 pub(crate) fn names() -> [&'static str; FAMILIES.len()] {
@@ -41,7 +43,17 @@ fn of<K: Reference>(verb: Verb) -> Option<Run> {
         Verb::Trace => Some(traced::<K>),
         Verb::Bench => Some(bench::family::<K>),
         Verb::Tune => Some(bench::tune::family::<K>),
-        _ => None,
+        Verb::Gemm
+        | Verb::Configs
+        | Verb::Calibrate
+        | Verb::Chart
+        | Verb::Compile
+        | Verb::Layout
+        | Verb::Schedule
+        | Verb::Explore
+        | Verb::Cache
+        | Verb::Trim
+        | Verb::Clear => None,
     }
 }
 

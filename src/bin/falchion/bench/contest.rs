@@ -60,10 +60,10 @@ impl<'p> Contest<'p> {
         kernel: &impl Kernel<C>,
         calls: &[C],
     ) -> Result<(), Failure> {
-        let candidate = Candidate::of(gpu, kernel, calls, self.operations).map_err(|error| match error {
-            EngineError::Call { source, .. } => Failure::usage(source),
-            other => other.into(),
-        })?;
+        let refused = |error: EngineError| {
+            if let EngineError::Call { source, .. } = &error { Failure::usage(source) } else { error.into() }
+        };
+        let candidate = Candidate::of(gpu, kernel, calls, self.operations).map_err(refused)?;
         if candidate.launches.is_empty() {
             return Err(Failure::usage("an empty product takes no time"));
         }

@@ -6,6 +6,7 @@
 //! operands are packed group by group.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io::Write;
 
 use collective::{Form, Record};
@@ -233,13 +234,9 @@ impl Layer {
         let mut plans = Plans::new();
         for (size, [a, b, d]) in sets.iter().flat_map(|set| self.products(set)) {
             let set = Call::of(size).a(a, 0).b(b, 0).d(d, 0).with(());
-            let shape = [size.m, size.n, size.k];
-            if !plans.contains_key(&shape) {
-                let Some(plan) = Planned::new(gpu, peer, &of(size), None, vec![set])? else {
-                    return Ok(None);
-                };
-                plans.insert(shape, plan);
-            }
+            let Entry::Vacant(entry) = plans.entry([size.m, size.n, size.k]) else { continue };
+            let Some(plan) = Planned::new(gpu, peer, &of(size), None, vec![set])? else { return Ok(None) };
+            entry.insert(plan);
         }
         Ok(Some(plans))
     }

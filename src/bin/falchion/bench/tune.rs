@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use collective::Formula;
 use falchion::verify;
+use falchion::verify::family::Reference;
 use kernel::disk::records::{Measurement, Records, RecordsOf};
 use kernel::driver::tune::{BURST, Inputs, REST, Screening};
-use kernel::{AnyGemm, Engine, Family, GemmProblem, Gpu, Known, Ranked, Request, Types};
+use kernel::{AnyGemm, Engine, GemmProblem, Gpu, Known, Ranked, Request, Types};
 
 use super::compilers::Compilers;
 use super::contest::{Contest, Peers, View};
@@ -191,10 +192,7 @@ fn time(figures: &[Figure], near: &[usize], kernel: usize) -> Option<f64> {
 }
 
 /// Tunes kernels of a family.
-pub(crate) fn family<K: Family>(given: &Given) -> Result<(), Failure>
-where
-    K: falchion::verify::family::Reference,
-{
+pub(crate) fn family<K: Reference>(given: &Given) -> Result<(), Failure> {
     let (budget, turns): (u32, u32) = (given.value("budget"), given.value("turns"));
     let protocol = protocol(turns as usize, given.flag("sustained"));
     let (problems, path) = (family::problems::<K>(given)?, given.get::<PathBuf>("jsonl"));

@@ -11,12 +11,12 @@ pub(super) fn page() -> Result<String, fmt::Error> {
          Every option has one name and one meaning in all commands. An option that does not apply is refused, never \
          ignored.\n\
          A file that is written may be `-`, standard output; the report then goes to standard error.\n\n\
-         This page is made from the table in `src/bin/falchion/options/table.rs`, by \
+         This page is made from the table in `src/bin/falchion/options/table`, by \
          `OPTIONS=write cargo test --all-features --bin falchion page`.\n\n\
          | option | value | unit | given | commands and defaults | meaning | needs one of | not with |\n\
          |---|---|---|---|---|---|---|---|\n",
     );
-    for row in ROWS {
+    for row in ROWS.iter() {
         let Row { unit, help, many, .. } = *row;
         let name = match (row.is_positional(), row.short) {
             (true, _) => row.value.to_owned(),

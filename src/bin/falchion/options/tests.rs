@@ -23,7 +23,7 @@ fn names_are_of_one_option_and_relations_of_options_that_exist() {
         names.dedup();
         assert_eq!(names.len(), count, "{}: {names:?}", command.verb.name());
     }
-    for row in ROWS {
+    for row in ROWS.iter() {
         for other in row.needs.iter().chain(row.excludes) {
             assert!(ROWS.iter().any(|row| row.name == *other), "{}: no option is {other}", row.name);
         }
