@@ -11,7 +11,8 @@
 //! has shapes of seed 60611 that were in no record, `later.jsonl` all 120 of seed 118877. `latest.jsonl` (seed 270612) and
 //! `added.jsonl` (seeds 270613 and 270614) have shapes that were in no record; those of `added.jsonl` come with the library since.
 //! `scaled_latest.jsonl` has block scales (seed 270611). Those with `h100` in their names are of H100s: `h100_drawn.jsonl` and
-//! `scaled_h100_drawn.jsonl` (seed 20261128, and shapes for which DeepGEMM was timed) are of one turn and come with the library, without 9 of 1332 timings that another process disturbed;
+//! `scaled_h100_drawn.jsonl` (seed 20261128, and shapes for which DeepGEMM was timed) are of one turn and come with the library, without 9 of 1332 timings that were disturbed;
+//! `scaled_h100_named.jsonl` has the named kernels of DeepGEMM's table in `docs/performance.md`, which `falchion bench` timed;
 //! `h100_kept.jsonl` (seed 20261127) has shapes that were in no record. `weights.jsonl` has
 //! GEMMs with quantised weights and the same GEMMs in `bf16`, and groups of rows of both. `fused.jsonl` has
 //! two fused epilogues at 40 drawn shapes each (seed 20261125), and `groups.jsonl` experts of equal and of

@@ -19,7 +19,12 @@ type Kernels = Vec<(String, String)>;
 const CARDS: [(&str, &str, &[&str], usize); 3] = [
     ("h200.txt", "bf16", &["fitted.jsonl", "added.jsonl"], 900),
     ("h100.txt", "bf16", &["h100.jsonl", "h100_latest.jsonl", "h100_drawn.jsonl"], 160),
-    ("h100_scaled.txt", "e4m3-1x128-128x128", &["scaled_h100.jsonl", "scaled_h100_drawn.jsonl"], 60),
+    (
+        "h100_scaled.txt",
+        "e4m3-1x128-128x128",
+        &["scaled_h100.jsonl", "scaled_h100_drawn.jsonl", "scaled_h100_named.jsonl"],
+        70,
+    ),
 ];
 
 fn path(name: &str) -> PathBuf {
