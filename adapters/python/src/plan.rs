@@ -1,5 +1,7 @@
 //! Which kernels there are for a GEMM, and what is known of each.
 
+use falchion::cute_rs::atom::{Major, smem};
+use falchion::cute_rs::draw::{Access, Picture};
 use falchion::kernel::{AnyGemm, Card, GemmProblem, Machine, Ranked, Request, Types, search};
 use pyo3::prelude::*;
 
@@ -26,6 +28,24 @@ impl Kernel {
         let spec = gemm.spec().map_or_else(|| gemm.entry_name(), |spec| spec.to_string());
         Self { gemm, spec, microseconds, reason }
     }
+}
+
+impl Kernel {
+    /// Eight rows of A's tile, or columns where these are contiguous, as a picture of banks.
+    fn banks(&self) -> Option<String> {
+        let a = &self.gemm.plan().operands[0];
+        let width = a.swizzle().elements(a.bits());
+        let (mn, k) = if a.major() == Major::K { (8, width) } else { (width, 8) };
+        let tile = smem::tile(a.major(), a.swizzle(), a.bits(), mn, k).ok()?;
+        Picture::of_banks(&tile, a.bits(), &Access::column(0, 16))
+            .ok()
+            .map(|picture| picture.svg().replacen("<svg", "<svg style=\"max-width:100%;height:auto\"", 1))
+    }
+}
+
+/// Text between tags.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[pymethods]
@@ -67,6 +87,44 @@ impl Kernel {
         let program =
             program.map_err(|error| pyo3::exceptions::PyRuntimeError::new_err(error.to_string()))?;
         Ok(program.text().to_owned())
+    }
+
+    /// The kernel in a notebook: its numbers, how a tile of A lies in the banks of shared memory, its type and its program.
+    fn _repr_html_(&self) -> PyResult<String> {
+        let (plan, (m, n, k)) = (self.gemm.plan(), self.tile());
+        let registers = plan.registers;
+        let rows = [
+            ("spec", self.spec.clone()),
+            ("predicted or measured", format!("{:.1} us: {}", self.microseconds, self.reason)),
+            ("tile", format!("{m} x {n} x {k} elements of M, N and K per CTA")),
+            ("cluster", format!("{} x {} CTAs", plan.mainloop.cluster[0], plan.mainloop.cluster[1])),
+            ("ring", format!("{} stages of {} bytes", plan.ring.stages, plan.ring.stage_bytes)),
+            ("threads", format!("{} per CTA, {} bytes of shared memory", plan.threads, plan.shared_bytes)),
+            (
+                "registers",
+                format!(
+                    "{} of a producer's thread, {} of a consumer's",
+                    registers.producer, registers.consumer
+                ),
+            ),
+            ("tiles", self.gemm.schedule()),
+        ];
+        let row = |(name, value): (&str, String)| {
+            format!(
+                "<tr><th style=\"text-align:left\">{name}</th><td style=\"text-align:left\">{}</td></tr>",
+                escaped(&value)
+            )
+        };
+        let picture = self
+            .banks()
+            .map(|svg| format!("<p>Eight rows of A in shared memory, coloured by bank:</p>{svg}"));
+        Ok(format!(
+            "<table>{}</table>{}<details><summary>Rust type</summary><code>{}</code></details><details><summary>PTX</summary><pre>{}</pre></details>",
+            rows.map(row).concat(),
+            picture.unwrap_or_default(),
+            escaped(&self.gemm.rust_type()),
+            escaped(&self.ptx()?)
+        ))
     }
 
     fn __repr__(&self) -> String {

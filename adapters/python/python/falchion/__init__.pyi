@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from .pages import explore as explore
+
 __version__: str
 
 
@@ -28,6 +30,7 @@ class Kernel:
     @property
     def rust_type(self) -> str: ...
     def ptx(self) -> str: ...
+    def _repr_html_(self) -> str: ...
 
 def matmul(
     a: Any,
