@@ -134,7 +134,7 @@ fn specs() {
             "needs about 300 registers for 128 queries per tile, it has 240: take fewer queries per tile",
         ),
         ("format=e4m3", "format is e4m3, bf16 or f16 was needed"),
-        ("mask=none", "`mask=none`: full or causal was needed"),
+        ("mask=none", "`mask=none`: full, causal, window or chunked was needed"),
         ("deterministic=yes", "`deterministic=yes`: on or off was needed"),
         ("colour=red", "one of the keys"),
     ] {

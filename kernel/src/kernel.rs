@@ -66,12 +66,27 @@ pub trait Kernel<C> {
     /// The first illegal argument, with its value and what is allowed.
     fn launch(&self, call: &C, slots: u32) -> Result<Option<Launch>, LaunchError>;
 
+    /// The programs of a call in the order in which they run, each as a kernel of its own, if there are several.
+    /// [`program`](Self::program) and [`launch`](Self::launch) are then those of the longest one. By default the
+    /// kernel's program is the only one, and there are no steps.
+    fn steps(&self) -> Vec<Box<dyn Kernel<C> + '_>> {
+        Vec::new()
+    }
+
     /// Runs a call on an engine, to its end, and returns the time that it took. `None` if there is nothing to
     /// compute.
     ///
     /// # Errors
     /// The verifier's faults, the first illegal argument, or those of [`Engine::launch`].
     fn run(&self, engine: &mut dyn Engine, call: &C) -> Result<Option<Duration>, EngineError> {
+        let steps = self.steps();
+        if !steps.is_empty() {
+            let mut time = None;
+            for step in steps {
+                time = step.run(engine, call)?.map(|own| time.unwrap_or_default() + own).or(time);
+            }
+            return Ok(time);
+        }
         let (program, launch) = prepared(self, call, |program| engine.slots(program))?;
         let run = |launch: Launch| engine.launch(&program, launch.grid, &launch.arguments);
         launch.map(run).transpose()
@@ -95,6 +110,18 @@ pub trait Kernel<C> {
         _lent: &[DeviceSlice<'_>],
     ) -> Result<(), EngineError> {
         Ok(())
+    }
+}
+
+/// Refuses a kernel of several programs where only one is launched.
+#[cfg(feature = "driver")]
+pub(crate) fn alone<C>(kernel: &(impl Kernel<C> + ?Sized), name: &str) -> Result<(), EngineError> {
+    match kernel.steps().len() {
+        0 => Ok(()),
+        count => {
+            let reason = format!("it has {count} programs: launch each of its `steps`, one after the other");
+            Err(EngineError::Call { kernel: name.to_owned(), source: LaunchError::Problem { reason } })
+        }
     }
 }
 

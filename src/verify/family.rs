@@ -218,9 +218,10 @@ pub fn check<K: Reference>(
         engine.write(buffer, &bytes)?;
         before.push(bytes);
     }
-    if let Some(Launch { grid, arguments }) = kernel.launch(&call, slots)? {
-        engine.launch(&program, grid, &arguments)?;
-    }
+    kernel.run(engine, &call).map_err(|error| match error {
+        EngineError::Call { source, .. } => FamilyError::Call(source),
+        error => FamilyError::Engine(error),
+    })?;
     let mut after = Vec::new();
     for &buffer in &buffers {
         after.push(engine.read(buffer)?);

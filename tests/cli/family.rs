@@ -45,3 +45,37 @@ fn attention_has_the_commands_of_gemm() {
     let without = falchion(&["plan", "--problem", "4x16x64"]);
     assert!(without.stderr.contains("--problem needs --family"), "{}", without.stderr);
 }
+
+/// A family whose calls have three programs.
+#[test]
+fn attention_backward_has_them_too() {
+    const OF: [&str; 2] = ["--family", "attention-backward"];
+    const CAUSAL: &str = "d=64 tile=64x64 mask=causal";
+    for (line, code, words) in [
+        (&["plan", "--kernel", CAUSAL][..], 0, "buffers of dS"),
+        (&["plan", "--problem", "4x16x4096 mask=causal"], 0, "4x16/16x4096x4096 mask=causal, predicted"),
+        (&["emit", "--kernel", CAUSAL], 0, ".visible .entry attention_backward_bf16_64_64x64_causal"),
+        (
+            &["verify", "--problem", "1x4/2x70x90 d=64 mask=causal", "--engine", "emulator"],
+            0,
+            "4 passed, 0 failed, 0 skipped",
+        ),
+        // Another mask than that of the problem.
+        (
+            &["verify", "--problem", "1x1x70 d=64", "--kernel", CAUSAL],
+            1,
+            "FAIL 1x1/1x70x70 d=64: d=64 tile=64x64 mask=causal",
+        ),
+        (&["trace", "--problem", "1x1x70 d=64"], 0, "kernel    attention_backward_bf16_64_"),
+        (&["plan", "--problem", "4x16x64 d=192x128"], 2, "heads of Q have 192 elements and those of V 128"),
+        (
+            &["plan", "--problem", "4x16x64 d=256"],
+            2,
+            "d, the elements of a head, is 256, 64, 96 or 128 was needed",
+        ),
+    ] {
+        let run = falchion(&[line, &OF].concat());
+        let text = format!("{}{}", run.stdout, run.stderr);
+        assert!(run.code == Some(code) && text.contains(words), "{line:?}: {:?} {text}", run.code);
+    }
+}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use collective::OperandTile;
 use kernel::operands::{Contents, Extents, Memory, Visit};
-use kernel::{Engine, EngineError, Kernel, Launch, LaunchError, Program, WorkspaceRef};
+use kernel::{Kernel, Launch, LaunchError, Program, WorkspaceRef};
 use ptx::abi::{Argument, Grid};
 use ptx::{Entry, Function, VerifyError};
 
@@ -34,7 +34,7 @@ pub enum Step {
 /// ```
 /// use attention::backward::{AttentionBackward, BackwardCall, BackwardSpec};
 /// use attention::{AttentionProblem, HeadsRef};
-/// use kernel::{Emulator, Engine};
+/// use kernel::{Emulator, Engine, Kernel};
 ///
 /// let backward = AttentionBackward::new("d=64 tile=64x64".parse()?)?;
 /// let mut engine = Emulator::new();
@@ -117,7 +117,17 @@ impl AttentionBackward {
 
     /// The programs in the order in which they run.
     pub fn steps(&self) -> [BackwardStep; 3] {
-        [Step::Prepare, Step::Main, Step::Finish].map(|step| BackwardStep { of: self.clone(), step })
+        [Step::Prepare, Step::Main, Step::Finish].map(|step| self.step(step))
+    }
+
+    fn step(&self, step: Step) -> BackwardStep {
+        BackwardStep { of: self.clone(), step }
+    }
+
+    /// Whether its mask is one that specs can name, and not one of the user's own.
+    #[cfg(feature = "records")]
+    pub(super) fn has_mask_of_spec(&self) -> bool {
+        of_mask(self.plan.spec.mask).name() == self.scores.name()
     }
 
     /// The name of the main program.
@@ -135,14 +145,6 @@ impl AttentionBackward {
     /// Bytes of workspace that a problem needs.
     pub fn workspace(&self, problem: &AttentionProblem) -> u64 {
         self.passed(problem, 0).bytes
-    }
-
-    /// Runs all programs of a call on an engine.
-    ///
-    /// # Errors
-    /// The first illegal argument, or those of [`Engine::launch`].
-    pub fn run(&self, engine: &mut dyn Engine, call: &BackwardCall) -> Result<(), EngineError> {
-        self.steps().iter().try_for_each(|step| step.run(engine, call).map(|_| ()))
     }
 
     fn passed(&self, problem: &AttentionProblem, first: u64) -> Passed {
@@ -333,29 +335,67 @@ impl Kernel<BackwardCall> for BackwardStep {
     }
 
     fn visit(&self, call: &mut BackwardCall, visit: &mut dyn Visit) {
-        let BackwardSpec { format, head, .. } = self.of.plan.spec;
-        let BackwardCall { problem, q, k, v, o, d_o, log_sum_exp, d_q, d_k, d_v, workspace, counts, reals } =
-            call;
+        let bytes = self.of.workspace(&call.problem);
+        self.of.visit_parts(Some(self.step), call, visit);
+        let memory = call.workspace.get_or_insert(WorkspaceRef { address: 0, bytes });
+        let (extents, contents) = (Extents::line(8, bytes), Contents::Workspace);
+        let name = "the workspace";
+        visit.memory(Memory { name, address: &mut memory.address, extents, contents, writes: true });
+        visit.length(&mut memory.bytes);
+    }
+}
+
+impl Kernel<BackwardCall> for AttentionBackward {
+    fn program(&self) -> Result<Program, VerifyError> {
+        self.step(Step::Main).program()
+    }
+
+    fn workspace(&self, call: &BackwardCall, _slots: u32) -> u64 {
+        Self::workspace(self, &call.problem)
+    }
+
+    fn lend_workspace(&self, call: &mut BackwardCall, workspace: Option<WorkspaceRef>) {
+        call.workspace = workspace;
+    }
+
+    fn launch(&self, call: &BackwardCall, slots: u32) -> Result<Option<Launch>, LaunchError> {
+        self.step(Step::Main).launch(call, slots)
+    }
+
+    fn steps(&self) -> Vec<Box<dyn Kernel<BackwardCall> + '_>> {
+        Self::steps(self).map(|step| Box::new(step) as Box<dyn Kernel<BackwardCall>>).into()
+    }
+
+    fn visit(&self, call: &mut BackwardCall, visit: &mut dyn Visit) {
+        self.visit_parts(None, call, visit);
+    }
+}
+
+impl AttentionBackward {
+    /// Visits the parts of a call that one program accesses, or all do, apart from the workspace.
+    fn visit_parts(&self, step: Option<Step>, call: &mut BackwardCall, visit: &mut dyn Visit) {
+        let BackwardSpec { format, head, .. } = self.plan.spec;
+        let BackwardCall { problem, q, k, v, o, d_o, log_sum_exp, d_q, d_k, d_v, counts, reals, .. } = call;
         let [of_queries, of_keys] = extents(problem, head);
-        let bytes = self.of.workspace(problem);
         let AttentionProblem { batch, heads: [heads, shared], queries, keys, scale } = problem;
         for count in [batch, heads, shared, queries, keys] {
             visit.count(count);
         }
         visit.factor(scale);
         let (read, written) = (|i| Contents::Multiplied(i, format), Contents::Output(format));
+        let touches = |steps: &[Step]| step.is_none_or(|step| steps.contains(&step));
         use Step::{Finish, Main, Prepare};
         for (name, of, extents, contents, steps) in [
-            ("Q", q, of_queries, read(0), [Main; 1]),
-            ("K", k, of_keys, read(1), [Main]),
-            ("V", v, of_keys, read(1), [Main]),
-            ("O", o, of_queries, read(0), [Prepare]),
-            ("dO", d_o, of_queries, read(0), [if self.step == Prepare { Prepare } else { Main }]),
-            ("dQ", d_q, of_queries, written, [Finish]),
-            ("dK", d_k, of_keys, written, [Main]),
-            ("dV", d_v, of_keys, written, [Main]),
+            ("Q", q, of_queries, read(0), &[Main][..]),
+            ("K", k, of_keys, read(1), &[Main]),
+            ("V", v, of_keys, read(1), &[Main]),
+            ("O", o, of_queries, read(0), &[Prepare]),
+            ("dO", d_o, of_queries, read(0), &[Prepare, Main]),
+            ("dQ", d_q, of_queries, written, &[Finish]),
+            ("dK", d_k, of_keys, written, &[Main]),
+            ("dV", d_v, of_keys, written, &[Main]),
         ] {
-            if !steps.contains(&self.step) {
+            if !touches(steps) {
                 continue;
             }
             let writes = contents == written;
@@ -363,17 +403,12 @@ impl Kernel<BackwardCall> for BackwardStep {
             visit.memory(Memory { name, address: &mut of.address, extents, contents, writes });
             [&mut of.row, &mut of.head, &mut of.batch].into_iter().for_each(|length| visit.length(length));
         }
-        if self.step == Prepare {
+        if touches(&[Prepare]) {
             let rows = of_queries[..3].iter().map(|&extent| u64::from(extent)).product();
             let (extents, contents) = (Extents::line(32, rows), Contents::Source(collective::Format::F32));
             let name = "the log-sum-exp";
             visit.memory(Memory { name, address: log_sum_exp, extents, contents, writes: false });
         }
-        let memory = workspace.get_or_insert(WorkspaceRef { address: 0, bytes });
-        let (extents, contents) = (Extents::line(8, bytes), Contents::Workspace);
-        let name = "the workspace";
-        visit.memory(Memory { name, address: &mut memory.address, extents, contents, writes: true });
-        visit.length(&mut memory.bytes);
         for count in counts {
             let mut bits = count.cast_unsigned();
             visit.count(&mut bits);

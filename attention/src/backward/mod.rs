@@ -24,6 +24,8 @@
 
 mod call;
 mod emit;
+#[cfg(feature = "records")]
+mod family;
 mod kernel;
 mod plan;
 mod spec;

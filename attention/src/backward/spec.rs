@@ -105,8 +105,8 @@ impl FromStr for BackwardSpec {
                     spec.tile = [queries, keys];
                 }
                 "mask" => {
-                    let named = [Mask::Full, Mask::Causal].into_iter().find(|mask| mask.name() == value);
-                    spec.mask = named.ok_or_else(|| refused("full or causal"))?;
+                    let named = Mask::ALL.into_iter().find(|mask| mask.name() == value);
+                    spec.mask = named.ok_or_else(|| refused("full, causal, window or chunked"))?;
                 }
                 "deterministic" => {
                     spec.deterministic = match value {

@@ -1,7 +1,7 @@
 //! The emitter: it writes the program of a kernel.
 
 mod consumer;
-mod softmax;
+pub(crate) mod softmax;
 mod store;
 
 use collective::pipeline::{ClusterPosition, Position, Release, Ring, Turns};

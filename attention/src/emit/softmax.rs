@@ -49,7 +49,7 @@ fn across<'f>(
 
 /// Results below 2^-126 are zero: no weight needs them, and the instructions that keep them would be a third of
 /// the softmax.
-fn exp2(x: Value<'_, f32>) -> Value<'_, f32> {
+pub(crate) fn exp2(x: Value<'_, f32>) -> Value<'_, f32> {
     x.builder().alu(AluOp::ApproxFlush(ApproxOp::Exp2), &[x.operand()])
 }
 

@@ -16,7 +16,7 @@ use super::stream::{Held, StreamRef};
 use super::tensor_map;
 use crate::error::{EngineError, LaunchError};
 use crate::gemm::AnyGemm;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, alone};
 use crate::operands::Visit;
 use crate::problem::Launch;
 use crate::program::Program;
@@ -130,6 +130,7 @@ impl<K> Loaded<K> {
         if lent.iter().any(|slice| !slice.serves(stream.raw())) {
             return Err(EngineError::OtherStream { kernel: kernel.name().to_owned() });
         }
+        alone(of, program.name())?;
         footprint::check(of, program.name(), call, lent)?;
         of.reaches(call, program, *slots, lent)?;
         let current = kernel.context().bind()?;
@@ -170,6 +171,7 @@ impl<K> Loaded<K> {
         K: Kernel<C>,
     {
         let Self { parts, calls } = self;
+        alone(&parts.kernel, parts.program.name())?;
         let current = parts.loaded.context().bind()?;
         let Some((grid, block)) = calls.get(parts, call)? else { return Ok(()) };
         // SAFETY: the caller guarantees the stream and the addresses.

@@ -12,7 +12,7 @@ use super::reach;
 use super::stream::{Held, Stream};
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::kernel::{Kernel, prepared};
+use crate::kernel::{Kernel, alone, prepared};
 use crate::program::Program;
 
 /// Work that can be enqueued on a stream any number of times.
@@ -70,6 +70,23 @@ impl Enqueue for Prepared {
     }
 }
 
+/// Launches that follow each other: those of a kernel of several programs.
+#[derive(Debug)]
+pub(crate) struct Sequence {
+    pub(crate) name: String,
+    pub(crate) launches: Vec<Prepared>,
+}
+
+impl Enqueue for Sequence {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn enqueue(&self, stream: &Stream) -> Result<(), EngineError> {
+        self.launches.iter().try_for_each(|launch| launch.enqueue(stream))
+    }
+}
+
 impl Gpu {
     /// Prepares a launch: compiles the program, unless that was done before, and lays out its arguments.
     ///
@@ -106,10 +123,11 @@ impl Gpu {
     /// The verifier's faults, the first illegal argument, or those of [`prepare`](Self::prepare).
     pub fn prepare_call<C>(
         &mut self,
-        kernel: &impl Kernel<C>,
+        kernel: &(impl Kernel<C> + ?Sized),
         call: &C,
     ) -> Result<Option<Prepared>, EngineError> {
         let (program, launch) = prepared(kernel, call, |program| self.slots(program))?;
+        alone(kernel, program.name())?;
         launch.map(|launch| self.prepare(&program, launch.grid, &launch.arguments)).transpose()
     }
 

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use falchion::attention::Attention;
+use falchion::attention::backward::AttentionBackward;
 use falchion::verify::family::{self, Reference};
 use kernel::{Card, Engine, Family, Machine, Predicted};
 
@@ -14,7 +15,11 @@ use crate::output::{is_stdout, out};
 use crate::{Failure, bench, files, trace};
 
 /// The families. GEMM is the first: its commands have options of their own.
-const FAMILIES: [(&str, Commands); 2] = [("gemm", |_| None), (Attention::NAME, of::<Attention>)];
+const FAMILIES: [(&str, Commands); 3] = [
+    ("gemm", |_| None),
+    (Attention::NAME, of::<Attention>),
+    (AttentionBackward::NAME, of::<AttentionBackward>),
+];
 
 /// The commands of a family.
 type Commands = fn(Verb) -> Option<Run>;

@@ -26,6 +26,12 @@ use reference::attention::{Row, Score};
 use reference::{Format, Wanted};
 
 use super::{AttentionFault, Case, Largest, Tensor, named};
+#[cfg(feature = "records")]
+use crate::verify::family::{Expected, Inputs, Reference};
+#[cfg(feature = "records")]
+use attention::{AttentionRequest, backward::BackwardSpec};
+#[cfg(feature = "records")]
+use kernel::Family;
 
 /// What was found right.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -75,7 +81,7 @@ impl Case {
     ) -> Result<Checked, AttentionFault> {
         let uploaded = self.upload_backward(engine, kernel, forward)?;
         let ran = kernel.run(engine, &uploaded.call).map_err(AttentionFault::from);
-        let checked = ran.and_then(|()| uploaded.compare(engine));
+        let checked = ran.and_then(|_| uploaded.compare(engine));
         uploaded.free(engine)?;
         checked
     }
@@ -345,5 +351,82 @@ impl Uploaded<'_> {
     /// The engine's.
     pub fn free(self, engine: &mut dyn Engine) -> Result<(), EngineError> {
         self.buffers.into_iter().try_for_each(|buffer| engine.free(buffer))
+    }
+}
+
+#[cfg(feature = "records")]
+impl Reference for AttentionBackward {
+    fn request(text: &str) -> Result<AttentionRequest, String> {
+        text.parse()
+    }
+
+    /// Rows of dQ, and then of dK and dV, which have as many.
+    fn expect(&self, request: &AttentionRequest, inputs: &Inputs<'_>) -> Vec<Expected> {
+        let AttentionRequest { head: [d, _], mask, problem, .. } = *request;
+        let AttentionProblem { batch, heads: [heads, shared], queries, keys, scale } = problem;
+        // A kernel with another mask is wrong.
+        let asked = Self::new(BackwardSpec { mask, ..self.plan().spec });
+        let asked = asked.ok().filter(|_| self.spec().is_some()).unwrap_or_else(|| self.clone());
+        let (case, format) = (Case::new(problem), named(request.format));
+        let [batch, heads, shared, queries, keys, d] =
+            [batch, heads, shared, queries, keys, d].map(|extent| extent as usize);
+        let row = |name: &str, row: usize| inputs.elements(name, row * d, d);
+        let with = |index: usize, body: &mut dyn FnMut(&Query<'_>)| {
+            let (q, o, d_o) = (row("Q", index), row("O", index), row("dO", index));
+            let log_sum_exp = inputs.elements("the log-sum-exp", index, 1).first().copied().unwrap_or(0.0);
+            body(&Query { q: &q, d_o: &d_o, log_sum_exp, row_sum: Query::row_sum(&o, &d_o) });
+        };
+        let within = |wanted: Wanted| (wanted.value, wanted.bound());
+        let (mut d_q, mut d_k, mut d_v) = (Vec::new(), Vec::new(), Vec::new());
+        for index in inputs.chosen(batch * heads * queries) {
+            let [b, h, r] = [index / queries / heads, index / queries % heads, index % queries];
+            let first = (b * shared + h / (heads / shared)) * keys;
+            let mut seen = Vec::new();
+            with(index, &mut |query| {
+                for key in (0..keys).filter(|&key| case.sees(&asked, [b, h, r, key])) {
+                    let (k, v) = (row("K", first + key), row("V", first + key));
+                    seen.push((Pair::of(query, &k, &v, scale).difference, k));
+                }
+            });
+            let column = |at| within(gradient(format, scale, seen.iter().map(|(ds, k)| (*ds, k[at]))));
+            d_q.push((index * d, (0..d).map(column).collect()));
+        }
+        for index in inputs.chosen(batch * shared * keys) {
+            let [b, h, key] = [index / keys / shared, index / keys % shared, index % keys];
+            let (k, v, mut seen) = (row("K", index), row("V", index), Vec::new());
+            let share = heads / shared;
+            for (head, r) in
+                (h * share..(h + 1) * share).flat_map(|head| (0..queries).map(move |r| (head, r)))
+            {
+                if case.sees(&asked, [b, head, r, key]) {
+                    with((b * heads + head) * queries + r, &mut |query| {
+                        seen.push((Pair::of(query, &k, &v, scale), query.q.to_vec(), query.d_o.to_vec()));
+                    });
+                }
+            }
+            let of_k = |at| {
+                let terms =
+                    seen.iter().map(|(pair, q, _): &(Pair, Vec<f64>, Vec<f64>)| (pair.difference, q[at]));
+                within(gradient(format, scale, terms))
+            };
+            let of_v =
+                |at| within(gradient(format, 1.0, seen.iter().map(|(pair, _, d_o)| (pair.weight, d_o[at]))));
+            d_k.push((index * d, (0..d).map(of_k).collect()));
+            d_v.push((index * d, (0..d).map(of_v).collect()));
+        }
+        [("dQ", d_q), ("dK", d_k), ("dV", d_v)].map(|(name, elements)| Expected { name, elements }).into()
+    }
+
+    fn numbers(&self) -> Vec<[String; 3]> {
+        let plan = self.plan();
+        let [producer, consumer] = plan.cta.registers;
+        let row = |what: &str, value: u32, why: &str| [what.to_owned(), value.to_string(), why.to_owned()];
+        vec![
+            row("consumer warpgroups", plan.cta.consumers, "of 64 keys each"),
+            row("stages of Q, of dO", plan.q_ring.stages, "tiles of queries"),
+            row("buffers of dS", plan.ds_ring.stages, "tiles of queries"),
+            row("registers, producer", producer, "after setmaxnreg"),
+            row("registers, consumer", consumer, "after setmaxnreg"),
+        ]
     }
 }

@@ -2,13 +2,14 @@
 
 use collective::pipeline::{ClusterPosition, Position, Release, Stage, Turns};
 use collective::{
-    Accuracy, Arrivals, Consumer, CtaPlan, Elementary, Fast, Format, Fragment, Fragments, OperandTile,
-    Packed, RowVariables, StagedRows, WarpgroupMma, WorkUnit,
+    Arrivals, Consumer, CtaPlan, Format, Fragment, Fragments, OperandTile, Packed, RowVariables, StagedRows,
+    WarpgroupMma, WorkUnit,
 };
 use cute_rs::atom::smem;
 use ptx::{Builder, ProxySpace, Special, Value, Var};
 
 use super::{Kernel, QueryTile};
+use crate::emit::softmax::exp2;
 
 /// What a consumer computes with.
 struct Consuming<'a, 'f> {
@@ -222,7 +223,7 @@ impl<'f> Consuming<'_, 'f> {
         let exponents = self.of_queries(exponents);
         for [scores, _] in &self.rows {
             for (&(_, score), &exponent) in scores.elements.iter().zip(&exponents) {
-                score.set(Fast::of(Elementary::Exp2, score.get().mul_add(to_log2, -exponent)));
+                score.set(exp2(score.get().mul_add(to_log2, -exponent)));
             }
         }
     }

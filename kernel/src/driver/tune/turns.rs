@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::driver::gpu::Gpu;
-use crate::driver::timing::Enqueue;
+use crate::driver::timing::{Enqueue, Sequence};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::kernel::Kernel;
@@ -59,13 +59,21 @@ impl Candidate<'static> {
         let refused = |source| EngineError::Call { kernel: program.name().to_owned(), source };
         let needed = calls.first().map_or(0, |call| kernel.workspace(call, slots));
         let workspace = gpu.workspace(needed)?;
-        let mut launches = Vec::new();
+        let steps = kernel.steps();
+        let (mut launches, mut sequences) = (Vec::new(), Vec::<Box<dyn Enqueue>>::new());
         for call in calls {
             let mut call = call.clone();
             kernel.lend_workspace(&mut call, workspace);
+            if !steps.is_empty() {
+                let all = steps.iter().map(|step| gpu.prepare_call(&**step, &call));
+                let all = all.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
+                sequences.push(Box::new(Sequence { name: program.name().to_owned(), launches: all }));
+                continue;
+            }
             launches.extend(kernel.launch(&call, slots).map_err(refused)?);
         }
-        Self::prepared(gpu, (program, slots), launches, workspace, operations)
+        let candidate = Self::prepared(gpu, (program, slots), launches, workspace, operations)?;
+        Ok(Self { launches: candidate.launches.into_iter().chain(sequences).collect(), ..candidate })
     }
 
     /// Launches, and the workspace that they share.
