@@ -44,6 +44,7 @@ pub enum Step {
 /// let results = engine.allocate(3 * 128)?;
 /// let result = |i: u64| HeadsRef::heads_first(results.address + 128 * i, [1, 1, 64]);
 /// let problem = AttentionProblem { scale: 1.0, ..AttentionProblem::new(1, 1, [1, 1], 64) };
+/// let sums = engine.upload(&64f32.to_le_bytes())?;
 /// let workspace = engine.workspace(backward.workspace(&problem))?;
 /// backward.run(
 ///     &mut engine,
@@ -54,7 +55,7 @@ pub enum Step {
 ///         v: ones,
 ///         o: ones,
 ///         d_o: ones,
-///         log_sum_exp: engine.upload(&64f32.to_le_bytes())?.address,
+///         log_sum_exp: sums.address,
 ///         d_q: result(0),
 ///         d_k: result(1),
 ///         d_v: result(2),
