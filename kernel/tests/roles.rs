@@ -36,13 +36,17 @@ fn a_mainloop_has_arguments_of_its_own() {
     let program = Gemm::<Gathers>::program().expect("legal");
     let error = Gemm::<Gathers>::launch(&call, 132).expect_err("nothing is bound");
     assert!(
-        matches!(&error, LaunchError::Mainloop { reason, .. } if reason.contains("first is null")),
+        matches!(&error, LaunchError::Mainloop { reason, .. } if reason.contains("first is a null pointer")),
         "{error}"
     );
     // As a value too.
     let any = AnyGemm::of::<Gathers>("later");
     let error = any.launch(&call, 132).expect_err("nothing is bound").to_string();
-    for words in ["mainloop `later` refuses its arguments", "First: first is null", "Call::with_mainloop"] {
+    for words in [
+        "mainloop `later` refuses its arguments",
+        "First: mainloop.first is a null pointer",
+        "Call::with_mainloop",
+    ] {
         assert!(error.contains(words), "{error}");
     }
     for (why, gemm, words) in [
