@@ -218,9 +218,12 @@ pub fn check<K: Reference>(
         engine.write(buffer, &bytes)?;
         before.push(bytes);
     }
-    kernel.run(engine, &call).map_err(|error| match error {
-        EngineError::Call { source, .. } => FamilyError::Call(source),
-        error => FamilyError::Engine(error),
+    kernel.run(engine, &call).map_err(|error| {
+        if let EngineError::Call { source, .. } = error {
+            FamilyError::Call(source)
+        } else {
+            FamilyError::Engine(error)
+        }
     })?;
     let mut after = Vec::new();
     for &buffer in &buffers {
