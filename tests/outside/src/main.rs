@@ -97,7 +97,7 @@ fn family<K: Reference>(
     let (kernel, call) = (K::of_spec(&spec)?, K::call(&small));
     let Proof { refused, killed, survivors } = family::prove(&kernel, &call, 4)?;
     let (noticed, others) = (refused + killed, survivors.len());
-    println!("{}: {compared} elements; {noticed} mutants are noticed, {others} are as good", K::NAME);
+    println!("{}: {compared} elements; {noticed} mutants are noticed, {others} are not", K::NAME);
     for mutant in survivors.iter().map(ToString::to_string) {
         println!("  {mutant}");
         // Of the waits of producers, those for a ring that another ring holds back can be left out.
