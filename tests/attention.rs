@@ -113,6 +113,7 @@ fn specs() {
     ] {
         let spec: AttentionSpec = text.parse().expect("a spec");
         assert_eq!(spec.to_string(), text);
+        assert_eq!(text.replace(' ', ",").parse::<AttentionSpec>().expect("commas do, too"), spec);
     }
     for (text, words) in [
         ("d=80", "d, the elements of a head of Q and K, is 80"),

@@ -64,7 +64,7 @@ impl FromStr for AttentionRequest {
     /// Reads extents, and words of a spec: `4x16x4096 d=64 mask=causal`. Extents are sequences, heads, queries and keys; without the last one
     /// there are as many keys as queries. Heads of K and V follow those of Q where they are fewer: `4x16/4x4096x4096`.
     fn from_str(text: &str) -> Result<Self, String> {
-        let (extents, words) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
+        let (extents, words) = text.trim().split_once([' ', ',']).unwrap_or((text.trim(), ""));
         let refused = || {
             format!(
                 "`{extents}` was found, sequences x heads x queries x keys were needed, as 4x16/4x4096x4096"

@@ -205,14 +205,19 @@ fn numbers(text: &str) -> Option<[u32; 2]> {
     Some([first.parse().ok()?, second.parse().ok()?])
 }
 
+/// The words of a text, between blanks or commas, as in specs of GEMMs.
+pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split([' ', ',', '\t', '\n']).filter(|word| !word.is_empty())
+}
+
 impl FromStr for AttentionSpec {
     type Err = AttentionError;
 
-    /// Reads `key=value` words. The spec is checked by [`AttentionPlan::new`](crate::AttentionPlan::new).
+    /// Reads `key=value` words, between blanks or commas. The spec is checked by [`AttentionPlan::new`](crate::AttentionPlan::new).
     fn from_str(text: &str) -> Result<Self, AttentionError> {
         let mut spec = Self::DEFAULT;
         let mut output = None;
-        for word in text.split_whitespace() {
+        for word in words(text) {
             let (key, value) = word.split_once('=').unwrap_or((word, ""));
             let refused = |needed: &str| AttentionError::Word {
                 key: key.to_owned(),

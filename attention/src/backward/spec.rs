@@ -82,10 +82,10 @@ impl fmt::Display for BackwardSpec {
 impl FromStr for BackwardSpec {
     type Err = BackwardError;
 
-    /// Reads `key=value` words. The spec is checked by [`BackwardPlan::new`](super::BackwardPlan::new).
+    /// Reads `key=value` words, between blanks or commas. The spec is checked by [`BackwardPlan::new`](super::BackwardPlan::new).
     fn from_str(text: &str) -> Result<Self, BackwardError> {
         let mut spec = Self::DEFAULT;
-        for word in text.split_whitespace() {
+        for word in crate::spec::words(text) {
             let (key, value) = word.split_once('=').unwrap_or((word, ""));
             let refused = |needed: &str| BackwardError::Word {
                 key: key.to_owned(),
