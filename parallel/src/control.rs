@@ -34,6 +34,25 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// # Errors
+    /// A time of 0, or of more than a year.
+    pub(crate) fn check(self) -> Result<Self, Error> {
+        let year = Duration::from_secs(365 * 24 * 3600);
+        for (field, time) in [("meeting", self.meeting), ("timeout", self.timeout), ("silence", self.silence)]
+        {
+            if time.is_zero() || time > year {
+                return Err(Error::argument(
+                    format!("the limit `{field}`"),
+                    format!("{time:?}"),
+                    "more than 0, and at most a year",
+                ));
+            }
+        }
+        Ok(self)
+    }
+}
+
 /// What is called when the group fails.
 type Hook = Box<dyn FnOnce() + Send>;
 

@@ -2,12 +2,11 @@
 
 pub(crate) mod nccl;
 
-use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use falchion::collective::Format;
-use falchion::kernel::driver::{DeviceMemory, Gpu};
+use falchion::kernel::driver::Gpu;
 use falchion::kernel::{Buffer, Call, Emulator, Engine, Kernel, Machine, WorkspaceRef};
 use falchion_core::{Described, Epilogue, Gemm};
 use half::{bf16, f16};
@@ -44,13 +43,11 @@ impl Backend {
     }
 }
 
-/// Memory of a device. It is freed with its last owner.
+/// Memory of a device. It is freed with its last owner, after the work that was enqueued.
 #[derive(Debug)]
 pub(crate) struct Memory {
     pub(crate) buffer: Buffer,
     device: Device,
-    /// Of a GPU: work in flight keeps it.
-    _kept: Option<DeviceMemory>,
 }
 
 impl Drop for Memory {
@@ -64,15 +61,11 @@ impl Drop for Memory {
 pub(crate) struct Ready {
     pub(crate) gemm: Gemm,
     workspace: Option<Memory>,
-    kept: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl fmt::Debug for Ready {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ready")
-            .field("gemm", &self.gemm)
-            .field("kept", &self.kept.is_some())
-            .finish_non_exhaustive()
+        f.debug_struct("Ready").field("gemm", &self.gemm).finish_non_exhaustive()
     }
 }
 
@@ -121,14 +114,8 @@ impl Device {
     }
 
     pub(crate) fn allocate(&self, bytes: usize) -> Result<Memory, Error> {
-        let mut device = self.lock();
-        let buffer = device.engine().allocate(bytes.max(16))?;
-        let kept = match &*device {
-            Backend::Emulated(_) => None,
-            Backend::Card { gpu, .. } => Some(gpu.memory(buffer)?),
-        };
-        drop(device);
-        Ok(Memory { buffer, device: self.clone(), _kept: kept })
+        let buffer = self.lock().engine().allocate(bytes.max(16))?;
+        Ok(Memory { buffer, device: self.clone() })
     }
 
     pub(crate) fn write(&self, memory: &Memory, bytes: &[u8]) -> Result<(), Error> {
@@ -174,7 +161,7 @@ impl Device {
                 Some(memory)
             }
         };
-        Ok(Ready { gemm, workspace, kept: None })
+        Ok(Ready { gemm, workspace })
     }
 
     /// Enqueues a call.

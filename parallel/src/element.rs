@@ -3,9 +3,17 @@
 use falchion::collective::{F8E4M3, Format};
 use half::{bf16, f16};
 
+use sealed::Sealed;
+
 mod sealed {
-    /// Formats are the library's.
-    pub trait Sealed {}
+    /// A number as bytes. Formats are the library's, so only the library implements it.
+    pub trait Sealed: Sized {
+        /// Appends the number's bytes.
+        fn append(self, to: &mut Vec<u8>);
+
+        /// The number of as many bytes as it has.
+        fn read(bytes: &[u8]) -> Self;
+    }
 }
 
 /// A number type of tensors: `bf16`, `f16`, `f32`, `e4m3` and `u32`.
@@ -14,12 +22,6 @@ pub trait Element:
 {
     /// What it is to a kernel.
     const KIND: Kind;
-
-    /// Appends the number's bytes.
-    fn append(self, to: &mut Vec<u8>);
-
-    /// The number of some bytes.
-    fn read(bytes: &[u8]) -> Self;
 }
 
 /// What a number is to kernels and collectives.
@@ -51,11 +53,11 @@ impl Kind {
 
 macro_rules! elements {
     ($($host:ty: $kind:expr;)+) => {$(
-        impl sealed::Sealed for $host {}
-
         impl Element for $host {
             const KIND: Kind = $kind;
+        }
 
+        impl Sealed for $host {
             fn append(self, to: &mut Vec<u8>) {
                 to.extend_from_slice(&self.to_le_bytes());
             }
@@ -76,11 +78,11 @@ elements! {
     u32: Kind::U32;
 }
 
-impl sealed::Sealed for F8E4M3 {}
-
 impl Element for F8E4M3 {
     const KIND: Kind = Kind::Float(Format::E4m3);
+}
 
+impl Sealed for F8E4M3 {
     fn append(self, to: &mut Vec<u8>) {
         to.push(self.to_bits());
     }

@@ -97,7 +97,7 @@ impl Group {
         devices: impl Iterator<Item = Result<Ready, Error>>,
         limits: Limits,
     ) -> Result<Vec<Self>, Error> {
-        let devices = devices.collect::<Result<Vec<_>, _>>()?;
+        let (limits, devices) = (limits.check()?, devices.collect::<Result<Vec<_>, _>>()?);
         let size = u32::try_from(devices.len()).unwrap_or(u32::MAX);
         if size == 0 {
             return Err(Error::argument("the number of ranks", 0, "at least 1"));
@@ -127,7 +127,7 @@ impl Group {
 
     fn join(place: &Place, (device, member): Ready, limits: Limits) -> Result<Self, Error> {
         let Place { rank, size, meeting, key, .. } = place;
-        let mut coordinator = None;
+        let (limits, mut coordinator) = (limits.check()?, None);
         if *rank == 0 {
             let port = match meeting {
                 Meeting::Tcp { port, .. } => *port,

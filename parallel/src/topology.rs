@@ -82,14 +82,14 @@ impl Topology {
         Ok(Self { nodes, rates })
     }
 
-    /// The path between two ranks.
-    pub fn path(&self, first: usize, second: usize) -> Path {
-        let [a, b] = [&self.nodes[first], &self.nodes[second]];
-        match (a.host == b.host, a.links, b.links) {
+    /// The path between two ranks; `None` if there is no such rank.
+    pub fn path(&self, first: usize, second: usize) -> Option<Path> {
+        let (a, b) = (self.nodes.get(first)?, self.nodes.get(second)?);
+        Some(match (a.host == b.host, a.links, b.links) {
             (false, ..) => Path::Network,
             (true, Some(a), Some(b)) if a > 0 && b > 0 => Path::NvLink(a.min(b)),
             (true, ..) => Path::Host,
-        }
+        })
     }
 }
 
@@ -153,10 +153,9 @@ impl fmt::Display for Topology {
         for (first, rates) in self.rates.iter().enumerate() {
             write!(f, "\nrank {first:<3}")?;
             for (second, rate) in rates.iter().enumerate() {
-                let path = if first == second {
-                    "-".to_owned()
-                } else {
-                    format!("{} {}", self.path(first, second), rate_text(*rate))
+                let path = match self.path(first, second) {
+                    Some(path) if first != second => format!("{path} {}", rate_text(*rate)),
+                    _ => "-".to_owned(),
                 };
                 write!(f, "{path:>12}")?;
             }
@@ -181,9 +180,9 @@ mod tests {
             |host: &str, links| Node { host: host.to_owned(), machine: "m".to_owned(), bus: None, links };
         let nodes = vec![node("a", Some(18)), node("a", Some(18)), node("a", None), node("b", Some(18))];
         let topology = Topology { nodes, rates: vec![vec![200e9; 4]; 4] };
-        assert_eq!(topology.path(0, 1), Path::NvLink(18));
-        assert_eq!(topology.path(0, 2), Path::Host);
-        assert_eq!(topology.path(0, 3), Path::Network);
+        assert_eq!(topology.path(0, 1), Some(Path::NvLink(18)));
+        assert_eq!(topology.path(0, 2), Some(Path::Host));
+        assert_eq!(topology.path(0, 3), Some(Path::Network));
         let text = topology.to_string();
         for words in
             ["+-- a", "+-- b", "18 NVLinks (450 GB/s each way)", "NV18 200.0", "host 200.0", "net 200.0"]
@@ -201,7 +200,7 @@ mod tests {
             .collect();
         for topology in ranks {
             let topology = topology.join().expect("no panic").expect("all came");
-            assert_eq!(topology.path(0, 2), Path::Host);
+            assert_eq!(topology.path(0, 2), Some(Path::Host));
             assert!(topology.rates[1][2] > 0.0 && topology.rates[1][1] == 0.0);
         }
     }

@@ -136,6 +136,13 @@ fn what_does_not_fit_is_named_before_anything_is_sent() {
             ColumnParallel::<bf16>::new(&group, &weights, &Cut::Rows, Tokens::Whole).expect("divides");
         say(column.with_epilogue(&group, "gelu(acc", &[]).expect_err("a bracket"));
         say(x.view().part(90..100).expect_err("too long"));
+        let fused = |cut: &Cut, text: &str, count: usize| {
+            let column = ColumnParallel::<bf16>::new(&group, &weights, cut, Tokens::Whole).expect("divides");
+            let bias = [("bias", falchion_parallel::Argument::Columns(vec![0.0; count]))];
+            column.with_epilogue(&group, text, &bias).map(|_| ()).expect_err("a vector that does not fit")
+        };
+        say(fused(&Cut::Rows, "acc + bias[n]", 97));
+        say(fused(&Cut::Parts(vec![48, 48]), "gated(silu, acc)", 48));
         words
     }) {
         for (found, expected) in words.iter().zip([
@@ -146,6 +153,8 @@ fn what_does_not_fit_is_named_before_anything_is_sent() {
             "the number of tokens is 3, a multiple of 2",
             "epilogue",
             "a range is 90..100, a part of 0..96",
+            "`bias` is 97, 96",
+            "`bias` is a vector, none, as it follows joined columns",
         ]) {
             assert!(found.contains(expected), "{found}");
         }

@@ -232,8 +232,11 @@ impl Check {
 impl Bench {
     fn run(&self, mut group: Group) -> Result<(), Error> {
         let (rank, size) = (group.rank(), group.size());
+        let Some(nccl) = group.members()[0].nccl.clone() else {
+            let (field, found) = ("a rank's machine".to_owned(), group.describe());
+            return Err(Error::Argument { field, found, needed: "a GPU".to_owned() });
+        };
         if rank == 0 {
-            let nccl = group.members()[0].nccl.clone().unwrap_or_default();
             println!(
                 "{size} x {}, NCCL {nccl}; microseconds, the slowest rank; ratios: ours / theirs",
                 group.describe()

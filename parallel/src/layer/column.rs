@@ -61,8 +61,7 @@ impl<A: Element, D: Element> ColumnParallel<A, D> {
 
     /// The same where the rank's part is all that there is of the weight.
     pub(crate) fn of_part(group: &Group, kind: Kind, part: &Part, tokens: Tokens) -> Result<Self, Error> {
-        let product = Product::new(group, kind, part)?;
-        super::row::types::<A, D>(kind, &product)?;
+        let product = Product::new::<A, D>(group, kind, part)?;
         let rows = part.extents[0] * group.size();
         Ok(Self { product, cut: Cut::Rows, rows, tokens, of: PhantomData })
     }
@@ -80,8 +79,7 @@ impl<A: Element, D: Element> ColumnParallel<A, D> {
     ) -> Result<Self, Error> {
         self.product.fuse(text, Default::default())?;
         let ranges = self.cut.ranges(self.rows, (group.rank(), group.size()))?;
-        let halvings = (self.product.extents[0] / self.product.columns()).ilog2();
-        let arguments = cut_arguments(arguments, &ranges, halvings)?;
+        let arguments = cut_arguments(arguments, self.rows, &ranges, self.product.halvings())?;
         self.product.fuse(text, arguments)?;
         Ok(self)
     }

@@ -47,6 +47,7 @@ impl<'a> Weights<'a> {
     /// # Errors
     /// Another number of elements.
     pub fn new<T: Element>(data: &'a [T], [rows, columns]: [u32; 2]) -> Result<Self, Error> {
+        some([rows, columns])?;
         crate::group::exactly("the weight", data.len(), rows as usize * columns as usize)?;
         Ok(Self { bytes: bytes(data).into(), kind: T::KIND, rows, columns, scales: None })
     }
@@ -77,6 +78,7 @@ impl<'a> Weights<'a> {
                 "two extents below 2^32",
             ));
         };
+        some([rows, columns])?;
         Ok(Self { bytes: view.data().into(), kind, rows, columns, scales: None })
     }
 
@@ -158,6 +160,14 @@ impl<'a> Weights<'a> {
     }
 }
 
+/// Checks that a weight has elements.
+fn some([rows, columns]: [u32; 2]) -> Result<(), Error> {
+    match rows.min(columns) {
+        0 => Err(Error::argument("the weight's extents", format!("{rows} x {columns}"), "at least 1 x 1")),
+        _ => Ok(()),
+    }
+}
+
 /// What a rank keeps of a weight.
 #[derive(Debug)]
 pub(crate) struct Part {
@@ -236,6 +246,7 @@ mod tests {
         assert!(words(weights.columns_of((0, 4)).expect_err("4")).contains("(K) is 6, a multiple of 4"));
         let parts = Cut::Parts(vec![12, 6]);
         assert!(words(weights.rows_of(&parts, (0, 2)).expect_err("18")).contains("is 18, 24"));
+        assert!(words(Weights::new::<u32>(&[], [0, 5]).expect_err("0")).contains("0 x 5, at least 1 x 1"));
         assert!(words(Weights::new(&data, [24, 5]).expect_err("5")).contains("is 144, 120"));
     }
 }

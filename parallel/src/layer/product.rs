@@ -10,9 +10,9 @@ use half::{bf16, f16};
 
 use super::cut::{Part, divided};
 use crate::device::{Memory, Ready};
-use crate::element::Kind;
+use crate::element::{Element, Kind};
 use crate::error::Error;
-use crate::group::Group;
+use crate::group::{Group, exactly};
 
 /// An argument of an epilogue's text.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,7 +57,11 @@ struct Prepared {
 }
 
 impl Product {
-    pub(crate) fn new(group: &Group, kind: Kind, part: &Part) -> Result<Self, Error> {
+    /// The product of numbers `A` that gives numbers `D`.
+    pub(crate) fn new<A: Element, D: Element>(group: &Group, kind: Kind, part: &Part) -> Result<Self, Error> {
+        if kind != A::KIND {
+            return Err(Error::argument("the weight's dtype", kind.name(), A::KIND.name()));
+        }
         let Kind::Float(format) = kind else {
             return Err(Error::argument("the weight's dtype", kind.name(), "bf16, f16 or e4m3"));
         };
@@ -68,6 +72,9 @@ impl Product {
                 return Err(Error::argument("the weight's dtype", other.name(), "bf16, f16 or e4m3"));
             }
         };
+        if Kind::Float(types.d) != D::KIND {
+            return Err(Error::argument("the output's dtype", D::KIND.name(), types.d.name()));
+        }
         let store = |bytes: &[u8]| {
             let memory = group.device().allocate(bytes.len())?;
             group.device().write(&memory, bytes)?;
@@ -105,7 +112,12 @@ impl Product {
 
     /// Columns of the rank's output.
     pub(crate) fn columns(&self) -> u32 {
-        self.extents[0] >> self.formula.map_or(0, Formula::halvings)
+        self.extents[0] >> self.halvings()
+    }
+
+    /// How many times the epilogue halves the columns.
+    pub(crate) fn halvings(&self) -> u32 {
+        self.formula.map_or(0, Formula::halvings)
     }
 
     /// Sets the epilogue: a formula of `acc`.
@@ -113,11 +125,6 @@ impl Product {
         self.formula = Some(falchion_core::formula(text, self.types.a, Some(self.types.d))?);
         (self.arguments, self.prepared, self.vectors) = (arguments, HashMap::new(), HashMap::new());
         Ok(())
-    }
-
-    /// D's format.
-    pub(crate) fn output(&self) -> Kind {
-        Kind::Float(self.types.d)
     }
 
     /// Enqueues the product of `chunks` times `tokens` rows. `a` and `scales` are the first chunk's.
@@ -214,7 +221,7 @@ impl Product {
                 },
                 Some(Argument::Columns(numbers)),
             ) => {
-                crate::group::exactly(&field(), numbers.len(), len as usize)?;
+                exactly(&field(), numbers.len(), len as usize)?;
                 if let Some(memory) = self.vectors.get(name) {
                     return Ok(Some(Input::Address(memory.buffer.address)));
                 }
@@ -263,29 +270,32 @@ impl core::fmt::Debug for Product {
     }
 }
 
-/// A rank's part of the vectors among arguments, where the columns of the output are cut like this.
+/// A rank's part of the vectors among arguments. The `rows` outputs of all ranks are cut into these ranges, and
+/// the epilogue halves the columns so many times.
 pub(crate) fn cut_arguments(
     arguments: &[(&str, Argument)],
+    rows: u32,
     ranges: &[[u32; 2]],
     halvings: u32,
 ) -> Result<HashMap<String, Argument>, Error> {
     let cut = |(name, argument): &(&str, Argument)| {
+        let field = || format!("the epilogue's argument `{name}`");
         let own = match argument {
             Argument::Scalar(_) => argument.clone(),
             Argument::Columns(numbers) => {
-                let mut own = Vec::new();
-                for &[first, count] in ranges {
-                    let [first, end] = [first, first + count].map(|at| (at >> halvings) as usize);
-                    let part = numbers.get(first..end).ok_or_else(|| {
-                        Error::argument(
-                            format!("the length of the epilogue's argument `{name}`"),
-                            numbers.len(),
-                            format!("at least {end}, the output's columns"),
-                        )
-                    })?;
-                    own.extend_from_slice(part);
+                // Of the columns before the epilogue joins them, or after it.
+                let joined = if numbers.len() == rows as usize { 0 } else { halvings };
+                exactly(&field(), numbers.len(), (rows >> joined) as usize)?;
+                if joined > 0 && ranges.len() > 1 {
+                    // Which columns are joined is the formula's matter.
+                    let needed = "none, as it follows joined columns and the weight is cut in parts";
+                    return Err(Error::argument(field(), "a vector", needed));
                 }
-                Argument::Columns(own)
+                let part = |&[first, count]: &[u32; 2]| {
+                    let [first, end] = [first, first + count].map(|at| (at >> joined) as usize);
+                    numbers[first..end].iter().copied()
+                };
+                Argument::Columns(ranges.iter().flat_map(part).collect())
             }
         };
         Ok(((*name).to_owned(), own))

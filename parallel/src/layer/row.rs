@@ -23,17 +23,6 @@ pub struct RowParallel<A, D = A> {
     of: PhantomData<(A, D)>,
 }
 
-/// Checks a layer's types.
-pub(super) fn types<A: Element, D: Element>(weights: Kind, product: &Product) -> Result<(), Error> {
-    if weights != A::KIND {
-        return Err(Error::argument("the weight's dtype", weights.name(), A::KIND.name()));
-    }
-    if product.output() != D::KIND {
-        return Err(Error::argument("the output's dtype", D::KIND.name(), product.output().name()));
-    }
-    Ok(())
-}
-
 impl<A: Element, D: Element> RowParallel<A, D> {
     /// A rank's part of a layer.
     ///
@@ -47,8 +36,7 @@ impl<A: Element, D: Element> RowParallel<A, D> {
 
     /// The same for the rank's part.
     pub(crate) fn of_part(group: &Group, kind: Kind, part: &Part, tokens: Tokens) -> Result<Self, Error> {
-        let product = Product::new(group, kind, part)?;
-        types::<A, D>(kind, &product)?;
+        let product = Product::new::<A, D>(group, kind, part)?;
         Ok(Self { product, tokens, of: PhantomData })
     }
 
