@@ -196,7 +196,7 @@ struct Rows {
     all: Option<u32>,
 }
 
-/// The tensor map of the heads of a tensor, for copies of a tile of which each row has `pack` heads. `emit` says how
+/// The tensor map of the heads of a tensor. It copies tiles whose rows are `pack` heads of each query. `emit` says how
 /// sequences of different lengths are found in it.
 fn map_of(tile: &OperandTile, of: HeadsRef, [batch, heads, d]: [u32; 3], rows: Rows, pack: u32) -> TensorMap {
     let [mn, k] = match tile.major() {

@@ -74,8 +74,8 @@ pub struct AttentionSpec {
     pub sinks: bool,
     /// How long sequences are.
     pub lengths: Lengths,
-    /// Heads of Q, of those that share a head of K and V, that are rows of one tile: 1, or all of them. A tile then has
-    /// so many times fewer queries. For few queries.
+    /// Number of heads of Q that are rows of one tile: 1, or all that share a head of K and V. A tile of 64 rows then
+    /// has `64 / pack` queries. More than 1 pays if there are few queries.
     pub pack: u32,
     /// Whether the keys of a tile are divided into parts, which have a tile each, and whose results
     /// [`Merge`](crate::Merge) merges. For few queries and many keys. O must be stored directly in `f32`.

@@ -13,24 +13,18 @@
 //! ```
 
 pub mod backward;
+#[cfg(feature = "records")]
+mod family;
 
 use std::time::Duration;
 
 use attention::{
     Attention, AttentionCall, AttentionProblem, HeadsRef, Lengths, Merge, MergeCall, Packed, Parts, Scope,
 };
-#[cfg(feature = "records")]
-use attention::{AttentionRequest, AttentionSpec};
 use collective::Bounded;
 use kernel::{Buffer, Engine, EngineError, Kernel};
 use reference::attention::{Row, Score};
 use reference::{Format, Wanted};
-
-#[cfg(feature = "records")]
-use kernel::Family;
-
-#[cfg(feature = "records")]
-use super::family::{Expected, Inputs, Reference};
 
 /// How the heads of a tensor lie in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -565,64 +559,5 @@ impl Uploaded<'_> {
     /// The engine's.
     pub fn free(self, engine: &mut dyn Engine) -> Result<(), EngineError> {
         self.buffers.into_iter().try_for_each(|buffer| engine.free(buffer))
-    }
-}
-
-#[cfg(feature = "records")]
-impl Reference for Attention {
-    fn request(text: &str) -> Result<AttentionRequest, String> {
-        Ok(AttentionRequest { log_sum_exp: true, ..text.parse()? })
-    }
-
-    fn expect(&self, request: &AttentionRequest, inputs: &Inputs<'_>) -> Vec<Expected> {
-        let AttentionRequest { head: [d, dv], mask, problem, .. } = *request;
-        let AttentionProblem { batch, heads: [heads, shared], queries, keys, scale } = problem;
-        // A kernel with another mask is wrong.
-        let asked = Self::new(AttentionSpec { mask, ..self.plan().spec });
-        let asked = asked.ok().filter(|_| self.spec().is_some()).unwrap_or_else(|| self.clone());
-        let (format, output) = (named(request.format), named(request.output));
-        let row_of =
-            |name, length: u32, row: usize| inputs.elements(name, row * length as usize, length as usize);
-        let (mut o, mut sums) = (Vec::new(), Vec::new());
-        for index in inputs.chosen((batch * heads * queries) as usize) {
-            let at = index as u32;
-            let [b, h, r] = [at / queries / heads, at / queries % heads, at % queries];
-            let of = Scope {
-                queries: queries.into(),
-                keys: keys.into(),
-                head: h.into(),
-                batch: b.into(),
-                counts: &[],
-                reals: &[],
-            };
-            let first = (b * shared + h / (heads / shared)) as usize * keys as usize;
-            let query = row_of("Q", d, index);
-            let (mut row, mut values) = (Row::new(format, self.plan().spec.tile[1]), Vec::new());
-            for key in (0..keys).filter(|&key| asked.sees(&of, r.into(), key.into())) {
-                row.key(Score::of(&query, &row_of("K", d, first + key as usize), scale));
-                values.push(row_of("V", dv, first + key as usize));
-            }
-            let within = |wanted: Wanted| (wanted.value, wanted.bound());
-            let column = |column: usize| within(row.output(output, |key| values[key][column]));
-            o.push((index * dv as usize, (0..dv as usize).map(column).collect()));
-            sums.push((index, vec![within(row.log_sum_exp())]));
-        }
-        let sums = Expected { name: "the log-sum-exp", elements: sums };
-        vec![Expected { name: "O", elements: o }, sums]
-    }
-
-    fn numbers(&self) -> Vec<[String; 3]> {
-        let plan = self.plan();
-        let [q, k, v] = plan.rings;
-        let [producer, consumer] = plan.cta.registers;
-        let row = |what: &str, value: u32, why: &str| [what.to_owned(), value.to_string(), why.to_owned()];
-        vec![
-            row("consumer warpgroups", plan.cta.consumers, "of 64 queries each"),
-            row("stages of Q", q.stages, "tiles of queries"),
-            row("stages of K", k.stages, "blocks of keys"),
-            row("stages of V", v.stages, "blocks of values"),
-            row("registers, producer", producer, "after setmaxnreg"),
-            row("registers, consumer", consumer, "after setmaxnreg"),
-        ]
     }
 }

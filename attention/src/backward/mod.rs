@@ -9,7 +9,7 @@
 //! Three programs run one after the other ([`AttentionBackward::steps`]):
 //!
 //! 1. *Prepare*: `D` and the exponent `log2(e) * log-sum-exp` of each query in `f32`, and zeros for the sums of dQ.
-//! 2. *Main*: a CTA has a block of keys, of which K and V stay in shared memory. It walks over the tiles of queries that see
+//! 2. *Main*: a CTA has a block of keys. Their K and V stay in shared memory. It walks over the tiles of queries that see
 //!    some of its keys. Each consumer warpgroup has 64 keys; it keeps their dK and dV in registers. It computes the transposed
 //!    scores `K Q^T`, so that P and dS are operand A of the products for dV and dK without leaving registers. Only dS goes
 //!    through shared memory, because dQ needs all keys of the block. A warp of the producer adds the tile's part of dQ to the

@@ -122,7 +122,7 @@ pub struct BackwardPlan {
 /// Registers of a consumer apart from accumulators and operands.
 const WORKING: u32 = 12;
 
-/// Bytes of an `f32`, of which there is one per query.
+/// Bytes per query of what is one `f32` per query.
 pub(super) const LINE: u32 = 4;
 
 const fn number(field: &'static str, value: u32, needed: &'static str) -> BackwardError {
