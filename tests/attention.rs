@@ -3,7 +3,7 @@
 use emulator::Schedule;
 use falchion::attention::{
     Alibi, Attention, AttentionCall, AttentionProblem, AttentionRequest, AttentionSpec, Causal, Chunked,
-    Count, HeadsRef, Mask, Scope, Scores, SoftCap, Window, consistent,
+    Count, HeadsRef, Mask, Pages, Scope, Scores, SoftCap, Window, consistent,
 };
 use falchion::collective::Real;
 use falchion::kernel::{Card, Family, Kernel, Machine};
@@ -109,7 +109,7 @@ fn schedules() {
 fn specs() {
     for text in [
         "",
-        "format=f16 output=f32 d=192x128 tile=192x64 stages=3 mask=causal softcap=on alibi=on sinks=on lengths=packed pack=4 parts=on lazy=on store=direct turns=off overlap=on",
+        "format=f16 output=f32 d=192x128 tile=192x64 stages=3 mask=causal softcap=on alibi=on sinks=on lengths=packed pages=32 pack=4 parts=on lazy=on store=direct turns=off overlap=on",
     ] {
         let spec: AttentionSpec = text.parse().expect("a spec");
         assert_eq!(spec.to_string(), text);
@@ -351,6 +351,98 @@ fn packed_heads() {
             }
         }
     }
+}
+
+/// Keys and values in pages: every page size, several pages per block and several blocks per page, lengths that end anywhere,
+/// masks, packed heads, parts, and queries of different lengths. All else in the cache is NaN, and tables have numbers of no page after
+/// those of a sequence.
+#[test]
+fn pages_of_keys() {
+    let ragged = vec![[5, 0], [5, 1], [5, 200], [5, 64], [5, 63], [5, 129], [5, 16]];
+    let differ = vec![[1, 1], [0, 90], [70, 0], [3, 200], [0, 0], [64, 64], [2, 129]];
+    for (spec, layout) in [
+        ("d=64 tile=64x64 pages=16", Layout::LengthFirst),
+        ("d=64 tile=64x64 pages=32 mask=causal", Layout::HeadsFirst),
+        ("d=64 tile=64x64 pages=64 pack=4 mask=causal", Layout::LengthFirst),
+        ("d=64 tile=128x32 pages=128 overlap=on", Layout::Gaps),
+        ("d=64 tile=64x64 pages=256 mask=window sinks=on", Layout::HeadsFirst),
+        ("d=128 tile=64x128 pages=16 pack=4", Layout::LengthFirst),
+        ("d=128 tile=128x128 pages=64 format=f16", Layout::HeadsFirst),
+        ("d=96 tile=64x48 pages=16 store=direct mask=causal", Layout::Gaps),
+        ("d=192x128 tile=64x64 pages=32 pack=2", Layout::LengthFirst),
+        ("d=64 tile=64x64 pages=32 pack=4 parts=on store=direct output=f32", Layout::LengthFirst),
+        ("d=64 tile=64x64 pages=64 lengths=packed mask=causal", Layout::LengthFirst),
+        ("d=64 tile=64x32 pages=64 lengths=packed pack=2 parts=on store=direct output=f32", Layout::Gaps),
+    ] {
+        let kernel = kernel(spec);
+        let AttentionSpec { head: [d, _], pack, .. } = kernel.plan().spec;
+        let counts = if spec.contains("window") { vec![50, 0] } else { Vec::new() };
+        let of = |lengths: Vec<[u32; 2]>, queries, keys, spare| Case {
+            lengths: Some(lengths),
+            layout,
+            parts: 3,
+            spare,
+            counts: counts.clone(),
+            ..of_heads(case(queries, keys, d), 1, [2 * pack, 2])
+        };
+        let cases = if spec.contains("packed") {
+            vec![of(differ.clone(), 0, 0, 3), of(vec![[5, 0]], 0, 0, 0), of(vec![[0, 9]; 2], 0, 0, 1)]
+        } else {
+            vec![of(ragged.clone(), 5, 0, 3), of(vec![[1, 300]], 1, 0, 0), of(vec![[2, 0]], 2, 0, 0)]
+        };
+        for case in cases {
+            for schedule in Schedule::sweep(1) {
+                run(spec, &kernel, &case, schedule);
+            }
+        }
+    }
+    for (text, words) in [
+        ("pages=48", "pages, the number of keys in a page, is 48, 16, 32, 64, 128 or 256"),
+        ("tile=64x48 pages=32", "a divisor or a multiple of the number of keys per block"),
+        ("pages=few", "`pages=few`: a number of keys"),
+    ] {
+        let refused = text.parse::<AttentionSpec>().and_then(Attention::new);
+        let error = refused.map(|_| ()).expect_err(text).to_string();
+        assert!(error.contains(words), "{text}: {error}");
+    }
+}
+
+/// A page that is not in the cache: refused where the host knows the table, a trap with a name where it does not.
+#[test]
+fn pages_that_are_not_there() {
+    let kernel = kernel("d=64 tile=64x64 pages=32");
+    let case = Case { lengths: Some(vec![[1, 100]; 3]), ..case(1, 0, 64) };
+    let mut engine = Emulator::new();
+    let uploaded = case.upload(&mut engine, &kernel).expect("memory");
+    let call = &uploaded.call;
+    kernel.run(&mut engine, call).expect("all pages are there");
+    let fewer = AttentionCall { pages: Pages { count: call.pages.count - 4, ..call.pages }, ..call.clone() };
+    let trapped = kernel.run(&mut engine, &fewer).expect_err("a page is not there").to_string();
+    assert!(trapped.contains("a page that is not in the cache"), "{trapped}");
+    let with = |change: &dyn Fn(&mut Pages)| {
+        let mut call = call.clone();
+        change(&mut call.pages);
+        kernel.launch(&call, 132).map(|_| ()).expect_err("illegal").to_string()
+    };
+    for (words, error) in [
+        ("the table has 3 pages per sequence, 4 of 32 keys", with(&|pages| pages.each = 3)),
+        ("the table of pages is a null pointer", with(&|pages| pages.table = 0)),
+        ("the numbers of keys begins at", with(&|pages| pages.lengths += 2)),
+        ("the number of pages is", with(&|pages| pages.count = 1 << 31)),
+    ] {
+        assert!(error.contains(words), "{words}: {error}");
+    }
+    let pages = Pages { each: 2, count: 9, ..Pages::default() };
+    assert_eq!(pages.check(32, &[33, 0, 32], &[8, 0, 99, 99, 3, 99]), Ok(()));
+    for (lengths, table, words) in [
+        (&[64][..], &[8, 9][..], "page 1 of sequence 0 is page 9 of a cache of 9 pages"),
+        (&[65], &[0, 1], "sequence 0 has 65 keys, which need 3 pages; the table has 2 per sequence"),
+        (&[1, 1], &[0, 1], "the table has 2 per sequence, and 2 in all"),
+    ] {
+        let refused = pages.check(32, lengths, table).expect_err(words).to_string();
+        assert!(refused.contains(words), "{words}: {refused}");
+    }
+    uploaded.free(&mut engine).expect("memory");
 }
 
 /// Keys in parts, and their merge: also more parts than blocks, masks, sinks, lengths that differ and rows without keys.

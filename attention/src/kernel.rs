@@ -12,7 +12,7 @@ use crate::emit;
 use crate::masks::of_spec;
 use crate::merge::check_parts;
 use crate::plan::{AttentionError, AttentionPlan};
-use crate::problem::{AttentionCall, AttentionProblem, HeadsRef, Packed};
+use crate::problem::{AttentionCall, AttentionProblem, HeadsRef, Packed, Pages};
 use crate::scores::{AnyScores, Scope, Scores, any};
 use crate::spec::{AttentionSpec, Lengths};
 
@@ -22,14 +22,13 @@ const LIMIT: u32 = 1 << 31;
 /// An address for tensor maps of tensors without elements.
 const NOWHERE: u64 = 1 << 40;
 
-fn refused<T>(reason: String) -> Result<T, LaunchError> {
+pub(crate) fn refused<T>(reason: String) -> Result<T, LaunchError> {
     Err(LaunchError::Problem { reason })
 }
 
-/// Checks where sequences begin. The numbers themselves are in device memory.
-fn check_packed(packed: &Packed) -> Result<(), LaunchError> {
-    let names = ["the beginnings of queries", "the beginnings of keys"];
-    for (name, address) in names.into_iter().zip(packed.begins) {
+/// Checks the addresses of tables in device memory.
+fn check_tables(tables: impl IntoIterator<Item = (&'static str, u64)>) -> Result<(), LaunchError> {
+    for (name, address) in tables {
         if address == 0 {
             return Err(LaunchError::Null { name });
         }
@@ -37,8 +36,31 @@ fn check_packed(packed: &Packed) -> Result<(), LaunchError> {
             return Err(LaunchError::Address { name, address, alignment: 4 });
         }
     }
+    Ok(())
+}
+
+/// Checks a cache for pages of `page` keys and sequences of at most `keys`. The numbers themselves are in device memory.
+fn check_pages(pages: &Pages, page: u32, keys: u32) -> Result<(), LaunchError> {
+    check_tables([("the numbers of keys", pages.lengths)])?;
+    let (name, needed) = ("the number of pages", keys.div_ceil(page));
+    if pages.count >= LIMIT {
+        return Err(LaunchError::Extent { name, extent: pages.count.into(), limit: LIMIT });
+    }
+    if pages.each < needed {
+        return refused(format!(
+            "the table has {} pages per sequence, {needed} of {page} keys were needed for {keys} keys",
+            pages.each
+        ));
+    }
+    if keys > 0 { check_tables([("the table of pages", pages.table)]) } else { Ok(()) }
+}
+
+/// Checks where sequences begin, for `sides` of queries and keys. The numbers themselves are in device memory.
+fn check_packed(packed: &Packed, sides: usize) -> Result<(), LaunchError> {
+    let names = ["the beginnings of queries", "the beginnings of keys"];
+    check_tables(names.into_iter().zip(packed.begins).take(sides))?;
     let names = ["the number of all queries", "the number of all keys"];
-    for (name, extent) in names.into_iter().zip(packed.rows) {
+    for (name, extent) in names.into_iter().zip(packed.rows).take(sides) {
         if extent >= LIMIT {
             return Err(LaunchError::Extent { name, extent: extent.into(), limit: LIMIT });
         }
@@ -107,11 +129,12 @@ impl Attention {
     pub fn name(&self) -> String {
         let AttentionSpec { format, head: [d, dv], tile: [rows, keys], .. } = self.plan.spec;
         let heads = if d == dv { d.to_string() } else { format!("{d}x{dv}") };
-        let AttentionSpec { sinks, lengths, pack, .. } = self.plan.spec;
+        let AttentionSpec { sinks, lengths, pages, pack, .. } = self.plan.spec;
         let sinks = if sinks { "_sinks" } else { "" };
         let packed = if lengths == Lengths::Packed { "_packed" } else { "" };
+        let pages = pages.map_or_else(String::new, |page| format!("_pages{page}"));
         let pack = if pack > 1 { format!("_pack{pack}") } else { String::new() };
-        format!("attention_{format}_{heads}_{rows}x{keys}_{}{sinks}{packed}{pack}", self.scores.name())
+        format!("attention_{format}_{heads}_{rows}x{keys}_{}{sinks}{packed}{pages}{pack}", self.scores.name())
     }
 
     /// Whether query `row` sees key `key`, on the host.
@@ -234,6 +257,31 @@ fn map_of(tile: &OperandTile, of: HeadsRef, [batch, heads, d]: [u32; 3], rows: R
     map
 }
 
+/// The tensor map of the heads of a cache's pages of `page` rows.
+///
+/// It has a dimension of the rows of a page and, after it, one of `page + 1` beginnings, both with the distance of rows, and
+/// begins a page's rows before the cache. So row `page - count` of beginning `count` is the first of a page of which `count`
+/// rows are keys: what follows the last of these is outside, and becomes zero.
+fn map_of_pages(tile: &OperandTile, of: HeadsRef, [count, heads, page, d]: [u32; 4]) -> TensorMap {
+    let [mn, k] = match tile.major() {
+        cute_rs::atom::Major::K => [page, d],
+        cute_rs::atom::Major::Mn => [d, page],
+    };
+    let bytes = u64::from(tile.format().bytes());
+    let before = u64::from(page) * of.row * bytes;
+    let address = of.address.wrapping_sub(before);
+    let mut map = tile.tensor_map(Matrix { address, mn, k, ld: of.row, batch: Batch::ONE });
+    for (count, stride) in [(page + 1, of.row), (heads, of.head), (count, of.batch)] {
+        // After the only one nothing follows, so any legal distance will do.
+        let stride = if count > 1 { stride } else { of.row };
+        map.dims.push(u64::from(count.max(1)));
+        map.strides.push(stride * bytes);
+        map.box_dims.push(1);
+    }
+    map.reach = Some([before, before + of.reach([count, heads, page, d]) * bytes]);
+    map
+}
+
 impl Kernel<AttentionCall> for Attention {
     fn program(&self) -> Result<Program, VerifyError> {
         let plan = &self.plan;
@@ -241,8 +289,8 @@ impl Kernel<AttentionCall> for Attention {
     }
 
     fn launch(&self, call: &AttentionCall, slots: u32) -> Result<Option<Launch>, LaunchError> {
-        let AttentionCall { problem, q, k, v, o, log_sum_exp, packed, parts, sinks, ref counts, ref reals } =
-            *call;
+        let AttentionCall { problem, q, k, v, o, log_sum_exp, packed, pages, parts, sinks, .. } = *call;
+        let AttentionCall { counts, reals, .. } = call;
         check_problem(&problem)?;
         let (heads, pack) = (problem.heads, self.plan.spec.pack);
         if pack > 1 && u64::from(heads[0]) != u64::from(heads[1]) * u64::from(pack) {
@@ -265,19 +313,28 @@ impl Kernel<AttentionCall> for Attention {
         let plan = &self.plan;
         let AttentionSpec { format, output, head: [d, dv], tile: [rows, _], lengths, pack, .. } = plan.spec;
         let differ = lengths == Lengths::Packed;
+        let page = plan.spec.pages;
         let [all_queries, all_keys] = if differ { packed.rows } else { [queries, keys] };
+        // Queries, and heads of rows of K.
+        let (all_keys, caches) = match page {
+            Some(page) => (page, pages.count),
+            None => (all_keys, if differ { 1 } else { batch }),
+        };
         if batch == 0 || heads == 0 || queries == 0 || all_queries == 0 {
             return Ok(None);
         }
         if differ {
-            check_packed(&packed)?;
+            check_packed(&packed, if page.is_some() { 1 } else { 2 })?;
+        }
+        if let Some(page) = page {
+            check_pages(&pages, page, keys)?;
         }
         // Packed sequences are one of all rows.
         let sequences = if differ { 1 } else { batch };
         check_tensor(("Q", q), [sequences, heads, all_queries, d], (format, 16))?;
-        let [k, v] = if keys > 0 && all_keys > 0 {
-            check_tensor(("K", k), [sequences, shared, all_keys, d], (format, 16))?;
-            check_tensor(("V", v), [sequences, shared, all_keys, dv], (format, 16))?;
+        let [k, v] = if keys > 0 && all_keys > 0 && caches > 0 {
+            check_tensor(("K", k), [caches, shared, all_keys, d], (format, 16))?;
+            check_tensor(("V", v), [caches, shared, all_keys, dv], (format, 16))?;
             [k, v]
         } else {
             // Nothing is read. The tensor maps must still be legal.
@@ -321,25 +378,30 @@ impl Kernel<AttentionCall> for Attention {
         let factor = if self.scores.changes() { 1.0 } else { scale };
         let rows =
             |most: u32, all: u32| Rows { most: if all == 0 { 1 } else { most }, all: differ.then_some(all) };
-        let [q_rows, k_rows] = [rows(queries, all_queries), rows(keys, all_keys)];
-        for (name, of, rows, bytes) in [
-            ("Q", q, q_rows, format.bytes()),
-            ("K", k, k_rows, format.bytes()),
-            ("V", v, k_rows, format.bytes()),
-            ("O", o, q_rows, output.bytes()),
+        let (q_rows, k_rows) = (rows(queries, all_queries), rows(page.unwrap_or(keys), all_keys));
+        for (name, of, rows, (begins, bytes)) in [
+            ("Q", q, q_rows, (differ, format.bytes())),
+            ("K", k, k_rows, (differ || page.is_some(), format.bytes())),
+            ("V", v, k_rows, (differ || page.is_some(), format.bytes())),
+            ("O", o, q_rows, (differ, output.bytes())),
         ] {
             let least = u64::from(rows.most) * of.row * u64::from(bytes);
-            if differ && of.address < least {
+            if begins && of.address < least {
                 return refused(format!(
                     "{name} is at {:#x}, an address from {least:#x} on was needed: sequences of different lengths are copied by a tensor map that begins before them",
                     of.address
                 ));
             }
         }
+        let of_keys = |tile: &OperandTile, of: HeadsRef, d: u32| match page {
+            Some(page) => map_of_pages(tile, of, [caches, shared, page, d]),
+            None => map_of(tile, of, [batch, shared, d], k_rows, 1),
+        };
+        let [k_tile, v_tile] = plan.copied();
         let mut arguments: Vec<Argument> = vec![
             map_of(&plan.tiles[0], q, [batch, heads, d], q_rows, pack).into(),
-            map_of(&plan.tiles[1], k, [batch, shared, d], k_rows, 1).into(),
-            map_of(&plan.tiles[2], v, [batch, shared, dv], k_rows, 1).into(),
+            of_keys(&k_tile, k, d).into(),
+            of_keys(&v_tile, v, dv).into(),
         ];
         match &plan.output {
             Some(tile) => arguments.push(map_of(tile, o, [batch, heads, dv], q_rows, pack).into()),
@@ -359,9 +421,16 @@ impl Kernel<AttentionCall> for Attention {
             arguments.push(sinks.into());
         }
         if differ {
-            arguments.extend(packed.begins.map(Argument::from));
-            arguments.extend(packed.rows.map(Argument::from));
+            let sides = if page.is_some() { 1 } else { 2 };
+            arguments.extend(packed.begins.into_iter().take(sides).map(Argument::from));
+            arguments.extend(packed.rows.into_iter().take(sides).map(Argument::from));
             arguments.push(batch.into());
+        }
+        if page.is_some() {
+            // Without keys no page is used, but an entry is loaded.
+            let (table, each) = if keys == 0 { (pages.lengths, 1) } else { (pages.table, pages.each) };
+            arguments.extend([Argument::from(pages.lengths), table.into(), each.into()]);
+            arguments.push(if keys == 0 { u32::MAX } else { caches }.into());
         }
         let (ctas, heads, share) = (slots.min(tiles).max(1), heads / pack, heads / shared / pack);
         if divided {
@@ -378,7 +447,8 @@ impl Kernel<AttentionCall> for Attention {
 
     fn visit(&self, call: &mut AttentionCall, visit: &mut dyn Visit) {
         let AttentionSpec { format, output, head: [d, dv], .. } = self.plan.spec;
-        let AttentionCall { problem, q, k, v, o, log_sum_exp, packed, parts, sinks, counts, reals } = call;
+        let AttentionCall { problem, q, k, v, o, log_sum_exp, packed, pages, parts, sinks, counts, reals } =
+            call;
         let AttentionProblem { batch, heads: [heads, shared], queries, keys, scale } = problem;
         let differ = self.plan.spec.lengths == Lengths::Packed;
         let [all_queries, all_keys] = if differ { packed.rows } else { [*queries, *keys] };
@@ -386,6 +456,18 @@ impl Kernel<AttentionCall> for Attention {
         let extents = [sequences, *heads, if *queries == 0 { 0 } else { all_queries }];
         let read = [sequences, *shared, if extents.contains(&0) || *keys == 0 { 0 } else { all_keys }];
         let entries = if differ && !extents.contains(&0) { u64::from(*batch) + 1 } else { 0 };
+        let (page, some) = (self.plan.spec.pages, !extents.contains(&0));
+        let read = match page {
+            Some(page) if some && *keys > 0 => [pages.count, *shared, page],
+            Some(_) => [0; 3],
+            None => read,
+        };
+        let (lengths, table) = match page {
+            Some(_) if some => {
+                (*batch, if *keys > 0 { u64::from(*batch) * u64::from(pages.each) } else { 0 })
+            }
+            _ => (0, 0),
+        };
         for count in [batch, heads, shared, queries, keys] {
             visit.count(count);
         }
@@ -410,10 +492,20 @@ impl Kernel<AttentionCall> for Attention {
             .zip(&mut packed.begins)
             .zip(&mut packed.rows)
         {
-            let extents = Extents::line(32, entries);
+            let of_keys = name == "the beginnings of keys" && page.is_some();
+            let extents = Extents::line(32, if of_keys { 0 } else { entries });
             visit.memory(Memory { name, address, extents, contents: Contents::Table, writes: false });
             visit.count(rows);
         }
+        for (name, address, entries, contents) in [
+            ("the numbers of keys", &mut pages.lengths, lengths.into(), Contents::Table),
+            ("the table of pages", &mut pages.table, table, Contents::Indices(pages.count.max(1))),
+        ] {
+            let extents = Extents::line(32, entries);
+            visit.memory(Memory { name, address, extents, contents, writes: false });
+        }
+        visit.count(&mut pages.each);
+        visit.count(&mut pages.count);
         let given = *log_sum_exp != 0;
         visit.form(given.into());
         let rows = extents.map(u64::from).into_iter().product::<u64>() * u64::from(parts.count);

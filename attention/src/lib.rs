@@ -41,6 +41,6 @@ pub use family::AttentionRequest;
 pub use masks::{Alibi, Causal, Chunked, Full, SoftCap, Window};
 pub use merge::{Merge, MergeCall, Parts};
 pub use plan::{AttentionError, AttentionPlan};
-pub use problem::{AttentionCall, AttentionProblem, HeadsRef, Packed};
+pub use problem::{AttentionCall, AttentionProblem, HeadsRef, Packed, Pages};
 pub use scores::{Scope, Scores, consistent};
 pub use spec::{AttentionSpec, Lengths, Mask, OutputStore};

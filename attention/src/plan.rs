@@ -141,6 +141,18 @@ impl AttentionPlan {
         if keys < 16 || keys > 256 || !keys.is_multiple_of(16) {
             return Err(number("the number of keys per block", keys, "a multiple of 16 from 16 to 256"));
         }
+        if let Some(page) = spec.pages {
+            if !matches!(page, 16 | 32 | 64 | 128 | 256) {
+                return Err(number("pages, the number of keys in a page,", page, "16, 32, 64, 128 or 256"));
+            }
+            if !keys.is_multiple_of(page) && !page.is_multiple_of(keys) {
+                return Err(number(
+                    "pages, the number of keys in a page,",
+                    page,
+                    "a divisor or a multiple of the number of keys per block",
+                ));
+            }
+        }
         if !spec.pack.is_power_of_two() || spec.pack > 64 {
             return Err(number(
                 "pack, the heads that are rows of a tile,",
@@ -171,7 +183,14 @@ impl AttentionPlan {
             }
         };
 
-        let producer = if consumers == 3 { 32 } else { 24 };
+        // The pages of a block are looked up together. One consumer leaves registers for that.
+        let producer = match (consumers, spec.pages) {
+            (3, _) => 32,
+            (1, Some(_)) => 56,
+            // More would be taken from consumers.
+            (2, Some(page)) if page < 64 => 40,
+            _ => 24,
+        };
         let [_, consumer] = RegisterPlan::divided(consumers, Some(producer));
         let need = dv / 2 + keys / 2 + keys / 4 + WORKING;
         if need > consumer {
@@ -236,6 +255,19 @@ impl AttentionPlan {
             values,
             overlaps: spec.overlap && queries > 1,
         })
+    }
+}
+
+impl AttentionPlan {
+    /// The tiles of K and V as copies load them: whole, or page by page.
+    pub(crate) fn copied(&self) -> [OperandTile; 2] {
+        let [_, k, v] = self.tiles;
+        [k, v].map(|tile| tile.in_slices(self.pages_of_block()))
+    }
+
+    /// Number of pages of a block; 1 if a page has several blocks.
+    pub(crate) fn pages_of_block(&self) -> u32 {
+        self.spec.pages.map_or(1, |page| (self.spec.tile[1] / page).max(1))
     }
 }
 

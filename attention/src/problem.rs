@@ -77,6 +77,50 @@ pub struct Packed {
     pub rows: [u32; 2],
 }
 
+/// A cache of keys and values in pages. The strides of K and V named `batch` are those from one page to the next; a page
+/// has the keys of one sequence that follow each other.
+///
+/// A page that is not in the cache is never read: the kernel traps. Entries of the table after a sequence's last page, and
+/// keys and values of a page after the sequence's last key, may be anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pages {
+    /// Device address of the number of keys of each sequence, `u32`. More than the problem's are cut off.
+    pub lengths: u64,
+    /// Device address of the numbers of each sequence's pages, `u32`, in the order of its keys.
+    pub table: u64,
+    /// Entries of the table per sequence: enough for the problem's keys.
+    pub each: u32,
+    /// Number of pages of the cache.
+    pub count: u32,
+}
+
+impl Pages {
+    /// Checks a table that the host knows, for pages of `page` keys.
+    ///
+    /// # Errors
+    /// The first page that a sequence needs and that is not in the cache, or not in the table.
+    pub fn check(&self, page: u32, lengths: &[u32], table: &[u32]) -> Result<(), kernel::LaunchError> {
+        let each = self.each as usize;
+        for (sequence, &keys) in lengths.iter().enumerate() {
+            let needed = keys.div_ceil(page.max(1)) as usize;
+            if needed > each || (sequence + 1) * each > table.len() {
+                return crate::kernel::refused(format!(
+                    "sequence {sequence} has {keys} keys, which need {needed} pages; the table has {each} per sequence, and {} in all",
+                    table.len()
+                ));
+            }
+            let own = &table[sequence * each..][..needed];
+            if let Some(i) = own.iter().position(|&page| page >= self.count) {
+                let (page, count) = (own[i], self.count);
+                return crate::kernel::refused(format!(
+                    "page {i} of sequence {sequence} is page {page} of a cache of {count} pages"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// A call: the problem, and where its tensors are.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttentionCall {
@@ -95,6 +139,8 @@ pub struct AttentionCall {
     pub log_sum_exp: u64,
     /// Where sequences begin, if the spec has `lengths=packed`.
     pub packed: Packed,
+    /// The cache, if the spec has pages.
+    pub pages: Pages,
     /// Into how many parts keys are divided, if the spec has `parts=on`. O, and the log-sum-exp, which is needed, are then
     /// those of the first part; the log-sum-exp of the next part follows.
     pub parts: Parts,
@@ -106,6 +152,7 @@ pub struct AttentionCall {
     pub reals: Vec<f32>,
 }
 
+const NO_PAGES: Pages = Pages { lengths: 0, table: 0, each: 0, count: 0 };
 const NONE: Packed = Packed { begins: [0; 2], rows: [0; 2] };
 
 impl AttentionCall {
@@ -119,6 +166,7 @@ impl AttentionCall {
             o,
             log_sum_exp: 0,
             packed: NONE,
+            pages: NO_PAGES,
             parts: Parts { count: 1, stride: 0 },
             sinks: 0,
             counts: Vec::new(),

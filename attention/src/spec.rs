@@ -74,6 +74,9 @@ pub struct AttentionSpec {
     pub sinks: bool,
     /// How long sequences are.
     pub lengths: Lengths,
+    /// Number of keys in a page, if K and V lie in pages of a cache: [`Pages`](crate::Pages). 16 to 256, a divisor or a multiple of
+    /// the number of keys per block.
+    pub pages: Option<u32>,
     /// Number of heads of Q that are rows of one tile: 1, or all that share a head of K and V. A tile of 64 rows then
     /// has `64 / pack` queries. More than 1 pays if there are few queries.
     pub pack: u32,
@@ -104,6 +107,7 @@ impl AttentionSpec {
         alibi: false,
         sinks: false,
         lengths: Lengths::Equal,
+        pages: None,
         pack: 1,
         parts: false,
         lazy: false,
@@ -167,6 +171,7 @@ impl fmt::Display for AttentionSpec {
             alibi,
             sinks,
             lengths,
+            pages,
             pack,
             parts,
             lazy,
@@ -187,6 +192,7 @@ impl fmt::Display for AttentionSpec {
             (alibi, "alibi=on".to_owned()),
             (sinks, "sinks=on".to_owned()),
             (lengths != Lengths::Equal, "lengths=packed".to_owned()),
+            (pages.is_some(), format!("pages={}", pages.unwrap_or_default())),
             (pack != 1, format!("pack={pack}")),
             (parts, "parts=on".to_owned()),
             (lazy, "lazy=on".to_owned()),
@@ -246,6 +252,7 @@ impl FromStr for AttentionSpec {
                         _ => return Err(refused("equal or packed")),
                     };
                 }
+                "pages" => spec.pages = Some(value.parse().map_err(|_| refused("a number of keys"))?),
                 "pack" => spec.pack = value.parse().map_err(|_| refused("a number of heads"))?,
                 "store" => {
                     let ways = [OutputStore::Tma, OutputStore::Direct];
@@ -263,7 +270,7 @@ impl FromStr for AttentionSpec {
                         "overlap" => &mut spec.overlap,
                         _ => {
                             return Err(refused(
-                                "one of the keys format, output, d, tile, stages, mask, softcap, alibi, sinks, lengths, pack, parts, lazy, store, turns, overlap",
+                                "one of the keys format, output, d, tile, stages, mask, softcap, alibi, sinks, lengths, pages, pack, parts, lazy, store, turns, overlap",
                             ));
                         }
                     };

@@ -15,16 +15,20 @@
 pub mod backward;
 #[cfg(feature = "records")]
 mod family;
+mod tensor;
 
 use std::time::Duration;
 
 use attention::{
-    Attention, AttentionCall, AttentionProblem, HeadsRef, Lengths, Merge, MergeCall, Packed, Parts, Scope,
+    Attention, AttentionCall, AttentionProblem, AttentionSpec, HeadsRef, Lengths, Merge, MergeCall, Packed,
+    Pages, Parts, Scope,
 };
 use collective::Bounded;
 use kernel::{Buffer, Engine, EngineError, Kernel};
 use reference::attention::{Row, Score};
 use reference::{Format, Wanted};
+
+use tensor::{Pool, Tensor};
 
 /// How the heads of a tensor lie in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +58,8 @@ pub struct Case {
     /// Queries and keys of each sequence, if lengths differ. The keys and values of a sequence without queries are NaN:
     /// no other sequence may be affected.
     pub lengths: Option<Vec<[u32; 2]>>,
+    /// Pages of the cache that nobody uses, if the kernel has pages. All that is in the cache and no sequence's is NaN.
+    pub spare: u32,
     /// Parts into which keys are divided, if the kernel has `parts=on`. O is then what [`Merge`] makes of them.
     pub parts: u32,
     /// How all tensors lie in memory.
@@ -124,127 +130,18 @@ pub enum AttentionFault {
     Memory(&'static str),
 }
 
-/// A tensor on the host: elements, and where each is.
-struct Tensor {
-    format: Format,
-    extents: [u32; 4],
-    at: HeadsRef,
-    bytes: Vec<u8>,
-}
-
-/// Elements before and after a tensor, which nobody may touch.
-const AROUND: u64 = 64;
-
-impl Tensor {
-    /// All memory is NaN, except for the elements.
-    fn new(format: Format, layout: Layout, extents: [u32; 4], mut element: impl FnMut() -> u64) -> Self {
-        let [_, heads, rows, d] = extents;
-        let at = match layout {
-            Layout::HeadsFirst => HeadsRef::heads_first(0, [heads, rows, d]),
-            Layout::LengthFirst => HeadsRef::length_first(0, [heads, rows, d]),
-            Layout::Gaps => {
-                let row = u64::from(d) + 8;
-                let head = (u64::from(rows) + 1) * row + 16;
-                HeadsRef { address: 0, row, head, batch: u64::from(heads) * head + 24 }
-            }
-        };
-        let elements = at.reach(extents) + 2 * AROUND;
-        let width = format.bytes() as usize;
-        let nan = format.round(f64::NAN).to_le_bytes();
-        let mut tensor = Self { format, extents, at, bytes: nan[..width].repeat(elements as usize) };
-        for index in 0..tensor.rows() {
-            let first = tensor.byte(index);
-            for byte in (first..).step_by(width).take(d as usize) {
-                tensor.bytes[byte..byte + width].copy_from_slice(&element().to_le_bytes()[..width]);
-            }
-        }
-        tensor
-    }
-
-    /// Makes a row NaN.
-    fn poison(&mut self, index: usize) {
-        let row = self.byte(index)..self.byte(index) + self.row_bytes();
-        let nan = self.format.round(f64::NAN).to_le_bytes();
-        for element in self.bytes[row].chunks_exact_mut(self.format.bytes() as usize) {
-            element.copy_from_slice(&nan[..element.len()]);
-        }
-    }
-
-    fn rows(&self) -> usize {
-        self.extents[..3].iter().map(|&extent| extent as usize).product()
-    }
-
-    /// Where a row begins, by its index in `(batch, heads, rows)`.
-    fn byte(&self, index: usize) -> usize {
-        let [_, heads, rows, _] = self.extents.map(|extent| extent as usize);
-        let [b, h, r] = [index / rows / heads, index / rows % heads, index % rows].map(|i| i as u64);
-        let HeadsRef { row, head, batch, .. } = self.at;
-        (AROUND + b * batch + h * head + r * row) as usize * self.format.bytes() as usize
-    }
-
-    fn row_bytes(&self) -> usize {
-        (self.extents[3] * self.format.bytes()) as usize
-    }
-
-    /// The elements of a row in some memory that is laid out as this tensor.
-    fn row<'a>(&self, memory: &'a [u8], index: usize) -> impl Iterator<Item = u64> + use<'a> {
-        let (first, width) = (self.byte(index), self.format.bytes() as usize);
-        let bits = |element: &[u8]| element.iter().rev().fold(0, |bits, &byte| bits << 8 | u64::from(byte));
-        memory[first..first + self.row_bytes()].chunks_exact(width).map(bits)
-    }
-
-    fn values(&self, index: usize) -> Vec<f64> {
-        self.row(&self.bytes, index).map(|bits| self.format.decode(bits)).collect()
-    }
-
-    /// Whether some memory that is laid out as this tensor is the same around its elements.
-    fn is_same_around(&self, memory: &[u8]) -> bool {
-        let mut around = memory.to_owned();
-        for index in 0..self.rows() {
-            let (byte, width) = (self.byte(index), self.row_bytes());
-            around[byte..byte + width].copy_from_slice(&self.bytes[byte..byte + width]);
-        }
-        around == self.bytes
-    }
-
-    fn placed(&self, address: u64) -> HeadsRef {
-        HeadsRef { address: address + AROUND * u64::from(self.format.bytes()), ..self.at }
-    }
-}
-
-/// Random elements, from which rows are taken at random places: a large tensor is filled in no time.
-struct Pool(Vec<u64>);
-
-impl Pool {
-    const COUNT: usize = 1 << 16;
-
-    fn new(mut element: impl FnMut() -> u64) -> Self {
-        Self((0..Self::COUNT).map(|_| element()).collect())
-    }
-
-    /// The elements of rows of `d`.
-    fn elements<'a>(&'a self, d: u32, random: &'a mut fastrand::Rng) -> impl FnMut() -> u64 + 'a {
-        let (mut place, mut left) = (0, 0);
-        move || {
-            if left == 0 {
-                (place, left) = (random.usize(0..Self::COUNT - d as usize), d);
-            }
-            (place, left) = (place + 1, left - 1);
-            self.0[place - 1]
-        }
-    }
-}
-
 /// A case in the memory of an engine.
 pub struct Uploaded<'a> {
     case: &'a Case,
     kernel: &'a Attention,
     /// Q, K, V and O.
     tensors: [Tensor; 4],
-    buffers: [Buffer; 10],
+    buffers: [Buffer; 12],
     merge: Option<(Merge, MergeCall)>,
     sinks: Vec<f32>,
     sequences: Vec<Sequence>,
+    /// The pages of each sequence.
+    pages: Vec<Vec<u32>>,
     /// The call.
     pub call: AttentionCall,
 }
@@ -277,13 +174,16 @@ struct Sequence {
 }
 
 impl Case {
-    /// The problem of all sequences, and where each begins in packed tensors.
-    fn sequences(&self, lengths: Lengths) -> (AttentionProblem, Vec<Sequence>) {
-        let equal = || vec![[self.problem.queries, self.problem.keys]; self.problem.batch as usize];
-        let all = match lengths {
-            Lengths::Equal => return (self.problem, Vec::new()),
-            Lengths::Packed => self.lengths.clone().unwrap_or_else(equal),
-        };
+    /// The problem of all sequences, and each of them, if they have lengths of their own.
+    fn sequences(&self, spec: &AttentionSpec) -> (AttentionProblem, Vec<Sequence>) {
+        let AttentionProblem { batch, queries, keys, .. } = self.problem;
+        let mut all = self.lengths.clone().unwrap_or_else(|| vec![[queries, keys]; batch as usize]);
+        if spec.lengths == Lengths::Equal {
+            if spec.pages.is_none() {
+                return (self.problem, Vec::new());
+            }
+            all.iter_mut().for_each(|rows| rows[0] = queries);
+        }
         let mut sums = [0; 2];
         let sequence = |&rows: &[u32; 2]| {
             let before = sums;
@@ -295,12 +195,24 @@ impl Case {
         (AttentionProblem { batch: all.len() as u32, queries, keys, ..self.problem }, sequences)
     }
 
+    /// The pages of each sequence, in a cache of some more, in any order; and the number of all.
+    fn pages(&self, page: Option<u32>, sequences: &[Sequence]) -> (Vec<Vec<u32>>, u32) {
+        let Some(page) = page else { return (Vec::new(), 0) };
+        let needed = sequences.iter().map(|of| of.rows[1].div_ceil(page));
+        let count = needed.clone().sum::<u32>() + self.spare;
+        let mut all: Vec<u32> = (0..count).collect();
+        fastrand::Rng::with_seed(self.seed ^ 0x9876).shuffle(&mut all);
+        let mut all = all.into_iter();
+        (needed.map(|needed| all.by_ref().take(needed as usize).collect()).collect(), count)
+    }
+
     /// A case of packed tensors with scores of about 1, in which every row is compared.
     pub const fn new(problem: AttentionProblem) -> Self {
         let (layout, values) = (Layout::HeadsFirst, Values::Normal(1.0));
         Self {
             problem,
             lengths: None,
+            spare: 3,
             parts: 1,
             layout,
             values,
@@ -341,7 +253,8 @@ impl Case {
         kernel: &'a Attention,
     ) -> Result<Uploaded<'a>, EngineError> {
         let spec = kernel.plan().spec;
-        let (problem, sequences) = self.sequences(spec.lengths);
+        let (problem, sequences) = self.sequences(&spec);
+        let (pages, in_cache) = self.pages(spec.pages, &sequences);
         // Packed sequences are one of all rows.
         let (batch, [queries, keys]) = match spec.lengths {
             Lengths::Equal => (problem.batch, [problem.queries, problem.keys]),
@@ -351,17 +264,23 @@ impl Case {
         };
         let [heads, shared] = problem.heads;
         let output = named(if spec.parts { spec.format } else { spec.output });
-        let stored = AttentionProblem { batch, queries, keys, ..problem };
-        let [q, mut k, mut v] = self.operands(&stored, named(spec.format), spec.head);
-        if spec.lengths == Lengths::Packed {
-            for &Sequence { before: [_, first], rows: [_, count], .. } in
-                sequences.iter().filter(|of| of.rows[0] == 0)
-            {
-                for row in
-                    (0..shared).flat_map(|head| (first..first + count).map(move |row| head * keys + row))
-                {
-                    [&mut k, &mut v].into_iter().for_each(|tensor| tensor.poison(row as usize));
-                }
+        let of_keys = match spec.pages {
+            Some(page) => [in_cache, shared, page],
+            None => [batch, shared, keys],
+        };
+        let [q, mut k, mut v] =
+            self.operands([batch, heads, queries], of_keys, named(spec.format), spec.head);
+        let keys_of = Keys { spec: &spec, pages: &pages, extents: of_keys };
+        // The keys of a sequence without queries, and what is no sequence's.
+        let mut read = vec![false; k.rows()];
+        for (b, of) in sequences.iter().enumerate().filter(|(_, of)| of.rows[0] > 0) {
+            for (head, key) in (0..shared).flat_map(|head| (0..of.rows[1]).map(move |key| (head, key))) {
+                read[keys_of.row((b, of.before[1]), head, key)] = true;
+            }
+        }
+        if !sequences.is_empty() {
+            for row in (0..k.rows()).filter(|&row| !read[row]) {
+                [&mut k, &mut v].into_iter().for_each(|tensor| tensor.poison(row));
             }
         }
         let o = Tensor::new(output, self.layout, [batch, heads, queries, spec.head[1]], || {
@@ -374,6 +293,13 @@ impl Case {
             let begins = sequences.iter().map(|of| of.before[i]).chain([[queries, keys][i]]);
             begins.flat_map(u32::to_le_bytes).collect()
         };
+        // What follows a sequence's last page is no page.
+        let each = pages.iter().map(Vec::len).max().unwrap_or(0) as u32 + 2;
+        let padded =
+            |own: &Vec<u32>| own.clone().into_iter().chain(core::iter::repeat(u32::MAX)).take(each as usize);
+        let entries: Vec<u32> = pages.iter().flat_map(padded).collect();
+        let key_lengths: Vec<u32> = sequences.iter().map(|of| of.rows[1]).collect();
+        let words = |numbers: &[u32]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>();
         let parts = if spec.parts { self.parts } else { 0 };
         let rows_of_parts = o.rows() * parts as usize + 1;
         let buffers = [
@@ -387,6 +313,8 @@ impl Case {
             engine.upload(&table(1))?,
             engine.upload(&[0xff; 4].repeat(rows_of_parts * spec.head[1] as usize))?,
             engine.upload(&[0xff; 4].repeat(rows_of_parts))?,
+            engine.upload(&words(&key_lengths))?,
+            engine.upload(&words(&entries))?,
         ];
         let tensors = [q, k, v, o];
         let [q, k, v, o] = core::array::from_fn(|i| tensors[i].placed(buffers[i].address));
@@ -400,6 +328,10 @@ impl Case {
         if spec.lengths == Lengths::Packed {
             call.packed = Packed { begins: [buffers[6].address, buffers[7].address], rows: [queries, keys] };
         }
+        if spec.pages.is_some() {
+            let [lengths, table] = [buffers[10].address, buffers[11].address];
+            call.pages = Pages { lengths, table, each, count: in_cache };
+        }
         let mut merge = None;
         if let Some(kernel) = Merge::new(spec.format, spec.head[1]).ok().filter(|_| spec.parts) {
             let stride = tensors[3].rows() as u64 * u64::from(spec.head[1]);
@@ -408,12 +340,17 @@ impl Case {
             call.log_sum_exp = buffers[9].address;
             merge = Some((kernel, MergeCall::of(&call, o, buffers[4].address)));
         }
-        Ok(Uploaded { case: self, kernel, tensors, buffers, sinks, sequences, merge, call })
+        Ok(Uploaded { case: self, kernel, tensors, buffers, sinks, sequences, pages, merge, call })
     }
 
-    /// Q, K and V.
-    fn operands(&self, problem: &AttentionProblem, format: Format, [d, dv]: [u32; 2]) -> [Tensor; 3] {
-        let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = *problem;
+    /// Q, K and V, for the extents of Q and of K: sequences or pages, heads, and rows.
+    fn operands(
+        &self,
+        of_queries: [u32; 3],
+        of_keys: [u32; 3],
+        format: Format,
+        [d, dv]: [u32; 2],
+    ) -> [Tensor; 3] {
         let mut random = fastrand::Rng::with_seed(self.seed);
         let mut operand = |extents, query: bool| {
             let mut index = 0;
@@ -439,9 +376,10 @@ impl Case {
                 }),
             }
         };
-        let q = operand([batch, heads, queries, d], true);
-        let k = operand([batch, shared, keys, d], false);
-        [q, k, self.uniform(0x1234, format, [batch, shared, keys, dv])]
+        let with = |[batch, heads, rows]: [u32; 3], d| [batch, heads, rows, d];
+        let q = operand(with(of_queries, d), true);
+        let k = operand(with(of_keys, d), false);
+        [q, k, self.uniform(0x1234, format, with(of_keys, dv))]
     }
 
     /// Uniform numbers from -2 to 2.
@@ -449,6 +387,27 @@ impl Case {
         let mut random = fastrand::Rng::with_seed(self.seed ^ seed);
         let pool = Pool::new(|| format.round(random.f64() * 4.0 - 2.0));
         Tensor::new(format, self.layout, extents, pool.elements(extents[3], &mut random))
+    }
+}
+
+/// Where the rows of K and V are.
+struct Keys<'a> {
+    spec: &'a AttentionSpec,
+    pages: &'a [Vec<u32>],
+    extents: [u32; 3],
+}
+
+impl Keys<'_> {
+    /// The row of a head of a sequence's key in `(batch, heads, rows)`. With the sequence come the keys before it.
+    fn row(&self, (sequence, before): (usize, u32), head: u32, key: u32) -> usize {
+        let [_, heads, rows] = self.extents.map(|extent| extent as usize);
+        let (head, key) = (head as usize, key as usize);
+        let (first, row) = match (self.spec.pages, self.spec.lengths) {
+            (Some(_), _) => (self.pages[sequence][key / rows] as usize, key % rows),
+            (None, Lengths::Equal) => (sequence, key),
+            (None, Lengths::Packed) => (0, before as usize + key),
+        };
+        (first * heads + head) * rows + row
     }
 }
 
@@ -488,31 +447,31 @@ impl Uploaded<'_> {
         let [q, k, v, o] = &self.tensors;
         let AttentionProblem { heads: [heads, shared], scale, .. } = self.case.problem;
         let spec = self.kernel.plan().spec;
-        let [all_queries, all_keys] = [q, k].map(|of| of.extents[2]);
+        let all_queries = q.extents[2];
         let [first, h, row] = [
             index as u32 / all_queries / heads,
             index as u32 / all_queries % heads,
             index as u32 % all_queries,
         ];
-        let (b, before, [queries, keys]) = match spec.lengths {
-            Lengths::Equal => (first, [0; 2], [all_queries, all_keys]),
-            Lengths::Packed => {
-                let b = self.sequences.partition_point(|of| of.before[0] + of.rows[0] <= row);
-                (b as u32, self.sequences[b].before, self.sequences[b].rows)
-            }
+        let b = match spec.lengths {
+            Lengths::Equal => first as usize,
+            Lengths::Packed => self.sequences.partition_point(|of| of.before[0] + of.rows[0] <= row),
         };
-        let r = row - before[0];
+        let equal = Sequence { before: [0; 2], rows: [all_queries, k.extents[2]] };
+        let Sequence { before, rows: [queries, keys] } = self.sequences.get(b).copied().unwrap_or(equal);
+        let r = if spec.lengths == Lengths::Packed { row - before[0] } else { row };
         let counts: Vec<i64> = self.case.counts.iter().map(|&count| count.into()).collect();
         let reals: Vec<_> = self.case.reals.iter().map(|&real| Bounded::exact(real.into())).collect();
         let of = Scope {
             queries: i64::from(queries),
             keys: i64::from(keys),
             head: h.into(),
-            batch: b.into(),
+            batch: b as i64,
             counts: &counts,
             reals: &reals,
         };
-        let first = (first * shared + h / (heads / shared)) as usize * all_keys as usize + before[1] as usize;
+        let [pages, shared_heads, rows, _] = k.extents;
+        let keys_of = Keys { spec: &spec, pages: &self.pages, extents: [pages, shared_heads, rows] };
         let query = q.values(index);
         let (mut row, mut values) = (Row::new(q.format, spec.tile[1]), Vec::new());
         if spec.parts {
@@ -522,7 +481,7 @@ impl Uploaded<'_> {
             row.sink(self.sinks[h as usize].into());
         }
         for key in (0..keys).filter(|&key| self.kernel.sees(&of, r.into(), key.into())) {
-            let at = first + key as usize;
+            let at = keys_of.row((b, before[1]), h / (heads / shared), key);
             let Score { value, error } = Score::of(&query, &k.values(at), scale);
             let place = [r, key].map(i64::from);
             let Bounded { value, error } = self.kernel.score(&of, place, Bounded::new(value, error));
@@ -531,7 +490,7 @@ impl Uploaded<'_> {
         }
         let fault = |what: String, got: f64, wanted: Wanted| AttentionFault::Value {
             what,
-            place: [b, h, r],
+            place: [b as u32, h, r],
             keys: row.keys(),
             got,
             wanted,

@@ -1,6 +1,7 @@
 //! The emitter: it writes the program of a kernel.
 
 mod consumer;
+mod pages;
 pub(crate) mod softmax;
 mod store;
 
@@ -9,6 +10,7 @@ use collective::skeleton::Cta;
 use collective::{Arrivals, Consumer, Origin, TensorCopy};
 use ptx::{Builder, Special, Value, Var};
 
+use self::pages::Pages;
 use crate::plan::AttentionPlan;
 use crate::scores::{AnyScores, DeviceScope, Scope};
 
@@ -24,6 +26,7 @@ struct Parameters<'f> {
     /// Queries and keys of a sequence; the most, if lengths differ.
     most: [Value<'f, u32>; 2],
     packed: Option<Lengths<'f>>,
+    pages: Option<Pages<'f>>,
     /// Parts of keys, the bytes from one part's O to the next one, and the rows of a part.
     parts: Option<(Value<'f, u32>, [Value<'f, u64>; 2])>,
     /// Heads of tiles: those of Q, or groups of these that are rows of one tile.
@@ -44,14 +47,22 @@ struct Parameters<'f> {
     reals: Vec<Value<'f, f32>>,
 }
 
-/// Where sequences of different lengths begin, for queries and for keys.
+/// Where sequences of different lengths begin.
 #[derive(Clone, Copy)]
 struct Lengths<'f> {
-    /// Addresses of the tables.
-    begins: [Value<'f, u64>; 2],
-    /// Rows of all sequences.
-    rows: [Value<'f, u32>; 2],
+    queries: Beginnings<'f>,
+    /// `None` if keys are in pages.
+    keys: Option<Beginnings<'f>>,
     batch: Value<'f, u32>,
+}
+
+/// Where the rows of each sequence begin in a tensor.
+#[derive(Clone, Copy)]
+struct Beginnings<'f> {
+    /// Address of the table.
+    table: Value<'f, u64>,
+    /// Rows of all sequences.
+    rows: Value<'f, u32>,
 }
 
 /// Where O is.
@@ -82,6 +93,8 @@ struct QueryTile<'f> {
     part: Option<Value<'f, u32>>,
     /// Whether there is such a tile; `None` if there always is.
     exists: Option<Value<'f, bool>>,
+    /// Whether sequences have lengths of their own.
+    differs: bool,
     /// Blocks of keys, from the first to one past the last; at least one. If no query sees a key, it is the one after
     /// the last key.
     blocks: [Value<'f, u32>; 2],
@@ -177,8 +190,8 @@ impl<'f> CurrentTile<'f> {
 impl<'f> QueryTile<'f> {
     /// What differs from tile to tile.
     fn numbers(&self) -> impl Iterator<Item = Value<'f, u32>> {
-        let Self { row, head, batch, blocks, whole, part, lengths, before, exists, .. } = *self;
-        let of_sequence = exists.map(|_| [lengths, before]).into_iter().flatten().flatten();
+        let Self { row, head, batch, blocks, whole, part, lengths, before, differs, .. } = *self;
+        let of_sequence = differs.then_some([lengths, before]).into_iter().flatten().flatten();
         [row, head, batch].into_iter().chain(blocks).chain(whole).chain(part).chain(of_sequence)
     }
 }
@@ -224,11 +237,14 @@ impl<'f> Parameters<'f> {
         };
         let log_sum_exp = f.param("log_sum_exp");
         let sinks = plan.spec.sinks.then(|| f.param("sinks"));
-        let packed = (plan.spec.lengths == crate::spec::Lengths::Packed).then(|| Lengths {
-            begins: ["queries_begin", "keys_begin"].map(|name| f.param(name)),
-            rows: ["all_queries", "all_keys"].map(|name| f.param(name)),
-            batch: f.param("batch"),
+        let paged = plan.spec.pages.is_some();
+        let packed = (plan.spec.lengths == crate::spec::Lengths::Packed).then(|| {
+            let (queries, keys) = (f.param("queries_begin"), (!paged).then(|| f.param("keys_begin")));
+            let queries = Beginnings { table: queries, rows: f.param("all_queries") };
+            let keys = keys.map(|table| Beginnings { table, rows: f.param("all_keys") });
+            Lengths { queries, keys, batch: f.param("batch") }
         });
+        let pages = plan.spec.pages.map(|page| Pages::declare(f, page));
         let parts = || (f.param("parts"), ["o_part", "part_rows"].map(|name| f.number(name)));
         let parts = plan.spec.parts.then(parts);
         let [queries, keys, heads, share, tiles, across, section] =
@@ -243,6 +259,7 @@ impl<'f> Parameters<'f> {
             sinks,
             most: [queries, keys],
             packed,
+            pages,
             parts,
             heads,
             share,
@@ -297,7 +314,9 @@ impl<'f> Kernel<'_, 'f> {
     /// The tile with this number. Of each section of heads, the last queries come first if these see the most keys.
     fn query_tile(&self, index: Value<'f, u32>) -> QueryTile<'f> {
         let (f, grows) = (self.f, self.scores.grows());
-        let Parameters { most, packed, parts, heads, tiles, across, section, .. } = self.parameters;
+        let Parameters { most, packed, pages, parts, heads, tiles, across, section, .. } = self.parameters;
+        // After the last tile there is no sequence, and no number of keys.
+        let index = pages.map_or(index, |_| index.min(tiles - 1));
         let of_section = section * across;
         let before = index / of_section;
         let (within, first) = (index - before * of_section, before * section);
@@ -309,7 +328,7 @@ impl<'f> Kernel<'_, 'f> {
         let Some(lengths) = packed else {
             let tile = if grows { across - 1 - tile } else { tile };
             let zero = f.constant(0);
-            return self.blocks(QueryTile {
+            let tile = QueryTile {
                 row: tile * queries,
                 head: head % heads,
                 batch: head / heads,
@@ -317,13 +336,20 @@ impl<'f> Kernel<'_, 'f> {
                 before: [zero; 2],
                 part,
                 exists: None,
+                differs: pages.is_some(),
                 blocks: [zero; 2],
                 whole: [zero; 2],
                 from_first: false,
-            });
+            };
+            let keys = pages.map_or(most[1], |pages| pages.keys(tile.batch, most[1]));
+            return self.blocks(QueryTile { lengths: [most[0], keys], ..tile });
         };
         let (batch, tile) = lengths.find(queries, tile);
-        let [(before_q, count_q), (before_k, count_k)] = [0, 1].map(|i| lengths.sequence(i, batch));
+        let (before_q, count_q) = lengths.queries.sequence(batch);
+        let (before_k, count_k) = match lengths.keys {
+            Some(keys) => keys.sequence(batch),
+            None => (f.constant(0), pages.map_or(most[1], |pages| pages.keys(batch, most[1]))),
+        };
         let count = count_q.div_ceil(queries);
         let exists = tile.less_than(count);
         let tile = if grows { (count - 1).where_or(exists, 0) - tile.where_or(exists, 0) } else { tile };
@@ -336,6 +362,7 @@ impl<'f> Kernel<'_, 'f> {
             before: [before_q, before_k],
             part,
             exists: Some(exists),
+            differs: true,
             blocks: [zero; 2],
             whole: [zero; 2],
             from_first: false,
@@ -418,6 +445,7 @@ impl<'f> Kernel<'_, 'f> {
         let Self { f, plan, parameters, .. } = self;
         let [q, k, v] = self.rings.map(|ring| ring.producer());
         let copies = plan.tiles.map(TensorCopy::new);
+        let of_pages = plan.copied().map(TensorCopy::new);
         let bytes = plan.rings.map(|ring| f.constant(ring.transaction_bytes()));
         let zero = f.constant(0);
         let keys = plan.spec.tile[1];
@@ -428,14 +456,31 @@ impl<'f> Kernel<'_, 'f> {
             let origin = Origin { matrix, batch: Some(sequence), ..Origin::alone(parameters.maps[i]) };
             (origin, row + block * keys)
         };
-        let load_k = |tile: QueryTile<'f>, block: Value<'f, u32>| {
-            let (origin, row) = of_keys(1, tile, block);
-            k.produce(bytes[1], |stage| copies[1].load(f, stage, origin, [row, zero]));
+        let load = |i: usize, tile: QueryTile<'f>, block: Value<'f, u32>| {
+            let ring = if i == 1 { k } else { v };
+            let coordinates = |row| if i == 1 { [row, zero] } else { [zero, row] };
+            match &parameters.pages {
+                Some(pages) => {
+                    let pieces = |group| pages.of_block(tile, block, plan, group);
+                    let groups = pages.groups(plan);
+                    // The first pages are looked up before there is room for them.
+                    let mut looked_up = Some(pieces(0));
+                    ring.produce(bytes[i], |stage| {
+                        for piece in (0..groups).flat_map(|i| looked_up.take().unwrap_or_else(|| pieces(i))) {
+                            let matrix = Some(tile.head / parameters.share);
+                            let origin = Origin { matrix, ..piece.origin(Origin::alone(parameters.maps[i])) };
+                            of_pages[i - 1].load(f, stage, origin, coordinates(piece.row));
+                        }
+                    });
+                }
+                None => {
+                    let (origin, row) = of_keys(i, tile, block);
+                    ring.produce(bytes[i], |stage| copies[i].load(f, stage, origin, coordinates(row)));
+                }
+            }
         };
-        let load_v = |tile: QueryTile<'f>, block: Value<'f, u32>| {
-            let (origin, row) = of_keys(2, tile, block);
-            v.produce(bytes[2], |stage| copies[2].load(f, stage, origin, [zero, row]));
-        };
+        let load_k = |tile, block| load(1, tile, block);
+        let load_v = |tile, block| load(2, tile, block);
         let first = |tile: QueryTile<'f>| {
             let [row, sequence] = self.place(&tile, 0);
             let row = row + tile.row;
@@ -503,7 +548,7 @@ impl<'f> Lengths<'f> {
     /// it needs, and one more at most. The sequence of a tile, and the tile's number in it.
     fn find(&self, queries: u32, tile: Value<'f, u32>) -> (Value<'f, u32>, Value<'f, u32>) {
         let f = tile.builder();
-        let first = |batch: Value<'f, u32>| self.begin(0, batch) / queries + batch;
+        let first = |batch: Value<'f, u32>| self.queries.begin(batch) / queries + batch;
         let (low, high) = (f.variable(0u32), f.variable(self.batch - 1));
         f.while_(
             || low.get().less_than(high.get()),
@@ -517,15 +562,17 @@ impl<'f> Lengths<'f> {
         let batch = low.get();
         (batch, tile - first(batch))
     }
+}
 
-    fn begin(&self, i: usize, batch: Value<'f, u32>) -> Value<'f, u32> {
-        let begin: Value<'f, u32> = batch.builder().load_global(self.begins[i] + batch.mul_wide(4u32), 0);
-        begin.min(self.rows[i])
+impl<'f> Beginnings<'f> {
+    fn begin(&self, batch: Value<'f, u32>) -> Value<'f, u32> {
+        let begin: Value<'f, u32> = batch.builder().load_global(self.table + batch.mul_wide(4u32), 0);
+        begin.min(self.rows)
     }
 
     /// Rows before a sequence, and its own.
-    fn sequence(&self, i: usize, batch: Value<'f, u32>) -> (Value<'f, u32>, Value<'f, u32>) {
-        let (begin, end) = (self.begin(i, batch), self.begin(i, batch + 1));
+    fn sequence(&self, batch: Value<'f, u32>) -> (Value<'f, u32>, Value<'f, u32>) {
+        let (begin, end) = (self.begin(batch), self.begin(batch + 1));
         (begin, end.max(begin) - begin)
     }
 }

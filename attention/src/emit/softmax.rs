@@ -219,7 +219,7 @@ impl<'f> Softmax<'f> {
                     let value = f.constant(f32::NEG_INFINITY).where_or(sum.equals(0.0), value);
                     let before = match packed {
                         None => (unit.batch * (heads * kernel.plan.spec.pack) + head).mul_wide(most[0]),
-                        Some(lengths) => head.mul_wide(lengths.rows[0]) + unit.before[0].cast::<u64>(),
+                        Some(lengths) => head.mul_wide(lengths.queries.rows) + unit.before[0].cast::<u64>(),
                     };
                     let before = match (unit.part, parts) {
                         (Some(part), Some((_, [_, rows]))) => before + part.cast::<u64>() * rows,

@@ -191,6 +191,14 @@ impl OperandTile {
         Self { cache, ..self }
     }
 
+    /// The same tile for copies that load one of `slices` equal parts of its rows each, as
+    /// [`Origin::slice`](crate::Origin::slice) says: parts that lie apart in memory. Rows are those of M or N if K is contiguous, and those of
+    /// K otherwise; there must be a multiple of 8 in a part.
+    #[must_use]
+    pub const fn in_slices(self, slices: u32) -> Self {
+        Self { slices, ..self }
+    }
+
     /// Format of the elements in memory.
     pub const fn format(&self) -> Format {
         self.format

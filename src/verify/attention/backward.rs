@@ -101,7 +101,8 @@ impl Case {
         let (format, d) = (named(spec.format), spec.head);
         let [of_queries, of_keys] = [[batch, heads, queries, d], [batch, shared, keys, d]];
         let nothing = |extents| Tensor::new(format, self.layout, extents, || format.round(f64::NAN));
-        let [q, k, v] = self.operands(&self.problem, format, [d, d]);
+        let first = |[batch, heads, rows, _]: [u32; 4]| [batch, heads, rows];
+        let [q, k, v] = self.operands(first(of_queries), first(of_keys), format, [d, d]);
         let mut o = nothing(of_queries);
         let d_o = self.uniform(0x5678, format, of_queries);
         let mut tensors = [q, k, v];

@@ -1,0 +1,98 @@
+//! Keys and values in pages of a cache.
+
+use collective::Origin;
+use ptx::{Builder, Value};
+
+use super::QueryTile;
+use crate::plan::AttentionPlan;
+
+/// The parameters of a cache.
+#[derive(Clone, Copy)]
+pub(super) struct Pages<'f> {
+    /// Keys of a page.
+    page: u32,
+    /// Addresses of the numbers of keys, and of the table.
+    lengths: Value<'f, u64>,
+    table: Value<'f, u64>,
+    /// Entries of the table per sequence.
+    each: Value<'f, u32>,
+    /// Pages of the cache.
+    count: Value<'f, u32>,
+}
+
+/// A page, or a part of one, that is a part of a block of keys.
+#[derive(Clone, Copy)]
+pub(super) struct Piece<'f> {
+    page: Value<'f, u32>,
+    /// Rows of the page that are keys.
+    keys: Value<'f, u32>,
+    /// The number of the part of the block.
+    slice: u32,
+    /// The row of the tensor map at which the block would begin, if all of it was there.
+    pub(super) row: Value<'f, u32>,
+}
+
+impl<'f> Piece<'f> {
+    pub(super) fn origin(&self, of: Origin<'f>) -> Origin<'f> {
+        let slice = self.page.builder().constant(self.slice);
+        Origin { rows: Some(self.keys), batch: Some(self.page), slice, ..of }
+    }
+}
+
+impl<'f> Pages<'f> {
+    pub(super) fn declare(f: &'f Builder, page: u32) -> Self {
+        let [lengths, table] = ["key_lengths", "pages"].map(|name| f.param(name));
+        Self { page, lengths, table, each: f.param("pages_each"), count: f.param("all_pages") }
+    }
+
+    /// Number of keys of a sequence.
+    pub(super) fn keys(&self, batch: Value<'f, u32>, most: Value<'f, u32>) -> Value<'f, u32> {
+        batch.builder().load_global::<u32>(self.lengths + batch.mul_wide(4u32), 0).min(most)
+    }
+
+    /// Pieces of a block that are looked up together.
+    fn together(plan: &AttentionPlan) -> u32 {
+        let most = if plan.cta.consumers == 1 { 16 } else { 4 };
+        plan.pages_of_block().min(most)
+    }
+
+    /// Number of groups of pieces that are looked up together.
+    pub(super) fn groups(&self, plan: &AttentionPlan) -> u32 {
+        plan.pages_of_block().div_ceil(Self::together(plan))
+    }
+
+    /// A group of pieces of a block of a tile's keys. `launch` describes the tensor map that loads them. Pieces without keys have
+    /// no page: no row of theirs is inside of the tensor map.
+    pub(super) fn of_block(
+        &self,
+        tile: QueryTile<'f>,
+        block: Value<'f, u32>,
+        plan: &AttentionPlan,
+        group: u32,
+    ) -> Vec<Piece<'f>> {
+        let (f, page, together) = (block.builder(), self.page, Self::together(plan));
+        let first = block * plan.spec.tile[1];
+        let own = self.table + (tile.batch.cast::<u64>() * self.each.cast::<u64>()) * 4;
+        let piece = |slice: u32| {
+            let key = first + slice * page;
+            let index = key / page;
+            let before = index * page;
+            let keys = tile.lengths[1].max(before).min(before + page) - before;
+            // Entries after the last page are loaded, too, but not used.
+            let entry: Value<'f, u32> = f.load_global(own + index.min(self.each - 1).mul_wide(4u32), 0);
+            let page_number = f.constant(0).where_or(keys.equals(0), entry);
+            let row = f.constant(page) - keys + (key - before) - slice * page;
+            Piece { page: page_number, keys, slice, row }
+        };
+        let pieces: Vec<_> =
+            (group * together..plan.pages_of_block().min((group + 1) * together)).map(piece).collect();
+        let largest = pieces.iter().map(|piece| piece.page).reduce(Value::max);
+        if let Some(largest) = largest {
+            let some = tile.lengths[1].more_than(first + group * together * page);
+            f.if_(largest.at_least(self.count) & some, || {
+                f.scope("a page that is not in the cache", || f.trap());
+            });
+        }
+        pieces
+    }
+}
