@@ -182,15 +182,46 @@ fn top_k_keeps_the_largest() {
 /// A node of one's own that looks at rows before it has values: the largest value of X in a row.
 struct Peak<X>(PhantomData<X>);
 
-struct PeakState<'f, X> {
+struct PeakState<'f> {
     largest: BTreeMap<usize, ptx::Value<'f, f32>>,
-    x: X,
+    x: [State<'f>; 1],
+}
+
+impl<'f> NodeState<'f> for PeakState<'f> {
+    fn children(&mut self) -> &mut [State<'f>] {
+        &mut self.x
+    }
+
+    fn survey(&mut self, part: &Part<'f>) {
+        self.x[0].load(part);
+        for pair in 0..part.pairs.len() {
+            for (row, place) in part.rows.iter().enumerate() {
+                let values = self.x[0].compute(part, row, pair);
+                for (column, value) in (part.pairs[pair]..).zip(values) {
+                    let value = part.inside_or(row, column, value, f32::NEG_INFINITY);
+                    let largest = self.largest.entry(place.index).or_insert(value);
+                    *largest = largest.max(value);
+                }
+            }
+        }
+    }
+
+    fn load(&mut self, part: &Part<'f>) {
+        for largest in self.largest.values_mut() {
+            for mask in [1, 2] {
+                *largest = largest.max(part.tile.f.shuffle_xor(*largest, mask));
+            }
+        }
+        self.x[0].load(part);
+    }
+
+    fn compute(&mut self, part: &Part<'f>, row: usize, _: usize) -> Pair<'f> {
+        [self.largest[&part.rows[row].index]; 2]
+    }
 }
 
 impl<X: Node> Node for Peak<X> {
     type Arguments = X::Arguments;
-    type Device<'f> = X::Device<'f>;
-    type State<'f> = PeakState<'f, X::State<'f>>;
     const TRAITS: NodeTraits = NodeTraits { surveys: true, whole_tiles: true, ..X::TRAITS };
 
     fn name() -> String {
@@ -201,51 +232,13 @@ impl<X: Node> Node for Peak<X> {
         X::check(x, shape, path)
     }
 
-    fn pairs(x: &X::Arguments) -> bool {
-        X::pairs(x)
-    }
-
     fn parameters(x: &X::Arguments, out: &mut Parameters) {
         X::parameters(x, out);
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> X::Device<'f> {
-        X::declare(declare)
-    }
-
-    fn begin<'f>(tile: &Visit<'f>, x: &X::Device<'f>) -> Self::State<'f> {
-        PeakState { largest: BTreeMap::new(), x: X::begin(tile, x) }
-    }
-
-    fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
-        X::load(part, &mut state.x);
-        for pair in 0..part.pairs.len() {
-            for (row, place) in part.rows.iter().enumerate() {
-                let values = X::compute(part, &mut state.x, row, pair);
-                for (column, value) in (part.pairs[pair]..).zip(values) {
-                    let value = part.inside_or(row, column, value, f32::NEG_INFINITY);
-                    let largest = state.largest.entry(place.index).or_insert(value);
-                    *largest = largest.max(value);
-                }
-            }
-        }
-    }
-
-    fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
-        for largest in state.largest.values_mut() {
-            for mask in [1, 2] {
-                *largest = largest.max(part.tile.f.shuffle_xor(*largest, mask));
-            }
-        }
-        X::load(part, &mut state.x);
-    }
-
-    fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, _: usize) -> Pair<'f> {
-        [state.largest[&part.rows[row].index]; 2]
-    }
-
-    fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>) {
-        X::end(tile, &mut state.x);
+    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
+        let x = X::declare(declare);
+        Box::new(move |tile| Box::new(PeakState { largest: BTreeMap::new(), x: [x(tile)] }))
     }
 
     fn evaluate(host: &mut Host<'_>, x: &X::Arguments, [row, _]: [u32; 2]) -> Bounded {

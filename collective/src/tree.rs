@@ -27,7 +27,7 @@
 //!
 //! # One tree, two evaluations
 //!
-//! A tree emits itself for the device ([`Node::begin`] to [`Node::end`]). It also evaluates itself on the
+//! A tree emits itself for the device ([`NodeState`]). It also evaluates itself on the
 //! host ([`Node::evaluate`]), from the same arguments, in f64 with bounds for the rounding on the device. So
 //! a tree is its own oracle.
 //!
@@ -66,7 +66,7 @@ mod visit;
 
 pub use crate::real::Bounded;
 pub use check::{NodeError, NodeProblem, Path, Reach, Shape};
-pub use compute::{Compute, Inputs};
+pub use compute::Compute;
 pub use declare::{Declare, Parameters};
 pub use dropout::{Dropout, DropoutArgument};
 pub use each::{Each, EachArgument};
@@ -82,10 +82,12 @@ pub use named::{
     RowColumnScaled, RowColumnScaledArguments, RowScaled, RowScaledArguments, Scaled, ScaledArguments,
     SwiGlu, SwiGluBlocks, SwiGluSplit,
 };
-pub use ordered::{OrderedColumn, OrderedRow, OrderedScalar, Scratch};
+pub use ordered::{OrderedColumn, OrderedDestination, OrderedRow, OrderedScalar, ReducedInOrder, Scratch};
 pub use quantize::Quantize;
 pub(crate) use quantize::quantized;
-pub use reduce::{AbsMax, Amax, Max, Reduce, ReduceColumn, ReduceRow, ReduceScalar, Sum};
+pub use reduce::{
+    AbsMax, Amax, Destination, Max, Reduce, ReduceColumn, ReduceRow, ReduceScalar, Reduced, Sum,
+};
 pub use rotate::Rotate;
 pub(crate) use rotate::rotated;
 pub(crate) use share::shared;
@@ -95,7 +97,7 @@ pub use top_k::TopKSoftmax;
 pub(crate) use top_k::ranked;
 pub use value::{AnyNode, AnyNodeArguments, Argument, FactsOf, Item, Literal, NodeValue, combined};
 pub(crate) use value::{CHILD, NUMBER};
-pub use vector::{ColumnArgument, ColumnVector, RowArgument, RowDevice, RowVector};
+pub use vector::{ColumnArgument, ColumnVector, RowArgument, RowVector};
 pub use visit::{Columns, Pair, Part, PartRow, Visit};
 
 /// NodeTraits about a tree that follow from its type alone.
@@ -116,7 +118,7 @@ pub struct NodeTraits {
     pub registers: u32,
     /// Whether it writes something, so that it must be computed exactly once.
     pub effects: bool,
-    /// Whether it looks at rows before it has values: see [`Node::survey`].
+    /// Whether it looks at rows before it has values: see [`NodeState::survey`].
     pub surveys: bool,
     /// Whether it looks at rows in blocks of this many columns, each within one tile; 0 if it looks at whole
     /// rows, or at none.
@@ -205,10 +207,8 @@ impl NodeTraits {
 
 /// A node of an epilogue visitor tree: one value per element of a matrix.
 ///
-/// Code is emitted per tile, in this order: [`begin`](Node::begin); for some trees [`survey`](Node::survey);
-/// for each [`Part`] of the tile, [`load`](Node::load) and then [`compute`](Node::compute) for each pair of
-/// neighbouring columns, row by row within a pair; finally [`end`](Node::end). All of a tile is straight-line
-/// code.
+/// The type states what is known without a kernel, and evaluates on the host. For the device it declares its kernel
+/// parameters, and gives the [`NodeState`] that emits the code of a tile.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no node of an epilogue's tree",
     note = "write a leaf such as `Accumulator`, or `Compute<F, (X, Y)>` for a function of other nodes"
@@ -216,10 +216,6 @@ impl NodeTraits {
 pub trait Node: 'static {
     /// The caller's arguments.
     type Arguments;
-    /// The node's kernel parameters on the device.
-    type Device<'f>: 'f;
-    /// State kept while the code of a tile is emitted: values loaded ahead, partial results.
-    type State<'f>: 'f;
     /// NodeTraits that follow from the type alone.
     const TRAITS: NodeTraits;
 
@@ -233,32 +229,65 @@ pub trait Node: 'static {
     /// The first illegal argument, with the path to its node.
     fn check(arguments: &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError>;
 
-    /// Whether every access to two neighbouring elements, the first in an even column, can be one access.
-    fn pairs(arguments: &Self::Arguments) -> bool;
-
-    /// The values of the node's kernel parameters.
+    /// The values of the node's kernel parameters, and whether its accesses can be in pairs
+    /// ([`Parameters::in_pairs`]).
     fn parameters(arguments: &Self::Arguments, out: &mut Parameters);
 
     /// Declares the node's kernel parameters, in the order of [`Node::parameters`].
-    fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f>;
-
-    /// Emitted before the first part of a tile.
-    fn begin<'f>(tile: &Visit<'f>, device: &Self::Device<'f>) -> Self::State<'f>;
-
-    /// Emitted if [`NodeTraits::surveys`], before the first [`load`](Node::load) of each 64-row block, for all
-    /// parts of the block from left to right. For nodes that must know a row before they have values; others
-    /// pass the call on to their children.
-    fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>);
-
-    /// Emitted before the first value of a part: starts all loads of the part.
-    fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>);
-
-    /// Emitted for two neighbouring columns of a row.
-    fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f>;
-
-    /// Emitted after the last part of a tile.
-    fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>);
+    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f>;
 
     /// The value at (row, column) on the host.
     fn evaluate(host: &mut Host<'_>, arguments: &Self::Arguments, at: [u32; 2]) -> Bounded;
+}
+
+/// Emitted before the first part of a tile: gives the node's state for the tile.
+pub type Begin<'f> = Box<dyn Fn(&Visit<'f>) -> State<'f> + 'f>;
+
+/// Any node's state.
+pub type State<'f> = Box<dyn NodeState<'f> + 'f>;
+
+/// A node while the code of a tile is emitted: values loaded ahead, partial results.
+///
+/// Code is emitted per tile, in this order: what [`Node::declare`] returned; for some trees
+/// [`survey`](NodeState::survey); for each [`Part`] of the tile, [`load`](NodeState::load) and then
+/// [`compute`](NodeState::compute) for each pair of neighbouring columns, row by row within a pair; finally
+/// [`end`](NodeState::end). All of a tile is straight-line code. What a node does not do itself it passes on to
+/// its children.
+pub trait NodeState<'f> {
+    /// The states of its children.
+    fn children(&mut self) -> &mut [State<'f>];
+
+    /// Emitted if [`NodeTraits::surveys`], before the first [`load`](NodeState::load) of each 64-row block, for all
+    /// parts of the block from left to right. For nodes that must know a row before they have values.
+    fn survey(&mut self, part: &Part<'f>) {
+        self.children().iter_mut().for_each(|child| child.survey(part));
+    }
+
+    /// Emitted before the first value of a part: starts all loads of the part.
+    fn load(&mut self, part: &Part<'f>) {
+        self.children().iter_mut().for_each(|child| child.load(part));
+    }
+
+    /// Emitted for two neighbouring columns of a row.
+    fn compute(&mut self, part: &Part<'f>, row: usize, pair: usize) -> Pair<'f>;
+
+    /// Emitted after the last part of a tile.
+    fn end(&mut self, tile: &Visit<'f>) {
+        self.children().iter_mut().for_each(|child| child.end(tile));
+    }
+}
+
+/// The state of a node without children whose values need no state: `compute`.
+fn leaf<'f>(compute: impl Fn(&Part<'f>, usize, usize) -> Pair<'f> + 'f) -> State<'f> {
+    struct Leaf<C>(C);
+    impl<'f, C: Fn(&Part<'f>, usize, usize) -> Pair<'f>> NodeState<'f> for Leaf<C> {
+        fn children(&mut self) -> &mut [State<'f>] {
+            &mut []
+        }
+
+        fn compute(&mut self, part: &Part<'f>, row: usize, pair: usize) -> Pair<'f> {
+            (self.0)(part, row, pair)
+        }
+    }
+    Box::new(Leaf(compute))
 }

@@ -18,7 +18,8 @@ use crate::formula::{Formula, Lowered};
 use crate::mainloop::{Consumer, Fragment, FragmentRow, WorkUnit, begin, output_elements};
 use crate::plan::{EpilogueSpec, Plan, TileNeeds};
 use crate::tree::{
-    AnyNode, Bounded, Declare, EarlyRow, Host, Node, NodeError, NodeTraits, Parameters, Path, Shape,
+    AnyNode, Begin, Bounded, Declare, EarlyRow, Host, Node, NodeError, NodeState, NodeTraits, Parameters,
+    Path, Shape,
 };
 
 /// An epilogue whose D is the value of the tree `X`, rounded to `T` and stored by `S`. For the nodes see
@@ -183,7 +184,7 @@ impl<X: Node> Treed<X> {
         let pairs = d.n.is_multiple_of(2)
             && d.address.is_multiple_of(pair_bytes)
             && d.ld.is_multiple_of(2)
-            && X::pairs(arguments);
+            && parameters.pairs;
         parameters.push(u32::from(pairs));
         parameters.values.extend(self.store.parameters(plan, d));
         parameters.values
@@ -243,7 +244,7 @@ impl<X: Node> EpilogueEmitter for Treed<X> {
         let items = self.value.map_or(&[][..], Lowered::items);
         let mut declare = Declare::ahead(f, self.early(plan), items);
         let tree = X::declare(&mut declare);
-        Box::new(TreeDevice::<X> {
+        Box::new(TreeDevice {
             tree,
             early: declare.early(),
             pairs: f.param("pairs"),
@@ -255,10 +256,10 @@ impl<X: Node> EpilogueEmitter for Treed<X> {
 }
 
 /// Parameters of [`Treed`] on the device.
-struct TreeDevice<'f, X: Node> {
+struct TreeDevice<'f> {
     store: StoreSpec,
     traits: NodeTraits,
-    tree: X::Device<'f>,
+    tree: Begin<'f>,
     /// The row vector that is loaded before a tile is multiplied.
     early: Option<EarlyRow<'f>>,
     /// Nonzero if every access to a pair can be one access.
@@ -266,7 +267,7 @@ struct TreeDevice<'f, X: Node> {
     d: StoreDevice<'f>,
 }
 
-impl<'f, X: Node> DeviceEpilogue<'f> for TreeDevice<'f, X> {
+impl<'f> DeviceEpilogue<'f> for TreeDevice<'f> {
     fn begin(
         &self,
         f: &'f Builder,
@@ -294,18 +295,18 @@ impl<'f, X: Node> DeviceEpilogue<'f> for TreeDevice<'f, X> {
         let emit = |whole: bool| {
             let parts = Parts::new(f, plan, extent, &fragment, order, [whole, ahead]);
             let tile = parts.tile;
-            let state = RefCell::new(X::begin(&tile, &self.tree));
+            let state = RefCell::new((self.tree)(&tile));
             let surveyed = Cell::new(0);
-            let survey = |block: u32, state: &mut X::State<'f>| {
+            let survey = |block: u32, state: &mut dyn NodeState<'f>| {
                 let rows = fragment.rows(fragment.start(), block);
                 let pairs = rows.first().map_or(0, |row| row.pairs.len());
                 for first in (0..pairs).step_by(step) {
                     let rows: Vec<_> = rows.iter().map(|row| row.part(first, step)).collect();
-                    X::survey(&parts.of(block, &rows), state);
+                    state.survey(&parts.of(block, &rows));
                 }
             };
             let values = |block: u32, rows: &[FragmentRow<'f, f32>]| {
-                let state = &mut *state.borrow_mut();
+                let state = &mut **state.borrow_mut();
                 if self.traits.surveys && surveyed.get() == block {
                     survey(block, state);
                     surveyed.set(block + 1);
@@ -315,8 +316,8 @@ impl<'f, X: Node> DeviceEpilogue<'f> for TreeDevice<'f, X> {
                 for first in (0..pairs).step_by(step) {
                     let rows: Vec<_> = rows.iter().map(|row| row.part(first, step)).collect();
                     let part = parts.of(block, &rows);
-                    X::load(&part, state);
-                    parts.collect(&part, &mut values, &mut |row, pair| X::compute(&part, state, row, pair));
+                    state.load(&part);
+                    parts.collect(&part, &mut values, &mut |row, pair| state.compute(&part, row, pair));
                 }
                 values
             };
@@ -327,7 +328,7 @@ impl<'f, X: Node> DeviceEpilogue<'f> for TreeDevice<'f, X> {
                 copies: !plan.form.described() && (whole || !plan.form.shares_rows()),
             };
             self.store.store(f, plan, self.d, &Stored { extent, fragment: &fragment, access }, combine);
-            X::end(&tile, &mut state.borrow_mut());
+            state.borrow_mut().end(&tile);
         };
         let [m, n] = fragment.first;
         let (rows, columns) = (plan.blocks() * plan.block_rows(), plan.mainloop.tile[1]);

@@ -89,15 +89,29 @@ impl<'f> Declare<'f> {
 }
 
 /// The values of a tree's parameters.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Parameters {
     /// The values, in order.
     pub values: Vec<Argument>,
+    /// Whether every access to two neighbouring elements, the first in an even column, can be one access.
+    pub pairs: bool,
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        Self { values: Vec::new(), pairs: true }
+    }
 }
 
 impl Parameters {
     /// Appends the next parameter's value.
     pub fn push(&mut self, value: impl Into<Argument>) {
         self.values.push(value.into());
+    }
+
+    /// Says whether every access of a node to two neighbouring elements, the first in an even column, can be one
+    /// access.
+    pub fn in_pairs(&mut self, pairs: bool) {
+        self.pairs &= pairs;
     }
 }

@@ -5,7 +5,8 @@ use core::marker::PhantomData;
 use ptx::{Value, Var};
 
 use super::{
-    Bounded, Declare, Host, Node, NodeError, NodeTraits, Pair, Parameters, Part, Path, Shape, Visit,
+    Begin, Bounded, Declare, Host, Node, NodeError, NodeState, NodeTraits, Pair, Parameters, Part, Path,
+    Shape, State,
 };
 use crate::random::{Word, philox};
 
@@ -58,8 +59,8 @@ fn words<W: Word>(row: W, pair: W, offset: [W; 2], seed: [W; 2]) -> [W; 4] {
 }
 
 /// Arguments of a [`Dropout`] on the device.
-#[derive(Clone, Copy, Debug)]
-pub struct DropoutDevice<'f> {
+#[derive(Clone, Copy)]
+struct Device<'f> {
     threshold: Value<'f, u32>,
     scale: Value<'f, f32>,
     /// The low half first.
@@ -67,24 +68,10 @@ pub struct DropoutDevice<'f> {
     offset: [Value<'f, u32>; 2],
 }
 
-/// The state of a [`Dropout`] while code is emitted.
-#[derive(Debug)]
-pub struct DropoutState<'f, X> {
-    device: DropoutDevice<'f>,
-    /// The words of the last pair: for its first row and the row 8 below.
-    words: Option<(usize, [Value<'f, u32>; 4])>,
-    x: X,
-}
-
-impl<X> Dropout<X> {
+impl<'f> Device<'f> {
     /// The words of a pair of columns in row `first` and in the row 8 below.
-    fn words_of<'f>(
-        part: &Part<'f>,
-        device: &DropoutDevice<'f>,
-        first: Value<'f, u32>,
-        pair: usize,
-    ) -> [Value<'f, u32>; 4] {
-        let (f, DropoutDevice { threshold, seed, offset, .. }) = (part.tile.f, *device);
+    fn words(&self, part: &Part<'f>, first: Value<'f, u32>, pair: usize) -> [Value<'f, u32>; 4] {
+        let (f, Self { threshold, seed, offset, .. }) = (part.tile.f, *self);
         let kept = [0; 4].map(|_: u32| f.variable(u32::MAX));
         // If nothing is dropped, nothing is drawn. The branch also keeps the assembler from interleaving the
         // generators of many elements, which would run out of registers.
@@ -98,10 +85,49 @@ impl<X> Dropout<X> {
     }
 }
 
+/// The state of a [`Dropout`] while code is emitted.
+struct DropoutState<'f> {
+    device: Device<'f>,
+    /// The words of the last pair: for its first row and the row 8 below.
+    words: Option<(usize, [Value<'f, u32>; 4])>,
+    x: [State<'f>; 1],
+}
+
+impl<'f> NodeState<'f> for DropoutState<'f> {
+    fn children(&mut self) -> &mut [State<'f>] {
+        &mut self.x
+    }
+
+    fn load(&mut self, part: &Part<'f>) {
+        self.words = None;
+        self.x[0].load(part);
+    }
+
+    fn compute(&mut self, part: &Part<'f>, row: usize, pair: usize) -> Pair<'f> {
+        let values = self.x[0].compute(part, row, pair);
+        let Device { threshold, scale, .. } = self.device;
+        if !part.tile.aligned {
+            let at = part.rows[row].row;
+            let words = self.device.words(part, at & !8, pair);
+            let below = ((at >> 3) & 1).equals(1);
+            return [0, 1].map(|side| {
+                let word = words[2 + side].where_or(below, words[side]);
+                (values[side] * scale).where_or(word.at_least(threshold), 0.0)
+            });
+        }
+        // A thread holds rows in pairs, 8 apart, in blocks that begin at multiples of 16.
+        let lower = part.rows[row].index % 2;
+        let words = match self.words {
+            Some((of, words)) if of == pair && lower == 1 => words,
+            _ => self.device.words(part, part.rows[row].row - lower as u32 * 8, pair),
+        };
+        self.words = Some((pair, words));
+        [0, 1].map(|side| (values[side] * scale).where_or(words[2 * lower + side].at_least(threshold), 0.0))
+    }
+}
+
 impl<X: Node> Node for Dropout<X> {
     type Arguments = (DropoutArgument, X::Arguments);
-    type Device<'f> = (DropoutDevice<'f>, X::Device<'f>);
-    type State<'f> = DropoutState<'f, X::State<'f>>;
     const TRAITS: NodeTraits = X::TRAITS;
 
     fn name() -> String {
@@ -117,10 +143,6 @@ impl<X: Node> Node for Dropout<X> {
         X::check(x, shape, path)
     }
 
-    fn pairs((_, x): &Self::Arguments) -> bool {
-        X::pairs(x)
-    }
-
     fn parameters((dropout, x): &Self::Arguments, out: &mut Parameters) {
         out.push(dropout.threshold());
         out.push(dropout.scale());
@@ -131,50 +153,12 @@ impl<X: Node> Node for Dropout<X> {
         X::parameters(x, out);
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f> {
+    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
         let (threshold, scale) = (declare.param(), declare.param());
         let seed = [declare.param(), declare.param()];
         let offset = [declare.param(), declare.param()];
-        (DropoutDevice { threshold, scale, seed, offset }, X::declare(declare))
-    }
-
-    fn begin<'f>(tile: &Visit<'f>, (device, x): &Self::Device<'f>) -> Self::State<'f> {
-        DropoutState { device: *device, words: None, x: X::begin(tile, x) }
-    }
-
-    fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
-        X::survey(part, &mut state.x);
-    }
-
-    fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
-        state.words = None;
-        X::load(part, &mut state.x);
-    }
-
-    fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
-        let values = X::compute(part, &mut state.x, row, pair);
-        let DropoutDevice { threshold, scale, .. } = state.device;
-        if !part.tile.aligned {
-            let at = part.rows[row].row;
-            let words = Self::words_of(part, &state.device, at & !8, pair);
-            let below = ((at >> 3) & 1).equals(1);
-            return [0, 1].map(|side| {
-                let word = words[2 + side].where_or(below, words[side]);
-                (values[side] * scale).where_or(word.at_least(threshold), 0.0)
-            });
-        }
-        // A thread holds rows in pairs, 8 apart, in blocks that begin at multiples of 16.
-        let lower = part.rows[row].index % 2;
-        let words = match state.words {
-            Some((of, words)) if of == pair && lower == 1 => words,
-            _ => Self::words_of(part, &state.device, part.rows[row].row - lower as u32 * 8, pair),
-        };
-        state.words = Some((pair, words));
-        [0, 1].map(|side| (values[side] * scale).where_or(words[2 * lower + side].at_least(threshold), 0.0))
-    }
-
-    fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>) {
-        X::end(tile, &mut state.x);
+        let (device, x) = (Device { threshold, scale, seed, offset }, X::declare(declare));
+        Box::new(move |tile| Box::new(DropoutState { device, words: None, x: [x(tile)] }))
     }
 
     fn evaluate(host: &mut Host<'_>, (dropout, x): &Self::Arguments, at: [u32; 2]) -> Bounded {
@@ -183,37 +167,5 @@ impl<X: Node> Node for Dropout<X> {
             return value * Bounded::exact(dropout.scale().into());
         }
         Bounded::exact(0.0)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::DropoutArgument;
-    use crate::random::philox;
-
-    #[test]
-    fn the_mask_is_the_generators_word_of_the_element() {
-        let dropout =
-            DropoutArgument { probability: 0.375, seed: 0x1234_5678_9ABC_DEF0, offset: 77 << 32 | 5 };
-        for row in [0, 7, 8, 15, 16, 100, 1000] {
-            for column in [0, 1, 2, 77, 4095] {
-                let first = if row / 8 % 2 == 1 { row - 8 } else { row };
-                let words = philox([column / 2, first, 5, 77], [0x9ABC_DEF0, 0x1234_5678]);
-                let word = words[(row / 8 % 2 * 2 + column % 2) as usize];
-                let want = f64::from(word) / 4_294_967_296.0 >= 0.375;
-                assert_eq!(dropout.keeps(row, column), want, "({row}, {column})");
-            }
-        }
-    }
-
-    #[test]
-    fn as_many_are_left_out_as_the_probability_says() {
-        for probability in [0.0, 0.1, 0.5, 0.9] {
-            let dropout = DropoutArgument { probability, seed: 1, offset: 2 };
-            let kept = (0..200 * 200).filter(|i| dropout.keeps(i / 200, i % 200)).count();
-            let (mean, n) = (1.0 - f64::from(probability), 40_000.0);
-            let deviation = (n * mean * (1.0 - mean)).sqrt();
-            assert!((kept as f64 - n * mean).abs() <= 4.0 * deviation, "{probability}: {kept}");
-        }
     }
 }

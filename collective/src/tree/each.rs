@@ -2,11 +2,7 @@
 
 use core::marker::PhantomData;
 
-use ptx::Value;
-
-use super::{
-    Bounded, Declare, Host, Node, NodeError, NodeTraits, Pair, Parameters, Part, Path, Shape, Visit,
-};
+use super::{Begin, Bounded, Declare, Host, Node, NodeError, NodeTraits, Parameters, Path, Shape, Visit};
 
 /// X with its own vectors and matrices for each GEMM of a launch, at a fixed distance from each other: for
 /// example, the biases of experts. Nodes outside `Each` are shared by all GEMMs.
@@ -36,8 +32,6 @@ pub struct EachArgument<A> {
 
 impl<X: Node> Node for Each<X> {
     type Arguments = EachArgument<X::Arguments>;
-    type Device<'f> = (Value<'f, u64>, X::Device<'f>);
-    type State<'f> = X::State<'f>;
     const TRAITS: NodeTraits = X::TRAITS;
 
     fn name() -> String {
@@ -55,43 +49,23 @@ impl<X: Node> Node for Each<X> {
         X::check(&each.first, shape, &path.each(each.stride))
     }
 
-    /// Two elements of the widest type are 8 bytes.
-    fn pairs(each: &Self::Arguments) -> bool {
-        each.stride.is_multiple_of(8) && X::pairs(&each.first)
-    }
-
     fn parameters(each: &Self::Arguments, out: &mut Parameters) {
         out.push(each.stride);
+        // Two elements of the widest type are 8 bytes.
+        out.in_pairs(each.stride.is_multiple_of(8));
         X::parameters(&each.first, out);
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f> {
-        (declare.number(), X::declare(declare))
-    }
-
-    fn begin<'f>(tile: &Visit<'f>, (stride, x): &Self::Device<'f>) -> Self::State<'f> {
-        let own = tile.extent.group.map(|group| group.cast::<u64>() * *stride);
-        let displacement = match (own, tile.displacement) {
-            (Some(own), Some(outer)) => Some(own + outer),
-            (own, outer) => own.or(outer),
-        };
-        X::begin(&Visit { displacement, ..*tile }, x)
-    }
-
-    fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
-        X::survey(part, state);
-    }
-
-    fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
-        X::load(part, state);
-    }
-
-    fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
-        X::compute(part, state, row, pair)
-    }
-
-    fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>) {
-        X::end(tile, state);
+    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
+        let (stride, x) = (declare.number::<u64>(), X::declare(declare));
+        Box::new(move |tile| {
+            let own = tile.extent.group.map(|group| group.cast::<u64>() * stride);
+            let displacement = match (own, tile.displacement) {
+                (Some(own), Some(outer)) => Some(own + outer),
+                (own, outer) => own.or(outer),
+            };
+            x(&Visit { displacement, ..*tile })
+        })
     }
 
     fn evaluate(host: &mut Host<'_>, each: &Self::Arguments, at: [u32; 2]) -> Bounded {

@@ -5,8 +5,10 @@ use core::marker::PhantomData;
 use ptx::Value;
 use typenum::{U8, Unsigned};
 
+use super::compute::OnDevice;
 use super::{
-    Bounded, Columns, Declare, Host, Node, NodeError, NodeTraits, Pair, Parameters, Part, Path, Shape, Visit,
+    Begin, Bounded, Columns, Declare, Host, Node, NodeError, NodeState, NodeTraits, Pair, Parameters, Part,
+    Path, Shape, State, Visit,
 };
 use crate::functions::{Pointwise, Scalars, evaluate_bounded};
 use crate::real::Real;
@@ -115,16 +117,14 @@ impl<F, X, Order: GateOrder> Gated<F, X, Order> {
     }
 }
 
-impl<F, X, Order: GateOrder> Gated<F, X, Order> {
-    /// The tile as nodes inside see it: all columns, or those of the gates and then those of the ups.
-    fn inside<'f>(tile: &Visit<'f>) -> Vec<Visit<'f>> {
-        if !Self::SPLIT {
-            return vec![Visit { columns: tile.doubled, ..*tile }];
-        }
-        let Columns { first, pairs, n } = tile.columns;
-        let ups = Columns { first: first + n, pairs, n: tile.doubled.n };
-        vec![*tile, Visit { columns: ups, ..*tile }]
+/// The tile as nodes inside see it: all columns, or, if they are split, those of the gates and then those of the ups.
+fn inside<'f>(tile: &Visit<'f>, split: bool) -> Vec<Visit<'f>> {
+    if !split {
+        return vec![Visit { columns: tile.doubled, ..*tile }];
     }
+    let Columns { first, pairs, n } = tile.columns;
+    let ups = Columns { first: first + n, pairs, n: tile.doubled.n };
+    vec![*tile, Visit { columns: ups, ..*tile }]
 }
 
 /// The traits of a [`Gated`] around a value. `block` is [`GateOrder::BLOCK`], and `registers` are those that the
@@ -149,21 +149,66 @@ pub(crate) const fn gated(x: NodeTraits, block: u32, registers: u32) -> Result<N
 }
 
 /// The state of a [`Gated`] for a tile.
-#[derive(Debug)]
-pub struct GatedState<'f, A, X> {
-    arguments: A,
+struct GatedState<'f, F: Pointwise<2>> {
+    arguments: OnDevice<'f, F::Arguments>,
+    /// [`GateOrder::BLOCK`].
+    block: u32,
     /// Of the lanes that share a row, the two that hold the columns that this lane will hold.
     from: [Value<'f, u32>; 2],
     /// Whether these columns come from the first of two groups of eight.
     first: Value<'f, bool>,
     /// One state; or two, for gates and ups, if they are split.
-    x: Vec<X>,
+    x: Vec<State<'f>>,
+}
+
+impl<'f, F: Pointwise<2>> NodeState<'f> for GatedState<'f, F> {
+    fn children(&mut self) -> &mut [State<'f>] {
+        &mut self.x
+    }
+
+    fn survey(&mut self, part: &Part<'f>) {
+        for (doubled, x) in part.doubled.iter().zip(&mut self.x) {
+            x.survey(doubled);
+        }
+    }
+
+    fn load(&mut self, part: &Part<'f>) {
+        for (doubled, x) in part.doubled.iter().zip(&mut self.x) {
+            x.load(doubled);
+        }
+    }
+
+    fn compute(&mut self, part: &Part<'f>, row: usize, pair: usize) -> Pair<'f> {
+        let f = part.tile.f;
+        let of_x = match (&part.doubled[..], &mut self.x[..]) {
+            ([both], [x]) => [pair * 2, pair * 2 + 1].map(|pair| x.compute(both, row, pair)),
+            ([gates, ups], [of_gates, of_ups]) => {
+                [of_gates.compute(gates, row, pair), of_ups.compute(ups, row, pair)]
+            }
+            _ => return [f.constant(f32::NAN); 2],
+        };
+        if self.block > 1 {
+            let [gates, ups] = of_x;
+            return [0, 1].map(|side| F::apply(self.arguments, [gates[side], ups[side]]));
+        }
+        // Lane t of four has columns 2t, 2t + 1 of eight, so one of the result's. Two such groups make eight
+        // columns again.
+        let halves = of_x.map(|pair| F::apply(self.arguments, pair));
+        self.from.map(|lane| {
+            let [first, second] = halves.map(|half| f.shuffle(half, lane));
+            first.where_or(self.first, second)
+        })
+    }
+
+    fn end(&mut self, tile: &Visit<'f>) {
+        for (tile, x) in inside(tile, self.block == NodeTraits::SPLIT).iter().zip(&mut self.x) {
+            x.end(tile);
+        }
+    }
 }
 
 impl<F: Pointwise<2>, X: Node, Order: GateOrder> Node for Gated<F, X, Order> {
     type Arguments = (F::Arguments, X::Arguments);
-    type Device<'f> = (<F::Arguments as Scalars>::Of<Value<'f, f32>>, X::Device<'f>);
-    type State<'f> = GatedState<'f, <F::Arguments as Scalars>::Of<Value<'f, f32>>, X::State<'f>>;
     const TRAITS: NodeTraits = NodeTraits::legal(gated(X::TRAITS, Order::BLOCK, F::REGISTERS));
 
     fn name() -> String {
@@ -179,67 +224,20 @@ impl<F: Pointwise<2>, X: Node, Order: GateOrder> Node for Gated<F, X, Order> {
         X::check(x, Shape { n: shape.n * 2, ..shape }, &path.then(&F::name()))
     }
 
-    fn pairs((_, x): &Self::Arguments) -> bool {
-        X::pairs(x)
-    }
-
     fn parameters((arguments, x): &Self::Arguments, out: &mut Parameters) {
-        for value in arguments.values() {
-            out.push(value);
-        }
+        out.function(*arguments);
         X::parameters(x, out);
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f> {
-        (F::Arguments::gather(&mut || declare.param()), X::declare(declare))
-    }
-
-    fn begin<'f>(tile: &Visit<'f>, (arguments, x): &Self::Device<'f>) -> Self::State<'f> {
-        let lane = tile.thread % 32;
-        let low = (lane & 28) + (lane & 1) * 2;
-        let first = (lane & 2).equals(0);
-        let x = Self::inside(tile).iter().map(|tile| X::begin(tile, x)).collect();
-        GatedState { arguments: *arguments, from: [low, low + 1], first, x }
-    }
-
-    fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
-        for (doubled, x) in part.doubled.iter().zip(&mut state.x) {
-            X::survey(doubled, x);
-        }
-    }
-
-    fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
-        for (doubled, x) in part.doubled.iter().zip(&mut state.x) {
-            X::load(doubled, x);
-        }
-    }
-
-    fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
-        let f = part.tile.f;
-        let of_x = match (&part.doubled[..], &mut state.x[..]) {
-            ([both], [x]) => [pair * 2, pair * 2 + 1].map(|pair| X::compute(both, x, row, pair)),
-            ([gates, ups], [of_gates, of_ups]) => {
-                [X::compute(gates, of_gates, row, pair), X::compute(ups, of_ups, row, pair)]
-            }
-            _ => return [f.constant(f32::NAN); 2],
-        };
-        if Order::BLOCK > 1 {
-            let [gates, ups] = of_x;
-            return [0, 1].map(|side| F::apply(state.arguments, [gates[side], ups[side]]));
-        }
-        // Lane t of four has columns 2t, 2t + 1 of eight, so one of the result's. Two such groups make eight
-        // columns again.
-        let halves = of_x.map(|pair| F::apply(state.arguments, pair));
-        state.from.map(|lane| {
-            let [first, second] = halves.map(|half| f.shuffle(half, lane));
-            first.where_or(state.first, second)
+    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
+        let (arguments, x) = (declare.function::<F::Arguments>(), X::declare(declare));
+        Box::new(move |tile| {
+            let lane = tile.thread % 32;
+            let low = (lane & 28) + (lane & 1) * 2;
+            let first = (lane & 2).equals(0);
+            let x = inside(tile, Self::SPLIT).iter().map(&x).collect();
+            Box::new(GatedState::<F> { arguments, block: Order::BLOCK, from: [low, low + 1], first, x })
         })
-    }
-
-    fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>) {
-        for (tile, x) in Self::inside(tile).iter().zip(&mut state.x) {
-            X::end(tile, x);
-        }
     }
 
     fn evaluate(host: &mut Host<'_>, (arguments, x): &Self::Arguments, [row, column]: [u32; 2]) -> Bounded {

@@ -6,9 +6,14 @@ use ptx::Value;
 use typenum::{U1, Unsigned};
 
 use super::{
-    Bounded, Declare, Host, Node, NodeError, NodeTraits, Pair, Parameters, Part, Path, Shape, Visit,
+    Begin, Bounded, Declare, Host, Node, NodeError, NodeTraits, Parameters, Path, Shape, State, leaf,
 };
 use crate::element::Element;
+
+/// The state of a node with one value for all elements.
+pub(super) fn uniform(value: Value<'_, f32>) -> State<'_> {
+    leaf(move |_, _, _| [value; 2])
+}
 
 /// The accumulator: the element of A * B.
 #[derive(Clone, Copy, Debug)]
@@ -16,8 +21,6 @@ pub struct Accumulator;
 
 impl Node for Accumulator {
     type Arguments = ();
-    type Device<'f> = ();
-    type State<'f> = ();
     const TRAITS: NodeTraits = NodeTraits { halvings: Some(0), ..NodeTraits::LEAF };
 
     fn name() -> String {
@@ -28,25 +31,11 @@ impl Node for Accumulator {
         Ok(())
     }
 
-    fn pairs((): &()) -> bool {
-        true
-    }
-
     fn parameters((): &(), _out: &mut Parameters) {}
 
-    fn declare(_declare: &mut Declare<'_>) {}
-
-    fn begin(_tile: &Visit<'_>, (): &()) {}
-
-    fn survey<'f>(_part: &Part<'f>, _state: &mut Self::State<'f>) {}
-
-    fn load(_part: &Part<'_>, (): &mut ()) {}
-
-    fn compute<'f>(part: &Part<'f>, (): &mut (), row: usize, pair: usize) -> Pair<'f> {
-        part.rows[row].accumulators[pair]
+    fn declare<'f>(_declare: &mut Declare<'f>) -> Begin<'f> {
+        Box::new(|_| leaf(|part, row, pair| part.rows[row].accumulators[pair]))
     }
-
-    fn end(_tile: &Visit<'_>, (): &mut ()) {}
 
     fn evaluate(host: &mut Host<'_>, (): &(), at: [u32; 2]) -> Bounded {
         host.accumulator(at)
@@ -66,8 +55,6 @@ impl<N: Unsigned + 'static, D: Unsigned + 'static> Constant<N, D> {
 
 impl<N: Unsigned + 'static, D: Unsigned + 'static> Node for Constant<N, D> {
     type Arguments = ();
-    type Device<'f> = ();
-    type State<'f> = ();
     const TRAITS: NodeTraits = NodeTraits::LEAF;
 
     fn name() -> String {
@@ -78,25 +65,11 @@ impl<N: Unsigned + 'static, D: Unsigned + 'static> Node for Constant<N, D> {
         Ok(())
     }
 
-    fn pairs((): &()) -> bool {
-        true
-    }
-
     fn parameters((): &(), _out: &mut Parameters) {}
 
-    fn declare(_declare: &mut Declare<'_>) {}
-
-    fn begin(_tile: &Visit<'_>, (): &()) {}
-
-    fn survey<'f>(_part: &Part<'f>, _state: &mut Self::State<'f>) {}
-
-    fn load(_part: &Part<'_>, (): &mut ()) {}
-
-    fn compute<'f>(part: &Part<'f>, (): &mut (), _row: usize, _pair: usize) -> Pair<'f> {
-        [part.tile.f.constant(Self::value()); 2]
+    fn declare<'f>(_declare: &mut Declare<'f>) -> Begin<'f> {
+        Box::new(|tile| uniform(tile.f.constant(Self::value())))
     }
-
-    fn end(_tile: &Visit<'_>, (): &mut ()) {}
 
     fn evaluate(_host: &mut Host<'_>, (): &(), _at: [u32; 2]) -> Bounded {
         Bounded::exact(Self::value().into())
@@ -109,8 +82,6 @@ pub struct Scalar;
 
 impl Node for Scalar {
     type Arguments = f32;
-    type Device<'f> = Value<'f, f32>;
-    type State<'f> = Value<'f, f32>;
     const TRAITS: NodeTraits = NodeTraits::LEAF;
 
     fn name() -> String {
@@ -121,31 +92,14 @@ impl Node for Scalar {
         Ok(())
     }
 
-    fn pairs(_value: &f32) -> bool {
-        true
-    }
-
     fn parameters(value: &f32, out: &mut Parameters) {
         out.push(*value);
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Value<'f, f32> {
-        declare.param()
+    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
+        let value = declare.param();
+        Box::new(move |_| uniform(value))
     }
-
-    fn begin<'f>(_tile: &Visit<'f>, device: &Value<'f, f32>) -> Value<'f, f32> {
-        *device
-    }
-
-    fn survey<'f>(_part: &Part<'f>, _state: &mut Self::State<'f>) {}
-
-    fn load<'f>(_part: &Part<'f>, _state: &mut Value<'f, f32>) {}
-
-    fn compute<'f>(_part: &Part<'f>, state: &mut Value<'f, f32>, _row: usize, _pair: usize) -> Pair<'f> {
-        [*state; 2]
-    }
-
-    fn end<'f>(_tile: &Visit<'f>, _state: &mut Value<'f, f32>) {}
 
     fn evaluate(_host: &mut Host<'_>, value: &f32, _at: [u32; 2]) -> Bounded {
         Bounded::exact((*value).into())
@@ -159,8 +113,6 @@ pub struct ScalarPointer<T>(PhantomData<T>);
 
 impl<T: Element> Node for ScalarPointer<T> {
     type Arguments = u64;
-    type Device<'f> = Value<'f, u64>;
-    type State<'f> = Value<'f, f32>;
     const TRAITS: NodeTraits = NodeTraits::LEAF;
 
     fn name() -> String {
@@ -171,31 +123,14 @@ impl<T: Element> Node for ScalarPointer<T> {
         path.reads(T::FORMAT, *address, 1)
     }
 
-    fn pairs(_address: &u64) -> bool {
-        true
-    }
-
     fn parameters(address: &u64, out: &mut Parameters) {
         out.push(*address);
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Value<'f, u64> {
-        declare.param()
+    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
+        let address = declare.param();
+        Box::new(move |tile| uniform(T::FORMAT.widen(T::FORMAT.load(tile.f, tile.place(address), 0))))
     }
-
-    fn begin<'f>(tile: &Visit<'f>, device: &Value<'f, u64>) -> Value<'f, f32> {
-        T::FORMAT.widen(T::FORMAT.load(tile.f, tile.place(*device), 0))
-    }
-
-    fn survey<'f>(_part: &Part<'f>, _state: &mut Self::State<'f>) {}
-
-    fn load<'f>(_part: &Part<'f>, _state: &mut Value<'f, f32>) {}
-
-    fn compute<'f>(_part: &Part<'f>, state: &mut Value<'f, f32>, _row: usize, _pair: usize) -> Pair<'f> {
-        [*state; 2]
-    }
-
-    fn end<'f>(_tile: &Visit<'f>, _state: &mut Value<'f, f32>) {}
 
     fn evaluate(host: &mut Host<'_>, address: &u64, _at: [u32; 2]) -> Bounded {
         host.read(T::FORMAT, *address)

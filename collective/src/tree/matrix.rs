@@ -7,7 +7,8 @@ use ptx::{Value, Var};
 use typenum::Unsigned;
 
 use super::{
-    Bounded, Declare, Host, Node, NodeError, NodeTraits, Pair, Parameters, Part, Path, Shape, Visit,
+    Begin, Bounded, Declare, Host, Node, NodeError, NodeState, NodeTraits, Pair, Parameters, Part, Path,
+    Shape, State, Visit,
 };
 use crate::element::{Element, Format, Narrow};
 use crate::operand::MatrixRef;
@@ -22,29 +23,36 @@ pub struct MatrixArgument {
 }
 
 impl MatrixArgument {
-    fn check<T: Element>(&self, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        path.reads_matrix(T::FORMAT, MatrixRef::new(self.address, self.ld), shape)
+    fn whole(self) -> MatrixRef {
+        MatrixRef::new(self.address, self.ld)
     }
 
-    fn pairs<T: Element>(&self) -> bool {
-        self.address.is_multiple_of(u64::from(T::FORMAT.bits() / 4)) && self.ld.is_multiple_of(2)
+    fn in_pairs(self, format: Format) -> bool {
+        self.address.is_multiple_of(u64::from(format.bits() / 4)) && self.ld.is_multiple_of(2)
     }
 
-    fn element<T: Element>(&self, [row, column]: [u32; 2]) -> u64 {
-        self.address + (u64::from(row) * self.ld + u64::from(column)) * u64::from(T::FORMAT.bytes())
+    fn parameters(self, format: Format, out: &mut Parameters) {
+        out.push(self.address);
+        out.push(self.ld);
+        out.in_pairs(self.in_pairs(format));
+    }
+
+    fn element(self, format: Format, [row, column]: [u32; 2]) -> u64 {
+        self.address + (u64::from(row) * self.ld + u64::from(column)) * u64::from(format.bytes())
     }
 }
 
 /// A matrix on the device: address, and leading dimension in elements.
-#[derive(Clone, Copy, Debug)]
-pub struct MatrixDevice<'f> {
+#[derive(Clone, Copy)]
+struct Matrix<'f> {
+    format: Format,
     address: Value<'f, u64>,
     ld: Value<'f, u64>,
 }
 
-impl<'f> MatrixDevice<'f> {
-    fn declare(declare: &mut Declare<'f>) -> Self {
-        Self { address: declare.param(), ld: declare.number() }
+impl<'f> Matrix<'f> {
+    fn declare(declare: &mut Declare<'f>, format: Format) -> Self {
+        Self { format, address: declare.param(), ld: declare.number() }
     }
 
     /// The matrix of the tile's group.
@@ -53,57 +61,80 @@ impl<'f> MatrixDevice<'f> {
     }
 
     /// Address of the thread's first element of a row.
-    fn row<T: Element>(&self, part: &Part<'f>, row: usize) -> Value<'f, u64> {
+    fn row(&self, part: &Part<'f>, row: usize) -> Value<'f, u64> {
         let element = part.rows[row].row.cast::<u64>().mul_add(self.ld, part.column.cast::<u64>());
-        self.address + element * u64::from(T::FORMAT.bytes())
+        self.address + element * u64::from(self.format.bytes())
     }
 
     /// Starts the loads of all pairs of all rows of a part.
-    fn load<T: Element>(&self, part: &Part<'f>) -> Vec<Vec<Loaded<'f>>> {
-        let f = part.tile.f;
-        let offset = |column: u32| (column * T::FORMAT.bytes()).cast_signed();
+    fn load(&self, part: &Part<'f>) -> Vec<Vec<Loaded<'f>>> {
         let load_row = |row: usize| {
-            let base = self.row::<T>(part, row);
-            let load = |&column: &u32| {
-                if part.tile.whole {
-                    return Loaded::Narrow(T::FORMAT.load_pair(f, base, offset(column)));
-                }
-                let values = [f.variable(0.0), f.variable(0.0)];
-                for (column, value) in (column..).zip(values) {
-                    part.if_inside(row, column, || {
-                        value.set(T::FORMAT.widen(T::FORMAT.load(f, base, offset(column))));
-                    });
-                }
-                Loaded::Wide(values)
-            };
-            part.pairs.iter().map(load).collect()
+            let base = self.row(part, row);
+            let inside = |column, load: &dyn Fn()| part.if_inside(row, column, load);
+            part.pairs.iter().map(|&column| Loaded::new(self.format, part, base, column, &inside)).collect()
         };
         (0..part.rows.len()).map(load_row).collect()
     }
 }
 
-/// A pair of elements of a matrix: in the memory format, or widened.
-#[derive(Clone, Copy, Debug)]
-enum Loaded<'f> {
+/// A pair of elements: in the memory format, or widened.
+#[derive(Clone, Copy)]
+pub(super) enum Loaded<'f> {
     Narrow([Narrow<'f>; 2]),
-    Wide([Var<'f, f32>; 2]),
+    Wide(Pair<'f>),
+    Guarded([Var<'f, f32>; 2]),
 }
 
 impl<'f> Loaded<'f> {
-    fn widen(self, format: Format) -> Pair<'f> {
+    /// Starts the load of two neighbours. `column` is relative to the element at `base`; `inside` emits the load of a
+    /// column for threads that have it.
+    pub(super) fn new(
+        format: Format,
+        part: &Part<'f>,
+        base: Value<'f, u64>,
+        column: u32,
+        inside: &dyn Fn(u32, &dyn Fn()),
+    ) -> Self {
+        let (f, offset) = (part.tile.f, |column: u32| (column * format.bytes()).cast_signed());
+        if part.tile.whole {
+            return Self::Narrow(format.load_pair(f, base, offset(column)));
+        }
+        let values = [f.variable(0.0), f.variable(0.0)];
+        for (column, value) in (column..).zip(values) {
+            inside(column, &|| value.set(format.widen(format.load(f, base, offset(column)))));
+        }
+        Self::Guarded(values)
+    }
+
+    pub(super) fn widen(self, format: Format) -> Pair<'f> {
         match self {
             Self::Narrow(values) => values.map(|value| format.widen(value)),
-            Self::Wide(values) => values.map(Var::get),
+            Self::Guarded(values) => values.map(Var::get),
+            Self::Wide(values) => values,
         }
     }
 }
 
-/// The state of a matrix for a part.
-#[derive(Debug)]
-pub struct LoadState<'f> {
-    matrix: MatrixDevice<'f>,
+/// The state of a matrix for a part. `load` starts the loads of all pairs of all rows.
+struct LoadState<'f, L> {
+    matrix: Matrix<'f>,
     /// By row and pair.
     loaded: Vec<Vec<Loaded<'f>>>,
+    load: L,
+}
+
+impl<'f, L: Fn(&Matrix<'f>, &Part<'f>) -> Vec<Vec<Loaded<'f>>>> NodeState<'f> for LoadState<'f, L> {
+    fn children(&mut self) -> &mut [State<'f>] {
+        &mut []
+    }
+
+    fn load(&mut self, part: &Part<'f>) {
+        self.loaded = (self.load)(&self.matrix, part);
+    }
+
+    fn compute(&mut self, _part: &Part<'f>, row: usize, pair: usize) -> Pair<'f> {
+        self.loaded[row][pair].widen(self.matrix.format)
+    }
 }
 
 /// A matrix of D's shape that is read: a residual, a mask, the other operand of a derivative.
@@ -114,8 +145,6 @@ pub struct Load<T>(PhantomData<T>);
 
 impl<T: Element> Node for Load<T> {
     type Arguments = MatrixArgument;
-    type Device<'f> = MatrixDevice<'f>;
-    type State<'f> = LoadState<'f>;
     const TRAITS: NodeTraits = NodeTraits::LEAF;
 
     fn name() -> String {
@@ -123,40 +152,22 @@ impl<T: Element> Node for Load<T> {
     }
 
     fn check(matrix: &MatrixArgument, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        matrix.check::<T>(shape, path)
-    }
-
-    fn pairs(matrix: &MatrixArgument) -> bool {
-        matrix.pairs::<T>()
+        path.reads_matrix(T::FORMAT, matrix.whole(), shape)
     }
 
     fn parameters(matrix: &MatrixArgument, out: &mut Parameters) {
-        out.push(matrix.address);
-        out.push(matrix.ld);
+        matrix.parameters(T::FORMAT, out);
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> MatrixDevice<'f> {
-        MatrixDevice::declare(declare)
+    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
+        let matrix = Matrix::declare(declare, T::FORMAT);
+        Box::new(move |tile| {
+            Box::new(LoadState { matrix: matrix.of(tile), loaded: Vec::new(), load: Matrix::load })
+        })
     }
-
-    fn begin<'f>(tile: &Visit<'f>, device: &MatrixDevice<'f>) -> LoadState<'f> {
-        LoadState { matrix: device.of(tile), loaded: Vec::new() }
-    }
-
-    fn survey<'f>(_part: &Part<'f>, _state: &mut Self::State<'f>) {}
-
-    fn load<'f>(part: &Part<'f>, state: &mut LoadState<'f>) {
-        state.loaded = state.matrix.load::<T>(part);
-    }
-
-    fn compute<'f>(_part: &Part<'f>, state: &mut LoadState<'f>, row: usize, pair: usize) -> Pair<'f> {
-        state.loaded[row][pair].widen(T::FORMAT)
-    }
-
-    fn end<'f>(_tile: &Visit<'f>, _state: &mut LoadState<'f>) {}
 
     fn evaluate(host: &mut Host<'_>, matrix: &MatrixArgument, at: [u32; 2]) -> Bounded {
-        host.read(T::FORMAT, matrix.element::<T>(at))
+        host.read(T::FORMAT, matrix.element(T::FORMAT, at))
     }
 }
 
@@ -165,10 +176,42 @@ impl<T: Element> Node for Load<T> {
 #[derive(Clone, Copy, Debug)]
 pub struct Cyclic<T, P>(PhantomData<(T, P)>);
 
+/// Starts the loads of a part of a matrix that is repeated every `period` columns.
+fn load_repeated<'f>(matrix: &Matrix<'f>, part: &Part<'f>, period: u32) -> Vec<Vec<Loaded<'f>>> {
+    let (f, format, bytes) = (part.tile.f, matrix.format, matrix.format.bytes());
+    // Columns of a part that are a whole period apart share a pair.
+    let offsets: BTreeMap<u32, Value<'f, u64>> = part
+        .pairs
+        .iter()
+        .map(|&column| column % period)
+        .collect::<BTreeSet<u32>>()
+        .into_iter()
+        .map(|column| (column, ((part.column + column) & (period - 1)).mul_wide(bytes)))
+        .collect();
+    let load_row = |row: usize| {
+        let base = matrix.address + part.rows[row].row.cast::<u64>() * matrix.ld * u64::from(bytes);
+        let load = |&offset: &Value<'f, u64>| {
+            if part.tile.whole {
+                return Loaded::Narrow(format.load_pair(f, base + offset, 0));
+            }
+            // Every column of the table exists, even beyond D's edge; only rows can be outside.
+            let values = [f.variable(0.0), f.variable(0.0)];
+            part.if_inside(row, 0, || {
+                for (place, value) in [0, bytes.cast_signed()].into_iter().zip(values) {
+                    value.set(format.widen(format.load(f, base + offset, place)));
+                }
+            });
+            Loaded::Guarded(values)
+        };
+        let loaded: BTreeMap<u32, Loaded<'f>> =
+            offsets.iter().map(|(&column, offset)| (column, load(offset))).collect();
+        part.pairs.iter().map(|column| loaded[&(column % period)]).collect()
+    };
+    (0..part.rows.len()).map(load_row).collect()
+}
+
 impl<T: Element, P: Unsigned + 'static> Node for Cyclic<T, P> {
     type Arguments = MatrixArgument;
-    type Device<'f> = MatrixDevice<'f>;
-    type State<'f> = LoadState<'f>;
     const TRAITS: NodeTraits = {
         assert!(
             P::U32.is_power_of_two() && P::U32 >= 8,
@@ -182,69 +225,21 @@ impl<T: Element, P: Unsigned + 'static> Node for Cyclic<T, P> {
     }
 
     fn check(matrix: &MatrixArgument, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        matrix.check::<T>(Shape { n: P::U32, ..shape }, path)
-    }
-
-    fn pairs(matrix: &MatrixArgument) -> bool {
-        matrix.pairs::<T>()
+        path.reads_matrix(T::FORMAT, matrix.whole(), Shape { n: P::U32, ..shape })
     }
 
     fn parameters(matrix: &MatrixArgument, out: &mut Parameters) {
-        out.push(matrix.address);
-        out.push(matrix.ld);
+        matrix.parameters(T::FORMAT, out);
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> MatrixDevice<'f> {
-        MatrixDevice::declare(declare)
+    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
+        let matrix = Matrix::declare(declare, T::FORMAT);
+        let load = |matrix: &Matrix<'f>, part: &Part<'f>| load_repeated(matrix, part, P::U32);
+        Box::new(move |_| Box::new(LoadState { matrix, loaded: Vec::new(), load }))
     }
-
-    fn begin<'f>(_tile: &Visit<'f>, device: &MatrixDevice<'f>) -> LoadState<'f> {
-        LoadState { matrix: *device, loaded: Vec::new() }
-    }
-
-    fn survey<'f>(_part: &Part<'f>, _state: &mut Self::State<'f>) {}
-
-    fn load<'f>(part: &Part<'f>, state: &mut LoadState<'f>) {
-        let (f, bytes, matrix) = (part.tile.f, T::FORMAT.bytes(), state.matrix);
-        // Columns of a part that are a whole period apart share a pair.
-        let offsets: BTreeMap<u32, Value<'f, u64>> = part
-            .pairs
-            .iter()
-            .map(|&column| column % P::U32)
-            .collect::<BTreeSet<u32>>()
-            .into_iter()
-            .map(|column| (column, ((part.column + column) & (P::U32 - 1)).mul_wide(bytes)))
-            .collect();
-        let load_row = |row: usize| {
-            let base = matrix.address + part.rows[row].row.cast::<u64>() * matrix.ld * u64::from(bytes);
-            let load = |&offset: &Value<'f, u64>| {
-                if part.tile.whole {
-                    return Loaded::Narrow(T::FORMAT.load_pair(f, base + offset, 0));
-                }
-                // Every column of the table exists, even beyond D's edge; only rows can be outside.
-                let values = [f.variable(0.0), f.variable(0.0)];
-                part.if_inside(row, 0, || {
-                    for (place, value) in [0, bytes.cast_signed()].into_iter().zip(values) {
-                        value.set(T::FORMAT.widen(T::FORMAT.load(f, base + offset, place)));
-                    }
-                });
-                Loaded::Wide(values)
-            };
-            let loaded: BTreeMap<u32, Loaded<'f>> =
-                offsets.iter().map(|(&column, offset)| (column, load(offset))).collect();
-            part.pairs.iter().map(|column| loaded[&(column % P::U32)]).collect()
-        };
-        state.loaded = (0..part.rows.len()).map(load_row).collect();
-    }
-
-    fn compute<'f>(_part: &Part<'f>, state: &mut LoadState<'f>, row: usize, pair: usize) -> Pair<'f> {
-        state.loaded[row][pair].widen(T::FORMAT)
-    }
-
-    fn end<'f>(_tile: &Visit<'f>, _state: &mut LoadState<'f>) {}
 
     fn evaluate(host: &mut Host<'_>, matrix: &MatrixArgument, [row, column]: [u32; 2]) -> Bounded {
-        host.read(T::FORMAT, matrix.element::<T>([row, column % P::U32]))
+        host.read(T::FORMAT, matrix.element(T::FORMAT, [row, column % P::U32]))
     }
 }
 
@@ -262,17 +257,40 @@ pub struct ResidualArgument {
 }
 
 /// The state of a [`Residual`] for a part.
-#[derive(Debug)]
-pub struct ResidualState<'f> {
-    device: (Value<'f, f32>, MatrixDevice<'f>),
+struct ResidualState<'f> {
+    beta: Value<'f, f32>,
+    matrix: Matrix<'f>,
     /// By row and pair; zero if C is not read.
     loaded: Vec<Vec<[Var<'f, f32>; 2]>>,
 }
 
+impl<'f> NodeState<'f> for ResidualState<'f> {
+    fn children(&mut self) -> &mut [State<'f>] {
+        &mut []
+    }
+
+    fn load(&mut self, part: &Part<'f>) {
+        let (f, Self { beta, matrix, .. }) = (part.tile.f, &*self);
+        let row = |_| part.pairs.iter().map(|_| [f.variable(0.0), f.variable(0.0)]).collect();
+        let variables: Vec<Vec<[Var<'f, f32>; 2]>> = (0..part.rows.len()).map(row).collect();
+        f.if_(beta.differs_from(0.0), || {
+            for (variables, loaded) in variables.iter().flatten().zip(matrix.load(part).into_iter().flatten())
+            {
+                for (variable, value) in variables.iter().zip(loaded.widen(matrix.format)) {
+                    variable.set(value);
+                }
+            }
+        });
+        self.loaded = variables;
+    }
+
+    fn compute(&mut self, _part: &Part<'f>, row: usize, pair: usize) -> Pair<'f> {
+        self.loaded[row][pair].map(|value| value.get() * self.beta)
+    }
+}
+
 impl<T: Element> Node for Residual<T> {
     type Arguments = ResidualArgument;
-    type Device<'f> = (Value<'f, f32>, MatrixDevice<'f>);
-    type State<'f> = ResidualState<'f>;
     const TRAITS: NodeTraits = NodeTraits::LEAF;
 
     fn name() -> String {
@@ -282,59 +300,27 @@ impl<T: Element> Node for Residual<T> {
     fn check(residual: &ResidualArgument, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
         match residual.c {
             _ if residual.beta == 0.0 => Ok(()),
-            Some(c) => c.check::<T>(shape, path),
+            Some(c) => path.reads_matrix(T::FORMAT, c.whole(), shape),
             None => {
                 Err(path.refuse(format!("beta is {} but there is no C: pass C, or beta = 0", residual.beta)))
             }
         }
     }
 
-    fn pairs(residual: &ResidualArgument) -> bool {
-        residual.beta == 0.0 || residual.c.is_none_or(|c| c.pairs::<T>())
-    }
-
     fn parameters(residual: &ResidualArgument, out: &mut Parameters) {
         let c = residual.c.filter(|_| residual.beta != 0.0);
         out.push(residual.beta);
-        out.push(c.map_or(0, |c| c.address));
-        out.push(c.map_or(0, |c| c.ld));
+        c.unwrap_or(MatrixArgument { address: 0, ld: 0 }).parameters(T::FORMAT, out);
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f> {
-        (declare.param(), MatrixDevice::declare(declare))
+    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
+        let (beta, matrix) = (declare.param(), Matrix::declare(declare, T::FORMAT));
+        Box::new(move |tile| Box::new(ResidualState { beta, matrix: matrix.of(tile), loaded: Vec::new() }))
     }
-
-    fn begin<'f>(tile: &Visit<'f>, (beta, matrix): &Self::Device<'f>) -> ResidualState<'f> {
-        ResidualState { device: (*beta, matrix.of(tile)), loaded: Vec::new() }
-    }
-
-    fn survey<'f>(_part: &Part<'f>, _state: &mut Self::State<'f>) {}
-
-    fn load<'f>(part: &Part<'f>, state: &mut ResidualState<'f>) {
-        let f = part.tile.f;
-        let (beta, matrix) = state.device;
-        let row = |_| part.pairs.iter().map(|_| [f.variable(0.0), f.variable(0.0)]).collect();
-        let variables: Vec<Vec<[Var<'f, f32>; 2]>> = (0..part.rows.len()).map(row).collect();
-        f.if_(beta.differs_from(0.0), || {
-            let loaded = matrix.load::<T>(part);
-            for (variables, loaded) in variables.iter().flatten().zip(loaded.into_iter().flatten()) {
-                for (variable, value) in variables.iter().zip(loaded.widen(T::FORMAT)) {
-                    variable.set(value);
-                }
-            }
-        });
-        state.loaded = variables;
-    }
-
-    fn compute<'f>(_part: &Part<'f>, state: &mut ResidualState<'f>, row: usize, pair: usize) -> Pair<'f> {
-        state.loaded[row][pair].map(|value| value.get() * state.device.0)
-    }
-
-    fn end<'f>(_tile: &Visit<'f>, _state: &mut ResidualState<'f>) {}
 
     fn evaluate(host: &mut Host<'_>, residual: &ResidualArgument, at: [u32; 2]) -> Bounded {
         match residual.c.filter(|_| residual.beta != 0.0) {
-            Some(c) => host.read(T::FORMAT, c.element::<T>(at)) * Bounded::exact(residual.beta.into()),
+            Some(c) => host.read(T::FORMAT, c.element(T::FORMAT, at)) * Bounded::exact(residual.beta.into()),
             None => Bounded::exact(0.0),
         }
     }
@@ -344,10 +330,43 @@ impl<T: Element> Node for Residual<T> {
 #[derive(Clone, Copy, Debug)]
 pub struct AuxStore<T, X>(PhantomData<(T, X)>);
 
+/// The state of an [`AuxStore`].
+struct AuxState<'f> {
+    matrix: Matrix<'f>,
+    /// Addresses of the thread's first element of each row of a part.
+    rows: Vec<Value<'f, u64>>,
+    x: [State<'f>; 1],
+}
+
+impl<'f> NodeState<'f> for AuxState<'f> {
+    fn children(&mut self) -> &mut [State<'f>] {
+        &mut self.x
+    }
+
+    fn load(&mut self, part: &Part<'f>) {
+        self.rows = (0..part.rows.len()).map(|row| self.matrix.row(part, row)).collect();
+        self.x[0].load(part);
+    }
+
+    fn compute(&mut self, part: &Part<'f>, row: usize, pair: usize) -> Pair<'f> {
+        let (f, format) = (part.tile.f, self.matrix.format);
+        let values = self.x[0].compute(part, row, pair);
+        let packed = format.pack(f, values);
+        let offset = |column: u32| (column * format.bytes()).cast_signed();
+        let column = part.pairs[pair];
+        if part.tile.whole {
+            packed.store_global(self.rows[row], offset(column));
+        } else {
+            for (column, element) in (column..).zip(format.unpack(f, packed)) {
+                part.if_inside(row, column, || element.store_global(self.rows[row], offset(column)));
+            }
+        }
+        values
+    }
+}
+
 impl<T: Element, X: Node> Node for AuxStore<T, X> {
     type Arguments = (MatrixArgument, X::Arguments);
-    type Device<'f> = (MatrixDevice<'f>, X::Device<'f>);
-    type State<'f> = (MatrixDevice<'f>, Vec<Value<'f, u64>>, X::State<'f>);
     const TRAITS: NodeTraits = NodeTraits { effects: true, ..X::TRAITS };
 
     fn name() -> String {
@@ -355,61 +374,26 @@ impl<T: Element, X: Node> Node for AuxStore<T, X> {
     }
 
     fn check((matrix, x): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        let written = MatrixRef::new(matrix.address, matrix.ld);
-        path.then("aux").writes_matrix(T::FORMAT, written, shape)?;
+        path.then("aux").writes_matrix(T::FORMAT, matrix.whole(), shape)?;
         X::check(x, shape, path)
     }
 
-    fn pairs((matrix, x): &Self::Arguments) -> bool {
-        matrix.pairs::<T>() && X::pairs(x)
-    }
-
     fn parameters((matrix, x): &Self::Arguments, out: &mut Parameters) {
-        out.push(matrix.address);
-        out.push(matrix.ld);
+        matrix.parameters(T::FORMAT, out);
         X::parameters(x, out);
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f> {
-        (MatrixDevice::declare(declare), X::declare(declare))
-    }
-
-    fn begin<'f>(tile: &Visit<'f>, (matrix, x): &Self::Device<'f>) -> Self::State<'f> {
-        (matrix.of(tile), Vec::new(), X::begin(tile, x))
-    }
-
-    fn survey<'f>(part: &Part<'f>, (_, _, x): &mut Self::State<'f>) {
-        X::survey(part, x);
-    }
-
-    fn load<'f>(part: &Part<'f>, (matrix, rows, x): &mut Self::State<'f>) {
-        *rows = (0..part.rows.len()).map(|row| matrix.row::<T>(part, row)).collect();
-        X::load(part, x);
-    }
-
-    fn compute<'f>(part: &Part<'f>, (_, rows, x): &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
-        let f = part.tile.f;
-        let values = X::compute(part, x, row, pair);
-        let packed = T::FORMAT.pack(f, values);
-        let offset = |column: u32| (column * T::FORMAT.bytes()).cast_signed();
-        let column = part.pairs[pair];
-        if part.tile.whole {
-            packed.store_global(rows[row], offset(column));
-        } else {
-            for (column, element) in (column..).zip(T::FORMAT.unpack(f, packed)) {
-                part.if_inside(row, column, || element.store_global(rows[row], offset(column)));
-            }
-        }
-        values
-    }
-
-    fn end<'f>(tile: &Visit<'f>, (_, _, x): &mut Self::State<'f>) {
-        X::end(tile, x);
+    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
+        let (matrix, x) = (Matrix::declare(declare, T::FORMAT), X::declare(declare));
+        Box::new(move |tile| {
+            let matrix = matrix.of(tile);
+            Box::new(AuxState { matrix, rows: Vec::new(), x: [x(tile)] })
+        })
     }
 
     fn evaluate(host: &mut Host<'_>, (matrix, x): &Self::Arguments, at: [u32; 2]) -> Bounded {
         let value = X::evaluate(host, x, at);
-        host.write(T::FORMAT, matrix.element::<T>(at), value);
+        host.write(T::FORMAT, matrix.element(T::FORMAT, at), value);
         value
     }
 }

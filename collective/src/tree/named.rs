@@ -5,9 +5,9 @@ use core::marker::PhantomData;
 use typenum::U8;
 
 use super::{
-    Accumulator, Amax, Blocks, Bounded, ColumnArgument, ColumnVector, Compute, Declare, Gated, Glu, Host,
-    Node, NodeError, NodeTraits, Pair, Parameters, Part, Path, Residual, ResidualArgument, RowArgument,
-    RowVector, Scalar, ScalarPointer, Shape, Split, Visit,
+    Accumulator, Amax, Begin, Blocks, Bounded, ColumnArgument, ColumnVector, Compute, Declare, Gated, Glu,
+    Host, Node, NodeError, NodeTraits, Parameters, Path, Residual, ResidualArgument, RowArgument, RowVector,
+    Scalar, ScalarPointer, Shape, Split,
 };
 use crate::functions::{Add, GeluTanh, Multiply, MultiplyAdd, MultiplyAddGelu, Relu, Silu};
 use crate::real::{Fast, Fastest};
@@ -24,8 +24,6 @@ pub struct Named<L, X>(PhantomData<(L, X)>);
 
 impl<L: Label, X: Node> Node for Named<L, X> {
     type Arguments = X::Arguments;
-    type Device<'f> = X::Device<'f>;
-    type State<'f> = X::State<'f>;
     const TRAITS: NodeTraits = X::TRAITS;
 
     fn name() -> String {
@@ -36,36 +34,12 @@ impl<L: Label, X: Node> Node for Named<L, X> {
         X::check(arguments, shape, &path.named(L::NAME))
     }
 
-    fn pairs(arguments: &X::Arguments) -> bool {
-        X::pairs(arguments)
-    }
-
     fn parameters(arguments: &X::Arguments, out: &mut Parameters) {
         X::parameters(arguments, out);
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> X::Device<'f> {
+    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
         X::declare(declare)
-    }
-
-    fn begin<'f>(tile: &Visit<'f>, device: &X::Device<'f>) -> X::State<'f> {
-        X::begin(tile, device)
-    }
-
-    fn survey<'f>(part: &Part<'f>, state: &mut X::State<'f>) {
-        X::survey(part, state);
-    }
-
-    fn load<'f>(part: &Part<'f>, state: &mut X::State<'f>) {
-        X::load(part, state);
-    }
-
-    fn compute<'f>(part: &Part<'f>, state: &mut X::State<'f>, row: usize, pair: usize) -> Pair<'f> {
-        X::compute(part, state, row, pair)
-    }
-
-    fn end<'f>(tile: &Visit<'f>, state: &mut X::State<'f>) {
-        X::end(tile, state);
     }
 
     fn evaluate(host: &mut Host<'_>, arguments: &X::Arguments, at: [u32; 2]) -> Bounded {
@@ -73,14 +47,14 @@ impl<L: Label, X: Node> Node for Named<L, X> {
     }
 }
 
-/// Defines types that are names: `labels! { Bias = "bias"; }`.
+/// Defines types that are names: `labels! { pub Bias = "bias"; }`.
 #[macro_export]
 macro_rules! labels {
-    ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {$(
+    ($($(#[$doc:meta])* $vis:vis $name:ident = $text:literal;)*) => {$(
         #[doc = concat!("The name `", $text, "`.")]
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
-        pub struct $name;
+        $vis struct $name;
         impl $crate::tree::Label for $name {
             const NAME: &'static str = $text;
         }
@@ -121,8 +95,6 @@ macro_rules! epilogue {
 
         impl $(<$t: $crate::Element>)? $crate::tree::Node for $name $(<$t>)? {
             type Arguments = $arguments;
-            type Device<'f> = <$tree as $crate::tree::Node>::Device<'f>;
-            type State<'f> = <$tree as $crate::tree::Node>::State<'f>;
             const TRAITS: $crate::tree::NodeTraits = <$tree as $crate::tree::Node>::TRAITS;
 
             fn name() -> String {
@@ -137,43 +109,13 @@ macro_rules! epilogue {
                 <$tree as $crate::tree::Node>::check(&Self::of_tree(arguments), shape, path)
             }
 
-            fn pairs(arguments: &$arguments) -> bool {
-                <$tree as $crate::tree::Node>::pairs(&Self::of_tree(arguments))
-            }
-
             fn parameters(arguments: &$arguments, out: &mut $crate::tree::Parameters) {
                 <$tree as $crate::tree::Node>::parameters(&Self::of_tree(arguments), out);
             }
 
-            fn declare<'f>(declare: &mut $crate::tree::Declare<'f>) -> Self::Device<'f> {
+            fn declare<'f>(declare: &mut $crate::tree::Declare<'f>) -> $crate::tree::Begin<'f> {
                 <$tree as $crate::tree::Node>::declare(declare)
             }
-
-            fn begin<'f>(tile: &$crate::tree::Visit<'f>, device: &Self::Device<'f>) -> Self::State<'f> {
-                <$tree as $crate::tree::Node>::begin(tile, device)
-            }
-
-            fn survey<'f>(part: &$crate::tree::Part<'f>, state: &mut Self::State<'f>) {
-                <$tree as $crate::tree::Node>::survey(part, state);
-            }
-
-            fn load<'f>(part: &$crate::tree::Part<'f>, state: &mut Self::State<'f>) {
-                <$tree as $crate::tree::Node>::load(part, state);
-            }
-
-            fn compute<'f>(
-                part: &$crate::tree::Part<'f>,
-                state: &mut Self::State<'f>,
-                row: usize,
-                pair: usize,
-            ) -> $crate::tree::Pair<'f> {
-                <$tree as $crate::tree::Node>::compute(part, state, row, pair)
-            }
-
-            fn end<'f>(tile: &$crate::tree::Visit<'f>, state: &mut Self::State<'f>) {
-                <$tree as $crate::tree::Node>::end(tile, state);
-            }
-
             fn evaluate(
                 host: &mut $crate::tree::Host<'_>,
                 arguments: &$arguments,

@@ -9,10 +9,10 @@ use core::marker::PhantomData;
 use ptx::inst::{AtomicOp, AtomicSem, Scope};
 use ptx::{Builder, Location, StoreOrder, Value};
 
-use super::reduce::{Reduce, RowPartials, across, join_pair};
+use super::reduce::{RowPartials, across, join_pair};
 use super::{
-    Bounded, ColumnArgument, Declare, Host, Node, NodeError, NodeTraits, Pair, Parameters, Part, Path,
-    RowArgument, Shape, Visit,
+    Begin, Bounded, ColumnArgument, Declare, Destination, Host, Node, NodeError, NodeState, NodeTraits, Pair,
+    Parameters, Part, Path, Reduce, RowArgument, Shape, State, Visit,
 };
 use crate::element::Format;
 
@@ -22,8 +22,7 @@ use crate::element::Format;
 pub struct Scratch {
     /// Device address.
     pub address: u64,
-    /// Size in bytes: see [`OrderedRow::scratch_bytes`], [`OrderedColumn::scratch_bytes`],
-    /// [`OrderedScalar::scratch_bytes`].
+    /// Size in bytes: see [`ReducedInOrder::scratch_bytes`].
     pub bytes: u64,
 }
 
@@ -116,22 +115,91 @@ fn finish<'f, O: Reduce>(f: &'f Builder, address: Value<'f, u64>, total: Value<'
     f.store_global(address, 0, [O::combine(before, total)]);
 }
 
+/// As [`Reduced`](super::Reduced), in a fixed order: the result has the same bits in every run of a kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct ReducedInOrder<Op, To, X>(PhantomData<(Op, To, X)>);
+
 /// As [`ReduceRow`](super::ReduceRow), in a fixed order: the result has the same bits in every run, for
 /// kernels of every tile shape.
-#[derive(Clone, Copy, Debug)]
-pub struct OrderedRow<Op, X>(PhantomData<(Op, X)>);
+pub type OrderedRow<Op, X> = ReducedInOrder<Op, RowArgument, X>;
 
-impl<Op, X> OrderedRow<Op, X> {
-    /// Bytes of [`Scratch`] for a value of this shape.
+/// As [`ReduceColumn`](super::ReduceColumn), in a fixed order: the result has the same bits in every run of a
+/// kernel.
+pub type OrderedColumn<Op, X> = ReducedInOrder<Op, ColumnArgument, X>;
+
+/// As [`ReduceScalar`](super::ReduceScalar), in a fixed order: the result has the same bits in every run of a
+/// kernel.
+pub type OrderedScalar<Op, X> = ReducedInOrder<Op, u64, X>;
+
+/// A [`Destination`] to which values can be reduced in order.
+pub trait OrderedDestination: Destination {
+    /// Bytes of [`Scratch`] to reduce a value of this shape, enough for every tile shape.
+    fn scratch_bytes(shape: Shape) -> u64;
+
+    /// The state of a node that reduces to the results at an address, through scratch memory.
+    fn ordered<'f, O: Reduce>(tile: &Visit<'f>, places: [Value<'f, u64>; 2], x: &Begin<'f>) -> State<'f>;
+}
+
+impl<Op, D: OrderedDestination, X> ReducedInOrder<Op, D, X> {
+    /// Bytes of [`Scratch`] for a value of this shape, enough for every tile shape.
     pub fn scratch_bytes(shape: Shape) -> u64 {
+        D::scratch_bytes(shape)
+    }
+}
+
+impl<O: Reduce, D: OrderedDestination, X: Node> Node for ReducedInOrder<O, D, X> {
+    type Arguments = ((D, Scratch), X::Arguments);
+    const TRAITS: NodeTraits = NodeTraits { effects: true, whole_tiles: true, ..X::TRAITS };
+
+    fn name() -> String {
+        format!("o{}{}_{}", D::NAME, O::name(), X::name())
+    }
+
+    fn check(((to, scratch), x): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+        let here = path.then(O::name());
+        to.check(shape, &here)?;
+        scratch.check(D::scratch_bytes(shape), &here)?;
+        X::check(x, shape, path)
+    }
+
+    fn parameters(((to, scratch), x): &Self::Arguments, out: &mut Parameters) {
+        out.push(to.address());
+        out.push(scratch.address);
+        X::parameters(x, out);
+    }
+
+    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
+        let (places, x) = ([declare.param(), declare.param()], X::declare(declare));
+        Box::new(move |tile| D::ordered::<O>(tile, places, &x))
+    }
+
+    fn evaluate(host: &mut Host<'_>, ((to, _), x): &Self::Arguments, at: [u32; 2]) -> Bounded {
+        let value = X::evaluate(host, x, at);
+        host.reduce::<O>(to.address() + 4 * u64::from(D::of(at)), at, value);
+        value
+    }
+}
+
+impl OrderedDestination for RowArgument {
+    fn scratch_bytes(shape: Shape) -> u64 {
         let groups = u64::from(shape.m.div_ceil(16));
         counter_bytes(shape.n.div_ceil(8)) + groups * (u64::from(shape.n).next_multiple_of(8) * 4)
+    }
+
+    fn ordered<'f, O: Reduce>(
+        tile: &Visit<'f>,
+        [result, counters]: [Value<'f, u64>; 2],
+        x: &Begin<'f>,
+    ) -> State<'f> {
+        let eights = (tile.columns.n + 7) >> 3;
+        let (partials, stride) = (behind_counters(counters, eights), eights * 32);
+        let (partial, op) = (Vec::new(), PhantomData::<O>);
+        Box::new(ToRow { result, counters, partials, stride, partial, x: [x(tile)], op })
     }
 }
 
 /// The state of an [`OrderedRow`].
-#[derive(Debug)]
-pub struct OrderedRowState<'f, X> {
+struct ToRow<'f, O> {
     result: Value<'f, u64>,
     counters: Value<'f, u64>,
     partials: Value<'f, u64>,
@@ -139,70 +207,28 @@ pub struct OrderedRowState<'f, X> {
     stride: Value<'f, u32>,
     /// By pair of a part.
     partial: Vec<[Option<Value<'f, f32>>; 2]>,
-    x: X,
+    x: [State<'f>; 1],
+    op: PhantomData<O>,
 }
 
-impl<O: Reduce, X: Node> Node for OrderedRow<O, X> {
-    type Arguments = ((RowArgument, Scratch), X::Arguments);
-    type Device<'f> = ([Value<'f, u64>; 2], X::Device<'f>);
-    type State<'f> = OrderedRowState<'f, X::State<'f>>;
-    const TRAITS: NodeTraits = NodeTraits { effects: true, whole_tiles: true, ..X::TRAITS };
-
-    fn name() -> String {
-        format!("orow{}_{}", O::name(), X::name())
+impl<'f, O: Reduce> NodeState<'f> for ToRow<'f, O> {
+    fn children(&mut self) -> &mut [State<'f>] {
+        &mut self.x
     }
 
-    fn check(((row, scratch), x): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        let here = path.then(O::name());
-        here.check_len(row.len, shape.n)?;
-        here.writes(Format::F32, row.address, row.len.into())?;
-        scratch.check(Self::scratch_bytes(shape), &here)?;
-        X::check(x, shape, path)
+    fn load(&mut self, part: &Part<'f>) {
+        self.partial = vec![[None; 2]; part.pairs.len()];
+        self.x[0].load(part);
     }
 
-    fn pairs((_, x): &Self::Arguments) -> bool {
-        X::pairs(x)
-    }
-
-    fn parameters(((row, scratch), x): &Self::Arguments, out: &mut Parameters) {
-        out.push(row.address);
-        out.push(scratch.address);
-        X::parameters(x, out);
-    }
-
-    fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f> {
-        ([declare.param(), declare.param()], X::declare(declare))
-    }
-
-    fn begin<'f>(tile: &Visit<'f>, ([result, counters], x): &Self::Device<'f>) -> Self::State<'f> {
-        let eights = (tile.columns.n + 7) >> 3;
-        OrderedRowState {
-            result: *result,
-            counters: *counters,
-            partials: behind_counters(*counters, eights),
-            stride: eights * 32,
-            partial: Vec::new(),
-            x: X::begin(tile, x),
-        }
-    }
-
-    fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
-        X::survey(part, &mut state.x);
-    }
-
-    fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
-        state.partial = vec![[None; 2]; part.pairs.len()];
-        X::load(part, &mut state.x);
-    }
-
-    fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
+    fn compute(&mut self, part: &Part<'f>, row: usize, pair: usize) -> Pair<'f> {
         let f = part.tile.f;
-        let values = X::compute(part, &mut state.x, row, pair);
-        let values = join_pair::<O>(part, row, pair, values, &mut state.partial[pair]);
+        let values = self.x[0].compute(part, row, pair);
+        let values = join_pair::<O>(part, row, pair, values, &mut self.partial[pair]);
         if row + 1 < part.rows.len() {
             return values;
         }
-        if let [Some(even), Some(odd)] = state.partial[pair] {
+        if let [Some(even), Some(odd)] = self.partial[pair] {
             let partial = [even, odd].map(|partial| across::<O>(f, partial, &[4, 8, 16]));
             // The 16 rows of a warp begin at a multiple of 16.
             let group = part.rows[row].row >> 4;
@@ -213,20 +239,20 @@ impl<O: Reduce, X: Node> Node for OrderedRow<O, X> {
             }
             f.if_(stores, || {
                 let column = part.column + part.pairs[pair];
-                let at = state.partials + group.mul_wide(state.stride) + column.mul_wide(4);
+                let at = self.partials + group.mul_wide(self.stride) + column.mul_wide(4);
                 f.store_global(at, 0, partial);
             });
         }
         values
     }
 
-    fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>) {
+    fn end(&mut self, tile: &Visit<'f>) {
         let f = tile.f;
         let first = tile.first_column();
         let [rows, _] = tile.cluster_tile;
         let total = tile.extent.m.div_ceil(rows) * (rows / 16);
         f.if_(first.less_than(tile.columns.n), || {
-            let counter = state.counters + (first >> 3).mul_wide(4);
+            let counter = self.counters + (first >> 3).mul_wide(4);
             f.if_(last(tile, counter, tile.blocks * 4, total), || {
                 let groups = (tile.extent.m + 15) >> 4;
                 // Two columns per thread at a time. If the last column is odd, the partial result next to it
@@ -239,114 +265,67 @@ impl<O: Reduce, X: Node> Node for OrderedRow<O, X> {
                         combines = combines & own.less_than(tile.columns.pairs * 4);
                     }
                     f.if_(combines, || {
-                        let base = state.partials + column.mul_wide(4);
-                        let [even, odd] = combine::<O, 2>(f, base, state.stride, groups);
-                        let place = state.result + column.mul_wide(4);
+                        let base = self.partials + column.mul_wide(4);
+                        let [even, odd] = combine::<O, 2>(f, base, self.stride, groups);
+                        let place = self.result + column.mul_wide(4);
                         finish::<O>(f, place, even);
                         f.if_((column + 1).less_than(tile.columns.n), || finish::<O>(f, place + 4, odd));
                     });
                 }
             });
         });
-        X::end(tile, &mut state.x);
-    }
-
-    fn evaluate(host: &mut Host<'_>, ((row, _), x): &Self::Arguments, at: [u32; 2]) -> Bounded {
-        let value = X::evaluate(host, x, at);
-        host.reduce::<O>(row.address + 4 * u64::from(at[1]), at, value);
-        value
+        self.x[0].end(tile);
     }
 }
 
-/// As [`ReduceColumn`](super::ReduceColumn), in a fixed order: the result has the same bits in every run of a
-/// kernel.
-#[derive(Clone, Copy, Debug)]
-pub struct OrderedColumn<Op, X>(PhantomData<(Op, X)>);
-
-impl<Op, X> OrderedColumn<Op, X> {
-    /// Bytes of [`Scratch`] for a value of this shape, enough for every tile shape.
-    pub fn scratch_bytes(shape: Shape) -> u64 {
+impl OrderedDestination for ColumnArgument {
+    fn scratch_bytes(shape: Shape) -> u64 {
         let rows = u64::from(shape.m).next_multiple_of(16);
         counter_bytes(shape.m.div_ceil(64)) + u64::from(shape.n.div_ceil(8)) * rows * 4
+    }
+
+    fn ordered<'f, O: Reduce>(
+        tile: &Visit<'f>,
+        [result, counters]: [Value<'f, u64>; 2],
+        x: &Begin<'f>,
+    ) -> State<'f> {
+        let (rows, op) = (RowPartials::default(), PhantomData::<O>);
+        Box::new(ToColumn { result, counters, rows, x: [x(tile)], op })
     }
 }
 
 /// The state of an [`OrderedColumn`].
-#[derive(Debug)]
-pub struct OrderedColumnState<'f, X> {
+struct ToColumn<'f, O> {
     result: Value<'f, u64>,
     counters: Value<'f, u64>,
     rows: RowPartials<'f>,
-    x: X,
+    x: [State<'f>; 1],
+    op: PhantomData<O>,
 }
 
-impl<O: Reduce, X: Node> Node for OrderedColumn<O, X> {
-    type Arguments = ((ColumnArgument, Scratch), X::Arguments);
-    type Device<'f> = ([Value<'f, u64>; 2], X::Device<'f>);
-    type State<'f> = OrderedColumnState<'f, X::State<'f>>;
-    const TRAITS: NodeTraits = NodeTraits { effects: true, whole_tiles: true, ..X::TRAITS };
-
-    fn name() -> String {
-        format!("ocol{}_{}", O::name(), X::name())
+impl<'f, O: Reduce> NodeState<'f> for ToColumn<'f, O> {
+    fn children(&mut self) -> &mut [State<'f>] {
+        &mut self.x
     }
 
-    fn check(
-        ((column, scratch), x): &Self::Arguments,
-        shape: Shape,
-        path: &Path<'_>,
-    ) -> Result<(), NodeError> {
-        let here = path.then(O::name());
-        here.check_len(column.len, shape.m)?;
-        here.writes(Format::F32, column.address, column.len.into())?;
-        scratch.check(Self::scratch_bytes(shape), &here)?;
-        X::check(x, shape, path)
+    fn load(&mut self, part: &Part<'f>) {
+        self.rows.enter(part);
+        self.x[0].load(part);
     }
 
-    fn pairs((_, x): &Self::Arguments) -> bool {
-        X::pairs(x)
+    fn compute(&mut self, part: &Part<'f>, row: usize, pair: usize) -> Pair<'f> {
+        let values = self.x[0].compute(part, row, pair);
+        self.rows.join::<O>(part, row, pair, values)
     }
 
-    fn parameters(((column, scratch), x): &Self::Arguments, out: &mut Parameters) {
-        out.push(column.address);
-        out.push(scratch.address);
-        X::parameters(x, out);
-    }
-
-    fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f> {
-        ([declare.param(), declare.param()], X::declare(declare))
-    }
-
-    fn begin<'f>(tile: &Visit<'f>, ([result, counters], x): &Self::Device<'f>) -> Self::State<'f> {
-        OrderedColumnState {
-            result: *result,
-            counters: *counters,
-            rows: RowPartials::default(),
-            x: X::begin(tile, x),
-        }
-    }
-
-    fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
-        X::survey(part, &mut state.x);
-    }
-
-    fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
-        state.rows.enter(part);
-        X::load(part, &mut state.x);
-    }
-
-    fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
-        let values = X::compute(part, &mut state.x, row, pair);
-        state.rows.join::<O>(part, row, pair, values)
-    }
-
-    fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>) {
+    fn end(&mut self, tile: &Visit<'f>) {
         let f = tile.f;
         let (width, first, m) = (tile.columns.pairs * 8, tile.first_column(), tile.extent.m);
         let [_, columns] = tile.cluster_tile;
-        let partials = behind_counters(state.counters, (m + 63) >> 6);
+        let partials = behind_counters(self.counters, (m + 63) >> 6);
         let stride = ((m + 15) >> 4) * 64;
         let own = partials + (first / width).mul_wide(stride);
-        for (row, partial) in state.rows.across::<O>(f) {
+        for (row, partial) in self.rows.across::<O>(f) {
             let stores = (tile.thread % 4).equals(0) & row.less_than(m) & first.less_than(tile.columns.n);
             f.if_(stores, || f.store_global(own + row.mul_wide(4), 0, [partial]));
         }
@@ -354,7 +333,7 @@ impl<O: Reduce, X: Node> Node for OrderedColumn<O, X> {
         let top = tile.first_row;
         f.if_(top.less_than(m), || {
             let total = tile.extent.n.div_ceil(columns) * (columns / tile.doubled.pairs / 8);
-            let counter = state.counters + (top >> 6).mul_wide(4);
+            let counter = self.counters + (top >> 6).mul_wide(4);
             f.if_(last(tile, counter, 1, total), || {
                 let count = tile.columns.n.div_ceil(width);
                 for rows in (0..tile.blocks * 64).step_by(128) {
@@ -367,98 +346,52 @@ impl<O: Reduce, X: Node> Node for OrderedColumn<O, X> {
                     f.if_(combines, || {
                         let base = partials + row.mul_wide(4);
                         let [sum] = combine::<O, 1>(f, base, stride, count);
-                        finish::<O>(f, state.result + row.mul_wide(4), sum);
+                        finish::<O>(f, self.result + row.mul_wide(4), sum);
                     });
                 }
             });
         });
-        X::end(tile, &mut state.x);
-    }
-
-    fn evaluate(host: &mut Host<'_>, ((column, _), x): &Self::Arguments, at: [u32; 2]) -> Bounded {
-        let value = X::evaluate(host, x, at);
-        host.reduce::<O>(column.address + 4 * u64::from(at[0]), at, value);
-        value
+        self.x[0].end(tile);
     }
 }
 
-/// As [`ReduceScalar`](super::ReduceScalar), in a fixed order: the result has the same bits in every run of a
-/// kernel.
-#[derive(Clone, Copy, Debug)]
-pub struct OrderedScalar<Op, X>(PhantomData<(Op, X)>);
-
-impl<Op, X> OrderedScalar<Op, X> {
-    /// Bytes of [`Scratch`] for a value of this shape, enough for every tile shape.
-    pub fn scratch_bytes(shape: Shape) -> u64 {
+impl OrderedDestination for u64 {
+    fn scratch_bytes(shape: Shape) -> u64 {
         16 + u64::from(shape.m.div_ceil(64)) * u64::from(shape.n.div_ceil(8)) * 16
+    }
+
+    fn ordered<'f, O: Reduce>(
+        tile: &Visit<'f>,
+        [result, counter]: [Value<'f, u64>; 2],
+        x: &Begin<'f>,
+    ) -> State<'f> {
+        Box::new(ToScalar { result, counter, partial: [None; 2], x: [x(tile)], op: PhantomData::<O> })
     }
 }
 
 /// The state of an [`OrderedScalar`].
-#[derive(Debug)]
-pub struct OrderedScalarState<'f, X> {
+struct ToScalar<'f, O> {
     result: Value<'f, u64>,
     counter: Value<'f, u64>,
     /// For even and for odd columns.
     partial: [Option<Value<'f, f32>>; 2],
-    x: X,
+    x: [State<'f>; 1],
+    op: PhantomData<O>,
 }
 
-impl<O: Reduce, X: Node> Node for OrderedScalar<O, X> {
-    type Arguments = ((u64, Scratch), X::Arguments);
-    type Device<'f> = ([Value<'f, u64>; 2], X::Device<'f>);
-    type State<'f> = OrderedScalarState<'f, X::State<'f>>;
-    const TRAITS: NodeTraits = NodeTraits { effects: true, whole_tiles: true, ..X::TRAITS };
-
-    fn name() -> String {
-        format!("o{}_{}", O::name(), X::name())
+impl<'f, O: Reduce> NodeState<'f> for ToScalar<'f, O> {
+    fn children(&mut self) -> &mut [State<'f>] {
+        &mut self.x
     }
 
-    fn check(
-        ((address, scratch), x): &Self::Arguments,
-        shape: Shape,
-        path: &Path<'_>,
-    ) -> Result<(), NodeError> {
-        let here = path.then(O::name());
-        here.writes(Format::F32, *address, 1)?;
-        scratch.check(Self::scratch_bytes(shape), &here)?;
-        X::check(x, shape, path)
+    fn compute(&mut self, part: &Part<'f>, row: usize, pair: usize) -> Pair<'f> {
+        let values = self.x[0].compute(part, row, pair);
+        join_pair::<O>(part, row, pair, values, &mut self.partial)
     }
 
-    fn pairs((_, x): &Self::Arguments) -> bool {
-        X::pairs(x)
-    }
-
-    fn parameters(((address, scratch), x): &Self::Arguments, out: &mut Parameters) {
-        out.push(*address);
-        out.push(scratch.address);
-        X::parameters(x, out);
-    }
-
-    fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f> {
-        ([declare.param(), declare.param()], X::declare(declare))
-    }
-
-    fn begin<'f>(tile: &Visit<'f>, ([result, counter], x): &Self::Device<'f>) -> Self::State<'f> {
-        OrderedScalarState { result: *result, counter: *counter, partial: [None; 2], x: X::begin(tile, x) }
-    }
-
-    fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
-        X::survey(part, &mut state.x);
-    }
-
-    fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
-        X::load(part, &mut state.x);
-    }
-
-    fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
-        let values = X::compute(part, &mut state.x, row, pair);
-        join_pair::<O>(part, row, pair, values, &mut state.partial)
-    }
-
-    fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>) {
+    fn end(&mut self, tile: &Visit<'f>) {
         let f = tile.f;
-        if let [Some(even), Some(odd)] = state.partial {
+        if let [Some(even), Some(odd)] = self.partial {
             let all = across::<O>(f, O::combine(even, odd), &[1, 2, 4, 8, 16]);
             let (width, first, top) = (tile.columns.pairs * 8, tile.first_column(), tile.first_row);
             // Tiles of warpgroups that have elements inside, and those that count.
@@ -466,7 +399,7 @@ impl<O: Reduce, X: Node> Node for OrderedScalar<O, X> {
             let inside = tile.columns.n.div_ceil(width);
             let unit = top / rows * inside + first / width;
             let units = tile.extent.m.div_ceil(rows) * inside;
-            let partials = state.counter + 16;
+            let partials = self.counter + 16;
             let lane = tile.thread % 32;
             let stores = lane.equals(0) & top.less_than(tile.extent.m) & first.less_than(tile.columns.n);
             f.if_(stores, || {
@@ -478,21 +411,15 @@ impl<O: Reduce, X: Node> Node for OrderedScalar<O, X> {
                 * (cluster_m / rows)
                 * tile.extent.n.div_ceil(cluster_n)
                 * (cluster_n / tile.doubled.pairs / 8);
-            let last = last(tile, state.counter, 1, total);
+            let last = last(tile, self.counter, 1, total);
             f.if_(last & tile.thread.less_than(32), || {
                 // Lane l combines l, l + 32, ..
                 let count = (units * 4 + 31 - lane) / 32;
                 let [own] = combine::<O, 1>(f, partials + lane.mul_wide(4), f.constant(128), count);
                 let all = across::<O>(f, own, &[1, 2, 4, 8, 16]);
-                f.if_(lane.equals(0), || finish::<O>(f, state.result, all));
+                f.if_(lane.equals(0), || finish::<O>(f, self.result, all));
             });
         }
-        X::end(tile, &mut state.x);
-    }
-
-    fn evaluate(host: &mut Host<'_>, ((address, _), x): &Self::Arguments, at: [u32; 2]) -> Bounded {
-        let value = X::evaluate(host, x, at);
-        host.reduce::<O>(*address, at, value);
-        value
+        self.x[0].end(tile);
     }
 }

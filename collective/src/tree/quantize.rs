@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use ptx::Value;
 
 use super::{
-    Bounded, Declare, Host, MatrixArgument, Node, NodeError, NodeTraits, Pair, Parameters, Part, Path, Shape,
-    Visit,
+    Begin, Bounded, Declare, Host, MatrixArgument, Node, NodeError, NodeState, NodeTraits, Pair, Parameters,
+    Part, Path, Shape, State,
 };
 use crate::element::{Element, Format};
 use crate::operand::MatrixRef;
@@ -53,30 +53,76 @@ fn factors<R: Real>(largest: R, format: Format) -> [R; 2] {
     [Fast::divide(most, largest), largest * largest.constant(1.0 / format.largest())]
 }
 
-/// The scales on the device.
-#[derive(Clone, Copy, Debug)]
-pub struct QuantizeDevice<'f, X> {
-    address: Value<'f, u64>,
-    ld: Value<'f, u64>,
-    x: X,
-}
-
 /// The state of a [`Quantize`].
-#[derive(Debug)]
-pub struct QuantizeState<'f, X> {
+struct QuantizeState<'f> {
+    format: Format,
+    /// The scales: their address and their leading dimension.
     address: Value<'f, u64>,
     ld: Value<'f, u64>,
     /// By row of the tile and block: the largest magnitude among the thread's values.
     largest: BTreeMap<(usize, u32), Value<'f, f32>>,
     /// The factor of the elements, by the same keys.
     factors: BTreeMap<(usize, u32), Value<'f, f32>>,
-    x: X,
+    x: [State<'f>; 1],
+}
+
+impl<'f> NodeState<'f> for QuantizeState<'f> {
+    fn children(&mut self) -> &mut [State<'f>] {
+        &mut self.x
+    }
+
+    fn survey(&mut self, part: &Part<'f>) {
+        let f = part.tile.f;
+        self.x[0].load(part);
+        for pair in 0..part.pairs.len() {
+            for (row, place) in part.rows.iter().enumerate() {
+                let values = self.x[0].compute(part, row, pair);
+                let key = (place.index, part.pairs[pair] / BLOCK);
+                let largest = self.largest.entry(key).or_insert_with(|| f.constant(0.0));
+                for (column, value) in (part.pairs[pair]..).zip(values) {
+                    *largest = Real::max(*largest, Real::abs(part.inside_or(row, column, value, 0.0)));
+                }
+            }
+        }
+    }
+
+    fn load(&mut self, part: &Part<'f>) {
+        let f = part.tile.f;
+        let first_block = part.tile.first_column() / BLOCK;
+        let writes = (part.tile.thread % 4).equals(0);
+        for (row, place) in part.rows.iter().enumerate() {
+            let of_row: Vec<_> = self.largest.range((place.index, 0)..(place.index + 1, 0)).collect();
+            let blocks: Vec<_> = of_row.into_iter().map(|(&(_, block), &largest)| (block, largest)).collect();
+            for (block, mut largest) in blocks {
+                self.largest.remove(&(place.index, block));
+                // Combines the four lanes that share the row.
+                for mask in [1, 2] {
+                    largest = Real::max(largest, f.shuffle_xor(largest, mask));
+                }
+                let [factor, scale] = factors(largest, self.format);
+                self.factors.insert((place.index, block), factor);
+                let element = (first_block + block).cast::<u64>().mul_add(self.ld, place.row.cast::<u64>());
+                let address = self.address + element * u64::from(Format::F32.bytes());
+                f.if_(writes, || {
+                    part.if_inside(row, block * BLOCK, || f.store_global(address, 0, [scale]));
+                });
+            }
+        }
+        self.x[0].load(part);
+    }
+
+    fn compute(&mut self, part: &Part<'f>, row: usize, pair: usize) -> Pair<'f> {
+        let values = self.x[0].compute(part, row, pair);
+        match self.factors.get(&(part.rows[row].index, part.pairs[pair] / BLOCK)) {
+            Some(&factor) => values.map(|x| x * factor),
+            // The epilogue surveys every row first, so this is not reached.
+            None => [part.tile.f.constant(f32::NAN); 2],
+        }
+    }
 }
 
 impl<T: Element, X: Node> Node for Quantize<T, X> {
     type Arguments = (MatrixArgument, X::Arguments);
-    type Device<'f> = QuantizeDevice<'f, X::Device<'f>>;
-    type State<'f> = QuantizeState<'f, X::State<'f>>;
     const TRAITS: NodeTraits = {
         assert!(
             matches!(T::FORMAT, Format::E4m3 | Format::E5m2),
@@ -96,77 +142,19 @@ impl<T: Element, X: Node> Node for Quantize<T, X> {
         X::check(x, shape, path)
     }
 
-    fn pairs((_, x): &Self::Arguments) -> bool {
-        X::pairs(x)
-    }
-
     fn parameters((scales, x): &Self::Arguments, out: &mut Parameters) {
         out.push(scales.address);
         out.push(scales.ld);
         X::parameters(x, out);
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f> {
-        QuantizeDevice { address: declare.param(), ld: declare.number(), x: X::declare(declare) }
-    }
-
-    fn begin<'f>(tile: &Visit<'f>, device: &Self::Device<'f>) -> Self::State<'f> {
-        let (largest, factors) = (BTreeMap::new(), BTreeMap::new());
-        let (address, ld) = (tile.place(device.address), device.ld);
-        QuantizeState { address, ld, largest, factors, x: X::begin(tile, &device.x) }
-    }
-
-    fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
-        let f = part.tile.f;
-        X::load(part, &mut state.x);
-        for pair in 0..part.pairs.len() {
-            for (row, place) in part.rows.iter().enumerate() {
-                let values = X::compute(part, &mut state.x, row, pair);
-                let key = (place.index, part.pairs[pair] / BLOCK);
-                let largest = state.largest.entry(key).or_insert_with(|| f.constant(0.0));
-                for (column, value) in (part.pairs[pair]..).zip(values) {
-                    *largest = Real::max(*largest, Real::abs(part.inside_or(row, column, value, 0.0)));
-                }
-            }
-        }
-    }
-
-    fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
-        let f = part.tile.f;
-        let first_block = part.tile.first_column() / BLOCK;
-        let writes = (part.tile.thread % 4).equals(0);
-        for (row, place) in part.rows.iter().enumerate() {
-            let of_row: Vec<_> = state.largest.range((place.index, 0)..(place.index + 1, 0)).collect();
-            let blocks: Vec<_> = of_row.into_iter().map(|(&(_, block), &largest)| (block, largest)).collect();
-            for (block, mut largest) in blocks {
-                state.largest.remove(&(place.index, block));
-                // Combines the four lanes that share the row.
-                for mask in [1, 2] {
-                    largest = Real::max(largest, f.shuffle_xor(largest, mask));
-                }
-                let [factor, scale] = factors(largest, T::FORMAT);
-                state.factors.insert((place.index, block), factor);
-                let element = (first_block + block).cast::<u64>().mul_add(state.ld, place.row.cast::<u64>());
-                let address = state.address + element * u64::from(Format::F32.bytes());
-                f.if_(writes, || {
-                    part.if_inside(row, block * BLOCK, || f.store_global(address, 0, [scale]));
-                });
-            }
-        }
-        X::load(part, &mut state.x);
-    }
-
-    fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
-        let values = X::compute(part, &mut state.x, row, pair);
-        match state.factors.get(&(part.rows[row].index, part.pairs[pair] / BLOCK)) {
-            Some(&factor) => values.map(|x| x * factor),
-            // The epilogue surveys every row first, so this is not reached.
-            None => [part.tile.f.constant(f32::NAN); 2],
-        }
-    }
-
-    fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>) {
-        X::end(tile, &mut state.x);
+    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
+        let (first, ld, x) = (declare.param(), declare.number(), X::declare(declare));
+        Box::new(move |tile| {
+            let (largest, factors) = (BTreeMap::new(), BTreeMap::new());
+            let (format, address) = (T::FORMAT, tile.place(first));
+            Box::new(QuantizeState { format, address, ld, largest, factors, x: [x(tile)] })
+        })
     }
 
     fn evaluate(host: &mut Host<'_>, (scales, x): &Self::Arguments, at: [u32; 2]) -> Bounded {

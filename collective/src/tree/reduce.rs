@@ -12,8 +12,8 @@ use ptx::inst::{AtomicOp, AtomicSem, Scope};
 use ptx::{Builder, Location, Value};
 
 use super::{
-    Bounded, ColumnArgument, Declare, Host, Node, NodeError, NodeTraits, Pair, Parameters, Part, Path,
-    RowArgument, Shape, Visit,
+    Begin, Bounded, ColumnArgument, Declare, Host, Node, NodeError, NodeState, NodeTraits, Pair, Parameters,
+    Part, Path, RowArgument, Shape, State, Visit,
 };
 use crate::element::Format;
 use crate::real::Real;
@@ -236,76 +236,143 @@ impl<'f> RowPartials<'f> {
     }
 }
 
+/// Where the results of a reduction go, as the caller says it: [`RowArgument`], [`ColumnArgument`], or the address of
+/// one number.
+pub trait Destination: 'static {
+    /// Its part of a node's name.
+    const NAME: &'static str;
+
+    /// Checks it for a value of this shape.
+    ///
+    /// # Errors
+    /// A wrong length, or memory that may not be written.
+    fn check(&self, shape: Shape, path: &Path<'_>) -> Result<(), NodeError>;
+
+    /// Device address of the first result.
+    fn address(&self) -> u64;
+
+    /// Number of results for a value of this shape.
+    fn len(shape: Shape) -> u32;
+
+    /// The results at this address, for a value of this shape.
+    fn at(address: u64, shape: Shape) -> Self;
+
+    /// Which result element (row, column) goes to.
+    fn of(at: [u32; 2]) -> u32;
+
+    /// The state of a node that reduces by atomic operations to the results at an address.
+    fn atomic<'f, O: Reduce>(result: Value<'f, u64>, x: State<'f>) -> State<'f>;
+}
+
+/// X, also reduced by `Op` to a [`Destination`].
+#[derive(Clone, Copy, Debug)]
+pub struct Reduced<Op, To, X>(PhantomData<(Op, To, X)>);
+
 /// X, also reduced over all rows to a row vector: its column j is `Op` of X's column j. For example, the
 /// gradient of a bias.
 ///
 /// The name refers to the result: a *row* of N elements. What is reduced is each *column* of X, along M. For
 /// one number per row of X, use [`ReduceColumn`].
-#[derive(Clone, Copy, Debug)]
-pub struct ReduceRow<Op, X>(PhantomData<(Op, X)>);
+pub type ReduceRow<Op, X> = Reduced<Op, RowArgument, X>;
+
+/// X, also reduced over all columns to a column vector: its row i is `Op` of X's row i.
+pub type ReduceColumn<Op, X> = Reduced<Op, ColumnArgument, X>;
+
+/// X, also reduced over all elements to one number. Its argument is the number's address.
+pub type ReduceScalar<Op, X> = Reduced<Op, u64, X>;
+
+/// X, also reduced to its largest magnitude, as needed to scale 8-bit outputs.
+pub type Amax<X> = ReduceScalar<AbsMax, X>;
+
+impl<O: Reduce, D: Destination, X: Node> Node for Reduced<O, D, X> {
+    type Arguments = (D, X::Arguments);
+    const TRAITS: NodeTraits = NodeTraits { effects: true, ..X::TRAITS };
+
+    fn name() -> String {
+        format!("{}{}_{}", D::NAME, O::name(), X::name())
+    }
+
+    fn check((to, x): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+        to.check(shape, &path.then(O::name()))?;
+        X::check(x, shape, path)
+    }
+
+    fn parameters((to, x): &Self::Arguments, out: &mut Parameters) {
+        out.push(to.address());
+        X::parameters(x, out);
+    }
+
+    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
+        let (result, x) = (declare.param(), X::declare(declare));
+        Box::new(move |tile| D::atomic::<O>(tile.place(result), x(tile)))
+    }
+
+    fn evaluate(host: &mut Host<'_>, (to, x): &Self::Arguments, at: [u32; 2]) -> Bounded {
+        let value = X::evaluate(host, x, at);
+        host.reduce::<O>(to.address() + 4 * u64::from(D::of(at)), at, value);
+        value
+    }
+}
+
+impl Destination for RowArgument {
+    const NAME: &'static str = "row";
+
+    fn check(&self, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+        path.check_len(self.len, shape.n)?;
+        path.writes(Format::F32, self.address, self.len.into())
+    }
+
+    fn address(&self) -> u64 {
+        self.address
+    }
+
+    fn len(shape: Shape) -> u32 {
+        shape.n
+    }
+
+    fn at(address: u64, shape: Shape) -> Self {
+        Self { address, len: shape.n }
+    }
+
+    fn of([_, column]: [u32; 2]) -> u32 {
+        column
+    }
+
+    fn atomic<'f, O: Reduce>(base: Value<'f, u64>, x: State<'f>) -> State<'f> {
+        let op = PhantomData::<O>;
+        Box::new(ToRow { base, first: None, partial: Vec::new(), x: [x], op })
+    }
+}
 
 /// The state of a [`ReduceRow`].
-#[derive(Debug)]
-pub struct ReduceRowState<'f, X> {
+struct ToRow<'f, O> {
     base: Value<'f, u64>,
     /// Address of the thread's first column.
     first: Option<Value<'f, u64>>,
     /// By pair of a part.
     partial: Vec<[Option<Value<'f, f32>>; 2]>,
-    x: X,
+    x: [State<'f>; 1],
+    op: PhantomData<O>,
 }
 
-impl<O: Reduce, X: Node> Node for ReduceRow<O, X> {
-    type Arguments = (RowArgument, X::Arguments);
-    type Device<'f> = (Value<'f, u64>, X::Device<'f>);
-    type State<'f> = ReduceRowState<'f, X::State<'f>>;
-    const TRAITS: NodeTraits = NodeTraits { effects: true, ..X::TRAITS };
-
-    fn name() -> String {
-        format!("row{}_{}", O::name(), X::name())
+impl<'f, O: Reduce> NodeState<'f> for ToRow<'f, O> {
+    fn children(&mut self) -> &mut [State<'f>] {
+        &mut self.x
     }
 
-    fn check((row, x): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        let here = path.then(O::name());
-        here.check_len(row.len, shape.n)?;
-        here.writes(Format::F32, row.address, row.len.into())?;
-        X::check(x, shape, path)
+    fn load(&mut self, part: &Part<'f>) {
+        self.partial = vec![[None; 2]; part.pairs.len()];
+        self.first.get_or_insert_with(|| self.base + part.column.mul_wide(4));
+        self.x[0].load(part);
     }
 
-    fn pairs((_, x): &Self::Arguments) -> bool {
-        X::pairs(x)
-    }
-
-    fn parameters((row, x): &Self::Arguments, out: &mut Parameters) {
-        out.push(row.address);
-        X::parameters(x, out);
-    }
-
-    fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f> {
-        (declare.param(), X::declare(declare))
-    }
-
-    fn begin<'f>(tile: &Visit<'f>, (base, x): &Self::Device<'f>) -> Self::State<'f> {
-        ReduceRowState { base: tile.place(*base), first: None, partial: Vec::new(), x: X::begin(tile, x) }
-    }
-
-    fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
-        X::survey(part, &mut state.x);
-    }
-
-    fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
-        state.partial = vec![[None; 2]; part.pairs.len()];
-        state.first.get_or_insert_with(|| state.base + part.column.mul_wide(4));
-        X::load(part, &mut state.x);
-    }
-
-    fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
+    fn compute(&mut self, part: &Part<'f>, row: usize, pair: usize) -> Pair<'f> {
         let f = part.tile.f;
-        let values = X::compute(part, &mut state.x, row, pair);
-        let values = join_pair::<O>(part, row, pair, values, &mut state.partial[pair]);
-        if let Some(first) = state.first.filter(|_| row + 1 == part.rows.len()) {
-            let partial = state.partial[pair]
-                .map(|partial| partial.map(|partial| across::<O>(f, partial, &[4, 8, 16])));
+        let values = self.x[0].compute(part, row, pair);
+        let values = join_pair::<O>(part, row, pair, values, &mut self.partial[pair]);
+        if let Some(first) = self.first.filter(|_| row + 1 == part.rows.len()) {
+            let partial =
+                self.partial[pair].map(|partial| partial.map(|partial| across::<O>(f, partial, &[4, 8, 16])));
             f.if_((part.tile.thread % 32).less_than(4), || {
                 for (column, partial) in (part.pairs[pair]..).zip(partial) {
                     let Some(partial) = partial else { continue };
@@ -315,167 +382,123 @@ impl<O: Reduce, X: Node> Node for ReduceRow<O, X> {
         }
         values
     }
-
-    fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>) {
-        X::end(tile, &mut state.x);
-    }
-
-    fn evaluate(host: &mut Host<'_>, (row, x): &Self::Arguments, at: [u32; 2]) -> Bounded {
-        let value = X::evaluate(host, x, at);
-        host.reduce::<O>(row.address + 4 * u64::from(at[1]), at, value);
-        value
-    }
 }
 
-/// X, also reduced over all columns to a column vector: its row i is `Op` of X's row i.
-#[derive(Clone, Copy, Debug)]
-pub struct ReduceColumn<Op, X>(PhantomData<(Op, X)>);
+impl Destination for ColumnArgument {
+    const NAME: &'static str = "col";
+
+    fn check(&self, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+        path.check_len(self.len, shape.m)?;
+        path.writes(Format::F32, self.address, self.len.into())
+    }
+
+    fn address(&self) -> u64 {
+        self.address
+    }
+
+    fn len(shape: Shape) -> u32 {
+        shape.m
+    }
+
+    fn at(address: u64, shape: Shape) -> Self {
+        Self { address, len: shape.m }
+    }
+
+    fn of([row, _]: [u32; 2]) -> u32 {
+        row
+    }
+
+    fn atomic<'f, O: Reduce>(base: Value<'f, u64>, x: State<'f>) -> State<'f> {
+        Box::new(ToColumn { base, rows: RowPartials::default(), x: [x], op: PhantomData::<O> })
+    }
+}
 
 /// The state of a [`ReduceColumn`].
-#[derive(Debug)]
-pub struct ReduceColumnState<'f, X> {
+struct ToColumn<'f, O> {
     base: Value<'f, u64>,
     rows: RowPartials<'f>,
-    x: X,
+    x: [State<'f>; 1],
+    op: PhantomData<O>,
 }
 
-impl<O: Reduce, X: Node> Node for ReduceColumn<O, X> {
-    type Arguments = (ColumnArgument, X::Arguments);
-    type Device<'f> = (Value<'f, u64>, X::Device<'f>);
-    type State<'f> = ReduceColumnState<'f, X::State<'f>>;
-    const TRAITS: NodeTraits = NodeTraits { effects: true, ..X::TRAITS };
-
-    fn name() -> String {
-        format!("col{}_{}", O::name(), X::name())
+impl<'f, O: Reduce> NodeState<'f> for ToColumn<'f, O> {
+    fn children(&mut self) -> &mut [State<'f>] {
+        &mut self.x
     }
 
-    fn check((column, x): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        let here = path.then(O::name());
-        here.check_len(column.len, shape.m)?;
-        here.writes(Format::F32, column.address, column.len.into())?;
-        X::check(x, shape, path)
+    fn load(&mut self, part: &Part<'f>) {
+        self.rows.enter(part);
+        self.x[0].load(part);
     }
 
-    fn pairs((_, x): &Self::Arguments) -> bool {
-        X::pairs(x)
+    fn compute(&mut self, part: &Part<'f>, row: usize, pair: usize) -> Pair<'f> {
+        let values = self.x[0].compute(part, row, pair);
+        self.rows.join::<O>(part, row, pair, values)
     }
 
-    fn parameters((column, x): &Self::Arguments, out: &mut Parameters) {
-        out.push(column.address);
-        X::parameters(x, out);
-    }
-
-    fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f> {
-        (declare.param(), X::declare(declare))
-    }
-
-    fn begin<'f>(tile: &Visit<'f>, (base, x): &Self::Device<'f>) -> Self::State<'f> {
-        ReduceColumnState { base: tile.place(*base), rows: RowPartials::default(), x: X::begin(tile, x) }
-    }
-
-    fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
-        X::survey(part, &mut state.x);
-    }
-
-    fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
-        state.rows.enter(part);
-        X::load(part, &mut state.x);
-    }
-
-    fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
-        let values = X::compute(part, &mut state.x, row, pair);
-        state.rows.join::<O>(part, row, pair, values)
-    }
-
-    fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>) {
+    fn end(&mut self, tile: &Visit<'f>) {
         let f = tile.f;
-        for (row, partial) in state.rows.across::<O>(f) {
+        for (row, partial) in self.rows.across::<O>(f) {
             let leads = (tile.thread % 4).equals(0) & row.less_than(tile.extent.m);
-            f.if_(leads, || O::store(f, state.base + row.mul_wide(4), partial));
+            f.if_(leads, || O::store(f, self.base + row.mul_wide(4), partial));
         }
-        X::end(tile, &mut state.x);
-    }
-
-    fn evaluate(host: &mut Host<'_>, (column, x): &Self::Arguments, at: [u32; 2]) -> Bounded {
-        let value = X::evaluate(host, x, at);
-        host.reduce::<O>(column.address + 4 * u64::from(at[0]), at, value);
-        value
+        self.x[0].end(tile);
     }
 }
 
-/// X, also reduced over all elements to one number. Its argument is the number's address.
-#[derive(Clone, Copy, Debug)]
-pub struct ReduceScalar<Op, X>(PhantomData<(Op, X)>);
+impl Destination for u64 {
+    const NAME: &'static str = "";
 
-/// X, also reduced to its largest magnitude, as needed to scale 8-bit outputs.
-pub type Amax<X> = ReduceScalar<AbsMax, X>;
+    fn check(&self, _shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+        path.writes(Format::F32, *self, 1)
+    }
+
+    fn address(&self) -> u64 {
+        *self
+    }
+
+    fn len(_shape: Shape) -> u32 {
+        1
+    }
+
+    fn at(address: u64, _shape: Shape) -> Self {
+        address
+    }
+
+    fn of(_at: [u32; 2]) -> u32 {
+        0
+    }
+
+    fn atomic<'f, O: Reduce>(address: Value<'f, u64>, x: State<'f>) -> State<'f> {
+        Box::new(ToScalar { address, partial: [None; 2], x: [x], op: PhantomData::<O> })
+    }
+}
 
 /// The state of a [`ReduceScalar`].
-#[derive(Debug)]
-pub struct ReduceScalarState<'f, X> {
+struct ToScalar<'f, O> {
     address: Value<'f, u64>,
     /// For even and for odd columns.
     partial: [Option<Value<'f, f32>>; 2],
-    x: X,
+    x: [State<'f>; 1],
+    op: PhantomData<O>,
 }
 
-impl<O: Reduce, X: Node> Node for ReduceScalar<O, X> {
-    type Arguments = (u64, X::Arguments);
-    type Device<'f> = (Value<'f, u64>, X::Device<'f>);
-    type State<'f> = ReduceScalarState<'f, X::State<'f>>;
-    const TRAITS: NodeTraits = NodeTraits { effects: true, ..X::TRAITS };
-
-    fn name() -> String {
-        format!("{}_{}", O::name(), X::name())
+impl<'f, O: Reduce> NodeState<'f> for ToScalar<'f, O> {
+    fn children(&mut self) -> &mut [State<'f>] {
+        &mut self.x
     }
 
-    fn check((address, x): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        path.then(O::name()).writes(Format::F32, *address, 1)?;
-        X::check(x, shape, path)
+    fn compute(&mut self, part: &Part<'f>, row: usize, pair: usize) -> Pair<'f> {
+        let values = self.x[0].compute(part, row, pair);
+        join_pair::<O>(part, row, pair, values, &mut self.partial)
     }
 
-    fn pairs((_, x): &Self::Arguments) -> bool {
-        X::pairs(x)
-    }
-
-    fn parameters((address, x): &Self::Arguments, out: &mut Parameters) {
-        out.push(*address);
-        X::parameters(x, out);
-    }
-
-    fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f> {
-        (declare.param(), X::declare(declare))
-    }
-
-    fn begin<'f>(tile: &Visit<'f>, (address, x): &Self::Device<'f>) -> Self::State<'f> {
-        ReduceScalarState { address: tile.place(*address), partial: [None; 2], x: X::begin(tile, x) }
-    }
-
-    fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
-        X::survey(part, &mut state.x);
-    }
-
-    fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
-        X::load(part, &mut state.x);
-    }
-
-    fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
-        let values = X::compute(part, &mut state.x, row, pair);
-        join_pair::<O>(part, row, pair, values, &mut state.partial)
-    }
-
-    fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>) {
+    fn end(&mut self, tile: &Visit<'f>) {
         let f = tile.f;
-        if let [Some(even), Some(odd)] = state.partial {
+        if let [Some(even), Some(odd)] = self.partial {
             let all = across::<O>(f, O::combine(even, odd), &[1, 2, 4, 8, 16]);
-            f.if_((tile.thread % 32).equals(0), || O::store(f, state.address, all));
+            f.if_((tile.thread % 32).equals(0), || O::store(f, self.address, all));
         }
-        X::end(tile, &mut state.x);
-    }
-
-    fn evaluate(host: &mut Host<'_>, (address, x): &Self::Arguments, at: [u32; 2]) -> Bounded {
-        let value = X::evaluate(host, x, at);
-        host.reduce::<O>(*address, at, value);
-        value
+        self.x[0].end(tile);
     }
 }

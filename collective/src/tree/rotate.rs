@@ -3,7 +3,8 @@
 use core::marker::PhantomData;
 
 use super::{
-    Bounded, Declare, Host, Node, NodeError, NodeTraits, Pair, Parameters, Part, Path, Shape, Visit,
+    Begin, Bounded, Declare, Host, Node, NodeError, NodeState, NodeTraits, Pair, Parameters, Part, Path,
+    Shape, State,
 };
 use crate::real::Real;
 
@@ -34,10 +35,22 @@ fn turn<R: Real>([x, y]: [R; 2], [cos, sin]: [R; 2]) -> [R; 2] {
     [x.mul_add(cos, -(y * sin)), x.mul_add(sin, y * cos)]
 }
 
+/// The states of a [`Rotate`]'s value and of its angles.
+struct RotateState<'f>([State<'f>; 2]);
+
+impl<'f> NodeState<'f> for RotateState<'f> {
+    fn children(&mut self) -> &mut [State<'f>] {
+        &mut self.0
+    }
+
+    fn compute(&mut self, part: &Part<'f>, row: usize, pair: usize) -> Pair<'f> {
+        let [point, angle] = self.0.each_mut().map(|child| child.compute(part, row, pair));
+        turn(point, angle)
+    }
+}
+
 impl<X: Node, A: Node> Node for Rotate<X, A> {
     type Arguments = (X::Arguments, A::Arguments);
-    type Device<'f> = (X::Device<'f>, A::Device<'f>);
-    type State<'f> = (X::State<'f>, A::State<'f>);
     const TRAITS: NodeTraits = NodeTraits::legal(rotated(X::TRAITS, A::TRAITS));
 
     fn name() -> String {
@@ -54,41 +67,14 @@ impl<X: Node, A: Node> Node for Rotate<X, A> {
         A::check(angles, shape, &here.then("1"))
     }
 
-    fn pairs((x, angles): &Self::Arguments) -> bool {
-        X::pairs(x) && A::pairs(angles)
-    }
-
     fn parameters((x, angles): &Self::Arguments, out: &mut Parameters) {
         X::parameters(x, out);
         A::parameters(angles, out);
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f> {
-        (X::declare(declare), A::declare(declare))
-    }
-
-    fn begin<'f>(tile: &Visit<'f>, (x, angles): &Self::Device<'f>) -> Self::State<'f> {
-        (X::begin(tile, x), A::begin(tile, angles))
-    }
-
-    fn survey<'f>(part: &Part<'f>, (x, angles): &mut Self::State<'f>) {
-        X::survey(part, x);
-        A::survey(part, angles);
-    }
-
-    fn load<'f>(part: &Part<'f>, (x, angles): &mut Self::State<'f>) {
-        X::load(part, x);
-        A::load(part, angles);
-    }
-
-    fn compute<'f>(part: &Part<'f>, (x, angles): &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
-        let point = X::compute(part, x, row, pair);
-        turn(point, A::compute(part, angles, row, pair))
-    }
-
-    fn end<'f>(tile: &Visit<'f>, (x, angles): &mut Self::State<'f>) {
-        X::end(tile, x);
-        A::end(tile, angles);
+    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
+        let children = [X::declare(declare), A::declare(declare)];
+        Box::new(move |tile| Box::new(RotateState(children.each_ref().map(|child| child(tile)))))
     }
 
     fn evaluate(host: &mut Host<'_>, (x, angles): &Self::Arguments, [row, column]: [u32; 2]) -> Bounded {

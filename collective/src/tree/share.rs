@@ -8,7 +8,8 @@ use std::rc::Rc;
 use typenum::{U0, Unsigned};
 
 use super::{
-    Bounded, Declare, Host, Node, NodeError, NodeTraits, Pair, Parameters, Part, Path, Shape, Visit,
+    Begin, Bounded, Declare, Host, Node, NodeError, NodeState, NodeTraits, Pair, Parameters, Part, Path,
+    Shape, State, Visit,
 };
 
 /// `Body`, in which [`Bound`] stands for the value of X. X is computed once per element; once more for each
@@ -37,10 +38,48 @@ pub(crate) const fn shared(x: NodeTraits, body: NodeTraits) -> Result<NodeTraits
     x.beside(NodeTraits { free: body.free.saturating_sub(1), ..body })
 }
 
+/// The state of a [`Let`].
+struct LetState<'f> {
+    x: Rc<RefCell<State<'f>>>,
+    /// Whether X writes something.
+    writes: bool,
+    body: [State<'f>; 1],
+}
+
+impl<'f> NodeState<'f> for LetState<'f> {
+    fn children(&mut self) -> &mut [State<'f>] {
+        &mut self.body
+    }
+
+    fn survey(&mut self, part: &Part<'f>) {
+        self.x.borrow_mut().survey(part);
+        let later = Later { x: Rc::clone(&self.x), writes: self.writes, loaded: Cell::new(false) };
+        part.bound.borrow_mut().push(Binding::Later(Rc::new(later)));
+        self.body[0].survey(part);
+        part.bound.borrow_mut().pop();
+    }
+
+    fn load(&mut self, part: &Part<'f>) {
+        self.x.borrow_mut().load(part);
+        self.body[0].load(part);
+    }
+
+    fn compute(&mut self, part: &Part<'f>, row: usize, pair: usize) -> Pair<'f> {
+        let value = self.x.borrow_mut().compute(part, row, pair);
+        part.bound.borrow_mut().push(Binding::Value(value));
+        let value = self.body[0].compute(part, row, pair);
+        part.bound.borrow_mut().pop();
+        value
+    }
+
+    fn end(&mut self, tile: &Visit<'f>) {
+        self.x.borrow_mut().end(tile);
+        self.body[0].end(tile);
+    }
+}
+
 impl<X: Node, Body: Node> Node for Let<X, Body> {
     type Arguments = (X::Arguments, Body::Arguments);
-    type Device<'f> = (X::Device<'f>, Body::Device<'f>);
-    type State<'f> = (Rc<RefCell<X::State<'f>>>, Body::State<'f>);
     const TRAITS: NodeTraits = NodeTraits::legal(shared(X::TRAITS, Body::TRAITS));
 
     fn name() -> String {
@@ -52,47 +91,17 @@ impl<X: Node, Body: Node> Node for Let<X, Body> {
         Body::check(body, shape, path)
     }
 
-    fn pairs((x, body): &Self::Arguments) -> bool {
-        X::pairs(x) && Body::pairs(body)
-    }
-
     fn parameters((x, body): &Self::Arguments, out: &mut Parameters) {
         X::parameters(x, out);
         Body::parameters(body, out);
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f> {
-        (X::declare(declare), Body::declare(declare))
-    }
-
-    fn begin<'f>(tile: &Visit<'f>, (x, body): &Self::Device<'f>) -> Self::State<'f> {
-        (Rc::new(RefCell::new(X::begin(tile, x))), Body::begin(tile, body))
-    }
-
-    fn survey<'f>(part: &Part<'f>, (x, body): &mut Self::State<'f>) {
-        X::survey(part, &mut x.borrow_mut());
-        let later = Later { x: Rc::clone(x), loaded: Cell::new(false), node: PhantomData::<X> };
-        part.bound.borrow_mut().push(Binding::Later(Rc::new(later)));
-        Body::survey(part, body);
-        part.bound.borrow_mut().pop();
-    }
-
-    fn load<'f>(part: &Part<'f>, (x, body): &mut Self::State<'f>) {
-        X::load(part, &mut x.borrow_mut());
-        Body::load(part, body);
-    }
-
-    fn compute<'f>(part: &Part<'f>, (x, body): &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
-        let value = X::compute(part, &mut x.borrow_mut(), row, pair);
-        part.bound.borrow_mut().push(Binding::Value(value));
-        let value = Body::compute(part, body, row, pair);
-        part.bound.borrow_mut().pop();
-        value
-    }
-
-    fn end<'f>(tile: &Visit<'f>, (x, body): &mut Self::State<'f>) {
-        X::end(tile, &mut x.borrow_mut());
-        Body::end(tile, body);
+    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
+        let (x, body) = (X::declare(declare), Body::declare(declare));
+        Box::new(move |tile| {
+            let (x, writes) = (Rc::new(RefCell::new(x(tile))), X::TRAITS.effects);
+            Box::new(LetState { x, writes, body: [body(tile)] })
+        })
     }
 
     fn evaluate(host: &mut Host<'_>, (x, body): &Self::Arguments, at: [u32; 2]) -> Bounded {
@@ -103,51 +112,39 @@ impl<X: Node, Body: Node> Node for Let<X, Body> {
 }
 
 /// The value of an enclosing [`Let`] for the elements of a part.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) enum Binding<'f> {
     /// The value of the pair that is computed.
     Value(Pair<'f>),
     /// Rows are surveyed: the value of any pair, computed where it is asked for.
-    Later(Rc<dyn Bind<'f> + 'f>),
+    Later(Rc<Later<'f>>),
 }
 
-/// A binding whose value is computed when it is asked for.
-pub(crate) trait Bind<'f>: fmt::Debug {
-    /// Starts the loads of the part, once.
-    fn load(&self, part: &Part<'f>);
-
-    /// The value of a pair.
-    fn compute(&self, part: &Part<'f>, row: usize, pair: usize) -> Pair<'f>;
-}
-
-/// X of a [`Let`] while rows are surveyed.
-struct Later<'f, X: Node> {
-    x: Rc<RefCell<X::State<'f>>>,
-    loaded: Cell<bool>,
-    node: PhantomData<X>,
-}
-
-impl<X: Node> fmt::Debug for Later<'_, X> {
+impl fmt::Debug for Binding<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Later").field("x", &X::name()).finish_non_exhaustive()
+        f.write_str("Binding")
     }
 }
 
-impl<'f, X: Node> Bind<'f> for Later<'f, X> {
+/// X of a [`Let`] while rows are surveyed.
+pub(crate) struct Later<'f> {
+    x: Rc<RefCell<State<'f>>>,
+    writes: bool,
+    loaded: Cell<bool>,
+}
+
+impl<'f> Later<'f> {
+    /// Starts the loads of the part, once.
     fn load(&self, part: &Part<'f>) {
-        if X::TRAITS.effects {
+        if self.writes {
             part.tile.f.refuse(
                 "a node that surveys rows computes what is inside of it twice, and a Bound inside of it names a Let whose value \
                  writes: put reductions and AuxStore around the node",
             );
         }
         if !self.loaded.replace(true) {
-            X::load(part, &mut self.x.borrow_mut());
+            self.x.borrow_mut().load(part);
         }
-    }
-
-    fn compute(&self, part: &Part<'f>, row: usize, pair: usize) -> Pair<'f> {
-        X::compute(part, &mut self.x.borrow_mut(), row, pair)
     }
 }
 
@@ -165,42 +162,24 @@ impl<'f> Part<'f> {
     }
 }
 
-impl<Depth: Unsigned + 'static> Node for Bound<Depth> {
-    type Arguments = ();
-    type Device<'f> = ();
-    type State<'f> = ();
-    const TRAITS: NodeTraits = NodeTraits { free: Depth::U32 + 1, ..NodeTraits::LEAF };
+/// The state of a [`Bound`]: its depth.
+struct BoundState(usize);
 
-    fn name() -> String {
-        format!("v{}", Depth::U32)
+impl<'f> NodeState<'f> for BoundState {
+    fn children(&mut self) -> &mut [State<'f>] {
+        &mut []
     }
 
-    fn check((): &(), _shape: Shape, _path: &Path<'_>) -> Result<(), NodeError> {
-        Ok(())
-    }
-
-    fn pairs((): &()) -> bool {
-        true
-    }
-
-    fn parameters((): &(), _out: &mut Parameters) {}
-
-    fn declare(_declare: &mut Declare<'_>) {}
-
-    fn begin(_tile: &Visit<'_>, (): &()) {}
-
-    fn survey<'f>(_part: &Part<'f>, _state: &mut Self::State<'f>) {}
-
-    fn load<'f>(part: &Part<'f>, (): &mut ()) {
-        part.with_binding(Depth::USIZE, |binding| match binding {
+    fn load(&mut self, part: &Part<'f>) {
+        part.with_binding(self.0, |binding| match binding {
             Binding::Later(x) => x.load(part),
             Binding::Value(_) => (),
         });
     }
 
-    fn compute<'f>(part: &Part<'f>, (): &mut (), row: usize, pair: usize) -> Pair<'f> {
-        let value = part.with_binding(Depth::USIZE, |binding| match binding {
-            Binding::Later(x) => x.compute(part, row, pair),
+    fn compute(&mut self, part: &Part<'f>, row: usize, pair: usize) -> Pair<'f> {
+        let value = part.with_binding(self.0, |binding| match binding {
+            Binding::Later(later) => later.x.borrow_mut().compute(part, row, pair),
             Binding::Value(value) => *value,
         });
         value.unwrap_or_else(|| {
@@ -211,8 +190,25 @@ impl<Depth: Unsigned + 'static> Node for Bound<Depth> {
             [f.constant(0.0); 2]
         })
     }
+}
 
-    fn end(_tile: &Visit<'_>, (): &mut ()) {}
+impl<Depth: Unsigned + 'static> Node for Bound<Depth> {
+    type Arguments = ();
+    const TRAITS: NodeTraits = NodeTraits { free: Depth::U32 + 1, ..NodeTraits::LEAF };
+
+    fn name() -> String {
+        format!("v{}", Depth::U32)
+    }
+
+    fn check((): &(), _shape: Shape, _path: &Path<'_>) -> Result<(), NodeError> {
+        Ok(())
+    }
+
+    fn parameters((): &(), _out: &mut Parameters) {}
+
+    fn declare<'f>(_declare: &mut Declare<'f>) -> Begin<'f> {
+        Box::new(|_| Box::new(BoundState(Depth::USIZE)))
+    }
 
     fn evaluate(host: &mut Host<'_>, (): &(), at: [u32; 2]) -> Bounded {
         host.bound(Depth::USIZE, at).unwrap_or(Bounded::exact(f64::NAN))

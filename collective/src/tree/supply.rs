@@ -6,14 +6,13 @@ use typenum::Unsigned;
 use super::quantize::BLOCK;
 use super::value::Item;
 use super::{
-    Accumulator, AuxStore, Bound, ColumnArgument, ColumnVector, Compute, Constant, Cyclic, Dropout,
-    DropoutArgument, Each, EachArgument, GateOrder, Gated, GeGlu, Label, Let, LinearBias,
+    Accumulator, AuxStore, Bound, ColumnArgument, ColumnVector, Compute, Constant, Cyclic, Destination,
+    Dropout, DropoutArgument, Each, EachArgument, GateOrder, Gated, GeGlu, Label, Let, LinearBias,
     LinearBiasArguments, LinearBiasGelu, LinearBiasRelu, LinearBiasScaled, LinearBiasScaledArguments,
     LinearBiasSilu, LinearResidual, LinearResidualArguments, Load, MatrixArgument, Named, Node,
-    OrderedColumn, OrderedRow, OrderedScalar, Quantize, Reduce, ReduceColumn, ReduceRow, ReduceScalar,
-    Residual, ResidualArgument, Rotate, RowArgument, RowColumnScaled, RowColumnScaledArguments, RowScaled,
-    RowScaledArguments, RowVector, Scalar, ScalarPointer, Scaled, ScaledArguments, Scratch, Shape, SwiGlu,
-    SwiGluBlocks, SwiGluSplit, TopKSoftmax,
+    OrderedDestination, Quantize, Reduce, Reduced, ReducedInOrder, Residual, ResidualArgument, Rotate,
+    RowArgument, RowColumnScaled, RowColumnScaledArguments, RowScaled, RowScaledArguments, RowVector, Scalar,
+    ScalarPointer, Scaled, ScaledArguments, Scratch, Shape, SwiGlu, SwiGluBlocks, SwiGluSplit, TopKSoftmax,
 };
 use crate::element::{Element, Format};
 use crate::functions::{Pointwise, Scalars};
@@ -109,28 +108,12 @@ supplied! {
     [T: Element, X: Supplied] AuxStore<T, X>, |from, shape| {
         (from.output(T::FORMAT, shape), X::supply(from, shape))
     };
-    [O: Reduce, X: Supplied] ReduceRow<O, X>, |from, shape| {
-        let row = RowArgument { address: from.reduced(O::IDENTITY, shape.n), len: shape.n };
-        (row, X::supply(from, shape))
+    [O: Reduce, D: Destination, X: Supplied] Reduced<O, D, X>, |from, shape| {
+        (D::at(from.reduced(O::IDENTITY, D::len(shape)), shape), X::supply(from, shape))
     };
-    [O: Reduce, X: Supplied] ReduceColumn<O, X>, |from, shape| {
-        let column = ColumnArgument { address: from.reduced(O::IDENTITY, shape.m), len: shape.m };
-        (column, X::supply(from, shape))
-    };
-    [O: Reduce, X: Supplied] ReduceScalar<O, X>, |from, shape| {
-        (from.reduced(O::IDENTITY, 1), X::supply(from, shape))
-    };
-    [O: Reduce, X: Supplied] OrderedRow<O, X>, |from, shape| {
-        let row = RowArgument { address: from.reduced(O::IDENTITY, shape.n), len: shape.n };
-        ((row, from.scratch(Self::scratch_bytes(shape))), X::supply(from, shape))
-    };
-    [O: Reduce, X: Supplied] OrderedColumn<O, X>, |from, shape| {
-        let column = ColumnArgument { address: from.reduced(O::IDENTITY, shape.m), len: shape.m };
-        ((column, from.scratch(Self::scratch_bytes(shape))), X::supply(from, shape))
-    };
-    [O: Reduce, X: Supplied] OrderedScalar<O, X>, |from, shape| {
-        let address = from.reduced(O::IDENTITY, 1);
-        ((address, from.scratch(Self::scratch_bytes(shape))), X::supply(from, shape))
+    [O: Reduce, D: OrderedDestination, X: Supplied] ReducedInOrder<O, D, X>, |from, shape| {
+        let to = D::at(from.reduced(O::IDENTITY, D::len(shape)), shape);
+        ((to, from.scratch(D::scratch_bytes(shape))), X::supply(from, shape))
     };
     [T: Element, X: Supplied] Quantize<T, X>, |from, shape| {
         let of_blocks = Shape { m: shape.n.div_ceil(BLOCK), n: shape.m };

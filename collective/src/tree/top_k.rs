@@ -7,7 +7,8 @@ use ptx::{Builder, Value};
 use typenum::Unsigned;
 
 use super::{
-    Bounded, Declare, Host, Node, NodeError, NodeTraits, Pair, Parameters, Part, Path, Shape, Visit,
+    Begin, Bounded, Declare, Host, Node, NodeError, NodeState, NodeTraits, Pair, Parameters, Part, Path,
+    Shape, State,
 };
 use crate::real::{Accuracy, Fast, Real};
 
@@ -61,30 +62,68 @@ fn weight<R: Real, A: Accuracy>(x: R, [largest, least, factor]: [R; 3]) -> R {
 }
 
 /// The state of a [`TopKSoftmax`].
-#[derive(Debug)]
-pub struct TopKState<'f, X> {
+struct TopKState<'f, A> {
+    /// Number of values that are kept.
+    kept: usize,
     /// By row of the tile: the thread's largest values, in descending order.
     lists: BTreeMap<usize, Vec<Value<'f, f32>>>,
     summaries: BTreeMap<usize, [Value<'f, f32>; 3]>,
-    x: X,
+    x: [State<'f>; 1],
+    accuracy: PhantomData<A>,
 }
 
-impl<K: Unsigned + 'static, X: Node, A: Accuracy> TopKSoftmax<K, X, A> {
-    /// Combines the largest values of the four lanes that share a row.
-    fn across<'f>(f: &'f Builder, list: &mut [Value<'f, f32>]) {
-        for mask in [1, 2] {
-            let others: Vec<_> = list.iter().map(|&x| f.shuffle_xor(x, mask)).collect();
-            for other in others {
-                insert(list, other);
+/// Combines the largest values of the four lanes that share a row.
+fn across<'f>(f: &'f Builder, list: &mut [Value<'f, f32>]) {
+    for mask in [1, 2] {
+        let others: Vec<_> = list.iter().map(|&x| f.shuffle_xor(x, mask)).collect();
+        for other in others {
+            insert(list, other);
+        }
+    }
+}
+
+impl<'f, A: Accuracy> NodeState<'f> for TopKState<'f, A> {
+    fn children(&mut self) -> &mut [State<'f>] {
+        &mut self.x
+    }
+
+    fn survey(&mut self, part: &Part<'f>) {
+        let f = part.tile.f;
+        self.x[0].load(part);
+        for pair in 0..part.pairs.len() {
+            for (row, place) in part.rows.iter().enumerate() {
+                let values = self.x[0].compute(part, row, pair);
+                let nothing = || vec![f.constant(f32::NEG_INFINITY); self.kept];
+                let list = self.lists.entry(place.index).or_insert_with(nothing);
+                for (column, value) in (part.pairs[pair]..).zip(values) {
+                    insert(list, part.inside_or(row, column, value, f32::NEG_INFINITY));
+                }
             }
+        }
+    }
+
+    fn load(&mut self, part: &Part<'f>) {
+        for row in &part.rows {
+            let Some(mut list) = self.lists.remove(&row.index) else { continue };
+            across(part.tile.f, &mut list);
+            let least = list[self.kept - 1];
+            self.summaries.extend(summary::<_, A>(&list, least).map(|summary| (row.index, summary)));
+        }
+        self.x[0].load(part);
+    }
+
+    fn compute(&mut self, part: &Part<'f>, row: usize, pair: usize) -> Pair<'f> {
+        let values = self.x[0].compute(part, row, pair);
+        match self.summaries.get(&part.rows[row].index) {
+            Some(&summary) => values.map(|x| weight::<_, A>(x, summary)),
+            // The epilogue surveys every row first, so this is not reached.
+            None => [part.tile.f.constant(f32::NAN); 2],
         }
     }
 }
 
 impl<K: Unsigned + 'static, X: Node, A: Accuracy> Node for TopKSoftmax<K, X, A> {
     type Arguments = X::Arguments;
-    type Device<'f> = X::Device<'f>;
-    type State<'f> = TopKState<'f, X::State<'f>>;
     const TRAITS: NodeTraits = {
         assert!(K::U32 > 0, "the softmax of no values is none: use TopKSoftmax<U1, X> or more");
         assert!(K::U32 <= 32, "a TopKSoftmax keeps its largest values in registers: K is 32 at most");
@@ -99,60 +138,17 @@ impl<K: Unsigned + 'static, X: Node, A: Accuracy> Node for TopKSoftmax<K, X, A> 
         X::check(x, shape, &path.then("softmax"))
     }
 
-    fn pairs(x: &X::Arguments) -> bool {
-        X::pairs(x)
-    }
-
     fn parameters(x: &X::Arguments, out: &mut Parameters) {
         X::parameters(x, out);
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> X::Device<'f> {
-        X::declare(declare)
-    }
-
-    fn begin<'f>(tile: &Visit<'f>, x: &X::Device<'f>) -> Self::State<'f> {
-        TopKState { lists: BTreeMap::new(), summaries: BTreeMap::new(), x: X::begin(tile, x) }
-    }
-
-    fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
-        let f = part.tile.f;
-        X::load(part, &mut state.x);
-        for pair in 0..part.pairs.len() {
-            for (row, place) in part.rows.iter().enumerate() {
-                let values = X::compute(part, &mut state.x, row, pair);
-                let list = state
-                    .lists
-                    .entry(place.index)
-                    .or_insert_with(|| vec![f.constant(f32::NEG_INFINITY); K::USIZE]);
-                for (column, value) in (part.pairs[pair]..).zip(values) {
-                    insert(list, part.inside_or(row, column, value, f32::NEG_INFINITY));
-                }
-            }
-        }
-    }
-
-    fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
-        for row in &part.rows {
-            let Some(mut list) = state.lists.remove(&row.index) else { continue };
-            Self::across(part.tile.f, &mut list);
-            let least = list[K::USIZE - 1];
-            state.summaries.extend(summary::<_, A>(&list, least).map(|summary| (row.index, summary)));
-        }
-        X::load(part, &mut state.x);
-    }
-
-    fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
-        let values = X::compute(part, &mut state.x, row, pair);
-        match state.summaries.get(&part.rows[row].index) {
-            Some(&summary) => values.map(|x| weight::<_, A>(x, summary)),
-            // The epilogue surveys every row first, so this is not reached.
-            None => [part.tile.f.constant(f32::NAN); 2],
-        }
-    }
-
-    fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>) {
-        X::end(tile, &mut state.x);
+    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
+        let x = X::declare(declare);
+        Box::new(move |tile| {
+            let (lists, summaries) = (BTreeMap::new(), BTreeMap::new());
+            let accuracy = PhantomData::<A>;
+            Box::new(TopKState { kept: K::USIZE, lists, summaries, x: [x(tile)], accuracy })
+        })
     }
 
     fn evaluate(host: &mut Host<'_>, x: &X::Arguments, at: [u32; 2]) -> Bounded {

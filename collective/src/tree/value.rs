@@ -7,11 +7,9 @@
 use core::fmt;
 use std::sync::Arc;
 
-use ptx::{Builder, Value};
-
+use super::leaf::uniform;
 use super::{
-    Bounded, Declare, Host, Node, NodeError, NodeTraits, Pair, Parameters, Part, Path, Shape, Supplied,
-    Supply, Visit,
+    Begin, Bounded, Declare, Host, Node, NodeError, NodeTraits, Parameters, Path, Shape, Supplied, Supply,
 };
 
 /// The traits of a node from those of its children.
@@ -26,7 +24,7 @@ pub struct NodeValue {
     pub name: fn() -> String,
     /// The traits from those of the children.
     pub traits: FactsOf,
-    declare: for<'f> fn(&mut Declare<'f>) -> Box<dyn AnyDevice<'f> + 'f>,
+    declare: for<'f> fn(&mut Declare<'f>) -> Begin<'f>,
     supply: fn(&mut dyn Supply, Shape) -> Arc<dyn AnyArguments>,
 }
 
@@ -39,7 +37,7 @@ impl fmt::Debug for NodeValue {
 impl NodeValue {
     /// The node `N`, whose children are [`AnyNode`]s and whose Rust type is `rust`.
     pub const fn of<N: Supplied<Arguments: Send + Sync>>(rust: &'static str, traits: FactsOf) -> Self {
-        Self { rust, name: N::name, traits, declare: declare::<N>, supply: supply::<N> }
+        Self { rust, name: N::name, traits, declare: N::declare, supply: supply::<N> }
     }
 
     /// The number of children.
@@ -98,7 +96,6 @@ impl fmt::Debug for AnyNodeArguments {
 /// The methods of a node that take its arguments.
 trait AnyArguments: Send + Sync {
     fn check(&self, shape: Shape, path: &Path<'_>) -> Result<(), NodeError>;
-    fn pairs(&self) -> bool;
     fn parameters(&self, out: &mut Parameters);
     fn evaluate(&self, host: &mut Host<'_>, at: [u32; 2]) -> Bounded;
 }
@@ -108,10 +105,6 @@ struct ArgumentsOf<N: Node>(N::Arguments);
 impl<N: Node<Arguments: Send + Sync>> AnyArguments for ArgumentsOf<N> {
     fn check(&self, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
         N::check(&self.0, shape, path)
-    }
-
-    fn pairs(&self) -> bool {
-        N::pairs(&self.0)
     }
 
     fn parameters(&self, out: &mut Parameters) {
@@ -127,69 +120,6 @@ fn supply<N: Supplied<Arguments: Send + Sync>>(from: &mut dyn Supply, shape: Sha
     Arc::new(ArgumentsOf::<N>(N::supply(from, shape)))
 }
 
-/// A node's parameters on the device.
-trait AnyDevice<'f> {
-    fn begin(&self, tile: &Visit<'f>) -> Box<dyn AnyState<'f> + 'f>;
-}
-
-struct DeviceOf<'f, N: Node>(N::Device<'f>);
-
-impl<'f, N: Node> AnyDevice<'f> for DeviceOf<'f, N> {
-    fn begin(&self, tile: &Visit<'f>) -> Box<dyn AnyState<'f> + 'f> {
-        Box::new(StateOf::<N>(N::begin(tile, &self.0)))
-    }
-}
-
-fn declare<'f, N: Node>(declare: &mut Declare<'f>) -> Box<dyn AnyDevice<'f> + 'f> {
-    Box::new(DeviceOf::<N>(N::declare(declare)))
-}
-
-/// A node's state while the code of a tile is emitted.
-trait AnyState<'f> {
-    fn survey(&mut self, part: &Part<'f>);
-    fn load(&mut self, part: &Part<'f>);
-    fn compute(&mut self, part: &Part<'f>, row: usize, pair: usize) -> Pair<'f>;
-    fn end(&mut self, tile: &Visit<'f>);
-}
-
-struct StateOf<'f, N: Node>(N::State<'f>);
-
-impl<'f, N: Node> AnyState<'f> for StateOf<'f, N> {
-    fn survey(&mut self, part: &Part<'f>) {
-        N::survey(part, &mut self.0);
-    }
-
-    fn load(&mut self, part: &Part<'f>) {
-        N::load(part, &mut self.0);
-    }
-
-    fn compute(&mut self, part: &Part<'f>, row: usize, pair: usize) -> Pair<'f> {
-        N::compute(part, &mut self.0, row, pair)
-    }
-
-    fn end(&mut self, tile: &Visit<'f>) {
-        N::end(tile, &mut self.0);
-    }
-}
-
-/// A node's parameters on the device.
-pub struct AnyNodeDevice<'f>(Box<dyn AnyDevice<'f> + 'f>);
-
-impl fmt::Debug for AnyNodeDevice<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AnyNodeDevice")
-    }
-}
-
-/// A node's state while the code of a tile is emitted.
-pub struct AnyNodeState<'f>(Box<dyn AnyState<'f> + 'f>);
-
-impl fmt::Debug for AnyNodeState<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AnyNodeState")
-    }
-}
-
 /// What stands for a child in the name of a node.
 pub(crate) const CHILD: char = '\u{1}';
 
@@ -198,8 +128,6 @@ pub(crate) const NUMBER: char = '\u{2}';
 
 impl Node for AnyNode {
     type Arguments = AnyNodeArguments;
-    type Device<'f> = AnyNodeDevice<'f>;
-    type State<'f> = AnyNodeState<'f>;
     // What the kind says is known at run time.
     const TRAITS: NodeTraits = NodeTraits::LEAF;
 
@@ -215,42 +143,18 @@ impl Node for AnyNode {
         if label.is_empty() { of.check(shape, path) } else { of.check(shape, &path.named(label)) }
     }
 
-    fn pairs(arguments: &Self::Arguments) -> bool {
-        arguments.of.pairs()
-    }
-
     fn parameters(arguments: &Self::Arguments, out: &mut Parameters) {
         arguments.of.parameters(out);
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f> {
+    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
         match declare.item() {
-            Some(item) => AnyNodeDevice((item.node.declare)(declare)),
+            Some(item) => (item.node.declare)(declare),
             None => {
                 declare.builder().refuse("a tree that is a value is declared without its nodes");
-                AnyNodeDevice(Box::new(DeviceOf::<super::Accumulator>(())))
+                super::Accumulator::declare(declare)
             }
         }
-    }
-
-    fn begin<'f>(tile: &Visit<'f>, device: &Self::Device<'f>) -> Self::State<'f> {
-        AnyNodeState(device.0.begin(tile))
-    }
-
-    fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
-        state.0.survey(part);
-    }
-
-    fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
-        state.0.load(part);
-    }
-
-    fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
-        state.0.compute(part, row, pair)
-    }
-
-    fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>) {
-        state.0.end(tile);
     }
 
     fn evaluate(host: &mut Host<'_>, arguments: &Self::Arguments, at: [u32; 2]) -> Bounded {
@@ -273,8 +177,6 @@ pub struct Literal;
 
 impl Node for Literal {
     type Arguments = f32;
-    type Device<'f> = f32;
-    type State<'f> = Value<'f, f32>;
     const TRAITS: NodeTraits = NodeTraits::LEAF;
 
     fn name() -> String {
@@ -285,30 +187,12 @@ impl Node for Literal {
         Ok(())
     }
 
-    fn pairs(_value: &f32) -> bool {
-        true
-    }
-
     fn parameters(_value: &f32, _out: &mut Parameters) {}
 
-    fn declare(declare: &mut Declare<'_>) -> f32 {
-        declare.literal()
+    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
+        let value = declare.literal();
+        Box::new(move |tile| uniform(tile.f.constant(value)))
     }
-
-    fn begin<'f>(tile: &Visit<'f>, value: &f32) -> Value<'f, f32> {
-        let f: &'f Builder = tile.f;
-        f.constant(*value)
-    }
-
-    fn survey<'f>(_part: &Part<'f>, _state: &mut Self::State<'f>) {}
-
-    fn load<'f>(_part: &Part<'f>, _state: &mut Self::State<'f>) {}
-
-    fn compute<'f>(_part: &Part<'f>, value: &mut Value<'f, f32>, _row: usize, _pair: usize) -> Pair<'f> {
-        [*value; 2]
-    }
-
-    fn end<'f>(_tile: &Visit<'f>, _state: &mut Self::State<'f>) {}
 
     fn evaluate(_host: &mut Host<'_>, value: &f32, _at: [u32; 2]) -> Bounded {
         Bounded::exact((*value).into())

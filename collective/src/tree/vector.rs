@@ -3,13 +3,14 @@
 use core::marker::PhantomData;
 use std::collections::BTreeMap;
 
-use ptx::{Builder, Value, Var};
+use ptx::Value;
 
-use super::early::EarlyRow;
+use super::matrix::Loaded;
 use super::{
-    Bounded, Declare, Host, Node, NodeError, NodeTraits, Pair, Parameters, Part, Path, Shape, Visit,
+    Begin, Bounded, Declare, Host, Node, NodeError, NodeState, NodeTraits, Pair, Parameters, Part, Path,
+    Shape, State,
 };
-use crate::element::{Element, Narrow};
+use crate::element::{Element, Format};
 
 /// A vector with one element per column, the same for all rows: for example, a bias.
 #[derive(Clone, Copy, Debug)]
@@ -24,16 +25,9 @@ pub struct RowArgument {
     pub len: u32,
 }
 
-/// The vector of a [`RowVector`] on the device.
-#[derive(Clone, Copy, Debug)]
-pub struct RowDevice<'f> {
-    base: Value<'f, u64>,
-    early: Option<EarlyRow<'f>>,
-}
-
 /// The state of a [`RowVector`] for a part.
-#[derive(Debug)]
-pub struct RowState<'f> {
+struct RowState<'f> {
+    format: Format,
     base: Value<'f, u64>,
     /// The pairs of the whole tile, if there are registers for them.
     ahead: Vec<Loaded<'f>>,
@@ -41,23 +35,30 @@ pub struct RowState<'f> {
     loaded: Vec<Loaded<'f>>,
 }
 
-/// Two neighbouring elements, if the whole tile is inside.
-fn load_pair<'f, T: Element>(f: &'f Builder, base: Value<'f, u64>, column: u32) -> Loaded<'f> {
-    Loaded::Narrow(T::FORMAT.load_pair(f, base, (column * T::FORMAT.bytes()).cast_signed()))
-}
+impl<'f> NodeState<'f> for RowState<'f> {
+    fn children(&mut self) -> &mut [State<'f>] {
+        &mut []
+    }
 
-/// A pair of elements: in the memory format, or widened.
-#[derive(Clone, Copy, Debug)]
-enum Loaded<'f> {
-    Narrow([Narrow<'f>; 2]),
-    Wide(Pair<'f>),
-    Guarded([Var<'f, f32>; 2]),
+    fn load(&mut self, part: &Part<'f>) {
+        let inside = |column, load: &dyn Fn()| part.if_column_inside(column, load);
+        let load = |&column: &u32| match self.ahead.get(column as usize / 8) {
+            Some(loaded) => *loaded,
+            None => Loaded::new(self.format, part, self.base, column, &inside),
+        };
+        self.loaded = part.pairs.iter().map(load).collect();
+    }
+
+    fn compute(&mut self, _part: &Part<'f>, _row: usize, pair: usize) -> Pair<'f> {
+        // All rows share the widened pair.
+        let values = self.loaded[pair].widen(self.format);
+        self.loaded[pair] = Loaded::Wide(values);
+        values
+    }
 }
 
 impl<T: Element> Node for RowVector<T> {
     type Arguments = RowArgument;
-    type Device<'f> = RowDevice<'f>;
-    type State<'f> = RowState<'f>;
     const TRAITS: NodeTraits = NodeTraits { row_vectors: 1, ..NodeTraits::LEAF };
 
     fn name() -> String {
@@ -69,69 +70,31 @@ impl<T: Element> Node for RowVector<T> {
         path.reads(T::FORMAT, vector.address, vector.len.into())
     }
 
-    fn pairs(vector: &RowArgument) -> bool {
-        vector.address.is_multiple_of(u64::from(T::FORMAT.bits() / 4))
-    }
-
     fn parameters(vector: &RowArgument, out: &mut Parameters) {
         out.push(vector.address);
+        out.in_pairs(vector.address.is_multiple_of(u64::from(T::FORMAT.bits() / 4)));
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> RowDevice<'f> {
-        let base = declare.param();
-        let early = if T::FORMAT.bits() == 16 { declare.early_row(base) } else { None };
-        RowDevice { base, early }
+    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
+        let vector = declare.param();
+        let early = if T::FORMAT.bits() == 16 { declare.early_row(vector) } else { None };
+        Box::new(move |tile| {
+            let pairs = if tile.whole && tile.ahead { tile.columns.pairs } else { 0 };
+            let base = tile.place(vector) + tile.columns.first.mul_wide(T::FORMAT.bytes());
+            let early = early.filter(|_| tile.whole);
+            let ahead = match early.as_ref().and_then(|early| early.of(tile.columns.pairs)) {
+                Some(words) => words.filter_map(|word| T::FORMAT.of_word(tile.f, word.get())).collect(),
+                None => {
+                    let load = |pair: u32| {
+                        T::FORMAT.load_pair(tile.f, base, (pair * 8 * T::FORMAT.bytes()).cast_signed())
+                    };
+                    (0..pairs).map(load).collect::<Vec<_>>()
+                }
+            };
+            let ahead = ahead.into_iter().map(Loaded::Narrow).collect();
+            Box::new(RowState { format: T::FORMAT, base, ahead, loaded: Vec::new() })
+        })
     }
-
-    fn begin<'f>(tile: &Visit<'f>, device: &RowDevice<'f>) -> RowState<'f> {
-        let pairs = if tile.whole && tile.ahead { tile.columns.pairs } else { 0 };
-        let base = tile.place(device.base) + tile.columns.first.mul_wide(T::FORMAT.bytes());
-        let early = device.early.filter(|_| tile.whole);
-        let ahead = match early.as_ref().and_then(|early| early.of(tile.columns.pairs)) {
-            Some(words) => {
-                let pair = |word: Var<'f, u32>| T::FORMAT.of_word(tile.f, word.get()).map(Loaded::Narrow);
-                words.filter_map(pair).collect()
-            }
-            None => (0..pairs).map(|pair| load_pair::<T>(tile.f, base, pair * 8)).collect(),
-        };
-        RowState { base, ahead, loaded: Vec::new() }
-    }
-
-    fn survey<'f>(_part: &Part<'f>, _state: &mut Self::State<'f>) {}
-
-    fn load<'f>(part: &Part<'f>, state: &mut RowState<'f>) {
-        let (f, base) = (part.tile.f, state.base);
-        let offset = |column: u32| (column * T::FORMAT.bytes()).cast_signed();
-        let load = |&column: &u32| {
-            if let Some(loaded) = state.ahead.get(column as usize / 8) {
-                return *loaded;
-            }
-            if part.tile.whole {
-                return load_pair::<T>(f, base, column);
-            }
-            let values = [f.variable(0.0), f.variable(0.0)];
-            for (column, value) in (column..).zip(values) {
-                part.if_column_inside(column, || {
-                    value.set(T::FORMAT.widen(T::FORMAT.load(f, base, offset(column))));
-                });
-            }
-            Loaded::Guarded(values)
-        };
-        state.loaded = part.pairs.iter().map(load).collect();
-    }
-
-    fn compute<'f>(_part: &Part<'f>, state: &mut RowState<'f>, _row: usize, pair: usize) -> Pair<'f> {
-        let loaded = &mut state.loaded[pair];
-        let values = match *loaded {
-            Loaded::Narrow(values) => values.map(|value| T::FORMAT.widen(value)),
-            Loaded::Guarded(values) => values.map(Var::get),
-            Loaded::Wide(values) => values,
-        };
-        *loaded = Loaded::Wide(values);
-        values
-    }
-
-    fn end<'f>(_tile: &Visit<'f>, _state: &mut RowState<'f>) {}
 
     fn evaluate(host: &mut Host<'_>, vector: &RowArgument, [_, column]: [u32; 2]) -> Bounded {
         host.read(T::FORMAT, vector.address + u64::from(column) * u64::from(T::FORMAT.bytes()))
@@ -152,17 +115,41 @@ pub struct ColumnArgument {
 }
 
 /// The state of a [`ColumnVector`] for a tile.
-#[derive(Debug)]
-pub struct ColumnState<'f> {
+struct ColumnState<'f> {
+    format: Format,
     base: Value<'f, u64>,
     /// The rows that have been loaded.
     rows: BTreeMap<usize, Value<'f, f32>>,
 }
 
+impl<'f> NodeState<'f> for ColumnState<'f> {
+    fn children(&mut self) -> &mut [State<'f>] {
+        &mut []
+    }
+
+    fn load(&mut self, part: &Part<'f>) {
+        let (f, base, format) = (part.tile.f, self.base, self.format);
+        for row in &part.rows {
+            self.rows.entry(row.index).or_insert_with(|| {
+                let address = base + row.row.mul_wide(format.bytes());
+                if part.tile.whole {
+                    return format.widen(format.load(f, address, 0));
+                }
+                let value = f.variable(0.0);
+                f.if_(row.columns.more_than(0), || value.set(format.widen(format.load(f, address, 0))));
+                value.get()
+            });
+        }
+    }
+
+    fn compute(&mut self, part: &Part<'f>, row: usize, _pair: usize) -> Pair<'f> {
+        let index = part.rows[row].index;
+        [self.rows.get(&index).copied().unwrap_or_else(|| part.tile.f.constant(0.0)); 2]
+    }
+}
+
 impl<T: Element> Node for ColumnVector<T> {
     type Arguments = ColumnArgument;
-    type Device<'f> = Value<'f, u64>;
-    type State<'f> = ColumnState<'f>;
     const TRAITS: NodeTraits = NodeTraits::LEAF;
 
     fn name() -> String {
@@ -174,47 +161,16 @@ impl<T: Element> Node for ColumnVector<T> {
         path.reads(T::FORMAT, vector.address, vector.len.into())
     }
 
-    fn pairs(_vector: &ColumnArgument) -> bool {
-        true
-    }
-
     fn parameters(vector: &ColumnArgument, out: &mut Parameters) {
         out.push(vector.address);
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Value<'f, u64> {
-        declare.param()
+    fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
+        let vector = declare.param();
+        Box::new(move |tile| {
+            Box::new(ColumnState { format: T::FORMAT, base: tile.place(vector), rows: BTreeMap::new() })
+        })
     }
-
-    fn begin<'f>(tile: &Visit<'f>, device: &Value<'f, u64>) -> ColumnState<'f> {
-        ColumnState { base: tile.place(*device), rows: BTreeMap::new() }
-    }
-
-    fn survey<'f>(_part: &Part<'f>, _state: &mut Self::State<'f>) {}
-
-    fn load<'f>(part: &Part<'f>, state: &mut ColumnState<'f>) {
-        let (f, base) = (part.tile.f, state.base);
-        for row in &part.rows {
-            state.rows.entry(row.index).or_insert_with(|| {
-                let address = base + row.row.mul_wide(T::FORMAT.bytes());
-                if part.tile.whole {
-                    return T::FORMAT.widen(T::FORMAT.load(f, address, 0));
-                }
-                let value = f.variable(0.0);
-                f.if_(row.columns.more_than(0), || {
-                    value.set(T::FORMAT.widen(T::FORMAT.load(f, address, 0)));
-                });
-                value.get()
-            });
-        }
-    }
-
-    fn compute<'f>(part: &Part<'f>, state: &mut ColumnState<'f>, row: usize, _pair: usize) -> Pair<'f> {
-        let index = part.rows[row].index;
-        [state.rows.get(&index).copied().unwrap_or_else(|| part.tile.f.constant(0.0)); 2]
-    }
-
-    fn end<'f>(_tile: &Visit<'f>, _state: &mut ColumnState<'f>) {}
 
     fn evaluate(host: &mut Host<'_>, vector: &ColumnArgument, [row, _]: [u32; 2]) -> Bounded {
         host.read(T::FORMAT, vector.address + u64::from(row) * u64::from(T::FORMAT.bytes()))
