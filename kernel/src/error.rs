@@ -1,7 +1,7 @@
 //! Errors of engines and of calls. Each says what was given and what is allowed.
 
 use collective::Form;
-use ptx::abi::{ArgumentError, TensorMapError};
+use ptx::abi::ArgumentError;
 
 /// Why an engine could not do what it was asked to do.
 #[derive(Debug, thiserror::Error)]
@@ -111,12 +111,6 @@ pub enum EngineError {
         bytes: usize,
         /// Size needed, in bytes.
         needed: usize,
-    },
-    /// A tensor map breaks a rule.
-    #[error("tensor map: {source}")]
-    TensorMap {
-        /// The rule.
-        source: TensorMapError,
     },
     /// The GPU rejected a kernel, or stopped while it ran.
     #[error("kernel `{kernel}` failed on the GPU: {call} gave {code} ({reason})")]

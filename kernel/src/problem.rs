@@ -10,7 +10,7 @@ use crate::operands::MainloopArguments;
 use crate::products::GroupedProblem;
 
 /// Extents of one GEMM, `D (M, N) = alpha * A (M, K) * B (K, N) + beta * C (M, N)`, in elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GemmProblem {
     /// Rows of A, C and D.
     pub m: u32,

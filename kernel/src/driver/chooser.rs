@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use collective::tree::{
     LinearBias, LinearBiasArguments, LinearBiasGelu, LinearBiasRelu, LinearBiasSilu, RowArgument,
 };
-use collective::{BlockScales, Format, Formula, LinearArguments};
+use collective::{BlockScales, Element, Form, Format, Formula};
 use cute_rs::atom::Major;
 use half::{bf16, f16};
 use lru::LruCache;
@@ -22,21 +22,35 @@ use super::typed::{DeviceElement, enough};
 use crate::arguments::Tree;
 use crate::error::EngineError;
 use crate::gemm::AnyGemm;
-use crate::problem::GemmProblem;
+use crate::problem::{Call, GemmProblem};
+use crate::products::GroupedProblem;
 use crate::select::{Machine, Request, fastest};
 use crate::types::Types;
 
 /// One or several GEMMs of packed matrices, for a [`Chooser`].
 #[derive(Clone, Copy, Debug)]
 pub struct GemmDesc<'a> {
+    shape: Shape,
+    offsets: Option<DeviceSlice<'a>>,
+    bias: Option<DeviceSlice<'a>>,
+    scales: Option<[DeviceSlice<'a>; 2]>,
+}
+
+/// What a choice depends on, except the alignment of the matrices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Shape {
     types: Types,
     majors: [Major; 2],
     problem: GemmProblem,
-    many: Many<'a>,
-    bias: Option<(Activation, DeviceSlice<'a>)>,
-    scales: Option<[DeviceSlice<'a>; 2]>,
+    /// Their table, if they have one, is [`NOWHERE`].
+    products: GroupedProblem,
+    /// If there is a bias.
+    activation: Option<Activation>,
     reproducible: bool,
 }
+
+/// An address that stands for a table of offsets.
+const NOWHERE: u64 = 1 << 20;
 
 /// An activation function, applied to the sum of a GEMM and its bias.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -52,33 +66,20 @@ pub enum Activation {
     Silu,
 }
 
-/// The number of GEMMs.
-#[derive(Clone, Copy, Debug)]
-enum Many<'a> {
-    One,
-    Batched(u32),
-    GroupedContiguous(u32, DeviceSlice<'a>),
-}
-
 impl<'a> GemmDesc<'a> {
     /// One GEMM. `majors` holds the contiguous directions of A and B: `[Major::K, Major::Mn]` for row-major
     /// matrices, and `[Major::K, Major::K]` if B is given as its transpose, as weights usually are.
     pub fn new(types: impl Into<Types>, majors: [Major; 2], problem: GemmProblem) -> Self {
-        Self {
-            types: types.into(),
-            majors,
-            problem,
-            many: Many::One,
-            bias: None,
-            scales: None,
-            reproducible: false,
-        }
+        let (types, products, activation) = (types.into(), GroupedProblem::One, None);
+        let shape = Shape { types, majors, problem, products, activation, reproducible: false };
+        Self { shape, offsets: None, bias: None, scales: None }
     }
 
     /// A batch of `count` GEMMs of this shape. The matrices of the batch are packed, one after the other.
     #[must_use]
     pub fn batched(self, count: u32) -> Self {
-        Self { many: Many::Batched(count), ..self }
+        let products = GroupedProblem::Batched { count };
+        Self { shape: Shape { products, ..self.shape }, offsets: None, ..self }
     }
 
     /// Splits the rows of A and D into `count` groups, each with its own B (MoE grouped GEMM). Group `i` is
@@ -86,7 +87,8 @@ impl<'a> GemmDesc<'a> {
     /// (`u32`) in device memory. The problem's M is the number of rows of all groups.
     #[must_use]
     pub fn ragged(self, count: u32, offsets: DeviceSlice<'a>) -> Self {
-        Self { many: Many::GroupedContiguous(count, offsets), ..self }
+        let products = GroupedProblem::GroupedContiguous { count, offsets: NOWHERE };
+        Self { shape: Shape { products, ..self.shape }, offsets: Some(offsets), ..self }
     }
 
     /// Sets the block scales of A and of B ([`Types::scaled`]): `f32`, laid out as [`BlockScales::packed`]
@@ -99,18 +101,19 @@ impl<'a> GemmDesc<'a> {
     /// Adds a bias, then applies the activation. The bias is `N` elements in D's format, added to each row.
     #[must_use]
     pub fn biased(self, activation: Activation, bias: DeviceSlice<'a>) -> Self {
-        Self { bias: Some((activation, bias)), ..self }
+        Self { shape: Shape { activation: Some(activation), ..self.shape }, bias: Some(bias), ..self }
     }
 
     /// Asks for a kernel that sums in the same order whatever M, N and the groups are: see [`Request::reproducible`].
     #[must_use]
     pub fn reproducible(self) -> Self {
-        Self { reproducible: true, ..self }
+        Self { shape: Shape { reproducible: true, ..self.shape }, ..self }
     }
+}
 
+impl Shape {
     fn fusion(&self) -> Option<Formula> {
-        let (activation, _) = self.bias?;
-        Formula::named(match activation {
+        Formula::named(match self.activation? {
             Activation::Identity => "bias",
             Activation::Relu => "bias-relu",
             Activation::Gelu => "bias-gelu",
@@ -121,10 +124,10 @@ impl<'a> GemmDesc<'a> {
     /// A description for errors.
     fn described(&self) -> String {
         let GemmProblem { m, n, k } = self.problem;
-        let many = match self.many {
-            Many::One => String::new(),
-            Many::Batched(count) => format!(", {count} of them"),
-            Many::GroupedContiguous(count, _) => format!(" in {count} groups of rows"),
+        let many = match (self.products.form(), self.products.count()) {
+            (Form::Batched, count) => format!(", {count} of them"),
+            (Form::GroupedContiguous, count) => format!(" in {count} groups of rows"),
+            _ => String::new(),
         };
         let fused = self.fusion().map_or(String::new(), |fusion| format!(" with {}", fusion.name()));
         format!("{m} x {n} x {k} {}{many}{fused}", self.types)
@@ -145,7 +148,8 @@ pub struct Chooser {
 
 /// The kernel chosen for each shape, and the kernels that are loaded. It is locked only for look-ups.
 struct Chosen {
-    by_product: LruCache<Product, Arc<Once>>,
+    /// By shape, and by the powers of two that divide the addresses of A, B and D.
+    by_shape: LruCache<(Shape, [u32; 3]), Arc<Once>>,
     by_name: LruCache<String, Arc<Once>>,
 }
 
@@ -166,20 +170,6 @@ impl Once {
     }
 }
 
-/// What a choice depends on.
-#[derive(PartialEq, Eq, Hash)]
-struct Product {
-    types: Types,
-    majors: [Major; 2],
-    extents: [u32; 3],
-    /// The powers of two that divide the addresses of A, B and D.
-    aligned: [u32; 3],
-    /// The number of GEMMs of a batch, and the number of groups of rows.
-    many: [Option<u32>; 2],
-    fusion: Option<Formula>,
-    reproducible: bool,
-}
-
 /// Numbers of shapes and of kernels that are remembered.
 const SHAPES: NonZeroUsize = NonZeroUsize::new(4096).expect("not zero");
 const KERNELS: NonZeroUsize = NonZeroUsize::new(256).expect("not zero");
@@ -197,7 +187,7 @@ impl Chooser {
     /// # Errors
     /// A driver error.
     pub fn new(on: &impl InContext) -> Result<Self, EngineError> {
-        let chosen = Chosen { by_product: LruCache::new(SHAPES), by_name: LruCache::new(KERNELS) };
+        let chosen = Chosen { by_shape: LruCache::new(SHAPES), by_name: LruCache::new(KERNELS) };
         let context = on.context()?;
         Ok(Self { machine: context.machine()?, context, chosen: Mutex::new(chosen) })
     }
@@ -259,70 +249,49 @@ impl Chooser {
         what: &GemmDesc<'_>,
         slices: [DeviceSlice<'_>; 3],
     ) -> Result<(), EngineError> {
-        let refused =
-            |reason: &str| Err(EngineError::NoKernel { call: what.described(), reason: reason.to_owned() });
-        if let Many::GroupedContiguous(0, _) = what.many {
-            return refused("there are no groups, one was needed");
-        }
-        if what.types.has_sparse() {
-            return refused("an operand is sparse, and its metadata is not lent here: take `Loaded`");
-        }
-        match (what.types.is_scaled(), what.scales, what.many) {
-            (true, None, _) => return refused("its types have scales, and none were given"),
-            (false, Some(_), _) => return refused("there are scales, and its types have none"),
-            (true, Some(_), Many::Batched(_) | Many::GroupedContiguous(..)) => {
-                return refused("there are scales: one product was needed");
+        let Shape { types, problem, products, activation, .. } = what.shape;
+        let one = products == GroupedProblem::One;
+        let refusal = match (types.is_scaled(), what.scales.is_some()) {
+            _ if matches!(products, GroupedProblem::GroupedContiguous { count: 0, .. }) => {
+                Some("there are no groups, one was needed")
             }
-            (true, Some(_), Many::One) | (false, None, _) => {}
+            _ if types.has_sparse() => {
+                Some("an operand is sparse, and its metadata is not lent here: take `Loaded`")
+            }
+            (true, false) => Some("its types have scales, and none were given"),
+            (false, true) => Some("there are scales, and its types have none"),
+            (true, true) if !one => Some("there are scales: one product was needed"),
+            (_, _) => None,
+        };
+        if let Some(reason) = refusal {
+            return Err(EngineError::NoKernel { call: what.shape.described(), reason: reason.to_owned() });
         }
-        let GemmProblem { m, n, .. } = what.problem;
-        if m == 0 || n == 0 || matches!(what.many, Many::Batched(0)) {
+        let GemmProblem { m, n, k } = problem;
+        if m == 0 || n == 0 || products.count() == 0 {
             return Ok(());
         }
         let addresses = slices.map(|slice| slice.address());
-        let ready = self.ready(to.1, what, addresses)?;
-        let call = ready.call(what.problem, addresses);
+        let ready = self.ready(to.1, &what.shape, addresses)?;
         let mut lent = slices.to_vec();
-        let call = match what.scales {
-            None => call,
-            Some(scales) => {
-                lent.extend(scales);
-                let GemmProblem { m, n, k } = what.problem;
-                let extents = BlockScales::packed_extents([m, n, k], what.types.scaled);
-                call.scaled(BlockScales::packed(scales.map(|slice| slice.address()), extents))
-            }
+        lent.extend(what.offsets.into_iter().chain(what.bias).chain(what.scales.into_iter().flatten()));
+        let mut call = ready.call(problem, addresses);
+        if let Some(scales) = what.scales {
+            let extents = BlockScales::packed_extents([m, n, k], types.scaled);
+            call = call.scaled(BlockScales::packed(scales.map(|slice| slice.address()), extents));
+        }
+        call = match what.offsets {
+            Some(offsets) => call.ragged(products.count(), offsets.address()),
+            None if one => call,
+            None => call.batched(products.count()),
         };
-        let call = match what.many {
-            Many::One => call,
-            Many::Batched(count) => call.batched(count),
-            Many::GroupedContiguous(count, offsets) => {
-                lent.push(offsets);
-                call.ragged(count, offsets.address())
-            }
+        let Some((activation, bias)) = activation.zip(what.bias) else {
+            return ready.launch(to, call, &lent);
         };
-        match what.bias {
-            None => ready.launch(to, call.with(LinearArguments::default()), &lent),
-            Some((activation, bias)) => {
-                lent.push(bias);
-                let bias = RowArgument { address: bias.address(), len: n };
-                let arguments = LinearBiasArguments { alpha: 1.0, bias };
-                let half = what.types.d == Format::F16;
-                macro_rules! launch {
-                    ($tree:ident) => {
-                        if half {
-                            ready.launch(to, call.with(Tree::<$tree<f16>>(&arguments)), &lent)
-                        } else {
-                            ready.launch(to, call.with(Tree::<$tree<bf16>>(&arguments)), &lent)
-                        }
-                    };
-                }
-                match activation {
-                    Activation::Identity => launch!(LinearBias),
-                    Activation::Relu => launch!(LinearBiasRelu),
-                    Activation::Gelu => launch!(LinearBiasGelu),
-                    Activation::Silu => launch!(LinearBiasSilu),
-                }
-            }
+        let bias = RowArgument { address: bias.address(), len: n };
+        let arguments = LinearBiasArguments { alpha: 1.0, bias };
+        match types.d {
+            Format::F16 => biased::<f16>(&ready, to, call, (activation, &arguments), &lent),
+            _ => biased::<bf16>(&ready, to, call, (activation, &arguments), &lent),
         }
     }
 
@@ -330,32 +299,18 @@ impl Chooser {
     fn ready(
         &self,
         stream: StreamRef<'_>,
-        what: &GemmDesc<'_>,
+        shape: &Shape,
         addresses: [u64; 3],
     ) -> Result<Arc<Ready>, EngineError> {
         let aligned = addresses.map(|address| address.trailing_zeros().min(8));
-        let GemmDesc { types, majors, problem, many, .. } = *what;
-        let product = Product {
-            types,
-            majors,
-            extents: [problem.m, problem.n, problem.k],
-            aligned,
-            many: match many {
-                Many::One => [None; 2],
-                Many::Batched(count) => [Some(count), None],
-                Many::GroupedContiguous(count, _) => [None, Some(count)],
-            },
-            fusion: what.fusion(),
-            reproducible: what.reproducible,
-        };
-        let once = Arc::clone(lock(&self.chosen).by_product.get_or_insert(product, Arc::default));
+        let once = Arc::clone(lock(&self.chosen).by_shape.get_or_insert((*shape, aligned), Arc::default));
         once.get(|| {
             // Nothing can be loaded while a stream is captured.
             let current = self.context.bind()?;
             if stream.is_captured(&current)? {
-                return Err(EngineError::Captured { what: format!("a kernel for {}", what.described()) });
+                return Err(EngineError::Captured { what: format!("a kernel for {}", shape.described()) });
             }
-            let gemm = self.choose(what, aligned)?;
+            let gemm = self.choose(shape, aligned)?;
             let name = gemm.entry_name();
             let once = Arc::clone(lock(&self.chosen).by_name.get_or_insert(name, Arc::default));
             once.get(|| Ready::new(&self.context, gemm).map(Arc::new))
@@ -363,23 +318,11 @@ impl Chooser {
     }
 
     /// Chooses a kernel for a multiplication whose addresses are multiples of these powers of two.
-    fn choose(&self, what: &GemmDesc<'_>, aligned: [u32; 3]) -> Result<AnyGemm, EngineError> {
-        let GemmDesc { types, majors, problem, many, .. } = *what;
-        let request = Request::packed(types, majors, problem);
-        let request = what.fusion().map_or(request, |fusion| request.fused(fusion));
-        // The sizes of the groups are not known on the host; assume equal ones.
-        let mut groups = Vec::new();
-        let request = Request { reproducible: what.reproducible, ..request };
-        let mut request = match many {
-            Many::One => request,
-            Many::Batched(count) => request.batched(count),
-            Many::GroupedContiguous(count, _) => {
-                let [each, longer] = [problem.m / count, problem.m % count];
-                let group = |i| GemmProblem { m: each + u32::from(i < longer), ..problem };
-                groups.extend((0..count).map(group));
-                request.ragged(&groups)
-            }
-        };
+    fn choose(&self, shape: &Shape, aligned: [u32; 3]) -> Result<AnyGemm, EngineError> {
+        let Shape { types, majors, problem, products, reproducible, .. } = *shape;
+        // The sizes of groups are not known on the host; a request without shapes assumes equal ones.
+        let request = Request::packed(types, majors, problem).several(products);
+        let mut request = Request { fusion: shape.fusion(), reproducible, ..request };
         let [a, b, d] = aligned.map(|zeros| (1 << 20) | (1u64 << zeros));
         (request.call.a.address, request.call.b.address, request.call.d.address) = (a, b, d);
         match fastest(&request, &self.machine) {
@@ -387,9 +330,25 @@ impl Chooser {
             Err(refused) => {
                 let reason = refused
                     .map_or_else(|| "no kernel of the space fits".to_owned(), |error| error.to_string());
-                Err(EngineError::NoKernel { call: what.described(), reason })
+                Err(EngineError::NoKernel { call: shape.described(), reason })
             }
         }
+    }
+}
+
+/// Launches a call with a bias of this type and an activation.
+fn biased<T: Element>(
+    ready: &Ready,
+    to: (Step, StreamRef<'_>),
+    call: Call,
+    (activation, arguments): (Activation, &LinearBiasArguments),
+    lent: &[DeviceSlice<'_>],
+) -> Result<(), EngineError> {
+    match activation {
+        Activation::Identity => ready.launch(to, call.with(Tree::<LinearBias<T>>(arguments)), lent),
+        Activation::Relu => ready.launch(to, call.with(Tree::<LinearBiasRelu<T>>(arguments)), lent),
+        Activation::Gelu => ready.launch(to, call.with(Tree::<LinearBiasGelu<T>>(arguments)), lent),
+        Activation::Silu => ready.launch(to, call.with(Tree::<LinearBiasSilu<T>>(arguments)), lent),
     }
 }
 

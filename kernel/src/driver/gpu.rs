@@ -15,9 +15,8 @@ use ptx::abi::{Argument, Grid};
 
 use super::context::Context;
 use super::loaded_program::LoadedProgram;
-use super::memory::{Allocation, DeviceMemory, Memories};
-use super::stopwatch::Stopwatch;
-use super::stream::Stream;
+use super::memory::{DeviceMemory, Memories};
+use super::stream::{Event, Stream};
 use super::sys::device;
 use super::{library, reach};
 use crate::buffer::Buffer;
@@ -35,7 +34,8 @@ const KERNELS: NonZeroUsize = NonZeroUsize::new(512).unwrap();
 pub struct Gpu {
     context: Arc<Context>,
     stream: Arc<Stream>,
-    stopwatch: Stopwatch,
+    /// Around what is timed.
+    events: [Event; 2],
     description: String,
     multiprocessors: u32,
     memories: Arc<Memories>,
@@ -73,7 +73,7 @@ impl Gpu {
         let name = check_device(&context)?;
         let multiprocessors = context.attribute(device::MULTIPROCESSORS)?;
         let stream = Stream::new(&context)?;
-        let stopwatch = Stopwatch::new(&context)?;
+        let events = [Event::new(&context)?, Event::new(&context)?];
         Ok(Self {
             description: describe(&name, library::module_version(), context.driver().version),
             multiprocessors,
@@ -81,7 +81,7 @@ impl Gpu {
             kernels: LruCache::new(KERNELS),
             context,
             stream,
-            stopwatch,
+            events,
         })
     }
 
@@ -110,7 +110,7 @@ impl Gpu {
     /// An earlier program faulted.
     pub fn wait(&mut self) -> Result<(), EngineError> {
         self.context.alive()?;
-        self.synchronize()
+        self.waited(self.stream.wait())
     }
 
     /// The memory of a buffer, to lend to a [`Loaded`](super::Loaded). It stays allocated as long as the
@@ -119,25 +119,16 @@ impl Gpu {
     /// # Errors
     /// The buffer does not belong to this GPU.
     pub fn memory(&self, buffer: Buffer) -> Result<DeviceMemory, EngineError> {
-        self.known(buffer, 1).map(DeviceMemory)
+        self.known(buffer, 1)
     }
 
-    pub(super) fn stopwatch(&self) -> &Stopwatch {
-        &self.stopwatch
+    pub(super) fn events(&self) -> &[Event; 2] {
+        &self.events
     }
 
     /// The memory of this GPU's buffers.
     pub fn memories(&self) -> &Arc<Memories> {
         &self.memories
-    }
-
-    /// The buffers that the arguments of a program point into.
-    pub(super) fn buffers(
-        &self,
-        program: &Program,
-        arguments: &[Argument],
-    ) -> Result<Vec<Arc<Allocation>>, EngineError> {
-        reach::buffers(&self.memories, program, arguments)
     }
 
     /// A checked copy of a program's records, in memory that nothing else writes, and the buffers that the
@@ -147,48 +138,20 @@ impl Gpu {
         program: &Program,
         count: u32,
         address: u64,
-    ) -> Result<(Arc<Allocation>, Vec<Arc<Allocation>>), EngineError> {
+    ) -> Result<(DeviceMemory, Vec<DeviceMemory>), EngineError> {
         let bytes = u64::from(count) * u64::from(Record::BYTES[0]);
         let foreign = || {
             let (kernel, parameter) = (program.name().to_owned(), "records");
             EngineError::Foreign { kernel, parameter, address, bytes }
         };
-        let there = self.memories.around(address, bytes).ok_or_else(foreign)?;
+        let there = self.memories.containing(address, bytes).ok_or_else(foreign)?;
         let mut records = vec![0; bytes as usize];
-        self.copy_out(&mut records, address)?;
+        self.waited(self.stream.copy_out(&mut records, address))?;
         drop(there);
         let named = reach::check_records(&self.memories, program.name(), &mut records)?;
-        let copy = Allocation::new(&self.context, records.len())?;
-        self.copy_in(copy.address(), &records)?;
+        let copy = DeviceMemory::new(&self.context, records.len())?;
+        self.waited(self.stream.copy_in(copy.address(), &records))?;
         Ok((copy, named))
-    }
-
-    /// Copies from device memory that is allocated and large enough, and waits for the copy.
-    fn copy_out(&self, bytes: &mut [u8], address: u64) -> Result<(), EngineError> {
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        let current = self.context.bind()?;
-        let (functions, stream) = (current.functions(), self.stream.raw());
-        // SAFETY: that number of bytes is allocated there; `bytes` is borrowed until the copy has ended.
-        let status =
-            unsafe { (functions.copy_to_host)(bytes.as_mut_ptr().cast(), address, bytes.len(), stream) };
-        let copied = self.context.check("cuMemcpyDtoHAsync", status);
-        self.synchronize().and(copied)
-    }
-
-    /// Copies to device memory that is allocated and large enough, and waits for the copy.
-    fn copy_in(&self, address: u64, bytes: &[u8]) -> Result<(), EngineError> {
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        let current = self.context.bind()?;
-        let (functions, stream) = (current.functions(), self.stream.raw());
-        // SAFETY: that number of bytes is allocated there; `bytes` is borrowed until the copy has ended.
-        let status =
-            unsafe { (functions.copy_to_device)(address, bytes.as_ptr().cast(), bytes.len(), stream) };
-        let copied = self.context.check("cuMemcpyHtoDAsync", status);
-        self.synchronize().and(copied)
     }
 
     /// A program's kernel. It is compiled at its first use.
@@ -244,16 +207,17 @@ impl Gpu {
     }
 
     /// The memory of a buffer, if it belongs to this GPU and has at least `needed` bytes.
-    fn known(&self, buffer: Buffer, needed: usize) -> Result<Arc<Allocation>, EngineError> {
+    fn known(&self, buffer: Buffer, needed: usize) -> Result<DeviceMemory, EngineError> {
         self.context.alive()?;
         let Buffer { address, .. } = buffer;
-        let allocation = self.memories.get(address);
-        let bytes = allocation.as_ref().map_or(0, |allocation| allocation.bytes());
-        allocation.filter(|_| bytes >= needed).ok_or(EngineError::Buffer { address, bytes, needed })
+        let memory = self.memories.get(address);
+        let bytes = memory.as_ref().map_or(0, DeviceMemory::bytes);
+        memory.filter(|_| bytes >= needed).ok_or(EngineError::Buffer { address, bytes, needed })
     }
 
-    fn synchronize(&self) -> Result<(), EngineError> {
-        self.stream.wait()?;
+    /// Forgets the launches that have ended, if the stream was waited for without an error.
+    fn waited(&self, waited: Result<(), EngineError>) -> Result<(), EngineError> {
+        waited?;
         self.context.finished();
         Ok(())
     }
@@ -295,35 +259,35 @@ impl Engine for Gpu {
 
     fn allocate(&mut self, bytes: usize) -> Result<Buffer, EngineError> {
         self.context.alive()?;
-        let allocation = Allocation::new(&self.context, bytes)?;
-        let buffer = Buffer { address: allocation.address(), bytes: allocation.bytes() };
-        self.memories.insert(allocation);
+        let memory = DeviceMemory::new(&self.context, bytes)?;
+        let buffer = Buffer { address: memory.address(), bytes: memory.bytes() };
+        self.memories.insert(memory);
         Ok(buffer)
     }
 
     fn write(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<(), EngineError> {
-        let allocation = self.known(buffer, bytes.len())?;
-        self.copy_in(allocation.address(), bytes)
+        let memory = self.known(buffer, bytes.len())?;
+        self.waited(self.stream.copy_in(memory.address(), bytes))
     }
 
     /// Writes in chunks, so that the host does not need memory for the whole buffer.
     fn repeat(&mut self, buffer: Buffer, data: &[u8]) -> Result<(), EngineError> {
         let Buffer { address, bytes } = buffer;
-        let allocation = self.known(buffer, bytes)?;
+        let memory = self.known(buffer, bytes)?;
         if data.is_empty() && bytes > 0 {
             return Err(EngineError::Buffer { address, bytes: 0, needed: bytes });
         }
         for first in (0..bytes).step_by(data.len().max(1)) {
             let piece = &data[..data.len().min(bytes - first)];
-            self.copy_in(allocation.address() + first as u64, piece)?;
+            self.waited(self.stream.copy_in(memory.address() + first as u64, piece))?;
         }
         Ok(())
     }
 
     fn read(&mut self, buffer: Buffer) -> Result<Vec<u8>, EngineError> {
-        let allocation = self.known(buffer, buffer.bytes)?;
+        let memory = self.known(buffer, buffer.bytes)?;
         let mut bytes = vec![0u8; buffer.bytes];
-        self.copy_out(&mut bytes, allocation.address())?;
+        self.waited(self.stream.copy_out(&mut bytes, memory.address()))?;
         Ok(bytes)
     }
 

@@ -46,32 +46,15 @@ impl Driver {
     }
 }
 
-/// The result of the first search for the driver.
-enum Found {
-    Driver(Box<Driver>),
-    Nothing,
-    Incomplete(&'static str),
-    Old((i32, i32)),
-    Fails(Status),
-}
-
-/// Finds the driver. Everything else in this folder calls the driver through the returned value.
+/// Finds the driver. Everything else in this folder calls the driver through the returned value. It is searched for until it is found.
 ///
 /// # Errors
 /// There is no driver, it is too old, or it lacks a function.
 pub(super) fn driver() -> Result<&'static Driver, EngineError> {
-    static FOUND: OnceLock<Found> = OnceLock::new();
-    match FOUND.get_or_init(find) {
-        Found::Driver(driver) => Ok(driver),
-        Found::Nothing => Err(EngineError::NoDriver { library: DRIVER[0] }),
-        Found::Incomplete(function) => Err(EngineError::MissingFunction { function }),
-        Found::Old(version) => {
-            Err(EngineError::OldDriver { version: *version, needed: split(OLDEST_VERSION) })
-        }
-        Found::Fails(status) => {
-            let (code, reason) = unexplained(*status);
-            Err(EngineError::Driver { call: "cuDriverGetVersion", code, reason })
-        }
+    static FOUND: OnceLock<Driver> = OnceLock::new();
+    match FOUND.get() {
+        Some(driver) => Ok(driver),
+        None => find().map(|driver| FOUND.get_or_init(|| driver)),
     }
 }
 
@@ -80,32 +63,28 @@ fn split(version: i32) -> (i32, i32) {
     (version / 1000, version % 1000 / 10)
 }
 
-fn find() -> Found {
+fn find() -> Result<Driver, EngineError> {
+    let none = EngineError::NoDriver { library: DRIVER[0] };
     // SAFETY: the file name is the driver's, and the driver's initialiser may run on any thread.
-    let Some(library) = DRIVER.iter().find_map(|name| unsafe { open(Path::new(name)) }.ok()) else {
-        return Found::Nothing;
-    };
+    let library = DRIVER.iter().find_map(|name| unsafe { open(Path::new(name)) }.ok()).ok_or(none)?;
+    let missing = |function| EngineError::MissingFunction { function };
     // Check the version first: an old driver may lack functions only because it is old.
+    let (name, mut version) = ("cuDriverGetVersion", 0);
     // SAFETY: the type is that of the function in `cuda.h`, and it writes one integer.
-    let version = unsafe {
-        let get = library.get::<unsafe extern "C" fn(*mut i32) -> Status>(b"cuDriverGetVersion\0");
-        let Ok(get) = get else { return Found::Incomplete("cuDriverGetVersion") };
-        let mut version = 0;
-        match get(&mut version) {
-            super::sys::SUCCESS => version,
-            status => return Found::Fails(status),
-        }
+    let status = unsafe {
+        let get = library.get::<unsafe extern "C" fn(*mut i32) -> Status>(name.as_bytes());
+        get.map_err(|_| missing(name))?(&mut version)
     };
+    if status != super::sys::SUCCESS {
+        let (code, reason) = unexplained(status);
+        return Err(EngineError::Driver { call: name, code, reason });
+    }
     if version < OLDEST_VERSION {
-        return Found::Old(split(version));
+        return Err(EngineError::OldDriver { version: split(version), needed: split(OLDEST_VERSION) });
     }
     // SAFETY: this is the driver, and `Driver` keeps it loaded.
-    match unsafe { Functions::look_up(&library) } {
-        Ok(functions) => {
-            Found::Driver(Box::new(Driver { functions, version: split(version), _library: library }))
-        }
-        Err(function) => Found::Incomplete(function),
-    }
+    let functions = unsafe { Functions::look_up(&library) }.map_err(missing)?;
+    Ok(Driver { functions, version: split(version), _library: library })
 }
 
 /// Loads a library, by path or by a name that the system's loader knows.

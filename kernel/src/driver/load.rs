@@ -8,7 +8,6 @@ use std::sync::{Arc, OnceLock};
 use super::context::Context;
 use super::library;
 use super::module::Module;
-use super::sys::RawFunction;
 use crate::assembler::Assembler;
 use crate::disk::{Cache, CacheError, Compiled, Digest, Key, Kind};
 use crate::error::EngineError;
@@ -31,7 +30,6 @@ pub enum Origin {
 /// A program that is loaded on the GPU.
 pub(super) struct Image {
     pub(super) module: Module,
-    pub(super) function: RawFunction,
     pub(super) origin: Origin,
     /// What went wrong while loading, without making the kernel unusable.
     pub(super) warnings: Vec<CacheError>,
@@ -110,8 +108,8 @@ pub(super) fn load(
     if let Some((cache, key)) = &entry
         && let Some(compiled) = stored(cache, key, &mut warnings)
     {
-        match binary(context, program, compiled) {
-            Ok((module, function)) => return Ok(Image { module, function, origin: Origin::Disk, warnings }),
+        match Module::load(context, program.name(), compiled) {
+            Ok(module) => return Ok(Image { module, origin: Origin::Disk, warnings }),
             Err(error) => {
                 // If the context is unusable it rejects everything, and the binary is not the cause.
                 context.alive()?;
@@ -121,33 +119,27 @@ pub(super) fn load(
             }
         }
     }
-    let Some(assembler) = assembler else { return compile(context, program, warnings) };
-    let (module, function, payload) = assemble(context, program, assembler)?;
-    if let Some((cache, key)) = &entry {
-        warnings.extend(cache.put(Kind::Kernel, key, &payload).err());
-    }
-    Ok(Image { module, function, origin: Origin::Assembled, warnings })
-}
-
-/// Assembles a program and loads the binary. Also returns the payload for its entry on disk.
-fn assemble(
-    context: &Arc<Context>,
-    program: &Program,
-    assembler: &Assembler,
-) -> Result<(Module, RawFunction, Vec<u8>), EngineError> {
+    let Some(assembler) = assembler else {
+        let module = Module::compile(context, program.name(), program.text())?;
+        return Ok(Image { module, origin: Origin::Compiled, warnings });
+    };
     let failed = |source| EngineError::Assembler { source };
     let compiled = assembler.assemble(program.name(), program.text()).map_err(failed)?;
     if !compiled.is_whole() {
         return Err(failed(assembler.not_loaded(program.name(), "it is no whole ELF file of 64 bits")));
     }
     let payload = compiled.to_bytes();
-    match binary(context, program, compiled) {
-        Ok((module, function)) => Ok((module, function, payload)),
+    let module = match Module::load(context, program.name(), compiled) {
+        Ok(module) => module,
         Err(error) => {
             context.alive()?;
-            Err(failed(assembler.not_loaded(program.name(), error)))
+            return Err(failed(assembler.not_loaded(program.name(), error)));
         }
+    };
+    if let Some((cache, key)) = &entry {
+        warnings.extend(cache.put(Kind::Kernel, key, &payload).err());
     }
+    Ok(Image { module, origin: Origin::Assembled, warnings })
 }
 
 /// The binary of an entry; `None` if there is none that can be used.
@@ -169,35 +161,14 @@ fn stored(cache: &Cache, key: &Key, warnings: &mut Vec<CacheError>) -> Option<Co
     }
 }
 
-/// Loads a binary and looks up the program's entry in it.
-pub(super) fn binary(
-    context: &Arc<Context>,
-    program: &Program,
-    compiled: Compiled,
-) -> Result<(Module, RawFunction), EngineError> {
-    let module = Module::load(context, program.name(), compiled)?;
-    let function = module.function(program.name())?;
-    Ok((module, function))
-}
-
-/// Has the driver's loader compile the text.
-pub(super) fn compile(
-    context: &Arc<Context>,
-    program: &Program,
-    warnings: Vec<CacheError>,
-) -> Result<Image, EngineError> {
-    let module = Module::compile(context, program.name(), program.text())?;
-    let function = module.function(program.name())?;
-    Ok(Image { module, function, origin: Origin::Compiled, warnings })
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Origin, compile};
+    use super::{Image, Origin};
     use crate::assembler;
     use crate::disk::Cache;
     use crate::driver::LoadedProgram;
     use crate::driver::counting::card;
+    use crate::driver::module::Module;
     use crate::engine::Engine;
     use crate::problem::{Call, GemmProblem};
     use crate::spec::KernelSpec;
@@ -224,7 +195,9 @@ mod tests {
         let cache = Cache::at(folder.path());
         for gemm in gemms {
             let (name, program) = (gemm.name(), gemm.program()?);
-            let compiled = LoadedProgram::of_image(&program, compile(gpu.context(), &program, Vec::new())?)?;
+            let module = Module::compile(gpu.context(), program.name(), program.text())?;
+            let image = Image { module, origin: Origin::Compiled, warnings: Vec::new() };
+            let compiled = LoadedProgram::of_image(&program, image)?;
             assert_eq!((compiled.origin(), compiled.local_bytes()), (Origin::Compiled, 0), "{name}");
             let ones = bf16::ONE.to_le_bytes().repeat(64 * 64);
             let (operand, d) = (gpu.upload(&ones)?, gpu.allocate(ones.len())?);

@@ -135,7 +135,7 @@ impl<K> Loaded<K> {
         of.reaches(call, program, *slots, lent)?;
         let current = kernel.context().bind()?;
         if stream.is_captured(&current)? {
-            let memory = lent.iter().filter_map(DeviceSlice::allocation).map(|memory| memory as Held);
+            let memory = lent.iter().filter_map(DeviceSlice::held);
             stream.keep(memory.chain([Arc::clone(kernel) as Held]));
         }
         let Some((grid, block)) = calls.get(parts, call)? else { return Ok(()) };
@@ -205,8 +205,7 @@ impl<K> Blocks for Parts<K> {
     }
 
     fn readdress(&self, map: &mut [u8; TENSOR_MAP_BYTES], address: u64) -> Result<(), EngineError> {
-        let context = self.loaded.context();
-        tensor_map::readdress(context.driver(), &|call, status| context.check(call, status), map, address)
+        tensor_map::readdress(self.loaded.context(), map, address)
     }
 }
 

@@ -11,8 +11,8 @@ use ptx::abi::{Argument, ArgumentError, Description, Grid, TENSOR_MAP_BYTES};
 use super::context::{Context, Current};
 use super::load::{self, Image, Origin};
 use super::module::{self, Module};
-use super::sys::{LaunchAttribute, LaunchConfig, RawFunction, RawStream, function};
-use super::{call, library, tensor_map};
+use super::sys::{LaunchAttribute, LaunchConfig, RawStream, function};
+use super::tensor_map;
 use crate::disk::{Cache, CacheError, Compiled};
 use crate::error::EngineError;
 use crate::program::Program;
@@ -26,7 +26,6 @@ const PORTABLE_CLUSTER: u32 = 8;
 /// A program, compiled and loaded in one context.
 pub struct LoadedProgram {
     module: Module,
-    function: RawFunction,
     name: Arc<str>,
     origin: Origin,
     warnings: Vec<CacheError>,
@@ -41,12 +40,6 @@ pub struct LoadedProgram {
     registers: u32,
     local_bytes: u32,
 }
-
-// SAFETY: the function is a handle into `module`, and the driver accepts it from any thread on which the context is
-// current.
-unsafe impl Send for LoadedProgram {}
-// SAFETY: as above; nothing is changed through a shared reference.
-unsafe impl Sync for LoadedProgram {}
 
 impl fmt::Debug for LoadedProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -111,10 +104,10 @@ impl LoadedProgram {
         check_parameters(program)?;
         let compiled = Compiled { cubin: binary.to_vec(), log: String::new() };
         if text == program.text() && compiled.is_whole() {
-            match load::binary(context, program, compiled) {
-                Ok((module, function)) => {
-                    let (origin, warnings) = (Origin::Ahead, Vec::new());
-                    return Self::of_image(program, Image { module, function, origin, warnings });
+            match Module::load(context, program.name(), compiled) {
+                Ok(module) => {
+                    let image = Image { module, origin: Origin::Ahead, warnings: Vec::new() };
+                    return Self::of_image(program, image);
                 }
                 Err(_) => context.alive()?,
             }
@@ -123,12 +116,11 @@ impl LoadedProgram {
     }
 
     pub(super) fn of_image(program: &Program, image: Image) -> Result<Self, EngineError> {
-        let Image { module, function: handle, origin, warnings } = image;
+        let Image { module, origin, warnings } = image;
         let entry = program.function();
         let (offsets, block_bytes) = entry.param_offsets();
         let mut kernel = Self {
             module,
-            function: handle,
             name: program.name().into(),
             origin,
             warnings,
@@ -155,7 +147,7 @@ impl LoadedProgram {
         let context = self.context();
         let current = context.bind()?;
         // SAFETY: the function is valid as long as the module, which `self` owns.
-        let status = unsafe { (current.functions().function_set)(self.function, attribute, value) };
+        let status = unsafe { (current.functions().function_set)(self.module.function(), attribute, value) };
         context.check_kernel(&self.name, "cuFuncSetAttribute", status)
     }
 
@@ -163,7 +155,7 @@ impl LoadedProgram {
         let (context, mut value) = (self.context(), 0);
         let current = context.bind()?;
         // SAFETY: as above, and one number is written.
-        let status = unsafe { (current.functions().function_get)(&mut value, attribute, self.function) };
+        let status = unsafe { (current.functions().function_get)(&mut value, attribute, self.module.function()) };
         context.check_kernel(&self.name, "cuFuncGetAttribute", status)?;
         Ok(u32::try_from(value).unwrap_or(0))
     }
@@ -239,7 +231,7 @@ impl LoadedProgram {
         let mut attributes = [LaunchAttribute::cluster(self.cluster)];
         let config = self.config(grid, ptr::null_mut(), &mut attributes);
         // SAFETY: the configuration and its attribute are alive, and the function is.
-        let status = unsafe { (current.functions().active_clusters)(&mut clusters, self.function, &config) };
+        let status = unsafe { (current.functions().active_clusters)(&mut clusters, self.module.function(), &config) };
         context.check_kernel(&self.name, "cuOccupancyMaxActiveClusters", status)?;
         Ok(u32::try_from(clusters).unwrap_or(0))
     }
@@ -309,7 +301,7 @@ impl LoadedProgram {
         // SAFETY: every parameter of the function has a pointer to its bytes inside `block`, which the driver copies
         // before it returns; the configuration is alive; the caller vouches for stream and addresses.
         let status = unsafe {
-            (current.functions().launch)(&config, self.function, parameters.as_mut_ptr(), ptr::null_mut())
+            (current.functions().launch)(&config, self.module.function(), parameters.as_mut_ptr(), ptr::null_mut())
         };
         let context = current.context();
         context.check_kernel(&self.name, "cuLaunchKernelEx", status)?;
@@ -339,19 +331,8 @@ fn check_parameters(program: &Program) -> Result<(), EngineError> {
     Err(EngineError::Compile { kernel: program.name().to_owned(), log })
 }
 
-/// Lays out arguments as a program's parameter block. The driver encodes the tensor maps, for which a context must
-/// be current in the calling thread; [`LoadedProgram::parameter_block`] needs none.
-///
-/// # Errors
-/// An argument does not match its parameter, or there is no driver or no current context to encode a tensor map.
-pub fn parameter_block(program: &Program, arguments: &[Argument]) -> Result<Vec<u8>, EngineError> {
-    block(program, arguments, |map| {
-        let driver = library::driver()?;
-        tensor_map::encode(driver, &|call, status| call::check(driver, call, status), map)
-    })
-}
-
-/// The same in a context. If the context is broken, the error names the kernels launched in it.
+/// Lays out arguments as a program's parameter block, in a context. If the context is broken, the error names the
+/// kernels launched in it.
 pub(super) fn parameter_block_in(
     context: &Context,
     program: &Program,
@@ -359,8 +340,7 @@ pub(super) fn parameter_block_in(
 ) -> Result<Vec<u8>, EngineError> {
     context.alive()?;
     let _current = context.bind()?;
-    let check = |call, status| context.check(call, status);
-    block(program, arguments, |map| tensor_map::encode(context.driver(), &check, map))
+    block(program, arguments, |map| tensor_map::encode(context, map))
 }
 
 fn block(
@@ -390,11 +370,17 @@ impl From<ArgumentError> for Refusal {
 
 #[cfg(test)]
 mod tests {
-    use ptx::abi::{Promotion, TensorElement, TensorMap, TensorSwizzle};
+    use ptx::abi::{Argument, Promotion, TensorElement, TensorMap, TensorSwizzle};
     use ptx::{Builder, Entry, Function, Target};
 
-    use super::parameter_block;
+    use super::block;
+    use crate::error::EngineError;
     use crate::program::Program;
+
+    /// Of arguments without tensor maps.
+    fn parameter_block(program: &Program, arguments: &[Argument]) -> Result<Vec<u8>, EngineError> {
+        block(program, arguments, |_| Err(EngineError::NoDriver { library: "libcuda.so.1" }))
+    }
 
     fn program() -> Program {
         let (name, cluster) = ("probe".to_owned(), [1, 1, 1]);

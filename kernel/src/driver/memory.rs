@@ -8,34 +8,49 @@ use collective::Record;
 
 use super::context::{Context, lock};
 use super::records::Records;
+use super::stream::Held;
 use super::sys::RawStream;
 use crate::error::EngineError;
 
-/// Device memory that is freed when its last user is dropped.
+/// Device memory of a context, for example a buffer of a [`Gpu`](super::Gpu). It stays allocated until the last clone is dropped.
+#[derive(Clone, Debug)]
+pub struct DeviceMemory(Arc<Allocation>);
+
 #[derive(Debug)]
-pub(super) struct Allocation {
+struct Allocation {
     context: Arc<Context>,
     address: u64,
     bytes: usize,
 }
 
-impl Allocation {
-    pub(super) fn new(context: &Arc<Context>, bytes: usize) -> Result<Arc<Self>, EngineError> {
+impl DeviceMemory {
+    /// Allocates device memory; it is not initialised.
+    ///
+    /// # Errors
+    /// A driver error, for example that the memory is full.
+    pub fn new(context: &Arc<Context>, bytes: usize) -> Result<Self, EngineError> {
         let current = context.bind()?;
         let bytes = bytes.max(1);
         let mut address = 0;
         // SAFETY: the context is current, and one address is written.
         let status = unsafe { (current.functions().allocate)(&mut address, bytes) };
         context.check("cuMemAlloc", status)?;
-        Ok(Arc::new(Self { context: Arc::clone(context), address, bytes }))
+        Ok(Self(Arc::new(Allocation { context: Arc::clone(context), address, bytes })))
     }
 
-    pub(super) fn address(&self) -> u64 {
-        self.address
+    /// Device address.
+    pub fn address(&self) -> u64 {
+        self.0.address
     }
 
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
+    /// Size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.0.bytes
+    }
+
+    /// What a graph keeps of it.
+    pub(super) fn held(&self) -> Held {
+        Arc::clone(&self.0) as Held
     }
 }
 
@@ -49,63 +64,34 @@ impl Drop for Allocation {
     }
 }
 
-/// The allocations of one [`Gpu`](super::Gpu), by address.
+/// The buffers of one [`Gpu`](super::Gpu), by address.
 #[derive(Debug, Default)]
-pub struct Memories(Mutex<BTreeMap<u64, Arc<Allocation>>>);
+pub struct Memories(Mutex<BTreeMap<u64, DeviceMemory>>);
 
 impl Memories {
-    pub(super) fn insert(&self, allocation: Arc<Allocation>) {
-        lock(&self.0).insert(allocation.address, allocation);
+    pub(super) fn insert(&self, memory: DeviceMemory) {
+        lock(&self.0).insert(memory.address(), memory);
     }
 
-    pub(super) fn remove(&self, address: u64) -> Option<Arc<Allocation>> {
+    pub(super) fn remove(&self, address: u64) -> Option<DeviceMemory> {
         lock(&self.0).remove(&address)
     }
 
-    /// The allocation that begins at an address.
-    pub(super) fn get(&self, address: u64) -> Option<Arc<Allocation>> {
+    /// The buffer that begins at an address.
+    pub(super) fn get(&self, address: u64) -> Option<DeviceMemory> {
         lock(&self.0).get(&address).cloned()
     }
 
     /// The buffer that contains `bytes` bytes at an address; `None` if there is none.
     pub fn containing(&self, address: u64, bytes: u64) -> Option<DeviceMemory> {
-        self.around(address, bytes).map(DeviceMemory)
-    }
-
-    /// The allocation that contains `bytes` bytes at an address.
-    pub(super) fn around(&self, address: u64, bytes: u64) -> Option<Arc<Allocation>> {
         let all = lock(&self.0);
-        let (_, allocation) = all.range(..=address).next_back()?;
+        let (_, memory) = all.range(..=address).next_back()?;
         let end = address.checked_add(bytes)?;
-        (end <= allocation.address + allocation.bytes as u64).then(|| Arc::clone(allocation))
+        (end <= memory.address() + memory.bytes() as u64).then(|| memory.clone())
     }
 
     pub(super) fn len(&self) -> usize {
         lock(&self.0).len()
-    }
-}
-
-/// A buffer of a [`Gpu`](super::Gpu). It stays allocated as long as this value is kept.
-#[derive(Clone, Debug)]
-pub struct DeviceMemory(pub(super) Arc<Allocation>);
-
-impl DeviceMemory {
-    /// Allocates device memory; it is not initialised.
-    ///
-    /// # Errors
-    /// A driver error, for example that the memory is full.
-    pub fn new(context: &Arc<Context>, bytes: usize) -> Result<Self, EngineError> {
-        Allocation::new(context, bytes).map(Self)
-    }
-
-    /// Device address.
-    pub fn address(&self) -> u64 {
-        self.0.address
-    }
-
-    /// Size in bytes.
-    pub fn bytes(&self) -> usize {
-        self.0.bytes
     }
 }
 
@@ -127,8 +113,8 @@ pub struct DeviceSlice<'a> {
     stream: Option<usize>,
     /// The records in it, if it holds records.
     records: Option<&'a Records>,
-    /// The allocation that it is, if it is one of this library.
-    allocation: Option<&'a Arc<Allocation>>,
+    /// The memory that it is, if it is of this library.
+    memory: Option<&'a DeviceMemory>,
 }
 
 impl<'a> DeviceSlice<'a> {
@@ -138,7 +124,7 @@ impl<'a> DeviceSlice<'a> {
     /// The memory must be readable by the device. It must stay allocated, and nothing may write it, until
     /// every launch that was given the slice has finished, also from a graph that captured the launch.
     pub unsafe fn readable(address: u64, bytes: u64) -> Self {
-        Self { address, bytes, writable: false, stream: None, records: None, allocation: None }
+        Self { address, bytes, writable: false, stream: None, records: None, memory: None }
     }
 
     /// Memory that launches may read and write, from a device address, in bytes.
@@ -148,7 +134,7 @@ impl<'a> DeviceSlice<'a> {
     /// read or write it, until every launch that was given the slice has finished, also from a graph that
     /// captured the launch.
     pub unsafe fn writable(address: u64, bytes: u64) -> Self {
-        Self { address, bytes, writable: true, stream: None, records: None, allocation: None }
+        Self { address, bytes, writable: true, stream: None, records: None, memory: None }
     }
 
     /// Device address of the first byte.
@@ -172,9 +158,9 @@ impl<'a> DeviceSlice<'a> {
         self.stream.is_none_or(|lent| lent == stream.addr())
     }
 
-    /// The allocation that it is, to be kept; `None` for memory of other owners.
-    pub(super) fn allocation(&self) -> Option<Arc<Allocation>> {
-        self.allocation.cloned()
+    /// The memory, to be kept by a graph; `None` for memory of other owners.
+    pub(super) fn held(&self) -> Option<Held> {
+        self.memory.map(DeviceMemory::held)
     }
 
     /// The records that begin at an address.
@@ -193,7 +179,7 @@ impl<'a> DeviceSlice<'a> {
 impl<'a> From<&'a DeviceMemory> for DeviceSlice<'a> {
     fn from(memory: &'a DeviceMemory) -> Self {
         let (address, bytes) = (memory.address(), memory.bytes() as u64);
-        Self { address, bytes, writable: true, stream: None, records: None, allocation: Some(&memory.0) }
+        Self { address, bytes, writable: true, stream: None, records: None, memory: Some(memory) }
     }
 }
 
@@ -201,8 +187,8 @@ impl<'a> From<&'a Records> for DeviceSlice<'a> {
     fn from(records: &'a Records) -> Self {
         let bytes = (records.as_slice().len() * Record::BYTES[0] as usize) as u64;
         let (address, records) = (records.address(), Some(records));
-        let allocation = records.map(Records::allocation);
-        Self { address, bytes, writable: false, stream: None, records, allocation }
+        let memory = records.map(Records::memory);
+        Self { address, bytes, writable: false, stream: None, records, memory }
     }
 }
 

@@ -43,11 +43,6 @@ impl Logs {
         (options.len() as c_uint, options, values)
     }
 
-    /// The compiler's log.
-    fn info(&self) -> String {
-        log_text(&self.info)
-    }
-
     /// Turns a failed status into an error, with the error log if the compiler wrote one.
     fn judge(
         &self,
@@ -71,9 +66,10 @@ fn log_text(buffer: &[u8]) -> String {
     String::from_utf8_lossy(&buffer[..end]).trim().to_owned()
 }
 
-/// A loaded module.
+/// A loaded module, and its entry.
 pub(super) struct Module {
     raw: RawModule,
+    function: RawFunction,
     context: Arc<Context>,
     log: String,
 }
@@ -90,32 +86,17 @@ impl fmt::Debug for Module {
 }
 
 impl Module {
-    /// Compiles and loads a module. `kernel` is its name in errors.
+    /// Compiles and loads a module. `kernel` is the name of its entry.
     ///
     /// # Errors
     /// The compiler's log if the driver rejected the text, or a driver error.
     pub(super) fn compile(context: &Arc<Context>, kernel: &str, text: &str) -> Result<Self, EngineError> {
-        let current = context.bind()?;
         let image = CString::new(text).map_err(|_| {
             let log = "the text holds a NUL character".to_owned();
             EngineError::Compile { kernel: kernel.to_owned(), log }
         })?;
-        let mut logs = Logs::new();
-        let (count, mut options, mut values) = logs.options();
-        let mut raw = ptr::null_mut();
-        // SAFETY: the image ends in NUL. There are as many options as values, and each value is of the kind
-        // that its option needs. Both buffers are as long as stated and outlive the call.
-        let status = unsafe {
-            (current.functions().module_load)(
-                &mut raw,
-                image.as_ptr().cast(),
-                count,
-                options.as_mut_ptr(),
-                values.as_mut_ptr(),
-            )
-        };
-        logs.judge(context, kernel, "cuModuleLoadDataEx", status)?;
-        Ok(Self { raw, context: Arc::clone(context), log: logs.info() })
+        // SAFETY: the image ends in NUL, and outlives the call.
+        unsafe { Self::of_image(context, kernel, image.as_ptr().cast(), None) }
     }
 
     /// Loads a binary. `log` is its compiler's log.
@@ -127,22 +108,40 @@ impl Module {
         kernel: &str,
         Compiled { cubin, log }: Compiled,
     ) -> Result<Self, EngineError> {
-        let current = context.bind()?;
-        let mut raw = ptr::null_mut();
         // SAFETY: the image is a whole ELF file, whose header says how long it is. The assembler that the
         // user named wrote it, or it comes from an entry on disk with a correct checksum, or the caller of an
         // unsafe function guarantees it. It outlives the call.
-        let status = unsafe {
-            (current.functions().module_load)(
-                &mut raw,
-                cubin.as_ptr().cast(),
-                0,
-                ptr::null_mut(),
-                ptr::null_mut(),
-            )
-        };
-        context.check_kernel(kernel, "cuModuleLoadDataEx", status)?;
-        Ok(Self { raw, context: Arc::clone(context), log })
+        unsafe { Self::of_image(context, kernel, cubin.as_ptr().cast(), Some(log)) }
+    }
+
+    /// Loads an image, which the driver compiles if there is no log yet, and looks its entry up.
+    ///
+    /// # Safety
+    /// The image must be text that ends in NUL, or a whole ELF file.
+    unsafe fn of_image(
+        context: &Arc<Context>,
+        kernel: &str,
+        image: *const c_void,
+        log: Option<String>,
+    ) -> Result<Self, EngineError> {
+        let current = context.bind()?;
+        let mut logs = Logs::new();
+        let (count, mut options, mut values) = logs.options();
+        let count = if log.is_none() { count } else { 0 };
+        let mut raw = ptr::null_mut();
+        let (load, options, values) =
+            (current.functions().module_load, options.as_mut_ptr(), values.as_mut_ptr());
+        // SAFETY: the caller guarantees the image. There are as many options as values, and each value is of
+        // the kind that its option needs. Both buffers are as long as stated and outlive the call.
+        let status = unsafe { load(&mut raw, image, count, options, values) };
+        logs.judge(context, kernel, "cuModuleLoadDataEx", status)?;
+        let log = log.unwrap_or_else(|| log_text(&logs.info));
+        let mut module = Self { raw, function: ptr::null_mut(), context: Arc::clone(context), log };
+        let (find, name) = (current.functions().module_function, CString::new(kernel).unwrap_or_default());
+        // SAFETY: the module is loaded until it is dropped; one handle is written.
+        let status = unsafe { find(&mut module.function, raw, name.as_ptr()) };
+        context.check_kernel(kernel, "cuModuleGetFunction", status)?;
+        Ok(module)
     }
 
     /// The context in which the module is loaded.
@@ -155,16 +154,9 @@ impl Module {
         &self.log
     }
 
-    /// An entry of the module. It is valid as long as the module lives.
-    pub(super) fn function(&self, name: &str) -> Result<RawFunction, EngineError> {
-        let current = self.context.bind()?;
-        let c_name = CString::new(name).unwrap_or_default();
-        let mut function = ptr::null_mut();
-        // SAFETY: the module is loaded until `self` is dropped; one handle is written.
-        let status =
-            unsafe { (current.functions().module_function)(&mut function, self.raw, c_name.as_ptr()) };
-        self.context.check_kernel(name, "cuModuleGetFunction", status)?;
-        Ok(function)
+    /// The module's entry. It is valid as long as the module lives.
+    pub(super) fn function(&self) -> RawFunction {
+        self.function
     }
 }
 

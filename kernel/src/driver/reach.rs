@@ -1,12 +1,10 @@
 //! The memory that a launch's arguments point to, and whether it may be used.
 
-use std::sync::Arc;
-
 use collective::Record;
 use ptx::Scalar;
 use ptx::abi::{Argument, Im2colMap, TensorElement, TensorMap};
 
-use super::memory::{Allocation, Memories};
+use super::memory::{DeviceMemory, Memories};
 use crate::error::EngineError;
 use crate::program::Program;
 
@@ -18,9 +16,9 @@ pub(super) fn buffers(
     memories: &Memories,
     program: &Program,
     arguments: &[Argument],
-) -> Result<Vec<Arc<Allocation>>, EngineError> {
+) -> Result<Vec<DeviceMemory>, EngineError> {
     let buffer = |(parameter, address, bytes)| {
-        memories.around(address, bytes).ok_or_else(|| {
+        memories.containing(address, bytes).ok_or_else(|| {
             let kernel = program.name().to_owned();
             EngineError::Foreign { kernel, parameter, address, bytes }
         })
@@ -47,7 +45,7 @@ pub(super) fn check_records(
     memories: &Memories,
     kernel: &str,
     records: &mut [u8],
-) -> Result<Vec<Arc<Allocation>>, EngineError> {
+) -> Result<Vec<DeviceMemory>, EngineError> {
     let mut held = Vec::new();
     for record in records.as_chunks_mut::<{ Record::BYTES[0] as usize }>().0 {
         let word = |i: usize| u32::from_le_bytes([record[i], record[i + 1], record[i + 2], record[i + 3]]);
@@ -57,8 +55,8 @@ pub(super) fn check_records(
             let mut bytes = [0; 8];
             bytes.copy_from_slice(&record[place..place + 8]);
             let address = u64::from_le_bytes(bytes);
-            match memories.around(address, 1) {
-                Some(allocation) => held.push(allocation),
+            match memories.containing(address, 1) {
+                Some(memory) => held.push(memory),
                 None if needed => {
                     let (kernel, parameter) = (kernel.to_owned(), "records");
                     return Err(EngineError::Foreign { kernel, parameter, address, bytes: 1 });

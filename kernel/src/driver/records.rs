@@ -1,12 +1,11 @@
 //! Records in device memory that describe GEMMs, in a form that launches can check.
-#![allow(unsafe_code, reason = "calls the CUDA driver")]
 
 use std::sync::Arc;
 
 use collective::Record;
 
 use super::context::Context;
-use super::memory::Allocation;
+use super::memory::DeviceMemory;
 use super::stream::Stream;
 use crate::error::EngineError;
 use crate::problem::Call;
@@ -36,7 +35,7 @@ use crate::problem::Call;
 #[derive(Debug)]
 pub struct Records {
     records: Vec<Record>,
-    memory: Arc<Allocation>,
+    memory: DeviceMemory,
 }
 
 impl Records {
@@ -46,16 +45,8 @@ impl Records {
     /// A driver error.
     pub fn upload(context: &Arc<Context>, records: &[Record]) -> Result<Self, EngineError> {
         let bytes: Vec<u8> = records.iter().flat_map(Record::to_bytes).collect();
-        let memory = Allocation::new(context, bytes.len())?;
-        if !bytes.is_empty() {
-            let stream = Stream::new(context)?;
-            let current = context.bind()?;
-            let copy = current.functions().copy_to_device;
-            // SAFETY: that number of bytes is allocated there; `bytes` lives until the copy has ended.
-            let status = unsafe { copy(memory.address(), bytes.as_ptr().cast(), bytes.len(), stream.raw()) };
-            let copied = context.check("cuMemcpyHtoDAsync", status);
-            stream.wait().and(copied)?;
-        }
+        let memory = DeviceMemory::new(context, bytes.len())?;
+        Stream::new(context)?.copy_in(memory.address(), &bytes)?;
         Ok(Self { records: records.to_vec(), memory })
     }
 
@@ -71,7 +62,7 @@ impl Records {
         &self.records
     }
 
-    pub(super) fn allocation(&self) -> &Arc<Allocation> {
+    pub(super) fn memory(&self) -> &DeviceMemory {
         &self.memory
     }
 

@@ -72,6 +72,32 @@ impl Stream {
         self.context.check("cuStreamSynchronize", status)
     }
 
+    /// Copies from device memory that is allocated and large enough, and waits for the copy.
+    pub(super) fn copy_out(&self, bytes: &mut [u8], address: u64) -> Result<(), EngineError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let current = self.context.bind()?;
+        let copy = current.functions().copy_to_host;
+        // SAFETY: that number of bytes is allocated there; `bytes` is borrowed until the copy has ended.
+        let status = unsafe { copy(bytes.as_mut_ptr().cast(), address, bytes.len(), self.raw) };
+        let copied = self.context.check("cuMemcpyDtoHAsync", status);
+        self.wait().and(copied)
+    }
+
+    /// Copies to device memory that is allocated and large enough, and waits for the copy.
+    pub(super) fn copy_in(&self, address: u64, bytes: &[u8]) -> Result<(), EngineError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let current = self.context.bind()?;
+        let copy = current.functions().copy_to_device;
+        // SAFETY: that number of bytes is allocated there; `bytes` is borrowed until the copy has ended.
+        let status = unsafe { copy(address, bytes.as_ptr().cast(), bytes.len(), self.raw) };
+        let copied = self.context.check("cuMemcpyHtoDAsync", status);
+        self.wait().and(copied)
+    }
+
     /// During a capture, records what the next launch needs.
     pub fn hold(&self, needed: impl IntoIterator<Item = Held>) {
         if let Some(held) = &mut *lock(&self.captured) {

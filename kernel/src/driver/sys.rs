@@ -9,6 +9,7 @@
 use core::ffi::{c_char, c_int, c_uint, c_void};
 
 use libloading::Library;
+use ptx::abi::TENSOR_MAP_BYTES;
 
 /// `CUresult`.
 pub(super) type Status = c_int;
@@ -123,141 +124,81 @@ pub(super) struct LaunchConfig {
 /// `CUtensorMap`, with the alignment of the strictest version of the header.
 #[repr(C, align(128))]
 pub(super) struct EncodedMap {
-    pub(super) words: [u64; 16],
+    pub(super) bytes: [u8; TENSOR_MAP_BYTES],
 }
 
-/// The functions of the driver.
-pub(super) struct Functions {
-    pub(super) init: unsafe extern "C" fn(c_uint) -> Status,
-    pub(super) error_name: unsafe extern "C" fn(Status, *mut *const c_char) -> Status,
-    pub(super) error_string: unsafe extern "C" fn(Status, *mut *const c_char) -> Status,
-    pub(super) device_count: unsafe extern "C" fn(*mut c_int) -> Status,
-    pub(super) device_get: unsafe extern "C" fn(*mut c_int, c_int) -> Status,
-    pub(super) device_name: unsafe extern "C" fn(*mut c_char, c_int, c_int) -> Status,
-    pub(super) device_uuid: unsafe extern "C" fn(*mut [u8; 16], c_int) -> Status,
-    pub(super) device_attribute: unsafe extern "C" fn(*mut c_int, c_int, c_int) -> Status,
-    pub(super) primary_retain: unsafe extern "C" fn(*mut RawContext, c_int) -> Status,
-    pub(super) primary_release: unsafe extern "C" fn(c_int) -> Status,
-    pub(super) current: unsafe extern "C" fn(*mut RawContext) -> Status,
-    pub(super) set_current: unsafe extern "C" fn(RawContext) -> Status,
-    pub(super) synchronize: unsafe extern "C" fn() -> Status,
-    pub(super) stream_create: unsafe extern "C" fn(*mut RawStream, c_uint) -> Status,
-    pub(super) stream_destroy: unsafe extern "C" fn(RawStream) -> Status,
-    pub(super) stream_synchronize: unsafe extern "C" fn(RawStream) -> Status,
-    pub(super) stream_capturing: unsafe extern "C" fn(RawStream, *mut c_int) -> Status,
-    pub(super) capture_begin: unsafe extern "C" fn(RawStream, c_int) -> Status,
-    pub(super) capture_end: unsafe extern "C" fn(RawStream, *mut RawGraph) -> Status,
-    pub(super) graph_instantiate: unsafe extern "C" fn(*mut RawGraphExec, RawGraph, u64) -> Status,
-    pub(super) graph_destroy: unsafe extern "C" fn(RawGraph) -> Status,
-    pub(super) graph_launch: unsafe extern "C" fn(RawGraphExec, RawStream) -> Status,
-    pub(super) graph_exec_destroy: unsafe extern "C" fn(RawGraphExec) -> Status,
-    pub(super) event_create: unsafe extern "C" fn(*mut RawEvent, c_uint) -> Status,
-    pub(super) event_record: unsafe extern "C" fn(RawEvent, RawStream) -> Status,
-    pub(super) event_elapsed: unsafe extern "C" fn(*mut f32, RawEvent, RawEvent) -> Status,
-    pub(super) event_destroy: unsafe extern "C" fn(RawEvent) -> Status,
-    pub(super) allocate: unsafe extern "C" fn(*mut u64, usize) -> Status,
-    pub(super) free: unsafe extern "C" fn(u64) -> Status,
-    pub(super) copy_to_device: unsafe extern "C" fn(u64, *const c_void, usize, RawStream) -> Status,
-    pub(super) copy_to_host: unsafe extern "C" fn(*mut c_void, u64, usize, RawStream) -> Status,
-    pub(super) module_load:
-        unsafe extern "C" fn(*mut RawModule, *const c_void, c_uint, *mut c_int, *mut *mut c_void) -> Status,
-    pub(super) module_function: unsafe extern "C" fn(*mut RawFunction, RawModule, *const c_char) -> Status,
-    pub(super) module_unload: unsafe extern "C" fn(RawModule) -> Status,
-    pub(super) function_set: unsafe extern "C" fn(RawFunction, c_int, c_int) -> Status,
-    pub(super) function_get: unsafe extern "C" fn(*mut c_int, c_int, RawFunction) -> Status,
-    pub(super) active_clusters: unsafe extern "C" fn(*mut c_int, RawFunction, *const LaunchConfig) -> Status,
-    pub(super) launch:
-        unsafe extern "C" fn(*const LaunchConfig, RawFunction, *mut *mut c_void, *mut *mut c_void) -> Status,
-    pub(super) encode_tiled: unsafe extern "C" fn(
-        *mut EncodedMap,
-        c_uint,
-        c_uint,
-        *mut c_void,
-        *const u64,
-        *const u64,
-        *const u32,
-        *const u32,
-        c_uint,
-        c_uint,
-        c_uint,
-        c_uint,
-    ) -> Status,
-    pub(super) encode_im2col: unsafe extern "C" fn(
-        *mut EncodedMap,
-        c_uint,
-        c_uint,
-        *mut c_void,
-        *const u64,
-        *const u64,
-        *const c_int,
-        *const c_int,
-        u32,
-        u32,
-        *const u32,
-        c_uint,
-        c_uint,
-        c_uint,
-        c_uint,
-    ) -> Status,
-    pub(super) replace_address: unsafe extern "C" fn(*mut EncodedMap, *mut c_void) -> Status,
-}
-
-impl Functions {
-    /// Looks up every function, so that a missing one is an error now and not in the middle of a launch.
-    ///
-    /// # Errors
-    /// The first function that the library lacks.
-    ///
-    /// # Safety
-    /// The library must be CUDA's driver, and must stay loaded as long as the functions are called.
-    pub(super) unsafe fn look_up(library: &Library) -> Result<Self, &'static str> {
-        // SAFETY: each field's type is that of the function of this name in `cuda.h`; the caller keeps the library.
-        unsafe {
-            Ok(Self {
-                init: get(library, "cuInit")?,
-                error_name: get(library, "cuGetErrorName")?,
-                error_string: get(library, "cuGetErrorString")?,
-                device_count: get(library, "cuDeviceGetCount")?,
-                device_get: get(library, "cuDeviceGet")?,
-                device_name: get(library, "cuDeviceGetName")?,
-                device_uuid: get(library, "cuDeviceGetUuid_v2")?,
-                device_attribute: get(library, "cuDeviceGetAttribute")?,
-                primary_retain: get(library, "cuDevicePrimaryCtxRetain")?,
-                primary_release: get(library, "cuDevicePrimaryCtxRelease_v2")?,
-                current: get(library, "cuCtxGetCurrent")?,
-                set_current: get(library, "cuCtxSetCurrent")?,
-                synchronize: get(library, "cuCtxSynchronize")?,
-                stream_create: get(library, "cuStreamCreate")?,
-                stream_destroy: get(library, "cuStreamDestroy_v2")?,
-                stream_synchronize: get(library, "cuStreamSynchronize")?,
-                stream_capturing: get(library, "cuStreamIsCapturing")?,
-                capture_begin: get(library, "cuStreamBeginCapture_v2")?,
-                capture_end: get(library, "cuStreamEndCapture")?,
-                graph_instantiate: get(library, "cuGraphInstantiateWithFlags")?,
-                graph_destroy: get(library, "cuGraphDestroy")?,
-                graph_launch: get(library, "cuGraphLaunch")?,
-                graph_exec_destroy: get(library, "cuGraphExecDestroy")?,
-                event_create: get(library, "cuEventCreate")?,
-                event_record: get(library, "cuEventRecord")?,
-                event_elapsed: get(library, "cuEventElapsedTime")?,
-                event_destroy: get(library, "cuEventDestroy_v2")?,
-                allocate: get(library, "cuMemAlloc_v2")?,
-                free: get(library, "cuMemFree_v2")?,
-                copy_to_device: get(library, "cuMemcpyHtoDAsync_v2")?,
-                copy_to_host: get(library, "cuMemcpyDtoHAsync_v2")?,
-                module_load: get(library, "cuModuleLoadDataEx")?,
-                module_function: get(library, "cuModuleGetFunction")?,
-                module_unload: get(library, "cuModuleUnload")?,
-                function_set: get(library, "cuFuncSetAttribute")?,
-                function_get: get(library, "cuFuncGetAttribute")?,
-                active_clusters: get(library, "cuOccupancyMaxActiveClusters")?,
-                launch: get(library, "cuLaunchKernelEx")?,
-                encode_tiled: get(library, "cuTensorMapEncodeTiled")?,
-                encode_im2col: get(library, "cuTensorMapEncodeIm2col")?,
-                replace_address: get(library, "cuTensorMapReplaceAddress")?,
-            })
+/// The table of the driver's functions: a field, the function's name in the library, and the types of its arguments.
+macro_rules! functions {
+    ($($field:ident = $name:literal ($($argument:ty),*);)+) => {
+        /// The functions of the driver.
+        pub(super) struct Functions {
+            $(pub(super) $field: unsafe extern "C" fn($($argument),*) -> Status,)+
         }
-    }
+
+        impl Functions {
+            /// Looks up every function, so that a missing one is an error now and not in the middle of a launch.
+            ///
+            /// # Errors
+            /// The first function that the library lacks.
+            ///
+            /// # Safety
+            /// The library must be CUDA's driver, and must stay loaded as long as the functions are called.
+            pub(super) unsafe fn look_up(library: &Library) -> Result<Self, &'static str> {
+                // SAFETY: each field's type is that of the function of this name in `cuda.h`; the caller keeps the library.
+                unsafe { Ok(Self { $($field: get(library, $name)?,)+ }) }
+            }
+        }
+    };
+}
+
+functions! {
+    init = "cuInit" (c_uint);
+    error_name = "cuGetErrorName" (Status, *mut *const c_char);
+    error_string = "cuGetErrorString" (Status, *mut *const c_char);
+    device_count = "cuDeviceGetCount" (*mut c_int);
+    device_get = "cuDeviceGet" (*mut c_int, c_int);
+    device_name = "cuDeviceGetName" (*mut c_char, c_int, c_int);
+    device_uuid = "cuDeviceGetUuid_v2" (*mut [u8; 16], c_int);
+    device_attribute = "cuDeviceGetAttribute" (*mut c_int, c_int, c_int);
+    primary_retain = "cuDevicePrimaryCtxRetain" (*mut RawContext, c_int);
+    primary_release = "cuDevicePrimaryCtxRelease_v2" (c_int);
+    current = "cuCtxGetCurrent" (*mut RawContext);
+    set_current = "cuCtxSetCurrent" (RawContext);
+    synchronize = "cuCtxSynchronize" ();
+    stream_create = "cuStreamCreate" (*mut RawStream, c_uint);
+    stream_destroy = "cuStreamDestroy_v2" (RawStream);
+    stream_synchronize = "cuStreamSynchronize" (RawStream);
+    stream_capturing = "cuStreamIsCapturing" (RawStream, *mut c_int);
+    capture_begin = "cuStreamBeginCapture_v2" (RawStream, c_int);
+    capture_end = "cuStreamEndCapture" (RawStream, *mut RawGraph);
+    graph_instantiate = "cuGraphInstantiateWithFlags" (*mut RawGraphExec, RawGraph, u64);
+    graph_destroy = "cuGraphDestroy" (RawGraph);
+    graph_launch = "cuGraphLaunch" (RawGraphExec, RawStream);
+    graph_exec_destroy = "cuGraphExecDestroy" (RawGraphExec);
+    event_create = "cuEventCreate" (*mut RawEvent, c_uint);
+    event_record = "cuEventRecord" (RawEvent, RawStream);
+    event_elapsed = "cuEventElapsedTime" (*mut f32, RawEvent, RawEvent);
+    event_destroy = "cuEventDestroy_v2" (RawEvent);
+    allocate = "cuMemAlloc_v2" (*mut u64, usize);
+    free = "cuMemFree_v2" (u64);
+    copy_to_device = "cuMemcpyHtoDAsync_v2" (u64, *const c_void, usize, RawStream);
+    copy_to_host = "cuMemcpyDtoHAsync_v2" (*mut c_void, u64, usize, RawStream);
+    module_load = "cuModuleLoadDataEx" (*mut RawModule, *const c_void, c_uint, *mut c_int, *mut *mut c_void);
+    module_function = "cuModuleGetFunction" (*mut RawFunction, RawModule, *const c_char);
+    module_unload = "cuModuleUnload" (RawModule);
+    function_set = "cuFuncSetAttribute" (RawFunction, c_int, c_int);
+    function_get = "cuFuncGetAttribute" (*mut c_int, c_int, RawFunction);
+    active_clusters = "cuOccupancyMaxActiveClusters" (*mut c_int, RawFunction, *const LaunchConfig);
+    launch = "cuLaunchKernelEx" (*const LaunchConfig, RawFunction, *mut *mut c_void, *mut *mut c_void);
+    encode_tiled = "cuTensorMapEncodeTiled" (
+        *mut EncodedMap, c_uint, c_uint, *mut c_void, *const u64, *const u64, *const u32, *const u32, c_uint,
+        c_uint, c_uint, c_uint
+    );
+    encode_im2col = "cuTensorMapEncodeIm2col" (
+        *mut EncodedMap, c_uint, c_uint, *mut c_void, *const u64, *const u64, *const c_int, *const c_int,
+        u32, u32, *const u32, c_uint, c_uint, c_uint, c_uint
+    );
+    replace_address = "cuTensorMapReplaceAddress" (*mut EncodedMap, *mut c_void);
 }
 
 /// Looks up one function.

@@ -7,7 +7,7 @@ use ptx::abi::{Argument, Grid};
 
 use super::gpu::Gpu;
 use super::loaded_program::{LoadedProgram, parameter_block_in};
-use super::memory::Allocation;
+use super::memory::DeviceMemory;
 use super::reach;
 use super::stream::{Held, Stream};
 use crate::engine::Engine;
@@ -46,7 +46,7 @@ pub struct Prepared {
     kernel: Arc<LoadedProgram>,
     grid: Grid,
     block: Vec<u8>,
-    buffers: Vec<Arc<Allocation>>,
+    buffers: Vec<DeviceMemory>,
 }
 
 impl Prepared {
@@ -62,7 +62,7 @@ impl Enqueue for Prepared {
     }
 
     fn enqueue(&self, stream: &Stream) -> Result<(), EngineError> {
-        let buffers = self.buffers.iter().map(|buffer| Arc::clone(buffer) as Held);
+        let buffers = self.buffers.iter().map(DeviceMemory::held);
         stream.hold(buffers.chain([Arc::clone(&self.kernel) as Held]));
         // SAFETY: the driver rejects a stream of another context. Every address was found in a buffer that is
         // kept, or the caller of `prepare_raw` guarantees it.
@@ -103,7 +103,7 @@ impl Gpu {
         arguments: &[Argument],
     ) -> Result<Prepared, EngineError> {
         self.context().alive()?;
-        let mut buffers = self.buffers(program, arguments)?;
+        let mut buffers = reach::buffers(self.memories(), program, arguments)?;
         let mut arguments = arguments.to_vec();
         if let Some((index, count, address)) = reach::records(program, &arguments) {
             let (copy, named) = self.own_records(program, count, address)?;
@@ -173,15 +173,15 @@ impl Gpu {
     }
 
     fn run_between_events(&self, launches: &[&dyn Enqueue], count: usize) -> Result<f32, EngineError> {
-        let (stream, stopwatch) = (self.stream(), self.stopwatch());
-        stopwatch.start(stream)?;
+        let (stream, [start, stop]) = (self.stream(), self.events());
+        start.record(stream)?;
         for launch in launches.iter().cycle().take(count) {
             launch.enqueue(stream)?;
         }
-        stopwatch.stop(stream)?;
+        stop.record(stream)?;
         stream.wait()?;
         self.context().finished();
-        stopwatch.milliseconds()
+        stop.since(start)
     }
 }
 

@@ -118,7 +118,7 @@ impl<'a> Request<'a> {
     }
 
     /// The same request for these GEMMs. Several matrices of a kind follow each other.
-    fn several(self, products: GroupedProblem) -> Self {
+    pub(crate) fn several(self, products: GroupedProblem) -> Self {
         Self { call: self.layouts().apart(Call { products, ..self.call }), ..self }
     }
 
