@@ -12,13 +12,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod names;
+mod keys;
 mod nearest;
 #[cfg(feature = "serde")]
 mod serde;
 mod text;
 mod types;
-mod values;
+mod words;
 
 use std::sync::Arc;
 
@@ -28,9 +28,9 @@ use collective::{
 };
 use scheduler::{RasterSpec, SchedulerSpec, Walk};
 
-#[cfg(feature = "records")]
-pub(crate) use names::{form_name, form_named, layout_name, layout_named};
 pub use text::SpecError;
+#[cfg(feature = "records")]
+pub(crate) use words::Named;
 
 use crate::gemm::AnyGemm;
 use crate::legal::{self, IllegalKernel};

@@ -5,6 +5,7 @@ use core::fmt;
 use collective::{Code, Format, WeightsSpec, sparse};
 
 use crate::gemm::AnyGemm;
+use crate::spec::Named;
 
 /// Element types of a product's matrices, which blocks of its operands have scales, which operand lies in memory in few bits, and which
 /// is sparse.
@@ -42,9 +43,6 @@ pub struct Types {
     pub sparse: [bool; 2],
 }
 
-/// Which operand is sparse, as the last words of a text say it.
-const SPARSE: [(&str, [bool; 2]); 3] = [("a", [true, false]), ("b", [false, true]), ("both", [true, true])];
-
 impl Types {
     /// A and B of one format, and D in the default format for it.
     pub const fn of(operands: Format) -> Self {
@@ -60,9 +58,9 @@ impl Types {
             _ => None,
         };
         let words: Vec<&str> = text.split('-').collect();
-        let side = |word: &str| SPARSE.into_iter().find(|(name, _)| *name == word);
+        let side = |word: &str| <[bool; 2]>::named(word).filter(|sparse| *sparse != [false; 2]);
         let (words, sparse) = match words.as_slice() {
-            [words @ .., "sparse", last] => (words, side(last)?.1),
+            [words @ .., "sparse", last] => (words, side(last)?),
             words => (words, [false; 2]),
         };
         let (formats, scaled) = match words {
@@ -183,8 +181,8 @@ impl fmt::Display for Types {
             let [a, b] = scaled;
             write!(f, "-{a}x128-{b}x128")?;
         }
-        if let Some((side, _)) = SPARSE.iter().find(|(_, of)| of == sparse) {
-            write!(f, "-sparse-{side}")?;
+        if self.has_sparse() {
+            write!(f, "-sparse-{}", sparse.word())?;
         }
         Ok(())
     }

@@ -41,6 +41,19 @@ impl SchedulerSpec {
         }
     }
 
+    /// The raster order, to change it.
+    pub const fn raster_mut(&mut self) -> &mut RasterSpec {
+        match self {
+            Self::OneTile(Whole { raster })
+            | Self::Persistent(Walk { raster })
+            | Self::Dynamic(Drawn { raster })
+            | Self::DividedTail(Tailed { raster, .. })
+            | Self::StreamK(Streamed { raster, .. })
+            | Self::ClusterK(Clustered { raster, .. })
+            | Self::NarrowTail(Narrowed { raster, .. }) => raster,
+        }
+    }
+
     /// Checks the parameters.
     ///
     /// # Errors

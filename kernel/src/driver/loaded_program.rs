@@ -155,7 +155,8 @@ impl LoadedProgram {
         let (context, mut value) = (self.context(), 0);
         let current = context.bind()?;
         // SAFETY: as above, and one number is written.
-        let status = unsafe { (current.functions().function_get)(&mut value, attribute, self.module.function()) };
+        let status =
+            unsafe { (current.functions().function_get)(&mut value, attribute, self.module.function()) };
         context.check_kernel(&self.name, "cuFuncGetAttribute", status)?;
         Ok(u32::try_from(value).unwrap_or(0))
     }
@@ -231,7 +232,8 @@ impl LoadedProgram {
         let mut attributes = [LaunchAttribute::cluster(self.cluster)];
         let config = self.config(grid, ptr::null_mut(), &mut attributes);
         // SAFETY: the configuration and its attribute are alive, and the function is.
-        let status = unsafe { (current.functions().active_clusters)(&mut clusters, self.module.function(), &config) };
+        let status =
+            unsafe { (current.functions().active_clusters)(&mut clusters, self.module.function(), &config) };
         context.check_kernel(&self.name, "cuOccupancyMaxActiveClusters", status)?;
         Ok(u32::try_from(clusters).unwrap_or(0))
     }
@@ -301,7 +303,12 @@ impl LoadedProgram {
         // SAFETY: every parameter of the function has a pointer to its bytes inside `block`, which the driver copies
         // before it returns; the configuration is alive; the caller vouches for stream and addresses.
         let status = unsafe {
-            (current.functions().launch)(&config, self.module.function(), parameters.as_mut_ptr(), ptr::null_mut())
+            (current.functions().launch)(
+                &config,
+                self.module.function(),
+                parameters.as_mut_ptr(),
+                ptr::null_mut(),
+            )
         };
         let context = current.context();
         context.check_kernel(&self.name, "cuLaunchKernelEx", status)?;

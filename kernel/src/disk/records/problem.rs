@@ -8,7 +8,7 @@ use cute_rs::atom::Major;
 
 use crate::problem::GemmProblem;
 use crate::select::Request;
-use crate::spec::{form_name, form_named, layout_name, layout_named};
+use crate::spec::Named;
 use crate::types::Types;
 
 /// A problem: everything that decides which kernel is fastest.
@@ -86,7 +86,7 @@ impl Problem {
     /// The order of problems.
     fn rank(&self) -> impl Ord {
         let Self { form, element, majors, m, n, k, groups, epilogue, aligned } = self;
-        (form_name(*form), element, layout_name(*majors), epilogue, [*m, *n, *k, *groups], aligned)
+        (form.word(), element, majors.word(), epilogue, [*m, *n, *k, *groups], aligned)
     }
 }
 
@@ -117,7 +117,7 @@ impl PartialOrd for Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { form, element, majors, m, n, k, groups, epilogue, aligned } = self;
-        write!(f, "{} {m}x{n}x{k} {element} {}", form_name(*form), layout_name(*majors))?;
+        write!(f, "{} {m}x{n}x{k} {element} {}", form.word(), majors.word())?;
         if *groups != 1 {
             write!(f, " groups={groups}")?;
         }
@@ -139,7 +139,7 @@ impl FromStr for Problem {
         let mut words = words.split(' ');
         let mut next = |what: &str| words.next().ok_or_else(|| format!("`{text}` has no {what}"));
         let form = next("form")?;
-        let form = form_named(form).ok_or_else(|| {
+        let form = Form::named(form).ok_or_else(|| {
             format!("form is `{form}`, single, batched, ragged, masked, k-grouped or grouped was needed")
         })?;
         let extents = next("extents")?;
@@ -149,7 +149,7 @@ impl FromStr for Problem {
         };
         let element = next("element")?.to_owned();
         let layout = next("layout")?;
-        let majors = layout_named(layout)
+        let majors = Named::named(layout)
             .ok_or_else(|| format!("layout is `{layout}`, kk, kn, mk or mn was needed"))?;
         let mut problem =
             Self { form, epilogue: epilogue.to_owned(), ..Self::single(element, majors, [m, n, k]) };
