@@ -54,6 +54,12 @@ pub(super) struct Shape {
     pub(super) extents: [u32; 3],
     /// Numbers of specs and microseconds, the fastest first: for example `17:19.8 4:20.1`.
     kernels: &'static str,
+    /// Whether more than one kernel was measured.
+    pub(super) compares: bool,
+    /// The logarithms of the extents.
+    pub(super) logarithms: [f64; 3],
+    /// What corrects the model; made when a choice first needs it.
+    pub(super) rows: OnceLock<Vec<near::Row>>,
 }
 
 /// Records of a card. A text is parsed when it is first needed: a choice needs few of them.
@@ -61,8 +67,6 @@ pub(super) struct Shipped {
     pub(super) card: Card,
     pub(super) types: Types,
     pub(super) shapes: Vec<Shape>,
-    /// What corrects the model.
-    pub(super) near: OnceLock<Vec<near::Shape>>,
     by_extents: HashMap<[u32; 3], usize>,
     specs: Vec<(&'static str, OnceLock<Option<Entry>>)>,
 }
@@ -79,7 +83,7 @@ impl Shipped {
             }
         }
         let by_extents = shapes.iter().enumerate().map(|(i, shape)| (shape.extents, i)).collect();
-        Self { card, types, shapes, near: OnceLock::new(), by_extents, specs }
+        Self { card, types, shapes, by_extents, specs }
     }
 
     /// The kernels measured at a shape and their microseconds, the fastest first.
@@ -96,12 +100,9 @@ impl Shipped {
 impl Shape {
     fn parse(extents: &str, kernels: &'static str) -> Option<Self> {
         let extents: Vec<u32> = extents.split('x').filter_map(|extent| extent.parse().ok()).collect();
-        Some(Self { extents: extents.try_into().ok()?, kernels })
-    }
-
-    /// Whether more than one kernel was measured.
-    pub(super) fn compares(&self) -> bool {
-        self.kernels.contains(' ')
+        let extents = extents.try_into().ok()?;
+        let (compares, logarithms) = (kernels.contains(' '), near::logarithms(extents));
+        Some(Self { extents, kernels, compares, logarithms, rows: OnceLock::new() })
     }
 }
 

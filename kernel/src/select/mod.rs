@@ -36,8 +36,6 @@ pub use known::Known;
 pub use machine::{Card, Machine};
 pub use model::Prediction;
 pub use request::Request;
-#[cfg(feature = "records")]
-pub(crate) use request::impossible;
 
 use candidates::Candidates;
 use space::{Class, Entry, Space};
@@ -109,6 +107,12 @@ pub fn fastest(request: &Request<'_>, machine: &Machine) -> Result<Ranked, Optio
         return Err(selection.refused.into_iter().next().map(|refused| refused.error));
     }
     Ok(selection.ranked.swap_remove(0))
+}
+
+/// Why no kernel has the types, directions, form and epilogue of a request; `None` if some do.
+#[cfg(feature = "records")]
+pub(crate) fn impossible(request: &Request<'_>) -> Option<String> {
+    request.space().impossible()
 }
 
 /// The fastest of the kernels measured for a call that can compute it.

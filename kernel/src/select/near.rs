@@ -7,12 +7,11 @@
 //! zero, and only the model decides.
 
 use std::collections::HashMap;
-use std::sync::OnceLock;
 
 use collective::{CachePolicy, Roles, StorePath};
 use scheduler::{DivideSpec, RasterSpec, SchedulerSpec, Streamed};
 
-use super::known;
+use super::known::{self, Shape, Shipped};
 use super::space::Entry;
 use super::{Machine, Prediction, Request};
 use crate::problem::GemmProblem;
@@ -42,21 +41,13 @@ const MOST: f64 = 0.4;
 type Point = [f32; 24];
 
 /// A measured kernel.
-struct Row {
+pub(super) struct Row {
     point: Point,
     /// The logarithm of measured over predicted time.
     error: f32,
     /// The variance of the unexplained rest. Kernels far from the best are measured and predicted with less
     /// care.
     doubt: f32,
-}
-
-pub(super) struct Shape {
-    of: &'static known::Shipped,
-    record: &'static known::Shape,
-    logarithms: [f64; 3],
-    /// Made when a choice first needs them.
-    rows: OnceLock<Vec<Row>>,
 }
 
 /// The point of a kernel: logarithms of the extents as the kernel sees them, properties of its spec, and how
@@ -111,28 +102,14 @@ fn alike(a: &Point, b: &Point) -> f32 {
     1.0 / (1.0 + 0.5 * (((a + e) + (c + g)) + ((b + f) + (d + h))))
 }
 
-/// The shapes of a record. One with only one kernel says nothing about others.
-fn shapes(of: &'static known::Shipped) -> &'static [Shape] {
-    of.near.get_or_init(|| {
-        let many = of.shapes.iter().filter(|shape| shape.compares());
-        let shape = |record: &'static known::Shape| Shape {
-            of,
-            record,
-            logarithms: logarithms(record.extents),
-            rows: OnceLock::new(),
-        };
-        many.map(shape).collect()
-    })
-}
-
-impl Shape {
-    /// The measured kernels together with the model's predictions for the card that they were measured on.
-    fn rows(&self) -> &[Row] {
-        self.rows.get_or_init(|| {
-            let [m, n, k] = self.record.extents;
+impl Shipped {
+    /// The measured kernels of a shape together with the model's predictions for the card that they were measured on.
+    fn rows<'s>(&self, shape: &'s Shape) -> &'s [Row] {
+        shape.rows.get_or_init(|| {
+            let [m, n, k] = shape.extents;
             let problem = GemmProblem { m, n, k };
-            let request = Request::packed(self.of.types, [cute_rs::atom::Major::K; 2], problem);
-            let (machine, mut best) = (Machine::of(&self.of.card), f64::INFINITY);
+            let request = Request::packed(self.types, [cute_rs::atom::Major::K; 2], problem);
+            let (machine, mut best) = (Machine::of(&self.card), f64::INFINITY);
             let row = |(entry, measured): (&Entry, f64)| {
                 best = best.min(measured);
                 let prediction = machine.predict_subject(&entry.subject(), &request);
@@ -147,24 +124,20 @@ impl Shape {
                     doubt: deviation * deviation,
                 }
             };
-            self.of.kernels(self.record).map(row).collect()
+            self.kernels(shape).map(row).collect()
         })
     }
 }
 
-fn logarithms(extents: [u32; 3]) -> [f64; 3] {
+pub(super) fn logarithms(extents: [u32; 3]) -> [f64; 3] {
     extents.map(|extent| f64::from(extent.max(1)).log2())
 }
 
 /// The shapes nearest to a problem or to its transpose, by the logarithms of their extents.
-fn nearest(
-    of: &'static known::Shipped,
-    problem: GemmProblem,
-    without: Option<[u32; 3]>,
-) -> Vec<&'static Shape> {
-    let ([m, n, k], all) = (logarithms([problem.m, problem.n, problem.k]), shapes(of));
+fn nearest(of: &Shipped, problem: GemmProblem, without: Option<[u32; 3]>) -> Vec<&Shape> {
+    let ([m, n, k], all) = (logarithms([problem.m, problem.n, problem.k]), &of.shapes);
     let mut by_distance: Vec<(f64, usize)> = (0..all.len())
-        .filter(|&i| Some(all[i].record.extents) != without)
+        .filter(|&i| all[i].compares && Some(all[i].extents) != without)
         .map(|i| {
             let at = all[i].logarithms;
             let across = |m: f64, n: f64| (at[0] - m).powi(2) + (at[1] - n).powi(2);
@@ -178,7 +151,7 @@ fn nearest(
 /// The factors by which to multiply the times of kernels that the model has ranked. `without` leaves out a
 /// shape's own records.
 fn factors(
-    of: &'static known::Shipped,
+    of: &Shipped,
     problem: GemmProblem,
     kernels: &[(KernelSpec, Prediction)],
     without: Option<[u32; 3]>,
@@ -188,7 +161,7 @@ fn factors(
     let mut rows: Vec<(f32, usize, &Row)> = Vec::new();
     for (shape, near) in nearest(of, problem, without).into_iter().enumerate() {
         let like = |row: &Row| points.iter().take(PROBES).map(|at| alike(at, &row.point)).fold(0.0, f32::max);
-        rows.extend(near.rows().iter().map(|row| (like(row), shape, row)));
+        rows.extend(of.rows(near).iter().map(|row| (like(row), shape, row)));
     }
     // The sort is stable, so the choice among equals is always the same.
     rows.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -309,7 +282,7 @@ mod tests {
             let request = |problem| Request::packed(types, [cute_rs::atom::Major::K; 2], problem);
             let any = request(GemmProblem { m: 64, n: 64, k: 64 });
             let of = known::correcting(&any, &machine).expect("its records");
-            for shape in of.shapes.iter().filter(|shape| shape.compares()) {
+            for shape in of.shapes.iter().filter(|shape| shape.compares) {
                 let [m, n, k] = shape.extents;
                 let problem = GemmProblem { m, n, k };
                 let request = request(problem);

@@ -12,8 +12,6 @@ use crate::gemm::AnyGemm;
 use crate::operands::Layouts;
 use crate::problem::{Call, GemmProblem};
 use crate::products::GroupedProblem;
-#[cfg(feature = "records")]
-use crate::spec::KernelSpec;
 use crate::summation::Summation;
 use crate::types::Types;
 
@@ -299,33 +297,4 @@ impl<'a> Request<'a> {
 
 fn number(shapes: &[GemmProblem]) -> u32 {
     u32::try_from(shapes.len()).unwrap_or(u32::MAX)
-}
-
-/// Why no kernel has the types, directions, form and epilogue of a request; `None` if some do.
-#[cfg(feature = "records")]
-pub(crate) fn impossible(request: &Request<'_>) -> Option<String> {
-    let mut spec = KernelSpec { form: request.call.products.form(), ..KernelSpec::DEFAULT };
-    let types = request.stored();
-    let Types { a, b, d, scaled, weights, sparse } = types;
-    let multiplied = collective::MmaKind::fastest(a, b).and_then(|multiply| multiply.atom(a, b));
-    let Some(multiplied) = multiplied else { return Some(Format::NO_PRODUCT.to_owned()) };
-    for (i, operand) in spec.mainloop.operands.iter_mut().enumerate() {
-        (operand.format, operand.major) = ([a, b][i], request.majors[i]);
-        (operand.scaled, operand.weights, operand.sparse) = (scaled[i], weights[i], sparse[i]);
-    }
-    if types.is_scaled() || types.has_weights() || types.has_sparse() {
-        spec.mainloop.arrivals = collective::Arrivals::Warp;
-    }
-    if weights[1].is_some() || sparse[1] {
-        // They are the kernel's A.
-        spec.mainloop.operands.swap(0, 1);
-        spec.store.transposed = true;
-    }
-    spec.mainloop.atom = multiplied.taking(spec.mainloop.operands[0]);
-    spec.store.format = d;
-    // The least that any kernel needs.
-    (spec.mainloop.tile, spec.mainloop.consumers) = ([64, 64, 128 / a.bytes()], 1);
-    spec.store.way = collective::StorePath::Direct;
-    spec.epilogue = request.fusion.map_or(spec.epilogue, crate::spec::EpilogueKind::Fused);
-    spec.plan().err().map(|error| error.to_string())
 }

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use collective::{
-    Arrivals, CachePolicy, EpilogueSpec, Form, Formula, MainloopNeeds, MainloopSpec, MmaKind, Plan, Producer,
-    Roles, StorePath, StoreSpec, TileLayout,
+    Arrivals, CachePolicy, EpilogueSpec, Form, Format, Formula, MainloopNeeds, MainloopSpec, MmaKind, Plan,
+    Producer, Roles, StorePath, StoreSpec, TileLayout,
 };
 use cute_rs::atom::{Major, SwizzleMode};
 use scheduler::{
@@ -220,12 +220,25 @@ impl Space {
 
     /// For a space that leaves tensor copies out: a kernel with tensor copies, which says why.
     pub(super) fn left_out(self) -> Option<Entry> {
-        let mut spec = self.base().filter(|_| self.copied)?;
-        let swapped = self.types.weights[1].is_some() || self.types.sparse[1];
-        swap(&mut spec, swapped);
+        Entry::of(self.smallest().filter(|_| self.copied)?)
+    }
+
+    /// Why no kernel has the types, directions, form and epilogue; `None` if some do.
+    #[cfg(feature = "records")]
+    pub(super) fn impossible(self) -> Option<String> {
+        match self.smallest() {
+            None => Some(Format::NO_PRODUCT.to_owned()),
+            Some(spec) => spec.plan().err().map(|error| error.to_string()),
+        }
+    }
+
+    /// The kernel that needs the least, legal or not; `None` if nothing multiplies the operands.
+    fn smallest(self) -> Option<KernelSpec> {
+        let mut spec = self.base()?;
+        swap(&mut spec, self.types.weights[1].is_some() || self.types.sparse[1]);
         (spec.mainloop.tile, spec.mainloop.consumers) = ([64, 64, DEPTHS[0] / self.types.a.bytes()], 1);
         spec.store.way = StorePath::Direct;
-        Entry::of(spec)
+        Some(spec)
     }
 
     fn every(self) -> Entries {

@@ -1,14 +1,11 @@
-//! A spec as the Rust type to paste into a program.
+//! A spec as the Rust type to paste into a program. Types of forms, roles, cache policies and reductions have the names of their values.
 
 use collective::{
-    AccumulatorType, Arrivals, CachePolicy, Form, Format, MainloopSpec, MmaKind, Producer, Roles, StorePath,
-    TileLayout, WeightsSpec,
+    AccumulatorType, Arrivals, CachePolicy, Form, Format, MainloopSpec, MmaKind, OperandSpec, Producer,
+    Roles, StorePath, TileLayout, WeightsSpec,
 };
 use cute_rs::atom::{Major, SwizzleMode};
-use scheduler::{
-    Clustered, DivideSpec, Drawn, Narrowed, RasterSpec, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk,
-    Whole,
-};
+use scheduler::{Clustered, DivideSpec, Narrowed, RasterSpec, SchedulerSpec, Streamed, Tailed};
 
 use super::{EpilogueKind, KernelSpec};
 
@@ -16,42 +13,29 @@ impl KernelSpec {
     /// The kernel's type as Rust source, with the names that `kernel`, `collective`, `scheduler`, `half` and
     /// `typenum` export. It is what [`Gemm`](crate::Gemm) takes.
     pub fn rust_type(&self) -> String {
-        let roles =
-            format!("{}, {}, {}", mainloop(&self.mainloop), self.epilogue_type(), schedule(self.scheduler));
-        let composed = format!("Composed<{roles}>");
-        match self.form {
-            Form::Single => composed,
-            Form::Batched => format!("Batched<{composed}>"),
-            Form::GroupedContiguous => format!("GroupedContiguous<{composed}>"),
-            Form::GroupedMasked => format!("GroupedMasked<{composed}>"),
-            Form::KGrouped => format!("KGrouped<{composed}>"),
-            Form::PointerArray => format!("PointerArray<{composed}>"),
-        }
+        let roles = [mainloop(&self.mainloop), self.epilogue_type(), schedule(self.scheduler)];
+        let composed = format!("Composed<{}>", roles.join(", "));
+        if self.form == Form::Single { composed } else { format!("{:?}<{composed}>", self.form) }
     }
 
     fn epilogue_type(&self) -> String {
-        let format = self.store.format.rust_type();
-        let way = match self.store.way {
-            StorePath::Direct => "DirectStore".to_owned(),
-            StorePath::Tma { buffers } => {
-                match (atom(self.store.layout, Major::K, self.store.format), buffers) {
-                    (None, 2) => "TmaStore".to_owned(),
-                    (None, _) => format!("TmaStore<U{buffers}>"),
-                    (Some(atom), _) => format!("TmaStore<U{buffers}, {atom}>"),
-                }
-            }
+        let (format, layout) =
+            (self.store.format.rust_type(), atom(self.store.layout, Major::K, self.store.format));
+        let buffers = match self.store.way {
+            StorePath::Direct => String::new(),
+            StorePath::Tma { buffers } => number(buffers),
         };
-        let store = if self.store.transposed { format!("Transposed<{way}>") } else { way };
-        match (self.epilogue, self.store.way) {
-            (EpilogueKind::Linear, _) => format!("LinearCombination<{format}, {store}>"),
-            (EpilogueKind::Sourced, StorePath::Tma { buffers }) => {
-                match atom(self.store.layout, Major::K, self.store.format) {
-                    None => format!("SourcedCombination<{format}, U{buffers}>"),
-                    Some(atom) => format!("SourcedCombination<{format}, U{buffers}, {atom}>"),
-                }
+        let store = match self.store.way {
+            StorePath::Direct => "DirectStore".to_owned(),
+            StorePath::Tma { .. } => generic("TmaStore", &[(&buffers, "U2"), (&layout, "")]),
+        };
+        let store = if self.store.transposed { format!("Transposed<{store}>") } else { store };
+        match self.epilogue {
+            EpilogueKind::Linear => format!("LinearCombination<{format}, {store}>"),
+            EpilogueKind::Sourced => {
+                generic("SourcedCombination", &[(format, ""), (&buffers, ""), (&layout, "")])
             }
-            (EpilogueKind::Sourced, StorePath::Direct) => format!("SourcedCombination<{format}>"),
-            (EpilogueKind::Fused(fusion), _) => {
+            EpilogueKind::Fused(fusion) => {
                 let tree = fusion.lowered(self.mainloop.operands[0].format).rust_type();
                 format!("TreeEpilogue<{format}, {store}, {tree}>")
             }
@@ -59,48 +43,48 @@ impl KernelSpec {
     }
 }
 
-/// The layout atom of a tile as Rust; `None` for the default.
-fn atom(layout: TileLayout, major: Major, format: Format) -> Option<String> {
-    let TileLayout::Slabs(mode) = layout else { return None };
+/// A type with its arguments, without the last ones that are the default.
+fn generic(name: &str, arguments: &[(&str, &str)]) -> String {
+    let given = arguments.iter().rposition(|(argument, usual)| argument != usual).map_or(0, |last| last + 1);
+    let given: Vec<&str> = arguments[..given].iter().map(|(argument, _)| *argument).collect();
+    if given.is_empty() { name.to_owned() } else { format!("{name}<{}>", given.join(", ")) }
+}
+
+/// A number's type.
+fn number(number: u32) -> String {
+    format!("U{number}")
+}
+
+/// The layout atom of a tile as Rust; empty for the default.
+fn atom(layout: TileLayout, major: Major, format: Format) -> String {
+    let TileLayout::Slabs(mode) = layout else { return String::new() };
     let (bits, width) = (mode.byte_swizzle().bits, mode.elements(format.bits()));
     let base = SwizzleMode::B128.swizzle(format.bits()).base;
     let rows = match major {
         Major::K => format!("RowMajor<(U8, U{width})>"),
         Major::Mn => format!("ColumnMajor<(U{width}, U8)>"),
     };
-    Some(format!("Swizzled<Sw<U{bits}, U{base}, U3>, {rows}>"))
+    format!("Swizzled<Sw<U{bits}, U{base}, U3>, {rows}>")
+}
+
+fn operand(OperandSpec { format, major, layout, scaled, weights, sparse, cache, .. }: OperandSpec) -> String {
+    let name = if major == Major::K { "KMajor" } else { "MnMajor" };
+    let mut matrix = generic(name, &[(format.rust_type(), ""), (&atom(layout, major, format), "")]);
+    if scaled > 0 {
+        matrix = format!("BlockScaled<{matrix}, U{scaled}>");
+    }
+    if let Some(WeightsSpec { code, group, zeros }) = weights {
+        let code = code.rust_type();
+        let code = if zeros { format!("ZeroPoints<{code}>") } else { code.to_owned() };
+        matrix = format!("Quantized<{matrix}, {code}, U{group}>");
+    }
+    if sparse {
+        matrix = format!("Sparse<{matrix}>");
+    }
+    if cache == CachePolicy::Normal { matrix } else { format!("{cache:?}<{matrix}>") }
 }
 
 fn mainloop(spec: &MainloopSpec) -> String {
-    let [a, b] = spec.operands.map(|operand| {
-        let format = operand.format.rust_type();
-        let name = match operand.major {
-            Major::K => "KMajor",
-            Major::Mn => "MnMajor",
-        };
-        let matrix = match atom(operand.layout, operand.major, operand.format) {
-            None => format!("{name}<{format}>"),
-            Some(atom) => format!("{name}<{format}, {atom}>"),
-        };
-        let matrix = match operand.scaled {
-            0 => matrix,
-            rows => format!("BlockScaled<{matrix}, U{rows}>"),
-        };
-        let matrix = match operand.weights {
-            None => matrix,
-            Some(WeightsSpec { code, group, zeros }) => {
-                let code = code.rust_type();
-                let code = if zeros { format!("ZeroPoints<{code}>") } else { code.to_owned() };
-                format!("Quantized<{matrix}, {code}, U{group}>")
-            }
-        };
-        let matrix = if operand.sparse { format!("Sparse<{matrix}>") } else { matrix };
-        match operand.cache {
-            CachePolicy::Normal => matrix,
-            CachePolicy::EvictFirst => format!("EvictFirst<{matrix}>"),
-            CachePolicy::EvictLast => format!("EvictLast<{matrix}>"),
-        }
-    });
     let name = match (spec.atom.types.multiply(), spec.producer) {
         (MmaKind::Wgmma, Producer::Thread) => "TmaWgmma",
         (MmaKind::Wgmma, Producer::Warpgroup) => "CopyWgmma",
@@ -110,43 +94,33 @@ fn mainloop(spec: &MainloopSpec) -> String {
     let [m, n, k] = spec.tile;
     let tile = format!("Tile<U{m}, U{n}, U{k}>");
     let tile = if spec.step > 0 { format!("Fitted<{tile}, U{}>", spec.step) } else { tile };
-    let half = matches!(spec.atom.sums(), AccumulatorType::F16);
-    let sums = match (spec.atom.promote, half) {
-        (0, false) => None,
-        (0, true) => Some("InHalf".to_owned()),
-        (every, false) => Some(format!("Promoted<U{every}>")),
-        (every, true) => Some(format!("InHalf<Promoted<U{every}>>")),
+    let mut sums = match spec.atom.promote {
+        0 => String::new(),
+        every => format!("Promoted<U{every}>"),
     };
-    let sums = match (spec.waves, sums) {
-        (1, sums) => sums,
-        (waves, None) => Some(format!("InWaves<U{waves}>")),
-        (waves, Some(sums)) => Some(format!("InWaves<U{waves}, {sums}>")),
-    };
-    let sums = sums.map_or_else(String::new, |sums| format!(", {sums}"));
-    format!("{name}<Operands<{a}, {b}{sums}>, {tile}, {}>", roles(spec))
+    if spec.atom.sums() == AccumulatorType::F16 {
+        sums = generic("InHalf", &[(&sums, "")]);
+    }
+    if spec.waves > 1 {
+        sums = generic("InWaves", &[(&number(spec.waves), ""), (&sums, "")]);
+    }
+    let [a, b] = spec.operands.map(operand);
+    let operands = generic("Operands", &[(&a, ""), (&b, ""), (&sums, "")]);
+    format!("{name}<{operands}, {tile}, {}>", roles(spec))
 }
 
 fn roles(spec: &MainloopSpec) -> String {
-    let stages = spec.stages.map_or_else(|| "AsManyAsFit".to_owned(), |stages| format!("U{stages}"));
+    let stages = spec.stages.map_or_else(|| "AsManyAsFit".to_owned(), number);
     let stages = match spec.arrivals {
         Arrivals::Warpgroup => stages,
-        Arrivals::Warp => format!("EachWarp<{stages}>"),
-        Arrivals::Thread => format!("EachThread<{stages}>"),
+        each => format!("Each{each:?}<{stages}>"),
     };
-    let ([m, n], consumers) = (spec.cluster, spec.consumers);
-    let usual = stages == "AsManyAsFit";
-    let name = match spec.roles {
-        Roles::Cooperative => "Cooperative",
-        Roles::Pingpong => "Pingpong",
-        Roles::Unspecialised => {
-            let stages = if usual { String::new() } else { format!(", {stages}") };
-            return format!("Unspecialised<U{consumers}{stages}>");
-        }
-    };
-    match (usual, [m, n] == [1, 1]) {
-        (true, true) => format!("{name}<U{consumers}>"),
-        (true, false) => format!("{name}<U{consumers}, Cluster<U{m}, U{n}>>"),
-        (false, _) => format!("{name}<U{consumers}, Cluster<U{m}, U{n}>, {stages}>"),
+    let ([m, n], consumers) = (spec.cluster, number(spec.consumers));
+    let (consumers, stages) = ((consumers.as_str(), ""), (stages.as_str(), "AsManyAsFit"));
+    let cluster = format!("Cluster<U{m}, U{n}>");
+    match spec.roles {
+        Roles::Unspecialised => generic("Unspecialised", &[consumers, stages]),
+        roles => generic(&format!("{roles:?}"), &[consumers, (&cluster, "Cluster<U1, U1>"), stages]),
     }
 }
 
@@ -163,38 +137,23 @@ fn raster(raster: RasterSpec) -> String {
 fn schedule(spec: SchedulerSpec) -> String {
     let order = raster(spec.raster());
     match spec {
-        SchedulerSpec::OneTile(Whole { .. }) => format!("OneTile<{order}>"),
-        SchedulerSpec::Persistent(Walk { .. }) => format!("Persistent<{order}>"),
-        SchedulerSpec::Dynamic(Drawn { .. }) => format!("Dynamic<{order}>"),
-        SchedulerSpec::DividedTail(Tailed { parts: 3, least: 16, .. }) => format!("DividedTail<{order}>"),
+        SchedulerSpec::OneTile(_) => format!("OneTile<{order}>"),
+        SchedulerSpec::Persistent(_) => format!("Persistent<{order}>"),
+        SchedulerSpec::Dynamic(_) => format!("Dynamic<{order}>"),
         SchedulerSpec::DividedTail(Tailed { parts, least, .. }) => {
-            format!("DividedTail<{order}, U{parts}, U{least}>")
+            generic("DividedTail", &[(&order, ""), (&number(parts), "U3"), (&number(least), "U16")])
         }
         SchedulerSpec::ClusterK(Clustered { parts, .. }) => format!("ClusterK<{order}, U{parts}>"),
         SchedulerSpec::NarrowTail(Narrowed { parts, .. }) => format!("NarrowTail<{order}, U{parts}>"),
         SchedulerSpec::StreamK(Streamed { reduction, divide, least, .. }) => {
-            let reduction = match reduction {
-                ReductionKind::Ordered => "Ordered",
-                ReductionKind::Atomic => "Atomic",
-                ReductionKind::Separate => "Separate",
-                ReductionKind::Clustered => "Clustered",
+            let (reduction, least) = (format!("{reduction:?}"), number(least));
+            let least = (least.as_str(), "U4");
+            let divide = match divide {
+                DivideSpec::Remainder => generic("Remainder", &[least]),
+                DivideSpec::EveryTile(parts) => generic("EveryTile", &[(&number(parts), ""), least]),
+                DivideSpec::Heuristic { gain } => generic("Heuristic", &[(&number(gain), "U28"), least]),
             };
-            let least = if least == 4 { None } else { Some(format!("U{least}")) };
-            let (name, number) = match divide {
-                DivideSpec::Remainder => ("Remainder", None),
-                DivideSpec::EveryTile(parts) => ("EveryTile", Some(parts)),
-                DivideSpec::HEURISTIC if least.is_none() => ("Heuristic", None),
-                DivideSpec::Heuristic { gain } => ("Heuristic", Some(gain)),
-            };
-            let numbers: Vec<String> =
-                number.map(|number| format!("U{number}")).into_iter().chain(least).collect();
-            let divide =
-                if numbers.is_empty() { name.to_owned() } else { format!("{name}<{}>", numbers.join(", ")) };
-            match (reduction, divide.as_str()) {
-                ("Ordered", "Heuristic") => format!("StreamK<{order}>"),
-                (_, "Heuristic") => format!("StreamK<{order}, {reduction}>"),
-                _ => format!("StreamK<{order}, {reduction}, {divide}>"),
-            }
+            generic("StreamK", &[(&order, ""), (&reduction, "Ordered"), (&divide, "Heuristic")])
         }
     }
 }
