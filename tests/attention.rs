@@ -3,11 +3,11 @@
 use emulator::Schedule;
 use falchion::attention::{
     Alibi, Attention, AttentionCall, AttentionProblem, AttentionRequest, AttentionSpec, Causal, Chunked,
-    Count, HeadsRef, Mask, Pages, Scope, Scores, SoftCap, Window, consistent,
+    Count, HeadsRef, Mask, Packed, Pages, Scope, Scores, SoftCap, Window, consistent,
 };
 use falchion::collective::Real;
 use falchion::kernel::{Card, Family, Kernel, Machine};
-use falchion::prelude::Emulator;
+use falchion::prelude::{Emulator, Engine};
 use falchion::verify::attention::{Case, Checked, Layout, Values};
 
 /// A case of one sequence and one head.
@@ -109,7 +109,7 @@ fn schedules() {
 fn specs() {
     for text in [
         "",
-        "format=f16 output=f32 d=192x128 tile=192x64 stages=3 mask=causal softcap=on alibi=on sinks=on lengths=packed pages=32 pack=4 parts=on lazy=on store=direct turns=off overlap=on",
+        "format=f16 output=f32 d=192x128 tile=192x64 stages=3 mask=causal softcap=on alibi=on sinks=on lengths=packed pages=32 pack=4 parts=6 lazy=on store=direct turns=off overlap=on",
     ] {
         let spec: AttentionSpec = text.parse().expect("a spec");
         assert_eq!(spec.to_string(), text);
@@ -370,9 +370,10 @@ fn pages_of_keys() {
         ("d=128 tile=128x128 pages=64 format=f16", Layout::HeadsFirst),
         ("d=96 tile=64x48 pages=16 store=direct mask=causal", Layout::Gaps),
         ("d=192x128 tile=64x64 pages=32 pack=2", Layout::LengthFirst),
-        ("d=64 tile=64x64 pages=32 pack=4 parts=on store=direct output=f32", Layout::LengthFirst),
+        ("d=64 tile=64x64 pages=32 pack=4 parts=3", Layout::LengthFirst),
+        ("d=64 tile=64x32 pages=32 pack=4 part=64 mask=causal", Layout::HeadsFirst),
         ("d=64 tile=64x64 pages=64 lengths=packed mask=causal", Layout::LengthFirst),
-        ("d=64 tile=64x32 pages=64 lengths=packed pack=2 parts=on store=direct output=f32", Layout::Gaps),
+        ("d=64 tile=64x32 pages=64 lengths=packed pack=2 parts=5 output=f32", Layout::Gaps),
     ] {
         let kernel = kernel(spec);
         let AttentionSpec { head: [d, _], pack, .. } = kernel.plan().spec;
@@ -380,7 +381,6 @@ fn pages_of_keys() {
         let of = |lengths: Vec<[u32; 2]>, queries, keys, spare| Case {
             lengths: Some(lengths),
             layout,
-            parts: 3,
             spare,
             counts: counts.clone(),
             ..of_heads(case(queries, keys, d), 1, [2 * pack, 2])
@@ -445,33 +445,82 @@ fn pages_that_are_not_there() {
     uploaded.free(&mut engine).expect("memory");
 }
 
-/// Keys in parts, and their merge: also more parts than blocks, masks, sinks, lengths that differ and rows without keys.
+/// Keys in parts, which the last CTA of a tile merges: also more parts than blocks, parts at fixed keys, masks, sinks, lengths that differ and
+/// rows without keys. The workspace is as it was after each launch.
 #[test]
 fn parts_of_keys() {
     for (spec, layout) in [
-        ("d=64 tile=64x64 pack=4 parts=on store=direct output=f32", Layout::HeadsFirst),
-        ("d=64 tile=128x64 parts=on store=direct output=f32 mask=causal sinks=on overlap=on", Layout::Gaps),
-        ("d=96 tile=64x32 format=f16 parts=on store=direct output=f32 mask=window", Layout::LengthFirst),
-        (
-            "d=64 tile=64x64 pack=4 parts=on store=direct output=f32 lengths=packed mask=causal",
-            Layout::LengthFirst,
-        ),
+        ("d=64 tile=64x64 pack=4 parts=5", Layout::HeadsFirst),
+        ("d=64 tile=128x64 parts=3 mask=causal sinks=on overlap=on", Layout::Gaps),
+        ("d=96 tile=64x32 format=f16 output=f32 parts=7 mask=window", Layout::LengthFirst),
+        ("d=64 tile=64x64 pack=4 parts=2 lengths=packed mask=causal", Layout::LengthFirst),
+        ("d=64 tile=64x32 pack=4 part=64 lengths=packed mask=causal", Layout::LengthFirst),
+        ("d=128 tile=128x64 part=128", Layout::Gaps),
+        ("d=64 tile=64x32 part=96 mask=window sinks=on", Layout::HeadsFirst),
     ] {
         let kernel = kernel(spec);
         let counts = if spec.contains("window") { vec![90, 0] } else { Vec::new() };
-        for (lengths, parts) in [([1, 600], 5), ([70, 130], 3), ([3, 64], 7), ([5, 0], 2), ([1, 300], 1)] {
+        for lengths in [[1, 600], [70, 130], [5, 0]] {
             let d = kernel.plan().spec.head[0];
             let case = of_heads(case(lengths[0], lengths[1], d), 2, [8, 2]);
             let differ = vec![lengths, [0, 9], [2, 200], [lengths[0], 1]];
             let lengths = spec.contains("packed").then_some(differ);
-            let case = Case { lengths, layout, parts, counts: counts.clone(), ..case };
+            let case = Case { lengths, layout, counts: counts.clone(), ..case };
             for schedule in Schedule::sweep(1) {
                 run(spec, &kernel, &case, schedule);
             }
         }
     }
-    let refused = "parts=on".parse().and_then(Attention::new).expect_err("16 bits").to_string();
-    assert!(refused.contains("f32 with store=direct, for parts=on"), "{refused}");
+    for (text, words) in [
+        ("parts=0", "the number of parts is 0"),
+        ("parts=2000", "the number of parts is 2000"),
+        ("part=100", "the number of keys of a part is 100, a multiple of the number of keys per block"),
+        ("parts=some", "`parts=some`: a number of parts"),
+    ] {
+        let refused = text.parse::<AttentionSpec>().and_then(Attention::new);
+        let error = refused.map(|_| ()).expect_err(text).to_string();
+        assert!(error.contains(words), "{text}: {error}");
+    }
+}
+
+/// A sequence has the same bits in any batch, if its keys are divided at fixed ones: alone, or among others, whatever their lengths are.
+#[test]
+fn parts_at_fixed_keys_have_the_same_bits_in_every_batch() {
+    let mut engine = Emulator::new().with_multiprocessors(3);
+    let mut random = fastrand::Rng::with_seed(7);
+    // (tokens, heads, d) in bf16: numbers from 1 to 2, of both signs.
+    let mut tensor = |tokens: usize, heads: usize| {
+        let bits = (0..tokens * heads * 64).map(|_| 0x3f80 | random.u16(..) & 0x807f);
+        engine.upload(&bits.flat_map(u16::to_le_bytes).collect::<Vec<_>>()).expect("memory")
+    };
+    let [q, k, v] = [tensor(3, 8), tensor(900, 2), tensor(900, 2)];
+    let mut run = |spec: &str, keys: &[u32]| {
+        let kernel = kernel(spec);
+        let sums = |counts: &[u32]| {
+            let sum = |sum: &mut u32, count: &u32| Some(core::mem::replace(sum, *sum + count));
+            counts.iter().chain([&0]).scan(0, sum).collect::<Vec<_>>()
+        };
+        let begins = [sums(&vec![1; keys.len()]), sums(keys)];
+        let tables = begins.clone().map(|table| {
+            engine.upload(&table.into_iter().flat_map(u32::to_le_bytes).collect::<Vec<_>>()).expect("memory")
+        });
+        let rows = begins.map(|table| table[keys.len()]);
+        let most = keys.iter().copied().max().unwrap_or(0);
+        let problem =
+            AttentionProblem { heads: [8, 2], ..AttentionProblem::new(keys.len() as u32, 8, [1, most], 64) };
+        let at = |of: falchion::kernel::Buffer, heads| HeadsRef::length_first(of.address, [heads, 0, 64]);
+        let o = engine.allocate(3 * 8 * 64 * 2).expect("memory");
+        let packed = Packed { begins: tables.map(|table| table.address), rows };
+        let mut call =
+            AttentionCall { packed, ..AttentionCall::new(problem, [at(q, 8), at(k, 2), at(v, 2)], at(o, 8)) };
+        call.workspace = engine.workspace(kernel.workspace(&call)).expect("memory");
+        kernel.run(&mut engine, &call).expect("a launch");
+        engine.read(o).expect("O")[..8 * 64 * 2].to_vec()
+    };
+    let spec = "d=64 tile=64x32 pack=4 part=64 lengths=packed";
+    let alone = run(spec, &[250]);
+    assert!(alone == run(spec, &[250, 500, 3]), "other bits in a batch");
+    assert!(alone != run("d=64 tile=64x32 pack=4 part=96 lengths=packed", &[250]), "bits that cannot differ");
 }
 
 /// The model's times next to those that an H100 took (580.159.04, bursts of 10 ms): within a tenth of the geometric mean of their

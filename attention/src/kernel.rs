@@ -4,17 +4,16 @@ use std::sync::Arc;
 
 use collective::{Batch, Bounded, Format, Matrix, MatrixRef, OperandTile};
 use kernel::operands::{Contents, Extents, Memory, Visit};
-use kernel::{Kernel, Launch, LaunchError, MatrixRule, Program, StrideRule};
+use kernel::{Kernel, Launch, LaunchError, MatrixRule, Program, StrideRule, WorkspaceRef};
 use ptx::abi::{Argument, Grid, TensorMap};
 use ptx::{Function, VerifyError};
 
 use crate::emit;
 use crate::masks::of_spec;
-use crate::merge::check_parts;
 use crate::plan::{AttentionError, AttentionPlan};
 use crate::problem::{AttentionCall, AttentionProblem, HeadsRef, Packed, Pages};
 use crate::scores::{AnyScores, Scope, Scores, any};
-use crate::spec::{AttentionSpec, Lengths};
+use crate::spec::{AttentionSpec, Lengths, Parts};
 
 /// Extents are below this.
 const LIMIT: u32 = 1 << 31;
@@ -129,12 +128,20 @@ impl Attention {
     pub fn name(&self) -> String {
         let AttentionSpec { format, head: [d, dv], tile: [rows, keys], .. } = self.plan.spec;
         let heads = if d == dv { d.to_string() } else { format!("{d}x{dv}") };
-        let AttentionSpec { sinks, lengths, pages, pack, .. } = self.plan.spec;
+        let AttentionSpec { sinks, lengths, pages, pack, parts, .. } = self.plan.spec;
         let sinks = if sinks { "_sinks" } else { "" };
         let packed = if lengths == Lengths::Packed { "_packed" } else { "" };
         let pages = pages.map_or_else(String::new, |page| format!("_pages{page}"));
         let pack = if pack > 1 { format!("_pack{pack}") } else { String::new() };
-        format!("attention_{format}_{heads}_{rows}x{keys}_{}{sinks}{packed}{pages}{pack}", self.scores.name())
+        let parts = match parts {
+            Parts::One => String::new(),
+            Parts::Count(_) => "_parts".to_owned(),
+            Parts::Keys(keys) => format!("_part{keys}"),
+        };
+        format!(
+            "attention_{format}_{heads}_{rows}x{keys}_{}{sinks}{packed}{pages}{pack}{parts}",
+            self.scores.name()
+        )
     }
 
     /// Whether query `row` sees key `key`, on the host.
@@ -146,6 +153,45 @@ impl Attention {
     /// result's, bound those of the device.
     pub fn score(&self, of: &Scope<'_, i64>, place: [i64; 2], x: Bounded) -> Bounded {
         self.scores.host_score(of, place, x)
+    }
+
+    /// Bytes of workspace that a call needs; 0 if keys are not divided.
+    pub fn workspace(&self, call: &AttentionCall) -> u64 {
+        self.divided(call, 0).map_or(0, |divided| divided.bytes)
+    }
+
+    /// How the keys of a call are divided, with the workspace at an address.
+    fn divided(&self, call: &AttentionCall, workspace: u64) -> Option<Divided> {
+        let AttentionProblem { batch, heads: [heads, _], queries, keys, .. } = call.problem;
+        let AttentionSpec { parts, head: [_, dv], tile: [rows, _], lengths, pack, .. } = self.plan.spec;
+        let count = match parts {
+            Parts::One => return None,
+            Parts::Count(count) => count,
+            Parts::Keys(part) => keys.div_ceil(part).max(1),
+        };
+        let per_tile = rows / pack;
+        let (all, across) = match lengths {
+            Lengths::Equal => (
+                u64::from(batch) * u64::from(queries),
+                u64::from(batch) * u64::from(queries.div_ceil(per_tile)),
+            ),
+            Lengths::Packed => {
+                (call.packed.rows[0].into(), u64::from(call.packed.rows[0] / per_tile) + u64::from(batch))
+            }
+        };
+        let rows = u64::from(heads).saturating_mul(all);
+        let counters = across
+            .saturating_mul(u64::from(heads / pack))
+            .saturating_mul((rows_of_counters(&self.plan)).into());
+        let sums = counters.saturating_mul(4).next_multiple_of(256);
+        let outputs = rows.saturating_mul(u64::from(count) * 4).next_multiple_of(256).saturating_add(sums);
+        let bytes = rows.saturating_mul(u64::from(count) * u64::from(dv) * 4).saturating_add(outputs);
+        Some(Divided {
+            count,
+            rows,
+            addresses: [0, sums, outputs].map(|offset| workspace.wrapping_add(offset)),
+            bytes,
+        })
     }
 
     /// Heads whose tiles are mixed. If later queries see more keys, these are the fewest heads whose tiles fill their
@@ -164,6 +210,23 @@ impl Attention {
         let most = all.min((4 * ctas).div_ceil(across).max(4));
         (1..=most).min_by_key(|&heads| idle(heads)).unwrap_or(1)
     }
+}
+
+/// How the keys of a call are divided.
+struct Divided {
+    /// Most parts of a tile.
+    count: u32,
+    /// Rows of O.
+    rows: u64,
+    /// Addresses of the counters, the log-sum-exps of parts, and their O.
+    addresses: [u64; 3],
+    /// Bytes of the workspace.
+    bytes: u64,
+}
+
+/// Number of counters per tile: one per consumer warp.
+fn rows_of_counters(plan: &AttentionPlan) -> u32 {
+    plan.cta.consumers * 4
 }
 
 /// Checks a problem.
@@ -289,7 +352,7 @@ impl Kernel<AttentionCall> for Attention {
     }
 
     fn launch(&self, call: &AttentionCall, slots: u32) -> Result<Option<Launch>, LaunchError> {
-        let AttentionCall { problem, q, k, v, o, log_sum_exp, packed, pages, parts, sinks, .. } = *call;
+        let AttentionCall { problem, q, k, v, o, log_sum_exp, packed, pages, sinks, .. } = *call;
         let AttentionCall { counts, reals, .. } = call;
         check_problem(&problem)?;
         let (heads, pack) = (problem.heads, self.plan.spec.pack);
@@ -347,17 +410,17 @@ impl Kernel<AttentionCall> for Attention {
                 return Err(LaunchError::Address { name, address, alignment: 4 });
             }
         }
-        check_parts(&parts)?;
-        let divided = plan.spec.parts;
-        if !divided && parts.count != 1 {
-            return refused(format!(
-                "there are {} parts of keys, a kernel with parts=on was needed",
-                parts.count
-            ));
+        let WorkspaceRef { address, bytes } = call.workspace.unwrap_or(WorkspaceRef { address: 0, bytes: 0 });
+        let divided = self.divided(call, address);
+        if let Some(Divided { bytes: needed, .. }) = divided {
+            if bytes < needed {
+                return Err(LaunchError::Workspace { bytes, needed });
+            }
+            if !address.is_multiple_of(16) {
+                return Err(LaunchError::Address { name: "the workspace", address, alignment: 16 });
+            }
         }
-        if divided && log_sum_exp == 0 {
-            return Err(LaunchError::Null { name: "the log-sum-exp" });
-        }
+        let parts = divided.as_ref().map_or(1, |divided| divided.count);
         if plan.spec.sinks && sinks == 0 {
             return Err(LaunchError::Null { name: "the sinks" });
         }
@@ -367,14 +430,14 @@ impl Kernel<AttentionCall> for Attention {
         } else {
             queries.div_ceil(queries_per_tile).into()
         };
-        let of_parts = u128::from(heads / pack) * u128::from(parts.count);
+        let of_parts = u128::from(heads / pack) * u128::from(parts);
         let tiles = u128::from(across) * of_parts * u128::from(sequences);
         let Some(tiles) = u32::try_from(tiles).ok().filter(|&tiles| tiles < LIMIT) else {
             let (m, n) = (across.into(), of_parts * u128::from(sequences));
             return Err(LaunchError::TooManyTiles { m, n, most: LIMIT - 1 });
         };
         // As many as tiles at most.
-        let across = tiles / (heads / pack) / parts.count / sequences;
+        let across = tiles / (heads / pack) / parts / sequences;
         let factor = if self.scores.changes() { 1.0 } else { scale };
         let rows =
             |most: u32, all: u32| Rows { most: if all == 0 { 1 } else { most }, all: differ.then_some(all) };
@@ -433,11 +496,11 @@ impl Kernel<AttentionCall> for Attention {
             arguments.push(if keys == 0 { u32::MAX } else { caches }.into());
         }
         let (ctas, heads, share) = (slots.min(tiles).max(1), heads / pack, heads / shared / pack);
-        if divided {
-            let rows = u64::from(sequences) * u64::from(heads * pack) * u64::from(all_queries);
-            arguments.extend([parts.count.into(), Argument::from(parts.stride * 4), rows.into()]);
+        if let Some(Divided { count, rows, addresses, .. }) = divided {
+            arguments.extend([count.into(), Argument::from(rows)]);
+            arguments.extend(addresses.map(Argument::from));
         }
-        let section = self.section([sequences, heads * parts.count, share * parts.count], across, ctas);
+        let section = self.section([sequences, heads * parts, share * parts], across, ctas);
         arguments.extend([queries, keys, heads, share, tiles, across, section].map(Argument::from));
         arguments.extend([scale, factor * core::f32::consts::LOG2_E, factor].map(Argument::from));
         arguments.extend(counts.iter().map(|count| Argument::from(count.cast_unsigned())));
@@ -445,10 +508,30 @@ impl Kernel<AttentionCall> for Attention {
         Ok(Some(Launch { grid: Grid { ctas: [ctas, 1, 1] }, arguments }))
     }
 
+    fn workspace(&self, call: &AttentionCall, _slots: u32) -> u64 {
+        Self::workspace(self, call)
+    }
+
+    fn lend_workspace(&self, call: &mut AttentionCall, workspace: Option<WorkspaceRef>) {
+        call.workspace = workspace;
+    }
+
     fn visit(&self, call: &mut AttentionCall, visit: &mut dyn Visit) {
         let AttentionSpec { format, output, head: [d, dv], .. } = self.plan.spec;
-        let AttentionCall { problem, q, k, v, o, log_sum_exp, packed, pages, parts, sinks, counts, reals } =
-            call;
+        let AttentionCall {
+            problem,
+            q,
+            k,
+            v,
+            o,
+            log_sum_exp,
+            packed,
+            pages,
+            workspace,
+            sinks,
+            counts,
+            reals,
+        } = call;
         let AttentionProblem { batch, heads: [heads, shared], queries, keys, scale } = problem;
         let differ = self.plan.spec.lengths == Lengths::Packed;
         let [all_queries, all_keys] = if differ { packed.rows } else { [*queries, *keys] };
@@ -480,10 +563,7 @@ impl Kernel<AttentionCall> for Attention {
             ("O", o, with(extents, dv), Contents::Output(output)),
         ] {
             let (writes, format) = (name == "O", if name == "O" { output } else { format });
-            let of_parts =
-                if name == "O" { u64::from(parts.count.saturating_sub(1)) * parts.stride } else { 0 };
-            let reach = of.reach(extents);
-            let extents = Extents::line(format.bits(), if reach > 0 { reach + of_parts } else { 0 });
+            let extents = Extents::line(format.bits(), of.reach(extents));
             visit.memory(Memory { name, address: &mut of.address, extents, contents, writes });
             [&mut of.row, &mut of.head, &mut of.batch].into_iter().for_each(|length| visit.length(length));
         }
@@ -508,15 +588,19 @@ impl Kernel<AttentionCall> for Attention {
         visit.count(&mut pages.count);
         let given = *log_sum_exp != 0;
         visit.form(given.into());
-        let rows = extents.map(u64::from).into_iter().product::<u64>() * u64::from(parts.count);
-        visit.count(&mut parts.count);
-        visit.length(&mut parts.stride);
+        let rows = extents.map(u64::from).into_iter().product::<u64>();
         let extents = Extents::line(32, if given { rows } else { 0 });
         let (name, contents) = ("the log-sum-exp", Contents::Output(Format::F32));
         visit.memory(Memory { name, address: log_sum_exp, extents, contents, writes: true });
         let extents = Extents::line(32, if self.plan.spec.sinks { heads_read.into() } else { 0 });
         let (name, contents) = ("the sinks", Contents::Source(Format::F32));
         visit.memory(Memory { name, address: sinks, extents, contents, writes: false });
+        visit.form(workspace.is_some().into());
+        if let Some(WorkspaceRef { address, bytes }) = workspace {
+            let (extents, contents) = (Extents::line(8, if some { *bytes } else { 0 }), Contents::Workspace);
+            visit.memory(Memory { name: "the workspace", address, extents, contents, writes: true });
+            visit.length(bytes);
+        }
         for count in counts {
             let mut bits = count.cast_unsigned();
             visit.count(&mut bits);

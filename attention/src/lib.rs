@@ -28,7 +28,6 @@ mod emit;
 mod family;
 mod kernel;
 mod masks;
-mod merge;
 mod plan;
 mod problem;
 mod scores;
@@ -39,8 +38,7 @@ pub use count::Count;
 #[cfg(feature = "records")]
 pub use family::AttentionRequest;
 pub use masks::{Alibi, Causal, Chunked, Full, SoftCap, Window};
-pub use merge::{Merge, MergeCall, Parts};
 pub use plan::{AttentionError, AttentionPlan};
 pub use problem::{AttentionCall, AttentionProblem, HeadsRef, Packed, Pages};
 pub use scores::{Scope, Scores, consistent};
-pub use spec::{AttentionSpec, Lengths, Mask, OutputStore};
+pub use spec::{AttentionSpec, Lengths, Mask, OutputStore, Parts};

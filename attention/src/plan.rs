@@ -8,7 +8,7 @@ use cute_rs::atom::Major;
 use kernel::KernelSpec;
 use ptx::Target;
 
-use crate::spec::{AttentionSpec, OutputStore};
+use crate::spec::{AttentionSpec, OutputStore, Parts};
 
 /// Why a spec is no kernel. Each error names the field, its value and what was needed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -120,12 +120,10 @@ impl AttentionPlan {
         let Some(types) = sixteen_bits(format) else {
             return Err(AttentionError::Format { field: "format", format, needed: "bf16 or f16" });
         };
-        if !(same(output, format) || same(output, Format::F32) && matches!(spec.store, OutputStore::Direct)) {
-            let needed = "the format of Q, K and V, or f32 with store=direct,";
-            return Err(AttentionError::Format { field: "output", format: output, needed });
-        }
-        if spec.parts && !same(output, Format::F32) {
-            let needed = "f32 with store=direct, for parts=on,";
+        let divided = !matches!(spec.parts, Parts::One);
+        let direct = divided || matches!(spec.store, OutputStore::Direct);
+        if !(same(output, format) || same(output, Format::F32) && direct) {
+            let needed = "the format of Q, K and V, or f32 with store=direct or parts,";
             return Err(AttentionError::Format { field: "output", format: output, needed });
         }
         if !matches!(d, 64 | 96 | 128 | 192 | 256) {
@@ -140,6 +138,19 @@ impl AttentionPlan {
         }
         if keys < 16 || keys > 256 || !keys.is_multiple_of(16) {
             return Err(number("the number of keys per block", keys, "a multiple of 16 from 16 to 256"));
+        }
+        match spec.parts {
+            Parts::Count(count) if count < 2 || count > 1024 => {
+                return Err(number("the number of parts", count, "1 to 1024"));
+            }
+            Parts::Keys(part) if part == 0 || !part.is_multiple_of(keys) => {
+                return Err(number(
+                    "the number of keys of a part",
+                    part,
+                    "a multiple of the number of keys per block",
+                ));
+            }
+            _ => {}
         }
         if let Some(page) = spec.pages {
             if !matches!(page, 16 | 32 | 64 | 128 | 256) {
@@ -174,6 +185,7 @@ impl AttentionPlan {
             ));
         };
         let output_tile = match spec.store {
+            _ if divided => None,
             OutputStore::Direct => None,
             OutputStore::Tma => {
                 match OperandTile::new(format, Major::K, [64, dv], TileLayout::Slabs(q.swizzle())) {
@@ -186,7 +198,7 @@ impl AttentionPlan {
         // The pages of a block are looked up together. One consumer leaves registers for that.
         let producer = match (consumers, spec.pages) {
             (3, _) => 32,
-            (1, Some(_)) => 56,
+            (1, Some(_)) => 96,
             // More would be taken from consumers.
             (2, Some(page)) if page < 64 => 40,
             _ => 24,
@@ -244,7 +256,7 @@ impl AttentionPlan {
                 shared_bytes,
                 cluster: 1,
                 peers: Peers::Apart,
-                overlaps: false,
+                overlaps: divided,
                 turns: spec.turns && consumers > 1,
             },
             tiles: [q, k, v],

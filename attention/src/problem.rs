@@ -1,6 +1,6 @@
 //! What a launch computes: lengths and heads, and where Q, K, V and O are.
 
-use crate::merge::Parts;
+use kernel::WorkspaceRef;
 
 /// The extents of a launch.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -141,9 +141,10 @@ pub struct AttentionCall {
     pub packed: Packed,
     /// The cache, if the spec has pages.
     pub pages: Pages,
-    /// Into how many parts keys are divided, if the spec has `parts=on`. O, and the log-sum-exp, which is needed, are then
-    /// those of the first part; the log-sum-exp of the next part follows.
-    pub parts: Parts,
+    /// Where the results of parts of keys are until they are merged, if the spec has parts:
+    /// [`Attention::workspace`](crate::Attention::workspace) bytes, zero at first. Launches leave it as they need it; those that
+    /// run at the same time need one each.
+    pub workspace: Option<WorkspaceRef>,
     /// Device address of the sink of each query head, `f32`, if the spec has sinks.
     pub sinks: u64,
     /// The values of [`Scores::COUNTS`](crate::Scores::COUNTS).
@@ -167,7 +168,7 @@ impl AttentionCall {
             log_sum_exp: 0,
             packed: NONE,
             pages: NO_PAGES,
-            parts: Parts { count: 1, stride: 0 },
+            workspace: None,
             sinks: 0,
             counts: Vec::new(),
             reals: Vec::new(),

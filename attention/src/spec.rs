@@ -41,6 +41,18 @@ pub enum Lengths {
     Packed,
 }
 
+/// Whether the keys of a tile are divided into parts. Each has a CTA of its own; the last one that is ready merges all, in
+/// their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Parts {
+    /// They are not.
+    One,
+    /// Into this number of parts, of about the same number of blocks of keys: as many as fill the card.
+    Count(u32),
+    /// Into parts of this number of keys, a multiple of a block: at the same keys in every batch and cache.
+    Keys(u32),
+}
+
 /// An attention kernel as plain data. Its text ([`Display`](fmt::Display), [`FromStr`]) names what differs from
 /// the [default](Self::DEFAULT).
 ///
@@ -80,9 +92,9 @@ pub struct AttentionSpec {
     /// Number of heads of Q that are rows of one tile: 1, or all that share a head of K and V. A tile of 64 rows then
     /// has `64 / pack` queries. More than 1 pays if there are few queries.
     pub pack: u32,
-    /// Whether the keys of a tile are divided into parts, which have a tile each, and whose results
-    /// [`Merge`](crate::Merge) merges. For few queries and many keys. O must be stored directly in `f32`.
-    pub parts: bool,
+    /// Whether the keys of a tile are divided into parts: for few queries and many keys. O may be in `f32`; how it is stored is
+    /// not chosen.
+    pub parts: Parts,
     /// Whether O is rescaled only when a larger score would make weights exceed 2^8.
     pub lazy: bool,
     /// How O is stored.
@@ -109,7 +121,7 @@ impl AttentionSpec {
         lengths: Lengths::Equal,
         pages: None,
         pack: 1,
-        parts: false,
+        parts: Parts::One,
         lazy: false,
         store: OutputStore::Tma,
         turns: true,
@@ -158,6 +170,16 @@ impl OutputStore {
     }
 }
 
+impl Parts {
+    fn text(self) -> String {
+        match self {
+            Self::One => "parts=1".to_owned(),
+            Self::Count(count) => format!("parts={count}"),
+            Self::Keys(keys) => format!("part={keys}"),
+        }
+    }
+}
+
 impl fmt::Display for AttentionSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
@@ -194,7 +216,7 @@ impl fmt::Display for AttentionSpec {
             (lengths != Lengths::Equal, "lengths=packed".to_owned()),
             (pages.is_some(), format!("pages={}", pages.unwrap_or_default())),
             (pack != 1, format!("pack={pack}")),
-            (parts, "parts=on".to_owned()),
+            (parts != Parts::One, parts.text()),
             (lazy, "lazy=on".to_owned()),
             (store != Self::DEFAULT.store, format!("store={}", store.name())),
             (!turns, "turns=off".to_owned()),
@@ -254,6 +276,11 @@ impl FromStr for AttentionSpec {
                 }
                 "pages" => spec.pages = Some(value.parse().map_err(|_| refused("a number of keys"))?),
                 "pack" => spec.pack = value.parse().map_err(|_| refused("a number of heads"))?,
+                "parts" => {
+                    let count = value.parse().map_err(|_| refused("a number of parts"))?;
+                    spec.parts = if count == 1 { Parts::One } else { Parts::Count(count) };
+                }
+                "part" => spec.parts = Parts::Keys(value.parse().map_err(|_| refused("a number of keys"))?),
                 "store" => {
                     let ways = [OutputStore::Tma, OutputStore::Direct];
                     let named = ways.into_iter().find(|store| store.name() == value);
@@ -264,13 +291,12 @@ impl FromStr for AttentionSpec {
                         "softcap" => &mut spec.soft_cap,
                         "alibi" => &mut spec.alibi,
                         "sinks" => &mut spec.sinks,
-                        "parts" => &mut spec.parts,
                         "lazy" => &mut spec.lazy,
                         "turns" => &mut spec.turns,
                         "overlap" => &mut spec.overlap,
                         _ => {
                             return Err(refused(
-                                "one of the keys format, output, d, tile, stages, mask, softcap, alibi, sinks, lengths, pages, pack, parts, lazy, store, turns, overlap",
+                                "one of the keys format, output, d, tile, stages, mask, softcap, alibi, sinks, lengths, pages, pack, parts, part, lazy, store, turns, overlap",
                             ));
                         }
                     };

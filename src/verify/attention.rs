@@ -20,8 +20,7 @@ mod tensor;
 use std::time::Duration;
 
 use attention::{
-    Attention, AttentionCall, AttentionProblem, AttentionSpec, HeadsRef, Lengths, Merge, MergeCall, Packed,
-    Pages, Parts, Scope,
+    Attention, AttentionCall, AttentionProblem, AttentionSpec, Lengths, Packed, Pages, Parts, Scope,
 };
 use collective::Bounded;
 use kernel::{Buffer, Engine, EngineError, Kernel};
@@ -60,8 +59,6 @@ pub struct Case {
     pub lengths: Option<Vec<[u32; 2]>>,
     /// Pages of the cache that nobody uses, if the kernel has pages. All that is in the cache and no sequence's is NaN.
     pub spare: u32,
-    /// Parts into which keys are divided, if the kernel has `parts=on`. O is then what [`Merge`] makes of them.
-    pub parts: u32,
     /// How all tensors lie in memory.
     pub layout: Layout,
     /// What Q and K contain.
@@ -136,8 +133,7 @@ pub struct Uploaded<'a> {
     kernel: &'a Attention,
     /// Q, K, V and O.
     tensors: [Tensor; 4],
-    buffers: [Buffer; 12],
-    merge: Option<(Merge, MergeCall)>,
+    buffers: Vec<Buffer>,
     sinks: Vec<f32>,
     sequences: Vec<Sequence>,
     /// The pages of each sequence.
@@ -213,7 +209,6 @@ impl Case {
             problem,
             lengths: None,
             spare: 3,
-            parts: 1,
             layout,
             values,
             counts: Vec::new(),
@@ -229,11 +224,13 @@ impl Case {
     /// The first wrong result, or why the engine could not run it.
     pub fn check(&self, engine: &mut dyn Engine, kernel: &Attention) -> Result<Checked, AttentionFault> {
         let uploaded = self.upload(engine, kernel)?;
-        let time = kernel.run(engine, &uploaded.call).and_then(|time| {
-            if let Some((merge, call)) = &uploaded.merge {
-                merge.run(engine, call)?;
+        // Twice: the second launch finds the workspace as the first one has left it.
+        let time = kernel.run(engine, &uploaded.call).and_then(|time| match uploaded.call.workspace {
+            Some(_) => {
+                uploaded.clear(engine)?;
+                kernel.run(engine, &uploaded.call)
             }
-            Ok(time)
+            None => Ok(time),
         });
         let checked = time.map_err(AttentionFault::from).and_then(|time| {
             let checked = uploaded.compare(engine)?;
@@ -263,7 +260,7 @@ impl Case {
             }
         };
         let [heads, shared] = problem.heads;
-        let output = named(if spec.parts { spec.format } else { spec.output });
+        let output = named(spec.output);
         let of_keys = match spec.pages {
             Some(page) => [in_cache, shared, page],
             None => [batch, shared, keys],
@@ -300,9 +297,7 @@ impl Case {
         let entries: Vec<u32> = pages.iter().flat_map(padded).collect();
         let key_lengths: Vec<u32> = sequences.iter().map(|of| of.rows[1]).collect();
         let words = |numbers: &[u32]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>();
-        let parts = if spec.parts { self.parts } else { 0 };
-        let rows_of_parts = o.rows() * parts as usize + 1;
-        let buffers = [
+        let mut buffers = vec![
             engine.upload(&q.bytes)?,
             engine.upload(&k.bytes)?,
             engine.upload(&v.bytes)?,
@@ -311,8 +306,6 @@ impl Case {
             engine.upload(&sinks.iter().flat_map(|sink| sink.to_le_bytes()).collect::<Vec<_>>())?,
             engine.upload(&table(0))?,
             engine.upload(&table(1))?,
-            engine.upload(&[0xff; 4].repeat(rows_of_parts * spec.head[1] as usize))?,
-            engine.upload(&[0xff; 4].repeat(rows_of_parts))?,
             engine.upload(&words(&key_lengths))?,
             engine.upload(&words(&entries))?,
         ];
@@ -329,18 +322,12 @@ impl Case {
             call.packed = Packed { begins: [buffers[6].address, buffers[7].address], rows: [queries, keys] };
         }
         if spec.pages.is_some() {
-            let [lengths, table] = [buffers[10].address, buffers[11].address];
+            let [lengths, table] = [buffers[8].address, buffers[9].address];
             call.pages = Pages { lengths, table, each, count: in_cache };
         }
-        let mut merge = None;
-        if let Some(kernel) = Merge::new(spec.format, spec.head[1]).ok().filter(|_| spec.parts) {
-            let stride = tensors[3].rows() as u64 * u64::from(spec.head[1]);
-            call.parts = Parts { count: parts, stride };
-            call.o = HeadsRef::heads_first(buffers[8].address, [heads, queries, spec.head[1]]);
-            call.log_sum_exp = buffers[9].address;
-            merge = Some((kernel, MergeCall::of(&call, o, buffers[4].address)));
-        }
-        Ok(Uploaded { case: self, kernel, tensors, buffers, sinks, sequences, pages, merge, call })
+        call.workspace = engine.workspace(kernel.workspace(&call))?;
+        buffers.extend(call.workspace.map(|workspace| workspace.buffer()));
+        Ok(Uploaded { case: self, kernel, tensors, buffers, sinks, sequences, pages, call })
     }
 
     /// Q, K and V, for the extents of Q and of K: sequences or pages, heads, and rows.
@@ -412,6 +399,13 @@ impl Keys<'_> {
 }
 
 impl Uploaded<'_> {
+    /// Makes O and the log-sum-exp NaN again.
+    fn clear(&self, engine: &mut dyn Engine) -> Result<(), EngineError> {
+        let [_, _, _, o] = &self.tensors;
+        engine.write(self.buffers[3], &o.bytes)?;
+        engine.write(self.buffers[4], &[0xff; 4].repeat(o.rows() + 8))
+    }
+
     /// Compares what a launch of the call has written.
     ///
     /// # Errors
@@ -474,7 +468,7 @@ impl Uploaded<'_> {
         let keys_of = Keys { spec: &spec, pages: &self.pages, extents: [pages, shared_heads, rows] };
         let query = q.values(index);
         let (mut row, mut values) = (Row::new(q.format, spec.tile[1]), Vec::new());
-        if spec.parts {
+        if spec.parts != Parts::One {
             row.merge();
         }
         if spec.sinks {

@@ -60,6 +60,7 @@ impl<'f> Kernel<'_, 'f> {
                 consumer.release.arrive(v.empty);
                 of.softmax.finish(self, tile.get(), statistics, consumer.thread);
                 store.store(tile.get(), of.q.stage());
+                self.merge(tile.get(), consumer);
             };
             of.first(tile.get());
             f.loop_(|| {

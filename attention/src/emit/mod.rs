@@ -1,6 +1,7 @@
 //! The emitter: it writes the program of a kernel.
 
 mod consumer;
+mod merge;
 mod pages;
 pub(crate) mod softmax;
 mod store;
@@ -10,6 +11,7 @@ use collective::skeleton::Cta;
 use collective::{Arrivals, Consumer, Origin, TensorCopy};
 use ptx::{Builder, Special, Value, Var};
 
+use self::merge::{Part, Parts};
 use self::pages::Pages;
 use crate::plan::AttentionPlan;
 use crate::scores::{AnyScores, DeviceScope, Scope};
@@ -27,8 +29,7 @@ struct Parameters<'f> {
     most: [Value<'f, u32>; 2],
     packed: Option<Lengths<'f>>,
     pages: Option<Pages<'f>>,
-    /// Parts of keys, the bytes from one part's O to the next one, and the rows of a part.
-    parts: Option<(Value<'f, u32>, [Value<'f, u64>; 2])>,
+    parts: Option<Parts<'f>>,
     /// Heads of tiles: those of Q, or groups of these that are rows of one tile.
     heads: Value<'f, u32>,
     /// Heads of tiles per head of K and V.
@@ -90,7 +91,7 @@ struct QueryTile<'f> {
     lengths: [Value<'f, u32>; 2],
     before: [Value<'f, u32>; 2],
     /// The part of its keys, if these are divided.
-    part: Option<Value<'f, u32>>,
+    part: Option<Part<'f>>,
     /// Whether there is such a tile; `None` if there always is.
     exists: Option<Value<'f, bool>>,
     /// Whether sequences have lengths of their own.
@@ -181,7 +182,7 @@ impl<'f> CurrentTile<'f> {
         let QueryTile { row, head, batch, blocks, whole, lengths, before, .. } = self.of;
         let ([row, head, batch], blocks, whole) =
             ([row, head, batch].map(&mut next), blocks.map(&mut next), whole.map(&mut next));
-        let part = self.of.part.map(&mut next);
+        let part = self.of.part.map(|part| Part::of(part.numbers().map(&mut next)));
         let (lengths, before) = (lengths.map(&mut next), before.map(&mut next));
         QueryTile { part, row, head, batch, blocks, whole, lengths, before, ..self.of }
     }
@@ -192,6 +193,7 @@ impl<'f> QueryTile<'f> {
     fn numbers(&self) -> impl Iterator<Item = Value<'f, u32>> {
         let Self { row, head, batch, blocks, whole, part, lengths, before, differs, .. } = *self;
         let of_sequence = differs.then_some([lengths, before]).into_iter().flatten().flatten();
+        let part = part.map(|part| part.numbers()).into_iter().flatten();
         [row, head, batch].into_iter().chain(blocks).chain(whole).chain(part).chain(of_sequence)
     }
 }
@@ -245,8 +247,7 @@ impl<'f> Parameters<'f> {
             Lengths { queries, keys, batch: f.param("batch") }
         });
         let pages = plan.spec.pages.map(|page| Pages::declare(f, page));
-        let parts = || (f.param("parts"), ["o_part", "part_rows"].map(|name| f.number(name)));
-        let parts = plan.spec.parts.then(parts);
+        let parts = (plan.spec.parts != crate::spec::Parts::One).then(|| Parts::declare(f));
         let [queries, keys, heads, share, tiles, across, section] =
             ["queries", "keys", "heads", "share", "tiles", "across", "section"].map(|name| f.param(name));
         let [scale, to_log2, to_ln] = ["scale", "to_log2", "to_ln"].map(|name| f.param(name));
@@ -322,8 +323,9 @@ impl<'f> Kernel<'_, 'f> {
         let (within, first) = (index - before * of_section, before * section);
         let together = (tiles / across - first).min(section);
         let (tile, head) = (within / together, first + within % together);
-        let part = parts.map(|(count, _)| head % count);
-        let head = parts.map_or(head, |(count, _)| head / count);
+        let number = parts.map(|parts| head % parts.most);
+        let head = parts.map_or(head, |parts| head / parts.most);
+        let part = number.map(|number| Part { number, count: number, counter: head * across + tile });
         let queries = self.queries_per_tile();
         let Some(lengths) = packed else {
             let tile = if grows { across - 1 - tile } else { tile };
@@ -390,15 +392,14 @@ impl<'f> Kernel<'_, 'f> {
         // Without keys, a block that tensor copies fill with zeros, of which nothing is seen.
         let (some, beyond) = (begin.less_than(end), keys.max(1).div_ceil(block));
         let blocks = [blocks[0].where_or(some, beyond), blocks[1].where_or(some, beyond + 1)];
-        let blocks = match (tile.part, self.parameters.parts) {
-            (Some(part), Some((parts, _))) => {
-                let each = (blocks[1] - blocks[0] + parts - 1) / parts;
-                let begin = (blocks[0] + part * each).min(blocks[1]);
-                let end = (begin + each).min(blocks[1]);
-                let some = begin.less_than(end);
-                [begin.where_or(some, beyond), end.where_or(some, beyond + 1)]
+        let (blocks, tile) = match (tile.part, self.parameters.parts) {
+            (Some(part), Some(parts)) => {
+                let (blocks, part) = parts.of_tile(part, blocks, &self.plan.spec);
+                let exists = part.number.less_than(part.count);
+                let exists = tile.exists.map_or(exists, |there| there & exists);
+                (blocks, QueryTile { part: Some(part), exists: Some(exists), ..tile })
             }
-            _ => blocks,
+            _ => (blocks, tile),
         };
         let all = self.scores.seen_by_all(&scope, ends);
         let from_first = all[0].known_bits() == Some(0);

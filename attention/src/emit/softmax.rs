@@ -184,8 +184,7 @@ impl<'f> Softmax<'f> {
         thread: Value<'f, u32>,
     ) {
         let f = self.f;
-        let super::Parameters { most, packed, parts, heads, log_sum_exp, sinks, to_log2, to_ln, .. } =
-            kernel.parameters;
+        let super::Parameters { parts, log_sum_exp, sinks, to_log2, to_ln, .. } = kernel.parameters;
         let places = self.rows.iter().map(|row| kernel.query(&unit, self.first[0] + row.offset));
         let places: Vec<_> = places.collect();
         let total = |(row, &[_, head]): (&Statistics<'f>, &[Value<'f, u32>; 2])| {
@@ -198,7 +197,7 @@ impl<'f> Softmax<'f> {
                 (f.load_global::<f32>(sinks + head.mul_wide(4u32), 0) * LOG2_E, row.most * to_log2);
             // The sink is one of the first part's scores.
             let none = f.constant(f32::NEG_INFINITY);
-            let sink = unit.part.map_or(sink, |part| sink.where_or(part.equals(0), none));
+            let sink = unit.part.map_or(sink, |part| sink.where_or(part.number.equals(0), none));
             let most = Real::max(before, sink);
             let base = f.constant(0.0).where_or(most.equals(f32::NEG_INFINITY), most);
             let kept = exp2(before - base);
@@ -211,21 +210,21 @@ impl<'f> Softmax<'f> {
             if sinks.is_some() { inverse * total.kept } else { inverse }
         };
         self.rescale(&totals.iter().map(factor).collect::<Vec<_>>());
-        let speaks = (thread % 4).equals(0) & log_sum_exp.differs_from(0);
+        let speaks = (thread % 4).equals(0);
+        let speaks = if parts.is_some() { speaks } else { speaks & log_sum_exp.differs_from(0) };
         f.if_(speaks, || {
             for (&[at, head], &Total { sum, most: base, .. }) in places.iter().zip(&totals) {
                 f.if_(at.less_than(unit.lengths[0]), || {
                     let value = Fast::ln(sum) + base;
                     let value = f.constant(f32::NEG_INFINITY).where_or(sum.equals(0.0), value);
-                    let before = match packed {
-                        None => (unit.batch * (heads * kernel.plan.spec.pack) + head).mul_wide(most[0]),
-                        Some(lengths) => head.mul_wide(lengths.queries.rows) + unit.before[0].cast::<u64>(),
+                    let before = kernel.rows_before(&unit, head);
+                    let (sums, before) = match (unit.part, parts) {
+                        (Some(part), Some(parts)) => {
+                            (parts.sums, before + part.number.cast::<u64>() * parts.rows)
+                        }
+                        _ => (log_sum_exp, before),
                     };
-                    let before = match (unit.part, parts) {
-                        (Some(part), Some((_, [_, rows]))) => before + part.cast::<u64>() * rows,
-                        _ => before,
-                    };
-                    f.store_global(log_sum_exp + (before + at.cast::<u64>()) * 4, 0, [value]);
+                    f.store_global(sums + (before + at.cast::<u64>()) * 4, 0, [value]);
                 });
             }
         });

@@ -5,6 +5,7 @@ use collective::{Consumer, CtaPlan, Format, Fragment, FragmentRow, OperandTile, 
 use cute_rs::atom::smem;
 use ptx::{ProxySpace, Value, Var};
 
+use super::merge::{Part, Parts};
 use super::{Kernel, Output, QueryTile};
 
 /// A consumer's part of O.
@@ -42,7 +43,10 @@ impl<'a, 'f> Store<'a, 'f> {
             }
             (Output::Direct { address, strides, pairs }, _) => {
                 self.consumer.release.arrive(q.empty);
-                self.direct(format, (address, strides, pairs), unit, &rows);
+                match (unit.part, self.kernel.parameters.parts) {
+                    (Some(part), Some(parts)) => self.part((part, parts), unit, &rows),
+                    _ => self.direct(format, (address, strides, pairs), unit, &rows),
+                }
             }
             (Output::Tma(_), None) => self.kernel.f.refuse("a plan with O's tensor map has O's tile"),
         }
@@ -122,6 +126,21 @@ impl<'a, 'f> Store<'a, 'f> {
         });
     }
 
+    /// O of a part, in the workspace.
+    fn part(&self, (part, parts): (Part<'f>, Parts<'f>), unit: QueryTile<'f>, rows: &[FragmentRow<'f, f32>]) {
+        let f = self.kernel.f;
+        for row in rows {
+            let [at, head] = self.kernel.query(&unit, row.row);
+            f.if_(at.less_than(unit.lengths[0]), || {
+                let line = self.kernel.rows_before(&unit, head) + at.cast::<u64>();
+                let base = parts.output(part.number, line, self.kernel.plan) + row.column.mul_wide(4u32);
+                for pair in &row.pairs {
+                    f.store_global(base, (pair.column * 4).cast_signed(), pair.values);
+                }
+            });
+        }
+    }
+
     fn direct(
         &self,
         format: Format,
@@ -140,10 +159,6 @@ impl<'a, 'f> Store<'a, 'f> {
                 let before = match self.kernel.parameters.packed {
                     None => unit.batch.cast::<u64>() * sequence,
                     Some(_) => unit.before[0].cast::<u64>() * stride,
-                };
-                let before = match (unit.part, self.kernel.parameters.parts) {
-                    (Some(part), Some((_, [of_part, _]))) => before + part.cast::<u64>() * of_part,
-                    _ => before,
                 };
                 let first = address + before + head.cast::<u64>() * head_stride;
                 let base = first + at.cast::<u64>() * stride + row.column.mul_wide(format.bytes());
