@@ -50,7 +50,7 @@ fn run(remove: Option<Remove<'_>>) -> Result<(), Failure> {
         writeln!(out, "{VARIABLE} is empty: no kernels and no records are kept")?;
         return match remove {
             None => Ok(()),
-            Some(_) => Err(Failure::usage(format!("{VARIABLE} is empty: set it to the folder, or unset it"))),
+            Some(_) => Err(usage!("{VARIABLE} is empty: set it to the folder, or unset it")),
         };
     };
     let Some(remove) = remove else { return show(out, &cache) };
@@ -72,7 +72,7 @@ fn limit(given: &Given) -> Result<Limit, Failure> {
     match (given.get("keep"), given.get::<u32>("older-than")) {
         (Some(bytes), _) => Ok(Limit::Bytes(bytes)),
         (None, Some(days)) => Ok(Limit::Age(Duration::from_secs(u64::from(days) * 86_400))),
-        (None, None) => Err(Failure::usage("--keep or --older-than was needed")),
+        (None, None) => Err(usage!("--keep or --older-than was needed")),
     }
 }
 

@@ -30,9 +30,9 @@ pub(crate) const SEVERAL: [&str; 4] = ["batch", "rows", "k-groups", "group"];
 pub(crate) fn max_rows(given: &Given, rows: &[u32]) -> Result<Option<u32>, Failure> {
     let max_rows = given.get("max-rows");
     match rows.iter().max().zip(max_rows) {
-        Some((most, max)) if *most > max => Err(Failure::usage(format!(
-            "--rows has {most}, and --max-rows is {max}: a group has at most --max-rows rows"
-        ))),
+        Some((most, max)) if *most > max => {
+            Err(usage!("--rows has {most}, and --max-rows is {max}: a group has at most --max-rows rows"))
+        }
         _ => Ok(max_rows),
     }
 }
@@ -41,9 +41,7 @@ pub(crate) fn max_rows(given: &Given, rows: &[u32]) -> Result<Option<u32>, Failu
 pub(crate) fn total(option: &str, of: &str, extents: impl Iterator<Item = u32>) -> Result<u32, Failure> {
     let all: u64 = extents.map(u64::from).sum();
     u32::try_from(all).ok().filter(|&all| all > 0 && all <= i32::MAX as u32).ok_or_else(|| {
-        Failure::usage(format!(
-            "{option} has {all}{of} in all; 1 to 2147483647 were needed, in groups of any size"
-        ))
+        usage!("{option} has {all}{of} in all; 1 to 2147483647 were needed, in groups of any size")
     })
 }
 
@@ -113,9 +111,7 @@ impl Launched {
         }
         let ([option, given], [of, is]) =
             ([form, self.form].map(Self::options), [form, self.form].map(Form::words));
-        Err(Failure::usage(format!(
-            "kernel {name} computes {of}, and {given} means {is}: give {option}, or another kernel"
-        )))
+        Err(usage!("kernel {name} computes {of}, and {given} means {is}: give {option}, or another kernel"))
     }
 
     /// The extents of the whole: the rows of all groups, or their K.
@@ -129,9 +125,10 @@ impl Launched {
             Form::KGrouped => ("--k-groups", "along K", sum(&|one| one.k)),
             Form::Single | Form::Batched | Form::PointerArray => return Ok(self.one),
         };
-        let sum = u32::try_from(sum).ok().filter(|&sum| sum <= i32::MAX as u32).ok_or_else(|| {
-            Failure::usage(format!("{flag}: {sum} {what} in all, at most {} are possible", i32::MAX))
-        })?;
+        let sum = u32::try_from(sum)
+            .ok()
+            .filter(|&sum| sum <= i32::MAX as u32)
+            .ok_or_else(|| usage!("{flag}: {sum} {what} in all, at most {} are possible", i32::MAX))?;
         Ok(match self.form {
             Form::KGrouped => GemmProblem { k: sum, ..self.one },
             Form::Single

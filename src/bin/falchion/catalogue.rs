@@ -129,11 +129,11 @@ pub(crate) fn plain(name: &str, instead: impl FnOnce(&str, &str) -> String) -> R
     let entry = find(name)?;
     match FusedGemm::of(entry.clone()) {
         None => Ok(entry),
-        Some(kernel) => Err(Failure::usage(format!(
+        Some(kernel) => Err(usage!(
             "kernel {name} has the fused epilogue {}: {}",
             kernel.fusion.name(),
             instead(&kernel.plain_name(), kernel.fusion.name())
-        ))),
+        )),
     }
 }
 
@@ -143,10 +143,10 @@ pub(crate) fn one_product(entry: &AnyGemm) -> Result<(), Failure> {
         return Ok(()); // one GEMM is a batch of one
     }
     let (option, of) = (Launched::options(entry.form()), entry.form().words());
-    Err(Failure::usage(format!(
+    Err(usage!(
         "kernel {} computes {of}, and one GEMM was asked for: run it with `falchion gemm` and {option}",
         entry.name()
-    )))
+    ))
 }
 
 /// A call that the kernel accepts: rows of its matrices begin at multiples of 16 B.
@@ -168,9 +168,9 @@ fn plan(given: &Given) -> Result<(), Failure> {
         return Ok(explain(out, &find(&name)?)?);
     }
     let missing = |name: &str| {
-        Err(Failure::usage(format!(
+        Err(usage!(
             "--{name} was needed: --m, --n and --k rank the kernels for a shape, and --kernel explains one"
-        )))
+        ))
     };
     let launched = Launched::read(given, missing)?;
     let types = TypeArgs::read(given).types()?;
@@ -224,7 +224,7 @@ fn none(request: &Request<'_>) -> Failure {
     let spec = format!("form={form} layout={layout} {}{epilogue}", words(types));
     match find(&spec) {
         Err(rule) => rule,
-        Ok(_) => Failure::usage(format!("no kernel was found like `{spec}`")),
+        Ok(_) => usage!("no kernel was found like `{spec}`"),
     }
 }
 
@@ -316,11 +316,11 @@ pub(crate) fn multiplied_as_they_lie(types: Types, layout: &str) -> Result<(), F
     if request.k_major(1 << 20).is_empty() {
         return Ok(());
     }
-    Err(Failure::usage(format!(
+    Err(usage!(
         "no kernel multiplies elements of {} bits in directions {layout}: use K-major operands (KMajor, --layout kk), or see `falchion plan --layout \
          {layout}` for the time that transposing them first takes",
         types.a.bits()
-    )))
+    ))
 }
 
 fn explain(out: &mut impl Write, kernel: &AnyGemm) -> io::Result<()> {

@@ -6,6 +6,16 @@ use std::process::ExitCode;
 
 use crate::output;
 
+/// A [`Failure::Usage`] with a message, which is written as for `format!`.
+macro_rules! usage {
+    ($($message:tt)*) => { $crate::failure::Failure::usage(format_args!($($message)*)) };
+}
+
+/// Returns such a failure.
+macro_rules! refuse {
+    ($($message:tt)*) => { return Err(usage!($($message)*)) };
+}
+
 /// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {

@@ -69,10 +69,10 @@ pub(crate) type Problem<K> = (String, <K as Family>::Request<'static>);
 pub(crate) fn problems<K: Reference>(given: &Given) -> Result<Vec<Problem<K>>, Failure> {
     let texts: Vec<String> = given.list("problem");
     if texts.is_empty() {
-        return Err(Failure::usage(format!("--family {} needs --problem", K::NAME)));
+        refuse!("--family {} needs --problem", K::NAME);
     }
     let read = |text: String| {
-        let request = K::request(&text).map_err(|error| Failure::usage(format!("--problem {text}: {error}")));
+        let request = K::request(&text).map_err(|error| usage!("--problem {text}: {error}"));
         request.map(|request| (K::problem(&request).to_string(), request))
     };
     texts.into_iter().map(read).collect()
@@ -83,7 +83,7 @@ pub(crate) fn kernels<K: Family>(texts: &[String]) -> Result<Vec<K>, Failure> {
     let read = |text: &String| {
         let spec = text.parse::<K::Spec>().map_err(|error| error.to_string());
         let kernel = spec.and_then(|spec| K::of_spec(&spec));
-        kernel.map_err(|error| Failure::usage(format!("--kernel {text}: {error}")))
+        kernel.map_err(|error| usage!("--kernel {text}: {error}"))
     };
     texts.iter().map(read).collect()
 }
@@ -94,7 +94,7 @@ pub(crate) fn ranked<K: Family>(
     machine: &Machine,
     most: usize,
 ) -> Result<Vec<Predicted<K>>, Failure> {
-    let about = |error| Failure::usage(format!("--problem {}: {error}", K::problem(request)));
+    let about = |error| usage!("--problem {}: {error}", K::problem(request));
     K::ranked(request, machine, most).map_err(about)
 }
 
@@ -111,7 +111,7 @@ fn kernel<K: Family>(given: &Given) -> Result<Option<K>, Failure> {
 }
 
 fn needed<K: Family>(given: &Given) -> Result<K, Failure> {
-    kernel(given)?.ok_or_else(|| Failure::usage("--kernel was needed: the words of a spec"))
+    kernel(given)?.ok_or_else(|| usage!("--kernel was needed: the words of a spec"))
 }
 
 /// Number of kernels that a ranking shows.
@@ -238,24 +238,24 @@ fn traced<K: Reference>(given: &Given) -> Result<(), Failure> {
     let (clusters, schedule) = (given.value("clusters"), trace::schedule(given));
     given.finish(&format!("--family {}", K::NAME))?;
     let (Some((problem, request)), true) = (problems.pop(), problems.is_empty()) else {
-        return Err(Failure::usage("one --problem is traced"));
+        refuse!("one --problem is traced");
     };
     let operations = K::operations(&request);
     if operations > MOST_OPERATIONS {
-        return Err(Failure::usage(format!(
+        refuse!(
             "--problem {problem} has {operations:.1e} operations, at most {MOST_OPERATIONS:.0e} are traced"
-        )));
+        );
     }
     let kernel = match own {
         Some(kernel) => kernel,
         None => {
             let first = ranked::<K>(&request, machine(), 1)?.pop();
-            first.ok_or_else(|| Failure::usage("no kernel was ranked"))?.kernel
+            first.ok_or_else(|| usage!("no kernel was ranked"))?.kernel
         }
     };
     let traced = family::trace(&kernel, &K::call(&request), (clusters, schedule.0, schedule.1));
     let Some((trace, outcome)) = traced.map_err(Failure::environment)? else {
-        return Err(Failure::usage(format!("--problem {problem} has nothing to compute")));
+        refuse!("--problem {problem} has nothing to compute");
     };
     kept.keep(&trace)?;
     outcome.map_err(Failure::environment)

@@ -113,10 +113,7 @@ fn look_shaped(name: &str, shape: Shape<'_>) -> Result<Found, Failure> {
             safetensor(Path::new(&format!("{stem}.safetensors")), tensor, shape)
         }
         _ if name.ends_with(".npy") => npy(Path::new(name), shape),
-        _ => Err(Failure::usage(format!(
-            "{} is neither FILE.npy nor FILE.safetensors[:TENSOR]",
-            shortened(name)
-        ))),
+        _ => Err(usage!("{} is neither FILE.npy nor FILE.safetensors[:TENSOR]", shortened(name))),
     }
 }
 
@@ -131,7 +128,7 @@ pub(crate) fn has_tensor(name: &str) -> Result<bool, Failure> {
 }
 
 fn unread(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::usage(format!("cannot read {}: {error}", path.display()))
+    usage!("cannot read {}: {error}", path.display())
 }
 
 /// Opens a file for reading, and returns its length. A device or a pipe is refused: it has no length, and
@@ -140,7 +137,7 @@ pub(crate) fn open(path: &Path) -> Result<(File, u64), Failure> {
     let metadata = fs::metadata(path).map_err(|error| unread(path, &error))?;
     if !metadata.is_file() {
         let is = if metadata.is_dir() { "a folder" } else { "a device or a pipe" };
-        return Err(Failure::usage(format!("{} is {is}, a file was needed", path.display())));
+        refuse!("{} is {is}, a file was needed", path.display());
     }
     let file = File::open(path).map_err(|error| unread(path, &error))?;
     Ok((file, metadata.len()))
@@ -159,11 +156,11 @@ pub(crate) fn part(path: &Path, file: &mut File, begin: u64, bytes: u64) -> Resu
     if read.len() as u64 == bytes {
         return Ok(read);
     }
-    Err(Failure::usage(format!(
+    Err(usage!(
         "{} became shorter while it was read: {bytes} B were needed at {begin}, {} B are there",
         path.display(),
         read.len()
-    )))
+    ))
 }
 
 /// The text of a file of at most `most` bytes, which may be a pipe.
@@ -178,9 +175,7 @@ pub(crate) fn text(path: &Path, most: u64) -> io::Result<String> {
 
 fn extents(path: &Path, shape: &[u64]) -> Result<[u32; 2], Failure> {
     let seen = shortened(&format!("{shape:?}"));
-    let bad = |needed: &str| {
-        Err(Failure::usage(format!("{} has shape {seen}, {needed} was needed", path.display())))
-    };
+    let bad = |needed: &str| Err(usage!("{} has shape {seen}, {needed} was needed", path.display()));
     let [rows, columns] = shape else { return bad("a matrix") };
     match (u32::try_from(*rows), u32::try_from(*columns)) {
         (Ok(0), Ok(_)) | (Ok(_), Ok(0)) => bad("a matrix with at least 1 row and 1 column"),
@@ -192,7 +187,7 @@ fn extents(path: &Path, shape: &[u64]) -> Result<[u32; 2], Failure> {
 fn npy(path: &Path, shape: Shape<'_>) -> Result<Found, Failure> {
     let (mut file, length) = open(path)?;
     let header = npy::Header::read(&mut file, length)
-        .map_err(|error| Failure::usage(format!("{} is no .npy file: {error}", path.display())))?;
+        .map_err(|error| usage!("{} is no .npy file: {error}", path.display()))?;
     let [rows, columns] = shape(path, &header.shape)?;
     // `ml_dtypes` writes the full name of its type, and NumPy writes two raw bytes.
     let kind = match header.element.trim_start_matches(['<', '>', '|', '=']) {
@@ -205,26 +200,26 @@ fn npy(path: &Path, shape: Shape<'_>) -> Result<Found, Failure> {
         "float8_e4m3fn" => Kind::Byte(Format::E4m3),
         "float8_e5m2" => Kind::Byte(Format::E5m2),
         "V1" => {
-            return Err(Failure::usage(format!(
+            refuse!(
                 "{} holds elements of type V1, which may be any 8-bit float: a .safetensors file says which",
                 path.display()
-            )));
+            );
         }
         _ => {
-            return Err(Failure::usage(format!(
+            refuse!(
                 "{} holds elements of type {}; f16, bf16 (as V2), f32, f64, i1, u1, float8_e4m3fn or float8_e5m2 was needed",
                 path.display(),
                 shortened(&header.element)
-            )));
+            );
         }
     };
     let needed = u128::from(rows) * u128::from(columns) * kind.bytes() as u128;
     let there = length.saturating_sub(header.bytes);
     let Some(bytes) = u64::try_from(needed).ok().filter(|&needed| needed <= there) else {
-        return Err(Failure::usage(format!(
+        refuse!(
             "{} is truncated: {rows} x {columns} elements are {needed} B, {there} B are there",
             path.display()
-        )));
+        );
     };
     let order = if header.fortran { Order::ColumnMajor } else { Order::RowMajor };
     let (big, begin, path) = (header.element.starts_with('>'), header.bytes, path.to_owned());
@@ -237,9 +232,7 @@ const MOST_HEADER: u64 = 16_000_000;
 
 /// A file's header, and where its tensors begin.
 fn safetensors(path: &Path, file: &mut File, length: u64) -> Result<(Metadata, u64), Failure> {
-    let none = |error: String| {
-        Failure::usage(format!("{} is no .safetensors file: {}", path.display(), shortened(&error)))
-    };
+    let none = |error: String| usage!("{} is no .safetensors file: {}", path.display(), shortened(&error));
     let start = part(path, file, 0, 8.min(length))?;
     let size = start.try_into().map(u64::from_le_bytes);
     let size = size.map_err(|_| none(format!("it has {length} B, a header's length alone has 8")))?;
@@ -267,18 +260,18 @@ fn safetensor(path: &Path, name: Option<&str>, shape: Shape<'_>) -> Result<Found
         (Some(name), _) => name,
         (None, [only]) => only,
         (None, _) => {
-            return Err(Failure::usage(format!(
+            refuse!(
                 "{} holds {} tensors ({list}): name one as {}:NAME",
                 path.display(),
                 names.len(),
                 path.display()
-            )));
+            );
         }
     };
     let shown = shortened(name);
-    let tensor = metadata.info(name).ok_or_else(|| {
-        Failure::usage(format!("{} has no tensor `{shown}`; there are: {list}", path.display()))
-    })?;
+    let tensor = metadata
+        .info(name)
+        .ok_or_else(|| usage!("{} has no tensor `{shown}`; there are: {list}", path.display()))?;
     let found: Vec<u64> = tensor.shape.iter().map(|&extent| extent as u64).collect();
     let [rows, columns] = shape(path, &found)?;
     let kinds = [
@@ -293,11 +286,11 @@ fn safetensor(path: &Path, name: Option<&str>, shape: Shape<'_>) -> Result<Found
         (Dtype::U8, Kind::Byte(Format::U8)),
     ];
     let Some((_, kind)) = kinds.into_iter().find(|(dtype, _)| *dtype == tensor.dtype) else {
-        return Err(Failure::usage(format!(
+        refuse!(
             "tensor `{shown}` of {} holds elements of type {:?}; F16, BF16, F32, F64, I32, F8_E4M3, F8_E5M2, I8 or U8 was needed",
             path.display(),
             tensor.dtype
-        )));
+        );
     };
     // The header has been checked against the shapes and the file's length.
     let (from, to) = tensor.data_offsets;
@@ -364,9 +357,8 @@ impl Matrix {
         for (row, column) in (0..self.rows).flat_map(|row| (0..self.columns).map(move |column| (row, column)))
         {
             let (value, place) = (self.get(row, column), host.index(row, column));
-            host.bits[place] = held(format, value).map_err(|needed| {
-                Failure::usage(format!("{flag} has {value} in row {row}, column {column}: {needed}"))
-            })?;
+            host.bits[place] = held(format, value)
+                .map_err(|needed| usage!("{flag} has {value} in row {row}, column {column}: {needed}"))?;
         }
         Ok(host)
     }

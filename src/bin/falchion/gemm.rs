@@ -223,7 +223,7 @@ impl GemmArgs<'_> {
         with: &str,
     ) -> Result<(), Failure> {
         let kernel = kernel.ok_or_else(|| {
-            Failure::usage(format!("--epilogue is {}, and no kernel of such operands has it", fusion.name()))
+            usage!("--epilogue is {}, and no kernel of such operands has it", fusion.name())
         })?;
         catalogue::one_product(&kernel.gemm)?;
         memory::fused(problem, fusion)?;
@@ -312,24 +312,22 @@ impl GemmArgs<'_> {
         let (wanted, found) = (scaled(entry), scaling.rows());
         let of_blocks = |rows: [u32; 2]| format!("scales of blocks of {} and {} by 128", rows[0], rows[1]);
         if let Some(found) = found.filter(|_| found != wanted) {
-            return Err(Failure::usage(format!(
+            refuse!(
                 "kernel {} has {}, and --scale-a and --scale-b are {}",
                 entry.name(),
                 wanted.map_or_else(|| "no block scales".to_owned(), of_blocks),
                 of_blocks(found)
-            )));
+            );
         }
         let vectors = entry.spec().is_some_and(|spec| spec.fusion() == Some(row_column_scaled()));
         if matches!(scaling, Scaling::Vectors(_)) && !vectors {
-            return Err(Failure::usage(format!(
+            refuse!(
                 "kernel {} has no scales of rows and columns, and --scale-a and --scale-b are some: leave out --kernel",
                 entry.name()
-            )));
+            );
         }
         if vectors && (self.beta() != 0.0 || inputs.c.is_some()) {
-            return Err(Failure::usage(
-                "scales of rows and columns cannot be used with --beta and --c: leave these out",
-            ));
+            refuse!("scales of rows and columns cannot be used with --beta and --c: leave these out");
         }
         // Such operands are copied by tensor copies only, so their leading dimensions are padded.
         let plan = entry.plan();
@@ -372,19 +370,18 @@ impl GemmArgs<'_> {
         let beta = numbers::in_single("--beta", self.beta(), of_d)?;
         let scales = scales.or_else(|| random_scales(entry, inputs.problem, &mut random));
         if let (None, Some(_), Some((spec, _))) = (&weights, &inputs.files, of_few_bits(entry)) {
-            return Err(Failure::usage(format!(
+            refuse!(
                 "kernel {} multiplies weights of {}: name them by --dtype-b, and leave out --kernel",
                 entry.name(),
                 spec.code
-            )));
+            );
         }
         let (a, b, weights) = match (weights, of_few_bits(entry)) {
             (Some(of), Some((_, false))) => (of.matrix(of_a, false), b, Some(of)),
             (Some(of), _) => (a, of.matrix(of_b, true), Some(of)),
             (None, _) if plan.mainloop.is_sparse() && inputs.files.is_some() => {
                 let side = if storage::is_b(entry) { "--b" } else { "--a" };
-                storage::pruned(entry, [&a, &b])
-                    .map_err(|error| Failure::usage(format!("{side}: {error}")))?;
+                storage::pruned(entry, [&a, &b]).map_err(|error| usage!("{side}: {error}"))?;
                 (a, b, None)
             }
             (None, _) => {

@@ -6,6 +6,9 @@
 // The macros panic where standard output cannot be written: see `output`.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+#[macro_use]
+mod failure;
+
 mod bench;
 mod cache;
 mod calibrate;
@@ -13,7 +16,6 @@ mod call;
 mod catalogue;
 mod engine;
 mod explore;
-mod failure;
 mod family;
 mod files;
 mod gemm;

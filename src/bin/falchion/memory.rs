@@ -14,7 +14,7 @@ pub(crate) fn enough(what: &str, needed: u128, lower: &str) -> Result<(), Failur
     let there = available();
     let refused = |there: &str| {
         let needed = bytes(needed as f64);
-        Err(Failure::usage(format!("{what} needs {needed} of memory, {there}: lower {lower}")))
+        Err(usage!("{what} needs {needed} of memory, {there}: lower {lower}"))
     };
     if let Some(there) = there.filter(|&there| u128::from(there) < needed) {
         return refused(&format!("{} are free on this machine", bytes(there as f64)));
@@ -53,11 +53,11 @@ pub(crate) fn drawn(GemmProblem { m, n, .. }: GemmProblem) -> Result<(), Failure
     if u32::try_from(elements).is_ok() {
         return Ok(());
     }
-    Err(Failure::usage(format!(
+    Err(usage!(
         "D has {m} x {n} = {} elements, and a matrix of a fused epilogue up to {elements}; at most {} are possible: lower --m or --n",
         u64::from(m) * u64::from(n),
         u32::MAX
-    )))
+    ))
 }
 
 /// Bytes of a problem's A, B, C and D with 16-bit elements.

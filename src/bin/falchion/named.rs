@@ -10,7 +10,7 @@ pub(crate) fn text(given: &str) -> Result<String, Failure> {
     if !given.contains('=') && !given.trim().is_empty() {
         return Ok(given.trim().to_owned());
     }
-    let spec: KernelSpec = given.parse().map_err(|error| Failure::usage(format!("--kernel: {error}")))?;
+    let spec: KernelSpec = given.parse().map_err(|error| usage!("--kernel: {error}"))?;
     Ok(spec.to_string())
 }
 

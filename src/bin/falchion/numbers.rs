@@ -34,11 +34,11 @@ pub(crate) fn in_single(flag: &str, factor: f64, d: Format) -> Result<f32, Failu
     if f64::from(single) == factor || !matches!(d, Format::F64 | Format::S32) {
         return Ok(single);
     }
-    Err(Failure::usage(format!(
+    Err(usage!(
         "{flag} is {factor}, D is {}, and kernels take factors in f32, which would be {}: a number that f32 holds was needed",
         d.name(),
         f64::from(single)
-    )))
+    ))
 }
 
 /// An extent of a matrix.

@@ -198,13 +198,13 @@ impl Given {
         for row in rows(verb).filter(|row| given.has(row.name)) {
             let other = |name: &&&str| given.has(name);
             if let Some(other) = row.excludes.iter().find(other) {
-                return Err(Failure::usage(format!("{} cannot be used with --{other}", row.flag())));
+                refuse!("{} cannot be used with --{other}", row.flag());
             }
             let needs: Vec<&str> =
                 row.needs.iter().copied().filter(|name| rows(verb).any(|of| of.name == *name)).collect();
             if !needs.is_empty() && !needs.iter().any(|name| given.has(name)) {
                 let needs: Vec<String> = needs.iter().map(|name| format!("--{name}")).collect();
-                return Err(Failure::usage(format!("{} needs {}", row.flag(), needs.join(" or "))));
+                refuse!("{} needs {}", row.flag(), needs.join(" or "));
             }
         }
         Ok(given)
@@ -270,7 +270,7 @@ impl Given {
             return Ok(());
         }
         let words = if left.len() == 1 { "it" } else { "them" };
-        Err(Failure::usage(format!("{} cannot be used with {with}: leave {words} out", left.join(", "))))
+        Err(usage!("{} cannot be used with {with}: leave {words} out", left.join(", ")))
     }
 }
 

@@ -32,9 +32,7 @@ pub(crate) const WRITTEN: [&str; 7] = ["out", "svg", "latex", "json", "csv", "js
 pub(crate) fn redirect(given: &Given) -> Result<(), Failure> {
     let names: Vec<&str> = WRITTEN.into_iter().filter(|name| given.writes_stdout(name)).collect();
     if let [first, second, ..] = names[..] {
-        return Err(Failure::usage(format!(
-            "--{first} and --{second} are both `-`: standard output takes one of them"
-        )));
+        refuse!("--{first} and --{second} are both `-`: standard output takes one of them");
     }
     REDIRECTED.store(!names.is_empty(), Ordering::Relaxed);
     Ok(())

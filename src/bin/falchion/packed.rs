@@ -38,9 +38,9 @@ impl Layer {
         scaling: Scaling,
     ) -> Result<Found, Failure> {
         let Scaling::Number(_) = scaling else {
-            return Err(Failure::usage(
-                "--scale-a has a scale per row or block: with weights in few bits, one number was needed",
-            ));
+            refuse!(
+                "--scale-a has a scale per row or block: with weights in few bits, one number was needed"
+            );
         };
         let (scales, zeros) = (Some(self.scales.clone()), Some(self.zeros.clone()));
         let weights = Some(few_bits.weights(codes, self.group, scales, zeros)?);
@@ -74,27 +74,26 @@ impl Packing {
         fits: &dyn Fn([u32; 2]) -> Result<GemmProblem, Failure>,
     ) -> Result<(GemmProblem, Matrix, Layer), Failure> {
         let no_layer = || {
-            Failure::usage(format!(
+            usage!(
                 "--b is {name}, FILE.safetensors:LAYER was needed for --dtype-b {}: tensors LAYER.qweight, LAYER.qzeros and LAYER.scales are read",
                 self.name()
-            ))
+            )
         };
         let (file, layer) = name.split_once(".safetensors:").ok_or_else(no_layer)?;
         let tensor = |of: &str| format!("{file}.safetensors:{layer}.{of}");
         let look = |of: &str| files::look_any_rank(&tensor(of));
         let words = |of: &str, found: File| -> Result<Vec<u32>, Failure> {
-            let no_words =
-                || Failure::usage(format!("{} holds no 32-bit integers, I32 was needed", tensor(of)));
+            let no_words = || usage!("{} holds no 32-bit integers, I32 was needed", tensor(of));
             found.read()?.words().ok_or_else(no_words)
         };
         let (qweight, qzeros, scales) = (look("qweight")?, look("qzeros")?, look("scales")?);
         let (groups, n) = (scales.rows, scales.columns);
         let wrong = |of: &str, matrix: &File, needed: String| {
             let (rows, columns) = (matrix.rows, matrix.columns);
-            Failure::usage(format!(
+            usage!(
                 "{} is {rows} x {columns}, and LAYER.scales is {groups} x {n}: {needed} was needed",
                 tensor(of)
-            ))
+            )
         };
         // The number of words per row of zero points determines the bits of a code.
         let bits = match self {
@@ -122,7 +121,7 @@ impl Packing {
         let problem = fits([k, n])?;
         let (packed, packed_zeros) = (words("qweight", qweight)?, words("qzeros", qzeros)?);
         let scales = scales.read()?;
-        let failed = |error: weights::WeightsError| Failure::usage(format!("{name}: {error}"));
+        let failed = |error: weights::WeightsError| usage!("{name}: {error}");
         let (mut codes, zeros) = match self {
             Self::Gptq => (
                 weights::of_gptq(bits, [n, k], &packed).map_err(failed)?,
@@ -138,11 +137,7 @@ impl Packing {
             let g_idx = words("g_idx", look("g_idx")?)?;
             let found = weights::order_of_groups(&g_idx, group).map_err(failed)?;
             if found.len() != k as usize {
-                return Err(Failure::usage(format!(
-                    "{} has {} numbers, {k} were needed",
-                    tensor("g_idx"),
-                    found.len()
-                )));
+                refuse!("{} has {} numbers, {k} were needed", tensor("g_idx"), found.len());
             }
             if !found.is_sorted() {
                 codes = codes.chunks(k as usize).flat_map(|row| weights::permuted(row, &found)).collect();
@@ -156,10 +151,7 @@ impl Packing {
             for (group, column) in (0..groups).flat_map(|group| (0..n).map(move |column| (group, column))) {
                 let (value, place) = (value(group, column), lines.index(group, column));
                 lines.bits[place] = held(format, value).map_err(|needed| {
-                    Failure::usage(format!(
-                        "{} has {value} in row {group}, column {column}: {needed}",
-                        tensor(of)
-                    ))
+                    usage!("{} has {value} in row {group}, column {column}: {needed}", tensor(of))
                 })?;
             }
             Ok(lines)

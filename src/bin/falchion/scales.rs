@@ -58,11 +58,11 @@ impl Scaling {
         }
         match (&a.blocks[..], &b.blocks[..]) {
             (&[rows, ..], &[columns, ..]) => Ok(Self::Blocks([a.blocks(rows), b.blocks(columns)])),
-            _ => Err(Failure::usage(format!(
+            _ => Err(usage!(
                 "--scale-a has {} and --scale-b has {}: if the blocks of one operand have scales, those of the other need scales too",
                 a.words(),
                 b.words()
-            ))),
+            )),
         }
     }
 
@@ -103,11 +103,11 @@ impl Given {
         let vector = found == [mn, 1] || found == [1, mn];
         if found != [1, 1] && blocks.is_empty() && !vector {
             let [each, shared] = [1, 128].map(|rows| shape(Scales::extents(extents, rows)));
-            return Err(Failure::usage(format!(
+            refuse!(
                 "{flag} is {} scales of an operand of {}; one number, {mn} of them, {each} or {shared} was needed",
                 shape(found),
                 shape(extents)
-            )));
+            );
         }
         let matrix = file.read()?;
         for (row, column) in
@@ -115,9 +115,9 @@ impl Given {
         {
             let number = matrix.get(row, column) as f32;
             if !number.is_finite() {
-                return Err(Failure::usage(format!(
+                refuse!(
                     "{flag} has {number} in row {row}, column {column}: a finite number in f32 was needed"
-                )));
+                );
             }
         }
         Ok(Self { matrix: Some(matrix), turned, extents, blocks, vector })

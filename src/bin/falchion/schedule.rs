@@ -62,11 +62,11 @@ fn schedule(given: &Given) -> Result<(), Failure> {
     let instead =
         |plain: &str, _: &str| format!("its tiles are assigned to workers like those of {plain}; draw that");
     let entry = catalogue::plain(&named::needed(given)?, instead)?;
-    let missing = |name: &str| Err(Failure::usage(format!("--{name} was needed")));
+    let missing = |name: &str| Err(usage!("--{name} was needed"));
     let launched = Launched::read(given, missing)?;
     if launched.batch > MOST_BATCHED {
         let count = launched.batch;
-        return Err(Failure::usage(format!("--batch is {count}, at most {MOST_BATCHED} are drawn")));
+        refuse!("--batch is {count}, at most {MOST_BATCHED} are drawn");
     }
     let size = if given.flag("list") { None } else { Some([given.value("lines"), given.value("width")]) };
     let sms = given.value("sms");
@@ -128,12 +128,10 @@ impl Schedule {
         if let (Form::Single, Some(call)) = (form, &call) {
             entry.launch(call, slots)?;
         }
-        let tiles = entry.tiles_of(&products).map_err(|error| Failure::usage(format!("{asked}: {error}")))?;
+        let tiles = entry.tiles_of(&products).map_err(|error| usage!("{asked}: {error}"))?;
         let all = u64::from(tiles.m) * u64::from(tiles.n);
         if all > MOST_TILES {
-            return Err(Failure::usage(format!(
-                "{asked} make {all} tiles, a picture shows at most {MOST_TILES}: lower them"
-            )));
+            refuse!("{asked} make {all} tiles, a picture shows at most {MOST_TILES}: lower them");
         }
         let workers = entry.workers(tiles, slots);
         // Each GEMM of a pointer array has its own K.

@@ -55,7 +55,7 @@ impl Several {
             Form::GroupedContiguous | Form::GroupedMasked => (groups.clone(), "--rows"),
             Form::PointerArray => (groups.clone(), "--group"),
         };
-        entry.tiles_of(&products).map_err(|error| Failure::usage(format!("{flag}: {error}")))?;
+        entry.tiles_of(&products).map_err(|error| usage!("{flag}: {error}"))?;
         let what = format!("{flag} of {} GEMMs", products.len());
         memory::enough(&what, memory::checked(&products), &format!("{flag}, --m, --n or --k"))
     }
@@ -65,10 +65,10 @@ impl Several {
         let (products, tile) = (self.products(), entry.plan().mainloop.tile[2]);
         let begins = |offset: &u32| offset.is_multiple_of(tile) || *offset == products.problem.k;
         match products.offsets.iter().find(|offset| !begins(offset)) {
-            Some(offset) => Err(Failure::usage(format!(
+            Some(offset) => Err(usage!(
                 "--k-groups: a group begins at K = {offset}, a multiple of tile K = {tile} was needed for kernel {}",
                 entry.name()
-            ))),
+            )),
             None => Ok(()),
         }
     }
@@ -76,10 +76,10 @@ impl Several {
     pub(crate) fn run(&self, entry: &AnyGemm) -> Result<(), Failure> {
         self.possible(entry)?;
         if let (Form::PointerArray, Some(formula)) = (self.launched.form, self.epilogue) {
-            return Err(Failure::usage(format!(
+            refuse!(
                 "--group: GEMMs of any shapes share no vectors, so their results are not compared with {formula}: use \
                  --batch, --rows or --k-groups, or a kernel without a formula"
-            )));
+            );
         }
         let Launched { form, one, groups, .. } = &self.launched;
         let GemmProblem { m, n, k } = *one;

@@ -81,7 +81,7 @@ impl Run {
         self.possible(entry)?;
         let traced = family::trace(entry, &self.call(entry), (self.clusters, self.schedule, self.seed));
         let Some((trace, outcome)) = traced.map_err(Failure::environment)? else {
-            return Err(Failure::usage("--m or --n is 0, at least 1 was needed"));
+            refuse!("--m or --n is 0, at least 1 was needed");
         };
         Ok((trace, outcome.map_err(|failure| Failure::environment(format!("{failure}")))))
     }
@@ -92,7 +92,7 @@ impl Run {
         let GemmProblem { m, n, k } = problem;
         for (name, extent) in [("--m", m), ("--n", n)] {
             if extent == 0 {
-                return Err(Failure::usage(format!("{name} is 0, at least 1 was needed")));
+                refuse!("{name} is 0, at least 1 was needed");
             }
         }
         let what = format!("--m {m}, --n {n}, --k {k}");
@@ -101,10 +101,10 @@ impl Run {
         let tiles = u128::from(m) * u128::from(n) * u128::from(entry.plan().cluster_size());
         let pieces = tiles * (u128::from(k) + 1);
         if pieces > MOST_PIECES {
-            return Err(Failure::usage(format!(
+            refuse!(
                 "{what} make {tiles} tiles of {k} k-tiles and an epilogue, {pieces} k-tiles and epilogues in all; at most \
                  {MOST_PIECES} are traced: lower --m, --n or --k"
-            )));
+            );
         }
         let matrices =
             4 * memory::matrices(problem) + u128::from(entry.workspace(&Call::of(problem), clusters));

@@ -52,7 +52,7 @@ pub(crate) fn operand_b(text: &str) -> Result<String, String> {
 fn can_be_sparse(side: &str, names: [(&str, &str); 2], quantised: bool) -> Result<(), Failure> {
     let formats: Vec<&str> = Format::operands().map(Format::name).collect();
     let refused = |flag: &str, name: &str, instead: &str| {
-        Err(Failure::usage(format!("--sparse is {side}, and {flag} is {name}: {instead}")))
+        Err(usage!("--sparse is {side}, and {flag} is {name}: {instead}"))
     };
     for (flag, name) in names {
         // Beside 16 bits, 8-bit floats and integers are codes too.
@@ -79,7 +79,7 @@ fn side(types: Types) -> Option<&'static str> {
 /// Fails if the sparse operand is not K-major, or if it is the A of an MoE grouped GEMM.
 pub(crate) fn sparse_as_it_lies(types: Types, layout: &str, groups: bool) -> Result<(), Failure> {
     let Some(side) = side(types) else { return Ok(()) };
-    let refused = |why: String| Err(Failure::usage(format!("--sparse is {side}, and {why}")));
+    let refused = |why: String| Err(usage!("--sparse is {side}, and {why}"));
     if catalogue::majors(layout)[usize::from(side == "b")] != Major::K {
         return refused(format!(
             "--layout is {layout}: a sparse operand is contiguous along K, --layout {} or kk was needed",
@@ -142,9 +142,7 @@ impl TypeArgs {
             let coded = Coded { code: Code::U4, group: None, zeros: true };
             return match wide(a) {
                 Some(wide) => Ok(Some((true, coded, wide))),
-                None => Err(Failure::usage(format!(
-                    "--dtype is {a}, bf16 or f16 was needed for --dtype-b gptq and awq"
-                ))),
+                None => Err(usage!("--dtype is {a}, bf16 or f16 was needed for --dtype-b gptq and awq")),
             };
         }
         if let (Some(coded), Some(wide)) = (Coded::named(b), wide(a)) {
@@ -155,10 +153,10 @@ impl TypeArgs {
         }
         match [a, b].into_iter().find(|name| Format::named(name).is_none()) {
             None => Ok(None),
-            Some(name) => Err(Failure::usage(format!(
+            Some(name) => Err(usage!(
                 "{name} is a code of quantised weights, which are multiplied with 16 bits: --dtype or --dtype-b of bf16 or \
                  f16 was needed"
-            ))),
+            )),
         }
     }
 
@@ -168,11 +166,11 @@ impl TypeArgs {
     /// No kernel multiplies or stores such formats.
     pub(crate) fn types(&self) -> Result<Types, Failure> {
         if let Some(packing) = self.packing() {
-            return Err(Failure::usage(format!(
+            refuse!(
                 "--dtype-b {} reads a layer of a file, with `falchion gemm --a FILE --b FILE.safetensors:LAYER`: one of \
                  u4g32, u4g64 and u4g128, with z, was needed here",
                 packing.name()
-            )));
+            );
         }
         let spec = |(_, coded, _): (_, Coded, _)| coded.spec();
         self.with(self.weights()?.map(spec), self.scaled)

@@ -110,9 +110,9 @@ impl VerifyArgs {
             .collect();
         if shares.is_empty() {
             let filter = shortened(&self.filter);
-            return Err(Failure::usage(format!(
+            refuse!(
                 "no case or kernel of --suite {suite} has `{filter}` in its name; --suite all has every case"
-            )));
+            );
         }
         let (mut count, mut out) = (Count::default(), out());
         let mut emulated: Vec<Verdict> = Vec::new();

@@ -77,17 +77,17 @@ impl FewBits {
         let rows = [m, n][of];
         if let Some(name) = said.zeros[other] {
             let (side, is) = (["a", "b"][other], self.side());
-            return Err(Failure::usage(format!(
+            refuse!(
                 "--zero-{side} is `{name}`, but the operand in few bits is --dtype-{is}'s: give --zero-{is}"
-            )));
+            );
         }
         let names = if self.is_b { [said.scales[0], None] } else { [None, said.scales[1]] };
         let scaling = Scaling::read(names, problem, None)?;
         let Scaling::Number(factor) = scaling else {
             let side = ["a", "b"][other];
-            return Err(Failure::usage(format!(
+            refuse!(
                 "--scale-{side} has a scale per row or block: with weights in few bits, one number was needed"
-            )));
+            );
         };
         let zeros =
             said.zeros[of].map(|name| self.lines("zero", name, [rows, k], self.coded.group)).transpose()?;
@@ -104,31 +104,24 @@ impl FewBits {
             (Some((group, _)), ..) => *group,
             (None, Some(_), _) => {
                 let side = self.side();
-                return Err(Failure::usage(format!(
+                refuse!(
                     "--zero-{side} is given and --scale-{side} is not: zero points need scales per group"
-                )));
+                );
             }
             (None, None, Some(_)) if matrix.is_some() => {
                 let side = self.side();
-                return Err(Failure::usage(format!(
-                    "groups need scales per group: --scale-{side} was needed"
-                )));
+                refuse!("groups need scales per group: --scale-{side} was needed");
             }
             (None, None, group) => group.unwrap_or(0),
         };
         let differ =
             scales.as_ref().zip(zeros.as_ref()).filter(|((scaled, _), (zeroed, _))| scaled != zeroed);
         if let Some(((scaled, _), (zeroed, _))) = differ {
-            return Err(Failure::usage(format!(
-                "--scale-{0} has groups of {scaled}, and --zero-{0} has groups of {zeroed}",
-                self.side()
-            )));
+            refuse!("--scale-{0} has groups of {scaled}, and --zero-{0} has groups of {zeroed}", self.side());
         }
         if self.coded.zeros && matrix.is_some() && zeros.is_none() {
             let side = self.side();
-            return Err(Failure::usage(format!(
-                "the weights have zero points (z): --zero-{side} was needed"
-            )));
+            refuse!("the weights have zero points (z): --zero-{side} was needed");
         }
         let zero_points = zeros.is_some() || self.coded.zeros;
         let spec = WeightsSpec { code: self.coded.code, group, zeros: zero_points };
@@ -243,9 +236,7 @@ impl FewBits {
                 _ => held(format, value),
             };
             lines.bits[place] = bits.map_err(|needed| {
-                Failure::usage(format!(
-                    "--{what}-{side} has {value} for row {row} of group {group}: {needed}"
-                ))
+                usage!("--{what}-{side} has {value} for row {row} of group {group}: {needed}")
             })?;
         }
         Ok((group, lines))
@@ -268,11 +259,11 @@ impl FewBits {
                 Some(code) => codes.push(code),
                 None => {
                     let [line, place] = if self.is_b { [column, row] } else { [row, column] };
-                    return Err(Failure::usage(format!(
+                    refuse!(
                         "--{} has {value} in row {line}, column {place}: a value of {} was needed",
                         self.side(),
                         self.coded.code
-                    )));
+                    );
                 }
             }
         }

@@ -22,10 +22,7 @@ pub(super) fn several(shape: GemmProblem, count: u32) -> Result<(), Failure> {
     let GemmProblem { m, n, k } = shape;
     for (name, extent) in [("M", m), ("N", n), ("K", k)] {
         if extent > i32::MAX as u32 {
-            return Err(Failure::usage(format!(
-                "{name} is {extent} in {m} x {n} x {k}, at most {} is possible",
-                i32::MAX
-            )));
+            refuse!("{name} is {extent} in {m} x {n} x {k}, at most {} is possible", i32::MAX);
         }
     }
     // An element has at most 4 B.

@@ -27,9 +27,9 @@ fn chart(given: &Given) -> Result<(), Failure> {
     let file = given.get::<PathBuf>("out").unwrap_or_else(|| PathBuf::from("-"));
     given.finish("a chart")?;
     let card =
-        card.ok_or_else(|| Failure::usage("--card was needed: the card, driver and library of the records"))?;
+        card.ok_or_else(|| usage!("--card was needed: the card, driver and library of the records"))?;
     if records.is_empty() {
-        return Err(Failure::usage("at least one RECORD was needed, a file of `falchion tune --jsonl`"));
+        refuse!("at least one RECORD was needed, a file of `falchion tune --jsonl`");
     }
     files::writable(&file)?;
     let mut lines = Vec::new();
@@ -46,7 +46,7 @@ fn read(path: &Path) -> Result<Vec<Line>, Failure> {
     lines
         .map(|(i, text)| {
             serde_json::from_slice(text)
-                .map_err(|error| Failure::usage(format!("{}, line {}: {error}", path.display(), i + 1)))
+                .map_err(|error| usage!("{}, line {}: {error}", path.display(), i + 1))
         })
         .collect()
 }
@@ -80,22 +80,20 @@ struct Chart {
 impl Chart {
     fn of(lines: &[Line]) -> Result<Self, Failure> {
         let Some(first) = lines.first() else {
-            return Err(Failure::usage("the records have no lines, and a chart needs one"));
+            refuse!("the records have no lines, and a chart needs one");
         };
         let mut chart = Self { library: first.library(), states: Vec::new(), rows: BTreeMap::new() };
         for line in lines {
             let shape @ [m, n, k] = [line.m, line.n, line.k];
             let library = line.library();
             let ratio = line.ratio().ok_or_else(|| {
-                Failure::usage(format!(
-                    "the record of {m}x{n}x{k} has no times of {library}, and a chart compares with them"
-                ))
+                usage!("the record of {m}x{n}x{k} has no times of {library}, and a chart compares with them")
             })?;
             if library != chart.library {
                 let other = chart.library;
-                return Err(Failure::usage(format!(
+                refuse!(
                     "records compare with {other} and with {library}: a chart takes those of one library"
-                )));
+                );
             }
             if !chart.states.contains(&line.state) {
                 chart.states.push(line.state);

@@ -65,7 +65,7 @@ impl<'p> Contest<'p> {
         };
         let candidate = Candidate::of(gpu, kernel, calls, self.operations).map_err(refused)?;
         if candidate.launches.is_empty() {
-            return Err(Failure::usage("an empty product takes no time"));
+            refuse!("an empty product takes no time");
         }
         self.candidates.push(Candidate { name: name.into(), ..candidate });
         Ok(())

@@ -45,10 +45,10 @@ pub(super) struct Bench<'g> {
 pub(super) fn can_be_timed(fusion: Formula, types: Types) -> Result<(), Failure> {
     let name = fusion.name();
     if types != Types::of(types.a) {
-        return Err(Failure::usage(format!(
+        refuse!(
             "operands are {types}; bench compares a kernel with a fused epilogue with the same kernel without it, for \
              operands of one format without scales: use `falchion tune --epilogue {name}`, which times it alone"
-        )));
+        );
     }
     let (dtype, d) = (types.a.name(), fusion.output(types.a).name());
     let tile = format!("tile=128x128x{} store=direct", 128 / types.a.bytes());
@@ -70,8 +70,7 @@ impl<'g> Bench<'g> {
         types: Types,
     ) -> Result<Self, Failure> {
         writeln!(out(), "epilogue  D = {}", fusion.text())?;
-        let format =
-            Format::named(types.a.name()).ok_or_else(|| Failure::usage(format!("no format {types}")))?;
+        let format = Format::named(types.a.name()).ok_or_else(|| usage!("no format {types}"))?;
         Ok(Self { gpu, peer, protocol, fusion, format, types, all })
     }
 
@@ -79,10 +78,10 @@ impl<'g> Bench<'g> {
     pub(super) fn shape(&mut self, problem: GemmProblem) -> Result<Vec<Figure>, Failure> {
         let kernels = fusions::ranked(self.fusion, self.format, problem);
         if kernels.is_empty() {
-            return Err(Failure::usage(format!(
+            refuse!(
                 "no fused kernel takes {} columns: tensor copies store rows of whole 16 bytes",
                 problem.n
-            )));
+            );
         }
         let (gpu, name) = (&mut *self.gpu, self.fusion.name());
         let memory = tune::Inputs::new(gpu, &Request::packed(self.types, [Major::K; 2], problem))?;

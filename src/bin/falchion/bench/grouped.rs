@@ -115,19 +115,19 @@ impl Layer {
             return Ok(());
         }
         if kernel.form() != Form::KGrouped {
-            return Err(Failure::usage(format!(
+            refuse!(
                 "kernel {} computes {}, one for groups along K was needed: form=k-grouped",
                 kernel.name(),
                 kernel.form().words()
-            )));
+            );
         }
         let (tile, mut begin) = (kernel.plan().mainloop.tile[2], 0);
         for group in &self.groups {
             if begin < self.whole.k && !u32::is_multiple_of(begin, tile) {
-                return Err(Failure::usage(format!(
+                refuse!(
                     "--k-groups: a group begins at K = {begin}, a multiple of tile K = {tile} was needed for kernel {}",
                     kernel.name()
-                )));
+                );
             }
             begin += group.k;
         }
@@ -281,10 +281,10 @@ pub(super) fn kernels(names: &[String], types: Types) -> Result<Vec<AnyGemm>, Fa
     if let Some(other) = names.iter().find(|&name| all.iter().all(|entry| entry.name() != name)) {
         let names: Vec<&str> = all.iter().map(|entry| entry.name()).collect();
         let named = format!("these are: {}", names.join(", "));
-        return Err(Failure::usage(format!(
+        refuse!(
             "--kernel {other} is no K-major kernel of {types} for experts; {}",
             if names.is_empty() { "these have no names" } else { &named }
-        )));
+        );
     }
     all.retain(|entry| names.is_empty() || names.iter().any(|name| name == entry.name()));
     Ok(all)

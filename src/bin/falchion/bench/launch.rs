@@ -131,7 +131,7 @@ fn prepare(gpu: &mut Gpu, name: &str, call: &Call) -> Result<Prepared, Failure> 
     let gemm = kernel::find(name)?;
     let program = gemm.program()?;
     let slots = gpu.slots(&program)?;
-    let launch = gemm.launch(call, slots)?.ok_or_else(|| Failure::usage("an empty product takes no time"))?;
+    let launch = gemm.launch(call, slots)?.ok_or_else(|| usage!("an empty product takes no time"))?;
     Ok(gpu.prepare(&program, launch.grid, &launch.arguments)?)
 }
 

@@ -179,7 +179,7 @@ impl BenchArgs {
         given.finish("--launch")?;
         self.writable()?;
         if types.has_sparse() {
-            return Err(Failure::usage("--launch times dense products: leave out --sparse"));
+            refuse!("--launch times dense products: leave out --sparse");
         }
         let kernel = launch::small(types, &self.layout)?;
         let mut gpu = Gpu::new(0)?;
@@ -247,9 +247,9 @@ impl BenchArgs {
             None => TypeArgs::read(given).types()?,
         };
         if types.has_sparse() {
-            return Err(Failure::usage(
-                "products of several experts are timed dense here: leave out --sparse, or take `falchion tune --rows … --sparse b`",
-            ));
+            refuse!(
+                "products of several experts are timed dense here: leave out --sparse, or take `falchion tune --rows … --sparse b`"
+            );
         }
         let layers = match given.list::<u32>("rows") {
             rows if rows.is_empty() => grouped::layers(types)?,
@@ -295,9 +295,9 @@ impl BenchArgs {
             None => self.types(given)?,
         };
         if types.has_sparse() || types.has_weights() {
-            return Err(Failure::usage(
-                "groups along K are of dense operands, with or without block scales: leave out --sparse, and the weights in few bits of --dtype or --dtype-b",
-            ));
+            refuse!(
+                "groups along K are of dense operands, with or without block scales: leave out --sparse, and the weights in few bits of --dtype or --dtype-b"
+            );
         }
         let extents = ["m", "n"].map(|name| given.value(name));
         given.finish("--k-groups")?;
@@ -447,13 +447,13 @@ fn named(given: &Given) -> Result<Vec<AnyGemm>, Failure> {
         None => Ok(named),
         Some(other) => {
             let (types, layout) = what(other);
-            Err(Failure::usage(format!(
+            Err(usage!(
                 "kernel {} is for {types} in directions {layout}, and the first is for {} in directions {}: all must be \
                  for the same matrices",
                 other.name(),
                 first.0,
                 first.1
-            )))
+            ))
         }
     }
 }

@@ -59,7 +59,7 @@ impl Rivals {
         }
         let refused = |error: Option<kernel::LaunchError>| match error {
             Some(error) => Failure::usage(error),
-            None => Failure::usage("there is no dense kernel of this element type and these directions"),
+            None => usage!("there is no dense kernel of this element type and these directions"),
         };
         let request = Request::packed(types.dense(), majors, size);
         let gemm = fastest(&request, machine()).map_err(refused)?.gemm;

@@ -125,7 +125,7 @@ impl TuneArgs {
         types::sparse_as_it_lies(types, &self.layout, given.has("rows"))?;
         let majors = catalogue::majors(&self.layout);
         let launched = if given.has("rows") {
-            vec![Launched::read(given, |_| Err(Failure::usage("--rows needs --n and --k")))?]
+            vec![Launched::read(given, |_| Err(usage!("--rows needs --n and --k")))?]
         } else {
             let batch = given.get("batch");
             shapes(given)?.into_iter().map(|shape| Launched::shape(shape, batch)).collect()
@@ -242,13 +242,13 @@ fn shapes(given: &Given) -> Result<Vec<GemmProblem>, Failure> {
         return if shapes.is_empty() { Err(Failure::usage(missing)) } else { Ok(shapes) };
     };
     let text = files::text(&path, MOST_SHAPES)
-        .map_err(|error| Failure::usage(format!("cannot read --shapes {}: {error}", path.display())))?;
+        .map_err(|error| usage!("cannot read --shapes {}: {error}", path.display()))?;
     let shapes = text.split_whitespace().map(suites::parse).collect::<Result<Vec<_>, _>>();
     match shapes {
         Ok(shapes) if shapes.is_empty() => Err("it has no shape; MxNxK was needed, one per line".to_owned()),
         other => other,
     }
-    .map_err(|error| Failure::usage(format!("--shapes {}: {error}", path.display())))
+    .map_err(|error| usage!("--shapes {}: {error}", path.display()))
 }
 
 /// Times a few launches of each kernel, with random arguments for the epilogue.

@@ -111,7 +111,7 @@ fn of_run(GemmProblem { m, n, k }: GemmProblem, failure: Failure) -> Failure {
     let Failure::Usage(message) = failure else { return failure };
     let words = [("--m", "M"), ("--n", "N"), ("--k", "K")];
     let message = words.into_iter().fold(message, |said, (flag, extent)| said.replace(flag, extent));
-    Failure::usage(format!("--run {m}x{n}x{k}: {message}"))
+    usage!("--run {m}x{n}x{k}: {message}")
 }
 
 /// The part of a trace that a page holds: its first events.

@@ -39,9 +39,7 @@ impl GemmArgs<'_> {
                 (problem, Some([a, codes]), Some(layer))
             }
             (_, _, Some(_)) => {
-                return Err(Failure::usage(
-                    "--dtype-b gptq and awq read a layer of a file: --a and --b were needed",
-                ));
+                refuse!("--dtype-b gptq and awq read a layer of a file: --a and --b were needed");
             }
             (_, _, None) => (self.random_problem()?, None, None),
         };
@@ -56,32 +54,30 @@ impl GemmArgs<'_> {
         c: Option<&Found>,
     ) -> Result<GemmProblem, Failure> {
         if a.columns != rows {
-            return Err(Failure::usage(format!(
+            refuse!(
                 "A is {} x {} and B is {rows} x {columns}: A's number of columns must be B's number of rows",
-                a.rows, a.columns
-            )));
+                a.rows,
+                a.columns
+            );
         }
         let problem = GemmProblem { m: a.rows, n: columns, k: rows };
         let GemmProblem { m, n, k } = problem;
         for (name, there) in [("m", m), ("n", n), ("k", k)] {
             if let Some(asked) = self.given.get::<u32>(name).filter(|&asked| asked != there) {
-                return Err(Failure::usage(format!("--{name} is {asked}, the files have {there}")));
+                refuse!("--{name} is {asked}, the files have {there}");
             }
         }
         possible(problem)?;
         if let Some(c) = c.filter(|c| [c.rows, c.columns] != [m, n]) {
-            return Err(Failure::usage(format!(
-                "C is {} x {}, D is {m} x {n}: the shapes must be equal",
-                c.rows, c.columns
-            )));
+            refuse!("C is {} x {}, D is {m} x {n}: the shapes must be equal", c.rows, c.columns);
         }
         if c.is_some() && !self.given.has("beta") {
-            return Err(Failure::usage(
-                "--c is given and --beta is not, so beta is 0 and C has no effect: give --beta 1, or another factor",
-            ));
+            refuse!(
+                "--c is given and --beta is not, so beta is 0 and C has no effect: give --beta 1, or another factor"
+            );
         }
         if self.beta() != 0.0 && c.is_none() {
-            return Err(Failure::usage(format!("--beta is {} but there is no --c", self.beta())));
+            refuse!("--beta is {} but there is no --c", self.beta());
         }
         Ok(problem)
     }
@@ -106,7 +102,7 @@ fn possible(problem: GemmProblem) -> Result<(), Failure> {
     memory::enough(&format!("{m} x {n} x {k}"), needed, "--m, --n or --k")?;
     for (name, extent) in [("--m", m), ("--n", n), ("--k", k)] {
         if extent > i32::MAX as u32 {
-            return Err(Failure::usage(format!("{name} is {extent}, at most {} is possible", i32::MAX)));
+            refuse!("{name} is {extent}, at most {} is possible", i32::MAX);
         }
     }
     Ok(())

@@ -55,7 +55,7 @@ fn possible(launched: &Launched) -> Result<(), Failure> {
     let whole = launched.whole()?;
     let m = u64::from(launched.one.m) * u64::from(launched.batch);
     if launched.form == Form::Batched && m > i32::MAX as u64 {
-        return Err(Failure::usage(format!("{m} rows in all are too many: at most 2^31 - 1 are possible")));
+        refuse!("{m} rows in all are too many: at most 2^31 - 1 are possible");
     }
     let of = |GemmProblem { n, k, .. }: &GemmProblem| u128::from(*n) * u128::from(*k);
     let operands = match launched.form {
@@ -66,9 +66,7 @@ fn possible(launched: &Launched) -> Result<(), Failure> {
         }
     };
     if operands > 1 << 32 {
-        return Err(Failure::usage(format!(
-            "{operands} elements of B are too many to compare: at most 2^32 are possible"
-        )));
+        refuse!("{operands} elements of B are too many to compare: at most 2^32 are possible");
     }
     Ok(())
 }

@@ -25,12 +25,12 @@ impl GemmArgs<'_> {
         if whole || asked == orders(entry) {
             return Ok(asked);
         }
-        Err(Failure::usage(format!(
+        Err(usage!(
             "--layout is {layout}, and kernel {} reads {}: it has an operand in few bits or a sparse one, which is always \
              contiguous along K, and none is transposed for it",
             entry.name(),
             catalogue::layout(entry)
-        )))
+        ))
     }
 }
 

@@ -26,10 +26,7 @@ impl VerifyArgs {
     pub(super) fn fusions(&self, count: &mut Count, out: &mut impl Write) -> Result<(), Failure> {
         let cases = self.fused();
         if cases.is_empty() {
-            return Err(Failure::usage(format!(
-                "no fused kernel has `{}` in its name",
-                shortened(&self.filter)
-            )));
+            refuse!("no fused kernel has `{}` in its name", shortened(&self.filter));
         }
         let run = |engine: &mut dyn Engine, (kernel, problem): &(FusedGemm, GemmProblem)| {
             kernel.check(&mut Bench::new(engine, self.seed), *problem)

@@ -65,14 +65,14 @@ impl VerifyArgs {
     pub(super) fn instructions(&self, files: &Files) -> Result<(), Failure> {
         let forms: Vec<Form> = forms().into_iter().filter(|form| form.name.contains(&self.filter)).collect();
         if forms.is_empty() {
-            return Err(Failure::usage(format!("no form has `{}` in its name", shortened(&self.filter))));
+            refuse!("no form has `{}` in its name", shortened(&self.filter));
         }
         for path in [&files.json, &files.record].into_iter().flatten() {
             files::writable(path)?;
         }
         let (mut source, engine) = self.source(files.replay.as_deref(), &forms)?;
         if files.record.is_some() && matches!(source, Source::None) {
-            return Err(Failure::usage("--record writes a GPU's outputs, and there is no GPU"));
+            refuse!("--record writes a GPU's outputs, and there is no GPU");
         }
         let start = Instant::now();
         let mut report =
@@ -126,15 +126,11 @@ impl VerifyArgs {
         if let Some(path) = replay {
             let (mut file, length) = files::open(path)?;
             let bytes = files::part(path, &mut file, 0, length)?;
-            let record = Record::from_bytes(&bytes)
-                .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+            let record = Record::from_bytes(&bytes).map_err(|error| usage!("{}: {error}", path.display()))?;
             let missing: Vec<_> = forms.iter().filter_map(|form| record.get(&form.name).err()).collect();
             if let Some(first) = missing.first() {
                 let (path, some, all) = (path.display(), missing.len(), forms.len());
-                return Err(Failure::usage(format!(
-                    "{path}: {first}, nor of {} more of the {all} that --filter selects",
-                    some - 1
-                )));
+                refuse!("{path}: {first}, nor of {} more of the {all} that --filter selects", some - 1);
             }
             return Ok((Source::Record(record), format!("a GPU's outputs in {}", path.display())));
         }
