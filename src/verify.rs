@@ -36,7 +36,6 @@ pub mod fusions;
 pub mod instructions;
 pub mod product;
 pub mod random;
-pub mod records;
 mod repeat;
 pub mod sample;
 mod session;
@@ -49,12 +48,11 @@ pub mod tree;
 pub use collective::Formula;
 pub use fusions::{FusedGemm, fused_catalogue};
 pub use product::{GemmCase, Mismatch, Outcome, RunError};
-pub use records::RecordProducts;
 pub use reference::{
     Accumulators, Format, HostMatrix, Order, Scales, Sums, Weights, bound, format, matrix, oracle, weights,
 };
 pub use sample::Sample;
-pub use several::{SeveralOutcome, SeveralProducts};
+pub use several::SeveralProducts;
 pub use tree::{Bench, TreeError};
 
 /// FNV-1a, 64 bits.

@@ -6,7 +6,7 @@ use collective::{
     Pingpong, Record, SourcedCombination, Tile, TmaStore, TmaWgmma, Transposed, Unspecialised,
 };
 use emulator::Schedule;
-use falchion::verify::{Bench, Format, RecordProducts, SeveralProducts};
+use falchion::verify::{Bench, Format, SeveralProducts};
 use half::bf16;
 use kernel::{
     AnyGemm, Batched, Call, Composed, Emulator, Engine, GemmProblem, GroupedContiguous, KernelSpec,
@@ -185,7 +185,7 @@ fn every_schedule_of_warps_gives_the_same() {
 
 /// Shapes that change from tile to tile, some of them empty. There are more shapes than a CTA has tensor
 /// maps.
-fn records() -> RecordProducts {
+fn records() -> SeveralProducts {
     let shapes = vec![
         [70, 40, 72],
         [0, 5, 8],
@@ -198,7 +198,9 @@ fn records() -> RecordProducts {
         [2, 16, 80],
         [65, 3, 8],
     ];
-    RecordProducts { shapes, factors: [0.5, 2.0], operand_bytes: 16, d_padding: 1, seed: 4 }
+    let products =
+        SeveralProducts::array(shapes.into_iter().map(|[m, n, k]| GemmProblem { m, n, k }).collect());
+    SeveralProducts { factors: [0.5, 2.0], d_padding: 1, seed: 4, ..products }
 }
 
 #[test]

@@ -119,13 +119,44 @@ pub enum Statement {
     },
 }
 
+impl Statement {
+    /// The blocks in it: two branches, or a body and nothing.
+    pub fn blocks(&self) -> [&[Statement]; 2] {
+        match self {
+            Self::If { then, otherwise, .. } => [then, otherwise],
+            Self::Loop { body, .. } | Self::Scope { body, .. } => [body, &[]],
+            Self::Inst { .. } | Self::Break { .. } => [&[], &[]],
+        }
+    }
+
+    /// The instruction that it is.
+    pub fn inst(&self) -> Option<&Inst> {
+        if let Self::Inst { inst, .. } = self { Some(inst) } else { None }
+    }
+
+    /// The statements of a block and of the blocks in it, in pre-order.
+    pub fn all(block: &[Self]) -> Vec<&Self> {
+        fn push<'a>(block: &'a [Statement], all: &mut Vec<&'a Statement>) {
+            for statement in block {
+                all.push(statement);
+                statement.blocks().into_iter().for_each(|inner| push(inner, all));
+            }
+        }
+        let mut all = Vec::new();
+        push(block, &mut all);
+        all
+    }
+
+    /// The instructions among them.
+    pub fn instructions(block: &[Self]) -> Vec<&Inst> {
+        Self::all(block).into_iter().filter_map(Self::inst).collect()
+    }
+}
+
 /// Whether `found` is true for an instruction of the statements.
 fn any(statements: &[Statement], found: &dyn Fn(&Inst) -> bool) -> bool {
-    statements.iter().any(|statement| match statement {
-        Statement::Inst { inst, .. } => found(inst),
-        Statement::If { then, otherwise, .. } => any(then, found) || any(otherwise, found),
-        Statement::Loop { body, .. } | Statement::Scope { body, .. } => any(body, found),
-        Statement::Break { .. } => false,
+    statements.iter().any(|statement| {
+        statement.inst().is_some_and(found) || statement.blocks().iter().any(|block| any(block, found))
     })
 }
 

@@ -239,32 +239,13 @@ fn meets_next(statements: &[Statement], at: usize) -> bool {
 
 /// Whether a statement synchronises, or starts asynchronous work.
 fn synchronises(statements: &[Statement]) -> bool {
-    statements.iter().any(|statement| match statement {
-        Statement::Inst { inst, .. } => changes::starts_work(inst) || !changes::of(inst).is_empty(),
-        Statement::If { then, otherwise, .. } => synchronises(then) || synchronises(otherwise),
-        Statement::Loop { body, .. } | Statement::Scope { body, .. } => synchronises(body),
-        Statement::Break { .. } => false,
-    })
+    let works = |inst: &Inst| changes::starts_work(inst) || !changes::of(inst).is_empty();
+    Statement::instructions(statements).into_iter().any(works)
 }
 
 /// The statements of a function in pre-order: the index in the list is the number of the statement.
 pub fn numbered(function: &Function) -> Vec<&Statement> {
-    fn push<'a>(statements: &'a [Statement], all: &mut Vec<&'a Statement>) {
-        for statement in statements {
-            all.push(statement);
-            match statement {
-                Statement::If { then, otherwise, .. } => {
-                    push(then, all);
-                    push(otherwise, all);
-                }
-                Statement::Loop { body, .. } | Statement::Scope { body, .. } => push(body, all),
-                Statement::Inst { .. } | Statement::Break { .. } => {}
-            }
-        }
-    }
-    let mut all = Vec::new();
-    push(&function.body, &mut all);
-    all
+    Statement::all(&function.body)
 }
 
 impl Mutation {

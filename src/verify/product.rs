@@ -9,20 +9,7 @@
 //! let gemm = "tile=64x32x64 consumers=1".parse::<KernelSpec>()?.kernel()?;
 //! let mut random = fastrand::Rng::new();
 //! let mut fill = |extents, order| HostMatrix::random(Format::Bf16, extents, order, 1, Fill::Normal, &mut random);
-//! let product = GemmCase {
-//!     a: fill([70, 64], Order::RowMajor),
-//!     b: fill([64, 40], Order::ColumnMajor),
-//!     c: None,
-//!     scales: None,
-//!     weights: None,
-//!     vectors: None,
-//!     operand_offset: 0,
-//!     alpha: 1.0,
-//!     beta: 0.0,
-//!     d_ld: 40,
-//!     d_offset: 0,
-//!     in_place: false,
-//! };
+//! let product = GemmCase::new(fill([70, 64], Order::RowMajor), fill([64, 40], Order::ColumnMajor));
 //! let sums = product.sums(accumulators(&gemm), &|_| ());
 //! let outcome = product.run(&gemm, &gemm.program()?, &mut Emulator::new(), &sums)?;
 //! assert_eq!((outcome.mismatch, outcome.compared), (None, 70 * 40));
@@ -30,17 +17,18 @@
 //! ```
 
 use core::fmt;
+use std::borrow::Cow;
 use std::time::Duration;
 
-use collective::AccumulatorType;
 use collective::tree::{ColumnArgument, RowArgument, RowColumnScaled, RowColumnScaledArguments};
+use collective::{AccumulatorType, Form};
 use kernel::{
     AnyGemm, Call, Engine, EngineError, GemmProblem, LaunchError, LinearArguments, MatrixRef, Program, Tree,
 };
 
 use super::bound::Expected;
 use super::repeat::Change;
-use super::session::{Session, Upload};
+use super::session::{Output, Ran, Session, Upload};
 use super::transposed::{transpose, turned};
 use super::{Accumulators, Format, HostMatrix, Order, Scales, Sums, Weights, storage};
 use reference::Sum;
@@ -79,8 +67,15 @@ pub struct GemmCase {
 }
 
 /// The first error in D.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Mismatch {
+    /// One of several GEMMs is wrong.
+    Product {
+        /// The number of the GEMM.
+        product: usize,
+        /// Its first error.
+        mismatch: Box<Self>,
+    },
     /// An element differs from the reference by more than its bound.
     Value {
         /// Its row.
@@ -120,6 +115,7 @@ pub enum Mismatch {
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Product { product, mismatch } => write!(f, "product {product}: {mismatch}"),
             Self::Value { row, column, got, expected: Expected { value, bound, .. } } => {
                 write!(f, "D({row}, {column}) is {got}, {value} within {bound:e} was expected")
             }
@@ -184,7 +180,7 @@ pub struct Outcome {
     pub mismatch: Option<Mismatch>,
     /// The first integer that does not fit; `None` if all do.
     pub wrapped: Option<Wrapped>,
-    /// D after the run: `M` rows of `d_ld` elements, one word per element.
+    /// All of D's memory after the run, one word per element.
     pub d: Vec<u64>,
 }
 
@@ -214,6 +210,24 @@ pub enum RunError {
 const GUARD: usize = 256;
 
 impl GemmCase {
+    /// `D = A * B`, with a packed D.
+    pub fn new(a: HostMatrix, b: HostMatrix) -> Self {
+        Self {
+            d_ld: b.columns,
+            a,
+            b,
+            scales: None,
+            weights: None,
+            vectors: None,
+            operand_offset: 0,
+            c: None,
+            alpha: 1.0,
+            beta: 0.0,
+            d_offset: 0,
+            in_place: false,
+        }
+    }
+
     /// The extents.
     pub fn problem(&self) -> GemmProblem {
         GemmProblem { m: self.a.rows, n: self.b.columns, k: self.a.columns }
@@ -300,18 +314,9 @@ impl GemmCase {
                 session.launch((entry, program), call.with(Tree::<RowColumnScaled>(&vectors)))?
             }
         };
-        let after = session.read(&d)?;
-        let mut outcome = self.compare(format, sums, ran.time, &d.before, &after);
-        outcome.transposed = transposed;
-        if outcome.mismatch.is_none() {
-            let change = session.repeat(&ran, (&d, &after), runs)?;
-            outcome.mismatch = change.map(|Change { run, place, bits }| Mismatch::Changed {
-                run,
-                place: place as i64 - i64::from(self.d_offset),
-                bits,
-            });
-        }
-        Ok(outcome)
+        let (begin, ld) = (self.d_offset as usize, self.d_ld as usize);
+        let placed = Placed { case: Cow::Borrowed(self), sums: Some(sums), begin, ld };
+        Ok(Outcome { transposed, ..Outcome::of(session, (entry, &ran), &d, [placed], runs)? })
     }
 
     /// Copies an operand, some elements after an aligned address.
@@ -344,40 +349,22 @@ impl GemmCase {
         (a && b).then_some(whole)
     }
 
-    pub(super) fn compare(
-        &self,
-        format: Format,
-        sums: &Sums,
-        time: Option<Duration>,
-        before: &[u64],
-        after: &[u64],
-    ) -> Outcome {
-        let GemmProblem { m, n, k } = self.problem();
-        let (ld, offset) = (self.d_ld as usize, self.d_offset as usize);
-        let d = after.get(offset..offset + m as usize * ld).unwrap_or_default().to_vec();
-        let mut outcome = Outcome {
-            time,
-            transposed: None,
-            ratio: 0.0,
-            error: 0.0,
-            bound: 0.0,
-            compared: 0,
-            mismatch: None,
-            wrapped: None,
-            d,
-        };
+    /// Compares D, packed, with the reference's sums. Returns the first error.
+    fn compare(&self, format: Format, sums: &Sums, d: &[u64], outcome: &mut Outcome) -> Option<Mismatch> {
+        let GemmProblem { n, k, .. } = self.problem();
+        let mut wrong = None;
         let pairs = sums.rows.iter().flat_map(|&row| sums.columns.iter().map(move |&column| (row, column)));
         for ((row, column), &sum) in pairs.zip(&sums.sums) {
             let c = self.c.as_ref().map(|c| c.get(row, column));
             let expected = Expected::new(format, k, [self.alpha, self.beta], sum, c);
-            let got = format.decode(outcome.d[row as usize * ld + column as usize]);
+            let got = format.decode(d[row as usize * n as usize + column as usize]);
             if outcome.wrapped.is_none() {
                 let exact = self.exact(format, sum, c).filter(|exact| f64::from(*exact as i32) != *exact);
                 outcome.wrapped = exact.map(|exact| Wrapped { row, column, exact });
             }
             outcome.compared += 1;
-            if !expected.admits(format, got) && outcome.mismatch.is_none() {
-                outcome.mismatch = Some(Mismatch::Value { row, column, got, expected });
+            if !expected.admits(format, got) && wrong.is_none() {
+                wrong = Some(Mismatch::Value { row, column, got, expected });
             }
             let ratio = expected.ratio(format, got);
             if ratio >= outcome.ratio && expected.bound.is_finite() {
@@ -387,22 +374,76 @@ impl GemmCase {
         }
         // The poison of floats is a NaN. It would count as a result where the reference expects a NaN or was
         // not computed.
-        let poison = format.poison();
-        let unwritten = (0..m).find_map(|row| {
-            let line = &outcome.d[row as usize * ld..][..n as usize];
-            let column = line.iter().position(|&bits| bits == poison)?;
-            Some(Mismatch::Unwritten { row, column: column as u32 })
+        let unwritten = d.iter().position(|&bits| bits == format.poison()).map(|at| {
+            let [row, column] = [at / n as usize, at % n as usize].map(|at| at as u32);
+            Mismatch::Unwritten { row, column }
         });
-        let inside = |i: usize| {
-            i.checked_sub(offset).is_some_and(|i| ld > 0 && i / ld < m as usize && i % ld < n as usize)
+        unwritten.or(wrong)
+    }
+}
+
+/// A GEMM of a launch, and where its D is in the memory of all.
+pub(super) struct Placed<'c> {
+    pub(super) case: Cow<'c, GemmCase>,
+    /// The reference's sums, if they are known.
+    pub(super) sums: Option<&'c Sums>,
+    pub(super) begin: usize,
+    pub(super) ld: usize,
+}
+
+impl Outcome {
+    /// Compares the GEMMs of a launch one by one, and the memory around their D. Then the kernel runs until there
+    /// were `runs` runs, unless something is wrong.
+    pub(super) fn of<'c>(
+        session: &mut Session<'_>,
+        (entry, ran): (&AnyGemm, &Ran<'_>),
+        d: &Output,
+        placed: impl IntoIterator<Item = Placed<'c>>,
+        runs: u32,
+    ) -> Result<Self, RunError> {
+        let (format, after) = (d.format, session.read(d)?);
+        let mut outcome = Self {
+            time: ran.time,
+            transposed: None,
+            ratio: 0.0,
+            error: 0.0,
+            bound: 0.0,
+            compared: 0,
+            mismatch: None,
+            wrapped: None,
+            d: Vec::new(),
         };
-        let beside = before.iter().zip(after).enumerate().find(|&(i, (was, is))| !inside(i) && was != is);
-        let beside = beside.map(|(i, (_, &is))| Mismatch::Beside {
-            place: i as i64 - offset as i64,
-            got: format.decode(is),
-        });
-        outcome.mismatch = unwritten.or(outcome.mismatch).or(beside);
-        outcome
+        let (mut inside, mut first) = (vec![false; after.len()], None);
+        for (product, Placed { case, sums, begin, ld }) in placed.into_iter().enumerate() {
+            first.get_or_insert(begin);
+            let GemmProblem { m, n, .. } = case.problem();
+            let mut dense = Vec::new();
+            for row in (0..m as usize).map(|row| begin + row * ld..begin + row * ld + n as usize) {
+                dense.extend_from_slice(&after[row.clone()]);
+                inside[row].fill(true);
+            }
+            let sums = match sums {
+                Some(sums) => Cow::Borrowed(sums),
+                None => Cow::Owned(case.sums(accumulators(entry), &|_| ())),
+            };
+            let found = case.compare(format, &sums, &dense, &mut outcome);
+            let of_many = |mismatch| Mismatch::Product { product, mismatch: Box::new(mismatch) };
+            let found = if entry.form() == Form::Single { found } else { found.map(of_many) };
+            outcome.mismatch = outcome.mismatch.or(found);
+        }
+        let place = |at: usize| at as i64 - first.unwrap_or(0) as i64;
+        let beside = (0..after.len()).find(|&at| !inside[at] && after[at] != d.before[at]);
+        let beside = beside.map(|at| Mismatch::Beside { place: place(at), got: format.decode(after[at]) });
+        outcome.mismatch = outcome.mismatch.or(beside);
+        if outcome.mismatch.is_none() {
+            let change = session.repeat(ran, (d, &after), runs)?;
+            outcome.mismatch = change.map(|Change { run, place: at, bits }| Mismatch::Changed {
+                run,
+                place: place(at),
+                bits,
+            });
+        }
+        Ok(Self { d: after, ..outcome })
     }
 }
 
@@ -521,20 +562,7 @@ mod tests {
             |extents, order| HostMatrix::random(Format::Bf16, extents, order, 8, Fill::Nan, &mut random);
         let (a, b) = (fill([2, 8], Order::RowMajor), fill([8, 8], Order::ColumnMajor));
         let sums = Sums::of(&a, &b, &|_| ());
-        let product = GemmCase {
-            a,
-            b,
-            scales: None,
-            weights: None,
-            vectors: None,
-            operand_offset: 0,
-            c: None,
-            alpha: 1.0,
-            beta: 0.0,
-            d_ld: 10,
-            d_offset: 8,
-            in_place: false,
-        };
+        let product = GemmCase { d_ld: 10, d_offset: 8, ..GemmCase::new(a, b) };
         let entry = kernel::find("64x64-direct-bf16-kk").expect("a catalogue name");
         let program = entry.program().expect("a legal program");
         let mut engine = Sloppy { buffers: Vec::new(), writes };

@@ -3,8 +3,6 @@
 //! The comparison happens on the device: a small program compares D with the first run's bits, and restores
 //! the poison for the next run. The workspace is not reset between runs.
 
-use core::fmt;
-
 use kernel::{Engine, EngineError, Program};
 use ptx::abi::{Argument, Grid};
 use ptx::{AtomicOp, AtomicSem, Builder, Entry, Function, Location, Scope, Special, Target};
@@ -34,16 +32,6 @@ pub(super) struct Change {
     pub place: usize,
     /// Its bits in the first run and in this one.
     pub bits: [u64; 2],
-}
-
-impl fmt::Display for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { run, place, bits: [first, now] } = self;
-        write!(
-            f,
-            "run {run} left {now:#06x} in element {place} of D's memory, where the first run left {first:#06x}"
-        )
-    }
 }
 
 impl Session<'_> {

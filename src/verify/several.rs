@@ -1,4 +1,5 @@
-//! Several GEMMs of one launch (batched, or groups of rows or along K): runs them, and compares them one by one.
+//! Several GEMMs of one launch (batched, groups of rows or along K, or a pointer array): runs them, and compares them
+//! one by one.
 //!
 //! ```
 //! use falchion::kernel::GemmProblem;
@@ -10,19 +11,24 @@
 
 mod fused;
 
-use std::time::Duration;
+use std::borrow::Cow;
 
+use collective::Record;
 use kernel::{
     AnyGemm, Call, Engine, EngineError, GemmProblem, GroupedProblem, LinearArguments, MatrixRef, Program,
 };
 
 use super::matrix::Fill;
-use super::product::{GemmCase, RunError, Wrapped, accumulators, formats, orders, scaled};
-use super::session::{Output, Ran, Session, Upload};
-use super::{HostMatrix, Order, Scales, Weights, storage};
+use super::product::{GemmCase, Outcome, Placed, RunError, formats, orders, scaled};
+use super::session::{Output, Session, Upload};
+use super::{Format, HostMatrix, Order, Scales, Weights, storage};
+
+/// A call, D's memory, and the GEMMs in it.
+type Laid<'a> = (Call, Output, Box<dyn Iterator<Item = Placed<'static>> + 'a>);
 
 /// The GEMMs of one launch with random matrices, in the formats of the kernel that runs them: a batch,
-/// groups of rows, each with its own B, or groups along K, each with its own D.
+/// groups of rows, each with its own B, groups along K, each with its own D, or GEMMs of any shapes at
+/// separate addresses, which records in device memory describe.
 #[derive(Clone, Debug)]
 pub struct SeveralProducts {
     /// The form of the launch. A run writes the offsets of the groups to its own memory, whatever address
@@ -34,6 +40,8 @@ pub struct SeveralProducts {
     /// The device-memory table of the groups: where they begin and where the last one ends, or how many rows
     /// each uses. Empty for a batch.
     pub offsets: Vec<u32>,
+    /// The shape of each GEMM of a pointer array; empty for other forms.
+    pub shapes: Vec<GemmProblem>,
     /// For a batch: whether all GEMMs have the same A, B, C. Groups along K always have the same A and B.
     pub shared: [bool; 3],
     /// For a batch, or groups along K: whether the rows of all D are side by side in memory; otherwise one D follows the other.
@@ -46,71 +54,6 @@ pub struct SeveralProducts {
     pub d_padding: u32,
     /// Seed of the random matrices.
     pub seed: u64,
-}
-
-/// The outcome of a run.
-#[derive(Clone, Debug)]
-pub struct SeveralOutcome {
-    /// Device time; `None` if there was nothing to launch.
-    pub time: Option<Duration>,
-    /// The largest error as a fraction of its bound.
-    pub ratio: f64,
-    /// Number of elements compared.
-    pub compared: usize,
-    /// The first error; `None` if the results are right.
-    pub mismatch: Option<String>,
-    /// The first integer that does not fit; `None` if all do.
-    pub wrapped: Option<Wrapped>,
-    /// All of D's memory, one word per element.
-    pub d: Vec<u64>,
-}
-
-/// A GEMM, and where its D is in the memory of all.
-pub(super) struct Placed {
-    pub(super) case: GemmCase,
-    pub(super) begin: usize,
-    pub(super) ld: usize,
-}
-
-impl SeveralOutcome {
-    /// Compares the GEMMs of a launch one by one, and the memory around their D. Then the kernel runs until there were `runs` runs, unless
-    /// something is wrong.
-    pub(super) fn of(
-        session: &mut Session<'_>,
-        (entry, ran): (&AnyGemm, &Ran<'_>),
-        d: &Output,
-        placed: impl IntoIterator<Item = Placed>,
-        runs: u32,
-    ) -> Result<Self, RunError> {
-        let (format, after) = (d.format, session.read(d)?);
-        let (mut ratio, mut compared, mut mismatch, mut wrapped) = (0.0_f64, 0, None, None);
-        let mut inside = vec![false; after.len()];
-        for (i, Placed { case, begin, ld }) in placed.into_iter().enumerate() {
-            let GemmProblem { m, n, .. } = case.problem();
-            let mut dense = Vec::new();
-            for (row, column) in (0..m).flat_map(|row| (0..n).map(move |column| (row, column))) {
-                let at = begin + row as usize * ld + column as usize;
-                dense.push(after[at]);
-                inside[at] = true;
-            }
-            let sums = case.sums(accumulators(entry), &|_| ());
-            let case = GemmCase { d_ld: n, ..case };
-            let of_one = case.compare(format, &sums, None, &vec![format.poison(); dense.len()], &dense);
-            ratio = ratio.max(of_one.ratio);
-            compared += of_one.compared;
-            wrapped = wrapped.or(of_one.wrapped);
-            mismatch = mismatch.or(of_one.mismatch.map(|mismatch| format!("product {i}: {mismatch}")));
-        }
-        let touched = (0..after.len()).find(|&at| !inside[at] && after[at] != d.before[at]);
-        mismatch = mismatch.or(touched.map(|at| {
-            let got = format.decode(after[at]);
-            format!("element {at} of D's memory is of no product and was overwritten with {got}")
-        }));
-        if mismatch.is_none() {
-            mismatch = session.repeat(ran, (d, &after), runs)?.map(|change| change.to_string());
-        }
-        Ok(Self { time: ran.time, ratio, compared, mismatch, wrapped, d: after })
-    }
 }
 
 /// Where groups of these sizes begin, and where the last one ends.
@@ -133,6 +76,7 @@ impl SeveralProducts {
             products: GroupedProblem::Batched { count },
             problem,
             offsets: Vec::new(),
+            shapes: Vec::new(),
             shared: [false; 3],
             interleaved: false,
             factors: [1.0, 0.0],
@@ -176,6 +120,12 @@ impl SeveralProducts {
     pub fn of_lengths(lengths: &[u32], [m, n]: [u32; 2]) -> Self {
         let offsets = offsets(lengths);
         Self::along_k(GemmProblem { m, n, k: offsets[lengths.len()] }, offsets)
+    }
+
+    /// GEMMs of these shapes, as a pointer array.
+    pub fn array(shapes: Vec<GemmProblem>) -> Self {
+        let products = GroupedProblem::PointerArray { count: shapes.len() as u32, records: 0 };
+        Self { products, shapes, ..Self::batch(GemmProblem { m: 0, n: 0, k: 0 }, 0) }
     }
 
     /// First and last K of each GEMM, for a kernel whose tile K is `tile`.
@@ -230,6 +180,9 @@ impl SeveralProducts {
 
     /// Floating-point operations of all GEMMs.
     pub fn operations(&self) -> f64 {
+        if !self.shapes.is_empty() {
+            return self.shapes.iter().map(GemmProblem::operations).sum();
+        }
         let operations = |(&[_, m], [begin, end]): (&[u32; 2], [u32; 2])| {
             GemmProblem { m, k: end - begin, ..self.problem }.operations()
         };
@@ -257,7 +210,7 @@ impl SeveralProducts {
         entry: &AnyGemm,
         program: &Program,
         engine: &mut dyn Engine,
-    ) -> Result<SeveralOutcome, RunError> {
+    ) -> Result<Outcome, RunError> {
         self.run_times(entry, program, engine, 1)
     }
 
@@ -272,8 +225,17 @@ impl SeveralProducts {
         program: &Program,
         engine: &mut dyn Engine,
         runs: u32,
-    ) -> Result<SeveralOutcome, RunError> {
+    ) -> Result<Outcome, RunError> {
         let session = &mut Session::new(engine);
+        let described = matches!(self.products, GroupedProblem::PointerArray { .. });
+        let (call, d, placed) =
+            if described { self.described(session, entry)? } else { self.packed(session, entry)? };
+        let ran = session.launch((entry, program), call)?;
+        Outcome::of(session, (entry, &ran), &d, placed, runs)
+    }
+
+    /// The call, and memory for the D of each GEMM.
+    fn packed(&self, session: &mut Session<'_>, entry: &AnyGemm) -> Result<Laid<'_>, RunError> {
         let (problem, matrices) = (self.problem, self.matrices(entry));
         let mut call = self.call(session, &matrices)?;
         let operands = [&matrices.a[..], &matrices.b];
@@ -288,14 +250,47 @@ impl SeveralProducts {
         call.d = MatrixRef::new(d.buffer.address, d_ld as u64).every(d_stride);
         let (c, [alpha, beta]) = (session.matrices(&matrices.c)?, self.factors);
         let linear = LinearArguments { alpha, beta, c: (beta != 0.0).then_some(c) };
-        let ran = session.launch((entry, program), call.with(linear))?;
-        let placed = places.iter().zip(&rows).zip(&ranges).enumerate();
-        let placed = placed.map(|(i, ((&begin, &rows), &range))| Placed {
-            case: matrices.product(self, i, (rows, range)),
-            begin,
-            ld: d_ld,
+        let placed = places.into_iter().zip(rows).zip(ranges).enumerate();
+        let placed = placed.map(move |(i, ((begin, rows), range))| {
+            let case = Cow::Owned(matrices.product(self, i, (rows, range)));
+            Placed { case, sums: None, begin, ld: d_ld }
         });
-        SeveralOutcome::of(session, (entry, &ran), &d, placed, runs)
+        Ok((call.with(linear), d, Box::new(placed)))
+    }
+
+    /// The same for a pointer array. The D matrices are consecutive in memory, each followed by a guard. They may
+    /// begin at any element.
+    fn described(&self, session: &mut Session<'_>, entry: &AnyGemm) -> Result<Laid<'_>, RunError> {
+        let ([of_a, of_b, format], [a_order, b_order]) = (formats(entry), orders(entry));
+        let [alpha, beta] = self.factors;
+        let mut random = fastrand::Rng::with_seed(self.seed);
+        let (mut end, mut placed, mut records) = (0, Vec::new(), Vec::new());
+        for &GemmProblem { m, n, k } in &self.shapes {
+            let mut fill = |extents, order, format: Format, bytes: u32| {
+                let multiple = (bytes / format.bytes()).max(1);
+                HostMatrix::random(format, extents, order, multiple, Fill::Normal, &mut random)
+            };
+            let a = fill([m, k], a_order, of_a, self.operand_bytes);
+            let b = fill([k, n], b_order, of_b, self.operand_bytes);
+            let c = fill([m, n], Order::RowMajor, format, 0);
+            let [c_ref, a_ref, b_ref] =
+                [session.matrices([&c])?, session.matrices([&a])?, session.matrices([&b])?];
+            let (begin, ld) = (end, (n + self.d_padding) as usize);
+            let addresses = [a_ref.address, b_ref.address, c_ref.address, begin as u64];
+            let lds = [a_ref.ld, b_ref.ld, c_ref.ld, ld as u64];
+            records.push(Record { m, n, k, addresses, lds });
+            let case = Cow::Owned(GemmCase { c: Some(c), alpha, beta, ..GemmCase::new(a, b) });
+            placed.push(Placed { case, sums: None, begin, ld });
+            end += m as usize * ld + GAP;
+        }
+        let d = session.output(format, vec![format.poison(); end])?;
+        for record in &mut records {
+            record.addresses[3] = d.buffer.address + u64::from(format.bytes()) * record.addresses[3];
+        }
+        let bytes: Vec<u8> = records.iter().flat_map(Record::to_bytes).collect();
+        let linear = LinearArguments { alpha, beta, c: None };
+        let call = Call::grouped(records.len() as u32, session.upload(&bytes)?).with(linear);
+        Ok((call, d, Box::new(placed.into_iter())))
     }
 
     /// A call of the matrices, without D, and without operands in another form than they are multiplied.
@@ -379,21 +374,14 @@ impl Matrices {
         let (rows, columns) = (if of.ragged() { [first, m] } else { [0, of.problem.m] }, [0, of.problem.n]);
         let (range, [alpha, beta]) = ([begin, end - begin], of.factors);
         GemmCase {
-            a: part(own(&self.a), rows, range),
-            b: part(own(&self.b), range, columns),
             scales: self.scales.as_ref().map(|[a, b]| {
                 let [a, b] = [a, b].map(|all| all[i.min(all.len() - 1)].along_k(range));
                 [if of.ragged() { a.part(first, m) } else { a }, b]
             }),
-            weights: None,
-            vectors: None,
-            operand_offset: 0,
             c: Some(part(own(&self.c), rows, columns)),
             alpha,
             beta,
-            d_ld: of.problem.n,
-            d_offset: 0,
-            in_place: false,
+            ..GemmCase::new(part(own(&self.a), rows, range), part(own(&self.b), range, columns))
         }
     }
 }

@@ -11,8 +11,8 @@ use kernel::{AnyGemm, Engine, GemmProblem, Program};
 use serde::Deserialize;
 
 use super::matrix::{Fill, HostMatrix};
-use super::product::{GemmCase, RunError, accumulators, formats, orders};
-use super::{Format, Order, RecordProducts, SeveralOutcome, SeveralProducts, Sums, fnv, fnv_from};
+use super::product::{GemmCase, Outcome, RunError, accumulators, formats, orders};
+use super::{Format, Order, SeveralProducts, Sums, fnv, fnv_from};
 
 /// One row of a table. It stands for all combinations of its lists: kinds, element types, shapes, pairs of
 /// factors.
@@ -183,18 +183,19 @@ impl Default for Verdict {
 }
 
 impl Verdict {
-    /// Adds the outcome of one launch.
-    fn add(&mut self, place: &str, outcome: Result<SeveralOutcome, RunError>) {
-        match outcome {
-            Ok(outcome) => {
-                self.products += 1;
-                self.ratio = self.ratio.max(outcome.ratio);
-                let bytes: Vec<u8> = outcome.d.iter().flat_map(|bits| bits.to_le_bytes()).collect();
-                self.digest = fnv_from(self.digest, &bytes);
-                self.failure = outcome.mismatch.map(|wrong| format!("{place}: {wrong}"));
+    /// Adds the outcome of one launch, or says what is wrong with it.
+    fn add(&mut self, place: &str, outcome: Result<Outcome, RunError>) -> Result<(), String> {
+        let outcome = outcome.map_err(|error| match error {
+            RunError::Launch(error) => format!("{place}: refused: {error}"),
+            RunError::Engine(_) | RunError::Program(_) | RunError::Direction { .. } => {
+                format!("{place}: {error}")
             }
-            Err(error) => self.failure = Some(format!("{place}: {error}")),
-        }
+        })?;
+        self.products += 1;
+        self.ratio = self.ratio.max(outcome.ratio);
+        let bytes: Vec<u8> = outcome.d.iter().flat_map(|bits| bits.to_le_bytes()).collect();
+        self.digest = fnv_from(self.digest, &bytes);
+        outcome.mismatch.map_or(Ok(()), |wrong| Err(format!("{place}: {wrong}")))
     }
 }
 
@@ -209,8 +210,11 @@ impl Case {
         let batches = batches.map(|(problem, count)| SeveralProducts::batch(problem, count));
         let rows = columns()
             .flat_map(|columns| self.rows.iter().map(move |rows| SeveralProducts::of_rows(rows, 3, columns)));
+        let problem = |&[m, n, k]: &[u32; 3]| GemmProblem { m, n, k };
+        let arrays = self.records.iter().map(|shapes| shapes.iter().map(problem).collect());
         let (shared, interleaved) = (self.shared, self.interleaved);
-        batches.chain(rows).map(|products| SeveralProducts { shared, interleaved, ..products }).collect()
+        let all = batches.chain(rows).chain(arrays.map(SeveralProducts::array));
+        all.map(|products| SeveralProducts { shared, interleaved, ..products }).collect()
     }
 
     /// The shares of the case, one per kernel.
@@ -239,93 +243,38 @@ impl Share<'_> {
     /// first.
     pub fn run_times(&self, engine: &mut dyn Engine, repeated: Repeated) -> Verdict {
         let mut verdict = Verdict::default();
-        let loaded = kernel::find(&self.kernel).map_err(|error| error.to_string());
-        let loaded = loaded.and_then(|entry| {
-            let program = entry.program().map_err(|error| error.to_string())?;
-            Ok((entry, program))
-        });
-        let (entry, program) = match loaded {
-            Ok(loaded) => loaded,
-            Err(error) => return Verdict { failure: Some(error), ..verdict },
-        };
-        let case = self.case;
+        verdict.failure = self.run_all(engine, repeated, &mut verdict).err();
+        verdict
+    }
+
+    /// Runs the calls until one is wrong.
+    fn run_all(
+        &self,
+        engine: &mut dyn Engine,
+        Repeated { seed, runs }: Repeated,
+        verdict: &mut Verdict,
+    ) -> Result<(), String> {
+        let (case, entry) = (self.case, kernel::find(&self.kernel).map_err(|error| error.to_string())?);
+        let program = entry.program().map_err(|error| error.to_string())?;
         let launches = case.launches();
-        for products in &launches {
-            self.several(&entry, &program, engine, (products, repeated), &mut verdict);
-            if verdict.failure.is_some() {
-                return verdict;
-            }
+        for (products, &factors) in launches.iter().flat_map(|of| case.factors.iter().map(move |by| (of, by)))
+        {
+            let (operand_bytes, d_padding) = (2 * case.operand_multiple, case.d_padding);
+            let several = SeveralProducts { factors, operand_bytes, d_padding, seed, ..products.clone() };
+            let outcome = several.run_times(&entry, &program, engine, runs);
+            verdict.add(&format!("{several:?}"), outcome)?;
         }
-        for shapes in &case.records {
-            self.records(&entry, &program, engine, (shapes, repeated), &mut verdict);
-            if verdict.failure.is_some() {
-                return verdict;
-            }
-        }
-        if !launches.is_empty() || !case.records.is_empty() {
-            return verdict;
+        if !launches.is_empty() {
+            return Ok(());
         }
         for &m in &case.m {
             for &n in &case.n {
                 for &k in &case.k {
-                    self.shape(&entry, &program, engine, [m, n, k], repeated, &mut verdict);
-                    if verdict.failure.is_some() {
-                        return verdict;
-                    }
+                    self.shape(&entry, &program, engine, [m, n, k], Repeated { seed, runs }, verdict)?;
                 }
             }
         }
-        verdict
-    }
-
-    /// Runs the GEMMs of one launch.
-    fn several(
-        &self,
-        entry: &AnyGemm,
-        program: &Program,
-        engine: &mut dyn Engine,
-        (products, Repeated { seed, runs }): (&SeveralProducts, Repeated),
-        verdict: &mut Verdict,
-    ) {
-        for &factors in &self.case.factors {
-            let several = SeveralProducts {
-                factors,
-                operand_bytes: 2 * self.case.operand_multiple,
-                d_padding: self.case.d_padding,
-                seed,
-                ..products.clone()
-            };
-            let place = format!("{several:?}");
-            verdict.add(&place, several.run_times(entry, program, engine, runs));
-            if verdict.failure.is_some() {
-                return;
-            }
-        }
-    }
-
-    /// Runs the GEMMs of one pointer-array launch.
-    fn records(
-        &self,
-        entry: &AnyGemm,
-        program: &Program,
-        engine: &mut dyn Engine,
-        (shapes, Repeated { seed, runs }): (&[[u32; 3]], Repeated),
-        verdict: &mut Verdict,
-    ) {
-        for &factors in &self.case.factors {
-            let records = RecordProducts {
-                shapes: shapes.to_vec(),
-                factors,
-                operand_bytes: 2 * self.case.operand_multiple,
-                d_padding: self.case.d_padding,
-                seed,
-            };
-            let place = format!("{shapes:?}, alpha {}, beta {}", factors[0], factors[1]);
-            verdict.add(&place, records.run_times(entry, program, engine, runs));
-            if verdict.failure.is_some() {
-                return;
-            }
-        }
+        Ok(())
     }
 
     fn shape(
@@ -336,7 +285,7 @@ impl Share<'_> {
         [m, n, k]: [u32; 3],
         Repeated { seed, runs }: Repeated,
         verdict: &mut Verdict,
-    ) {
+    ) -> Result<(), String> {
         let case = self.case;
         let mut random =
             fastrand::Rng::with_seed(seed ^ u64::from(m) << 40 ^ u64::from(n) << 20 ^ u64::from(k));
@@ -348,40 +297,18 @@ impl Share<'_> {
         let sums = Sums::in_accumulators(accumulators(entry), &a, &b, &|_| ());
         let (d_ld, d_offset) = (n + case.d_padding, case.d_offset);
         let mut product = GemmCase {
-            a,
-            b,
-            scales: None,
-            weights: None,
-            vectors: None,
             operand_offset: case.operand_offset,
             c: Some(c),
-            alpha: 1.0,
-            beta: 0.0,
             d_ld,
             d_offset,
             in_place: case.in_place,
+            ..GemmCase::new(a, b)
         };
         for &[alpha, beta] in &case.factors {
             (product.alpha, product.beta) = (alpha, beta);
             let place = format!("{m} x {n} x {k}, alpha {alpha}, beta {beta}");
-            match product.run_times(entry, program, engine, &sums, runs) {
-                Ok(outcome) => {
-                    verdict.products += 1;
-                    verdict.ratio = verdict.ratio.max(outcome.ratio);
-                    let bytes: Vec<u8> = outcome.d.iter().flat_map(|bits| bits.to_le_bytes()).collect();
-                    verdict.digest = fnv_from(verdict.digest, &bytes);
-                    if let Some(wrong) = outcome.mismatch {
-                        verdict.failure = Some(format!("{place}: {wrong}"));
-                    }
-                }
-                Err(RunError::Launch(error)) => verdict.failure = Some(format!("{place}: refused: {error}")),
-                Err(error @ (RunError::Engine(_) | RunError::Program(_) | RunError::Direction { .. })) => {
-                    verdict.failure = Some(format!("{place}: {error}"));
-                }
-            }
-            if verdict.failure.is_some() {
-                return;
-            }
+            verdict.add(&place, product.run_times(entry, program, engine, &sums, runs))?;
         }
+        Ok(())
     }
 }

@@ -21,8 +21,7 @@ pub(super) struct Flow {
 
 impl Flow {
     pub(super) fn new(function: &Function) -> Self {
-        let mut instructions = Vec::new();
-        collect(&function.body, &mut instructions);
+        let instructions = Statement::instructions(&function.body);
         let registers = function.registers.len();
         let edges: Vec<(Vec<usize>, Vec<usize>)> = instructions
             .iter()
@@ -101,20 +100,6 @@ fn unites(inst: &Inst) -> bool {
         Inst::Binary { op: BinaryOp::Div, b: Operand::Imm(by), .. } => *by > 0 && by.is_multiple_of(32),
         Inst::Binary { op: BinaryOp::Shr, b: Operand::Imm(by), .. } => *by >= 5,
         _ => false,
-    }
-}
-
-fn collect<'a>(statements: &'a [Statement], into: &mut Vec<&'a Inst>) {
-    for statement in statements {
-        match statement {
-            Statement::Inst { inst, .. } => into.push(inst),
-            Statement::If { then, otherwise, .. } => {
-                collect(then, into);
-                collect(otherwise, into);
-            }
-            Statement::Loop { body, .. } | Statement::Scope { body, .. } => collect(body, into),
-            Statement::Break { .. } => {}
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The GEMMs of a launch, as the options say them.
 
 use collective::Form;
-use kernel::{GemmProblem, Request};
+use kernel::{AnyGemm, GemmProblem, Request};
 
 use crate::Failure;
 use crate::options::Given;
@@ -52,6 +52,20 @@ impl Launched {
         Self { form, one, groups: Vec::new(), batch: batch.unwrap_or(1), max_rows: 0 }
     }
 
+    /// Groups of rows, each with a B of its own.
+    pub(crate) fn of_rows(rows: &[u32], [n, k]: [u32; 2]) -> Self {
+        let one = GemmProblem { m: 0, n, k };
+        let groups = rows.iter().map(|&m| GemmProblem { m, ..one }).collect();
+        Self { form: Form::GroupedContiguous, groups, ..Self::shape(one, None) }
+    }
+
+    /// Groups of these lengths along K, each with a D of its own.
+    pub(crate) fn of_lengths(lengths: &[u32], [m, n]: [u32; 2]) -> Self {
+        let one = GemmProblem { m, n, k: 0 };
+        let groups = lengths.iter().map(|&k| GemmProblem { k, ..one }).collect();
+        Self { form: Form::KGrouped, groups, ..Self::shape(one, None) }
+    }
+
     /// Takes the options. `missing` is the extent that is not given, by its name.
     ///
     /// # Errors
@@ -61,33 +75,26 @@ impl Launched {
         missing: impl Fn(&str) -> Result<u32, Failure>,
     ) -> Result<Self, Failure> {
         let extent = |name: &str| given.get(name).map_or_else(|| missing(name), Ok);
-        let several = given.first(&SEVERAL);
-        let one = match several {
-            Some("group") => GemmProblem { m: 0, n: 0, k: 0 },
-            Some("rows") => GemmProblem { m: 0, n: extent("n")?, k: extent("k")? },
-            Some("k-groups") => GemmProblem { m: extent("m")?, n: extent("n")?, k: 0 },
-            _ => GemmProblem { m: extent("m")?, n: extent("n")?, k: extent("k")? },
-        };
-        let launched = Self::shape(one, None);
-        Ok(match several {
-            Some("batch") => Self::shape(one, given.get("batch")),
+        Ok(match given.first(&SEVERAL) {
             Some("rows") => {
                 let rows = given.list::<u32>("rows");
-                let max_rows = max_rows(given, &rows)?;
-                let form = if max_rows.is_some() { Form::GroupedMasked } else { Form::GroupedContiguous };
-                let groups = rows.into_iter().map(|m| GemmProblem { m, ..one }).collect();
-                Self { form, groups, max_rows: max_rows.unwrap_or(0), ..launched }
-            }
-            Some("k-groups") => {
-                let lengths = given.list::<u32>("k-groups").into_iter();
-                Self {
-                    form: Form::KGrouped,
-                    groups: lengths.map(|k| GemmProblem { k, ..one }).collect(),
-                    ..launched
+                let contiguous = Self::of_rows(&rows, [extent("n")?, extent("k")?]);
+                match max_rows(given, &rows)? {
+                    Some(max_rows) => Self { form: Form::GroupedMasked, max_rows, ..contiguous },
+                    None => contiguous,
                 }
             }
-            Some("group") => Self { form: Form::PointerArray, groups: given.list("group"), ..launched },
-            _ => launched,
+            Some("k-groups") => {
+                Self::of_lengths(&given.list::<u32>("k-groups"), [extent("m")?, extent("n")?])
+            }
+            Some("group") => {
+                let launched = Self::shape(GemmProblem { m: 0, n: 0, k: 0 }, None);
+                Self { form: Form::PointerArray, groups: given.list("group"), ..launched }
+            }
+            _ => {
+                let one = GemmProblem { m: extent("m")?, n: extent("n")?, k: extent("k")? };
+                Self::shape(one, given.get("batch"))
+            }
         })
     }
 
@@ -159,6 +166,22 @@ impl Launched {
                 self.groups.clone()
             }
         }
+    }
+
+    /// Fails unless each group along K begins at a multiple of the kernel's tile K or at the end of K.
+    pub(crate) fn begin_at_tiles(&self, entry: &AnyGemm) -> Result<(), Failure> {
+        let (tile, end) = (entry.plan().mainloop.tile[2], self.whole()?.k);
+        let mut begin = 0;
+        for group in &self.groups {
+            if begin < end && !u32::is_multiple_of(begin, tile) {
+                refuse!(
+                    "--k-groups: a group begins at K = {begin}, a multiple of tile K = {tile} was needed for kernel {}",
+                    entry.name()
+                );
+            }
+            begin += group.k;
+        }
+        Ok(())
     }
 
     /// The extents that a request begins with, before it is one of several GEMMs.

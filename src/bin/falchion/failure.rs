@@ -4,6 +4,8 @@ use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
 
+use falchion::verify::RunError;
+
 use crate::output;
 
 /// A [`Failure::Usage`] with a message, which is written as for `format!`.
@@ -66,6 +68,15 @@ impl From<io::Error> for Failure {
             return Self::Closed;
         }
         Self::Environment(format!("cannot write to standard output: {error}"))
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Launch(_) | RunError::Direction { .. } => Self::usage(error),
+            RunError::Engine(_) | RunError::Program(_) => Self::environment(error),
+        }
     }
 }
 

@@ -17,15 +17,14 @@ use falchion::verify::product::{accumulators, formats, random_scales, scaled};
 use falchion::verify::storage::{self, of_few_bits};
 use falchion::verify::tree::Checked;
 use falchion::verify::{
-    Bench, Format, Formula, FusedGemm, GemmCase, HostMatrix, Order, RunError, TreeError, Weights, fusions,
+    Bench, Format, Formula, FusedGemm, GemmCase, HostMatrix, Order, TreeError, Weights, fusions,
 };
 use kernel::{AnyGemm, GemmProblem, Request, Types};
 
 use self::inputs::Inputs;
-use self::report::report;
-pub(crate) use self::report::{repeated, words};
+use self::report::{report, verdict, words};
 use self::transposed::transposes;
-use crate::call::SEVERAL;
+use crate::call::{Launched, SEVERAL};
 use crate::engine::{Choice, Chosen, Progress, machine};
 use crate::files;
 use crate::named;
@@ -147,35 +146,19 @@ impl GemmArgs<'_> {
         let sums = product.sums(accumulators(&entry), &|total| {
             progress.show(rows.fetch_add(1, Ordering::Relaxed) + 1, total);
         });
-        let outcome = product.run_times(&entry, &program, engine.as_mut(), &sums, repeat).map_err(
-            |error| match error {
-                RunError::Launch(error) => Failure::from(error),
-                RunError::Engine(error) => Failure::from(error),
-                RunError::Program(error) => Failure::from(error),
-                error @ RunError::Direction { .. } => Failure::usage(error),
-            },
-        )?;
-        report(&mut out, &outcome, &sums, inputs.problem, emulated)?;
+        let outcome = product.run_times(&entry, &program, engine.as_mut(), &sums, repeat)?;
+        let places = (!sums.complete).then(|| [sums.rows.len(), sums.columns.len()]);
+        report(&mut out, &outcome, inputs.problem.operations(), places, emulated)?;
         match outcome.wrapped {
             Some(wrapped) if inputs.files.is_some() => return Err(Failure::usage(wrapped)),
             Some(wrapped) => writeln!(out, "wrapped   {wrapped}")?,
             None => {}
         }
         if let Some(path) = &written {
-            files::write(path, of_d, [m, n], &outcome.d)?;
+            files::write(path, of_d, [m, n], &outcome.d[..m as usize * n as usize])?;
             writeln!(out, "written   {}", path.display())?;
         }
-        match outcome.mismatch {
-            None => {
-                repeated(&mut out, repeat)?;
-                writeln!(out, "verified")?;
-                Ok(out.flush()?)
-            }
-            Some(mismatch) => {
-                writeln!(out, "WRONG {mismatch}")?;
-                Err(Failure::Wrong)
-            }
-        }
+        verdict(&mut out, outcome.mismatch, repeat)
     }
 
     fn alpha(&self) -> f64 {
@@ -194,22 +177,26 @@ impl GemmArgs<'_> {
         Ok(selection.ranked.swap_remove(0).gemm)
     }
 
+    /// The first kernel of the ranking for a launch.
+    fn first_of(&self, launched: &Launched, epilogue: Option<Formula>) -> Result<AnyGemm, Failure> {
+        let (types, layout) = types::laid(self.given, launched.form.shares_rows())?;
+        // The bench pads leading dimensions, so K may be anything.
+        let request = catalogue::padded(types, catalogue::majors(&layout), launched.extents()?);
+        let request = launched.request(request);
+        self.first(epilogue.map_or(request, |formula| request.fused(formula)))
+    }
+
     /// The first kernel of the ranking for a fused epilogue, in 16 bits also one that stores any number of columns.
     fn ranked(&self, fusion: Formula, problem: GemmProblem) -> Result<Option<FusedGemm>, Failure> {
         let types = self.types.types()?;
-        let layout = self.given.get::<String>("layout").unwrap_or_else(|| "kk".to_owned());
-        catalogue::multiplied_as_they_lie(types, &layout)?;
-        types::sparse_as_it_lies(types, &layout, false)?;
-        // The bench pads leading dimensions, so K may be anything.
-        let request = catalogue::padded(types, catalogue::majors(&layout), problem).fused(fusion);
-        let any = types == Types::of(types.a) && types.a.bytes() == 2 && layout == "kk";
-        match self.first(request) {
-            Ok(gemm) => Ok(FusedGemm::of(gemm)),
+        let any = types == Types::of(types.a)
+            && types.a.bytes() == 2
+            && self.given.get::<String>("layout").is_none_or(|layout| layout == "kk");
+        match self.first_of(&Launched::shape(problem, None), Some(fusion)) {
             Err(_) if any => {
-                let format = Format::named(types.a.name()).unwrap_or(Format::Bf16);
-                fusions::any_columns(fusion, format).map(Some).map_err(Failure::usage)
+                fusions::any_columns(fusion, of_reference(types.a)).map(Some).map_err(Failure::usage)
             }
-            Err(error) => Err(error),
+            other => other.map(FusedGemm::of),
         }
     }
 
@@ -389,20 +376,7 @@ impl GemmArgs<'_> {
                 (a, b, weights)
             }
         };
-        Ok(GemmCase {
-            a,
-            b,
-            scales,
-            weights,
-            vectors,
-            operand_offset: 0,
-            c,
-            alpha,
-            beta,
-            d_ld: n,
-            d_offset: 0,
-            in_place: false,
-        })
+        Ok(GemmCase { scales, weights, vectors, c, alpha, beta, ..GemmCase::new(a, b) })
     }
 }
 
@@ -412,11 +386,7 @@ fn of_reference(format: collective::Format) -> Format {
 }
 
 /// Reports the check of a kernel with a fused epilogue.
-pub(crate) fn checked(
-    out: &mut impl Write,
-    outcome: Result<Checked, TreeError>,
-    emulated: bool,
-) -> Result<(), Failure> {
+fn checked(out: &mut impl Write, outcome: Result<Checked, TreeError>, emulated: bool) -> Result<(), Failure> {
     match outcome {
         Ok(checked) => {
             if let Some(time) = checked.time.filter(|_| !emulated) {

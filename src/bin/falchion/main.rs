@@ -28,7 +28,6 @@ mod output;
 mod packed;
 mod scales;
 mod schedule;
-mod several;
 mod trace;
 mod types;
 mod unranked;

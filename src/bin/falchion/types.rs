@@ -95,6 +95,16 @@ pub(crate) fn sparse_as_it_lies(types: Types, layout: &str, groups: bool) -> Res
     Ok(())
 }
 
+/// The types of the options, and the directions in which kernels multiply them as they lie. `groups` says that the rows of
+/// A are those of groups.
+pub(crate) fn laid(given: &Given, groups: bool) -> Result<(Types, String), Failure> {
+    let types = TypeArgs::read(given).types()?;
+    let layout = given.get::<String>("layout").unwrap_or_else(|| "kk".to_owned());
+    catalogue::multiplied_as_they_lie(types, &layout)?;
+    sparse_as_it_lies(types, &layout, groups)?;
+    Ok((types, layout))
+}
+
 /// What the options say about formats.
 #[derive(Clone, Debug)]
 pub(crate) struct TypeArgs {

@@ -6,7 +6,7 @@ use kernel::{AnyGemm, Engine, GemmProblem, Program};
 
 use super::super::matrix::Fill;
 use super::super::product::{GemmCase, Outcome, RunError, accumulators, formats, orders, random_scales};
-use super::super::{HostMatrix, Order, RecordProducts, SeveralProducts, storage};
+use super::super::{HostMatrix, Order, SeveralProducts, storage};
 use super::{Draw, Ended, digest};
 
 impl Draw {
@@ -27,13 +27,7 @@ impl Draw {
             (16, if row > 1 { unit * self.random.u32(..2) } else { self.random.u32(..3) });
         let several = |products| SeveralProducts { factors, operand_bytes, d_padding, seed, ..products };
         let outcome = match gemm.form() {
-            Form::Single => {
-                let outcome = self.product(problem, (factors, d_padding)).run(gemm, program, engine)?;
-                return match outcome.mismatch {
-                    None => Ok((outcome.ratio, digest(outcome.d.into_iter()))),
-                    Some(wrong) => Err(Ended::Wrong(format!("{problem:?}: {wrong}"))),
-                };
-            }
+            Form::Single => self.product(problem, (factors, d_padding)).run(gemm, program, engine)?,
             Form::Batched => {
                 let shared = [self.once_in(4), self.once_in(4), self.once_in(4)];
                 let count = self.random.u32(1..4);
@@ -79,15 +73,14 @@ impl Draw {
                 let shapes = (0..self.random.u32(1..4)).map(|_| {
                     let part = |random: &mut Rng, extent: u32, step: u32| random.u32(..=extent / step) * step;
                     let random = &mut self.random;
-                    [
-                        part(random, problem.m, 1),
-                        part(random, problem.n, row.min(problem.n)),
-                        part(random, problem.k, 1),
-                    ]
+                    GemmProblem {
+                        m: part(random, problem.m, 1),
+                        n: part(random, problem.n, row.min(problem.n)),
+                        k: part(random, problem.k, 1),
+                    }
                 });
-                let shapes = shapes.collect();
-                let records = RecordProducts { shapes, factors, operand_bytes, d_padding, seed };
-                records.run(gemm, program, engine)?
+                let products = SeveralProducts::array(shapes.collect());
+                several(products).run(gemm, program, engine)?
             }
         };
         match outcome.mismatch {
@@ -132,21 +125,7 @@ impl OneProduct {
         let ([a, b], weights) = storage::fitted(gemm, self.problem, [a, b], &mut self.random);
         let in_place = self.in_place && c.is_some();
         let d_ld = if in_place { n } else { n + self.d_padding };
-        let (operand_offset, d_offset) = (0, 0);
-        let product = GemmCase {
-            a,
-            b,
-            scales,
-            weights,
-            vectors: None,
-            operand_offset,
-            c,
-            alpha,
-            beta,
-            d_ld,
-            d_offset,
-            in_place,
-        };
+        let product = GemmCase { scales, weights, c, alpha, beta, d_ld, in_place, ..GemmCase::new(a, b) };
         let sums = product.sums(accumulators(gemm), &|_| ());
         product.run(gemm, program, engine, &sums)
     }

@@ -56,26 +56,26 @@ fn of_copy(all: &[&Statement], mutation: &Mutation) -> bool {
     matches!(statement, Some(Statement::Inst { inst: Inst::TensorLoad { .. } | Inst::Bulk(_), .. }))
 }
 
-/// The number of statements in a statement, including itself.
-fn size(statement: &Statement) -> usize {
-    1 + match statement {
-        Statement::If { then, otherwise, .. } => then.iter().chain(otherwise).map(size).sum(),
-        Statement::Loop { body, .. } | Statement::Scope { body, .. } => body.iter().map(size).sum(),
-        Statement::Inst { .. } | Statement::Break { .. } => 0,
-    }
-}
+/// A statement with the flags of itself and of those inside it: whether they have mutants.
+type Flagged<'s, 'm> = (&'s Statement, &'m [bool]);
 
-/// Each statement of a block, with the flags of the statement and of those inside it: whether they have
-/// mutants.
+/// Each statement of a block with its flags.
 fn with_mutated<'s, 'm>(
     block: &'s [Statement],
     mut mutated: &'m [bool],
-) -> impl Iterator<Item = (&'s Statement, &'m [bool])> {
+) -> impl Iterator<Item = Flagged<'s, 'm>> {
     block.iter().map(move |statement| {
-        let (own, rest) = mutated.split_at(size(statement));
+        let (own, rest) = mutated.split_at(Statement::all(core::slice::from_ref(statement)).len());
         mutated = rest;
         (statement, own)
     })
+}
+
+/// The blocks in a statement, with the flags of their statements.
+fn inside<'s, 'm>((statement, mutated): Flagged<'s, 'm>) -> [(&'s [Statement], &'m [bool]); 2] {
+    let blocks = statement.blocks();
+    let (first, second) = mutated[1..].split_at(Statement::all(blocks[0]).len());
+    [(blocks[0], first), (blocks[1], second)]
 }
 
 /// The registers from which the effect of synchronising statements is computed.
@@ -111,28 +111,15 @@ impl Decides<'_> {
     /// them.
     fn seed(&mut self, block: &[Statement], mutated: &[bool]) {
         for (statement, mutated) in with_mutated(block, mutated) {
-            match statement {
-                Statement::Inst { inst, .. } => {
-                    let reads = if mutated[0] { self.reads(inst) } else { credited(inst) };
-                    self.mark(reads);
-                }
-                Statement::If { cond, then, otherwise, .. } => {
-                    if mutated.contains(&true) {
-                        self.mark([*cond]);
-                    }
-                    let (of_then, of_otherwise) = mutated[1..].split_at(then.iter().map(size).sum());
-                    self.seed(then, of_then);
-                    self.seed(otherwise, of_otherwise);
-                }
-                Statement::Loop { body, .. } => {
-                    if mutated.contains(&true) {
-                        self.mark(leaves(body));
-                    }
-                    self.seed(body, &mutated[1..]);
-                }
-                Statement::Scope { body, .. } => self.seed(body, &mutated[1..]),
-                Statement::Break { .. } => {}
-            }
+            let reads = match statement {
+                Statement::Inst { inst, .. } if !mutated[0] => credited(inst),
+                Statement::Inst { inst, .. } => self.reads(inst),
+                _ if !mutated.contains(&true) => Vec::new(),
+                Statement::If { .. } | Statement::Loop { .. } => conditions(statement),
+                Statement::Scope { .. } | Statement::Break { .. } => Vec::new(),
+            };
+            self.mark(reads);
+            inside((statement, mutated)).into_iter().for_each(|(block, mutated)| self.seed(block, mutated));
         }
     }
 
@@ -141,31 +128,30 @@ impl Decides<'_> {
     fn grow(&mut self, block: &[Statement]) -> bool {
         let mut new = false;
         for statement in block {
+            let inside = statement.blocks().map(|block| self.grow(block)).contains(&true);
             new |= match statement {
                 Statement::Inst { inst, .. } => self.hold(inst) && self.mark(self.reads(inst)),
                 // A value also depends on the condition under which it is written.
-                Statement::If { cond, then, otherwise, .. } => {
-                    let inside = self.grow(then) | self.grow(otherwise);
-                    inside | (self.written_in(then) || self.written_in(otherwise)) && self.mark([*cond])
+                Statement::If { .. } | Statement::Loop { .. } => {
+                    self.written_in(core::slice::from_ref(statement)) && self.mark(conditions(statement))
                 }
-                Statement::Loop { body, .. } => {
-                    let inside = self.grow(body);
-                    inside | self.written_in(body) && self.mark(leaves(body))
-                }
-                Statement::Scope { body, .. } => self.grow(body),
-                Statement::Break { .. } => false,
+                Statement::Scope { .. } | Statement::Break { .. } => inside,
             };
         }
         new
     }
 
     fn written_in(&self, block: &[Statement]) -> bool {
-        block.iter().any(|statement| match statement {
-            Statement::Inst { inst, .. } => self.hold(inst),
-            Statement::If { then, otherwise, .. } => self.written_in(then) || self.written_in(otherwise),
-            Statement::Loop { body, .. } | Statement::Scope { body, .. } => self.written_in(body),
-            Statement::Break { .. } => false,
-        })
+        Statement::instructions(block).into_iter().any(|inst| self.hold(inst))
+    }
+}
+
+/// What decides whether the statements in a branch or a loop are executed.
+fn conditions(statement: &Statement) -> Vec<Operand> {
+    match statement {
+        Statement::If { cond, .. } => vec![*cond],
+        Statement::Loop { body, .. } => leaves(body),
+        Statement::Scope { .. } | Statement::Inst { .. } | Statement::Break { .. } => Vec::new(),
     }
 }
 
@@ -212,10 +198,10 @@ impl Printer<'_> {
         for (statement, mutated) in with_mutated(block, mutated) {
             let line = match statement {
                 Statement::Inst { inst, .. } => self.instruction(inst, mutated[0]),
-                Statement::If { cond, then, otherwise, .. } => {
-                    let (of_then, of_otherwise) = mutated[1..].split_at(then.iter().map(size).sum());
+                Statement::If { cond, .. } => {
                     let head = format!("if {}", self.decided(*cond));
-                    let (then, otherwise) = (self.block(then, of_then), self.block(otherwise, of_otherwise));
+                    let branches = inside((statement, mutated));
+                    let [then, otherwise] = branches.map(|(block, mutated)| self.block(block, mutated));
                     let seen = !then.is_empty() || !otherwise.is_empty();
                     seen.then(|| format!("{head}\n{}\nelse\n{}\nend", then.join("\n"), otherwise.join("\n")))
                 }

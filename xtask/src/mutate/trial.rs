@@ -494,18 +494,11 @@ fn least_divided(gemm: &Gemm, problem: GemmProblem, slots: u32) -> Option<u32> {
 
 /// The largest number of arrivals that an mbarrier of the program expects.
 fn most_arrivals(function: &Function) -> u32 {
-    fn search(statements: &[Statement]) -> u32 {
-        let most = statements.iter().map(|statement| match statement {
-            Statement::Inst { inst: Inst::MbarrierInit { count: Operand::Imm(count), .. }, .. } => {
-                u32::try_from(*count).unwrap_or(0)
-            }
-            Statement::If { then, otherwise, .. } => search(then).max(search(otherwise)),
-            Statement::Loop { body, .. } | Statement::Scope { body, .. } => search(body),
-            Statement::Inst { .. } | Statement::Break { .. } => 0,
-        });
-        most.max().unwrap_or(0)
-    }
-    search(&function.body)
+    let counts = Statement::instructions(&function.body).into_iter().filter_map(|inst| {
+        let Inst::MbarrierInit { count: Operand::Imm(count), .. } = inst else { return None };
+        u32::try_from(*count).ok()
+    });
+    counts.max().unwrap_or(0)
 }
 
 fn difference(output: &[u8], expected: &[u8]) -> String {

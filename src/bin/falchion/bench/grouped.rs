@@ -17,14 +17,14 @@ use kernel::{AnyGemm, Buffer, Call, Engine, GemmProblem, Gpu, GroupedProblem, Re
 use peers::Matmul;
 use peers::cublaslt::CublasLt;
 
-use super::arena;
 use super::contest::{Contest, Planned, View, plain};
+use super::job::Job;
 use super::measure::Protocol;
 use super::report::Figure;
-use crate::call::total;
+use crate::call::Launched;
 use crate::engine::machine;
 use crate::output::out;
-use crate::{Failure, catalogue, memory};
+use crate::{Failure, catalogue};
 
 /// Number of kernels of each form that are timed if none is named.
 const RANKED: usize = 4;
@@ -32,116 +32,42 @@ const RANKED: usize = 4;
 /// Largest number of rows of an expert.
 const MOST_ROWS: u32 = 512;
 
-/// The groups of a launch.
-#[derive(Clone, Debug)]
-pub(super) struct Layer {
-    types: Types,
-    majors: [Major; 2],
-    /// The extents of all groups together.
-    whole: GemmProblem,
-    groups: Vec<GemmProblem>,
-    along_k: bool,
-}
-
 /// Two layers of a large MoE model with random rows, for few experts and for many.
-pub(super) fn layers(types: Types) -> Result<Vec<Layer>, Failure> {
+pub(super) fn layers(types: Types) -> Result<Vec<Job>, Failure> {
     let mut random = fastrand::Rng::with_seed(3);
     let mut layers = Vec::new();
     for experts in [8, 64] {
         let rows: Vec<u32> = (0..experts).map(|_| random.u32(0..=MOST_ROWS)).collect();
         for (n, k) in [(4096, 7168), (7168, 2048)] {
-            layers.push(Layer::of_rows(types, &rows, [n, k])?);
+            layers.push(Job::new(types, [Major::K; 2], (None, false), Launched::of_rows(&rows, [n, k]))?);
         }
     }
     Ok(layers)
 }
 
-impl Layer {
-    /// Groups of rows, each with weights of its own.
-    pub(super) fn of_rows(types: Types, rows: &[u32], [n, k]: [u32; 2]) -> Result<Self, Failure> {
-        let groups: Vec<_> = rows.iter().map(|&m| GemmProblem { m, n, k }).collect();
-        let m = total("--rows", " rows", rows.iter().copied())?;
-        Self { types, majors: [Major::K; 2], whole: GemmProblem { m, n, k }, groups, along_k: false }
-            .possible()
-    }
-
-    /// Groups of these lengths along K, each with a D of its own.
-    pub(super) fn of_lengths(
-        types: Types,
-        majors: [Major; 2],
-        lengths: &[u32],
-        [m, n]: [u32; 2],
-    ) -> Result<Self, Failure> {
-        let groups: Vec<_> = lengths.iter().map(|&k| GemmProblem { m, n, k }).collect();
-        let k = total("--k-groups", "", lengths.iter().copied())?;
-        Self { types, majors, whole: GemmProblem { m, n, k }, groups, along_k: true }.possible()
-    }
-
-    fn possible(self) -> Result<Self, Failure> {
-        arena::possible(self.whole)?;
-        let [m, n, k, count] =
-            [self.whole.m, self.whole.n, self.whole.k, self.groups.len() as u32].map(u128::from);
-        if self.along_k {
-            let of = format!("--k-groups of {count} groups");
-            memory::enough(&of, 4 * count * m * n, "--k-groups, --m or --n")?;
-        } else {
-            let weights = u128::from(self.types.b.bytes()) * count * n * k;
-            memory::enough(&format!("--rows of {count} experts"), weights, "--rows, --n or --k")?;
-        }
-        Ok(self)
-    }
-
-    fn one(&self) -> Request<'static> {
-        Request::packed(self.types, self.majors, self.whole)
-    }
-
-    pub(super) fn request(&self) -> Request<'_> {
-        if self.along_k { self.one().k_grouped(&self.groups) } else { self.one().ragged(&self.groups) }
+impl Job {
+    fn along_k(&self) -> bool {
+        self.launched.form == Form::KGrouped
     }
 
     /// The kernels that the model ranks first; for groups of rows, then those for pointer arrays.
     pub(super) fn ranked(&self) -> Result<Vec<AnyGemm>, Failure> {
         let selection = kernel::search(&self.request(), machine(), RANKED);
         catalogue::first(&selection, &self.request())?;
-        let arrays =
-            (!self.along_k).then(|| kernel::search(&self.one().grouped(&self.groups), machine(), RANKED));
+        let array = self.one.grouped(&self.launched.groups);
+        let arrays = (!self.along_k()).then(|| kernel::search(&array, machine(), RANKED));
         let arrays = arrays.into_iter().flat_map(|selection| selection.ranked);
         Ok(selection.ranked.into_iter().chain(arrays).map(|ranked| ranked.gemm).collect())
     }
 
-    /// Fails for a kernel that cannot compute the groups.
-    pub(super) fn suits(&self, kernel: &AnyGemm) -> Result<(), Failure> {
-        if !self.along_k {
-            return Ok(());
-        }
-        if kernel.form() != Form::KGrouped {
-            refuse!(
-                "kernel {} computes {}, one for groups along K was needed: form=k-grouped",
-                kernel.name(),
-                kernel.form().words()
-            );
-        }
-        let (tile, mut begin) = (kernel.plan().mainloop.tile[2], 0);
-        for group in &self.groups {
-            if begin < self.whole.k && !u32::is_multiple_of(begin, tile) {
-                refuse!(
-                    "--k-groups: a group begins at K = {begin}, a multiple of tile K = {tile} was needed for kernel {}",
-                    kernel.name()
-                );
-            }
-            begin += group.k;
-        }
-        Ok(())
-    }
-
     /// The groups that are not empty, and the addresses of their A, B and D in a set, with packed operands.
     fn products(&self, set: &Call<()>) -> Vec<(GemmProblem, [u64; 3])> {
-        let [of_a, of_b, of_d] = self.types.bytes().map(u64::from);
+        let [of_a, of_b, of_d] = self.one.types.bytes().map(u64::from);
         let mut begin = 0;
         let product = |(group, &size): (u64, &GemmProblem)| {
             let GemmProblem { m, n, k } = size;
             let [m, n, k] = [m, n, k].map(u64::from);
-            let (offsets, length) = if self.along_k {
+            let (offsets, length) = if self.along_k() {
                 ([begin * m, begin * n, group * m * n], k)
             } else {
                 ([begin * k, group * n * k, begin * n], m)
@@ -150,7 +76,7 @@ impl Layer {
             let [a, b, d] = [set.a, set.b, set.d].map(|matrix| matrix.address);
             (size, [a + offsets[0] * of_a, b + offsets[1] * of_b, d + offsets[2] * of_d])
         };
-        let products = (0u64..).zip(&self.groups).map(product);
+        let products = (0u64..).zip(&self.launched.groups).map(product);
         products.filter(|(size, _)| size.m > 0 && size.k > 0).collect()
     }
 
@@ -173,8 +99,9 @@ impl Layer {
         kernels: &[AnyGemm],
         protocol: &Protocol,
     ) -> Result<Vec<Figure>, Failure> {
-        let (GemmProblem { m, n, k }, count, types) = (self.whole, self.groups.len(), self.types);
-        if self.along_k {
+        let Request { types, majors: [a, b], call: Call { problem: whole, .. }, .. } = self.one;
+        let (GemmProblem { m, n, k }, count) = (whole, self.launched.groups.len());
+        if self.along_k() {
             writeln!(out(), "\n{count} groups along K, K {k} in all, {m} x {n} each, {types}")?;
         } else {
             writeln!(out(), "\n{count} experts, {m} rows in all, N {n}, K {k} {types}")?;
@@ -184,7 +111,7 @@ impl Layer {
         let (first, grouped) = (&sets[..sets.len().min(1)], plain(sets));
         let ranked = if kernels.is_empty() { self.ranked()? } else { Vec::new() };
         let (of_one, plans);
-        let mut contest = Contest::of(self.whole);
+        let mut contest = Contest::of(whole);
         for kernel in kernels.iter().chain(&ranked) {
             if !kernel.form().described() {
                 contest.kernel(gpu, kernel.name(), kernel, &grouped)?;
@@ -198,17 +125,16 @@ impl Layer {
             contest.kernel(gpu, kernel.name(), kernel, &calls)?;
             buffers.into_iter().try_for_each(|buffer| gpu.free(buffer))?;
         }
-        let selection = kernel::select(&self.one(), machine());
-        let dense = &catalogue::first(&selection, &self.one())?.gemm;
+        let selection = kernel::select(&self.one, machine());
+        let dense = &catalogue::first(&selection, &self.one)?.gemm;
         let one: Vec<_> =
             grouped.iter().map(|call| Call { products: GroupedProblem::One, ..*call }).collect();
         contest.kernel(gpu, format!("one product, {}", dense.name()), dense, &one)?;
 
         // cuBLASLt's plans are of one product's scales.
         let peer = peer.filter(|_| !types.is_scaled());
-        let [a, b] = self.majors;
         let product = |size| Matmul { a, b, ..Matmul::new(types, size) };
-        of_one = Planned::new(gpu, peer, &product(self.whole), None, sets.to_vec())?;
+        of_one = Planned::new(gpu, peer, &product(whole), None, sets.to_vec())?;
         if let Some(of_one) = &of_one {
             plans = self.plans(gpu, peer, product, first)?;
             if let Some(plans) = &plans {
@@ -300,10 +226,11 @@ mod tests {
     #[test]
     fn layers_are_as_documented() {
         let layers = layers(Types::of(Format::Bf16)).expect("possible");
-        let shapes: Vec<_> = layers.iter().map(|of| (of.groups.len(), of.whole.n, of.whole.k)).collect();
+        let shape = |of: &Job| (of.launched.groups.len(), of.one.call.problem.n, of.one.call.problem.k);
+        let shapes: Vec<_> = layers.iter().map(shape).collect();
         assert_eq!(shapes, [(8, 4096, 7168), (8, 7168, 2048), (64, 4096, 7168), (64, 7168, 2048)]);
-        assert!(layers.iter().flat_map(|layer| &layer.groups).all(|group| group.m <= MOST_ROWS));
-        assert!(layers.iter().all(|layer| layer.whole.m > 0));
+        assert!(layers.iter().flat_map(|layer| &layer.launched.groups).all(|group| group.m <= MOST_ROWS));
+        assert!(layers.iter().all(|layer| layer.one.call.problem.m > 0));
         let count = |format| ours(Types::of(format)).len();
         assert!(count(Format::Bf16) >= 9 && count(Format::F16) >= 9 && count(Format::E4m3) == 0);
     }
@@ -312,7 +239,9 @@ mod tests {
     #[test]
     fn the_products_one_by_one_are_those_of_the_grouped_call() {
         let bf16 = Types::of(Format::Bf16);
-        let rows = |types| Layer::of_rows(types, &[3, 0, 130, 64], [144, 80]).expect("possible");
+        let job =
+            |types, major, launched| Job::new(types, [major; 2], (None, false), launched).expect("possible");
+        let rows = |types| job(types, Major::K, Launched::of_rows(&[3, 0, 130, 64], [144, 80]));
         for (layer, sizes, dense) in [
             (rows(bf16), vec![3, 130, 64], "64x64-direct-bf16-kk"),
             (rows(Types::of(Format::S8)), vec![3, 130, 64], "tile=64x64x128 dtype=s8"),
@@ -322,7 +251,7 @@ mod tests {
                 "tile=64x64x128 dtype=e4m3 dtype-b=e5m2",
             ),
             (
-                Layer::of_lengths(bf16, [Major::Mn; 2], &[128, 0, 256], [96, 144]).expect("possible"),
+                job(bf16, Major::Mn, Launched::of_lengths(&[128, 0, 256], [96, 144])),
                 vec![96, 96],
                 "64x64-direct-bf16-mn",
             ),
@@ -330,8 +259,9 @@ mod tests {
             let engine = &mut Emulator::new();
             let inputs = Inputs::new(engine, &layer.request()).expect("memory");
             let set = &inputs.sets()[0];
-            let count = if layer.along_k { layer.groups.len() } else { 1 };
-            let bytes = count * (layer.whole.m * layer.whole.n * layer.types.d.bytes()) as usize;
+            let (GemmProblem { m, n, .. }, types) = (layer.one.call.problem, layer.one.types);
+            let count = if layer.along_k() { layer.launched.groups.len() } else { 1 };
+            let bytes = count * (m * n * types.d.bytes()) as usize;
             let d = Buffer { address: set.d.address, bytes };
             let products = layer.products(set);
             assert_eq!(products.iter().map(|(size, _)| size.m).collect::<Vec<_>>(), sizes);
@@ -339,14 +269,14 @@ mod tests {
             engine.write(d, &vec![0; d.bytes]).expect("memory");
             for (size, [a, b, d]) in products {
                 let GemmProblem { m, n, k } = size;
-                let [a_ld, b_ld] = if layer.along_k { [m, n] } else { [k; 2] }.map(u64::from);
+                let [a_ld, b_ld] = if layer.along_k() { [m, n] } else { [k; 2] }.map(u64::from);
                 let call: Call = Call::of(size).a(a, a_ld).b(b, b_ld).d(d, n.into());
                 dense.run(engine, &call).expect("runs").expect("rows");
             }
             let one_by_one = engine.read(d).expect("memory");
-            let named = ours(layer.types);
+            let named = ours(types);
             let ranked = layer.ranked().expect("some");
-            for kernel in if named.is_empty() || layer.along_k { ranked } else { named } {
+            for kernel in if named.is_empty() || layer.along_k() { ranked } else { named } {
                 engine.write(d, &vec![0; d.bytes]).expect("memory");
                 let described =
                     kernel.form().described().then(|| layer.described(engine, set).expect("memory").0);

@@ -13,6 +13,7 @@ mod contest;
 mod epilogue;
 mod fused;
 mod grouped;
+mod job;
 mod launch;
 mod measure;
 mod plot;
@@ -37,12 +38,13 @@ use peers::cublaslt::CublasLt;
 
 use ceiling::Ceiling;
 use contest::{Contest, Peers, View, plain};
-use grouped::Layer;
+use job::Job;
 use measure::{Protocol, State};
 use report::{Figure, Record};
 use sparse::Rivals;
 use suites::Suite;
 
+use crate::call::Launched;
 use crate::engine::{Progress, machine};
 use crate::named;
 use crate::options::{Given, Verb};
@@ -166,10 +168,8 @@ impl BenchArgs {
 
     /// The requested types, in the requested directions.
     fn types(&mut self, given: &Given) -> Result<Types, Failure> {
-        let types = TypeArgs::read(given).types()?;
-        self.layout = given.get("layout").unwrap_or_else(|| "kk".to_owned());
-        catalogue::multiplied_as_they_lie(types, &self.layout)?;
-        types::sparse_as_it_lies(types, &self.layout, false)?;
+        let (types, layout) = types::laid(given, false)?;
+        self.layout = layout;
         Ok(types)
     }
 
@@ -251,9 +251,10 @@ impl BenchArgs {
                 "products of several experts are timed dense here: leave out --sparse, or take `falchion tune --rows … --sparse b`"
             );
         }
-        let layers = match given.list::<u32>("rows") {
-            rows if rows.is_empty() => grouped::layers(types)?,
-            rows => vec![Layer::of_rows(types, &rows, ["n", "k"].map(|name| given.value(name)))?],
+        let layers = if given.has("rows") {
+            vec![Job::new(types, [Major::K; 2], (None, false), launched(given)?)?]
+        } else {
+            grouped::layers(types)?
         };
         let flag = if given.has("rows") { "--rows" } else { "--suite grouped" };
         given.finish(&format!("{flag}, which times experts plain and K-major, by all kernels for them unless --kernel names some"))?;
@@ -264,7 +265,7 @@ impl BenchArgs {
     /// Times several GEMMs per launch.
     fn layers(
         &self,
-        layers: &[Layer],
+        layers: &[Job],
         kernels: &[AnyGemm],
         types: Types,
         protocol: &Protocol,
@@ -285,7 +286,6 @@ impl BenchArgs {
 
     /// Times groups along K.
     fn k_grouped(&mut self, given: &Given, protocol: Protocol) -> Result<(), Failure> {
-        let lengths = given.list::<u32>("k-groups");
         let named = named(given)?;
         let types = match named.first() {
             Some(first) => {
@@ -299,10 +299,13 @@ impl BenchArgs {
                 "groups along K are of dense operands, with or without block scales: leave out --sparse, and the weights in few bits of --dtype or --dtype-b"
             );
         }
-        let extents = ["m", "n"].map(|name| given.value(name));
+        let launched = launched(given)?;
         given.finish("--k-groups")?;
-        let layer = Layer::of_lengths(types, catalogue::majors(&self.layout), &lengths, extents)?;
-        named.iter().try_for_each(|kernel| layer.suits(kernel))?;
+        let layer = Job::new(types, catalogue::majors(&self.layout), (None, false), launched)?;
+        for kernel in &named {
+            layer.launched.suits(kernel.name(), kernel.form())?;
+            layer.launched.begin_at_tiles(kernel)?;
+        }
         self.layers(&[layer], &named, types, &protocol)
     }
 
@@ -431,6 +434,11 @@ fn protocol(given: &Given, alone: bool) -> Protocol {
     let rest = Duration::from_millis(rest);
     let turns = given.get::<u32>("turns").map_or(turns, |turns| turns as usize);
     Protocol { states, turns, rest, burst, near: None }
+}
+
+/// The GEMMs of the options, whose extents have defaults.
+fn launched(given: &Given) -> Result<Launched, Failure> {
+    Launched::read(given, |name| Err(usage!("--{name} was needed")))
 }
 
 /// The texts of --kernel.

@@ -2,7 +2,6 @@
 //!
 //! [`kernel::driver::tune`] measures, as it does for callers of the library.
 
-mod job;
 pub(super) mod seen;
 
 use std::io::Write;
@@ -18,6 +17,7 @@ use kernel::{AnyGemm, Engine, GemmProblem, Gpu, Known, Ranked, Request, Types};
 
 use super::compilers::Compilers;
 use super::contest::{Contest, Peers, View};
+use super::job::Job;
 use super::measure::{Protocol, State};
 use super::report::{self, Figure};
 use super::suites;
@@ -25,9 +25,7 @@ use crate::call::Launched;
 use crate::engine::machine;
 use crate::options::{Given, Verb};
 use crate::output::out;
-use crate::types::TypeArgs;
 use crate::{Command, Failure, catalogue, family, files, types};
-use job::Job;
 use seen::{Others, Timed, Tuned};
 
 pub(crate) const COMMAND: Command = Command {
@@ -64,12 +62,9 @@ const NEAR: f64 = 1.04;
 impl TuneArgs {
     fn run(given: &Given) -> Result<(), Failure> {
         let begun = Instant::now();
-        let args = Self {
-            layout: given.value("layout"),
-            turns: given.value::<u32>("turns") as usize,
-            sustained: given.flag("sustained"),
-        };
-        let types = TypeArgs::read(given).types()?;
+        let (types, layout) = types::laid(given, given.has("rows"))?;
+        let args =
+            Self { layout, turns: given.value::<u32>("turns") as usize, sustained: given.flag("sustained") };
         let budget = given.value::<u32>("budget") as usize;
         let known = if given.flag("no-records") { Known::Nothing } else { Known::Shipped };
         let (seconds, path) = (given.get::<u64>("seconds"), given.get::<PathBuf>("jsonl"));
@@ -121,8 +116,6 @@ impl TuneArgs {
     /// The problems to tune, in order.
     fn jobs(&self, given: &Given, types: Types) -> Result<Vec<Job>, Failure> {
         let with = (given.get::<Formula>("epilogue"), given.flag("reproducible"));
-        catalogue::multiplied_as_they_lie(types, &self.layout)?;
-        types::sparse_as_it_lies(types, &self.layout, given.has("rows"))?;
         let majors = catalogue::majors(&self.layout);
         let launched = if given.has("rows") {
             vec![Launched::read(given, |_| Err(usage!("--rows needs --n and --k")))?]

@@ -1,12 +1,17 @@
-//! The arguments for several GEMMs in one launch.
+//! `falchion gemm --batch`, `--rows`, `--k-groups`, `--group`: runs several GEMMs in one launch, and checks the results.
+
+use std::io::Write;
 
 use collective::{Form, Formula};
+use falchion::verify::product::formats;
+use falchion::verify::{Bench, SeveralProducts};
 use kernel::{AnyGemm, GemmProblem};
 
-use super::GemmArgs;
+use super::{GemmArgs, checked, report, verdict, words};
 use crate::call::Launched;
-use crate::several::Several;
-use crate::{Failure, catalogue, named, types};
+use crate::engine::{Choice, Chosen};
+use crate::output::out;
+use crate::{Failure, catalogue, memory, named, numbers};
 
 impl GemmArgs<'_> {
     /// Runs several GEMMs in one launch, which the option `flag` asks for.
@@ -20,34 +25,102 @@ impl GemmArgs<'_> {
         };
         let epilogue = entry.spec().and_then(|spec| spec.fusion());
         launched.suits(entry.name(), entry.form())?;
-        let several = Several {
-            launched,
-            epilogue,
-            // A formula has its own numbers, and is run once.
-            factors: if epilogue.is_some() { [1.0, 0.0] } else { [self.alpha(), self.beta()] },
-            engine: self.given.value("engine"),
-            seed: self.given.value("seed"),
-            repeat: if epilogue.is_some() { 1 } else { self.given.value("repeat") },
+        let (engine, seed): (Choice, u64) = (self.given.value("engine"), self.given.value("seed"));
+        // A formula has its own numbers, and is run once.
+        let (fused, factors, repeat) = match epilogue {
+            Some(_) => (" and --epilogue", [1.0, 0.0], 1),
+            None => ("", [self.alpha(), self.beta()], self.given.value("repeat")),
         };
-        let fused = if epilogue.is_some() { " and --epilogue" } else { "" };
         self.given.finish(&format!("--{flag}{fused}"))?;
-        several.run(&entry)
+        let products = of_launch(&launched);
+        fits(&launched, &entry)?;
+        if let (Form::PointerArray, Some(formula)) = (launched.form, epilogue) {
+            refuse!(
+                "--group: GEMMs of any shapes share no vectors, so their results are not compared with {formula}: use \
+                 --batch, --rows or --k-groups, or a kernel without a formula"
+            );
+        }
+        let [.., of_d] = formats(&entry);
+        let [alpha, beta] = factors;
+        let factors @ [alpha, beta] =
+            [numbers::in_single("--alpha", alpha, of_d)?, numbers::in_single("--beta", beta, of_d)?];
+        let several = SeveralProducts { factors, seed, ..products };
+        let Chosen { mut engine, emulated, why } = engine.open()?;
+        let program = entry.program()?;
+        let mut out = out();
+        writeln!(out, "engine    {} ({why})", engine.describe())?;
+        let (products, types) = (described(&launched, &several), words(&entry));
+        let Some(formula) = epilogue else {
+            writeln!(out, "products  {products} {types}, alpha {alpha}, beta {beta}")?;
+            writeln!(out, "kernel    {} ({})", entry.name(), program.name())?;
+            let outcome = several.run_times(&entry, &program, engine.as_mut(), repeat)?;
+            report(&mut out, &outcome, several.operations(), None, emulated)?;
+            if let Some(wrapped) = outcome.wrapped {
+                writeln!(out, "wrapped   {wrapped}")?;
+            }
+            return verdict(&mut out, outcome.mismatch, repeat);
+        };
+        writeln!(out, "products  {products} {types}")?;
+        writeln!(out, "epilogue  D = {}", formula.text())?;
+        writeln!(out, "kernel    {} ({})", entry.name(), program.name())?;
+        let mut bench = Bench::new(engine.as_mut(), seed);
+        let operand = entry.plan().mainloop.operands[0].format;
+        let arguments = bench.sample(formula, operand, several.shape(formula))?;
+        checked(&mut out, bench.check_several(&entry, &several, &arguments), emulated)
     }
+}
 
-    /// The kernel with the shortest predicted time.
-    fn first_of(&self, launched: &Launched, epilogue: Option<Formula>) -> Result<AnyGemm, Failure> {
-        let types = self.types.types()?;
-        let layout = self.given.get::<String>("layout").unwrap_or_else(|| "kk".to_owned());
-        catalogue::multiplied_as_they_lie(types, &layout)?;
-        types::sparse_as_it_lies(
-            types,
-            &layout,
-            matches!(launched.form, Form::GroupedContiguous | Form::GroupedMasked),
-        )?;
-        let request = catalogue::padded(types, catalogue::majors(&layout), launched.extents()?);
-        let request = launched.request(request);
-        self.first(epilogue.map_or(request, |formula| request.fused(formula)))
+/// The GEMMs with random matrices.
+fn of_launch(Launched { form, one, groups, batch, max_rows }: &Launched) -> SeveralProducts {
+    let GemmProblem { m, n, k } = *one;
+    let sizes = |of: fn(&GemmProblem) -> u32| groups.iter().map(of).collect::<Vec<u32>>();
+    match form {
+        Form::Single | Form::Batched => SeveralProducts::batch(*one, *batch),
+        Form::PointerArray => SeveralProducts::array(groups.clone()),
+        Form::GroupedContiguous => SeveralProducts::of_rows(&sizes(|one| one.m), 0, [n, k]),
+        Form::GroupedMasked => SeveralProducts::masked(&sizes(|one| one.m), *max_rows, [n, k]),
+        Form::KGrouped => SeveralProducts::of_lengths(&sizes(|one| one.k), [m, n]),
     }
+}
+
+/// The GEMMs in words.
+fn described(Launched { form, one, groups, .. }: &Launched, several: &SeveralProducts) -> String {
+    let (GemmProblem { m, n, k }, count) = (*one, several.products.count());
+    match form {
+        Form::PointerArray => format!("{count} of any shapes"),
+        Form::KGrouped => {
+            format!("{count} groups along K, K {} in all, {m} x {n} each,", several.problem.k)
+        }
+        Form::Single | Form::Batched => format!("{count} of {m} x {n} x {k}"),
+        Form::GroupedContiguous | Form::GroupedMasked => {
+            let all: u64 = groups.iter().map(|one| u64::from(one.m)).sum();
+            format!("{count} groups, {all} rows in all, N {n}, K {k}")
+        }
+    }
+}
+
+/// Fails if a launch cannot number all tiles, if this machine has not enough memory, or if a group along K begins
+/// neither at a multiple of the kernel's tile K nor at the end of K.
+fn fits(launched: &Launched, entry: &AnyGemm) -> Result<(), Failure> {
+    let flag = match launched.form {
+        Form::Single | Form::Batched => {
+            let Launched { one, batch, .. } = launched;
+            // Check before the list is allocated: the estimate includes the list.
+            let needed = memory::checked(&[*one]) * u128::from(*batch);
+            memory::enough(&format!("--batch {batch}"), needed, "--batch, --m, --n or --k")?;
+            "--batch"
+        }
+        Form::KGrouped => {
+            launched.begin_at_tiles(entry)?;
+            "--k-groups"
+        }
+        Form::GroupedContiguous | Form::GroupedMasked => "--rows",
+        Form::PointerArray => "--group",
+    };
+    let products = launched.products();
+    entry.tiles_of(&products).map_err(|error| usage!("{flag}: {error}"))?;
+    let what = format!("{flag} of {} GEMMs", products.len());
+    memory::enough(&what, memory::checked(&products), &format!("{flag}, --m, --n or --k"))
 }
 
 /// Fails for a launch whose B has too many elements to compare.

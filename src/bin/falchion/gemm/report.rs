@@ -1,14 +1,17 @@
 //! What `falchion gemm` prints of a kernel and of its run.
 
-use std::io::{self, Write};
+use std::fmt::Display;
+use std::io::Write;
 
 use collective::WeightsSpec;
 use falchion::verify::product::formats;
-use falchion::verify::{Format, Outcome, Sums};
-use kernel::{AnyGemm, GemmProblem};
+use falchion::verify::{Format, Outcome};
+use kernel::AnyGemm;
+
+use crate::Failure;
 
 /// A kernel's formats as text: one name if all matrices have the same format.
-pub(crate) fn words(entry: &AnyGemm) -> String {
+pub(super) fn words(entry: &AnyGemm) -> String {
     let [a, b, d] = formats(entry).map(Format::name);
     let [of_a, of_b] = entry.plan().weights();
     let name = |format: &str, weights: Option<WeightsSpec>| {
@@ -20,48 +23,52 @@ pub(crate) fn words(entry: &AnyGemm) -> String {
     }
 }
 
-/// Prints that all runs gave the same bits, if there were several.
-pub(crate) fn repeated(out: &mut impl Write, runs: u32) -> io::Result<()> {
-    if runs > 1 { writeln!(out, "repeated  the same bits in all {runs} runs") } else { Ok(()) }
-}
-
-/// Prints the time and the error of a run.
+/// Prints the time and the error of a run of so many operations. `places` are the numbers of rows and columns that were
+/// compared, if these were not all.
 pub(super) fn report(
     out: &mut impl Write,
     outcome: &Outcome,
-    sums: &Sums,
-    problem: GemmProblem,
+    operations: f64,
+    places: Option<[usize; 2]>,
     emulated: bool,
-) -> io::Result<()> {
-    if let Some(time) = outcome.time {
-        let seconds = time.as_secs_f64();
-        if emulated {
+) -> Result<(), Failure> {
+    match outcome.time.map(|time| time.as_secs_f64()) {
+        Some(seconds) if emulated => {
             writeln!(out, "time      {seconds:.3} s on this machine's CPU; it says nothing about a GPU")?;
-        } else {
-            let rate = problem.operations() / seconds / 1e12;
-            writeln!(
-                out,
-                "time      {:.1} us on the device, {rate:.1} TFLOP/s (one cold run)",
-                seconds * 1e6
-            )?;
         }
+        Some(seconds) => {
+            let (us, rate) = (seconds * 1e6, operations / seconds / 1e12);
+            writeln!(out, "time      {us:.1} us on the device, {rate:.1} TFLOP/s (one cold run)")?;
+        }
+        None => writeln!(out, "time      nothing to launch")?,
     }
     if let Some(time) = outcome.transposed.filter(|_| !emulated) {
         writeln!(out, "          and {:.1} us of transposes before it", time.as_secs_f64() * 1e6)?;
     }
-    let which = if sums.complete {
-        "of all elements".to_owned()
-    } else {
-        format!(
-            "of {} elements in {} rows and {} columns",
-            outcome.compared,
-            sums.rows.len(),
-            sums.columns.len()
-        )
+    let Outcome { error, bound, ratio, compared, .. } = outcome;
+    let which = match places {
+        None => "of all elements".to_owned(),
+        Some([rows, columns]) => format!("of {compared} elements in {rows} rows and {columns} columns"),
     };
-    writeln!(
+    Ok(writeln!(
         out,
-        "error     at most {:.3e}, with a bound of {:.3e} ({:.2} of it), {which}",
-        outcome.error, outcome.bound, outcome.ratio
-    )
+        "error     at most {error:.3e}, with a bound of {bound:.3e} ({ratio:.2} of it), {which}"
+    )?)
+}
+
+/// Prints the last line: what is wrong, or that nothing is, in any of the runs.
+pub(super) fn verdict(
+    out: &mut impl Write,
+    mismatch: Option<impl Display>,
+    runs: u32,
+) -> Result<(), Failure> {
+    if let Some(mismatch) = mismatch {
+        writeln!(out, "WRONG {mismatch}")?;
+        return Err(Failure::Wrong);
+    }
+    if runs > 1 {
+        writeln!(out, "repeated  the same bits in all {runs} runs")?;
+    }
+    writeln!(out, "verified")?;
+    Ok(out.flush()?)
 }

@@ -4,7 +4,7 @@ use ptx::inst::{BarrierReduce, CompareOp, Inst, MapInst, Operand};
 use ptx::mutate::{Mutation, chooses_threads, computes, numbered};
 use ptx::{Function, Space, Statement};
 
-use super::checks::{collect, earlier, instructions, publishes_nothing, quiet};
+use super::checks::{Place, around, earlier, instructions, publishes_nothing, quiet};
 use super::threads::writes;
 
 /// The number of the named barrier that a statement uses.
@@ -61,26 +61,15 @@ pub(super) fn of_all_alone(function: &Function, mutation: &Mutation) -> bool {
 /// Whether a statement is in a block, or inside it in loops, scopes and branches whose conditions are the
 /// same in all threads.
 fn of_all(function: &Function, block: &[Statement], statement: &Statement) -> bool {
+    let chooses = |inner: &Statement| matches!(inner, Statement::Break { cond, .. } if chooses_threads(function, *cond));
     block.iter().any(|other| {
-        let inside = match other {
-            Statement::Loop { body, .. } => {
-                let leaves = |inner: &Statement| match inner {
-                    Statement::Break { cond, .. } => !chooses_threads(function, *cond),
-                    Statement::Inst { .. }
-                    | Statement::If { .. }
-                    | Statement::Loop { .. }
-                    | Statement::Scope { .. } => true,
-                };
-                body.iter().all(leaves) && of_all(function, body, statement)
-            }
-            Statement::Scope { body, .. } => of_all(function, body, statement),
-            Statement::If { cond, then, otherwise, .. } => {
-                !chooses_threads(function, *cond)
-                    && (of_all(function, then, statement) || of_all(function, otherwise, statement))
-            }
-            Statement::Inst { .. } | Statement::Break { .. } => false,
+        let same = match other {
+            Statement::Loop { body, .. } => !body.iter().any(chooses),
+            Statement::If { cond, .. } => !chooses_threads(function, *cond),
+            Statement::Scope { .. } | Statement::Inst { .. } | Statement::Break { .. } => true,
         };
-        inside || core::ptr::eq(other, statement)
+        let inside = || other.blocks().into_iter().any(|inner| of_all(function, inner, statement));
+        core::ptr::eq(other, statement) || same && inside()
     })
 }
 
@@ -102,27 +91,19 @@ pub(super) fn next_does_as_well(function: &Function, mutation: &Mutation) -> boo
     let body = &function.body;
     let Some(at) = body.iter().position(|other| core::ptr::eq(other, *statement)) else { return false };
     let Some(next) = body[at + 1..].iter().position(whole) else { return false };
-    let within = |block: &[Statement]| {
-        let mut found = Vec::new();
-        collect(block, &mut found);
-        found.into_iter().cloned().collect::<Vec<_>>()
+    let uses = |inst: &Inst| {
+        matches!(inst, Inst::MbarrierWait { .. } | Inst::MbarrierArrive { .. } | Inst::Wgmma { .. })
     };
     let initialises = |inst: &Inst| {
-        quiet(&inst)
-            && !matches!(inst, Inst::MbarrierWait { .. } | Inst::MbarrierArrive { .. } | Inst::Wgmma { .. })
-            || matches!(
-                inst,
-                Inst::MbarrierInit { .. } | Inst::FenceMbarrierInit | Inst::PrefetchTensorMap { .. }
-            )
+        matches!(inst, Inst::MbarrierInit { .. } | Inst::FenceMbarrierInit | Inst::PrefetchTensorMap { .. })
     };
     let apart = |inst: &Inst| {
-        quiet(&inst)
-            && !matches!(inst, Inst::MbarrierWait { .. } | Inst::MbarrierArrive { .. } | Inst::Wgmma { .. })
-            || matches!(inst, Inst::Load { .. } | Inst::Store { .. } | Inst::TensorMap(MapInst::Word { .. }))
+        matches!(inst, Inst::Load { .. } | Inst::Store { .. } | Inst::TensorMap(MapInst::Word { .. }))
     };
-    whole(statement)
-        && within(&body[..at]).iter().all(initialises)
-        && within(&body[at + 1..at + 1 + next]).iter().all(apart)
+    let only = |block, this: fn(&Inst) -> bool| {
+        Statement::instructions(block).into_iter().all(|inst| quiet(&inst) && !uses(inst) || this(inst))
+    };
+    whole(statement) && only(&body[..at], initialises) && only(&body[at + 1..at + 1 + next], apart)
 }
 
 /// Whether the barrier belongs to the only consumer warpgroup of the CTA: its warps reach all its barriers,
@@ -136,15 +117,8 @@ pub(super) fn of_one_warpgroup(function: &Function, mutation: &Mutation) -> bool
                 if *threads == function.threads
         )
     };
-    let consumers = all.iter().find_map(|statement| match statement {
-        Statement::Scope { name: "consumer", body } => Some(body),
-        Statement::Scope { .. }
-        | Statement::Inst { .. }
-        | Statement::If { .. }
-        | Statement::Loop { .. }
-        | Statement::Break { .. } => None,
-    });
-    let Some(consumers) = consumers else { return false };
+    let consumers = |statement: &&&Statement| matches!(statement, Statement::Scope { name: "consumer", .. });
+    let Some([consumers, _]) = all.iter().find(consumers).map(|scope| scope.blocks()) else { return false };
     let theirs = |statement: &Statement| {
         matches!(
             statement,
@@ -170,12 +144,11 @@ fn chosen_by_halves(function: &Function, block: &[Statement]) -> bool {
             matches!(inst, Inst::Compare { op: CompareOp::Lt, dst, b: Operand::Imm(4), .. } if *cond == Operand::Reg(*dst))
         })
     };
-    numbered(function).into_iter().any(|statement| match statement {
-        Statement::If { cond, otherwise, .. } => {
-            let inside = |other: &Statement| matches!(other, Statement::Scope { body, .. } if core::ptr::eq(&body[..], block));
-            below_four(cond) && otherwise.iter().any(inside)
-        }
-        Statement::Inst { .. } | Statement::Loop { .. } | Statement::Scope { .. } | Statement::Break { .. } => false,
+    let inside =
+        |other: &Statement| matches!(other, Statement::Scope { body, .. } if core::ptr::eq(&body[..], block));
+    numbered(function).into_iter().any(|statement| {
+        let Statement::If { cond, otherwise, .. } = statement else { return false };
+        below_four(cond) && otherwise.iter().any(inside)
     })
 }
 
@@ -186,7 +159,7 @@ pub(super) fn behind_another(function: &Function, mutation: &Mutation) -> bool {
     let Some(&statement) = all.get(mutation.index) else { return false };
     let Some(Operand::Imm(own)) = barrier(statement) else { return false };
     let whole = |other: &Statement| matches!(other, Statement::Inst { inst: Inst::BarrierSync { threads, .. }, .. } if *threads == function.threads);
-    let taken = |block: &[Statement]| statements(block).into_iter().any(|other| takes(other, own + 1));
+    let taken = |block: &[Statement]| Statement::all(block).into_iter().any(|other| takes(other, own + 1));
     let arrives = |inst: &Inst| matches!(inst, Inst::BarrierArrive { .. });
     let Some(blocks) = around(&function.body, statement) else { return false };
     let met = |&Place { block, at, .. }: &Place<'_>| {
@@ -207,16 +180,11 @@ pub(super) fn orders_nothing(function: &Function, mutation: &Mutation) -> bool {
     let Statement::Inst { inst: Inst::BarrierSync { id: own, threads: these }, .. } = statement else {
         return false;
     };
-    let meets = |other: &Statement| match other {
-        Statement::Inst { inst: Inst::ClusterWait, .. } => true,
-        Statement::Inst { inst: Inst::BarrierSync { id, threads }, .. } => {
-            *threads == function.threads || threads == these && same_number(function, *id, *own)
+    let meets = |other: &Statement| {
+        if let Some(Inst::BarrierSync { id, threads }) = other.inst() {
+            return *threads == function.threads || threads == these && same_number(function, *id, *own);
         }
-        Statement::Inst { .. }
-        | Statement::If { .. }
-        | Statement::Loop { .. }
-        | Statement::Scope { .. }
-        | Statement::Break { .. } => false,
+        matches!(other.inst(), Some(Inst::ClusterWait))
     };
     let Some(since) = since(function, statement, &meets) else { return false };
     let waits = since.iter().any(|inst| matches!(inst, Inst::BulkWait { .. }));
@@ -238,8 +206,7 @@ pub(super) fn nothing_staged_yet(function: &Function, mutation: &Mutation) -> bo
     };
     let again = |other: &Statement| matches!(other, Statement::Inst { inst, .. } if inst == own);
     let Some(next) = block[at + 1..].iter().position(again) else { return false };
-    let mut between = Vec::new();
-    collect(&block[at + 1..at + 1 + next], &mut between);
+    let between = Statement::instructions(&block[at + 1..at + 1 + next]);
     let writes = |inst: &&Inst| {
         matches!(
             inst,
@@ -277,45 +244,6 @@ fn same_number(function: &Function, a: Operand, b: Operand) -> bool {
     first == second || computed(first).is_some_and(|first| computed(second) == Some(first))
 }
 
-/// A block around a statement.
-struct Place<'a> {
-    block: &'a [Statement],
-    /// The index of the statement, or of the one that contains it.
-    at: usize,
-    /// Whether the block is the body of a loop.
-    repeats: bool,
-}
-
-/// The blocks around a statement, outermost first.
-fn around<'a>(block: &'a [Statement], statement: &Statement) -> Option<Vec<Place<'a>>> {
-    fn search<'a>(
-        block: &'a [Statement],
-        repeats: bool,
-        statement: &Statement,
-        into: &mut Vec<Place<'a>>,
-    ) -> bool {
-        for (at, other) in block.iter().enumerate() {
-            into.push(Place { block, at, repeats });
-            let found = core::ptr::eq(other, statement)
-                || match other {
-                    Statement::If { then, otherwise, .. } => {
-                        search(then, false, statement, into) || search(otherwise, false, statement, into)
-                    }
-                    Statement::Loop { body, .. } => search(body, true, statement, into),
-                    Statement::Scope { body, .. } => search(body, false, statement, into),
-                    Statement::Inst { .. } | Statement::Break { .. } => false,
-                };
-            if found {
-                return true;
-            }
-            into.pop();
-        }
-        false
-    }
-    let mut places = Vec::new();
-    search(block, false, statement, &mut places).then_some(places)
-}
-
 /// The instructions that may be executed between the last statement for which `meets` is true, or the kernel's
 /// begin, and a statement.
 fn since<'a>(
@@ -330,7 +258,7 @@ fn since<'a>(
         }
         // The iteration before.
         if repeats && !ends_with(&block[at + 1..], meets, &mut found) {
-            collect(&block[at..=at], &mut found);
+            found.extend(Statement::instructions(&block[at..=at]));
         }
     }
     Some(found)
@@ -352,20 +280,10 @@ fn ends_with<'a>(
         Statement::Scope { body, .. } => ends_with(body, meets, into),
         // A loop may be left at once, and anywhere.
         Statement::Inst { .. } | Statement::Loop { .. } | Statement::Break { .. } => {
-            collect(core::slice::from_ref(statement), into);
+            into.extend(Statement::instructions(core::slice::from_ref(statement)));
             false
         }
     })
-}
-
-/// All statements of a block.
-fn statements<'a>(block: &'a [Statement]) -> Vec<&'a Statement> {
-    let inside = |statement: &'a Statement| match statement {
-        Statement::If { then, otherwise, .. } => [statements(then), statements(otherwise)].concat(),
-        Statement::Loop { body, .. } | Statement::Scope { body, .. } => statements(body),
-        Statement::Inst { .. } | Statement::Break { .. } => Vec::new(),
-    };
-    block.iter().flat_map(|statement| core::iter::once(statement).chain(inside(statement))).collect()
 }
 
 /// Whether all threads of the CTA execute all its barriers, in one order.
@@ -410,21 +328,18 @@ pub(super) fn behind_own_copies(function: &Function, mutation: &Mutation) -> boo
         return false;
     };
     let Some(before) = earlier(function, mutation) else { return false };
-    let has_roles = all
-        .iter()
-        .any(|statement| matches!(statement, Statement::Inst { inst: Inst::SetMaxRegisters { .. }, .. }));
+    let has_roles =
+        instructions(function).into_iter().any(|inst| matches!(inst, Inst::SetMaxRegisters { .. }));
     let waits = |inst: &&Inst| matches!(inst, Inst::MbarrierWait { .. });
-    let own = |statement: &&Statement| match statement {
-        Statement::Inst { inst: Inst::BarrierSync { id: Operand::Reg(_), threads }, .. } => *threads == 128,
-        Statement::Inst { inst: Inst::BarrierSync { id: Operand::Imm(id), .. }, .. } => *id == 0,
-        Statement::Inst { inst, .. } => !matches!(inst, Inst::BarrierArrive { .. } | Inst::BarrierReduce(_)),
-        Statement::If { .. } | Statement::Loop { .. } | Statement::Scope { .. } | Statement::Break { .. } => {
-            true
+    let own = |inst: &Inst| {
+        if let Inst::BarrierSync { id, threads } = inst {
+            return if let Operand::Imm(id) = id { *id == 0 } else { *threads == 128 };
         }
+        !matches!(inst, Inst::BarrierArrive { .. } | Inst::BarrierReduce(_))
     };
     *threads == function.threads
         && !has_roles
         && before.iter().any(waits)
         && of_all(function, &function.body, all[mutation.index])
-        && all.iter().all(own)
+        && instructions(function).into_iter().all(own)
 }

@@ -20,11 +20,8 @@ pub(super) fn of_cta_alone(function: &Function) -> bool {
 
 /// Whether the program uses mbarriers of its own CTA only, and only threads arrive at them.
 pub(super) fn of_threads_alone(function: &Function) -> bool {
-    let others = |statement: &&Statement| {
-        let Statement::Inst { inst, .. } = statement else { return false };
-        matches!(inst, Inst::TensorLoad { .. } | Inst::MapShared { .. })
-    };
-    !numbered(function).iter().any(others)
+    let others = |inst: &Inst| matches!(inst, Inst::TensorLoad { .. } | Inst::MapShared { .. });
+    !instructions(function).into_iter().any(others)
 }
 
 /// For a swap: the statement that comes first in the mutant. Between the two are only computations in
@@ -32,17 +29,12 @@ pub(super) fn of_threads_alone(function: &Function) -> bool {
 pub(super) fn next_step<'f>(function: &'f Function, mutation: &Mutation) -> Option<&'f Inst> {
     let all = numbered(function);
     let later = all.get(mutation.index + 1..).filter(|_| mutation.change == Change::Swap)?;
-    later.iter().find_map(|statement| {
-        let Statement::Inst { inst, .. } = statement else { return None };
-        (!computes(inst)).then_some(inst)
-    })
+    later.iter().filter_map(|statement| statement.inst()).find(|inst| !computes(inst))
 }
 
 /// All instructions of a program, in its order.
 pub(super) fn instructions(function: &Function) -> Vec<&Inst> {
-    let mut all = Vec::new();
-    collect(&function.body, &mut all);
-    all
+    Statement::instructions(&function.body)
 }
 
 pub(super) fn waits_longer(mutation: &Mutation) -> bool {
@@ -61,8 +53,7 @@ pub(super) fn untouched(function: &Function, mutation: &Mutation) -> bool {
     else {
         return false;
     };
-    let mut instructions = Vec::new();
-    collect(body, &mut instructions);
+    let instructions = Statement::instructions(body);
     let accumulators: Vec<(Reg, u32)> = instructions
         .iter()
         .flat_map(|inst| {
@@ -92,18 +83,30 @@ fn uses(function: &Function, inst: &Inst) -> Vec<Reg> {
     reads.chain(operands.writes.iter().map(|(reg, _)| *reg)).collect()
 }
 
-pub(super) fn collect<'a>(statements: &'a [Statement], into: &mut Vec<&'a Inst>) {
-    for statement in statements {
-        match statement {
-            Statement::Inst { inst, .. } => into.push(inst),
-            Statement::If { then, otherwise, .. } => {
-                collect(then, into);
-                collect(otherwise, into);
+/// A block around a statement.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) block: &'a [Statement],
+    /// The index of the statement, or of the one that contains it.
+    pub(super) at: usize,
+    /// Whether the block is the body of a loop.
+    pub(super) repeats: bool,
+}
+
+/// The blocks around a statement, outermost first.
+pub(super) fn around<'a>(block: &'a [Statement], statement: &Statement) -> Option<Vec<Place<'a>>> {
+    fn search<'a>(block: &'a [Statement], repeats: bool, statement: &Statement) -> Option<Vec<Place<'a>>> {
+        block.iter().enumerate().find_map(|(at, other)| {
+            let own = vec![Place { block, at, repeats }];
+            if core::ptr::eq(other, statement) {
+                return Some(own);
             }
-            Statement::Loop { body, .. } | Statement::Scope { body, .. } => collect(body, into),
-            Statement::Break { .. } => {}
-        }
+            let repeats = matches!(other, Statement::Loop { .. });
+            let inside = other.blocks().into_iter().find_map(|inner| search(inner, repeats, statement));
+            inside.map(|inside| [own, inside].concat())
+        })
     }
+    search(block, false, statement)
 }
 
 /// Whether no copy from shared memory can have started before the statement is executed.
@@ -115,30 +118,15 @@ pub(super) fn copies_nothing_before(function: &Function, mutation: &Mutation) ->
 /// Whether the next operation on bulk groups by the same threads is a commit, and all waits of the block are
 /// for all groups.
 pub(super) fn joins_the_next(function: &Function, mutation: &Mutation) -> bool {
-    /// The block with the `if` that contains the statement, and the index of that `if`.
-    fn home<'a>(block: &'a [Statement], statement: &Statement) -> Option<(&'a [Statement], usize)> {
-        block.iter().enumerate().find_map(|(at, other)| match other {
-            Statement::If { then, .. } if then.iter().any(|inner| core::ptr::eq(inner, statement)) => {
-                Some((block, at))
-            }
-            Statement::If { then, otherwise, .. } => {
-                home(then, statement).or_else(|| home(otherwise, statement))
-            }
-            Statement::Loop { body, .. } | Statement::Scope { body, .. } => home(body, statement),
-            Statement::Inst { .. } | Statement::Break { .. } => None,
-        })
-    }
     let groups = |statements: &[Statement]| {
-        let mut all = Vec::new();
-        collect(statements, &mut all);
         let of_groups = |inst: &&Inst| matches!(inst, Inst::BulkCommit | Inst::BulkWait { .. });
-        all.into_iter().filter(of_groups).cloned().collect::<Vec<_>>()
+        Statement::instructions(statements).into_iter().filter(of_groups).cloned().collect::<Vec<_>>()
     };
     let Some(statement) = numbered(function).get(mutation.index).copied() else { return false };
-    let Some((block, at)) = home(&function.body, statement) else { return false };
+    let Some(places) = around(&function.body, statement) else { return false };
+    let [.., Place { block, at, .. }, Place { block: inner, at: own, .. }] = places[..] else { return false };
     let Statement::If { cond, then, .. } = &block[at] else { return false };
-    let own = then.iter().position(|inner| core::ptr::eq(inner, statement));
-    let nothing_behind = own.is_some_and(|own| groups(&then[own + 1..]).is_empty());
+    let nothing_behind = core::ptr::eq(inner, &then[..]) && groups(&then[own + 1..]).is_empty();
     let same = |next: &Statement| {
         let commits = groups(core::slice::from_ref(next)).first() == Some(&Inst::BulkCommit);
         commits && matches!(next, Statement::If { cond: other, .. } if other == cond)
@@ -155,27 +143,9 @@ pub(super) fn joins_the_next(function: &Function, mutation: &Mutation) -> bool {
 
 /// The instructions that may be executed after a statement outside of all loops.
 fn later<'a>(function: &'a Function, mutation: &Mutation) -> Option<Vec<&'a Inst>> {
-    fn search<'a>(block: &'a [Statement], statement: &Statement, into: &mut Vec<&'a Inst>) -> bool {
-        let found = block.iter().position(|other| {
-            core::ptr::eq(other, statement)
-                || match other {
-                    Statement::If { then, otherwise, .. } => {
-                        search(then, statement, into) || search(otherwise, statement, into)
-                    }
-                    Statement::Loop { body, .. } | Statement::Scope { body, .. } => {
-                        search(body, statement, into)
-                    }
-                    Statement::Inst { .. } | Statement::Break { .. } => false,
-                }
-        });
-        if let Some(at) = found {
-            collect(&block[at + 1..], into);
-        }
-        found.is_some()
-    }
-    let statement = *numbered(function).get(mutation.index)?;
-    let mut behind = Vec::new();
-    search(&function.body, statement, &mut behind).then_some(behind)
+    let places = around(&function.body, numbered(function).get(mutation.index)?)?;
+    let behind = |place: &Place<'a>| Statement::instructions(&place.block[place.at + 1..]);
+    Some(places.iter().flat_map(behind).collect())
 }
 
 /// Whether an instruction publishes the initialisation of mbarriers in a program that has none.
@@ -190,8 +160,7 @@ pub(super) fn does_nothing(function: &Function, mutation: &Mutation) -> bool {
     let Some(Statement::If { then, otherwise, .. }) = all.get(mutation.index) else { return false };
     let leaves =
         |statement: &Statement| matches!(statement, Statement::Break { .. } | Statement::Loop { .. });
-    let mut inside = Vec::new();
-    [then, otherwise].into_iter().for_each(|block| collect(block, &mut inside));
+    let inside = [then, otherwise].map(|block| Statement::instructions(block)).concat();
     !then.iter().chain(otherwise).any(leaves)
         && inside.into_iter().all(|inst| {
             computes(inst) || matches!(inst, Inst::Elect { .. }) || publishes_nothing(function, inst)
@@ -303,48 +272,12 @@ pub(super) fn quiet(inst: &&Inst) -> bool {
 /// The instructions that may have been executed before a statement, in order: those before it in its own
 /// branches, and all instructions of the loops around it.
 pub(super) fn earlier<'a>(function: &'a Function, mutation: &Mutation) -> Option<Vec<&'a Inst>> {
-    fn search<'a>(block: &'a [Statement], statement: &Statement, into: &mut Vec<&'a Inst>) -> bool {
-        for other in block {
-            if core::ptr::eq(other, statement) {
-                return true;
-            }
-            let before = into.len();
-            let found = match other {
-                Statement::Inst { inst, .. } => {
-                    into.push(inst);
-                    false
-                }
-                Statement::Break { .. } => false,
-                Statement::Scope { body, .. } => search(body, statement, into),
-                Statement::Loop { body, .. } => {
-                    let inside = search(body, statement, into);
-                    if inside {
-                        into.truncate(before);
-                        collect(body, into);
-                    }
-                    inside
-                }
-                Statement::If { then, otherwise, .. } => {
-                    if search(then, statement, into) {
-                        return true;
-                    }
-                    let after = into.len();
-                    if search(otherwise, statement, into) {
-                        into.drain(before..after);
-                        return true;
-                    }
-                    false
-                }
-            };
-            if found {
-                return true;
-            }
-        }
-        false
-    }
-    let statement = *numbered(function).get(mutation.index)?;
-    let mut before = Vec::new();
-    search(&function.body, statement, &mut before).then_some(before)
+    let places = around(&function.body, numbered(function).get(mutation.index)?)?;
+    let of_loop = places.iter().position(|place| place.repeats);
+    let outside = &places[..of_loop.unwrap_or(places.len())];
+    let before = outside.iter().flat_map(|place| Statement::instructions(&place.block[..place.at]));
+    let around = of_loop.map_or(&[][..], |at| places[at].block);
+    Some(before.chain(Statement::instructions(around)).collect())
 }
 
 /// Whether an `if` without `else` has only instructions for which `this` is true.

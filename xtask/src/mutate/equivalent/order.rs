@@ -56,20 +56,14 @@ pub(super) fn waits_for_a_turn(function: &Function, mutation: &Mutation) -> bool
 fn waits_twice(block: &[Statement], only: Option<&Statement>) -> bool {
     let here = block.iter().enumerate().any(|(at, statement)| {
         let next = || block[at + 1..].iter().find(|next| !computes(next));
-        let begins_with_a_wait = |next: &Statement| match next {
-            Statement::If { then: body, .. } | Statement::Loop { body, .. } => {
-                body.iter().find(|inner| !computes(inner)).is_some_and(is_wait)
-            }
-            Statement::Inst { .. } | Statement::Scope { .. } | Statement::Break { .. } => false,
+        let begins_with_a_wait = |next: &Statement| {
+            let first = next.blocks()[0].iter().find(|inner| !computes(inner));
+            !matches!(next, Statement::Scope { .. }) && first.is_some_and(is_wait)
         };
         let asked = only.is_none_or(|only| core::ptr::eq(only, statement));
         asked && is_wait(statement) && next().is_some_and(begins_with_a_wait)
     });
-    here || block.iter().any(|statement| match statement {
-        Statement::Loop { body, .. } | Statement::Scope { body, .. } => waits_twice(body, only),
-        Statement::If { then, otherwise, .. } => waits_twice(then, only) || waits_twice(otherwise, only),
-        Statement::Inst { .. } | Statement::Break { .. } => false,
-    })
+    here || block.iter().flat_map(Statement::blocks).any(|inner| waits_twice(inner, only))
 }
 
 fn is_wait(statement: &Statement) -> bool {

@@ -7,7 +7,7 @@ use ptx::inst::{Alu, AluOp, AtomicOp, BinaryOp, CompareOp, Inst, Operand, Reg};
 use ptx::mutate::{Mutation, computes, numbered};
 use ptx::{Function, Space, Special, Statement, Type};
 
-use super::checks::{collect, instructions, quiet};
+use super::checks::{instructions, quiet};
 
 /// Whether the threads of a warpgroup that signal other CTAs together signal the same CTAs equally often
 /// after the rank of each has been changed.
@@ -61,8 +61,7 @@ pub(super) fn may_repeat(function: &Function, mutation: &Mutation) -> bool {
     let all = numbered(function);
     let Some(Statement::If { cond, then, otherwise, .. }) = all.get(mutation.index) else { return false };
     let writes = writes(function);
-    let mut inside = Vec::new();
-    collect(then, &mut inside);
+    let inside = Statement::instructions(then);
     let repeats = |inst: &&Inst| {
         let Inst::Atomic(atomic) = inst else { return computes(inst) };
         matches!(atomic.op, AtomicOp::Max | AtomicOp::Min | AtomicOp::And | AtomicOp::Or)
@@ -159,9 +158,7 @@ pub(super) fn either_way(function: &Function, mutation: &Mutation) -> bool {
     let all = numbered(function);
     let Some(Statement::If { cond, then, otherwise, .. }) = all.get(mutation.index) else { return false };
     let writes = writes(function);
-    let mut ways = [Vec::new(), Vec::new()];
-    collect(then, &mut ways[0]);
-    collect(otherwise, &mut ways[1]);
+    let ways = [then, otherwise].map(|way| Statement::instructions(way));
     let stores =
         |inst: &&Inst| matches!(inst, Inst::TensorStore { .. } | Inst::Store { space: Space::Global, .. });
     let limits = limits(&writes, *cond);
