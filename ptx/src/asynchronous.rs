@@ -279,10 +279,10 @@ impl Builder {
     /// Starts a copy of the box at `coords` (elements, innermost first) into shared memory. Coordinates may
     /// be negative. The first coordinate must be a multiple of 16 bytes, otherwise the hardware traps.
     #[track_caller]
-    pub fn tensor_load<'f, const D: usize>(&'f self, load: TensorLoad<'f>, coords: [Value<'f, i32>; D]) {
+    pub fn tensor_load<'f>(&'f self, load: TensorLoad<'f>, coords: impl IntoIterator<Item = Value<'f, i32>>) {
         self.emit(Inst::TensorLoad {
             map: load.map.operand(),
-            coords: coords.iter().map(|coord| coord.operand()).collect(),
+            coords: coords.into_iter().map(Value::operand).collect(),
             dst: load.dst.operand(),
             barrier: load.barrier.operand(),
             multicast: load.multicast.map(Value::operand),
@@ -293,13 +293,13 @@ impl Builder {
     /// Starts a copy of a box from shared memory to `coords` (elements, innermost first). No coordinate may
     /// be negative, and the first must be a multiple of 16 bytes; otherwise the hardware traps.
     #[track_caller]
-    pub fn tensor_store<'f, const D: usize>(
+    pub fn tensor_store<'f>(
         &'f self,
         map: Value<'f, u64>,
         src: Value<'f, u32>,
-        coords: [Value<'f, i32>; D],
+        coords: impl IntoIterator<Item = Value<'f, i32>>,
     ) {
-        let coords = coords.iter().map(|coord| coord.operand()).collect();
+        let coords = coords.into_iter().map(Value::operand).collect();
         self.emit(Inst::TensorStore { map: map.operand(), coords, src: src.operand(), hint: None });
     }
 

@@ -43,8 +43,8 @@ pub use record::{Record, RecordError};
 /// Emits a program. Gets the global-memory addresses of its case's inputs and outputs, both multiples of 256.
 pub type Emit = Box<dyn for<'f> Fn(&'f Builder, Value<'f, u64>, Value<'f, u64>) + Send + Sync>;
 
-/// Makes the cases of a form from a seed.
-pub type Cases = Box<dyn Fn(u64) -> Vec<Case> + Send + Sync>;
+/// Makes the cases of a form from random numbers.
+pub type Cases = Box<dyn Fn(&mut fastrand::Rng) -> Vec<Case> + Send + Sync>;
 
 /// Makes tensor maps from the addresses of the inputs and outputs.
 pub type Maps = Box<dyn Fn(u64, u64) -> Vec<Argument> + Send + Sync>;
@@ -203,6 +203,29 @@ pub struct Prepared<'a> {
 const ALIGNMENT: usize = 256;
 
 impl Form {
+    /// A form of one CTA without shared memory and tensor maps. The sizes are bytes of input, of output and of an element.
+    fn new(
+        (family, name): (&str, String),
+        threads: u32,
+        [input, output, element]: [u32; 3],
+        emit: impl for<'f> Fn(&'f Builder, Value<'f, u64>, Value<'f, u64>) + Send + Sync + 'static,
+        cases: impl Fn(&mut fastrand::Rng) -> Vec<Case> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            family: family.to_owned(),
+            name,
+            threads,
+            shared_bytes: 0,
+            cluster: 1,
+            emit: Box::new(emit),
+            input_bytes: input as usize,
+            output_bytes: output as usize,
+            element_bytes: element as usize,
+            maps: None,
+            cases: Box::new(cases),
+        }
+    }
+
     /// Builds the program and the cases.
     ///
     /// # Errors
@@ -222,7 +245,8 @@ impl Form {
             let offset = |ld: usize| case.mul_wide(u32::try_from(ld).unwrap_or(0));
             (self.emit)(f, inputs + offset(input), outputs + offset(output));
         });
-        let cases = (self.cases)(seed);
+        // A form's numbers depend on the seed and on its name alone.
+        let cases = (self.cases)(&mut fastrand::Rng::with_seed(seed ^ fnv(self.name.as_bytes())));
         let sizes = cases.iter().flat_map(|case| {
             let expected =
                 case.expected.as_ref().map(|bytes| ("expected bytes", bytes.len(), self.output_bytes));
@@ -360,9 +384,4 @@ impl Prepared<'_> {
 /// Little-endian bytes as one hexadecimal number.
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().rev().fold("0x".to_owned(), |text, byte| format!("{text}{byte:02x}"))
-}
-
-/// Random numbers of a form, determined by seed and name.
-fn random(seed: u64, name: &str) -> fastrand::Rng {
-    fastrand::Rng::with_seed(seed ^ fnv(name.as_bytes()))
 }

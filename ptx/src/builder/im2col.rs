@@ -10,16 +10,16 @@ impl Builder {
     /// (channel, width.., image), moved by the filter offset `offsets` (width..). There are two offsets fewer
     /// than coordinates.
     #[track_caller]
-    pub fn im2col_load<'f, const D: usize, const O: usize>(
+    pub fn im2col_load<'f>(
         &'f self,
         load: TensorLoad<'f>,
-        coords: [Value<'f, i32>; D],
-        offsets: [Value<'f, u16>; O],
+        coords: impl IntoIterator<Item = Value<'f, i32>>,
+        offsets: impl IntoIterator<Item = Value<'f, u16>>,
     ) {
         self.emit(Inst::Bulk(Bulk::Im2col(Im2col::Load {
             map: load.map.operand(),
-            coords: coords.iter().map(|coord| coord.operand()).collect(),
-            offsets: offsets.iter().map(|offset| offset.operand()).collect(),
+            coords: coords.into_iter().map(Value::operand).collect(),
+            offsets: offsets.into_iter().map(Value::operand).collect(),
             dst: load.dst.operand(),
             barrier: load.barrier.operand(),
             multicast: load.multicast.map(Value::operand),
@@ -33,14 +33,14 @@ impl Builder {
     /// The bounding box must be inside the tensor, no coordinate may be negative, and the first coordinate
     /// must be a multiple of 16 bytes; otherwise the hardware traps.
     #[track_caller]
-    pub fn im2col_store<'f, const D: usize>(
+    pub fn im2col_store<'f>(
         &'f self,
         map: Value<'f, u64>,
         src: Value<'f, u32>,
-        coords: [Value<'f, i32>; D],
+        coords: impl IntoIterator<Item = Value<'f, i32>>,
         reduce: Option<AtomicOp>,
     ) {
-        let coords = coords.iter().map(|coord| coord.operand()).collect();
+        let coords = coords.into_iter().map(Value::operand).collect();
         let (map, src) = (map.operand(), src.operand());
         self.emit(Inst::Bulk(Bulk::Im2col(Im2col::Store { reduce, map, coords, src, hint: None })));
     }

@@ -230,14 +230,23 @@ impl Uploaded<'_> {
         }
         let mut random = fastrand::Rng::with_seed(self.case.seed);
         let [d_q, d_k, d_v] = &after[..] else { return Ok(checked) };
+        let expected = Gradients {
+            problem: self.case.problem,
+            format: self.tensors[0].format,
+            sees: &|place| self.case.sees(self.kernel, place),
+            row: &|tensor, index| self.tensors[tensor].values(index),
+            log_sum_exp: &|index| self.log_sum_exp[index],
+        };
         for (of_queries, count) in [(true, self.tensors[5].rows()), (false, self.tensors[6].rows())] {
             let rows = count.min(self.case.rows);
             for i in 0..rows {
                 let index = if rows == count { i } else { random.usize(0..count) };
                 if of_queries {
-                    self.compare_query(index, d_q, &mut checked.d_q)?;
+                    self.compare_row((5, index), d_q, &expected.query(index), &mut checked.d_q)?;
                 } else {
-                    self.compare_key(index, [d_k, d_v], &mut checked)?;
+                    let [of_k, of_v] = expected.key(index);
+                    self.compare_row((6, index), d_k, &of_k, &mut checked.d_k)?;
+                    self.compare_row((7, index), d_v, &of_v, &mut checked.d_v)?;
                 }
             }
             checked.rows += rows;
@@ -253,24 +262,19 @@ impl Uploaded<'_> {
         GRADIENTS.into_iter().map(|(i, _)| engine.read(self.buffers[i])).collect()
     }
 
-    fn extents(&self) -> [usize; 4] {
-        let AttentionProblem { heads: [heads, shared], queries, keys, .. } = self.case.problem;
-        [heads, shared, queries, keys].map(|extent| extent as usize)
-    }
-
     /// Compares a row of a gradient.
     fn compare_row(
         &self,
         (i, index): (usize, usize),
         memory: &[u8],
-        wanted: impl Fn(usize) -> Wanted,
+        wanted: &[Wanted],
         largest: &mut Largest,
     ) -> Result<(), AttentionFault> {
         let tensor = &self.tensors[i];
         let name = GRADIENTS.iter().find(|(gradient, _)| *gradient == i).map_or("", |(_, name)| name);
         let [_, heads, rows, _] = tensor.extents;
         for (column, bits) in tensor.row(memory, index).enumerate() {
-            let (wanted, got) = (wanted(column), tensor.format.decode(bits));
+            let (wanted, got) = (wanted[column], tensor.format.decode(bits));
             if !wanted.admits(bits) {
                 let index = index as u32;
                 let place = [index / rows / heads, index / rows % heads, index % rows];
@@ -282,76 +286,80 @@ impl Uploaded<'_> {
         Ok(())
     }
 
-    /// Queries with what belongs to them, by index.
-    fn with_query<R>(&self, index: usize, body: impl FnOnce(&Query<'_>) -> R) -> R {
-        let [q, _, _, o, d_o, ..] = &self.tensors;
-        let (q, o, d_o) = (q.values(index), o.values(index), d_o.values(index));
-        let log_sum_exp = self.log_sum_exp[index];
-        body(&Query { q: &q, d_o: &d_o, log_sum_exp, row_sum: Query::row_sum(&o, &d_o) })
-    }
-
-    fn compare_query(
-        &self,
-        index: usize,
-        memory: &[u8],
-        largest: &mut Largest,
-    ) -> Result<(), AttentionFault> {
-        let [heads, shared, queries, keys] = self.extents();
-        let (format, scale) = (self.format(), self.case.problem.scale);
-        let [b, h, r] = [index / queries / heads, index / queries % heads, index % queries];
-        let first = (b * shared + h / (heads / shared)) * keys;
-        let [_, k, v, ..] = &self.tensors;
-        let seen: Vec<(Erring, Vec<f64>)> = self.with_query(index, |query| {
-            let seen = (0..keys).filter(|&key| self.case.sees(self.kernel, [b, h, r, key]));
-            let pair = |key| {
-                let k = k.values(first + key);
-                (Pair::of(query, &k, &v.values(first + key), scale).difference, k)
-            };
-            seen.map(pair).collect()
-        });
-        let wanted = |column: usize| gradient(format, scale, seen.iter().map(|(ds, k)| (*ds, k[column])));
-        self.compare_row((5, index), memory, wanted, largest)
-    }
-
-    fn compare_key(
-        &self,
-        index: usize,
-        [d_k, d_v]: [&[u8]; 2],
-        checked: &mut Checked,
-    ) -> Result<(), AttentionFault> {
-        let [heads, shared, queries, keys] = self.extents();
-        let (format, scale, share) = (self.format(), self.case.problem.scale, heads / shared);
-        let [b, h, key] = [index / keys / shared, index / keys % shared, index % keys];
-        let (k, v) = (self.tensors[1].values(index), self.tensors[2].values(index));
-        let mut seen = Vec::new();
-        for head in h * share..(h + 1) * share {
-            for r in (0..queries).filter(|&r| self.case.sees(self.kernel, [b, head, r, key])) {
-                self.with_query((b * heads + head) * queries + r, |query| {
-                    let pair = Pair::of(query, &k, &v, scale);
-                    seen.push((pair, query.q.to_vec(), query.d_o.to_vec()));
-                });
-            }
-        }
-        let of_k = |column: usize| {
-            gradient(format, scale, seen.iter().map(|(pair, q, _)| (pair.difference, q[column])))
-        };
-        self.compare_row((6, index), d_k, of_k, &mut checked.d_k)?;
-        let of_v = |column: usize| {
-            gradient(format, 1.0, seen.iter().map(|(pair, _, d_o)| (pair.weight, d_o[column])))
-        };
-        self.compare_row((7, index), d_v, of_v, &mut checked.d_v)
-    }
-
-    fn format(&self) -> Format {
-        self.tensors[0].format
-    }
-
     /// Frees the memory.
     ///
     /// # Errors
     /// The engine's.
     pub fn free(self, engine: &mut dyn Engine) -> Result<(), EngineError> {
         self.buffers.into_iter().try_for_each(|buffer| engine.free(buffer))
+    }
+}
+
+/// Tensors that gradients are computed from, by their places in [`Uploaded`].
+const [Q, K, V, O, D_O]: [usize; 5] = [0, 1, 2, 3, 4];
+
+/// The expected gradients.
+struct Gradients<'a> {
+    problem: AttentionProblem,
+    format: Format,
+    /// Whether, in a sequence and a head, a query sees a key.
+    sees: &'a dyn Fn([usize; 4]) -> bool,
+    /// A row of a tensor.
+    row: &'a dyn Fn(usize, usize) -> Vec<f64>,
+    log_sum_exp: &'a dyn Fn(usize) -> f64,
+}
+
+impl Gradients<'_> {
+    fn extents(&self) -> [usize; 4] {
+        let AttentionProblem { heads: [heads, shared], queries, keys, .. } = self.problem;
+        [heads, shared, queries, keys].map(|extent| extent as usize)
+    }
+
+    /// A query with what belongs to it.
+    fn with_query<R>(&self, index: usize, body: impl FnOnce(&Query<'_>) -> R) -> R {
+        let [q, o, d_o] = [Q, O, D_O].map(|tensor| (self.row)(tensor, index));
+        let row_sum = Query::row_sum(&o, &d_o);
+        body(&Query { q: &q, d_o: &d_o, log_sum_exp: (self.log_sum_exp)(index), row_sum })
+    }
+
+    /// A row of dQ.
+    fn query(&self, index: usize) -> Vec<Wanted> {
+        let [heads, shared, queries, keys] = self.extents();
+        let [b, h, r] = [index / queries / heads, index / queries % heads, index % queries];
+        let first = (b * shared + h / (heads / shared)) * keys;
+        let seen: Vec<(Erring, Vec<f64>)> = self.with_query(index, |query| {
+            let seen = (0..keys).filter(|&key| (self.sees)([b, h, r, key]));
+            let pair = |key| {
+                let [k, v] = [K, V].map(|tensor| (self.row)(tensor, first + key));
+                (Pair::of(query, &k, &v, self.problem.scale).difference, k)
+            };
+            seen.map(pair).collect()
+        });
+        let terms = |column: usize| seen.iter().map(move |(ds, k)| (*ds, k[column]));
+        let columns = 0..(self.row)(Q, index).len();
+        columns.map(|column| gradient(self.format, self.problem.scale, terms(column))).collect()
+    }
+
+    /// A row of dK, and of dV.
+    fn key(&self, index: usize) -> [Vec<Wanted>; 2] {
+        let ([heads, shared, queries, keys], scale) = (self.extents(), self.problem.scale);
+        let [b, h, key] = [index / keys / shared, index / keys % shared, index % keys];
+        let [k, v] = [K, V].map(|tensor| (self.row)(tensor, index));
+        let (mut seen, share) = (Vec::new(), heads / shared);
+        for head in h * share..(h + 1) * share {
+            for r in (0..queries).filter(|&r| (self.sees)([b, head, r, key])) {
+                self.with_query((b * heads + head) * queries + r, |query| {
+                    seen.push((Pair::of(query, &k, &v, scale), query.q.to_vec(), query.d_o.to_vec()));
+                });
+            }
+        }
+        let of_k = |column: usize| {
+            gradient(self.format, scale, seen.iter().map(|(pair, q, _)| (pair.difference, q[column])))
+        };
+        let of_v = |column: usize| {
+            gradient(self.format, 1.0, seen.iter().map(|(pair, _, d_o)| (pair.weight, d_o[column])))
+        };
+        [(0..k.len()).map(of_k).collect(), (0..v.len()).map(of_v).collect()]
     }
 }
 
@@ -364,56 +372,29 @@ impl Reference for AttentionBackward {
     /// Rows of dQ, and then of dK and dV, which have as many.
     fn expect(&self, request: &AttentionRequest, inputs: &Inputs<'_>) -> Vec<Expected> {
         let AttentionRequest { head: [d, _], mask, problem, .. } = *request;
-        let AttentionProblem { batch, heads: [heads, shared], queries, keys, scale } = problem;
+        let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = problem;
         // A kernel with another mask is wrong.
         let asked = Self::new(BackwardSpec { mask, ..self.plan().spec });
         let asked = asked.ok().filter(|_| self.spec().is_some()).unwrap_or_else(|| self.clone());
-        let (case, format) = (Case::new(problem), named(request.format));
+        let case = Case::new(problem);
         let [batch, heads, shared, queries, keys, d] =
             [batch, heads, shared, queries, keys, d].map(|extent| extent as usize);
-        let row = |name: &str, row: usize| inputs.elements(name, row * d, d);
-        let with = |index: usize, body: &mut dyn FnMut(&Query<'_>)| {
-            let (q, o, d_o) = (row("Q", index), row("O", index), row("dO", index));
-            let log_sum_exp = inputs.elements("the log-sum-exp", index, 1).first().copied().unwrap_or(0.0);
-            body(&Query { q: &q, d_o: &d_o, log_sum_exp, row_sum: Query::row_sum(&o, &d_o) });
+        let expected = Gradients {
+            problem,
+            format: named(request.format),
+            sees: &|place| case.sees(&asked, place),
+            row: &|tensor, row| inputs.elements(["Q", "K", "V", "O", "dO"][tensor], row * d, d),
+            log_sum_exp: &|row| inputs.elements("the log-sum-exp", row, 1).first().copied().unwrap_or(0.0),
         };
-        let within = |wanted: Wanted| (wanted.value, wanted.bound());
+        let within = |row: Vec<Wanted>| row.iter().map(|wanted| (wanted.value, wanted.bound())).collect();
         let (mut d_q, mut d_k, mut d_v) = (Vec::new(), Vec::new(), Vec::new());
         for index in inputs.chosen(batch * heads * queries) {
-            let [b, h, r] = [index / queries / heads, index / queries % heads, index % queries];
-            let first = (b * shared + h / (heads / shared)) * keys;
-            let mut seen = Vec::new();
-            with(index, &mut |query| {
-                for key in (0..keys).filter(|&key| case.sees(&asked, [b, h, r, key])) {
-                    let (k, v) = (row("K", first + key), row("V", first + key));
-                    seen.push((Pair::of(query, &k, &v, scale).difference, k));
-                }
-            });
-            let column = |at| within(gradient(format, scale, seen.iter().map(|(ds, k)| (*ds, k[at]))));
-            d_q.push((index * d, (0..d).map(column).collect()));
+            d_q.push((index * d, within(expected.query(index))));
         }
         for index in inputs.chosen(batch * shared * keys) {
-            let [b, h, key] = [index / keys / shared, index / keys % shared, index % keys];
-            let (k, v, mut seen) = (row("K", index), row("V", index), Vec::new());
-            let share = heads / shared;
-            for (head, r) in
-                (h * share..(h + 1) * share).flat_map(|head| (0..queries).map(move |r| (head, r)))
-            {
-                if case.sees(&asked, [b, head, r, key]) {
-                    with((b * heads + head) * queries + r, &mut |query| {
-                        seen.push((Pair::of(query, &k, &v, scale), query.q.to_vec(), query.d_o.to_vec()));
-                    });
-                }
-            }
-            let of_k = |at| {
-                let terms =
-                    seen.iter().map(|(pair, q, _): &(Pair, Vec<f64>, Vec<f64>)| (pair.difference, q[at]));
-                within(gradient(format, scale, terms))
-            };
-            let of_v =
-                |at| within(gradient(format, 1.0, seen.iter().map(|(pair, _, d_o)| (pair.weight, d_o[at]))));
-            d_k.push((index * d, (0..d).map(of_k).collect()));
-            d_v.push((index * d, (0..d).map(of_v).collect()));
+            let [of_k, of_v] = expected.key(index).map(within);
+            d_k.push((index * d, of_k));
+            d_v.push((index * d, of_v));
         }
         [("dQ", d_q), ("dK", d_k), ("dV", d_v)].map(|(name, elements)| Expected { name, elements }).into()
     }

@@ -4,8 +4,7 @@
 use ptx::inst::{AtomicOp, AtomicType, ProxySpace, Reduction};
 use ptx::{Builder, BulkLoad, Special, Type, Value};
 
-use super::lanes::value;
-use super::memory::plain;
+use super::memory::{plain, values};
 use super::{Case, Form, tensors};
 
 pub(super) const THREADS: u32 = 32;
@@ -34,39 +33,28 @@ pub(super) fn forms() -> Vec<Form> {
 
 /// A form with one line of input and `output` bytes of output, which `expected` calculates from the input.
 pub(super) fn line(
-    (family, name): (&str, String),
+    named: (&str, String),
     (cluster, input, output): (u32, u32, u32),
     ty: Type,
     expected: Option<Expected>,
     body: Body,
 ) -> Form {
-    let seed_name = name.clone();
-    Form {
-        family: family.to_owned(),
-        name,
-        threads: THREADS,
-        shared_bytes: BARRIER + 64,
-        cluster,
-        emit: Box::new(move |f, inputs, outputs| body(f, [inputs, outputs], f.shared_base())),
-        input_bytes: input as usize,
-        output_bytes: output as usize,
-        element_bytes: ty.bytes() as usize,
-        maps: None,
-        cases: Box::new(move |seed| {
-            let mut random = super::random(seed, &seed_name);
-            ["first", "second"]
-                .map(|name| {
-                    let count = input / ty.bytes();
-                    let size = ty.bytes() as usize;
-                    let words = (0..count)
-                        .flat_map(|_| value(ty, &mut random, false).to_le_bytes().into_iter().take(size));
-                    let input: Vec<u8> = words.collect();
-                    let expected = expected.map(|expected| expected(&input));
-                    Case { expected, ..plain(name, input, None, size as u32) }
-                })
-                .into()
-        }),
-    }
+    let cases = move |random: &mut fastrand::Rng| {
+        let case = |name| {
+            let input = values(ty, input as usize, false, random);
+            let expected = expected.map(|expected| expected(&input));
+            Case { expected, ..plain(name, input, None, ty.bytes()) }
+        };
+        ["first", "second"].map(case).into()
+    };
+    let form = Form::new(
+        named,
+        THREADS,
+        [input, output, ty.bytes()],
+        move |f, inputs, outputs| body(f, [inputs, outputs], f.shared_base()),
+        cases,
+    );
+    Form { shared_bytes: BARRIER + 64, cluster, ..form }
 }
 
 pub(super) fn first<'f>(f: &'f Builder) -> Value<'f, bool> {
@@ -104,6 +92,23 @@ pub(super) fn fill<'f>(f: &'f Builder, from: Value<'f, u64>, shared: Value<'f, u
     }
     f.fence_proxy_async(ProxySpace::All);
     f.barrier_sync(0, THREADS);
+}
+
+/// Fills `bytes` bytes of shared memory with zeros, and fences.
+pub(super) fn zero<'f>(f: &'f Builder, shared: Value<'f, u32>, bytes: u32) {
+    let thread = f.special(Special::ThreadX);
+    for at in (0..bytes).step_by(THREADS as usize * 4) {
+        f.store_shared(shared + thread * 4 + at, 0, [f.constant(0u32)]);
+    }
+    f.fence_proxy_async(ProxySpace::All);
+}
+
+/// Fills `bytes` bytes of global memory with a word.
+pub(super) fn set<'f>(f: &'f Builder, to: Value<'f, u64>, bytes: u32, word: u32) {
+    let thread = f.special(Special::ThreadX);
+    for at in (0..bytes).step_by(THREADS as usize * 4) {
+        f.store_global(to + (thread * 4 + at).cast::<u64>(), 0, [f.constant(word)]);
+    }
 }
 
 /// Commits the first thread's bulk group, and waits for it.

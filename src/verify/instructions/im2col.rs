@@ -2,10 +2,10 @@
 //! the edges of the tensor and of its bounding box. They are compared with a list of all bases.
 
 use ptx::abi::{Im2colMap, TensorElement, TensorSwizzle};
-use ptx::inst::{AtomicOp, ProxySpace};
-use ptx::{Builder, Special, TensorLoad, Type, Value};
+use ptx::inst::AtomicOp;
+use ptx::{TensorLoad, Type};
 
-use super::copies::{Body, THREADS, awaiting, fill, finished, first, out};
+use super::copies::{Body, awaiting, fill, finished, first, out, set, zero};
 use super::tensors::tensor;
 use super::{Case, Form};
 
@@ -119,36 +119,11 @@ fn swizzled(word: usize, swizzle: TensorSwizzle) -> usize {
     line * 128 + (chunk ^ (line % chunks)) * 16 + rest
 }
 
-fn load_from(f: &Builder, load: TensorLoad<'_>, copy: &Copy) {
-    let at = |dim: usize| f.constant(copy.base[dim]);
-    let by = |dim: usize| f.constant(copy.offset[dim]);
-    match copy.base.len() {
-        3 => f.im2col_load(load, [at(0), at(1), at(2)], [by(0)]),
-        4 => f.im2col_load(load, [at(0), at(1), at(2), at(3)], [by(0), by(1)]),
-        _ => f.im2col_load(load, [at(0), at(1), at(2), at(3), at(4)], [by(0), by(1), by(2)]),
-    }
-}
-
-fn store_to<'f>(
-    f: &'f Builder,
-    map: Value<'f, u64>,
-    src: Value<'f, u32>,
-    copy: &Copy,
-    reduce: Option<AtomicOp>,
-) {
-    let at = |dim: usize| f.constant(copy.base[dim]);
-    match copy.base.len() {
-        3 => f.im2col_store(map, src, [at(0), at(1), at(2)], reduce),
-        4 => f.im2col_store(map, src, [at(0), at(1), at(2), at(3)], reduce),
-        _ => f.im2col_store(map, src, [at(0), at(1), at(2), at(3), at(4)], reduce),
-    }
-}
-
 /// A form with the expected outputs of its cases.
 fn expecting(form: Form, expected: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static) -> Form {
     let cases = form.cases;
     let told = move |case: Case| Case { expected: Some(expected(&case.input)), ..case };
-    Form { cases: Box::new(move |seed| cases(seed).into_iter().map(&told).collect()), ..form }
+    Form { cases: Box::new(move |random| cases(random).into_iter().map(&told).collect()), ..form }
 }
 
 fn word(bytes: &[u8], at: usize) -> [u8; 4] {
@@ -178,14 +153,12 @@ fn load(rank: usize, swizzle: TensorSwizzle, moved: bool) -> Form {
     let body: Body = Box::new(move |f, [_, output], shared| {
         let map = f.tensor_map("map");
         // Bytes that the image does not fill are zeros.
-        let thread = f.special(Special::ThreadX);
-        for at in (0..whole).step_by(128) {
-            f.store_shared(shared + thread * 4 + at, 0, [f.constant(0u32)]);
-        }
-        f.fence_proxy_async(ProxySpace::All);
+        zero(f, shared, whole);
         let barrier = awaiting(f, shared, bytes);
         f.if_(first(f), || {
-            load_from(f, TensorLoad { map, dst: shared, barrier, multicast: None, hint: None }, &own);
+            let load = TensorLoad { map, dst: shared, barrier, multicast: None, hint: None };
+            let offsets = own.offset.iter().map(|&offset| f.constant(offset));
+            f.im2col_load(load, own.base.iter().map(|&at| f.constant(at)), offsets);
         });
         f.mbarrier_wait(barrier, 0);
         out(f, shared, output, whole);
@@ -213,14 +186,11 @@ fn store(rank: usize, swizzle: TensorSwizzle, reduce: Option<AtomicOp>) -> Form 
     let own = copied.clone();
     let body: Body = Box::new(move |f, [input, output], shared| {
         let map = f.tensor_map("map");
-        let thread = f.special(Special::ThreadX);
-        for at in (0..TENSOR).step_by(4 * THREADS as usize) {
-            f.store_global(output + (thread * 4 + at).cast::<u64>(), 0, [f.constant(OLD)]);
-        }
+        set(f, output, TENSOR, OLD);
         // The copy overwrites through the asynchronous proxy what threads have written; `fill` fences.
         fill(f, input, shared, whole);
         f.if_(first(f), || {
-            store_to(f, map, shared, &own, reduce);
+            f.im2col_store(map, shared, own.base.iter().map(|&at| f.constant(at)), reduce);
             finished(f);
         });
     });

@@ -85,22 +85,19 @@ pub(super) fn value(ty: Type, random: &mut fastrand::Rng, special: bool) -> u64 
 
 /// A form whose instruction has a result of type `result`.
 fn form(
-    (family, name): (&str, String),
+    named: (&str, String),
     sources: Vec<Type>,
     result: Type,
     mend: Mend,
     emit: impl Fn(&Builder, &[Operand]) -> Operand + Send + Sync + 'static,
 ) -> Form {
     let stored = if result == Type::Pred { Type::U32 } else { result };
-    let count = sources.len() as u32;
-    let (types, seed_name) = (sources.clone(), name.clone());
-    Form {
-        family: family.to_owned(),
-        name,
-        threads: THREADS,
-        shared_bytes: 0,
-        cluster: 1,
-        emit: Box::new(move |f, input, output| {
+    let (types, count) = (sources.clone(), (sources.len() as u32).max(1));
+    Form::new(
+        named,
+        THREADS,
+        [count * THREADS * SLOT, THREADS * stored.bytes(), stored.bytes()],
+        move |f, input, output| {
             let thread = f.special(Special::ThreadX);
             let operands: Vec<Operand> = (0..)
                 .zip(&sources)
@@ -124,18 +121,13 @@ fn form(
             let at = output + (thread * stored.bytes()).cast::<u64>();
             let address = Address { base: at.operand(), offset: 0 };
             f.emit(Inst::Store { space: Space::Global, ty: stored, src: vec![given], address });
-        }),
-        input_bytes: (count.max(1) * THREADS * SLOT) as usize,
-        output_bytes: (THREADS * stored.bytes()) as usize,
-        element_bytes: stored.bytes() as usize,
-        maps: None,
-        cases: Box::new(move |seed| {
-            let mut random = super::random(seed, &seed_name);
+        },
+        move |random| {
             [("random", false), ("special", true), ("both", false)]
-                .map(|(name, special)| case(name, special, &types, mend, &mut random))
+                .map(|(name, special)| case(name, special, &types, mend, random))
                 .into()
-        }),
-    }
+        },
+    )
 }
 
 fn case(name: &'static str, special: bool, types: &[Type], mend: Mend, random: &mut fastrand::Rng) -> Case {

@@ -69,15 +69,12 @@ fn atomic(space: Space, op: AtomicOp, ty: AtomicType, elements: usize) -> Form {
     let (register, size) = (ty.register(), ty.bytes());
     let where_ = if space == Space::Global { "global" } else { "shared" };
     let name = format!("atom.{where_}.{}.{}.v{elements}", op.name(), ty.suffix());
-    let seed_name = name.clone();
     let swaps = op == AtomicOp::CompareSwap;
-    Form {
-        family: format!("atom.{where_}"),
-        name,
-        threads: THREADS,
-        shared_bytes: THREADS * PLACE,
-        cluster: 1,
-        emit: Box::new(move |f, input, output| {
+    let form = Form::new(
+        (&format!("atom.{where_}"), name),
+        THREADS,
+        [3 * THREADS * PLACE, 2 * THREADS * PLACE, size],
+        move |f, input, output| {
             let (input, output) = (thread_at(f, input, PLACE), thread_at(f, output, PLACE));
             let array = |base: Value<'_, u64>, array: u32, element: usize| {
                 (base.operand(), (array * THREADS * PLACE + element as u32 * size) as i32)
@@ -111,13 +108,8 @@ fn atomic(space: Space, op: AtomicOp, ty: AtomicType, elements: usize) -> Form {
                     store(f, register, base, offset, Operand::Reg(left));
                 }
             }
-        }),
-        input_bytes: (3 * THREADS * PLACE) as usize,
-        output_bytes: (2 * THREADS * PLACE) as usize,
-        element_bytes: size as usize,
-        maps: None,
-        cases: Box::new(move |seed| {
-            let mut random = super::random(seed, &seed_name);
+        },
+        move |random| {
             let types = if ty == AtomicType::F16x2 {
                 Type::F16
             } else if ty == AtomicType::Bf16x2 {
@@ -126,7 +118,7 @@ fn atomic(space: Space, op: AtomicOp, ty: AtomicType, elements: usize) -> Form {
                 register
             };
             let mut case = |name, special| {
-                let mut input = fill(types, (3 * THREADS * PLACE) as usize, special, &mut random);
+                let mut input = values(types, (3 * THREADS * PLACE) as usize, special, random);
                 if swaps {
                     // Every second thread finds its compare value.
                     let (old, rest) = input.split_at_mut((THREADS * PLACE) as usize);
@@ -140,12 +132,13 @@ fn atomic(space: Space, op: AtomicOp, ty: AtomicType, elements: usize) -> Form {
                 plain(name, input, Some(written.collect()), size)
             };
             vec![case("random", false), case("special", true)]
-        }),
-    }
+        },
+    );
+    Form { shared_bytes: THREADS * PLACE, ..form }
 }
 
 /// Random bytes of values of a type.
-fn fill(ty: Type, bytes: usize, special: bool, random: &mut fastrand::Rng) -> Vec<u8> {
+pub(super) fn values(ty: Type, bytes: usize, special: bool, random: &mut fastrand::Rng) -> Vec<u8> {
     let size = ty.bytes() as usize;
     (0..bytes / size).flat_map(|_| value(ty, random, special).to_le_bytes().into_iter().take(size)).collect()
 }
@@ -170,66 +163,43 @@ fn rows<'f>(f: &'f Builder, shared: Value<'f, u32>) -> Value<'f, u32> {
     shared + ((f.special(Special::ThreadX) * 5) & 31) * 16
 }
 
-fn random_bytes(bytes: usize, name: &str, seed: u64) -> Vec<u8> {
-    let mut random = super::random(seed, name);
-    (0..bytes).map(|_| random.u8(..)).collect()
+/// A form of one of the instructions that copy matrices of a warp, with random bytes.
+fn of_matrices(
+    named: (&str, String),
+    [input, output]: [u32; 2],
+    emit: impl for<'f> Fn(&'f Builder, Value<'f, u64>, Value<'f, u64>) + Send + Sync + 'static,
+) -> Form {
+    let form = Form::new(named, THREADS, [input, output, 4], emit, move |random| {
+        vec![plain("random", (0..input).map(|_| random.u8(..)).collect(), None, 4)]
+    });
+    Form { shared_bytes: THREADS * 16, ..form }
 }
 
 fn load_matrix(count: u32, transpose: bool) -> Form {
     let name = format!("ldmatrix.x{count}{}", if transpose { ".trans" } else { "" });
-    let seed_name = name.clone();
-    Form {
-        family: "ldmatrix".to_owned(),
-        name,
-        threads: THREADS,
-        shared_bytes: THREADS * 16,
-        cluster: 1,
-        emit: Box::new(move |f, input, output| {
-            let shared = to_shared(f, input);
-            let dst: Vec<Reg> = (0..count).map(|_| fresh(f, Type::U32)).collect();
-            let address = rows(f, shared).operand();
-            f.emit(Inst::WarpMatrix(WarpMatrix::Load { dst: dst.clone(), address, transpose }));
-            let output = thread_at(f, output, 4 * count);
-            for (offset, reg) in (0..).step_by(4).zip(dst) {
-                store(f, Type::U32, output.operand(), offset, Operand::Reg(reg));
-            }
-        }),
-        input_bytes: (THREADS * 16) as usize,
-        output_bytes: (THREADS * 4 * count) as usize,
-        element_bytes: 4,
-        maps: None,
-        cases: Box::new(move |seed| {
-            vec![plain("random", random_bytes((THREADS * 16) as usize, &seed_name, seed), None, 4)]
-        }),
-    }
+    of_matrices(("ldmatrix", name), [THREADS * 16, THREADS * 4 * count], move |f, input, output| {
+        let shared = to_shared(f, input);
+        let dst: Vec<Reg> = (0..count).map(|_| fresh(f, Type::U32)).collect();
+        let address = rows(f, shared).operand();
+        f.emit(Inst::WarpMatrix(WarpMatrix::Load { dst: dst.clone(), address, transpose }));
+        let output = thread_at(f, output, 4 * count);
+        for (offset, reg) in (0..).step_by(4).zip(dst) {
+            store(f, Type::U32, output.operand(), offset, Operand::Reg(reg));
+        }
+    })
 }
 
 fn store_matrix(count: u32, transpose: bool) -> Form {
     let name = format!("stmatrix.x{count}{}", if transpose { ".trans" } else { "" });
-    let seed_name = name.clone();
-    Form {
-        family: "stmatrix".to_owned(),
-        name,
-        threads: THREADS,
-        shared_bytes: THREADS * 16,
-        cluster: 1,
-        emit: Box::new(move |f, input, output| {
-            let shared = to_shared(f, input);
-            let words = f.load_global_vector::<u32, 4>(thread_at(f, input, 16), 512);
-            let src = words.iter().take(count as usize).map(|word| word.operand()).collect();
-            f.emit(Inst::StoreMatrix { address: rows(f, shared).operand(), src, transpose });
-            f.barrier_sync(0, THREADS);
-            let image = f.load_shared_vector::<u32, 4>(shared + f.special(Special::ThreadX) * 16, 0);
-            f.store_global(thread_at(f, output, 16), 0, image);
-        }),
-        input_bytes: (2 * THREADS * 16) as usize,
-        output_bytes: (THREADS * 16) as usize,
-        element_bytes: 4,
-        maps: None,
-        cases: Box::new(move |seed| {
-            vec![plain("random", random_bytes((2 * THREADS * 16) as usize, &seed_name, seed), None, 4)]
-        }),
-    }
+    of_matrices(("stmatrix", name), [2 * THREADS * 16, THREADS * 16], move |f, input, output| {
+        let shared = to_shared(f, input);
+        let words = f.load_global_vector::<u32, 4>(thread_at(f, input, 16), 512);
+        let src = words.iter().take(count as usize).map(|word| word.operand()).collect();
+        f.emit(Inst::StoreMatrix { address: rows(f, shared).operand(), src, transpose });
+        f.barrier_sync(0, THREADS);
+        let image = f.load_shared_vector::<u32, 4>(shared + f.special(Special::ThreadX) * 16, 0);
+        f.store_global(thread_at(f, output, 16), 0, image);
+    })
 }
 
 /// One multiplication. With `exact`, of small integers, whose sums no format rounds.
@@ -243,14 +213,12 @@ fn multiply(types: MmaTypes, exact: bool) -> Form {
         types.suffix(),
         if saturate { ".satfinite" } else { "" }
     );
-    let seed_name = name.clone();
-    Form {
-        family: format!("mma.sync{what}"),
-        name,
-        threads: THREADS,
-        shared_bytes: 0,
-        cluster: 1,
-        emit: Box::new(move |f, input, output| {
+    let element = if types == MmaTypes::F16F16 { 2 } else { ty.bytes() };
+    Form::new(
+        (&format!("mma.sync{what}"), name),
+        THREADS,
+        [THREADS * 10 * ty.bytes(), THREADS * ty.bytes() * count as u32, element],
+        move |f, input, output| {
             let bytes = ty.bytes();
             let input = thread_at(f, input, 10 * bytes).operand();
             let word = |place: i32, ty| load(f, ty, input, place * bytes.cast_signed());
@@ -263,13 +231,8 @@ fn multiply(types: MmaTypes, exact: bool) -> Form {
             for (offset, reg) in (0..).step_by(bytes as usize).zip(d) {
                 store(f, ty, output.operand(), offset, Operand::Reg(reg));
             }
-        }),
-        input_bytes: (THREADS * 10 * ty.bytes()) as usize,
-        output_bytes: (THREADS * ty.bytes()) as usize * count,
-        element_bytes: if types == MmaTypes::F16F16 { 2 } else { ty.bytes() as usize },
-        maps: None,
-        cases: Box::new(move |seed| {
-            let mut random = super::random(seed, &seed_name);
+        },
+        move |random| {
             let mut operand = |integer: bool, accumulator: bool| -> u32 {
                 let small = f32::from(random.i8(-4..=4));
                 let element = match types {
@@ -281,7 +244,7 @@ fn multiply(types: MmaTypes, exact: bool) -> Form {
                 };
                 let mut one = || {
                     if !integer {
-                        return value(element, &mut random, false) as u32;
+                        return value(element, random, false) as u32;
                     }
                     if element == Type::F16 {
                         half::f16::from_f32(small).to_bits().into()
@@ -300,6 +263,6 @@ fn multiply(types: MmaTypes, exact: bool) -> Form {
                 words.flat_map(u32::to_le_bytes).collect()
             };
             vec![plain(if exact { "integers" } else { "random" }, input, None, ty.bytes())]
-        }),
-    }
+        },
+    )
 }

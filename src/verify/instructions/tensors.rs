@@ -2,10 +2,10 @@
 //! changes.
 
 use ptx::abi::{Argument, Promotion, TensorElement, TensorMap, TensorSwizzle};
-use ptx::inst::{AtomicOp, AtomicType, ProxySpace, Reduction, Scope};
-use ptx::{Builder, MapChange, Special, TensorLoad, Type, Value};
+use ptx::inst::{AtomicOp, AtomicType, Reduction, Scope};
+use ptx::{MapChange, TensorLoad, Type};
 
-use super::copies::{Body, LINE, THREADS, awaiting, fill, finished, first, line, out};
+use super::copies::{Body, LINE, THREADS, awaiting, fill, finished, first, line, out, set, zero};
 use super::{Case, Form};
 
 /// Every form.
@@ -27,7 +27,7 @@ pub(super) fn tensor<M: Into<Argument>>(
     let cases = form.cases;
     Form {
         maps: Some(Box::new(move |input, output| maps(input, output).into_iter().map(M::into).collect())),
-        cases: Box::new(move |seed| cases(seed).into_iter().take(1).collect()),
+        cases: Box::new(move |random| cases(random).into_iter().take(1).collect()),
         ..form
     }
 }
@@ -61,28 +61,6 @@ fn shape(rank: usize, swizzle: TensorSwizzle, address: u64) -> (TensorMap, [Vec<
 /// Size of the tensor of rank 5 in bytes.
 const TENSOR: u32 = 256 * 5 * 3 * 2 * 2;
 
-fn tensor_load<'f>(f: &'f Builder, load: TensorLoad<'f>, starts: &[i32]) {
-    let at = |i: usize| f.constant(starts.get(i).copied().unwrap_or(0));
-    match starts.len() {
-        1 => f.tensor_load(load, [at(0)]),
-        2 => f.tensor_load(load, [at(0), at(1)]),
-        3 => f.tensor_load(load, [at(0), at(1), at(2)]),
-        4 => f.tensor_load(load, [at(0), at(1), at(2), at(3)]),
-        _ => f.tensor_load(load, [at(0), at(1), at(2), at(3), at(4)]),
-    }
-}
-
-fn tensor_store<'f>(f: &'f Builder, map: Value<'f, u64>, src: Value<'f, u32>, starts: &[i32]) {
-    let at = |i: usize| f.constant(starts.get(i).copied().unwrap_or(0));
-    match starts.len() {
-        1 => f.tensor_store(map, src, [at(0)]),
-        2 => f.tensor_store(map, src, [at(0), at(1)]),
-        3 => f.tensor_store(map, src, [at(0), at(1), at(2)]),
-        4 => f.tensor_store(map, src, [at(0), at(1), at(2), at(3)]),
-        _ => f.tensor_store(map, src, [at(0), at(1), at(2), at(3), at(4)]),
-    }
-}
-
 fn boxes() -> Vec<Form> {
     let mut all = Vec::new();
     for rank in 1..=5 {
@@ -97,15 +75,11 @@ fn boxes() -> Vec<Form> {
             let load: Body = Box::new(move |f, [_, output], shared| {
                 let map = f.tensor_map("map");
                 // Bytes that the box does not fill are zeros.
-                let thread = f.special(Special::ThreadX);
-                for at in (0..whole).step_by(128) {
-                    f.store_shared(shared + thread * 4 + at, 0, [f.constant(0u32)]);
-                }
-                f.fence_proxy_async(ProxySpace::All);
+                zero(f, shared, whole);
                 let barrier = awaiting(f, shared, bytes);
                 f.if_(first(f), || {
                     let load = TensorLoad { map, dst: shared, barrier, multicast: None, hint: None };
-                    tensor_load(f, load, &load_starts);
+                    f.tensor_load(load, load_starts.iter().map(|&at| f.constant(at)));
                 });
                 f.mbarrier_wait(barrier, 0);
                 out(f, shared, output, whole);
@@ -118,13 +92,10 @@ fn boxes() -> Vec<Form> {
 
             let store: Body = Box::new(move |f, [input, output], shared| {
                 let map = f.tensor_map("map");
-                let thread = f.special(Special::ThreadX);
-                for at in (0..TENSOR).step_by(128) {
-                    f.store_global(output + (thread * 4 + at).cast::<u64>(), 0, [f.constant(7u32)]);
-                }
+                set(f, output, TENSOR, 7);
                 fill(f, input, shared, whole);
                 f.if_(first(f), || {
-                    tensor_store(f, map, shared, &store_starts);
+                    f.tensor_store(map, shared, store_starts.iter().map(|&at| f.constant(at)));
                     finished(f);
                 });
             });
@@ -220,11 +191,7 @@ fn changed_map() -> Form {
         f.warp_sync();
         f.publish_tensor_map(slot, copy, Scope::Gpu);
         f.acquire_tensor_map(slot, Scope::Gpu);
-        let thread = f.special(Special::ThreadX);
-        for at in (0..LINE).step_by(128) {
-            f.store_shared(shared + thread * 4 + at, 0, [f.constant(0u32)]);
-        }
-        f.fence_proxy_async(ProxySpace::All);
+        zero(f, shared, LINE);
         let barrier = awaiting(f, shared, 256);
         f.if_(first(f), || {
             let load = TensorLoad { map: slot, dst: shared, barrier, multicast: None, hint: None };
@@ -240,9 +207,9 @@ fn changed_map() -> Form {
     // The bytes of the map itself are undefined.
     let defined: Vec<bool> = (0..(LINE + 128) / 4).map(|word| word < LINE / 4).collect();
     Form {
-        cases: Box::new(move |seed| {
+        cases: Box::new(move |random| {
             let told = |case| Case { defined: Some(defined.clone()), ..case };
-            cases(seed).into_iter().map(told).collect()
+            cases(random).into_iter().map(told).collect()
         }),
         ..form
     }

@@ -151,24 +151,16 @@ impl Shape {
         let places = self.places();
         let halves = self.types.d() == WgmmaSum::F16;
         let name = self.name();
-        let (seed_name, kinds) = (name.clone(), Kind::of(self.types));
+        let kinds = Kind::of(self.types);
         let sp = if self.sparse.is_some() { ".sp" } else { "" };
-        Form {
-            family: format!("wgmma.mma_async{sp}.{}", self.types.suffix()),
-            name,
-            threads: THREADS,
-            shared_bytes: places.image,
-            cluster: 1,
-            emit: Box::new(move |f, input, output| self.emit(f, input, output)),
-            input_bytes: places.end as usize,
-            output_bytes: (THREADS * self.sums() * 4) as usize,
-            element_bytes: if halves { 2 } else { 4 },
-            maps: None,
-            cases: Box::new(move |seed| {
-                let mut random = super::random(seed, &seed_name);
-                kinds.iter().map(|&kind| case(self, kind, &mut random)).collect()
-            }),
-        }
+        let form = Form::new(
+            (&format!("wgmma.mma_async{sp}.{}", self.types.suffix()), name),
+            THREADS,
+            [places.end, THREADS * self.sums() * 4, if halves { 2 } else { 4 }],
+            move |f, input, output| self.emit(f, input, output),
+            move |random| kinds.iter().map(|&kind| case(self, kind, random)).collect(),
+        );
+        Form { shared_bytes: places.image, ..form }
     }
 
     fn emit<'f>(self, f: &'f Builder, input: Value<'f, u64>, output: Value<'f, u64>) {
