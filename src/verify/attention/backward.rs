@@ -64,8 +64,8 @@ impl core::fmt::Debug for Uploaded<'_> {
     }
 }
 
-/// Which of the tensors are compared, and their names.
-const GRADIENTS: [(usize, &str); 3] = [(5, "dQ"), (6, "dK"), (7, "dV")];
+/// Which of the tensors are compared.
+const GRADIENTS: [usize; 3] = [5, 6, 7];
 
 impl Case {
     /// Runs the backward pass of the case on an engine, and compares its results. With `forward`, O and the log-sum-exp are
@@ -218,7 +218,7 @@ impl Uploaded<'_> {
     pub fn compare(&self, engine: &mut dyn Engine) -> Result<Checked, AttentionFault> {
         let mut checked = Checked::default();
         let after = self.gradients(engine)?;
-        for ((i, _), memory) in GRADIENTS.into_iter().zip(&after) {
+        for (i, memory) in GRADIENTS.into_iter().zip(&after) {
             let tensor = &self.tensors[i];
             if !tensor.is_same_around(memory) {
                 return Err(AttentionFault::Memory("memory around a gradient was written"));
@@ -234,7 +234,10 @@ impl Uploaded<'_> {
             problem: self.case.problem,
             format: self.tensors[0].format,
             sees: &|place| self.case.sees(self.kernel, place),
-            row: &|tensor, index| self.tensors[tensor].values(index),
+            row: &|name, index| {
+                let tensor = self.tensors.iter().zip(NAMES).find(|(_, of)| *of == name);
+                tensor.map_or_else(Vec::new, |(tensor, _)| tensor.values(index))
+            },
             log_sum_exp: &|index| self.log_sum_exp[index],
         };
         for (of_queries, count) in [(true, self.tensors[5].rows()), (false, self.tensors[6].rows())] {
@@ -259,7 +262,7 @@ impl Uploaded<'_> {
     /// # Errors
     /// A failure of the engine.
     pub fn gradients(&self, engine: &mut dyn Engine) -> Result<Vec<Vec<u8>>, EngineError> {
-        GRADIENTS.into_iter().map(|(i, _)| engine.read(self.buffers[i])).collect()
+        GRADIENTS.into_iter().map(|i| engine.read(self.buffers[i])).collect()
     }
 
     /// Compares a row of a gradient.
@@ -271,14 +274,13 @@ impl Uploaded<'_> {
         largest: &mut Largest,
     ) -> Result<(), AttentionFault> {
         let tensor = &self.tensors[i];
-        let name = GRADIENTS.iter().find(|(gradient, _)| *gradient == i).map_or("", |(_, name)| name);
         let [_, heads, rows, _] = tensor.extents;
         for (column, bits) in tensor.row(memory, index).enumerate() {
             let (wanted, got) = (wanted[column], tensor.format.decode(bits));
             if !wanted.admits(bits) {
                 let index = index as u32;
                 let place = [index / rows / heads, index / rows % heads, index % rows];
-                let what = format!("element {column} of {name}");
+                let what = format!("element {column} of {}", NAMES[i]);
                 return Err(AttentionFault::Value { what, place, keys: 0, got, wanted });
             }
             largest.add(&wanted, got);
@@ -295,8 +297,8 @@ impl Uploaded<'_> {
     }
 }
 
-/// Tensors that gradients are computed from, by their places in [`Uploaded`].
-const [Q, K, V, O, D_O]: [usize; 5] = [0, 1, 2, 3, 4];
+/// The names of the tensors of a call, in the order of [`Uploaded`].
+const NAMES: [&str; 8] = ["Q", "K", "V", "O", "dO", "dQ", "dK", "dV"];
 
 /// The expected gradients.
 struct Gradients<'a> {
@@ -304,8 +306,8 @@ struct Gradients<'a> {
     format: Format,
     /// Whether, in a sequence and a head, a query sees a key.
     sees: &'a dyn Fn([usize; 4]) -> bool,
-    /// A row of a tensor.
-    row: &'a dyn Fn(usize, usize) -> Vec<f64>,
+    /// A row of a tensor of a name.
+    row: &'a dyn Fn(&str, usize) -> Vec<f64>,
     log_sum_exp: &'a dyn Fn(usize) -> f64,
 }
 
@@ -317,7 +319,7 @@ impl Gradients<'_> {
 
     /// A query with what belongs to it.
     fn with_query<R>(&self, index: usize, body: impl FnOnce(&Query<'_>) -> R) -> R {
-        let [q, o, d_o] = [Q, O, D_O].map(|tensor| (self.row)(tensor, index));
+        let [q, o, d_o] = ["Q", "O", "dO"].map(|tensor| (self.row)(tensor, index));
         let row_sum = Query::row_sum(&o, &d_o);
         body(&Query { q: &q, d_o: &d_o, log_sum_exp: (self.log_sum_exp)(index), row_sum })
     }
@@ -330,13 +332,13 @@ impl Gradients<'_> {
         let seen: Vec<(Erring, Vec<f64>)> = self.with_query(index, |query| {
             let seen = (0..keys).filter(|&key| (self.sees)([b, h, r, key]));
             let pair = |key| {
-                let [k, v] = [K, V].map(|tensor| (self.row)(tensor, first + key));
+                let [k, v] = ["K", "V"].map(|tensor| (self.row)(tensor, first + key));
                 (Pair::of(query, &k, &v, self.problem.scale).difference, k)
             };
             seen.map(pair).collect()
         });
         let terms = |column: usize| seen.iter().map(move |(ds, k)| (*ds, k[column]));
-        let columns = 0..(self.row)(Q, index).len();
+        let columns = 0..(self.row)("Q", index).len();
         columns.map(|column| gradient(self.format, self.problem.scale, terms(column))).collect()
     }
 
@@ -344,7 +346,7 @@ impl Gradients<'_> {
     fn key(&self, index: usize) -> [Vec<Wanted>; 2] {
         let ([heads, shared, queries, keys], scale) = (self.extents(), self.problem.scale);
         let [b, h, key] = [index / keys / shared, index / keys % shared, index % keys];
-        let [k, v] = [K, V].map(|tensor| (self.row)(tensor, index));
+        let [k, v] = ["K", "V"].map(|tensor| (self.row)(tensor, index));
         let (mut seen, share) = (Vec::new(), heads / shared);
         for head in h * share..(h + 1) * share {
             for r in (0..queries).filter(|&r| (self.sees)([b, head, r, key])) {
@@ -383,7 +385,7 @@ impl Reference for AttentionBackward {
             problem,
             format: named(request.format),
             sees: &|place| case.sees(&asked, place),
-            row: &|tensor, row| inputs.elements(["Q", "K", "V", "O", "dO"][tensor], row * d, d),
+            row: &|name, row| inputs.elements(name, row * d, d),
             log_sum_exp: &|row| inputs.elements("the log-sum-exp", row, 1).first().copied().unwrap_or(0.0),
         };
         let within = |row: Vec<Wanted>| row.iter().map(|wanted| (wanted.value, wanted.bound())).collect();
