@@ -6,7 +6,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use falchion::collective::Format;
-use falchion::kernel::driver::Gpu;
+use falchion::kernel::driver::{Gpu, Loaded, Memories};
+use falchion::kernel::operands::{self, Visit};
 use falchion::kernel::{Buffer, Call, Emulator, Engine, Kernel, Machine, WorkspaceRef};
 use falchion_core::{Described, Epilogue, Gemm};
 use half::{bf16, f16};
@@ -61,6 +62,12 @@ impl Drop for Memory {
 pub(crate) struct Ready {
     pub(crate) gemm: Gemm,
     workspace: Option<Memory>,
+}
+
+impl Ready {
+    pub(crate) fn new(gemm: Gemm) -> Self {
+        Self { gemm, workspace: None }
+    }
 }
 
 impl fmt::Debug for Ready {
@@ -141,8 +148,16 @@ impl Device {
         waited
     }
 
-    /// Loads the kernel of a call, and gives it a workspace.
+    /// Loads a kernel, with a workspace for a call.
     pub(crate) fn prepare(&self, gemm: Gemm, call: &Call<Epilogue>) -> Result<Ready, Error> {
+        let mut ready = Ready::new(gemm);
+        self.fit(&mut ready, call)?;
+        Ok(ready)
+    }
+
+    /// Makes the workspace large enough for a call.
+    pub(crate) fn fit(&self, ready: &mut Ready, call: &Call<Epilogue>) -> Result<(), Error> {
+        let gemm = &ready.gemm;
         let bytes = match &mut *self.lock() {
             Backend::Emulated(emulator) => {
                 let slots = emulator.slots(gemm.program())?;
@@ -153,15 +168,13 @@ impl Device {
                 gemm.workspace(call).unwrap_or(0)
             }
         };
-        let workspace = match usize::try_from(bytes).unwrap_or(usize::MAX) {
-            0 => None,
-            bytes => {
-                let memory = self.allocate(bytes)?;
-                self.write(&memory, &vec![0; bytes])?;
-                Some(memory)
-            }
-        };
-        Ok(Ready { gemm, workspace })
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        if bytes > ready.workspace.as_ref().map_or(0, |memory| memory.buffer.bytes) {
+            let memory = self.allocate(bytes)?;
+            self.write(&memory, &vec![0; bytes])?;
+            ready.workspace = Some(memory);
+        }
+        Ok(())
     }
 
     /// Enqueues a call.
@@ -180,6 +193,39 @@ impl Device {
                 // SAFETY: the addresses are those of tensors that layers have checked. Memory that is freed
                 // waits for what was enqueued.
                 unsafe { ready.gemm.launch(*ordinal, gpu.stream().raw(), &call)? };
+            }
+        }
+        Ok(())
+    }
+
+    /// Enqueues a call of any kernel, whose memory is that of tensors.
+    #[allow(unsafe_code, reason = "the memory of the call was found among the device's")]
+    pub(crate) fn run<K: Kernel<C> + Clone, C: Clone>(
+        &self,
+        kernel: &K,
+        loaded: &mut Option<Loaded<K>>,
+        call: &C,
+    ) -> Result<(), Error> {
+        match &mut *self.lock() {
+            Backend::Emulated(emulator) => {
+                kernel.run(emulator, call)?;
+            }
+            Backend::Card { gpu, .. } => {
+                let mut touched = Touched { memories: gpu.memories(), strange: None };
+                kernel.visit(&mut call.clone(), &mut touched);
+                if let Some(strange) = touched.strange {
+                    return Err(strange);
+                }
+                let loaded = match loaded {
+                    Some(loaded) => loaded,
+                    none => {
+                        let program = kernel.program().map_err(|error| Error::Engine(error.to_string()))?;
+                        none.insert(Loaded::load_in(gpu.context(), kernel.clone(), program)?)
+                    }
+                };
+                // SAFETY: all memory that the call names is allocated. Memory that is freed waits for what was
+                // enqueued.
+                unsafe { loaded.launch_raw(gpu.stream().raw(), call)? };
             }
         }
         Ok(())
@@ -229,6 +275,22 @@ impl Device {
     }
 }
 
+/// Looks for the memory of a call among a device's.
+struct Touched<'a> {
+    memories: &'a Memories,
+    strange: Option<Error>,
+}
+
+impl Visit for Touched<'_> {
+    fn memory(&mut self, touched: operands::Memory<'_>) {
+        let (address, bytes) = (*touched.address, touched.extents.bytes());
+        if bytes > 0 && self.strange.is_none() && self.memories.containing(address, bytes).is_none() {
+            let found = format!("{bytes} B at {address:#x}");
+            self.strange = Some(Error::argument(touched.name, found, "memory of one of the group's tensors"));
+        }
+    }
+}
+
 /// A collective in the emulator: what a rank sends goes over its socket.
 fn emulated(
     engine: &mut Emulator,
@@ -256,28 +318,34 @@ fn emulated(
             poke(engine, *to, &reduced(kind, Reduction::Sum, &parts)?)
         }
         Collective::AllToAll { from, to, sent, received } => {
-            // What a rank sends, one part after the other, behind the lengths.
-            let mut own = Vec::new();
-            sent.iter()
-                .for_each(|[_, count]| own.extend_from_slice(&(*count as u64 * width as u64).to_le_bytes()));
-            for [first, count] in sent {
-                own.extend(peek(engine, from + (first * width) as u64, count * width)?);
-            }
+            // What goes to each rank, behind its bytes.
+            let to_peers = (0..size).map(|peer| {
+                let own = sent.iter().filter(|of| of.peer as usize == peer);
+                let bytes = own.map(|of| peek(engine, from + (of.first * width) as u64, of.count * width));
+                bytes.collect::<Result<Vec<_>, _>>().map(|bytes| bytes.concat())
+            });
+            let to_peers = to_peers.collect::<Result<Vec<_>, Error>>()?;
+            let mut own: Vec<u8> =
+                to_peers.iter().flat_map(|bytes| (bytes.len() as u64).to_le_bytes()).collect();
+            own.extend(to_peers.concat());
             let all = control.exchange(&format!("all-to-all of {}", kind.name()), &own)?;
-            for (peer, ([first, count], from)) in received.iter().zip(&all).enumerate() {
-                let (lengths, bytes) = from.split_at(8 * size);
+            for (peer, of_peer) in all.iter().enumerate() {
+                let (lengths, bytes) = of_peer.split_at(8 * size);
                 let lengths: Vec<usize> =
                     lengths.chunks_exact(8).map(|length| numbers_of(length) as usize).collect();
-                let begin: usize = lengths[..rank].iter().sum();
-                if lengths[rank] != count * width {
-                    let found = lengths[rank] / width;
-                    return Err(Error::argument(
-                        format!("numbers from rank {peer}"),
-                        found,
-                        count.to_string(),
-                    ));
+                let (begin, sent) = (lengths[..rank].iter().sum::<usize>(), lengths[rank]);
+                let own = || received.iter().filter(|of| of.peer as usize == peer);
+                let needed: usize = own().map(|of| of.count * width).sum();
+                if sent != needed {
+                    let needed = (needed / width).to_string();
+                    return Err(Error::argument(format!("numbers from rank {peer}"), sent / width, needed));
                 }
-                poke(engine, to + (first * width) as u64, &bytes[begin..begin + lengths[rank]])?;
+                let mut rest = &bytes[begin..begin + sent];
+                for of in own() {
+                    let (own, after) = rest.split_at(of.count * width);
+                    poke(engine, to + (of.first * width) as u64, own)?;
+                    rest = after;
+                }
             }
             Ok(())
         }

@@ -7,7 +7,7 @@ use falchion::kernel::driver::{Context, Gpu};
 
 use crate::control::frame::Member;
 use crate::control::{Control, Limits, coordinator, meeting};
-use crate::device::nccl::{self, Collective, Reduction};
+use crate::device::nccl::{self, Collective, Message, Reduction};
 use crate::device::{Device, Memory};
 use crate::element::{Element, Kind, bytes, numbers};
 use crate::error::Error;
@@ -292,17 +292,17 @@ impl Group {
         to: (SliceMut<'_, T>, &[usize]),
     ) -> Result<(), Error> {
         let size = self.size() as usize;
-        let places = |name: &str, len: usize, counts: &[usize]| {
+        let messages = |name: &str, len: usize, counts: &[usize]| {
             exactly(&format!("the counts of {name}"), counts.len(), size)?;
             exactly(name, len, counts.iter().sum())?;
-            let mut end = 0;
-            let place = |&count: &usize| {
-                end += count;
-                [end - count, count]
+            let mut first = 0;
+            let message = |(peer, &count): (u32, &usize)| {
+                first += count;
+                Message { peer, first: first - count, count }
             };
-            Ok::<Vec<_>, Error>(counts.iter().map(place).collect())
+            Ok::<Vec<_>, Error>((0..).zip(counts).map(message).collect())
         };
-        let (sent, received) = (places("from", from.0.len(), from.1)?, places("to", to.0.len(), to.1)?);
+        let (sent, received) = (messages("from", from.0.len(), from.1)?, messages("to", to.0.len(), to.1)?);
         self.collective::<T>(Collective::AllToAll {
             from: from.0.address(),
             to: to.0.address(),
@@ -331,10 +331,20 @@ impl Group {
 
     /// The address of scratch memory that an operation uses until the next one begins.
     pub(crate) fn scratch(&mut self, bytes: usize) -> Result<u64, Error> {
-        if self.scratch.as_ref().is_none_or(|memory| memory.buffer.bytes < bytes) {
-            self.scratch = Some(self.device.allocate(bytes)?);
+        self.scratch_of(bytes, &[])
+    }
+
+    /// The same with these bytes at its beginning.
+    pub(crate) fn scratch_of(&mut self, bytes: usize, front: &[u8]) -> Result<u64, Error> {
+        let memory = match self.scratch.take().filter(|memory| memory.buffer.bytes >= bytes) {
+            Some(memory) => memory,
+            None => self.device.allocate(bytes)?,
+        };
+        let memory = self.scratch.insert(memory);
+        if !front.is_empty() {
+            self.device.write(memory, front)?;
         }
-        Ok(self.scratch.as_ref().map_or(0, |memory| memory.buffer.address))
+        Ok(memory.buffer.address)
     }
 
     /// Whether all ranks are there, as far as is known.

@@ -2,17 +2,25 @@
 
 mod column;
 mod cut;
+mod embedding;
+mod experts;
+mod loss;
 mod product;
 mod row;
 
 pub use column::ColumnParallel;
 pub use cut::{Cut, Scales, Weights};
 pub(crate) use cut::{Part, divided};
+pub use embedding::Embedding;
+pub use experts::{Experts, Routes};
+pub use loss::CrossEntropy;
 pub use product::Argument;
 pub(crate) use product::{scale_count, weight_scale_count};
 pub use row::RowParallel;
 
-use crate::element::Element;
+use falchion::collective::Format;
+
+use crate::element::{Element, Kind};
 use crate::error::Error;
 use crate::tensor::Slice;
 
@@ -79,5 +87,16 @@ impl<'a, T: Element> Input<'a, T> {
 impl<'a, T: Element> From<Slice<'a, T>> for Input<'a, T> {
     fn from(values: Slice<'a, T>) -> Self {
         Self { values, scales: None }
+    }
+}
+
+/// The format of 16-bit numbers.
+fn half<T: Element>(field: &str, kind: Kind) -> Result<Format, Error> {
+    match (kind, T::KIND) {
+        (Kind::Float(format @ (Format::Bf16 | Format::F16)), of) if kind == of => Ok(format),
+        (found, Kind::Float(Format::Bf16 | Format::F16)) => {
+            Err(Error::argument(field, found.name(), T::KIND.name()))
+        }
+        (found, _) => Err(Error::argument(field, found.name(), "bf16 or f16")),
     }
 }

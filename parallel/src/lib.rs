@@ -25,8 +25,10 @@ mod error;
 pub mod guide {}
 mod group;
 mod layer;
+mod own;
 mod place;
 pub mod predict;
+mod rows;
 mod tensor;
 pub mod topology;
 pub mod verify;
@@ -38,6 +40,10 @@ pub use element::{Element, Kind};
 pub use error::Error;
 pub use falchion::collective::F8E4M3;
 pub use group::Group;
-pub use layer::{Argument, ColumnParallel, Cut, Input, RowParallel, Scales, Tokens, Weights};
+pub use layer::{
+    Argument, ColumnParallel, CrossEntropy, Cut, Embedding, Experts, Input, Routes, RowParallel, Scales,
+    Tokens, Weights,
+};
+pub use own::Own;
 pub use place::{Meeting, Place};
 pub use tensor::{Slice, SliceMut, Tensor};

@@ -106,7 +106,8 @@ impl<'a, T: Element> Slice<'a, T> {
         Ok(Self { address: self.address + (begin * T::KIND.bytes()) as u64, len, of: PhantomData })
     }
 
-    pub(crate) fn address(&self) -> u64 {
+    /// The device address of the first one, for the calls of [`Own`](crate::Own) kernels.
+    pub fn address(&self) -> u64 {
         self.address
     }
 }
@@ -141,7 +142,8 @@ impl<T: Element> SliceMut<'_, T> {
         Ok(SliceMut { address: self.address + (begin * T::KIND.bytes()) as u64, len, of: PhantomData })
     }
 
-    pub(crate) fn address(&self) -> u64 {
+    /// The device address of the first one, for the calls of [`Own`](crate::Own) kernels.
+    pub fn address(&self) -> u64 {
         self.address
     }
 }

@@ -1,5 +1,8 @@
 //! Random layers, compared with the whole product in `f64`: on any group, each rank compares its own output.
 
+mod experts;
+mod vocabulary;
+
 use core::fmt;
 use core::ops::Range;
 
@@ -40,8 +43,29 @@ pub enum Kind {
     Column,
     /// Neighbouring outputs of each of three parts.
     Parts,
+    /// Neighbouring outputs, of which a gate joins pairs.
+    Gated,
     /// Neighbouring inputs.
     Row,
+    /// Neighbouring experts, of `n` numbers between `k` inputs and `k` outputs.
+    Experts,
+    /// Neighbouring words, `n` in all, of `k` numbers each.
+    Embedding,
+    /// The loss of `n` words, and its gradient.
+    CrossEntropy,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Column,
+        Self::Parts,
+        Self::Gated,
+        Self::Row,
+        Self::Experts,
+        Self::Embedding,
+        Self::CrossEntropy,
+    ];
 }
 
 /// What is multiplied.
@@ -67,16 +91,21 @@ impl fmt::Display for Drawn {
 impl Drawn {
     /// Draws a layer for a number of ranks.
     pub fn new(of: &mut fastrand::Rng, ranks: u32) -> Self {
-        let kind = [Kind::Column, Kind::Parts, Kind::Row][of.usize(..3)];
-        let numbers = [Numbers::Bf16, Numbers::Bf16, Numbers::F16, Numbers::Scaled][of.usize(..4)];
+        let kind = Kind::ALL[of.usize(..Kind::ALL.len())];
+        let product = !matches!(kind, Kind::Experts | Kind::Embedding | Kind::CrossEntropy);
+        let numbers = [Numbers::Bf16, Numbers::F16, Numbers::Bf16, Numbers::Scaled];
+        let numbers = numbers[of.usize(..if product { 4 } else { 2 })];
         let scaled = numbers == Numbers::Scaled;
         // Rows are whole 16 bytes; blocks of scales are whole.
         let step = if scaled { 128 } else { 8 };
         let (n, k) = match kind {
             Kind::Row => (8 * of.u32(1..20), ranks * step * of.u32(1..=if scaled { 2 } else { 12 })),
-            Kind::Column | Kind::Parts => {
+            Kind::Column | Kind::Parts | Kind::Gated => {
                 let n = 4 * ranks * step * of.u32(1..=if scaled { 1 } else { 4 });
                 (n, step * of.u32(1..=if scaled { 2 } else { 20 }))
+            }
+            Kind::Experts | Kind::Embedding | Kind::CrossEntropy => {
+                (8 * ranks * of.u32(1..20), 8 * of.u32(1..20))
             }
         };
         let divided = of.bool();
@@ -89,6 +118,16 @@ impl Drawn {
     /// # Errors
     /// The first number that is wrong; or what the layer could not do.
     pub fn check(&self, group: &mut Group) -> Result<(), Failure> {
+        let f16 = self.numbers == Numbers::F16;
+        match self.kind {
+            Kind::Experts if f16 => return experts::check::<f16>(self, group),
+            Kind::Experts => return experts::check::<bf16>(self, group),
+            Kind::Embedding if f16 => return vocabulary::embedding::<f16>(self, group),
+            Kind::Embedding => return vocabulary::embedding::<bf16>(self, group),
+            Kind::CrossEntropy if f16 => return vocabulary::loss::<f16>(self, group),
+            Kind::CrossEntropy => return vocabulary::loss::<bf16>(self, group),
+            Kind::Column | Kind::Parts | Kind::Gated | Kind::Row => {}
+        }
         match self.numbers {
             Numbers::Bf16 => Whole::<bf16>::new(self).check::<bf16>(self, group),
             Numbers::F16 => Whole::<f16>::new(self).check::<f16>(self, group),
@@ -99,21 +138,22 @@ impl Drawn {
     /// Columns that a rank of a column-parallel layer has, or all.
     fn columns(&self, (rank, size): (u32, u32)) -> Vec<usize> {
         match self.kind {
-            Kind::Row => (0..self.n as usize).collect(),
-            Kind::Column | Kind::Parts => {
-                let ranges = self.cut().ranges(self.n, (rank, size)).unwrap_or_default();
+            Kind::Column | Kind::Parts | Kind::Gated => {
+                let outputs = if self.kind == Kind::Gated { self.n / 2 } else { self.n };
+                let ranges = self.cut().ranges(outputs, (rank, size)).unwrap_or_default();
                 ranges
                     .into_iter()
                     .flat_map(|[first, count]| first as usize..(first + count) as usize)
                     .collect()
             }
+            _ => (0..self.n as usize).collect(),
         }
     }
 
     fn cut(&self) -> Cut {
         match self.kind {
             Kind::Parts => Cut::Parts(vec![self.n / 2, self.n / 4, self.n / 4]),
-            Kind::Column | Kind::Row => Cut::Rows,
+            _ => Cut::Rows,
         }
     }
 
@@ -164,6 +204,18 @@ multiplied! {
     F8E4M3: 1.0 / 16.0;
 }
 
+impl Multiplied for f32 {
+    const UNIT: f64 = 1.0 / 16_777_216.0;
+
+    fn of(number: f32) -> Self {
+        number
+    }
+
+    fn number(self) -> f64 {
+        self.into()
+    }
+}
+
 /// The numbers of a layer.
 struct Whole<T> {
     x: Vec<T>,
@@ -175,6 +227,28 @@ struct Whole<T> {
 
 /// Numbers after an output that nobody may write.
 const GUARD: usize = 64;
+
+/// Compares an output with what is expected and the bound of its error; nothing may be written behind it.
+fn compare<D: Multiplied>(
+    layer: &Drawn,
+    group: &Group,
+    found: &[D],
+    expect: impl Fn(usize) -> [f64; 2],
+) -> Result<(), Failure> {
+    let (rank, (output, guard)) = (group.rank(), found.split_at(found.len() - GUARD));
+    if guard.iter().any(|number| !number.number().is_nan()) {
+        return Err(Failure::Wrong(format!("{layer}: rank {rank} wrote behind its output")));
+    }
+    for (i, found) in output.iter().enumerate() {
+        let ([expected, bound], found) = (expect(i), found.number());
+        let equal = found == expected || (found.is_nan() && expected.is_nan());
+        if !equal && !((found - expected).abs() <= bound) {
+            let words = format!("{layer}: rank {rank}, number {i}: {found} for {expected}, within {bound}");
+            return Err(Failure::Wrong(words));
+        }
+    }
+    Ok(())
+}
 
 impl<T: Multiplied> Whole<T> {
     fn new(layer: &Drawn) -> Self {
@@ -223,24 +297,20 @@ impl<T: Multiplied> Whole<T> {
         let (found, first) = self.run::<D>(layer, group)?;
         let (rank, size) = (group.rank(), group.size());
         let columns = layer.columns((rank, size));
-        let (output, guard) = found.split_at(found.len() - GUARD);
-        if guard.iter().any(|number| !number.number().is_nan()) {
-            return Err(Failure::Wrong(format!("{layer}: rank {rank} wrote behind its output")));
-        }
-        for (i, found) in output.iter().enumerate() {
-            let (token, column, found) =
-                (first + i / columns.len(), columns[i % columns.len()], found.number());
-            let [expected, magnitude] = self.expect(layer, token, column);
+        compare(layer, group, &found, |i| {
+            let of = |column| self.expect(layer, first + i / columns.len(), column);
+            let (column, sums) = (columns[i % columns.len()], f64::from(layer.k) / 8e6);
+            if layer.kind == Kind::Gated {
+                let [[gate, of_gate], [up, of_up]] = [of(2 * column), of(2 * column + 1)];
+                let gate = gate.max(0.0);
+                let error = (gate * of_up + up.abs() * of_gate) * sums;
+                return [gate * up, error * 1.01 + gate * up.abs() * D::UNIT + 1e-5];
+            }
+            let [expected, magnitude] = of(column);
             // Each rank's product is rounded, and so is each sum of two; products are added up in f32.
             let roundings = if layer.kind == Kind::Row { 2.0 * f64::from(size) } else { 1.0 };
-            let bound = magnitude * (roundings * D::UNIT + f64::from(layer.k) / 8e6) + 1e-5;
-            if found.is_nan() || (found - expected).abs() > bound {
-                return Err(Failure::Wrong(format!(
-                    "{layer}: rank {rank}, token {token}, column {column}: {found} for {expected}, within {bound}"
-                )));
-            }
-        }
-        Ok(())
+            [expected, magnitude * (roundings * D::UNIT + sums) + 1e-5]
+        })
     }
 
     /// A rank's output with its guard, and its first token.
@@ -261,13 +331,13 @@ impl<T: Multiplied> Whole<T> {
                 let x = (0..tokens).flat_map(columns).copied().collect();
                 (x, self.scales_of(0..tokens, rank * own / 128..((rank + 1) * own).div_ceil(128), blocks))
             }
-            Kind::Column | Kind::Parts => {
+            _ => {
                 (self.x[own.start * k..own.end * k].to_vec(), self.scales_of(own.clone(), 0..blocks, blocks))
             }
         };
         let outputs = match layer.kind {
             Kind::Row => own.len(),
-            Kind::Column | Kind::Parts => tokens,
+            _ => tokens,
         } * layer.columns((group.rank(), group.size())).len();
         let mut y = group.upload(&vec![D::of(f32::NAN); outputs + GUARD])?;
         let (x, scales) = (group.upload::<T>(&x)?, group.upload(&scales)?);
@@ -285,11 +355,17 @@ impl<T: Multiplied> Whole<T> {
                 }
                 row.forward(group, input, to)?;
             }
-            Kind::Column | Kind::Parts => {
+            _ => {
                 let mut column = ColumnParallel::<T, D>::new(group, &weights, &layer.cut(), layer.tokens())?;
-                if layer.bias {
-                    let bias = [("bias", Argument::Columns(self.bias.clone()))];
-                    column = column.with_epilogue(group, "acc + bias[n]:f32", &bias)?;
+                let bias = [("bias", Argument::Columns(self.bias.clone()))];
+                let (text, arguments) = match (layer.kind == Kind::Gated, layer.bias) {
+                    (true, true) => ("gated(relu, acc + bias[n]:f32)", &bias[..]),
+                    (true, false) => ("gated(relu, acc)", &[][..]),
+                    (false, true) => ("acc + bias[n]:f32", &bias[..]),
+                    (false, false) => ("", &[][..]),
+                };
+                if !text.is_empty() {
+                    column = column.with_epilogue(group, text, arguments)?;
                 }
                 column.forward(group, input, to)?;
             }

@@ -56,7 +56,7 @@ fn a_layer_of_other_numbers_is_wrong() {
         Drawn { seed: 1 + u64::from(group.rank()), ..layer }.check(&mut group)
     });
     for result in results {
-        assert!(result.expect_err("other numbers").to_string().contains(", column "));
+        assert!(result.expect_err("other numbers").to_string().contains(", number "));
     }
 }
 

@@ -197,8 +197,16 @@ pub(crate) enum Collective {
     AllReduce { from: u64, to: u64, count: usize, by: Reduction },
     /// The rank's `count` of the sums of all numbers.
     ReduceScatter { from: u64, to: u64, count: usize },
-    /// To each rank its numbers, from each its numbers: first number and count among the buffer's.
-    AllToAll { from: u64, to: u64, sent: Vec<[usize; 2]>, received: Vec<[usize; 2]> },
+    /// What a rank sends and receives. Between two ranks, messages arrive in the order in which they are sent.
+    AllToAll { from: u64, to: u64, sent: Vec<Message>, received: Vec<Message> },
+}
+
+/// Numbers of a buffer that go to a rank, or come from it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Message {
+    pub(crate) peer: u32,
+    pub(crate) first: usize,
+    pub(crate) count: usize,
 }
 
 /// How numbers of ranks become one.
@@ -359,17 +367,17 @@ impl Communicator {
                 }
                 Collective::AllToAll { from, to, ref sent, ref received } => {
                     let mut status = ncclResult_t::ncclSuccess;
-                    for (peer, (&[first, count], &[to_first, to_count])) in
-                        (0..).zip(sent.iter().zip(received))
-                    {
-                        if status == ncclResult_t::ncclSuccess && count > 0 {
-                            let from = pointer(from + first as u64 * bytes);
-                            status = (of.send)(from, count, numbers, peer, comm, stream);
+                    let all = sent.iter().map(|of| (true, of)).chain(received.iter().map(|of| (false, of)));
+                    for (sends, &Message { peer, first, count }) in all {
+                        if status != ncclResult_t::ncclSuccess || count == 0 {
+                            continue;
                         }
-                        if status == ncclResult_t::ncclSuccess && to_count > 0 {
-                            let to = pointer(to + to_first as u64 * bytes);
-                            status = (of.receive)(to, to_count, numbers, peer, comm, stream);
-                        }
+                        let (peer, at) = (peer.cast_signed(), first as u64 * bytes);
+                        status = if sends {
+                            (of.send)(pointer(from + at), count, numbers, peer, comm, stream)
+                        } else {
+                            (of.receive)(pointer(to + at), count, numbers, peer, comm, stream)
+                        };
                     }
                     ("ncclSend and ncclRecv", status)
                 }

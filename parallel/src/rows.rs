@@ -1,0 +1,89 @@
+//! Kernels over rows, for what surrounds the products of layers. One CTA computes a row after the other.
+
+mod gather;
+mod loss;
+
+use falchion::kernel::{LaunchError, MatrixRef};
+use falchion::ptx::abi::Grid;
+use falchion::ptx::{Builder, Entry, Function, Scalar, Special, Target, Value};
+
+pub(crate) use gather::{Gather, Gathered};
+pub(crate) use loss::{Gradient, Logits, Merge, Merged, Peak, Slope, Statistics};
+
+/// Threads of a CTA.
+const THREADS: u32 = 128;
+/// Elements that a thread loads at a time.
+const VECTOR: u32 = 8;
+/// CTAs of the largest grid per SM.
+const PER_SM: u32 = 16;
+
+/// A function of row kernels.
+fn function(name: String, shared_bytes: u32, body: impl FnOnce(&Builder)) -> Function {
+    let entry = Entry { name, target: Target::Sm90a, threads: THREADS, shared_bytes, cluster: [1; 3] };
+    Function::build(entry, body)
+}
+
+/// CTAs that share these rows.
+fn grid(rows: u32, resident: u32) -> Grid {
+    Grid { ctas: [rows.min(resident.clamp(1, i32::MAX as u32 / PER_SM) * PER_SM).max(1), 1, 1] }
+}
+
+/// Each row of the CTA.
+fn each_row<'f>(f: &'f Builder, rows: Value<'f, u32>, body: impl FnOnce(Value<'f, u32>)) {
+    let row = f.variable(f.special(Special::CtaX));
+    f.while_(
+        || row.get().less_than(rows),
+        || {
+            body(row.get());
+            row.set(row.get() + f.special(Special::GridX));
+        },
+    );
+}
+
+/// Each vector of a row of `columns`: its number.
+fn each_vector<'f>(f: &'f Builder, columns: Value<'f, u32>, body: impl FnOnce(Value<'f, u32>)) {
+    let vector = f.variable(f.special(Special::ThreadX));
+    f.while_(
+        || vector.get().less_than(columns / VECTOR),
+        || {
+            body(vector.get());
+            vector.set(vector.get() + THREADS);
+        },
+    );
+}
+
+/// The elements of a vector of 16-bit numbers.
+fn load<'f, T: Scalar>(f: &'f Builder, at: Value<'f, u64>) -> Vec<Value<'f, f32>> {
+    let words = f.load_global_vector::<u32, 4>(at, 0);
+    words.into_iter().flat_map(|word| f.unpack::<T>(word)).map(|element| element.cast()).collect()
+}
+
+/// Stores a vector of 16-bit numbers.
+fn store<'f, T: Scalar>(f: &'f Builder, at: Value<'f, u64>, numbers: &[Value<'f, f32>]) {
+    let word = |i: usize| f.pack::<T>(numbers[2 * i], numbers[2 * i + 1]);
+    f.store_global(at, 0, [word(0), word(1), word(2), word(3)]);
+}
+
+/// Checks that a matrix of 16-bit numbers has whole vectors.
+fn whole_vectors(name: &'static str, columns: u32, of: MatrixRef) -> Result<(), LaunchError> {
+    let ld = of.ld;
+    if !columns.is_multiple_of(VECTOR) || !ld.is_multiple_of(VECTOR.into()) || ld < columns.into() {
+        let needed = format!("multiples of {VECTOR} were needed");
+        let reason = format!("{name} has {columns} columns and a leading dimension of {ld}, {needed}");
+        return Err(LaunchError::Problem { reason });
+    }
+    match of.address {
+        0 => Err(LaunchError::Null { name }),
+        address if !address.is_multiple_of(16) => Err(LaunchError::Address { name, address, alignment: 16 }),
+        _ => Ok(()),
+    }
+}
+
+/// Checks that a vector of 32-bit numbers can be read.
+fn words(name: &'static str, address: u64) -> Result<(), LaunchError> {
+    match address {
+        0 => Err(LaunchError::Null { name }),
+        address if !address.is_multiple_of(4) => Err(LaunchError::Address { name, address, alignment: 4 }),
+        _ => Ok(()),
+    }
+}

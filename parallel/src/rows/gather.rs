@@ -1,0 +1,128 @@
+//! Rows of a table, by their numbers.
+
+use falchion::collective::Format;
+use falchion::kernel::operands::{Contents, Extents, Memory, Visit};
+use falchion::kernel::{Kernel, Launch, LaunchError, MatrixRef, Program};
+use falchion::ptx::{Builder, Scalar, VerifyError};
+use half::{bf16, f16};
+
+use super::{each_row, each_vector, function, grid, load, store, whole_vectors, words};
+
+/// `D[i] = sum over j of weights[i, j] * table[index[i, j] - first]`, in the order of `j`. An index that is not the
+/// table's adds nothing; one from `limit` on makes the row not a number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Gather {
+    /// `bf16` or `f16`.
+    pub(crate) format: Format,
+    /// Whether rows have weights. Without, each counts once.
+    pub(crate) weighted: bool,
+}
+
+/// What is gathered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gathered {
+    /// Rows of D.
+    pub(crate) rows: u32,
+    /// Columns of D and of the table.
+    pub(crate) columns: u32,
+    /// Indices of a row of D.
+    pub(crate) choices: u32,
+    /// The table and its number of rows.
+    pub(crate) table: (MatrixRef, u32),
+    /// The index of the table's first row.
+    pub(crate) first: u32,
+    /// All indices are below it.
+    pub(crate) limit: u32,
+    /// Indices, `u32`.
+    pub(crate) index: u64,
+    /// Weights, `f32`; 0 without.
+    pub(crate) weights: u64,
+    pub(crate) d: MatrixRef,
+}
+
+impl Kernel<Gathered> for Gather {
+    fn program(&self) -> Result<Program, VerifyError> {
+        let Self { format, weighted } = *self;
+        let name = format!("gather_{}{}", format.name(), if weighted { "_weighted" } else { "" });
+        Program::new(function(name, 0, |f| match format {
+            Format::F16 => emit::<f16>(f, weighted),
+            _ => emit::<bf16>(f, weighted),
+        }))
+    }
+
+    fn launch(&self, call: &Gathered, resident: u32) -> Result<Option<Launch>, LaunchError> {
+        let Gathered { rows, columns, choices, table, first, limit, index, weights, d } = *call;
+        if rows == 0 || columns == 0 {
+            return Ok(None);
+        }
+        if table.1 > 0 {
+            whole_vectors("the table", columns, table.0)?;
+        }
+        whole_vectors("D", columns, d)?;
+        words("the indices", index)?;
+        let mut arguments = vec![table.0.address.into(), (2 * table.0.ld).into(), table.1.into()];
+        arguments.extend([first.into(), limit.into(), index.into()]);
+        if self.weighted {
+            words("the weights", weights)?;
+            arguments.push(weights.into());
+        }
+        arguments.extend([d.address.into(), (2 * d.ld).into(), rows.into(), columns.into(), choices.into()]);
+        Ok(Some(Launch { grid: grid(rows, resident), arguments }))
+    }
+
+    fn visit(&self, call: &mut Gathered, visit: &mut dyn Visit) {
+        let Gathered { rows, columns, choices, table, first, limit, index, weights, d } = call;
+        let (length, count) = (u64::from(*columns), u64::from(*rows) * u64::from(*choices));
+        let all = Extents { lines: table.1, ..Extents::line(16, length) };
+        visit.matrix("the table", (Contents::Source(self.format), false), &mut table.0, all);
+        let mut vector = |name, address, contents| {
+            visit.memory(Memory {
+                name,
+                address,
+                extents: Extents::line(32, count),
+                contents,
+                writes: false,
+            });
+        };
+        vector("the indices", index, Contents::Table);
+        if self.weighted {
+            vector("the weights", weights, Contents::Source(Format::F32));
+        }
+        let all = Extents { lines: *rows, ..Extents::line(16, length) };
+        visit.matrix("D", (Contents::Output(self.format), true), d, all);
+        [rows, columns, choices, &mut table.1, first, limit]
+            .into_iter()
+            .for_each(|number| visit.count(number));
+    }
+}
+
+fn emit<'f, T: Scalar>(f: &'f Builder, weighted: bool) {
+    let (table, table_ld) = (f.param::<u64>("table"), f.number::<u64>("table_ld"));
+    let [table_rows, first, limit] = ["table_rows", "first", "limit"].map(|name| f.param::<u32>(name));
+    let index = f.param::<u64>("index");
+    let weights = weighted.then(|| f.param::<u64>("weights"));
+    let (d, d_ld) = (f.param::<u64>("d"), f.number::<u64>("d_ld"));
+    let [rows, columns, choices] = ["rows", "columns", "choices"].map(|name| f.param::<u32>(name));
+    each_row(f, rows, |row| {
+        let choice = row.cast::<u64>() * choices.cast::<u64>();
+        each_vector(f, columns, |vector| {
+            let at = vector.mul_wide(16);
+            // Minus zero adds nothing to any number, not even to its sign.
+            let sums: [_; 8] = core::array::from_fn(|_| f.variable(-0.0f32));
+            f.repeat(choices, |j| {
+                let word = (choice + j.cast::<u64>()) * 4;
+                let number = f.load_global::<u32>(index + word, 0);
+                let own = number - first;
+                f.if_(own.less_than(table_rows), || {
+                    let weight = weights.map(|weights| f.load_global::<f32>(weights + word, 0));
+                    let from = table + own.cast::<u64>() * table_ld + at;
+                    for (sum, x) in sums.iter().zip(load::<T>(f, from)) {
+                        sum.set(weight.map_or_else(|| sum.get() + x, |weight| x.mul_add(weight, sum.get())));
+                    }
+                });
+                f.if_(number.at_least(limit), || sums.iter().for_each(|sum| sum.set(f32::NAN)));
+            });
+            store::<T>(f, d + row.cast::<u64>() * d_ld + at, &sums.map(|sum| sum.get()));
+        });
+    });
+}
