@@ -50,7 +50,7 @@ fn graphs_keep_their_kernels_and_buffers() {
         let launch = gemm.launch(&call, 132).expect("legal").expect("not empty");
         let prepared = gpu.prepare(&program, launch.grid, &launch.arguments).expect("legal");
         let graph = gpu.capture(&[&prepared, &prepared]).expect("captured");
-        assert_eq!((graph.launches(), noted("launched")), (2, 0));
+        assert_eq!(noted("launched"), 0);
         gpu.free(buffer).expect("known");
         assert!(gpu.free(buffer).is_err(), "it is no longer the caller's");
         drop((prepared, gpu));

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use falchion::collective::Format;
-use falchion::kernel::driver::{Gpu, Loaded, Memories};
+use falchion::kernel::driver::{Enqueue, Gpu, Graph, Loaded, Memories};
 use falchion::kernel::operands::{self, Visit};
 use falchion::kernel::{Buffer, Call, Emulator, Engine, Kernel, Machine, WorkspaceRef};
 use falchion_core::{Described, Epilogue, Gemm};
@@ -23,7 +23,7 @@ pub(crate) struct Device(Arc<Mutex<Backend>>);
 
 enum Backend {
     Emulated(Emulator),
-    Card { gpu: Gpu, ordinal: usize, communicator: Option<Arc<Communicator>> },
+    Card { gpu: Gpu, ordinal: usize, communicator: Option<Arc<Communicator>>, graphs: Vec<Option<Graph>> },
 }
 
 impl fmt::Debug for Backend {
@@ -82,7 +82,7 @@ impl Device {
     }
 
     pub(crate) fn card(gpu: Gpu, ordinal: usize) -> Self {
-        Self(Arc::new(Mutex::new(Backend::Card { gpu, ordinal, communicator: None })))
+        Self(Arc::new(Mutex::new(Backend::Card { gpu, ordinal, communicator: None, graphs: Vec::new() })))
     }
 
     fn lock(&self) -> MutexGuard<'_, Backend> {
@@ -255,12 +255,46 @@ impl Device {
         }
     }
 
+    /// Whether it is the same device.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Keeps a graph, whose collectives need the communicator. Returns its place.
+    pub(crate) fn keep(&self, graph: Graph) -> usize {
+        let Backend::Card { graphs, .. } = &mut *self.lock() else { return usize::MAX };
+        graphs.push(Some(graph));
+        graphs.len() - 1
+    }
+
+    /// Enqueues a graph that is kept.
+    pub(crate) fn replay(&self, place: usize) -> Result<(), Error> {
+        if let Backend::Card { gpu, graphs, .. } = &*self.lock()
+            && let Some(Some(graph)) = graphs.get(place)
+        {
+            graph.enqueue(gpu.stream())?;
+        }
+        Ok(())
+    }
+
+    /// Ends a graph.
+    pub(crate) fn forget(&self, place: usize) {
+        if let Backend::Card { graphs, .. } = &mut *self.lock()
+            && let Some(graph) = graphs.get_mut(place)
+        {
+            *graph = None;
+        }
+    }
+
     /// Ends the communicator, with the other ranks.
     pub(crate) fn end(&self, control: &Control) {
-        if let Backend::Card { gpu, communicator: Some(communicator), .. } = &mut *self.lock() {
+        if let Backend::Card { gpu, communicator: Some(communicator), graphs, .. } = &mut *self.lock() {
             let whole = control.alive().is_ok() && !std::thread::panicking();
             match gpu.context().bind() {
-                Ok(_current) if whole && control.timed(|| gpu.stream().wait()).is_ok() => communicator.end(),
+                Ok(_current) if whole && control.timed(|| gpu.stream().wait()).is_ok() => {
+                    graphs.clear();
+                    communicator.end();
+                }
                 _ => communicator.abort(),
             }
         }

@@ -1,5 +1,6 @@
 //! A group of ranks.
 
+use std::sync::Arc;
 use std::thread;
 
 use falchion::kernel::Machine;
@@ -12,6 +13,7 @@ use crate::device::{Device, Memory};
 use crate::element::{Element, Kind, bytes, numbers};
 use crate::error::Error;
 use crate::place::{Meeting, Place};
+use crate::record::Record;
 use crate::tensor::{Slice, SliceMut, Tensor};
 
 /// A rank's part in a group of ranks: its machine, and its connection to the others.
@@ -43,7 +45,9 @@ pub struct Group {
     coordinator: Option<thread::JoinHandle<()>>,
     machine: Machine,
     /// Memory for what is gathered or not reduced yet. The order of the stream protects it.
-    scratch: Option<Memory>,
+    scratch: Option<Arc<Memory>>,
+    /// Whether what is enqueued becomes part of a record.
+    recording: bool,
 }
 
 /// Who waits for a device to be there.
@@ -164,7 +168,7 @@ impl Group {
     ) -> Result<Self, Error> {
         let machine = device.machine()?;
         device.connect(&mut control)?;
-        Ok(Self { device, control, coordinator, machine, scratch: None })
+        Ok(Self { device, control, coordinator, machine, scratch: None, recording: false })
     }
 
     /// The rank, from 0.
@@ -235,6 +239,9 @@ impl Group {
     /// # Errors
     /// The group has failed; another rank says something else at this point than `what`.
     pub fn exchange(&mut self, what: &str, bytes: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+        if self.recording {
+            return Err(Error::argument(what, "part of a record", "outside: it needs the host"));
+        }
         self.control.exchange(what, bytes)
     }
 
@@ -338,13 +345,53 @@ impl Group {
     pub(crate) fn scratch_of(&mut self, bytes: usize, front: &[u8]) -> Result<u64, Error> {
         let memory = match self.scratch.take().filter(|memory| memory.buffer.bytes >= bytes) {
             Some(memory) => memory,
-            None => self.device.allocate(bytes)?,
+            None => Arc::new(self.device.allocate(bytes)?),
         };
         let memory = self.scratch.insert(memory);
         if !front.is_empty() {
             self.device.write(memory, front)?;
         }
         Ok(memory.buffer.address)
+    }
+
+    /// Records layers and collectives, to replay them with one call: see [`Record`]. They run once before that; all ranks
+    /// record the same.
+    ///
+    /// # Errors
+    /// Those of `work`; what needs the host, such as routes of [`Experts`](crate::Experts), cannot be recorded; the
+    /// group has failed.
+    ///
+    /// ```
+    /// use falchion_parallel::{Error, Group};
+    ///
+    /// let mut group = Group::emulated(1)?.remove(0);
+    /// let (ones, mut sums) = (group.upload(&[1.0f32; 4])?, group.zeros::<f32>(4)?);
+    /// let mut record = group.record(|group| group.all_reduce(ones.view(), sums.view_mut()))?;
+    /// record.replay(&mut group)?;
+    /// drop(record);
+    /// assert_eq!(group.read(&sums)?, [1.0; 4]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn record<'w>(
+        &mut self,
+        work: impl FnMut(&mut Group) -> Result<(), Error> + 'w,
+    ) -> Result<Record<'w>, Error> {
+        Record::new(self, work)
+    }
+
+    /// Does something that becomes part of a record.
+    pub(crate) fn recording<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.recording = true;
+        let done = work(self);
+        self.recording = false;
+        done
+    }
+
+    pub(crate) fn scratch_memory(&self) -> Option<Arc<Memory>> {
+        self.scratch.clone()
     }
 
     /// Whether all ranks are there, as far as is known.

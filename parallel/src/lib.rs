@@ -28,6 +28,7 @@ mod layer;
 mod own;
 mod place;
 pub mod predict;
+mod record;
 mod rows;
 mod tensor;
 pub mod topology;
@@ -46,4 +47,5 @@ pub use layer::{
 };
 pub use own::Own;
 pub use place::{Meeting, Place};
+pub use record::Record;
 pub use tensor::{Slice, SliceMut, Tensor};

@@ -160,3 +160,51 @@ fn what_does_not_fit_is_named_before_anything_is_sent() {
         }
     }
 }
+
+/// A record is replayed on new numbers in the same tensors, and keeps its scratch memory while others grow theirs.
+#[test]
+fn records_are_replayed() {
+    use falchion_parallel::{ColumnParallel, Cut, Experts, Routes, Weights};
+    use half::bf16;
+    let [one, two] = [1.0, 2.0].map(bf16::from_f32);
+    for (first, second, refused) in ranks(2, |mut group| {
+        let weights = vec![one; 32 * 64];
+        let weights = Weights::new(&weights, [32, 64]).expect("extents");
+        let layer = ColumnParallel::<bf16>::new(&group, &weights, &Cut::Rows, Tokens::Divided);
+        let mut layer = layer.expect("divides");
+        let mut larger =
+            ColumnParallel::<bf16>::new(&group, &weights, &Cut::Rows, Tokens::Divided).expect("divides");
+        let mut x = group.upload(&[one; 4 * 64]).expect("memory");
+        let mut y = group.zeros::<bf16>(8 * 16).expect("memory");
+        let (from, to) =
+            (group.upload(&[two; 4 * 64]).expect("memory"), group.upload(&[one; 64 * 64]).expect("memory"));
+        let mut much = group.zeros::<bf16>(128 * 16).expect("memory");
+        let mut record =
+            group.record(|group| layer.forward(group, x.view(), y.view_mut())).expect("recorded");
+        larger.forward(&mut group, to.view(), much.view_mut()).expect("runs");
+        record.replay(&mut group).expect("replayed");
+        drop(record);
+        let first = group.read(&y).expect("runs");
+        std::mem::swap(&mut x, &mut group.upload(&[two; 4 * 64]).expect("memory"));
+        let mut record =
+            group.record(|group| layer.forward(group, x.view(), y.view_mut())).expect("recorded");
+        record.replay(&mut group).expect("replayed");
+        drop(record);
+        let second = group.read(&y).expect("runs");
+        // Experts need the host.
+        let table = vec![one; 2 * 64 * 64];
+        let table = Weights::new(&table, [2 * 64, 64]).expect("extents");
+        let mut experts = Experts::<bf16>::new(&group, 2, [&table; 2], None).expect("divides");
+        let mut z = group.zeros::<bf16>(4 * 64).expect("memory");
+        let routes = Routes { experts: &[0, 1, 0, 1], weights: &[1.0; 4] };
+        let mut record = group
+            .record(|group| experts.forward(group, from.view(), routes, z.view_mut()))
+            .expect("ran once");
+        let refused = record.replay(&mut group).expect_err("needs the host").to_string();
+        (first, second, refused)
+    }) {
+        assert!(first.iter().all(|&y| y == bf16::from_f32(64.0)));
+        assert!(second.iter().all(|&y| y == bf16::from_f32(128.0)));
+        assert!(refused.ends_with("is part of a record, outside: it needs the host was needed"), "{refused}");
+    }
+}

@@ -13,14 +13,13 @@ use super::sys::{AUTO_FREE_ON_LAUNCH, RawGraph, RawGraphExec};
 use super::timing::{Enqueue, names};
 use crate::error::EngineError;
 
-/// A CUDA graph of captured launches, in order. [`Gpu::capture`] makes one.
+/// A CUDA graph of captured work, in order. [`Gpu::capture`] makes one of launches, [`Graph::of`] of anything.
 ///
 /// The addresses at capture are part of the graph: every replay reads and writes the same matrices. The graph
 /// keeps its kernels and buffers alive.
 pub struct Graph {
     exec: Arc<Exec>,
     name: Arc<str>,
-    launches: usize,
     /// Two threads must not replay the graph at the same time.
     unshared: PhantomData<Cell<()>>,
 }
@@ -42,15 +41,36 @@ unsafe impl Sync for Exec {}
 
 impl fmt::Debug for Graph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, launches, .. } = self;
-        f.debug_struct("Graph").field("name", name).field("launches", launches).finish_non_exhaustive()
+        f.debug_struct("Graph").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
 impl Graph {
-    /// Number of launches in the graph.
-    pub fn launches(&self) -> usize {
-        self.launches
+    /// Captures what `enqueue` puts on a stream. Nothing of it runs until the graph is enqueued. Who enqueues keeps the memory
+    /// and the kernels that a [`Loaded`](super::Loaded) or a [`Gpu`] does not keep.
+    ///
+    /// # Errors
+    /// `enqueue` fails, or the driver rejects the capture or the graph.
+    pub fn of<E: From<EngineError>>(
+        stream: &Stream,
+        name: &str,
+        enqueue: impl FnOnce(&Stream) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let context = Arc::clone(stream.context());
+        context.alive()?;
+        let (graph, held) = stream.capture(enqueue)?;
+        if graph.is_null() {
+            return Err(EngineError::EmptyGraph.into());
+        }
+        // From here on, `exec` owns the graph and destroys it, also if the next step fails.
+        let mut exec = Exec { context, graph, exec: ptr::null_mut(), _held: held };
+        let status = {
+            let current = exec.context.bind()?;
+            // SAFETY: the graph is alive; one handle is written.
+            unsafe { (current.functions().graph_instantiate)(&mut exec.exec, graph, AUTO_FREE_ON_LAUNCH) }
+        };
+        exec.context.check_kernel(name, "cuGraphInstantiateWithFlags", status)?;
+        Ok(Self { exec: Arc::new(exec), name: name.into(), unshared: PhantomData })
     }
 }
 
@@ -99,23 +119,8 @@ impl Gpu {
         if launches.is_empty() {
             return Err(EngineError::EmptyGraph);
         }
-        let context = Arc::clone(self.context());
-        context.alive()?;
-        let name: Arc<str> = names(launches).into();
-        let (graph, held) =
-            self.stream().capture(|stream| launches.iter().try_for_each(|launch| launch.enqueue(stream)))?;
-        if graph.is_null() {
-            return Err(EngineError::EmptyGraph);
-        }
-        // From here on, `exec` owns the graph and destroys it, also if the next step fails.
-        let mut exec = Exec { context, graph, exec: ptr::null_mut(), _held: held };
-        let status = {
-            let current = exec.context.bind()?;
-            // SAFETY: the graph is alive; one handle is written.
-            unsafe { (current.functions().graph_instantiate)(&mut exec.exec, graph, AUTO_FREE_ON_LAUNCH) }
-        };
-        exec.context.check_kernel(&name, "cuGraphInstantiateWithFlags", status)?;
-        Ok(Graph { exec: Arc::new(exec), name, launches: launches.len(), unshared: PhantomData })
+        let all = |stream: &Stream| launches.iter().try_for_each(|launch| launch.enqueue(stream));
+        Graph::of(self.stream(), &names(launches), all)
     }
 }
 
@@ -143,7 +148,6 @@ mod tests {
         let launch = gemm.launch(&call, slots).expect("legal").expect("not empty");
         let prepared = gpu.prepare(&program, launch.grid, &launch.arguments).expect("legal");
         let graph = gpu.capture(&[&prepared, &prepared]).expect("captured");
-        assert_eq!(graph.launches(), 2);
         assert_eq!(gpu.read(d).expect("no fault"), poison, "nothing has run");
         gpu.time_many(&[&graph], 3).expect("replayed");
         assert_eq!(gpu.read(d).expect("no fault"), half::bf16::from_f32(64.0).to_le_bytes().repeat(64 * 64));

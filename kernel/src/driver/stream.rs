@@ -110,10 +110,10 @@ impl Stream {
     ///
     /// # Errors
     /// The driver rejects the capture, or `enqueue` fails.
-    pub(super) fn capture(
+    pub(super) fn capture<E: From<EngineError>>(
         &self,
-        enqueue: impl FnOnce(&Self) -> Result<(), EngineError>,
-    ) -> Result<(RawGraph, Vec<Held>), EngineError> {
+        enqueue: impl FnOnce(&Self) -> Result<(), E>,
+    ) -> Result<(RawGraph, Vec<Held>), E> {
         let current = self.context.bind()?;
         let functions = current.functions();
         // SAFETY: the stream is alive. If it is being captured already, the driver returns an error.
@@ -127,7 +127,7 @@ impl Stream {
         // SAFETY: the capture was begun by this thread; one handle is written.
         let status = unsafe { (functions.capture_end)(self.raw, &mut graph) };
         let ended = self.context.check("cuStreamEndCapture", status);
-        if let Err(error) = enqueued.and(ended) {
+        if let Err(error) = enqueued.and(ended.map_err(E::from)) {
             if !graph.is_null() {
                 // SAFETY: nothing else uses the graph.
                 let _ = unsafe { (functions.graph_destroy)(graph) };
