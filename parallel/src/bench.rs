@@ -1,5 +1,6 @@
 //! Times layers beside the sequence of NCCL and cuBLASLt, on the GPUs of a group.
 
+use core::cell::RefCell;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -49,6 +50,8 @@ pub struct Times {
     pub ours: f64,
     /// The host's part of it.
     pub host: f64,
+    /// The same layer where it is recorded and replayed, and the host's part of that.
+    pub recorded: [f64; 2],
     /// NCCL, then cuBLASLt's first algorithm, or the other way round.
     pub first: f64,
     /// The same with its fastest algorithm.
@@ -76,12 +79,18 @@ fn turn(group: &mut Group, repetitions: usize, work: Work<'_>) -> Result<[f64; 2
     group.wait()?;
     group.barrier()?;
     let began = Instant::now();
-    for _ in 0..repetitions {
+    // Later calls may wait for the device, whose queue is full.
+    let counted = repetitions.min(8);
+    let mut host = Duration::ZERO;
+    for i in 0..repetitions {
         work(group)?;
+        if i + 1 == counted {
+            host = began.elapsed();
+        }
     }
-    let host = began.elapsed();
     group.wait()?;
-    Ok([began.elapsed(), host].map(|time| time.as_secs_f64() * 1e6 / repetitions as f64))
+    Ok([(began.elapsed(), repetitions), (host, counted)]
+        .map(|(time, of)| time.as_secs_f64() * 1e6 / of as f64))
 }
 
 /// The largest number of all ranks.
@@ -179,16 +188,16 @@ impl<A: Element> Timed<A> {
         let mut y = group.zeros::<bf16>(columns as usize * n as usize)?;
         let copies = layers.len();
         let mut i = 0;
-        let mut ours = |group: &mut Group, y: &mut Tensor<bf16>| {
+        let ours = RefCell::new(|group: &mut Group, y: &mut Tensor<bf16>| {
             i = (i + 1) % copies;
             let input = if scaled { Input::scaled(x.view(), x_scales.view()) } else { Input::from(x.view()) };
             match &mut layers[i] {
                 Either::Column(layer) => layer.forward(group, input, y.view_mut()),
                 Either::Row(layer) => layer.forward(group, input, y.view_mut()),
             }
-        };
+        });
         for _ in 0..copies {
-            ours(group, &mut y)?;
+            ours.borrow_mut()(group, &mut y)?;
         }
 
         // The same with NCCL and cuBLASLt.
@@ -236,21 +245,30 @@ impl<A: Element> Timed<A> {
             }
         };
 
+        // All copies of the layer are one record.
+        let mut to = group.zeros::<bf16>(y.len())?;
+        let mut record =
+            group.record(|group| (0..copies).try_for_each(|_| ours.borrow_mut()(group, &mut to)))?;
+
         let first = turn(group, 3, &mut |group| theirs(group, &mut y, Some(0)))?;
         let each = largest(group, &first)?[0];
         let repetitions = ((20_000.0 / each) as usize).clamp(4, 200);
-        let mut times = [const { Vec::new() }; 4];
+        let mut times = [const { Vec::new() }; 5];
         for _ in 0..5 {
-            times[0].push(turn(group, repetitions, &mut |group| ours(group, &mut y))?);
-            for (times, algorithm) in times[1..].iter_mut().zip([Some(0), Some(fastest), None]) {
+            times[0].push(turn(group, repetitions, &mut |group| ours.borrow_mut()(group, &mut y))?);
+            let replays = repetitions.div_ceil(copies);
+            let replayed = turn(group, replays, &mut |group| record.replay(group))?;
+            times[1].push(replayed.map(|time| time / copies as f64));
+            for (times, algorithm) in times[2..].iter_mut().zip([Some(0), Some(fastest), None]) {
                 times.push(turn(group, repetitions, &mut |group| theirs(group, &mut y, algorithm))?);
             }
         }
         let of = |times: &[[f64; 2]], which: usize| median(times.iter().map(|time| time[which]).collect());
-        let own = [of(&times[0], 0), of(&times[0], 1), of(&times[1], 0), of(&times[2], 0), of(&times[3], 0)];
-        let [ours, host, first, fastest, collective] = largest(group, &own)?[..] else {
-            return Err(Error::argument("times", "another number", "5"));
+        let own =
+            [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (3, 0), (4, 0)].map(|(i, which)| of(&times[i], which));
+        let [ours, host, replayed, replaying, first, fastest, collective] = largest(group, &own)?[..] else {
+            return Err(Error::argument("times", "another number", "7"));
         };
-        Ok(Times { ours, host, first, fastest, collective })
+        Ok(Times { ours, host, recorded: [replayed, replaying], first, fastest, collective })
     }
 }

@@ -242,9 +242,9 @@ impl Bench {
                 group.describe()
             );
             println!(
-                "| layer | tokens | dtype | ours | host | NCCL + cuBLASLt, first | its fastest | collective | ratio to first | to fastest |"
+                "| layer | tokens | dtype | ours | host | recorded | its host | NCCL + cuBLASLt, first | its fastest | collective | ratio to first | to fastest |"
             );
-            println!("|---|---|---|---|---|---|---|---|---|---|");
+            println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
         }
         let mut logarithms = [0.0, 0.0, 0.0];
         for &dtype in &self.dtype {
@@ -252,7 +252,8 @@ impl Bench {
                 let scaled = matches!(dtype, Multiplied::E4m3);
                 let times = bench::layer(&mut group, layer, &self.tokens, scaled)?;
                 for (tokens, times) in self.tokens.iter().zip(times) {
-                    let Times { ours, host, first, fastest, collective } = times;
+                    let Times { ours, host, recorded: [replayed, replaying], first, fastest, collective } =
+                        times;
                     let ratios = [ours / first, ours / fastest];
                     logarithms
                         .iter_mut()
@@ -261,7 +262,7 @@ impl Bench {
                     if rank == 0 {
                         let (name, dtype) = (layer.name, if scaled { "e4m3" } else { "bf16" });
                         println!(
-                            "| {name} | {tokens} | {dtype} | {ours:.1} | {host:.1} | {first:.1} | {fastest:.1} | {collective:.1} | {:.3} | {:.3} |",
+                            "| {name} | {tokens} | {dtype} | {ours:.1} | {host:.1} | {replayed:.1} | {replaying:.1} | {first:.1} | {fastest:.1} | {collective:.1} | {:.3} | {:.3} |",
                             ratios[0], ratios[1]
                         );
                     }

@@ -96,7 +96,7 @@ impl Kernel<Gathered> for Gather {
     }
 }
 
-fn emit<'f, T: Scalar>(f: &'f Builder, weighted: bool) {
+fn emit<T: Scalar>(f: &Builder, weighted: bool) {
     let (table, table_ld) = (f.param::<u64>("table"), f.number::<u64>("table_ld"));
     let [table_rows, first, limit] = ["table_rows", "first", "limit"].map(|name| f.param::<u32>(name));
     let index = f.param::<u64>("index");

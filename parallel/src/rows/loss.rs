@@ -129,7 +129,7 @@ fn statistics<T: Scalar>(f: &Builder) {
             let own = f.load_global::<u32>(targets + row * 4, 0) - first;
             let right = f.variable(f32::NEG_INFINITY);
             f.if_(own.less_than(columns), || {
-                right.set(f.load_global::<T>(at + own.mul_wide(2), 0).cast::<f32>())
+                right.set(f.load_global::<T>(at + own.mul_wide(2), 0).cast::<f32>());
             });
             f.store_global(to + row * 16, 0, [most, sum, right.get(), f.constant(0.0)]);
         });
