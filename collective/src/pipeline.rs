@@ -510,6 +510,18 @@ impl<'f> Position<'f> {
         });
     }
 
+    /// Waits until every stage is empty: emitted after the producer's last stage, if other CTAs give stages back. Their
+    /// last arrivals have then taken place, so this CTA may exit.
+    #[track_caller]
+    pub fn drain(&self) {
+        let f = self.ring.f;
+        f.for_caller(|| {
+            f.repeat(f.constant(self.ring.plan.stages), |_| {
+                self.claim();
+            });
+        });
+    }
+
     /// The current stage, as the first of those that will be [published](PendingStages::publish) one after the
     /// other.
     #[track_caller]

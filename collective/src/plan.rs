@@ -111,6 +111,8 @@ impl Plan {
             peers: match (self.cluster_size(), parts) {
                 (1, 1) => Peers::Apart,
                 (1, _) => Peers::Exchange,
+                // Only a mainloop of one's own knows until when its own memory is used.
+                (_, 1) if self.own_ring.stages == 0 && self.mainloop.own_bytes == 0 => Peers::Drain,
                 _ => Peers::Fill,
             },
             overlaps,

@@ -174,15 +174,35 @@ impl<'f> Queue<'f> {
     }
 
     fn next(&self) -> Value<'f, u32> {
-        let (f, parity) = (self.f, self.parity.get());
+        let parity = self.parity.get();
         let slot = Slot::new(&self.plan, self.base, self.slot.get());
         self.pass_on(slot, parity);
         let number = if self.alone() { self.drawn.get() } else { self.read(slot, parity) };
-        let next = self.slot.get() + 1;
+        self.advance();
+        number
+    }
+
+    /// Waits until every number that was passed on has been read: emitted after the last one, if other CTAs read it.
+    /// Their arrivals have then taken place, so this CTA may exit.
+    #[track_caller]
+    pub fn drain(&self) {
+        let f = self.f;
+        f.for_caller(|| {
+            self.if_drawing(|| {
+                f.repeat(f.constant(self.plan.slots), |_| {
+                    let slot = Slot::new(&self.plan, self.base, self.slot.get());
+                    f.mbarrier_wait(slot.empty, self.parity.get() ^ 1);
+                    self.advance();
+                });
+            });
+        });
+    }
+
+    fn advance(&self) {
+        let (next, parity) = (self.slot.get() + 1, self.parity.get());
         let wraps = next.equals(self.plan.slots);
         self.parity.set((parity ^ 1).where_or(wraps, parity));
-        self.slot.set(f.constant(0u32).where_or(wraps, next));
-        number
+        self.slot.set(self.f.constant(0u32).where_or(wraps, next));
     }
 
     /// Whether the executing thread knows all numbers because it has drawn them itself.

@@ -70,7 +70,7 @@ impl<'f> Cta<'f> {
                 });
             });
             match plan.peers {
-                Peers::Fill => meet(f, true),
+                Peers::Fill | Peers::Drain => meet(f, true),
                 Peers::Apart | Peers::Exchange => f.barrier_sync(CtaPlan::CTA_BARRIER, plan.threads()),
             }
             if plan.overlaps {
@@ -124,7 +124,7 @@ impl<'f> Cta<'f> {
                 },
             ),
         }
-        if peers != Peers::Apart {
+        if matches!(peers, Peers::Fill | Peers::Exchange) {
             // No CTA may exit while other CTAs still access its shared memory or arrive on its barriers.
             meet(f, false);
         }

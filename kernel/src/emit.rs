@@ -4,7 +4,7 @@ use collective::pipeline::{self, ClusterPosition, Release, Ring, Turns};
 use collective::queue::{self, Part, Queue};
 use collective::skeleton::Cta;
 use collective::{
-    Accumulators, Consumer, DeviceEpilogue, DeviceMainloop, Extent, Fragment, MainloopSpec, Plan, Producer,
+    Accumulators, Consumer, DeviceEpilogue, DeviceMainloop, Extent, Fragment, MainloopSpec, Peers, Plan, Producer,
     Roles, Share, WorkUnit, exchange_in_cluster,
 };
 use ptx::{Builder, Number, Special, Value, Var};
@@ -58,7 +58,8 @@ impl AnyGemm {
         let shared = f.shared_base();
         let ring = Ring::of(f, plan, shared);
         let cluster = ClusterPosition::new(f, plan.mainloop.cluster);
-        let cta = Cta::begin(f, self.cta(), || {
+        let (cta, peers) = (self.cta(), self.cta().peers);
+        let cta = Cta::begin(f, cta, || {
             mainloop.prefetch(f);
             mainloop.initialise(f);
             queue::initialise(f, plan, shared);
@@ -83,6 +84,9 @@ impl AnyGemm {
             each_piece(part, &|piece, _, _| {
                 mainloop.load(f, plan, cluster, position, piece);
             });
+            if peers == Peers::Drain {
+                position.drain();
+            }
         };
         let consumer = |warpgroup: Value<'f, u32>| {
             let shares = plan.mainloop.sharing() > 1;
@@ -219,6 +223,9 @@ impl AnyGemm {
             body(piece, extent, share);
         };
         self.scheduler.emit(f, &mut WorkLoop { parameters, tiles, worker, workers, draw, body: &mut body });
+        if let Some(Drawn(queue)) = drawn.filter(|_| self.cta().peers == Peers::Drain) {
+            queue.drain();
+        }
     }
 }
 

@@ -275,7 +275,7 @@ impl StoreSpec {
     pub fn finish(self, f: &Builder, thread: Value<'_, u32>) {
         match self.way {
             StorePath::Direct => {}
-            StorePath::Tma { .. } => f.if_(thread.equals(0), || f.bulk_wait(0, false)),
+            StorePath::Tma { .. } => f.if_(thread.equals(0), || f.bulk_wait(0, true)),
         }
     }
 }

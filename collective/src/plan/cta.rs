@@ -12,8 +12,11 @@ use super::units::TARGET;
 pub enum Peers {
     /// Nothing; or the cluster is one CTA.
     Apart,
-    /// They copy into it and arrive on its mbarriers, from beginning to end.
+    /// They copy into it and arrive on its mbarriers, from beginning to end. They wait for each other at the end.
     Fill,
+    /// They copy into it and arrive on its mbarriers. Each producer waits at its end until all that it has loaded or
+    /// passed on was given back ([`Position::drain`](crate::pipeline::Position::drain)), so the others need not wait.
+    Drain,
     /// Consumers exchange partial results through it ([`exchange_in_cluster`](crate::exchange_in_cluster)) when they
     /// have multiplied.
     Exchange,
