@@ -50,7 +50,7 @@ impl<'f> Place<'f> {
     }
 }
 
-/// The scales of a stage by which a thread multiplies its accumulators.
+/// The scales of a stage by which a thread multiplies its accumulators: those that were read so far.
 struct Factors<'f> {
     /// A's, by block of accumulators and by row in the block.
     rows: Vec<BTreeMap<u32, Value<'f, f32>>>,
@@ -87,32 +87,46 @@ pub(super) fn multiply<'f>(
             Some(held) => held.map(Var::get),
             None => addresses(plan, (stage, k_tile)),
         };
-        // Loads between the instructions that multiply would delay those after them.
         let places = places(plan, firsts, starts);
-        let factors = Factors::load(f, &fragment, places);
+        let mut factors = Factors::none(spec.blocks());
         let found = product.at(&operands);
         for wave in 0..spec.waves {
+            let (blocks, value) = of_wave(spec, wave);
+            let count = product.accumulators()[0].len();
+            let each = spec.scales_at_once(count as u32) as usize;
+            let groups = count / each;
+            if groups > 1 {
+                factors.columns.clear();
+            }
+            let part = |group: usize| (blocks.clone(), value + group * each, each);
+            // Loads between the instructions that multiply would delay those after them.
+            factors.load(f, &fragment, part(0), places);
             f.wgmma_fence();
             found.clone().wave(wave).issue(false);
             f.wgmma_commit();
             f.wgmma_wait(0);
-            let (blocks, value) = of_wave(spec, wave);
-            let count = product.accumulators()[0].len();
-            let scales = factors.of_wave(&fragment, (blocks.clone(), value, count), places);
-            if wave + 1 == spec.waves {
-                // Orders the other lanes' reads of the stage before the warp's arrival.
-                f.warp_sync();
-                consumer.release.arrive(stage.empty);
-                // The next stage is found during the additions, so that its first instruction does not wait.
-                let next = if ends { ring.advance() } else { ring.step() };
-                product.move_to(&operands, next);
-                if let Some(held) = held {
-                    held.iter()
-                        .zip(addresses(plan, (next, k_tile + 1)))
-                        .for_each(|(var, next)| var.set(next));
+            for group in 0..groups {
+                if group + 1 < groups {
+                    factors.load(f, &fragment, part(group + 1), places);
                 }
+                let scales = factors.of_part(&fragment, part(group), places);
+                // All scales of the stage are loaded before the last two groups are added.
+                if wave + 1 == spec.waves && group == groups.saturating_sub(2) {
+                    // Orders the other lanes' reads of the stage before the warp's arrival.
+                    f.warp_sync();
+                    consumer.release.arrive(stage.empty);
+                    // The next stage is found during the additions, so that its first instruction does not wait.
+                    let next = if ends { ring.advance() } else { ring.step() };
+                    product.move_to(&operands, next);
+                    if let Some(held) = held {
+                        held.iter()
+                            .zip(addresses(plan, (next, k_tile + 1)))
+                            .for_each(|(var, next)| var.set(next));
+                    }
+                }
+                let products = product.accumulators().iter().map(|products| &products[group * each..]);
+                add(&fragment, part(group), products, &scales);
             }
-            add(&fragment, (blocks, value), product.accumulators(), &scales);
         }
     };
     // Between two k-tiles of a turn nothing branches, so the assembler moves the question whether the next stage is
@@ -178,30 +192,37 @@ fn places<'f>(plan: &Plan, firsts: [Value<'f, u32>; 2], addresses: [Value<'f, u3
 }
 
 impl<'f> Factors<'f> {
-    /// Reads each scale of a stage once.
-    fn load(f: &'f Builder, fragment: &Fragment<'f, f32>, [a, b]: [Place<'f>; 2]) -> Self {
-        let (mut rows, mut columns) = (Vec::new(), BTreeMap::new());
-        for (block, values) in fragment.blocks.iter().enumerate() {
-            let mut of_block = BTreeMap::new();
-            for value in (0..values.len()).step_by(2) {
+    /// No scales yet, of a fragment with this many blocks.
+    fn none(blocks: u32) -> Self {
+        Self { rows: vec![BTreeMap::new(); blocks as usize], columns: BTreeMap::new() }
+    }
+
+    /// Reads each scale of a part of a wave that was not read before.
+    fn load(
+        &mut self,
+        f: &'f Builder,
+        fragment: &Fragment<'f, f32>,
+        (blocks, first, count): (Range<usize>, usize, usize),
+        [a, b]: [Place<'f>; 2],
+    ) {
+        for block in blocks {
+            for value in (first..first + count).step_by(2) {
                 let [row, column] = element(fragment, block, value);
-                of_block.entry(a.key(row)).or_insert_with(|| a.load(f, row));
+                self.rows[block].entry(a.key(row)).or_insert_with(|| a.load(f, row));
                 let key = b.key(column);
-                if columns.contains_key(&key) {
+                if self.columns.contains_key(&key) {
                     continue;
                 }
                 match b.rows {
-                    1 => columns.extend((key..).zip(b.load_pair(f, column))),
-                    _ => columns.extend([(key, b.load(f, column))]),
+                    1 => self.columns.extend((key..).zip(b.load_pair(f, column))),
+                    _ => self.columns.extend([(key, b.load(f, column))]),
                 }
             }
-            rows.push(of_block);
         }
-        Self { rows, columns }
     }
 
-    /// The scales of a wave's products, by block. Each is multiplied once.
-    fn of_wave(
+    /// The scales of a part of a wave's products, by block. Each is multiplied once.
+    fn of_part(
         &self,
         fragment: &Fragment<'f, f32>,
         (blocks, first, count): (Range<usize>, usize, usize),
@@ -221,16 +242,16 @@ impl<'f> Factors<'f> {
     }
 }
 
-/// Adds the products of a wave, scaled, to its sums: from the value `first` on of each of its blocks.
-fn add<'f>(
+/// Adds the products of a part of a wave, scaled, to its sums: to `count` values of each of its blocks, from `first` on.
+fn add<'a, 'f: 'a>(
     fragment: &Fragment<'f, f32>,
-    (blocks, first): (Range<usize>, usize),
-    products: &[Vec<Var<'f, f32>>],
+    (blocks, first, count): (Range<usize>, usize, usize),
+    products: impl Iterator<Item = &'a [Var<'f, f32>]>,
     scales: &[Vec<Value<'f, f32>>],
 ) {
-    for (block, (products, scales)) in blocks.zip(products.iter().zip(scales)) {
-        for (sum, (product, scale)) in fragment.blocks[block][first..].iter().zip(products.iter().zip(scales))
-        {
+    for (block, (products, scales)) in blocks.zip(products.zip(scales)) {
+        let sums = &fragment.blocks[block][first..first + count];
+        for (sum, (product, scale)) in sums.iter().zip(products.iter().zip(scales)) {
             sum.set(product.get().mul_add(*scale, sum.get()));
         }
     }

@@ -18,6 +18,10 @@ pub(crate) const FETCHED_SCALES: u32 = 4;
 /// Most runs of a tile's rows with one scale. More would give a thread too many scales to read.
 const MOST_RUNS: u32 = 8;
 
+/// Sums of a thread in a block whose scales are held at once where waves leave no room for all: two rows and four
+/// columns.
+const SUMS_AT_ONCE: u32 = 8;
+
 /// Most rows of a tile of groups of rows, with one scale per row. A copy loads at most 256 scales: four more
 /// than the tile has rows, in steps of 8 rows.
 const MOST_OF_GROUPS: u32 = 248;
@@ -92,14 +96,29 @@ impl MainloopSpec {
         StageSlot::line(4 * if rows == 1 { scales_of_rows(tile, anywhere) } else { blocks })
     }
 
+    /// Of `sums` sums of a thread in a block, the number whose scales it holds at once. In waves there is no room for a
+    /// scale of each column.
+    pub(crate) const fn scales_at_once(&self, sums: u32) -> u32 {
+        if self.waves > 1 && self.operands[1].scaled == 1 && sums.is_multiple_of(SUMS_AT_ONCE) {
+            SUMS_AT_ONCE
+        } else {
+            sums
+        }
+    }
+
     /// Registers of a consumer thread for the scales it has read.
     pub(super) const fn scale_registers(&self) -> u32 {
         if !self.is_scaled() {
             return 0;
         }
-        let [a, b] = self.operands;
+        let ([a, b], sums) = (self.operands, self.tile[1] / self.wave_ranges() / 2);
         let rows = if a.scaled == 1 { 2 * self.blocks() } else { self.blocks() };
-        let columns = if b.scaled == 1 { self.tile[1] / 4 } else { self.tile[1] / granule(self.tile[1]) };
+        let columns = match (b.scaled, self.scales_at_once(sums)) {
+            // A thread holds two sums of a column. The next scales are loaded before these are multiplied.
+            (1, at_once) if at_once < sums => at_once,
+            (1, _) => self.tile[1] / 4,
+            (_, _) => self.tile[1] / granule(self.tile[1]),
+        };
         rows + columns
     }
 
