@@ -22,7 +22,12 @@ pub(crate) fn run(arguments: &[&str], configure: impl FnOnce(&mut Command)) -> R
     eprintln!("\nxtask: {shown}");
     let mut command = cargo(arguments);
     configure(&mut command);
-    match command.status() {
+    finish(shown, &mut command)
+}
+
+/// Runs a command that must succeed. `shown` is what errors call it.
+pub(crate) fn finish(shown: String, command: &mut Command) -> Result<(), Error> {
+    match command.stdin(Stdio::null()).status() {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(Error::CommandFailed { command: shown, status }),
         Err(source) => Err(Error::CannotStart { command: shown, source }),

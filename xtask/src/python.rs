@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::cargo;
 use crate::error::Error;
 
 /// What the tests need from the package index.
@@ -40,9 +41,5 @@ fn start(command: &mut Command) -> Result<(), Error> {
     let words = core::iter::once(command.get_program()).chain(command.get_args());
     let shown = words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ");
     eprintln!("\nxtask: {shown}");
-    match command.stdin(Stdio::null()).status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(Error::CommandFailed { command: shown, status }),
-        Err(source) => Err(Error::CannotStart { command: shown, source }),
-    }
+    cargo::finish(shown, command)
 }

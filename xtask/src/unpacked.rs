@@ -54,7 +54,7 @@ fn unpack(packages: &[&Value], target: &Path, folder: &Path) -> Result<Vec<Strin
         let packed = target.join("package").join(format!("{}.crate", stem(package)));
         let mut tar = Command::new("tar");
         tar.arg("xzf").arg(packed).arg("-C").arg(folder);
-        finish("tar xzf", &mut tar)?;
+        cargo::finish("tar xzf".to_owned(), &mut tar)?;
         let name = package["name"].as_str().unwrap_or_default();
         patches.push("--config".to_owned());
         patches.push(format!("patch.crates-io.{name}.path={:?}", unpacked.display().to_string()));
@@ -112,19 +112,8 @@ fn command_line(packages: &[&Value], patches: &[String], target: &Path, folder: 
 
 fn time(program: &Path) -> Result<Duration, Error> {
     let begin = Instant::now();
-    finish("falchion gemm", Command::new(program).args(RUN).stdout(Stdio::null()))?;
+    cargo::finish("falchion gemm".to_owned(), Command::new(program).args(RUN).stdout(Stdio::null()))?;
     Ok(begin.elapsed())
-}
-
-/// Runs a command that has to succeed.
-fn finish(shown: &str, command: &mut Command) -> Result<(), Error> {
-    let command = command.stdin(Stdio::null());
-    let shown = shown.to_owned();
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(Error::CommandFailed { command: shown, status }),
-        Err(source) => Err(Error::CannotStart { command: shown, source }),
-    }
 }
 
 /// A package's name and version, as its file and its folder are called.

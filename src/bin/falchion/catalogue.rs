@@ -8,8 +8,8 @@ use cute_rs::atom::Major;
 use falchion::verify::FusedGemm;
 use kernel::operands::Layouts;
 use kernel::{
-    AnyGemm, Call, Card, GemmProblem, GroupedProblem, KMajorRequest, KernelSpec, Machine, Ranked, Refused,
-    Request, Selection, Types, UnknownConfig, UnknownName,
+    AnyGemm, Call, Card, GemmProblem, GroupedProblem, KMajorRequest, KernelSpec, Machine, Program, Ranked,
+    Refused, Request, Selection, Types, UnknownConfig, UnknownName,
 };
 
 use crate::call::{Launched, SEVERAL};
@@ -58,11 +58,8 @@ fn direction(major: Major, other: &'static str) -> &'static str {
 }
 
 fn list(out: &mut impl Write) -> io::Result<()> {
-    writeln!(
-        out,
-        "{:36} {:5} {:>2} {:>2}  {:11} {:>6} {:>8} {:>7}  tiles are assigned to",
-        "name", "type", "A", "B", "tile", "stages", "shared B", "threads"
-    )?;
+    let columns = "type   A  B  tile        stages shared B threads  tiles are assigned to";
+    writeln!(out, "{:36} {columns}", "name")?;
     for kernel in kernel::all() {
         let plan = kernel.plan();
         writeln!(
@@ -189,8 +186,7 @@ fn plan(given: &Given) -> Result<(), Failure> {
     let card: String = given.value("card");
     given.finish(&with)?;
     let first_of_all = request.k_major(1 << 20);
-    let named = Card::NAMED.into_iter().find(|(name, _)| *name == card);
-    let machine = named.map_or(Machine::h200(), |(_, card)| Machine::of(&card));
+    let machine = machine(&card);
     let selection = kernel::select(&first_of_all.request, &machine);
     first(&selection, &first_of_all.request)?;
     ranking(out, &request, (&layout, &card), &selection)?;
@@ -419,11 +415,21 @@ fn swizzle(bytes: u32) -> &'static str {
 }
 
 fn emit(given: &Given) -> Result<(), Failure> {
-    let kernel = named::find(given)?;
+    printed(given, &named::find(given)?.program()?)
+}
+
+/// Writes a program's PTX to --out.
+pub(crate) fn printed(given: &Given, program: &Program) -> Result<(), Failure> {
     let path = given.get::<PathBuf>("out").unwrap_or_else(|| PathBuf::from("-"));
     given.finish("a kernel's PTX")?;
     files::writable(&path)?;
-    files::write_text(&path, kernel.program()?.text())
+    files::write_text(&path, program.text())
+}
+
+/// The machine of a card's name.
+pub(crate) fn machine(card: &str) -> Machine {
+    let named = Card::NAMED.into_iter().find(|(name, _)| *name == card);
+    named.map_or(Machine::h200(), |(_, card)| Machine::of(&card))
 }
 
 /// Contiguous directions of A and B, as in kernel names.

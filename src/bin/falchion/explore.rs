@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use collective::Form;
 use falchion::verify::FusedGemm;
 use kernel::{AnyGemm, GemmProblem};
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::call::Launched;
 use crate::options::{Given, Verb};
@@ -36,56 +36,34 @@ is a tour of seven stops: raster order, the card, wgmma and swizzle, barriers, c
     run: explore,
 };
 
-/// Everything that a kernel's page shows.
-#[derive(Debug, Serialize)]
-struct Kernel {
-    overview: overview::Overview,
-    memory: memory::Memory,
-    multiply: multiply::Multiply,
-    order: order::Order,
-    cluster: cluster::Cluster,
-    run: Option<run::Run>,
-    /// Why there is no run, or which kernel ran instead.
-    run_note: Option<String>,
-}
-
-/// The contents of a page.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "lowercase")]
-#[expect(clippy::large_enum_variant, reason = "a page is made once")]
-enum Subject {
-    Kernel(Kernel),
-    Gallery(Vec<gallery::Card>),
-    Tour(tour::Tour),
-}
-
 fn explore(given: &Given) -> Result<(), Failure> {
     if given.flag("tour") {
         let file = given.get::<PathBuf>("out").unwrap_or_else(|| PathBuf::from("tour.html"));
         files::writable(&file)?;
         given.finish("the tour, which chooses its kernels")?;
-        return written(&file, "tour", &Subject::Tour(tour::Tour::new()?));
+        return written(&file, "tour", ("tour", tour::tour()?));
     }
     let entry = named::kernel(given)?.map(|name| catalogue::find(&name)).transpose()?;
     let file = given.get::<PathBuf>("out").unwrap_or_else(|| default_file(entry.as_ref()));
     files::writable(&file)?;
     let (title, subject) = match entry {
-        Some(entry) => (entry.name().to_owned(), Subject::Kernel(kernel(given, entry)?)),
+        Some(entry) => (entry.name().to_owned(), ("kernel", kernel(given, entry)?)),
         None => {
             given.finish("a gallery of layouts, which has no kernel: --kernel was needed")?;
-            ("layouts".to_owned(), Subject::Gallery(gallery::cards().map_err(Failure::environment)?))
+            ("layouts".to_owned(), ("gallery", json!(gallery::cards().map_err(Failure::environment)?)))
         }
     };
-    written(&file, &title, &subject)
+    written(&file, &title, subject)
 }
 
-fn written(file: &Path, title: &str, subject: &Subject) -> Result<(), Failure> {
-    let page = page::document(title, subject)?;
+fn written(file: &Path, title: &str, subject: (&str, Value)) -> Result<(), Failure> {
+    let page = page::document(title, subject);
     files::write_text(file, &page)?;
     Ok(writeln!(out(), "written   {} ({} kB)", file.display(), page.len() / 1000)?)
 }
 
-fn kernel(given: &Given, entry: AnyGemm) -> Result<Kernel, Failure> {
+/// Everything that a kernel's page shows.
+fn kernel(given: &Given, entry: AnyGemm) -> Result<Value, Failure> {
     // A kernel with a fused epilogue is drawn and run as the same kernel without it.
     let plain = match FusedGemm::of(entry.clone()) {
         None => entry.clone(),
@@ -98,7 +76,7 @@ fn kernel(given: &Given, entry: AnyGemm) -> Result<Kernel, Failure> {
     let small = recorded.then(|| given.get("run").unwrap_or_else(|| run::small(&plain, problem)));
     given.finish(&format!("kernel {}, which computes {}", entry.name(), entry.form().words()))?;
     let schedule = Schedule::new(plain.clone(), &launched, sms, &asked)?;
-    let memory = memory::Memory::of(&entry).map_err(Failure::environment)?;
+    let memory = memory::of(&entry).map_err(Failure::environment)?;
     let (run, run_note) = match small {
         None => (
             None,
@@ -115,18 +93,19 @@ fn kernel(given: &Given, entry: AnyGemm) -> Result<Kernel, Failure> {
                     plain.name()
                 )
             });
-            (Some(run::Run::of(&plain, small)?), note)
+            (Some(run::of(&plain, small)?), note)
         }
     };
-    Ok(Kernel {
-        overview: overview::Overview::of(&entry),
-        memory,
-        multiply: multiply::Multiply::of(&entry).map_err(Failure::environment)?,
-        order: order::Order::of(&schedule, &products),
-        cluster: cluster::Cluster::of(&entry),
-        run,
-        run_note,
-    })
+    Ok(json!({
+        "overview": overview::of(&entry),
+        "memory": memory,
+        "multiply": multiply::of(&entry).map_err(Failure::environment)?,
+        "order": order::of(&schedule, &products),
+        "cluster": cluster::of(&entry),
+        "run": run,
+        // Why there is no run, or which kernel ran instead.
+        "run_note": run_note,
+    }))
 }
 
 /// The GEMMs whose tiles are shown, and the options that request them, for errors.

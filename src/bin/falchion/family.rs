@@ -7,12 +7,13 @@ use std::path::PathBuf;
 use falchion::attention::Attention;
 use falchion::attention::backward::AttentionBackward;
 use falchion::verify::family::{self, Reference};
-use kernel::{Card, Engine, Family, Machine, Predicted};
+use kernel::{Engine, Family, Machine, Predicted};
 
 use crate::engine::{Engines, Found, machine};
 use crate::options::{Given, Verb};
 use crate::output::{is_stdout, out};
-use crate::{Failure, bench, files, trace};
+use crate::verify::Count;
+use crate::{Failure, bench, catalogue, files, trace};
 
 /// The families. GEMM is the first: its commands have options of their own.
 const FAMILIES: [(&str, Commands); 3] = [
@@ -123,8 +124,7 @@ fn plan<K: Reference>(given: &Given) -> Result<(), Failure> {
         given.finish("--kernel")?;
         return explain(&kernel);
     }
-    let named = Card::NAMED.into_iter().find(|(name, _)| *name == card);
-    let machine = named.map_or(Machine::h200(), |(_, card)| Machine::of(&card));
+    let machine = catalogue::machine(&card);
     let problems = problems::<K>(given)?;
     given.finish(&format!("--family {}", K::NAME))?;
     for (problem, request) in problems {
@@ -158,11 +158,7 @@ fn explain<K: Reference>(kernel: &K) -> Result<(), Failure> {
 }
 
 fn emit<K: Reference>(given: &Given) -> Result<(), Failure> {
-    let kernel: K = needed(given)?;
-    let path = given.get::<PathBuf>("out").unwrap_or_else(|| PathBuf::from("-"));
-    given.finish("a kernel's PTX")?;
-    files::writable(&path)?;
-    files::write_text(&path, kernel.program()?.text())
+    catalogue::printed(given, &needed::<K>(given)?.program()?)
 }
 
 /// Number of kernels that are checked if none is given.
@@ -173,13 +169,13 @@ fn verify<K: Reference>(given: &Given) -> Result<(), Failure> {
         (given.value("engine"), given.value("seed"), given.value("compare"));
     let (own, problems) = (kernel::<K>(given)?, problems::<K>(given)?);
     given.finish(&format!("--family {}", K::NAME))?;
-    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    let mut count = Count::default();
     for Found { name: at, engine, .. } in engines.open()? {
         let mut engine = match engine {
             Ok(engine) => engine,
             Err(error) => {
                 writeln!(out(), "skip {} problems on a GPU: {error}", problems.len())?;
-                skipped += problems.len();
+                count.skipped += problems.len();
                 continue;
             }
         };
@@ -190,15 +186,14 @@ fn verify<K: Reference>(given: &Given) -> Result<(), Failure> {
             };
             for kernel in kernels {
                 match check((at, &mut *engine), (problem, request), &kernel, (seed, rows as usize)) {
-                    Ok(()) => passed += 1,
-                    Err(Failure::Wrong) => failed += 1,
+                    Ok(()) => count.passed += 1,
+                    Err(Failure::Wrong) => count.failed += 1,
                     Err(other) => return Err(other),
                 }
             }
         }
     }
-    writeln!(out(), "{passed} passed, {failed} failed, {skipped} skipped")?;
-    if failed == 0 { Ok(()) } else { Err(Failure::Wrong) }
+    count.close(&mut out())
 }
 
 /// Checks a kernel on random inputs, and prints what was found.

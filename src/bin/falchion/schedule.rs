@@ -302,11 +302,7 @@ impl Schedule {
         let sliced = self.slices().map(|_| self.sliced_along());
         let k_tiles =
             if let Some(along) = sliced { format!("{:10}  {along}", "k-tiles") } else { "k-tiles".into() };
-        writeln!(
-            out,
-            "{:>6} {:>6} {:>8} {:>8}  {:8} {:>11}  {k_tiles}",
-            "slot", "worker", "from", "to", "does", "tile"
-        )?;
+        writeln!(out, "  slot worker     from       to  does            tile  {k_tiles}")?;
         for span in &self.timeline.spans {
             let (does, work) = does(&span.activity);
             let [row, column] = self.place(work);

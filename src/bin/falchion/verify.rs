@@ -48,11 +48,12 @@ struct VerifyArgs {
 /// Number of problems for `--kernel` without `--problems`.
 const PROBLEMS: u64 = 20;
 
+/// Numbers of cases.
 #[derive(Default)]
-struct Count {
-    passed: usize,
-    failed: usize,
-    skipped: usize,
+pub(crate) struct Count {
+    pub(crate) passed: usize,
+    pub(crate) failed: usize,
+    pub(crate) skipped: usize,
 }
 
 fn verify(given: &Given) -> Result<(), Failure> {
@@ -252,7 +253,7 @@ impl VerifyArgs {
 
 impl Count {
     /// Prints the last line, and fails if a case failed.
-    fn close(&self, out: &mut impl Write) -> Result<(), Failure> {
+    pub(crate) fn close(&self, out: &mut impl Write) -> Result<(), Failure> {
         writeln!(out, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)?;
         out.flush()?;
         if self.failed == 0 { Ok(()) } else { Err(Failure::Wrong) }

@@ -28,7 +28,8 @@ use threads::{begins_inside, either_way, may_repeat, meets_first, tells_the_same
 struct Entry {
     /// The name of the reason in the record.
     name: &'static str,
-    target: &'static str,
+    /// The statements that it is about.
+    targets: &'static [&'static str],
     /// Whether the mutant is of this kind and the conditions of the reason hold in the program.
     covers: fn(&Function, &Mutation) -> bool,
     why: &'static str,
@@ -37,55 +38,36 @@ struct Entry {
 const ENTRIES: &[Entry] = &[
     Entry {
         name: "waits-longer",
-        target: "wgmma.wait_group",
-        covers: |_, mutation| waits_longer(mutation),
-        why: "It waits for more groups. Everything that the mutant can do, the original can do too.",
-    },
-    Entry {
-        name: "waits-longer",
-        target: "cp.async.bulk.wait_group",
-        covers: |_, mutation| waits_longer(mutation),
-        why: "It waits for more groups. Everything that the mutant can do, the original can do too.",
-    },
-    Entry {
-        name: "waits-longer",
-        target: "cp.async.wait_group",
+        targets: &["wgmma.wait_group", "cp.async.bulk.wait_group", "cp.async.wait_group"],
         covers: |_, mutation| waits_longer(mutation),
         why: "It waits for more groups. Everything that the mutant can do, the original can do too.",
     },
     Entry {
         name: "of-threads-alone",
-        target: "fence.mbarrier_init",
+        targets: &["fence.mbarrier_init"],
         covers: |function, _| of_threads_alone(function),
         why: "No copy and no other CTA uses the mbarriers, and the CTA's barrier after it orders their \
               initialisation for the CTA's threads.",
     },
     Entry {
         name: "untouched",
-        target: "wgmma.fence",
+        targets: &["wgmma.fence"],
         covers: |function, mutation| mutation.change == Change::Delete && untouched(function, mutation),
         why: "Between the two multiplies around the fence, only multiplies of the same shape use their \
               registers, and PTX orders these without a fence. The first multiply has a fence of its own.",
     },
     Entry {
         name: "grids-and-threads",
-        target: "bar.sync",
+        targets: &["bar.sync", "barrier.cluster.wait"],
         covers: |function, mutation| {
             matches!(next_step(function, mutation), Some(Inst::GridDependency { .. }))
         },
-        why: GRIDS_AND_THREADS,
-    },
-    Entry {
-        name: "grids-and-threads",
-        target: "barrier.cluster.wait",
-        covers: |function, mutation| {
-            matches!(next_step(function, mutation), Some(Inst::GridDependency { .. }))
-        },
-        why: GRIDS_AND_THREADS,
+        why: "The step that now comes first waits for other grids and accesses no memory. There is nothing between the two, and \
+              everything after them comes after both.",
     },
     Entry {
         name: "registers-and-phases",
-        target: "mbarrier.try_wait",
+        targets: &["mbarrier.try_wait"],
         covers: |function, mutation| {
             matches!(next_step(function, mutation), Some(Inst::WgmmaFence | Inst::WgmmaWait { .. }))
         },
@@ -95,7 +77,7 @@ const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "own-multiplies",
-        target: "wgmma.wait_group",
+        targets: &["wgmma.wait_group"],
         covers: |function, mutation| {
             function.threads == 128 && matches!(next_step(function, mutation), Some(Inst::BarrierSync { .. }))
         },
@@ -104,7 +86,7 @@ const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "warp-meets",
-        target: "wgmma.wait_group",
+        targets: &["wgmma.wait_group"],
         covers: |function, mutation| matches!(next_step(function, mutation), Some(Inst::WarpSync)),
         why: "It is one instruction of all lanes of a warp, and accesses no memory. Whether the warp's \
               barrier is before or after it, when one lane has passed both, all lanes have waited and have \
@@ -112,14 +94,14 @@ const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "fences-behind",
-        target: "fence.proxy.async",
+        targets: &["fence.proxy.async"],
         covers: |function, mutation| fences_behind(function, mutation),
         why: "Every thread executes the fence after the barrier and not before it, the thread that starts \
               the copies included: the fence is still between the writes and the copies.",
     },
     Entry {
         name: "announces-first",
-        target: "cp.async.bulk.wait_group",
+        targets: &["cp.async.bulk.wait_group"],
         covers: |function, mutation| announces_first(function, mutation),
         why: "The step that now comes first announces bytes at an mbarrier, and accesses nothing that the \
               copies being waited for access. The phase does not end before those bytes have arrived, \
@@ -127,7 +109,7 @@ const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "passes-a-turn",
-        target: "mbarrier.arrive",
+        targets: &["mbarrier.arrive"],
         covers: |function, mutation| mutation.change == Change::Relax && passes_a_turn(function, mutation),
         why: "It releases the next consumer in order and publishes no memory: that consumer waits for a \
               stage of the ring next, and accesses no memory before. Consumers share only the stages, and \
@@ -135,7 +117,7 @@ const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "waits-for-a-turn",
-        target: "mbarrier.try_wait",
+        targets: &["mbarrier.try_wait"],
         covers: |function, mutation| {
             mutation.change == Change::OneLane && waits_for_a_turn(function, mutation)
         },
@@ -145,26 +127,20 @@ const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "tells-the-same",
-        target: "mapa",
+        targets: &["mapa"],
         covers: |function, mutation| tells_the_same(function, mutation),
         why: "The threads of a warpgroup that signal other CTAs still signal the same set of CTAs; each \
               thread only signals another one than before.",
     },
     Entry {
         name: "own-maps",
-        target: "fence.proxy.tensormap.release",
+        targets: &["fence.proxy.tensormap.release", "fence.proxy.tensormap.acquire"],
         covers: |function, mutation| mutation.change == Change::Narrow && maps_are_own(function),
-        why: OWN_MAPS,
-    },
-    Entry {
-        name: "own-maps",
-        target: "fence.proxy.tensormap.acquire",
-        covers: |function, mutation| mutation.change == Change::Narrow && maps_are_own(function),
-        why: OWN_MAPS,
+        why: "The CTA's own number gives the address of every changed map: only threads of the CTA that changes it use it.",
     },
     Entry {
         name: "last-of-threads",
-        target: "mbarrier.init",
+        targets: &["mbarrier.init"],
         covers: |function, mutation| {
             of_cta_alone(function) && matches!(next_step(function, mutation), Some(Inst::FenceMbarrierInit))
         },
@@ -173,56 +149,56 @@ const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "announces-alone",
-        target: "mbarrier.arrive.expect_tx",
+        targets: &["mbarrier.arrive.expect_tx"],
         covers: |_, mutation| mutation.change == Change::Relax,
         why: "The waiting threads read data that copies have written, and the completion of the copies makes \
               it visible. The thread that announces the bytes has written nothing for them.",
     },
     Entry {
         name: "budget",
-        target: "setmaxnreg",
+        targets: &["setmaxnreg"],
         covers: |_, _| true,
         why: "The warps of the CTA get their registers with these numbers too; otherwise the run would not \
               have ended. A register count limits the registers that ptxas may use; it orders nothing.",
     },
     Entry {
         name: "only-use",
-        target: "bar.sync",
+        targets: &["bar.sync"],
         covers: |function, mutation| mutation.change == RENAMED && only_use(function, mutation),
         why: "The barrier has this one use, except for uses that the whole CTA executes before, and no other \
               statement uses its new number.",
     },
     Entry {
         name: "first-of-all",
-        target: "bar.sync",
+        targets: &["bar.sync"],
         covers: |function, mutation| mutation.change == RENAMED && first_of_all(function, mutation),
         why: "Every thread of the CTA executes it, unconditionally, and before all other barriers with its \
               new number: it is complete before they begin.",
     },
     Entry {
         name: "of-all-alone",
-        target: "bar.sync",
+        targets: &["bar.sync"],
         covers: |function, mutation| mutation.change == RENAMED && of_all_alone(function, mutation),
         why: "Every thread of the CTA executes it, under the same conditions, and no other statement uses \
               its new number: it waits for the same threads at the same place.",
     },
     Entry {
         name: "in-one-order",
-        target: "bar.sync",
+        targets: &["bar.sync"],
         covers: |function, mutation| mutation.change == RENAMED && in_one_order(function),
         why: "Every thread of the CTA executes all its barriers, under the same conditions: they come in one \
               order, whatever their numbers are.",
     },
     Entry {
         name: "behind-another",
-        target: "bar.sync",
+        targets: &["bar.sync"],
         covers: |function, mutation| mutation.change == RENAMED && behind_another(function, mutation),
         why: "Every thread of the CTA executes it, and after each use of its new number it meets all others at \
               another barrier before: no thread waits at both at the same time.",
     },
     Entry {
         name: "either-way",
-        target: "if",
+        targets: &["if"],
         covers: |function, mutation| {
             mutation.change == Change::Force(false) && either_way(function, mutation)
         },
@@ -231,14 +207,14 @@ const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "once-is-enough",
-        target: "if",
+        targets: &["if"],
         covers: |function, mutation| mutation.change == Change::Force(true) && may_repeat(function, mutation),
         why: "Every lane of the warp has the same value, and one of them takes the maximum or minimum with the \
               word in memory. It does not change if the others do the same.",
     },
     Entry {
         name: "begins-inside",
-        target: "if",
+        targets: &["if"],
         covers: |function, mutation| {
             mutation.change == Change::Force(true) && begins_inside(function, mutation)
         },
@@ -246,20 +222,20 @@ const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "does-nothing",
-        target: "if",
+        targets: &["if"],
         covers: does_nothing,
         why: "There is nothing in it but computations in registers, and a fence of mbarriers that do not exist.",
     },
     Entry {
         name: "all-meet-first",
-        target: "griddepcontrol",
+        targets: &["griddepcontrol"],
         covers: |function, mutation| mutation.change == Change::OneLane && meets_first(function, mutation),
         why: "Only the first lanes of warps, which wait, access global memory before their warps' next \
               barrier: what one thread knows of the grids before, all threads know after a barrier with it.",
     },
     Entry {
         name: "of-one-warpgroup",
-        target: "bar.sync",
+        targets: &["bar.sync"],
         covers: |function, mutation| mutation.change == RENAMED && of_one_warpgroup(function, mutation),
         why: "It is one of the barriers of the CTA's only consumer warpgroup, whose warps execute all of \
               them in one order, whatever their numbers. Other threads use only number zero, the whole \
@@ -267,7 +243,7 @@ const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "hint",
-        target: "griddepcontrol",
+        targets: &["griddepcontrol"],
         covers: |function, mutation| {
             let all = numbered(function);
             let statement = all.get(mutation.index);
@@ -277,13 +253,13 @@ const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "no-copies-yet",
-        target: "cp.async.bulk.wait_group",
+        targets: &["cp.async.bulk.wait_group"],
         covers: |function, mutation| copies_nothing_before(function, mutation),
         why: NO_COPIES_YET,
     },
     Entry {
         name: "no-copies-yet",
-        target: "if",
+        targets: &["if"],
         covers: |function, mutation| {
             only(function, mutation, |inst| matches!(inst, Inst::BulkWait { .. }))
                 && copies_nothing_before(function, mutation)
@@ -292,14 +268,14 @@ const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "next-group",
-        target: "cp.async.bulk.commit_group",
+        targets: &["cp.async.bulk.commit_group"],
         covers: |function, mutation| mutation.change == Change::Delete && joins_the_next(function, mutation),
         why: "There is no wait between it and the next commit of the same threads, and every later wait is \
               for all groups: its copies join the next group.",
     },
     Entry {
         name: "nothing-to-order",
-        target: "bar.sync",
+        targets: &["bar.sync"],
         covers: |function, mutation| mutation.change == Change::Delete && orders_nothing(function, mutation),
         why: "Between the previous barrier of the whole CTA or of the same threads, or the kernel's begin, and \
               this one, on every path, the threads only start copies or wait for some, and multiply: they write no \
@@ -307,7 +283,7 @@ const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "nothing-staged-yet",
-        target: "bar.sync",
+        targets: &["bar.sync"],
         covers: |function, mutation| {
             mutation.change == Change::Delete && nothing_staged_yet(function, mutation)
         },
@@ -316,7 +292,7 @@ const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "next-does-as-well",
-        target: "bar.sync",
+        targets: &["bar.sync"],
         covers: |function, mutation| {
             mutation.change == Change::Delete && next_does_as_well(function, mutation)
         },
@@ -326,7 +302,7 @@ const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "one-warpgroup",
-        target: "bar.sync",
+        targets: &["bar.sync"],
         covers: |function, mutation| {
             mutation.change == Change::Delete && behind_a_multiply(function, mutation)
         },
@@ -336,7 +312,7 @@ const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "behind-the-copies",
-        target: "bar.sync",
+        targets: &["bar.sync"],
         covers: |function, mutation| mutation.change == RENAMED && behind_own_copies(function, mutation),
         why: "Every thread of the CTA executes it, and before it waits for copies that a thread of the first \
               warpgroup has started after that warpgroup's last use of the new number; the next use of the \
@@ -344,7 +320,7 @@ const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "last-touch",
-        target: "st.relaxed",
+        targets: &["st.relaxed"],
         covers: |function, mutation| {
             mutation.change == Change::Narrow && follows_its_load(function, mutation)
         },
@@ -353,26 +329,26 @@ const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "one-stage",
-        target: "position",
+        targets: &["position"],
         covers: |function, mutation| mutation.change == Change::Delete && always_zero(function, mutation),
         why: "The ring has one stage: the position is zero and stays zero.",
     },
     Entry {
         name: "first-stage",
-        target: "position",
+        targets: &["position"],
         covers: |_, mutation| mutation.within.is_none() && advances(mutation),
         why: "It is executed once, on the first stage, and the ring has more than one stage: nothing wraps \
               there.",
     },
     Entry {
         name: "last-arrival",
-        target: "mbarrier.arrive",
+        targets: &["mbarrier.arrive"],
         covers: |_, mutation| mutation.within.is_none(),
         why: LAST_ARRIVAL,
     },
     Entry {
         name: "no-copies",
-        target: "if",
+        targets: &["if"],
         covers: |function, mutation| {
             mutation.change == Change::Force(true)
                 && only(function, mutation, |inst| matches!(inst, Inst::BulkWait { .. }))
@@ -381,7 +357,7 @@ const ENTRIES: &[Entry] = &[
     },
     Entry {
         name: "last-arrival",
-        target: "if",
+        targets: &["if"],
         covers: |function, mutation| {
             mutation.within.is_none()
                 && only(function, mutation, |inst| {
@@ -392,10 +368,6 @@ const ENTRIES: &[Entry] = &[
     },
 ];
 
-const GRIDS_AND_THREADS: &str = "The step that now comes first waits for other grids and accesses no memory. \
-    There is nothing between the two, and everything after them comes after both.";
-const OWN_MAPS: &str = "The CTA's own number gives the address of every changed map: only threads of the CTA \
-    that changes it use it.";
 const NO_COPIES: &str = "The added threads have started no copies, so they have nothing to wait for.";
 const NO_COPIES_YET: &str = "On the only path to it no copy has been started: there is nothing to wait for.";
 const RENAMED: Change = Change::Operand { name: "id", op: BinaryOp::Add, by: 1 };
@@ -404,7 +376,8 @@ const LAST_ARRIVAL: &str = "It releases the last stage of the only tile. The pro
 
 /// The name of the reason why a mutant is equivalent, if there is one.
 pub(super) fn reason(function: &Function, mutation: &Mutation) -> Option<&'static str> {
-    let covers = |entry: &&Entry| entry.target == mutation.target && (entry.covers)(function, mutation);
+    let covers =
+        |entry: &&Entry| entry.targets.contains(&mutation.target) && (entry.covers)(function, mutation);
     ENTRIES.iter().find(covers).map(|entry| entry.name)
 }
 

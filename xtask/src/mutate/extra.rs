@@ -1,76 +1,27 @@
 //! Kernels that are not in the catalogue, for synchronisation that none of its kernels has (clusters of other
 //! shapes, mainloops without warp roles), or that only kernels with a proof of hours have (`DividedTail`).
 
-use collective::{
-    Cluster, Cooperative, KMajor, LinearCombination, MnMajor, Operands, Plan, Tile, TmaStore, TmaWgmma,
-    Unspecialised,
-};
-use half::bf16;
-use kernel::{AnyGemm, Composed, Gemm, KernelSpec};
-use scheduler::{AlongM, DividedTail, OneTile, Persistent};
-use typenum::{U1, U2, U3, U64, U128};
+use kernel::{AnyGemm, KernelSpec};
 
-/// Two CTAs along M share B by multicast; D is stored through shared memory.
-type Pair = Composed<
-    TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U64, U64>, Cooperative<U2, Cluster<U2, U1>>>,
-    LinearCombination<bf16, TmaStore>,
-    Persistent<AlongM>,
->;
-
-/// Four CTAs, two by two, share A and B by multicast.
-type Square = Composed<
-    TmaWgmma<Operands<MnMajor<bf16>, MnMajor<bf16>>, Tile<U64, U64, U64>, Cooperative<U1, Cluster<U2, U2>>>,
-    LinearCombination<bf16>,
-    Persistent<AlongM>,
->;
-
-/// Two CTAs along N share A by multicast; one tile per CTA.
-type Single = Composed<
-    TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U64, U64>, Cooperative<U1, Cluster<U1, U2>>>,
-    LinearCombination<bf16>,
-    OneTile<AlongM>,
->;
-
-/// One warpgroup, one stage, one tile: copy, wait, multiply, wait.
-type Alone = Composed<
-    TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U64, U64>, Unspecialised<U1, U1>>,
-    LinearCombination<bf16>,
-    OneTile<AlongM>,
->;
-
-/// Two warpgroups without roles; the first thread fills a ring of three stages between multiplies.
-type Ring = Composed<
-    TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U64, U64>, Unspecialised<U2, U3>>,
-    LinearCombination<bf16>,
-    Persistent<AlongM>,
->;
-
-/// As [`Ring`] with two stages; D is stored through shared memory.
-type StagedRing = Composed<
-    TmaWgmma<Operands<MnMajor<bf16>, MnMajor<bf16>>, Tile<U128, U64, U64>, Unspecialised<U2, U2>>,
-    LinearCombination<bf16, TmaStore>,
-    Persistent<AlongM>,
->;
-
-/// Clusters of two CTAs draw their tiles; the last tiles are split into three work units.
-type Tail = Composed<
-    TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U64, U64>, Cooperative<U1, Cluster<U2, U1>>>,
-    LinearCombination<bf16>,
-    DividedTail<AlongM, U3, U2>,
->;
-
-const _: Plan = Gemm::<Pair>::PLAN;
-const _: Plan = Gemm::<Square>::PLAN;
-const _: Plan = Gemm::<Single>::PLAN;
-const _: Plan = Gemm::<Alone>::PLAN;
-const _: Plan = Gemm::<Ring>::PLAN;
-const _: Plan = Gemm::<StagedRing>::PLAN;
-const _: Plan = Gemm::<Tail>::PLAN;
-
-/// Kernels by their specs: promoted accumulators, block scales, masked groups and groups along K, low-bit
+/// Kernels by their specs: clusters that share operands by multicast, a warpgroup that does everything alone, warpgroups
+/// without roles whose first thread fills a ring between multiplies, clusters that draw tiles and split the last ones,
+/// promoted accumulators, block scales, masked groups and groups along K, low-bit
 /// weights, a sparse operand, split-K in a cluster, tiles of the last wave in slices, staged rows without a
 /// swizzle.
 const SPECS: &[(&str, &str)] = &[
+    ("cluster-2x1-staged", "tile=128x64x64 cluster=2x1 raster=m"),
+    ("cluster-2x2", "layout=mn tile=64x64x64 cluster=2x2 store=direct raster=m"),
+    ("cluster-1x2-one-tile", "tile=64x64x64 cluster=1x2 store=direct scheduler=one-tile raster=m"),
+    (
+        "plain-one-stage",
+        "tile=64x64x64 roles=unspecialised stages=1 store=direct scheduler=one-tile raster=m",
+    ),
+    ("plain-ring", "tile=128x64x64 roles=unspecialised stages=3 store=direct raster=m"),
+    ("plain-staged", "layout=mn tile=128x64x64 roles=unspecialised stages=2 raster=m"),
+    (
+        "tail-2x1",
+        "tile=64x64x64 cluster=2x1 store=direct scheduler=dynamic-tail raster=m splits=3 min-k-tiles=2",
+    ),
     ("promoted", "dtype=e4m3 tile=128x64x128 promote=2"),
     ("promoted-waves", "dtype=e4m3 tile=128x64x128 promote=2 waves=2"),
     ("scaled-waves-1x2", "dtype=e4m3 scale-a=1x128 scale-b=128x128 tile=256x32x128 waves=2 cluster=1x2"),
@@ -111,22 +62,9 @@ const SPECS: &[(&str, &str)] = &[
 
 /// The kernels.
 pub(super) fn kernels() -> Vec<AnyGemm> {
-    let by_type = by_type();
-    let by_spec = SPECS.iter().map(|(name, spec)| {
+    let kernel = |(name, spec): &(&str, &str)| {
         let spec: KernelSpec = spec.parse().unwrap_or_else(|error| panic!("{name}: {error}"));
         spec.named(*name).unwrap_or_else(|error| panic!("{name}: {error}"))
-    });
-    by_type.into_iter().chain(by_spec).collect()
-}
-
-fn by_type() -> Vec<AnyGemm> {
-    vec![
-        AnyGemm::of::<Pair>("cluster-2x1-staged"),
-        AnyGemm::of::<Square>("cluster-2x2"),
-        AnyGemm::of::<Single>("cluster-1x2-one-tile"),
-        AnyGemm::of::<Alone>("plain-one-stage"),
-        AnyGemm::of::<Ring>("plain-ring"),
-        AnyGemm::of::<StagedRing>("plain-staged"),
-        AnyGemm::of::<Tail>("tail-2x1"),
-    ]
+    };
+    SPECS.iter().map(kernel).collect()
 }

@@ -26,18 +26,6 @@ const TIMED: usize = 4;
 /// cuBLASLt without an epilogue.
 const PEER: &str = "cuBLASLt";
 
-/// The setup that all shapes share.
-pub(super) struct Bench<'g> {
-    pub(super) gpu: &'g mut Gpu,
-    peer: Option<CublasLt>,
-    protocol: Protocol,
-    fusion: Formula,
-    format: Format,
-    types: Types,
-    /// Whether all kernels are timed.
-    all: bool,
-}
-
 /// Checks that a fused epilogue can be timed with operands of such types.
 ///
 /// # Errors
@@ -61,62 +49,51 @@ fn with(plain: &str, fusion: &str) -> String {
     format!("{plain} {fusion}")
 }
 
-impl<'g> Bench<'g> {
-    pub(super) fn new(
-        gpu: &'g mut Gpu,
-        peer: Option<CublasLt>,
-        protocol: Protocol,
-        (fusion, all): (Formula, bool),
-        types: Types,
-    ) -> Result<Self, Failure> {
-        writeln!(out(), "epilogue  D = {}", fusion.text())?;
-        let format = Format::named(types.a.name()).ok_or_else(|| usage!("no format {types}"))?;
-        Ok(Self { gpu, peer, protocol, fusion, format, types, all })
+/// Measures one shape; all kernels, if `all` is set.
+pub(super) fn measure(
+    gpu: &mut Gpu,
+    peer: Option<&CublasLt>,
+    protocol: &Protocol,
+    (fusion, types, all): (Formula, Types, bool),
+    problem: GemmProblem,
+) -> Result<Vec<Figure>, Failure> {
+    let format = Format::named(types.a.name()).ok_or_else(|| usage!("no format {types}"))?;
+    let (kernels, name) = (fusions::ranked(fusion, format, problem), fusion.name());
+    if kernels.is_empty() {
+        refuse!("no fused kernel takes {} columns: tensor copies store rows of whole 16 bytes", problem.n);
     }
-
-    /// Measures one shape.
-    pub(super) fn shape(&mut self, problem: GemmProblem) -> Result<Vec<Figure>, Failure> {
-        let kernels = fusions::ranked(self.fusion, self.format, problem);
-        if kernels.is_empty() {
-            refuse!(
-                "no fused kernel takes {} columns: tensor copies store rows of whole 16 bytes",
-                problem.n
-            );
-        }
-        let (gpu, name) = (&mut *self.gpu, self.fusion.name());
-        let memory = tune::Inputs::new(gpu, &Request::packed(self.types, [Major::K; 2], problem))?;
-        let sets = memory.sets();
-        let product = Matmul::new(self.types.stored(self.fusion.output(self.types.a)), problem);
-        let of_peer = fused::Peer::new(gpu, self.fusion, self.types, problem, sets.len())?;
-        let with_fusion = match of_peer {
-            Some(fused) => Planned::new(gpu, self.peer.as_ref(), &product, Some(fused), sets.to_vec())?,
-            None => None,
-        };
-        let without = Planned::new(gpu, self.peer.as_ref(), &product, None, sets.to_vec())?;
-        let mut contest = Contest::of(problem);
-        for kernel in kernels.iter().take(if self.all { usize::MAX } else { TIMED }) {
-            contest.kernel(gpu, kernel.kind(), &catalogue::find(&kernel.plain_name())?, &plain(sets))?;
-            let mut inputs = Inputs::aligned(gpu, 0);
-            let calls = sets.iter().map(|set| kernel.call(&mut inputs, set)).collect::<Result<Vec<_>, _>>();
-            let given = inputs.buffers();
-            contest.kernel(gpu, with(kernel.kind(), name), &kernel.gemm, &calls?)?;
-            given.into_iter().try_for_each(|buffer| gpu.free(buffer))?;
-        }
-        if let Some(plan) = &without {
-            plan.fastest(&mut contest, PEER)?;
-        }
-        if let Some(plan) = &with_fusion {
-            plan.fastest(&mut contest, with(PEER, name))?;
-        }
-        let GemmProblem { m, n, k } = problem;
-        writeln!(out(), "\n{m} x {n} x {k} {}", self.format.name())?;
-        let table = |state, figures: &[Figure]| report::fused_table(state, figures, name, PEER);
-        let figures = contest.run(gpu, &self.protocol, &View { table: &table, ..View::default() })?;
-        drop(contest);
-        for plan in [with_fusion, without].into_iter().flatten() {
-            plan.free(gpu)?;
-        }
-        memory.free(gpu)?;
-        Ok(figures)
+    let memory = tune::Inputs::new(gpu, &Request::packed(types, [Major::K; 2], problem))?;
+    let sets = memory.sets();
+    let product = Matmul::new(types.stored(fusion.output(types.a)), problem);
+    let of_peer = fused::Peer::new(gpu, fusion, types, problem, sets.len())?;
+    let with_fusion = match of_peer {
+        Some(fused) => Planned::new(gpu, peer, &product, Some(fused), sets.to_vec())?,
+        None => None,
+    };
+    let without = Planned::new(gpu, peer, &product, None, sets.to_vec())?;
+    let mut contest = Contest::of(problem);
+    for kernel in kernels.iter().take(if all { usize::MAX } else { TIMED }) {
+        contest.kernel(gpu, kernel.kind(), &catalogue::find(&kernel.plain_name())?, &plain(sets))?;
+        let mut inputs = Inputs::aligned(gpu, 0);
+        let calls = sets.iter().map(|set| kernel.call(&mut inputs, set)).collect::<Result<Vec<_>, _>>();
+        let given = inputs.buffers();
+        contest.kernel(gpu, with(kernel.kind(), name), &kernel.gemm, &calls?)?;
+        given.into_iter().try_for_each(|buffer| gpu.free(buffer))?;
     }
+    if let Some(plan) = &without {
+        plan.fastest(&mut contest, PEER)?;
+    }
+    if let Some(plan) = &with_fusion {
+        plan.fastest(&mut contest, with(PEER, name))?;
+    }
+    let GemmProblem { m, n, k } = problem;
+    writeln!(out(), "\n{m} x {n} x {k} {}", format.name())?;
+    let table = |state, figures: &[Figure]| report::fused_table(state, figures, name, PEER);
+    let figures = contest.run(gpu, protocol, &View { table: &table, ..View::default() })?;
+    drop(contest);
+    for plan in [with_fusion, without].into_iter().flatten() {
+        plan.free(gpu)?;
+    }
+    memory.free(gpu)?;
+    Ok(figures)
 }

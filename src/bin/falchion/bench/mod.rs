@@ -326,9 +326,10 @@ impl BenchArgs {
         writeln!(out(), "{}", gpu.describe())?;
         let peer = contest::cublaslt(&gpu)?;
         let mut record = self.record(&gpu, peer.as_ref(), types)?;
-        let mut bench = epilogue::Bench::new(&mut gpu, peer, protocol, (fusion, all), types)?;
+        writeln!(out(), "epilogue  D = {}", fusion.text())?;
         for &shape in shapes {
-            record.figures.extend(bench.shape(shape)?);
+            let with = (fusion, types, all);
+            record.figures.extend(epilogue::measure(&mut gpu, peer.as_ref(), &protocol, with, shape)?);
         }
         self.write(&record)
     }

@@ -162,16 +162,7 @@ fn cell(value: Option<f64>, width: usize, digits: usize) -> String {
 
 /// Prints the figures of one state without a comparison: TFLOP/s and microseconds.
 pub(super) fn plain_table(state: State, figures: &[Figure]) -> io::Result<()> {
-    writeln!(
-        out(),
-        "{:10} {:30} {:>10} {:>8} {:>8} {:>8}",
-        state.name(),
-        "",
-        "us",
-        "least",
-        "TFLOP/s",
-        "most"
-    )?;
+    writeln!(out(), "{:10} {:30}         us    least  TFLOP/s     most", state.name(), "")?;
     for Figure { candidate, tflops: [least, median, most], microseconds, .. } in figures {
         writeln!(out(), "{:10} {candidate:30} {microseconds:10.1} {least:8.1} {median:8.1} {most:8.1}", "")?;
     }
@@ -183,22 +174,8 @@ pub(super) fn table(state: State, figures: &[Figure]) -> io::Result<()> {
     let of = |name: &str| median(figures, name);
     let any = |names: [&str; 2]| names.into_iter().find_map(of);
     let (ceiling, first, fastest) = (of(CEILING), any(FIRSTS), any(FASTESTS));
-    writeln!(
-        out(),
-        "{:10} {:22} {:>10} {:>8}  {:11} {:>9} {:>11} {:>13} {:>7} {:>5} {:>10} {:>9}",
-        state.name(),
-        "",
-        "us",
-        "TFLOP/s",
-        "spread",
-        "% ceiling",
-        "x Lt first",
-        "x Lt fastest",
-        "SM MHz",
-        "W",
-        "TFLOP/s/W",
-        "mJ"
-    )?;
+    let columns = "         us  TFLOP/s  spread      % ceiling  x Lt first  x Lt fastest  SM MHz     W  TFLOP/s/W        mJ";
+    writeln!(out(), "{:10} {:22}{columns}", state.name(), "")?;
     for figure in figures {
         let [least, median, most] = figure.tflops;
         let over = |other: Option<f64>| other.map(|other| median / other);
@@ -237,17 +214,7 @@ fn over_plain_and_peer(figures: &[Figure], candidate: &str, fusion: &str, peer: 
 /// compared with the same candidate without the fusion, and with cuBLASLt's own fusion. The last line
 /// compares our fastest kernels with and without it.
 pub(super) fn fused_table(state: State, figures: &[Figure], fusion: &str, peer: &str) -> io::Result<()> {
-    writeln!(
-        out(),
-        "{:10} {:26} {:>10} {:>8}  {:11} {:>8} {:>10}",
-        state.name(),
-        "",
-        "us",
-        "TFLOP/s",
-        "spread",
-        "x plain",
-        "x Lt fused"
-    )?;
+    writeln!(out(), "{:10} {:26}         us  TFLOP/s  spread       x plain x Lt fused", state.name(), "")?;
     let line = |name: &str, figure: &Figure, [plain, fused]: [Option<f64>; 2]| {
         let [least, median, most] = figure.tflops;
         writeln!(
@@ -358,15 +325,7 @@ pub(super) fn print_price(figures: &[Figure], picks: &[Pick], state: State) -> i
         let times = pick.and_then(|pick| time(pick.reproducible.as_deref()?).zip(time(&pick.name)));
         let Some((same, first)) = times else { continue };
         if logs.is_empty() {
-            writeln!(
-                out(),
-                "\n{:10} {:>22} {:>10} {:>15} {:>6}",
-                state.name(),
-                "",
-                "us",
-                "reproducible us",
-                "x time"
-            )?;
+            writeln!(out(), "\n{:10} {:>22}         us reproducible us x time", state.name(), "")?;
         }
         let GemmProblem { m, n, k } = group[0].shape();
         let shape = format!("{m} x {n} x {k}");

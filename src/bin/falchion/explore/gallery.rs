@@ -2,26 +2,28 @@
 
 use cute_rs::atom::{Major, SwizzleMode, smem, stmatrix, wgmma};
 use cute_rs::{Layout, LayoutError, ThreadValue, TiledCopy};
-use serde::Serialize;
+use serde_json::{Value, json};
 
-/// A layout of the gallery.
-#[derive(Debug, Serialize)]
-pub(super) struct Card {
-    title: String,
-    /// What the picture shows.
-    sentence: String,
-    /// In CuTe's notation.
-    layout: String,
-    /// `offsets`, `owners` or `banks`.
-    view: &'static str,
-    /// Rows and columns of the tile whose elements threads own.
+/// A layout of the gallery: a title, what the picture shows, and the layout in CuTe's notation. The view is `offsets`,
+/// `owners` of a tile whose elements threads own, or `banks` for elements of some bits.
+fn card(
+    (group, view): (&str, &str),
+    [title, layout, sentence]: [&str; 3],
     tile: Option<[i64; 2]>,
-    /// Bits per element, for the view of banks.
     bits: Option<u32>,
-    group: &'static str,
+) -> Value {
+    json!({
+        "title": title,
+        "sentence": sentence,
+        "layout": layout,
+        "view": view,
+        "tile": tile,
+        "bits": bits,
+        "group": group,
+    })
 }
 
-pub(super) fn cards() -> Result<Vec<Card>, LayoutError> {
+pub(super) fn cards() -> Result<Vec<Value>, LayoutError> {
     let mut cards = plain();
     for (major, name) in [(Major::K, "K-major"), (Major::Mn, "MN-major")] {
         for mode in SwizzleMode::ALL {
@@ -32,16 +34,8 @@ pub(super) fn cards() -> Result<Vec<Card>, LayoutError> {
     Ok(cards)
 }
 
-fn plain() -> Vec<Card> {
-    let card = |title: &str, layout: &str, sentence: &str| Card {
-        title: title.into(),
-        sentence: sentence.into(),
-        layout: layout.into(),
-        view: "offsets",
-        tile: None,
-        bits: None,
-        group: "Layouts",
-    };
+fn plain() -> Vec<Value> {
+    let card = |title, layout, sentence| card(("Layouts", "offsets"), [title, layout, sentence], None, None);
     vec![
         card(
             "Column-major",
@@ -71,7 +65,7 @@ fn plain() -> Vec<Card> {
     ]
 }
 
-fn swizzled(major: Major, name: &str, mode: SwizzleMode) -> Result<Card, LayoutError> {
+fn swizzled(major: Major, name: &str, mode: SwizzleMode) -> Result<Value, LayoutError> {
     let width = mode.elements(16);
     let (mn, k) = if major == Major::K { (8, width) } else { (width, 8) };
     let tile = smem::tile(major, mode, 16, mn, k)?;
@@ -90,26 +84,14 @@ fn swizzled(major: Major, name: &str, mode: SwizzleMode) -> Result<Card, LayoutE
         SwizzleMode::None => format!("No swizzle, {name}"),
         SwizzleMode::B32 | SwizzleMode::B64 | SwizzleMode::B128 => format!("{bytes} B swizzle, {name}"),
     };
-    Ok(Card {
-        title,
-        sentence,
-        layout: tile.to_string(),
-        view: "banks",
-        tile: None,
-        bits: Some(16),
-        group: "Operands in shared memory (bf16)",
-    })
+    let group = ("Operands in shared memory (bf16)", "banks");
+    Ok(card(group, [&title, &tile.to_string(), &sentence], None, Some(16)))
 }
 
-fn owned() -> Result<Vec<Card>, LayoutError> {
-    let card = |title: &str, fragment: ThreadValue, sentence: &str| Card {
-        title: title.into(),
-        sentence: sentence.into(),
-        layout: fragment.layout().to_string(),
-        view: "owners",
-        tile: Some(fragment.tile().into()),
-        bits: None,
-        group: "Registers: which thread has which element",
+fn owned() -> Result<Vec<Value>, LayoutError> {
+    let group = ("Registers: which thread has which element", "owners");
+    let card = |title, fragment: ThreadValue, sentence| {
+        card(group, [title, &fragment.layout().to_string(), sentence], Some(fragment.tile().into()), None)
     };
     let of_copy = |layout: Layout, tile: [i64; 2]| ThreadValue::new(layout, tile[0], tile[1]);
     let (load, store) = (stmatrix::ldmatrix(4, false)?, stmatrix::stmatrix(4, false)?);

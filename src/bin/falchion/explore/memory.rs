@@ -1,10 +1,10 @@
 //! The shared-memory section: the parts of the plan, the tiles with their swizzles, the mbarriers.
 
-use collective::{OperandTile, Plan, Producer, QueuePlan, Roles};
+use collective::{Format, OperandTile, Plan, Producer, QueuePlan, Roles};
 use cute_rs::atom::{Major, SwizzleMode};
 use cute_rs::{ComposedLayout, LayoutError};
 use kernel::AnyGemm;
-use serde::Serialize;
+use serde_json::{Value, json};
 
 /// Sizes of an mbarrier and of a word in bytes.
 const BARRIER_BYTES: u32 = 8;
@@ -14,95 +14,85 @@ const WORD_BYTES: u32 = 4;
 const CHUNK_BYTES: u32 = 16;
 
 /// Shared memory of a CTA.
-#[derive(Debug, Serialize)]
-pub(super) struct Memory {
-    bytes: u32,
-    /// Bytes that a CTA can have.
-    limit: u32,
-    stages: u32,
-    stage_bytes: u32,
-    /// Bytes that a full barrier expects per phase.
-    transaction_bytes: u32,
-    /// In the order of their offsets.
-    parts: Vec<Part>,
-    tiles: Vec<Tile>,
-    barriers: Vec<Barrier>,
+pub(super) fn of(entry: &AnyGemm) -> Result<Value, LayoutError> {
+    let plan = entry.plan();
+    let mut tiles = Vec::new();
+    for (i, (name, mn)) in [("A", "M"), ("B", "N")].into_iter().enumerate() {
+        let tile = operand(&plan.operands[i], (name, plan.ring.offset(i)), mn)?;
+        // Weights in few bits are packed in shared memory: the operand's layout describes the fragments
+        // that they become.
+        if tile.bytes() <= plan.ring.tile_bytes(i) {
+            tiles.push(tile);
+        }
+    }
+    tiles.extend(staged(&plan));
+    Ok(json!({
+        "bytes": plan.shared_bytes,
+        // Bytes that a CTA can have.
+        "limit": Plan::TARGET.limits().shared_bytes,
+        "stages": plan.ring.stages,
+        "stage_bytes": plan.ring.stage_bytes,
+        // Bytes that a full barrier expects per phase.
+        "transaction_bytes": plan.ring.transaction_bytes(),
+        "parts": parts(&plan, &tiles),
+        "tiles": tiles.iter().map(Tile::json).collect::<Vec<_>>(),
+        "barriers": barriers(&plan),
+    }))
 }
 
-/// A contiguous range of shared memory with one purpose.
-#[derive(Debug, Serialize)]
-struct Part {
-    name: String,
-    /// The class that determines its colour.
-    kind: &'static str,
-    offset: u32,
-    bytes: u32,
-    stage: Option<u32>,
-    /// Index of the tile that is stored there.
-    tile: Option<usize>,
-}
-
-/// A tile and its layout in shared memory.
-#[derive(Debug, Serialize)]
+/// A tile in shared memory.
 struct Tile {
-    name: String,
-    /// Names of its two directions: the contiguous one, then the other.
+    name: &'static str,
+    /// Names of its two directions: the contiguous one, then the other; and their extents.
     directions: [&'static str; 2],
-    format: String,
-    bits: u32,
-    /// Extents of the contiguous direction and of the other.
     extents: [u32; 2],
+    format: Format,
+    bits: u32,
     /// Offset in its stage in bytes.
     offset: u32,
-    bytes: u32,
-    /// Bytes of a swizzled row.
-    swizzle_bytes: u32,
-    /// The layout in CuTe's notation, in elements: `(mn, k)` to an offset.
-    layout: String,
-    /// Whether the first mode of the layout is the contiguous one.
-    first_contiguous: bool,
-    /// Offsets of the 16-byte chunks in bytes: by line of the non-contiguous direction, then by chunk.
-    chunks: Vec<Vec<u32>>,
+    major: Major,
+    swizzle: SwizzleMode,
+    layout: ComposedLayout,
 }
 
-/// An mbarrier.
-#[derive(Debug, Serialize)]
-struct Barrier {
-    name: String,
-    kind: &'static str,
-    offset: u32,
-    /// When a phase completes.
-    meaning: &'static str,
-}
+impl Tile {
+    fn bytes(&self) -> u32 {
+        self.extents[0] * self.extents[1] * self.bits / 8
+    }
 
-impl Memory {
-    pub(super) fn of(entry: &AnyGemm) -> Result<Self, LayoutError> {
-        let plan = entry.plan();
-        let mut tiles = Vec::new();
-        for (i, (name, mn)) in [("A", "M"), ("B", "N")].into_iter().enumerate() {
-            let offset = plan.ring.offset(i);
-            let tile = Tile { offset, ..operand(&plan.operands[i], name, mn)? };
-            // Weights in few bits are packed in shared memory: the operand's layout describes the fragments
-            // that they become.
-            if tile.bytes <= plan.ring.tile_bytes(i) {
-                tiles.push(tile);
-            }
-        }
-        tiles.extend(staged(&plan));
-        Ok(Self {
-            bytes: plan.shared_bytes,
-            limit: Plan::TARGET.limits().shared_bytes,
-            stages: plan.ring.stages,
-            stage_bytes: plan.ring.stage_bytes,
-            transaction_bytes: plan.ring.transaction_bytes(),
-            parts: parts(&plan, &tiles),
-            tiles,
-            barriers: barriers(&plan),
+    fn json(&self) -> Value {
+        let Self { bits, major, extents: [contiguous, other], ref layout, .. } = *self;
+        let elements = CHUNK_BYTES * 8 / bits;
+        let place = |line: u32, chunk: u32| {
+            let (first, second) = (i64::from(chunk * elements), i64::from(line));
+            let coords = if major == Major::K { [second, first] } else { [first, second] };
+            u32::try_from(layout.at_modes(&coords) * i64::from(bits) / 8).unwrap_or(u32::MAX)
+        };
+        let line = |line| (0..contiguous / elements).map(|chunk| place(line, chunk)).collect();
+        let chunks: Vec<Vec<u32>> = (0..other).map(line).collect();
+        json!({
+            "name": self.name,
+            "directions": self.directions,
+            "format": self.format.name(),
+            "bits": bits,
+            "extents": self.extents,
+            "offset": self.offset,
+            "bytes": self.bytes(),
+            // Bytes of a swizzled row.
+            "swizzle_bytes": self.swizzle.bytes(),
+            // The layout in CuTe's notation, in elements: `(mn, k)` to an offset.
+            "layout": layout.to_string(),
+            // Whether the first mode of the layout is the contiguous one.
+            "first_contiguous": major == Major::Mn,
+            // Offsets of the 16-byte chunks in bytes: by line of the non-contiguous direction, then by chunk.
+            "chunks": chunks,
         })
     }
 }
 
-fn parts(plan: &Plan, tiles: &[Tile]) -> Vec<Part> {
+/// The contiguous ranges of shared memory with one purpose each, in the order of their offsets: a name, the class that
+/// determines its colour, the stage, and the index of the tile that is stored there.
+fn parts(plan: &Plan, tiles: &[Tile]) -> Vec<Value> {
     let ring = plan.ring;
     let mut parts = Vec::new();
     let scaled = plan.mainloop.is_scaled();
@@ -119,12 +109,13 @@ fn parts(plan: &Plan, tiles: &[Tile]) -> Vec<Part> {
             let (name, kind) = named(i);
             let offset = ring.start + stage * ring.stage_bytes + ring.offset(i);
             let (bytes, tile) = (ring.tile_bytes(i), tile_of(&name));
-            parts.push(Part { name, kind, offset, bytes, stage: Some(stage), tile });
+            parts.push((offset, json!({ "name": name, "kind": kind, "offset": offset, "bytes": bytes, "stage": stage, "tile": tile })));
         }
     }
-    let mut part = |name: &str, kind, offset, bytes, tile| {
+    let mut part = |name: &str, kind: &str, offset: u32, bytes: u32, tile: Option<usize>| {
         if bytes > 0 {
-            parts.push(Part { name: name.to_owned(), kind, offset, bytes, stage: None, tile });
+            let stage = Value::Null;
+            parts.push((offset, json!({ "name": name, "kind": kind, "offset": offset, "bytes": bytes, "stage": stage, "tile": tile })));
         }
     };
     part("mainloop's own", "own", plan.own_offset, plan.mainloop.own_bytes, None);
@@ -148,76 +139,42 @@ fn parts(plan: &Plan, tiles: &[Tile]) -> Vec<Part> {
     part("words", "words", plan.words_offset, plan.mainloop.consumers * WORD_BYTES, None);
     part("queue of tile numbers", "words", plan.queue.words, plan.queue.slots * QueuePlan::CHUNK_BYTES, None);
     part("table of groups", "words", plan.table_offset, plan.form.table_bytes(), None);
-    parts.sort_by_key(|part| part.offset);
-    parts
+    parts.sort_by_key(|(offset, _)| *offset);
+    parts.into_iter().map(|(_, part)| part).collect()
 }
 
-fn operand(tile: &OperandTile, name: &str, mn: &'static str) -> Result<Tile, LayoutError> {
-    let (directions, [rows, k]) =
-        (if tile.major() == Major::K { ["K", mn] } else { [mn, "K"] }, tile.extents());
-    let extents = if tile.major() == Major::K { [k, rows] } else { [rows, k] };
-    let (major, swizzle, bits) = (tile.major(), tile.swizzle(), tile.bits());
-    Ok(Tile {
-        name: name.to_owned(),
-        directions,
-        format: tile.format().name().to_owned(),
-        ..lying(&tile.layout(), (major, swizzle, bits), extents)
-    })
+fn operand(
+    tile: &OperandTile,
+    (name, offset): (&'static str, u32),
+    mn: &'static str,
+) -> Result<Tile, LayoutError> {
+    let ([rows, k], major) = (tile.extents(), tile.major());
+    let (directions, extents) =
+        if major == Major::K { (["K", mn], [k, rows]) } else { ([mn, "K"], [rows, k]) };
+    let (format, bits, swizzle) = (tile.format(), tile.bits(), tile.swizzle());
+    Ok(Tile { name, directions, extents, format, bits, offset, major, swizzle, layout: tile.layout() })
 }
 
 /// A staging buffer for D of the epilogue, if it has one.
 fn staged(plan: &Plan) -> Option<Tile> {
-    let (swizzle, bits, rows) = (plan.staging.swizzle, plan.epilogue.staged_bits, plan.block_rows());
-    let columns = plan.staging.columns;
+    let (rows, columns) = (plan.block_rows(), plan.staging.columns);
     let (major, directions, extents) = match plan.swapped() {
         false => (Major::K, ["N", "M"], [columns, rows]),
         true => (Major::Mn, ["M", "N"], [rows, columns]),
     };
-    let layout = plan.staged_layout()?;
-    Some(Tile {
-        name: "D".to_owned(),
-        directions,
-        format: plan.epilogue.output.name().to_owned(),
-        offset: 0,
-        ..lying(&layout, (major, swizzle, bits), extents)
-    })
+    let (format, bits) = (plan.epilogue.output, plan.epilogue.staged_bits);
+    let (swizzle, layout) = (plan.staging.swizzle, plan.staged_layout()?);
+    Some(Tile { name: "D", directions, extents, format, bits, offset: 0, major, swizzle, layout })
 }
 
-fn lying(
-    layout: &ComposedLayout,
-    (major, swizzle, bits): (Major, SwizzleMode, u32),
-    extents: [u32; 2],
-) -> Tile {
-    let [contiguous, other] = extents;
-    let elements = CHUNK_BYTES * 8 / bits;
-    let place = |line: u32, chunk: u32| {
-        let (first, second) = (i64::from(chunk * elements), i64::from(line));
-        let coords = if major == Major::K { [second, first] } else { [first, second] };
-        u32::try_from(layout.at_modes(&coords) * i64::from(bits) / 8).unwrap_or(u32::MAX)
-    };
-    let chunks = (0..other).map(|line| (0..contiguous / elements).map(|chunk| place(line, chunk)).collect());
-    Tile {
-        name: String::new(),
-        directions: ["", ""],
-        format: String::new(),
-        bits,
-        extents,
-        offset: 0,
-        bytes: contiguous * other * bits / 8,
-        swizzle_bytes: swizzle.bytes(),
-        layout: layout.to_string(),
-        first_contiguous: major == Major::Mn,
-        chunks: chunks.collect(),
-    }
-}
-
-fn barriers(plan: &Plan) -> Vec<Barrier> {
+/// The mbarriers: a name, a kind, an offset, and when a phase completes.
+fn barriers(plan: &Plan) -> Vec<Value> {
     let ring = plan.ring;
     let mut all = Vec::new();
-    let mut row = |count: u32, first: u32, name: &str, kind, meaning| {
+    let mut row = |count: u32, first: u32, name: &str, kind: &str, meaning: &str| {
         for i in 0..count {
-            let name = format!("{name} {i}");
-            all.push(Barrier { name, kind, offset: first + i * BARRIER_BYTES, meaning });
+            let (name, offset) = (format!("{name} {i}"), first + i * BARRIER_BYTES);
+            all.push(json!({ "name": name, "kind": kind, "offset": offset, "meaning": meaning }));
         }
     };
     let filled = match plan.mainloop.producer {

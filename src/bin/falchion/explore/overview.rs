@@ -2,68 +2,38 @@
 
 use collective::{Format, Producer, Roles};
 use kernel::AnyGemm;
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::catalogue;
 
 /// The numbers of a kernel.
-#[derive(Debug, Serialize)]
-pub(super) struct Overview {
-    name: String,
-    entry: String,
-    spec: Option<String>,
-    rust_type: String,
-    schedule: String,
-    /// Formats of A, B and D.
-    formats: [&'static str; 3],
-    /// The format of the accumulators.
-    sums: &'static str,
-    tile: [u32; 3],
-    cluster: [u32; 2],
-    stages: u32,
-    threads: u32,
-    shared_bytes: u32,
-    /// Whether the kernel computes the transpose of D (swap-AB).
-    swapped: bool,
-    form: &'static str,
-    /// Name, value and note, as `falchion plan` prints them.
-    traits: Vec<[String; 3]>,
-    warpgroups: Vec<Warpgroup>,
+pub(super) fn of(entry: &AnyGemm) -> Value {
+    let plan = entry.plan();
+    json!({
+        "name": entry.name(),
+        "entry": entry.entry_name(),
+        "spec": entry.spec().map(|spec| spec.to_string()),
+        "rust_type": format!("Gemm<{}>", entry.rust_type()),
+        "schedule": entry.schedule(),
+        // Formats of A, B and D, and of the accumulators.
+        "formats": entry.formats().map(Format::name),
+        "sums": plan.mainloop.atom.sums().suffix(),
+        "tile": plan.mainloop.tile,
+        "cluster": plan.mainloop.cluster,
+        "stages": plan.ring.stages,
+        "threads": plan.threads,
+        "shared_bytes": plan.shared_bytes,
+        // Whether the kernel computes the transpose of D (swap-AB).
+        "swapped": plan.swapped(),
+        "form": entry.form().words(),
+        // Name, value and note, as `falchion plan` prints them.
+        "traits": catalogue::traits(entry),
+        "warpgroups": warpgroups(entry),
+    })
 }
 
-/// A warpgroup of 128 threads, and what it does.
-#[derive(Debug, Serialize)]
-struct Warpgroup {
-    role: String,
-    registers: u32,
-    does: String,
-}
-
-impl Overview {
-    pub(super) fn of(entry: &AnyGemm) -> Self {
-        let plan = entry.plan();
-        Self {
-            name: entry.name().to_owned(),
-            entry: entry.entry_name(),
-            spec: entry.spec().map(|spec| spec.to_string()),
-            rust_type: format!("Gemm<{}>", entry.rust_type()),
-            schedule: entry.schedule(),
-            formats: entry.formats().map(Format::name),
-            sums: plan.mainloop.atom.sums().suffix(),
-            tile: plan.mainloop.tile,
-            cluster: plan.mainloop.cluster,
-            stages: plan.ring.stages,
-            threads: plan.threads,
-            shared_bytes: plan.shared_bytes,
-            swapped: plan.swapped(),
-            form: entry.form().words(),
-            traits: catalogue::traits(entry),
-            warpgroups: warpgroups(entry),
-        }
-    }
-}
-
-fn warpgroups(entry: &AnyGemm) -> Vec<Warpgroup> {
+/// The warpgroups of 128 threads, and what each does.
+fn warpgroups(entry: &AnyGemm) -> Vec<Value> {
     let plan = entry.plan();
     let (spec, registers) = (plan.mainloop, plan.registers);
     let rows = spec.tile[0] / spec.sharing();
@@ -73,8 +43,7 @@ fn warpgroups(entry: &AnyGemm) -> Vec<Warpgroup> {
         Producer::Warpgroup => "every thread copies a part of each stage",
     };
     if spec.roles != Roles::Unspecialised {
-        let (role, registers) = ("producer".to_owned(), registers.producer);
-        all.push(Warpgroup { role, registers, does: loads.to_owned() });
+        all.push(json!({ "role": "producer", "registers": registers.producer, "does": loads }));
     }
     for consumer in 0..spec.consumers {
         let (first, last) = (consumer * rows, (consumer + 1) * rows - 1);
@@ -90,7 +59,7 @@ fn warpgroups(entry: &AnyGemm) -> Vec<Warpgroup> {
             }
         };
         let role = format!("{role} {consumer}");
-        all.push(Warpgroup { role, registers: registers.consumer, does });
+        all.push(json!({ "role": role, "registers": registers.consumer, "does": does }));
     }
     all
 }

@@ -1,9 +1,6 @@
 //! Writes the page: a template, a style sheet, scripts, and the data as JSON.
 
-use serde::Serialize;
-
-use super::Subject;
-use crate::Failure;
+use serde_json::{Value, json};
 
 const TEMPLATE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
@@ -22,24 +19,15 @@ const SCRIPTS: [&str; 10] = [
     include_str!("page/tour.js"),
 ];
 
-#[derive(Serialize)]
-struct Data<'a> {
-    title: &'a str,
-    version: &'static str,
-    #[serde(flatten)]
-    subject: &'a Subject,
-}
-
-/// The page of a subject.
-pub(super) fn document(title: &str, subject: &Subject) -> Result<String, Failure> {
-    let data = Data { title, version: env!("CARGO_PKG_VERSION"), subject };
-    let json = serde_json::to_string(&data).map_err(Failure::environment)?;
+/// The page of a subject: a kernel, a gallery or a tour.
+pub(super) fn document(title: &str, (kind, subject): (&str, Value)) -> String {
+    let json = json!({ "title": title, "version": env!("CARGO_PKG_VERSION"), kind: subject }).to_string();
     // The data is inserted last, so that nothing is replaced inside it.
-    Ok(TEMPLATE
+    TEMPLATE
         .replace("@TITLE@", &escaped(title))
         .replace("@STYLE@", STYLE)
         .replace("@SCRIPT@", &SCRIPTS.join("\n"))
-        .replace("@DATA@", &for_script(&json)))
+        .replace("@DATA@", &for_script(&json))
 }
 
 /// Escapes JSON so that an HTML parser finds neither the end of a script nor a comment in it.

@@ -6,53 +6,12 @@ use std::collections::HashMap;
 use collective::{MainloopSpec, RingPlan};
 use emulator::{Activity, Event, Trace, Track, Wait};
 use kernel::{AnyGemm, GemmProblem};
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::{Failure, trace};
 
 /// Largest number of events on a page.
 const MOST_EVENTS: usize = 12_000;
-
-/// A recorded run.
-#[derive(Debug, Serialize)]
-pub(super) struct Run {
-    problem: [u32; 3],
-    kernel: String,
-    steps: u64,
-    /// Number of all events; and the step at which the page ends, if it does not hold all events.
-    events_in_all: usize,
-    cut: Option<u64>,
-    /// The fault that ended the run.
-    trap: Option<String>,
-    ctas: Vec<[u32; 3]>,
-    lanes: Vec<Lane>,
-    /// Texts that events refer to by number.
-    words: Vec<String>,
-    /// Lane, label, start, end, stage, scopes, statement, note, offset of the mbarrier. Label, scopes,
-    /// statement and note are numbers of texts. -1 means none.
-    events: Vec<[i64; 9]>,
-    /// CTA, offset, and the step in which each phase completed.
-    phases: Vec<(usize, u32, Vec<u64>)>,
-    /// Statements whose lanes load from or store to shared memory.
-    banks: Vec<Access>,
-}
-
-/// A row of the timeline.
-#[derive(Debug, Serialize)]
-struct Lane {
-    cta: usize,
-    name: String,
-    kind: &'static str,
-}
-
-#[derive(Debug, Serialize)]
-struct Access {
-    instruction: &'static str,
-    place: String,
-    executed: u64,
-    wavefronts: u64,
-    ideal: u64,
-}
 
 /// A table of texts without duplicates.
 #[derive(Default)]
@@ -85,25 +44,23 @@ pub(super) fn small(entry: &AnyGemm, problem: GemmProblem) -> GemmProblem {
     turned(GemmProblem { m: seen.m.min(most.m), n: seen.n.min(most.n), k: seen.k.min(most.k) })
 }
 
-impl Run {
-    /// Runs the kernel on random matrices and records it.
-    pub(super) fn of(entry: &AnyGemm, problem: GemmProblem) -> Result<Self, Failure> {
-        let beta = if entry.plan().epilogue.sourced { 1.0 } else { 0.0 };
-        let run = trace::Run { problem, beta, ..trace::Run::default() };
-        let (trace, outcome) = run.traced(entry).map_err(|failure| of_run(problem, failure))?;
-        let trap = match outcome {
-            Ok(()) => None,
-            Err(Failure::Environment(message)) => Some(message),
-            Err(other) => return Err(other),
-        };
-        let GemmProblem { m, n, k } = problem;
-        Ok(Self {
-            problem: [m, n, k],
-            kernel: entry.name().to_owned(),
-            trap,
-            ..recorded(&trace, entry.plan().ring, MOST_EVENTS)
-        })
-    }
+/// Runs the kernel on random matrices and records it.
+pub(super) fn of(entry: &AnyGemm, problem: GemmProblem) -> Result<Value, Failure> {
+    let beta = if entry.plan().epilogue.sourced { 1.0 } else { 0.0 };
+    let run = trace::Run { problem, beta, ..trace::Run::default() };
+    let (trace, outcome) = run.traced(entry).map_err(|failure| of_run(problem, failure))?;
+    let trap = match outcome {
+        Ok(()) => None,
+        Err(Failure::Environment(message)) => Some(message),
+        Err(other) => return Err(other),
+    };
+    let GemmProblem { m, n, k } = problem;
+    let mut run = recorded(&trace, entry.plan().ring, MOST_EVENTS);
+    run["problem"] = json!([m, n, k]);
+    run["kernel"] = json!(entry.name());
+    // The fault that ended the run.
+    run["trap"] = json!(trap);
+    Ok(run)
 }
 
 /// Rewrites an error of `falchion trace` for the argument `--run`.
@@ -115,7 +72,7 @@ fn of_run(GemmProblem { m, n, k }: GemmProblem, failure: Failure) -> Failure {
 }
 
 /// The part of a trace that a page holds: its first events.
-fn recorded(trace: &Trace, ring: RingPlan, most: usize) -> Run {
+fn recorded(trace: &Trace, ring: RingPlan, most: usize) -> Value {
     let mut starts: Vec<u64> = trace.events.iter().map(|event| event.start).collect();
     starts.sort_unstable();
     let cut = starts.get(most).copied();
@@ -127,7 +84,8 @@ fn recorded(trace: &Trace, ring: RingPlan, most: usize) -> Run {
         for event in lane.events.iter().filter(|event| cut.is_none_or(|cut| event.start < cut)) {
             events.push(shown(event, lanes.len() as i64, ring, &mut words));
         }
-        lanes.push(Lane { cta, name: lane.name, kind });
+        // A row of the timeline.
+        lanes.push(json!({ "cta": cta, "name": lane.name, "kind": kind }));
     }
     let mut phases: Vec<(usize, u32, Vec<u64>)> = Vec::new();
     for of_one in trace.phases.chunk_by(|a, b| (a.cta, a.offset) == (b.cta, b.offset)) {
@@ -135,27 +93,32 @@ fn recorded(trace: &Trace, ring: RingPlan, most: usize) -> Run {
         let steps = of_one.iter().map(|phase| phase.step).collect();
         phases.push((place(&mut ctas, first.cta), first.offset, steps));
     }
-    let banks = trace::by_statement(&trace.shared).into_iter().map(|(access, _)| Access {
-        instruction: access.instruction,
-        place: access.scopes.join(" / "),
-        executed: access.executed,
-        wavefronts: access.wavefronts,
-        ideal: access.ideal,
+    let banks = trace::by_statement(&trace.shared).into_iter().map(|(access, _)| {
+        json!({
+            "instruction": access.instruction,
+            "place": access.scopes.join(" / "),
+            "executed": access.executed,
+            "wavefronts": access.wavefronts,
+            "ideal": access.ideal,
+        })
     });
-    Run {
-        problem: [0; 3],
-        kernel: String::new(),
-        steps: trace.steps(),
-        events_in_all: trace.events.len(),
-        cut,
-        trap: None,
-        ctas,
-        lanes,
-        words: words.words,
-        events,
-        phases,
-        banks: banks.collect(),
-    }
+    json!({
+        "steps": trace.steps(),
+        // Number of all events; and the step at which the page ends, if it does not hold all events.
+        "events_in_all": trace.events.len(),
+        "cut": cut,
+        "ctas": ctas,
+        "lanes": lanes,
+        // Texts that events refer to by number.
+        "words": words.words,
+        // Lane, label, start, end, stage, scopes, statement, note, offset of the mbarrier. Label, scopes, statement and
+        // note are numbers of texts. -1 means none.
+        "events": events,
+        // CTA, offset, and the step in which each phase completed.
+        "phases": phases,
+        // Statements whose lanes load from or store to shared memory.
+        "banks": banks.collect::<Vec<_>>(),
+    })
 }
 
 fn place(ctas: &mut Vec<[u32; 3]>, cta: [u32; 3]) -> usize {
@@ -210,7 +173,7 @@ fn shown(event: &Event, lane: i64, ring: RingPlan, words: &mut Words) -> [i64; 9
 mod tests {
     use kernel::GemmProblem;
 
-    use super::{recorded, stage};
+    use super::{Value, recorded, stage};
 
     #[test]
     fn long_runs_are_cut_where_the_page_says() {
@@ -219,13 +182,14 @@ mod tests {
         let (trace, outcome) = run.traced(&entry).expect("a legal problem");
         assert!(outcome.is_ok());
         let ring = entry.plan().ring;
+        let events = |run: &Value| run["events"].as_array().expect("a list").clone();
         let whole = recorded(&trace, ring, 1 << 20);
-        assert_eq!((whole.cut, whole.events.len()), (None, trace.events.len()));
+        assert_eq!((whole["cut"].as_u64(), events(&whole).len()), (None, trace.events.len()));
         let part = recorded(&trace, ring, 40);
-        let cut = part.cut.expect("there are more events");
-        assert!(part.events.len() <= 40 && part.events.iter().all(|event| (event[2] as u64) < cut));
+        let (cut, shown) = (part["cut"].as_u64().expect("there are more events"), events(&part));
+        assert!(shown.len() <= 40 && shown.iter().all(|event| event[2].as_u64().is_some_and(|at| at < cut)));
         let before = trace.events.iter().filter(|event| event.start < cut).count();
-        assert_eq!((part.events.len(), part.events_in_all), (before, trace.events.len()));
+        assert_eq!((shown.len(), part["events_in_all"].as_u64()), (before, Some(trace.events.len() as u64)));
     }
 
     #[test]

@@ -1,110 +1,14 @@
 //! The tour: a page with a stop per idea, drawn from kernels, orders and runs of the library.
 
-use collective::{Form, Format};
+use collective::Format;
 use cute_rs::atom::Major;
 use kernel::{Card, GemmProblem, Machine, Request, search};
-use serde::Serialize;
+use serde_json::{Map, Value, json};
 
 use super::{cluster, memory, multiply, order, overview, run};
 use crate::call::Launched;
 use crate::schedule::Schedule;
 use crate::{Failure, catalogue};
-
-/// A tour.
-#[derive(Debug, Serialize)]
-pub(super) struct Tour {
-    stops: Vec<Stop>,
-    cards: Vec<OfCard>,
-    node: Node,
-}
-
-/// A stop: what it shows, and of what there is a choice.
-#[derive(Debug, Serialize)]
-struct Stop {
-    id: &'static str,
-    name: &'static str,
-    /// The page's function that draws it.
-    view: &'static str,
-    says: &'static str,
-    /// What to try.
-    tries: &'static [&'static str],
-    choices: Vec<Choice>,
-}
-
-/// Something to look at.
-#[derive(Debug, Serialize)]
-struct Choice {
-    name: &'static str,
-    /// The view, if it is not the stop's.
-    view: Option<&'static str>,
-    spec: String,
-    sections: Sections,
-}
-
-/// The sections of a kernel's page that a stop needs.
-#[derive(Debug, Serialize)]
-struct Sections {
-    overview: overview::Overview,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    memory: Option<memory::Memory>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    multiply: Option<multiply::Multiply>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    order: Option<order::Order>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cluster: Option<cluster::Cluster>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    run: Option<run::Run>,
-}
-
-/// A card, and predicted times on it.
-#[derive(Debug, Serialize)]
-struct OfCard {
-    name: &'static str,
-    sms: u32,
-    megahertz: u32,
-    /// Bytes per second.
-    memory_bandwidth: f64,
-    l2_bytes: u32,
-    /// Dense operations per second of 16-bit formats, at the highest clock.
-    peak: f64,
-    /// How many clusters of 1 to 8 CTAs, one per SM, are resident at once.
-    clusters: [u32; 8],
-    /// M = N = K, microseconds, operations and bytes of the matrices.
-    squares: Vec<(u32, f64, f64, f64)>,
-}
-
-/// A GEMM that GPUs of a node share.
-#[derive(Debug, Serialize)]
-struct Node {
-    /// Bytes per second that a GPU sends to the others, and receives at the same time.
-    link: f64,
-    shapes: Vec<Shared>,
-}
-
-#[derive(Debug, Serialize)]
-struct Shared {
-    problem: [u32; 3],
-    ways: Vec<Way>,
-}
-
-/// A way to share: per number of GPUs, the part of each.
-#[derive(Debug, Serialize)]
-struct Way {
-    name: &'static str,
-    says: &'static str,
-    parts: Vec<Part>,
-}
-
-#[derive(Debug, Serialize)]
-struct Part {
-    gpus: u32,
-    problem: [u32; 3],
-    microseconds: f64,
-    spec: String,
-    /// Bytes that each GPU sends, and as many that it receives.
-    sent: f64,
-}
 
 /// What a choice shows.
 #[derive(Clone, Copy)]
@@ -116,33 +20,30 @@ enum Shows {
     Run,
 }
 
-fn choice(
-    name: &'static str,
-    spec: &str,
-    shows: Shows,
-    view: Option<&'static str>,
-) -> Result<Choice, Failure> {
+/// Something to look at: the sections of a kernel's page that a stop needs, and the view, if it is not the stop's.
+fn choice(name: &str, spec: &str, shows: Shows, view: Option<&str>) -> Result<Value, Failure> {
     let entry = catalogue::find(spec)?;
-    let (mut order, mut memory, mut multiply, mut cluster, mut run) = (None, None, None, None, None);
+    let memory = || memory::of(&entry).map_err(Failure::environment);
+    let mut sections = Map::from_iter([("overview".to_owned(), overview::of(&entry))]);
+    let mut section = |name: &str, data: Value| sections.insert(name.to_owned(), data);
     match shows {
         Shows::Order(one) => {
-            let launched = Launched { form: Form::Single, one, groups: Vec::new(), batch: 1, max_rows: 0 };
-            let sms = Card::H200.multiprocessors;
+            let (launched, sms) = (Launched::shape(one, None), Card::H200.multiprocessors);
             let schedule = Schedule::new(entry.clone(), &launched, sms, "the extents of the tour")?;
-            order = Some(order::Order::of(&schedule, &[one]));
+            section("order", order::of(&schedule, &[one]));
         }
-        Shows::Memory => memory = Some(memory::Memory::of(&entry).map_err(Failure::environment)?),
-        Shows::Multiply => multiply = Some(multiply::Multiply::of(&entry).map_err(Failure::environment)?),
-        Shows::Cluster => cluster = Some(cluster::Cluster::of(&entry)),
+        Shows::Memory => drop(section("memory", memory()?)),
+        Shows::Multiply => {
+            section("multiply", multiply::of(&entry).map_err(Failure::environment)?);
+        }
+        Shows::Cluster => drop(section("cluster", cluster::of(&entry))),
         Shows::Run => {
-            memory = Some(memory::Memory::of(&entry).map_err(Failure::environment)?);
+            section("memory", memory()?);
             let small = run::small(&entry, GemmProblem { m: 4096, n: 4096, k: 4096 });
-            run = Some(run::Run::of(&entry, small)?);
+            section("run", run::of(&entry, small)?);
         }
     }
-    let overview = overview::Overview::of(&entry);
-    let sections = Sections { overview, memory, multiply, order, cluster, run };
-    Ok(Choice { name, view, spec: spec.to_owned(), sections })
+    Ok(json!({ "name": name, "view": view, "spec": spec, "sections": sections }))
 }
 
 /// An output of as many waves as are easy to see.
@@ -150,115 +51,115 @@ const SQUARE: GemmProblem = GemmProblem { m: 4096, n: 4096, k: 4096 };
 /// An output whose tiles do not fill the last wave.
 const UNEVEN: GemmProblem = GemmProblem { m: 2304, n: 2560, k: 4096 };
 
-impl Tour {
-    pub(super) fn new() -> Result<Self, Failure> {
-        let ordered = |name, spec: &str| choice(name, spec, Shows::Order(SQUARE), None);
-        let uneven = |name, spec: &str| choice(name, spec, Shows::Order(UNEVEN), None);
-        let clustered = |name, spec: &str| choice(name, spec, Shows::Cluster, None);
-        let recorded = |name, spec: &str| choice(name, spec, Shows::Run, None);
-        let stops = vec![
-            Stop {
-                id: "raster",
-                name: "Raster order",
-                view: "order",
-                says: "A GEMM's output is cut into tiles, and the GPU computes one per SM at a time. Which tiles run together decides how often the rows of A \
-                       and the columns of B are read again. Bands of tiles need fewer distinct bytes per wave than whole columns.",
-                tries: &[
-                    "Step through the waves with ← and →, and compare the marks at the edges: they are what the wave reads.",
-                    "Compare `distinct` in wave 0 of column by column and of bands.",
-                ],
-                choices: vec![
-                    ordered("Column by column", "tile=128x256x64 raster=m")?,
-                    ordered("Row by row", "tile=128x256x64 raster=n")?,
-                    ordered("Bands of 8 along M", "tile=128x256x64 raster=m8")?,
-                    ordered("Hilbert curve", "tile=128x256x64 raster=hilbert8")?,
-                ],
-            },
-            Stop {
-                id: "card",
-                name: "The card",
-                view: "card",
-                says: "A card is a number of SMs with shared memory and tensor cores, an L2 cache, and memory. A small GEMM does not fill the SMs; a large one is \
-                       limited by the tensor cores. The times are those of the library's model, which was fitted to measurements of an H200.",
-                tries: &["Set 8 CTAs per cluster: SMs that fit no whole cluster stay idle."],
-                choices: Vec::new(),
-            },
-            Stop {
-                id: "wgmma",
-                name: "wgmma, swizzle",
-                view: "multiply",
-                says: "One `wgmma` multiplies 64 rows with up to 256 columns by 128 threads. It reads operands from shared memory, where the chunks of a tile are \
-                       swizzled so that eight rows of a column of chunks lie in different banks. The sums stay in registers.",
-                tries: &[
-                    "Point at an element of the accumulator to see its thread and its register.",
-                    "In the swizzle, follow one column of chunks: each row of it is in another group of banks.",
-                ],
-                choices: vec![
-                    choice("The instruction", "tile=128x256x64", Shows::Multiply, None)?,
-                    choice("128 B swizzle", "tile=128x256x64", Shows::Memory, Some("memory"))?,
-                    choice("32 B swizzle", "tile=128x128x16", Shows::Memory, Some("memory"))?,
-                    choice("A from registers", "weights-b=s4 swap=yes", Shows::Multiply, None)?,
-                ],
-            },
-            Stop {
-                id: "barriers",
-                name: "Barriers",
-                view: "timeline",
-                says: "A producer fills stages, consumers empty them, and two mbarriers per stage say which is due: `full` counts the bytes that the copies wrote, \
-                       `empty` the consumers that are done. This is a run of the real program in the emulator, step by step.",
-                tries: &[
-                    "Choose a wait: its mbarrier, its phase, and who completes it are shown.",
-                    "Compare the epilogue of the pingpong kernel: another consumer multiplies meanwhile.",
-                ],
-                choices: vec![
-                    recorded("Two consumers per tile", "tile=128x64x64 stages=3")?,
-                    recorded("A tile per consumer", "tile=64x64x64 roles=pingpong stages=3")?,
-                    recorded("One warpgroup does all", "64x64-direct-bf16-kk")?,
-                ],
-            },
-            Stop {
-                id: "cluster",
-                name: "Cluster",
-                view: "cluster",
-                says: "CTAs of a cluster run on neighbouring SMs. Those that need the same tile of A or B copy a part each, and multicast it to the others: fewer \
-                       bytes come from L2.",
-                tries: &["Choose a CTA: what it sends is bright in each CTA that receives it."],
-                choices: vec![
-                    clustered("2 x 1", "tile=128x256x64 cluster=2x1")?,
-                    clustered("1 x 2", "tile=256x128x64 cluster=1x2")?,
-                    clustered("2 x 2", "tile=128x192x64 cluster=2x2")?,
-                    clustered("No cluster", "tile=128x256x64")?,
-                ],
-            },
-            Stop {
-                id: "schedule",
-                name: "Tile scheduling",
-                view: "order",
-                says: "Tiles rarely fill the last wave. A scheduler can leave the rest idle, divide tiles along K among SMs, or slice the tiles of the last wave.",
-                tries: &[
-                    "Look at `The slots`: gaps are idle time. Stream-K leaves hardly any, and pays with partial sums that are added up.",
-                ],
-                choices: vec![
-                    uneven("Whole tiles", "tile=128x256x64")?,
-                    uneven("Stream-K", "tile=128x256x64 scheduler=stream-k")?,
-                    uneven("Halves of K", "tile=128x256x64 scheduler=stream-k divide=split2")?,
-                    uneven("Sliced last wave", "tile=128x256x64 scheduler=narrow-tail splits=2")?,
-                ],
-            },
-            Stop {
-                id: "node",
-                name: "The node",
-                view: "node",
-                says: "The GPUs of a node can share a GEMM. Each computes a part, by a kernel chosen for that part, and then they exchange results. Times of the parts \
-                       are the model's; those of the exchange are bytes divided by the speed of NVLink. The library has no kernels that exchange.",
-                tries: &[
-                    "For few rows, compare dividing N and K: what is exchanged is the same output, once or as partial sums.",
-                ],
-                choices: Vec::new(),
-            },
-        ];
-        Ok(Self { stops, cards: cards(), node: node() })
-    }
+/// The tour: stops, each with what it shows, of what there is a choice, the page's function that draws it, and what to try;
+/// cards; and a node.
+pub(super) fn tour() -> Result<Value, Failure> {
+    let ordered = |name, spec: &str| choice(name, spec, Shows::Order(SQUARE), None);
+    let uneven = |name, spec: &str| choice(name, spec, Shows::Order(UNEVEN), None);
+    let clustered = |name, spec: &str| choice(name, spec, Shows::Cluster, None);
+    let recorded = |name, spec: &str| choice(name, spec, Shows::Run, None);
+    let stops = vec![
+        json!({
+            "id": "raster",
+            "name": "Raster order",
+            "view": "order",
+            "says": "A GEMM's output is cut into tiles, and the GPU computes one per SM at a time. Which tiles run together decides how often the rows of A \
+                   and the columns of B are read again. Bands of tiles need fewer distinct bytes per wave than whole columns.",
+            "tries": [
+                "Step through the waves with ← and →, and compare the marks at the edges: they are what the wave reads.",
+                "Compare `distinct` in wave 0 of column by column and of bands.",
+            ],
+            "choices": [
+                ordered("Column by column", "tile=128x256x64 raster=m")?,
+                ordered("Row by row", "tile=128x256x64 raster=n")?,
+                ordered("Bands of 8 along M", "tile=128x256x64 raster=m8")?,
+                ordered("Hilbert curve", "tile=128x256x64 raster=hilbert8")?,
+            ],
+        }),
+        json!({
+            "id": "card",
+            "name": "The card",
+            "view": "card",
+            "says": "A card is a number of SMs with shared memory and tensor cores, an L2 cache, and memory. A small GEMM does not fill the SMs; a large one is \
+                   limited by the tensor cores. The times are those of the library's model, which was fitted to measurements of an H200.",
+            "tries": ["Set 8 CTAs per cluster: SMs that fit no whole cluster stay idle."],
+            "choices": [],
+        }),
+        json!({
+            "id": "wgmma",
+            "name": "wgmma, swizzle",
+            "view": "multiply",
+            "says": "One `wgmma` multiplies 64 rows with up to 256 columns by 128 threads. It reads operands from shared memory, where the chunks of a tile are \
+                   swizzled so that eight rows of a column of chunks lie in different banks. The sums stay in registers.",
+            "tries": [
+                "Point at an element of the accumulator to see its thread and its register.",
+                "In the swizzle, follow one column of chunks: each row of it is in another group of banks.",
+            ],
+            "choices": [
+                choice("The instruction", "tile=128x256x64", Shows::Multiply, None)?,
+                choice("128 B swizzle", "tile=128x256x64", Shows::Memory, Some("memory"))?,
+                choice("32 B swizzle", "tile=128x128x16", Shows::Memory, Some("memory"))?,
+                choice("A from registers", "weights-b=s4 swap=yes", Shows::Multiply, None)?,
+            ],
+        }),
+        json!({
+            "id": "barriers",
+            "name": "Barriers",
+            "view": "timeline",
+            "says": "A producer fills stages, consumers empty them, and two mbarriers per stage say which is due: `full` counts the bytes that the copies wrote, \
+                   `empty` the consumers that are done. This is a run of the real program in the emulator, step by step.",
+            "tries": [
+                "Choose a wait: its mbarrier, its phase, and who completes it are shown.",
+                "Compare the epilogue of the pingpong kernel: another consumer multiplies meanwhile.",
+            ],
+            "choices": [
+                recorded("Two consumers per tile", "tile=128x64x64 stages=3")?,
+                recorded("A tile per consumer", "tile=64x64x64 roles=pingpong stages=3")?,
+                recorded("One warpgroup does all", "64x64-direct-bf16-kk")?,
+            ],
+        }),
+        json!({
+            "id": "cluster",
+            "name": "Cluster",
+            "view": "cluster",
+            "says": "CTAs of a cluster run on neighbouring SMs. Those that need the same tile of A or B copy a part each, and multicast it to the others: fewer \
+                   bytes come from L2.",
+            "tries": ["Choose a CTA: what it sends is bright in each CTA that receives it."],
+            "choices": [
+                clustered("2 x 1", "tile=128x256x64 cluster=2x1")?,
+                clustered("1 x 2", "tile=256x128x64 cluster=1x2")?,
+                clustered("2 x 2", "tile=128x192x64 cluster=2x2")?,
+                clustered("No cluster", "tile=128x256x64")?,
+            ],
+        }),
+        json!({
+            "id": "schedule",
+            "name": "Tile scheduling",
+            "view": "order",
+            "says": "Tiles rarely fill the last wave. A scheduler can leave the rest idle, divide tiles along K among SMs, or slice the tiles of the last wave.",
+            "tries": [
+                "Look at `The slots`: gaps are idle time. Stream-K leaves hardly any, and pays with partial sums that are added up.",
+            ],
+            "choices": [
+                uneven("Whole tiles", "tile=128x256x64")?,
+                uneven("Stream-K", "tile=128x256x64 scheduler=stream-k")?,
+                uneven("Halves of K", "tile=128x256x64 scheduler=stream-k divide=split2")?,
+                uneven("Sliced last wave", "tile=128x256x64 scheduler=narrow-tail splits=2")?,
+            ],
+        }),
+        json!({
+            "id": "node",
+            "name": "The node",
+            "view": "node",
+            "says": "The GPUs of a node can share a GEMM. Each computes a part, by a kernel chosen for that part, and then they exchange results. Times of the parts \
+                   are the model's; those of the exchange are bytes divided by the speed of NVLink. The library has no kernels that exchange.",
+            "tries": [
+                "For few rows, compare dividing N and K: what is exchanged is the same output, once or as partial sums.",
+            ],
+            "choices": [],
+        }),
+    ];
+    Ok(json!({ "stops": stops, "cards": cards(), "node": node() }))
 }
 
 /// The time of the best kernel that the model finds, and its spec.
@@ -270,7 +171,8 @@ fn best(machine: &Machine, problem: GemmProblem) -> (f64, String) {
     first.map_or((f64::NAN, String::new()), |first| (first.prediction.microseconds, spec(&first.gemm)))
 }
 
-fn cards() -> Vec<OfCard> {
+/// The cards, and predicted times on each.
+fn cards() -> Vec<Value> {
     let of = |&(name, card): &(&'static str, Card)| {
         let machine = Machine::of(&card);
         let squares = [256, 512, 1024, 2048, 4096, 8192, 16384].map(|extent: u32| {
@@ -278,16 +180,20 @@ fn cards() -> Vec<OfCard> {
             let bytes = 3.0 * 2.0 * f64::from(extent) * f64::from(extent);
             (extent, best(&machine, problem).0, problem.operations(), bytes)
         });
-        OfCard {
-            name,
-            sms: card.multiprocessors,
-            megahertz: card.kilohertz / 1000,
-            memory_bandwidth: card.memory_bandwidth,
-            l2_bytes: card.l2_bytes,
-            peak: f64::from(card.multiprocessors) * 4096.0 * card.tensor * f64::from(card.kilohertz) * 1e3,
-            clusters: machine.clusters,
-            squares: squares.to_vec(),
-        }
+        json!({
+            "name": name,
+            "sms": card.multiprocessors,
+            "megahertz": card.kilohertz / 1000,
+            // Bytes per second.
+            "memory_bandwidth": card.memory_bandwidth,
+            "l2_bytes": card.l2_bytes,
+            // Dense operations per second of 16-bit formats, at the highest clock.
+            "peak": f64::from(card.multiprocessors) * 4096.0 * card.tensor * f64::from(card.kilohertz) * 1e3,
+            // How many clusters of 1 to 8 CTAs, one per SM, are resident at once.
+            "clusters": machine.clusters,
+            // M = N = K, microseconds, operations and bytes of the matrices.
+            "squares": squares,
+        })
     };
     Card::NAMED.iter().map(of).collect()
 }
@@ -295,37 +201,38 @@ fn cards() -> Vec<OfCard> {
 /// Bytes per second in each direction of a GPU's NVLink, as NVIDIA states it for an H100 or H200 (SXM): 18 links of 25 GB/s.
 const LINK: f64 = 450e9;
 
-fn node() -> Node {
+/// GEMMs that GPUs of a node share, and the ways to share them: per number of GPUs, the part of each.
+fn node() -> Value {
     let machine = Machine::h200();
     let shared = |[m, n, k]: [u32; 3]| {
         let output = 2.0 * f64::from(m) * f64::from(n);
         let part = |gpus: u32, [m, n, k]: [u32; 3], sent: f64| {
             let (microseconds, spec) = best(&machine, GemmProblem { m, n, k });
-            Part { gpus, problem: [m, n, k], microseconds, spec, sent }
+            // Each GPU sends so many bytes, and receives as many.
+            json!({ "gpus": gpus, "problem": [m, n, k], "microseconds": microseconds, "spec": spec, "sent": sent })
         };
         let others = |gpus: u32| f64::from(gpus - 1) / f64::from(gpus);
-        let each = |of: &dyn Fn(u32) -> Part| [1, 2, 4, 8].map(of).into();
-        let ways = vec![
-            Way {
-                name: "Divide N",
-                says: "Each GPU has columns of B and computes those of D. Every GPU then gets the others' columns (all-gather).",
-                parts: each(&|gpus| part(gpus, [m, n / gpus, k], output * others(gpus))),
-            },
-            Way {
-                name: "Divide K",
-                says: "Each GPU has a part of K and computes partial sums of all of D, which are added up (reduce-scatter and all-gather, in 16 bits).",
-                parts: each(&|gpus| part(gpus, [m, n, k / gpus], 2.0 * output * others(gpus))),
-            },
-            Way {
-                name: "Divide M",
-                says: "Each GPU has all of B and its own rows of A and D. Nothing is exchanged.",
-                parts: each(&|gpus| part(gpus, [m.div_ceil(gpus), n, k], 0.0)),
-            },
+        let each = |of: &dyn Fn(u32) -> Value| [1, 2, 4, 8].map(of);
+        let ways = [
+            json!({
+                "name": "Divide N",
+                "says": "Each GPU has columns of B and computes those of D. Every GPU then gets the others' columns (all-gather).",
+                "parts": each(&|gpus| part(gpus, [m, n / gpus, k], output * others(gpus))),
+            }),
+            json!({
+                "name": "Divide K",
+                "says": "Each GPU has a part of K and computes partial sums of all of D, which are added up (reduce-scatter and all-gather, in 16 bits).",
+                "parts": each(&|gpus| part(gpus, [m, n, k / gpus], 2.0 * output * others(gpus))),
+            }),
+            json!({
+                "name": "Divide M",
+                "says": "Each GPU has all of B and its own rows of A and D. Nothing is exchanged.",
+                "parts": each(&|gpus| part(gpus, [m.div_ceil(gpus), n, k], 0.0)),
+            }),
         ];
-        Shared { problem: [m, n, k], ways }
+        json!({ "problem": [m, n, k], "ways": ways })
     };
-    Node {
-        link: LINK,
-        shapes: [[8192, 8192, 8192], [4096, 28672, 8192], [64, 28672, 8192]].map(shared).into(),
-    }
+    // Bytes per second that a GPU sends to the others, and receives at the same time.
+    let shapes = [[8192, 8192, 8192], [4096, 28672, 8192], [64, 28672, 8192]].map(shared);
+    json!({ "link": LINK, "shapes": shapes })
 }

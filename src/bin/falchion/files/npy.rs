@@ -2,6 +2,8 @@
 
 use std::io::Read;
 
+use serde::Deserialize;
+
 /// The contents of a header, and where the elements begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Header {
@@ -52,8 +54,8 @@ impl Header {
         }
         let text = part(size)?;
         let text = String::from_utf8_lossy(&text);
-        let header = Parser { rest: text.trim() }.dictionary();
-        let Some((element, fortran, shape)) = header else {
+        let Some(Dictionary { descr: element, fortran_order: fortran, shape }) = Dictionary::parse(&text)
+        else {
             return Err(format!("its header is `{}`", crate::output::shortened(text.trim())));
         };
         Ok(Self { element, fortran, shape, bytes: begin + size })
@@ -73,77 +75,27 @@ impl Header {
     }
 }
 
-/// Parses the text of a header. Holds the rest that is not parsed yet.
-struct Parser<'t> {
-    rest: &'t str,
+/// The dictionary of a header.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Dictionary {
+    descr: String,
+    fortran_order: bool,
+    shape: Vec<u64>,
 }
 
-/// A value of the dictionary.
-enum Literal {
-    Text(String),
-    Truth(bool),
-    Extents(Vec<u64>),
-}
-
-impl Parser<'_> {
-    /// Consumes a token if it is next, and says whether it was.
-    fn takes(&mut self, token: &str) -> bool {
-        let rest = self.rest.trim_start();
-        let after = rest.strip_prefix(token);
-        self.rest = after.unwrap_or(rest);
-        after.is_some()
-    }
-
-    /// Parses element type, order and shape, each exactly once.
-    fn dictionary(mut self) -> Option<(String, bool, Vec<u64>)> {
-        let (mut element, mut fortran, mut shape) = (None, None, None);
-        let mut more = self.takes("{");
-        while more && !self.rest.trim_start().starts_with('}') {
-            let name = self.text()?;
-            if !self.takes(":") {
-                return None;
-            }
-            match (name.as_str(), self.value()?) {
-                ("descr", Literal::Text(value)) if element.is_none() => element = Some(value),
-                ("fortran_order", Literal::Truth(value)) if fortran.is_none() => fortran = Some(value),
-                ("shape", Literal::Extents(value)) if shape.is_none() => shape = Some(value),
-                _ => return None,
-            }
-            more = self.takes(",");
+impl Dictionary {
+    /// A literal of Python as JSON: no names, types and numbers in it have blanks, quotes or brackets. Python 2 writes an L
+    /// after long integers.
+    fn parse(text: &str) -> Option<Self> {
+        let mut json: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+        for (python, other) in [("'", "\""), ("(", "["), (")", "]"), ("True", "true"), ("False", "false")] {
+            json = json.replace(python, other);
         }
-        (self.takes("}") && self.rest.trim().is_empty()).then_some(())?;
-        Some((element?, fortran?, shape?))
-    }
-
-    fn value(&mut self) -> Option<Literal> {
-        for (word, truth) in [("True", true), ("False", false)] {
-            if self.takes(word) {
-                return Some(Literal::Truth(truth));
-            }
+        for (python, other) in [("L,", ","), ("L]", "]"), (",]", "]"), (",}", "}")] {
+            json = json.replace(python, other);
         }
-        if !self.takes("(") {
-            return self.text().map(Literal::Text);
-        }
-        let mut extents = Vec::new();
-        while !self.takes(")") {
-            let rest = self.rest;
-            let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-            extents.push(rest[..end].parse().ok()?);
-            // Python 2 writes an L after long integers.
-            self.rest = rest[end..].trim_start_matches('L');
-            if !self.takes(",") && !self.rest.starts_with(')') {
-                return None;
-            }
-        }
-        Some(Literal::Extents(extents))
-    }
-
-    /// A quoted string. Names and types contain no quotes.
-    fn text(&mut self) -> Option<String> {
-        let quote = ["'", "\""].into_iter().find(|quote| self.takes(quote))?;
-        let (text, rest) = self.rest.split_once(quote)?;
-        self.rest = rest;
-        Some(text.to_owned())
+        serde_json::from_str(&json).ok()
     }
 }
 

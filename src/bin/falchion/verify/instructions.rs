@@ -206,11 +206,7 @@ impl Report {
                 *sum.gpu.get_or_insert(0) += gpu;
             }
         }
-        writeln!(
-            out,
-            "{:44} {:>6} {:>6} {:>10} {:>11} {:>11}",
-            "family", "forms", "cases", "elements", "gpu off", "model off"
-        )?;
+        writeln!(out, "{:44}  forms  cases   elements     gpu off   model off", "family")?;
         for (family, sum) in families {
             let gpu = sum.gpu.map_or("-".to_owned(), |gpu| gpu.to_string());
             let Sum { forms, cases, elements, emulator, .. } = sum;
