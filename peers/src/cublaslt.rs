@@ -81,7 +81,7 @@ impl CublasLt {
         let workspace = DeviceMemory::new(&context, WORKSPACE_BYTES)?;
         let mut raw = ptr::null_mut();
         // SAFETY: the context is current, and one handle is written.
-        status("cublasLtCreate", unsafe { (symbols.create)(&mut raw) })?;
+        status("cublasLtCreate", unsafe { (symbols.functions.create)(&mut raw) })?;
         drop(current);
         let memories = Arc::clone(gpu.memories());
         Ok(Self { handle: Arc::new(Handle { symbols, raw, context, workspace, memories }) })
@@ -90,7 +90,7 @@ impl CublasLt {
     /// The library's version, for example `13.0.2`.
     pub fn version(&self) -> String {
         // SAFETY: it takes nothing and returns a number.
-        version_text(unsafe { (self.handle.symbols.version)() })
+        version_text(unsafe { (self.handle.symbols.functions.version)() })
     }
 
     /// Asks the heuristic for algorithms, the best first.
@@ -138,7 +138,7 @@ impl Drop for Handle {
         self.context.wait();
         if let Ok(_current) = self.context.bind() {
             // SAFETY: the handle belongs to this value, and no plan is left that could use it.
-            let _ = unsafe { (self.symbols.destroy)(self.raw) };
+            let _ = unsafe { (self.symbols.functions.destroy)(self.raw) };
         }
     }
 }

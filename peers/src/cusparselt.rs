@@ -73,7 +73,7 @@ impl CusparseLt {
         let current = context.bind()?;
         let raw = Opaque::new();
         // SAFETY: the context is current, and there is room for the handle.
-        status("cusparseLtInit", unsafe { (symbols.init)(raw.raw()) })?;
+        status("cusparseLtInit", unsafe { (symbols.functions.init)(raw.raw()) })?;
         drop(current);
         let memories = Arc::clone(gpu.memories());
         let calls = Mutex::new(());
@@ -135,7 +135,7 @@ impl Drop for Handle {
         // A product may be in flight.
         self.context.wait();
         // SAFETY: the handle is this value's own, and no plan is left that could use it.
-        self.destroy(|symbols| unsafe { (symbols.destroy)(self.raw.raw()) });
+        self.destroy(|symbols| unsafe { (symbols.functions.destroy)(self.raw.raw()) });
     }
 }
 

@@ -34,6 +34,28 @@ pub(crate) unsafe fn open(library: &'static str, path: &Path) -> Result<Library,
     loaded.map_err(|error| missing(library, format!("{}: {error}", path.display())))
 }
 
+/// The table of a library's functions: a field, the function's name in the library, and its type.
+macro_rules! functions {
+    ($library:ident: $($field:ident = $name:literal ($($argument:ty),*) -> $result:ty;)+) => {
+        /// The functions that every version of the library has.
+        pub(super) struct Functions {
+            $(pub(super) $field: unsafe extern "C" fn($($argument),*) -> $result,)+
+        }
+
+        impl Functions {
+            /// Looks up every function.
+            ///
+            /// # Safety
+            /// It must be that library, and must stay loaded as long as the functions are called.
+            unsafe fn look_up(library: &Library) -> Result<Self, EngineError> {
+                // SAFETY: each field's type is that of the function of this name in the library's header.
+                unsafe { Ok(Self { $($field: $crate::library::get($library, library, $name)?,)+ }) }
+            }
+        }
+    };
+}
+pub(crate) use functions;
+
 /// Looks up one function.
 ///
 /// # Errors

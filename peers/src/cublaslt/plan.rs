@@ -90,7 +90,8 @@ impl Plan {
             (true, false, false) => (compute::F32, data_type::F32),
         };
         // SAFETY: one descriptor is written.
-        let result = unsafe { (plan.handle.symbols.operation_create)(&mut plan.operation, compute, scale) };
+        let result =
+            unsafe { (plan.handle.symbols.functions.operation_create)(&mut plan.operation, compute, scale) };
         status("cublasLtMatmulDescCreate", result)?;
 
         let operands = matmul.column_major();
@@ -113,8 +114,9 @@ impl Plan {
         for (layout, (element, stored)) in plan.layouts.iter_mut().zip(stored) {
             let (rows, columns) = (u64::from(stored.rows), u64::from(stored.columns));
             // SAFETY: one layout is written.
-            let result =
-                unsafe { (symbols.layout_create)(layout, element, rows, columns, i64::from(stored.rows)) };
+            let result = unsafe {
+                (symbols.functions.layout_create)(layout, element, rows, columns, i64::from(stored.rows))
+            };
             status("cublasLtMatrixLayoutCreate", result)?;
         }
         plan.algorithms = plan.ask()?;
@@ -129,7 +131,8 @@ impl Plan {
             Setting::Address(value) => (ptr::from_ref(value).cast(), size_of_val(value)),
         };
         // SAFETY: the attribute is of the setting's kind, and one is read before the call returns.
-        let result = unsafe { (self.handle.symbols.operation_set)(self.operation, attribute, value, bytes) };
+        let result =
+            unsafe { (self.handle.symbols.functions.operation_set)(self.operation, attribute, value, bytes) };
         status("cublasLtMatmulDescSetAttribute", result)
     }
 
@@ -184,12 +187,12 @@ impl Plan {
         let symbols = &self.handle.symbols;
         let mut preference = ptr::null_mut();
         // SAFETY: one preference is written.
-        let result = unsafe { (symbols.preference_create)(&mut preference) };
+        let result = unsafe { (symbols.functions.preference_create)(&mut preference) };
         status("cublasLtMatmulPreferenceCreate", result)?;
         let workspace = WORKSPACE_BYTES as u64;
         // SAFETY: the attribute is a 64-bit number of bytes, and one is read.
         let set = unsafe {
-            (symbols.preference_set)(
+            (symbols.functions.preference_set)(
                 preference,
                 MOST_WORKSPACE,
                 (&raw const workspace).cast(),
@@ -201,7 +204,7 @@ impl Plan {
         let [first, second, output] = self.layouts;
         // SAFETY: all descriptors are alive, and there is room for the number of results that is asked for.
         let asked = unsafe {
-            (symbols.heuristic)(
+            (symbols.functions.heuristic)(
                 self.handle.raw,
                 self.operation,
                 first,
@@ -215,7 +218,7 @@ impl Plan {
             )
         };
         // SAFETY: the preference is not used after this.
-        let destroyed = unsafe { (symbols.preference_destroy)(preference) };
+        let destroyed = unsafe { (symbols.functions.preference_destroy)(preference) };
         status("cublasLtMatmulPreferenceSetAttribute", set)?;
         status("cublasLtMatmulAlgoGetHeuristic", asked)?;
         status("cublasLtMatmulPreferenceDestroy", destroyed)?;
@@ -294,10 +297,10 @@ impl Drop for Plan {
         // SAFETY: every descriptor was created by this plan or is null, and is not used after this.
         unsafe {
             for layout in self.layouts.into_iter().filter(|layout| !layout.is_null()) {
-                let _ = (symbols.layout_destroy)(layout);
+                let _ = (symbols.functions.layout_destroy)(layout);
             }
             if !self.operation.is_null() {
-                let _ = (symbols.operation_destroy)(self.operation);
+                let _ = (symbols.functions.operation_destroy)(self.operation);
             }
         }
     }
@@ -365,7 +368,7 @@ impl Enqueue for Run<'_> {
         // are read before the call returns. The matrices and the bias are parts of buffers, which stay
         // allocated until work on them has ended.
         let result = unsafe {
-            (handle.symbols.matmul)(
+            (handle.symbols.functions.matmul)(
                 handle.raw,
                 *operation,
                 (&raw const alpha).cast(),

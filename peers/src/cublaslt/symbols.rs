@@ -9,7 +9,7 @@ use libloading::Library;
 
 use kernel::EngineError;
 
-use crate::library;
+use crate::library::{self, functions};
 
 /// `cublasStatus_t`.
 pub(super) type Status = c_int;
@@ -109,49 +109,30 @@ pub(super) fn status_name(status: Status) -> String {
     name.to_owned()
 }
 
+functions! { LIBRARY:
+    create = "cublasLtCreate" (*mut RawHandle) -> Status;
+    destroy = "cublasLtDestroy" (RawHandle) -> Status;
+    version = "cublasLtGetVersion" () -> usize;
+    operation_create = "cublasLtMatmulDescCreate" (*mut Operation, c_int, c_int) -> Status;
+    operation_set = "cublasLtMatmulDescSetAttribute" (Operation, c_int, *const c_void, usize) -> Status;
+    operation_destroy = "cublasLtMatmulDescDestroy" (Operation) -> Status;
+    layout_create = "cublasLtMatrixLayoutCreate" (*mut Layout, c_int, u64, u64, i64) -> Status;
+    layout_destroy = "cublasLtMatrixLayoutDestroy" (Layout) -> Status;
+    preference_create = "cublasLtMatmulPreferenceCreate" (*mut Preference) -> Status;
+    preference_set = "cublasLtMatmulPreferenceSetAttribute" (Preference, c_int, *const c_void, usize) -> Status;
+    preference_destroy = "cublasLtMatmulPreferenceDestroy" (Preference) -> Status;
+    heuristic = "cublasLtMatmulAlgoGetHeuristic" (
+        RawHandle, Operation, Layout, Layout, Layout, Layout, Preference, c_int, *mut HeuristicResult, *mut c_int
+    ) -> Status;
+    matmul = "cublasLtMatmul" (
+        RawHandle, Operation, *const c_void, *const c_void, Layout, *const c_void, Layout, *const c_void,
+        *const c_void, Layout, *mut c_void, Layout, *const RawAlgorithm, *mut c_void, usize, *mut c_void
+    ) -> Status;
+}
+
 /// The library and its functions.
 pub(super) struct Symbols {
-    pub(super) create: unsafe extern "C" fn(*mut RawHandle) -> Status,
-    pub(super) destroy: unsafe extern "C" fn(RawHandle) -> Status,
-    pub(super) version: unsafe extern "C" fn() -> usize,
-    pub(super) operation_create: unsafe extern "C" fn(*mut Operation, c_int, c_int) -> Status,
-    pub(super) operation_set: unsafe extern "C" fn(Operation, c_int, *const c_void, usize) -> Status,
-    pub(super) operation_destroy: unsafe extern "C" fn(Operation) -> Status,
-    pub(super) layout_create: unsafe extern "C" fn(*mut Layout, c_int, u64, u64, i64) -> Status,
-    pub(super) layout_destroy: unsafe extern "C" fn(Layout) -> Status,
-    pub(super) preference_create: unsafe extern "C" fn(*mut Preference) -> Status,
-    pub(super) preference_set: unsafe extern "C" fn(Preference, c_int, *const c_void, usize) -> Status,
-    pub(super) preference_destroy: unsafe extern "C" fn(Preference) -> Status,
-    pub(super) heuristic: unsafe extern "C" fn(
-        RawHandle,
-        Operation,
-        Layout,
-        Layout,
-        Layout,
-        Layout,
-        Preference,
-        c_int,
-        *mut HeuristicResult,
-        *mut c_int,
-    ) -> Status,
-    pub(super) matmul: unsafe extern "C" fn(
-        RawHandle,
-        Operation,
-        *const c_void,
-        *const c_void,
-        Layout,
-        *const c_void,
-        Layout,
-        *const c_void,
-        *const c_void,
-        Layout,
-        *mut c_void,
-        Layout,
-        *const RawAlgorithm,
-        *mut c_void,
-        usize,
-        *mut c_void,
-    ) -> Status,
+    pub(super) functions: Functions,
     /// Keeps the library, and with it the functions, loaded.
     _library: Library,
 }
@@ -169,7 +150,6 @@ impl Symbols {
     /// Looks for the library of the driver's CUDA version, then for older ones.
     pub(super) fn find(newest: i32) -> Result<Self, EngineError> {
         let names = names(newest);
-        // SAFETY: these are the library's own file names.
         // SAFETY: these are the library's own names, and the type is that of its functions.
         unsafe { Self::look_up(library::find(LIBRARY, &names)?) }
     }
@@ -186,26 +166,8 @@ impl Symbols {
     /// # Safety
     /// The library must be cuBLASLt.
     unsafe fn look_up(library: Library) -> Result<Self, EngineError> {
-        // SAFETY: each field's type is that of the function of this name in `cublasLt.h`; the library stays
-        // loaded as long as the fields.
-        unsafe {
-            Ok(Self {
-                create: library::get(LIBRARY, &library, "cublasLtCreate")?,
-                destroy: library::get(LIBRARY, &library, "cublasLtDestroy")?,
-                version: library::get(LIBRARY, &library, "cublasLtGetVersion")?,
-                operation_create: library::get(LIBRARY, &library, "cublasLtMatmulDescCreate")?,
-                operation_set: library::get(LIBRARY, &library, "cublasLtMatmulDescSetAttribute")?,
-                operation_destroy: library::get(LIBRARY, &library, "cublasLtMatmulDescDestroy")?,
-                layout_create: library::get(LIBRARY, &library, "cublasLtMatrixLayoutCreate")?,
-                layout_destroy: library::get(LIBRARY, &library, "cublasLtMatrixLayoutDestroy")?,
-                preference_create: library::get(LIBRARY, &library, "cublasLtMatmulPreferenceCreate")?,
-                preference_set: library::get(LIBRARY, &library, "cublasLtMatmulPreferenceSetAttribute")?,
-                preference_destroy: library::get(LIBRARY, &library, "cublasLtMatmulPreferenceDestroy")?,
-                heuristic: library::get(LIBRARY, &library, "cublasLtMatmulAlgoGetHeuristic")?,
-                matmul: library::get(LIBRARY, &library, "cublasLtMatmul")?,
-                _library: library,
-            })
-        }
+        // SAFETY: the caller guarantees the library, and it is kept with its functions.
+        Ok(Self { functions: unsafe { Functions::look_up(&library)? }, _library: library })
     }
 }
 

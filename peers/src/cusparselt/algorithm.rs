@@ -97,7 +97,7 @@ impl Ready {
         self.descriptors.handle.call("cusparseLtMatmulAlgSetAttribute", |symbols, handle| {
             let (of, bytes) = ((&raw const value).cast(), size_of_val(&value));
             // SAFETY: handle and selection are alive; the attribute is such a number, and one is read before the call returns.
-            unsafe { (symbols.algorithm_set)(handle, self.selection.raw(), attribute, of, bytes) }
+            unsafe { (symbols.functions.algorithm_set)(handle, self.selection.raw(), attribute, of, bytes) }
         })
     }
 }
@@ -109,7 +109,7 @@ impl Drop for Ready {
             // A product may be in flight.
             handle.context.wait();
             // SAFETY: the library made the plan, and it is not used after this.
-            handle.destroy(|symbols| unsafe { (symbols.plan_destroy)(plan.raw()) });
+            handle.destroy(|symbols| unsafe { (symbols.functions.plan_destroy)(plan.raw()) });
         }
         // SAFETY: the library made the selection, and it is not used after this.
         handle
@@ -128,7 +128,7 @@ impl Algorithm {
         handle.call("cusparseLtMatmulAlgSelectionInit", |symbols, raw| {
             // The only kind of algorithms is number 0.
             // SAFETY: handle and descriptor are alive, and there is room for the selection.
-            unsafe { (symbols.algorithm_init)(raw, selection.raw(), descriptors.matmul.raw(), 0) }
+            unsafe { (symbols.functions.algorithm_init)(raw, selection.raw(), descriptors.matmul.raw(), 0) }
         })?;
         let mut ready = Ready { descriptors: Arc::clone(descriptors), choice, selection, plan: None };
         if let Some(id) = choice.id {
@@ -145,7 +145,7 @@ impl Algorithm {
             handle.call("cusparseLtMatmulPlanInit", |symbols, raw| {
                 let (matmul, selection) = (descriptors.matmul.raw(), ready.selection.raw());
                 // SAFETY: handle, descriptor and selection are alive, and there is room for the plan.
-                unsafe { (symbols.plan_init)(raw, plan.raw(), matmul, selection) }
+                unsafe { (symbols.functions.plan_init)(raw, plan.raw(), matmul, selection) }
             })?;
             // From here on the plan is destroyed with the rest.
             let nothing = DeviceMemory::new(&handle.context, 0)?;
@@ -153,7 +153,7 @@ impl Algorithm {
             let mut bytes = 0_usize;
             handle.call("cusparseLtMatmulGetWorkspace", |symbols, raw| {
                 // SAFETY: handle and plan are alive, and one number is written.
-                unsafe { (symbols.workspace)(raw, plan.0.raw(), &mut bytes) }
+                unsafe { (symbols.functions.workspace)(raw, plan.0.raw(), &mut bytes) }
             })?;
             if bytes > WORKSPACE_BYTES {
                 let needed = format!("a workspace of {bytes} B, at most {WORKSPACE_BYTES} are given");
@@ -170,7 +170,9 @@ impl Algorithm {
         self.of.descriptors.handle.call("cusparseLtMatmulAlgGetAttribute", |symbols, handle| {
             let (to, bytes) = ((&raw mut value).cast(), size_of::<c_int>());
             // SAFETY: handle and selection are alive; the attribute is such a number, and one is written.
-            unsafe { (symbols.algorithm_get)(handle, self.of.selection.raw(), attribute, to, bytes) }
+            unsafe {
+                (symbols.functions.algorithm_get)(handle, self.of.selection.raw(), attribute, to, bytes)
+            }
         })?;
         Ok(value)
     }
@@ -238,7 +240,7 @@ impl Enqueue for Run {
             // SAFETY: handle, plan and workspace belong together and are alive; the factors and the stream are read before the call
             // returns; the matrices are parts of buffers, which stay until work on them is over.
             unsafe {
-                (symbols.matmul)(
+                (symbols.functions.matmul)(
                     handle,
                     plan.raw(),
                     (&raw const alpha).cast(),

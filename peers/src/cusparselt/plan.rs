@@ -63,7 +63,7 @@ impl Descriptors {
                 // The only sparsity is number 0: a half.
                 // SAFETY: the handle is alive, and there is room for the descriptor.
                 unsafe {
-                    (symbols.sparse)(
+                    (symbols.functions.sparse)(
                         handle,
                         raw,
                         rows,
@@ -80,7 +80,16 @@ impl Descriptors {
             self.handle.call("cusparseLtDenseDescriptorInit", |symbols, handle| {
                 // SAFETY: the handle is alive, and there is room for the descriptor.
                 unsafe {
-                    (symbols.dense)(handle, raw, rows, columns, columns, ALIGNMENT, format, number::ROW_MAJOR)
+                    (symbols.functions.dense)(
+                        handle,
+                        raw,
+                        rows,
+                        columns,
+                        columns,
+                        ALIGNMENT,
+                        format,
+                        number::ROW_MAJOR,
+                    )
                 }
             })?;
         }
@@ -99,7 +108,7 @@ impl Drop for Descriptors {
     fn drop(&mut self) {
         for matrix in &self.matrices {
             // SAFETY: the library made the descriptor, and no algorithm is left that points to it.
-            self.handle.destroy(|symbols| unsafe { (symbols.matrix_destroy)(matrix.raw()) });
+            self.handle.destroy(|symbols| unsafe { (symbols.functions.matrix_destroy)(matrix.raw()) });
         }
     }
 }
@@ -126,7 +135,7 @@ impl Plan {
             let ([first, second], [a_matrix, b_matrix, d_matrix]) = ([a, b].map(operation), raw);
             // SAFETY: handle and descriptors are alive, and there is room for the new one. C is described as D is.
             unsafe {
-                (symbols.matmul_init)(
+                (symbols.functions.matmul_init)(
                     handle,
                     of.matmul.raw(),
                     first,
@@ -173,7 +182,7 @@ impl Plan {
         let (mut values, mut scratch) = (0_usize, 0_usize);
         handle.call("cusparseLtSpMMACompressedSize2", |symbols, raw| {
             // SAFETY: handle and descriptor are alive, and two numbers are written.
-            unsafe { (symbols.compressed_size)(raw, descriptor.raw(), &mut values, &mut scratch) }
+            unsafe { (symbols.functions.compressed_size)(raw, descriptor.raw(), &mut values, &mut scratch) }
         })?;
         let values = DeviceMemory::new(&handle.context, values)?;
         let scratch = DeviceMemory::new(&handle.context, scratch)?;
@@ -183,7 +192,7 @@ impl Plan {
             // SAFETY: handle and descriptor are alive; the operand is part of a buffer, and the others have as many bytes as the
             // library asks for. All of them stay until the stream has been waited for.
             unsafe {
-                (symbols.compress)(
+                (symbols.functions.compress)(
                     raw,
                     descriptor.raw(),
                     c_int::from(!product.types.sparse[1]),

@@ -11,7 +11,7 @@ use libloading::Library;
 
 use kernel::EngineError;
 
-use crate::library;
+use crate::library::{self, functions};
 
 /// `cusparseStatus_t`.
 pub(super) type Status = c_int;
@@ -84,49 +84,37 @@ pub(super) fn status_name(status: Status) -> String {
     name.to_owned()
 }
 
-/// `cusparseLtDenseDescriptorInit`: handle, descriptor, rows, columns, leading dimension, alignment, type, order.
-type DenseInit = unsafe extern "C" fn(Raw, Raw, i64, i64, i64, u32, c_int, c_int) -> Status;
-/// `cusparseLtStructuredDescriptorInit`: the same and the sparsity.
-type SparseInit = unsafe extern "C" fn(Raw, Raw, i64, i64, i64, u32, c_int, c_int, c_int) -> Status;
-/// `cusparseLtMatmulDescriptorInit`: handle, descriptor, operations of A and B, descriptors of A, B, C and D, compute type.
-type MatmulInit = unsafe extern "C" fn(Raw, Raw, c_int, c_int, Raw, Raw, Raw, Raw, c_int) -> Status;
-/// `cusparseLtSpMMACompress2`: handle, descriptor, whether it is A, operation, dense, compressed, scratch, stream.
-type Compress = unsafe extern "C" fn(Raw, Raw, c_int, c_int, Raw, Raw, Raw, *mut c_void) -> Status;
-/// `cusparseLtMatmul`: handle, plan, alpha, A, B, beta, C, D, workspace, streams and their number.
-type Matmul = unsafe extern "C" fn(
-    Raw,
-    Raw,
-    *const c_void,
-    Raw,
-    Raw,
-    *const c_void,
-    Raw,
-    Raw,
-    Raw,
-    *mut *mut c_void,
-    i32,
-) -> Status;
+functions! { LIBRARY:
+    init = "cusparseLtInit" (Raw) -> Status;
+    destroy = "cusparseLtDestroy" (Raw) -> Status;
+    property = "cusparseLtGetProperty" (c_int, *mut c_int) -> Status;
+    // Handle, descriptor, rows, columns, leading dimension, alignment, type, order.
+    dense = "cusparseLtDenseDescriptorInit" (Raw, Raw, i64, i64, i64, u32, c_int, c_int) -> Status;
+    // The same and the sparsity.
+    sparse = "cusparseLtStructuredDescriptorInit" (Raw, Raw, i64, i64, i64, u32, c_int, c_int, c_int) -> Status;
+    matrix_destroy = "cusparseLtMatDescriptorDestroy" (Raw) -> Status;
+    // Handle, descriptor, operations of A and B, descriptors of A, B, C and D, compute type.
+    matmul_init = "cusparseLtMatmulDescriptorInit" (Raw, Raw, c_int, c_int, Raw, Raw, Raw, Raw, c_int) -> Status;
+    algorithm_init = "cusparseLtMatmulAlgSelectionInit" (Raw, Raw, Raw, c_int) -> Status;
+    algorithm_get = "cusparseLtMatmulAlgGetAttribute" (Raw, Raw, c_int, *mut c_void, usize) -> Status;
+    algorithm_set = "cusparseLtMatmulAlgSetAttribute" (Raw, Raw, c_int, *const c_void, usize) -> Status;
+    plan_init = "cusparseLtMatmulPlanInit" (Raw, Raw, Raw, Raw) -> Status;
+    plan_destroy = "cusparseLtMatmulPlanDestroy" (Raw) -> Status;
+    workspace = "cusparseLtMatmulGetWorkspace" (Raw, Raw, *mut usize) -> Status;
+    compressed_size = "cusparseLtSpMMACompressedSize2" (Raw, Raw, *mut usize, *mut usize) -> Status;
+    // Handle, descriptor, whether it is A, operation, dense, compressed, scratch, stream.
+    compress = "cusparseLtSpMMACompress2" (Raw, Raw, c_int, c_int, Raw, Raw, Raw, *mut c_void) -> Status;
+    // Handle, plan, alpha, A, B, beta, C, D, workspace, streams and their number.
+    matmul = "cusparseLtMatmul" (
+        Raw, Raw, *const c_void, Raw, Raw, *const c_void, Raw, Raw, Raw, *mut *mut c_void, i32
+    ) -> Status;
+}
 
 /// The library and its functions.
 pub(super) struct Symbols {
-    pub(super) init: unsafe extern "C" fn(Raw) -> Status,
-    pub(super) destroy: unsafe extern "C" fn(Raw) -> Status,
-    pub(super) property: unsafe extern "C" fn(c_int, *mut c_int) -> Status,
-    pub(super) dense: DenseInit,
-    pub(super) sparse: SparseInit,
-    pub(super) matrix_destroy: unsafe extern "C" fn(Raw) -> Status,
-    pub(super) matmul_init: MatmulInit,
-    pub(super) algorithm_init: unsafe extern "C" fn(Raw, Raw, Raw, c_int) -> Status,
+    pub(super) functions: Functions,
     /// Older libraries have nothing to destroy.
     pub(super) algorithm_destroy: Option<unsafe extern "C" fn(Raw) -> Status>,
-    pub(super) algorithm_get: unsafe extern "C" fn(Raw, Raw, c_int, *mut c_void, usize) -> Status,
-    pub(super) algorithm_set: unsafe extern "C" fn(Raw, Raw, c_int, *const c_void, usize) -> Status,
-    pub(super) plan_init: unsafe extern "C" fn(Raw, Raw, Raw, Raw) -> Status,
-    pub(super) plan_destroy: unsafe extern "C" fn(Raw) -> Status,
-    pub(super) workspace: unsafe extern "C" fn(Raw, Raw, *mut usize) -> Status,
-    pub(super) compressed_size: unsafe extern "C" fn(Raw, Raw, *mut usize, *mut usize) -> Status,
-    pub(super) compress: Compress,
-    pub(super) matmul: Matmul,
     /// Stays loaded until the process ends: its kernels belong to contexts, which may outlive every handle.
     _library: ManuallyDrop<Library>,
 }
@@ -144,7 +132,6 @@ impl Symbols {
     /// Looks for the library where the system's loader does.
     pub(super) fn find() -> Result<Self, EngineError> {
         let names = names();
-        // SAFETY: these are the library's own names.
         // SAFETY: these are the library's own names, and the type is that of its functions.
         unsafe { Self::look_up(library::find(LIBRARY, &names)?) }
     }
@@ -161,27 +148,12 @@ impl Symbols {
     /// # Safety
     /// It is cuSPARSELt.
     unsafe fn look_up(library: Library) -> Result<Self, EngineError> {
-        // SAFETY: each field's type is that of the function of this name in `cusparseLt.h`; the library stays loaded.
+        // SAFETY: the caller guarantees the library, which stays loaded; the optional function's type is that in its header.
         let symbols = unsafe {
             Self {
-                init: library::get(LIBRARY, &library, "cusparseLtInit")?,
-                destroy: library::get(LIBRARY, &library, "cusparseLtDestroy")?,
-                property: library::get(LIBRARY, &library, "cusparseLtGetProperty")?,
-                dense: library::get(LIBRARY, &library, "cusparseLtDenseDescriptorInit")?,
-                sparse: library::get(LIBRARY, &library, "cusparseLtStructuredDescriptorInit")?,
-                matrix_destroy: library::get(LIBRARY, &library, "cusparseLtMatDescriptorDestroy")?,
-                matmul_init: library::get(LIBRARY, &library, "cusparseLtMatmulDescriptorInit")?,
-                algorithm_init: library::get(LIBRARY, &library, "cusparseLtMatmulAlgSelectionInit")?,
+                functions: Functions::look_up(&library)?,
                 algorithm_destroy: library::get(LIBRARY, &library, "cusparseLtMatmulAlgSelectionDestroy")
                     .ok(),
-                algorithm_get: library::get(LIBRARY, &library, "cusparseLtMatmulAlgGetAttribute")?,
-                algorithm_set: library::get(LIBRARY, &library, "cusparseLtMatmulAlgSetAttribute")?,
-                plan_init: library::get(LIBRARY, &library, "cusparseLtMatmulPlanInit")?,
-                plan_destroy: library::get(LIBRARY, &library, "cusparseLtMatmulPlanDestroy")?,
-                workspace: library::get(LIBRARY, &library, "cusparseLtMatmulGetWorkspace")?,
-                compressed_size: library::get(LIBRARY, &library, "cusparseLtSpMMACompressedSize2")?,
-                compress: library::get(LIBRARY, &library, "cusparseLtSpMMACompress2")?,
-                matmul: library::get(LIBRARY, &library, "cusparseLtMatmul")?,
                 _library: ManuallyDrop::new(library),
             }
         };
@@ -201,7 +173,7 @@ impl Symbols {
         [0, 1, 2].map(|part| {
             let mut number = 0;
             // SAFETY: one number is written.
-            let status = unsafe { (self.property)(part, &mut number) };
+            let status = unsafe { (self.functions.property)(part, &mut number) };
             if status == 0 { number } else { 0 }
         })
     }
