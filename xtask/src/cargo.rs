@@ -44,19 +44,19 @@ pub(crate) fn output(arguments: &[&str]) -> Result<String, Error> {
     if !output.status.success() {
         return Err(Error::CommandFailed { command: shown, status: output.status });
     }
-    String::from_utf8(output.stdout).map_err(|error| Error::Metadata { problem: error.to_string() })
+    String::from_utf8(output.stdout).map_err(|error| Error::Metadata(error.to_string()))
 }
 
 /// The output of `cargo metadata` with additional arguments.
 pub(crate) fn metadata(arguments: &[&str]) -> Result<Value, Error> {
     let text = output(&[&["metadata", "--format-version", "1"], arguments].concat())?;
-    serde_json::from_str(&text).map_err(|error| Error::Metadata { problem: error.to_string() })
+    serde_json::from_str(&text).map_err(|error| Error::Metadata(error.to_string()))
 }
 
 /// The folder of build outputs, as set by the caller's environment and configuration.
 pub(crate) fn target_directory() -> Result<PathBuf, Error> {
     match metadata(&["--no-deps"])?["target_directory"].as_str() {
         Some(path) => Ok(PathBuf::from(path)),
-        None => Err(Error::Metadata { problem: "it names no target_directory".to_owned() }),
+        None => Err(Error::Metadata("it names no target_directory".to_owned())),
     }
 }

@@ -99,5 +99,6 @@ pub(crate) fn all() -> Result<(), Error> {
         }
         Err(error) => failed.push(error.to_string()),
     }
-    if failed.is_empty() { Ok(()) } else { Err(Error::ChecksFailed(failed)) }
+    let what = format!("{} checks failed; see their output above", failed.len());
+    Error::if_any(failed, what)
 }

@@ -5,7 +5,6 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
-use crate::msrv::RustVersion;
 use crate::ptxas;
 
 /// Why a task failed.
@@ -16,19 +15,11 @@ pub(crate) enum Error {
     /// A program ran and failed. Its own output says why.
     CommandFailed { command: String, status: ExitStatus },
     /// The output of `cargo metadata` could not be read.
-    Metadata { problem: String },
-    /// Some steps of `check` failed. Each entry says what failed and how to fix it.
-    ChecksFailed(Vec<String>),
-    /// Locked dependencies need a newer Rust than the `rust-version` of the workspace.
-    DependenciesTooNew { promised: RustVersion, above: Vec<String> },
-    /// Examples failed or did not end. Each entry says which one and how.
-    Examples(Vec<String>),
+    Metadata(String),
+    /// Several things are wrong: what they are, and an entry for each.
+    Several(String, Vec<String>),
     /// A file could not be written.
     CannotWrite { path: PathBuf, source: io::Error },
-    /// Dependencies break the rules for them. Each entry says which one and how.
-    Dependencies(Vec<String>),
-    /// Published packages lack files or have files that they do not need.
-    Packages(Vec<String>),
     /// The assembler is not installed and could not be installed.
     PtxasMissing { cause: String },
     /// The installed assembler, or with `given` the one that the variable names, does not run.
@@ -49,36 +40,15 @@ impl fmt::Display for Error {
             Self::CommandFailed { command, status } => {
                 write!(f, "`{command}` failed ({status}); see its output above")
             }
-            Self::Metadata { problem } => {
+            Self::Metadata(problem) => {
                 write!(f, "the output of `cargo metadata` could not be read: {problem}")
             }
-            Self::ChecksFailed(failed) => {
-                write!(f, "{} checks failed; see their output above", failed.len())?;
-                failed.iter().try_for_each(|step| write!(f, "\n  - {step}"))
-            }
-            Self::Examples(failed) => {
-                write!(f, "{} examples failed; see their output above", failed.len())?;
-                failed.iter().try_for_each(|one| write!(f, "\n  - {one}"))
+            Self::Several(what, entries) => {
+                f.write_str(what)?;
+                entries.iter().try_for_each(|entry| write!(f, "\n  - {entry}"))
             }
             Self::CannotWrite { path, source } => {
                 write!(f, "{} could not be written: {source}", path.display())
-            }
-            Self::Dependencies(broken) => {
-                write!(f, "dependencies break the rules in xtask/src/dependencies.rs")?;
-                broken.iter().try_for_each(|one| write!(f, "\n  - {one}"))
-            }
-            Self::Packages(wrong) => {
-                write!(f, "published packages: correct `include` in the manifests, or add the files")?;
-                wrong.iter().try_for_each(|one| write!(f, "\n  - {one}"))
-            }
-            Self::DependenciesTooNew { promised, above } => {
-                write!(
-                    f,
-                    "the workspace declares Rust {promised}, but locked dependencies need a newer one: lock \
-                     older releases of them (`cargo update <name> --precise <version>`), or raise \
-                     `rust-version` in the root Cargo.toml"
-                )?;
-                above.iter().try_for_each(|package| write!(f, "\n  - {package}"))
             }
             Self::PtxasMissing { cause } => write!(
                 f,
@@ -107,3 +77,10 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl Error {
+    /// Fails if there are entries; `what` they are is said first.
+    pub(crate) fn if_any(entries: Vec<String>, what: impl Into<String>) -> Result<(), Self> {
+        if entries.is_empty() { Ok(()) } else { Err(Self::Several(what.into(), entries)) }
+    }
+}

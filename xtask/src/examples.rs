@@ -35,7 +35,8 @@ pub(crate) fn run() -> Result<usize, Error> {
             problem.map(|problem| format!("{name}: {problem}"))
         })
         .collect();
-    if failed.is_empty() { Ok(names.len()) } else { Err(Error::Examples(failed)) }
+    let what = format!("{} examples failed; see their output above", failed.len());
+    Error::if_any(failed, what).map(|()| names.len())
 }
 
 /// Runs one program, and kills it if it exceeds the limit. The program sees no GPU.

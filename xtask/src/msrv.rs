@@ -69,12 +69,12 @@ fn judge(metadata: &Value) -> Result<Report, Error> {
     let mut promised: Option<RustVersion> = None;
     for package in ours {
         let Some(version) = declared(package)? else {
-            return Err(Error::Metadata { problem: format!("{} declares no rust-version", name(package)) });
+            return Err(Error::Metadata(format!("{} declares no rust-version", name(package))));
         };
         promised = Some(promised.map_or(version, |smallest| smallest.min(version)));
     }
     let Some(promised) = promised else {
-        return Err(Error::Metadata { problem: "the workspace has no members".to_owned() });
+        return Err(Error::Metadata("the workspace has no members".to_owned()));
     };
 
     let mut report = Report { promised, declared: 0, silent: 0 };
@@ -86,20 +86,24 @@ fn judge(metadata: &Value) -> Result<Report, Error> {
             Some(version) => above.push(format!("{} needs Rust {version}", name(package))),
         }
     }
-    if above.is_empty() { Ok(report) } else { Err(Error::DependenciesTooNew { promised, above }) }
+    let what = format!(
+        "the workspace declares Rust {promised}, but locked dependencies need a newer one: lock older releases of them \
+         (`cargo update <name> --precise <version>`), or raise `rust-version` in the root Cargo.toml"
+    );
+    Error::if_any(above, what).map(|()| report)
 }
 
 /// The list with this key.
 pub(crate) fn list<'m>(metadata: &'m Value, key: &str) -> Result<&'m Vec<Value>, Error> {
-    metadata[key].as_array().ok_or_else(|| Error::Metadata { problem: format!("it has no list of {key}") })
+    metadata[key].as_array().ok_or_else(|| Error::Metadata(format!("it has no list of {key}")))
 }
 
 fn declared(package: &Value) -> Result<Option<RustVersion>, Error> {
     match package["rust_version"].as_str() {
         None => Ok(None),
-        Some(text) => RustVersion::parse(text).map(Some).ok_or_else(|| Error::Metadata {
-            problem: format!("{} declares the rust-version `{text}`", name(package)),
-        }),
+        Some(text) => RustVersion::parse(text)
+            .map(Some)
+            .ok_or_else(|| Error::Metadata(format!("{} declares the rust-version `{text}`", name(package)))),
     }
 }
 

@@ -30,6 +30,9 @@ const ALLOWED: [&str; 13] = [
     ".cargo_vcs_info.json",
 ];
 
+/// What is said of packages that are wrong.
+pub(crate) const WRONG: &str = "published packages: correct `include` in the manifests, or add the files";
+
 /// Checks the list of files of each published package. Returns the number of packages.
 pub(crate) fn check() -> Result<usize, Error> {
     let metadata = cargo::metadata(&["--no-deps"])?;
@@ -41,17 +44,16 @@ pub(crate) fn check() -> Result<usize, Error> {
         wrong.extend(judge(name, &files));
     }
     let root = Path::new(metadata["workspace_root"].as_str().unwrap_or_default()).join("Cargo.toml");
-    let manifest =
-        fs::read_to_string(&root).map_err(|error| Error::Metadata { problem: error.to_string() })?;
+    let manifest = fs::read_to_string(&root).map_err(|error| Error::Metadata(error.to_string()))?;
     wrong.extend(unnamed(&names, &manifest)?);
-    if wrong.is_empty() { Ok(names.len()) } else { Err(Error::Packages(wrong)) }
+    Error::if_any(wrong, WRONG).map(|()| names.len())
 }
 
 /// Packages without an `opt-level` in a profile that has one for all others, `"*"`. Where they come from a registry,
 /// they would be built with that one.
 fn unnamed(packages: &[&str], manifest: &str) -> Result<Vec<String>, Error> {
     let manifest: Table =
-        manifest.parse().map_err(|error: toml::de::Error| Error::Metadata { problem: error.to_string() })?;
+        manifest.parse().map_err(|error: toml::de::Error| Error::Metadata(error.to_string()))?;
     let profiles = manifest.get("profile").and_then(|profiles| profiles.as_table());
     let mut missing = Vec::new();
     for (profile, settings) in profiles.into_iter().flatten() {

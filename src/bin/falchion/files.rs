@@ -13,7 +13,6 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use falchion::verify::{Format, HostMatrix, Order};
-use half::{bf16, f16};
 use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 
@@ -27,7 +26,7 @@ pub(crate) struct Found {
     pub(crate) rows: u32,
     pub(crate) columns: u32,
     order: Order,
-    kind: Kind,
+    format: Format,
     big: bool,
     path: PathBuf,
     file: File,
@@ -42,51 +41,10 @@ pub(crate) struct Matrix {
     pub(crate) rows: u32,
     pub(crate) columns: u32,
     pub(crate) order: Order,
-    kind: Kind,
+    format: Format,
     /// Whether numbers are big-endian.
     big: bool,
     bytes: Vec<u8>,
-}
-
-/// The format of an element in a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    F16,
-    Bf16,
-    F32,
-    F64,
-    /// 32-bit integers.
-    Word,
-    /// An 8-bit float or integer, in a format of the reference.
-    Byte(Format),
-}
-
-impl Kind {
-    fn bytes(self) -> usize {
-        match self {
-            Self::Byte(_) => 1,
-            Self::F16 | Self::Bf16 => 2,
-            Self::F32 | Self::Word => 4,
-            Self::F64 => 8,
-        }
-    }
-
-    fn value(self, bytes: &[u8], big: bool) -> f64 {
-        let mut word = [0; 8];
-        word[..bytes.len()].copy_from_slice(bytes);
-        if big {
-            word[..bytes.len()].reverse();
-        }
-        let bits = u64::from_le_bytes(word);
-        match self {
-            Self::Byte(format) => format.decode(bits),
-            Self::F16 => f16::from_bits(bits as u16).to_f64(),
-            Self::Bf16 => bf16::from_bits(bits as u16).to_f64(),
-            Self::F32 => f32::from_bits(bits as u32).into(),
-            Self::F64 => f64::from_bits(bits),
-            Self::Word => (bits as u32).cast_signed().into(),
-        }
-    }
 }
 
 /// Finds a matrix: `FILE.npy`, or `FILE.safetensors[:TENSOR]`.
@@ -190,15 +148,15 @@ fn npy(path: &Path, shape: Shape<'_>) -> Result<Found, Failure> {
         .map_err(|error| usage!("{} is no .npy file: {error}", path.display()))?;
     let [rows, columns] = shape(path, &header.shape)?;
     // `ml_dtypes` writes the full name of its type, and NumPy writes two raw bytes.
-    let kind = match header.element.trim_start_matches(['<', '>', '|', '=']) {
-        "f2" => Kind::F16,
-        "V2" | "bfloat16" => Kind::Bf16,
-        "f4" => Kind::F32,
-        "f8" => Kind::F64,
-        "i1" => Kind::Byte(Format::S8),
-        "u1" => Kind::Byte(Format::U8),
-        "float8_e4m3fn" => Kind::Byte(Format::E4m3),
-        "float8_e5m2" => Kind::Byte(Format::E5m2),
+    let format = match header.element.trim_start_matches(['<', '>', '|', '=']) {
+        "f2" => Format::F16,
+        "V2" | "bfloat16" => Format::Bf16,
+        "f4" => Format::F32,
+        "f8" => Format::F64,
+        "i1" => Format::S8,
+        "u1" => Format::U8,
+        "float8_e4m3fn" => Format::E4m3,
+        "float8_e5m2" => Format::E5m2,
         "V1" => {
             refuse!(
                 "{} holds elements of type V1, which may be any 8-bit float: a .safetensors file says which",
@@ -213,7 +171,7 @@ fn npy(path: &Path, shape: Shape<'_>) -> Result<Found, Failure> {
             );
         }
     };
-    let needed = u128::from(rows) * u128::from(columns) * kind.bytes() as u128;
+    let needed = u128::from(rows) * u128::from(columns) * u128::from(format.bytes());
     let there = length.saturating_sub(header.bytes);
     let Some(bytes) = u64::try_from(needed).ok().filter(|&needed| needed <= there) else {
         refuse!(
@@ -223,7 +181,7 @@ fn npy(path: &Path, shape: Shape<'_>) -> Result<Found, Failure> {
     };
     let order = if header.fortran { Order::ColumnMajor } else { Order::RowMajor };
     let (big, begin, path) = (header.element.starts_with('>'), header.bytes, path.to_owned());
-    Ok(Found { rows, columns, order, kind, big, path, file, begin, bytes })
+    Ok(Found { rows, columns, order, format, big, path, file, begin, bytes })
 }
 
 /// Largest `.safetensors` header in bytes that is read. The format allows 100 MB; its text in memory is ten times
@@ -274,18 +232,18 @@ fn safetensor(path: &Path, name: Option<&str>, shape: Shape<'_>) -> Result<Found
         .ok_or_else(|| usage!("{} has no tensor `{shown}`; there are: {list}", path.display()))?;
     let found: Vec<u64> = tensor.shape.iter().map(|&extent| extent as u64).collect();
     let [rows, columns] = shape(path, &found)?;
-    let kinds = [
-        (Dtype::F16, Kind::F16),
-        (Dtype::BF16, Kind::Bf16),
-        (Dtype::F32, Kind::F32),
-        (Dtype::F64, Kind::F64),
-        (Dtype::I32, Kind::Word),
-        (Dtype::F8_E4M3, Kind::Byte(Format::E4m3)),
-        (Dtype::F8_E5M2, Kind::Byte(Format::E5m2)),
-        (Dtype::I8, Kind::Byte(Format::S8)),
-        (Dtype::U8, Kind::Byte(Format::U8)),
+    let formats = [
+        (Dtype::F16, Format::F16),
+        (Dtype::BF16, Format::Bf16),
+        (Dtype::F32, Format::F32),
+        (Dtype::F64, Format::F64),
+        (Dtype::I32, Format::S32),
+        (Dtype::F8_E4M3, Format::E4m3),
+        (Dtype::F8_E5M2, Format::E5m2),
+        (Dtype::I8, Format::S8),
+        (Dtype::U8, Format::U8),
     ];
-    let Some((_, kind)) = kinds.into_iter().find(|(dtype, _)| *dtype == tensor.dtype) else {
+    let Some((_, format)) = formats.into_iter().find(|(dtype, _)| *dtype == tensor.dtype) else {
         refuse!(
             "tensor `{shown}` of {} holds elements of type {:?}; F16, BF16, F32, F64, I32, F8_E4M3, F8_E5M2, I8 or U8 was needed",
             path.display(),
@@ -295,51 +253,55 @@ fn safetensor(path: &Path, name: Option<&str>, shape: Shape<'_>) -> Result<Found
     // The header has been checked against the shapes and the file's length.
     let (from, to) = tensor.data_offsets;
     let (begin, bytes, path) = (begin + from as u64, (to - from) as u64, path.to_owned());
-    Ok(Found { rows, columns, order: Order::RowMajor, kind, big: false, path, file, begin, bytes })
+    Ok(Found { rows, columns, order: Order::RowMajor, format, big: false, path, file, begin, bytes })
 }
 
 impl Found {
     /// Reads the elements.
     pub(crate) fn read(self) -> Result<Matrix, Failure> {
-        let Self { rows, columns, order, kind, big, path, mut file, begin, bytes } = self;
-        Ok(Matrix { rows, columns, order, kind, big, bytes: part(&path, &mut file, begin, bytes)? })
+        let Self { rows, columns, order, format, big, path, mut file, begin, bytes } = self;
+        Ok(Matrix { rows, columns, order, format, big, bytes: part(&path, &mut file, begin, bytes)? })
     }
 }
 
 impl Matrix {
     /// A column-major matrix of bytes.
     pub(crate) fn of_columns([rows, columns]: [u32; 2], bytes: Vec<u8>) -> Self {
-        Self { rows, columns, order: Order::ColumnMajor, kind: Kind::Byte(Format::U8), big: false, bytes }
+        Self { rows, columns, order: Order::ColumnMajor, format: Format::U8, big: false, bytes }
     }
 
     /// The elements of a matrix of 32-bit integers, row by row; `None` for other elements.
     pub(crate) fn words(&self) -> Option<Vec<u32>> {
         let word = |bytes: &[u8]| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-        let whole = self.kind == Kind::Word && !self.big && self.order == Order::RowMajor;
+        let whole = self.format == Format::S32 && !self.big && self.order == Order::RowMajor;
         whole.then(|| self.bytes.chunks_exact(4).map(word).collect())
     }
 
     /// The matrix with its columns permuted: column `i` of the result is column `order[i]`.
     pub(crate) fn with_columns(&self, order: &[u32]) -> Self {
-        let width = self.kind.bytes();
-        let at = |row: u32, column: u32| match self.order {
-            Order::RowMajor => row as usize * self.columns as usize + column as usize,
-            Order::ColumnMajor => column as usize * self.rows as usize + row as usize,
-        };
-        let place = |row: u32, column: u32| &self.bytes[at(row, column) * width..][..width];
         let rows = (0..self.rows).flat_map(|row| order.iter().map(move |&column| (row, column)));
-        let bytes = rows.flat_map(|(row, column)| place(row, column).iter().copied()).collect();
+        let bytes = rows.flat_map(|(row, column)| self.element(row, column).iter().copied()).collect();
         Self { order: Order::RowMajor, bytes, ..*self }
     }
 
-    pub(crate) fn get(&self, row: u32, column: u32) -> f64 {
-        let (row, column) = (row as usize, column as usize);
+    /// The bytes of an element.
+    fn element(&self, row: u32, column: u32) -> &[u8] {
+        let (row, column, width) = (row as usize, column as usize, self.format.bytes() as usize);
         let at = match self.order {
             Order::RowMajor => row * self.columns as usize + column,
             Order::ColumnMajor => column * self.rows as usize + row,
         };
-        let width = self.kind.bytes();
-        self.kind.value(&self.bytes[at * width..][..width], self.big)
+        &self.bytes[at * width..][..width]
+    }
+
+    pub(crate) fn get(&self, row: u32, column: u32) -> f64 {
+        let bytes = self.element(row, column);
+        let bits = |bits, &byte: &u8| bits << 8 | u64::from(byte);
+        self.format.decode(if self.big {
+            bytes.iter().fold(0, bits)
+        } else {
+            bytes.iter().rev().fold(0, bits)
+        })
     }
 
     /// Converts the matrix to a format and an order. The leading dimension is a multiple of `multiple`
@@ -353,15 +315,38 @@ impl Matrix {
     ) -> Result<HostMatrix, Failure> {
         let ld = if order == Order::RowMajor { self.columns } else { self.rows };
         let ld = ld.next_multiple_of(multiple);
-        let mut host = HostMatrix::from_fn(format, [self.rows, self.columns], order, ld, |_, _| 0.0);
-        for (row, column) in (0..self.rows).flat_map(|row| (0..self.columns).map(move |column| (row, column)))
-        {
-            let (value, place) = (self.get(row, column), host.index(row, column));
-            host.bits[place] = held(format, value)
-                .map_err(|needed| usage!("{flag} has {value} in row {row}, column {column}: {needed}"))?;
-        }
-        Ok(host)
+        filled(format, self.extents(), order, ld, |row, column| {
+            let value = self.get(row, column);
+            held(format, value)
+                .map_err(|needed| usage!("{flag} has {value} in row {row}, column {column}: {needed}"))
+        })
     }
+
+    /// Rows and columns.
+    pub(crate) fn extents(&self) -> [u32; 2] {
+        [self.rows, self.columns]
+    }
+}
+
+/// Every place of a matrix, row by row.
+pub(crate) fn places([rows, columns]: [u32; 2]) -> impl Iterator<Item = (u32, u32)> {
+    (0..rows).flat_map(move |row| (0..columns).map(move |column| (row, column)))
+}
+
+/// A matrix of the bits for each row and column.
+pub(crate) fn filled(
+    format: Format,
+    extents: [u32; 2],
+    order: Order,
+    ld: u32,
+    bits: impl Fn(u32, u32) -> Result<u64, Failure>,
+) -> Result<HostMatrix, Failure> {
+    let mut matrix = HostMatrix::from_fn(format, extents, order, ld, |_, _| 0.0);
+    for (row, column) in places(extents) {
+        let place = matrix.index(row, column);
+        matrix.bits[place] = bits(row, column)?;
+    }
+    Ok(matrix)
 }
 
 /// The bits of a value, rounded to a format; or what the format holds instead.

@@ -11,7 +11,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use collective::WeightsSpec;
-use cute_rs::atom::Major;
 use falchion::verify::matrix::Fill;
 use falchion::verify::product::{accumulators, formats, random_scales, scaled};
 use falchion::verify::storage::{self, of_few_bits};
@@ -32,7 +31,6 @@ use crate::options::{Given, Verb};
 use crate::output::out;
 use crate::scales::Scaling;
 use crate::types::TypeArgs;
-use crate::unranked::{Said, unranked};
 use crate::weights::Found;
 use crate::{Command, Failure, catalogue, memory, numbers, types};
 
@@ -235,23 +233,9 @@ impl GemmArgs<'_> {
         weights: Option<WeightsSpec>,
     ) -> Result<AnyGemm, Failure> {
         let format = of_reference(self.types.multiplied()?);
-        if weights.is_some() {
-            let types = self.types.with(weights, self.types.scaled())?;
-            let request = catalogue::padded(types, [Major::K; 2], inputs.problem);
-            let mut request = match scaling {
-                Scaling::Vectors(_) => request.fused(row_column_scaled()),
-                Scaling::Number(_) | Scaling::Blocks(_) => request,
-            };
-            request.call.epilogue.beta = self.beta() as f32;
-            request.call.epilogue.c = Some(request.call.d);
-            return self.first(request);
-        }
-        let types = self.types.with(None, scaling.rows().unwrap_or(self.types.scaled()))?;
-        if matches!(scaling, Scaling::Vectors(_)) {
-            let out = self.types.out().map(collective::Format::name);
-            let said = Said { dtype_b: Some(types.b.name()), out, epilogue: Some(row_column_scaled()) };
-            return unranked(format, inputs.problem, said);
-        }
+        let quantised = weights.is_some();
+        let blocks = scaling.rows().filter(|_| !quantised).unwrap_or(self.types.scaled());
+        let types = self.types.with(weights, blocks)?;
         let GemmProblem { m, n, k } = inputs.problem;
         // A file's direction can be kept if its contiguous extent is a multiple of 16 bytes.
         let whole = |extent: u32| extent.is_multiple_of(8);
@@ -271,14 +255,18 @@ impl GemmArgs<'_> {
             Order::ColumnMajor if !whole(k) && whole(n) && turns => 'n',
             Order::RowMajor | Order::ColumnMajor => 'k',
         };
-        let layout =
-            self.given.get::<String>("layout").unwrap_or_else(|| format!("{a_direction}{b_direction}"));
+        let asked = if quantised { Some("kk".to_owned()) } else { self.given.get("layout") };
+        let layout = asked.unwrap_or_else(|| format!("{a_direction}{b_direction}"));
         types::sparse_as_it_lies(types, &layout, false)?;
         let majors = catalogue::majors(&layout);
-        let request = match types.is_scaled() || types.has_sparse() {
-            // Only tensor copies load operands with block scales and sparse operands, so rows are padded.
+        let request = match quantised || types.is_scaled() || types.has_sparse() {
+            // Only tensor copies load such operands, so rows are padded.
             true => catalogue::padded(types, majors, inputs.problem),
             false => Request::packed(types, majors, inputs.problem),
+        };
+        let request = match scaling {
+            Scaling::Vectors(_) => request.fused(row_column_scaled()),
+            Scaling::Number(_) | Scaling::Blocks(_) => request,
         };
         let mut request = request.k_major(1 << 20).request;
         request.call.epilogue.beta = self.beta() as f32;

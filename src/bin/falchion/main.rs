@@ -30,7 +30,6 @@ mod scales;
 mod schedule;
 mod trace;
 mod types;
-mod unranked;
 mod verify;
 mod weights;
 

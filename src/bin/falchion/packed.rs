@@ -147,14 +147,12 @@ impl Packing {
         let format = Oracle::named(wide.name()).unwrap_or(Oracle::F16);
         let ld = n.next_multiple_of(16);
         let lines = |of: &str, value: &dyn Fn(u32, u32) -> f64| -> Result<HostMatrix, Failure> {
-            let mut lines = HostMatrix::from_fn(format, [groups, n], Order::RowMajor, ld, |_, _| 0.0);
-            for (group, column) in (0..groups).flat_map(|group| (0..n).map(move |column| (group, column))) {
-                let (value, place) = (value(group, column), lines.index(group, column));
-                lines.bits[place] = held(format, value).map_err(|needed| {
+            files::filled(format, [groups, n], Order::RowMajor, ld, |group, column| {
+                let value = value(group, column);
+                held(format, value).map_err(|needed| {
                     usage!("{} has {value} in row {group}, column {column}: {needed}", tensor(of))
-                })?;
-            }
-            Ok(lines)
+                })
+            })
         };
         let layer = Layer {
             code: if bits == 4 { Code::U4 } else { Code::U8 },

@@ -110,9 +110,7 @@ impl Given {
             );
         }
         let matrix = file.read()?;
-        for (row, column) in
-            (0..matrix.rows).flat_map(|row| (0..matrix.columns).map(move |column| (row, column)))
-        {
+        for (row, column) in files::places(matrix.extents()) {
             let number = matrix.get(row, column) as f32;
             if !number.is_finite() {
                 refuse!(

@@ -172,14 +172,7 @@ impl Schedule {
         let prediction = call.map(|call| {
             let request =
                 Request { call, ..Request::packed(Types::of_kernel(&entry), plan.majors(), call.problem) };
-            let request = match form {
-                Form::Single => request,
-                Form::Batched => request.batched(u32::try_from(products.len()).unwrap_or(u32::MAX)),
-                Form::GroupedContiguous | Form::GroupedMasked => request.ragged(&products),
-                Form::KGrouped => request.k_grouped(&products),
-                Form::PointerArray => request.grouped(&products),
-            };
-            machine.predict(&entry, &request)
+            machine.predict(&entry, &launched.request(request))
         });
         Ok(Schedule { entry, products, tiles, workers, widths, timeline, machine, prediction })
     }

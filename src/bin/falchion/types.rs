@@ -217,11 +217,6 @@ impl TypeArgs {
         self.scaled
     }
 
-    /// D's format, if it is given.
-    pub(crate) fn out(&self) -> Option<Format> {
-        self.out
-    }
-
     /// A's format as it is multiplied.
     pub(crate) fn multiplied(&self) -> Result<Format, Failure> {
         let [a, _] = self.names();

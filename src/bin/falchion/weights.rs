@@ -225,9 +225,8 @@ impl FewBits {
             if powers { Oracle::U8 } else { Oracle::named(self.wide.name()).unwrap_or(Oracle::Bf16) };
         let matrix = file.read()?;
         let ld = rows.next_multiple_of(16).max(16);
-        let mut lines = HostMatrix::from_fn(format, [groups, rows], Order::RowMajor, ld, |_, _| 0.0);
-        for (group, row) in (0..groups).flat_map(|group| (0..rows).map(move |row| (group, row))) {
-            let (value, place) = (self.at(&matrix, row, group), lines.index(group, row));
+        let lines = files::filled(format, [groups, rows], Order::RowMajor, ld, |group, row| {
+            let value = self.at(&matrix, row, group);
             let bits = match powers {
                 true if value.fract() != 0.0 || !(0.0..255.0).contains(&value) => {
                     Err("a whole number e from 0 to 254, which means 2^(e - 127), was needed".to_owned())
@@ -235,10 +234,10 @@ impl FewBits {
                 false if !value.is_finite() => Err("a finite number was needed".to_owned()),
                 _ => held(format, value),
             };
-            lines.bits[place] = bits.map_err(|needed| {
+            bits.map_err(|needed| {
                 usage!("--{what}-{side} has {value} for row {row} of group {group}: {needed}")
-            })?;
-        }
+            })
+        })?;
         Ok((group, lines))
     }
 
@@ -253,7 +252,7 @@ impl FewBits {
         let (rows, k) = if self.is_b { (matrix.columns, matrix.rows) } else { (matrix.rows, matrix.columns) };
         let code = weights::Code::named(self.coded.code.name()).unwrap_or(weights::Code::S4);
         let mut codes = Vec::with_capacity(rows as usize * k as usize);
-        for (row, column) in (0..rows).flat_map(|row| (0..k).map(move |column| (row, column))) {
+        for (row, column) in files::places([rows, k]) {
             let value = if self.is_b { matrix.get(column, row) } else { matrix.get(row, column) };
             match self.coded.code.nearest(value).filter(|&code| self.coded.code.value(code) == Some(value)) {
                 Some(code) => codes.push(code),

@@ -5,7 +5,7 @@ use fastrand::Rng;
 use kernel::{AnyGemm, Engine, GemmProblem, Program};
 
 use super::super::matrix::Fill;
-use super::super::product::{GemmCase, Outcome, RunError, accumulators, formats, orders, random_scales};
+use super::super::product::{GemmCase, Outcome, accumulators, formats, orders, random_scales};
 use super::super::{HostMatrix, Order, SeveralProducts, storage};
 use super::{Draw, Ended, digest};
 
@@ -25,30 +25,31 @@ impl Draw {
         let unit = 128 / plan.epilogue.output.bits();
         let (operand_bytes, d_padding) =
             (16, if row > 1 { unit * self.random.u32(..2) } else { self.random.u32(..3) });
-        let several = |products| SeveralProducts { factors, operand_bytes, d_padding, seed, ..products };
-        let outcome = match gemm.form() {
-            Form::Single => self.product(problem, (factors, d_padding)).run(gemm, program, engine)?,
+        let products = match gemm.form() {
+            Form::Single => {
+                let in_place = self.once_in(4);
+                let product = self.product(gemm, problem, (factors, d_padding, in_place));
+                let sums = product.sums(accumulators(gemm), &|_| ());
+                return ended(problem, product.run(gemm, program, engine, &sums)?);
+            }
             Form::Batched => {
                 let shared = [self.once_in(4), self.once_in(4), self.once_in(4)];
                 let count = self.random.u32(1..4);
                 let (interleaved, batch) = (self.once_in(3), SeveralProducts::batch(problem, count));
-                let products = SeveralProducts { shared, interleaved, ..batch };
-                several(products).run(gemm, program, engine)?
+                SeveralProducts { shared, interleaved, ..batch }
             }
             Form::GroupedContiguous => {
                 let rows: Vec<u32> =
                     (0..self.random.u32(1..5)).map(|_| self.random.u32(..=problem.m)).collect();
                 let spare = self.random.u32(..3);
-                let products = SeveralProducts::of_rows(&rows, spare, [problem.n, problem.k]);
-                several(products).run(gemm, program, engine)?
+                SeveralProducts::of_rows(&rows, spare, [problem.n, problem.k])
             }
             Form::GroupedMasked => {
                 let room = self.random.u32(..=problem.m);
                 // A group may claim more rows than its buffer has.
                 let rows: Vec<u32> =
                     (0..self.random.u32(1..5)).map(|_| self.random.u32(..=room + room / 4)).collect();
-                let products = SeveralProducts::masked(&rows, room, [problem.n, problem.k]);
-                several(products).run(gemm, program, engine)?
+                SeveralProducts::masked(&rows, room, [problem.n, problem.k])
             }
             Form::KGrouped => {
                 let (tile, most) = (plan.mainloop.tile[2], problem.k.div_ceil(plan.mainloop.tile[2]));
@@ -66,8 +67,7 @@ impl Draw {
                 }
                 let products = SeveralProducts::along_k(problem, offsets);
                 let shared = [false, false, self.once_in(4)];
-                let products = SeveralProducts { shared, interleaved: self.once_in(3), ..products };
-                several(products).run(gemm, program, engine)?
+                SeveralProducts { shared, interleaved: self.once_in(3), ..products }
             }
             Form::PointerArray => {
                 let shapes = (0..self.random.u32(1..4)).map(|_| {
@@ -79,41 +79,26 @@ impl Draw {
                         k: part(random, problem.k, 1),
                     }
                 });
-                let products = SeveralProducts::array(shapes.collect());
-                several(products).run(gemm, program, engine)?
+                SeveralProducts::array(shapes.collect())
             }
         };
-        match outcome.mismatch {
-            None => Ok((outcome.ratio, digest(outcome.d.into_iter()))),
-            Some(wrong) => Err(Ended::Wrong(format!("{problem:?}: {wrong}"))),
-        }
+        let products = SeveralProducts { factors, operand_bytes, d_padding, seed, ..products };
+        ended(problem, products.run(gemm, program, engine)?)
     }
 
-    fn product(&mut self, problem: GemmProblem, (factors, d_padding): ([f32; 2], u32)) -> OneProduct {
-        OneProduct { problem, factors, d_padding, in_place: self.once_in(4), random: self.random.fork() }
-    }
-}
-/// One GEMM of random matrices.
-struct OneProduct {
-    problem: GemmProblem,
-    factors: [f32; 2],
-    d_padding: u32,
-    in_place: bool,
-    random: Rng,
-}
-
-impl OneProduct {
-    fn run(
-        mut self,
+    /// One GEMM of random matrices.
+    fn product(
+        &mut self,
         gemm: &AnyGemm,
-        program: &Program,
-        engine: &mut dyn Engine,
-    ) -> Result<Outcome, RunError> {
-        let Self { problem: GemmProblem { m, n, k }, factors: [alpha, beta], .. } = self;
+        problem: GemmProblem,
+        ([alpha, beta], d_padding, in_place): ([f32; 2], u32, bool),
+    ) -> GemmCase {
+        let mut random = self.random.fork();
+        let GemmProblem { m, n, k } = problem;
         let [a_format, b_format, d_format] = formats(gemm);
         let [a_order, b_order] = orders(gemm);
         let mut matrix = |format, extents, order, multiple| {
-            HostMatrix::random(format, extents, order, multiple, Fill::Normal, &mut self.random)
+            HostMatrix::random(format, extents, order, multiple, Fill::Normal, &mut random)
         };
         let [of_a, of_b] = [a_format, b_format].map(|format| 16 / format.bytes());
         let a = matrix(a_format, [m, k], a_order, of_a);
@@ -121,12 +106,18 @@ impl OneProduct {
         // Tensor copies load rows that begin at multiples of 16 bytes.
         let of_c = if gemm.plan().epilogue.sourced { 16 / d_format.bytes() } else { 1 };
         let c = (beta != 0.0).then(|| matrix(d_format, [m, n], Order::RowMajor, of_c));
-        let scales = random_scales(gemm, self.problem, &mut self.random);
-        let ([a, b], weights) = storage::fitted(gemm, self.problem, [a, b], &mut self.random);
-        let in_place = self.in_place && c.is_some();
-        let d_ld = if in_place { n } else { n + self.d_padding };
-        let product = GemmCase { scales, weights, c, alpha, beta, d_ld, in_place, ..GemmCase::new(a, b) };
-        let sums = product.sums(accumulators(gemm), &|_| ());
-        product.run(gemm, program, engine, &sums)
+        let scales = random_scales(gemm, problem, &mut random);
+        let ([a, b], weights) = storage::fitted(gemm, problem, [a, b], &mut random);
+        let in_place = in_place && c.is_some();
+        let d_ld = if in_place { n } else { n + d_padding };
+        GemmCase { scales, weights, c, alpha, beta, d_ld, in_place, ..GemmCase::new(a, b) }
+    }
+}
+
+/// The largest error as a fraction of its bound, and the digest of D.
+fn ended(problem: GemmProblem, outcome: Outcome) -> Result<(f64, u64), Ended> {
+    match outcome.mismatch {
+        None => Ok((outcome.ratio, digest(outcome.d.into_iter()))),
+        Some(wrong) => Err(Ended::Wrong(format!("{problem:?}: {wrong}"))),
     }
 }
