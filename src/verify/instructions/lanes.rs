@@ -41,6 +41,19 @@ pub(super) fn fresh(f: &Builder, ty: Type) -> Reg {
     }
 }
 
+/// Loads a value from global memory.
+pub(super) fn load(f: &Builder, ty: Type, base: Operand, offset: i32) -> Operand {
+    let (dst, address) = (fresh(f, ty), Address { base, offset });
+    f.emit(Inst::Load { space: Space::Global, ty, dst: vec![dst], address });
+    Operand::Reg(dst)
+}
+
+/// Stores it.
+pub(super) fn store(f: &Builder, ty: Type, base: Operand, offset: i32, value: Operand) {
+    let address = Address { base, offset };
+    f.emit(Inst::Store { space: Space::Global, ty, src: vec![value], address });
+}
+
 /// Draws the bits of a value: a special value, a moderate value, or any bits.
 pub(super) fn value(ty: Type, random: &mut fastrand::Rng, special: bool) -> u64 {
     let bits = ty.bits();
@@ -106,9 +119,7 @@ fn form(
                     if ty == Type::Pred {
                         return f.load_global::<u32>(at, 0).more_than(0x7FFF_FFFF).operand();
                     }
-                    let (dst, address) = (fresh(f, ty), Address { base: at.operand(), offset: 0 });
-                    f.emit(Inst::Load { space: Space::Global, ty, dst: vec![dst], address });
-                    Operand::Reg(dst)
+                    load(f, ty, at.operand(), 0)
                 })
                 .collect();
             let mut given = emit(f, &operands);
@@ -119,8 +130,7 @@ fn form(
                 given = Operand::Reg(dst);
             }
             let at = output + (thread * stored.bytes()).cast::<u64>();
-            let address = Address { base: at.operand(), offset: 0 };
-            f.emit(Inst::Store { space: Space::Global, ty: stored, src: vec![given], address });
+            store(f, stored, at.operand(), 0, given);
         },
         move |random| {
             [("random", false), ("special", true), ("both", false)]
@@ -171,25 +181,25 @@ fn exists(form: &Form) -> bool {
 }
 
 /// A form of one instruction that writes a new register.
-fn simple(
+fn simple<const N: usize>(
     named: (&str, String),
-    sources: Vec<Type>,
+    sources: [Type; N],
     result: Type,
-    inst: impl Fn(Reg, &[Operand]) -> Inst + Send + Sync + 'static,
+    inst: impl Fn(Reg, [Operand; N]) -> Inst + Send + Sync + 'static,
 ) -> Form {
     mended(named, sources, result, |_| (), inst)
 }
 
-fn mended(
+fn mended<const N: usize>(
     named: (&str, String),
-    sources: Vec<Type>,
+    sources: [Type; N],
     result: Type,
     mend: Mend,
-    inst: impl Fn(Reg, &[Operand]) -> Inst + Send + Sync + 'static,
+    inst: impl Fn(Reg, [Operand; N]) -> Inst + Send + Sync + 'static,
 ) -> Form {
-    form(named, sources, result, mend, move |f, operands| {
+    form(named, sources.to_vec(), result, mend, move |f, operands| {
         let dst = fresh(f, result);
-        f.emit(inst(dst, operands));
+        f.emit(inst(dst, core::array::from_fn(|i| operands[i])));
         Operand::Reg(dst)
     })
 }
@@ -214,60 +224,35 @@ fn plain() -> Vec<Form> {
             let divides = matches!(op, Div | Rem) && ty.is_integer();
             let mend: Mend = if divides { |lane| lane[1] = lane[1] >> 1 & 0x3FFF | 1 } else { |_| () };
             let named = ("arithmetic", format!("{op:?}.{ty}").to_lowercase());
-            all.push(mended(named, vec![ty, count], ty, mend, move |dst, o| Inst::Binary {
-                op,
-                ty,
-                dst,
-                a: o[0],
-                b: o[1],
-            }));
+            let inst = move |dst, [a, b]: [_; 2]| Inst::Binary { op, ty, dst, a, b };
+            all.push(mended(named, [ty, count], ty, mend, inst));
         }
         let named = ("arithmetic", format!("mad.{ty}"));
-        all.push(simple(named, vec![ty; 3], ty, move |dst, o| Inst::MulAdd {
-            ty,
-            dst,
-            a: o[0],
-            b: o[1],
-            c: o[2],
-        }));
+        all.push(simple(named, [ty; 3], ty, move |dst, [a, b, c]| Inst::MulAdd { ty, dst, a, b, c }));
         for op in [UnaryOp::Neg, UnaryOp::Abs, UnaryOp::Not] {
             let named = ("arithmetic", format!("{op:?}.{ty}").to_lowercase());
-            all.push(simple(named, vec![ty], ty, move |dst, o| Inst::Unary { op, ty, dst, a: o[0] }));
+            all.push(simple(named, [ty], ty, move |dst, [a]| Inst::Unary { op, ty, dst, a }));
         }
         for op in [CompareOp::Eq, CompareOp::Ne, CompareOp::Lt, CompareOp::Le, CompareOp::Gt, CompareOp::Ge] {
             let named = ("setp", format!("setp.{op:?}.{ty}").to_lowercase());
-            all.push(simple(named, vec![ty; 2], Type::Pred, move |dst, o| Inst::Compare {
-                op,
-                ty,
-                dst,
-                a: o[0],
-                b: o[1],
-            }));
+            let inst = move |dst, [a, b]: [_; 2]| Inst::Compare { op, ty, dst, a, b };
+            all.push(simple(named, [ty; 2], Type::Pred, inst));
         }
         let named = ("selp", format!("selp.{ty}"));
-        all.push(simple(named, vec![ty, ty, Type::Pred], ty, move |dst, o| Inst::Select {
-            ty,
-            dst,
-            a: o[0],
-            b: o[1],
-            cond: o[2],
-        }));
+        let inst = move |dst, [a, b, cond]: [_; 3]| Inst::Select { ty, dst, a, b, cond };
+        all.push(simple(named, [ty, ty, Type::Pred], ty, inst));
     }
     let floats = [Type::F16, Type::Bf16];
     for from in NUMBERS.into_iter().chain(floats) {
         for to in NUMBERS.into_iter().chain(floats) {
             let named = ("cvt", format!("cvt.{to}.{from}"));
-            all.push(simple(named, vec![from], to, move |dst, o| Inst::Convert { from, dst, src: o[0] }));
+            all.push(simple(named, [from], to, move |dst, [src]| Inst::Convert { from, dst, src }));
         }
     }
     for ty in floats {
         let named = ("cvt", format!("cvt.{ty}x2.f32"));
-        all.push(simple(named, vec![Type::F32; 2], Type::U32, move |dst, o| Inst::Pack {
-            ty,
-            dst,
-            low: o[0],
-            high: o[1],
-        }));
+        let inst = move |dst, [low, high]: [_; 2]| Inst::Pack { ty, dst, low, high };
+        all.push(simple(named, [Type::F32; 2], Type::U32, inst));
     }
     all
 }
@@ -322,7 +307,11 @@ fn extended() -> Vec<Form> {
         let (sources, result) = op.types()?;
         let mend: Mend = if op == AluOp::FindNth { |lane| lane[1] &= 31 } else { |_| () };
         let named = (op.name(), format!("{op:?}").to_lowercase());
-        Some(mended(named, sources, result, mend, move |dst, o| Inst::Alu(Alu { op, dst, src: o.to_vec() })))
+        Some(form(named, sources, result, mend, move |f, operands| {
+            let dst = fresh(f, result);
+            f.emit(Inst::Alu(Alu { op, dst, src: operands.to_vec() }));
+            Operand::Reg(dst)
+        }))
     });
     forms.collect()
 }
@@ -332,20 +321,17 @@ fn exchanges() -> Vec<Form> {
     let mut all = Vec::new();
     for vote in [Vote::All, Vote::Any, Vote::Uniform] {
         let named = ("vote.sync", format!("vote.sync.{vote:?}").to_lowercase());
-        all.push(simple(named, vec![Type::Pred], Type::Pred, move |dst, o| {
-            Inst::Warp(WarpInst::Vote { vote, dst, src: o[0], members })
-        }));
+        let inst = move |dst, [src]: [_; 1]| Inst::Warp(WarpInst::Vote { vote, dst, src, members });
+        all.push(simple(named, [Type::Pred], Type::Pred, inst));
     }
     let named = ("vote.sync", "vote.sync.ballot".to_owned());
-    all.push(simple(named, vec![Type::Pred], Type::U32, move |dst, o| {
-        Inst::Warp(WarpInst::Ballot { dst, src: o[0], members })
-    }));
+    let inst = move |dst, [src]: [_; 1]| Inst::Warp(WarpInst::Ballot { dst, src, members });
+    all.push(simple(named, [Type::Pred], Type::U32, inst));
     let few: Mend = |lane| lane[0] &= 0x8000_0003;
     for ty in [Type::U32, Type::U64] {
         let named = ("match.sync", format!("match.any.sync.b{}", ty.bits()));
-        all.push(mended(named, vec![ty], Type::U32, few, move |dst, o| {
-            Inst::Warp(WarpInst::MatchAny { ty, dst, src: o[0], members })
-        }));
+        let inst = move |dst, [src]: [_; 1]| Inst::Warp(WarpInst::MatchAny { ty, dst, src, members });
+        all.push(mended(named, [ty], Type::U32, few, inst));
         for (what, mend) in [("differing", few), ("equal", |lane: &mut [u64]| lane[0] = 5)] {
             let named = ("match.sync", format!("match.all.sync.b{} {what}", ty.bits()));
             all.push(form(named, vec![ty], Type::U32, mend, move |f, o| {
@@ -365,9 +351,8 @@ fn exchanges() -> Vec<Form> {
                 continue;
             }
             let named = ("redux.sync", format!("redux.sync.{op:?}.{ty}").to_lowercase());
-            all.push(simple(named, vec![ty], ty, move |dst, o| {
-                Inst::Warp(WarpInst::Reduce { op, ty, dst, src: o[0], members })
-            }));
+            let inst = move |dst, [src]: [_; 1]| Inst::Warp(WarpInst::Reduce { op, ty, dst, src, members });
+            all.push(simple(named, [ty], ty, inst));
         }
     }
     for mode in [Shuffle::Up, Shuffle::Down, Shuffle::Butterfly, Shuffle::Index] {
@@ -375,22 +360,17 @@ fn exchanges() -> Vec<Form> {
             for predicate in [false, true] {
                 let what = if predicate { " found" } else { "" };
                 let named = ("shfl.sync", format!("shfl.sync.{mode:?} width {width}{what}").to_lowercase());
+                let result = if predicate { Type::Pred } else { Type::U32 };
                 all.push(form(
                     named,
                     vec![Type::U32; 2],
-                    Type::U32,
+                    result,
                     |_| (),
                     move |f, o| {
                         let (dst, reg) = (fresh(f, Type::U32), fresh(f, Type::Pred));
                         let (src, lane, found) = (o[0], o[1], Some(reg));
                         f.emit(Inst::Warp(WarpInst::Shuffle { mode, dst, found, src, lane, width, members }));
-                        if !predicate {
-                            return Operand::Reg(dst);
-                        }
-                        let flag = fresh(f, Type::U32);
-                        let (a, b, cond) = (Operand::Imm(1), Operand::Imm(0), Operand::Reg(reg));
-                        f.emit(Inst::Select { ty: Type::U32, dst: flag, a, b, cond });
-                        Operand::Reg(flag)
+                        Operand::Reg(if predicate { reg } else { dst })
                     },
                 ));
             }
@@ -402,9 +382,8 @@ fn exchanges() -> Vec<Form> {
 fn barriers() -> Vec<Form> {
     let reduce = |op, name: &str, result| {
         let named = ("bar.red", format!("bar.red.{name}"));
-        simple(named, vec![Type::Pred], result, move |dst, o| {
-            let (id, src) = (Operand::Imm(1), o[0]);
-            Inst::BarrierReduce(BarrierReduce { op, id, threads: THREADS, dst, src })
+        simple(named, [Type::Pred], result, move |dst, [src]| {
+            Inst::BarrierReduce(BarrierReduce { op, id: Operand::Imm(1), threads: THREADS, dst, src })
         })
     };
     vec![

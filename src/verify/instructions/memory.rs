@@ -3,7 +3,7 @@
 use ptx::inst::{Address, Atomic, AtomicOp, AtomicSem, AtomicType, MmaTypes, Operand, Scope, WarpMatrix};
 use ptx::{Builder, Inst, Reg, Space, Special, Type, Value};
 
-use super::lanes::{fresh, value};
+use super::lanes::{fresh, load, store, value};
 use super::{Case, Form};
 
 const THREADS: u32 = 32;
@@ -50,17 +50,6 @@ pub(super) fn forms() -> Vec<Form> {
 
 fn thread_at<'f>(f: &'f Builder, base: Value<'f, u64>, bytes: u32) -> Value<'f, u64> {
     base + (f.special(Special::ThreadX) * bytes).cast::<u64>()
-}
-
-fn load(f: &Builder, ty: Type, base: Operand, offset: i32) -> Operand {
-    let (dst, address) = (fresh(f, ty), Address { base, offset });
-    f.emit(Inst::Load { space: Space::Global, ty, dst: vec![dst], address });
-    Operand::Reg(dst)
-}
-
-fn store(f: &Builder, ty: Type, base: Operand, offset: i32, value: Operand) {
-    let address = Address { base, offset };
-    f.emit(Inst::Store { space: Space::Global, ty, src: vec![value], address });
 }
 
 /// Each thread writes a value to its own place, changes it atomically, and stores the returned value and the
