@@ -89,20 +89,7 @@ fn a_wrong_result_is_noticed() {
     let mut fill = |order| HostMatrix::random(Format::Bf16, [64, 64], order, 1, Fill::Normal, &mut random);
     let (a, b) = (fill(Order::RowMajor), fill(Order::ColumnMajor));
     let sums = Sums::of(&a, &b, &|_| ());
-    let product = GemmCase {
-        a,
-        b,
-        scales: None,
-        weights: None,
-        vectors: None,
-        operand_offset: 0,
-        c: None,
-        alpha: 1.0,
-        beta: 0.0,
-        d_ld: 64,
-        d_offset: 0,
-        in_place: false,
-    };
+    let product = GemmCase::new(a, b);
     let entry = kernel::find("64x64-direct-bf16-kk").expect("a catalogue name");
     let program = entry.program().expect("a legal program");
     let run = |product: &GemmCase| {

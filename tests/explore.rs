@@ -3,10 +3,12 @@
 #[path = "../kernel/tests/support/skipped.rs"]
 mod skipped;
 
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
@@ -71,11 +73,16 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The page for these arguments, from standard output.
-fn page(arguments: &[&str]) -> String {
-    let output = run("explore", &[arguments, &["-o", "-"]].concat());
-    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
-    String::from_utf8(output.stdout).expect("UTF-8")
+/// The page for these arguments, from standard output. It is made once, however many tests read it.
+fn page(arguments: &[&str]) -> &'static str {
+    static MADE: Mutex<BTreeMap<String, &OnceLock<String>>> = Mutex::new(BTreeMap::new());
+    let made =
+        *MADE.lock().expect("a map").entry(arguments.join(" ")).or_insert_with(|| Box::leak(Box::default()));
+    made.get_or_init(|| {
+        let output = run("explore", &[arguments, &["-o", "-"]].concat());
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        String::from_utf8(output.stdout).expect("UTF-8")
+    })
 }
 
 /// The JSON data of the page.
@@ -118,14 +125,14 @@ fn pages_are_one_file() {
             assert!(!addresses.contains(loads), "{name}: the page has `{loads}`");
         }
         assert_eq!(page.matches("href=").count(), 2, "{name}: an empty icon, and a link within the page");
-        data(&page);
+        data(page);
     }
 }
 
 #[test]
 fn pages_agree_with_the_plan() {
     for &(name, arguments) in KERNELS {
-        let kernel = &data(&page(arguments))["kernel"];
+        let kernel = &data(page(arguments))["kernel"];
         let printed = run("plan", &arguments[..2]);
         let printed = text(&printed.stdout);
         for fact in list(&kernel["overview"]["traits"]) {
@@ -165,11 +172,11 @@ fn pages_agree_with_the_plan() {
 #[test]
 fn orders_cover_the_output() {
     for &(name, arguments) in KERNELS {
-        let order = &data(&page(arguments))["kernel"]["order"];
+        let order = &data(page(arguments))["kernel"]["order"];
         let [rows, columns] = [0, 1].map(|axis| number(&order["grid"][axis]));
         assert!(order["cut"].is_null(), "{name}: all spans fit");
         // Of each tile: the sum of k-tiles times columns, and the first columns of its slices.
-        let mut summed = std::collections::HashMap::<[u64; 2], (u64, Vec<u64>)>::new();
+        let mut summed = HashMap::<[u64; 2], (u64, Vec<u64>)>::new();
         let mut extent = 0;
         for span in list(&order["spans"]).iter().filter(|span| number(&span[0]) == 0) {
             let [row, column, begin, end] = [1, 2, 3, 4].map(|at| number(&span[at]));
@@ -205,7 +212,7 @@ fn orders_cover_the_output() {
 #[test]
 fn runs_are_recorded_or_say_why_not() {
     for &(name, arguments) in KERNELS {
-        let kernel = &data(&page(arguments))["kernel"];
+        let kernel = &data(page(arguments))["kernel"];
         let run = &kernel["run"];
         if run.is_null() {
             assert!(["groups of rows", "several products"].contains(&name), "{name} has no run");
@@ -421,22 +428,26 @@ fn request(stream: &mut TcpStream) -> io::Result<String> {
     Ok(head + &String::from_utf8_lossy(&body))
 }
 
+/// The windows in which pages are clicked through.
+const WINDOWS: [[u32; 2]; 2] = [[1440, 900], [600, 1000]];
+
+/// Every page is clicked through in one of the windows, in turns; with `cargo xtask test --long` in both.
 #[test]
 fn pages_are_clicked_through() {
     let Some(browser) = browser() else {
         return skipped::skipped("browser: chromium, or what CHROMIUM names");
     };
     let folder = folder("clicks");
-    let one = |(name, arguments)| {
-        let page = page(arguments);
-        for size in [[1440, 900], [600, 1000]] {
-            let (checks, wrong) = clicked(&browser, &folder, &page, size);
+    let long = std::env::var_os("FALCHION_LONG").is_some();
+    let one = |(i, (name, arguments)): (usize, (&str, &[&str]))| {
+        for size in WINDOWS.into_iter().cycle().skip(i).take(if long { 2 } else { 1 }) {
+            let (checks, wrong) = clicked(&browser, &folder, page(arguments), size);
             assert!(wrong.is_empty(), "{name} at {size:?}:\n{}", wrong.join("\n"));
             assert!(checks > 50, "{name} at {size:?}: {checks} checks");
         }
     };
     // A page mostly waits for the next frame, so pages run in parallel.
-    let pages: Vec<_> = KERNELS.iter().copied().chain(OTHERS).collect();
+    let pages: Vec<_> = KERNELS.iter().copied().chain(OTHERS).enumerate().collect();
     thread::scope(|scope| {
         for some in pages.chunks(pages.len().div_ceil(4)) {
             scope.spawn(|| some.iter().copied().for_each(one));
@@ -478,7 +489,7 @@ fn clicks_find_broken_pages() {
         ),
     ] {
         assert!(good.contains(from), "{name}");
-        let (_, wrong) = clicked(&browser, &folder, &good.replace(from, to), [1440, 900]);
+        let (_, wrong) = clicked(&browser, &folder, &good.replace(from, to), WINDOWS[0]);
         assert!(wrong.iter().any(|line| line.contains(found)), "{name}: {wrong:?}");
     }
     fs::remove_dir_all(&folder).expect("a folder");
@@ -487,7 +498,7 @@ fn clicks_find_broken_pages() {
 /// The tour's choices are kernels, their orders cover the output, and their runs end well.
 #[test]
 fn the_tour_has_seven_stops() {
-    let tour = &data(&page(&["--tour"]))["tour"];
+    let tour = &data(page(&["--tour"]))["tour"];
     let ids: Vec<&str> = list(&tour["stops"]).iter().filter_map(|stop| stop["id"].as_str()).collect();
     assert_eq!(ids, ["raster", "card", "wgmma", "barriers", "cluster", "schedule", "node"]);
     for choice in list(&tour["stops"]).iter().flat_map(|stop| list(&stop["choices"])) {
@@ -496,7 +507,7 @@ fn the_tour_has_seven_stops() {
             assert!(run["trap"].is_null() && run["cut"].is_null(), "{}: {}", choice["spec"], run["trap"]);
         }
         if let Some(order) = sections.get("order") {
-            let tiles: std::collections::BTreeSet<_> =
+            let tiles: BTreeSet<_> =
                 list(&order["spans"]).iter().map(|span| [&span[1], &span[2]].map(number)).collect();
             let grid = [0, 1].map(|axis| number(&order["grid"][axis]));
             assert_eq!(tiles.len() as u64, grid[0] * grid[1], "{}", choice["spec"]);
