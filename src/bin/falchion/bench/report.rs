@@ -147,9 +147,16 @@ impl Figure {
     }
 }
 
-/// A candidate's median by its name, among the figures of one shape in one state.
-fn median(figures: &[Figure], name: &str) -> Option<f64> {
-    figures.iter().find(|figure| figure.candidate == name).map(|figure| figure.tflops[1])
+/// The median of the first of some candidates that is there, among the figures of one shape in one state.
+fn median<'f>(figures: impl IntoIterator<Item = &'f Figure> + Clone, names: &[&str]) -> Option<f64> {
+    let of = |name: &&str| figures.clone().into_iter().find(|figure| figure.candidate == *name);
+    names.iter().find_map(of).map(|figure| figure.tflops[1])
+}
+
+/// The median of our fastest kernel among the figures of one shape in one state.
+fn best<'f>(figures: impl IntoIterator<Item = &'f Figure>) -> Option<f64> {
+    let ours = figures.into_iter().filter(|figure| figure.ours());
+    ours.map(|figure| figure.tflops[1]).max_by(f64::total_cmp)
 }
 
 /// A ratio, right-aligned; a dash if there is none.
@@ -171,9 +178,8 @@ pub(super) fn plain_table(state: State, figures: &[Figure]) -> io::Result<()> {
 
 /// Prints the figures of one shape in one state.
 pub(super) fn table(state: State, figures: &[Figure]) -> io::Result<()> {
-    let of = |name: &str| median(figures, name);
-    let any = |names: [&str; 2]| names.into_iter().find_map(of);
-    let (ceiling, first, fastest) = (of(CEILING), any(FIRSTS), any(FASTESTS));
+    let of = |names: &[&str]| median(figures, names);
+    let (ceiling, first, fastest) = (of(&[CEILING]), of(&FIRSTS), of(&FASTESTS));
     let columns = "         us  TFLOP/s  spread      % ceiling  x Lt first  x Lt fastest  SM MHz     W  TFLOP/s/W        mJ";
     writeln!(out(), "{:10} {:22}{columns}", state.name(), "")?;
     for figure in figures {
@@ -195,8 +201,7 @@ pub(super) fn table(state: State, figures: &[Figure]) -> io::Result<()> {
             cell(figure.millijoules, 9, 1),
         )?;
     }
-    let best = figures.iter().filter(|figure| figure.ours()).map(|figure| figure.tflops[1]);
-    if let (Some(best), Some(dense)) = (best.max_by(f64::total_cmp), of(DENSE)) {
+    if let (Some(best), Some(dense)) = (best(figures), of(&[DENSE])) {
         writeln!(out(), "{:10} {BEST} over {DENSE}: {:.3}", "", best / dense)?;
     }
     Ok(())
@@ -204,7 +209,7 @@ pub(super) fn table(state: State, figures: &[Figure]) -> io::Result<()> {
 
 /// A fused candidate's speed relative to the same candidate without the fusion, and to cuBLASLt's fusion.
 fn over_plain_and_peer(figures: &[Figure], candidate: &str, fusion: &str, peer: &str) -> [Option<f64>; 2] {
-    let of = |name: &str| median(figures, name);
+    let of = |name: &str| median(figures, &[name]);
     let plain = candidate.strip_suffix(fusion).map(str::trim_end);
     let (Some(plain), Some(fused)) = (plain, of(candidate)) else { return [None; 2] };
     [of(plain), of(&format!("{peer} {fusion}"))].map(|other| other.map(|other| fused / other))
@@ -261,18 +266,13 @@ pub(super) fn means(figures: &[Figure], state: State) -> Vec<Mean> {
             names.push(&figure.candidate);
         }
     }
-    let best = |group: &[&Figure]| {
-        group.iter().filter(|figure| figure.ours()).map(|figure| figure.tflops[1]).max_by(f64::total_cmp)
-    };
-    let named = |group: &[&Figure], name: &str| {
-        group.iter().find(|figure| figure.candidate == name).map(|figure| figure.tflops[1])
-    };
+    let named = |group: &[&Figure], names: &[&str]| median(group.iter().copied(), names);
     let mean = |candidate: &str, speed: &dyn Fn(&[&Figure]) -> Option<f64>| {
         let mut logs = [0.0; 2];
         let mut shapes = 0;
         for group in groups.iter().filter(|group| suites::counts(group[0].shape())) {
-            let any = |names: [&str; 2]| names.into_iter().find_map(|name| named(group, name));
-            if let (Some(ours), Some(first), Some(fastest)) = (speed(group), any(FIRSTS), any(FASTESTS)) {
+            let of_library = (named(group, &FIRSTS), named(group, &FASTESTS));
+            if let (Some(ours), (Some(first), Some(fastest))) = (speed(group), of_library) {
                 logs[0] += (ours / first).ln();
                 logs[1] += (ours / fastest).ln();
                 shapes += 1;
@@ -281,9 +281,9 @@ pub(super) fn means(figures: &[Figure], state: State) -> Vec<Mean> {
         let [first, fastest] = logs.map(|log| (log / shapes as f64).exp());
         Mean { candidate: candidate.to_owned(), shapes, first, fastest }
     };
-    let mut means: Vec<Mean> = names.iter().map(|name| mean(name, &|group| named(group, name))).collect();
+    let mut means: Vec<Mean> = names.iter().map(|name| mean(name, &|group| named(group, &[name]))).collect();
     if names.len() > 1 {
-        means.push(mean(BEST, &best));
+        means.push(mean(BEST, &|group| best(group.iter().copied())));
     }
     means.retain(|mean| mean.shapes > 0);
     means
@@ -366,16 +366,11 @@ impl Record {
              times_{library}_first,times_{library}_fastest,sm_mhz,watts,tflops_per_watt,millijoules\n"
         );
         for figure in &self.figures {
-            let group: Vec<Figure> = by_shape(&self.figures, figure.state)
-                .into_iter()
-                .find(|group| group[0].shape() == figure.shape())
-                .unwrap_or_default()
-                .into_iter()
-                .cloned()
-                .collect();
+            let beside = |other: &&Figure| (other.state, other.shape()) == (figure.state, figure.shape());
+            let group = self.figures.iter().filter(beside);
             let [least, tflops, most] = figure.tflops;
             let over = |names: &[&str], scale: f64| {
-                let other = names.iter().find_map(|name| median(&group, name));
+                let other = median(group.clone(), names);
                 other.map_or(String::new(), |other| format!("{:.4}", scale * tflops / other))
             };
             let read = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.3}"));
