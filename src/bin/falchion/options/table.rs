@@ -28,7 +28,12 @@ macro_rules! count {
     };
 }
 
-use {count, names};
+/// Commands that take an option with the same preset.
+macro_rules! each {
+    ($preset:expr => $($verb:ident),+) => { &[$(($verb, $preset)),+] };
+}
+
+use {count, each, names};
 
 /// A row without short name, unit and relations.
 const fn row(

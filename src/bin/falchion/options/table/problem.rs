@@ -8,7 +8,7 @@ use super::super::Many::{List, Repeated};
 use super::super::Preset::{Is, None, Says};
 use super::super::Row;
 use super::super::Verb::{Bench, Emit, Explore, Gemm, Plan, Schedule, Trace, Tune, Verify};
-use super::{FILE, KERNEL, MATRIX, OF_KERNEL, SAYS_KERNEL, count, names, outputs, row};
+use super::{FILE, KERNEL, MATRIX, OF_KERNEL, SAYS_KERNEL, count, each, names, outputs, row};
 use crate::bench::suites::{self, Suite};
 use crate::types::{BLOCKS, SIDES, operand, operand_b};
 use crate::{family, numbers};
@@ -41,20 +41,13 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "family",
         ("FAMILY", names!(family::names())),
-        &[
-            (Plan, Is("gemm")),
-            (Emit, Is("gemm")),
-            (Verify, Is("gemm")),
-            (Trace, Is("gemm")),
-            (Bench, Is("gemm")),
-            (Tune, Is("gemm")),
-        ],
+        each!(Is("gemm") => Plan, Emit, Verify, Trace, Bench, Tune),
         "Family of kernels. Those that are no GEMMs have specs and problems of their own: --kernel and --problem.",
     ),
     row(
         "problem",
         ("PROBLEM", || value_parser!(String)),
-        &[(Plan, None), (Verify, None), (Trace, None), (Bench, None), (Tune, None)],
+        each!(None => Plan, Verify, Trace, Bench, Tune),
         "Problem of --family. attention: sequences x heads x queries x keys, then words of a spec: \
          `4x16x4096x4096 d=64 mask=causal`, or `4x16/4x4096` where 16 heads share 4 of K and V, with as many keys as queries.",
     )
@@ -141,7 +134,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "batch",
         ("COUNT", count!(u32, 1..)),
-        &[(Gemm, None), (Plan, None), (Tune, None), (Schedule, None)],
+        each!(None => Gemm, Plan, Tune, Schedule),
         "Number of GEMMs of one shape in one launch. `gemm` runs them on random matrices.",
     )
     .unit("GEMMs")
@@ -167,7 +160,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "max-rows",
         ("ROWS", count!(u32, 1..)),
-        &[(Gemm, None), (Plan, None), (Tune, None), (Schedule, None)],
+        each!(None => Gemm, Plan, Tune, Schedule),
         "Rows of the buffer that each group of --rows has. The group uses the first of them.",
     )
     .unit("rows")
@@ -175,7 +168,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "k-groups",
         ("K,..", || numbers::lengths.into()),
-        &[(Gemm, None), (Plan, None), (Bench, None), (Schedule, None)],
+        each!(None => Gemm, Plan, Bench, Schedule),
         "K of each group along K, in place of --k: one launch; the groups are ranges of K of the same A and B, and each \
          has its own D. A group may have K 0. Each begins at a multiple of 128, or of the kernel's tile K. `gemm` runs \
          them on random matrices.",
@@ -208,7 +201,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "dtype-b",
         ("FORMAT", || operand_b.into()),
-        &[(Gemm, Says("A's")), (Plan, Says("A's")), (Bench, Says("A's")), (Tune, Says("A's"))],
+        each!(Says("A's") => Gemm, Plan, Bench, Tune),
         "Number format of B: another 8-bit format. If A has 16 bits, B may also be quantised weights: a code (s4, u4, s8, \
          u8, e4m3, e5m2, e2m1), `g` and the number of elements along K that share a scale (32, 64, 128), `z` for zero \
          points: s4, s4g128, u4g64z. In `gemm` gptq or awq is a layer of such a model, --b FILE.safetensors:LAYER.",
@@ -216,19 +209,14 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "out-dtype",
         ("FORMAT", names!(outputs())),
-        &[
-            (Gemm, Says("A's; bf16 for 8-bit floats, s32 for 8-bit integers, f32 for tf32")),
-            (Plan, Says("A's; bf16 for 8-bit floats, s32 for 8-bit integers, f32 for tf32")),
-            (Bench, Says("A's; bf16 for 8-bit floats, s32 for 8-bit integers, f32 for tf32")),
-            (Tune, Says("A's; bf16 for 8-bit floats, s32 for 8-bit integers, f32 for tf32")),
-        ],
+        each!(Says("A's; bf16 for 8-bit floats, s32 for 8-bit integers, f32 for tf32") => Gemm, Plan, Bench, Tune),
         "Number format of C and D. s32 is for 8-bit integers, f64 for f64.",
     )
     .excludes(&["epilogue"]),
     row(
         "scale-block-a",
         ("BLOCK", names!(BLOCKS)),
-        &[(Gemm, None), (Plan, None), (Bench, None), (Tune, None)],
+        each!(None => Gemm, Plan, Bench, Tune),
         "Block of A that shares a scale, rows x elements along K. For 8-bit floats.",
     )
     .needs(&["scale-block-b"])
@@ -236,7 +224,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "scale-block-b",
         ("BLOCK", names!(BLOCKS)),
-        &[(Gemm, None), (Plan, None), (Bench, None), (Tune, None)],
+        each!(None => Gemm, Plan, Bench, Tune),
         "Block of B that shares a scale, columns x elements along K. For 8-bit floats.",
     )
     .needs(&["scale-block-a"])
@@ -244,7 +232,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "sparse",
         ("OPERAND", names!(SIDES)),
-        &[(Gemm, None), (Plan, None), (Bench, None), (Tune, None)],
+        each!(None => Gemm, Plan, Bench, Tune),
         "Operand that is 2:4 sparse along K: of four neighbours two are stored, of tf32 one of two. `gemm` prunes random \
          operands; in a file the others must be zero.",
     )
@@ -264,7 +252,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "epilogue",
         ("FORMULA", || str::parse::<Formula>.into()),
-        &[(Gemm, None), (Plan, None), (Bench, None), (Tune, None)],
+        each!(None => Gemm, Plan, Bench, Tune),
         "Fused epilogue, in place of alpha and beta: a formula such as `gelu(alpha*acc + bias[n])`, or the name of one, such \
          as `bias-gelu`. It determines D's format. `gemm` runs it on random matrices and checks everything that it writes. \
          `bench` times kernels with and without it, and cuBLASLt's own fusion.",
