@@ -20,35 +20,20 @@ use typenum::{U2, U4, U64, U128};
 use super::subject::{self, Tree};
 
 type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
-/// Cooperative, with two consumer warpgroups; several tiles per CTA.
-type Persists<X> = Composed<
-    TmaWgmma<Kk, Tile<U128, U64, U64>, Cooperative<U2>>,
-    TreeEpilogue<bf16, TmaStore, X>,
-    Persistent<AlongM>,
->;
-/// Cooperative; one tile per CTA.
-type Once<X> = Composed<
-    TmaWgmma<Kk, Tile<U128, U64, U64>, Cooperative<U2>>,
-    TreeEpilogue<bf16, TmaStore, X>,
-    OneTile<AlongM>,
->;
+/// Cooperative, with two consumer warpgroups.
+type Two<E, S> = Composed<TmaWgmma<Kk, Tile<U128, U64, U64>, Cooperative<U2>>, E, S>;
+/// Several tiles per CTA.
+type Persists<X> = Two<TreeEpilogue<bf16, TmaStore, X>, Persistent<AlongM>>;
+/// One tile per CTA.
+type Once<X> = Two<TreeEpilogue<bf16, TmaStore, X>, OneTile<AlongM>>;
+/// Stream-K.
+type Divides<X> = Two<TreeEpilogue<bf16, TmaStore, X>, StreamK<AlongM>>;
+/// As [`Persists`], but threads store D directly, with any number of columns.
+type Direct<X> = Two<TreeEpilogue<bf16, DirectStore, X>, Persistent<AlongM>>;
 /// Pingpong, with two consumer warpgroups.
 type Turns<X> = Composed<
     TmaWgmma<Kk, Tile<U64, U64, U64>, Pingpong>,
     TreeEpilogue<bf16, TmaStore<U4>, X>,
-    Persistent<AlongM>,
->;
-/// Cooperative, with Stream-K.
-type Divides<X> = Composed<
-    TmaWgmma<Kk, Tile<U128, U64, U64>, Cooperative<U2>>,
-    TreeEpilogue<bf16, TmaStore, X>,
-    StreamK<AlongM>,
->;
-
-/// As [`Persists`], but threads store D directly, with any number of columns.
-type Direct<X> = Composed<
-    TmaWgmma<Kk, Tile<U128, U64, U64>, Cooperative<U2>>,
-    TreeEpilogue<bf16, DirectStore, X>,
     Persistent<AlongM>,
 >;
 
