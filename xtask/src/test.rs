@@ -24,7 +24,7 @@ const QUICK: (&str, &str) = ("CARGO_PROFILE_DEV_DEBUG", "0");
 
 /// Set for long runs. Then all programs are assembled, not only K-major `bf16` and one of eight of the others, and also 500
 /// random ones. Pages are clicked through in both windows. All cases of the tables run, not only a part. Configurations run
-/// under three schedules, and five times as many mutants. The library is checked with made-up toolkits, and compile times
+/// under three schedules, and ten times as many mutants. The library is checked with made-up toolkits, and compile times
 /// are measured.
 const LONG: (&str, &str) = ("FALCHION_LONG", "1");
 
