@@ -33,12 +33,13 @@ fn every_instruction_is_spelled_as_the_assembler_wants() {
     assert!(report.accepted, "{}", report.log);
 }
 
-/// Every type with every N: A from shared memory and from registers, dense and sparse, each modifier that the
-/// type has.
+/// Every type with one in four N, in turns, and with `cargo xtask test --long` every N: A from shared memory and from
+/// registers, dense and sparse, each modifier that the type has.
 #[test]
 #[ignore = "needs ptxas: run `cargo xtask test`"]
 fn every_form_of_wgmma_assembles() {
-    for types in WgmmaTypes::all() {
+    let long = crate::long();
+    for (turn, types) in WgmmaTypes::all().enumerate() {
         for sparse in [None, Some(0), Some(1)] {
             if sparse > types.sparse_selectors() {
                 continue;
@@ -55,7 +56,9 @@ fn every_form_of_wgmma_assembles() {
             };
             let kernel = entry.name.clone();
             let function = Function::build(entry, |f| {
-                for &n in &widths {
+                for &n in
+                    widths.iter().skip(if long { 0 } else { turn % 4 }).step_by(if long { 1 } else { 4 })
+                {
                     wgmma_forms(f, types, n, sparse);
                 }
             });

@@ -22,8 +22,8 @@ const WITH_IGNORED: [&str; 2] = ["--", "--include-ignored"];
 /// Tests build the programs that must not compile in the `dev` profile, without debug information.
 const QUICK: (&str, &str) = ("CARGO_PROFILE_DEV_DEBUG", "0");
 
-/// Set for long runs. Then all programs are assembled, not only K-major `bf16` and one of eight of the others, and also 500
-/// random ones. Pages are clicked through in both windows. All cases of the tables run, not only a part. Configurations run
+/// Set for long runs. Then all programs are assembled, not only K-major `bf16` and one of eight of the others, also 500
+/// random ones, and `wgmma` with every N. Pages are clicked through in both windows. All cases of the tables run, not only a part. Configurations run
 /// under three schedules, and ten times as many mutants. The library is checked with made-up toolkits, and compile times
 /// are measured.
 const LONG: (&str, &str) = ("FALCHION_LONG", "1");
