@@ -49,7 +49,7 @@ fn kernels() -> Result<Vec<Kernel>, Error> {
     Ok(all.into_iter().zip(classes).map(|(subject, class)| Kernel { subject, class }).collect())
 }
 
-fn named(kernels: &[Kernel]) -> Vec<report::Named<'_>> {
+fn named(kernels: &[Kernel]) -> Vec<record::Named<'_>> {
     kernels.iter().map(|kernel| (kernel.subject.name(), kernel.class)).collect()
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn run(arguments: &Mutate) -> Result<(), Error> {
 /// Whether to run a kernel. With `--stale`, only if the record has no result of its class.
 fn due<T: Known>(kernel: &Kernel, arguments: &Mutate, rows: fn(&Record) -> &[T]) -> Result<bool, Error> {
     // Load the record each time: this run, or another one, may have added results.
-    let known = |record: Record| rows(&record).iter().any(|row| row.class() == kernel.class);
+    let known = |record: Record| rows(&record).iter().any(|row| row.of().1 == kernel.class);
     Ok(!arguments.stale || !known(record::load()?))
 }
 

@@ -166,29 +166,23 @@ pub(super) struct Unbroken {
     pub(super) complaints: usize,
 }
 
-/// A result of a kernel with a name and a class.
+/// A kernel's name, and the class of its synchronisation.
+pub(super) type Named<'a> = (&'a str, u64);
+
+/// A result of a kernel.
 pub(super) trait Known {
-    fn kernel(&self) -> &str;
-    fn class(&self) -> u64;
+    fn of(&self) -> Named<'_>;
 }
 
 impl Known for Row {
-    fn kernel(&self) -> &str {
-        &self.kernel
-    }
-
-    fn class(&self) -> u64 {
-        self.class
+    fn of(&self) -> Named<'_> {
+        (&self.kernel, self.class)
     }
 }
 
 impl Known for Unbroken {
-    fn kernel(&self) -> &str {
-        &self.kernel
-    }
-
-    fn class(&self) -> u64 {
-        self.class
+    fn of(&self) -> Named<'_> {
+        (&self.kernel, self.class)
     }
 }
 
@@ -261,9 +255,9 @@ pub(super) fn load() -> Result<Record, Error> {
 /// Replaces the result of a kernel by a new one. Keeps the order of `names`, and drops kernels that are not
 /// among them.
 pub(super) fn merge<T: Known>(known: &mut Vec<T>, new: T, names: &[&str]) {
-    known.retain(|row| row.kernel() != new.kernel());
+    known.retain(|row| row.of().0 != new.of().0);
     known.push(new);
-    let place = |row: &T| names.iter().position(|name| *name == row.kernel());
+    let place = |row: &T| names.iter().position(|name| *name == row.of().0);
     known.retain(|row| place(row).is_some());
     known.sort_by_key(place);
 }

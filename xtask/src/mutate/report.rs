@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use emulator::Schedule;
 
 use super::equivalent;
-use super::record::{Known, Outcome, Record, Row, Unbroken, path};
+use super::record::{Known, Named, Outcome, Record, Row, Unbroken, path};
 use crate::error::Error;
 
 /// The document with the tables.
@@ -18,9 +18,6 @@ const END: &str = "<!-- end -->";
 fn share(killed: usize, survived: usize) -> f64 {
     100.0 * killed as f64 / (killed + survived).max(1) as f64
 }
-
-/// A kernel's name, and the class of its synchronisation.
-pub(super) type Named<'a> = (&'a str, u64);
 
 /// The whole report: the results of kernels in their current form, and the kernels without results.
 pub(super) fn markdown(record: &Record, kernels: &[Named<'_>]) -> String {
@@ -47,16 +44,16 @@ pub(super) fn tables(rows: &[&Row], kernels: &[Named<'_>]) -> String {
 
 /// The results of kernels that have not changed since.
 fn current<'r, T: Known>(all: &'r [T], kernels: &[Named<'_>]) -> Vec<&'r T> {
-    all.iter().filter(|row| kernels.contains(&(row.kernel(), row.class()))).collect()
+    all.iter().filter(|row| kernels.contains(&row.of())).collect()
 }
 
 fn knows<T: Known>(rows: &[&T], class: u64) -> bool {
-    rows.iter().any(|row| row.class() == class)
+    rows.iter().any(|row| row.of().1 == class)
 }
 
 /// The number of kernels of a class that were not tried themselves.
 fn represented<T: Known>(rows: &[&T], kernels: &[Named<'_>], class: u64) -> usize {
-    let itself = |name: &str| rows.iter().any(|row| row.kernel() == name);
+    let itself = |name: &str| rows.iter().any(|row| row.of().0 == name);
     kernels.iter().filter(|(name, of)| *of == class && !itself(name)).count()
 }
 
