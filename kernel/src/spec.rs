@@ -26,7 +26,7 @@ use collective::{
     Arrivals, Atom, EpilogueEmitter, EpilogueSpec, Form, Format, Formula, Linear, MainloopNeeds,
     MainloopSpec, OperandSpec, Plan, Producer, Roles, Sourced, StageSlot, StorePath, StoreSpec, TileLayout,
 };
-use scheduler::{RasterSpec, SchedulerSpec, Walk};
+use scheduler::{RasterSpec, Rule, SchedulerSpec};
 
 pub use text::SpecError;
 #[cfg(feature = "records")]
@@ -122,7 +122,7 @@ impl KernelSpec {
             layout: TileLayout::Widest,
             transposed: false,
         },
-        scheduler: SchedulerSpec::Persistent(Walk { raster: RasterSpec::BandsOfM(8) }),
+        scheduler: SchedulerSpec { raster: RasterSpec::BandsOfM(8), rule: Rule::Persistent },
         overlaps: true,
     };
 

@@ -1,7 +1,7 @@
 //! The order in which a kernel adds up the products of an element of D.
 
 use collective::{AccumulatorType, MmaKind, Plan};
-use scheduler::SchedulerSpec;
+use scheduler::{Rule, SchedulerSpec};
 
 use crate::gemm::AnyGemm;
 use crate::spec::KernelSpec;
@@ -52,13 +52,10 @@ impl Summation {
         if let AccumulatorType::S32 = atom.sums() {
             return Some(Self::Exact);
         }
-        let parts = match scheduler {
-            SchedulerSpec::OneTile(_)
-            | SchedulerSpec::Persistent(_)
-            | SchedulerSpec::Dynamic(_)
-            | SchedulerSpec::NarrowTail(_) => [1, 0],
-            SchedulerSpec::ClusterK(rule) => [rule.parts, tile_k],
-            SchedulerSpec::DividedTail(_) | SchedulerSpec::StreamK(_) => return None,
+        let parts = match scheduler.rule {
+            Rule::OneTile | Rule::Persistent | Rule::Dynamic | Rule::NarrowTail { .. } => [1, 0],
+            Rule::ClusterK { parts } => [parts, tile_k],
+            Rule::DividedTail { .. } | Rule::StreamK { .. } => return None,
         };
         let every = atom.promote * atom.k();
         let promoted = if plan.mainloop.is_scaled() {

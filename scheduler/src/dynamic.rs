@@ -6,11 +6,7 @@ use std::sync::Arc;
 
 use ptx::{Builder, Value};
 
-use crate::persistent::Walk;
-use crate::single::whole;
-use crate::{
-    Raster, RasterSpec, Schedule, SchedulerSpec, SchedulerTraits, TileScheduler, Tiles, Work, WorkLoop,
-};
+use crate::{Raster, Rule, Schedule, SchedulerSpec, SchedulerTraits, TileScheduler, Work, WorkLoop};
 
 /// How the threads of a worker get its next tile number (they *draw* it).
 ///
@@ -39,56 +35,20 @@ pub trait Draw<'f> {
 #[derive(Clone, Copy, Debug)]
 pub struct Dynamic<R>(PhantomData<R>);
 
+impl<R: Raster> Dynamic<R> {
+    const SPEC: SchedulerSpec = SchedulerSpec { raster: R::RASTER, rule: Rule::Dynamic };
+}
+
 impl<R: Raster> TileScheduler for Dynamic<R> {
-    const TRAITS: SchedulerTraits = SchedulerSpec::Dynamic(Drawn { raster: R::RASTER }).checked_traits();
+    const TRAITS: SchedulerTraits = Self::SPEC.checked_traits();
 
     fn schedule() -> Arc<dyn Schedule> {
-        Arc::new(Drawn { raster: R::RASTER })
-    }
-}
-
-/// [`Dynamic`] as a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Drawn {
-    /// The order of tiles.
-    pub raster: RasterSpec,
-}
-
-impl Schedule for Drawn {
-    fn name(&self) -> String {
-        format!("dynamic_{}", self.raster.name())
-    }
-
-    fn describe(&self) -> String {
-        format!("persistent CTAs that take tiles from a counter, {}", self.raster.describe())
-    }
-
-    fn traits(&self) -> SchedulerTraits {
-        SchedulerSpec::Dynamic(*self).traits()
-    }
-
-    fn spec(&self) -> Option<SchedulerSpec> {
-        Some(SchedulerSpec::Dynamic(*self))
-    }
-
-    fn workers(&self, tiles: Tiles<u32>, slots: u32) -> u32 {
-        Walk { raster: self.raster }.workers(tiles, slots)
-    }
-
-    /// Equally fast workers draw one after the other. The assignment is that of
-    /// [`Persistent`](crate::Persistent).
-    fn work(&self, tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>> {
-        Walk { raster: self.raster }.work(tiles, worker, workers)
-    }
-
-    fn emit<'f>(&self, f: &'f Builder, loop_: &mut WorkLoop<'_, 'f>) {
-        let (raster, tiles) = (self.raster, loop_.tiles);
-        drawn(f, tiles.m * tiles.n, loop_, &|id| whole(raster, id, tiles, f.constant(0)));
+        Arc::new(Self::SPEC)
     }
 }
 
 /// Emits a worker's loop over its numbers below `count`. The first number is the worker's own, the others are
-/// drawn; `piece` gives the work unit of a number.
+/// drawn, if there is a counter; `piece` gives the work unit of a number.
 pub(crate) fn drawn<'f>(
     f: &'f Builder,
     count: Value<'f, u32>,

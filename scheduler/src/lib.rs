@@ -62,21 +62,21 @@ mod tail;
 mod timeline;
 
 pub use check::{CoverageError, CoverageFault, covered, covers};
-pub use cluster_k::{ClusterK, Clustered};
-pub use dynamic::{Draw, Drawn, Dynamic};
+pub use cluster_k::ClusterK;
+pub use dynamic::{Draw, Dynamic};
 pub use error::{ScheduleError, TooManyTiles};
 pub use index::Index;
-pub use narrow_tail::{NarrowTail, Narrowed};
-pub use persistent::{Persistent, Walk};
+pub use narrow_tail::NarrowTail;
+pub use persistent::Persistent;
 pub use raster::{AlongM, AlongN, Grouped, Hilbert, Raster, RasterSpec};
 pub use shares::Shares;
-pub use single::{OneTile, Whole};
-pub use spec::SchedulerSpec;
+pub use single::OneTile;
+pub use spec::{Rule, SchedulerSpec};
 pub use stream_k::{
     Atomic, Divide, DivideSpec, EveryTile, Heuristic, Ordered, Reduction, ReductionKind, Remainder, Separate,
-    StreamK, Streamed,
+    StreamK,
 };
-pub use tail::{DividedTail, Tailed};
+pub use tail::DividedTail;
 pub use timeline::{Activity, Span, Timeline};
 
 use core::fmt;

@@ -12,8 +12,8 @@ use typenum::{U4, U28, Unsigned};
 
 use crate::single::whole;
 use crate::{
-    Divided, Index, Raster, RasterSpec, Schedule, SchedulerSpec, SchedulerTraits, Shares, TileScheduler,
-    Tiles, Work, WorkLoop,
+    Divided, Index, Raster, RasterSpec, Rule, Schedule, SchedulerSpec, SchedulerTraits, Shares,
+    TileScheduler, Tiles, Work, WorkLoop,
 };
 
 /// How the partial sums of a split tile are added up.
@@ -140,7 +140,7 @@ impl DivideSpec {
     pub const HEURISTIC: Self = <Heuristic as Divide>::DIVIDE;
 
     /// An identifier.
-    fn name(self) -> String {
+    pub(crate) fn name(self) -> String {
         match self {
             Self::Remainder => "remainder".to_owned(),
             Self::EveryTile(parts) => format!("split_{parts}"),
@@ -150,7 +150,7 @@ impl DivideSpec {
     }
 
     /// A description in words, for output to people.
-    fn describe(self) -> String {
+    pub(crate) fn describe(self) -> String {
         match self {
             Self::Remainder => "the last waves divided along K among all CTAs".to_owned(),
             Self::EveryTile(parts) => format!("each tile divided along K by {parts}"),
@@ -174,29 +174,27 @@ impl DivideSpec {
 pub struct StreamK<R, A = Ordered, D = Heuristic>(PhantomData<(R, A, D)>);
 
 impl<R: Raster, A: Reduction, D: Divide> StreamK<R, A, D> {
-    const VALUE: Streamed =
-        Streamed { raster: R::RASTER, reduction: A::KIND, divide: D::DIVIDE, least: D::LEAST };
+    const SPEC: SchedulerSpec = SchedulerSpec {
+        raster: R::RASTER,
+        rule: Rule::StreamK { reduction: A::KIND, divide: D::DIVIDE, least: D::LEAST },
+    };
 }
 
 impl<R: Raster, A: Reduction, D: Divide> TileScheduler for StreamK<R, A, D> {
-    const TRAITS: SchedulerTraits = SchedulerSpec::StreamK(Self::VALUE).checked_traits();
+    const TRAITS: SchedulerTraits = Self::SPEC.checked_traits();
 
     fn schedule() -> Arc<dyn Schedule> {
-        Arc::new(Self::VALUE)
+        Arc::new(Self::SPEC)
     }
 }
 
 /// [`StreamK`] as a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Streamed {
-    /// The order of tiles.
-    pub raster: RasterSpec,
-    /// How partial sums are added up.
-    pub reduction: ReductionKind,
-    /// Which tiles are split.
-    pub divide: DivideSpec,
-    /// The smallest number of k-tiles of a work unit.
-    pub least: u32,
+#[derive(Clone, Copy)]
+pub(crate) struct Streamed {
+    pub(crate) raster: RasterSpec,
+    pub(crate) reduction: ReductionKind,
+    pub(crate) divide: DivideSpec,
+    pub(crate) least: u32,
 }
 
 impl Streamed {
@@ -296,55 +294,32 @@ fn fewest(k: u32, cost: u32, most: u32) -> Option<(u64, u32)> {
 }
 
 /// The names of the kernel parameters, in the order of the fields of [`Shares`].
-const PARAMETERS: [&str; 7] =
+pub(crate) const PARAMETERS: [&str; 7] =
     ["split_tiles", "units", "span_units", "span_k", "unit_k", "longer_units", "tiles_abreast"];
 
-impl Schedule for Streamed {
-    fn name(&self) -> String {
-        let Self { raster, reduction, divide, least } = *self;
-        let suffix = match reduction {
-            ReductionKind::Ordered => "",
-            ReductionKind::Atomic => "_atomic",
-            ReductionKind::Separate => "_separate",
-            ReductionKind::Clustered => "_clustered",
-        };
-        let least = if least == 4 { String::new() } else { format!("_by_{least}") };
-        format!("stream_k_{}{suffix}{least}_{}", divide.name(), raster.name())
-    }
-
-    fn describe(&self) -> String {
-        format!("persistent CTAs, {}, {}", self.raster.describe(), self.divide.describe())
-    }
-
-    fn traits(&self) -> SchedulerTraits {
-        SchedulerSpec::StreamK(*self).traits()
-    }
-
-    fn spec(&self) -> Option<SchedulerSpec> {
-        Some(SchedulerSpec::StreamK(*self))
-    }
-
-    fn workers(&self, tiles: Tiles<u32>, slots: u32) -> u32 {
+impl Streamed {
+    pub(crate) fn workers(&self, tiles: Tiles<u32>, slots: u32) -> u32 {
         let Some(all) = tiles.count() else { return 0 };
         let slots = slots.max(1);
         if all < slots { all.max(self.shares(tiles, slots).units).min(slots) } else { slots }
     }
 
-    fn divided(&self, tiles: Tiles<u32>, workers: u32) -> Divided {
+    pub(crate) fn divided(&self, tiles: Tiles<u32>, workers: u32) -> Divided {
         let Shares { tiles, units, .. } = self.shares(tiles, workers);
         Divided { units, tiles }
     }
 
-    fn declare<'f>(&self, f: &'f Builder) -> Vec<Value<'f, u32>> {
-        PARAMETERS.map(|name| f.param(name)).to_vec()
-    }
-
-    fn parameters(&self, tiles: Tiles<u32>, workers: u32) -> Vec<u32> {
+    pub(crate) fn parameters(&self, tiles: Tiles<u32>, workers: u32) -> Vec<u32> {
         let Shares { tiles, units, each, span, base, longer, abreast } = self.shares(tiles, workers);
         vec![tiles, units, each, span, base, longer, abreast]
     }
 
-    fn work(&self, tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>> {
+    pub(crate) fn work(
+        &self,
+        tiles: Tiles<u32>,
+        worker: u32,
+        workers: u32,
+    ) -> Box<dyn Iterator<Item = Work<u32>>> {
         let Some(all) = tiles.count() else { return Box::new(core::iter::empty()) };
         let (rule, shares) = (*self, self.shares(tiles, workers));
         let step = workers.max(1) as usize;
@@ -365,7 +340,7 @@ impl Schedule for Streamed {
         Box::new(units.chain(others.map(move |id| whole(rule.raster, id, tiles, 0))))
     }
 
-    fn emit<'f>(&self, f: &'f Builder, loop_: &mut WorkLoop<'_, 'f>) {
+    pub(crate) fn emit<'f>(&self, f: &'f Builder, loop_: &mut WorkLoop<'_, 'f>) {
         let WorkLoop { parameters, tiles, worker, workers, ref mut body, .. } = *loop_;
         let numbers: [Value<'f, u32>; 7] =
             parameters.try_into().expect("the loop is emitted with what `declare` gave");

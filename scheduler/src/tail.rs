@@ -4,13 +4,11 @@
 use core::marker::PhantomData;
 use std::sync::Arc;
 
-use ptx::Builder;
 use typenum::{U3, U16, Unsigned};
 
-use crate::dynamic::drawn;
 use crate::{
-    Divided, Index, Raster, RasterSpec, Schedule, SchedulerSpec, SchedulerTraits, Shares, Split,
-    TileScheduler, Tiles, Work, WorkLoop,
+    Divided, Index, Raster, RasterSpec, Rule, Schedule, SchedulerSpec, SchedulerTraits, Shares, Split,
+    TileScheduler, Tiles, Work,
 };
 
 /// As [`Dynamic`](crate::Dynamic), but the last tiles of the order `R` are split along K into `Parts` equal
@@ -43,34 +41,32 @@ struct Numbers<I> {
 }
 
 impl<R: Raster, Parts: Unsigned + 'static, Least: Unsigned + 'static> DividedTail<R, Parts, Least> {
-    const VALUE: Tailed = Tailed { raster: R::RASTER, parts: Parts::U32, least: Least::U32 };
+    const SPEC: SchedulerSpec =
+        SchedulerSpec { raster: R::RASTER, rule: Rule::DividedTail { parts: Parts::U32, least: Least::U32 } };
 }
 
 impl<R: Raster, Parts: Unsigned + 'static, Least: Unsigned + 'static> TileScheduler
     for DividedTail<R, Parts, Least>
 {
-    const TRAITS: SchedulerTraits = SchedulerSpec::DividedTail(Self::VALUE).checked_traits();
+    const TRAITS: SchedulerTraits = Self::SPEC.checked_traits();
 
     fn schedule() -> Arc<dyn Schedule> {
-        Arc::new(Self::VALUE)
+        Arc::new(Self::SPEC)
     }
 }
 
 /// [`DividedTail`] as a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Tailed {
-    /// The order of tiles.
-    pub raster: RasterSpec,
-    /// Work units per split tile, 1 to [`MOST_PARTS`](Self::MOST_PARTS).
-    pub parts: u32,
-    /// The smallest number of k-tiles of a work unit.
-    pub least: u32,
+#[derive(Clone, Copy)]
+pub(crate) struct Tailed {
+    pub(crate) raster: RasterSpec,
+    pub(crate) parts: u32,
+    pub(crate) least: u32,
 }
 
 impl Tailed {
     /// The largest number of work units per split tile. With more, k-tiles times work units could exceed 32
     /// bits.
-    pub const MOST_PARTS: u32 = 16;
+    pub(crate) const MOST_PARTS: u32 = 16;
 
     /// The largest number of split tiles. The workspace has room for the flags of `MOST_UNITS` units, and the
     /// counter that workers draw from takes the room of one unit.
@@ -103,54 +99,23 @@ impl Tailed {
         let split = Some(Split { unit, first, last: first + id.constant(self.parts - 1), tile });
         Work { m, n, k_begin, k_end, split, slice: None }
     }
-}
 
-impl Schedule for Tailed {
-    fn name(&self) -> String {
-        let least = if self.least == 16 { String::new() } else { format!("_by_{}", self.least) };
-        format!("dynamic_tail_{}{least}_{}", self.parts, self.raster.name())
-    }
-
-    fn describe(&self) -> String {
-        format!(
-            "persistent CTAs that take tiles from a counter, {}, the last of few waves divided along K by {}",
-            self.raster.describe(),
-            self.parts
-        )
-    }
-
-    fn traits(&self) -> SchedulerTraits {
-        SchedulerSpec::DividedTail(*self).traits()
-    }
-
-    fn spec(&self) -> Option<SchedulerSpec> {
-        Some(SchedulerSpec::DividedTail(*self))
+    /// The number of work units of a launch, and the work unit of a number.
+    pub(crate) fn pieces<I: Index>(self, tiles: Tiles<I>, workers: I) -> (I, impl Fn(I) -> Work<I>) {
+        let numbers = self.numbers(tiles, workers);
+        (self.count(numbers), move |id| self.piece(id, numbers, tiles))
     }
 
     /// As if every tile were split. The host may know only the largest possible number of tiles, and a
     /// smaller number of tiles may be split where a larger one is not.
-    fn workers(&self, tiles: Tiles<u32>, slots: u32) -> u32 {
-        let all = u64::from(tiles.count().unwrap_or(0)) * u64::from(self.parts);
-        u32::try_from(all).unwrap_or(u32::MAX).min(slots.max(1))
+    pub(crate) fn workers(self, all: u32, slots: u32) -> u32 {
+        u32::try_from(u64::from(all) * u64::from(self.parts)).unwrap_or(u32::MAX).min(slots)
     }
 
     /// The workspace that is enough for any number of tiles.
-    fn divided(&self, tiles: Tiles<u32>, workers: u32) -> Divided {
+    pub(crate) fn divided(self, tiles: Tiles<u32>, workers: u32) -> Divided {
         let least = Tiles { m: workers.min(self.most()), n: 1, ..tiles };
         let Numbers { divided, .. } = self.numbers(least, workers);
         Divided { units: divided * self.parts, tiles: divided }
-    }
-
-    fn work(&self, tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>> {
-        let tiles = tiles.count().map_or(Tiles { m: 0, n: 0, ..tiles }, |_| tiles);
-        let (rule, numbers) = (*self, self.numbers(tiles, workers));
-        let ids = (worker..self.count(numbers)).step_by(workers.max(1) as usize);
-        Box::new(ids.map(move |id| rule.piece(id, numbers, tiles)))
-    }
-
-    fn emit<'f>(&self, f: &'f Builder, loop_: &mut WorkLoop<'_, 'f>) {
-        let tiles = loop_.tiles;
-        let numbers = self.numbers(tiles, loop_.workers);
-        drawn(f, self.count(numbers), loop_, &|id| self.piece(id, numbers, tiles));
     }
 }

@@ -28,10 +28,7 @@ use kernel::{
     AnyGemm, Buffer, Emulator, Engine, EngineError, EpilogueKind, GemmProblem, KernelSpec, Program,
 };
 use ptx::abi::{Argument, Grid};
-use scheduler::{
-    Clustered, DivideSpec, Drawn, Narrowed, RasterSpec, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk,
-    Whole,
-};
+use scheduler::{DivideSpec, RasterSpec, ReductionKind, Rule, SchedulerSpec};
 
 use super::product::RunError;
 use super::{Bench, FusedGemm, TreeError};
@@ -244,25 +241,17 @@ impl Draw {
             (_, true) => self.of(&[0, 1, 1, 2, 5]),
             _ => self.random.u32(..8),
         };
-        match drawn {
-            0 => SchedulerSpec::OneTile(Whole { raster }),
-            1 => SchedulerSpec::Persistent(Walk { raster }),
-            2 => SchedulerSpec::Dynamic(Drawn { raster }),
-            3 => SchedulerSpec::DividedTail(Tailed {
-                raster,
+        let rule = match drawn {
+            0 => Rule::OneTile,
+            1 => Rule::Persistent,
+            2 => Rule::Dynamic,
+            3 => Rule::DividedTail {
                 parts: if wild { self.of(&[0, 17]) } else { self.random.u32(1..6) },
                 least: if wild { 0 } else { self.random.u32(1..4) },
-            }),
-            4 => SchedulerSpec::ClusterK(Clustered {
-                raster,
-                parts: if wild { self.of(&[0, 1, 9]) } else { self.random.u32(2..9) },
-            }),
-            5 => SchedulerSpec::NarrowTail(Narrowed {
-                raster,
-                parts: if wild { self.of(&[0, 1, 9]) } else { self.of(&[2, 2, 4, 3]) },
-            }),
-            _ => SchedulerSpec::StreamK(Streamed {
-                raster,
+            },
+            4 => Rule::ClusterK { parts: if wild { self.of(&[0, 1, 9]) } else { self.random.u32(2..9) } },
+            5 => Rule::NarrowTail { parts: if wild { self.of(&[0, 1, 9]) } else { self.of(&[2, 2, 4, 3]) } },
+            _ => Rule::StreamK {
                 reduction: self.of(&[ReductionKind::Ordered, ReductionKind::Atomic, ReductionKind::Separate]),
                 divide: match self.random.u32(..3) {
                     0 => DivideSpec::Remainder,
@@ -270,8 +259,9 @@ impl Draw {
                     _ => DivideSpec::Heuristic { gain: self.random.u32(..8) },
                 },
                 least: self.random.u32(1..4),
-            }),
-        }
+            },
+        };
+        SchedulerSpec { raster, rule }
     }
 
     fn spec(&mut self) -> KernelSpec {

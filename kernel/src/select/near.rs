@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 
 use collective::{CachePolicy, Roles, StorePath};
-use scheduler::{DivideSpec, RasterSpec, SchedulerSpec, Streamed};
+use scheduler::{DivideSpec, RasterSpec, Rule};
 
 use super::known::{self, Shape, Shipped};
 use super::space::Entry;
@@ -58,8 +58,7 @@ fn point(problem: GemmProblem, spec: &KernelSpec, waves: f64) -> Point {
     let log = |number: u32, unit: f32| (number.max(1) as f32).log2() / unit;
     let is = |fact: bool| if fact { 0.5 } else { 0.0 };
     let odd = |extent: u32| if extent.is_multiple_of(64) { 0.0 } else { 2.0 / 3.0 };
-    let divide =
-        if let SchedulerSpec::StreamK(Streamed { divide, .. }) = scheduler { Some(divide) } else { None };
+    let divide = if let Rule::StreamK { divide, .. } = scheduler.rule { Some(divide) } else { None };
     let [m, n, k] = mainloop.tile;
     [
         log(seen.m, 3.0),
@@ -74,19 +73,19 @@ fn point(problem: GemmProblem, spec: &KernelSpec, waves: f64) -> Point {
         is(mainloop.roles == Roles::Pingpong),
         is(spec.store.way == StorePath::Direct),
         is(mainloop.operands.iter().any(|operand| operand.cache == CachePolicy::EvictFirst)),
-        is(matches!(scheduler, SchedulerSpec::OneTile(_))),
+        is(scheduler.rule == Rule::OneTile),
         is(divide.is_some()),
         is(divide == Some(DivideSpec::Remainder)),
         is(matches!(divide, Some(divide @ DivideSpec::Heuristic { .. }) if divide != DivideSpec::HEURISTIC)),
-        is(scheduler.raster() == RasterSpec::AlongM),
-        is(scheduler.raster() == RasterSpec::BandsOfM(16)),
-        is(matches!(scheduler.raster(), RasterSpec::BandsOfN(_))),
+        is(scheduler.raster == RasterSpec::AlongM),
+        is(scheduler.raster == RasterSpec::BandsOfM(16)),
+        is(matches!(scheduler.raster, RasterSpec::BandsOfN(_))),
         2.0 * (waves / waves.ceil().max(1.0)) as f32,
         odd(seen.m),
         odd(seen.n),
         // At long K this is up to a third of the time.
         if spec.overlaps { 0.0 } else { 2.0 },
-        is(matches!(scheduler, SchedulerSpec::NarrowTail(_))),
+        is(matches!(scheduler.rule, Rule::NarrowTail { .. })),
     ]
 }
 

@@ -11,9 +11,7 @@ use collective::{
     Producer, Roles, StorePath, StoreSpec, TileLayout,
 };
 use cute_rs::atom::{Major, SwizzleMode};
-use scheduler::{
-    Clustered, DivideSpec, Drawn, Narrowed, RasterSpec, ReductionKind, SchedulerSpec, Streamed, Walk, Whole,
-};
+use scheduler::{DivideSpec, RasterSpec, ReductionKind, Rule, SchedulerSpec};
 
 use super::model::Subject;
 use super::table::Table;
@@ -268,7 +266,7 @@ impl Space {
             copied(base, [m, n, DEPTHS[0] / self.types.a.bytes()], &mut entries);
         }
         if self.sourced {
-            let persistent = |entry: &&Entry| matches!(entry.spec.scheduler, SchedulerSpec::Persistent(_));
+            let persistent = |entry: &&Entry| entry.spec.scheduler.rule == Rule::Persistent;
             let sourced = |entry: &Entry| KernelSpec { epilogue: EpilogueKind::Sourced, ..entry.spec };
             let more: Vec<KernelSpec> = entries.all.iter().filter(persistent).map(sourced).collect();
             more.into_iter().for_each(|spec| entries.add(spec, |_| true));
@@ -366,7 +364,7 @@ fn of_tile(base: KernelSpec, tile: Tile, unaligned: bool, entries: &mut Entries)
             spec.store.way = way;
             for (scheduler, overlaps) in schedulers(tile) {
                 // A store buffer is too wide for each CTA of the cluster to finish some of its columns.
-                let clustered = matches!(scheduler, SchedulerSpec::ClusterK(_));
+                let clustered = matches!(scheduler.rule, Rule::ClusterK { .. });
                 let way = if clustered { StorePath::Direct } else { way };
                 if clustered && spec.store.way != StorePath::Direct && ways.contains(&Some(StorePath::Direct))
                 {
@@ -378,7 +376,7 @@ fn of_tile(base: KernelSpec, tile: Tile, unaligned: bool, entries: &mut Entries)
                     continue;
                 }
                 // Groups of rows have tiles of other widths.
-                let sliced = matches!(scheduler, SchedulerSpec::NarrowTail(_));
+                let sliced = matches!(scheduler.rule, Rule::NarrowTail { .. });
                 if sliced && !matches!(spec.form, Form::Single | Form::Batched) {
                     continue;
                 }
@@ -405,7 +403,7 @@ fn fitted(base: KernelSpec, cluster: [u32; 2], k: u32, unaligned: bool, entries:
     narrowed.mainloop.step = 32;
     of_tile(narrowed, tile, unaligned, &mut own);
     if let Some(Entry { spec, .. }) = own.all.first() {
-        let drawn = SchedulerSpec::Dynamic(Drawn { raster: RasterSpec::AlongM });
+        let drawn = SchedulerSpec { raster: RasterSpec::AlongM, rule: Rule::Dynamic };
         entries.add(KernelSpec { scheduler: drawn, ..*spec }, |_| true);
     }
 }
@@ -440,18 +438,19 @@ fn schedulers(tile: Tile) -> Vec<(SchedulerSpec, bool)> {
     let cooperative = matches!(tile.roles, Roles::Cooperative);
     let mut all = Vec::new();
     if cooperative && small {
-        all.push(SchedulerSpec::OneTile(Whole { raster: RasterSpec::AlongM }));
+        all.push(SchedulerSpec { raster: RasterSpec::AlongM, rule: Rule::OneTile });
     }
     let rasters = if tile.elements() >= 128 * 192 { &RASTERS[..] } else { &RASTERS[..1] };
-    all.extend(rasters.iter().map(|&raster| SchedulerSpec::Persistent(Walk { raster })));
+    all.extend(rasters.iter().map(|&raster| SchedulerSpec { raster, rule: Rule::Persistent }));
     if tile.cluster == [1, 1] && tile.extents[0].min(tile.extents[1]) >= 128 {
-        all.push(SchedulerSpec::NarrowTail(Narrowed { raster: RASTERS[0], parts: 2 }));
+        all.push(SchedulerSpec { raster: RASTERS[0], rule: Rule::NarrowTail { parts: 2 } });
     }
     let mut in_order = Vec::new();
     if cooperative {
         let raster = if small { RasterSpec::AlongM } else { RASTERS[0] };
-        let divided = DIVISIONS.map(|(reduction, divide)| {
-            SchedulerSpec::StreamK(Streamed { raster, reduction, divide, least: 4 })
+        let divided = DIVISIONS.map(|(reduction, divide)| SchedulerSpec {
+            raster,
+            rule: Rule::StreamK { reduction, divide, least: 4 },
         });
         all.extend(divided);
         let [m, n, _] = tile.extents;
@@ -460,7 +459,7 @@ fn schedulers(tile: Tile) -> Vec<(SchedulerSpec, bool)> {
             in_order.extend([divided[0], divided[1]].map(|scheduler| (scheduler, false)));
             if m.min(n) >= 64 && tile.elements() <= 128 * 256 {
                 let raster = RasterSpec::AlongM;
-                all.extend(PARTS.map(|parts| SchedulerSpec::ClusterK(Clustered { raster, parts })));
+                all.extend(PARTS.map(|parts| SchedulerSpec { raster, rule: Rule::ClusterK { parts } }));
             }
         }
     }
@@ -476,10 +475,10 @@ fn by_threads(base: KernelSpec, [m, n]: [u32; 2], consumers: u32, entries: &mut 
     mainloop.tile = [m, n, 512 / mainloop.atom.element_bits()];
     (mainloop.roles, mainloop.producer) = (Roles::Unspecialised, Producer::Warpgroup);
     (mainloop.consumers, mainloop.stages) = (consumers, Some(4));
-    let one = SchedulerSpec::OneTile(Whole { raster: RasterSpec::AlongM });
+    let one = SchedulerSpec { raster: RasterSpec::AlongM, rule: Rule::OneTile };
     for way in [StorePath::Tma { buffers: 2 }, StorePath::Direct] {
         spec.store.way = way;
-        for scheduler in [SchedulerSpec::Persistent(Walk { raster: RASTERS[0] }), one] {
+        for scheduler in [SchedulerSpec { raster: RASTERS[0], rule: Rule::Persistent }, one] {
             let spec = KernelSpec { scheduler, ..spec };
             entries.add(spec, |_| true);
         }
@@ -493,8 +492,8 @@ fn copied(base: KernelSpec, tile: [u32; 3], entries: &mut Entries) {
     spec.mainloop.producer = Producer::Warpgroup;
     spec.mainloop.consumers = tile[0] / 64;
     spec.store.way = StorePath::Direct;
-    let one = SchedulerSpec::OneTile(Whole { raster: RasterSpec::AlongM });
-    for scheduler in [SchedulerSpec::Persistent(Walk { raster: RASTERS[0] }), one] {
+    let one = SchedulerSpec { raster: RasterSpec::AlongM, rule: Rule::OneTile };
+    for scheduler in [SchedulerSpec { raster: RASTERS[0], rule: Rule::Persistent }, one] {
         let spec = KernelSpec { scheduler, ..spec };
         entries.add(spec, |_| true);
     }
@@ -564,7 +563,7 @@ mod tests {
             for entry in entries.iter() {
                 assert!(seen.insert(entry.spec), "{}", entry.spec);
                 assert_eq!(entry.spec.plan().as_ref(), Ok(&*entry.plan), "{}", entry.spec);
-                if matches!(entry.spec.scheduler, SchedulerSpec::NarrowTail(_)) {
+                if matches!(entry.spec.scheduler.rule, Rule::NarrowTail { .. }) {
                     let kernel = entry.spec.kernel().expect("a legal spec");
                     assert_eq!(kernel.spec(), Some(entry.spec), "{}", entry.spec);
                 }

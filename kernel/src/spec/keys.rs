@@ -4,7 +4,7 @@ use collective::{
     AccumulatorType, Arrivals, Atom, Format, MainloopSpec, MmaKind, OperandSpec, Producer, Roles, StorePath,
     TileLayout, WeightsSpec,
 };
-use scheduler::{Clustered, Narrowed, SchedulerSpec, Streamed, Tailed};
+use scheduler::{DivideSpec, ReductionKind, Rule};
 
 use super::text::SpecError;
 use super::words::{Group, Operand, Scales, Word, refused};
@@ -146,26 +146,25 @@ pub(super) static KEYS: [Key; 40] = [
         &At(|of| (of.spec.store.way != StorePath::Direct).then_some(&mut of.spec.store.layout)),
     ),
     key("swap", &At(|of| Some(&mut of.spec.store.transposed))),
-    key("scheduler", &At(|of| Some(&mut of.spec.scheduler))),
-    key("raster", &At(|of| Some(of.spec.scheduler.raster_mut()))),
+    key("scheduler", &At(|of| Some(&mut of.spec.scheduler.rule))),
+    key("raster", &At(|of| Some(&mut of.spec.scheduler.raster))),
     key_of(
         "scheduler=dynamic-tail, scheduler=cluster-k and scheduler=narrow-tail",
         "splits",
-        &At(|of| match &mut of.spec.scheduler {
-            SchedulerSpec::DividedTail(Tailed { parts, .. })
-            | SchedulerSpec::ClusterK(Clustered { parts, .. })
-            | SchedulerSpec::NarrowTail(Narrowed { parts, .. }) => Some(parts),
+        &At(|of| match &mut of.spec.scheduler.rule {
+            Rule::DividedTail { parts, .. } | Rule::ClusterK { parts } | Rule::NarrowTail { parts } => {
+                Some(parts)
+            }
             _ => None,
         }),
     ),
-    key_of("scheduler=stream-k", "reduction", &At(|of| of.streamed().map(|rule| &mut rule.reduction))),
-    key_of("scheduler=stream-k", "divide", &At(|of| of.streamed().map(|rule| &mut rule.divide))),
+    key_of("scheduler=stream-k", "reduction", &At(|of| of.streamed().map(|(reduction, _)| reduction))),
+    key_of("scheduler=stream-k", "divide", &At(|of| of.streamed().map(|(_, divide)| divide))),
     key_of(
         "scheduler=stream-k and scheduler=dynamic-tail",
         "min-k-tiles",
-        &At(|of| match &mut of.spec.scheduler {
-            SchedulerSpec::DividedTail(Tailed { least, .. })
-            | SchedulerSpec::StreamK(Streamed { least, .. }) => Some(least),
+        &At(|of| match &mut of.spec.scheduler.rule {
+            Rule::DividedTail { least, .. } | Rule::StreamK { least, .. } => Some(least),
             _ => None,
         }),
     ),
@@ -304,7 +303,9 @@ impl Draft {
         self.operands().iter_mut().filter_map(|operand| operand.weights.as_mut()).for_each(change);
     }
 
-    fn streamed(&mut self) -> Option<&mut Streamed> {
-        if let SchedulerSpec::StreamK(rule) = &mut self.spec.scheduler { Some(rule) } else { None }
+    /// How a Stream-K kernel adds up, and what it splits.
+    fn streamed(&mut self) -> Option<(&mut ReductionKind, &mut DivideSpec)> {
+        let Rule::StreamK { reduction, divide, .. } = &mut self.spec.scheduler.rule else { return None };
+        Some((reduction, divide))
     }
 }

@@ -1,11 +1,11 @@
-//! A spec as the Rust type to paste into a program. Types of forms, roles, cache policies and reductions have the names of their values.
+//! A spec as the Rust type to paste into a program. Types of forms, roles, cache policies, schedulers and reductions have the names of their values.
 
 use collective::{
     AccumulatorType, Arrivals, CachePolicy, Form, Format, MainloopSpec, MmaKind, OperandSpec, Producer,
     Roles, StorePath, TileLayout, WeightsSpec,
 };
 use cute_rs::atom::{Major, SwizzleMode};
-use scheduler::{Clustered, DivideSpec, Narrowed, RasterSpec, SchedulerSpec, Streamed, Tailed};
+use scheduler::{DivideSpec, RasterSpec, Rule, SchedulerSpec};
 
 use super::{EpilogueKind, KernelSpec};
 
@@ -124,28 +124,22 @@ fn roles(spec: &MainloopSpec) -> String {
     }
 }
 
-fn raster(raster: RasterSpec) -> String {
-    match raster {
+fn schedule(SchedulerSpec { raster, rule }: SchedulerSpec) -> String {
+    let order = match raster {
         RasterSpec::AlongM => "AlongM".to_owned(),
         RasterSpec::AlongN => "AlongN".to_owned(),
         RasterSpec::BandsOfM(group) => format!("Grouped<AlongM, U{group}>"),
         RasterSpec::BandsOfN(group) => format!("Grouped<AlongN, U{group}>"),
         RasterSpec::Hilbert(side) => format!("Hilbert<U{side}>"),
-    }
-}
-
-fn schedule(spec: SchedulerSpec) -> String {
-    let order = raster(spec.raster());
-    match spec {
-        SchedulerSpec::OneTile(_) => format!("OneTile<{order}>"),
-        SchedulerSpec::Persistent(_) => format!("Persistent<{order}>"),
-        SchedulerSpec::Dynamic(_) => format!("Dynamic<{order}>"),
-        SchedulerSpec::DividedTail(Tailed { parts, least, .. }) => {
+    };
+    match rule {
+        Rule::OneTile | Rule::Persistent | Rule::Dynamic => format!("{rule:?}<{order}>"),
+        Rule::DividedTail { parts, least } => {
             generic("DividedTail", &[(&order, ""), (&number(parts), "U3"), (&number(least), "U16")])
         }
-        SchedulerSpec::ClusterK(Clustered { parts, .. }) => format!("ClusterK<{order}, U{parts}>"),
-        SchedulerSpec::NarrowTail(Narrowed { parts, .. }) => format!("NarrowTail<{order}, U{parts}>"),
-        SchedulerSpec::StreamK(Streamed { reduction, divide, least, .. }) => {
+        Rule::ClusterK { parts } => format!("ClusterK<{order}, U{parts}>"),
+        Rule::NarrowTail { parts } => format!("NarrowTail<{order}, U{parts}>"),
+        Rule::StreamK { reduction, divide, least } => {
             let (reduction, least) = (format!("{reduction:?}"), number(least));
             let least = (least.as_str(), "U4");
             let divide = match divide {

@@ -5,10 +5,7 @@ use collective::{
     TileLayout, WeightsSpec,
 };
 use cute_rs::atom::{Major, SwizzleMode};
-use scheduler::{
-    Clustered, DivideSpec, Drawn, Narrowed, RasterSpec, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk,
-    Whole,
-};
+use scheduler::{DivideSpec, RasterSpec, ReductionKind, Rule};
 
 use super::text::{SpecError, shortened};
 use super::{EpilogueKind, KernelSpec};
@@ -87,33 +84,31 @@ impl Word for StorePath {
 }
 
 /// The kind of a scheduler, with its usual parameters.
-impl Word for SchedulerSpec {
+impl Word for Rule {
     fn read(key: &'static str, text: &str) -> Result<Self, SpecError> {
-        let kinds = schedulers();
-        let found = kinds.iter().find(|(name, _)| *name == text);
-        let names = || kinds.map(|(name, _)| name).join(", ");
-        found.map(|(_, kind)| *kind).ok_or_else(|| refused(key, text, format!("one of {}", names())))
+        let found = RULES.iter().find(|(name, _)| *name == text);
+        let names = || RULES.map(|(name, _)| name).join(", ");
+        found.map(|(_, rule)| *rule).ok_or_else(|| refused(key, text, format!("one of {}", names())))
     }
 
     fn text(&self) -> String {
         let kind = |of: &Self| core::mem::discriminant(of);
-        schedulers().iter().find(|(_, of)| kind(of) == kind(self)).map_or("", |(name, _)| name).to_owned()
+        RULES.iter().find(|(_, of)| kind(of) == kind(self)).map_or("", |(name, _)| name).to_owned()
     }
 }
 
-fn schedulers() -> [(&'static str, SchedulerSpec); 7] {
-    let raster = KernelSpec::DEFAULT.scheduler.raster();
-    let (reduction, divide) = (ReductionKind::Ordered, DivideSpec::HEURISTIC);
-    [
-        ("persistent", SchedulerSpec::Persistent(Walk { raster })),
-        ("one-tile", SchedulerSpec::OneTile(Whole { raster })),
-        ("dynamic", SchedulerSpec::Dynamic(Drawn { raster })),
-        ("dynamic-tail", SchedulerSpec::DividedTail(Tailed { raster, parts: 3, least: 16 })),
-        ("stream-k", SchedulerSpec::StreamK(Streamed { raster, reduction, divide, least: 4 })),
-        ("cluster-k", SchedulerSpec::ClusterK(Clustered { raster, parts: 4 })),
-        ("narrow-tail", SchedulerSpec::NarrowTail(Narrowed { raster, parts: 2 })),
-    ]
-}
+const RULES: [(&str, Rule); 7] = [
+    ("persistent", Rule::Persistent),
+    ("one-tile", Rule::OneTile),
+    ("dynamic", Rule::Dynamic),
+    ("dynamic-tail", Rule::DividedTail { parts: 3, least: 16 }),
+    (
+        "stream-k",
+        Rule::StreamK { reduction: ReductionKind::Ordered, divide: DivideSpec::HEURISTIC, least: 4 },
+    ),
+    ("cluster-k", Rule::ClusterK { parts: 4 }),
+    ("narrow-tail", Rule::NarrowTail { parts: 2 }),
+];
 
 /// A format of operands.
 #[derive(Clone, Copy, Debug, PartialEq)]

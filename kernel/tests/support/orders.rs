@@ -8,7 +8,7 @@ use fastrand::Rng;
 use kernel::{
     AnyGemm, Engine, EngineError, GemmProblem, KernelSpec, LinearArguments, Request, Types, WorkspaceRef,
 };
-use scheduler::{Clustered, Drawn, Narrowed, RasterSpec, SchedulerSpec, Walk, Whole};
+use scheduler::{RasterSpec, Rule, SchedulerSpec};
 
 /// One kernel of each class, as text, and the step of K that its operands allow.
 pub(crate) const CLASSES: [(&str, u32); 19] = [
@@ -82,25 +82,12 @@ fn varied(base: &KernelSpec, random: &mut Rng) -> KernelSpec {
         }
     }
     let raster = of(random, &[RasterSpec::AlongM, RasterSpec::AlongN, RasterSpec::BandsOfM(3)]);
-    spec.scheduler = match base.scheduler {
-        SchedulerSpec::ClusterK(Clustered { parts, .. }) => {
-            SchedulerSpec::ClusterK(Clustered { raster, parts })
-        }
-        SchedulerSpec::OneTile(_)
-        | SchedulerSpec::Persistent(_)
-        | SchedulerSpec::Dynamic(_)
-        | SchedulerSpec::DividedTail(_)
-        | SchedulerSpec::StreamK(_)
-        | SchedulerSpec::NarrowTail(_) => of(
-            random,
-            &[
-                SchedulerSpec::OneTile(Whole { raster }),
-                SchedulerSpec::Persistent(Walk { raster }),
-                SchedulerSpec::Dynamic(Drawn { raster }),
-                SchedulerSpec::NarrowTail(Narrowed { raster, parts: 2 }),
-            ],
-        ),
+    let rules = [Rule::OneTile, Rule::Persistent, Rule::Dynamic, Rule::NarrowTail { parts: 2 }];
+    let rule = match base.scheduler.rule {
+        rule @ Rule::ClusterK { .. } => rule,
+        _ => of(random, &rules),
     };
+    spec.scheduler = SchedulerSpec { raster, rule };
     spec.store.way = of(random, &[base.store.way, collective::StorePath::Direct]);
     let plain = |of: &OperandSpec| of.scaled == 0 && of.weights.is_none() && !of.sparse;
     if spec.mainloop.operands.iter().all(plain) {
