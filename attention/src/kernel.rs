@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use collective::{Batch, Bounded, Format, Matrix, MatrixRef, OperandTile};
 use kernel::operands::{Contents, Extents, Memory, Visit};
-use kernel::{Kernel, Launch, LaunchError, MatrixRule, Program, StrideRule, WorkspaceRef};
+use kernel::{Kernel, Launch, LaunchError, MatrixRule, Program, WorkspaceRef};
 use ptx::abi::{Argument, Grid, TensorMap};
 use ptx::{Function, VerifyError};
 
@@ -260,12 +260,11 @@ pub(crate) fn check_tensor(
     (format, alignment): (Format, u64),
 ) -> Result<(), LaunchError> {
     let HeadsRef { address, row, head, batch: sequence } = of;
-    let bytes = format.bytes().into();
-    let rule = MatrixRule { name, contiguous: d, lines: rows, bytes, alignment };
-    rule.check(MatrixRef::new(address, row))?;
-    let rule = StrideRule { name, bits: format.bits().into(), alignment };
-    rule.check(heads, head, address)?;
-    rule.check(batch, sequence, address)?;
+    let rule = MatrixRule { name, contiguous: d, lines: rows, bits: format.bits().into(), alignment };
+    let rows = MatrixRef::new(address, row);
+    rule.check(rows)?;
+    rule.batch(heads, rows.every(head))?;
+    rule.batch(batch, rows.every(sequence))?;
     Ok(())
 }
 

@@ -201,6 +201,11 @@ impl Memory {
         }
     }
 
+    /// Size in bytes of the allocation that begins at an address; `None` if none does.
+    pub fn size(&self, address: u64) -> Option<usize> {
+        self.below(address).filter(|one| one.base == address).map(|one| one.len)
+    }
+
     /// The allocation that begins at or below an address.
     fn below(&self, address: u64) -> Option<&Allocation> {
         let count = self.allocations.partition_point(|one| one.base <= address);

@@ -1,35 +1,13 @@
 //! Checks of a call's matrices, for one GEMM and for all GEMMs of a launch.
 
 use collective::{
-    Batch, Code, Form, LinearArguments, Matrix, MatrixRef, Output, Plan, Record, sparse, weights,
+    Batch, Form, LinearArguments, Matrix, MatrixRef, Output, Plan, Record, WeightsSpec, sparse, weights,
 };
 use cute_rs::atom::{Major, unit};
 
 use crate::error::LaunchError;
 use crate::problem::{Call, GemmProblem, WorkspaceRef};
 use crate::products::GroupedProblem;
-
-/// What a kernel requires of D.
-pub(crate) struct OutputRule {
-    /// Bits per element.
-    pub(crate) bits: u32,
-    /// D's address, row length and stride between rows must be multiples of this number of bytes.
-    pub(crate) alignment: u64,
-    /// D has `N >> halvings` columns.
-    pub(crate) halvings: u32,
-}
-
-impl OutputRule {
-    /// What kernels of a plan require.
-    pub(crate) fn of(plan: &Plan) -> Self {
-        let epilogue = &plan.epilogue;
-        Self {
-            bits: epilogue.output.bits(),
-            alignment: epilogue.alignment.into(),
-            halvings: epilogue.halvings,
-        }
-    }
-}
 
 /// The matrices that [`Call::check`] accepted.
 pub(crate) struct Checked {
@@ -58,128 +36,74 @@ impl<E> Call<E> {
         Ok(given.address)
     }
 
-    /// Checks everything that does not depend on the tile.
-    pub(crate) fn check(
-        &self,
-        plan: &Plan,
-        output: &OutputRule,
-        multiplied: bool,
-    ) -> Result<Checked, LaunchError> {
-        let spec = &plan.mainloop;
-        let [a_major, b_major] = plan.majors();
-        let GemmProblem { m, n, k } = self.problem;
+    /// Checks everything that does not depend on the tile, for all GEMMs of the launch.
+    pub(crate) fn check(&self, plan: &Plan, multiplied: bool) -> Result<Checked, LaunchError> {
         self.problem.limited()?;
+        let GemmProblem { m, n, k } = self.problem;
         // If nothing is multiplied (alpha = 0), K counts as 0 and A and B are not read.
         let k = if multiplied { k } else { 0 };
-        let empty = m == 0 || n == 0 || k == 0;
-        let [a_bits, b_bits] = plan.operand_bits();
-        let [a_staged, b_staged] = plan.operands_staged();
-        let (weights, sparse) = (plan.weights(), plan.sparse());
-        let operand = |(name, i): (&'static str, usize), matrix: MatrixRef, mn, major: Major, bits: u32| {
-            let empty = empty || ![a_staged, b_staged][i];
-            if let Some(weights) = weights[i] {
-                if !empty {
-                    check_weights(name, matrix, [mn, k], weights.code)?;
-                }
-                let (address, ld) = if empty { (0, 64) } else { (matrix.address, matrix.ld) };
-                return Ok(Matrix { address, mn, k, ld, batch: Batch::ONE });
-            }
-            let bytes = u64::from(bits / 8);
-            let (contiguous, lines) = match major {
-                // A sparse operand is always the kernel's A.
-                Major::K if sparse[i] => (sparse::kept(spec.operands[0].format, k), mn),
-                Major::K => (k, mn),
-                Major::Mn => (mn, k),
-            };
-            if !empty {
-                let alignment = spec.producer.alignment(bits).into();
-                let rule = MatrixRule { name, contiguous, lines, bytes, alignment };
+        let written = m > 0 && n > 0;
+        let (read, staged) = (written && k > 0, plan.operands_staged());
+        let counts = self.products.matrices().map(|count| count.max(1));
+        let operand = |i: usize, matrix: MatrixRef, mn: u32| {
+            let rule = MatrixRule::of_operand(plan, i, [mn, k]);
+            // Of what is not read, the tensor map must still be legal.
+            let ld = if plan.weights()[i].is_some() { 64 } else { 128 / rule.bits };
+            let unread = MatrixRef { address: 0, ld, ..matrix };
+            let matrix = if read && staged[i] { matrix } else { unread };
+            if read && staged[i] {
                 rule.check(matrix)?;
+                check_units(plan, i, &rule, matrix)?;
             }
-            // If nothing is multiplied, nothing is read. The tensor map must still be legal.
-            let ld = if empty { 16 / bytes } else { matrix.ld };
-            let address = if empty { 0 } else { matrix.address };
-            Ok::<_, LaunchError>(Matrix { address, mn, k, ld, batch: Batch::ONE })
+            let batch = if read { rule.batch(counts[i], matrix)? } else { Batch::ONE };
+            Ok::<_, LaunchError>(Matrix { address: matrix.address, mn, k, ld: matrix.ld, batch })
         };
-        let a = operand(("A", 0), self.a, m, a_major, a_bits)?;
-        let b = operand(("B", 1), self.b, n, b_major, b_bits)?;
-        let OutputRule { bits, alignment, halvings } = *output;
-        let (columns, bytes) = (n >> halvings, u64::from(bits / 8));
-        if m > 0 && n > 0 {
-            MatrixRule { name: "D", contiguous: columns, lines: m, bytes, alignment }.check(self.d)?;
+        let (a, b) = (operand(0, self.a, m)?, operand(1, self.b, n)?);
+        let (columns, alignment) = (n >> plan.epilogue.halvings, plan.epilogue.alignment.into());
+        let bits = plan.epilogue.output.bits().into();
+        let rule = MatrixRule { name: "D", contiguous: columns, lines: m, bits, alignment };
+        let row_bytes = u64::from(columns) * bits / 8;
+        if written {
+            rule.check(self.d)?;
         }
-        let row_bytes = u64::from(columns) * bytes;
         if m > 0 && !row_bytes.is_multiple_of(alignment) {
             return Err(LaunchError::Row { name: "D", bytes: row_bytes, alignment });
         }
-        let d = Output { address: self.d.address, m, n: columns, ld: self.d.ld, batch: Batch::ONE };
+        let mut d = Output { address: self.d.address, m, n: columns, ld: self.d.ld, batch: Batch::ONE };
+        if written && self.products.count() > 0 {
+            d.batch = rule.batch(counts[2], self.d)?;
+            self.products.check(m)?;
+        }
+        if !apart(d) {
+            let Output { m, n, ld, batch: Batch { stride, .. }, .. } = d;
+            return Err(LaunchError::Overlap { stride, m, n, ld });
+        }
         Ok(Checked { a, b, d })
     }
 }
 
 impl GroupedProblem {
-    /// The matrices of all GEMMs, checked. `first` holds those of the first GEMM, which have been checked;
-    /// the references are A, B and D with their strides.
-    pub(crate) fn checked(
-        &self,
-        plan: &Plan,
-        first: Checked,
-        output: &OutputRule,
-        [a_ref, b_ref, d_ref]: [MatrixRef; 3],
-    ) -> Result<Checked, LaunchError> {
-        let Checked { a, b, d } = first;
-        let [a_bits, b_bits] = plan.operand_bits();
-        let rule = |name, bits: u32| {
-            let alignment = plan.mainloop.producer.alignment(bits).into();
-            StrideRule { name, bits: bits.into(), alignment }
-        };
-        // If nothing is multiplied, nothing is read.
-        let operand = |(name, bits), matrix: Matrix, count, of: MatrixRef| match matrix.k {
-            0 => Ok(matrix),
-            _ => {
-                let batch = rule(name, bits).check(count, of.stride, matrix.address)?;
-                Ok::<_, LaunchError>(Matrix { batch, ..matrix })
+    /// Checks the table that describes the GEMMs, and that M rows are enough.
+    fn check(&self, m: u32) -> Result<(), LaunchError> {
+        let (name, address, bytes) = match *self {
+            Self::One | Self::Batched { .. } => return Ok(()),
+            Self::GroupedContiguous { offsets, .. } | Self::KGrouped { offsets, .. } => {
+                ("the groups' offsets", offsets, 4)
             }
+            Self::GroupedMasked { rows, .. } => ("the groups' numbers of rows", rows, 4),
+            Self::PointerArray { records, .. } => ("the records", records, Record::BYTES[1].into()),
         };
-        let outputs = |count| {
-            let rule = StrideRule { name: "D", bits: output.bits.into(), alignment: output.alignment };
-            let batch = rule.check(count, d_ref.stride, d.address)?;
-            let d = Output { batch, ..d };
-            if !apart(d) {
-                let (stride, Output { m, n, ld, .. }) = (d_ref.stride, d);
-                return Err(LaunchError::Overlap { stride, m, n, ld });
-            }
-            Ok(d)
-        };
+        let (groups, most) = (self.count(), Form::MOST_GROUPS);
+        if groups > most {
+            return Err(LaunchError::Groups { groups, most });
+        }
+        let rule = MatrixRule { name, contiguous: 1, lines: 1, bits: 8 * bytes, alignment: bytes };
+        rule.check(MatrixRef::new(address, 1))?;
         match *self {
-            Self::One => Ok(Checked { a, b, d }),
-            Self::Batched { count } => {
-                let d = outputs(count)?;
-                Ok(Checked {
-                    a: operand(("A", a_bits), a, count, a_ref)?,
-                    b: operand(("B", b_bits), b, count, b_ref)?,
-                    d,
-                })
+            Self::GroupedMasked { count, room, .. } if u64::from(count) * u64::from(room) > m.into() => {
+                Err(LaunchError::StageSlot { count, room, rows: m })
             }
-            Self::GroupedContiguous { count, offsets } => {
-                table(count, ("the groups' offsets", offsets, 4))?;
-                Ok(Checked { a, b: operand(("B", b_bits), b, count, b_ref)?, d })
-            }
-            Self::GroupedMasked { count, rows, room } => {
-                table(count, ("the groups' numbers of rows", rows, 4))?;
-                if u64::from(count) * u64::from(room) > d.m.into() {
-                    return Err(LaunchError::StageSlot { count, room, rows: d.m });
-                }
-                Ok(Checked { a, b: operand(("B", b_bits), b, count, b_ref)?, d })
-            }
-            Self::KGrouped { count, offsets } => {
-                table(count, ("the groups' offsets", offsets, 4))?;
-                Ok(Checked { a, b, d: outputs(count)? })
-            }
-            Self::PointerArray { count, records } => {
-                table(count, ("the records", records, Record::BYTES[1].into()))?;
-                Ok(Checked { a, b, d })
-            }
+            _ => Ok(()),
         }
     }
 }
@@ -191,8 +115,8 @@ pub(crate) fn check_c(arguments: &LinearArguments, c_bits: u32, [m, n]: [u32; 2]
         None => Err(LaunchError::MissingC { beta: arguments.beta }),
         Some(_) if m == 0 || n == 0 => Ok(()),
         Some(c) => {
-            let bytes = u64::from(c_bits / 8);
-            MatrixRule { name: "C", contiguous: n, lines: m, bytes, alignment: bytes }.check(c)
+            let (bits, alignment) = (c_bits.into(), u64::from(c_bits / 8));
+            MatrixRule { name: "C", contiguous: n, lines: m, bits, alignment }.check(c)
         }
     }
 }
@@ -206,9 +130,9 @@ pub struct MatrixRule {
     pub contiguous: u32,
     /// Number of such rows or columns.
     pub lines: u32,
-    /// Bytes per element.
-    pub bytes: u64,
-    /// The matrix's address and leading dimension must be multiples of this number of bytes.
+    /// Bits per element.
+    pub bits: u64,
+    /// The matrix's address, its leading dimension and its stride must be multiples of this number of bytes.
     pub alignment: u64,
 }
 
@@ -219,7 +143,7 @@ impl MatrixRule {
     /// [`LaunchError::Null`], [`LaunchError::Address`], [`LaunchError::ShortLd`], [`LaunchError::Pitch`] (also
     /// 2^40 B or more) or [`LaunchError::End`].
     pub fn check(&self, matrix: MatrixRef) -> Result<(), LaunchError> {
-        let Self { name, contiguous, lines, bytes, alignment } = *self;
+        let Self { name, contiguous, lines, bits, alignment } = *self;
         if matrix.address == 0 {
             return Err(LaunchError::Null { name });
         }
@@ -229,40 +153,68 @@ impl MatrixRule {
         if matrix.ld < u64::from(contiguous) {
             return Err(LaunchError::ShortLd { name, ld: matrix.ld, needed: contiguous });
         }
-        let pitch_bytes = u128::from(matrix.ld) * u128::from(bytes);
+        let pitch_bytes = u128::from(matrix.ld) * u128::from(bits) / 8;
         if !pitch_bytes.is_multiple_of(alignment.into()) || pitch_bytes >= 1 << 40 {
             return Err(LaunchError::Pitch { name, bytes: pitch_bytes, alignment });
         }
         let last = u128::from(lines.saturating_sub(1)) * pitch_bytes;
-        within(name, matrix.address, last + u128::from(contiguous) * u128::from(bytes))
+        within(name, matrix.address, last + u128::from(contiguous) * u128::from(bits) / 8)
+    }
+
+    /// Checks the distance between `count` matrices, of which this is the first.
+    ///
+    /// # Errors
+    /// [`LaunchError::Distance`] or [`LaunchError::End`].
+    pub fn batch(
+        &self,
+        count: u32,
+        MatrixRef { address, stride, .. }: MatrixRef,
+    ) -> Result<Batch, LaunchError> {
+        let Self { name, bits, alignment, .. } = *self;
+        if count <= 1 {
+            return Ok(Batch { count, stride: 0 });
+        }
+        let bytes = u128::from(stride) * u128::from(bits) / 8;
+        if !bytes.is_multiple_of(alignment.into()) || bytes >= 1 << 40 {
+            return Err(LaunchError::Distance { name, bytes, alignment });
+        }
+        within(name, address, u128::from(count - 1) * bytes + u128::from(bits / 8))?;
+        Ok(Batch { count, stride })
+    }
+
+    /// The rule of A (0) or B (1) of a plan, with `mn` rows or columns.
+    fn of_operand(plan: &Plan, i: usize, [mn, k]: [u32; 2]) -> Self {
+        let (name, bits) = (["A", "B"][i], plan.operand_bits()[i]);
+        if let Some(WeightsSpec { code, .. }) = plan.weights()[i] {
+            let contiguous = u32::try_from(weights::ld(code, k)).unwrap_or(u32::MAX);
+            let (lines, bits) = (mn.next_multiple_of(unit::ROWS), code.bits().into());
+            return Self { name, contiguous, lines, bits, alignment: 16 };
+        }
+        let (contiguous, lines) = match plan.majors()[i] {
+            // A sparse operand is always the kernel's A.
+            Major::K if plan.sparse()[i] => (sparse::kept(plan.mainloop.operands[0].format, k), mn),
+            Major::K => (k, mn),
+            Major::Mn => (mn, k),
+        };
+        let alignment = plan.mainloop.producer.alignment(bits).into();
+        Self { name, contiguous, lines, bits: bits.into(), alignment }
     }
 }
 
-/// Checks weights that are stored in units: blocks of 64 rows, with whole units along K.
-fn check_weights(
-    name: &'static str,
-    matrix: MatrixRef,
-    [rows, k]: [u32; 2],
-    code: Code,
+/// Checks that a line of weights in few bits has whole units along K.
+fn check_units(
+    plan: &Plan,
+    i: usize,
+    rule: &MatrixRule,
+    MatrixRef { ld, .. }: MatrixRef,
 ) -> Result<(), LaunchError> {
-    let MatrixRef { address, ld, .. } = matrix;
-    let (unit_k, alignment) = (u64::from(unit::k(code.bits())), 16);
-    if address == 0 {
-        return Err(LaunchError::Null { name });
+    let Some(WeightsSpec { code, .. }) = plan.weights()[i] else { return Ok(()) };
+    let unit_k = u64::from(unit::k(code.bits()));
+    if ld.is_multiple_of(unit_k) && ld < 1 << 34 {
+        return Ok(());
     }
-    if !address.is_multiple_of(alignment) {
-        return Err(LaunchError::Address { name, address, alignment });
-    }
-    if ld < weights::ld(code, k) {
-        let needed = u32::try_from(weights::ld(code, k)).unwrap_or(u32::MAX);
-        return Err(LaunchError::ShortLd { name, ld, needed });
-    }
-    if !ld.is_multiple_of(unit_k) || ld >= 1 << 34 {
-        let bytes = u128::from(ld) * u128::from(code.bits()) / 8;
-        return Err(LaunchError::Pitch { name, bytes, alignment: unit_k * u64::from(code.bits()) / 8 });
-    }
-    let rows = u128::from(rows.next_multiple_of(unit::ROWS));
-    within(name, address, rows * u128::from(ld) * u128::from(code.bits()) / 8)
+    let bytes = u128::from(ld) * u128::from(rule.bits) / 8;
+    Err(LaunchError::Pitch { name: rule.name, bytes, alignment: unit_k * rule.bits / 8 })
 }
 
 /// Checks that an address plus a number of bytes does not pass the end of the address space.
@@ -271,49 +223,6 @@ pub(crate) fn within(name: &'static str, address: u64, bytes: u128) -> Result<()
         return Err(LaunchError::End { name, address, bytes });
     }
     Ok(())
-}
-
-/// Checks the number of groups and the address of the table that describes them.
-fn table(groups: u32, (name, address, alignment): (&'static str, u64, u64)) -> Result<(), LaunchError> {
-    if groups > Form::MOST_GROUPS {
-        return Err(LaunchError::Groups { groups, most: Form::MOST_GROUPS });
-    }
-    if address == 0 {
-        return Err(LaunchError::Null { name });
-    }
-    if !address.is_multiple_of(alignment) {
-        return Err(LaunchError::Address { name, address, alignment });
-    }
-    Ok(())
-}
-
-/// What the distance between the matrices of a batch must satisfy.
-#[derive(Clone, Copy, Debug)]
-pub struct StrideRule {
-    /// The matrices' name in errors.
-    pub name: &'static str,
-    /// Bits per element.
-    pub bits: u64,
-    /// The distance must be a multiple of this number of bytes.
-    pub alignment: u64,
-}
-
-impl StrideRule {
-    /// Checks the distance, in elements, between `count` matrices of which the first is at `address`.
-    ///
-    /// # Errors
-    /// [`LaunchError::Distance`] or [`LaunchError::End`].
-    pub fn check(&self, count: u32, stride: u64, address: u64) -> Result<Batch, LaunchError> {
-        let Self { name, bits, alignment } = *self;
-        let stride_bytes = u128::from(stride) * u128::from(bits) / 8;
-        if count > 1 && (!stride_bytes.is_multiple_of(alignment.into()) || stride_bytes >= 1 << 40) {
-            return Err(LaunchError::Distance { name, bytes: stride_bytes, alignment });
-        }
-        if count > 1 {
-            within(name, address, u128::from(count - 1) * stride_bytes + u128::from(bits / 8))?;
-        }
-        Ok(Batch { count, stride: if count > 1 { stride } else { 0 } })
-    }
 }
 
 /// Whether no two outputs share an element. Either each output ends before the next begins, or the rows of

@@ -140,7 +140,7 @@ impl Kernel<Compression> for Compress {
             ("the metadata", words, blocks, 4, metadata),
             ("the report", 1, 1, 8, MatrixRef::new(found, 1)),
         ] {
-            MatrixRule { name, contiguous, lines, bytes, alignment: bytes }.check(matrix)?;
+            MatrixRule { name, contiguous, lines, bits: 8 * bytes, alignment: bytes }.check(matrix)?;
         }
         let in_bytes = |matrix: MatrixRef| matrix.ld * bytes;
         let whole = |matrix: MatrixRef| u32::from((matrix.address | in_bytes(matrix)).is_multiple_of(16));

@@ -1,7 +1,6 @@
 //! The emulator as an engine.
 
 use core::fmt;
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use emulator::{Failure, Memory, Numerics, Options, Report, Schedule};
@@ -20,7 +19,6 @@ pub type Progress = Box<dyn Fn(u64, u64) + Send + Sync>;
 /// The times that it reports are those of the host; they say nothing about a GPU.
 pub struct Emulator {
     memory: Memory,
-    sizes: HashMap<u64, usize>,
     multiprocessors: u32,
     schedule: Schedule,
     seed: u64,
@@ -38,7 +36,6 @@ impl Default for Emulator {
 impl fmt::Debug for Emulator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Emulator")
-            .field("buffers", &self.sizes.len())
             .field("multiprocessors", &self.multiprocessors)
             .field("schedule", &self.schedule)
             .field("seed", &self.seed)
@@ -52,7 +49,6 @@ impl Emulator {
     pub fn new() -> Self {
         Self {
             memory: Memory::new(),
-            sizes: HashMap::new(),
             multiprocessors: 132,
             schedule: Schedule::Default,
             seed: 0,
@@ -103,10 +99,14 @@ impl Emulator {
     }
 
     fn known(&self, buffer: Buffer, needed: usize) -> Result<(), EngineError> {
-        let bytes = self.sizes.get(&buffer.address).copied().unwrap_or(0);
+        let bytes = self.memory.size(buffer.address).unwrap_or(0);
         let fits = bytes >= needed && bytes > 0;
         if fits { Ok(()) } else { Err(EngineError::Buffer { address: buffer.address, bytes, needed }) }
     }
+}
+
+fn unknown(Buffer { address, .. }: Buffer, needed: usize) -> EngineError {
+    EngineError::Buffer { address, bytes: 0, needed }
 }
 
 impl Engine for Emulator {
@@ -121,37 +121,22 @@ impl Engine for Emulator {
     fn allocate(&mut self, bytes: usize) -> Result<Buffer, EngineError> {
         let bytes = bytes.max(1);
         let address = self.memory.allocate(bytes);
-        self.sizes.insert(address, bytes);
         Ok(Buffer { address, bytes })
     }
 
     fn write(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<(), EngineError> {
         self.known(buffer, bytes.len())?;
-        let needed = bytes.len();
-        self.memory.write(buffer.address, bytes).map_err(|_| EngineError::Buffer {
-            address: buffer.address,
-            bytes: buffer.bytes,
-            needed,
-        })
+        self.memory.write(buffer.address, bytes).map_err(|_| unknown(buffer, bytes.len()))
     }
 
     fn read(&mut self, buffer: Buffer) -> Result<Vec<u8>, EngineError> {
         self.known(buffer, buffer.bytes)?;
-        self.memory.read(buffer.address, buffer.bytes).map_err(|_| EngineError::Buffer {
-            address: buffer.address,
-            bytes: 0,
-            needed: buffer.bytes,
-        })
+        self.memory.read(buffer.address, buffer.bytes).map_err(|_| unknown(buffer, buffer.bytes))
     }
 
     fn free(&mut self, buffer: Buffer) -> Result<(), EngineError> {
         self.known(buffer, 1)?;
-        self.sizes.remove(&buffer.address);
-        self.memory.free(buffer.address).map_err(|_| EngineError::Buffer {
-            address: buffer.address,
-            bytes: 0,
-            needed: buffer.bytes,
-        })
+        self.memory.free(buffer.address).map_err(|_| unknown(buffer, buffer.bytes))
     }
 
     fn launch(

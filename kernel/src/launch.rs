@@ -10,7 +10,7 @@ use scheduler::Tiles;
 use scheduler::groups::Balanced;
 
 use crate::arguments::{Arguments, EpilogueArguments};
-use crate::check::{Checked, OutputRule, WORKSPACE_ALIGNMENT};
+use crate::check::{Checked, WORKSPACE_ALIGNMENT};
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
 use crate::problem::{Call, EXTENT_LIMIT, GemmProblem, Launch};
@@ -129,7 +129,7 @@ impl AnyGemm {
         path: &Path<'_>,
     ) -> Result<Option<Checked>, LaunchError> {
         let (plan, epilogue, GemmProblem { m, n, .. }) = (&self.plan, &call.epilogue, call.problem);
-        let checked = call.check(plan, &OutputRule::of(&self.plan), multiplied)?;
+        let checked = call.check(plan, multiplied)?;
         let shape = Shape { m, n };
         if m == 0 || n == 0 || call.products.count() == 0 {
             epilogue.admits(self, shape)?;
@@ -160,8 +160,6 @@ impl AnyGemm {
         let Some(checked) = self.checked(call, described || epilogue.multiplied(), path)? else {
             return Ok(None);
         };
-        let checked =
-            products.checked(plan, checked, &OutputRule::of(&self.plan), [call.a, call.b, call.d])?;
         let multiplied = GemmProblem { k: checked.a.k, ..problem };
         let tiles = self.all_tiles(multiplied, &products)?;
         let seen = self.seen(problem);

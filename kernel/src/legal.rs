@@ -158,89 +158,86 @@ const fn misfit(
     scheduler: SchedulerTraits,
 ) -> Option<&'static str> {
     let divides = scheduler.reduction.is_some();
-    if needs.whole_k && divides {
-        return Some(
+    let rows = mainloop.operands[if epilogue.transposed { 1 } else { 0 }].major;
+    let by_columns = matches!(scheduler.reduction, Some(ReductionKind::Separate | ReductionKind::Clustered));
+    let rules = [
+        (
+            needs.whole_k && divides,
             "this scheduler splits K, and the mainloop's NEEDS say that a work unit has all of a tile's K: use OneTile<..>, \
              Persistent<..> or Dynamic<..>, or set `whole_k: false` in NEEDS if the results of ranges of K may be added",
-        );
-    }
-    if matches!(form, Form::PointerArray) && !scheduler.tiles_on_device {
-        return Some("only the device knows the number of tiles of a pointer array: use Persistent<..>");
-    }
-    if matches!(form, Form::PointerArray) && divides {
-        return Some(
+        ),
+        (
+            matches!(form, Form::PointerArray) && !scheduler.tiles_on_device,
+            "only the device knows the number of tiles of a pointer array: use Persistent<..>",
+        ),
+        (
+            matches!(form, Form::PointerArray) && divides,
             "the GEMMs of a pointer array differ in K, so no scheduler can split K: use Persistent<..>",
-        );
-    }
-    if form.divides_k() && divides {
-        return Some(
+        ),
+        (
+            form.divides_k() && divides,
             "only the device knows the K of each group, and this scheduler splits K: use OneTile<..>, Persistent<..>, Dynamic<..> \
              or NarrowTail<..>",
-        );
-    }
-    if form.shares_rows() && !scheduler.tiles_on_device {
-        return Some("only the device knows the number of tiles of groups of rows: use Persistent<..>");
-    }
-    if epilogue.sourced && divides {
-        return Some(
+        ),
+        (
+            form.shares_rows() && !scheduler.tiles_on_device,
+            "only the device knows the number of tiles of groups of rows: use Persistent<..>",
+        ),
+        (
+            epilogue.sourced && divides,
             "SourcedCombination loads C for whole tiles, and this scheduler splits tiles: use LinearCombination, or a scheduler \
              that does not split tiles",
-        );
-    }
-    if mainloop.step > 0 && divides && !matches!(scheduler.reduction, Some(ReductionKind::Ordered)) {
-        return Some(
+        ),
+        (
+            mainloop.step > 0 && divides && !matches!(scheduler.reduction, Some(ReductionKind::Ordered)),
             "narrowed tiles can add their partial sums only in order: use Ordered, or leave out Fitted<_, _>",
-        );
-    }
-    if epilogue.split && form.described() {
-        return Some(
+        ),
+        (
+            epilogue.split && form.described(),
             "weights split into halves need tensor maps from the host, and the matrices of a pointer array are known only to the \
              device: let gates and ups alternate",
-        );
-    }
-    let rows = mainloop.operands[if epilogue.transposed { 1 } else { 0 }].major;
-    if form.shares_rows() && matches!(rows, Major::Mn) && matches!(mainloop.producer, Producer::Thread) {
-        return Some(
+        ),
+        (
+            form.shares_rows() && matches!(rows, Major::Mn) && matches!(mainloop.producer, Producer::Thread),
             "a group begins at any row, and a tensor copy of an M-major A at multiples of 16 bytes: use KMajor for A, or CopyWgmma",
-        );
-    }
-    let by_columns = matches!(scheduler.reduction, Some(ReductionKind::Separate | ReductionKind::Clustered));
-    if epilogue.needs.whole && by_columns {
-        return Some(
+        ),
+        (
+            epilogue.needs.whole && by_columns,
             "the epilogue needs whole tiles, and Separate and ClusterK divide a tile among CTAs: use Ordered or Atomic",
-        );
-    }
-    if scheduler.parts > 1 && mainloop.cluster[0] * mainloop.cluster[1] > 1 {
-        return Some(
+        ),
+        (
+            scheduler.parts > 1 && mainloop.cluster[0] * mainloop.cluster[1] > 1,
             "ClusterK makes a cluster of the CTAs that share a tile's K: leave out the mainloop's cluster, or use StreamK",
-        );
-    }
-    if scheduler.parts > 1 && matches!(mainloop.roles, Roles::Pingpong) {
-        return Some(
+        ),
+        (
+            scheduler.parts > 1 && matches!(mainloop.roles, Roles::Pingpong),
             "a CTA under ClusterK computes one tile, and Pingpong needs several: use Cooperative, or StreamK",
-        );
-    }
-    if scheduler.slices > 1 && (epilogue.needs.whole || epilogue.needs.rows || epilogue.needs.single) {
-        return Some(
+        ),
+        (
+            scheduler.slices > 1 && (epilogue.needs.whole || epilogue.needs.rows || epilogue.needs.single),
             "the epilogue needs whole tiles, and NarrowTail computes tiles of the last wave in slices: use Persistent",
-        );
-    }
-    if scheduler.slices > 1 && mainloop.atom.by_threads() {
-        return Some(
+        ),
+        (
+            scheduler.slices > 1 && mainloop.atom.by_threads(),
             "NarrowTail needs a mainloop of wgmma, and this one multiplies otherwise: use Persistent",
-        );
-    }
-    if epilogue.sourced && (form.shares_rows() || form.described()) {
-        return Some(
+        ),
+        (
+            epilogue.sourced && (form.shares_rows() || form.described()),
             "SourcedCombination stores whole tiles by tensor maps from the host, and a tile of this kernel may also have rows of the \
              next group: use LinearCombination<T, TmaStore>, which stores such tiles directly",
-        );
-    }
-    if epilogue.needs.single && !matches!(form, Form::Single) {
-        return Some(
+        ),
+        (
+            epilogue.needs.single && !matches!(form, Form::Single),
             "the epilogue counts the tiles of one output, and this kernel has several outputs: reduce with ReduceRow, \
              ReduceColumn or ReduceScalar",
-        );
+        ),
+    ];
+    let mut i = 0;
+    while i < rules.len() {
+        if rules[i].0 {
+            return Some(rules[i].1);
+        }
+        i += 1;
     }
     None
 }

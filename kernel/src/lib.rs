@@ -101,7 +101,7 @@ pub use arguments::{Arguments, EpilogueArgs, Tree, WithMainloop};
 pub use buffer::Buffer;
 pub use catalogue::{UnknownConfig, UnknownName, all, by_threads, catalogue, find, fused, several};
 pub use ceiling::{Ceiling, Rounds};
-pub use check::{MatrixRule, StrideRule};
+pub use check::MatrixRule;
 pub use collective::{LinearArguments, MatrixRef};
 pub use compress::{Compress, Compression};
 pub use config::{Bound, Composed, Gemm, GemmConfig};

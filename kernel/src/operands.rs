@@ -173,16 +173,9 @@ impl<'a> Reached<'a> {
         let described = products.form().described();
         // Records say where the matrices of described GEMMs are.
         let written = !described && m > 0 && n > 0 && count > 0;
-        let counts = match products {
-            GroupedProblem::One => [1; 3],
-            GroupedProblem::Batched { .. } => [count; 3],
-            GroupedProblem::GroupedContiguous { .. } | GroupedProblem::GroupedMasked { .. } => [1, count, 1],
-            GroupedProblem::KGrouped { .. } => [1, 1, count],
-            GroupedProblem::PointerArray { .. } => [0; 3],
-        };
+        let [a, b, d] = products.matrices();
         let read = written && layouts.multiplied && k > 0;
-        let counts = [(counts[0], read), (counts[1], read), (counts[2], written)];
-        let counts = counts.map(|(count, there)| if there { count } else { 0 });
+        let counts = [(a, read), (b, read), (d, written)].map(|(count, there)| if there { count } else { 0 });
         Self { layouts, counts, written: written || described, launched: written || (described && count > 0) }
     }
 

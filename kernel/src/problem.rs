@@ -1,6 +1,6 @@
 //! What a caller passes to a kernel: the problem, the matrices, the workspace.
 
-use collective::{BlockScales, GroupScales, LinearArguments, MatrixRef};
+use collective::{BlockScales, Form, GroupScales, LinearArguments, MatrixRef};
 use ptx::abi::{Argument, Grid};
 
 use crate::arguments::WithMainloop;
@@ -159,28 +159,14 @@ impl Call {
     /// one after the other.
     #[must_use]
     pub fn batched(self, count: u32) -> Self {
-        let [m, n, k] = [self.problem.m, self.problem.n, self.problem.k].map(u64::from);
-        let c = self.epilogue.c.map(|c| c.every(m * n));
-        Self {
-            products: GroupedProblem::Batched { count },
-            a: self.a.every(m * k),
-            b: self.b.every(k * n),
-            d: self.d.every(m * n),
-            epilogue: LinearArguments { c, ..self.epilogue },
-            ..self
-        }
+        self.several(GroupedProblem::Batched { count })
     }
 
     /// `count` groups of rows ([`GroupedProblem::GroupedContiguous`]). `offsets` is the device address of where each group
     /// begins. The B matrices of the groups are packed, one after the other.
     #[must_use]
     pub fn ragged(self, count: u32, offsets: u64) -> Self {
-        let stride = u64::from(self.problem.k) * u64::from(self.problem.n);
-        Self {
-            products: GroupedProblem::GroupedContiguous { count, offsets },
-            b: self.b.every(stride),
-            ..self
-        }
+        self.several(GroupedProblem::GroupedContiguous { count, offsets })
     }
 
     /// `count` groups of rows in buffers of `room` rows each ([`GroupedProblem::GroupedMasked`]). `rows` is the device
@@ -188,26 +174,29 @@ impl Call {
     /// the other.
     #[must_use]
     pub fn masked(self, count: u32, room: u32, rows: u64) -> Self {
-        let stride = u64::from(self.problem.k) * u64::from(self.problem.n);
-        Self {
-            products: GroupedProblem::GroupedMasked { count, rows, room },
-            b: self.b.every(stride),
-            ..self
-        }
+        self.several(GroupedProblem::GroupedMasked { count, rows, room })
     }
 
     /// `count` groups along K ([`GroupedProblem::KGrouped`]). `offsets` is the device address of where each group
     /// begins. The D matrices of the groups are packed, one after the other, and so are the C matrices.
     #[must_use]
     pub fn k_grouped(self, count: u32, offsets: u64) -> Self {
-        let stride = u64::from(self.problem.m) * u64::from(self.problem.n);
-        let c = self.epilogue.c.map(|c| c.every(stride));
-        Self {
-            products: GroupedProblem::KGrouped { count, offsets },
-            d: self.d.every(stride),
-            epilogue: LinearArguments { c, ..self.epilogue },
-            ..self
-        }
+        self.several(GroupedProblem::KGrouped { count, offsets })
+    }
+
+    /// Several GEMMs. Of matrices that each has one of, they are packed, one after the other.
+    fn several(self, products: GroupedProblem) -> Self {
+        let [m, n, k] = [self.problem.m, self.problem.n, self.problem.k].map(u64::from);
+        let [a, b, d] = match products.form() {
+            Form::Single | Form::PointerArray => [false; 3],
+            Form::Batched => [true; 3],
+            Form::GroupedContiguous | Form::GroupedMasked => [false, true, false],
+            Form::KGrouped => [false, false, true],
+        };
+        let every = |own, matrix: MatrixRef, stride| if own { matrix.every(stride) } else { matrix };
+        let c = self.epilogue.c.map(|c| every(d, c, m * n));
+        let (epilogue, d) = (LinearArguments { c, ..self.epilogue }, every(d, self.d, m * n));
+        Self { products, a: every(a, self.a, m * k), b: every(b, self.b, k * n), d, epilogue, ..self }
     }
 
     /// Adds `beta * C`. `address` is C's device address, `ld` its leading dimension in elements.

@@ -105,6 +105,16 @@ impl GroupedProblem {
         }
     }
 
+    /// Numbers of different matrices A, B and D, as far as the call says where they are.
+    pub(crate) fn matrices(&self) -> [u32; 3] {
+        match *self {
+            Self::One | Self::PointerArray { .. } => [1; 3],
+            Self::Batched { count } => [count; 3],
+            Self::GroupedContiguous { count, .. } | Self::GroupedMasked { count, .. } => [1, count, 1],
+            Self::KGrouped { count, .. } => [1, 1, count],
+        }
+    }
+
     /// The same GEMMs for a kernel of a given form: one GEMM is also a batch of one.
     pub(crate) fn for_form(self, form: Form) -> Result<Self, LaunchError> {
         match (self, form) {

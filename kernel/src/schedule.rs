@@ -117,7 +117,9 @@ pub fn check_schedule(schedule: &dyn Schedule, tiles: Tiles<u32>, slots: u32) ->
     let host: Vec<Vec<_>> =
         (0..workers).map(|worker| schedule.work(tiles, worker, workers).collect()).collect();
     let room = host.iter().map(Vec::len).max().unwrap_or(0) as u32;
-    let device = Recorder::new(schedule, tiles, workers, room).run(None, emulator::Schedule::Default, 0)?;
+    let recorder = |room| Recorder { schedule, tiles, workers, room };
+    let mut memory = Memory::new();
+    let device = recorder(room).run(&mut memory, None, (emulator::Schedule::Default, 0))?;
     for (worker, (host, device)) in (0..).zip(host.iter().zip(&device)) {
         for piece in 0..host.len().max(device.len()) {
             let (host, device) = (host.get(piece).copied(), device.get(piece).copied());
@@ -133,11 +135,9 @@ pub fn check_schedule(schedule: &dyn Schedule, tiles: Tiles<u32>, slots: u32) ->
         }
     }
     if schedule.traits().draws {
-        let mut memory = Memory::new();
         let counter = memory.upload(&[0; 4]);
-        for (order, seed) in [(emulator::Schedule::Latest, 0), (emulator::Schedule::Random, 1)] {
-            let recorder = Recorder::new(schedule, tiles, workers, pieces as u32);
-            let device = recorder.run(Some((&mut memory, counter)), order, seed)?;
+        for order in [(emulator::Schedule::Latest, 0), (emulator::Schedule::Random, 1)] {
+            let device = recorder(pieces as u32).run(&mut memory, Some(counter), order)?;
             let pieces = device.into_iter().map(Vec::into_iter);
             scheduler::covered(schedule, tiles, workers, pieces).map_err(ScheduleError::Drawn)?;
             let value = memory.read(counter, 4).map_or(u32::MAX, |bytes| number(&bytes, 0));
@@ -205,11 +205,7 @@ struct Recorder<'s> {
     room: u32,
 }
 
-impl<'s> Recorder<'s> {
-    fn new(schedule: &'s dyn Schedule, tiles: Tiles<u32>, workers: u32, room: u32) -> Self {
-        Self { schedule, tiles, workers, room }
-    }
-
+impl Recorder<'_> {
     fn function(schedule: &dyn Schedule, draws: bool) -> Function {
         let (name, cluster) = ("schedule".to_owned(), [1, 1, 1]);
         let entry = Entry { name, target: Target::Sm90a, threads: 32, shared_bytes: 0, cluster };
@@ -244,19 +240,14 @@ impl<'s> Recorder<'s> {
     /// The work units per worker.
     fn run(
         &self,
-        counter: Option<(&mut Memory, u64)>,
-        schedule: emulator::Schedule,
-        seed: u64,
+        memory: &mut Memory,
+        counter: Option<u64>,
+        (schedule, seed): (emulator::Schedule, u64),
     ) -> Result<Vec<Vec<Work<u32>>>, ScheduleError> {
         let Self { schedule: rule, tiles, workers, room } = *self;
         let program = Self::function(rule, counter.is_some())
             .verify()
             .map_err(|source| ScheduleError::Program { scheduler: rule.name(), source })?;
-        let mut own = Memory::new();
-        let (memory, counter) = match counter {
-            Some((memory, counter)) => (memory, Some(counter)),
-            None => (&mut own, None),
-        };
         let bytes = workers as usize * room as usize * RECORD as usize;
         let records = memory.upload(&vec![0xff; bytes.max(1)]);
         let mut arguments: Vec<Argument> = vec![tiles.m.into(), tiles.n.into(), tiles.k.into()];

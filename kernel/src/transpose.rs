@@ -14,7 +14,7 @@ use ptx::abi::Grid;
 
 pub use operands::KMajorRequest;
 
-use crate::check::{MatrixRule, StrideRule, apart};
+use crate::check::{MatrixRule, apart};
 use crate::error::LaunchError;
 use crate::kernel::Kernel;
 use crate::operands::{Contents, Extents, Visit};
@@ -131,9 +131,9 @@ impl Kernel<Transposition> for Transpose {
         }
         let bytes = u64::from(self.bytes);
         let check = |name, [lines, contiguous]: [u32; 2], matrix: MatrixRef| {
-            MatrixRule { name, contiguous, lines, bytes, alignment: bytes }.check(matrix)?;
-            let distance = StrideRule { name, bits: bytes * 8, alignment: bytes };
-            distance.check(count, matrix.stride, matrix.address)
+            let rule = MatrixRule { name, contiguous, lines, bits: 8 * bytes, alignment: bytes };
+            rule.check(matrix)?;
+            rule.batch(count, matrix)
         };
         check("A", [rows, columns], a)?;
         let batch: Batch = check("D", [columns, rows], d)?;

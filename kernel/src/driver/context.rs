@@ -175,25 +175,16 @@ impl Context {
 
     /// An error that names the kernel which made the context unusable, if one did.
     pub(super) fn alive(&self) -> Result<(), EngineError> {
-        match lock(&self.history).fault.clone() {
+        match &lock(&self.history).fault {
             None => Ok(()),
-            Some(Fault { kernel, code, reason }) => {
-                let call = "an earlier launch";
-                Err(EngineError::Fault { kernel, call, code, reason })
-            }
+            Some(fault) => Err(fault.seen_by("an earlier launch")),
         }
     }
 
     /// Turns a call's status into a result. If the context is unusable, the error names the kernels that were
     /// launched before.
     pub(super) fn check(&self, call: &'static str, status: Status) -> Result<(), EngineError> {
-        if status == SUCCESS {
-            return Ok(());
-        }
-        if STICKY.contains(&status) {
-            return Err(self.lost(call, status, None));
-        }
-        call::check(self.driver, call, status)
+        self.judge(None, call, status)
     }
 
     /// The same for a call that concerns one kernel.
@@ -203,30 +194,30 @@ impl Context {
         call: &'static str,
         status: Status,
     ) -> Result<(), EngineError> {
+        self.judge(Some(kernel), call, status)
+    }
+
+    fn judge(&self, kernel: Option<&str>, call: &'static str, status: Status) -> Result<(), EngineError> {
         if status == SUCCESS {
             return Ok(());
         }
+        let (code, reason) = call::explain(self.driver, status);
         if STICKY.contains(&status) {
-            return Err(self.lost(call, status, None));
+            let History { launched, fault } = &mut *lock(&self.history);
+            let fault = fault.get_or_insert_with(|| Fault { kernel: suspects(launched), code, reason });
+            return Err(fault.seen_by(call));
         }
-        let (code, reason) = call::explain(self.driver, status);
-        Err(EngineError::Fault { kernel: kernel.to_owned(), call, code, reason })
+        Err(match kernel.map(str::to_owned) {
+            None => EngineError::Driver { call, code, reason },
+            Some(kernel) => EngineError::Fault { kernel, call, code, reason },
+        })
     }
+}
 
-    /// Records that the context is unusable. The cause is `kernel`, or else one of the most recently launched
-    /// kernels.
-    pub(super) fn lost(&self, call: &'static str, status: Status, kernel: Option<String>) -> EngineError {
-        let (code, reason) = call::explain(self.driver, status);
-        let mut history = lock(&self.history);
-        let fault = match history.fault.take() {
-            Some(fault) => fault,
-            None => {
-                let kernel = kernel.unwrap_or_else(|| suspects(&history.launched));
-                Fault { kernel, code, reason }
-            }
-        };
-        history.fault = Some(fault.clone());
-        let Fault { kernel, code, reason } = fault;
+impl Fault {
+    /// The error of a call after the fault.
+    fn seen_by(&self, call: &'static str) -> EngineError {
+        let Self { kernel, code, reason } = self.clone();
         EngineError::Fault { kernel, call, code, reason }
     }
 }

@@ -6,7 +6,6 @@ use cute_rs::atom::Major;
 use super::known::Known;
 use super::space::Space;
 use crate::arguments::{EpilogueArguments, UnknownArguments};
-use crate::check::OutputRule;
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
 use crate::operands::Layouts;
@@ -214,21 +213,12 @@ impl<'a> Request<'a> {
     /// their matrices.
     pub(super) fn copied(&self) -> bool {
         let Call { problem: GemmProblem { m, n, k }, products, a, b, .. } = self.call;
-        let (count, described) = (products.count(), products.form().described());
-        let apart = match products {
-            GroupedProblem::Batched { .. } => [count > 1; 2],
-            GroupedProblem::GroupedContiguous { .. } | GroupedProblem::GroupedMasked { .. } => {
-                [false, count > 1]
-            }
-            GroupedProblem::One | GroupedProblem::KGrouped { .. } | GroupedProblem::PointerArray { .. } => {
-                [false; 2]
-            }
-        };
+        let (counts, described) = (products.matrices(), products.form().described());
         let formats = [self.types.a, self.types.b];
         let out_of_reach = |i: usize, matrix: MatrixRef| {
             let alignment = Producer::Thread.alignment(formats[i].bits()).into();
             let bytes = |elements: u64| elements.wrapping_mul(u64::from(formats[i].bits() / 8));
-            let stride = if apart[i] { bytes(matrix.stride) } else { 0 };
+            let stride = if counts[i] > 1 { bytes(matrix.stride) } else { 0 };
             self.types.weights[i].is_none()
                 && ![matrix.address, bytes(matrix.ld), stride].iter().all(|of| of.is_multiple_of(alignment))
         };
@@ -285,13 +275,8 @@ impl<'a> Request<'a> {
         if products.form().described() {
             return Ok(());
         }
-        let (call, rule) = (self.call_for(plan), OutputRule::of(plan));
-        let GemmProblem { m, n, .. } = call.problem;
-        let checked = call.check(plan, &rule, self.fusion.is_some() || call.epilogue.multiplied())?;
-        if m > 0 && n > 0 && products.count() > 0 {
-            products.checked(plan, checked, &rule, [call.a, call.b, call.d])?;
-        }
-        Ok(())
+        let call = self.call_for(plan);
+        call.check(plan, self.fusion.is_some() || call.epilogue.multiplied()).map(|_| ())
     }
 }
 

@@ -4,13 +4,12 @@ use core::slice;
 use std::collections::HashMap;
 
 use collective::{Form, Record};
-use cute_rs::atom::Major;
 
 use crate::buffer::Buffer;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::family::Family;
-use crate::operands::{Contents, Memory, Visit, random, random_contents};
+use crate::operands::{Contents, Memory, Visit, random_contents};
 use crate::problem::{Call, GemmProblem};
 use crate::products::GroupedProblem;
 use crate::select::Request;
@@ -119,7 +118,8 @@ impl<C: Clone> Inputs<C> {
         let visits = |call: &mut C, visit: &mut dyn Visit| kernel.visit(call, visit);
         let words = |contents| K::words(request, contents);
         Self::made(engine, |inputs, engine| {
-            inputs.fill(engine, &K::call(request), &visits, &words, [false; 2])
+            inputs.sets = inputs.fill(engine, &[K::call(request)], &visits, &words, [false; 2])?.concat();
+            Ok(())
         })
     }
 
@@ -157,23 +157,17 @@ impl<C: Clone> Inputs<C> {
         Ok(buffer)
     }
 
-    /// Allocates memory and fills it by repeating `data`.
-    fn filled(&mut self, engine: &mut dyn Engine, bytes: u64, data: &[u8]) -> Result<Buffer, EngineError> {
-        let buffer = self.allocate(engine, bytes)?;
-        engine.repeat(buffer, data)?;
-        Ok(buffer)
-    }
-
-    fn fill(
+    /// Allocates and fills the memory of calls that are launched together. Returns these calls for each set.
+    fn fill<T: Clone>(
         &mut self,
         engine: &mut dyn Engine,
-        call: &C,
-        visits: Visits<'_, C>,
+        calls: &[T],
+        visits: Visits<'_, T>,
         words: Words<'_>,
         zeros: [bool; 2],
-    ) -> Result<(), EngineError> {
+    ) -> Result<Vec<Vec<T>>, EngineError> {
         let mut pieces = Pieces::default();
-        visits(&mut call.clone(), &mut pieces);
+        calls.iter().for_each(|call| visits(&mut call.clone(), &mut pieces));
         let sets = count(pieces.0.iter().filter(|piece| piece.turns()).map(|piece| piece.stride).sum());
         let mut data: HashMap<(Contents, bool), Vec<u8>> = HashMap::new();
         for piece in pieces.0.iter_mut().filter(|piece| piece.stride > 0) {
@@ -196,12 +190,12 @@ impl<C: Clone> Inputs<C> {
                 engine.repeat(buffer, data)?;
             }
         }
-        for set in 0..sets {
-            let mut call = call.clone();
-            visits(&mut call, &mut Places { pieces: pieces.0.iter(), set });
-            self.sets.push(call);
-        }
-        Ok(())
+        let of_set = |set| {
+            let (mut calls, mut places) = (calls.to_vec(), Places { pieces: pieces.0.iter(), set });
+            calls.iter_mut().for_each(|call| visits(call, &mut places));
+            calls
+        };
+        Ok((0..sets).map(of_set).collect())
     }
 }
 
@@ -232,7 +226,9 @@ impl Inputs {
             }
             let layouts = request.layouts();
             let visits = |call: &mut Call<()>, visit: &mut dyn Visit| call.visit(&layouts, visit);
-            inputs.fill(engine, &call, &visits, &|_| call.products.table(&groups), zeros)
+            let words = |_| call.products.table(&groups);
+            inputs.sets = inputs.fill(engine, &[call], &visits, &words, zeros)?.concat();
+            Ok(())
         })
     }
 
@@ -244,45 +240,20 @@ impl Inputs {
         request: &Request<'_>,
         groups: &[GemmProblem],
     ) -> Result<(), EngineError> {
-        let (types, [a_major, b_major]) = (request.stored(), request.majors);
-        let [a_bytes, b_bytes, d_bytes] = types.bytes().map(u64::from);
-        let ld = |major, mn: u32, k: u32, bytes: u64| {
-            let contiguous = if major == Major::K { k } else { mn };
-            u64::from(contiguous).next_multiple_of(16 / bytes)
+        let layouts = request.layouts();
+        let call = |&group: &GemmProblem| {
+            let call = Call { workspace: None, ..layouts.packed(group, 16) };
+            if request.call.epilogue.beta == 0.0 { call } else { call.plus(1.0, call.d.address, call.d.ld) }
         };
-        let lines = |major, mn: u32, k: u32| u64::from(if major == Major::K { mn } else { k });
-        let of = |GemmProblem { m, n, k }: GemmProblem| {
-            let lds = [ld(a_major, m, k, a_bytes), ld(b_major, n, k, b_bytes), u64::from(n)];
-            let sizes = [
-                lines(a_major, m, k) * lds[0] * a_bytes,
-                lines(b_major, n, k) * lds[1] * b_bytes,
-                u64::from(m) * lds[2] * d_bytes,
-            ];
-            (lds, sizes.map(|bytes| bytes.next_multiple_of(ALIGNMENT)))
-        };
-        let mut all = [0; 3];
-        for &group in groups {
-            let (_, sizes) = of(group);
-            (0..3).for_each(|i| all[i] += sizes[i]);
-        }
-        let sets = count(all.iter().sum());
-        let data = random(types.a);
-        let a = self.filled(engine, sets * all[0], &data)?.address;
-        let other = (types.b != types.a).then(|| random(types.b));
-        let b = self.filled(engine, sets * all[1], other.as_deref().unwrap_or(&data))?.address;
-        // The same memory is also C, if C is read.
-        let d = self.filled(engine, sets * all[2], &[0; 1 << 16])?.address;
-        let mut next = [a, b, d];
-        for _ in 0..sets {
-            let mut records = Vec::new();
-            for &group in groups {
-                let GemmProblem { m, n, k } = group;
-                let ([of_a, of_b, of_d], sizes) = of(group);
-                let [a, b, d] = next;
-                let (addresses, lds) = ([a, b, d, d], [of_a, of_b, of_d, of_d]);
-                records.extend(Record { m, n, k, addresses, lds }.to_bytes());
-                (0..3).for_each(|i| next[i] += sizes[i]);
-            }
+        let calls: Vec<Call> = groups.iter().map(call).collect();
+        let visits = |call: &mut Call, visit: &mut dyn Visit| call.visit(&layouts, visit);
+        for set in self.fill(engine, &calls, &visits, &|_| Vec::new(), [false; 2])? {
+            let record = |Call { problem: GemmProblem { m, n, k }, a, b, d, epilogue, .. }: Call| {
+                let all = [a, b, epilogue.c.unwrap_or(d), d];
+                let (addresses, lds) = (all.map(|matrix| matrix.address), all.map(|matrix| matrix.ld));
+                Record { m, n, k, addresses, lds }.to_bytes()
+            };
+            let records: Vec<u8> = set.into_iter().flat_map(record).collect();
             let buffer = self.allocate(engine, records.len() as u64)?;
             engine.write(buffer, &records)?;
             let products = GroupedProblem::PointerArray {
