@@ -29,7 +29,6 @@ use collective::{
 use scheduler::{RasterSpec, Rule, SchedulerSpec};
 
 pub use text::SpecError;
-#[cfg(feature = "records")]
 pub(crate) use words::Named;
 
 use crate::gemm::AnyGemm;

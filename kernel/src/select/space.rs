@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use collective::{
-    Arrivals, CachePolicy, EpilogueSpec, Form, Format, Formula, MainloopNeeds, MainloopSpec, MmaKind, Plan,
+    Arrivals, CachePolicy, EpilogueSpec, Form, Formula, MainloopNeeds, MainloopSpec, MmaKind, Plan,
     Producer, Roles, StorePath, StoreSpec, TileLayout,
 };
 use cute_rs::atom::{Major, SwizzleMode};
@@ -225,7 +225,7 @@ impl Space {
     #[cfg(feature = "records")]
     pub(super) fn impossible(self) -> Option<String> {
         match self.smallest() {
-            None => Some(Format::NO_PRODUCT.to_owned()),
+            None => Some(collective::Format::NO_PRODUCT.to_owned()),
             Some(spec) => spec.plan().err().map(|error| error.to_string()),
         }
     }
