@@ -30,20 +30,22 @@ pub(crate) enum Moves {
     Copies,
 }
 
-/// A launch that moves bytes.
+/// A launch that moves bytes from one buffer to another.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Traffic {
     multiprocessors: u32,
     /// Number of times that each CTA moves [`STEP`] bytes per round.
     steps: u32,
     rounds: u32,
+    source: u64,
+    target: u64,
 }
 
 impl Traffic {
     /// `rounds` rounds over a buffer of at least `bytes` bytes.
     pub(crate) fn new(multiprocessors: u32, bytes: u64, rounds: u32) -> Self {
         let each = u64::from(multiprocessors * CTAS) * u64::from(STEP);
-        Self { multiprocessors, steps: bytes.div_ceil(each) as u32, rounds }
+        Self { multiprocessors, steps: bytes.div_ceil(each) as u32, rounds, source: 0, target: 0 }
     }
 
     fn ctas(self) -> u32 {
@@ -61,20 +63,12 @@ impl Traffic {
     }
 
     /// From one buffer to another. A kernel that reads writes one sum per thread there, 4 bytes each.
-    pub(crate) fn between(self, source: u64, target: u64) -> Transfer {
-        Transfer { traffic: self, source, target }
+    pub(crate) fn between(self, source: u64, target: u64) -> Self {
+        Self { source, target, ..self }
     }
 }
 
-/// A launch between two buffers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Transfer {
-    traffic: Traffic,
-    source: u64,
-    target: u64,
-}
-
-impl Kernel<Transfer> for Moves {
+impl Kernel<Traffic> for Moves {
     fn program(&self) -> Result<Program, VerifyError> {
         let name = match self {
             Self::Reads => "read_bytes",
@@ -90,17 +84,16 @@ impl Kernel<Transfer> for Moves {
         Program::new(Function::build(entry, |f| emit(f, *self)))
     }
 
-    fn launch(&self, of: &Transfer, _slots: u32) -> Result<Option<Launch>, LaunchError> {
-        let Transfer { traffic: Traffic { steps, rounds, .. }, source, target } = *of;
-        let grid = Grid { ctas: [of.traffic.ctas(), 1, 1] };
+    fn launch(&self, of: &Traffic, _slots: u32) -> Result<Option<Launch>, LaunchError> {
+        let Traffic { steps, rounds, source, target, .. } = *of;
+        let grid = Grid { ctas: [of.ctas(), 1, 1] };
         let arguments = vec![source.into(), target.into(), steps.into(), rounds.into()];
         Ok(Some(Launch { grid, arguments }))
     }
 
-    fn visit(&self, of: &mut Transfer, visit: &mut dyn Visit) {
-        let Transfer { traffic, source, target } = of;
-        let extents = Extents::line(8, traffic.bytes() as u64);
-        let Traffic { multiprocessors, steps, rounds } = traffic;
+    fn visit(&self, of: &mut Traffic, visit: &mut dyn Visit) {
+        let extents = Extents::line(8, of.bytes() as u64);
+        let Traffic { multiprocessors, steps, rounds, source, target } = of;
         [multiprocessors, steps, rounds].into_iter().for_each(|count| visit.count(count));
         let contents = Contents::Elements(1);
         visit.memory(Memory { name: "the source", address: source, extents, contents, writes: false });

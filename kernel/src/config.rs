@@ -1,7 +1,6 @@
 //! A kernel as a type: three roles that become one program.
 
 use core::borrow::Borrow;
-use core::fmt;
 use core::marker::PhantomData;
 
 use collective::{Epilogue, Form, Mainloop, Plan};
@@ -112,15 +111,9 @@ impl<C: GemmConfig> Gemm<C> {
         Self::kernel().workspace(call, slots)
     }
 
-    /// Binds arguments of the mainloop's own ([`Mainloop::Arguments`]) to the kernel. Launches without them
-    /// use the default arguments. [`Call::with_mainloop`] does the same for an [`AnyGemm`] and for a
-    /// [`Loaded`](crate::driver::Loaded).
-    pub fn bind(mainloop: &<C::Mainloop as Mainloop>::Arguments) -> Bound<'_, C> {
-        Bound { mainloop }
-    }
-
     /// Checks a call and returns its grid and arguments: see [`AnyGemm::launch`]. The call's epilogue
-    /// arguments are those of the configuration's epilogue, or a reference to them: `call.with(&arguments)`.
+    /// arguments are those of the configuration's epilogue, or a reference to them: `call.with(&arguments)`. The mainloop's own arguments are the
+    /// default ones; [`Call::with_mainloop`] passes others to the [kernel](Self::kernel) as a value.
     ///
     /// # Errors
     /// The first illegal argument, with its value and what is allowed; or the call is of another form than
@@ -129,33 +122,8 @@ impl<C: GemmConfig> Gemm<C> {
     where
         E: Borrow<<C::Epilogue as Epilogue>::Arguments>,
     {
-        Self::bind(&Default::default()).launch(call, slots)
-    }
-}
-
-/// A kernel together with arguments for its mainloop, made by [`Gemm::bind`].
-pub struct Bound<'a, C: GemmConfig> {
-    mainloop: &'a <C::Mainloop as Mainloop>::Arguments,
-}
-
-impl<C: GemmConfig> fmt::Debug for Bound<'_, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bound").field("kernel", &Gemm::<C>::name()).finish_non_exhaustive()
-    }
-}
-
-impl<C: GemmConfig> Bound<'_, C> {
-    /// Checks a call and returns its grid and arguments: see [`Gemm::launch`].
-    ///
-    /// # Errors
-    /// The first illegal argument, with its value and what is allowed; or the call is of another form than
-    /// the kernel.
-    pub fn launch<E>(&self, call: &Call<E>, slots: u32) -> Result<Option<Launch>, LaunchError>
-    where
-        E: Borrow<<C::Epilogue as Epilogue>::Arguments>,
-    {
-        let call = call.lend().with(EpilogueArgs::<C::Epilogue>(call.epilogue.borrow()));
-        Gemm::<C>::kernel().launch(&call.with_mainloop(self.mainloop.clone()), slots)
+        let epilogue = EpilogueArgs::<C::Epilogue>(call.epilogue.borrow());
+        Self::kernel().launch(&call.lend().with(epilogue), slots)
     }
 }
 

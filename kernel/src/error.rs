@@ -441,7 +441,7 @@ pub enum LaunchError {
     },
     /// An argument of the mainloop's own is illegal. If the call has none, it is a default one.
     #[error(
-        "mainloop `{mainloop}` refuses its arguments, {arguments}: {reason} (`Call::with_mainloop` and `Gemm::bind` pass them)"
+        "mainloop `{mainloop}` refuses its arguments, {arguments}: {reason} (`Call::with_mainloop` passes them)"
     )]
     Mainloop {
         /// The mainloop's name.

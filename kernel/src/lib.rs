@@ -104,7 +104,7 @@ pub use ceiling::{Ceiling, Rounds};
 pub use check::MatrixRule;
 pub use collective::{LinearArguments, MatrixRef};
 pub use compress::{Compress, Compression};
-pub use config::{Bound, Composed, Gemm, GemmConfig};
+pub use config::{Composed, Gemm, GemmConfig};
 #[cfg(feature = "driver")]
 pub use driver::Gpu;
 pub use emulated::{Emulator, Progress};

@@ -67,7 +67,7 @@ fn a_mainloop_has_arguments_of_its_own() {
     }
     for (first, want) in [(0u32, 192.0), (1, 192.0), (2, 128.0), (3, 0.0)] {
         let own = First(engine.upload(&first.to_le_bytes()).expect("memory").address);
-        let launch = Gemm::<Gathers>::bind(&own).launch(&call, 132);
+        let launch = Gemm::<Gathers>::kernel().launch(&call.with_mainloop(own.clone()), 132);
         let launch = launch.expect("legal").expect("not empty");
         let same = any.launch(&call.with_mainloop(own.clone()), 132);
         assert_eq!(same.expect("legal"), Some(launch.clone()));

@@ -35,6 +35,17 @@ pub enum Argument {
     Im2colMap(Im2colMap),
 }
 
+impl Argument {
+    /// The address that an argument of 64 bits may be, or that of a tensor map. [`Param::number`](crate::Param) says whether a scalar is one.
+    pub fn address(&mut self) -> Option<&mut u64> {
+        match self {
+            Self::Scalar(ty, bits) => (*ty == u64::TYPE).then_some(bits),
+            Self::TensorMap(map) => Some(&mut map.address),
+            Self::Im2colMap(map) => Some(&mut map.address),
+        }
+    }
+}
+
 impl<T: Scalar> From<T> for Argument {
     fn from(value: T) -> Self {
         Self::Scalar(T::TYPE, value.to_bits64())

@@ -3,7 +3,7 @@
 
 use core::cell::Cell;
 use core::marker::PhantomData;
-use core::{fmt, ptr};
+use core::ptr;
 use std::sync::Arc;
 
 use super::context::Context;
@@ -17,6 +17,7 @@ use crate::error::EngineError;
 ///
 /// The addresses at capture are part of the graph: every replay reads and writes the same matrices. The graph
 /// keeps its kernels and buffers alive.
+#[derive(Debug)]
 pub struct Graph {
     exec: Arc<Exec>,
     name: Arc<str>,
@@ -25,6 +26,7 @@ pub struct Graph {
 }
 
 /// What the driver replays.
+#[derive(Debug)]
 struct Exec {
     context: Arc<Context>,
     graph: RawGraph,
@@ -38,12 +40,6 @@ unsafe impl Send for Exec {}
 // SAFETY: two threads must not launch it at the same time. It is launched only through the one `Graph` that
 // has it, which is not `Sync`; a capture only keeps it alive.
 unsafe impl Sync for Exec {}
-
-impl fmt::Debug for Graph {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Graph").field("name", &self.name).finish_non_exhaustive()
-    }
-}
 
 impl Graph {
     /// Captures what `enqueue` puts on a stream. Nothing of it runs until the graph is enqueued. Who enqueues keeps the memory

@@ -3,8 +3,8 @@
 
 use collective::tree::{Path, Reach};
 use collective::{MatrixRef, Record};
+use ptx::Param;
 use ptx::abi::Argument;
-use ptx::{Param, Scalar};
 
 use super::footprint;
 use super::memory::DeviceSlice;
@@ -72,12 +72,9 @@ fn check_one<E: Arguments + Clone>(
     let Some(Made { launch, of_mainloop, of_epilogue, operands }) = made else { return Ok(()) };
     let of_own = Reach::new(count, &covers);
     call.epilogue.operands(gemm, operands, &Path::within(&of_own)).map_err(refused)?;
-    let given = program.function().params.iter().zip(&launch.arguments);
-    let address = |(param, argument): (&Param, &Argument)| match argument {
-        Argument::Scalar(ty, bits) if *ty == <u64 as Scalar>::TYPE && !param.number => *bits,
-        Argument::Scalar(..) => 0,
-        Argument::TensorMap(map) => map.address,
-        Argument::Im2colMap(map) => map.address,
+    let given = program.function().params.iter().zip(launch.arguments);
+    let address = |(param, mut argument): (&Param, Argument)| {
+        argument.address().filter(|_| !param.number).map_or(0, |address| *address)
     };
     let given: Vec<u64> = given.map(address).collect();
     let known = operands.map(|operand| operand.address);

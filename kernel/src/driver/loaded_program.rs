@@ -2,7 +2,6 @@
 #![allow(unsafe_code, reason = "calls the CUDA driver")]
 
 use core::ffi::c_void;
-use core::fmt;
 use core::ptr;
 use std::sync::Arc;
 
@@ -24,6 +23,7 @@ const MAX_PARAMETERS: usize = 64;
 const PORTABLE_CLUSTER: u32 = 8;
 
 /// A program, compiled and loaded in one context.
+#[derive(Debug)]
 pub struct LoadedProgram {
     module: Module,
     name: Arc<str>,
@@ -39,17 +39,6 @@ pub struct LoadedProgram {
     block_bytes: usize,
     registers: u32,
     local_bytes: u32,
-}
-
-impl fmt::Debug for LoadedProgram {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LoadedProgram")
-            .field("name", &self.name)
-            .field("registers", &self.registers)
-            .field("local_bytes", &self.local_bytes)
-            .field("shared_bytes", &self.shared_bytes)
-            .finish_non_exhaustive()
-    }
 }
 
 impl LoadedProgram {

@@ -2,7 +2,6 @@
 #![allow(unsafe_code, reason = "calls the CUDA driver")]
 
 use core::ffi::{c_int, c_uint, c_void};
-use core::fmt;
 use core::ptr;
 use std::ffi::CString;
 use std::sync::Arc;
@@ -67,6 +66,7 @@ fn log_text(buffer: &[u8]) -> String {
 }
 
 /// A loaded module, and its entry.
+#[derive(Debug)]
 pub(super) struct Module {
     raw: RawModule,
     function: RawFunction,
@@ -78,12 +78,6 @@ pub(super) struct Module {
 unsafe impl Send for Module {}
 // SAFETY: as above; nothing is changed through a shared reference.
 unsafe impl Sync for Module {}
-
-impl fmt::Debug for Module {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Module").field("log", &self.log).finish_non_exhaustive()
-    }
-}
 
 impl Module {
     /// Compiles and loads a module. `kernel` is the name of its entry.

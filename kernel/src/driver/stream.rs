@@ -3,7 +3,7 @@
 
 use core::any::Any;
 use core::ffi::{c_int, c_void};
-use core::{fmt, ptr};
+use core::ptr;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -19,6 +19,7 @@ pub type Held = Arc<dyn Any + Send + Sync>;
 static CAPTURED: Mutex<BTreeMap<usize, Held>> = Mutex::new(BTreeMap::new());
 
 /// A stream of a context. Work on a stream runs in the order in which it was enqueued.
+#[derive(Debug)]
 pub struct Stream {
     context: Arc<Context>,
     raw: RawStream,
@@ -30,12 +31,6 @@ pub struct Stream {
 unsafe impl Send for Stream {}
 // SAFETY: as above; what changes is behind a mutex.
 unsafe impl Sync for Stream {}
-
-impl fmt::Debug for Stream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stream").field("context", &self.context).finish_non_exhaustive()
-    }
-}
 
 impl Stream {
     /// A new stream that does not wait for the default stream.
@@ -201,6 +196,7 @@ impl<'a> From<&'a Arc<Stream>> for StreamRef<'a> {
 }
 
 /// An event: a point in a stream's order of work.
+#[derive(Debug)]
 pub(super) struct Event {
     context: Arc<Context>,
     raw: RawEvent,
@@ -210,12 +206,6 @@ pub(super) struct Event {
 unsafe impl Send for Event {}
 // SAFETY: as above.
 unsafe impl Sync for Event {}
-
-impl fmt::Debug for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Event").finish_non_exhaustive()
-    }
-}
 
 impl Event {
     pub(super) fn new(context: &Arc<Context>) -> Result<Self, EngineError> {

@@ -70,23 +70,6 @@ impl Enqueue for Prepared {
     }
 }
 
-/// Launches that follow each other: those of a kernel of several programs.
-#[derive(Debug)]
-pub(crate) struct Sequence {
-    pub(crate) name: String,
-    pub(crate) launches: Vec<Prepared>,
-}
-
-impl Enqueue for Sequence {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn enqueue(&self, stream: &Stream) -> Result<(), EngineError> {
-        self.launches.iter().try_for_each(|launch| launch.enqueue(stream))
-    }
-}
-
 impl Gpu {
     /// Prepares a launch: compiles the program, unless that was done before, and lays out its arguments.
     ///

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use collective::{
-    Arrivals, CachePolicy, EpilogueSpec, Form, Formula, MainloopNeeds, MainloopSpec, MmaKind, Plan,
-    Producer, Roles, StorePath, StoreSpec, TileLayout,
+    Arrivals, CachePolicy, EpilogueSpec, Form, Formula, MainloopNeeds, MainloopSpec, MmaKind, Plan, Producer,
+    Roles, StorePath, StoreSpec, TileLayout,
 };
 use cute_rs::atom::{Major, SwizzleMode};
 use scheduler::{DivideSpec, RasterSpec, ReductionKind, Rule, SchedulerSpec};

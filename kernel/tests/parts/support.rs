@@ -83,7 +83,8 @@ where
     let slots = engine.slots(&program).expect("a program that loads");
     let call = Call::of(problem).a(a.address, a.ld).b(b.address, b.ld).d(d.address, n.into());
     let workspace = engine.workspace(Gemm::<C>::workspace(&call, slots)).expect("memory");
-    let launch = Gemm::<C>::bind(own).launch(&Call { workspace, ..call }, slots);
+    let call = Call { workspace, ..call }.with_mainloop(own.clone());
+    let launch = Gemm::<C>::kernel().launch(&call, slots);
     let launch = launch.expect("legal").expect("not empty");
     engine.launch(&program, launch.grid, &launch.arguments).unwrap_or_else(|error| panic!("{error}"));
     let bytes = engine.read(d).expect("no fault");

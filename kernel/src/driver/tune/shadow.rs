@@ -5,8 +5,6 @@ use core::cell::RefCell;
 
 use collective::MatrixRef;
 use collective::tree::{Path, Reach};
-use ptx::Scalar;
-use ptx::abi::Argument;
 
 use crate::arguments::Arguments;
 use crate::buffer::Buffer;
@@ -109,12 +107,7 @@ impl Shadow {
         let (mut told, mut addresses) = (0, 0);
         let given = program.function().params.iter().zip(&mut launch.arguments).enumerate();
         for (_, (param, argument)) in given.filter(|(i, _)| of_epilogue.contains(i)) {
-            let address = match argument {
-                Argument::Scalar(ty, bits) if *ty == <u64 as Scalar>::TYPE && !param.number => bits,
-                Argument::Scalar(..) => continue,
-                Argument::TensorMap(map) => &mut map.address,
-                Argument::Im2colMap(map) => &mut map.address,
-            };
+            let Some(address) = argument.address().filter(|_| !param.number) else { continue };
             if *address == 0 || *address == d {
                 continue;
             }

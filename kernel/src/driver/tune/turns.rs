@@ -5,7 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use crate::driver::gpu::Gpu;
-use crate::driver::timing::{Enqueue, Sequence};
+use crate::driver::stream::Stream;
+use crate::driver::timing::{Enqueue, Prepared};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::kernel::Kernel;
@@ -93,6 +94,23 @@ impl Candidate<'static> {
             gpu.free(workspace.buffer())?;
         }
         Ok(Self { name: program.name().to_owned(), launches, operations, slots: Some(slots) })
+    }
+}
+
+/// Launches that follow each other: those of a kernel of several programs.
+#[derive(Debug)]
+struct Sequence {
+    name: String,
+    launches: Vec<Prepared>,
+}
+
+impl Enqueue for Sequence {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn enqueue(&self, stream: &Stream) -> Result<(), EngineError> {
+        self.launches.iter().try_for_each(|launch| launch.enqueue(stream))
     }
 }
 
