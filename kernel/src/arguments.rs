@@ -4,7 +4,8 @@ use core::fmt;
 
 use collective::tree::{AnyNode, Node, Path, Shape};
 use collective::{
-    Epilogue, EpilogueEmitter, Format, FormulaArguments, LinearArguments, Matrix, MatrixRef, Output, Treed,
+    Epilogue, EpilogueEmitter, Format, FormulaArguments, LinearArguments, Matrix, MatrixRef, Output,
+    StoreSpec, Treed,
 };
 use ptx::abi::Argument;
 
@@ -208,11 +209,20 @@ impl<E: Epilogue> fmt::Debug for EpilogueArgs<'_, E> {
     }
 }
 
+/// A kernel's epilogue as a tree, if it is the tree that `made` gives for the kernel's store.
+fn tree_of<X: Node>(
+    kernel: &AnyGemm,
+    name: impl FnOnce() -> String,
+    made: impl FnOnce(StoreSpec) -> Treed<X>,
+) -> Result<Treed<X>, LaunchError> {
+    let (tree, epilogue) = (kernel.epilogue.store().map(made), kernel.epilogue.name());
+    tree.filter(|tree| EpilogueEmitter::name(tree) == epilogue)
+        .ok_or_else(|| LaunchError::OtherTree { epilogue, tree: name() })
+}
+
 impl<X: Node> Tree<'_, X> {
     fn of(kernel: &AnyGemm) -> Result<Treed<X>, LaunchError> {
-        let tree = kernel.epilogue.store().map(Treed::<X>::new);
-        tree.filter(|tree| EpilogueEmitter::name(tree) == kernel.epilogue.name())
-            .ok_or_else(|| LaunchError::OtherTree { epilogue: kernel.epilogue.name(), tree: X::name() })
+        tree_of(kernel, X::name, Treed::<X>::new)
     }
 }
 
@@ -234,10 +244,7 @@ impl<X: Node> EpilogueArguments for Tree<'_, X> {
 
 /// The kernel's epilogue as the tree of a formula with these arguments.
 fn formula_of(kernel: &AnyGemm, given: &FormulaArguments) -> Result<Treed<AnyNode>, LaunchError> {
-    let tree = kernel.epilogue.store().map(|store| Treed::lowered(given.tree(), store));
-    tree.filter(|tree| EpilogueEmitter::name(tree) == kernel.epilogue.name()).ok_or_else(|| {
-        LaunchError::OtherTree { epilogue: kernel.epilogue.name(), tree: given.tree().name().to_owned() }
-    })
+    tree_of(kernel, || given.tree().name().to_owned(), |store| Treed::lowered(given.tree(), store))
 }
 
 impl Visited for FormulaArguments {}

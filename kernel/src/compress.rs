@@ -6,7 +6,6 @@ mod emit;
 use collective::sparse::{self, SparseError};
 use collective::{Format, MatrixRef};
 use ptx::VerifyError;
-use ptx::abi::Grid;
 
 use crate::check::MatrixRule;
 use crate::error::LaunchError;
@@ -14,9 +13,6 @@ use crate::kernel::Kernel;
 use crate::operands::{Contents, Extents, Memory, Visit};
 use crate::problem::{GemmProblem, Launch};
 use crate::program::Program;
-
-/// The largest grid along x, in CTAs.
-const MOST: u32 = i32::MAX as u32;
 
 /// A kernel that compresses a 2:4 sparse operand. It writes the kept elements of each row, the metadata that
 /// says where they were, and whether a chunk has too many non-zero elements (more than half).
@@ -130,9 +126,6 @@ impl Kernel<Compression> for Compress {
         let (bytes, blocks) = (u64::from(self.format.bytes()), rows.div_ceil(sparse::ROWS));
         let units = k.div_ceil(sparse::unit_k(self.format));
         let ctas = u64::from(units) * u64::from(blocks);
-        let Some(grid) = u32::try_from(ctas).ok().filter(|&ctas| ctas <= MOST) else {
-            return Err(LaunchError::Grid { ctas, most: MOST });
-        };
         let words = sparse::metadata_ld(self.format, k);
         for (name, contiguous, lines, bytes, matrix) in [
             ("the dense operand", k, rows, bytes, dense),
@@ -144,22 +137,20 @@ impl Kernel<Compression> for Compress {
         }
         let in_bytes = |matrix: MatrixRef| matrix.ld * bytes;
         let whole = |matrix: MatrixRef| u32::from((matrix.address | in_bytes(matrix)).is_multiple_of(16));
-        Ok(Some(Launch {
-            grid: Grid { ctas: [grid, 1, 1] },
-            arguments: vec![
-                dense.address.into(),
-                values.address.into(),
-                metadata.address.into(),
-                found.into(),
-                rows.into(),
-                k.into(),
-                in_bytes(dense).into(),
-                in_bytes(values).into(),
-                (metadata.ld * 4).into(),
-                whole(dense).into(),
-                whole(values).into(),
-            ],
-        }))
+        let arguments = vec![
+            dense.address.into(),
+            values.address.into(),
+            metadata.address.into(),
+            found.into(),
+            rows.into(),
+            k.into(),
+            in_bytes(dense).into(),
+            in_bytes(values).into(),
+            (metadata.ld * 4).into(),
+            whole(dense).into(),
+            whole(values).into(),
+        ];
+        Launch::of_ctas(ctas, arguments).map(Some)
     }
 
     fn visit(&self, what: &mut Compression, visit: &mut dyn Visit) {

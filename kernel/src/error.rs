@@ -427,12 +427,6 @@ pub enum LaunchError {
     /// The kernel has a sparse operand, and the call has no metadata.
     #[error("an operand of the kernel is sparse, but the call has no metadata: Call::metadata was needed")]
     NoMetadata,
-    /// Scales or metadata that do not fit.
-    #[error("{reason}")]
-    Scales {
-        /// Which ones, what is wrong, and what is needed.
-        reason: String,
-    },
     /// A problem that the kernel does not solve.
     #[error("{reason}")]
     Problem {

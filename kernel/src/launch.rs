@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use collective::tree::{Path, Shape};
 use collective::{BlockScales, GroupScales, Matrix, MatrixRef, sparse};
-use ptx::abi::{Argument, Grid};
+use ptx::abi::Argument;
 use scheduler::Tiles;
 use scheduler::groups::Balanced;
 
@@ -15,9 +15,6 @@ use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
 use crate::problem::{Call, EXTENT_LIMIT, GemmProblem, Launch};
 use crate::products::GroupedProblem;
-
-/// The largest grid along x, in CTAs.
-const MOST_CTAS: u32 = i32::MAX as u32;
 
 impl AnyGemm {
     /// The tiles of all GEMMs of a launch as the scheduler numbers them. Where only the device knows their
@@ -181,14 +178,8 @@ impl AnyGemm {
             arguments.push(call.workspace_for(self.workspace_bytes(tiles, workers))?.into());
         }
         self.check_counts(of_operands, arguments.len())?;
-        let ctas = u64::from(workers) * u64::from(plan.cluster_size());
-        match u32::try_from(ctas) {
-            Ok(ctas) if ctas <= MOST_CTAS => {
-                let launch = Launch { grid: Grid { ctas: [ctas, 1, 1] }, arguments };
-                Ok(Some(Made { launch, of_mainloop, of_epilogue, operands: [a, b] }))
-            }
-            _ => Err(LaunchError::Grid { ctas, most: MOST_CTAS }),
-        }
+        let launch = Launch::of_ctas(u64::from(workers) * u64::from(plan.cluster_size()), arguments)?;
+        Ok(Some(Made { launch, of_mainloop, of_epilogue, operands: [a, b] }))
     }
 }
 
@@ -214,7 +205,7 @@ impl AnyGemm {
             metadata.map(|of| sparse::arguments(plan, of, a)),
         ];
         let all: Result<Vec<_>, _> = all.into_iter().flatten().collect();
-        Ok(all.map_err(|reason| LaunchError::Scales { reason })?.concat())
+        Ok(all.map_err(|reason| LaunchError::Problem { reason })?.concat())
     }
 }
 

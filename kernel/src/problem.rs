@@ -121,6 +121,17 @@ pub struct Launch {
     pub arguments: Vec<Argument>,
 }
 
+impl Launch {
+    /// A grid of CTAs along x.
+    pub(crate) fn of_ctas(ctas: u64, arguments: Vec<Argument>) -> Result<Self, LaunchError> {
+        const MOST: u32 = i32::MAX as u32;
+        match u32::try_from(ctas) {
+            Ok(ctas) if ctas <= MOST => Ok(Self { grid: Grid { ctas: [ctas, 1, 1] }, arguments }),
+            _ => Err(LaunchError::Grid { ctas, most: MOST }),
+        }
+    }
+}
+
 /// Every extent is below this limit, so that tile indices and byte offsets stay in range.
 pub(crate) const EXTENT_LIMIT: u32 = 1 << 31;
 

@@ -148,7 +148,7 @@ fn a_full_disk_leaves_the_folder_as_it_was() {
     if std::env::var_os(NUMBER).is_some() {
         let cache = Cache::of_environment().expect("set").expect("not empty");
         let error = cache.put(Kind::Kernel, &key("a"), &vec![1; 100_000]).expect_err("no room");
-        assert!(matches!(error, CacheError::Write { .. }), "{error}");
+        assert!(matches!(error, CacheError::File { action: "write", .. }), "{error}");
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
@@ -213,9 +213,9 @@ fn a_read_only_folder_is_read() {
     // An administrator can write anyway.
     if std::fs::write(path.join("probe"), "").is_err() {
         let error = cache.put(Kind::Kernel, &key("b"), b"x").expect_err("read-only");
-        assert!(matches!(error, CacheError::Write { .. }), "{error}");
+        assert!(matches!(error, CacheError::File { action: "write", .. }), "{error}");
         let error = cache.trim(Limit::Age(Duration::ZERO)).expect_err("read-only");
-        assert!(matches!(error, CacheError::Remove { .. }), "{error}");
+        assert!(matches!(error, CacheError::File { action: "remove", .. }), "{error}");
     }
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).expect("ours");
 }

@@ -28,25 +28,11 @@ pub enum CacheError {
         /// The operating system's error message.
         reason: String,
     },
-    /// A file or a folder cannot be read.
-    #[error("cannot read {}: {reason}", path.display())]
-    Read {
-        /// Its path.
-        path: PathBuf,
-        /// The operating system's error message.
-        reason: String,
-    },
-    /// A file cannot be written, for example because the disk is full or the folder is read-only.
-    #[error("cannot write {}: {reason}", path.display())]
-    Write {
-        /// Its path.
-        path: PathBuf,
-        /// The operating system's error message.
-        reason: String,
-    },
-    /// A file cannot be removed.
-    #[error("cannot remove {}: {reason}", path.display())]
-    Remove {
+    /// A file or a folder cannot be read, written or removed, for example because the disk is full or the folder is read-only.
+    #[error("cannot {action} {}: {reason}", path.display())]
+    File {
+        /// What was tried: `read`, `write` or `remove`.
+        action: &'static str,
         /// Its path.
         path: PathBuf,
         /// The operating system's error message.
@@ -110,12 +96,8 @@ pub enum CacheError {
 }
 
 impl CacheError {
-    pub(super) fn read(path: &Path, reason: &std::io::Error) -> Self {
-        Self::Read { path: path.to_owned(), reason: reason.to_string() }
-    }
-
-    pub(super) fn write(path: &Path, reason: &std::io::Error) -> Self {
-        Self::Write { path: path.to_owned(), reason: reason.to_string() }
+    pub(super) fn file(action: &'static str, path: &Path, reason: &std::io::Error) -> Self {
+        Self::File { action, path: path.to_owned(), reason: reason.to_string() }
     }
 
     pub(super) fn damaged(path: &Path, why: impl ToString) -> Self {

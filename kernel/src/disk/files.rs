@@ -121,7 +121,7 @@ impl Cache {
     }
 
     fn files(&self) -> Result<Vec<PathBuf>, CacheError> {
-        let unread = |error| CacheError::read(&self.folder, &error);
+        let unread = |error| CacheError::file("read", &self.folder, &error);
         match fs::read_dir(&self.folder) {
             // A file that vanishes while the folder is read is not an error.
             Ok(files) => Ok(files.filter_map(|file| Some(file.ok()?.path())).collect()),
@@ -141,7 +141,7 @@ pub(super) fn remove(path: &Path) -> Result<bool, CacheError> {
     match fs::remove_file(path) {
         Ok(()) => Ok(true),
         Err(error) if is_missing(&error) => Ok(false),
-        Err(error) => Err(CacheError::Remove { path: path.to_owned(), reason: error.to_string() }),
+        Err(error) => Err(CacheError::file("remove", path, &error)),
     }
 }
 

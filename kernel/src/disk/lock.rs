@@ -30,7 +30,7 @@ impl Cache {
     fn lock_within(&self, patience: Duration) -> Result<Lock, CacheError> {
         self.create()?;
         let path = self.folder.join("lock");
-        let failed = |error| CacheError::write(&path, &error);
+        let failed = |error| CacheError::file("write", &path, &error);
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
         let start = Instant::now();
         loop {

@@ -140,7 +140,7 @@ impl Cache {
     fn read(&self, path: &Path) -> Result<Option<Vec<u8>>, CacheError> {
         let unread = |error: std::io::Error| match files::is_missing(&error) {
             true => Ok(None),
-            false => Err(CacheError::read(path, &error)),
+            false => Err(CacheError::file("read", path, &error)),
         };
         let bytes = match fs::metadata(path) {
             Ok(metadata) if !metadata.is_file() => return Err(CacheError::damaged(path, "it is no file")),
@@ -175,7 +175,7 @@ impl Cache {
             file.persist(&path).map_err(|error| error.error)?;
             Ok(())
         };
-        write().map_err(|error| CacheError::write(&path, &error))?;
+        write().map_err(|error| CacheError::file("write", &path, &error))?;
         folder::sync(&self.folder);
         Ok(())
     }
