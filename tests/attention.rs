@@ -1,6 +1,7 @@
 //! Attention's forward pass in the emulator, against the reference in f64.
 
 use emulator::Schedule;
+use falchion::attention::backward::AttentionBackward;
 use falchion::attention::{
     Alibi, Attention, AttentionCall, AttentionProblem, AttentionRequest, AttentionSpec, Causal, Chunked,
     Count, HeadsRef, Mask, Packed, Pages, Scope, Scores, SoftCap, Window, consistent,
@@ -9,6 +10,7 @@ use falchion::collective::Real;
 use falchion::kernel::{Card, Family, Kernel, Machine};
 use falchion::prelude::{Emulator, Engine};
 use falchion::verify::attention::{Case, Checked, Layout, Values};
+use falchion::verify::family::{self, Reference};
 
 /// A case of one sequence and one head.
 fn case(queries: u32, keys: u32, d: u32) -> Case {
@@ -560,6 +562,60 @@ fn predictions_are_near_measurements() {
     assert!(mean.abs() < 0.1, "{mean}: {ratios:?}");
     for (spec, lengths, ratio) in &ratios {
         assert!((ratio - mean).abs() < 0.2, "{spec}, {lengths:?}: {ratio} with a mean of {mean}: {ratios:?}");
+    }
+}
+
+/// Problems as texts: windows, chunks, lengths that differ, pages, few queries and many keys. Their texts are read back, and the kernels
+/// that are ranked first compute them.
+#[test]
+fn problems() {
+    for (text, words) in [
+        ("2x2x70 d=64 mask=window left=40 right=0", ""),
+        ("1x2x100x150 d=64 mask=chunked chunk=48", ""),
+        ("3x2x90 d=64 lengths=packed mask=causal", ""),
+        ("4x2x33 d=64 lengths=packed", ""),
+        ("2x8/2x1x700 d=64", "parts="),
+        ("2x8/2x3x700 d=64 pages=64 mask=causal", "parts="),
+        ("1x4/1x1x2100 d=64 pages=16 mask=window left=99 right=0", ""),
+        ("2x4/2x2x1500 d=64 pages=32 fixed=on", "part=1024"),
+        ("1x2x70x130 d=96 fixed=on", "part=1024"),
+    ] {
+        let request = Attention::request(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let again = Attention::problem(&request);
+        assert_eq!(Attention::request(&again).as_ref(), Ok(&request), "{again}");
+        let ranked = Attention::ranked(&request, &Machine::h200(), 2).expect("kernels");
+        for of in ranked {
+            let spec = of.kernel.plan().spec.to_string();
+            assert!(spec.contains(words) && of.microseconds > 1.0, "{text}: {spec}, {}", of.microseconds);
+            let mut engine = Emulator::new().with_multiprocessors(3);
+            family::check(&mut engine, &of.kernel, &request, (5, 60))
+                .unwrap_or_else(|error| panic!("{text}, {spec}: {error}"));
+        }
+    }
+    // Without a workspace keys are not divided; a kernel for every batch does not depend on it.
+    let request = Attention::request("2x8/2x1x700 d=64").expect("a problem");
+    let first = |request: AttentionRequest| -> AttentionSpec {
+        Attention::ranked(&request, &Machine::h200(), 1).expect("a kernel")[0].kernel.plan().spec
+    };
+    assert!(!first(AttentionRequest { workspace: false, ..request }).to_string().contains("part"));
+    let fixed = |text: &str| first(Attention::request(text).expect("a problem"));
+    assert_eq!(fixed("1x8/2x1x700 fixed=on"), fixed("64x8/2x5x90000 fixed=on"));
+    for (text, words) in [
+        ("1x2x70 mask=window left=3", "mask=window needs `right=`"),
+        ("1x2x70 mask=causal left=3", "mask=causal has no `left`"),
+        ("1x2x70 mask=chunked chunk=0", "chunk is 0"),
+        ("1x2x70x71 lengths=packed", "as many keys as queries"),
+        ("1x2x70 pack=2", "is of a kernel"),
+        ("1x2x70 fixed=yes", "on or off"),
+    ] {
+        let error = Attention::request(text).expect_err(text);
+        assert!(error.contains(words), "{text}: {error}");
+    }
+    for text in
+        ["1x2x70 mask=window left=3 right=0", "1x2x70 lengths=packed", "1x2x70 pages=64", "1x2x70 fixed=on"]
+    {
+        let request = Attention::request(text).expect("a problem");
+        AttentionBackward::ranked(&request, &Machine::h200(), 1).expect_err("no gradient of it");
     }
 }
 

@@ -3,12 +3,13 @@
 use core::str::FromStr;
 
 use collective::Format;
+use kernel::operands::Contents;
 use kernel::{Family, Machine, Predicted, cheapest};
 
 use crate::kernel::Attention;
 use crate::plan::AttentionError;
-use crate::problem::{AttentionCall, AttentionProblem, HeadsRef};
-use crate::spec::{AttentionSpec, Mask, OutputStore};
+use crate::problem::{AttentionCall, AttentionProblem, HeadsRef, Packed, Pages};
+use crate::spec::{AttentionSpec, Lengths, Mask, OutputStore, Parts};
 
 /// What is asked of an attention kernel: types, mask and extents, for tensors `(batch, heads, length, d)` that are packed.
 ///
@@ -31,6 +32,17 @@ pub struct AttentionRequest {
     pub head: [u32; 2],
     /// Which keys a query sees.
     pub mask: Mask,
+    /// The numbers of a window, left and right, or of chunks, of which the first counts.
+    pub numbers: [i32; 2],
+    /// The lengths of sequences. If they differ, they fall evenly from the problem's to its `batch`-th part, and there are as
+    /// many keys as queries: what is measured must be a problem of its own.
+    pub lengths: Lengths,
+    /// Keys of a page, if K and V are in pages of a cache.
+    pub pages: Option<u32>,
+    /// Whether a sequence must have the same bits in every batch and with every cache.
+    pub fixed: bool,
+    /// Whether the caller lends a workspace, so that keys may be divided.
+    pub workspace: bool,
     /// The extents.
     pub problem: AttentionProblem,
     /// Whether the log-sum-exp of each query's scores is stored.
@@ -45,6 +57,11 @@ impl AttentionRequest {
             output: Format::Bf16,
             head: [d, d],
             mask: Mask::Full,
+            numbers: [0; 2],
+            lengths: Lengths::Equal,
+            pages: None,
+            fixed: false,
+            workspace: false,
             problem,
             log_sum_exp: false,
         }
@@ -52,16 +69,109 @@ impl AttentionRequest {
 
     /// The request's words of a spec.
     fn spec(&self) -> AttentionSpec {
-        let Self { format, output, head, mask, .. } = *self;
+        let Self { format, output, head, mask, lengths, pages, .. } = *self;
         let store = if output == format { OutputStore::Tma } else { OutputStore::Direct };
-        AttentionSpec { format, output, head, mask, store, ..AttentionSpec::DEFAULT }
+        AttentionSpec { format, output, head, mask, lengths, pages, store, ..AttentionSpec::DEFAULT }
+    }
+
+    /// Queries and keys of each sequence.
+    pub fn lengths(&self) -> Vec<[u32; 2]> {
+        let AttentionProblem { batch, queries, keys, .. } = self.problem;
+        let part = |i: u32| {
+            let rows = u64::from(queries) * u64::from(batch - i);
+            [u32::try_from(rows.div_ceil(batch.into())).unwrap_or(queries); 2]
+        };
+        match self.lengths {
+            Lengths::Equal => vec![[queries, keys]; batch as usize],
+            Lengths::Packed => (0..batch).map(part).collect(),
+        }
+    }
+
+    /// The whole-number arguments of the mask.
+    fn counts(&self) -> &[i32] {
+        match self.mask {
+            Mask::Full | Mask::Causal => &[],
+            Mask::Window => &self.numbers,
+            Mask::Chunked => &self.numbers[..1],
+        }
+    }
+
+    /// Names of the mask's arguments, as words.
+    const fn names(mask: Mask) -> &'static [&'static str] {
+        match mask {
+            Mask::Full | Mask::Causal => &[],
+            Mask::Window => &["left", "right"],
+            Mask::Chunked => &["chunk"],
+        }
+    }
+
+    /// Whether a kernel may compute it.
+    fn admits(&self, spec: &AttentionSpec) -> bool {
+        (self.workspace || spec.parts == Parts::One)
+            && (!self.fixed || self.fixed_specs().any(|of| of == *spec))
+    }
+
+    /// Heads of Q that share one of K and can be rows of one tile.
+    fn share(&self) -> u32 {
+        let [heads, shared] = self.problem.heads;
+        let share = if shared > 0 && heads.is_multiple_of(shared) { heads / shared } else { 1 };
+        if share <= 64 && share.is_power_of_two() { share } else { 1 }
+    }
+
+    /// Numbers of parts that fill a card once or twice, if a kernel's tiles do not.
+    fn parts(&self, spec: &AttentionSpec, machine: &Machine) -> Vec<Parts> {
+        let AttentionSpec { tile: [rows, block], pack, .. } = *spec;
+        let per_tile = (rows / pack).max(1);
+        let tiles: u32 = self.lengths().iter().map(|[queries, _]| queries.div_ceil(per_tile)).sum();
+        let tiles = tiles.saturating_mul(self.problem.heads[0] / pack).max(1);
+        let blocks = self.problem.keys.div_ceil(block);
+        let mut all: Vec<u32> = [1, 2, 4].map(|twice| machine.multiprocessors * twice / 2 / tiles).to_vec();
+        all.extend([2, 4]);
+        all.retain(|&parts| parts > 1 && parts <= blocks.min(1024));
+        all.sort_unstable();
+        all.dedup();
+        let few = self.workspace && tiles < 4 * machine.multiprocessors;
+        if few { all.into_iter().map(Parts::Count).collect() } else { Vec::new() }
+    }
+
+    /// The part of products that a window or chunks leave, of those that are counted without a mask.
+    fn seen(&self, [queries, keys]: [u32; 2]) -> f64 {
+        let [left, right] = self.numbers.map(i64::from);
+        let (queries, keys) = (i64::from(queries), i64::from(keys));
+        let of_query = |row: i64| {
+            let own = row + keys - queries;
+            let [begin, end] = match self.mask {
+                Mask::Window => [own - left, own + right + 1],
+                Mask::Chunked => [own.div_euclid(left.max(1)) * left, own + 1],
+                Mask::Full | Mask::Causal => [0, keys],
+            };
+            (end.min(keys) - begin.max(0)).max(0) as f64
+        };
+        match self.mask {
+            Mask::Full | Mask::Causal => 1.0,
+            Mask::Window | Mask::Chunked => {
+                (0..queries).map(of_query).sum::<f64>() / (queries as f64 * keys as f64).max(1.0)
+            }
+        }
+    }
+
+    /// The kernels of which the first that exists computes a row the same way in every batch: nothing of these depends on
+    /// lengths, or on the number of sequences.
+    fn fixed_specs(&self) -> impl Iterator<Item = AttentionSpec> + use<> {
+        let (spec, pack) = (self.spec(), self.share());
+        [128, 64, 32, 16].into_iter().map(move |block| AttentionSpec {
+            tile: [64, block],
+            pack,
+            parts: Parts::Keys(1024),
+            ..spec
+        })
     }
 }
 
 impl FromStr for AttentionRequest {
     type Err = String;
 
-    /// Reads extents, and words of a spec: `4x16x4096 d=64 mask=causal`. Extents are sequences, heads, queries and keys; without the last one
+    /// Reads extents, words of a spec, the numbers of a mask, and `fixed=on`: `4x16x4096 d=64 mask=window left=1023 right=0`. Extents are sequences, heads, queries and keys; without the last one
     /// there are as many keys as queries. Heads of K and V follow those of Q where they are fewer: `4x16/4x4096x4096`.
     fn from_str(text: &str) -> Result<Self, String> {
         let (extents, words) = text.trim().split_once([' ', ',']).unwrap_or((text.trim(), ""));
@@ -83,77 +193,66 @@ impl FromStr for AttentionRequest {
         if parts.len() > 4 {
             return Err(refused());
         }
-        let spec: AttentionSpec = words.parse().map_err(|error: AttentionError| error.to_string())?;
-        let AttentionSpec { format, output, head, mask, .. } = spec;
-        if !matches!(mask, Mask::Full | Mask::Causal) {
-            let name = mask.name();
-            return Err(format!("mask={name} has numbers of its own: a problem's mask is full or causal"));
+        let (mut own, mut others, mut fixed) = (Vec::new(), Vec::new(), false);
+        for word in crate::spec::words(words) {
+            match word.split_once('=') {
+                Some((name @ ("left" | "right" | "chunk"), value)) => {
+                    let value = value.parse::<i32>().ok().filter(|&value| (0..=1 << 30).contains(&value));
+                    let refused = || format!("`{word}`: a number from 0 to 2^30 was needed");
+                    own.push((name, value.ok_or_else(refused)?));
+                }
+                Some(("fixed", value)) => {
+                    fixed = value == "on";
+                    if !fixed && value != "off" {
+                        return Err(format!("`{word}`: on or off was needed"));
+                    }
+                }
+                _ => others.push(word),
+            }
+        }
+        let spec: AttentionSpec =
+            others.join(" ").parse().map_err(|error: AttentionError| error.to_string())?;
+        let AttentionSpec { format, output, head, mask, lengths, pages, .. } = spec;
+        let mut numbers = [0; 2];
+        let names = Self::names(mask);
+        for (name, number) in names.iter().zip(&mut numbers) {
+            let given = own.iter().find(|(of, _)| of == name);
+            *number = given.ok_or_else(|| format!("mask={} needs `{name}=`", mask.name()))?.1;
+        }
+        if let Some((name, _)) = own.iter().find(|(name, _)| !names.contains(name)) {
+            return Err(format!("mask={} has no `{name}`", mask.name()));
+        }
+        if mask == Mask::Chunked && numbers[0] == 0 {
+            return Err("chunk is 0, at least 1 was needed".to_owned());
+        }
+        if lengths == Lengths::Packed && (queries != keys || pages.is_some()) {
+            return Err(format!(
+                "lengths=packed with {queries} queries and {keys} keys{}: a problem has as many keys as queries then, and no pages",
+                if pages.is_some() { " in pages" } else { "" }
+            ));
         }
         let problem = AttentionProblem::new(number(batch)?, number(heads)?, [queries, keys], head[0]);
         let problem = AttentionProblem { heads: [problem.heads[0], number(shared)?], ..problem };
-        let request = Self { format, output, head, mask, problem, log_sum_exp: false };
+        let request = Self {
+            format,
+            output,
+            head,
+            mask,
+            numbers,
+            lengths,
+            pages,
+            fixed,
+            workspace: true,
+            problem,
+            log_sum_exp: false,
+        };
         if request.spec() == (AttentionSpec { store: request.spec().store, ..spec }) {
             Ok(request)
         } else {
-            Err(format!("`{words}` is of a kernel: format, output, d and mask are a problem's words"))
+            Err(format!(
+                "`{words}` is of a kernel: format, output, d, mask, lengths, pages and fixed are a problem's words"
+            ))
         }
-    }
-}
-
-/// Operations of a `wgmma` of 16-bit formats, per SM and cycle of an H200.
-const RATE: f64 = 4096.0;
-/// Cycles of an SM for a score: its mask, its exponential, its sum, and its conversion.
-const WEIGHT: f64 = 0.07;
-/// The part of the shorter of products and weights that the longer one does not cover, while consumers take turns.
-const UNCOVERED: f64 = 0.25;
-/// Cycles of a block of keys, and of a tile, in addition.
-const BLOCK: f64 = 250.0;
-const TILE: f64 = 3500.0;
-/// More cycles of a tile if there is one stage of Q, so that queries are loaded after the last tile was stored; if a
-/// mask grows; and, fewer, if tiles overlap.
-const ALONE: f64 = 3500.0;
-const MASKED: f64 = 2000.0;
-const OVERLAPPED: f64 = 450.0;
-/// Factor of a block if O is rescaled lazily: with as many elements of O as scores per thread, or with fewer.
-const LAZY: [f64; 2] = [0.985, 1.02];
-/// Microseconds of a launch.
-const LAUNCH: f64 = 3.0;
-
-impl Attention {
-    /// Predicted microseconds. The numbers of this model are from some thirty kernels and shapes on an H100.
-    fn predict(&self, request: &AttentionRequest, machine: &Machine) -> f64 {
-        let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = request.problem;
-        let plan = self.plan();
-        let AttentionSpec { head: [d, dv], tile: [rows, block], mask, turns, pack, lazy, .. } = plan.spec;
-        let scores = f64::from(rows) * f64::from(block);
-        let products = 2.0 * scores * f64::from(d + dv) / (RATE * machine.tensor);
-        let weights = scores * WEIGHT;
-        let both = if turns && rows > 64 {
-            products.max(weights) + UNCOVERED * products.min(weights)
-        } else {
-            products + weights
-        };
-        let factor = if lazy { LAZY[usize::from(block > dv)] } else { 1.0 };
-        let grows = mask == Mask::Causal;
-        let tiles = f64::from(queries.div_ceil(rows / pack));
-        let blocks = f64::from(keys.div_ceil(block));
-        // Tiles of a causal mask are dealt out so that CTAs have about as many blocks.
-        let seen = if grows && keys >= queries {
-            let least = f64::from(keys - queries) / f64::from(block);
-            (least + blocks) / 2.0 + 0.5
-        } else {
-            blocks
-        };
-        let tile =
-            TILE + if plan.rings[0].stages == 1 { ALONE } else { 0.0 } + if grows { MASKED } else { 0.0 }
-                - if plan.overlaps { OVERLAPPED } else { 0.0 };
-        let all = f64::from(batch) * f64::from(heads / pack) * tiles;
-        let waves = (all / f64::from(machine.multiprocessors)).ceil();
-        let computed = waves * (seen * factor * (both + BLOCK) + tile) / machine.cycles;
-        // Everything comes from memory once.
-        let rows = f64::from(heads) * f64::from(queries) + f64::from(shared) * f64::from(keys);
-        let bytes = f64::from(batch) * rows * f64::from(d + dv) * f64::from(plan.spec.format.bytes());
-        LAUNCH + computed.max(bytes / machine.dram)
     }
 }
 
@@ -175,18 +274,63 @@ impl Family for Attention {
     /// For example `4x16/16x4096x4096 d=128 mask=causal`: sequences, heads of Q and of K, queries and keys, and the types.
     fn problem(request: &AttentionRequest) -> String {
         let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = request.problem;
-        let extents = format!("{batch}x{heads}/{shared}x{queries}x{keys}");
-        format!("{extents} {}", request.spec()).trim_end().to_owned()
+        let mut words =
+            vec![format!("{batch}x{heads}/{shared}x{queries}x{keys}"), request.spec().to_string()];
+        let names = AttentionRequest::names(request.mask).iter();
+        words.extend(names.zip(request.counts()).map(|(name, count)| format!("{name}={count}")));
+        words.extend(request.fixed.then(|| "fixed=on".to_owned()));
+        words.retain(|word| !word.is_empty());
+        words.join(" ")
     }
 
     fn call(request: &AttentionRequest) -> AttentionCall {
         let AttentionRequest { head: [d, dv], problem, .. } = *request;
-        let AttentionProblem { heads: [heads, shared], queries, keys, .. } = problem;
-        let packed = |heads, length, d| HeadsRef::heads_first(0, [heads, length, d]);
-        let read = [packed(heads, queries, d), packed(shared, keys, d), packed(shared, keys, dv)];
+        let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = problem;
+        let at = |heads, length, d| HeadsRef::heads_first(0, [heads, length, d]);
+        let all = |i: usize| request.lengths().iter().map(|of| of[i]).sum::<u32>();
+        let [of_queries, of_keys] = match (request.lengths, request.pages) {
+            (Lengths::Packed, _) => [all(0), all(1)],
+            (Lengths::Equal, Some(page)) => [queries, page],
+            (Lengths::Equal, None) => [queries, keys],
+        };
+        let read = [at(heads, of_queries, d), at(shared, of_keys, d), at(shared, of_keys, dv)];
+        let mut call = AttentionCall::new(problem, read, at(heads, of_queries, dv));
         // Any address that is not 0 says that it is stored.
-        let log_sum_exp = u64::from(request.log_sum_exp) << 8;
-        AttentionCall { log_sum_exp, ..AttentionCall::new(problem, read, packed(heads, queries, dv)) }
+        call.log_sum_exp = u64::from(request.log_sum_exp) << 8;
+        call.counts = request.counts().to_vec();
+        if request.lengths == Lengths::Packed {
+            call.packed = Packed { begins: [1 << 8; 2], rows: [of_queries, of_keys] };
+        }
+        if let Some(page) = request.pages {
+            let each = keys.div_ceil(page);
+            let count = batch.saturating_mul(each);
+            call.pages = Pages { lengths: 1 << 8, table: 1 << 8, each, count };
+        }
+        call
+    }
+
+    fn words(request: &AttentionRequest, contents: Contents) -> Vec<u32> {
+        let lengths = request.lengths();
+        match contents {
+            Contents::Table if request.lengths == Lengths::Packed => {
+                let sums = lengths.iter().scan(0, |sum, of| {
+                    *sum += of[1];
+                    Some(*sum)
+                });
+                core::iter::once(0).chain(sums).collect()
+            }
+            Contents::Table => lengths.iter().map(|of| of[1]).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn measured(
+        request: &AttentionRequest,
+        _machine: &Machine,
+        times: &[(AttentionSpec, f64)],
+    ) -> Option<Predicted<Self>> {
+        let mut able = times.iter().filter(|(spec, _)| request.admits(spec));
+        able.find_map(|&(spec, microseconds)| Some(Predicted { kernel: Self::new(spec).ok()?, microseconds }))
     }
 
     fn ranked(
@@ -199,19 +343,34 @@ impl Family for Attention {
         let tiles = [128, 192, 64].into_iter().flat_map(|rows| {
             [128, 176, 160, 144, 112, 96, 80, 64, 48].into_iter().map(move |keys| [rows, keys])
         });
-        let [heads, shared] = request.problem.heads;
-        let share = if shared > 0 && heads.is_multiple_of(shared) { heads / shared } else { 1 };
-        let packs = [1, share].into_iter().take(if share > 1 && share <= 64 { 2 } else { 1 });
+        let time = |kernel: &Self| kernel.predict(request, machine);
+        if request.fixed {
+            if !request.workspace {
+                return Err("fixed=on divides keys, a workspace was needed".to_owned());
+            }
+            let legal = request.fixed_specs().filter(|spec| Self::new(*spec).is_ok()).take(1);
+            return cheapest(legal, most, time);
+        }
+        let share = request.share();
+        let packs = [1, share].into_iter().take(if share > 1 { 2 } else { 1 });
         let switches = [(false, false), (true, false), (false, true), (true, true)];
-        let space = tiles.flat_map(|tile| {
+        let whole = tiles.clone().flat_map(|tile| {
             packs.clone().flat_map(move |pack| {
                 switches.map(|(overlap, lazy)| AttentionSpec { tile, pack, overlap, lazy, ..spec })
             })
         });
-        cheapest(space, most, |kernel: &Self| kernel.predict(request, machine))
+        let divided = tiles.flat_map(|tile| {
+            let spec = AttentionSpec { tile, pack: share, ..spec };
+            request.parts(&spec, machine).into_iter().map(move |parts| AttentionSpec { parts, ..spec })
+        });
+        cheapest(whole.chain(divided), most, time)
     }
 
     fn operations(request: &AttentionRequest) -> f64 {
-        request.spec().operations(&request.problem)
+        let part = |[queries, keys]: [u32; 2]| {
+            let problem = AttentionProblem { batch: 1, queries, keys, ..request.problem };
+            request.spec().operations(&problem) * request.seen([queries, keys])
+        };
+        request.lengths().into_iter().map(part).sum()
     }
 }

@@ -28,6 +28,8 @@ mod emit;
 mod family;
 mod kernel;
 mod masks;
+#[cfg(feature = "records")]
+mod model;
 mod plan;
 mod problem;
 mod scores;

@@ -57,6 +57,13 @@ impl Inputs<'_> {
         })
     }
 
+    /// The numbers of 32 bits in a piece of memory: those of a table.
+    pub fn numbers(&self, name: &str) -> Vec<u32> {
+        let found = self.pieces.iter().zip(self.bytes).find(|(piece, _)| piece.name == name);
+        let words = found.map_or(&[][..], |(piece, bytes)| &bytes[..piece.bytes]).chunks_exact(4);
+        words.map(|word| word.iter().rev().fold(0, |bits, &byte| bits << 8 | u32::from(byte))).collect()
+    }
+
     /// Some of `count` results, at random, as many as are to be compared.
     pub fn chosen(&self, count: usize) -> Vec<usize> {
         if count <= self.most {

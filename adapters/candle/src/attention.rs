@@ -126,8 +126,7 @@ impl Attention {
             output: format,
             head,
             mask,
-            problem: falchion_core::rounded(problem),
-            log_sum_exp: false,
+            ..AttentionRequest::new(falchion_core::rounded(problem), head[0])
         };
         let of = |layout: &Layout| {
             let stride = |i: usize| {

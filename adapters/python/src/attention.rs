@@ -158,7 +158,7 @@ pub(crate) fn attention<'py>(
     // One choice serves many lengths: those of a cache of keys grow with each token.
     let rounded = falchion_core::rounded(problem);
     let request =
-        AttentionRequest { format, output, head: [d, dv], mask, problem: rounded, log_sum_exp: false };
+        AttentionRequest { format, output, head: [d, dv], mask, ..AttentionRequest::new(rounded, d) };
     let aligned = on_16(&of_o, &o);
     let key = Key {
         place: q.0.place,

@@ -8,7 +8,7 @@ use super::spec::BackwardSpec;
 use crate::family::AttentionRequest;
 use crate::kernel::Attention;
 use crate::problem::{AttentionProblem, HeadsRef};
-use crate::spec::Mask;
+use crate::spec::{Lengths, Mask};
 
 /// Operations of a `wgmma` of 16-bit formats, per SM and cycle of an H200.
 const RATE: f64 = 4096.0;
@@ -45,7 +45,13 @@ impl AttentionBackward {
 
 /// The request's part of a spec.
 fn words(request: &AttentionRequest) -> Result<BackwardSpec, String> {
-    let AttentionRequest { format, output, head: [d, dv], mask, .. } = *request;
+    let AttentionRequest { format, output, head: [d, dv], mask, lengths, pages, fixed, .. } = *request;
+    if !matches!(mask, Mask::Full | Mask::Causal) {
+        return Err(format!("mask is {}, full or causal was needed for a gradient", mask.name()));
+    }
+    if lengths != Lengths::Equal || pages.is_some() || fixed {
+        return Err("lengths=packed, pages and fixed=on are words of the forward pass".to_owned());
+    }
     if output != format {
         return Err(format!("output is {output}, {format} was needed: all tensors have one format"));
     }

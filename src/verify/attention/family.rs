@@ -1,6 +1,6 @@
 //! Attention as a family whose results can be checked.
 
-use attention::{Attention, AttentionProblem, AttentionRequest, AttentionSpec, Scope};
+use attention::{Attention, AttentionProblem, AttentionRequest, AttentionSpec, Lengths, Parts, Scope};
 use kernel::Family;
 use reference::Wanted;
 use reference::attention::{Row, Score};
@@ -14,32 +14,56 @@ impl Reference for Attention {
     }
 
     fn expect(&self, request: &AttentionRequest, inputs: &Inputs<'_>) -> Vec<Expected> {
-        let AttentionRequest { head: [d, dv], mask, problem, .. } = *request;
-        let AttentionProblem { batch, heads: [heads, shared], queries, keys, scale } = problem;
+        let AttentionRequest { head: [d, dv], mask, pages, problem, .. } = *request;
+        let AttentionProblem { heads: [heads, shared], queries, scale, .. } = problem;
         // A kernel with another mask is wrong.
         let asked = Self::new(AttentionSpec { mask, ..self.plan().spec });
         let asked = asked.ok().filter(|_| self.spec().is_some()).unwrap_or_else(|| self.clone());
         let (format, output) = (named(request.format), named(request.output));
         let row_of =
             |name, length: u32, row: usize| inputs.elements(name, row * length as usize, length as usize);
+        let (lengths, table) = (request.lengths(), inputs.numbers("the table of pages"));
+        let packed = request.lengths == Lengths::Packed;
+        let before: Vec<u32> =
+            lengths.iter().scan(0, |sum, rows| Some(core::mem::replace(sum, *sum + rows[0]))).collect();
+        let all_queries = if packed { lengths.iter().map(|rows| rows[0]).sum() } else { queries };
+        let counts: Vec<i64> = Self::call(request).counts.into_iter().map(i64::from).collect();
+        let sequences = if packed { 1 } else { lengths.len() };
         let (mut o, mut sums) = (Vec::new(), Vec::new());
-        for index in inputs.chosen((batch * heads * queries) as usize) {
+        for index in inputs.chosen(sequences * (heads * all_queries) as usize) {
             let at = index as u32;
-            let [b, h, r] = [at / queries / heads, at / queries % heads, at % queries];
+            let [b, h, r] = [at / all_queries / heads, at / all_queries % heads, at % all_queries];
+            let b = if packed { before.partition_point(|&first| first <= r) - 1 } else { b as usize };
+            let (first, r) = if packed { (before[b], r - before[b]) } else { (0, r) };
+            let [queries, keys] = lengths[b];
             let of = Scope {
                 queries: queries.into(),
                 keys: keys.into(),
                 head: h.into(),
-                batch: b.into(),
-                counts: &[],
+                batch: b as i64,
+                counts: &counts,
                 reals: &[],
             };
-            let first = (b * shared + h / (heads / shared)) as usize * keys as usize;
+            let head = h / (heads / shared);
+            let place = |key: u32| {
+                let (matrix, rows, row) = match pages {
+                    Some(page) => {
+                        let each = keys.div_ceil(page) as usize;
+                        (table[b * each + (key / page) as usize], page, key % page)
+                    }
+                    None if packed => (0, all_queries, first + key),
+                    None => (b as u32, keys, key),
+                };
+                ((matrix * shared + head) * rows + row) as usize
+            };
             let query = row_of("Q", d, index);
             let (mut row, mut values) = (Row::new(format, self.plan().spec.tile[1]), Vec::new());
+            if self.plan().spec.parts != Parts::One {
+                row.merge();
+            }
             for key in (0..keys).filter(|&key| asked.sees(&of, r.into(), key.into())) {
-                row.key(Score::of(&query, &row_of("K", d, first + key as usize), scale));
-                values.push(row_of("V", dv, first + key as usize));
+                row.key(Score::of(&query, &row_of("K", d, place(key)), scale));
+                values.push(row_of("V", dv, place(key)));
             }
             let within = |wanted: Wanted| (wanted.value, wanted.bound());
             let column = |column: usize| within(row.output(output, |key| values[key][column]));
