@@ -30,6 +30,8 @@ const LAUNCH: f64 = 3.0;
 const PART: f64 = 2500.0;
 /// Cycles to merge a part of some rows.
 const MERGED: f64 = 60.0;
+/// The part of computing and loading that the longer of both does not cover.
+const SHORTER: f64 = 0.05;
 /// Most bytes per cycle that one SM loads.
 const LOADED: f64 = 48.0;
 
@@ -90,6 +92,7 @@ impl Attention {
         let computed = waves * (blocks * block_cycles + tile + merging) / machine.cycles;
         // Everything comes from memory once.
         let rows = f64::from(heads) * f64::from(queries) * f64::from(batch) + f64::from(shared) * read;
-        LAUNCH + computed.max(bytes_of(rows) / machine.dram)
+        let loaded = bytes_of(rows) / machine.dram;
+        LAUNCH + computed.max(loaded) + SHORTER * computed.min(loaded)
     }
 }
