@@ -4,12 +4,11 @@ use core::marker::PhantomData;
 
 use cute_rs::atom::Major;
 use cute_rs::{ComposedLayout, StaticComposed};
-use ptx::WgmmaTypes;
 use typenum::{NonZero, Unsigned};
 
 use crate::Batch;
 use crate::element::{Code, Coded, Element, MultipliesWith};
-use crate::plan::{CachePolicy, TileLayout, WeightsSpec};
+use crate::plan::{Atom, CachePolicy, OperandSpec, TileLayout, WeightsSpec};
 
 /// An operand that is contiguous along K: a row-major A `(M, K)`, or a B stored `(N, K)` row by row.
 ///
@@ -147,80 +146,52 @@ impl<Q: Coded> Coded for ZeroPoints<Q> {
 pub trait Operand: 'static {
     /// Its element type.
     type Element: Element;
-    /// Which direction is contiguous.
-    const MAJOR: Major;
-    /// Layout of its tile in shared memory.
-    const LAYOUT: TileLayout = TileLayout::Widest;
-    /// L2 policy for its lines.
-    const CACHE: CachePolicy = CachePolicy::Normal;
-    /// Number of rows (columns of B) that share a scale per 128 of K; 0 without block scales.
-    const SCALED: u32 = 0;
-    /// How it is stored in fewer bits than its elements have; `None` if it is not.
-    const WEIGHTS: Option<WeightsSpec> = None;
-    /// Whether half of each chunk of K is stored, with metadata that says which half.
-    const SPARSE: bool = false;
+    /// What it states to the plan.
+    const SPEC: OperandSpec;
 }
 
 impl<O: Operand> Operand for EvictFirst<O> {
     type Element = O::Element;
-    const MAJOR: Major = O::MAJOR;
-    const LAYOUT: TileLayout = O::LAYOUT;
-    const CACHE: CachePolicy = CachePolicy::EvictFirst;
-    const SCALED: u32 = O::SCALED;
-    const WEIGHTS: Option<WeightsSpec> = O::WEIGHTS;
-    const SPARSE: bool = O::SPARSE;
+    const SPEC: OperandSpec = OperandSpec { cache: CachePolicy::EvictFirst, ..O::SPEC };
 }
 
 impl<O: Operand> Operand for EvictLast<O> {
     type Element = O::Element;
-    const MAJOR: Major = O::MAJOR;
-    const LAYOUT: TileLayout = O::LAYOUT;
-    const CACHE: CachePolicy = CachePolicy::EvictLast;
-    const SCALED: u32 = O::SCALED;
-    const WEIGHTS: Option<WeightsSpec> = O::WEIGHTS;
-    const SPARSE: bool = O::SPARSE;
+    const SPEC: OperandSpec = OperandSpec { cache: CachePolicy::EvictLast, ..O::SPEC };
 }
 
 impl<O: Operand, N: Unsigned + 'static> Operand for BlockScaled<O, N> {
     type Element = O::Element;
-    const MAJOR: Major = O::MAJOR;
-    const LAYOUT: TileLayout = O::LAYOUT;
-    const CACHE: CachePolicy = O::CACHE;
-    const SCALED: u32 = N::U32;
-    const WEIGHTS: Option<WeightsSpec> = O::WEIGHTS;
-    const SPARSE: bool = O::SPARSE;
+    const SPEC: OperandSpec = OperandSpec { scaled: N::U32, ..O::SPEC };
 }
 
 impl<O: Operand, Q: Coded, G: Unsigned + 'static> Operand for Quantized<O, Q, G> {
     type Element = O::Element;
-    const MAJOR: Major = O::MAJOR;
-    const LAYOUT: TileLayout = O::LAYOUT;
-    const CACHE: CachePolicy = O::CACHE;
-    const SCALED: u32 = O::SCALED;
-    const WEIGHTS: Option<WeightsSpec> = Some(WeightsSpec { code: Q::CODE, group: G::U32, zeros: Q::ZEROS });
-    const SPARSE: bool = O::SPARSE;
+    const SPEC: OperandSpec = {
+        let weights = Some(WeightsSpec { code: Q::CODE, group: G::U32, zeros: Q::ZEROS });
+        OperandSpec { weights, ..O::SPEC }
+    };
 }
 
 impl<O: Operand> Operand for Sparse<O> {
     type Element = O::Element;
-    const MAJOR: Major = O::MAJOR;
-    const LAYOUT: TileLayout = O::LAYOUT;
-    const CACHE: CachePolicy = O::CACHE;
-    const SCALED: u32 = O::SCALED;
-    const WEIGHTS: Option<WeightsSpec> = O::WEIGHTS;
-    const SPARSE: bool = true;
+    const SPEC: OperandSpec = OperandSpec { sparse: true, ..O::SPEC };
+}
+
+/// An operand with this contiguous direction and this layout atom.
+const fn plain<T: Element, L: TileAtom>(major: Major) -> OperandSpec {
+    let layout = TileLayout::checked(L::ATOM, major, T::FORMAT.bits());
+    OperandSpec { major, layout, ..OperandSpec::k_major(T::FORMAT) }
 }
 
 impl<T: Element, L: TileAtom> Operand for KMajor<T, L> {
     type Element = T;
-    const MAJOR: Major = Major::K;
-    const LAYOUT: TileLayout = TileLayout::checked(L::ATOM, Major::K, T::FORMAT.bits());
+    const SPEC: OperandSpec = plain::<T, L>(Major::K);
 }
 
 impl<T: Element, L: TileAtom> Operand for MnMajor<T, L> {
     type Element = T;
-    const MAJOR: Major = Major::Mn;
-    const LAYOUT: TileLayout = TileLayout::checked(L::ATOM, Major::Mn, T::FORMAT.bits());
+    const SPEC: OperandSpec = plain::<T, L>(Major::Mn);
 }
 
 /// Operands A and B that one instruction can multiply, and how it accumulates: [`Unpromoted`], [`Promoted`]
@@ -332,35 +303,30 @@ impl<W: Unsigned + NonZero + 'static, S: Summing> Summing for InWaves<W, S> {
     note = "write `Operands<A, B>` with A and B of element types of which one `MultipliesWith` the other"
 )]
 pub trait OperandPair: 'static {
-    /// Operand A, `(M, K)`.
-    type A: Operand;
-    /// Operand B, `(N, K)`.
-    type B: Operand;
-    /// The instruction's types.
-    const TYPES: WgmmaTypes;
-    /// Number of instructions along K after which accumulators are promoted; 0 for never.
-    const PROMOTE: u32 = 0;
+    /// A and B.
+    const OPERANDS: [OperandSpec; 2];
+    /// The instruction that multiplies them.
+    const ATOM: Atom;
     /// Number of parts of a consumer's tile that are multiplied one after the other.
-    const WAVES: u32 = 1;
+    const WAVES: u32;
 }
 
 impl<A: Operand, B: Operand, S: Summing> OperandPair for Operands<A, B, S>
 where
     A::Element: MultipliesWith<B::Element>,
 {
-    type A = A;
-    type B = B;
-    const TYPES: WgmmaTypes = {
+    const OPERANDS: [OperandSpec; 2] = [A::SPEC, B::SPEC];
+    const ATOM: Atom = {
         let types = <A::Element as MultipliesWith<B::Element>>::TYPES;
-        match types.in_half() {
+        let types = match types.in_half() {
             Some(half) if S::HALF => half,
             None if S::HALF => panic!(
                 "`wgmma` has f16 accumulators only for operands of f16, F8E4M3 and F8E5M2: leave out `InHalf`, or use one of these formats"
             ),
             Some(_) | None => types,
-        }
+        };
+        Atom::shared(types).taking(A::SPEC).promoted(S::PROMOTE)
     };
-    const PROMOTE: u32 = S::PROMOTE;
     const WAVES: u32 = S::WAVES;
 }
 

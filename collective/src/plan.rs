@@ -44,7 +44,7 @@ pub(crate) use self::scales::{
     FETCHED_SCALES, SCALED_K, SCALED_ROWS, granule, scaled_blocks, scales_of_rows,
 };
 pub(crate) use self::units::{MBARRIER_BYTES, WORD_BYTES};
-use self::units::{max, round_up};
+use self::units::{max, ok, round_up};
 use crate::form::Form;
 
 /// Every number of a kernel.
@@ -148,12 +148,8 @@ impl Plan {
         if m == 0 || !m.is_multiple_of(mainloop.atom.rows() * sharing) {
             return Err(PlanError::TileM { m, consumers: sharing });
         }
-        if let Err(error) = Self::columns(&mainloop, &epilogue) {
-            return Err(error);
-        }
-        if let Err(error) = Self::narrowing(&mainloop, &epilogue) {
-            return Err(error);
-        }
+        ok!(Self::columns(&mainloop, &epilogue));
+        ok!(Self::narrowing(&mainloop, &epilogue));
         if needs.consecutive && epilogue.split {
             return Err(PlanError::Rule {
                 rule: "the epilogue takes a tile's columns from both halves of N (Split), and the mainloop's NEEDS say that they \
@@ -185,33 +181,19 @@ impl Plan {
             return Err(PlanError::TileK { k, step });
         }
         // What the operands are comes first: it decides more than the roles.
-        if let Err(error) = mainloop.weighing(&epilogue, form) {
-            return Err(error);
-        }
-        if let Err(error) = mainloop.sparsity(&epilogue, form) {
-            return Err(error);
-        }
-        if let Err(error) = mainloop.by_threads() {
-            return Err(error);
-        }
-        if let Err(error) = mainloop.promotes() {
-            return Err(error);
-        }
-        if let Err(error) = mainloop.waving() {
-            return Err(error);
-        }
-        if let Err(error) = mainloop.scaling(&epilogue, form) {
-            return Err(error);
-        }
+        ok!(mainloop.weighing(&epilogue, form));
+        ok!(mainloop.sparsity(&epilogue, form));
+        ok!(mainloop.by_threads());
+        ok!(mainloop.promotes());
+        ok!(mainloop.waving());
+        ok!(mainloop.scaling(&epilogue, form));
         if m > 256 {
             return Err(PlanError::Box { extent: "tile M", elements: m });
         }
         if k > 256 {
             return Err(PlanError::Box { extent: "tile K", elements: k });
         }
-        if let Err(error) = Self::cluster(&mainloop) {
-            return Err(error);
-        }
+        ok!(Self::cluster(&mainloop));
         let [rows, columns] = mainloop.cluster;
         if needs.alone && rows * columns > 1 {
             return Err(PlanError::NeedsAlone { m: rows, n: columns });
@@ -224,17 +206,9 @@ impl Plan {
         {
             return Err(PlanError::Split { ctas: sharers });
         }
-        let registers = match RegisterPlan::of(&mainloop, needs, &epilogue, form) {
-            Ok(registers) => registers,
-            Err(error) => return Err(error),
-        };
-        if let Err(error) = Self::formats(&mainloop, &epilogue) {
-            return Err(error);
-        }
-        let [a, b] = match mainloop.tiles(epilogue.split) {
-            Ok(tiles) => tiles,
-            Err(error) => return Err(error),
-        };
+        let registers = ok!(RegisterPlan::of(&mainloop, needs, &epilogue, form));
+        ok!(Self::formats(&mainloop, &epilogue));
+        let [a, b] = ok!(mainloop.tiles(epilogue.split));
         let [c, d, e, f] = mainloop.behind(&epilogue, form);
         let rooms = [
             match mainloop.weights() {
@@ -249,10 +223,7 @@ impl Plan {
         let own_ring = RingPlan::of(&[mainloop.own_stage]);
         let own_stage = if own_ring.stage_bytes == 0 { 0 } else { own_ring.need(1) };
         let have = Self::TARGET.limits().shared_bytes;
-        let staging = match StagingPlan::of(&mainloop, &epilogue) {
-            Ok(staging) => staging,
-            Err(error) => return Err(error),
-        };
+        let staging = ok!(StagingPlan::of(&mainloop, &epilogue));
         let epilogue_bytes = round_up(consumers * staging.buffers * staging.buffer_bytes, 1024);
         let turns = if matches!(mainloop.roles, Roles::Pingpong) { consumers } else { 0 };
         let sources = if epilogue.sourced { consumers * staging.buffers } else { 0 };

@@ -4,8 +4,7 @@ use core::marker::PhantomData;
 
 use typenum::{U1, U2, Unsigned};
 
-use crate::element::Element;
-use crate::operand::{Operand, OperandPair};
+use crate::operand::OperandPair;
 use crate::plan::{Arrivals, Atom, MainloopSpec, OperandSpec, Producer, Roles, StageSlot};
 
 /// The tile one CTA computes at a time: `M x N` of the output, and `K` of the reduction per stage.
@@ -200,28 +199,10 @@ impl<C: Unsigned + 'static, S: StageCount> WarpRoles for Unspecialised<C, S> {
     const ARRIVALS: Arrivals = S::ARRIVALS;
 }
 
-impl OperandSpec {
-    pub(crate) const fn of<O: Operand>() -> Self {
-        let (format, scaled) = (O::Element::FORMAT, O::SCALED);
-        Self {
-            format,
-            major: O::MAJOR,
-            layout: O::LAYOUT,
-            cache: O::CACHE,
-            staged: true,
-            scaled,
-            weights: O::WEIGHTS,
-            sparse: O::SPARSE,
-        }
-    }
-}
-
 impl MainloopSpec {
     /// The spec that the types describe.
     pub(crate) const fn of<O: OperandPair, T: TileShape, R: WarpRoles>(producer: Producer) -> Self {
-        let operands = [OperandSpec::of::<O::A>(), OperandSpec::of::<O::B>()];
-        let atom = Atom::shared(O::TYPES).taking(operands[0]).promoted(O::PROMOTE);
-        Self { waves: O::WAVES, ..Self::by::<T, R>(operands, atom, producer) }
+        Self { waves: O::WAVES, ..Self::by::<T, R>(O::OPERANDS, O::ATOM, producer) }
     }
 
     /// The spec with any atom.

@@ -87,48 +87,38 @@ impl<'f> Narrow<'f> {
     }
 }
 
+/// Elements of a format from what `$load` loads of their type.
+macro_rules! loaded {
+    ($format:expr, $load:expr) => {
+        match $format {
+            Format::F32 | Format::Tf32 => $load.map(Narrow::F32),
+            Format::Bf16 => $load.map(Narrow::Bf16),
+            Format::F16 => $load.map(Narrow::F16),
+            Format::E4m3 | Format::E5m2 | Format::S8 | Format::U8 => $load.map(Narrow::Byte),
+            Format::S32 => $load.map(Narrow::S32),
+            Format::F64 => $load.map(Narrow::F64),
+        }
+    };
+}
+
 impl Format {
     /// Loads one element from `address + offset` bytes of global memory.
     #[track_caller]
     pub fn load<'f>(self, f: &'f Builder, address: Value<'f, u64>, offset: i32) -> Narrow<'f> {
-        match self {
-            Self::F32 | Self::Tf32 => Narrow::F32(f.load_global(address, offset)),
-            Self::Bf16 => Narrow::Bf16(f.load_global(address, offset)),
-            Self::F16 => Narrow::F16(f.load_global(address, offset)),
-            Self::E4m3 | Self::E5m2 | Self::S8 | Self::U8 => Narrow::Byte(f.load_global(address, offset)),
-            Self::S32 => Narrow::S32(f.load_global(address, offset)),
-            Self::F64 => Narrow::F64(f.load_global(address, offset)),
-        }
+        let [element] = loaded!(self, [f.load_global(address, offset)]);
+        element
     }
 
     /// Loads two neighbours from `address + offset` bytes of global memory, a multiple of their size.
     #[track_caller]
     pub fn load_pair<'f>(self, f: &'f Builder, address: Value<'f, u64>, offset: i32) -> [Narrow<'f>; 2] {
-        match self {
-            Self::F32 | Self::Tf32 => f.load_global_vector(address, offset).map(Narrow::F32),
-            Self::Bf16 => f.load_global_vector(address, offset).map(Narrow::Bf16),
-            Self::F16 => f.load_global_vector(address, offset).map(Narrow::F16),
-            Self::E4m3 | Self::E5m2 | Self::S8 | Self::U8 => {
-                f.load_global_vector(address, offset).map(Narrow::Byte)
-            }
-            Self::S32 => f.load_global_vector(address, offset).map(Narrow::S32),
-            Self::F64 => f.load_global_vector(address, offset).map(Narrow::F64),
-        }
+        loaded!(self, f.load_global_vector(address, offset))
     }
 
     /// Loads two neighbours from a shared address, a multiple of their size.
     #[track_caller]
     pub fn load_shared_pair<'f>(self, f: &'f Builder, address: Value<'f, u32>) -> [Narrow<'f>; 2] {
-        match self {
-            Self::F32 | Self::Tf32 => f.load_shared_vector(address, 0).map(Narrow::F32),
-            Self::Bf16 => f.load_shared_vector(address, 0).map(Narrow::Bf16),
-            Self::F16 => f.load_shared_vector(address, 0).map(Narrow::F16),
-            Self::E4m3 | Self::E5m2 | Self::S8 | Self::U8 => {
-                f.load_shared_vector(address, 0).map(Narrow::Byte)
-            }
-            Self::S32 => f.load_shared_vector(address, 0).map(Narrow::S32),
-            Self::F64 => f.load_shared_vector(address, 0).map(Narrow::F64),
-        }
+        loaded!(self, f.load_shared_vector(address, 0))
     }
 
     /// The two 16-bit elements of a word; `None` for formats of other widths.
@@ -137,14 +127,7 @@ impl Format {
         match self {
             Self::Bf16 => Some(f.unpack(word).map(Narrow::Bf16)),
             Self::F16 => Some(f.unpack(word).map(Narrow::F16)),
-            Self::F32
-            | Self::Tf32
-            | Self::E4m3
-            | Self::E5m2
-            | Self::S8
-            | Self::U8
-            | Self::S32
-            | Self::F64 => None,
+            _ => None,
         }
     }
 

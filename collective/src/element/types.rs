@@ -22,44 +22,23 @@ pub trait Element: Copy + fmt::Debug + 'static {
 #[repr(transparent)]
 pub struct Tf32(pub f32);
 
-impl Element for f32 {
-    const FORMAT: Format = Format::F32;
+macro_rules! elements {
+    ($($element:ty: $format:ident;)*) => { $(impl Element for $element {
+        const FORMAT: Format = Format::$format;
+    })* };
 }
 
-impl Element for f64 {
-    const FORMAT: Format = Format::F64;
-}
-
-impl Element for bf16 {
-    const FORMAT: Format = Format::Bf16;
-}
-
-impl Element for f16 {
-    const FORMAT: Format = Format::F16;
-}
-
-impl Element for F8E4M3 {
-    const FORMAT: Format = Format::E4m3;
-}
-
-impl Element for F8E5M2 {
-    const FORMAT: Format = Format::E5m2;
-}
-
-impl Element for Tf32 {
-    const FORMAT: Format = Format::Tf32;
-}
-
-impl Element for i8 {
-    const FORMAT: Format = Format::S8;
-}
-
-impl Element for u8 {
-    const FORMAT: Format = Format::U8;
-}
-
-impl Element for i32 {
-    const FORMAT: Format = Format::S32;
+elements! {
+    f32: F32;
+    f64: F64;
+    bf16: Bf16;
+    f16: F16;
+    F8E4M3: E4m3;
+    F8E5M2: E5m2;
+    Tf32: Tf32;
+    i8: S8;
+    u8: U8;
+    i32: S32;
 }
 
 /// Pairs of element types that `wgmma` multiplies, into `f32` accumulators, or `i32` for integers.

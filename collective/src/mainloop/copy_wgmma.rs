@@ -7,22 +7,17 @@
 //! matrix become zero.
 
 use core::marker::PhantomData;
-use std::sync::Arc;
 
 use cute_rs::atom::Major;
 use ptx::abi::Argument;
 use ptx::{Builder, Special, Value};
 
 use super::thread_copy::{Copying, ThreadCopy, ThreadOrigin, WIDTHS, thread_arguments};
-use super::{
-    Accumulators, Consumer, DeviceMainloop, Mainloop, MainloopEmitter, WorkUnit, both_staged, multistage,
-};
-use crate::form::Forms;
-use crate::operand::{Matrix, OperandPair};
+use super::{Accumulators, Consumer, DeviceMainloop, MainloopEmitter, WorkUnit, both_staged, multistage};
+use crate::operand::Matrix;
 use crate::pipeline::{ClusterPosition, Position};
-use crate::plan::{MainloopNeeds, MainloopSpec, OperandTile, Plan, Producer};
+use crate::plan::{MainloopSpec, OperandTile, Plan};
 use crate::record::Described;
-use crate::tile::{TileShape, WarpRoles};
 
 /// A warp-specialised mainloop with operand pair `O`, tile shape `T` and warp roles `R`, for operands at any
 /// address and with any leading dimension. Use it if [`TmaWgmma`](super::TmaWgmma) cannot read the operands.
@@ -60,17 +55,6 @@ impl<'f> Sources<'f> {
         let [a, b] = record.operands(f, plan);
         let [a_tile, b_tile] = plan.operands;
         Self { a: source(a, m, a_tile), b: source(b, n, b_tile), k }
-    }
-}
-
-impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for CopyWgmma<O, T, R> {
-    const SPEC: MainloopSpec = MainloopSpec::of::<O, T, R>(Producer::Warpgroup);
-    const NEEDS: MainloopNeeds = MainloopNeeds::NONE;
-    const FORMS: Forms = Forms::ALL;
-    type Arguments = ();
-
-    fn emitter() -> Arc<dyn MainloopEmitter> {
-        Arc::new(ThreadCopies)
     }
 }
 

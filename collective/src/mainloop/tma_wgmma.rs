@@ -2,21 +2,18 @@
 //! descriptors.
 
 use core::marker::PhantomData;
-use std::sync::Arc;
 
 use ptx::abi::Argument;
 use ptx::{Builder, Value};
 
 use super::stage_tile::{AnyTile, LoadTile, Loading, OperandTiles};
 use super::{
-    Accumulators, Consumer, DeviceMainloop, Finish, Mainloop, MainloopEmitter, WorkUnit, block_scaled,
-    both_staged, multiplier, quantized,
+    Accumulators, Consumer, DeviceMainloop, Finish, MainloopEmitter, WorkUnit, block_scaled, both_staged,
+    multiplier, quantized,
 };
-use crate::form::Forms;
-use crate::operand::{Matrix, OperandPair};
+use crate::operand::Matrix;
 use crate::pipeline::{ClusterPosition, Position};
-use crate::plan::{MainloopNeeds, MainloopSpec, Plan, Producer};
-use crate::tile::{TileShape, WarpRoles};
+use crate::plan::{MainloopSpec, Plan};
 use crate::{group_scales, scales, sparse};
 
 /// The warp-specialised mainloop with operand pair `O`, tile shape `T` and warp roles `R`. Addresses, leading
@@ -30,17 +27,6 @@ use crate::{group_scales, scales, sparse};
 /// (B).
 #[derive(Clone, Copy, Debug)]
 pub struct TmaWgmma<O, T, R>(PhantomData<(O, T, R)>);
-
-impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> {
-    const SPEC: MainloopSpec = MainloopSpec::of::<O, T, R>(Producer::Thread);
-    const NEEDS: MainloopNeeds = MainloopNeeds::NONE;
-    const FORMS: Forms = Forms::ALL;
-    type Arguments = ();
-
-    fn emitter() -> Arc<dyn MainloopEmitter> {
-        Self::SPEC.emitter()
-    }
-}
 
 /// The emitter of [`TmaWgmma`], also for [`BlockScaled`](crate::BlockScaled), [`Quantized`](crate::Quantized)
 /// and [`Sparse`](crate::Sparse) operands. The plan holds all numbers. After the parameters of the operands

@@ -20,3 +20,14 @@ pub(super) const fn round_up(value: u32, to: u32) -> u32 {
 pub(super) const fn max(a: u32, b: u32) -> u32 {
     if a > b { a } else { b }
 }
+
+/// What is right, or the error is returned: `?` for constants.
+macro_rules! ok {
+    ($result:expr) => {
+        match $result {
+            Ok(value) => value,
+            Err(error) => return Err(error),
+        }
+    };
+}
+pub(super) use ok;

@@ -1,16 +1,12 @@
 //! The two mainloops without `wgmma`, as types.
 
 use core::marker::PhantomData;
-use std::sync::Arc;
 
 use half::{bf16, f16};
 
 use crate::element::{Element, Tf32};
-use crate::form::Forms;
-use crate::mainloop::{Mainloop, MainloopEmitter};
 use crate::operand::{Operand, Operands};
-use crate::plan::{Atom, MainloopNeeds, MainloopSpec, MmaKind, OperandSpec, Producer};
-use crate::tile::{TileShape, WarpRoles};
+use crate::plan::{Atom, MmaKind, OperandSpec};
 
 /// A mainloop with operand pair `O`, tile shape `T` and warp roles `R` that multiplies by `mma.sync`: the
 /// multistage kernel of Ampere.
@@ -84,10 +80,8 @@ impl SimtElement for f32 {}
     note = "write `Operands<A, B>` with A and B both of `bf16`, `f16`, `Tf32` or `f64`, or of 8-bit integers"
 )]
 pub trait MmaPair: 'static {
-    /// Operand A, `(M, K)`.
-    type A: Operand;
-    /// Operand B, `(N, K)`.
-    type B: Operand;
+    /// A and B.
+    const OPERANDS: [OperandSpec; 2];
     /// The multiply atom.
     const ATOM: Atom;
 }
@@ -96,8 +90,7 @@ impl<A: Operand, B: Operand> MmaPair for Operands<A, B>
 where
     A::Element: MmaSyncWith<B::Element>,
 {
-    type A = A;
-    type B = B;
+    const OPERANDS: [OperandSpec; 2] = [A::SPEC, B::SPEC];
     const ATOM: Atom = checked::<A, B>(MmaKind::MmaSync);
 }
 
@@ -107,10 +100,8 @@ where
     note = "write `Operands<A, B>` with A and B of `f32`"
 )]
 pub trait SimtPair: 'static {
-    /// Operand A, `(M, K)`.
-    type A: Operand;
-    /// Operand B, `(N, K)`.
-    type B: Operand;
+    /// A and B.
+    const OPERANDS: [OperandSpec; 2];
     /// The multiply atom.
     const ATOM: Atom;
 }
@@ -119,8 +110,7 @@ impl<A: Operand, B: Operand<Element = A::Element>> SimtPair for Operands<A, B>
 where
     A::Element: SimtElement,
 {
-    type A = A;
-    type B = B;
+    const OPERANDS: [OperandSpec; 2] = [A::SPEC, B::SPEC];
     const ATOM: Atom = checked::<A, B>(MmaKind::Simt);
 }
 
@@ -129,33 +119,5 @@ const fn checked<A: Operand, B: Operand>(by: MmaKind) -> Atom {
     match by.atom(A::Element::FORMAT, B::Element::FORMAT) {
         Some(atom) => atom,
         None => panic!("the traits of elements admit pairs that have an instruction"),
-    }
-}
-
-const fn operands<A: Operand, B: Operand>() -> [OperandSpec; 2] {
-    [OperandSpec::of::<A>(), OperandSpec::of::<B>()]
-}
-
-impl<O: MmaPair, T: TileShape, R: WarpRoles> Mainloop for MmaSync<O, T, R> {
-    const SPEC: MainloopSpec =
-        MainloopSpec::by::<T, R>(operands::<O::A, O::B>(), O::ATOM, Producer::Warpgroup);
-    const NEEDS: MainloopNeeds = MainloopNeeds::NONE;
-    const FORMS: Forms = Forms::ALL;
-    type Arguments = ();
-
-    fn emitter() -> Arc<dyn MainloopEmitter> {
-        Self::SPEC.emitter()
-    }
-}
-
-impl<O: SimtPair, T: TileShape, R: WarpRoles> Mainloop for Simt<O, T, R> {
-    const SPEC: MainloopSpec =
-        MainloopSpec::by::<T, R>(operands::<O::A, O::B>(), O::ATOM, Producer::Warpgroup);
-    const NEEDS: MainloopNeeds = MainloopNeeds::NONE;
-    const FORMS: Forms = Forms::ALL;
-    type Arguments = ();
-
-    fn emitter() -> Arc<dyn MainloopEmitter> {
-        Self::SPEC.emitter()
     }
 }
