@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use falchion::collective::Format;
 use falchion::kernel::driver::{Enqueue, Gpu, Graph, Loaded, Memories};
-use falchion::kernel::operands::{self, Visit};
+use falchion::kernel::operands::{self, Contents, Visit};
 use falchion::kernel::{Buffer, Call, Emulator, Engine, Kernel, Machine, WorkspaceRef};
 use falchion_core::{Described, Epilogue, Gemm};
 use half::{bf16, f16};
@@ -318,10 +318,20 @@ struct Touched<'a> {
 impl Visit for Touched<'_> {
     fn memory(&mut self, touched: operands::Memory<'_>) {
         let (address, bytes) = (*touched.address, touched.extents.bytes());
-        if bytes > 0 && self.strange.is_none() && self.memories.containing(address, bytes).is_none() {
-            let found = format!("{bytes} B at {address:#x}");
-            self.strange = Some(Error::argument(touched.name, found, "memory of one of the group's tensors"));
+        if bytes == 0 || self.strange.is_some() {
+            return;
         }
+        let found = format!("{bytes} B at {address:#x}");
+        if self.memories.containing(address, bytes).is_none() {
+            self.strange = Some(Error::argument(touched.name, found, "memory of one of the group's tensors"));
+        } else if touched.contents == Contents::Records {
+            self.strange = Some(Error::argument(touched.name, found, "none: nobody can see what they name"));
+        }
+    }
+
+    fn hidden(&mut self) {
+        let field = "an argument of the kernel";
+        self.strange.get_or_insert_with(|| Error::argument(field, "hidden", "one whose memory is visited"));
     }
 }
 

@@ -92,10 +92,15 @@ def _gradient(ctx, gradient: Tensor):
 
 
 class _Linear(torch.autograd.Function):
-    """The same without the dispatcher, whose calls of Python take longer than a launch."""
+    """The same without the dispatcher, whose calls of Python take longer than a launch. Without `setup_context` too: torch then
+    reads the signature of `forward` at every call."""
 
-    forward = staticmethod(_linear)
-    setup_context = staticmethod(_keep)
+    @staticmethod
+    def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        y = _linear(x, weight, bias)
+        _keep(ctx, (x, weight, bias), y)
+        return y
+
     backward = staticmethod(_gradient)
 
 
@@ -109,7 +114,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return y.reshape(*x.shape[:-1], weight.shape[0])
     if not _plain(x, weight, bias):
         return torch.ops.falchion.linear(x, weight, bias)
-    return _Linear.apply(x, weight, bias) if torch.is_grad_enabled() else _linear(x, weight, bias)
+    needed = x.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
+    return _Linear.apply(x, weight, bias) if needed and torch.is_grad_enabled() else _linear(x, weight, bias)
 
 
 def matmul(a: Tensor, b: Tensor, *, epilogue: str | None = None, types: str | None = None, **inputs: Tensor | float) -> Tensor:
