@@ -209,15 +209,21 @@ pub(super) fn bits_of(plan: &Plan) -> [f64; 2] {
     }
 }
 
-/// How many times longer tensor copies of A and of B take than with rows of 128 bytes. A shorter row takes as
-/// long: 200 columns of an N-major B, in slabs of 16 bytes, took 1.1 µs for each 64 of K on an H200.
+/// How many times longer tensor copies of A and of B take than with rows of 128 bytes. A row of 64 bytes takes as long as one of
+/// 128; shorter ones take longer than that, whether they are multicast or not. Measured on an H100 with an N-major B of tiles of 136
+/// to 224 columns (docs/lab-notes.md, "Columns of a direction").
 fn short_rows(plan: &Plan) -> [f64; 2] {
     let [m, n, k] = plan.mainloop.tile;
     let [a, b] = plan.mainloop.operands;
     [(a, m), (b, n)].map(|(operand, extent)| {
         let copied = matches!(plan.mainloop.producer, Producer::Thread);
         let dense = operand.staged && operand.weights.is_none() && !operand.sparse;
-        if copied && dense { 128.0 / f64::from(operand.slab_bytes(extent, k)) } else { 1.0 }
+        match operand.slab_bytes(extent, k) {
+            bytes @ 64.. if copied && dense => 128.0 / f64::from(bytes),
+            bytes @ 32.. if copied && dense => 2.9 * 128.0 / f64::from(bytes),
+            bytes if copied && dense => 2.3 * 128.0 / f64::from(bytes),
+            _ => 1.0,
+        }
     })
 }
 
