@@ -1,13 +1,12 @@
 //! `falchion chart`: draws the ratios of `falchion tune`'s records as SVG, by type and by family of shapes.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use kernel::Types;
 
 use super::measure::State;
-use super::svg::{self, dot, label, line};
+use super::svg::Picture;
 use super::tune::seen::Line;
 use crate::options::{Given, Verb};
 use crate::{Command, Failure, files};
@@ -107,34 +106,28 @@ impl Chart {
     }
 
     fn svg(&self, card: &str) -> String {
-        let mut text = String::new();
-        // Writing to a string cannot fail.
-        let _ = self.draw(&mut text, card);
-        text
-    }
-
-    fn draw(&self, out: &mut String, card: &str) -> fmt::Result {
         let bottom = TOP + self.rows.len() as f64 * ROW;
         let title = format!("Falchion's best kernel compared with {}'s fastest algorithm", self.library);
-        svg::begin(out, [WIDTH, bottom + 88.0], &title)?;
-        label(out, LEFT, 30.0, "start", 17.0, "", &title)?;
+        let mut picture = Picture::new([WIDTH, bottom + 88.0], &title);
+        let out = &mut picture;
+        out.label(LEFT, 30.0, "start", 17.0, "", &title);
         let states: Vec<&str> = self.states.iter().map(|state| state.name()).collect();
         let caption = format!("ratio of times, each dot one shape; {card}; {}", states.join(" and "));
-        label(out, LEFT, 50.0, "start", 12.0, "faint", &caption)?;
-        axis(out, bottom)?;
-        label(out, SHAPES, TOP - 8.0, "end", 12.0, "faint", "shapes")?;
-        label(out, column(2), TOP - 26.0, "middle", 12.0, "faint", "geometric mean of the ratio")?;
+        out.label(LEFT, 50.0, "start", 12.0, "faint", &caption);
+        axis(out, bottom);
+        out.label(SHAPES, TOP - 8.0, "end", 12.0, "faint", "shapes");
+        out.label(column(2), TOP - 26.0, "middle", 12.0, "faint", "geometric mean of the ratio");
         let names = ["all"].into_iter().chain(FAMILIES.map(|(name, ..)| name));
         for (i, name) in names.enumerate() {
-            label(out, column(i), TOP - 8.0, "middle", 11.0, if i == 0 { "" } else { "faint" }, name)?;
+            out.label(column(i), TOP - 8.0, "middle", 11.0, if i == 0 { "" } else { "faint" }, name);
         }
         for (i, (words, points)) in self.rows.iter().enumerate() {
-            row(out, TOP + (i as f64 + 0.5) * ROW, words, points)?;
+            row(out, TOP + (i as f64 + 0.5) * ROW, words, points);
         }
         let about = FAMILIES.map(|(name, what, _)| format!("{name}: {what}"));
-        label(out, LEFT, bottom + 56.0, "start", 11.0, "faint", &about[..3].join("; "))?;
-        label(out, LEFT, bottom + 72.0, "start", 11.0, "faint", &about[3..].join("; "))?;
-        writeln!(out, "</svg>")
+        out.label(LEFT, bottom + 56.0, "start", 11.0, "faint", &about[..3].join("; "));
+        out.label(LEFT, bottom + 72.0, "start", 11.0, "faint", &about[3..].join("; "));
+        picture.finish()
     }
 }
 
@@ -184,24 +177,23 @@ fn place(ratio: f64) -> f64 {
     AXIS[0] + part * (AXIS[1] - AXIS[0])
 }
 
-fn axis(out: &mut String, bottom: f64) -> fmt::Result {
+fn axis(out: &mut Picture, bottom: f64) {
     for tick in TICKS {
         let x = place(tick);
         let class = if tick == 1.0 { "" } else { "grid" };
-        line(out, (x, TOP), (x, bottom), class, if tick == 1.0 { 1.5 } else { 1.0 })?;
-        label(out, x, bottom + 16.0, "middle", 11.0, "faint", &format!("{tick}"))?;
+        out.line((x, TOP), (x, bottom), class, if tick == 1.0 { 1.5 } else { 1.0 });
+        out.label(x, bottom + 16.0, "middle", 11.0, "faint", &format!("{tick}"));
     }
-    label(out, place(1.0) + 8.0, TOP - 8.0, "start", 12.0, "", "faster →")?;
-    label(out, place(1.0) - 8.0, TOP - 8.0, "end", 12.0, "", "← slower")?;
-    label(
-        out,
+    out.label(place(1.0) + 8.0, TOP - 8.0, "start", 12.0, "", "faster →");
+    out.label(place(1.0) - 8.0, TOP - 8.0, "end", 12.0, "", "← slower");
+    out.label(
         AXIS[1],
         bottom + 32.0,
         "end",
         11.0,
         "faint",
         "higher ratios are drawn at 4; the bar is the geometric mean",
-    )
+    );
 }
 
 fn mean<'p>(points: impl Iterator<Item = &'p Point>) -> Option<f64> {
@@ -209,25 +201,24 @@ fn mean<'p>(points: impl Iterator<Item = &'p Point>) -> Option<f64> {
     (count > 0).then(|| (sum / f64::from(count)).exp())
 }
 
-fn row(out: &mut String, middle: f64, words: &str, points: &[Point]) -> fmt::Result {
-    label(out, LEFT, middle + 4.0, "start", 13.0, "", words)?;
+fn row(out: &mut Picture, middle: f64, words: &str, points: &[Point]) {
+    out.label(LEFT, middle + 4.0, "start", 13.0, "", words);
     let mut sorted: Vec<&Point> = points.iter().collect();
     sorted.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
     for (i, Point { shape: [m, n, k], ratio, .. }) in sorted.into_iter().enumerate() {
         // Neighbours on different lines, so that dots of like ratios are told apart.
         let y = middle + (i * 3 % 7) as f64 * 3.0 - 9.0;
         let class = if *ratio < 1.0 { "peer" } else { "ours" };
-        dot(out, (place(*ratio), y), 2.6, class, &format!("{m} x {n} x {k}: {ratio:.3}"))?;
+        out.dot((place(*ratio), y), 2.6, class, &format!("{m} x {n} x {k}: {ratio:.3}"));
     }
     if let Some(all) = mean(points.iter()) {
-        line(out, (place(all), middle - 13.0), (place(all), middle + 13.0), "", 3.0)?;
-        label(out, column(0), middle + 4.0, "middle", 14.0, "", &format!("{all:.2}"))?;
+        out.line((place(all), middle - 13.0), (place(all), middle + 13.0), "", 3.0);
+        out.label(column(0), middle + 4.0, "middle", 14.0, "", &format!("{all:.2}"));
     }
-    label(out, SHAPES, middle + 4.0, "end", 12.0, "faint", &points.len().to_string())?;
+    out.label(SHAPES, middle + 4.0, "end", 12.0, "faint", &points.len().to_string());
     for family in 0..FAMILIES.len() {
         let of = mean(points.iter().filter(|point| point.family == family));
         let words = of.map_or_else(|| "–".to_owned(), |mean| format!("{mean:.2}"));
-        label(out, column(family + 1), middle + 4.0, "middle", 12.0, "faint", &words)?;
+        out.label(column(family + 1), middle + 4.0, "middle", 12.0, "faint", &words);
     }
-    Ok(())
 }

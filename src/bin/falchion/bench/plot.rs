@@ -1,12 +1,10 @@
 //! Draws a record as SVG: a roofline with the measured points, and our speed over cuBLASLt's at each shape.
 
-use std::fmt::{self, Write};
-
 use kernel::GemmProblem;
 
 use super::measure::State;
 use super::report::{CEILING, FASTESTS, Figure, Record};
-use super::svg::{self, dot, label, line};
+use super::svg::Picture;
 
 const WIDTH: f64 = 960.0;
 const MARGIN: f64 = 70.0;
@@ -93,85 +91,85 @@ fn exp2_floor(value: f64) -> f64 {
 pub(super) fn svg(record: &Record) -> String {
     let state = record.figures.last().map_or(State::Burst, |figure| figure.state);
     let points = points(&record.figures, state);
-    let mut text = String::new();
-    // Writing to a string cannot fail.
-    let _ = draw(&mut text, record, state, &points);
-    text
-}
-
-fn draw(out: &mut String, record: &Record, state: State, points: &[Point]) -> fmt::Result {
     let bars_top = 80.0 + ROOFLINE + 90.0;
     let height = bars_top + 40.0 + points.len() as f64 * (BAR + 6.0) + 40.0;
     let title = format!("{} {}, {}", record.dtype, record.layout, state.name());
-    svg::begin(out, [WIDTH, height], &title)?;
+    let mut picture = Picture::new([WIDTH, height], &title);
+    let out = &mut picture;
     let library = record.library();
     let version = record.cublaslt.as_ref().or(record.cusparselt.as_ref());
     let peer = version.map_or(String::new(), |version| format!(", {library} {version}"));
-    label(out, MARGIN, 28.0, "start", 16.0, "", &title)?;
-    label(out, MARGIN, 48.0, "start", 12.0, "faint", &format!("{}{peer}", record.card))?;
+    out.label(MARGIN, 28.0, "start", 16.0, "", &title);
+    out.label(MARGIN, 48.0, "start", 12.0, "faint", &format!("{}{peer}", record.card));
     let ceiling = ceiling(&record.figures, state);
-    roofline(out, &Axes::around(points, ceiling, 80.0), (points, library), ceiling, record.memory_bandwidth)?;
-    bars(out, bars_top, (points, library))?;
-    writeln!(out, "</svg>")
+    roofline(
+        out,
+        &Axes::around(&points, ceiling, 80.0),
+        (&points, library),
+        ceiling,
+        record.memory_bandwidth,
+    );
+    bars(out, bars_top, (&points, library));
+    picture.finish()
 }
 
 fn roofline(
-    out: &mut String,
+    out: &mut Picture,
     axes: &Axes,
     (points, library): (&[Point], &str),
     ceiling: Option<f64>,
     memory: f64,
-) -> fmt::Result {
+) {
     let doubling = |[low, high]: [f64; 2]| {
         std::iter::successors(Some(low), |value| Some(value * 2.0))
             .take_while(move |value| *value <= high * 1.01)
     };
     for x in doubling(axes.x) {
-        line(out, axes.place(x, axes.y[0]), axes.place(x, axes.y[1]), "grid", 1.0)?;
+        out.line(axes.place(x, axes.y[0]), axes.place(x, axes.y[1]), "grid", 1.0);
         let (across, down) = axes.place(x, axes.y[0]);
-        label(out, across, down + 16.0, "middle", 11.0, "faint", &format!("{x}"))?;
+        out.label(across, down + 16.0, "middle", 11.0, "faint", &format!("{x}"));
     }
     for y in doubling(axes.y) {
-        line(out, axes.place(axes.x[0], y), axes.place(axes.x[1], y), "grid", 1.0)?;
+        out.line(axes.place(axes.x[0], y), axes.place(axes.x[1], y), "grid", 1.0);
         let (across, down) = axes.place(axes.x[0], y);
-        label(out, across - 6.0, down + 4.0, "end", 11.0, "faint", &format!("{y}"))?;
+        out.label(across - 6.0, down + 4.0, "end", 11.0, "faint", &format!("{y}"));
     }
     let below = axes.top + ROOFLINE + 36.0;
-    label(out, WIDTH / 2.0, below, "middle", 12.0, "", "operations per byte of A, B and D")?;
-    label(out, 8.0, axes.top - 10.0, "start", 12.0, "", "TFLOP/s")?;
+    out.label(WIDTH / 2.0, below, "middle", 12.0, "", "operations per byte of A, B and D");
+    out.label(8.0, axes.top - 10.0, "start", 12.0, "", "TFLOP/s");
     let most = ceiling.unwrap_or(axes.y[1]);
     if let Some(ceiling) = ceiling {
-        line(out, axes.place(axes.x[0], ceiling), axes.place(axes.x[1], ceiling), "", 1.5)?;
+        out.line(axes.place(axes.x[0], ceiling), axes.place(axes.x[1], ceiling), "", 1.5);
         let (_, down) = axes.place(axes.x[1], ceiling);
         let words = format!("multiply-only ceiling, {ceiling:.0} TFLOP/s");
-        label(out, WIDTH - MARGIN, down - 6.0, "end", 11.0, "", &words)?;
+        out.label(WIDTH - MARGIN, down - 6.0, "end", 11.0, "", &words);
     }
     let (from, to) = ((axes.y[0] / memory).max(axes.x[0]), (most / memory).min(axes.x[1]));
     if from < to {
-        line(out, axes.place(from, from * memory), axes.place(to, to * memory), "", 1.5)?;
+        out.line(axes.place(from, from * memory), axes.place(to, to * memory), "", 1.5);
         let (across, down) = axes.place(from, from * memory);
         let words = format!("memory, {memory:.1} TB/s");
-        label(out, across + 14.0, down - 4.0, "start", 11.0, "", &words)?;
+        out.label(across + 14.0, down - 4.0, "start", 11.0, "", &words);
     }
     for Point { shape, ours, candidate, peer } in points {
         let GemmProblem { m, n, k } = shape;
         let x = intensity(*shape);
         if let Some(peer) = peer {
             let words = format!("{m} x {n} x {k}, {library} fastest: {peer:.0}");
-            dot(out, axes.place(x, *peer), RADIUS, "peer", &words)?;
+            out.dot(axes.place(x, *peer), RADIUS, "peer", &words);
         }
-        dot(out, axes.place(x, *ours), RADIUS, "ours", &format!("{m} x {n} x {k}, {candidate}: {ours:.0}"))?;
+        out.dot(axes.place(x, *ours), RADIUS, "ours", &format!("{m} x {n} x {k}, {candidate}: {ours:.0}"));
     }
     let key = axes.top + ROOFLINE + 58.0;
-    dot(out, (MARGIN + 4.0, key - 4.0), RADIUS, "ours", "ours")?;
-    label(out, MARGIN + 14.0, key, "start", 12.0, "", "best of ours")?;
-    dot(out, (MARGIN + 124.0, key - 4.0), RADIUS, "peer", "peer")?;
-    label(out, MARGIN + 134.0, key, "start", 12.0, "", &format!("{library}, its fastest"))
+    out.dot((MARGIN + 4.0, key - 4.0), RADIUS, "ours", "ours");
+    out.label(MARGIN + 14.0, key, "start", 12.0, "", "best of ours");
+    out.dot((MARGIN + 124.0, key - 4.0), RADIUS, "peer", "peer");
+    out.label(MARGIN + 134.0, key, "start", 12.0, "", &format!("{library}, its fastest"));
 }
 
 /// Bars from 1 to the ratio of our speed to the library's.
-fn bars(out: &mut String, top: f64, (points, library): (&[Point], &str)) -> fmt::Result {
-    label(out, MARGIN, top, "start", 14.0, "", &format!("our speed over {library}'s fastest"))?;
+fn bars(out: &mut Picture, top: f64, (points, library): (&[Point], &str)) {
+    out.label(MARGIN, top, "start", 14.0, "", &format!("our speed over {library}'s fastest"));
     let names = 210.0;
     let (left, right) = (MARGIN + names, WIDTH - MARGIN - 60.0);
     let ratios = || points.iter().filter_map(|point| Some(point.ours / point.peer?));
@@ -179,28 +177,21 @@ fn bars(out: &mut String, top: f64, (points, library): (&[Point], &str)) -> fmt:
     let least = ratios().fold(0.9, f64::min);
     let place = |ratio: f64| left + (ratio - least) / (most - least) * (right - left);
     let row = |i: usize| top + 16.0 + i as f64 * (BAR + 6.0);
-    line(out, (place(1.0), top + 8.0), (place(1.0), row(points.len())), "", 1.0)?;
+    out.line((place(1.0), top + 8.0), (place(1.0), row(points.len())), "", 1.0);
     for (i, Point { shape, ours, candidate, peer }) in points.iter().enumerate() {
         let GemmProblem { m, n, k } = shape;
         let middle = row(i) + BAR - 4.0;
-        label(out, left - 8.0, middle, "end", 11.0, "", &format!("{m} x {n} x {k}"))?;
+        out.label(left - 8.0, middle, "end", 11.0, "", &format!("{m} x {n} x {k}"));
         let Some(peer) = peer else {
-            label(out, place(1.0) + 6.0, middle, "start", 11.0, "faint", &format!("{ours:.0} TFLOP/s"))?;
+            out.label(place(1.0) + 6.0, middle, "start", 11.0, "faint", &format!("{ours:.0} TFLOP/s"));
             continue;
         };
         let ratio = ours / peer;
         let (from, to) = (place(ratio.min(1.0)), place(ratio.max(1.0)));
         let class = if ratio < 1.0 { "peer" } else { "ours" };
-        writeln!(
-            out,
-            "<rect class=\"{class}\" x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{BAR}\"><title>{}</title></rect>",
-            row(i),
-            (to - from).max(0.5),
-            svg::escaped(candidate),
-        )?;
-        label(out, right + 10.0, middle, "start", 11.0, "", &format!("{ratio:.3}"))?;
+        out.bar([from, row(i)], [(to - from).max(0.5), BAR], class, candidate);
+        out.label(right + 10.0, middle, "start", 11.0, "", &format!("{ratio:.3}"));
     }
-    Ok(())
 }
 
 #[cfg(test)]

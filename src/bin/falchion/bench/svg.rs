@@ -1,7 +1,5 @@
 //! Text, lines and dots of pictures of measurements, in classes whose colours suit a light and a dark page.
 
-use std::fmt::{self, Write};
-
 /// `faint` is for what is read second, `ours` for Falchion's kernels and `peer` for a library's.
 const STYLE: &str = "<style>
 .paper { fill: #ffffff } text { fill: #20262b } line { stroke: #20262b } line.grid { stroke: #d8dcdf }
@@ -12,58 +10,56 @@ text.faint, .peer { fill: #9aa7b0 } .ours { fill: #ff8b6b }
 }
 </style>";
 
-/// Begins a picture. `about` is read out in its place.
-pub(super) fn begin(out: &mut String, [width, height]: [f64; 2], about: &str) -> fmt::Result {
-    writeln!(
-        out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
-         viewBox=\"0 0 {width:.0} {height:.0}\" font-family=\"system-ui, sans-serif\" role=\"img\" aria-label=\"{}\">",
-        escaped(about)
-    )?;
-    writeln!(out, "{STYLE}\n<rect class=\"paper\" width=\"100%\" height=\"100%\"/>")
-}
+/// A picture as it grows.
+pub(super) struct Picture(String);
 
 /// Text as XML has it.
-pub(super) fn escaped(words: &str) -> String {
+fn escaped(words: &str) -> String {
     words.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;")
 }
 
-/// A line of text at its base line; `anchor` says whether `x` is its start, middle or end.
-pub(super) fn label(
-    out: &mut String,
-    x: f64,
-    y: f64,
-    anchor: &str,
-    size: f64,
-    class: &str,
-    words: &str,
-) -> fmt::Result {
-    writeln!(
-        out,
-        "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" font-size=\"{size}\">{}</text>",
-        escaped(words)
-    )
-}
+impl Picture {
+    /// A picture of a width and a height. `about` is read out in its place.
+    pub(super) fn new([width, height]: [f64; 2], about: &str) -> Self {
+        Self(format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
+             viewBox=\"0 0 {width:.0} {height:.0}\" font-family=\"system-ui, sans-serif\" role=\"img\" aria-label=\"{}\">\n\
+             {STYLE}\n<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n",
+            escaped(about)
+        ))
+    }
 
-pub(super) fn line(
-    out: &mut String,
-    from: (f64, f64),
-    to: (f64, f64),
-    class: &str,
-    width: f64,
-) -> fmt::Result {
-    let ((x1, y1), (x2, y2)) = (from, to);
-    writeln!(
-        out,
-        "<line class=\"{class}\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke-width=\"{width}\"/>"
-    )
-}
+    pub(super) fn finish(self) -> String {
+        self.0 + "</svg>\n"
+    }
 
-/// A dot of a radius, with words that a browser shows when it is pointed at.
-pub(super) fn dot(out: &mut String, (x, y): (f64, f64), radius: f64, class: &str, what: &str) -> fmt::Result {
-    writeln!(
-        out,
-        "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill-opacity=\"0.75\"><title>{}</title></circle>",
-        escaped(what)
-    )
+    /// A line of text at its base line; `anchor` says whether `x` is its start, middle or end.
+    pub(super) fn label(&mut self, x: f64, y: f64, anchor: &str, size: f64, class: &str, words: &str) {
+        self.0 += &format!(
+            "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" font-size=\"{size}\">{}</text>\n",
+            escaped(words)
+        );
+    }
+
+    pub(super) fn line(&mut self, (x1, y1): (f64, f64), (x2, y2): (f64, f64), class: &str, width: f64) {
+        self.0 += &format!(
+            "<line class=\"{class}\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke-width=\"{width}\"/>\n"
+        );
+    }
+
+    /// A dot of a radius, with words that a browser shows when it is pointed at.
+    pub(super) fn dot(&mut self, (x, y): (f64, f64), radius: f64, class: &str, what: &str) {
+        self.0 += &format!(
+            "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill-opacity=\"0.75\"><title>{}</title></circle>\n",
+            escaped(what)
+        );
+    }
+
+    /// A bar of a place and extents, with such words.
+    pub(super) fn bar(&mut self, [x, y]: [f64; 2], [width, height]: [f64; 2], class: &str, what: &str) {
+        self.0 += &format!(
+            "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height}\"><title>{}</title></rect>\n",
+            escaped(what)
+        );
+    }
 }
