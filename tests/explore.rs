@@ -428,6 +428,15 @@ fn request(stream: &mut TcpStream) -> io::Result<String> {
     Ok(head + &String::from_utf8_lossy(&body))
 }
 
+/// Clicks through pages, four at once: a page mostly waits for the next frame.
+fn at_once<T: Copy + Sync>(pages: &[T], one: &(impl Fn(T) + Sync)) {
+    thread::scope(|scope| {
+        for some in pages.chunks(pages.len().div_ceil(4)) {
+            scope.spawn(|| some.iter().copied().for_each(one));
+        }
+    });
+}
+
 /// The windows in which pages are clicked through.
 const WINDOWS: [[u32; 2]; 2] = [[1440, 900], [600, 1000]];
 
@@ -446,13 +455,7 @@ fn pages_are_clicked_through() {
             assert!(checks > 50, "{name} at {size:?}: {checks} checks");
         }
     };
-    // A page mostly waits for the next frame, so pages run in parallel.
-    let pages: Vec<_> = KERNELS.iter().copied().chain(OTHERS).enumerate().collect();
-    thread::scope(|scope| {
-        for some in pages.chunks(pages.len().div_ceil(4)) {
-            scope.spawn(|| some.iter().copied().for_each(one));
-        }
-    });
+    at_once(&KERNELS.iter().copied().chain(OTHERS).enumerate().collect::<Vec<_>>(), &one);
     fs::remove_dir_all(&folder).expect("a folder");
 }
 
@@ -464,7 +467,7 @@ fn clicks_find_broken_pages() {
     };
     let folder = folder("faults");
     let good = page(&["--kernel", "64x64-direct-bf16-kk"]);
-    for (name, from, to, found) in [
+    let faults = [
         ("a script that throws", "start();\n})();", "start();\nnull.x;\n})();", "error: "),
         ("a word to the console", "start();\n})();", "start();\nconsole.error(1);\n})();", "console.error"),
         (
@@ -487,11 +490,13 @@ fn clicks_find_broken_pages() {
             r#"event.key === "Ende") { set(event.key"#,
             "End does not go",
         ),
-    ] {
+    ];
+    let one = |(name, from, to, found): (&str, &str, &str, &str)| {
         assert!(good.contains(from), "{name}");
         let (_, wrong) = clicked(&browser, &folder, &good.replace(from, to), WINDOWS[0]);
         assert!(wrong.iter().any(|line| line.contains(found)), "{name}: {wrong:?}");
-    }
+    };
+    at_once(&faults, &one);
     fs::remove_dir_all(&folder).expect("a folder");
 }
 
