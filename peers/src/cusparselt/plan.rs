@@ -10,7 +10,7 @@ use kernel::EngineError;
 use kernel::driver::{DeviceMemory, Gpu};
 
 use super::algorithm::{Algorithm, Choice};
-use super::symbols::{Functions, Opaque, Raw, Status, algorithm, number};
+use super::symbols::{Opaque, Symbols, algorithm, number};
 use super::{Handle, refused};
 use crate::matmul::{Matmul, Stored};
 use crate::{buffer, data_type};
@@ -58,16 +58,19 @@ impl Descriptors {
         let matrix = Opaque::new();
         let [rows, columns] = [rows, columns].map(i64::from);
         let (raw, order) = (matrix.raw(), number::ROW_MAJOR);
-        // SAFETY: the handle is alive, and there is room for the descriptor. The only sparsity is number 0: a half.
-        let (name, init): (_, &dyn Fn(&Functions, Raw) -> Status) = match sparse {
-            true => ("cusparseLtStructuredDescriptorInit", &|of, handle| unsafe {
-                (of.sparse)(handle, raw, rows, columns, columns, ALIGNMENT, format, order, 0)
-            }),
-            false => ("cusparseLtDenseDescriptorInit", &|of, handle| unsafe {
-                (of.dense)(handle, raw, rows, columns, columns, ALIGNMENT, format, order)
-            }),
-        };
-        self.handle.call(name, |symbols, handle| init(&symbols.functions, handle))?;
+        let name =
+            if sparse { "cusparseLtStructuredDescriptorInit" } else { "cusparseLtDenseDescriptorInit" };
+        self.handle.call(name, |Symbols { functions, .. }, handle| {
+            // SAFETY: the handle is alive, and there is room for the descriptor. The only sparsity is number 0: a half.
+            unsafe {
+                match sparse {
+                    true => {
+                        (functions.sparse)(handle, raw, rows, columns, columns, ALIGNMENT, format, order, 0)
+                    }
+                    false => (functions.dense)(handle, raw, rows, columns, columns, ALIGNMENT, format, order),
+                }
+            }
+        })?;
         self.matrices.push(matrix);
         Ok(())
     }

@@ -145,7 +145,7 @@ impl GemmArgs<'_> {
             progress.show(rows.fetch_add(1, Ordering::Relaxed) + 1, total);
         });
         let outcome = product.run_times(&entry, &program, engine.as_mut(), &sums, repeat)?;
-        let places = (!sums.complete).then(|| [sums.rows.len(), sums.columns.len()]);
+        let places = (!sums.complete).then_some([sums.rows.len(), sums.columns.len()]);
         report(&mut out, &outcome, inputs.problem.operations(), places, emulated)?;
         match outcome.wrapped {
             Some(wrapped) if inputs.files.is_some() => return Err(Failure::usage(wrapped)),
