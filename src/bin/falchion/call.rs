@@ -158,6 +158,23 @@ impl Launched {
         }
     }
 
+    /// The GEMMs in words.
+    pub(crate) fn described(&self) -> String {
+        let (GemmProblem { m, n, k }, count) = (self.one, self.groups.len());
+        let all = |of: fn(&GemmProblem) -> u32| self.groups.iter().map(|one| u64::from(of(one))).sum::<u64>();
+        match self.form {
+            Form::Single => format!("{m} x {n} x {k}"),
+            Form::Batched => format!("{} of {m} x {n} x {k}", self.batch),
+            Form::GroupedContiguous | Form::GroupedMasked => {
+                format!("{count} groups, {} rows in all, N {n}, K {k}", all(|one| one.m))
+            }
+            Form::KGrouped => {
+                format!("{count} groups along K, K {} in all, {m} x {n} each,", all(|one| one.k))
+            }
+            Form::PointerArray => format!("{count} of any shapes"),
+        }
+    }
+
     /// The GEMMs one by one.
     pub(crate) fn products(&self) -> Vec<GemmProblem> {
         match self.form {

@@ -42,8 +42,8 @@ const MOST_TILES: u64 = 1 << 18;
 #[derive(Debug)]
 pub(crate) struct Schedule {
     pub(crate) entry: AnyGemm,
-    /// The GEMMs of the launch.
-    products: Vec<GemmProblem>,
+    /// The GEMMs of the launch, in words.
+    described: String,
     pub(crate) tiles: Tiles<u32>,
     pub(crate) workers: u32,
     /// Number of columns that each tile multiplies; `None` if all are equal.
@@ -174,7 +174,8 @@ impl Schedule {
                 Request { call, ..Request::packed(Types::of_kernel(&entry), plan.majors(), call.problem) };
             machine.predict(&entry, &launched.request(request))
         });
-        Ok(Schedule { entry, products, tiles, workers, widths, timeline, machine, prediction })
+        let described = launched.described();
+        Ok(Schedule { entry, described, tiles, workers, widths, timeline, machine, prediction })
     }
 
     /// The position of a tile in D: row and column, in tiles.
@@ -213,7 +214,7 @@ impl Schedule {
 
     /// The numbers of the schedule, one line each.
     pub(crate) fn summary(&self) -> Vec<String> {
-        let Self { entry, products, tiles, workers, timeline, .. } = self;
+        let Self { entry, described, tiles, workers, timeline, .. } = self;
         let plan = entry.plan();
         let [rows, columns] = self.grid();
         let [cluster_m, cluster_n] = plan.mainloop.cluster;
@@ -231,12 +232,7 @@ impl Schedule {
         let share = |part: u64| format!("{:.1} %", part as f64 * 100.0 / all as f64);
         let waves = f64::from(tiles.m) * f64::from(tiles.n) / f64::from(timeline.slots);
         let mut lines = vec![
-            format!(
-                "{} at {} on {} SMs",
-                entry.name(),
-                what(entry.form(), products),
-                self.machine.multiprocessors
-            ),
+            format!("{} at {described} on {} SMs", entry.name(), self.machine.multiprocessors),
             format!("schedule   {}", entry.schedule()),
             format!(
                 "tiles      {rows} x {columns} of D, {} k-tiles each; CTAs multiply {}",
@@ -322,25 +318,5 @@ fn does(activity: &Activity) -> (&'static str, &Work<u32>) {
         Activity::Multiply(work) => ("multiply", work),
         Activity::Wait(work) => ("wait", work),
         Activity::FixUp(work) => ("add up", work),
-    }
-}
-
-/// The GEMMs of a launch as text.
-fn what(form: Form, products: &[GemmProblem]) -> String {
-    let shape = |GemmProblem { m, n, k }| format!("{m} x {n} x {k}");
-    let first = products.first().copied().unwrap_or(GemmProblem { m: 0, n: 0, k: 0 });
-    let count = products.len();
-    match form {
-        Form::Single => shape(first),
-        Form::Batched => format!("{count} of {}", shape(first)),
-        Form::GroupedContiguous | Form::GroupedMasked => {
-            let rows: u64 = products.iter().map(|problem| u64::from(problem.m)).sum();
-            format!("{count} groups of {rows} rows, N {}, K {},", first.n, first.k)
-        }
-        Form::KGrouped => {
-            let all: u64 = products.iter().map(|problem| u64::from(problem.k)).sum();
-            format!("{count} groups of K {all}, {} x {} each,", first.m, first.n)
-        }
-        Form::PointerArray => format!("{count} GEMMs of any shapes"),
     }
 }

@@ -100,12 +100,7 @@ impl Job {
         protocol: &Protocol,
     ) -> Result<Vec<Figure>, Failure> {
         let Request { types, majors: [a, b], call: Call { problem: whole, .. }, .. } = self.one;
-        let (GemmProblem { m, n, k }, count) = (whole, self.launched.groups.len());
-        if self.along_k() {
-            writeln!(out(), "\n{count} groups along K, K {k} in all, {m} x {n} each, {types}")?;
-        } else {
-            writeln!(out(), "\n{count} experts, {m} rows in all, N {n}, K {k} {types}")?;
-        }
+        writeln!(out(), "\n{} {types}", self.launched.described())?;
         let inputs = Inputs::new(gpu, &self.request())?;
         let sets = inputs.sets();
         let (first, grouped) = (&sets[..sets.len().min(1)], plain(sets));

@@ -49,7 +49,7 @@ impl GemmArgs<'_> {
         let program = entry.program()?;
         let mut out = out();
         writeln!(out, "engine    {} ({why})", engine.describe())?;
-        let (products, types) = (described(&launched, &several), words(&entry));
+        let (products, types) = (launched.described(), words(&entry));
         let Some(formula) = epilogue else {
             writeln!(out, "products  {products} {types}, alpha {alpha}, beta {beta}")?;
             writeln!(out, "kernel    {} ({})", entry.name(), program.name())?;
@@ -80,22 +80,6 @@ fn of_launch(Launched { form, one, groups, batch, max_rows }: &Launched) -> Seve
         Form::GroupedContiguous => SeveralProducts::of_rows(&sizes(|one| one.m), 0, [n, k]),
         Form::GroupedMasked => SeveralProducts::masked(&sizes(|one| one.m), *max_rows, [n, k]),
         Form::KGrouped => SeveralProducts::of_lengths(&sizes(|one| one.k), [m, n]),
-    }
-}
-
-/// The GEMMs in words.
-fn described(Launched { form, one, groups, .. }: &Launched, several: &SeveralProducts) -> String {
-    let (GemmProblem { m, n, k }, count) = (*one, several.products.count());
-    match form {
-        Form::PointerArray => format!("{count} of any shapes"),
-        Form::KGrouped => {
-            format!("{count} groups along K, K {} in all, {m} x {n} each,", several.problem.k)
-        }
-        Form::Single | Form::Batched => format!("{count} of {m} x {n} x {k}"),
-        Form::GroupedContiguous | Form::GroupedMasked => {
-            let all: u64 = groups.iter().map(|one| u64::from(one.m)).sum();
-            format!("{count} groups, {all} rows in all, N {n}, K {k}")
-        }
     }
 }
 
