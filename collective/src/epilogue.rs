@@ -15,7 +15,7 @@ mod tree;
 
 pub use direct::DirectStore;
 pub use linear::{Linear, LinearArguments, LinearCombination};
-pub use sourced::{Sourced, SourcedCombination};
+pub use sourced::SourcedCombination;
 pub use staged_rows::StagedRows;
 pub use store::{Access, Combine, Output, Store, StoreDevice, StorePath, StoreSpec, Stored, Values};
 pub use tma::TmaStore;
@@ -88,7 +88,7 @@ pub trait EpilogueEmitter: fmt::Debug + Send + Sync {
     }
 
     /// This epilogue as one that takes [`LinearArguments`]; `None` if it takes other arguments.
-    fn linear(&self) -> Option<&dyn LinearHost> {
+    fn linear(&self) -> Option<Linear> {
         None
     }
 }
@@ -98,18 +98,6 @@ pub trait Evaluated: Epilogue {
     /// The value of D's element `at` (row, column) before it is rounded to D's format, with a bound on the
     /// error a kernel may have. `host` records what the epilogue writes in addition to D.
     fn evaluate(host: &mut Host<'_>, arguments: &Self::Arguments, at: [u32; 2]) -> Bounded;
-}
-
-/// The host side of an epilogue that takes [`LinearArguments`].
-pub trait LinearHost {
-    /// As [`Epilogue::check`].
-    ///
-    /// # Errors
-    /// The first illegal argument.
-    fn check(&self, arguments: &LinearArguments, product: Shape, path: &Path<'_>) -> Result<(), NodeError>;
-
-    /// As [`Epilogue::parameters`].
-    fn parameters(&self, plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument>;
 }
 
 /// An epilogue inside a kernel: its parameters on the device.

@@ -16,11 +16,18 @@
 //! assert_eq!(PLAN.barrier_bytes(), 4 * 2 * 8);
 //! ```
 
+mod cluster;
+mod turns;
+
+pub use cluster::{ClusterPosition, Release};
+pub use turns::Turns;
+
 use core::panic::Location;
 
-use ptx::{Builder, ProxySpace, Region, Special, Value, Var};
+use ptx::{Builder, ProxySpace, Region, Value, Var};
 
-use crate::plan::{Arrivals, CtaPlan, MBARRIER_BYTES, Plan, QueuePlan, RingPlan, WORD_BYTES};
+use crate::plan::{MBARRIER_BYTES, Plan, QueuePlan, RingPlan, WORD_BYTES};
+use turns::turn_barrier;
 
 /// Warps of a warpgroup.
 const WARPS: u32 = 4;
@@ -115,147 +122,6 @@ pub struct Stage<'f> {
     pub empty: Value<'f, u32>,
 }
 
-/// The position of a CTA in its cluster.
-#[derive(Clone, Copy, Debug)]
-pub struct ClusterPosition<'f> {
-    /// Row of the cluster: which tile along M.
-    pub m: Value<'f, u32>,
-    /// Column of the cluster: which tile along N.
-    pub n: Value<'f, u32>,
-    shape: [u32; 2],
-}
-
-impl<'f> ClusterPosition<'f> {
-    /// Position of the executing CTA in a cluster of `shape` CTAs along M and N: `rank = m + n * shape[0]`.
-    #[track_caller]
-    pub fn new(f: &'f Builder, shape: [u32; 2]) -> Self {
-        if shape == [1, 1] {
-            return Self { m: f.constant(0), n: f.constant(0), shape };
-        }
-        let rank = f.special(Special::ClusterRank);
-        Self { m: rank % shape[0], n: rank / shape[0], shape }
-    }
-
-    /// Multicast mask, one bit per rank, of this CTA's row: the CTAs that share its A. `None` if the row has
-    /// one CTA.
-    #[track_caller]
-    pub fn row_mask(&self) -> Option<Value<'f, u16>> {
-        let [rows, columns] = self.shape;
-        let row = (0..columns).fold(0u32, |mask, n| mask | 1 << (n * rows));
-        let f = self.m.builder();
-        f.for_caller(|| (columns > 1).then(|| (f.constant(row) << self.m).cast()))
-    }
-
-    /// Multicast mask, one bit per rank, of this CTA's column: the CTAs that share its B. `None` if the
-    /// column has one CTA.
-    #[track_caller]
-    pub fn column_mask(&self) -> Option<Value<'f, u16>> {
-        let [rows, _] = self.shape;
-        let column = (1u32 << rows) - 1;
-        let f = self.m.builder();
-        f.for_caller(|| (rows > 1).then(|| (f.constant(column) << (self.n * rows)).cast()))
-    }
-
-    /// Rank of the `i`-th CTA that loads into this one: the column first, then the rest of the row.
-    #[track_caller]
-    fn supplier(&self, i: Value<'f, u32>) -> Value<'f, u32> {
-        let [rows, columns] = self.shape;
-        let in_column = i + self.n * rows;
-        if columns == 1 {
-            return in_column;
-        }
-        // The row without this CTA: columns 0.., skipping the own one.
-        let other = i - rows;
-        let one = i.builder().constant(1u32);
-        let column = other + one.where_or(other.at_least(self.n), 0);
-        in_column.where_or(i.less_than(rows), self.m + column * rows)
-    }
-}
-
-/// How a consumer warpgroup releases a stage: each of a few threads signals one CTA that loads into this one.
-#[derive(Clone, Copy, Debug)]
-pub struct Release<'f> {
-    f: &'f Builder,
-    speaks: Value<'f, bool>,
-    /// Difference between a shared address in the peer CTA that this thread signals and the same address
-    /// here.
-    to_peer: Option<Value<'f, u32>>,
-}
-
-impl<'f> Release<'f> {
-    /// The release of the executing warpgroup, in which the executing thread is `thread`. `arrivals` says
-    /// which threads arrive.
-    #[track_caller]
-    pub fn new(
-        f: &'f Builder,
-        arrivals: Arrivals,
-        position: ClusterPosition<'f>,
-        base: Value<'f, u32>,
-        thread: Value<'f, u32>,
-    ) -> Self {
-        let [rows, columns] = position.shape;
-        let index = match arrivals {
-            Arrivals::Warpgroup => thread,
-            Arrivals::Warp => f.special(Special::Lane),
-            Arrivals::Thread => f.constant(0),
-        };
-        let speaks = index.less_than(rows + columns - 1);
-        let to_peer = f.for_caller(|| {
-            (rows * columns > 1).then(|| {
-                let zero = f.constant(0);
-                let rank = position.supplier(index.where_or(speaks, zero));
-                f.map_shared(base, rank) - base
-            })
-        });
-        Self { f, speaks, to_peer }
-    }
-
-    /// Arrives on a stage's empty barrier, here and in each CTA that loads into this one.
-    #[track_caller]
-    pub fn arrive(&self, empty: Value<'f, u32>) {
-        let arrive = || match self.to_peer {
-            None => self.f.mbarrier_arrive(empty),
-            Some(distance) => self.f.mbarrier_arrive_cluster(empty + distance),
-        };
-        self.f.for_caller(|| self.f.if_(self.speaks, arrive));
-    }
-}
-
-/// The order of consumers that alternate, one turn each: pingpong consumers, with a turn per work unit; or consumers
-/// that take turns in loops, with a turn per step. A no-op for other consumers.
-///
-/// A turn per work unit lasts from a consumer's first wait for a stage to its last. If a consumer waited for its
-/// stages earlier, it could be two phases away from the stages' barriers, and a parity would be ambiguous.
-#[derive(Clone, Copy, Debug)]
-pub struct Turns<'f> {
-    f: &'f Builder,
-    order: Order<'f>,
-    speaks: Value<'f, bool>,
-}
-
-/// How consumers pass turns.
-#[derive(Clone, Copy, Debug)]
-enum Order<'f> {
-    None,
-    /// By mbarriers: the own one, the next consumer's, and the parity of the own one.
-    Units(Value<'f, u32>, Value<'f, u32>, Var<'f, u32>),
-    /// By named barriers, one per consumer.
-    Steps {
-        first: u32,
-        consumers: u32,
-        warpgroup: Value<'f, u32>,
-    },
-}
-
-/// Threads that meet at the named barrier of a turn: those that wait for it, and those that pass it.
-const OF_TURN: u32 = 2 * 128;
-
-/// Address of the barrier that starts a consumer's turn.
-#[track_caller]
-fn turn_barrier<'f>(plan: &Plan, base: Value<'f, u32>, consumer: Value<'f, u32>) -> Value<'f, u32> {
-    base + plan.turns_offset() + consumer * MBARRIER_BYTES
-}
-
 /// Initialises all barriers of a GEMM except those of its queue. One thread calls it; `fence.mbarrier_init` and a
 /// CTA-wide barrier must follow.
 #[track_caller]
@@ -269,88 +135,6 @@ pub fn initialise<'f>(f: &'f Builder, plan: &Plan, ring: Ring<'f>) {
     for source in 0..plan.source_barriers() {
         let offset = plan.source_barriers_offset() + source * MBARRIER_BYTES;
         f.mbarrier_init(base + offset, 1);
-    }
-}
-
-impl<'f> Turns<'f> {
-    /// No order: for consumers that do not alternate.
-    pub fn none(f: &'f Builder) -> Self {
-        Self { f, order: Order::None, speaks: f.constant(false) }
-    }
-
-    /// The turns of consumer `warpgroup`, with barriers in the dynamic shared memory that begins at `base`.
-    /// Consumer 0 has the first turn.
-    #[track_caller]
-    pub fn new(
-        f: &'f Builder,
-        plan: &Plan,
-        base: Value<'f, u32>,
-        warpgroup: Value<'f, u32>,
-        thread: Value<'f, u32>,
-    ) -> Self {
-        let barriers = || {
-            let next = warpgroup + 1;
-            let next = f.constant(0u32).where_or(next.equals(plan.turns()), next);
-            let first = f.constant(1u32).where_or(warpgroup.equals(0), 0);
-            let [own, next] = [warpgroup, next].map(|consumer| turn_barrier(plan, base, consumer));
-            Order::Units(own, next, f.variable(first))
-        };
-        let order = f.for_caller(|| if plan.turns() > 0 { barriers() } else { Order::None });
-        Self { f, order, speaks: (thread % 32).equals(0) }
-    }
-
-    /// The turns of consumer `warpgroup` in loops, with the named barriers that the plan hands out. All consumers take
-    /// the same number of turns, from [`start`](Self::start) to [`finish`](Self::finish).
-    pub fn in_loop(f: &'f Builder, plan: &CtaPlan, warpgroup: Value<'f, u32>) -> Self {
-        let (first, consumers) = (plan.turn_barriers().start, plan.consumers);
-        let order = if plan.turns { Order::Steps { first, consumers, warpgroup } } else { Order::None };
-        Self { order, ..Self::none(f) }
-    }
-
-    /// Emitted before the first turn of a loop: consumer 0 has it.
-    #[track_caller]
-    pub fn start(&self) {
-        if let Order::Steps { consumers, warpgroup, .. } = self.order {
-            self.f.for_caller(|| self.f.if_(warpgroup.equals(consumers - 1), || self.pass()));
-        }
-    }
-
-    /// Waits for this consumer's turn.
-    #[track_caller]
-    pub fn begin(&self) {
-        match self.order {
-            Order::None => {}
-            Order::Units(own, _, parity) => {
-                self.f.mbarrier_wait(own, parity.get());
-                parity.set(parity.get() ^ 1);
-            }
-            Order::Steps { first, warpgroup, .. } => self.f.barrier_sync(warpgroup + first, OF_TURN),
-        }
-    }
-
-    /// Passes the turn to the next consumer. Each warp arrives separately: with a single arrival, a warp that
-    /// has not yet seen its own turn would miss it if the other consumers took all theirs meanwhile, which is
-    /// possible if a turn is one stage long.
-    #[track_caller]
-    pub fn pass(&self) {
-        let f = self.f;
-        match self.order {
-            Order::None => {}
-            Order::Units(_, next, _) => f.for_caller(|| f.if_(self.speaks, || f.mbarrier_arrive(next))),
-            Order::Steps { first, consumers, warpgroup } => {
-                let next = warpgroup + 1;
-                let next = f.constant(0).where_or(next.equals(consumers), next);
-                f.barrier_arrive(next + first, OF_TURN);
-            }
-        }
-    }
-
-    /// Emitted after the last turn of a loop: nobody else waits for the turn that was passed last.
-    #[track_caller]
-    pub fn finish(&self) {
-        if let Order::Steps { warpgroup, .. } = self.order {
-            self.f.for_caller(|| self.f.if_(warpgroup.equals(0), || self.begin()));
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use collective::{Form, Plan};
 use scheduler::Tiles;
-use scheduler::groups::{Balanced, Batched, Cut, Described, GroupedContiguous, Groups};
+use scheduler::groups::{Cut, Groups};
 
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
@@ -58,22 +58,22 @@ impl AnyGemm {
         let axis = self.axis();
         let groups = match plan.form {
             Form::Single => {
-                Tiles::counted([one.m.into(), one.n.into()], one.k, Tiles::MOST).map(Groups::Single)
+                Tiles::counted([one.m.into(), one.n.into()], one.k, Tiles::MOST).map(Groups::single)
             }
             Form::Batched | Form::KGrouped => {
                 let k = each().map(|tiles| tiles.k).max().unwrap_or(0);
-                Batched::counted(Tiles { k, ..one }, count, axis).map(Groups::Batched)
+                Groups::batched(Tiles { k, ..one }, count, axis)
             }
             Form::GroupedContiguous | Form::GroupedMasked if plan.balanced() => {
-                Balanced::listed(&rows, cut(plan), [one.m, one.k], workers).map(Groups::Balanced)
+                Groups::balanced(&rows, cut(plan), [one.m, one.k], workers)
             }
             // Groups in buffers of one size have as many tiles, of the same widths, as consecutive groups.
             Form::GroupedContiguous | Form::GroupedMasked => {
-                GroupedContiguous::listed(&rows, tile(plan)[axis], axis, one).map(Groups::GroupedContiguous)
+                Groups::contiguous(&rows, tile(plan)[axis], axis, one)
             }
             Form::PointerArray => {
                 let longest = each().map(|tiles| tiles.k).max().unwrap_or(0);
-                Described::listed(each().map(|tiles| [tiles.m, tiles.n]), longest).map(Groups::Described)
+                Groups::described(each().map(|tiles| [tiles.m, tiles.n]), longest)
             }
         }?;
         self.banded(groups.tiles())?;

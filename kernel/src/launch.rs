@@ -7,7 +7,7 @@ use collective::tree::{Path, Shape};
 use collective::{BlockScales, GroupScales, Matrix, MatrixRef, sparse};
 use ptx::abi::Argument;
 use scheduler::Tiles;
-use scheduler::groups::Balanced;
+use scheduler::groups::Groups;
 
 use crate::arguments::{Arguments, EpilogueArguments};
 use crate::check::{Checked, WORKSPACE_ALIGNMENT};
@@ -37,7 +37,7 @@ impl AnyGemm {
             // Only the device knows the number of tiles.
             GroupedProblem::PointerArray { .. } => all = [Tiles::MOST.into(), 1],
         }
-        let most = if self.plan.balanced() { Balanced::MOST_TILES } else { Tiles::MOST };
+        let most = if self.plan.balanced() { Groups::MOST_BALANCED } else { Tiles::MOST };
         self.banded(Tiles::counted(all, k, most)?)
     }
 

@@ -4,9 +4,7 @@ use collective::pipeline::ClusterPosition;
 use collective::{Extent, Form, Plan, Record, RecordDevice};
 use ptx::{Builder, Special, Value};
 use scheduler::Tiles;
-use scheduler::groups::{
-    Balanced, Batched, Described, Elements, GroupedContiguous, Groups, Offsets, SharedTable,
-};
+use scheduler::groups::{Elements, Groups, Offsets, SharedTable};
 
 use crate::gemm::AnyGemm;
 use crate::groups::{cut, tile};
@@ -84,22 +82,22 @@ impl<'a, 'f> Outputs<'a, 'f> {
         let [rows, others] = if plan.swapped() { [extent.n, extent.m] } else { [extent.m, extent.n] };
         let offsets = Offsets { address, groups: count, rows, room };
         let groups = match plan.form {
-            Form::Single => Groups::Single(one()),
-            Form::Batched | Form::KGrouped => Groups::Batched(Batched::new(one(), count, gemm.axis())),
+            Form::Single => Groups::single(one()),
+            Form::Batched | Form::KGrouped => Groups::batched_on_device(one(), count, gemm.axis()),
             Form::GroupedContiguous | Form::GroupedMasked if plan.balanced() => {
                 let (height, table) = (others.div_ceil(tile[0]), table());
                 let workers = f.special(Special::GridX) / plan.cluster_size();
-                Groups::Balanced(Balanced::stored(table, offsets, cut(plan), [height, workers, k]))
+                Groups::balanced_on_device(table, offsets, cut(plan), [height, workers, k])
             }
-            Form::GroupedContiguous | Form::GroupedMasked => Groups::GroupedContiguous(
-                GroupedContiguous::stored(table(), offsets, (gemm.axis(), tile), [others, k]),
-            ),
+            Form::GroupedContiguous | Form::GroupedMasked => {
+                Groups::contiguous_on_device(table(), offsets, (gemm.axis(), tile), [others, k])
+            }
             Form::PointerArray => {
                 let extents = |group| {
                     let (_, [m, n, _]) = view.record(group);
                     [m, n]
                 };
-                Groups::Described(Described::stored(table(), [count, k], tile, extents))
+                Groups::described_on_device(table(), [count, k], tile, extents)
             }
         };
         Self { tiles: groups.tiles(), groups, view, extent }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use collective::{
     Arrivals, Atom, EpilogueEmitter, EpilogueSpec, Form, Format, Formula, Linear, MainloopNeeds,
-    MainloopSpec, OperandSpec, Plan, Producer, Roles, Sourced, StageSlot, StorePath, StoreSpec, TileLayout,
+    MainloopSpec, OperandSpec, Plan, Producer, Roles, StageSlot, StorePath, StoreSpec, TileLayout,
 };
 use scheduler::{RasterSpec, Rule, SchedulerSpec};
 
@@ -134,13 +134,13 @@ impl KernelSpec {
             ));
         }
         match self.epilogue {
-            EpilogueKind::Linear => Ok(Linear { store }.spec()),
+            EpilogueKind::Linear => Ok(Linear { store, sourced: false }.spec()),
             EpilogueKind::Sourced if matches!(store.way, StorePath::Direct) || store.transposed => {
                 Err(IllegalKernel::Roles(
                     "SourcedCombination stores by tensor copies in the caller's rows: use TmaStore, and exchange no operands",
                 ))
             }
-            EpilogueKind::Sourced => Ok(Sourced { store }.spec()),
+            EpilogueKind::Sourced => Ok(Linear { store, sourced: true }.spec()),
             EpilogueKind::Fused(_) if !Formula::takes(self.mainloop.operands[0].format) => {
                 Err(IllegalKernel::Roles(Formula::OPERANDS))
             }
@@ -182,8 +182,8 @@ impl KernelSpec {
     fn emitter(&self) -> Arc<dyn EpilogueEmitter> {
         let store = self.store;
         match self.epilogue {
-            EpilogueKind::Linear => Arc::new(Linear { store }),
-            EpilogueKind::Sourced => Arc::new(Sourced { store }),
+            EpilogueKind::Linear => Arc::new(Linear { store, sourced: false }),
+            EpilogueKind::Sourced => Arc::new(Linear { store, sourced: true }),
             EpilogueKind::Fused(formula) => formula.emitter(self.mainloop.operands[0].format, store),
         }
     }

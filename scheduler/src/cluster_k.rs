@@ -2,14 +2,10 @@
 //! memory.
 
 use core::marker::PhantomData;
-use std::sync::Arc;
 
 use typenum::Unsigned;
 
-use crate::{
-    Index, Raster, RasterSpec, Rule, Schedule, SchedulerSpec, SchedulerTraits, Split, TileScheduler, Tiles,
-    Work,
-};
+use crate::{Index, Raster, RasterSpec, Rule, Split, Tiles, Work};
 
 /// Split-K inside a cluster: each tile, in the order `R`, is computed by a cluster of `Parts` CTAs. Use it
 /// for outputs of few tiles with a long K.
@@ -31,18 +27,7 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct ClusterK<R, Parts>(PhantomData<(R, Parts)>);
 
-impl<R: Raster, Parts: Unsigned + 'static> ClusterK<R, Parts> {
-    const SPEC: SchedulerSpec =
-        SchedulerSpec { raster: R::RASTER, rule: Rule::ClusterK { parts: Parts::U32 } };
-}
-
-impl<R: Raster, Parts: Unsigned + 'static> TileScheduler for ClusterK<R, Parts> {
-    const TRAITS: SchedulerTraits = Self::SPEC.checked_traits();
-
-    fn schedule() -> Arc<dyn Schedule> {
-        Arc::new(Self::SPEC)
-    }
-}
+scheduler!([R: Raster, Parts: Unsigned + 'static] ClusterK<R, Parts>, Rule::ClusterK { parts: Parts::U32 });
 
 /// CTAs of the largest portable cluster: every card of the architecture can run it.
 pub(crate) const MOST_PARTS: u32 = 8;

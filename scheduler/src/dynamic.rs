@@ -2,11 +2,10 @@
 //! it where workers are not equally fast.
 
 use core::marker::PhantomData;
-use std::sync::Arc;
 
 use ptx::{Builder, Value};
 
-use crate::{Raster, Rule, Schedule, SchedulerSpec, SchedulerTraits, TileScheduler, Work, WorkLoop};
+use crate::{Raster, Rule, Work, WorkLoop};
 
 /// How the threads of a worker get its next tile number (they *draw* it).
 ///
@@ -35,17 +34,7 @@ pub trait Draw<'f> {
 #[derive(Clone, Copy, Debug)]
 pub struct Dynamic<R>(PhantomData<R>);
 
-impl<R: Raster> Dynamic<R> {
-    const SPEC: SchedulerSpec = SchedulerSpec { raster: R::RASTER, rule: Rule::Dynamic };
-}
-
-impl<R: Raster> TileScheduler for Dynamic<R> {
-    const TRAITS: SchedulerTraits = Self::SPEC.checked_traits();
-
-    fn schedule() -> Arc<dyn Schedule> {
-        Arc::new(Self::SPEC)
-    }
-}
+scheduler!([R: Raster] Dynamic<R>, Rule::Dynamic);
 
 /// Emits a worker's loop over its numbers below `count`. The first number is the worker's own, the others are
 /// drawn, if there is a counter; `piece` gives the work unit of a number.

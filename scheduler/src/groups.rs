@@ -4,13 +4,15 @@
 //! output. [`Groups`] gives the extent of that output. For each tile it says which GEMM the tile belongs to
 //! and which element it begins at.
 //!
-//! | variant | GEMMs | tiles of the launch |
+//! | made by | GEMMs | tiles of the launch |
 //! |---|---|---|
-//! | [`Single`](Groups::Single) | one | the tiles of that GEMM |
-//! | [`Batched`] | of one shape | the outputs stacked along M or N |
-//! | [`GroupedContiguous`] | groups of rows of one matrix (MoE) | the groups' rows of tiles, one group after the other |
-//! | [`Balanced`] | the same | one column of tiles; tiles of nearly equal width, wide ones first |
-//! | [`Described`] | of any shapes (pointer array) | one column of tiles; each GEMM column by column |
+//! | [`single`](Groups::single) | one | the tiles of that GEMM |
+//! | [`batched`](Groups::batched) | of one shape | the outputs stacked along M or N |
+//! | [`contiguous`](Groups::contiguous) | groups of rows of one matrix (MoE) | the groups' rows of tiles, one group after the other |
+//! | [`balanced`](Groups::balanced) | the same | one column of tiles; tiles of nearly equal width, wide ones first |
+//! | [`described`](Groups::described) | of any shapes (pointer array) | one column of tiles; each GEMM column by column |
+//!
+//! Functions whose names end in `_on_device` emit the code that makes the same on the device.
 //!
 //! The lookup is written once, for host integers and device values ([`Index`]). Only the table of the groups'
 //! first tiles exists twice: on the host it is a list; on the device each CTA writes it to shared memory
@@ -18,70 +20,72 @@
 //!
 //! ```
 //! use scheduler::Tiles;
-//! use scheduler::groups::{Groups, GroupedContiguous};
+//! use scheduler::groups::Groups;
 //!
 //! // Groups of 130, 0 and 64 rows in tiles of 128 by 64, under 256 columns: three rows of tiles.
-//! let groups = Groups::GroupedContiguous(GroupedContiguous::listed(&[130, 0, 64], 128, 0, Tiles { m: 0, n: 4, k: 16 })?);
+//! let groups = Groups::contiguous(&[130, 0, 64], 128, 0, Tiles { m: 0, n: 4, k: 16 })?;
 //! assert_eq!((groups.tiles().m, groups.tiles().n), (3, 4));
 //! # Ok::<(), scheduler::TooManyTiles>(())
 //! ```
 
 mod balanced;
 mod batched;
+mod contiguous;
 mod described;
 mod order;
 mod place;
-mod ragged;
 mod shared;
 mod sorted;
 mod table;
 
-pub use balanced::Balanced;
-pub use batched::Batched;
-pub use described::Described;
 pub use order::Cut;
 pub use place::{Elements, Place};
-pub use ragged::GroupedContiguous;
 pub use shared::{Offsets, SharedTable};
+
+use table::Table;
 
 use crate::{Index, Tiles};
 
 /// The GEMMs of a launch and their tiles.
 #[derive(Debug)]
-pub enum Groups<'a, I> {
-    /// One GEMM.
-    Single(Tiles<I>),
-    /// GEMMs of one shape.
-    Batched(Batched<I>),
-    /// Groups of rows of one matrix.
-    GroupedContiguous(GroupedContiguous<'a, I>),
-    /// Groups of rows, cut into tiles of nearly equal width.
-    Balanced(Balanced<'a, I>),
-    /// GEMMs of any shapes.
-    Described(Described<'a, I>),
+pub struct Groups<'a, I> {
+    /// The tiles of all GEMMs.
+    tiles: Tiles<I>,
+    order: Order<'a, I>,
+}
+
+/// How the GEMMs follow each other.
+#[derive(Debug)]
+enum Order<'a, I> {
+    Single,
+    /// GEMMs of these tiles each, along M (0) or N (1).
+    Batched(Tiles<I>, usize),
+    /// Groups of rows, along M (0) or N (1).
+    Contiguous(Box<dyn Table<I> + 'a>, usize),
+    Balanced(Box<dyn Table<I> + 'a>, Cut),
+    Described(Box<dyn Table<I> + 'a>),
 }
 
 impl<I: Index> Groups<'_, I> {
+    /// One GEMM.
+    pub fn single(tiles: Tiles<I>) -> Self {
+        Self { tiles, order: Order::Single }
+    }
+
     /// The tiles of all GEMMs, as one output for a schedule.
     pub fn tiles(&self) -> Tiles<I> {
-        match self {
-            Self::Single(tiles) => *tiles,
-            Self::Batched(batched) => batched.tiles(),
-            Self::GroupedContiguous(ragged) => ragged.tiles(),
-            Self::Balanced(balanced) => balanced.tiles(),
-            Self::Described(described) => described.tiles(),
-        }
+        self.tiles
     }
 
     /// The place of a tile, given by its index along M and N among [`tiles`](Self::tiles). On the device,
     /// emits the code that finds it.
     pub fn place<E: Elements<I>>(&self, tile: [I; 2], elements: &E) -> Place<I, E::Record> {
-        match self {
-            Self::Single(_) => Place::of(None, tile, elements),
-            Self::Batched(batched) => batched.place(tile, elements),
-            Self::GroupedContiguous(ragged) => ragged.place(tile, elements),
-            Self::Balanced(balanced) => balanced.place(tile, elements),
-            Self::Described(described) => described.place(tile, elements),
+        match &self.order {
+            Order::Single => Place::of(None, tile, elements),
+            Order::Batched(one, axis) => batched::place(*one, *axis, tile, elements),
+            Order::Contiguous(table, axis) => contiguous::place(&**table, *axis, tile, elements),
+            Order::Balanced(table, cut) => balanced::place(&**table, *cut, tile[0], elements),
+            Order::Described(table) => described::place(&**table, tile[0], elements),
         }
     }
 }

@@ -44,6 +44,20 @@
 //! ```
 #![forbid(unsafe_code)]
 
+/// Implements [`TileScheduler`] for a type that is a rule and an order of tiles, `R`.
+macro_rules! scheduler {
+    ([$($generics:tt)*] $type:ty, $rule:expr) => {
+        impl<$($generics)*> $crate::TileScheduler for $type {
+            const TRAITS: $crate::SchedulerTraits =
+                $crate::SchedulerSpec { raster: R::RASTER, rule: $rule }.checked_traits();
+
+            fn schedule() -> std::sync::Arc<dyn $crate::Schedule> {
+                std::sync::Arc::new($crate::SchedulerSpec { raster: R::RASTER, rule: $rule })
+            }
+        }
+    };
+}
+
 mod check;
 mod cluster_k;
 mod dynamic;

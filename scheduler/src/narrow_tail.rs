@@ -1,14 +1,10 @@
 //! Static persistent scheduling with the tiles of the last wave sliced along N.
 
 use core::marker::PhantomData;
-use std::sync::Arc;
 
 use typenum::{U2, Unsigned};
 
-use crate::{
-    Index, Raster, RasterSpec, Rule, Schedule, SchedulerSpec, SchedulerTraits, Slice, TileScheduler, Tiles,
-    Work,
-};
+use crate::{Index, Raster, RasterSpec, Rule, Slice, Tiles, Work};
 
 /// As [`Persistent`](crate::Persistent), but the tiles of a last, partial wave of the order `R` are computed
 /// in `Parts` slices along N (default 2). Use it for a single GEMM or a batch whose last wave has few tiles.
@@ -31,18 +27,7 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct NarrowTail<R, Parts = U2>(PhantomData<(R, Parts)>);
 
-impl<R: Raster, Parts: Unsigned + 'static> NarrowTail<R, Parts> {
-    const SPEC: SchedulerSpec =
-        SchedulerSpec { raster: R::RASTER, rule: Rule::NarrowTail { parts: Parts::U32 } };
-}
-
-impl<R: Raster, Parts: Unsigned + 'static> TileScheduler for NarrowTail<R, Parts> {
-    const TRAITS: SchedulerTraits = Self::SPEC.checked_traits();
-
-    fn schedule() -> Arc<dyn Schedule> {
-        Arc::new(Self::SPEC)
-    }
-}
+scheduler!([R: Raster, Parts: Unsigned + 'static] NarrowTail<R, Parts>, Rule::NarrowTail { parts: Parts::U32 });
 
 /// The work units of a launch, by number: first whole tiles, then slices.
 #[derive(Clone, Copy)]

@@ -2,9 +2,8 @@
 //! stride.
 
 use core::marker::PhantomData;
-use std::sync::Arc;
 
-use crate::{Raster, Rule, Schedule, SchedulerSpec, SchedulerTraits, TileScheduler};
+use crate::{Raster, Rule};
 
 /// Static persistent scheduling: worker `w` of `W` computes tiles `w`, `w + W`, `w + 2W`, … of the order `R`.
 /// The default choice for outputs of several waves.
@@ -14,14 +13,4 @@ use crate::{Raster, Rule, Schedule, SchedulerSpec, SchedulerTraits, TileSchedule
 #[derive(Clone, Copy, Debug)]
 pub struct Persistent<R>(PhantomData<R>);
 
-impl<R: Raster> Persistent<R> {
-    const SPEC: SchedulerSpec = SchedulerSpec { raster: R::RASTER, rule: Rule::Persistent };
-}
-
-impl<R: Raster> TileScheduler for Persistent<R> {
-    const TRAITS: SchedulerTraits = Self::SPEC.checked_traits();
-
-    fn schedule() -> Arc<dyn Schedule> {
-        Arc::new(Self::SPEC)
-    }
-}
+scheduler!([R: Raster] Persistent<R>, Rule::Persistent);

@@ -1,27 +1,14 @@
 //! One tile per worker: as many workers as tiles. The hardware assigns them to SMs.
 
 use core::marker::PhantomData;
-use std::sync::Arc;
 
-use crate::{
-    Index, Raster, RasterSpec, Rule, Schedule, SchedulerSpec, SchedulerTraits, TileScheduler, Tiles, Work,
-};
+use crate::{Index, Raster, RasterSpec, Rule, Tiles, Work};
 
 /// Non-persistent scheduling: each worker computes exactly one tile, in the order `R`.
 #[derive(Clone, Copy, Debug)]
 pub struct OneTile<R>(PhantomData<R>);
 
-impl<R: Raster> OneTile<R> {
-    const SPEC: SchedulerSpec = SchedulerSpec { raster: R::RASTER, rule: Rule::OneTile };
-}
-
-impl<R: Raster> TileScheduler for OneTile<R> {
-    const TRAITS: SchedulerTraits = Self::SPEC.checked_traits();
-
-    fn schedule() -> Arc<dyn Schedule> {
-        Arc::new(Self::SPEC)
-    }
-}
+scheduler!([R: Raster] OneTile<R>, Rule::OneTile);
 
 /// The work unit of tile number `id` with all of K.
 pub(crate) fn whole<I: Index>(raster: RasterSpec, id: I, tiles: Tiles<I>, zero: I) -> Work<I> {

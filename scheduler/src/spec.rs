@@ -88,7 +88,13 @@ impl SchedulerSpec {
             Rule::NarrowTail { parts } if parts < 2 || parts > narrow_tail::MOST_PARTS => {
                 Err(ScheduleError::Slices { parts })
             }
-            _ => Ok(()),
+            Rule::OneTile
+            | Rule::Persistent
+            | Rule::Dynamic
+            | Rule::DividedTail { .. }
+            | Rule::StreamK { .. }
+            | Rule::ClusterK { .. }
+            | Rule::NarrowTail { .. } => Ok(()),
         }
     }
 
@@ -148,7 +154,13 @@ impl SchedulerSpec {
                 let (count, piece) = narrow_tail::pieces(raster, parts, tiles, workers);
                 (count, Box::new(piece))
             }
-            _ => (tiles.m * tiles.n, Box::new(move |id| whole(raster, id, tiles, tiles.k.constant(0)))),
+            Rule::OneTile
+            | Rule::Persistent
+            | Rule::Dynamic
+            | Rule::StreamK { .. }
+            | Rule::ClusterK { .. } => {
+                (tiles.m * tiles.n, Box::new(move |id| whole(raster, id, tiles, tiles.k.constant(0))))
+            }
         }
     }
 }
@@ -222,7 +234,13 @@ impl Schedule for SchedulerSpec {
                 Tailed { raster: self.raster, parts, least }.divided(tiles, workers)
             }
             Rule::ClusterK { .. } => Divided { units: workers, tiles: tiles.count().unwrap_or(0) },
-            _ => self.streamed().map_or(Divided::default(), |rule| rule.divided(tiles, workers)),
+            Rule::OneTile
+            | Rule::Persistent
+            | Rule::Dynamic
+            | Rule::StreamK { .. }
+            | Rule::NarrowTail { .. } => {
+                self.streamed().map_or(Divided::default(), |rule| rule.divided(tiles, workers))
+            }
         }
     }
 
@@ -238,10 +256,9 @@ impl Schedule for SchedulerSpec {
     fn work(&self, tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>> {
         let (raster, all) = (self.raster, tiles.count().unwrap_or(0));
         let tiles = tiles.count().map_or(Tiles { m: 0, n: 0, ..tiles }, |_| tiles);
-        let workers = match self.rule {
-            Rule::NarrowTail { .. } => workers.clamp(1, narrow_tail::MOST_WORKERS),
-            _ => workers.max(1),
-        };
+        let most =
+            if matches!(self.rule, Rule::NarrowTail { .. }) { narrow_tail::MOST_WORKERS } else { u32::MAX };
+        let workers = workers.clamp(1, most);
         match self.rule {
             Rule::OneTile => Box::new((worker < all).then(|| whole(raster, worker, tiles, 0)).into_iter()),
             Rule::ClusterK { parts } => {
@@ -251,7 +268,7 @@ impl Schedule for SchedulerSpec {
             Rule::StreamK { .. } => {
                 Box::new(self.streamed().into_iter().flat_map(move |rule| rule.work(tiles, worker, workers)))
             }
-            _ => {
+            Rule::Persistent | Rule::Dynamic | Rule::DividedTail { .. } | Rule::NarrowTail { .. } => {
                 let (count, piece) = self.pieces(tiles, workers);
                 Box::new((worker..count).step_by(workers as usize).map(piece))
             }
@@ -268,7 +285,7 @@ impl Schedule for SchedulerSpec {
                     rule.emit(f, loop_);
                 }
             }
-            _ => {
+            Rule::Persistent | Rule::Dynamic | Rule::DividedTail { .. } | Rule::NarrowTail { .. } => {
                 let (count, piece) = self.pieces(tiles, loop_.workers);
                 drawn(f, count, loop_, &piece);
             }

@@ -5,16 +5,12 @@
 //! GemmDesc on the GPU" (PPoPP 2023).
 
 use core::marker::PhantomData;
-use std::sync::Arc;
 
 use ptx::{Builder, Value};
 use typenum::{U4, U28, Unsigned};
 
 use crate::single::whole;
-use crate::{
-    Divided, Index, Raster, RasterSpec, Rule, Schedule, SchedulerSpec, SchedulerTraits, Shares,
-    TileScheduler, Tiles, Work, WorkLoop,
-};
+use crate::{Divided, Index, Raster, RasterSpec, Rule, Shares, Tiles, Work, WorkLoop};
 
 /// How the partial sums of a split tile are added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -173,20 +169,7 @@ impl DivideSpec {
 #[derive(Clone, Copy, Debug)]
 pub struct StreamK<R, A = Ordered, D = Heuristic>(PhantomData<(R, A, D)>);
 
-impl<R: Raster, A: Reduction, D: Divide> StreamK<R, A, D> {
-    const SPEC: SchedulerSpec = SchedulerSpec {
-        raster: R::RASTER,
-        rule: Rule::StreamK { reduction: A::KIND, divide: D::DIVIDE, least: D::LEAST },
-    };
-}
-
-impl<R: Raster, A: Reduction, D: Divide> TileScheduler for StreamK<R, A, D> {
-    const TRAITS: SchedulerTraits = Self::SPEC.checked_traits();
-
-    fn schedule() -> Arc<dyn Schedule> {
-        Arc::new(Self::SPEC)
-    }
-}
+scheduler!([R: Raster, A: Reduction, D: Divide] StreamK<R, A, D>, Rule::StreamK { reduction: A::KIND, divide: D::DIVIDE, least: D::LEAST });
 
 /// [`StreamK`] as a value.
 #[derive(Clone, Copy)]

@@ -2,14 +2,10 @@
 //! tiles take different times.
 
 use core::marker::PhantomData;
-use std::sync::Arc;
 
 use typenum::{U3, U16, Unsigned};
 
-use crate::{
-    Divided, Index, Raster, RasterSpec, Rule, Schedule, SchedulerSpec, SchedulerTraits, Shares, Split,
-    TileScheduler, Tiles, Work,
-};
+use crate::{Divided, Index, Raster, RasterSpec, Rule, Shares, Split, Tiles, Work};
 
 /// As [`Dynamic`](crate::Dynamic), but the last tiles of the order `R` are split along K into `Parts` equal
 /// work units (default 3). Use it for ragged launches of a few waves.
@@ -40,20 +36,7 @@ struct Numbers<I> {
     divided: I,
 }
 
-impl<R: Raster, Parts: Unsigned + 'static, Least: Unsigned + 'static> DividedTail<R, Parts, Least> {
-    const SPEC: SchedulerSpec =
-        SchedulerSpec { raster: R::RASTER, rule: Rule::DividedTail { parts: Parts::U32, least: Least::U32 } };
-}
-
-impl<R: Raster, Parts: Unsigned + 'static, Least: Unsigned + 'static> TileScheduler
-    for DividedTail<R, Parts, Least>
-{
-    const TRAITS: SchedulerTraits = Self::SPEC.checked_traits();
-
-    fn schedule() -> Arc<dyn Schedule> {
-        Arc::new(Self::SPEC)
-    }
-}
+scheduler!([R: Raster, Parts: Unsigned + 'static, Least: Unsigned + 'static] DividedTail<R, Parts, Least>, Rule::DividedTail { parts: Parts::U32, least: Least::U32 });
 
 /// [`DividedTail`] as a value.
 #[derive(Clone, Copy)]

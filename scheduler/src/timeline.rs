@@ -98,7 +98,7 @@ impl Timeline {
             let [count, of] = work.slice.map_or([1, 1], |slice| [slice.count, slice.of]);
             (u64::from(work.k_end - work.k_begin) * u64::from(count)).div_ceil(of.into())
         };
-        Self::deal(Run::new(tiles, workers, slots.max(1), reduction, &length, work), slots.max(1))
+        Self::of_lengths(tiles, [workers, slots], reduction, work, false, &length)
     }
 
     /// As [`new`](Self::new), with the time of each work unit given by `length`, in k-tiles. With `drawn`, a
@@ -128,11 +128,18 @@ impl Timeline {
                 }
             }
         });
-        let run = Run::new(tiles, workers, slots, reduction, length, work);
-        Self::deal(Run { drawn, ..run }, slots)
-    }
-
-    fn deal<W: Fn(u32) -> Pieces>(mut run: Run<'_, W>, slots: u32) -> Self {
+        let mut run = Run {
+            tiles,
+            reduction,
+            length,
+            work,
+            drawn,
+            workers: 0..workers,
+            present: HashMap::new(),
+            free: (0..slots.min(workers)).map(|slot| Reverse((0, slot))).collect(),
+            sums: HashMap::new(),
+            spans: Vec::new(),
+        };
         while let Some(Reverse((time, slot))) = run.free.pop() {
             run.step(time, slot);
         }
@@ -148,29 +155,7 @@ impl Timeline {
     }
 }
 
-impl<'l, W: Fn(u32) -> Pieces> Run<'l, W> {
-    fn new(
-        tiles: Tiles<u32>,
-        workers: u32,
-        slots: u32,
-        reduction: Option<ReductionKind>,
-        length: Length<'l>,
-        work: W,
-    ) -> Self {
-        Self {
-            tiles,
-            reduction,
-            length,
-            work,
-            drawn: None,
-            workers: 0..workers,
-            present: HashMap::new(),
-            free: (0..slots.min(workers)).map(|slot| Reverse((0, slot))).collect(),
-            sums: HashMap::new(),
-            spans: Vec::new(),
-        }
-    }
-
+impl<W: Fn(u32) -> Pieces> Run<'_, W> {
     /// A slot that is free at `time` takes its worker's next work unit. If there is none, it takes the next
     /// worker.
     fn step(&mut self, time: u64, slot: u32) {

@@ -7,9 +7,7 @@ use emulator::{Memory, Options, Program};
 use ptx::abi::{Argument, Grid};
 use ptx::{Builder, Entry, Function, Special, Target, Value};
 use scheduler::Tiles;
-use scheduler::groups::{
-    Balanced, Batched, Cut, Described, Elements, GroupedContiguous, Groups, Offsets, Place, SharedTable,
-};
+use scheduler::groups::{Cut, Elements, Groups, Offsets, Place, SharedTable};
 
 /// Elements of a tile along M and N.
 const TILE: [u32; 2] = [128, 256];
@@ -165,16 +163,16 @@ fn offsets(rows: &[u32]) -> Vec<u32> {
 
 #[test]
 fn a_batch() {
-    let single = lister(|given| Groups::Single(given.tiles()));
+    let single = lister(|given| Groups::single(given.tiles()));
     let batches = [0, 1].map(|axis| {
-        lister(move |given| Groups::Batched(Batched::new(given.tiles(), given.offsets.groups, axis)))
+        lister(move |given| Groups::batched_on_device(given.tiles(), given.offsets.groups, axis))
     });
     for (count, extent) in [(1, [1u32, 1]), (3, [200, 700]), (7, [128, 256]), (0, [300, 300]), (4, [0, 9])] {
         let [m, n] = [0, 1].map(|axis: usize| extent[axis].div_ceil(TILE[axis]));
         let (one, given) = (Tiles { m, n, k: 3 }, [count, extent[0], extent[1], 3]);
-        agree(&single, &Groups::Single(one), given, (0, &[]), &(count, extent));
+        agree(&single, &Groups::single(one), given, (0, &[]), &(count, extent));
         for (axis, program) in batches.iter().enumerate() {
-            let groups = Groups::Batched(Batched::counted(one, count, axis).expect("few"));
+            let groups = Groups::batched(one, count, axis).expect("few");
             let places = agree(program, &groups, given, (0, &[]), &(count, extent, axis));
             let mut own: Vec<_> = places.iter().map(|place| (place.group, place.tile)).collect();
             own.sort_unstable();
@@ -183,7 +181,7 @@ fn a_batch() {
         }
     }
     let large = Tiles { m: 1 << 17, n: 1, k: 1 };
-    assert_eq!(Batched::counted(large, 1 << 16, 0).expect_err("too many").m, 1 << 33);
+    assert_eq!(Groups::batched(large, 1 << 16, 0).expect_err("too many").m, 1 << 33);
 }
 
 #[test]
@@ -191,12 +189,7 @@ fn groups_of_rows() {
     let programs = [0, 1].map(|axis| {
         lister(move |given| {
             let others = [given.extent[1 - axis], given.k];
-            Groups::GroupedContiguous(GroupedContiguous::stored(
-                given.table,
-                given.offsets,
-                (axis, TILE),
-                others,
-            ))
+            Groups::contiguous_on_device(given.table, given.offsets, (axis, TILE), others)
         })
     });
     let mut random = Random(7);
@@ -206,9 +199,7 @@ fn groups_of_rows() {
         for (axis, program) in programs.iter().enumerate() {
             let tile = TILE[1 - axis];
             let one = Tiles { m: other.div_ceil(tile), n: other.div_ceil(tile), k: 3 };
-            let groups = Groups::GroupedContiguous(
-                GroupedContiguous::listed(&rows, TILE[axis], axis, one).expect("few"),
-            );
+            let groups = Groups::contiguous(&rows, TILE[axis], axis, one).expect("few");
             let mut extent = [other; 2];
             extent[axis] = all;
             let given = [count, extent[0], extent[1], 3];
@@ -236,7 +227,7 @@ fn groups_of_rows() {
 fn offsets_that_fall_or_leave_the_rows() {
     let program = lister(|given| {
         let others = [given.extent[1], given.k];
-        Groups::GroupedContiguous(GroupedContiguous::stored(given.table, given.offsets, (0, TILE), others))
+        Groups::contiguous_on_device(given.table, given.offsets, (0, TILE), others)
     });
     for (offsets, rows) in [
         (vec![0, 500, 200, 700], [500, 0, 200]),
@@ -244,8 +235,7 @@ fn offsets_that_fall_or_leave_the_rows() {
         (vec![0, u32::MAX, 0, 1], [900, 0, 0]),
     ] {
         let one = Tiles { m: 0, n: 1, k: 1 };
-        let groups =
-            Groups::GroupedContiguous(GroupedContiguous::listed(&rows, TILE[0], 0, one).expect("few"));
+        let groups = Groups::contiguous(&rows, TILE[0], 0, one).expect("few");
         agree(&program, &groups, [3, 900, 8, 1], (900, &offsets), &offsets);
     }
 }
@@ -278,13 +268,13 @@ fn groups_cut_into_tiles_of_nearly_equal_width() {
         let f = given.table.f;
         let height = given.extent[0].div_ceil(TILE[0]);
         let numbers = [height, f.special(Special::GridX), given.k];
-        Groups::Balanced(Balanced::stored(given.table, given.offsets, CUT, numbers))
+        Groups::balanced_on_device(given.table, given.offsets, CUT, numbers)
     });
     let mut random = Random(7);
     for rows in rows_of_groups(&mut random) {
         let (offsets, height) = (offsets(&rows), 1 + random.below(3));
         let (count, all) = (rows.len() as u32, offsets[rows.len()]);
-        let groups = Groups::Balanced(Balanced::listed(&rows, CUT, [height, 3], |_| 1).expect("few"));
+        let groups = Groups::balanced(&rows, CUT, [height, 3], |_| 1).expect("few");
         let given = [count, height * TILE[0], all, 3];
         let places = agree(&program, &groups, given, (all, &offsets), &rows);
         let mut order_of_places: Vec<u32> = places.iter().filter_map(|place| place.group).collect();
@@ -318,13 +308,13 @@ fn described_products() {
     let program = lister(|given| {
         let (f, Offsets { address, groups, .. }) = (given.table.f, given.offsets);
         let extents = |group| f.load_global_vector::<u32, 2>(address + Value::mul_wide(group, 8), 0);
-        Groups::Described(Described::stored(given.table, [groups, given.k], TILE, extents))
+        Groups::described_on_device(given.table, [groups, given.k], TILE, extents)
     });
     let mut random = Random(7);
     for count in [1, 2, 31, 32, 33, 80] {
         let shapes: Vec<[u32; 2]> = (0..count).map(|_| [random.below(700), random.below(900)]).collect();
         let tiles = |[m, n]: [u32; 2]| [m.div_ceil(TILE[0]), n.div_ceil(TILE[1])];
-        let groups = Described::listed(shapes.iter().copied().map(tiles), 3).map(Groups::Described);
+        let groups = Groups::described(shapes.iter().copied().map(tiles), 3);
         let given = [count, 0, 0, 3];
         let places = agree(&program, &groups.expect("few"), given, (0, &shapes.concat()), &shapes);
         let own = places.iter().map(|place| (place.group, place.tile));

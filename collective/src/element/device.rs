@@ -127,7 +127,14 @@ impl Format {
         match self {
             Self::Bf16 => Some(f.unpack(word).map(Narrow::Bf16)),
             Self::F16 => Some(f.unpack(word).map(Narrow::F16)),
-            _ => None,
+            Self::F32
+            | Self::Tf32
+            | Self::E4m3
+            | Self::E5m2
+            | Self::S8
+            | Self::U8
+            | Self::S32
+            | Self::F64 => None,
         }
     }
 

@@ -5,18 +5,21 @@ use std::sync::Arc;
 
 use ptx::abi::Argument;
 use ptx::{Builder, Value, Var};
+use typenum::Unsigned;
 
 use super::direct::DirectStore;
 use super::doubles::{self, Doubles};
 use super::factors::{self, Factors};
+use super::sourced::{self, SourcedCombination, SourcedDevice};
 use super::store::{Access, Combine, Output, Store, StoreDevice, StoreSpec, Stored};
+use super::tma::TmaStore;
 use super::transposed::Line;
-use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, Evaluated, LinearHost};
+use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, Evaluated};
 use crate::element::{Element, Format};
 use crate::extent::Extent;
 use crate::form::{Forms, displaced};
 use crate::mainloop::{Fragment, FragmentRow};
-use crate::operand::MatrixRef;
+use crate::operand::{MatrixRef, TileAtom};
 use crate::plan::{EpilogueSpec, Plan};
 use crate::tree::{Bounded, Host, NodeError, Path, Shape};
 
@@ -73,26 +76,33 @@ impl LinearArguments {
     }
 }
 
-impl<T: Element, S: Store> LinearCombination<T, S> {
-    const VALUE: Linear = Linear { store: StoreSpec::of::<S>(T::FORMAT) };
+macro_rules! linear {
+    ($([$($generics:tt)*] $epilogue:ty => $value:expr;)*) => {$(
+        impl<$($generics)*> Epilogue for $epilogue {
+            type Arguments = LinearArguments;
+            const SPEC: EpilogueSpec = $value.spec();
+            const FORMS: Forms = Forms::ALL;
+
+            fn emitter() -> Arc<dyn EpilogueEmitter> {
+                Arc::new($value)
+            }
+
+            fn check(arguments: &LinearArguments, product: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+                $value.check(arguments, product, path)
+            }
+
+            fn parameters(plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
+                $value.parameters(plan, arguments, d)
+            }
+        }
+    )*};
 }
 
-impl<T: Element, S: Store> Epilogue for LinearCombination<T, S> {
-    type Arguments = LinearArguments;
-    const SPEC: EpilogueSpec = Self::VALUE.spec();
-    const FORMS: Forms = Forms::ALL;
-
-    fn emitter() -> Arc<dyn EpilogueEmitter> {
-        Arc::new(Self::VALUE)
-    }
-
-    fn check(arguments: &LinearArguments, product: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        Self::VALUE.check(arguments, product, path)
-    }
-
-    fn parameters(plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
-        Self::VALUE.parameters(plan, arguments, d)
-    }
+linear! {
+    [T: Element, S: Store] LinearCombination<T, S> =>
+        Linear { store: StoreSpec::of::<S>(T::FORMAT), sourced: false };
+    [T: Element, B: Unsigned + 'static, L: TileAtom] SourcedCombination<T, B, L> =>
+        Linear { store: StoreSpec::of::<TmaStore<B, L>>(T::FORMAT), sourced: true };
 }
 
 impl<T: Element, S: Store> Evaluated for LinearCombination<T, S> {
@@ -139,48 +149,59 @@ fn in_doubles(terms: [(f64, Bounded); 2]) -> Bounded {
     Bounded { value, error: terms.iter().map(error).sum() }
 }
 
-/// [`LinearCombination`] as a value.
+/// [`LinearCombination`] or [`SourcedCombination`] as a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Linear {
-    /// How D is stored.
+    /// How D is stored. Sourced: through shared memory, not transposed.
     pub store: StoreSpec,
+    /// Whether tensor copies load C.
+    pub sourced: bool,
 }
 
 impl Linear {
     /// What the epilogue asks of the plan.
     pub const fn spec(self) -> EpilogueSpec {
-        EpilogueSpec { registers: 24, ..EpilogueSpec::of(self.store) }
+        EpilogueSpec { registers: 24, sourced: self.sourced, ..EpilogueSpec::of(self.store) }
     }
-}
 
-impl LinearHost for Linear {
-    fn check(&self, arguments: &LinearArguments, product: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+    /// As [`Epilogue::check`].
+    ///
+    /// # Errors
+    /// The first illegal argument.
+    pub fn check(
+        self,
+        arguments: &LinearArguments,
+        product: Shape,
+        path: &Path<'_>,
+    ) -> Result<(), NodeError> {
         factors::check(self.store.format, *arguments, path)?;
-        match arguments.read()? {
-            Some(c) => path.then("C").reads_matrix(self.store.format, c, product),
-            None => Ok(()),
-        }
+        let Some(c) = arguments.read()? else { return Ok(()) };
+        let path = path.then("C");
+        path.reads_matrix(self.store.format, c, product)?;
+        if self.sourced { sourced::check(self.store, c, &path) } else { Ok(()) }
     }
 
-    fn parameters(&self, plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
-        let LinearArguments { beta, c, .. } = *arguments;
-        let MatrixRef { address: c, ld: c_ld, stride: c_batch } =
-            c.filter(|_| beta != 0.0).unwrap_or(MatrixRef::NONE);
-        let format = self.store.format;
-        let pair = u64::from(format.bits() / 4);
-        let even = |address: u64, strides: u64| address.is_multiple_of(pair) && strides.is_multiple_of(2);
-        let pairs = d.n.is_multiple_of(2)
-            && even(d.address, d.ld | d.batch.stride)
-            && (beta == 0.0 || even(c, c_ld | c_batch));
-        let mut parameters = factors::parameters(format, *arguments);
-        if plan.form.described() {
+    /// As [`Epilogue::parameters`].
+    pub fn parameters(self, plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
+        let c = arguments.c.filter(|_| arguments.beta != 0.0);
+        let mut parameters = factors::parameters(self.store.format, *arguments);
+        if self.sourced {
+            parameters.extend(sourced::parameters(self.store, plan, c, d));
+        } else if plan.form.described() {
             return parameters;
+        } else {
+            let MatrixRef { address, ld, stride } = c.unwrap_or(MatrixRef::NONE);
+            let format = self.store.format;
+            let pair = u64::from(format.bits() / 4);
+            let even = |address: u64, strides: u64| address.is_multiple_of(pair) && strides.is_multiple_of(2);
+            let pairs =
+                d.n.is_multiple_of(2) && even(d.address, d.ld | d.batch.stride) && even(address, ld | stride);
+            parameters.extend([address.into(), ld.into()]);
+            if plan.form.outputs() {
+                parameters.push((stride * u64::from(format.bytes())).into());
+            }
+            parameters.push(u32::from(pairs).into());
         }
-        parameters.extend([c.into(), c_ld.into()]);
-        if plan.form.outputs() {
-            parameters.push((c_batch * u64::from(format.bytes())).into());
-        }
-        parameters.push(u32::from(pairs).into());
         parameters.extend(self.store.parameters(plan, d));
         parameters
     }
@@ -191,15 +212,18 @@ impl EpilogueEmitter for Linear {
         Some(self.store)
     }
 
-    fn linear(&self) -> Option<&dyn LinearHost> {
-        Some(self)
+    fn linear(&self) -> Option<Self> {
+        Some(*self)
     }
 
     fn name(&self) -> String {
-        format!("linear{}", self.store.suffix())
+        format!("{}{}", if self.sourced { "sourced" } else { "linear" }, self.store.suffix())
     }
 
     fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceEpilogue<'f> + 'f> {
+        if self.sourced {
+            return Box::new(SourcedDevice::declare(f, plan, self.store));
+        }
         let described = plan.form.described().then(|| f.constant(0u64));
         Box::new(LinearDevice {
             store: self.store.moved(),

@@ -2,28 +2,26 @@
 
 use core::cell::RefCell;
 use core::marker::PhantomData;
-use std::sync::Arc;
 
 use ptx::abi::Argument;
 use ptx::{Builder, TensorLoad, Value, Var};
-use typenum::{U2, Unsigned};
+use typenum::U2;
 
-use super::factors::{self, Factors};
-use super::linear::LinearArguments;
+use super::DeviceEpilogue;
+use super::factors::Factors;
 use super::staging::{Staging, Through};
 use super::store::{Combine, Output, StoreSpec};
-use super::tma::{TmaDevice, TmaStore};
-use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, LinearHost};
-use crate::element::{Element, Format, Packed};
+use super::tma::TmaDevice;
+use crate::element::{Format, Packed};
 use crate::extent::Extent;
-use crate::form::{Batch, Forms};
+use crate::form::Batch;
 use crate::mainloop::{Consumer, Fragment, FragmentRow, WorkUnit, begin, output_elements};
-use crate::operand::{TileAtom, Widest};
-use crate::plan::{EpilogueSpec, MBARRIER_BYTES, Plan};
-use crate::tree::{NodeError, Path, Shape};
+use crate::operand::{MatrixRef, Widest};
+use crate::plan::{MBARRIER_BYTES, Plan};
+use crate::tree::{NodeError, Path};
 
 /// The linear epilogue `D = alpha * acc + beta * C`, as [`LinearCombination`](super::LinearCombination) with
-/// [`TmaStore`] computes it. The difference: tensor copies load C as well, into the buffers from which D is
+/// [`TmaStore`](super::TmaStore) computes it. The difference: tensor copies load C as well, into the buffers from which D is
 /// stored.
 ///
 /// Before a consumer warpgroup multiplies a tile, it starts the copies of the tile's first parts, one per
@@ -49,9 +47,9 @@ use crate::tree::{NodeError, Path, Shape};
 #[derive(Clone, Copy, Debug)]
 pub struct SourcedCombination<T, Buffers = U2, L = Widest>(PhantomData<(T, Buffers, L)>);
 
-/// The kernel parameters of [`Sourced`] on the device, and its state from tile to tile.
+/// The kernel parameters of [`SourcedCombination`] on the device, and its state from tile to tile.
 #[derive(Clone, Copy, Debug)]
-struct SourcedDevice<'f> {
+pub(super) struct SourcedDevice<'f> {
     store: StoreSpec,
     factors: Factors<'f>,
     c_map: Value<'f, u64>,
@@ -63,6 +61,18 @@ struct SourcedDevice<'f> {
 }
 
 impl<'f> SourcedDevice<'f> {
+    /// Declares the kernel parameters.
+    pub(super) fn declare(f: &'f Builder, plan: &Plan, store: StoreSpec) -> Self {
+        Self {
+            store: store.moved(),
+            factors: Factors::declare(f, store.format),
+            c_map: f.tensor_map("c_map"),
+            c_step: plan.form.outputs().then(|| f.param("c_step")),
+            d: TmaDevice::declare(f, plan),
+            odd: f.variable(0u32),
+        }
+    }
+
     fn reads_c(&self) -> Value<'f, bool> {
         self.factors.reads_c()
     }
@@ -143,101 +153,36 @@ impl<'f> Copies<'f> {
     }
 }
 
-impl<T: Element, B: Unsigned + 'static, L: TileAtom> SourcedCombination<T, B, L> {
-    const VALUE: Sourced = Sourced { store: StoreSpec::of::<TmaStore<B, L>>(T::FORMAT) };
-}
-
-impl<T: Element, B: Unsigned + 'static, L: TileAtom> Epilogue for SourcedCombination<T, B, L> {
-    type Arguments = LinearArguments;
-    const SPEC: EpilogueSpec = Self::VALUE.spec();
-    const FORMS: Forms = Forms::ALL;
-
-    fn emitter() -> Arc<dyn EpilogueEmitter> {
-        Arc::new(Self::VALUE)
-    }
-
-    fn check(arguments: &LinearArguments, product: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        Self::VALUE.check(arguments, product, path)
-    }
-
-    fn parameters(plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
-        Self::VALUE.parameters(plan, arguments, d)
-    }
-}
-
-/// [`SourcedCombination`] as a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Sourced {
-    /// How D is stored: through shared memory, not transposed.
-    pub store: StoreSpec,
-}
-
-impl Sourced {
-    /// What the epilogue asks of the plan.
-    pub const fn spec(self) -> EpilogueSpec {
-        EpilogueSpec { registers: 24, sourced: true, ..EpilogueSpec::of(self.store) }
-    }
-}
-
-impl LinearHost for Sourced {
-    fn check(&self, arguments: &LinearArguments, product: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        factors::check(self.store.format, *arguments, path)?;
-        let Some(c) = arguments.read()? else { return Ok(()) };
-        let (path, format) = (path.then("C"), self.store.format);
-        path.reads_matrix(format, c, product)?;
-        let [ld, batch] = [c.ld, c.stride].map(|stride| stride.saturating_mul(format.bytes().into()));
-        let alignment = u64::from(self.store.alignment());
-        for (what, value) in [("address", c.address), ("pitch in bytes", ld), ("stride in bytes", batch)] {
-            if !value.is_multiple_of(alignment) {
-                let needed = format!("the {what} is {value:#x}, a multiple of {alignment} was needed");
-                return Err(path.refuse(format!("{needed}: tensor copies load it")));
-            }
+/// Checks that tensor copies can load C.
+///
+/// # Errors
+/// What is not aligned.
+pub(super) fn check(store: StoreSpec, c: MatrixRef, path: &Path<'_>) -> Result<(), NodeError> {
+    let [ld, batch] = [c.ld, c.stride].map(|stride| stride.saturating_mul(store.format.bytes().into()));
+    let alignment = u64::from(store.alignment());
+    for (what, value) in [("address", c.address), ("pitch in bytes", ld), ("stride in bytes", batch)] {
+        if !value.is_multiple_of(alignment) {
+            let needed = format!("the {what} is {value:#x}, a multiple of {alignment} was needed");
+            return Err(path.refuse(format!("{needed}: tensor copies load it")));
         }
-        Ok(())
     }
-
-    fn parameters(&self, plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
-        let LinearArguments { beta, c, .. } = *arguments;
-        // If C is not read, D's map serves as a placeholder.
-        let source = c.filter(|_| beta != 0.0).map_or(d, |c| Output {
-            address: c.address,
-            ld: c.ld,
-            batch: Batch { stride: if d.batch.count > 1 { c.stride } else { 0 }, ..d.batch },
-            ..d
-        });
-        let mut parameters = factors::parameters(self.store.format, *arguments);
-        parameters.extend(self.store.parameters(plan, source));
-        if plan.form.outputs() {
-            parameters.push(u32::from(source.batch.stride != 0).into());
-        }
-        parameters.extend(self.store.parameters(plan, d));
-        parameters
-    }
+    Ok(())
 }
 
-impl EpilogueEmitter for Sourced {
-    fn store(&self) -> Option<StoreSpec> {
-        Some(self.store)
+/// The values of C's kernel parameters.
+pub(super) fn parameters(store: StoreSpec, plan: &Plan, c: Option<MatrixRef>, d: Output) -> Vec<Argument> {
+    // If C is not read, D's map serves as a placeholder.
+    let source = c.map_or(d, |c| Output {
+        address: c.address,
+        ld: c.ld,
+        batch: Batch { stride: if d.batch.count > 1 { c.stride } else { 0 }, ..d.batch },
+        ..d
+    });
+    let mut parameters = store.parameters(plan, source);
+    if plan.form.outputs() {
+        parameters.push(u32::from(source.batch.stride != 0).into());
     }
-
-    fn linear(&self) -> Option<&dyn LinearHost> {
-        Some(self)
-    }
-
-    fn name(&self) -> String {
-        format!("sourced{}", self.store.suffix())
-    }
-
-    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceEpilogue<'f> + 'f> {
-        Box::new(SourcedDevice {
-            store: self.store.moved(),
-            factors: Factors::declare(f, self.store.format),
-            c_map: f.tensor_map("c_map"),
-            c_step: plan.form.outputs().then(|| f.param("c_step")),
-            d: TmaDevice::declare(f, plan),
-            odd: f.variable(0u32),
-        })
-    }
+    parameters
 }
 
 impl<'f> DeviceEpilogue<'f> for SourcedDevice<'f> {

@@ -121,20 +121,14 @@ impl Formula {
                 return Err(problem(name, "given twice"));
             }
         }
-        let mut nothing = Nothing;
-        self.lowered(operand).supplied(shape, known, &mut nothing, true)
+        let (arguments, error) = self.lowered(operand).supplied(shape, known, None);
+        error.map_or(Ok(arguments), Err)
     }
 
     /// The formula with arguments from a source, which is asked once for each name.
     pub fn draw(self, operand: Format, shape: Shape, from: &mut dyn Supply) -> FormulaArguments {
-        let tree = self.lowered(operand);
-        let drawn = tree.supplied(shape, BTreeMap::new(), from, false);
-        // Whatever the source gave is of the kind that was asked for.
-        drawn.unwrap_or_else(|_| FormulaArguments {
-            tree,
-            arguments: AnyNode::supply(&mut Nothing, shape),
-            inputs: BTreeMap::new(),
-        })
+        // Whatever the source gives is of the kind that was asked for.
+        self.lowered(operand).supplied(shape, BTreeMap::new(), Some(from)).0
     }
 }
 
@@ -143,30 +137,26 @@ fn problem(name: &str, reason: impl Into<String>) -> NodeError {
 }
 
 impl Lowered {
+    /// The arguments, and what is wrong with them.
     fn supplied(
         self,
         shape: Shape,
         known: BTreeMap<&'static str, Input>,
-        from: &mut dyn Supply,
-        strict: bool,
-    ) -> Result<FormulaArguments, NodeError> {
-        let mut by_name = ByName { items: self.items(), own: &[], known, from, strict, error: None };
+        from: Option<&mut dyn Supply>,
+    ) -> (FormulaArguments, Option<NodeError>) {
+        let mut by_name = ByName { items: self.items(), own: &[], known, from, error: None };
         let arguments = AnyNode::supply(&mut by_name, shape);
-        match by_name.error {
-            Some(error) => Err(error),
-            None => Ok(FormulaArguments { tree: self, arguments, inputs: by_name.known }),
-        }
+        (FormulaArguments { tree: self, arguments, inputs: by_name.known }, by_name.error)
     }
 }
 
-/// Arguments by name; those that are not known yet come from another source, unless `strict`.
+/// Arguments by name; those that are not known yet come from another source, if there is one.
 struct ByName<'a> {
     items: &'static [Item],
     /// What the last node has not asked for yet.
     own: &'static [Argument],
     known: BTreeMap<&'static str, Input>,
-    from: &'a mut dyn Supply,
-    strict: bool,
+    from: Option<&'a mut dyn Supply>,
     error: Option<NodeError>,
 }
 
@@ -204,14 +194,14 @@ impl ByName<'_> {
         get: impl Fn(Input) -> Option<T>,
         draw: impl FnOnce(&mut dyn Supply) -> Input,
     ) -> T {
-        let input = match self.known.get(name) {
-            Some(input) => *input,
-            None if self.strict => {
+        let input = match (self.known.get(name), &mut self.from) {
+            (Some(input), _) => *input,
+            (None, None) => {
                 self.refuse(name, format!("not given: {needed} was needed"));
                 return T::default();
             }
-            None => {
-                let input = draw(self.from);
+            (None, Some(from)) => {
+                let input = draw(*from);
                 self.known.insert(name, input);
                 input
             }
@@ -229,7 +219,7 @@ impl ByName<'_> {
             "beta" => Some(0.0),
             _ => None,
         };
-        if let (true, None, Some(default)) = (self.strict, self.known.get(name), default) {
+        if let (None, None, Some(default)) = (&self.from, self.known.get(name), default) {
             return default;
         }
         let number = |input| if let Input::Scalar(number) = input { Some(number) } else { None };
@@ -248,20 +238,11 @@ impl ByName<'_> {
     }
 }
 
-fn matrix(input: Input) -> Option<Matrix> {
+fn matrix(input: Input) -> Option<MatrixArgument> {
     if let Input::Each { address, ld, .. } = input {
-        return Some(Matrix(MatrixArgument { address, ld }));
+        return Some(MatrixArgument { address, ld });
     }
-    if let Input::Matrix(matrix) = input { Some(Matrix(matrix)) } else { None }
-}
-
-/// A matrix, by default nowhere.
-struct Matrix(MatrixArgument);
-
-impl Default for Matrix {
-    fn default() -> Self {
-        Self(MatrixArgument { address: 0, ld: 0 })
-    }
+    if let Input::Matrix(matrix) = input { Some(matrix) } else { None }
 }
 
 impl Supply for ByName<'_> {
@@ -289,27 +270,28 @@ impl Supply for ByName<'_> {
     }
 
     fn matrix(&mut self, format: Format, shape: Shape) -> MatrixArgument {
-        self.get("Input::Matrix", matrix, |from| Input::Matrix(from.matrix(format, shape))).0
+        self.get("Input::Matrix", matrix, |from| Input::Matrix(from.matrix(format, shape)))
     }
 
     fn residual(&mut self, format: Format, shape: Shape) -> ResidualArgument {
         let (Argument::Named(beta), Argument::Named(c)) = (self.next(), self.next()) else {
             return ResidualArgument::default();
         };
-        if self.strict {
-            let beta = self.scalar(beta, |_| 0.0);
-            let given = self.known.contains_key(c);
-            if beta == 0.0 && !given {
-                return ResidualArgument::default();
+        let drawn = match (&mut self.from, self.known.get(beta), self.known.get(c)) {
+            (Some(_), Some(Input::Scalar(beta)), Some(Input::Matrix(c))) => {
+                return ResidualArgument { beta: *beta, c: Some(*c) };
             }
-            let c = self.of(c, "Input::Matrix", matrix, |_| Input::Scalar(0.0)).0;
-            return ResidualArgument { beta, c: Some(c) };
-        }
-        if let (Some(Input::Scalar(beta)), Some(Input::Matrix(c))) = (self.known.get(beta), self.known.get(c))
-        {
-            return ResidualArgument { beta: *beta, c: Some(*c) };
-        }
-        let drawn = self.from.residual(format, shape);
+            (Some(from), ..) => from.residual(format, shape),
+            (None, _, given) => {
+                let given = given.is_some();
+                let beta = self.scalar(beta, |_| 0.0);
+                if beta == 0.0 && !given {
+                    return ResidualArgument::default();
+                }
+                let c = self.of(c, "Input::Matrix", matrix, |_| Input::Scalar(0.0));
+                return ResidualArgument { beta, c: Some(c) };
+            }
+        };
         let number = *self.known.entry(beta).or_insert(Input::Scalar(drawn.beta));
         if let Some(matrix) = drawn.c {
             self.known.entry(c).or_insert(Input::Matrix(matrix));
@@ -321,7 +303,7 @@ impl Supply for ByName<'_> {
     }
 
     fn output(&mut self, format: Format, shape: Shape) -> MatrixArgument {
-        self.get("Input::Matrix", matrix, |from| Input::Matrix(from.output(format, shape))).0
+        self.get("Input::Matrix", matrix, |from| Input::Matrix(from.output(format, shape)))
     }
 
     fn reduced(&mut self, identity: f32, len: u32) -> u64 {
@@ -329,9 +311,8 @@ impl Supply for ByName<'_> {
     }
 
     fn scratch(&mut self, bytes: u64) -> Scratch {
-        let scratch = |input| if let Input::Scratch(scratch) = input { Some(Some(scratch)) } else { None };
-        let given = self.get("Input::Scratch", scratch, |from| Input::Scratch(from.scratch(bytes)));
-        given.unwrap_or(Scratch { address: 0, bytes: 0 })
+        let scratch = |input| if let Input::Scratch(scratch) = input { Some(scratch) } else { None };
+        self.get("Input::Scratch", scratch, |from| Input::Scratch(from.scratch(bytes)))
     }
 
     fn dropout(&mut self) -> DropoutArgument {
@@ -341,21 +322,15 @@ impl Supply for ByName<'_> {
 
     fn stride(&mut self) -> u64 {
         let Argument::Named(name) = self.next() else { return 0 };
-        match self.known.get(name) {
-            Some(Input::Each { stride, .. }) => *stride,
-            Some(other) => {
-                let other = *other;
-                if self.strict {
-                    self.refuse(name, format!("{other:?}, Input::Each was needed: each GEMM has its own"));
-                }
-                0
-            }
-            None if self.strict => {
-                self.refuse(name, "not given: Input::Each was needed");
-                0
-            }
-            None => self.from.stride(),
-        }
+        let reason = match (self.known.get(name), &mut self.from) {
+            (Some(Input::Each { stride, .. }), _) => return *stride,
+            (None, Some(from)) => return from.stride(),
+            (Some(_), Some(_)) => return 0,
+            (Some(other), None) => format!("{other:?}, Input::Each was needed: each GEMM has its own"),
+            (None, None) => "not given: Input::Each was needed".to_owned(),
+        };
+        self.refuse(name, reason);
+        0
     }
 
     fn item(&mut self) -> Option<&'static Item> {
@@ -363,44 +338,5 @@ impl Supply for ByName<'_> {
         self.items = rest;
         self.own = &first.inputs;
         Some(first)
-    }
-}
-
-/// A source of nothing.
-struct Nothing;
-
-impl Supply for Nothing {
-    fn scalars(&mut self, _names: &[&str], _values: &mut [f32]) {}
-
-    fn vector(&mut self, _format: Format, _len: u32) -> u64 {
-        0
-    }
-
-    fn matrix(&mut self, _format: Format, _shape: Shape) -> MatrixArgument {
-        MatrixArgument { address: 0, ld: 0 }
-    }
-
-    fn residual(&mut self, _format: Format, _shape: Shape) -> ResidualArgument {
-        ResidualArgument::default()
-    }
-
-    fn output(&mut self, _format: Format, _shape: Shape) -> MatrixArgument {
-        MatrixArgument { address: 0, ld: 0 }
-    }
-
-    fn reduced(&mut self, _identity: f32, _len: u32) -> u64 {
-        0
-    }
-
-    fn scratch(&mut self, _bytes: u64) -> Scratch {
-        Scratch { address: 0, bytes: 0 }
-    }
-
-    fn dropout(&mut self) -> DropoutArgument {
-        DropoutArgument::default()
-    }
-
-    fn stride(&mut self) -> u64 {
-        0
     }
 }

@@ -73,6 +73,31 @@ impl Lower<'_> {
         Ok(super::inputs::kept(name))
     }
 
+    fn push(&mut self, node: &'static NodeValue, label: &'static str, inputs: Vec<Argument>) {
+        self.items.push(Item { node, number: 0.0, label, inputs });
+    }
+
+    /// A node with its children, without arguments.
+    fn plain(
+        &mut self,
+        at: &Expr,
+        node: &'static NodeValue,
+        children: &[&Expr],
+    ) -> Result<NodeTraits, FormulaError> {
+        self.node(at, node, ("", Vec::new()), children)
+    }
+
+    /// A node that has one argument, and its children.
+    fn labelled(
+        &mut self,
+        at: &Expr,
+        node: &'static NodeValue,
+        label: &'static str,
+        children: &[&Expr],
+    ) -> Result<NodeTraits, FormulaError> {
+        self.node(at, node, (label, vec![Argument::Named(label)]), children)
+    }
+
     /// A node with its children.
     fn node(
         &mut self,
@@ -81,7 +106,7 @@ impl Lower<'_> {
         (label, inputs): (&'static str, Vec<Argument>),
         children: &[&Expr],
     ) -> Result<NodeTraits, FormulaError> {
-        self.items.push(Item { node, number: 0.0, label, inputs });
+        self.push(node, label, inputs);
         let traits: Vec<NodeTraits> =
             children.iter().map(|child| self.expr(child)).collect::<Result<_, _>>()?;
         (node.traits)(&traits).map_err(|reason| self.error(at, reason))
@@ -106,7 +131,7 @@ impl Lower<'_> {
                         format!("`{name}` has a meaning already: give the value another name"),
                     ));
                 }
-                self.items.push(Item { node: &LET, number: 0.0, label: "", inputs: Vec::new() });
+                self.push(&LET, "", Vec::new());
                 let value = self.expr(value)?;
                 self.bound.push(name.clone());
                 let body = self.expr(body)?;
@@ -118,7 +143,7 @@ impl Lower<'_> {
 
     fn name(&mut self, expr: &Expr, name: &str) -> Result<NodeTraits, FormulaError> {
         if name == "acc" {
-            return self.node(expr, &ACCUMULATOR, ("", Vec::new()), &[]);
+            return self.plain(expr, &ACCUMULATOR, &[]);
         }
         if name == "c" {
             return Err(self
@@ -133,10 +158,10 @@ impl Lower<'_> {
                 );
                 return Err(self.error(expr, reason));
             };
-            return self.node(expr, node, ("", Vec::new()), &[]);
+            return self.plain(expr, node, &[]);
         }
         let name = self.named(expr, name, NUMBER)?;
-        self.node(expr, &SCALAR, (name, vec![Argument::Named(name)]), &[])
+        self.labelled(expr, &SCALAR, name, &[])
     }
 
     fn place(&mut self, expr: &Expr, place: &Place) -> Result<NodeTraits, FormulaError> {
@@ -146,14 +171,9 @@ impl Lower<'_> {
         };
         let name = self.named(expr, &place.name, &place.to_string())?;
         if place.each {
-            self.items.push(Item {
-                node: &EACH,
-                number: 0.0,
-                label: "",
-                inputs: vec![Argument::Named(name)],
-            });
+            self.push(&EACH, "", vec![Argument::Named(name)]);
         }
-        self.node(expr, node, (name, vec![Argument::Named(name)]), &[])
+        self.labelled(expr, node, name, &[])
     }
 
     /// A place that is written.
@@ -218,7 +238,7 @@ impl Lower<'_> {
     /// A function of values, none of its arguments a number of the host.
     fn function(&mut self, expr: &Expr, name: &str, x: &[&Expr]) -> Result<NodeTraits, FormulaError> {
         match FUNCTIONS.get(name) {
-            Some(function) => self.node(expr, &function.node, ("", Vec::new()), x),
+            Some(function) => self.plain(expr, &function.node, x),
             None => Err(self.unknown(expr, name)),
         }
     }
@@ -241,17 +261,13 @@ impl Lower<'_> {
         (name, given): (&str, &'e [Expr]),
         needed: [&str; N],
     ) -> Result<&'e [Expr; N], FormulaError> {
-        given.try_into().map_err(|_| {
-            let (s, were) = (if N == 1 { "" } else { "s" }, if given.len() == 1 { "was" } else { "were" });
-            self.error(
-                expr,
-                format!(
-                    "`{name}` takes {N} argument{s} ({}), {} {were} given",
-                    needed.join(", "),
-                    given.len()
-                ),
-            )
-        })
+        given.try_into().map_err(|_| self.miscounted(expr, (name, given.len()), &needed))
+    }
+
+    fn miscounted(&self, expr: &Expr, (name, given): (&str, usize), needed: &[&str]) -> FormulaError {
+        let (s, were) = (if needed.len() == 1 { "" } else { "s" }, if given == 1 { "was" } else { "were" });
+        let (count, needed) = (needed.len(), needed.join(", "));
+        self.error(expr, format!("`{name}` takes {count} argument{s} ({needed}), {given} {were} given"))
     }
 
     /// Numbers of the host, or of the formula.
@@ -283,15 +299,7 @@ impl Lower<'_> {
         if given.len() != children + scalars.len() {
             let names: Vec<&str> =
                 ["x", "y", "z"].into_iter().take(children).chain(scalars.iter().copied()).collect();
-            let (s, were) =
-                (if names.len() == 1 { "" } else { "s" }, if given.len() == 1 { "was" } else { "were" });
-            let reason = format!(
-                "`{name}` takes {} argument{s} ({}), {} {were} given",
-                names.len(),
-                names.join(", "),
-                given.len()
-            );
-            return Err(self.error(expr, reason));
+            return Err(self.miscounted(expr, (name, given.len()), &names));
         }
         let (x, scalars) = given.split_at(children);
         let inputs = self.scalars(scalars)?;
@@ -343,7 +351,7 @@ impl Lower<'_> {
         }
         if let Some((_, node)) = RANKS.iter().find(|(known, _)| *known == name) {
             let [x] = self.counted(expr, (name, given), ["x"])?;
-            return self.node(expr, node, ("", Vec::new()), &[x]);
+            return self.plain(expr, node, &[x]);
         }
         if let Some((.., node)) = QUANTISERS.iter().find(|(known, ..)| *known == name) {
             let [to, x] = self.counted(expr, (name, given), ["the scales' name", "x"])?;
@@ -351,7 +359,7 @@ impl Lower<'_> {
                 return Err(self.error(to, "the name of the scales was needed, without an index"));
             };
             let scales = self.named(to, scales, "the scales of a quantiser")?;
-            return self.node(expr, node, (scales, vec![Argument::Named(scales)]), &[x]);
+            return self.labelled(expr, node, scales, &[x]);
         }
         match name {
             "store" => {
@@ -359,7 +367,7 @@ impl Lower<'_> {
                 let (label, place) = self.written(to, &[Index::Both], "a matrix aux[m,n]")?;
                 let node = store(place.format.unwrap_or(self.format));
                 let node = node.ok_or_else(|| self.error(to, "no matrix has such a format"))?;
-                self.node(expr, node, (label, vec![Argument::Named(label)]), &[x])
+                self.labelled(expr, node, label, &[x])
             }
             "dropout" => {
                 let [to, x] = self.counted(expr, (name, given), ["the mask's name", "x"])?;
@@ -367,11 +375,11 @@ impl Lower<'_> {
                     return Err(self.error(to, "the name of the mask's arguments was needed"));
                 };
                 let mask = self.named(to, mask, "the arguments of a mask")?;
-                self.node(expr, &DROPOUT, (mask, vec![Argument::Named(mask)]), &[x])
+                self.labelled(expr, &DROPOUT, mask, &[x])
             }
             "rotate" => {
                 let [x, angles] = self.counted(expr, (name, given), ["x", "angles"])?;
-                self.node(expr, &ROTATE, ("", Vec::new()), &[x, angles])
+                self.plain(expr, &ROTATE, &[x, angles])
             }
             _ if FORMATS.iter().any(|format| format.name() == name) => {
                 Err(self.error(expr, format!("`{name}` says D's format: it stands around all else")))

@@ -206,7 +206,8 @@ impl fmt::Display for Path<'_> {
 }
 
 /// An illegal argument of an epilogue's node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{node}{problem}")]
 pub struct NodeError {
     /// The node, given as the path to it.
     pub node: String,
@@ -214,13 +215,15 @@ pub struct NodeError {
     pub problem: NodeProblem,
 }
 
-/// What is wrong with an argument of a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What is wrong with an argument of a node: its text follows the node's path.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeProblem {
     /// A null pointer.
+    #[error(" is a null pointer, a device address was needed")]
     Null,
     /// A misaligned address.
+    #[error(" begins at {address:#x}, a multiple of {alignment} B was needed")]
     Address {
         /// Its device address.
         address: u64,
@@ -228,6 +231,7 @@ pub enum NodeProblem {
         alignment: u64,
     },
     /// A vector of the wrong length.
+    #[error(" has {elements} elements, {needed} were needed")]
     Length {
         /// Elements it has.
         elements: u32,
@@ -235,6 +239,7 @@ pub enum NodeProblem {
         needed: u32,
     },
     /// Rows of a matrix that overlap, or are too far apart.
+    #[error("'s leading dimension is {ld} elements, at least {needed} and less than 2^40 B were needed")]
     Pitch {
         /// Leading dimension in elements.
         ld: u64,
@@ -242,6 +247,10 @@ pub enum NodeProblem {
         needed: u32,
     },
     /// Memory that was not lent, or not lent for writing.
+    #[error(
+        " is {bytes} B at {address:#x}, which are not lent{}: pass the slice that contains them",
+        if *.writes { " to be written" } else { "" }
+    )]
     NotLent {
         /// Its device address.
         address: u64,
@@ -251,37 +260,9 @@ pub enum NodeProblem {
         writes: bool,
     },
     /// A problem specific to the node.
+    #[error(": {reason}")]
     Other {
         /// The message.
         reason: String,
     },
 }
-
-impl fmt::Display for NodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { node, problem } = self;
-        match problem {
-            NodeProblem::Null => write!(f, "{node} is a null pointer, a device address was needed"),
-            NodeProblem::Address { address, alignment } => {
-                write!(f, "{node} begins at {address:#x}, a multiple of {alignment} B was needed")
-            }
-            NodeProblem::Length { elements, needed } => {
-                write!(f, "{node} has {elements} elements, {needed} were needed")
-            }
-            NodeProblem::Pitch { ld, needed } => write!(
-                f,
-                "{node}'s leading dimension is {ld} elements, at least {needed} and less than 2^40 B were needed"
-            ),
-            NodeProblem::NotLent { address, bytes, writes } => {
-                let needed = if *writes { "lent to be written" } else { "lent" };
-                write!(
-                    f,
-                    "{node} is {bytes} B at {address:#x}, which are not {needed}: pass the slice that contains them"
-                )
-            }
-            NodeProblem::Other { reason } => write!(f, "{node}: {reason}"),
-        }
-    }
-}
-
-impl core::error::Error for NodeError {}

@@ -14,7 +14,7 @@ use crate::element::{Element, Format, Narrow};
 use crate::operand::MatrixRef;
 
 /// A row-major matrix of a tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MatrixArgument {
     /// Device address of its first element.
     pub address: u64,

@@ -18,7 +18,7 @@ use crate::element::Format;
 
 /// Device memory for partial results. Its address must be a multiple of 16 bytes. It must be zero before the
 /// first launch. Consecutive launches may share it without clearing it; concurrent launches may not share it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scratch {
     /// Device address.
     pub address: u64,

@@ -1,4 +1,7 @@
-//! Groups of rows that are cut into tiles of nearly equal width.
+//! Groups of rows that are cut into tiles of nearly equal width. The schedule sees one column of tiles.
+//!
+//! The rows of a group are along N of the tiles, and N is the direction in which tiles are narrowed. Within a
+//! group, tiles are ordered row by row: those of the first row of tiles come first.
 //!
 //! The tiles of a group are consecutive, and so are those that multiply the same weights. Their widths differ
 //! by at most one step, so they read the same k-tiles of the weights at nearly the same time: the weights are
@@ -11,29 +14,19 @@ use super::place::{Elements, Place};
 use super::shared::{Offsets, SharedTable};
 use super::sorted::Sorted;
 use super::table::{Listed, Table, rows_of};
+use super::{Groups, Order};
 use crate::{Index, Tiles, TooManyTiles};
 
-/// Groups of rows of one matrix, cut into tiles of nearly equal width. The schedule sees one column of tiles.
-///
-/// The rows of a group are along N of the tiles, and N is the direction in which tiles are narrowed. Within a
-/// group, tiles are ordered row by row: those of the first row of tiles come first.
-#[derive(Debug)]
-pub struct Balanced<'a, I> {
-    table: Box<dyn Table<I> + 'a>,
-    cut: Cut,
-    tiles: Tiles<I>,
-}
+impl Groups<'static, u32> {
+    /// The largest number of tiles of [`balanced`](Self::balanced): 2^23 - 1, limited by a word of the table in shared memory.
+    pub const MOST_BALANCED: u32 = Sorted::MOST_TILES;
 
-impl Balanced<'static, u32> {
-    /// The largest number of tiles in a launch: 2^23 - 1, limited by a word of the table in shared memory.
-    pub const MOST_TILES: u32 = Sorted::MOST_TILES;
-
-    /// The host's table. `rows` has the number of rows per group. Each group has `height` tiles along M and
+    /// Groups of rows of one matrix, in tiles of nearly equal width. `rows` has the number of rows per group. Each group has `height` tiles along M and
     /// `k` k-tiles. `workers` returns the number of workers for an extent in tiles.
     ///
     /// # Errors
-    /// More than [`MOST_TILES`](Self::MOST_TILES) tiles.
-    pub fn listed(
+    /// More than [`MOST_BALANCED`](Self::MOST_BALANCED) tiles.
+    pub fn balanced(
         rows: &[u32],
         cut: Cut,
         [height, k]: [u32; 2],
@@ -41,53 +34,53 @@ impl Balanced<'static, u32> {
     ) -> Result<Self, TooManyTiles> {
         let count = |rows: u32| u64::from(cut.tiles(rows)) * u64::from(height);
         let all = rows.iter().map(|&rows| u128::from(count(rows))).sum();
-        let tiles = Tiles::counted([all, 1], k, Self::MOST_TILES)?;
+        let tiles = Tiles::counted([all, 1], k, Self::MOST_BALANCED)?;
         let many = rows.len() as u64 * u64::from(height) >= u64::from(workers(tiles)) * u64::from(MANY_TILES);
         let ranges: Vec<[u32; 2]> = rows_of(rows).collect();
         let entry = |group: u32| (group, count(rows[group as usize]), ranges[group as usize]);
         let order = cut.order(rows, if many { FEW_ROWS } else { 0 });
         let (table, _) = Listed::new(order.into_iter().map(entry));
-        Ok(Self { table: Box::new(table), cut, tiles })
+        Ok(Self { tiles, order: Order::Balanced(Box::new(table), cut) })
     }
 }
 
-impl<'f> Balanced<'f, Value<'f, u32>> {
-    /// Emits the code by which all threads of a CTA write the table to shared memory. Each group has `height`
+impl<'f> Groups<'f, Value<'f, u32>> {
+    /// As [`balanced`](Groups::balanced), on the device: emits the code by which all threads of a CTA write the table to shared memory. Each group has `height`
     /// tiles along M and `k` k-tiles. The launch has `workers` workers.
-    pub fn stored(
+    pub fn balanced_on_device(
         table: SharedTable<'f>,
         offsets: Offsets<'f>,
         cut: Cut,
         [height, workers, k]: [Value<'f, u32>; 3],
     ) -> Self {
         let (sorted, all) = Sorted::new(table, offsets, cut, [height, workers]);
-        Self { table: Box::new(sorted), cut, tiles: Tiles { m: all, n: table.f.constant(1), k } }
+        let tiles = Tiles { m: all, n: table.f.constant(1), k };
+        Self { tiles, order: Order::Balanced(Box::new(sorted), cut) }
     }
 }
 
-impl<I: Index> Balanced<'_, I> {
-    pub(super) fn tiles(&self) -> Tiles<I> {
-        self.tiles
-    }
-
-    pub(super) fn place<E: Elements<I>>(&self, [number, _]: [I; 2], elements: &E) -> Place<I, E::Record> {
-        let (found, step) = (self.table.find(number), self.cut.step);
-        let one = number.constant(1);
-        let rows = found.end - found.first;
-        let (tiles, steps) = (self.cut.tiles(rows).most(one), rows.parts(step));
-        let (m, tile) = (found.tile / tiles, found.tile % tiles);
-        // The first tiles of the group are one step wider.
-        let (least, more) = (steps / tiles, steps % tiles);
-        let before = least * tile + tile.least(more);
-        let own = least + tile.less(more, one, number.constant(0));
-        let first = found.first + before * step;
-        let end = (first + own * step).least(found.end);
-        Place {
-            group: Some(found.group),
-            tile: [m, tile],
-            first: [elements.first(0, None, m), first],
-            ends: [None, Some(end)],
-            record: None,
-        }
+pub(super) fn place<I: Index, E: Elements<I>>(
+    table: &dyn Table<I>,
+    cut: Cut,
+    number: I,
+    elements: &E,
+) -> Place<I, E::Record> {
+    let (found, step) = (table.find(number), cut.step);
+    let one = number.constant(1);
+    let rows = found.end - found.first;
+    let (tiles, steps) = (cut.tiles(rows).most(one), rows.parts(step));
+    let (m, tile) = (found.tile / tiles, found.tile % tiles);
+    // The first tiles of the group are one step wider.
+    let (least, more) = (steps / tiles, steps % tiles);
+    let before = least * tile + tile.least(more);
+    let own = least + tile.less(more, one, number.constant(0));
+    let first = found.first + before * step;
+    let end = (first + own * step).least(found.end);
+    Place {
+        group: Some(found.group),
+        tile: [m, tile],
+        first: [elements.first(0, None, m), first],
+        ends: [None, Some(end)],
+        record: None,
     }
 }

@@ -1,39 +1,34 @@
-//! GEMMs of any shapes.
+//! GEMMs of any shapes, each described by a record. The schedule sees one column of tiles: each GEMM column
+//! by column, one GEMM after the other.
 
 use ptx::{Special, Value};
 
 use super::place::{Elements, Place};
 use super::shared::{SharedTable, Stored, scan};
 use super::table::{Listed, Table};
+use super::{Groups, Order};
 use crate::{Index, Tiles, TooManyTiles};
 
-/// GEMMs of any shapes, each described by a record. The schedule sees one column of tiles: each GEMM column
-/// by column, one GEMM after the other.
-#[derive(Debug)]
-pub struct Described<'a, I> {
-    table: Box<dyn Table<I> + 'a>,
-    tiles: Tiles<I>,
-}
-
-impl Described<'static, u32> {
-    /// The host's table. `products` has the number of tiles of each GEMM along M and N. `k` is the largest
+impl Groups<'static, u32> {
+    /// GEMMs of any shapes. `products` has the number of tiles of each GEMM along M and N. `k` is the largest
     /// number of k-tiles of a GEMM.
     ///
     /// # Errors
     /// More than [`Tiles::MOST`] tiles.
-    pub fn listed(products: impl IntoIterator<Item = [u32; 2]>, k: u32) -> Result<Self, TooManyTiles> {
+    pub fn described(products: impl IntoIterator<Item = [u32; 2]>, k: u32) -> Result<Self, TooManyTiles> {
         let products = (0..).zip(products);
         let (table, all) =
             Listed::new(products.map(|(group, [m, n])| (group, u64::from(m) * u64::from(n), [0, m])));
-        Ok(Self { table: Box::new(table), tiles: Tiles::counted([all, 1], k, Tiles::MOST)? })
+        let tiles = Tiles::counted([all, 1], k, Tiles::MOST)?;
+        Ok(Self { tiles, order: Order::Described(Box::new(table)) })
     }
 }
 
-impl<'f> Described<'f, Value<'f, u32>> {
-    /// Emits the code by which all threads of a CTA write the table to shared memory. There are `groups`
+impl<'f> Groups<'f, Value<'f, u32>> {
+    /// As [`described`](Groups::described), on the device: emits the code by which all threads of a CTA write the table to shared memory. There are `groups`
     /// GEMMs, in tiles of `tile` elements along M and N. `extents` emits the code that reads the extents of a
     /// GEMM along M and N, in elements.
-    pub fn stored(
+    pub fn described_on_device(
         table: SharedTable<'f>,
         [groups, k]: [Value<'f, u32>; 2],
         tile: [u32; 2],
@@ -62,24 +57,23 @@ impl<'f> Described<'f, Value<'f, u32>> {
             );
         };
         let (stored, all) = Stored::new(table, (groups, None), write);
-        Self { table: Box::new(stored), tiles: Tiles { m: all, n: f.constant(1), k } }
+        let tiles = Tiles { m: all, n: f.constant(1), k };
+        Self { tiles, order: Order::Described(Box::new(stored)) }
     }
 }
 
-impl<I: Index> Described<'_, I> {
-    pub(super) fn tiles(&self) -> Tiles<I> {
-        self.tiles
-    }
-
-    pub(super) fn place<E: Elements<I>>(&self, [number, _]: [I; 2], elements: &E) -> Place<I, E::Record> {
-        // Here `end` of an entry is the number of tiles of the GEMM along M.
-        let found = self.table.find(number);
-        let record = elements.record(found.group);
-        let height = found.end.most(number.constant(1));
-        let m = found.tile % height;
-        let first_m = elements.first(0, None, m);
-        let n = found.tile / height;
-        let first = [first_m, elements.first(1, None, n)];
-        Place { group: Some(found.group), tile: [m, n], first, ends: [None; 2], record: Some(record) }
-    }
+pub(super) fn place<I: Index, E: Elements<I>>(
+    table: &dyn Table<I>,
+    number: I,
+    elements: &E,
+) -> Place<I, E::Record> {
+    // Here `end` of an entry is the number of tiles of the GEMM along M.
+    let found = table.find(number);
+    let record = elements.record(found.group);
+    let height = found.end.most(number.constant(1));
+    let m = found.tile % height;
+    let first_m = elements.first(0, None, m);
+    let n = found.tile / height;
+    let first = [first_m, elements.first(1, None, n)];
+    Place { group: Some(found.group), tile: [m, n], first, ends: [None; 2], record: Some(record) }
 }

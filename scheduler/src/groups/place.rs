@@ -12,9 +12,9 @@ pub struct Place<I, R> {
     /// The tile's first element along M and N. For groups of rows, counted over the rows of all groups.
     pub first: [I; 2],
     /// One past the last element along M and N: of the group, or of the tile under
-    /// [`Balanced`](super::Balanced). `None` in a direction where the extent of the launch is the end.
+    /// [`Groups::balanced`](super::Groups::balanced). `None` in a direction where the extent of the launch is the end.
     pub ends: [Option<I>; 2],
-    /// The record of the GEMM under [`Described`](super::Described), otherwise `None`.
+    /// The record of the GEMM under [`Groups::described`](super::Groups::described), otherwise `None`.
     pub record: Option<R>,
 }
 

@@ -1,4 +1,4 @@
-//! The sorted order of groups for [`Balanced`](super::Balanced), computed by a CTA.
+//! The sorted order of groups for [`Groups::balanced`](super::Groups::balanced), computed by a CTA.
 //!
 //! The table in shared memory begins with one word per place in the order, `tiles << 9 | group`: the number
 //! of tiles of all groups before that place, and the group at that place. The next word has the number of all

@@ -1,44 +1,36 @@
-//! Groups of rows of one matrix.
+//! Groups of rows of one matrix. The schedule sees the groups' tiles one group after the other, along M or N.
+//! Each group begins with a new tile.
 
 use ptx::{Special, Value};
 
 use super::place::{Elements, Place};
 use super::shared::{Offsets, SharedTable, Stored, scan};
 use super::table::{Listed, Table, rows_of};
+use super::{Groups, Order};
 use crate::{Index, Tiles, TooManyTiles};
 
-/// Groups of rows of one matrix. The schedule sees the groups' tiles one group after the other, along M or N.
-/// Each group begins with a new tile.
-#[derive(Debug)]
-pub struct GroupedContiguous<'a, I> {
-    table: Box<dyn Table<I> + 'a>,
-    tiles: Tiles<I>,
-    /// The direction in which groups follow each other: 0 for M, 1 for N.
-    axis: usize,
-}
-
-impl GroupedContiguous<'static, u32> {
-    /// The host's table. `rows` has the number of rows per group, along M (`axis` 0) or N (`axis` 1), in
+impl Groups<'static, u32> {
+    /// Groups of rows of one matrix. `rows` has the number of rows per group, along M (`axis` 0) or N (`axis` 1), in
     /// tiles of `tile` rows. `tiles` has the number of tiles in the other direction and the k-tiles.
     ///
     /// # Errors
     /// More than [`Tiles::MOST`] tiles.
-    pub fn listed(rows: &[u32], tile: u32, axis: usize, tiles: Tiles<u32>) -> Result<Self, TooManyTiles> {
+    pub fn contiguous(rows: &[u32], tile: u32, axis: usize, tiles: Tiles<u32>) -> Result<Self, TooManyTiles> {
         let groups = (0..).zip(rows_of(rows)).zip(rows);
         let entries = groups.map(|((group, range), rows)| (group, rows.div_ceil(tile).into(), range));
         let (table, count) = Listed::new(entries);
         let mut all = [tiles.m, tiles.n].map(u128::from);
         all[axis] = count;
         let tiles = Tiles::counted(all, tiles.k, Tiles::MOST)?;
-        Ok(Self { table: Box::new(table), tiles, axis })
+        Ok(Self { tiles, order: Order::Contiguous(Box::new(table), axis) })
     }
 }
 
-impl<'f> GroupedContiguous<'f, Value<'f, u32>> {
-    /// Emits the code by which all threads of a CTA write the table to shared memory. Groups are along M
+impl<'f> Groups<'f, Value<'f, u32>> {
+    /// As [`contiguous`](Groups::contiguous), on the device: emits the code by which all threads of a CTA write the table to shared memory. Groups are along M
     /// (`axis` 0) or N (`axis` 1). `tile` has the elements of a tile along M and N, `extent` the elements in
     /// the other direction.
-    pub fn stored(
+    pub fn contiguous_on_device(
         table: SharedTable<'f>,
         offsets: Offsets<'f>,
         (axis, tile): (usize, [u32; 2]),
@@ -60,25 +52,24 @@ impl<'f> GroupedContiguous<'f, Value<'f, u32>> {
             0 => Tiles { m: all, n: extent.div_ceil(tile[1]), k },
             _ => Tiles { m: extent.div_ceil(tile[0]), n: all, k },
         };
-        Self { table: Box::new(stored), tiles, axis }
+        Self { tiles, order: Order::Contiguous(Box::new(stored), axis) }
     }
 }
 
-impl<I: Index> GroupedContiguous<'_, I> {
-    pub(super) fn tiles(&self) -> Tiles<I> {
-        self.tiles
-    }
-
-    pub(super) fn place<E: Elements<I>>(&self, mut tile: [I; 2], elements: &E) -> Place<I, E::Record> {
-        let found = self.table.find(tile[self.axis]);
-        tile[self.axis] = found.tile;
-        let own = |axis, value| (axis == self.axis).then_some(value);
-        Place {
-            group: Some(found.group),
-            tile,
-            first: [0, 1].map(|axis| elements.first(axis, own(axis, found.first), tile[axis])),
-            ends: [0, 1].map(|axis| own(axis, found.end)),
-            record: None,
-        }
+pub(super) fn place<I: Index, E: Elements<I>>(
+    table: &dyn Table<I>,
+    groups: usize,
+    mut tile: [I; 2],
+    elements: &E,
+) -> Place<I, E::Record> {
+    let found = table.find(tile[groups]);
+    tile[groups] = found.tile;
+    let own = |axis, value| (axis == groups).then_some(value);
+    Place {
+        group: Some(found.group),
+        tile,
+        first: [0, 1].map(|axis| elements.first(axis, own(axis, found.first), tile[axis])),
+        ends: [0, 1].map(|axis| own(axis, found.end)),
+        record: None,
     }
 }
