@@ -13,7 +13,8 @@
 //! `scaled_latest.jsonl` has block scales (seed 270611). Those with `h100` in their names are of H100s: `h100_drawn.jsonl` and
 //! `scaled_h100_drawn.jsonl` (seed 20261128, and shapes for which DeepGEMM was timed) are of one turn and come with the library, without 9 of 1332 timings that were disturbed;
 //! `scaled_h100_named.jsonl` has the named kernels of DeepGEMM's table in `docs/performance.md`, which `falchion bench` timed;
-//! `h100_kept.jsonl` (seed 20261127) has shapes that were in no record. `weights.jsonl` has
+//! `h100_kept.jsonl` (seed 20261127) has shapes that were in no record; `h100_kn.jsonl` and `h100_mn.jsonl` (seed 271127) have
+//! an N-major B, and an M-major A too. `weights.jsonl` has
 //! GEMMs with quantised weights and the same GEMMs in `bf16`, and groups of rows of both. `fused.jsonl` has
 //! two fused epilogues at 40 drawn shapes each (seed 20261125), and `groups.jsonl` experts of equal and of
 //! skewed sizes. 22 timings of kernels that are refused since are left out. Most of these kernels spilled;
@@ -293,6 +294,8 @@ fn figures_of_drawn_shapes_are_those_of_the_record() {
         ("h100_latest.jsonl", "burst", 36, [1.154, 1.148], [35, 36, 24]),
         ("h100.jsonl", "burst", 48, [1.183, 1.167], [45, 48, 40]),
         ("h100_kept.jsonl", "burst", 29, [1.189, 1.187], [28, 29, 23]),
+        ("h100_kn.jsonl", "burst", 16, [1.087, 1.091], [16, 16, 11]),
+        ("h100_mn.jsonl", "burst", 16, [1.014, 1.036], [14, 14, 13]),
         ("later.jsonl", "burst", 120, [1.138, 1.129], [117, 119, 99]),
         ("unseen.jsonl", "burst", 100, [1.180, 1.161], [98, 100, 84]),
         ("drawn.jsonl", "burst", 120, [1.166, 1.162], [107, 114, 84]),
