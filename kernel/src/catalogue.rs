@@ -245,7 +245,7 @@ pub fn find(name: &str) -> Result<AnyGemm, UnknownConfig> {
         Some(i) => Ok(all.swap_remove(i)),
         None => {
             let known = all.iter().map(|entry| entry.name().to_owned()).collect();
-            Err(UnknownConfig::Name(UnknownName { name: name.to_owned(), known }))
+            Err(UnknownConfig::Name { name: name.to_owned(), known })
         }
     }
 }
@@ -254,9 +254,14 @@ pub fn find(name: &str) -> Result<AnyGemm, UnknownConfig> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnknownConfig {
-    /// No kernel has this name.
-    #[error(transparent)]
-    Name(#[from] UnknownName),
+    /// A name that is not in the catalogue.
+    #[error("there is no kernel `{name}`; {}`falchion configs` lists all {} names", question(&self.alike()), known.len())]
+    Name {
+        /// The name that was asked for.
+        name: String,
+        /// Every name in the catalogue.
+        known: Vec<String>,
+    },
     /// The text is not a legal spec.
     #[error(transparent)]
     Spec(#[from] SpecError),
@@ -268,29 +273,19 @@ impl From<crate::legal::IllegalKernel> for UnknownConfig {
     }
 }
 
-/// A name that is not in the catalogue.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no kernel `{name}`; {}`falchion configs` lists all {} names", self.question(), known.len())]
-pub struct UnknownName {
-    /// The name that was asked for.
-    pub name: String,
-    /// Every name in the catalogue.
-    pub known: Vec<String>,
-}
-
-impl UnknownName {
+impl UnknownConfig {
     /// Up to three names similar to the one that was asked for, the most similar first.
     pub fn alike(&self) -> Vec<&str> {
-        let distance = |known: &&str| strsim::damerau_levenshtein(known, &self.name);
-        let mut names: Vec<&str> = self.known.iter().map(String::as_str).collect();
+        let Self::Name { name, known } = self else { return Vec::new() };
+        let distance = |known: &&str| strsim::damerau_levenshtein(known, name);
+        let mut names: Vec<&str> = known.iter().map(String::as_str).collect();
         names.retain(|known| distance(known) <= known.len() / 3);
         names.sort_by_key(distance);
         names.truncate(3);
         names
     }
+}
 
-    fn question(&self) -> String {
-        let alike = self.alike();
-        if alike.is_empty() { String::new() } else { format!("did you mean {}? ", alike.join(" or ")) }
-    }
+fn question(alike: &[&str]) -> String {
+    if alike.is_empty() { String::new() } else { format!("did you mean {}? ", alike.join(" or ")) }
 }

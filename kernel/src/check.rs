@@ -101,7 +101,7 @@ impl GroupedProblem {
         rule.check(MatrixRef::new(address, 1))?;
         match *self {
             Self::GroupedMasked { count, room, .. } if u64::from(count) * u64::from(room) > m.into() => {
-                Err(LaunchError::StageSlot { count, room, rows: m })
+                Err(LaunchError::Room { count, room, rows: m })
             }
             _ => Ok(()),
         }

@@ -514,7 +514,7 @@ pub enum LaunchError {
     },
     /// The groups' buffers have more rows than M.
     #[error("{count} groups in buffers of {room} rows need {needed} rows, and M is {rows}", needed = u64::from(*count) * u64::from(*room))]
-    StageSlot {
+    Room {
         /// Number of groups.
         count: u32,
         /// Rows per buffer.

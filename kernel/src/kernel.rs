@@ -125,16 +125,21 @@ pub(crate) fn alone<C>(kernel: &(impl Kernel<C> + ?Sized), name: &str) -> Result
     }
 }
 
+/// A kernel's program.
+pub(crate) fn written<C>(kernel: &(impl Kernel<C> + ?Sized)) -> Result<Program, EngineError> {
+    kernel.program().map_err(|error| EngineError::Compile {
+        kernel: core::any::type_name_of_val(kernel).to_owned(),
+        log: error.to_string(),
+    })
+}
+
 /// The program of a kernel, and the launch of a call. `slots` says how many clusters of a program are resident.
 pub(crate) fn prepared<C>(
     kernel: &(impl Kernel<C> + ?Sized),
     call: &C,
     slots: impl FnOnce(&Program) -> Result<u32, EngineError>,
 ) -> Result<(Program, Option<Launch>), EngineError> {
-    let program = kernel.program().map_err(|error| EngineError::Compile {
-        kernel: core::any::type_name_of_val(kernel).to_owned(),
-        log: error.to_string(),
-    })?;
+    let program = written(kernel)?;
     let slots = slots(&program)?;
     let refused = |source| EngineError::Call { kernel: program.name().to_owned(), source };
     let launch = kernel.launch(call, slots).map_err(refused)?;

@@ -99,7 +99,7 @@ mod typed_mainloop;
 mod types;
 pub use arguments::{Arguments, EpilogueArgs, Tree, WithMainloop};
 pub use buffer::Buffer;
-pub use catalogue::{UnknownConfig, UnknownName, all, by_threads, catalogue, find, fused, several};
+pub use catalogue::{UnknownConfig, all, by_threads, catalogue, find, fused, several};
 pub use ceiling::{Ceiling, Rounds};
 pub use check::MatrixRule;
 pub use collective::{LinearArguments, MatrixRef};

@@ -16,6 +16,7 @@ use crate::arguments::Arguments;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::gemm::AnyGemm;
+use crate::kernel::written;
 use crate::problem::{Call, GemmProblem, WorkspaceRef};
 
 /// A workspace and its memory.
@@ -51,11 +52,7 @@ pub(super) struct Ready {
 
 impl Ready {
     pub(super) fn new(context: &Arc<Context>, gemm: AnyGemm) -> Result<Self, EngineError> {
-        let refused = |error: ptx::VerifyError| EngineError::Compile {
-            kernel: gemm.entry_name(),
-            log: error.to_string(),
-        };
-        let program = gemm.program().map_err(refused)?;
+        let program = written::<Call>(&gemm)?;
         let majors = gemm.plan().majors();
         let loaded = Mutex::new(Loaded::load_in(context, gemm, program)?);
         let workspaces = Mutex::new((Gpu::from_context(Arc::clone(context))?, HashMap::new()));

@@ -230,18 +230,14 @@ pub(super) fn correct(
     let factors = factors(of, request.call.problem, &kernels, None);
     let mean = (factors.iter().map(|factor| factor.ln()).sum::<f64>() / count as f64).exp();
     rest.iter_mut().for_each(|(time, _)| *time *= mean);
-    let before: HashMap<usize, (usize, f64)> = first
-        .iter()
-        .zip(&factors)
-        .enumerate()
-        .map(|(place, (&(_, i), &factor))| (i, (place, factor)))
-        .collect();
-    first.iter_mut().zip(&factors).for_each(|((time, _), factor)| *time *= factor);
-    first.sort_unstable_by(order);
-    for (place, (_, i)) in first.iter().enumerate() {
-        let (placed, factor) = before[i];
+    let corrected =
+        |(place, (&(time, i), &factor)): (usize, (&(f64, usize), &f64))| ((time * factor, i), place, factor);
+    let mut all: Vec<_> = first.iter().zip(&factors).enumerate().map(corrected).collect();
+    all.sort_unstable_by(|a, b| order(&a.0, &b.0));
+    for (place, (at, (time, placed, factor))) in first.iter_mut().zip(all).enumerate() {
+        *at = time;
         if place < placed {
-            earlier.insert(*i, factor);
+            earlier.insert(time.1, factor);
         }
     }
     earlier

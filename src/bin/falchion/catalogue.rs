@@ -9,7 +9,7 @@ use falchion::verify::FusedGemm;
 use kernel::operands::Layouts;
 use kernel::{
     AnyGemm, Call, Card, GemmProblem, GroupedProblem, KMajorRequest, KernelSpec, Machine, Program, Ranked,
-    Refused, Request, Selection, Types, UnknownConfig, UnknownName,
+    Refused, Request, Selection, Types, UnknownConfig,
 };
 
 use crate::call::{Launched, SEVERAL};
@@ -82,7 +82,7 @@ fn list(out: &mut impl Write) -> io::Result<()> {
 /// The kernel of a name from `falchion configs`, or of a spec's text.
 pub(crate) fn find(name: &str) -> Result<AnyGemm, Failure> {
     Ok(kernel::find(name).map_err(|error| match error {
-        UnknownConfig::Name(unknown) => UnknownName { name: shortened(name), ..unknown }.into(),
+        UnknownConfig::Name { known, .. } => UnknownConfig::Name { name: shortened(name), known },
         other @ (UnknownConfig::Spec(_) | _) => other,
     })?)
 }

@@ -43,6 +43,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 pub use problem::Problem;
+use serde::{Deserialize, Serialize};
 
 use super::{Cache, CacheError, Digest, Key, Kind};
 use crate::family::Family;
@@ -50,11 +51,12 @@ use crate::gemm::AnyGemm;
 use crate::spec::KernelSpec;
 
 /// The measured time of a kernel.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Measurement<S = KernelSpec> {
     /// The kernel.
     pub spec: S,
     /// Time per launch in microseconds; finite and greater than 0.
+    #[serde(rename = "us")]
     pub microseconds: f64,
     /// When it was measured, in seconds since 1970.
     pub at: u64,
@@ -68,6 +70,12 @@ impl<S> Measurement<S> {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let at = since.map_or(0, |since| since.as_secs());
         Self { spec, microseconds, at, version: env!("CARGO_PKG_VERSION").to_owned() }
+    }
+
+    /// The measurement, of a kernel that is written in another way.
+    fn with<T>(&self, spec: T) -> Measurement<T> {
+        let Self { microseconds, at, ref version, .. } = *self;
+        Measurement { spec, microseconds, at, version: version.clone() }
     }
 
     fn check(&self) -> Result<(), CacheError> {

@@ -11,27 +11,15 @@ use super::Measurement;
 #[derive(Deserialize, Serialize)]
 struct Line {
     problem: String,
-    measured: Vec<Measured>,
-}
-
-#[derive(Deserialize, Serialize)]
-struct Measured {
-    spec: String,
-    us: f64,
-    at: u64,
-    version: String,
+    measured: Vec<Measurement<String>>,
 }
 
 /// The line of a problem, with its line break.
 pub(super) fn line<S: Display>(problem: &impl Display, measured: &[Measurement<S>]) -> String {
-    let line = Line { problem: problem.to_string(), measured: measured.iter().map(write).collect() };
+    let measured = measured.iter().map(|measured| measured.with(measured.spec.to_string())).collect();
+    let line = Line { problem: problem.to_string(), measured };
     // Texts and finite numbers can always be written as JSON.
     serde_json::to_string(&line).map(|text| text + "\n").unwrap_or_default()
-}
-
-fn write<S: Display>(measurement: &Measurement<S>) -> Measured {
-    let Measurement { spec, microseconds, at, version } = measurement;
-    Measured { spec: spec.to_string(), us: *microseconds, at: *at, version: version.clone() }
 }
 
 /// Measurements of a line, each of which may be illegal in this version.
@@ -45,9 +33,9 @@ where
 {
     let Line { problem, measured } = serde_json::from_str(line).map_err(|error| error.to_string())?;
     let problem = problem.parse().map_err(|error: P::Err| error.to_string())?;
-    let measured = measured.into_iter().map(|Measured { spec, us, at, version }| match spec.parse() {
-        Ok(spec) => Ok(Measurement { spec, microseconds: us, at, version }),
-        Err(error) => Err(format!("spec `{spec}`: {error}")),
+    let measured = measured.iter().map(|measured| match measured.spec.parse() {
+        Ok(spec) => Ok(measured.with(spec)),
+        Err(error) => Err(format!("spec `{}`: {error}", measured.spec)),
     });
     Ok((problem, measured.collect()))
 }

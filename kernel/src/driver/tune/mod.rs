@@ -56,8 +56,8 @@ use crate::disk::{CacheError, Key};
 use crate::error::EngineError;
 use crate::family::{Family, Predicted};
 use crate::gemm::AnyGemm;
+use crate::kernel::written;
 use crate::select::{Machine, Request};
-use turns::written;
 
 /// How [`Loaded::tuned`] chooses a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use super::inputs::Inputs;
 use super::shadow::Shadow;
-use super::turns::{Candidate, time, written};
+use super::turns::{Candidate, time};
 use crate::arguments::Arguments;
 use crate::driver::gpu::Gpu;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::gemm::AnyGemm;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, written};
 use crate::problem::{Call, Launch, WorkspaceRef};
 use crate::program::Program;
 use crate::select::Request;

@@ -9,7 +9,7 @@ use crate::driver::stream::Stream;
 use crate::driver::timing::{Enqueue, Prepared};
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, written};
 use crate::problem::{Launch, WorkspaceRef};
 use crate::program::Program;
 
@@ -112,12 +112,6 @@ impl Enqueue for Sequence {
     fn enqueue(&self, stream: &Stream) -> Result<(), EngineError> {
         self.launches.iter().try_for_each(|launch| launch.enqueue(stream))
     }
-}
-
-/// A kernel's program.
-pub(super) fn written<C>(kernel: &impl Kernel<C>) -> Result<Program, EngineError> {
-    let name = core::any::type_name_of_val(kernel);
-    kernel.program().map_err(|error| EngineError::Compile { kernel: name.to_owned(), log: error.to_string() })
 }
 
 /// How many rounds each candidate gets.
