@@ -99,12 +99,12 @@ impl GroupedProblem {
         }
         let rule = MatrixRule { name, contiguous: 1, lines: 1, bits: 8 * bytes, alignment: bytes };
         rule.check(MatrixRef::new(address, 1))?;
-        match *self {
-            Self::GroupedMasked { count, room, .. } if u64::from(count) * u64::from(room) > m.into() => {
-                Err(LaunchError::Room { count, room, rows: m })
-            }
-            _ => Ok(()),
+        if let Self::GroupedMasked { count, room, .. } = *self
+            && u64::from(count) * u64::from(room) > m.into()
+        {
+            return Err(LaunchError::Room { count, room, rows: m });
         }
+        Ok(())
     }
 }
 

@@ -289,10 +289,10 @@ impl Chooser {
         };
         let bias = RowArgument { address: bias.address(), len: n };
         let arguments = LinearBiasArguments { alpha: 1.0, bias };
-        match types.d {
-            Format::F16 => biased::<f16>(&ready, to, call, (activation, &arguments), &lent),
-            _ => biased::<bf16>(&ready, to, call, (activation, &arguments), &lent),
+        if types.d == Format::F16 {
+            return biased::<f16>(&ready, to, call, (activation, &arguments), &lent);
         }
+        biased::<bf16>(&ready, to, call, (activation, &arguments), &lent)
     }
 
     /// The kernel for a multiplication.

@@ -155,7 +155,7 @@ pub(super) static KEYS: [Key; 40] = [
             Rule::DividedTail { parts, .. } | Rule::ClusterK { parts } | Rule::NarrowTail { parts } => {
                 Some(parts)
             }
-            _ => None,
+            Rule::OneTile | Rule::Persistent | Rule::Dynamic | Rule::StreamK { .. } => None,
         }),
     ),
     key_of("scheduler=stream-k", "reduction", &At(|of| of.streamed().map(|(reduction, _)| reduction))),
@@ -165,7 +165,11 @@ pub(super) static KEYS: [Key; 40] = [
         "min-k-tiles",
         &At(|of| match &mut of.spec.scheduler.rule {
             Rule::DividedTail { least, .. } | Rule::StreamK { least, .. } => Some(least),
-            _ => None,
+            Rule::OneTile
+            | Rule::Persistent
+            | Rule::Dynamic
+            | Rule::ClusterK { .. }
+            | Rule::NarrowTail { .. } => None,
         }),
     ),
     key("pdl", &At(|of| Some(&mut of.spec.overlaps))),
@@ -264,10 +268,8 @@ impl Draft {
             "arrivals" => mainloop.arrivals = if stored { Arrivals::Warp } else { Arrivals::Warpgroup },
             "load" => mainloop.producer = if by_threads { Producer::Warpgroup } else { Producer::Thread },
             "store" => {
-                store.way = match store.format {
-                    Format::F64 => StorePath::Direct,
-                    _ => StorePath::Tma { buffers: 2 },
-                };
+                let direct = store.format == Format::F64;
+                store.way = if direct { StorePath::Direct } else { StorePath::Tma { buffers: 2 } };
             }
             _ => {}
         }

@@ -113,14 +113,16 @@ fn roles(spec: &MainloopSpec) -> String {
     let stages = spec.stages.map_or_else(|| "AsManyAsFit".to_owned(), number);
     let stages = match spec.arrivals {
         Arrivals::Warpgroup => stages,
-        each => format!("Each{each:?}<{stages}>"),
+        each @ (Arrivals::Warp | Arrivals::Thread) => format!("Each{each:?}<{stages}>"),
     };
     let ([m, n], consumers) = (spec.cluster, number(spec.consumers));
     let (consumers, stages) = ((consumers.as_str(), ""), (stages.as_str(), "AsManyAsFit"));
     let cluster = format!("Cluster<U{m}, U{n}>");
     match spec.roles {
         Roles::Unspecialised => generic("Unspecialised", &[consumers, stages]),
-        roles => generic(&format!("{roles:?}"), &[consumers, (&cluster, "Cluster<U1, U1>"), stages]),
+        roles @ (Roles::Cooperative | Roles::Pingpong) => {
+            generic(&format!("{roles:?}"), &[consumers, (&cluster, "Cluster<U1, U1>"), stages])
+        }
     }
 }
 

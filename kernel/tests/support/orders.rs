@@ -83,10 +83,8 @@ fn varied(base: &KernelSpec, random: &mut Rng) -> KernelSpec {
     }
     let raster = of(random, &[RasterSpec::AlongM, RasterSpec::AlongN, RasterSpec::BandsOfM(3)]);
     let rules = [Rule::OneTile, Rule::Persistent, Rule::Dynamic, Rule::NarrowTail { parts: 2 }];
-    let rule = match base.scheduler.rule {
-        rule @ Rule::ClusterK { .. } => rule,
-        _ => of(random, &rules),
-    };
+    let parts = matches!(base.scheduler.rule, Rule::ClusterK { .. });
+    let rule = if parts { base.scheduler.rule } else { of(random, &rules) };
     spec.scheduler = SchedulerSpec { raster, rule };
     spec.store.way = of(random, &[base.store.way, collective::StorePath::Direct]);
     let plain = |of: &OperandSpec| of.scaled == 0 && of.weights.is_none() && !of.sparse;
