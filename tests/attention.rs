@@ -341,12 +341,16 @@ fn packed_heads() {
         ("d=64 tile=128x64 pack=8 alibi=on sinks=on", Layout::LengthFirst),
         ("d=64 tile=128x64 pack=2 store=direct output=f32 mask=causal overlap=on", Layout::Gaps),
         ("d=64 tile=64x64 pack=64", Layout::Gaps),
+        ("d=64 tile=64x64 pack=8 parts=2 sinks=on", Layout::LengthFirst),
     ] {
         let kernel = kernel(spec);
         let pack = kernel.plan().spec.pack;
         let reals = if spec.contains("alibi") { vec![0.5] } else { Vec::new() };
-        for lengths in [[1, 200], [5, 130], [37, 37]] {
-            let case = of_heads(case(lengths[0], lengths[1], 64), 2, [2 * pack, 2]);
+        // All rows of a query are heads, or some are not.
+        for (lengths, heads) in
+            [([1, 200], pack), ([5, 130], pack), ([37, 37], pack), ([6, 90], pack - 1), ([3, 70], 1)]
+        {
+            let case = of_heads(case(lengths[0], lengths[1], 64), 2, [2 * heads, 2]);
             let case = Case { layout, reals: reals.clone(), ..case };
             for schedule in Schedule::sweep(1) {
                 run(spec, &kernel, &case, schedule);
@@ -431,6 +435,7 @@ fn pages_that_are_not_there() {
         ("the table of pages is a null pointer", with(&|pages| pages.table = 0)),
         ("the numbers of keys begins at", with(&|pages| pages.lengths += 2)),
         ("the number of pages is", with(&|pages| pages.count = 1 << 31)),
+        ("the cache has no page, 4 were needed", with(&|pages| pages.count = 0)),
     ] {
         assert!(error.contains(words), "{words}: {error}");
     }
@@ -575,6 +580,7 @@ fn problems() {
         ("3x2x90 d=64 lengths=packed mask=causal", ""),
         ("4x2x33 d=64 lengths=packed", ""),
         ("2x8/2x1x700 d=64", "parts="),
+        ("1x10/2x3x900 d=64 pages=32", "pack=8 parts="),
         ("2x8/2x3x700 d=64 pages=64 mask=causal", "parts="),
         ("1x4/1x1x2100 d=64 pages=16 mask=window left=99 right=0", ""),
         ("2x4/2x2x1500 d=64 pages=32 fixed=on", "part=1024"),

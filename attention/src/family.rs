@@ -111,11 +111,11 @@ impl AttentionRequest {
             && (!self.fixed || self.fixed_specs().any(|of| of == *spec))
     }
 
-    /// Heads of Q that share one of K and can be rows of one tile.
+    /// Rows of a tile per query, if the heads of Q that share one of K are rows of it.
     fn share(&self) -> u32 {
         let [heads, shared] = self.problem.heads;
         let share = if shared > 0 && heads.is_multiple_of(shared) { heads / shared } else { 1 };
-        if share <= 64 && share.is_power_of_two() { share } else { 1 }
+        if share <= 64 { share.next_power_of_two() } else { 1 }
     }
 
     /// Numbers of parts that fill a card once or twice, if a kernel's tiles do not.
@@ -123,7 +123,8 @@ impl AttentionRequest {
         let AttentionSpec { tile: [rows, block], pack, .. } = *spec;
         let per_tile = (rows / pack).max(1);
         let tiles: u32 = self.lengths().iter().map(|[queries, _]| queries.div_ceil(per_tile)).sum();
-        let tiles = tiles.saturating_mul(self.problem.heads[0] / pack).max(1);
+        let [heads, shared] = self.problem.heads;
+        let tiles = tiles.saturating_mul(if pack > 1 { shared } else { heads }).max(1);
         let blocks = self.problem.keys.div_ceil(block);
         let mut all: Vec<u32> = [1, 2, 4].map(|twice| machine.multiprocessors * twice / 2 / tiles).to_vec();
         all.extend([2, 4]);

@@ -18,9 +18,6 @@ use crate::spec::{AttentionSpec, Lengths, Parts};
 /// Extents are below this.
 const LIMIT: u32 = 1 << 31;
 
-/// An address for tensor maps of tensors without elements.
-const NOWHERE: u64 = 1 << 40;
-
 pub(crate) fn refused<T>(reason: String) -> Result<T, LaunchError> {
     Err(LaunchError::Problem { reason })
 }
@@ -44,6 +41,9 @@ fn check_pages(pages: &Pages, page: u32, keys: u32) -> Result<(), LaunchError> {
     let (name, needed) = ("the number of pages", keys.div_ceil(page));
     if pages.count >= LIMIT {
         return Err(LaunchError::Extent { name, extent: pages.count.into(), limit: LIMIT });
+    }
+    if keys > 0 && pages.count == 0 {
+        return refused(format!("the cache has no page, {needed} were needed for {keys} keys"));
     }
     if pages.each < needed {
         return refused(format!(
@@ -162,7 +162,7 @@ impl Attention {
 
     /// How the keys of a call are divided, with the workspace at an address.
     fn divided(&self, call: &AttentionCall, workspace: u64) -> Option<Divided> {
-        let AttentionProblem { batch, heads: [heads, _], queries, keys, .. } = call.problem;
+        let AttentionProblem { batch, heads: [heads, shared], queries, keys, .. } = call.problem;
         let AttentionSpec { parts, head: [_, dv], tile: [rows, _], lengths, pack, .. } = self.plan.spec;
         let count = match parts {
             Parts::One => return None,
@@ -181,7 +181,7 @@ impl Attention {
         };
         let rows = u64::from(heads).saturating_mul(all);
         let counters = across
-            .saturating_mul(u64::from(heads / pack))
+            .saturating_mul(u64::from(if pack > 1 { shared } else { heads }))
             .saturating_mul((rows_of_counters(&self.plan)).into());
         let sums = counters.saturating_mul(4).next_multiple_of(256);
         let outputs = rows.saturating_mul(u64::from(count) * 4).next_multiple_of(256).saturating_add(sums);
@@ -270,7 +270,7 @@ pub(crate) fn check_tensor(
 
 /// The tensor map of the heads of a tensor, for copies of a tile.
 pub(crate) fn map(tile: &OperandTile, of: HeadsRef, [batch, heads, rows, d]: [u32; 4]) -> TensorMap {
-    map_of(tile, of, [batch, heads, d], Rows { most: rows, all: None }, 1)
+    map_of(tile, of, [batch, heads, d], Rows { most: rows, all: None }, [1, 1])
 }
 
 /// The rows of a tensor: those of a sequence, or the most of one and all.
@@ -283,7 +283,13 @@ struct Rows {
 
 /// The tensor map of the heads of a tensor. It copies tiles whose rows are `pack` heads of each query. `emit` says how
 /// sequences of different lengths are found in it.
-fn map_of(tile: &OperandTile, of: HeadsRef, [batch, heads, d]: [u32; 3], rows: Rows, pack: u32) -> TensorMap {
+fn map_of(
+    tile: &OperandTile,
+    of: HeadsRef,
+    [batch, heads, d]: [u32; 3],
+    rows: Rows,
+    [pack, share]: [u32; 2],
+) -> TensorMap {
     let [mn, k] = match tile.major() {
         cute_rs::atom::Major::K => [rows.most, d],
         cute_rs::atom::Major::Mn => [d, rows.most],
@@ -295,8 +301,8 @@ fn map_of(tile: &OperandTile, of: HeadsRef, [batch, heads, d]: [u32; 3], rows: R
     };
     let mut map = tile.tensor_map(Matrix { address, mn, k, ld: of.row, batch: Batch::ONE });
     if pack > 1 {
-        // A row is `pack` heads, and then the next query.
-        map.dims.insert(1, pack.into());
+        // A row is `pack` heads, and then the next query. Those after `share` heads are outside, and become zero.
+        map.dims.insert(1, share.into());
         map.strides.insert(0, of.head * bytes);
         map.box_dims.insert(1, pack);
         map.box_dims[2] /= pack;
@@ -305,7 +311,7 @@ fn map_of(tile: &OperandTile, of: HeadsRef, [batch, heads, d]: [u32; 3], rows: R
         Some(all) => (u64::from(all) + 1, of.row),
         None => (batch.into(), of.batch),
     };
-    for (count, stride) in [(u64::from(heads / pack), of.head * u64::from(pack)), (sequences, sequence)] {
+    for (count, stride) in [(u64::from(heads / share), of.head * u64::from(share)), (sequences, sequence)] {
         // After the only one nothing follows, so any legal distance will do.
         let stride = if count > 1 { stride } else { of.row };
         map.dims.push(count.max(1));
@@ -355,10 +361,10 @@ impl Kernel<AttentionCall> for Attention {
         let AttentionCall { counts, reals, .. } = call;
         check_problem(&problem)?;
         let (heads, pack) = (problem.heads, self.plan.spec.pack);
-        if pack > 1 && u64::from(heads[0]) != u64::from(heads[1]) * u64::from(pack) {
+        if pack > 1 && u64::from(heads[0]) > u64::from(heads[1]) * u64::from(pack) {
             let [heads, shared] = heads;
             return refused(format!(
-                "{heads} heads of queries and {shared} of keys were given, {pack} times as many of queries were needed by pack={pack}"
+                "{heads} heads of queries and {shared} of keys were given, at most {pack} times as many of queries were needed by pack={pack}"
             ));
         }
         let given = [counts.len(), reals.len()];
@@ -399,8 +405,8 @@ impl Kernel<AttentionCall> for Attention {
             check_tensor(("V", v), [caches, shared, all_keys, dv], (format, 16))?;
             [k, v]
         } else {
-            // Nothing is read. The tensor maps must still be legal.
-            [HeadsRef { address: NOWHERE, row: dv.max(d).into(), head: 8, batch: 8 }; 2]
+            // Nothing is read. The tensor maps must still be legal, and begin in memory.
+            [HeadsRef { address: q.address, row: dv.max(d).into(), head: 8, batch: 8 }; 2]
         };
         let alignment = if plan.output.is_some() { 16 } else { output.bytes().into() };
         check_tensor(("O", o), [sequences, heads, all_queries, dv], (output, alignment))?;
@@ -424,19 +430,20 @@ impl Kernel<AttentionCall> for Attention {
             return Err(LaunchError::Null { name: "the sinks" });
         }
         let queries_per_tile = rows / pack;
+        let (groups, share) = if pack > 1 { (shared, heads / shared) } else { (heads, 1) };
         let across = if differ {
             u64::from(all_queries / queries_per_tile) + u64::from(batch)
         } else {
             queries.div_ceil(queries_per_tile).into()
         };
-        let of_parts = u128::from(heads / pack) * u128::from(parts);
+        let of_parts = u128::from(groups) * u128::from(parts);
         let tiles = u128::from(across) * of_parts * u128::from(sequences);
         let Some(tiles) = u32::try_from(tiles).ok().filter(|&tiles| tiles < LIMIT) else {
             let (m, n) = (across.into(), of_parts * u128::from(sequences));
             return Err(LaunchError::TooManyTiles { m, n, most: LIMIT - 1 });
         };
         // As many as tiles at most.
-        let across = tiles / (heads / pack) / parts / sequences;
+        let across = tiles / groups / parts / sequences;
         let factor = if self.scores.changes() { 1.0 } else { scale };
         let rows =
             |most: u32, all: u32| Rows { most: if all == 0 { 1 } else { most }, all: differ.then_some(all) };
@@ -457,16 +464,16 @@ impl Kernel<AttentionCall> for Attention {
         }
         let of_keys = |tile: &OperandTile, of: HeadsRef, d: u32| match page {
             Some(page) => map_of_pages(tile, of, [caches, shared, page, d]),
-            None => map_of(tile, of, [batch, shared, d], k_rows, 1),
+            None => map_of(tile, of, [batch, shared, d], k_rows, [1, 1]),
         };
         let [k_tile, v_tile] = plan.copied();
         let mut arguments: Vec<Argument> = vec![
-            map_of(&plan.tiles[0], q, [batch, heads, d], q_rows, pack).into(),
+            map_of(&plan.tiles[0], q, [batch, heads, d], q_rows, [pack, share]).into(),
             of_keys(&k_tile, k, d).into(),
             of_keys(&v_tile, v, dv).into(),
         ];
         match &plan.output {
-            Some(tile) => arguments.push(map_of(tile, o, [batch, heads, dv], q_rows, pack).into()),
+            Some(tile) => arguments.push(map_of(tile, o, [batch, heads, dv], q_rows, [pack, share]).into()),
             None => {
                 let bytes = u64::from(output.bytes());
                 let strides = [o.row, o.head, o.batch].map(|stride| stride * bytes);
@@ -494,13 +501,15 @@ impl Kernel<AttentionCall> for Attention {
             arguments.extend([Argument::from(pages.lengths), table.into(), each.into()]);
             arguments.push(if keys == 0 { u32::MAX } else { caches }.into());
         }
-        let (ctas, heads, share) = (slots.min(tiles).max(1), heads / pack, heads / shared / pack);
+        let (ctas, of_keys) = (slots.min(tiles).max(1), heads / shared);
+        // Heads of tiles that share a head of keys.
+        let share = if pack > 1 { 1 } else { of_keys };
         if let Some(Divided { count, rows, addresses, .. }) = divided {
             arguments.extend([count.into(), Argument::from(rows)]);
             arguments.extend(addresses.map(Argument::from));
         }
-        let section = self.section([sequences, heads * parts, share * parts], across, ctas);
-        arguments.extend([queries, keys, heads, share, tiles, across, section].map(Argument::from));
+        let section = self.section([sequences, groups * parts, share * parts], across, ctas);
+        arguments.extend([queries, keys, groups, of_keys, tiles, across, section].map(Argument::from));
         arguments.extend([scale, factor * core::f32::consts::LOG2_E, factor].map(Argument::from));
         arguments.extend(counts.iter().map(|count| Argument::from(count.cast_unsigned())));
         arguments.extend(reals.iter().copied().map(Argument::from));

@@ -89,7 +89,7 @@ pub struct AttentionSpec {
     /// Number of keys in a page, if K and V lie in pages of a cache: [`Pages`](crate::Pages). 16 to 256, a divisor or a multiple of
     /// the number of keys per block.
     pub pages: Option<u32>,
-    /// Number of heads of Q that are rows of one tile: 1, or all that share a head of K and V. A tile of 64 rows then
+    /// Rows of a tile per query: 1, or at least as many as heads of Q that share a head of K and V. A tile of 64 rows then
     /// has `64 / pack` queries. More than 1 pays if there are few queries.
     pub pack: u32,
     /// Whether the keys of a tile are divided into parts: for few queries and many keys. O may be in `f32`; how it is stored is

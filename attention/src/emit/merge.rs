@@ -96,7 +96,7 @@ impl<'f> Kernel<'_, 'f> {
     pub(super) fn rows_before(&self, unit: &QueryTile<'f>, head: Value<'f, u32>) -> Value<'f, u64> {
         let super::Parameters { most, packed, heads, .. } = self.parameters;
         match packed {
-            None => (unit.batch * (heads * self.plan.spec.pack) + head).mul_wide(most[0]),
+            None => (unit.batch * (heads * self.packed()) + head).mul_wide(most[0]),
             Some(lengths) => head.mul_wide(lengths.queries.rows) + unit.before[0].cast::<u64>(),
         }
     }
@@ -131,7 +131,9 @@ impl<'f> Kernel<'_, 'f> {
                 || row.get().less_than(end),
                 || {
                     let [at, head] = self.query(&unit, row.get());
-                    self.merge_row(&unit, (part, parts), lane, [at, head]);
+                    f.if_(at.less_than(unit.lengths[0]), || {
+                        self.merge_row(&unit, (part, parts), lane, [at, head]);
+                    });
                     row.set(row.get() + 4);
                 },
             );

@@ -32,7 +32,7 @@ struct Parameters<'f> {
     parts: Option<Parts<'f>>,
     /// Heads of tiles: those of Q, or groups of these that are rows of one tile.
     heads: Value<'f, u32>,
-    /// Heads of tiles per head of K and V.
+    /// Heads of Q per head of K and V.
     share: Value<'f, u32>,
     tiles: Value<'f, u32>,
     /// Tiles of queries per head. If lengths differ, some are empty.
@@ -380,7 +380,7 @@ impl<'f> Kernel<'_, 'f> {
     fn blocks(&self, tile: QueryTile<'f>) -> QueryTile<'f> {
         let ([queries, keys], block) = (tile.lengths, self.plan.spec.tile[1]);
         // Masks do not depend on the head of packed ones.
-        let scope = self.scope(&tile, tile.head * self.plan.spec.pack);
+        let scope = self.scope(&tile, tile.head * self.packed());
         let last = (tile.row + (self.queries_per_tile() - 1)).min(queries.max(1) - 1);
         let ends = [tile.row, last].map(Value::cast);
         let inside = |[begin, end]: [Value<'f, i32>; 2]| {
@@ -417,11 +417,26 @@ impl<'f> Kernel<'_, 'f> {
         Scope { queries, keys, head, batch, counts, reals }
     }
 
+    /// Heads of Q that are rows of one tile.
+    fn packed(&self) -> Value<'f, u32> {
+        if self.plan.spec.pack > 1 { self.parameters.share } else { self.f.constant(1) }
+    }
+
+    /// The head of K and V of a tile.
+    fn head_of_keys(&self, tile: &QueryTile<'f>) -> Value<'f, u32> {
+        if self.plan.spec.pack > 1 { tile.head } else { tile.head / self.parameters.share }
+    }
+
     /// The query and the head of Q of a row of a tile.
     fn query(&self, tile: &QueryTile<'f>, row: Value<'f, u32>) -> [Value<'f, u32>; 2] {
         match self.plan.spec.pack {
             1 => [tile.row + row, tile.head],
-            pack => [tile.row + row / pack, tile.head * pack + row % pack],
+            pack => {
+                // There may be more rows than heads: those after the last head are no query.
+                let (head, none) = (row % pack, self.f.constant(u32::MAX));
+                let at = (tile.row + row / pack).where_or(head.less_than(self.packed()), none);
+                [at, tile.head * self.packed() + head.min(self.packed() - 1)]
+            }
         }
     }
 
@@ -453,9 +468,14 @@ impl<'f> Kernel<'_, 'f> {
         let walk = self.walk();
         let of_keys = |i: usize, tile: QueryTile<'f>, block: Value<'f, u32>| {
             let [row, sequence] = self.place(&tile, 1);
-            let matrix = Some(tile.head / parameters.share);
+            let matrix = Some(self.head_of_keys(&tile));
+            // The address of a block that is outside must be in the tensor, too, as if its row was 0: see `Pages`.
+            let first = block * keys;
+            let sequence = parameters
+                .packed
+                .map_or(sequence, |_| parameters.most[1].where_or(first.at_least(tile.lengths[1]), sequence));
             let origin = Origin { matrix, batch: Some(sequence), ..Origin::alone(parameters.maps[i]) };
-            (origin, row + block * keys)
+            (origin, row + first)
         };
         let load = |i: usize, tile: QueryTile<'f>, block: Value<'f, u32>| {
             let ring = if i == 1 { k } else { v };
@@ -468,7 +488,7 @@ impl<'f> Kernel<'_, 'f> {
                     let mut looked_up = Some(pieces(0));
                     ring.produce(bytes[i], |stage| {
                         for piece in (0..groups).flat_map(|i| looked_up.take().unwrap_or_else(|| pieces(i))) {
-                            let matrix = Some(tile.head / parameters.share);
+                            let matrix = Some(self.head_of_keys(&tile));
                             let origin = Origin { matrix, ..piece.origin(Origin::alone(parameters.maps[i])) };
                             of_pages[i - 1].load(f, stage, origin, coordinates(piece.row));
                         }

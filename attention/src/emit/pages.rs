@@ -62,7 +62,7 @@ impl<'f> Pages<'f> {
     }
 
     /// A group of pieces of a block of a tile's keys. `launch` describes the tensor map that loads them. Pieces without keys have
-    /// no page: no row of theirs is inside of the tensor map.
+    /// no page: they are outside of the tensor map, and become zero.
     pub(super) fn of_block(
         &self,
         tile: QueryTile<'f>,
@@ -80,19 +80,20 @@ impl<'f> Pages<'f> {
             let keys = tile.lengths[1].max(before).min(before + page) - before;
             // Entries after the last page are loaded, too, but not used.
             let entry: Value<'f, u32> = f.load_global(own + index.min(self.each - 1).mul_wide(4u32), 0);
-            let page_number = f.constant(0).where_or(keys.equals(0), entry);
+            // Without keys it is the page after the last one. All other coordinates are those of a whole page: a card's
+            // copies may look at the address of a box that is outside, as if the coordinate that is outside was 0.
+            let none = keys.equals(0);
+            let page_number = self.count.where_or(none, entry);
+            let keys = f.constant(page).where_or(none, keys);
             let row = f.constant(page) - keys + (key - before) - slice * page;
-            Piece { page: page_number, keys, slice, row }
+            (none, Piece { page: page_number, keys, slice, row })
         };
         let pieces: Vec<_> =
             (group * together..plan.pages_of_block().min((group + 1) * together)).map(piece).collect();
-        let largest = pieces.iter().map(|piece| piece.page).reduce(Value::max);
-        if let Some(largest) = largest {
-            let some = tile.lengths[1].more_than(first + group * together * page);
-            f.if_(largest.at_least(self.count) & some, || {
-                f.scope("a page that is not in the cache", || f.trap());
-            });
+        let wrong = pieces.iter().map(|(none, piece)| piece.page.at_least(self.count) & !*none);
+        if let Some(wrong) = wrong.reduce(|a, b| a | b) {
+            f.if_(wrong, || f.scope("a page that is not in the cache", || f.trap()));
         }
-        pieces
+        pieces.into_iter().map(|(_, piece)| piece).collect()
     }
 }
