@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use collective::{Batch, Bounded, Format, Matrix, MatrixRef, OperandTile};
+use collective::{Bounded, Format, MatrixRef, OperandTile};
 use kernel::operands::{Contents, Extents, Memory, Visit};
 use kernel::{Kernel, Launch, LaunchError, MatrixRule, Program, WorkspaceRef};
-use ptx::abi::{Argument, Grid, TensorMap};
+use ptx::abi::{Argument, Grid};
 use ptx::{Function, VerifyError};
 
 use crate::emit;
+use crate::maps::{Rows, map_of, map_of_pages};
 use crate::masks::of_spec;
 use crate::plan::{AttentionError, AttentionPlan};
 use crate::problem::{AttentionCall, AttentionProblem, HeadsRef, Packed, Pages};
@@ -266,88 +267,6 @@ pub(crate) fn check_tensor(
     rule.batch(heads, rows.every(head))?;
     rule.batch(batch, rows.every(sequence))?;
     Ok(())
-}
-
-/// The tensor map of the heads of a tensor, for copies of a tile.
-pub(crate) fn map(tile: &OperandTile, of: HeadsRef, [batch, heads, rows, d]: [u32; 4]) -> TensorMap {
-    map_of(tile, of, [batch, heads, d], Rows { most: rows, all: None }, [1, 1])
-}
-
-/// The rows of a tensor: those of a sequence, or the most of one and all.
-#[derive(Clone, Copy)]
-struct Rows {
-    most: u32,
-    /// Rows of all sequences, if lengths differ.
-    all: Option<u32>,
-}
-
-/// The tensor map of the heads of a tensor. It copies tiles whose rows are `pack` heads of each query. `emit` says how
-/// sequences of different lengths are found in it.
-fn map_of(
-    tile: &OperandTile,
-    of: HeadsRef,
-    [batch, heads, d]: [u32; 3],
-    rows: Rows,
-    [pack, share]: [u32; 2],
-) -> TensorMap {
-    let [mn, k] = match tile.major() {
-        cute_rs::atom::Major::K => [rows.most, d],
-        cute_rs::atom::Major::Mn => [d, rows.most],
-    };
-    let bytes = u64::from(tile.format().bytes());
-    let address = match rows.all {
-        Some(_) => of.address.wrapping_sub(u64::from(rows.most) * of.row * bytes),
-        None => of.address,
-    };
-    let mut map = tile.tensor_map(Matrix { address, mn, k, ld: of.row, batch: Batch::ONE });
-    if pack > 1 {
-        // A row is `pack` heads, and then the next query. Those after `share` heads are outside, and become zero.
-        map.dims.insert(1, share.into());
-        map.strides.insert(0, of.head * bytes);
-        map.box_dims.insert(1, pack);
-        map.box_dims[2] /= pack;
-    }
-    let (sequences, sequence) = match rows.all {
-        Some(all) => (u64::from(all) + 1, of.row),
-        None => (batch.into(), of.batch),
-    };
-    for (count, stride) in [(u64::from(heads / share), of.head * u64::from(share)), (sequences, sequence)] {
-        // After the only one nothing follows, so any legal distance will do.
-        let stride = if count > 1 { stride } else { of.row };
-        map.dims.push(count.max(1));
-        map.strides.push(stride * bytes);
-        map.box_dims.push(1);
-    }
-    if let Some(all) = rows.all {
-        let first = u64::from(rows.most) * of.row * bytes;
-        map.reach = Some([first, first + of.reach([1, heads, all, d]) * bytes]);
-    }
-    map
-}
-
-/// The tensor map of the heads of a cache's pages of `page` rows.
-///
-/// It has a dimension of the rows of a page and, after it, one of `page + 1` beginnings, both with the distance of rows, and
-/// begins a page's rows before the cache. So row `page - count` of beginning `count` is the first of a page of which `count`
-/// rows are keys: what follows the last of these is outside, and becomes zero.
-fn map_of_pages(tile: &OperandTile, of: HeadsRef, [count, heads, page, d]: [u32; 4]) -> TensorMap {
-    let [mn, k] = match tile.major() {
-        cute_rs::atom::Major::K => [page, d],
-        cute_rs::atom::Major::Mn => [d, page],
-    };
-    let bytes = u64::from(tile.format().bytes());
-    let before = u64::from(page) * of.row * bytes;
-    let address = of.address.wrapping_sub(before);
-    let mut map = tile.tensor_map(Matrix { address, mn, k, ld: of.row, batch: Batch::ONE });
-    for (count, stride) in [(page + 1, of.row), (heads, of.head), (count, of.batch)] {
-        // After the only one nothing follows, so any legal distance will do.
-        let stride = if count > 1 { stride } else { of.row };
-        map.dims.push(u64::from(count.max(1)));
-        map.strides.push(stride * bytes);
-        map.box_dims.push(1);
-    }
-    map.reach = Some([before, before + of.reach([count, heads, page, d]) * bytes]);
-    map
 }
 
 impl Kernel<AttentionCall> for Attention {

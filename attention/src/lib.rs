@@ -27,6 +27,7 @@ mod emit;
 #[cfg(feature = "records")]
 mod family;
 mod kernel;
+mod maps;
 mod masks;
 #[cfg(feature = "records")]
 mod model;
