@@ -11,7 +11,6 @@ mod bulk;
 mod control;
 mod copy;
 mod exchange;
-mod im2col;
 mod matrix;
 mod mbarrier;
 mod memory;
@@ -26,10 +25,7 @@ pub(crate) use copy::{Arrival, ThreadCopy};
 pub(crate) use tma::{Load, MapRead};
 pub(crate) use wgmma::{Scratch, Warpgroup};
 
-use ptx::Space;
-use ptx::inst::{Inst, MbarrierOrder};
-
-use im2col::Mode;
+use ptx::inst::Inst;
 
 use crate::clock::Counts;
 use crate::machine::Machine;
@@ -124,34 +120,31 @@ impl Machine<'_> {
             Inst::ClusterWait => return self.cluster_wait(warp),
             Inst::MbarrierInit { barrier, count } => return self.mbarrier_init(warp, *barrier, *count),
             Inst::MbarrierInvalidate { barrier } => return self.mbarrier_invalidate(warp, *barrier),
-            Inst::MbarrierArrive { barrier, space, count, order } => {
-                return self.mbarrier_arrive(warp, (*barrier, *space, *count), *order);
+            Inst::MbarrierArrive(arrive) => return self.mbarrier_arrive(warp, arrive),
+            Inst::MbarrierTransact { complete, barrier, space, bytes, scope } => {
+                return self.mbarrier_transact(warp, (*barrier, *space, *bytes), (*complete, *scope));
             }
-            Inst::MbarrierArriveExpectTx { barrier, bytes, order } => {
-                return self.mbarrier_expect(warp, (*barrier, Space::Shared, *bytes), (*order, true));
-            }
-            Inst::MbarrierExpectTx { barrier, bytes, scope } => {
-                let order = MbarrierOrder::Relaxed(*scope);
-                return self.mbarrier_expect(warp, (*barrier, Space::Shared, *bytes), (order, false));
-            }
-            Inst::MbarrierTryWait { dst, barrier, parity, order } => {
-                return self.mbarrier_try_wait(warp, *dst, (*barrier, *parity), *order);
-            }
+            Inst::MbarrierTest(test) => return self.mbarrier_test(warp, test),
+            Inst::MbarrierPending { dst, state } => return self.mbarrier_pending(warp, *dst, *state),
             Inst::MbarrierWait { barrier, parity, order } => {
                 return self.mbarrier_wait(warp, (*barrier, *parity), *order);
             }
             Inst::FenceMbarrierInit => return self.fence_mbarrier_init(warp),
             Inst::FenceProxyAsync { space } => return self.fence_proxy(warp, *space),
-            Inst::TensorLoad { map, coords, dst, barrier, multicast, hint: _ } => {
-                return self.tensor_load(warp, *map, (coords, Mode::Tile), (*dst, *barrier), *multicast);
+            Inst::TensorLoad { map, coords, im2col, dst, barrier, multicast, hint: _ } => {
+                let tensor = (*map, &coords[..], im2col.as_deref());
+                return self.tensor_load(warp, tensor, (*dst, *barrier), *multicast);
             }
-            Inst::TensorStore { map, coords, src, hint: _ } => {
-                return self.tensor_store(warp, *map, coords, *src);
+            Inst::TensorStore { reduce, map, coords, im2col, src, hint: _ } => {
+                let tensor = (*map, &coords[..], im2col.then_some(&[][..]));
+                return self.tensor_store(warp, tensor, *src, *reduce);
+            }
+            Inst::TensorPrefetch { map, coords, im2col } => {
+                drop(self.boxes(warp, (*map, coords, im2col.as_deref()))?);
             }
             Inst::BulkCommit => return self.bulk_commit(warp),
             Inst::BulkWait { pending, read } => return self.bulk_wait(warp, *pending, *read),
             Inst::Bulk(bulk) => return self.bulk(warp, bulk),
-            Inst::MbarrierMore(inst) => return self.mbarrier(warp, inst),
             Inst::BarrierReduce(reduce) => return self.barrier_reduce(warp, reduce),
             Inst::TensorMap(inst) => return self.map_instruction(warp, inst),
             Inst::PrefetchTensorMap { map } => return self.prefetch_tensor_map(warp, *map),

@@ -1,10 +1,8 @@
 //! Builder methods for barriers, fences, tensor copies and `wgmma`.
 
 use crate::builder::Builder;
-use crate::inst::{
-    FenceSem, Inst, MbarrierOrder, Operand, ProxySpace, Reg, Scope, WgmmaA, WgmmaSparse, WgmmaTypes,
-};
-use crate::types::{Scalar, Space};
+use crate::inst::{FenceSem, Inst, ProxySpace, Reg, Scope, WgmmaA, WgmmaSparse, WgmmaTypes};
+use crate::types::Scalar;
 use crate::value::{Source, Value, Var};
 
 /// The operands and options of one `wgmma.mma_async`, without the accumulators.
@@ -72,21 +70,6 @@ impl<'f> WgmmaOperands<'f> {
     }
 }
 
-/// One tensor copy from global to shared memory.
-#[derive(Clone, Copy, Debug)]
-pub struct TensorLoad<'f> {
-    /// Generic address of the tensor map.
-    pub map: Value<'f, u64>,
-    /// Shared address of the box.
-    pub dst: Value<'f, u32>,
-    /// Shared address of the mbarrier that counts the bytes (complete-tx).
-    pub barrier: Value<'f, u32>,
-    /// Mask of the CTA ranks that receive the box, one bit per rank. `None` for this CTA only.
-    pub multicast: Option<Value<'f, u16>>,
-    /// L2 cache policy, see [`inst::tma`](crate::inst::tma); `None` for the default.
-    pub hint: Option<u64>,
-}
-
 impl Builder {
     // ---- barriers ----
 
@@ -119,100 +102,6 @@ impl Builder {
     #[track_caller]
     pub fn cluster_wait(&self) {
         self.emit(Inst::ClusterWait);
-    }
-
-    /// Initialises an mbarrier that expects `count` arrivals per phase.
-    #[track_caller]
-    pub fn mbarrier_init<'f>(&'f self, barrier: Value<'f, u32>, count: impl Source<'f, u32>) {
-        self.emit(Inst::MbarrierInit { barrier: barrier.operand(), count: count.operand() });
-    }
-
-    /// `fence.mbarrier_init`: makes initialised mbarriers visible to the cluster and to asynchronous copies.
-    #[track_caller]
-    pub fn fence_mbarrier_init(&self) {
-        self.emit(Inst::FenceMbarrierInit);
-    }
-
-    /// Counts one arrival on an mbarrier of this CTA.
-    #[track_caller]
-    pub fn mbarrier_arrive<'f>(&'f self, barrier: Value<'f, u32>) {
-        self.mbarrier_arrive_as(barrier, false, MbarrierOrder::CTA);
-    }
-
-    /// Counts one arrival on an mbarrier of any CTA of the cluster (an address from [`Builder::map_shared`]).
-    ///
-    /// Use it to release a buffer that the thread no longer reads. It does not make the thread's writes
-    /// visible to the other CTA: for that, use [`Builder::mbarrier_arrive_as`] with
-    /// [`MbarrierOrder::CLUSTER`].
-    #[track_caller]
-    pub fn mbarrier_arrive_cluster<'f>(&'f self, barrier: Value<'f, u32>) {
-        self.mbarrier_arrive_as(barrier, true, MbarrierOrder::CTA);
-    }
-
-    /// Counts one arrival with the given memory ordering, on an mbarrier of this CTA, or with `cluster` of
-    /// any CTA of the cluster.
-    #[track_caller]
-    pub fn mbarrier_arrive_as<'f>(&'f self, barrier: Value<'f, u32>, cluster: bool, order: MbarrierOrder) {
-        let space = if cluster { Space::SharedCluster } else { Space::Shared };
-        self.emit(Inst::MbarrierArrive { barrier: barrier.operand(), space, count: Operand::Imm(1), order });
-    }
-
-    /// Counts one arrival and announces `bytes` bytes of asynchronous copies for the current phase
-    /// (expect-tx).
-    #[track_caller]
-    pub fn mbarrier_arrive_expect<'f>(&'f self, barrier: Value<'f, u32>, bytes: impl Source<'f, u32>) {
-        self.mbarrier_arrive_expect_as(barrier, bytes, MbarrierOrder::CTA);
-    }
-
-    /// As [`mbarrier_arrive_expect`](Self::mbarrier_arrive_expect), with the given memory ordering.
-    #[track_caller]
-    pub fn mbarrier_arrive_expect_as<'f>(
-        &'f self,
-        barrier: Value<'f, u32>,
-        bytes: impl Source<'f, u32>,
-        order: MbarrierOrder,
-    ) {
-        let (barrier, bytes) = (barrier.operand(), bytes.operand());
-        self.emit(Inst::MbarrierArriveExpectTx { barrier, bytes, order });
-    }
-
-    /// `mbarrier.try_wait.parity`, once: whether the phase of parity `parity` has completed.
-    #[track_caller]
-    pub fn mbarrier_try_wait<'f>(
-        &'f self,
-        barrier: Value<'f, u32>,
-        parity: impl Source<'f, u32>,
-    ) -> Value<'f, bool> {
-        self.mbarrier_try_wait_as(barrier, parity, MbarrierOrder::CTA)
-    }
-
-    /// As [`mbarrier_try_wait`](Self::mbarrier_try_wait), with the given memory ordering.
-    #[track_caller]
-    pub fn mbarrier_try_wait_as<'f>(
-        &'f self,
-        barrier: Value<'f, u32>,
-        parity: impl Source<'f, u32>,
-        order: MbarrierOrder,
-    ) -> Value<'f, bool> {
-        let (barrier, parity) = (barrier.operand(), parity.operand());
-        self.define(|dst| Inst::MbarrierTryWait { dst, barrier, parity, order })
-    }
-
-    /// Waits until the phase of parity `parity` has completed.
-    #[track_caller]
-    pub fn mbarrier_wait<'f>(&'f self, barrier: Value<'f, u32>, parity: impl Source<'f, u32>) {
-        self.mbarrier_wait_as(barrier, parity, MbarrierOrder::CTA);
-    }
-
-    /// As [`mbarrier_wait`](Self::mbarrier_wait), with the given memory ordering.
-    #[track_caller]
-    pub fn mbarrier_wait_as<'f>(
-        &'f self,
-        barrier: Value<'f, u32>,
-        parity: impl Source<'f, u32>,
-        order: MbarrierOrder,
-    ) {
-        self.emit(Inst::MbarrierWait { barrier: barrier.operand(), parity: parity.operand(), order });
     }
 
     /// `fence.proxy.async`: orders this thread's accesses through the generic proxy before later accesses
@@ -274,33 +163,6 @@ impl Builder {
     #[track_caller]
     pub fn prefetch_tensor_map<'f>(&'f self, map: Value<'f, u64>) {
         self.emit(Inst::PrefetchTensorMap { map: map.operand() });
-    }
-
-    /// Starts a copy of the box at `coords` (elements, innermost first) into shared memory. Coordinates may
-    /// be negative. The first coordinate must be a multiple of 16 bytes, otherwise the hardware traps.
-    #[track_caller]
-    pub fn tensor_load<'f>(&'f self, load: TensorLoad<'f>, coords: impl IntoIterator<Item = Value<'f, i32>>) {
-        self.emit(Inst::TensorLoad {
-            map: load.map.operand(),
-            coords: coords.into_iter().map(Value::operand).collect(),
-            dst: load.dst.operand(),
-            barrier: load.barrier.operand(),
-            multicast: load.multicast.map(Value::operand),
-            hint: load.hint,
-        });
-    }
-
-    /// Starts a copy of a box from shared memory to `coords` (elements, innermost first). No coordinate may
-    /// be negative, and the first must be a multiple of 16 bytes; otherwise the hardware traps.
-    #[track_caller]
-    pub fn tensor_store<'f>(
-        &'f self,
-        map: Value<'f, u64>,
-        src: Value<'f, u32>,
-        coords: impl IntoIterator<Item = Value<'f, i32>>,
-    ) {
-        let coords = coords.into_iter().map(Value::operand).collect();
-        self.emit(Inst::TensorStore { map: map.operand(), coords, src: src.operand(), hint: None });
     }
 
     /// `cp.async.bulk.commit_group`: closes this thread's group of bulk copies.

@@ -5,12 +5,14 @@
 
 mod atomic;
 mod bulk;
-mod im2col;
+mod mbarrier;
+mod tensor;
 mod tensor_map;
 mod warp;
 
 pub use atomic::Location;
 pub use bulk::BulkLoad;
+pub use tensor::TensorLoad;
 pub use tensor_map::{MapChange, MapPlace};
 
 use core::panic::Location as Caller;
@@ -58,6 +60,11 @@ struct State {
     regions: Vec<Region>,
     /// Registers that hold addresses in dynamic shared memory, with the offset of each in bytes.
     shared: BTreeMap<Reg, u32>,
+}
+
+/// The operands of several values.
+fn operands<'f, T: Scalar>(values: impl IntoIterator<Item = Value<'f, T>>) -> Vec<Operand> {
+    values.into_iter().map(Value::operand).collect()
 }
 
 impl Function {
@@ -483,7 +490,7 @@ impl Builder {
         offset: i32,
         values: [Value<'_, T>; N],
     ) {
-        let src = values.iter().map(|value| value.operand()).collect();
-        self.emit(Inst::Store { space, ty: T::TYPE, src, address: Address { base, offset } });
+        let (src, address) = (operands(values), Address { base, offset });
+        self.emit(Inst::Store { space, ty: T::TYPE, src, address });
     }
 }

@@ -22,11 +22,11 @@ pub mod atomic;
 pub mod barrier;
 pub mod bulk;
 pub mod control;
-pub mod im2col;
 pub mod mbarrier;
 pub mod memory;
 pub mod operands;
 mod since;
+pub(crate) mod spell;
 pub mod tensor_map;
 pub mod tma;
 pub mod warp;
@@ -39,8 +39,7 @@ pub use atomic::{Atomic, AtomicOp, AtomicSem, AtomicType, LoadOrder, Ordered, St
 pub use barrier::{FenceSem, ProxySpace, Scope};
 pub use bulk::{Bulk, Reduction};
 pub use control::Special;
-pub use im2col::Im2col;
-pub use mbarrier::{BarrierOp, BarrierReduce, MbarrierInst, MbarrierOrder};
+pub use mbarrier::{Arrival, BarrierOp, BarrierReduce, MbarrierArrive, MbarrierOrder, MbarrierTest, Phase};
 pub use memory::Address;
 pub use operands::{Expect, Operands};
 pub use tensor_map::{MapField, MapInst};
@@ -304,45 +303,30 @@ pub enum Inst {
         /// Shared address.
         barrier: Operand,
     },
-    /// `mbarrier.arrive.{shared::cta|shared::cluster}.b64 _`. ISA "mbarrier.arrive".
-    MbarrierArrive {
+    /// Arrivals at an mbarrier. ISA "mbarrier.arrive", "mbarrier.arrive_drop".
+    MbarrierArrive(MbarrierArrive),
+    /// `mbarrier.{expect_tx|complete_tx}.relaxed.<scope>.{shared::cta|shared::cluster}.b64`. ISA
+    /// "mbarrier.expect_tx", "mbarrier.complete_tx".
+    MbarrierTransact {
+        /// Whether the bytes are counted as arrived; otherwise they are announced.
+        complete: bool,
         /// Address in `space`.
         barrier: Operand,
-        /// [`Space::Shared`], or [`Space::SharedCluster`] for a barrier of another CTA.
+        /// [`Space::Shared`] or [`Space::SharedCluster`].
         space: Space,
-        /// Number of arrivals to count.
-        count: Operand,
-        /// Memory ordering.
-        order: MbarrierOrder,
-    },
-    /// `mbarrier.arrive.expect_tx.shared::cta.b64 _`. ISA "mbarrier.arrive".
-    MbarrierArriveExpectTx {
-        /// Shared address.
-        barrier: Operand,
-        /// Number of bytes that asynchronous copies complete in this phase.
-        bytes: Operand,
-        /// Memory ordering.
-        order: MbarrierOrder,
-    },
-    /// `mbarrier.expect_tx.relaxed.<scope>.shared::cta.b64`. ISA "mbarrier.expect_tx".
-    MbarrierExpectTx {
-        /// Shared address.
-        barrier: Operand,
-        /// Number of bytes that asynchronous copies complete in this phase.
+        /// Number of bytes.
         bytes: Operand,
         /// Scope. The operation orders no other accesses.
         scope: Scope,
     },
-    /// `mbarrier.try_wait.parity.shared::cta.b64`, once. ISA "mbarrier.try_wait".
-    MbarrierTryWait {
-        /// A predicate: whether the phase of that parity has completed.
+    /// Asks once whether a phase of an mbarrier has completed. ISA "mbarrier.test_wait", "mbarrier.try_wait".
+    MbarrierTest(MbarrierTest),
+    /// `mbarrier.pending_count.b64`: the number of pending arrivals in a state. ISA "mbarrier.pending_count".
+    MbarrierPending {
+        /// A `.u32` register.
         dst: Reg,
-        /// Shared address.
-        barrier: Operand,
-        /// Phase parity, 0 or 1.
-        parity: Operand,
-        /// Memory ordering.
-        order: MbarrierOrder,
+        /// The state from an arrival.
+        state: Operand,
     },
     /// `mbarrier.try_wait.parity` in a loop until it succeeds. ISA "mbarrier.try_wait".
     MbarrierWait {
@@ -391,13 +375,17 @@ pub enum Inst {
     /// "cvt".
     Alu(Alu),
 
-    /// `cp.async.bulk.tensor.<d>d.shared::cluster.global.tile.mbarrier::complete_tx::bytes`. ISA
+    /// `cp.async.bulk.tensor.<d>d.shared::cluster.global.{tile|im2col}.mbarrier::complete_tx::bytes`. ISA
     /// "cp.async.bulk.tensor".
     TensorLoad {
         /// Generic address of the tensor map.
         map: Operand,
-        /// `.s32` start coordinates in elements, innermost first; their number is the map's rank.
+        /// `.s32` start coordinates in elements, innermost first; their number is the map's rank. In im2col
+        /// mode the base (channel; width, height, depth; image), for ranks of 3 to 5.
         coords: Vec<Operand>,
+        /// `None` for a tile. In im2col mode the `.u16` filter offsets (width, height, depth), two fewer than
+        /// coordinates.
+        im2col: Option<Vec<Operand>>,
         /// Shared address of the box.
         dst: Operand,
         /// Shared address of the mbarrier that counts the bytes of the box (complete-tx).
@@ -407,16 +395,30 @@ pub enum Inst {
         /// L2 cache policy; `None` for the default.
         hint: Option<u64>,
     },
-    /// `cp.async.bulk.tensor.<d>d.global.shared::cta.tile.bulk_group`. ISA "cp.async.bulk.tensor".
+    /// `cp{.reduce}.async.bulk.tensor.<d>d.global.shared::cta{.<op>}.{tile|im2col_no_offs}.bulk_group`. ISA
+    /// "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor".
     TensorStore {
+        /// The reduction, in the element type of the map; `None` to store the elements.
+        reduce: Option<AtomicOp>,
         /// Generic address of the tensor map.
         map: Operand,
-        /// `.s32` start coordinates in elements, innermost first; their number is the map's rank.
+        /// As those of a load.
         coords: Vec<Operand>,
+        /// Whether the coordinates are the base in im2col mode.
+        im2col: bool,
         /// Shared address of the box.
         src: Operand,
         /// L2 cache policy; `None` for the default.
         hint: Option<u64>,
+    },
+    /// `cp.async.bulk.prefetch.tensor.<d>d.L2.global.{tile|im2col}`. ISA "cp.async.bulk.prefetch.tensor".
+    TensorPrefetch {
+        /// Generic address of the tensor map.
+        map: Operand,
+        /// As those of a load.
+        coords: Vec<Operand>,
+        /// As those of a load.
+        im2col: Option<Vec<Operand>>,
     },
     /// `cp.async.bulk.commit_group`. ISA "cp.async.bulk.commit_group".
     BulkCommit,
@@ -433,12 +435,9 @@ pub enum Inst {
         map: Operand,
     },
 
-    /// Bulk copies without a tensor map, bulk reductions, prefetches, im2col copies, asynchronous stores. ISA
+    /// Bulk copies without a tensor map, bulk reductions, prefetches, asynchronous stores. ISA
     /// "cp.async.bulk", "cp.reduce.async.bulk", "st.async", "red.async".
     Bulk(Bulk),
-    /// mbarrier operations with state tokens, `arrive_drop`, and transaction counts in any CTA of the
-    /// cluster. ISA "mbarrier.arrive", "mbarrier.test_wait".
-    MbarrierMore(MbarrierInst),
     /// `bar.red`. ISA "bar".
     BarrierReduce(BarrierReduce),
     /// Changes of tensor maps and their fences. ISA "tensormap.replace", "tensormap.cp_fenceproxy",
@@ -489,4 +488,54 @@ pub enum Inst {
         /// Whether to store each matrix transposed.
         transpose: bool,
     },
+}
+
+impl Inst {
+    /// Checks that the form of an instruction of a family exists, and that of a tensor copy or of an operation
+    /// on an mbarrier. The verifier checks the others, for which it needs the function.
+    ///
+    /// # Errors
+    /// The rule that is broken, as a sentence.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the verifier has the list of the others")]
+    pub fn check(&self) -> Result<(), String> {
+        let ranked = |rank: usize, im2col: bool| {
+            let (mode, ranks) = if im2col { (" in im2col mode", 3..=5) } else { ("", 1..=5) };
+            let refusal = || format!("{}{mode} of {rank} dimensions, not {ranks:?}", self.name());
+            if ranks.contains(&rank) { Ok(()) } else { Err(refusal()) }
+        };
+        match self {
+            Self::Atomic(atomic) => atomic.check(),
+            Self::CopyAsync(copy) => copy.check(),
+            Self::WarpMatrix(matrix) => matrix.check(),
+            Self::Warp(exchange) => exchange.check(),
+            Self::Alu(alu) => alu.check(),
+            Self::TensorMap(map) => map.check(),
+            Self::Bulk(bulk) => bulk.check(self.name()),
+            Self::MbarrierArrive(arrival) => arrival.check(),
+            Self::MbarrierTransact { space: Space::Global, .. } => {
+                Err("an mbarrier in global memory".to_owned())
+            }
+            Self::MbarrierTransact { scope, .. } => mbarrier::check_scope(*scope),
+            Self::MbarrierTest(MbarrierTest { order, .. }) | Self::MbarrierWait { order, .. } => {
+                order.check()
+            }
+            Self::TensorLoad { coords, im2col, .. } | Self::TensorPrefetch { coords, im2col, .. } => {
+                let (rank, offsets) = (coords.len(), im2col.as_ref().map(Vec::len));
+                ranked(rank, im2col.is_some())?;
+                match offsets {
+                    Some(count) if count + 2 != rank => Err(format!(
+                        "{} in im2col mode of {rank} dimensions with {count} offsets, not {}",
+                        self.name(),
+                        rank - 2
+                    )),
+                    _ => Ok(()),
+                }
+            }
+            Self::TensorStore { reduce: Some(op @ (AtomicOp::Exchange | AtomicOp::CompareSwap)), .. } => {
+                Err(format!("{}.{} does not exist", self.name(), op.name()))
+            }
+            Self::TensorStore { coords, im2col, .. } => ranked(coords.len(), *im2col),
+            _ => Ok(()),
+        }
+    }
 }

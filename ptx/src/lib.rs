@@ -59,8 +59,8 @@ mod types;
 mod value;
 mod verify;
 
-pub use asynchronous::{TensorLoad, WgmmaOperands, WgmmaSource};
-pub use builder::{Builder, BulkLoad, Entry, Location, MapChange, MapPlace};
+pub use asynchronous::{WgmmaOperands, WgmmaSource};
+pub use builder::{Builder, BulkLoad, Entry, Location, MapChange, MapPlace, TensorLoad};
 pub use function::{Function, Param, ParamKind, Region, Site, Statement};
 pub use inst::{
     AtomicOp, AtomicSem, AtomicType, Inst, LoadOrder, MbarrierOrder, Operand, ProxySpace, Reg, Scope,

@@ -102,6 +102,15 @@ pub enum Space {
 }
 
 impl Space {
+    /// PTX's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Global => "global",
+            Self::Shared => "shared::cta",
+            Self::SharedCluster => "shared::cluster",
+        }
+    }
+
     /// The type of an address in this space.
     pub const fn address_type(self) -> Type {
         match self {

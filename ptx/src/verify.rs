@@ -17,9 +17,8 @@ use core::fmt;
 use core::ops::Deref;
 
 use crate::function::{Function, ParamKind, Site, Statement};
-use crate::inst::mbarrier::check_scope;
 use crate::inst::{BarrierReduce, BinaryOp, Expect, Inst, Operand, Ordered, Reg};
-use crate::types::{Space, Type};
+use crate::types::Type;
 
 /// A function that has passed [`Function::verify`]. It can be printed and executed.
 #[derive(Clone, Debug, PartialEq)]
@@ -330,30 +329,26 @@ impl Checker<'_> {
                     format!("{threads} threads at a barrier, not a multiple of 32 in 32..={all}")
                 });
             }
-            Inst::Atomic(atomic) => self.accept(atomic.check()),
-            Inst::CopyAsync(copy) => self.accept(copy.check()),
-            Inst::WarpMatrix(matrix) => self.accept(matrix.check()),
-            Inst::Warp(exchange) => self.accept(exchange.check()),
-            Inst::Alu(alu) => self.accept(alu.check()),
-            Inst::TensorMap(map) => self.accept(map.check()),
-            Inst::Bulk(bulk) => self.accept(bulk.check()),
-            Inst::MbarrierMore(inst) => self.accept(inst.check()),
+            Inst::Atomic(_)
+            | Inst::CopyAsync(_)
+            | Inst::WarpMatrix(_)
+            | Inst::Warp(_)
+            | Inst::Alu(_)
+            | Inst::TensorMap(_)
+            | Inst::Bulk(_)
+            | Inst::MbarrierArrive(_)
+            | Inst::MbarrierTest(_)
+            | Inst::MbarrierWait { .. }
+            | Inst::MbarrierTransact { .. }
+            | Inst::TensorLoad { .. }
+            | Inst::TensorPrefetch { .. }
+            | Inst::TensorStore { .. } => {
+                if let Err(message) = inst.check() {
+                    self.fail(message);
+                }
+            }
             Inst::Ordered(Ordered::Load { ty, dst, .. }) => self.vector(dst.len(), *ty),
             Inst::Ordered(Ordered::Store { ty, src, .. }) => self.vector(src.len(), *ty),
-            Inst::MbarrierArrive { space, order, .. } => {
-                self.require(*space != Space::Global, || "an mbarrier in global memory".to_owned());
-                self.accept(order.check());
-            }
-            Inst::MbarrierArriveExpectTx { order, .. }
-            | Inst::MbarrierTryWait { order, .. }
-            | Inst::MbarrierWait { order, .. } => self.accept(order.check()),
-            Inst::MbarrierExpectTx { scope, .. } => self.accept(check_scope(*scope)),
-            Inst::TensorLoad { coords, .. } | Inst::TensorStore { coords, .. } => {
-                let rank = coords.len();
-                self.require((1..=5).contains(&rank), || {
-                    format!("a tensor copy of {rank} dimensions, not 1..=5")
-                });
-            }
             Inst::WgmmaWait { pending } => {
                 self.require(*pending <= 7, || format!("wgmma.wait_group {pending} is above 7"));
             }
@@ -379,6 +374,7 @@ impl Checker<'_> {
             | Inst::ClusterWait
             | Inst::MbarrierInit { .. }
             | Inst::MbarrierInvalidate { .. }
+            | Inst::MbarrierPending { .. }
             | Inst::FenceMbarrierInit
             | Inst::FenceProxyAsync { .. }
             | Inst::Fence { .. }
@@ -387,12 +383,6 @@ impl Checker<'_> {
             | Inst::PrefetchTensorMap { .. }
             | Inst::WgmmaFence
             | Inst::WgmmaCommit => {}
-        }
-    }
-
-    fn accept(&mut self, outcome: Result<(), String>) {
-        if let Err(message) = outcome {
-            self.fail(message);
         }
     }
 

@@ -1,13 +1,15 @@
 //! Every instruction that the printer can write is accepted by the assembler.
 
 use ptx::abi::{TensorElement, TensorSwizzle};
-use ptx::inst::{Bulk, MbarrierInst, MbarrierOrder, Reduction};
+use ptx::inst::{AluOp, Arrival, Bulk, MbarrierOrder, Phase, Reduction};
 use ptx::{
     AtomicOp, AtomicType, Builder, BulkLoad, Entry, Function, Inst, MapChange, ProxySpace, Scope, Space,
     Special, Target, TensorLoad, Value, Verified, WgmmaOperands, WgmmaSource, WgmmaTypes,
 };
 
 use crate::assembler::assemble;
+
+const CTA: MbarrierOrder = MbarrierOrder::CTA;
 
 #[test]
 #[ignore = "needs ptxas: run `cargo xtask test`"]
@@ -233,15 +235,11 @@ fn memory_and_barriers(f: &Builder) {
     f.cluster_wait();
     f.mbarrier_arrive(shared);
     f.mbarrier_arrive_cluster(peer);
-    f.emit(Inst::MbarrierArrive {
-        barrier: shared.operand(),
-        space: Space::Shared,
-        count: ptx::Operand::Imm(3),
-        order: MbarrierOrder::CTA,
-    });
+    f.mbarrier_arrival(shared, Arrival::count(3), false, false, CTA);
     f.mbarrier_arrive_expect(shared, 128);
     for scope in [Scope::Cta, Scope::Cluster] {
-        f.emit(Inst::MbarrierExpectTx { barrier: shared.operand(), bytes: ptx::Operand::Imm(64), scope });
+        let (barrier, bytes) = (shared.operand(), ptx::Operand::Imm(64));
+        f.emit(Inst::MbarrierTransact { complete: false, barrier, space: Space::Shared, bytes, scope });
     }
     let done = f.mbarrier_try_wait(shared, 0);
     keep(f, f.constant(1u32).where_or(done, 2));
@@ -348,61 +346,64 @@ fn orders<'f>(f: &'f Builder, shared: Value<'f, u32>, peer: Value<'f, u32>) {
     for order in [Sync(Scope::Cta), Sync(Scope::Cluster), Relaxed(Scope::Cta), Relaxed(Scope::Cluster)] {
         for (barrier, cluster) in [(shared, false), (peer, true)] {
             f.mbarrier_arrive_as(barrier, cluster, order);
-            f.mbarrier_drop_as(barrier, 1, cluster, order);
+            f.mbarrier_arrival(barrier, Arrival::count(1), true, cluster, order);
         }
-        f.mbarrier_arrive_expect_as(shared, 16, order);
-        let state = f.mbarrier_arrive_state_as(shared, 1, order);
-        let other = f.mbarrier_arrive_expect_state_as(shared, 16, order);
-        for state in
-            [other, f.mbarrier_drop_state_as(shared, 1, order), f.mbarrier_drop_expect_as(shared, 16, order)]
+        f.mbarrier_arrival(shared, Arrival::expect(16), false, false, order);
+        let arrive = |arrival, drop| f.mbarrier_arrive_state(shared, arrival, drop, order);
+        let state = arrive(Arrival::count(1), false);
+        for (arrival, drop) in
+            [(Arrival::expect(16), false), (Arrival::count(1), true), (Arrival::expect(16), true)]
         {
-            keep(f, f.mbarrier_pending(state));
+            keep(f, f.mbarrier_pending(arrive(arrival, drop)));
         }
         for patient in [false, true] {
-            keep(f, f.constant(1u32).where_or(f.mbarrier_test_as(shared, state, patient, order), 2));
+            for phase in [Phase::state(state), Phase::parity(1)] {
+                keep(f, f.constant(1u32).where_or(f.mbarrier_test(shared, phase, patient, order), 2));
+            }
         }
-        keep(f, f.constant(1u32).where_or(f.mbarrier_test_parity_as(shared, 1, order), 2));
-        keep(f, f.constant(1u32).where_or(f.mbarrier_try_wait_as(shared, 0, order), 2));
         f.mbarrier_wait_as(shared, 0, order);
-        let (barrier, bytes) = (peer.operand(), ptx::Operand::Imm(16));
-        f.emit(Inst::MbarrierMore(MbarrierInst::ExpectCluster { arrive: true, barrier, bytes, order }));
-        f.emit(Inst::MbarrierMore(MbarrierInst::DropExpectCluster { barrier, bytes, order }));
+        for drop in [false, true] {
+            f.mbarrier_arrival(peer, Arrival::expect(16), drop, true, order);
+        }
     }
     for scope in [Scope::Cta, Scope::Cluster] {
         let (barrier, bytes, space) = (peer.operand(), ptx::Operand::Imm(16), Space::SharedCluster);
-        f.emit(Inst::MbarrierMore(MbarrierInst::Complete { barrier, space, bytes, scope }));
+        f.emit(Inst::MbarrierTransact { complete: true, barrier, space, bytes, scope });
     }
 }
 
 fn barriers(f: &Builder) {
     let (shared, number) = (f.shared_base(), f.param::<u32>("number"));
     let peer = f.map_shared(shared, 1);
-    let state = f.mbarrier_arrive_state(shared, number);
-    let other = f.mbarrier_arrive_expect_state(shared, 64);
+    let state = f.mbarrier_arrive_state(shared, Arrival::count(number), false, CTA);
+    let other = f.mbarrier_arrive_state(shared, Arrival::expect(64), false, CTA);
     keep(f, f.mbarrier_pending(state));
-    let tests = [f.mbarrier_test(shared, state, true), f.mbarrier_test(shared, other, false)];
+    let test = |state, patient| f.mbarrier_test(shared, Phase::state(state), patient, CTA);
+    let tests = [test(state, true), test(other, false)];
     for done in tests.into_iter().chain([f.mbarrier_test_parity(shared, number)]) {
         keep(f, number.where_or(done, 2));
     }
     for (barrier, cluster) in [(shared, false), (peer, true)] {
-        f.mbarrier_drop(barrier, number, cluster);
-        f.mbarrier_complete(barrier, 64, cluster);
+        f.mbarrier_arrival(barrier, Arrival::count(number), true, cluster, CTA);
+        f.mbarrier_transact(true, barrier, 64, cluster);
     }
     for drop in [false, true] {
-        keep(f, f.mbarrier_pending(f.mbarrier_arrive_no_complete(shared, number, drop)));
+        keep(f, f.mbarrier_pending(f.mbarrier_arrive_state(shared, Arrival::no_complete(number), drop, CTA)));
     }
-    keep(f, f.mbarrier_pending(f.mbarrier_drop_state(shared, 2)));
-    keep(f, f.mbarrier_pending(f.mbarrier_drop_expect(shared, number)));
-    f.mbarrier_drop_expect_cluster(peer, number);
-    f.mbarrier_expect_cluster(peer, number, true);
-    f.mbarrier_expect_cluster(peer, 16, false);
+    for arrival in [Arrival::count(2), Arrival::expect(number)] {
+        keep(f, f.mbarrier_pending(f.mbarrier_arrive_state(shared, arrival, true, CTA)));
+    }
+    f.mbarrier_arrival(peer, Arrival::expect(number), true, true, MbarrierOrder::CLUSTER);
+    f.mbarrier_arrival(peer, Arrival::expect(number), false, true, MbarrierOrder::CLUSTER);
+    f.mbarrier_transact(false, peer, 16, true);
     orders(f, shared, peer);
     let some = number.less_than(3);
     keep(f, f.barrier_count(3, 256, some));
     keep(f, f.barrier_count(number & 7, 256, f.constant(true)));
     keep(f, number.where_or(f.barrier_all(3, 256, some), 2));
     keep(f, number.where_or(f.barrier_any(3, 256, f.constant(false)), 2));
-    keep(f, f.find_nth_set(number, 3, -2));
+    let set = [number.operand(), ptx::Operand::Imm(3), f.constant(-2i32).operand()];
+    keep(f, f.alu::<u32>(AluOp::FindNth, &set));
 }
 
 fn tensor_maps(f: &Builder) {

@@ -1,6 +1,6 @@
 //! One turn of a warp: which of its lanes run, how far, and when they have to wait.
 
-use ptx::inst::{Inst, Ordered, Scope};
+use ptx::inst::{Arrival, Inst, MbarrierArrive, MbarrierTest, Ordered, Scope};
 
 use super::Machine;
 use crate::program::Action;
@@ -35,10 +35,19 @@ fn signals(action: &Action) -> bool {
 /// Whether other warps in the cluster may wait for an operation. After such an operation a random schedule
 /// sometimes ends the turn, so that the others run before this warp continues.
 fn hands_on(action: &Action) -> bool {
+    // An arrival that announces bytes completes no phase.
     matches!(
         action,
         Action::Inst(
-            Inst::TensorLoad { .. } | Inst::Bulk(_) | Inst::MbarrierArrive { .. } | Inst::MbarrierMore(_)
+            Inst::TensorLoad { .. }
+                | Inst::TensorStore { reduce: Some(_), .. }
+                | Inst::Bulk(_)
+                | Inst::MbarrierArrive(MbarrierArrive {
+                    arrival: Arrival::Count(_) | Arrival::NoComplete(_),
+                    ..
+                })
+                | Inst::MbarrierTransact { complete: true, .. }
+                | Inst::MbarrierTest(MbarrierTest { patient: false, .. })
         )
     )
 }

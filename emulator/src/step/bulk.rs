@@ -4,7 +4,6 @@ use ptx::abi::TensorElement;
 use ptx::inst::{AtomicOp, AtomicType, Bulk, Operand, Reduction};
 
 use super::Flow;
-use super::im2col::Mode;
 use super::tma::{Boxed, LINE_ALIGNMENT, Load, Source};
 use crate::machine::Machine;
 use crate::trap::{Fault, Stop};
@@ -81,18 +80,6 @@ impl Machine<'_> {
                     Boxed::line(lane, sources[lane], sizes[lane]).map_err(|fault| fault.lane(lane))?;
                 }
             }
-            Bulk::TensorPrefetch { map, coords } => drop(self.boxes(warp, *map, coords, Mode::Tile)?),
-            Bulk::TensorReduce { op, map, coords, src, hint: _ } => {
-                let boxes = self.boxes(warp, *map, coords, Mode::Tile)?;
-                let sources = self.warps[warp].registers.read(*src)?;
-                for boxed in boxes {
-                    let (lane, element) = (boxed.lane, boxed.map.element);
-                    let issued = tensor_reduction(*op, element)
-                        .and_then(|reduce| self.issue_store(warp, boxed, sources[lane], Some(reduce)));
-                    issued.map_err(|fault| fault.lane(lane))?;
-                }
-            }
-            Bulk::Im2col(inst) => return self.im2col(warp, inst),
             Bulk::Share { dst, src, bytes, barrier, reduce } => {
                 let registers = &mut self.warps[warp].registers;
                 let (targets, barriers) = (registers.read(*dst)?, registers.read(*barrier)?);

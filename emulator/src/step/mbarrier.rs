@@ -4,7 +4,7 @@
 //! wait is `.acquire.cta`. So a default arrival at the mbarrier of another CTA tells how far its thread has
 //! executed, but publishes none of its writes.
 
-use ptx::inst::{MbarrierInst, MbarrierOrder, Operand, Reg};
+use ptx::inst::{Arrival, MbarrierArrive, MbarrierOrder, MbarrierTest, Operand, Phase, Reg};
 use ptx::{Scope, Space};
 
 use super::Flow;
@@ -24,97 +24,57 @@ type Act<'a> = &'a mut dyn FnMut(&mut Mbarrier, u32, u32) -> Result<bool, Fault>
 type Place = (Operand, Space, Operand);
 
 impl Machine<'_> {
-    pub(super) fn mbarrier_arrive(
-        &mut self,
-        warp: usize,
-        place: Place,
-        order: MbarrierOrder,
-    ) -> Result<Flow, Stop> {
-        self.at_barriers(warp, place, order, &mut |barrier, at, count| barrier.arrive(at, count))?;
+    pub(super) fn mbarrier_arrive(&mut self, warp: usize, arrive: &MbarrierArrive) -> Result<Flow, Stop> {
+        let MbarrierArrive { barrier, space, arrival, drop, state, order } = *arrive;
+        let (Arrival::Count(number) | Arrival::NoComplete(number) | Arrival::Expect(number)) = arrival;
+        let mut states = Vec::new();
+        self.at_barriers(warp, (barrier, space, number), order, &mut |barrier, at, number| {
+            if state.is_some() {
+                states.push(barrier.state());
+            }
+            let arrivals = match arrival {
+                Arrival::Count(_) => number,
+                Arrival::NoComplete(_) => return barrier.arrive_only(at, number, drop),
+                Arrival::Expect(_) => {
+                    barrier.expect(at, number)?;
+                    1
+                }
+            };
+            if drop { barrier.drop(at, arrivals) } else { barrier.arrive(at, arrivals) }
+        })?;
+        if let Some(dst) = state {
+            let registers = &mut self.warps[warp].registers;
+            let mut values: Lanes<u64> = [0; 32];
+            for (lane, state) in lanes(registers.active).zip(states) {
+                values[lane] = state;
+            }
+            registers.write_wide(dst, &values)?;
+        }
         Ok(Flow::Next)
     }
 
-    /// Announces bytes, and with `arrive` also arrives.
-    pub(super) fn mbarrier_expect(
+    /// Announces bytes, or with `complete` counts them as arrived.
+    pub(super) fn mbarrier_transact(
         &mut self,
         warp: usize,
         place: Place,
-        (order, arrive): (MbarrierOrder, bool),
+        (complete, scope): (bool, Scope),
     ) -> Result<Flow, Stop> {
-        self.at_barriers(warp, place, order, &mut |barrier, at, bytes| {
-            barrier.expect(at, bytes)?;
-            if arrive { barrier.arrive(at, 1) } else { Ok(false) }
+        self.at_barriers(warp, place, MbarrierOrder::Relaxed(scope), &mut |barrier, at, bytes| {
+            if complete { barrier.complete(at, bytes) } else { barrier.expect(at, bytes).map(|()| false) }
         })?;
         Ok(Flow::Next)
     }
 
-    pub(super) fn mbarrier(&mut self, warp: usize, inst: &MbarrierInst) -> Result<Flow, Stop> {
-        // What has no order of its own is `.relaxed`, or publishes nothing.
-        let order = inst.order().unwrap_or(MbarrierOrder::Relaxed(Scope::Cta));
-        match inst {
-            MbarrierInst::Arrive { dst, barrier, count, order: _ } => {
-                let arrive = |barrier: &mut Mbarrier, at, count| barrier.arrive(at, count);
-                self.arrive_with_state(warp, *dst, (*barrier, *count), order, arrive)?;
-            }
-            MbarrierInst::ArriveExpect { dst, barrier, bytes, order: _ } => {
-                let arrive = |barrier: &mut Mbarrier, at, bytes| {
-                    barrier.expect(at, bytes)?;
-                    barrier.arrive(at, 1)
-                };
-                self.arrive_with_state(warp, *dst, (*barrier, *bytes), order, arrive)?;
-            }
-            MbarrierInst::ArriveNoComplete { dst, barrier, count, drop } => {
-                let arrive = |barrier: &mut Mbarrier, at, count| barrier.arrive_only(at, count, *drop);
-                self.arrive_with_state(warp, *dst, (*barrier, *count), order, arrive)?;
-            }
-            MbarrierInst::DropState { dst, barrier, count, order: _ } => {
-                let arrive = |barrier: &mut Mbarrier, at, count| barrier.drop(at, count);
-                self.arrive_with_state(warp, *dst, (*barrier, *count), order, arrive)?;
-            }
-            MbarrierInst::DropExpect { dst, barrier, bytes, order: _ } => {
-                let arrive = |barrier: &mut Mbarrier, at, bytes| {
-                    barrier.expect(at, bytes)?;
-                    barrier.drop(at, 1)
-                };
-                self.arrive_with_state(warp, *dst, (*barrier, *bytes), order, arrive)?;
-            }
-            MbarrierInst::DropExpectCluster { barrier, bytes, order: _ } => {
-                let act: Act<'_> = &mut |barrier, at, bytes| {
-                    barrier.expect(at, bytes)?;
-                    barrier.drop(at, 1)
-                };
-                self.at_barriers(warp, (*barrier, Space::SharedCluster, *bytes), order, act)?;
-            }
-            MbarrierInst::Drop { barrier, space, count, order: _ } => {
-                let act: Act<'_> = &mut |barrier, at, count| barrier.drop(at, count);
-                self.at_barriers(warp, (*barrier, *space, *count), order, act)?;
-            }
-            MbarrierInst::ExpectCluster { arrive, barrier, bytes, order } => {
-                let place = (*barrier, Space::SharedCluster, *bytes);
-                return self.mbarrier_expect(warp, place, (*order, *arrive));
-            }
-            MbarrierInst::Complete { barrier, space, bytes, scope } => {
-                let act: Act<'_> = &mut |barrier, at, bytes| barrier.complete(at, bytes);
-                let order = MbarrierOrder::Relaxed(*scope);
-                self.at_barriers(warp, (*barrier, *space, *bytes), order, act)?;
-            }
-            MbarrierInst::Test { dst, barrier, state, patient: _, order } => {
-                return self.mbarrier_test(warp, *dst, (*barrier, *state), *order);
-            }
-            MbarrierInst::TestParity { dst, barrier, parity, order } => {
-                return self.mbarrier_try_wait(warp, *dst, (*barrier, *parity), *order);
-            }
-            MbarrierInst::PendingCount { dst, state } => {
-                let registers = &mut self.warps[warp].registers;
-                let (states, mut counts) = (registers.read_wide(*state)?, [0; 32]);
-                for lane in lanes(registers.active) {
-                    let state = states[lane];
-                    let missing = Fault::MbarrierState { offset: 0, state, phase: 0 };
-                    counts[lane] = pending(state).ok_or(missing).map_err(|fault| fault.lane(lane))?;
-                }
-                registers.write(*dst, &counts)?;
-            }
+    pub(super) fn mbarrier_pending(&mut self, warp: usize, dst: Reg, state: Operand) -> Result<Flow, Stop> {
+        let registers = &mut self.warps[warp].registers;
+        let (states, mut counts) = (registers.read_wide(state)?, [0; 32]);
+        for lane in lanes(registers.active) {
+            let state = states[lane];
+            let missing = Fault::MbarrierState { offset: 0, state, phase: 0 };
+            counts[lane] = pending(state).ok_or(missing).map_err(|fault| fault.lane(lane))?;
         }
+        registers.write(dst, &counts)?;
         Ok(Flow::Next)
     }
 
@@ -174,29 +134,6 @@ impl Machine<'_> {
             }
         }
         self.warps[index].views.count += 1;
-        Ok(())
-    }
-
-    fn arrive_with_state(
-        &mut self,
-        warp: usize,
-        dst: Reg,
-        (barrier, number): (Operand, Operand),
-        order: MbarrierOrder,
-        mut arrive: impl FnMut(&mut Mbarrier, u32, u32) -> Result<bool, Fault>,
-    ) -> Result<(), Stop> {
-        let mut states = Vec::new();
-        let act: Act<'_> = &mut |barrier, at, number| {
-            states.push(barrier.state());
-            arrive(barrier, at, number)
-        };
-        self.at_barriers(warp, (barrier, Space::Shared, number), order, act)?;
-        let registers = &mut self.warps[warp].registers;
-        let mut values: Lanes<u64> = [0; 32];
-        for (lane, state) in lanes(registers.active).zip(states) {
-            values[lane] = state;
-        }
-        registers.write_wide(dst, &values)?;
         Ok(())
     }
 
@@ -285,31 +222,25 @@ impl Machine<'_> {
         Ok(Flow::Next)
     }
 
-    fn mbarrier_test(
-        &mut self,
-        warp: usize,
-        dst: Reg,
-        (barrier, state): (Operand, Operand),
-        order: MbarrierOrder,
-    ) -> Result<Flow, Stop> {
-        let states = self.warps[warp].registers.read_wide(state)?;
-        self.look(warp, dst, (barrier, &states), order, |barrier, at, (_, state), _| {
-            Ok((barrier.state_passed(at, state)?, (barrier.phase & 1) as u32))
-        })
-    }
-
-    pub(super) fn mbarrier_try_wait(
-        &mut self,
-        warp: usize,
-        dst: Reg,
-        (barrier, parity): (Operand, Operand),
-        order: MbarrierOrder,
-    ) -> Result<Flow, Stop> {
-        let parities = self.warps[warp].registers.read(parity)?;
-        self.look(warp, dst, (barrier, &parities), order, |barrier, at, (mask, parity), views| {
-            barrier.in_time(at, (mask, parity), views)?;
-            Ok((barrier.passed(parity), parity & 1))
-        })
+    /// Asks once whether a phase has completed.
+    pub(super) fn mbarrier_test(&mut self, warp: usize, test: &MbarrierTest) -> Result<Flow, Stop> {
+        let MbarrierTest { dst, barrier, phase, patient: _, order } = *test;
+        let registers = &mut self.warps[warp].registers;
+        match phase {
+            Phase::State(state) => {
+                let states = registers.read_wide(state)?;
+                self.look(warp, dst, (barrier, &states), order, |barrier, at, (_, state), _| {
+                    Ok((barrier.state_passed(at, state)?, (barrier.phase & 1) as u32))
+                })
+            }
+            Phase::Parity(parity) => {
+                let parities = registers.read(parity)?;
+                self.look(warp, dst, (barrier, &parities), order, |barrier, at, (mask, parity), views| {
+                    barrier.in_time(at, (mask, parity), views)?;
+                    Ok((barrier.passed(parity), parity & 1))
+                })
+            }
+        }
     }
 
     pub(super) fn mbarrier_wait(

@@ -1,11 +1,11 @@
 //! Tensor copies: issued by one thread, completed by the machine when the schedule decides.
 
-use ptx::abi::TENSOR_MAP_BYTES;
-use ptx::inst::{Operand, Reduction, Scope};
+use ptx::abi::{Im2colMap, TENSOR_MAP_BYTES};
+use ptx::inst::{AtomicOp, Operand, Reduction, Scope};
 
 use super::Flow;
 use super::atomic::{changed, from_bytes};
-use super::im2col::{Mode, placed};
+use super::bulk::tensor_reduction;
 use super::tensor_map::Held;
 use crate::clock::NEVER;
 use crate::machine::Machine;
@@ -127,14 +127,33 @@ pub(super) const LINE_ALIGNMENT: u32 = 16;
 /// The map address of a copy without a tensor map.
 pub(super) const LINE: u64 = u64::MAX;
 
+/// A place in a tensor: the map, the coordinates, and in im2col mode the filter offsets.
+pub(super) type Tensor<'a> = (Operand, &'a [Operand], Option<&'a [Operand]>);
+
+/// Refuses a base outside the bounding box and an offset with too many bits. Stores the offset in the map.
+pub(super) fn placed(map: &mut Map, start: &[i64; 5], offsets: [u32; 3]) -> Result<(), Fault> {
+    let (bits, spatial) = (Im2colMap::corner_bits(map.rank), map.rank - 2);
+    let Some(walk) = &mut map.walk else { return Err(Fault::TensorMode { im2col: false }) };
+    for dim in 0..spatial {
+        let ((low, high), base) = (walk.bounds[dim], start[dim + 1]);
+        if !(low..=high).contains(&base) {
+            return Err(Fault::Im2colBase { dim: dim as u32, base, low, high });
+        }
+        let offset = offsets[dim];
+        if offset >> bits != 0 {
+            return Err(Fault::Im2colOffset { dim: dim as u32, offset, bits });
+        }
+        walk.offsets[dim] = offset.into();
+    }
+    Ok(())
+}
+
 impl Machine<'_> {
     /// The map and the start coordinates that each active lane names.
     pub(super) fn boxes(
         &mut self,
         warp: usize,
-        map: Operand,
-        coords: &[Operand],
-        mode: Mode<'_>,
+        (map, coords, im2col): Tensor<'_>,
     ) -> Result<Vec<Boxed>, Stop> {
         let registers = &mut self.warps[warp].registers;
         let maps = registers.read_wide(map)?;
@@ -146,7 +165,7 @@ impl Machine<'_> {
             }
         }
         let mut offsets = [[0; 3]; 32];
-        if let Mode::Im2col(operands) = mode {
+        if let Some(operands) = im2col {
             for (dim, &operand) in operands.iter().enumerate().take(3) {
                 for (offset, value) in offsets.iter_mut().zip(registers.read(operand)?) {
                     offset[dim] = value & 0xFFFF;
@@ -157,9 +176,8 @@ impl Machine<'_> {
         for lane in lanes(self.warps[warp].registers.active) {
             let map_at = maps[lane];
             let mut map = self.tensor_map((warp, lane), map_at).map_err(|fault| fault.lane(lane))?;
-            let im2col = map.walk.is_some();
-            if im2col != matches!(mode, Mode::Im2col(_)) {
-                return Err(Fault::TensorMode { im2col }.lane(lane));
+            if map.walk.is_some() != im2col.is_some() {
+                return Err(Fault::TensorMode { im2col: map.walk.is_some() }.lane(lane));
             }
             if map.rank != coords.len() {
                 let (map, coordinates) = (map.rank as u32, coords.len() as u32);
@@ -169,7 +187,7 @@ impl Machine<'_> {
             if at * i64::from(bytes) % i64::from(LINE_ALIGNMENT) != 0 {
                 return Err(Fault::TensorAlignment { at, bytes }.lane(lane));
             }
-            if im2col {
+            if im2col.is_some() {
                 placed(&mut map, &starts[lane], offsets[lane]).map_err(|fault| fault.lane(lane))?;
             }
             boxes.push(Boxed { lane, map, map_at, start: starts[lane] });
@@ -188,12 +206,11 @@ impl Machine<'_> {
     pub(super) fn tensor_load(
         &mut self,
         warp: usize,
-        map: Operand,
-        (coords, mode): (&[Operand], Mode<'_>),
+        tensor: Tensor<'_>,
         (target, barrier): (Operand, Operand),
         multicast: Option<Operand>,
     ) -> Result<Flow, Stop> {
-        let boxes = self.boxes(warp, map, coords, mode)?;
+        let boxes = self.boxes(warp, tensor)?;
         let registers = &mut self.warps[warp].registers;
         let (targets, barriers) = (registers.read(target)?, registers.read(barrier)?);
         let masks = multicast.map(|mask| registers.read(mask)).transpose()?;
@@ -337,15 +354,17 @@ impl Machine<'_> {
     pub(super) fn tensor_store(
         &mut self,
         warp: usize,
-        map: Operand,
-        coords: &[Operand],
+        tensor: Tensor<'_>,
         source: Operand,
+        reduce: Option<AtomicOp>,
     ) -> Result<Flow, Stop> {
-        let boxes = self.boxes(warp, map, coords, Mode::Tile)?;
+        let boxes = self.boxes(warp, tensor)?;
         let sources = self.warps[warp].registers.read(source)?;
         for boxed in boxes {
-            let lane = boxed.lane;
-            self.issue_store(warp, boxed, sources[lane], None).map_err(|fault| fault.lane(lane))?;
+            let (lane, element) = (boxed.lane, boxed.map.element);
+            let reduce = reduce.map(|op| tensor_reduction(op, element)).transpose();
+            let issued = reduce.and_then(|reduce| self.issue_store(warp, boxed, sources[lane], reduce));
+            issued.map_err(|fault| fault.lane(lane))?;
         }
         Ok(Flow::Next)
     }

@@ -1,7 +1,8 @@
 //! Hazards of barriers, clusters, `setmaxnreg` and the end of a program.
 
 use emulator::{Fault, Wait};
-use ptx::{Inst, LoadOrder, Location, MbarrierOrder, Operand, Scope, Space, Special, StoreOrder, TensorLoad};
+use ptx::inst::Arrival;
+use ptx::{Inst, LoadOrder, Location, MbarrierOrder, Scope, Special, StoreOrder, TensorLoad};
 
 use crate::{BARRIER, BOX_BYTES, Case};
 
@@ -97,15 +98,9 @@ pub(crate) fn cases() -> Vec<Case> {
             |k| {
                 k.once(|| k.f.mbarrier_init(k.barrier(), 3));
                 k.f.warp_sync();
-                let count = Operand::Imm(if k.broken { 2 } else { 1 });
-                let barrier = k.barrier().operand();
+                let arrival = Arrival::count(if k.broken { 2 } else { 1 });
                 k.f.if_(k.thread.less_than(3), || {
-                    k.f.emit(Inst::MbarrierArrive {
-                        barrier,
-                        space: Space::Shared,
-                        count,
-                        order: MbarrierOrder::CTA,
-                    });
+                    k.f.mbarrier_arrival(k.barrier(), arrival, false, false, MbarrierOrder::CTA);
                 });
             },
         ),

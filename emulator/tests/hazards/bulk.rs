@@ -2,8 +2,8 @@
 //! mbarriers.
 
 use emulator::{Fault, Owner};
-use ptx::inst::ProxySpace;
-use ptx::{AtomicOp, AtomicType, BulkLoad, Special, Value};
+use ptx::inst::{Arrival, Phase, ProxySpace};
+use ptx::{AtomicOp, AtomicType, BulkLoad, MbarrierOrder, Special, Value};
 
 use crate::{BOX_BYTES, Case, Kernel};
 
@@ -265,9 +265,14 @@ fn barriers() -> Vec<Case> {
             |k| {
                 k.init();
                 k.once(|| {
-                    let state = k.f.mbarrier_arrive_state(k.barrier(), 1);
-                    let next = k.f.mbarrier_arrive_state(k.barrier(), 1);
-                    let _done = k.f.mbarrier_test(k.barrier(), if k.broken { state } else { next }, true);
+                    let state =
+                        k.f.mbarrier_arrive_state(k.barrier(), Arrival::count(1), false, MbarrierOrder::CTA);
+                    let next =
+                        k.f.mbarrier_arrive_state(k.barrier(), Arrival::count(1), false, MbarrierOrder::CTA);
+                    let _done = {
+                        let phase = Phase::state(if k.broken { state } else { next });
+                        k.f.mbarrier_test(k.barrier(), phase, true, MbarrierOrder::CTA)
+                    };
                 });
             },
         ),
@@ -278,7 +283,13 @@ fn barriers() -> Vec<Case> {
             |k| {
                 k.once(|| {
                     k.f.mbarrier_init(k.barrier(), 2);
-                    k.f.mbarrier_drop(k.barrier(), if k.broken { 2 } else { 1 }, false);
+                    k.f.mbarrier_arrival(
+                        k.barrier(),
+                        Arrival::count(if k.broken { 2 } else { 1 }),
+                        true,
+                        false,
+                        MbarrierOrder::CTA,
+                    );
                     k.f.mbarrier_arrive(k.barrier());
                 });
             },
@@ -290,8 +301,18 @@ fn barriers() -> Vec<Case> {
             |k| {
                 k.once(|| {
                     k.f.mbarrier_init(k.barrier(), if k.broken { 2 } else { 3 });
-                    let _first = k.f.mbarrier_arrive_no_complete(k.barrier(), 1, false);
-                    let _second = k.f.mbarrier_arrive_no_complete(k.barrier(), 1, true);
+                    let _first = k.f.mbarrier_arrive_state(
+                        k.barrier(),
+                        Arrival::no_complete(1),
+                        false,
+                        MbarrierOrder::CTA,
+                    );
+                    let _second = k.f.mbarrier_arrive_state(
+                        k.barrier(),
+                        Arrival::no_complete(1),
+                        true,
+                        MbarrierOrder::CTA,
+                    );
                 });
             },
         ),
@@ -302,10 +323,16 @@ fn barriers() -> Vec<Case> {
             |k| {
                 k.once(|| {
                     k.f.mbarrier_init(k.barrier(), 2);
-                    let _first = k.f.mbarrier_drop_expect(k.barrier(), 16);
-                    k.f.mbarrier_complete(k.barrier(), 16, false);
+                    let _first =
+                        k.f.mbarrier_arrive_state(k.barrier(), Arrival::expect(16), true, MbarrierOrder::CTA);
+                    k.f.mbarrier_transact(true, k.barrier(), 16, false);
                     k.f.mbarrier_arrive(k.barrier());
-                    let _second = k.f.mbarrier_drop_state(k.barrier(), if k.broken { 2 } else { 1 });
+                    let _second = k.f.mbarrier_arrive_state(
+                        k.barrier(),
+                        Arrival::count(if k.broken { 2 } else { 1 }),
+                        true,
+                        MbarrierOrder::CTA,
+                    );
                 });
             },
         ),
@@ -320,8 +347,14 @@ fn barriers() -> Vec<Case> {
                 k.f.if_(rank.equals(0), || {
                     k.once(|| {
                         let barrier = k.f.map_shared(k.barrier(), 1);
-                        k.f.mbarrier_drop_expect_cluster(barrier, 32);
-                        k.f.mbarrier_complete(barrier, if k.broken { 16 } else { 32 }, true);
+                        k.f.mbarrier_arrival(
+                            barrier,
+                            Arrival::expect(32),
+                            true,
+                            true,
+                            MbarrierOrder::CLUSTER,
+                        );
+                        k.f.mbarrier_transact(true, barrier, if k.broken { 16 } else { 32 }, true);
                     });
                 });
                 k.f.if_(rank.equals(1), || k.f.mbarrier_wait(k.barrier(), 0));
@@ -337,7 +370,7 @@ fn barriers() -> Vec<Case> {
                 k.init();
                 k.once(|| {
                     k.f.mbarrier_arrive_expect(k.barrier(), 64);
-                    k.f.mbarrier_complete(k.barrier(), if k.broken { 80 } else { 64 }, false);
+                    k.f.mbarrier_transact(true, k.barrier(), if k.broken { 80 } else { 64 }, false);
                 });
                 k.f.mbarrier_wait(k.barrier(), 0);
             },

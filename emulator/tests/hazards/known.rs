@@ -2,6 +2,7 @@
 //! each access that a warp makes as a whole, and each kind of arrival with each kind of access after the wait.
 
 use emulator::Fault;
+use ptx::inst::Phase;
 use ptx::{LoadOrder, Location, MbarrierOrder, ProxySpace, Scope, StoreOrder, Value};
 
 use crate::tensor_maps::MAP;
@@ -215,6 +216,7 @@ fn halves(arrival: Arrival) -> Case {
                     f.store_global(own, 0, [k.lane()]);
                 }
             }
+            let one = ptx::inst::Arrival::count(1);
             match arrival {
                 Arrival::Plain => f.mbarrier_arrive(half),
                 Arrival::Relaxed => {
@@ -222,9 +224,9 @@ fn halves(arrival: Arrival) -> Case {
                     f.mbarrier_arrive_as(half, false, MbarrierOrder::Relaxed(Scope::Cta));
                 }
                 Arrival::State => {
-                    let _state = f.mbarrier_arrive_state(half, 1);
+                    let _state = f.mbarrier_arrive_state(half, one, false, MbarrierOrder::CTA);
                 }
-                Arrival::Dropped => f.mbarrier_drop(half, 1, false),
+                Arrival::Dropped => f.mbarrier_arrival(half, one, true, false, MbarrierOrder::CTA),
                 Arrival::Copies => f.copy_arrive(half),
                 Arrival::Peer => f.mbarrier_arrive_as(f.map_shared(half, 1), true, MbarrierOrder::CLUSTER),
             }
@@ -304,7 +306,7 @@ fn phases(poll: bool, order: MbarrierOrder) -> Case {
         let f = k.f;
         k.barriers([1, 1], 64);
         let wait = |parity: u32| match poll {
-            true => f.loop_(|| f.break_if(f.mbarrier_test_parity_as(k.bar(0), parity, order))),
+            true => f.loop_(|| f.break_if(f.mbarrier_test(k.bar(0), Phase::parity(parity), false, order))),
             false => f.mbarrier_wait_as(k.bar(0), parity, order),
         };
         k.in_thread(32, || {

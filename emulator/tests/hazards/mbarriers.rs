@@ -117,7 +117,7 @@ pub(crate) fn cases() -> Vec<Case> {
             k.once(|| {
                 k.f.store_global(k.data, 0, [k.thread]);
                 k.in_twin(|| k.f.fence(Scope::Cta));
-                k.f.mbarrier_complete(k.barrier(), 16u32, false);
+                k.f.mbarrier_transact(true, k.barrier(), 16u32, false);
             });
             k.f.if_(k.thread.equals(32), || {
                 k.f.mbarrier_wait(k.barrier(), 0);

@@ -2,8 +2,8 @@
 
 use emulator::{Memory, Options, Schedule};
 use ptx::abi::{Grid, Promotion, TensorElement, TensorMap, TensorSwizzle};
-use ptx::inst::ProxySpace;
-use ptx::{AtomicOp, AtomicType, BulkLoad, Special};
+use ptx::inst::{Arrival, Phase, ProxySpace};
+use ptx::{AtomicOp, AtomicType, BulkLoad, MbarrierOrder, Special};
 
 use crate::{kernel, run, words};
 
@@ -166,12 +166,14 @@ fn states_and_reducing_barriers() {
         let count = f.barrier_count(1, 128, thread.less_than(40));
         let all = f.barrier_all(2, 128, thread.less_than(128));
         let any = f.barrier_any(3, 128, thread.more_than(200));
-        let state = f.mbarrier_arrive_state(base, 1);
-        f.if_(thread.equals(77), || f.mbarrier_drop(base, 1, false));
-        f.loop_(|| f.break_if(f.mbarrier_test(base, state, true)));
+        let state = f.mbarrier_arrive_state(base, Arrival::count(1), false, MbarrierOrder::CTA);
+        f.if_(thread.equals(77), || {
+            f.mbarrier_arrival(base, Arrival::count(1), true, false, MbarrierOrder::CTA)
+        });
+        f.loop_(|| f.break_if(f.mbarrier_test(base, Phase::state(state), true, MbarrierOrder::CTA)));
         // The next phase waits for 128.
-        let next = f.mbarrier_arrive_state(base, 1);
-        f.loop_(|| f.break_if(f.mbarrier_test(base, next, false)));
+        let next = f.mbarrier_arrive_state(base, Arrival::count(1), false, MbarrierOrder::CTA);
+        f.loop_(|| f.break_if(f.mbarrier_test(base, Phase::state(next), false, MbarrierOrder::CTA)));
         let bits = f.constant(1u32).where_or(all, 0) + f.constant(2u32).where_or(any, 0);
         f.store_global(out + thread.mul_wide(8), 0, [count, bits]);
     });

@@ -1,6 +1,6 @@
 //! Builder methods for atomics, and for loads and stores with memory ordering.
 
-use super::Builder;
+use super::{Builder, operands};
 use crate::inst::{
     Address, Atomic, AtomicOp, AtomicSem, AtomicType, Inst, LoadOrder, Operand, Ordered, Reg, Scope,
     StoreOrder,
@@ -116,7 +116,7 @@ impl Builder {
         values: [Value<'f, T>; N],
         (sem, scope): (AtomicSem, Scope),
     ) {
-        let src: Vec<Operand> = values.iter().map(|value| value.operand()).collect();
+        let src = operands(values);
         let Location { space, address } = at;
         self.emit(Inst::Atomic(Atomic {
             op,
@@ -152,7 +152,7 @@ impl Builder {
         at: Location,
         values: [Value<'f, T>; N],
     ) {
-        let src = values.iter().map(|value| value.operand()).collect();
+        let src = operands(values);
         let Location { space, address } = at;
         self.emit(Inst::Ordered(Ordered::Store { order, space, ty: T::TYPE, src, address }));
     }

@@ -1,7 +1,7 @@
 //! Builder methods for warp-level instructions, arithmetic beyond the operators, `cp.async`, `ldmatrix` and
 //! `mma.sync`.
 
-use super::Builder;
+use super::{Builder, operands};
 use crate::inst::{
     Address, Alu, AluOp, CopyAsync, Inst, MmaTypes, Operand, ReduceOp, Reg, Shuffle, Special, Vote, WarpInst,
     WarpMatrix,
@@ -161,7 +161,7 @@ impl Builder {
             d: d.to_vec(),
             a: a.map(Value::operand),
             b: b.map(Value::operand),
-            c: c.iter().map(|value| value.operand()).collect(),
+            c: operands(c),
         }));
         d.map(|reg| Value::new(self, Operand::Reg(reg)))
     }

@@ -18,7 +18,9 @@
 //! # Ok::<(), ptx::VerifyError>(())
 //! ```
 
-use super::operands::Operands;
+use core::fmt;
+
+use super::spell::{Line, bits_spelling};
 use super::{Operand, Reg};
 use crate::types::Type;
 
@@ -390,6 +392,76 @@ impl AluOp {
     }
 }
 
+/// PTX's name with its modifiers.
+impl fmt::Display for AluOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name();
+        match *self {
+            Self::Bits(BitOp::Population | BitOp::LeadingZeros | BitOp::Reverse, ty) | Self::Insert(ty) => {
+                write!(f, "{name}.{}", bits_spelling(ty))
+            }
+            Self::Permute | Self::FindNth | Self::Logic3(_) => write!(f, "{name}.b32"),
+            Self::Funnel { left, wrap } => {
+                write!(f, "shf.{}.{}.b32", if left { "l" } else { "r" }, if wrap { "wrap" } else { "clamp" })
+            }
+            Self::Extract(ty)
+            | Self::MulWide(ty)
+            | Self::MadWide(ty)
+            | Self::MadHigh(ty)
+            | Self::CopySign(ty) => write!(f, "{name}.{ty}"),
+            Self::Approx(_) => write!(f, "{name}.approx.f32"),
+            Self::ApproxFlush(_) => write!(f, "{name}.approx.ftz.f32"),
+            Self::ApproxHalf(_, ty) => {
+                let brain = matches!(ty, HalfType::Bf16 | HalfType::Bf16x2) && name == "ex2";
+                write!(f, "{name}.approx{}.{}", if brain { ".ftz" } else { "" }, ty.suffix())
+            }
+            Self::Exact { ty, rounding, .. } => write!(f, "{name}.{}.{ty}", rounding.suffix()),
+            Self::Float { ty, rounding, flush, saturate, .. } => {
+                let (flush, saturate) = (if flush { ".ftz" } else { "" }, if saturate { ".sat" } else { "" });
+                write!(f, "{name}.{}{flush}{saturate}.{ty}", rounding.suffix())
+            }
+            Self::NanExtreme { .. } => write!(f, "{name}.f32"),
+            Self::Half { op: FloatOp::Min | FloatOp::Max, ty, nan, .. } => {
+                write!(f, "{name}{}.{}", if nan { ".NaN" } else { "" }, ty.suffix())
+            }
+            Self::Half { ty, relu, .. } => write!(f, "{name}.rn{}.{}", rectified(relu), ty.suffix()),
+            Self::HalfSign { ty, .. } => write!(f, "{name}.{}", ty.suffix()),
+            Self::Cvt(cvt) => cvt.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Cvt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fp8 = |e5m2: bool| if e5m2 { "e5m2x2" } else { "e4m3x2" };
+        match *self {
+            Self::PackFp8 { e5m2, relu } => {
+                write!(f, "cvt.rn.satfinite{}.{}.f32", rectified(relu), fp8(e5m2))
+            }
+            Self::NarrowFp8 { e5m2, relu } => {
+                write!(f, "cvt.rn.satfinite{}.{}.f16x2", rectified(relu), fp8(e5m2))
+            }
+            Self::WidenFp8 { e5m2, relu } => write!(f, "cvt.rn{}.f16x2.{}", rectified(relu), fp8(e5m2)),
+            Self::PackHalf { bf16, toward_zero, relu } => {
+                let (rounding, half) =
+                    (if toward_zero { "rz" } else { "rn" }, if bf16 { "bf16x2" } else { "f16x2" });
+                write!(f, "cvt.{rounding}{}.{half}.f32", rectified(relu))
+            }
+            Self::Tf32 => f.write_str("cvt.rna.tf32.f32"),
+            Self::Integral(rounding) => write!(f, "cvt.{}i.f32.f32", rounding.suffix()),
+            Self::ToSigned(rounding) => write!(f, "cvt.{}i.s32.f32", rounding.suffix()),
+            Self::ToUnsigned(rounding) => write!(f, "cvt.{}i.u32.f32", rounding.suffix()),
+            Self::PackInt8 { signed } => {
+                write!(f, "cvt.pack.sat.{}.s32.b32", if signed { "s8" } else { "u8" })
+            }
+        }
+    }
+}
+
+const fn rectified(relu: bool) -> &'static str {
+    if relu { ".relu" } else { "" }
+}
+
 impl ApproxOp {
     /// All functions.
     pub const ALL: [Self; 8] = [
@@ -436,10 +508,13 @@ impl FloatOp {
 }
 
 impl Alu {
-    pub(super) fn operands(&self) -> Operands {
-        let Some((sources, result)) = self.op.types() else { return Operands::default() };
-        let all = self.src.iter().zip(sources).fold(Operands::default(), |all, (&src, ty)| all.read(src, ty));
-        all.write(self.dst, result)
+    pub(super) fn spell<'l>(&self, line: Line<'l>) -> Line<'l> {
+        let line = line.named(self.op.name(), self.op);
+        // A form that does not exist has no operands either.
+        let Some((sources, result)) = self.op.types() else { return line };
+        let line = line.set(self.dst, result);
+        let line = self.src.iter().zip(sources).fold(line, |line, (&src, ty)| line.read(src, ty));
+        if let AluOp::Logic3(table) = self.op { line.also(format_args!("{table:#04x}")) } else { line }
     }
 
     /// Checks that the form exists: the types and the number of operands.

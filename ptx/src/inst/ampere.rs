@@ -19,9 +19,9 @@
 //! # Ok::<(), ptx::VerifyError>(())
 //! ```
 
-use super::operands::Operands;
-use super::{Address, Operand, Reg};
-use crate::types::Type;
+use super::spell::Line;
+use super::{Address, Expect, Operand, Reg};
+use crate::types::{Space, Type};
 
 /// `cp.async` and its commit, wait and arrive operations. A thread starts copies and waits for them itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,25 +60,22 @@ pub enum CopyAsync {
 }
 
 impl CopyAsync {
-    pub(super) fn operands(&self) -> Operands {
-        let none = Operands::default();
+    pub(super) fn spell<'l>(&self, line: Line<'l>) -> Line<'l> {
         match self {
-            Self::Copy { dst, src, size, .. } => {
-                let all = none.read(*dst, Type::U32).read(src.base, Type::U64);
-                size.iter().fold(all, |all, &size| all.read(size, Type::U32))
+            Self::Copy { bytes, past_l1, dst, src, size } => {
+                let cache = if *past_l1 { "cg" } else { "ca" };
+                let line = line.op("cp.async", format_args!(".{cache}.shared::cta.global"));
+                let line = line.at(*dst, Type::U32).address(*src, Space::Global);
+                line.also(bytes).option(*size, Type::U32)
             }
-            Self::Arrive { barrier, .. } => none.read(*barrier, Type::U32),
-            Self::Commit | Self::Wait { .. } | Self::WaitAll => none,
-        }
-    }
-
-    pub(super) const fn name(&self) -> &'static str {
-        match self {
-            Self::Copy { .. } => "cp.async",
-            Self::Commit => "cp.async.commit_group",
-            Self::Wait { .. } => "cp.async.wait_group",
-            Self::WaitAll => "cp.async.wait_all",
-            Self::Arrive { .. } => "cp.async.mbarrier.arrive",
+            Self::Commit => line.op("cp.async.commit_group", ""),
+            Self::Wait { pending } => line.op("cp.async.wait_group", "").also(pending),
+            Self::WaitAll => line.op("cp.async.wait_all", ""),
+            Self::Arrive { barrier, counted } => {
+                let noinc = if *counted { ".noinc" } else { "" };
+                let line = line.op("cp.async.mbarrier.arrive", noinc).raw(".shared::cta.b64");
+                line.at(*barrier, Type::U32)
+            }
         }
     }
 
@@ -199,25 +196,22 @@ pub enum WarpMatrix {
 }
 
 impl WarpMatrix {
-    pub(super) fn operands(&self) -> Operands {
-        let none = Operands::default();
+    pub(super) fn spell<'l>(&self, line: Line<'l>) -> Line<'l> {
         match self {
-            Self::Load { dst, address, .. } => {
-                dst.iter().fold(none.read(*address, Type::U32), |all, &reg| all.write(reg, Type::U32))
+            Self::Load { dst, address, transpose } => {
+                let (count, transpose) = (dst.len(), if *transpose { ".trans" } else { "" });
+                let line = line.op("ldmatrix", format_args!(".sync.aligned.m8n8.x{count}{transpose}"));
+                let line = line.raw(".shared::cta.b16").set_group(dst, Expect::Type(Type::U32));
+                line.at(*address, Type::U32)
             }
             Self::Multiply { types, d, a, b, c } => {
-                let (ty, _) = types.accumulators();
-                let of = types.operand();
-                let all = none.read_all(a, of).read_all(b, of).read_all(c, ty);
-                d.iter().fold(all, |all, &reg| all.write(reg, ty))
+                let ((ty, _), of) = (types.accumulators(), types.operand());
+                let saturate = matches!(types, MmaTypes::Int8 { saturate: true, .. });
+                let saturate = if saturate { ".satfinite" } else { "" };
+                let (k, suffix) = (types.k(), types.suffix());
+                let line = line.op("mma.sync", format_args!(".aligned.m16n8k{k}.row.col{saturate}.{suffix}"));
+                line.set_group(d, Expect::Type(ty)).group(a, of).group(b, of).group(c, ty)
             }
-        }
-    }
-
-    pub(super) const fn name(&self) -> &'static str {
-        match self {
-            Self::Load { .. } => "ldmatrix",
-            Self::Multiply { .. } => "mma.sync",
         }
     }
 

@@ -17,7 +17,7 @@
 //! # Ok::<(), ptx::VerifyError>(())
 //! ```
 
-use super::operands::Operands;
+use super::spell::{Line, bits_spelling, memory_type, width};
 use super::{Address, Operand, Reg, Scope};
 use crate::types::{Space, Type};
 
@@ -162,6 +162,11 @@ impl AtomicOp {
         matches!(self, Self::And | Self::Or | Self::Xor | Self::Exchange | Self::CompareSwap)
     }
 
+    /// The type of an element as PTX writes it for this operation.
+    pub(super) const fn element(self, ty: AtomicType) -> &'static str {
+        if self.is_untyped() { bits_spelling(ty.register()) } else { ty.suffix() }
+    }
+
     /// Whether the operation exists for a single element of this type.
     pub const fn allows(self, ty: AtomicType) -> bool {
         use AtomicType::{S32, S64, U32, U64};
@@ -253,18 +258,18 @@ impl Atomic {
         self.ty.bytes() * u32::try_from(self.src.len()).unwrap_or(u32::MAX)
     }
 
-    pub(super) fn operands(&self) -> Operands {
-        let ty = self.ty.register();
-        let all = Operands::default().read(self.address.base, self.space.address_type());
-        let all = all.read_all(&self.src, ty);
-        let all = self.dst.iter().fold(all, |all, &reg| all.write(reg, ty));
-        match self.swap {
-            Some(swap) => all.read(swap, ty),
-            None => all,
-        }
+    pub(super) fn spell<'l>(&self, line: Line<'l>) -> Line<'l> {
+        let Self { op, ty, space, sem, scope, dst, address, src, swap } = self;
+        let (register, noftz) = (ty.register(), if ty.is_half() { ".noftz" } else { "" });
+        let (sem, scope, space_name, wide) = (sem.suffix(), scope.suffix(), space.name(), width(src.len()));
+        let of = op.element(*ty);
+        let (name, op) = (self.name(), op.name());
+        let line = line.op(name, format_args!(".{sem}.{scope}.{space_name}.{op}{noftz}{wide}.{of}"));
+        let line = if dst.is_empty() { line } else { line.set_vector(dst, register) };
+        line.address(*address, *space).vector(src, register).option(*swap, register)
     }
 
-    pub(crate) const fn name(&self) -> &'static str {
+    const fn name(&self) -> &'static str {
         if self.dst.is_empty() { "red" } else { "atom" }
     }
 
@@ -299,11 +304,6 @@ impl Atomic {
             return Err(format!("{op} with a second operand: cas has one, no other operation has"));
         }
         Ok(())
-    }
-
-    /// Whether PTX needs the suffix `.noftz`.
-    pub(crate) const fn noftz(&self) -> bool {
-        self.ty.is_half()
     }
 }
 
@@ -381,26 +381,31 @@ pub enum Ordered {
 }
 
 impl Ordered {
-    pub(super) fn operands(&self) -> Operands {
+    pub(super) fn spell<'l>(&self, line: Line<'l>) -> Line<'l> {
+        let named = |line: Line<'l>, name, scope: Option<Scope>, space: Space, elements, ty| {
+            let (dot, scope) = scope.map_or(("", ""), |scope| (".", scope.suffix()));
+            let (wide, ty) = (width(elements), memory_type(ty));
+            line.op(name, format_args!("{dot}{scope}.{}{wide}.{ty}", space.name()))
+        };
         match self {
-            Self::Load { space, ty, dst, address, .. } => {
-                let all = Operands::default().read(address.base, space.address_type());
-                dst.iter().fold(all, |all, &reg| all.write(reg, *ty))
+            Self::Load { order, space, ty, dst, address } => {
+                let (name, scope) = match order {
+                    LoadOrder::Volatile => ("ld.volatile", None),
+                    LoadOrder::Relaxed(scope) => ("ld.relaxed", Some(*scope)),
+                    LoadOrder::Acquire(scope) => ("ld.acquire", Some(*scope)),
+                };
+                named(line, name, scope, *space, dst.len(), *ty)
+                    .set_vector(dst, *ty)
+                    .address(*address, *space)
             }
-            Self::Store { space, ty, src, address, .. } => {
-                Operands::default().read(address.base, space.address_type()).read_all(src, *ty)
+            Self::Store { order, space, ty, src, address } => {
+                let (name, scope) = match order {
+                    StoreOrder::Volatile => ("st.volatile", None),
+                    StoreOrder::Relaxed(scope) => ("st.relaxed", Some(*scope)),
+                    StoreOrder::Release(scope) => ("st.release", Some(*scope)),
+                };
+                named(line, name, scope, *space, src.len(), *ty).address(*address, *space).vector(src, *ty)
             }
-        }
-    }
-
-    pub(super) const fn name(&self) -> &'static str {
-        match self {
-            Self::Load { order: LoadOrder::Acquire(_), .. } => "ld.acquire",
-            Self::Load { order: LoadOrder::Relaxed(_), .. } => "ld.relaxed",
-            Self::Load { order: LoadOrder::Volatile, .. } => "ld.volatile",
-            Self::Store { order: StoreOrder::Release(_), .. } => "st.release",
-            Self::Store { order: StoreOrder::Relaxed(_), .. } => "st.relaxed",
-            Self::Store { order: StoreOrder::Volatile, .. } => "st.volatile",
         }
     }
 }

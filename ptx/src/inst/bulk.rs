@@ -22,8 +22,8 @@
 //! # Ok::<(), ptx::VerifyError>(())
 //! ```
 
-use super::operands::Operands;
-use super::{AtomicOp, AtomicType, Im2col, Operand};
+use super::spell::{BYTES, Line, hinted, multicast, width};
+use super::{AtomicOp, AtomicType, Operand};
 use crate::types::Type;
 
 /// The reduction of a bulk copy: each element is combined with the destination instead of stored.
@@ -35,7 +35,7 @@ pub struct Reduction {
     pub ty: AtomicType,
 }
 
-/// Asynchronous copies other than the loads and stores of tiled tensor maps.
+/// Asynchronous copies without a tensor map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bulk {
     /// `cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes`. ISA "cp.async.bulk".
@@ -88,29 +88,6 @@ pub enum Bulk {
         /// Number of bytes.
         bytes: Operand,
     },
-    /// `cp.reduce.async.bulk.tensor.<d>d.global.shared::cta.<op>.tile.bulk_group`. The element type is that
-    /// of the map. ISA "cp.reduce.async.bulk.tensor".
-    TensorReduce {
-        /// The operation.
-        op: AtomicOp,
-        /// Generic address of the tensor map.
-        map: Operand,
-        /// `.s32` start coordinates in elements, innermost first.
-        coords: Vec<Operand>,
-        /// Shared address of the box.
-        src: Operand,
-        /// L2 cache policy; `None` for the default.
-        hint: Option<u64>,
-    },
-    /// `cp.async.bulk.prefetch.tensor.<d>d.L2.global.tile`. ISA "cp.async.bulk.prefetch.tensor".
-    TensorPrefetch {
-        /// Generic address of the tensor map.
-        map: Operand,
-        /// `.s32` start coordinates in elements, innermost first.
-        coords: Vec<Operand>,
-    },
-    /// A copy in im2col mode.
-    Im2col(Im2col),
     /// `st.async.weak.shared::cluster.mbarrier::complete_tx::bytes`. ISA "st.async".
     AsyncStore {
         /// Element type, 32 or 64 bits wide.
@@ -170,109 +147,86 @@ impl Reduction {
     pub fn suffix(self) -> String {
         let half = matches!(self.ty, AtomicType::F16 | AtomicType::Bf16);
         let noftz = if half && matches!(self.op, AtomicOp::Add) { ".noftz" } else { "" };
-        let ty = if self.op.is_untyped() {
-            format!("b{}", self.ty.bytes() * 8)
-        } else {
-            self.ty.suffix().to_owned()
-        };
-        format!(".{}{noftz}.{ty}", self.op.name())
+        format!(".{}{noftz}.{}", self.op.name(), self.op.element(self.ty))
     }
 }
 
 impl Bulk {
-    pub(super) fn operands(&self) -> Operands {
-        let none = Operands::default();
+    pub(super) fn spell<'l>(&self, line: Line<'l>) -> Line<'l> {
+        let u32 = Type::U32;
+        let reduced = |reduce: &Option<Reduction>| match reduce {
+            Some(reduce) => ("cp.reduce.async.bulk", reduce.suffix()),
+            None => ("cp.async.bulk", String::new()),
+        };
         match self {
-            Self::Load { dst, src, bytes, barrier, multicast, .. } => {
-                let all = none.read(*src, Type::U64).read_all(&[*dst, *bytes, *barrier], Type::U32);
-                multicast.iter().fold(all, |all, &mask| all.read(mask, Type::U16))
+            Self::Load { dst, src, bytes, barrier, multicast: mask, hint } => {
+                let line = line.op("cp.async.bulk", format_args!(".shared::cluster.global.{BYTES}"));
+                let line = line.raw(multicast(*mask)).raw(hinted(*hint)).at(*dst, u32).at(*src, Type::U64);
+                line.read(*bytes, u32).at(*barrier, u32).option(*mask, Type::U16).policy(*hint)
             }
-            Self::Store { dst, src, bytes, .. } => {
-                none.read(*dst, Type::U64).read_all(&[*src, *bytes], Type::U32)
+            Self::Store { dst, src, bytes, reduce, hint } => {
+                let ((name, op), hinted) = (reduced(reduce), hinted(*hint));
+                let line = line.op(name, format_args!(".global.shared::cta.bulk_group{hinted}{op}"));
+                line.at(*dst, Type::U64).at(*src, u32).read(*bytes, u32).policy(*hint)
             }
-            Self::Share { dst, src, bytes, barrier, .. } => {
-                none.read_all(&[*dst, *src, *bytes, *barrier], Type::U32)
+            Self::Share { dst, src, bytes, barrier, reduce } => {
+                let (name, op) = reduced(reduce);
+                let line = line.op(name, format_args!(".shared::cluster.shared::cta.{BYTES}{op}"));
+                line.at(*dst, u32).at(*src, u32).read(*bytes, u32).at(*barrier, u32)
             }
-            Self::Prefetch { src, bytes } => none.read(*src, Type::U64).read(*bytes, Type::U32),
-            Self::TensorReduce { map, coords, src, .. } => {
-                none.read(*map, Type::U64).read_all(coords, Type::S32).read(*src, Type::U32)
+            Self::Prefetch { src, bytes } => {
+                line.op("cp.async.bulk.prefetch", ".L2.global").at(*src, Type::U64).read(*bytes, u32)
             }
-            Self::TensorPrefetch { map, coords } => none.read(*map, Type::U64).read_all(coords, Type::S32),
-            Self::Im2col(im2col) => im2col.operands(),
             Self::AsyncStore { ty, src, dst, barrier } => {
-                none.read_all(&[*dst, *barrier], Type::U32).read_all(src, *ty)
+                let wide = width(src.len());
+                let line = line.op("st.async", format_args!(".weak.shared::cluster.{BYTES}{wide}.{ty}"));
+                line.at(*dst, u32).vector(src, *ty).at(*barrier, u32)
             }
             Self::AsyncReduce { reduce, src, dst, barrier } => {
-                none.read_all(&[*dst, *barrier], Type::U32).read(*src, reduce.ty.register())
+                let op = reduce.suffix();
+                let line = line.op("red.async", format_args!(".relaxed.cluster.shared::cluster.{BYTES}{op}"));
+                line.at(*dst, u32).read(*src, reduce.ty.register()).at(*barrier, u32)
             }
         }
     }
 
-    pub(super) const fn name(&self) -> &'static str {
-        match self {
-            Self::Load { .. } | Self::Store { reduce: None, .. } | Self::Share { reduce: None, .. } => {
-                "cp.async.bulk"
-            }
-            Self::Store { .. } | Self::Share { .. } => "cp.reduce.async.bulk",
-            Self::Prefetch { .. } => "cp.async.bulk.prefetch",
-            Self::TensorReduce { .. } => "cp.reduce.async.bulk.tensor",
-            Self::TensorPrefetch { .. } => "cp.async.bulk.prefetch.tensor",
-            Self::Im2col(im2col) => im2col.name(),
-            Self::AsyncStore { .. } => "st.async",
-            Self::AsyncReduce { .. } => "red.async",
-        }
-    }
-
-    /// Checks that the form exists: reduction, sizes, rank.
+    /// Checks that the form exists: reduction and sizes. `name` is the instruction's.
     ///
     /// # Errors
     /// The rule that is broken, as a sentence.
-    pub fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self, name: &str) -> Result<(), String> {
         let (exists, what) = match self {
-            Self::Im2col(im2col) => return im2col.check(),
             Self::Store { reduce: Some(reduce), .. } => (reduce.in_global(), reduce.suffix()),
             Self::Share { reduce: Some(reduce), .. } => (reduce.in_shared(), reduce.suffix()),
             Self::AsyncReduce { reduce, .. } => (reduce.of_one(), reduce.suffix()),
-            Self::TensorReduce { op, .. } => {
-                (!matches!(op, AtomicOp::Exchange | AtomicOp::CompareSwap), format!(".{}", op.name()))
-            }
             Self::AsyncStore { ty, src, .. } => {
                 let count = src.len();
                 let bytes = count * ty.bytes() as usize;
                 let legal = matches!(count, 1 | 2 | 4) && ty.bits() >= 32 && bytes <= 16;
                 (legal, format!(" of {count} x .{ty}"))
             }
+            Self::Load { .. } | Self::Store { .. } | Self::Share { .. } | Self::Prefetch { .. } => {
+                (true, String::new())
+            }
+        };
+        if !exists {
+            return Err(format!("{name}{what} does not exist"));
+        }
+        match self {
+            Self::Load { bytes: Operand::Imm(bytes), .. }
+            | Self::Store { bytes: Operand::Imm(bytes), .. }
+            | Self::Share { bytes: Operand::Imm(bytes), .. }
+            | Self::Prefetch { bytes: Operand::Imm(bytes), .. }
+                if !bytes.is_multiple_of(16) =>
+            {
+                Err(format!("{name} of {bytes} B, not a multiple of 16"))
+            }
             Self::Load { .. }
             | Self::Store { .. }
             | Self::Share { .. }
             | Self::Prefetch { .. }
-            | Self::TensorPrefetch { .. } => (true, String::new()),
-        };
-        if !exists {
-            return Err(format!("{}{what} does not exist", self.name()));
-        }
-        let (Self::TensorReduce { coords, .. } | Self::TensorPrefetch { coords, .. }) = self else {
-            let sizes = match self {
-                Self::Load { bytes, .. }
-                | Self::Store { bytes, .. }
-                | Self::Share { bytes, .. }
-                | Self::Prefetch { bytes, .. } => Some(bytes),
-                Self::TensorReduce { .. }
-                | Self::TensorPrefetch { .. }
-                | Self::Im2col(_)
-                | Self::AsyncStore { .. }
-                | Self::AsyncReduce { .. } => None,
-            };
-            return match sizes {
-                Some(Operand::Imm(bytes)) if !bytes.is_multiple_of(16) => {
-                    Err(format!("{} of {bytes} B, not a multiple of 16", self.name()))
-                }
-                _ => Ok(()),
-            };
-        };
-        match coords.len() {
-            1..=5 => Ok(()),
-            rank => Err(format!("{} of {rank} dimensions, not 1..=5", self.name())),
+            | Self::AsyncStore { .. }
+            | Self::AsyncReduce { .. } => Ok(()),
         }
     }
 }

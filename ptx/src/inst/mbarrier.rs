@@ -1,27 +1,29 @@
-//! mbarrier operations with state tokens, `arrive_drop`, and transaction counts in any CTA of the cluster;
-//! `bar.red`.
+//! Arrivals at mbarriers and tests of their phases; `bar.red`.
 //!
 //! Source: PTX ISA "mbarrier.arrive" (also for `.noComplete`), "mbarrier.arrive_drop", "mbarrier.expect_tx",
 //! "mbarrier.complete_tx", "mbarrier.test_wait", "mbarrier.pending_count", "bar.red".
 //!
 //! ```
 //! # let entry = ptx::Entry { name: "example".into(), target: ptx::Target::Sm90a, threads: 128, shared_bytes: 4096, cluster: [1, 1, 1] };
+//! use ptx::inst::{Arrival, MbarrierOrder, Phase};
+//!
 //! let function = ptx::Function::build(entry, |f| {
 //!     let barrier = f.shared_base();
 //!     f.if_(f.special(ptx::Special::ThreadX).equals(0), || f.mbarrier_init(barrier, 128));
 //!     f.barrier_sync(0, 128);
 //!     // Arrive, do something else, and ask whether that phase is over.
-//!     let state = f.mbarrier_arrive_state(barrier, 1);
-//!     f.loop_(|| f.break_if(f.mbarrier_test(barrier, state, false)));
+//!     let state = f.mbarrier_arrive_state(barrier, Arrival::count(1), false, MbarrierOrder::CTA);
+//!     f.loop_(|| f.break_if(f.mbarrier_test(barrier, Phase::state(state), false, MbarrierOrder::CTA)));
 //! });
 //! let text = ptx::module_text(&function.verify()?);
 //! assert!(text.contains("mbarrier.test_wait"));
 //! # Ok::<(), ptx::VerifyError>(())
 //! ```
 
-use super::operands::Operands;
+use super::spell::Line;
 use super::{Inst, Operand, Reg, Scope};
 use crate::types::{Space, Type};
+use crate::value::Source;
 
 /// The memory ordering and the scope of an operation on an mbarrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,7 +64,7 @@ impl MbarrierOrder {
 }
 
 /// Checks that the scope of an mbarrier operation is the CTA or the cluster.
-pub(crate) fn check_scope(scope: Scope) -> Result<(), String> {
+pub(super) fn check_scope(scope: Scope) -> Result<(), String> {
     match scope {
         Scope::Cta | Scope::Cluster => Ok(()),
         Scope::Gpu | Scope::System => {
@@ -71,248 +73,157 @@ pub(crate) fn check_scope(scope: Scope) -> Result<(), String> {
     }
 }
 
-/// mbarrier operations other than arrivals without a state and waits by parity.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MbarrierInst {
-    /// `mbarrier.arrive.shared::cta.b64 state`: an arrival that returns the state of the phase before the
-    /// arrival.
-    Arrive {
-        /// A `.u64` register that receives the state.
-        dst: Reg,
-        /// Shared address.
-        barrier: Operand,
-        /// Number of arrivals to count.
-        count: Operand,
-        /// Memory ordering.
-        order: MbarrierOrder,
-    },
-    /// `mbarrier.arrive.expect_tx.shared::cta.b64 state`: announces bytes, and an arrival that returns the
-    /// state.
-    ArriveExpect {
-        /// A `.u64` register that receives the state.
-        dst: Reg,
-        /// Shared address.
-        barrier: Operand,
-        /// Number of bytes that asynchronous copies complete in this phase.
-        bytes: Operand,
-        /// Memory ordering.
-        order: MbarrierOrder,
-    },
-    /// `mbarrier.{arrive|arrive_drop}.noComplete.shared::cta.b64 state`: arrivals that must not complete the
-    /// phase.
-    ArriveNoComplete {
-        /// A `.u64` register that receives the state.
-        dst: Reg,
-        /// Shared address.
-        barrier: Operand,
-        /// Number of arrivals to count.
-        count: Operand,
-        /// Whether it is `arrive_drop`: later phases expect `count` fewer arrivals.
-        drop: bool,
-    },
-    /// `mbarrier.arrive_drop.shared::cta.b64 state`: arrivals; later phases expect as many fewer.
-    DropState {
-        /// A `.u64` register that receives the state.
-        dst: Reg,
-        /// Shared address.
-        barrier: Operand,
-        /// Number of arrivals to count and to drop.
-        count: Operand,
-        /// Memory ordering.
-        order: MbarrierOrder,
-    },
-    /// `mbarrier.arrive_drop.expect_tx.shared::cta.b64 state`: announces bytes, and one arrival that later
-    /// phases no longer expect.
-    DropExpect {
-        /// A `.u64` register that receives the state.
-        dst: Reg,
-        /// Shared address.
-        barrier: Operand,
-        /// Number of bytes that asynchronous copies complete in this phase.
-        bytes: Operand,
-        /// Memory ordering.
-        order: MbarrierOrder,
-    },
-    /// `mbarrier.arrive_drop.expect_tx.shared::cluster.b64 _`: as [`DropExpect`](Self::DropExpect), on a
-    /// barrier of any CTA of the cluster and without a state.
-    DropExpectCluster {
-        /// Address in the cluster.
-        barrier: Operand,
-        /// Number of bytes.
-        bytes: Operand,
-        /// Memory ordering.
-        order: MbarrierOrder,
-    },
-    /// `mbarrier.arrive_drop.{shared::cta|shared::cluster}.b64 _`: arrivals; later phases expect as many
-    /// fewer.
-    Drop {
-        /// Address in `space`.
-        barrier: Operand,
-        /// [`Space::Shared`] or [`Space::SharedCluster`].
-        space: Space,
-        /// Number of arrivals to count and to drop.
-        count: Operand,
-        /// Memory ordering.
-        order: MbarrierOrder,
-    },
-    /// `mbarrier{.arrive}.expect_tx.…shared::cluster.b64`: announces bytes on a barrier of any CTA of the
-    /// cluster.
-    ExpectCluster {
-        /// Whether it also counts one arrival.
-        arrive: bool,
-        /// Address in the cluster.
-        barrier: Operand,
-        /// Number of bytes.
-        bytes: Operand,
-        /// Memory ordering; `.relaxed` without an arrival.
-        order: MbarrierOrder,
-    },
-    /// `mbarrier.complete_tx.relaxed.….b64`: counts bytes as arrived.
-    Complete {
-        /// Address in `space`.
-        barrier: Operand,
-        /// [`Space::Shared`] or [`Space::SharedCluster`].
-        space: Space,
-        /// Number of bytes.
-        bytes: Operand,
-        /// Scope. The operation orders no other accesses.
-        scope: Scope,
-    },
-    /// `mbarrier.{try_wait|test_wait}.shared::cta.b64`, once: whether the phase of a state has completed.
-    Test {
-        /// A predicate.
-        dst: Reg,
-        /// Shared address.
-        barrier: Operand,
-        /// The state from an arrival on this barrier, in the current or the preceding phase.
-        state: Operand,
-        /// Whether it is `try_wait`, which may suspend the thread for some time; otherwise `test_wait`.
-        patient: bool,
-        /// Memory ordering.
-        order: MbarrierOrder,
-    },
-    /// `mbarrier.test_wait.parity.shared::cta.b64`: whether the phase of a parity has completed.
-    TestParity {
-        /// A predicate.
-        dst: Reg,
-        /// Shared address.
-        barrier: Operand,
-        /// Phase parity, 0 or 1.
-        parity: Operand,
-        /// Memory ordering.
-        order: MbarrierOrder,
-    },
-    /// `mbarrier.pending_count.b64`: the number of pending arrivals in a state.
-    PendingCount {
-        /// A `.u32` register.
-        dst: Reg,
-        /// The state from an arrival.
-        state: Operand,
-    },
+/// `mbarrier.{arrive|arrive_drop}{.expect_tx|.noComplete}.{shared::cta|shared::cluster}.b64`: arrivals at an
+/// mbarrier. ISA "mbarrier.arrive", "mbarrier.arrive_drop".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MbarrierArrive {
+    /// Address in `space`.
+    pub barrier: Operand,
+    /// [`Space::Shared`], or [`Space::SharedCluster`] for a barrier of any CTA of the cluster.
+    pub space: Space,
+    /// What is counted.
+    pub arrival: Arrival,
+    /// Whether it is `arrive_drop`: later phases expect as many fewer arrivals.
+    pub drop: bool,
+    /// A `.u64` register that receives the state of the phase before the arrival; only for `Shared`.
+    pub state: Option<Reg>,
+    /// Memory ordering.
+    pub order: MbarrierOrder,
 }
 
-impl MbarrierInst {
-    pub(super) fn operands(&self) -> Operands {
-        let none = Operands::default();
-        match self {
-            Self::Arrive { dst, barrier, count: number, .. }
-            | Self::ArriveNoComplete { dst, barrier, count: number, .. }
-            | Self::DropState { dst, barrier, count: number, .. }
-            | Self::DropExpect { dst, barrier, bytes: number, .. }
-            | Self::ArriveExpect { dst, barrier, bytes: number, .. } => {
-                none.read_all(&[*barrier, *number], Type::U32).write(*dst, Type::U64)
-            }
-            Self::Drop { barrier, count: number, .. }
-            | Self::ExpectCluster { barrier, bytes: number, .. }
-            | Self::DropExpectCluster { barrier, bytes: number, .. }
-            | Self::Complete { barrier, bytes: number, .. } => none.read_all(&[*barrier, *number], Type::U32),
-            Self::Test { dst, barrier, state, .. } => {
-                none.read(*barrier, Type::U32).read(*state, Type::U64).write(*dst, Type::Pred)
-            }
-            Self::TestParity { dst, barrier, parity, .. } => {
-                none.read_all(&[*barrier, *parity], Type::U32).write(*dst, Type::Pred)
-            }
-            Self::PendingCount { dst, state } => none.read(*state, Type::U64).write(*dst, Type::U32),
-        }
+/// What an arrival counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// This number of arrivals.
+    Count(Operand),
+    /// This number of arrivals, which must not complete the phase (`.noComplete`). It has a state and
+    /// [`MbarrierOrder::CTA`].
+    NoComplete(Operand),
+    /// One arrival, which announces this number of bytes that asynchronous copies complete in the phase
+    /// (`.expect_tx`).
+    Expect(Operand),
+}
+
+/// `mbarrier.{try_wait|test_wait}{.parity}.shared::cta.b64`, once: whether a phase has completed. ISA
+/// "mbarrier.test_wait", "mbarrier.try_wait".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MbarrierTest {
+    /// A predicate.
+    pub dst: Reg,
+    /// Shared address.
+    pub barrier: Operand,
+    /// The phase.
+    pub phase: Phase,
+    /// Whether it is `try_wait`, which may suspend the thread for some time; otherwise `test_wait`.
+    pub patient: bool,
+    /// Memory ordering.
+    pub order: MbarrierOrder,
+}
+
+/// How a phase is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The state from an arrival on this barrier, in the current or the preceding phase.
+    State(Operand),
+    /// The parity of the phase, 0 or 1.
+    Parity(Operand),
+}
+
+impl Arrival {
+    /// This number of arrivals.
+    pub fn count<'f>(count: impl Source<'f, u32>) -> Self {
+        Self::Count(count.operand())
     }
 
-    pub(super) const fn name(&self) -> &'static str {
-        match self {
-            Self::Arrive { .. } => "mbarrier.arrive",
-            Self::ArriveExpect { .. } | Self::ExpectCluster { arrive: true, .. } => {
-                "mbarrier.arrive.expect_tx"
-            }
-            Self::ArriveNoComplete { drop: false, .. } => "mbarrier.arrive.noComplete",
-            Self::ArriveNoComplete { drop: true, .. } => "mbarrier.arrive_drop.noComplete",
-            Self::Drop { .. } | Self::DropState { .. } => "mbarrier.arrive_drop",
-            Self::DropExpect { .. } | Self::DropExpectCluster { .. } => "mbarrier.arrive_drop.expect_tx",
-            Self::ExpectCluster { .. } => "mbarrier.expect_tx",
-            Self::Complete { .. } => "mbarrier.complete_tx",
-            Self::Test { patient: true, .. } => "mbarrier.try_wait",
-            Self::Test { .. } | Self::TestParity { .. } => "mbarrier.test_wait",
-            Self::PendingCount { .. } => "mbarrier.pending_count",
-        }
+    /// This number of arrivals, which must not complete the phase.
+    pub fn no_complete<'f>(count: impl Source<'f, u32>) -> Self {
+        Self::NoComplete(count.operand())
     }
 
-    /// Checks the space, the ordering and the scope.
+    /// One arrival, which announces this number of bytes.
+    pub fn expect<'f>(bytes: impl Source<'f, u32>) -> Self {
+        Self::Expect(bytes.operand())
+    }
+}
+
+impl Phase {
+    /// The phase of a state.
+    pub fn state<'f>(state: impl Source<'f, u64>) -> Self {
+        Self::State(state.operand())
+    }
+
+    /// The phase of a parity.
+    pub fn parity<'f>(parity: impl Source<'f, u32>) -> Self {
+        Self::Parity(parity.operand())
+    }
+}
+
+impl MbarrierArrive {
+    pub(super) fn spell(self, line: Line<'_>) -> Line<'_> {
+        let (name, number) = match (self.drop, self.arrival) {
+            (false, Arrival::Count(count)) => ("mbarrier.arrive", count),
+            (false, Arrival::NoComplete(count)) => ("mbarrier.arrive.noComplete", count),
+            (false, Arrival::Expect(bytes)) => ("mbarrier.arrive.expect_tx", bytes),
+            (true, Arrival::Count(count)) => ("mbarrier.arrive_drop", count),
+            (true, Arrival::NoComplete(count)) => ("mbarrier.arrive_drop.noComplete", count),
+            (true, Arrival::Expect(bytes)) => ("mbarrier.arrive_drop.expect_tx", bytes),
+        };
+        let line = line.op(name, format_args!("{}.{}.b64", self.order.spelled("release"), self.space.name()));
+        let line = match self.state {
+            Some(state) => line.set(state, Type::U64),
+            None => line.also("_"),
+        };
+        let line = line.at(self.barrier, Type::U32);
+        // One arrival is PTX's default.
+        let plain = !self.drop && self.state.is_none();
+        if plain && self.arrival == Arrival::Count(Operand::Imm(1)) {
+            return line;
+        }
+        line.read(number, Type::U32)
+    }
+
+    /// Checks that the form exists.
     ///
     /// # Errors
     /// The rule that is broken, as a sentence.
-    pub fn check(&self) -> Result<(), String> {
-        if let Self::Drop { space: Space::Global, .. } | Self::Complete { space: Space::Global, .. } = self {
-            return Err("an mbarrier in global memory".to_owned());
-        }
-        if let Self::ExpectCluster { arrive: false, order: MbarrierOrder::Sync(_), .. } = self {
-            return Err("mbarrier.expect_tx is .relaxed: it is no arrival".to_owned());
-        }
-        match self {
-            Self::Complete { scope, .. } => check_scope(*scope),
-            Self::ArriveNoComplete { .. } | Self::PendingCount { .. } => Ok(()),
-            Self::Arrive { order, .. }
-            | Self::ArriveExpect { order, .. }
-            | Self::DropState { order, .. }
-            | Self::DropExpect { order, .. }
-            | Self::DropExpectCluster { order, .. }
-            | Self::Drop { order, .. }
-            | Self::ExpectCluster { order, .. }
-            | Self::Test { order, .. }
-            | Self::TestParity { order, .. } => order.check(),
+    pub fn check(self) -> Result<(), String> {
+        match (self.space, self.arrival) {
+            (Space::Global, _) => Err("an mbarrier in global memory".to_owned()),
+            (Space::SharedCluster, _) if self.state.is_some() => {
+                Err("an arrival at an mbarrier of the cluster returns no state".to_owned())
+            }
+            (_, Arrival::NoComplete(_)) if self.state.is_none() || self.order != MbarrierOrder::CTA => {
+                Err("mbarrier.arrive.noComplete returns a state, and is ordered in the CTA".to_owned())
+            }
+            _ => self.order.check(),
         }
     }
+}
 
-    /// The memory ordering of an arrival or a wait. `None` for other operations.
-    pub const fn order(&self) -> Option<MbarrierOrder> {
-        match self {
-            Self::ArriveNoComplete { .. } => Some(MbarrierOrder::CTA),
-            Self::Complete { .. } | Self::PendingCount { .. } | Self::ExpectCluster { arrive: false, .. } => {
-                None
-            }
-            Self::Arrive { order, .. }
-            | Self::ArriveExpect { order, .. }
-            | Self::DropState { order, .. }
-            | Self::DropExpect { order, .. }
-            | Self::DropExpectCluster { order, .. }
-            | Self::Drop { order, .. }
-            | Self::ExpectCluster { order, .. }
-            | Self::Test { order, .. }
-            | Self::TestParity { order, .. } => Some(*order),
-        }
+impl MbarrierTest {
+    pub(super) fn spell(self, line: Line<'_>) -> Line<'_> {
+        let name = if self.patient { "mbarrier.try_wait" } else { "mbarrier.test_wait" };
+        let (parity, number, ty) = match self.phase {
+            Phase::State(state) => ("", state, Type::U64),
+            Phase::Parity(parity) => (".parity", parity, Type::U32),
+        };
+        let order = self.order.spelled("acquire");
+        let line = line.op(name, format_args!("{parity}{order}.shared::cta.b64"));
+        line.set(self.dst, Type::Pred).at(self.barrier, Type::U32).read(number, ty)
     }
 }
 
 impl Inst {
-    /// The memory ordering of an arrival at an mbarrier or a wait for one. `None` for other instructions.
+    /// The memory ordering of an arrival at an mbarrier or of a wait. `None` for other instructions.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "every other instruction has nothing to do with mbarriers"
     )]
     pub const fn mbarrier_order(&self) -> Option<MbarrierOrder> {
         match self {
-            Self::MbarrierArrive { order, .. }
-            | Self::MbarrierArriveExpectTx { order, .. }
-            | Self::MbarrierTryWait { order, .. }
+            Self::MbarrierArrive(MbarrierArrive { order, .. })
+            | Self::MbarrierTest(MbarrierTest { order, .. })
             | Self::MbarrierWait { order, .. } => Some(*order),
-            Self::MbarrierMore(inst) => inst.order(),
             _ => None,
         }
     }
@@ -345,8 +256,27 @@ pub struct BarrierReduce {
 }
 
 impl BarrierReduce {
-    pub(super) fn operands(&self) -> Operands {
-        let result = if self.op == BarrierOp::Population { Type::U32 } else { Type::Pred };
-        Operands::default().read(self.id, Type::U32).read(self.src, Type::Pred).write(self.dst, result)
+    /// The line, or `None` if it is complete.
+    pub(super) fn spell<'l>(&self, line: Line<'l>) -> Option<Line<'l>> {
+        let Self { op, id, threads, dst, src } = self;
+        let (op, result) = match op {
+            BarrierOp::Population => ("popc.u32", Type::U32),
+            BarrierOp::And => ("and.pred", Type::Pred),
+            BarrierOp::Or => ("or.pred", Type::Pred),
+        };
+        let line = match src {
+            Operand::Reg(_) => line.op("bar.red", format_args!(".{op}")),
+            Operand::Imm(value) => {
+                let relation = if *value == 0 { "ne" } else { "eq" };
+                let line = line.named("bar.red", "{\n\t.reg .pred %src;\n\t");
+                line.raw(format_args!("setp.{relation}.u32 %src, 0, 0;\n\tbar.red.{op}"))
+            }
+        };
+        let line = line.set(*dst, result).read(*id, Type::U32).also(threads);
+        if let Operand::Reg(_) = src {
+            return Some(line.read(*src, Type::Pred));
+        }
+        line.also("%src;\n\t}");
+        None
     }
 }

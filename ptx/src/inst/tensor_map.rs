@@ -23,9 +23,9 @@
 //! # Ok::<(), ptx::VerifyError>(())
 //! ```
 
-use super::operands::Operands;
+use super::spell::Line;
 use super::{Operand, Reg, Scope};
-use crate::abi::{TensorElement, TensorSwizzle};
+use crate::abi::{TENSOR_MAP_BYTES, TensorElement, TensorSwizzle};
 use crate::types::{Space, Type};
 
 /// A field of a tiled tensor map that `tensormap.replace` writes. Dimensions are numbered from the innermost,
@@ -154,26 +154,34 @@ impl MapField {
 }
 
 impl MapInst {
-    pub(super) fn operands(&self) -> Operands {
-        let none = Operands::default();
+    pub(super) fn spell<'l>(&self, line: Line<'l>) -> Line<'l> {
         match self {
-            Self::Word { dst, address } => none.read(*address, Type::U64).write(*dst, Type::U32),
+            Self::Word { dst, address } => line.op("ld", ".b32").set(*dst, Type::U32).at(*address, Type::U64),
             Self::Replace { space, map, field, value } => {
-                none.read(*map, space.address_type()).read(*value, field.ty())
+                let (name, space_name, bits) = (field.name(), space.name(), field.ty().bits());
+                let line =
+                    line.op("tensormap.replace", format_args!(".tile.{name}.{space_name}.b1024.b{bits}"));
+                let line = line.at(*map, space.address_type());
+                let line = field.ordinal().iter().fold(line, |line, ordinal| line.also(ordinal));
+                match field.named() {
+                    Some(number) => line.also(number),
+                    None => line.read(*value, field.ty()),
+                }
             }
-            Self::Publish { dst, src, .. } => none.read(*dst, Type::U64).read(*src, Type::U32),
-            Self::Release { .. } => none,
-            Self::Acquire { map, .. } => none.read(*map, Type::U64),
-        }
-    }
-
-    pub(super) const fn name(&self) -> &'static str {
-        match self {
-            Self::Word { .. } => "ld",
-            Self::Replace { .. } => "tensormap.replace",
-            Self::Publish { .. } => "tensormap.cp_fenceproxy",
-            Self::Release { .. } => "fence.proxy.tensormap.release",
-            Self::Acquire { .. } => "fence.proxy.tensormap.acquire",
+            Self::Publish { dst, src, scope } => {
+                let line = line.op("tensormap.cp_fenceproxy", ".global.shared::cta.tensormap::generic");
+                let line = line.raw(format_args!(".release.{}.sync.aligned", scope.suffix()));
+                line.at(*dst, Type::U64).at(*src, Type::U32).also(TENSOR_MAP_BYTES)
+            }
+            Self::Release { scope } => {
+                let line = line.named("fence.proxy.tensormap.release", "fence.proxy.tensormap::generic");
+                line.raw(format_args!(".release.{}", scope.suffix()))
+            }
+            Self::Acquire { map, scope } => {
+                let line = line.named("fence.proxy.tensormap.acquire", "fence.proxy.tensormap::generic");
+                let line = line.raw(format_args!(".acquire.{}", scope.suffix()));
+                line.at(*map, Type::U64).also(TENSOR_MAP_BYTES)
+            }
         }
     }
 

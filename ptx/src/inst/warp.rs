@@ -19,7 +19,7 @@
 //! # Ok::<(), ptx::VerifyError>(())
 //! ```
 
-use super::operands::Operands;
+use super::spell::Line;
 use super::{Operand, Reg};
 use crate::types::Type;
 
@@ -154,42 +154,55 @@ pub enum WarpInst {
 }
 
 impl WarpInst {
-    pub(super) fn operands(&self) -> Operands {
-        let none = Operands::default();
+    pub(super) fn spell<'l>(&self, line: Line<'l>) -> Line<'l> {
+        let (pred, u32) = (Type::Pred, Type::U32);
         match self {
-            Self::Vote { dst, src, members, .. } => {
-                none.read(*src, Type::Pred).read(*members, Type::U32).write(*dst, Type::Pred)
+            Self::Vote { vote, dst, src, members } => {
+                let vote = match vote {
+                    Vote::All => ".all.pred",
+                    Vote::Any => ".any.pred",
+                    Vote::Uniform => ".uni.pred",
+                };
+                line.op("vote.sync", vote).set(*dst, pred).read(*src, pred).read(*members, u32)
             }
             Self::Ballot { dst, src, members } => {
-                none.read(*src, Type::Pred).read(*members, Type::U32).write(*dst, Type::U32)
+                line.op("vote.sync", ".ballot.b32").set(*dst, u32).read(*src, pred).read(*members, u32)
             }
             Self::MatchAny { ty, dst, src, members } => {
-                none.read(*src, *ty).read(*members, Type::U32).write(*dst, Type::U32)
+                let line = line.named("match.sync", format_args!("match.any.sync.b{}", ty.bits()));
+                line.set(*dst, u32).read(*src, *ty).read(*members, u32)
             }
             Self::MatchAll { ty, dst, all, src, members } => {
-                none.read(*src, *ty).read(*members, Type::U32).write(*dst, Type::U32).write(*all, Type::Pred)
+                let line = line.named("match.sync", format_args!("match.all.sync.b{}", ty.bits()));
+                line.set(*dst, u32).glue("|").set(*all, pred).read(*src, *ty).read(*members, u32)
             }
-            Self::Reduce { ty, dst, src, members, .. } => {
-                none.read(*src, *ty).read(*members, Type::U32).write(*dst, *ty)
+            Self::Reduce { op, ty, dst, src, members } => {
+                let (name, of) = match op {
+                    ReduceOp::Add => ("add", ty.suffix()),
+                    ReduceOp::Min => ("min", ty.suffix()),
+                    ReduceOp::Max => ("max", ty.suffix()),
+                    ReduceOp::And => ("and", "b32"),
+                    ReduceOp::Or => ("or", "b32"),
+                    ReduceOp::Xor => ("xor", "b32"),
+                };
+                let line = line.op("redux.sync", format_args!(".{name}.{of}"));
+                line.set(*dst, *ty).read(*src, *ty).read(*members, u32)
             }
-            Self::Shuffle { dst, found, src, lane, members, .. } => {
-                let all =
-                    none.read_bits(*src, 32).read_all(&[*lane, *members], Type::U32).write_bits(*dst, 32);
-                found.iter().fold(all, |all, &reg| all.write(reg, Type::Pred))
+            Self::Shuffle { mode, dst, found, src, lane, width, members } => {
+                let segment = (32u32.saturating_sub(*width)) << 8;
+                let (mode, clamp) = match mode {
+                    Shuffle::Up => (".up.b32", segment),
+                    Shuffle::Down => (".down.b32", segment | 31),
+                    Shuffle::Butterfly => (".bfly.b32", segment | 31),
+                    Shuffle::Index => (".idx.b32", segment | 31),
+                };
+                let ty = line.declared(*dst);
+                let line = line.op("shfl.sync", mode).set_bits(*dst, 32);
+                let line = found.iter().fold(line, |line, &found| line.glue("|").set(found, pred));
+                line.word(*src, ty).read(*lane, u32).also(clamp).read(*members, u32)
             }
-            Self::ActiveMask { dst } => none.write(*dst, Type::U32),
-            Self::Sleep { nanoseconds } => none.read(*nanoseconds, Type::U32),
-        }
-    }
-
-    pub(super) const fn name(&self) -> &'static str {
-        match self {
-            Self::Vote { .. } | Self::Ballot { .. } => "vote.sync",
-            Self::MatchAny { .. } | Self::MatchAll { .. } => "match.sync",
-            Self::Reduce { .. } => "redux.sync",
-            Self::Shuffle { .. } => "shfl.sync",
-            Self::ActiveMask { .. } => "activemask",
-            Self::Sleep { .. } => "nanosleep",
+            Self::ActiveMask { dst } => line.op("activemask", ".b32").set(*dst, u32),
+            Self::Sleep { nanoseconds } => line.op("nanosleep", ".u32").read(*nanoseconds, u32),
         }
     }
 

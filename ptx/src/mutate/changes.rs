@@ -1,8 +1,8 @@
 //! The table of changes per instruction. Add the mutants of a new instruction here.
 
 use crate::inst::{
-    Atomic, AtomicSem, AtomicType, BarrierReduce, BinaryOp, Bulk, CopyAsync, Im2col, Inst, LoadOrder,
-    MapInst, MbarrierInst, MbarrierOrder, Operand, Ordered, Reg, Scope, StoreOrder,
+    Arrival, Atomic, AtomicSem, AtomicType, BarrierReduce, BinaryOp, Bulk, CopyAsync, Inst, LoadOrder,
+    MapInst, MbarrierArrive, MbarrierOrder, MbarrierTest, Operand, Ordered, Phase, Reg, Scope, StoreOrder,
 };
 use crate::types::Type;
 
@@ -72,19 +72,10 @@ fn order(inst: &Inst) -> Option<MbarrierOrder> {
 #[expect(clippy::wildcard_enum_match_arm, reason = "no other instruction orders by an mbarrier")]
 fn order_mut(inst: &mut Inst) -> Option<&mut MbarrierOrder> {
     match inst {
-        Inst::MbarrierArrive { order, .. }
-        | Inst::MbarrierArriveExpectTx { order, .. }
-        | Inst::MbarrierTryWait { order, .. }
-        | Inst::MbarrierWait { order, .. }
-        | Inst::MbarrierMore(
-            MbarrierInst::Arrive { order, .. }
-            | MbarrierInst::ArriveExpect { order, .. }
-            | MbarrierInst::Drop { order, .. }
-            | MbarrierInst::DropState { order, .. }
-            | MbarrierInst::DropExpect { order, .. }
-            | MbarrierInst::Test { order, .. }
-            | MbarrierInst::TestParity { order, .. },
-        ) => Some(order),
+        Inst::MbarrierArrive(MbarrierArrive { arrival: Arrival::NoComplete(_), .. }) => None,
+        Inst::MbarrierArrive(MbarrierArrive { order, .. })
+        | Inst::MbarrierTest(MbarrierTest { order, .. })
+        | Inst::MbarrierWait { order, .. } => Some(order),
         _ => None,
     }
 }
@@ -93,10 +84,9 @@ fn order_mut(inst: &mut Inst) -> Option<&mut MbarrierOrder> {
 fn names_barrier(inst: &Inst) -> bool {
     matches!(
         inst,
-        Inst::MbarrierArrive { .. }
-            | Inst::MbarrierArriveExpectTx { .. }
-            | Inst::MbarrierExpectTx { .. }
-            | Inst::MbarrierTryWait { .. }
+        Inst::MbarrierArrive(_)
+            | Inst::MbarrierTransact { .. }
+            | Inst::MbarrierTest(MbarrierTest { phase: Phase::Parity(_), patient: true, .. })
             | Inst::MbarrierWait { .. }
             | Inst::TensorLoad { .. }
             | Inst::Bulk(Bulk::Load { .. })
@@ -116,8 +106,9 @@ fn receivers(inst: &Inst) -> Option<Operand> {
 pub(super) fn is_step(inst: &Inst) -> bool {
     let gives = matches!(
         inst,
-        Inst::MbarrierTryWait { .. }
-            | Inst::MbarrierMore(_)
+        Inst::MbarrierTest(_)
+            | Inst::MbarrierArrive(MbarrierArrive { state: Some(_), .. })
+            | Inst::MbarrierPending { .. }
             | Inst::BarrierReduce(_)
             | Inst::MapShared { .. }
     ) || matches!(inst, Inst::Atomic(Atomic { dst, .. }) if !dst.is_empty())
@@ -152,10 +143,7 @@ pub(super) fn waits(inst: &Inst) -> bool {
 #[expect(clippy::wildcard_enum_match_arm, reason = "no other wait may fail")]
 pub(super) fn success(inst: &Inst) -> Option<Reg> {
     match inst {
-        Inst::MbarrierTryWait { dst, .. }
-        | Inst::MbarrierMore(MbarrierInst::Test { dst, .. } | MbarrierInst::TestParity { dst, .. }) => {
-            Some(*dst)
-        }
+        Inst::MbarrierTest(MbarrierTest { dst, .. }) => Some(*dst),
         _ => None,
     }
 }
@@ -163,27 +151,20 @@ pub(super) fn success(inst: &Inst) -> Option<Reg> {
 /// The ways to break an instruction that do not depend on its operands.
 fn of_fixed(inst: &Inst) -> &'static [Change] {
     match inst {
-        Inst::MbarrierInit { .. } | Inst::MbarrierArrive { .. } => COUNTED,
-        Inst::MbarrierArriveExpectTx { .. } | Inst::MbarrierExpectTx { .. } => ANNOUNCED,
-        Inst::MbarrierMore(MbarrierInst::Drop { .. }) => COUNTED,
-        Inst::MbarrierMore(
-            MbarrierInst::ExpectCluster { .. }
-            | MbarrierInst::Complete { .. }
-            | MbarrierInst::DropExpectCluster { .. },
-        ) => ANNOUNCED,
-        // An instruction that defines a value cannot be deleted.
-        Inst::MbarrierMore(
-            MbarrierInst::Arrive { .. }
-            | MbarrierInst::ArriveNoComplete { .. }
-            | MbarrierInst::DropState { .. },
-        ) => RECOUNTED,
-        Inst::MbarrierMore(MbarrierInst::ArriveExpect { .. } | MbarrierInst::DropExpect { .. }) => RESIZED,
-        Inst::MbarrierMore(MbarrierInst::TestParity { .. }) => &[FLIP],
-        Inst::MbarrierMore(MbarrierInst::Test { .. } | MbarrierInst::PendingCount { .. }) => &[],
+        Inst::MbarrierInit { .. } => COUNTED,
+        Inst::MbarrierArrive(MbarrierArrive { state, arrival, .. }) => match (state, arrival) {
+            (None, Arrival::Expect(_)) => ANNOUNCED,
+            (None, Arrival::Count(_) | Arrival::NoComplete(_)) => COUNTED,
+            // A state is needed later: the arrival cannot be deleted.
+            (Some(_), Arrival::Expect(_)) => RESIZED,
+            (Some(_), Arrival::Count(_) | Arrival::NoComplete(_)) => RECOUNTED,
+        },
+        Inst::MbarrierTransact { .. } => ANNOUNCED,
+        Inst::MbarrierTest(MbarrierTest { phase: Phase::Parity(_), .. }) => &[FLIP],
+        Inst::MbarrierTest(_) | Inst::MbarrierPending { .. } => &[],
         Inst::BarrierReduce(_) => RENAMED,
         Inst::MbarrierWait { .. } => WAITED,
         // Deleting a single try would leave its result undefined, which the verifier refuses.
-        Inst::MbarrierTryWait { .. } => &[FLIP],
         Inst::BarrierSync { .. } | Inst::BarrierArrive { .. } => NAMED,
         Inst::CopyAsync(CopyAsync::Wait { pending: 0 })
         | Inst::BulkWait { pending: 0, .. }
@@ -232,6 +213,7 @@ fn of_fixed(inst: &Inst) -> &'static [Change] {
         | Inst::Store { .. }
         | Inst::TensorLoad { .. }
         | Inst::TensorStore { .. }
+        | Inst::TensorPrefetch { .. }
         | Inst::PrefetchTensorMap { .. }
         | Inst::Bulk(_)
         | Inst::TensorMap(MapInst::Word { .. })
@@ -342,8 +324,6 @@ pub(super) fn starts_work(inst: &Inst) -> bool {
                 Bulk::Load { .. }
                     | Bulk::Store { .. }
                     | Bulk::Share { .. }
-                    | Bulk::TensorReduce { .. }
-                    | Bulk::Im2col(Im2col::Load { .. } | Im2col::Store { .. })
                     | Bulk::AsyncStore { .. }
                     | Bulk::AsyncReduce { .. }
             )
@@ -354,12 +334,14 @@ pub(super) fn starts_work(inst: &Inst) -> bool {
 /// The operand with a name.
 pub(super) fn operand<'i>(inst: &'i mut Inst, name: &str) -> Option<&'i mut Operand> {
     match (inst, name) {
-        (Inst::MbarrierInit { count, .. } | Inst::MbarrierArrive { count, .. }, "count") => Some(count),
+        (Inst::MbarrierInit { count, .. }, "count") => Some(count),
+        (Inst::MbarrierArrive(MbarrierArrive { arrival, .. }), "count" | "bytes") => Some(match arrival {
+            Arrival::Count(number) | Arrival::NoComplete(number) | Arrival::Expect(number) => number,
+        }),
         (
-            Inst::MbarrierArrive { barrier, .. }
-            | Inst::MbarrierArriveExpectTx { barrier, .. }
-            | Inst::MbarrierExpectTx { barrier, .. }
-            | Inst::MbarrierTryWait { barrier, .. }
+            Inst::MbarrierArrive(MbarrierArrive { barrier, .. })
+            | Inst::MbarrierTransact { barrier, .. }
+            | Inst::MbarrierTest(MbarrierTest { barrier, .. })
             | Inst::MbarrierWait { barrier, .. }
             | Inst::TensorLoad { barrier, .. }
             | Inst::Bulk(Bulk::Load { barrier, .. }),
@@ -369,31 +351,10 @@ pub(super) fn operand<'i>(inst: &'i mut Inst, name: &str) -> Option<&'i mut Oper
             multicast.as_mut()
         }
         (Inst::MapShared { rank, .. }, "rank") => Some(rank),
-        (Inst::MbarrierArriveExpectTx { bytes, .. } | Inst::MbarrierExpectTx { bytes, .. }, "bytes") => {
-            Some(bytes)
-        }
-        (
-            Inst::MbarrierMore(
-                MbarrierInst::Drop { count, .. }
-                | MbarrierInst::Arrive { count, .. }
-                | MbarrierInst::ArriveNoComplete { count, .. }
-                | MbarrierInst::DropState { count, .. },
-            ),
-            "count",
-        ) => Some(count),
-        (
-            Inst::MbarrierMore(
-                MbarrierInst::ExpectCluster { bytes, .. }
-                | MbarrierInst::Complete { bytes, .. }
-                | MbarrierInst::DropExpect { bytes, .. }
-                | MbarrierInst::DropExpectCluster { bytes, .. }
-                | MbarrierInst::ArriveExpect { bytes, .. },
-            ),
-            "bytes",
-        ) => Some(bytes),
-        (Inst::MbarrierMore(MbarrierInst::TestParity { parity, .. }), "parity") => Some(parity),
+        (Inst::MbarrierTransact { bytes, .. }, "bytes") => Some(bytes),
+        (Inst::MbarrierTest(MbarrierTest { phase: Phase::Parity(parity), .. }), "parity") => Some(parity),
         (Inst::BarrierReduce(BarrierReduce { id, .. }), "id") => Some(id),
-        (Inst::MbarrierWait { parity, .. } | Inst::MbarrierTryWait { parity, .. }, "parity") => Some(parity),
+        (Inst::MbarrierWait { parity, .. }, "parity") => Some(parity),
         (Inst::BarrierSync { id, .. } | Inst::BarrierArrive { id, .. }, "id") => Some(id),
         (Inst::Move { src, .. }, "src") => Some(src),
         (Inst::Atomic(Atomic { src, .. }) | Inst::Ordered(Ordered::Store { src, .. }), "value") => {

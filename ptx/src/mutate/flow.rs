@@ -5,7 +5,7 @@
 //! decides how often a barrier is used, not which one.
 
 use crate::function::{Function, Statement};
-use crate::inst::{BinaryOp, Bulk, Im2col, Inst, MbarrierInst, Operand, Special};
+use crate::inst::{BinaryOp, Bulk, Inst, MbarrierArrive, MbarrierTest, Operand, Phase, Special};
 
 /// Properties of each register.
 pub(super) struct Flow {
@@ -122,35 +122,21 @@ fn mark(set: &mut [bool], registers: &[usize]) -> bool {
 #[expect(clippy::wildcard_enum_match_arm, reason = "no other instruction names an mbarrier's place")]
 fn places(inst: &Inst) -> [Option<Operand>; 2] {
     match inst {
-        Inst::MbarrierArrive { barrier, .. }
-        | Inst::MbarrierArriveExpectTx { barrier, .. }
-        | Inst::MbarrierExpectTx { barrier, .. } => [Some(*barrier), None],
-        Inst::MbarrierTryWait { barrier, parity, .. } | Inst::MbarrierWait { barrier, parity, .. } => {
-            [Some(*barrier), Some(*parity)]
+        Inst::MbarrierArrive(MbarrierArrive { barrier, .. }) | Inst::MbarrierTransact { barrier, .. } => {
+            [Some(*barrier), None]
         }
+        Inst::MbarrierTest(MbarrierTest { barrier, phase, .. }) => match phase {
+            Phase::Parity(parity) => [Some(*barrier), Some(*parity)],
+            Phase::State(_) => [Some(*barrier), None],
+        },
+        Inst::MbarrierWait { barrier, parity, .. } => [Some(*barrier), Some(*parity)],
         Inst::TensorLoad { dst, barrier, .. }
         | Inst::Bulk(
             Bulk::Load { dst, barrier, .. }
             | Bulk::Share { dst, barrier, .. }
-            | Bulk::Im2col(Im2col::Load { dst, barrier, .. })
             | Bulk::AsyncStore { dst, barrier, .. }
             | Bulk::AsyncReduce { dst, barrier, .. },
         ) => [Some(*dst), Some(*barrier)],
-        Inst::MbarrierMore(
-            MbarrierInst::Arrive { barrier, .. }
-            | MbarrierInst::ArriveNoComplete { barrier, .. }
-            | MbarrierInst::DropState { barrier, .. }
-            | MbarrierInst::DropExpect { barrier, .. }
-            | MbarrierInst::DropExpectCluster { barrier, .. }
-            | MbarrierInst::ArriveExpect { barrier, .. }
-            | MbarrierInst::Drop { barrier, .. }
-            | MbarrierInst::ExpectCluster { barrier, .. }
-            | MbarrierInst::Complete { barrier, .. }
-            | MbarrierInst::Test { barrier, .. },
-        ) => [Some(*barrier), None],
-        Inst::MbarrierMore(MbarrierInst::TestParity { barrier, parity, .. }) => {
-            [Some(*barrier), Some(*parity)]
-        }
         _ => [None, None],
     }
 }

@@ -1,13 +1,15 @@
 //! Forms of copies: `cp.async`, bulk copies, reducing copies, stores to a peer CTA, and states of
 //! mbarriers.
 
-use ptx::inst::{AtomicOp, AtomicType, ProxySpace, Reduction};
+use ptx::inst::{Arrival, AtomicOp, AtomicType, MbarrierOrder, Phase, ProxySpace, Reduction};
 use ptx::{Builder, BulkLoad, Special, Type, Value};
 
 use super::memory::{plain, values};
 use super::{Case, Form, tensors};
 
 pub(super) const THREADS: u32 = 32;
+/// The default ordering of operations on mbarriers.
+const CTA: MbarrierOrder = MbarrierOrder::CTA;
 /// Size of a line in bytes.
 pub(super) const LINE: u32 = 512;
 /// Offset of the barriers in shared memory, after a line and room for swizzles.
@@ -323,13 +325,18 @@ fn states() -> Form {
         f.if_(first(f), || {
             f.mbarrier_init(barrier, 40);
             let count = f.load_global::<u32>(input, 0) & 7;
-            let state = f.mbarrier_arrive_state(barrier, count + 1);
-            let early = f.mbarrier_test(barrier, state, false);
+            let state = f.mbarrier_arrive_state(barrier, Arrival::count(count + 1), false, CTA);
+            let early = f.mbarrier_test(barrier, Phase::state(state), false, CTA);
             let pending = f.mbarrier_pending(state);
-            f.mbarrier_drop(barrier, 2, false);
-            let then = f.mbarrier_pending(f.mbarrier_arrive_state(barrier, f.constant(37u32) - count));
-            f.loop_(|| f.break_if(f.mbarrier_test(barrier, state, true)));
-            let next = f.mbarrier_pending(f.mbarrier_arrive_state(barrier, 1));
+            f.mbarrier_arrival(barrier, Arrival::count(2), true, false, CTA);
+            let then = f.mbarrier_pending(f.mbarrier_arrive_state(
+                barrier,
+                Arrival::count(f.constant(37u32) - count),
+                false,
+                CTA,
+            ));
+            f.loop_(|| f.break_if(f.mbarrier_test(barrier, Phase::state(state), true, CTA)));
+            let next = f.mbarrier_pending(f.mbarrier_arrive_state(barrier, Arrival::count(1), false, CTA));
             let flag = f.constant(1u32).where_or(early, 0);
             f.store_global(output, 0, [pending, then, next, flag]);
         });
@@ -348,18 +355,18 @@ fn last_arrivals() -> Form {
             f.mbarrier_init(barrier, 8);
             let one = f.load_global::<u32>(input, 0) & 1 | 1;
             let states = [
-                f.mbarrier_arrive_no_complete(barrier, one * 3, false),
-                f.mbarrier_arrive_no_complete(barrier, one, true),
-                f.mbarrier_drop_state(barrier, one * 2),
-                f.mbarrier_drop_expect(barrier, one * 32),
+                f.mbarrier_arrive_state(barrier, Arrival::no_complete(one * 3), false, CTA),
+                f.mbarrier_arrive_state(barrier, Arrival::no_complete(one), true, CTA),
+                f.mbarrier_arrive_state(barrier, Arrival::count(one * 2), true, CTA),
+                f.mbarrier_arrive_state(barrier, Arrival::expect(one * 32), true, CTA),
             ];
             let missing = states.map(|state| f.mbarrier_pending(state));
             f.store_global(output, 0, missing);
             f.mbarrier_arrive(barrier);
-            let early = f.mbarrier_test(barrier, states[3], false);
-            f.mbarrier_complete(barrier, 32, false);
-            let late = f.mbarrier_test(barrier, states[3], false);
-            let next = f.mbarrier_pending(f.mbarrier_arrive_state(barrier, 4));
+            let early = f.mbarrier_test(barrier, Phase::state(states[3]), false, CTA);
+            f.mbarrier_transact(true, barrier, 32, false);
+            let late = f.mbarrier_test(barrier, Phase::state(states[3]), false, CTA);
+            let next = f.mbarrier_pending(f.mbarrier_arrive_state(barrier, Arrival::count(4), false, CTA));
             let flag = |cond| f.constant(1u32).where_or(cond, 0);
             f.store_global(output, 16, [flag(early), flag(late), next, one]);
         });

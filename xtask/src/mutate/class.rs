@@ -284,7 +284,7 @@ fn accesses_memory(inst: &Inst) -> bool {
             | Inst::TensorMap(_)
             | Inst::Bulk(_)
             | Inst::CopyAsync(_)
-            | Inst::MbarrierMore(_)
+            | Inst::MbarrierTest(_)
             | Inst::Wgmma { .. }
             | Inst::WarpMatrix(_)
             | Inst::Atomic(_)

@@ -361,7 +361,7 @@ const ENTRIES: &[Entry] = &[
         covers: |function, mutation| {
             mutation.within.is_none()
                 && only(function, mutation, |inst| {
-                    matches!(inst, Inst::MbarrierArrive { .. } | Inst::Binary { .. })
+                    checks::arrives(inst) || matches!(inst, Inst::Binary { .. })
                 })
         },
         why: LAST_ARRIVAL,

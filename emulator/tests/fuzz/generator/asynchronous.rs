@@ -2,9 +2,9 @@
 
 use ptx::abi::{TensorElement, TensorSwizzle};
 use ptx::inst::{
-    Address, AtomicOp, AtomicType, BarrierOp, BarrierReduce, Bulk, CopyAsync, FenceSem, Fp8, Im2col, Int8,
-    MapField, MapInst, MbarrierInst, MbarrierOrder, MmaTypes, ProxySpace, Reduction, Scope, WarpMatrix,
-    WgmmaA,
+    Address, Arrival, AtomicOp, AtomicType, BarrierOp, BarrierReduce, Bulk, CopyAsync, FenceSem, Fp8, Int8,
+    MapField, MapInst, MbarrierArrive, MbarrierOrder, MbarrierTest, MmaTypes, Phase, ProxySpace, Reduction,
+    Scope, WarpMatrix, WgmmaA,
 };
 use ptx::{Inst, Operand, Reg, Space, Type, WgmmaTypes};
 
@@ -51,12 +51,23 @@ impl Generator<'_, '_> {
             3 => Inst::MbarrierInvalidate { barrier },
             4 => {
                 let space = self.pick(&[Space::Shared, Space::SharedCluster]);
-                Inst::MbarrierArrive { barrier, space, count: self.operand(Type::U32), order }
+                let arrival = Arrival::Count(self.operand(Type::U32));
+                let (drop, state) = (false, None);
+                Inst::MbarrierArrive(MbarrierArrive { barrier, space, arrival, drop, state, order })
             }
-            5 => Inst::MbarrierArriveExpectTx { barrier, bytes: Operand::Imm(1024), order },
-            6 => Inst::MbarrierExpectTx { barrier, bytes: self.operand(Type::U32), scope: order.scope() },
+            5 => {
+                let (space, arrival) = (Space::Shared, Arrival::Expect(Operand::Imm(1024)));
+                let (drop, state) = (false, None);
+                Inst::MbarrierArrive(MbarrierArrive { barrier, space, arrival, drop, state, order })
+            }
+            6 => {
+                let (space, bytes, scope) = (Space::Shared, self.operand(Type::U32), order.scope());
+                Inst::MbarrierTransact { complete: false, barrier, space, bytes, scope }
+            }
             7 => {
-                return self.result(Type::Pred, |dst| Inst::MbarrierTryWait { dst, barrier, parity, order });
+                let (phase, patient) = (Phase::Parity(parity), true);
+                let test = |dst| MbarrierTest { dst, barrier, phase, patient, order };
+                return self.result(Type::Pred, |dst| Inst::MbarrierTest(test(dst)));
             }
             8 => Inst::MbarrierWait { barrier, parity, order },
             9 => Inst::FenceMbarrierInit,
@@ -95,9 +106,12 @@ impl Generator<'_, '_> {
             10 | 11 => return self.bulk(),
             0..=2 => {
                 let multicast = (self.below(4) == 0).then(|| self.operand(Type::U16));
-                Inst::TensorLoad { map, coords, dst: shared, barrier, multicast, hint: None }
+                Inst::TensorLoad { map, coords, im2col: None, dst: shared, barrier, multicast, hint: None }
             }
-            3 | 4 => Inst::TensorStore { map, coords, src: shared, hint: None },
+            3 | 4 => {
+                let (reduce, im2col) = (None, false);
+                Inst::TensorStore { reduce, map, coords, im2col, src: shared, hint: None }
+            }
             5 => Inst::BulkCommit,
             6 => Inst::BulkWait { pending: self.below(2), read: self.flag() },
             _ => Inst::PrefetchTensorMap { map },
@@ -129,9 +143,12 @@ impl Generator<'_, '_> {
             }
             2 => Bulk::Store { dst: line, src, bytes, reduce, hint: None },
             3 => Bulk::Share { dst, src, bytes, barrier, reduce },
-            4 => Bulk::TensorReduce { op, map, coords, src, hint: None },
+            4 => {
+                let (reduce, im2col) = (Some(op), false);
+                return self.emit_legal(Inst::TensorStore { reduce, map, coords, im2col, src, hint: None });
+            }
             5 if self.flag() => Bulk::Prefetch { src: line, bytes },
-            5 => Bulk::TensorPrefetch { map, coords },
+            5 => return self.emit_legal(Inst::TensorPrefetch { map, coords, im2col: None }),
             6 => {
                 let count = self.pick(&[1, 2, 4]);
                 Bulk::AsyncStore { ty: word, src: self.operands(word, count), dst, barrier }
@@ -141,8 +158,12 @@ impl Generator<'_, '_> {
                 Bulk::AsyncReduce { reduce: Reduction { op, ty }, src, dst, barrier }
             }
         };
-        if bulk.check().is_ok() {
-            self.f.emit(Inst::Bulk(bulk));
+        self.emit_legal(Inst::Bulk(bulk));
+    }
+
+    fn emit_legal(&mut self, inst: Inst) {
+        if inst.check().is_ok() {
+            self.f.emit(inst);
         }
     }
 
@@ -166,17 +187,16 @@ impl Generator<'_, '_> {
         let inst = match self.below(4) {
             0 | 1 => {
                 let multicast = (self.below(4) == 0).then(|| self.operand(Type::U16));
-                Im2col::Load { map, coords, offsets, dst, barrier, multicast, hint: None }
+                let im2col = Some(offsets);
+                Inst::TensorLoad { map, coords, im2col, dst, barrier, multicast, hint: None }
             }
             2 => {
                 let reduce = self.flag().then(|| self.pick(&AtomicOp::ALL));
-                Im2col::Store { reduce, map, coords, src: dst, hint: None }
+                Inst::TensorStore { reduce, map, coords, im2col: true, src: dst, hint: None }
             }
-            _ => Im2col::Prefetch { map, coords, offsets },
+            _ => Inst::TensorPrefetch { map, coords, im2col: Some(offsets) },
         };
-        if inst.check().is_ok() {
-            self.f.emit(Inst::Bulk(Bulk::Im2col(inst)));
-        }
+        self.emit_legal(inst);
     }
 
     /// One of the rarer operations on mbarriers, or a barrier that reduces.
@@ -184,56 +204,44 @@ impl Generator<'_, '_> {
         let (barrier, parity, order) = (self.barrier(), Operand::Imm(self.below(2).into()), self.order());
         let number = if self.below(3) == 0 { self.operand(Type::U32) } else { Operand::Imm(1) };
         let space = self.pick(&[Space::Shared, Space::SharedCluster]);
-        let more = |inst: MbarrierInst| Inst::MbarrierMore(inst);
+        let (one, other) = (Space::Shared, Space::SharedCluster);
+        let arrive = |space, arrival, drop, state, order| {
+            Inst::MbarrierArrive(MbarrierArrive { barrier, space, arrival, drop, state, order })
+        };
+        let (count, expect) = (Arrival::Count(number), Arrival::Expect(number));
         match self.below(12) {
-            0 | 1 => self
-                .result(Type::U64, |dst| more(MbarrierInst::Arrive { dst, barrier, count: number, order })),
-            2 => {
-                self.result(Type::U64, |dst| {
-                    more(MbarrierInst::ArriveExpect { dst, barrier, bytes: number, order })
-                });
-            }
+            0 | 1 => self.result(Type::U64, |dst| arrive(one, count, false, Some(dst), order)),
+            2 => self.result(Type::U64, |dst| arrive(one, expect, false, Some(dst), order)),
             8 => {
-                let drop = self.flag();
-                self.result(Type::U64, |dst| {
-                    more(MbarrierInst::ArriveNoComplete { dst, barrier, count: number, drop })
-                });
+                let (drop, count) = (self.flag(), Arrival::NoComplete(number));
+                self.result(Type::U64, |dst| arrive(one, count, drop, Some(dst), MbarrierOrder::CTA));
             }
-            9 => {
-                self.result(Type::U64, |dst| {
-                    more(MbarrierInst::DropState { dst, barrier, count: number, order })
-                });
-            }
-            10 if self.flag() => {
-                self.f.emit(more(MbarrierInst::DropExpectCluster { barrier, bytes: number, order }));
-            }
-            10 => {
-                self.result(Type::U64, |dst| {
-                    more(MbarrierInst::DropExpect { dst, barrier, bytes: number, order })
-                });
-            }
-            3 => self.f.emit(more(MbarrierInst::Drop { barrier, space, count: number, order })),
+            9 => self.result(Type::U64, |dst| arrive(one, count, true, Some(dst), order)),
+            10 if self.flag() => self.f.emit(arrive(other, expect, true, None, order)),
+            10 => self.result(Type::U64, |dst| arrive(one, expect, true, Some(dst), order)),
+            3 => self.f.emit(arrive(space, count, true, None, order)),
+            4 if self.flag() => self.f.emit(arrive(other, expect, false, None, order)),
             4 => {
-                let arrive = self.flag();
-                let order = if arrive { order } else { MbarrierOrder::Relaxed(order.scope()) };
-                self.f.emit(more(MbarrierInst::ExpectCluster { arrive, barrier, bytes: number, order }));
+                let (space, scope) = (other, order.scope());
+                self.f.emit(Inst::MbarrierTransact { complete: false, barrier, space, bytes: number, scope });
             }
             5 => {
                 let scope = order.scope();
-                self.f.emit(more(MbarrierInst::Complete { barrier, space, bytes: number, scope }));
+                self.f.emit(Inst::MbarrierTransact { complete: true, barrier, space, bytes: number, scope });
             }
             6 => {
-                let (state, patient) = (self.operand(Type::U64), self.flag());
-                self.result(Type::Pred, |dst| {
-                    more(MbarrierInst::Test { dst, barrier, state, patient, order })
-                });
+                let (phase, patient) = (Phase::State(self.operand(Type::U64)), self.flag());
+                let test = |dst| MbarrierTest { dst, barrier, phase, patient, order };
+                self.result(Type::Pred, |dst| Inst::MbarrierTest(test(dst)));
             }
             7 if self.flag() => {
-                self.result(Type::Pred, |dst| more(MbarrierInst::TestParity { dst, barrier, parity, order }));
+                let (phase, patient) = (Phase::Parity(parity), false);
+                let test = |dst| MbarrierTest { dst, barrier, phase, patient, order };
+                self.result(Type::Pred, |dst| Inst::MbarrierTest(test(dst)));
             }
             7 => {
                 let state = self.operand(Type::U64);
-                self.result(Type::U32, |dst| more(MbarrierInst::PendingCount { dst, state }));
+                self.result(Type::U32, |dst| Inst::MbarrierPending { dst, state });
             }
             _ => {
                 let op = self.pick(&[BarrierOp::Population, BarrierOp::And, BarrierOp::Or]);

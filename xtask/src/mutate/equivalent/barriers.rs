@@ -1,10 +1,10 @@
 //! Checks of the program for reasons about barriers of a CTA's threads.
 
-use ptx::inst::{BarrierReduce, CompareOp, Inst, MapInst, Operand};
+use ptx::inst::{Arrival, BarrierReduce, CompareOp, Inst, MapInst, MbarrierArrive, Operand};
 use ptx::mutate::{Mutation, chooses_threads, computes, numbered};
 use ptx::{Function, Space, Statement};
 
-use super::checks::{Place, around, earlier, instructions, publishes_nothing, quiet};
+use super::checks::{Place, around, arrives, earlier, instructions, publishes_nothing, quiet};
 use super::threads::writes;
 
 /// The number of the named barrier that a statement uses.
@@ -92,7 +92,7 @@ pub(super) fn next_does_as_well(function: &Function, mutation: &Mutation) -> boo
     let Some(at) = body.iter().position(|other| core::ptr::eq(other, *statement)) else { return false };
     let Some(next) = body[at + 1..].iter().position(whole) else { return false };
     let uses = |inst: &Inst| {
-        matches!(inst, Inst::MbarrierWait { .. } | Inst::MbarrierArrive { .. } | Inst::Wgmma { .. })
+        arrives(inst) || matches!(inst, Inst::MbarrierWait { .. } | Inst::Wgmma { .. })
     };
     let initialises = |inst: &Inst| {
         matches!(inst, Inst::MbarrierInit { .. } | Inst::FenceMbarrierInit | Inst::PrefetchTensorMap { .. })
@@ -313,7 +313,7 @@ pub(super) fn behind_a_multiply(function: &Function, mutation: &Mutation) -> boo
     let copies = |inst: &&&Inst| {
         matches!(
             inst,
-            Inst::TensorLoad { .. } | Inst::MbarrierArriveExpectTx { .. } | Inst::BarrierSync { .. }
+            Inst::TensorLoad { .. } | Inst::MbarrierArrive(MbarrierArrive { arrival: Arrival::Expect(_), .. }) | Inst::BarrierSync { .. }
         )
     };
     function.threads == 128 && waits && before[met..].iter().all(|inst| quiet(inst) || copies(&inst))

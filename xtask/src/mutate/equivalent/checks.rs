@@ -1,6 +1,9 @@
 //! Checks of the program for the reasons why mutants are equivalent.
 
-use ptx::inst::{Atomic, AtomicSem, BinaryOp, CompareOp, Inst, LoadOrder, Operand, Ordered, Reg, WgmmaA};
+use ptx::inst::{
+    Arrival, Atomic, AtomicSem, BinaryOp, CompareOp, Inst, LoadOrder, MbarrierArrive, Operand, Ordered, Reg,
+    WgmmaA,
+};
 use ptx::mutate::{Change, Mutation, computes, numbered};
 use ptx::{Function, Space, Statement};
 
@@ -9,9 +12,9 @@ pub(super) fn of_cta_alone(function: &Function) -> bool {
     let reaches = |inst: &Inst| {
         matches!(
             inst,
-            Inst::MbarrierArrive { space: Space::SharedCluster, .. }
+            Inst::MbarrierArrive(MbarrierArrive { space: Space::SharedCluster, .. })
                 | Inst::TensorLoad { multicast: Some(_), .. }
-                | Inst::MbarrierMore(_)
+                | Inst::MbarrierTest(_)
                 | Inst::Bulk(_)
         )
     };
@@ -234,39 +237,44 @@ pub(super) fn always_zero(function: &Function, mutation: &Mutation) -> bool {
     })
 }
 
+/// Whether it is an arrival at an mbarrier that announces no bytes.
+pub(super) fn arrives(inst: &Inst) -> bool {
+    matches!(inst, Inst::MbarrierArrive(MbarrierArrive { arrival: Arrival::Count(_), state: None, .. }))
+}
+
 /// Whether an instruction accesses no memory by ordinary loads and stores of threads.
 pub(super) fn quiet(inst: &&Inst) -> bool {
-    matches!(
-        inst,
-        Inst::Move { .. }
-            | Inst::Binary { .. }
-            | Inst::MulAdd { .. }
-            | Inst::MulWide { .. }
-            | Inst::Unary { .. }
-            | Inst::Compare { .. }
-            | Inst::Select { .. }
-            | Inst::Convert { .. }
-            | Inst::Pack { .. }
-            | Inst::Unpack { .. }
-            | Inst::ReadSpecial { .. }
-            | Inst::ShuffleIndex { .. }
-            | Inst::ShuffleXor { .. }
-            | Inst::Elect { .. }
-            | Inst::LoadParam { .. }
-            | Inst::ParamAddress { .. }
-            | Inst::SharedBase { .. }
-            | Inst::MapShared { .. }
-            | Inst::SetMaxRegisters { .. }
-            | Inst::GridDependency { .. }
-            | Inst::MbarrierWait { .. }
-            | Inst::MbarrierArrive { .. }
-            | Inst::Wgmma { .. }
-            | Inst::WgmmaFence
-            | Inst::WgmmaCommit
-            | Inst::WgmmaWait { .. }
-            | Inst::WarpSync
-            | Inst::BulkWait { .. }
-    )
+    arrives(inst)
+        || matches!(
+            inst,
+            Inst::Move { .. }
+                | Inst::Binary { .. }
+                | Inst::MulAdd { .. }
+                | Inst::MulWide { .. }
+                | Inst::Unary { .. }
+                | Inst::Compare { .. }
+                | Inst::Select { .. }
+                | Inst::Convert { .. }
+                | Inst::Pack { .. }
+                | Inst::Unpack { .. }
+                | Inst::ReadSpecial { .. }
+                | Inst::ShuffleIndex { .. }
+                | Inst::ShuffleXor { .. }
+                | Inst::Elect { .. }
+                | Inst::LoadParam { .. }
+                | Inst::ParamAddress { .. }
+                | Inst::SharedBase { .. }
+                | Inst::MapShared { .. }
+                | Inst::SetMaxRegisters { .. }
+                | Inst::GridDependency { .. }
+                | Inst::MbarrierWait { .. }
+                | Inst::Wgmma { .. }
+                | Inst::WgmmaFence
+                | Inst::WgmmaCommit
+                | Inst::WgmmaWait { .. }
+                | Inst::WarpSync
+                | Inst::BulkWait { .. }
+        )
 }
 
 /// The instructions that may have been executed before a statement, in order: those before it in its own

@@ -1,10 +1,10 @@
 //! Checks of the program for reasons about the order of two statements.
 
-use ptx::inst::{BarrierReduce, BinaryOp, Inst, MapInst, Operand};
+use ptx::inst::{Arrival, BarrierReduce, BinaryOp, Inst, MapInst, MbarrierArrive, Operand};
 use ptx::mutate::{self, Mutation, numbered};
 use ptx::{Function, Space, Special, Statement};
 
-use super::checks::{instructions, next_step};
+use super::checks::{arrives, instructions, next_step};
 use super::threads::{Writes, writes};
 
 /// Whether a proxy fence is swapped with a barrier whose threads all execute the fence: no statement arrives
@@ -28,7 +28,7 @@ pub(super) fn fences_behind(function: &Function, mutation: &Mutation) -> bool {
 pub(super) fn announces_first(function: &Function, mutation: &Mutation) -> bool {
     matches!(
         next_step(function, mutation),
-        Some(Inst::MbarrierArriveExpectTx { bytes: Operand::Imm(1..), .. })
+        Some(Inst::MbarrierArrive(MbarrierArrive { arrival: Arrival::Expect(Operand::Imm(1..)), .. }))
     )
 }
 
@@ -36,13 +36,14 @@ pub(super) fn announces_first(function: &Function, mutation: &Mutation) -> bool 
 /// follows a wait if there is something to multiply, without memory accesses between the two.
 pub(super) fn passes_a_turn(function: &Function, mutation: &Mutation) -> bool {
     let all = numbered(function);
-    let arrives = matches!(
+    let arrival = matches!(
         all.get(mutation.index),
-        Some(Statement::Inst { inst: Inst::MbarrierArrive { space: Space::Shared, .. }, .. })
+        Some(Statement::Inst { inst: inst @ Inst::MbarrierArrive(MbarrierArrive { space: Space::Shared, .. }), .. })
+            if arrives(inst)
     );
     let around = mutation.index.checked_sub(1).and_then(|at| all.get(at));
     let alone = matches!(around, Some(Statement::If { then, otherwise, .. }) if then.len() == 1 && otherwise.is_empty());
-    arrives && alone && waits_twice(&function.body, None)
+    arrival && alone && waits_twice(&function.body, None)
 }
 
 /// Whether the statement waits for the turn of a consumer in order: the next step is a wait for the ring.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use ptx::inst::{Alu, AluOp, AtomicOp, BinaryOp, CompareOp, Inst, Operand, Reg};
+use ptx::inst::{Alu, AluOp, AtomicOp, BinaryOp, CompareOp, Inst, MbarrierArrive, Operand, Reg};
 use ptx::mutate::{Mutation, computes, numbered};
 use ptx::{Function, Space, Special, Statement, Type};
 
@@ -22,7 +22,8 @@ pub(super) fn tells_the_same(function: &Function, mutation: &Mutation) -> bool {
     // The branches with an arrival at the mapped address.
     let arrives = |statement: &Statement| {
         let Statement::Inst {
-            inst: Inst::MbarrierArrive { space: Space::SharedCluster, barrier, .. }, ..
+            inst: Inst::MbarrierArrive(MbarrierArrive { space: Space::SharedCluster, barrier, .. }),
+            ..
         } = statement
         else {
             return false;
