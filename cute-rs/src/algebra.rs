@@ -70,10 +70,7 @@ impl Modes {
         if self.len == 1 {
             return Layout::bounded(shape, stride);
         }
-        match (shape.close(), stride.close()) {
-            (Ok(shape), Ok(stride)) => Layout::bounded(shape, stride),
-            (Err(error), _) | (_, Err(error)) => Err(error),
-        }
+        Layout::bounded(ok!(shape.close()), ok!(stride.close()))
     }
 }
 

@@ -92,10 +92,7 @@ impl ComposedLayout {
     /// # Errors
     /// Those of [`Layout::at_coord`].
     pub const fn at_coord(&self, coord: &IntTuple) -> Result<i64, LayoutError> {
-        match self.layout.at_coord(coord) {
-            Ok(offset) => Ok(self.swizzled(offset)),
-            Err(error) => Err(error),
-        }
+        Ok(self.swizzled(ok!(self.layout.at_coord(coord))))
     }
 
     const fn swizzled(&self, offset: i64) -> i64 {
@@ -186,13 +183,9 @@ impl ComposedLayout {
     }
 
     const fn moved(&self, part: Result<(Layout, i64), LayoutError>) -> Result<Self, LayoutError> {
-        match part {
-            Ok((layout, offset)) => match added(self.offset, offset) {
-                Ok(offset) => Ok(Self { layout, offset, swizzle: self.swizzle }),
-                Err(error) => Err(error),
-            },
-            Err(error) => Err(error),
-        }
+        let (layout, offset) = ok!(part);
+        let offset = ok!(added(self.offset, offset));
+        Ok(Self { layout, offset, swizzle: self.swizzle })
     }
 }
 

@@ -62,10 +62,8 @@ impl CoordLayout {
             axes[i] = i as u8 + 1;
             i += 1;
         }
-        match Layout::new(shape, shape.filled(1).with_axes(&axes)) {
-            Ok(layout) => Ok(Self { layout, profile: shape.filled(0) }),
-            Err(error) => Err(error),
-        }
+        let layout = ok!(Layout::new(shape, shape.filled(1).with_axes(&axes)));
+        Ok(Self { layout, profile: shape.filled(0) })
     }
 
     /// Creates a layout into coordinates with the nesting of `profile`. `strides` has one stride per leaf of
@@ -100,10 +98,8 @@ impl CoordLayout {
             };
             i += 1;
         }
-        match Layout::new(shape, shape.with_leaves(&scales).with_axes(&axes)) {
-            Ok(layout) => Ok(Self { layout, profile: profile.filled(0) }),
-            Err(error) => Err(error),
-        }
+        let layout = ok!(Layout::new(shape, shape.with_leaves(&scales).with_axes(&axes)));
+        Ok(Self { layout, profile: profile.filled(0) })
     }
 
     /// The nesting of the coordinates that the layout yields, with zeros as leaves.

@@ -109,10 +109,7 @@ impl IntTuple {
             if modes[i].len == 0 {
                 return Err(LayoutError::EmptyMode { mode: i });
             }
-            tuple = match tuple.followed_by(&modes[i]) {
-                Ok(tuple) => tuple,
-                Err(error) => return Err(error),
-            };
+            tuple = ok!(tuple.followed_by(&modes[i]));
             i += 1;
         }
         let limit = u8::MAX as usize;
@@ -126,10 +123,8 @@ impl IntTuple {
 
     /// The leaves of `self`, then those of `other`, each with its parentheses.
     const fn followed_by(mut self, other: &Self) -> Result<Self, LayoutError> {
-        match self.extend(other) {
-            Ok(()) => Ok(self),
-            Err(error) => Err(error),
-        }
+        ok!(self.extend(other));
+        Ok(self)
     }
 
     /// Adds the leaves of `other` with their parentheses, as the next member of a tuple that is still open.
@@ -188,10 +183,8 @@ impl IntTuple {
         if self.len == 0 {
             return Ok(self);
         }
-        match self.wrap_leaves(0, self.len as usize, 1, 1) {
-            Ok(()) => Ok(self),
-            Err(error) => Err(error),
-        }
+        ok!(self.wrap_leaves(0, self.len as usize, 1, 1));
+        Ok(self)
     }
 
     /// The component that leaf `i` counts along, from 1; 0 for an integer.

@@ -83,10 +83,7 @@ impl Layout {
     /// # Errors
     /// Those of [`Layout::new`]; [`LayoutError::Capacity`] above [`MAX_LEAVES`] modes.
     pub const fn flat(shape: &[i64], stride: &[i64]) -> Result<Self, LayoutError> {
-        match (IntTuple::flat(shape), IntTuple::flat(stride)) {
-            (Ok(shape), Ok(stride)) => Self::new(shape, stride),
-            (Err(error), _) | (_, Err(error)) => Err(error),
-        }
+        Self::new(ok!(IntTuple::flat(shape)), ok!(IntTuple::flat(stride)))
     }
 
     /// `n:d`.
@@ -156,9 +153,7 @@ impl Layout {
         let mut joined = Self::EMPTY;
         let mut i = 0;
         while i < modes.len() {
-            if let Err(error) = joined.extend(&modes[i]) {
-                return Err(error);
-            }
+            ok!(joined.extend(&modes[i]));
             i += 1;
         }
         joined.close()
@@ -180,9 +175,7 @@ impl Layout {
         let rank = modes.rank();
         let mut i = 0;
         while i < rank {
-            if let Err(error) = self.extend(&modes.mode(i)) {
-                return Err(error);
-            }
+            ok!(self.extend(&modes.mode(i)));
             i += 1;
         }
         Ok(())
@@ -190,10 +183,8 @@ impl Layout {
 
     /// Adds a leaf as the next member of a tuple that is still open.
     pub(crate) const fn push(&mut self, shape: i64, stride: i64, axis: u8) -> Result<(), LayoutError> {
-        match self.shape.push(shape, 0) {
-            Ok(()) => self.stride.push(stride, axis),
-            Err(error) => Err(error),
-        }
+        ok!(self.shape.push(shape, 0));
+        self.stride.push(stride, axis)
     }
 
     /// Adds parentheses around leaves `start..end`.
@@ -204,10 +195,8 @@ impl Layout {
         opens: usize,
         closes: usize,
     ) -> Result<(), LayoutError> {
-        match self.shape.wrap_leaves(start, end, opens, closes) {
-            Ok(()) => self.stride.wrap_leaves(start, end, opens, closes),
-            Err(error) => Err(error),
-        }
+        ok!(self.shape.wrap_leaves(start, end, opens, closes));
+        self.stride.wrap_leaves(start, end, opens, closes)
     }
 
     /// The layout as the only mode of another: `R((c)) = L(c)`.
@@ -226,10 +215,7 @@ impl Layout {
 
     /// Closes the tuple that [`extend`](Self::extend) filled.
     pub(crate) const fn close(&self) -> Result<Self, LayoutError> {
-        match (self.shape.close(), self.stride.close()) {
-            (Ok(shape), Ok(stride)) => Self::bounded(shape, stride),
-            (Err(error), _) | (_, Err(error)) => Err(error),
-        }
+        Self::bounded(ok!(self.shape.close()), ok!(self.stride.close()))
     }
 
     /// The layout `()`. It also serves as an open tuple without members.
@@ -441,10 +427,8 @@ impl Layout {
     /// # Errors
     /// [`LayoutError::Rank`] if `end` is beyond the rank; [`LayoutError::EmptyMode`] unless `begin < end`.
     pub const fn group(&self, begin: usize, end: usize) -> Result<Self, LayoutError> {
-        match (self.shape.group(begin, end), self.stride.group(begin, end)) {
-            (Ok(shape), Ok(stride)) => Ok(Self { shape, stride }),
-            (Err(error), _) | (_, Err(error)) => Err(error),
-        }
+        let (shape, stride) = (ok!(self.shape.group(begin, end)), ok!(self.stride.group(begin, end)));
+        Ok(Self { shape, stride })
     }
 }
 

@@ -42,10 +42,8 @@ macro_rules! lifted {
 
             /// The same with another layout.
             pub(crate) const fn with(&self, layout: Result<Layout, LayoutError>) -> Result<Self, LayoutError> {
-                match layout {
-                    Ok(layout) => Ok(Self { layout, ..*self }),
-                    Err(error) => Err(error),
-                }
+                let layout = ok!(layout);
+Ok(Self { layout, ..*self })
             }
 
             /// The same function with the fewest leaves: `R(i) = L(i)`. Leaves along different components are not

@@ -76,17 +76,9 @@ impl Partition<Layout> {
     /// # Errors
     /// [`LayoutError::Rank`] unless there is one entry per mode, or a single entry.
     pub const fn at(&self, coord: &[Option<i64>]) -> Result<(Layout, i64), LayoutError> {
-        let starts = match self.starts.numbered(coord) {
-            Ok(starts) => starts,
-            Err(error) => return Err(error),
-        };
-        match starts.slice(coord) {
-            Ok((open, offset)) => match joined(&self.part, &open) {
-                Ok(part) => Ok((part, offset)),
-                Err(error) => Err(error),
-            },
-            Err(error) => Err(error),
-        }
+        let starts = ok!(self.starts.numbered(coord));
+        let (open, offset) = ok!(starts.slice(coord));
+        Ok((ok!(joined(&self.part, &open)), offset))
     }
 }
 
@@ -102,13 +94,9 @@ impl Partition<ComposedLayout> {
     /// # Errors
     /// [`LayoutError::Rank`] unless there is one entry per mode, or a single entry.
     pub const fn at(&self, coord: &[Option<i64>]) -> Result<ComposedLayout, LayoutError> {
-        match self.with(self.part.layout).at(coord) {
-            Ok((layout, offset)) => match added(self.part.offset, offset) {
-                Ok(offset) => Ok(ComposedLayout { layout, offset, ..self.part }),
-                Err(error) => Err(error),
-            },
-            Err(error) => Err(error),
-        }
+        let (layout, offset) = ok!(self.with(self.part.layout).at(coord));
+        let offset = ok!(added(self.part.offset, offset));
+        Ok(ComposedLayout { layout, offset, ..self.part })
     }
 }
 
@@ -127,13 +115,9 @@ impl Partition<CoordLayout> {
             Ok(starts) => self.part.with_inner(starts),
             Err(error) => return Err(error),
         };
-        match starts.slice(coord) {
-            Ok((open, start)) => match joined(self.part.inner(), open.inner()) {
-                Ok(part) => Ok((self.part.with_inner(part), start)),
-                Err(error) => Err(error),
-            },
-            Err(error) => Err(error),
-        }
+        let (open, start) = ok!(starts.slice(coord));
+        let part = ok!(joined(self.part.inner(), open.inner()));
+        Ok((self.part.with_inner(part), start))
     }
 }
 
@@ -143,13 +127,9 @@ const fn joined(part: &Layout, open: &Layout) -> Result<Layout, LayoutError> {
         return Ok(*part);
     }
     let mut joined = Layout::EMPTY;
-    if let Err(error) = joined.extend_modes(part) {
-        return Err(error);
-    }
-    match joined.extend_modes(open) {
-        Ok(()) => joined.close(),
-        Err(error) => Err(error),
-    }
+    ok!(joined.extend_modes(part));
+    ok!(joined.extend_modes(open));
+    joined.close()
 }
 
 impl Layout {
@@ -166,10 +146,8 @@ impl Layout {
     /// # Errors
     /// Those of [`Layout::zipped_divide_by`].
     pub const fn inner_partition(&self, tiler: &Tiler<'_>) -> Result<Partition<Self>, LayoutError> {
-        match self.zipped_divide_by(tiler) {
-            Ok(both) => Ok(Partition { part: both.mode(0), starts: both.mode(1) }),
-            Err(error) => Err(error),
-        }
+        let both = ok!(self.zipped_divide_by(tiler));
+        Ok(Partition { part: both.mode(0), starts: both.mode(1) })
     }
 
     /// Partitions a layout by the place in the tile: with `(tile, rest) = zipped_divide(L, T)`, each part is
@@ -189,10 +167,8 @@ impl Layout {
     /// # Errors
     /// Those of [`Layout::zipped_divide_by`].
     pub const fn outer_partition(&self, tiler: &Tiler<'_>) -> Result<Partition<Self>, LayoutError> {
-        match self.zipped_divide_by(tiler) {
-            Ok(both) => Ok(Partition { part: both.mode(1), starts: both.mode(0) }),
-            Err(error) => Err(error),
-        }
+        let both = ok!(self.zipped_divide_by(tiler));
+        Ok(Partition { part: both.mode(1), starts: both.mode(0) })
     }
 
     /// Partitions a layout among threads: each thread has one element of every tile. The threads' layout maps
@@ -239,21 +215,11 @@ impl Layout {
         threads: &Self,
         along: &[bool],
     ) -> Result<Partition<Self>, LayoutError> {
-        let (tile, places) = match places(threads, along) {
-            Ok(both) => both,
-            Err(error) => return Err(error),
-        };
-        let parts = match self.outer_partition(&Tiler::Shape(&tile)) {
-            Ok(parts) => parts,
-            Err(error) => return Err(error),
-        };
-        match parts.starts.composition(&places) {
-            Ok(starts) => match starts.wrap() {
-                Ok(starts) => Ok(Partition { part: parts.part, starts }),
-                Err(error) => Err(error),
-            },
-            Err(error) => Err(error),
-        }
+        let (tile, places) = ok!(places(threads, along));
+        let parts = ok!(self.outer_partition(&Tiler::Shape(&tile)));
+        let starts = ok!(parts.starts.composition(&places));
+        let starts = ok!(starts.wrap());
+        Ok(Partition { part: parts.part, starts })
     }
 
     /// One tile of a layout and the offset at which it begins: tile `coord` of
@@ -278,10 +244,7 @@ impl Layout {
         tiler: &Tiler<'_>,
         coord: &[Option<i64>],
     ) -> Result<(Self, i64), LayoutError> {
-        match self.inner_partition(tiler) {
-            Ok(parts) => parts.at(coord),
-            Err(error) => Err(error),
-        }
+        ok!(self.inner_partition(tiler)).at(coord)
     }
 
     /// [`local_tile`](Self::local_tile) for one of several layouts that share a tiler and a coordinate. L has
@@ -343,10 +306,7 @@ impl Layout {
     /// # Errors
     /// Those of [`thread_partition`](Self::thread_partition).
     pub const fn local_partition(&self, threads: &Self, index: i64) -> Result<(Self, i64), LayoutError> {
-        match self.thread_partition(threads) {
-            Ok(parts) => parts.at(&[Some(index)]),
-            Err(error) => Err(error),
-        }
+        ok!(self.thread_partition(threads)).at(&[Some(index)])
     }
 }
 
@@ -402,9 +362,7 @@ const fn places(threads: &Layout, along: &[bool]) -> Result<(IntTuple, Layout), 
         {
             return Err(error);
         }
-        if let Err(error) = places.push(s, step, 0) {
-            return Err(error);
-        }
+        ok!(places.push(s, step, 0));
         reach = d.saturating_mul(s);
         i += 1;
     }
@@ -413,10 +371,7 @@ const fn places(threads: &Layout, along: &[bool]) -> Result<(IntTuple, Layout), 
     {
         return Err(error);
     }
-    match (tile.close(), places.close()) {
-        (Ok(tile), Ok(places)) => Ok((tile, places)),
-        (Err(error), _) | (_, Err(error)) => Err(error),
-    }
+    Ok((ok!(tile.close()), ok!(places.close())))
 }
 
 /// Implements the partitions for layouts that contain a [`Layout`].
@@ -456,10 +411,7 @@ macro_rules! partitions {
                 tiler: &Tiler<'_>,
                 coord: &[Option<i64>],
             ) -> Result<$at, LayoutError> {
-                match self.inner_partition(tiler) {
-                    Ok(parts) => parts.at(coord),
-                    Err(error) => Err(error),
-                }
+                ok!(self.inner_partition(tiler)).at(coord)
             }
 
             #[doc = concat!("What one thread has, ", $located, ". See [`Layout::local_partition`].")]
@@ -467,10 +419,7 @@ macro_rules! partitions {
             /// # Errors
             /// Those of [`Layout::local_partition`].
             pub const fn local_partition(&self, threads: &Layout, index: i64) -> Result<$at, LayoutError> {
-                match self.thread_partition(threads) {
-                    Ok(parts) => parts.at(&[Some(index)]),
-                    Err(error) => Err(error),
-                }
+                ok!(self.thread_partition(threads)).at(&[Some(index)])
             }
 
             /// Parts of this kind.
@@ -478,10 +427,8 @@ macro_rules! partitions {
                 &self,
                 parts: Result<Partition<Layout>, LayoutError>,
             ) -> Result<Partition<Self>, LayoutError> {
-                match parts {
-                    Ok(parts) => Ok(parts.with(self.with_inner(parts.part))),
-                    Err(error) => Err(error),
-                }
+                let parts = ok!(parts);
+Ok(parts.with(self.with_inner(parts.part)))
             }
         }
     )+};

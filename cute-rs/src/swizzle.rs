@@ -209,10 +209,7 @@ impl Swizzle {
     /// [`LayoutError::PowerOfTwo`] unless `n` is a power of two; [`LayoutError::Recast`] if bits inside an
     /// element are XORed onto bits above it, so that its parts move to different places.
     pub const fn upcast(self, n: i64) -> Result<Self, LayoutError> {
-        let by = match log2(n) {
-            Ok(by) => by,
-            Err(error) => return Err(error),
-        };
+        let by = ok!(log2(n));
         if self.bits == 0 {
             return Ok(self);
         }

@@ -139,19 +139,10 @@ pub(crate) const fn fragment(
     tile: (i64, i64),
 ) -> Result<ThreadValue, LayoutError> {
     const fn both(a: &[i64], b: &[i64]) -> Result<IntTuple, LayoutError> {
-        match (IntTuple::flat(a), IntTuple::flat(b)) {
-            (Ok(a), Ok(b)) => pair(a, b),
-            (Err(error), _) | (_, Err(error)) => Err(error),
-        }
+        pair(ok!(IntTuple::flat(a)), ok!(IntTuple::flat(b)))
     }
-    let layout = match (both(thread.0, value.0), both(thread.1, value.1)) {
-        (Ok(shape), Ok(stride)) => Layout::new(shape, stride),
-        (Err(error), _) | (_, Err(error)) => Err(error),
-    };
-    match layout {
-        Ok(layout) => ThreadValue::new(layout, tile.0, tile.1),
-        Err(error) => Err(error),
-    }
+    let layout = Layout::new(ok!(both(thread.0, value.0)), ok!(both(thread.1, value.1)));
+    ThreadValue::new(ok!(layout), tile.0, tile.1)
 }
 
 #[cfg(test)]

@@ -45,32 +45,13 @@ impl TiledCopy {
     /// take every number below their size once; those of [`Layout::raked_product`] and
     /// [`Layout::with_shape`].
     pub const fn new(threads: &Layout, values: &Layout) -> Result<Self, LayoutError> {
-        if let Err(error) = compact(threads) {
-            return Err(error);
-        }
-        if let Err(error) = compact(values) {
-            return Err(error);
-        }
+        ok!(compact(threads));
+        ok!(compact(values));
         // The thread and value of each place of the tile: thread + threads * value.
-        let holder = match threads.raked_product(values) {
-            Ok(holder) => holder,
-            Err(error) => return Err(error),
-        };
-        let tile = match holder.shape().product_each() {
-            Ok(tile) => tile,
-            Err(error) => return Err(error),
-        };
-        let pair = match IntTuple::flat(&[threads.size(), values.size()]) {
-            Ok(pair) => pair,
-            Err(error) => return Err(error),
-        };
-        match holder.right_inverse() {
-            Ok(inverse) => match inverse.with_shape(pair) {
-                Ok(layout) => Self::of(layout, tile),
-                Err(error) => Err(error),
-            },
-            Err(error) => Err(error),
-        }
+        let holder = ok!(threads.raked_product(values));
+        let tile = ok!(holder.shape().product_each());
+        let pair = ok!(IntTuple::flat(&[threads.size(), values.size()]));
+        Self::of(ok!(ok!(holder.right_inverse()).with_shape(pair)), tile)
     }
 
     /// Creates a copy from a layout `(thread, value) -> integer coordinate` in a tile of this shape. Each
@@ -90,13 +71,9 @@ impl TiledCopy {
     /// # Errors
     /// Those of [`of`](Self::of).
     pub const fn between(source: Layout, destination: Layout, tile: IntTuple) -> Result<Self, LayoutError> {
-        if let Err(error) = within(&source, &tile) {
-            return Err(error);
-        }
-        match within(&destination, &tile) {
-            Ok(()) => Ok(Self { source, destination, tile }),
-            Err(error) => Err(error),
-        }
+        ok!(within(&source, &tile));
+        ok!(within(&destination, &tile));
+        Ok(Self { source, destination, tile })
     }
 
     /// Creates a copy in which each thread reads and writes the elements that it holds in a fragment.
@@ -105,10 +82,7 @@ impl TiledCopy {
     /// Those of [`of`](Self::of).
     pub const fn of_fragment(fragment: &ThreadValue) -> Result<Self, LayoutError> {
         let (rows, columns) = fragment.tile();
-        match IntTuple::flat(&[rows, columns]) {
-            Ok(tile) => Self::of(fragment.layout(), tile),
-            Err(error) => Err(error),
-        }
+        Self::of(fragment.layout(), ok!(IntTuple::flat(&[rows, columns])))
     }
 
     /// Repeats the copy over groups of threads, each with its own tile: `groups[i]` groups along mode `i`.
@@ -130,10 +104,7 @@ impl TiledCopy {
     /// [`LayoutError::Rank`] unless there is one number per mode of the tile; [`LayoutError::Extent`] for
     /// less than one group; [`LayoutError::Capacity`] above [`MAX_LEAVES`] modes.
     pub const fn in_groups(&self, groups: &[i64]) -> Result<Self, LayoutError> {
-        let tile = match self.tile.product_each() {
-            Ok(tile) => tile,
-            Err(error) => return Err(error),
-        };
+        let tile = ok!(self.tile.product_each());
         if groups.len() != tile.len() {
             return Err(LayoutError::Rank { needed: tile.len(), given: groups.len() });
         }
@@ -163,10 +134,9 @@ impl TiledCopy {
                 return Err(error);
             }
         };
-        match (grouped(&self.source, &inside, &groups), grouped(&self.destination, &inside, &groups)) {
-            (Ok(source), Ok(destination)) => Self::between(source, destination, whole),
-            (Err(error), _) | (_, Err(error)) => Err(error),
-        }
+        let (source, destination) =
+            (ok!(grouped(&self.source, &inside, &groups)), ok!(grouped(&self.destination, &inside, &groups)));
+        Self::between(source, destination, whole)
     }
 
     /// The layout of the elements that are read: `(thread, value) -> integer coordinate`.
@@ -235,15 +205,9 @@ impl TiledCopy {
         if fragment.rank() != 2 {
             return Err(LayoutError::Rank { needed: 2, given: fragment.rank() });
         }
-        let inverse = match fragment.left_inverse() {
-            Ok(inverse) => inverse,
-            Err(error) => return Err(error),
-        };
+        let inverse = ok!(fragment.left_inverse());
         // (thread, value) of this copy -> thread + threads * value of the fragment.
-        let there = match inverse.composition(&self.source) {
-            Ok(there) => there,
-            Err(error) => return Err(error),
-        };
+        let there = ok!(inverse.composition(&self.source));
         let threads = fragment.mode(0).size();
         let mut thread = 0;
         while thread < self.threads() {
@@ -271,14 +235,8 @@ impl TiledCopy {
 /// `((thread, group), value)` of a thread-value layout, in a tile that the layout `inside` places in a larger
 /// one.
 const fn grouped(layout: &Layout, inside: &Layout, groups: &Layout) -> Result<Layout, LayoutError> {
-    let inner = match inside.composition(layout) {
-        Ok(inner) => inner,
-        Err(error) => return Err(error),
-    };
-    match Layout::concat(&[inner.mode(0), *groups]) {
-        Ok(threads) => Layout::concat(&[threads, inner.mode(1)]),
-        Err(error) => Err(error),
-    }
+    let inner = ok!(inside.composition(layout));
+    Layout::concat(&[ok!(Layout::concat(&[inner.mode(0), *groups])), inner.mode(1)])
 }
 
 /// Whether a layout takes every number below its size once.
@@ -316,25 +274,12 @@ pub(crate) const fn dealt(
     tile: &IntTuple,
     layout: &Layout,
 ) -> Result<Partition<Layout>, LayoutError> {
-    let tiles = match whole.inner_partition(&Tiler::Shape(tile)) {
-        Ok(tiles) => tiles,
-        Err(error) => return Err(error),
-    };
-    let owned = match tiles.part().composition(layout) {
-        Ok(owned) => owned,
-        Err(error) => return Err(error),
-    };
+    let tiles = ok!(whole.inner_partition(&Tiler::Shape(tile)));
+    let owned = ok!(tiles.part().composition(layout));
     let mut part = Layout::EMPTY;
-    if let Err(error) = part.extend(&owned.mode(1)) {
-        return Err(error);
-    }
-    if let Err(error) = part.extend_modes(&tiles.starts()) {
-        return Err(error);
-    }
-    match (part.close(), owned.mode(0).wrap()) {
-        (Ok(part), Ok(starts)) => Ok(Partition::new(part, starts)),
-        (Err(error), _) | (_, Err(error)) => Err(error),
-    }
+    ok!(part.extend(&owned.mode(1)));
+    ok!(part.extend_modes(&tiles.starts()));
+    Ok(Partition::new(ok!(part.close()), ok!(owned.mode(0).wrap())))
 }
 
 #[cfg(test)]

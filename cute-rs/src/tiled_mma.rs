@@ -212,31 +212,19 @@ impl TiledMma {
             return Err(LayoutError::Rank { needed: 2, given: layout.rank() });
         }
         let [first, second] = operand.modes();
-        let renamed = match (self.renamed(first, &layout.mode(0)), self.renamed(second, &layout.mode(1))) {
-            (Ok(rows), Ok(columns)) => Layout::concat(&[rows, columns]),
-            (Err(error), _) | (_, Err(error)) => Err(error),
-        };
+        let renamed = Layout::concat(&[
+            ok!(self.renamed(first, &layout.mode(0))),
+            ok!(self.renamed(second, &layout.mode(1))),
+        ]);
         let shape = self.atom.shape();
-        let instructions = match (renamed, IntTuple::flat(&[shape[first], shape[second]])) {
-            (Ok(renamed), Ok(extents)) => renamed.inner_partition(&Tiler::Shape(&extents)),
-            (Err(error), _) | (_, Err(error)) => Err(error),
-        };
-        let instructions = match instructions {
-            Ok(instructions) => instructions,
-            Err(error) => return Err(error),
-        };
-        let owned = match instructions.part().composition(&self.atom.operand(operand).layout()) {
-            Ok(owned) => owned,
-            Err(error) => return Err(error),
-        };
-        let groups = match IntTuple::flat(&[self.groups[first], self.groups[second]]) {
-            Ok(groups) => instructions.starts().outer_partition(&Tiler::Shape(&groups)),
-            Err(error) => Err(error),
-        };
-        let groups = match groups {
-            Ok(groups) => groups,
-            Err(error) => return Err(error),
-        };
+        let instructions =
+            ok!(renamed).inner_partition(&Tiler::Shape(&ok!(IntTuple::flat(&[shape[first], shape[second]]))));
+        let instructions = ok!(instructions);
+        let owned = ok!(instructions.part().composition(&self.atom.operand(operand).layout()));
+        let groups = instructions
+            .starts()
+            .outer_partition(&Tiler::Shape(&ok!(IntTuple::flat(&[self.groups[first], self.groups[second]]))));
+        let groups = ok!(groups);
         // Groups along the mode that the matrix does not have share its elements.
         let mut starts = [owned.mode(0), Layout::EMPTY, Layout::EMPTY, Layout::EMPTY];
         let mut i = 0;
@@ -252,10 +240,7 @@ impl TiledMma {
         }
         let rest = groups.part();
         let part = Layout::concat(&[owned.mode(1), rest.mode(0), rest.mode(1)]);
-        match (part, Layout::concat(&starts)) {
-            (Ok(part), Ok(starts)) => Ok(Partition::new(part, starts)),
-            (Err(error), _) | (_, Err(error)) => Err(error),
-        }
+        Ok(Partition::new(ok!(part), ok!(Layout::concat(&starts))))
     }
 
     /// A mode of a matrix in the order of its permutation.
@@ -283,10 +268,7 @@ impl TiledMma {
     /// # Errors
     /// Those of [`partition`](Self::partition).
     pub const fn fragment_shape(&self, operand: Operand, extents: [i64; 2]) -> Result<IntTuple, LayoutError> {
-        let whole = match IntTuple::flat(&extents) {
-            Ok(shape) => Layout::column_major(shape),
-            Err(error) => Err(error),
-        };
+        let whole = Layout::column_major(ok!(IntTuple::flat(&extents)));
         match whole {
             Ok(whole) => match self.parts(operand, &whole) {
                 Ok(parts) => Ok(parts.part().shape()),
@@ -313,14 +295,8 @@ impl TiledMma {
         operand: Operand,
         extents: [i64; 2],
     ) -> Result<ThreadValue, LayoutError> {
-        let whole = match IntTuple::flat(&extents) {
-            Ok(shape) => Layout::column_major(shape),
-            Err(error) => Err(error),
-        };
-        let parts = match whole {
-            Ok(whole) => self.parts(operand, &whole),
-            Err(error) => Err(error),
-        };
+        let whole = Layout::column_major(ok!(IntTuple::flat(&extents)));
+        let parts = self.parts(operand, &ok!(whole));
         match parts {
             Ok(parts) => match Layout::concat(&[parts.starts(), parts.part()]) {
                 Ok(layout) => ThreadValue::new(layout, extents[0], extents[1]),

@@ -64,14 +64,9 @@ impl Layout {
         while i < rank {
             let mut mode = self.mode(i);
             if i < profile.rank() {
-                mode = match mode.coalesce_by(&profile.mode(i)) {
-                    Ok(mode) => mode,
-                    Err(error) => return Err(error),
-                };
+                mode = ok!(mode.coalesce_by(&profile.mode(i)));
             }
-            if let Err(error) = result.extend(&mode) {
-                return Err(error);
-            }
+            ok!(result.extend(&mode));
             i += 1;
         }
         result.close()

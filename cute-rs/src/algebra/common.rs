@@ -49,9 +49,7 @@ impl Layout {
                     return modes.layout();
                 }
                 let taken = if visited < offered { visited } else { gcd(visited, offered) };
-                if let Err(error) = modes.push(taken, step, 0) {
-                    return Err(error);
-                }
+                ok!(modes.push(taken, step, 0));
                 reach = reach.saturating_mul(taken);
                 if visited % offered != 0 && visited > offered {
                     return modes.layout();
@@ -78,10 +76,7 @@ impl Layout {
     /// # Errors
     /// Those of [`max_common_layout`](Self::max_common_layout).
     pub const fn max_common_vector(&self, other: &Self) -> Result<i64, LayoutError> {
-        match self.max_common_layout(other) {
-            Ok(common) => Ok(common.size()),
-            Err(error) => Err(error),
-        }
+        Ok(ok!(self.max_common_layout(other)).size())
     }
 
     /// The first coordinates of a flat layout: mode by mode, as many as divide `n`. `R(i) = L(i)` for
@@ -160,10 +155,7 @@ impl Layout {
     /// # Errors
     /// [`LayoutError::Extent`] for an extent or an `n` below 1.
     pub const fn domain_distribute(shape: IntTuple, n: i64) -> Result<Self, LayoutError> {
-        let walk = match Self::column_major(shape) {
-            Ok(walk) => walk,
-            Err(error) => return Err(error),
-        };
+        let walk = ok!(Self::column_major(shape));
         if n < 1 {
             return Err(LayoutError::Extent { shape: IntTuple::int(n) });
         }

@@ -30,15 +30,11 @@ impl Layout {
         let mut result = Self::EMPTY;
         let mut i = 0;
         while i < b.shape_ref().len() {
-            if let Err(error) = compose_leaf(&a, b, i, &mut result, &mut reach) {
-                return Err(error);
-            }
+            ok!(compose_leaf(&a, b, i, &mut result, &mut reach));
             i += 1;
         }
-        match reach.check(&a) {
-            Ok(()) => Self::bounded(result.shape(), result.stride()),
-            Err(error) => Err(error),
-        }
+        ok!(reach.check(&a));
+        Self::bounded(result.shape(), result.stride())
     }
 
     /// Composes mode by mode: `R((c0,c1,…)) = L((T0(c0),T1(c1),…))`. Modes with `_` or without a tiler stay
@@ -84,9 +80,7 @@ pub(crate) const fn walk_components(
     while i < b.shape_ref().len() {
         let mut reach = Reach::NONE;
         let component = component(a, profile, b.stride_ref().axis(i)).endless();
-        if let Err(error) = compose_leaf(&component, b, i, &mut result, &mut reach) {
-            return Err(error);
-        }
+        ok!(compose_leaf(&component, b, i, &mut result, &mut reach));
         // Leaves along the same component add up, so all of them are checked together.
         let mut scratch = Layout::EMPTY;
         let mut other = 0;
@@ -99,9 +93,7 @@ pub(crate) const fn walk_components(
             }
             other += 1;
         }
-        if let Err(error) = reach.check(&component) {
-            return Err(error);
-        }
+        ok!(reach.check(&component));
         i += 1;
     }
     Layout::bounded(result.shape(), result.stride())
@@ -172,9 +164,7 @@ const fn compose_leaf(
     let (s, d) = (b.shape_ref().leaf(leaf), b.stride_ref().leaf(leaf));
     let start = result.shape_ref().len();
     if d == 0 || s == 1 {
-        if let Err(error) = result.push(s, 0, 0) {
-            return Err(error);
-        }
+        ok!(result.push(s, 0, 0));
     } else {
         let (mut visited, mut stepped) = (s, d.saturating_abs());
         let mut i = 0;
@@ -199,9 +189,7 @@ const fn compose_leaf(
                 let Some(stride) = a.stride[i].checked_mul(if d > 0 { stepped } else { -stepped }) else {
                     return Err(LayoutError::Overflow { shape: b.shape(), stride: b.stride() });
                 };
-                if let Err(error) = result.push(taken, stride, a.axis[i]) {
-                    return Err(error);
-                }
+                ok!(result.push(taken, stride, a.axis[i]));
                 visited /= taken;
             }
             stepped = if stepped % extent == 0 { stepped / extent } else { 1 };

@@ -20,14 +20,8 @@ impl Layout {
     /// # Errors
     /// Those of [`Layout::composition`] and [`Layout::complement`].
     pub const fn logical_divide(&self, tiler: &Self) -> Result<Self, LayoutError> {
-        let rest = match tiler.complement(self.size()) {
-            Ok(rest) => rest,
-            Err(error) => return Err(error),
-        };
-        match Self::concat(&[*tiler, rest]) {
-            Ok(both) => self.composition(&both),
-            Err(error) => Err(error),
-        }
+        let rest = ok!(tiler.complement(self.size()));
+        self.composition(&ok!(Self::concat(&[*tiler, rest])))
     }
 
     /// Divides mode by mode: mode `i` of R is `logical_divide(L_i, T_i)`. Modes with `_` or without a tiler
@@ -74,24 +68,14 @@ impl Layout {
         while i < rank {
             let mut rest = self.mode(i);
             if i < tilers.len() {
-                let divided = match rest.logical_divide(&tilers[i]) {
-                    Ok(divided) => divided,
-                    Err(error) => return Err(error),
-                };
-                if let Err(error) = tiles.extend(&divided.mode(0)) {
-                    return Err(error);
-                }
+                let divided = ok!(rest.logical_divide(&tilers[i]));
+                ok!(tiles.extend(&divided.mode(0)));
                 rest = divided.mode(1);
             }
-            if let Err(error) = rests.extend(&rest) {
-                return Err(error);
-            }
+            ok!(rests.extend(&rest));
             i += 1;
         }
-        match (tiles.close(), rests.close()) {
-            (Ok(tiles), Ok(rests)) => Self::concat(&[tiles, rests]),
-            (Err(error), _) | (_, Err(error)) => Err(error),
-        }
+        Self::concat(&[ok!(tiles.close()), ok!(rests.close())])
     }
 
     /// Divides mode by mode, following the nesting of the tiler, and gathers the halves:

@@ -35,9 +35,7 @@ impl Layout {
             if i == flat.len {
                 break;
             }
-            if let Err(error) = modes.push(flat.shape[i], step, 0) {
-                return Err(error);
-            }
+            ok!(modes.push(flat.shape[i], step, 0));
             reach = flat.shape[i].saturating_mul(reach);
         }
         modes.layout()
@@ -66,16 +64,10 @@ impl Layout {
             i += 1;
         }
         let flat = self.coalesce();
-        let rest = match flat.complement(flat.cosize()) {
-            Ok(rest) => rest,
-            Err(error) => return Err(error),
-        };
+        let rest = ok!(flat.complement(flat.cosize()));
         // L together with its complement is a permutation, and the right inverse of a permutation is its
         // inverse.
-        match Self::concat(&[flat, rest]) {
-            Ok(permutation) => permutation.right_inverse(),
-            Err(error) => Err(error),
-        }
+        ok!(Self::concat(&[flat, rest])).right_inverse()
     }
 
     /// The coordinates that broadcasts of L map to 0: `L(R(i)) = 0` for every `i < size(R)`. `size(R)` is the
@@ -143,15 +135,10 @@ impl CoordLayout {
                 if i == flat.len {
                     break;
                 }
-                if let Err(error) = modes.push(flat.shape[i], step, 0) {
-                    return Err(error);
-                }
+                ok!(modes.push(flat.shape[i], step, 0));
                 reach = flat.shape[i].saturating_mul(reach);
             }
-            found[component] = match modes.layout() {
-                Ok(layout) => layout,
-                Err(error) => return Err(error),
-            };
+            found[component] = ok!(modes.layout());
             component += 1;
         }
         nested(&self.profile(), &found, 0)
@@ -219,21 +206,14 @@ impl CoordLayout {
                     return Err(LayoutError::NotInjective { stride, reach });
                 }
                 if stride > reach {
-                    if let Err(error) = modes.push(stride / reach, beyond, 0) {
-                        return Err(error);
-                    }
+                    ok!(modes.push(stride / reach, beyond, 0));
                     beyond = beyond.saturating_mul(stride / reach);
                 }
-                if let Err(error) = modes.push(extent, step, 0) {
-                    return Err(error);
-                }
+                ok!(modes.push(extent, step, 0));
                 reach = stride.saturating_mul(extent);
                 done = stride;
             }
-            found[component] = match modes.layout() {
-                Ok(layout) => layout,
-                Err(error) => return Err(error),
-            };
+            found[component] = ok!(modes.layout());
             component += 1;
         }
         nested(&self.profile(), &found, 0)
@@ -253,13 +233,8 @@ const fn nested(
     let mut i = 0;
     while i < profile.rank() {
         let mode = profile.mode(i);
-        let part = match nested(&mode, leaves, leaf) {
-            Ok(part) => part,
-            Err(error) => return Err(error),
-        };
-        if let Err(error) = whole.extend(&part) {
-            return Err(error);
-        }
+        let part = ok!(nested(&mode, leaves, leaf));
+        ok!(whole.extend(&part));
         leaf += mode.len();
         i += 1;
     }

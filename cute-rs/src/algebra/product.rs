@@ -21,14 +21,8 @@ impl Layout {
     /// # Errors
     /// Those of [`Layout::composition`] and [`Layout::complement`].
     pub const fn logical_product(&self, tiler: &Self) -> Result<Self, LayoutError> {
-        let rest = match self.complement(self.size().saturating_mul(tiler.cosize())) {
-            Ok(rest) => rest,
-            Err(error) => return Err(error),
-        };
-        match rest.composition(tiler) {
-            Ok(copies) => Self::concat(&[*self, copies]),
-            Err(error) => Err(error),
-        }
+        let rest = ok!(self.complement(self.size().saturating_mul(tiler.cosize())));
+        Self::concat(&[*self, ok!(rest.composition(tiler))])
     }
 
     /// Repeats a block over a grid, mode by mode: mode `i` of R is `(block_i, copies_i)` with
@@ -45,10 +39,8 @@ impl Layout {
     /// # Errors
     /// [`LayoutError::Rank`] if the ranks differ; those of [`Layout::logical_product`].
     pub const fn blocked_product(&self, grid: &Self) -> Result<Self, LayoutError> {
-        match self.block_and_copies(grid) {
-            Ok((block, copies)) => block.zip(&copies),
-            Err(error) => Err(error),
-        }
+        let (block, copies) = ok!(self.block_and_copies(grid));
+        block.zip(&copies)
     }
 
     /// The block and its copies over a grid, each with one mode per mode of the grid.
@@ -57,18 +49,12 @@ impl Layout {
         if grid.rank() != rank {
             return Err(LayoutError::Rank { needed: rank, given: grid.rank() });
         }
-        let product = match self.logical_product(grid) {
-            Ok(product) => product,
-            Err(error) => return Err(error),
-        };
+        let product = ok!(self.logical_product(grid));
         // The copies refine the grid. So an integer grid may have become a tuple, which still counts as one
         // mode.
         let copies = if grid.shape_ref().is_int() { product.mode(1).wrap() } else { Ok(product.mode(1)) };
         let block = if self.shape_ref().is_int() { product.mode(0).wrap() } else { Ok(product.mode(0)) };
-        match (block, copies) {
-            (Ok(block), Ok(copies)) => Ok((block, copies)),
-            (Err(error), _) | (_, Err(error)) => Err(error),
-        }
+        Ok((ok!(block), ok!(copies)))
     }
 
     /// Repeats a block over a grid, mode by mode and interleaved: mode `i` of R is `(copies_i, block_i)`,
@@ -86,10 +72,8 @@ impl Layout {
     /// # Errors
     /// Those of [`blocked_product`](Self::blocked_product).
     pub const fn raked_product(&self, grid: &Self) -> Result<Self, LayoutError> {
-        match self.block_and_copies(grid) {
-            Ok((block, copies)) => copies.zip(&block),
-            Err(error) => Err(error),
-        }
+        let (block, copies) = ok!(self.block_and_copies(grid));
+        copies.zip(&block)
     }
 
     /// Repeats mode by mode: mode `i` of R is `logical_product(L_i, T_i)`. Modes with `_` or without a tiler
@@ -207,10 +191,7 @@ impl Layout {
             stride = stride.saturating_mul(counts[mode]);
             i += 1;
         }
-        match Self::flat(counts.split_at(rank).0, strides.split_at(rank).0) {
-            Ok(grid) => self.blocked_product(&grid),
-            Err(error) => Err(error),
-        }
+        self.blocked_product(&ok!(Self::flat(counts.split_at(rank).0, strides.split_at(rank).0)))
     }
 }
 

@@ -114,9 +114,6 @@ impl Layout {
         if old_bits < 1 || new_bits < 1 {
             return self.upcast(0);
         }
-        match self.downcast(old_bits / common) {
-            Ok(parts) => parts.upcast(new_bits / common),
-            Err(error) => Err(error),
-        }
+        ok!(self.downcast(old_bits / common)).upcast(new_bits / common)
     }
 }

@@ -55,10 +55,7 @@ impl<'a> Tiler<'a> {
         match *self {
             Self::Keep => Ok(Part::Keep),
             Self::By(layout) => Ok(Part::By(*layout)),
-            Self::Shape(shape) if shape.is_int() => match Layout::new(*shape, IntTuple::int(1)) {
-                Ok(run) => Ok(Part::By(run)),
-                Err(error) => Err(error),
-            },
+            Self::Shape(shape) if shape.is_int() => Ok(Part::By(ok!(Layout::new(*shape, IntTuple::int(1))))),
             Self::Shape(shape) => Ok(Part::Modes(Modes::Shape(shape))),
             Self::Modes(tilers) => Ok(Part::Modes(Modes::Tilers(tilers))),
         }
@@ -92,9 +89,7 @@ impl Layout {
             Ok(Part::Modes(modes)) => modes,
             Err(error) => return Err(error),
         };
-        if let Err(error) = modes.fit(self) {
-            return Err(error);
-        }
+        ok!(modes.fit(self));
         let mut result = Self::EMPTY;
         let rank = self.rank();
         let mut i = 0;
@@ -106,9 +101,7 @@ impl Layout {
             };
             match mode {
                 Ok(mode) => {
-                    if let Err(error) = result.extend(&mode) {
-                        return Err(error);
-                    }
+                    ok!(result.extend(&mode));
                 }
                 Err(error) => return Err(error),
             }
@@ -130,9 +123,7 @@ impl Layout {
             Ok(Part::Modes(modes)) => modes,
             Err(error) => return Err(error),
         };
-        if let Err(error) = modes.fit(self) {
-            return Err(error);
-        }
+        ok!(modes.fit(self));
         let (mut tiles, mut rests) = (Self::EMPTY, Self::EMPTY);
         let rank = self.rank();
         let mut i = 0;
@@ -142,25 +133,17 @@ impl Layout {
                 Modes::Tilers(tilers) => self.mode(i).split(&tilers[i], operation),
                 Modes::Shape(shape) => self.mode(i).split(&Tiler::Shape(&shape.mode(i)), operation),
             };
-            let (tile, rest) = match parts {
-                Ok(parts) => parts,
-                Err(error) => return Err(error),
-            };
+            let (tile, rest) = ok!(parts);
             if let Some(tile) = tile
                 && let Err(error) = tiles.extend(&tile)
             {
                 return Err(error);
             }
-            if let Err(error) = rests.extend(&rest) {
-                return Err(error);
-            }
+            ok!(rests.extend(&rest));
             i += 1;
         }
         let tile = if tiles.shape_ref().is_empty() { Ok(None) } else { some(tiles.close()) };
-        match (tile, rests.close()) {
-            (Ok(tile), Ok(rest)) => Ok((tile, rest)),
-            (Err(error), _) | (_, Err(error)) => Err(error),
-        }
+        Ok((ok!(tile), ok!(rests.close())))
     }
 
     /// Gathers the halves of the first `count` modes, which are pairs: `((A0,B0),(A1,B1),C,…)` becomes
@@ -191,20 +174,13 @@ impl Layout {
                 if mode.rank() != 2 {
                     return Err(LayoutError::Rank { needed: 2, given: mode.rank() });
                 }
-                if let Err(error) = tiles.extend(&mode.mode(0)) {
-                    return Err(error);
-                }
+                ok!(tiles.extend(&mode.mode(0)));
                 rest = mode.mode(1);
             }
-            if let Err(error) = rests.extend(&rest) {
-                return Err(error);
-            }
+            ok!(rests.extend(&rest));
             i += 1;
         }
-        match (tiles.close(), rests.close()) {
-            (Ok(tiles), Ok(rests)) => Self::concat(&[tiles, rests]),
-            (Err(error), _) | (_, Err(error)) => Err(error),
-        }
+        Self::concat(&[ok!(tiles.close()), ok!(rests.close())])
     }
 }
 
@@ -234,22 +210,15 @@ pub(super) const fn arranged(
         Arrangement::Flat => result.extend_modes(&tile),
         Arrangement::Zipped | Arrangement::Tiled => result.extend(&tile),
     };
-    if let Err(error) = added {
-        return Err(error);
-    }
+    ok!(added);
     let added = match arrangement {
         Arrangement::Zipped => result.extend(&rest),
         Arrangement::Tiled | Arrangement::Flat => result.extend_modes(&rest),
     };
-    match added {
-        Ok(()) => result.close(),
-        Err(error) => Err(error),
-    }
+    ok!(added);
+    result.close()
 }
 
 const fn some(layout: Result<Layout, LayoutError>) -> Result<Option<Layout>, LayoutError> {
-    match layout {
-        Ok(layout) => Ok(Some(layout)),
-        Err(error) => Err(error),
-    }
+    Ok(Some(ok!(layout)))
 }

@@ -108,22 +108,13 @@ pub const fn tma_box(
         return Err(LayoutError::Box { rule: BoxRule::Swizzle, mode: 0, value, limit });
     };
     // Tile coordinate -> coordinate of the tensor.
-    let map = match CoordLayout::identity(global.shape()) {
-        Ok(identity) => identity.composition_by(tile),
-        Err(error) => Err(error),
-    };
-    let map = match map {
-        Ok(map) => map,
-        Err(error) => return Err(error),
-    };
+    let map = ok!(CoordLayout::identity(global.shape())).composition_by(tile);
+    let map = ok!(map);
     if map.size() != shared.size() {
         return Err(LayoutError::Profile { tuple: map.shape(), profile: shared.shape() });
     }
     // Offset in shared memory -> coordinate of the tensor.
-    let inverse = match shared.layout.right_inverse() {
-        Ok(inverse) => inverse,
-        Err(error) => return Err(error),
-    };
+    let inverse = ok!(shared.layout.right_inverse());
     let walk = match map.composition(&inverse) {
         Ok(walk) => *walk.coalesce().inner(),
         Err(error) => return Err(error),
@@ -164,9 +155,7 @@ pub const fn tma_box(
         }
         i += 1;
     }
-    if let Err(error) = plan.check_row(global, element) {
-        return Err(error);
-    }
+    ok!(plan.check_row(global, element));
     // The other modes of the tensor are dimensions along which a box has one element.
     let mut leaf = 0;
     while leaf < global.shape_ref().len() {
@@ -180,25 +169,14 @@ pub const fn tma_box(
         }
         leaf += 1;
     }
-    if let Err(error) = plan.check_tensor(global, element) {
-        return Err(error);
-    }
+    ok!(plan.check_tensor(global, element));
     // Divides the tile by the elements of one box; the rests are the boxes.
-    let run = match inverse.composition(&Layout::leaf(size, 1)) {
-        Ok(run) => run,
-        Err(error) => return Err(error),
-    };
-    match (map.logical_divide(&run), shared.layout.logical_divide(&run)) {
-        (Ok(coords), Ok(offsets)) => {
-            plan.coords = coords.mode(1);
-            plan.offsets = offsets.mode(1);
-        }
-        (Err(error), _) | (_, Err(error)) => return Err(error),
-    }
-    match plan.check_images() {
-        Ok(()) => Ok(plan),
-        Err(error) => Err(error),
-    }
+    let run = ok!(inverse.composition(&Layout::leaf(size, 1)));
+    let (coords, offsets) = (ok!(map.logical_divide(&run)), ok!(shared.layout.logical_divide(&run)));
+    plan.coords = coords.mode(1);
+    plan.offsets = offsets.mode(1);
+    ok!(plan.check_images());
+    Ok(plan)
 }
 
 /// The extent of a box along a run of `extent` elements, each `bytes` apart in shared memory. It is the whole

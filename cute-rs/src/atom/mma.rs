@@ -26,10 +26,7 @@ use crate::tiled_mma::MmaAtom;
 /// # Errors
 /// Those of [`wgmma::accumulator`]; [`LayoutError::Range`] unless the elements have 8, 16 or 32 bits.
 pub const fn atom(n: u32, element_bits: u32) -> Result<MmaAtom, LayoutError> {
-    let a = match wgmma::operand_a(element_bits) {
-        Ok(a) => a,
-        Err(error) => return Err(error),
-    };
+    let a = ok!(wgmma::operand_a(element_bits));
     let (columns, packed) = (n as i64, (32 / element_bits) as i64);
     let b = fragment(
         (&[4, 8, 4], &[columns * packed, 1, 0]),

@@ -113,22 +113,15 @@ pub const fn tile(
     k: u32,
 ) -> Result<ComposedLayout, LayoutError> {
     let width = mode.elements(element_bits);
-    let [mn_atom, k_atom] = match atom_extents(major, mode, element_bits, mn, k) {
-        Ok(atom) => atom,
-        Err(error) => return Err(error),
-    };
+    let [mn_atom, k_atom] = ok!(atom_extents(major, mode, element_bits, mn, k));
     let (stride, order) = match major {
         Major::K => ([width as i64, 1], [0, 1]),
         Major::Mn => ([1, width as i64], [1, 0]),
     };
-    let layout = match Layout::flat(&[mn_atom as i64, k_atom as i64], &stride) {
-        Ok(atom) => atom.tile_to_shape(&[mn as i64, k as i64], &order),
-        Err(error) => Err(error),
-    };
-    match layout {
-        Ok(layout) => Ok(ComposedLayout { swizzle: mode.swizzle(element_bits), offset: 0, layout }),
-        Err(error) => Err(error),
-    }
+    let layout = ok!(Layout::flat(&[mn_atom as i64, k_atom as i64], &stride))
+        .tile_to_shape(&[mn as i64, k as i64], &order);
+    let layout = ok!(layout);
+    Ok(ComposedLayout { swizzle: mode.swizzle(element_bits), offset: 0, layout })
 }
 
 #[cfg(test)]

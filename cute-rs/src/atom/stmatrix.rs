@@ -63,10 +63,8 @@ pub const fn stmatrix(matrices: u32, transposed: bool) -> Result<TiledCopy, Layo
 /// # Errors
 /// Those of [`stmatrix`].
 pub const fn ldmatrix(matrices: u32, transposed: bool) -> Result<TiledCopy, LayoutError> {
-    match stmatrix(matrices, transposed) {
-        Ok(store) => TiledCopy::between(store.destination(), store.source(), store.tile()),
-        Err(error) => Err(error),
-    }
+    let store = ok!(stmatrix(matrices, transposed));
+    TiledCopy::between(store.destination(), store.source(), store.tile())
 }
 
 /// A layout `(thread, value)`, without modes of extent 1.
@@ -76,24 +74,16 @@ const fn both(thread: (&[i64], &[i64]), value: (&[i64], &[i64])) -> Result<Layou
         let mut i = 0;
         while i < extents.len() {
             if extents[i] > 1 {
-                match (shape.push(extents[i], 0), stride.push(strides[i], 0)) {
-                    (Ok(()), Ok(())) => {}
-                    (Err(error), _) | (_, Err(error)) => return Err(error),
-                }
+                ok!(shape.push(extents[i], 0));
+                ok!(stride.push(strides[i], 0));
             }
             i += 1;
         }
-        match (shape.close(), stride.close()) {
-            (Ok(shape), Ok(stride)) => Ok((shape, stride)),
-            (Err(error), _) | (_, Err(error)) => Err(error),
-        }
+        Ok((ok!(shape.close()), ok!(stride.close())))
     }
     match (mode(thread.0, thread.1), mode(value.0, value.1)) {
         (Ok((threads, of_threads)), Ok((values, of_values))) => {
-            match (pair(threads, values), pair(of_threads, of_values)) {
-                (Ok(shape), Ok(stride)) => Layout::new(shape, stride),
-                (Err(error), _) | (_, Err(error)) => Err(error),
-            }
+            Layout::new(ok!(pair(threads, values)), ok!(pair(of_threads, of_values)))
         }
         (Err(error), _) | (_, Err(error)) => Err(error),
     }

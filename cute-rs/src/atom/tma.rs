@@ -67,27 +67,15 @@ impl TmaTiles {
         mn: u32,
         k: u32,
     ) -> Result<Self, LayoutError> {
-        let tile = match smem::tile(major, mode, element_bits, mn, k) {
-            Ok(tile) => tile,
-            Err(error) => return Err(error),
-        };
+        let tile = ok!(smem::tile(major, mode, element_bits, mn, k));
         let (mn, k) = (mn as i64, k as i64);
-        let extents = match IntTuple::flat(&[mn, k]) {
-            Ok(extents) => extents,
-            Err(error) => return Err(error),
-        };
+        let extents = ok!(IntTuple::flat(&[mn, k]));
         // A matrix of one tile. The leading dimension of a larger matrix does not change the boxes.
         let matrix = match major {
             Major::K => Layout::row_major(extents),
             Major::Mn => Layout::column_major(extents),
         };
-        match matrix {
-            Ok(matrix) => match tma_box(&matrix, &tile, &Tiler::Shape(&extents), element_bits) {
-                Ok(plan) => Ok(Self::of(plan)),
-                Err(error) => Err(error),
-            },
-            Err(error) => Err(error),
-        }
+        Ok(Self::of(ok!(tma_box(&ok!(matrix), &tile, &Tiler::Shape(&extents), element_bits))))
     }
 
     const fn of(plan: BoxPlan) -> Self {
@@ -122,10 +110,7 @@ impl TmaTiles {
     /// [`LayoutError::Box`] unless `slices` divides the boxes into slices of a multiple of 8 rows, the height
     /// of a swizzle pattern.
     pub const fn sliced(self, slices: u32) -> Result<Self, LayoutError> {
-        match self.plan.sliced(slices) {
-            Ok(plan) => Ok(Self::of(plan)),
-            Err(error) => Err(error),
-        }
+        Ok(Self::of(ok!(self.plan.sliced(slices))))
     }
 
     /// Bytes from one slice's image to the next; 0 if there is one slice.

@@ -76,10 +76,7 @@ pub const fn matrix(bits: u32, rows: u32, columns: u32) -> Result<Layout, Layout
 }
 
 const fn nested(a: &[i64], b: &[i64]) -> Result<IntTuple, LayoutError> {
-    match (IntTuple::flat(a), IntTuple::flat(b)) {
-        (Ok(a), Ok(b)) => IntTuple::tuple(&[a, b]),
-        (Err(error), _) | (_, Err(error)) => Err(error),
-    }
+    IntTuple::tuple(&[ok!(IntTuple::flat(a)), ok!(IntTuple::flat(b))])
 }
 
 #[cfg(test)]

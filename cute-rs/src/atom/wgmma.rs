@@ -36,10 +36,8 @@ pub const fn atom(n: u32, element_bits: u32) -> Result<MmaAtom, LayoutError> {
 /// # Errors
 /// Those of [`atom`].
 pub const fn atom_with_a_in_registers(n: u32, element_bits: u32) -> Result<MmaAtom, LayoutError> {
-    match (atom(n, element_bits), operand_a(element_bits)) {
-        (Ok(atom), Ok(a)) => MmaAtom::new(a, atom.operand(Operand::B), atom.operand(Operand::C)),
-        (Err(error), _) | (_, Err(error)) => Err(error),
-    }
+    let (atom, a) = (ok!(atom(n, element_bits)), ok!(operand_a(element_bits)));
+    MmaAtom::new(a, atom.operand(Operand::B), atom.operand(Operand::C))
 }
 
 /// The accumulator of `m64nN` in 32-bit registers: 128 threads with `n / 2` values each, onto a `64 x n`

@@ -121,12 +121,8 @@ impl ComposedLayout {
     }
 
     const fn undone(&self, inverse: Result<Layout, LayoutError>) -> Result<SwizzledInverse, LayoutError> {
-        match inverse {
-            Ok(layout) => {
-                Ok(SwizzledInverse { layout, offset: self.offset, swizzle: self.swizzle.inverse() })
-            }
-            Err(error) => Err(error),
-        }
+        let layout = ok!(inverse);
+        Ok(SwizzledInverse { layout, offset: self.offset, swizzle: self.swizzle.inverse() })
     }
 
     /// The longest run that this layout and a plain layout of the same size have in the same order and that
@@ -160,10 +156,7 @@ impl ComposedLayout {
     /// # Errors
     /// Those of [`Layout::max_common_layout`].
     pub const fn max_common_layout_swizzled(&self, other: &Self) -> Result<Layout, LayoutError> {
-        match self.layout.max_common_layout(&other.layout) {
-            Ok(common) => common.first(gcd(self.together(), other.together())),
-            Err(error) => Err(error),
-        }
+        ok!(self.layout.max_common_layout(&other.layout)).first(gcd(self.together(), other.together()))
     }
 
     /// The number of consecutive offsets before the swizzle, from the offset on, that are consecutive after
@@ -185,10 +178,7 @@ impl ComposedLayout {
     /// # Errors
     /// Those of [`Layout::max_common_layout`].
     pub const fn max_common_vector(&self, other: &Layout) -> Result<i64, LayoutError> {
-        match self.max_common_layout(other) {
-            Ok(common) => Ok(common.size()),
-            Err(error) => Err(error),
-        }
+        Ok(ok!(self.max_common_layout(other)).size())
     }
 
     /// [`max_common_vector`](Self::max_common_vector) of two swizzled layouts.
@@ -203,10 +193,7 @@ impl ComposedLayout {
     /// # Errors
     /// Those of [`Layout::max_common_layout`].
     pub const fn max_common_vector_swizzled(&self, other: &Self) -> Result<i64, LayoutError> {
-        match self.max_common_layout_swizzled(other) {
-            Ok(common) => Ok(common.size()),
-            Err(error) => Err(error),
-        }
+        Ok(ok!(self.max_common_layout_swizzled(other)).size())
     }
 
     /// The largest number of elements that can be joined into one everywhere: the common divisor of that of
@@ -238,10 +225,8 @@ impl ComposedLayout {
         if n > 0 && self.offset % n != 0 {
             return Err(LayoutError::Recast { shape: 1, stride: self.offset, factor: n });
         }
-        match (self.swizzle.upcast(n), self.layout.upcast(n)) {
-            (Ok(swizzle), Ok(layout)) => Ok(Self { swizzle, offset: self.offset / n, layout }),
-            (Err(error), _) | (_, Err(error)) => Err(error),
-        }
+        let (swizzle, layout) = (ok!(self.swizzle.upcast(n)), ok!(self.layout.upcast(n)));
+        Ok(Self { swizzle, offset: self.offset / n, layout })
     }
 
     /// The layout in elements that are `n` times as small: `R(c') = n * C(c) + j`, with `c'` as in
@@ -258,15 +243,13 @@ impl ComposedLayout {
     /// Those of [`Layout::downcast`] and [`Swizzle::downcast`]; [`LayoutError::Wide`] if the offset does not
     /// fit into 64 bits.
     pub const fn downcast(&self, n: i64) -> Result<Self, LayoutError> {
-        match (self.swizzle.downcast(n), self.layout.downcast(n)) {
-            (Ok(swizzle), Ok(layout)) => match self.offset.checked_mul(n) {
-                Some(offset) => Ok(Self { swizzle, offset, layout }),
-                None => {
-                    let (offset, n) = (IntTuple::int(self.offset), Some(IntTuple::int(n)));
-                    Err(LayoutError::Wide { number: "product", tuple: offset, other: n })
-                }
-            },
-            (Err(error), _) | (_, Err(error)) => Err(error),
+        let (swizzle, layout) = (ok!(self.swizzle.downcast(n)), ok!(self.layout.downcast(n)));
+        match self.offset.checked_mul(n) {
+            Some(offset) => Ok(Self { swizzle, offset, layout }),
+            None => {
+                let (offset, n) = (IntTuple::int(self.offset), Some(IntTuple::int(n)));
+                Err(LayoutError::Wide { number: "product", tuple: offset, other: n })
+            }
         }
     }
 
@@ -287,9 +270,6 @@ impl ComposedLayout {
         if old_bits < 1 || new_bits < 1 {
             return self.upcast(0);
         }
-        match self.downcast(old_bits / common) {
-            Ok(parts) => parts.upcast(new_bits / common),
-            Err(error) => Err(error),
-        }
+        ok!(self.downcast(old_bits / common)).upcast(new_bits / common)
     }
 }

@@ -23,20 +23,16 @@ impl CoordLayout {
     /// # Errors
     /// Those of [`Layout::slice`](crate::Layout::slice).
     pub const fn slice(&self, coord: &[Option<i64>]) -> Result<(Self, IntTuple), LayoutError> {
-        match self.layout.slice(coord) {
-            Ok((layout, _)) => {
-                let mut sums = [0; MAX_LEAVES];
-                let mut i = 0;
-                while i < coord.len() {
-                    if let Some(c) = coord[i] {
-                        self.mode(i).add_coord(&IntTuple::int(c), &mut sums);
-                    }
-                    i += 1;
-                }
-                Ok((Self { layout, ..*self }, self.profile.with_leaves(&sums)))
+        let (layout, _) = ok!(self.layout.slice(coord));
+        let mut sums = [0; MAX_LEAVES];
+        let mut i = 0;
+        while i < coord.len() {
+            if let Some(c) = coord[i] {
+                self.mode(i).add_coord(&IntTuple::int(c), &mut sums);
             }
-            Err(error) => Err(error),
+            i += 1;
         }
+        Ok((Self { layout, ..*self }, self.profile.with_leaves(&sums)))
     }
 
     /// Fixes modes at any depth, as [`slice`](Self::slice) does: `L(c) = offset + R(kept coordinates)`.
@@ -52,14 +48,10 @@ impl CoordLayout {
     /// # Errors
     /// Those of [`Layout::slice_at`](crate::Layout::slice_at).
     pub const fn slice_at(&self, coord: &Coord<'_>) -> Result<(Self, IntTuple), LayoutError> {
-        match self.layout.slice_at(coord) {
-            Ok((layout, _)) => {
-                let mut sums = [0; MAX_LEAVES];
-                self.add_fixed(coord, &mut sums);
-                Ok((Self { layout, ..*self }, self.profile.with_leaves(&sums)))
-            }
-            Err(error) => Err(error),
-        }
+        let (layout, _) = ok!(self.layout.slice_at(coord));
+        let mut sums = [0; MAX_LEAVES];
+        self.add_fixed(coord, &mut sums);
+        Ok((Self { layout, ..*self }, self.profile.with_leaves(&sums)))
     }
 
     const fn add_fixed(&self, coord: &Coord<'_>, sums: &mut [i64; MAX_LEAVES]) {

@@ -96,13 +96,8 @@ impl Basis {
             let mut inner = *below;
             inner.path[depth] = member as u8;
             inner.len += 1;
-            let part = match Self::new_profile(strides, &inner) {
-                Ok(part) => part,
-                Err(error) => return Err(error),
-            };
-            if let Err(error) = profile.extend(&part) {
-                return Err(error);
-            }
+            let part = ok!(Self::new_profile(strides, &inner));
+            ok!(profile.extend(&part));
             member += 1;
         }
         profile.close()

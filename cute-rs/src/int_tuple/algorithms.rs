@@ -66,9 +66,7 @@ impl IntTuple {
         while k < tuples.len() {
             let mut i = 0;
             while i < tuples[k].rank() {
-                if let Err(error) = joined.extend(&tuples[k].mode(i)) {
-                    return Err(error);
-                }
+                ok!(joined.extend(&tuples[k].mode(i)));
                 i += 1;
             }
             k += 1;

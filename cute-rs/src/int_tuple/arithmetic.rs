@@ -90,10 +90,7 @@ impl IntTuple {
         let mut products = Self::EMPTY;
         let mut i = 0;
         while i < self.rank() {
-            products.leaves[i] = match self.mode(i).product() {
-                Ok(product) => product,
-                Err(error) => return Err(error),
-            };
+            products.leaves[i] = ok!(self.mode(i).product());
             i += 1;
         }
         products.len = i as u8;
@@ -349,10 +346,7 @@ impl IntTuple {
     /// [`LayoutError::Profile`] unless `other` has the nesting of `self` or a finer one;
     /// [`LayoutError::Wide`] if a product does not fit into 64 bits.
     pub const fn elem_scale(&self, other: &Self) -> Result<Self, LayoutError> {
-        match other.product_like(self) {
-            Ok(factors) => self.pairwise(&factors, Pairwise::Scale),
-            Err(error) => Err(error),
-        }
+        self.pairwise(&ok!(other.product_like(self)), Pairwise::Scale)
     }
 
     /// Adds leaf by leaf: `R_i = a_i + b_i`. Use it to move a coordinate `b` by a start `a`.
@@ -466,10 +460,7 @@ impl IntTuple {
     const fn divided(&self, divisor: &Self) -> Result<Self, LayoutError> {
         if self.is_int() || divisor.is_int() {
             let mut quotients = self.leaves;
-            let mut rest = match divisor.product() {
-                Ok(product) => product,
-                Err(error) => return Err(error),
-            };
+            let mut rest = ok!(divisor.product());
             let mut i = 0;
             while i < self.len() {
                 let a = self.leaves[i];
@@ -489,9 +480,7 @@ impl IntTuple {
         while i < self.rank() {
             match self.mode(i).divided(&divisor.mode(i)) {
                 Ok(mode) => {
-                    if let Err(error) = quotients.extend(&mode) {
-                        return Err(error);
-                    }
+                    ok!(quotients.extend(&mode));
                 }
                 Err(error) => return Err(error),
             }
@@ -579,16 +568,11 @@ impl IntTuple {
         while i < self.rank() {
             let mode = self.mode(i);
             let mode = if i < divisor.rank() {
-                match mode.padded_pairwise(&divisor.mode(i), operation) {
-                    Ok(mode) => mode,
-                    Err(error) => return Err(error),
-                }
+                ok!(mode.padded_pairwise(&divisor.mode(i), operation))
             } else {
                 mode
             };
-            if let Err(error) = result.extend(&mode) {
-                return Err(error);
-            }
+            ok!(result.extend(&mode));
             i += 1;
         }
         result.close()

@@ -100,10 +100,7 @@ impl IntTuple {
     /// # Errors
     /// Those of [`crd2idx`](Self::crd2idx).
     pub const fn crd2crd(&self, coord: &Self, to: &Self) -> Result<Self, LayoutError> {
-        match self.crd2idx(coord) {
-            Ok(index) => Ok(to.idx2crd(index)),
-            Err(error) => Err(error),
-        }
+        Ok(to.idx2crd(ok!(self.crd2idx(coord))))
     }
 
     /// The next coordinate of the shape `self`, with the leftmost leaf fastest; `None` after the last one.

@@ -24,9 +24,7 @@ impl IntTuple {
         let mut part = *self;
         let mut i = 0;
         while i < path.len() {
-            if let Err(error) = mode_exists(path[i], part.rank()) {
-                return Err(error);
-            }
+            ok!(mode_exists(path[i], part.rank()));
             part = part.mode(path[i]);
             i += 1;
         }
@@ -86,10 +84,8 @@ impl IntTuple {
     /// # Errors
     /// [`LayoutError::Mode`] beyond the rank.
     pub const fn remove(&self, at: usize) -> Result<Self, LayoutError> {
-        match mode_exists(at, self.rank()) {
-            Ok(()) => self.splice(at, at + 1, &Self::EMPTY, false),
-            Err(error) => Err(error),
-        }
+        ok!(mode_exists(at, self.rank()));
+        self.splice(at, at + 1, &Self::EMPTY, false)
     }
 
     /// Replaces mode `at` by another mode.
@@ -131,9 +127,7 @@ impl IntTuple {
         let mut taken = Self::EMPTY;
         let mut i = begin;
         while i < end {
-            if let Err(error) = taken.extend(&self.mode(i)) {
-                return Err(error);
-            }
+            ok!(taken.extend(&self.mode(i)));
             i += 1;
         }
         taken.close()
@@ -153,12 +147,8 @@ impl IntTuple {
         let mut selected = Self::EMPTY;
         let mut i = 0;
         while i < modes.len() {
-            if let Err(error) = mode_exists(modes[i], self.rank()) {
-                return Err(error);
-            }
-            if let Err(error) = selected.extend(&self.mode(modes[i])) {
-                return Err(error);
-            }
+            ok!(mode_exists(modes[i], self.rank()));
+            ok!(selected.extend(&self.mode(modes[i])));
             i += 1;
         }
         selected.close()
@@ -191,10 +181,8 @@ impl IntTuple {
         grouped.opens[0] -= 1;
         grouped.closes[last] -= 1;
         let (start, stop) = (self.mode_range(begin).0, self.mode_range(end - 1).1);
-        match grouped.wrap_leaves(start, stop, 1, 1) {
-            Ok(()) => grouped.close(),
-            Err(error) => Err(error),
-        }
+        ok!(grouped.wrap_leaves(start, stop, 1, 1));
+        grouped.close()
     }
 
     /// A tuple of `count` copies of this mode.
@@ -214,9 +202,7 @@ impl IntTuple {
         }
         let mut i = 0;
         while i < count {
-            if let Err(error) = repeated.extend(self) {
-                return Err(error);
-            }
+            ok!(repeated.extend(self));
             i += 1;
         }
         repeated.close()
@@ -316,15 +302,9 @@ impl IntTuple {
         let mut i = 0;
         while i < self.rank() {
             let start = zipped.len();
-            if let Err(error) = zipped.extend(&self.mode(i)) {
-                return Err(error);
-            }
-            if let Err(error) = zipped.extend(&other.mode(i)) {
-                return Err(error);
-            }
-            if let Err(error) = zipped.wrap_leaves(start, zipped.len(), 1, 1) {
-                return Err(error);
-            }
+            ok!(zipped.extend(&self.mode(i)));
+            ok!(zipped.extend(&other.mode(i)));
+            ok!(zipped.wrap_leaves(start, zipped.len(), 1, 1));
             i += 1;
         }
         zipped.close()

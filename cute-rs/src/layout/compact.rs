@@ -26,10 +26,7 @@ impl Layout {
     /// [`LayoutError::Profile`] if the order is finer than the shape; [`LayoutError::Extent`] for an extent
     /// below 1; [`LayoutError::Overflow`].
     pub const fn ordered(shape: IntTuple, order: &IntTuple) -> Result<Self, LayoutError> {
-        let sizes = match shape.product_like(order) {
-            Ok(sizes) => sizes,
-            Err(error) => return Err(error),
-        };
+        let sizes = ok!(shape.product_like(order));
         let mut strides = [0; MAX_LEAVES];
         let (mut leaf, mut i) = (0, 0);
         while i < order.len() {

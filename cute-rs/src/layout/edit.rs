@@ -9,10 +9,7 @@ const fn both(
     shape: Result<IntTuple, LayoutError>,
     stride: Result<IntTuple, LayoutError>,
 ) -> Result<Layout, LayoutError> {
-    match (shape, stride) {
-        (Ok(shape), Ok(stride)) => Layout::bounded(shape, stride),
-        (Err(error), _) | (_, Err(error)) => Err(error),
-    }
+    Layout::bounded(ok!(shape), ok!(stride))
 }
 
 impl Layout {
@@ -75,10 +72,7 @@ impl Layout {
     pub const fn padded(&self, rank: usize) -> Result<Self, LayoutError> {
         let mut padded = *self;
         while padded.rank() < rank {
-            padded = match padded.append(&Self::leaf(1, 0)) {
-                Ok(padded) => padded,
-                Err(error) => return Err(error),
-            };
+            padded = ok!(padded.append(&Self::leaf(1, 0)));
         }
         Ok(padded)
     }
@@ -209,9 +203,6 @@ impl Layout {
     /// # Errors
     /// Those of [`Layout::composition`]; [`LayoutError::Extent`] for an extent below 1.
     pub const fn with_shape(&self, shape: IntTuple) -> Result<Self, LayoutError> {
-        match Self::column_major(shape) {
-            Ok(walk) => self.composition(&walk),
-            Err(error) => Err(error),
-        }
+        self.composition(&ok!(Self::column_major(shape)))
     }
 }

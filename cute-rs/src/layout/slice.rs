@@ -32,10 +32,8 @@ impl Layout {
     pub const fn slice(&self, coord: &[Option<i64>]) -> Result<(Self, i64), LayoutError> {
         let mut kept = Self::EMPTY;
         let mut offset = 0;
-        match self.part(coord, true, &mut kept, &mut offset) {
-            Ok(()) => closed(kept, offset),
-            Err(error) => Err(error),
-        }
+        ok!(self.part(coord, true, &mut kept, &mut offset));
+        closed(kept, offset)
     }
 
     /// The modes that [`slice`](Self::slice) fixes: `Some` keeps a mode, and `None` drops it.
@@ -51,10 +49,8 @@ impl Layout {
     /// [`LayoutError::Rank`] unless there is exactly one entry per mode.
     pub const fn dice(&self, coord: &[Option<i64>]) -> Result<Self, LayoutError> {
         let mut kept = Self::EMPTY;
-        match self.part(coord, false, &mut kept, &mut 0) {
-            Ok(()) => kept.close(),
-            Err(error) => Err(error),
-        }
+        ok!(self.part(coord, false, &mut kept, &mut 0));
+        kept.close()
     }
 
     const fn part(
@@ -154,9 +150,7 @@ impl Layout {
                 }
                 let mut i = 0;
                 while i < rank {
-                    if let Err(error) = self.mode(i).part_at(&modes[i], open, kept, offset) {
-                        return Err(error);
-                    }
+                    ok!(self.mode(i).part_at(&modes[i], open, kept, offset));
                     i += 1;
                 }
                 Ok(())
@@ -178,10 +172,7 @@ impl Layout {
     /// # Errors
     /// Those of [`Layout::at_coord`].
     pub const fn domain_offset(&self, coord: &IntTuple) -> Result<(Self, i64), LayoutError> {
-        match self.at_coord(coord) {
-            Ok(offset) => Ok((*self, offset)),
-            Err(error) => Err(error),
-        }
+        Ok((*self, ok!(self.at_coord(coord))))
     }
 
     /// The coordinate at which the layout has a given offset: `L(R) = offset`. It has the nesting of the
@@ -234,8 +225,5 @@ impl Layout {
 }
 
 const fn closed(kept: Layout, offset: i64) -> Result<(Layout, i64), LayoutError> {
-    match kept.close() {
-        Ok(layout) => Ok((layout, offset)),
-        Err(error) => Err(error),
-    }
+    Ok((ok!(kept.close()), offset))
 }

@@ -75,18 +75,12 @@ const fn fill(block: &Layout, shape: &IntTuple, order: &IntTuple) -> Result<Layo
     let (mut extents, mut modes) = ([0; MAX_LEAVES], [0; MAX_LEAVES]);
     let mut i = 0;
     while i < shape.rank() {
-        extents[i] = match shape.mode(i).product() {
-            Ok(extent) => extent,
-            Err(error) => return Err(error),
-        };
+        extents[i] = ok!(shape.mode(i).product());
         i += 1;
     }
     let mut k = 0;
     while k < order.rank() {
-        let mode = match order.mode(k).product() {
-            Ok(mode) => mode,
-            Err(error) => return Err(error),
-        };
+        let mode = ok!(order.mode(k).product());
         modes[k] = if mode < 0 { usize::MAX } else { mode as usize };
         k += 1;
     }
