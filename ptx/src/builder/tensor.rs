@@ -103,7 +103,11 @@ impl Builder {
 
     /// Prefetches the box at `coords` (elements, innermost first) to L2.
     #[track_caller]
-    pub fn tensor_prefetch<'f>(&'f self, map: Value<'f, u64>, coords: impl IntoIterator<Item = Value<'f, i32>>) {
+    pub fn tensor_prefetch<'f>(
+        &'f self,
+        map: Value<'f, u64>,
+        coords: impl IntoIterator<Item = Value<'f, i32>>,
+    ) {
         self.emit(Inst::TensorPrefetch { map: map.operand(), coords: operands(coords), im2col: None });
     }
 

@@ -91,9 +91,7 @@ pub(super) fn next_does_as_well(function: &Function, mutation: &Mutation) -> boo
     let body = &function.body;
     let Some(at) = body.iter().position(|other| core::ptr::eq(other, *statement)) else { return false };
     let Some(next) = body[at + 1..].iter().position(whole) else { return false };
-    let uses = |inst: &Inst| {
-        arrives(inst) || matches!(inst, Inst::MbarrierWait { .. } | Inst::Wgmma { .. })
-    };
+    let uses = |inst: &Inst| arrives(inst) || matches!(inst, Inst::MbarrierWait { .. } | Inst::Wgmma { .. });
     let initialises = |inst: &Inst| {
         matches!(inst, Inst::MbarrierInit { .. } | Inst::FenceMbarrierInit | Inst::PrefetchTensorMap { .. })
     };
@@ -313,7 +311,9 @@ pub(super) fn behind_a_multiply(function: &Function, mutation: &Mutation) -> boo
     let copies = |inst: &&&Inst| {
         matches!(
             inst,
-            Inst::TensorLoad { .. } | Inst::MbarrierArrive(MbarrierArrive { arrival: Arrival::Expect(_), .. }) | Inst::BarrierSync { .. }
+            Inst::TensorLoad { .. }
+                | Inst::MbarrierArrive(MbarrierArrive { arrival: Arrival::Expect(_), .. })
+                | Inst::BarrierSync { .. }
         )
     };
     function.threads == 128 && waits && before[met..].iter().all(|inst| quiet(inst) || copies(&inst))
