@@ -59,14 +59,10 @@ impl Modes {
             return Ok(Layout::leaf(1, 0));
         }
         let (mut shape, mut stride) = (IntTuple::EMPTY, IntTuple::EMPTY);
-        let mut i = 0;
-        while i < self.len {
-            let pushed = (shape.push(self.shape[i], 0), stride.push(self.stride[i], self.axis[i]));
-            if let (Err(error), _) | (_, Err(error)) = pushed {
-                return Err(error);
-            }
-            i += 1;
-        }
+        each!(i, 0..self.len, {
+            ok!(shape.push(self.shape[i], 0));
+            ok!(stride.push(self.stride[i], self.axis[i]));
+        });
         if self.len == 1 {
             return Layout::bounded(shape, stride);
         }

@@ -57,11 +57,9 @@ impl CoordLayout {
     /// [`LayoutError::Extent`] for an extent below 1; [`LayoutError::Overflow`].
     pub const fn identity(shape: IntTuple) -> Result<Self, LayoutError> {
         let mut axes = [0; MAX_LEAVES];
-        let mut i = 0;
-        while i < shape.len() {
+        each!(i, 0..shape.len(), {
             axes[i] = i as u8 + 1;
-            i += 1;
-        }
+        });
         let layout = ok!(Layout::new(shape, shape.filled(1).with_axes(&axes)));
         Ok(Self { layout, profile: shape.filled(0) })
     }
@@ -87,8 +85,7 @@ impl CoordLayout {
             return Err(LayoutError::Rank { needed: shape.len(), given: strides.len() });
         }
         let (mut scales, mut axes) = ([0; MAX_LEAVES], [0; MAX_LEAVES]);
-        let mut i = 0;
-        while i < strides.len() {
+        each!(i, 0..strides.len(), {
             let scale = strides[i].scale();
             scales[i] = scale;
             axes[i] = match strides[i].leaf(&profile) {
@@ -96,8 +93,7 @@ impl CoordLayout {
                 None if scale == 0 => 0,
                 None => return Err(LayoutError::Basis { scale, components: profile.len() }),
             };
-            i += 1;
-        }
+        });
         let layout = ok!(Layout::new(shape, shape.with_leaves(&scales).with_axes(&axes)));
         Ok(Self { layout, profile: profile.filled(0) })
     }
@@ -155,14 +151,12 @@ impl CoordLayout {
     pub const fn coshape(&self) -> IntTuple {
         let (shape, stride) = (self.layout.shape_ref(), self.layout.stride_ref());
         let mut extents = [1; MAX_LEAVES];
-        let mut i = 0;
-        while i < shape.len() {
+        each!(i, 0..shape.len(), {
             let reach = (shape.leaf(i) - 1) * stride.leaf(i);
             if stride.axis(i) > 0 && reach > 0 {
                 extents[stride.axis(i) as usize - 1] += reach;
             }
-            i += 1;
-        }
+        });
         self.profile.with_leaves(&extents)
     }
 
@@ -230,25 +224,21 @@ impl CoordLayout {
             self.add(&self.layout.shape_ref().idx2crd(coord.leaf(0)), sums);
             return;
         }
-        let mut i = 0;
-        while i < coord.rank() {
+        each!(i, 0..coord.rank(), {
             self.mode(i).add_coord(&coord.mode(i), sums);
-            i += 1;
-        }
+        });
     }
 
     /// Adds digits times strides to the components.
     const fn add(&self, digits: &IntTuple, sums: &mut [i64; MAX_LEAVES]) {
         let stride = self.layout.stride_ref();
-        let mut i = 0;
-        while i < digits.len() {
+        each!(i, 0..digits.len(), {
             let axis = stride.axis(i) as usize;
             if axis > 0 {
                 let part = digits.leaf(i).wrapping_mul(stride.leaf(i));
                 sums[axis - 1] = sums[axis - 1].wrapping_add(part);
             }
-            i += 1;
-        }
+        });
     }
 
     /// The same with another layout of strides that carry their components.
@@ -301,13 +291,11 @@ impl CoordLayout {
     pub const fn component(&self, i: usize) -> Layout {
         let (shape, stride) = (self.layout.shape(), self.layout.stride_ref());
         let mut strides = [0; MAX_LEAVES];
-        let mut leaf = 0;
-        while leaf < shape.len() {
+        each!(leaf, 0..shape.len(), {
             if stride.axis(leaf) as usize == i + 1 {
                 strides[leaf] = stride.leaf(leaf);
             }
-            leaf += 1;
-        }
+        });
         Layout::from_parts(shape, shape.with_leaves(&strides))
     }
 }

@@ -81,11 +81,9 @@ impl IntTuple {
         if values.len() > MAX_LEAVES {
             return Err(LayoutError::Capacity { leaves: values.len() });
         }
-        let mut i = 0;
-        while i < values.len() {
+        each!(i, 0..values.len(), {
             tuple.leaves[i] = values[i];
-            i += 1;
-        }
+        });
         tuple.len = values.len() as u8;
         Ok(tuple.enclosed())
     }
@@ -104,14 +102,12 @@ impl IntTuple {
     /// [`LayoutError::Depth`] above 255 levels.
     pub const fn tuple(modes: &[Self]) -> Result<Self, LayoutError> {
         let mut tuple = Self::EMPTY;
-        let mut i = 0;
-        while i < modes.len() {
+        each!(i, 0..modes.len(), {
             if modes[i].len == 0 {
                 return Err(LayoutError::EmptyMode { mode: i });
             }
             tuple = ok!(tuple.followed_by(&modes[i]));
-            i += 1;
-        }
+        });
         let limit = u8::MAX as usize;
         if !tuple.is_empty()
             && (tuple.parentheses(0).0 == limit || tuple.parentheses(tuple.len() - 1).1 == limit)
@@ -134,14 +130,12 @@ impl IntTuple {
         if end > MAX_LEAVES {
             return Err(LayoutError::Capacity { leaves: end });
         }
-        let mut i = start;
-        while i < end {
+        each!(i, start..end, {
             self.leaves[i] = other.leaves[i - start];
             self.opens[i] = other.opens[i - start];
             self.closes[i] = other.closes[i - start];
             self.axes[i] = other.axes[i - start];
-            i += 1;
-        }
+        });
         self.len = end as u8;
         Ok(())
     }
@@ -194,11 +188,9 @@ impl IntTuple {
 
     /// The same tuple with leaves that count along these components.
     pub(crate) const fn with_axes(mut self, axes: &[u8; MAX_LEAVES]) -> Self {
-        let mut i = 0;
-        while i < self.len() {
+        each!(i, 0..self.len(), {
             self.axes[i] = if self.leaves[i] == 0 { 0 } else { axes[i] };
-            i += 1;
-        }
+        });
         self
     }
 
@@ -307,14 +299,12 @@ impl IntTuple {
     pub const fn mode(&self, i: usize) -> Self {
         let (start, end) = self.mode_range(i);
         let mut tuple = Self::EMPTY;
-        let mut leaf = start;
-        while leaf < end {
+        each!(leaf, start..end, {
             tuple.leaves[leaf - start] = self.leaves[leaf];
             tuple.opens[leaf - start] = self.opens[leaf];
             tuple.closes[leaf - start] = self.closes[leaf];
             tuple.axes[leaf - start] = self.axes[leaf];
-            leaf += 1;
-        }
+        });
         tuple.len = (end - start) as u8;
         if !self.is_int() && tuple.len > 0 {
             if start == 0 {
@@ -336,15 +326,13 @@ impl IntTuple {
     pub const fn depth(&self) -> usize {
         let mut depth: usize = 0;
         let mut deepest = 0;
-        let mut i = 0;
-        while i < self.len() {
+        each!(i, 0..self.len(), {
             depth += self.opens[i] as usize;
             if depth > deepest {
                 deepest = depth;
             }
             depth -= self.closes[i] as usize;
-            i += 1;
-        }
+        });
         deepest
     }
 
@@ -386,15 +374,13 @@ impl IntTuple {
     /// 0.
     pub(crate) const fn checked_product(&self) -> Option<i64> {
         let mut product: Option<i64> = Some(1);
-        let mut i = 0;
-        while i < self.len() {
+        each!(i, 0..self.len(), {
             product = match product {
                 _ if self.leaves[i] == 0 => return Some(0),
                 Some(product) => product.checked_mul(self.leaves[i]),
                 None => None,
             };
-            i += 1;
-        }
+        });
         product
     }
 
@@ -408,12 +394,10 @@ impl IntTuple {
 
     /// The same nesting with other leaves, all plain integers.
     pub(crate) const fn with_leaves(mut self, leaves: &[i64; MAX_LEAVES]) -> Self {
-        let mut i = 0;
-        while i < self.len() {
+        each!(i, 0..self.len(), {
             self.leaves[i] = leaves[i];
             self.axes[i] = 0;
-            i += 1;
-        }
+        });
         self
     }
 }

@@ -40,13 +40,11 @@ impl Layout {
         if !shape.congruent(&stride) {
             return Err(LayoutError::Congruence { shape, stride });
         }
-        let mut i = 0;
-        while i < shape.len() {
+        each!(i, 0..shape.len(), {
             if shape.leaf(i) < 1 {
                 return Err(LayoutError::Extent { shape });
             }
-            i += 1;
-        }
+        });
         Self::bounded(shape, stride)
     }
 
@@ -54,13 +52,11 @@ impl Layout {
     pub(crate) const fn bounded(shape: IntTuple, stride: IntTuple) -> Result<Self, LayoutError> {
         const LIMIT: i64 = 1 << 62;
         let mut reach: i64 = 0;
-        let mut i = 0;
-        while i < shape.len() {
+        each!(i, 0..shape.len(), {
             // Includes one extent more than the offsets: code may also compute extent times stride.
             let walk = shape.leaf(i).saturating_mul(stride.leaf(i)).saturating_abs();
             reach = reach.saturating_add(walk);
-            i += 1;
-        }
+        });
         if reach > LIMIT || shape.size() > LIMIT {
             return Err(LayoutError::Overflow { shape, stride });
         }
@@ -105,12 +101,10 @@ impl Layout {
     pub const fn column_major(shape: IntTuple) -> Result<Self, LayoutError> {
         let mut strides = [0; MAX_LEAVES];
         let mut stride: i64 = 1;
-        let mut i = 0;
-        while i < shape.len() {
+        each!(i, 0..shape.len(), {
             strides[i] = stride;
             stride = shape.leaf(i).saturating_mul(stride);
-            i += 1;
-        }
+        });
         Self::new(shape, shape.with_leaves(&strides))
     }
 
@@ -151,11 +145,9 @@ impl Layout {
     /// `():()`.
     pub const fn concat(modes: &[Self]) -> Result<Self, LayoutError> {
         let mut joined = Self::EMPTY;
-        let mut i = 0;
-        while i < modes.len() {
+        each!(i, 0..modes.len(), {
             ok!(joined.extend(&modes[i]));
-            i += 1;
-        }
+        });
         joined.close()
     }
 
@@ -173,11 +165,9 @@ impl Layout {
     /// Adds all modes of a layout, one by one.
     pub(crate) const fn extend_modes(&mut self, modes: &Self) -> Result<(), LayoutError> {
         let rank = modes.rank();
-        let mut i = 0;
-        while i < rank {
+        each!(i, 0..rank, {
             ok!(self.extend(&modes.mode(i)));
-            i += 1;
-        }
+        });
         Ok(())
     }
 
@@ -305,14 +295,12 @@ impl Layout {
     /// ```
     pub const fn cosize(&self) -> i64 {
         let mut last = 0;
-        let mut i = 0;
-        while i < self.shape.len() {
+        each!(i, 0..self.shape.len(), {
             let reach = (self.shape.leaf(i) - 1) * self.stride.leaf(i);
             if reach > 0 {
                 last += reach;
             }
-            i += 1;
-        }
+        });
         last + 1
     }
 
@@ -331,13 +319,11 @@ impl Layout {
     pub const fn at(&self, coord: i64) -> i64 {
         let mut rest = coord;
         let mut offset: i64 = 0;
-        let mut i = 0;
-        while i < self.shape.len() {
+        each!(i, 0..self.shape.len(), {
             let digit = if i + 1 == self.shape.len() { rest } else { rest % self.shape.leaf(i) };
             offset = offset.wrapping_add(digit.wrapping_mul(self.stride.leaf(i)));
             rest /= self.shape.leaf(i);
-            i += 1;
-        }
+        });
         offset
     }
 
@@ -380,14 +366,9 @@ impl Layout {
             return Err(LayoutError::Rank { needed: self.rank(), given: coord.rank() });
         }
         let mut offset: i64 = 0;
-        let mut i = 0;
-        while i < self.rank() {
-            match self.mode(i).at_coord(&coord.mode(i)) {
-                Ok(part) => offset = offset.wrapping_add(part),
-                Err(error) => return Err(error),
-            }
-            i += 1;
-        }
+        each!(i, 0..self.rank(), {
+            offset = offset.wrapping_add(ok!(self.mode(i).at_coord(&coord.mode(i))));
+        });
         Ok(offset)
     }
 

@@ -340,6 +340,18 @@ macro_rules! ok {
     };
 }
 
+/// `for` over a range of numbers in a constant function: `each!(i, 0..n, { .. })`.
+macro_rules! each {
+    ($i:ident, $from:tt..$to:expr, $body:block) => {{
+        let (mut next, end) = ($from, $to);
+        while next < end {
+            let $i = next;
+            next += 1;
+            $body
+        }
+    }};
+}
+
 mod algebra;
 pub mod atom;
 pub mod checklist;

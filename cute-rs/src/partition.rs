@@ -111,10 +111,7 @@ impl Partition<CoordLayout> {
     /// # Errors
     /// [`LayoutError::Rank`] unless there is one entry per mode, or a single entry.
     pub const fn at(&self, coord: &[Option<i64>]) -> Result<(CoordLayout, IntTuple), LayoutError> {
-        let starts = match self.starts.numbered(coord) {
-            Ok(starts) => self.part.with_inner(starts),
-            Err(error) => return Err(error),
-        };
+        let starts = self.part.with_inner(ok!(self.starts.numbered(coord)));
         let (open, start) = ok!(starts.slice(coord));
         let part = ok!(joined(self.part.inner(), open.inner()));
         Ok((self.part.with_inner(part), start))
@@ -280,15 +277,13 @@ impl Layout {
             return Err(LayoutError::Capacity { leaves: along.len() });
         }
         let mut count = 0;
-        let mut i = 0;
-        while i < along.len() {
+        each!(i, 0..along.len(), {
             if along[i] {
                 tilers[count] = tiler[i];
                 coords[count] = coord[i];
                 count += 1;
             }
-            i += 1;
-        }
+        });
         self.local_tile(&Tiler::Modes(tilers.split_at(count).0), coords.split_at(count).0)
     }
 
@@ -319,13 +314,11 @@ const fn places(threads: &Layout, along: &[bool]) -> Result<(IntTuple, Layout), 
     let mut count = 0;
     let mut tile = IntTuple::EMPTY;
     let mut step: i64 = 1;
-    let mut m = 0;
-    while m < rank {
+    each!(m, 0..rank, {
         let mode = threads.mode(m);
         let counts = m >= along.len() || along[m];
         let (shape, stride) = (mode.shape(), mode.stride());
-        let mut i = 0;
-        while i < shape.len() {
+        each!(i, 0..shape.len(), {
             let (s, d) = (shape.leaf(i), stride.leaf(i));
             if s > 1 {
                 if d < 1 {
@@ -342,34 +335,26 @@ const fn places(threads: &Layout, along: &[bool]) -> Result<(IntTuple, Layout), 
             if counts {
                 step = step.saturating_mul(s);
             }
-            i += 1;
+        });
+        if counts {
+            ok!(tile.push(mode.size(), 0));
         }
-        if counts && let Err(error) = tile.push(mode.size(), 0) {
-            return Err(error);
-        }
-        m += 1;
-    }
+    });
     let mut places = Layout::EMPTY;
     let mut reach: i64 = 1;
-    let mut i = 0;
-    while i < count {
+    each!(i, 0..count, {
         let (s, d, step) = leaves[i];
         if d % reach != 0 {
             return Err(LayoutError::NotInjective { stride: d, reach });
         }
-        if d > reach
-            && let Err(error) = places.push(d / reach, 0, 0)
-        {
-            return Err(error);
+        if d > reach {
+            ok!(places.push(d / reach, 0, 0));
         }
         ok!(places.push(s, step, 0));
         reach = d.saturating_mul(s);
-        i += 1;
-    }
-    if count == 0
-        && let Err(error) = places.push(1, 0, 0)
-    {
-        return Err(error);
+    });
+    if count == 0 {
+        ok!(places.push(1, 0, 0));
     }
     Ok((ok!(tile.close()), ok!(places.close())))
 }

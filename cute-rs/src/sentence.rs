@@ -31,11 +31,9 @@ impl Sentence {
 
     pub(crate) const fn text(mut self, text: &str) -> Self {
         let bytes = text.as_bytes();
-        let mut i = 0;
-        while i < bytes.len() {
+        each!(i, 0..bytes.len(), {
             self = self.byte(bytes[i]);
-            i += 1;
-        }
+        });
         self
     }
 
@@ -54,11 +52,9 @@ impl Sentence {
     }
 
     const fn repeated(mut self, byte: u8, count: usize) -> Self {
-        let mut i = 0;
-        while i < count {
+        each!(_i, 0..count, {
             self = self.byte(byte);
-            i += 1;
-        }
+        });
         self
     }
 
@@ -66,15 +62,13 @@ impl Sentence {
         if tuple.is_empty() {
             return self.text("()");
         }
-        let mut i = 0;
-        while i < tuple.len() {
+        each!(i, 0..tuple.len(), {
             if i > 0 {
                 self = self.byte(b',');
             }
             let (opens, closes) = tuple.parentheses(i);
             self = self.repeated(b'(', opens).number(tuple.leaf(i)).repeated(b')', closes);
-            i += 1;
-        }
+        });
         self
     }
 
@@ -95,12 +89,10 @@ impl Sentence {
             Tiler::Shape(shape) => self.text("the shape ").tuple(shape),
             Tiler::Modes(tilers) => {
                 let mut say = self.text("<");
-                let mut i = 0;
-                while i < tilers.len() {
+                each!(i, 0..tilers.len(), {
                     say = if i > 0 { say.text(",") } else { say };
                     say = say.tiler(&tilers[i]);
-                    i += 1;
-                }
+                });
                 say.text(">")
             }
         }
@@ -112,12 +104,10 @@ impl Sentence {
             Coord::At(c) => self.number(c),
             Coord::Modes(modes) => {
                 let mut say = self.text("(");
-                let mut i = 0;
-                while i < modes.len() {
+                each!(i, 0..modes.len(), {
                     say = if i > 0 { say.text(",") } else { say };
                     say = say.coord(&modes[i]);
-                    i += 1;
-                }
+                });
                 say.text(")")
             }
         }

@@ -236,10 +236,9 @@ impl Swizzle {
     /// # Errors
     /// [`LayoutError::PowerOfTwo`] unless `n` is a power of two; [`LayoutError::SwizzleBits`] above bit 62.
     pub const fn downcast(self, n: i64) -> Result<Self, LayoutError> {
-        match log2(n) {
-            Ok(_) if self.bits == 0 => Ok(self),
-            Ok(by) => Self::new(self.bits, self.base.saturating_add(by), self.shift),
-            Err(error) => Err(error),
+        match ok!(log2(n)) {
+            _ if self.bits == 0 => Ok(self),
+            by => Self::new(self.bits, self.base.saturating_add(by), self.shift),
         }
     }
 

@@ -110,8 +110,7 @@ impl ThreadValue {
         let (shape, stride) = (self.layout.shape(), self.layout.stride());
         let mut strides = [0; MAX_LEAVES];
         let mut last_row = 0;
-        let mut i = 0;
-        while i < shape.len() {
+        each!(i, 0..shape.len(), {
             let (s, d) = (shape.leaf(i), stride.leaf(i));
             let along_columns = d % self.rows == 0;
             if !along_columns {
@@ -125,8 +124,7 @@ impl ThreadValue {
                 (false, false) => d,
                 _ => 0,
             };
-            i += 1;
-        }
+        });
         Layout::new(shape, stride.with_leaves(&strides))
     }
 }

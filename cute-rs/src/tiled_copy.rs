@@ -111,8 +111,7 @@ impl TiledCopy {
         let mut extents = [1; MAX_LEAVES];
         let (mut inside, mut between) = ([0; MAX_LEAVES], [0; MAX_LEAVES]);
         let mut step: i64 = 1;
-        let mut i = 0;
-        while i < groups.len() {
+        each!(i, 0..groups.len(), {
             if groups[i] < 1 {
                 return Err(LayoutError::Extent { shape: IntTuple::int(groups[i]) });
             }
@@ -120,20 +119,12 @@ impl TiledCopy {
             inside[i] = step;
             between[i] = step.saturating_mul(tile.leaf(i));
             step = step.saturating_mul(extents[i]);
-            i += 1;
-        }
+        });
         let rank = groups.len();
-        let (shape, stride) = (IntTuple::flat(groups), IntTuple::flat(between.split_at(rank).0));
-        let (whole, inside) = (IntTuple::flat(extents.split_at(rank).0), tile.with_leaves(&inside));
-        let (groups, inside, whole) = match (shape, stride, Layout::new(tile, inside), whole) {
-            (Ok(shape), Ok(stride), Ok(inside), Ok(whole)) => match Layout::new(shape, stride) {
-                Ok(groups) => (groups, inside, whole),
-                Err(error) => return Err(error),
-            },
-            (Err(error), ..) | (_, Err(error), ..) | (_, _, Err(error), _) | (.., Err(error)) => {
-                return Err(error);
-            }
-        };
+        let shape = ok!(IntTuple::flat(groups));
+        let groups = ok!(Layout::new(shape, ok!(IntTuple::flat(between.split_at(rank).0))));
+        let inside = ok!(Layout::new(tile, tile.with_leaves(&inside)));
+        let whole = ok!(IntTuple::flat(extents.split_at(rank).0));
         let (source, destination) =
             (ok!(grouped(&self.source, &inside, &groups)), ok!(grouped(&self.destination, &inside, &groups)));
         Self::between(source, destination, whole)
@@ -219,15 +210,13 @@ impl TiledCopy {
         }
         let values = there.mode(1);
         let (shape, mut strides) = (values.shape(), [0; MAX_LEAVES]);
-        let mut i = 0;
-        while i < shape.len() {
+        each!(i, 0..shape.len(), {
             let stride = values.stride_ref().leaf(i);
             if stride % threads != 0 {
                 return Err(LayoutError::OtherThread { thread: 0, other: stride % threads });
             }
             strides[i] = stride / threads;
-            i += 1;
-        }
+        });
         Layout::new(shape, shape.with_leaves(&strides))
     }
 }
@@ -241,10 +230,9 @@ const fn grouped(layout: &Layout, inside: &Layout, groups: &Layout) -> Result<La
 
 /// Whether a layout takes every number below its size once.
 const fn compact(layout: &Layout) -> Result<(), LayoutError> {
-    match layout.right_inverse() {
-        Ok(inverse) if inverse.size() == layout.size() => Ok(()),
-        Ok(inverse) => Err(LayoutError::NotCompact { size: layout.size(), run: inverse.size() }),
-        Err(error) => Err(error),
+    match ok!(layout.right_inverse()) {
+        inverse if inverse.size() == layout.size() => Ok(()),
+        inverse => Err(LayoutError::NotCompact { size: layout.size(), run: inverse.size() }),
     }
 }
 
@@ -253,14 +241,12 @@ const fn within(layout: &Layout, tile: &IntTuple) -> Result<(), LayoutError> {
     if layout.rank() != 2 {
         return Err(LayoutError::Rank { needed: 2, given: layout.rank() });
     }
-    let mut i = 0;
-    while i < layout.stride_ref().len() {
+    each!(i, 0..layout.stride_ref().len(), {
         let stride = layout.stride_ref().leaf(i);
         if stride < 0 {
             return Err(LayoutError::NegativeStride { stride });
         }
-        i += 1;
-    }
+    });
     if layout.cosize() > tile.size() {
         return Err(LayoutError::Outside { last: layout.cosize() - 1, size: tile.size() });
     }

@@ -57,14 +57,12 @@ impl MmaAtom {
             ("threads of A and C", a.layout().mode(0).size(), threads),
             ("threads of B and C", b.layout().mode(0).size(), threads),
         ];
-        let mut i = 0;
-        while i < facts.len() {
+        each!(i, 0..facts.len(), {
             let (name, first, second) = facts[i];
             if first != second {
                 return Err(LayoutError::Multiply { name, first, second });
             }
-            i += 1;
-        }
+        });
         Ok(Self { a, b, c })
     }
 
@@ -124,13 +122,11 @@ impl TiledMma {
     /// # Errors
     /// [`LayoutError::Extent`] for less than one group.
     pub const fn new(atom: MmaAtom, groups: [i64; 3]) -> Result<Self, LayoutError> {
-        let mut i = 0;
-        while i < 3 {
+        each!(i, 0..3, {
             if groups[i] < 1 {
                 return Err(LayoutError::Extent { shape: IntTuple::int(groups[i]) });
             }
-            i += 1;
-        }
+        });
         Ok(Self { atom, groups, permutations: [None; 3] })
     }
 
@@ -141,26 +137,23 @@ impl TiledMma {
     /// [`LayoutError::NotCompact`] if a layout is not a permutation; [`LayoutError::ShapeDivisibility`] if
     /// its size is not a multiple of the extent that the groups multiply together.
     pub const fn permuted(mut self, permutations: [Option<Layout>; 3]) -> Result<Self, LayoutError> {
-        let mut i = 0;
-        while i < 3 {
+        each!(i, 0..3, {
             if let Some(permutation) = permutations[i] {
                 let unit = self.atom.shape()[i] * self.groups[i];
                 if permutation.size() % unit != 0 {
                     return Err(LayoutError::ShapeDivisibility { offered: unit, wanted: permutation.size() });
                 }
-                match permutation.right_inverse() {
-                    Ok(inverse) if inverse.size() == permutation.size() => {}
-                    Ok(inverse) => {
+                match ok!(permutation.right_inverse()) {
+                    inverse if inverse.size() == permutation.size() => {}
+                    inverse => {
                         return Err(LayoutError::NotCompact {
                             size: permutation.size(),
                             run: inverse.size(),
                         });
                     }
-                    Err(error) => return Err(error),
                 }
             }
-            i += 1;
-        }
+        });
         self.permutations = permutations;
         Ok(self)
     }
@@ -179,14 +172,12 @@ impl TiledMma {
     /// whole permutation.
     pub const fn tile_shape(&self) -> [i64; 3] {
         let mut shape = self.atom.shape();
-        let mut i = 0;
-        while i < 3 {
+        each!(i, 0..3, {
             shape[i] = match self.permutations[i] {
                 Some(permutation) => permutation.size(),
                 None => shape[i] * self.groups[i],
             };
-            i += 1;
-        }
+        });
         shape
     }
 
@@ -227,8 +218,7 @@ impl TiledMma {
         let groups = ok!(groups);
         // Groups along the mode that the matrix does not have share its elements.
         let mut starts = [owned.mode(0), Layout::EMPTY, Layout::EMPTY, Layout::EMPTY];
-        let mut i = 0;
-        while i < 3 {
+        each!(i, 0..3, {
             starts[i + 1] = if i == first {
                 groups.starts().mode(0)
             } else if i == second {
@@ -236,8 +226,7 @@ impl TiledMma {
             } else {
                 Layout::leaf(self.groups[i], 0)
             };
-            i += 1;
-        }
+        });
         let rest = groups.part();
         let part = Layout::concat(&[owned.mode(1), rest.mode(0), rest.mode(1)]);
         Ok(Partition::new(ok!(part), ok!(Layout::concat(&starts))))
@@ -257,10 +246,7 @@ impl TiledMma {
     /// # Errors
     /// Those of [`partition`](Self::partition).
     pub const fn fragment(&self, operand: Operand, extents: [i64; 2]) -> Result<Layout, LayoutError> {
-        match self.fragment_shape(operand, extents) {
-            Ok(shape) => Layout::column_major(shape),
-            Err(error) => Err(error),
-        }
+        Layout::column_major(ok!(self.fragment_shape(operand, extents)))
     }
 
     /// The shape `(value, rest, rest)` of a thread's part of a matrix with these extents.
@@ -269,13 +255,7 @@ impl TiledMma {
     /// Those of [`partition`](Self::partition).
     pub const fn fragment_shape(&self, operand: Operand, extents: [i64; 2]) -> Result<IntTuple, LayoutError> {
         let whole = Layout::column_major(ok!(IntTuple::flat(&extents)));
-        match whole {
-            Ok(whole) => match self.parts(operand, &whole) {
-                Ok(parts) => Ok(parts.part().shape()),
-                Err(error) => Err(error),
-            },
-            Err(error) => Err(error),
-        }
+        Ok(ok!(self.parts(operand, &ok!(whole))).part().shape())
     }
 
     /// The elements that every thread of all groups holds of a matrix with these extents, as one thread-value
@@ -296,13 +276,8 @@ impl TiledMma {
         extents: [i64; 2],
     ) -> Result<ThreadValue, LayoutError> {
         let whole = Layout::column_major(ok!(IntTuple::flat(&extents)));
-        let parts = self.parts(operand, &ok!(whole));
-        match parts {
-            Ok(parts) => match Layout::concat(&[parts.starts(), parts.part()]) {
-                Ok(layout) => ThreadValue::new(layout, extents[0], extents[1]),
-                Err(error) => Err(error),
-            },
-            Err(error) => Err(error),
-        }
+        let parts = ok!(self.parts(operand, &ok!(whole)));
+        let layout = ok!(Layout::concat(&[parts.starts(), parts.part()]));
+        ThreadValue::new(layout, extents[0], extents[1])
     }
 }

@@ -234,8 +234,8 @@ fn odd_single(number: &Number) -> f32 {
 /// a 64-bit type takes part in the conversion, NaN gives the number with only its top bit set.
 fn to_integer(number: &Number, to: Type) -> u64 {
     let (real, wide) = match *number {
-        Number::Unsigned(n) => return wrap(n, to),
-        Number::Signed(n) => return wrap(n.cast_unsigned(), to),
+        Number::Unsigned(n) => return to.wrap(n),
+        Number::Signed(n) => return to.wrap(n.cast_unsigned()),
         Number::Single(x) => (f64::from(x), to.bits() == 64),
         Number::Double(x) => (x, to != Type::Pred),
     };
@@ -250,14 +250,6 @@ fn to_integer(number: &Number, to: Type) -> u64 {
         Type::S32 => u64::from((real as i32).cast_unsigned()),
         Type::U64 => real as u64,
         Type::S64 | Type::F16 | Type::Bf16 | Type::F32 | Type::F64 => (real as i64).cast_unsigned(),
-    }
-}
-
-/// Cuts an integer to the width of `ty`.
-pub(crate) fn wrap(bits: u64, ty: Type) -> u64 {
-    match ty.bits() {
-        64.. => bits,
-        width => bits & ((1 << width) - 1),
     }
 }
 

@@ -169,15 +169,7 @@ impl Shared {
         let (index, mask) = Self::place(offset, bytes);
         let granule = &self.granules[index];
         Self::free_of_barriers(granule, offset, mask)?;
-        if granule.copies & mask != 0 {
-            return Err(in_flight(offset, bytes, Owner::ThreadCopy, false));
-        }
-        if granule.joint & mask != 0 {
-            return Err(in_flight(offset, bytes, Owner::Peer, false));
-        }
-        if granule.writes > 0 {
-            return Err(in_flight(offset, bytes, Owner::TensorLoad, false));
-        }
+        landed(granule, mask, (offset, bytes))?;
         if granule.written & mask != mask {
             return Err(Fault::SharedUninitialised { offset: reported(offset), bytes });
         }
@@ -186,13 +178,17 @@ impl Shared {
 
     /// A generic store of 1 to 16 naturally aligned bytes by a thread.
     pub(crate) fn store(&mut self, offset: u32, data: &[u8]) -> Result<(), Fault> {
+        self.write(offset, data, |granule, mask| granule.written |= mask)
+    }
+
+    fn write(&mut self, offset: u32, data: &[u8], mark: fn(&mut Granule, u16)) -> Result<(), Fault> {
         let bytes = u32::try_from(data.len()).unwrap_or(u32::MAX);
         self.bounds(offset, bytes, bytes)?;
         let (index, mask) = Self::place(offset, bytes);
         let granule = &mut self.granules[index];
         Self::free_of_barriers(granule, offset, mask)?;
         owned(granule, mask, (offset, bytes))?;
-        granule.written |= mask;
+        mark(granule, mask);
         self.bytes[offset as usize..offset as usize + data.len()].copy_from_slice(data);
         Ok(())
     }
@@ -208,15 +204,7 @@ impl Shared {
     /// used. The caller has checked the bounds.
     pub(crate) fn take_read(&mut self, offset: u32, wanted: bool) -> Result<(), Fault> {
         let granule = &mut self.granules[(offset / GRANULE) as usize];
-        if granule.copies > 0 {
-            return Err(in_flight(offset, GRANULE, Owner::ThreadCopy, false));
-        }
-        if granule.joint > 0 {
-            return Err(in_flight(offset, GRANULE, Owner::Peer, false));
-        }
-        if granule.writes > 0 {
-            return Err(in_flight(offset, GRANULE, Owner::TensorLoad, false));
-        }
+        landed(granule, u16::MAX, (offset, GRANULE))?;
         if wanted && granule.written != u16::MAX {
             return Err(Fault::SharedUninitialised { offset: reported(offset), bytes: GRANULE });
         }
@@ -261,15 +249,7 @@ impl Shared {
     /// Writes 4, 8 or 16 naturally aligned bytes of a `cp.async`, and takes ownership of them until
     /// [`Shared::release_copy`]. Several copies may share a chunk.
     pub(crate) fn take_copy(&mut self, offset: u32, data: &[u8]) -> Result<(), Fault> {
-        let bytes = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        self.bounds(offset, bytes, bytes)?;
-        let (index, mask) = Self::place(offset, bytes);
-        let granule = &mut self.granules[index];
-        Self::free_of_barriers(granule, offset, mask)?;
-        owned(granule, mask, (offset, bytes))?;
-        granule.copies |= mask;
-        self.bytes[offset as usize..offset as usize + data.len()].copy_from_slice(data);
-        Ok(())
+        self.write(offset, data, |granule, mask| granule.copies |= mask)
     }
 
     /// Ends the ownership of bytes that a `cp.async` wrote, as if the thread had stored them.
@@ -556,19 +536,29 @@ fn in_flight(offset: u32, bytes: u32, owner: Owner, write: bool) -> Fault {
     Fault::SharedInFlight { offset: reported(offset), bytes, owner, write }
 }
 
+/// The asynchronous work that writes bytes of a granule.
+fn writer(granule: &Granule, mask: u16) -> Option<Owner> {
+    match granule {
+        Granule { copies, .. } if copies & mask != 0 => Some(Owner::ThreadCopy),
+        Granule { joint, .. } if joint & mask != 0 => Some(Owner::Peer),
+        Granule { writes: 1.., .. } => Some(Owner::TensorLoad),
+        Granule { .. } => None,
+    }
+}
+
+/// Refuses a read of bytes that asynchronous work writes.
+fn landed(granule: &Granule, mask: u16, (offset, bytes): (u32, u32)) -> Result<(), Fault> {
+    writer(granule, mask).map_or(Ok(()), |owner| Err(in_flight(offset, bytes, owner, false)))
+}
+
 /// Refuses a write to bytes of a granule that asynchronous work owns.
 fn owned(granule: &Granule, mask: u16, (offset, bytes): (u32, u32)) -> Result<(), Fault> {
-    if granule.copies & mask != 0 {
-        return Err(in_flight(offset, bytes, Owner::ThreadCopy, true));
-    }
-    if granule.joint & mask != 0 {
-        return Err(in_flight(offset, bytes, Owner::Peer, true));
-    }
-    match (granule.writes, granule.reads) {
-        (0, 0) => Ok(()),
-        (0, _) => Err(in_flight(offset, bytes, Owner::AsyncRead, true)),
-        (_, _) => Err(in_flight(offset, bytes, Owner::TensorLoad, true)),
-    }
+    let owner = match writer(granule, mask) {
+        Some(writer) => writer,
+        None if granule.reads > 0 => Owner::AsyncRead,
+        None => return Ok(()),
+    };
+    Err(in_flight(offset, bytes, owner, true))
 }
 
 #[cfg(test)]

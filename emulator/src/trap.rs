@@ -162,4 +162,16 @@ impl Fault {
     }
 }
 
+/// A result in one lane.
+pub(crate) trait InLane<T> {
+    /// The result; a fault is one of this lane.
+    fn lane(self, lane: usize) -> Result<T, Stop>;
+}
+
+impl<T> InLane<T> for Result<T, Fault> {
+    fn lane(self, lane: usize) -> Result<T, Stop> {
+        self.map_err(|fault| fault.lane(lane))
+    }
+}
+
 impl std::error::Error for Trap {}

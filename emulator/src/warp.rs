@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use ptx::Type;
 use ptx::inst::{MbarrierOrder, Operand, Reg};
 
-use crate::program::Program;
+use crate::program::{Program, class};
 use crate::step::{MapRead, ThreadCopy};
 use crate::strand::Strand;
 use crate::trap::Fault;
@@ -174,6 +175,18 @@ impl<'p> Registers<'p> {
         })
     }
 
+    /// Reads a value of any type, zero-extended.
+    pub(crate) fn read_as(&mut self, ty: Type, operand: Operand) -> Result<Lanes<u64>, Fault> {
+        Ok(match class(ty) {
+            0 => {
+                let mask = self.predicate(operand)?;
+                core::array::from_fn(|lane| u64::from(mask >> lane & 1))
+            }
+            1 => self.read(operand)?.map(u64::from),
+            _ => self.read_wide(operand)?,
+        })
+    }
+
     /// A value of up to 32 bits, without the checks and effects of a read.
     pub(crate) fn peek(&self, operand: Operand) -> Lanes<u32> {
         match operand {
@@ -218,6 +231,18 @@ impl<'p> Registers<'p> {
         let (slot, active) = (self.may_write(reg)?, self.active);
         merge(&mut self.wide[slot], values, active);
         Ok(())
+    }
+
+    /// Writes a value of any type; a predicate is true where it is not zero.
+    pub(crate) fn write_as(&mut self, ty: Type, reg: Reg, values: &Lanes<u64>) -> Result<(), Fault> {
+        match class(ty) {
+            0 => {
+                let set = lanes(ALL).filter(|&lane| values[lane] != 0);
+                self.write_predicate(reg, set.fold(0, |mask, lane| mask | 1 << lane))
+            }
+            1 => self.write(reg, &values.map(|value| value as u32)),
+            _ => self.write_wide(reg, values),
+        }
     }
 
     /// Marks a lane's register as undefined, as it was loaded from memory that was never written. A use of

@@ -16,44 +16,13 @@ pub(crate) enum Folded {
     No,
 }
 
-/// The value's bits, truncated to the type's width.
-pub(crate) fn wrap(ty: Type, bits: u64) -> u64 {
-    match ty.bits() {
-        64 => bits,
-        width => bits & ((1 << width) - 1),
-    }
-}
-
-fn signed(ty: Type, bits: u64) -> i64 {
-    let unused = 64 - ty.bits();
-    (bits << unused).cast_signed() >> unused
-}
-
+/// The result of integers, if it is one for the assembler too: the high half of a product is left to the
+/// device, and so are a division by zero and the quotient that overflows.
 fn constant(op: BinaryOp, ty: Type, a: u64, b: u64) -> Option<u64> {
-    let width = u64::from(ty.bits());
-    let value = match op {
-        BinaryOp::Add => a.wrapping_add(b),
-        BinaryOp::Sub => a.wrapping_sub(b),
-        BinaryOp::Mul => a.wrapping_mul(b),
-        BinaryOp::MulHigh => return None,
-        BinaryOp::Div if ty.is_signed() => signed(ty, a).checked_div(signed(ty, b))?.cast_unsigned(),
-        BinaryOp::Div => a.checked_div(b)?,
-        BinaryOp::Rem if ty.is_signed() => signed(ty, a).checked_rem(signed(ty, b))?.cast_unsigned(),
-        BinaryOp::Rem => a.checked_rem(b)?,
-        BinaryOp::Min if ty.is_signed() => signed(ty, a).min(signed(ty, b)).cast_unsigned(),
-        BinaryOp::Min => a.min(b),
-        BinaryOp::Max if ty.is_signed() => signed(ty, a).max(signed(ty, b)).cast_unsigned(),
-        BinaryOp::Max => a.max(b),
-        BinaryOp::And => a & b,
-        BinaryOp::Or => a | b,
-        BinaryOp::Xor => a ^ b,
-        BinaryOp::Shl if b < width => a << b,
-        BinaryOp::Shl => 0,
-        BinaryOp::Shr if ty.is_signed() => (signed(ty, a) >> b.min(width - 1)).cast_unsigned(),
-        BinaryOp::Shr if b < width => a >> b,
-        BinaryOp::Shr => 0,
-    };
-    Some(wrap(ty, value))
+    let divides = matches!(op, BinaryOp::Div | BinaryOp::Rem);
+    let overflows = ty == Type::S64 && (ty.extend(a), ty.extend(b)) == (i64::MIN, -1);
+    let left = op == BinaryOp::MulHigh || divides && (b == 0 || overflows);
+    (!left).then(|| op.of_integers(ty, a, b))
 }
 
 /// Folds `a op b`.
@@ -85,7 +54,7 @@ fn commutes(op: BinaryOp) -> bool {
 }
 
 fn with_constant(op: BinaryOp, ty: Type, x: Operand, y: u64) -> Folded {
-    let ones = wrap(ty, u64::MAX);
+    let ones = ty.wrap(u64::MAX);
     let power = y.is_power_of_two().then(|| u64::from(y.trailing_zeros()));
     match (op, y) {
         (BinaryOp::Add | BinaryOp::Sub | BinaryOp::Or | BinaryOp::Xor | BinaryOp::Shl | BinaryOp::Shr, 0)
@@ -113,15 +82,7 @@ pub(crate) fn compare(op: CompareOp, ty: Type, a: Operand, b: Operand) -> Option
     if ty.is_float() {
         return None;
     }
-    let order = if ty.is_signed() { signed(ty, a).cmp(&signed(ty, b)) } else { a.cmp(&b) };
-    Some(match op {
-        CompareOp::Eq => order.is_eq(),
-        CompareOp::Ne => order.is_ne(),
-        CompareOp::Lt => order.is_lt(),
-        CompareOp::Le => order.is_le(),
-        CompareOp::Gt => order.is_gt(),
-        CompareOp::Ge => order.is_ge(),
-    })
+    Some(if ty.is_signed() { op.holds(ty.extend(a), ty.extend(b)) } else { op.holds(a, b) })
 }
 
 #[cfg(test)]

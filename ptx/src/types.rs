@@ -66,6 +66,20 @@ impl Type {
         matches!(self, Self::F16 | Self::Bf16 | Self::F32 | Self::F64)
     }
 
+    /// The low bits of a number that fit into the type.
+    pub const fn wrap(self, bits: u64) -> u64 {
+        match self.bits() {
+            64 => bits,
+            width => bits & ((1 << width) - 1),
+        }
+    }
+
+    /// The bits of the type as a signed number.
+    pub const fn extend(self, bits: u64) -> i64 {
+        let unused = 64 - self.bits();
+        (bits << unused).cast_signed() >> unused
+    }
+
     /// The type's suffix in PTX, without the dot.
     pub const fn suffix(self) -> &'static str {
         match self {

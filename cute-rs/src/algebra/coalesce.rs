@@ -60,15 +60,13 @@ impl Layout {
             return Err(LayoutError::Profile { tuple: self.shape(), profile: *profile });
         }
         let mut result = Self::EMPTY;
-        let mut i = 0;
-        while i < rank {
+        each!(i, 0..rank, {
             let mut mode = self.mode(i);
             if i < profile.rank() {
                 mode = ok!(mode.coalesce_by(&profile.mode(i)));
             }
             ok!(result.extend(&mode));
-            i += 1;
-        }
+        });
         result.close()
     }
 
@@ -83,13 +81,11 @@ impl Layout {
     pub const fn filter_zeros(&self) -> Self {
         let (shape, stride) = (self.shape(), self.stride());
         let mut extents = [1; MAX_LEAVES];
-        let mut i = 0;
-        while i < shape.len() {
+        each!(i, 0..shape.len(), {
             if stride.leaf(i) != 0 {
                 extents[i] = shape.leaf(i);
             }
-            i += 1;
-        }
+        });
         Self::from_parts(shape.with_leaves(&extents), stride)
     }
 
@@ -125,14 +121,12 @@ impl Layout {
     pub(super) const fn merged(&self, endless: bool) -> Modes {
         let (shape, stride) = (self.shape_ref(), self.stride_ref());
         let mut modes = Modes::new();
-        let mut i = 0;
-        while i < shape.len() {
+        each!(i, 0..shape.len(), {
             if shape.leaf(i) > 1 || endless && i + 1 == shape.len() {
                 // There are no more modes than leaves, so they fit.
                 let _ = modes.push(shape.leaf(i), stride.leaf(i), stride.axis(i));
             }
-            i += 1;
-        }
+        });
         modes
     }
 }

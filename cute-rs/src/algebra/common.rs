@@ -23,16 +23,12 @@ impl Layout {
         if self.size() != other.size() {
             return Err(LayoutError::Sizes { size: self.size(), other: other.size() });
         }
-        let inverse = match other.right_inverse() {
-            Ok(inverse) => inverse.merged(false),
-            Err(error) => return Err(error),
-        };
+        let inverse = ok!(other.right_inverse()).merged(false);
         let run = self.merged(false);
         let mut modes = Modes::new();
         let mut reach: i64 = 1;
         // Along each mode of the inverse, the steps of A must continue where the run ends so far.
-        let mut i = 0;
-        while i < inverse.len {
+        each!(i, 0..inverse.len, {
             let (mut visited, mut step) = (inverse.shape[i], inverse.stride[i]);
             // The modes of A that these coordinates cross, as in a composition.
             let (mut k, mut before) = (0, 1);
@@ -57,8 +53,7 @@ impl Layout {
                 visited /= taken;
                 step = step.saturating_mul(taken);
             }
-            i += 1;
-        }
+        });
         modes.layout()
     }
 
@@ -85,20 +80,16 @@ impl Layout {
         let (shape, stride) = (self.shape_ref(), self.stride_ref());
         let mut modes = Modes::new();
         let mut rest = n;
-        let mut i = 0;
-        while i < shape.len() {
+        each!(i, 0..shape.len(), {
             let taken = gcd(rest, shape.leaf(i));
-            if taken > 1
-                && let Err(error) = modes.push(taken, stride.leaf(i), 0)
-            {
-                return Err(error);
+            if taken > 1 {
+                ok!(modes.push(taken, stride.leaf(i), 0));
             }
             if taken < shape.leaf(i) {
                 break;
             }
             rest /= taken;
-            i += 1;
-        }
+        });
         modes.layout()
     }
 
@@ -127,13 +118,11 @@ impl Layout {
             }
         }
         let mut alignment = run;
-        let mut i = 0;
-        while i < flat.len {
+        each!(i, 0..flat.len, {
             if !taken[i] {
                 alignment = gcd(alignment, flat.stride[i]);
             }
-            i += 1;
-        }
+        });
         alignment
     }
 
@@ -161,17 +150,13 @@ impl Layout {
         }
         let mut modes = Modes::new();
         let mut rest = n;
-        let mut i = 0;
-        while i < shape.len() {
+        each!(i, 0..shape.len(), {
             let part = gcd(shape.leaf(i), rest);
-            if part > 1
-                && let Err(error) = modes.push(part, walk.stride_ref().leaf(i), 0)
-            {
-                return Err(error);
+            if part > 1 {
+                ok!(modes.push(part, walk.stride_ref().leaf(i), 0));
             }
             rest /= part;
-            i += 1;
-        }
+        });
         modes.layout()
     }
 }

@@ -32,14 +32,12 @@ impl Layout {
         loop {
             // The smallest remaining stride.
             let mut best = MAX_LEAVES;
-            let mut i = 0;
-            while i < shape.len() {
+            each!(i, 0..shape.len(), {
                 let skip = taken[i] || shape.leaf(i) == 1 || stride.leaf(i) == 0;
                 if !skip && (best == MAX_LEAVES || stride.leaf(i) < stride.leaf(best)) {
                     best = i;
                 }
-                i += 1;
-            }
+            });
             if best == MAX_LEAVES {
                 break;
             }
@@ -51,18 +49,14 @@ impl Layout {
             if d < reach || d % reach != 0 {
                 return Err(LayoutError::NotInjective { stride: d, reach });
             }
-            if d > reach
-                && let Err(error) = modes.push(d / reach, reach, 0)
-            {
-                return Err(error);
+            if d > reach {
+                ok!(modes.push(d / reach, reach, 0));
             }
             reach = d.saturating_mul(s);
         }
         let rest = div_up(cotarget, reach);
-        if rest > 1
-            && let Err(error) = modes.push(rest, reach, 0)
-        {
-            return Err(error);
+        if rest > 1 {
+            ok!(modes.push(rest, reach, 0));
         }
         modes.layout()
     }

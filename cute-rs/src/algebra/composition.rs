@@ -28,11 +28,9 @@ impl Layout {
         let a = self.endless();
         let mut reach = Reach::NONE;
         let mut result = Self::EMPTY;
-        let mut i = 0;
-        while i < b.shape_ref().len() {
+        each!(i, 0..b.shape_ref().len(), {
             ok!(compose_leaf(&a, b, i, &mut result, &mut reach));
-            i += 1;
-        }
+        });
         ok!(reach.check(&a));
         Self::bounded(result.shape(), result.stride())
     }
@@ -76,26 +74,19 @@ pub(crate) const fn walk_components(
         return Err(LayoutError::Profile { tuple: a.shape(), profile: *profile });
     }
     let mut result = Layout::EMPTY;
-    let mut i = 0;
-    while i < b.shape_ref().len() {
+    each!(i, 0..b.shape_ref().len(), {
         let mut reach = Reach::NONE;
         let component = component(a, profile, b.stride_ref().axis(i)).endless();
         ok!(compose_leaf(&component, b, i, &mut result, &mut reach));
         // Leaves along the same component add up, so all of them are checked together.
         let mut scratch = Layout::EMPTY;
-        let mut other = 0;
-        while other < b.shape_ref().len() {
-            if other != i
-                && b.stride_ref().axis(other) == b.stride_ref().axis(i)
-                && let Err(error) = compose_leaf(&component, b, other, &mut scratch, &mut reach)
-            {
-                return Err(error);
+        each!(other, 0..b.shape_ref().len(), {
+            if other != i && b.stride_ref().axis(other) == b.stride_ref().axis(i) {
+                ok!(compose_leaf(&component, b, other, &mut scratch, &mut reach));
             }
-            other += 1;
-        }
+        });
         ok!(reach.check(&component));
-        i += 1;
-    }
+    });
     Layout::bounded(result.shape(), result.stride())
 }
 
@@ -131,8 +122,7 @@ impl Reach {
     /// borrows.
     const fn check(&self, a: &Modes) -> Result<(), LayoutError> {
         let (mut walked, mut up, mut down) = (0, 0, 0);
-        let mut i = 0;
-        while i < a.len {
+        each!(i, 0..a.len, {
             let reach = if self.up[i] > self.down[i] { self.up[i] } else { self.down[i] };
             if i + 1 < a.len && reach >= a.shape[i] {
                 return Err(LayoutError::Carry { extent: a.shape[i], reach });
@@ -142,8 +132,7 @@ impl Reach {
             }
             up = if self.up[i] > up { self.up[i] } else { up };
             down = if self.down[i] > down { self.down[i] } else { down };
-            i += 1;
-        }
+        });
         if walked > 1 && up > 0 && down > 0 {
             return Err(LayoutError::MixedSigns { stride: -down });
         }

@@ -64,8 +64,7 @@ impl Layout {
             return Err(LayoutError::Rank { needed: rank, given: tilers.len() });
         }
         let (mut tiles, mut rests) = (Self::EMPTY, Self::EMPTY);
-        let mut i = 0;
-        while i < rank {
+        each!(i, 0..rank, {
             let mut rest = self.mode(i);
             if i < tilers.len() {
                 let divided = ok!(rest.logical_divide(&tilers[i]));
@@ -73,8 +72,7 @@ impl Layout {
                 rest = divided.mode(1);
             }
             ok!(rests.extend(&rest));
-            i += 1;
-        }
+        });
         Self::concat(&[ok!(tiles.close()), ok!(rests.close())])
     }
 

@@ -56,13 +56,11 @@ impl Layout {
     /// # Errors
     /// [`LayoutError::NotInjective`] if L repeats an offset; those of [`Layout::complement`].
     pub const fn left_inverse(&self) -> Result<Self, LayoutError> {
-        let mut i = 0;
-        while i < self.shape().len() {
+        each!(i, 0..self.shape().len(), {
             if self.shape().leaf(i) > 1 && self.stride().leaf(i) == 0 {
                 return Err(LayoutError::NotInjective { stride: 0, reach: 1 });
             }
-            i += 1;
-        }
+        });
         let flat = self.coalesce();
         let rest = ok!(flat.complement(flat.cosize()));
         // L together with its complement is a permutation, and the right inverse of a permutation is its
@@ -87,16 +85,12 @@ impl Layout {
         let flat = self.merged(false);
         let mut modes = Modes::new();
         let mut step = 1;
-        let mut i = 0;
-        while i < flat.len {
-            if flat.stride[i] == 0
-                && let Err(error) = modes.push(flat.shape[i], step, 0)
-            {
-                return Err(error);
+        each!(i, 0..flat.len, {
+            if flat.stride[i] == 0 {
+                ok!(modes.push(flat.shape[i], step, 0));
             }
             step *= flat.shape[i];
-            i += 1;
-        }
+        });
         modes.layout()
     }
 }
@@ -122,8 +116,7 @@ impl CoordLayout {
     /// [`LayoutError::Capacity`] above [`MAX_LEAVES`] leaves.
     pub const fn right_inverse(&self) -> Result<Layout, LayoutError> {
         let (flat, mut found) = (self.inner().merged(false), [Layout::EMPTY; MAX_LEAVES]);
-        let mut component = 0;
-        while component < self.profile().len() {
+        each!(component, 0..self.profile().len(), {
             let mut modes = Modes::new();
             let mut reach: i64 = 1;
             loop {
@@ -139,8 +132,7 @@ impl CoordLayout {
                 reach = flat.shape[i].saturating_mul(reach);
             }
             found[component] = ok!(modes.layout());
-            component += 1;
-        }
+        });
         nested(&self.profile(), &found, 0)
     }
 
@@ -162,27 +154,23 @@ impl CoordLayout {
     /// step over all smaller ones; [`LayoutError::NegativeStride`]; [`LayoutError::Capacity`].
     pub const fn left_inverse(&self) -> Result<Layout, LayoutError> {
         let (flat, mut found) = (self.inner().merged(false), [Layout::EMPTY; MAX_LEAVES]);
-        let mut i = 0;
-        while i < flat.len {
+        each!(i, 0..flat.len, {
             if flat.stride[i] < 0 {
                 return Err(LayoutError::NegativeStride { stride: flat.stride[i] });
             }
             if flat.stride[i] == 0 && flat.shape[i] > 1 {
                 return Err(LayoutError::NotInjective { stride: 0, reach: 1 });
             }
-            i += 1;
-        }
+        });
         // The first free integer coordinate for coordinates that L leaves out.
         let mut beyond = self.size();
-        let mut component = 0;
-        while component < self.profile().len() {
+        each!(component, 0..self.profile().len(), {
             let mut modes = Modes::new();
             let (mut reach, mut done): (i64, i64) = (1, 0);
             loop {
                 // The next larger stride along this component.
                 let (mut next, mut step, mut steps) = (flat.len, 1, 1);
-                let mut i = 0;
-                while i < flat.len {
+                each!(i, 0..flat.len, {
                     let along = flat.axis[i] as usize == component + 1 && flat.shape[i] > 1;
                     if along
                         && flat.stride[i] > done
@@ -196,8 +184,7 @@ impl CoordLayout {
                         });
                     }
                     steps *= flat.shape[i];
-                    i += 1;
-                }
+                });
                 if next == flat.len {
                     break;
                 }
@@ -214,8 +201,7 @@ impl CoordLayout {
                 done = stride;
             }
             found[component] = ok!(modes.layout());
-            component += 1;
-        }
+        });
         nested(&self.profile(), &found, 0)
     }
 }
@@ -230,14 +216,12 @@ const fn nested(
         return Ok(leaves[first]);
     }
     let (mut whole, mut leaf) = (Layout::EMPTY, first);
-    let mut i = 0;
-    while i < profile.rank() {
+    each!(i, 0..profile.rank(), {
         let mode = profile.mode(i);
         let part = ok!(nested(&mode, leaves, leaf));
         ok!(whole.extend(&part));
         leaf += mode.len();
-        i += 1;
-    }
+    });
     whole.close()
 }
 

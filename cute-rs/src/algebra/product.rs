@@ -176,8 +176,7 @@ impl Layout {
         let mut counts = [0; MAX_LEAVES];
         let mut strides = [0; MAX_LEAVES];
         let mut stride: i64 = 1;
-        let mut i = 0;
-        while i < rank {
+        each!(i, 0..rank, {
             let mode = order[i];
             if mode >= rank || counts[mode] != 0 {
                 return Err(LayoutError::Order { mode, rank });
@@ -189,8 +188,7 @@ impl Layout {
             counts[mode] = wanted / offered;
             strides[mode] = stride;
             stride = stride.saturating_mul(counts[mode]);
-            i += 1;
-        }
+        });
         self.blocked_product(&ok!(Self::flat(counts.split_at(rank).0, strides.split_at(rank).0)))
     }
 }

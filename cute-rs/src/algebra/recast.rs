@@ -27,8 +27,7 @@ impl Layout {
         let (mut extents, mut strides) = ([1; MAX_LEAVES], [0; MAX_LEAVES]);
         // The largest offset inside a group.
         let mut inside: i64 = 0;
-        let mut i = 0;
-        while i < shape.len() {
+        each!(i, 0..shape.len(), {
             let (s, d) = (shape.leaf(i), stride.leaf(i));
             if d % n == 0 {
                 (extents[i], strides[i]) = (s, d / n);
@@ -51,8 +50,7 @@ impl Layout {
                     return refused;
                 }
             }
-            i += 1;
-        }
+        });
         Ok(Self::from_parts(shape.with_leaves(&extents), shape.with_leaves(&strides)))
     }
 
@@ -77,21 +75,17 @@ impl Layout {
         let (shape, stride) = (self.shape_ref(), self.stride_ref());
         let (mut extents, mut strides) = ([1; MAX_LEAVES], [0; MAX_LEAVES]);
         let mut unit = MAX_LEAVES;
-        let mut i = 0;
-        while i < shape.len() {
+        each!(i, 0..shape.len(), {
             let better = unit == MAX_LEAVES || shape.leaf(unit) == 1 && shape.leaf(i) > 1;
             if stride.leaf(i) == 1 && better {
                 unit = i;
             }
-            i += 1;
-        }
-        let mut i = 0;
-        while i < shape.len() {
+        });
+        each!(i, 0..shape.len(), {
             let (s, d) = (shape.leaf(i), stride.leaf(i));
             (extents[i], strides[i]) =
                 if i == unit { (s.saturating_mul(n), 1) } else { (s, d.saturating_mul(n)) };
-            i += 1;
-        }
+        });
         Self::bounded(shape.with_leaves(&extents), shape.with_leaves(&strides))
     }
 

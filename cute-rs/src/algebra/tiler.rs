@@ -83,17 +83,15 @@ type Split = (Option<Layout>, Layout);
 impl Layout {
     /// Applies the operation to every mode that has a tiler.
     pub(super) const fn by_mode(&self, tiler: &Tiler<'_>, operation: Operation) -> Result<Self, LayoutError> {
-        let modes = match tiler.part() {
-            Ok(Part::Keep) => return Ok(*self),
-            Ok(Part::By(layout)) => return operation.of(self, &layout),
-            Ok(Part::Modes(modes)) => modes,
-            Err(error) => return Err(error),
+        let modes = match ok!(tiler.part()) {
+            Part::Keep => return Ok(*self),
+            Part::By(layout) => return operation.of(self, &layout),
+            Part::Modes(modes) => modes,
         };
         ok!(modes.fit(self));
         let mut result = Self::EMPTY;
         let rank = self.rank();
-        let mut i = 0;
-        while i < rank {
+        each!(i, 0..rank, {
             let mode = match modes {
                 _ if i >= modes.len() => Ok(self.mode(i)),
                 Modes::Tilers(tilers) => self.mode(i).by_mode(&tilers[i], operation),
@@ -105,43 +103,37 @@ impl Layout {
                 }
                 Err(error) => return Err(error),
             }
-            i += 1;
-        }
+        });
         result.close()
     }
 
     /// Applies the operation to every mode that has a tiler, and gathers the first and the second halves.
     pub(super) const fn split(&self, tiler: &Tiler<'_>, operation: Operation) -> Result<Split, LayoutError> {
-        let modes = match tiler.part() {
-            Ok(Part::Keep) => return Ok((None, *self)),
-            Ok(Part::By(layout)) => {
+        let modes = match ok!(tiler.part()) {
+            Part::Keep => return Ok((None, *self)),
+            Part::By(layout) => {
                 return match operation.of(self, &layout) {
                     Ok(both) => Ok((Some(both.mode(0)), both.mode(1))),
                     Err(error) => Err(error),
                 };
             }
-            Ok(Part::Modes(modes)) => modes,
-            Err(error) => return Err(error),
+            Part::Modes(modes) => modes,
         };
         ok!(modes.fit(self));
         let (mut tiles, mut rests) = (Self::EMPTY, Self::EMPTY);
         let rank = self.rank();
-        let mut i = 0;
-        while i < rank {
+        each!(i, 0..rank, {
             let parts = match modes {
                 _ if i >= modes.len() => Ok((None, self.mode(i))),
                 Modes::Tilers(tilers) => self.mode(i).split(&tilers[i], operation),
                 Modes::Shape(shape) => self.mode(i).split(&Tiler::Shape(&shape.mode(i)), operation),
             };
             let (tile, rest) = ok!(parts);
-            if let Some(tile) = tile
-                && let Err(error) = tiles.extend(&tile)
-            {
-                return Err(error);
+            if let Some(tile) = tile {
+                ok!(tiles.extend(&tile));
             }
             ok!(rests.extend(&rest));
-            i += 1;
-        }
+        });
         let tile = if tiles.shape_ref().is_empty() { Ok(None) } else { some(tiles.close()) };
         Ok((ok!(tile), ok!(rests.close())))
     }
@@ -166,8 +158,7 @@ impl Layout {
             return Err(LayoutError::Rank { needed: count, given: rank });
         }
         let (mut tiles, mut rests) = (Self::EMPTY, Self::EMPTY);
-        let mut i = 0;
-        while i < rank {
+        each!(i, 0..rank, {
             let mode = self.mode(i);
             let mut rest = mode;
             if i < count {
@@ -178,8 +169,7 @@ impl Layout {
                 rest = mode.mode(1);
             }
             ok!(rests.extend(&rest));
-            i += 1;
-        }
+        });
         Self::concat(&[ok!(tiles.close()), ok!(rests.close())])
     }
 }
@@ -200,10 +190,9 @@ pub(super) const fn arranged(
     split: Result<Split, LayoutError>,
     arrangement: Arrangement,
 ) -> Result<Layout, LayoutError> {
-    let (tile, rest) = match split {
-        Ok((Some(tile), rest)) => (tile, rest),
-        Ok((None, rest)) => (Layout::leaf(1, 0), rest),
-        Err(error) => return Err(error),
+    let (tile, rest) = match ok!(split) {
+        (Some(tile), rest) => (tile, rest),
+        (None, rest) => (Layout::leaf(1, 0), rest),
     };
     let mut result = Layout::EMPTY;
     let added = match arrangement {

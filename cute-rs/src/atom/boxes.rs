@@ -115,10 +115,7 @@ pub const fn tma_box(
     }
     // Offset in shared memory -> coordinate of the tensor.
     let inverse = ok!(shared.layout.right_inverse());
-    let walk = match map.composition(&inverse) {
-        Ok(walk) => *walk.coalesce().inner(),
-        Err(error) => return Err(error),
-    };
+    let walk = *ok!(map.composition(&inverse)).coalesce().inner();
     let mut plan = BoxPlan {
         rank: 0,
         extents: [1; MAX_DIMS],
@@ -133,8 +130,7 @@ pub const fn tma_box(
     };
     let mut size = 1;
     let mut is_dim = [false; MAX_LEAVES];
-    let mut i = 0;
-    while i < walk.shape_ref().len() {
+    each!(i, 0..walk.shape_ref().len(), {
         let (extent, step) = (walk.shape_ref().leaf(i), walk.stride_ref().leaf(i));
         let axis = walk.stride_ref().axis(i) as usize;
         if step != 1 || axis == 0 || is_dim[axis - 1] || plan.rank == MAX_DIMS {
@@ -153,8 +149,7 @@ pub const fn tma_box(
         if part < extent {
             break;
         }
-        i += 1;
-    }
+    });
     ok!(plan.check_row(global, element));
     // The other modes of the tensor are dimensions along which a box has one element.
     let mut leaf = 0;
@@ -203,16 +198,14 @@ pub(super) const fn rows_of_a_box(rows: u32, mode: SwizzleMode) -> u32 {
 
 /// The swizzle mode of a layout.
 pub(super) const fn mode_of(shared: &ComposedLayout, element_bits: u32) -> Option<SwizzleMode> {
-    let mut i = 0;
-    while i < SwizzleMode::ALL.len() {
+    each!(i, 0..SwizzleMode::ALL.len(), {
         let swizzle = SwizzleMode::ALL[i].swizzle(element_bits);
         let given = shared.swizzle;
         let same = swizzle.bits == given.bits && swizzle.base == given.base && swizzle.shift == given.shift;
         if same || swizzle.bits == 0 && given.bits == 0 {
             return Some(SwizzleMode::ALL[i]);
         }
-        i += 1;
-    }
+    });
     None
 }
 
@@ -237,8 +230,7 @@ impl BoxPlan {
 
     /// Checks that a tensor map can hold the tensor's extents and strides.
     const fn check_tensor(&self, global: &Layout, element: i64) -> Result<(), LayoutError> {
-        let mut dim = 0;
-        while dim < self.rank {
+        each!(dim, 0..self.rank, {
             let mode = self.modes[dim];
             let (extent, stride) = (global.shape_ref().leaf(mode), global.stride_ref().leaf(mode));
             if extent > 1 << 32 {
@@ -256,8 +248,7 @@ impl BoxPlan {
             if bytes >= MAX_STRIDE {
                 return Err(LayoutError::Box { rule: BoxRule::Far, mode, value: bytes, limit: MAX_STRIDE });
             }
-            dim += 1;
-        }
+        });
         Ok(())
     }
 
@@ -265,13 +256,11 @@ impl BoxPlan {
     const fn check_images(&self) -> Result<(), LayoutError> {
         let (element, limit) = ((self.element_bits / 8) as i64, self.mode.alignment() as i64);
         let mut value = self.first * element;
-        let mut leaf = 0;
-        while leaf < self.offsets.stride_ref().len() {
+        each!(leaf, 0..self.offsets.stride_ref().len(), {
             if value % limit == 0 && self.offsets.shape_ref().leaf(leaf) > 1 {
                 value = self.offsets.stride_ref().leaf(leaf) * element;
             }
-            leaf += 1;
-        }
+        });
         if value % limit != 0 {
             return Err(LayoutError::Box { rule: BoxRule::Image, mode: self.modes[0], value, limit });
         }
@@ -405,11 +394,9 @@ impl BoxPlan {
     /// Bytes of one slice of a box.
     pub const fn slice_bytes(&self) -> u32 {
         let mut elements = 1;
-        let mut dim = 0;
-        while dim < self.rank {
+        each!(dim, 0..self.rank, {
             elements *= self.extents[dim];
-            dim += 1;
-        }
+        });
         elements * (self.element_bits / 8)
     }
 

@@ -48,10 +48,7 @@ impl MatrixDescriptor {
         mn: u32,
         k: u32,
     ) -> Result<Self, LayoutError> {
-        let layout = match smem::tile(major, mode, element_bits, mn, k) {
-            Ok(tile) => tile.layout,
-            Err(error) => return Err(error),
-        };
+        let layout = ok!(smem::tile(major, mode, element_bits, mn, k)).layout;
         let mut descriptor = Self { leading_bytes: UNUSED, stride_bytes: UNUSED, mode, layout, element_bits };
         let width = mode.elements(element_bits);
         let next_8_rows = if mn > 8 { descriptor.offset_bytes(8, 0) } else { UNUSED };

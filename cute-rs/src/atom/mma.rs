@@ -109,10 +109,8 @@ const fn joined(
     b: Result<ThreadValue, LayoutError>,
     c: Result<ThreadValue, LayoutError>,
 ) -> Result<MmaAtom, LayoutError> {
-    match (a, b, c) {
-        (Ok(a), Ok(b), Ok(c)) => MmaAtom::new(a, b, c),
-        (_, _, Err(error)) | (Err(error), ..) | (_, Err(error), _) => Err(error),
-    }
+    let c = ok!(c);
+    MmaAtom::new(ok!(a), ok!(b), c)
 }
 
 #[cfg(test)]

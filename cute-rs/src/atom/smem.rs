@@ -57,15 +57,13 @@ pub const fn atom_mode(major: Major, element_bits: u32, atom: &ComposedLayout) -
     if atom.offset != 0 || atom.layout.shape_ref().rank() != 2 {
         return None;
     }
-    let mut i = 0;
-    while i < 2 {
+    each!(i, 0..2, {
         let mode = atom.layout.mode(i).coalesce();
         let (shape, stride) = (mode.shape_ref(), mode.stride_ref());
         if shape.len() != 1 || shape.leaf(0) != extents[i] || stride.leaf(0) != strides[i] {
             return None;
         }
-        i += 1;
-    }
+    });
     Some(mode)
 }
 

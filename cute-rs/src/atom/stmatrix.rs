@@ -52,10 +52,7 @@ pub const fn stmatrix(matrices: u32, transposed: bool) -> Result<TiledCopy, Layo
     let source = both((&[4, 8], &[2 * along, across]), (&[2, below, beside], &[along, 8 * row, 8 * column]));
     let others = 4 / (below * beside);
     let destination = both((&[8 * below, beside, others], &[row, 8 * column, 0]), (&[8], &[column]));
-    match (source, destination, IntTuple::flat(&[8 * below, 8 * beside])) {
-        (Ok(source), Ok(destination), Ok(tile)) => TiledCopy::between(source, destination, tile),
-        (Err(error), ..) | (_, Err(error), _) | (.., Err(error)) => Err(error),
-    }
+    TiledCopy::between(ok!(source), ok!(destination), ok!(IntTuple::flat(&[8 * below, 8 * beside])))
 }
 
 /// `ldmatrix` of 1, 2 or 4 matrices: the reverse of [`stmatrix`].
@@ -71,22 +68,17 @@ pub const fn ldmatrix(matrices: u32, transposed: bool) -> Result<TiledCopy, Layo
 const fn both(thread: (&[i64], &[i64]), value: (&[i64], &[i64])) -> Result<Layout, LayoutError> {
     const fn mode(extents: &[i64], strides: &[i64]) -> Result<(IntTuple, IntTuple), LayoutError> {
         let (mut shape, mut stride) = (IntTuple::EMPTY, IntTuple::EMPTY);
-        let mut i = 0;
-        while i < extents.len() {
+        each!(i, 0..extents.len(), {
             if extents[i] > 1 {
                 ok!(shape.push(extents[i], 0));
                 ok!(stride.push(strides[i], 0));
             }
-            i += 1;
-        }
+        });
         Ok((ok!(shape.close()), ok!(stride.close())))
     }
-    match (mode(thread.0, thread.1), mode(value.0, value.1)) {
-        (Ok((threads, of_threads)), Ok((values, of_values))) => {
-            Layout::new(ok!(pair(threads, values)), ok!(pair(of_threads, of_values)))
-        }
-        (Err(error), _) | (_, Err(error)) => Err(error),
-    }
+    let (threads, of_threads) = ok!(mode(thread.0, thread.1));
+    let (values, of_values) = ok!(mode(value.0, value.1));
+    Layout::new(ok!(pair(threads, values)), ok!(pair(of_threads, of_values)))
 }
 
 #[cfg(test)]

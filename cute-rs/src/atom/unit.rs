@@ -69,10 +69,7 @@ pub const fn matrix(bits: u32, rows: u32, columns: u32) -> Result<Layout, Layout
         nested(&[8, 2, 4, blocks], &[2, 4, 2, steps, units]),
         nested(&[4 * elements, h, of_warp, units * of_unit], &[pair, elements, c, 8, of_unit]),
     );
-    match pairs {
-        (Ok(shape), Ok(stride)) => Layout::new(shape, stride),
-        (Err(error), _) | (_, Err(error)) => Err(error),
-    }
+    Layout::new(ok!(pairs.0), ok!(pairs.1))
 }
 
 const fn nested(a: &[i64], b: &[i64]) -> Result<IntTuple, LayoutError> {

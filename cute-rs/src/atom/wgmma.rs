@@ -25,10 +25,8 @@ pub const fn atom(n: u32, element_bits: u32) -> Result<MmaAtom, LayoutError> {
         fragment((&[128], &[0]), (&[mn, k], &[1, mn]), (mn, k))
     }
     let k = 256 / element_bits as i64;
-    match (shared(64, k), shared(n as i64, k), accumulator(n)) {
-        (Ok(a), Ok(b), Ok(c)) => MmaAtom::new(a, b, c),
-        (_, _, Err(error)) | (Err(error), ..) | (_, Err(error), _) => Err(error),
-    }
+    let c = ok!(accumulator(n));
+    MmaAtom::new(ok!(shared(64, k)), ok!(shared(n as i64, k)), c)
 }
 
 /// [`atom`] with A in registers.

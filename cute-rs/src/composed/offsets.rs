@@ -65,8 +65,7 @@ impl ComposedLayout {
         }
         // Bits that must not change: those that the swizzle reads, and those that are already set.
         let mut busy = self.swizzle.source_mask() | start | swizzled;
-        let mut i = 0;
-        while i < shape.len() {
+        each!(i, 0..shape.len(), {
             let d = stride.leaf(i);
             let last = (shape.leaf(i) - 1).wrapping_mul(d);
             if last < 0 || self.offset < 0 {
@@ -80,8 +79,7 @@ impl ComposedLayout {
                 }
                 busy |= bits;
             }
-            i += 1;
-        }
+        });
         Some((self.layout, swizzled.cast_signed()))
     }
 

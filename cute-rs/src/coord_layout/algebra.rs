@@ -25,13 +25,11 @@ impl CoordLayout {
     pub const fn slice(&self, coord: &[Option<i64>]) -> Result<(Self, IntTuple), LayoutError> {
         let (layout, _) = ok!(self.layout.slice(coord));
         let mut sums = [0; MAX_LEAVES];
-        let mut i = 0;
-        while i < coord.len() {
+        each!(i, 0..coord.len(), {
             if let Some(c) = coord[i] {
                 self.mode(i).add_coord(&IntTuple::int(c), &mut sums);
             }
-            i += 1;
-        }
+        });
         Ok((Self { layout, ..*self }, self.profile.with_leaves(&sums)))
     }
 
@@ -59,11 +57,9 @@ impl CoordLayout {
             Coord::Keep => {}
             Coord::At(c) => self.add_coord(&IntTuple::int(c), sums),
             Coord::Modes(modes) => {
-                let mut i = 0;
-                while i < modes.len() {
+                each!(i, 0..modes.len(), {
                     self.mode(i).add_fixed(&modes[i], sums);
-                    i += 1;
-                }
+                });
             }
         }
     }

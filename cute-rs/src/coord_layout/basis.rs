@@ -39,14 +39,12 @@ impl Basis {
             return Err(LayoutError::Depth { limit: DEPTH });
         }
         let mut basis = Self { scale, path: [0; DEPTH], len: path.len() as u8 };
-        let mut i = 0;
-        while i < path.len() {
+        each!(i, 0..path.len(), {
             if path[i] > u8::MAX as usize {
                 return Err(LayoutError::Capacity { leaves: path[i] });
             }
             basis.path[i] = path[i] as u8;
-            i += 1;
-        }
+        });
         Ok(basis)
     }
 
@@ -73,8 +71,7 @@ impl Basis {
         let depth = below.len as usize;
         // The number of members that the strides need, and a stride that ends here.
         let (mut members, mut ends) = (0, None);
-        let mut i = 0;
-        while i < strides.len() {
+        each!(i, 0..strides.len(), {
             let stride = &strides[i];
             if stride.scale != 0 && stride.begins_with(below) {
                 if stride.len as usize == depth {
@@ -83,23 +80,20 @@ impl Basis {
                     members = stride.path[depth] as usize + 1;
                 }
             }
-            i += 1;
-        }
+        });
         match ends {
             Some(scale) if members > 0 => return Err(LayoutError::BasisSplit { scale }),
             _ if members == 0 => return Ok(IntTuple::int(0)),
             _ => {}
         }
         let mut profile = IntTuple::EMPTY;
-        let mut member = 0;
-        while member < members {
+        each!(member, 0..members, {
             let mut inner = *below;
             inner.path[depth] = member as u8;
             inner.len += 1;
             let part = ok!(Self::new_profile(strides, &inner));
             ok!(profile.extend(&part));
-            member += 1;
-        }
+        });
         profile.close()
     }
 
@@ -110,13 +104,11 @@ impl Basis {
 
     /// Whether the path begins with that of `other`.
     const fn begins_with(&self, other: &Self) -> bool {
-        let mut i = 0;
-        while i < other.len as usize {
+        each!(i, 0..other.len as usize, {
             if i >= self.len as usize || self.path[i] != other.path[i] {
                 return false;
             }
-            i += 1;
-        }
+        });
         true
     }
 
@@ -145,16 +137,14 @@ impl Basis {
     /// The leaf of a profile to which the path leads.
     pub(super) const fn leaf(&self, profile: &IntTuple) -> Option<usize> {
         let (mut part, mut leaf) = (*profile, 0);
-        let mut i = 0;
-        while i < self.len as usize {
+        each!(i, 0..self.len as usize, {
             let mode = self.path[i] as usize;
             if part.is_int() || mode >= part.rank() {
                 return None;
             }
             leaf += part.mode_range(mode).0;
             part = part.mode(mode);
-            i += 1;
-        }
+        });
         if part.is_int() { Some(leaf) } else { None }
     }
 

@@ -62,15 +62,11 @@ impl IntTuple {
     /// [`LayoutError::Capacity`] above [`MAX_LEAVES`] leaves.
     pub const fn concat(tuples: &[Self]) -> Result<Self, LayoutError> {
         let mut joined = Self::EMPTY;
-        let mut k = 0;
-        while k < tuples.len() {
-            let mut i = 0;
-            while i < tuples[k].rank() {
+        each!(k, 0..tuples.len(), {
+            each!(i, 0..tuples[k].rank(), {
                 ok!(joined.extend(&tuples[k].mode(i)));
-                i += 1;
-            }
-            k += 1;
-        }
+            });
+        });
         joined.close()
     }
 
@@ -87,16 +83,14 @@ impl IntTuple {
     /// [`LayoutError::Wide`] if a product does not fit into 64 bits.
     pub const fn prefix_product(&self) -> Result<Self, LayoutError> {
         let mut products = [1_i64; MAX_LEAVES];
-        let mut i = 1;
-        while i < self.len() {
+        each!(i, 1..self.len(), {
             products[i] = match products[i - 1].checked_mul(self.leaves[i - 1]) {
                 Some(product) => product,
                 None => {
                     return Err(LayoutError::Wide { number: "running product", tuple: *self, other: None });
                 }
             };
-            i += 1;
-        }
+        });
         Ok(self.with_leaves(&products))
     }
 

@@ -154,11 +154,9 @@ impl IntTuple {
     /// [`LayoutError::Wide`] if the sum does not fit into 64 bits.
     pub const fn sum(&self) -> Result<i64, LayoutError> {
         let mut sum: i128 = 0;
-        let mut i = 0;
-        while i < self.len() {
+        each!(i, 0..self.len(), {
             sum += self.leaves[i] as i128;
-            i += 1;
-        }
+        });
         match narrow(sum) {
             Some(sum) => Ok(sum),
             None => Err(LayoutError::Wide { number: "sum", tuple: *self, other: None }),
@@ -173,13 +171,11 @@ impl IntTuple {
     /// ```
     pub const fn max(&self) -> i64 {
         let mut max = self.leaf(0);
-        let mut i = 1;
-        while i < self.len() {
+        each!(i, 1..self.len(), {
             if self.leaves[i] > max {
                 max = self.leaves[i];
             }
-            i += 1;
-        }
+        });
         max
     }
 
@@ -191,13 +187,11 @@ impl IntTuple {
     /// ```
     pub const fn min(&self) -> i64 {
         let mut min = self.leaf(0);
-        let mut i = 1;
-        while i < self.len() {
+        each!(i, 1..self.len(), {
             if self.leaves[i] < min {
                 min = self.leaves[i];
             }
-            i += 1;
-        }
+        });
         min
     }
 
@@ -213,11 +207,9 @@ impl IntTuple {
     /// [`LayoutError::Wide`] for 2^63: the result if a leaf is `i64::MIN` and all others are 0 or `i64::MIN`.
     pub const fn gcd(&self) -> Result<i64, LayoutError> {
         let mut all = 0;
-        let mut i = 0;
-        while i < self.len() {
+        each!(i, 0..self.len(), {
             all = unsigned_gcd(all, self.leaves[i].unsigned_abs());
-            i += 1;
-        }
+        });
         if all > i64::MAX.unsigned_abs() {
             let number = "greatest common divisor";
             return Err(LayoutError::Wide { number, tuple: *self, other: None });
@@ -238,8 +230,7 @@ impl IntTuple {
     pub const fn lcm(&self) -> Result<i64, LayoutError> {
         // Products of two 64-bit numbers fit.
         let mut all: Option<u128> = Some(1);
-        let mut i = 0;
-        while i < self.len() {
+        each!(i, 0..self.len(), {
             let leaf = self.leaves[i].unsigned_abs();
             all = match all {
                 _ if leaf == 0 => return Ok(0),
@@ -248,8 +239,7 @@ impl IntTuple {
                 }
                 Some(_) | None => None,
             };
-            i += 1;
-        }
+        });
         match all {
             Some(all) if all <= i64::MAX as u128 => Ok(all as i64),
             Some(_) | None => {
@@ -270,16 +260,14 @@ impl IntTuple {
     /// [`LayoutError::Wide`] for `i64::MIN`.
     pub const fn abs(&self) -> Result<Self, LayoutError> {
         let mut leaves = self.leaves;
-        let mut i = 0;
-        while i < self.len() {
+        each!(i, 0..self.len(), {
             leaves[i] = match leaves[i].checked_abs() {
                 Some(leaf) => leaf,
                 None => {
                     return Err(LayoutError::Wide { number: "absolute value", tuple: *self, other: None });
                 }
             };
-            i += 1;
-        }
+        });
         Ok(self.with_leaves(&leaves))
     }
 
@@ -291,11 +279,9 @@ impl IntTuple {
     /// ```
     pub const fn signum(&self) -> Self {
         let mut leaves = self.leaves;
-        let mut i = 0;
-        while i < self.len() {
+        each!(i, 0..self.len(), {
             leaves[i] = leaves[i].signum();
-            i += 1;
-        }
+        });
         self.with_leaves(&leaves)
     }
 
@@ -315,15 +301,13 @@ impl IntTuple {
             return Err(LayoutError::Profile { tuple: *self, profile: *other });
         }
         let mut sum: Option<i128> = Some(0);
-        let mut i = 0;
-        while i < self.len() {
+        each!(i, 0..self.len(), {
             let product = self.leaves[i] as i128 * other.leaves[i] as i128;
             sum = match sum {
                 Some(sum) => sum.checked_add(product),
                 None => None,
             };
-            i += 1;
-        }
+        });
         if let Some(sum) = sum
             && let Some(sum) = narrow(sum)
         {
@@ -461,8 +445,7 @@ impl IntTuple {
         if self.is_int() || divisor.is_int() {
             let mut quotients = self.leaves;
             let mut rest = ok!(divisor.product());
-            let mut i = 0;
-            while i < self.len() {
+            each!(i, 0..self.len(), {
                 let a = self.leaves[i];
                 if a % rest == 0 {
                     (quotients[i], rest) = (a / rest, 1);
@@ -471,21 +454,13 @@ impl IntTuple {
                 } else {
                     return Err(LayoutError::Indivisible { shape: *self, extent: a, divisor: rest });
                 }
-                i += 1;
-            }
+            });
             return Ok(self.with_leaves(&quotients));
         }
         let mut quotients = Self::EMPTY;
-        let mut i = 0;
-        while i < self.rank() {
-            match self.mode(i).divided(&divisor.mode(i)) {
-                Ok(mode) => {
-                    ok!(quotients.extend(&mode));
-                }
-                Err(error) => return Err(error),
-            }
-            i += 1;
-        }
+        each!(i, 0..self.rank(), {
+            ok!(quotients.extend(&ok!(self.mode(i).divided(&divisor.mode(i)))));
+        });
         quotients.close()
     }
 
@@ -512,8 +487,7 @@ impl IntTuple {
         }
         let mut taken = self.leaves;
         let mut rest = count;
-        let mut i = 0;
-        while i < self.len() {
+        each!(i, 0..self.len(), {
             let a = self.leaves[i];
             if a % rest == 0 {
                 (taken[i], rest) = (rest, 1);
@@ -522,8 +496,7 @@ impl IntTuple {
             } else {
                 return Err(LayoutError::Indivisible { shape: *self, extent: a, divisor: rest });
             }
-            i += 1;
-        }
+        });
         if rest > 1 {
             return Err(LayoutError::Indivisible { shape: *self, extent: self.size(), divisor: count });
         }
@@ -535,8 +508,7 @@ impl IntTuple {
             return Err(LayoutError::Profile { tuple: *self, profile: *other });
         }
         let mut leaves = self.leaves;
-        let mut i = 0;
-        while i < self.len() {
+        each!(i, 0..self.len(), {
             if operation.divides() && other.leaves[i] < 1 {
                 return Err(LayoutError::Extent { shape: *other });
             }
@@ -547,25 +519,20 @@ impl IntTuple {
                     return Err(LayoutError::Wide { number, tuple: *self, other: Some(*other) });
                 }
             };
-            i += 1;
-        }
+        });
         Ok(self.with_leaves(&leaves))
     }
 
     /// The operation with a divisor of fewer or coarser modes.
     const fn padded_pairwise(&self, divisor: &Self, operation: Pairwise) -> Result<Self, LayoutError> {
         if divisor.is_int() {
-            return match self.product() {
-                Ok(product) => Self::int(product).pairwise(divisor, operation),
-                Err(error) => Err(error),
-            };
+            return Self::int(ok!(self.product())).pairwise(divisor, operation);
         }
         if self.is_int() || divisor.rank() > self.rank() {
             return Err(LayoutError::Profile { tuple: *self, profile: *divisor });
         }
         let mut result = Self::EMPTY;
-        let mut i = 0;
-        while i < self.rank() {
+        each!(i, 0..self.rank(), {
             let mode = self.mode(i);
             let mode = if i < divisor.rank() {
                 ok!(mode.padded_pairwise(&divisor.mode(i), operation))
@@ -573,8 +540,7 @@ impl IntTuple {
                 mode
             };
             ok!(result.extend(&mode));
-            i += 1;
-        }
+        });
         result.close()
     }
 }

@@ -20,10 +20,9 @@ impl IntTuple {
     /// [`LayoutError::Rank`] where the coordinate has a tuple for an integer mode, or a tuple of another
     /// rank; [`LayoutError::Wide`] if the integer does not fit into 64 bits.
     pub const fn crd2idx(&self, coord: &Self) -> Result<i64, LayoutError> {
-        match self.indexed(coord, Some(1)) {
-            Ok((Some(index), _)) => Ok(index),
-            Ok((None, _)) => Err(LayoutError::Wide { number: "index", tuple: *coord, other: Some(*self) }),
-            Err(error) => Err(error),
+        match ok!(self.indexed(coord, Some(1))) {
+            (Some(index), _) => Ok(index),
+            (None, _) => Err(LayoutError::Wide { number: "index", tuple: *coord, other: Some(*self) }),
         }
     }
 
@@ -43,8 +42,7 @@ impl IntTuple {
         }
         let mut index: Option<i64> = Some(0);
         let mut step = step;
-        let mut i = 0;
-        while i < self.rank() {
+        each!(i, 0..self.rank(), {
             match self.mode(i).indexed(&coord.mode(i), step) {
                 Ok((part, next)) => {
                     index = match (index, part) {
@@ -55,8 +53,7 @@ impl IntTuple {
                 }
                 Err(error) => return Err(error),
             }
-            i += 1;
-        }
+        });
         Ok((index, step))
     }
 
@@ -71,8 +68,7 @@ impl IntTuple {
     pub const fn idx2crd(&self, index: i64) -> Self {
         let mut digits = [0; MAX_LEAVES];
         let mut rest = index;
-        let mut i = 0;
-        while i < self.len() {
+        each!(i, 0..self.len(), {
             let extent = self.leaves[i];
             if i + 1 == self.len() || extent < 1 {
                 digits[i] = rest;
@@ -81,8 +77,7 @@ impl IntTuple {
                 digits[i] = rest % extent;
                 rest /= extent;
             }
-            i += 1;
-        }
+        });
         self.with_leaves(&digits)
     }
 
@@ -117,15 +112,13 @@ impl IntTuple {
             return None;
         }
         let mut digits = coord.leaves;
-        let mut i = 0;
-        while i < self.len() {
+        each!(i, 0..self.len(), {
             if digits[i] < self.leaves[i] && digits[i] + 1 < self.leaves[i] {
                 digits[i] += 1;
                 return Some(self.with_leaves(&digits));
             }
             digits[i] = 0;
-            i += 1;
-        }
+        });
         None
     }
 

@@ -22,12 +22,10 @@ impl IntTuple {
     /// [`LayoutError::Mode`] if the path leaves the tuple.
     pub const fn get(&self, path: &[usize]) -> Result<Self, LayoutError> {
         let mut part = *self;
-        let mut i = 0;
-        while i < path.len() {
+        each!(i, 0..path.len(), {
             ok!(mode_exists(path[i], part.rank()));
             part = part.mode(path[i]);
-            i += 1;
-        }
+        });
         Ok(part)
     }
 
@@ -99,11 +97,8 @@ impl IntTuple {
     /// # Errors
     /// [`LayoutError::Mode`] beyond the rank; those of [`append`](Self::append).
     pub const fn replace(&self, at: usize, mode: &Self) -> Result<Self, LayoutError> {
-        match mode_exists(at, self.rank()) {
-            Ok(()) if self.is_int() => Ok(*mode),
-            Ok(()) => self.splice(at, at + 1, mode, true),
-            Err(error) => Err(error),
-        }
+        ok!(mode_exists(at, self.rank()));
+        if self.is_int() { Ok(*mode) } else { self.splice(at, at + 1, mode, true) }
     }
 
     /// Modes `begin..end` as a tuple.
@@ -125,11 +120,9 @@ impl IntTuple {
             return Err(LayoutError::Mode { mode: end - 1, rank });
         }
         let mut taken = Self::EMPTY;
-        let mut i = begin;
-        while i < end {
+        each!(i, begin..end, {
             ok!(taken.extend(&self.mode(i)));
-            i += 1;
-        }
+        });
         taken.close()
     }
 
@@ -145,12 +138,10 @@ impl IntTuple {
     /// [`LayoutError::Mode`] beyond the rank; [`LayoutError::Capacity`].
     pub const fn select(&self, modes: &[usize]) -> Result<Self, LayoutError> {
         let mut selected = Self::EMPTY;
-        let mut i = 0;
-        while i < modes.len() {
+        each!(i, 0..modes.len(), {
             ok!(mode_exists(modes[i], self.rank()));
             ok!(selected.extend(&self.mode(modes[i])));
-            i += 1;
-        }
+        });
         selected.close()
     }
 
@@ -200,11 +191,9 @@ impl IntTuple {
         if self.is_empty() && count > 0 {
             return Err(LayoutError::EmptyMode { mode: 0 });
         }
-        let mut i = 0;
-        while i < count {
+        each!(_i, 0..count, {
             ok!(repeated.extend(self));
-            i += 1;
-        }
+        });
         repeated.close()
     }
 
@@ -226,15 +215,13 @@ impl IntTuple {
     /// ```
     pub const fn reverse(&self) -> Self {
         let mut reversed = *self;
-        let mut i = 0;
-        while i < self.len() {
+        each!(i, 0..self.len(), {
             let from = self.len() - 1 - i;
             reversed.leaves[i] = self.leaves[from];
             reversed.axes[i] = self.axes[from];
             reversed.opens[i] = self.closes[from];
             reversed.closes[i] = self.opens[from];
-            i += 1;
-        }
+        });
         reversed
     }
 
@@ -299,14 +286,12 @@ impl IntTuple {
             return Err(LayoutError::Rank { needed: self.rank(), given: other.rank() });
         }
         let mut zipped = Self::EMPTY;
-        let mut i = 0;
-        while i < self.rank() {
+        each!(i, 0..self.rank(), {
             let start = zipped.len();
             ok!(zipped.extend(&self.mode(i)));
             ok!(zipped.extend(&other.mode(i)));
             ok!(zipped.wrap_leaves(start, zipped.len(), 1, 1));
-            i += 1;
-        }
+        });
         zipped.close()
     }
 
@@ -328,17 +313,11 @@ impl IntTuple {
         let mut spliced = Self::EMPTY;
         let mut i = 0;
         while i <= rank {
-            if i == begin
-                && with_mode
-                && let Err(error) = spliced.extend(mode)
-            {
-                return Err(error);
+            if i == begin && with_mode {
+                ok!(spliced.extend(mode));
             }
-            if i < rank
-                && (i < begin || i >= end)
-                && let Err(error) = spliced.extend(&self.mode(i))
-            {
-                return Err(error);
+            if i < rank && (i < begin || i >= end) {
+                ok!(spliced.extend(&self.mode(i)));
             }
             i += 1;
         }

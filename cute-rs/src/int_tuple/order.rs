@@ -34,14 +34,12 @@ impl IntTuple {
         if !self.congruent(other) {
             return false;
         }
-        let mut i = 0;
-        while i < self.len() {
+        each!(i, 0..self.len(), {
             let (a, b) = (self.leaf(i), other.leaf(i));
             if a > b || strict && a == b {
                 return false;
             }
-            i += 1;
-        }
+        });
         true
     }
 
@@ -89,15 +87,13 @@ impl IntTuple {
 
     /// The sign of `a_i - b_i` at the first leaf that differs, or at the last.
     const fn first_difference(&self, other: &Self, backwards: bool) -> i32 {
-        let mut k = 0;
-        while k < self.len() {
+        each!(k, 0..self.len(), {
             let i = if backwards { self.len() - 1 - k } else { k };
             let (a, b) = (self.leaf(i), other.leaf(i));
             if a != b {
                 return if a < b { -1 } else { 1 };
             }
-            k += 1;
-        }
+        });
         0
     }
 
@@ -125,13 +121,11 @@ impl IntTuple {
         if self.is_int() || self.rank() != divisor.rank() {
             return false;
         }
-        let mut i = 0;
-        while i < self.rank() {
+        each!(i, 0..self.rank(), {
             if !self.mode(i).evenly_divides(&divisor.mode(i)) {
                 return false;
             }
-            i += 1;
-        }
+        });
         true
     }
 }

@@ -11,13 +11,11 @@ impl IntTuple {
     /// assert!(!IntTuple::from((2, 12)).congruent(&IntTuple::from((5, (6, 7)))));
     /// ```
     pub const fn congruent(&self, other: &Self) -> bool {
-        let mut i = 0;
-        while i < self.len() {
+        each!(i, 0..self.len(), {
             if self.opens[i] != other.opens[i] || self.closes[i] != other.closes[i] {
                 return false;
             }
-            i += 1;
-        }
+        });
         self.len == other.len
     }
 
@@ -52,13 +50,11 @@ impl IntTuple {
         if other.is_int() || self.rank() != other.rank() {
             return false;
         }
-        let mut i = 0;
-        while i < self.rank() {
+        each!(i, 0..self.rank(), {
             if !self.mode(i).refined_by(&other.mode(i), sizes) {
                 return false;
             }
-            i += 1;
-        }
+        });
         true
     }
 }

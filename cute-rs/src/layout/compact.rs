@@ -32,14 +32,12 @@ impl Layout {
         while i < order.len() {
             // The stride where this entry of the order begins: after all entries that come before it.
             let mut stride: i64 = 1;
-            let mut other = 0;
-            while other < order.len() {
+            each!(other, 0..order.len(), {
                 let (theirs, ours) = (order.leaf(other), order.leaf(i));
                 if theirs < ours || theirs == ours && other < i {
                     stride = stride.saturating_mul(sizes.leaf(other));
                 }
-                other += 1;
-            }
+            });
             // The leaves of the entry are consecutive.
             loop {
                 strides[leaf] = stride;
@@ -93,11 +91,9 @@ impl Layout {
     /// A compact layout: the leaves below `first` in order from the left, then the others by their strides.
     const fn compacted(&self, first: usize) -> Result<Self, LayoutError> {
         let mut strides = [0; MAX_LEAVES];
-        let mut i = 0;
-        while i < self.shape.len() {
+        each!(i, 0..self.shape.len(), {
             let mut stride: i64 = 1;
-            let mut other = 0;
-            while other < self.shape.len() {
+            each!(other, 0..self.shape.len(), {
                 let before = if i < first {
                     other < i
                 } else if other < first {
@@ -109,11 +105,9 @@ impl Layout {
                 if before && self.stride.leaf(other) != 0 {
                     stride = stride.saturating_mul(self.shape.leaf(other));
                 }
-                other += 1;
-            }
+            });
             strides[i] = if self.stride.leaf(i) == 0 { 0 } else { stride };
-            i += 1;
-        }
+        });
         Self::new(self.shape, self.shape.with_leaves(&strides))
     }
 }
@@ -122,12 +116,10 @@ impl Layout {
 const fn ends(shape: &IntTuple, profile: &IntTuple, entry: usize, next: usize) -> bool {
     // Inside the entry, the shape has more open parentheses than the profile after it.
     let (mut ours, mut theirs) = (0_i64, 0_i64);
-    let mut i = 0;
-    while i < next {
+    each!(i, 0..next, {
         let (opens, closes) = shape.parentheses(i);
         ours += opens as i64 - closes as i64;
-        i += 1;
-    }
+    });
     let mut i = 0;
     while i <= entry {
         let (opens, closes) = profile.parentheses(i);

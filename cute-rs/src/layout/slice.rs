@@ -64,19 +64,15 @@ impl Layout {
         if coord.len() != rank {
             return Err(LayoutError::Rank { needed: rank, given: coord.len() });
         }
-        let mut i = 0;
-        while i < rank {
+        each!(i, 0..rank, {
             let mode = self.mode(i);
             if let Some(c) = coord[i] {
                 *offset = offset.wrapping_add(mode.at(c));
             }
-            if coord[i].is_none() == open
-                && let Err(error) = kept.extend(&mode)
-            {
-                return Err(error);
+            if coord[i].is_none() == open {
+                ok!(kept.extend(&mode));
             }
-            i += 1;
-        }
+        });
         Ok(())
     }
 
@@ -122,10 +118,9 @@ impl Layout {
     /// Those of [`slice_at`](Self::slice_at).
     pub const fn dice_at(&self, coord: &Coord<'_>) -> Result<Self, LayoutError> {
         let mut kept = Self::EMPTY;
-        match self.part_at(coord, false, &mut kept, &mut 0) {
-            Ok(()) if matches!(coord, Coord::At(_)) => Ok(*self),
-            Ok(()) => kept.close(),
-            Err(error) => Err(error),
+        match ok!(self.part_at(coord, false, &mut kept, &mut 0)) {
+            () if matches!(coord, Coord::At(_)) => Ok(*self),
+            () => kept.close(),
         }
     }
 
@@ -148,11 +143,9 @@ impl Layout {
                 if self.shape.is_int() || modes.len() != rank {
                     return Err(LayoutError::Rank { needed: rank, given: modes.len() });
                 }
-                let mut i = 0;
-                while i < rank {
+                each!(i, 0..rank, {
                     ok!(self.mode(i).part_at(&modes[i], open, kept, offset));
-                    i += 1;
-                }
+                });
                 Ok(())
             }
         }
@@ -190,14 +183,12 @@ impl Layout {
     /// ```
     pub const fn coord_of(&self, offset: i64) -> Option<IntTuple> {
         let mut digits = [0; crate::int_tuple::MAX_LEAVES];
-        let mut i = 0;
-        while i < self.shape.len() {
+        each!(i, 0..self.shape.len(), {
             let d = self.stride.leaf(i);
             if d != 0 {
                 digits[i] = offset.wrapping_div(d) % self.shape.leaf(i);
             }
-            i += 1;
-        }
+        });
         let coord = self.shape.with_leaves(&digits);
         match self.at_coord(&coord) {
             Ok(found) if found == offset && coord.min() >= 0 => Some(coord),

@@ -309,14 +309,12 @@ impl Predicate {
     /// Whether the element at an integer coordinate is inside the tensor.
     pub const fn at(&self, coord: i64) -> bool {
         let element = self.layout.at(coord);
-        let mut i = 0;
-        while i < element.len() {
+        each!(i, 0..element.len(), {
             let component = self.start.leaf(i).wrapping_add(element.leaf(i));
             if component < 0 || component >= self.shape.leaf(i) {
                 return false;
             }
-            i += 1;
-        }
+        });
         true
     }
 

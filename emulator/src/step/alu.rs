@@ -5,10 +5,9 @@
 
 use float8::{F8E4M3, F8E5M2};
 use ptx::Type;
-use ptx::inst::{Alu, AluOp, ApproxOp, BitOp, Cvt, FloatOp, HalfType, Rounding};
+use ptx::inst::{Alu, AluOp, ApproxOp, BinaryOp, BitOp, Cvt, FloatOp, HalfType, Rounding};
 
-use crate::float::{self, bits32, from_bf16, from_f16, max32, min32, wrap};
-use crate::program::class;
+use crate::float::{self, bits32, from_bf16, from_f16, max32, min32};
 use crate::trap::Fault;
 use crate::warp::{Lanes, Registers};
 
@@ -16,16 +15,11 @@ pub(super) fn alu(registers: &mut Registers<'_>, alu: &Alu) -> Result<(), Fault>
     let Some((types, result)) = alu.op.types() else { return Ok(()) };
     let mut sources: [Lanes<u64>; 4] = [[0; 32]; 4];
     for ((values, &src), &ty) in sources.iter_mut().zip(&alu.src).zip(&types) {
-        *values =
-            if class(ty) == 2 { registers.read_wide(src)? } else { registers.read(src)?.map(u64::from) };
+        *values = registers.read_as(ty, src)?;
     }
     let values: Lanes<u64> =
         core::array::from_fn(|lane| compute(alu.op, [0, 1, 2, 3].map(|source: usize| sources[source][lane])));
-    if class(result) == 2 {
-        registers.write_wide(alu.dst, &values)
-    } else {
-        registers.write(alu.dst, &values.map(|value| value as u32))
-    }
+    registers.write_as(result, alu.dst, &values)
 }
 
 /// Executes the instruction on the operands of one lane.
@@ -61,22 +55,8 @@ fn compute(op: AluOp, [a, b, c, d]: [u64; 4]) -> u64 {
         AluOp::MulWide(ty) => wide(ty, a32, b32),
         AluOp::MadWide(ty) => wide(ty, a32, b32).wrapping_add(c),
         AluOp::MadHigh(ty) => {
-            let high = match ty {
-                Type::S32 => {
-                    ((i64::from(a32.cast_signed()) * i64::from(b32.cast_signed())) >> 32).cast_unsigned()
-                }
-                Type::S64 => ((i128::from(a.cast_signed()) * i128::from(b.cast_signed())) >> 64) as u64,
-                Type::U64 => ((u128::from(a) * u128::from(b)) >> 64) as u64,
-                Type::U32
-                | Type::U16
-                | Type::U8
-                | Type::Pred
-                | Type::F16
-                | Type::Bf16
-                | Type::F32
-                | Type::F64 => (u64::from(a32) * u64::from(b32)) >> 32,
-            };
-            wrap(high.wrapping_add(c), ty)
+            let high = BinaryOp::MulHigh.of_integers(ty, a, b);
+            ty.wrap(high.wrapping_add(c))
         }
         AluOp::Approx(op) => bits32(approximate(op, f(a).into()) as f32).into(),
         AluOp::ApproxFlush(op) => bits32(flushed(approximate(op, flushed(f(a)).into()) as f32)).into(),

@@ -3,7 +3,7 @@
 use ptx::Type;
 use ptx::inst::{BinaryOp, CompareOp, Operand, Reg, UnaryOp};
 
-use crate::float::{self, bits32, max32, max64, min32, min64, wrap};
+use crate::float::{self, bits32, max32, max64, min32, min64};
 use crate::program::class;
 use crate::trap::Fault;
 use crate::warp::{Lanes, Registers};
@@ -106,20 +106,8 @@ pub(super) fn convert(
     src: Operand,
 ) -> Result<(), Fault> {
     let to = type_of(types, dst);
-    let values: Lanes<u64> = match class(from) {
-        0 => {
-            let mask = registers.predicate(src)?;
-            core::array::from_fn(|lane| u64::from(mask >> lane & 1))
-        }
-        1 => map(&registers.read(src)?, u64::from),
-        _ => registers.read_wide(src)?,
-    };
-    let values = map(&values, |bits| float::convert(from, to, bits));
-    match class(to) {
-        0 => registers.write_predicate(dst, mask_of(&map(&values, |bit| bit != 0))),
-        1 => registers.write(dst, &map(&values, |bits| bits as u32)),
-        _ => registers.write_wide(dst, &values),
-    }
+    let values = registers.read_as(from, src)?;
+    registers.write_as(to, dst, &map(&values, |bits| float::convert(from, to, bits)))
 }
 
 pub(super) fn binary(
@@ -146,7 +134,7 @@ pub(super) fn binary(
         Type::U64 | Type::S64 => {
             let a = registers.read_wide(a)?;
             let b = if shift { map(&registers.read(b)?, u64::from) } else { registers.read_wide(b)? };
-            registers.write_wide(dst, &map2(&a, &b, |a, b| integer(op, ty, a, b)))
+            registers.write_wide(dst, &map2(&a, &b, |a, b| op.of_integers(ty, a, b)))
         }
         Type::F64 => {
             let (a, b) = (registers.read_wide(a)?, registers.read_wide(b)?);
@@ -181,43 +169,8 @@ fn narrow(op: BinaryOp, ty: Type, a: &Lanes<u32>, b: &Lanes<u32>) -> Lanes<u32> 
         | BinaryOp::Min
         | BinaryOp::Max
         | BinaryOp::Shl
-        | BinaryOp::Shr => map2(a, b, |a, b| integer(op, ty, a.into(), b.into()) as u32),
+        | BinaryOp::Shr => map2(a, b, |a, b| op.of_integers(ty, a.into(), b.into()) as u32),
     }
-}
-
-fn sign_extended(ty: Type, bits: u64) -> i64 {
-    if ty == Type::S32 { i64::from((bits as u32).cast_signed()) } else { bits.cast_signed() }
-}
-
-/// One integer operation on zero-extended bits. Division by zero gives all ones, as on hardware.
-fn integer(op: BinaryOp, ty: Type, a: u64, b: u64) -> u64 {
-    let (x, y) = (sign_extended(ty, a), sign_extended(ty, b));
-    let signed = ty.is_signed();
-    let width = u64::from(ty.bits());
-    let bits = match op {
-        BinaryOp::Add => a.wrapping_add(b),
-        BinaryOp::Sub => a.wrapping_sub(b),
-        BinaryOp::Mul => a.wrapping_mul(b),
-        BinaryOp::MulHigh if signed => ((i128::from(x) * i128::from(y)) >> width) as u64,
-        BinaryOp::MulHigh => ((u128::from(a) * u128::from(b)) >> width) as u64,
-        BinaryOp::Div | BinaryOp::Rem if b == 0 => u64::MAX,
-        BinaryOp::Div if signed => x.wrapping_div(y).cast_unsigned(),
-        BinaryOp::Div => a / b,
-        BinaryOp::Rem if signed => x.wrapping_rem(y).cast_unsigned(),
-        BinaryOp::Rem => a % b,
-        BinaryOp::Min if signed => x.min(y).cast_unsigned(),
-        BinaryOp::Min => a.min(b),
-        BinaryOp::Max if signed => x.max(y).cast_unsigned(),
-        BinaryOp::Max => a.max(b),
-        BinaryOp::And => a & b,
-        BinaryOp::Or => a | b,
-        BinaryOp::Xor => a ^ b,
-        BinaryOp::Shl if b < width => a << b,
-        BinaryOp::Shr if signed => (x >> b.min(width - 1)).cast_unsigned(),
-        BinaryOp::Shr if b < width => a >> b,
-        BinaryOp::Shl | BinaryOp::Shr => 0,
-    };
-    wrap(bits, ty)
 }
 
 fn single(op: BinaryOp, a: &Lanes<u32>, b: &Lanes<u32>) -> Lanes<u32> {
@@ -302,20 +255,12 @@ pub(super) fn unary(
     dst: Reg,
     a: Operand,
 ) -> Result<(), Fault> {
-    match class(ty) {
-        0 => {
-            let a = registers.predicate(a)?;
-            registers.write_predicate(dst, !a)
-        }
-        1 => {
-            let a = registers.read(a)?;
-            registers.write(dst, &map(&a, |bits| unary_bits(op, ty, bits.into()) as u32))
-        }
-        _ => {
-            let a = registers.read_wide(a)?;
-            registers.write_wide(dst, &map(&a, |bits| unary_bits(op, ty, bits)))
-        }
+    if ty == Type::Pred {
+        let a = registers.predicate(a)?;
+        return registers.write_predicate(dst, !a);
     }
+    let a = registers.read_as(ty, a)?;
+    registers.write_as(ty, dst, &map(&a, |bits| unary_bits(op, ty, bits)))
 }
 
 fn unary_bits(op: UnaryOp, ty: Type, bits: u64) -> u64 {
@@ -329,18 +274,7 @@ fn unary_bits(op: UnaryOp, ty: Type, bits: u64) -> u64 {
         (UnaryOp::Neg, false) => float::signed_anew(ty, bits, true),
         (UnaryOp::Abs, false) => float::signed_anew(ty, bits, false),
     };
-    wrap(value, ty)
-}
-
-fn relation<T: PartialOrd>(op: CompareOp, a: T, b: T) -> bool {
-    match op {
-        CompareOp::Eq => a == b,
-        CompareOp::Ne => a != b,
-        CompareOp::Lt => a < b,
-        CompareOp::Le => a <= b,
-        CompareOp::Gt => a > b,
-        CompareOp::Ge => a >= b,
-    }
+    ty.wrap(value)
 }
 
 pub(super) fn compare(
@@ -353,20 +287,20 @@ pub(super) fn compare(
     let flags = if class(ty) == 2 {
         let (a, b) = (registers.read_wide(a)?, registers.read_wide(b)?);
         if ty == Type::F64 {
-            map2(&a, &b, |a, b| relation(op, f64::from_bits(a), f64::from_bits(b)))
+            map2(&a, &b, |a, b| op.holds(f64::from_bits(a), f64::from_bits(b)))
         } else if ty.is_signed() {
-            map2(&a, &b, |a, b| relation(op, a.cast_signed(), b.cast_signed()))
+            map2(&a, &b, |a, b| op.holds(a.cast_signed(), b.cast_signed()))
         } else {
-            map2(&a, &b, |a, b| relation(op, a, b))
+            map2(&a, &b, |a, b| op.holds(a, b))
         }
     } else {
         let (a, b) = (registers.read(a)?, registers.read(b)?);
         if ty == Type::F32 {
-            map2(&a, &b, |a, b| relation(op, f32::from_bits(a), f32::from_bits(b)))
+            map2(&a, &b, |a, b| op.holds(f32::from_bits(a), f32::from_bits(b)))
         } else if ty.is_signed() {
-            map2(&a, &b, |a, b| relation(op, a.cast_signed(), b.cast_signed()))
+            map2(&a, &b, |a, b| op.holds(a.cast_signed(), b.cast_signed()))
         } else {
-            map2(&a, &b, |a, b| relation(op, a, b))
+            map2(&a, &b, |a, b| op.holds(a, b))
         }
     };
     registers.write_predicate(dst, mask_of(&flags))
@@ -398,7 +332,7 @@ mod tests {
             ("zero fill", Shr, Type::U32, 1 << 31, 31, 1),
             ("64-bit shift", Shl, Type::U64, 1, 40, 1 << 40),
         ] {
-            assert_eq!(integer(op, ty, a, b), want, "{why}");
+            assert_eq!(op.of_integers(ty, a, b), want, "{why}");
         }
     }
 
@@ -428,8 +362,8 @@ mod tests {
     #[test]
     fn nan_compares_unequal_only() {
         for op in [CompareOp::Eq, CompareOp::Lt, CompareOp::Le, CompareOp::Gt, CompareOp::Ge] {
-            assert!(!relation(op, f32::NAN, 1.0));
+            assert!(!op.holds(f32::NAN, 1.0));
         }
-        assert!(relation(CompareOp::Ne, f32::NAN, f32::NAN));
+        assert!(CompareOp::Ne.holds(f32::NAN, f32::NAN));
     }
 }

@@ -16,10 +16,9 @@ use super::note::Target;
 use crate::clock::View;
 use crate::float::{self, bits32, from_bf16, from_f16, max32, max64, min32, min64};
 use crate::machine::Machine;
-use crate::program::class;
 use crate::race::Kind;
 use crate::schedule::Schedule;
-use crate::trap::{Fault, Stop};
+use crate::trap::{Fault, InLane, Stop};
 use crate::warp::{Lanes, lanes, mix};
 use crate::word::{Choice, Made, Publishes, Reduce, Releases, Visitor, Word};
 
@@ -261,11 +260,8 @@ impl Machine<'_> {
     pub(super) fn atomic(&mut self, warp: usize, atomic: &Atomic) -> Result<Flow, Stop> {
         let Atomic { op, ty, space, sem, scope, dst, address, src, swap } = atomic;
         let addresses = self.addresses(warp, *space, *address)?;
-        let wide = class(ty.register()) == 2;
         let registers = &mut self.warps[warp].registers;
-        let mut read = |operand| -> Result<Lanes<u64>, Fault> {
-            if wide { registers.read_wide(operand) } else { Ok(registers.read(operand)?.map(u64::from)) }
-        };
+        let mut read = |operand| registers.read_as(ty.register(), operand);
         let operands = src.iter().map(|&operand| read(operand)).collect::<Result<Vec<_>, _>>()?;
         let swaps = swap.map(read).transpose()?;
         let bytes = ty.bytes();
@@ -296,7 +292,7 @@ impl Machine<'_> {
                 let word = self
                     .target(warp, *space, at)
                     .and_then(|target| self.word((warp, 1 << lane), target, (bytes, element), order, act));
-                old[element][lane] = word.map_err(|fault| fault.lane(lane))?;
+                old[element][lane] = word.lane(lane)?;
             }
         }
         if *space != Space::Global {
@@ -308,11 +304,7 @@ impl Machine<'_> {
         }
         let registers = &mut self.warps[warp].registers;
         for (&reg, values) in dst.iter().zip(&old) {
-            if wide {
-                registers.write_wide(reg, values)?;
-            } else {
-                registers.write(reg, &values.map(|value| value as u32))?;
-            }
+            registers.write_as(ty.register(), reg, values)?;
         }
         Ok(Flow::Next)
     }
@@ -337,7 +329,7 @@ impl Machine<'_> {
                         let word = self.target(warp, *space, at).and_then(|target| {
                             self.word((warp, mask), target, (bytes, element), order, Act::Load)
                         });
-                        let word = word.map_err(|fault| fault.lane(first))?;
+                        let word = word.lane(first)?;
                         lanes(mask).for_each(|lane| values[lane] = word);
                     }
                 }
@@ -346,11 +338,7 @@ impl Machine<'_> {
                 }
                 let registers = &mut self.warps[warp].registers;
                 for (&reg, values) in dst.iter().zip(&values) {
-                    if class(*ty) == 2 {
-                        registers.write_wide(reg, values)?;
-                    } else {
-                        registers.write(reg, &values.map(|value| value as u32))?;
-                    }
+                    registers.write_as(*ty, reg, values)?;
                 }
                 self.looked(warp, Some((&addresses, bytes)), &values);
                 Ok(Flow::Next)
@@ -377,7 +365,7 @@ impl Machine<'_> {
                         let stored = self.target(warp, *space, at).and_then(|target| {
                             self.word((warp, 1 << lane), target, (bytes, element), order, act)
                         });
-                        stored.map_err(|fault| fault.lane(lane))?;
+                        stored.lane(lane)?;
                     }
                 }
                 if *space != Space::Global {

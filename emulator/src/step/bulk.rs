@@ -6,7 +6,7 @@ use ptx::inst::{AtomicOp, AtomicType, Bulk, Operand, Reduction};
 use super::Flow;
 use super::tma::{Boxed, LINE_ALIGNMENT, Load, Source};
 use crate::machine::Machine;
-use crate::trap::{Fault, Stop};
+use crate::trap::{Fault, InLane, Stop};
 use crate::warp::lanes;
 
 /// The type of a reduction on the elements of a map; `None` if the element type has no reduction.
@@ -59,8 +59,7 @@ impl Machine<'_> {
                     let places = (targets[lane], barriers[lane]);
                     let mask = masks.map(|masks| masks[lane]);
                     let line = Boxed::line(lane, sources[lane], sizes[lane]);
-                    let issued = line.and_then(|line| self.issue_load(warp, mask, line, places));
-                    issued.map_err(|fault| fault.lane(lane))?;
+                    line.and_then(|line| self.issue_load(warp, mask, line, places)).lane(lane)?;
                 }
             }
             Bulk::Store { dst, src, bytes, reduce, hint: _ } => {
@@ -69,15 +68,14 @@ impl Machine<'_> {
                 let sizes = registers.read(*bytes)?;
                 for lane in lanes(registers.active) {
                     let line = Boxed::line(lane, targets[lane], sizes[lane]);
-                    let issued = line.and_then(|line| self.issue_store(warp, line, sources[lane], *reduce));
-                    issued.map_err(|fault| fault.lane(lane))?;
+                    line.and_then(|line| self.issue_store(warp, line, sources[lane], *reduce)).lane(lane)?;
                 }
             }
             Bulk::Prefetch { src, bytes } => {
                 let registers = &mut self.warps[warp].registers;
                 let (sources, sizes) = (registers.read_wide(*src)?, registers.read(*bytes)?);
                 for lane in lanes(registers.active) {
-                    Boxed::line(lane, sources[lane], sizes[lane]).map_err(|fault| fault.lane(lane))?;
+                    Boxed::line(lane, sources[lane], sizes[lane]).lane(lane)?;
                 }
             }
             Bulk::Share { dst, src, bytes, barrier, reduce } => {
@@ -91,7 +89,7 @@ impl Machine<'_> {
                         let reduce = *reduce;
                         self.send((warp, lane), Parcel { source, reduce, target, barrier, alignment })
                     });
-                    sent.map_err(|fault| fault.lane(lane))?;
+                    sent.lane(lane)?;
                 }
             }
             Bulk::AsyncStore { ty, src, dst, barrier } => {
@@ -148,7 +146,7 @@ impl Machine<'_> {
             let source = Source::Registers(bytes.collect());
             let (target, barrier, alignment) = (targets[lane], barriers[lane], size * src.len() as u32);
             let parcel = Parcel { source, reduce, target, barrier, alignment };
-            self.send((warp, lane), parcel).map_err(|fault| fault.lane(lane))?;
+            self.send((warp, lane), parcel).lane(lane)?;
         }
         Ok(())
     }

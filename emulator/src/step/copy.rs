@@ -12,7 +12,7 @@ use crate::mbarrier::Published;
 use crate::race::{By, Claim, Kind};
 use crate::schedule::Schedule;
 use crate::shared::reported;
-use crate::trap::{Fault, Stop};
+use crate::trap::{Fault, InLane, Stop};
 use crate::warp::lanes;
 
 /// A `cp.async` that its thread has not waited for.
@@ -92,7 +92,7 @@ impl Machine<'_> {
                 let (group, pc) = (self.warps[warp].copy_groups[lane], self.warps[warp].pc);
                 Ok(ThreadCopy { lane, pc, group, offset, bytes, source: (addresses[lane], read.into()) })
             };
-            let copy = copy().map_err(|fault| fault.lane(lane))?;
+            let copy = copy().lane(lane)?;
             self.warps[warp].copies.push(copy);
         }
         Ok(())
@@ -117,8 +117,7 @@ impl Machine<'_> {
             self.copy_settles(warp, copy, (self.number(warp), by, self.warps[warp].views.count));
             // For the proxy fence, the store happens here: a fence must come after this wait.
             let range = (cta, copy.offset, copy.bytes);
-            self.note_shared((warp, By::lane(copy.lane)), range, Kind::WRITE)
-                .map_err(|fault| fault.lane(copy.lane))?;
+            self.note_shared((warp, By::lane(copy.lane)), range, Kind::WRITE).lane(copy.lane)?;
         }
         Ok(())
     }
@@ -134,9 +133,9 @@ impl Machine<'_> {
         let (barriers, active, cta, pc) =
             (state.registers.read(barrier)?, state.registers.active, state.cta, state.pc);
         for lane in lanes(active) {
-            let offset = self.ctas[cta].own(barriers[lane]).map_err(|fault| fault.lane(lane))?;
-            self.uses(self.use_now(warp, 1 << lane), cta, offset).map_err(|fault| fault.lane(lane))?;
-            let barrier = self.ctas[cta].shared.barrier(offset).map_err(|fault| fault.lane(lane))?;
+            let offset = self.ctas[cta].own(barriers[lane]).lane(lane)?;
+            self.uses(self.use_now(warp, 1 << lane), cta, offset).lane(lane)?;
+            let barrier = self.ctas[cta].shared.barrier(offset).lane(lane)?;
             if !counted {
                 barrier.expect_one_more();
             }
@@ -153,7 +152,7 @@ impl Machine<'_> {
             let published = self.published((warp, lane), MbarrierOrder::CTA);
             let arrival = Arrival { by: (warp, pc, lane), cta, barrier: offset, copies, published };
             if self.options.schedule == Schedule::Earliest {
-                self.copies_done(arrival).map_err(|fault| fault.lane(lane))?;
+                self.copies_done(arrival).lane(lane)?;
             } else {
                 self.arrivals.push_back(arrival);
             }

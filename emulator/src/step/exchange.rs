@@ -3,9 +3,8 @@
 use ptx::Type;
 use ptx::inst::{Operand, ReduceOp, Shuffle, Vote, WarpInst};
 
-use crate::program::class;
 use crate::trap::Fault;
-use crate::warp::{Lanes, Registers, Warp, lanes};
+use crate::warp::{Registers, Warp, lanes};
 
 /// The member mask. It must name exactly the lanes that execute the instruction now, and be the same in all
 /// of them.
@@ -13,10 +12,6 @@ fn members(registers: &mut Registers<'_>, operand: Operand) -> Result<u32, Fault
     let members = registers.uniform(operand, "member mask")?;
     let active = registers.active;
     if members == active { Ok(members) } else { Err(Fault::Members { members, active }) }
-}
-
-fn values(registers: &mut Registers<'_>, ty: Type, src: Operand) -> Result<Lanes<u64>, Fault> {
-    if class(ty) == 2 { registers.read_wide(src) } else { Ok(registers.read(src)?.map(u64::from)) }
 }
 
 /// The lane that a lane's value comes from, and whether it is in range. If not, it is the lane itself.
@@ -67,7 +62,7 @@ pub(super) fn exchange(warp: &mut Warp<'_>, inst: &WarpInst) -> Result<(), Fault
         }
         WarpInst::MatchAny { ty, dst, src, members: mask } => {
             let mask = members(registers, *mask)?;
-            let values = values(registers, *ty, *src)?;
+            let values = registers.read_as(*ty, *src)?;
             let alike = |lane: usize| {
                 lanes(mask)
                     .filter(|&other| values[other] == values[lane])
@@ -77,7 +72,7 @@ pub(super) fn exchange(warp: &mut Warp<'_>, inst: &WarpInst) -> Result<(), Fault
         }
         WarpInst::MatchAll { ty, dst, all, src, members: mask } => {
             let mask = members(registers, *mask)?;
-            let values = values(registers, *ty, *src)?;
+            let values = registers.read_as(*ty, *src)?;
             let first = values[mask.trailing_zeros().min(31) as usize];
             let same = lanes(mask).all(|lane| values[lane] == first);
             registers.write(*dst, &[if same { mask } else { 0 }; 32])?;

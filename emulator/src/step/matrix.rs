@@ -21,7 +21,7 @@ use super::Flow;
 use crate::machine::Machine;
 use crate::numerics::Exact;
 use crate::race::Kind;
-use crate::trap::{Fault, Stop};
+use crate::trap::{Fault, InLane, Stop};
 use crate::warp::{Lanes, Registers};
 
 const ROWS: usize = 16;
@@ -208,10 +208,10 @@ impl Machine<'_> {
             let mut halves = [[0u16; 8]; 8];
             for (row, halves) in halves.iter_mut().enumerate() {
                 let lane = 8 * matrix + row;
-                let offset = cta.own(addresses[lane]).map_err(|fault| fault.lane(lane))?;
-                let bytes = cta.shared.load(offset, 16).map_err(|fault| fault.lane(lane))?;
+                let offset = cta.own(addresses[lane]).lane(lane)?;
+                let bytes = cta.shared.load(offset, 16).lane(lane)?;
                 let observed = cta.shared.observed(offset, 16, &view.known);
-                observed.map_err(|fault| fault.lane(lane))?;
+                observed.lane(lane)?;
                 for (half, bytes) in halves.iter_mut().zip(bytes.chunks_exact(2)) {
                     *half = u16::from_le_bytes([bytes[0], bytes[1]]);
                 }

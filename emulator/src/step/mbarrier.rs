@@ -12,7 +12,7 @@ use super::barrier::alike;
 use crate::machine::{Arrived, Machine};
 use crate::mbarrier::{Mbarrier, Published, Used, pending};
 use crate::shared::reported;
-use crate::trap::{Fault, Stop};
+use crate::trap::{Fault, InLane, Stop};
 use crate::views::Views;
 use crate::warp::{Blocked, Lanes, Warp, lanes};
 
@@ -72,7 +72,7 @@ impl Machine<'_> {
         for lane in lanes(registers.active) {
             let state = states[lane];
             let missing = Fault::MbarrierState { offset: 0, state, phase: 0 };
-            counts[lane] = pending(state).ok_or(missing).map_err(|fault| fault.lane(lane))?;
+            counts[lane] = pending(state).ok_or(missing).lane(lane)?;
         }
         registers.write(dst, &counts)?;
         Ok(Flow::Next)
@@ -114,19 +114,19 @@ impl Machine<'_> {
                 }
                 Space::SharedCluster => self.anywhere(barriers[lane], self.ctas[own].rank),
             };
-            let (cta, offset) = place.map_err(|fault| fault.lane(lane))?;
+            let (cta, offset) = place.lane(lane)?;
             let far = cta != own;
-            self.reached((index, lane), cta).map_err(|fault| fault.lane(lane))?;
+            self.reached((index, lane), cta).lane(lane)?;
             let used = self.uses(Used { warp: index, lanes: 1 << lane, count, pc }, cta, offset);
-            used.map_err(|fault| fault.lane(lane))?;
+            used.lane(lane)?;
             let published = self.published((index, lane), order);
             let shared = &mut self.ctas[cta].shared;
             let barrier = if far { shared.fenced_barrier(offset) } else { shared.barrier(offset) };
-            let barrier = barrier.map_err(|fault| fault.lane(lane))?;
+            let barrier = barrier.lane(lane)?;
             published.iter().for_each(|published| barrier.gather(published, far));
             let (place, completed) = barrier.count();
             let arrived = Arrived { count, pc, phase: (place, completed + 1) };
-            if act(barrier, reported(offset), numbers[lane]).map_err(|fault| fault.lane(lane))? {
+            if act(barrier, reported(offset), numbers[lane]).lane(lane)? {
                 shared.phase_completed(offset);
             }
             if far {
@@ -196,7 +196,7 @@ impl Machine<'_> {
                 shared.barrier(offset)?.made = made;
                 self.order_async((warp, lane), (cta, offset, 8), (true, false))
             };
-            init().map_err(|fault| fault.lane(lane))?;
+            init().lane(lane)?;
         }
         // Everything published from now on includes the initialisation.
         self.warps[warp].views.count += 1;
@@ -217,7 +217,7 @@ impl Machine<'_> {
                 }
                 self.ctas[cta].shared.invalidate_barrier(offset)
             };
-            invalidate().map_err(|fault| fault.lane(lane))?;
+            invalidate().lane(lane)?;
         }
         Ok(Flow::Next)
     }
@@ -306,7 +306,7 @@ impl Machine<'_> {
                 let barrier = self.ctas[warp.cta].shared.barrier(offset)?;
                 act(warp, barrier, offset, (mask, numbers[lane]))
             };
-            one().map_err(|fault| fault.lane(lane))?;
+            one().lane(lane)?;
         }
         Ok(())
     }

@@ -4,13 +4,13 @@ use ptx::inst::{Address, Operand, Reg};
 use ptx::{Space, Type};
 
 use super::Flow;
+use super::atomic::from_bytes;
 use crate::clock::View;
 use crate::launch::PARAMETERS;
 use crate::machine::{Cta, Machine};
-use crate::program::class;
 use crate::race::Kind;
 use crate::shared::{BASE, Shared};
-use crate::trap::{Fault, Stop};
+use crate::trap::{Fault, InLane, Stop};
 use crate::warp::{Lanes, lanes};
 
 /// Number of bits of a shared address below the CTA's rank.
@@ -30,10 +30,6 @@ impl Cta {
     }
 }
 
-fn from_bytes(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |all, &byte| all << 8 | u64::from(byte))
-}
-
 impl Machine<'_> {
     /// The CTA that an address in the cluster's shared memory names, and the offset there.
     pub(super) fn anywhere(&self, address: u32, own: u32) -> Result<(usize, u32), Fault> {
@@ -50,12 +46,7 @@ impl Machine<'_> {
         let offset = program.params.0[param as usize];
         let ty = program.function.registers[dst.0 as usize];
         let value = from_bytes(&self.launch.block[offset..offset + ty.bytes() as usize]);
-        let registers = &mut self.warps[warp].registers;
-        if class(ty) == 2 {
-            registers.write_wide(dst, &[value; 32])?;
-        } else {
-            registers.write(dst, &[value as u32; 32])?;
-        }
+        self.warps[warp].registers.write_as(ty, dst, &[value; 32])?;
         Ok(Flow::Next)
     }
 
@@ -167,24 +158,23 @@ impl Machine<'_> {
                     let loaded = in_parts(buffer, size, |at, part| {
                         memory.load(addresses[lane].wrapping_add(at as u64), part)
                     });
-                    let missing = loaded.map_err(|fault| fault.lane(lane))?;
+                    let missing = loaded.lane(lane)?;
                     undefined.extend(missing.into_iter().map(|(element, fault)| (element, lane, fault)));
                 }
                 Space::Shared | Space::SharedCluster => {
-                    let place = self.shared_place(cta, space, addresses[lane]);
-                    let (cta, offset) = place.map_err(|fault| fault.lane(lane))?;
+                    let (cta, offset) = self.shared_place(cta, space, addresses[lane]).lane(lane)?;
                     let shared = &self.ctas[cta].shared;
-                    shared.bounds(offset, bytes, bytes).map_err(|fault| fault.lane(lane))?;
+                    shared.bounds(offset, bytes, bytes).lane(lane)?;
                     let loaded = in_parts(buffer, size, |at, part| {
                         let data = shared.load(offset + at as u32, part.len() as u32)?;
                         part.copy_from_slice(data);
                         Ok(())
                     });
-                    let missing = loaded.map_err(|fault| fault.lane(lane))?;
+                    let missing = loaded.lane(lane)?;
                     undefined.extend(missing.into_iter().map(|(element, fault)| (element, lane, fault)));
                     let known = &self.warps[warp].views.of(lane).known;
-                    shared.observed(offset, bytes, known).map_err(|fault| fault.lane(lane))?;
-                    self.touch((warp, lane), cta).map_err(|fault| fault.lane(lane))?;
+                    shared.observed(offset, bytes, known).lane(lane)?;
+                    self.touch((warp, lane), cta).lane(lane)?;
                 }
             }
             for (values, element) in values.iter_mut().zip(buffer.chunks_exact(size.max(1))) {
@@ -196,11 +186,7 @@ impl Machine<'_> {
         }
         let registers = &mut self.warps[warp].registers;
         for (&reg, values) in dst.iter().zip(&values) {
-            if class(ty) == 2 {
-                registers.write_wide(reg, values)?;
-            } else {
-                registers.write(reg, &values.map(|value| value as u32))?;
-            }
+            registers.write_as(ty, reg, values)?;
         }
         for (element, lane, fault) in undefined {
             if let Some(&reg) = dst.get(element) {
@@ -236,17 +222,15 @@ impl Machine<'_> {
             }
             match space {
                 Space::Global => {
-                    self.memory.store(addresses[lane], buffer).map_err(|fault| fault.lane(lane))?;
+                    self.memory.store(addresses[lane], buffer).lane(lane)?;
                 }
                 Space::Shared | Space::SharedCluster => {
-                    let place = self.shared_place(cta, space, addresses[lane]);
-                    let (target, offset) = place.map_err(|fault| fault.lane(lane))?;
-                    let stored = self.ctas[target].shared.store(offset, buffer);
-                    stored.map_err(|fault| fault.lane(lane))?;
+                    let (target, offset) = self.shared_place(cta, space, addresses[lane]).lane(lane)?;
+                    self.ctas[target].shared.store(offset, buffer).lane(lane)?;
                     let view = self.warps[warp].views.of(lane);
                     let shared = &self.ctas[target].shared;
-                    shared.may_write(offset, bytes, view).map_err(|fault| fault.lane(lane))?;
-                    self.touch((warp, lane), target).map_err(|fault| fault.lane(lane))?;
+                    shared.may_write(offset, bytes, view).lane(lane)?;
+                    self.touch((warp, lane), target).lane(lane)?;
                 }
             }
         }
@@ -266,11 +250,7 @@ impl Machine<'_> {
         let registers = &mut self.warps[warp].registers;
         let mut values = [[0u64; 32]; 4];
         for (values, &operand) in values.iter_mut().zip(src) {
-            *values = if class(ty) == 2 {
-                registers.read_wide(operand)?
-            } else {
-                registers.read(operand)?.map(u64::from)
-            };
+            *values = registers.read_as(ty, operand)?;
         }
         Ok(values)
     }
@@ -300,8 +280,7 @@ impl Machine<'_> {
                     let half = values[r * 4 + c / 2] >> (16 * (c % 2));
                     bytes[2 * column..2 * column + 2].copy_from_slice(&(half as u16).to_le_bytes());
                 }
-                let stored = put_row(&mut cta.shared, cta.rank, addresses[lane], &bytes, &view);
-                stored.map_err(|fault| fault.lane(lane))?;
+                put_row(&mut cta.shared, cta.rank, addresses[lane], &bytes, &view).lane(lane)?;
             }
         }
         self.note_rows(index, &addresses, src.len(), Kind::WRITE)?;
@@ -349,7 +328,7 @@ fn in_parts(
 /// Refuses an address of an active lane that is not a multiple of `alignment`.
 pub(super) fn aligned_lanes(addresses: &Lanes<u64>, alignment: u32, active: u32) -> Result<(), Stop> {
     for lane in lanes(active) {
-        aligned(addresses[lane], alignment).map_err(|fault| fault.lane(lane))?;
+        aligned(addresses[lane], alignment).lane(lane)?;
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use crate::machine::Machine;
 use crate::race::{By, Conflict, Kind, Run, SharedRaces, Who, runs};
 use crate::schedule::Schedule;
 use crate::shared::reported;
-use crate::trap::{Fault, Stop};
+use crate::trap::{Fault, InLane, Stop};
 use crate::views::Views;
 use crate::warp::{ALL, Lanes, lanes};
 
@@ -195,8 +195,7 @@ impl Machine<'_> {
             for (mask, run) in self.all_runs(warp, addresses, bytes, active) {
                 let view = self.warps[warp].views.common_of(mask);
                 let who = self.who(warp, run.by, &view);
-                let noted = self.note_who(who, one((run.start, run.bytes)), kind(run.by));
-                noted.map_err(|fault| fault.lane(run.by.first()))?;
+                self.note_who(who, one((run.start, run.bytes)), kind(run.by)).lane(run.by.first())?;
             }
             return Ok(());
         }
@@ -266,7 +265,7 @@ impl Machine<'_> {
             let range = (cta, split(address).1, 16);
             let by =
                 if kind.write { By::Each { first: 4 * (row as u32 % 8), shift: 2 } } else { By::All(ALL) };
-            self.note_shared((warp, by), range, kind).map_err(|fault| fault.lane(row))?;
+            self.note_shared((warp, by), range, kind).lane(row)?;
         }
         Ok(())
     }

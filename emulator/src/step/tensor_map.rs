@@ -19,7 +19,7 @@ use crate::launch::PARAMETERS;
 use crate::machine::Machine;
 use crate::race::{By, Conflict, Kind, Who, together};
 use crate::tensor_map::{Map, decode, replaced};
-use crate::trap::{Fault, Stop};
+use crate::trap::{Fault, InLane, Stop};
 use crate::warp::{ALL, lanes};
 
 /// Alignment in bytes of a map in global or shared memory.
@@ -122,7 +122,7 @@ impl Machine<'_> {
                             self.replace_shared((warp, lane), places[lane] as u32, *field, values[lane])
                         }
                     };
-                    replaced.map_err(|fault| fault.lane(lane))?;
+                    replaced.lane(lane)?;
                 }
             }
             MapInst::Publish { dst, src, scope } => {
@@ -165,8 +165,7 @@ impl Machine<'_> {
                 Some(word) => bytes.copy_from_slice(word),
                 None => {
                     let noted = self.note(warp, lane, addresses[lane], 4, Kind::READ);
-                    let loaded = noted.and_then(|()| self.memory.load(addresses[lane], &mut bytes));
-                    loaded.map_err(|fault| fault.lane(lane))?;
+                    noted.and_then(|()| self.memory.load(addresses[lane], &mut bytes)).lane(lane)?;
                 }
             }
             words[lane] = u32::from_le_bytes(bytes);

@@ -14,7 +14,7 @@ use crate::race::{By, Kind};
 use crate::schedule::Schedule;
 use crate::shared::{Shared, reported};
 use crate::tensor_map::{Map, swizzled};
-use crate::trap::{Fault, Stop};
+use crate::trap::{Fault, InLane, Stop};
 use crate::warp::{Blocked, Store, lanes};
 
 /// Alignment of a box in shared memory, in bytes.
@@ -175,7 +175,7 @@ impl Machine<'_> {
         let mut boxes = Vec::new();
         for lane in lanes(self.warps[warp].registers.active) {
             let map_at = maps[lane];
-            let mut map = self.tensor_map((warp, lane), map_at).map_err(|fault| fault.lane(lane))?;
+            let mut map = self.tensor_map((warp, lane), map_at).lane(lane)?;
             if map.walk.is_some() != im2col.is_some() {
                 return Err(Fault::TensorMode { im2col: map.walk.is_some() }.lane(lane));
             }
@@ -188,7 +188,7 @@ impl Machine<'_> {
                 return Err(Fault::TensorAlignment { at, bytes }.lane(lane));
             }
             if im2col.is_some() {
-                placed(&mut map, &starts[lane], offsets[lane]).map_err(|fault| fault.lane(lane))?;
+                placed(&mut map, &starts[lane], offsets[lane]).lane(lane)?;
             }
             boxes.push(Boxed { lane, map, map_at, start: starts[lane] });
         }
@@ -198,7 +198,7 @@ impl Machine<'_> {
     pub(super) fn prefetch_tensor_map(&mut self, warp: usize, map: Operand) -> Result<Flow, Stop> {
         let maps = self.warps[warp].registers.read_wide(map)?;
         for lane in lanes(self.warps[warp].registers.active) {
-            self.tensor_map((warp, lane), maps[lane]).map_err(|fault| fault.lane(lane))?;
+            self.tensor_map((warp, lane), maps[lane]).lane(lane)?;
         }
         Ok(Flow::Next)
     }
@@ -217,8 +217,7 @@ impl Machine<'_> {
         for boxed in boxes {
             let lane = boxed.lane;
             let mask = masks.map(|masks| masks[lane]);
-            let issued = self.issue_load(warp, mask, boxed, (targets[lane], barriers[lane]));
-            issued.map_err(|fault| fault.lane(lane))?;
+            self.issue_load(warp, mask, boxed, (targets[lane], barriers[lane])).lane(lane)?;
         }
         Ok(Flow::Next)
     }
@@ -363,8 +362,7 @@ impl Machine<'_> {
         for boxed in boxes {
             let (lane, element) = (boxed.lane, boxed.map.element);
             let reduce = reduce.map(|op| tensor_reduction(op, element)).transpose();
-            let issued = reduce.and_then(|reduce| self.issue_store(warp, boxed, sources[lane], reduce));
-            issued.map_err(|fault| fault.lane(lane))?;
+            reduce.and_then(|reduce| self.issue_store(warp, boxed, sources[lane], reduce)).lane(lane)?;
         }
         Ok(Flow::Next)
     }

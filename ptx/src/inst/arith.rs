@@ -8,6 +8,8 @@
 //! assert_eq!(shift.name(), "arithmetic");
 //! ```
 
+use crate::types::Type;
+
 /// A two-operand operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BinaryOp {
@@ -46,6 +48,37 @@ impl BinaryOp {
     pub const fn is_bitwise(self) -> bool {
         matches!(self, Self::And | Self::Or | Self::Xor | Self::Shl | Self::Shr)
     }
+
+    /// The result for integers of a type, or for predicates, as zero-extended bits. A division by zero gives
+    /// all ones.
+    #[inline]
+    pub const fn of_integers(self, ty: Type, a: u64, b: u64) -> u64 {
+        let (x, y) = (ty.extend(a), ty.extend(b));
+        let (signed, width) = (ty.is_signed(), ty.bits() as u64);
+        ty.wrap(match self {
+            Self::Add => a.wrapping_add(b),
+            Self::Sub => a.wrapping_sub(b),
+            Self::Mul => a.wrapping_mul(b),
+            Self::MulHigh if signed => ((x as i128 * y as i128) >> width) as u64,
+            Self::MulHigh => ((a as u128 * b as u128) >> width) as u64,
+            Self::Div | Self::Rem if b == 0 => u64::MAX,
+            Self::Div if signed => x.wrapping_div(y).cast_unsigned(),
+            Self::Div => a / b,
+            Self::Rem if signed => x.wrapping_rem(y).cast_unsigned(),
+            Self::Rem => a % b,
+            Self::Min if (signed && x < y) || (!signed && a < b) => a,
+            Self::Min => b,
+            Self::Max if (signed && x > y) || (!signed && a > b) => a,
+            Self::Max => b,
+            Self::And => a & b,
+            Self::Or => a | b,
+            Self::Xor => a ^ b,
+            Self::Shl if b < width => a << b,
+            Self::Shr if signed => (x >> if b < width { b } else { width - 1 }).cast_unsigned(),
+            Self::Shr if b < width => a >> b,
+            Self::Shl | Self::Shr => 0,
+        })
+    }
 }
 
 /// A one-operand operation.
@@ -74,4 +107,19 @@ pub enum CompareOp {
     Gt,
     /// `a >= b`.
     Ge,
+}
+
+impl CompareOp {
+    /// Whether the relation holds. Only `Ne` holds for numbers that have no order.
+    #[inline]
+    pub fn holds<T: PartialOrd>(self, a: T, b: T) -> bool {
+        match self {
+            Self::Eq => a == b,
+            Self::Ne => a != b,
+            Self::Lt => a < b,
+            Self::Le => a <= b,
+            Self::Gt => a > b,
+            Self::Ge => a >= b,
+        }
+    }
 }

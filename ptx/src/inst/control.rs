@@ -80,37 +80,49 @@ pub enum Special {
 }
 
 impl Special {
-    /// All special registers.
-    pub const ALL: [Self; 28] = [
-        Self::ThreadX,
-        Self::CtaX,
-        Self::CtaY,
-        Self::CtaZ,
-        Self::GridX,
-        Self::GridY,
-        Self::GridZ,
-        Self::Lane,
-        Self::ClusterRank,
-        Self::ClusterSize,
-        Self::ClusterX,
-        Self::ClustersX,
-        Self::ClusterCtaX,
-        Self::ClusterCtaY,
-        Self::ClusterCtaZ,
-        Self::ThreadsX,
-        Self::WarpSlot,
-        Self::Multiprocessor,
-        Self::Multiprocessors,
-        Self::LaneMaskEq,
-        Self::LaneMaskLt,
-        Self::LaneMaskLe,
-        Self::LaneMaskGt,
-        Self::LaneMaskGe,
-        Self::DynamicSharedBytes,
-        Self::Clock,
-        Self::Clock64,
-        Self::GlobalTimer,
+    /// Each register with PTX's name, in the order of the variants.
+    const NAMES: [(Self, &'static str); 28] = [
+        (Self::ThreadX, "%tid.x"),
+        (Self::CtaX, "%ctaid.x"),
+        (Self::CtaY, "%ctaid.y"),
+        (Self::CtaZ, "%ctaid.z"),
+        (Self::GridX, "%nctaid.x"),
+        (Self::GridY, "%nctaid.y"),
+        (Self::GridZ, "%nctaid.z"),
+        (Self::Lane, "%laneid"),
+        (Self::ClusterRank, "%cluster_ctarank"),
+        (Self::ClusterSize, "%cluster_nctarank"),
+        (Self::ClusterX, "%clusterid.x"),
+        (Self::ClustersX, "%nclusterid.x"),
+        (Self::ClusterCtaX, "%cluster_ctaid.x"),
+        (Self::ClusterCtaY, "%cluster_ctaid.y"),
+        (Self::ClusterCtaZ, "%cluster_ctaid.z"),
+        (Self::ThreadsX, "%ntid.x"),
+        (Self::WarpSlot, "%warpid"),
+        (Self::Multiprocessor, "%smid"),
+        (Self::Multiprocessors, "%nsmid"),
+        (Self::LaneMaskEq, "%lanemask_eq"),
+        (Self::LaneMaskLt, "%lanemask_lt"),
+        (Self::LaneMaskLe, "%lanemask_le"),
+        (Self::LaneMaskGt, "%lanemask_gt"),
+        (Self::LaneMaskGe, "%lanemask_ge"),
+        (Self::DynamicSharedBytes, "%dynamic_smem_size"),
+        (Self::Clock, "%clock"),
+        (Self::Clock64, "%clock64"),
+        (Self::GlobalTimer, "%globaltimer"),
     ];
+
+    /// All special registers.
+    pub const ALL: [Self; 28] = {
+        let mut all = [Self::ThreadX; 28];
+        let mut i = 0;
+        while i < all.len() {
+            all[i] = Self::NAMES[i].0;
+            assert!(all[i] as usize == i);
+            i += 1;
+        }
+        all
+    };
 
     /// The register's type.
     pub const fn ty(self) -> Type {
@@ -119,35 +131,6 @@ impl Special {
 
     /// PTX's name.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::ThreadX => "%tid.x",
-            Self::CtaX => "%ctaid.x",
-            Self::CtaY => "%ctaid.y",
-            Self::CtaZ => "%ctaid.z",
-            Self::GridX => "%nctaid.x",
-            Self::GridY => "%nctaid.y",
-            Self::GridZ => "%nctaid.z",
-            Self::Lane => "%laneid",
-            Self::ClusterRank => "%cluster_ctarank",
-            Self::ClusterSize => "%cluster_nctarank",
-            Self::ClusterX => "%clusterid.x",
-            Self::ClustersX => "%nclusterid.x",
-            Self::ClusterCtaX => "%cluster_ctaid.x",
-            Self::ClusterCtaY => "%cluster_ctaid.y",
-            Self::ClusterCtaZ => "%cluster_ctaid.z",
-            Self::ThreadsX => "%ntid.x",
-            Self::WarpSlot => "%warpid",
-            Self::Multiprocessor => "%smid",
-            Self::Multiprocessors => "%nsmid",
-            Self::LaneMaskEq => "%lanemask_eq",
-            Self::LaneMaskLt => "%lanemask_lt",
-            Self::LaneMaskLe => "%lanemask_le",
-            Self::LaneMaskGt => "%lanemask_gt",
-            Self::LaneMaskGe => "%lanemask_ge",
-            Self::DynamicSharedBytes => "%dynamic_smem_size",
-            Self::Clock => "%clock",
-            Self::Clock64 => "%clock64",
-            Self::GlobalTimer => "%globaltimer",
-        }
+        Self::NAMES[self as usize].1
     }
 }
