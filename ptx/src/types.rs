@@ -36,6 +36,7 @@ pub enum Type {
 
 impl Type {
     /// Width in bits; 1 for a predicate.
+    #[inline]
     pub const fn bits(self) -> u32 {
         match self {
             Self::Pred => 1,
@@ -52,21 +53,25 @@ impl Type {
     }
 
     /// Whether this is an integer type with arithmetic.
+    #[inline]
     pub const fn is_integer(self) -> bool {
         matches!(self, Self::U16 | Self::U32 | Self::S32 | Self::U64 | Self::S64)
     }
 
     /// Whether this is a signed integer type.
+    #[inline]
     pub const fn is_signed(self) -> bool {
         matches!(self, Self::S32 | Self::S64)
     }
 
     /// Whether this is a floating-point type.
+    #[inline]
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F16 | Self::Bf16 | Self::F32 | Self::F64)
     }
 
     /// The low bits of a number that fit into the type.
+    #[inline]
     pub const fn wrap(self, bits: u64) -> u64 {
         match self.bits() {
             64 => bits,
@@ -75,6 +80,7 @@ impl Type {
     }
 
     /// The bits of the type as a signed number.
+    #[inline]
     pub const fn extend(self, bits: u64) -> i64 {
         let unused = 64 - self.bits();
         (bits << unused).cast_signed() >> unused
