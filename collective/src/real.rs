@@ -38,6 +38,17 @@ pub use elementary::{Accuracy, Elementary, Exact, Fast, Fastest, Level};
 use core::fmt::Debug;
 use core::ops::{Add, Div, Mul, Neg, Sub};
 
+/// Elementary functions by name, at the level [`Exact`](Level::Exact).
+macro_rules! exact {
+    ($($(#[$doc:meta])* $name:ident: $function:ident;)*) => {$(
+        $(#[$doc])*
+        #[track_caller]
+        fn $name(self) -> Self {
+            self.elementary(Elementary::$function, Level::Exact)
+        }
+    )*};
+}
+
 /// A real number on the host or on the device. Operators round to nearest even and keep subnormals.
 pub trait Real:
     Copy
@@ -96,75 +107,30 @@ pub trait Real:
         self.max_nan(low).min_nan(high)
     }
 
-    /// The square root, correctly rounded.
-    #[track_caller]
-    fn sqrt(self) -> Self {
-        self.elementary(Elementary::Sqrt, Level::Exact)
-    }
-
-    /// `1 / self`, correctly rounded.
-    #[track_caller]
-    fn recip(self) -> Self {
-        self.elementary(Elementary::Recip, Level::Exact)
-    }
-
-    /// `1 / sqrt(self)`.
-    #[track_caller]
-    fn rsqrt(self) -> Self {
-        self.elementary(Elementary::Rsqrt, Level::Exact)
-    }
-
-    /// `2^self`.
-    #[track_caller]
-    fn exp2(self) -> Self {
-        self.elementary(Elementary::Exp2, Level::Exact)
-    }
-
-    /// `e^self`.
-    #[track_caller]
-    fn exp(self) -> Self {
-        self.elementary(Elementary::Exp, Level::Exact)
-    }
-
-    /// The logarithm to base 2.
-    #[track_caller]
-    fn log2(self) -> Self {
-        self.elementary(Elementary::Log2, Level::Exact)
-    }
-
-    /// The natural logarithm.
-    #[track_caller]
-    fn ln(self) -> Self {
-        self.elementary(Elementary::Ln, Level::Exact)
-    }
-
-    /// The hyperbolic tangent.
-    #[track_caller]
-    fn tanh(self) -> Self {
-        self.elementary(Elementary::Tanh, Level::Exact)
-    }
-
-    /// `1 / (1 + e^-self)`.
-    #[track_caller]
-    fn sigmoid(self) -> Self {
-        self.elementary(Elementary::Sigmoid, Level::Exact)
-    }
-
-    /// The error function.
-    #[track_caller]
-    fn erf(self) -> Self {
-        self.elementary(Elementary::Erf, Level::Exact)
-    }
-
-    /// The sine; `self` in radians.
-    #[track_caller]
-    fn sin(self) -> Self {
-        self.elementary(Elementary::Sin, Level::Exact)
-    }
-
-    /// The cosine; `self` in radians.
-    #[track_caller]
-    fn cos(self) -> Self {
-        self.elementary(Elementary::Cos, Level::Exact)
+    exact! {
+        /// The square root, correctly rounded.
+        sqrt: Sqrt;
+        /// `1 / self`, correctly rounded.
+        recip: Recip;
+        /// `1 / sqrt(self)`.
+        rsqrt: Rsqrt;
+        /// `2^self`.
+        exp2: Exp2;
+        /// `e^self`.
+        exp: Exp;
+        /// The logarithm to base 2.
+        log2: Log2;
+        /// The natural logarithm.
+        ln: Ln;
+        /// The hyperbolic tangent.
+        tanh: Tanh;
+        /// `1 / (1 + e^-self)`.
+        sigmoid: Sigmoid;
+        /// The error function.
+        erf: Erf;
+        /// The sine; `self` in radians.
+        sin: Sin;
+        /// The cosine; `self` in radians.
+        cos: Cos;
     }
 }
