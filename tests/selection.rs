@@ -13,8 +13,8 @@
 //! `scaled_latest.jsonl` has block scales (seed 270611). Those with `h100` in their names are of H100s: `h100_drawn.jsonl` and
 //! `scaled_h100_drawn.jsonl` (seed 20261128, and shapes for which DeepGEMM was timed) are of one turn and come with the library, without 9 of 1332 timings that were disturbed;
 //! `scaled_h100_named.jsonl` has the named kernels of DeepGEMM's table in `docs/performance.md`, which `falchion bench` timed;
-//! `h100_kept.jsonl` (seed 20261127) has shapes that were in no record; `h100_kn.jsonl` and `h100_mn.jsonl` (seed 271127) have
-//! an N-major B, and an M-major A too. `weights.jsonl` has
+//! `h100_kept.jsonl` (seed 20261127) and `h100_fresh.jsonl` (seed 20261203) have shapes that were in no record; `h100_kn.jsonl` and
+//! `h100_mn.jsonl` (seed 271127) have an N-major B, and an M-major A too. `weights.jsonl` has
 //! GEMMs with quantised weights and the same GEMMs in `bf16`, and groups of rows of both. `fused.jsonl` has
 //! two fused epilogues at 40 drawn shapes each (seed 20261125), and `groups.jsonl` experts of equal and of
 //! skewed sizes. 22 timings of kernels that are refused since are left out. Most of these kernels spilled;
@@ -28,11 +28,18 @@ use std::path::Path;
 
 use collective::{Format, Formula};
 use cute_rs::atom::Major;
-use kernel::{AnyGemm, GemmProblem, KernelSpec, Known, Machine, Request, Types, rank};
+use kernel::{AnyGemm, Card, GemmProblem, KernelSpec, Known, Machine, Request, Types, rank};
 use serde::Deserialize;
 
 /// The first choice may take this many times the time of the best kernel.
 const WITHIN: f64 = 1.03;
+
+/// Records of kernels that end without a barrier of their cluster.
+const WITHOUT_BARRIER: [&str; 1] = ["h100_fresh.jsonl"];
+
+/// Microseconds that kernels in clusters took longer in all other records: they ended with a barrier. On an H100 2048 cubed
+/// took 25.85 µs in clusters of 2x1, and takes 25.05.
+const BARRIER: f64 = 0.8;
 
 /// A line of a record: one shape.
 #[derive(Deserialize)]
@@ -54,6 +61,9 @@ struct Line {
     cusparselt_first: Option<f64>,
     cusparselt_fastest: Option<f64>,
     dense: Option<f64>,
+    /// Microseconds that its kernels in clusters would take less today.
+    #[serde(skip)]
+    barrier: f64,
 }
 
 #[derive(Deserialize)]
@@ -69,6 +79,11 @@ impl Line {
     fn kernel(&self, timed: &Timed) -> Option<AnyGemm> {
         let text = format!("{} dtype={} layout={}", timed.spec, self.types().a.name(), self.layout);
         KernelSpec::parse(&text).ok()?.named(timed.spec.clone()).ok()
+    }
+
+    /// Microseconds that a kernel takes today, if it was timed.
+    fn today(&self, kernel: &AnyGemm, timed: &Timed) -> Option<f64> {
+        Some(timed.microseconds? - if kernel.plan().cluster_size() > 1 { self.barrier } else { 0.0 })
     }
 
     /// Microseconds of the fastest kernel.
@@ -93,26 +108,35 @@ fn read(name: &str) -> Vec<Line> {
 fn read_in(name: &str, state: &str) -> Vec<Line> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/selection").join(name);
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let line = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let barrier = if WITHOUT_BARRIER.contains(&name) { 0.0 } else { BARRIER };
+    let line = |line: &str| {
+        let line = serde_json::from_str(line).unwrap_or_else(|error| panic!("{name}: {error}"));
+        Line { barrier, ..line }
+    };
     text.lines().map(line).filter(|line: &Line| line.state == state).collect()
 }
 
 /// The fraction of shapes where the first choice among the measured kernels is nearly the best of them, and
 /// its mean cost.
 fn judge<'l>(name: &str, lines: impl IntoIterator<Item = &'l Line>, known: Known<'_>) -> [f64; 2] {
+    let machine = if name.contains("h100") { Machine::of(&Card::H100) } else { Machine::h200() };
     let (mut good, mut logarithms, mut misses, mut count) = (0, 0.0, Vec::new(), 0);
     for line in lines {
         count += 1;
         let measured: Vec<(AnyGemm, f64)> = line
             .kernels
             .iter()
-            .filter_map(|timed| Some((line.kernel(timed)?, timed.microseconds?)))
+            .filter_map(|timed| {
+                let kernel = line.kernel(timed)?;
+                let time = line.today(&kernel, timed)?;
+                Some((kernel, time))
+            })
             .collect();
         let problem = GemmProblem { m: line.m, n: line.n, k: line.k };
         let request = Request::packed(line.types(), line.majors(), problem).known(known);
         let request = Request { fusion: Formula::named(&line.epilogue), ..request };
         let kernels = measured.iter().map(|(gemm, _)| gemm.clone()).collect();
-        let selection = rank(kernels, &request, &Machine::h200());
+        let selection = rank(kernels, &request, &machine);
         let pick = selection.ranked.first().expect("a measured kernel can do the shape").gemm.name();
         let time = |name: &str| measured.iter().find(|(gemm, _)| gemm.name() == name).map(|(_, time)| *time);
         let best = measured.iter().map(|(_, time)| *time).fold(f64::INFINITY, f64::min);
@@ -296,6 +320,7 @@ fn figures_of_drawn_shapes_are_those_of_the_record() {
         ("h100_kept.jsonl", "burst", 29, [1.189, 1.187], [28, 29, 23]),
         ("h100_kn.jsonl", "burst", 16, [1.087, 1.091], [16, 16, 11]),
         ("h100_mn.jsonl", "burst", 16, [1.014, 1.036], [14, 14, 13]),
+        ("h100_fresh.jsonl", "burst", 60, [1.109, 1.105], [59, 60, 47]),
         ("later.jsonl", "burst", 120, [1.138, 1.129], [117, 119, 99]),
         ("unseen.jsonl", "burst", 100, [1.180, 1.161], [98, 100, 84]),
         ("drawn.jsonl", "burst", 120, [1.166, 1.162], [107, 114, 84]),
@@ -398,6 +423,13 @@ fn records_of_near_shapes_improve_the_choice() {
     }
 }
 
+/// The table of `docs/performance.md`, "Calibrated": shapes of an H100 that are in no record that ships.
+#[test]
+fn the_choice_on_an_h100_is_near_the_best() {
+    let reached = judge("h100_fresh.jsonl", &read("h100_fresh.jsonl"), Known::Shipped);
+    assert!(reached[0] >= 0.78 && reached[1] <= 1.025, "{reached:?}");
+}
+
 /// Experts of the tables in `docs/performance.md`, "Mixtures of experts", with the measured microseconds by
 /// kind. The rows are those of `falchion bench --suite grouped`, or equal.
 #[test]
@@ -444,7 +476,8 @@ fn experts_are_predicted_as_they_were_measured() {
     let mean = errors.iter().sum::<f64>() / errors.len() as f64;
     println!("off by {mean:.3} in the mean; the choice costs {costs:?}");
     assert!(mean < 0.03 && errors.iter().all(|error| *error < 0.15), "{errors:?}");
-    assert!(costs.iter().all(|cost| *cost < 1.005), "{costs:?}");
+    // Of the second few experts, the kernel in clusters took 116.9 µs with a barrier at its end.
+    assert!(costs.iter().all(|cost| *cost < 1.016), "{costs:?}");
 }
 
 /// The model counts the clusters that run at once as the driver does.

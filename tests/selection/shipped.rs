@@ -54,7 +54,8 @@ fn measured(types: &str, files: &[&str]) -> BTreeMap<[u32; 3], Kernels> {
     let lines: Vec<Line> = files.iter().flat_map(|name| read(name)).collect();
     for line in lines.iter().filter(|line| line.dtype == types && line.layout == "kk") {
         for timed in &line.kernels {
-            let Some((spec, time)) = text(line, &timed.spec).zip(timed.microseconds) else { continue };
+            let Some((spec, kernel)) = text(line, &timed.spec).zip(line.kernel(timed)) else { continue };
+            let Some(time) = line.today(&kernel, timed) else { continue };
             all.entry([line.m, line.n, line.k]).or_default().entry(spec).or_default().push(time);
         }
     }

@@ -274,7 +274,7 @@ impl Machine {
             copied: [66e3, 30e3, 16e3, 5e3],
             launch: 1.404,
             serial_launch: 0.7754,
-            clustered_launch: 0.7949,
+            clustered_launch: 0.0,
             divided_launch: 0.4091,
             persistent_launch: 0.349,
             evicting: 0.1588,
