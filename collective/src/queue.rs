@@ -178,7 +178,7 @@ impl<'f> Queue<'f> {
         let slot = Slot::new(&self.plan, self.base, self.slot.get());
         self.pass_on(slot, parity);
         let number = if self.alone() { self.drawn.get() } else { self.read(slot, parity) };
-        self.advance();
+        self.advance(parity);
         number
     }
 
@@ -190,16 +190,17 @@ impl<'f> Queue<'f> {
         f.for_caller(|| {
             self.if_drawing(|| {
                 f.repeat(f.constant(self.plan.slots), |_| {
+                    let parity = self.parity.get();
                     let slot = Slot::new(&self.plan, self.base, self.slot.get());
-                    f.mbarrier_wait(slot.empty, self.parity.get() ^ 1);
-                    self.advance();
+                    f.mbarrier_wait(slot.empty, parity ^ 1);
+                    self.advance(parity);
                 });
             });
         });
     }
 
-    fn advance(&self) {
-        let (next, parity) = (self.slot.get() + 1, self.parity.get());
+    fn advance(&self, parity: Value<'f, u32>) {
+        let next = self.slot.get() + 1;
         let wraps = next.equals(self.plan.slots);
         self.parity.set((parity ^ 1).where_or(wraps, parity));
         self.slot.set(self.f.constant(0u32).where_or(wraps, next));

@@ -331,8 +331,8 @@ impl<'f> DeviceEpilogue<'f> for LinearDevice<'f> {
         doubles::store(f, extent, &fragment, of);
     }
 
-    fn finish(&self, f: &'f Builder, _plan: &Plan, thread: Value<'f, u32>) {
-        self.store.finish(f, thread);
+    fn finish(&self, f: &'f Builder, plan: &Plan, thread: Value<'f, u32>) {
+        self.store.finish(f, plan, thread);
     }
 }
 

@@ -275,7 +275,7 @@ impl<'f> DeviceEpilogue<'f> for SourcedDevice<'f> {
         self.store(f, plan, extent, self.factors.registers(f, fragment));
     }
 
-    fn finish(&self, f: &'f Builder, _plan: &Plan, thread: Value<'f, u32>) {
-        self.store.finish(f, thread);
+    fn finish(&self, f: &'f Builder, plan: &Plan, thread: Value<'f, u32>) {
+        self.store.finish(f, plan, thread);
     }
 }

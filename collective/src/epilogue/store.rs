@@ -13,7 +13,7 @@ use crate::element::{Format, Packed};
 use crate::extent::Extent;
 use crate::form::Batch;
 use crate::mainloop::{Fragment, FragmentRow, tensor_swizzle};
-use crate::plan::{Plan, TileLayout};
+use crate::plan::{Peers, Plan, TileLayout};
 use crate::tensor_map::{Dimension, tensor_map};
 
 /// A row-major output matrix.
@@ -271,11 +271,13 @@ impl StoreSpec {
         }
     }
 
-    /// Emitted after a consumer warpgroup's last tile: waits for outstanding copies.
-    pub fn finish(self, f: &Builder, thread: Value<'_, u32>) {
+    /// Emitted after a consumer warpgroup's last tile: waits for outstanding copies. They must have read the buffers; the
+    /// grid's end completes them. (Only where CTAs end at different times does it matter that they are not awaited.)
+    pub fn finish(self, f: &Builder, plan: &Plan, thread: Value<'_, u32>) {
+        let read = plan.cta(1, false).peers == Peers::Drain;
         match self.way {
             StorePath::Direct => {}
-            StorePath::Tma { .. } => f.if_(thread.equals(0), || f.bulk_wait(0, true)),
+            StorePath::Tma { .. } => f.if_(thread.equals(0), || f.bulk_wait(0, read)),
         }
     }
 }

@@ -342,7 +342,7 @@ impl<'f> DeviceEpilogue<'f> for TreeDevice<'f> {
         f.if_else(whole & pairs, || emit(true), || emit(false));
     }
 
-    fn finish(&self, f: &'f Builder, _plan: &Plan, thread: Value<'f, u32>) {
-        self.store.finish(f, thread);
+    fn finish(&self, f: &'f Builder, plan: &Plan, thread: Value<'f, u32>) {
+        self.store.finish(f, plan, thread);
     }
 }
