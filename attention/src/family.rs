@@ -312,16 +312,18 @@ impl Family for Attention {
 
     fn words(request: &AttentionRequest, contents: Contents) -> Vec<u32> {
         let lengths = request.lengths();
-        match contents {
-            Contents::Table if request.lengths == Lengths::Packed => {
+        if contents != Contents::Table {
+            return Vec::new();
+        }
+        match request.lengths {
+            Lengths::Packed => {
                 let sums = lengths.iter().scan(0, |sum, of| {
                     *sum += of[1];
                     Some(*sum)
                 });
                 core::iter::once(0).chain(sums).collect()
             }
-            Contents::Table => lengths.iter().map(|of| of[1]).collect(),
-            _ => Vec::new(),
+            Lengths::Equal => lengths.iter().map(|of| of[1]).collect(),
         }
     }
 

@@ -183,9 +183,10 @@ impl Attention {
         let rows = u64::from(heads).saturating_mul(all);
         let counters = across
             .saturating_mul(u64::from(if pack > 1 { shared } else { heads }))
-            .saturating_mul((rows_of_counters(&self.plan)).into());
-        let sums = counters.saturating_mul(4).next_multiple_of(256);
-        let outputs = rows.saturating_mul(u64::from(count) * 4).next_multiple_of(256).saturating_add(sums);
+            .saturating_mul(counters_of_tile(&self.plan).into());
+        let aligned = |bytes: u64| bytes.checked_next_multiple_of(256).unwrap_or(u64::MAX);
+        let sums = aligned(counters.saturating_mul(4));
+        let outputs = aligned(rows.saturating_mul(u64::from(count) * 4)).saturating_add(sums);
         let bytes = rows.saturating_mul(u64::from(count) * u64::from(dv) * 4).saturating_add(outputs);
         Some(Divided {
             count,
@@ -226,7 +227,7 @@ struct Divided {
 }
 
 /// Number of counters per tile: one per consumer warp.
-fn rows_of_counters(plan: &AttentionPlan) -> u32 {
+fn counters_of_tile(plan: &AttentionPlan) -> u32 {
     plan.cta.consumers * 4
 }
 

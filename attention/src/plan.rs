@@ -150,7 +150,7 @@ impl AttentionPlan {
                     "a multiple of the number of keys per block",
                 ));
             }
-            _ => {}
+            Parts::One | Parts::Count(_) | Parts::Keys(_) => {}
         }
         if let Some(page) = spec.pages {
             if !matches!(page, 16 | 32 | 64 | 128 | 256) {
@@ -184,14 +184,12 @@ impl AttentionPlan {
                 "a number whose blocks fit into shared memory",
             ));
         };
-        let output_tile = match spec.store {
-            _ if divided => None,
-            OutputStore::Direct => None,
-            OutputStore::Tma => {
-                match OperandTile::new(format, Major::K, [64, dv], TileLayout::Slabs(q.swizzle())) {
-                    Ok(tile) => Some(tile),
-                    Err(_) => return Err(number("d of V and O", dv, "a multiple of Q's swizzle")),
-                }
+        let output_tile = if direct {
+            None
+        } else {
+            match OperandTile::new(format, Major::K, [64, dv], TileLayout::Slabs(q.swizzle())) {
+                Ok(tile) => Some(tile),
+                Err(_) => return Err(number("d of V and O", dv, "a multiple of Q's swizzle")),
             }
         };
 
