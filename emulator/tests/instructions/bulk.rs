@@ -168,7 +168,7 @@ fn states_and_reducing_barriers() {
         let any = f.barrier_any(3, 128, thread.more_than(200));
         let state = f.mbarrier_arrive_state(base, Arrival::count(1), false, MbarrierOrder::CTA);
         f.if_(thread.equals(77), || {
-            f.mbarrier_arrival(base, Arrival::count(1), true, false, MbarrierOrder::CTA)
+            f.mbarrier_arrival(base, Arrival::count(1), true, false, MbarrierOrder::CTA);
         });
         f.loop_(|| f.break_if(f.mbarrier_test(base, Phase::state(state), true, MbarrierOrder::CTA)));
         // The next phase waits for 128.
