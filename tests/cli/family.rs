@@ -30,7 +30,7 @@ fn attention_has_the_commands_of_gemm() {
         (&["trace", "--problem", "64x64x8192"], 2, "at most 1e11 are traced"),
         (&["plan"], 2, "--family attention needs --problem"),
         (&["plan", "--problem", "4x16"], 2, "sequences x heads x queries x keys were needed"),
-        (&["plan", "--problem", "4x16x64 tile=64x64"], 2, "format, output, d and mask are a problem's words"),
+        (&["plan", "--problem", "4x16x64 tile=64x64"], 2, "lengths, pages and fixed are a problem's words"),
         (&["plan", "--problem", "4x16x64 d=80"], 2, "--problem 4x16/16x64x64 d=80"),
         (
             &["verify", "--problem", "1x1x70", "--suite", "quick"],
