@@ -149,7 +149,8 @@ impl AttentionDescription {
         let address = if alignment == 0 { 256 } else { u64::from(alignment) };
         let places = [address, o.row * bytes, o.head * bytes, o.batch * bytes];
         let aligned = places.iter().all(|at| at.is_multiple_of(16));
-        let request = AttentionRequest { format, output, head: [d, dv], mask, ..AttentionRequest::new(problem, d) };
+        let request =
+            AttentionRequest { format, output, head: [d, dv], mask, ..AttentionRequest::new(problem, d) };
         Ok((Asked { request, call: AttentionCall::new(problem, read, o), aligned }, spec))
     }
 }

@@ -35,7 +35,7 @@ use cust::stream::Stream;
 use falchion::collective::{Epilogue, Format, LinearArguments};
 use falchion::cute_rs::atom::Major;
 pub use falchion::kernel::driver::Activation;
-use falchion::kernel::driver::{self, Chooser, LoadedGemm, GemmDesc, StreamRef};
+use falchion::kernel::driver::{self, Chooser, GemmDesc, LoadedGemm, StreamRef};
 pub use falchion::kernel::{EngineError, GemmProblem};
 use falchion::kernel::{Gemm, GemmConfig};
 
