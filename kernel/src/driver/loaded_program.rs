@@ -242,7 +242,7 @@ impl LoadedProgram {
     /// A kernel that contains `griddepcontrol.wait` is launched with programmatic dependent launch: it may
     /// start before the previous kernel has ended.
     ///
-    /// The calling thread's current context stays what it is. [`parameter_block`] makes `block`. You may
+    /// The calling thread's current context stays what it is. [`parameter_block`](Self::parameter_block) makes `block`. You may
     /// overwrite the scalars in it between launches.
     ///
     /// # Errors
