@@ -107,7 +107,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
             }
             f.if_(thread.equals(0), || {
                 // Its own arrival comes later, so the phase cannot end before these bytes are announced.
-                f.mbarrier_expect_cluster(stage.full, plan.ring.tile_bytes(1), false);
+                f.mbarrier_transact(false, stage.full, plan.ring.tile_bytes(1), true);
                 b.load(f, stage, Origin::alone(self.b), [piece.n, first]);
             });
         });
