@@ -12,6 +12,9 @@ use falchion::prelude::{Emulator, Engine};
 use falchion::verify::attention::{Case, Checked, Layout, Values};
 use falchion::verify::family::{self, Reference};
 
+#[path = "attention/cache.rs"]
+mod cache;
+
 /// A case of one sequence and one head.
 fn case(queries: u32, keys: u32, d: u32) -> Case {
     Case::new(AttentionProblem::new(1, 1, [queries, keys], d))
@@ -359,177 +362,6 @@ fn packed_heads() {
     }
 }
 
-/// Keys and values in pages: every page size, several pages per block and several blocks per page, lengths that end anywhere,
-/// masks, packed heads, parts, and queries of different lengths. All else in the cache is NaN, and tables have numbers of no page after
-/// those of a sequence.
-#[test]
-fn pages_of_keys() {
-    let ragged = vec![[5, 0], [5, 1], [5, 200], [5, 64], [5, 63], [5, 129], [5, 16]];
-    let differ = vec![[1, 1], [0, 90], [70, 0], [3, 200], [0, 0], [64, 64], [2, 129]];
-    for (spec, layout) in [
-        ("d=64 tile=64x64 pages=16", Layout::LengthFirst),
-        ("d=64 tile=64x64 pages=32 mask=causal", Layout::HeadsFirst),
-        ("d=64 tile=64x64 pages=64 pack=4 mask=causal", Layout::LengthFirst),
-        ("d=64 tile=128x32 pages=128 overlap=on", Layout::Gaps),
-        ("d=64 tile=64x64 pages=256 mask=window sinks=on", Layout::HeadsFirst),
-        ("d=128 tile=64x128 pages=16 pack=4", Layout::LengthFirst),
-        ("d=128 tile=128x128 pages=64 format=f16", Layout::HeadsFirst),
-        ("d=96 tile=64x48 pages=16 store=direct mask=causal", Layout::Gaps),
-        ("d=192x128 tile=64x64 pages=32 pack=2", Layout::LengthFirst),
-        ("d=64 tile=64x64 pages=32 pack=4 parts=3", Layout::LengthFirst),
-        ("d=64 tile=64x32 pages=32 pack=4 part=64 mask=causal", Layout::HeadsFirst),
-        ("d=64 tile=64x64 pages=64 lengths=packed mask=causal", Layout::LengthFirst),
-        ("d=64 tile=64x32 pages=64 lengths=packed pack=2 parts=5 output=f32", Layout::Gaps),
-    ] {
-        let kernel = kernel(spec);
-        let AttentionSpec { head: [d, _], pack, .. } = kernel.plan().spec;
-        let counts = if spec.contains("window") { vec![50, 0] } else { Vec::new() };
-        let of = |lengths: Vec<[u32; 2]>, queries, keys, spare| Case {
-            lengths: Some(lengths),
-            layout,
-            spare,
-            counts: counts.clone(),
-            ..of_heads(case(queries, keys, d), 1, [2 * pack, 2])
-        };
-        let cases = if spec.contains("packed") {
-            vec![of(differ.clone(), 0, 0, 3), of(vec![[5, 0]], 0, 0, 0), of(vec![[0, 9]; 2], 0, 0, 1)]
-        } else {
-            vec![of(ragged.clone(), 5, 0, 3), of(vec![[1, 300]], 1, 0, 0), of(vec![[2, 0]], 2, 0, 0)]
-        };
-        for case in cases {
-            for schedule in Schedule::sweep(1) {
-                run(spec, &kernel, &case, schedule);
-            }
-        }
-    }
-    for (text, words) in [
-        ("pages=48", "pages, the number of keys in a page, is 48, 16, 32, 64, 128 or 256"),
-        ("tile=64x48 pages=32", "a divisor or a multiple of the number of keys per block"),
-        ("pages=few", "`pages=few`: a number of keys"),
-    ] {
-        let refused = text.parse::<AttentionSpec>().and_then(Attention::new);
-        let error = refused.map(|_| ()).expect_err(text).to_string();
-        assert!(error.contains(words), "{text}: {error}");
-    }
-}
-
-/// A page that is not in the cache: refused where the host knows the table, a trap with a name where it does not.
-#[test]
-fn pages_that_are_not_there() {
-    let kernel = kernel("d=64 tile=64x64 pages=32");
-    let case = Case { lengths: Some(vec![[1, 100]; 3]), ..case(1, 0, 64) };
-    let mut engine = Emulator::new();
-    let uploaded = case.upload(&mut engine, &kernel).expect("memory");
-    let call = &uploaded.call;
-    kernel.run(&mut engine, call).expect("all pages are there");
-    let fewer = AttentionCall { pages: Pages { count: call.pages.count - 4, ..call.pages }, ..call.clone() };
-    let trapped = kernel.run(&mut engine, &fewer).expect_err("a page is not there").to_string();
-    assert!(trapped.contains("a page that is not in the cache"), "{trapped}");
-    let with = |change: &dyn Fn(&mut Pages)| {
-        let mut call = call.clone();
-        change(&mut call.pages);
-        kernel.launch(&call, 132).map(|_| ()).expect_err("illegal").to_string()
-    };
-    for (words, error) in [
-        ("the table has 3 pages per sequence, 4 of 32 keys", with(&|pages| pages.each = 3)),
-        ("the table of pages is a null pointer", with(&|pages| pages.table = 0)),
-        ("the numbers of keys begins at", with(&|pages| pages.lengths += 2)),
-        ("the number of pages is", with(&|pages| pages.count = 1 << 31)),
-        ("the cache has no page, 4 were needed", with(&|pages| pages.count = 0)),
-    ] {
-        assert!(error.contains(words), "{words}: {error}");
-    }
-    let pages = Pages { each: 2, count: 9, ..Pages::default() };
-    assert_eq!(pages.check(32, &[33, 0, 32], &[8, 0, 99, 99, 3, 99]), Ok(()));
-    for (lengths, table, words) in [
-        (&[64][..], &[8, 9][..], "page 1 of sequence 0 is page 9 of a cache of 9 pages"),
-        (&[65], &[0, 1], "sequence 0 has 65 keys, which need 3 pages; the table has 2 per sequence"),
-        (&[1, 1], &[0, 1], "the table has 2 per sequence, and 2 in all"),
-    ] {
-        let refused = pages.check(32, lengths, table).expect_err(words).to_string();
-        assert!(refused.contains(words), "{words}: {refused}");
-    }
-    uploaded.free(&mut engine).expect("memory");
-}
-
-/// Keys in parts, which the last CTA of a tile merges: also more parts than blocks, parts at fixed keys, masks, sinks, lengths that differ and
-/// rows without keys. The workspace is as it was after each launch.
-#[test]
-fn parts_of_keys() {
-    for (spec, layout) in [
-        ("d=64 tile=64x64 pack=4 parts=5", Layout::HeadsFirst),
-        ("d=64 tile=128x64 parts=3 mask=causal sinks=on overlap=on", Layout::Gaps),
-        ("d=96 tile=64x32 format=f16 output=f32 parts=7 mask=window", Layout::LengthFirst),
-        ("d=64 tile=64x64 pack=4 parts=2 lengths=packed mask=causal", Layout::LengthFirst),
-        ("d=64 tile=64x32 pack=4 part=64 lengths=packed mask=causal", Layout::LengthFirst),
-        ("d=128 tile=128x64 part=128", Layout::Gaps),
-        ("d=64 tile=64x32 part=96 mask=window sinks=on", Layout::HeadsFirst),
-    ] {
-        let kernel = kernel(spec);
-        let counts = if spec.contains("window") { vec![90, 0] } else { Vec::new() };
-        for lengths in [[1, 600], [70, 130], [5, 0]] {
-            let d = kernel.plan().spec.head[0];
-            let case = of_heads(case(lengths[0], lengths[1], d), 2, [8, 2]);
-            let differ = vec![lengths, [0, 9], [2, 200], [lengths[0], 1]];
-            let lengths = spec.contains("packed").then_some(differ);
-            let case = Case { lengths, layout, counts: counts.clone(), ..case };
-            for schedule in Schedule::sweep(1) {
-                run(spec, &kernel, &case, schedule);
-            }
-        }
-    }
-    for (text, words) in [
-        ("parts=0", "the number of parts is 0"),
-        ("parts=2000", "the number of parts is 2000"),
-        ("part=100", "the number of keys of a part is 100, a multiple of the number of keys per block"),
-        ("parts=some", "`parts=some`: a number of parts"),
-    ] {
-        let refused = text.parse::<AttentionSpec>().and_then(Attention::new);
-        let error = refused.map(|_| ()).expect_err(text).to_string();
-        assert!(error.contains(words), "{text}: {error}");
-    }
-}
-
-/// A sequence has the same bits in any batch, if its keys are divided at fixed ones: alone, or among others, whatever their lengths are.
-#[test]
-fn parts_at_fixed_keys_have_the_same_bits_in_every_batch() {
-    let mut engine = Emulator::new().with_multiprocessors(3);
-    let mut random = fastrand::Rng::with_seed(7);
-    // (tokens, heads, d) in bf16: numbers from 1 to 2, of both signs.
-    let mut tensor = |tokens: usize, heads: usize| {
-        let bits = (0..tokens * heads * 64).map(|_| 0x3f80 | random.u16(..) & 0x807f);
-        engine.upload(&bits.flat_map(u16::to_le_bytes).collect::<Vec<_>>()).expect("memory")
-    };
-    let [q, k, v] = [tensor(3, 8), tensor(900, 2), tensor(900, 2)];
-    let mut run = |spec: &str, keys: &[u32]| {
-        let kernel = kernel(spec);
-        let sums = |counts: &[u32]| {
-            let sum = |sum: &mut u32, count: &u32| Some(core::mem::replace(sum, *sum + count));
-            counts.iter().chain([&0]).scan(0, sum).collect::<Vec<_>>()
-        };
-        let begins = [sums(&vec![1; keys.len()]), sums(keys)];
-        let tables = begins.clone().map(|table| {
-            engine.upload(&table.into_iter().flat_map(u32::to_le_bytes).collect::<Vec<_>>()).expect("memory")
-        });
-        let rows = begins.map(|table| table[keys.len()]);
-        let most = keys.iter().copied().max().unwrap_or(0);
-        let problem =
-            AttentionProblem { heads: [8, 2], ..AttentionProblem::new(keys.len() as u32, 8, [1, most], 64) };
-        let at = |of: falchion::kernel::Buffer, heads| HeadsRef::length_first(of.address, [heads, 0, 64]);
-        let o = engine.allocate(3 * 8 * 64 * 2).expect("memory");
-        let packed = Packed { begins: tables.map(|table| table.address), rows };
-        let mut call =
-            AttentionCall { packed, ..AttentionCall::new(problem, [at(q, 8), at(k, 2), at(v, 2)], at(o, 8)) };
-        call.workspace = engine.workspace(kernel.workspace(&call)).expect("memory");
-        kernel.run(&mut engine, &call).expect("a launch");
-        engine.read(o).expect("O")[..8 * 64 * 2].to_vec()
-    };
-    let spec = "d=64 tile=64x32 pack=4 part=64 lengths=packed";
-    let alone = run(spec, &[250]);
-    assert!(alone == run(spec, &[250, 500, 3]), "other bits in a batch");
-    assert!(alone != run("d=64 tile=64x32 pack=4 part=96 lengths=packed", &[250]), "bits that cannot differ");
-}
-
 /// The model's times next to those that an H100 took (580.159.04, bursts of 10 ms): within a tenth of the geometric mean of their
 /// ratios, and within a fifth of them each.
 #[test]
@@ -653,4 +485,42 @@ fn choices_are_right() {
     let wrong = AttentionRequest::new(AttentionProblem::new(1, 1, [1; 2], 65), 65);
     let refused = Attention::ranked(&wrong, &Machine::h200(), 1).expect_err("no such head");
     assert!(refused.contains("65") && refused.contains("64, 96, 128"), "{refused}");
+}
+
+/// Texts that no problem or kernel has, and kernels that are for other problems.
+#[test]
+fn texts_that_are_refused() {
+    for (text, words) in [
+        ("4000000000x1x1", "sequences are 4000000000, 1 to 1048576 was needed"),
+        ("0x8x64", "sequences are 0, 1 to"),
+        ("4x16/5x100", "heads are 16/5, a multiple of the latter was needed"),
+        ("1x8/0x64", "heads are 8/0, a multiple"),
+        ("1x8x64 pages=64 pages=64", "`pages=64`: `pages` is given already"),
+        ("1x8x64 fixed=on fixed=off", "`fixed=off`: `fixed` is given already"),
+        ("1x8x64 mask=window left=1 right=2 left=3", "`left=3`: `left` is given already"),
+        ("1048576x1x4096 lengths=packed", "fewer than 2^31 in all"),
+    ] {
+        let error = text.parse::<AttentionRequest>().expect_err(text);
+        assert!(error.contains(words), "{text}: {error}");
+    }
+    for text in ["tile=64x64 tile=128x64", "part=1024 parts=4", "parts=4 part=1024"] {
+        let error = text.parse::<AttentionSpec>().expect_err(text).to_string();
+        assert!(error.contains("is given already, one of them was needed"), "{text}: {error}");
+    }
+    for (spec, problem, words) in [
+        ("d=64", "1x2x100", "the kernel is `d=64`, format, output, d, lengths and pages of"),
+        ("format=f16", "1x2x100", "the kernel is `format=f16`"),
+        ("lengths=packed", "2x2x100", "the kernel is `lengths=packed`"),
+        ("parts=2", "1x8/1x1x300 pages=16", "the kernel is `parts=2`"),
+        ("pages=16", "1x2x100", "the kernel is `pages=16`"),
+    ] {
+        let request = Attention::request(problem).expect("a problem");
+        let found = family::check(&mut Emulator::new(), &kernel(spec), &request, (1, 100));
+        let error = found.expect_err(spec).to_string();
+        assert!(error.starts_with(words), "{spec} for {problem}: {error}");
+    }
+    let kernel = AttentionBackward::new("d=64 tile=64x64".parse().expect("a spec")).expect("legal");
+    let request = AttentionBackward::request("1x2x100").expect("a problem");
+    let found = family::check(&mut Emulator::new(), &kernel, &request, (1, 100));
+    assert!(found.expect_err("d").to_string().contains("format and d of"), "d differs");
 }

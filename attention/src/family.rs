@@ -32,7 +32,7 @@ pub struct AttentionRequest {
     pub head: [u32; 2],
     /// Which keys a query sees.
     pub mask: Mask,
-    /// The numbers of a window, left and right, or of chunks, of which the first counts.
+    /// The two numbers of a window, left and right; or the number of a chunk, and any other.
     pub numbers: [i32; 2],
     /// The lengths of sequences. If they differ, they fall evenly from the problem's to its `batch`-th part, and there are as
     /// many keys as queries: what is measured must be a problem of its own.
@@ -50,6 +50,9 @@ pub struct AttentionRequest {
 }
 
 impl AttentionRequest {
+    /// Sequences of a problem that is a text.
+    const MOST_SEQUENCES: u32 = 1 << 20;
+
     /// bf16 with heads of `d` elements, where every query sees every key.
     pub const fn new(problem: AttentionProblem, d: u32) -> Self {
         Self {
@@ -122,7 +125,8 @@ impl AttentionRequest {
     fn parts(&self, spec: &AttentionSpec, machine: &Machine) -> Vec<Parts> {
         let AttentionSpec { tile: [rows, block], pack, .. } = *spec;
         let per_tile = (rows / pack).max(1);
-        let tiles: u32 = self.lengths().iter().map(|[queries, _]| queries.div_ceil(per_tile)).sum();
+        let tiles = self.lengths().into_iter().map(|[queries, _]| queries.div_ceil(per_tile));
+        let tiles = tiles.fold(0, u32::saturating_add);
         let [heads, shared] = self.problem.heads;
         let tiles = tiles.saturating_mul(if pack > 1 { shared } else { heads }).max(1);
         let blocks = self.problem.keys.div_ceil(block);
@@ -156,7 +160,7 @@ impl AttentionRequest {
         }
     }
 
-    /// The kernels of which the first that exists computes a row the same way in every batch: nothing of these depends on
+    /// Kernels that compute a row the same way in every batch, the first of which that is legal is taken. They do not depend on
     /// lengths, or on the number of sequences.
     fn fixed_specs(&self) -> impl Iterator<Item = AttentionSpec> + use<> {
         let (spec, pack) = (self.spec(), self.share());
@@ -195,20 +199,21 @@ impl FromStr for AttentionRequest {
             return Err(refused());
         }
         let (mut own, mut others, mut fixed) = (Vec::new(), Vec::new(), false);
-        for word in crate::spec::words(words) {
-            match word.split_once('=') {
-                Some((name @ ("left" | "right" | "chunk"), value)) => {
-                    let value = value.parse::<i32>().ok().filter(|&value| (0..=1 << 30).contains(&value));
-                    let refused = || format!("`{word}`: a number from 0 to 2^30 was needed");
-                    own.push((name, value.ok_or_else(refused)?));
+        let twice = |[key, value, needed]: [String; 3]| format!("`{key}={value}`: {needed} was needed");
+        for (name, value) in crate::spec::words(words).map_err(twice)? {
+            match name {
+                "left" | "right" | "chunk" => {
+                    let number = value.parse::<i32>().ok().filter(|&value| (0..=1 << 30).contains(&value));
+                    let refused = || format!("`{name}={value}`: a number from 0 to 2^30 was needed");
+                    own.push((name, number.ok_or_else(refused)?));
                 }
-                Some(("fixed", value)) => {
+                "fixed" => {
                     fixed = value == "on";
                     if !fixed && value != "off" {
-                        return Err(format!("`{word}`: on or off was needed"));
+                        return Err(format!("`fixed={value}`: on or off was needed"));
                     }
                 }
-                _ => others.push(word),
+                _ => others.push(format!("{name}={value}")),
             }
         }
         let spec: AttentionSpec =
@@ -232,8 +237,21 @@ impl FromStr for AttentionRequest {
                 if pages.is_some() { " in pages" } else { "" }
             ));
         }
-        let problem = AttentionProblem::new(number(batch)?, number(heads)?, [queries, keys], head[0]);
-        let problem = AttentionProblem { heads: [problem.heads[0], number(shared)?], ..problem };
+        let (batch, heads) = (number(batch)?, [number(heads)?, number(shared)?]);
+        if !(1..=Self::MOST_SEQUENCES).contains(&batch) {
+            return Err(format!("sequences are {batch}, 1 to {} was needed", Self::MOST_SEQUENCES));
+        }
+        if heads[1] == 0 || heads[0] == 0 || !heads[0].is_multiple_of(heads[1]) {
+            let [of_queries, of_keys] = heads;
+            return Err(format!("heads are {of_queries}/{of_keys}, a multiple of the latter was needed"));
+        }
+        if lengths == Lengths::Packed && u64::from(batch) * u64::from(queries) >= 1 << 31 {
+            return Err(format!(
+                "{batch} sequences have up to {queries} queries, fewer than 2^31 in all were needed"
+            ));
+        }
+        let problem = AttentionProblem::new(batch, heads[0], [queries, keys], head[0]);
+        let problem = AttentionProblem { heads, ..problem };
         let request = Self {
             format,
             output,
@@ -325,6 +343,17 @@ impl Family for Attention {
             }
             Lengths::Equal => lengths.iter().map(|of| of[1]).collect(),
         }
+    }
+
+    fn serves(&self, request: &AttentionRequest) -> Result<(), String> {
+        let (spec, asked) = (self.plan().spec, request.spec());
+        // The mask decides no memory: a kernel with another one is wrong, and found to be.
+        let AttentionSpec { format, output, head, lengths, pages, .. } = asked;
+        let same = AttentionSpec { format, output, head, lengths, pages, ..spec };
+        if same == spec {
+            return Ok(());
+        }
+        Err(format!("the kernel is `{spec}`, format, output, d, lengths and pages of `{asked}` were needed"))
     }
 
     fn measured(

@@ -64,9 +64,9 @@ pub(crate) fn map_of(
 
 /// The tensor map of the heads of a cache's pages of `page` rows.
 ///
-/// It has a dimension of the rows of a page and, after it, one of `page + 1` beginnings, both with the distance of rows, and
-/// begins a page's rows before the cache. So row `page - count` of beginning `count` is the first of a page of which `count`
-/// rows are keys: what follows the last of these is outside, and becomes zero.
+/// A row has two coordinates with the same stride: its number, below `page`, and a beginning, from 0 to `page`. The map begins
+/// `page` rows before the cache. At beginning `count`, row `page - count` is therefore the first row of a page, and the last row
+/// that is inside is the page's row `count - 1`. So a copy reads the first `count` rows, which are keys; the others become zero.
 pub(crate) fn map_of_pages(tile: &OperandTile, of: HeadsRef, [count, heads, page, d]: [u32; 4]) -> TensorMap {
     let [mn, k] = match tile.major() {
         cute_rs::atom::Major::K => [page, d],

@@ -233,9 +233,27 @@ fn numbers(text: &str) -> Option<[u32; 2]> {
     Some([first.parse().ok()?, second.parse().ok()?])
 }
 
-/// The words of a text, between blanks or commas, as in specs of GEMMs.
-pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split([' ', ',', '\t', '\n']).filter(|word| !word.is_empty())
+/// The `key=value` words of a text, between blanks or commas, as in specs of GEMMs. Each key stands once.
+///
+/// # Errors
+/// A key that stands twice, its value, and what was needed.
+pub(crate) fn words(text: &str) -> Result<Vec<(&str, &str)>, [String; 3]> {
+    let mut words: Vec<(&str, &str)> = Vec::new();
+    for word in text.split([' ', ',', '\t', '\n']).filter(|word| !word.is_empty()) {
+        let (key, value) = word.split_once('=').unwrap_or((word, ""));
+        // Both say how keys are divided.
+        let same =
+            |other: &str| other == key || matches!((other, key), ("part", "parts") | ("parts", "part"));
+        if let Some((other, _)) = words.iter().find(|(other, _)| same(other)) {
+            return Err([
+                key.to_owned(),
+                value.to_owned(),
+                format!("`{other}` is given already, one of them"),
+            ]);
+        }
+        words.push((key, value));
+    }
+    Ok(words)
 }
 
 impl FromStr for AttentionSpec {
@@ -245,8 +263,8 @@ impl FromStr for AttentionSpec {
     fn from_str(text: &str) -> Result<Self, AttentionError> {
         let mut spec = Self::DEFAULT;
         let mut output = None;
-        for word in words(text) {
-            let (key, value) = word.split_once('=').unwrap_or((word, ""));
+        let twice = |[key, value, needed]: [String; 3]| AttentionError::Word { key, value, needed };
+        for (key, value) in words(text).map_err(twice)? {
             let refused = |needed: &str| AttentionError::Word {
                 key: key.to_owned(),
                 value: value.to_owned(),

@@ -68,6 +68,15 @@ pub trait Family: Kernel<Self::Call> + Clone + Debug + Send + 'static {
         Vec::new()
     }
 
+    /// Checks that the kernel is one for requests of this kind: formats and whatever else decides what a call's memory is. By default
+    /// every kernel is.
+    ///
+    /// # Errors
+    /// What differs, in a sentence.
+    fn serves(&self, _request: &Self::Request<'_>) -> Result<(), String> {
+        Ok(())
+    }
+
     /// The first of these kernels, with times in microseconds, the fastest first, that can compute the
     /// request.
     fn measured(

@@ -128,6 +128,9 @@ pub enum FamilyError {
     /// The call is illegal.
     #[error("{0}")]
     Call(#[from] LaunchError),
+    /// The kernel is one for other requests.
+    #[error("{0}")]
+    Other(String),
     /// An element is wrong.
     #[error(
         "element {index} of {name} is {found}, {expected} was expected, with an error of {bound} at most"
@@ -195,6 +198,7 @@ pub fn check<K: Reference>(
     request: &K::Request<'_>,
     (seed, most): (u64, usize),
 ) -> Result<Agreed, FamilyError> {
+    kernel.serves(request).map_err(FamilyError::Other)?;
     let mut call = K::call(request);
     let (mut buffers, mut failed) = (Vec::new(), None);
     let mut allocate = |bytes: usize| match engine.allocate(bytes + MARGIN) {

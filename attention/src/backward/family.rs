@@ -102,6 +102,14 @@ impl Family for AttentionBackward {
         }
     }
 
+    fn serves(&self, request: &AttentionRequest) -> Result<(), String> {
+        let (spec, asked) = (self.plan().spec, words(request)?);
+        if (spec.format, spec.head) == (asked.format, asked.head) {
+            return Ok(());
+        }
+        Err(format!("the kernel is `{spec}`, format and d of `{asked}` were needed"))
+    }
+
     fn ranked(
         request: &AttentionRequest,
         machine: &Machine,

@@ -85,8 +85,8 @@ impl FromStr for BackwardSpec {
     /// Reads `key=value` words, between blanks or commas. The spec is checked by [`BackwardPlan::new`](super::BackwardPlan::new).
     fn from_str(text: &str) -> Result<Self, BackwardError> {
         let mut spec = Self::DEFAULT;
-        for word in crate::spec::words(text) {
-            let (key, value) = word.split_once('=').unwrap_or((word, ""));
+        let twice = |[key, value, needed]: [String; 3]| BackwardError::Word { key, value, needed };
+        for (key, value) in crate::spec::words(text).map_err(twice)? {
             let refused = |needed: &str| BackwardError::Word {
                 key: key.to_owned(),
                 value: value.to_owned(),

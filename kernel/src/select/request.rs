@@ -76,10 +76,17 @@ impl<'a> Request<'a> {
         if self.reproducible { self.space().entries().first()?.summation() } else { None }
     }
 
-    /// The same GEMM with a fused epilogue.
+    /// The same GEMM with a fused epilogue. A packed D stays packed if the epilogue joins columns.
     #[must_use]
     pub fn fused(self, fusion: Formula) -> Self {
-        Self { fusion: Some(fusion), ..self }
+        let GemmProblem { m, n, .. } = self.call.problem;
+        let [rows, before, after] = [m, n, n >> fusion.halvings()].map(u64::from);
+        let mut d = self.call.d;
+        if d.ld == before {
+            d.ld = after;
+            d.stride = if d.stride == rows * before { rows * after } else { d.stride };
+        }
+        Self { fusion: Some(fusion), call: Call { d, ..self.call }, ..self }
     }
 
     /// The same GEMM as a batch of `count`, in one launch. The matrices of the batch are packed.
@@ -119,9 +126,10 @@ impl<'a> Request<'a> {
         Self { call: self.layouts().apart(Call { products, ..self.call }), ..self }
     }
 
-    /// How the matrices are stored. D may have fewer columns than that.
+    /// How the matrices are stored.
     pub(crate) fn layouts(&self) -> Layouts {
-        Layouts::new(self.stored(), self.majors)
+        let halvings = self.fusion.map_or(0, Formula::halvings);
+        Layouts { halvings, ..Layouts::new(self.stored(), self.majors) }
     }
 
     /// GEMMs of these shapes, as a pointer array: records in device memory describe them.

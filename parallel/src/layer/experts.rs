@@ -85,7 +85,6 @@ impl Grouped {
         let request = Request::packed(self.types, [Major::K; 2], GemmProblem { m, n, k });
         let request = self.formula.map_or(request, |formula| request.fused(formula));
         let mut request = request.ragged(&shapes);
-        request.call.d.ld = self.columns().into();
         request.call.b.address = self.weight.buffer.address;
         (request.call.a.address, request.call.d.address) = (aligned(256), aligned(256));
         let key = m.checked_next_power_of_two().unwrap_or(u32::MAX);

@@ -179,8 +179,6 @@ impl Product {
         request.call.b.address = self.weight.buffer.address;
         // All chunks have one weight.
         request.call.b.stride = 0;
-        let columns = u64::from(self.columns());
-        (request.call.d.ld, request.call.d.stride) = (columns, columns * u64::from(tokens));
         if let (Some(scales), Some(own)) = (&mut request.call.scales, &self.scales) {
             scales.a.address = aligned(256);
             (scales.b.address, scales.b.stride) = (own.buffer.address, 0);

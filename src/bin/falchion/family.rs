@@ -215,7 +215,9 @@ pub(crate) fn check<K: Reference>(
         Err(error @ (family::FamilyError::Engine(_) | family::FamilyError::Program(_))) => {
             Err(Failure::environment(error))
         }
-        Err(error @ family::FamilyError::Call(_)) => Err(Failure::usage(error)),
+        Err(error @ (family::FamilyError::Call(_) | family::FamilyError::Other(_))) => {
+            Err(usage!("{what}: {error}"))
+        }
         Err(wrong) => {
             writeln!(out(), "FAIL {what}: {wrong}")?;
             Err(Failure::Wrong)
@@ -248,6 +250,7 @@ fn traced<K: Reference>(given: &Given) -> Result<(), Failure> {
             first.ok_or_else(|| usage!("no kernel was ranked"))?.kernel
         }
     };
+    kernel.serves(&request).map_err(|error| usage!("--kernel {}: {error}", name(&kernel)))?;
     let traced = family::trace(&kernel, &K::call(&request), (clusters, schedule.0, schedule.1));
     let Some((trace, outcome)) = traced.map_err(Failure::environment)? else {
         refuse!("--problem {problem} has nothing to compute");
