@@ -77,6 +77,16 @@ impl<'a> Request<'a> {
     }
 
     /// The same GEMM with a fused epilogue. A packed D stays packed if the epilogue joins columns.
+    ///
+    /// ```
+    /// use collective::{Format, Formula};
+    /// use cute_rs::atom::Major;
+    /// use kernel::{GemmProblem, Request};
+    ///
+    /// let request = Request::packed(Format::Bf16, [Major::K; 2], GemmProblem { m: 3, n: 64, k: 64 });
+    /// let d = request.fused(Formula::named("swiglu").expect("a name")).batched(2).call.d;
+    /// assert_eq!((d.ld, d.stride), (32, 96));
+    /// ```
     #[must_use]
     pub fn fused(self, fusion: Formula) -> Self {
         let GemmProblem { m, n, .. } = self.call.problem;
