@@ -508,11 +508,11 @@ fn texts_that_are_refused() {
         assert!(error.contains("is given already, one of them was needed"), "{text}: {error}");
     }
     for (spec, problem, words) in [
-        ("d=64", "1x2x100", "the kernel is `d=64`, format, output, d, lengths and pages of"),
-        ("format=f16", "1x2x100", "the kernel is `format=f16`"),
-        ("lengths=packed", "2x2x100", "the kernel is `lengths=packed`"),
-        ("parts=2", "1x8/1x1x300 pages=16", "the kernel is `parts=2`"),
-        ("pages=16", "1x2x100", "the kernel is `pages=16`"),
+        ("d=64", "1x2x100", "the kernel's d is 64x64, 128x128 was needed, as the problem says"),
+        ("format=f16", "1x2x100", "the kernel's format is f16, bf16 was needed"),
+        ("lengths=packed", "2x2x100", "the kernel's lengths is packed, equal was needed"),
+        ("parts=2", "1x8/1x1x300 pages=16", "the kernel's pages is none, 16 was needed"),
+        ("pages=16", "1x2x100", "the kernel's pages is 16, none was needed"),
     ] {
         let request = Attention::request(problem).expect("a problem");
         let found = family::check(&mut Emulator::new(), &kernel(spec), &request, (1, 100));
@@ -522,5 +522,5 @@ fn texts_that_are_refused() {
     let kernel = AttentionBackward::new("d=64 tile=64x64".parse().expect("a spec")).expect("legal");
     let request = AttentionBackward::request("1x2x100").expect("a problem");
     let found = family::check(&mut Emulator::new(), &kernel, &request, (1, 100));
-    assert!(found.expect_err("d").to_string().contains("format and d of"), "d differs");
+    assert!(found.expect_err("d").to_string().contains("d is 64, 128 was needed"), "d differs");
 }

@@ -348,12 +348,23 @@ impl Family for Attention {
     fn serves(&self, request: &AttentionRequest) -> Result<(), String> {
         let (spec, asked) = (self.plan().spec, request.spec());
         // The mask decides no memory: a kernel with another one is wrong, and found to be.
-        let AttentionSpec { format, output, head, lengths, pages, .. } = asked;
-        let same = AttentionSpec { format, output, head, lengths, pages, ..spec };
-        if same == spec {
-            return Ok(());
+        let words = |of: AttentionSpec| {
+            let [d, dv] = of.head;
+            let pages = of.pages.map_or_else(|| "none".to_owned(), |page| page.to_string());
+            [
+                ("format", of.format.name().to_owned()),
+                ("output", of.output.name().to_owned()),
+                ("d", format!("{d}x{dv}")),
+                ("lengths", if of.lengths == Lengths::Equal { "equal" } else { "packed" }.to_owned()),
+                ("pages", pages),
+            ]
+        };
+        match words(spec).into_iter().zip(words(asked)).find(|(own, asked)| own != asked) {
+            None => Ok(()),
+            Some(((field, own), (_, asked))) => {
+                Err(format!("the kernel's {field} is {own}, {asked} was needed, as the problem says"))
+            }
         }
-        Err(format!("the kernel is `{spec}`, format, output, d, lengths and pages of `{asked}` were needed"))
     }
 
     fn measured(

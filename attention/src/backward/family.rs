@@ -104,10 +104,13 @@ impl Family for AttentionBackward {
 
     fn serves(&self, request: &AttentionRequest) -> Result<(), String> {
         let (spec, asked) = (self.plan().spec, words(request)?);
-        if (spec.format, spec.head) == (asked.format, asked.head) {
-            return Ok(());
+        let differs = |field: &str, own: &dyn core::fmt::Display, asked: &dyn core::fmt::Display| {
+            Err(format!("the kernel's {field} is {own}, {asked} was needed, as the problem says"))
+        };
+        if spec.format != asked.format {
+            return differs("format", &spec.format, &asked.format);
         }
-        Err(format!("the kernel is `{spec}`, format and d of `{asked}` were needed"))
+        if spec.head != asked.head { differs("d", &spec.head, &asked.head) } else { Ok(()) }
     }
 
     fn ranked(
