@@ -12,7 +12,7 @@ use crate::emit;
 use crate::maps::{Rows, map_of, map_of_pages};
 use crate::masks::of_spec;
 use crate::plan::{AttentionError, AttentionPlan};
-use crate::problem::{AttentionCall, AttentionProblem, HeadsRef, Packed, Pages};
+use crate::problem::{AttentionCall, AttentionProblem, CacheScales, HeadsRef, Packed, Pages};
 use crate::scores::{AnyScores, Scope, Scores, any};
 use crate::spec::{AttentionSpec, Lengths, Parts};
 
@@ -127,7 +127,8 @@ impl Attention {
 
     /// The kernel's name.
     pub fn name(&self) -> String {
-        let AttentionSpec { format, head: [d, dv], tile: [rows, keys], .. } = self.plan.spec;
+        let AttentionSpec { format, cache, head: [d, dv], tile: [rows, keys], .. } = self.plan.spec;
+        let cache = cache.map_or_else(String::new, |cache| format!("_{cache}"));
         let heads = if d == dv { d.to_string() } else { format!("{d}x{dv}") };
         let AttentionSpec { sinks, lengths, pages, pack, parts, .. } = self.plan.spec;
         let sinks = if sinks { "_sinks" } else { "" };
@@ -140,7 +141,7 @@ impl Attention {
             Parts::Keys(keys) => format!("_part{keys}"),
         };
         format!(
-            "attention_{format}_{heads}_{rows}x{keys}_{}{sinks}{packed}{pages}{pack}{parts}",
+            "attention_{format}{cache}_{heads}_{rows}x{keys}_{}{sinks}{packed}{pages}{pack}{parts}",
             self.scores.name()
         )
     }
@@ -301,7 +302,7 @@ impl Kernel<AttentionCall> for Attention {
         let plan = &self.plan;
         let AttentionSpec { format, output, head: [d, dv], tile: [rows, _], lengths, pack, .. } = plan.spec;
         let differ = lengths == Lengths::Packed;
-        let page = plan.spec.pages;
+        let (page, cache) = (plan.spec.pages, plan.spec.cache.unwrap_or(format));
         let [all_queries, all_keys] = if differ { packed.rows } else { [queries, keys] };
         // Queries, and heads of rows of K.
         let (all_keys, caches) = match page {
@@ -321,16 +322,22 @@ impl Kernel<AttentionCall> for Attention {
         let sequences = if differ { 1 } else { batch };
         check_tensor(("Q", q), [sequences, heads, all_queries, d], (format, 16))?;
         let [k, v] = if keys > 0 && all_keys > 0 && caches > 0 {
-            check_tensor(("K", k), [caches, shared, all_keys, d], (format, 16))?;
-            check_tensor(("V", v), [caches, shared, all_keys, dv], (format, 16))?;
+            check_tensor(("K", k), [caches, shared, all_keys, d], (cache, 16))?;
+            check_tensor(("V", v), [caches, shared, all_keys, dv], (cache, 16))?;
             [k, v]
         } else {
             // Nothing is read. The tensor maps must still be legal, and begin in memory.
-            [HeadsRef { address: q.address, row: dv.max(d).into(), head: 8, batch: 8 }; 2]
+            [HeadsRef { address: q.address, row: dv.max(d).into(), head: 16, batch: 16 }; 2]
         };
         let alignment = if plan.output.is_some() { 16 } else { output.bytes().into() };
         check_tensor(("O", o), [sequences, heads, all_queries, dv], (output, alignment))?;
-        for (name, address) in [("the log-sum-exp", log_sum_exp), ("the sinks", sinks)] {
+        let [k_scales, v_scales] = call.cache_scales.addresses;
+        for (name, address) in [
+            ("the log-sum-exp", log_sum_exp),
+            ("the sinks", sinks),
+            ("the factors of K", k_scales),
+            ("the factors of V", v_scales),
+        ] {
             if !address.is_multiple_of(4) {
                 return Err(LaunchError::Address { name, address, alignment: 4 });
             }
@@ -370,8 +377,8 @@ impl Kernel<AttentionCall> for Attention {
         let (q_rows, k_rows) = (rows(queries, all_queries), rows(page.unwrap_or(keys), all_keys));
         for (name, of, rows, (begins, bytes)) in [
             ("Q", q, q_rows, (differ, format.bytes())),
-            ("K", k, k_rows, (differ || page.is_some(), format.bytes())),
-            ("V", v, k_rows, (differ || page.is_some(), format.bytes())),
+            ("K", k, k_rows, (differ || page.is_some(), cache.bytes())),
+            ("V", v, k_rows, (differ || page.is_some(), cache.bytes())),
             ("O", o, q_rows, (differ, output.bytes())),
         ] {
             let least = u64::from(rows.most) * of.row * u64::from(bytes);
@@ -409,6 +416,10 @@ impl Kernel<AttentionCall> for Attention {
         if plan.spec.sinks {
             arguments.push(sinks.into());
         }
+        if plan.spec.cache.is_some() {
+            arguments.extend(call.cache_scales.addresses.map(Argument::from));
+            arguments.push(u32::from(call.cache_scales.per_head).into());
+        }
         if differ {
             let sides = if page.is_some() { 1 } else { 2 };
             arguments.extend(packed.begins.into_iter().take(sides).map(Argument::from));
@@ -445,7 +456,8 @@ impl Kernel<AttentionCall> for Attention {
     }
 
     fn visit(&self, call: &mut AttentionCall, visit: &mut dyn Visit) {
-        let AttentionSpec { format, output, head: [d, dv], .. } = self.plan.spec;
+        let AttentionSpec { format, cache, output, head: [d, dv], .. } = self.plan.spec;
+        let (factors, cache) = (cache.is_some(), cache.unwrap_or(format));
         let AttentionCall {
             problem,
             q,
@@ -456,6 +468,7 @@ impl Kernel<AttentionCall> for Attention {
             packed,
             pages,
             workspace,
+            cache_scales,
             sinks,
             counts,
             reals,
@@ -486,12 +499,13 @@ impl Kernel<AttentionCall> for Attention {
         let with = |[batch, heads, rows]: [u32; 3], d| [batch, heads, rows, d];
         for (name, of, extents, contents) in [
             ("Q", q, with(extents, d), Contents::Multiplied(0, format)),
-            ("K", k, with(read, d), Contents::Multiplied(1, format)),
-            ("V", v, with(read, dv), Contents::Multiplied(1, format)),
+            ("K", k, with(read, d), Contents::Multiplied(1, cache)),
+            ("V", v, with(read, dv), Contents::Multiplied(1, cache)),
             ("O", o, with(extents, dv), Contents::Output(output)),
         ] {
-            let (writes, format) = (name == "O", if name == "O" { output } else { format });
-            let extents = Extents::line(format.bits(), of.reach(extents));
+            let writes = name == "O";
+            let bits = if let Contents::Multiplied(_, of) | Contents::Output(of) = contents { of.bits() } else { 8 };
+            let extents = Extents::line(bits, of.reach(extents));
             visit.memory(Memory { name, address: &mut of.address, extents, contents, writes });
             [&mut of.row, &mut of.head, &mut of.batch].into_iter().for_each(|length| visit.length(length));
         }
@@ -514,6 +528,17 @@ impl Kernel<AttentionCall> for Attention {
         }
         visit.count(&mut pages.each);
         visit.count(&mut pages.count);
+        if factors {
+            let CacheScales { addresses, per_head } = cache_scales;
+            visit.form((*per_head).into());
+            let all = if *per_head { u64::from(*shared) } else { 1 };
+            for (name, address) in ["the factors of K", "the factors of V"].into_iter().zip(addresses) {
+                let given = *address != 0;
+                visit.form(given.into());
+                let extents = Extents::line(32, if given && some { all } else { 0 });
+                visit.memory(Memory { name, address, extents, contents: Contents::Scales, writes: false });
+            }
+        }
         let given = *log_sum_exp != 0;
         visit.form(given.into());
         let rows = extents.map(u64::from).into_iter().product::<u64>();

@@ -12,6 +12,9 @@
 //! instructions run it computes the weights of the next block. Consumers take turns to multiply, so that the
 //! tensor cores have work while others compute weights.
 //!
+//! K and V in `e4m3` are converted to Q's format by the other warps of the producer warpgroup, from rings of their own into those
+//! that consumers read. Their factors are multiplied into scores and into O.
+//!
 //! Blocks of keys that no query of a tile sees are left out. Producer and consumers compute the range of blocks
 //! by the same function, from [`Scores::seen`]. Only blocks that some query does not see whole are masked; they
 //! have a loop of their own.
@@ -41,7 +44,7 @@ pub use count::Count;
 #[cfg(feature = "records")]
 pub use family::AttentionRequest;
 pub use masks::{Alibi, Causal, Chunked, Full, SoftCap, Window};
-pub use plan::{AttentionError, AttentionPlan};
-pub use problem::{AttentionCall, AttentionProblem, HeadsRef, Packed, Pages};
+pub use plan::{AttentionError, AttentionPlan, NarrowPlan};
+pub use problem::{AttentionCall, AttentionProblem, CacheScales, HeadsRef, Packed, Pages};
 pub use scores::{Scope, Scores, consistent};
 pub use spec::{AttentionSpec, Lengths, Mask, OutputStore, Parts};

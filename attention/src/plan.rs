@@ -88,6 +88,8 @@ pub struct AttentionPlan {
     pub output: Option<OperandTile>,
     /// The rings of Q, K and V.
     pub rings: [RingPlan; 3],
+    /// What is loaded of K and V, if these are converted on the way.
+    pub narrow: Option<NarrowPlan>,
     /// The product of queries and keys.
     pub scores: MainloopSpec,
     /// The product of weights and values.
@@ -95,6 +97,22 @@ pub struct AttentionPlan {
     /// Whether the end of a tile overlaps with the beginning of the next one.
     pub overlaps: bool,
 }
+
+/// Blocks of K and V as they are in memory. The producer's first warp loads them; the others convert them into the stages of
+/// [`AttentionPlan::rings`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NarrowPlan {
+    /// Tiles of K and of V: rows of keys.
+    pub tiles: [OperandTile; 2],
+    /// Their rings.
+    pub rings: [RingPlan; 2],
+}
+
+/// Warps that convert.
+pub(crate) const CONVERTERS: u32 = 3;
+
+/// Most blocks of K, and of V, that are loaded and not yet converted.
+const MOST_NARROW: u32 = 8;
 
 /// Registers of a consumer apart from accumulators, weights and scores: addresses, statistics, loop state.
 const WORKING: u32 = 28;
@@ -120,6 +138,11 @@ impl AttentionPlan {
         let Some(types) = sixteen_bits(format) else {
             return Err(AttentionError::Format { field: "format", format, needed: "bf16 or f16" });
         };
+        if let Some(cache) = spec.cache
+            && !same(cache, Format::E4m3)
+        {
+            return Err(AttentionError::Format { field: "cache", format: cache, needed: "e4m3" });
+        }
         let divided = !matches!(spec.parts, Parts::One);
         let direct = divided || matches!(spec.store, OutputStore::Direct);
         if !(same(output, format) || same(output, Format::F32) && direct) {
@@ -195,6 +218,12 @@ impl AttentionPlan {
 
         // The pages of a block are looked up together. One consumer leaves registers for that.
         let producer = match (consumers, spec.pages) {
+            // A thread converts 64 elements at the same time, or 32.
+            (1, _) if spec.cache.is_some() => 128,
+            (2, _) if spec.cache.is_some() => 64,
+            (_, _) if spec.cache.is_some() => {
+                return Err(number("the number of queries per tile", rows, "64 or 128 with a cache"));
+            }
             (3, _) => 32,
             (1, Some(_)) => 96,
             // More would be taken from consumers.
@@ -212,8 +241,23 @@ impl AttentionPlan {
         let (one_q, two_q) = (q_ring.need(1), q_ring.need(2));
         let each = k_ring.need(1) + v_ring.need(1);
         let have = limits.shared_bytes;
+        let narrow = match spec.cache {
+            None => None,
+            Some(cache) => match (
+                OperandTile::new(cache, Major::K, [keys, d], TileLayout::Widest),
+                OperandTile::new(cache, Major::K, [keys, dv], TileLayout::Widest),
+            ) {
+                (Ok(k), Ok(v)) => {
+                    let rings = [RingPlan::of(&[k.room()]), RingPlan::of(&[v.room()])];
+                    Some(NarrowPlan { tiles: [k, v], rings })
+                }
+                _ => return Err(number("the number of keys per block", keys, "a number whose blocks fit into shared memory")),
+            },
+        };
         let stages = match spec.stages {
             Some(stages) => stages,
+            // Converted blocks are multiplied at once; those that are loaded hide the latency.
+            None if narrow.is_some() => 2,
             // Two tiles of Q, so that the next one is loaded in time, if that leaves two stages.
             None if two_q + 2 * each <= have => min((have - two_q) / each, MOST_STAGES),
             None => 2,
@@ -225,15 +269,39 @@ impl AttentionPlan {
         if need > have {
             return Err(AttentionError::SharedMemory { stages, need, have });
         }
-        let queries = if two_q + stages * each <= have { 2 } else { 1 };
+        let narrow_rings = match narrow {
+            Some(narrow) => narrow.rings,
+            None => [RingPlan::of(&[]); 2],
+        };
+        let one = if narrow.is_some() { narrow_rings[0].need(1) + narrow_rings[1].need(1) } else { 0 };
+        if need + one > have {
+            return Err(AttentionError::SharedMemory { stages, need: need + one, have });
+        }
+        let queries = if two_q + stages * each + 2 * one <= have { 2 } else { 1 };
+        let in_flight = match narrow {
+            Some(_) => min((have - q_ring.need(queries) - stages * each) / one, MOST_NARROW),
+            None => 0,
+        };
         // One block of K more, if that fits: it is needed before the values of the block before it.
         let need = q_ring.need(queries) + stages * each + k_ring.need(1);
-        let more = spec.stages.is_none() && need <= have;
+        let more = spec.stages.is_none() && narrow.is_none() && need <= have;
         let k_stages = if more { stages + 1 } else { stages };
         let arrivals = consumers * Arrivals::Warpgroup.count();
-        let rings =
-            [q_ring.arrivals(1, arrivals), k_ring.arrivals(1, arrivals), v_ring.arrivals(1, arrivals)];
-        let (rings, shared_bytes) = RingPlan::placed_together(rings, [queries, k_stages, stages], 0);
+        let filling = if narrow.is_some() { CONVERTERS } else { 1 };
+        let rings = [
+            q_ring.arrivals(1, arrivals),
+            k_ring.arrivals(filling, arrivals),
+            v_ring.arrivals(filling, arrivals),
+            narrow_rings[0].arrivals(1, CONVERTERS),
+            narrow_rings[1].arrivals(1, CONVERTERS),
+        ];
+        let counts = [queries, k_stages, stages, in_flight, in_flight];
+        let ([q_ring, k_ring, v_ring, narrow_k, narrow_v], shared_bytes) =
+            RingPlan::placed_together(rings, counts, 0);
+        let narrow = match narrow {
+            Some(NarrowPlan { tiles, .. }) => Some(NarrowPlan { tiles, rings: [narrow_k, narrow_v] }),
+            None => None,
+        };
 
         let base = MainloopSpec { consumers, ..KernelSpec::DEFAULT.mainloop };
         let operand = OperandSpec::k_major(format);
@@ -248,7 +316,7 @@ impl AttentionPlan {
         Ok(Self {
             spec,
             cta: CtaPlan {
-                producer: Some(Producer::Thread),
+                producer: Some(if narrow.is_some() { Producer::Warpgroup } else { Producer::Thread }),
                 consumers,
                 registers: [producer, consumer],
                 shared_bytes,
@@ -260,7 +328,8 @@ impl AttentionPlan {
             tiles: [q, k, v],
             weights,
             output: output_tile,
-            rings,
+            rings: [q_ring, k_ring, v_ring],
+            narrow,
             scores,
             values,
             overlaps: spec.overlap && queries > 1,
@@ -269,10 +338,10 @@ impl AttentionPlan {
 }
 
 impl AttentionPlan {
-    /// The tiles of K and V as copies load them: whole, or page by page.
+    /// The tiles of K and V as copies load them: in the format of memory, whole, or page by page.
     pub(crate) fn copied(&self) -> [OperandTile; 2] {
         let [_, k, v] = self.tiles;
-        [k, v].map(|tile| tile.in_slices(self.pages_of_block()))
+        self.narrow.map_or([k, v], |narrow| narrow.tiles).map(|tile| tile.in_slices(self.pages_of_block()))
     }
 
     /// Number of pages of a block; 1 if a page has several blocks.

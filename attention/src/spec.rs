@@ -66,8 +66,11 @@ pub enum Parts {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionSpec {
-    /// Format of Q, K and V.
+    /// Format of Q, and of K and V where they are multiplied.
     pub format: Format,
+    /// Format of K and V in memory, if it is another one: `e4m3`. They are converted on the way to the products; their
+    /// factors are [`CacheScales`](crate::CacheScales).
+    pub cache: Option<Format>,
     /// Format of O.
     pub output: Format,
     /// Elements of a head of Q and K, and of V and O.
@@ -110,6 +113,7 @@ impl AttentionSpec {
     /// bf16, heads of 128 elements, 128 queries by 128 keys, every query sees every key.
     pub const DEFAULT: Self = Self {
         format: Format::Bf16,
+        cache: None,
         output: Format::Bf16,
         head: [128, 128],
         tile: [128, 128],
@@ -184,6 +188,7 @@ impl fmt::Display for AttentionSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             format,
+            cache,
             output,
             head: [d, dv],
             tile: [rows, keys],
@@ -205,6 +210,7 @@ impl fmt::Display for AttentionSpec {
         let stages = stages.map_or_else(|| "auto".to_owned(), |stages| stages.to_string());
         let words = [
             (self.format != Self::DEFAULT.format, format!("format={format}")),
+            (cache.is_some(), format!("cache={}", cache.unwrap_or(format))),
             (output != format, format!("output={output}")),
             (self.head != Self::DEFAULT.head, format!("d={heads}")),
             (self.tile != Self::DEFAULT.tile, format!("tile={rows}x{keys}")),
@@ -273,6 +279,7 @@ impl FromStr for AttentionSpec {
             let format = || Format::named(value).ok_or_else(|| refused("the name of a format"));
             match key {
                 "format" => spec.format = format()?,
+                "cache" => spec.cache = Some(format()?),
                 "output" => output = Some(format()?),
                 "d" => spec.head = numbers(value).ok_or_else(|| refused("64, or 192x128 for Q and K x V"))?,
                 "tile" => {
@@ -314,7 +321,7 @@ impl FromStr for AttentionSpec {
                         "overlap" => &mut spec.overlap,
                         _ => {
                             return Err(refused(
-                                "one of the keys format, output, d, tile, stages, mask, softcap, alibi, sinks, lengths, pages, pack, parts, part, lazy, store, turns, overlap",
+                                "one of the keys format, cache, output, d, tile, stages, mask, softcap, alibi, sinks, lengths, pages, pack, parts, part, lazy, store, turns, overlap",
                             ));
                         }
                     };

@@ -60,6 +60,14 @@ impl Score {
         let error = (q.len() as f64 + 16.0) * u * magnitude;
         Self { value: sum * scale, error: (error + 2.0 * u * magnitude) * scale }
     }
+
+    /// The same if K has a factor, by which the scale was multiplied: one product in f32, which is rounded.
+    #[must_use]
+    pub fn times(self, factor: Option<f32>) -> Self {
+        let Some(factor) = factor.map(f64::from) else { return self };
+        let value = self.value * factor;
+        Self { value, error: self.error * factor.abs() + 2.0 * U * value.abs() }
+    }
 }
 
 /// A query's scores for the keys that it sees.
@@ -71,12 +79,14 @@ pub struct Row {
     scores: Vec<Score>,
     sink: Option<Score>,
     merged: bool,
+    /// The factor of V.
+    factor: Option<f32>,
 }
 
 impl Row {
     /// A query without keys. Weights are rounded to `format`; keys come in blocks of `block`.
     pub fn new(format: Format, block: u32) -> Self {
-        Self { format, block: block.max(1) as usize, scores: Vec::new(), sink: None, merged: false }
+        Self { format, block: block.max(1) as usize, scores: Vec::new(), sink: None, merged: false, factor: None }
     }
 
     /// Adds the next key that the query sees.
@@ -92,6 +102,11 @@ impl Row {
     /// Keys were divided into parts, whose outputs were added with the exponentials of their log-sum-exp's as weights.
     pub fn merge(&mut self) {
         self.merged = true;
+    }
+
+    /// V has a factor, by which the quotient's reciprocal is multiplied.
+    pub fn factor(&mut self, factor: Option<f32>) {
+        self.factor = factor;
     }
 
     fn all(&self) -> impl Iterator<Item = &Score> + Clone {
@@ -158,7 +173,10 @@ impl Row {
             return wanted(quotient, f64::INFINITY);
         }
         let error = (error + quotient.abs() * sum_error) / least;
-        wanted(quotient, error + 4.0 * U * (quotient.abs() + error))
+        // The product with a factor is rounded.
+        let (factor, roundings) = self.factor.map_or((1.0, 4.0), |factor| (f64::from(factor), 6.0));
+        let error = error + roundings * U * (quotient.abs() + error);
+        wanted(quotient * factor, error * factor.abs())
     }
 
     /// The log-sum-exp, in f32; minus infinity for a query without keys.

@@ -20,7 +20,7 @@ mod tensor;
 use std::time::Duration;
 
 use attention::{
-    Attention, AttentionCall, AttentionProblem, AttentionSpec, Lengths, Packed, Pages, Parts, Scope,
+    Attention, AttentionCall, AttentionProblem, AttentionSpec, CacheScales, Lengths, Packed, Pages, Parts, Scope,
 };
 use collective::Bounded;
 use kernel::{Buffer, Engine, EngineError, Kernel};
@@ -67,6 +67,8 @@ pub struct Case {
     pub counts: Vec<i32>,
     /// The real arguments of the kernel's scores.
     pub reals: Vec<f32>,
+    /// Whether each head of K and V has its own factor, if the kernel has a cache of its own format.
+    pub per_head: bool,
     /// Seed of the inputs, and of the choice of rows.
     pub seed: u64,
     /// Number of queries that are compared, chosen at random; all, if there are fewer. For all others it is only
@@ -135,6 +137,8 @@ pub struct Uploaded<'a> {
     tensors: [Tensor; 4],
     buffers: Vec<Buffer>,
     sinks: Vec<f32>,
+    /// The factors of K and of V, if they have any.
+    factors: [Vec<f32>; 2],
     sequences: Vec<Sequence>,
     /// The pages of each sequence.
     pages: Vec<Vec<u32>>,
@@ -213,6 +217,7 @@ impl Case {
             values,
             counts: Vec::new(),
             reals: Vec::new(),
+            per_head: true,
             seed: 1,
             rows: usize::MAX,
         }
@@ -265,8 +270,8 @@ impl Case {
             Some(page) => [in_cache, shared, page],
             None => [batch, shared, keys],
         };
-        let [q, mut k, mut v] =
-            self.operands([batch, heads, queries], of_keys, named(spec.format), spec.head);
+        let formats = [spec.format, spec.cache.unwrap_or(spec.format)].map(named);
+        let [q, mut k, mut v] = self.operands([batch, heads, queries], of_keys, formats, spec.head);
         let keys_of = Keys { spec: &spec, pages: &pages, extents: of_keys };
         // The keys of a sequence without queries, and what is no sequence's.
         let mut read = vec![false; k.rows()];
@@ -290,6 +295,10 @@ impl Case {
             let begins = sequences.iter().map(|of| of.before[i]).chain([[queries, keys][i]]);
             begins.flat_map(u32::to_le_bytes).collect()
         };
+        let count = if self.per_head { shared } else { 1 };
+        let mut factors = || (0..count).map(|_| 0.3 + random.f32()).collect::<Vec<_>>();
+        let factors = spec.cache.map(|_| [factors(), factors()]).unwrap_or_default();
+        let of_factors = |i: usize| factors[i].iter().flat_map(|of| of.to_le_bytes()).collect::<Vec<_>>();
         // What follows a sequence's last page is no page.
         let each = pages.iter().map(Vec::len).max().unwrap_or(0) as u32 + 2;
         let padded =
@@ -308,6 +317,8 @@ impl Case {
             engine.upload(&table(1))?,
             engine.upload(&words(&key_lengths))?,
             engine.upload(&words(&entries))?,
+            engine.upload(&of_factors(0))?,
+            engine.upload(&of_factors(1))?,
         ];
         let tensors = [q, k, v, o];
         let [q, k, v, o] = core::array::from_fn(|i| tensors[i].placed(buffers[i].address));
@@ -325,9 +336,13 @@ impl Case {
             let [lengths, table] = [buffers[8].address, buffers[9].address];
             call.pages = Pages { lengths, table, each, count: in_cache };
         }
+        if spec.cache.is_some() {
+            let addresses = [buffers[10].address, buffers[11].address];
+            call.cache_scales = CacheScales { addresses, per_head: self.per_head };
+        }
         call.workspace = engine.workspace(kernel.workspace(&call))?;
         buffers.extend(call.workspace.map(|workspace| workspace.buffer()));
-        Ok(Uploaded { case: self, kernel, tensors, buffers, sinks, sequences, pages, call })
+        Ok(Uploaded { case: self, kernel, tensors, buffers, sinks, factors, sequences, pages, call })
     }
 
     /// Q, K and V, for the extents of Q and of K: sequences or pages, heads, and rows.
@@ -335,11 +350,12 @@ impl Case {
         &self,
         of_queries: [u32; 3],
         of_keys: [u32; 3],
-        format: Format,
+        [format, cache]: [Format; 2],
         [d, dv]: [u32; 2],
     ) -> [Tensor; 3] {
         let mut random = fastrand::Rng::with_seed(self.seed);
         let mut operand = |extents, query: bool| {
+            let format = if query { format } else { cache };
             let mut index = 0;
             match self.values {
                 Values::Normal(scale) => {
@@ -366,7 +382,7 @@ impl Case {
         let with = |[batch, heads, rows]: [u32; 3], d| [batch, heads, rows, d];
         let q = operand(with(of_queries, d), true);
         let k = operand(with(of_keys, d), false);
-        [q, k, self.uniform(0x1234, format, with(of_keys, dv))]
+        [q, k, self.uniform(0x1234, cache, with(of_keys, dv))]
     }
 
     /// Uniform numbers from -2 to 2.
@@ -474,14 +490,19 @@ impl Uploaded<'_> {
         if spec.sinks {
             row.sink(self.sinks[h as usize].into());
         }
+        let [factor_k, factor_v] = [0, 1].map(|i| {
+            let all = &self.factors[i];
+            all.get((h / (heads / shared)) as usize).or(all.first()).copied()
+        });
         for key in (0..keys).filter(|&key| self.kernel.sees(&of, r.into(), key.into())) {
             let at = keys_of.row((b, before[1]), h / (heads / shared), key);
-            let Score { value, error } = Score::of(&query, &k.values(at), scale);
+            let Score { value, error } = Score::of(&query, &k.values(at), scale).times(factor_k);
             let place = [r, key].map(i64::from);
             let Bounded { value, error } = self.kernel.score(&of, place, Bounded::new(value, error));
             row.key(Score { value, error });
             values.push(v.values(at));
         }
+        row.factor(factor_v);
         let fault = |what: String, got: f64, wanted: Wanted| AttentionFault::Value {
             what,
             place: [b as u32, h, r],

@@ -172,3 +172,46 @@ fn parts_at_fixed_keys_have_the_same_bits_in_every_batch() {
     assert!(alone == run(spec, &[250, 500, 3]), "other bits in a batch");
     assert!(alone != run("d=64 tile=64x32 pack=4 part=96 lengths=packed", &[250]), "bits that cannot differ");
 }
+
+/// Queries in 16 bits on a cache in 8, with a factor per head or one for all: every head dimension, masks, pages, parts, packed heads,
+/// lengths that differ, and both formats of queries.
+#[test]
+fn caches_of_8_bits() {
+    for (spec, layout, per_head) in [
+        ("d=64 cache=e4m3 tile=64x64", Layout::HeadsFirst, true),
+        ("d=64 cache=e4m3 format=f16 tile=128x32 mask=causal", Layout::LengthFirst, false),
+        ("d=128 cache=e4m3 tile=64x64 pages=32 pack=4 parts=3", Layout::LengthFirst, true),
+        ("d=128 cache=e4m3 tile=64x128 mask=causal lengths=packed pages=16 pack=2", Layout::LengthFirst, false),
+        ("d=96 cache=e4m3 tile=64x48 alibi=on store=direct", Layout::HeadsFirst, true),
+        ("d=192x128 cache=e4m3 tile=64x32 sinks=on overlap=on", Layout::HeadsFirst, true),
+        ("d=256 cache=e4m3 tile=64x32 stages=1 mask=window", Layout::LengthFirst, true),
+        ("d=64 cache=e4m3 tile=128x64 softcap=on lengths=packed part=128", Layout::LengthFirst, true),
+    ] {
+        let kernel = kernel(spec);
+        assert_eq!(kernel.plan().spec.to_string().parse(), Ok(kernel.plan().spec), "{spec}");
+        let AttentionSpec { head: [d, _], pack, .. } = kernel.plan().spec;
+        let counts = if spec.contains("window") { vec![50, 0] } else { Vec::new() };
+        let reals = if spec.contains("alibi") || spec.contains("softcap") { vec![2.0] } else { Vec::new() };
+        let own = spec.contains("packed") || spec.contains("pages");
+        for lengths in [[70, 130], [3, 200], [2, 0]] {
+            let all = vec![lengths, [lengths[0], 1], [lengths[0], 129]];
+            let case = of_heads(case(lengths[0], lengths[1], d), 2, [2 * pack, 2]);
+            let (counts, reals) = (counts.clone(), reals.clone());
+            let case = Case { lengths: own.then_some(all), layout, counts, reals, per_head, ..case };
+            for schedule in Schedule::sweep(1) {
+                let checked = run(spec, &kernel, &case, schedule);
+                assert!(lengths[1] == 0 || checked.o.ratio > 0.005, "{spec}: bounds that say nothing");
+            }
+        }
+    }
+    for (text, words) in [
+        ("cache=e5m2", "cache is e5m2, e4m3 was needed"),
+        ("cache=bf16", "cache is bf16, e4m3 was needed"),
+        ("d=64 tile=192x64 cache=e4m3", "the number of queries per tile is 192, 64 or 128 with a cache"),
+        ("d=256 tile=64x80 cache=e4m3 stages=4", "shared memory"),
+    ] {
+        let refused = text.parse::<AttentionSpec>().and_then(Attention::new);
+        let error = refused.map(|_| ()).expect_err(text).to_string();
+        assert!(error.contains(words), "{text}: {error}");
+    }
+}

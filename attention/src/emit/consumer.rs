@@ -154,7 +154,8 @@ impl<'f> Consuming<'_, 'f> {
         } else {
             f.if_(!whole, || softmax.score(self.kernel, unit, block, true));
         }
-        softmax.weigh(self.kernel.parameters.to_log2, false);
+        let [to_log2, _] = self.kernel.to_exponents(&unit);
+        softmax.weigh(to_log2, false);
     }
 
     /// Multiplies a tile's blocks, from the last to the first, except for the values of the first.
@@ -191,7 +192,8 @@ impl<'f> Consuming<'_, 'f> {
         release.arrive(k.empty);
         softmax.score(self.kernel, unit, self.block.get(), masked);
         let lazy = self.kernel.plan.spec.lazy;
-        let factors = softmax.weigh(self.kernel.parameters.to_log2, lazy);
+        let [to_log2, _] = self.kernel.to_exponents(&unit);
+        let factors = softmax.weigh(to_log2, lazy);
         f.wgmma_wait(0);
         release.arrive(v.empty);
         if lazy {

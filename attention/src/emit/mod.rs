@@ -1,6 +1,7 @@
 //! The emitter: it writes the program of a kernel.
 
 mod consumer;
+mod convert;
 mod merge;
 mod pages;
 mod producer;
@@ -14,7 +15,7 @@ use ptx::{Builder, Special, Value, Var};
 
 use self::merge::{Part, Parts};
 use self::pages::Pages;
-use crate::plan::AttentionPlan;
+use crate::plan::{AttentionPlan, NarrowPlan};
 use crate::scores::{AnyScores, DeviceScope, Scope};
 
 /// The kernel's parameters, in the order of a launch's arguments.
@@ -24,6 +25,8 @@ struct Parameters<'f> {
     output: Output<'f>,
     /// Address of the log-sum-exp; 0 if it is not needed.
     log_sum_exp: Value<'f, u64>,
+    /// The factors of K and V, if these are converted.
+    factors: Option<Factors<'f>>,
     /// Address of the heads' sinks.
     sinks: Option<Value<'f, u64>>,
     /// Queries and keys of a sequence; the most, if lengths differ.
@@ -67,6 +70,15 @@ struct Beginnings<'f> {
     rows: Value<'f, u32>,
 }
 
+/// Where the factors of K and V are.
+#[derive(Clone, Copy)]
+struct Factors<'f> {
+    /// Their addresses; 0 if they are 1.
+    addresses: [Value<'f, u64>; 2],
+    /// 1 if each head has its own, else 0.
+    per_head: Value<'f, u32>,
+}
+
 /// Where O is.
 #[derive(Clone, Copy)]
 enum Output<'f> {
@@ -93,6 +105,8 @@ struct QueryTile<'f> {
     before: [Value<'f, u32>; 2],
     /// The part of its keys, if these are divided.
     part: Option<Part<'f>>,
+    /// The factors of K and V for its head, if these are converted, as bits.
+    factors: Option<[Value<'f, u32>; 2]>,
     /// Whether there is such a tile; `None` if there always is.
     exists: Option<Value<'f, bool>>,
     /// Whether sequences have lengths of their own.
@@ -183,9 +197,10 @@ impl<'f> CurrentTile<'f> {
         let QueryTile { row, head, batch, blocks, whole, lengths, before, .. } = self.of;
         let ([row, head, batch], blocks, whole) =
             ([row, head, batch].map(&mut next), blocks.map(&mut next), whole.map(&mut next));
+        let factors = self.of.factors.map(|factors| factors.map(&mut next));
         let part = self.of.part.map(|part| Part::of(part.numbers().map(&mut next)));
         let (lengths, before) = (lengths.map(&mut next), before.map(&mut next));
-        QueryTile { part, row, head, batch, blocks, whole, lengths, before, ..self.of }
+        QueryTile { part, row, head, batch, blocks, whole, factors, lengths, before, ..self.of }
     }
 }
 
@@ -195,7 +210,8 @@ impl<'f> QueryTile<'f> {
         let Self { row, head, batch, blocks, whole, part, lengths, before, differs, .. } = *self;
         let of_sequence = differs.then_some([lengths, before]).into_iter().flatten().flatten();
         let part = part.map(|part| part.numbers()).into_iter().flatten();
-        [row, head, batch].into_iter().chain(blocks).chain(whole).chain(part).chain(of_sequence)
+        let factors = self.factors.into_iter().flatten();
+        [row, head, batch].into_iter().chain(blocks).chain(whole).chain(factors).chain(part).chain(of_sequence)
     }
 }
 
@@ -207,6 +223,8 @@ struct Kernel<'a, 'f> {
     parameters: Parameters<'f>,
     shared: Value<'f, u32>,
     rings: [Ring<'f>; 3],
+    /// The rings of K and V as they are in memory, if they are converted.
+    narrow: Option<[Ring<'f>; 2]>,
 }
 
 /// Emits a kernel from beginning to end.
@@ -217,14 +235,26 @@ pub(crate) fn emit(f: &Builder, plan: &AttentionPlan, scores: &dyn AnyScores) {
     let [q, k, v] = plan.rings;
     let rings = [("the ring of Q", q), ("the ring of K", k), ("the ring of V", v)];
     let rings = rings.map(|(name, ring)| Ring::named(f, name, ring, shared));
-    let kernel = Kernel { f, plan, scores, parameters, shared, rings };
+    let narrow = plan.narrow.map(|NarrowPlan { rings: [k, v], .. }| {
+        let rings = [("the ring of K in memory's format", k), ("the ring of V in memory's format", v)];
+        rings.map(|(name, ring)| Ring::named(f, name, ring, shared))
+    });
+    let kernel = Kernel { f, plan, scores, parameters, shared, rings, narrow };
     let cta = Cta::begin(f, plan.cta, || {
         kernel.parameters.maps.iter().for_each(|&map| f.prefetch_tensor_map(map));
-        for ring in rings {
+        for ring in rings.into_iter().chain(narrow.into_iter().flatten()) {
             ring.initialise();
         }
     });
-    cta.roles(|| kernel.produce(), |warpgroup| kernel.consume(kernel.consumer(warpgroup)));
+    let produce = || match (plan.narrow, narrow) {
+        (Some(plan), Some(rings)) => f.if_else(
+            f.warp_index().equals(0),
+            || f.if_(f.elect(), || kernel.produce()),
+            || f.scope("converters", || kernel.convert(plan.tiles, rings)),
+        ),
+        _ => kernel.produce(),
+    };
+    cta.roles(produce, |warpgroup| kernel.consume(kernel.consumer(warpgroup)));
 }
 
 impl<'f> Parameters<'f> {
@@ -240,6 +270,10 @@ impl<'f> Parameters<'f> {
         };
         let log_sum_exp = f.param("log_sum_exp");
         let sinks = plan.spec.sinks.then(|| f.param("sinks"));
+        let factors = plan.spec.cache.map(|_| Factors {
+            addresses: ["k_factors", "v_factors"].map(|name| f.param(name)),
+            per_head: f.param("factors_per_head"),
+        });
         let paged = plan.spec.pages.is_some();
         let packed = (plan.spec.lengths == crate::spec::Lengths::Packed).then(|| {
             let (queries, keys) = (f.param("queries_begin"), (!paged).then(|| f.param("keys_begin")));
@@ -258,6 +292,7 @@ impl<'f> Parameters<'f> {
             maps,
             output,
             log_sum_exp,
+            factors,
             sinks,
             most: [queries, keys],
             packed,
@@ -338,6 +373,7 @@ impl<'f> Kernel<'_, 'f> {
                 lengths: most,
                 before: [zero; 2],
                 part,
+                factors: None,
                 exists: None,
                 differs: pages.is_some(),
                 blocks: [zero; 2],
@@ -364,6 +400,7 @@ impl<'f> Kernel<'_, 'f> {
             lengths: [count_q, count_k],
             before: [before_q, before_k],
             part,
+            factors: None,
             exists: Some(exists),
             differs: true,
             blocks: [zero; 2],
@@ -380,6 +417,8 @@ impl<'f> Kernel<'_, 'f> {
     /// The blocks of keys of a tile.
     fn blocks(&self, tile: QueryTile<'f>) -> QueryTile<'f> {
         let ([queries, keys], block) = (tile.lengths, self.plan.spec.tile[1]);
+        let factors = self.parameters.factors.map(|of| of.of_head(self.head_of_keys(&tile)));
+        let tile = QueryTile { factors, ..tile };
         // Masks do not depend on the head of packed ones.
         let scope = self.scope(&tile, tile.head * self.packed());
         let last = (tile.row + (self.queries_per_tile() - 1)).min(queries.max(1) - 1);
@@ -408,6 +447,19 @@ impl<'f> Kernel<'_, 'f> {
         let clip = |at: Value<'f, u32>| at.max(blocks[0]).min(blocks[1]);
         let [begin, end] = [clip(begin.div_ceil(block)), clip(end / block)];
         QueryTile { blocks, whole: [begin, end.max(begin)], from_first, ..tile }
+    }
+
+    /// What products of a tile's queries and keys are multiplied by.
+    fn scale(&self, tile: &QueryTile<'f>) -> Value<'f, f32> {
+        let scale = self.parameters.scale;
+        tile.factors.map_or(scale, |[k, _]| scale * k.bits_as::<f32>())
+    }
+
+    /// What its scores are multiplied by to be exponents of 2, and natural ones. Scores that are not changed are products.
+    fn to_exponents(&self, tile: &QueryTile<'f>) -> [Value<'f, f32>; 2] {
+        let factor = tile.factors.filter(|_| !self.scores.changes()).map(|[k, _]| k.bits_as::<f32>());
+        let Parameters { to_log2, to_ln, .. } = self.parameters;
+        [to_log2, to_ln].map(|to| factor.map_or(to, |factor| to * factor))
     }
 
     /// What masks and scores of a tile's rows may depend on. `head` is one of Q's.
@@ -466,6 +518,19 @@ impl<'f> Kernel<'_, 'f> {
             release: Release::new(f, Arrivals::Warpgroup, alone, shared, thread),
             turns: Turns::in_loop(f, &self.plan.cta, warpgroup),
         }
+    }
+}
+
+impl<'f> Factors<'f> {
+    /// The factors for a head of K and V, as bits; 1 if there are none.
+    fn of_head(&self, head: Value<'f, u32>) -> [Value<'f, u32>; 2] {
+        let f = head.builder();
+        self.addresses.map(|address| {
+            let factor = f.variable(1f32.to_bits());
+            let own = address + (head * self.per_head).mul_wide(4u32);
+            f.if_(address.differs_from(0), || factor.set(f.load_global::<u32>(own, 0)));
+            factor.get()
+        })
     }
 }
 

@@ -1,24 +1,28 @@
 //! The producer: which copies are started, and in which order.
 
 use collective::{Origin, TensorCopy};
+use cute_rs::atom::Major;
 use ptx::Value;
 
 use super::{CurrentTile, Kernel, QueryTile};
 
+/// What is done for a block of a tile's keys.
+type OfBlock<'a, 'f> = &'a dyn Fn(QueryTile<'f>, Value<'f, u32>);
+
 impl<'f> Kernel<'_, 'f> {
     /// Emitted for one thread: loads Q, K and V of each tile.
-    ///
-    /// A block of keys is needed before the values of the block that was multiplied before it; if tiles overlap, also
-    /// that of the next tile.
     pub(super) fn produce(&self) {
         let Self { f, plan, parameters, .. } = self;
-        let [q, k, v] = self.rings.map(|ring| ring.producer());
-        let copies = plan.tiles.map(TensorCopy::new);
-        let of_pages = plan.copied().map(TensorCopy::new);
-        let bytes = plan.rings.map(|ring| f.constant(ring.transaction_bytes()));
+        let ([of_q, of_k, of_v], [q, k, v]) = (plan.rings, self.rings);
+        let [k, v] = self.narrow.unwrap_or([k, v]);
+        let [of_k, of_v] = plan.narrow.map_or([of_k, of_v], |narrow| narrow.rings);
+        let [q, k, v] = [q, k, v].map(|ring| ring.producer());
+        let copied = plan.copied();
+        let [copy_k, copy_v] = copied.map(TensorCopy::new);
+        let copies = [TensorCopy::new(plan.tiles[0]), copy_k, copy_v];
+        let bytes = [of_q, of_k, of_v].map(|ring| f.constant(ring.transaction_bytes()));
         let zero = f.constant(0);
         let keys = plan.spec.tile[1];
-        let walk = self.walk();
         let of_keys = |i: usize, tile: QueryTile<'f>, block: Value<'f, u32>| {
             let [row, sequence] = self.place(&tile, 1);
             let matrix = Some(self.head_of_keys(&tile));
@@ -32,7 +36,8 @@ impl<'f> Kernel<'_, 'f> {
         };
         let load = |i: usize, tile: QueryTile<'f>, block: Value<'f, u32>| {
             let ring = if i == 1 { k } else { v };
-            let coordinates = |row| if i == 1 { [row, zero] } else { [zero, row] };
+            let by_rows = copied[i - 1].major() == Major::K;
+            let coordinates = |row| if by_rows { [row, zero] } else { [zero, row] };
             match &parameters.pages {
                 Some(pages) => {
                     let pieces = |group| pages.of_block(tile, block, plan, group);
@@ -43,7 +48,7 @@ impl<'f> Kernel<'_, 'f> {
                         for piece in (0..groups).flat_map(|i| looked_up.take().unwrap_or_else(|| pieces(i))) {
                             let matrix = Some(self.head_of_keys(&tile));
                             let origin = Origin { matrix, ..piece.origin(Origin::alone(parameters.maps[i])) };
-                            of_pages[i - 1].load(f, stage, origin, coordinates(piece.row));
+                            copies[i].load(f, stage, origin, coordinates(piece.row));
                         }
                     });
                 }
@@ -67,8 +72,21 @@ impl<'f> Kernel<'_, 'f> {
             let (origin, row) =
                 if packs { (Origin { rows: Some(row), ..origin }, zero) } else { (origin, row) };
             q.produce(bytes[0], |stage| copies[0].load(f, stage, origin, [row, zero]));
-            load_k(tile, tile.blocks[1] - 1);
         };
+        self.in_order(&first, [&load_k, &load_v]);
+    }
+
+    /// Emits what is done for each tile, each block of K and each block of V, in the order in which consumers need them.
+    ///
+    /// A block of keys is needed before the values of the block that was multiplied before it; if tiles overlap, also
+    /// that of the next tile.
+    pub(super) fn in_order(&self, of_tile: &dyn Fn(QueryTile<'f>), [of_k, of_v]: [OfBlock<'_, 'f>; 2]) {
+        let Self { f, plan, .. } = self;
+        let first = |tile: QueryTile<'f>| {
+            of_tile(tile);
+            of_k(tile, tile.blocks[1] - 1);
+        };
+        let walk = self.walk();
         let tile = self.tile_at(&walk);
         f.if_(walk.is_at_tile(), || {
             let tile = CurrentTile::new(f, tile);
@@ -80,14 +98,14 @@ impl<'f> Kernel<'_, 'f> {
                 f.while_(
                     || block.get().more_than(begin),
                     || {
-                        load_k(unit, block.get() - 1);
-                        load_v(unit, block.get());
+                        of_k(unit, block.get() - 1);
+                        of_v(unit, block.get());
                         block.set(block.get() - 1);
                     },
                 );
                 walk.advance();
                 if !plan.overlaps {
-                    load_v(unit, begin);
+                    of_v(unit, begin);
                 }
                 let next = self.tile_at(&walk);
                 f.if_(walk.is_at_tile(), || {
@@ -95,7 +113,7 @@ impl<'f> Kernel<'_, 'f> {
                     first(tile.get());
                 });
                 if plan.overlaps {
-                    load_v(unit, begin);
+                    of_v(unit, begin);
                 }
                 f.break_if(!walk.is_at_tile());
             });

@@ -92,6 +92,7 @@ impl<'f> Softmax<'f> {
         if !changes && !masked {
             return;
         }
+        let scale = kernel.scale(&unit);
         let first_key = (block * kernel.plan.spec.tile[1] + self.first[1]).cast::<i32>();
         for row in &self.rows {
             let [at, head] = kernel.query(&unit, self.first[0] + row.offset);
@@ -110,7 +111,7 @@ impl<'f> Softmax<'f> {
                 let column = column.cast_signed();
                 let key = first_key + column;
                 if changes {
-                    let x = score.get() * kernel.parameters.scale;
+                    let x = score.get() * scale;
                     score.set(kernel.scores.score(&with_reals, [at, key], x));
                 }
                 if masked {
@@ -184,7 +185,8 @@ impl<'f> Softmax<'f> {
         thread: Value<'f, u32>,
     ) {
         let f = self.f;
-        let super::Parameters { parts, log_sum_exp, sinks, to_log2, to_ln, .. } = kernel.parameters;
+        let super::Parameters { parts, log_sum_exp, sinks, .. } = kernel.parameters;
+        let [to_log2, to_ln] = kernel.to_exponents(&unit);
         let places = self.rows.iter().map(|row| kernel.query(&unit, self.first[0] + row.offset));
         let places: Vec<_> = places.collect();
         let total = |(row, &[_, head]): (&Statistics<'f>, &[Value<'f, u32>; 2])| {
@@ -207,7 +209,8 @@ impl<'f> Softmax<'f> {
         let factor = |total: &Total<'f>| {
             let inverse = Fast::divide(f.constant(1.0), total.sum);
             let inverse = f.constant(0.0).where_or(total.sum.equals(0.0), inverse);
-            if sinks.is_some() { inverse * total.kept } else { inverse }
+            let factor = if sinks.is_some() { inverse * total.kept } else { inverse };
+            unit.factors.map_or(factor, |[_, v]| factor * v.bits_as::<f32>())
         };
         self.rescale(&totals.iter().map(factor).collect::<Vec<_>>());
         let speaks = (thread % 4).equals(0);

@@ -153,13 +153,37 @@ impl Format {
             }
             Narrow::Byte(value) => {
                 let f = value.builder();
-                let pair = value.cast::<u16>();
-                let e5m2 = self == Self::E5m2;
-                let wide = f.alu(AluOp::Cvt(Cvt::WidenFp8 { e5m2, relu: false }), &[pair.operand()]);
-                let [low, _] = f.unpack::<f16>(wide);
+                let [low, _] = f.unpack::<f16>(self.halves(value.cast()));
                 low.cast()
             }
         }
+    }
+
+    /// Two neighbours of an 8-bit float format as a word of `f16`.
+    fn halves(self, pair: Value<'_, u16>) -> Value<'_, u32> {
+        let e5m2 = self == Self::E5m2;
+        pair.builder().alu(AluOp::Cvt(Cvt::WidenFp8 { e5m2, relu: false }), &[pair.operand()])
+    }
+
+    /// The elements of a word of an 8-bit float format as two words of `to`, a 16-bit format. Nothing is rounded, and NaN stays NaN.
+    /// `None` for other formats.
+    #[track_caller]
+    pub fn widen_word<'f>(self, word: Value<'f, u32>, to: Self) -> Option<[Value<'f, u32>; 2]> {
+        let f = word.builder();
+        f.for_caller(|| {
+            let bytes = matches!(self, Self::E4m3 | Self::E5m2);
+            if !bytes || !matches!(to, Self::F16 | Self::Bf16) {
+                return None;
+            }
+            Some(f.unpack::<u16>(word).map(|pair| {
+                let halves = self.halves(pair);
+                if to == Self::F16 {
+                    return halves;
+                }
+                let [low, high] = f.unpack::<f16>(halves).map(Value::cast);
+                f.pack::<bf16>(low, high)
+            }))
+        })
     }
 
     /// Rounds two neighbours to this format, the first in the low half. Integers are rounded to nearest and

@@ -102,7 +102,7 @@ impl Case {
         let [of_queries, of_keys] = [[batch, heads, queries, d], [batch, shared, keys, d]];
         let nothing = |extents| Tensor::new(format, self.layout, extents, || format.round(f64::NAN));
         let first = |[batch, heads, rows, _]: [u32; 4]| [batch, heads, rows];
-        let [q, k, v] = self.operands(first(of_queries), first(of_keys), format, [d, d]);
+        let [q, k, v] = self.operands(first(of_queries), first(of_keys), [format; 2], [d, d]);
         let mut o = nothing(of_queries);
         let d_o = self.uniform(0x5678, format, of_queries);
         let mut tensors = [q, k, v];
