@@ -417,6 +417,8 @@ fn problems() {
         ("1x4/1x1x2100 d=64 pages=16 mask=window left=99 right=0", ""),
         ("2x4/2x2x1500 d=64 pages=32 fixed=on", "part=1024"),
         ("1x2x70x130 d=96 fixed=on", "part=1024"),
+        ("2x8/2x1x700 d=64 cache=e4m3", "cache=e4m3"),
+        ("1x4/2x3x300 d=192x128 cache=e4m3 pages=64 format=f16", "cache=e4m3"),
     ] {
         let request = Attention::request(text).unwrap_or_else(|error| panic!("{text}: {error}"));
         let again = Attention::problem(&request);
@@ -512,6 +514,7 @@ fn texts_that_are_refused() {
         ("format=f16", "1x2x100", "the kernel's format is f16, bf16 was needed"),
         ("lengths=packed", "2x2x100", "the kernel's lengths is packed, equal was needed"),
         ("parts=2", "1x8/1x1x300 pages=16", "the kernel's pages is none, 16 was needed"),
+        ("", "1x2x100 cache=e4m3", "the kernel's cache is bf16, e4m3 was needed"),
         ("pages=16", "1x2x100", "the kernel's pages is 16, none was needed"),
     ] {
         let request = Attention::request(problem).expect("a problem");

@@ -8,7 +8,7 @@ use kernel::{Family, Machine, Predicted, cheapest};
 
 use crate::kernel::Attention;
 use crate::plan::AttentionError;
-use crate::problem::{AttentionCall, AttentionProblem, HeadsRef, Packed, Pages};
+use crate::problem::{AttentionCall, AttentionProblem, CacheScales, HeadsRef, Packed, Pages};
 use crate::spec::{AttentionSpec, Lengths, Mask, OutputStore, Parts};
 
 /// What is asked of an attention kernel: types, mask and extents, for tensors `(batch, heads, length, d)` that are packed.
@@ -26,6 +26,8 @@ use crate::spec::{AttentionSpec, Lengths, Mask, OutputStore, Parts};
 pub struct AttentionRequest {
     /// Format of Q, K and V.
     pub format: Format,
+    /// Format of K and V in memory, if it is another one, with a factor for each head.
+    pub cache: Option<Format>,
     /// Format of O.
     pub output: Format,
     /// Elements of a head of Q and K, and of V and O.
@@ -57,6 +59,7 @@ impl AttentionRequest {
     pub const fn new(problem: AttentionProblem, d: u32) -> Self {
         Self {
             format: Format::Bf16,
+            cache: None,
             output: Format::Bf16,
             head: [d, d],
             mask: Mask::Full,
@@ -72,9 +75,9 @@ impl AttentionRequest {
 
     /// The request's words of a spec.
     fn spec(&self) -> AttentionSpec {
-        let Self { format, output, head, mask, lengths, pages, .. } = *self;
+        let Self { format, cache, output, head, mask, lengths, pages, .. } = *self;
         let store = if output == format { OutputStore::Tma } else { OutputStore::Direct };
-        AttentionSpec { format, output, head, mask, lengths, pages, store, ..AttentionSpec::DEFAULT }
+        AttentionSpec { format, cache, output, head, mask, lengths, pages, store, ..AttentionSpec::DEFAULT }
     }
 
     /// Queries and keys of each sequence.
@@ -218,7 +221,7 @@ impl FromStr for AttentionRequest {
         }
         let spec: AttentionSpec =
             others.join(" ").parse().map_err(|error: AttentionError| error.to_string())?;
-        let AttentionSpec { format, output, head, mask, lengths, pages, .. } = spec;
+        let AttentionSpec { format, cache, output, head, mask, lengths, pages, .. } = spec;
         let mut numbers = [0; 2];
         let names = Self::names(mask);
         for (name, number) in names.iter().zip(&mut numbers) {
@@ -254,6 +257,7 @@ impl FromStr for AttentionRequest {
         let problem = AttentionProblem { heads, ..problem };
         let request = Self {
             format,
+            cache,
             output,
             head,
             mask,
@@ -269,7 +273,7 @@ impl FromStr for AttentionRequest {
             Ok(request)
         } else {
             Err(format!(
-                "`{words}` is of a kernel: format, output, d, mask, lengths, pages and fixed are a problem's words"
+                "`{words}` is of a kernel: format, cache, output, d, mask, lengths, pages and fixed are a problem's words"
             ))
         }
     }
@@ -320,6 +324,9 @@ impl Family for Attention {
         if request.lengths == Lengths::Packed {
             call.packed = Packed { begins: [1 << 8; 2], rows: [of_queries, of_keys] };
         }
+        if request.cache.is_some() {
+            call.cache_scales = CacheScales { addresses: [1 << 8; 2], per_head: true };
+        }
         if let Some(page) = request.pages {
             let each = keys.div_ceil(page);
             let count = batch.saturating_mul(each);
@@ -353,6 +360,7 @@ impl Family for Attention {
             let pages = of.pages.map_or_else(|| "none".to_owned(), |page| page.to_string());
             [
                 ("format", of.format.name().to_owned()),
+                ("cache", of.cache.unwrap_or(of.format).name().to_owned()),
                 ("output", of.output.name().to_owned()),
                 ("d", format!("{d}x{dv}")),
                 ("lengths", if of.lengths == Lengths::Equal { "equal" } else { "packed" }.to_owned()),

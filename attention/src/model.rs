@@ -1,6 +1,7 @@
 //! A prediction of a kernel's time. Its numbers are from some thirty kernels and shapes on an H100, and its factors from 348 more at 58
 //! problems.
 
+use collective::Format;
 use kernel::Machine;
 
 use crate::family::AttentionRequest;
@@ -38,6 +39,8 @@ const ONLY_READ: f64 = 0.92;
 const SHORTER: f64 = 0.05;
 /// Most bytes per cycle that one SM loads.
 const LOADED: f64 = 48.0;
+/// The same, if its warps convert them.
+const CONVERTED: f64 = 20.0;
 
 impl Attention {
     /// Predicted microseconds.
@@ -91,12 +94,16 @@ impl Attention {
         let all = f64::from(if pack > 1 { shared } else { heads }) * tiles * divided;
         let waves = (all / f64::from(machine.multiprocessors)).ceil();
         let blocks = (seen / divided).ceil();
-        let bytes_of = |rows: f64| rows * f64::from(d + dv) * f64::from(plan.spec.format.bytes());
-        let block_cycles = (factor * (both + BLOCK)).max(bytes_of(f64::from(block)) / LOADED);
+        let format = plan.spec.format;
+        let cache = plan.spec.cache.unwrap_or(format);
+        let bytes_of = |format: Format, rows: f64| rows * f64::from(d + dv) * f64::from(format.bytes());
+        let loading = bytes_of(cache, f64::from(block)) / if plan.narrow.is_some() { CONVERTED } else { LOADED };
+        let block_cycles = (factor * (both + BLOCK)).max(loading);
         let computed = MEASURED * waves * (blocks * block_cycles + tile + merging) / machine.cycles;
         // Everything comes from memory once.
-        let rows = f64::from(heads) * f64::from(queries) * f64::from(batch) + f64::from(shared) * read;
-        let loaded = ONLY_READ * bytes_of(rows) / machine.dram;
+        let rows = f64::from(heads) * f64::from(queries) * f64::from(batch);
+        let bytes = bytes_of(format, rows) + bytes_of(cache, f64::from(shared) * read);
+        let loaded = ONLY_READ * bytes / machine.dram;
         LAUNCH + computed.max(loaded) + SHORTER * computed.min(loaded)
     }
 }

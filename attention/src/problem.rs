@@ -124,7 +124,7 @@ impl Pages {
 /// The factors of a cache in another format than Q's: what its elements are multiplied by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheScales {
-    /// Device addresses of the factors of K and of V, `f32`; 0 if all are 1.
+    /// Device addresses of the factors of K and of V, `f32`, those of K above zero; 0 if all are 1.
     pub addresses: [u64; 2],
     /// Whether each head of K and V has its own; if not, there is one for all.
     pub per_head: bool,

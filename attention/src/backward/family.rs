@@ -45,12 +45,12 @@ impl AttentionBackward {
 
 /// The request's part of a spec.
 fn words(request: &AttentionRequest) -> Result<BackwardSpec, String> {
-    let AttentionRequest { format, output, head: [d, dv], mask, lengths, pages, fixed, .. } = *request;
+    let AttentionRequest { format, cache, output, head: [d, dv], mask, lengths, pages, fixed, .. } = *request;
     if !matches!(mask, Mask::Full | Mask::Causal) {
         return Err(format!("mask is {}, full or causal was needed for a gradient", mask.name()));
     }
-    if lengths != Lengths::Equal || pages.is_some() || fixed {
-        return Err("lengths=packed, pages and fixed=on are words of the forward pass".to_owned());
+    if lengths != Lengths::Equal || pages.is_some() || cache.is_some() || fixed {
+        return Err("lengths=packed, pages, cache and fixed=on are words of the forward pass".to_owned());
     }
     if output != format {
         return Err(format!("output is {output}, {format} was needed: all tensors have one format"));

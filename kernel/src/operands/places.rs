@@ -136,7 +136,12 @@ impl Fill {
                 matrix(format)
             }
             Contents::Report => vec![0xFF; piece.bytes],
-            Contents::Scales => matrix(Format::F32),
+            // Without the sign: the largest of scaled numbers is the largest of them.
+            Contents::Scales => {
+                let mut bytes = matrix(Format::F32);
+                bytes.iter_mut().skip(3).step_by(4).for_each(|byte| *byte &= 0x7F);
+                bytes
+            }
             // Valid metadata: each chunk keeps two of its four elements, or one of two.
             Contents::Metadata(format) => {
                 let named: &[u32] = if format.bits() == 32 { &[4, 14] } else { &[4, 8, 9, 12, 13, 14] };

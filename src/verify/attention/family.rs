@@ -56,15 +56,18 @@ impl Reference for Attention {
                 };
                 ((matrix * shared + head) * rows + row) as usize
             };
+            let factor = |name| request.cache.and_then(|_| inputs.elements(name, head as usize, 1).first().map(|&of| of as f32));
+            let [factor_k, factor_v] = ["the factors of K", "the factors of V"].map(factor);
             let query = row_of("Q", d, index);
             let (mut row, mut values) = (Row::new(format, self.plan().spec.tile[1]), Vec::new());
             if self.plan().spec.parts != Parts::One {
                 row.merge();
             }
             for key in (0..keys).filter(|&key| asked.sees(&of, r.into(), key.into())) {
-                row.key(Score::of(&query, &row_of("K", d, place(key)), scale));
+                row.key(Score::of(&query, &row_of("K", d, place(key)), scale).times(factor_k));
                 values.push(row_of("V", dv, place(key)));
             }
+            row.factor(factor_v);
             let within = |wanted: Wanted| (wanted.value, wanted.bound());
             let column = |column: usize| within(row.output(output, |key| values[key][column]));
             o.push((index * dv as usize, (0..dv as usize).map(column).collect()));
