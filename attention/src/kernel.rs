@@ -504,7 +504,8 @@ impl Kernel<AttentionCall> for Attention {
             ("O", o, with(extents, dv), Contents::Output(output)),
         ] {
             let writes = name == "O";
-            let bits = if let Contents::Multiplied(_, of) | Contents::Output(of) = contents { of.bits() } else { 8 };
+            let bits =
+                if let Contents::Multiplied(_, of) | Contents::Output(of) = contents { of.bits() } else { 8 };
             let extents = Extents::line(bits, of.reach(extents));
             visit.memory(Memory { name, address: &mut of.address, extents, contents, writes });
             [&mut of.row, &mut of.head, &mut of.batch].into_iter().for_each(|length| visit.length(length));

@@ -97,7 +97,8 @@ impl Attention {
         let format = plan.spec.format;
         let cache = plan.spec.cache.unwrap_or(format);
         let bytes_of = |format: Format, rows: f64| rows * f64::from(d + dv) * f64::from(format.bytes());
-        let loading = bytes_of(cache, f64::from(block)) / if plan.narrow.is_some() { CONVERTED } else { LOADED };
+        let loading =
+            bytes_of(cache, f64::from(block)) / if plan.narrow.is_some() { CONVERTED } else { LOADED };
         let block_cycles = (factor * (both + BLOCK)).max(loading);
         let computed = MEASURED * waves * (blocks * block_cycles + tile + merging) / machine.cycles;
         // Everything comes from memory once.

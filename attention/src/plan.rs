@@ -251,7 +251,13 @@ impl AttentionPlan {
                     let rings = [RingPlan::of(&[k.room()]), RingPlan::of(&[v.room()])];
                     Some(NarrowPlan { tiles: [k, v], rings })
                 }
-                _ => return Err(number("the number of keys per block", keys, "a number whose blocks fit into shared memory")),
+                _ => {
+                    return Err(number(
+                        "the number of keys per block",
+                        keys,
+                        "a number whose blocks fit into shared memory",
+                    ));
+                }
             },
         };
         let stages = match spec.stages {

@@ -86,7 +86,14 @@ pub struct Row {
 impl Row {
     /// A query without keys. Weights are rounded to `format`; keys come in blocks of `block`.
     pub fn new(format: Format, block: u32) -> Self {
-        Self { format, block: block.max(1) as usize, scores: Vec::new(), sink: None, merged: false, factor: None }
+        Self {
+            format,
+            block: block.max(1) as usize,
+            scores: Vec::new(),
+            sink: None,
+            merged: false,
+            factor: None,
+        }
     }
 
     /// Adds the next key that the query sees.

@@ -20,7 +20,8 @@ mod tensor;
 use std::time::Duration;
 
 use attention::{
-    Attention, AttentionCall, AttentionProblem, AttentionSpec, CacheScales, Lengths, Packed, Pages, Parts, Scope,
+    Attention, AttentionCall, AttentionProblem, AttentionSpec, CacheScales, Lengths, Packed, Pages, Parts,
+    Scope,
 };
 use collective::Bounded;
 use kernel::{Buffer, Engine, EngineError, Kernel};

@@ -181,7 +181,11 @@ fn caches_of_8_bits() {
         ("d=64 cache=e4m3 tile=64x64", Layout::HeadsFirst, true),
         ("d=64 cache=e4m3 format=f16 tile=128x32 mask=causal", Layout::LengthFirst, false),
         ("d=128 cache=e4m3 tile=64x64 pages=32 pack=4 parts=3", Layout::LengthFirst, true),
-        ("d=128 cache=e4m3 tile=64x128 mask=causal lengths=packed pages=16 pack=2", Layout::LengthFirst, false),
+        (
+            "d=128 cache=e4m3 tile=64x128 mask=causal lengths=packed pages=16 pack=2",
+            Layout::LengthFirst,
+            false,
+        ),
         ("d=96 cache=e4m3 tile=64x48 alibi=on store=direct", Layout::HeadsFirst, true),
         ("d=192x128 cache=e4m3 tile=64x32 sinks=on overlap=on", Layout::HeadsFirst, true),
         ("d=256 cache=e4m3 tile=64x32 stages=1 mask=window", Layout::LengthFirst, true),

@@ -65,7 +65,8 @@ impl<'f> Kernel<'_, 'f> {
         let (format, groups) = (self.plan.spec.format, keys / ROWS);
         let (warp, lane) = (f.warp_index() - 1, f.special(Special::ThreadX) % 32);
         // Only the last step of a row may have fewer chunks than lanes.
-        let inside = |first: u32| (first + WIDTH > d / CHUNK).then(|| (lane % WIDTH).less_than(d / CHUNK - first));
+        let inside =
+            |first: u32| (first + WIDTH > d / CHUNK).then(|| (lane % WIDTH).less_than(d / CHUNK - first));
         let next = f.variable(warp);
         f.while_(
             || next.get().less_than(groups),
@@ -75,17 +76,19 @@ impl<'f> Kernel<'_, 'f> {
                 let load = |&(first, source_offset, _): &(u32, Value<'f, u32>, _)| {
                     // A chunk after the last one of a row is not stored; the first one is loaded in its place.
                     let none = f.constant(0);
-                    let own = inside(first).map_or(source_offset, |inside| source_offset.where_or(inside, none));
+                    let own =
+                        inside(first).map_or(source_offset, |inside| source_offset.where_or(inside, none));
                     let words: [Value<'f, u32>; 4] = f.load_shared_vector(source + own, 0);
                     words
                 };
                 let loaded: Vec<_> = of.chunks.iter().map(load).collect();
                 for (&(first, _, stores), words) in of.chunks.iter().zip(loaded) {
                     let store = || {
-                        for (to, words) in stores.into_iter().zip([[words[0], words[1]], [words[2], words[3]]]) {
-                            let [low, high] = words.map(|word| {
-                                narrow.format().widen_word(word, format).unwrap_or([word; 2])
-                            });
+                        for (to, words) in
+                            stores.into_iter().zip([[words[0], words[1]], [words[2], words[3]]])
+                        {
+                            let [low, high] = words
+                                .map(|word| narrow.format().widen_word(word, format).unwrap_or([word; 2]));
                             f.store_shared(target + to, 0, [low[0], low[1], high[0], high[1]]);
                         }
                     };

@@ -211,7 +211,13 @@ impl<'f> QueryTile<'f> {
         let of_sequence = differs.then_some([lengths, before]).into_iter().flatten().flatten();
         let part = part.map(|part| part.numbers()).into_iter().flatten();
         let factors = self.factors.into_iter().flatten();
-        [row, head, batch].into_iter().chain(blocks).chain(whole).chain(factors).chain(part).chain(of_sequence)
+        [row, head, batch]
+            .into_iter()
+            .chain(blocks)
+            .chain(whole)
+            .chain(factors)
+            .chain(part)
+            .chain(of_sequence)
     }
 }
 

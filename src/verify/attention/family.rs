@@ -56,7 +56,11 @@ impl Reference for Attention {
                 };
                 ((matrix * shared + head) * rows + row) as usize
             };
-            let factor = |name| request.cache.and_then(|_| inputs.elements(name, head as usize, 1).first().map(|&of| of as f32));
+            let factor = |name| {
+                request
+                    .cache
+                    .and_then(|_| inputs.elements(name, head as usize, 1).first().map(|&of| of as f32))
+            };
             let [factor_k, factor_v] = ["the factors of K", "the factors of V"].map(factor);
             let query = row_of("Q", d, index);
             let (mut row, mut values) = (Row::new(format, self.plan().spec.tile[1]), Vec::new());
