@@ -228,12 +228,8 @@ impl<X: Node> Node for Peak<X> {
         format!("peak_{}", X::name())
     }
 
-    fn check(x: &X::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        X::check(x, shape, path)
-    }
-
-    fn parameters(x: &X::Arguments, out: &mut Parameters) {
-        X::parameters(x, out);
+    fn visit(x: &mut X::Arguments, shape: Shape, site: &mut Site<'_>) {
+        X::visit(x, shape, site);
     }
 
     fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {

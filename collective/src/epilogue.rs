@@ -35,7 +35,7 @@ use crate::form::Forms;
 use crate::formula::Formula;
 use crate::mainloop::{Consumer, Fragment, WorkUnit};
 use crate::plan::{EpilogueSpec, Plan};
-use crate::tree::{Bounded, Host, NodeError, Path, Shape};
+use crate::tree::{Bounded, Host, Shape, Site};
 
 /// A collective epilogue as a type: the second role of a kernel.
 ///
@@ -47,7 +47,7 @@ use crate::tree::{Bounded, Host, NodeError, Path, Shape};
 )]
 pub trait Epilogue: 'static {
     /// The epilogue's arguments on the host.
-    type Arguments;
+    type Arguments: Clone;
     /// What the epilogue asks of the plan.
     const SPEC: EpilogueSpec;
     /// The forms of kernels it supports. Beyond a single GEMM it has to select its C and D by
@@ -57,13 +57,11 @@ pub trait Epilogue: 'static {
     /// The emitter of this epilogue.
     fn emitter() -> Arc<dyn EpilogueEmitter>;
 
-    /// Checks the arguments for a GEMM of this shape. `path` names the epilogue's place in error messages.
-    /// Report every address that the epilogue reads or writes in addition to D to it ([`Path::reads`],
-    /// [`Path::writes`]), so that launches can check that the caller lent that memory.
-    ///
-    /// # Errors
-    /// The first illegal argument.
-    fn check(arguments: &Self::Arguments, product: Shape, path: &Path<'_>) -> Result<(), NodeError>;
+    /// Visits the arguments for a GEMM of this shape: every address, with what is read or written there in addition
+    /// to D, and every number. What is visited is checked to be lent, part of what
+    /// a kept launch compares, and filled by whoever measures or proves a kernel. It also says
+    /// what is illegal ([`Site::refuse`]).
+    fn visit(arguments: &mut Self::Arguments, product: Shape, site: &mut Site<'_>);
 
     /// The values of the epilogue's kernel parameters.
     fn parameters(plan: &Plan, arguments: &Self::Arguments, d: Output) -> Vec<Argument>;

@@ -90,7 +90,7 @@ struct Tree {
 }
 
 /// A formula whose vectors and matrices have a format.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lowered {
     formula: Formula,
     /// Which of the trees.

@@ -1,10 +1,13 @@
 //! What a call accesses, as roles state it: each piece of device memory with its extents and its contents, and each
 //! number that decides what the call's launch is.
 
+mod site;
+
 use cute_rs::atom::Major;
 
 use crate::element::{Code, Format};
 use crate::operand::{Matrix, MatrixRef};
+pub use site::{Legal, NodeError, NodeProblem, Path, Shape, Site};
 
 /// Sees the parts of a call, one after the other.
 pub trait Visit {
@@ -23,8 +26,16 @@ pub trait Visit {
     /// Which of several forms a part has: for example whether it is given.
     fn form(&mut self, _form: u32) {}
 
-    /// There are parts that cannot be visited: arguments of an epilogue or of a mainloop of one's own.
-    fn hidden(&mut self) {}
+    /// A piece of memory that an epilogue's node accesses, with the path to the node.
+    fn node(&mut self, _path: &Path<'_>, memory: Memory<'_>) {
+        self.memory(memory);
+    }
+
+    /// Whether every access of a node to two neighbouring elements, the first in an even column, can be one access.
+    fn in_pairs(&mut self, _pairs: bool) {}
+
+    /// An argument is illegal.
+    fn illegal(&mut self, _error: NodeError) {}
 
     /// A matrix, which is written or not. Its leading dimension and its stride are its own.
     fn matrix(
@@ -162,10 +173,8 @@ impl Extents {
 /// move between launches that are kept, and is filled with random contents by whoever checks or proves a kernel.
 pub trait MainloopArguments: Default + Clone + 'static {
     /// Visits every part, for a GEMM of these extents `[m, n, k]`; k is 0 if A and B are not read. A and B are not
-    /// visited here. By default the parts are hidden.
-    fn visit(&mut self, _problem: [u32; 3], visit: &mut dyn Visit) {
-        visit.hidden();
-    }
+    /// visited here.
+    fn visit(&mut self, problem: [u32; 3], visit: &mut dyn Visit);
 }
 
 impl MainloopArguments for () {

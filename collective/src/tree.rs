@@ -42,7 +42,6 @@
 //! is_a_tree::<Layer>();
 //! ```
 
-mod check;
 mod compute;
 mod declare;
 mod dropout;
@@ -64,10 +63,11 @@ mod value;
 mod vector;
 mod visit;
 
+pub use crate::operands::{NodeError, NodeProblem, Path, Shape, Site};
 pub use crate::real::Bounded;
-pub use check::{NodeError, NodeProblem, Path, Reach, Shape};
 pub use compute::Compute;
-pub use declare::{Declare, Parameters};
+pub use declare::Declare;
+pub(crate) use declare::Parameters;
 pub use dropout::{Dropout, DropoutArgument};
 pub use each::{Each, EachArgument};
 pub(crate) use early::EarlyRow;
@@ -98,7 +98,7 @@ pub(crate) use top_k::ranked;
 pub use value::{AnyNode, AnyNodeArguments, Argument, FactsOf, Item, Literal, NodeValue, combined};
 pub(crate) use value::{CHILD, NUMBER};
 pub use vector::{ColumnArgument, ColumnVector, RowArgument, RowVector};
-pub use visit::{Columns, Pair, Part, PartRow, Visit};
+pub use visit::{Columns, NodeTile, Pair, Part, PartRow};
 
 /// NodeTraits about a tree that follow from its type alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,25 +215,21 @@ impl NodeTraits {
 )]
 pub trait Node: 'static {
     /// The caller's arguments.
-    type Arguments;
+    type Arguments: Clone + PartialEq;
     /// NodeTraits that follow from the type alone.
     const TRAITS: NodeTraits;
 
     /// An identifier for kernel names.
     fn name() -> String;
 
-    /// Checks the arguments for a value of this shape. Report every address among them to the path, with what
-    /// is read or written there: [`Path::reads`], [`Path::writes`].
+    /// Visits the arguments for a value of this shape: each address, with what is read or written there, and each
+    /// number. What is visited as memory, length, count or factor is a kernel parameter of the node, in this order.
+    /// It also says what is illegal ([`Site::refuse`]), and whether accesses can be in pairs ([`Visit::in_pairs`]).
     ///
-    /// # Errors
-    /// The first illegal argument, with the path to its node.
-    fn check(arguments: &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError>;
+    /// [`Visit::in_pairs`]: crate::operands::Visit::in_pairs
+    fn visit(arguments: &mut Self::Arguments, shape: Shape, site: &mut Site<'_>);
 
-    /// The values of the node's kernel parameters, and whether its accesses can be in pairs
-    /// ([`Parameters::in_pairs`]).
-    fn parameters(arguments: &Self::Arguments, out: &mut Parameters);
-
-    /// Declares the node's kernel parameters, in the order of [`Node::parameters`].
+    /// Declares the node's kernel parameters, in the order of [`Node::visit`].
     fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f>;
 
     /// The value at (row, column) on the host.
@@ -241,7 +237,7 @@ pub trait Node: 'static {
 }
 
 /// Emitted before the first part of a tile: gives the node's state for the tile.
-pub type Begin<'f> = Box<dyn Fn(&Visit<'f>) -> State<'f> + 'f>;
+pub type Begin<'f> = Box<dyn Fn(&NodeTile<'f>) -> State<'f> + 'f>;
 
 /// Any node's state.
 pub type State<'f> = Box<dyn NodeState<'f> + 'f>;
@@ -272,7 +268,7 @@ pub trait NodeState<'f> {
     fn compute(&mut self, part: &Part<'f>, row: usize, pair: usize) -> Pair<'f>;
 
     /// Emitted after the last part of a tile.
-    fn end(&mut self, tile: &Visit<'f>) {
+    fn end(&mut self, tile: &NodeTile<'f>) {
         self.children().iter_mut().for_each(|child| child.end(tile));
     }
 }

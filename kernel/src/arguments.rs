@@ -2,7 +2,8 @@
 
 use core::fmt;
 
-use collective::tree::{AnyNode, Node, Path, Shape};
+use collective::operands::{Legal, Site};
+use collective::tree::{AnyNode, Node, Shape};
 use collective::{
     Epilogue, EpilogueEmitter, Format, FormulaArguments, LinearArguments, Matrix, MatrixRef, Output,
     StoreSpec, Treed,
@@ -47,23 +48,18 @@ pub trait EpilogueArguments: Visited {
     ///
     /// # Errors
     /// The first illegal argument.
-    fn check(&self, kernel: &AnyGemm, product: Shape, path: &Path<'_>) -> Result<(), LaunchError>;
+    fn check(&self, kernel: &AnyGemm, product: Shape) -> Result<(), LaunchError>;
 
     /// Values of the epilogue's parameters; empty for a kernel with another epilogue.
     fn parameters(&self, kernel: &AnyGemm, d: Output) -> Vec<Argument>;
 
-    /// Values of the mainloop's parameters for these operands, checked; the memory that they name is checked
-    /// against `path`. By default, with the mainloop's default arguments.
+    /// Values of the mainloop's parameters for these operands, checked. By default, with the mainloop's default
+    /// arguments.
     ///
     /// # Errors
     /// The mainloop refuses its arguments, or the kernel has another mainloop.
-    fn operands(
-        &self,
-        kernel: &AnyGemm,
-        operands: [Matrix; 2],
-        path: &Path<'_>,
-    ) -> Result<Vec<Argument>, LaunchError> {
-        kernel.default_operands(operands, path)
+    fn operands(&self, kernel: &AnyGemm, operands: [Matrix; 2]) -> Result<Vec<Argument>, LaunchError> {
+        kernel.default_operands(operands)
     }
 
     /// The same arguments as alpha, beta and C, if they are nothing else.
@@ -88,9 +84,10 @@ impl EpilogueArguments for LinearArguments {
         check_c(self, kernel.plan.epilogue.output.bits(), [product.m, product.n])
     }
 
-    fn check(&self, kernel: &AnyGemm, product: Shape, path: &Path<'_>) -> Result<(), LaunchError> {
+    fn check(&self, kernel: &AnyGemm, product: Shape) -> Result<(), LaunchError> {
         self.admits(kernel, product)?;
-        kernel.epilogue.linear().map_or(Ok(()), |host| Ok(host.check(self, product, path)?))
+        let Some(host) = kernel.epilogue.linear() else { return Ok(()) };
+        Ok(Legal::check(|visit| host.visit(&mut { *self }, product, &mut Site::root(1, visit)))?)
     }
 
     fn parameters(&self, kernel: &AnyGemm, d: Output) -> Vec<Argument> {
@@ -107,14 +104,16 @@ impl EpilogueArguments for LinearArguments {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnknownArguments;
 
-impl Visited for UnknownArguments {}
+impl Visited for UnknownArguments {
+    fn visit(&mut self, _: Extents, _: (Format, u32), _: &mut dyn Visit) {}
+}
 
 impl EpilogueArguments for UnknownArguments {
     fn admits(&self, _kernel: &AnyGemm, _product: Shape) -> Result<(), LaunchError> {
         Ok(())
     }
 
-    fn check(&self, _kernel: &AnyGemm, _product: Shape, _path: &Path<'_>) -> Result<(), LaunchError> {
+    fn check(&self, _kernel: &AnyGemm, _product: Shape) -> Result<(), LaunchError> {
         Ok(())
     }
 
@@ -124,10 +123,10 @@ impl EpilogueArguments for UnknownArguments {
 }
 
 /// Arguments of the epilogue tree `X`, for a kernel that has this tree with any store.
-pub struct Tree<'a, X: Node>(pub &'a X::Arguments);
+pub struct Tree<X: Node>(pub X::Arguments);
 
 /// Arguments of the epilogue `E`, also of one of your own.
-pub struct EpilogueArgs<'a, E: Epilogue>(pub &'a E::Arguments);
+pub struct EpilogueArgs<E: Epilogue>(pub E::Arguments);
 
 /// Arguments of an epilogue, and those of a mainloop of your own. [`Call::with_mainloop`] makes it.
 ///
@@ -141,8 +140,8 @@ pub struct WithMainloop<A, E> {
 }
 
 impl<A: MainloopArguments, E: Visited> Visited for WithMainloop<A, E> {
-    fn visit(&mut self, d: Extents, format: Format, visit: &mut dyn Visit) {
-        self.epilogue.visit(d, format, visit);
+    fn visit(&mut self, d: Extents, of: (Format, u32), visit: &mut dyn Visit) {
+        self.epilogue.visit(d, of, visit);
     }
 
     fn visit_mainloop(&mut self, problem: [u32; 3], visit: &mut dyn Visit) {
@@ -163,47 +162,38 @@ impl<A: MainloopArguments, E: EpilogueArguments> EpilogueArguments for WithMainl
         self.epilogue.admits(kernel, product)
     }
 
-    fn check(&self, kernel: &AnyGemm, product: Shape, path: &Path<'_>) -> Result<(), LaunchError> {
-        self.epilogue.check(kernel, product, path)
+    fn check(&self, kernel: &AnyGemm, product: Shape) -> Result<(), LaunchError> {
+        self.epilogue.check(kernel, product)
     }
 
     fn parameters(&self, kernel: &AnyGemm, d: Output) -> Vec<Argument> {
         self.epilogue.parameters(kernel, d)
     }
 
-    fn operands(
-        &self,
-        kernel: &AnyGemm,
-        operands: [Matrix; 2],
-        path: &Path<'_>,
-    ) -> Result<Vec<Argument>, LaunchError> {
-        kernel.operands_with(&self.mainloop, operands, path)
+    fn operands(&self, kernel: &AnyGemm, operands: [Matrix; 2]) -> Result<Vec<Argument>, LaunchError> {
+        kernel.operands_with(&self.mainloop, operands)
     }
 }
 
-impl<X: Node> Clone for Tree<'_, X> {
+impl<X: Node> Clone for Tree<X> {
     fn clone(&self) -> Self {
-        *self
+        Self(self.0.clone())
     }
 }
 
-impl<X: Node> Copy for Tree<'_, X> {}
-
-impl<E: Epilogue> Clone for EpilogueArgs<'_, E> {
+impl<E: Epilogue> Clone for EpilogueArgs<E> {
     fn clone(&self) -> Self {
-        *self
+        Self(self.0.clone())
     }
 }
 
-impl<E: Epilogue> Copy for EpilogueArgs<'_, E> {}
-
-impl<X: Node> fmt::Debug for Tree<'_, X> {
+impl<X: Node> fmt::Debug for Tree<X> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Tree({})", X::name())
     }
 }
 
-impl<E: Epilogue> fmt::Debug for EpilogueArgs<'_, E> {
+impl<E: Epilogue> fmt::Debug for EpilogueArgs<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "EpilogueArgs({})", E::emitter().name())
     }
@@ -220,25 +210,37 @@ fn tree_of<X: Node>(
         .ok_or_else(|| LaunchError::OtherTree { epilogue, tree: name() })
 }
 
-impl<X: Node> Tree<'_, X> {
+impl<X: Node> Tree<X> {
     fn of(kernel: &AnyGemm) -> Result<Treed<X>, LaunchError> {
         tree_of(kernel, X::name, Treed::<X>::new)
     }
 }
 
-impl<X: Node> Visited for Tree<'_, X> {}
+/// The root of a tree in a launch of `products` GEMMs, and the shape of a D with these extents.
+fn root<'a>(d: Extents, products: u32, visit: &'a mut dyn Visit) -> (Shape, Site<'a>) {
+    // D has fewer than 2^31 columns.
+    (Shape { m: d.lines, n: d.length as u32 }, Site::root(products, visit))
+}
 
-impl<X: Node> EpilogueArguments for Tree<'_, X> {
+impl<X: Node> Visited for Tree<X> {
+    fn visit(&mut self, d: Extents, (_, products): (Format, u32), visit: &mut dyn Visit) {
+        let (shape, mut site) = root(d, products, visit);
+        X::visit(&mut self.0, shape, &mut site);
+    }
+}
+
+impl<X: Node> EpilogueArguments for Tree<X> {
     fn admits(&self, kernel: &AnyGemm, _product: Shape) -> Result<(), LaunchError> {
         Self::of(kernel).map(|_| ())
     }
 
-    fn check(&self, kernel: &AnyGemm, product: Shape, path: &Path<'_>) -> Result<(), LaunchError> {
-        Ok(Self::of(kernel)?.check(self.0, product, path)?)
+    fn check(&self, kernel: &AnyGemm, product: Shape) -> Result<(), LaunchError> {
+        let tree = Self::of(kernel)?;
+        Ok(Legal::check(|visit| tree.visit(&mut self.0.clone(), product, &mut Site::root(1, visit)))?)
     }
 
     fn parameters(&self, kernel: &AnyGemm, d: Output) -> Vec<Argument> {
-        Self::of(kernel).map_or_else(|_| Vec::new(), |tree| tree.parameters(&kernel.plan, self.0, d))
+        Self::of(kernel).map_or_else(|_| Vec::new(), |tree| tree.parameters(&kernel.plan, &self.0, d))
     }
 }
 
@@ -247,15 +249,21 @@ fn formula_of(kernel: &AnyGemm, given: &FormulaArguments) -> Result<Treed<AnyNod
     tree_of(kernel, || given.tree().name().to_owned(), |store| Treed::lowered(given.tree(), store))
 }
 
-impl Visited for FormulaArguments {}
+impl Visited for FormulaArguments {
+    fn visit(&mut self, d: Extents, (_, products): (Format, u32), visit: &mut dyn Visit) {
+        let (shape, mut site) = root(d, products, visit);
+        AnyNode::visit(self.nodes_mut(), shape, &mut site);
+    }
+}
 
 impl EpilogueArguments for FormulaArguments {
     fn admits(&self, kernel: &AnyGemm, _product: Shape) -> Result<(), LaunchError> {
         formula_of(kernel, self).map(|_| ())
     }
 
-    fn check(&self, kernel: &AnyGemm, product: Shape, path: &Path<'_>) -> Result<(), LaunchError> {
-        Ok(formula_of(kernel, self)?.check(self.nodes(), product, path)?)
+    fn check(&self, kernel: &AnyGemm, product: Shape) -> Result<(), LaunchError> {
+        let (tree, mut nodes) = (formula_of(kernel, self)?, self.nodes().clone());
+        Ok(Legal::check(|visit| tree.visit(&mut nodes, product, &mut Site::root(1, visit)))?)
     }
 
     fn parameters(&self, kernel: &AnyGemm, d: Output) -> Vec<Argument> {
@@ -264,20 +272,26 @@ impl EpilogueArguments for FormulaArguments {
     }
 }
 
-impl<E: Epilogue> Visited for EpilogueArgs<'_, E> {}
+impl<E: Epilogue> Visited for EpilogueArgs<E> {
+    fn visit(&mut self, d: Extents, (_, products): (Format, u32), visit: &mut dyn Visit) {
+        let (Shape { m, n }, mut site) = root(d, products, visit);
+        E::visit(&mut self.0, Shape { m, n: n << E::SPEC.halvings }, &mut site);
+    }
+}
 
-impl<E: Epilogue> EpilogueArguments for EpilogueArgs<'_, E> {
+impl<E: Epilogue> EpilogueArguments for EpilogueArgs<E> {
     fn admits(&self, kernel: &AnyGemm, _product: Shape) -> Result<(), LaunchError> {
         let (epilogue, own) = (kernel.epilogue.name(), E::emitter().name());
         if own == epilogue { Ok(()) } else { Err(LaunchError::OtherTree { epilogue, tree: own }) }
     }
 
-    fn check(&self, kernel: &AnyGemm, product: Shape, path: &Path<'_>) -> Result<(), LaunchError> {
+    fn check(&self, kernel: &AnyGemm, product: Shape) -> Result<(), LaunchError> {
         self.admits(kernel, product)?;
-        Ok(E::check(self.0, product, path)?)
+        let own = &mut self.0.clone();
+        Ok(Legal::check(|visit| E::visit(own, product, &mut Site::root(1, visit)))?)
     }
 
     fn parameters(&self, kernel: &AnyGemm, d: Output) -> Vec<Argument> {
-        E::parameters(&kernel.plan, self.0, d)
+        E::parameters(&kernel.plan, &self.0, d)
     }
 }

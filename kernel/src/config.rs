@@ -122,7 +122,7 @@ impl<C: GemmConfig> Gemm<C> {
     where
         E: Borrow<<C::Epilogue as Epilogue>::Arguments>,
     {
-        let epilogue = EpilogueArgs::<C::Epilogue>(call.epilogue.borrow());
+        let epilogue = EpilogueArgs::<C::Epilogue>(call.epilogue.borrow().clone());
         Self::kernel().launch(&call.lend().with(epilogue), slots)
     }
 }

@@ -204,22 +204,18 @@ pub enum EngineError {
         /// The matrix's extents.
         needed: [u32; 2],
     },
-    /// An epilogue or a mainloop of your own does not report all the memory that it accesses.
+    /// An epilogue, a mainloop or a kernel of your own does not visit all the memory that it accesses.
     #[error(
-        "kernel `{kernel}`: the {role}'s arguments have {addresses} addresses in addition to {}, but it reported {told}: \
-         report each in `{}`, by `Path::reads` or `Path::writes`, or call the unsafe `Loaded::launch_raw`",
-        if *role == "mainloop" { "A and B" } else { "D" },
-        if *role == "mainloop" { "accesses" } else { "check" }
+        "kernel `{kernel}`: parameter `{parameter}` is the address {address:#x}, which is in no memory that the call visits: \
+         visit the argument that it comes from, or declare it with `Builder::number` if it is no address"
     )]
     Untold {
         /// The name of the program's entry.
         kernel: String,
-        /// `epilogue` or `mainloop`.
-        role: &'static str,
-        /// Number of addresses that it reported.
-        told: usize,
-        /// Number of addresses among its parameters.
-        addresses: usize,
+        /// The parameter's name.
+        parameter: &'static str,
+        /// Its value.
+        address: u64,
     },
     /// Memory that was lent for another stream.
     #[error(

@@ -96,19 +96,13 @@ pub trait Kernel<C> {
     /// launch is.
     fn visit(&self, call: &mut C, visit: &mut dyn Visit);
 
-    /// Checks that the memory is lent which [`visit`](Self::visit) does not see, because it is hidden in the
-    /// arguments or described in device memory. By default there is none.
+    /// Checks what records in device memory describe, and that this memory is lent. By default there are no records.
     ///
     /// # Errors
-    /// The first memory that is not lent.
+    /// The first illegal record, the first memory that is not lent, or records that were not lent as
+    /// [`Records`](crate::driver::Records).
     #[cfg(feature = "driver")]
-    fn reaches(
-        &self,
-        _call: &C,
-        _program: &Program,
-        _slots: u32,
-        _lent: &[DeviceSlice<'_>],
-    ) -> Result<(), EngineError> {
+    fn check_records(&self, _call: &C, _lent: &[DeviceSlice<'_>]) -> Result<(), EngineError> {
         Ok(())
     }
 }
@@ -169,13 +163,7 @@ impl<E: Arguments + Clone> Kernel<Call<E>> for AnyGemm {
     }
 
     #[cfg(feature = "driver")]
-    fn reaches(
-        &self,
-        call: &Call<E>,
-        program: &Program,
-        slots: u32,
-        lent: &[DeviceSlice<'_>],
-    ) -> Result<(), EngineError> {
-        crate::driver::hidden::check(self, call, (program, slots), lent)
+    fn check_records(&self, call: &Call<E>, lent: &[DeviceSlice<'_>]) -> Result<(), EngineError> {
+        crate::driver::records::check(self, call, lent)
     }
 }

@@ -1,9 +1,7 @@
 //! From a call to a launch: numbers the tiles, checks the arguments and puts them in the order of the
 //! kernel's parameters.
 
-use core::ops::Range;
-
-use collective::tree::{Path, Shape};
+use collective::tree::Shape;
 use collective::{BlockScales, GroupScales, Matrix, MatrixRef, sparse};
 use ptx::abi::Argument;
 use scheduler::Tiles;
@@ -80,22 +78,11 @@ impl AnyGemm {
         call: &Call<E>,
         slots: u32,
     ) -> Result<Option<Launch>, LaunchError> {
-        Ok(self.make(call, &Path::ROOT, slots)?.map(|made| made.launch))
-    }
-
-    /// The same, with an epilogue that may access the memory that `path` names.
-    pub(crate) fn make<E: EpilogueArguments + Clone>(
-        &self,
-        call: &Call<E>,
-        path: &Path<'_>,
-        slots: u32,
-    ) -> Result<Option<Made>, LaunchError> {
-        let plan = &self.plan;
-        let products = call.products.for_form(plan.form)?;
+        let products = call.products.for_form(self.plan.form)?;
         if let GroupedProblem::PointerArray { .. } = products {
-            return self.fill(&self.templates(call, slots)?, products, path, slots);
+            return self.fill(&self.templates(call, slots)?, products, slots);
         }
-        self.fill(call, products, path, slots)
+        self.fill(call, products, slots)
     }
 
     /// A call that stands in for GEMMs described in device memory. The host encodes tensor maps as templates;
@@ -123,7 +110,6 @@ impl AnyGemm {
         &self,
         call: &Call<E>,
         multiplied: bool,
-        path: &Path<'_>,
     ) -> Result<Option<Checked>, LaunchError> {
         let (plan, epilogue, GemmProblem { m, n, .. }) = (&self.plan, &call.epilogue, call.problem);
         let checked = call.check(plan, multiplied)?;
@@ -132,7 +118,7 @@ impl AnyGemm {
             epilogue.admits(self, shape)?;
             return Ok(None);
         }
-        epilogue.check(self, shape, path)?;
+        epilogue.check(self, shape)?;
         let step = plan.split_step();
         if plan.epilogue.split && !n.is_multiple_of(step) {
             return Err(LaunchError::Halves { n, step });
@@ -148,38 +134,33 @@ impl AnyGemm {
         &self,
         call: &Call<E>,
         products: GroupedProblem,
-        path: &Path<'_>,
         slots: u32,
-    ) -> Result<Option<Made>, LaunchError> {
+    ) -> Result<Option<Launch>, LaunchError> {
         let (plan, problem, epilogue) = (&self.plan, call.problem, &call.epilogue);
         // The records hold each GEMM's K.
         let described = products.form().described();
-        let Some(checked) = self.checked(call, described || epilogue.multiplied(), path)? else {
+        let Some(checked) = self.checked(call, described || epilogue.multiplied())? else {
             return Ok(None);
         };
         let multiplied = GemmProblem { k: checked.a.k, ..problem };
         let tiles = self.all_tiles(multiplied, &products)?;
         let seen = self.seen(problem);
         let [a, b] = if plan.swapped() { [checked.b, checked.a] } else { [checked.a, checked.b] };
-        let mut arguments = epilogue.operands(self, [a, b], &Path::ROOT)?;
-        let of_mainloop = 0..arguments.len();
+        let mut arguments = epilogue.operands(self, [a, b])?;
         arguments.extend(self.companions([a, b], call)?);
         // The mainloop declares the parameters of scales and of metadata, too.
         let of_operands = arguments.len();
         let k_tiles = if described && !epilogue.multiplied() { 0 } else { tiles.k };
         arguments.extend([seen.m.into(), seen.n.into(), k_tiles.into()]);
         arguments.extend(products.arguments());
-        let first = arguments.len();
         arguments.extend(epilogue.parameters(self, checked.d));
-        let of_epilogue = first..arguments.len();
         let workers = self.scheduler.workers(tiles, slots);
         arguments.extend(self.scheduler.parameters(tiles, workers).into_iter().map(Argument::from));
         if self.works_in_memory() {
             arguments.push(call.workspace_for(self.workspace_bytes(tiles, workers))?.into());
         }
         self.check_counts(of_operands, arguments.len())?;
-        let launch = Launch::of_ctas(u64::from(workers) * u64::from(plan.cluster_size()), arguments)?;
-        Ok(Some(Made { launch, of_mainloop, of_epilogue, operands: [a, b] }))
+        Launch::of_ctas(u64::from(workers) * u64::from(plan.cluster_size()), arguments).map(Some)
     }
 }
 
@@ -221,16 +202,4 @@ fn companion<T>(
         None if taken && read => Err(missing),
         given => Ok(taken.then(|| given.unwrap_or(none))),
     }
-}
-
-/// A launch, and what of it belongs to the mainloop and to the epilogue.
-#[cfg_attr(not(feature = "driver"), expect(dead_code, reason = "the driver alone asks"))]
-pub(crate) struct Made {
-    pub(crate) launch: Launch,
-    /// The range of the arguments that are the mainloop's.
-    pub(crate) of_mainloop: Range<usize>,
-    /// The range of the arguments that are the epilogue's.
-    pub(crate) of_epilogue: Range<usize>,
-    /// The kernel's A and B.
-    pub(crate) operands: [Matrix; 2],
 }

@@ -19,7 +19,7 @@ use crate::gemm::AnyGemm;
 use crate::problem::{Call, GemmProblem, WorkspaceRef};
 use crate::products::GroupedProblem;
 use crate::types::Types;
-pub use collective::operands::{Contents, Extents, MainloopArguments, Memory, Visit};
+pub use collective::operands::{Contents, Extents, MainloopArguments, Memory, Path, Visit};
 pub use places::{Fill, Piece, Places};
 #[cfg(any(feature = "tune", test))]
 pub use random::{random, random_contents};
@@ -51,31 +51,22 @@ impl Layouts {
     }
 }
 
-/// Arguments of an epilogue. Their parts are hidden unless an implementation visits them.
+/// Arguments of an epilogue.
 pub trait Visited {
-    /// Visits the parts, for the extents of D in a format.
-    fn visit(&mut self, _d: Extents, _format: Format, visit: &mut dyn Visit) {
-        visit.hidden();
-    }
+    /// Visits every part, for the extents of D in a format, in a launch of `products` GEMMs.
+    fn visit(&mut self, d: Extents, of: (Format, u32), visit: &mut dyn Visit);
 
     /// Visits arguments of the mainloop, as [`MainloopArguments::visit`]. By default there are none.
     fn visit_mainloop(&mut self, _problem: [u32; 3], _visit: &mut dyn Visit) {}
 }
 
 impl Visited for () {
-    fn visit(&mut self, _: Extents, _: Format, _: &mut dyn Visit) {}
+    fn visit(&mut self, _: Extents, _: (Format, u32), _: &mut dyn Visit) {}
 }
 
 impl Visited for LinearArguments {
-    fn visit(&mut self, d: Extents, format: Format, visit: &mut dyn Visit) {
-        let Self { alpha, beta, c } = self;
-        visit.factor(alpha);
-        visit.factor(beta);
-        let lines = if *beta == 0.0 { 0 } else { d.lines };
-        visit.form(c.is_some().into());
-        if let Some(c) = c {
-            visit.matrix("C", (Contents::Source(format), false), c, Extents { lines, ..d });
-        }
+    fn visit(&mut self, d: Extents, (format, _): (Format, u32), visit: &mut dyn Visit) {
+        Self::visit(self, d, format, visit);
     }
 }
 
@@ -116,7 +107,7 @@ impl<E: Visited> Call<E> {
         epilogue.visit_mainloop(if of.written { [problem.m, problem.n, k] } else { [0; 3] }, visit);
         let (format, extents) = of.output(problem);
         visit.matrix("D", (Contents::Output(format), true), d, extents);
-        epilogue.visit(extents, format, visit);
+        epilogue.visit(extents, (format, products.count()), visit);
         visit.form(workspace.is_some().into());
         if let Some(WorkspaceRef { address, bytes }) = workspace {
             let extents = Extents::line(8, if of.launched { *bytes } else { 0 });

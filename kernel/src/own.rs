@@ -85,14 +85,8 @@ impl<F: GemmFamily> Kernel<Call<F::Arguments>> for OwnGemm<F> {
     }
 
     #[cfg(feature = "driver")]
-    fn reaches(
-        &self,
-        call: &Call<F::Arguments>,
-        program: &Program,
-        slots: u32,
-        lent: &[DeviceSlice<'_>],
-    ) -> Result<(), EngineError> {
-        self.kernel.reaches(call, program, slots, lent)
+    fn check_records(&self, call: &Call<F::Arguments>, lent: &[DeviceSlice<'_>]) -> Result<(), EngineError> {
+        self.kernel.check_records(call, lent)
     }
 }
 

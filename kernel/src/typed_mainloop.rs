@@ -3,8 +3,7 @@
 use core::any::{Any, type_name};
 use std::sync::{Arc, OnceLock};
 
-use collective::operands::{MainloopArguments, Memory, Visit};
-use collective::tree::{NodeError, Path};
+use collective::operands::{Legal, MainloopArguments};
 use collective::{Mainloop, Matrix};
 use ptx::abi::Argument;
 
@@ -13,8 +12,7 @@ use crate::gemm::AnyGemm;
 
 /// Values of a mainloop's parameters for its operands and for arguments of its own, the default ones if there are
 /// none; `None` if the mainloop takes arguments of another type.
-type Operands =
-    fn(&AnyGemm, Option<&dyn Any>, [Matrix; 2], &Path<'_>) -> Option<Result<Vec<Argument>, LaunchError>>;
+type Operands = fn(&AnyGemm, Option<&dyn Any>, [Matrix; 2]) -> Option<Result<Vec<Argument>, LaunchError>>;
 
 /// The mainloop's type, for a kernel that was made from a type.
 #[derive(Clone)]
@@ -26,29 +24,12 @@ pub(crate) struct MainloopType {
     parameters: Arc<OnceLock<[usize; 2]>>,
 }
 
-/// Checks the memory that a mainloop's own arguments name.
-struct Told<'a> {
-    path: Path<'a>,
-    result: Result<(), String>,
-}
-
-impl Visit for Told<'_> {
-    fn memory(&mut self, memory: Memory<'_>) {
-        if self.result.is_ok() {
-            self.result =
-                self.path.then(memory.name).visited(&memory).map_err(|error: NodeError| error.to_string());
-        }
-    }
-}
-
 impl MainloopType {
     pub(crate) fn of<M: Mainloop>() -> Self {
         Self {
-            operands: |kernel, own, operands, path| match own {
-                None => Some(kernel.operands_of::<M>(M::Arguments::default(), operands, path)),
-                Some(own) => {
-                    own.downcast_ref().cloned().map(|own| kernel.operands_of::<M>(own, operands, path))
-                }
+            operands: |kernel, own, operands| match own {
+                None => Some(kernel.operands_of::<M>(M::Arguments::default(), operands)),
+                Some(own) => own.downcast_ref().cloned().map(|own| kernel.operands_of::<M>(own, operands)),
             },
             arguments: type_name::<M::Arguments>(),
             parameters: Arc::default(),
@@ -58,15 +39,11 @@ impl MainloopType {
 
 impl AnyGemm {
     /// Values of the mainloop's parameters for these operands, with its default arguments.
-    pub(crate) fn default_operands(
-        &self,
-        operands: [Matrix; 2],
-        path: &Path<'_>,
-    ) -> Result<Vec<Argument>, LaunchError> {
+    pub(crate) fn default_operands(&self, operands: [Matrix; 2]) -> Result<Vec<Argument>, LaunchError> {
         let known = self.mainloop_type.as_ref();
         // A built-in mainloop has no arguments of its own.
         let built_in = || Ok(self.mainloop.arguments(&self.plan, operands[0], operands[1]));
-        known.and_then(|known| (known.operands)(self, None, operands, path)).unwrap_or_else(built_in)
+        known.and_then(|known| (known.operands)(self, None, operands)).unwrap_or_else(built_in)
     }
 
     /// The same with arguments of the mainloop's own.
@@ -74,26 +51,24 @@ impl AnyGemm {
         &self,
         own: &A,
         operands: [Matrix; 2],
-        path: &Path<'_>,
     ) -> Result<Vec<Argument>, LaunchError> {
         let known = self.mainloop_type.as_ref();
-        known.and_then(|known| (known.operands)(self, Some(own), operands, path)).unwrap_or_else(|| {
+        known.and_then(|known| (known.operands)(self, Some(own), operands)).unwrap_or_else(|| {
             let mainloop = self.mainloop.name(&self.plan.mainloop);
             Err(LaunchError::OtherMainloop { mainloop, given: type_name::<A>() })
         })
     }
 
-    /// The memory that `own` names is checked against `path`.
     fn operands_of<M: Mainloop>(
         &self,
         mut own: M::Arguments,
         [a, b]: [Matrix; 2],
-        path: &Path<'_>,
     ) -> Result<Vec<Argument>, LaunchError> {
         let [m, n] = if self.plan.swapped() { [b.mn, a.mn] } else { [a.mn, b.mn] };
-        let mut told = Told { path: path.then("mainloop"), result: M::check(&own, a, b) };
-        own.visit([m, n, a.k], &mut told);
-        told.result.map_err(|reason| LaunchError::Mainloop {
+        let legal = M::check(&own, a, b).and_then(|()| {
+            Legal::check(|visit| own.visit([m, n, a.k], visit)).map_err(|error| error.to_string())
+        });
+        legal.map_err(|reason| LaunchError::Mainloop {
             mainloop: self.mainloop.name(&self.plan.mainloop),
             arguments: type_name::<M::Arguments>(),
             reason,

@@ -319,7 +319,7 @@ fn memory_of_epilogues_is_lent() {
             let bias = RowArgument { address: bias, len: 64 };
             let row = RowArgument { address: sums, len: 64 };
             let arguments = (row, LinearBiasArguments { alpha: 1.0, bias });
-            match fused.launch(&stream, &call.with(Tree::<Summed>(&arguments)), lent) {
+            match fused.launch(&stream, &call.with(Tree::<Summed>(arguments)), lent) {
                 Ok(()) => assert_eq!(words, "", "{why}"),
                 Err(error) => {
                     let text = error.to_string();

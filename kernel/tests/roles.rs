@@ -44,7 +44,7 @@ fn a_mainloop_has_arguments_of_its_own() {
     let error = any.launch(&call, 132).expect_err("nothing is bound").to_string();
     for words in [
         "mainloop `later` refuses its arguments",
-        "First: mainloop.first is a null pointer",
+        "First: first is a null pointer",
         "Call::with_mainloop",
     ] {
         assert!(error.contains(words), "{error}");

@@ -328,11 +328,6 @@ impl Visit for Touched<'_> {
             self.strange = Some(Error::argument(touched.name, found, "none: nobody can see what they name"));
         }
     }
-
-    fn hidden(&mut self) {
-        let field = "an argument of the kernel";
-        self.strange.get_or_insert_with(|| Error::argument(field, "hidden", "one whose memory is visited"));
-    }
 }
 
 /// A collective in the emulator: what a rank sends goes over its socket.

@@ -311,7 +311,7 @@ impl GemmCase {
                     rows: ColumnArgument { address: row, len: m },
                     columns: RowArgument { address: column, len: n },
                 };
-                session.launch((entry, program), call.with(Tree::<RowColumnScaled>(&vectors)))?
+                session.launch((entry, program), call.with(Tree::<RowColumnScaled>(vectors)))?
             }
         };
         let (begin, ld) = (self.d_offset as usize, self.d_ld as usize);

@@ -32,11 +32,11 @@ mod tests;
 mod written;
 
 use core::ops::Range;
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use collective::tree::{AnyNode, Host, Node, NodeError, Path, Reach, Scratch, Shape};
+use collective::operands::{Memory, Visit};
+use collective::tree::{AnyNode, Host, Node, Scratch, Shape, Site};
 use collective::{Bounded, Epilogue, EpilogueSpec, Evaluated, FormulaArguments, Treed};
 use kernel::{
     AnyGemm, Arguments, Buffer, Call, Engine, EngineError, EpilogueArgs, Gemm, GemmConfig, GemmProblem,
@@ -59,23 +59,28 @@ use super::{Accumulators, Format, HostMatrix, Order, Scales, storage};
 struct OnHost<'e> {
     /// Evaluates it on the accumulator at (row, column), and records what it writes in addition to D.
     evaluate: &'e dyn Fn(&mut Host<'_>, [u32; 2]) -> Bounded,
-    /// Checks the arguments for a GEMM of this shape, and tells the path what they address.
-    check: &'e dyn Fn(Shape, &Path<'_>) -> Result<(), NodeError>,
+    /// Visits the arguments for a GEMM of this shape.
+    visit: &'e dyn Fn(Shape, &mut Site<'_>),
 }
 
 impl OnHost<'_> {
     /// The memory that the epilogue writes in addition to D.
     fn written(&self, GemmProblem { m, n, .. }: GemmProblem) -> Vec<Range<u64>> {
-        let written = RefCell::new(Vec::new());
-        let note = |address: u64, bytes: u64, writes: bool| {
-            if writes {
-                written.borrow_mut().push(address..address.saturating_add(bytes));
-            }
-            true
-        };
-        // The launch has checked the arguments.
-        let _ = (self.check)(Shape { m, n }, &Path::within(&Reach::new(1, &note)));
-        written.into_inner()
+        let mut written = Ranges::default();
+        (self.visit)(Shape { m, n }, &mut Site::root(1, &mut written));
+        written.0
+    }
+}
+
+/// Memory that is written.
+#[derive(Default)]
+struct Ranges(Vec<Range<u64>>);
+
+impl Visit for Ranges {
+    fn memory(&mut self, Memory { address, extents, writes, .. }: Memory<'_>) {
+        if writes {
+            self.0.push(*address..address.saturating_add(extents.bytes()));
+        }
     }
 }
 
@@ -338,8 +343,8 @@ impl<'e> Bench<'e> {
         let nodes = arguments.nodes();
         let evaluate = |host: &mut Host<'_>, at| AnyNode::evaluate(host, nodes, at);
         let tree = Treed::lowered(arguments.tree(), KernelSpec::DEFAULT.store);
-        let check = |product, path: &Path<'_>| tree.check(nodes, product, path);
-        let host = OnHost { evaluate: &evaluate, check: &check };
+        let visit = |product, site: &mut Site<'_>| tree.visit(&mut nodes.clone(), product, site);
+        let host = OnHost { evaluate: &evaluate, visit: &visit };
         self.check_given(gemm, problem, (arguments.clone(), host), d)
     }
 
@@ -358,9 +363,9 @@ impl<'e> Bench<'e> {
         C::Epilogue: Evaluated,
     {
         let evaluate = |host: &mut Host<'_>, at| C::Epilogue::evaluate(host, arguments, at);
-        let check = |product, path: &Path<'_>| C::Epilogue::check(arguments, product, path);
-        let host = OnHost { evaluate: &evaluate, check: &check };
-        let given = EpilogueArgs::<C::Epilogue>(arguments);
+        let visit = |product, site: &mut Site<'_>| C::Epilogue::visit(&mut arguments.clone(), product, site);
+        let host = OnHost { evaluate: &evaluate, visit: &visit };
+        let given = EpilogueArgs::<C::Epilogue>(arguments.clone());
         self.check_given(&Gemm::<C>::kernel(), problem, (given, host), d)
     }
 
@@ -418,9 +423,9 @@ impl<'e> Bench<'e> {
     {
         let arguments = call.epilogue;
         let evaluate = |host: &mut Host<'_>, at| C::Epilogue::evaluate(host, arguments, at);
-        let check = |product, path: &Path<'_>| C::Epilogue::check(arguments, product, path);
-        let host = OnHost { evaluate: &evaluate, check: &check };
-        let given = EpilogueArgs::<C::Epilogue>(arguments);
+        let visit = |product, site: &mut Site<'_>| C::Epilogue::visit(&mut arguments.clone(), product, site);
+        let host = OnHost { evaluate: &evaluate, visit: &visit };
+        let given = EpilogueArgs::<C::Epilogue>(arguments.clone());
         self.check_call(&Gemm::<C>::kernel(), &call.with(given), host, [call.a, call.b])
     }
 

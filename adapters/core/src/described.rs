@@ -26,7 +26,7 @@ pub enum Epilogue {
 }
 
 impl Visited for Epilogue {
-    fn visit(&mut self, d: Extents, format: Format, visit: &mut dyn Visit) {
+    fn visit(&mut self, d: Extents, (format, _): (Format, u32), visit: &mut dyn Visit) {
         match self {
             Self::Linear(linear) => linear.visit(d, format, visit),
             Self::Fused(slots, inputs, count) => {
@@ -69,8 +69,13 @@ fn visit_input(Slot { name, kind }: Slot, input: &mut Input, count: u32, visit: 
             memory(&mut scratch.address, Extents::line(8, scratch.bytes));
             visit.length(&mut scratch.bytes);
         }
-        // A mask's numbers change with each launch.
-        _ => visit.hidden(),
+        Input::Dropout(mask) => {
+            visit.factor(&mut mask.probability);
+            visit.length(&mut mask.seed);
+            visit.length(&mut mask.offset);
+        }
+        // No slot asks for another kind.
+        _ => {}
     }
 }
 

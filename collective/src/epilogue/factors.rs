@@ -7,7 +7,7 @@ use super::linear::LinearArguments;
 use super::store::StoreSpec;
 use crate::element::Format;
 use crate::mainloop::Fragment;
-use crate::tree::{NodeError, Path};
+use crate::tree::Site;
 
 /// Alpha and beta on the device.
 #[derive(Clone, Copy, Debug)]
@@ -97,21 +97,13 @@ pub(super) fn parameters(d: Format, LinearArguments { alpha, beta, .. }: LinearA
     if whole(d) { vec![(alpha as i32).into(), (beta as i32).into()] } else { vec![alpha.into(), beta.into()] }
 }
 
-/// Checks that D's arithmetic can represent the factors.
-///
-/// # Errors
-/// For D in `s32`: a factor that is not an integer below 2^31 in magnitude.
-pub(super) fn check(
-    d: Format,
-    LinearArguments { alpha, beta, .. }: LinearArguments,
-    path: &Path<'_>,
-) -> Result<(), NodeError> {
+/// Refuses factors that D's arithmetic cannot represent: for D in `s32`, what is not an integer below 2^31 in magnitude.
+pub(super) fn check(d: Format, LinearArguments { alpha, beta, .. }: LinearArguments, site: &mut Site<'_>) {
     for (name, factor) in [("alpha", alpha), ("beta", beta)] {
         if whole(d) && (factor.fract() != 0.0 || factor.abs() >= 2f32.powi(31)) {
-            return Err(path.then(name).refuse(format!(
+            site.then(name).refuse(format!(
                 "it is {factor}, and D is s32, computed in integers: a whole number below 2^31 was needed, or D in a float format"
-            )));
+            ));
         }
     }
-    Ok(())
 }

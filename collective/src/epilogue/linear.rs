@@ -20,8 +20,9 @@ use crate::extent::Extent;
 use crate::form::{Forms, displaced};
 use crate::mainloop::{Fragment, FragmentRow};
 use crate::operand::{MatrixRef, TileAtom};
+use crate::operands::{Contents, Extents, Visit};
 use crate::plan::{EpilogueSpec, Plan};
-use crate::tree::{Bounded, Host, NodeError, Path, Shape};
+use crate::tree::{Bounded, Host, Path, Shape, Site};
 
 /// The linear epilogue `D = alpha * acc + beta * C` with row-major C and D of type `T`. `S` is the store:
 /// [`DirectStore`] (the default) or [`TmaStore`](super::TmaStore).
@@ -60,18 +61,18 @@ impl LinearArguments {
         Self { alpha, beta: 0.0, c: None }
     }
 
-    /// C, if it is read.
-    ///
-    /// # Errors
-    /// `beta` is not zero, and there is no C.
-    pub(crate) fn read(&self) -> Result<Option<MatrixRef>, NodeError> {
-        match self.c {
-            _ if self.beta == 0.0 => Ok(None),
-            None => {
-                let reason = format!("there is none and beta is {}: pass C, or beta = 0", self.beta);
-                Err(Path::ROOT.then("C").refuse(reason))
-            }
-            c => Ok(c),
+    /// Visits the arguments. C has the extents of D, in this format.
+    pub fn visit(&mut self, d: Extents, format: Format, visit: &mut dyn Visit) {
+        let Self { alpha, beta, c } = self;
+        visit.factor(alpha);
+        visit.factor(beta);
+        let lines = if *beta == 0.0 { 0 } else { d.lines };
+        visit.form(c.is_some().into());
+        if let Some(c) = c {
+            visit.matrix("C", (Contents::Source(format), false), c, Extents { lines, ..d });
+        } else if *beta != 0.0 {
+            let reason = format!("there is none and beta is {beta}: pass C, or beta = 0");
+            visit.illegal(Path::ROOT.then("C").refuse(reason));
         }
     }
 }
@@ -87,8 +88,8 @@ macro_rules! linear {
                 Arc::new($value)
             }
 
-            fn check(arguments: &LinearArguments, product: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-                $value.check(arguments, product, path)
+            fn visit(arguments: &mut LinearArguments, product: Shape, site: &mut Site<'_>) {
+                $value.visit(arguments, product, site);
             }
 
             fn parameters(plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
@@ -164,21 +165,18 @@ impl Linear {
         EpilogueSpec { registers: 24, sourced: self.sourced, ..EpilogueSpec::of(self.store) }
     }
 
-    /// As [`Epilogue::check`].
-    ///
-    /// # Errors
-    /// The first illegal argument.
-    pub fn check(
-        self,
-        arguments: &LinearArguments,
-        product: Shape,
-        path: &Path<'_>,
-    ) -> Result<(), NodeError> {
-        factors::check(self.store.format, *arguments, path)?;
-        let Some(c) = arguments.read()? else { return Ok(()) };
-        let path = path.then("C");
-        path.reads_matrix(self.store.format, c, product)?;
-        if self.sourced { sourced::check(self.store, c, &path) } else { Ok(()) }
+    /// As [`Epilogue::visit`].
+    pub fn visit(self, arguments: &mut LinearArguments, Shape { m, n }: Shape, site: &mut Site<'_>) {
+        let format = self.store.format;
+        arguments.visit(
+            Extents { lines: m, count: 1, ..Extents::line(format.bits(), n.into()) },
+            format,
+            site.visit,
+        );
+        factors::check(format, *arguments, site);
+        if let Some(c) = arguments.c.filter(|_| self.sourced && arguments.beta != 0.0) {
+            sourced::check(self.store, c, &mut site.then("C"));
+        }
     }
 
     /// As [`Epilogue::parameters`].

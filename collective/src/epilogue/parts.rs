@@ -8,7 +8,7 @@ use ptx::{Builder, Value, Var};
 use crate::extent::Extent;
 use crate::mainloop::{Fragment, FragmentRow};
 use crate::plan::Plan;
-use crate::tree::{Columns, NodeTraits, Pair, Part, PartRow, Visit};
+use crate::tree::{Columns, NodeTile, NodeTraits, Pair, Part, PartRow};
 
 /// The order in which the groups of 8 columns of a tile are visited: those of a gate, then those of its up.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +46,7 @@ impl Order {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parts<'f> {
     /// The tile in D's rows and columns.
-    pub(super) tile: Visit<'f>,
+    pub(super) tile: NodeTile<'f>,
     order: Order,
     /// Whether pairs of columns are joined.
     halved: bool,
@@ -108,7 +108,7 @@ impl<'f> Parts<'f> {
                 Columns { first, pairs: pairs / 2, n: extent.n >> 1 }
             }
         };
-        let tile = Visit {
+        let tile = NodeTile {
             f,
             whole,
             extent,

@@ -18,7 +18,7 @@ use crate::form::Batch;
 use crate::mainloop::{Consumer, Fragment, FragmentRow, WorkUnit, begin, output_elements};
 use crate::operand::{MatrixRef, Widest};
 use crate::plan::{MBARRIER_BYTES, Plan};
-use crate::tree::{NodeError, Path};
+use crate::tree::Site;
 
 /// The linear epilogue `D = alpha * acc + beta * C`, as [`LinearCombination`](super::LinearCombination) with
 /// [`TmaStore`](super::TmaStore) computes it. The difference: tensor copies load C as well, into the buffers from which D is
@@ -153,20 +153,16 @@ impl<'f> Copies<'f> {
     }
 }
 
-/// Checks that tensor copies can load C.
-///
-/// # Errors
-/// What is not aligned.
-pub(super) fn check(store: StoreSpec, c: MatrixRef, path: &Path<'_>) -> Result<(), NodeError> {
+/// Refuses a C that tensor copies cannot load.
+pub(super) fn check(store: StoreSpec, c: MatrixRef, site: &mut Site<'_>) {
     let [ld, batch] = [c.ld, c.stride].map(|stride| stride.saturating_mul(store.format.bytes().into()));
     let alignment = u64::from(store.alignment());
     for (what, value) in [("address", c.address), ("pitch in bytes", ld), ("stride in bytes", batch)] {
         if !value.is_multiple_of(alignment) {
             let needed = format!("the {what} is {value:#x}, a multiple of {alignment} was needed");
-            return Err(path.refuse(format!("{needed}: tensor copies load it")));
+            return site.refuse(format!("{needed}: tensor copies load it"));
         }
     }
-    Ok(())
 }
 
 /// The values of C's kernel parameters.

@@ -18,8 +18,7 @@ use crate::formula::{Formula, Lowered};
 use crate::mainloop::{Consumer, Fragment, FragmentRow, WorkUnit, begin, output_elements};
 use crate::plan::{EpilogueSpec, Plan, TileNeeds};
 use crate::tree::{
-    AnyNode, Begin, Bounded, Declare, EarlyRow, Host, Node, NodeError, NodeState, NodeTraits, Parameters,
-    Path, Shape,
+    AnyNode, Begin, Bounded, Declare, EarlyRow, Host, Node, NodeState, NodeTraits, Parameters, Shape, Site,
 };
 
 /// An epilogue whose D is the value of the tree `X`, rounded to `T` and stored by `S`. For the nodes see
@@ -75,8 +74,8 @@ impl<T: Element, S: Store, X: Node> Epilogue for TreeEpilogue<T, S, X> {
         Arc::new(Treed::<X>::new(Self::STORE))
     }
 
-    fn check(arguments: &X::Arguments, product: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        Treed::<X>::new(Self::STORE).check(arguments, product, path)
+    fn visit(arguments: &mut X::Arguments, product: Shape, site: &mut Site<'_>) {
+        Treed::<X>::new(Self::STORE).visit(arguments, product, site);
     }
 
     fn parameters(plan: &Plan, arguments: &X::Arguments, d: Output) -> Vec<Argument> {
@@ -154,38 +153,32 @@ impl<X: Node> Treed<X> {
         Self { store, traits: X::TRAITS, value: None, tree: PhantomData }
     }
 
-    /// Checks the arguments for a GEMM of this shape.
-    ///
-    /// # Errors
-    /// The first illegal argument.
-    pub fn check(&self, arguments: &X::Arguments, product: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        let traits = self.traits;
-        if !product.n.is_multiple_of(1 << traits.halved()) {
-            let reason =
-                format!("N is {}, a multiple of 2 was needed: the columns are gated in pairs", product.n);
-            return Err(path.refuse(reason));
-        }
+    /// Visits the arguments for a GEMM of this shape.
+    pub fn visit(&self, arguments: &mut X::Arguments, product: Shape, site: &mut Site<'_>) {
+        let (traits, Shape { m, n }) = (self.traits, product);
         let block = if traits.gate_block == NodeTraits::SPLIT { 0 } else { traits.gate_block * 2 };
-        if block > 2 && !product.n.is_multiple_of(block) {
-            let reason = format!(
-                "N is {}, a multiple of {block} was needed: the columns are gated in blocks of {}",
-                product.n, traits.gate_block
-            );
-            return Err(path.refuse(reason));
+        if !n.is_multiple_of(1 << traits.halved()) {
+            site.refuse(format!("N is {n}, a multiple of 2 was needed: the columns are gated in pairs"));
+        } else if block > 2 && !n.is_multiple_of(block) {
+            let gates = traits.gate_block;
+            site.refuse(format!(
+                "N is {n}, a multiple of {block} was needed: the columns are gated in blocks of {gates}"
+            ));
         }
-        X::check(arguments, Shape { n: product.n >> traits.halved(), ..product }, path)
+        X::visit(arguments, Shape { m, n: n >> traits.halved() }, site);
     }
 
     /// The values of the kernel parameters.
     pub fn parameters(&self, plan: &Plan, arguments: &X::Arguments, d: Output) -> Vec<Argument> {
         let mut parameters = Parameters::default();
-        X::parameters(arguments, &mut parameters);
+        let (shape, root) = (Shape { m: d.m, n: d.n }, &mut Site::root(1, &mut parameters));
+        X::visit(&mut arguments.clone(), shape, root);
         let pair_bytes = u64::from(self.store.format.bits() / 4);
         let pairs = d.n.is_multiple_of(2)
             && d.address.is_multiple_of(pair_bytes)
             && d.ld.is_multiple_of(2)
             && parameters.pairs;
-        parameters.push(u32::from(pairs));
+        parameters.values.push(u32::from(pairs).into());
         parameters.values.extend(self.store.parameters(plan, d));
         parameters.values
     }

@@ -1,7 +1,7 @@
 //! The arguments of a formula: by name, from a caller or from another source.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Formula, Lowered};
 use crate::element::Format;
@@ -56,11 +56,11 @@ impl Input {
 }
 
 /// A formula with its arguments.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct FormulaArguments {
     tree: Lowered,
     arguments: AnyNodeArguments,
-    inputs: BTreeMap<&'static str, Input>,
+    inputs: Arc<BTreeMap<&'static str, Input>>,
 }
 
 impl FormulaArguments {
@@ -74,7 +74,12 @@ impl FormulaArguments {
         &self.arguments
     }
 
-    /// The arguments by name.
+    /// The same, for visitors.
+    pub fn nodes_mut(&mut self) -> &mut AnyNodeArguments {
+        &mut self.arguments
+    }
+
+    /// The arguments by name, as they were given.
     pub fn inputs(&self) -> impl Iterator<Item = (&'static str, Input)> {
         self.inputs.iter().map(|(name, input)| (*name, *input))
     }
@@ -146,7 +151,7 @@ impl Lowered {
     ) -> (FormulaArguments, Option<NodeError>) {
         let mut by_name = ByName { items: self.items(), own: &[], known, from, error: None };
         let arguments = AnyNode::supply(&mut by_name, shape);
-        (FormulaArguments { tree: self, arguments, inputs: by_name.known }, by_name.error)
+        (FormulaArguments { tree: self, arguments, inputs: Arc::new(by_name.known) }, by_name.error)
     }
 }
 

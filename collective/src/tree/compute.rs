@@ -4,10 +4,7 @@ use core::marker::PhantomData;
 
 use ptx::Value;
 
-use super::{
-    Begin, Bounded, Declare, Host, Node, NodeError, NodeState, NodeTraits, Pair, Parameters, Part, Path,
-    Shape, State,
-};
+use super::{Begin, Bounded, Declare, Host, Node, NodeState, NodeTraits, Pair, Part, Shape, Site, State};
 use crate::functions::{Pointwise, Scalars, evaluate_bounded};
 
 /// `F(X, Y, ..)`: a function of the values of other nodes, element by element. `Xs` is a tuple of one to four nodes,
@@ -20,10 +17,14 @@ pub struct Compute<F, Xs>(PhantomData<(F, Xs)>);
 /// The arguments of a function on the device.
 pub(super) type OnDevice<'f, A> = <A as Scalars>::Of<Value<'f, f32>>;
 
-impl Parameters {
-    /// Appends the arguments of a function.
-    pub(super) fn function(&mut self, arguments: impl Scalars) {
-        arguments.values().into_iter().for_each(|value| self.push(value));
+impl Site<'_> {
+    /// Visits the arguments of a function.
+    pub(super) fn function<A: Scalars>(&mut self, arguments: &mut A) {
+        let mut values = arguments.values();
+        values.iter_mut().for_each(|value| self.visit.factor(value));
+        let mut values = values.into_iter();
+        // There are as many as `gather` asks for.
+        *arguments = A::of(A::gather(&mut || values.next().unwrap_or(f32::NAN)));
     }
 }
 
@@ -65,15 +66,10 @@ macro_rules! compute {
                 [F::name(), $($node::name()),+].join("_")
             }
 
-            fn check((_, operands): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+            fn visit((arguments, operands): &mut Self::Arguments, shape: Shape, site: &mut Site<'_>) {
+                site.function(arguments);
                 let function = F::name();
-                $($node::check(&operands.$index, shape, &path.then(&function).then($digit))?;)+
-                Ok(())
-            }
-
-            fn parameters((arguments, operands): &Self::Arguments, out: &mut Parameters) {
-                out.function(*arguments);
-                $($node::parameters(&operands.$index, out);)+
+                $($node::visit(&mut operands.$index, shape, &mut site.then(&function).then($digit));)+
             }
 
             fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {

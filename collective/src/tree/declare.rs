@@ -5,6 +5,7 @@ use ptx::{Builder, Scalar, Value};
 
 use super::early::{EARLY, EarlyRow};
 use super::value::Item;
+use crate::operands::{Memory, Visit};
 
 /// Parameter names, in the order of the tree.
 const NAMES: [&str; 64] = [
@@ -88,13 +89,13 @@ impl<'f> Declare<'f> {
     }
 }
 
-/// The values of a tree's parameters.
+/// The values of a tree's parameters: what its nodes visit, in the same order as they declare it.
 #[derive(Debug)]
-pub struct Parameters {
+pub(crate) struct Parameters {
     /// The values, in order.
-    pub values: Vec<Argument>,
+    pub(crate) values: Vec<Argument>,
     /// Whether every access to two neighbouring elements, the first in an even column, can be one access.
-    pub pairs: bool,
+    pub(crate) pairs: bool,
 }
 
 impl Default for Parameters {
@@ -103,15 +104,24 @@ impl Default for Parameters {
     }
 }
 
-impl Parameters {
-    /// Appends the next parameter's value.
-    pub fn push(&mut self, value: impl Into<Argument>) {
-        self.values.push(value.into());
+impl Visit for Parameters {
+    fn memory(&mut self, memory: Memory<'_>) {
+        self.values.push((*memory.address).into());
     }
 
-    /// Says whether every access of a node to two neighbouring elements, the first in an even column, can be one
-    /// access.
-    pub fn in_pairs(&mut self, pairs: bool) {
+    fn length(&mut self, length: &mut u64) {
+        self.values.push((*length).into());
+    }
+
+    fn count(&mut self, count: &mut u32) {
+        self.values.push((*count).into());
+    }
+
+    fn factor(&mut self, factor: &mut f32) {
+        self.values.push((*factor).into());
+    }
+
+    fn in_pairs(&mut self, pairs: bool) {
         self.pairs &= pairs;
     }
 }

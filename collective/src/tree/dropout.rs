@@ -4,10 +4,7 @@ use core::marker::PhantomData;
 
 use ptx::{Value, Var};
 
-use super::{
-    Begin, Bounded, Declare, Host, Node, NodeError, NodeState, NodeTraits, Pair, Parameters, Part, Path,
-    Shape, State,
-};
+use super::{Begin, Bounded, Declare, Host, Node, NodeState, NodeTraits, Pair, Part, Shape, Site, State};
 use crate::random::{Word, philox};
 
 /// X times `1 / (1 - p)`, or zero with probability `p`.
@@ -134,23 +131,19 @@ impl<X: Node> Node for Dropout<X> {
         format!("drop_{}", X::name())
     }
 
-    fn check((dropout, x): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        let p = dropout.probability;
-        if !(0.0..1.0).contains(&p) {
-            let here = path.then("dropout");
-            return Err(here.refuse(format!("the probability is {p}, at least 0 and less than 1 was needed")));
+    fn visit((dropout, x): &mut Self::Arguments, shape: Shape, site: &mut Site<'_>) {
+        let DropoutArgument { probability, seed, offset } = *dropout;
+        if !(0.0..1.0).contains(&probability) {
+            let reason = format!("the probability is {probability}, at least 0 and less than 1 was needed");
+            site.then("dropout").refuse(reason);
         }
-        X::check(x, shape, path)
-    }
-
-    fn parameters((dropout, x): &Self::Arguments, out: &mut Parameters) {
-        out.push(dropout.threshold());
-        out.push(dropout.scale());
-        for word in [dropout.seed, dropout.offset] {
-            out.push(word as u32);
-            out.push((word >> 32) as u32);
+        site.visit.count(&mut dropout.threshold());
+        site.visit.factor(&mut dropout.scale());
+        for word in [seed, offset] {
+            site.visit.count(&mut (word as u32));
+            site.visit.count(&mut ((word >> 32) as u32));
         }
-        X::parameters(x, out);
+        X::visit(x, shape, site);
     }
 
     fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {

@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use super::{Begin, Bounded, Declare, Host, Node, NodeError, NodeTraits, Parameters, Path, Shape, Visit};
+use super::{Begin, Bounded, Declare, Host, Node, NodeTile, NodeTraits, Shape, Site};
 
 /// X with its own vectors and matrices for each GEMM of a launch, at a fixed distance from each other: for
 /// example, the biases of experts. Nodes outside `Each` are shared by all GEMMs.
@@ -38,22 +38,16 @@ impl<X: Node> Node for Each<X> {
         format!("each_{}", X::name())
     }
 
-    fn check(each: &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        if !each.stride.is_multiple_of(4) {
-            let reason = format!(
-                "the stride from one GEMM to the next is {} B, a multiple of 4 B was needed",
-                each.stride
-            );
-            return Err(path.then("each").refuse(reason));
+    fn visit(EachArgument { stride, first }: &mut Self::Arguments, shape: Shape, site: &mut Site<'_>) {
+        if !stride.is_multiple_of(4) {
+            let reason =
+                format!("the stride from one GEMM to the next is {stride} B, a multiple of 4 B was needed");
+            site.then("each").refuse(reason);
         }
-        X::check(&each.first, shape, &path.each(each.stride))
-    }
-
-    fn parameters(each: &Self::Arguments, out: &mut Parameters) {
-        out.push(each.stride);
+        site.visit.length(stride);
         // Two elements of the widest type are 8 bytes.
-        out.in_pairs(each.stride.is_multiple_of(8));
-        X::parameters(&each.first, out);
+        site.visit.in_pairs(stride.is_multiple_of(8));
+        X::visit(first, shape, &mut site.each(*stride));
     }
 
     fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
@@ -64,7 +58,7 @@ impl<X: Node> Node for Each<X> {
                 (Some(own), Some(outer)) => Some(own + outer),
                 (own, outer) => own.or(outer),
             };
-            x(&Visit { displacement, ..*tile })
+            x(&NodeTile { displacement, ..*tile })
         })
     }
 

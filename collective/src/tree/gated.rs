@@ -7,8 +7,8 @@ use typenum::{U8, Unsigned};
 
 use super::compute::OnDevice;
 use super::{
-    Begin, Bounded, Columns, Declare, Host, Node, NodeError, NodeState, NodeTraits, Pair, Parameters, Part,
-    Path, Shape, State, Visit,
+    Begin, Bounded, Columns, Declare, Host, Node, NodeState, NodeTile, NodeTraits, Pair, Part, Shape, Site,
+    State,
 };
 use crate::functions::{Pointwise, Scalars, evaluate_bounded};
 use crate::real::Real;
@@ -118,13 +118,13 @@ impl<F, X, Order: GateOrder> Gated<F, X, Order> {
 }
 
 /// The tile as nodes inside see it: all columns, or, if they are split, those of the gates and then those of the ups.
-fn inside<'f>(tile: &Visit<'f>, split: bool) -> Vec<Visit<'f>> {
+fn inside<'f>(tile: &NodeTile<'f>, split: bool) -> Vec<NodeTile<'f>> {
     if !split {
-        return vec![Visit { columns: tile.doubled, ..*tile }];
+        return vec![NodeTile { columns: tile.doubled, ..*tile }];
     }
     let Columns { first, pairs, n } = tile.columns;
     let ups = Columns { first: first + n, pairs, n: tile.doubled.n };
-    vec![*tile, Visit { columns: ups, ..*tile }]
+    vec![*tile, NodeTile { columns: ups, ..*tile }]
 }
 
 /// The traits of a [`Gated`] around a value. `block` is [`GateOrder::BLOCK`], and `registers` are those that the
@@ -200,7 +200,7 @@ impl<'f, F: Pointwise<2>> NodeState<'f> for GatedState<'f, F> {
         })
     }
 
-    fn end(&mut self, tile: &Visit<'f>) {
+    fn end(&mut self, tile: &NodeTile<'f>) {
         for (tile, x) in inside(tile, self.block == NodeTraits::SPLIT).iter().zip(&mut self.x) {
             x.end(tile);
         }
@@ -220,13 +220,10 @@ impl<F: Pointwise<2>, X: Node, Order: GateOrder> Node for Gated<F, X, Order> {
         format!("gated{block}_{}_{}", F::name(), X::name())
     }
 
-    fn check((_, x): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        X::check(x, Shape { n: shape.n * 2, ..shape }, &path.then(&F::name()))
-    }
-
-    fn parameters((arguments, x): &Self::Arguments, out: &mut Parameters) {
-        out.function(*arguments);
-        X::parameters(x, out);
+    fn visit((arguments, x): &mut Self::Arguments, shape: Shape, site: &mut Site<'_>) {
+        site.function(arguments);
+        let function = F::name();
+        X::visit(x, Shape { n: shape.n * 2, ..shape }, &mut site.then(&function));
     }
 
     fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {

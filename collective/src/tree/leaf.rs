@@ -5,9 +5,7 @@ use core::marker::PhantomData;
 use ptx::Value;
 use typenum::{U1, Unsigned};
 
-use super::{
-    Begin, Bounded, Declare, Host, Node, NodeError, NodeTraits, Parameters, Path, Shape, State, leaf,
-};
+use super::{Begin, Bounded, Declare, Host, Node, NodeTraits, Shape, Site, State, leaf};
 use crate::element::Element;
 
 /// The state of a node with one value for all elements.
@@ -27,11 +25,7 @@ impl Node for Accumulator {
         "acc".to_owned()
     }
 
-    fn check((): &(), _shape: Shape, _path: &Path<'_>) -> Result<(), NodeError> {
-        Ok(())
-    }
-
-    fn parameters((): &(), _out: &mut Parameters) {}
+    fn visit((): &mut (), _shape: Shape, _site: &mut Site<'_>) {}
 
     fn declare<'f>(_declare: &mut Declare<'f>) -> Begin<'f> {
         Box::new(|_| leaf(|part, row, pair| part.rows[row].accumulators[pair]))
@@ -61,11 +55,7 @@ impl<N: Unsigned + 'static, D: Unsigned + 'static> Node for Constant<N, D> {
         format!("{}d{}", N::U32, D::U32)
     }
 
-    fn check((): &(), _shape: Shape, _path: &Path<'_>) -> Result<(), NodeError> {
-        Ok(())
-    }
-
-    fn parameters((): &(), _out: &mut Parameters) {}
+    fn visit((): &mut (), _shape: Shape, _site: &mut Site<'_>) {}
 
     fn declare<'f>(_declare: &mut Declare<'f>) -> Begin<'f> {
         Box::new(|tile| uniform(tile.f.constant(Self::value())))
@@ -88,12 +78,8 @@ impl Node for Scalar {
         "s".to_owned()
     }
 
-    fn check(_value: &f32, _shape: Shape, _path: &Path<'_>) -> Result<(), NodeError> {
-        Ok(())
-    }
-
-    fn parameters(value: &f32, out: &mut Parameters) {
-        out.push(*value);
+    fn visit(value: &mut f32, _shape: Shape, site: &mut Site<'_>) {
+        site.visit.factor(value);
     }
 
     fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
@@ -119,12 +105,8 @@ impl<T: Element> Node for ScalarPointer<T> {
         format!("p{}", T::FORMAT.name())
     }
 
-    fn check(address: &u64, _shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        path.reads(T::FORMAT, *address, 1)
-    }
-
-    fn parameters(address: &u64, out: &mut Parameters) {
-        out.push(*address);
+    fn visit(address: &mut u64, _shape: Shape, site: &mut Site<'_>) {
+        site.reads(T::FORMAT, address, 1);
     }
 
     fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {

@@ -7,11 +7,9 @@ use ptx::{Value, Var};
 use typenum::Unsigned;
 
 use super::{
-    Begin, Bounded, Declare, Host, Node, NodeError, NodeState, NodeTraits, Pair, Parameters, Part, Path,
-    Shape, State, Visit,
+    Begin, Bounded, Declare, Host, Node, NodeState, NodeTile, NodeTraits, Pair, Part, Shape, Site, State,
 };
 use crate::element::{Element, Format, Narrow};
-use crate::operand::MatrixRef;
 
 /// A row-major matrix of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,18 +21,11 @@ pub struct MatrixArgument {
 }
 
 impl MatrixArgument {
-    fn whole(self) -> MatrixRef {
-        MatrixRef::new(self.address, self.ld)
-    }
-
-    fn in_pairs(self, format: Format) -> bool {
-        self.address.is_multiple_of(u64::from(format.bits() / 4)) && self.ld.is_multiple_of(2)
-    }
-
-    fn parameters(self, format: Format, out: &mut Parameters) {
-        out.push(self.address);
-        out.push(self.ld);
-        out.in_pairs(self.in_pairs(format));
+    /// Visits a matrix of this shape. One that is not read at all does not decide how others are accessed.
+    fn visit(&mut self, format: Format, shape: Shape, site: &mut Site<'_>, writes: bool) {
+        site.matrix(format, self, shape, writes);
+        let pairs = self.address.is_multiple_of(u64::from(format.bits() / 4)) && self.ld.is_multiple_of(2);
+        site.visit.in_pairs(pairs || shape.m == 0);
     }
 
     fn element(self, format: Format, [row, column]: [u32; 2]) -> u64 {
@@ -56,7 +47,7 @@ impl<'f> Matrix<'f> {
     }
 
     /// The matrix of the tile's group.
-    fn of(self, tile: &Visit<'f>) -> Self {
+    fn of(self, tile: &NodeTile<'f>) -> Self {
         Self { address: tile.place(self.address), ..self }
     }
 
@@ -151,12 +142,8 @@ impl<T: Element> Node for Load<T> {
         format!("m{}", T::FORMAT.name())
     }
 
-    fn check(matrix: &MatrixArgument, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        path.reads_matrix(T::FORMAT, matrix.whole(), shape)
-    }
-
-    fn parameters(matrix: &MatrixArgument, out: &mut Parameters) {
-        matrix.parameters(T::FORMAT, out);
+    fn visit(matrix: &mut MatrixArgument, shape: Shape, site: &mut Site<'_>) {
+        matrix.visit(T::FORMAT, shape, site, false);
     }
 
     fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
@@ -224,12 +211,8 @@ impl<T: Element, P: Unsigned + 'static> Node for Cyclic<T, P> {
         format!("m{}mod{}", T::FORMAT.name(), P::U32)
     }
 
-    fn check(matrix: &MatrixArgument, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        path.reads_matrix(T::FORMAT, matrix.whole(), Shape { n: P::U32, ..shape })
-    }
-
-    fn parameters(matrix: &MatrixArgument, out: &mut Parameters) {
-        matrix.parameters(T::FORMAT, out);
+    fn visit(matrix: &mut MatrixArgument, shape: Shape, site: &mut Site<'_>) {
+        matrix.visit(T::FORMAT, Shape { n: P::U32, ..shape }, site, false);
     }
 
     fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
@@ -297,20 +280,15 @@ impl<T: Element> Node for Residual<T> {
         format!("b{}", T::FORMAT.name())
     }
 
-    fn check(residual: &ResidualArgument, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        match residual.c {
-            _ if residual.beta == 0.0 => Ok(()),
-            Some(c) => path.reads_matrix(T::FORMAT, c.whole(), shape),
-            None => {
-                Err(path.refuse(format!("beta is {} but there is no C: pass C, or beta = 0", residual.beta)))
-            }
+    fn visit(ResidualArgument { beta, c }: &mut ResidualArgument, shape: Shape, site: &mut Site<'_>) {
+        site.visit.factor(beta);
+        site.visit.form(c.is_some().into());
+        if *beta != 0.0 && c.is_none() {
+            site.refuse(format!("beta is {beta} but there is no C: pass C, or beta = 0"));
         }
-    }
-
-    fn parameters(residual: &ResidualArgument, out: &mut Parameters) {
-        let c = residual.c.filter(|_| residual.beta != 0.0);
-        out.push(residual.beta);
-        c.unwrap_or(MatrixArgument { address: 0, ld: 0 }).parameters(T::FORMAT, out);
+        let m = if *beta == 0.0 { 0 } else { shape.m };
+        let none = &mut MatrixArgument::default();
+        c.as_mut().unwrap_or(none).visit(T::FORMAT, Shape { m, ..shape }, site, false);
     }
 
     fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
@@ -373,14 +351,9 @@ impl<T: Element, X: Node> Node for AuxStore<T, X> {
         format!("aux{}_{}", T::FORMAT.name(), X::name())
     }
 
-    fn check((matrix, x): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        path.then("aux").writes_matrix(T::FORMAT, matrix.whole(), shape)?;
-        X::check(x, shape, path)
-    }
-
-    fn parameters((matrix, x): &Self::Arguments, out: &mut Parameters) {
-        matrix.parameters(T::FORMAT, out);
-        X::parameters(x, out);
+    fn visit((matrix, x): &mut Self::Arguments, shape: Shape, site: &mut Site<'_>) {
+        matrix.visit(T::FORMAT, shape, &mut site.then("aux"), true);
+        X::visit(x, shape, site);
     }
 
     fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {

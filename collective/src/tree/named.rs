@@ -6,8 +6,8 @@ use typenum::U8;
 
 use super::{
     Accumulator, Amax, Begin, Blocks, Bounded, ColumnArgument, ColumnVector, Compute, Declare, Gated, Glu,
-    Host, Node, NodeError, NodeTraits, Parameters, Path, Residual, ResidualArgument, RowArgument, RowVector,
-    Scalar, ScalarPointer, Shape, Split,
+    Host, Node, NodeTraits, Residual, ResidualArgument, RowArgument, RowVector, Scalar, ScalarPointer, Shape,
+    Site, Split,
 };
 use crate::functions::{Add, GeluTanh, Multiply, MultiplyAdd, MultiplyAddGelu, Relu, Silu};
 use crate::real::{Fast, Fastest};
@@ -30,12 +30,8 @@ impl<L: Label, X: Node> Node for Named<L, X> {
         X::name()
     }
 
-    fn check(arguments: &X::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        X::check(arguments, shape, &path.named(L::NAME))
-    }
-
-    fn parameters(arguments: &X::Arguments, out: &mut Parameters) {
-        X::parameters(arguments, out);
+    fn visit(arguments: &mut X::Arguments, shape: Shape, site: &mut Site<'_>) {
+        X::visit(arguments, shape, &mut site.named(L::NAME));
     }
 
     fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
@@ -61,7 +57,8 @@ macro_rules! labels {
     )*};
 }
 
-/// Defines a node of a tree whose arguments are a struct with named fields.
+/// Defines a node of a tree whose arguments are a struct with named fields, and says where each of them is among
+/// the tree's arguments.
 ///
 /// ```
 /// use collective::functions::{Add, Tanh};
@@ -73,7 +70,7 @@ macro_rules! labels {
 /// collective::epilogue! {
 ///     /// `tanh(acc + bias)`.
 ///     pub struct BiasTanh<T>: Compute<Tanh, (Compute<Add, (Accumulator, Named<Bias, RowVector<T>>)>,)>;
-///     arguments RowArgument, |bias| ((), (((), ((), *bias)),));
+///     arguments RowArgument, [bias] = ((), (((), ((), bias)),));
 /// }
 /// assert_eq!(BiasTanh::<half::bf16>::name(), "tanh_add_acc_rbf16");
 /// ```
@@ -81,15 +78,16 @@ macro_rules! labels {
 macro_rules! epilogue {
     ($(
         $(#[$doc:meta])* $vis:vis struct $name:ident $(<$t:ident>)? : $tree:ty;
-        arguments $arguments:ty, |$a:pat_param| $convert:expr;
+        arguments $arguments:ty, [$($pattern:tt)+] = $tuple:tt;
     )*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
         $vis struct $name $(<$t>(::core::marker::PhantomData<$t>))?;
 
         impl $(<$t: $crate::Element>)? $name $(<$t>)? {
-            fn of_tree($a: &$arguments) -> <$tree as $crate::tree::Node>::Arguments {
-                $convert
+            fn of_tree(given: &$arguments) -> <$tree as $crate::tree::Node>::Arguments {
+                let $($pattern)+ = *given;
+                $tuple
             }
         }
 
@@ -101,16 +99,15 @@ macro_rules! epilogue {
                 <$tree as $crate::tree::Node>::name()
             }
 
-            fn check(
-                arguments: &$arguments,
+            fn visit(
+                given: &mut $arguments,
                 shape: $crate::tree::Shape,
-                path: &$crate::tree::Path<'_>,
-            ) -> Result<(), $crate::tree::NodeError> {
-                <$tree as $crate::tree::Node>::check(&Self::of_tree(arguments), shape, path)
-            }
-
-            fn parameters(arguments: &$arguments, out: &mut $crate::tree::Parameters) {
-                <$tree as $crate::tree::Node>::parameters(&Self::of_tree(arguments), out);
+                site: &mut $crate::tree::Site<'_>,
+            ) {
+                let mut arguments = Self::of_tree(given);
+                <$tree as $crate::tree::Node>::visit(&mut arguments, shape, site);
+                let $tuple = arguments;
+                *given = $($pattern)+;
             }
 
             fn declare<'f>(declare: &mut $crate::tree::Declare<'f>) -> $crate::tree::Begin<'f> {
@@ -204,40 +201,40 @@ type ScaledTree = Compute<Multiply, (Accumulator, Scalar)>;
 epilogue! {
     /// `alpha * acc`.
     pub struct Scaled: ScaledTree;
-    arguments ScaledArguments, |a| ((), ((), a.alpha));
+    arguments ScaledArguments, [ScaledArguments { alpha }] = ((), ((), alpha));
 
     /// `alpha * acc + bias`.
     pub struct LinearBias<T>: Biased<T>;
-    arguments LinearBiasArguments, |a| ((), ((), a.alpha, a.bias));
+    arguments LinearBiasArguments, [LinearBiasArguments { alpha, bias }] = ((), ((), alpha, bias));
 
     /// `relu(alpha * acc + bias)`.
     pub struct LinearBiasRelu<T>: Compute<Relu, (Biased<T>,)>;
-    arguments LinearBiasArguments, |a| ((), (((), ((), a.alpha, a.bias)),));
+    arguments LinearBiasArguments, [LinearBiasArguments { alpha, bias }] = ((), (((), ((), alpha, bias)),));
 
     /// `gelu(alpha * acc + bias)`, the tanh form, with the hardware's approximation: 11 bits.
     pub struct LinearBiasGelu<T>:
         Compute<MultiplyAddGelu<Fastest>, (Accumulator, Scalar, Named<Bias, RowVector<T>>)>;
-    arguments LinearBiasArguments, |a| ((), ((), a.alpha, a.bias));
+    arguments LinearBiasArguments, [LinearBiasArguments { alpha, bias }] = ((), ((), alpha, bias));
 
     /// `silu(alpha * acc + bias)`, accurate to a few ulp of f32.
     pub struct LinearBiasSilu<T>: Compute<Silu<Fast>, (Biased<T>,)>;
-    arguments LinearBiasArguments, |a| ((), (((), ((), a.alpha, a.bias)),));
+    arguments LinearBiasArguments, [LinearBiasArguments { alpha, bias }] = ((), (((), ((), alpha, bias)),));
 
     /// `alpha * acc + bias + beta * C`.
     pub struct LinearResidual<T>: Compute<Add, (Biased<T>, Named<Source, Residual<T>>)>;
-    arguments LinearResidualArguments, |a| ((), (((), ((), a.alpha, a.bias)), a.residual));
+    arguments LinearResidualArguments, [LinearResidualArguments { alpha, bias, residual }] = ((), (((), ((), alpha, bias)), residual));
 
     /// `scale * (alpha * acc + bias)`, and the largest magnitude before scaling. For 8-bit results, whose
     /// next scale is computed from that magnitude.
     pub struct LinearBiasScaled<T>:
         Compute<Multiply, (Named<Largest, Amax<Biased<T>>>, Named<Scale, ScalarPointer<f32>>)>;
-    arguments LinearBiasScaledArguments, |a| ((), ((a.amax, ((), ((), a.alpha, a.bias))), a.scale));
+    arguments LinearBiasScaledArguments, [LinearBiasScaledArguments { alpha, bias, amax, scale }] = ((), ((amax, ((), ((), alpha, bias))), scale));
 
     /// `scale * acc + bias`, with one factor per row and one bias per column. For operands that were
     /// quantised row by row.
     pub struct RowScaled<T>:
         Compute<MultiplyAdd, (Accumulator, Named<Scale, ColumnVector<T>>, Named<Bias, RowVector<T>>)>;
-    arguments RowScaledArguments, |a| ((), ((), a.scale, a.bias));
+    arguments RowScaledArguments, [RowScaledArguments { scale, bias }] = ((), ((), scale, bias));
 
     /// `acc * rows * columns`, with one `f32` factor per row and one per column. For 8-bit operands that were
     /// quantised row by row, and column by column.
@@ -248,22 +245,22 @@ epilogue! {
             Named<ColumnScales, RowVector<f32>>,
         ),
     >;
-    arguments RowColumnScaledArguments, |a| ((), (((), ((), a.rows)), a.columns));
+    arguments RowColumnScaledArguments, [RowColumnScaledArguments { rows, columns }] = ((), (((), ((), rows)), columns));
 
     /// `silu(gate) * up` of alternating columns of `alpha * acc`: D has N / 2 columns.
     pub struct SwiGlu: Gated<Glu<Silu<Fast>>, ScaledTree>;
-    arguments ScaledArguments, |a| ((), ((), ((), a.alpha)));
+    arguments ScaledArguments, [ScaledArguments { alpha }] = ((), ((), ((), alpha)));
 
     /// As [`SwiGlu`] with columns in [`Blocks`] of 8 gates and 8 ups: no shuffles.
     pub struct SwiGluBlocks: Gated<Glu<Silu<Fast>>, ScaledTree, Blocks<U8>>;
-    arguments ScaledArguments, |a| ((), ((), ((), a.alpha)));
+    arguments ScaledArguments, [ScaledArguments { alpha }] = ((), ((), ((), alpha)));
 
     /// As [`SwiGlu`] with all gates before all ups, as in the concatenation of two weight matrices.
     pub struct SwiGluSplit: Gated<Glu<Silu<Fast>>, ScaledTree, Split>;
-    arguments ScaledArguments, |a| ((), ((), ((), a.alpha)));
+    arguments ScaledArguments, [ScaledArguments { alpha }] = ((), ((), ((), alpha)));
 
     /// `gelu(gate) * up` of alternating columns of `alpha * acc`, with the tanh form of gelu. D has N / 2
     /// columns.
     pub struct GeGlu: Gated<Glu<GeluTanh<Fastest>>, ScaledTree>;
-    arguments ScaledArguments, |a| ((), ((), ((), a.alpha)));
+    arguments ScaledArguments, [ScaledArguments { alpha }] = ((), ((), ((), alpha)));
 }

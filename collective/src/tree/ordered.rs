@@ -11,10 +11,9 @@ use ptx::{Builder, Location, StoreOrder, Value};
 
 use super::reduce::{RowPartials, across, join_pair};
 use super::{
-    Begin, Bounded, ColumnArgument, Declare, Destination, Host, Node, NodeError, NodeState, NodeTraits, Pair,
-    Parameters, Part, Path, Reduce, RowArgument, Shape, State, Visit,
+    Begin, Bounded, ColumnArgument, Declare, Destination, Host, Node, NodeState, NodeTile, NodeTraits, Pair,
+    Part, Reduce, RowArgument, Shape, Site, State,
 };
-use crate::element::Format;
 
 /// Device memory for partial results. Its address must be a multiple of 16 bytes. It must be zero before the
 /// first launch. Consecutive launches may share it without clearing it; concurrent launches may not share it.
@@ -27,17 +26,16 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    fn check(&self, needed: u64, path: &Path<'_>) -> Result<(), NodeError> {
-        let here = path.then("scratch");
-        if !self.address.is_multiple_of(16) {
-            return Err(
-                here.refuse(format!("it begins at {:#x}, a multiple of 16 B was needed", self.address))
-            );
+    fn visit(&mut self, needed: u64, site: &mut Site<'_>) {
+        let (mut here, Self { address, bytes }) = (site.then("scratch"), self);
+        if !address.is_multiple_of(16) {
+            here.refuse(format!("it begins at {address:#x}, a multiple of 16 B was needed"));
         }
-        if self.bytes < needed {
-            return Err(here.refuse(format!("it has {} B, {needed} were needed", self.bytes)));
+        if *bytes < needed {
+            here.refuse(format!("it has {bytes} B, {needed} were needed"));
         }
-        here.writes(Format::F32, self.address, needed.div_ceil(4))
+        here.visit.form(u32::from(*bytes >= needed));
+        here.reduces(address, needed.div_ceil(4));
     }
 }
 
@@ -88,7 +86,7 @@ fn combine<'f, O: Reduce, const N: usize>(
 /// Adds `amount` to a counter and returns whether it has reached `total`. Then all partial results that were
 /// counted have been stored, and the counter is zero again. All threads of the warpgroup call it.
 fn last<'f>(
-    tile: &Visit<'f>,
+    tile: &NodeTile<'f>,
     counter: Value<'f, u64>,
     amount: u32,
     total: Value<'f, u32>,
@@ -137,7 +135,7 @@ pub trait OrderedDestination: Destination {
     fn scratch_bytes(shape: Shape) -> u64;
 
     /// The state of a node that reduces to the results at an address, through scratch memory.
-    fn ordered<'f, O: Reduce>(tile: &Visit<'f>, places: [Value<'f, u64>; 2], x: &Begin<'f>) -> State<'f>;
+    fn ordered<'f, O: Reduce>(tile: &NodeTile<'f>, places: [Value<'f, u64>; 2], x: &Begin<'f>) -> State<'f>;
 }
 
 impl<Op, D: OrderedDestination, X> ReducedInOrder<Op, D, X> {
@@ -155,17 +153,11 @@ impl<O: Reduce, D: OrderedDestination, X: Node> Node for ReducedInOrder<O, D, X>
         format!("o{}{}_{}", D::NAME, O::name(), X::name())
     }
 
-    fn check(((to, scratch), x): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        let here = path.then(O::name());
-        to.check(shape, &here)?;
-        scratch.check(D::scratch_bytes(shape), &here)?;
-        X::check(x, shape, path)
-    }
-
-    fn parameters(((to, scratch), x): &Self::Arguments, out: &mut Parameters) {
-        out.push(to.address());
-        out.push(scratch.address);
-        X::parameters(x, out);
+    fn visit(((to, scratch), x): &mut Self::Arguments, shape: Shape, site: &mut Site<'_>) {
+        let mut here = site.then(O::name());
+        to.visit(shape, &mut here);
+        scratch.visit(D::scratch_bytes(shape), &mut here);
+        X::visit(x, shape, site);
     }
 
     fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
@@ -187,7 +179,7 @@ impl OrderedDestination for RowArgument {
     }
 
     fn ordered<'f, O: Reduce>(
-        tile: &Visit<'f>,
+        tile: &NodeTile<'f>,
         [result, counters]: [Value<'f, u64>; 2],
         x: &Begin<'f>,
     ) -> State<'f> {
@@ -246,7 +238,7 @@ impl<'f, O: Reduce> NodeState<'f> for ToRow<'f, O> {
         values
     }
 
-    fn end(&mut self, tile: &Visit<'f>) {
+    fn end(&mut self, tile: &NodeTile<'f>) {
         let f = tile.f;
         let first = tile.first_column();
         let [rows, _] = tile.cluster_tile;
@@ -285,7 +277,7 @@ impl OrderedDestination for ColumnArgument {
     }
 
     fn ordered<'f, O: Reduce>(
-        tile: &Visit<'f>,
+        tile: &NodeTile<'f>,
         [result, counters]: [Value<'f, u64>; 2],
         x: &Begin<'f>,
     ) -> State<'f> {
@@ -318,7 +310,7 @@ impl<'f, O: Reduce> NodeState<'f> for ToColumn<'f, O> {
         self.rows.join::<O>(part, row, pair, values)
     }
 
-    fn end(&mut self, tile: &Visit<'f>) {
+    fn end(&mut self, tile: &NodeTile<'f>) {
         let f = tile.f;
         let (width, first, m) = (tile.columns.pairs * 8, tile.first_column(), tile.extent.m);
         let [_, columns] = tile.cluster_tile;
@@ -361,7 +353,7 @@ impl OrderedDestination for u64 {
     }
 
     fn ordered<'f, O: Reduce>(
-        tile: &Visit<'f>,
+        tile: &NodeTile<'f>,
         [result, counter]: [Value<'f, u64>; 2],
         x: &Begin<'f>,
     ) -> State<'f> {
@@ -389,7 +381,7 @@ impl<'f, O: Reduce> NodeState<'f> for ToScalar<'f, O> {
         join_pair::<O>(part, row, pair, values, &mut self.partial)
     }
 
-    fn end(&mut self, tile: &Visit<'f>) {
+    fn end(&mut self, tile: &NodeTile<'f>) {
         let f = tile.f;
         if let [Some(even), Some(odd)] = self.partial {
             let all = across::<O>(f, O::combine(even, odd), &[1, 2, 4, 8, 16]);

@@ -6,11 +6,10 @@ use std::collections::BTreeMap;
 use ptx::Value;
 
 use super::{
-    Begin, Bounded, Declare, Host, MatrixArgument, Node, NodeError, NodeState, NodeTraits, Pair, Parameters,
-    Part, Path, Shape, State,
+    Begin, Bounded, Declare, Host, MatrixArgument, Node, NodeState, NodeTraits, Pair, Part, Shape, Site,
+    State,
 };
 use crate::element::{Element, Format};
-use crate::operand::MatrixRef;
 use crate::real::{Accuracy, Fast, Real};
 
 /// Columns per block.
@@ -135,17 +134,10 @@ impl<T: Element, X: Node> Node for Quantize<T, X> {
         format!("quantize{}_{}", T::FORMAT.name(), X::name())
     }
 
-    fn check((scales, x): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        let written = MatrixRef::new(scales.address, scales.ld);
+    fn visit((scales, x): &mut Self::Arguments, shape: Shape, site: &mut Site<'_>) {
         let of_blocks = Shape { m: shape.n.div_ceil(BLOCK), n: shape.m };
-        path.then("scales").writes_matrix(Format::F32, written, of_blocks)?;
-        X::check(x, shape, path)
-    }
-
-    fn parameters((scales, x): &Self::Arguments, out: &mut Parameters) {
-        out.push(scales.address);
-        out.push(scales.ld);
-        X::parameters(x, out);
+        site.then("scales").matrix(Format::F32, scales, of_blocks, true);
+        X::visit(x, shape, site);
     }
 
     fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {

@@ -12,10 +12,9 @@ use ptx::inst::{AtomicOp, AtomicSem, Scope};
 use ptx::{Builder, Location, Value};
 
 use super::{
-    Begin, Bounded, ColumnArgument, Declare, Host, Node, NodeError, NodeState, NodeTraits, Pair, Parameters,
-    Part, Path, RowArgument, Shape, State, Visit,
+    Begin, Bounded, ColumnArgument, Declare, Host, Node, NodeState, NodeTile, NodeTraits, Pair, Part,
+    RowArgument, Shape, Site, State,
 };
-use crate::element::Format;
 use crate::real::Real;
 
 /// A reduction of many numbers to one.
@@ -238,15 +237,12 @@ impl<'f> RowPartials<'f> {
 
 /// Where the results of a reduction go, as the caller says it: [`RowArgument`], [`ColumnArgument`], or the address of
 /// one number.
-pub trait Destination: 'static {
+pub trait Destination: Clone + PartialEq + 'static {
     /// Its part of a node's name.
     const NAME: &'static str;
 
-    /// Checks it for a value of this shape.
-    ///
-    /// # Errors
-    /// A wrong length, or memory that may not be written.
-    fn check(&self, shape: Shape, path: &Path<'_>) -> Result<(), NodeError>;
+    /// Visits it for a value of this shape.
+    fn visit(&mut self, shape: Shape, site: &mut Site<'_>);
 
     /// Device address of the first result.
     fn address(&self) -> u64;
@@ -292,14 +288,9 @@ impl<O: Reduce, D: Destination, X: Node> Node for Reduced<O, D, X> {
         format!("{}{}_{}", D::NAME, O::name(), X::name())
     }
 
-    fn check((to, x): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        to.check(shape, &path.then(O::name()))?;
-        X::check(x, shape, path)
-    }
-
-    fn parameters((to, x): &Self::Arguments, out: &mut Parameters) {
-        out.push(to.address());
-        X::parameters(x, out);
+    fn visit((to, x): &mut Self::Arguments, shape: Shape, site: &mut Site<'_>) {
+        to.visit(shape, &mut site.then(O::name()));
+        X::visit(x, shape, site);
     }
 
     fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
@@ -317,9 +308,9 @@ impl<O: Reduce, D: Destination, X: Node> Node for Reduced<O, D, X> {
 impl Destination for RowArgument {
     const NAME: &'static str = "row";
 
-    fn check(&self, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        path.check_len(self.len, shape.n)?;
-        path.writes(Format::F32, self.address, self.len.into())
+    fn visit(&mut self, shape: Shape, site: &mut Site<'_>) {
+        site.len(self.len, shape.n);
+        site.reduces(&mut self.address, self.len.into());
     }
 
     fn address(&self) -> u64 {
@@ -387,9 +378,9 @@ impl<'f, O: Reduce> NodeState<'f> for ToRow<'f, O> {
 impl Destination for ColumnArgument {
     const NAME: &'static str = "col";
 
-    fn check(&self, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        path.check_len(self.len, shape.m)?;
-        path.writes(Format::F32, self.address, self.len.into())
+    fn visit(&mut self, shape: Shape, site: &mut Site<'_>) {
+        site.len(self.len, shape.m);
+        site.reduces(&mut self.address, self.len.into());
     }
 
     fn address(&self) -> u64 {
@@ -436,7 +427,7 @@ impl<'f, O: Reduce> NodeState<'f> for ToColumn<'f, O> {
         self.rows.join::<O>(part, row, pair, values)
     }
 
-    fn end(&mut self, tile: &Visit<'f>) {
+    fn end(&mut self, tile: &NodeTile<'f>) {
         let f = tile.f;
         for (row, partial) in self.rows.across::<O>(f) {
             let leads = (tile.thread % 4).equals(0) & row.less_than(tile.extent.m);
@@ -449,8 +440,8 @@ impl<'f, O: Reduce> NodeState<'f> for ToColumn<'f, O> {
 impl Destination for u64 {
     const NAME: &'static str = "";
 
-    fn check(&self, _shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        path.writes(Format::F32, *self, 1)
+    fn visit(&mut self, _shape: Shape, site: &mut Site<'_>) {
+        site.reduces(self, 1);
     }
 
     fn address(&self) -> u64 {
@@ -493,7 +484,7 @@ impl<'f, O: Reduce> NodeState<'f> for ToScalar<'f, O> {
         join_pair::<O>(part, row, pair, values, &mut self.partial)
     }
 
-    fn end(&mut self, tile: &Visit<'f>) {
+    fn end(&mut self, tile: &NodeTile<'f>) {
         let f = tile.f;
         if let [Some(even), Some(odd)] = self.partial {
             let all = across::<O>(f, O::combine(even, odd), &[1, 2, 4, 8, 16]);

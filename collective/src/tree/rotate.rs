@@ -2,10 +2,7 @@
 
 use core::marker::PhantomData;
 
-use super::{
-    Begin, Bounded, Declare, Host, Node, NodeError, NodeState, NodeTraits, Pair, Parameters, Part, Path,
-    Shape, State,
-};
+use super::{Begin, Bounded, Declare, Host, Node, NodeState, NodeTraits, Pair, Part, Shape, Site, State};
 use crate::real::Real;
 
 /// Rotates neighbouring columns (2j, 2j + 1) of X as points of the plane. With `x0, x1` of X, and `c, s` of
@@ -57,19 +54,13 @@ impl<X: Node, A: Node> Node for Rotate<X, A> {
         format!("rot_{}_{}", X::name(), A::name())
     }
 
-    fn check((x, angles): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        let here = path.then("rotate");
+    fn visit((x, angles): &mut Self::Arguments, shape: Shape, site: &mut Site<'_>) {
+        let mut here = site.then("rotate");
         if !shape.n.is_multiple_of(2) {
-            let reason = format!("the value has {} columns, an even number was needed", shape.n);
-            return Err(here.refuse(reason));
+            here.refuse(format!("the value has {} columns, an even number was needed", shape.n));
         }
-        X::check(x, shape, &here.then("0"))?;
-        A::check(angles, shape, &here.then("1"))
-    }
-
-    fn parameters((x, angles): &Self::Arguments, out: &mut Parameters) {
-        X::parameters(x, out);
-        A::parameters(angles, out);
+        X::visit(x, shape, &mut here.then("0"));
+        A::visit(angles, shape, &mut here.then("1"));
     }
 
     fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {

@@ -8,8 +8,7 @@ use std::rc::Rc;
 use typenum::{U0, Unsigned};
 
 use super::{
-    Begin, Bounded, Declare, Host, Node, NodeError, NodeState, NodeTraits, Pair, Parameters, Part, Path,
-    Shape, State, Visit,
+    Begin, Bounded, Declare, Host, Node, NodeState, NodeTile, NodeTraits, Pair, Part, Shape, Site, State,
 };
 
 /// `Body`, in which [`Bound`] stands for the value of X. X is computed once per element; once more for each
@@ -72,7 +71,7 @@ impl<'f> NodeState<'f> for LetState<'f> {
         value
     }
 
-    fn end(&mut self, tile: &Visit<'f>) {
+    fn end(&mut self, tile: &NodeTile<'f>) {
         self.x.borrow_mut().end(tile);
         self.body[0].end(tile);
     }
@@ -86,14 +85,9 @@ impl<X: Node, Body: Node> Node for Let<X, Body> {
         format!("let_{}_in_{}", X::name(), Body::name())
     }
 
-    fn check((x, body): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        X::check(x, shape, &path.then("let"))?;
-        Body::check(body, shape, path)
-    }
-
-    fn parameters((x, body): &Self::Arguments, out: &mut Parameters) {
-        X::parameters(x, out);
-        Body::parameters(body, out);
+    fn visit((x, body): &mut Self::Arguments, shape: Shape, site: &mut Site<'_>) {
+        X::visit(x, shape, &mut site.then("let"));
+        Body::visit(body, shape, site);
     }
 
     fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
@@ -200,11 +194,7 @@ impl<Depth: Unsigned + 'static> Node for Bound<Depth> {
         format!("v{}", Depth::U32)
     }
 
-    fn check((): &(), _shape: Shape, _path: &Path<'_>) -> Result<(), NodeError> {
-        Ok(())
-    }
-
-    fn parameters((): &(), _out: &mut Parameters) {}
+    fn visit((): &mut (), _shape: Shape, _site: &mut Site<'_>) {}
 
     fn declare<'f>(_declare: &mut Declare<'f>) -> Begin<'f> {
         Box::new(|_| Box::new(BoundState(Depth::USIZE)))

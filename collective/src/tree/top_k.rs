@@ -6,10 +6,7 @@ use std::collections::BTreeMap;
 use ptx::{Builder, Value};
 use typenum::Unsigned;
 
-use super::{
-    Begin, Bounded, Declare, Host, Node, NodeError, NodeState, NodeTraits, Pair, Parameters, Part, Path,
-    Shape, State,
-};
+use super::{Begin, Bounded, Declare, Host, Node, NodeState, NodeTraits, Pair, Part, Shape, Site, State};
 use crate::real::{Accuracy, Fast, Real};
 
 /// The softmax over the `K` largest values of each row of X: `e^(x - max) / sum` if x is one of them, else
@@ -134,12 +131,8 @@ impl<K: Unsigned + 'static, X: Node, A: Accuracy> Node for TopKSoftmax<K, X, A> 
         format!("top{}softmax{}_{}", K::U32, A::SUFFIX, X::name())
     }
 
-    fn check(x: &X::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        X::check(x, shape, &path.then("softmax"))
-    }
-
-    fn parameters(x: &X::Arguments, out: &mut Parameters) {
-        X::parameters(x, out);
+    fn visit(x: &mut X::Arguments, shape: Shape, site: &mut Site<'_>) {
+        X::visit(x, shape, &mut site.then("softmax"));
     }
 
     fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {

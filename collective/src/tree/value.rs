@@ -8,9 +8,7 @@ use core::fmt;
 use std::sync::Arc;
 
 use super::leaf::uniform;
-use super::{
-    Begin, Bounded, Declare, Host, Node, NodeError, NodeTraits, Parameters, Path, Shape, Supplied, Supply,
-};
+use super::{Begin, Bounded, Declare, Host, Node, NodeTraits, Shape, Site, Supplied, Supply};
 
 /// The traits of a node from those of its children.
 pub type FactsOf = fn(&[NodeTraits]) -> Result<NodeTraits, &'static str>;
@@ -93,22 +91,27 @@ impl fmt::Debug for AnyNodeArguments {
     }
 }
 
+impl PartialEq for AnyNodeArguments {
+    /// Whether they are the same value: copies are, until one is changed.
+    fn eq(&self, other: &Self) -> bool {
+        self.label == other.label && Arc::ptr_eq(&self.of, &other.of)
+    }
+}
+
 /// The methods of a node that take its arguments.
 trait AnyArguments: Send + Sync {
-    fn check(&self, shape: Shape, path: &Path<'_>) -> Result<(), NodeError>;
-    fn parameters(&self, out: &mut Parameters);
+    /// Visits them. Returns the arguments if the visitor changed them: others may use the old ones.
+    fn visit(&self, shape: Shape, site: &mut Site<'_>) -> Option<Arc<dyn AnyArguments>>;
     fn evaluate(&self, host: &mut Host<'_>, at: [u32; 2]) -> Bounded;
 }
 
 struct ArgumentsOf<N: Node>(N::Arguments);
 
 impl<N: Node<Arguments: Send + Sync>> AnyArguments for ArgumentsOf<N> {
-    fn check(&self, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        N::check(&self.0, shape, path)
-    }
-
-    fn parameters(&self, out: &mut Parameters) {
-        N::parameters(&self.0, out);
+    fn visit(&self, shape: Shape, site: &mut Site<'_>) -> Option<Arc<dyn AnyArguments>> {
+        let mut own = self.0.clone();
+        N::visit(&mut own, shape, site);
+        (own != self.0).then(|| Arc::new(Self(own)) as _)
     }
 
     fn evaluate(&self, host: &mut Host<'_>, at: [u32; 2]) -> Bounded {
@@ -135,16 +138,15 @@ impl Node for AnyNode {
         CHILD.to_string()
     }
 
-    fn check(
-        AnyNodeArguments { label, of }: &Self::Arguments,
-        shape: Shape,
-        path: &Path<'_>,
-    ) -> Result<(), NodeError> {
-        if label.is_empty() { of.check(shape, path) } else { of.check(shape, &path.named(label)) }
-    }
-
-    fn parameters(arguments: &Self::Arguments, out: &mut Parameters) {
-        arguments.of.parameters(out);
+    fn visit(arguments: &mut Self::Arguments, shape: Shape, site: &mut Site<'_>) {
+        let AnyNodeArguments { label, of } = arguments;
+        let changed = match *label {
+            "" => of.visit(shape, site),
+            label => of.visit(shape, &mut site.named(label)),
+        };
+        if let Some(changed) = changed {
+            *of = changed;
+        }
     }
 
     fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
@@ -183,11 +185,7 @@ impl Node for Literal {
         NUMBER.to_string()
     }
 
-    fn check(_value: &f32, _shape: Shape, _path: &Path<'_>) -> Result<(), NodeError> {
-        Ok(())
-    }
-
-    fn parameters(_value: &f32, _out: &mut Parameters) {}
+    fn visit(_value: &mut f32, _shape: Shape, _site: &mut Site<'_>) {}
 
     fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
         let value = declare.literal();

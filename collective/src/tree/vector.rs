@@ -6,10 +6,7 @@ use std::collections::BTreeMap;
 use ptx::Value;
 
 use super::matrix::Loaded;
-use super::{
-    Begin, Bounded, Declare, Host, Node, NodeError, NodeState, NodeTraits, Pair, Parameters, Part, Path,
-    Shape, State,
-};
+use super::{Begin, Bounded, Declare, Host, Node, NodeState, NodeTraits, Pair, Part, Shape, Site, State};
 use crate::element::{Element, Format};
 
 /// A vector with one element per column, the same for all rows: for example, a bias.
@@ -65,14 +62,10 @@ impl<T: Element> Node for RowVector<T> {
         format!("r{}", T::FORMAT.name())
     }
 
-    fn check(vector: &RowArgument, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        path.check_len(vector.len, shape.n)?;
-        path.reads(T::FORMAT, vector.address, vector.len.into())
-    }
-
-    fn parameters(vector: &RowArgument, out: &mut Parameters) {
-        out.push(vector.address);
-        out.in_pairs(vector.address.is_multiple_of(u64::from(T::FORMAT.bits() / 4)));
+    fn visit(vector: &mut RowArgument, shape: Shape, site: &mut Site<'_>) {
+        site.len(vector.len, shape.n);
+        site.reads(T::FORMAT, &mut vector.address, vector.len.into());
+        site.visit.in_pairs(vector.address.is_multiple_of(u64::from(T::FORMAT.bits() / 4)));
     }
 
     fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {
@@ -156,13 +149,9 @@ impl<T: Element> Node for ColumnVector<T> {
         format!("c{}", T::FORMAT.name())
     }
 
-    fn check(vector: &ColumnArgument, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        path.check_len(vector.len, shape.m)?;
-        path.reads(T::FORMAT, vector.address, vector.len.into())
-    }
-
-    fn parameters(vector: &ColumnArgument, out: &mut Parameters) {
-        out.push(vector.address);
+    fn visit(vector: &mut ColumnArgument, shape: Shape, site: &mut Site<'_>) {
+        site.len(vector.len, shape.m);
+        site.reads(T::FORMAT, &mut vector.address, vector.len.into());
     }
 
     fn declare<'f>(declare: &mut Declare<'f>) -> Begin<'f> {

@@ -12,7 +12,7 @@ pub type Pair<'f> = [Value<'f, f32>; 2];
 
 /// A tile that a consumer warpgroup has computed.
 #[derive(Clone, Copy, Debug)]
-pub struct Visit<'f> {
+pub struct NodeTile<'f> {
     /// The builder.
     pub f: &'f Builder,
     /// Whether the whole tile is inside the output and every access to a pair can be one access.
@@ -42,7 +42,7 @@ pub struct Visit<'f> {
     pub barrier: Value<'f, u32>,
 }
 
-impl<'f> Visit<'f> {
+impl<'f> NodeTile<'f> {
     /// The first column of the tile at this node.
     #[track_caller]
     pub fn first_column(&self) -> Value<'f, u32> {
@@ -50,7 +50,7 @@ impl<'f> Visit<'f> {
     }
 }
 
-impl<'f> Visit<'f> {
+impl<'f> NodeTile<'f> {
     /// The address for the tile's GEMM of data that begins at `address` for the first GEMM.
     pub fn place(&self, address: Value<'f, u64>) -> Value<'f, u64> {
         match self.displacement {
@@ -88,7 +88,7 @@ pub struct PartRow<'f> {
 #[derive(Clone, Debug)]
 pub struct Part<'f> {
     /// The tile.
-    pub tile: Visit<'f>,
+    pub tile: NodeTile<'f>,
     /// The rows.
     pub rows: Vec<PartRow<'f>>,
     /// Column of the thread's first value in the tile.

@@ -71,9 +71,6 @@ struct Kept {
     launch: Option<(Grid, Vec<u8>)>,
     /// Where addresses are in the block; `None` if that is not known.
     moves: Option<Vec<Move>>,
-    /// The arguments that the block was made from, for a call with hidden parts. They are compared with every
-    /// later call's arguments.
-    arguments: Vec<Argument>,
 }
 
 /// Where an address is in a block.
@@ -107,16 +104,14 @@ impl LaunchCache {
     ) -> Result<Ready<'_>, EngineError> {
         let Self { kept, parts } = self;
         parts.read(|parts| maker.visit(&mut call.clone(), parts));
-        let Parts { shape, addresses, hidden } = parts;
-        let changed = if *hidden {
-            let launch = maker.launch(call)?;
-            let moved = kept.get_mut(&**shape).map(|kept| kept.change_to(maker, launch.as_ref()));
-            changed_or(moved, || Kept::of(maker, launch, addresses))
-        } else {
-            let moved = kept.get_mut(&**shape).map(|kept| kept.move_to(maker, addresses));
-            changed_or(moved, || Kept::new(maker, call, addresses))
+        let Parts { shape, addresses } = parts;
+        let moved = kept.get_mut(&**shape).map(|kept| kept.move_to(maker, addresses));
+        let new = match moved {
+            Some(Ok(true)) => Ok(None),
+            Some(Ok(false)) | None => Kept::new(maker, call, addresses).map(Some),
+            Some(Err(error)) => Err(error),
         };
-        match changed {
+        match new {
             Ok(None) => {}
             Ok(Some(new)) => _ = kept.put(shape.as_slice().into(), new),
             Err(error) => {
@@ -129,77 +124,19 @@ impl LaunchCache {
     }
 }
 
-/// What to keep for a shape that is missing or whose block could not be changed; `None` if the block was
-/// changed.
-fn changed_or(
-    changed: Option<Result<bool, EngineError>>,
-    new: impl FnOnce() -> Result<Kept, EngineError>,
-) -> Result<Option<Kept>, EngineError> {
-    match changed {
-        Some(Ok(true)) => Ok(None),
-        Some(Err(error)) => Err(error),
-        Some(Ok(false)) | None => new().map(Some),
-    }
-}
-
 impl Kept {
     fn new<C: Clone>(
         maker: &impl LaunchBuilder<C>,
         call: &C,
         addresses: &[u64],
     ) -> Result<Self, EngineError> {
-        let arguments = Vec::new();
         let Some(launch) = maker.launch(call)? else {
-            let (addresses, moves) = (addresses.into(), Some(Vec::new()));
-            return Ok(Self { addresses, launch: None, moves, arguments });
+            return Ok(Self { addresses: addresses.into(), launch: None, moves: Some(Vec::new()) });
         };
         let block = maker.block(&launch.arguments)?;
         let moves = displaced(maker, call).and_then(|call| maker.launch(&call).ok().flatten());
         let moves = moves.and_then(|other| moves_between(addresses, &launch, &other, maker.offsets()));
-        Ok(Self { addresses: addresses.into(), launch: Some((launch.grid, block)), moves, arguments })
-    }
-
-    /// A launch whose arguments are kept as well.
-    fn of(maker: &impl Blocks, launch: Option<Launch>, addresses: &[u64]) -> Result<Self, EngineError> {
-        let addresses = addresses.into();
-        let Some(Launch { grid, arguments }) = launch else {
-            return Ok(Self { addresses, launch: None, moves: None, arguments: Vec::new() });
-        };
-        let block = maker.block(&arguments)?;
-        Ok(Self { addresses, launch: Some((grid, block)), moves: None, arguments })
-    }
-
-    /// Changes the block to the arguments of this launch. New arguments are written; returns `false` if a
-    /// tensor map differs in more than its address, because it must be encoded again.
-    fn change_to(&mut self, maker: &impl Blocks, launch: Option<&Launch>) -> Result<bool, EngineError> {
-        let (Some((grid, block)), Some(launch)) = (&mut self.launch, launch) else {
-            return Ok(self.launch.is_none() && launch.is_none());
-        };
-        if self.arguments.len() != launch.arguments.len() || self.arguments.len() != maker.offsets().len() {
-            return Ok(false);
-        }
-        for ((kept, new), &offset) in self.arguments.iter_mut().zip(&launch.arguments).zip(maker.offsets()) {
-            if kept == new {
-                continue;
-            }
-            let place = &mut block[offset..];
-            match (&*kept, new) {
-                (Argument::Scalar(before, _), Argument::Scalar(ty, bits)) if before == ty => {
-                    let bytes = ty.bytes() as usize;
-                    place[..bytes].copy_from_slice(&bits.to_le_bytes()[..bytes]);
-                }
-                (Argument::TensorMap(before), Argument::TensorMap(after))
-                    if *after == (TensorMap { address: after.address, ..before.clone() }) =>
-                {
-                    let Some(map) = place.first_chunk_mut::<TENSOR_MAP_BYTES>() else { return Ok(false) };
-                    maker.readdress(map, after.address)?;
-                }
-                _ => return Ok(false),
-            }
-            *kept = new.clone();
-        }
-        *grid = launch.grid;
-        Ok(true)
+        Ok(Self { addresses: addresses.into(), launch: Some((launch.grid, block)), moves })
     }
 
     /// Changes the block to these addresses; returns `false` if their positions are not known.
@@ -270,8 +207,11 @@ const ALIGNMENT: u64 = 256;
 /// How far each address is displaced for the comparison: a prime number times a multiple of every alignment.
 /// So no sum of two displacements, and no multiple of one, equals another.
 fn distance(which: usize) -> Option<u64> {
-    const PRIMES: [u64; 16] =
-        [101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151, 157, 163, 167, 173, 179];
+    const PRIMES: [u64; 48] = [
+        101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151, 157, 163, 167, 173, 179, 181, 191, 193, 197,
+        199, 211, 223, 227, 229, 233, 239, 241, 251, 257, 263, 269, 271, 277, 281, 283, 293, 307, 311, 313,
+        317, 331, 337, 347, 349, 353, 359, 367,
+    ];
     PRIMES.get(which).map(|prime| prime << 36)
 }
 
@@ -304,8 +244,6 @@ struct Parts {
     /// LaunchCache with equal words give launches that differ only in addresses.
     shape: Vec<u64>,
     addresses: Vec<u64>,
-    /// Whether there are parts that were not visited.
-    hidden: bool,
 }
 
 impl Visit for Parts {
@@ -328,25 +266,15 @@ impl Visit for Parts {
     fn form(&mut self, form: u32) {
         self.shape.push(form.into());
     }
-
-    fn hidden(&mut self) {
-        self.hidden = true;
-    }
 }
 
 impl Parts {
-    /// Takes a call apart. Launches of calls with hidden parts are compared argument by argument. Alignment
-    /// need not be part of their shapes: choices by alignment show in the arguments.
+    /// Takes a call apart.
     fn read(&mut self, visit: impl FnOnce(&mut Self)) {
         self.shape.clear();
         self.addresses.clear();
-        self.hidden = false;
         visit(self);
-        if self.hidden {
-            self.shape.push(u64::MAX);
-        } else {
-            self.shape.extend(self.addresses.chunks(16).map(classes));
-        }
+        self.shape.extend(self.addresses.chunks(16).map(classes));
     }
 }
 

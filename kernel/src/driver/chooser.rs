@@ -290,9 +290,9 @@ impl Chooser {
         let bias = RowArgument { address: bias.address(), len: n };
         let arguments = LinearBiasArguments { alpha: 1.0, bias };
         if types.d == Format::F16 {
-            return biased::<f16>(&ready, to, call, (activation, &arguments), &lent);
+            return biased::<f16>(&ready, to, call, (activation, arguments), &lent);
         }
-        biased::<bf16>(&ready, to, call, (activation, &arguments), &lent)
+        biased::<bf16>(&ready, to, call, (activation, arguments), &lent)
     }
 
     /// The kernel for a multiplication.
@@ -341,7 +341,7 @@ fn biased<T: Element>(
     ready: &Ready,
     to: (Step, StreamRef<'_>),
     call: Call,
-    (activation, arguments): (Activation, &LinearBiasArguments),
+    (activation, arguments): (Activation, LinearBiasArguments),
     lent: &[DeviceSlice<'_>],
 ) -> Result<(), EngineError> {
     match activation {

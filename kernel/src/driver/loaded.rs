@@ -126,13 +126,13 @@ impl<K> Loaded<K> {
         K: Kernel<C>,
     {
         let (stream, Self { parts, calls }) = (stream.into(), self);
-        let Parts { kernel: of, program, loaded: kernel, slots } = &*parts;
+        let Parts { kernel: of, program, loaded: kernel, .. } = &*parts;
         if lent.iter().any(|slice| !slice.serves(stream.raw())) {
             return Err(EngineError::OtherStream { kernel: kernel.name().to_owned() });
         }
         alone(of, program.name())?;
         footprint::check(of, program.name(), call, lent)?;
-        of.reaches(call, program, *slots, lent)?;
+        of.check_records(call, lent)?;
         let current = kernel.context().bind()?;
         if stream.is_captured(&current)? {
             let memory = lent.iter().filter_map(DeviceSlice::held);
@@ -185,9 +185,11 @@ impl<K> Parts<K> {
     }
 }
 
-impl<K: Kernel<C>, C> LaunchBuilder<C> for Parts<K> {
+impl<K: Kernel<C>, C: Clone> LaunchBuilder<C> for Parts<K> {
     fn launch(&self, call: &C) -> Result<Option<Launch>, EngineError> {
-        self.kernel.launch(call, self.slots).map_err(|source| self.refused(source))
+        let launch = self.kernel.launch(call, self.slots).map_err(|source| self.refused(source))?;
+        launch.iter().try_for_each(|launch| footprint::told(&self.kernel, &self.program, call, launch))?;
+        Ok(launch)
     }
 
     fn visit(&self, call: &mut C, visit: &mut dyn Visit) {

@@ -21,7 +21,8 @@ pub fn random_contents(contents: Contents, zeros: bool) -> Vec<u8> {
         Scales => factors(),
         Metadata(format) => metadata(format),
         Indices(below) => indices(below),
-        Output(_) | Table | Records | Workspace | Report => Vec::new(),
+        Workspace => vec![0; 1 << 16],
+        Output(_) | Table | Records | Report => Vec::new(),
     }
 }
 

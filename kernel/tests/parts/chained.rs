@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use collective::operands::MainloopArguments;
+use collective::operands::{MainloopArguments, Visit};
 use collective::pipeline::{ClusterPosition, Position, Ring};
 use collective::{
     Atom, Cluster, Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format, Fragments,
@@ -64,7 +64,13 @@ struct Chained;
 #[derive(Clone, Default)]
 struct Queries(Option<[Matrix; 2]>);
 
-impl MainloopArguments for Queries {}
+impl MainloopArguments for Queries {
+    fn visit(&mut self, _: [u32; 3], visit: &mut dyn Visit) {
+        for (i, (name, operand)) in ["Q", "Key"].into_iter().zip(self.0.iter_mut().flatten()).enumerate() {
+            visit.operand(name, (i, Format::Bf16), Major::K, operand);
+        }
+    }
+}
 
 #[derive(Debug)]
 struct Emitter;

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use collective::functions::Silu;
-use collective::operands::MainloopArguments;
+use collective::operands::{MainloopArguments, Visit};
 use collective::pipeline::{ClusterPosition, Position, Ring};
 use collective::{
     Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format, KMajor, LinearCombination,
@@ -34,7 +34,11 @@ struct Dual<R>(PhantomData<R>);
 #[derive(Clone, Default)]
 struct Gate(Option<Matrix>);
 
-impl MainloopArguments for Gate {}
+impl MainloopArguments for Gate {
+    fn visit(&mut self, _: [u32; 3], visit: &mut dyn Visit) {
+        self.0.iter_mut().for_each(|gate| visit.operand("the gates", (1, Format::Bf16), Major::K, gate));
+    }
+}
 
 #[derive(Debug)]
 struct Emitter;

@@ -7,7 +7,7 @@ mod assembler;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use collective::operands::MainloopArguments;
+use collective::operands::{Contents, Extents, MainloopArguments, Memory, Visit};
 use collective::pipeline::{ClusterPosition, Position};
 use collective::{
     Cooperative, CopyWgmma, DeviceMainloop, DirectStore, Format, KMajor, LinearCombination, Mainloop,
@@ -31,7 +31,15 @@ struct Gather<T, R>(PhantomData<(T, R)>);
 #[derive(Clone, Copy, Default)]
 struct Indices(Option<u64>);
 
-impl MainloopArguments for Indices {}
+impl MainloopArguments for Indices {
+    fn visit(&mut self, [m, ..]: [u32; 3], visit: &mut dyn Visit) {
+        if let Some(address) = &mut self.0 {
+            let (name, contents, extents) =
+                ("the indices", Contents::Indices(m), Extents::line(32, m.into()));
+            visit.memory(Memory { name, address, extents, contents, writes: false });
+        }
+    }
+}
 
 #[derive(Debug)]
 struct Emitter;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use collective::operands::MainloopArguments;
+use collective::operands::{Contents, Extents, MainloopArguments, Memory, Visit};
 use collective::pipeline::{ClusterPosition, Position};
 use collective::{
     Accumulators, Cluster, Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format,
@@ -34,7 +34,13 @@ struct Scaled;
 #[derive(Clone, Default)]
 struct Scales(u64);
 
-impl MainloopArguments for Scales {}
+impl MainloopArguments for Scales {
+    fn visit(&mut self, [m, _, k]: [u32; 3], visit: &mut dyn Visit) {
+        let extents = Extents::line(32, u64::from(m.div_ceil(128) * 128) * u64::from(k.div_ceil(64)));
+        let (name, contents) = ("the scales", Contents::Scales);
+        visit.memory(Memory { name, address: &mut self.0, extents, contents, writes: false });
+    }
+}
 
 #[derive(Debug)]
 struct Emitter;

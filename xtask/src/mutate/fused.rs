@@ -125,7 +125,7 @@ where
     X::Arguments: 'static,
 {
     let launch = move |gemm: &AnyGemm, call: &Call, more: u64, slots: u32| {
-        gemm.launch(&call.with(kernel::Tree::<X>(&arguments(call, more))), slots)
+        gemm.launch(&call.with(kernel::Tree::<X>(arguments(call, more))), slots)
     };
     let more = move |problem: GemmProblem| more(shape(problem));
     subject::Gemm::fused(AnyGemm::of::<C>(name), Tree { more: Box::new(more), launch: Box::new(launch) })

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::hint::black_box;
 use std::time::Instant;
 
-use collective::tree::{LinearBias, LinearBiasArguments, Path, RowArgument, ScaledArguments, SwiGlu};
+use collective::tree::{LinearBias, LinearBiasArguments, RowArgument, ScaledArguments, SwiGlu};
 use collective::{BlockScales, Form, GroupScales, LinearArguments, LinearCombination, MatrixRef};
 use half::bf16;
 use ptx::abi::{Argument, ArgumentError, Description, Grid, TENSOR_MAP_BYTES, parameter_bytes};
@@ -20,6 +20,7 @@ use super::{Blocks, KEPT, LaunchBuilder, LaunchCache, Parts};
 use crate::arguments::{Arguments, Tree};
 use crate::config::Composed;
 use crate::driver::counting::allocations;
+use crate::driver::footprint::told;
 use crate::error::{EngineError, LaunchError};
 use crate::gemm::AnyGemm;
 use crate::kernel::Kernel;
@@ -66,9 +67,10 @@ impl Stub {
 impl<E: Arguments + Clone> LaunchBuilder<Call<E>> for Stub {
     fn launch(&self, call: &Call<E>) -> Result<Option<Launch>, EngineError> {
         self.launches.set(self.launches.get() + 1);
-        let made = self.gemm.make(call, &Path::ROOT, SLOTS);
         let refused = |source| EngineError::Call { kernel: self.gemm.name().to_owned(), source };
-        Ok(made.map_err(refused)?.map(|made| made.launch))
+        let launch = self.gemm.launch(call, SLOTS).map_err(refused)?;
+        launch.iter().try_for_each(|launch| told(&self.gemm, &self.program, call, launch))?;
+        Ok(launch)
     }
 
     fn visit(&self, call: &mut Call<E>, visit: &mut dyn Visit) {
@@ -253,7 +255,7 @@ fn moved_addresses_are_those_of_a_launch_made_afresh() {
     assert!(moved > 1000 && refused > 100, "{moved} moved, {refused} refused");
 }
 
-/// LaunchCache with a bias: for one shape the block is kept, and what is new is written to it.
+/// LaunchCache with a bias: for one shape, alignment and factor the block is kept, and new addresses are written to it.
 #[test]
 fn arguments_of_trees_are_those_of_a_launch_made_afresh() {
     type Biased = LinearBias<bf16>;
@@ -262,13 +264,14 @@ fn arguments_of_trees_are_those_of_a_launch_made_afresh() {
         let (stub, mut calls) = (Stub::named(name), LaunchCache::default());
         let mut blocks = 0;
         for turn in 0..200u64 {
-            let mut address = || ((random(&mut state) >> 16) + 1) * if turn % 5 == 0 { 16 } else { 256 };
+            let alignment = 1 << [9, 4][turn as usize % 10 / 8];
+            let mut address = || ((random(&mut state) >> 16) * 2 + 1) * alignment;
             let n = [128, 136][turn as usize % 2];
             let problem = GemmProblem { m: 192, n, k: 256 };
             let call = Call::of(problem).a(address(), 256).b(address(), 256).d(address(), n.into());
             let bias = RowArgument { address: address() / 2, len: n };
-            let arguments = LinearBiasArguments { alpha: turn as f32 / 8.0, bias };
-            let call = call.with(Tree::<Biased>(&arguments));
+            let arguments = LinearBiasArguments { alpha: (turn / 20) as f32 / 8.0, bias };
+            let call = call.with(Tree::<Biased>(arguments));
             let afresh = stub.launch(&call).expect("legal").expect("not empty");
             let block = stub.block(&afresh.arguments).expect("legal");
             let encoded = stub.blocks.get();
@@ -276,16 +279,16 @@ fn arguments_of_trees_are_those_of_a_launch_made_afresh() {
             assert_eq!(got, Some((afresh.grid, block)), "{name}: {call:?}");
             blocks += stub.blocks.get() - encoded;
         }
-        assert_eq!(blocks, 2, "{name}: one for each shape");
+        assert_eq!(blocks, 10 * 2 * 2, "{name}: one for each factor, alignment and shape");
         // A linear call with the same extents has another shape.
         let linear = Call::of(GemmProblem { m: 192, n: 128, k: 256 }).a(4096, 256).b(4096, 256).d(4096, 128);
         let error = calls.get(&stub, &linear).expect_err("the kernel has a tree").to_string();
         assert!(error.contains("only alpha, beta and C"), "{error}");
         let refused = LinearBiasArguments { alpha: 1.0, bias: RowArgument { address: 4096, len: 127 } };
         let error =
-            calls.get(&stub, &linear.with(Tree::<Biased>(&refused))).expect_err("too short").to_string();
+            calls.get(&stub, &linear.with(Tree::<Biased>(refused))).expect_err("too short").to_string();
         assert!(error.contains("bias has 127 elements, 128 were needed"), "{error}");
-        assert!(calls.get(&stub, &linear.with(Tree::<SwiGlu>(&ScaledArguments { alpha: 1.0 }))).is_err());
+        assert!(calls.get(&stub, &linear.with(Tree::<SwiGlu>(ScaledArguments { alpha: 1.0 }))).is_err());
     }
 }
 

@@ -3,13 +3,15 @@
 use core::slice;
 use std::collections::HashMap;
 
+use collective::operands::Legal;
 use collective::{Form, Record};
 
 use crate::buffer::Buffer;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::family::Family;
-use crate::operands::{Contents, Memory, Visit, random_contents};
+use crate::gemm::AnyGemm;
+use crate::operands::{Contents, Extents, Memory, Visit, Visited, random_contents};
 use crate::problem::{Call, GemmProblem};
 use crate::products::GroupedProblem;
 use crate::select::Request;
@@ -205,7 +207,7 @@ impl Inputs {
     /// # Errors
     /// As [`of`](Self::of).
     pub fn new(engine: &mut dyn Engine, request: &Request<'_>) -> Result<Self, EngineError> {
-        Self::pruned(engine, request, [false; 2])
+        Self::with_epilogue(engine, request, &())
     }
 
     /// The same for a request of dense operands, of which A, or B, has a zero for each element that a 2:4 sparse one does not keep. Rows of
@@ -218,26 +220,60 @@ impl Inputs {
         request: &Request<'_>,
         zeros: [bool; 2],
     ) -> Result<Self, EngineError> {
+        Self::gemm(engine, request, &(), zeros)
+    }
+}
+
+impl<E: Visited + Clone> Inputs<Call<E>> {
+    /// Memory for a request of a GEMM and for its epilogue with these arguments. What they point to is not accessed.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub fn with_epilogue(
+        engine: &mut dyn Engine,
+        request: &Request<'_>,
+        epilogue: &E,
+    ) -> Result<Self, EngineError> {
+        Self::gemm(engine, request, epilogue, [false; 2])
+    }
+
+    /// The same memory, with calls without epilogue arguments.
+    pub fn without_epilogue(self) -> Inputs {
+        Inputs { sets: self.sets.iter().map(Call::lend).collect(), buffers: self.buffers }
+    }
+
+    fn gemm(
+        engine: &mut dyn Engine,
+        request: &Request<'_>,
+        epilogue: &E,
+        zeros: [bool; 2],
+    ) -> Result<Self, EngineError> {
         let groups = request.groups().unwrap_or_default();
-        let call = Call { workspace: None, ..request.call.lend() };
+        let call = Call { workspace: None, ..request.call.with(epilogue.clone()) };
         Self::made(engine, |inputs, engine| {
             if let GroupedProblem::PointerArray { .. } = call.products {
-                return inputs.describe(engine, request, &groups);
+                return inputs.describe(engine, (request, &call), &groups);
             }
             let layouts = request.layouts();
-            let visits = |call: &mut Call<()>, visit: &mut dyn Visit| call.visit(&layouts, visit);
+            let visits = |call: &mut Call<E>, visit: &mut dyn Visit| call.visit(&layouts, visit);
+            Legal::check(|visit| visits(&mut call.clone(), visit)).map_err(|error| {
+                EngineError::NoKernel {
+                    call: AnyGemm::problem(request).to_string(),
+                    reason: error.to_string(),
+                }
+            })?;
             let words = |_| call.products.table(&groups);
-            inputs.sets = inputs.fill(engine, &[call], &visits, &words, zeros)?.concat();
+            inputs.sets = inputs.fill(engine, core::slice::from_ref(&call), &visits, &words, zeros)?.concat();
             Ok(())
         })
     }
 
     /// GEMMs described by records. Their matrices are packed, with rows padded so that tensor copies can
-    /// access them.
+    /// access them. What the epilogue accesses is as large as the largest of them needs.
     fn describe(
         &mut self,
         engine: &mut dyn Engine,
-        request: &Request<'_>,
+        (request, base): (&Request<'_>, &Call<E>),
         groups: &[GemmProblem],
     ) -> Result<(), EngineError> {
         let layouts = request.layouts();
@@ -247,7 +283,16 @@ impl Inputs {
         };
         let calls: Vec<Call> = groups.iter().map(call).collect();
         let visits = |call: &mut Call, visit: &mut dyn Visit| call.visit(&layouts, visit);
-        for set in self.fill(engine, &calls, &visits, &|_| Vec::new(), [false; 2])? {
+        let (none, dense) = (|_| Vec::new(), [false; 2]);
+        let sets = self.fill(engine, &calls, &visits, &none, dense)?;
+        let most = |extent: fn(&GemmProblem) -> u32| groups.iter().map(extent).max().unwrap_or(0);
+        let [m, n] = [most(|group| group.m), most(|group| group.n) >> layouts.halvings];
+        let d = layouts.types.d;
+        let of_d = Extents { lines: m, count: 1, ..Extents::line(d.bits(), n.into()) };
+        let visits = |epilogue: &mut E, visit: &mut dyn Visit| epilogue.visit(of_d, (d, 1), visit);
+        let epilogues = core::slice::from_ref(&base.epilogue);
+        let epilogues = self.fill(engine, epilogues, &visits, &none, dense)?.concat();
+        for (set, epilogue) in sets.into_iter().zip(epilogues.iter().cycle()) {
             let record = |Call { problem: GemmProblem { m, n, k }, a, b, d, epilogue, .. }: Call| {
                 let all = [a, b, epilogue.c.unwrap_or(d), d];
                 let (addresses, lds) = (all.map(|matrix| matrix.address), all.map(|matrix| matrix.ld));
@@ -256,11 +301,9 @@ impl Inputs {
             let records: Vec<u8> = set.into_iter().flat_map(record).collect();
             let buffer = self.allocate(engine, records.len() as u64)?;
             engine.write(buffer, &records)?;
-            let products = GroupedProblem::PointerArray {
-                count: request.call.products.count(),
-                records: buffer.address,
-            };
-            self.sets.push(Call { products, workspace: None, ..request.call.lend() });
+            let (count, records) = (base.products.count(), buffer.address);
+            let products = GroupedProblem::PointerArray { count, records };
+            self.sets.push(Call { products, epilogue: epilogue.clone(), ..base.clone() });
         }
         Ok(())
     }

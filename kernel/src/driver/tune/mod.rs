@@ -34,7 +34,6 @@
 mod calibrate;
 mod inputs;
 mod screening;
-mod shadow;
 mod turns;
 
 use core::any::{Any, TypeId};
@@ -174,8 +173,8 @@ impl Loaded {
     ) -> Result<Tuned, EngineError> {
         let measurable = !request.is_empty() && epilogue.multiplied();
         choose(context, request, tuning, measurable, |gpu, kernels| {
-            let inputs = Inputs::new(gpu, request)?;
-            Screening::with_epilogue(gpu, (request, &inputs), epilogue, kernels)
+            let inputs = Inputs::with_epilogue(gpu, request, epilogue)?;
+            Screening::run(gpu, &inputs, request.operations(), kernels)
         })
     }
 }

@@ -4,19 +4,12 @@ use std::thread;
 use std::time::Duration;
 
 use super::inputs::Inputs;
-use super::shadow::Shadow;
 use super::turns::{Candidate, time};
-use crate::arguments::Arguments;
 use crate::driver::gpu::Gpu;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::gemm::AnyGemm;
 use crate::kernel::{Kernel, written};
-use crate::problem::{Call, Launch, WorkspaceRef};
-use crate::program::Program;
-use crate::select::Request;
-
-use collective::tree::Path;
 
 /// A kernel that is slower than the best by this factor in its few launches gets no rounds.
 const SLOWER: f64 = 1.12;
@@ -46,12 +39,6 @@ pub struct Screening<K = AnyGemm> {
     pub candidates: Vec<Candidate<'static>>,
 }
 
-/// Launches of a kernel, one per set, and the workspace that they share.
-type Launches = (Vec<Launch>, Option<WorkspaceRef>);
-
-/// A kernel, its program, and the number of its clusters that are resident.
-type Ready<'a, K> = (&'a K, &'a Program, u32);
-
 impl<K: Clone> Screening<K> {
     /// Compiles kernels, and times a few launches of each on some sets of memory after a rest. `operations` is what a launch counts as.
     ///
@@ -66,25 +53,13 @@ impl<K: Clone> Screening<K> {
     where
         K: Kernel<C>,
     {
-        Self::of::<C>(gpu, kernels, |gpu, kernel| Candidate::written(gpu, kernel, inputs.sets(), operations))
-    }
-
-    /// The same with candidates from `candidate`.
-    fn of<C>(
-        gpu: &mut Gpu,
-        kernels: Vec<K>,
-        candidate: impl Fn(&mut Gpu, (&K, &Program)) -> Result<Candidate<'static>, EngineError>,
-    ) -> Result<Self, EngineError>
-    where
-        K: Kernel<C>,
-    {
         let programs = kernels.iter().map(written).collect::<Result<Vec<_>, _>>()?;
         gpu.compile(&programs.iter().collect::<Vec<_>>())?;
         let (mut timed, mut candidates) = (Vec::new(), Vec::new());
         let mut rest = Duration::from_millis(60);
         for (kernel, program) in kernels.into_iter().zip(&programs) {
             let slots = gpu.slots(program)?;
-            let candidate = candidate(gpu, (&kernel, program))?;
+            let candidate = Candidate::written(gpu, (&kernel, program), inputs.sets(), operations)?;
             let own = &candidate.launches;
             // The card's clock falls under load. Without a rest, later kernels would be slower.
             thread::sleep(rest);
@@ -103,65 +78,6 @@ impl<K: Clone> Screening<K> {
     }
 }
 
-impl Screening {
-    /// The same for a request's GEMM with any epilogue. `epilogue` holds its arguments; the memory that they point to is not accessed.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run), or the epilogue rejects its arguments or does not report all memory it accesses.
-    pub fn with_epilogue<E: Arguments + Clone>(
-        gpu: &mut Gpu,
-        (request, inputs): (&Request<'_>, &Inputs),
-        epilogue: &E,
-        kernels: Vec<AnyGemm>,
-    ) -> Result<Self, EngineError> {
-        let shadows = match kernels.first() {
-            Some(first) => shadows(gpu, first, epilogue, (request, inputs))?,
-            None => Vec::new(),
-        };
-        let screening = Self::of::<Call<E>>(gpu, kernels, |gpu, (kernel, program)| {
-            let slots = gpu.slots(program)?;
-            let (own, workspace) = launches(gpu, (kernel, program, slots), epilogue, (inputs, &shadows))?;
-            Candidate::prepared(gpu, (program, slots), own, workspace, request.operations())
-        })?;
-        for shadow in shadows {
-            shadow.free(gpu)?;
-        }
-        Ok(screening)
-    }
-}
-
-/// For each set, memory in place of what the epilogue's arguments point to.
-fn shadows<E: Arguments + Clone>(
-    engine: &mut dyn Engine,
-    gemm: &AnyGemm,
-    epilogue: &E,
-    (request, inputs): (&Request<'_>, &Inputs),
-) -> Result<Vec<Shadow>, EngineError> {
-    let groups = request.groups().unwrap_or_default();
-    let shadow = |call: &Call<()>| Shadow::new(engine, gemm, &call.with(epilogue.clone()), &groups);
-    inputs.sets().iter().map(shadow).collect()
-}
-
-/// Launches of a kernel, one per set, and the workspace that they share.
-fn launches<E: Arguments + Clone>(
-    engine: &mut dyn Engine,
-    (gemm, program, slots): Ready<'_, AnyGemm>,
-    epilogue: &E,
-    (inputs, shadows): (&Inputs, &[Shadow]),
-) -> Result<Launches, EngineError> {
-    let refused = |source| EngineError::Call { kernel: program.name().to_owned(), source };
-    let needed = inputs.sets().first().map_or(0, |call| gemm.workspace(call, slots));
-    let workspace = engine.workspace(needed)?;
-    let mut all = Vec::new();
-    for (call, shadow) in inputs.sets().iter().zip(shadows) {
-        let call = Call { workspace, ..call.with(epilogue.clone()) };
-        let made = gemm.make(&call, &Path::ROOT, slots).map_err(refused)?;
-        let Some(made) = made else { continue };
-        all.push(shadow.redirect(program, made, call.d.address)?);
-    }
-    Ok((all, workspace))
-}
-
 #[cfg(test)]
 mod tests {
     use collective::tree::{LinearBias, LinearBiasArguments, ReduceRow, RowArgument, Sum};
@@ -169,7 +85,9 @@ mod tests {
     use cute_rs::atom::Major;
 
     use super::*;
-    use crate::{Emulator, GemmProblem, GroupedProblem, Machine, Tree, Types, search};
+    use crate::{
+        Arguments, Call, Emulator, GemmProblem, GroupedProblem, Machine, Request, Tree, Types, search,
+    };
 
     const ONE: GemmProblem = GemmProblem { m: 72, n: 136, k: 160 };
 
@@ -177,23 +95,20 @@ mod tests {
     /// memory made for them and reads of memory that was never written.
     fn runs<E: Arguments + Clone>(why: &str, request: &Request<'_>, epilogue: &E) {
         let engine = &mut Emulator::new();
-        let inputs = Inputs::new(engine, request).expect("memory");
+        let inputs = Inputs::with_epilogue(engine, request, epilogue).expect("memory");
         assert!(inputs.sets().len() > 1, "{why}");
         let ranked = search(request, &Machine::h200(), 2).ranked;
         assert!(!ranked.is_empty(), "{why}");
         for gemm in ranked.into_iter().map(|ranked| ranked.gemm) {
             let program = gemm.program().expect("legal");
             let slots = engine.slots(&program).expect("legal");
-            let own = shadows(engine, &gemm, epilogue, (request, &inputs)).expect("memory");
-            let memory = (&inputs, &own[..]);
-            let (launches, _) = launches(engine, (&gemm, &program, slots), epilogue, memory).expect("legal");
-            assert_eq!(launches.len(), inputs.sets().len(), "{why}");
+            let needed = gemm.workspace(&inputs.sets()[0], slots);
+            let workspace = engine.workspace(needed).expect("memory");
             // The first set and the last.
-            for launch in [&launches[0], &launches[launches.len() - 1]] {
-                let ran = engine.launch(&program, launch.grid, &launch.arguments);
+            for set in [&inputs.sets()[0], &inputs.sets()[inputs.sets().len() - 1]] {
+                let ran = gemm.run(engine, &Call { workspace, ..set.clone() });
                 ran.unwrap_or_else(|error| panic!("{why}, {}: {error}", gemm.name()));
             }
-            own.into_iter().for_each(|shadow| shadow.free(engine).expect("its own"));
         }
     }
 
@@ -245,7 +160,7 @@ mod tests {
         let row = |address| RowArgument { address, len: ONE.n };
         let arguments = (row(5 << 20), LinearBiasArguments { alpha: 1.0, bias: row(6 << 20) });
         let fused = bf16.fused("bias-sums".parse().expect("a formula"));
-        runs("a fused epilogue", &fused, &Tree::<Summed>(&arguments));
-        runs("of groups", &fused.ragged(&groups), &Tree::<Summed>(&arguments));
+        runs("a fused epilogue", &fused, &Tree::<Summed>(arguments));
+        runs("of groups", &fused.ragged(&groups), &Tree::<Summed>(arguments));
     }
 }

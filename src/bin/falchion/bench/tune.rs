@@ -13,7 +13,7 @@ use falchion::verify;
 use falchion::verify::family::Reference;
 use kernel::disk::records::{Measurement, Records, RecordsOf};
 use kernel::driver::tune::{BURST, Inputs, REST, Screening};
-use kernel::{AnyGemm, Engine, GemmProblem, Gpu, Known, Ranked, Request, Types};
+use kernel::{AnyGemm, Arguments, Engine, GemmProblem, Gpu, Known, Ranked, Request, Types};
 
 use super::compilers::Compilers;
 use super::contest::{Contest, Peers, View};
@@ -134,12 +134,11 @@ impl TuneArgs {
         candidates: Vec<Ranked>,
     ) -> Result<Vec<Tuned>, Failure> {
         let request = job.request();
-        let inputs = Inputs::new(gpu, &request)?;
         let predicted: Vec<f64> = candidates.iter().map(|ranked| ranked.prediction.microseconds).collect();
         let kernels = candidates.into_iter().map(|ranked| ranked.gemm).collect();
         let planned;
         let mut contest = Contest::new(request.call.problem, request.operations());
-        let Screening { kernels, near, candidates } = heat(gpu, &request, &inputs, kernels)?;
+        let (inputs, Screening { kernels, near, candidates }) = heat(gpu, &request, kernels)?;
         contest.candidates = candidates;
         // The libraries are not timed for several GEMMs.
         planned = if job.is_one() { peers.invite(gpu, &request, &inputs, &mut contest)? } else { None };
@@ -244,24 +243,30 @@ fn shapes(given: &Given) -> Result<Vec<GemmProblem>, Failure> {
     .map_err(|error| usage!("--shapes {}: {error}", path.display()))
 }
 
-/// Times a few launches of each kernel, with random arguments for the epilogue.
-fn heat(
-    gpu: &mut Gpu,
-    request: &Request<'_>,
-    inputs: &Inputs,
-    kernels: Vec<AnyGemm>,
-) -> Result<Screening, Failure> {
+/// Times a few launches of each kernel, with random arguments for the epilogue. The inputs are those of the launches.
+fn heat(gpu: &mut Gpu, request: &Request<'_>, kernels: Vec<AnyGemm>) -> Result<(Inputs, Screening), Failure> {
     let Some(fusion) = request.fusion else {
-        return Ok(Screening::with_epilogue(gpu, (request, inputs), &request.call.epilogue, kernels)?);
+        return screened(gpu, request, &request.call.epilogue, kernels);
     };
     let GemmProblem { m, n, .. } = request.call.problem;
     let mut bench = verify::Bench::aligned(gpu, 0);
     let shape = collective::tree::Shape { m, n: n >> fusion.halvings() };
     let arguments = bench.sample(fusion, request.types.a, shape)?;
     let buffers = bench.buffers();
-    let heat = Screening::with_epilogue(gpu, (request, inputs), &arguments, kernels)?;
+    let screened = screened(gpu, request, &arguments, kernels)?;
     for buffer in buffers {
         gpu.free(buffer)?;
     }
-    Ok(heat)
+    Ok(screened)
+}
+
+fn screened<E: Arguments + Clone>(
+    gpu: &mut Gpu,
+    request: &Request<'_>,
+    epilogue: &E,
+    kernels: Vec<AnyGemm>,
+) -> Result<(Inputs, Screening), Failure> {
+    let inputs = Inputs::with_epilogue(gpu, request, epilogue)?;
+    let screening = Screening::run(gpu, &inputs, request.operations(), kernels)?;
+    Ok((inputs.without_epilogue(), screening))
 }

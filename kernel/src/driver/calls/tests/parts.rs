@@ -2,7 +2,10 @@
 
 use core::fmt;
 
-use collective::{BlockScales, Format, GroupScales, LinearArguments, MatrixRef};
+use collective::tree::{DropoutArgument, Shape};
+use collective::{
+    BlockScales, Format, Formula, FormulaArguments, GroupScales, Input, LinearArguments, MatrixRef,
+};
 use cute_rs::atom::Major;
 use ptx::{VerifyError, WgmmaTypes};
 
@@ -23,6 +26,23 @@ pub(super) const ANY: Layouts = Layouts::new(Types::of(Format::Bf16), [Major::K;
 
 /// Stands for a GEMM kernel. It visits calls and launches nothing.
 pub(super) struct Linear;
+
+/// The same with a formula.
+struct Fused;
+
+impl Kernel<Call<FormulaArguments>> for Fused {
+    fn program(&self) -> Result<Program, VerifyError> {
+        unreachable!("it is not launched")
+    }
+
+    fn launch(&self, _: &Call<FormulaArguments>, _: u32) -> Result<Option<Launch>, LaunchError> {
+        unreachable!("it is not launched")
+    }
+
+    fn visit(&self, call: &mut Call<FormulaArguments>, visit: &mut dyn Visit) {
+        call.visit(&ANY, visit);
+    }
+}
 
 impl Kernel<Call> for Linear {
     fn program(&self) -> Result<Program, VerifyError> {
@@ -162,6 +182,62 @@ fn every_part_of_a_call_is_an_address_or_changes_its_shape() {
     assert_eq!(parts_matter(&compress, &what), [4, 2 + 6]);
     let rounds = Rounds { ctas: 132, rounds: 10, operands: 1 << 20, sums: 2 << 20 };
     assert_eq!(parts_matter(&Ceiling::dense(WgmmaTypes::Bf16F32), &rounds), [2, 2]);
+}
+
+/// The arguments of every kind of node are addresses, or change the shape. What a kernel is given of them is what is
+/// visited, so none is left out.
+#[test]
+fn every_part_of_an_epilogue_is_an_address_or_changes_the_shape() {
+    use Input::{Address, Each, Scalar, Scratch};
+    let at = |i: u64| Address(i << 20);
+    let matrix = |i: u64| Input::matrix(i << 20, 64);
+    let scratch = Scratch(collective::tree::Scratch { address: 30 << 20, bytes: 1 << 20 });
+    let each = |i: u64| Each { address: i << 20, ld: 64, stride: 4096 };
+    let bound = |text: &str, given: &[(&str, Input)]| {
+        let formula: Formula = text.parse().expect(text);
+        formula.bind(Format::Bf16, Shape { m: 64, n: 64 >> formula.halvings() }, given).expect(text)
+    };
+    // Addresses, and other parts, of the epilogue alone.
+    for (text, given, parts) in [
+        ("alpha*acc", &[("alpha", Scalar(2.0))][..], [0, 1]),
+        ("scale[0]*acc", &[("scale", at(20))], [1, 0]),
+        ("gelu(acc + bias[n])", &[("bias", at(20))], [1, 0]),
+        ("acc*scale[m]", &[("scale", at(20))], [1, 0]),
+        ("acc + x[m,n]", &[("x", matrix(20))], [1, 1]),
+        ("acc + x[m,n%32]", &[("x", matrix(20))], [1, 1]),
+        ("acc + beta*c", &[("beta", Scalar(3.0)), ("c", matrix(20))], [1, 2]),
+        ("clamp(acc, low, high)", &[("low", Scalar(-1.0)), ("high", Scalar(1.0))], [0, 2]),
+        ("gated(silu, acc + bias[n])", &[("bias", at(20))], [1, 0]),
+        ("rotate(acc, angles[m,n%64])", &[("angles", matrix(20))], [1, 1]),
+        ("top2_softmax(acc*alpha)", &[("alpha", Scalar(2.0))], [0, 1]),
+        ("store(aux[m,n], acc)", &[("aux", matrix(20))], [1, 1]),
+        ("reduce_sum(sums[n], acc)", &[("sums", at(20))], [1, 0]),
+        ("reduce_max(sums[m], acc)", &[("sums", at(20))], [1, 0]),
+        ("reduce_amax(sums[0], acc)", &[("sums", at(20))], [1, 0]),
+        ("ordered_sum(sums[n], acc)", &[("sums", at(20)), ("sums_scratch", scratch)], [2, 0]),
+        ("quantize_e4m3(scales, acc)", &[("scales", matrix(20))], [1, 1]),
+        ("acc + bias[l,n]", &[("bias", each(20))], [1, 1]),
+        ("acc + x[l,m,n]", &[("x", each(20))], [1, 2]),
+        ("y = acc + bias[n]; y*y", &[("bias", at(20))], [1, 0]),
+    ] {
+        let call = full().with(bound(text, given));
+        let [addresses, others] = parts_matter(&Fused, &call);
+        let without = parts_matter(&Fused, &full().with(bound("acc", &[])));
+        assert_eq!([addresses - without[0], others - without[1]], parts, "{text}");
+    }
+    // A mask is given to a kernel as a threshold, a factor and words.
+    let mask = DropoutArgument { probability: 0.5, seed: 1 << 40 | 7, offset: 1 << 40 | 9 };
+    let shape =
+        |mask| split(&Fused, &full().with(bound("dropout(mask, acc)", &[("mask", Input::Dropout(mask))]))).0;
+    for other in [
+        DropoutArgument { probability: 0.25, ..mask },
+        DropoutArgument { seed: mask.seed ^ 1, ..mask },
+        DropoutArgument { seed: mask.seed ^ 1 << 50, ..mask },
+        DropoutArgument { offset: mask.offset ^ 1, ..mask },
+        DropoutArgument { offset: mask.offset ^ 1 << 50, ..mask },
+    ] {
+        assert_ne!(shape(other), shape(mask), "{other:?}");
+    }
 }
 
 /// What is given, and in which form, decides the shape too.

@@ -25,8 +25,8 @@ impl Epilogue for Mine {
     fn emitter() -> Arc<dyn EpilogueEmitter> {
         Arc::new(Self)
     }
-    fn check(arguments: &LinearArguments, product: tree::Shape, path: &tree::Path<'_>) -> Result<(), tree::NodeError> {
-        Linear::check(arguments, product, path)
+    fn visit(arguments: &mut LinearArguments, product: tree::Shape, site: &mut tree::Site<'_>) {
+        Linear::visit(arguments, product, site)
     }
     fn parameters(plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
         Linear::parameters(plan, arguments, d)
