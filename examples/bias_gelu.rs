@@ -6,7 +6,9 @@
 use std::error::Error;
 use std::time::Duration;
 
-use falchion::collective::tree::{LinearBiasArguments, LinearBiasGelu, RowArgument};
+use falchion::collective::Fastest;
+use falchion::collective::functions::MultiplyAddGelu;
+use falchion::collective::tree::{Accumulator, Compute, RowArgument, RowVector, Scalar};
 use falchion::kernel::Launch;
 use falchion::kernel::driver::Enqueue;
 use falchion::peers::Matmul;
@@ -23,7 +25,9 @@ type Wide<E> =
 type Short<E> = Composed<TmaWgmma<Kk, Tile<U128, U128, U64>, Pingpong>, E, Persistent<Grouped<AlongM, U8>>>;
 
 type Plain = LinearCombination<bf16, TmaStore>;
-type Fused = TreeEpilogue<bf16, TmaStore, LinearBiasGelu<bf16>>;
+/// `gelu(alpha * acc + bias)`.
+type BiasGelu = Compute<MultiplyAddGelu<Fastest>, (Accumulator, Scalar, RowVector<bf16>)>;
+type Fused = TreeEpilogue<bf16, TmaStore, BiasGelu>;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let problem = GemmProblem { m: 200, n: 264, k: 128 };
@@ -35,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("on {}", engine.describe());
         let mut bench = Bench::new(engine.as_mut(), 1);
         let bias = RowArgument { address: bench.random(Format::Bf16, problem.n, 0)?, len: problem.n };
-        bench.check::<Long<Fused>>(problem, &LinearBiasArguments { alpha: 1.0, bias })?
+        bench.check::<Long<Fused>>(problem, &((), ((), 1.0, bias)))?
     };
     println!(
         "{} elements as the tree says, error at most {:.2} of the bound",
@@ -80,7 +84,7 @@ fn time(gpu: &mut Gpu, problem: GemmProblem) -> Result<(), Box<dyn Error>> {
     let buffers = [fill(gpu, m, k)?, fill(gpu, n, k)?, fill(gpu, m, n)?, fill(gpu, n, 1)?];
     let [a, b, d, bias] = buffers;
     let call = Call::of(problem).a(a.address, k.into()).b(b.address, k.into()).d(d.address, n.into());
-    let arguments = LinearBiasArguments { alpha: 1.0, bias: RowArgument { address: bias.address, len: n } };
+    let arguments = ((), ((), 1.0, RowArgument { address: bias.address, len: n }));
     let slots = gpu.multiprocessors();
 
     let mut candidates: Vec<(&str, Box<dyn Enqueue>)> = Vec::new();

@@ -6,7 +6,8 @@
 //!
 //! `cargo run --release --example own_layout`
 
-use falchion::collective::tree::{Scaled, ScaledArguments};
+use falchion::collective::functions::Multiply;
+use falchion::collective::tree::{Accumulator, Compute, Scalar};
 use falchion::collective::{RowMajor, Sw, Swizzled};
 use falchion::prelude::*;
 use falchion::verify::Bench;
@@ -19,7 +20,7 @@ type Quarter = Swizzled<Sw<U1, U3, U3>, RowMajor<(U8, U16)>>;
 /// Illegal layouts stop the build here: try `RowMajor<(U16, U32)>`, or a tile with K = 48.
 type MyGemm = Composed<
     TmaWgmma<Operands<KMajor<bf16, Half>, KMajor<bf16>>, Tile<U128, U96, U64>, Cooperative<U2>>,
-    TreeEpilogue<bf16, TmaStore<U2, Quarter>, Scaled>,
+    TreeEpilogue<bf16, TmaStore<U2, Quarter>, Compute<Multiply, (Accumulator, Scalar)>>,
     Persistent<Grouped<AlongM, U8>>,
 >;
 const PLAN: Plan = Gemm::<MyGemm>::PLAN;
@@ -34,8 +35,7 @@ fn main() -> Result<(), Report> {
         Err(_) => Box::new(Emulator::new()),
     };
     let mut bench = Bench::new(engine.as_mut(), 1);
-    let checked =
-        bench.check::<MyGemm>(GemmProblem { m: 300, n: 200, k: 96 }, &ScaledArguments { alpha: 1.0 })?;
+    let checked = bench.check::<MyGemm>(GemmProblem { m: 300, n: 200, k: 96 }, &((), ((), 1.0)))?;
     println!("{} elements, error at most {:.2} of the bound", checked.compared, checked.ratio);
     Ok(())
 }

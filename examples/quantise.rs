@@ -3,16 +3,16 @@
 //!
 //! `cargo run --release --example quantise`
 
-use falchion::collective::functions::Multiply;
-use falchion::collective::tree::{
-    Amax, Compute, LinearBias, LinearBiasArguments, RowArgument, ScalarPointer,
-};
+use falchion::collective::functions::{Multiply, MultiplyAdd};
+use falchion::collective::tree::{Accumulator, Amax, Compute, RowArgument, RowVector, Scalar, ScalarPointer};
 use falchion::prelude::*;
 use falchion::verify::{Bench, Format};
 use float8::F8E4M3;
 
+/// `alpha * acc + bias`.
+type Biased = Compute<MultiplyAdd, (Accumulator, Scalar, RowVector<bf16>)>;
 /// The scale is in device memory, because an earlier step has computed it.
-type Quantised = Compute<Multiply, (Amax<LinearBias<bf16>>, ScalarPointer<f32>)>;
+type Quantised = Compute<Multiply, (Amax<Biased>, ScalarPointer<f32>)>;
 
 type MyGemm = Composed<
     TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U128, U64>, Cooperative<U2>>,
@@ -30,7 +30,7 @@ fn main() -> Result<(), Report> {
     let bias = RowArgument { address: bench.random(Format::Bf16, problem.n, 0)?, len: problem.n };
     let scale = bench.upload(&8f32.to_le_bytes())?;
     let amax = bench.upload(&0f32.to_le_bytes())?;
-    let arguments = ((), ((amax, LinearBiasArguments { alpha: 1.0, bias }), scale));
+    let arguments = ((), ((amax, ((), ((), 1.0, bias))), scale));
     let checked = bench.check::<MyGemm>(problem, &arguments)?;
     println!(
         "{} elements and the maximum, error at most {:.2} of the bound",

@@ -3,15 +3,19 @@
 //!
 //! `cargo run --release --example residual`
 
+use falchion::collective::functions::{Add, MultiplyAdd};
 use falchion::collective::tree::{
-    LinearResidual, LinearResidualArguments, MatrixArgument, ResidualArgument, RowArgument,
+    Accumulator, Compute, MatrixArgument, Residual, ResidualArgument, RowArgument, RowVector, Scalar,
 };
 use falchion::prelude::*;
 use falchion::verify::{Bench, Format};
 
+/// `alpha * acc + bias`.
+type Biased = Compute<MultiplyAdd, (Accumulator, Scalar, RowVector<bf16>)>;
+
 type MyGemm = Composed<
     TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U128, U64>, Cooperative<U2>>,
-    TreeEpilogue<bf16, TmaStore, LinearResidual<bf16>>,
+    TreeEpilogue<bf16, TmaStore, Compute<Add, (Biased, Residual<bf16>)>>,
     Persistent<Grouped<AlongM, U8>>,
 >;
 
@@ -24,11 +28,10 @@ fn main() -> Result<(), Report> {
     let GemmProblem { m, n, .. } = problem;
     let mut bench = Bench::new(engine.as_mut(), 1);
     let c = MatrixArgument { address: bench.random(Format::Bf16, m * n, 0)?, ld: n.into() };
-    let arguments = LinearResidualArguments {
-        alpha: 0.5,
-        bias: RowArgument { address: bench.random(Format::Bf16, n, 0)?, len: n },
-        residual: ResidualArgument { beta: 1.0, c: Some(c) },
-    };
+    let bias = RowArgument { address: bench.random(Format::Bf16, n, 0)?, len: n };
+    // As the tree: a function's arguments, here none, and those of what it is applied to.
+    let biased = ((), ((), 0.5, bias));
+    let arguments = ((), (biased, ResidualArgument { beta: 1.0, c: Some(c) }));
     let in_place = MatrixRef::new(c.address, c.ld);
     let checked = bench.check_at::<MyGemm>(problem, &arguments, in_place)?;
     println!("{} elements, error at most {:.2} of the bound", checked.compared, checked.ratio);

@@ -4,16 +4,20 @@
 //!
 //! `cargo run --release --example swiglu`
 
-use falchion::collective::tree::{Scaled, ScaledArguments, SwiGluSplit};
+use falchion::collective::Fast;
+use falchion::collective::functions::{Multiply, Silu};
+use falchion::collective::tree::{Accumulator, Compute, Gated, Glu, Scalar, Split};
 use falchion::prelude::*;
 use falchion::verify::{Bench, Format};
 
 type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
 type Bands = Persistent<Grouped<AlongM, U8>>;
+/// `alpha * acc`.
+type Scaled = Compute<Multiply, (Accumulator, Scalar)>;
 /// D has half of the columns of the GEMM: each tile reads gates from G and the matching ups from U.
 type Gate = Composed<
     TmaWgmma<Kk, Tile<U128, U256, U64>, Cooperative<U2>>,
-    TreeEpilogue<bf16, TmaStore, SwiGluSplit>,
+    TreeEpilogue<bf16, TmaStore, Gated<Glu<Silu<Fast>>, Scaled, Split>>,
     Bands,
 >;
 type Down = Composed<
@@ -38,11 +42,11 @@ fn main() -> Result<(), Report> {
 
     let first = Call::of(GemmProblem { m: tokens, n: 2 * hidden, k: model });
     let first = Call { a: x, b: gate_and_up, d: h, ..first };
-    let gated = bench.check_product::<Gate>(&first.with(&ScaledArguments { alpha: 0.1 }))?;
+    let gated = bench.check_product::<Gate>(&first.with(&((), ((), ((), 0.1)))))?;
     println!("H: {} elements, error at most {:.2} of the bound", gated.compared, gated.ratio);
     let second = Call::of(GemmProblem { m: tokens, n: model, k: hidden });
     let second = Call { a: h, b: down, d: y, ..second };
-    let result = bench.check_product::<Down>(&second.with(&ScaledArguments { alpha: 1.0 }))?;
+    let result = bench.check_product::<Down>(&second.with(&((), ((), 1.0))))?;
     println!("Y: {} elements, error at most {:.2} of the bound", result.compared, result.ratio);
     Ok(())
 }

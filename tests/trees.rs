@@ -39,6 +39,7 @@ type Row = RowVector<bf16>;
 type Column = ColumnVector<bf16>;
 type Matrix = Load<bf16>;
 type Half = Constant<U1, U2>;
+type Biased = Compute<MultiplyAdd, (Accumulator, Scalar, Row)>;
 
 const TREES: [Check; 33] = [
     check::<Accumulator>,
@@ -63,15 +64,15 @@ const TREES: [Check; 33] = [
     check::<AuxStore<bf16, Gated<Maximum, AuxStore<bf16, Times<Scalar, Accumulator>>>>>,
     check::<ReduceRow<Sum, Gated<Add, ReduceRow<Sum, Accumulator>>>>,
     check::<Let<Gated<Glu<Tanh<Fast>>, Accumulator>, Times<Bound, Plus<Bound, Row>>>>,
-    check::<LinearResidual<bf16>>,
-    check::<RowScaled<bf16>>,
+    check::<Plus<Biased, Residual<bf16>>>,
+    check::<Compute<MultiplyAdd, (Accumulator, Column, Row)>>,
     check::<Plus<Row, Dropout<Accumulator>>>,
     check::<Gated<Glu<Silu<Fast>>, Dropout<Plus<Accumulator, Row>>, Blocks>>,
     check::<OrderedRow<Sum, OrderedColumn<Max, Times<Accumulator, Matrix>>>>,
     check::<OrderedScalar<Sum, Plus<Accumulator, Column>>>,
     check::<Dropout<AuxStore<bf16, Dropout<Accumulator>>>>,
-    check::<LinearBiasScaled<bf16>>,
-    check::<LinearBiasGelu<bf16>>,
+    check::<Times<Amax<Biased>, ScalarPointer<f32>>>,
+    check::<Compute<MultiplyAddGelu<Fastest>, (Accumulator, Scalar, Row)>>,
     check::<Gated<Glu<Silu<Fast>>, Rotate<Dropout<AuxStore<bf16, Plus<Accumulator, Row>>>, Matrix>, Split>>,
     check::<
         OrderedRow<Sum, Plus<Row, Gated<Glu<Relu>, ReduceColumn<Sum, ReduceRow<Sum, Accumulator>>, Split>>>,

@@ -76,12 +76,7 @@ pub use gated::{Alternating, Blocks, GateOrder, Gated, Glu, Split};
 pub use host::{Host, Memory, Written};
 pub use leaf::{Accumulator, Constant, Scalar, ScalarPointer};
 pub use matrix::{AuxStore, Cyclic, Load, MatrixArgument, Residual, ResidualArgument};
-pub use named::{
-    GeGlu, Label, LinearBias, LinearBiasArguments, LinearBiasGelu, LinearBiasRelu, LinearBiasScaled,
-    LinearBiasScaledArguments, LinearBiasSilu, LinearResidual, LinearResidualArguments, Named,
-    RowColumnScaled, RowColumnScaledArguments, RowScaled, RowScaledArguments, Scaled, ScaledArguments,
-    SwiGlu, SwiGluBlocks, SwiGluSplit,
-};
+pub use named::{Label, Named};
 pub use ordered::{OrderedColumn, OrderedDestination, OrderedRow, OrderedScalar, ReducedInOrder, Scratch};
 pub use quantize::Quantize;
 pub(crate) use quantize::quantized;

@@ -10,7 +10,8 @@ mod stand_in;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use collective::tree::{LinearBias, LinearBiasArguments, ReduceRow, RowArgument, Sum};
+use collective::functions::MultiplyAdd;
+use collective::tree::{Accumulator, Compute, Named, ReduceRow, RowArgument, RowVector, Scalar, Sum};
 use collective::{
     Cooperative, DirectStore, Format, KMajor, LinearCombination, MatrixRef, Operands, Record, Tile, TmaWgmma,
     TreeEpilogue,
@@ -292,7 +293,11 @@ fn memory_of_epilogues_is_lent() {
         assert!(error.to_string().contains("C is 8192 B"), "{error}");
         plain.launch(&stream, &call.plus(1.0, c.address, 64), &all).expect("all is lent");
 
-        type Summed = ReduceRow<Sum, LinearBias<half::bf16>>;
+        collective::labels! {
+            Bias = "bias";
+        }
+        type Summed =
+            ReduceRow<Sum, Compute<MultiplyAdd, (Accumulator, Scalar, Named<Bias, RowVector<half::bf16>>)>>;
         let gemm = AnyGemm::of::<
             Composed<
                 TmaWgmma<
@@ -318,7 +323,7 @@ fn memory_of_epilogues_is_lent() {
         ] {
             let bias = RowArgument { address: bias, len: 64 };
             let row = RowArgument { address: sums, len: 64 };
-            let arguments = (row, LinearBiasArguments { alpha: 1.0, bias });
+            let arguments = (row, ((), ((), 1.0, bias)));
             match fused.launch(&stream, &call.with(Tree::<Summed>(arguments)), lent) {
                 Ok(()) => assert_eq!(words, "", "{why}"),
                 Err(error) => {

@@ -42,11 +42,9 @@ fn a_mainloop_has_arguments_of_its_own() {
     // As a value too.
     let any = AnyGemm::of::<Gathers>("later");
     let error = any.launch(&call, 132).expect_err("nothing is bound").to_string();
-    for words in [
-        "mainloop `later` refuses its arguments",
-        "First: first is a null pointer",
-        "Call::with_mainloop",
-    ] {
+    for words in
+        ["mainloop `later` refuses its arguments", "First: first is a null pointer", "Call::with_mainloop"]
+    {
         assert!(error.contains(words), "{error}");
     }
     for (why, gemm, words) in [

@@ -1,7 +1,9 @@
 //! Specs: texts that parse back, types that lower to them, and what is refused.
 
+use collective::functions::MultiplyAddGelu;
+use collective::tree::{Accumulator, Compute, RowVector, Scalar};
 use collective::{
-    Cluster, Cooperative, CopyWgmma, EachWarp, EvictFirst, F8E4M3, F8E5M2, Fitted, Format, KMajor,
+    Cluster, Cooperative, CopyWgmma, EachWarp, EvictFirst, F8E4M3, F8E5M2, Fastest, Fitted, Format, KMajor,
     LinearCombination, MnMajor, Operands, Pingpong, SourcedCombination, Tf32, Tile, TmaStore, TmaWgmma,
     Transposed, TreeEpilogue, Unspecialised,
 };
@@ -14,6 +16,8 @@ use scheduler::{
 use typenum::{U1, U2, U3, U4, U5, U6, U8, U16, U32, U64, U128, U160, U192, U256};
 
 type Kk<T> = Operands<KMajor<T>, KMajor<T>>;
+
+type BiasGelu = Compute<MultiplyAddGelu<Fastest>, (Accumulator, Scalar, RowVector<bf16>)>;
 
 /// A type's spec prints the type, parses back, and gives the type's program.
 fn lowers<C: GemmConfig>(want: &str) {
@@ -113,7 +117,7 @@ fn types_lower_to_specs() {
     lowers::<
         Composed<
             TmaWgmma<Kk<bf16>, Tile<U128, U256, U64>, Cooperative<U2>>,
-            TreeEpilogue<bf16, TmaStore, collective::tree::LinearBiasGelu<bf16>>,
+            TreeEpilogue<bf16, TmaStore, BiasGelu>,
             Dynamic<Grouped<AlongN, U16>>,
         >,
     >("dtype=bf16 layout=kk epilogue=bias-gelu tile=128x256x64 scheduler=dynamic raster=n16");

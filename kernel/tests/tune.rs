@@ -8,7 +8,8 @@ mod stand_in;
 use std::fs;
 use std::sync::Arc;
 
-use collective::tree::{LinearBias, LinearBiasArguments, ReduceRow, RowArgument, Sum};
+use collective::functions::MultiplyAdd;
+use collective::tree::{Accumulator, Compute, ReduceRow, RowArgument, RowVector, Scalar, Sum};
 use collective::{Format, MatrixRef};
 use cute_rs::atom::Major;
 use kernel::disk::records::{Measurement, Problem};
@@ -199,9 +200,9 @@ impl Unknown for Request<'_> {
 fn a_fused_epilogue_is_measured_with_its_arguments() {
     with_stand_in("a_fused_epilogue_is_measured_with_its_arguments", &[], &[], || {
         // Column sums are written and the bias is read, at addresses where no memory is.
-        type Summed = ReduceRow<Sum, LinearBias<half::bf16>>;
+        type Summed = ReduceRow<Sum, Compute<MultiplyAdd, (Accumulator, Scalar, RowVector<half::bf16>)>>;
         let row = |address| RowArgument { address, len: PROBLEM.n };
-        let arguments = (row(5 << 20), LinearBiasArguments { alpha: 1.0, bias: row(6 << 20) });
+        let arguments = (row(5 << 20), ((), ((), 1.0, row(6 << 20))));
         let request = request(PROBLEM).fused("bias-sums".parse().expect("a formula"));
         let given = Tree::<Summed>(arguments);
         let error = Loaded::tuned(&context(), &request, FEW).expect_err("no arguments");

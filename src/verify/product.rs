@@ -20,7 +20,8 @@ use core::fmt;
 use std::borrow::Cow;
 use std::time::Duration;
 
-use collective::tree::{ColumnArgument, RowArgument, RowColumnScaled, RowColumnScaledArguments};
+use collective::functions::Multiply;
+use collective::tree::{Accumulator, ColumnArgument, ColumnVector, Compute, RowArgument, RowVector};
 use collective::{AccumulatorType, Form};
 use kernel::{
     AnyGemm, Call, Engine, EngineError, GemmProblem, LaunchError, LinearArguments, MatrixRef, Program, Tree,
@@ -32,6 +33,10 @@ use super::session::{Output, Ran, Session, Upload};
 use super::transposed::{transpose, turned};
 use super::{Accumulators, Format, HostMatrix, Order, Scales, Sums, Weights, storage};
 use reference::Sum;
+
+/// `acc * rows * columns`.
+type RowColumnScaled =
+    Compute<Multiply, (Compute<Multiply, (Accumulator, ColumnVector<f32>)>, RowVector<f32>)>;
 
 /// A GEMM call with its matrices on the host, in the formats of the kernel that will run ([`formats`]).
 #[derive(Clone, Debug)]
@@ -48,7 +53,7 @@ pub struct GemmCase {
     /// ([`storage`]). A or B above is then the matrix that they represent.
     pub weights: Option<Weights>,
     /// One factor per row and one per column, in place of alpha and beta: for a kernel whose epilogue is
-    /// [`RowColumnScaled`].
+    /// `row-column-scaled` ([`Formula::NAMED`](collective::Formula::NAMED)).
     pub vectors: Option<[Vec<f32>; 2]>,
     /// Offset of A, and of B, from an aligned address, in elements.
     pub operand_offset: u32,
@@ -307,10 +312,8 @@ impl GemmCase {
                     Ok::<_, EngineError>((session.words(&bits)?, values.len() as u32))
                 };
                 let ((row, m), (column, n)) = (place(rows)?, place(columns)?);
-                let vectors = RowColumnScaledArguments {
-                    rows: ColumnArgument { address: row, len: m },
-                    columns: RowArgument { address: column, len: n },
-                };
+                let scaled = ((), ((), ColumnArgument { address: row, len: m }));
+                let vectors = ((), (scaled, RowArgument { address: column, len: n }));
                 session.launch((entry, program), call.with(Tree::<RowColumnScaled>(vectors)))?
             }
         };

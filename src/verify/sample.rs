@@ -1,14 +1,16 @@
 //! Random arguments for epilogues.
 //!
 //! ```
-//! use falchion::collective::tree::{LinearBias, Shape};
+//! use falchion::collective::functions::Add;
+//! use falchion::collective::tree::{Accumulator, Compute, RowVector, Shape};
 //! use falchion::prelude::*;
 //! use falchion::verify::{Bench, Sample};
 //!
 //! let mut emulator = Emulator::new();
 //! let mut bench = Bench::new(&mut emulator, 1);
-//! let arguments = LinearBias::<bf16>::sample(&mut bench, Shape { m: 70, n: 40 })?;
-//! assert_eq!(arguments.bias.len, 40);
+//! type Biased = Compute<Add, (Accumulator, RowVector<bf16>)>;
+//! let ((), ((), bias)) = Biased::sample(&mut bench, Shape { m: 70, n: 40 })?;
+//! assert_eq!(bias.len, 40);
 //! # Ok::<(), falchion::kernel::EngineError>(())
 //! ```
 

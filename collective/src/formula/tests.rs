@@ -1,19 +1,24 @@
 //! Formulas: trees of the library by name, texts that are read and written, types, refusals, arguments.
 
 use half::{bf16, f16};
-use typenum::U128;
+use typenum::{U8, U128};
 
 use super::{Formula, FormulaError, Input};
 use crate::element::Format;
+use crate::functions::{Add, Multiply, MultiplyAdd, MultiplyAddGelu, Relu, Silu};
+use crate::real::{Fast, Fastest};
 use crate::tree::{
-    Amax, Cyclic, Dropout, GeGlu, LinearBias, LinearBiasGelu, LinearBiasRelu, LinearBiasScaled,
-    LinearBiasSilu, LinearResidual, Node, NodeTraits, OrderedRow, Quantize, ReduceRow, Rotate,
-    RowColumnScaled, RowScaled, Scaled, Shape, Sum, SwiGlu, SwiGluBlocks, SwiGluSplit,
+    Accumulator, Amax, Blocks, Compute, Cyclic, Dropout, Gated, Glu, Node, NodeTraits, OrderedRow, Quantize,
+    ReduceRow, Residual, Rotate, RowVector, Scalar, ScalarPointer, Shape, Split, Sum,
 };
 
 fn formula(text: &str) -> Formula {
     text.parse().unwrap_or_else(|error: FormulaError| panic!("{error}"))
 }
+
+/// `alpha * acc + bias`, and `alpha * acc`.
+type Biased = Compute<MultiplyAdd, (Accumulator, Scalar, RowVector<bf16>)>;
+type Scaled = Compute<Multiply, (Accumulator, Scalar)>;
 
 /// Name, and traits without what a number of the host stands for.
 fn of<X: Node>() -> (String, NodeTraits) {
@@ -21,36 +26,31 @@ fn of<X: Node>() -> (String, NodeTraits) {
 }
 
 #[test]
-fn named_formulas_are_the_trees_of_the_library() {
-    let typed = [
+fn named_formulas_are_trees_of_the_librarys_nodes() {
+    for (name, (tree, traits)) in [
         ("scaled", of::<Scaled>()),
-        ("bias", of::<LinearBias<bf16>>()),
-        ("bias-relu", of::<LinearBiasRelu<bf16>>()),
-        ("bias-gelu", of::<LinearBiasGelu<bf16>>()),
-        ("bias-silu", of::<LinearBiasSilu<bf16>>()),
-        ("residual", of::<LinearResidual<bf16>>()),
-        ("row-scaled", of::<RowScaled<bf16>>()),
-        ("swiglu", of::<SwiGlu>()),
-        ("swiglu-blocks", of::<SwiGluBlocks>()),
-        ("swiglu-split", of::<SwiGluSplit>()),
-        ("bias-dropout", of::<Dropout<LinearBias<bf16>>>()),
+        ("bias", of::<Biased>()),
+        ("bias-relu", of::<Compute<Relu, (Biased,)>>()),
+        ("bias-gelu", of::<Compute<MultiplyAddGelu<Fastest>, (Accumulator, Scalar, RowVector<bf16>)>>()),
+        ("residual", of::<Compute<Add, (Biased, Residual<bf16>)>>()),
+        ("swiglu-blocks", of::<Gated<Glu<Silu<Fast>>, Scaled, Blocks<U8>>>()),
+        ("swiglu-split", of::<Gated<Glu<Silu<Fast>>, Scaled, Split>>()),
+        ("bias-dropout", of::<Dropout<Biased>>()),
         ("rope", of::<Rotate<Scaled, Cyclic<bf16, U128>>>()),
-        ("bias-sums-ordered", of::<OrderedRow<Sum, LinearBias<bf16>>>()),
-        ("geglu", of::<GeGlu>()),
-        ("bias-amax", of::<Amax<LinearBias<bf16>>>()),
-        ("bias-sums", of::<ReduceRow<Sum, LinearBias<bf16>>>()),
-        ("bias-fp8", of::<LinearBiasScaled<bf16>>()),
-        ("row-column-scaled", of::<RowColumnScaled>()),
+        ("bias-sums-ordered", of::<OrderedRow<Sum, Biased>>()),
+        ("bias-sums", of::<ReduceRow<Sum, Biased>>()),
+        ("bias-fp8", of::<Compute<Multiply, (Amax<Biased>, ScalarPointer<f32>)>>()),
         ("quantized", of::<Quantize<crate::F8E4M3, Scaled>>()),
-    ];
-    assert_eq!(typed.each_ref().map(|(name, _)| *name), Formula::NAMED.map(|(name, _)| name));
-    for (name, (tree, traits)) in typed {
+    ] {
         let lowered = Formula::named(name).unwrap().lowered(Format::Bf16);
         assert_eq!((lowered.name(), lowered.traits()), (tree.as_str(), traits), "{name}");
-        assert_eq!(Formula::with_tree(&tree), Formula::named(name));
+    }
+    for (name, _) in Formula::NAMED {
+        let named = Formula::named(name);
+        assert_eq!(Formula::with_tree(named.unwrap().lowered(Format::Bf16).name()), named, "{name}");
     }
     let f16 = Formula::named("bias").unwrap().lowered(Format::F16);
-    assert_eq!(f16.name(), LinearBias::<f16>::name());
+    assert_eq!(f16.name(), <Compute<MultiplyAdd, (Accumulator, Scalar, RowVector<f16>)>>::name());
 }
 
 #[test]

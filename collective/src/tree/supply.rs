@@ -7,12 +7,9 @@ use super::quantize::BLOCK;
 use super::value::Item;
 use super::{
     Accumulator, AuxStore, Bound, ColumnArgument, ColumnVector, Compute, Constant, Cyclic, Destination,
-    Dropout, DropoutArgument, Each, EachArgument, GateOrder, Gated, GeGlu, Label, Let, LinearBias,
-    LinearBiasArguments, LinearBiasGelu, LinearBiasRelu, LinearBiasScaled, LinearBiasScaledArguments,
-    LinearBiasSilu, LinearResidual, LinearResidualArguments, Load, MatrixArgument, Named, Node,
-    OrderedDestination, Quantize, Reduce, Reduced, ReducedInOrder, Residual, ResidualArgument, Rotate,
-    RowArgument, RowColumnScaled, RowColumnScaledArguments, RowScaled, RowScaledArguments, RowVector, Scalar,
-    ScalarPointer, Scaled, ScaledArguments, Scratch, Shape, SwiGlu, SwiGluBlocks, SwiGluSplit, TopKSoftmax,
+    Dropout, DropoutArgument, Each, EachArgument, GateOrder, Gated, Label, Let, Load, MatrixArgument, Named,
+    Node, OrderedDestination, Quantize, Reduce, Reduced, ReducedInOrder, Residual, ResidualArgument, Rotate,
+    RowArgument, RowVector, Scalar, ScalarPointer, Scratch, Shape, TopKSoftmax,
 };
 use crate::element::{Element, Format};
 use crate::functions::{Pointwise, Scalars};
@@ -151,44 +148,5 @@ supplied! {
         let own = arguments::<F, 4>(from);
         let first = (A::supply(from, shape), B::supply(from, shape));
         (own, (first.0, first.1, C::supply(from, shape), D::supply(from, shape)))
-    };
-}
-
-/// Alpha.
-fn alpha(from: &mut dyn Supply) -> ScaledArguments {
-    ScaledArguments { alpha: Scalar::supply(from, Shape { m: 0, n: 0 }) }
-}
-
-/// Alpha and a bias.
-fn biased<T: Element>(from: &mut dyn Supply, shape: Shape) -> LinearBiasArguments {
-    LinearBiasArguments { alpha: alpha(from).alpha, bias: RowVector::<T>::supply(from, shape) }
-}
-
-supplied! {
-    [] Scaled, |from, _| alpha(from);
-    [] SwiGlu, |from, _| alpha(from);
-    [] SwiGluBlocks, |from, _| alpha(from);
-    [] SwiGluSplit, |from, _| alpha(from);
-    [] GeGlu, |from, _| alpha(from);
-    [T: Element] LinearBias<T>, |from, shape| biased::<T>(from, shape);
-    [T: Element] LinearBiasRelu<T>, |from, shape| biased::<T>(from, shape);
-    [T: Element] LinearBiasGelu<T>, |from, shape| biased::<T>(from, shape);
-    [T: Element] LinearBiasSilu<T>, |from, shape| biased::<T>(from, shape);
-    [T: Element] LinearBiasScaled<T>, |from, shape| {
-        let LinearBiasArguments { alpha, bias } = biased::<T>(from, shape);
-        let amax = from.reduced(0.0, 1);
-        LinearBiasScaledArguments { alpha, bias, amax, scale: from.vector(Format::F32, 1) }
-    };
-    [T: Element] LinearResidual<T>, |from, shape| {
-        let LinearBiasArguments { alpha, bias } = biased::<T>(from, shape);
-        LinearResidualArguments { alpha, bias, residual: from.residual(T::FORMAT, shape) }
-    };
-    [] RowColumnScaled, |from, shape| RowColumnScaledArguments {
-        rows: ColumnVector::<f32>::supply(from, shape),
-        columns: RowVector::<f32>::supply(from, shape),
-    };
-    [T: Element] RowScaled<T>, |from, shape| RowScaledArguments {
-        scale: ColumnVector::<T>::supply(from, shape),
-        bias: RowVector::<T>::supply(from, shape),
     };
 }

@@ -4,10 +4,9 @@ use core::fmt;
 use core::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 
-use collective::tree::{
-    LinearBias, LinearBiasArguments, LinearBiasGelu, LinearBiasRelu, LinearBiasSilu, RowArgument,
-};
-use collective::{BlockScales, Element, Form, Format, Formula};
+use collective::functions::{MultiplyAdd, MultiplyAddGelu, Relu, Silu};
+use collective::tree::{Accumulator, Compute, Named, RowArgument, RowVector, Scalar};
+use collective::{BlockScales, Element, Fast, Fastest, Form, Format, Formula};
 use cute_rs::atom::Major;
 use half::{bf16, f16};
 use lru::LruCache;
@@ -288,11 +287,10 @@ impl Chooser {
             return ready.launch(to, call, &lent);
         };
         let bias = RowArgument { address: bias.address(), len: n };
-        let arguments = LinearBiasArguments { alpha: 1.0, bias };
         if types.d == Format::F16 {
-            return biased::<f16>(&ready, to, call, (activation, arguments), &lent);
+            return biased::<f16>(&ready, to, call, (activation, bias), &lent);
         }
-        biased::<bf16>(&ready, to, call, (activation, arguments), &lent)
+        biased::<bf16>(&ready, to, call, (activation, bias), &lent)
     }
 
     /// The kernel for a multiplication.
@@ -336,19 +334,34 @@ impl Chooser {
     }
 }
 
+collective::labels! {
+    /// Of arguments, in errors.
+    Bias = "bias";
+}
+
+/// `alpha * acc + bias`.
+type Biased<T, F = MultiplyAdd> = Compute<F, (Accumulator, Scalar, Named<Bias, RowVector<T>>)>;
+
 /// Launches a call with a bias of this type and an activation.
 fn biased<T: Element>(
     ready: &Ready,
     to: (Step, StreamRef<'_>),
     call: Call,
-    (activation, arguments): (Activation, LinearBiasArguments),
+    (activation, bias): (Activation, RowArgument),
     lent: &[DeviceSlice<'_>],
 ) -> Result<(), EngineError> {
+    let sum = ((), ((), 1.0, bias));
     match activation {
-        Activation::Identity => ready.launch(to, call.with(Tree::<LinearBias<T>>(arguments)), lent),
-        Activation::Relu => ready.launch(to, call.with(Tree::<LinearBiasRelu<T>>(arguments)), lent),
-        Activation::Gelu => ready.launch(to, call.with(Tree::<LinearBiasGelu<T>>(arguments)), lent),
-        Activation::Silu => ready.launch(to, call.with(Tree::<LinearBiasSilu<T>>(arguments)), lent),
+        Activation::Identity => ready.launch(to, call.with(Tree::<Biased<T>>(sum)), lent),
+        Activation::Gelu => {
+            ready.launch(to, call.with(Tree::<Biased<T, MultiplyAddGelu<Fastest>>>(sum)), lent)
+        }
+        Activation::Relu => {
+            ready.launch(to, call.with(Tree::<Compute<Relu, (Biased<T>,)>>(((), (sum,)))), lent)
+        }
+        Activation::Silu => {
+            ready.launch(to, call.with(Tree::<Compute<Silu<Fast>, (Biased<T>,)>>(((), (sum,)))), lent)
+        }
     }
 }
 

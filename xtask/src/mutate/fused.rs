@@ -4,13 +4,14 @@
 //! The proof calls each kernel as a plain GEMM. A tree reads its inputs from C's memory. It writes its other
 //! outputs after the kernel's own workspace, which is compared as D is.
 
+use collective::functions::{Add, Multiply, MultiplyAdd, MultiplyAddGelu, Silu};
 use collective::tree::{
-    LinearBias, LinearBiasArguments, LinearBiasGelu, LinearBiasScaled, LinearBiasScaledArguments,
-    LinearResidual, LinearResidualArguments, MatrixArgument, Node, OrderedRow, ResidualArgument, RowArgument,
-    ScaledArguments, Scratch, Shape, Sum, SwiGlu,
+    Accumulator, Amax, Compute, Gated, Glu, MatrixArgument, Node, OrderedRow, Residual, ResidualArgument,
+    RowArgument, RowVector, Scalar, ScalarPointer, Scratch, Shape, Sum,
 };
 use collective::{
-    Cooperative, DirectStore, KMajor, Operands, Pingpong, Plan, Tile, TmaStore, TmaWgmma, TreeEpilogue,
+    Cooperative, DirectStore, Fast, Fastest, KMajor, Operands, Pingpong, Plan, Tile, TmaStore, TmaWgmma,
+    TreeEpilogue,
 };
 use half::bf16;
 use kernel::{AnyGemm, Call, Composed, Gemm, GemmConfig, GemmProblem};
@@ -37,53 +38,47 @@ type Turns<X> = Composed<
     Persistent<AlongM>,
 >;
 
-type Ordered = OrderedRow<Sum, LinearBias<bf16>>;
+/// `alpha * acc + bias`, and gelu of it.
+type Biased = Compute<MultiplyAdd, (Accumulator, Scalar, RowVector<bf16>)>;
+type BiasedGelu = Compute<MultiplyAddGelu<Fastest>, (Accumulator, Scalar, RowVector<bf16>)>;
+type Added = Compute<Add, (Biased, Residual<bf16>)>;
+type SwiGlu = Gated<Glu<Silu<Fast>>, Compute<Multiply, (Accumulator, Scalar)>>;
+type Largest = Compute<Multiply, (Amax<Biased>, ScalarPointer<f32>)>;
+type Ordered = OrderedRow<Sum, Biased>;
 
-const _: Plan = Gemm::<Persists<LinearBiasGelu<bf16>>>::PLAN;
-const _: Plan = Gemm::<Divides<LinearBiasGelu<bf16>>>::PLAN;
-const _: Plan = Gemm::<Turns<LinearResidual<bf16>>>::PLAN;
+const _: Plan = Gemm::<Persists<BiasedGelu>>::PLAN;
+const _: Plan = Gemm::<Divides<BiasedGelu>>::PLAN;
+const _: Plan = Gemm::<Turns<Added>>::PLAN;
 const _: Plan = Gemm::<Direct<SwiGlu>>::PLAN;
-const _: Plan = Gemm::<Persists<LinearBiasScaled<bf16>>>::PLAN;
+const _: Plan = Gemm::<Persists<Largest>>::PLAN;
 const _: Plan = Gemm::<Once<Ordered>>::PLAN;
 
 /// The kernels.
 pub(super) fn kernels() -> Vec<subject::Gemm> {
     vec![
-        fused::<Persists<LinearBiasGelu<bf16>>, LinearBiasGelu<bf16>>(
-            "fused-bias-gelu",
-            |_| 0,
-            |call, _| biased(call),
-        ),
-        fused::<Divides<LinearBiasGelu<bf16>>, LinearBiasGelu<bf16>>(
-            "fused-bias-gelu-divided",
-            |_| 0,
-            |call, _| biased(call),
-        ),
-        fused::<Turns<LinearResidual<bf16>>, LinearResidual<bf16>>(
+        fused::<Persists<BiasedGelu>, BiasedGelu>("fused-bias-gelu", |_| 0, |call, _| biased(call)),
+        fused::<Divides<BiasedGelu>, BiasedGelu>("fused-bias-gelu-divided", |_| 0, |call, _| biased(call)),
+        fused::<Turns<Added>, Added>(
             "fused-residual",
             |_| 0,
             |call, _| {
-                let LinearBiasArguments { alpha, bias } = biased(call);
                 let c = call.epilogue.c.map(|c| MatrixArgument { address: c.address, ld: c.ld });
-                LinearResidualArguments {
-                    alpha,
-                    bias,
-                    residual: ResidualArgument { beta: call.epilogue.beta, c },
-                }
+                ((), (biased(call), ResidualArgument { beta: call.epilogue.beta, c }))
             },
         ),
         fused::<Direct<SwiGlu>, SwiGlu>(
             "fused-swiglu",
             |_| 0,
-            |call, _| ScaledArguments { alpha: call.epilogue.alpha },
+            |call, _| ((), ((), ((), call.epilogue.alpha))),
         ),
         // The maximum is zero at first. The factor is the begin of the bias, read as an f32.
-        fused::<Persists<LinearBiasScaled<bf16>>, LinearBiasScaled<bf16>>(
+        fused::<Persists<Largest>, Largest>(
             "fused-amax",
             |_| 16,
             |call, more| {
-                let LinearBiasArguments { alpha, bias } = biased(call);
-                LinearBiasScaledArguments { alpha, bias, amax: more, scale: bias.address }
+                let biased = biased(call);
+                let ((), ((), _, bias)) = biased;
+                ((), ((more, biased), bias.address))
             },
         ),
         fused::<Once<Ordered>, Ordered>(
@@ -109,9 +104,9 @@ fn row_bytes(shape: Shape) -> u64 {
 }
 
 /// The bias is in the memory of C.
-fn biased(call: &Call) -> LinearBiasArguments {
+fn biased(call: &Call) -> <Biased as Node>::Arguments {
     let bias = RowArgument { address: call.epilogue.c.map_or(0, |c| c.address), len: call.problem.n };
-    LinearBiasArguments { alpha: call.epilogue.alpha, bias }
+    ((), ((), call.epilogue.alpha, bias))
 }
 
 /// A kernel of type `C`. Its tree `X` writes `more` bytes in addition to D. `arguments` makes the tree's

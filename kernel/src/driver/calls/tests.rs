@@ -8,7 +8,8 @@ use std::cell::Cell;
 use std::hint::black_box;
 use std::time::Instant;
 
-use collective::tree::{LinearBias, LinearBiasArguments, RowArgument, ScaledArguments, SwiGlu};
+use collective::functions::{MultiplyAdd, Relu};
+use collective::tree::{Accumulator, Compute, Named, RowArgument, RowVector, Scalar};
 use collective::{BlockScales, Form, GroupScales, LinearArguments, LinearCombination, MatrixRef};
 use half::bf16;
 use ptx::abi::{Argument, ArgumentError, Description, Grid, TENSOR_MAP_BYTES, parameter_bytes};
@@ -255,10 +256,14 @@ fn moved_addresses_are_those_of_a_launch_made_afresh() {
     assert!(moved > 1000 && refused > 100, "{moved} moved, {refused} refused");
 }
 
+collective::labels! {
+    Bias = "bias";
+}
+
 /// LaunchCache with a bias: for one shape, alignment and factor the block is kept, and new addresses are written to it.
 #[test]
 fn arguments_of_trees_are_those_of_a_launch_made_afresh() {
-    type Biased = LinearBias<bf16>;
+    type Biased = Compute<MultiplyAdd, (Accumulator, Scalar, Named<Bias, RowVector<bf16>>)>;
     let mut state = 9;
     for name in ["256x128-1x2-bias-bf16-kk", "64x64-direct-bias-bf16-kk"] {
         let (stub, mut calls) = (Stub::named(name), LaunchCache::default());
@@ -270,7 +275,7 @@ fn arguments_of_trees_are_those_of_a_launch_made_afresh() {
             let problem = GemmProblem { m: 192, n, k: 256 };
             let call = Call::of(problem).a(address(), 256).b(address(), 256).d(address(), n.into());
             let bias = RowArgument { address: address() / 2, len: n };
-            let arguments = LinearBiasArguments { alpha: (turn / 20) as f32 / 8.0, bias };
+            let arguments = ((), ((), (turn / 20) as f32 / 8.0, bias));
             let call = call.with(Tree::<Biased>(arguments));
             let afresh = stub.launch(&call).expect("legal").expect("not empty");
             let block = stub.block(&afresh.arguments).expect("legal");
@@ -284,11 +289,11 @@ fn arguments_of_trees_are_those_of_a_launch_made_afresh() {
         let linear = Call::of(GemmProblem { m: 192, n: 128, k: 256 }).a(4096, 256).b(4096, 256).d(4096, 128);
         let error = calls.get(&stub, &linear).expect_err("the kernel has a tree").to_string();
         assert!(error.contains("only alpha, beta and C"), "{error}");
-        let refused = LinearBiasArguments { alpha: 1.0, bias: RowArgument { address: 4096, len: 127 } };
+        let refused = ((), ((), 1.0, RowArgument { address: 4096, len: 127 }));
         let error =
             calls.get(&stub, &linear.with(Tree::<Biased>(refused))).expect_err("too short").to_string();
         assert!(error.contains("bias has 127 elements, 128 were needed"), "{error}");
-        assert!(calls.get(&stub, &linear.with(Tree::<SwiGlu>(ScaledArguments { alpha: 1.0 }))).is_err());
+        assert!(calls.get(&stub, &linear.with(Tree::<Compute<Relu, (Accumulator,)>>(((), ((),))))).is_err());
     }
 }
 

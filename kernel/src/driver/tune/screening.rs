@@ -80,7 +80,8 @@ impl<K: Clone> Screening<K> {
 
 #[cfg(test)]
 mod tests {
-    use collective::tree::{LinearBias, LinearBiasArguments, ReduceRow, RowArgument, Sum};
+    use collective::functions::MultiplyAdd;
+    use collective::tree::{Accumulator, Compute, ReduceRow, RowArgument, RowVector, Scalar, Sum};
     use collective::{Format, MatrixRef};
     use cute_rs::atom::Major;
 
@@ -156,9 +157,9 @@ mod tests {
             runs(why, &request, &request.call.epilogue);
         }
         // Column sums are written and a bias is read, at addresses where no memory is.
-        type Summed = ReduceRow<Sum, LinearBias<half::bf16>>;
+        type Summed = ReduceRow<Sum, Compute<MultiplyAdd, (Accumulator, Scalar, RowVector<half::bf16>)>>;
         let row = |address| RowArgument { address, len: ONE.n };
-        let arguments = (row(5 << 20), LinearBiasArguments { alpha: 1.0, bias: row(6 << 20) });
+        let arguments = (row(5 << 20), ((), ((), 1.0, row(6 << 20))));
         let fused = bf16.fused("bias-sums".parse().expect("a formula"));
         runs("a fused epilogue", &fused, &Tree::<Summed>(arguments));
         runs("of groups", &fused.ragged(&groups), &Tree::<Summed>(arguments));
